@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+func cleanupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cleanup",
+		Short: "Removes all chains, rules and sets of weave-npc from this node, the original weave-npc's too, and nothing else",
+		Long: "Removes all chains, rules and sets of weave-npc from this node, the original weave-npc's too, and nothing else.\n" +
+			"Policies are not enforced any more after that. Stop weave-npc first, or it puts everything back.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			tables, err := allTables()
+			if err != nil {
+				return err
+			}
+			removed, err := npc.Cleanup(cmd.Context(), tables)
+			for _, what := range removed {
+				fmt.Fprintln(cmd.OutOrStdout(), "removed", what)
+			}
+			return err
+		},
+	}
+}
+
+// allTables are the filter tables of every family and backend that this node has the programs for.
+func allTables() ([]*iptables.Table, error) {
+	var tables []*iptables.Table
+	var missing error
+	for _, b := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
+		for _, f := range familiesOfNode() {
+			t, err := iptables.New(f.IPTables(), b)
+			if err != nil {
+				missing = err
+				continue
+			}
+			tables = append(tables, t)
+		}
+	}
+	if len(tables) == 0 {
+		return nil, errors.Wrap(missing, "no filter table can be read")
+	}
+	return tables, nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
+	"github.com/vishvananda/netlink"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// options are the flags as they were given.
+type options struct {
+	nodeName, metricsAddr, logLevel, bridgePort string
+	kubeconfig, manifests                       string
+	podInterface                                string
+	podCIDRs                                    []string
+	hook, allowAction, gate, backend            string
+	maxListSize                                 int
+	nflogGroup                                  uint16
+	allowMcast, legacyNetpol, dryRun            bool
+}
+
+func (o *options) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVar(&o.nodeName, "node-name", "", "name of this node (default $HOSTNAME)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server (default: the pod's service account)")
+	f.StringVar(&o.manifests, "manifests", "", "directory to read namespaces, pods and network policies from, instead of an API server")
+	f.StringVar(&o.podInterface, "pod-interface", "", "bridge that the pods of this node are attached to, such as cni0")
+	f.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "ranges of the addresses of this node's pods (default: the node's spec.podCIDRs)")
+	f.StringVar(&o.bridgePort, "bridge-port-name", "vethwe-bridge", "port of the bridge behind which the pods of other nodes are")
+	f.StringVar(&o.hook, "hook", string(npc.HookForward),
+		"forward: jump from FORWARD; none: the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
+	f.StringVar(&o.allowAction, "allow-action", "ACCEPT", "what an allowed packet gets: ACCEPT, or RETURN to let the rest of FORWARD speak")
+	f.StringVar(&o.gate, "gate", string(npc.GateAuto),
+		"packets of unknown addresses in the range of this node's pods: auto (dropped while an isolated pod may have one), open, closed")
+	f.BoolVar(&o.allowMcast, "allow-mcast", true, "allow all multicast traffic")
+	f.IntVar(&o.maxListSize, "max-list-size", 1024, "most namespaces that a list:set holds; more are held as one set of their pods")
+	f.Uint16Var(&o.nflogGroup, "nflog-group", 86, "NFLOG group of packets blocked on ingress; those blocked on egress have the next one")
+	f.BoolVar(&o.legacyNetpol, "use-legacy-netpol", false, "give policies the meaning that they had in Kubernetes 1.6")
+	f.StringVar(&o.backend, "iptables-backend", "", "nft or legacy (default: what the other rules of this node are in)")
+	f.StringVar(&o.metricsAddr, "metrics-addr", ":6781", "address to serve metrics and health on; empty for none")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print the transactions that would be applied, and exit")
+}
+
+// fromEnvironment sets the flags that were not given from WEAVE_NPC_... variables.
+func fromEnvironment(f *pflag.FlagSet) (err error) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := "WEAVE_NPC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		value, ok := os.LookupEnv(name)
+		if !ok || flag.Changed || err != nil || flag.Name == "help" {
+			return
+		}
+		if e := f.Set(flag.Name, value); e != nil {
+			err = errors.Wrapf(e, "$%s", name)
+		}
+	})
+	return err
+}
+
+// interfaceName is what the kernel and iptables take as a name of an interface, or the beginning of names.
+var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$|^[A-Za-z0-9._-]{1,14}\+$`)
+
+// config checks the flags and makes them the model's configuration.
+func (o *options) config() (npc.Config, error) {
+	c := npc.Config{NodeName: o.nodeName, PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: npc.Hook(o.hook),
+		AllowAction: o.allowAction, Gate: npc.GateMode(o.gate), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
+		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol}
+	if c.NodeName == "" {
+		c.NodeName = os.Getenv("HOSTNAME")
+	}
+	for _, text := range o.podCIDRs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return c, errors.Errorf("--pod-cidr: %q is no CIDR such as 10.32.0.0/24", text)
+		}
+		c.PodRanges = append(c.PodRanges, p.Masked())
+	}
+	switch {
+	case c.NodeName == "":
+		return c, errors.New("no node name: give --node-name or set $HOSTNAME")
+	case o.kubeconfig != "" && o.manifests != "":
+		return c, errors.New("--kubeconfig and --manifests: give one of them")
+	case c.Hook != npc.HookForward && c.Hook != npc.HookNone:
+		return c, errors.Errorf("--hook: %q is neither forward nor none", o.hook)
+	case o.allowAction != "ACCEPT" && o.allowAction != "RETURN":
+		return c, errors.Errorf("--allow-action: %q is neither ACCEPT nor RETURN", o.allowAction)
+	case c.Gate != npc.GateAuto && c.Gate != npc.GateOpen && c.Gate != npc.GateClosed:
+		return c, errors.Errorf("--gate: %q is none of auto, open and closed", o.gate)
+	case o.nflogGroup == 0 || o.nflogGroup == 65535:
+		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65534", o.nflogGroup)
+	case o.maxListSize < 0:
+		return c, errors.Errorf("--max-list-size: %d is negative", o.maxListSize)
+	case o.bridgePort != "" && !interfaceName.MatchString(o.bridgePort):
+		return c, errors.Errorf("--bridge-port-name: %q is no name of an interface", o.bridgePort)
+	case o.podInterface != "":
+		return c, checkInterface(o.podInterface)
+	}
+	return c, nil
+}
+
+// checkInterface refuses what packets of pods would never match.
+func checkInterface(name string) error {
+	if !interfaceName.MatchString(name) {
+		return errors.Errorf("--pod-interface: %q is no name of an interface", name)
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return errors.Wrap(err, "listing the interfaces of this node")
+	}
+	prefix, many := strings.CutSuffix(name, "+")
+	for _, l := range links {
+		a := l.Attrs()
+		if (a.Name == name || many && strings.HasPrefix(a.Name, prefix)) && a.MasterIndex != 0 {
+			return errors.Errorf("--pod-interface: %s is the port of a bridge, and iptables names bridged packets by "+
+				"the bridge: give the bridge's name", a.Name)
+		}
+	}
+	return nil
+}
+
+// level is the log level that was asked for.
+func (o *options) level() (slog.Level, error) {
+	switch o.logLevel {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warning":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return 0, errors.Errorf("--log-level: %q is none of debug, info, warning and error", o.logLevel)
+}
+
+// checkBackend refuses what is no backend.
+func (o *options) checkBackend() error {
+	if b := iptables.Backend(o.backend); o.backend != "" && b != iptables.NFT && b != iptables.Legacy {
+		return errors.Errorf("--iptables-backend: %q is neither nft nor legacy", o.backend)
+	}
+	return nil
+}

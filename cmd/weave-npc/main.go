@@ -1,0 +1,67 @@
+// Command weave-npc enforces Kubernetes network policies on a node with ipsets and iptables.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "weave-npc:", err)
+		os.Exit(1)
+	}
+}
+
+// command is weave-npc with its subcommands.
+func command() *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use:   "weave-npc",
+		Short: "Enforces Kubernetes network policies on this node with ipsets and iptables",
+		Long: "Enforces Kubernetes network policies on this node with ipsets and iptables.\n\n" +
+			"Every flag can be given as an environment variable: --node-name as WEAVE_NPC_NODE_NAME.",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return fromEnvironment(cmd.Flags())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.register(root.Flags())
+	root.AddCommand(cleanupCommand(), versionCommand())
+	root.CompletionOptions.DisableDefaultCmd = true
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Prints the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "weave-npc", version())
+			return err
+		},
+	}
+}
+
+// version is what the binary was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "unreleased"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/pkg/errors"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/ulogd"
+)
+
+// askAgain is how long to wait before the API server is asked again for the node's ranges.
+const askAgain = 5 * time.Second
+
+// run enforces until the context ends. All errors that it returns come before anything is enforced.
+func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
+	log, config, err := o.prepare(stderr)
+	if err != nil {
+		return err
+	}
+	src, client, err := open(ctx, o, config.NodeName, log)
+	if err != nil {
+		return err
+	}
+	backend, why, err := iptables.Detect(ctx, o.backend)
+	if err != nil {
+		return err
+	}
+	families := familiesOfNode()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector())
+	model := npc.New(config)
+	syncer, err := npc.NewSyncer(model, families, backend, npc.NewMetrics(registry, model), log, reporter(ctx, client))
+	if err != nil {
+		return err
+	}
+	defer syncer.Close()
+
+	tasks, ctx := errgroup.WithContext(ctx)
+	defer tasks.Wait()
+	if o.dryRun {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		tasks.Go(func() error { return src.Run(ctx, model, log) })
+		return syncer.DryRun(ctx, stdout)
+	}
+	server, err := listen(o.metricsAddr, registry, func() string { return notReady(syncer, config, families) })
+	if err != nil {
+		return err
+	}
+	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
+		"metrics", server.addr)
+	blocked := newBlocked(model, registry, log)
+	boot := config.Gate != npc.GateOpen && npc.Booting()
+	tasks.Go(func() error { return server.run(ctx) })
+	tasks.Go(func() error { return syncer.Run(ctx, boot) })
+	tasks.Go(func() error { return src.Run(ctx, model, log) })
+	tasks.Go(func() error {
+		return ulogd.Run(ctx, ulogd.Config{Groups: blocked.groups(config.NFLogGroup), Log: log}, blocked.handle)
+	})
+	if client != nil && len(config.PodRanges) == 0 {
+		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
+	}
+	return tasks.Wait()
+}
+
+// prepare checks what does not depend on the node or on a server.
+func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
+	level, err := o.level()
+	if err != nil {
+		return nil, npc.Config{}, err
+	}
+	if err := o.checkBackend(); err != nil {
+		return nil, npc.Config{}, err
+	}
+	config, err := o.config()
+	if err != nil {
+		return nil, npc.Config{}, err
+	}
+	config.TCPLiberal = npc.TCPLiberal()
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	klog.SetSlogLogger(log)
+	return log, config, nil
+}
+
+// open opens the API server, or the directory of manifests; client is nil for the latter. An API server that does not
+// answer is no error: it will.
+func open(ctx context.Context, o *options, node string, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
+	if o.manifests != "" {
+		src, err := source.FromManifests(o.manifests, log)
+		return src, nil, err
+	}
+	client, _, err := source.Client(o.kubeconfig, version())
+	if err != nil {
+		return source.Source{}, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askAgain)
+	defer cancel()
+	if _, err := source.NodeRanges(ctx, client, node); apierrors.IsNotFound(errors.Cause(err)) {
+		return source.Source{}, nil, err
+	} else if err != nil {
+		log.Warn("the API server does not answer, trying again", "error", err)
+	}
+	return source.FromAPI(client), client, nil
+}
+
+// familiesOfNode are those that the kernel of this node has.
+func familiesOfNode() []npc.Family {
+	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+		return []npc.Family{npc.IPv4}
+	}
+	return []npc.Family{npc.IPv4, npc.IPv6}
+}
+
+// findRanges waits for the node's ranges of pod addresses, which may be assigned late.
+func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, log *slog.Logger) error {
+	for {
+		ranges, err := source.NodeRanges(ctx, client, m.NodeName)
+		if len(ranges) > 0 {
+			m.SetRanges(ranges)
+			return nil
+		}
+		if err != nil {
+			log.Debug("cannot find the node's ranges of pod addresses, trying again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// reporter reports invalid policies as Events, where there is an API server to report them to.
+func reporter(ctx context.Context, client kubernetes.Interface) func(npc.InvalidPolicy) {
+	if client == nil {
+		return func(npc.InvalidPolicy) {}
+	}
+	events := record.NewBroadcaster(record.WithContext(ctx))
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "weave-npc"})
+	return func(p npc.InvalidPolicy) {
+		recorder.Eventf(&corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy",
+			Namespace: p.Namespace, Name: p.Name, UID: p.UID}, corev1.EventTypeWarning, "Invalid",
+			"allows nothing until it is mended: %s", p.Reason)
+	}
+}
+
+// notReady says why the node is not enforced; empty if it is.
+func notReady(s *npc.Syncer, c npc.Config, fs []npc.Family) string {
+	if why := s.Ready(); why != "" {
+		return why
+	}
+	return npc.Blind(c, fs)
+}

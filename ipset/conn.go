@@ -1,0 +1,296 @@
+package ipset
+
+import (
+	stderrors "errors"
+
+	"github.com/pkg/errors"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// receiveTimeout bounds the wait for the kernel, which answers within the sending already.
+	receiveTimeout = 10 // seconds
+
+	// receiveBuffer holds the answers to everything that is sent at once.
+	receiveBuffer = 4 << 20
+
+	// largestMessage holds the largest answer: an error that echoes a request, whose one attribute is below 64 KiB.
+	// The kernel fills at most 32 KiB of it when it lists.
+	largestMessage = 128 << 10
+
+	// dumpAttempts is how often a listing is tried that others disturb.
+	dumpAttempts = 5
+)
+
+// Conn is a netlink socket in the network namespace of the thread that opened it. One goroutine at a time may use it.
+type Conn struct {
+	fd     int
+	seq    uint32 // of the last request
+	budget int    // bytes of answers that the receive buffer is sure to take
+	out    encoder
+	in     []byte
+}
+
+// Open opens a socket and asks the kernel for its version of the ipset protocol. The error is ErrUnsupported if the
+// kernel has no sets, and unix.EPERM without CAP_NET_ADMIN.
+func Open() (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if stderrors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, errors.Wrap(ErrUnsupported, "opening a netfilter netlink socket")
+	}
+	if err != nil {
+		return nil, errors.Wrap(err, "opening a netfilter netlink socket")
+	}
+	c := &Conn{fd: fd, in: make([]byte, largestMessage)}
+	if err := c.setUp(); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Conn) setUp() error {
+	if err := unix.Bind(c.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return errors.Wrap(err, "binding a netlink socket")
+	}
+	timeout := unix.Timeval{Sec: receiveTimeout}
+	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		return errors.Wrap(err, "setting the timeout of a netlink socket")
+	}
+	// Without it the echo of a request in an error cannot be told from the one that names an element's line.
+	if err := unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
+		return errors.Wrap(err, "asking for short acknowledgements")
+	}
+	for _, size := range []struct{ forced, allowed int }{
+		{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF},
+		{unix.SO_SNDBUFFORCE, unix.SO_SNDBUF},
+	} {
+		if unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, size.forced, receiveBuffer) == nil {
+			continue
+		}
+		if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, size.allowed, receiveBuffer); err != nil {
+			return errors.Wrap(err, "setting the buffers of a netlink socket")
+		}
+	}
+	size, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return errors.Wrap(err, "reading the receive buffer's size")
+	}
+	c.budget = size / 2
+	return c.checkProtocol()
+}
+
+// checkProtocol makes sure that the kernel speaks the protocol's version 6, as all do since 2.6.39.
+func (c *Conn) checkProtocol() error {
+	c.out.buf = c.out.buf[:0]
+	c.seq++
+	c.out.end(c.out.message(nl.IPSET_CMD_PROTOCOL, 0, c.seq))
+	if err := c.send(); err != nil {
+		return errors.Wrap(err, "asking for the ipset protocol")
+	}
+	var lowest, highest uint8
+	err := c.receive(c.seq, 1, func(p packet) (bool, error) {
+		if p.kind == unix.NLMSG_ERROR {
+			return true, protocolError(p)
+		}
+		if len(p.body) < nfgenLen {
+			return true, errShort
+		}
+		a := attrs{rest: p.body[nfgenLen:]}
+		for a.next() {
+			switch a.kind {
+			case nl.IPSET_ATTR_PROTOCOL:
+				highest = a.u8()
+			case nl.IPSET_ATTR_PROTOCOL_MIN:
+				lowest = a.u8()
+			}
+		}
+		return true, a.err
+	})
+	if err != nil {
+		return errors.Wrap(err, "asking for the ipset protocol")
+	}
+	if highest < nl.IPSET_PROTOCOL || lowest > nl.IPSET_PROTOCOL {
+		return errors.Wrapf(ErrUnsupported, "ipset protocol %d: the kernel speaks %d to %d",
+			nl.IPSET_PROTOCOL, lowest, highest)
+	}
+	return nil
+}
+
+func protocolError(p packet) error {
+	code, err := p.code()
+	switch {
+	case err != nil:
+		return err
+	case unix.Errno(code) == unix.EINVAL:
+		return errors.Wrap(ErrUnsupported, "the kernel has no ip_set")
+	case unix.Errno(code) == unix.EPERM:
+		return errors.Wrap(unix.EPERM, "CAP_NET_ADMIN is needed")
+	}
+	return KernelError{Code: code}
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error {
+	return errors.Wrap(unix.Close(c.fd), "closing a netlink socket")
+}
+
+// send sends what is encoded. The kernel has done it all when send returns.
+func (c *Conn) send() error {
+	for {
+		err := unix.Sendto(c.fd, c.out.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		if !stderrors.Is(err, unix.EINTR) {
+			return errors.Wrapf(err, "sending %d bytes to the kernel", len(c.out.buf))
+		}
+	}
+}
+
+// receive passes the answers to the count requests from first on to handle, until that says that it is done. An answer
+// to an earlier request, which was given up, is ignored.
+func (c *Conn) receive(first uint32, count int, handle func(packet) (bool, error)) error {
+	for {
+		buf, err := c.read(0)
+		if err != nil {
+			return err
+		}
+		for len(buf) > 0 {
+			var p packet
+			p, buf, err = nextPacket(buf)
+			if err != nil {
+				return err
+			}
+			if p.seq-first >= uint32(count) {
+				continue
+			}
+			done, err := handle(p)
+			if done || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// errTruncated says that the kernel answered more than was ever seen.
+var errTruncated = errors.New("answer from the kernel is truncated")
+
+// read receives once, into the connection's buffer.
+func (c *Conn) read(flags int) ([]byte, error) {
+	for {
+		n, from, err := unix.Recvfrom(c.fd, c.in, flags|unix.MSG_TRUNC)
+		switch {
+		case stderrors.Is(err, unix.EINTR):
+			continue
+		case err == unix.EAGAIN && flags&unix.MSG_DONTWAIT == 0:
+			return nil, errors.Errorf("no answer from the kernel within %d s", receiveTimeout)
+		case err != nil:
+			return nil, errors.Wrap(err, "receiving from the kernel")
+		case n > len(c.in):
+			return nil, errors.Wrapf(errTruncated, "%d bytes do not fit into %d", n, len(c.in))
+		}
+		if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
+			continue
+		}
+		return c.in[:n], nil
+	}
+}
+
+// drain throws away what is left of a listing that was given up.
+func (c *Conn) drain() {
+	for {
+		_, err := c.read(unix.MSG_DONTWAIT)
+		if err != nil && !stderrors.Is(err, unix.ENOBUFS) && !stderrors.Is(err, errTruncated) {
+			return
+		}
+	}
+}
+
+// Headers returns what the sets are whose name has the prefix, without their elements.
+func (c *Conn) Headers(prefix string) ([]Header, error) {
+	sets, err := c.dump("", prefix, true)
+	if err != nil {
+		return nil, errors.Wrapf(err, "listing the headers of sets %s*", printable(prefix))
+	}
+	headers := make([]Header, len(sets))
+	for i := range sets {
+		headers[i] = sets[i].Header
+	}
+	return headers, nil
+}
+
+// List returns the sets whose name has the prefix, with their elements.
+func (c *Conn) List(prefix string) ([]Listing, error) {
+	sets, err := c.dump("", prefix, false)
+	return sets, errors.Wrapf(err, "listing sets %s*", printable(prefix))
+}
+
+// Get returns one set with its elements. The error is ErrNotFound if there is none.
+func (c *Conn) Get(name string) (Listing, error) {
+	set, err := c.get(name, false)
+	return set, errors.Wrapf(err, "listing set %s", printable(name))
+}
+
+func (c *Conn) get(name string, headerOnly bool) (Listing, error) {
+	if err := checkName(name); err != nil {
+		return Listing{}, err
+	}
+	sets, err := c.dump(name, name, headerOnly)
+	if err != nil {
+		return Listing{}, err
+	}
+	if len(sets) != 1 {
+		return Listing{}, ErrNotFound
+	}
+	return sets[0], nil
+}
+
+// errDisturbed says that a listing has to be repeated.
+var errDisturbed = errors.New("sets kept changing while they were listed")
+
+// dump lists one set, or all whose name has the prefix.
+func (c *Conn) dump(name, prefix string, headersOnly bool) ([]Listing, error) {
+	var err error
+	for range dumpAttempts {
+		var sets []Listing
+		sets, err = c.dumpOnce(name, prefix, headersOnly)
+		if err == nil {
+			return sets, nil
+		}
+		// The kernel lists once at a time for a socket: leave nothing behind.
+		c.drain()
+		retry := stderrors.Is(err, errDisturbed) || stderrors.Is(err, unix.ENOBUFS) || stderrors.Is(err, unix.EBUSY)
+		if !retry {
+			return nil, err
+		}
+	}
+	return nil, err
+}
+
+func (c *Conn) dumpOnce(name, prefix string, headersOnly bool) ([]Listing, error) {
+	c.out.buf = c.out.buf[:0]
+	c.seq++
+	c.out.list(name, headersOnly, c.seq)
+	if err := c.send(); err != nil {
+		return nil, err
+	}
+	sets := listing{prefix: prefix}
+	disturbed := false
+	err := c.receive(c.seq, 1, func(p packet) (bool, error) {
+		disturbed = disturbed || p.flags&unix.NLM_F_DUMP_INTR != 0
+		switch p.kind {
+		case unix.NFNL_SUBSYS_IPSET<<8 | nl.IPSET_CMD_LIST:
+			return false, sets.add(p.body)
+		case unix.NLMSG_ERROR, unix.NLMSG_DONE:
+			code, err := p.code()
+			if err == nil && code != 0 {
+				err = KernelError{Code: code}
+			}
+			return true, err
+		}
+		return false, nil
+	})
+	if err == nil && disturbed {
+		err = errDisturbed
+	}
+	return sets.sets, err
+}

@@ -1,0 +1,286 @@
+// Package ipset keeps kernel sets over netlink: list, create, add, delete, destroy, in batches.
+//
+// Every set is created with the comment extension. The names, options and texts are those of ipset(8), and an [Op]
+// prints as the lines that `ipset restore -exist` reads.
+package ipset
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Family is the address family of a set, by its NFPROTO number.
+type Family uint8
+
+// The families that a set of addresses can have.
+const (
+	IPv4 Family = unix.NFPROTO_IPV4
+	IPv6 Family = unix.NFPROTO_IPV6
+)
+
+// String returns the name that ipset(8) gives the family.
+func (f Family) String() string {
+	switch f {
+	case IPv4:
+		return "inet"
+	case IPv6:
+		return "inet6"
+	}
+	return "family-" + strconv.Itoa(int(f))
+}
+
+// Type is the type of a set, by the name that ipset(8) gives it.
+type Type string
+
+// The types that this package can create. Sets of other types are listed too, with what is known of them.
+const (
+	HashIP     Type = "hash:ip"
+	HashNet    Type = "hash:net"
+	HashIPPort Type = "hash:ip,port"
+	ListSet    Type = "list:set"
+)
+
+// Limits of the kernel, from linux/netfilter/ipset/ip_set.h; the sizes are those that a Size of 0 stands for.
+const (
+	maxName     = 31
+	maxComment  = 255
+	maxElements = math.MaxUint32
+	maxMembers  = 65535 // a network namespace holds at most 65,534 sets
+)
+
+// revision is the lowest revision of the type that has all we use (comment, nomatch, every protocol with ports). The
+// lowest, because ipset(8) cannot list a set of a revision newer than itself.
+func (t Type) revision() (uint8, bool) {
+	switch t {
+	case HashIP, ListSet:
+		return 2, true
+	case HashIPPort:
+		return 3, true
+	case HashNet:
+		return 4, true
+	}
+	return 0, false
+}
+
+// maxSize is the size that a Size of 0 stands for.
+func (t Type) maxSize() uint32 {
+	if t == ListSet {
+		return maxMembers
+	}
+	return maxElements
+}
+
+// Set says what a set is.
+type Set struct {
+	Name   string // 1 to 31 bytes
+	Type   Type
+	Family Family // 0 and ignored for list:set
+	// Size limits the number of elements (maxelem; size for list:set, where current kernels ignore it). 0 is the
+	// maximum, also in what is listed. It is a limit and not an allocation.
+	Size uint32
+}
+
+// limit is the size in the kernel's terms.
+func (s Set) limit() uint32 {
+	if s.Size == 0 {
+		return s.Type.maxSize()
+	}
+	return s.Size
+}
+
+// String returns the line that creates the set.
+func (s Set) String() string {
+	if s.Type == ListSet {
+		return fmt.Sprintf("create %s %s size %d comment", word(s.Name), s.Type, s.limit())
+	}
+	return fmt.Sprintf("create %s %s family %s maxelem %d comment", word(s.Name), printable(string(s.Type)), s.Family, s.limit())
+}
+
+// Entry identifies one element of a set. It is comparable and can be the key of a map.
+type Entry struct {
+	Prefix netip.Prefix // the address, of full length, in hash:ip and hash:ip,port; the network in hash:net
+	Proto  uint8        // hash:ip,port: the number of the protocol
+	Port   uint16       // hash:ip,port
+	Set    string       // list:set: the name of the member
+}
+
+// Addr is the entry of an address in a hash:ip set. An IPv4-mapped IPv6 address counts as IPv4.
+func Addr(a netip.Addr) Entry {
+	a = a.Unmap()
+	return Entry{Prefix: netip.PrefixFrom(a, a.BitLen())}
+}
+
+// Net is the entry of a network in a hash:net set. Host bits are cleared.
+func Net(p netip.Prefix) Entry { return Entry{Prefix: p.Masked()} }
+
+// AddrPort is the entry of an address, a protocol number and a port in a hash:ip,port set.
+func AddrPort(a netip.Addr, proto uint8, port uint16) Entry {
+	e := Addr(a)
+	e.Proto, e.Port = proto, port
+	return e
+}
+
+// Member is the entry of a set in a list:set.
+func Member(name string) Entry { return Entry{Set: name} }
+
+// String returns the entry as `ipset list` prints it: 10.0.0.1, 10.0.0.0/8, 10.0.0.1,tcp:80 or the name of a set.
+func (e Entry) String() string {
+	if e.Set != "" {
+		return word(e.Set)
+	}
+	text := e.Prefix.Addr().String()
+	if !e.Prefix.IsSingleIP() {
+		text = e.Prefix.String()
+	}
+	if e.Proto == 0 {
+		return text
+	}
+	name, _ := protocol(e.Proto)
+	return text + "," + name + ":" + strconv.Itoa(int(e.Port))
+}
+
+// protocol names a protocol as /etc/protocols does, and reports whether it has ports. One without is a number.
+func protocol(number uint8) (string, bool) {
+	switch number {
+	case unix.IPPROTO_TCP:
+		return "tcp", true
+	case unix.IPPROTO_UDP:
+		return "udp", true
+	case unix.IPPROTO_SCTP:
+		return "sctp", true
+	case unix.IPPROTO_UDPLITE:
+		return "udplite", true
+	}
+	return strconv.Itoa(int(number)), false
+}
+
+// Attr is what an element says beside its identity.
+type Attr struct {
+	Comment string // at most 255 bytes, without NUL
+	NoMatch bool   // hash:net: an exception from a larger network of the set
+}
+
+// Element is one element of a set.
+type Element struct {
+	Entry
+	Attr
+}
+
+// String returns the element as `ipset save` prints it.
+func (e Element) String() string {
+	text := e.Entry.String()
+	if e.NoMatch {
+		text += " nomatch"
+	}
+	if e.Comment != "" {
+		text += ` comment "` + printable(e.Comment) + `"`
+	}
+	return text
+}
+
+// Header is a set and its state.
+type Header struct {
+	Set
+	Comments   bool   // whether the set has the comment extension
+	Elements   uint32 // their number
+	References uint32 // number of rules and sets that refer to it
+	MemSize    uint32 // bytes, as the kernel counts them
+}
+
+// Listing is a set with all its elements, in the kernel's order.
+type Listing struct {
+	Header
+	Members []Element
+}
+
+// OpKind says what an Op does.
+type OpKind uint8
+
+// The kinds of operations.
+const (
+	// Create makes a set, and adds Elements as Add does. It succeeds if the very same set exists already; if one
+	// exists that differs in type, family, size or options, the error is ErrExists (and Elements may have been added
+	// to that one).
+	Create OpKind = iota + 1
+	// Add adds Elements. One that is in the set already gets its comment and nomatch replaced.
+	Add
+	// Delete removes Elements, by their Entry. One that is not in the set is no error.
+	Delete
+	// Flush removes all elements. A set that does not exist is no error.
+	Flush
+	// Destroy removes the set. A set that does not exist is no error.
+	Destroy
+)
+
+// String returns the command of ipset(8).
+func (k OpKind) String() string {
+	switch k {
+	case Create:
+		return "create"
+	case Add:
+		return "add"
+	case Delete:
+		return "del"
+	case Flush:
+		return "flush"
+	case Destroy:
+		return "destroy"
+	}
+	return "kind-" + strconv.Itoa(int(k))
+}
+
+// Op is one operation on one set. Flush and Destroy need only the set's name; Create, Add and Delete its type and
+// family, against which the elements are checked.
+type Op struct {
+	Kind     OpKind
+	Set      Set
+	Elements []Element // Create, Add, Delete
+}
+
+// String returns the lines for `ipset restore -exist` that do the same, without a final newline. Quotation marks and
+// control characters, which that format cannot hold, are printed as question marks.
+func (o Op) String() string {
+	lines := make([]string, 0, 1+len(o.Elements))
+	name := word(o.Set.Name)
+	switch o.Kind {
+	case Create:
+		lines = append(lines, o.Set.String())
+		for _, e := range o.Elements {
+			lines = append(lines, "add "+name+" "+e.String())
+		}
+	case Add:
+		for _, e := range o.Elements {
+			lines = append(lines, "add "+name+" "+e.String())
+		}
+	case Delete:
+		for _, e := range o.Elements {
+			lines = append(lines, "del "+name+" "+e.Entry.String())
+		}
+	default:
+		lines = append(lines, o.Kind.String()+" "+name)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// word is a name as one argument.
+func word(name string) string {
+	if strings.Contains(name, " ") {
+		return `"` + printable(name) + `"`
+	}
+	return printable(name)
+}
+
+// printable replaces what would end a quoted string or a line.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '"' || r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,16 @@
+package iptables
+
+// RuleID is the id that a printed rule's comment begins with; empty if there is none or the rule cannot be read.
+func RuleID(printed string) string {
+	r, err := parseRule(printed)
+	if err != nil {
+		return ""
+	}
+	return r.idOr("")
+}
+
+// Accepts says whether a printed rule accepts packets by itself. A jump to another chain does not count.
+func Accepts(printed string) bool {
+	r, err := parseRule(printed)
+	return err == nil && r.target == "ACCEPT"
+}

@@ -1,0 +1,210 @@
+package npc
+
+import (
+	"fmt"
+
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// The chains that every node has.
+const (
+	hookChain          = "FORWARD"
+	forwardChain       = chainPrefix + "-FORWARD"
+	mainChain          = chainPrefix
+	defaultChain       = chainPrefix + "-DEFAULT"
+	ingressChain       = chainPrefix + "-INGRESS"
+	egressChain        = chainPrefix + "-EGRESS"
+	egressDefaultChain = chainPrefix + "-EGRESS-DEFAULT"
+	egressCustomChain  = chainPrefix + "-EGRESS-CUSTOM"
+)
+
+// dropChain is the chain that reports and drops a packet.
+func dropChain(d Direction) string {
+	if d == Egress {
+		return chainPrefix + "-DROP-EGRESS"
+	}
+	return chainPrefix + "-DROP-INGRESS"
+}
+
+const (
+	established = "-m conntrack --ctstate ESTABLISHED,RELATED"
+	invalid     = "-m conntrack --ctstate INVALID"
+	firstOnes   = "-m conntrack --ctstate NEW,UNTRACKED"
+)
+
+// comment is a text as rules and entries carry it.
+func comment(text string) string { return iptables.Comment(text) }
+
+// allowTarget is what an allowed packet gets. On egress it is only let through to what follows, for its
+// destination may be isolated too.
+func (m *Model) allowTarget(d Direction) string {
+	if d == Egress || m.Hook == HookForward && m.AllowAction == "RETURN" {
+		return "-j RETURN"
+	}
+	return "-j ACCEPT"
+}
+
+// strangerTarget is what a packet gets on ingress that is not ours to judge. A CNI that jumps to us drops
+// what we return.
+func (m *Model) strangerTarget() string {
+	if m.Hook == HookNone {
+		return "-j ACCEPT"
+	}
+	return "-j RETURN"
+}
+
+// baseChains puts the chains into a table that every node has.
+func (m *Model) baseChains(t *table) {
+	put := func(name, about string, tail ...iptables.Rule) *chain {
+		c := t.chain(name)
+		c.fixed, c.about, c.tail = true, about, tail
+		c.touch()
+		return c
+	}
+	if m.Hook == HookForward {
+		t.jump = &iptables.Rule{Target: "-j " + forwardChain, Comment: "policies of pods on this node"}
+		put(forwardChain, "what passes this node", m.forwardRules(t.family)...)
+	}
+	put(mainChain, "packets to local pods", m.ingressRules(t.family)...)
+	put(egressChain, "packets from local pods", m.egressRules(t.family)...)
+	put(defaultChain, "local pods that are not isolated, ingress", m.defaultRules(t.family, Ingress)...)
+	put(egressDefaultChain, "local pods that are not isolated, egress", m.defaultRules(t.family, Egress)...)
+	for d, name := range [...]string{ingressChain, egressCustomChain} {
+		d := Direction(d)
+		c := put(name, "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
+		c.lazy = true
+		m.dispatch[t.family][d] = c
+		put(dropChain(d), "report and drop, "+d.String(), m.dropRules(t.family, d)...)
+	}
+}
+
+// forwardRules divide what is forwarded into what comes from local pods and what goes to them.
+func (m *Model) forwardRules(f Family) []iptables.Rule {
+	local := fixedSetName(f, localPodsName)
+	var rules []iptables.Rule
+	if m.AllowAction != "RETURN" {
+		rules = append(rules, iptables.Rule{Match: established + " " + matchSet(local, "dst"), Target: m.allowTarget(Ingress),
+			Comment: "replies to local pods"})
+	}
+	rules = append(rules, iptables.Rule{Match: established, Target: "-j RETURN", Comment: "not for us to judge again"})
+	for _, d := range [...]Direction{Egress, Ingress} {
+		to, way, in := "-j "+mainChain, "to", "-o "
+		if d == Egress {
+			to, way, in = "-j "+egressChain, "from", "-i "
+		}
+		rules = append(rules, iptables.Rule{Match: matchSet(local, d.own()), Target: to, Comment: way + " a local pod"})
+		byRange := iptables.Rule{Match: matchSet(fixedSetName(f, podRangeName), d.own()), Target: to,
+			Comment: way + " the range of local pods"}
+		if m.PodInterface != "" {
+			byRange.Match, byRange.Comment = in+m.PodInterface, way+" the interface of local pods"
+		}
+		rules = append(rules, byRange)
+	}
+	return rules
+}
+
+// multicast is the range of multicast addresses.
+func multicast(f Family) string {
+	if f == IPv6 {
+		return "ff00::/8"
+	}
+	return "224.0.0.0/4"
+}
+
+// neighbourDiscovery are the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on.
+func neighbourDiscovery(target string) []iptables.Rule {
+	var rules []iptables.Rule
+	for i, name := range [...]string{"router solicitation", "router advertisement", "neighbour solicitation",
+		"neighbour advertisement", "redirect"} {
+		rules = append(rules, iptables.Rule{
+			Match:  fmt.Sprintf("-p icmpv6 -m icmp6 --icmpv6-type %d -m hl --hl-eq 255", 133+i),
+			Target: target, Comment: name,
+		})
+	}
+	return rules
+}
+
+// hairpin matches a pod that reaches itself through a Service.
+func hairpin(f Family, target string) iptables.Rule {
+	program := iptables.HairpinIPv4
+	if f == IPv6 {
+		program = iptables.HairpinIPv6
+	}
+	return iptables.Rule{Match: `-m conntrack --ctstate DNAT -m bpf --bytecode "` + program + `"`, Target: target,
+		Comment: "a pod reaches itself through a Service"}
+}
+
+// alwaysRules are what holds for every packet from or to a local pod.
+func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
+	allow := m.allowTarget(d)
+	rules := []iptables.Rule{{Match: established, Target: allow, Comment: "replies"}}
+	if !m.TCPLiberal {
+		rules = append(rules, iptables.Rule{Match: invalid, Target: "-j DROP", Comment: "belongs to no connection and opens none"})
+	}
+	if f == IPv6 {
+		rules = append(rules, neighbourDiscovery(allow)...)
+	}
+	if m.AllowMcast {
+		rules = append(rules, iptables.Rule{Match: "-d " + multicast(f), Target: allow, Comment: "multicast"})
+	} else {
+		rules = append(rules, iptables.Rule{Match: "-d " + multicast(f), Target: "-g " + dropChain(d), Comment: "multicast"})
+	}
+	return append(rules, hairpin(f, allow))
+}
+
+func (m *Model) ingressRules(f Family) []iptables.Rule {
+	rules := m.alwaysRules(f, Ingress)
+	if m.BridgePort != "" {
+		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-is-bridged --physdev-out " + m.BridgePort,
+			Target: m.strangerTarget(), Comment: "leaves for other nodes"})
+	}
+	return append(rules, iptables.Rule{Target: "-g " + defaultChain, Comment: "new connections"})
+}
+
+func (m *Model) egressRules(f Family) []iptables.Rule {
+	rules := m.alwaysRules(f, Egress)
+	rules = append(rules, iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j RETURN", Comment: "to this node"})
+	if m.BridgePort != "" {
+		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-is-bridged --physdev-in " + m.BridgePort,
+			Target: "-j RETURN", Comment: "comes from other nodes"})
+	}
+	return append(rules, iptables.Rule{Target: "-g " + egressDefaultChain, Comment: "new connections"})
+}
+
+func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
+	next := ingressChain
+	if d == Egress {
+		next = egressCustomChain
+	}
+	return []iptables.Rule{
+		{Match: matchSet(fixedSetName(f, defaultAllowName(d)), d.own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
+		{Target: "-g " + next, Comment: "everything else"},
+	}
+}
+
+// isolatedRules follow the ways to the namespaces' chains.
+func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
+	stranger := m.strangerTarget()
+	if d == Egress {
+		stranger = "-j RETURN"
+	}
+	return []iptables.Rule{
+		{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-g " + dropChain(d),
+			Comment: "isolated and nothing allows it"},
+		{Match: matchSet(fixedSetName(f, gateName(d)), d.own()), Target: "-g " + dropChain(d),
+			Comment: "unknown while a pod may be that policies isolate"},
+		{Target: stranger, Comment: "not a pod of this node"},
+	}
+}
+
+// dropRules report the first packets of a flow and drop all.
+func (m *Model) dropRules(f Family, d Direction) []iptables.Rule {
+	group := m.NFLogGroup + uint16(d)
+	limit := fmt.Sprintf("-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 "+
+		"--hashlimit-mode srcip,dstip,dstport --hashlimit-name weave-npc-%s --hashlimit-htable-expire 60000", d)
+	return []iptables.Rule{
+		{Match: firstOnes + " " + limit, Comment: "blocked: reported",
+			Target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-prefix "weave-npc blocked %s"`, group, d)},
+		{Target: "-j DROP", Comment: "blocked"},
+	}
+}

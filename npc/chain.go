@@ -1,0 +1,142 @@
+package npc
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// chain is an iptables chain as the model wants it beside what is known of the kernel's.
+type chain struct {
+	name  string
+	table *table
+	// fixed says that every node has the chain.
+	fixed bool
+	// about says for humans what the chain is for.
+	about          string
+	wanted, exists bool
+	// rules are those that have no order among them: match -> rule.
+	rules map[string]*rule
+	// target is what a packet gets that one of the rules matches; a rule may have its own.
+	target string
+	// tail follows the rules, in order.
+	tail []iptables.Rule
+	// have are the ids of the kernel's rules, in order.
+	have []string
+	// lazy says that a rule too many does no harm, so that its removal can wait.
+	lazy bool
+}
+
+// touch has the chain looked at by the next plan.
+func (c *chain) touch() {
+	if c.table.active || c.fixed || !c.wanted {
+		c.table.dirtyChains[c] = struct{}{}
+	}
+}
+
+// rule is a rule of a chain and those on whose behalf it is there.
+type rule struct {
+	match string
+	// target is the rule's own; empty for the chain's.
+	target string
+	// about says for humans what the rule is for, if no policy owns it.
+	about string
+	// owners are the policies that ask for the rule -> the number of the rule in the policy, from 1.
+	owners map[*policy]int
+	// refused says that the kernel did not take the rule.
+	refused bool
+}
+
+// maxNamedOwners is how many policies a comment names.
+const maxNamedOwners = 3
+
+// comment names the policies that a rule is there for.
+func (r *rule) comment() string {
+	if r.about != "" {
+		return r.about
+	}
+	names := make([]string, 0, len(r.owners))
+	for p, n := range r.owners {
+		names = append(names, fmt.Sprintf("%s rule %d", p.key(), n))
+	}
+	sort.Strings(names)
+	if more := len(names) - maxNamedOwners; more > 0 {
+		names = append(names[:maxNamedOwners], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, " / ")
+}
+
+// rendered is the rule as iptables takes it.
+func (r *rule) rendered(c *chain) iptables.Rule {
+	target := r.target
+	if target == "" {
+		target = c.target
+	}
+	return iptables.Rule{Match: r.match, Target: target, Comment: r.comment()}
+}
+
+func (r *rule) id(c *chain) string { return r.rendered(c).ID() }
+
+// want is the chain as it is to be in the kernel.
+func (c *chain) want() iptables.Chain {
+	w := iptables.Chain{Name: c.name, Tail: c.tail, Rules: make([]iptables.Rule, 0, len(c.rules))}
+	if !c.table.active {
+		return w // what the rules lead to is not there
+	}
+	for _, r := range c.rules {
+		if !r.refused {
+			w.Rules = append(w.Rules, r.rendered(c))
+		}
+	}
+	return w
+}
+
+// change is what makes a chain of the kernel the wanted one.
+type change struct {
+	// replace says that the chain has to be written anew.
+	replace bool
+	// insert are rules to put at the chain's head, where that is enough.
+	insert []iptables.Rule
+	// surplus says that all that remains to be done is to remove rules.
+	surplus bool
+}
+
+// diff compares the wanted chain with the kernel's rules, by their ids.
+func (c *chain) diff(w iptables.Chain) change {
+	if !c.exists {
+		return change{replace: true}
+	}
+	rest := len(c.have) - len(w.Tail)
+	if rest < 0 || !slices.EqualFunc(c.have[rest:], w.Tail, func(id string, r iptables.Rule) bool { return id == r.ID() }) {
+		return change{replace: true}
+	}
+	extra := map[string]bool{}
+	for _, id := range c.have[:rest] {
+		if extra[id] {
+			return change{replace: true} // twice the same rule
+		}
+		extra[id] = true
+	}
+	var ch change
+	for _, r := range w.Rules {
+		if id := r.ID(); extra[id] {
+			delete(extra, id)
+		} else {
+			ch.insert = append(ch.insert, r)
+		}
+	}
+	ch.surplus = len(extra) > 0
+	ch.replace = ch.surplus && !c.lazy
+	return ch
+}
+
+// applied takes the wanted chain for what the kernel has.
+func (c *chain) applied(w iptables.Chain) { c.exists, c.have = true, w.IDs() }
+
+// inserted takes rules for inserted at the head of the kernel's chain.
+func (c *chain) inserted(rules []iptables.Rule) {
+	c.have = append(iptables.Chain{Rules: rules}.IDs(), c.have...)
+}

@@ -1,0 +1,81 @@
+package npc
+
+import (
+	"context"
+	stderrors "errors"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// cleanupTries is how often a set is tried to be destroyed that rules just removed may still refer to.
+const cleanupTries = 20
+
+// Cleanup removes every chain and set of ours from the network namespace that we run in, of both backends and both
+// families, together with what the original weave-npc left behind and the rules that jump to either. It
+// changes nothing else. It returns what it removed, in words.
+func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, err error) {
+	for _, t := range tables {
+		seen, err := t.Read(ctx, chainPrefix)
+		if err != nil {
+			return removed, err
+		}
+		u := iptables.Update{Jumps: iptables.Referrers(seen, chainPrefix)}
+		for _, j := range u.Jumps {
+			for _, rule := range j.Stale {
+				removed = append(removed, t.String()+" rule "+rule)
+			}
+		}
+		for name := range seen.Chains {
+			u.Delete = append(u.Delete, name)
+			removed = append(removed, t.String()+" chain "+name)
+		}
+		if err := t.Apply(ctx, u); err != nil {
+			return removed, errors.Wrapf(err, "removing our chains of %s", t)
+		}
+	}
+	sets, err := cleanupSets(ctx)
+	return append(removed, sets...), err
+}
+
+// cleanupSets destroys our sets, sets of sets first.
+func cleanupSets(ctx context.Context) (removed []string, err error) {
+	conn, err := ipset.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	headers, err := conn.Headers(setPrefix)
+	if err != nil {
+		return nil, errors.Wrap(err, "listing the sets")
+	}
+	var lists, others []ipset.Op
+	for _, h := range headers {
+		if !isOurSet(h.Name) && !isAncestorSet(h.Name) {
+			continue
+		}
+		removed = append(removed, "set "+h.Name)
+		op := ipset.Op{Kind: ipset.Destroy, Set: h.Set}
+		if h.Type == ipset.ListSet {
+			lists = append(lists, op)
+		} else {
+			others = append(others, op)
+		}
+	}
+	ops := append(lists, others...)
+	for try := 1; ; try++ {
+		err := conn.Apply(ops)
+		// Rules that are gone for iptables may still be on their way out in the kernel.
+		if err == nil || try == cleanupTries || !stderrors.Is(err, ipset.ErrInUse) {
+			return removed, errors.Wrap(err, "destroying our sets")
+		}
+		select {
+		case <-ctx.Done():
+			return removed, errors.Wrap(err, "destroying our sets")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

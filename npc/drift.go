@@ -1,0 +1,104 @@
+package npc
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// setDrift says in words how the kernel's sets differ from what our transactions left, judged by headers:
+// a set that is missing or has another number of members.
+func (m *Model) setDrift(f Family, headers []ipset.Header) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	there := map[string]ipset.Header{}
+	for _, h := range headers {
+		there[h.Name] = h
+	}
+	var drift []string
+	for name, s := range m.tables[f].sets {
+		h, ok := there[name]
+		switch {
+		case !s.exists:
+		case !ok:
+			drift = append(drift, fmt.Sprintf("set %s (%s) is gone", name, s.about))
+		case int(h.Elements) != s.count():
+			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d", name, s.about, h.Elements, s.count()))
+		}
+	}
+	slices.Sort(drift)
+	return drift
+}
+
+// count is the number of members that the kernel has.
+func (s *set) count() int {
+	n := len(s.entries)
+	for e := range s.dirty {
+		if !s.entries[e].exists {
+			n--
+		}
+	}
+	return n
+}
+
+// memberDrift says the same, judged by the members.
+func (m *Model) memberDrift(f Family, listings []ipset.Listing) []string {
+	headers := make([]ipset.Header, 0, len(listings))
+	for _, l := range listings {
+		headers = append(headers, l.Header)
+	}
+	drift := m.setDrift(f, headers)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range listings {
+		s := m.tables[f].sets[l.Name]
+		if s == nil || len(l.Members) != s.count() {
+			continue
+		}
+		for _, e := range l.Members {
+			if st := s.entries[e.Entry]; !st.exists || st.have != e.Attr {
+				drift = append(drift, fmt.Sprintf("set %s (%s) has %s", l.Name, s.about, e))
+				break
+			}
+		}
+	}
+	return drift
+}
+
+// chainDrift says in words how the kernel's chains differ from what our transactions left.
+func (m *Model) chainDrift(f Family, seen iptables.Seen) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var drift []string
+	t := m.tables[f]
+	for name, c := range t.chains {
+		sc, ok := seen.Chains[name]
+		switch {
+		case !c.exists:
+		case !ok:
+			drift = append(drift, fmt.Sprintf("chain %s (%s) is gone", name, c.about))
+		case !slices.Equal(sc.IDs, c.have):
+			drift = append(drift, fmt.Sprintf("chain %s (%s) has other rules", name, c.about))
+		}
+	}
+	slices.Sort(drift)
+	if t.jump == nil {
+		return drift
+	}
+	jumps, above := 0, true
+	for _, r := range seen.Hooks[hookChain] {
+		switch {
+		case iptables.RuleID(r) == t.jump.ID():
+			jumps++
+			above = false
+		case above && iptables.Accepts(r):
+			drift = append(drift, fmt.Sprintf("%s accepts before us: %s", hookChain, r))
+		}
+	}
+	if jumps != 1 {
+		drift = append(drift, fmt.Sprintf("%s has %d jumps to %s", hookChain, jumps, forwardChain))
+	}
+	return drift
+}

@@ -1,0 +1,50 @@
+package npc
+
+import (
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Namespace is what the model keeps of a v1 Namespace.
+type Namespace struct {
+	Name   string
+	UID    types.UID
+	Labels map[string]string
+	// DefaultDeny is the ingress isolation that the Kubernetes 1.6 annotation
+	// net.beta.kubernetes.io/network-policy asks for. It counts only with Config.LegacyNetpol.
+	DefaultDeny bool
+}
+
+// Pod is what the model keeps of a v1 Pod.
+type Pod struct {
+	Namespace string
+	Name      string
+	UID       types.UID
+	Labels    map[string]string
+	// Node is spec.nodeName; empty while the pod is not scheduled.
+	Node string
+	// Addrs are status.podIPs, unmapped, without duplicates and without those that do not parse.
+	Addrs []netip.Addr
+	// HostAddrs are status.hostIPs: addresses of the pod's node, which no pod may claim.
+	HostAddrs []netip.Addr
+	// Ports are the named ports of the containers and of the init containers that restart always.
+	Ports       []NamedPort
+	HostNetwork bool
+	// Finished says that the phase is Succeeded or Failed.
+	Finished bool
+	// Deleting says that the pod has a deletion timestamp.
+	Deleting bool
+	// Started is status.startTime; zero if the kubelet has not reported it.
+	Started time.Time
+	Created time.Time
+}
+
+// NamedPort is a container port that has a name.
+type NamedPort struct {
+	Name string
+	// Protocol is the IP protocol number: 6, 17 or 132.
+	Protocol uint8
+	Port     uint16
+}

@@ -1,0 +1,231 @@
+package npc
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/weave-npc/weave-npc/ipset"
+)
+
+// brokenAfter is how long a watch may be broken before new pods count as unknown.
+const brokenAfter = 5 * time.Second
+
+// vanishedFor is how long the address stays closed of an isolated pod whose object vanished.
+const vanishedFor = 10 * time.Minute
+
+// gates say which unknown addresses are dropped, in each direction: those of the node's range while a
+// pod may be there that we do not know, but something isolates.
+type gates struct {
+	sets [len(families)][len(directions)]*set
+	// closed is what the sets hold beside the known remote pods -> the comment.
+	closed [len(families)][len(directions)]map[ipset.Entry]string
+	// vanished are addresses of isolated pods whose objects went before they had finished.
+	vanished map[netip.Addr]vanished
+}
+
+type vanished struct {
+	pod      string
+	isolated [len(directions)]bool
+	until    time.Time
+}
+
+// has says whether a set is one of the gates.
+func (g *gates) has(s *set) bool {
+	return s == g.sets[s.table.family][Ingress] || s == g.sets[s.table.family][Egress]
+}
+
+// countPending keeps note of the local pods that something isolates and whose addresses we do not know yet.
+func (m *Model) countPending(p *pod) {
+	for _, d := range directions {
+		if p.local && len(p.Addrs) == 0 && p.isolated[d] {
+			m.pending[d][p] = struct{}{}
+		} else {
+			delete(m.pending[d], p)
+		}
+	}
+}
+
+// vanish closes the addresses of an isolated pod that goes without having finished: its containers may still run.
+func (m *Model) vanish(p *pod) {
+	if p.isolated == [len(directions)]bool{} {
+		return
+	}
+	for _, a := range p.owned {
+		m.gates.vanished[a] = vanished{p.String(), p.isolated, m.now().Add(vanishedFor)}
+	}
+}
+
+// appear opens a closed address to the pod that has it now.
+func (m *Model) appear(a netip.Addr) { delete(m.gates.vanished, a) }
+
+// closedBy says why the gate is closed to the node's range in a direction; empty if it is open.
+func (m *Model) closedBy(d Direction) string {
+	switch {
+	case m.Gate == GateOpen:
+		return ""
+	case m.Gate == GateClosed:
+		return "--gate closed"
+	case !m.synced:
+		return "not all objects are known yet"
+	case len(m.pending[d]) > 0:
+		first := ""
+		for p := range m.pending[d] {
+			if s := p.String(); first == "" || s < first {
+				first = s
+			}
+		}
+		return first + " has no address yet"
+	case m.policyCount() > 0:
+		for kind, since := range m.broken {
+			if kind != "namespaces" && m.now().Sub(since) >= brokenAfter {
+				return "the watch of " + kind + " is broken"
+			}
+		}
+	}
+	return ""
+}
+
+// linkLocal are the addresses that belong to no known pod and reach every pod of a bridge.
+var linkLocal = netip.MustParsePrefix("fe80::/10")
+
+// setGates brings the gates up to date.
+func (m *Model) setGates() {
+	now := m.now()
+	for a, v := range m.gates.vanished {
+		if !now.Before(v.until) {
+			delete(m.gates.vanished, a)
+		}
+	}
+	for _, d := range directions {
+		want := [len(families)]map[ipset.Entry]string{{}, {}}
+		if why := m.closedBy(d); why != "" {
+			for _, r := range m.gateRanges() {
+				for _, p := range halves(r) {
+					want[familyOf(r.Addr())][ipset.Net(p)] = why
+				}
+			}
+		}
+		if m.Gate != GateOpen {
+			for a, v := range m.gates.vanished {
+				if v.isolated[d] {
+					want[familyOf(a)][ipset.Addr(a)] = v.pod + " vanished"
+				}
+			}
+			if m.isolatedPods[d] > 0 {
+				want[IPv6][ipset.Net(linkLocal)] = "link-local is no way around policies"
+			}
+		}
+		for f := range families {
+			m.setGate(Family(f), d, want[f])
+		}
+	}
+}
+
+func (m *Model) setGate(f Family, d Direction, want map[ipset.Entry]string) {
+	s, have := m.gates.sets[f][d], m.gates.closed[f][d]
+	for e := range have {
+		// An entry may have become that of a remote pod meanwhile.
+		if _, ok := want[e]; !ok && !s.entries[e].want.NoMatch {
+			s.remove(e)
+		}
+	}
+	for e, why := range want {
+		if have[e] != why {
+			s.add(e, ipset.Attr{Comment: comment(why)})
+		}
+	}
+	m.gates.closed[f][d] = want
+}
+
+// gateRanges are what the gate closes: the node's range, or everything on the pods' interface.
+func (m *Model) gateRanges() []netip.Prefix {
+	if len(m.ranges) > 0 {
+		return m.ranges
+	}
+	if m.PodInterface != "" {
+		return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	}
+	return nil
+}
+
+// inRanges says whether an address is in the node's range.
+func (m *Model) inRanges(a netip.Addr) bool {
+	return slices.ContainsFunc(m.ranges, func(r netip.Prefix) bool { return r.Contains(a) })
+}
+
+// SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the
+// operator gave come before them.
+func (m *Model) SetRanges(ranges []netip.Prefix) {
+	m.change(podEvents, "ranges", func() {
+		if len(m.PodRanges) > 0 || slices.Equal(m.ranges, ranges) {
+			return
+		}
+		m.setRanges(ranges)
+		for _, ns := range m.namespaces {
+			for _, p := range ns.pods {
+				m.place(p)
+			}
+		}
+	})
+}
+
+func (m *Model) setRanges(ranges []netip.Prefix) {
+	want := map[ipset.Entry]bool{}
+	put := func(r netip.Prefix, why string) {
+		s := m.podRange[familyOf(r.Addr())]
+		for _, p := range halves(r) {
+			want[ipset.Net(p)] = true
+			s.add(ipset.Net(p), ipset.Attr{Comment: why})
+		}
+	}
+	m.ranges = nil
+	for _, r := range ranges {
+		m.ranges = append(m.ranges, r.Masked())
+		put(r.Masked(), "the node's pods")
+	}
+	if m.PodInterface == "" && len(ranges) > 0 {
+		put(linkLocal, "pods on a bridge")
+	}
+	for _, s := range m.podRange {
+		for e := range s.entries {
+			if !want[e] {
+				s.remove(e)
+			}
+		}
+	}
+}
+
+// SetConnected takes note whether the watch of a kind of objects works.
+func (m *Model) SetConnected(kind string, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, was := m.broken[kind]; was == !ok {
+		return
+	}
+	if ok {
+		delete(m.broken, kind)
+	} else {
+		m.broken[kind] = m.now()
+	}
+	m.wakeUp()
+}
+
+// NextChange is when time alone changes what is wanted; zero if it does not.
+func (m *Model) NextChange() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var next time.Time
+	soonest := func(t time.Time) {
+		if t.After(m.now()) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, since := range m.broken {
+		soonest(since.Add(brokenAfter))
+	}
+	for _, v := range m.gates.vanished {
+		soonest(v.until)
+	}
+	return next
+}

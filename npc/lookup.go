@@ -1,0 +1,38 @@
+package npc
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// NameOf is the pod that has an address, as namespace/name; "node" for an address of a node; empty for any other.
+func (m *Model) NameOf(a netip.Addr) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch p := m.claims[a].owner; {
+	case p != nil:
+		return p.String()
+	case m.hosts[a] > 0:
+		return "node"
+	}
+	return ""
+}
+
+// Isolating are the policies that isolate the local pod with an address in a direction, as namespace/name, sorted; at most
+// as many as a rule's comment names.
+func (m *Model) Isolating(a netip.Addr, d Direction) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.claims[a].owner
+	if q == nil || !q.local {
+		return nil
+	}
+	var out []string
+	for _, p := range q.ns.policies {
+		if _, ok := p.selected[q]; ok && p.isolates[d] {
+			out = append(out, p.key())
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), maxNamedOwners)]
+}

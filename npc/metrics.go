@@ -1,0 +1,100 @@
+package npc
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what the syncer counts. All durations are in seconds.
+type Metrics struct {
+	EnforcementErrors prometheus.Counter
+	SyncDuration      prometheus.Histogram
+	LastSync          prometheus.Gauge
+	Transactions      *prometheus.CounterVec
+	Drift             *prometheus.CounterVec
+}
+
+// NewMetrics makes the metrics and registers them, together with gauges of what the model holds.
+func NewMetrics(r prometheus.Registerer, m *Model) *Metrics {
+	x := &Metrics{
+		EnforcementErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weavenpc_policy_enforcement_errors",
+			Help: "Failures to bring sets and chains up to date."}),
+		SyncDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "weavenpc_sync_duration_seconds", Help: "Time to plan and apply the changes of both families.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16)}),
+		LastSync: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weavenpc_last_sync_timestamp_seconds", Help: "When the kernel last held all that is wanted, in Unix time."}),
+		Transactions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weavenpc_transactions_total", Help: "Transactions applied."}, []string{"family"}),
+		Drift: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weavenpc_drift_total", Help: "Times that others were found to have changed what is ours."},
+			[]string{"family", "kind"}),
+	}
+	r.MustRegister(x.EnforcementErrors, x.SyncDuration, x.LastSync, x.Transactions, x.Drift, modelCollector{m})
+	return x
+}
+
+// modelCollector reads the gauges off the model when they are asked for.
+type modelCollector struct{ m *Model }
+
+var (
+	localPodsDesc = prometheus.NewDesc("weavenpc_local_pods", "Pods of this node that are enforced.", nil, nil)
+	isolatedDesc  = prometheus.NewDesc("weavenpc_isolated_pods", "Local pods that are isolated.", []string{"direction"}, nil)
+	setsDesc      = prometheus.NewDesc("weavenpc_sets", "ipsets in use.", []string{"family"}, nil)
+	entriesDesc   = prometheus.NewDesc("weavenpc_set_entries", "Entries of all ipsets in use.", []string{"family"}, nil)
+	rulesDesc     = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
+	invalidDesc   = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
+	gateDesc      = prometheus.NewDesc("weavenpc_gate_closed",
+		"Whether packets of unknown addresses in the node's range are dropped.", []string{"direction"}, nil)
+	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
+		"Isolated local pods that have no address yet and keep the gate closed.", []string{"direction"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c modelCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+
+// Collect implements prometheus.Collector.
+func (c modelCollector) Collect(out chan<- prometheus.Metric) {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	local := 0
+	for _, ns := range c.m.namespaces {
+		local += len(ns.local)
+	}
+	gauge(localPodsDesc, local)
+	gauge(invalidDesc, len(c.m.invalid))
+	for _, d := range directions {
+		gauge(isolatedDesc, c.m.isolatedPods[d], d.String())
+		gauge(pendingDesc, len(c.m.pending[d]), d.String())
+		closed := 0
+		if c.m.closedBy(d) != "" {
+			closed = 1
+		}
+		gauge(gateDesc, closed, d.String())
+	}
+	for _, t := range c.m.tables {
+		sets, entries, rules := t.size()
+		gauge(setsDesc, sets, t.family.String())
+		gauge(entriesDesc, entries, t.family.String())
+		gauge(rulesDesc, rules, t.family.String())
+	}
+}
+
+// size counts what the kernel has.
+func (t *table) size() (sets, entries, rules int) {
+	for _, s := range t.sets {
+		if s.exists {
+			sets++
+			entries += s.count()
+		}
+	}
+	for _, c := range t.chains {
+		if c.exists {
+			rules += len(c.have)
+		}
+	}
+	return sets, entries, rules
+}

@@ -1,0 +1,324 @@
+// Package npc turns namespaces, pods and network policies into ipsets and iptables chains.
+package npc
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// Model is what the node needs, in memory: it takes objects as they are, in any order and any
+// number of times, and knows at any moment what is to be done to the kernel. Nothing in it fails.
+// Its methods may be called by several goroutines.
+type Model struct {
+	Config
+	now  func() time.Time
+	wake chan struct{}
+
+	mu         sync.Mutex
+	synced     bool
+	namespaces map[string]*namespace    // name -> state
+	claims     map[netip.Addr]claimants // address -> pods that say it is theirs
+	hosts      map[netip.Addr]int       // address of a node -> pods that name it
+	localAddrs map[netip.Addr]struct{}  // addresses that local pods own
+	selectors  map[string]*selector     // hash of the spec -> selector
+	cluster    selectorSet              // selectors of clusterScope
+	lists      map[*selector]struct{}   // selectors of listScope
+	blocks     map[string]*block        // hash of the spec -> block
+	invalid    map[string]InvalidPolicy // key -> policy that could not be compiled
+	unreported map[string]InvalidPolicy // those of them that have not been reported yet
+	broken     map[string]time.Time     // kind of objects -> when its watch broke
+	ranges     []netip.Prefix           // the node's ranges of pod addresses
+	pending    [len(directions)]map[*pod]struct{}
+	// isolatedPods counts the local pods that are isolated.
+	isolatedPods [len(directions)]int
+	gates        gates
+
+	tables       [len(families)]*table
+	localPods    [len(families)]*set
+	podRange     [len(families)]*set
+	defaultAllow [len(families)][len(directions)]*set
+	// dispatch are the chains that lead to those of the namespaces.
+	dispatch [len(families)][len(directions)]*chain
+
+	// batch is the kind of the changes since the last plan, later those of the other kind that wait for it.
+	batch eventKind
+	later queue
+}
+
+// New returns a model that knows no object.
+func New(c Config) *Model {
+	m := &Model{
+		Config:     c,
+		now:        time.Now,
+		wake:       make(chan struct{}, 1),
+		namespaces: map[string]*namespace{},
+		claims:     map[netip.Addr]claimants{},
+		hosts:      map[netip.Addr]int{},
+		localAddrs: map[netip.Addr]struct{}{},
+		selectors:  map[string]*selector{},
+		lists:      map[*selector]struct{}{},
+		blocks:     map[string]*block{},
+		invalid:    map[string]InvalidPolicy{},
+		unreported: map[string]InvalidPolicy{},
+		broken:     map[string]time.Time{},
+		pending:    [len(directions)]map[*pod]struct{}{{}, {}},
+		gates:      gates{vanished: map[netip.Addr]vanished{}},
+	}
+	for _, f := range families {
+		t := newTable(f)
+		m.tables[f] = t
+		m.localPods[f] = t.fixedSet(localPodsName, ipset.HashIP, "local pods")
+		m.podRange[f] = t.fixedSet(podRangeName, ipset.HashNet, "the node's range of pod addresses")
+		for _, d := range directions {
+			m.defaultAllow[f][d] = t.fixedSet(defaultAllowName(d), ipset.HashIP,
+				"local pods that no policy isolates, "+d.String())
+			m.gates.sets[f][d] = t.fixedSet(gateName(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
+		}
+		m.baseChains(t)
+	}
+	m.tables[IPv4].other, m.tables[IPv6].other = m.tables[IPv6], m.tables[IPv4]
+	m.setRanges(c.PodRanges)
+	return m
+}
+
+// Wake receives when there may be something to plan. Bursts of changes make it receive once.
+func (m *Model) Wake() <-chan struct{} { return m.wake }
+
+func (m *Model) wakeUp() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// SetSynced takes note that all objects are known that there were at the start.
+func (m *Model) SetSynced() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.synced = true
+	for _, f := range families {
+		clear(m.tables[f].changedHands)
+		m.findChangedHands(f)
+	}
+	m.batch = noEvents
+	m.wakeUp()
+}
+
+// Synced says whether SetSynced was called.
+func (m *Model) Synced() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.synced
+}
+
+// eventKind divides changes into those that are planned together.
+type eventKind uint8
+
+const (
+	noEvents eventKind = iota
+	policyEvents
+	podEvents
+)
+
+// change applies a change to the model. Once in operation, changes of policies and changes of pods do not
+// share a plan: between its steps a new member would meet an old rule, which opens what both states deny.
+func (m *Model) change(kind eventKind, key string, apply func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.wakeUp()
+	if m.synced && (!m.later.empty() || m.batch != noEvents && m.batch != kind) {
+		m.later.put(kind, key, apply)
+		return
+	}
+	m.batch = kind
+	apply()
+}
+
+// queue holds changes that wait, by kind. Of the changes to one object the last two stand for all:
+// the last may be the end of the object that the one before it made.
+type queue struct {
+	order   [podEvents + 1][]string
+	changes map[string][]func()
+}
+
+func (q *queue) empty() bool { return len(q.changes) == 0 }
+
+func (q *queue) put(kind eventKind, key string, apply func()) {
+	if q.changes == nil {
+		q.changes = map[string][]func(){}
+	}
+	waiting := q.changes[key]
+	if len(waiting) == 0 {
+		q.order[kind] = append(q.order[kind], key)
+	}
+	q.changes[key] = append(waiting[max(0, len(waiting)-1):], apply)
+}
+
+// take returns the waiting changes of one kind, policies first.
+func (q *queue) take() (eventKind, []func()) {
+	for kind, keys := range q.order {
+		if len(keys) == 0 {
+			continue
+		}
+		var out []func()
+		for _, key := range keys {
+			out = append(out, q.changes[key]...)
+			delete(q.changes, key)
+		}
+		q.order[kind] = nil
+		return eventKind(kind), out
+	}
+	return noEvents, nil
+}
+
+// Adopt takes what was read from the kernel for a family for what there is. It is to be called before
+// the first plan, and whenever a transaction failed or the kernel was changed by others.
+func (m *Model) Adopt(f Family, sets []ipset.Listing, seen iptables.Seen) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tables[f].adopt(sets, seen)
+	if m.synced {
+		m.findChangedHands(f)
+	}
+}
+
+// findChangedHands finds the addresses that changed hands while nobody looked: the kernel still has them
+// as another local pod's.
+func (m *Model) findChangedHands(f Family) {
+	s := m.localPods[f]
+	for e := range s.dirty {
+		if s.entries[e].exists {
+			m.tables[f].changedHands[e.Prefix.Addr()] = true
+		}
+	}
+}
+
+// Resume applies changes that waited for a plan to be carried out; it says whether there were any.
+func (m *Model) Resume() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kind, changes := m.later.take()
+	for _, apply := range changes {
+		apply()
+	}
+	if len(changes) > 0 {
+		m.batch = kind
+	}
+	return len(changes) > 0
+}
+
+// Untidy says whether a plan left something for later.
+func (m *Model) Untidy() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.tables[:], (*table).untidy)
+}
+
+// policyCount is the number of policies in the cluster.
+func (m *Model) policyCount() int {
+	n := 0
+	for _, ns := range m.namespaces {
+		n += len(ns.policies)
+	}
+	return n
+}
+
+// use provisions a selector for a policy.
+func (m *Model) use(p *policy, spec selectorSpec) *selector {
+	s := m.provision(spec, p)
+	p.used[s] = struct{}{}
+	return s
+}
+
+// flatAbove is how many namespaces a list of sets may have before one flat set is cheaper for every
+// packet: each member costs a lookup, about as much as a rule with a set match.
+const flatAbove = 64
+
+// everyNamespace matches all namespaces.
+var everyNamespace = labels.Everything()
+
+// peerSelector is the selector for a peer that names pods.
+func (m *Model) peerSelector(peer peerSpec) selectorSpec {
+	if peer.namespaces == nil {
+		return selectorSpec{scope: podScope, namespace: peer.namespace, pods: peer.pods.Selector}
+	}
+	spec := selectorSpec{scope: clusterScope, namespaces: everyNamespace, pods: peer.pods.Selector}
+	if peer.namespaces.Selector != nil {
+		spec.namespaces = peer.namespaces.Selector
+	}
+	if spec.pods == nil && m.matching(spec.namespaces) <= min(flatAbove, m.MaxListSize) {
+		spec.scope = listScope
+	}
+	return spec
+}
+
+// matching is the number of namespaces that a selector matches.
+func (m *Model) matching(s labels.Selector) int {
+	n := 0
+	for _, ns := range m.namespaces {
+		if ns.matches(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// refitLists gives the policies whose peers are namespaces lists or flat sets, as fits their number now.
+func (m *Model) refitLists() {
+	if len(m.namespaces) < min(flatAbove, m.MaxListSize) {
+		return
+	}
+	for _, ns := range m.namespaces {
+		for _, p := range ns.policies {
+			if len(p.selected) > 0 && m.misfits(p) {
+				again := *p
+				again.used, again.blocks, again.placed = map[*selector]struct{}{}, map[*block]struct{}{}, nil
+				ns.policies[p.name] = &again
+				m.activate(ns, &again)
+				m.deactivate(ns, p)
+			}
+		}
+	}
+}
+
+// misfits says whether a policy uses a list where a flat set is due, or the reverse.
+func (m *Model) misfits(p *policy) bool {
+	for _, rules := range p.rules {
+		for _, r := range rules {
+			for _, peer := range r.peers {
+				if peer.block != nil || peer.namespaces == nil {
+					continue
+				}
+				spec := m.peerSelector(peer)
+				if _, ok := p.used[m.selectors[hash(spec.key()...)]]; !ok && m.needsPeer(r) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// needsPeer says whether a rule has a port for which its peers are matched as such, and not by a named port.
+func (m *Model) needsPeer(r ruleSpec) bool {
+	return r.anyPort || slices.ContainsFunc(r.ports, func(p portSpec) bool { return p.name == "" })
+}
+
+// Unreported returns the invalid policies that were not returned before.
+func (m *Model) Unreported() []InvalidPolicy {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]InvalidPolicy, 0, len(m.unreported))
+	for _, p := range m.unreported {
+		out = append(out, p)
+	}
+	clear(m.unreported)
+	return out
+}

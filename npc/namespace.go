@@ -1,0 +1,96 @@
+package npc
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// namespace is the state of one namespace: what is in it and what it needs on this node.
+type namespace struct {
+	Namespace
+	// known says that the namespace's own object has arrived; what it contains may come before.
+	known    bool
+	pods     map[string]*pod    // name -> pod
+	policies map[string]*policy // name -> policy
+	// local are the pods of this node, those without an address among them.
+	local map[*pod]struct{}
+	// selectors are those that choose among this namespace's pods alone.
+	selectors selectorSet
+	// scoped is how many of them there are.
+	rules [len(directions)]*ruleSet
+}
+
+// matches says whether a selector chooses the namespace; one whose object has not arrived is never chosen.
+func (ns *namespace) matches(s labels.Selector) bool {
+	return ns.known && s.Matches(labels.Set(ns.Labels))
+}
+
+// namespace returns the state of a namespace, making it if need be.
+func (m *Model) namespace(name string) *namespace {
+	ns := m.namespaces[name]
+	if ns == nil {
+		ns = &namespace{
+			Namespace: Namespace{Name: name},
+			pods:      map[string]*pod{},
+			policies:  map[string]*policy{},
+			local:     map[*pod]struct{}{},
+		}
+		m.namespaces[name] = ns
+	}
+	return ns
+}
+
+// releaseNamespace forgets a namespace in which nothing is left.
+func (m *Model) releaseNamespace(name string) {
+	ns := m.namespaces[name]
+	if ns == nil || ns.known || len(ns.pods)+len(ns.policies)+len(ns.selectors.byLabel)+len(ns.selectors.rest) > 0 {
+		return
+	}
+	delete(m.namespaces, name)
+}
+
+// SetNamespace takes a namespace as it now is.
+func (m *Model) SetNamespace(n Namespace) {
+	m.change(podEvents, "namespace/"+n.Name, func() {
+		ns := m.namespace(n.Name)
+		relabelled := !ns.known || !labels.Equals(ns.Labels, n.Labels)
+		isolation := ns.DefaultDeny != n.DefaultDeny
+		ns.Namespace, ns.known = n, true
+		if relabelled {
+			m.relabelNamespace(ns)
+		}
+		if isolation && m.LegacyNetpol {
+			m.isolate(ns)
+		}
+	})
+}
+
+// DeleteNamespace takes note that a namespace is gone. Its pods and policies go by themselves.
+func (m *Model) DeleteNamespace(name string, uid types.UID) {
+	m.change(podEvents, "namespace/"+name, func() {
+		ns := m.namespaces[name]
+		if ns == nil || !ns.known || uid != "" && ns.UID != uid {
+			return
+		}
+		isolation := ns.DefaultDeny
+		ns.Namespace, ns.known = Namespace{Name: name}, false
+		m.relabelNamespace(ns)
+		if isolation && m.LegacyNetpol {
+			m.isolate(ns)
+		}
+		m.releaseNamespace(name)
+	})
+}
+
+// relabelNamespace lets everything follow that chooses namespaces by their labels.
+func (m *Model) relabelNamespace(ns *namespace) {
+	for s := range m.lists {
+		m.list(s, ns)
+	}
+	if !m.cluster.empty() {
+		for _, p := range ns.pods {
+			m.place(p)
+		}
+	}
+	m.refitLists()
+}

@@ -1,0 +1,284 @@
+package npc
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// PlanStart is what is to be done before all objects are known. It takes nothing away: where our chains
+// stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
+// without anything of ours, the base is made, closed.
+func (m *Model) PlanStart(boot bool) [len(families)]Transaction {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setGates()
+	var txs [len(families)]Transaction
+	for f, t := range m.tables {
+		if boot && !t.anything() {
+			txs[f] = t.plan(false)
+			continue
+		}
+		txs[f] = Transaction{Family: t.family}
+		for _, s := range m.gates.sets[f] {
+			t.planGrowth(s, &txs[f])
+		}
+	}
+	return txs
+}
+
+// anything says whether the kernel has anything of ours.
+func (t *table) anything() bool {
+	for _, s := range t.sets {
+		if s.exists {
+			return true
+		}
+	}
+	for _, c := range t.chains {
+		if c.exists {
+			return true
+		}
+	}
+	return false
+}
+
+// planGrowth adds to a set that the kernel has what is wanted and missing.
+func (t *table) planGrowth(s *set, tx *Transaction) {
+	if !s.exists {
+		return
+	}
+	var add []ipset.Entry
+	for e := range s.dirty {
+		if s.entries[e].wanted {
+			add = append(add, e)
+		}
+	}
+	if len(add) == 0 {
+		return
+	}
+	tx.Grow = append(tx.Grow, ipset.Op{Kind: ipset.Add, Set: s.Set, Elements: s.elements(add)})
+	for _, e := range add {
+		s.applied(e)
+	}
+}
+
+// Plan is what is to be done for each family after all changes up to now. It counts as done: should it fail,
+// Adopt has to be called with what the kernel then holds. With tidy, it also removes what does no
+// harm and costs time to remove.
+func (m *Model) Plan(tidy bool) [len(families)]Transaction {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setGates()
+	m.batch = noEvents
+	var txs [len(families)]Transaction
+	for f, t := range m.tables {
+		txs[f] = t.plan(tidy)
+	}
+	return txs
+}
+
+// Keep takes note that a set that was to be destroyed is still there.
+func (m *Model) Keep(f Family, s ipset.Set) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tables[f]
+	if have := t.sets[s.Name]; have != nil {
+		have.exists = true
+		return
+	}
+	k := &set{Set: s, table: t, exists: true, entries: map[ipset.Entry]entryState{}, dirty: map[ipset.Entry]struct{}{}}
+	t.sets[s.Name] = k
+	t.touch(k)
+}
+
+// Refuse leaves out the rule with an id, which the kernel did not take, and says whose it was. Only rules that allow
+// can be left out.
+func (m *Model) Refuse(f Family, id string) (owner string, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.tables[f].chains {
+		for _, r := range c.rules {
+			if len(r.owners) > 0 && !r.refused && r.id(c) == id {
+				r.refused = true
+				c.touch()
+				return r.comment(), true
+			}
+		}
+	}
+	return "", false
+}
+
+// Retry has rules planned again that were refused.
+func (m *Model) Retry() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.tables {
+		for _, c := range t.chains {
+			for _, r := range c.rules {
+				if r.refused {
+					r.refused = false
+					c.touch()
+				}
+			}
+		}
+	}
+}
+
+// plan is the transaction that makes the kernel what the model wants. It takes the transaction for
+// applied: should it fail, the table has to adopt what the kernel then holds. Without tidy, what
+// does no harm is left for later: unused chains and sets, and the way to them.
+func (t *table) plan(tidy bool) Transaction {
+	tx := Transaction{Family: t.family}
+	t.planSets(&tx, tidy)
+	t.planChains(&tx, tidy)
+	for a, local := range t.changedHands {
+		if local {
+			tx.Forget = append(tx.Forget, a)
+		}
+	}
+	slices.SortFunc(tx.Forget, netip.Addr.Compare)
+	clear(t.changedHands)
+	return tx
+}
+
+func (t *table) planSets(tx *Transaction, tidy bool) {
+	var lists, drop, dropLists []ipset.Op
+	for _, s := range t.orderedDirty() {
+		s.condemned = s.condemned && !s.wanted
+		if !s.wanted {
+			t.planDrop(s, tx, tidy, &drop, &dropLists)
+			continue
+		}
+		delete(t.dirtySets, s)
+		grow := &tx.Grow
+		if s.Type == ipset.ListSet {
+			grow = &lists
+		}
+		if !s.exists {
+			*grow = append(*grow, ipset.Op{Kind: ipset.Create, Set: s.Set})
+			s.exists = true
+		}
+		t.planMembers(s, tx, grow)
+	}
+	tx.Grow = append(tx.Grow, lists...)
+	tx.Shrink = slices.Concat(tx.Shrink, dropLists, drop)
+}
+
+// planMembers brings the members of a set that is wanted up to date.
+func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op) {
+	var add, revoke, remove []ipset.Entry
+	for e := range s.dirty {
+		_, changed := t.changedHands[e.Prefix.Addr()]
+		switch {
+		case s.entries[e].wanted:
+			add = append(add, e)
+		case changed && s != t.sets[fixedSetName(t.family, localPodsName)]:
+			// As a local pod that nothing allows, the address is closed until it is its new pod's.
+			revoke = append(revoke, e)
+		default:
+			remove = append(remove, e)
+		}
+	}
+	ops := func(to *[]ipset.Op, kind ipset.OpKind, entries []ipset.Entry) {
+		if len(entries) > 0 {
+			*to = append(*to, ipset.Op{Kind: kind, Set: s.Set, Elements: s.elements(entries)})
+		}
+	}
+	ops(grow, ipset.Add, add)
+	ops(&tx.Revoke, ipset.Delete, revoke)
+	ops(&tx.Shrink, ipset.Delete, remove)
+	for _, entries := range [][]ipset.Entry{add, revoke, remove} {
+		for _, e := range entries {
+			s.applied(e)
+		}
+	}
+	delete(t.dirtySets, s)
+}
+
+// planDrop empties a set that is not wanted at once, and destroys it when tidying up.
+func (t *table) planDrop(s *set, tx *Transaction, tidy bool, drop, dropLists *[]ipset.Op) {
+	if len(s.entries) > 0 {
+		tx.Shrink = append(tx.Shrink, ipset.Op{Kind: ipset.Flush, Set: s.Set})
+		clear(s.entries)
+		clear(s.dirty)
+	}
+	if !tidy {
+		return
+	}
+	to := drop
+	if s.Type == ipset.ListSet {
+		to = dropLists
+	}
+	if !s.condemned {
+		s.condemned = true // the rules that refer to it may go only now, and the kernel takes its time
+		return
+	}
+	*to = append(*to, ipset.Op{Kind: ipset.Destroy, Set: s.Set})
+	delete(t.sets, s.Name)
+	delete(t.dirtySets, s)
+}
+
+// orderedDirty are the sets to look at, by name.
+func (t *table) orderedDirty() []*set {
+	out := make([]*set, 0, len(t.dirtySets))
+	for s := range t.dirtySets {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *set) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (t *table) planChains(tx *Transaction, tidy bool) {
+	names := make([]string, 0, len(t.dirtyChains))
+	for c := range t.dirtyChains {
+		names = append(names, c.name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		c := t.chains[name]
+		switch {
+		case !c.wanted && tidy:
+			tx.Rules.Delete = append(tx.Rules.Delete, name)
+			delete(t.chains, name)
+			delete(t.dirtyChains, c)
+		case c.wanted:
+			t.planChain(c, tx, tidy)
+		}
+	}
+	if t.jump != nil && t.jumpMissing {
+		tx.Rules.Jumps = append(tx.Rules.Jumps, iptables.Jump{Chain: hookChain, Rule: *t.jump, Stale: t.jumpStale})
+		t.jumpMissing, t.jumpStale = false, nil
+	}
+}
+
+func (t *table) planChain(c *chain, tx *Transaction, tidy bool) {
+	w := c.want()
+	ch := c.diff(w)
+	switch {
+	case ch.replace || ch.surplus && tidy:
+		tx.Rules.Replace = append(tx.Rules.Replace, w)
+		c.applied(w)
+	case len(ch.insert) > 0:
+		if tx.Rules.Insert == nil {
+			tx.Rules.Insert = map[string][]iptables.Rule{}
+		}
+		tx.Rules.Insert[c.name] = ch.insert
+		c.inserted(ch.insert)
+	}
+	if !ch.surplus || tidy || ch.replace {
+		delete(t.dirtyChains, c)
+	}
+}
+
+// untidy says whether there is something that a plan left for later.
+func (t *table) untidy() bool {
+	for s := range t.dirtySets {
+		if !s.wanted {
+			return true
+		}
+	}
+	return len(t.dirtyChains) > 0
+}

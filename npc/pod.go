@@ -1,0 +1,194 @@
+package npc
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/ipset"
+)
+
+// pod is the state of one pod.
+type pod struct {
+	Pod
+	ns *namespace
+	// local says that the pod's packets are ours to judge: it is on this node, not on the host
+	// network and not finished. It may still be without an address.
+	local bool
+	// owned are those of its addresses that it alone is taken for.
+	owned []netip.Addr
+	// isolated says for each direction whether something isolates the pod.
+	isolated [len(directions)]bool
+	// members is where its addresses are.
+	members []membership
+}
+
+// membership is an entry that a pod has in a set.
+type membership struct {
+	set   *set
+	entry ipset.Entry
+}
+
+func podKey(namespace, name string) string { return namespace + "/" + name }
+
+// String is the pod as a comment names it.
+func (p *pod) String() string { return podKey(p.Namespace, p.Name) }
+
+// attr is what the pod's entries say for humans.
+func (p *pod) attr() ipset.Attr { return ipset.Attr{Comment: comment(p.String())} }
+
+// join puts the pod into the sets of a selector that matches it.
+func (p *pod) join(s *selector) {
+	before := len(p.members)
+	p.members = s.entries(p, p.members)
+	for _, m := range p.members[before:] {
+		m.set.add(m.entry, p.attr())
+	}
+}
+
+// leave takes the pod out of the sets of a selector.
+func (p *pod) leave(s *selector) {
+	p.members = slices.DeleteFunc(p.members, func(m membership) bool {
+		if m.set != s.sets[m.set.table.family] {
+			return false
+		}
+		m.set.remove(m.entry)
+		return true
+	})
+}
+
+// SetPod takes a pod as it now is.
+func (m *Model) SetPod(p Pod) {
+	m.change(podEvents, "pod/"+podKey(p.Namespace, p.Name), func() { m.setPod(p) })
+}
+
+func (m *Model) setPod(f Pod) {
+	ns := m.namespace(f.Namespace)
+	p := ns.pods[f.Name]
+	if p != nil && p.UID != f.UID {
+		m.deletePod(p)
+		ns, p = m.namespace(f.Namespace), nil // the namespace may have gone with it
+	}
+	if p == nil {
+		p = &pod{ns: ns}
+		ns.pods[f.Name] = p
+	} else if reflect.DeepEqual(p.Pod, f) {
+		return
+	}
+	before := p.Pod
+	wasLocal := p.local
+	p.Pod = f
+	m.countHosts(before.HostAddrs, -1)
+	m.countHosts(f.HostAddrs, +1)
+	p.local = f.Node == m.NodeName && !f.HostNetwork && !f.Finished
+	if p.local {
+		ns.local[p] = struct{}{}
+	} else {
+		delete(ns.local, p)
+	}
+	if p.local != wasLocal || p.local && !labels.Equals(before.Labels, f.Labels) {
+		m.selectPod(p)
+	}
+	m.claim(p, claims(before), claims(f))
+	m.place(p)
+}
+
+// DeletePod takes note that a pod is gone. One of that name with another UID is another pod; an empty UID
+// stands for whichever is there.
+func (m *Model) DeletePod(namespace, name string, uid types.UID) {
+	m.change(podEvents, "pod/"+podKey(namespace, name), func() {
+		ns := m.namespaces[namespace]
+		if ns == nil || ns.pods[name] == nil || uid != "" && ns.pods[name].UID != uid {
+			return
+		}
+		m.deletePod(ns.pods[name])
+	})
+}
+
+func (m *Model) deletePod(p *pod) {
+	if p.local {
+		m.vanish(p)
+	}
+	m.countHosts(p.HostAddrs, -1)
+	delete(p.ns.pods, p.Name)
+	delete(p.ns.local, p)
+	p.local = false
+	m.selectPod(p)
+	m.claim(p, claims(p.Pod), nil)
+	m.place(p)
+	m.releaseNamespace(p.Namespace)
+}
+
+// claims are the addresses that a pod says are its own: none if it is on the host network or finished.
+func claims(p Pod) []netip.Addr {
+	if p.HostNetwork || p.Finished {
+		return nil
+	}
+	return p.Addrs
+}
+
+// place brings the sets that the pod's addresses are in up to date. It is to be called whenever
+// its labels, addresses, ports, node or isolation have changed, or those of its namespace.
+func (m *Model) place(p *pod) {
+	want := m.memberships(p)
+	for _, old := range p.members {
+		if !slices.Contains(want, old) {
+			old.set.remove(old.entry)
+		}
+	}
+	for _, w := range want {
+		w.set.add(w.entry, m.attr(w, p))
+	}
+	p.members = want
+	m.countPending(p)
+}
+
+// attr is what a pod's entry in a set carries.
+func (m *Model) attr(w membership, p *pod) ipset.Attr {
+	a := p.attr()
+	a.NoMatch = m.gates.has(w.set)
+	return a
+}
+
+// memberships are all entries that the pod has to have.
+func (m *Model) memberships(p *pod) []membership {
+	if len(p.owned) == 0 {
+		return nil
+	}
+	var out []membership
+	for _, a := range p.owned {
+		out = m.ownMemberships(p, a, out)
+	}
+	join := func(s *selector) { out = s.entries(p, out) }
+	p.ns.selectors.each(p, join)
+	m.cluster.each(p, join)
+	return out
+}
+
+// ownMemberships adds those that do not come of a selector.
+func (m *Model) ownMemberships(p *pod, a netip.Addr, out []membership) []membership {
+	t := m.tables[familyOf(a)]
+	e := ipset.Addr(a)
+	if !p.local {
+		if m.inRanges(a) {
+			for _, d := range directions {
+				out = append(out, membership{m.gates.sets[t.family][d], e})
+			}
+		}
+		return out
+	}
+	t.activate()
+	m.localAddrs[a] = struct{}{}
+	out = append(out, membership{m.localPods[t.family], e})
+	for _, d := range directions {
+		if !p.isolated[d] {
+			out = append(out, membership{m.defaultAllow[t.family][d], e})
+		} else if rs := p.ns.rules[d]; rs != nil {
+			out = append(out, membership{rs.isolated[t.family], e})
+		}
+	}
+	return out
+}

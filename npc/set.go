@@ -1,0 +1,123 @@
+package npc
+
+import (
+	"sort"
+
+	"github.com/weave-npc/weave-npc/ipset"
+)
+
+// set is an ipset as the model wants it beside what is known of the kernel's. The difference is
+// kept as it arises, so that a plan looks at nothing that did not change.
+type set struct {
+	ipset.Set
+	table *table
+	// about says for humans what the set holds.
+	about string
+	// fixed says that every node has the set.
+	fixed bool
+	// wanted and exists: the model wants it, the kernel has it.
+	wanted, exists bool
+	// condemned says that the set is not wanted and that one plan to tidy up has passed since.
+	condemned bool
+	entries   map[ipset.Entry]entryState
+	// dirty are the entries that differ between the model and the kernel.
+	dirty map[ipset.Entry]struct{}
+}
+
+// entryState is one entry of a set, wanted or in the kernel.
+type entryState struct {
+	want, have     ipset.Attr
+	wanted, exists bool
+}
+
+func (e entryState) clean() bool {
+	return e.wanted == e.exists && (!e.wanted || e.want == e.have)
+}
+
+// add wants an entry. Wanting it again with another comment changes the comment.
+func (s *set) add(e ipset.Entry, a ipset.Attr) {
+	st := s.entries[e]
+	st.want, st.wanted = a, true
+	s.note(e, st)
+}
+
+// remove wants an entry no more.
+func (s *set) remove(e ipset.Entry) {
+	st, ok := s.entries[e]
+	if !ok {
+		return
+	}
+	st.want, st.wanted = ipset.Attr{}, false
+	s.note(e, st)
+}
+
+// note stores an entry's state and keeps dirty true to it.
+func (s *set) note(e ipset.Entry, st entryState) {
+	if !st.wanted && !st.exists {
+		delete(s.entries, e)
+		delete(s.dirty, e)
+		return
+	}
+	s.entries[e] = st
+	if st.clean() {
+		delete(s.dirty, e)
+		return
+	}
+	s.dirty[e] = struct{}{}
+	s.table.touch(s)
+}
+
+// has says whether the model wants the entry.
+func (s *set) has(e ipset.Entry) bool { return s.entries[e].wanted }
+
+// applied takes an entry as the kernel will have it once the plan is carried out.
+func (s *set) applied(e ipset.Entry) {
+	st := s.entries[e]
+	st.have, st.exists = st.want, st.wanted
+	s.note(e, st)
+}
+
+// adopt takes what the kernel holds of this set; nil says that there is none.
+func (s *set) adopt(l *ipset.Listing) {
+	s.exists = l != nil
+	for e, st := range s.entries {
+		if st.exists {
+			st.have, st.exists = ipset.Attr{}, false
+			s.note(e, st)
+		}
+	}
+	if l != nil {
+		for _, m := range l.Members {
+			st := s.entries[m.Entry]
+			st.have, st.exists = m.Attr, true
+			s.note(m.Entry, st)
+		}
+	}
+	s.table.touch(s)
+}
+
+// elements are those of the given entries as the model wants them, in the order of their text.
+func (s *set) elements(entries []ipset.Entry) []ipset.Element {
+	out := make([]ipset.Element, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, ipset.Element{Entry: e, Attr: s.entries[e].want})
+	}
+	sort.Slice(out, func(i, j int) bool { return entryLess(out[i].Entry, out[j].Entry) })
+	return out
+}
+
+func entryLess(a, b ipset.Entry) bool {
+	if c := a.Prefix.Addr().Compare(b.Prefix.Addr()); c != 0 {
+		return c < 0
+	}
+	if a.Prefix.Bits() != b.Prefix.Bits() {
+		return a.Prefix.Bits() < b.Prefix.Bits()
+	}
+	if a.Proto != b.Proto {
+		return a.Proto < b.Proto
+	}
+	if a.Port != b.Port {
+		return a.Port < b.Port
+	}
+	return a.Set < b.Set
+}

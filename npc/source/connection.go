@@ -1,0 +1,172 @@
+package source
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// moment is how long a watch may be absent between two streams without being broken, and how long it must hold after
+// an outage before it works again: by then what was missed has been delivered.
+const moment = time.Second
+
+// connection learns from the calls of one reflector whether its watch works, and reports every change of that.
+type connection struct {
+	kind   string
+	report func(ok bool)
+	log    *slog.Logger
+	moment time.Duration
+
+	mu     sync.Mutex
+	state  connectionState
+	timer  *time.Timer // pending change of state, or nil
+	change int         // counts arming and disarming, so that a timer that fired too late is known
+	closed bool
+}
+
+type connectionState int
+
+const (
+	unknown connectionState = iota
+	working
+	broken
+)
+
+// observe returns lw with every call observed.
+func (c *connection) observe(lw listWatcher) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := lw.list(ctx, o)
+			if err != nil {
+				c.failed(ctx, err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := lw.watch(ctx, o)
+			if err != nil {
+				c.failed(ctx, err)
+				return nil, err
+			}
+			c.started()
+			return &stream{Interface: w, ended: c.ended}, nil
+		},
+	}
+}
+
+// stream is a watch that tells when it has ended: the reflector stops every watch that it no longer reads.
+type stream struct {
+	watch.Interface
+	once  sync.Once
+	ended func()
+}
+
+func (s *stream) Stop() {
+	s.Interface.Stop()
+	s.once.Do(s.ended)
+}
+
+// started says that a stream has been established.
+func (c *connection) started() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.state {
+	case unknown:
+		c.become(working, nil)
+	case working:
+		c.disarm()
+	case broken:
+		c.arm(working)
+	}
+}
+
+// ended says that a stream has ended.
+func (c *connection) ended() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.state {
+	case working:
+		c.arm(broken)
+	case unknown, broken:
+		c.disarm()
+	}
+}
+
+// failed says that a list or watch call has failed.
+func (c *connection) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case answeredByOtherCall(err) && c.state == working:
+		c.arm(broken)
+	case answeredByOtherCall(err):
+		c.disarm()
+	default:
+		c.become(broken, err)
+	}
+}
+
+// answeredByOtherCall says that the server is well and the reflector asks it in another way at once: it does not stream
+// lists, or no longer has the version that was asked for.
+func answeredByOtherCall(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// close stops all reports. None is under way when it returns.
+func (c *connection) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disarm()
+	c.closed = true
+}
+
+// become changes the state, and reports and logs that, once per outage. c.mu is held.
+func (c *connection) become(state connectionState, cause error) {
+	c.disarm()
+	if c.closed || c.state == state {
+		return
+	}
+	before := c.state
+	c.state = state
+	switch {
+	case state == broken && cause != nil:
+		c.log.Warn("watch is broken, will be tried again for ever", "kind", c.kind, "err", cause)
+	case state == broken:
+		c.log.Warn("watch is broken, will be tried again for ever", "kind", c.kind, "err", "stream ended")
+	case before == broken:
+		c.log.Info("watch works again", "kind", c.kind)
+	}
+	c.report(state == working)
+}
+
+// arm lets the state change in a moment, unless something else happens. c.mu is held.
+func (c *connection) arm(state connectionState) {
+	c.disarm()
+	change := c.change
+	c.timer = time.AfterFunc(c.moment, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.change == change {
+			c.become(state, nil)
+		}
+	})
+}
+
+func (c *connection) disarm() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	c.change++
+}

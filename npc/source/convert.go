@@ -1,0 +1,193 @@
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	netutils "k8s.io/utils/net"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// isolationAnnotation is the Kubernetes 1.6 way to isolate all pods of a namespace.
+const isolationAnnotation = "net.beta.kubernetes.io/network-policy"
+
+// namespaceFact is what the informer stores of a namespace.
+type namespaceFact struct {
+	metav1.ObjectMeta // only what client-go needs: name, UID, resource version
+	namespace         npc.Namespace
+	ignored           []string // what could not be read, in words
+}
+
+// podFact is what the informer stores of a pod.
+type podFact struct {
+	metav1.ObjectMeta // only what client-go needs: namespace, name, UID, resource version
+	pod               npc.Pod
+	ignored           []string // what could not be read, in words
+}
+
+// keepNamespace is the transform of the namespaces' informer.
+func keepNamespace(obj any) (any, error) {
+	n, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return obj, nil
+	}
+	fact := &namespaceFact{ObjectMeta: keepMeta(&n.ObjectMeta)}
+	fact.namespace, fact.ignored = namespaceFacts(n)
+	return fact, nil
+}
+
+// keepPod is the transform of the pods' informer.
+func keepPod(obj any) (any, error) {
+	p, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	fact := &podFact{ObjectMeta: keepMeta(&p.ObjectMeta)}
+	fact.pod, fact.ignored = podFacts(p)
+	return fact, nil
+}
+
+// keepPolicy is the transform of the policies' informer.
+func keepPolicy(obj any) (any, error) {
+	p, ok := obj.(*networkingv1.NetworkPolicy)
+	if !ok {
+		return obj, nil
+	}
+	kept := &networkingv1.NetworkPolicy{ObjectMeta: keepMeta(&p.ObjectMeta), Spec: p.Spec}
+	kept.Labels = p.Labels
+	kept.Generation = p.Generation
+	kept.CreationTimestamp = p.CreationTimestamp
+	kept.DeletionTimestamp = p.DeletionTimestamp
+	return kept, nil
+}
+
+func keepMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+}
+
+// namespaceFacts returns the facts of a namespace, and what of it could not be read.
+func namespaceFacts(n *corev1.Namespace) (facts npc.Namespace, ignored []string) {
+	facts = npc.Namespace{Name: n.Name, UID: n.UID, Labels: n.Labels}
+	annotation, ok := n.Annotations[isolationAnnotation]
+	if !ok {
+		return facts, nil
+	}
+	var policy struct {
+		Ingress struct {
+			Isolation string `json:"isolation"`
+		} `json:"ingress"`
+	}
+	if err := json.Unmarshal([]byte(annotation), &policy); err != nil {
+		return facts, []string{fmt.Sprintf("annotation %s: %v", isolationAnnotation, err)}
+	}
+	facts.DefaultDeny = policy.Ingress.Isolation == "DefaultDeny"
+	return facts, nil
+}
+
+// podFacts returns the facts of a pod, and what of it could not be read.
+func podFacts(p *corev1.Pod) (facts npc.Pod, ignored []string) {
+	facts = npc.Pod{
+		Namespace:   p.Namespace,
+		Name:        p.Name,
+		UID:         p.UID,
+		Labels:      p.Labels,
+		Node:        p.Spec.NodeName,
+		HostNetwork: p.Spec.HostNetwork,
+		Finished:    p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		Deleting:    p.DeletionTimestamp != nil,
+		Created:     p.CreationTimestamp.Time,
+		Ports:       namedPorts(&p.Spec),
+	}
+	if p.Status.StartTime != nil {
+		facts.Started = p.Status.StartTime.Time
+	}
+	facts.Addrs, ignored = addrs("status.podIPs", podIPs(&p.Status))
+	hostAddrs, ignoredHost := addrs("status.hostIPs", hostIPs(&p.Status))
+	facts.HostAddrs = hostAddrs
+	return facts, append(ignored, ignoredHost...)
+}
+
+// podIPs returns status.podIPs, or status.podIP if there are none.
+func podIPs(s *corev1.PodStatus) []string {
+	texts := make([]string, 0, len(s.PodIPs))
+	for _, ip := range s.PodIPs {
+		texts = append(texts, ip.IP)
+	}
+	if len(texts) == 0 && s.PodIP != "" {
+		texts = append(texts, s.PodIP)
+	}
+	return texts
+}
+
+// hostIPs returns status.hostIPs, or status.hostIP if there are none.
+func hostIPs(s *corev1.PodStatus) []string {
+	texts := make([]string, 0, len(s.HostIPs))
+	for _, ip := range s.HostIPs {
+		texts = append(texts, ip.IP)
+	}
+	if len(texts) == 0 && s.HostIP != "" {
+		texts = append(texts, s.HostIP)
+	}
+	return texts
+}
+
+// addrs reads addresses as the API reads them, without duplicates, and says which texts are none.
+func addrs(field string, texts []string) (found []netip.Addr, ignored []string) {
+	for _, text := range texts {
+		addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
+		if !ok {
+			ignored = append(ignored, fmt.Sprintf("%s: %q is no address", field, text))
+			continue
+		}
+		if addr = addr.Unmap(); !slices.Contains(found, addr) {
+			found = append(found, addr)
+		}
+	}
+	return found, ignored
+}
+
+// namedPorts returns the named ports of the containers that run for as long as the pod does.
+func namedPorts(spec *corev1.PodSpec) []npc.NamedPort {
+	var ports []npc.NamedPort
+	add := func(c *corev1.Container) {
+		for _, p := range c.Ports {
+			protocol := protocolNumber(p.Protocol)
+			if p.Name == "" || protocol == 0 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
+				continue
+			}
+			port := npc.NamedPort{Name: p.Name, Protocol: protocol, Port: uint16(p.ContainerPort)}
+			if !slices.Contains(ports, port) {
+				ports = append(ports, port)
+			}
+		}
+	}
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	for i := range spec.Containers {
+		add(&spec.Containers[i])
+	}
+	return ports
+}
+
+// protocolNumber returns the IP protocol number (IANA), TCP's for no protocol, 0 for one that has no ports.
+func protocolNumber(p corev1.Protocol) uint8 {
+	switch p {
+	case corev1.ProtocolTCP, "":
+		return 6
+	case corev1.ProtocolUDP:
+		return 17
+	case corev1.ProtocolSCTP:
+		return 132
+	}
+	return 0
+}

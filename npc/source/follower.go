@@ -1,0 +1,124 @@
+package source
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// settle is how long nothing may happen before changes are read: an editor's save is several events.
+	settle = 30 * time.Millisecond
+	// settleAtMost is how long changes wait while others keep coming.
+	settleAtMost = 300 * time.Millisecond
+	// slowRescan is how often the directory is read without an event, for what inotify does not tell: network file
+	// systems, targets of symbolic links.
+	slowRescan = 10 * time.Second
+	// pollRescan is how often it is read if there is no inotify.
+	pollRescan = time.Second
+)
+
+// follower reads the directory again when something changes below it.
+type follower struct {
+	*directory
+	inotify *fsnotify.Watcher    // nil if there is none
+	watched map[string][2]uint64 // directory -> device and inode
+	refused map[string]bool      // directories that could not be watched
+	dirty   map[string]bool      // paths that events have named
+	all     bool                 // events were lost: any file may have changed
+}
+
+// follower reads the directory for the first time and returns what follows its changes.
+func (d *directory) follower() *follower {
+	f := &follower{directory: d, watched: map[string][2]uint64{}, refused: map[string]bool{}, dirty: map[string]bool{}}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		d.log.Warn("no inotify, manifests are read every second", "err", err,
+			"hint", "raise the sysctl fs.inotify.max_user_instances")
+	} else {
+		f.inotify = watcher
+	}
+	f.read()
+	return f
+}
+
+// run follows the changes until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	var events <-chan fsnotify.Event
+	var lost <-chan error
+	period := pollRescan
+	if f.inotify != nil {
+		defer f.inotify.Close()
+		events, lost, period = f.inotify.Events, f.inotify.Errors, slowRescan
+	}
+	slow := time.NewTicker(period)
+	defer slow.Stop()
+	due := time.NewTimer(settle)
+	defer due.Stop()
+	first := time.Time{} // of the events that are not read yet
+
+	soon := func() {
+		now := time.Now()
+		if first.IsZero() {
+			first = now
+		}
+		due.Reset(min(settle, max(0, settleAtMost-now.Sub(first))))
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-events:
+			f.dirty[event.Name] = true
+			soon()
+		case err := <-lost:
+			f.log.Debug("inotify lost events, everything is read again", "err", err)
+			f.all = true
+			soon()
+		case <-slow.C:
+			due.Reset(0)
+		case <-due.C:
+			first = time.Time{}
+			if f.read().again {
+				due.Reset(truncatedFor)
+			}
+		}
+	}
+}
+
+// read reads what has changed.
+func (f *follower) read() rescanned {
+	dirty, all := f.dirty, f.all
+	f.dirty, f.all = map[string]bool{}, false
+	return f.rescan(rescanOptions{
+		watch: f.watch,
+		force: func(path string) bool { return all || dirty[path] },
+	})
+}
+
+// watch lets inotify tell of changes in dir, also if another directory has taken its name.
+func (f *follower) watch(dir string) {
+	if f.inotify == nil {
+		return
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return // reading it fails too, and is reported
+	}
+	s := identify(info)
+	id := [2]uint64{s.device, s.inode}
+	if old, ok := f.watched[dir]; ok && old != id {
+		_ = f.inotify.Remove(dir) // fails if the kernel has removed it already
+	}
+	if err := f.inotify.Add(dir); err != nil {
+		if !f.refused[dir] {
+			f.log.Warn("directory of manifests cannot be watched, it is read every 10 s", "path", dir, "err", err,
+				"hint", "raise the sysctl fs.inotify.max_user_watches")
+		}
+		f.refused[dir] = true
+		return
+	}
+	f.watched[dir] = id
+}

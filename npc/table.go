@@ -1,0 +1,207 @@
+package npc
+
+import (
+	"net/netip"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// table is all that one family has in the kernel, as the model wants it and as it is known to be.
+type table struct {
+	family Family
+	// other is the other family's table.
+	other *table
+	// active says that a local pod has, or had, an address of the family. Until then only what
+	// every node has is programmed.
+	active bool
+	// sets by name, those that only the kernel still has among them.
+	sets      map[string]*set
+	dirtySets map[*set]struct{}
+	// chains by name, those that only the kernel still has among them.
+	chains      map[string]*chain
+	dirtyChains map[*chain]struct{}
+	// jump is our rule in FORWARD; nil if the CNI jumps to us.
+	jump *iptables.Rule
+	// jumpStale are the rules in FORWARD that are ours and must go before the jump is put first;
+	// jumpMissing says that it has to be put there.
+	jumpStale   []string
+	jumpMissing bool
+	// changedHands are addresses that another pod has now, or none -> whether one of the pods is or was local.
+	changedHands map[netip.Addr]bool
+}
+
+func newTable(f Family) *table {
+	return &table{
+		family:       f,
+		sets:         map[string]*set{},
+		dirtySets:    map[*set]struct{}{},
+		chains:       map[string]*chain{},
+		dirtyChains:  map[*chain]struct{}{},
+		changedHands: map[netip.Addr]bool{},
+	}
+}
+
+// touch has a set looked at by the next plan, unless the family is not active and every node has it so.
+func (t *table) touch(s *set) {
+	if t.active || s.fixed || !s.wanted {
+		t.dirtySets[s] = struct{}{}
+	}
+}
+
+// activate has everything programmed from now on.
+func (t *table) activate() {
+	if t.active {
+		return
+	}
+	t.active = true
+	for _, s := range t.sets {
+		t.touch(s)
+	}
+	for _, c := range t.chains {
+		c.touch()
+	}
+}
+
+// set wants a set and returns it. A set that the kernel still has by that name is taken up again.
+func (t *table) set(name string, typ ipset.Type, about string) *set {
+	s := t.sets[name]
+	if s == nil {
+		s = &set{
+			Set:     ipset.Set{Name: name, Type: typ, Family: t.family.IPSet()},
+			table:   t,
+			entries: map[ipset.Entry]entryState{},
+			dirty:   map[ipset.Entry]struct{}{},
+		}
+		t.sets[name] = s
+	}
+	s.about, s.wanted = about, true
+	t.touch(s)
+	return s
+}
+
+// fixedSet wants one of the sets that every node has.
+func (t *table) fixedSet(name string, typ ipset.Type, about string) *set {
+	s := t.set(fixedSetName(t.family, name), typ, about)
+	s.fixed = true
+	t.touch(s)
+	return s
+}
+
+// dropSet wants a set no more, and with it none of its entries.
+func (t *table) dropSet(s *set) {
+	s.wanted = false
+	for e := range s.entries {
+		s.remove(e)
+	}
+	if !s.exists {
+		delete(t.sets, s.Name)
+		delete(t.dirtySets, s)
+		return
+	}
+	t.touch(s)
+}
+
+// chain wants a chain and returns it.
+func (t *table) chain(name string) *chain {
+	c := t.chains[name]
+	if c == nil {
+		c = &chain{name: name, table: t, rules: map[string]*rule{}}
+		t.chains[name] = c
+	}
+	c.wanted = true
+	c.touch()
+	return c
+}
+
+// dropChain wants a chain no more.
+func (t *table) dropChain(c *chain) {
+	c.wanted = false
+	if !c.exists {
+		delete(t.chains, c.name)
+		delete(t.dirtyChains, c)
+		return
+	}
+	c.touch()
+}
+
+// adopt takes what was read from the kernel for what there is.
+func (t *table) adopt(listings []ipset.Listing, seen iptables.Seen) {
+	there := map[string]*ipset.Listing{}
+	for i := range listings {
+		l := &listings[i]
+		if t.owns(l.Header) {
+			there[l.Name] = l
+		}
+	}
+	for name, s := range t.sets {
+		s.adopt(there[name])
+		if !s.wanted && !s.exists {
+			delete(t.sets, name)
+			delete(t.dirtySets, s)
+		}
+	}
+	for name, l := range there {
+		if t.sets[name] == nil {
+			s := &set{Set: l.Set, table: t, exists: true,
+				entries: map[ipset.Entry]entryState{}, dirty: map[ipset.Entry]struct{}{}}
+			t.sets[name] = s
+			s.adopt(l)
+		}
+	}
+	t.adoptChains(seen)
+}
+
+// owns says whether a set in the kernel is this family's to keep or to remove. Sets of sets have
+// no family: one that neither wants is removed with the first.
+func (t *table) owns(h ipset.Header) bool {
+	if t.sets[h.Name] != nil {
+		return true
+	}
+	if t.other.sets[h.Name] != nil || !isOurSet(h.Name) && !isAncestorSet(h.Name) {
+		return false
+	}
+	if h.Type == ipset.ListSet {
+		return t.family == IPv4
+	}
+	return h.Family == t.family.IPSet()
+}
+
+func (t *table) adoptChains(seen iptables.Seen) {
+	for name, c := range t.chains {
+		sc, ok := seen.Chains[name]
+		c.exists, c.have = ok, sc.IDs
+		c.touch()
+		if !c.wanted && !ok {
+			delete(t.chains, name)
+			delete(t.dirtyChains, c)
+		}
+	}
+	for name, sc := range seen.Chains {
+		if t.chains[name] == nil {
+			c := &chain{name: name, table: t, exists: true, have: sc.IDs, rules: map[string]*rule{}}
+			t.chains[name] = c
+			c.touch()
+		}
+	}
+	t.adoptJump(seen.Hooks[hookChain])
+}
+
+// adoptJump finds out whether our jump in FORWARD is there once, with nothing above it that accepts.
+func (t *table) adoptJump(rules []string) {
+	t.jumpStale, t.jumpMissing = nil, false
+	if t.jump == nil {
+		return
+	}
+	above := true
+	for _, r := range rules {
+		switch {
+		case iptables.RuleID(r) == t.jump.ID():
+			t.jumpStale = append(t.jumpStale, r)
+			above = false
+		case above && iptables.Accepts(r):
+			t.jumpMissing = true
+		}
+	}
+	t.jumpMissing = t.jumpMissing || len(t.jumpStale) != 1
+}

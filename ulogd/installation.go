@@ -1,0 +1,87 @@
+package ulogd
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/pkg/errors"
+)
+
+// installation is where ulogd2 is.
+type installation struct {
+	binary  string
+	plugins []string
+}
+
+// pluginPathMax is below the longest value that ulogd2's configuration can hold.
+const pluginPathMax = 200
+
+// pluginNames are the files that our stacks need: input, header parsing (pcap output wants lengths), output.
+func pluginNames() []string {
+	return []string{"ulogd_inppkt_NFLOG.so", "ulogd_raw2packet_BASE.so", "ulogd_output_PCAP.so"}
+}
+
+// findInstallation looks for ulogd2 and the plug-ins that we need; its error says what is missing.
+func findInstallation(c Config) (installation, error) {
+	binary, err := findBinary(c.Binary)
+	if err != nil {
+		return installation{}, err
+	}
+	dirs := []string{c.PluginDir}
+	if c.PluginDir == "" {
+		// Debian and Ubuntu, with the architecture; Alpine; Fedora; built from source.
+		patterns := []string{"/usr/lib/*/ulogd", "/usr/lib/ulogd", "/usr/lib64/ulogd", "/usr/local/lib/ulogd"}
+		dirs = nil
+		for _, pattern := range patterns {
+			found, err := filepath.Glob(pattern)
+			if err != nil {
+				return installation{}, errors.Wrapf(err, "looking for %s", pattern)
+			}
+			dirs = append(dirs, found...)
+		}
+	}
+	missing := errors.New("no directory with ulogd2's plug-ins")
+	for _, dir := range dirs {
+		plugins, err := findPlugins(dir)
+		if err == nil {
+			return installation{binary: binary, plugins: plugins}, nil
+		}
+		missing = err
+	}
+	return installation{}, missing
+}
+
+func findBinary(name string) (string, error) {
+	names := []string{name}
+	if name == "" {
+		names = []string{"ulogd", "/usr/sbin/ulogd", "/usr/local/sbin/ulogd", "/sbin/ulogd", "/usr/bin/ulogd"}
+	}
+	var first error
+	for _, n := range names {
+		path, err := exec.LookPath(n)
+		if err == nil {
+			return path, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return "", errors.Wrap(first, "looking for ulogd2")
+}
+
+func findPlugins(dir string) ([]string, error) {
+	if strings.ContainsAny(dir, "\"\r\n") || len(dir) > pluginPathMax {
+		return nil, errors.Errorf("plug-in directory %q cannot be written into ulogd2's configuration", dir)
+	}
+	var paths []string
+	for _, name := range pluginNames() {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err != nil {
+			return nil, errors.Wrap(err, "looking for ulogd2's plug-ins")
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}

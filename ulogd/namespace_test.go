@@ -1,0 +1,238 @@
+package ulogd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long a test waits for what must happen before it gives up.
+const patience = 30 * time.Second
+
+func testPace() pace {
+	p := usualPace()
+	p.lookAgain = 20 * time.Millisecond
+	p.firstDelay = 10 * time.Millisecond
+	p.maxDelay = 100 * time.Millisecond
+	p.lossPeriod = 20 * time.Millisecond
+	return p
+}
+
+func testGroups() []Group {
+	return []Group{{Number: 86, Name: "ingress"}, {Number: 87, Name: "egress"}}
+}
+
+// enterNamespace moves the calling goroutine into a network namespace of its own, with loopback up. Its thread, and with it
+// the namespace, ends with the goroutine.
+func enterNamespace() error {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("making a network namespace (are you root?): %w", err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("finding loopback: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("setting loopback up: %w", err)
+	}
+	return nil
+}
+
+// inNamespace is enterNamespace with rules that log what goes to 127.0.0.1 to group 86, to 127.0.0.2 to group 87, and
+// to ::1 to group 86, but UDP to port 53 to group 87.
+func inNamespace(t *testing.T) {
+	t.Helper()
+	if err := enterNamespace(); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []string{
+		"iptables -w -A OUTPUT -d 127.0.0.1 -j NFLOG --nflog-group 86 --nflog-prefix ingress",
+		"iptables -w -A OUTPUT -d 127.0.0.2 -j NFLOG --nflog-group 87 --nflog-prefix egress",
+		"ip6tables -w -A OUTPUT -d ::1 -p udp --dport 53 -j NFLOG --nflog-group 87 --nflog-prefix egress",
+		"ip6tables -w -A OUTPUT -d ::1 ! -p udp -j NFLOG --nflog-group 86 --nflog-prefix ingress",
+	} {
+		args := strings.Fields(rule)
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", rule, err, out)
+		}
+	}
+}
+
+// record is one line of the log.
+type record struct {
+	level slog.Level
+	text  string
+	pid   int
+}
+
+// logBook keeps what was logged.
+type logBook struct {
+	mu      sync.Mutex
+	records []record
+}
+
+func (l *logBook) Enabled(context.Context, slog.Level) bool { return true }
+func (l *logBook) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *logBook) WithGroup(string) slog.Handler            { return l }
+func (l *logBook) Handle(_ context.Context, r slog.Record) error {
+	rec := record{level: r.Level, text: r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "pid" {
+			rec.pid = int(a.Value.Int64())
+		}
+		rec.text += " " + a.String()
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, rec)
+	return nil
+}
+
+// find returns the records whose text contains s.
+func (l *logBook) find(s string) []record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []record
+	for _, r := range l.records {
+		if strings.Contains(r.text, s) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// session is a Run in the namespace of the test that started it.
+type session struct {
+	log   *logBook
+	stats *Stats
+	stop  context.CancelFunc
+	done  chan error
+
+	mu      sync.Mutex
+	packets []Packet
+}
+
+func startRun(t *testing.T, c Config, p pace) *session {
+	t.Helper()
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &session{log: &logBook{}, stats: new(Stats), stop: cancel, done: make(chan error, 1)}
+	c.Log, c.Stats = slog.New(s.log), s.stats
+	go func() {
+		defer ns.Close()
+		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			s.done <- err
+			return
+		}
+		s.done <- run(ctx, c, p, s.add)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if t.Failed() {
+			for _, r := range s.log.find("") {
+				t.Logf("%s %s", r.level, r.text)
+			}
+		}
+	})
+	return s
+}
+
+func (s *session) add(p Packet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.packets = append(s.packets, p)
+}
+
+func (s *session) seen() []Packet {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.packets)
+}
+
+// await waits until ok holds, and fails the test if it never does.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("%s: did not happen", what)
+}
+
+// awaitRunning waits until ulogd2 has come up for the n-th time and returns its process id.
+func (s *session) awaitRunning(t *testing.T, n int) int {
+	t.Helper()
+	await(t, fmt.Sprintf("start %d of ulogd2", n), func() bool { return len(s.log.find("ulogd2 runs")) >= n })
+	return s.log.find("ulogd2 runs")[n-1].pid
+}
+
+// awaitPort waits for a packet to the given port.
+func (s *session) awaitPort(t *testing.T, port int) {
+	t.Helper()
+	await(t, fmt.Sprintf("packet to port %d", port), func() bool {
+		return slices.ContainsFunc(s.seen(), func(p Packet) bool { return int(p.DstPort) == port })
+	})
+}
+
+// end ends the Run and waits for it.
+func (s *session) end(t *testing.T) {
+	t.Helper()
+	s.stop()
+	select {
+	case err := <-s.done:
+		if err != nil {
+			t.Fatalf("Run: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Run did not end with its context")
+	}
+}
+
+// send sends b to address:port through a socket of the given kind; port is ignored by raw sockets.
+func send(t *testing.T, kind, protocol int, address string, port int, b []byte) {
+	t.Helper()
+	family, to := unix.AF_INET, unix.Sockaddr(nil)
+	if strings.Contains(address, ":") {
+		family = unix.AF_INET6
+		to6 := &unix.SockaddrInet6{}
+		if kind != unix.SOCK_RAW {
+			to6.Port = port
+		}
+		to6.Addr[15] = 1
+		to = to6
+	} else {
+		to4 := &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, address[len(address)-1] - '0'}}
+		to = to4
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		t.Fatalf("socket: %v", err)
+	}
+	defer unix.Close(fd)
+	if kind == unix.SOCK_STREAM {
+		err = unix.Connect(fd, to)
+	} else {
+		err = unix.Sendto(fd, b, 0, to)
+	}
+	if err != nil && err != unix.EINPROGRESS && err != unix.ECONNREFUSED {
+		t.Fatalf("sending to %s: %v", address, err)
+	}
+}
