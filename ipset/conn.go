@@ -1,8 +1,6 @@
 package ipset
 
 import (
-	stderrors "errors"
-
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -36,7 +34,7 @@ type Conn struct {
 // kernel has no sets, and unix.EPERM without CAP_NET_ADMIN.
 func Open() (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
-	if stderrors.Is(err, unix.EPROTONOSUPPORT) {
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, errors.Wrap(ErrUnsupported, "opening a netfilter netlink socket")
 	}
 	if err != nil {
@@ -140,7 +138,7 @@ func (c *Conn) Close() error {
 func (c *Conn) send() error {
 	for {
 		err := unix.Sendto(c.fd, c.out.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-		if !stderrors.Is(err, unix.EINTR) {
+		if !errors.Is(err, unix.EINTR) {
 			return errors.Wrapf(err, "sending %d bytes to the kernel", len(c.out.buf))
 		}
 	}
@@ -172,14 +170,14 @@ func (c *Conn) receive(first uint32, count int, handle func(packet) (bool, error
 }
 
 // errTruncated says that the kernel answered more than was ever seen.
-var errTruncated = errors.New("answer from the kernel is truncated")
+const errTruncated ErrorKind = "answer from the kernel is truncated"
 
 // read receives once, into the connection's buffer.
 func (c *Conn) read(flags int) ([]byte, error) {
 	for {
 		n, from, err := unix.Recvfrom(c.fd, c.in, flags|unix.MSG_TRUNC)
 		switch {
-		case stderrors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EINTR):
 			continue
 		case err == unix.EAGAIN && flags&unix.MSG_DONTWAIT == 0:
 			return nil, errors.Errorf("no answer from the kernel within %d s", receiveTimeout)
@@ -199,7 +197,7 @@ func (c *Conn) read(flags int) ([]byte, error) {
 func (c *Conn) drain() {
 	for {
 		_, err := c.read(unix.MSG_DONTWAIT)
-		if err != nil && !stderrors.Is(err, unix.ENOBUFS) && !stderrors.Is(err, errTruncated) {
+		if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, errTruncated) {
 			return
 		}
 	}
@@ -245,7 +243,7 @@ func (c *Conn) get(name string, headerOnly bool) (Listing, error) {
 }
 
 // errDisturbed says that a listing has to be repeated.
-var errDisturbed = errors.New("sets kept changing while they were listed")
+const errDisturbed ErrorKind = "sets kept changing while they were listed"
 
 // dump lists one set, or all whose name has the prefix.
 func (c *Conn) dump(name, prefix string, headersOnly bool) ([]Listing, error) {
@@ -258,7 +256,7 @@ func (c *Conn) dump(name, prefix string, headersOnly bool) ([]Listing, error) {
 		}
 		// The kernel lists once at a time for a socket: leave nothing behind.
 		c.drain()
-		retry := stderrors.Is(err, errDisturbed) || stderrors.Is(err, unix.ENOBUFS) || stderrors.Is(err, unix.EBUSY)
+		retry := errors.Is(err, errDisturbed) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EBUSY)
 		if !retry {
 			return nil, err
 		}

@@ -216,7 +216,7 @@ type packet struct {
 	body  []byte
 }
 
-var errShort = errors.New("netlink message is cut short")
+const errShort ErrorKind = "netlink message is cut short"
 
 // nextPacket takes the first message off a buffer.
 func nextPacket(buf []byte) (packet, []byte, error) {

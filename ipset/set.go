@@ -98,7 +98,8 @@ func (s Set) String() string {
 	if s.Type == ListSet {
 		return fmt.Sprintf("create %s %s size %d comment", word(s.Name), s.Type, s.limit())
 	}
-	return fmt.Sprintf("create %s %s family %s maxelem %d comment", word(s.Name), printable(string(s.Type)), s.Family, s.limit())
+	return fmt.Sprintf("create %s %s family %s maxelem %d comment",
+		word(s.Name), printable(string(s.Type)), s.Family, s.limit())
 }
 
 // Entry identifies one element of a set. It is comparable and can be the key of a map.

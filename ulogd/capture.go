@@ -22,8 +22,8 @@ const (
 )
 
 // captureReader reads a stream of pcap records. pcapgo's reader will not do here: it refuses a record that is longer than
-// what the record header gives as the packet's length, which ulogd2 writes for packets whose IP header gives no or a wrong
-// length, so that one such packet would end the log.
+// what the record header gives as the packet's length, which ulogd2 writes for packets whose IP header gives no length
+// or a wrong one, so that one such packet would end the log.
 type captureReader struct {
 	in  *bufio.Reader
 	buf []byte

@@ -6,7 +6,7 @@ const (
 	lossLogs = "   86   2737     0 2 65535    100  1\n" +
 		"   87 3014656000     0 2 65535    100  1\n" +
 		"   88   9999     0 2 65535    100  1\n"
-	lossNet  = "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n" +
+	lossNet = "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n" +
 		"0000000000000000 12  2737       00000000 0        0        0     2        7        1\n" +
 		"0000000000000000 12  3014656000 00000000 0        0        0     2        30       2\n" +
 		"0000000000000000 12  9999       00000000 0        0        0     2        400      3\n" +

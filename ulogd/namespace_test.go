@@ -33,8 +33,8 @@ func testGroups() []Group {
 	return []Group{{Number: 86, Name: "ingress"}, {Number: 87, Name: "egress"}}
 }
 
-// enterNamespace moves the calling goroutine into a network namespace of its own, with loopback up. Its thread, and with it
-// the namespace, ends with the goroutine.
+// enterNamespace moves the calling goroutine into a network namespace of its own, with loopback up. Its thread, and
+// with it the namespace, ends with the goroutine.
 func enterNamespace() error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

@@ -72,7 +72,7 @@ func usualPace() pace {
 
 // Run runs ulogd2 and calls handle for every packet that it logs, one call at a time, until ctx ends; it then returns
 // nil, with the child process gone. It returns an error, at once, only for a Config that can never work. An absent,
-// failing or dying ulogd2 is logged and tried again. A handle that is slow makes the kernel drop packets, which Lost counts.
+// failing or dying ulogd2 is logged and tried again. A slow handle makes the kernel drop packets, which Lost counts.
 //
 // ulogd2 inherits the network namespace of the thread that Run is called on; Run keeps to that thread. It runs
 // as user nobody with CAP_NET_ADMIN alone where we may change the user, and needs no writable directory.

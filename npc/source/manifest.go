@@ -99,6 +99,8 @@ type document struct {
 // splitDocuments splits a file at the document markers (YAML 1.2, section 9.1.2).
 func splitDocuments(data []byte) []document {
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n"))
 	docs := []document{{line: 1}}
 	line := 0
 	for text := range bytes.Lines(data) {
@@ -123,7 +125,7 @@ func splitDocuments(data []byte) []document {
 
 func isMarker(line []byte, marker string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(marker))
-	return ok && (len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0])))
+	return ok && (len(rest) == 0 || strings.ContainsRune(" \t\n", rune(rest[0])))
 }
 
 // isBlank says that a text has nothing but blanks and comments.

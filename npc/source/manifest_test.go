@@ -358,7 +358,10 @@ func FuzzParseManifest(f *testing.F) {
 	f.Add([]byte("a: !!binary x\nb: .nan\n<<: *c\n\"\x00\""))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m := parseManifest("m.yaml", data)
-		lines := strings.Count(string(data), "\n") + 2
+		lines := 2
+		for _, lineBreak := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
+			lines += strings.Count(string(data), lineBreak)
+		}
 		for _, p := range m.problems {
 			if p.line < 1 || p.line > lines || p.text == "" {
 				t.Errorf("problem %+v in %d lines", p, lines)

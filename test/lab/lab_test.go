@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	os.Exit(Main(m))
 }
 
+// patience is for probes that must arrive: shorter than the first retransmission of a SYN, which would hide a loss.
+const patience = 900 * time.Millisecond
+
 // newWorld is a world with pods that serve: two on node1, and one on node2 unless there is but one node.
 func newWorld(t *testing.T, config Config) (*World, []*Host) {
 	t.Helper()
@@ -74,7 +77,7 @@ func TestEverythingReachesEverythingUntilItIsDropped(t *testing.T) {
 			t.Parallel()
 			w, hosts := newWorld(t, Config{Nodes: 2, IPv4: true, IPv6: true, Attach: attach})
 			for _, q := range questions(hosts) {
-				if err := w.Expect(t.Context(), q, Everything, 3*time.Second); err != nil {
+				if err := w.Expect(t.Context(), q, Everything, 10*time.Second); err != nil {
 					t.Errorf("%s: %v", q, err)
 				}
 			}
@@ -102,7 +105,7 @@ func TestEverythingReachesEverythingUntilItIsDropped(t *testing.T) {
 				return from == to || own(from, to) || own(to, from) || !behindNodes(from) && !behindNodes(to)
 			}
 			for _, q := range questions(hosts) {
-				if err := w.Expect(t.Context(), q, direct, 3*time.Second); err != nil {
+				if err := w.Expect(t.Context(), q, direct, 10*time.Second); err != nil {
 					t.Errorf("%s: %v", q, err)
 				}
 			}
@@ -139,6 +142,9 @@ func TestVerdicts(t *testing.T) {
 		{"nobody there", Packet{Proto: "tcp", To: netip.MustParseAddr("10.32.1.200"), Port: 80}, Dropped, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.want != Dropped {
+				c.packet.Timeout = patience
+			}
 			got, answer, err := web.Ask(t.Context(), c.packet)
 			if err != nil || got != c.want || answer != c.answer {
 				t.Errorf("got %s %q %v, want %s %q", got, answer, err, c.want, c.answer)
@@ -174,7 +180,7 @@ func TestServiceReachesItsPodAlsoFromThePodItself(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, from := range []*Host{web, db, node.Host} {
-					packet := Packet{Proto: "tcp", To: pair[0], Port: 8080}
+					packet := Packet{Proto: "tcp", To: pair[0], Port: 8080, Timeout: patience}
 					verdict, answer, err := from.Ask(t.Context(), packet)
 					if err != nil || verdict != Allowed || answer != "shop/db" {
 						t.Errorf("from %s to %s: %s %q %v", from, pair[0], verdict, answer, err)
@@ -199,7 +205,8 @@ func TestAddressIsUsedAgain(t *testing.T) {
 				serve(t, p.Host)
 				for _, addr := range addrs {
 					for _, from := range []*Host{web, host(t, w, "ops/monitor"), n.Host, w.Outside()} {
-						verdict, err := from.Probe(t.Context(), Packet{Proto: "tcp", To: addr, Port: 80})
+						packet := Packet{Proto: "tcp", To: addr, Port: 80, Timeout: patience}
+						verdict, err := from.Probe(t.Context(), packet)
 						if err != nil || verdict != Allowed {
 							t.Errorf("time %d, from %s to %s: %s %v", i, from, addr, verdict, err)
 						}
@@ -230,7 +237,7 @@ func TestRawPacketsArrive(t *testing.T) {
 	if err := web.SendIP(packet); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	frame, err := capture.Await(ctx, func(f Frame) bool { return bytes.Contains(f.IP(), []byte("forged source")) })
 	if err != nil {
@@ -268,7 +275,8 @@ func TestLinkLocalAddressesAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for proto, port := range map[string]uint16{"tcp": 80, "udp": 53, "icmp": 0} {
-		verdict, err := host(t, w, "shop/web").Probe(t.Context(), Packet{Proto: proto, To: addr, Port: port})
+		packet := Packet{Proto: proto, To: addr, Port: port, Timeout: patience}
+		verdict, err := host(t, w, "shop/web").Probe(t.Context(), packet)
 		if err != nil || verdict != Allowed {
 			t.Errorf("%s: %s %v", proto, verdict, err)
 		}

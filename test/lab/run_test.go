@@ -113,7 +113,7 @@ func TestSweepRemovesWhatAKilledRunLeftAndNothingElse(t *testing.T) {
 	// Another process's sweep may have been the faster one, and not be finished.
 	await(t, "the dead run to go", func() bool { return len(traces(t, c.run)) == 0 && !alive(c.pid) })
 	q := Question{From: hosts, To: hosts, Proto: "tcp", Port: 80, Family: 4}
-	if err := w.Expect(t.Context(), q, Everything, 3*time.Second); err != nil {
+	if err := w.Expect(t.Context(), q, Everything, 10*time.Second); err != nil {
 		t.Errorf("the world of a run that lives: %v", err)
 	}
 }
