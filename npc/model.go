@@ -71,9 +71,9 @@ func New(c Config) *Model {
 		pending:    [len(directions)]map[*pod]struct{}{{}, {}},
 		gates:      gates{vanished: map[netip.Addr]vanished{}},
 	}
-	for _, f := range families {
-		t := newTable(f)
-		m.tables[f] = t
+	m.tables = [len(families)]*table{newTable(IPv4), newTable(IPv6)}
+	m.tables[IPv4].other, m.tables[IPv6].other = m.tables[IPv6], m.tables[IPv4]
+	for f, t := range m.tables {
 		m.localPods[f] = t.fixedSet(localPodsName, ipset.HashIP, "local pods")
 		m.podRange[f] = t.fixedSet(podRangeName, ipset.HashNet, "the node's range of pod addresses")
 		for _, d := range directions {
@@ -83,7 +83,6 @@ func New(c Config) *Model {
 		}
 		m.baseChains(t)
 	}
-	m.tables[IPv4].other, m.tables[IPv6].other = m.tables[IPv6], m.tables[IPv4]
 	m.setRanges(c.PodRanges)
 	return m
 }

@@ -67,6 +67,9 @@ func (t *table) activate() {
 func (t *table) set(name string, typ ipset.Type, about string) *set {
 	s := t.sets[name]
 	if s == nil {
+		s = t.takeList(name)
+	}
+	if s == nil {
 		s = &set{
 			Set:     ipset.Set{Name: name, Type: typ, Family: t.family.IPSet()},
 			table:   t,
@@ -77,6 +80,18 @@ func (t *table) set(name string, typ ipset.Type, about string) *set {
 	}
 	s.about, s.wanted = about, true
 	t.touch(s)
+	return s
+}
+
+// takeList takes a list of sets that was found in the kernel: such a set has no family, and went to the other table.
+func (t *table) takeList(name string) *set {
+	s := t.other.sets[name]
+	if s == nil {
+		return nil
+	}
+	delete(t.other.sets, name)
+	delete(t.other.dirtySets, s)
+	s.table, t.sets[name] = t, s
 	return s
 }
 

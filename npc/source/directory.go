@@ -115,6 +115,8 @@ type directory struct {
 	reported map[revision]bool
 	bad      atomic.Int64 // paths that have problems
 	counted  bool         // that the first scan has been logged
+	// every is how often the directory is read without an event.
+	every time.Duration
 }
 
 // file is what we know of one manifest.
@@ -160,19 +162,21 @@ func newDirectory(path string, log *slog.Logger) (*directory, error) {
 		},
 		files:    map[string]*file{},
 		reported: map[revision]bool{},
+		every:    slowRescan,
 	}, nil
 }
 
 // rescanOptions says how to read the directory.
 type rescanOptions struct {
-	watch func(dir string)       // called before a directory is read, or nil
-	force func(path string) bool // read the file even if its stamp has not changed, or nil
+	watch   func(dir string)       // called before a directory is read, or nil
+	force   func(path string) bool // read the file even if its stamp has not changed, or nil
+	patient bool                   // leave files that are just being written for the next time
 }
 
 // rescanned is what came of it.
 type rescanned struct {
 	problems []problem
-	again    bool // a file looks as if it were just being written
+	again    time.Duration // when to read again files that are just being written; 0 if there are none
 }
 
 // rescan reads what has changed below the directory, puts it in force and reports what cannot be.
@@ -290,7 +294,7 @@ type scan struct {
 	visited    map[[2]uint64]string // device and inode of a directory -> its path
 	unreadable []string             // directories
 	problems   []problem
-	again      bool
+	again      time.Duration // until files that are just being written should be read; 0 if there are none
 }
 
 // unknown says that we cannot tell whether path still exists.
@@ -371,6 +375,33 @@ func identify(info fs.FileInfo) stamp {
 	return id
 }
 
+// beingWritten says that a file has changed a moment ago, and sees to it that it is read later.
+func (s *scan) beingWritten(now stamp, before *file) bool {
+	quiet := settle
+	if now.size == 0 && before != nil && len(before.inForce) > 0 {
+		quiet = truncatedFor
+	}
+	age := time.Since(time.Unix(0, now.modified))
+	if age < 0 || age >= quiet {
+		return false
+	}
+	s.waitFor(quiet - age)
+	return true
+}
+
+// forget sees to it that the next scan reads the file, even if its stamp stays the same.
+func (s *scan) forget(f *file) {
+	if f != nil {
+		f.stamp = stamp{}
+	}
+}
+
+func (s *scan) waitFor(d time.Duration) {
+	if s.again == 0 || d < s.again {
+		s.again = d
+	}
+}
+
 // readFile takes what a file says now, if that has changed. What cannot be used leaves in force what it said before.
 func (s *scan) readFile(path string) {
 	s.seen[path] = true
@@ -391,8 +422,8 @@ func (s *scan) readFile(path string) {
 	if before != nil && before.stamp == now && !forced {
 		return
 	}
-	if now.size == 0 && before != nil && len(before.inForce) > 0 && time.Since(info.ModTime()) < truncatedFor {
-		s.again = true
+	if s.options.patient && s.beingWritten(now, before) {
+		s.forget(before)
 		return
 	}
 	if now.size > maxManifestSize {
@@ -402,6 +433,11 @@ func (s *scan) readFile(path string) {
 	data, err := io.ReadAll(io.LimitReader(handle, maxManifestSize))
 	if err != nil {
 		s.refuse(path, err)
+		return
+	}
+	if info, err := handle.Stat(); err == nil && s.options.patient && identify(info) != now {
+		s.waitFor(settle)
+		s.forget(before)
 		return
 	}
 	sum := sha256.Sum256(data)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -133,7 +134,7 @@ func TestABadFileLeavesInForceWhatItSaid(t *testing.T) {
 
 	// One object of two is invalid: the other's change does not count either.
 	writeFile(t, path, podNamed("one", "v: two")+"---\n"+podNamed("Two", ""))
-	eventually(t, "reported", func() bool { return log.count(path+":6: Pod shop/Two: metadata.name: ") == 1 })
+	eventually(t, "reported", func() bool { return log.count(path+":7: Pod shop/Two: metadata.name: ") == 1 })
 	writeFile(t, filepath.Join(dir, "fence.yaml"), podNamed("fence", ""))
 	knows(t, r, "ns shop, pod shop/fence, pod shop/one, pod shop/three, pod shop/two")
 	if r.pod("shop/one").Labels["v"] == "two" || s.Errors() != 2 {
@@ -144,11 +145,11 @@ func TestABadFileLeavesInForceWhatItSaid(t *testing.T) {
 	writeFile(t, path, podNamed("one", "v: two")+"---\n"+podNamed("Two", ""))
 	writeFile(t, filepath.Join(dir, "fence2.yaml"), podNamed("fence2", ""))
 	knows(t, r, "ns shop, pod shop/fence, pod shop/fence2, pod shop/one, pod shop/three, pod shop/two")
-	if n := log.count(path + ":6: "); n != 1 {
+	if n := log.count(path + ":7: "); n != 1 {
 		t.Errorf("reported %d times:\n%s", n, log)
 	}
 	writeFile(t, path, podNamed("one", "v: three")+"---\n"+podNamed("Two", ""))
-	eventually(t, "reported again", func() bool { return log.count(path+":6: ") == 2 })
+	eventually(t, "reported again", func() bool { return log.count(path+":7: ") == 2 })
 
 	// Mended.
 	writeFile(t, path, podNamed("one", "v: four"))
@@ -265,7 +266,14 @@ func TestOddFilesAreReportedAndHarmless(t *testing.T) {
 }
 
 func TestADirectoryThatVanishesLeavesInForceWhatItSaid(t *testing.T) {
-	dir, s, r, _ := startDirectory(t, map[string]string{"a/a.yaml": podNamed("web", "")})
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "a/a.yaml"), podNamed("web", ""))
+	s, err := FromManifests(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.dir.every = 20 * time.Millisecond
+	r := start(t, s, slog.New(slog.DiscardHandler))
 	knows(t, r, "ns shop, pod shop/web")
 	rename(t, dir, dir+".away")
 	t.Cleanup(func() { _ = os.RemoveAll(dir + ".away") })

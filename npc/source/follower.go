@@ -40,7 +40,7 @@ func (d *directory) follower() *follower {
 	} else {
 		f.inotify = watcher
 	}
-	f.read()
+	f.read(false)
 	return f
 }
 
@@ -51,7 +51,7 @@ func (f *follower) run(ctx context.Context) {
 	period := pollRescan
 	if f.inotify != nil {
 		defer f.inotify.Close()
-		events, lost, period = f.inotify.Events, f.inotify.Errors, slowRescan
+		events, lost, period = f.inotify.Events, f.inotify.Errors, f.every
 	}
 	slow := time.NewTicker(period)
 	defer slow.Stop()
@@ -81,20 +81,21 @@ func (f *follower) run(ctx context.Context) {
 			due.Reset(0)
 		case <-due.C:
 			first = time.Time{}
-			if f.read().again {
-				due.Reset(truncatedFor)
+			if again := f.read(true).again; again > 0 {
+				due.Reset(again)
 			}
 		}
 	}
 }
 
 // read reads what has changed.
-func (f *follower) read() rescanned {
+func (f *follower) read(patient bool) rescanned {
 	dirty, all := f.dirty, f.all
 	f.dirty, f.all = map[string]bool{}, false
 	return f.rescan(rescanOptions{
-		watch: f.watch,
-		force: func(path string) bool { return all || dirty[path] },
+		watch:   f.watch,
+		force:   func(path string) bool { return all || dirty[path] },
+		patient: patient,
 	})
 }
 

@@ -90,6 +90,7 @@ func (h *Host) LinkLocal(interfaceName string) (netip.Addr, error) {
 // Do calls f on a thread of its own in the host's network namespace. Only that thread is there: what f starts in other
 // goroutines is not, but sockets that f opens stay there, and so do processes that it starts (not with a parent-death
 // signal: the thread ends with f). /proc/net shows another namespace there, /proc/thread-self/net shows the right one.
+// Close does not wait for f; the kernel keeps the namespace, without a name, until f returns.
 func (h *Host) Do(f func() error) error {
 	result := make(chan error, 1)
 	onOwnThread(func() {

@@ -127,7 +127,7 @@ func (m Matrix) draw(cell func(i, j int) string) string {
 			fmt.Fprintf(&b, "  %-*s", max(3, len(to)), cell(i, j))
 		}
 	}
-	return strings.ReplaceAll(trimLines(b.String()), "\r", "") + "\n"
+	return trimLines(b.String()) + "\n"
 }
 
 func trimLines(s string) string {

@@ -1,0 +1,471 @@
+package npc_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/paper"
+)
+
+// TestVerdicts tells what packets get, by the promises' numbers.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(w *world)
+	}{
+		{"S1_no_policy", func(w *world) {
+			w.sync()
+			w.expect("a/client > a/web tcp:80 = yes\n outside > a/web udp:53 = yes\n a/web > outside tcp:1 = yes")
+		}},
+		{"S2_ingress_leaves_egress_free", func(w *world) {
+			w.policy("a/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:80 = no\n a/web > a/client tcp:80 = yes\n a/web > outside icmp = yes")
+		}},
+		{"S4_egress_only", func(w *world) {
+			w.policy("a/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress]}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:80 = yes\n a/web > a/client tcp:80 = no\n a/web > outside tcp:80 = no")
+		}},
+		{"S3_types_absent", func(w *world) {
+			w.policy("a/p", `{podSelector: {matchLabels: {app: web}}, egress: [{to: [{podSelector: {}}]}]}`)
+			w.policy("a/q", `{podSelector: {matchLabels: {app: client}}}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:80 = no\n a/web > outside tcp:80 = no\n outside > a/client tcp:1 = no\n a/client > outside tcp:1 = yes")
+		}},
+		{"S5_ingress_section_ignored", func(w *world) {
+			w.policy("a/p", `{podSelector: {}, policyTypes: [Egress], ingress: [], egress: [{}]}`)
+			w.sync()
+			w.expect("outside > a/web tcp:80 = yes\n a/web > outside tcp:80 = yes")
+		}},
+		{"S7_S10_allow_all_beside_deny_all", func(w *world) {
+			w.policy("a/deny", `{podSelector: {}}`)
+			w.policy("a/allow", `{podSelector: {}, ingress: [{}]}`)
+			w.sync()
+			w.expect("outside > a/web tcp:80 = yes\n outside > a/web sctp:80 = yes\n outside > a/web icmp = yes")
+		}},
+		{"S9_empty_selector_its_namespace_only", func(w *world) {
+			w.policy("a/deny", `{podSelector: {}}`)
+			w.sync()
+			w.expect("b/other > a/web tcp:80 = no\n a/web > b/other tcp:80 = yes")
+		}},
+		{"S11_both_must_allow", func(w *world) {
+			w.policy("a/in", `{podSelector: {matchLabels: {app: web}}, ingress: [{}]}`)
+			w.policy("b/out", `{podSelector: {}, policyTypes: [Egress]}`)
+			w.sync()
+			w.expect("b/client > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes")
+			w.policy("b/out", `{podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: 80}]}]}`)
+			w.again(false)
+			w.expect("b/client > a/web tcp:80 = yes\n b/client > a/web tcp:81 = no")
+		}},
+		{"S13_last_policy_goes", func(w *world) {
+			w.policy("a/one", `{podSelector: {matchLabels: {app: web}}}`)
+			w.policy("a/two", `{podSelector: {matchLabels: {app: web}}}`)
+			w.sync()
+			w.deletePolicy("a/one")
+			w.again(false)
+			w.expect("a/client > a/web tcp:80 = no")
+			w.deletePolicy("a/two")
+			w.again(false)
+			w.expect("a/client > a/web tcp:80 = yes")
+		}},
+		{"S15_S16_S17_S18_peers", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 1}]},
+				{from: [{namespaceSelector: {}}], ports: [{port: 2}]},
+				{from: [{namespaceSelector: {matchLabels: {team: b}}}], ports: [{port: 3}]},
+				{from: [{namespaceSelector: {matchLabels: {team: b}}, podSelector: {}}], ports: [{port: 4}]},
+				{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: client}}}], ports: [{port: 5}]},
+				{from: [{namespaceSelector: {matchLabels: {team: b}}, podSelector: {matchLabels: {app: client}}}], ports: [{port: 6}]},
+				{from: [{namespaceSelector: {matchLabels: {team: b}}}, {podSelector: {matchLabels: {app: client}}}], ports: [{port: 7}]}]}`)
+			w.sync()
+			w.expect(`
+				a/client > a/web tcp:1 = yes
+				b/client > a/web tcp:1 = no
+				a/client > a/web tcp:2 = yes
+				b/other > a/web tcp:2 = yes
+				outside > a/web tcp:2 = no
+				b/other > a/web tcp:3 = yes
+				a/client > a/web tcp:3 = no
+				b/other > a/web tcp:4 = yes
+				a/client > a/web tcp:4 = no
+				b/client > a/web tcp:5 = yes
+				a/client > a/web tcp:5 = yes
+				b/other > a/web tcp:5 = no
+				b/client > a/web tcp:6 = yes
+				b/other > a/web tcp:6 = no
+				a/client > a/web tcp:6 = no
+				a/client > a/web tcp:7 = yes
+				b/other > a/web tcp:7 = yes`)
+		}},
+		{"S20_operators", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchExpressions: [
+				{key: app, operator: In, values: [client, x]}, {key: zone, operator: DoesNotExist}, {key: tier, operator: NotIn, values: [dev]}]}}]}]}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:80 = yes")
+			w.relabel("a/client", "app=client", "zone=")
+			w.again(false)
+			w.expect("a/client > a/web tcp:80 = no")
+			w.relabel("a/client", "app=client", "tier=dev")
+			w.again(false)
+			w.expect("a/client > a/web tcp:80 = no")
+		}},
+		{"S22_namespace_relabelled", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{namespaceSelector: {matchLabels: {team: b}}}], ports: [{port: 1}]},
+				{from: [{namespaceSelector: {matchLabels: {team: b}}, podSelector: {matchLabels: {app: client}}}], ports: [{port: 2}]}]}`)
+			w.sync()
+			w.expect("b/client > a/web tcp:1 = yes\n b/client > a/web tcp:2 = yes")
+			w.namespace("b", "team=c")
+			w.again(false)
+			w.expect("b/client > a/web tcp:1 = no\n b/client > a/web tcp:2 = no")
+			w.namespace("b", "team=b")
+			w.again(false)
+			w.expect("b/client > a/web tcp:1 = yes\n b/client > a/web tcp:2 = yes")
+		}},
+		{"S25_host_network_pod_is_no_pod", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {}}]}]}`)
+			w.setPod("a/host", "172.31.0.1", []string{"app=web"}, func(p *npc.Pod) { p.HostNetwork = true })
+			w.sync()
+			w.expect("172.31.0.1 > a/web tcp:80 = no\n a/client > 172.31.0.1 tcp:80 = yes")
+		}},
+		{"S26_finished_pod_leaves", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:80 = yes")
+			w.setPod("a/client", "10.32.1.3,fd32:1::3", []string{"app=client"}, func(p *npc.Pod) { p.Finished = true })
+			w.again(false)
+			w.expect("a/client > a/web tcp:80 = no")
+			for f, k := range w.kernels {
+				if len(k.Forgotten) != 1 || k.Forgotten[0] != w.addrs["a/client"][f] {
+					w.Errorf("forgotten: %v", k.Forgotten)
+				}
+			}
+		}},
+		{"S27_address_moves_before_the_delete", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+			w.sync()
+			w.setPod("a/late", "10.32.1.3,fd32:1::3", []string{"app=late"}, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
+			w.again(false)
+			w.expect("a/late > a/web tcp:80 = no")
+			w.deletePod("a/client")
+			w.again(false)
+			w.expect("a/late > a/web tcp:80 = no\n outside > a/late tcp:80 = yes")
+			if got := len(w.kernels[0].Forgotten); got != 1 {
+				w.Errorf("flows of %d addresses were forgotten, not of one", got)
+			}
+		}},
+		{"S33_to_S36_blocks", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.0/29]}}], ports: [{port: 1}]},
+				{from: [{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.0/29]}}, {ipBlock: {cidr: 198.51.100.4/30}}], ports: [{port: 2}]},
+				{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [128.0.0.0/1]}}, {ipBlock: {cidr: "::/0"}}], ports: [{port: 3}]},
+				{from: [{ipBlock: {cidr: 198.051.100.9/24}}], ports: [{port: 4}]}]}`)
+			w.sync()
+			w.expect(`
+				198.51.100.7 > 10.32.1.2 tcp:1 = no
+				198.51.100.8 > 10.32.1.2 tcp:1 = yes
+				198.51.100.7 > 10.32.1.2 tcp:2 = yes
+				198.51.100.7 > 10.32.1.2 tcp:3 = no
+				98.51.100.7 > 10.32.1.2 tcp:3 = yes
+				2001:db8::7 > fd32:1::2 tcp:3 = yes
+				fd00::1 > fd32:1::2 tcp:3 = yes
+				198.51.100.7 > 10.32.1.2 tcp:4 = yes`)
+		}},
+		{"S40_to_S49_ports", func(w *world) {
+			w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) {
+				p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 80}, {Name: "dns", Protocol: 17, Port: 53}}
+			})
+			w.setPod("a/web2", "10.32.1.9,fd32:1::9", []string{"app=web"}, func(p *npc.Pod) {
+				p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
+			})
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: http}, {port: dns}, {port: dns, protocol: UDP},
+				{protocol: SCTP}, {port: 1000, endPort: 1002}, {port: none}, {port: 1}, {port: 3}, {port: 5}, {port: 7}, {port: 9}, {port: 11},
+				{port: 13}, {port: 15}, {port: 17}, {port: 19}, {port: 21}, {port: 23}, {port: 25}, {port: 27}, {port: 29}, {port: 31}]}]}`)
+			w.sync()
+			w.expect(`
+				outside > a/web tcp:80 = yes
+				outside > a/web tcp:8080 = no
+				outside > a/web2 tcp:8080 = yes
+				outside > a/web2 tcp:80 = no
+				outside > a/web udp:53 = yes
+				outside > a/web tcp:53 = no
+				outside > a/web2 udp:53 = no
+				outside > a/web sctp:77 = yes
+				outside > a/web tcp:999 = no
+				outside > a/web tcp:1000 = yes
+				outside > a/web tcp:1002 = yes
+				outside > a/web tcp:1003 = no
+				outside > a/web tcp:31 = yes
+				outside > a/web tcp:30 = no
+				outside > a/web udp:31 = no`)
+		}},
+		{"S45_S48_named_ports_on_egress", func(w *world) {
+			w.setPod("b/other", "10.32.2.9", []string{"app=other"}, func(p *npc.Pod) {
+				p.Node, p.Ports = "node2", []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
+			})
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}`)
+			w.policy("a/client", `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [
+				{to: [{namespaceSelector: {matchLabels: {team: b}}}, {ipBlock: {cidr: 10.32.2.0/24}}], ports: [{port: http}]}]}`)
+			w.sync()
+			w.expect(`
+				a/web > b/other tcp:8080 = yes
+				a/web > b/other tcp:80 = no
+				a/web > outside tcp:8080 = no
+				a/client > b/other tcp:8080 = yes
+				a/client > b/other tcp:80 = no
+				a/client > a/web tcp:8080 = no`)
+		}},
+		{"S61_invalid_policy", func(w *world) {
+			w.policy("a/bad", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}, {}]}`)
+			w.policy("b/worse", `{podSelector: {matchExpressions: [{key: "&", operator: Exists}]}}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:80 = no\n a/web > a/client tcp:80 = yes\n outside > b/client tcp:80 = no")
+			reported := w.model.Unreported()
+			if len(reported) != 2 || len(w.model.Unreported()) != 0 {
+				w.Errorf("reported: %v", reported)
+			}
+			w.policy("a/bad", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}`)
+			w.again(false)
+			w.expect("10.1.1.1 > 10.32.1.2 tcp:80 = yes\n 11.1.1.1 > 10.32.1.2 tcp:80 = no")
+		}},
+		{"S20_value_that_no_label_can_have", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{podSelector: {matchLabels: {app: "no label;"}}}], ports: [{port: 1}]},
+				{from: [{podSelector: {matchExpressions: [{key: app, operator: NotIn, values: ["no label;"]}]}}], ports: [{port: 2}]}]}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:1 = no\n a/client > a/web tcp:2 = yes")
+			if bad := w.model.Unreported(); len(bad) > 0 {
+				w.Errorf("reported: %v", bad)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.namespace("a", "team=a")
+			w.namespace("b", "team=b")
+			w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+			w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+			w.pod("b/client", "10.32.1.4,fd32:1::4", "app=client")
+			w.remote("b/other", "10.32.2.9,fd32:2::9", "app=other")
+			c.do(w)
+		})
+	}
+}
+
+// TestGate tells what unknown addresses of the node's range get.
+func TestGate(t *testing.T) {
+	start := func(t *testing.T, configure ...func(*npc.Config)) *world {
+		w := newWorld(t, configure...)
+		w.namespace("a")
+		w.addr("unknown", "10.32.1.77", "fd32:1::77")
+		return w
+	}
+	deny := `{podSelector: {matchLabels: {app: web}}}`
+	t.Run("S60_open_without_policy", func(t *testing.T) {
+		w := start(t)
+		w.setPod("a/new", "", []string{"app=web"}, nil)
+		w.sync()
+		w.expect("outside > unknown tcp:80 = yes")
+	})
+	t.Run("S59_closed_while_a_selected_pod_has_no_address", func(t *testing.T) {
+		w := start(t)
+		w.policy("a/web", deny)
+		w.setPod("a/new", "", []string{"app=web"}, nil)
+		w.sync()
+		w.expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = yes")
+		w.pod("a/new", "10.32.1.5,fd32:1::5", "app=web")
+		w.again(false)
+		w.expect("outside > unknown tcp:80 = yes\n outside > a/new tcp:80 = no")
+	})
+	t.Run("closed_by_flag", func(t *testing.T) {
+		w := start(t, func(c *npc.Config) { c.Gate = npc.GateClosed })
+		w.sync()
+		w.expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no")
+	})
+	t.Run("open_by_flag", func(t *testing.T) {
+		w := start(t, func(c *npc.Config) { c.Gate = npc.GateOpen })
+		w.policy("a/web", deny)
+		w.setPod("a/new", "", []string{"app=web"}, nil)
+		w.sync()
+		w.expect("outside > unknown tcp:80 = yes")
+	})
+	t.Run("remote_pods_within_the_range_pass", func(t *testing.T) {
+		w := start(t, func(c *npc.Config) {
+			c.Gate, c.PodInterface = npc.GateClosed, ""
+			c.PodRanges = []netip.Prefix{netip.MustParsePrefix("10.32.0.0/16")}
+		})
+		w.remote("a/far", "10.32.2.9")
+		w.sync()
+		w.expect("outside > a/far tcp:80 = yes\n outside > 10.32.2.10 tcp:80 = no")
+	})
+	t.Run("an_isolated_pod_that_vanished_stays_closed", func(t *testing.T) {
+		w := start(t)
+		w.policy("a/web", deny)
+		w.pod("a/old", "10.32.1.5,fd32:1::5", "app=web")
+		w.sync()
+		w.deletePod("a/old")
+		w.again(false)
+		w.expect("outside > a/old tcp:80 = no")
+		w.pod("a/next", "10.32.1.5,fd32:1::5", "app=other")
+		w.again(false)
+		w.expect("outside > a/next tcp:80 = yes")
+	})
+	t.Run("S68_link_local", func(t *testing.T) {
+		w := start(t)
+		w.policy("a/web", deny)
+		w.pod("a/web", "10.32.1.5,fd32:1::5", "app=web")
+		w.sync()
+		w.expect("fe80::1 > fe80::2 tcp:80 = no")
+		if v := w.judge(paper.Packet{Src: netip.MustParseAddr("fe80::1"), Dst: netip.MustParseAddr("fe80::2"), Protocol: 58,
+			ICMPType: 135, HopLimit: 255, In: "cni0", Out: "cni0"}); !v.Accepted {
+			t.Errorf("neighbour discovery is dropped by %q", v.By)
+		}
+	})
+	t.Run("before_the_objects_are_known", func(t *testing.T) {
+		w := start(t)
+		for f, tx := range w.model.PlanStart(true) {
+			if err := w.kernels[f].Apply(tx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no\n outside > 172.31.0.1 tcp:80 = yes")
+		w.sync()
+		w.expect("outside > unknown tcp:80 = yes")
+	})
+}
+
+// TestLifecycle tells what is left behind and what is touched.
+func TestLifecycle(t *testing.T) {
+	populate := func(w *world) {
+		w.namespace("a", "team=a")
+		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], ingress: [
+			{from: [{podSelector: {matchLabels: {app: client}}}, {namespaceSelector: {}}, {ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 80}]}],
+			egress: [{to: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {app: client}}}]}]}`)
+	}
+	t.Run("S31_nothing_is_left", func(t *testing.T) {
+		w := newWorld(t)
+		w.sync()
+		sets, chains := len(w.kernels[0].Sets), len(w.kernels[0].Chains)
+		populate(w)
+		w.again(false)
+		if len(w.kernels[0].Chains) != chains+2 {
+			t.Errorf("there are %d chains, not two more than %d", len(w.kernels[0].Chains), chains)
+		}
+		w.deletePolicy("a/web")
+		w.deletePod("a/web")
+		w.deletePod("a/client")
+		w.model.DeleteNamespace("a", "ns-a")
+		w.again(false)
+		w.tidyUp()
+		if len(w.kernels[0].Sets) != sets || len(w.kernels[0].Chains) != chains {
+			t.Errorf("left: %d sets and %d chains, not %d and %d", len(w.kernels[0].Sets), len(w.kernels[0].Chains), sets, chains)
+		}
+		if w.model.Untidy() {
+			t.Error("there is still something to tidy up")
+		}
+	})
+	t.Run("a_second_start_changes_nothing", func(t *testing.T) {
+		w := newWorld(t)
+		populate(w)
+		w.sync()
+		w.tidyUp()
+		again := newWorld(t)
+		again.kernels = w.kernels
+		populate(again)
+		again.adopt()
+		again.sync()
+		again.tidyUp()
+		if text := again.taken(); text != "" {
+			t.Errorf("the second start changes\n%s", text)
+		}
+		if forgotten := w.kernels[0].Forgotten; len(forgotten) > 0 {
+			t.Errorf("flows of %v were cut", forgotten)
+		}
+	})
+	t.Run("S27_an_address_changed_hands_while_nobody_looked", func(t *testing.T) {
+		w := newWorld(t)
+		populate(w)
+		w.sync()
+		again := newWorld(t)
+		again.kernels = w.kernels
+		again.adopt()
+		populate(again)
+		again.deletePod("a/client")
+		again.pod("a/other", "10.32.1.3", "app=client")
+		again.sync()
+		if got := w.kernels[0].Forgotten; len(got) != 1 || got[0].String() != "10.32.1.3" {
+			t.Errorf("forgotten: %v", got)
+		}
+	})
+	t.Run("pods_come_and_go_without_iptables", func(t *testing.T) {
+		w := newWorld(t)
+		populate(w)
+		w.sync()
+		w.taken()
+		w.pod("a/web2", "10.32.1.4,fd32:1::4", "app=web")
+		w.remote("a/client2", "10.32.2.4,fd32:2::4", "app=client")
+		w.again(false)
+		w.relabel("a/client", "app=none")
+		w.policy("a/deny", `{podSelector: {}}`)
+		w.again(false)
+		w.deletePod("a/web2")
+		w.again(false)
+		if text := w.taken(); text == "" || strings.Contains(text, "*filter") {
+			t.Errorf("pods and deny-all policies ran iptables:\n%s", text)
+		}
+	})
+	t.Run("deletes_of_another_object_of_that_name_are_late", func(t *testing.T) {
+		w := newWorld(t)
+		populate(w)
+		w.sync()
+		w.model.DeletePod("a", "web", "another")
+		w.model.DeletePolicy("a", "web", "another")
+		w.again(false)
+		w.expect("outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes")
+	})
+	t.Run("drift_is_mended", func(t *testing.T) {
+		w := newWorld(t)
+		populate(w)
+		w.sync()
+		w.tidyUp()
+		w.taken()
+		k := w.kernels[0]
+		k.Chains["FORWARD"] = append([]string{"-j ACCEPT"}, k.Chains["FORWARD"]...)
+		k.Chains["WEAVE-NPC-INGRESS"] = nil
+		clear(k.Sets["weave-local-pods"].Members)
+		w.expect("10.32.1.2 > 10.32.1.3 tcp:80 = yes")
+		w.adopt()
+		w.again(false)
+		w.expect("198.51.100.7 > 10.32.1.2 tcp:80 = no\n 10.32.1.3 > 10.32.1.2 tcp:80 = yes")
+		if k.Chains["FORWARD"][1] != "-j ACCEPT" {
+			t.Errorf("FORWARD is %q", k.Chains["FORWARD"])
+		}
+	})
+	t.Run("many_namespaces_make_a_flat_set", func(t *testing.T) {
+		w := newWorld(t, func(c *npc.Config) { c.MaxListSize = 2 })
+		populate(w)
+		w.sync()
+		for _, name := range []string{"b", "c", "d"} {
+			w.namespace(name)
+			w.remote(name+"/x", "10.32.2."+map[string]string{"b": "1", "c": "2", "d": "3"}[name])
+			w.again(false)
+			w.expect(name + "/x > a/web tcp:80 = yes")
+		}
+		w.tidyUp()
+		for _, s := range w.kernels[0].Sets {
+			if s.Type == "list:set" {
+				t.Errorf("%s is a list of %d", s.Name, len(s.Members))
+			}
+		}
+		w.model.DeleteNamespace("d", "ns-d")
+		w.model.DeleteNamespace("c", "ns-c")
+		w.again(false)
+		w.expect("b/x > a/web tcp:80 = yes")
+	})
+}

@@ -1,0 +1,222 @@
+package npc_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/paper"
+)
+
+// world is a model and the kernels that its plans are applied to.
+type world struct {
+	*testing.T
+	model   *npc.Model
+	kernels [2]*paper.Kernel
+	// addrs holds the names that checks use: pod or other name -> addresses.
+	addrs map[string][]netip.Addr
+	pods  map[string]npc.Pod
+	// transactions are the texts of those applied since they were last taken.
+	transactions []string
+}
+
+const node = "node1"
+
+// newWorld starts with nothing known, and takes configuration changes.
+func newWorld(t *testing.T, configure ...func(*npc.Config)) *world {
+	c := npc.Config{NodeName: node, PodInterface: "cni0", BridgePort: "vethwe-bridge", Hook: npc.HookForward, AllowAction: "ACCEPT",
+		Gate: npc.GateAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
+		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24"), netip.MustParsePrefix("fd32:1::/64")}}
+	for _, f := range configure {
+		f(&c)
+	}
+	w := &world{T: t, model: npc.New(c), kernels: paper.New(),
+		addrs: map[string][]netip.Addr{}, pods: map[string]npc.Pod{}}
+	w.adopt()
+	w.addr("outside", "198.51.100.7", "2001:db8::7")
+	return w
+}
+
+func (w *world) adopt() {
+	for f, k := range w.kernels {
+		sets, seen := k.Read()
+		w.model.Adopt(npc.Family(f), sets, seen)
+	}
+}
+
+func (w *world) addr(name string, addrs ...string) {
+	w.addrs[name] = nil
+	for _, a := range addrs {
+		w.addrs[name] = append(w.addrs[name], netip.MustParseAddr(a))
+	}
+}
+
+// namespace sets a namespace with labels as "key=value".
+func (w *world) namespace(name string, labels ...string) {
+	l := labelMap(labels)
+	l["kubernetes.io/metadata.name"] = name
+	w.model.SetNamespace(npc.Namespace{Name: name, UID: types.UID("ns-" + name), Labels: l})
+}
+
+func labelMap(labels []string) map[string]string {
+	l := map[string]string{}
+	for _, kv := range labels {
+		k, v, _ := strings.Cut(kv, "=")
+		l[k] = v
+	}
+	return l
+}
+
+// pod sets a pod of this node, "namespace/name", with addresses (separated by commas) and labels.
+func (w *world) pod(name, addrs string, labels ...string) { w.setPod(name, addrs, labels, nil) }
+
+// remote sets a pod of another node.
+func (w *world) remote(name, addrs string, labels ...string) {
+	w.setPod(name, addrs, labels, func(p *npc.Pod) { p.Node = "node2" })
+}
+
+func (w *world) setPod(name, addrs string, labels []string, change func(*npc.Pod)) {
+	ns, n, _ := strings.Cut(name, "/")
+	p := npc.Pod{Namespace: ns, Name: n, UID: types.UID(name), Labels: labelMap(labels), Node: node}
+	if addrs != "" {
+		w.addr(name, strings.Split(addrs, ",")...)
+		p.Addrs = w.addrs[name]
+	}
+	if change != nil {
+		change(&p)
+	}
+	w.pods[name] = p
+	w.model.SetPod(p)
+}
+
+// relabel gives a pod other labels.
+func (w *world) relabel(name string, labels ...string) {
+	p := w.pods[name]
+	p.Labels = labelMap(labels)
+	w.pods[name] = p
+	w.model.SetPod(p)
+}
+
+func (w *world) deletePod(name string) {
+	p := w.pods[name]
+	w.model.DeletePod(p.Namespace, p.Name, p.UID)
+}
+
+// policy sets a policy "namespace/name" with a spec in YAML.
+func (w *world) policy(name, spec string) {
+	w.Helper()
+	ns, n, _ := strings.Cut(name, "/")
+	o := &networkingv1.NetworkPolicy{}
+	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
+		w.Fatal(err)
+	}
+	o.Namespace, o.Name, o.UID = ns, n, types.UID(name)
+	w.model.SetPolicy(o)
+}
+
+func (w *world) deletePolicy(name string) {
+	ns, n, _ := strings.Cut(name, "/")
+	w.model.DeletePolicy(ns, n, types.UID(name))
+}
+
+// sync plans and applies until nothing is left to do.
+func (w *world) sync() {
+	w.Helper()
+	w.model.SetSynced()
+	w.again(false)
+}
+
+// again plans and applies once all objects are known.
+func (w *world) again(tidy bool) {
+	w.Helper()
+	for {
+		for f, tx := range w.model.Plan(tidy) {
+			if tx.Empty() {
+				continue
+			}
+			w.transactions = append(w.transactions, tx.String())
+			if err := w.kernels[f].Apply(tx); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if !w.model.Resume() {
+			return
+		}
+	}
+}
+
+// tidyUp removes what was left for later.
+func (w *world) tidyUp() {
+	w.Helper()
+	w.again(true)
+	w.again(true)
+}
+
+// taken returns the transactions since the last call.
+func (w *world) taken() string {
+	text := strings.Join(w.transactions, "")
+	w.transactions = nil
+	return text
+}
+
+var protocolNumbers = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP}
+
+// expect checks verdicts, one a line: "from > to tcp:80 = yes". Both families are checked that both ends have.
+func (w *world) expect(lines string) {
+	w.Helper()
+	for _, line := range strings.Split(strings.TrimSpace(lines), "\n") {
+		var from, to, what, want string
+		if n, err := fmt.Sscanf(line, "%s > %s %s = %s", &from, &to, &what, &want); n != 4 || err != nil {
+			w.Fatalf("cannot read %q: %v", line, err)
+		}
+		name, port, _ := strings.Cut(what, ":")
+		number, _ := strconv.Atoi(port)
+		checked := false
+		for _, src := range w.find(from) {
+			for _, dst := range w.find(to) {
+				if src.Is4() != dst.Is4() {
+					continue
+				}
+				checked = true
+				v := w.judge(paper.Packet{Src: src, Dst: dst, Protocol: protocolNumbers[name], DstPort: uint16(number), In: "cni0", Out: "cni0"})
+				if v.Accepted != (want == "yes") {
+					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
+				}
+			}
+		}
+		if !checked {
+			w.Fatalf("%q has no addresses of one family", line)
+		}
+	}
+}
+
+func (w *world) find(name string) []netip.Addr {
+	if a, err := netip.ParseAddr(name); err == nil {
+		return []netip.Addr{a}
+	}
+	if w.addrs[name] == nil {
+		w.Fatalf("nobody is called %q", name)
+	}
+	return w.addrs[name]
+}
+
+func (w *world) judge(p paper.Packet) paper.Verdict {
+	w.Helper()
+	k := w.kernels[npc.IPv4]
+	if p.Src.Is6() {
+		k = w.kernels[npc.IPv6]
+	}
+	v, err := k.Judge(p)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return v
+}

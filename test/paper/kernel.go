@@ -1,0 +1,239 @@
+// Package paper is a kernel on paper: it applies transactions to sets and chains in memory, as strictly as the real
+// one, and judges packets by them.
+package paper
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// Kernel is one family's sets and filter table.
+type Kernel struct {
+	Family npc.Family
+	// Sets holds name -> set.
+	Sets map[string]*Set
+	// Chains holds name -> rules, as iptables arguments without the chain.
+	Chains map[string][]string
+	// Forgotten are the addresses whose flows were deleted from conntrack.
+	Forgotten []netip.Addr
+	// other is the other family's, with which the sets are shared.
+	other *Kernel
+	// AfterStep, if not nil, is called whenever a step of a transaction is done.
+	AfterStep func()
+}
+
+// Set is a set and its members.
+type Set struct {
+	ipset.Set
+	Members map[ipset.Entry]ipset.Attr
+}
+
+// New returns the kernel of a fresh network namespace, by families. Sets are shared by both.
+func New() [2]*Kernel {
+	sets := map[string]*Set{}
+	v4 := &Kernel{Family: npc.IPv4, Sets: sets, Chains: map[string][]string{"FORWARD": nil}}
+	v6 := &Kernel{Family: npc.IPv6, Sets: sets, Chains: map[string][]string{"FORWARD": nil}, other: v4}
+	v4.other = v6
+	return [2]*Kernel{v4, v6}
+}
+
+// Apply carries out a transaction. It fails where the kernel would.
+func (k *Kernel) Apply(tx npc.Transaction) error {
+	steps := []func() error{
+		func() error { return k.sets(tx.Revoke) },
+		func() error { k.Forgotten = append(k.Forgotten, tx.Forget...); return nil },
+		func() error { return k.sets(tx.Grow) },
+		func() error { return k.restore(tx.Rules.String()) },
+		func() error { return k.sets(tx.Shrink) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return errors.Wrapf(err, "applying\n%s", tx)
+		}
+		if k.AfterStep != nil {
+			k.AfterStep()
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) sets(ops []ipset.Op) error {
+	for _, op := range ops {
+		if err := k.set(op); err != nil {
+			return errors.Wrap(err, op.String())
+		}
+	}
+	return nil
+}
+
+func (k *Kernel) set(op ipset.Op) error {
+	s := k.Sets[op.Set.Name]
+	switch op.Kind {
+	case ipset.Create:
+		if s != nil {
+			return errors.New("exists")
+		}
+		k.Sets[op.Set.Name] = &Set{Set: op.Set, Members: map[ipset.Entry]ipset.Attr{}}
+		return k.add(k.Sets[op.Set.Name], op.Elements)
+	case ipset.Destroy:
+		if s != nil && k.inUse(op.Set.Name) {
+			return errors.New("in use")
+		}
+		delete(k.Sets, op.Set.Name)
+		return nil
+	}
+	if s == nil {
+		return errors.New("does not exist")
+	}
+	switch op.Kind {
+	case ipset.Add:
+		return k.add(s, op.Elements)
+	case ipset.Delete:
+		for _, e := range op.Elements {
+			delete(s.Members, e.Entry)
+		}
+	case ipset.Flush:
+		clear(s.Members)
+	}
+	return nil
+}
+
+func (k *Kernel) add(s *Set, elements []ipset.Element) error {
+	for _, e := range elements {
+		switch {
+		case s.Type == ipset.ListSet && k.Sets[e.Set] == nil:
+			return errors.Errorf("member %s does not exist", e.Set)
+		case s.Type != ipset.ListSet && e.Prefix.Addr().Is4() != (s.Family == ipset.IPv4):
+			return errors.Errorf("%s is of the other family", e)
+		case s.Type == ipset.HashNet && e.Prefix.Bits() == 0:
+			return errors.New("a hash:net set takes no /0")
+		}
+		s.Members[e.Entry] = e.Attr
+	}
+	return nil
+}
+
+// inUse says whether a rule or a set refers to a set.
+func (k *Kernel) inUse(name string) bool {
+	for _, s := range k.Sets {
+		if _, ok := s.Members[ipset.Member(name)]; ok {
+			return true
+		}
+	}
+	refers := func(rule string) bool { return strings.Contains(rule+" ", "--match-set "+name+" ") }
+	for _, rules := range [][]string{slices.Concat(slices.Collect(maps.Values(k.Chains))...),
+		slices.Concat(slices.Collect(maps.Values(k.other.Chains))...)} {
+		if slices.ContainsFunc(rules, refers) {
+			return true
+		}
+	}
+	return false
+}
+
+// restore carries out the input of iptables-restore --noflush: all of it, or nothing.
+func (k *Kernel) restore(input string) error {
+	chains := map[string][]string{}
+	for name, rules := range k.Chains {
+		chains[name] = slices.Clone(rules)
+	}
+	for _, line := range strings.Split(input, "\n") {
+		if err := restoreLine(chains, line); err != nil {
+			return errors.Wrap(err, line)
+		}
+	}
+	for name, rules := range chains {
+		for _, r := range rules {
+			if err := k.check(chains, r); err != nil {
+				return errors.Wrapf(err, "%s %s", name, r)
+			}
+		}
+	}
+	k.Chains = chains
+	return nil
+}
+
+func restoreLine(chains map[string][]string, line string) error {
+	command, rest, _ := strings.Cut(line, " ")
+	if name, ok := strings.CutPrefix(command, ":"); ok {
+		chains[name] = nil
+		return nil
+	}
+	chain, rule, _ := strings.Cut(rest, " ")
+	if _, ok := chains[chain]; !ok && strings.HasPrefix(command, "-") {
+		return errors.New("no such chain")
+	}
+	switch command {
+	case "-A":
+		chains[chain] = append(chains[chain], rule)
+	case "-I":
+		chains[chain] = append([]string{strings.TrimPrefix(rule, "1 ")}, chains[chain]...)
+	case "-D":
+		i := slices.Index(chains[chain], rule)
+		if i < 0 {
+			return errors.New("no such rule")
+		}
+		chains[chain] = slices.Delete(chains[chain], i, i+1)
+	case "-F":
+		chains[chain] = nil
+	case "-X":
+		if len(chains[chain]) > 0 {
+			return errors.New("not empty")
+		}
+		delete(chains, chain)
+	}
+	return nil
+}
+
+// check refuses a rule that refers to what is not there.
+func (k *Kernel) check(chains map[string][]string, text string) error {
+	r, err := parse(text)
+	if err != nil {
+		return err
+	}
+	if r.jump != "" {
+		if _, ok := chains[r.jump]; !ok {
+			return errors.Errorf("no chain %s", r.jump)
+		}
+	}
+	for _, s := range r.sets {
+		if k.Sets[s.name] == nil {
+			return errors.Errorf("no set %s", s.name)
+		}
+	}
+	return nil
+}
+
+// Read is what is read from the kernel for npc.Model.Adopt.
+func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
+	var listings []ipset.Listing
+	for _, s := range k.Sets {
+		l := ipset.Listing{Header: ipset.Header{Set: s.Set, Elements: uint32(len(s.Members))}}
+		for e, a := range s.Members {
+			l.Members = append(l.Members, ipset.Element{Entry: e, Attr: a})
+		}
+		listings = append(listings, l)
+	}
+	seen := iptables.Seen{Chains: map[string]iptables.SeenChain{}, Hooks: map[string][]string{}}
+	for name, rules := range k.Chains {
+		if !strings.HasPrefix(name, "WEAVE-NPC") {
+			for _, r := range rules {
+				seen.Hooks[name] = append(seen.Hooks[name], "-A "+name+" "+r)
+			}
+			continue
+		}
+		var c iptables.SeenChain
+		for _, r := range rules {
+			c.IDs = append(c.IDs, iptables.RuleID("-A "+name+" "+r))
+		}
+		seen.Chains[name] = c
+	}
+	return listings, seen
+}

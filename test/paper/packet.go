@@ -1,0 +1,247 @@
+package paper
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// Packet is what a rule can see of a packet.
+type Packet struct {
+	Src, Dst netip.Addr
+	Protocol uint8
+	// DstPort counts for TCP, UDP and SCTP.
+	DstPort uint16
+	// ICMPType and HopLimit count for ICMPv6.
+	ICMPType, HopLimit uint8
+	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT says that its destination
+	// was translated.
+	State string
+	DNAT  bool
+	// In and Out are the interfaces.
+	In, Out string
+}
+
+// Verdict is what becomes of a packet.
+type Verdict struct {
+	Accepted bool
+	// By is the rule that decided, as chain and arguments; empty if none did.
+	By string
+	// Logged is the NFLOG group that the packet was reported to; 0 if none.
+	Logged int
+}
+
+// Judge sends a packet through FORWARD, whose policy is to accept.
+func (k *Kernel) Judge(p Packet) (Verdict, error) {
+	v := Verdict{Accepted: true}
+	_, err := k.walk("FORWARD", p, &v, 0)
+	return v, err
+}
+
+// walk sends a packet through a chain and says whether it was decided there.
+func (k *Kernel) walk(chain string, p Packet, v *Verdict, depth int) (bool, error) {
+	if depth > 20 {
+		return false, errors.Errorf("chain %s: a loop", chain)
+	}
+	for _, text := range k.Chains[chain] {
+		r, err := parse(text)
+		if err != nil {
+			return false, errors.Wrapf(err, "%s %s", chain, text)
+		}
+		if !r.matches(k, p) {
+			continue
+		}
+		switch r.target {
+		case "":
+		case "ACCEPT", "DROP":
+			v.Accepted, v.By = r.target == "ACCEPT", chain+" "+text
+			return true, nil
+		case "RETURN":
+			return false, nil
+		case "NFLOG":
+			v.Logged = r.group
+		default:
+			decided, err := k.walk(r.jump, p, v, depth+1)
+			if decided || err != nil || r.goes {
+				return decided, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// rule is a parsed rule.
+type rule struct {
+	matchers []func(*Kernel, Packet) bool
+	sets     []setMatch
+	target   string
+	// jump is the chain that it leads to; goes says that it does not come back here.
+	jump  string
+	goes  bool
+	group int
+}
+
+type setMatch struct{ name, dirs string }
+
+func (r rule) matches(k *Kernel, p Packet) bool {
+	return !slices.ContainsFunc(r.matchers, func(m func(*Kernel, Packet) bool) bool { return !m(k, p) })
+}
+
+// parse reads a rule. What it does not know is an error, so that nothing is judged by half.
+func parse(text string) (rule, error) {
+	words, err := split(text)
+	if err != nil {
+		return rule{}, err
+	}
+	var r rule
+	add := func(m func(*Kernel, Packet) bool) { r.matchers = append(r.matchers, m) }
+	for len(words) > 0 {
+		option := words[0]
+		n, known := arguments[option]
+		if !known || len(words) < n+1 {
+			return rule{}, errors.Errorf("cannot read %q", option)
+		}
+		args := words[1 : n+1]
+		words = words[n+1:]
+		switch option {
+		case "-j", "-g":
+			r.target, r.goes = args[0], option == "-g"
+			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG"}, args[0]) {
+				r.jump = args[0]
+			}
+		case "--nflog-group":
+			r.group, err = strconv.Atoi(args[0])
+		case "--match-set":
+			s := setMatch{args[0], args[1]}
+			r.sets = append(r.sets, s)
+			add(func(k *Kernel, p Packet) bool { return k.test(s, p) })
+		default:
+			if m := matcher(option, args); m != nil {
+				add(m)
+			}
+		}
+		if err != nil {
+			return rule{}, err
+		}
+	}
+	return r, nil
+}
+
+// arguments is how many arguments an option has.
+var arguments = map[string]int{
+	"-m": 1, "--comment": 1, "-j": 1, "-g": 1, "--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--match-set": 2, "-p": 1,
+	"--dport": 1, "--dports": 1, "--ctstate": 1, "-d": 1, "-i": 1, "-o": 1, "--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
+	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1,
+	"--hashlimit-upto": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1, "--hashlimit-htable-expire": 1,
+}
+
+var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP,
+	"icmpv6": unix.IPPROTO_ICMPV6}
+
+// matcher is what an option asks of a packet; nil if nothing.
+func matcher(option string, args []string) func(*Kernel, Packet) bool {
+	switch option {
+	case "-p":
+		return func(_ *Kernel, p Packet) bool { return p.Protocol == protocols[args[0]] }
+	case "--dport", "--dports":
+		return func(_ *Kernel, p Packet) bool { return inRanges(args[0], p.DstPort) }
+	case "--ctstate":
+		return func(_ *Kernel, p Packet) bool {
+			states := strings.Split(args[0], ",")
+			state := p.State
+			if state == "" {
+				state = "NEW"
+			}
+			return slices.Contains(states, state) || p.DNAT && slices.Contains(states, "DNAT")
+		}
+	case "-d":
+		return func(_ *Kernel, p Packet) bool { return netip.MustParsePrefix(args[0]).Contains(p.Dst) }
+	case "-i":
+		return func(_ *Kernel, p Packet) bool { return p.In == args[0] }
+	case "-o":
+		return func(_ *Kernel, p Packet) bool { return p.Out == args[0] }
+	case "--icmpv6-type":
+		return func(_ *Kernel, p Packet) bool { return strconv.Itoa(int(p.ICMPType)) == args[0] }
+	case "--hl-eq":
+		return func(_ *Kernel, p Packet) bool { return strconv.Itoa(int(p.HopLimit)) == args[0] }
+	case "--bytecode":
+		return func(_ *Kernel, p Packet) bool {
+			return (args[0] == iptables.HairpinIPv4 || args[0] == iptables.HairpinIPv6) && p.Src == p.Dst
+		}
+	case "--physdev-in", "--physdev-out", "--dst-type":
+		return func(*Kernel, Packet) bool { return false } // no such port, and nothing is forwarded to the node itself
+	}
+	return nil
+}
+
+func inRanges(text string, port uint16) bool {
+	for _, r := range strings.Split(text, ",") {
+		first, last, isRange := strings.Cut(r, ":")
+		if !isRange {
+			last = first
+		}
+		a, _ := strconv.Atoi(first)
+		b, _ := strconv.Atoi(last)
+		if int(port) >= a && int(port) <= b {
+			return true
+		}
+	}
+	return false
+}
+
+// test is the kernel's lookup of a packet in a set.
+func (k *Kernel) test(m setMatch, p Packet) bool {
+	s := k.Sets[m.name]
+	if s == nil {
+		return false
+	}
+	a := p.Src
+	if strings.HasPrefix(m.dirs, "dst") {
+		a = p.Dst
+	}
+	switch s.Type {
+	case ipset.ListSet:
+		for e := range s.Members {
+			if k.test(setMatch{e.Set, m.dirs}, p) {
+				return true
+			}
+		}
+		return false
+	case ipset.HashIPPort:
+		_, ok := s.Members[ipset.AddrPort(a, p.Protocol, p.DstPort)]
+		return ok
+	}
+	for bits := a.BitLen(); bits > 0; bits-- {
+		prefix, err := a.Prefix(bits)
+		if err != nil {
+			return false
+		}
+		if attr, ok := s.Members[ipset.Net(prefix)]; ok {
+			return !attr.NoMatch
+		}
+	}
+	return false
+}
+
+// split cuts a rule into words; double quotes group.
+func split(text string) ([]string, error) {
+	var words []string
+	for i, part := range strings.Split(text, `"`) {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	if strings.Count(text, `"`)%2 == 1 {
+		return nil, errors.New("a quote is not closed")
+	}
+	return words, nil
+}
