@@ -9,6 +9,7 @@ import (
 
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -16,6 +17,9 @@ import (
 
 // applyTimeout bounds one iptables-restore, the wait for the lock included.
 const applyTimeout = 30 * time.Second
+
+// forgetTries is how often conntrack is read that changes while it is.
+const forgetTries = 5
 
 // kernel is one family's sets and chains. It is used by one goroutine at a time.
 type kernel struct {
@@ -39,7 +43,7 @@ func openKernel(f Family, b iptables.Backend) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	flows, err := netlink.NewHandle()
+	flows, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netlink socket for conntrack")
 	}
@@ -77,6 +81,8 @@ type failure struct {
 	errs []error
 	// inUse are sets that could not be destroyed yet, which is no error.
 	inUse []ipset.Set
+	// unforgotten are addresses of which flows may be left.
+	unforgotten []netip.Addr
 	// refused is the id of a rule that the kernel did not take.
 	refused string
 }
@@ -88,6 +94,7 @@ func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
 	f.sets(k, "revoking", tx.Revoke)
 	if err := k.forget(tx.Forget); err != nil {
 		f.errs = append(f.errs, err)
+		f.unforgotten = tx.Forget
 	}
 	f.sets(k, "growing", tx.Grow)
 	shrink := tx.Shrink
@@ -167,6 +174,9 @@ func (k *kernel) forget(addrs []netip.Addr) error {
 		family = netlink.FAMILY_V6
 	}
 	_, err := k.flows.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowsOf(addrs))
+	for try := 1; stderrors.Is(err, netlink.ErrDumpInterrupted) && try < forgetTries; try++ {
+		_, err = k.flows.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowsOf(addrs))
+	}
 	return errors.Wrapf(err, "deleting the conntrack entries of %v", addrs)
 }
 

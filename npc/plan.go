@@ -94,6 +94,15 @@ func (m *Model) Keep(f Family, s ipset.Set) {
 	t.touch(k)
 }
 
+// ForgetAgain has the next plan forget the flows of addresses of which some may be left.
+func (m *Model) ForgetAgain(f Family, addrs []netip.Addr) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range addrs {
+		m.tables[f].changedHands[a] = true
+	}
+}
+
 // Refuse leaves out the rule with an id, which the kernel did not take, and says whose it was. Only rules that allow
 // can be left out.
 func (m *Model) Refuse(f Family, id string) (owner string, ok bool) {

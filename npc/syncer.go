@@ -223,6 +223,7 @@ func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) []er
 		for _, set := range f.inUse {
 			s.model.Keep(k.family, set)
 		}
+		s.model.ForgetAgain(k.family, f.unforgotten)
 		if len(f.errs) > 0 {
 			k.known = false
 			s.isolateRule(k, f)

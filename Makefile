@@ -1,0 +1,50 @@
+# All targets are made for Debian and Ubuntu; those that need packages install them (test/setup), as root.
+SHELL := /bin/bash
+BIN   := bin
+GO    := go
+export GOFLAGS := -trimpath
+
+.DEFAULT_GOAL := help
+
+help: ## say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+build: ## build bin/weave-npc, a static binary
+	CGO_ENABLED=0 $(GO) build -o $(BIN)/weave-npc ./cmd/weave-npc
+
+demo: build ## show policies being enforced in a small world of network namespaces (KEEP=1 leaves it standing)
+	test/setup
+	$(GO) build -o $(BIN)/demo ./test/demo
+	$(BIN)/demo -weave-npc $(BIN)/weave-npc $(if $(KEEP),-keep)
+
+test: ## run all tests: on paper, on the real kernel, and against a real API server
+	test/setup
+	test/controlplane/build
+	$(GO) vet ./...
+	$(GO) test -race -timeout 40m ./...
+
+controlplane: ## build the kube-apiserver and the etcd that the tests run (cached in .cache/controlplane)
+	test/controlplane/build
+
+lint: ## run golangci-lint, as pinned in .ci/lint.mod
+	$(GO) tool -modfile=.ci/lint.mod golangci-lint run ./...
+
+fmt: ## format the code
+	$(GO) tool -modfile=.ci/lint.mod golangci-lint fmt ./...
+
+bench: ## run the benchmarks
+	test/setup
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## fuzz what parses, FUZZTIME (1m) each
+	@set -e; for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-1m} $$p; done; done
+
+vuln: ## look the dependencies up in Go's vulnerability database, which has to be reachable
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
+clean: ## remove what was built
+	rm -rf $(BIN) .cache
+
+.PHONY: help build demo test controlplane lint fmt bench fuzz vuln clean

@@ -1,0 +1,223 @@
+package enforce
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = 30 * time.Second
+
+// daemon is weave-npc on a node.
+type daemon struct {
+	node  *lab.Node
+	args  []string
+	log   *output
+	cmd   *lab.Cmd
+	ended chan struct{} // closed when the process has ended
+	err   error         // what it ended with, once ended is closed
+}
+
+// startDaemon starts weave-npc on a node and ends it, with everything that it must not have said checked, with the test.
+func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
+	t.Helper()
+	d := &daemon{node: node, log: &output{}, args: append([]string{"--node-name", node.Name()}, args...)}
+	d.start(t)
+	t.Cleanup(func() {
+		d.kill(t)
+		d.checkLog(t)
+	})
+	return d
+}
+
+func (d *daemon) start(t *testing.T) {
+	t.Helper()
+	d.cmd = d.node.Command(context.Background(), command(), d.args...)
+	d.cmd.Env = append(os.Environ(), "HOSTNAME=", "GORACE=halt_on_error=1")
+	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	d.ended = ended
+	cmd := d.cmd
+	go func() {
+		d.err = cmd.Wait()
+		close(ended)
+	}()
+}
+
+func (d *daemon) running() bool {
+	select {
+	case <-d.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// signal sends a signal and waits for the end.
+func (d *daemon) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := d.cmd.Process.Signal(s); err != nil && d.running() {
+		t.Fatal(err)
+	}
+	select {
+	case <-d.ended:
+	case <-time.After(patience):
+		t.Fatalf("weave-npc on %s does not end after %s\n%s", d.node, s, d.log)
+	}
+}
+
+func (d *daemon) kill(t *testing.T) {
+	t.Helper()
+	d.signal(t, syscall.SIGKILL)
+}
+
+// awaitReady waits until /readyz says that policies are enforced.
+func (d *daemon) awaitReady(t *testing.T) {
+	t.Helper()
+	var last string
+	eventually(t, patience, func() bool {
+		if !d.running() {
+			t.Fatalf("weave-npc on %s has ended: %v\n%s", d.node, d.err, d.log)
+		}
+		var status int
+		status, last = d.get("/readyz")
+		return status == http.StatusOK
+	}, func() string { return "weave-npc on " + d.node.Name() + " is not ready: " + last + "\n" + d.log.String() })
+}
+
+// get asks weave-npc's server, which listens where it does without flags.
+func (d *daemon) get(path string) (status int, body string) {
+	transport := &http.Transport{DialContext: d.node.DialContext}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	response, err := client.Get("http://127.0.0.1:6781" + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(text)
+}
+
+// trouble matches lines that no test provokes without saying so.
+var trouble = regexp.MustCompile(`(?m)^.*(level=ERROR|level=WARN|DATA RACE|panic:|fatal error:).*$`)
+
+// checkLog fails the test if weave-npc complained of what the test does not expect.
+func (d *daemon) checkLog(t *testing.T) {
+	t.Helper()
+	for _, line := range trouble.FindAllString(d.log.unchecked(), -1) {
+		if !d.log.isExpected(line) {
+			t.Errorf("weave-npc on %s says: %s", d.node, line)
+			if strings.Contains(line, "RACE") || strings.Contains(line, "panic") || strings.Contains(line, "fatal") {
+				t.Errorf("its last words:\n%s", d.log)
+			}
+		}
+	}
+}
+
+// output is what a process has said.
+type output struct {
+	mu       sync.Mutex
+	text     bytes.Buffer
+	checked  int // bytes that checkLog has seen
+	expected []*regexp.Regexp
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+// String is the end of it.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	const enough = 8000
+	text := o.text.String()
+	if len(text) > enough {
+		text = "...\n" + text[len(text)-enough:]
+	}
+	return text
+}
+
+func (o *output) all() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// since returns what was said after the first n bytes.
+func (o *output) since(n int) string { return o.all()[n:] }
+
+func (o *output) len() int { return len(o.all()) }
+
+// expect lets checkLog pass lines that match.
+func (o *output) expect(pattern string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.expected = append(o.expected, regexp.MustCompile(pattern))
+}
+
+func (o *output) isExpected(line string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.expected {
+		if e.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// unchecked returns what was said since it was called last.
+func (o *output) unchecked() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := o.text.String()[o.checked:]
+	o.checked = o.text.Len()
+	return text
+}
+
+// awaitLine waits for a line that matches, after the first n bytes.
+func (d *daemon) awaitLine(t *testing.T, n int, pattern string) string {
+	t.Helper()
+	wanted := regexp.MustCompile("(?m)^.*" + pattern + ".*$")
+	var found string
+	eventually(t, patience, func() bool {
+		found = wanted.FindString(d.log.since(n))
+		return found != ""
+	}, func() string { return "weave-npc on " + d.node.Name() + " does not say " + pattern + ":\n" + d.log.String() })
+	return found
+}
+
+// eventually asks until the answer is yes.
+func eventually(t *testing.T, within time.Duration, answer func() bool, otherwise func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+		if answer() {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(otherwise())
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package enforce
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+// objects is what a cluster has.
+type objects struct {
+	namespaces map[string]*corev1.Namespace // name -> namespace
+	pods       map[string]*corev1.Pod       // namespace/name -> pod
+	policies   map[string]string            // namespace/name -> spec, in YAML
+}
+
+// change edits objects. A change gets the world for its addresses.
+type change func(w *world, o *objects)
+
+// clone returns a copy that can be edited.
+func (o *objects) clone() *objects {
+	c := &objects{map[string]*corev1.Namespace{}, map[string]*corev1.Pod{}, maps.Clone(o.policies)}
+	for name, n := range o.namespaces {
+		c.namespaces[name] = n.DeepCopy()
+	}
+	for name, p := range o.pods {
+		c.pods[name] = p.DeepCopy()
+	}
+	return c
+}
+
+// manifest is the objects as a file.
+func (o *objects) manifest() (string, error) {
+	var b strings.Builder
+	put := func(object any) error {
+		text, err := yaml.Marshal(object)
+		fmt.Fprintf(&b, "---\n%s", text)
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.namespaces)) {
+		if err := put(o.namespaces[name]); err != nil {
+			return "", err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.pods)) {
+		if err := put(o.pods[name]); err != nil {
+			return "", err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.policies)) {
+		namespace, own, _ := strings.Cut(name, "/")
+		fmt.Fprintf(&b, "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n"+
+			"metadata: {namespace: %s, name: %s}\nspec:\n%s\n", namespace, own, indented(o.policies[name]))
+	}
+	return b.String(), nil
+}
+
+func indented(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")
+}
+
+// namespace makes a namespace, or gives it other labels ("team=a,tier=x").
+func namespace(name, labelled string) change {
+	return func(_ *world, o *objects) {
+		n := o.namespaces[name]
+		if n == nil {
+			n = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+			n.Name = name
+			o.namespaces[name] = n
+		}
+		n.Labels = labelMap(labelled)
+	}
+}
+
+func labelMap(text string) map[string]string {
+	set, err := labels.ConvertSelectorToLabelsMap(text)
+	if err != nil {
+		panic(err)
+	}
+	return set
+}
+
+// pod makes a pod object that has the addresses of the host of the same name, or changes the one that there is.
+func pod(name string, edits ...func(*world, *corev1.Pod)) change {
+	return func(w *world, o *objects) {
+		p := o.pods[name]
+		if p == nil {
+			p = newPod(name)
+			o.pods[name] = p
+			if h := w.hosts[ownName(name)]; h != nil {
+				at(ownName(name))(w, p)
+			}
+		}
+		for _, edit := range edits {
+			edit(w, p)
+		}
+	}
+}
+
+// ownName is the name without the namespace.
+func ownName(name string) string { return name[strings.Index(name, "/")+1:] }
+
+func newPod(name string) *corev1.Pod {
+	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	p.Namespace, p.Name, _ = strings.Cut(name, "/")
+	p.Spec.Containers = []corev1.Container{{Name: "main", Image: "main"}}
+	p.Status.Phase = corev1.PodRunning
+	return p
+}
+
+// at gives a pod the node and the addresses of a host.
+func at(host string) func(*world, *corev1.Pod) {
+	return func(w *world, p *corev1.Pod) {
+		h := w.hosts[host]
+		if h == nil {
+			panic("no host " + host)
+		}
+		p.Status.PodIPs, p.Status.HostIPs = nil, nil
+		for _, a := range h.Addrs() {
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.String()})
+		}
+		p.Status.PodIP = p.Status.PodIPs[0].IP
+		if n := w.nodeOf(h); n != nil {
+			p.Spec.NodeName = n.Name()
+			for _, a := range n.Addrs() {
+				p.Status.HostIPs = append(p.Status.HostIPs, corev1.HostIP{IP: a.String()})
+			}
+			p.Status.HostIP = p.Status.HostIPs[0].IP
+		}
+	}
+}
+
+// labelled gives a pod other labels.
+func labelled(text string) func(*world, *corev1.Pod) {
+	return func(_ *world, p *corev1.Pod) { p.Labels = labelMap(text) }
+}
+
+// phase changes a pod's phase.
+func phase(phase corev1.PodPhase) func(*world, *corev1.Pod) {
+	return func(_ *world, p *corev1.Pod) { p.Status.Phase = phase }
+}
+
+// on puts a pod that has no address yet on a node.
+func on(node string) func(*world, *corev1.Pod) {
+	return func(_ *world, p *corev1.Pod) {
+		p.Spec.NodeName = node
+		p.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	}
+}
+
+// hostNetwork puts a pod into its node's network.
+func hostNetwork(_ *world, p *corev1.Pod) {
+	p.Spec.HostNetwork = true
+	p.Status.PodIPs = nil
+	for _, a := range p.Status.HostIPs {
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.IP})
+	}
+	p.Status.PodIP = p.Status.HostIP
+}
+
+// port names a port of a pod's container.
+func port(name string, number int32, protocol corev1.Protocol) func(*world, *corev1.Pod) {
+	return func(_ *world, p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol})
+	}
+}
+
+// noPorts takes a pod's named ports away.
+func noPorts(_ *world, p *corev1.Pod) { p.Spec.Containers[0].Ports = nil }
+
+// uid says that the object is another one.
+func uid(text string) func(*world, *corev1.Pod) {
+	return func(_ *world, p *corev1.Pod) { p.UID = asUID(text) }
+}
+
+// policy makes a policy, or edits it. In its spec, $web4 and $web6 are addresses of host web.
+func policy(name, spec string) change {
+	return func(w *world, o *objects) { o.policies[name] = w.replacer().Replace(spec) }
+}
+
+// without removes objects: a namespace by its name, with what is in it; others as namespace/name.
+func without(names ...string) change {
+	return func(_ *world, o *objects) {
+		for _, name := range names {
+			delete(o.namespaces, name)
+			delete(o.pods, name)
+			delete(o.policies, name)
+			inIt := func(n string) bool { return strings.HasPrefix(n, name+"/") }
+			for n := range o.pods {
+				if inIt(n) {
+					delete(o.pods, n)
+				}
+			}
+			for n := range o.policies {
+				if inIt(n) {
+					delete(o.policies, n)
+				}
+			}
+		}
+	}
+}
+
+// do is several changes at once.
+func do(changes ...change) change {
+	return func(w *world, o *objects) {
+		for _, c := range changes {
+			c(w, o)
+		}
+	}
+}
