@@ -96,6 +96,18 @@ type document struct {
 	text []byte
 }
 
+// firstLine returns the line of the first thing in the document that is no comment.
+func (d document) firstLine() int {
+	line := d.line
+	for text := range bytes.Lines(d.text) {
+		if !isBlank(text) {
+			break
+		}
+		line++
+	}
+	return line
+}
+
 // splitDocuments splits a file at the document markers (YAML 1.2, section 9.1.2).
 func splitDocuments(data []byte) []document {
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))

@@ -18,6 +18,9 @@ func newPosition(d document) *position { return &position{doc: d} }
 // line returns the line in the file of the field that path names, as "spec.ingress[0].from", or of the nearest field
 // above it that exists.
 func (p *position) line(path string) int {
+	if path == "" {
+		return p.doc.firstLine()
+	}
 	if p.root == nil {
 		p.root = &yaml.Node{}
 		if err := yaml.Unmarshal(p.doc.text, p.root); err != nil {
@@ -25,7 +28,7 @@ func (p *position) line(path string) int {
 		}
 	}
 	if len(p.root.Content) == 0 {
-		return p.doc.line
+		return p.doc.firstLine()
 	}
 	n := p.root.Content[0]
 	line := n.Line

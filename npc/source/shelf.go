@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,7 +58,7 @@ func (s *shelf) replace(objects map[string]runtime.Object, created func(key stri
 		if existed && old.given == given {
 			continue
 		}
-		presented := given.DeepCopyObject()
+		presented := copied(given)
 		m := presented.(metav1.Object)
 		if existed {
 			was := old.presented.(metav1.Object)
@@ -147,7 +149,7 @@ func (s *shelf) news() ([]news, <-chan struct{}) {
 	var unheard []news
 	for key, object := range s.told {
 		if _, ok := s.objects[key]; !ok {
-			gone := object.DeepCopyObject()
+			gone := copied(object)
 			gone.(metav1.Object).SetResourceVersion(strconv.FormatUint(s.version, 10))
 			unheard = append(unheard, news{key, s.version, watch.Event{Type: watch.Deleted, Object: gone}})
 		}
@@ -171,6 +173,22 @@ func (s *shelf) heard(n news) {
 	} else {
 		s.told[n.key] = n.event.Object
 	}
+}
+
+// copied returns a copy whose metadata can be set. It shares maps and slices, which nobody changes.
+func copied(object runtime.Object) runtime.Object {
+	switch o := object.(type) {
+	case *corev1.Namespace:
+		c := *o
+		return &c
+	case *corev1.Pod:
+		c := *o
+		return &c
+	case *networkingv1.NetworkPolicy:
+		c := *o
+		return &c
+	}
+	return object.DeepCopyObject()
 }
 
 // sorted returns the objects in the order of their namespaces and names.
