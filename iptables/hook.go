@@ -8,9 +8,3 @@ func RuleID(printed string) string {
 	}
 	return r.idOr("")
 }
-
-// Accepts says whether a printed rule accepts packets by itself. A jump to another chain does not count.
-func Accepts(printed string) bool {
-	r, err := parseRule(printed)
-	return err == nil && r.target == "ACCEPT"
-}

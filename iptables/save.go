@@ -17,6 +17,41 @@ type Seen struct {
 	Hooks map[string][]string
 	// Policies holds builtin chain -> policy.
 	Policies map[string]string
+	// Accepting holds the foreign chains that a rule of Hooks leads to and that can accept a packet, by themselves
+	// or by a chain that they lead to.
+	Accepting map[string]bool
+}
+
+// Accepts says whether a printed rule of Hooks can accept a packet, by itself or by the foreign chain that it leads to.
+func (s Seen) Accepts(printed string) bool {
+	r, err := parseRule(printed)
+	return err == nil && (r.target == "ACCEPT" || s.Accepting[r.target])
+}
+
+// findAccepting fills Accepting.
+func (s Seen) findAccepting(foreign map[string][]string) {
+	known := map[string]bool{} // chain -> whether it accepts; false also while that is being found out
+	var accepts func(chain string) bool
+	accepts = func(chain string) bool {
+		if answer, ok := known[chain]; ok {
+			return answer
+		}
+		known[chain] = false
+		for _, rule := range foreign[chain] {
+			if r, err := parseRule(rule); err == nil && (r.target == "ACCEPT" || accepts(r.target)) {
+				known[chain] = true
+				break
+			}
+		}
+		return known[chain]
+	}
+	for _, rules := range s.Hooks {
+		for _, rule := range rules {
+			if r, err := parseRule(rule); err == nil && accepts(r.target) {
+				s.Accepting[r.target] = true
+			}
+		}
+	}
 }
 
 // SeenChain is a chain of ours as the kernel holds it.
@@ -52,7 +87,8 @@ func Referrers(seen Seen, prefix string) []Jump {
 // parseSave reads the output of iptables-save -t filter. It refuses what it does not understand and what lacks its
 // end, because a table read by half would be mended by half.
 func parseSave(output, prefix string) (Seen, error) {
-	seen := Seen{Chains: map[string]SeenChain{}, Hooks: map[string][]string{}, Policies: map[string]string{}}
+	seen := Seen{Chains: map[string]SeenChain{}, Hooks: map[string][]string{}, Policies: map[string]string{},
+		Accepting: map[string]bool{}}
 	foreign := map[string][]string{}
 	referrers := map[string]bool{}
 	inTable := false
@@ -87,6 +123,7 @@ func parseSave(output, prefix string) (Seen, error) {
 			seen.Hooks[chain] = rules
 		}
 	}
+	seen.findAccepting(foreign)
 	return seen, nil
 }
 

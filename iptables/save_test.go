@@ -207,9 +207,40 @@ func TestPrintedRule(t *testing.T) {
 			if got := RuleID(tt.printed); got != tt.id {
 				t.Errorf("RuleID = %q, want %q", got, tt.id)
 			}
-			if got := Accepts(tt.printed); got != tt.accepts {
+			if got := (Seen{}).Accepts(tt.printed); got != tt.accepts {
 				t.Errorf("Accepts = %v, want %v", got, tt.accepts)
 			}
 		})
+	}
+}
+
+func TestAcceptsByAChain(t *testing.T) {
+	seen, err := parseSave(`*filter
+:FORWARD ACCEPT [0:0]
+:KUBE-FORWARD - [0:0]
+:DOCKER - [0:0]
+:INNER - [0:0]
+:LOOP - [0:0]
+:OURS-A - [0:0]
+-A FORWARD -j KUBE-FORWARD
+-A FORWARD -j DOCKER
+-A FORWARD -j LOOP
+-A FORWARD -j OURS-A
+-A KUBE-FORWARD -j INNER
+-A INNER -m mark --mark 0x4000/0x4000 -j ACCEPT
+-A DOCKER -j RETURN
+-A LOOP -j LOOP
+-A OURS-A -j ACCEPT
+COMMIT
+`, "OURS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rule, want := range map[string]bool{
+		"-A FORWARD -j KUBE-FORWARD": true, "-A FORWARD -j DOCKER": false, "-A FORWARD -j LOOP": false, "-A FORWARD -j OURS-A": false,
+	} {
+		if got := seen.Accepts(rule); got != want {
+			t.Errorf("Accepts(%q) = %t, want %t", rule, got, want)
+		}
 	}
 }

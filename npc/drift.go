@@ -93,7 +93,7 @@ func (m *Model) chainDrift(f Family, seen iptables.Seen) []string {
 		case iptables.RuleID(r) == t.jump.ID():
 			jumps++
 			above = false
-		case above && iptables.Accepts(r):
+		case above && seen.Accepts(r):
 			drift = append(drift, fmt.Sprintf("%s accepts before us: %s", hookChain, r))
 		}
 	}

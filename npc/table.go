@@ -199,22 +199,22 @@ func (t *table) adoptChains(seen iptables.Seen) {
 			c.touch()
 		}
 	}
-	t.adoptJump(seen.Hooks[hookChain])
+	t.adoptJump(seen)
 }
 
 // adoptJump finds out whether our jump in FORWARD is there once, with nothing above it that accepts.
-func (t *table) adoptJump(rules []string) {
+func (t *table) adoptJump(seen iptables.Seen) {
 	t.jumpStale, t.jumpMissing = nil, false
 	if t.jump == nil {
 		return
 	}
 	above := true
-	for _, r := range rules {
+	for _, r := range seen.Hooks[hookChain] {
 		switch {
 		case iptables.RuleID(r) == t.jump.ID():
 			t.jumpStale = append(t.jumpStale, r)
 			above = false
-		case above && iptables.Accepts(r):
+		case above && seen.Accepts(r):
 			t.jumpMissing = true
 		}
 	}

@@ -57,7 +57,7 @@ type cluster struct {
 }
 
 // newCluster makes the nodes, the pods with their servers and their manifests. Nothing enforces anything yet.
-func newCluster(ctx context.Context, npc string) (_ *cluster, err error) {
+func newCluster(ctx context.Context) (_ *cluster, err error) {
 	world, err := lab.New(lab.Config{Nodes: 2, IPv4: true, IPv6: true, Attach: lab.Bridge})
 	if err != nil {
 		return nil, err

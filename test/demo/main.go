@@ -74,7 +74,7 @@ func show(ctx context.Context, p *printer, npc string, keep bool) (err error) {
 	if err := lab.Sweep(); err != nil {
 		return errors.Wrap(err, "removing what an earlier run left behind")
 	}
-	c, err := newCluster(ctx, npc)
+	c, err := newCluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func show(ctx context.Context, p *printer, npc string, keep bool) (err error) {
 			err = errors.Wrap(closed, "removing the cluster")
 		}
 	}()
-	s := story{cluster: c, printer: p}
+	s := story{cluster: c, printer: p, npc: npc}
 	if err := s.tell(ctx); err != nil {
 		return err
 	}

@@ -214,3 +214,20 @@ func do(changes ...change) change {
 		}
 	}
 }
+
+// only4 leaves a pod its IPv4 address, only6 the other one.
+func only4(_ *world, p *corev1.Pod) { onlyFamily(p, "4") }
+func only6(w *world, p *corev1.Pod) {
+	at(p.Name)(w, p)
+	onlyFamily(p, "6")
+}
+
+func onlyFamily(p *corev1.Pod, family string) {
+	kept := slices.DeleteFunc(slices.Clone(p.Status.PodIPs), func(ip corev1.PodIP) bool {
+		return strings.Contains(ip.IP, ":") != (family == "6")
+	})
+	p.Status.PodIPs, p.Status.PodIP = kept, kept[0].IP
+}
+
+// claimsHost lets a pod that is in its node's network look like one that is not.
+func claimsHost(_ *world, p *corev1.Pod) { p.Spec.HostNetwork = false }

@@ -1,0 +1,222 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// wants says what arrives: question -> verdicts.
+//
+// A question is a protocol and a port ("tcp 80", "icmp"), and a family if not both are asked ("tcp 80 /4"). Everything
+// arrives but for what verdicts say, one after the other: "-*>web +mon,n2>web" is that nobody reaches web but mon and node2.
+// Names are hosts, * for all, pods, nodes, or the namespace of pods. What no policy can decide is left out: a host
+// reaches itself, a node and its pods reach each other, and what is no pod reaches what is no pod.
+type wants map[string]string
+
+const (
+	// allowedTimeout is shorter than the first retransmission of a SYN, which would hide a loss.
+	allowedTimeout = 900 * time.Millisecond
+	deniedTimeout  = 200 * time.Millisecond
+	// converged is within what time verdicts must be as wanted, on a busy machine.
+	converged = 10 * time.Second
+	// settled is how long they must stay so.
+	settled = 200 * time.Millisecond
+	// probesAtOnce keeps probes from slowing each other down until they time out.
+	probesAtOnce = 128
+)
+
+// question is one matrix with its wanted verdicts.
+type question struct {
+	lab.Question
+	want lab.Matrix
+}
+
+// questions are all matrices that wants asks for.
+func (w *world) questions(t *testing.T, all wants) []question {
+	t.Helper()
+	var out []question
+	for _, text := range slices.Sorted(maps.Keys(all)) {
+		fields := strings.Fields(text)
+		families := []int{4, 6}
+		if last := fields[len(fields)-1]; strings.HasPrefix(last, "/") {
+			families = []int{int(last[1] - '0')}
+			fields = fields[:len(fields)-1]
+		}
+		var port int
+		if len(fields) > 1 {
+			var err error
+			if port, err = strconv.Atoi(fields[1]); err != nil {
+				t.Fatalf("question %q: %v", text, err)
+			}
+		}
+		for _, family := range families {
+			q := w.question(t, fields[0], uint16(port), family, all[text])
+			if len(q.From) > 0 {
+				out = append(out, q)
+			}
+		}
+	}
+	return out
+}
+
+func (w *world) question(t *testing.T, proto string, port uint16, family int, verdicts string) question {
+	t.Helper()
+	q := question{Question: lab.Question{Proto: proto, Port: port, Family: family}}
+	var names []string
+	for _, name := range slices.SortedFunc(maps.Keys(w.hosts), w.compareHosts) {
+		if h := w.hosts[name]; h.Addr(family).IsValid() {
+			names = append(names, name)
+			q.From, q.To = append(q.From, h), append(q.To, h)
+		}
+	}
+	q.want = lab.Matrix{Title: q.String(), From: names, To: names}
+	for _, from := range names {
+		row := make([]bool, 0, len(names))
+		for _, to := range names {
+			row = append(row, w.undecided(from, to) || w.verdict(t, verdicts, from, to))
+		}
+		q.want.Reached = append(q.want.Reached, row)
+	}
+	return q
+}
+
+// compareHosts puts pods first.
+func (w *world) compareHosts(a, b string) int {
+	if pa, pb := w.isPod(a), w.isPod(b); pa != pb {
+		if pa {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+func (w *world) isPod(name string) bool { return w.nodeOf(w.hosts[name]) != nil }
+
+// undecided says that no policy decides whether a packet arrives.
+func (w *world) undecided(from, to string) bool {
+	f, d := w.hosts[from], w.hosts[to]
+	own := func(pod, node *lab.Host) bool { n := w.nodeOf(pod); return n != nil && n.Host == node }
+	return from == to || own(f, d) || own(d, f) || !w.isPod(from) && !w.isPod(to)
+}
+
+// verdict is what verdicts say of a pair.
+func (w *world) verdict(t *testing.T, verdicts, from, to string) bool {
+	t.Helper()
+	arrives := true
+	for _, v := range strings.Fields(verdicts) {
+		left, right, ok := strings.Cut(v[1:], ">")
+		if !ok || v[0] != '+' && v[0] != '-' {
+			t.Fatalf("%q is no verdict", v)
+		}
+		if w.named(t, left, from) && w.named(t, right, to) {
+			arrives = v[0] == '+'
+		}
+	}
+	return arrives
+}
+
+// named says whether one of several names means a host.
+func (w *world) named(t *testing.T, names, host string) bool {
+	t.Helper()
+	for _, name := range strings.Split(names, ",") {
+		switch {
+		case name == host || name == "*" || name == "pods" && w.isPod(host) ||
+			name == "nodes" && strings.HasPrefix(host, "n") && !w.isPod(host):
+			return true
+		case name == "shop" || name == "ops":
+			if _, ok := cast()[name+"/"+host]; ok {
+				return true
+			}
+		case w.hosts[name] == nil && name != "pods" && name != "nodes":
+			t.Fatalf("no host %q", name)
+		}
+	}
+	return false
+}
+
+// expect asks until everything is as wanted and stays so.
+func (w *world) expect(t *testing.T, all wants) {
+	t.Helper()
+	questions := w.questions(t, all)
+	start := time.Now()
+	for deadline, right := start.Add(converged), 0; right < 2; {
+		round := time.Now()
+		seen, err := w.ask(t.Context(), questions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong := ""
+		for i, q := range questions {
+			wrong += seen[i].Diff(q.want)
+		}
+		if wrong == "" {
+			right++
+			time.Sleep(time.Until(round.Add(settled)))
+			continue
+		}
+		right = 0
+		if time.Now().After(deadline) {
+			t.Fatalf("wrong (OK! must not arrive, --! must arrive):\n%s\n%s", wrong, w.state())
+		}
+		t.Logf("%s after the step, not yet:\n%s", time.Since(start).Round(time.Millisecond), wrong)
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ask sends all probes of all questions.
+func (w *world) ask(ctx context.Context, questions []question) ([]lab.Matrix, error) {
+	seen := make([]lab.Matrix, len(questions))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(probesAtOnce)
+	for i, q := range questions {
+		seen[i] = lab.Matrix{Title: q.want.Title, From: q.want.From, To: q.want.To}
+		for row, from := range q.From {
+			seen[i].Reached = append(seen[i].Reached, make([]bool, len(q.To)))
+			for column, to := range q.To {
+				if from == to || w.undecided(q.want.From[row], q.want.To[column]) && !w.isPod(q.want.From[row]) &&
+					!w.isPod(q.want.To[column]) {
+					seen[i].Reached[row][column] = true // not worth a probe
+					continue
+				}
+				group.Go(func() (err error) {
+					seen[i].Reached[row][column], err = q.probe(ctx, from, to, q.want.Reached[row][column])
+					return err
+				})
+			}
+		}
+	}
+	return seen, group.Wait()
+}
+
+func (q question) probe(ctx context.Context, from, to *lab.Host, wanted bool) (bool, error) {
+	timeout := deniedTimeout
+	if wanted {
+		timeout = allowedTimeout
+	}
+	verdict, err := from.Probe(ctx, lab.Packet{Proto: q.Proto, To: to.Addr(q.Family), Port: q.Port, Timeout: timeout})
+	return verdict.Reached(), errors.Wrapf(err, "%s", q)
+}
+
+// state is what the nodes have and what their daemons say.
+func (w *world) state() string {
+	var b strings.Builder
+	for _, n := range w.Nodes() {
+		fmt.Fprintf(&b, "=== %s\n%s\n", n, lab.DumpFilter(n))
+		if d := w.daemonOn(n); d != nil {
+			fmt.Fprintf(&b, "%s\n", d.log)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,300 @@
+package enforce
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// world is a lab world with the cast of every test:
+//
+//	node1   shop/web, shop/db, ops/mon
+//	node2   shop/api, ops/copy
+//	outside out
+type world struct {
+	*lab.World
+	backend lab.Backend
+	hosts   map[string]*lab.Host // by their short names: web, n1, out
+	places  map[*lab.Host]*lab.Node
+	daemons []*daemon
+	sets    map[*lab.Node]*ipset.Conn
+	source  objectWriter
+	step    int // number of the last state that was applied
+}
+
+// objectWriter makes the daemons' source say what objects are.
+type objectWriter interface {
+	write(t *testing.T, o *objects)
+}
+
+// cast are the pods of every world and the nodes that they are on.
+func cast() map[string]string {
+	return map[string]string{"shop/web": "node1", "shop/db": "node1", "ops/mon": "node1",
+		"shop/api": "node2", "ops/copy": "node2"}
+}
+
+// base are the objects that every test begins with: nothing isolates anything.
+func base() change {
+	return do(namespace("shop", "team=a"), namespace("ops", "team=b"),
+		pod("shop/web", labelled("app=web")), pod("shop/db", labelled("app=db")), pod("shop/api", labelled("app=api")),
+		pod("ops/mon", labelled("app=mon")), pod("ops/copy", labelled("app=web")))
+}
+
+func newWorld(t *testing.T, backend lab.Backend, config lab.Config) *world {
+	t.Helper()
+	config.Nodes = 2
+	if !config.IPv4 && !config.IPv6 {
+		config.IPv4, config.IPv6 = true, true
+	}
+	l, err := lab.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{World: l, backend: backend, hosts: map[string]*lab.Host{"out": l.Outside()},
+		places: map[*lab.Host]*lab.Node{}, sets: map[*lab.Node]*ipset.Conn{}}
+	for i, n := range l.Nodes() {
+		w.hosts["n"+strconv.Itoa(i+1)] = n.Host
+		w.openSets(t, n)
+	}
+	for name, node := range cast() {
+		w.addPod(t, node, ownName(name), lab.PodConfig{})
+	}
+	for _, h := range w.hosts {
+		serve(t, h)
+	}
+	return w
+}
+
+// openSets opens a node's sets.
+func (w *world) openSets(t *testing.T, n *lab.Node) {
+	t.Helper()
+	if err := n.Do(func() (err error) {
+		w.sets[n], err = ipset.Open()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.sets[n].Close() })
+}
+
+// addPod attaches a pod to a node; its object does not come of that.
+func (w *world) addPod(t *testing.T, node, name string, config lab.PodConfig) *lab.Pod {
+	t.Helper()
+	p, err := w.Node(node).AddPod(name, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.hosts[name] = p.Host
+	w.places[p.Host] = p.Node()
+	return p
+}
+
+// closePod ends a pod that addPod made.
+func (w *world) closePod(t *testing.T, p *lab.Pod) {
+	t.Helper()
+	delete(w.hosts, p.Name())
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// serve starts a host's servers. Ports without one answer too: with a refusal.
+func serve(t *testing.T, h *lab.Host) {
+	t.Helper()
+	for _, s := range []struct {
+		proto string
+		port  uint16
+	}{{"tcp", 80}, {"udp", 53}, {"sctp", 80}} {
+		if err := h.Serve(s.proto, s.port); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// nodeOf is the node of a pod, nil for other hosts.
+func (w *world) nodeOf(h *lab.Host) *lab.Node { return w.places[h] }
+
+// replacer puts hosts' addresses into a text: $web4, $web6.
+func (w *world) replacer() *strings.Replacer {
+	var pairs []string
+	for name, h := range w.hosts {
+		for _, family := range []int{4, 6} {
+			if a := h.Addr(family); a.IsValid() {
+				pairs = append(pairs, "$"+name+strconv.Itoa(family), a.String())
+			}
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// startDaemons starts weave-npc on every node: on the first one local pods are told by their interface, if there is
+// one, on the others by their addresses.
+func (w *world) startDaemons(t *testing.T, args ...string) {
+	t.Helper()
+	for i, n := range w.Nodes() {
+		own := []string{"--iptables-backend", string(w.backend)}
+		if i == 0 && n.PodInterface() != "" {
+			own = append(own, "--pod-interface", n.PodInterface())
+		} else {
+			own = append(own, "--pod-cidr", ranges(n))
+		}
+		w.daemons = append(w.daemons, startDaemon(t, n, append(own, args...)...))
+	}
+	for _, d := range w.daemons {
+		d.awaitReady(t)
+	}
+}
+
+func ranges(n *lab.Node) string {
+	var texts []string
+	for _, r := range n.PodRanges() {
+		texts = append(texts, r.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// daemonOn is the daemon of a node.
+func (w *world) daemonOn(n *lab.Node) *daemon {
+	for _, d := range w.daemons {
+		if d.node == n {
+			return d
+		}
+	}
+	return nil
+}
+
+// manifests is a directory that holds all objects in one file.
+type manifests struct{ dir string }
+
+func newManifests(t *testing.T, w *world) *manifests {
+	t.Helper()
+	dir, err := os.MkdirTemp(w.Dir(), "manifests-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &manifests{dir}
+}
+
+// write implements objectWriter. The file is replaced as a whole.
+func (m *manifests) write(t *testing.T, o *objects) {
+	t.Helper()
+	text, err := o.manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(m.dir, "world.yaml"), text)
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	hidden := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
+	if err := os.WriteFile(hidden, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(hidden, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// apply makes the source say what objects are, and returns when every node has done all that follows from it.
+//
+// That is seen by a pod on every node and a policy that are there for a moment besides: the policy's egress rule names
+// a port of the pods in a namespace with a certain label, so that the set for it is filled when namespace, pod and policy
+// have arrived, and the pods leave the sets when the transaction before has been applied.
+func (w *world) apply(t *testing.T, o *objects) {
+	t.Helper()
+	w.step++
+	number := strconv.Itoa(w.step)
+	mark := o.clone()
+	namespace("sync", "step="+number)(w, mark)
+	policy("sync/step-"+number, `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: `+
+		`{matchLabels: {step: "`+number+`"}}}], ports: [{port: sync}]}]}`)(w, mark)
+	for _, n := range w.Nodes() {
+		pod("sync/step-"+number+"-"+n.Name(), on(n.Name()), port("sync", int32(2000+w.step), ""), syncAddress(n))(w, mark)
+	}
+	w.source.write(t, mark)
+	w.awaitSync(t, true)
+
+	without("sync/step-" + number)(w, mark)
+	for _, n := range w.Nodes() {
+		pod("sync/step-"+number+"-"+n.Name(), phase(corev1.PodSucceeded))(w, mark)
+	}
+	w.source.write(t, mark)
+	w.awaitSync(t, false)
+}
+
+// syncAddress gives a pod an address of a node's range that nobody has.
+func syncAddress(n *lab.Node) func(*world, *corev1.Pod) {
+	return func(_ *world, p *corev1.Pod) {
+		p.Status.Phase = corev1.PodRunning
+		p.Status.PodIP = syncAddr(n).String()
+		p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
+	}
+}
+
+// syncAddr is the last but one address of a node's first range.
+func syncAddr(n *lab.Node) netip.Addr {
+	raw := n.PodRanges()[0].Addr().AsSlice()
+	raw[len(raw)-1] = 254
+	a, _ := netip.AddrFromSlice(raw)
+	return a
+}
+
+// awaitSync waits until the node's sets hold the present step's pod with its port, or do not hold it any more.
+func (w *world) awaitSync(t *testing.T, there bool) {
+	t.Helper()
+	for _, n := range w.Nodes() {
+		var sets []ipset.Listing
+		eventually(t, patience, func() bool {
+			if d := w.daemonOn(n); d != nil && !d.running() {
+				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.err, d.log)
+			}
+			sets = w.listSets(t, n)
+			if there {
+				const tcp = 6
+				return holds(sets, ipset.AddrPort(syncAddr(n), tcp, uint16(2000+w.step)))
+			}
+			return !holds(sets, ipset.Addr(syncAddr(n)))
+		}, func() string {
+			return fmt.Sprintf("%s does not follow step %d (there: %t)\n%s\n%s", n, w.step, there, w.daemonOn(n).log,
+				lab.DumpFilter(n))
+		})
+	}
+}
+
+func (w *world) listSets(t *testing.T, n *lab.Node) []ipset.Listing {
+	t.Helper()
+	sets, err := w.sets[n].List("weave-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sets
+}
+
+func holds(sets []ipset.Listing, e ipset.Entry) bool {
+	for _, s := range sets {
+		for _, m := range s.Members {
+			if m.Entry == e {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func asUID(text string) types.UID { return types.UID(text) }
