@@ -63,7 +63,8 @@ lines \\ \'x" -g WEAVE-NPC`
 			"OUTPUT": nil,
 			"OTHER":  {twoLines},
 		},
-		Policies: map[string]string{"INPUT": "ACCEPT", "FORWARD": "DROP", "OUTPUT": "ACCEPT"},
+		Policies:  map[string]string{"INPUT": "ACCEPT", "FORWARD": "DROP", "OUTPUT": "ACCEPT"},
+		Accepting: map[string]bool{"KUBE-FORWARD": true},
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("parseSave (-want +got):\n%s", diff)

@@ -111,7 +111,7 @@ func (s *story) showKernel(ctx context.Context) error {
 	return nil
 }
 func (s *story) showLog(ctx context.Context) error {
-	s.print(s.logTail(s.world.Node("node1")))
+	b,_ := os.ReadFile(s.logFile(s.world.Node("node1"))); s.print(string(b))
 	s.print(s.logTail(s.world.Node("node2")))
 	return nil
 }
