@@ -86,6 +86,13 @@ func (m *Model) closedBy(d Direction) string {
 	return ""
 }
 
+// ClosedBy says why packets of unknown addresses of the node's range are dropped in a direction; empty if they are not.
+func (m *Model) ClosedBy(d Direction) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closedBy(d)
+}
+
 // linkLocal are the addresses that belong to no known pod and reach every pod of a bridge.
 var linkLocal = netip.MustParsePrefix("fe80::/10")
 

@@ -39,8 +39,9 @@ type Syncer struct {
 	mu sync.Mutex
 	// failing says why the kernel does not hold what is wanted; empty if it does.
 	failing string
-	// enforced says that the kernel has held all that was wanted at least once since all objects were known.
-	enforced bool
+	// enforced ends when the kernel first holds all that is wanted, with all objects known.
+	enforced    context.Context
+	setEnforced context.CancelFunc
 	// refused says whose rules the kernel refused.
 	refused []string
 
@@ -57,6 +58,7 @@ type Syncer struct {
 func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{model: m, metrics: x, log: log, report: report}
+	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
 		k, err := openKernel(f, b)
 		if err != nil {
@@ -74,6 +76,9 @@ func (s *Syncer) Close() {
 	}
 }
 
+// Enforced ends when policies are enforced for the first time.
+func (s *Syncer) Enforced() context.Context { return s.enforced }
+
 // Ready says why the node is not enforced as the objects want it; empty if it is.
 func (s *Syncer) Ready() string {
 	if !s.model.Synced() {
@@ -84,7 +89,7 @@ func (s *Syncer) Ready() string {
 	switch {
 	case s.failing != "":
 		return "the kernel cannot be brought up to date: " + s.failing
-	case !s.enforced:
+	case s.enforced.Err() == nil:
 		return "the first transaction has not been applied yet"
 	case len(s.refused) > 0:
 		return "the kernel refuses rules of " + strings.Join(s.refused, ", ")
@@ -208,7 +213,7 @@ func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) []er
 	var g errgroup.Group
 	for i, k := range s.kernels {
 		if tx := txs[k.family]; !tx.Empty() {
-			s.log.Debug("transaction", "family", k.family, "text", tx)
+			s.announce(ctx, k, tx)
 			s.metrics.Transactions.WithLabelValues(k.family.String()).Inc()
 			g.Go(func() error {
 				failures[i] = k.apply(ctx, tx)
@@ -231,6 +236,16 @@ func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) []er
 		errs = append(errs, f.errs...)
 	}
 	return errs
+}
+
+// announce logs what is going to be changed: at debug level in full, otherwise summed up, and nothing of members alone.
+func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
+	switch {
+	case s.log.Enabled(ctx, slog.LevelDebug):
+		s.log.Debug("transaction", "family", k.family, "text", tx.String())
+	case !tx.onlyMembers():
+		s.log.Info("transaction", "family", k.family, "does", tx)
+	}
 }
 
 // isolateRule leaves out a rule that the kernel refused, so that everything else goes through at once.
@@ -276,9 +291,10 @@ func (s *Syncer) fail(errs []error) {
 // succeed takes note that the kernel holds what is wanted.
 func (s *Syncer) succeed(took time.Duration) {
 	s.mu.Lock()
-	was, first := s.failing, !s.enforced
-	s.failing, s.enforced = "", true
+	was, first := s.failing, s.enforced.Err() == nil
+	s.failing = ""
 	s.mu.Unlock()
+	s.setEnforced()
 	switch {
 	case first:
 		s.log.Info("policies are enforced", "took", took)

@@ -2,7 +2,9 @@ package npc
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -28,6 +30,42 @@ type Transaction struct {
 // Empty says whether there is nothing to do.
 func (tx Transaction) Empty() bool {
 	return len(tx.Revoke) == 0 && len(tx.Forget) == 0 && len(tx.Grow) == 0 && tx.Rules.Empty() && len(tx.Shrink) == 0
+}
+
+// LogValue sums the transaction up.
+func (tx Transaction) LogValue() slog.Value {
+	count := map[ipset.OpKind]int{}
+	for _, op := range slices.Concat(tx.Revoke, tx.Grow, tx.Shrink) {
+		count[op.Kind] += max(len(op.Elements), 1)
+	}
+	inserted := 0
+	for _, rules := range tx.Rules.Insert {
+		inserted += len(rules)
+	}
+	var attrs []slog.Attr
+	add := func(name string, n int) {
+		if n > 0 {
+			attrs = append(attrs, slog.Int(name, n))
+		}
+	}
+	add("sets_created", count[ipset.Create])
+	add("members_added", count[ipset.Add])
+	add("members_deleted", count[ipset.Delete])
+	add("sets_emptied", count[ipset.Flush])
+	add("sets_destroyed", count[ipset.Destroy])
+	add("chains_replaced", len(tx.Rules.Replace))
+	add("rules_inserted", inserted)
+	add("chains_deleted", len(tx.Rules.Delete))
+	add("jumps_placed", len(tx.Rules.Jumps))
+	add("addresses_forgotten", len(tx.Forget))
+	return slog.GroupValue(attrs...)
+}
+
+// onlyMembers says whether the transaction does no more than pods that come and go ask for.
+func (tx Transaction) onlyMembers() bool {
+	return tx.Rules.Empty() && !slices.ContainsFunc(slices.Concat(tx.Grow, tx.Shrink), func(op ipset.Op) bool {
+		return op.Kind != ipset.Add && op.Kind != ipset.Delete
+	})
 }
 
 // String is the transaction in the syntax of `ipset restore`, `conntrack` and `iptables-restore`.

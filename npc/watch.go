@@ -24,6 +24,8 @@ const (
 	repairPause   = 10 * time.Second
 	// namedDrifts is how many of the things found changed a report names.
 	namedDrifts = 5
+	// closedFor is how long the gate may be closed for one reason before that is logged.
+	closedFor = 15 * time.Second
 )
 
 // watcher remembers when the kernel was looked at.
@@ -32,11 +34,18 @@ type watcher struct {
 	// setsAt and chainsAt are when they may be looked at again, by what the last look cost.
 	setsAt, chainsAt time.Time
 	repairs          []time.Time
+	// closed holds for each direction why the gate is closed, since when, and whether that was logged.
+	closed [len(directions)]struct {
+		why    string
+		since  time.Time
+		logged bool
+	}
 }
 
 // watch looks for what others changed, and says whether there is something to repair.
 func (s *Syncer) watch(ctx context.Context) bool {
 	now := time.Now()
+	s.watchGate(now)
 	if !s.quietEnough() || s.paused(now) {
 		return false
 	}
@@ -66,11 +75,31 @@ func (s *Syncer) watch(ctx context.Context) bool {
 	return found
 }
 
+// watchGate logs what keeps the gate closed for long.
+func (s *Syncer) watchGate(now time.Time) {
+	if s.model.Gate != GateAuto {
+		return
+	}
+	for _, d := range directions {
+		c := &s.watcher.closed[d]
+		switch why := s.model.ClosedBy(d); {
+		case why != c.why:
+			if c.logged {
+				s.log.Info("no longer so: packets of unknown addresses of this node are dropped", "direction", d, "reason", c.why)
+			}
+			c.why, c.since, c.logged = why, now, false
+		case why != "" && !c.logged && now.Sub(c.since) >= closedFor:
+			c.logged = true
+			s.log.Warn("packets of unknown addresses of this node are dropped", "direction", d, "reason", why)
+		}
+	}
+}
+
 // quietEnough says whether the kernel is expected to hold what our transactions left.
 func (s *Syncer) quietEnough() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.enforced && s.failing == ""
+	return s.enforced.Err() != nil && s.failing == ""
 }
 
 // paused says whether we repaired so often that we wait.
