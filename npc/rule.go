@@ -410,7 +410,7 @@ func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyP
 	switch {
 	case peer.block != nil || anyPeer:
 		if ofPeer {
-			anyPod := selectorSpec{scope: clusterScope, namespaces: everyNamespace, port: name}
+			anyPod := selectorSpec{scope: clusterScope, port: name}
 			parts = append(parts, matchSet(m.use(p, anyPod).sets[f].Name, "dst,dst"))
 		}
 		if peer.block != nil {

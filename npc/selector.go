@@ -30,7 +30,8 @@ type selectorSpec struct {
 	scope scope
 	// namespace is that of targetScope and podScope.
 	namespace string
-	// namespaces chooses the namespaces of clusterScope and listScope.
+	// namespaces chooses the namespaces of clusterScope and listScope; nil chooses all, those whose objects have not
+	// arrived among them.
 	namespaces labels.Selector
 	// pods chooses among the pods of the scope; nil chooses all.
 	pods labels.Selector
@@ -50,7 +51,7 @@ func (s selectorSpec) key() []string {
 		if sel == nil {
 			return ""
 		}
-		return sel.String()
+		return "=" + sel.String() // a selector of everything is not the same as none
 	}
 	return []string{"selector", strconv.Itoa(int(s.scope)), s.namespace, text(s.namespaces), text(s.pods),
 		s.port.name, strconv.Itoa(int(s.port.protocol))}
@@ -83,9 +84,9 @@ func (s selectorSpec) String() string {
 		b.WriteString(" with " + s.pods.String())
 	}
 	switch {
-	case s.namespaces == nil:
+	case s.namespace != "":
 		b.WriteString(" in " + s.namespace)
-	case s.namespaces.Empty():
+	case s.namespaces == nil || s.namespaces.Empty():
 		b.WriteString(" in all namespaces")
 	default:
 		b.WriteString(" in namespaces with " + s.namespaces.String())
@@ -298,7 +299,7 @@ func (m *Model) podsInScope(s *selector) func(func(*pod) bool) {
 			}
 			return true
 		}
-		if s.namespaces == nil {
+		if s.namespace != "" {
 			if ns := m.namespaces[s.namespace]; ns != nil {
 				each(ns)
 			}

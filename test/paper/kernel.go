@@ -24,6 +24,8 @@ type Kernel struct {
 	Chains map[string][]string
 	// Forgotten are the addresses whose flows were deleted from conntrack.
 	Forgotten []netip.Addr
+	// parsed holds text -> rule, of all rules ever seen.
+	parsed map[string]rule
 	// other is the other family's, with which the sets are shared.
 	other *Kernel
 	// AfterStep, if not nil, is called whenever a step of a transaction is done.
@@ -39,8 +41,8 @@ type Set struct {
 // New returns the kernel of a fresh network namespace, by families. Sets are shared by both.
 func New() [2]*Kernel {
 	sets := map[string]*Set{}
-	v4 := &Kernel{Family: npc.IPv4, Sets: sets, Chains: map[string][]string{"FORWARD": nil}}
-	v6 := &Kernel{Family: npc.IPv6, Sets: sets, Chains: map[string][]string{"FORWARD": nil}, other: v4}
+	v4 := &Kernel{Family: npc.IPv4, Sets: sets, Chains: map[string][]string{"FORWARD": nil}, parsed: map[string]rule{}}
+	v6 := &Kernel{Family: npc.IPv6, Sets: sets, Chains: map[string][]string{"FORWARD": nil}, parsed: map[string]rule{}, other: v4}
 	v4.other = v6
 	return [2]*Kernel{v4, v6}
 }
@@ -194,7 +196,7 @@ func restoreLine(chains map[string][]string, line string) error {
 
 // check refuses a rule that refers to what is not there.
 func (k *Kernel) check(chains map[string][]string, text string) error {
-	r, err := parse(text)
+	r, err := k.parse(text)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (k *Kernel) walk(chain string, p Packet, v *Verdict, depth int) (bool, erro
 		return false, errors.Errorf("chain %s: a loop", chain)
 	}
 	for _, text := range k.Chains[chain] {
-		r, err := parse(text)
+		r, err := k.parse(text)
 		if err != nil {
 			return false, errors.Wrapf(err, "%s %s", chain, text)
 		}
@@ -92,6 +92,19 @@ type setMatch struct{ name, dirs string }
 
 func (r rule) matches(k *Kernel, p Packet) bool {
 	return !slices.ContainsFunc(r.matchers, func(m func(*Kernel, Packet) bool) bool { return !m(k, p) })
+}
+
+// parse reads a rule, once.
+func (k *Kernel) parse(text string) (rule, error) {
+	r, ok := k.parsed[text]
+	if ok {
+		return r, nil
+	}
+	r, err := parse(text)
+	if err == nil {
+		k.parsed[text] = r
+	}
+	return r, err
 }
 
 // parse reads a rule. What it does not know is an error, so that nothing is judged by half.
