@@ -43,7 +43,9 @@ var (
 		{Name: "http", ContainerPort: 81, Protocol: corev1.ProtocolTCP}, {Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolUDP}}
 )
 
-func pick[T any](h *history, from []T, label string) T { return rapid.SampledFrom(from).Draw(h.t, label) }
+func pick[T any](h *history, from []T, label string) T {
+	return rapid.SampledFrom(from).Draw(h.t, label)
+}
 
 func (h *history) chance(percent int, label string) bool {
 	return rapid.IntRange(0, 99).Draw(h.t, label) < percent
@@ -219,9 +221,8 @@ func (h *history) judgeWorld() judge.World {
 	return j
 }
 
-// check compares every cell.
-func (h *history) check() {
-	j := h.judgeWorld()
+// cells calls f with every packet that concerns a pod.
+func (h *history) cells(j judge.World, f func(judge.Packet)) {
 	var addrs []netip.Addr
 	for i := 1; i <= 6; i++ {
 		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("10.32.1.%d", i)), netip.MustParseAddr(fmt.Sprintf("fd32:1::%d", i)))
@@ -238,15 +239,58 @@ func (h *history) check() {
 			}
 			for _, protocol := range []corev1.Protocol{"TCP", "UDP", "SCTP", "ICMP"} {
 				for _, port := range []int32{79, 80, 81} {
-					want := j.Allowed(node, judge.Packet{Src: src, Dst: dst, Protocol: protocol, Port: port})
-					p := paper.Packet{Src: src, Dst: dst, Protocol: map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}[protocol],
-						DstPort: uint16(port), In: "cni0", Out: "cni0"}
-					if got := h.judge(p); got.Accepted != want {
-						h.t.Fatalf("%s > %s %s:%d: accepted = %t, by %q; must be %t", src, dst, protocol, port, got.Accepted, got.By, want)
-					}
+					f(judge.Packet{Src: src, Dst: dst, Protocol: protocol, Port: port})
 				}
 			}
 		}
+	}
+}
+
+// onPaper is the verdict of the kernel on paper.
+func (h *history) onPaper(p judge.Packet) paper.Verdict {
+	return h.judge(paper.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
+		Protocol: map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}[p.Protocol]})
+}
+
+// check compares every cell with the judge's.
+func (h *history) check() {
+	j := h.judgeWorld()
+	h.cells(j, func(p judge.Packet) {
+		if got, want := h.onPaper(p), j.Allowed(node, p); got.Accepted != want {
+			h.t.Fatalf("%v: accepted = %t, by %q; must be %t", p, got.Accepted, got.By, want)
+		}
+	})
+}
+
+// editPolicies changes policies alone, and checks after every step of every transaction that what both versions allow passes, and that
+// nothing passes a direction that both deny (S62).
+func (h *history) editPolicies() {
+	before := h.judgeWorld()
+	before.Policies = slices.Clone(before.Policies)
+	for range rapid.IntRange(1, 2).Draw(h.t, "edits") {
+		h.setPolicy()
+	}
+	after := h.judgeWorld()
+	for _, k := range h.kernels {
+		k.AfterStep = func() {
+			h.cells(after, func(p judge.Packet) {
+				if p.Src.Is4() != (k.Family == npc.IPv4) {
+					return
+				}
+				out, in := before.Judge(node, p)
+				outNow, inNow := after.Judge(node, p)
+				switch got := h.onPaper(p); {
+				case out && in && outNow && inNow && !got.Accepted:
+					h.t.Fatalf("%v: dropped in between, by %q", p, got.By)
+				case got.Accepted && (!out && !outNow || !in && !inNow):
+					h.t.Fatalf("%v: let through in between, by %q", p, got.By)
+				}
+			})
+		}
+	}
+	h.again(h.chance(20, "tidy"))
+	for _, k := range h.kernels {
+		k.AfterStep = nil
 	}
 }
 
@@ -262,6 +306,11 @@ func TestRandomHistories(t *testing.T) {
 		h.sync()
 		h.check()
 		for range rapid.IntRange(1, 10).Draw(rt, "rounds") {
+			if h.chance(30, "policies alone") {
+				h.editPolicies()
+				h.check()
+				continue
+			}
 			for range rapid.IntRange(1, 3).Draw(rt, "steps") {
 				h.step()
 			}

@@ -35,13 +35,19 @@ type Packet struct {
 	Port     int32
 }
 
-// Allowed says whether a packet passes the node: what isolates its source and its destination counts if they are pods of the node.
-func (w World) Allowed(node string, p Packet) bool {
+// Judge says whether what isolates a packet's source lets it out and what isolates its destination lets it in, as far as they are pods
+// of the node.
+func (w World) Judge(node string, p Packet) (out, in bool) {
 	src, dst := w.owner(p.Src), w.owner(p.Dst)
-	if src != nil && src.Node == node && !w.side(src, p.Dst, dst, networkingv1.PolicyTypeEgress, p, dst) {
-		return false
-	}
-	return dst == nil || dst.Node != node || w.side(dst, p.Src, src, networkingv1.PolicyTypeIngress, p, dst)
+	out = src == nil || src.Node != node || w.side(src, p.Dst, dst, networkingv1.PolicyTypeEgress, p, dst)
+	in = dst == nil || dst.Node != node || w.side(dst, p.Src, src, networkingv1.PolicyTypeIngress, p, dst)
+	return out, in
+}
+
+// Allowed says whether a packet passes the node.
+func (w World) Allowed(node string, p Packet) bool {
+	out, in := w.Judge(node, p)
+	return out && in
 }
 
 func (w World) owner(a netip.Addr) *Pod {

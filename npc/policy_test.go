@@ -1,0 +1,112 @@
+package npc
+
+import (
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestInvalidPolicies tells what is said of a policy that cannot be compiled.
+func TestInvalidPolicies(t *testing.T) {
+	for name, c := range map[string]struct{ spec, want string }{
+		"valid":               {`{podSelector: {}}`, ""},
+		"type":                {`{podSelector: {}, policyTypes: [Up]}`, `spec.policyTypes: "Up" is neither Ingress nor Egress`},
+		"key":                 {`{podSelector: {matchLabels: {"a b": x}}}`, "spec.podSelector: matchLabels: key: Invalid value"},
+		"operator":            {`{podSelector: {matchExpressions: [{key: a, operator: Is}]}}`, `spec.podSelector: matchExpressions[0]: "Is" is no operator`},
+		"values of Exists":    {`{podSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}`, "spec.podSelector: matchExpressions[0]: values"},
+		"cidr":                {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0}}]}]}`, `spec.ingress[0]: peer 0: ipBlock: cidr: "10.0.0.0" is no CIDR`},
+		"mapped cidr":         {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: "::ffff:10.0.0.0/104"}}]}]}`, "is an IPv4 address in the form of an IPv6 one"},
+		"except":              {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/9]}}]}]}`, "except[0]: 11.0.0.0/9 is not within 10.0.0.0/8"},
+		"block and selector":  {`{podSelector: {}, ingress: [{from: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}`, "ipBlock stands beside a selector"},
+		"protocol":            {`{podSelector: {}, ingress: [{ports: [{protocol: ICMP}]}]}`, `spec.ingress[0]: ports[0]: "ICMP" is none of TCP, UDP and SCTP`},
+		"port":                {`{podSelector: {}, ingress: [{ports: [{port: 65536}]}]}`, "ports[0]: 65536 to 65536 is no range"},
+		"range":               {`{podSelector: {}, ingress: [{ports: [{port: 9, endPort: 8}]}]}`, "9 to 8 is no range"},
+		"range of a name":     {`{podSelector: {}, ingress: [{ports: [{port: http, endPort: 8}]}]}`, `"http" is no port name, or has an endPort`},
+		"range of all":        {`{podSelector: {}, ingress: [{ports: [{endPort: 8}]}]}`, "endPort without port"},
+		"egress":              {`{podSelector: {}, egress: [{}, {to: [{namespaceSelector: {matchLabels: {"-": x}}}]}]}`, "spec.egress[1]: peer 0: namespaceSelector"},
+		"ingress ignored":     {`{podSelector: {}, policyTypes: [Egress], ingress: [{ports: [{port: 65536}]}]}`, ""},
+		"unknown peer":        {`{podSelector: {}, ingress: [{from: [{}]}]}`, ""},
+		"impossible value":    {`{podSelector: {matchLabels: {a: "b c"}}}`, ""},
+		"key of an odd value": {`{podSelector: {matchLabels: {"a b": "b c"}}}`, "spec.podSelector: matchLabels: key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &networkingv1.NetworkPolicy{}
+			if err := yaml.UnmarshalStrict([]byte(c.spec), &o.Spec); err != nil {
+				t.Fatal(err)
+			}
+			p := compilePolicy(o)
+			got := ""
+			if p.invalid != nil {
+				got = p.invalid.Error()
+				if len(p.rules[Ingress])+len(p.rules[Egress]) > 0 || !p.isolates[Ingress] && !p.isolates[Egress] && name != "type" {
+					t.Errorf("it allows something, or isolates nothing: %+v", p)
+				}
+			}
+			if got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
+				t.Errorf("said %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestPortMatches tells what iptables is asked for.
+func TestPortMatches(t *testing.T) {
+	for name, c := range map[string]struct{ ports, want string }{
+		"one":       {`[{port: 80}]`, "-p tcp -m tcp --dport 80"},
+		"range":     {`[{port: 80, endPort: 90, protocol: UDP}]`, "-p udp -m udp --dport 80:90"},
+		"all":       {`[{protocol: SCTP}, {protocol: SCTP, port: 9}]`, "-p sctp"},
+		"merged":    {`[{port: 80}, {port: 81}, {port: 79, endPort: 85}, {port: 90}]`, "-p tcp -m multiport --dports 79:85,90"},
+		"to 65535":  {`[{port: 1, endPort: 65535}]`, "-p tcp -m tcp --dport 1:65535"},
+		"protocols": {`[{port: 1}, {port: 1, protocol: UDP}]`, "-p tcp -m tcp --dport 1\n-p udp -m udp --dport 1"},
+		"sixteen": {`[{port: 1}, {port: 3}, {port: 5}, {port: 7}, {port: 9}, {port: 11}, {port: 13}, {port: 15}, {port: 17}, {port: 19}, {port: 21},
+			{port: 23}, {port: 25}, {port: 27}, {port: 29}, {port: 31}]`, "-p tcp -m multiport --dports 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29\n-p tcp -m tcp --dport 31"},
+		"ranges take two": {`[{port: 1, endPort: 2}, {port: 4, endPort: 5}, {port: 7, endPort: 8}, {port: 10, endPort: 11}, {port: 13, endPort: 14},
+			{port: 16, endPort: 17}, {port: 19, endPort: 20}, {port: 22, endPort: 23}]`,
+			"-p tcp -m multiport --dports 1:2,4:5,7:8,10:11,13:14,16:17,19:20\n-p tcp -m tcp --dport 22:23"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ports []networkingv1.NetworkPolicyPort
+			if err := yaml.UnmarshalStrict([]byte(c.ports), &ports); err != nil {
+				t.Fatal(err)
+			}
+			specs, err := compilePorts(ports)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range specs {
+				got = append(got, s.match())
+			}
+			if text := strings.Join(got, "\n"); text != c.want {
+				t.Errorf("got\n%s\nwant\n%s", text, c.want)
+			}
+		})
+	}
+}
+
+// TestSetNames tells which sets are ours, the original's, and nobody's business.
+func TestSetNames(t *testing.T) {
+	for name, want := range map[string][2]bool{
+		setName(IPv4, "x"):                 {true, true},
+		"weave-local-pods":                 {true, false},
+		"weave-local-pods-v6":              {true, false},
+		"weave-gate-egress-v6":             {true, false},
+		"weave-default-allow-ingress":      {true, false},
+		"weave-;rGqyMIl1HN^cfDki~Z$3]6!N":  {false, true},
+		"weave-foo":                        {false, false},
+		"weave-a-foreign-set-of-31-bytes":  {false, false},
+		"KUBE-SOMETHING":                   {false, false},
+		"weave-local-pods-of-somebody":     {false, false},
+		"other-;rGqyMIl1HN^cfDki~Z$3]6!N":  {false, false},
+		"weave-" + strings.Repeat("A", 26): {false, false},
+	} {
+		if got := [2]bool{isOurSet(name), isAncestorSet(name)}; got != want {
+			t.Errorf("%s: ours, the original's: %v, want %v", name, got, want)
+		}
+	}
+	if len(setName(IPv4, "a", "b")) != 31 || setName(IPv4, "a", "b") == setName(IPv6, "a", "b") || setName(IPv4, "a", "b") == setName(IPv4, "ab") {
+		t.Error("names are of another length, or collide")
+	}
+}
