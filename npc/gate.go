@@ -161,6 +161,28 @@ func (m *Model) inRanges(a netip.Addr) bool {
 	return slices.ContainsFunc(m.ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
+// Strays are local pods whose addresses are not in the node's range of their family, as namespace/name, sorted; at
+// most as many as a comment names. Before we know such an address, its packets are not seen.
+func (m *Model) Strays() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for _, ns := range m.namespaces {
+		for p := range ns.local {
+			if slices.ContainsFunc(p.owned, m.strays) {
+				out = append(out, p.String())
+			}
+		}
+	}
+	slices.Sort(out)
+	return out[:min(len(out), maxNamedOwners)]
+}
+
+func (m *Model) strays(a netip.Addr) bool {
+	ofFamily := func(r netip.Prefix) bool { return familyOf(r.Addr()) == familyOf(a) }
+	return m.PodInterface == "" && slices.ContainsFunc(m.ranges, ofFamily) && !m.inRanges(a)
+}
+
 // SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the
 // operator gave come before them.
 func (m *Model) SetRanges(ranges []netip.Prefix) {

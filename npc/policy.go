@@ -61,6 +61,7 @@ func compilePolicy(o *networkingv1.NetworkPolicy) *policy {
 		case networkingv1.PolicyTypeEgress:
 			p.isolates[Egress] = true
 		default:
+			p.isolates = [len(directions)]bool{true, true} // whatever it was to mean, it was not to allow
 			p.invalid = errors.Errorf("spec.policyTypes: %q is neither Ingress nor Egress", t)
 		}
 	}

@@ -40,7 +40,7 @@ func TestInvalidPolicies(t *testing.T) {
 			got := ""
 			if p.invalid != nil {
 				got = p.invalid.Error()
-				if len(p.rules[Ingress])+len(p.rules[Egress]) > 0 || !p.isolates[Ingress] && !p.isolates[Egress] && name != "type" {
+				if len(p.rules[Ingress])+len(p.rules[Egress]) > 0 || !p.isolates[Ingress] && !p.isolates[Egress] {
 					t.Errorf("it allows something, or isolates nothing: %+v", p)
 				}
 			}

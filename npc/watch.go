@@ -40,12 +40,15 @@ type watcher struct {
 		since  time.Time
 		logged bool
 	}
+	// strays are the local pods outside the node's range that were last logged.
+	strays string
 }
 
 // watch looks for what others changed, and says whether there is something to repair.
 func (s *Syncer) watch(ctx context.Context) bool {
 	now := time.Now()
 	s.watchGate(now)
+	s.watchStrays()
 	if !s.quietEnough() || s.paused(now) {
 		return false
 	}
@@ -93,6 +96,16 @@ func (s *Syncer) watchGate(now time.Time) {
 			s.log.Warn("packets of unknown addresses of this node are dropped", "direction", d, "reason", why)
 		}
 	}
+}
+
+// watchStrays logs local pods outside the node's range when they are others than before.
+func (s *Syncer) watchStrays() {
+	strays := strings.Join(s.model.Strays(), ", ")
+	if strays != "" && strays != s.watcher.strays {
+		s.log.Warn("pods of this node are outside its range: give --pod-interface or --pod-cidr, or a new pod may be reached "+
+			"before its address is known", "pods", strays)
+	}
+	s.watcher.strays = strays
 }
 
 // quietEnough says whether the kernel is expected to hold what our transactions left.
