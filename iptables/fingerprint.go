@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"encoding/binary"
+	"slices"
 	"unsafe"
 
 	"github.com/pkg/errors"
@@ -27,12 +28,15 @@ type Fingerprint struct {
 	Hooks, Underflows [5]uint32
 }
 
-// Fingerprint reads the fingerprint of the table, which takes microseconds. Under legacy the table is made if there
-// is none.
+// Fingerprint reads the fingerprint of the table, which takes microseconds. Under legacy a table that does not exist
+// has the zero fingerprint; asking the kernel for it would make it.
 func (t *Table) Fingerprint() (Fingerprint, error) {
 	if t.backend == NFT {
 		generation, err := nftGeneration()
 		return Fingerprint{Generation: generation}, errors.Wrap(err, "asking for the generation of the nft ruleset")
+	}
+	if tables, err := t.family.legacyTables(); err != nil || !slices.Contains(tables, "filter") {
+		return Fingerprint{}, err
 	}
 	f, err := legacyInfo(t.family)
 	return f, errors.Wrapf(err, "asking for the size of the legacy filter table of %s", t.family)
