@@ -24,7 +24,7 @@ const (
 	repairPause   = 10 * time.Second
 	// namedDrifts is how many of the things found changed a report names.
 	namedDrifts = 5
-	// closedFor is how long the gate may be closed for one reason before that is logged.
+	// closedFor is how long the gate may be closed for one reason before there is a warning.
 	closedFor = 15 * time.Second
 )
 
@@ -34,14 +34,17 @@ type watcher struct {
 	// setsAt and chainsAt are when they may be looked at again, by what the last look cost.
 	setsAt, chainsAt time.Time
 	repairs          []time.Time
-	// closed holds for each direction why the gate is closed, since when, and whether that was logged.
-	closed [len(directions)]struct {
-		why    string
-		since  time.Time
-		logged bool
-	}
+	// closed says for each direction what the log knows of the gate.
+	closed [len(directions)]closed
 	// strays are the local pods outside the node's range that were last logged.
 	strays string
+}
+
+// closed is why the gate is closed, since when, and whether there was a warning.
+type closed struct {
+	why    string
+	since  time.Time
+	warned bool
 }
 
 // watch looks for what others changed, and says whether there is something to repair.
@@ -78,23 +81,27 @@ func (s *Syncer) watch(ctx context.Context) bool {
 	return found
 }
 
-// watchGate logs what keeps the gate closed for long.
+// watchGate logs what keeps the gate closed, with a warning if it does so for long, and when that has passed.
 func (s *Syncer) watchGate(now time.Time) {
 	if s.model.Gate != GateAuto {
 		return
 	}
 	for _, d := range directions {
 		c := &s.watcher.closed[d]
-		switch why := s.model.ClosedBy(d); {
+		why := s.model.ClosedBy(d)
+		switch {
+		case why == "" && c.why != "":
+			s.log.Info("gate open", "direction", d)
 		case why != c.why:
-			if c.logged {
-				s.log.Info("no longer so: packets of unknown addresses of this node are dropped", "direction", d, "reason", c.why)
-			}
-			c.why, c.since, c.logged = why, now, false
-		case why != "" && !c.logged && now.Sub(c.since) >= closedFor:
-			c.logged = true
-			s.log.Warn("packets of unknown addresses of this node are dropped", "direction", d, "reason", why)
+			s.log.Info("gate closed: unknown addresses of this node are dropped", "direction", d, "reason", why)
+		case why != "" && !c.warned && now.Sub(c.since) >= closedFor:
+			c.warned = true
+			s.log.Warn("gate closed for long: unknown addresses of this node are dropped", "direction", d, "reason", why)
+			continue
+		default:
+			continue
 		}
+		*c = closed{why: why, since: now}
 	}
 }
 

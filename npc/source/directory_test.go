@@ -328,6 +328,34 @@ func TestNothingIsMissed(t *testing.T) {
 	})
 }
 
+// Two writes within one tick of the file system's clock leave the same stamp: an event makes the difference.
+func TestAnEventIsBelievedBeforeAStamp(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	writeFile(t, path, podNamed("one", ""))
+	d, err := newDirectory(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := d.follower()
+	defer f.inotify.Close()
+	writeFile(t, path, podNamed("two", ""))
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.files[path].stamp = identify(info)
+	f.read(false)
+	if _, ok := d.shelves[kindPod].objects["shop/one"]; !ok {
+		t.Error("a file was read although nothing spoke for it")
+	}
+	f.dirty[path] = true
+	f.read(false)
+	if _, ok := d.shelves[kindPod].objects["shop/two"]; !ok {
+		t.Error("a file was not read although an event named it")
+	}
+}
+
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "b.yaml"), podNamed("web", "")+"---\n"+policyNamed("deny"))
