@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -29,6 +32,15 @@ type port struct {
 
 func (p pod) String() string { return p.namespace + "/" + p.name }
 
+// serves is what the pod serves, in words.
+func (p pod) serves() string {
+	var words []string
+	for _, port := range p.ports {
+		words = append(words, fmt.Sprintf("%d (%s)", port.number, port.name))
+	}
+	return strings.Join(words, ", ")
+}
+
 // pods are the pods of the cluster.
 func pods() []pod {
 	return []pod{
@@ -40,7 +52,7 @@ func pods() []pod {
 	}
 }
 
-// outside is the host that is not in the cluster, and its port.
+// The host that is not in the cluster, and what it serves.
 const (
 	outside     = "outside"
 	outsidePort = 443
@@ -49,58 +61,73 @@ const (
 // metricsAddr is where each weave-npc serves its health, in the network namespace of its node.
 const metricsAddr = "127.0.0.1:6781"
 
-// cluster is a world of network namespaces with a weave-npc on each node.
+// patience is how long the cluster may take for what takes it a moment. It is meant for busy machines.
+const patience = 10 * time.Second
+
+// cluster is a world of network namespaces with manifests that describe it.
 type cluster struct {
+	npc       string // path of the program
 	world     *lab.World
 	hosts     map[string]*lab.Host // name -> pod or outside host
 	manifests manifests
+	running   errgroup.Group // the weave-npcs
 }
 
-// newCluster makes the nodes, the pods with their servers and their manifests. Nothing enforces anything yet.
-func newCluster(ctx context.Context) (_ *cluster, err error) {
+// newCluster makes the nodes, the pods with their servers and the manifests of both. Nothing enforces anything yet.
+func newCluster(ctx context.Context, npc string) (*cluster, error) {
+	npc, err := filepath.Abs(npc)
+	if err != nil {
+		return nil, errors.Wrap(err, "finding weave-npc")
+	}
 	world, err := lab.New(lab.Config{Nodes: 2, IPv4: true, IPv6: true, Attach: lab.Bridge})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{world: world, hosts: map[string]*lab.Host{outside: world.Outside()}}
-	defer func() {
-		if err != nil {
-			_ = world.Close()
-		}
-	}()
-	if err := c.world.Outside().Serve("tcp", outsidePort); err != nil {
+	c := &cluster{npc: npc, world: world, hosts: map[string]*lab.Host{outside: world.Outside()},
+		manifests: manifests(filepath.Join(world.Dir(), "manifests"))}
+	if err := c.populate(ctx); err != nil {
+		_ = world.Close()
 		return nil, err
 	}
-	for _, p := range pods() {
-		if err := ctx.Err(); err != nil {
-			return nil, context.Cause(ctx)
-		}
-		host, err := world.Node(p.node).AddPod(p.String(), lab.PodConfig{})
-		if err != nil {
-			return nil, err
-		}
-		c.hosts[p.String()] = host.Host
-		for _, port := range p.ports {
-			if err := host.Serve("tcp", port.number); err != nil {
-				return nil, err
-			}
-		}
-	}
-	c.manifests = manifests(filepath.Join(world.Dir(), "manifests"))
-	return c, c.writeFirstManifests()
+	return c, nil
 }
 
-// writeFirstManifests says what there is, without a policy.
-func (c *cluster) writeFirstManifests() error {
-	if err := os.Mkdir(string(c.manifests), 0o755); err != nil {
-		return errors.Wrap(err, "making the directory of manifests")
+// close waits for the weave-npcs, whose context has to have ended, and removes the cluster.
+func (c *cluster) close() error {
+	err := c.running.Wait()
+	if closed := c.world.Close(); closed != nil {
+		return closed
 	}
-	if err := c.manifests.write(namespacesFile, namespacesManifest()); err != nil {
+	return err
+}
+
+// populate makes all that is in the cluster.
+func (c *cluster) populate(ctx context.Context) error {
+	if err := c.world.Outside().Serve("tcp", outsidePort); err != nil {
 		return err
 	}
 	var documents []string
 	for _, p := range pods() {
-		documents = append(documents, podManifest(p, c.hosts[p.String()].Addrs()))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		host, err := c.world.Node(p.node).AddPod(p.String(), lab.PodConfig{})
+		if err != nil {
+			return err
+		}
+		c.hosts[p.String()] = host.Host
+		for _, port := range p.ports {
+			if err := host.Serve("tcp", port.number); err != nil {
+				return err
+			}
+		}
+		documents = append(documents, podManifest(p, host.Addrs()))
+	}
+	if err := os.Mkdir(string(c.manifests), 0o755); err != nil {
+		return errors.Wrap(err, "making the directory of manifests")
+	}
+	if err := c.manifests.write(namespacesFile, namespacesManifest); err != nil {
+		return err
 	}
 	return c.manifests.write(podsFile, strings.Join(documents, "---\n"))
 }
@@ -114,44 +141,49 @@ func (c *cluster) arguments(n *lab.Node) []string {
 // logFile is what weave-npc writes on a node.
 func (c *cluster) logFile(n *lab.Node) string { return filepath.Join(c.world.Dir(), n.Name()+".log") }
 
-// startNPC starts weave-npc on a node. Should it end before the context does, it ends the context.
-func (c *cluster) startNPC(ctx context.Context, npc string, n *lab.Node, cancel context.CancelCauseFunc) error {
+// startNPC starts weave-npc on a node. The end of the context stops it; should it end before that, died is called.
+func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died context.CancelCauseFunc) error {
+	const graceful = 5 * time.Second
 	log, err := os.Create(c.logFile(n))
 	if err != nil {
 		return errors.Wrapf(err, "making a log for weave-npc on %s", n)
 	}
 	defer log.Close() // the process has its own
-	npc, err = filepath.Abs(npc)
-	if err != nil {
-		return errors.Wrap(err, "finding weave-npc")
-	}
-	cmd := n.Command(ctx, npc, c.arguments(n)...)
+	cmd := n.Command(ctx, c.npc, c.arguments(n)...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.WaitDelay = graceful
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() {
-		err := cmd.Wait()
+	c.running.Go(func() error {
+		_ = cmd.Wait() // it says that we stopped it, if we did
+		status := cmd.ProcessState
 		if ctx.Err() == nil {
-			cancel(errors.Errorf("weave-npc on %s ended (%v), having said:\n%s", n, err, c.logTail(n)))
+			died(errors.Errorf("weave-npc on %s ended (%s), having said:\n%s", n, status, c.logTail(n)))
+			return nil
 		}
-	}()
+		// One that was stopped before it was up died of the signal.
+		wait, _ := status.Sys().(syscall.WaitStatus)
+		if status.Success() || wait.Signaled() && wait.Signal() == unix.SIGTERM {
+			return nil
+		}
+		return errors.Errorf("weave-npc on %s was stopped and ended with %s, having said:\n%s", n, status, c.logTail(n))
+	})
 	return nil
 }
 
 // awaitReady waits until weave-npc on a node says that it enforces what the manifests say.
 func (c *cluster) awaitReady(ctx context.Context, n *lab.Node) error {
-	const patience = 10 * time.Second
 	client := http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true},
 		Timeout: time.Second}
-	deadline := time.Now().Add(patience)
-	for {
+	for deadline := time.Now().Add(patience); ; {
 		why := readiness(ctx, client)
 		switch {
 		case why == "":
 			return nil
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return ctx.Err()
 		case time.Now().After(deadline):
 			return errors.Errorf("weave-npc on %s is not ready after %s: %s\n%s", n, patience, why, c.dump())
 		}
@@ -174,7 +206,7 @@ func readiness(ctx context.Context, client http.Client) string {
 		return ""
 	}
 	why, _ := io.ReadAll(io.LimitReader(response.Body, 1000)) // the status is the answer
-	return strings.TrimSpace(string(why))
+	return response.Status + " " + strings.TrimSpace(string(why))
 }
 
 // output runs a command on a node and returns what it prints.
@@ -183,15 +215,32 @@ func output(ctx context.Context, n *lab.Node, name string, args ...string) (stri
 	return strings.TrimRight(string(text), "\n"), err
 }
 
+// logSince is what weave-npc has said on a node after the first so many bytes.
+func (c *cluster) logSince(n *lab.Node, offset int) ([]string, error) {
+	text, err := os.ReadFile(c.logFile(n))
+	if err != nil {
+		return nil, errors.Wrapf(err, "reading weave-npc's log on %s", n)
+	}
+	return strings.Split(strings.TrimRight(string(text[min(offset, len(text)):]), "\n"), "\n"), nil
+}
+
+// logSize is the number of bytes that weave-npc has said on a node.
+func (c *cluster) logSize(n *lab.Node) (int, error) {
+	info, err := os.Stat(c.logFile(n))
+	if err != nil {
+		return 0, errors.Wrapf(err, "looking at weave-npc's log on %s", n)
+	}
+	return int(info.Size()), nil
+}
+
 // logTail is the end of what weave-npc has said on a node.
 func (c *cluster) logTail(n *lab.Node) string {
-	const lines = 30
-	text, err := os.ReadFile(c.logFile(n))
+	const most = 30
+	lines, err := c.logSince(n, 0)
 	if err != nil {
 		return err.Error()
 	}
-	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	return strings.Join(lines[max(0, len(lines)-most):], "\n")
 }
 
 // dump is all that helps to find out why a node does not do what it should.

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync/atomic"
-	"syscall"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -28,42 +26,42 @@ func main() {
 	os.Exit(run(*npc, *keep))
 }
 
-// run shows everything and returns the exit status.
+// run shows everything and returns the exit status, after a signal that which a shell gives such an end.
 func run(npc string, keep bool) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signalled := cancelOnSignal(cancel)
-	p := newPrinter(os.Stdout, cancel)
-	err := show(ctx, p, npc, keep)
-	if s := signalled.Load(); s != 0 {
-		if keep && err == nil {
-			return 0 // that is how it ends
-		}
+	cancelOnSignal(cancel)
+	err := show(ctx, newPrinter(os.Stdout, cancel), npc, keep)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
+	var s interruption
+	if errors.As(err, &s) {
 		return 128 + int(s)
 	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
-		return 1
-	}
-	return 0
+	return 1
 }
 
-// cancelOnSignal ends the context on SIGINT, SIGTERM and SIGHUP and tells which of them came first, so that the cluster is
-// removed on the way out. A reader of our output that goes away must not end us on the spot either.
-func cancelOnSignal(cancel context.CancelCauseFunc) *atomic.Int32 {
-	var first atomic.Int32
+// interruption is the end that a signal asks for.
+type interruption unix.Signal
+
+func (s interruption) Error() string {
+	return unix.SignalName(unix.Signal(s)) + ": the cluster was removed before the end"
+}
+
+// cancelOnSignal makes SIGINT, SIGTERM and SIGHUP end the context, so that the cluster is removed on the way out.
+func cancelOnSignal(cancel context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 8)
+	// SIGPIPE would end us on the spot when whoever reads our output goes away; the write's error says it as well.
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
 	go func() {
 		for s := range signals {
-			if s == unix.SIGPIPE {
-				continue // the write fails too, which says more
+			if s != unix.SIGPIPE {
+				cancel(interruption(s.(unix.Signal)))
 			}
-			first.CompareAndSwap(0, int32(s.(syscall.Signal)))
-			cancel(errors.Errorf("%s", s))
 		}
 	}()
-	return &first
 }
 
 // show builds the cluster, tells the story and removes the cluster.
@@ -71,26 +69,36 @@ func show(ctx context.Context, p *printer, npc string, keep bool) (err error) {
 	if _, err := os.Stat(npc); err != nil {
 		return errors.Wrap(err, "there is no weave-npc to show; build it (make build) or say where it is (-weave-npc)")
 	}
+	if os.Geteuid() != 0 {
+		return errors.New("network namespaces need root: run this as root, or with sudo")
+	}
 	if err := lab.Sweep(); err != nil {
 		return errors.Wrap(err, "removing what an earlier run left behind")
 	}
-	c, err := newCluster(ctx)
+	c, err := newCluster(ctx, npc)
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
 	defer func() {
-		if closed := c.world.Close(); err == nil {
-			err = errors.Wrap(closed, "removing the cluster")
+		stop()
+		if closed := c.close(); err == nil {
+			err = closed
+		} else if closed != nil {
+			err = errors.Errorf("%v\nthen, when the cluster was removed: %v", err, closed)
 		}
 	}()
-	s := story{cluster: c, printer: p, npc: npc}
-	if err := s.tell(ctx); err != nil {
+	s := story{cluster: c, printer: p}
+	err = s.tell(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
 		return err
-	}
-	if keep {
+	case keep:
 		return s.stay(ctx)
 	}
-	p.say("That is all. The namespaces, the processes in them and the files are removed now.\n" +
-		"`make demo KEEP=1` leaves them standing, to look around and to try other policies.")
+	s.say("That is all, and all of it was checked. The cluster is removed now; `make demo KEEP=1` leaves it standing, " +
+		"to look around and to try other policies.")
 	return nil
 }

@@ -21,9 +21,7 @@ const (
 //go:embed policies.yaml
 var policiesManifest string
 
-// namespacesManifest says which namespaces there are. The one of monitoring has to be named only if it had labels.
-func namespacesManifest() string {
-	return `apiVersion: v1
+const namespacesManifest = `apiVersion: v1
 kind: Namespace
 metadata: {name: shop, labels: {scrape: "yes"}}
 ---
@@ -35,9 +33,8 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: dev}
 `
-}
 
-// podManifest describes a pod as weave-npc needs to know it.
+// podManifest describes a pod, as far as weave-npc has to know it.
 func podManifest(p pod, addrs []netip.Addr) string {
 	var ports, ips []string
 	for _, port := range p.ports {
@@ -66,18 +63,18 @@ func (m manifests) path(file string) string { return filepath.Join(string(m), fi
 
 // write puts a file in place as a whole: nobody sees half of it.
 func (m manifests) write(file, text string) error {
-	draft := m.path("." + file)
+	draft := m.path("." + file) // hidden files are no manifests
 	if err := os.WriteFile(draft, []byte(text), 0o644); err != nil {
 		return errors.Wrapf(err, "writing %s", file)
 	}
 	return errors.Wrapf(os.Rename(draft, m.path(file)), "replacing %s", file)
 }
 
-// edit is a change of one line of a file.
+// edit is a change of a few words in a file.
 type edit struct{ file, old, new string }
 
-// edit replaces a file by one in which a line is another.
-func (m manifests) edit(e edit) error {
+// apply replaces the file by one that has the new words.
+func (m manifests) apply(e edit) error {
 	text, err := os.ReadFile(m.path(e.file))
 	if err != nil {
 		return errors.Wrapf(err, "reading %s", e.file)
@@ -86,4 +83,39 @@ func (m manifests) edit(e edit) error {
 		return errors.Errorf("%s has %q %d times, not once", e.file, e.old, n)
 	}
 	return m.write(e.file, strings.Replace(string(text), e.old, e.new, 1))
+}
+
+// lines are the line of the file that has the old words, and the one that will have the new ones.
+func (m manifests) lines(e edit) (old, edited string, err error) {
+	text, err := os.ReadFile(m.path(e.file))
+	if err != nil {
+		return "", "", errors.Wrapf(err, "reading %s", e.file)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, e.old) {
+			old = strings.TrimRight(line, "\n")
+			return old, strings.Replace(old, e.old, e.new, 1), nil
+		}
+	}
+	return "", "", errors.Errorf("%s has no %q", e.file, e.old)
+}
+
+// version changes whenever a manifest does.
+func (m manifests) version() (string, error) {
+	files, err := filepath.Glob(m.path("[^.]*.yaml"))
+	if err != nil {
+		return "", errors.Wrap(err, "listing the manifests")
+	}
+	var b strings.Builder
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // an editor is just replacing it
+		}
+		if err != nil {
+			return "", errors.Wrap(err, "looking at the manifests")
+		}
+		fmt.Fprintln(&b, file, info.Size(), info.ModTime().UnixNano())
+	}
+	return b.String(), nil
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pkg/errors"
@@ -16,10 +18,16 @@ import (
 type verdict byte
 
 const (
-	itself  verdict = iota // is not asked
-	reaches                // is made, and the right server answers
-	blocked                // is never answered
+	itself  verdict = iota // not asked
+	reaches                // it is made, and the right server answers
+	blocked                // nobody answers
 )
+
+// String is the verdict in a word.
+func (v verdict) String() string { return [...]string{"itself", "reaches", "blocked"}[v] }
+
+// mark is the verdict in a table.
+func (v verdict) mark() string { return [...]string{".", "ok", "x"}[v] }
 
 // target is a port of a host, a column of a matrix.
 type target struct {
@@ -27,20 +35,18 @@ type target struct {
 	port uint16
 }
 
-func (t target) String() string { return fmt.Sprintf("%s:%d", t.host, t.port) }
-
 // pair is a cell of a matrix.
 type pair struct {
 	from string
 	to   target
 }
 
-func (p pair) String() string { return p.from + " -> " + p.to.String() }
+func (p pair) String() string { return fmt.Sprintf("%s -> %s:%d", p.from, p.to.host, p.to.port) }
 
-// matrix says who reaches whom. A pair that is not in it is a host and itself.
+// matrix says who reaches whom: pair -> verdict. A host and itself are not in it.
 type matrix map[pair]verdict
 
-// rows are the hosts that matrices ask from.
+// rows are the hosts that connections come from.
 func rows() []string {
 	var names []string
 	for _, p := range pods() {
@@ -49,7 +55,7 @@ func rows() []string {
 	return append(names, outside)
 }
 
-// columns are the ports that matrices ask about.
+// columns are the ports that they go to.
 func columns() []target {
 	var targets []target
 	for _, p := range pods() {
@@ -60,7 +66,7 @@ func columns() []target {
 	return append(targets, target{outside, outsidePort})
 }
 
-// everybody is the matrix of a cluster without policies.
+// everybody is the matrix in which everybody reaches everybody.
 func everybody() matrix {
 	m := matrix{}
 	for _, from := range rows() {
@@ -73,27 +79,42 @@ func everybody() matrix {
 	return m
 }
 
+// read is the matrix that is written as rows of marks.
+func read(table string) matrix {
+	verdicts := map[string]verdict{}
+	for _, v := range []verdict{reaches, blocked} {
+		verdicts[v.mark()] = v
+	}
+	m := matrix{}
+	for line := range strings.Lines(strings.TrimSpace(table)) {
+		words := strings.Fields(line)
+		for i, to := range columns() {
+			if v, asked := verdicts[words[i+1]]; asked {
+				m[pair{words[0], to}] = v
+			}
+		}
+	}
+	return m
+}
+
 // but is the matrix with one verdict changed.
 func (m matrix) but(from, host string, port uint16, v verdict) matrix {
-	changed := matrix{}
-	for p, was := range m {
-		changed[p] = was
-	}
+	changed := maps.Clone(m)
 	changed[pair{from, target{host, port}}] = v
 	return changed
 }
 
-// changes are the pairs that have another verdict in another matrix, row by row.
-func (m matrix) changes(other matrix) []pair {
-	var changed []pair
+// differences are the pairs that have another verdict in another matrix, row by row.
+func (m matrix) differences(other matrix) []pair {
+	var pairs []pair
 	for _, from := range rows() {
 		for _, to := range columns() {
 			if p := (pair{from, to}); m[p] != other[p] {
-				changed = append(changed, p)
+				pairs = append(pairs, p)
 			}
 		}
 	}
-	return changed
+	return pairs
 }
 
 // families are the IP families that everything is asked in.
@@ -108,50 +129,41 @@ func (c *cluster) ask(ctx context.Context, p pair, family int) (verdict, error) 
 		return blocked, err
 	case saw == lab.Dropped:
 		return blocked, nil
-	case saw == lab.Allowed && (name == p.to.host || name == ""): // a slow server's name may come too late
+	case saw == lab.Allowed && (name == p.to.host || name == ""): // on a busy machine a name may come too late
 		return reaches, nil
 	}
-	return blocked, errors.Errorf("%s by IPv%d: %s, answer %q; this is a fault of the demo's cluster", p, family, saw, name)
+	return blocked, errors.Errorf("%s by IPv%d: %s, answer %q", p, family, saw, name)
 }
 
 // askAll tries all connections at once.
 func (c *cluster) askAll(ctx context.Context, family int) (matrix, error) {
-	pairs := everybody()
-	verdicts := make(chan func(matrix), len(pairs))
+	var mu sync.Mutex
+	m := matrix{}
 	group, ctx := errgroup.WithContext(ctx)
-	for p := range pairs {
+	for p := range everybody() {
 		group.Go(func() error {
 			v, err := c.ask(ctx, p, family)
-			verdicts <- func(m matrix) { m[p] = v }
+			mu.Lock()
+			defer mu.Unlock()
+			m[p] = v
 			return err
 		})
 	}
-	err := group.Wait()
-	close(verdicts)
-	m := matrix{}
-	for set := range verdicts {
-		set(m)
-	}
-	return m, err
+	return m, errors.Wrap(group.Wait(), "asking who reaches whom")
 }
-
-// patience is how long a matrix may take to become the expected one. It is long for the sake of machines that are busy.
-const patience = 10 * time.Second
 
 // expect asks until the matrix is the wanted one, in both families, twice in a row.
 func (c *cluster) expect(ctx context.Context, want matrix) error {
 	deadline := time.Now().Add(patience)
 	for matches := 0; matches < 2; {
-		wrong, err := c.differences(ctx, want)
+		wrong, err := c.wrong(ctx, want)
 		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
 		case err != nil:
-			return errors.Wrap(err, "asking who reaches whom")
+			return err
 		case wrong == "":
 			matches++
 		case time.Now().After(deadline):
-			return errors.Errorf("after %s the cluster still does not do what it should:\n%s\n%s", patience, wrong, c.dump())
+			return errors.Errorf("this is not as it should be, after %s:\n%s\n%s", patience, wrong, c.dump())
 		default:
 			matches = 0
 		}
@@ -159,100 +171,93 @@ func (c *cluster) expect(ctx context.Context, want matrix) error {
 	return nil
 }
 
-// differences says, for both families, in words and by a matrix, what is not as wanted.
-func (c *cluster) differences(ctx context.Context, want matrix) (string, error) {
+// wrong says what is not as wanted; empty if nothing is.
+func (c *cluster) wrong(ctx context.Context, want matrix) (string, error) {
 	var b strings.Builder
 	for _, family := range families() {
 		seen, err := c.askAll(ctx, family)
 		if err != nil {
 			return "", err
 		}
-		wrong := want.changes(seen)
-		if len(wrong) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "IPv%d (+ok and -x are wrong):\n%s", family, seen.draw(want, plain{}))
-		for _, p := range wrong {
-			fmt.Fprintf(&b, "  %s: %s, expected: %s\n", p, seen[p], want[p])
+		if len(want.differences(seen)) > 0 {
+			fmt.Fprintf(&b, "IPv%d (+ok: must be blocked, -x: must be let through):\n%s\n", family,
+				seen.draw(want, plain{}))
 		}
 	}
 	return b.String(), nil
 }
 
-// follow changes the manifests, and returns how long after that the last of the pairs that differ between two matrices met
-// its new verdict, in either family.
+// follow changes the manifests, and returns how much later the last of the pairs that differ between two matrices met
+// its new verdict, in either family. Then all else has to be as it should, too.
 func (c *cluster) follow(ctx context.Context, before, after matrix, change func() error) (time.Duration, error) {
 	start := time.Now()
 	if err := change(); err != nil {
 		return 0, err
 	}
+	var mu sync.Mutex
+	last := start
 	group, groupCtx := errgroup.WithContext(ctx)
-	changed := before.changes(after)
-	last := make([]time.Duration, len(changed)*len(families()))
-	for i, p := range changed {
-		for j, family := range families() {
+	for _, p := range before.differences(after) {
+		for _, family := range families() {
 			group.Go(func() error {
 				turned, err := c.awaitTurn(groupCtx, p, family, after[p])
-				last[i*len(families())+j] = turned.Sub(start)
+				mu.Lock()
+				defer mu.Unlock()
+				if turned.After(last) {
+					last = turned
+				}
 				return err
 			})
 		}
 	}
 	if err := group.Wait(); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return 0, err
+		return 0, errors.Wrap(err, "waiting for a change")
 	}
-	slowest := time.Duration(0)
-	for _, d := range last {
-		slowest = max(slowest, d)
-	}
-	return slowest, c.expect(ctx, after)
+	return last.Sub(start), c.expect(ctx, after)
 }
 
-// awaitTurn connects every few milliseconds, and returns when the first connection was tried that got the wanted verdict.
+// pace is the time between two attempts to connect.
+const pace = 10 * time.Millisecond
+
+// awaitTurn connects again and again, and returns when the first connection was tried that got the wanted verdict. If
+// none does, it returns too: what is wrong then shows in the matrix.
 func (c *cluster) awaitTurn(ctx context.Context, p pair, family int, want verdict) (time.Time, error) {
-	type attempt struct {
-		tried time.Time
-		got   verdict
-		err   error
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	results := make(chan attempt)
-	try := func() {
-		a := attempt{tried: time.Now()}
-		a.got, a.err = c.ask(ctx, p, family)
-		select {
-		case results <- a:
-		case <-ctx.Done():
-		}
-	}
-	const pace = 10 * time.Millisecond
-	next := time.NewTimer(0)
-	defer next.Stop()
+	attempts := make(chan attempt)
+	try := time.NewTimer(0)
+	defer try.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return time.Now(), nil // expect has the last word
-		case <-next.C:
-			go try()
-			// One that is to be let through is not held up by those before it, which wait for an answer in vain; one that is
-			// to be dropped is the first that gets none.
+			return time.Now(), nil
+		case <-try.C:
+			go func() {
+				a := attempt{tried: time.Now()}
+				a.verdict, a.err = c.ask(ctx, p, family)
+				select {
+				case attempts <- a:
+				case <-ctx.Done():
+				}
+			}()
+			// What is to be let through soon is tried while the attempts before it still wait for their answers.
 			if want == reaches {
-				next.Reset(pace)
+				try.Reset(pace)
 			}
-		case a := <-results:
-			if a.err != nil && ctx.Err() == nil {
-				return time.Time{}, a.err
-			}
-			if a.got == want {
-				return a.tried, nil
+		case a := <-attempts:
+			if ctx.Err() == nil && a.err != nil || a.verdict == want {
+				return a.tried, a.err
 			}
 			if want == blocked {
-				next.Reset(pace)
+				try.Reset(pace)
 			}
 		}
 	}
+}
+
+// attempt is a connection that was tried.
+type attempt struct {
+	tried   time.Time
+	verdict verdict
+	err     error
 }

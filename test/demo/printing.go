@@ -50,6 +50,7 @@ type printer struct {
 	w      io.Writer
 	cancel context.CancelCauseFunc // called if nobody reads us any more
 	steps  int
+	spaced bool // the last line is empty
 }
 
 // newPrinter prints to a file, in colours if it is a terminal.
@@ -62,110 +63,136 @@ func newPrinter(f *os.File, cancel context.CancelCauseFunc) *printer {
 	return p
 }
 
+// print prints lines as they are, after an empty line.
 func (p *printer) print(text string) {
+	if !p.spaced {
+		text = "\n" + text
+	}
+	p.spaced = strings.HasSuffix(text, "\n\n")
 	if _, err := io.WriteString(p.w, text); err != nil {
 		p.cancel(errors.Wrap(err, "printing"))
 	}
 }
 
-// step begins a step of the story with a headline.
-func (p *printer) step(headline string) {
+// headline begins a step of the story.
+func (p *printer) headline(format string, args ...any) {
 	p.steps++
-	p.print("\n" + p.paint(fmt.Sprintf("%d. %s", p.steps, headline), bold) + "\n\n")
+	p.print(p.paint(fmt.Sprintf("%d. %s", p.steps, fmt.Sprintf(format, args...)), bold) + "\n")
 }
 
-// say prints sentences, broken into lines.
-func (p *printer) say(text string) {
-	for _, line := range strings.Split(text, "\n") {
-		p.print(wrap(line, width, "") + "\n")
+// say prints a paragraph.
+func (p *printer) say(format string, args ...any) {
+	p.print(wrap(fmt.Sprintf(format, args...), width, "", " ") + "\n")
+}
+
+// quote prints files, commands and their output: indented, and long lines broken in front of one of the given strings.
+func (p *printer) quote(text string, before ...string) {
+	const indent, more = "    ", "            "
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = indent + wrap(strings.TrimRight(line, "\n"), width-len(more), more, before...)
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
+	p.print(b.String())
 }
 
-// quote prints what is not ours: files, commands and their output, indented, long lines broken.
-func (p *printer) quote(text string) {
-	const indent = "    "
-	p.print("\n")
-	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		line = wrap(line, width-len(indent), "      ")
-		p.print(indent + strings.ReplaceAll(line, "\n", "\n"+indent) + "\n")
-	}
-	p.print("\n")
-}
-
-// wrap breaks a line at spaces. Lines that follow are indented.
-func wrap(line string, width int, indent string) string {
+// wrap breaks a line where one of the given strings begins, a space first. Lines that follow are indented.
+func wrap(line string, width int, indent string, before ...string) string {
 	var b strings.Builder
 	for len(line) > width {
-		at := strings.LastIndex(line[:width+1], " ")
-		if strings.TrimSpace(line[:max(at, 0)]) == "" {
-			break // one long word
+		at := lastBreak(line, width, before)
+		if at < 0 {
+			break
 		}
-		b.WriteString(strings.TrimRight(line[:at], " ") + "\n")
-		line = indent + strings.TrimLeft(line[at:], " ")
+		b.WriteString(line[:at] + "\n" + indent)
+		line = line[at+1:]
 	}
 	return b.String() + line
 }
 
-// String is the verdict in words.
-func (v verdict) String() string { return [...]string{"itself", "reaches", "blocked"}[v] }
+// lastBreak is the last place within the width where one of the strings begins, or else the first one after it; -1 if
+// there is none.
+func lastBreak(line string, width int, before []string) int {
+	last, next := -1, -1
+	for _, s := range before {
+		last = max(last, strings.LastIndex(line[:min(len(line), width+len(s))], s))
+		if i := strings.Index(line[width:], s); i >= 0 && (next < 0 || width+i < next) {
+			next = width + i
+		}
+	}
+	if last > 0 {
+		return last
+	}
+	return next
+}
 
-// draw is the matrix as a table. What differs from before, if there is one, has a sign in front.
+// draw is the matrix as a table. What is not as it was before, if there was a before, has a sign in front.
 func (m matrix) draw(before matrix, paint painter) string {
-	const first, column = 23, 7
-	var b strings.Builder
-	heads := [3]string{"", "", "from \\ to"}
-	for i := range heads {
-		heads[i] = fmt.Sprintf("  %-*s", first, heads[i])
+	const first = 24
+	lines := [3]string{}
+	for i := range lines {
+		lines[i] = strings.Repeat(" ", first+1)
 	}
-	for i, to := range columns() {
-		namespace, name, inCluster := strings.Cut(to.host, "/")
-		if namespace += "/"; !inCluster {
-			namespace, name = "", to.host
-		}
-		if i > 0 && columns()[i-1].host == to.host {
-			namespace, name = "", ""
-		}
-		heads[0] += fmt.Sprintf("%-*s", room(i, column), namespace)
-		heads[1] += fmt.Sprintf("%-*s", room(i, column), name)
-		heads[2] += fmt.Sprintf("%-*s", room(i, column), fmt.Sprintf(":%d", to.port))
-	}
+	lines[2] = fmt.Sprintf("  %-*s", first-1, "from \\ to")
+	heads := headings()
 	for _, head := range heads {
-		b.WriteString(strings.TrimRight(head, " ") + "\n")
+		for i := range lines {
+			lines[i] += fmt.Sprintf("%-*s", head.width(), head[i])
+		}
 	}
+	table := lines[:]
 	for _, from := range rows() {
-		line := fmt.Sprintf("  %-*s", first-1, from)
+		line := fmt.Sprintf("  %-*s", first-2, from)
 		for i, to := range columns() {
 			p := pair{from, to}
-			sign := " "
-			if before != nil && before[p] != m[p] {
-				sign = map[verdict]string{reaches: "+", blocked: "-"}[m[p]]
-			}
-			line += m[p].cell(sign, paint) + strings.Repeat(" ", room(i, column)-len(sign)-len(m[p].mark()))
+			line += m.cell(p, before, paint) + strings.Repeat(" ", heads[i].width()-1-len(m[p].mark()))
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		table = append(table, line)
 	}
-	return b.String()
+	for i := range table {
+		table[i] = strings.TrimRight(table[i], " ")
+	}
+	return strings.Join(table, "\n") + "\n"
 }
 
-// room is the width of a column: that of a host with one port has to hold the host's name.
-func room(i, width int) int {
-	to := columns()[i]
-	namespace, name, _ := strings.Cut(to.host, "/")
-	last := i == len(columns())-1 || columns()[i+1].host != to.host
-	first := i == 0 || columns()[i-1].host != to.host
-	if first && last {
-		return max(width, len(namespace)+3, len(name)+2)
+// heading is what is above a column: a namespace, a host's name and a port.
+type heading [3]string
+
+func (h heading) width() int {
+	const least, gap = 7, 2
+	w := least
+	for _, text := range h {
+		w = max(w, len(text)+gap)
 	}
-	return width
+	return w
 }
 
-// mark is the verdict in a table.
-func (v verdict) mark() string { return [...]string{".", "ok", "x"}[v] }
+// headings are those of all columns. A host is named above its first one.
+func headings() []heading {
+	var all []heading
+	last := ""
+	for _, to := range columns() {
+		h := heading{2: fmt.Sprintf(":%d", to.port)}
+		if namespace, name, ok := strings.Cut(to.host, "/"); to.host == last {
+			// It is named already.
+		} else if ok {
+			h[0], h[1] = namespace+"/", name
+		} else {
+			h[1] = to.host
+		}
+		last = to.host
+		all = append(all, h)
+	}
+	return all
+}
 
-// cell is the mark with a sign and in colours.
-func (v verdict) cell(sign string, paint painter) string {
+// cell is a verdict in the table, with a sign in front.
+func (m matrix) cell(p pair, before matrix, paint painter) string {
+	v := m[p]
 	colours := []colour{[...]colour{dim, green, red}[v]}
-	if sign != " " {
+	sign := " "
+	if before != nil && before[p] != v {
+		sign = [...]string{" ", "+", "-"}[v]
 		colours = append(colours, bold)
 	}
 	return paint.paint(sign+v.mark(), colours...)

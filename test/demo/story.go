@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -17,125 +15,242 @@ import (
 type story struct {
 	*cluster
 	*printer
-	npc  string
 	last matrix // the one that was shown last
 }
 
 // tell shows everything, in order. It fails if anything is not as it says.
 func (s *story) tell(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		s.introduce, s.askFirst, s.start, s.isolate, s.showKernel, s.showLog, s.editPolicy, s.relabelPod, s.relabelNamespace,
+		s.introduce, s.askWithoutPolicies, s.startOnBothNodes, s.writePolicies, s.showKernel, s.showBlocked,
+		s.editPolicy, s.relabelPod, s.relabelNamespace,
 	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 	}
 	return nil
 }
 
 func (s *story) introduce(context.Context) error {
+	s.spaced = true
+	s.print(s.paint("weave-npc: who reaches whom", bold) + "\n")
+	s.say("weave-npc runs on every node of a Kubernetes cluster and has the kernel drop the packets that the cluster's "+
+		"network policies forbid. Here is a small cluster made of network namespaces: %d nodes, %d pods and a host "+
+		"outside. The servers in them and the packets between them are real. The machine's own network is not touched.",
+		len(s.world.Nodes()), len(pods()))
+	var b strings.Builder
+	line := func(host, pod string, h *lab.Host, serves string) {
+		row := fmt.Sprintf("  %-8s %-22s %-13s %-16s %s", host, pod, h.Addr4(), h.Addr6(), serves)
+		b.WriteString(strings.TrimRight(row, " ") + "\n")
+	}
+	for _, n := range s.world.Nodes() {
+		line(n.Name(), "", n.Host, "")
+		for _, p := range pods() {
+			if p.node == n.Name() {
+				line("", p.String(), s.hosts[p.String()], "serves "+p.serves())
+			}
+		}
+	}
+	line(outside, "", s.hosts[outside], fmt.Sprintf("serves %d (https)", outsidePort))
+	s.print(b.String())
 	return nil
 }
-func (s *story) askFirst(ctx context.Context) error {
+
+func (s *story) askWithoutPolicies(ctx context.Context) error {
+	s.headline("No policies: everybody reaches everybody")
 	s.last = everybody()
 	if err := s.expect(ctx, s.last); err != nil {
 		return err
 	}
-	s.print(s.last.draw(nil, s.painter))
+	s.show(nil)
+	s.say("ok: a TCP connection is made and the right server answers. x: nobody answers. .: itself, not asked. " +
+		"This matrix and those below are IPv4's. IPv6 is asked the same each time, and has to say the same.")
 	return nil
 }
 
-func (s *story) start(ctx context.Context) error {
+// show prints the last matrix and marks what is different from the one before, if there is one.
+func (s *story) show(before matrix) { s.print(s.last.draw(before, s.painter)) }
+
+func (s *story) startOnBothNodes(ctx context.Context) error {
+	s.headline("weave-npc starts on both nodes")
+	s.say("It follows an API server or, as here, a directory of manifests. What it has to know of a pod is its labels, " +
+		"its node, its addresses and the names of its ports:")
+	s.quote(podManifest(pods()[1], s.hosts[pods()[1].String()].Addrs()))
 	for _, n := range s.world.Nodes() {
-		if err := s.startNPC(ctx, s.npc, n, s.cancel); err != nil {
+		s.quote(n.Name()+"# weave-npc "+strings.Join(s.arguments(n), " "), " --")
+	}
+	start := time.Now()
+	for _, n := range s.world.Nodes() {
+		if err := s.startNPC(ctx, n, s.cancel); err != nil {
 			return err
 		}
+	}
+	for _, n := range s.world.Nodes() {
 		if err := s.awaitReady(ctx, n); err != nil {
 			return err
 		}
 	}
-	return s.expect(ctx, s.last)
-}
-
-// isolated is the matrix that the policies ask for.
-func isolated() matrix {
-	return table(`
-		shop/web              .   .    ok   x    x    x    ok   ok   ok
-		shop/api              ok  x    .    .    ok   x    ok   ok   ok
-		shop/db               ok  x    x    x    .    .    ok   ok   ok
-		monitoring/prometheus x   ok   x    ok   x    ok   .    x    x
-		dev/shell             x   x    x    x    x    x    x    .    ok
-		outside               ok  x    x    x    x    x    ok   ok   .`)
-}
-
-func table(text string) matrix {
-	m := matrix{}
-	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
-		for j, mark := range strings.Fields(line)[1:] {
-			v := map[string]verdict{".": itself, "ok": reaches, "x": blocked}[mark]
-			if v != itself {
-				m[pair{rows()[i], columns()[j]}] = v
-			}
-		}
+	took := time.Since(start)
+	if err := s.expect(ctx, s.last); err != nil {
+		return err
 	}
-	return m
+	s.say("Both are ready %d ms after their start. There are no policies yet, and the matrix is as before (checked).",
+		took.Milliseconds())
+	return nil
 }
 
-func (s *story) isolate(ctx context.Context) error {
-	return s.change(ctx, isolated(), func() error { return s.manifests.write(policiesFile, policiesManifest) })
+// isolated is what the policies ask for.
+func isolated() matrix {
+	return read(`
+		shop/web               .  .   ok x   x  x   ok  ok  ok
+		shop/api               ok x   .  .   ok x   ok  ok  ok
+		shop/db                ok x   x  x   .  .   ok  ok  ok
+		monitoring/prometheus  x  ok  x  ok  x  ok  .   x   x
+		dev/shell              x  x   x  x   x  x   x   .   ok
+		outside                ok x   x  x   x  x   ok  ok  .`)
 }
 
-func (s *story) change(ctx context.Context, want matrix, f func() error) error {
-	took, err := s.follow(ctx, s.last, want, f)
+func (s *story) writePolicies(ctx context.Context) error {
+	s.headline("Policies are written to %s", policiesFile)
+	s.quote(policiesManifest)
+	err := s.change(ctx, isolated(), func() error { return s.manifests.write(policiesFile, policiesManifest) })
 	if err != nil {
 		return err
 	}
-	s.print(want.draw(s.last, s.painter))
-	s.print(fmt.Sprintln(took))
+	s.show(nil)
+	s.say("Read it by columns: whoever gets there visits shop/web:80; only web calls api:8080; only api calls db:5432; " +
+		"only prometheus scrapes the shop, each pod at its own metrics port. By rows: prometheus does nothing else, and " +
+		"dev/shell gets out of the cluster and to none of its pods.")
+	return nil
+}
+
+// change changes the manifests, waits until the matrix is the wanted one, and says how long that took.
+func (s *story) change(ctx context.Context, want matrix, change func() error) error {
+	took, err := s.follow(ctx, s.last, want, change)
+	if err != nil {
+		return err
+	}
+	what := "the new verdict"
+	if n := len(s.last.differences(want)); n > 1 {
+		what = fmt.Sprintf("all %d new verdicts", n)
+	}
+	s.say("%d ms after the file was written, packets met %s, by IPv4 and by IPv6:", took.Milliseconds(), what)
 	s.last = want
 	return nil
 }
 
 func (s *story) showKernel(ctx context.Context) error {
 	n := s.world.Node("node1")
-	for _, x := range [][]string{{"iptables", "-S"}, {"ipset", "list"}} {
-		o, err := output(ctx, n, x[0], x[1:]...)
+	s.headline("What the kernel of %s holds now", n)
+	rules, err := readRules(ctx, n)
+	if err != nil {
+		return err
+	}
+	chain, _, err := rules.of("shop/db")
+	if err != nil {
+		return err
+	}
+	s.say("A packet to a pod of this node that a policy isolates comes to the chain WEAVE-NPC-INGRESS, and from there " +
+		"to the chain of the pod's namespace. Each rule in that names its policy and lets something through. What none " +
+		"lets through is reported and dropped. (Long lines are broken here.)")
+	for _, name := range []string{"WEAVE-NPC-INGRESS", chain} {
+		text, err := output(ctx, n, "iptables", "-w", "-S", name)
 		if err != nil {
 			return err
 		}
-		s.print(o)
+		s.quote(n.Name()+"# iptables -S "+name+"\n"+text, " -m ", " -g ", " -j ")
+	}
+	s.say("The rules match sets, whose members have names. Three of them: whom policy shop/db lets in, the ports that " +
+		"are called metrics for policy shop/metrics, and the ipBlock of policy dev/internet-only, where nomatch is what " +
+		"it excepts. (The lines on memory are left out here.)")
+	for _, x := range []struct{ policy, direction, member string }{
+		{"shop/db", "src", s.hosts["shop/api"].Addr4().String() + ` comment "shop/api"`},
+		{"shop/metrics", "dst,dst", s.hosts["shop/db"].Addr4().String() + `,tcp:9187 comment "shop/db"`},
+		{"dev/internet-only", "dst", "10.32.0.0/16 nomatch"},
+	} {
+		name, err := rules.set(x.policy, x.direction)
+		if err != nil {
+			return err
+		}
+		text, err := listSet(ctx, n, name)
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(text, x.member) {
+			return errors.Errorf("the set of policy %s has no %q:\n%s", x.policy, x.member, text)
+		}
+		s.quote(n.Name() + "# ipset list " + name + "\n" + text)
 	}
 	return nil
 }
-func (s *story) showLog(ctx context.Context) error {
-	b,_ := os.ReadFile(s.logFile(s.world.Node("node1"))); s.print(string(b))
-	s.print(s.logTail(s.world.Node("node2")))
+
+func (s *story) showBlocked(ctx context.Context) error {
+	n := s.world.Node("node1")
+	s.headline("Blocked connections are reported")
+	s.say("shop/web tries shop/db:5432, and dev/shell tries shop/api:8080. The log of weave-npc on %s names the pods "+
+		"and the policies that isolate them:", n)
+	for _, p := range []pair{{"shop/web", target{"shop/db", 5432}}, {"dev/shell", target{"shop/api", 8080}}} {
+		line, err := s.provoke(ctx, n, p)
+		if err != nil {
+			return err
+		}
+		s.quote(line, " from=", " to=", " isolated_by=")
+	}
 	return nil
 }
+
 func (s *story) editPolicy(ctx context.Context) error {
-	return s.change(ctx, s.last.but("shop/api", "shop/db", 5432, blocked), func() error {
-		return s.manifests.edit(edit{policiesFile, "- podSelector: {matchLabels: {app: api}}", `- podSelector: {matchLabels: {db-client: "yes"}}`})
-	})
+	s.headline("A policy is edited")
+	s.say("Policy shop/db shall no longer name the api, but a label for all that may use the database. Nobody has that " +
+		"label yet, so the api loses its database (-x).")
+	return s.edit(ctx, edit{policiesFile, `- podSelector: {matchLabels: {app: api}}`,
+		`- podSelector: {matchLabels: {db-client: "yes"}}`}, s.last.but("shop/api", "shop/db", 5432, blocked))
 }
+
 func (s *story) relabelPod(ctx context.Context) error {
-	return s.change(ctx, s.last.but("shop/api", "shop/db", 5432, reaches), func() error {
-		return s.manifests.edit(edit{podsFile, "{app: api}", `{app: api, db-client: "yes"}`})
-	})
-}
-func (s *story) relabelNamespace(ctx context.Context) error {
-	return s.change(ctx, s.last.but("monitoring/prometheus", "dev/shell", 9100, reaches), func() error {
-		return s.manifests.edit(edit{namespacesFile, "{name: dev}", `{name: dev, labels: {scrape: "yes"}}`})
-	})
-}
-func (s *story) stay(ctx context.Context) error {
-	<-ctx.Done()
+	s.headline("A pod gets a label")
+	s.say("Pod shop/api gets that label, and its database back (+ok).")
+	n := s.world.Node("node1")
+	before, err := readRules(ctx, n)
+	if err != nil {
+		return err
+	}
+	if err := s.edit(ctx, edit{podsFile, `name: api, labels: {app: api}`,
+		`name: api, labels: {app: api, db-client: "yes"}`}, s.last.but("shop/api", "shop/db", 5432, reaches)); err != nil {
+		return err
+	}
+	after, err := readRules(ctx, n)
+	if err != nil {
+		return err
+	}
+	if before != after {
+		return errors.Errorf("a label of a pod has changed the rules of %s, from\n%s\nto\n%s", n, before, after)
+	}
+	s.say("No rule has changed for that (checked): one set has one member more.")
 	return nil
 }
-var _ = os.Stdout
-var _ = regexp.MustCompile
-var _ time.Duration
-var _ = errors.New
-var _ lab.Host
+
+func (s *story) relabelNamespace(ctx context.Context) error {
+	s.headline("A namespace gets a label")
+	s.say("Namespace dev asks to be scraped, so that policy monitoring/scrape lets prometheus reach dev/shell.")
+	return s.edit(ctx, edit{namespacesFile, `{name: dev}`, `{name: dev, labels: {scrape: "yes"}}`},
+		s.last.but("monitoring/prometheus", "dev/shell", 9100, reaches))
+}
+
+// edit shows and makes a change of a manifest, and shows what becomes of it.
+func (s *story) edit(ctx context.Context, e edit, want matrix) error {
+	old, edited, err := s.manifests.lines(e)
+	if err != nil {
+		return err
+	}
+	s.print("    " + e.file + "\n    " + s.paint("-"+old, red) + "\n    " + s.paint("+"+edited, green) + "\n")
+	before := s.last
+	if err := s.change(ctx, want, func() error { return s.manifests.apply(e) }); err != nil {
+		return err
+	}
+	s.show(before)
+	return nil
+}
