@@ -476,12 +476,12 @@ func (e *Element) parse(data []byte) error {
 
 func parseAddress(data []byte) (netip.Addr, error) {
 	a := attrs{rest: data}
-	for a.next() {
-		ip, ok := netip.AddrFromSlice(a.value)
-		if !ok {
-			return netip.Addr{}, errShort
-		}
-		return ip, nil
+	if !a.next() {
+		return netip.Addr{}, errors.New("element has no address")
 	}
-	return netip.Addr{}, errors.New("element has no address")
+	ip, ok := netip.AddrFromSlice(a.value)
+	if !ok {
+		return netip.Addr{}, errShort
+	}
+	return ip, nil
 }

@@ -167,7 +167,7 @@ func checkLine(line string) error {
 	if err != nil {
 		return err
 	}
-	chain := ""
+	var chain string
 	switch {
 	case strings.HasPrefix(line, ":"):
 		chain = strings.TrimPrefix(words[0], ":")

@@ -74,7 +74,7 @@ func (m *Model) baseChains(t *table) {
 		c := put(name, "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
 		c.lazy = true
 		m.dispatch[t.family][d] = c
-		put(dropChain(d), "report and drop, "+d.String(), m.dropRules(t.family, d)...)
+		put(dropChain(d), "report and drop, "+d.String(), m.dropRules(d)...)
 	}
 }
 
@@ -198,7 +198,7 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 }
 
 // dropRules report the first packets of a flow and drop all.
-func (m *Model) dropRules(f Family, d Direction) []iptables.Rule {
+func (m *Model) dropRules(d Direction) []iptables.Rule {
 	group := m.NFLogGroup + uint16(d)
 	limit := fmt.Sprintf("-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 "+
 		"--hashlimit-mode srcip,dstip,dstport --hashlimit-name weave-npc-%s --hashlimit-htable-expire 60000", d)

@@ -3,6 +3,7 @@ package npc
 import (
 	"context"
 	stderrors "errors"
+	"slices"
 	"time"
 
 	"github.com/pkg/errors"
@@ -65,7 +66,7 @@ func cleanupSets(ctx context.Context) (removed []string, err error) {
 			others = append(others, op)
 		}
 	}
-	ops := append(lists, others...)
+	ops := slices.Concat(lists, others)
 	for try := 1; ; try++ {
 		err := conn.Apply(ops)
 		// Rules that are gone for iptables may still be on their way out in the kernel.

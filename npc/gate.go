@@ -20,6 +20,8 @@ type gates struct {
 	sets [len(families)][len(directions)]*set
 	// closed is what the sets hold beside the known remote pods -> the comment.
 	closed [len(families)][len(directions)]map[ipset.Entry]string
+	// setAt is the time that the gates were last set for.
+	setAt time.Time
 	// vanished are addresses of isolated pods whose objects went before they had finished.
 	vanished map[netip.Addr]vanished
 }
@@ -60,7 +62,7 @@ func (m *Model) vanish(p *pod) {
 func (m *Model) appear(a netip.Addr) { delete(m.gates.vanished, a) }
 
 // closedBy says why the gate is closed to the node's range in a direction; empty if it is open.
-func (m *Model) closedBy(d Direction) string {
+func (m *Model) closedBy(d Direction, now time.Time) string {
 	switch {
 	case m.Gate == GateOpen:
 		return ""
@@ -78,7 +80,7 @@ func (m *Model) closedBy(d Direction) string {
 		return first + " has no address yet"
 	case m.policyCount() > 0:
 		for kind, since := range m.broken {
-			if kind != "namespaces" && m.now().Sub(since) >= brokenAfter {
+			if kind != "namespaces" && now.Sub(since) >= brokenAfter {
 				return "the watch of " + kind + " is broken"
 			}
 		}
@@ -90,7 +92,7 @@ func (m *Model) closedBy(d Direction) string {
 func (m *Model) ClosedBy(d Direction) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.closedBy(d)
+	return m.closedBy(d, m.now())
 }
 
 // linkLocal are the addresses that belong to no known pod and reach every pod of a bridge.
@@ -99,6 +101,7 @@ var linkLocal = netip.MustParsePrefix("fe80::/10")
 // setGates brings the gates up to date.
 func (m *Model) setGates() {
 	now := m.now()
+	m.gates.setAt = now
 	for a, v := range m.gates.vanished {
 		if !now.Before(v.until) {
 			delete(m.gates.vanished, a)
@@ -106,7 +109,7 @@ func (m *Model) setGates() {
 	}
 	for _, d := range directions {
 		want := [len(families)]map[ipset.Entry]string{{}, {}}
-		if why := m.closedBy(d); why != "" {
+		if why := m.closedBy(d, now); why != "" {
 			for _, r := range m.gateRanges() {
 				for _, p := range halves(r) {
 					want[familyOf(r.Addr())][ipset.Net(p)] = why
@@ -240,13 +243,14 @@ func (m *Model) SetConnected(kind string, ok bool) {
 	m.wakeUp()
 }
 
-// NextChange is when time alone changes what is wanted; zero if it does not.
+// NextChange is when time alone changes what is wanted, after the time that the last plan was made for; zero if it does not. It
+// may have passed meanwhile.
 func (m *Model) NextChange() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var next time.Time
 	soonest := func(t time.Time) {
-		if t.After(m.now()) && (next.IsZero() || t.Before(next)) {
+		if t.After(m.gates.setAt) && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}

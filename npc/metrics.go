@@ -70,7 +70,7 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(isolatedDesc, c.m.isolatedPods[d], d.String())
 		gauge(pendingDesc, len(c.m.pending[d]), d.String())
 		closed := 0
-		if c.m.closedBy(d) != "" {
+		if c.m.closedBy(d, c.m.now()) != "" {
 			closed = 1
 		}
 		gauge(gateDesc, closed, d.String())

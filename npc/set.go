@@ -67,9 +67,6 @@ func (s *set) note(e ipset.Entry, st entryState) {
 	s.table.touch(s)
 }
 
-// has says whether the model wants the entry.
-func (s *set) has(e ipset.Entry) bool { return s.entries[e].wanted }
-
 // applied takes an entry as the kernel will have it once the plan is carried out.
 func (s *set) applied(e ipset.Entry) {
 	st := s.entries[e]

@@ -161,7 +161,7 @@ func (ch *child) readGroup(i int) {
 			err = ch.readPacket(g, r)
 		}
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		ch.cancel(errors.Wrapf(err, "reading the packets of NFLOG group %d", g.Number))
 	}
 }

@@ -55,7 +55,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	defer syncer.Close()
 
 	tasks, ctx := errgroup.WithContext(ctx)
-	defer tasks.Wait()
+	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
 	if o.dryRun {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

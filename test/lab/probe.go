@@ -18,13 +18,13 @@ import (
 type Verdict int
 
 const (
-	// Dropped: no answer came in time.
+	// Dropped says that no answer came in time.
 	Dropped Verdict = iota
-	// Allowed: the packet arrived and its answer came back.
+	// Allowed says that the packet arrived and its answer came back.
 	Allowed
-	// Refused: the packet arrived at a host where nobody serves the port or the protocol.
+	// Refused says that the packet arrived at a host where nobody serves the port or the protocol.
 	Refused
-	// Unreachable: somebody on the way said so (a router, or a rule that rejects).
+	// Unreachable says that somebody on the way said so (a router, or a rule that rejects).
 	Unreachable
 )
 
