@@ -371,7 +371,7 @@ func (l *listing) add(body []byte) error {
 	set.Name = string(name)
 	set.Type = knownType(kind)
 	set.Family = Family(family)
-	if err := set.Header.parse(data); err != nil {
+	if err := set.parse(data); err != nil {
 		return err
 	}
 	return set.addMembers(elements)

@@ -244,7 +244,7 @@ func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
 	case s.log.Enabled(ctx, slog.LevelDebug):
 		s.log.Debug("transaction", "family", k.family, "text", tx.String())
 	case !tx.onlyMembers():
-		s.log.Info("transaction", "family", k.family, "does", tx)
+		s.log.Info("transaction", "family", k.family, slog.Any("", tx))
 	}
 }
 

@@ -91,7 +91,7 @@ func TestSetOfPolicy(t *testing.T) {
 // TestDemo runs the demo as `make demo` does, several at once.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir, "github.com/weave-npc/weave-npc/cmd/weave-npc", ".")
+	build := exec.Command("go", "build", "-race", "-o", dir, "github.com/weave-npc/weave-npc/cmd/weave-npc", ".")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, output)
 	}
