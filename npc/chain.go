@@ -24,8 +24,9 @@ type chain struct {
 	target string
 	// tail follows the rules, in order.
 	tail []iptables.Rule
-	// have are the ids of the kernel's rules, in order.
-	have []string
+	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since we last
+	// wrote the chain. A rule that somebody else changes may keep its id.
+	have, printed []string
 	// lazy says that a rule too many does no harm, so that its removal can wait.
 	lazy bool
 }
@@ -134,9 +135,14 @@ func (c *chain) diff(w iptables.Chain) change {
 }
 
 // applied takes the wanted chain for what the kernel has.
-func (c *chain) applied(w iptables.Chain) { c.exists, c.have = true, w.IDs() }
+func (c *chain) applied(w iptables.Chain) { c.exists, c.have, c.printed = true, w.IDs(), nil }
+
+// changed says whether a chain that was read is not as we left it.
+func (c *chain) changed(seen iptables.SeenChain) bool {
+	return !slices.Equal(seen.IDs, c.have) || c.printed != nil && !slices.Equal(seen.Text, c.printed)
+}
 
 // inserted takes rules for inserted at the head of the kernel's chain.
 func (c *chain) inserted(rules []iptables.Rule) {
-	c.have = append(iptables.Chain{Rules: rules}.IDs(), c.have...)
+	c.have, c.printed = append(iptables.Chain{Rules: rules}.IDs(), c.have...), nil
 }

@@ -79,8 +79,10 @@ func (m *Model) chainDrift(f Family, seen iptables.Seen) []string {
 		case !c.exists:
 		case !ok:
 			drift = append(drift, fmt.Sprintf("chain %s (%s) is gone", name, c.about))
-		case !slices.Equal(sc.IDs, c.have):
+		case c.changed(sc):
 			drift = append(drift, fmt.Sprintf("chain %s (%s) has other rules", name, c.about))
+		default:
+			c.printed = sc.Text
 		}
 	}
 	slices.Sort(drift)

@@ -2,6 +2,7 @@ package npc
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -185,7 +186,10 @@ func (t *table) owns(h ipset.Header) bool {
 func (t *table) adoptChains(seen iptables.Seen) {
 	for name, c := range t.chains {
 		sc, ok := seen.Chains[name]
-		c.exists, c.have = ok, sc.IDs
+		if c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
+			sc.IDs = nil // as if it were empty, so that it is written anew
+		}
+		c.exists, c.have, c.printed = ok, sc.IDs, nil
 		c.touch()
 		if !c.wanted && !ok {
 			delete(t.chains, name)

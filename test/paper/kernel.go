@@ -233,6 +233,7 @@ func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
 		}
 		var c iptables.SeenChain
 		for _, r := range rules {
+			c.Text = append(c.Text, "-A "+name+" "+r)
 			c.IDs = append(c.IDs, iptables.RuleID("-A "+name+" "+r))
 		}
 		seen.Chains[name] = c
