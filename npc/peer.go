@@ -1,0 +1,85 @@
+package npc
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// use provisions a selector for a policy.
+func (m *Model) use(p *policy, spec selectorSpec) *selector {
+	s := m.provision(spec, p)
+	p.used[s] = struct{}{}
+	return s
+}
+
+// flatAbove is how many namespaces a list of sets may have before one flat set is cheaper for every
+// packet: each member costs a lookup, about as much as a rule with a set match.
+const flatAbove = 64
+
+// peerSelector is the selector for a peer that names pods.
+func (m *Model) peerSelector(peer peerSpec) selectorSpec {
+	if peer.namespaces == nil {
+		return selectorSpec{scope: podScope, namespace: peer.namespace, pods: peer.pods.Selector}
+	}
+	spec := selectorSpec{scope: clusterScope, namespaces: labels.Everything(), pods: peer.pods.Selector}
+	if peer.namespaces.Selector != nil {
+		spec.namespaces = peer.namespaces.Selector
+	}
+	if spec.pods == nil && m.matching(spec.namespaces) <= min(flatAbove, m.MaxListSize) {
+		spec.scope = listScope
+	}
+	return spec
+}
+
+// matching is the number of namespaces that a selector matches.
+func (m *Model) matching(s labels.Selector) int {
+	n := 0
+	for _, ns := range m.namespaces {
+		if ns.matches(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// refitLists gives the policies whose peers are namespaces lists or flat sets, as fits their number now.
+func (m *Model) refitLists() {
+	if len(m.namespaces) < min(flatAbove, m.MaxListSize) {
+		return
+	}
+	for _, ns := range m.namespaces {
+		for _, p := range ns.policies {
+			if len(p.selected) > 0 && m.misfits(p) {
+				again := *p
+				again.used, again.blocks, again.placed = map[*selector]struct{}{}, map[*block]struct{}{}, nil
+				ns.policies[p.name] = &again
+				m.activate(ns, &again)
+				m.deactivate(ns, p)
+			}
+		}
+	}
+}
+
+// misfits says whether a policy uses a list where a flat set is due, or the reverse.
+func (m *Model) misfits(p *policy) bool {
+	for _, rules := range p.rules {
+		for _, r := range rules {
+			for _, peer := range r.peers {
+				if peer.block != nil || peer.namespaces == nil {
+					continue
+				}
+				spec := m.peerSelector(peer)
+				if _, ok := p.used[m.selectors[hash(spec.key()...)]]; !ok && m.needsPeer(r) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// needsPeer says whether a rule has a port for which its peers are matched as such, and not by a named port.
+func (m *Model) needsPeer(r ruleSpec) bool {
+	return r.anyPort || slices.ContainsFunc(r.ports, func(p portSpec) bool { return p.name == "" })
+}
