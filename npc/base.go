@@ -197,14 +197,14 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	}
 }
 
-// dropRules report the first packets of a flow and drop all.
+// dropRules report the first packets of a flow, their headers at least, and drop all.
 func (m *Model) dropRules(d Direction) []iptables.Rule {
 	group := m.NFLogGroup + uint16(d)
 	limit := fmt.Sprintf("-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 "+
 		"--hashlimit-mode srcip,dstip,dstport --hashlimit-name weave-npc-%s --hashlimit-htable-expire 60000", d)
 	return []iptables.Rule{
 		{Match: firstOnes + " " + limit, Comment: "blocked: reported",
-			Target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-prefix "weave-npc blocked %s"`, group, d)},
+			Target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-size 128 --nflog-prefix "weave-npc blocked %s"`, group, d)},
 		{Target: "-j DROP", Comment: "blocked"},
 	}
 }
