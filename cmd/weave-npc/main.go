@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 )
 
@@ -43,6 +44,9 @@ func command() *cobra.Command {
 	o.register(root.Flags())
 	root.AddCommand(cleanupCommand(), versionCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return errors.Errorf("%v; see %s --help", err, cmd.CommandPath())
+	})
 	return root
 }
 

@@ -96,7 +96,9 @@ func (d *daemon) awaitReady(t *testing.T) {
 		var status int
 		status, last = d.get("/readyz")
 		return status == http.StatusOK
-	}, func() string { return "weave-npc on " + d.node.Name() + " is not ready: " + last + "\n" + d.log.String() })
+	}, func() string {
+		return "weave-npc on " + d.node.Name() + " is not ready: " + last + "\n" + d.log.String()
+	})
 }
 
 // get asks weave-npc's server, which listens where it does without flags.
@@ -118,6 +120,16 @@ func (d *daemon) get(path string) (status int, body string) {
 
 // trouble matches lines that no test provokes without saying so.
 var trouble = regexp.MustCompile(`(?m)^.*(level=ERROR|level=WARN|DATA RACE|panic:|fatal error:).*$`)
+
+// complains says whether checkLog would fail the test.
+func (d *daemon) complains() bool {
+	for _, line := range trouble.FindAllString(d.log.news(), -1) {
+		if !d.log.isExpected(line) {
+			return true
+		}
+	}
+	return false
+}
 
 // checkLog fails the test if weave-npc complained of what the test does not expect.
 func (d *daemon) checkLog(t *testing.T) {
@@ -188,12 +200,19 @@ func (o *output) isExpected(line string) bool {
 	return false
 }
 
-// unchecked returns what was said since it was called last.
-func (o *output) unchecked() string {
+// news is what was said since checkLog last looked.
+func (o *output) news() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	text := o.text.String()[o.checked:]
-	o.checked = o.text.Len()
+	return o.text.String()[o.checked:]
+}
+
+// unchecked is news that count as seen then.
+func (o *output) unchecked() string {
+	text := o.news()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.checked += len(text)
 	return text
 }
 
@@ -205,7 +224,9 @@ func (d *daemon) awaitLine(t *testing.T, n int, pattern string) string {
 	eventually(t, patience, func() bool {
 		found = wanted.FindString(d.log.since(n))
 		return found != ""
-	}, func() string { return "weave-npc on " + d.node.Name() + " does not say " + pattern + ":\n" + d.log.String() })
+	}, func() string {
+		return "weave-npc on " + d.node.Name() + " does not say " + pattern + ":\n" + d.log.String()
+	})
 	return found
 }
 

@@ -149,8 +149,12 @@ func (w *world) named(t *testing.T, names, host string) bool {
 // expect asks until everything is as wanted and stays so.
 func (w *world) expect(t *testing.T, all wants) {
 	t.Helper()
-	questions := w.questions(t, all)
-	start := time.Now()
+	w.expectAll(t, w.questions(t, all))
+}
+
+func (w *world) expectAll(t *testing.T, questions []question) {
+	t.Helper()
+	start, before := time.Now(), ""
 	for deadline, right := start.Add(converged), 0; right < 2; {
 		round := time.Now()
 		seen, err := w.ask(t.Context(), questions)
@@ -170,7 +174,10 @@ func (w *world) expect(t *testing.T, all wants) {
 		if time.Now().After(deadline) {
 			t.Fatalf("wrong (OK! must not arrive, --! must arrive):\n%s\n%s", wrong, w.state())
 		}
-		t.Logf("%s after the step, not yet:\n%s", time.Since(start).Round(time.Millisecond), wrong)
+		if wrong != before {
+			t.Logf("%s after the step, not yet:\n%s", time.Since(start).Round(time.Millisecond), wrong)
+		}
+		before = wrong
 		time.Sleep(20 * time.Millisecond)
 	}
 }
@@ -191,7 +198,7 @@ func (w *world) ask(ctx context.Context, questions []question) ([]lab.Matrix, er
 					continue
 				}
 				group.Go(func() (err error) {
-					seen[i].Reached[row][column], err = q.probe(ctx, from, to, q.want.Reached[row][column])
+					seen[i].Reached[row][column], err = w.probeOnce(ctx, q, from, to, q.want.Reached[row][column])
 					return err
 				})
 			}
@@ -200,13 +207,23 @@ func (w *world) ask(ctx context.Context, questions []question) ([]lab.Matrix, er
 	return seen, group.Wait()
 }
 
-func (q question) probe(ctx context.Context, from, to *lab.Host, wanted bool) (bool, error) {
-	timeout := deniedTimeout
+func (w *world) probeOnce(ctx context.Context, q question, from, to *lab.Host, wanted bool) (bool, error) {
+	p := lab.Packet{Proto: q.Proto, To: to.Addr(q.Family), Port: q.Port, Timeout: deniedTimeout}
 	if wanted {
-		timeout = allowedTimeout
+		p.Timeout = allowedTimeout
 	}
-	verdict, err := from.Probe(ctx, lab.Packet{Proto: q.Proto, To: to.Addr(q.Family), Port: q.Port, Timeout: timeout})
+	if q.Proto == "udp" {
+		p.FromPort = w.freshPort()
+	}
+	verdict, err := from.Probe(ctx, p)
 	return verdict.Reached(), errors.Wrapf(err, "%s", q)
+}
+
+// freshPort is a source port that was not used for long: one that the kernel chooses may be that of a flow that was
+// allowed a moment ago, and is still.
+func (w *world) freshPort() uint16 {
+	const first, last = 1024, 32767 // below those that the kernel chooses
+	return first + uint16(w.fresh.Add(1)%(last-first))
 }
 
 // state is what the nodes have and what their daemons say.

@@ -72,7 +72,7 @@ ingress: [{from: [{podSelector: {}}], ports: [{port: 81}]}]`)), want: wants{
 		{name: "S20_operators", steps: []step{
 			{about: "NotIn matches those that lack the key", do: do(
 				pod("shop/db", labelled("role=x")), pod("shop/api", labelled("app=api")),
-				policy("shop/p", only(` [{podSelector: {matchExpressions: [{key: role, operator: NotIn, values: [x, y]}]}}]`))),
+				policy("shop/p", only(` [{podSelector: {matchExpressions: [{key: role, operator: NotIn, values: [x, z]}]}}]`))),
 				want: wants{"tcp 80": "-*>web +api>web"}},
 			{about: "DoesNotExist", do: policy("shop/p",
 				only(` [{podSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}}]`)),
@@ -160,12 +160,13 @@ ingress:
 			{about: "and with it", do: pod("shop/db", uid("fourth"), labelled("app=db")), want: wants{"tcp 80": "-*>web +api>web"}},
 		}},
 		{name: "S32_objects_arrive_in_any_order", steps: []step{
-			{about: "the policy first", do: do(without("shop", "ops"),
+			{about: "nothing at all", do: without("shop", "ops"), want: wants{"tcp 80": ""}},
+			{about: "policies first", do: do(
 				policy("shop/p", only(` [{namespaceSelector: {matchLabels: {team: b}}}, {podSelector: {matchLabels: {app: db}}}]`)),
 				policy("ops/p", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}`)),
 				want: wants{"tcp 80": ""}},
 			{about: "then pods", do: do(pod("shop/web", labelled("app=web")), pod("shop/db", labelled("app=db")),
-				pod("ops/mon", labelled("app=mon"))), want: wants{"tcp 80": "-*>web,mon +db>web"}},
+				pod("ops/mon", labelled("app=mon")), namespace("ops", "")), want: wants{"tcp 80": "-*>web,mon +db>web"}},
 			{about: "then namespaces", do: do(namespace("shop", "team=a"), namespace("ops", "team=b")),
 				want: wants{"tcp 80": "-*>web,mon +mon,db>web +web,db>mon"}},
 		}},

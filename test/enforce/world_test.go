@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,12 +25,15 @@ import (
 type world struct {
 	*lab.World
 	backend lab.Backend
+	attach  lab.Attach
 	hosts   map[string]*lab.Host // by their short names: web, n1, out
 	places  map[*lab.Host]*lab.Node
+	veths   map[string]string // pod -> its interface on its node
 	daemons []*daemon
 	sets    map[*lab.Node]*ipset.Conn
 	source  objectWriter
-	step    int // number of the last state that was applied
+	step    int           // number of the last state that was applied
+	fresh   atomic.Uint32 // source ports given out
 }
 
 // objectWriter makes the daemons' source say what objects are.
@@ -65,8 +69,8 @@ func newWorld(t *testing.T, backend lab.Backend, config lab.Config) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{World: l, backend: backend, hosts: map[string]*lab.Host{"out": l.Outside()},
-		places: map[*lab.Host]*lab.Node{}, sets: map[*lab.Node]*ipset.Conn{}}
+	w := &world{World: l, backend: backend, attach: config.Attach, hosts: map[string]*lab.Host{"out": l.Outside()},
+		places: map[*lab.Host]*lab.Node{}, veths: map[string]string{}, sets: map[*lab.Node]*ipset.Conn{}}
 	for i, n := range l.Nodes() {
 		w.hosts["n"+strconv.Itoa(i+1)] = n.Host
 		w.openSets(t, n)
@@ -101,6 +105,7 @@ func (w *world) addPod(t *testing.T, node, name string, config lab.PodConfig) *l
 	}
 	w.hosts[name] = p.Host
 	w.places[p.Host] = p.Node()
+	w.veths[name] = p.Port()
 	return p
 }
 
@@ -230,7 +235,7 @@ func (w *world) apply(t *testing.T, o *objects) {
 	w.source.write(t, mark)
 	w.awaitSync(t, true)
 
-	without("sync/step-" + number)(w, mark)
+	without("sync/step-"+number)(w, mark)
 	for _, n := range w.Nodes() {
 		pod("sync/step-"+number+"-"+n.Name(), phase(corev1.PodSucceeded))(w, mark)
 	}
@@ -263,6 +268,9 @@ func (w *world) awaitSync(t *testing.T, there bool) {
 		eventually(t, patience, func() bool {
 			if d := w.daemonOn(n); d != nil && !d.running() {
 				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.err, d.log)
+			} else if d != nil && d.complains() {
+				d.checkLog(t)
+				t.FailNow()
 			}
 			sets = w.listSets(t, n)
 			if there {
