@@ -25,11 +25,12 @@ import (
 type wants map[string]string
 
 const (
-	// allowedTimeout is shorter than the first retransmission of a SYN, which would hide a loss.
-	allowedTimeout = 900 * time.Millisecond
+	// tcpTimeout is shorter than the first retransmission of a SYN, which would hide a loss.
+	tcpTimeout     = 900 * time.Millisecond
+	allowedTimeout = 2 * time.Second
 	deniedTimeout  = 200 * time.Millisecond
 	// converged is within what time verdicts must be as wanted, on a busy machine.
-	converged = 10 * time.Second
+	converged = 20 * time.Second
 	// settled is how long they must stay so.
 	settled = 200 * time.Millisecond
 	// probesAtOnce keeps probes from slowing each other down until they time out.
@@ -209,7 +210,10 @@ func (w *world) ask(ctx context.Context, questions []question) ([]lab.Matrix, er
 
 func (w *world) probeOnce(ctx context.Context, q question, from, to *lab.Host, wanted bool) (bool, error) {
 	p := lab.Packet{Proto: q.Proto, To: to.Addr(q.Family), Port: q.Port, Timeout: deniedTimeout}
-	if wanted {
+	switch {
+	case wanted && q.Proto == "tcp":
+		p.Timeout = tcpTimeout
+	case wanted:
 		p.Timeout = allowedTimeout
 	}
 	if q.Proto == "udp" {

@@ -158,7 +158,7 @@ func hostNetwork(_ *world, p *corev1.Pod) {
 	p.Spec.HostNetwork = true
 	p.Status.PodIPs = nil
 	for _, a := range p.Status.HostIPs {
-		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.IP})
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP(a))
 	}
 	p.Status.PodIP = p.Status.HostIP
 }

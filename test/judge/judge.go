@@ -35,16 +35,20 @@ type Packet struct {
 	Port     int32
 }
 
-// Judge says whether what isolates a packet's source lets it out and what isolates its destination lets it in, as far as they are pods
-// of the node.
+// Everywhere stands for all nodes together.
+const Everywhere = ""
+
+// Judge says whether what isolates a packet's source lets it out and what isolates its destination lets it in, as far as they are
+// pods of the node.
 func (w World) Judge(node string, p Packet) (out, in bool) {
+	judges := func(pod *Pod) bool { return pod != nil && (node == Everywhere || pod.Node == node) }
 	src, dst := w.owner(p.Src), w.owner(p.Dst)
-	out = src == nil || src.Node != node || w.side(src, p.Dst, dst, networkingv1.PolicyTypeEgress, p, dst)
-	in = dst == nil || dst.Node != node || w.side(dst, p.Src, src, networkingv1.PolicyTypeIngress, p, dst)
+	out = !judges(src) || w.side(src, p.Dst, dst, networkingv1.PolicyTypeEgress, p, dst)
+	in = !judges(dst) || w.side(dst, p.Src, src, networkingv1.PolicyTypeIngress, p, dst)
 	return out, in
 }
 
-// Allowed says whether a packet passes the node.
+// Allowed says whether a packet passes the node, or arrives.
 func (w World) Allowed(node string, p Packet) bool {
 	out, in := w.Judge(node, p)
 	return out && in

@@ -1,0 +1,112 @@
+package enforce
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+func TestAMistakeIsOneClearLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.NFT, lab.Config{})
+	n := w.Node("node1")
+	dir := newManifests(t, w).dir
+	broken := filepath.Join(w.Dir(), "broken-kubeconfig")
+	if err := os.WriteFile(broken, []byte("clusters: [x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(w.Dir(), "empty-kubeconfig")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	busy := startDaemon(t, n, "--manifests", dir)
+	busy.awaitReady(t)
+
+	ok := []string{"--node-name", "node1", "--manifests", dir, "--metrics-addr", ""}
+	for _, c := range []struct {
+		name string
+		args []string
+		env  string
+		says string
+	}{
+		{"unknown_flag", append(ok, "--bogus"), "", `--bogus`},
+		{"a_word_too_many", append(ok, "bogus"), "", `bogus`},
+		{"no_node_name", []string{"--manifests", dir}, "", `--node-name.*HOSTNAME`},
+		{"gate", append(ok, "--gate", "ajar"), "", `--gate.*ajar.*auto.*open.*closed`},
+		{"gate_from_the_environment", ok, "WEAVE_NPC_GATE=ajar", `gate.*ajar`},
+		{"a_number_from_the_environment", ok, "WEAVE_NPC_MAX_LIST_SIZE=many", `WEAVE_NPC_MAX_LIST_SIZE`},
+		{"hook", append(ok, "--hook", "input"), "", `--hook.*input.*forward.*none`},
+		{"allow_action", append(ok, "--allow-action", "DROP"), "", `--allow-action.*DROP.*ACCEPT.*RETURN`},
+		{"log_level", append(ok, "--log-level", "loud"), "", `--log-level.*loud.*debug.*info.*warning.*error`},
+		{"pod_cidr", append(ok, "--pod-cidr", "10.32.1.0"), "", `--pod-cidr.*10\.32\.1\.0`},
+		{"backend", append(ok, "--iptables-backend", "ebpf"), "", `--iptables-backend.*ebpf.*nft.*legacy`},
+		{"nflog_group", append(ok, "--nflog-group", "0"), "", `--nflog-group`},
+		{"nflog_group_too_large", append(ok, "--nflog-group", "70000"), "", `nflog-group`},
+		{"max_list_size", append(ok, "--max-list-size", "-1"), "", `--max-list-size`},
+		{"pod_interface_is_a_port", append(ok, "--pod-interface", w.veths["web"]), "", `--pod-interface.*port of a bridge`},
+		{"pod_interface_is_no_name", append(ok, "--pod-interface", "a b"), "", `--pod-interface`},
+		{"bridge_port_is_no_name", append(ok, "--bridge-port-name", "x; rm"), "", `--bridge-port-name`},
+		{"two_sources", append(ok, "--kubeconfig", broken), "", `--kubeconfig.*--manifests`},
+		{"no_source", []string{"--node-name", "node1"}, "", `--kubeconfig.*--manifests`},
+		{"no_such_kubeconfig", []string{"--node-name", "node1", "--kubeconfig", "/nonexistent/config"}, "",
+			`/nonexistent/config.*--kubeconfig`},
+		{"broken_kubeconfig", []string{"--node-name", "node1", "--kubeconfig", broken}, "", `broken-kubeconfig.*--kubeconfig`},
+		{"empty_kubeconfig", []string{"--node-name", "node1", "--kubeconfig", empty}, "", `empty-kubeconfig.*--kubeconfig`},
+		{"no_such_directory", []string{"--node-name", "node1", "--manifests", "/nonexistent/dir"}, "", `/nonexistent/dir`},
+		{"manifests_is_a_file", []string{"--node-name", "node1", "--manifests", empty}, "", `empty-kubeconfig.*directory`},
+		{"busy_metrics_port", []string{"--node-name", "node1", "--manifests", dir}, "", `--metrics-addr.*6781.*in use`},
+		{"metrics_address", append(ok, "--metrics-addr", "nowhere"), "", `--metrics-addr`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := snapshot(t, n)
+			stdout, stderr, status := execute(t, n, strings.Fields(c.env), c.args...)
+			if status != 1 {
+				t.Errorf("exit status %d", status)
+			}
+			var lines []string
+			for line := range strings.Lines(stderr) {
+				if !strings.Contains(line, "level=INFO") {
+					lines = append(lines, line)
+				}
+			}
+			if len(lines) != 1 || !strings.HasPrefix(lines[0], "weave-npc: ") || !regexp.MustCompile(c.says).MatchString(lines[0]) ||
+				stdout != "" {
+				t.Errorf("it says:\n%s%s", stdout, stderr)
+			}
+			unchanged(t, n, before)
+		})
+	}
+}
+
+func TestEveryFlagCanComeFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.Legacy, lab.Config{})
+	n := w.Node("node1")
+	m := newManifests(t, w)
+	m.write(t, w.objects(rich()))
+	stdout, stderr, status := execute(t, n, []string{"WEAVE_NPC_NODE_NAME=node1", "WEAVE_NPC_MANIFESTS=" + m.dir,
+		"WEAVE_NPC_POD_INTERFACE=cni0", "WEAVE_NPC_DRY_RUN=true", "WEAVE_NPC_ALLOW_ACTION=RETURN", "WEAVE_NPC_NFLOG_GROUP=4711",
+		"WEAVE_NPC_ALLOW_MCAST=false", "WEAVE_NPC_IPTABLES_BACKEND=legacy"})
+	if status != 0 {
+		t.Fatalf("exit status %d\n%s", status, stderr)
+	}
+	for _, wanted := range []string{"-o cni0", "--nflog-group 4711", "--nflog-group 4712", "add weave-local-pods"} {
+		if !strings.Contains(stdout, wanted) {
+			t.Errorf("%q is not in\n%s", wanted, stdout)
+		}
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.NFT, lab.Config{})
+	for _, c := range []struct{ arg, says string }{{"version", "weave-npc "}, {"--help", "--pod-interface"}} {
+		if stdout, stderr, status := execute(t, w.Node("node1"), nil, c.arg); status != 0 || !strings.Contains(stdout, c.says) {
+			t.Errorf("%s ends with %d\n%s\n%s", c.arg, status, stdout, stderr)
+		}
+	}
+}

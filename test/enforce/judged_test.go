@@ -1,0 +1,52 @@
+package enforce
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/test/judge"
+)
+
+// judged is the cluster as the judge knows it.
+func (o *objects) judged(t *testing.T) judge.World {
+	t.Helper()
+	w := judge.World{Namespaces: map[string]map[string]string{}}
+	for name, n := range o.namespaces {
+		w.Namespaces[name] = map[string]string{corev1.LabelMetadataName: name}
+		for k, v := range n.Labels {
+			w.Namespaces[name][k] = v
+		}
+	}
+	for _, p := range o.pods {
+		if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		j := judge.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels}
+		for _, ip := range p.Status.PodIPs {
+			j.Addrs = append(j.Addrs, netip.MustParseAddr(ip.IP))
+		}
+		for _, c := range p.Spec.Containers {
+			for _, port := range c.Ports {
+				if port.Protocol == "" {
+					port.Protocol = corev1.ProtocolTCP
+				}
+				j.Ports = append(j.Ports, port)
+			}
+		}
+		w.Pods = append(w.Pods, j)
+	}
+	for name, spec := range o.policies {
+		var p networkingv1.NetworkPolicy
+		p.Namespace, p.Name, _ = strings.Cut(name, "/")
+		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
+			t.Fatalf("%s: %v", spec, err)
+		}
+		w.Policies = append(w.Policies, p)
+	}
+	return w
+}

@@ -1,0 +1,312 @@
+package enforce
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// TestRandomStates compares what arrives with what the judge says, in one random state of the cluster after the other. A seed in
+// $WEAVE_NPC_TEST_SEED repeats a run, $WEAVE_NPC_TEST_STEPS makes it longer.
+func TestRandomStates(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, base())
+		g, seed, steps := newGenerator(t, w, 12)
+		for i := range steps {
+			g.did = nil
+			down := g.IntN(6) == 0
+			if down {
+				g.note("while weave-npc is down:")
+				for _, d := range w.daemons {
+					d.kill(t)
+				}
+			}
+			for range 1 + g.IntN(3) {
+				g.change(t)
+			}
+			if down {
+				w.source.write(t, g.objects)
+				for _, d := range w.daemons {
+					d.start(t)
+				}
+			}
+			text, err := g.objects.manifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.apply(t, g.objects)
+			if !t.Run(fmt.Sprintf("step_%d", i), func(t *testing.T) {
+				t.Log(strings.Join(g.did, "\n"))
+				w.compare(t, g.objects)
+			}) {
+				t.Fatalf("seed %d, step %d:\n%s", seed, i, text)
+			}
+		}
+	})
+}
+
+// newGenerator also returns its seed and how many steps are to be made, that many unless somebody asks for others.
+func newGenerator(t *testing.T, w *world, steps uint64) (*generator, uint64, uint64) {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	for variable, value := range map[string]*uint64{"WEAVE_NPC_TEST_SEED": &seed, "WEAVE_NPC_TEST_STEPS": &steps} {
+		if text := os.Getenv(variable); text != "" {
+			var err error
+			if *value, err = strconv.ParseUint(text, 10, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("seed %d", seed)
+	return &generator{Rand: rand.New(rand.NewPCG(seed, 0)), world: w, objects: w.objects(base())}, seed, steps
+}
+
+// TestS62_RandomEditsCutNothingAndOpenNothing opens flows that both versions allow, and flows that both deny in the same
+// direction, while policies are edited.
+func TestS62_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, base())
+		g, seed, steps := newGenerator(t, w, 8)
+		for range 3 {
+			g.edit()
+		}
+		w.apply(t, g.objects)
+		for i := range steps {
+			before := newReference(t, g.objects)
+			g.did = nil
+			for range 1 + g.IntN(2) {
+				g.edit()
+			}
+			flows := w.stable(t, g, before, newReference(t, g.objects))
+			load := w.open(t, flows)
+			time.Sleep(30 * time.Millisecond)
+			w.source.write(t, g.objects)
+			time.Sleep(300 * time.Millisecond)
+			if load.stop(t); t.Failed() {
+				t.Fatalf("seed %d, step %d:\n%s\n%v", seed, i, strings.Join(g.did, "\n"), flows)
+			}
+			w.apply(t, g.objects)
+		}
+	})
+}
+
+// stable chooses flows of which nothing changes.
+func (w *world) stable(t *testing.T, g *generator, before, after *reference) []loadFlow {
+	t.Helper()
+	var allowed, denied []loadFlow
+	for from, source := range w.hosts {
+		for to, destination := range w.hosts {
+			if w.undecided(from, to) {
+				continue
+			}
+			for _, l := range []loadFlow{{proto: "udp", port: 53}, {proto: "icmp"}} {
+				families(func(family int) {
+					l.from, l.to, l.family = from, to, family
+					f := flow{source.Addr(family), destination.Addr(family), l.proto, int32(l.port)}
+					out := [2]bool{before.egress(t, f), after.egress(t, f)}
+					in := [2]bool{before.ingress(t, f), after.ingress(t, f)}
+					switch neither := [2]bool{}; {
+					case out == neither || in == neither:
+						l.denied = true
+						denied = append(denied, l)
+					case out[0] && out[1] && in[0] && in[1]:
+						l.denied = false
+						allowed = append(allowed, l)
+					}
+				})
+			}
+		}
+	}
+	some := func(l []loadFlow) []loadFlow {
+		slices.SortFunc(l, func(a, b loadFlow) int { return strings.Compare(a.String(), b.String()) })
+		g.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
+		return l[:min(len(l), 20)]
+	}
+	return append(some(allowed), some(denied)...)
+}
+
+// edit makes, changes or removes a policy.
+func (g *generator) edit() {
+	policies := slices.Sorted(maps.Keys(g.objects.policies))
+	if len(policies) > 2 && g.IntN(4) == 0 {
+		p := policies[g.IntN(len(policies))]
+		g.do("without "+p, without(p))
+		return
+	}
+	name, spec := g.pick("shop", "ops")+"/p"+strconv.Itoa(g.IntN(3)), g.policy()
+	g.do("policy "+name+"\n"+spec, policy(name, spec))
+}
+
+// compare expects what the judge says.
+func (w *world) compare(t *testing.T, o *objects) {
+	t.Helper()
+	j := o.judged(t)
+	var all []question
+	for _, q := range []struct {
+		proto string
+		port  uint16
+	}{{"tcp", 80}, {"tcp", 81}, {"udp", 53}, {"icmp", 0}} {
+		families(func(family int) {
+			question := w.question(t, q.proto, q.port, family, "")
+			for i, from := range question.From {
+				for j, to := range question.To {
+					if !w.undecided(question.want.From[i], question.want.To[j]) {
+						question.want.Reached[i][j] = j.Allowed(judge.Everywhere, judge.Packet{
+							Src: from.Addr(family), Dst: to.Addr(family), Protocol: corev1.Protocol(strings.ToUpper(q.proto)), Port: int32(q.port)})
+					}
+				}
+			}
+			all = append(all, question)
+		})
+	}
+	w.expectAll(t, all)
+}
+
+// generator changes objects at random.
+type generator struct {
+	*rand.Rand
+	world   *world
+	objects *objects
+	next    int
+	did     []string
+}
+
+func (g *generator) note(format string, args ...any) {
+	g.did = append(g.did, fmt.Sprintf(format, args...))
+}
+
+func (g *generator) do(about string, c change) {
+	g.note("%s", about)
+	c(g.world, g.objects)
+}
+
+// pick chooses a word.
+func (g *generator) pick(words ...string) string { return words[g.IntN(len(words))] }
+
+func (g *generator) uid() string {
+	g.next++
+	return fmt.Sprintf("%08d", g.next)
+}
+
+func (g *generator) change(t *testing.T) {
+	t.Helper()
+	pods := slices.Sorted(maps.Keys(g.objects.pods))
+	name := pods[g.IntN(len(pods))]
+	switch g.IntN(10) {
+	case 0, 1, 2, 3, 4, 5:
+		g.edit()
+	case 6:
+		l := g.labels()
+		g.do("labels of "+name+": "+l, pod(name, labelled(l)))
+	case 7:
+		n, l := g.pick("shop", "ops"), g.pick("team=a", "team=b", "team=b,zone=z", "zone=z", "")
+		g.do("labels of namespace "+n+": "+l, namespace(n, l))
+	case 8:
+		g.replace(name)
+	case 9:
+		g.swap(name, pods[g.IntN(len(pods))])
+	}
+}
+
+// replace ends a pod, or makes another one of the same name, with other ports.
+func (g *generator) replace(name string) {
+	if g.objects.pods[name].Status.Phase == corev1.PodRunning && g.IntN(3) == 0 {
+		g.do("the end of "+name, pod(name, phase(corev1.PodSucceeded)))
+		return
+	}
+	number := []int32{53, 80, 81}[g.IntN(3)]
+	protocol := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, ""}[g.IntN(3)]
+	g.do(fmt.Sprintf("another %s with web=%d %s", name, number, protocol), pod(name, uid(g.uid()), phase(corev1.PodRunning),
+		noPorts, port("web", number, protocol)))
+}
+
+// swap makes two pods anew with each other's addresses.
+func (g *generator) swap(a, b string) {
+	if a == b {
+		return
+	}
+	g.note("%s and %s have each other's addresses", a, b)
+	pa, pb := g.objects.pods[a], g.objects.pods[b]
+	pa.UID, pb.UID = asUID(g.uid()), asUID(g.uid())
+	pa.Spec.NodeName, pb.Spec.NodeName = pb.Spec.NodeName, pa.Spec.NodeName
+	pa.Status, pb.Status = pb.Status, pa.Status
+	pa.Status.Phase, pb.Status.Phase = corev1.PodRunning, corev1.PodRunning
+}
+
+func (g *generator) labels() string {
+	var l []string
+	if g.IntN(5) > 0 {
+		l = append(l, "app="+g.pick("web", "db", "mon"))
+	}
+	if g.IntN(2) == 0 {
+		l = append(l, "tier="+g.pick("x", "y"))
+	}
+	return strings.Join(l, ",")
+}
+
+func (g *generator) podSelector() string {
+	return g.pick(`{}`, `{matchLabels: {app: web}}`, `{matchLabels: {app: db}}`, `{matchLabels: {app: web, tier: x}}`,
+		`{matchExpressions: [{key: tier, operator: Exists}]}`, `{matchExpressions: [{key: app, operator: NotIn, values: [web, db]}]}`,
+		`{matchExpressions: [{key: app, operator: In, values: [mon, db]}, {key: tier, operator: DoesNotExist}]}`)
+}
+
+func (g *generator) namespaceSelector() string {
+	return g.pick(`{}`, `{matchLabels: {team: a}}`, `{matchLabels: {zone: z}}`, `{matchLabels: {kubernetes.io/metadata.name: ops}}`,
+		`{matchExpressions: [{key: zone, operator: DoesNotExist}]}`, `{matchExpressions: [{key: team, operator: NotIn, values: [a]}]}`)
+}
+
+func (g *generator) peer() string {
+	switch g.IntN(4) {
+	case 0:
+		return `{podSelector: ` + g.podSelector() + `}`
+	case 1:
+		return `{namespaceSelector: ` + g.namespaceSelector() + `}`
+	case 2:
+		return `{namespaceSelector: ` + g.namespaceSelector() + `, podSelector: ` + g.podSelector() + `}`
+	}
+	host := g.pick("web", "db", "mon", "api", "copy", "out", "n2")
+	return `{ipBlock: ` + g.pick(`{cidr: 10.32.1.0/24}`, `{cidr: "fd10:32:0:2::/64"}`, `{cidr: $`+host+`4/32}`, `{cidr: "$`+host+`6/128"}`,
+		`{cidr: 0.0.0.0/0, except: [10.32.0.0/16]}`, `{cidr: "::/0", except: ["$`+host+`6/128", "fd31::/16"]}`,
+		`{cidr: 10.32.0.0/16, except: [10.32.2.0/24, $`+g.pick("web", "db", "api")+`4/32]}`, `{cidr: "::/0"}`) + `}`
+}
+
+func (g *generator) list(most int, one func() string) string {
+	var items []string
+	for range g.IntN(most + 1) {
+		items = append(items, one())
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
+
+func (g *generator) ports() string {
+	return g.list(2, func() string {
+		return g.pick(`{port: 80}`, `{port: 81}`, `{port: 53, protocol: UDP}`, `{protocol: UDP}`, `{}`, `{port: web}`,
+			`{port: web, protocol: UDP}`, `{port: 79, endPort: 80}`, `{port: 81, endPort: 90}`, `{port: 1, endPort: 65535}`)
+	})
+}
+
+func (g *generator) policy() string {
+	spec := "podSelector: " + g.podSelector()
+	if types := g.pick("", "[Ingress]", "[Egress]", "[Ingress, Egress]"); types != "" {
+		spec += "\npolicyTypes: " + types
+	}
+	for _, section := range [][2]string{{"ingress", "from"}, {"egress", "to"}} {
+		if g.IntN(3) > 0 {
+			spec += "\n" + section[0] + ": " + g.list(2, func() string {
+				return "{" + section[1] + ": " + g.list(3, g.peer) + ", ports: " + g.ports() + "}"
+			})
+		}
+	}
+	return spec
+}

@@ -1,0 +1,151 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// eachBackend runs a test with both backends side by side.
+func eachBackend(t *testing.T, test func(t *testing.T, backend lab.Backend)) {
+	t.Parallel()
+	for _, backend := range []lab.Backend{lab.NFT, lab.Legacy} {
+		t.Run(string(backend), func(t *testing.T) {
+			t.Parallel()
+			test(t, backend)
+		})
+	}
+}
+
+// snapshot is everything in a node's iptables, of both backends and families, and ipsets, without counters.
+func snapshot(t *testing.T, n *lab.Node) string {
+	t.Helper()
+	var b strings.Builder
+	for _, command := range []string{"iptables-nft-save", "ip6tables-nft-save", "iptables-legacy-save", "ip6tables-legacy-save"} {
+		fmt.Fprintf(&b, "# %s\n", command)
+		for line := range strings.Lines(saved(t, n, command)) {
+			if !strings.HasPrefix(line, "#") {
+				b.WriteString(counters.ReplaceAllString(line, ""))
+			}
+		}
+	}
+	lines := strings.SplitAfter(saved(t, n, "ipset", "save"), "\n")
+	slices.Sort(lines)
+	fmt.Fprintf(&b, "# ipset save, sorted\n%s", strings.Join(lines, ""))
+	return b.String()
+}
+
+// saved is a command's standard output. A legacy table that there is not yet does not come into being by it.
+func saved(t *testing.T, n *lab.Node, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	output, err := n.Command(ctx, name, args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(output)
+}
+
+var counters = regexp.MustCompile(` ?\[\d+:\d+\]`)
+
+// unchanged fails the test if a node is not as it was.
+func unchanged(t *testing.T, n *lab.Node, before string) {
+	t.Helper()
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(snapshot(t, n), "\n")); diff != "" {
+		t.Errorf("%s is not as it was (-before +now):\n%s", n, diff)
+	}
+}
+
+// awaitSnapshot waits until a node is as it was.
+func awaitSnapshot(t *testing.T, n *lab.Node, before string) {
+	t.Helper()
+	var now string
+	eventually(t, patience, func() bool {
+		now = snapshot(t, n)
+		return now == before
+	}, func() string {
+		return fmt.Sprintf("%s is not as it was (-before +now):\n%s", n,
+			cmp.Diff(strings.Split(before, "\n"), strings.Split(now, "\n")))
+	})
+}
+
+// execute runs weave-npc on a node until it ends.
+func execute(t *testing.T, n *lab.Node, env []string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	var out, errs output
+	cmd := n.Command(ctx, command(), args...)
+	cmd.Env = append(append(os.Environ(), "HOSTNAME="), env...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("weave-npc %v does not end\n%s", args, errs.String())
+	}
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.all(), errs.all(), cmd.ProcessState.ExitCode()
+}
+
+// rich is a state of the cluster with sets of every type.
+func rich() change {
+	return do(base(), pod("shop/web", port("http", 80, "")), pod("shop/api", port("http", 81, "")), policy("shop/p", `
+podSelector: {matchLabels: {app: web}}
+policyTypes: [Ingress, Egress]
+ingress:
+- from: [{podSelector: {matchLabels: {app: db}}}]
+  ports: [{port: http}, {port: 53, protocol: UDP}]
+- from: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.128/25]}}, {ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8:1::/48"]}}]
+egress:
+- to: [{namespaceSelector: {matchLabels: {team: b}}}]
+- to: [{podSelector: {}}]
+  ports: [{port: http}]`), policy("ops/p", `
+podSelector: {}
+ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}]}]`))
+}
+
+// richWants is what holds then.
+func richWants() wants {
+	const ops = " -*>ops +web,copy>ops"
+	return wants{
+		"tcp 80": "-*>web +db,out>web -web>*" + ops + " +web>ops",
+		"tcp 81": "-*>web +out>web -web>*" + ops + " +web>ops,api",
+		"udp 53": "-*>web +db,out>web -web>*" + ops + " +web>ops",
+		"icmp":   "-*>web +out>web -web>*" + ops + " +web>ops",
+	}
+}
+
+// start makes a world with daemons and manifests in a state.
+func start(t *testing.T, backend lab.Backend, state change, args ...string) *world {
+	t.Helper()
+	w := newWorld(t, backend, lab.Config{})
+	w.begin(t, state, args...)
+	return w
+}
+
+// begin starts the daemons of a world.
+func (w *world) begin(t *testing.T, state change, args ...string) {
+	t.Helper()
+	m := newManifests(t, w)
+	w.source = m
+	m.write(t, w.objects(state))
+	w.startDaemons(t, append([]string{"--manifests", m.dir}, args...)...)
+}
+
+// objects are what a change makes of nothing.
+func (w *world) objects(state change) *objects {
+	o := &objects{policies: map[string]string{}}
+	o = o.clone()
+	state(w, o)
+	return o
+}
