@@ -50,3 +50,8 @@ func (o *objects) judged(t *testing.T) judge.World {
 	}
 	return w
 }
+
+// packetOf is a packet of the lab as the judge knows it.
+func packetOf(from, to netip.Addr, proto string, port uint16) judge.Packet {
+	return judge.Packet{Src: from, Dst: to, Protocol: corev1.Protocol(strings.ToUpper(proto)), Port: int32(port)}
+}

@@ -83,12 +83,12 @@ func TestS62_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
 		}
 		w.apply(t, g.objects)
 		for i := range steps {
-			before := newReference(t, g.objects)
+			before := g.objects.judged(t)
 			g.did = nil
 			for range 1 + g.IntN(2) {
 				g.edit()
 			}
-			flows := w.stable(t, g, before, newReference(t, g.objects))
+			flows := w.stable(g, before, g.objects.judged(t))
 			load := w.open(t, flows)
 			time.Sleep(30 * time.Millisecond)
 			w.source.write(t, g.objects)
@@ -102,8 +102,7 @@ func TestS62_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
 }
 
 // stable chooses flows of which nothing changes.
-func (w *world) stable(t *testing.T, g *generator, before, after *reference) []loadFlow {
-	t.Helper()
+func (w *world) stable(g *generator, before, after judge.World) []loadFlow {
 	var allowed, denied []loadFlow
 	for from, source := range w.hosts {
 		for to, destination := range w.hosts {
@@ -113,9 +112,10 @@ func (w *world) stable(t *testing.T, g *generator, before, after *reference) []l
 			for _, l := range []loadFlow{{proto: "udp", port: 53}, {proto: "icmp"}} {
 				families(func(family int) {
 					l.from, l.to, l.family = from, to, family
-					f := flow{source.Addr(family), destination.Addr(family), l.proto, int32(l.port)}
-					out := [2]bool{before.egress(t, f), after.egress(t, f)}
-					in := [2]bool{before.ingress(t, f), after.ingress(t, f)}
+					p := packetOf(source.Addr(family), destination.Addr(family), l.proto, l.port)
+					var out, in [2]bool
+					out[0], in[0] = before.Judge(judge.Everywhere, p)
+					out[1], in[1] = after.Judge(judge.Everywhere, p)
 					switch neither := [2]bool{}; {
 					case out == neither || in == neither:
 						l.denied = true
@@ -151,7 +151,7 @@ func (g *generator) edit() {
 // compare expects what the judge says.
 func (w *world) compare(t *testing.T, o *objects) {
 	t.Helper()
-	j := o.judged(t)
+	cluster := o.judged(t)
 	var all []question
 	for _, q := range []struct {
 		proto string
@@ -162,8 +162,8 @@ func (w *world) compare(t *testing.T, o *objects) {
 			for i, from := range question.From {
 				for j, to := range question.To {
 					if !w.undecided(question.want.From[i], question.want.To[j]) {
-						question.want.Reached[i][j] = j.Allowed(judge.Everywhere, judge.Packet{
-							Src: from.Addr(family), Dst: to.Addr(family), Protocol: corev1.Protocol(strings.ToUpper(q.proto)), Port: int32(q.port)})
+						question.want.Reached[i][j] = cluster.Allowed(judge.Everywhere,
+							packetOf(from.Addr(family), to.Addr(family), q.proto, q.port))
 					}
 				}
 			}
