@@ -1,12 +1,12 @@
 package enforce
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -118,28 +118,26 @@ func (d *daemon) get(path string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// trouble matches lines that no test provokes without saying so.
-var trouble = regexp.MustCompile(`(?m)^.*(level=ERROR|level=WARN|DATA RACE|panic:|fatal error:).*$`)
-
-// complains says whether checkLog would fail the test.
-func (d *daemon) complains() bool {
-	for _, line := range trouble.FindAllString(d.log.news(), -1) {
-		if !d.log.isExpected(line) {
+// trouble is what lines have that no test provokes without saying so.
+func trouble(line string) bool {
+	for _, word := range []string{"level=ERROR", "level=WARN", "DATA RACE", "panic:", "fatal error:"} {
+		if strings.Contains(line, word) {
 			return true
 		}
 	}
 	return false
 }
 
+// complains says whether checkLog would fail the test.
+func (d *daemon) complains() bool { return len(d.log.unexpected(false)) > 0 }
+
 // checkLog fails the test if weave-npc complained of what the test does not expect.
 func (d *daemon) checkLog(t *testing.T) {
 	t.Helper()
-	for _, line := range trouble.FindAllString(d.log.unchecked(), -1) {
-		if !d.log.isExpected(line) {
-			t.Errorf("weave-npc on %s says: %s", d.node, line)
-			if strings.Contains(line, "RACE") || strings.Contains(line, "panic") || strings.Contains(line, "fatal") {
-				t.Errorf("its last words:\n%s", d.log)
-			}
+	for _, line := range d.log.unexpected(true) {
+		t.Errorf("weave-npc on %s says: %s", d.node, line)
+		if !strings.Contains(line, "level=") {
+			t.Errorf("its last words:\n%s", d.log)
 		}
 	}
 }
@@ -147,8 +145,10 @@ func (d *daemon) checkLog(t *testing.T) {
 // output is what a process has said.
 type output struct {
 	mu       sync.Mutex
-	text     bytes.Buffer
-	checked  int // bytes that checkLog has seen
+	text     strings.Builder
+	line     int      // where the last line begins
+	troubles []string // lines with trouble
+	checked  int      // how many of them checkLog has seen
 	expected []*regexp.Regexp
 }
 
@@ -156,15 +156,24 @@ type output struct {
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.text.Write(b)
+	o.text.Write(b)
+	for rest := o.text.String()[o.line:]; ; {
+		line, more, complete := strings.Cut(rest, "\n")
+		if !complete {
+			return len(b), nil
+		}
+		o.line += len(line) + 1
+		rest = more
+		if trouble(line) {
+			o.troubles = append(o.troubles, line)
+		}
+	}
 }
 
 // String is the end of it.
 func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	const enough = 8000
-	text := o.text.String()
+	text := o.all()
 	if len(text) > enough {
 		text = "...\n" + text[len(text)-enough:]
 	}
@@ -189,31 +198,20 @@ func (o *output) expect(pattern string) {
 	o.expected = append(o.expected, regexp.MustCompile(pattern))
 }
 
-func (o *output) isExpected(line string) bool {
+// unexpected are the lines with trouble that nobody expects and that were not seen yet.
+func (o *output) unexpected(seen bool) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, e := range o.expected {
-		if e.MatchString(line) {
-			return true
+	var lines []string
+	for _, line := range o.troubles[o.checked:] {
+		if !slices.ContainsFunc(o.expected, func(e *regexp.Regexp) bool { return e.MatchString(line) }) {
+			lines = append(lines, line)
 		}
 	}
-	return false
-}
-
-// news is what was said since checkLog last looked.
-func (o *output) news() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()[o.checked:]
-}
-
-// unchecked is news that count as seen then.
-func (o *output) unchecked() string {
-	text := o.news()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.checked += len(text)
-	return text
+	if seen {
+		o.checked = len(o.troubles)
+	}
+	return lines
 }
 
 // awaitLine waits for a line that matches, after the first n bytes.

@@ -72,9 +72,9 @@ func newGenerator(t *testing.T, w *world, steps uint64) (*generator, uint64, uin
 	return &generator{Rand: rand.New(rand.NewPCG(seed, 0)), world: w, objects: w.objects(base())}, seed, steps
 }
 
-// TestS62_RandomEditsCutNothingAndOpenNothing opens flows that both versions allow, and flows that both deny in the same
-// direction, while policies are edited.
-func TestS62_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
+// TestS62_S63_RandomEditsCutNothingAndOpenNothing opens flows that both versions allow, and flows that both deny in the
+// same direction, while policies are edited and weave-npc is killed now and then.
+func TestS62_S63_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base())
 		g, seed, steps := newGenerator(t, w, 8)
@@ -85,13 +85,22 @@ func TestS62_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
 		for i := range steps {
 			before := g.objects.judged(t)
 			g.did = nil
-			for range 1 + g.IntN(2) {
-				g.edit()
-			}
+			g.edit() // of two, one might be seen before the other
 			flows := w.stable(g, before, g.objects.judged(t))
 			load := w.open(t, flows)
 			time.Sleep(30 * time.Millisecond)
 			w.source.write(t, g.objects)
+			if g.IntN(3) == 0 {
+				g.note("killed")
+				time.Sleep(time.Duration(g.IntN(120)) * time.Millisecond)
+				for _, d := range w.daemons {
+					d.kill(t)
+					d.start(t)
+				}
+				for _, d := range w.daemons {
+					d.awaitReady(t)
+				}
+			}
 			time.Sleep(300 * time.Millisecond)
 			if load.stop(t); t.Failed() {
 				t.Fatalf("seed %d, step %d:\n%s\n%v", seed, i, strings.Join(g.did, "\n"), flows)
