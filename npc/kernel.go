@@ -31,6 +31,8 @@ type kernel struct {
 	known bool
 	// print is what the filter table looked like after our last transaction; zero if that is not known.
 	print iptables.Fingerprint
+	// unread says that we wrote chains that were not read since: what their rules look like when printed is not known.
+	unread bool
 }
 
 // openKernel opens the kernel of the network namespace that we run in, once per family.
@@ -146,6 +148,7 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) error {
 	if err := k.filter.Apply(ctx, u); err != nil {
 		return err
 	}
+	k.unread = true
 	after, err := k.filter.Fingerprint()
 	if err != nil {
 		return err

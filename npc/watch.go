@@ -33,7 +33,9 @@ type watcher struct {
 	lastRead time.Time
 	// setsAt and chainsAt are when they may be looked at again, by what the last look cost.
 	setsAt, chainsAt time.Time
-	repairs          []time.Time
+	// unreadAt is when chains that we wrote may be read again.
+	unreadAt time.Time
+	repairs  []time.Time
 	// closed says for each direction what the log knows of the gate.
 	closed [len(directions)]closed
 	// strays are the local pods outside the node's range that were last logged.
@@ -172,7 +174,8 @@ func (s *Syncer) watchChains(ctx context.Context, all bool, report func(*kernel,
 		if err != nil {
 			return err
 		}
-		if !all && print == k.print && print != (iptables.Fingerprint{}) {
+		unread := k.unread && !start.Before(s.watcher.unreadAt)
+		if !all && !unread && print == k.print && print != (iptables.Fingerprint{}) {
 			continue
 		}
 		seen, err := k.filter.Read(ctx, chainPrefix)
@@ -180,9 +183,13 @@ func (s *Syncer) watchChains(ctx context.Context, all bool, report func(*kernel,
 			return err
 		}
 		report(k, "chain", s.model.chainDrift(k.family, seen))
-		k.print = print
+		k.print, k.unread = print, false
 	}
-	s.watcher.chainsAt = start.Add(min(time.Since(start)*watchShare/4, 1500*time.Millisecond))
+	took := time.Since(start)
+	s.watcher.chainsAt = start.Add(min(took*watchShare/4, 1500*time.Millisecond))
+	if !start.Before(s.watcher.unreadAt) {
+		s.watcher.unreadAt = start.Add(took * watchShare)
+	}
 	return nil
 }
 

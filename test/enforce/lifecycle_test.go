@@ -400,10 +400,11 @@ func TestS65_WhatLooksTheSameIsFoundWithinThirtySeconds(t *testing.T) {
 	run(t, d.node.Host, "ipset", "del", "weave-local-pods", web)
 	run(t, d.node.Host, "ipset", "add", "weave-local-pods", "198.51.100.1")
 	rules := strings.Split(run(t, d.node.Host, "iptables-legacy", "-w", "-S", "WEAVE-NPC-DROP-INGRESS"), "\n")
-	if !strings.Contains(rules[2], "--comment") || !strings.Contains(rules[2], "-j DROP") {
+	comment := regexp.MustCompile(`--comment "([^"]*)" -j DROP`).FindStringSubmatch(rules[2])
+	if comment == nil {
 		t.Fatalf("the chain is %q", rules)
 	}
-	run(t, d.node.Host, "iptables-legacy", "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "2", "-m", "comment", "--comment", "not ours",
+	run(t, d.node.Host, "iptables-legacy", "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "2", "-m", "comment", "--comment", comment[1],
 		"-j", "RETURN")
 	deadline := time.Now().Add(35 * time.Second)
 	for time.Now().Before(deadline) && snapshot(t, d.node) != before {
