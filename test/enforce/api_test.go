@@ -42,7 +42,8 @@ func binaries(t *testing.T) string {
 	}
 	for _, name := range []string{"kube-apiserver", "etcd"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			t.Fatalf("%v\nbuild it with test/controlplane/build, or name the directory that has it in $WEAVE_NPC_CONTROLPLANE", err)
+			t.Fatalf("%v\nbuild it with test/controlplane/build, or name the directory that has it in "+
+				"$WEAVE_NPC_CONTROLPLANE", err)
 		}
 	}
 	return dir
@@ -114,7 +115,8 @@ func (w *world) startAPIDaemons(t *testing.T, c *cluster) {
 	}
 }
 
-// write implements objectWriter: it makes the API server's objects those that are wanted, by creations, edits and deletions.
+// write implements objectWriter: it makes the API server's objects those that are wanted, by creations, edits and
+// deletions.
 func (c *cluster) write(t *testing.T, want *objects) {
 	t.Helper()
 	want = want.clone()
@@ -154,7 +156,8 @@ func (c *cluster) wipe(t *testing.T) {
 		if strings.HasPrefix(n.Name, "kube-") || n.Name == metav1.NamespaceDefault {
 			continue
 		}
-		c.must(t, c.client.NetworkingV1().NetworkPolicies(n.Name).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		c.must(t, c.client.NetworkingV1().NetworkPolicies(n.Name).DeleteCollection(t.Context(), metav1.DeleteOptions{},
+			metav1.ListOptions{}))
 		c.must(t, c.client.CoreV1().Pods(n.Name).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &now},
 			metav1.ListOptions{}))
 		c.deleteNamespace(t, n.Name)
@@ -275,14 +278,28 @@ func TestAPIServer(t *testing.T) {
 	t.Parallel()
 	w, c := newCluster(t, lab.NFT)
 	_, stderr, status := execute(t, w.Node("node1"), nil, "--kubeconfig", c.server.Kubeconfig(), "--node-name", "node9")
-	if status != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, `"node9"`) || !strings.Contains(stderr, "--node-name") {
+	if status != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, `"node9"`) ||
+		!strings.Contains(stderr, "--node-name") {
 		t.Errorf("for a node that there is not, weave-npc ends with %d\n%s", status, stderr)
 	}
 	c.assignRanges(t, w)
 	c.write(t, w.objects(base()))
 	w.startAPIDaemons(t, c)
 	t.Run("Policies", func(t *testing.T) {
-		w.runCases(t, `^S(1|2|9|11|13|14|18|22|23|24|26|27|29|30|31|36|44|45|46|59|60|66)_`)
+		w.runCases(t, `^S(2|9|13|14|18|22|23|24|26|27|29|30|31|44|46|59|60|66)_`)
+	})
+	t.Run("RandomStates", func(t *testing.T) {
+		g, seed, steps := newGenerator(t, w, 8)
+		for i := range steps {
+			g.did = nil
+			for range 1 + g.IntN(3) {
+				g.change(t)
+			}
+			w.apply(t, g.objects)
+			if w.compare(t, g.objects); t.Failed() {
+				t.Fatalf("seed %d, step %d:\n%s", seed, i, strings.Join(g.did, "\n"))
+			}
+		}
 	})
 	t.Run("S28_a_terminating_pod_is_enforced_and_is_a_peer", func(t *testing.T) { c.terminating(t, w) })
 	t.Run("S61_an_invalid_policy_isolates_and_is_reported", func(t *testing.T) { c.invalid(t, w) })
@@ -313,12 +330,16 @@ func (c *cluster) invalid(t *testing.T, w *world) {
 	for _, d := range w.daemons {
 		d.log.expect("policy is invalid.*shop/broken")
 	}
-	o := w.objects(do(base(), policy("shop/q", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {}}]}]}`)))
+	o := w.objects(do(base(), policy("shop/q", `
+podSelector: {matchLabels: {app: db}}
+ingress: [{from: [{podSelector: {}}]}]`)))
 	w.apply(t, o)
 	// What older API servers have stored is still there, though today's would refuse it.
 	c.store(t, "networkpolicies/shop/broken", `{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-"metadata": {"name": "broken", "namespace": "shop", "uid": "5f2c7a3e-0000-4000-8000-000000000061", "creationTimestamp": "2020-01-01T00:00:00Z"},
-"spec": {"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": {}}]},
+"metadata": {"name": "broken", "namespace": "shop", "uid": "5f2c7a3e-0000-4000-8000-000000000061",
+"creationTimestamp": "2020-01-01T00:00:00Z"},
+"spec": {"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Ingress"], "ingress": [
+{"from": [{"podSelector": {}}]},
 {"from": [{"ipBlock": {"cidr": "::ffff:192.0.2.0/120"}}]}]}}`)
 	w.expect(t, wants{"tcp 80": "-*>web,db +shop>db"})
 	var seen string
@@ -329,8 +350,9 @@ func (c *cluster) invalid(t *testing.T, w *world) {
 		for _, e := range events.Items {
 			seen += fmt.Sprintf("%s %s %s/%s: %s %s\n", e.Source.Component, e.InvolvedObject.Kind, e.InvolvedObject.Namespace,
 				e.InvolvedObject.Name, e.Type, e.Message)
-			if e.InvolvedObject.Kind == "NetworkPolicy" && e.InvolvedObject.Name == "broken" && e.Type == corev1.EventTypeWarning &&
-				strings.Contains(e.Message, "spec.ingress[1]") && e.Source.Component == "weave-npc" {
+			if e.InvolvedObject.Kind == "NetworkPolicy" && e.InvolvedObject.Name == "broken" &&
+				e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "spec.ingress[1]") &&
+				e.Source.Component == "weave-npc" {
 				return true
 			}
 		}
@@ -350,8 +372,8 @@ func (c *cluster) store(t *testing.T, key, object string) {
 	c.must(t, err)
 	transport := &http.Transport{DialContext: c.host.DialContext}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport, Timeout: patience}).Post(c.etcd(t)+"/v3/kv/put", "application/json",
-		bytes.NewReader(body))
+	client := &http.Client{Transport: transport, Timeout: patience}
+	response, err := client.Post(c.etcd(t)+"/v3/kv/put", "application/json", bytes.NewReader(body))
 	c.must(t, err)
 	defer response.Body.Close()
 	if text, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
@@ -405,7 +427,9 @@ func (c *cluster) away(t *testing.T, w *world) {
 		d.awaitReady(t)
 	}
 	pod("shop/late", labelled("app=db"))(w, o)
-	policy("shop/p", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`)(w, o)
+	policy("shop/p", `
+podSelector: {matchLabels: {app: web}}
+ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]`)(w, o)
 	w.apply(t, o)
 	w.expect(t, wants{"tcp 80": "-*>web +db,late>web -*>ops +web,copy>ops"})
 	pod("shop/late", phase(corev1.PodSucceeded))(w, o)
@@ -438,8 +462,8 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 	o := w.objects(do(base(), pod("shop/db", uid("second"), labelled("app=other")), policy("ops/q", `
 podSelector: {}
 policyTypes: [Egress]
-egress: [{to: [{namespaceSelector: {matchLabels: {team: a}}}]}]`), namespace("shop", "team=c"), namespace("new", "team=a"),
-		pod("new/peer", at("out"))))
+egress: [{to: [{namespaceSelector: {matchLabels: {team: a}}}]}]`),
+		namespace("shop", "team=c"), namespace("new", "team=a"), pod("new/peer", at("out"))))
 	c.write(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -33,8 +33,11 @@ func blockCases() []testCase {
 			{about: "by another rule", do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 ingress:
-- from: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.10/32]}}, {ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8::10/128"]}}]
-- from: [{ipBlock: {cidr: 192.0.2.10/32}}, {ipBlock: {cidr: "2001:db8::10/128"}}]`), want: wants{"tcp 80": "-*>web +out>web"}},
+- from:
+  - ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.10/32]}
+  - ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8::10/128"]}
+- from: [{ipBlock: {cidr: 192.0.2.10/32}}, {ipBlock: {cidr: "2001:db8::10/128"}}]`),
+				want: wants{"tcp 80": "-*>web +out>web"}},
 			{about: "by another policy", do: do(ingress(`
   - ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.10/32]}
   - ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8::10/128"]}`), policy("shop/q", `
@@ -46,7 +49,9 @@ ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24}}, {ipBlock: {cidr: "2001:db8::/
 			{about: "the same except list, different cidrs", do: do(policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 ingress:
-- from: [{ipBlock: {cidr: 10.32.0.0/16, except: [10.32.1.0/24]}}, {ipBlock: {cidr: "fd10:32::/32", except: ["fd10:32:0:1::/64"]}}]
+- from:
+  - ipBlock: {cidr: 10.32.0.0/16, except: [10.32.1.0/24]}
+  - ipBlock: {cidr: "fd10:32::/32", except: ["fd10:32:0:1::/64"]}
   ports: [{port: 81}]
 - from: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.32.1.0/24]}}, {ipBlock: {cidr: "::/0", except: ["fd10:32:0:1::/64"]}}]
   ports: [{port: 82}]`)), want: wants{"tcp 81": "-*>web +api,copy>web", "tcp 82": "-db,mon>web", "tcp 83": "-*>web"}},
@@ -87,14 +92,16 @@ ingress:
 			{about: "leading zeros, as decimals", do: ingress(`  - ipBlock: {cidr: 192.000.002.010/32}`),
 				want: wants{"tcp 80 /4": "-*>web +out>web", "tcp 80 /6": "-*>web"}},
 		}},
-		{name: "S37_S61_an_ipv4_mapped_cidr_makes_the_policy_invalid", says: []string{"policy is invalid.*shop/p"}, steps: []step{
-			{do: ingress("  - ipBlock: {cidr: \"::ffff:192.0.2.0/120\"}\n  - podSelector: {}"), want: wants{"tcp 80": "-*>web"}},
-			{about: "another policy is not harmed", do: policy("shop/q", `
+		{name: "S37_S61_an_ipv4_mapped_cidr_makes_the_policy_invalid", says: []string{"policy is invalid.*shop/p"},
+			steps: []step{
+				{do: ingress("  - ipBlock: {cidr: \"::ffff:192.0.2.0/120\"}\n  - podSelector: {}"),
+					want: wants{"tcp 80": "-*>web"}},
+				{about: "another policy is not harmed", do: policy("shop/q", `
 podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{podSelector: {}}]}]`), want: wants{"tcp 80": "-*>web +shop>web"}},
-			{about: "mended", do: do(without("shop/q"), ingress(`  - ipBlock: {cidr: 192.0.2.0/24}`)),
-				want: wants{"tcp 80 /4": "-*>web +out>web", "tcp 80 /6": "-*>web"}},
-		}},
+				{about: "mended", do: do(without("shop/q"), ingress(`  - ipBlock: {cidr: 192.0.2.0/24}`)),
+					want: wants{"tcp 80 /4": "-*>web +out>web", "tcp 80 /6": "-*>web"}},
+			}},
 		{name: "S38_a_block_that_covers_pod_addresses_matches_pods", steps: []step{
 			{do: ingress(`
   - ipBlock: {cidr: $db4/32}

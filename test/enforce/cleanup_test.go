@@ -24,7 +24,8 @@ func foreign(t *testing.T, n *lab.Node, backend lab.Backend) {
 			set = "weave-foo6"
 		}
 		for _, args := range []string{
-			"-N WEAVE-CANARY", "-N KUBE-FORWARD", "-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT", "-A FORWARD -j KUBE-FORWARD",
+			"-N WEAVE-CANARY", "-N KUBE-FORWARD", "-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT",
+			"-A FORWARD -j KUBE-FORWARD",
 			"-A FORWARD -m set --match-set " + set + " src -m comment --comment WEAVE-NPC -j DROP",
 			"-A INPUT -p tcp --dport 23 -j REJECT", "-t nat -N WEAVE", "-t nat -A POSTROUTING -j WEAVE",
 		} {
@@ -70,8 +71,8 @@ func TestCleanupOfANodeThatHasNothing(t *testing.T) {
 	unchanged(t, n, before)
 }
 
-// original leaves on a node what the original weave-npc does when it is killed, beside what weave-net has in FORWARD: here
-// everybody may reach web and nobody else may be reached.
+// original leaves on a node what the original weave-npc does when it is killed, beside what weave-net has in FORWARD:
+// here everybody may reach web and nobody else may be reached.
 func original(t *testing.T, w *world, n *lab.Node) {
 	t.Helper()
 	const (
@@ -92,8 +93,8 @@ func original(t *testing.T, w *world, n *lab.Node) {
 	} {
 		run(t, n.Host, "ipset", args...)
 	}
-	chains := []string{"WEAVE-NPC", "WEAVE-NPC-DEFAULT", "WEAVE-NPC-INGRESS", "WEAVE-NPC-EGRESS", "WEAVE-NPC-EGRESS-DEFAULT",
-		"WEAVE-NPC-EGRESS-CUSTOM", "WEAVE-NPC-EGRESS-ACCEPT", "WEAVE-NPC-EGRESS-MARK"}
+	chains := []string{"WEAVE-NPC", "WEAVE-NPC-DEFAULT", "WEAVE-NPC-INGRESS", "WEAVE-NPC-EGRESS",
+		"WEAVE-NPC-EGRESS-DEFAULT", "WEAVE-NPC-EGRESS-CUSTOM", "WEAVE-NPC-EGRESS-ACCEPT", "WEAVE-NPC-EGRESS-MARK"}
 	iptables := func(args ...string) {
 		t.Helper()
 		run(t, n.Host, "iptables-"+string(w.backend), append([]string{"-w"}, args...)...)
@@ -114,7 +115,8 @@ func original(t *testing.T, w *world, n *lab.Node) {
 		words("WEAVE-NPC -m state --state NEW -j WEAVE-NPC-INGRESS"),
 		{"WEAVE-NPC-DEFAULT", "-m", "set", "--match-set", targets, "dst", "-m", "comment", "--comment",
 			"DefaultAllow ingress isolation for namespace: shop", "-j", "ACCEPT"},
-		{"WEAVE-NPC-INGRESS", "-m", "set", "--match-set", spaces, "src", "-m", "set", "--match-set", targets, "dst", "-j", "ACCEPT"},
+		{"WEAVE-NPC-INGRESS", "-m", "set", "--match-set", spaces, "src", "-m", "set", "--match-set", targets, "dst",
+			"-j", "ACCEPT"},
 		words("WEAVE-NPC-EGRESS -m state --state RELATED,ESTABLISHED -j ACCEPT"),
 		words("WEAVE-NPC-EGRESS -m addrtype --dst-type LOCAL -j RETURN"),
 		words("WEAVE-NPC-EGRESS -m state --state NEW -j WEAVE-NPC-EGRESS-DEFAULT"),

@@ -29,7 +29,7 @@ type daemon struct {
 	err   error         // what it ended with, once ended is closed
 }
 
-// startDaemon starts weave-npc on a node and ends it, with everything that it must not have said checked, with the test.
+// startDaemon starts weave-npc on a node. With the test it is ended, and checked for what it must not have said.
 func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
 	t.Helper()
 	d := &daemon{node: node, log: &output{}, args: append([]string{"--node-name", node.Name()}, args...)}
@@ -44,6 +44,7 @@ func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
 func (d *daemon) start(t *testing.T) {
 	t.Helper()
 	d.cmd = d.node.Command(context.Background(), command(), d.args...)
+	d.cmd.Args[0] = "weave-npc"
 	d.cmd.Env = append(os.Environ(), "HOSTNAME=", "GORACE=halt_on_error=1")
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {

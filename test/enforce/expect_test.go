@@ -19,7 +19,8 @@ import (
 // wants says what arrives: question -> verdicts.
 //
 // A question is a protocol and a port ("tcp 80", "icmp"), and a family if not both are asked ("tcp 80 /4"). Everything
-// arrives but for what verdicts say, one after the other: "-*>web +mon,n2>web" is that nobody reaches web but mon and node2.
+// arrives but for what verdicts say, one after the other: "-*>web +mon,n2>web" is that nobody reaches web but mon and
+// node2.
 // Names are hosts, * for all, pods, nodes, or the namespace of pods. What no policy can decide is left out: a host
 // reaches itself, a node and its pods reach each other, and what is no pod reaches what is no pod.
 type wants map[string]string

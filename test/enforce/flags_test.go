@@ -54,7 +54,8 @@ func TestAMistakeIsOneClearLine(t *testing.T) {
 		{"no_source", []string{"--node-name", "node1"}, "", `--kubeconfig.*--manifests`},
 		{"no_such_kubeconfig", []string{"--node-name", "node1", "--kubeconfig", "/nonexistent/config"}, "",
 			`/nonexistent/config.*--kubeconfig`},
-		{"broken_kubeconfig", []string{"--node-name", "node1", "--kubeconfig", broken}, "", `broken-kubeconfig.*--kubeconfig`},
+		{"broken_kubeconfig", []string{"--node-name", "node1", "--kubeconfig", broken}, "",
+			`broken-kubeconfig.*--kubeconfig`},
 		{"empty_kubeconfig", []string{"--node-name", "node1", "--kubeconfig", empty}, "", `empty-kubeconfig.*--kubeconfig`},
 		{"no_such_directory", []string{"--node-name", "node1", "--manifests", "/nonexistent/dir"}, "", `/nonexistent/dir`},
 		{"manifests_is_a_file", []string{"--node-name", "node1", "--manifests", empty}, "", `empty-kubeconfig.*directory`},
@@ -73,8 +74,8 @@ func TestAMistakeIsOneClearLine(t *testing.T) {
 					lines = append(lines, line)
 				}
 			}
-			if len(lines) != 1 || !strings.HasPrefix(lines[0], "weave-npc: ") || !regexp.MustCompile(c.says).MatchString(lines[0]) ||
-				stdout != "" {
+			if len(lines) != 1 || stdout != "" || !strings.HasPrefix(lines[0], "weave-npc: ") ||
+				!regexp.MustCompile(c.says).MatchString(lines[0]) {
 				t.Errorf("it says:\n%s%s", stdout, stderr)
 			}
 			unchanged(t, n, before)
@@ -89,8 +90,8 @@ func TestEveryFlagCanComeFromTheEnvironment(t *testing.T) {
 	m := newManifests(t, w)
 	m.write(t, w.objects(rich()))
 	stdout, stderr, status := execute(t, n, []string{"WEAVE_NPC_NODE_NAME=node1", "WEAVE_NPC_MANIFESTS=" + m.dir,
-		"WEAVE_NPC_POD_INTERFACE=cni0", "WEAVE_NPC_DRY_RUN=true", "WEAVE_NPC_ALLOW_ACTION=RETURN", "WEAVE_NPC_NFLOG_GROUP=4711",
-		"WEAVE_NPC_ALLOW_MCAST=false", "WEAVE_NPC_IPTABLES_BACKEND=legacy"})
+		"WEAVE_NPC_POD_INTERFACE=cni0", "WEAVE_NPC_DRY_RUN=true", "WEAVE_NPC_ALLOW_ACTION=RETURN",
+		"WEAVE_NPC_NFLOG_GROUP=4711", "WEAVE_NPC_ALLOW_MCAST=false", "WEAVE_NPC_IPTABLES_BACKEND=legacy"})
 	if status != 0 {
 		t.Fatalf("exit status %d\n%s", status, stderr)
 	}
@@ -105,7 +106,8 @@ func TestVersionAndHelp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.NFT, lab.Config{})
 	for _, c := range []struct{ arg, says string }{{"version", "weave-npc "}, {"--help", "--pod-interface"}} {
-		if stdout, stderr, status := execute(t, w.Node("node1"), nil, c.arg); status != 0 || !strings.Contains(stdout, c.says) {
+		stdout, stderr, status := execute(t, w.Node("node1"), nil, c.arg)
+		if status != 0 || !strings.Contains(stdout, c.says) {
 			t.Errorf("%s ends with %d\n%s\n%s", c.arg, status, stdout, stderr)
 		}
 	}

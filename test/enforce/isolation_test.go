@@ -17,8 +17,10 @@ func isolationCases() []testCase {
 				want: everywhere("")},
 		}},
 		{name: "S2_one_direction_leaves_the_other_free", steps: []step{
-			{do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}`), want: everywhere(onlyWeb)},
-			{do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress]}`), want: everywhere(fromWeb)},
+			{do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}`),
+				want: everywhere(onlyWeb)},
+			{do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress]}`),
+				want: everywhere(fromWeb)},
 			{do: policy("shop/p", `{podSelector: {matchLabels: {app: api}}, policyTypes: [Egress]}`),
 				want: everywhere("-api>*")},
 			{do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress, Ingress]}`),

@@ -23,7 +23,8 @@ func TestS63_KilledAndStartedAgainTenTimes(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, rich())
 		w.expect(t, richWants())
-		load := w.load(t, "db>web udp 53", "out>web icmp", "web>mon udp 53", "web>copy icmp", "api>db udp 53", "copy>mon tcp 80",
+		load := w.load(t, "db>web udp 53", "out>web icmp", "web>mon udp 53", "web>copy icmp", "api>db udp 53",
+			"copy>mon udp 53",
 			"-mon>web udp 53", "-mon>web tcp 80", "-web>out udp 53", "-copy>web icmp", "-db>copy tcp 80", "-api>mon udp 53")
 		for i := range 10 {
 			o := w.objects(rich())
@@ -118,8 +119,8 @@ func (f loadFlow) String() string {
 	return fmt.Sprintf("%s%s>%s %s %d /%d", sign, f.from, f.to, f.proto, f.port, f.family)
 }
 
-// load opens flows of both families: "db>web udp 53" must arrive and be answered, "-mon>web tcp 80" must not arrive. What
-// must arrive has to be of a protocol that sends nothing twice, or a loss would not show.
+// load opens flows of both families: "db>web udp 53" must arrive and be answered, "-mon>web tcp 80" must not arrive.
+// What must arrive has to be of a protocol that sends nothing twice, or a loss would not show.
 func (w *world) load(t *testing.T, flows ...string) *load {
 	t.Helper()
 	var all []loadFlow
@@ -175,7 +176,8 @@ func (l *load) run(ctx context.Context, f loadFlow, from *lab.Host, p lab.Packet
 		l.flows.Add(1)
 		if err != nil || verdict.Reached() == f.denied {
 			l.mu.Lock()
-			l.wrong = append(l.wrong, fmt.Sprintf("%s %s to %s: %s %v", time.Now().UTC().Format("15:04:05.000"), f, p.To, verdict, err))
+			now := time.Now().UTC().Format("15:04:05.000")
+			l.wrong = append(l.wrong, fmt.Sprintf("%s %s to %s: %s %v", now, f, p.To, verdict, err))
 			l.mu.Unlock()
 		}
 		time.Sleep(2 * time.Millisecond)
@@ -219,7 +221,8 @@ func TestASecondStartChangesNothingAndSIGTERMLeavesEverything(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			unchanged(t, d.node, before[d.node])
 			if now := prints(t, d.node, backend); now != written[d.node] {
-				t.Errorf("weave-npc on %s wrote its rules again: %+v, before %+v\n%s", d.node, now, written[d.node], d.log.since(said))
+				t.Errorf("weave-npc on %s wrote its rules again: %+v, before %+v\n%s", d.node, now, written[d.node],
+					d.log.since(said))
 			}
 			// The gate is closed as long as not all objects are known.
 			_, metrics := d.get("/metrics")
@@ -266,7 +269,8 @@ func TestS60_InstallingAndCleaningUpOnALiveNodeCutsNothing(t *testing.T) {
 		for _, from := range []string{"db", "mon", "out"} {
 			families(func(family int) { talks = append(talks, w.converse(t, from, "web", family)) })
 		}
-		load := w.load(t, "db>web udp 53", "out>web icmp", "web>mon udp 53", "web>copy icmp", "api>db udp 53", "copy>mon udp 53")
+		load := w.load(t, "db>web udp 53", "out>web icmp", "web>mon udp 53", "web>copy icmp", "api>db udp 53",
+			"copy>mon udp 53")
 		w.begin(t, rich())
 		for _, c := range talks {
 			c.say(t)
@@ -290,20 +294,18 @@ func TestWhatMakesItBlindMakesItUnready(t *testing.T) {
 	w := start(t, lab.NFT, rich())
 	d := w.daemons[0] // it is told the bridge
 	for _, c := range []struct {
-		do, undo []string
-		says     string
+		do, undo, says string
 	}{
-		{do: []string{"sysctl", "net.bridge.bridge-nf-call-iptables=0"}, undo: []string{"sysctl", "net.bridge.bridge-nf-call-iptables=1"},
-			says: "bridge-nf-call-iptables"},
-		{do: []string{"sysctl", "net.bridge.bridge-nf-call-ip6tables=0"}, undo: []string{"sysctl", "net.bridge.bridge-nf-call-ip6tables=1"},
-			says: "bridge-nf-call-ip6tables"},
-		{do: []string{"ip", "link", "add", "kube-ipvs0", "type", "bridge"}, undo: []string{"ip", "link", "del", "kube-ipvs0"}, says: "IPVS"},
+		{"sysctl net.bridge.bridge-nf-call-iptables=0", "sysctl net.bridge.bridge-nf-call-iptables=1", "call-iptables"},
+		{"sysctl net.bridge.bridge-nf-call-ip6tables=0", "sysctl net.bridge.bridge-nf-call-ip6tables=1", "call-ip6tables"},
+		{"ip link add kube-ipvs0 type bridge", "ip link del kube-ipvs0", "IPVS"},
 	} {
-		run(t, d.node.Host, c.do[0], c.do[1:]...)
+		do, undo := strings.Fields(c.do), strings.Fields(c.undo)
+		run(t, d.node.Host, do[0], do[1:]...)
 		if status, body := d.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, c.says) {
 			t.Errorf("after %q readiness is %d %q", c.do, status, body)
 		}
-		run(t, d.node.Host, c.undo[0], c.undo[1:]...)
+		run(t, d.node.Host, undo[0], undo[1:]...)
 		d.awaitReady(t)
 	}
 	if status, body := d.get("/healthz"); status != http.StatusOK {
@@ -319,12 +321,14 @@ func TestDryRunPrintsAndChangesNothing(t *testing.T) {
 		m.write(t, w.objects(rich()))
 		n := w.Node("node1")
 		before := snapshot(t, n)
-		args := []string{"--node-name", "node1", "--iptables-backend", string(backend), "--manifests", m.dir, "--pod-interface", "cni0"}
+		args := []string{"--node-name", "node1", "--iptables-backend", string(backend), "--manifests", m.dir,
+			"--pod-interface", "cni0"}
 		stdout, stderr, status := execute(t, n, nil, append(args, "--dry-run")...)
 		if status != 0 {
 			t.Fatalf("exit status %d\n%s", status, stderr)
 		}
-		for _, wanted := range []string{"create weave-local-pods hash:ip", "add weave-local-pods " + w.hosts["web"].Addr4().String(),
+		for _, wanted := range []string{"create weave-local-pods hash:ip",
+			"add weave-local-pods " + w.hosts["web"].Addr4().String(),
 			"add weave-local-pods-v6 " + w.hosts["web"].Addr6().String(), "WEAVE-NPC-FORWARD", "shop/p rule 1"} {
 			if !strings.Contains(stdout, wanted) {
 				t.Errorf("%q is not in\n%s", wanted, stdout)
@@ -335,7 +339,8 @@ func TestDryRunPrintsAndChangesNothing(t *testing.T) {
 
 		d := startDaemon(t, n, args[2:]...)
 		d.awaitReady(t)
-		if stdout, stderr, status = execute(t, n, nil, append(args, "--dry-run")...); status != 0 || strings.TrimSpace(stdout) != "" {
+		stdout, stderr, status = execute(t, n, nil, append(args, "--dry-run")...)
+		if status != 0 || strings.TrimSpace(stdout) != "" {
 			t.Errorf("with nothing to do: exit status %d\n%s\n%s", status, stdout, stderr)
 		}
 	})
@@ -359,8 +364,8 @@ func TestS65_WhatOthersChangeIsPutBackAndReported(t *testing.T) {
 			{"our chain is flushed", []string{program, "-w", "-F", "WEAVE-NPC-INGRESS"}, "WEAVE-NPC-INGRESS"},
 			{"our jump is deleted", []string{program, "-w", "-D", "FORWARD", "1"}, "FORWARD"},
 			{"an entry is deleted", []string{"ipset", "del", "weave-local-pods", web}, "weave-local-pods"},
-			{"everything is removed", []string{"sh", "-c", fmt.Sprintf("for i in %s %s; do $i -w -F; $i -w -X; done; ipset destroy || true",
-				program, "ip6"+program[2:])}, "WEAVE-NPC"},
+			{"everything is removed", []string{"sh", "-c", fmt.Sprintf(
+				"for i in %s %s; do $i -w -F; $i -w -X; done; ipset destroy || true", program, "ip6"+program[2:])}, "WEAVE-NPC"},
 		} {
 			said := d.log.len()
 			run(t, d.node.Host, c.command[0], c.command[1:]...)
@@ -404,8 +409,8 @@ func TestS65_WhatLooksTheSameIsFoundWithinThirtySeconds(t *testing.T) {
 	if comment == nil {
 		t.Fatalf("the chain is %q", rules)
 	}
-	run(t, d.node.Host, "iptables-legacy", "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "2", "-m", "comment", "--comment", comment[1],
-		"-j", "RETURN")
+	run(t, d.node.Host, "iptables-legacy", "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "2", "-m", "comment",
+		"--comment", comment[1], "-j", "RETURN")
 	deadline := time.Now().Add(35 * time.Second)
 	for time.Now().Before(deadline) && snapshot(t, d.node) != before {
 		time.Sleep(500 * time.Millisecond)
@@ -420,16 +425,21 @@ func TestBlockedPacketsAreLoggedWithNames(t *testing.T) {
 		families(func(family int) {
 			said := d.log.len()
 			w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr(family), Port: 80}, lab.Dropped)
-			web, mon := regexp.QuoteMeta(w.hosts["web"].Addr(family).String()), regexp.QuoteMeta(w.hosts["mon"].Addr(family).String())
-			d.awaitLine(t, said, `level=INFO msg=blocked direction=ingress protocol=TCP from="ops/mon \(\[?`+mon+`\]?:\d+\)" to="shop/web \(\[?`+
-				web+`\]?:80\)" isolated_by=shop/p`)
+			end := func(pod, port string) string {
+				addr := w.hosts[ownName(pod)].Addr(family).String()
+				return `"` + pod + ` \(\[?` + regexp.QuoteMeta(addr) + `\]?:` + port + `\)"`
+			}
+			d.awaitLine(t, said, `level=INFO msg=blocked direction=ingress protocol=TCP from=`+end("ops/mon", `\d+`)+` to=`+
+				end("shop/web", "80")+` isolated_by=shop/p`)
 			said = d.log.len()
 			w.probe(t, "web", lab.Packet{Proto: "udp", To: w.hosts["out"].Addr(family), Port: 9}, lab.Dropped)
-			d.awaitLine(t, said, `level=INFO msg=blocked direction=egress protocol=UDP from="shop/web \(\[?`+web+`\]?:\d+\)" to=.*:9.* isolated_by=shop/p`)
+			d.awaitLine(t, said, `level=INFO msg=blocked direction=egress protocol=UDP from=`+end("shop/web", `\d+`)+
+				` to=.*:9.* isolated_by=shop/p`)
 		})
 		_, metrics := d.get("/metrics")
 		if !strings.Contains(metrics, `weavenpc_blocked_connections_total{dport="80",protocol="tcp"} 2`) {
-			t.Errorf("blocked packets are not counted:\n%s", regexp.MustCompile(`(?m)^weavenpc_blocked.*$`).FindAllString(metrics, -1))
+			counted := regexp.MustCompile(`(?m)^weavenpc_blocked.*$`).FindAllString(metrics, -1)
+			t.Errorf("blocked packets are not counted:\n%s", counted)
 		}
 	})
 }
@@ -446,18 +456,25 @@ kind: NetworkPolicy
 metadata: {name: p, namespace: shop}
 spec:
   podSelector: {matchLabels: {app: web}}
-  ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: named-only}}}], ports: [{port: 80}]}]
+  ingress:
+  - from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: named-only}}}]
+    ports: [{port: 80}]
 `)
 	w.expect(t, wants{"tcp 80": "-*>web"})
 	write("pod.json", `{"apiVersion": "v1", "kind": "PodList", "items": [
-		{"metadata": {"name": "peer", "namespace": "named-only"}, "status": {"podIPs": [{"ip": "$out4"}, {"ip": "$out6"}]}}]}`)
+		{"metadata": {"name": "peer", "namespace": "named-only"},
+		"status": {"podIPs": [{"ip": "$out4"}, {"ip": "$out6"}]}}]}`)
 	w.expect(t, wants{"tcp 80": "-*>web +out>web", "tcp 81": "-*>web"})
 
 	for _, daemon := range w.daemons {
 		daemon.log.expect("policy.yaml:")
 	}
 	said := d.log.len()
-	write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: shop}\nspec: [broken\n")
+	write("policy.yaml", `apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: p, namespace: shop}
+spec: [broken
+`)
 	d.awaitLine(t, said, `level=ERROR msg=".*/policy.yaml:\d+: `)
 	w.expect(t, wants{"tcp 80": "-*>web +out>web"})
 

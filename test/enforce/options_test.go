@@ -106,11 +106,13 @@ ingress: [{from: [{podSelector: {matchLabels: {app: db}}}], ports: [{port: 80}]}
 			o := w.objects(base())
 			for _, s := range []step{
 				{about: "policies isolate nobody", do: allowWeb, want: wants{"tcp 80": "", "icmp": ""}},
-				{about: "the annotation isolates the namespace", do: deny, want: wants{"tcp 80": "-*>shop +db>web", "tcp 81": "-*>shop"}},
+				{about: "the annotation isolates the namespace", do: deny,
+					want: wants{"tcp 80": "-*>shop +db>web", "tcp 81": "-*>shop"}},
 				{about: "another isolation isolates nobody", do: annotate("shop", `{"ingress":{"isolation":"Other"}}`),
 					want: wants{"tcp 80": ""}},
 				{about: "without a policy", do: do(deny, without("shop/p")), want: wants{"tcp 80": "-*>shop", "udp 53": "-*>shop"}},
-				{about: "the annotation goes", do: func(_ *world, o *objects) { o.namespaces["shop"].Annotations = nil }, want: wants{"tcp 80": ""}},
+				{about: "the annotation goes", do: func(_ *world, o *objects) { o.namespaces["shop"].Annotations = nil },
+					want: wants{"tcp 80": ""}},
 			} {
 				s.do(w, o)
 				w.apply(t, o)

@@ -21,7 +21,8 @@ func craft(t *testing.T, from, to netip.Addr, hopLimit uint8, transport ...gopac
 	proto := map[gopacket.LayerType]layers.IPProtocol{layers.LayerTypeUDP: layers.IPProtocolUDP,
 		layers.LayerTypeTCP: layers.IPProtocolTCP, layers.LayerTypeICMPv6: layers.IPProtocolICMPv6}[transport[0].LayerType()]
 	if from.Is4() {
-		ip := &layers.IPv4{Version: 4, IHL: 5, TTL: hopLimit, Protocol: proto, SrcIP: from.AsSlice(), DstIP: to.AsSlice(), Id: 7}
+		ip := &layers.IPv4{Version: 4, IHL: 5, TTL: hopLimit, Protocol: proto, SrcIP: from.AsSlice(),
+			DstIP: to.AsSlice(), Id: 7}
 		network, checksums = ip, ip
 	} else {
 		ip := &layers.IPv6{Version: 6, HopLimit: hopLimit, NextHeader: proto, SrcIP: from.AsSlice(), DstIP: to.AsSlice()}
@@ -38,7 +39,8 @@ func craft(t *testing.T, from, to netip.Addr, hopLimit uint8, transport ...gopac
 	}
 	buffer := gopacket.NewSerializeBuffer()
 	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	if err := gopacket.SerializeLayers(buffer, options, append([]gopacket.SerializableLayer{network}, transport...)...); err != nil {
+	all := append([]gopacket.SerializableLayer{network}, transport...)
+	if err := gopacket.SerializeLayers(buffer, options, all...); err != nil {
 		t.Fatal(err)
 	}
 	return slices.Clone(buffer.Bytes())
@@ -46,7 +48,8 @@ func craft(t *testing.T, from, to netip.Addr, hopLimit uint8, transport ...gopac
 
 // udp is a datagram to a port.
 func udp(port uint16, payload string) []gopacket.SerializableLayer {
-	return []gopacket.SerializableLayer{&layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)}, gopacket.Payload(payload)}
+	return []gopacket.SerializableLayer{&layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)},
+		gopacket.Payload(payload)}
 }
 
 // crosses says whether a packet that one host sends is seen on the interface of another. The packet is sent several
@@ -89,8 +92,8 @@ func (w *world) probe(t *testing.T, from string, p lab.Packet, wanted lab.Verdic
 		t.Fatal(err)
 	}
 	if seen != wanted {
-		t.Errorf("%s to %s port %d from %s to port %d is %s, not %s\n%s", p.Proto, p.To, p.FromPort, from, p.Port, seen, wanted,
-			w.state())
+		t.Errorf("%s from %s port %d to %s port %d is %s, not %s\n%s", p.Proto, from, p.FromPort, p.To, p.Port, seen,
+			wanted, w.state())
 	}
 }
 

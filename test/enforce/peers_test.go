@@ -81,10 +81,13 @@ ingress: [{from: [{podSelector: {}}], ports: [{port: 81}]}]`)), want: wants{
 				only(` [{namespaceSelector: {}, podSelector: {matchExpressions: [{key: app, operator: Exists}]}}]`)),
 				want: wants{"tcp 80": "-*>web +api,mon,copy>web"}},
 			{about: "In", do: policy("shop/p",
-				only(` [{namespaceSelector: {}, podSelector: {matchExpressions: [{key: app, operator: In, values: [mon, api]}]}}]`)),
+				only(`
+  - namespaceSelector: {}
+    podSelector: {matchExpressions: [{key: app, operator: In, values: [mon, api]}]}`)),
 				want: wants{"tcp 80": "-*>web +api,mon>web"}},
 			{about: "several requirements together", do: policy("shop/p", only(`
-  - namespaceSelector: {matchExpressions: [{key: team, operator: In, values: [a, b]}, {key: team, operator: NotIn, values: [a]}]}
+  - namespaceSelector:
+      matchExpressions: [{key: team, operator: In, values: [a, b]}, {key: team, operator: NotIn, values: [a]}]
     podSelector: {matchLabels: {app: web}, matchExpressions: [{key: app, operator: Exists}]}`)),
 				want: wants{"tcp 80": "-*>web +copy>web"}},
 			{about: "as a target: NotIn", do: policy("shop/p",
@@ -157,7 +160,8 @@ ingress:
 			{about: "another pod of that name, without the label, and with another address", do: do(
 				pod("shop/db", uid("second"), labelled("app=other"), at("api")), pod("shop/api", uid("third"), at("db"))),
 				want: wants{"tcp 80": "-*>web"}},
-			{about: "and with it", do: pod("shop/db", uid("fourth"), labelled("app=db")), want: wants{"tcp 80": "-*>web +api>web"}},
+			{about: "and with it", do: pod("shop/db", uid("fourth"), labelled("app=db")),
+				want: wants{"tcp 80": "-*>web +api>web"}},
 		}},
 		{name: "S32_objects_arrive_in_any_order", steps: []step{
 			{about: "nothing at all", do: without("shop", "ops"), want: wants{"tcp 80": ""}},

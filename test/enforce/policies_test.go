@@ -30,8 +30,8 @@ func cases() []testCase {
 		wireCases(), timeCases())
 }
 
-// TestPolicies runs the cases, one after the other, in a world for each way to enforce policies: what a case leaves behind
-// is the next one's trouble. Both families are asked at once.
+// TestPolicies runs the cases, one after the other, in a world for each way to enforce policies: what a case leaves
+// behind is the next one's trouble. Both families are asked at once.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {

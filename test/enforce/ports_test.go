@@ -15,7 +15,8 @@ func portCases() []testCase {
 	}
 	return []testCase{
 		{name: "S40_no_protocol_is_tcp_and_no_port_is_all_ports", steps: []step{
-			{do: ingress(`[{port: 80}]`), want: wants{"tcp 80": "", "tcp 81": closed, "udp 80": closed, "sctp 80": closed, "icmp": closed}},
+			{do: ingress(`[{port: 80}]`), want: wants{"tcp 80": "", "tcp 81": closed, "udp 80": closed, "sctp 80": closed,
+				"icmp": closed}},
 			{about: "no port", do: ingress(`[{protocol: UDP}]`), want: wants{"udp 53": "", "udp 9": "", "tcp 53": closed,
 				"sctp 53": closed, "icmp": closed}},
 			{about: "neither", do: ingress(`[{}]`), want: wants{"tcp 53": "", "tcp 9": "", "udp 53": closed, "icmp": closed}},
@@ -30,16 +31,20 @@ func portCases() []testCase {
 		{name: "S43_end_port_is_inclusive", steps: []step{
 			{do: ingress(`[{port: 81, endPort: 83}]`), want: wants{"tcp 80": closed, "tcp 81": "", "tcp 82": "", "tcp 83": "",
 				"tcp 84": closed, "udp 82": closed}},
-			{about: "equal", do: ingress(`[{port: 81, endPort: 81}]`), want: wants{"tcp 80": closed, "tcp 81": "", "tcp 82": closed}},
+			{about: "equal", do: ingress(`[{port: 81, endPort: 81}]`),
+				want: wants{"tcp 80": closed, "tcp 81": "", "tcp 82": closed}},
 			{about: "everything", do: ingress(`[{port: 1, endPort: 65535}]`), want: wants{"tcp 1": "", "tcp 65535": "",
 				"udp 53": closed, "icmp": closed}},
-			{about: "UDP and SCTP", do: ingress(`[{protocol: UDP, port: 53, endPort: 54}, {protocol: SCTP, port: 79, endPort: 80}]`),
+			{about: "UDP and SCTP", do: ingress(`
+  - {protocol: UDP, port: 53, endPort: 54}
+  - {protocol: SCTP, port: 79, endPort: 80}`),
 				want: wants{"udp 52": closed, "udp 53": "", "udp 54": "", "udp 55": closed, "sctp 79": "", "sctp 80": "",
 					"sctp 81": closed, "tcp 80": closed}},
 			{about: "egress", do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 policyTypes: [Egress]
-egress: [{ports: [{port: 81, endPort: 82}]}]`), want: wants{"tcp 80": "-web>*", "tcp 81": "", "tcp 82": "", "tcp 83": "-web>*"}},
+egress: [{ports: [{port: 81, endPort: 82}]}]`),
+				want: wants{"tcp 80": "-web>*", "tcp 81": "", "tcp 82": "", "tcp 83": "-web>*"}},
 		}},
 		{name: "S44_a_named_port_is_each_pods_own_number", steps: []step{
 			{do: do(pod("shop/web", port("http", 80, "")), pod("shop/db", port("http", 8080, corev1.ProtocolTCP)),
@@ -106,7 +111,8 @@ egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0}}, {ipBlock: {cidr: "::/0"}}], ports: 
 		{name: "S49_many_ports_add_up", steps: []step{
 			{about: "numbers, names and ranges", do: do(pod("shop/web", port("http", 8080, "")),
 				ingress(`[{port: 80}, {port: http}, {port: 90, endPort: 92}, {port: 53, protocol: UDP}]`)),
-				want: wants{"tcp 80": "", "tcp 8080": "", "tcp 90": "", "tcp 92": "", "tcp 93": closed, "udp 53": "", "udp 80": closed}},
+				want: wants{"tcp 80": "", "tcp 8080": "", "tcp 90": "", "tcp 92": "", "tcp 93": closed, "udp 53": "",
+					"udp 80": closed}},
 			{about: "forty ports", do: ingress(manyPorts(40)), want: wants{"tcp 1000": "", "tcp 1001": closed, "tcp 1028": "",
 				"tcp 1030": "", "tcp 1032": "", "tcp 1078": "", "tcp 1079": closed, "tcp 1080": closed}},
 			{about: "twenty ranges", do: ingress(manyRanges(20)), want: wants{"tcp 2000": "", "tcp 2001": "", "tcp 2002": closed,

@@ -17,8 +17,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// TestRandomStates compares what arrives with what the judge says, in one random state of the cluster after the other. A seed in
-// $WEAVE_NPC_TEST_SEED repeats a run, $WEAVE_NPC_TEST_STEPS makes it longer.
+// TestRandomStates compares what arrives with what the judge says, in one random state of the cluster after the other.
+// A seed in $WEAVE_NPC_TEST_SEED repeats a run, $WEAVE_NPC_TEST_STEPS makes it longer.
 func TestRandomStates(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base())
@@ -236,8 +236,8 @@ func (g *generator) replace(name string) {
 	}
 	number := []int32{53, 80, 81}[g.IntN(3)]
 	protocol := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, ""}[g.IntN(3)]
-	g.do(fmt.Sprintf("another %s with web=%d %s", name, number, protocol), pod(name, uid(g.uid()), phase(corev1.PodRunning),
-		noPorts, port("web", number, protocol)))
+	g.do(fmt.Sprintf("another %s with web=%d %s", name, number, protocol),
+		pod(name, uid(g.uid()), phase(corev1.PodRunning), noPorts, port("web", number, protocol)))
 }
 
 // swap makes two pods anew with each other's addresses.
@@ -266,13 +266,16 @@ func (g *generator) labels() string {
 
 func (g *generator) podSelector() string {
 	return g.pick(`{}`, `{matchLabels: {app: web}}`, `{matchLabels: {app: db}}`, `{matchLabels: {app: web, tier: x}}`,
-		`{matchExpressions: [{key: tier, operator: Exists}]}`, `{matchExpressions: [{key: app, operator: NotIn, values: [web, db]}]}`,
+		`{matchExpressions: [{key: tier, operator: Exists}]}`,
+		`{matchExpressions: [{key: app, operator: NotIn, values: [web, db]}]}`,
 		`{matchExpressions: [{key: app, operator: In, values: [mon, db]}, {key: tier, operator: DoesNotExist}]}`)
 }
 
 func (g *generator) namespaceSelector() string {
-	return g.pick(`{}`, `{matchLabels: {team: a}}`, `{matchLabels: {zone: z}}`, `{matchLabels: {kubernetes.io/metadata.name: ops}}`,
-		`{matchExpressions: [{key: zone, operator: DoesNotExist}]}`, `{matchExpressions: [{key: team, operator: NotIn, values: [a]}]}`)
+	return g.pick(`{}`, `{matchLabels: {team: a}}`, `{matchLabels: {zone: z}}`,
+		`{matchLabels: {kubernetes.io/metadata.name: ops}}`,
+		`{matchExpressions: [{key: zone, operator: DoesNotExist}]}`,
+		`{matchExpressions: [{key: team, operator: NotIn, values: [a]}]}`)
 }
 
 func (g *generator) peer() string {
@@ -285,7 +288,8 @@ func (g *generator) peer() string {
 		return `{namespaceSelector: ` + g.namespaceSelector() + `, podSelector: ` + g.podSelector() + `}`
 	}
 	host := g.pick("web", "db", "mon", "api", "copy", "out", "n2")
-	return `{ipBlock: ` + g.pick(`{cidr: 10.32.1.0/24}`, `{cidr: "fd10:32:0:2::/64"}`, `{cidr: $`+host+`4/32}`, `{cidr: "$`+host+`6/128"}`,
+	return `{ipBlock: ` + g.pick(`{cidr: 10.32.1.0/24}`, `{cidr: "fd10:32:0:2::/64"}`,
+		`{cidr: $`+host+`4/32}`, `{cidr: "$`+host+`6/128"}`,
 		`{cidr: 0.0.0.0/0, except: [10.32.0.0/16]}`, `{cidr: "::/0", except: ["$`+host+`6/128", "fd31::/16"]}`,
 		`{cidr: 10.32.0.0/16, except: [10.32.2.0/24, $`+g.pick("web", "db", "api")+`4/32]}`, `{cidr: "::/0"}`) + `}`
 }

@@ -29,7 +29,8 @@ func eachBackend(t *testing.T, test func(t *testing.T, backend lab.Backend)) {
 func snapshot(t *testing.T, n *lab.Node) string {
 	t.Helper()
 	var b strings.Builder
-	for _, command := range []string{"iptables-nft-save", "ip6tables-nft-save", "iptables-legacy-save", "ip6tables-legacy-save"} {
+	for _, command := range []string{"iptables-nft-save", "ip6tables-nft-save", "iptables-legacy-save",
+		"ip6tables-legacy-save"} {
 		fmt.Fprintf(&b, "# %s\n", command)
 		for line := range strings.Lines(saved(t, n, command)) {
 			if !strings.HasPrefix(line, "#") {
@@ -85,6 +86,7 @@ func execute(t *testing.T, n *lab.Node, env []string, args ...string) (stdout, s
 	defer cancel()
 	var out, errs output
 	cmd := n.Command(ctx, command(), args...)
+	cmd.Args[0] = "weave-npc"
 	cmd.Env = append(append(os.Environ(), "HOSTNAME="), env...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -105,7 +107,9 @@ policyTypes: [Ingress, Egress]
 ingress:
 - from: [{podSelector: {matchLabels: {app: db}}}]
   ports: [{port: http}, {port: 53, protocol: UDP}]
-- from: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.128/25]}}, {ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8:1::/48"]}}]
+- from:
+  - ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.128/25]}
+  - ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8:1::/48"]}
 egress:
 - to: [{namespaceSelector: {matchLabels: {team: b}}}]
 - to: [{podSelector: {}}]

@@ -57,7 +57,9 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {ma
 				}},
 		}},
 		{name: "S27_a_remote_peers_address_moves", steps: []step{
-			{do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]}`),
+			{do: policy("shop/p", `
+podSelector: {matchLabels: {app: web}}
+ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]`),
 				want: wants{"tcp 80": "-*>web +api>web"}},
 			{about: "to a pod without rights", do: do(without("shop/api"), pod("shop/next", at("api"), labelled("app=next"))),
 				want: wants{"tcp 80": "-*>web"}},
@@ -84,7 +86,10 @@ egress: [{to: [{namespaceSelector: {}}], ports: [{port: http}]}]`)),
 		}},
 		{name: "S59_a_pod_that_a_policy_selects_is_closed_before_its_address_is_known", steps: []step{
 			{about: "its object is there", do: do(pod("shop/late", on("node1"), labelled("app=late")),
-				policy("shop/p", `{podSelector: {matchLabels: {app: late}}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {}}]}]}`)),
+				policy("shop/p", `
+podSelector: {matchLabels: {app: late}}
+policyTypes: [Ingress, Egress]
+ingress: [{from: [{podSelector: {}}]}]`)),
 				want: wants{"tcp 80": ""}, then: arrive("node1", lab.PodConfig{})},
 			{about: "its network comes up", want: wants{"tcp 80": "-*>late -late>*", "udp 53": "-*>late -late>*",
 				"icmp": "-*>late -late>*"}},
@@ -94,10 +99,12 @@ egress: [{to: [{namespaceSelector: {}}], ports: [{port: http}]}]`)),
 			{about: "it has finished", do: pod("shop/late", phase(corev1.PodSucceeded)), want: wants{"tcp 80": ""}, then: leave},
 		}},
 		{name: "S59_the_same_on_the_node_that_knows_its_range", steps: []step{
-			{do: do(pod("shop/late", on("node2"), labelled("app=late")), policy("shop/p", `{podSelector: {matchLabels: {app: late}}}`)),
+			{do: do(pod("shop/late", on("node2"), labelled("app=late")),
+				policy("shop/p", `{podSelector: {matchLabels: {app: late}}}`)),
 				want: wants{"tcp 80": ""}, then: arrive("node2", lab.PodConfig{})},
 			{want: wants{"tcp 80": "-*>late"}},
-			{about: "its object goes before it has an address", do: without("shop/late"), want: wants{"tcp 80": ""}, then: leave},
+			{about: "its object goes before it has an address", do: without("shop/late"), want: wants{"tcp 80": ""},
+				then: leave},
 		}},
 		{name: "S59_an_isolated_pods_address_stays_closed_when_its_object_vanishes", steps: []step{
 			{do: policy("shop/p", onlyDB), want: wants{"tcp 80": "-*>web +db>web"}},
@@ -120,8 +127,9 @@ egress: [{to: [{namespaceSelector: {}}], ports: [{port: http}]}]`)),
 			}},
 		}},
 		{name: "S66_long_names_and_labels", steps: []step{
-			{do: do(namespace(long(63), "kind="+long(63)), pod(long(63)+"/"+long(253), at("web"), labelled(long(253)+"/"+long(63)+"="+long(63))),
-				pod(long(63)+"/"+long(252), at("db"), labelled(long(252)+"x/"+long(63)+"="+long(63))), without("shop/web", "shop/db"),
+			{do: do(namespace(long(63), "kind="+long(63)), without("shop/web", "shop/db"),
+				pod(long(63)+"/"+long(253), at("web"), labelled(long(253)+"/"+long(63)+"="+long(63))),
+				pod(long(63)+"/"+long(252), at("db"), labelled(long(252)+"x/"+long(63)+"="+long(63))),
 				policy(long(63)+"/"+long(253), `
 podSelector: {matchLabels: {`+long(253)+"/"+long(63)+": "+long(63)+`}}
 ingress: [{from: [{namespaceSelector: {matchLabels: {kind: `+long(63)+`}}, podSelector: {matchExpressions: [{key: `+

@@ -30,12 +30,13 @@ func wireCases() []testCase {
 				})
 			}},
 			{about: "the policy names the Service's port", do: policy("shop/p",
-				`{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 8080}]}]}`), then: func(t *testing.T, w *world) {
-				families(func(family int) {
-					virtual := serviceAddr(family, 1, 8080)
-					w.probe(t, "db", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Dropped)
-				})
-			}},
+				`{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 8080}]}]}`),
+				then: func(t *testing.T, w *world) {
+					families(func(family int) {
+						virtual := serviceAddr(family, 1, 8080)
+						w.probe(t, "db", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Dropped)
+					})
+				}},
 			{about: "egress to the pod behind", do: do(without("shop/p"), policy("shop/q", `
 podSelector: {matchLabels: {app: db}}
 policyTypes: [Egress]
@@ -48,12 +49,13 @@ egress: [{to: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 80}]}]`
 			{about: "egress to the Service's address", do: policy("shop/q", `
 podSelector: {matchLabels: {app: db}}
 policyTypes: [Egress]
-egress: [{to: [{ipBlock: {cidr: 10.96.0.0/16}}, {ipBlock: {cidr: "fd10:96::/112"}}]}]`), then: func(t *testing.T, w *world) {
-				families(func(family int) {
-					virtual := serviceAddr(family, 1, 8080)
-					w.probe(t, "db", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Dropped)
-				})
-			}},
+egress: [{to: [{ipBlock: {cidr: 10.96.0.0/16}}, {ipBlock: {cidr: "fd10:96::/112"}}]}]`),
+				then: func(t *testing.T, w *world) {
+					families(func(family int) {
+						virtual := serviceAddr(family, 1, 8080)
+						w.probe(t, "db", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Dropped)
+					})
+				}},
 		}},
 		{name: "S39_ingress_through_the_node_sees_the_clients_address", steps: []step{
 			{do: policy("shop/p", `
@@ -173,8 +175,10 @@ egress: [{to: [{podSelector: {matchLabels: {app: web}}}]}]`)),
 			{do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 ingress:
-- {from: [{podSelector: {matchLabels: {app: db}}}], ports: [{port: 1, endPort: 65535}, {protocol: UDP}, {protocol: SCTP}]}
-- from: [{namespaceSelector: {matchLabels: {team: b}}}]`), want: wants{"icmp": "-*>web +ops>web", "tcp 80": "-*>web +db,ops>web"}},
+- from: [{podSelector: {matchLabels: {app: db}}}]
+  ports: [{port: 1, endPort: 65535}, {protocol: UDP}, {protocol: SCTP}]
+- from: [{namespaceSelector: {matchLabels: {team: b}}}]`),
+				want: wants{"icmp": "-*>web +ops>web", "tcp 80": "-*>web +db,ops>web"}},
 		}},
 		{name: "S56_multicast_is_allowed_by_default", steps: []step{
 			{do: do(policy("shop/p", closeAll)), then: func(t *testing.T, w *world) { multicast(t, w, true) }},
@@ -205,29 +209,30 @@ ingress:
 			}},
 		}},
 		{name: "S58_what_is_no_pods_is_none_of_our_business", steps: []step{
-			{about: "a request for an address", do: do(policy("shop/p", closeAll), policy("ops/p", closeAll)), then: func(t *testing.T, w *world) {
-				if w.attach != lab.Bridge {
-					return
-				}
-				request := craft(t, netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{255, 255, 255, 255}), 64,
-					&layers.UDP{SrcPort: 68, DstPort: 67}, gopacket.Payload("discover"))
-				frame := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 8, 0}, request...)
-				capture, err := w.hosts["db"].Capture("eth0")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer capture.Close()
-				if err := w.hosts["web"].SendFrame("eth0", frame); err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), converged)
-				defer cancel()
-				if _, err := capture.Await(ctx, func(f lab.Frame) bool {
-					return !f.Outgoing && strings.HasSuffix(string(f.IP()), "discover")
-				}); err != nil {
-					t.Errorf("%v\n%s", err, w.state())
-				}
-			}},
+			{about: "a request for an address", do: do(policy("shop/p", closeAll), policy("ops/p", closeAll)),
+				then: func(t *testing.T, w *world) {
+					if w.attach != lab.Bridge {
+						return
+					}
+					request := craft(t, netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{255, 255, 255, 255}), 64,
+						&layers.UDP{SrcPort: 68, DstPort: 67}, gopacket.Payload("discover"))
+					frame := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 8, 0}, request...)
+					capture, err := w.hosts["db"].Capture("eth0")
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer capture.Close()
+					if err := w.hosts["web"].SendFrame("eth0", frame); err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), converged)
+					defer cancel()
+					if _, err := capture.Await(ctx, func(f lab.Frame) bool {
+						return !f.Outgoing && strings.HasSuffix(string(f.IP()), "discover")
+					}); err != nil {
+						t.Errorf("%v\n%s", err, w.state())
+					}
+				}},
 		}},
 		{name: "S68_link_local_addresses_are_no_way_around", steps: []step{
 			{about: "open without a policy", then: func(t *testing.T, w *world) { linkLocal(t, w, "db", "web", lab.Allowed) }},
@@ -282,7 +287,8 @@ func (w *world) translate(t *testing.T, node, proto string, virtual, pod netip.A
 		if n.Host != w.hosts[node] {
 			continue
 		}
-		if err := n.AddService(t.Context(), lab.Service{Backend: w.backend, Proto: proto, Virtual: virtual, Pod: pod}); err != nil {
+		service := lab.Service{Backend: w.backend, Proto: proto, Virtual: virtual, Pod: pod}
+		if err := n.AddService(t.Context(), service); err != nil {
 			t.Fatal(err)
 		}
 	}
