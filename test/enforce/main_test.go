@@ -40,7 +40,8 @@ func (b builder) Run() int {
 	return b.tests.Run()
 }
 
-// build builds the command with the race detector. No file is left but the open one, which ends with us, however we end.
+// build builds the command with the race detector. No file is left but the open one, which ends with us, however we
+// end.
 func build() (*os.File, error) {
 	dir, err := os.MkdirTemp("", "weave-npc-enforce-")
 	if err != nil {

@@ -164,6 +164,7 @@ ingress:
 				want: wants{"tcp 80": "-*>web +api>web"}},
 		}},
 		{name: "S32_objects_arrive_in_any_order", steps: []step{
+			{about: "no policies, so that no pod vanishes that one isolates"},
 			{about: "nothing at all", do: without("shop", "ops"), want: wants{"tcp 80": ""}},
 			{about: "policies first", do: do(
 				policy("shop/p", only(` [{namespaceSelector: {matchLabels: {team: b}}}, {podSelector: {matchLabels: {app: db}}}]`)),

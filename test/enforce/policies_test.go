@@ -1,8 +1,10 @@
 package enforce
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/test/lab"
@@ -74,7 +76,7 @@ func (c testCase) run(t *testing.T, w *world) {
 	}
 	o := w.baseObjects()
 	for i, s := range c.steps {
-		t.Logf("step %d: %s", i+1, s.about)
+		t.Log(strings.TrimRight(fmt.Sprintf("step %d: %s", i+1, s.about), ": "))
 		if s.do != nil {
 			s.do(w, o)
 		}

@@ -219,8 +219,8 @@ func writeFile(t *testing.T, path, text string) {
 // apply makes the source say what objects are, and returns when every node has done all that follows from it.
 //
 // That is seen by a pod on every node and a policy that are there for a moment besides: the policy's egress rule names
-// a port of the pods in a namespace with a certain label, so that the set for it is filled when namespace, pod and policy
-// have arrived, and the pods leave the sets when the transaction before has been applied.
+// a port of the pods in a namespace with a certain label, so that the set for it is filled when namespace, pod and
+// policy have arrived, and the pods leave the sets when the transaction before has been applied.
 func (w *world) apply(t *testing.T, o *objects) {
 	t.Helper()
 	w.step++
