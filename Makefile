@@ -21,8 +21,7 @@ test: ## run all tests: on paper, on the real kernel, and against a real API ser
 	test/setup
 	test/controlplane/build
 	$(GO) vet ./...
-	$(GO) test -race -timeout 40m $$($(GO) list ./... | grep -v /test/enforce)
-	$(GO) test -timeout 40m ./test/enforce # weave-npc itself runs with the race detector in it
+	$(GO) test -race -timeout 40m ./...
 
 controlplane: ## build the kube-apiserver and the etcd that the tests run (cached in .cache/controlplane)
 	test/controlplane/build

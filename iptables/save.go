@@ -28,6 +28,15 @@ func (s Seen) Accepts(printed string) bool {
 	return err == nil && (r.target == "ACCEPT" || s.Accepting[r.target])
 }
 
+// RuleID is the id that a printed rule's comment begins with; empty if there is none or the rule cannot be read.
+func RuleID(printed string) string {
+	r, err := parseRule(printed)
+	if err != nil {
+		return ""
+	}
+	return r.idOr("")
+}
+
 // findAccepting fills Accepting.
 func (s Seen) findAccepting(foreign map[string][]string) {
 	known := map[string]bool{} // chain -> whether it accepts; false also while that is being found out

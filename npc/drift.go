@@ -89,18 +89,12 @@ func (m *Model) chainDrift(f Family, seen iptables.Seen) []string {
 	if t.jump == nil {
 		return drift
 	}
-	jumps, above := 0, true
-	for _, r := range seen.Hooks[hookChain] {
-		switch {
-		case iptables.RuleID(r) == t.jump.ID():
-			jumps++
-			above = false
-		case above && seen.Accepts(r):
-			drift = append(drift, fmt.Sprintf("%s accepts before us: %s", hookChain, r))
-		}
+	jumps, before := t.hooked(seen)
+	for _, r := range before {
+		drift = append(drift, fmt.Sprintf("%s accepts before us: %s", hookChain, r))
 	}
-	if jumps != 1 {
-		drift = append(drift, fmt.Sprintf("%s has %d jumps to %s", hookChain, jumps, forwardChain))
+	if len(jumps) != 1 {
+		drift = append(drift, fmt.Sprintf("%s has %d jumps to %s", hookChain, len(jumps), forwardChain))
 	}
 	return drift
 }

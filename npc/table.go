@@ -212,15 +212,19 @@ func (t *table) adoptJump(seen iptables.Seen) {
 	if t.jump == nil {
 		return
 	}
-	above := true
+	jumps, before := t.hooked(seen)
+	t.jumpStale, t.jumpMissing = jumps, len(jumps) != 1 || len(before) > 0
+}
+
+// hooked are the jumps to us that FORWARD has, and the rules before the first of them that can accept a packet.
+func (t *table) hooked(seen iptables.Seen) (jumps, before []string) {
 	for _, r := range seen.Hooks[hookChain] {
 		switch {
 		case iptables.RuleID(r) == t.jump.ID():
-			t.jumpStale = append(t.jumpStale, r)
-			above = false
-		case above && seen.Accepts(r):
-			t.jumpMissing = true
+			jumps = append(jumps, r)
+		case len(jumps) == 0 && seen.Accepts(r):
+			before = append(before, r)
 		}
 	}
-	t.jumpMissing = t.jumpMissing || len(t.jumpStale) != 1
+	return jumps, before
 }

@@ -219,6 +219,17 @@ func TestVerdicts(t *testing.T) {
 				a/client > b/other tcp:80 = no
 				a/client > a/web tcp:8080 = no`)
 		}},
+		{"S45_S32_a_named_port_towards_anywhere_before_the_namespace_has_arrived", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}`)
+			w.setPod("late/other", "10.32.2.10,fd32:2::10", nil, func(p *npc.Pod) {
+				p.Node, p.Ports = "node2", []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
+			})
+			w.sync()
+			w.expect("a/web > late/other tcp:8080 = yes\n a/web > late/other tcp:80 = no")
+			w.namespace("late")
+			w.again(false)
+			w.expect("a/web > late/other tcp:8080 = yes\n a/web > late/other tcp:80 = no")
+		}},
 		{"S61_invalid_policy", func(w *world) {
 			w.policy("a/bad", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}, {}]}`)
 			w.policy("b/worse", `{podSelector: {matchExpressions: [{key: "&", operator: Exists}]}}`)

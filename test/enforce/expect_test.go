@@ -196,21 +196,23 @@ func (w *world) ask(ctx context.Context, questions []question, one int) ([]lab.M
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(probesAtOnce)
 	for i, q := range questions {
-		seen[i] = lab.Matrix{Title: q.want.Title, From: q.want.From, To: q.want.To}
+		seen[i] = lab.Matrix{Title: q.want.Title, From: q.want.From, To: q.want.To,
+			Reached: make([][]bool, len(q.From))}
 		for row, from := range q.From {
-			seen[i].Reached = append(seen[i].Reached, make([]bool, len(q.To)))
+			reached := make([]bool, len(q.To))
+			seen[i].Reached[row] = reached
 			for column, to := range q.To {
 				if from == to || w.undecided(q.want.From[row], q.want.To[column]) && !w.isPod(q.want.From[row]) &&
 					!w.isPod(q.want.To[column]) {
-					seen[i].Reached[row][column] = true // not worth a probe
+					reached[column] = true // not worth a probe
 					continue
 				}
 				if turn++; turn%one != 0 {
-					seen[i].Reached[row][column] = q.want.Reached[row][column]
+					reached[column] = q.want.Reached[row][column]
 					continue
 				}
 				group.Go(func() (err error) {
-					seen[i].Reached[row][column], err = w.probeOnce(ctx, q, from, to, q.want.Reached[row][column])
+					reached[column], err = w.probeOnce(ctx, q, from, to, q.want.Reached[row][column])
 					return err
 				})
 			}
