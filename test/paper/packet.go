@@ -227,6 +227,9 @@ func (k *Kernel) test(m setMatch, p Packet) bool {
 			}
 		}
 		return false
+	case ipset.HashIP:
+		_, ok := s.Members[ipset.Addr(a)]
+		return ok
 	case ipset.HashIPPort:
 		_, ok := s.Members[ipset.AddrPort(a, p.Protocol, p.DstPort)]
 		return ok
