@@ -134,6 +134,9 @@ func (c *chain) diff(w iptables.Chain) change {
 	return ch
 }
 
+// hasOldRules says whether the kernel's chain has rules that are not wanted and that the next plan removes.
+func (c *chain) hasOldRules() bool { return c != nil && c.exists && c.diff(c.want()).replace }
+
 // applied takes the wanted chain for what the kernel has.
 func (c *chain) applied(w iptables.Chain) { c.exists, c.have, c.printed = true, w.IDs(), nil }
 

@@ -99,16 +99,19 @@ func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
 		f.unforgotten = tx.Forget
 	}
 	f.sets(k, "growing", tx.Grow)
-	shrink := tx.Shrink
+	admit, shrink := tx.Admit, tx.Shrink
 	if err := k.restore(ctx, tx.Rules); err != nil {
 		f.errs = append(f.errs, err)
 		var re *iptables.RestoreError
 		if stderrors.As(err, &re) {
 			f.refused = iptables.RuleID(re.Text)
 		}
+		// What the old rules allow stays closed to those that are not there yet.
+		admit = nil
 		// What the old rules allow by sets that are not wanted any more stays; members that are not wanted go.
 		shrink = slices.DeleteFunc(slices.Clone(shrink), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
 	}
+	f.sets(k, "admitting to", admit)
 	f.sets(k, "shrinking", shrink)
 	return f
 }

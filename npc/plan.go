@@ -196,6 +196,9 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op) {
 			*to = append(*to, ipset.Op{Kind: kind, Set: s.Set, Elements: s.elements(entries)})
 		}
 	}
+	if s.leadsTo.hasOldRules() {
+		grow = &tx.Admit
+	}
 	ops(grow, ipset.Add, add)
 	ops(&tx.Revoke, ipset.Delete, revoke)
 	ops(&tx.Shrink, ipset.Delete, remove)

@@ -3,12 +3,14 @@ package npc_test
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,14 +23,64 @@ import (
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
-// history is a random world that changes, as the judge knows it and as the model is told.
+// history is a cluster that changes, as the judge knows it and as the model is told.
 type history struct {
 	*world
-	t        *rapid.T
-	spaces   map[string]map[string]string // name -> labels
-	running  map[string]npc.Pod           // namespace/name -> pod
-	policies map[string]*networkingv1.NetworkPolicy
-	made     int
+	state
+	t tester
+	// past are the states that were checked.
+	past []state
+	// cells is how many packets were judged.
+	judged int
+}
+
+// tester is a test, or one of the many tries of a random one.
+type tester interface {
+	Fatalf(format string, args ...any)
+}
+
+// newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
+func newHistory(t *testing.T, tt tester) *history {
+	return &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: tt, state: newState()}
+}
+
+func (h *history) setNamespace(name string, labels map[string]string) {
+	h.spaces[name] = labels
+	h.model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
+}
+
+func (h *history) setPod(p npc.Pod) {
+	h.state.pods[p.Namespace+"/"+p.Name] = p
+	h.model.SetPod(p)
+}
+
+func (h *history) setPolicy(p *networkingv1.NetworkPolicy) {
+	h.policies[p.Namespace+"/"+p.Name] = p
+	h.model.SetPolicy(p.DeepCopy())
+}
+
+func (h *history) deleteNamespace(name string) {
+	delete(h.spaces, name)
+	h.model.DeleteNamespace(name, types.UID(name))
+}
+
+func (h *history) deletePod(key string) {
+	p := h.state.pods[key]
+	delete(h.state.pods, key)
+	h.model.DeletePod(p.Namespace, p.Name, p.UID)
+}
+
+func (h *history) deletePolicy(key string) {
+	p := h.policies[key]
+	delete(h.policies, key)
+	h.model.DeletePolicy(p.Namespace, p.Name, p.UID)
+}
+
+// generator changes a cluster at random.
+type generator struct {
+	*history
+	t    *rapid.T
+	made int
 }
 
 var (
@@ -43,15 +95,15 @@ var (
 		{Name: "http", ContainerPort: 81, Protocol: corev1.ProtocolTCP}, {Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolUDP}}
 )
 
-func pick[T any](h *history, from []T, label string) T {
+func pick[T any](h *generator, from []T, label string) T {
 	return rapid.SampledFrom(from).Draw(h.t, label)
 }
 
-func (h *history) chance(percent int, label string) bool {
+func (h *generator) chance(percent int, label string) bool {
 	return rapid.IntRange(0, 99).Draw(h.t, label) < percent
 }
 
-func (h *history) selector() *metav1.LabelSelector {
+func (h *generator) selector() *metav1.LabelSelector {
 	s := &metav1.LabelSelector{MatchLabels: maps.Clone(pick(h, someLabels, "labels"))}
 	if h.chance(25, "expression") {
 		op := pick(h, []metav1.LabelSelectorOperator{metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists,
@@ -65,7 +117,7 @@ func (h *history) selector() *metav1.LabelSelector {
 	return s
 }
 
-func (h *history) peer() networkingv1.NetworkPolicyPeer {
+func (h *generator) peer() networkingv1.NetworkPolicyPeer {
 	switch rapid.IntRange(0, 3).Draw(h.t, "kind of peer") {
 	case 0:
 		return networkingv1.NetworkPolicyPeer{PodSelector: h.selector()}
@@ -83,7 +135,7 @@ func (h *history) peer() networkingv1.NetworkPolicyPeer {
 	return networkingv1.NetworkPolicyPeer{IPBlock: b}
 }
 
-func (h *history) port() networkingv1.NetworkPolicyPort {
+func (h *generator) port() networkingv1.NetworkPolicyPort {
 	var p networkingv1.NetworkPolicyPort
 	if h.chance(70, "protocol") {
 		protocol := pick(h, someProtocols, "protocol")
@@ -103,11 +155,10 @@ func (h *history) port() networkingv1.NetworkPolicyPort {
 	return p
 }
 
-func (h *history) setPolicy() {
+func (h *generator) somePolicy() {
 	p := &networkingv1.NetworkPolicy{}
 	p.Namespace, p.Name = pick(h, someNamespaces, "namespace"), pick(h, []string{"p", "q", "r"}, "name")
-	key := p.Namespace + "/" + p.Name
-	p.UID = types.UID(key)
+	p.UID = types.UID(p.Namespace + "/" + p.Name)
 	p.Spec.PodSelector = *h.selector()
 	p.Spec.PolicyTypes = pick(h, [][]networkingv1.PolicyType{nil, {"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}, "types")
 	rule := func() (peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {
@@ -127,13 +178,12 @@ func (h *history) setPolicy() {
 		peers, ports := rule()
 		p.Spec.Egress = append(p.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: peers, Ports: ports})
 	}
-	h.policies[key] = p
-	h.model.SetPolicy(p.DeepCopy())
+	h.setPolicy(p)
 }
 
-func (h *history) setPod() {
+func (h *generator) somePod() {
 	key := pick(h, someNamespaces, "namespace") + "/" + pick(h, []string{"m", "n"}, "name")
-	p, known := h.running[key]
+	p, known := h.state.pods[key]
 	if !known || h.chance(20, "new uid") {
 		h.made++
 		p = npc.Pod{Namespace: key[:1], Name: key[2:], UID: types.UID(strconv.Itoa(h.made)), Started: time.Unix(int64(h.made), 0),
@@ -150,75 +200,78 @@ func (h *history) setPod() {
 		p.Addrs = append(p.Addrs, netip.MustParseAddr("fd32:1::"+last))
 	}
 	p.Finished = h.chance(10, "finished")
+	p.Deleting = h.chance(10, "deleting")
 	p.HostNetwork = h.chance(5, "host network")
+	p.HostAddrs = nil
+	if h.chance(10, "the node's address is in the pods' range") {
+		p.HostAddrs = []netip.Addr{netip.MustParseAddr("10.32.1.6"), netip.MustParseAddr("fd32:1::6")}
+	}
 	p.Ports = nil
 	if h.chance(60, "named port") {
 		c := pick(h, somePorts, "port")
 		p.Ports = []npc.NamedPort{{Name: c.Name, Protocol: protocolNumbers[map[corev1.Protocol]string{"TCP": "tcp", "UDP": "udp"}[c.Protocol]],
 			Port: uint16(c.ContainerPort)}}
 	}
-	h.running[key] = p
-	h.model.SetPod(p)
+	h.setPod(p)
 }
 
-func (h *history) step() {
-	switch n := rapid.IntRange(0, 19).Draw(h.t, "step"); {
+// step is an event: one that changes something, or one that is late or comes twice.
+func (h *generator) step() {
+	switch n := rapid.IntRange(0, 23).Draw(h.t, "step"); {
 	case n < 7:
-		h.setPod()
+		h.somePod()
 	case n < 13:
-		h.setPolicy()
+		h.somePolicy()
 	case n < 15:
-		if len(h.running) > 0 {
-			key := pick(h, slices.Sorted(maps.Keys(h.running)), "pod to delete")
-			p := h.running[key]
-			delete(h.running, key)
-			h.model.DeletePod(p.Namespace, p.Name, p.UID)
+		if len(h.state.pods) > 0 {
+			h.deletePod(pick(h, slices.Sorted(maps.Keys(h.state.pods)), "pod to delete"))
 		}
 	case n < 17:
 		if len(h.policies) > 0 {
-			key := pick(h, slices.Sorted(maps.Keys(h.policies)), "policy to delete")
-			p := h.policies[key]
-			delete(h.policies, key)
-			h.model.DeletePolicy(p.Namespace, p.Name, p.UID)
+			h.deletePolicy(pick(h, slices.Sorted(maps.Keys(h.policies)), "policy to delete"))
 		}
 	case n < 19:
-		name := pick(h, someNamespaces, "namespace")
-		h.spaces[name] = pick(h, someLabels, "labels")
-		h.model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: h.spaces[name]})
+		h.setNamespace(pick(h, someNamespaces, "namespace"), pick(h, someLabels, "labels"))
+	case n < 20:
+		h.deleteNamespace(pick(h, someNamespaces, "namespace"))
+	case n < 22:
+		h.swap()
 	default:
-		name := pick(h, someNamespaces, "namespace")
-		delete(h.spaces, name)
-		h.model.DeleteNamespace(name, types.UID(name))
+		h.repeat()
 	}
 }
 
-// judgeWorld is the world as it now is, with each address given to the pod that it belongs to.
-func (h *history) judgeWorld() judge.World {
-	j := judge.World{Namespaces: h.spaces}
-	owners := map[netip.Addr]npc.Pod{}
-	for _, p := range h.running {
-		if p.Finished || p.HostNetwork {
-			continue
-		}
-		for _, a := range p.Addrs {
-			if q, ok := owners[a]; !ok || (p.Node == node) != (q.Node == node) && p.Node == node ||
-				(p.Node == node) == (q.Node == node) && p.Started.After(q.Started) {
-				owners[a] = p
-			}
-		}
+// swap gives two pods each other's addresses; for a moment both claim the same.
+func (h *generator) swap() {
+	if len(h.state.pods) < 2 {
+		return
 	}
-	for a, p := range owners {
-		k := judge.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: []netip.Addr{a}}
-		for _, port := range p.Ports {
-			k.Ports = append(k.Ports, corev1.ContainerPort{Name: port.Name, ContainerPort: int32(port.Port),
-				Protocol: map[uint8]corev1.Protocol{6: "TCP", 17: "UDP"}[port.Protocol]})
-		}
-		j.Pods = append(j.Pods, k)
+	keys := slices.Sorted(maps.Keys(h.state.pods))
+	a, b := h.state.pods[pick(h, keys, "one pod")], h.state.pods[pick(h, keys, "and the other")]
+	if a.Name == b.Name && a.Namespace == b.Namespace {
+		return
 	}
-	for _, p := range h.policies {
-		j.Policies = append(j.Policies, *p)
+	a.Addrs, b.Addrs = b.Addrs, a.Addrs
+	h.setPod(a)
+	h.setPod(b)
+}
+
+// repeat tells the model what it knows, and of the end of objects that went long ago.
+func (h *generator) repeat() {
+	for _, key := range slices.Sorted(maps.Keys(h.state.pods)) {
+		p := h.state.pods[key]
+		h.model.SetPod(p)
+		h.model.DeletePod(p.Namespace, p.Name, p.UID+"-before")
 	}
-	return j
+	for _, key := range slices.Sorted(maps.Keys(h.policies)) {
+		p := h.policies[key]
+		h.model.SetPolicy(p.DeepCopy())
+		h.model.DeletePolicy(p.Namespace, p.Name, p.UID+"-before")
+	}
+	for name, labels := range h.spaces {
+		h.model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
+		h.model.DeleteNamespace(name, types.UID(name+"-before"))
+	}
 }
 
 // cells calls f with every packet that concerns a pod.
@@ -254,8 +307,10 @@ func (h *history) onPaper(p judge.Packet) paper.Verdict {
 
 // check compares every cell with the judge's.
 func (h *history) check() {
-	j := h.judgeWorld()
+	h.past = append(h.past, h.state.clone())
+	j := h.state.judged()
 	h.cells(j, func(p judge.Packet) {
+		h.judged++
 		if got, want := h.onPaper(p), j.Allowed(node, p); got.Accepted != want {
 			h.t.Fatalf("%v: accepted = %t, by %q; must be %t", p, got.Accepted, got.By, want)
 		}
@@ -264,19 +319,17 @@ func (h *history) check() {
 
 // editPolicies changes policies alone, and checks after every step of every transaction that what both versions allow passes, and that
 // nothing passes a direction that both deny (S62).
-func (h *history) editPolicies() {
-	before := h.judgeWorld()
-	before.Policies = slices.Clone(before.Policies)
-	for range rapid.IntRange(1, 2).Draw(h.t, "edits") {
-		h.setPolicy()
-	}
-	after := h.judgeWorld()
+func (h *history) editPolicies(edit func(), tidy bool) {
+	before := h.state.clone().judged()
+	edit()
+	after := h.state.judged()
 	for _, k := range h.kernels {
 		k.AfterStep = func() {
 			h.cells(after, func(p judge.Packet) {
 				if p.Src.Is4() != (k.Family == npc.IPv4) {
 					return
 				}
+				h.judged++
 				out, in := before.Judge(node, p)
 				outNow, inNow := after.Judge(node, p)
 				switch got := h.onPaper(p); {
@@ -288,50 +341,109 @@ func (h *history) editPolicies() {
 			})
 		}
 	}
-	h.again(h.chance(20, "tidy"))
+	h.again(tidy)
 	for _, k := range h.kernels {
 		k.AfterStep = nil
 	}
 }
 
-// TestRandomHistories compares the verdicts of random worlds, after each step of random histories, with the judge's. Unknown
-// addresses are let through (--gate open), for the judge knows nothing of them. -rapid.checks says how many.
+// TestRandomHistories compares the verdicts of random states of a cluster, after each round of random histories, with the judge's.
+// -rapid.checks says how many histories.
 func TestRandomHistories(t *testing.T) {
+	var histories, states, packets int
+	var broken []state
+	t.Cleanup(func() {
+		t.Logf("%d histories of %d states, %d packets", histories, states, packets)
+		if t.Failed() {
+			keep(t, broken)
+		}
+	})
 	rapid.Check(t, func(rt *rapid.T) {
-		h := &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: rt, spaces: map[string]map[string]string{},
-			running: map[string]npc.Pod{}, policies: map[string]*networkingv1.NetworkPolicy{}}
-		for range rapid.IntRange(0, 12).Draw(rt, "before") {
+		g := &generator{history: newHistory(t, rt), t: rt}
+		defer func() {
+			histories, states, packets = histories+1, states+len(g.past), packets+g.judged
+			if rt.Failed() {
+				broken = append(g.past, g.state) // those of the smallest history come last
+			}
+		}()
+		g.live()
+		g.anotherWay()
+		g.end()
+	})
+}
+
+// live goes through a history.
+func (h *generator) live() {
+	for range rapid.IntRange(0, 12).Draw(h.t, "before") {
+		h.step()
+	}
+	h.sync()
+	h.check()
+	for range rapid.IntRange(1, 10).Draw(h.t, "rounds") {
+		tidy := h.chance(20, "tidy")
+		if h.chance(30, "policies alone") {
+			h.editPolicies(func() {
+				for range rapid.IntRange(1, 2).Draw(h.t, "edits") {
+					h.somePolicy()
+				}
+			}, tidy)
+			h.check()
+			continue
+		}
+		for range rapid.IntRange(1, 3).Draw(h.t, "steps") {
 			h.step()
 		}
-		h.sync()
+		h.again(tidy)
 		h.check()
-		for range rapid.IntRange(1, 10).Draw(rt, "rounds") {
-			if h.chance(30, "policies alone") {
-				h.editPolicies()
-				h.check()
-				continue
-			}
-			for range rapid.IntRange(1, 3).Draw(rt, "steps") {
-				h.step()
-			}
-			h.again(h.chance(20, "tidy"))
-			h.check()
+	}
+}
+
+// anotherWay tells another model of the present state, in another order, and expects the same in its kernel.
+func (h *generator) anotherWay() {
+	other := newHistory(h.world.T, h.t)
+	var tell []func()
+	for name, labels := range h.spaces {
+		tell = append(tell, func() { other.setNamespace(name, labels) })
+	}
+	for _, p := range h.state.pods {
+		tell = append(tell, func() { other.setPod(p) })
+	}
+	for _, p := range h.policies {
+		tell = append(tell, func() { other.setPolicy(p) })
+	}
+	rand.New(rand.NewPCG(rapid.Uint64().Draw(h.t, "order"), 0)).Shuffle(len(tell), func(i, j int) { tell[i], tell[j] = tell[j], tell[i] })
+	if h.chance(50, "synced before") {
+		other.sync()
+	}
+	for _, f := range tell {
+		f()
+	}
+	other.sync()
+	other.tidyUp()
+	h.tidyUp()
+	for f, k := range other.kernels {
+		if len(k.Chains) == 0 || !other.concerns(npc.Family(f)) {
+			continue // what a family had once stays until the next start
 		}
-		h.end()
-	})
+		if diff := cmp.Diff(h.kernels[f].Lines(), k.Lines()); diff != "" {
+			h.t.Fatalf("the same objects in another order make something else:\n%s", diff)
+		}
+	}
+}
+
+// concerns says whether a local pod has an address of the family.
+func (h *history) concerns(f npc.Family) bool {
+	for _, p := range h.state.judged().Pods {
+		if p.Node == node && p.Addrs[0].Is4() == (f == npc.IPv4) {
+			return true
+		}
+	}
+	return false
 }
 
 // end removes everything and looks for what is left.
 func (h *history) end() {
-	for _, p := range h.running {
-		h.model.DeletePod(p.Namespace, p.Name, p.UID)
-	}
-	for _, p := range h.policies {
-		h.model.DeletePolicy(p.Namespace, p.Name, p.UID)
-	}
-	for name := range h.spaces {
-		h.model.DeleteNamespace(name, types.UID(name))
-	}
+	h.become(newState())
 	h.again(false)
 	h.tidyUp()
 	for name, s := range h.kernels[0].Sets {

@@ -101,6 +101,7 @@ func (m *Model) ruleSet(ns *namespace, d Direction) *ruleSet {
 		rs.chains[f] = c
 		rs.isolated[f] = t.set(setName(t.family, "isolated", d.String(), ns.Name), ipset.HashIP,
 			fmt.Sprintf("local pods in %s that policies isolate, %s", ns.Name, d))
+		rs.isolated[f].leadsTo = c
 		way := m.dispatch[f][d]
 		match := matchSet(rs.isolated[f].Name, d.own())
 		way.rules[match] = &rule{match: match, target: "-g " + name, about: comment("isolated pods of " + ns.Name)}

@@ -17,6 +17,8 @@ type set struct {
 	fixed bool
 	// wanted and exists: the model wants it, the kernel has it.
 	wanted, exists bool
+	// leadsTo is the chain that a packet of a member is sent to; nil if none.
+	leadsTo *chain
 	// condemned says that the set is not wanted and that one plan to tidy up has passed since.
 	condemned bool
 	entries   map[ipset.Entry]entryState

@@ -23,19 +23,21 @@ type Transaction struct {
 	Grow []ipset.Op
 	// Rules is one iptables-restore.
 	Rules iptables.Update
+	// Admit adds members to sets that lead to chains whose old rules, of policies that went before, are gone only now.
+	Admit []ipset.Op
 	// Shrink deletes members, then sets.
 	Shrink []ipset.Op
 }
 
 // Empty says whether there is nothing to do.
 func (tx Transaction) Empty() bool {
-	return len(tx.Revoke) == 0 && len(tx.Forget) == 0 && len(tx.Grow) == 0 && tx.Rules.Empty() && len(tx.Shrink) == 0
+	return tx.Rules.Empty() && len(tx.Revoke)+len(tx.Forget)+len(tx.Grow)+len(tx.Admit)+len(tx.Shrink) == 0
 }
 
 // LogValue sums the transaction up.
 func (tx Transaction) LogValue() slog.Value {
 	count := map[ipset.OpKind]int{}
-	for _, op := range slices.Concat(tx.Revoke, tx.Grow, tx.Shrink) {
+	for _, op := range slices.Concat(tx.Revoke, tx.Grow, tx.Admit, tx.Shrink) {
 		count[op.Kind] += max(len(op.Elements), 1)
 	}
 	inserted := 0
@@ -88,6 +90,7 @@ func (tx Transaction) String() string {
 	if !tx.Rules.Empty() {
 		fmt.Fprintf(&b, "# %s: rules\n%s", tx.Family, tx.Rules)
 	}
+	ops("add members that the old rules must not meet", tx.Admit)
 	ops("delete members, destroy sets", tx.Shrink)
 	return b.String()
 }

@@ -3,6 +3,7 @@
 package paper
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -54,6 +55,7 @@ func (k *Kernel) Apply(tx npc.Transaction) error {
 		func() error { k.Forgotten = append(k.Forgotten, tx.Forget...); return nil },
 		func() error { return k.sets(tx.Grow) },
 		func() error { return k.restore(tx.Rules.String()) },
+		func() error { return k.sets(tx.Admit) },
 		func() error { return k.sets(tx.Shrink) },
 	}
 	for _, step := range steps {
@@ -239,4 +241,28 @@ func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
 		seen.Chains[name] = c
 	}
 	return listings, seen
+}
+
+// Lines is all that the kernel holds, sorted: the chains, the sets of the family, and the sets of sets that the chains ask.
+func (k *Kernel) Lines() []string {
+	var lines []string
+	asked := strings.Join(slices.Concat(slices.Collect(maps.Values(k.Chains))...), " ")
+	for _, s := range k.Sets {
+		if s.Type != ipset.ListSet && (s.Family == ipset.IPv4) != (k.Family == npc.IPv4) ||
+			s.Type == ipset.ListSet && !strings.Contains(asked, " "+s.Name+" ") {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("set %s %s", s.Name, s.Type))
+		for e, a := range s.Members {
+			lines = append(lines, fmt.Sprintf("set %s %s", s.Name, ipset.Element{Entry: e, Attr: a}))
+		}
+	}
+	for name, rules := range k.Chains {
+		lines = append(lines, "chain "+name)
+		for _, r := range rules {
+			lines = append(lines, "chain "+name+" "+r)
+		}
+	}
+	slices.Sort(lines)
+	return lines
 }
