@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weave-npc/weave-npc/test/judge"
@@ -48,12 +49,49 @@ func TestRandomStates(t *testing.T) {
 			w.apply(t, g.objects)
 			if !t.Run(fmt.Sprintf("step_%d", i), func(t *testing.T) {
 				t.Log(strings.Join(g.did, "\n"))
-				w.compare(t, g.objects)
+				g.cells += w.compare(t, g.objects)
 			}) {
 				t.Fatalf("seed %d, step %d:\n%s", seed, i, text)
 			}
 		}
+		t.Logf("%d states, %d packets", steps, g.cells)
+		w.startOver(t)
+		w.apply(t, w.objects(do(base(), finished)))
+		w.apply(t, w.objects(do(base(), without("shop", "ops"))))
+		w.awaitBare(t)
 	})
+}
+
+// startOver removes all that is ours and starts again: the nodes have to get what they had, whatever the way there was.
+func (w *world) startOver(t *testing.T) {
+	t.Helper()
+	time.Sleep(3 * time.Second) // until what does no harm has been removed
+	for _, d := range w.daemons {
+		before := sorted(snapshot(t, d.node))
+		d.kill(t)
+		if _, stderr, status := execute(t, d.node, nil, "cleanup"); status != 0 {
+			t.Fatalf("cleanup ends with %d\n%s", status, stderr)
+		}
+		d.start(t)
+		d.awaitReady(t)
+		if diff := cmp.Diff(before, sorted(snapshot(t, d.node))); diff != "" {
+			t.Errorf("%s started over, and has something else (-before +now):\n%s", d.node, diff)
+		}
+	}
+}
+
+// sorted are a text's lines: the rules that allow have no order among them.
+func sorted(text string) []string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+// finished ends all pods, so that none vanishes while it may still run.
+func finished(w *world, o *objects) {
+	for name := range o.pods {
+		pod(name, phase(corev1.PodSucceeded))(w, o)
+	}
 }
 
 // newGenerator also returns its seed and how many steps are to be made, that many unless somebody asks for others.
@@ -157,20 +195,21 @@ func (g *generator) edit() {
 	g.do("policy "+name+"\n"+spec, policy(name, spec))
 }
 
-// compare expects what the judge says.
-func (w *world) compare(t *testing.T, o *objects) {
+// compare expects what the judge says, and returns of how many packets.
+func (w *world) compare(t *testing.T, o *objects) (cells int) {
 	t.Helper()
 	cluster := o.judged(t)
 	var all []question
 	for _, q := range []struct {
 		proto string
 		port  uint16
-	}{{"tcp", 80}, {"tcp", 81}, {"udp", 53}, {"icmp", 0}} {
+	}{{"tcp", 80}, {"tcp", 81}, {"udp", 53}, {"icmp", 0}, {"sctp", 80}} {
 		families(func(family int) {
 			question := w.question(t, q.proto, q.port, family, "")
 			for i, from := range question.From {
 				for j, to := range question.To {
 					if !w.undecided(question.want.From[i], question.want.To[j]) {
+						cells++
 						question.want.Reached[i][j] = cluster.Allowed(judge.Everywhere,
 							packetOf(from.Addr(family), to.Addr(family), q.proto, q.port))
 					}
@@ -180,6 +219,7 @@ func (w *world) compare(t *testing.T, o *objects) {
 		})
 	}
 	w.expectAll(t, all)
+	return cells
 }
 
 // generator changes objects at random.
@@ -189,6 +229,7 @@ type generator struct {
 	objects *objects
 	next    int
 	did     []string
+	cells   int
 }
 
 func (g *generator) note(format string, args ...any) {
@@ -210,9 +251,9 @@ func (g *generator) uid() string {
 
 func (g *generator) change(t *testing.T) {
 	t.Helper()
-	pods := slices.Sorted(maps.Keys(g.objects.pods))
+	pods := slices.DeleteFunc(slices.Sorted(maps.Keys(g.objects.pods)), func(name string) bool { return ownName(name) == agent })
 	name := pods[g.IntN(len(pods))]
-	switch g.IntN(10) {
+	switch g.IntN(11) {
 	case 0, 1, 2, 3, 4, 5:
 		g.edit()
 	case 6:
@@ -225,7 +266,23 @@ func (g *generator) change(t *testing.T) {
 		g.replace(name)
 	case 9:
 		g.swap(name, pods[g.IntN(len(pods))])
+	case 10:
+		g.agent()
 	}
+}
+
+// agent is the name of pods on the network of their node.
+const agent = "agent"
+
+// agent makes, changes or removes a pod on the network of its node.
+func (g *generator) agent() {
+	name := g.pick("shop", "ops") + "/" + agent
+	if g.objects.pods[name] != nil && g.IntN(3) == 0 {
+		g.do("without "+name, without(name))
+		return
+	}
+	l := g.labels()
+	g.do("on the host network: "+name+" with "+l, pod(name, at(g.pick("web", "copy")), labelled(l), hostNetwork))
 }
 
 // replace ends a pod, or makes another one of the same name, with other ports.
@@ -235,7 +292,7 @@ func (g *generator) replace(name string) {
 		return
 	}
 	number := []int32{53, 80, 81}[g.IntN(3)]
-	protocol := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, ""}[g.IntN(3)]
+	protocol := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP, ""}[g.IntN(4)]
 	g.do(fmt.Sprintf("another %s with web=%d %s", name, number, protocol),
 		pod(name, uid(g.uid()), phase(corev1.PodRunning), noPorts, port("web", number, protocol)))
 }
@@ -304,8 +361,8 @@ func (g *generator) list(most int, one func() string) string {
 
 func (g *generator) ports() string {
 	return g.list(2, func() string {
-		return g.pick(`{port: 80}`, `{port: 81}`, `{port: 53, protocol: UDP}`, `{protocol: UDP}`, `{}`, `{port: web}`,
-			`{port: web, protocol: UDP}`, `{port: 79, endPort: 80}`, `{port: 81, endPort: 90}`, `{port: 1, endPort: 65535}`)
+		return g.pick(`{port: 80}`, `{port: 81}`, `{port: 53, protocol: UDP}`, `{protocol: UDP}`, `{}`, `{port: 80, protocol: SCTP}`, `{protocol: SCTP}`, `{port: web}`,
+			`{port: web, protocol: UDP}`, `{port: web, protocol: SCTP}`, `{port: 79, endPort: 80}`, `{port: 81, endPort: 90}`, `{port: 1, endPort: 65535}`)
 	})
 }
 
