@@ -445,8 +445,11 @@ func TestBlockedPacketsAreLoggedWithNames(t *testing.T) {
 }
 
 func TestS70_ManifestsAreReadAsTheAPIServerWould(t *testing.T) {
-	t.Parallel()
-	w := start(t, lab.NFT, base())
+	eachBackend(t, manifestsAreRead)
+}
+
+func manifestsAreRead(t *testing.T, backend lab.Backend) {
+	w := start(t, backend, base())
 	dir := w.source.(*manifests).dir
 	d := w.daemons[0]
 	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), w.replacer().Replace(text)) }

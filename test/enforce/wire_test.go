@@ -186,26 +186,7 @@ ingress:
 		}},
 		{name: "S57_the_mark_of_a_packet_is_left_as_it_was", steps: []step{
 			{do: policy("shop/p", dbToWeb), then: func(t *testing.T, w *world) {
-				iptables := "iptables-" + string(w.backend)
-				from := w.hosts["db"].Addr4().String()
-				rules := [][]string{
-					{"PREROUTING", "-s", from, "-j", "MARK", "--set-mark", "0x2a"},
-					{"POSTROUTING", "-s", from, "-m", "mark", "--mark", "0x2a"},
-					{"POSTROUTING", "-s", from, "-m", "mark", "!", "--mark", "0x2a"},
-				}
-				for _, rule := range rules {
-					run(t, w.hosts["n1"], iptables, append([]string{"-w", "-t", "mangle", "-A"}, rule...)...)
-				}
-				w.probe(t, "db", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}, lab.Allowed)
-				w.probe(t, "db", lab.Packet{Proto: "tcp", To: w.hosts["api"].Addr4(), Port: 80}, lab.Allowed)
-				counters := run(t, w.hosts["n1"], iptables, "-w", "-t", "mangle", "-nvxL", "POSTROUTING")
-				for _, rule := range rules {
-					run(t, w.hosts["n1"], iptables, append([]string{"-w", "-t", "mangle", "-D"}, rule...)...)
-				}
-				found := regexp.MustCompile(`(?m)^ *(\d+) .* mark match (!?)`).FindAllStringSubmatch(counters, -1)
-				if len(found) != 2 || found[0][1] == "0" || found[1][1] != "0" || found[1][2] != "!" {
-					t.Errorf("packets lost their mark, or none was seen\n%s", counters)
-				}
+				families(func(family int) { keepsMark(t, w, family) })
 			}},
 		}},
 		{name: "S58_what_is_no_pods_is_none_of_our_business", steps: []step{
@@ -340,5 +321,31 @@ func linkLocal(t *testing.T, w *world, from, to string, wanted lab.Verdict) {
 	for _, p := range []lab.Packet{{Proto: "tcp", Port: 80}, {Proto: "udp", Port: 53}, {Proto: "icmp"}} {
 		p.To = addr.WithZone("eth0")
 		w.probe(t, from, p, wanted)
+	}
+}
+
+// keepsMark marks packets before weave-npc sees them, and counts those that still have the mark behind it.
+func keepsMark(t *testing.T, w *world, family int) {
+	t.Helper()
+	iptables := map[int]string{4: "iptables-", 6: "ip6tables-"}[family] + string(w.backend)
+	from := w.hosts["db"].Addr(family).String()
+	rules := [][]string{
+		{"PREROUTING", "-s", from, "-j", "MARK", "--set-mark", "0x2a"},
+		{"POSTROUTING", "-s", from, "-m", "mark", "--mark", "0x2a"},
+		{"POSTROUTING", "-s", from, "-m", "mark", "!", "--mark", "0x2a"},
+	}
+	for _, rule := range rules {
+		run(t, w.hosts["n1"], iptables, append([]string{"-w", "-t", "mangle", "-A"}, rule...)...)
+	}
+	for _, to := range []string{"web", "api"} {
+		w.probe(t, "db", lab.Packet{Proto: "tcp", To: w.hosts[to].Addr(family), Port: 80}, lab.Allowed)
+	}
+	counters := run(t, w.hosts["n1"], iptables, "-w", "-t", "mangle", "-nvxL", "POSTROUTING")
+	for _, rule := range rules {
+		run(t, w.hosts["n1"], iptables, append([]string{"-w", "-t", "mangle", "-D"}, rule...)...)
+	}
+	found := regexp.MustCompile(`(?m)^ *(\d+) .* mark match (!?)`).FindAllStringSubmatch(counters, -1)
+	if len(found) != 2 || found[0][1] == "0" || found[1][1] != "0" || found[1][2] != "!" {
+		t.Errorf("IPv%d: packets lost their mark, or none was seen\n%s", family, counters)
 	}
 }
