@@ -36,10 +36,15 @@ bench: ## run the benchmarks
 	test/setup
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-fuzz: ## fuzz what parses, FUZZTIME (1m) each
+fuzz: ## compare HISTORIES (20000, over 100,000 states) of random clusters with the judge on paper; fuzz what parses, FUZZTIME (1m) each
+	$(GO) test ./npc -run TestRandomHistories -timeout 0 -v -rapid.checks=$${HISTORIES:-20000}
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-1m} $$p; done; done
+
+worlds: ## compare STATES (1000 for each backend) of random clusters with the judge, by packets
+	test/setup
+	WEAVE_NPC_TEST_STEPS=$${STATES:-1000} $(GO) test ./test/enforce -run 'TestRandomStates|TestS62_S63_Random' -timeout 0 -v
 
 vuln: ## look the dependencies up in Go's vulnerability database, which has to be reachable
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
@@ -47,4 +52,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane lint fmt bench fuzz vuln clean
+.PHONY: help build demo test controlplane lint fmt bench fuzz worlds vuln clean
