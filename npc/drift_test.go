@@ -22,8 +22,10 @@ func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	find := func() bool {
 		return slices.ContainsFunc(m.chainDrift(IPv4, seen), func(d string) bool { return strings.Contains(d, name) })
 	}
-	if find() || find() {
-		t.Fatal("what we wrote is taken for drift")
+	for range 2 { // what is printed is known from the second time on
+		if find() {
+			t.Fatal("what we wrote is taken for drift")
+		}
 	}
 	c := seen.Chains[name]
 	c.Text = append(slices.Clone(c.Text[:len(c.Text)-1]), "another rule")

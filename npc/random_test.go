@@ -307,7 +307,7 @@ func (h *history) onPaper(p judge.Packet) paper.Verdict {
 
 // check compares every cell with the judge's.
 func (h *history) check() {
-	h.past = append(h.past, h.state.clone())
+	h.past = append(h.past, h.clone())
 	j := h.state.judged()
 	h.cells(j, func(p judge.Packet) {
 		h.judged++
@@ -363,7 +363,7 @@ func TestRandomHistories(t *testing.T) {
 		defer func() {
 			histories, states, packets = histories+1, states+len(g.past), packets+g.judged
 			if rt.Failed() {
-				broken = append(g.past, g.state) // those of the smallest history come last
+				broken = slices.Concat(g.past, []state{g.state}) // that of the smallest history comes last
 			}
 		}()
 		g.live()
@@ -400,7 +400,7 @@ func (h *generator) live() {
 
 // anotherWay tells another model of the present state, in another order, and expects the same in its kernel.
 func (h *generator) anotherWay() {
-	other := newHistory(h.world.T, h.t)
+	other := newHistory(h.T, h.t)
 	var tell []func()
 	for name, labels := range h.spaces {
 		tell = append(tell, func() { other.setNamespace(name, labels) })

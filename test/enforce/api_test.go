@@ -301,7 +301,7 @@ func TestAPIServer(t *testing.T) {
 func (w *world) randomStates(t *testing.T, usual uint64) {
 	g, seed, steps := newGenerator(t, w, usual)
 	for i := range steps {
-		g.did = nil
+		g.begin()
 		for range 1 + g.IntN(3) {
 			g.change(t)
 		}
