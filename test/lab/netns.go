@@ -37,6 +37,11 @@ func prepareNetnsDir() error {
 
 // createNamespace makes a network namespace for a host and returns its name below netnsDir.
 func (r *run) createNamespace(host string) (string, error) {
+	made, err := making()
+	if err != nil {
+		return "", err
+	}
+	defer made.Close()
 	name, err := r.reserve(host)
 	if err != nil {
 		return "", err

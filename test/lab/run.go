@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,11 @@ func newRun() (*run, error) {
 	if err := prepareNetnsDir(); err != nil {
 		return nil, err
 	}
+	made, err := making()
+	if err != nil {
+		return nil, err
+	}
+	defer made.Close()
 	for range 100 {
 		random := make([]byte, 4)
 		if _, err := rand.Read(random); err != nil {
@@ -61,6 +67,28 @@ func newRun() (*run, error) {
 		return r, errors.Wrapf(os.Mkdir(r.dir, 0o700), "making %s", r.dir)
 	}
 	return nil, errors.Errorf("every name tried in %s is taken", runsDir)
+}
+
+// making is to be closed when something has been made that a removal has to find.
+func making() (*os.File, error) { return lockRuns(unix.LOCK_SH) }
+
+// lockRuns waits until nobody holds the directory of all runs in another way.
+func lockRuns(how int) (*os.File, error) {
+	dir, err := os.Open(runsDir)
+	if err != nil {
+		return nil, errors.Wrapf(err, "opening %s", runsDir)
+	}
+	for {
+		err = unix.Flock(int(dir.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		dir.Close()
+		return nil, errors.Wrapf(err, "locking %s", runsDir)
+	}
+	return dir, nil
 }
 
 func lockPath(id string) string { return filepath.Join(runsDir, id+lockSuffix) }
@@ -243,17 +271,29 @@ func RemoveOnSignal() (undo func()) {
 		}
 		// Whoever reads our output may have been interrupted too.
 		signal.Ignore(unix.SIGPIPE)
-		if err := sweep(ownRun); err != nil {
+		lock, err := removeOwnRuns()
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		number, _ := received.(unix.Signal)
 		os.Exit(128 + int(number))
+		runtime.KeepAlive(lock)
 	}()
 	return func() {
 		signal.Stop(signals)
 		close(signals)
 		<-ended
 	}
+}
+
+// removeOwnRuns removes the worlds of this process. What it is just making is waited for, and nothing is made while the lock is
+// open that it returns.
+func removeOwnRuns() (*os.File, error) {
+	lock, err := lockRuns(unix.LOCK_EX)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return lock, sweep(ownRun)
 }
 
 // killAndWait kills a process that need not be our child and waits until it is gone or only waits to be reaped.

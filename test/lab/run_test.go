@@ -30,6 +30,13 @@ func standUntilKilled() {
 	daemon := w.Node("node1").Command(context.Background(), "setsid", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
 	output, err := daemon.Output()
 	fmt.Println(w.id, strings.TrimSpace(string(output)), err)
+	go func() {
+		for i := range 200 { // interrupts come while something is being made
+			if _, err := w.Node("node1").AddPod(fmt.Sprintf("pod-%d", i), PodConfig{}); err != nil {
+				return
+			}
+		}
+	}()
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends
 	os.Exit(1)
 }
