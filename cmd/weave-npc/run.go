@@ -97,9 +97,17 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 		return nil, npc.Config{}, err
 	}
 	config.TCPLiberal = npc.TCPLiberal()
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: oneLine}))
 	klog.SetSlogLogger(log)
 	return log, config, nil
+}
+
+// oneLine makes errors what they say: printed in full, they come with the stack that they were made on.
+func oneLine(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		a.Value = slog.StringValue(err.Error())
+	}
+	return a
 }
 
 // open opens the API server, or the directory of manifests; client is nil for the latter. An API server that does not

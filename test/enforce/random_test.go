@@ -198,8 +198,15 @@ func (g *generator) edit() {
 // compare expects what the judge says, and returns of how many packets.
 func (w *world) compare(t *testing.T, o *objects) (cells int) {
 	t.Helper()
+	questions, cells := w.judgedQuestions(t, o)
+	w.expectAll(t, questions)
+	return cells
+}
+
+// judgedQuestions are what the judge answers, and of how many packets.
+func (w *world) judgedQuestions(t *testing.T, o *objects) (all []question, cells int) {
+	t.Helper()
 	cluster := o.judged(t)
-	var all []question
 	for _, q := range []struct {
 		proto string
 		port  uint16
@@ -218,8 +225,7 @@ func (w *world) compare(t *testing.T, o *objects) (cells int) {
 			all = append(all, question)
 		})
 	}
-	w.expectAll(t, all)
-	return cells
+	return all, cells
 }
 
 // generator changes objects at random.
@@ -262,12 +268,8 @@ func (g *generator) change(t *testing.T) {
 	switch g.IntN(11) {
 	case 0, 1, 2, 3, 4, 5:
 		g.edit()
-	case 6:
-		l := g.labels()
-		g.do("labels of "+name+": "+l, pod(name, labelled(l)))
-	case 7:
-		n, l := g.pick("shop", "ops"), g.pick("team=a", "team=b", "team=b,zone=z", "zone=z", "")
-		g.do("labels of namespace "+n+": "+l, namespace(n, l))
+	case 6, 7:
+		g.relabel(name)
 	case 8:
 		g.replace(name)
 	case 9:
@@ -275,6 +277,17 @@ func (g *generator) change(t *testing.T) {
 	case 10:
 		g.agent()
 	}
+}
+
+// relabel changes the labels of a pod or of a namespace.
+func (g *generator) relabel(name string) {
+	if g.IntN(2) == 0 {
+		l := g.labels()
+		g.do("labels of "+name+": "+l, pod(name, labelled(l)))
+		return
+	}
+	n, l := g.pick("shop", "ops"), g.pick("team=a", "team=b", "team=b,zone=z", "zone=z", "")
+	g.do("labels of namespace "+n+": "+l, namespace(n, l))
 }
 
 // agent is the name of pods on the network of their node.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,8 @@ type world struct {
 	source  objectWriter
 	step    int           // number of the last state that was applied
 	fresh   atomic.Uint32 // source ports given out
+	// patience is how long a step may take, if that is longer than usual.
+	patience time.Duration
 }
 
 // objectWriter makes the daemons' source say what objects are.
@@ -265,7 +268,7 @@ func (w *world) awaitSync(t *testing.T, there bool) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		var sets []ipset.Listing
-		eventually(t, patience, func() bool {
+		eventually(t, max(patience, w.patience), func() bool {
 			if d := w.daemonOn(n); d != nil && !d.running() {
 				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.err, d.log)
 			} else if d != nil && d.complains() {

@@ -74,7 +74,7 @@ func (s *Server) start(ctx context.Context) error {
 	if s.addr, err = s.freePort(addrs[0]); err != nil {
 		return err
 	}
-	if err := writeCertificates(s.dir, addrs); err != nil {
+	if err := WriteCertificates(s.dir, addrs); err != nil {
 		return err
 	}
 	tokens := fmt.Sprintf("%s,admin,admin,system:masters\n", s.token)
@@ -144,9 +144,9 @@ func (s *Server) StartAPI(ctx context.Context) error {
 		"--etcd-servers=http://"+s.store.String(),
 		"--bind-address="+s.addr.Addr().String(), "--advertise-address="+s.addr.Addr().String(),
 		"--secure-port="+strconv.Itoa(int(s.addr.Port())), "--service-cluster-ip-range="+services,
-		"--tls-cert-file="+s.file(serverCertFile), "--tls-private-key-file="+s.file(serverKeyFile),
-		"--service-account-issuer=https://lab", "--service-account-key-file="+s.file(serverKeyFile),
-		"--service-account-signing-key-file="+s.file(serverKeyFile),
+		"--tls-cert-file="+s.file(ServerCertFile), "--tls-private-key-file="+s.file(ServerKeyFile),
+		"--service-account-issuer=https://lab", "--service-account-key-file="+s.file(ServerKeyFile),
+		"--service-account-signing-key-file="+s.file(ServerKeyFile),
 		"--token-auth-file="+s.file("tokens"), "--authorization-mode=RBAC", "--allow-privileged",
 		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none", "--v=1")
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *Server) Client() *rest.Config {
 	return &rest.Config{
 		Host:            s.URL(),
 		BearerToken:     s.token,
-		TLSClientConfig: rest.TLSClientConfig{CAFile: s.file(authorityFile)},
+		TLSClientConfig: rest.TLSClientConfig{CAFile: s.file(AuthorityFile)},
 		Dial:            s.config.Host.DialContext,
 		QPS:             -1, // no limit
 	}
@@ -232,7 +232,7 @@ func (s *Server) Client() *rest.Config {
 func (s *Server) writeKubeconfig() error {
 	const name = "lab"
 	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{Server: s.URL(), CertificateAuthority: s.file(authorityFile)}
+	kubeconfig.Clusters[name] = &clientcmdapi.Cluster{Server: s.URL(), CertificateAuthority: s.file(AuthorityFile)}
 	kubeconfig.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: s.token}
 	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	kubeconfig.CurrentContext = name

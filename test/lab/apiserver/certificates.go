@@ -17,16 +17,16 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Files that writeCertificates writes.
+// Files that WriteCertificates writes.
 const (
-	authorityFile  = "ca.crt"
-	serverCertFile = "server.crt"
-	serverKeyFile  = "server.key"
+	AuthorityFile  = "ca.crt"
+	ServerCertFile = "server.crt"
+	ServerKeyFile  = "server.key"
 )
 
-// writeCertificates writes an authority's certificate, and a server's certificate and key that it signed, to dir. The
+// WriteCertificates writes an authority's certificate, and a server's certificate and key that it signed, to dir. The
 // key also signs service account tokens.
-func writeCertificates(dir string, addrs []netip.Addr) error {
+func WriteCertificates(dir string, addrs []netip.Addr) error {
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return errors.Wrap(err, "making a key")
@@ -57,9 +57,9 @@ func writeCertificates(dir string, addrs []netip.Addr) error {
 		return errors.Wrap(err, "encoding the server's key")
 	}
 	for name, block := range map[string]*pem.Block{
-		authorityFile:  {Type: "CERTIFICATE", Bytes: authorityCert},
-		serverCertFile: {Type: "CERTIFICATE", Bytes: serverCert},
-		serverKeyFile:  {Type: "EC PRIVATE KEY", Bytes: key},
+		AuthorityFile:  {Type: "CERTIFICATE", Bytes: authorityCert},
+		ServerCertFile: {Type: "CERTIFICATE", Bytes: serverCert},
+		ServerKeyFile:  {Type: "EC PRIVATE KEY", Bytes: key},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			return errors.Wrapf(err, "writing %s", name)

@@ -1,0 +1,242 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/lab/apiserver"
+)
+
+// middleman stands between the nodes and the API server, and misbehaves.
+type middleman struct {
+	dir   string
+	addr  string
+	token atomic.Value // that it asks of clients
+	mode  atomic.Pointer[misbehaviour]
+	conns sync.Map // net.Conn -> nil
+}
+
+// misbehaviour answers a request by itself, and then returns true, or changes what is passed on.
+type misbehaviour func(http.ResponseWriter, **http.Request) bool
+
+// newMiddleman listens on the API server's host.
+func newMiddleman(t *testing.T, w *world, c *cluster) *middleman {
+	t.Helper()
+	transport, err := rest.TransportFor(c.server.Client())
+	c.must(t, err)
+	target, err := url.Parse(c.server.URL())
+	c.must(t, err)
+	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1,
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Authorization") },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }}
+	m := &middleman{}
+	m.dir, err = os.MkdirTemp(w.Dir(), "middleman-")
+	c.must(t, err)
+	m.rotate(t)
+	c.must(t, apiserver.WriteCertificates(m.dir, c.host.Addrs()))
+	var listener net.Listener
+	c.must(t, c.host.Do(func() (err error) {
+		listener, err = net.Listen("tcp4", net.JoinHostPort(c.host.Addr4().String(), "0"))
+		return err
+	}))
+	m.addr = listener.Addr().String()
+	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+m.token.Load().(string) {
+			answer(rw, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "the token is not the one of today")
+			return
+		}
+		if misbehave := m.mode.Load(); misbehave != nil && (*misbehave)(rw, &r) {
+			return
+		}
+		defer func() { _ = recover() }() // the proxy panics to break an answer off
+		proxy.ServeHTTP(rw, r)
+	}), ReadHeaderTimeout: patience,
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				m.conns.Store(conn, nil)
+			case http.StateClosed:
+				m.conns.Delete(conn)
+			}
+		}}
+	cert, key := filepath.Join(m.dir, apiserver.ServerCertFile), filepath.Join(m.dir, apiserver.ServerKeyFile)
+	go func() { _ = server.ServeTLS(listener, cert, key) }() // until it is closed
+	t.Cleanup(func() { server.Close() })
+	return m
+}
+
+// rotate makes another token the valid one, and writes it to where weave-npc reads it, as a kubelet does.
+func (m *middleman) rotate(t *testing.T) {
+	t.Helper()
+	token := uuid.NewString()
+	writeFile(t, m.tokenFile(), token)
+	m.token.Store(token)
+}
+
+func (m *middleman) tokenFile() string { return filepath.Join(m.dir, "token") }
+
+// kubeconfig is the path of a file that leads to the middleman.
+func (m *middleman) kubeconfig(t *testing.T) string {
+	t.Helper()
+	const name = "middleman"
+	k := clientcmdapi.NewConfig()
+	k.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + m.addr, CertificateAuthority: filepath.Join(m.dir, apiserver.AuthorityFile)}
+	k.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: m.tokenFile()}
+	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	k.CurrentContext = name
+	path := filepath.Join(m.dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*k, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// answer says something in the API's form.
+func answer(rw http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	rw.Header().Set("Content-Type", "application/json")
+	rw.WriteHeader(code)
+	fmt.Fprintf(rw, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": %d, "reason": %q, "message": %q}`, code, reason, message)
+}
+
+func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
+// TestS64_TheAPIServerMisbehaves changes the cluster while what is between the nodes and the API server cuts, delays and refuses.
+func TestS64_TheAPIServerMisbehaves(t *testing.T) {
+	t.Parallel()
+	w, c := newCluster(t, lab.NFT)
+	w.patience = 4 * patience // client-go waits up to 30 s between two tries, and may need some
+	c.assignRanges(t, w)
+	c.write(t, w.objects(base()))
+	m := newMiddleman(t, w, c)
+	for _, n := range w.Nodes() {
+		d := startDaemon(t, n, "--kubeconfig", m.kubeconfig(t), "--iptables-backend", string(w.backend))
+		d.log.expect("watch is broken|watch error|API server does not answer|gate closed for long")
+		w.daemons = append(w.daemons, d)
+	}
+	for _, d := range w.daemons {
+		d.awaitReady(t)
+	}
+	g, seed, _ := newGenerator(t, w, 0)
+	for _, c := range []struct {
+		name      string
+		misbehave func() misbehaviour
+	}{
+		{"watches_are_cut_every_second", func() misbehaviour {
+			return func(_ http.ResponseWriter, r **http.Request) bool {
+				if isWatch(*r) {
+					ctx, cancel := context.WithTimeout((*r).Context(), time.Second)
+					context.AfterFunc(ctx, cancel)
+					*r = (*r).WithContext(ctx)
+				}
+				return false
+			}
+		}},
+		{"versions_are_too_old", func() misbehaviour {
+			var n atomic.Int64
+			return func(rw http.ResponseWriter, r **http.Request) bool {
+				if isWatch(*r) && (*r).URL.Query().Get("resourceVersion") != "" && n.Add(1)%3 != 0 {
+					answer(rw, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
+					return true
+				}
+				// What does flow is cut, so that the version is asked for again.
+				ctx, cancel := context.WithTimeout((*r).Context(), 2*time.Second)
+				context.AfterFunc(ctx, cancel)
+				*r = (*r).WithContext(ctx)
+				return false
+			}
+		}},
+		{"every_answer_takes_two_seconds", func() misbehaviour {
+			return func(_ http.ResponseWriter, r **http.Request) bool {
+				select {
+				case <-time.After(2 * time.Second):
+				case <-(*r).Context().Done():
+				}
+				return false
+			}
+		}},
+		{"it_is_overloaded_and_then_is_not", func() misbehaviour {
+			begin := time.Now()
+			return func(rw http.ResponseWriter, _ **http.Request) bool {
+				if time.Since(begin) > 4*time.Second {
+					return false
+				}
+				rw.Header().Set("Retry-After", "1")
+				answer(rw, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "come back later")
+				return true
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			misbehave := c.misbehave()
+			m.mode.Store(&misbehave)
+			defer m.mode.Store(nil)
+			m.cut()
+			for i := range 2 {
+				g.begin()
+				// While a watch is broken for long, addresses that no pod has are closed: no pod ends here.
+				g.edit()
+				g.relabel("shop/db")
+				w.apply(t, g.objects)
+				if w.compare(t, g.objects); t.Failed() {
+					t.Fatalf("seed %d, step %d: %q", seed, i, g.did)
+				}
+			}
+			for _, d := range w.daemons {
+				d.checkLog(t)
+			}
+		})
+	}
+	t.Run("the_token_is_another", func(t *testing.T) {
+		m.rotate(t)
+		m.cut()
+		do(policy("shop/p0", `{podSelector: {}}`), pod("shop/db", labelled("app=rotated"), phase(corev1.PodRunning)))(w, g.objects)
+		w.source.write(t, g.objects)
+		for _, d := range w.daemons {
+			eventually(t, w.patience, func() bool { return d.running() && w.follows(t, g.objects) },
+				func() string { return "the new token is not taken\n" + w.state() })
+		}
+		w.compare(t, g.objects)
+	})
+}
+
+// cut breaks every connection off: the nodes have to begin anew.
+func (m *middleman) cut() {
+	m.conns.Range(func(conn, _ any) bool {
+		_ = conn.(net.Conn).Close() // one that is closed already is as good
+		return true
+	})
+}
+
+// follows says whether everything is as the judge says, now.
+func (w *world) follows(t *testing.T, o *objects) bool {
+	t.Helper()
+	questions, _ := w.judgedQuestions(t, o)
+	seen, err := w.ask(t.Context(), questions, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range questions {
+		if seen[i].Diff(q.want) != "" {
+			return false
+		}
+	}
+	return true
+}
