@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
-// TestVerdicts tells what packets get, by the promises' numbers.
+// TestVerdicts tells what packets get, by the promises' numbers, on paper and by what a real kernel holds.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -255,34 +255,42 @@ func TestVerdicts(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.namespace("a", "team=a")
-			w.namespace("b", "team=b")
-			w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-			w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
-			w.pod("b/client", "10.32.1.4,fd32:1::4", "app=client")
-			w.remote("b/other", "10.32.2.9,fd32:2::9", "app=other")
-			c.do(w)
+			onEveryKernel(t, func(t *testing.T, start starter) {
+				w := start(t)
+				w.namespace("a", "team=a")
+				w.namespace("b", "team=b")
+				w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+				w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+				w.pod("b/client", "10.32.1.4,fd32:1::4", "app=client")
+				w.remote("b/other", "10.32.2.9,fd32:2::9", "app=other")
+				c.do(w)
+			})
 		})
 	}
 }
 
 // TestGate tells what unknown addresses of the node's range get.
 func TestGate(t *testing.T) {
-	start := func(t *testing.T, configure ...func(*npc.Config)) *world {
-		w := newWorld(t, configure...)
-		w.namespace("a")
-		w.addr("unknown", "10.32.1.77", "fd32:1::77")
-		return w
+	each := func(name string, do func(t *testing.T, start starter)) {
+		t.Run(name, func(t *testing.T) {
+			onEveryKernel(t, func(t *testing.T, fresh starter) {
+				do(t, func(t *testing.T, configure ...func(*npc.Config)) *world {
+					w := fresh(t, configure...)
+					w.namespace("a")
+					w.addr("unknown", "10.32.1.77", "fd32:1::77")
+					return w
+				})
+			})
+		})
 	}
 	deny := `{podSelector: {matchLabels: {app: web}}}`
-	t.Run("S60_open_without_policy", func(t *testing.T) {
+	each("S60_open_without_policy", func(t *testing.T, start starter) {
 		w := start(t)
 		w.setPod("a/new", "", []string{"app=web"}, nil)
 		w.sync()
 		w.expect("outside > unknown tcp:80 = yes")
 	})
-	t.Run("S59_closed_while_a_selected_pod_has_no_address", func(t *testing.T) {
+	each("S59_closed_while_a_selected_pod_has_no_address", func(t *testing.T, start starter) {
 		w := start(t)
 		w.policy("a/web", deny)
 		w.setPod("a/new", "", []string{"app=web"}, nil)
@@ -292,19 +300,19 @@ func TestGate(t *testing.T) {
 		w.again(false)
 		w.expect("outside > unknown tcp:80 = yes\n outside > a/new tcp:80 = no")
 	})
-	t.Run("closed_by_flag", func(t *testing.T) {
+	each("closed_by_flag", func(t *testing.T, start starter) {
 		w := start(t, func(c *npc.Config) { c.Gate = npc.GateClosed })
 		w.sync()
 		w.expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no")
 	})
-	t.Run("open_by_flag", func(t *testing.T) {
+	each("open_by_flag", func(t *testing.T, start starter) {
 		w := start(t, func(c *npc.Config) { c.Gate = npc.GateOpen })
 		w.policy("a/web", deny)
 		w.setPod("a/new", "", []string{"app=web"}, nil)
 		w.sync()
 		w.expect("outside > unknown tcp:80 = yes")
 	})
-	t.Run("remote_pods_within_the_range_pass", func(t *testing.T) {
+	each("remote_pods_within_the_range_pass", func(t *testing.T, start starter) {
 		w := start(t, func(c *npc.Config) {
 			c.Gate, c.PodInterface = npc.GateClosed, ""
 			c.PodRanges = []netip.Prefix{netip.MustParsePrefix("10.32.0.0/16")}
@@ -313,7 +321,7 @@ func TestGate(t *testing.T) {
 		w.sync()
 		w.expect("outside > a/far tcp:80 = yes\n outside > 10.32.2.10 tcp:80 = no")
 	})
-	t.Run("an_isolated_pod_that_vanished_stays_closed", func(t *testing.T) {
+	each("an_isolated_pod_that_vanished_stays_closed", func(t *testing.T, start starter) {
 		w := start(t)
 		w.policy("a/web", deny)
 		w.pod("a/old", "10.32.1.5,fd32:1::5", "app=web")
@@ -325,7 +333,7 @@ func TestGate(t *testing.T) {
 		w.again(false)
 		w.expect("outside > a/next tcp:80 = yes")
 	})
-	t.Run("S68_link_local", func(t *testing.T) {
+	each("S68_link_local", func(t *testing.T, start starter) {
 		w := start(t)
 		w.policy("a/web", deny)
 		w.pod("a/web", "10.32.1.5,fd32:1::5", "app=web")
@@ -336,13 +344,9 @@ func TestGate(t *testing.T) {
 			t.Errorf("neighbour discovery is dropped by %q", v.By)
 		}
 	})
-	t.Run("before_the_objects_are_known", func(t *testing.T) {
+	each("before_the_objects_are_known", func(t *testing.T, start starter) {
 		w := start(t)
-		for f, tx := range w.model.PlanStart(true) {
-			if err := w.kernels[f].Apply(tx); err != nil {
-				t.Fatal(err)
-			}
-		}
+		w.boot()
 		w.expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no\n outside > 172.31.0.1 tcp:80 = yes")
 		w.sync()
 		w.expect("outside > unknown tcp:80 = yes")

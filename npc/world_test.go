@@ -26,12 +26,21 @@ type world struct {
 	pods  map[string]npc.Pod
 	// transactions are the texts of those applied since they were last taken.
 	transactions []string
+	// live is what applies the plans to a real kernel, of which kernels then are copies; nil on paper.
+	live *live
 }
 
 const node = "node1"
 
 // newWorld starts with nothing known, and takes configuration changes.
 func newWorld(t *testing.T, configure ...func(*npc.Config)) *world {
+	w := newModelWorld(t, configure...)
+	w.adopt()
+	return w
+}
+
+// newModelWorld has a model that has not adopted anything.
+func newModelWorld(t *testing.T, configure ...func(*npc.Config)) *world {
 	c := npc.Config{NodeName: node, PodInterface: "cni0", BridgePort: "vethwe-bridge", Hook: npc.HookForward, AllowAction: "ACCEPT",
 		Gate: npc.GateAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24"), netip.MustParsePrefix("fd32:1::/64")}}
@@ -40,7 +49,6 @@ func newWorld(t *testing.T, configure ...func(*npc.Config)) *world {
 	}
 	w := &world{T: t, model: npc.New(c), kernels: paper.New(),
 		addrs: map[string][]netip.Addr{}, pods: map[string]npc.Pod{}}
-	w.adopt()
 	w.addr("outside", "198.51.100.7", "2001:db8::7")
 	return w
 }
@@ -134,9 +142,27 @@ func (w *world) sync() {
 	w.again(false)
 }
 
+// boot applies what is to be done before all objects are known, on a node that has just come up.
+func (w *world) boot() {
+	w.Helper()
+	if w.live != nil {
+		w.live.boot(w)
+		return
+	}
+	for f, tx := range w.model.PlanStart(true) {
+		if err := w.kernels[f].Apply(tx); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
 // again plans and applies once all objects are known.
 func (w *world) again(tidy bool) {
 	w.Helper()
+	if w.live != nil {
+		w.live.again(w)
+		return
+	}
 	for {
 		for f, tx := range w.model.Plan(tidy) {
 			if tx.Empty() {
