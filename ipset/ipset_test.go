@@ -635,3 +635,24 @@ add d fd00::1
 		t.Errorf("errors: %v", errs)
 	}
 }
+
+// TestOtherOptionsShow: a header tells what Create does not give.
+func TestOtherOptionsShow(t *testing.T) {
+	c := open(t)
+	apply(t, c, Op{Kind: Create, Set: Set{Name: "ours", Type: HashIP, Family: IPv4}}, Op{Kind: Create, Set: Set{Name: "list", Type: ListSet}})
+	for create, want := range map[string]string{
+		"hash:ip": "no comments", "hash:ip comment timeout 9": "timeout", "list:set comment counters": "counters",
+		"hash:net comment forceadd skbinfo": "forceadd, skbinfo", "hash:ip comment netmask 24": "netmask",
+	} {
+		command(t, "", append([]string{"create", "other"}, strings.Fields(create)...)...)
+		if got := get(t, c, "other").Other; got != want {
+			t.Errorf("%s: %q, not %q", create, got, want)
+		}
+		command(t, "", "destroy", "other")
+	}
+	for _, name := range []string{"ours", "list"} {
+		if got := get(t, c, name).Other; got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink/nl"
@@ -392,11 +393,22 @@ func knownType(name []byte) Type {
 	return Type(name)
 }
 
+// options are those that Create does not give, by their flag.
+var options = []struct {
+	flag uint32
+	name string
+}{{nl.IPSET_FLAG_WITH_COUNTERS, "counters"}, {nl.IPSET_FLAG_WITH_FORCEADD, "forceadd"}, {nl.IPSET_FLAG_WITH_SKBINFO, "skbinfo"}}
+
 // parse reads the header's data.
 func (h *Header) parse(data []byte) error {
 	a := attrs{rest: data}
+	var other []string
 	for a.next() {
 		switch a.kind {
+		case nl.IPSET_ATTR_TIMEOUT:
+			other = append(other, "timeout")
+		case nl.IPSET_ATTR_NETMASK:
+			other = append(other, "netmask")
 		case nl.IPSET_ATTR_MAXELEM, nl.IPSET_ATTR_SIZE:
 			h.Size = a.u32()
 		case nl.IPSET_ATTR_ELEMENTS:
@@ -406,9 +418,19 @@ func (h *Header) parse(data []byte) error {
 		case nl.IPSET_ATTR_MEMSIZE:
 			h.MemSize = a.u32()
 		case nl.IPSET_ATTR_CADT_FLAGS:
-			h.Comments = a.u32()&nl.IPSET_FLAG_WITH_COMMENT != 0
+			flags := a.u32()
+			h.Comments = flags&nl.IPSET_FLAG_WITH_COMMENT != 0
+			for _, o := range options {
+				if flags&o.flag != 0 {
+					other = append(other, o.name)
+				}
+			}
 		}
 	}
+	if !h.Comments {
+		other = append(other, "no comments")
+	}
+	h.Other = strings.Join(other, ", ")
 	if h.Size == h.Type.maxSize() {
 		h.Size = 0
 	}

@@ -188,6 +188,7 @@ func (e Element) String() string {
 type Header struct {
 	Set
 	Comments   bool   // whether the set has the comment extension
+	Other      string // options that Create does not give, or lacks, in words; empty for a set as Create makes it
 	Elements   uint32 // their number
 	References uint32 // number of rules and sets that refer to it
 	MemSize    uint32 // bytes, as the kernel counts them

@@ -47,8 +47,8 @@ type rule struct {
 	about string
 	// owners are the policies that ask for the rule -> the number of the rule in the policy, from 1.
 	owners map[*policy]int
-	// refused says that the kernel did not take the rule.
-	refused bool
+	// refused says why the kernel did not take the rule.
+	refused string
 }
 
 // maxNamedOwners is how many policies a comment names.
@@ -76,23 +76,34 @@ func (r *rule) rendered(c *chain) iptables.Rule {
 	if target == "" {
 		target = c.target
 	}
-	return iptables.Rule{Match: r.match, Target: target, Comment: r.comment()}
+	return iptables.Rule{Match: c.table.redirect(r.match), Target: target, Comment: r.comment()}
 }
 
 func (r *rule) id(c *chain) string { return r.rendered(c).ID() }
 
 // want is the chain as it is to be in the kernel.
 func (c *chain) want() iptables.Chain {
-	w := iptables.Chain{Name: c.name, Tail: c.tail, Rules: make([]iptables.Rule, 0, len(c.rules))}
+	w := iptables.Chain{Name: c.name, Tail: c.wantTail(), Rules: make([]iptables.Rule, 0, len(c.rules))}
 	if !c.table.active {
 		return w // what the rules lead to is not there
 	}
 	for _, r := range c.rules {
-		if !r.refused {
+		if c.table.refusal(r) == "" {
 			w.Rules = append(w.Rules, r.rendered(c))
 		}
 	}
 	return w
+}
+
+func (c *chain) wantTail() []iptables.Rule {
+	if len(c.table.moved) == 0 {
+		return c.tail
+	}
+	tail := slices.Clone(c.tail)
+	for i := range tail {
+		tail[i].Match = c.table.redirect(tail[i].Match)
+	}
+	return tail
 }
 
 // change is what makes a chain of the kernel the wanted one.

@@ -24,6 +24,8 @@ func (m *Model) setDrift(f Family, headers []ipset.Header) []string {
 		case !s.exists:
 		case !ok:
 			drift = append(drift, fmt.Sprintf("set %s (%s) is gone", name, s.about))
+		case s.wanted && misfit(s.Set, h) != "":
+			drift = append(drift, fmt.Sprintf("set %s (%s) %s", name, s.about, misfit(s.Set, h)))
 		case int(h.Elements) != s.count():
 			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d", name, s.about, h.Elements, s.count()))
 		}

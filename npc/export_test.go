@@ -2,7 +2,10 @@ package npc
 
 import (
 	"context"
+	"strings"
 	"time"
+
+	"github.com/weave-npc/weave-npc/ipset"
 )
 
 // Sync is what Run does when something changed.
@@ -16,3 +19,136 @@ func (s *Syncer) TidyNow() { s.lastChange = time.Time{} }
 
 // Untidy says whether the model has something to tidy up.
 func (s *Syncer) Untidy() bool { return !s.untidySince.IsZero() }
+
+// Faults can be made in what the syncer uses.
+type Faults struct {
+	// Apply and List, if not nil, are called instead of the sets' own, which they are given.
+	Apply func(ops []ipset.Op, apply func([]ipset.Op) error) error
+	List  func() error
+}
+
+type faultySets struct {
+	setKeeper
+	faults *Faults
+}
+
+func (s faultySets) Apply(ops []ipset.Op) error {
+	if s.faults.Apply != nil {
+		return s.faults.Apply(ops, s.setKeeper.Apply)
+	}
+	return s.setKeeper.Apply(ops)
+}
+
+func (s faultySets) List(prefix string) ([]ipset.Listing, error) {
+	if s.faults.List != nil {
+		if err := s.faults.List(); err != nil {
+			return nil, err
+		}
+	}
+	return s.setKeeper.List(prefix)
+}
+
+func (s faultySets) Headers(prefix string) ([]ipset.Header, error) {
+	if s.faults.List != nil {
+		if err := s.faults.List(); err != nil {
+			return nil, err
+		}
+	}
+	return s.setKeeper.Headers(prefix)
+}
+
+// MakeFaults puts faults between the syncer and the sets of a family. It must not run.
+func (s *Syncer) MakeFaults(f Family) *Faults {
+	x := &Faults{}
+	for _, k := range s.kernels {
+		if k.family == f {
+			k.sets = faultySets{k.sets, x}
+		}
+	}
+	return x
+}
+
+// RetryNow makes due what waits for its next try.
+func (s *Syncer) RetryNow() {
+	s.watcher.retry.at = time.Time{}
+	for _, k := range s.kernels {
+		k.retry.at = time.Time{}
+		if k.refusals.wait > 0 {
+			k.refusals.at = time.Time{}
+		}
+	}
+}
+
+// Waits are how long the tries at what fails, and at what was refused, wait at most.
+func (s *Syncer) Waits(f Family) (retry, refusals time.Duration) {
+	for _, k := range s.kernels {
+		if k.family == f {
+			retry, refusals = k.retry.wait, k.refusals.wait
+		}
+	}
+	return retry, refusals
+}
+
+// Spoil has the kernel refuse the rules of a policy, or no more.
+func (m *Model) Spoil(policy string, spoil bool) {
+	const match = ` -m bpf --bytecode "1,255 255 255 255"`
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.tables {
+		for _, c := range t.chains {
+			for _, r := range c.rules {
+				for p := range r.owners {
+					if p.key() != policy {
+						continue
+					}
+					r.match = strings.TrimSuffix(r.match, match)
+					if spoil {
+						r.match += match
+					}
+					c.touch()
+				}
+			}
+		}
+	}
+}
+
+// Leftovers are what the model holds of something that nobody owns: sets and chains that are neither wanted nor in the kernel, and
+// selectors and blocks without users.
+func (m *Model) Leftovers() (out []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.tables {
+		for name, s := range t.sets {
+			if !s.wanted && !s.exists || name != s.Name {
+				out = append(out, "set "+name)
+			}
+		}
+		for name, c := range t.chains {
+			if !c.wanted && !c.exists {
+				out = append(out, "chain "+name)
+			}
+		}
+	}
+	for _, s := range m.selectors {
+		if len(s.users) == 0 {
+			out = append(out, "selector "+s.String())
+		}
+	}
+	return out
+}
+
+// Lose has the chains of a family read again.
+func (s *Syncer) Lose(f Family) {
+	for _, k := range s.kernels {
+		if k.family == f {
+			k.chainsKnown = false
+		}
+	}
+}
+
+// Hurry has programs end soon that hang.
+func (s *Syncer) Hurry() {
+	for _, k := range s.kernels {
+		k.retry.wait = 500*time.Millisecond - programTimeout
+	}
+}

@@ -15,24 +15,54 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 )
 
-// applyTimeout bounds one iptables-restore, the wait for the lock included.
-const applyTimeout = 30 * time.Second
+const (
+	// programTimeout bounds one run of iptables-save or iptables-restore, the wait for the lock included. It grows with the
+	// wait between tries, for one that is only slow.
+	programTimeout = 10 * time.Second
+	// forgetTries is how often conntrack is read that changes while it is.
+	forgetTries = 5
+	// Tries at what fails wait between these, doubling.
+	retryFirst = 100 * time.Millisecond
+	retryLast  = 30 * time.Second
+	// Rules and sets that the kernel refused are left out for between these, doubling.
+	refusedFirst = time.Minute
+	refusedLast  = time.Hour
+)
 
-// forgetTries is how often conntrack is read that changes while it is.
-const forgetTries = 5
+// scratchChain is where rules are tried that the kernel may refuse.
+const scratchChain = chainPrefix + "-TRY"
+
+// setKeeper is what we need of ipset.Conn.
+type setKeeper interface {
+	Apply([]ipset.Op) error
+	Headers(prefix string) ([]ipset.Header, error)
+	List(prefix string) ([]ipset.Listing, error)
+	Close() error
+}
 
 // kernel is one family's sets and chains. It is used by one goroutine at a time.
 type kernel struct {
 	family Family
-	sets   *ipset.Conn
+	sets   setKeeper
 	filter *iptables.Table
 	flows  *netlink.Handle
-	// known says that the model knows what is there.
-	known bool
+	// setsKnown and chainsKnown say that the model knows what is there.
+	setsKnown, chainsKnown bool
 	// print is what the filter table looked like after our last transaction; zero if that is not known.
 	print iptables.Fingerprint
 	// unread says that we wrote chains that were not read since: what their rules look like when printed is not known.
 	unread bool
+
+	// failing says why the kernel does not hold what is wanted, since when; empty if it does.
+	failing      string
+	failingSince time.Time
+	// failingSaid is when the log last said so.
+	failingSaid time.Time
+	retry       backoff
+	// errs are what went wrong in the sync under way.
+	errs []error
+	// refusals space out the tries at what the kernel refused.
+	refusals backoff
 }
 
 // openKernel opens the kernel of the network namespace that we run in, once per family.
@@ -49,7 +79,8 @@ func openKernel(f Family, b iptables.Backend) (*kernel, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netlink socket for conntrack")
 	}
-	return &kernel{family: f, sets: sets, filter: filter, flows: flows}, nil
+	return &kernel{family: f, sets: sets, filter: filter, flows: flows,
+		retry: backoff{first: retryFirst, last: retryLast}, refusals: backoff{first: refusedFirst, last: refusedLast}}, nil
 }
 
 // close closes the sockets. What is in the kernel stays.
@@ -59,65 +90,83 @@ func (k *kernel) close() {
 	_ = k.sets.Close()
 }
 
-// read reads everything of ours, and what may be of the original weave-npc.
-func (k *kernel) read(ctx context.Context) ([]ipset.Listing, iptables.Seen, error) {
+// extent is how much of the family may be planned.
+func (k *kernel) extent() Extent {
+	switch {
+	case !k.setsKnown:
+		return Nothing
+	case !k.chainsKnown:
+		return SetsOnly
+	}
+	return Everything
+}
+
+// steady says whether the kernel is expected to hold what our transactions left.
+func (k *kernel) steady() bool { return k.extent() == Everything && k.failing == "" }
+
+// timeout bounds a run of a program.
+func (k *kernel) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, programTimeout+k.retry.wait)
+}
+
+// readChains reads the chains of ours, and what may be of the original weave-npc.
+func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
+	ctx, cancel := k.timeout(ctx)
+	defer cancel()
 	print, err := k.filter.Fingerprint()
 	if err != nil {
-		return nil, iptables.Seen{}, err
+		return iptables.Seen{}, err
 	}
 	seen, err := k.filter.Read(ctx, chainPrefix)
 	if err != nil {
-		return nil, iptables.Seen{}, err
-	}
-	sets, err := k.sets.List(setPrefix)
-	if err != nil {
-		return nil, iptables.Seen{}, err
+		return iptables.Seen{}, err
 	}
 	k.print = print
-	return sets, seen, nil
+	return seen, nil
 }
 
 // failure is what went wrong with a transaction.
 type failure struct {
-	// errs are to be reported.
-	errs []error
+	// sets, chains and flows are to be reported.
+	sets, chains, flows []error
 	// inUse are sets that could not be destroyed yet, which is no error.
 	inUse []ipset.Set
 	// unforgotten are addresses of which flows may be left.
 	unforgotten []netip.Addr
-	// refused is the id of a rule that the kernel did not take.
-	refused string
+	// unadmitted are members that were not added because the rules were not written.
+	unadmitted []ipset.Op
+	// refusedSets are names of sets that the kernel does not take -> why; refused are such rules.
+	refusedSets map[string]string
+	refused     []iptables.Refusal
 }
 
 // apply carries out a transaction, step by step. A step that fails does not keep the next from being
 // tried, unless that would take away what the rules still need.
 func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
-	var f failure
-	f.sets(k, "revoking", tx.Revoke)
+	f := failure{refusedSets: map[string]string{}}
+	f.apply(k, "revoking", tx.Revoke)
 	if err := k.forget(tx.Forget); err != nil {
-		f.errs = append(f.errs, err)
+		f.flows = append(f.flows, err)
 		f.unforgotten = tx.Forget
 	}
-	f.sets(k, "growing", tx.Grow)
+	f.apply(k, "growing", tx.Grow)
 	admit, shrink := tx.Admit, tx.Shrink
-	if err := k.restore(ctx, tx.Rules); err != nil {
-		f.errs = append(f.errs, err)
-		var re *iptables.RestoreError
-		if stderrors.As(err, &re) {
-			f.refused = iptables.RuleID(re.Text)
-		}
+	refused, err := k.restore(ctx, f.without(tx.Rules))
+	f.refused = refused
+	if err != nil {
+		f.chains = append(f.chains, err)
 		// What the old rules allow stays closed to those that are not there yet.
-		admit = nil
+		f.unadmitted, admit = admit, nil
 		// What the old rules allow by sets that are not wanted any more stays; members that are not wanted go.
 		shrink = slices.DeleteFunc(slices.Clone(shrink), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
 	}
-	f.sets(k, "admitting to", admit)
-	f.sets(k, "shrinking", shrink)
+	f.apply(k, "admitting to", admit)
+	f.apply(k, "shrinking", shrink)
 	return f
 }
 
-// sets carries out operations on sets and sorts out what failed.
-func (f *failure) sets(k *kernel, step string, ops []ipset.Op) {
+// apply carries out operations on sets and sorts out what failed.
+func (f *failure) apply(k *kernel, step string, ops []ipset.Op) {
 	if len(ops) == 0 {
 		return
 	}
@@ -125,36 +174,91 @@ func (f *failure) sets(k *kernel, step string, ops []ipset.Op) {
 	var be *ipset.BatchError
 	if !stderrors.As(err, &be) {
 		if err != nil {
-			f.errs = append(f.errs, errors.Wrapf(err, "%s the sets of %s", step, k.family))
+			f.sets = append(f.sets, errors.Wrapf(err, "%s sets", step))
 		}
 		return
 	}
 	for _, e := range be.Errors {
-		if e.Kind == ipset.Destroy && stderrors.Is(e.Err, ipset.ErrInUse) {
+		switch {
+		case e.Kind == ipset.Destroy && stderrors.Is(e.Err, ipset.ErrInUse):
 			f.inUse = append(f.inUse, ops[e.Index].Set)
-			continue
+		case e.Kind == ipset.Create && e.Elements == nil && refuses(e.Err):
+			f.refusedSets[e.Set] = e.Error()
+		case f.follows(e):
+		default:
+			f.sets = append(f.sets, errors.Wrapf(e, "%s sets", step))
 		}
-		f.errs = append(f.errs, errors.Wrapf(e, "%s the sets of %s", step, k.family))
 	}
 }
 
-func (k *kernel) restore(ctx context.Context, u iptables.Update) error {
-	if u.Empty() {
-		return nil
+// refuses says whether an error means that the kernel will not take the set as it is now, and not that something is in the way.
+func refuses(err error) bool {
+	var answer ipset.KernelError
+	if !stderrors.As(err, &answer) {
+		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	return !stderrors.Is(err, ipset.ErrExists) && !stderrors.Is(err, ipset.ErrInUse) && !stderrors.Is(err, unix.ENOMEM) &&
+		!stderrors.Is(err, unix.EBUSY) && !stderrors.Is(err, unix.EAGAIN)
+}
+
+// follows says whether an error comes of a set that the kernel refused.
+func (f *failure) follows(e *ipset.OpError) bool {
+	if _, refused := f.refusedSets[e.Set]; refused {
+		return true
+	}
+	return len(e.Elements) > 0 && !slices.ContainsFunc(e.Elements, func(el ipset.Element) bool {
+		_, refused := f.refusedSets[el.Set]
+		return !refused
+	})
+}
+
+// without leaves the rules out that need sets which the kernel refused.
+func (f *failure) without(u iptables.Update) iptables.Update {
+	if len(f.refusedSets) == 0 {
+		return u
+	}
+	needy := func(r iptables.Rule) bool {
+		for name := range f.refusedSets {
+			if needs(r.Match, name) {
+				return true
+			}
+		}
+		return false
+	}
+	out := iptables.Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]iptables.Rule{}}
+	for _, c := range u.Replace {
+		c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), needy)
+		out.Replace = append(out.Replace, c)
+	}
+	for name, rules := range u.Insert {
+		if rules = slices.DeleteFunc(slices.Clone(rules), needy); len(rules) > 0 {
+			out.Insert[name] = rules
+		}
+	}
+	return out
+}
+
+// onlyAllows says whether a rule can be left out without opening anything: those of policies only allow.
+func onlyAllows(r iptables.Rule) bool { return r.Target == "-j ACCEPT" || r.Target == "-j RETURN" }
+
+func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Refusal, error) {
+	if u.Empty() {
+		return nil, nil
+	}
+	ctx, cancel := k.timeout(ctx)
 	defer cancel()
 	before, err := k.filter.Fingerprint()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := k.filter.Apply(ctx, u); err != nil {
-		return err
+	refused, err := k.filter.ApplyWithout(ctx, u, scratchChain, onlyAllows)
+	if err != nil {
+		return refused, err
 	}
 	k.unread = true
 	after, err := k.filter.Fingerprint()
 	if err != nil {
-		return err
+		return refused, err
 	}
 	// Had somebody else changed anything since we last looked, the print would not be ours to remember.
 	if before == k.print && k.ours(before, after) {
@@ -162,7 +266,7 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) error {
 	} else {
 		k.print = iptables.Fingerprint{}
 	}
-	return nil
+	return refused, nil
 }
 
 // ours says whether a change of the table was our transaction alone. Under nft, each makes one generation.

@@ -211,7 +211,7 @@ func empty(t *testing.T) {
 	}
 	command(t, "ipset", "flush")
 	// Rules that are gone may still be on their way out.
-	eventually(t, "destroying all sets", func() bool { return exec.Command("ipset", "destroy").Run() == nil })
+	eventually(t, "destroying all sets", func() bool { return run("ipset", "destroy") == nil })
 	for _, family := range []netlink.InetFamily{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, anyFlow{}); err != nil {
 			t.Fatal(err)
@@ -240,3 +240,6 @@ func feed(t testing.TB, input, name string, args ...string) string {
 	}
 	return string(out)
 }
+
+// run runs a program that may fail.
+func run(name string, args ...string) error { return exec.Command(name, args...).Run() }

@@ -11,6 +11,8 @@ type Metrics struct {
 	LastSync          prometheus.Gauge
 	Transactions      *prometheus.CounterVec
 	Drift             *prometheus.CounterVec
+	Failing           *prometheus.GaugeVec
+	Refused           prometheus.Gauge
 }
 
 // NewMetrics makes the metrics and registers them, together with gauges of what the model holds.
@@ -29,8 +31,12 @@ func NewMetrics(r prometheus.Registerer, m *Model) *Metrics {
 		Drift: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_drift_total", Help: "Times that others were found to have changed what is ours."},
 			[]string{"family", "kind"}),
+		Failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weavenpc_failing", Help: "Whether sets and chains cannot be brought up to date."}, []string{"family"}),
+		Refused: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weavenpc_refused_policies", Help: "Policies of which the kernel refuses a rule or a set, which is left out."}),
 	}
-	r.MustRegister(x.EnforcementErrors, x.SyncDuration, x.LastSync, x.Transactions, x.Drift, modelCollector{m})
+	r.MustRegister(x.EnforcementErrors, x.SyncDuration, x.LastSync, x.Transactions, x.Drift, x.Failing, x.Refused, modelCollector{m})
 	return x
 }
 

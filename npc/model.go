@@ -143,7 +143,26 @@ func (m *Model) change(kind eventKind, key string, apply func()) {
 func (m *Model) Adopt(f Family, sets []ipset.Listing, seen iptables.Seen) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tables[f].adopt(sets, seen)
+	m.tables[f].adoptChains(seen)
+	m.adoptSets(f, sets)
+}
+
+// AdoptSets is Adopt of the sets alone.
+func (m *Model) AdoptSets(f Family, sets []ipset.Listing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.adoptSets(f, sets)
+}
+
+// AdoptChains is Adopt of the chains alone.
+func (m *Model) AdoptChains(f Family, seen iptables.Seen) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tables[f].adoptChains(seen)
+}
+
+func (m *Model) adoptSets(f Family, sets []ipset.Listing) {
+	m.tables[f].adoptSets(sets)
 	if m.synced {
 		m.findChangedHands(f)
 	}

@@ -9,20 +9,39 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 )
 
+// Extent is how much of a family may be planned.
+type Extent uint8
+
+const (
+	// Everything is known of the kernel.
+	Everything Extent = iota
+	// SetsOnly says that it is not known which chains there are: what rules may need is kept.
+	SetsOnly
+	// Nothing is known.
+	Nothing
+)
+
 // PlanStart is what is to be done before all objects are known. It takes nothing away: where our chains
 // stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
 // without anything of ours, the base is made, closed.
 func (m *Model) PlanStart(boot bool) [len(families)]Transaction {
+	return m.planStart(boot, [len(families)]Extent{})
+}
+
+func (m *Model) planStart(boot bool, extent [len(families)]Extent) [len(families)]Transaction {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setGates()
 	var txs [len(families)]Transaction
 	for f, t := range m.tables {
-		if boot && !t.anything() {
-			txs[f] = t.plan(false)
+		txs[f] = Transaction{Family: t.family}
+		if extent[f] == Nothing {
 			continue
 		}
-		txs[f] = Transaction{Family: t.family}
+		if boot && extent[f] == Everything && !t.anything() {
+			txs[f] = t.plan(false, Everything)
+			continue
+		}
 		for _, s := range m.gates.sets[f] {
 			t.planGrowth(s, &txs[f])
 		}
@@ -47,7 +66,7 @@ func (t *table) anything() bool {
 
 // planGrowth adds to a set that the kernel has what is wanted and missing.
 func (t *table) planGrowth(s *set, tx *Transaction) {
-	if !s.exists {
+	if !s.exists || s.misfit() != "" {
 		return
 	}
 	var add []ipset.Entry
@@ -69,13 +88,18 @@ func (t *table) planGrowth(s *set, tx *Transaction) {
 // Adopt has to be called with what the kernel then holds. With tidy, it also removes what does no
 // harm and costs time to remove.
 func (m *Model) Plan(tidy bool) [len(families)]Transaction {
+	return m.plan(tidy, [len(families)]Extent{})
+}
+
+// plan is Plan as far as each family is known.
+func (m *Model) plan(tidy bool, extent [len(families)]Extent) [len(families)]Transaction {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setGates()
 	m.batch = noEvents
 	var txs [len(families)]Transaction
 	for f, t := range m.tables {
-		txs[f] = t.plan(tidy)
+		txs[f] = t.plan(tidy, extent[f])
 	}
 	return txs
 }
@@ -86,10 +110,10 @@ func (m *Model) Keep(f Family, s ipset.Set) {
 	defer m.mu.Unlock()
 	t := m.tables[f]
 	if have := t.sets[s.Name]; have != nil {
-		have.exists = true
+		have.exists, have.found = true, ipset.Header{Set: s}
 		return
 	}
-	k := &set{Set: s, table: t, exists: true, entries: map[ipset.Entry]entryState{}, dirty: map[ipset.Entry]struct{}{}}
+	k := &set{Set: s, key: s.Name, table: t, exists: true, found: ipset.Header{Set: s}, entries: map[ipset.Entry]entryState{}, dirty: map[ipset.Entry]struct{}{}}
 	t.sets[s.Name] = k
 	t.touch(k)
 }
@@ -103,35 +127,19 @@ func (m *Model) ForgetAgain(f Family, addrs []netip.Addr) {
 	}
 }
 
-// Refuse leaves out the rule with an id, which the kernel did not take, and says whose it was. Only rules that allow
-// can be left out.
-func (m *Model) Refuse(f Family, id string) (owner string, ok bool) {
+// Unadmit takes note that members were not added that a plan took for added.
+func (m *Model) Unadmit(f Family, ops []ipset.Op) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, c := range m.tables[f].chains {
-		for _, r := range c.rules {
-			if len(r.owners) > 0 && !r.refused && r.id(c) == id {
-				r.refused = true
-				c.touch()
-				return r.comment(), true
-			}
+	for _, op := range ops {
+		s := m.tables[f].sets[op.Set.Name]
+		if s == nil {
+			continue
 		}
-	}
-	return "", false
-}
-
-// Retry has rules planned again that were refused.
-func (m *Model) Retry() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, t := range m.tables {
-		for _, c := range t.chains {
-			for _, r := range c.rules {
-				if r.refused {
-					r.refused = false
-					c.touch()
-				}
-			}
+		for _, e := range op.Elements {
+			st := s.entries[e.Entry]
+			st.have, st.exists = ipset.Attr{}, false
+			s.note(e.Entry, st)
 		}
 	}
 }
@@ -139,10 +147,15 @@ func (m *Model) Retry() {
 // plan is the transaction that makes the kernel what the model wants. It takes the transaction for
 // applied: should it fail, the table has to adopt what the kernel then holds. Without tidy, what
 // does no harm is left for later: unused chains and sets, and the way to them.
-func (t *table) plan(tidy bool) Transaction {
+func (t *table) plan(tidy bool, extent Extent) Transaction {
 	tx := Transaction{Family: t.family}
-	t.planSets(&tx, tidy)
-	t.planChains(&tx, tidy)
+	if extent == Nothing {
+		return tx
+	}
+	t.planSets(&tx, tidy, extent)
+	if extent == Everything {
+		t.planChains(&tx, tidy)
+	}
 	for a, local := range t.changedHands {
 		if local {
 			tx.Forget = append(tx.Forget, a)
@@ -153,38 +166,54 @@ func (t *table) plan(tidy bool) Transaction {
 	return tx
 }
 
-func (t *table) planSets(tx *Transaction, tidy bool) {
+func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) {
+	if extent == Everything {
+		if tidy {
+			t.moveBack()
+		}
+		t.replaceMisfits(tx)
+	}
 	var lists, drop, dropLists []ipset.Op
 	for _, s := range t.orderedDirty() {
 		s.condemned = s.condemned && !s.wanted
-		if !s.wanted {
+		switch {
+		case s.refused != "":
+			delete(t.dirtySets, s)
+			continue
+		case !s.wanted && extent != Everything, s.misfit() != "":
+			continue // until it is known what rules may need
+		case !s.wanted:
 			t.planDrop(s, tx, tidy, &drop, &dropLists)
 			continue
 		}
-		delete(t.dirtySets, s)
 		grow := &tx.Grow
 		if s.Type == ipset.ListSet {
 			grow = &lists
 		}
 		if !s.exists {
 			*grow = append(*grow, ipset.Op{Kind: ipset.Create, Set: s.Set})
-			s.exists = true
+			s.exists, s.found = true, ipset.Header{Set: s.Set}
 		}
-		t.planMembers(s, tx, grow)
+		t.planMembers(s, tx, grow, extent)
 	}
 	tx.Grow = append(tx.Grow, lists...)
 	tx.Shrink = slices.Concat(tx.Shrink, dropLists, drop)
 }
 
 // planMembers brings the members of a set that is wanted up to date.
-func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op) {
+func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, extent Extent) {
+	// Whether old rules stand where its members are sent is not known while chains are not.
+	closed, held := s.leadsTo != nil && extent != Everything, false
 	var add, revoke, remove []ipset.Entry
 	for e := range s.dirty {
 		_, changed := t.changedHands[e.Prefix.Addr()]
 		switch {
+		case t.refuses(e):
+		case s.entries[e].wanted && closed:
+			held = true
 		case s.entries[e].wanted:
 			add = append(add, e)
-		case changed && s != t.sets[fixedSetName(t.family, localPodsName)]:
+		case changed && s.key != fixedSetName(t.family, localPodsName):
 			// As a local pod that nothing allows, the address is closed until it is its new pod's.
 			revoke = append(revoke, e)
 		default:
@@ -207,7 +236,9 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op) {
 			s.applied(e)
 		}
 	}
-	delete(t.dirtySets, s)
+	if !held {
+		delete(t.dirtySets, s)
+	}
 }
 
 // planDrop empties a set that is not wanted at once, and destroys it when tidying up.
@@ -229,8 +260,7 @@ func (t *table) planDrop(s *set, tx *Transaction, tidy bool, drop, dropLists *[]
 		return
 	}
 	*to = append(*to, ipset.Op{Kind: ipset.Destroy, Set: s.Set})
-	delete(t.sets, s.Name)
-	delete(t.dirtySets, s)
+	t.remove(s)
 }
 
 // orderedDirty are the sets to look at, by name.
@@ -292,5 +322,5 @@ func (t *table) untidy() bool {
 			return true
 		}
 	}
-	return len(t.dirtyChains) > 0
+	return len(t.moved) > 0 || len(t.dirtyChains) > 0
 }

@@ -264,12 +264,15 @@ func (m *Model) isolate(ns *namespace) {
 	}
 }
 
-// InvalidPolicy is a policy that could not be compiled.
+// InvalidPolicy is a policy that is not enforced as it is meant.
 type InvalidPolicy struct {
 	Namespace, Name string
 	UID             types.UID
-	// Reason names the place in the object and what is wrong there.
+	// Reason names the place in the object and what is wrong there, or what the kernel says.
 	Reason string
+	// Refused says that the kernel does not take something that the policy needs, which therefore is left out. Otherwise the
+	// policy could not be compiled: it isolates its pods and allows nothing.
+	Refused bool
 }
 
 // reportInvalid remembers that a policy is invalid, to be reported once, or that it is mended.
@@ -278,7 +281,7 @@ func (m *Model) reportInvalid(p *policy) {
 		delete(m.invalid, p.key())
 		return
 	}
-	report := InvalidPolicy{p.namespace, p.name, p.uid, p.invalid.Error()}
+	report := InvalidPolicy{Namespace: p.namespace, Name: p.name, UID: p.uid, Reason: p.invalid.Error()}
 	if m.invalid[p.key()] != report {
 		m.invalid[p.key()] = report
 		m.unreported[p.key()] = report

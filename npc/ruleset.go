@@ -103,7 +103,7 @@ func (m *Model) ruleSet(ns *namespace, d Direction) *ruleSet {
 			fmt.Sprintf("local pods in %s that policies isolate, %s", ns.Name, d))
 		rs.isolated[f].leadsTo = c
 		way := m.dispatch[f][d]
-		match := matchSet(rs.isolated[f].Name, d.own())
+		match := matchSet(rs.isolated[f].key, d.own())
 		way.rules[match] = &rule{match: match, target: "-g " + name, about: comment("isolated pods of " + ns.Name)}
 		way.touch()
 	}
@@ -121,7 +121,7 @@ func (m *Model) dropRuleSet(ns *namespace, d Direction) {
 		m.place(p)
 	}
 	for f, t := range m.tables {
-		delete(m.dispatch[f][d].rules, matchSet(rs.isolated[f].Name, d.own()))
+		delete(m.dispatch[f][d].rules, matchSet(rs.isolated[f].key, d.own()))
 		m.dispatch[f][d].touch()
 		t.dropChain(rs.chains[f])
 		t.dropSet(rs.isolated[f])
@@ -168,19 +168,19 @@ func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyP
 	switch {
 	case port.name != "" && d == Ingress:
 		target.port = name
-		parts = append(parts, matchSet(m.use(p, target).sets[f].Name, "dst,dst"))
+		parts = append(parts, matchSet(m.use(p, target).sets[f].key, "dst,dst"))
 	case p.target.Selector != nil:
-		parts = append(parts, matchSet(m.use(p, target).sets[f].Name, d.own()))
+		parts = append(parts, matchSet(m.use(p, target).sets[f].key, d.own()))
 	}
 	ofPeer := d == Egress && port.name != ""
 	switch {
 	case peer.block != nil || anyPeer:
 		if ofPeer {
 			anyPod := selectorSpec{scope: clusterScope, port: name}
-			parts = append(parts, matchSet(m.use(p, anyPod).sets[f].Name, "dst,dst"))
+			parts = append(parts, matchSet(m.use(p, anyPod).sets[f].key, "dst,dst"))
 		}
 		if peer.block != nil {
-			parts = append(parts, matchSet(m.useBlock(p, peer.block).Name, d.peer()))
+			parts = append(parts, matchSet(m.useBlock(p, peer.block).key, d.peer()))
 		}
 	default:
 		spec, dir := m.peerSelector(peer), d.peer()
@@ -190,7 +190,7 @@ func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyP
 			}
 			spec.port, dir = name, "dst,dst"
 		}
-		parts = append(parts, matchSet(m.use(p, spec).sets[f].Name, dir))
+		parts = append(parts, matchSet(m.use(p, spec).sets[f].key, dir))
 	}
 	return strings.Join(parts, " ")
 }

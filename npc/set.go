@@ -9,8 +9,12 @@ import (
 // set is an ipset as the model wants it beside what is known of the kernel's. The difference is
 // kept as it arises, so that a plan looks at nothing that did not change.
 type set struct {
-	ipset.Set
-	table *table
+	ipset.Set // by the name that it has in the kernel
+	table     *table
+	// key is the name that rules are made with. It is the kernel's too, unless somebody else's set is in the way.
+	key string
+	// found is the set by that name that the kernel has, if it has one.
+	found ipset.Header
 	// about says for humans what the set holds.
 	about string
 	// fixed says that every node has the set.
@@ -19,6 +23,8 @@ type set struct {
 	wanted, exists bool
 	// leadsTo is the chain that a packet of a member is sent to; nil if none.
 	leadsTo *chain
+	// refused says why the kernel did not take the set.
+	refused string
 	// condemned says that the set is not wanted and that one plan to tidy up has passed since.
 	condemned bool
 	entries   map[ipset.Entry]entryState
@@ -79,13 +85,11 @@ func (s *set) applied(e ipset.Entry) {
 // adopt takes what the kernel holds of this set; nil says that there is none.
 func (s *set) adopt(l *ipset.Listing) {
 	s.exists = l != nil
-	for e, st := range s.entries {
-		if st.exists {
-			st.have, st.exists = ipset.Attr{}, false
-			s.note(e, st)
-		}
-	}
+	s.forget()
 	if l != nil {
+		s.found = l.Header
+	}
+	if l != nil && (!s.wanted || sameKind(s.Set, l.Set)) {
 		for _, m := range l.Members {
 			st := s.entries[m.Entry]
 			st.have, st.exists = m.Attr, true
@@ -93,6 +97,16 @@ func (s *set) adopt(l *ipset.Listing) {
 		}
 	}
 	s.table.touch(s)
+}
+
+// forget takes it that the kernel's set has no entries of ours.
+func (s *set) forget() {
+	for e, st := range s.entries {
+		if st.exists {
+			st.have, st.exists = ipset.Attr{}, false
+			s.note(e, st)
+		}
+	}
 }
 
 // elements are those of the given entries as the model wants them, in the order of their text.

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,11 +21,8 @@ const (
 	// quiet is how long nothing may change before we tidy up, untidyFor how long that is put off at most.
 	quiet     = time.Second
 	untidyFor = 30 * time.Second
-	// Retries wait between these, doubling.
-	retryFirst = 100 * time.Millisecond
-	retryLast  = 30 * time.Second
-	// refusedFor is how long a rule is left out that the kernel refused.
-	refusedFor = time.Minute
+	// sameTrouble is how often the log says again why something still fails, if it fails for other reasons than before.
+	sameTrouble = time.Minute
 )
 
 // Syncer keeps the kernel's sets and chains as the model wants them. It is the only one that touches them.
@@ -33,35 +31,33 @@ type Syncer struct {
 	kernels []*kernel
 	metrics *Metrics
 	log     *slog.Logger
-	// report is called with each policy that could not be compiled.
+	// report is called with each policy that is not enforced as it is meant.
 	report func(InvalidPolicy)
 
 	mu sync.Mutex
-	// failing says why the kernel does not hold what is wanted; empty if it does.
-	failing string
+	// trouble says why the kernel does not hold what is wanted, or why that cannot be known; empty if it does.
+	trouble string
 	// enforced ends when the kernel first holds all that is wanted, with all objects known.
 	enforced    context.Context
 	setEnforced context.CancelFunc
-	// refused says whose rules the kernel refused.
-	refused []string
 
-	backoff      time.Duration
-	retryAt      time.Time
-	refusedUntil time.Time
-	untidySince  time.Time
-	lastChange   time.Time
-	watcher      watcher
+	// refused are the policies that the log said to lack what the kernel refused, by namespace/name.
+	refused     map[string]InvalidPolicy
+	untidySince time.Time
+	lastChange  time.Time
+	watcher     watcher
 }
 
 // NewSyncer opens the kernel of the network namespace that we run in, for the given families. An error says what is
 // missing and the way out.
 func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(InvalidPolicy)) (*Syncer, error) {
-	s := &Syncer{model: m, metrics: x, log: log, report: report}
+	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{}}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
 		k, err := openKernel(f, b)
 		if err != nil {
+			s.Close()
 			return nil, errors.Wrapf(err, "%s", f)
 		}
 		s.kernels = append(s.kernels, k)
@@ -86,15 +82,10 @@ func (s *Syncer) Ready() string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.failing != "":
-		return "the kernel cannot be brought up to date: " + s.failing
-	case s.enforced.Err() == nil:
+	if s.trouble == "" && s.enforced.Err() == nil {
 		return "the first transaction has not been applied yet"
-	case len(s.refused) > 0:
-		return "the kernel refuses rules of " + strings.Join(s.refused, ", ")
 	}
-	return ""
+	return s.trouble
 }
 
 // Run keeps the kernel up to date until the context ends. With boot, on a node without pods, unknown local
@@ -117,12 +108,7 @@ func (s *Syncer) Run(ctx context.Context, boot bool) error {
 			}
 		}
 		s.reportInvalid()
-		if time.Now().Before(s.retryAt) {
-			continue // again is set to that time
-		}
-		if errs := s.sync(ctx, boot); len(errs) > 0 {
-			s.fail(errs)
-		}
+		s.sync(ctx, boot)
 		again.Reset(s.nextLook())
 	}
 }
@@ -137,8 +123,9 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 		}
 	}
 	s.reportInvalid()
-	if err := s.adopt(ctx); err != nil {
-		return err
+	s.adopt(ctx, false)
+	if errs := s.errors(); len(errs) > 0 {
+		return errs[0]
 	}
 	for _, tx := range s.model.Plan(true) {
 		if _, err := fmt.Fprint(w, tx); err != nil {
@@ -156,30 +143,44 @@ func (s *Syncer) reportInvalid() {
 	}
 }
 
-// sync makes the kernel what the model wants.
+// sync makes the kernel what the model wants, as far as that is possible now: what failed before is not tried before its time.
+// It returns what failed.
 func (s *Syncer) sync(ctx context.Context, boot bool) []error {
-	if !s.refusedUntil.IsZero() && time.Now().After(s.refusedUntil) {
-		s.refusedUntil = time.Time{}
-		s.setRefused(nil)
-		s.model.Retry()
+	start := time.Now()
+	for _, k := range s.kernels {
+		k.errs = nil
+		if k.refusals.wait > 0 && k.refusals.due(start) {
+			s.model.Retry(k.family)
+			k.refusals.failed(start) // until it proves otherwise
+		}
 	}
-	if err := s.adopt(ctx); err != nil {
-		return []error{err}
-	}
+	s.adopt(ctx, true)
 	if !s.model.Synced() {
-		return s.apply(ctx, s.model.PlanStart(boot))
+		s.apply(ctx, s.model.planStart(boot, s.extents()))
+		s.conclude(start)
+		return s.errors()
 	}
-	for {
-		start := time.Now()
-		errs := s.apply(ctx, s.model.Plan(s.tidy()))
-		if len(errs) > 0 {
-			return errs
-		}
-		s.succeed(time.Since(start))
-		if !s.model.Resume() {
-			return nil
+	for more := true; more; more = s.model.Resume() {
+		for again := true; again; {
+			again = s.apply(ctx, s.model.plan(s.tidy(), s.extents()))
 		}
 	}
+	s.conclude(start)
+	return s.errors()
+}
+
+func (s *Syncer) extents() (e [len(families)]Extent) {
+	for _, k := range s.kernels {
+		e[k.family] = k.extent()
+	}
+	return e
+}
+
+func (s *Syncer) errors() (errs []error) {
+	for _, k := range s.kernels {
+		errs = append(errs, k.errs...)
+	}
+	return errs
 }
 
 // tidy says whether it is time to remove what does no harm.
@@ -191,24 +192,61 @@ func (s *Syncer) tidy() bool {
 	return now.Sub(s.lastChange) >= quiet || now.Sub(s.untidySince) >= untidyFor
 }
 
-// adopt reads what is not known of the kernel.
-func (s *Syncer) adopt(ctx context.Context) error {
+// adopt reads what is not known of the kernel, if it is time to. Where chains could not be read or written before, sets are brought up to
+// date first, if that is asked for: it may take long.
+func (s *Syncer) adopt(ctx context.Context, maintain bool) {
+	now := time.Now()
+	var due []*kernel
+	waited := false
 	for _, k := range s.kernels {
-		if k.known {
+		if !k.retry.due(now) {
 			continue
 		}
-		sets, seen, err := k.read(ctx)
-		if err != nil {
-			return errors.Wrapf(err, "reading what %s has", k.family)
+		if !k.setsKnown {
+			listings, err := k.sets.List(setPrefix)
+			if err != nil {
+				k.errs = append(k.errs, errors.Wrap(err, "reading the sets"))
+				continue
+			}
+			s.model.AdoptSets(k.family, listings)
+			k.setsKnown = true
 		}
-		s.model.Adopt(k.family, sets, seen)
-		k.known = true
+		if !k.chainsKnown {
+			due = append(due, k)
+			waited = waited || k.retry.wait > 0
+		}
 	}
-	return nil
+	if maintain && waited && s.model.Synced() {
+		s.apply(ctx, s.model.plan(false, s.extents()))
+	}
+	s.adoptChains(ctx, due)
 }
 
-// apply carries out a transaction in every family, side by side.
-func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) []error {
+func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
+	seen := make([]iptables.Seen, len(due))
+	var g errgroup.Group
+	for i, k := range due {
+		g.Go(func() error {
+			var err error
+			if seen[i], err = k.readChains(ctx); err != nil {
+				k.errs = append(k.errs, errors.Wrap(err, "reading the chains"))
+				return nil
+			}
+			k.chainsKnown = true
+			return nil
+		})
+	}
+	_ = g.Wait() // the kernels have what went wrong
+	for i, k := range due {
+		if k.chainsKnown {
+			s.model.AdoptChains(k.family, seen[i])
+		}
+	}
+}
+
+// apply carries out a transaction in every family, side by side. It says whether the kernel refused something that is now left out, so that
+// there may be more to do at once.
+func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) (again bool) {
 	failures := make([]failure, len(s.kernels))
 	var g errgroup.Group
 	for i, k := range s.kernels {
@@ -222,24 +260,48 @@ func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) []er
 		}
 	}
 	_ = g.Wait() // failures has what went wrong
-	var errs []error
 	for i, k := range s.kernels {
-		f := failures[i]
-		for _, set := range f.inUse {
-			s.model.Keep(k.family, set)
-		}
-		s.model.ForgetAgain(k.family, f.unforgotten)
-		if len(f.errs) > 0 {
-			k.known = false
-			s.isolateRule(k, f)
-		}
-		errs = append(errs, f.errs...)
+		again = s.settle(k, &failures[i]) || again
 	}
-	return errs
+	return again
+}
+
+// settle takes note of what went wrong with a transaction, and says whether something is now left out.
+func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
+	for _, set := range f.inUse {
+		s.model.Keep(k.family, set)
+	}
+	s.model.ForgetAgain(k.family, f.unforgotten)
+	s.model.Unadmit(k.family, f.unadmitted)
+	for name, why := range f.refusedSets {
+		if s.model.RefuseSet(k.family, name, why) {
+			leftOut = true
+		} else {
+			f.sets = append(f.sets, errors.New(why))
+		}
+	}
+	for _, r := range f.refused {
+		if s.model.Refuse(k.family, r.ID, r.Err.Error()) {
+			leftOut = true
+		} else {
+			f.chains = append(f.chains, r.Err)
+		}
+	}
+	k.setsKnown = k.setsKnown && len(f.sets) == 0
+	k.chainsKnown = k.chainsKnown && len(f.chains) == 0
+	if leftOut && k.refusals.wait == 0 {
+		k.refusals.failed(time.Now())
+	}
+	k.errs = slices.Concat(k.errs, f.flows, f.sets, f.chains)
+	return leftOut
 }
 
 // announce logs what is going to be changed: at debug level in full, otherwise summed up, and nothing of members alone.
 func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
+	if len(tx.Replaced) > 0 {
+		s.metrics.Drift.WithLabelValues(k.family.String(), "set").Inc()
+		s.log.Warn("sets by our names are not ours: making them anew", "family", k.family, "found", summary(tx.Replaced))
+	}
 	switch {
 	case s.log.Enabled(ctx, slog.LevelDebug):
 		s.log.Debug("transaction", "family", k.family, "text", tx.String())
@@ -248,68 +310,110 @@ func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
 	}
 }
 
-// isolateRule leaves out a rule that the kernel refused, so that everything else goes through at once.
-func (s *Syncer) isolateRule(k *kernel, f failure) {
-	if f.refused == "" {
+// conclude takes note of how a sync ended.
+func (s *Syncer) conclude(start time.Time) {
+	now := time.Now()
+	good := s.model.Synced()
+	for _, k := range s.kernels {
+		switch {
+		case len(k.errs) > 0:
+			s.fail(k, now)
+		case k.extent() == Everything:
+			s.recovered(k, now)
+		}
+		good = good && k.steady()
+	}
+	s.reportRefused()
+	s.setTrouble()
+	if !good {
 		return
 	}
-	owner, ok := s.model.Refuse(k.family, f.refused)
-	if !ok {
-		return
+	if s.enforced.Err() == nil {
+		s.log.Info("policies are enforced", "took", now.Sub(start))
 	}
-	s.log.Error("the kernel refuses a rule: it is left out", "family", k.family, "policy", owner, "error", f.errs[0])
-	s.setRefused(append(s.refused, owner))
-	s.refusedUntil = time.Now().Add(refusedFor)
-	s.backoff = 0
-}
-
-func (s *Syncer) setRefused(owners []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refused = owners
-}
-
-// fail takes note that the kernel does not hold what is wanted, and when to try again.
-func (s *Syncer) fail(errs []error) {
-	texts := make([]string, 0, len(errs))
-	for _, err := range errs {
-		s.metrics.EnforcementErrors.Inc()
-		texts = append(texts, err.Error())
-	}
-	text := strings.Join(texts, "; ")
-	s.mu.Lock()
-	news := text != s.failing
-	s.failing = text
-	s.mu.Unlock()
-	if news {
-		s.log.Error("cannot bring the kernel up to date, trying again", "error", text)
-	}
-	s.backoff = min(max(2*s.backoff, retryFirst), retryLast)
-	s.retryAt = time.Now().Add(s.backoff/2 + rand.N(s.backoff/2))
-}
-
-// succeed takes note that the kernel holds what is wanted.
-func (s *Syncer) succeed(took time.Duration) {
-	s.mu.Lock()
-	was, first := s.failing, s.enforced.Err() == nil
-	s.failing = ""
-	s.mu.Unlock()
 	s.setEnforced()
-	switch {
-	case first:
-		s.log.Info("policies are enforced", "took", took)
-	case was != "":
-		s.log.Info("the kernel is up to date again")
-	}
-	s.backoff, s.retryAt = 0, time.Time{}
-	s.metrics.SyncDuration.Observe(took.Seconds())
+	s.metrics.SyncDuration.Observe(now.Sub(start).Seconds())
 	s.metrics.LastSync.SetToCurrentTime()
 	switch {
 	case !s.model.Untidy():
 		s.untidySince = time.Time{}
 	case s.untidySince.IsZero():
-		s.untidySince = time.Now()
+		s.untidySince = now
 	}
+}
+
+// fail takes note that the kernel does not hold what is wanted, and when to try again.
+func (s *Syncer) fail(k *kernel, now time.Time) {
+	texts := make([]string, 0, len(k.errs))
+	for _, err := range k.errs {
+		s.metrics.EnforcementErrors.Inc()
+		texts = append(texts, err.Error())
+	}
+	was := k.failing
+	k.failing = summary(texts)
+	if was == "" || was != k.failing && now.Sub(k.failingSaid) >= sameTrouble {
+		s.log.Error("cannot bring the kernel up to date, trying again", "family", k.family, "error", k.failing)
+		k.failingSaid = now
+	}
+	if was == "" {
+		k.failingSince = now
+	}
+	s.metrics.Failing.WithLabelValues(k.family.String()).Set(1)
+	k.retry.failed(now)
+}
+
+// recovered takes note that the kernel holds what is wanted.
+func (s *Syncer) recovered(k *kernel, now time.Time) {
+	if k.failing != "" {
+		s.log.Info("the kernel is up to date again", "family", k.family, "after", now.Sub(k.failingSince))
+	}
+	k.failing = ""
+	k.retry.reset()
+	s.metrics.Failing.WithLabelValues(k.family.String()).Set(0)
+}
+
+// reportRefused reports the policies of which the kernel refuses something, once, and those of which it does not any more.
+func (s *Syncer) reportRefused() {
+	refused := map[string]InvalidPolicy{}
+	for _, p := range s.model.Refused() {
+		key := podKey(p.Namespace, p.Name)
+		refused[key] = p
+		if s.refused[key].UID != p.UID || s.refused[key].Name == "" {
+			s.log.Error("the kernel refuses what a policy needs: it is left out, and tried again later", "policy", key,
+				"reason", p.Reason)
+			s.report(p)
+		}
+	}
+	for key := range s.refused {
+		if _, still := refused[key]; !still {
+			s.log.Info("the kernel refuses nothing of a policy any more", "policy", key)
+		}
+	}
+	s.refused = refused
+	s.metrics.Refused.Set(float64(len(refused)))
+	if len(refused) == 0 {
+		for _, k := range s.kernels {
+			k.refusals.reset()
+		}
+	}
+}
+
+// setTrouble puts into words what Ready says.
+func (s *Syncer) setTrouble() {
+	var texts []string
+	for _, k := range s.kernels {
+		if k.failing != "" {
+			texts = append(texts, "the kernel cannot be brought up to date: "+k.family.String()+": "+k.failing)
+		}
+	}
+	if len(s.refused) > 0 {
+		texts = append(texts, "the kernel refuses what these policies need: "+
+			strings.Join(slices.Sorted(maps.Keys(s.refused)), ", "))
+	}
+	texts = append(texts, s.watcher.troubles()...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = strings.Join(texts, "; ")
 }
 
 // nextLook is how long it takes until there is something to do, if nothing happens.
@@ -320,8 +424,10 @@ func (s *Syncer) nextLook() time.Duration {
 			next = t
 		}
 	}
-	soonest(s.retryAt)
-	soonest(s.refusedUntil)
+	for _, k := range s.kernels {
+		soonest(k.retry.at)
+		soonest(k.refusals.at)
+	}
 	soonest(s.model.NextChange())
 	if !s.untidySince.IsZero() {
 		soonest(time.Now().Add(quiet))

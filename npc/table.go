@@ -19,6 +19,10 @@ type table struct {
 	// sets by name, those that only the kernel still has among them.
 	sets      map[string]*set
 	dirtySets map[*set]struct{}
+	// moved are the sets that have another name than their own -> that name.
+	moved map[string]string
+	// refusing says that the kernel did not take some rules or sets.
+	refusing bool
 	// chains by name, those that only the kernel still has among them.
 	chains      map[string]*chain
 	dirtyChains map[*chain]struct{}
@@ -36,6 +40,7 @@ func newTable(f Family) *table {
 	return &table{
 		family:       f,
 		sets:         map[string]*set{},
+		moved:        map[string]string{},
 		dirtySets:    map[*set]struct{}{},
 		chains:       map[string]*chain{},
 		dirtyChains:  map[*chain]struct{}{},
@@ -66,20 +71,23 @@ func (t *table) activate() {
 
 // set wants a set and returns it. A set that the kernel still has by that name is taken up again.
 func (t *table) set(name string, typ ipset.Type, about string) *set {
-	s := t.sets[name]
+	inKernel := name
+	if moved, ok := t.moved[name]; ok {
+		inKernel = moved
+	}
+	s := t.sets[inKernel]
 	if s == nil {
 		s = t.takeList(name)
 	}
 	if s == nil {
-		s = &set{
-			Set:     ipset.Set{Name: name, Type: typ, Family: t.family.IPSet()},
-			table:   t,
-			entries: map[ipset.Entry]entryState{},
-			dirty:   map[ipset.Entry]struct{}{},
-		}
-		t.sets[name] = s
+		s = &set{table: t, entries: map[ipset.Entry]entryState{}, dirty: map[ipset.Entry]struct{}{}}
+		t.sets[inKernel] = s
 	}
+	s.Set, s.key = ipset.Set{Name: inKernel, Type: typ, Family: t.family.IPSet()}, name
 	s.about, s.wanted = about, true
+	if s.exists && !sameKind(s.Set, s.found.Set) {
+		s.forget()
+	}
 	t.touch(s)
 	return s
 }
@@ -111,11 +119,19 @@ func (t *table) dropSet(s *set) {
 		s.remove(e)
 	}
 	if !s.exists {
-		delete(t.sets, s.Name)
-		delete(t.dirtySets, s)
+		t.remove(s)
 		return
 	}
 	t.touch(s)
+}
+
+// remove forgets a set that neither the model wants nor the kernel has.
+func (t *table) remove(s *set) {
+	delete(t.sets, s.Name)
+	delete(t.dirtySets, s)
+	if t.moved[s.key] == s.Name {
+		delete(t.moved, s.key)
+	}
 }
 
 // chain wants a chain and returns it.
@@ -141,8 +157,8 @@ func (t *table) dropChain(c *chain) {
 	c.touch()
 }
 
-// adopt takes what was read from the kernel for what there is.
-func (t *table) adopt(listings []ipset.Listing, seen iptables.Seen) {
+// adoptSets takes the sets that were read from the kernel for those that there are.
+func (t *table) adoptSets(listings []ipset.Listing) {
 	there := map[string]*ipset.Listing{}
 	for i := range listings {
 		l := &listings[i]
@@ -153,19 +169,17 @@ func (t *table) adopt(listings []ipset.Listing, seen iptables.Seen) {
 	for name, s := range t.sets {
 		s.adopt(there[name])
 		if !s.wanted && !s.exists {
-			delete(t.sets, name)
-			delete(t.dirtySets, s)
+			t.remove(s)
 		}
 	}
 	for name, l := range there {
 		if t.sets[name] == nil {
-			s := &set{Set: l.Set, table: t, exists: true,
+			s := &set{Set: l.Set, key: name, table: t, exists: true,
 				entries: map[ipset.Entry]entryState{}, dirty: map[ipset.Entry]struct{}{}}
 			t.sets[name] = s
 			s.adopt(l)
 		}
 	}
-	t.adoptChains(seen)
 }
 
 // owns says whether a set in the kernel is this family's to keep or to remove. Sets of sets have
@@ -183,6 +197,7 @@ func (t *table) owns(h ipset.Header) bool {
 	return h.Family == t.family.IPSet()
 }
 
+// adoptChains takes the chains that were read from the kernel for those that there are.
 func (t *table) adoptChains(seen iptables.Seen) {
 	for name, c := range t.chains {
 		sc, ok := seen.Chains[name]

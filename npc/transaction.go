@@ -15,6 +15,8 @@ import (
 // applied in the order of the fields, so that what allows comes before what it replaces goes.
 type Transaction struct {
 	Family Family
+	// Replaced are sets by our names that cannot be ours and are made anew, in words.
+	Replaced []string
 	// Revoke deletes what an address that changed hands had for its former pod.
 	Revoke []ipset.Op
 	// Forget are local addresses that changed hands: their flows in conntrack are not the new pod's.

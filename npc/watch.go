@@ -2,6 +2,7 @@ package npc
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	readEvery = 25 * time.Second
 	// watchShare is the part of our time that watching may take: one in so many.
 	watchShare = 100
+	// longestShare is how long a look may be put off that way.
+	longestShare = 1500 * time.Millisecond
 	// After repairsAtOnce repairs within repairsWithin, the next one waits for repairPause: somebody is fighting us.
 	repairsAtOnce = 5
 	repairsWithin = time.Minute
@@ -36,10 +39,28 @@ type watcher struct {
 	// unreadAt is when chains that we wrote may be read again.
 	unreadAt time.Time
 	repairs  []time.Time
+	// fight is what was last found while somebody changes what is ours again and again; empty if nobody does.
+	fight string
+	// blind says why it is not known what others changed; retry is when to look again.
+	blind string
+	retry backoff
 	// closed says for each direction what the log knows of the gate.
 	closed [len(directions)]closed
 	// strays are the local pods outside the node's range that were last logged.
 	strays string
+}
+
+// troubles are what stands in the way, in words.
+func (w *watcher) troubles() []string {
+	var texts []string
+	if w.fight != "" {
+		texts = append(texts, "somebody changes what is ours again and again, it is repaired every "+repairPause.String()+
+			" (does another weave-npc run on this node?): "+w.fight)
+	}
+	if w.blind != "" {
+		texts = append(texts, "it is not known whether somebody changed what is ours: "+w.blind)
+	}
+	return texts
 }
 
 // closed is why the gate is closed, since when, and whether there was a warning.
@@ -49,38 +70,75 @@ type closed struct {
 	warned bool
 }
 
+// report takes note of what others changed, in words.
+type report func(k *kernel, kind string, drift []string)
+
 // watch looks for what others changed, and says whether there is something to repair.
 func (s *Syncer) watch(ctx context.Context) bool {
 	now := time.Now()
 	s.watchGate(now)
 	s.watchStrays()
-	if !s.quietEnough() || s.paused(now) {
+	w := &s.watcher
+	if s.enforced.Err() == nil || s.paused(now) || !w.retry.due(now) {
 		return false
 	}
-	all := now.Sub(s.watcher.lastRead) >= readEvery
+	all := now.Sub(w.lastRead) >= readEvery
 	if all {
-		s.watcher.lastRead = now
+		w.lastRead = now
 	}
-	found := false
-	report := func(k *kernel, kind string, drift []string) {
+	var found []string
+	note := func(k *kernel, kind string, drift []string) {
 		if len(drift) == 0 {
 			return
 		}
-		found = true
-		k.known = false
+		found = append(found, k.family.String()+": "+summary(drift))
+		if kind == "set" {
+			k.setsKnown = false
+		} else {
+			k.chainsKnown = false
+		}
 		s.metrics.Drift.WithLabelValues(k.family.String(), kind).Inc()
 		s.log.Warn("somebody changed what is ours: repairing it", "family", k.family, "found", summary(drift))
 	}
-	if err := s.watchSets(all, report); err != nil {
-		s.log.Warn("cannot look for changed sets", "error", err)
+	err := s.watchSets(all, note)
+	if e := s.watchChains(ctx, all, note); err == nil {
+		err = e
 	}
-	if err := s.watchChains(ctx, all, report); err != nil {
-		s.log.Warn("cannot look for changed chains", "error", err)
+	s.noteBlind(err, now)
+	if len(found) == 0 {
+		return false
 	}
-	if found {
-		s.watcher.repairs = append(s.watcher.repairs, now)
+	w.repairs = append(w.repairs, now)
+	if len(w.repairs) >= repairsAtOnce {
+		if w.fight == "" {
+			s.log.Warn("what is ours is changed again and again: it is repaired less often; does another weave-npc run on this node?",
+				"every", repairPause, "found", strings.Join(found, "; "))
+		}
+		w.fight = strings.Join(found, "; ")
 	}
-	return found
+	return true
+}
+
+// noteBlind takes note of whether the kernel could be looked at.
+func (s *Syncer) noteBlind(err error, now time.Time) {
+	w := &s.watcher
+	switch {
+	case err == nil && w.blind != "":
+		s.log.Info("what others change is seen again")
+		w.blind = ""
+		w.retry.reset()
+	case err != nil:
+		if w.blind == "" {
+			s.log.Warn("cannot look for what others change, trying again", "error", err)
+		}
+		w.blind = err.Error()
+		w.retry.first, w.retry.last = retryFirst, retryLast
+		w.retry.failed(now)
+		w.lastRead = time.Time{} // what was missed is made up for
+	default:
+		return
+	}
+	s.setTrouble()
 }
 
 // watchGate logs what keeps the gate closed, with a warning if it does so for long, and when that has passed.
@@ -117,13 +175,6 @@ func (s *Syncer) watchStrays() {
 	s.watcher.strays = strays
 }
 
-// quietEnough says whether the kernel is expected to hold what our transactions left.
-func (s *Syncer) quietEnough() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.enforced.Err() != nil && s.failing == ""
-}
-
 // paused says whether we repaired so often that we wait.
 func (s *Syncer) paused(now time.Time) bool {
 	w := &s.watcher
@@ -131,12 +182,18 @@ func (s *Syncer) paused(now time.Time) bool {
 		w.repairs = w.repairs[1:]
 	}
 	n := len(w.repairs)
+	if w.fight != "" && n < repairsAtOnce {
+		s.log.Info("what is ours is not changed again and again any more")
+		w.fight = ""
+		s.setTrouble()
+	}
 	return n >= repairsAtOnce && now.Sub(w.repairs[n-1]) < repairPause
 }
 
-func (s *Syncer) watchSets(all bool, report func(*kernel, string, []string)) error {
+func (s *Syncer) watchSets(all bool, note report) error {
 	start := time.Now()
-	if !all && start.Before(s.watcher.setsAt) || len(s.kernels) == 0 {
+	known := slices.ContainsFunc(s.kernels, func(k *kernel) bool { return k.setsKnown })
+	if !all && start.Before(s.watcher.setsAt) || !known {
 		return nil
 	}
 	// Sets are not divided by family: one listing serves both.
@@ -153,43 +210,57 @@ func (s *Syncer) watchSets(all bool, report func(*kernel, string, []string)) err
 		return errors.Wrap(err, "listing the sets")
 	}
 	for _, k := range s.kernels {
-		if all {
-			report(k, "set", s.model.memberDrift(k.family, listings))
-		} else {
-			report(k, "set", s.model.setDrift(k.family, headers))
+		switch {
+		case !k.setsKnown:
+		case all:
+			note(k, "set", s.model.memberDrift(k.family, listings))
+		default:
+			note(k, "set", s.model.setDrift(k.family, headers))
 		}
 	}
 	// A promise of two seconds is kept with any number of sets.
-	s.watcher.setsAt = start.Add(min(time.Since(start)*watchShare, 1500*time.Millisecond))
+	s.watcher.setsAt = start.Add(min(time.Since(start)*watchShare, longestShare))
 	return nil
 }
 
-func (s *Syncer) watchChains(ctx context.Context, all bool, report func(*kernel, string, []string)) error {
+func (s *Syncer) watchChains(ctx context.Context, all bool, note report) error {
 	start := time.Now()
 	if !all && start.Before(s.watcher.chainsAt) {
 		return nil
 	}
 	for _, k := range s.kernels {
-		print, err := k.filter.Fingerprint()
-		if err != nil {
-			return err
-		}
-		unread := k.unread && !start.Before(s.watcher.unreadAt)
-		if !all && !unread && print == k.print && print != (iptables.Fingerprint{}) {
+		if k.failing != "" || !k.chainsKnown {
 			continue
 		}
-		seen, err := k.filter.Read(ctx, chainPrefix)
-		if err != nil {
-			return err
+		if err := s.watchChainsOf(ctx, k, all || !start.Before(s.watcher.unreadAt), all, note); err != nil {
+			return errors.Wrap(err, k.family.String())
 		}
-		report(k, "chain", s.model.chainDrift(k.family, seen))
-		k.print, k.unread = print, false
 	}
 	took := time.Since(start)
-	s.watcher.chainsAt = start.Add(min(took*watchShare/4, 1500*time.Millisecond))
+	s.watcher.chainsAt = start.Add(min(took*watchShare/4, longestShare))
 	if !start.Before(s.watcher.unreadAt) {
 		s.watcher.unreadAt = start.Add(took * watchShare)
 	}
+	return nil
+}
+
+func (s *Syncer) watchChainsOf(ctx context.Context, k *kernel, readNew, all bool, note report) error {
+	print, err := k.filter.Fingerprint()
+	if err != nil {
+		return err
+	}
+	unread := k.unread && readNew
+	if !all && !unread && print == k.print && print != (iptables.Fingerprint{}) {
+		return nil
+	}
+	ctx, cancel := k.timeout(ctx)
+	defer cancel()
+	seen, err := k.filter.Read(ctx, chainPrefix)
+	if err != nil {
+		return err
+	}
+	note(k, "chain", s.model.chainDrift(k.family, seen))
+	k.print, k.unread = print, false
 	return nil
 }
 

@@ -48,7 +48,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector())
 	model := npc.New(config)
-	syncer, err := npc.NewSyncer(model, families, backend, npc.NewMetrics(registry, model), log, reporter(ctx, client))
+	syncer, err := npc.NewSyncer(model, families, backend, npc.NewMetrics(registry, model), log, reporter(ctx, client, config.NodeName))
 	if err != nil {
 		return err
 	}
@@ -158,8 +158,8 @@ func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, 
 	}
 }
 
-// reporter reports invalid policies as Events, where there is an API server to report them to.
-func reporter(ctx context.Context, client kubernetes.Interface) func(npc.InvalidPolicy) {
+// reporter reports policies that are not enforced as they are meant as Events, where there is an API server to report them to.
+func reporter(ctx context.Context, client kubernetes.Interface, node string) func(npc.InvalidPolicy) {
 	if client == nil {
 		return func(npc.InvalidPolicy) {}
 	}
@@ -167,9 +167,12 @@ func reporter(ctx context.Context, client kubernetes.Interface) func(npc.Invalid
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "weave-npc"})
 	return func(p npc.InvalidPolicy) {
+		reason, message := "Invalid", "allows nothing until it is mended: %s"
+		if p.Refused {
+			reason, message = "Refused", "the kernel of node "+node+" does not take all that it needs, which is left out: %s"
+		}
 		recorder.Eventf(&corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy",
-			Namespace: p.Namespace, Name: p.Name, UID: p.UID}, corev1.EventTypeWarning, "Invalid",
-			"allows nothing until it is mended: %s", p.Reason)
+			Namespace: p.Namespace, Name: p.Name, UID: p.UID}, corev1.EventTypeWarning, reason, message, p.Reason)
 	}
 }
 
