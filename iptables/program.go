@@ -150,6 +150,9 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// unparsable says whether a program failed because of a rule in the table that it cannot read.
+func unparsable(stderr string) bool { return strings.Contains(stderr, "Parsing nftables rule failed") }
+
 // explain wraps a program's failure with its error output and, where we know one, the way out.
 func explain(err error, stderr, format string, args ...any) error {
 	if stderr != "" {
@@ -159,7 +162,7 @@ func explain(err error, stderr, format string, args ...any) error {
 	switch {
 	case strings.Contains(stderr, "lock file"):
 		return errors.WithMessage(err, "the host's /run/xtables.lock must be mounted, and writable")
-	case strings.Contains(stderr, "Parsing nftables rule failed"):
+	case unparsable(stderr):
 		return errors.WithMessage(err, "a rule written with nft, or by a later iptables, cannot be shown by this one: "+
 			"remove the rule, or install an iptables as late as the host's")
 	case strings.Contains(stderr, "Permission denied"), strings.Contains(stderr, "Operation not permitted"):

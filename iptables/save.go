@@ -20,7 +20,13 @@ type Seen struct {
 	// Accepting holds the foreign chains that a rule of Hooks leads to and that can accept a packet, by themselves
 	// or by a chain that they lead to.
 	Accepting map[string]bool
+	// Native says that the table holds rules that iptables cannot show, written with nft: of Hooks, only comments and what
+	// they lead to is known.
+	Native bool
 }
+
+// errIncompatible is the error of a table with rules that iptables cannot show.
+var errIncompatible = errors.New("the table holds rules that iptables cannot show: something wrote to it with nft")
 
 // Accepts says whether a printed rule of Hooks can accept a packet, by itself or by the foreign chain that it leads to.
 func (s Seen) Accepts(printed string) bool {
@@ -107,7 +113,7 @@ func parseSave(output, prefix string) (Seen, error) {
 		var err error
 		switch {
 		case strings.HasPrefix(line, "# Table ") && strings.Contains(line, "is incompatible"):
-			err = errors.New("the table holds rules that iptables cannot show: something wrote to it with nft")
+			err = errIncompatible
 		case line == "", strings.HasPrefix(line, "#"):
 		case line == "*filter" && !inTable:
 			inTable = true
@@ -127,13 +133,18 @@ func parseSave(output, prefix string) (Seen, error) {
 	if inTable {
 		return Seen{}, errors.New("reading the filter table: it ends without COMMIT")
 	}
+	seen.findHooks(foreign, referrers)
+	return seen, nil
+}
+
+// findHooks fills Hooks and Accepting.
+func (s Seen) findHooks(foreign map[string][]string, referrers map[string]bool) {
 	for chain, rules := range foreign {
-		if _, builtin := seen.Policies[chain]; builtin || referrers[chain] {
-			seen.Hooks[chain] = rules
+		if _, builtin := s.Policies[chain]; builtin || referrers[chain] {
+			s.Hooks[chain] = rules
 		}
 	}
-	seen.findAccepting(foreign)
-	return seen, nil
+	s.findAccepting(foreign)
 }
 
 // addChain takes a chain's declaration, `:NAME POLICY [packets:bytes]`.

@@ -96,9 +96,17 @@ func (t *Table) Read(ctx context.Context, prefix string) (Seen, error) {
 	}
 	stdout, stderr, err := run(ctx, "", t.programs.save, "-t", "filter")
 	if err != nil {
-		return Seen{}, explain(err, stderr, "reading the filter table of %s", t)
+		err = explain(err, stderr, "reading the filter table of %s", t)
+		if unparsable(stderr) {
+			return t.readNative(prefix, err)
+		}
+		return Seen{}, err
 	}
-	return parseSave(stdout, prefix)
+	seen, err := parseSave(stdout, prefix)
+	if errors.Is(err, errIncompatible) && t.backend == NFT {
+		return t.readNative(prefix, err)
+	}
+	return seen, err
 }
 
 // Chain reads one chain of any name, without the rest of the table. It is much cheaper than Read beside many foreign
@@ -163,6 +171,9 @@ func (t *Table) Apply(ctx context.Context, u Update) error {
 	_, stderr, err := run(ctx, restoreInput(lines), t.programs.restore, args...)
 	if err == nil {
 		return nil
+	}
+	if unparsable(stderr) && u.hasStale() {
+		return t.applyBesideNative(ctx, u)
 	}
 	failure := explain(err, "", "running %s", t.programs.restore)
 	var exit *exec.ExitError

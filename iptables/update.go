@@ -68,6 +68,11 @@ func (u Update) Empty() bool {
 	return len(u.lines()) == 0
 }
 
+// hasStale says whether the update deletes rules from chains that are not ours.
+func (u Update) hasStale() bool {
+	return slices.ContainsFunc(u.Jumps, func(j Jump) bool { return len(j.Stale) > 0 })
+}
+
 // String is the update as input of iptables-restore --noflush. It is the same for equal updates: what has no order
 // is sorted.
 func (u Update) String() string {

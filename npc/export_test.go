@@ -11,8 +11,18 @@ import (
 // Sync is what Run does when something changed.
 func (s *Syncer) Sync(ctx context.Context, boot bool) []error { return s.sync(ctx, boot) }
 
-// Watch is what Run does every watchEvery.
-func (s *Syncer) Watch(ctx context.Context) bool { return s.watch(ctx) }
+// Watch is what Run does every watchEvery, without a pause for what looking costs, and long before everything is read.
+func (s *Syncer) Watch(ctx context.Context) bool {
+	w := &s.watcher
+	w.lastRead, w.setsAt, w.chainsAt, w.unreadAt = time.Now(), time.Time{}, time.Time{}, time.Time{}
+	return s.watch(ctx)
+}
+
+// WatchAll is what Run does every readEvery.
+func (s *Syncer) WatchAll(ctx context.Context) bool {
+	s.watcher.lastRead = time.Time{}
+	return s.watch(ctx)
+}
 
 // TidyNow has the next Sync tidy up, if there is anything to tidy up.
 func (s *Syncer) TidyNow() { s.lastChange = time.Time{} }

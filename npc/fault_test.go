@@ -534,3 +534,42 @@ func TestASetOfOursIsExchanged(t *testing.T) {
 		}
 	})
 }
+
+// TestRulesOfNFTBesideOurs: somebody writes to the filter table what iptables cannot show.
+func TestRulesOfNFTBesideOurs(t *testing.T) {
+	for _, rule := range []string{"fib daddr type local accept", "ct state vmap { established : accept }", "tcp option maxseg size set rt mtu"} {
+		t.Run(rule, func(t *testing.T) {
+			s := newStation(t, iptables.NFT)
+			s.well()
+			command(t, "nft", append([]string{"insert", "rule", "ip", "filter", "FORWARD"}, strings.Fields(rule)...)...)
+			s.live.Watch(t.Context())
+			s.well()
+			s.live.Watch(t.Context())
+			s.well()
+			s.logged("iptables cannot show", 1)
+			first := strings.Split(command(t, "nft", "list", "chain", "ip", "filter", "FORWARD"), "\n")
+			if ours := slices.IndexFunc(first, func(l string) bool { return strings.Contains(l, "WEAVE-NPC-FORWARD") }); strings.Contains(rule, "accept") &&
+				ours != 3 && !strings.Contains(first[max(ours-1, 0)], "type filter") {
+				t.Errorf("our jump is not first:\n%s", strings.Join(first, "\n"))
+			}
+			// What we write goes on, and so does repair.
+			s.policy("a/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 99}]}]}`)
+			s.well()
+			command(t, "iptables-nft", "-w", "-F", "WEAVE-NPC-INGRESS")
+			if !s.live.Watch(t.Context()) {
+				t.Error("nobody saw that a chain was emptied")
+			}
+			s.well()
+			command(t, "nft", "flush", "chain", "ip", "filter", "FORWARD")
+			if !s.live.Watch(t.Context()) {
+				t.Error("nobody saw that FORWARD was emptied")
+			}
+			s.well()
+			s.expect(bothServed + "\n outside > a/web tcp:99 = yes")
+			s.logged(cannot, 0)
+			s.live.Watch(t.Context())
+			s.logged("no rules any more that iptables cannot show", 1)
+			s.agree()
+		})
+	}
+}

@@ -52,6 +52,8 @@ type kernel struct {
 	print iptables.Fingerprint
 	// unread says that we wrote chains that were not read since: what their rules look like when printed is not known.
 	unread bool
+	// native says that the log said that the table has rules which iptables cannot show.
+	native bool
 
 	// failing says why the kernel does not hold what is wanted, since when; empty if it does.
 	failing      string

@@ -239,6 +239,7 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 	_ = g.Wait() // the kernels have what went wrong
 	for i, k := range due {
 		if k.chainsKnown {
+			s.noteNative(k, seen[i].Native)
 			s.model.AdoptChains(k.family, seen[i])
 		}
 	}

@@ -109,7 +109,7 @@ func (s *Syncer) watch(ctx context.Context) bool {
 		return false
 	}
 	w.repairs = append(w.repairs, now)
-	if len(w.repairs) >= repairsAtOnce {
+	if len(w.repairs) > repairsAtOnce {
 		if w.fight == "" {
 			s.log.Warn("what is ours is changed again and again: it is repaired less often; does another weave-npc run on this node?",
 				"every", repairPause, "found", strings.Join(found, "; "))
@@ -182,7 +182,7 @@ func (s *Syncer) paused(now time.Time) bool {
 		w.repairs = w.repairs[1:]
 	}
 	n := len(w.repairs)
-	if w.fight != "" && n < repairsAtOnce {
+	if w.fight != "" && n < repairsAtOnce { // a repair every repairPause keeps it up
 		s.log.Info("what is ours is not changed again and again any more")
 		w.fight = ""
 		s.setTrouble()
@@ -259,9 +259,21 @@ func (s *Syncer) watchChainsOf(ctx context.Context, k *kernel, readNew, all bool
 	if err != nil {
 		return err
 	}
+	s.noteNative(k, seen.Native)
 	note(k, "chain", s.model.chainDrift(k.family, seen))
 	k.print, k.unread = print, false
 	return nil
+}
+
+// noteNative takes note of whether the filter table has rules that iptables cannot show.
+func (s *Syncer) noteNative(k *kernel, native bool) {
+	switch {
+	case native && !k.native:
+		s.log.Warn("the filter table has rules that iptables cannot show, written with nft: it is read chain by chain", "family", k.family)
+	case !native && k.native:
+		s.log.Info("the filter table has no rules any more that iptables cannot show", "family", k.family)
+	}
+	k.native = native
 }
 
 // summary names the first few of the things found.
