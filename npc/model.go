@@ -29,6 +29,7 @@ type Model struct {
 	cluster    selectorSet              // selectors of clusterScope
 	lists      map[*selector]struct{}   // selectors of listScope
 	blocks     map[string]*block        // hash of the spec -> block
+	unions     map[string]*union        // hash of its members -> union
 	invalid    map[string]InvalidPolicy // key -> policy that could not be compiled
 	unreported map[string]InvalidPolicy // those of them that have not been reported yet
 	broken     map[string]time.Time     // kind of objects -> when its watch broke
@@ -63,6 +64,7 @@ func New(c Config) *Model {
 		selectors:  map[string]*selector{},
 		lists:      map[*selector]struct{}{},
 		blocks:     map[string]*block{},
+		unions:     map[string]*union{},
 		invalid:    map[string]InvalidPolicy{},
 		unreported: map[string]InvalidPolicy{},
 		broken:     map[string]time.Time{},

@@ -52,7 +52,7 @@ func (m *Model) refitLists() {
 		for _, p := range ns.policies {
 			if len(p.selected) > 0 && m.misfits(p) {
 				again := *p
-				again.used, again.blocks, again.placed = map[*selector]struct{}{}, map[*block]struct{}{}, nil
+				again.used, again.blocks, again.placed, again.unions = map[*selector]struct{}{}, map[*block]struct{}{}, nil, nil
 				ns.policies[p.name] = &again
 				m.activate(ns, &again)
 				m.deactivate(ns, p)
@@ -81,5 +81,8 @@ func (m *Model) misfits(p *policy) bool {
 
 // needsPeer says whether a rule has a port for which its peers are matched as such, and not by a named port.
 func (m *Model) needsPeer(r ruleSpec) bool {
+	if r.crosses() {
+		return false
+	}
 	return r.anyPort || slices.ContainsFunc(r.ports, func(p portSpec) bool { return p.name == "" })
 }

@@ -29,6 +29,7 @@ type policy struct {
 	// placed its rules.
 	used   map[*selector]struct{}
 	blocks map[*block]struct{}
+	unions []*union
 	placed []placedRule
 }
 
@@ -66,6 +67,8 @@ func compilePolicy(o *networkingv1.NetworkPolicy) *policy {
 		}
 	}
 	if err := p.compile(o); err != nil {
+		p.invalid = err
+	} else if err := p.checkSize(); err != nil {
 		p.invalid = err
 	}
 	if p.invalid != nil {

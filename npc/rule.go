@@ -18,6 +18,8 @@ type ruleSpec struct {
 // peerSpec is one item of from or to: an address block, or pods.
 type peerSpec struct {
 	block *blockSpec
+	// union are several peers together.
+	union *union
 	// namespace is that of a peer without a namespaceSelector.
 	namespace string
 	// namespaces is nil where there is no namespaceSelector.

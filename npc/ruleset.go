@@ -82,6 +82,7 @@ func (m *Model) deactivate(ns *namespace, p *policy) {
 	for b := range p.blocks {
 		m.deprovisionBlock(b, p)
 	}
+	m.deprovisionUnions(p)
 	clear(p.used)
 	clear(p.blocks)
 }
@@ -139,8 +140,11 @@ func (m *Model) matches(p *policy, d Direction, r ruleSpec, f Family) []string {
 		ports = []portSpec{{}}
 	}
 	peers := r.peers
-	if r.anyPeer {
+	switch {
+	case r.anyPeer:
 		peers = []peerSpec{{}}
+	case r.crosses():
+		peers = []peerSpec{{union: m.useUnion(p, r.peers)}}
 	}
 	for _, peer := range peers {
 		if peer.block != nil && peer.block.family() != f {
@@ -174,10 +178,13 @@ func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyP
 	}
 	ofPeer := d == Egress && port.name != ""
 	switch {
-	case peer.block != nil || anyPeer:
+	case peer.block != nil || peer.union != nil || anyPeer:
 		if ofPeer {
 			anyPod := selectorSpec{scope: clusterScope, port: name}
 			parts = append(parts, matchSet(m.use(p, anyPod).sets[f].key, "dst,dst"))
+		}
+		if peer.union != nil {
+			parts = append(parts, matchSet(peer.union.sets[f].key, d.peer()))
 		}
 		if peer.block != nil {
 			parts = append(parts, matchSet(m.useBlock(p, peer.block).key, d.peer()))

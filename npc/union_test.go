@@ -1,0 +1,121 @@
+package npc_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// crossed is a spec with many peers and many ports.
+func crossed(direction string, peers []string, ports int, more ...string) string {
+	items := append([]string{}, more...)
+	for i := range ports {
+		items = append(items, fmt.Sprintf("{port: %d}", 1+2*i))
+	}
+	way := map[string]string{"Ingress": "ingress: [{from", "Egress": "egress: [{to"}[direction]
+	return fmt.Sprintf("{podSelector: {matchLabels: {app: web}}, policyTypes: [%s], %s: [%s], ports: [%s]}]}", direction, way,
+		strings.Join(peers, ","), strings.Join(items, ","))
+}
+
+func manyPeers(n int) []string {
+	peers := []string{"{podSelector: {matchLabels: {app: client}}}", "{namespaceSelector: {matchLabels: {team: b}}}",
+		"{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.8/29]}}", `{ipBlock: {cidr: "2001:db8::/64"}}`}
+	for i := range n - len(peers) {
+		peers = append(peers, fmt.Sprintf("{podSelector: {matchLabels: {number: n%d}}}", i))
+	}
+	return peers
+}
+
+// TestManyPeersWithManyPorts: they do not multiply, and mean the same.
+func TestManyPeersWithManyPorts(t *testing.T) {
+	onEveryKernel(t, func(t *testing.T, start starter) {
+		w := start(t)
+		w.namespace("a", "team=a")
+		w.namespace("b", "team=b")
+		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+		w.pod("a/stranger", "10.32.1.4,fd32:1::4", "app=stranger")
+		w.setPod("b/other", "10.32.2.9,fd32:2::9", []string{"app=other"}, func(p *npc.Pod) {
+			p.Node, p.Ports = "node2", []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
+		})
+		w.setPod("a/named", "10.32.1.5,fd32:1::5", []string{"app=named"}, func(p *npc.Pod) {
+			p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
+		})
+		w.policy("a/in", crossed("Ingress", manyPeers(40), 300))
+		w.policy("a/out", crossed("Egress", manyPeers(40), 300, "{port: http}"))
+		w.sync()
+		if bad := w.model.Unreported(); len(bad) > 0 {
+			t.Fatal(bad)
+		}
+		for _, k := range w.kernels {
+			for name, rules := range k.Chains {
+				if len(rules) > 30 {
+					t.Errorf("%s has %d rules", name, len(rules))
+				}
+			}
+		}
+		w.expect(`
+			a/client > a/web tcp:1 = yes
+			a/client > a/web tcp:599 = yes
+			a/client > a/web tcp:2 = no
+			a/client > a/web udp:1 = no
+			b/other > a/web tcp:1 = yes
+			a/stranger > a/web tcp:1 = no
+			198.51.100.7 > 10.32.1.2 tcp:1 = yes
+			198.51.100.9 > 10.32.1.2 tcp:1 = no
+			2001:db8::7 > fd32:1::2 tcp:1 = yes
+			2001:db9::7 > fd32:1::2 tcp:1 = no
+			a/web > a/client tcp:3 = yes
+			a/web > a/stranger tcp:3 = no
+			a/web > b/other tcp:8080 = yes
+			a/web > a/named tcp:8080 = no
+			a/web > 198.51.100.7 tcp:8080 = no`)
+		w.relabel("a/stranger", "app=stranger", "number=n7")
+		w.again(false)
+		w.expect("a/stranger > a/web tcp:1 = yes\n a/web > a/stranger tcp:3 = yes")
+		w.namespace("b", "team=c")
+		w.again(false)
+		w.expect("b/other > a/web tcp:1 = no\n a/web > b/other tcp:8080 = no")
+		w.deletePolicy("a/in")
+		w.deletePolicy("a/out")
+		w.again(false)
+		w.expect("a/client > a/web tcp:2 = yes")
+		if left := w.model.Leftovers(); len(left) > 0 {
+			t.Errorf("left over: %v", left)
+		}
+	})
+}
+
+// TestTheLargestPolicies: what is too large allows nothing and harms nobody; what is not goes into the kernel.
+func TestTheLargestPolicies(t *testing.T) {
+	onEveryKernel(t, func(t *testing.T, start starter) {
+		w := start(t)
+		w.namespace("a", "team=a")
+		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+		w.sync()
+		var names []string
+		for i := range 9000 {
+			names = append(names, fmt.Sprintf("{port: n%d}", i))
+		}
+		w.policy("a/names", crossed("Ingress", manyPeers(4), 0, names...))
+		if bad := w.model.Unreported(); len(bad) != 1 || !strings.Contains(bad[0].Reason, "sets") {
+			t.Errorf("reported: %v", bad)
+		}
+		w.again(false)
+		w.expect("a/client > a/web tcp:1 = no")
+		w.deletePolicy("a/names")
+		begin := time.Now()
+		w.policy("a/large", crossed("Ingress", manyPeers(1000), 10_000))
+		compiled := time.Since(begin)
+		w.again(false)
+		t.Logf("1,000 peers with 10,000 ports: compiled within %s, in force within %s", compiled, time.Since(begin))
+		if bad := w.model.Unreported(); len(bad) > 0 {
+			t.Errorf("reported: %v", bad)
+		}
+		w.expect("a/client > a/web tcp:1 = yes\n a/client > a/web tcp:2 = no\n outside > a/web tcp:19999 = yes\n a/client > a/web tcp:20001 = no")
+	})
+}
