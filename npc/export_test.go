@@ -162,3 +162,27 @@ func (s *Syncer) Hurry() {
 		k.retry.wait = 500*time.Millisecond - programTimeout
 	}
 }
+
+// Later has what was repaired so far be as much longer ago.
+func (s *Syncer) Later(d time.Duration) {
+	for i := range s.watcher.repairs {
+		s.watcher.repairs[i] = s.watcher.repairs[i].Add(-d)
+	}
+}
+
+// RunWithoutPause is Run that repairs at once however often it must.
+func (s *Syncer) RunWithoutPause(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.watcher.repairs = nil
+			if s.watch(ctx) {
+				s.sync(ctx, false)
+			}
+		}
+	}
+}

@@ -40,6 +40,8 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.Buffer.Write(p)
 }
 
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
 // count is the number of lines with a text.
 func (j *journal) count(text string) int {
 	j.mu.Lock()
@@ -72,7 +74,7 @@ func newStation(t *testing.T, b iptables.Backend, before ...func(t *testing.T)) 
 	s.live = &live{backend: b, flowing: map[netip.Addr]bool{}}
 	s.live.open(t)
 	s.dir = programs(t)
-	s.live.Syncer = s.syncer(b, slog.New(slog.NewTextHandler(s.log, nil)), func(p npc.InvalidPolicy) { s.reports = append(s.reports, p) })
+	s.live.Syncer = s.syncer(b, s.log.logger(), func(p npc.InvalidPolicy) { s.reports = append(s.reports, p) })
 	s.namespace("a", "team=a")
 	s.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 	s.pod("a/db", "10.32.1.3,fd32:1::3", "app=db")

@@ -1,0 +1,303 @@
+package npc_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+var (
+	repeats  = flag.Int("drift.repeats", 0, "how often each kind of drift is made to measure its repair")
+	cpuFor   = flag.Duration("drift.cpu", 0, "how long the cost of watching is measured")
+	fightFor = flag.Duration("drift.fight", 0, "how long two fight for a node to count the writes")
+)
+
+// meddling is what somebody does to what is ours, for one family.
+type meddling struct {
+	name string
+	// nftOnly says that it cannot be done on legacy.
+	nftOnly bool
+	// commands have $iptables for the family's program, $v6 for the end of its sets' names, and $web for a pod's address.
+	commands string
+	// input is fed to the commands.
+	input string
+	// finds is what the log names.
+	finds string
+}
+
+func meddlings() []meddling {
+	return []meddling{
+		{name: "our jump deleted", commands: "$iptables -w -D FORWARD 1", finds: "FORWARD has 0 jumps"},
+		{name: "a chain flushed", commands: "$iptables -w -F WEAVE-NPC-INGRESS", finds: "WEAVE-NPC-INGRESS"},
+		{name: "a chain deleted", commands: "$iptables -w -D FORWARD 1\n$iptables -w -F WEAVE-NPC-FORWARD\n$iptables -w -X WEAVE-NPC-FORWARD",
+			finds: "WEAVE-NPC-FORWARD"},
+		{name: "a rule deleted", commands: "$iptables -w -D WEAVE-NPC-INGRESS 1", finds: "WEAVE-NPC-INGRESS"},
+		{name: "a rule added", commands: "$iptables -w -I WEAVE-NPC 1 -j ACCEPT", finds: "WEAVE-NPC ("},
+		{name: "a set destroyed", commands: "ipset destroy weave-pod-range$v6", finds: "weave-pod-range"},
+		{name: "a set flushed", commands: "ipset flush weave-local-pods$v6", finds: "weave-local-pods"},
+		{name: "an entry deleted", commands: "ipset del weave-local-pods$v6 $web", finds: "weave-local-pods"},
+		{name: "all sets flushed", commands: "ipset flush", finds: "weave-local-pods"},
+		{name: "all chains flushed", commands: "$iptables -w -F", finds: "has other rules"},
+		{name: "the table restored", commands: "$iptables-restore", finds: "is gone",
+			input: "*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\nCOMMIT\n"},
+		{name: "the ruleset flushed", nftOnly: true, commands: "nft flush ruleset", finds: "is gone"},
+		{name: "an ACCEPT above ours", commands: "$iptables -w -I FORWARD -p udp -j ACCEPT", finds: "accepts before us"},
+	}
+}
+
+// meddle does it to both families.
+func (s *station) meddle(m meddling) {
+	s.Helper()
+	for f, words := range [...][3]string{{"iptables-", "", "10.32.1.2"}, {"ip6tables-", "-v6", "fd32:1::2"}} {
+		if f == 1 && (m.name == "all sets flushed" || m.nftOnly) {
+			return // that was for both
+		}
+		text := strings.NewReplacer("$iptables", words[0]+string(s.live.backend), "$v6", words[1], "$web", words[2]).Replace(m.commands)
+		for line := range strings.Lines(text) {
+			c := strings.Fields(line)
+			feed(s, m.input, c[0], c[1:]...)
+		}
+	}
+}
+
+// shape is what the kernel holds, as it was last copied, but for what is in FORWARD behind our jump.
+func (s *station) shape() []any {
+	var out []any
+	for _, k := range s.kernels {
+		chains := maps.Clone(k.Chains)
+		if f := chains["FORWARD"]; len(f) > 0 {
+			chains["FORWARD"] = f[:1]
+		}
+		members := map[string]map[ipset.Entry]ipset.Attr{}
+		for name, set := range k.Sets {
+			members[name] = maps.Clone(set.Members)
+		}
+		out = append(out, chains, members)
+	}
+	return out
+}
+
+func (s *station) copied() []any {
+	s.live.copy(s.world)
+	return s.shape()
+}
+
+// newWatched is a station that has come to rest.
+func newWatched(t *testing.T, b iptables.Backend) *station {
+	s := newStation(t, b)
+	s.well()
+	s.agree()
+	s.live.WatchAll(t.Context())
+	s.well()
+	if s.live.Watch(t.Context()) {
+		t.Fatalf("found drift where there is none:\n%s", s.log.String())
+	}
+	return s
+}
+
+// TestS65_WhatOthersChangeIsFoundAndPutBack at the next look, without reading everything.
+func TestS65_WhatOthersChangeIsFoundAndPutBack(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		for _, m := range meddlings() {
+			if m.nftOnly && b != iptables.NFT {
+				continue
+			}
+			t.Run(m.name, func(t *testing.T) {
+				s := newWatched(t, b)
+				before := s.copied()
+				s.meddle(m)
+				for try := 0; try < 3 && s.live.Watch(t.Context()); try++ { // what is done to several is found at once, or right after
+					s.well()
+				}
+				if s.log.count(m.finds) == 0 {
+					t.Errorf("the log does not say %q:\n%s", m.finds, s.log.String())
+				}
+				if s.log.count("family=IPv4 found") == 0 || s.log.count("family=IPv6 found") == 0 {
+					t.Errorf("it was not found in both families:\n%s", s.log.String())
+				}
+				if after := s.copied(); !reflect.DeepEqual(before, after) {
+					t.Errorf("was\n%v\nand is\n%v", before, after)
+				}
+				if s.live.Watch(t.Context()) {
+					t.Error("found again after the repair")
+				}
+				s.expect(bothServed)
+			})
+		}
+	})
+}
+
+// TestS65_WhatLooksTheSameIsFoundByReading: neither a count nor, on legacy, a size changes.
+func TestS65_WhatLooksTheSameIsFoundByReading(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newWatched(t, b)
+		before := s.copied()
+		command(t, "ipset", "del", "weave-local-pods", "10.32.1.2")
+		command(t, "ipset", "add", "weave-local-pods", "198.51.100.1")
+		program := "iptables-" + string(b)
+		rules := strings.Split(command(t, program, "-w", "-S", "WEAVE-NPC-DROP-INGRESS"), "\n")
+		_, comment, _ := strings.Cut(rules[2], `--comment "`)
+		comment, _, _ = strings.Cut(comment, `"`)
+		command(t, program, "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "2", "-m", "comment", "--comment", comment, "-j", "RETURN")
+		if !s.live.WatchAll(t.Context()) {
+			t.Fatal("nobody saw it")
+		}
+		s.well()
+		if after := s.copied(); !reflect.DeepEqual(before, after) {
+			t.Errorf("was\n%v\nand is\n%v", before, after)
+		}
+		for _, finds := range []string{"weave-local-pods", "WEAVE-NPC-DROP-INGRESS"} {
+			if s.log.count(finds) == 0 {
+				t.Errorf("the log does not name %s:\n%s", finds, s.log.String())
+			}
+		}
+	})
+}
+
+// TestAFightIsReportedAndNoStorm: somebody undoes every repair at once.
+func TestAFightIsReportedAndNoStorm(t *testing.T) {
+	s := newWatched(t, iptables.NFT)
+	fight := meddlings()[12]
+	repaired := 0
+	for range 40 {
+		s.meddle(fight)
+		if s.live.Watch(t.Context()) {
+			repaired++
+			s.well2()
+		}
+	}
+	if repaired > 5 {
+		t.Errorf("%d repairs in a moment", repaired)
+	}
+	s.live.Later(11 * time.Second)
+	s.meddle(fight)
+	if !s.live.Watch(t.Context()) {
+		t.Error("no repair after the pause")
+	}
+	s.well2()
+	s.meddle(fight)
+	if s.live.Watch(t.Context()) {
+		t.Error("another repair right after")
+	}
+	s.logged("is changed again and again", 1)
+	if ready := s.live.Ready(); !strings.Contains(ready, "another weave-npc") || !strings.Contains(ready, "accepts before us") {
+		t.Errorf("readiness is %q", ready)
+	}
+	s.live.Later(2 * time.Minute)
+	s.live.Watch(t.Context())
+	s.well()
+	s.logged("not changed again and again any more", 1)
+}
+
+// well2 syncs, which must not fail; readiness may have something to say.
+func (s *station) well2() {
+	s.Helper()
+	if errs := s.step(); len(errs) > 0 {
+		s.Fatalf("failed: %v", errs)
+	}
+}
+
+// TestHowLongARepairTakes prints, for each kind of drift, how long it lasts.
+func TestHowLongARepairTakes(t *testing.T) {
+	if *repeats == 0 {
+		t.Skip("measures only with -drift.repeats")
+	}
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newWatched(t, b)
+		before := s.copied()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.live.RunWithoutPause(ctx) }()
+		defer func() { cancel(); <-done }()
+		for _, m := range meddlings() {
+			if m.nftOnly && b != iptables.NFT {
+				continue
+			}
+			var took []time.Duration
+			for i := range *repeats {
+				time.Sleep(time.Duration(i%10) * 50 * time.Millisecond)
+				s.meddle(m)
+				start := time.Now()
+				eventually(t, m.name, func() bool { return reflect.DeepEqual(before, s.copied()) })
+				took = append(took, time.Since(start))
+			}
+			slices.Sort(took)
+			t.Logf("%-8s %-24s p50 %4d ms  p99 %4d ms  (%d times)", b, m.name, took[len(took)/2].Milliseconds(),
+				took[(len(took)*99)/100].Milliseconds(), len(took))
+		}
+	})
+}
+
+// TestHowMuchWatchingCosts prints the share of a core that watching a thousand sets takes.
+func TestHowMuchWatchingCosts(t *testing.T) {
+	if *cpuFor == 0 {
+		t.Skip("measures only with -drift.cpu")
+	}
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		for i := range 250 {
+			s.pod(fmt.Sprintf("a/p%d", i), fmt.Sprintf("10.32.1.%d,fd32:1::1:%d", i%200+10, i), fmt.Sprintf("number=n%d", i))
+			s.policy(fmt.Sprintf("a/p%d", i), fmt.Sprintf("{podSelector: {matchLabels: {number: n%d}}, ingress: [{from: [{podSelector: {matchLabels: {number: n%d}}}]}]}", i, i+1))
+		}
+		s.well()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.live.Run(ctx, false) }()
+		time.Sleep(3 * time.Second)
+		used := func() (d time.Duration) {
+			for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+				var u syscall.Rusage
+				if err := syscall.Getrusage(who, &u); err != nil {
+					t.Fatal(err)
+				}
+				d += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+			}
+			return d
+		}
+		before, start := used(), time.Now()
+		time.Sleep(*cpuFor)
+		share := 100 * float64(used()-before) / float64(time.Since(start))
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		s.live.copy(s.world)
+		t.Logf("%s: watching %d sets takes %.2f %% of a core", b, len(s.kernels[0].Sets), share)
+	})
+}
+
+// TestTwoOnOneNode counts what two syncers of different nodes write.
+func TestTwoOnOneNode(t *testing.T) {
+	if *fightFor == 0 {
+		t.Skip("measures only with -drift.fight")
+	}
+	s := newWatched(t, iptables.NFT)
+	other := newModelWorld(t, func(c *npc.Config) { c.NodeName = "node2" })
+	other.pod("a/elsewhere", "10.32.9.9,fd32:9::9")
+	other.setPod("a/mine", "10.32.9.10,fd32:9::10", nil, func(p *npc.Pod) { p.Node = "node2" })
+	other.model.SetSynced()
+	log := &journal{}
+	second := other.syncer(iptables.NFT, log.logger(), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), *fightFor)
+	defer cancel()
+	done := make(chan error)
+	go func() { done <- second.Run(ctx, false) }()
+	if err := s.live.Run(ctx, false); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	t.Logf("within %s: %d and %d repairs; ready says %q", *fightFor, s.log.count("somebody changed"), log.count("somebody changed"), s.live.Ready())
+}
