@@ -65,6 +65,7 @@ func (m *Model) baseChains(t *table) {
 		t.jump = &iptables.Rule{Target: "-j " + forwardChain, Comment: "policies of pods on this node"}
 		put(forwardChain, "what passes this node", m.forwardRules(t.family)...)
 	}
+	put(layoutPrefix+layout, "which layout of sets and chains this is")
 	put(mainChain, "packets to local pods", m.ingressRules(t.family)...)
 	put(egressChain, "packets from local pods", m.egressRules(t.family)...)
 	put(defaultChain, "local pods that are not isolated, ingress", m.defaultRules(t.family, Ingress)...)

@@ -12,6 +12,9 @@ func (s *set) misfit() string {
 	if !s.exists || !s.wanted {
 		return ""
 	}
+	if s.strange != "" {
+		return "is of layout " + s.strange
+	}
 	return misfit(s.Set, s.found)
 }
 
@@ -44,9 +47,9 @@ func (t *table) replaceMisfits(tx *Transaction) {
 			continue
 		}
 		tx.Replaced = append(tx.Replaced, fmt.Sprintf("set %s (%s) %s", s.Name, s.about, why))
-		if s.found.References == 0 {
+		if s.found.References == 0 && s.strange == "" {
 			tx.Revoke = append(tx.Revoke, ipset.Op{Kind: ipset.Destroy, Set: s.found.Set})
-			s.exists = false
+			s.exists, s.strange = false, ""
 			s.forget()
 			continue
 		}
@@ -69,7 +72,7 @@ func (t *table) rename(s *set, name string) {
 		t.sets[former] = left
 		t.touch(left)
 	}
-	s.Name, s.exists = name, false
+	s.Name, s.exists, s.strange = name, false, ""
 	s.forget()
 	t.sets[name] = s
 	delete(t.moved, s.key)

@@ -18,6 +18,10 @@ const chainPrefix = "WEAVE-NPC"
 // that a release that gives a set another meaning gives it another name as well.
 const layout = "1"
 
+// layoutPrefix begins the name of the empty chain that says which layout the kernel's sets and chains have. Without one they have layout 1, which
+// had none at first.
+const layoutPrefix = chainPrefix + "-LAYOUT-"
+
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // hash is the lower-case base32 form of the SHA1 of parts. Each part is preceded by its length,

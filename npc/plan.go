@@ -282,7 +282,7 @@ func (t *table) planChains(tx *Transaction, tidy bool) {
 	for _, name := range names {
 		c := t.chains[name]
 		switch {
-		case !c.wanted && tidy:
+		case !c.wanted && (tidy || strings.HasPrefix(name, layoutPrefix)):
 			tx.Rules.Delete = append(tx.Rules.Delete, name)
 			delete(t.chains, name)
 			delete(t.dirtyChains, c)

@@ -23,6 +23,8 @@ type set struct {
 	wanted, exists bool
 	// leadsTo is the chain that a packet of a member is sent to; nil if none.
 	leadsTo *chain
+	// strange is the layout, not ours, that the set has by what the kernel's chains say; empty if it is ours.
+	strange string
 	// refused says why the kernel did not take the set.
 	refused string
 	// condemned says that the set is not wanted and that one plan to tidy up has passed since.

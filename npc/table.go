@@ -3,6 +3,7 @@ package npc
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -21,6 +22,8 @@ type table struct {
 	dirtySets map[*set]struct{}
 	// moved are the sets that have another name than their own -> that name.
 	moved map[string]string
+	// foundLayout is the layout of what was last adopted; empty if there was nothing.
+	foundLayout string
 	// refusing says that the kernel did not take some rules or sets.
 	refusing bool
 	// chains by name, those that only the kernel still has among them.
@@ -199,9 +202,18 @@ func (t *table) owns(h ipset.Header) bool {
 
 // adoptChains takes the chains that were read from the kernel for those that there are.
 func (t *table) adoptChains(seen iptables.Seen) {
+	t.foundLayout = layoutOf(seen)
+	strange := t.foundLayout != "" && t.foundLayout != layout
+	for _, s := range t.sets {
+		// Sets with hashed names of another layout have other names than ours.
+		if strange && s.fixed && s.Name == s.key {
+			s.strange = t.foundLayout
+			t.touch(s)
+		}
+	}
 	for name, c := range t.chains {
 		sc, ok := seen.Chains[name]
-		if c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
+		if strange || c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
 			sc.IDs = nil // as if it were empty, so that it is written anew
 		}
 		c.exists, c.have, c.printed = ok, sc.IDs, nil
@@ -219,6 +231,22 @@ func (t *table) adoptChains(seen iptables.Seen) {
 		}
 	}
 	t.adoptJump(seen)
+}
+
+// layoutOf is the layout of the chains that were read: of several, one that is not ours. It is empty if there are none.
+func layoutOf(seen iptables.Seen) string {
+	found := ""
+	for name := range seen.Chains {
+		version, marked := strings.CutPrefix(name, layoutPrefix)
+		if marked && (version != layout || found == "") {
+			found = version
+		}
+	}
+	_, unmarked := seen.Chains[mainChain]
+	if found == "" && unmarked {
+		found = layout
+	}
+	return found
 }
 
 // adoptJump finds out whether our jump in FORWARD is there once, with nothing above it that accepts.

@@ -20,7 +20,7 @@ const (
 	// watchShare is the part of our time that watching may take: one in so many.
 	watchShare = 100
 	// longestShare is how long a look may be put off that way.
-	longestShare = 1500 * time.Millisecond
+	longestShare = time.Second
 	// After repairsAtOnce repairs within repairsWithin, the next one waits for repairPause: somebody is fighting us.
 	repairsAtOnce = 5
 	repairsWithin = time.Minute
