@@ -186,3 +186,10 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 		}
 	}
 }
+
+// ClosedSince has the gate be closed for so long.
+func (s *Syncer) ClosedSince(d time.Duration) {
+	for i := range s.watcher.closed {
+		s.watcher.closed[i].since = s.watcher.closed[i].since.Add(-d)
+	}
+}

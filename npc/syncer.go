@@ -157,7 +157,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	s.adopt(ctx, true)
 	if !s.model.Synced() {
 		s.apply(ctx, s.model.planStart(boot, s.extents()))
-		s.conclude(start)
+		s.conclude(ctx, start)
 		return s.errors()
 	}
 	for more := true; more; more = s.model.Resume() {
@@ -165,7 +165,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 			again = s.apply(ctx, s.model.plan(s.tidy(), s.extents()))
 		}
 	}
-	s.conclude(start)
+	s.conclude(ctx, start)
 	return s.errors()
 }
 
@@ -316,7 +316,10 @@ func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
 }
 
 // conclude takes note of how a sync ended.
-func (s *Syncer) conclude(start time.Time) {
+func (s *Syncer) conclude(ctx context.Context, start time.Time) {
+	if ctx.Err() != nil {
+		return // what failed was interrupted
+	}
 	now := time.Now()
 	good := s.model.Synced()
 	for _, k := range s.kernels {

@@ -104,6 +104,9 @@ func (s *Syncer) watch(ctx context.Context) bool {
 	if e := s.watchChains(ctx, all, note); err == nil {
 		err = e
 	}
+	if ctx.Err() != nil {
+		return false
+	}
 	s.noteBlind(err, now)
 	if len(found) == 0 {
 		return false
@@ -129,7 +132,7 @@ func (s *Syncer) noteBlind(err error, now time.Time) {
 		w.retry.reset()
 	case err != nil:
 		if w.blind == "" {
-			s.log.Warn("cannot look for what others change, trying again", "error", err)
+			s.log.Warn("cannot look for what others change, trying again", "error", err.Error())
 		}
 		w.blind = err.Error()
 		w.retry.first, w.retry.last = retryFirst, retryLast
