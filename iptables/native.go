@@ -65,13 +65,9 @@ func (t *Table) readNative(prefix string, why error) (Seen, error) {
 			seen.Policies[name] = ""
 			foreign[name] = nil
 		case strings.HasPrefix(name, prefix):
-			c, exists, err := t.Chain(name)
-			if err != nil {
-				c = SeenChain{IDs: []string{"?" + err.Error()}, Text: []string{err.Error()}} // somebody wrote to it, too
-			} else if !exists {
-				continue
+			if seen.Chains[name], err = t.chainBesideNative(name); err != nil {
+				return Seen{}, errors.Wrapf(err, "after: %v", why)
 			}
-			seen.Chains[name] = c
 		}
 	}
 	for _, r := range rules {
@@ -83,6 +79,16 @@ func (t *Table) readNative(prefix string, why error) (Seen, error) {
 	}
 	seen.findHooks(foreign, referrers)
 	return seen, nil
+}
+
+// chainBesideNative reads a chain of ours. One that iptables cannot show has a rule that is not ours.
+func (t *Table) chainBesideNative(name string) (SeenChain, error) {
+	c, _, err := t.Chain(name)
+	if err == nil || !unparsable(err.Error()) && !strings.Contains(err.Error(), "incompatible") {
+		return c, err
+	}
+	const text = "a rule that iptables cannot show"
+	return SeenChain{IDs: []string{"?" + text}, Text: []string{text}}, nil
 }
 
 // nftFamily is the family as nft numbers it.
