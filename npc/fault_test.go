@@ -575,3 +575,29 @@ func TestRulesOfNFTBesideOurs(t *testing.T) {
 		})
 	}
 }
+
+// TestASetIsDestroyedBeforeItsRuleComes: that is no refusal of the rule.
+func TestASetIsDestroyedBeforeItsRuleComes(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.well()
+		faults := s.live.MakeFaults(npc.IPv4)
+		faults.Apply = func(ops []ipset.Op, apply func([]ipset.Op) error) error {
+			err := apply(ops)
+			for _, op := range ops {
+				if op.Kind == ipset.Create {
+					command(t, "ipset", "destroy", op.Set.Name)
+				}
+			}
+			return err
+		}
+		s.policy("a/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 198.51.100.0/24}}]}, {ports: [{port: 99}]}]}`)
+		s.ill("doesn't exist")
+		s.expect(bothServed)
+		faults.Apply = nil
+		s.well()
+		s.expect("198.51.100.7 > 10.32.1.2 tcp:80 = yes\n outside > a/web tcp:99 = yes")
+		s.logged(refuses, 0)
+		s.agree()
+	})
+}

@@ -5,6 +5,7 @@ import (
 	stderrors "errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -238,6 +239,11 @@ func (f *failure) without(u iptables.Update) iptables.Update {
 		}
 	}
 	return out
+}
+
+// lacksSet says whether iptables did not take a rule because there is no set of a name.
+func lacksSet(err error) bool {
+	return strings.Contains(err.Error(), ": Set "+setPrefix) && strings.Contains(err.Error(), " doesn't exist")
 }
 
 // onlyAllows says whether a rule can be left out without opening anything: those of policies only allow.

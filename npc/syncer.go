@@ -286,7 +286,11 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 		}
 	}
 	for _, r := range f.refused {
-		if s.model.Refuse(k.family, r.ID, r.Err.Error()) {
+		if lacksSet(r.Err) {
+			// Somebody destroyed it after we made it: that is nothing against the rule.
+			f.chains = append(f.chains, r.Err)
+			k.setsKnown = false
+		} else if s.model.Refuse(k.family, r.ID, r.Err.Error()) {
 			leftOut = true
 		} else {
 			f.chains = append(f.chains, r.Err)
