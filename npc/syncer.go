@@ -286,13 +286,14 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 		}
 	}
 	for _, r := range f.refused {
-		if lacksSet(r.Err) {
+		switch {
+		case lacksSet(r.Err):
 			// Somebody destroyed it after we made it: that is nothing against the rule.
 			f.chains = append(f.chains, r.Err)
 			k.setsKnown = false
-		} else if s.model.Refuse(k.family, r.ID, r.Err.Error()) {
+		case s.model.Refuse(k.family, r.ID, r.Err.Error()):
 			leftOut = true
-		} else {
+		default:
 			f.chains = append(f.chains, r.Err)
 		}
 	}
