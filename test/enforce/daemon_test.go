@@ -22,6 +22,7 @@ const patience = 30 * time.Second
 // daemon is weave-npc on a node.
 type daemon struct {
 	node  *lab.Node
+	wrap  []string // what runs the command, with its arguments; empty if nothing does
 	args  []string
 	log   *output
 	cmd   *lab.Cmd
@@ -43,8 +44,12 @@ func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
 
 func (d *daemon) start(t *testing.T) {
 	t.Helper()
-	d.cmd = d.node.Command(context.Background(), command(), d.args...)
-	d.cmd.Args[0] = "weave-npc"
+	if line := slices.Concat(d.wrap, []string{command()}, d.args); len(d.wrap) > 0 {
+		d.cmd = d.node.Command(context.Background(), line[0], line[1:]...)
+	} else {
+		d.cmd = d.node.Command(context.Background(), command(), d.args...)
+		d.cmd.Args[0] = "weave-npc"
+	}
 	d.cmd.Env = append(os.Environ(), "HOSTNAME=", "GORACE=halt_on_error=1")
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {

@@ -1,0 +1,59 @@
+package enforce
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// confined runs a command as a container does that is given NET_ADMIN and NET_RAW, no new privileges, and a root that cannot be written
+// but for the lock of iptables-legacy.
+var confined = []string{"unshare", "--mount", "--propagation", "private", "sh", "-c",
+	`touch /run/xtables.lock && mount -t tmpfs tmpfs /mnt && touch /mnt/lock && mount --bind /mnt/lock /run/xtables.lock &&
+mount -o remount,bind,ro / && ! touch /run/weave-npc-may-not-write 2>/dev/null &&
+exec setpriv --no-new-privs --bounding-set -all,+net_admin,+net_raw --inh-caps -all "$@"`, "confined"}
+
+func TestNetAdminAndNetRawAreEnough(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := newWorld(t, backend, lab.Config{})
+		m := newManifests(t, w)
+		w.source = m
+		m.write(t, w.objects(rich()))
+		for _, n := range w.Nodes() {
+			d := &daemon{node: n, log: &output{}, wrap: confined,
+				args: []string{"--node-name", n.Name(), "--iptables-backend", string(backend), "--manifests", m.dir, "--pod-cidr", ranges(n)}}
+			d.start(t)
+			t.Cleanup(func() {
+				d.kill(t)
+				d.checkLog(t)
+			})
+			w.daemons = append(w.daemons, d)
+		}
+		for _, d := range w.daemons {
+			d.awaitReady(t)
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, wanted := range []string{`CapEff:\s+0000000000003000`, `CapBnd:\s+0000000000003000`, `NoNewPrivs:\s+1`} {
+				if !regexp.MustCompile(wanted).Match(status) {
+					t.Errorf("weave-npc on %s is not confined (%s):\n%s", d.node, wanted, status)
+				}
+			}
+		}
+		w.expect(t, richWants())
+		w.runCases(t, `^S(2|16|22|27|33|36|44|46|52|53|59|61|68|69)_`)
+
+		w.apply(t, w.objects(rich()))
+		d := w.daemons[0]
+		said := d.log.len()
+		w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}, lab.Dropped)
+		if line := d.awaitLine(t, said, "msg=blocked"); !strings.Contains(line, "ops/mon") {
+			t.Errorf("the blocked packet's line is %q", line)
+		}
+	})
+}
