@@ -46,10 +46,14 @@ worlds: ## compare STATES (1000 for each backend) of random clusters with the ju
 	test/setup
 	WEAVE_NPC_TEST_STEPS=$${STATES:-1000} $(GO) test ./test/enforce -run 'TestRandomStates|TestS62_S63_Random' -timeout 0 -v
 
+soak: ## change, break and kill at random for FOR (10m), with the judge on, and look for what is left
+	test/setup
+	WEAVE_NPC_TEST_SOAK=$${FOR:-10m} $(GO) test ./test/enforce -run TestSoak -timeout 0 -v
+
 vuln: ## look the dependencies up in Go's vulnerability database, which has to be reachable
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane lint fmt bench fuzz worlds vuln clean
+.PHONY: help build demo test controlplane lint fmt bench fuzz worlds soak vuln clean
