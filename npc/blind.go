@@ -1,8 +1,10 @@
 package npc
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -10,27 +12,61 @@ import (
 
 // Blind says why packets of local pods do not pass our chains, and the way out; empty if nothing is known to
 // speak against it.
-func Blind(c Config, fs []Family) string {
+func (m *Model) Blind(fs []Family) string {
 	if _, err := netlink.LinkByName("kube-ipvs0"); err == nil {
 		return "kube-proxy runs in IPVS mode (there is a kube-ipvs0): what it forwards to pods does not pass FORWARD; " +
 			"use its iptables or nftables mode"
 	}
-	if c.PodInterface == "" || !isBridge(c.PodInterface) {
-		return ""
-	}
-	for _, f := range fs {
-		sysctl, port := "bridge-nf-call-iptables", "nf_call_iptables"
-		if f == IPv6 {
-			sysctl, port = "bridge-nf-call-ip6tables", "nf_call_ip6tables"
-		}
-		// The bridge's own setting counts beside the sysctl.
-		if !isSet(filepath.Join("/proc/sys/net/bridge", sysctl)) &&
-			!isSet(filepath.Join("/sys/class/net", c.PodInterface, "bridge", port)) {
-			return "what " + c.PodInterface + " passes from pod to pod does not pass ip(6)tables: " +
-				"load br_netfilter and set net.bridge." + sysctl + "=1"
+	for _, bridge := range m.podBridges() {
+		for _, f := range fs {
+			sysctl, port := "bridge-nf-call-iptables", "nf_call_iptables"
+			if f == IPv6 {
+				sysctl, port = "bridge-nf-call-ip6tables", "nf_call_ip6tables"
+			}
+			// The bridge's own setting counts beside the sysctl.
+			if !isSet(filepath.Join("/proc/sys/net/bridge", sysctl)) && !isSet(filepath.Join("/sys/class/net", bridge, "bridge", port)) {
+				return "what " + bridge + " passes from pod to pod does not pass ip(6)tables: " +
+					"load br_netfilter and set net.bridge." + sysctl + "=1"
+			}
 		}
 	}
 	return ""
+}
+
+// podBridges are the bridges that pods of this node are attached to: the one that we are told, or those with an address in the node's
+// range, which is the pods' gateway there.
+func (m *Model) podBridges() []string {
+	if m.PodInterface != "" {
+		if isBridge(m.PodInterface) {
+			return []string{m.PodInterface}
+		}
+		return nil
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil // nothing speaks against it
+	}
+	var bridges []string
+	for _, l := range links {
+		if l.Type() == "bridge" && m.isGateway(l) {
+			bridges = append(bridges, l.Attrs().Name)
+		}
+	}
+	return bridges
+}
+
+// isGateway says whether a link has an address in the node's range of pod addresses.
+func (m *Model) isGateway(l netlink.Link) bool {
+	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
+		ip, ok := netip.AddrFromSlice(a.IP)
+		return ok && m.inRanges(ip.Unmap())
+	})
 }
 
 func isBridge(name string) bool {

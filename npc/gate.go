@@ -186,6 +186,14 @@ func (m *Model) strays(a netip.Addr) bool {
 	return m.PodInterface == "" && slices.ContainsFunc(m.ranges, ofFamily) && !m.inRanges(a)
 }
 
+// Rangeless says whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, the node has
+// none, and there are local pods.
+func (m *Model) Rangeless() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.synced && m.PodInterface == "" && m.Hook == HookForward && len(m.ranges) == 0 && len(m.localAddrs) > 0
+}
+
 // SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the
 // operator gave come before them.
 func (m *Model) SetRanges(ranges []netip.Prefix) {

@@ -207,6 +207,28 @@ func TestStraysAreSaidOnce(t *testing.T) {
 	}
 }
 
+func TestUnknownRangeIsWarnedOf(t *testing.T) {
+	empty(t)
+	w := newModelWorld(t, func(c *npc.Config) { c.PodInterface, c.PodRanges = "", nil })
+	log := &journal{}
+	syncer := w.syncer(iptables.NFT, log.logger(), func(npc.InvalidPolicy) {})
+	warned := func(want int) {
+		t.Helper()
+		syncer.Sync(t.Context(), false)
+		syncer.Watch(t.Context())
+		syncer.Watch(t.Context())
+		if n := log.count("no range of this node's pods is known"); n != want {
+			t.Errorf("%d warnings, not %d:\n%s", n, want, log.String())
+		}
+	}
+	w.model.SetSynced()
+	warned(0)
+	w.pod("a/web", "10.32.1.2")
+	warned(1)
+	w.model.SetRanges([]netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")})
+	warned(1)
+}
+
 func TestLongClosedGateIsWarnedOf(t *testing.T) {
 	s := newStation(t, iptables.NFT)
 	s.setPod("a/late", "", []string{"app=web"}, nil)
@@ -220,7 +242,9 @@ func TestLongClosedGateIsWarnedOf(t *testing.T) {
 
 func TestWhatMakesItBlind(t *testing.T) {
 	config := npc.Config{PodInterface: "blind0"}
-	if why := npc.Blind(config, families[:]); why != "" {
+	byRange := npc.Config{PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}}
+	elsewhere := npc.Config{PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.2.0/24")}}
+	if why := npc.New(config).Blind(families[:]); why != "" {
 		t.Errorf("without a bridge: %q", why)
 	}
 	add := func(name string) netlink.Link {
@@ -231,20 +255,32 @@ func TestWhatMakesItBlind(t *testing.T) {
 		t.Cleanup(func() { _ = netlink.LinkDel(l) })
 		return l
 	}
-	add("blind0")
+	gateway, err := netlink.ParseAddr("10.32.1.1/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.AddrAdd(add("blind0"), gateway); err != nil {
+		t.Fatal(err)
+	}
 	for _, f := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
 		path := "/proc/sys/net/bridge/" + f
-		for value, blind := range map[string]bool{"0": true, "1": false} {
+		for _, blind := range []bool{true, false} {
+			value := map[bool]string{true: "0", false: "1"}[blind]
 			if err := os.WriteFile(path, []byte(value), 0); err != nil {
 				t.Fatalf("the kernel has no br_netfilter: %v", err)
 			}
-			if why := npc.Blind(config, families[:]); strings.Contains(why, f) != blind {
-				t.Errorf("%s=%s: %q", f, value, why)
+			for _, c := range []npc.Config{config, byRange} {
+				if why := npc.New(c).Blind(families[:]); strings.Contains(why, f) != blind {
+					t.Errorf("%s=%s: %q", f, value, why)
+				}
+			}
+			if why := npc.New(elsewhere).Blind(families[:]); why != "" {
+				t.Errorf("a bridge without pods: %q", why)
 			}
 		}
 	}
 	ipvs := add("kube-ipvs0")
-	if why := npc.Blind(config, families[:]); !strings.Contains(why, "IPVS") {
+	if why := npc.New(config).Blind(families[:]); !strings.Contains(why, "IPVS") {
 		t.Errorf("with kube-ipvs0: %q", why)
 	}
 	_ = netlink.LinkDel(ipvs)

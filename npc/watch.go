@@ -48,6 +48,8 @@ type watcher struct {
 	closed [len(directions)]closed
 	// strays are the local pods outside the node's range that were last logged.
 	strays string
+	// rangeless says that the log said that no range is known.
+	rangeless bool
 }
 
 // troubles are what stands in the way, in words.
@@ -168,7 +170,7 @@ func (s *Syncer) watchGate(now time.Time) {
 	}
 }
 
-// watchStrays logs local pods outside the node's range when they are others than before.
+// watchStrays logs local pods outside the node's range when they are others than before, and that no range is known.
 func (s *Syncer) watchStrays() {
 	strays := strings.Join(s.model.Strays(), ", ")
 	if strays != "" && strays != s.watcher.strays {
@@ -176,6 +178,12 @@ func (s *Syncer) watchStrays() {
 			"before its address is known", "pods", strays)
 	}
 	s.watcher.strays = strays
+	rangeless := s.model.Rangeless()
+	if rangeless && !s.watcher.rangeless {
+		s.log.Warn("no range of this node's pods is known: a new pod may be reached before its address is known; " +
+			"give --pod-interface or --pod-cidr, or the node its spec.podCIDRs")
+	}
+	s.watcher.rangeless = rangeless
 }
 
 // paused says whether we repaired so often that we wait.

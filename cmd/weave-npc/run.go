@@ -62,7 +62,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return src.Run(ctx, model, log) })
 		return syncer.DryRun(ctx, stdout)
 	}
-	server, err := listen(o.metricsAddr, registry, func() string { return notReady(syncer, config, families) })
+	server, err := listen(o.metricsAddr, registry, func() string { return notReady(syncer, model, families) })
 	if err != nil {
 		return err
 	}
@@ -177,9 +177,9 @@ func reporter(ctx context.Context, client kubernetes.Interface, node string) fun
 }
 
 // notReady says why the node is not enforced; empty if it is.
-func notReady(s *npc.Syncer, c npc.Config, fs []npc.Family) string {
+func notReady(s *npc.Syncer, m *npc.Model, fs []npc.Family) string {
 	if why := s.Ready(); why != "" {
 		return why
 	}
-	return npc.Blind(c, fs)
+	return m.Blind(fs)
 }

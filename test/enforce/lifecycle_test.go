@@ -292,24 +292,25 @@ func TestS60_InstallingAndCleaningUpOnALiveNodeCutsNothing(t *testing.T) {
 func TestWhatMakesItBlindMakesItUnready(t *testing.T) {
 	t.Parallel()
 	w := start(t, lab.NFT, rich())
-	d := w.daemons[0] // it is told the bridge
-	for _, c := range []struct {
-		do, undo, says string
-	}{
-		{"sysctl net.bridge.bridge-nf-call-iptables=0", "sysctl net.bridge.bridge-nf-call-iptables=1", "call-iptables"},
-		{"sysctl net.bridge.bridge-nf-call-ip6tables=0", "sysctl net.bridge.bridge-nf-call-ip6tables=1", "call-ip6tables"},
-		{"ip link add kube-ipvs0 type bridge", "ip link del kube-ipvs0", "IPVS"},
-	} {
-		do, undo := strings.Fields(c.do), strings.Fields(c.undo)
-		run(t, d.node.Host, do[0], do[1:]...)
-		if status, body := d.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, c.says) {
-			t.Errorf("after %q readiness is %d %q", c.do, status, body)
+	for _, d := range w.daemons { // one is told the bridge, the other the range
+		for _, c := range []struct {
+			do, undo, says string
+		}{
+			{"sysctl net.bridge.bridge-nf-call-iptables=0", "sysctl net.bridge.bridge-nf-call-iptables=1", "call-iptables"},
+			{"sysctl net.bridge.bridge-nf-call-ip6tables=0", "sysctl net.bridge.bridge-nf-call-ip6tables=1", "call-ip6tables"},
+			{"ip link add kube-ipvs0 type bridge", "ip link del kube-ipvs0", "IPVS"},
+		} {
+			do, undo := strings.Fields(c.do), strings.Fields(c.undo)
+			run(t, d.node.Host, do[0], do[1:]...)
+			if status, body := d.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, c.says) {
+				t.Errorf("on %s after %q readiness is %d %q", d.node, c.do, status, body)
+			}
+			run(t, d.node.Host, undo[0], undo[1:]...)
+			d.awaitReady(t)
 		}
-		run(t, d.node.Host, undo[0], undo[1:]...)
-		d.awaitReady(t)
-	}
-	if status, body := d.get("/healthz"); status != http.StatusOK {
-		t.Errorf("health is %d %q", status, body)
+		if status, body := d.get("/healthz"); status != http.StatusOK {
+			t.Errorf("health on %s is %d %q", d.node, status, body)
+		}
 	}
 }
 
