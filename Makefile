@@ -22,9 +22,13 @@ test: ## run all tests: on paper, on the real kernel, and against a real API ser
 	test/controlplane/build
 	$(GO) vet ./...
 	$(GO) test -race -timeout 40m ./...
+	$(GO) -C test/controlplane test ./conformance/report
 
 controlplane: ## build the kube-apiserver and the etcd that the tests run (cached in .cache/controlplane)
 	test/controlplane/build
+
+conformance: ## run Kubernetes' NetworkPolicy specs against a cluster, KUBECONFIG=FILE (FOCUS=RE, PROCS=4, SCTP=1, REPORT=DIR)
+	@test/controlplane/conformance/run
 
 lint: ## run golangci-lint, as pinned in .ci/lint.mod
 	$(GO) tool -modfile=.ci/lint.mod golangci-lint run ./...
@@ -56,4 +60,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane lint fmt bench fuzz worlds soak vuln clean
+.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak vuln clean

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// runLabel is on all namespaces that the test framework makes, with the run that made them.
+	runLabel = "e2e-run"
+	// answerLimit is how long an API server may take to answer.
+	answerLimit = 15 * time.Second
+	// sweepLimit is how long namespaces may take to go.
+	sweepLimit = 2 * time.Minute
+)
+
+// cluster is what the specs run against.
+type cluster struct {
+	client  kubernetes.Interface
+	host    string // of the API server, as a URL
+	version string
+	nodes   int // that are ready and take pods
+}
+
+// connect finds the cluster of a kubeconfig's current context. Every error says what can be done about it.
+func connect(ctx context.Context, kubeconfig string) (*cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, errors.Errorf("%s is no kubeconfig of a cluster: %v; kubectl --kubeconfig %[1]s config view shows what it says",
+			kubeconfig, err)
+	}
+	config.Timeout = answerLimit
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, errors.Wrapf(err, "%s cannot be used", kubeconfig)
+	}
+	c := &cluster{client: client, host: config.Host}
+	version, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return nil, errors.Errorf("cannot talk to the cluster of %s: %v; is it up, and does kubectl --kubeconfig %[1]s get nodes work here?",
+			kubeconfig, err)
+	}
+	c.version = version.GitVersion
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, errors.Errorf("%s does not list its nodes: %v; the suite needs the rights of an administrator", c.host, err)
+	}
+	for i := range nodes.Items {
+		if takesPods(&nodes.Items[i]) {
+			c.nodes++
+		}
+	}
+	if c.nodes == 0 {
+		return nil, errors.Errorf("none of the %d nodes of %s is ready and takes pods (kubectl get nodes)", len(nodes.Items), c.host)
+	}
+	return c, nil
+}
+
+// takesPods says whether a node is ready and open for pods that tolerate nothing.
+func takesPods(n *corev1.Node) bool {
+	if n.Spec.Unschedulable {
+		return false
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule {
+			return false
+		}
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// sweep deletes what namespaces of a run there are, and waits until all are gone.
+func (c *cluster) sweep(run string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
+	defer cancel()
+	for {
+		left, err := c.deleteNamespaces(ctx, run)
+		if err == nil && left == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			if err == nil {
+				err = errors.Errorf("%d are still there after %s", left, sweepLimit)
+			}
+			return errors.Wrapf(err, "removing the namespaces of this run (kubectl delete namespaces --selector %s=%s)", runLabel, run)
+		}
+	}
+}
+
+// deleteNamespaces deletes the namespaces of a run, and says how many are still there.
+func (c *cluster) deleteNamespaces(ctx context.Context, run string) (int, error) {
+	api := c.client.CoreV1().Namespaces()
+	found, err := api.List(ctx, metav1.ListOptions{LabelSelector: runLabel + "=" + run})
+	if err != nil {
+		return 0, errors.Wrap(err, "listing namespaces")
+	}
+	for i := range found.Items {
+		if found.Items[i].DeletionTimestamp != nil {
+			continue
+		}
+		if err := api.Delete(ctx, found.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return len(found.Items), errors.Wrap(err, "deleting a namespace")
+		}
+	}
+	return len(found.Items), nil
+}

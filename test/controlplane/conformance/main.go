@@ -1,0 +1,153 @@
+// Command conformance runs Kubernetes' own NetworkPolicy specs (test/e2e/network/netpol) against a cluster, several at a
+// time, each in a process of its own, and sums up what came of them.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
+)
+
+// What the exit status says.
+const (
+	exitPassed = 0 // all that ran passed, and something ran
+	exitFailed = 1
+	exitUsage  = 2 // nothing ran
+)
+
+// options are what the flags say.
+type options struct {
+	kubeconfig, dir string
+	focus           *regexp.Regexp
+	procs           int
+	sctp            bool
+	spec, run, file string // of the process that runs one spec
+}
+
+func main() {
+	status, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "conformance: %v\n", err)
+	}
+	os.Exit(status)
+}
+
+// run does what the arguments say and returns the exit status.
+func run(args []string) (int, error) {
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitPassed, nil
+	} else if err != nil {
+		return exitUsage, err
+	}
+	all, err := load(o.kubeconfig, o.run)
+	if err != nil {
+		return exitUsage, err
+	}
+	if o.spec != "" {
+		return runSpec(o.spec, o.file), nil
+	}
+	return o.conduct(all)
+}
+
+// parse reads the arguments. If they ask for help, it is printed, and the error is flag.ErrHelp.
+func parse(args []string) (*options, error) {
+	var o options
+	// A set of our own: the default one is full of Ginkgo's and Kubernetes' flags.
+	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` whose current context is the cluster")
+	focus := flags.String("focus", "", "run only the specs whose full names match this regular `expression`")
+	flags.StringVar(&o.dir, "report", ".cache/conformance", "`directory` for the report")
+	flags.IntVar(&o.procs, "procs", 4, "`number` of specs that run at a time")
+	flags.BoolVar(&o.sctp, "sctp", false, "run the specs that need SCTP sockets in the nodes' kernels too")
+	flags.StringVar(&o.spec, "spec", "", "run the spec of this `name` in this process (used by the command itself, as are -run and -json)")
+	flags.StringVar(&o.run, "run", string(uuid.NewUUID()), "`label` of the namespaces that are made")
+	flags.StringVar(&o.file, "json", "", "`file` for Ginkgo's report of -spec")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+		return nil, err
+	case err != nil:
+		return nil, err
+	case flags.NArg() > 0:
+		return nil, errors.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.procs < 1:
+		return nil, errors.Errorf("PROCS (-procs) is %d; at least one spec runs at a time", o.procs)
+	}
+	o.focus, err = regexp.Compile(*focus)
+	return &o, errors.Wrap(err, "FOCUS (-focus) is no regular expression")
+}
+
+// choose splits the specs that match into those that run and those that are skipped.
+func choose(all []types.SpecReport, focus *regexp.Regexp, sctp bool) (run, skip []types.SpecReport) {
+	for _, spec := range all {
+		switch {
+		case !focus.MatchString(spec.FullText()):
+		case needsSCTP(spec) && !sctp:
+			skip = append(skip, report.Skip(spec, "needs SCTP sockets in the nodes' kernels; SCTP=1 runs it"))
+		default:
+			run = append(run, spec)
+		}
+	}
+	return run, skip
+}
+
+// conduct runs the specs that match, says what comes of them as they end, and reports.
+func (o *options) conduct(all []types.SpecReport) (int, error) {
+	run, skip := choose(all, o.focus, o.sctp)
+	switch {
+	case len(run)+len(skip) == 0:
+		return exitUsage, errors.Errorf("none of the %d specs matches FOCUS=%s (docs/conformance.md lists their names)", len(all), o.focus)
+	case len(run) == 0:
+		return exitUsage, errors.Errorf("all %d specs that match FOCUS=%s need SCTP sockets in the nodes' kernels; SCTP=1 runs them",
+			len(skip), o.focus)
+	}
+	// Listing the specs left Ginkgo listening for signals, which would keep a second one from ending us.
+	signal.Reset(unix.SIGINT, unix.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
+	defer stop()
+	cluster, err := connect(ctx, o.kubeconfig)
+	if err != nil {
+		return exitUsage, err
+	}
+	r, err := newRunner(o, run, skip)
+	if err != nil {
+		return exitUsage, err
+	}
+	r.print("Kubernetes %s at %s, nodes: %d. Specs of Kubernetes %s, %d at a time; their pods run %s.\n",
+		cluster.version, cluster.host, cluster.nodes, suiteVersion(), o.procs, podImage())
+	if len(skip) > 0 {
+		r.print("Skipped, for want of SCTP sockets in the nodes' kernels: %d specs; SCTP=1 runs them.\n", len(skip))
+	}
+	interrupted := context.AfterFunc(ctx, func() {
+		signal.Ignore(unix.SIGPIPE) // nobody may read what follows
+		stop()                      // the next signal ends us
+		fmt.Println("interrupted: removing the namespaces of this run (interrupt again to leave them)")
+	})
+	defer interrupted()
+	err = r.runAll(ctx)
+	if swept := cluster.sweep(o.run); swept != nil {
+		fmt.Fprintf(os.Stderr, "conformance: %v\n", swept)
+	}
+	if closed := r.close(); err == nil {
+		err = closed
+	}
+	if err != nil || !r.result.OK() {
+		return exitFailed, err
+	}
+	return exitPassed, nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
+)
+
+// runner runs specs, each in a process of its own.
+type runner struct {
+	options *options
+	specs   []types.SpecReport
+	scratch string   // directory for the processes' reports
+	log     *os.File // what the specs printed, one after the other
+	summary *os.File // what we print
+	result  report.Run
+}
+
+// ending is the end of a spec.
+type ending struct {
+	spec   types.SpecReport
+	output []byte
+	killed bool // before its end, by us
+}
+
+// newRunner makes the files of the report.
+func newRunner(o *options, run, skip []types.SpecReport) (*runner, error) {
+	r := &runner{options: o, specs: run, result: report.Run{Suite: suiteName, Started: time.Now(), Ended: skip}}
+	err := os.MkdirAll(o.dir, 0o755)
+	if err == nil {
+		r.log, err = os.Create(filepath.Join(o.dir, "log.txt"))
+	}
+	if err == nil {
+		r.summary, err = os.Create(filepath.Join(o.dir, "summary.txt"))
+	}
+	if err == nil {
+		r.scratch, err = os.MkdirTemp("", "conformance-")
+	}
+	return r, errors.Wrap(err, "making the report (REPORT=DIR says where)")
+}
+
+// runAll runs the specs, several at a time, until all have ended or the context has.
+func (r *runner) runAll(ctx context.Context) error {
+	queue, endings := make(chan int), make(chan ending)
+	var workers sync.WaitGroup
+	for range min(r.options.procs, len(r.specs)) {
+		workers.Go(func() {
+			for i := range queue {
+				endings <- r.runOne(ctx, r.specs[i], filepath.Join(r.scratch, strconv.Itoa(i)))
+			}
+		})
+	}
+	go func() {
+		for i := range r.specs {
+			queue <- i
+		}
+		close(queue)
+		workers.Wait()
+		close(endings)
+	}()
+	var err error
+	n := 0
+	for e := range endings {
+		if e.killed {
+			r.result.NotRun = append(r.result.NotRun, e.spec)
+			continue
+		}
+		n++
+		r.result.Ended = append(r.result.Ended, e.spec)
+		r.print("[%*d/%d] %s\n", len(strconv.Itoa(len(r.specs))), n, len(r.specs), report.Line(e.spec))
+		if _, e := fmt.Fprintf(r.log, "==== %s\n%s\n", report.Line(e.spec), e.output); e != nil && err == nil {
+			err = errors.Wrap(e, "writing the log")
+		}
+	}
+	r.result.Took = time.Since(r.result.Started)
+	return err
+}
+
+// runOne runs a spec in a process of its own, which is killed when the context ends. The file is for the process's report.
+func (r *runner) runOne(ctx context.Context, spec types.SpecReport, file string) ending {
+	if ctx.Err() != nil {
+		return ending{spec: spec, killed: true}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return ending{spec: report.Broken(spec, errors.Wrap(err, "finding this program").Error())}
+	}
+	var output bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, "-kubeconfig", r.options.kubeconfig, "-run", r.options.run,
+		"-spec", spec.FullText(), "-json", file)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return ending{spec: spec, killed: true}
+	}
+	ended, unread := report.Read(file, spec.FullText())
+	switch {
+	case unread != nil && err != nil:
+		ended = report.Broken(spec, "its process ended without a report: "+err.Error()+lastLine(output.String()))
+	case unread != nil:
+		ended = report.Broken(spec, unread.Error())
+	case err != nil && report.Of(ended) != report.Failed:
+		ended = report.Broken(ended, "its process ended with "+err.Error())
+	}
+	return ending{spec: ended, output: output.Bytes()}
+}
+
+// lastLine is the last line of an output, as the end of a sentence.
+func lastLine(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return ": " + last
+	}
+	return ""
+}
+
+// print prints, and writes the same to the summary.
+func (r *runner) print(format string, args ...any) {
+	fmt.Fprintf(io.MultiWriter(r.summary, os.Stdout), format, args...)
+}
+
+// close prints the summary and ends the report.
+func (r *runner) close() error {
+	var b strings.Builder
+	r.result.Summary(&b)
+	r.print("\n%s", b.String())
+	junit := filepath.Join(r.options.dir, "junit.xml")
+	err := r.result.JUnit(junit)
+	fmt.Printf("report: %s, %s; what the specs did: %s\n", r.summary.Name(), junit, r.log.Name())
+	for _, f := range []*os.File{r.log, r.summary} {
+		if e := f.Close(); e != nil && err == nil {
+			err = errors.Wrap(e, "writing the report")
+		}
+	}
+	if e := os.RemoveAll(r.scratch); e != nil && err == nil {
+		err = errors.Wrap(e, "removing the directory of the specs' reports")
+	}
+	return err
+}
