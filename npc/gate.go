@@ -197,7 +197,7 @@ func (m *Model) Rangeless() bool {
 // SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the
 // operator gave come before them.
 func (m *Model) SetRanges(ranges []netip.Prefix) {
-	m.change(podEvents, "ranges", func() {
+	m.change(podEvents, event{key: "ranges", apply: func() {
 		if len(m.PodRanges) > 0 || slices.Equal(m.ranges, ranges) {
 			return
 		}
@@ -207,7 +207,7 @@ func (m *Model) SetRanges(ranges []netip.Prefix) {
 				m.place(p)
 			}
 		}
-	})
+	}})
 }
 
 func (m *Model) setRanges(ranges []netip.Prefix) {

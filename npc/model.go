@@ -128,16 +128,16 @@ const (
 
 // change applies a change to the model. Once in operation, changes of policies and changes of pods do not
 // share a plan: between its steps a new member would meet an old rule, which opens what both states deny.
-func (m *Model) change(kind eventKind, key string, apply func()) {
+func (m *Model) change(kind eventKind, e event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer m.wakeUp()
 	if m.synced && (!m.later.empty() || m.batch != noEvents && m.batch != kind) {
-		m.later.put(kind, key, apply)
+		m.later.put(kind, e)
 		return
 	}
 	m.batch = kind
-	apply()
+	e.apply()
 }
 
 // Adopt takes what was read from the kernel for a family for what there is. It is to be called before
@@ -197,8 +197,8 @@ func (m *Model) Resume() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	kind, changes := m.later.take()
-	for _, apply := range changes {
-		apply()
+	for _, e := range changes {
+		e.apply()
 	}
 	if len(changes) > 0 {
 		m.batch = kind

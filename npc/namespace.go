@@ -51,7 +51,7 @@ func (m *Model) releaseNamespace(name string) {
 
 // SetNamespace takes a namespace as it now is.
 func (m *Model) SetNamespace(n Namespace) {
-	m.change(podEvents, "namespace/"+n.Name, func() {
+	m.change(podEvents, event{key: "namespace/" + n.Name, uid: n.UID, apply: func() {
 		ns := m.namespace(n.Name)
 		relabelled := !ns.known || !labels.Equals(ns.Labels, n.Labels)
 		isolation := ns.DefaultDeny != n.DefaultDeny
@@ -62,12 +62,12 @@ func (m *Model) SetNamespace(n Namespace) {
 		if isolation && m.LegacyNetpol {
 			m.isolate(ns)
 		}
-	})
+	}})
 }
 
 // DeleteNamespace takes note that a namespace is gone. Its pods and policies go by themselves.
 func (m *Model) DeleteNamespace(name string, uid types.UID) {
-	m.change(podEvents, "namespace/"+name, func() {
+	m.change(podEvents, event{key: "namespace/" + name, uid: uid, ends: true, apply: func() {
 		ns := m.namespaces[name]
 		if ns == nil || !ns.known || uid != "" && ns.UID != uid {
 			return
@@ -79,7 +79,7 @@ func (m *Model) DeleteNamespace(name string, uid types.UID) {
 			m.isolate(ns)
 		}
 		m.releaseNamespace(name)
-	})
+	}})
 }
 
 // relabelNamespace lets everything follow that chooses namespaces by their labels.

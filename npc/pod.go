@@ -62,7 +62,7 @@ func (p *pod) leave(s *selector) {
 
 // SetPod takes a pod as it now is.
 func (m *Model) SetPod(p Pod) {
-	m.change(podEvents, "pod/"+podKey(p.Namespace, p.Name), func() { m.setPod(p) })
+	m.change(podEvents, event{key: "pod/" + podKey(p.Namespace, p.Name), uid: p.UID, apply: func() { m.setPod(p) }})
 }
 
 func (m *Model) setPod(f Pod) {
@@ -99,13 +99,13 @@ func (m *Model) setPod(f Pod) {
 // DeletePod takes note that a pod is gone. One of that name with another UID is another pod; an empty UID
 // stands for whichever is there.
 func (m *Model) DeletePod(namespace, name string, uid types.UID) {
-	m.change(podEvents, "pod/"+podKey(namespace, name), func() {
+	m.change(podEvents, event{key: "pod/" + podKey(namespace, name), uid: uid, ends: true, apply: func() {
 		ns := m.namespaces[namespace]
 		if ns == nil || ns.pods[name] == nil || uid != "" && ns.pods[name].UID != uid {
 			return
 		}
 		m.deletePod(ns.pods[name])
-	})
+	}})
 }
 
 func (m *Model) deletePod(p *pod) {

@@ -162,7 +162,7 @@ var operators = map[metav1.LabelSelectorOperator]selection.Operator{
 
 // SetPolicy takes a policy as it now is. The object must not be changed afterwards.
 func (m *Model) SetPolicy(o *networkingv1.NetworkPolicy) {
-	m.change(policyEvents, "policy/"+podKey(o.Namespace, o.Name), func() {
+	m.change(policyEvents, event{key: "policy/" + podKey(o.Namespace, o.Name), uid: o.UID, apply: func() {
 		ns := m.namespace(o.Namespace)
 		old := ns.policies[o.Name]
 		if old != nil && old.uid == o.UID && reflect.DeepEqual(old.spec, &o.Spec) {
@@ -172,12 +172,12 @@ func (m *Model) SetPolicy(o *networkingv1.NetworkPolicy) {
 		ns.policies[o.Name] = p
 		m.reportInvalid(p)
 		m.replacePolicy(ns, old, p)
-	})
+	}})
 }
 
 // DeletePolicy takes note that a policy is gone.
 func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
-	m.change(policyEvents, "policy/"+podKey(namespace, name), func() {
+	m.change(policyEvents, event{key: "policy/" + podKey(namespace, name), uid: uid, ends: true, apply: func() {
 		ns := m.namespaces[namespace]
 		if ns == nil || ns.policies[name] == nil || uid != "" && ns.policies[name].uid != uid {
 			return
@@ -187,7 +187,7 @@ func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 		m.replacePolicy(ns, old, nil)
 		delete(m.invalid, old.key())
 		m.releaseNamespace(namespace)
-	})
+	}})
 }
 
 // replacePolicy puts a policy in the place of another; either may be nil. What both use stays.

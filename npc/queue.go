@@ -1,32 +1,53 @@
 package npc
 
-// queue holds changes that wait, by kind. Of the changes to one object the last two stand for all:
-// the last may be the end of the object that the one before it made.
+import "k8s.io/apimachinery/pkg/types"
+
+// queue holds changes that wait, by kind and object: of each object no more than can still matter.
 type queue struct {
 	order   [podEvents + 1][]string
-	changes map[string][]func()
+	changes map[string][]event
 }
+
+// event is what happened to an object.
+type event struct {
+	// key is the object's kind and name, uid tells which of that name; empty: whichever there is.
+	key string
+	uid types.UID
+	// ends says that the object is gone.
+	ends  bool
+	apply func()
+}
+
+// maxEnds is how many ends of objects of one name wait, if none of them came after a beginning. At most one of them is not late.
+const maxEnds = 4
 
 func (q *queue) empty() bool { return len(q.changes) == 0 }
 
-func (q *queue) put(kind eventKind, key string, apply func()) {
+func (q *queue) put(kind eventKind, e event) {
 	if q.changes == nil {
-		q.changes = map[string][]func(){}
+		q.changes = map[string][]event{}
 	}
-	waiting := q.changes[key]
-	if len(waiting) == 0 {
-		q.order[kind] = append(q.order[kind], key)
+	waiting := q.changes[e.key]
+	switch {
+	case len(waiting) == 0:
+		q.order[kind] = append(q.order[kind], e.key)
+		q.changes[e.key] = []event{e}
+	case !e.ends: // it takes the place of whatever came before
+		q.changes[e.key] = []event{e}
+	case waiting[0].ends: // which of them is not late, the model knows
+		q.changes[e.key] = append(waiting[max(0, len(waiting)+1-maxEnds):], e)
+	case len(waiting) == 1 && (e.uid == "" || e.uid == waiting[0].uid):
+		q.changes[e.key] = append(waiting, e)
 	}
-	q.changes[key] = append(waiting[max(0, len(waiting)-1):], apply)
 }
 
 // take returns the waiting changes of one kind, policies first.
-func (q *queue) take() (eventKind, []func()) {
+func (q *queue) take() (eventKind, []event) {
 	for kind, keys := range q.order {
 		if len(keys) == 0 {
 			continue
 		}
-		var out []func()
+		var out []event
 		for _, key := range keys {
 			out = append(out, q.changes[key]...)
 			delete(q.changes, key)
