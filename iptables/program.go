@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -107,9 +108,13 @@ func programMode(ctx context.Context, path string) (Backend, error) {
 	return Legacy, nil
 }
 
-// run executes a program without a shell, in its own process group, which is killed when the context ends. Of the
-// error output the first 4 KiB are kept.
+// run executes a program without a shell, in its own process group, which is killed when the context ends. The program
+// ends with us, however we end: what it still had to change would come after what our successor changes. Of the error
+// output the first 4 KiB are kept.
 func run(ctx context.Context, stdin, path string, args ...string) (stdout, stderr string, err error) {
+	// The kernel sends the parent-death signal when the thread that started the program ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var out bytes.Buffer
 	var errOut limitedBuffer
 	cmd := exec.CommandContext(ctx, path, args...)
@@ -118,7 +123,7 @@ func run(ctx context.Context, stdin, path string, args ...string) (stdout, stder
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Stdout = &out
 	cmd.Stderr = &errOut
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	err = cmd.Run()

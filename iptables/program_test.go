@@ -1,0 +1,50 @@
+package iptables
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestProgramsEndWithUs: what a program of a weave-npc that was killed still does would come after what the next one does.
+func TestProgramsEndWithUs(t *testing.T) {
+	const variable = "WEAVE_NPC_TEST_PROGRAM"
+	if path := os.Getenv(variable); path != "" {
+		_, _, err := run(context.Background(), "", "/bin/sh", "-c", "echo $$ >"+path+"; exec sleep 60")
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "pid")
+	us := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	us.Env = append(os.Environ(), variable+"="+path)
+	if err := us.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, answer func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !answer(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				_ = us.Process.Kill()
+				t.Fatal(what)
+			}
+		}
+	}
+	var pid string
+	await("the program does not start", func() bool {
+		text, err := os.ReadFile(path)
+		pid = strings.TrimSpace(string(text))
+		return err == nil && pid != ""
+	})
+	if err := us.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = us.Wait() // it was killed
+	await("the program runs on", func() bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", pid))
+		return err != nil || strings.Contains(string(status), ") Z ")
+	})
+}
