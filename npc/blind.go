@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
 )
 
@@ -80,18 +81,45 @@ func isSet(path string) bool {
 	return err == nil && strings.TrimSpace(string(b)) != "0"
 }
 
-// Booting says whether no pod can have run on this node since it came up: nothing is attached to anything.
+// Booting says whether no pod can have run on this node since it came up: nothing that leads into another network namespace is attached
+// to it, but for uplinks, which a node has that is itself a container. In doubt it is not.
 func Booting() bool {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return false
 	}
+	uplinks, err := uplinks()
+	if err != nil {
+		return false
+	}
 	for _, l := range links {
-		if l.Type() == "veth" {
+		// A veth whose other end is here as well joins two bridges.
+		if l.Type() == "veth" && l.Attrs().NetNsID >= 0 && !uplinks[l.Attrs().Index] {
 			return false
 		}
 	}
 	return true
+}
+
+// uplinks are the interfaces, by their indexes, that a default route leads out of.
+func uplinks() (map[int]bool, error) {
+	out := map[int]bool{}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteList(nil, family)
+		if err != nil {
+			return nil, errors.Wrap(err, "listing the routes of this node")
+		}
+		for _, r := range routes {
+			if r.Dst != nil && !r.Dst.IP.IsUnspecified() {
+				continue
+			}
+			out[r.LinkIndex] = true
+			for _, hop := range r.MultiPath {
+				out[hop.LinkIndex] = true
+			}
+		}
+	}
+	return out, nil
 }
 
 // TCPLiberal says whether conntrack takes TCP segments out of window as valid.

@@ -24,7 +24,8 @@ func (m *Model) setDrift(f Family, headers []ipset.Header) []string {
 		case !s.exists:
 		case !ok:
 			drift = append(drift, fmt.Sprintf("set %s (%s) is gone", name, s.about))
-		case s.wanted && misfit(s.Set, h) != "":
+		case !s.wanted: // what it still holds, which may be another version's, is gone with it
+		case misfit(s.Set, h) != "":
 			drift = append(drift, fmt.Sprintf("set %s (%s) %s", name, s.about, misfit(s.Set, h)))
 		case int(h.Elements) != s.count():
 			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d", name, s.about, h.Elements, s.count()))
@@ -56,7 +57,7 @@ func (m *Model) memberDrift(f Family, listings []ipset.Listing) []string {
 	defer m.mu.Unlock()
 	for _, l := range listings {
 		s := m.tables[f].sets[l.Name]
-		if s == nil || len(l.Members) != s.count() {
+		if s == nil || !s.wanted || len(l.Members) != s.count() {
 			continue
 		}
 		for _, e := range l.Members {

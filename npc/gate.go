@@ -3,6 +3,7 @@ package npc
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -56,6 +57,60 @@ func (m *Model) vanish(p *pod) {
 	for _, a := range p.owned {
 		m.gates.vanished[a] = vanished{p.String(), p.isolated, m.now().Add(vanishedFor)}
 	}
+}
+
+// vanishedWord ends the comment of the entry that closes the address of a pod that vanished.
+const vanishedWord = " vanished"
+
+// findVanished finds, once, the isolated pods that vanished before we started: those whose addresses a weave-npc before us
+// had closed, and those that the kernel still has as local pods and of which there is no object any more. Their addresses
+// stay closed as if they had vanished now.
+func (m *Model) findVanished(f Family) {
+	t := m.tables[f]
+	if !m.synced || !t.adopted || t.recalled {
+		return
+	}
+	t.recalled = true
+	until := m.now().Add(vanishedFor)
+	there := m.podsOfNode()
+	for e, st := range m.localPods[f].entries {
+		id, name, ours := strings.Cut(st.have.Comment, " ")
+		if !st.exists || st.wanted || !ours || there[id] {
+			continue
+		}
+		v := vanished{pod: name, until: until}
+		for _, d := range directions {
+			v.isolated[d] = !m.defaultAllow[f][d].entries[e].exists
+		}
+		if v.isolated != [len(directions)]bool{} {
+			m.gates.vanished[e.Prefix.Addr()] = v
+		}
+	}
+	for _, d := range directions {
+		for e, st := range m.gates.sets[f][d].entries {
+			name, ok := strings.CutSuffix(st.have.Comment, vanishedWord)
+			a := e.Prefix.Addr()
+			if !st.exists || !ok || m.claims[a].owner != nil {
+				continue
+			}
+			v := m.gates.vanished[a]
+			v.pod, v.until, v.isolated[d] = name, until, true
+			m.gates.vanished[a] = v
+		}
+	}
+}
+
+// podsOfNode are the ids of all pods of this node that there are, finished ones too.
+func (m *Model) podsOfNode() map[string]bool {
+	ids := map[string]bool{}
+	for _, ns := range m.namespaces {
+		for _, p := range ns.pods {
+			if p.Node == m.NodeName {
+				ids[p.id()] = true
+			}
+		}
+	}
+	return ids
 }
 
 // appear opens a closed address to the pod that has it now.
@@ -119,7 +174,7 @@ func (m *Model) setGates() {
 		if m.Gate != GateOpen {
 			for a, v := range m.gates.vanished {
 				if v.isolated[d] {
-					want[familyOf(a)][ipset.Addr(a)] = v.pod + " vanished"
+					want[familyOf(a)][ipset.Addr(a)] = v.pod + vanishedWord
 				}
 			}
 			if m.isolatedPods[d] > 0 {

@@ -126,6 +126,9 @@ func TestANewerLayoutIsTakenOver(t *testing.T) {
 		}
 		s.well()
 		s.expect(bothServed)
+		if s.live.Watch(t.Context()) {
+			t.Error("what is left of the other version is taken for a change of ours")
+		}
 		s.logged("written by another version", 2)
 		s.agree()
 		s.expect(bothServed)

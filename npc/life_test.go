@@ -3,14 +3,17 @@ package npc_test
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
@@ -285,17 +288,6 @@ func TestWhatMakesItBlind(t *testing.T) {
 	}
 	_ = netlink.LinkDel(ipvs)
 
-	if !npc.Booting() {
-		t.Error("nothing is attached, and the node is not booting")
-	}
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "pod0"}, PeerName: "pod1"}
-	if err := netlink.LinkAdd(veth); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = netlink.LinkDel(veth) }()
-	if npc.Booting() {
-		t.Error("a pod is attached, and the node is booting")
-	}
 	const liberal = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
 	for value, want := range map[string]bool{"1": true, "0": false} {
 		if err := os.WriteFile(liberal, []byte(value), 0); err != nil {
@@ -303,6 +295,65 @@ func TestWhatMakesItBlind(t *testing.T) {
 		}
 		if npc.TCPLiberal() != want {
 			t.Errorf("%s=%s is %t", liberal, value, !want)
+		}
+	}
+}
+
+// TestBooting: what pods are attached by leads elsewhere, and so does the uplink of a node that is a container.
+func TestBooting(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	here, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	elsewhere, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer elsewhere.Close()
+	if err := netns.Set(here); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(about string, booting bool) {
+		t.Helper()
+		if npc.Booting() != booting {
+			t.Errorf("%s: booting is %t", about, !booting)
+		}
+	}
+	expect("nothing is attached", true)
+	add := func(name string, peer any) netlink.Link {
+		t.Helper()
+		l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: name + "-peer", PeerNamespace: peer}
+		if err := netlink.LinkAdd(l); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = netlink.LinkDel(l) })
+		if err := netlink.LinkSetUp(l); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	add("both", nil)
+	expect("a veth has both ends here", true)
+	for _, to := range []string{"0.0.0.0/0", "::/0"} {
+		up := add("up0", netlink.NsFd(elsewhere))
+		expect("a veth leads elsewhere", false)
+		_, everywhere, err := net.ParseCIDR(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: up.Attrs().Index, Dst: everywhere, Scope: netlink.SCOPE_LINK}); err != nil {
+			t.Fatal(err)
+		}
+		expect("it is the uplink, "+to, true)
+		pod := add("pod0", netlink.NsFd(elsewhere))
+		expect("and another one is not", false)
+		for _, l := range []netlink.Link{pod, up} {
+			if err := netlink.LinkDel(l); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -105,6 +105,7 @@ func (m *Model) SetSynced() {
 	for _, f := range families {
 		clear(m.tables[f].changedHands)
 		m.findChangedHands(f)
+		m.findVanished(f)
 	}
 	m.batch = noEvents
 	m.wakeUp()
@@ -178,6 +179,7 @@ func (m *Model) adoptSets(f Family, sets []ipset.Listing) {
 	m.tables[f].adoptSets(sets)
 	if m.synced {
 		m.findChangedHands(f)
+		m.findVanished(f)
 	}
 }
 

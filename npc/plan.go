@@ -23,7 +23,7 @@ const (
 
 // PlanStart is what is to be done before all objects are known. It takes nothing away: where our chains
 // stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
-// without anything of ours, the base is made, closed.
+// without our chains, the base is made, closed.
 func (m *Model) PlanStart(boot bool) [len(families)]Transaction {
 	return m.planStart(boot, [len(families)]Extent{})
 }
@@ -38,7 +38,7 @@ func (m *Model) planStart(boot bool, extent [len(families)]Extent) [len(families
 		if extent[f] == Nothing {
 			continue
 		}
-		if boot && extent[f] == Everything && !t.anything() {
+		if boot && extent[f] == Everything && !t.standing() {
 			txs[f] = t.plan(false, Everything)
 			continue
 		}
@@ -49,13 +49,8 @@ func (m *Model) planStart(boot bool, extent [len(families)]Extent) [len(families
 	return txs
 }
 
-// anything says whether the kernel has anything of ours.
-func (t *table) anything() bool {
-	for _, s := range t.sets {
-		if s.exists {
-			return true
-		}
-	}
+// standing says whether the kernel has a chain of ours. Sets alone do nothing: who made them did not come as far as the chains.
+func (t *table) standing() bool {
 	for _, c := range t.chains {
 		if c.exists {
 			return true

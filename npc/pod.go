@@ -40,6 +40,9 @@ func (p *pod) String() string { return podKey(p.Namespace, p.Name) }
 // attr is what the pod's entries say for humans.
 func (p *pod) attr() ipset.Attr { return ipset.Attr{Comment: comment(p.String())} }
 
+// id tells the pod from those that had its name before.
+func (p *pod) id() string { return hash("pod", string(p.UID))[:10] }
+
 // join puts the pod into the sets of a selector that matches it.
 func (p *pod) join(s *selector) {
 	before := len(p.members)
@@ -150,6 +153,10 @@ func (m *Model) place(p *pod) {
 func (m *Model) attr(w membership, p *pod) ipset.Attr {
 	a := p.attr()
 	a.NoMatch = m.gates.has(w.set)
+	if w.set == m.localPods[w.set.table.family] {
+		// Who starts after us has to see that an address was another pod's.
+		a.Comment = comment(p.id() + " " + p.String())
+	}
 	return a
 }
 

@@ -88,6 +88,10 @@ func (s *Syncer) Ready() string {
 	return s.trouble
 }
 
+// Boot closes unknown local addresses of a node without pods, before any object is known. It is to be called before Run, which tries
+// again what fails.
+func (s *Syncer) Boot(ctx context.Context) { s.sync(ctx, true) }
+
 // Run keeps the kernel up to date until the context ends. With boot, on a node without pods, unknown local
 // addresses are closed before the objects are known.
 func (s *Syncer) Run(ctx context.Context, boot bool) error {

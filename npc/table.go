@@ -17,6 +17,8 @@ type table struct {
 	// active says that a local pod has, or had, an address of the family. Until then only what
 	// every node has is programmed.
 	active bool
+	// adopted says that what the kernel has was read, recalled that what it tells of vanished pods was taken note of.
+	adopted, recalled bool
 	// sets by name, those that only the kernel still has among them.
 	sets      map[string]*set
 	dirtySets map[*set]struct{}
@@ -162,6 +164,7 @@ func (t *table) dropChain(c *chain) {
 
 // adoptSets takes the sets that were read from the kernel for those that there are.
 func (t *table) adoptSets(listings []ipset.Listing) {
+	t.adopted = true
 	there := map[string]*ipset.Listing{}
 	for i := range listings {
 		l := &listings[i]

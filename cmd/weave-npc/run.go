@@ -29,13 +29,13 @@ import (
 // askAgain is how long to wait before the API server is asked again for the node's ranges.
 const askAgain = 5 * time.Second
 
-// run enforces until the context ends. All errors that it returns come before anything is enforced.
+// run enforces until the context ends. All errors that it returns come before any policy is enforced.
 func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	log, config, err := o.prepare(stderr)
 	if err != nil {
 		return err
 	}
-	src, client, err := open(ctx, o, config.NodeName, log)
+	src, client, err := open(o, log)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,9 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	if o.dryRun {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		if err := findNode(ctx, client, config.NodeName, log); err != nil {
+			return err
+		}
 		tasks.Go(func() error { return src.Run(ctx, model, log) })
 		return syncer.DryRun(ctx, stdout)
 	}
@@ -70,9 +73,18 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		"metrics", server.addr)
 	blocked := newBlocked(model, registry, log)
 	boot := config.Gate != npc.GateOpen && npc.Booting()
+	if boot {
+		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
+		syncer.Boot(ctx)
+	}
 	tasks.Go(func() error { return server.run(ctx) })
 	tasks.Go(func() error { return syncer.Run(ctx, boot) })
-	tasks.Go(func() error { return src.Run(ctx, model, log) })
+	tasks.Go(func() error {
+		if err := findNode(ctx, client, config.NodeName, log); err != nil {
+			return err
+		}
+		return src.Run(ctx, model, log)
+	})
 	tasks.Go(func() error {
 		return ulogd.Run(ctx, ulogd.Config{Groups: blocked.groups(config.NFLogGroup), Log: log}, blocked.handle)
 	})
@@ -110,9 +122,9 @@ func oneLine(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// open opens the API server, or the directory of manifests; client is nil for the latter. An API server that does not
-// answer is no error: it will.
-func open(ctx context.Context, o *options, node string, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
+// open opens the API server, or the directory of manifests; client is nil for the latter. The API server is not asked
+// anything yet.
+func open(o *options, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
 	if o.manifests != "" {
 		src, err := source.FromManifests(o.manifests, log)
 		return src, nil, err
@@ -121,14 +133,24 @@ func open(ctx context.Context, o *options, node string, log *slog.Logger) (sourc
 	if err != nil {
 		return source.Source{}, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askAgain)
+	return source.FromAPI(client), client, nil
+}
+
+// findNode fails if the API server says that there is no such node. One that does not answer is no error: it will.
+func findNode(ctx context.Context, client kubernetes.Interface, node string, log *slog.Logger) error {
+	if client == nil {
+		return nil
+	}
+	asking, cancel := context.WithTimeout(ctx, askAgain)
 	defer cancel()
-	if _, err := source.NodeRanges(ctx, client, node); apierrors.IsNotFound(errors.Cause(err)) {
-		return source.Source{}, nil, err
-	} else if err != nil {
+	_, err := source.NodeRanges(asking, client, node)
+	if apierrors.IsNotFound(errors.Cause(err)) {
+		return err
+	}
+	if err != nil && ctx.Err() == nil {
 		log.Warn("the API server does not answer, trying again", "error", err)
 	}
-	return source.FromAPI(client), client, nil
+	return nil
 }
 
 // familiesOfNode are those that the kernel of this node has.
