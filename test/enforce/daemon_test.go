@@ -21,13 +21,19 @@ const patience = 30 * time.Second
 
 // daemon is weave-npc on a node.
 type daemon struct {
-	node  *lab.Node
-	wrap  []string // what runs the command, with its arguments; empty if nothing does
-	args  []string
-	log   *output
-	cmd   *lab.Cmd
-	ended chan struct{} // closed when the process has ended
-	err   error         // what it ended with, once ended is closed
+	node *lab.Node
+	wrap []string // what runs the command, with its arguments; empty if nothing does
+	args []string
+	log  *output
+	cmd  *lab.Cmd
+	said int // length of the log when it was started
+	end  *end
+}
+
+// end is the end of a process.
+type end struct {
+	seen chan struct{} // closed when it has come
+	err  error         // what the process ended with, once seen is closed
 }
 
 // startDaemon starts weave-npc on a node. With the test it is ended, and checked for what it must not have said.
@@ -44,6 +50,12 @@ func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
 
 func (d *daemon) start(t *testing.T) {
 	t.Helper()
+	d.startBy(t, (*lab.Cmd).Start)
+}
+
+// startBy starts weave-npc in a way of one's own.
+func (d *daemon) startBy(t *testing.T, start func(*lab.Cmd) error) {
+	t.Helper()
 	if line := slices.Concat(d.wrap, []string{command()}, d.args); len(d.wrap) > 0 {
 		d.cmd = d.node.Command(context.Background(), line[0], line[1:]...)
 	} else {
@@ -52,21 +64,21 @@ func (d *daemon) start(t *testing.T) {
 	}
 	d.cmd.Env = append(os.Environ(), "HOSTNAME=", "GORACE=halt_on_error=1")
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
-	if err := d.cmd.Start(); err != nil {
+	d.said = d.log.len()
+	e, cmd := &end{seen: make(chan struct{})}, d.cmd
+	d.end = e
+	if err := start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	d.ended = ended
-	cmd := d.cmd
 	go func() {
-		d.err = cmd.Wait()
-		close(ended)
+		e.err = cmd.Wait()
+		close(e.seen)
 	}()
 }
 
 func (d *daemon) running() bool {
 	select {
-	case <-d.ended:
+	case <-d.end.seen:
 		return false
 	default:
 		return true
@@ -80,7 +92,7 @@ func (d *daemon) signal(t *testing.T, s syscall.Signal) {
 		t.Fatal(err)
 	}
 	select {
-	case <-d.ended:
+	case <-d.end.seen:
 	case <-time.After(patience):
 		t.Fatalf("weave-npc on %s does not end after %s\n%s", d.node, s, d.log)
 	}
@@ -97,7 +109,7 @@ func (d *daemon) awaitReady(t *testing.T) {
 	var last string
 	eventually(t, patience, func() bool {
 		if !d.running() {
-			t.Fatalf("weave-npc on %s has ended: %v\n%s", d.node, d.err, d.log)
+			t.Fatalf("weave-npc on %s has ended: %v\n%s", d.node, d.end.err, d.log)
 		}
 		var status int
 		status, last = d.get("/readyz")

@@ -208,8 +208,8 @@ func TestASecondStartChangesNothingAndSIGTERMLeavesEverything(t *testing.T) {
 		}
 		for _, d := range w.daemons {
 			d.signal(t, syscall.SIGTERM)
-			if d.err != nil {
-				t.Errorf("after SIGTERM weave-npc on %s ends with %v\n%s", d.node, d.err, d.log)
+			if d.end.err != nil {
+				t.Errorf("after SIGTERM weave-npc on %s ends with %v\n%s", d.node, d.end.err, d.log)
 			}
 			unchanged(t, d.node, before[d.node])
 		}

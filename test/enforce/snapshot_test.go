@@ -79,6 +79,54 @@ func awaitSnapshot(t *testing.T, n *lab.Node, before string) {
 	})
 }
 
+// canonical is a snapshot without an order of chains, or among rules that only allow: those of a namespace's chain, or on the way
+// there, before the first that drops.
+func canonical(snapshot string) string {
+	var out, chains, rules, allow []string
+	endChain := func() {
+		slices.Sort(allow)
+		if all := slices.Concat(allow, rules); len(all) > 0 {
+			chains = append(chains, strings.Join(all, ""))
+		}
+		allow, rules = nil, nil
+	}
+	endTable := func() {
+		endChain()
+		slices.Sort(chains)
+		out, chains = append(out, chains...), nil
+	}
+	last := ""
+	for line := range strings.Lines(hashSize.ReplaceAllString(snapshot, "")) {
+		rest, ok := strings.CutPrefix(line, "-A ")
+		chain, _, _ := strings.Cut(rest, " ")
+		switch {
+		case strings.HasPrefix(line, ":"):
+			chains = append(chains, line)
+			continue
+		case !ok:
+			endTable()
+			out = append(out, line)
+			continue
+		case chain != last:
+			endChain()
+			last = chain
+		}
+		if lazyChain.MatchString(chain) && len(rules) == 0 && !strings.Contains(line, "-g WEAVE-NPC-DROP-") {
+			allow = append(allow, line)
+		} else {
+			rules = append(rules, line)
+		}
+	}
+	endTable()
+	return strings.Join(out, "")
+}
+
+// lazyChain are chains with rules that have no order; hashSize is how large a set once was.
+var (
+	lazyChain = regexp.MustCompile(`^WEAVE-NPC-([IE]-.*|INGRESS|EGRESS-CUSTOM)$`)
+	hashSize  = regexp.MustCompile(` hashsize \d+`)
+)
+
 // execute runs weave-npc on a node until it ends.
 func execute(t *testing.T, n *lab.Node, env []string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()

@@ -155,17 +155,23 @@ func (w *world) replacer() *strings.Replacer {
 func (w *world) startDaemons(t *testing.T, args ...string) {
 	t.Helper()
 	for i, n := range w.Nodes() {
-		own := []string{"--iptables-backend", string(w.backend)}
-		if i == 0 && n.PodInterface() != "" {
-			own = append(own, "--pod-interface", n.PodInterface())
-		} else {
-			own = append(own, "--pod-cidr", ranges(n))
-		}
-		w.daemons = append(w.daemons, startDaemon(t, n, append(own, args...)...))
+		w.daemons = append(w.daemons, startDaemon(t, n, w.daemonArgs(i, args...)...))
 	}
 	for _, d := range w.daemons {
 		d.awaitReady(t)
 	}
+}
+
+// daemonArgs are the flags of weave-npc on the node with an index.
+func (w *world) daemonArgs(i int, args ...string) []string {
+	n := w.Nodes()[i]
+	own := []string{"--iptables-backend", string(w.backend)}
+	if i == 0 && n.PodInterface() != "" {
+		own = append(own, "--pod-interface", n.PodInterface())
+	} else {
+		own = append(own, "--pod-cidr", ranges(n))
+	}
+	return append(own, args...)
 }
 
 func ranges(n *lab.Node) string {
@@ -270,7 +276,7 @@ func (w *world) awaitSync(t *testing.T, there bool) {
 		var sets []ipset.Listing
 		eventually(t, max(patience, w.patience), func() bool {
 			if d := w.daemonOn(n); d != nil && !d.running() {
-				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.err, d.log)
+				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.end.err, d.log)
 			} else if d != nil && d.complains() {
 				d.checkLog(t)
 				t.FailNow()

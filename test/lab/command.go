@@ -13,7 +13,8 @@ import (
 // process and with the host. Its fields may be set before it starts, as those of any exec.Cmd.
 type Cmd struct {
 	*exec.Cmd
-	host *Host
+	host     *Host
+	answered chan struct{} // closed when nobody is intercepted any more; nil if nobody was
 }
 
 // Command prepares a command on the host. The end of the context kills it.
@@ -42,6 +43,9 @@ func (c *Cmd) Start() error {
 // Wait waits until the command has ended; it must be called once.
 func (c *Cmd) Wait() error {
 	err := c.Cmd.Wait()
+	if c.answered != nil {
+		<-c.answered
+	}
 	c.host.mu.Lock()
 	delete(c.host.commands, c)
 	c.host.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pkg/errors"
 )
@@ -19,6 +20,7 @@ type Host struct {
 	netns  string // name below netnsDir
 	thread *thread
 	addrs  []netip.Addr
+	fresh  atomic.Uint32 // ports and identifiers given out
 
 	mu       sync.Mutex
 	stopped  bool

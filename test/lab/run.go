@@ -248,6 +248,7 @@ func ownRun(id string) (*run, error) {
 // Main runs a test binary's tests, for TestMain: os.Exit(lab.Main(m)). It sweeps first, and an interrupt (SIGINT,
 // SIGTERM, SIGHUP) removes the worlds of this process before it ends it.
 func Main(m interface{ Run() int }) int {
+	launch()
 	if err := Sweep(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

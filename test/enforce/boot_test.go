@@ -1,0 +1,176 @@
+package enforce
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached starts weave-npc on a node that has no pods yet. When the API
+// server is asked for the first time, a new pod, of which nobody knows anything, can neither reach nor be reached; no more
+// when weave-npc was killed before, at whichever step.
+func TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		random, _ := killPlan(t)
+		for _, flag := range []string{"pod-interface", "pod-cidr"} {
+			t.Run(flag, func(t *testing.T) {
+				b := newBooting(t, backend, "--"+flag)
+				b.newPod(t, false)
+				calls := b.boot(t, 0)
+				const kills = 5
+				for turn := range kills {
+					b.clean(t)
+					b.boot(t, spread(random, []int{calls}, turn, kills)[0])
+				}
+				b.know(t)
+				b.newPod(t, false)
+			})
+		}
+	})
+}
+
+// booting is a world with one node that has no pods, and an API server that answers nothing.
+type booting struct {
+	*world
+	server netip.AddrPort
+	starts atomic.Int32
+	asked  atomic.Int32 // the last start of which somebody asked the API server
+}
+
+func newBooting(t *testing.T, backend lab.Backend, flag string) *booting {
+	t.Helper()
+	l, err := lab.New(lab.Config{Nodes: 1, IPv4: true, IPv6: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	n := l.Node("node1")
+	b := &booting{world: &world{World: l, backend: backend,
+		hosts: map[string]*lab.Host{"n1": n.Host, "out": l.Outside()}, places: map[*lab.Host]*lab.Node{}, veths: map[string]string{}}}
+	value := n.PodInterface()
+	if flag == "--pod-cidr" {
+		value = ranges(n)
+	}
+	b.serveAPI(t)
+	d := killable(t, n, "--iptables-backend", string(backend), flag, value, "--kubeconfig", filepath.Join(l.Dir(), "kubeconfig"))
+	d.log.expect("API server does not answer|watch error|watch is broken|gate closed for long")
+	b.daemons = []*daemon{d}
+	return b
+}
+
+// serveAPI starts the API server, outside the cluster.
+func (b *booting) serveAPI(t *testing.T) {
+	t.Helper()
+	var listener net.Listener
+	if err := b.hosts["out"].Do(func() (err error) {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(b.hosts["out"].Addr4(), 0).String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.server = listener.Addr().(*net.TCPAddr).AddrPort()
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var start int32
+		if _, err := fmt.Sscanf(r.URL.Path, "/%d/", &start); err == nil {
+			b.asked.Store(start)
+		}
+		<-r.Context().Done()
+	})}
+	go func() { _ = server.Serve(listener) }() // it ends by being closed
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+// start starts weave-npc, with a path of its own to the API server.
+func (b *booting) start(t *testing.T, at int) *fault {
+	t.Helper()
+	writeFile(t, filepath.Join(b.Dir(), "kubeconfig"), fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://%s/%d"}}]
+contexts: [{name: c, context: {cluster: c, user: ""}}]
+current-context: c
+`, b.server, b.starts.Add(1)))
+	return b.daemons[0].startFaulty(t, withAll, at)
+}
+
+// wasAsked says whether the weave-npc that was started last has asked the API server.
+func (b *booting) wasAsked() bool { return b.asked.Load() == b.starts.Load() }
+
+// boot starts weave-npc, kills it at a call and starts it again, if that is asked for, and looks at what a new pod can do when the
+// API server is asked. It returns how many calls were made up to then.
+func (b *booting) boot(t *testing.T, at int) (calls int) {
+	t.Helper()
+	if at > 0 {
+		f := b.start(t, at)
+		b.await(t, func() bool { return f.isDead() || b.wasAsked() }, "does nothing")
+		f.killNow()
+		t.Logf("killed before call %d: %s", f.count(), f.point())
+	}
+	f := b.start(t, 0)
+	b.await(t, b.wasAsked, "does not ask the API server")
+	calls = f.count()
+	b.newPod(t, true)
+	f.killNow()
+	return calls
+}
+
+func (b *booting) await(t *testing.T, answer func() bool, otherwise string) {
+	t.Helper()
+	d := b.daemons[0]
+	eventually(t, patience, answer, func() string { return fmt.Sprintf("weave-npc %s\n%s", otherwise, d.log) })
+}
+
+// newPod attaches a pod for a moment, and expects that all of its packets are dropped, or none.
+func (b *booting) newPod(t *testing.T, closed bool) {
+	t.Helper()
+	pod := b.addPod(t, "node1", "new", lab.PodConfig{})
+	out := b.hosts["out"]
+	var flows []lab.StreamFlow
+	families(func(family int) {
+		for _, proto := range []string{"udp", "icmp"} {
+			in := lab.StreamFlow{From: out, To: pod.Host, Family: family, Proto: proto, Denied: closed}
+			if proto == "udp" {
+				in.Port = streamPort
+			}
+			outwards := in
+			outwards.From, outwards.To = in.To, in.From
+			flows = append(flows, in, outwards)
+		}
+	})
+	stream, err := lab.NewStream(streamRate, flows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		stream.Round(t.Context())
+	}
+	r, err := stream.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Wrong) > 0 {
+		t.Errorf("a new pod, which must be closed (%t):\n%s\n%s", closed, strings.Join(r.Wrong, "\n"), b.state())
+	}
+	b.closePod(t, pod)
+}
+
+// know starts weave-npc once more, with a cluster of which it knows everything: there is nothing in it.
+func (b *booting) know(t *testing.T) {
+	t.Helper()
+	d := b.daemons[0]
+	dir := newManifests(t, b.world).dir
+	d.args = append(slices.Clone(d.args[:len(d.args)-2]), "--manifests", dir)
+	d.start(t)
+	d.awaitReady(t)
+}

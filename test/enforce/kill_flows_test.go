@@ -1,0 +1,101 @@
+package enforce
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// verdicts says of a packet whether it may leave its source, and reach its destination.
+type verdicts func(from, to string, p judge.Packet) (out, in bool)
+
+// verdicts are those of a state.
+func (k *killing) verdicts(t *testing.T, state int) verdicts {
+	t.Helper()
+	w := k.judgedAs(state).judged(t)
+	return func(_, _ string, p judge.Packet) (out, in bool) { return w.Judge(judge.Everywhere, p) }
+}
+
+// before are the verdicts from which a way begins.
+func (k *killing) before(t *testing.T) verdicts {
+	t.Helper()
+	if k.reset == nil || k.stands {
+		return k.verdicts(t, k.way)
+	}
+	return func(from, to string, _ judge.Packet) (out, in bool) { return true, k.w.verdict(t, k.arrives, from, to) }
+}
+
+// judgedAs are a state's objects as the judge has to know them.
+func (k *killing) judgedAs(state int) *objects {
+	if k.judged != nil {
+		return k.w.objects(k.judged[state])
+	}
+	return k.objects[state]
+}
+
+// flows are those of which two verdicts say the same.
+func (k *killing) flows(before, after verdicts, from, to int) []lab.StreamFlow {
+	var flows []lab.StreamFlow
+	for _, source := range slices.Sorted(maps.Keys(k.w.hosts)) {
+		for _, destination := range slices.Sorted(maps.Keys(k.w.hosts)) {
+			if k.w.undecided(source, destination) || k.isNode(source) || k.isNode(destination) {
+				continue
+			}
+			same := k.same(source, from, to) && k.same(destination, from, to)
+			for _, f := range k.flowsBetween(source, destination) {
+				p := packetOf(f.From.Addr(f.Family), f.To.Addr(f.Family), f.Proto, f.Port)
+				out1, in1 := before(source, destination, p)
+				out2, in2 := after(source, destination, p)
+				f.Denied = !out1 && !out2 || !in1 && !in2
+				if f.Denied || same && out1 && out2 && in1 && in2 {
+					flows = append(flows, f)
+				}
+			}
+		}
+	}
+	return flows
+}
+
+// isNode says whether a host is a node: these have other things to do.
+func (k *killing) isNode(host string) bool {
+	return slices.ContainsFunc(k.w.Nodes(), func(n *lab.Node) bool { return n.Host == k.w.hosts[host] })
+}
+
+func (k *killing) flowsBetween(from, to string) []lab.StreamFlow {
+	var flows []lab.StreamFlow
+	families(func(family int) {
+		f := lab.StreamFlow{From: k.w.hosts[from], To: k.w.hosts[to], Family: family}
+		if f.From.Addr(family).IsValid() {
+			udp, icmp := f, f
+			udp.Proto, udp.Port, icmp.Proto = "udp", streamPort, "icmp"
+			flows = append(flows, udp, icmp)
+		}
+	})
+	return flows
+}
+
+// same says whether a host is no pod, or the same pod in both states: one that comes, goes or follows another may have to
+// wait for what it is allowed.
+func (k *killing) same(host string, before, after int) bool {
+	h := k.w.hosts[host]
+	if k.w.nodeOf(h) == nil {
+		return true
+	}
+	b, a := k.objects[before].ownerOf(h), k.objects[after].ownerOf(h)
+	return b != "" && a == b
+}
+
+// ownerOf is the pod that has a host's addresses; empty if there is none.
+func (o *objects) ownerOf(h *lab.Host) string {
+	for name, p := range o.pods {
+		if p.Status.PodIP == h.Addrs()[0].String() && p.Status.Phase == corev1.PodRunning {
+			return name + " " + string(p.UID)
+		}
+	}
+	return ""
+}
