@@ -3,6 +3,7 @@ package npc_test
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -192,6 +193,34 @@ func TestDryRunEnds(t *testing.T) {
 	if err := s.DryRun(t.Context(), &out); err != nil || !strings.Contains(out.String(), "a/web rule 1") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
+}
+
+// TestWhatBecomesKnownMeanwhileIsNotEnforcedYet: the last object arrives while unknown addresses are being closed.
+func TestWhatBecomesKnownMeanwhileIsNotEnforcedYet(t *testing.T) {
+	empty(t)
+	w := newModelWorld(t)
+	s := w.syncer(iptables.NFT, slog.New(slog.NewTextHandler(lineWriter(func(line string) {
+		if strings.Contains(line, "msg=transaction") {
+			w.model.SetSynced()
+		}
+	}), nil)), nil)
+	if errs := s.Sync(t.Context(), true); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if why := s.Ready(); !strings.Contains(why, "has not been applied yet") || s.Enforced().Err() != nil {
+		t.Errorf("before anything of it was planned, readiness is %q", why)
+	}
+	if errs := s.Sync(t.Context(), true); len(errs) > 0 || s.Ready() != "" {
+		t.Errorf("after that it is %q, %v", s.Ready(), errs)
+	}
+}
+
+// lineWriter is called with each line.
+type lineWriter func(line string)
+
+func (l lineWriter) Write(p []byte) (int, error) {
+	l(string(p))
+	return len(p), nil
 }
 
 func TestStraysAreSaidOnce(t *testing.T) {

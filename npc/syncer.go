@@ -159,9 +159,10 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 		}
 	}
 	s.adopt(ctx, true)
-	if !s.model.Synced() {
+	synced := s.model.Synced()
+	if !synced {
 		s.apply(ctx, s.model.planStart(boot, s.extents()))
-		s.conclude(ctx, start)
+		s.conclude(ctx, start, synced)
 		return s.errors()
 	}
 	for more := true; more; more = s.model.Resume() {
@@ -169,7 +170,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 			again = s.apply(ctx, s.model.plan(s.tidy(), s.extents()))
 		}
 	}
-	s.conclude(ctx, start)
+	s.conclude(ctx, start, synced)
 	return s.errors()
 }
 
@@ -324,13 +325,13 @@ func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
 	}
 }
 
-// conclude takes note of how a sync ended.
-func (s *Syncer) conclude(ctx context.Context, start time.Time) {
+// conclude takes note of how a sync ended. All that is wanted can be there only if all objects were known when it was planned.
+func (s *Syncer) conclude(ctx context.Context, start time.Time, synced bool) {
 	if ctx.Err() != nil {
 		return // what failed was interrupted
 	}
 	now := time.Now()
-	good := s.model.Synced()
+	good := synced
 	for _, k := range s.kernels {
 		switch {
 		case len(k.errs) > 0:

@@ -165,10 +165,14 @@ func (t *table) dropChain(c *chain) {
 // adoptSets takes the sets that were read from the kernel for those that there are.
 func (t *table) adoptSets(listings []ipset.Listing) {
 	t.adopted = true
-	there := map[string]*ipset.Listing{}
+	there, families := map[string]*ipset.Listing{}, map[string]ipset.Family{}
+	for _, l := range listings {
+		if l.Type != ipset.ListSet {
+			families[l.Name] = l.Family
+		}
+	}
 	for i := range listings {
-		l := &listings[i]
-		if t.owns(l.Header) {
+		if l := &listings[i]; t.owns(l, families) {
 			there[l.Name] = l
 		}
 	}
@@ -188,19 +192,25 @@ func (t *table) adoptSets(listings []ipset.Listing) {
 	}
 }
 
-// owns says whether a set in the kernel is this family's to keep or to remove. Sets of sets have
-// no family: one that neither wants is removed with the first.
-func (t *table) owns(h ipset.Header) bool {
-	if t.sets[h.Name] != nil {
+// owns says whether a set in the kernel is this family's to keep or to remove; families are those of the sets that are no lists. A
+// list has none but its members': the rules of one family must not lose it for what the other one does. One without members that
+// neither wants is removed with the first.
+func (t *table) owns(l *ipset.Listing, families map[string]ipset.Family) bool {
+	if t.sets[l.Name] != nil {
 		return true
 	}
-	if t.other.sets[h.Name] != nil || !isOurSet(h.Name) && !isAncestorSet(h.Name) {
+	if t.other.sets[l.Name] != nil || !isOurSet(l.Name) && !isAncestorSet(l.Name) {
 		return false
 	}
-	if h.Type == ipset.ListSet {
-		return t.family == IPv4
+	if l.Type != ipset.ListSet {
+		return l.Family == t.family.IPSet()
 	}
-	return h.Family == t.family.IPSet()
+	for _, m := range l.Members {
+		if f, ok := families[m.Set]; ok {
+			return f == t.family.IPSet()
+		}
+	}
+	return t.family == IPv4
 }
 
 // adoptChains takes the chains that were read from the kernel for those that there are.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/test/paper"
@@ -418,6 +419,30 @@ func TestLifecycle(t *testing.T) {
 		again.sync()
 		if got := w.kernels[0].Forgotten; len(got) != 1 || got[0].String() != "10.32.1.3" {
 			t.Errorf("forgotten: %v", got)
+		}
+	})
+	t.Run("S63_a_list_of_one_family_outlives_what_the_other_family_does", func(t *testing.T) {
+		allow := func(w *world, peer string) {
+			populate(w)
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [`+peer+`]}]}`)
+		}
+		w := newWorld(t)
+		allow(w, `{namespaceSelector: {matchLabels: {team: a}}}`)
+		w.sync()
+		// The policy was edited while nobody looked. The first family is done before the second one begins.
+		again := newWorld(t)
+		again.kernels = w.kernels
+		again.adopt()
+		allow(again, `{podSelector: {matchLabels: {app: client}}}`)
+		for _, k := range again.kernels {
+			k.AfterStep = func() { again.expect("a/client > a/web tcp:80 = yes") }
+		}
+		again.sync()
+		again.tidyUp()
+		for _, s := range again.kernels[0].Sets {
+			if s.Type == ipset.ListSet {
+				t.Errorf("%s is left", s.Name)
+			}
 		}
 	})
 	t.Run("S59_a_booting_node_is_closed_if_who_was_killed_made_only_the_sets", func(t *testing.T) {
