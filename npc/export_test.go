@@ -187,6 +187,9 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 	}
 }
 
+// RangelessSince has no range be known for so long.
+func (s *Syncer) RangelessSince(d time.Duration) { s.watcher.rangeless = time.Now().Add(-d) }
+
 // ClosedSince has the gate be closed for so long.
 func (s *Syncer) ClosedSince(d time.Duration) {
 	for i := range s.watcher.closed {

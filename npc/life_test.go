@@ -256,6 +256,8 @@ func TestUnknownRangeIsWarnedOf(t *testing.T) {
 	w.model.SetSynced()
 	warned(0)
 	w.pod("a/web", "10.32.1.2")
+	warned(0)
+	syncer.RangelessSince(time.Minute)
 	warned(1)
 	w.model.SetRanges([]netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")})
 	warned(1)

@@ -28,16 +28,21 @@ func (q *queue) put(kind eventKind, e event) {
 		q.changes = map[string][]event{}
 	}
 	waiting := q.changes[e.key]
-	switch {
-	case len(waiting) == 0:
+	if len(waiting) == 0 {
 		q.order[kind] = append(q.order[kind], e.key)
 		q.changes[e.key] = []event{e}
-	case !e.ends: // it takes the place of whatever came before
+		return
+	}
+	last := waiting[len(waiting)-1]
+	switch {
+	case !e.ends && last.ends: // it takes the place of whatever came before
 		q.changes[e.key] = []event{e}
+	case !e.ends: // what it was before may matter, such as that its predecessor's address was its own
+		q.changes[e.key] = []event{last, e}
+	case !last.ends && (e.uid == "" || e.uid == last.uid):
+		q.changes[e.key] = append(waiting, e)
 	case waiting[0].ends: // which of them is not late, the model knows
 		q.changes[e.key] = append(waiting[max(0, len(waiting)+1-maxEnds):], e)
-	case len(waiting) == 1 && (e.uid == "" || e.uid == waiting[0].uid):
-		q.changes[e.key] = append(waiting, e)
 	}
 }
 

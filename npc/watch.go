@@ -48,8 +48,9 @@ type watcher struct {
 	closed [len(directions)]closed
 	// strays are the local pods outside the node's range that were last logged.
 	strays string
-	// rangeless says that the log said that no range is known.
-	rangeless bool
+	// rangeless is since when no range is known; zero if one is. warnedRangeless says that the log said so.
+	rangeless       time.Time
+	warnedRangeless bool
 }
 
 // troubles are what stands in the way, in words.
@@ -79,7 +80,7 @@ type report func(k *kernel, kind string, drift []string)
 func (s *Syncer) watch(ctx context.Context) bool {
 	now := time.Now()
 	s.watchGate(now)
-	s.watchStrays()
+	s.watchStrays(now)
 	w := &s.watcher
 	if s.enforced.Err() == nil || s.paused(now) || !w.retry.due(now) {
 		return false
@@ -171,19 +172,24 @@ func (s *Syncer) watchGate(now time.Time) {
 }
 
 // watchStrays logs local pods outside the node's range when they are others than before, and that no range is known.
-func (s *Syncer) watchStrays() {
+func (s *Syncer) watchStrays(now time.Time) {
 	strays := strings.Join(s.model.Strays(), ", ")
 	if strays != "" && strays != s.watcher.strays {
 		s.log.Warn("pods of this node are outside its range: give --pod-interface or --pod-cidr, or a new pod may be reached "+
 			"before its address is known", "pods", strays)
 	}
 	s.watcher.strays = strays
-	rangeless := s.model.Rangeless()
-	if rangeless && !s.watcher.rangeless {
+	w := &s.watcher
+	switch {
+	case !s.model.Rangeless():
+		w.rangeless, w.warnedRangeless = time.Time{}, false
+	case w.rangeless.IsZero():
+		w.rangeless = now // the API server may tell it yet
+	case !w.warnedRangeless && now.Sub(w.rangeless) >= closedFor:
+		w.warnedRangeless = true
 		s.log.Warn("no range of this node's pods is known: a new pod may be reached before its address is known; " +
 			"give --pod-interface or --pod-cidr, or the node its spec.podCIDRs")
 	}
-	s.watcher.rangeless = rangeless
 }
 
 // paused says whether we repaired so often that we wait.

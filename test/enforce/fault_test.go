@@ -25,7 +25,9 @@ const (
 )
 
 // String completes "killed".
-func (m manner) String() string { return [...]string{withAll: "with all", alone: "alone", late: "alone, the rest late"}[m] }
+func (m manner) String() string {
+	return [...]string{withAll: "with all", alone: "alone", late: "alone, the rest late"}[m]
+}
 
 // fault kills a weave-npc at a point: before one of the system calls that it, or a program that it runs, is about to make.
 type fault struct {

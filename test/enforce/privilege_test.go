@@ -13,9 +13,9 @@ import (
 // confined runs a command as a container does that is given NET_ADMIN and NET_RAW, no new privileges, and a root that cannot be written
 // but for the lock of iptables-legacy.
 var confined = []string{"unshare", "--mount", "--propagation", "private", "sh", "-c",
-	`touch /run/xtables.lock && mount -t tmpfs tmpfs /mnt && touch /mnt/lock && mount --bind /mnt/lock /run/xtables.lock &&
-mount -o remount,bind,ro / && ! touch /run/weave-npc-may-not-write 2>/dev/null &&
-exec setpriv --no-new-privs --bounding-set -all,+net_admin,+net_raw --inh-caps -all "$@"`, "confined"}
+	`touch /run/xtables.lock && mount --rbind / /mnt && mount -t tmpfs tmpfs /mnt/mnt && touch /mnt/mnt/lock &&
+mount --bind /mnt/mnt/lock /mnt/run/xtables.lock && mount -o remount,bind,ro /mnt &&
+exec chroot /mnt sh -c '! touch /run/weave-npc-may-not-write 2>/dev/null && exec "$@"' confined setpriv --no-new-privs --bounding-set -all,+net_admin,+net_raw --inh-caps -all "$@"`, "confined"}
 
 func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
