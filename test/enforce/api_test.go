@@ -415,7 +415,7 @@ func (c *cluster) away(t *testing.T, w *world) {
 	w.expect(t, richWants())
 	for _, d := range w.daemons {
 		d.log.expect("watch is broken|no range of this node's pods is known")
-		d.log.expect("API server does not answer")
+		d.log.expect("API server does not answer|gate closed for long")
 	}
 	c.must(t, c.server.StopAPI())
 	w.expect(t, richWants())
