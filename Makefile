@@ -54,10 +54,14 @@ soak: ## change, break and kill at random for FOR (10m), with the judge on, and 
 	test/setup
 	WEAVE_NPC_TEST_SOAK=$${FOR:-10m} $(GO) test ./test/enforce -run TestSoak -timeout 0 -v
 
+kills: ## kill weave-npc before calls that it makes while it follows changes and starts, KILLS (20) times a way, under 1,000 new flows a second
+	test/setup
+	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce -run TestS63_KilledAtEveryStep -timeout 0 -v
+
 vuln: ## look the dependencies up in Go's vulnerability database, which has to be reachable
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak vuln clean
+.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak kills vuln clean
