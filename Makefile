@@ -58,10 +58,14 @@ kills: ## kill weave-npc before calls that it makes while it follows changes and
 	test/setup
 	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce -run TestS63_KilledAtEveryStep -timeout 0 -v
 
+mutants: ## break weave-npc in many small ways, one at a time, and show that the tests catch each (ONLY=NAMES); half an hour
+	test/setup
+	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)',-table docs/mutants.md)
+
 vuln: ## look the dependencies up in Go's vulnerability database, which has to be reachable
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak kills vuln clean
+.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak kills mutants vuln clean

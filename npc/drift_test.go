@@ -1,10 +1,13 @@
 package npc
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 )
 
@@ -36,5 +39,99 @@ func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	m.Adopt(IPv4, nil, seen)
 	if !slices.ContainsFunc(m.Plan(false)[IPv4].Rules.Replace, func(c iptables.Chain) bool { return c.Name == name }) {
 		t.Error("the chain is not written anew")
+	}
+}
+
+// kernelOf is what the kernel has when it has what a model's transactions left.
+func kernelOf(m *Model) (sets []ipset.Listing, seen iptables.Seen) {
+	t := m.tables[IPv4]
+	for _, s := range t.sets {
+		l := ipset.Listing{Header: ipset.Header{Set: s.Set}}
+		for e, st := range s.entries {
+			l.Members = append(l.Members, ipset.Element{Entry: e, Attr: st.have})
+		}
+		l.Elements = uint32(len(l.Members))
+		sets = append(sets, l)
+	}
+	seen = iptables.Seen{Chains: map[string]iptables.SeenChain{}, Hooks: map[string][]string{
+		hookChain: {"-A " + hookChain + " " + t.jump.String(), "-A " + hookChain + " -j DROP"}}}
+	for name, c := range t.chains {
+		seen.Chains[name] = iptables.SeenChain{IDs: slices.Clone(c.have), Text: slices.Repeat([]string{"a rule"}, len(c.have))}
+	}
+	return sets, seen
+}
+
+// TestDriftIsFound: what others can do to what is ours, and what is said of it.
+func TestDriftIsFound(t *testing.T) {
+	local := func(sets []ipset.Listing) *ipset.Listing {
+		return &sets[slices.IndexFunc(sets, func(l ipset.Listing) bool { return l.Name == "weave-local-pods" })]
+	}
+	other := ipset.Addr(netip.MustParseAddr("10.32.1.99"))
+	for name, c := range map[string]struct {
+		sets   func(sets []ipset.Listing) []ipset.Listing
+		chains func(seen iptables.Seen)
+		want   string
+		// deep says that it takes a look at the members.
+		deep bool
+	}{
+		"nothing": {},
+		"a set is gone": {sets: func(sets []ipset.Listing) []ipset.Listing {
+			return slices.DeleteFunc(sets, func(l ipset.Listing) bool { return l.Name == "weave-local-pods" })
+		}, want: "set weave-local-pods (local pods) is gone"},
+		"a set is empty": {sets: func(sets []ipset.Listing) []ipset.Listing {
+			l := local(sets)
+			l.Members, l.Elements = nil, 0
+			return sets
+		}, want: "set weave-local-pods (local pods) has 0 members, not 1"},
+		"a set has one more": {sets: func(sets []ipset.Listing) []ipset.Listing {
+			l := local(sets)
+			l.Members, l.Elements = append(l.Members, ipset.Element{Entry: other}), 2
+			return sets
+		}, want: "set weave-local-pods (local pods) has 2 members, not 1"},
+		"a member is another": {sets: func(sets []ipset.Listing) []ipset.Listing {
+			local(sets).Members[0].Entry = other
+			return sets
+		}, want: "set weave-local-pods (local pods) has 10.32.1.99", deep: true},
+		"a comment is another": {sets: func(sets []ipset.Listing) []ipset.Listing {
+			local(sets).Members[0].Comment = "x"
+			return sets
+		}, want: "set weave-local-pods (local pods) has 10.32.1.2", deep: true},
+		"a chain is gone": {chains: func(seen iptables.Seen) { delete(seen.Chains, ingressChain) },
+			want: "chain WEAVE-NPC-INGRESS (the way to the rules of isolated pods, ingress) is gone"},
+		"a chain is empty": {chains: func(seen iptables.Seen) { seen.Chains[ingressChain] = iptables.SeenChain{} },
+			want: "chain WEAVE-NPC-INGRESS (the way to the rules of isolated pods, ingress) has other rules"},
+		"our jump is gone": {chains: func(seen iptables.Seen) { seen.Hooks[hookChain] = seen.Hooks[hookChain][1:] },
+			want: "FORWARD has 0 jumps to WEAVE-NPC-FORWARD"},
+		"our jump is there twice": {chains: func(seen iptables.Seen) {
+			seen.Hooks[hookChain] = append(seen.Hooks[hookChain], seen.Hooks[hookChain][0])
+		}, want: "FORWARD has 2 jumps to WEAVE-NPC-FORWARD"},
+		"a rule above ours accepts": {chains: func(seen iptables.Seen) {
+			seen.Hooks[hookChain] = append([]string{"-A FORWARD -p udp -j ACCEPT"}, seen.Hooks[hookChain]...)
+		}, want: "FORWARD accepts before us: -A FORWARD -p udp -j ACCEPT"},
+		"a rule above ours drops": {chains: func(seen iptables.Seen) {
+			seen.Hooks[hookChain] = append([]string{"-A FORWARD -p udp -j DROP"}, seen.Hooks[hookChain]...)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			m := atWork(&now)
+			sets, seen := kernelOf(m)
+			if c.sets != nil {
+				sets = c.sets(sets)
+			}
+			if c.chains != nil {
+				c.chains(seen)
+			}
+			headers := make([]ipset.Header, 0, len(sets))
+			for _, l := range sets {
+				headers = append(headers, l.Header)
+			}
+			quick := append(m.setDrift(IPv4, headers), m.chainDrift(IPv4, seen)...)
+			found := append(m.memberDrift(IPv4, sets), m.chainDrift(IPv4, seen)...)
+			if c.deep == (len(quick) > 0) && c.want != "" || c.want == "" && len(found) > 0 ||
+				c.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], c.want)) {
+				t.Errorf("found by headers: %q, by members: %q; want %q", quick, found, c.want)
+			}
+		})
 	}
 }

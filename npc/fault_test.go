@@ -2,6 +2,7 @@ package npc_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -264,6 +265,26 @@ func TestAProgramThatIsMissingForAWhile(t *testing.T) {
 	s.well()
 	s.expect("outside > a/web tcp:80 = yes")
 	s.agree()
+}
+
+// TestWhatFailedIsTriedAgain though nothing else happens.
+func TestWhatFailedIsTriedAgain(t *testing.T) {
+	s := newStation(t, iptables.NFT)
+	s.well()
+	s.program("iptables-nft-restore:fail")
+	s.policy("a/new", `{podSelector: {}, ingress: [{}]}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.live.Run(ctx, false) }()
+	eventually(t, "failing", func() bool { return s.log.count(cannot) > 0 })
+	s.program()
+	eventually(t, "being well again", func() bool { return s.live.Ready() == "" })
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	s.live.copy(s.world)
+	s.expect("outside > a/web tcp:80 = yes")
 }
 
 func TestAProgramThatHangs(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/weave-npc/weave-npc/ipset"
 )
 
 // TestBrokenWatchesCloseBothDirections: the watches break a moment apart, and time passes while a plan is made.
@@ -47,5 +49,72 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 		if len(m.gates.closed[IPv4][d]) != 0 {
 			t.Errorf("%s is closed", d)
 		}
+	}
+}
+
+// TestAVanishedPodsAddressOpensInTime: nobody claims it, and its container has long ended.
+func TestAVanishedPodsAddressOpensInTime(t *testing.T) {
+	now := time.Unix(1000, 0)
+	m := atWork(&now)
+	address := ipset.Addr(netip.MustParseAddr("10.32.1.2"))
+	closed := func() bool {
+		_, is := m.gates.closed[IPv4][Ingress][address]
+		return is
+	}
+	m.DeletePod("a", "web", "")
+	m.Plan(false)
+	if !closed() {
+		t.Fatal("it is open at once")
+	}
+	next := m.NextChange()
+	if want := now.Add(vanishedFor); !next.Equal(want) {
+		t.Fatalf("the next change is at %s, not at %s", next, want)
+	}
+	now = next.Add(-time.Second)
+	if m.Plan(false); !closed() {
+		t.Error("it is open too early")
+	}
+	now = next
+	if m.Plan(false); closed() {
+		t.Error("it stays closed")
+	}
+	if next = m.NextChange(); !next.IsZero() {
+		t.Errorf("there is another change at %s", next)
+	}
+}
+
+// TestWhichBrokenWatchesClose: a pod or a policy may be there that nobody told us of, but only where there are policies.
+func TestWhichBrokenWatchesClose(t *testing.T) {
+	for name, c := range map[string]struct {
+		kinds  []string
+		after  time.Duration
+		policy bool
+		closed bool
+	}{
+		"pods":              {[]string{"pods"}, brokenAfter, true, true},
+		"policies":          {[]string{"networkpolicies"}, brokenAfter, true, true},
+		"namespaces":        {[]string{"namespaces"}, time.Hour, true, false},
+		"for a moment":      {[]string{"pods", "networkpolicies"}, brokenAfter - time.Millisecond, true, false},
+		"without policies":  {[]string{"pods", "networkpolicies"}, time.Hour, false, false},
+		"nothing is broken": {nil, time.Hour, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			m := atWork(&now)
+			if !c.policy {
+				m.DeletePolicy("a", "p", "")
+			}
+			for _, kind := range c.kinds {
+				m.SetConnected(kind, false)
+			}
+			now = now.Add(c.after)
+			m.Plan(false)
+			for _, d := range directions {
+				_, closed := m.gates.closed[IPv4][d][ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))]
+				if closed != c.closed || (m.ClosedBy(d) != "") != c.closed {
+					t.Errorf("%s: closed: %t, by %q", d, closed, m.ClosedBy(d))
+				}
+			}
+		})
 	}
 }

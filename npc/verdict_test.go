@@ -50,10 +50,32 @@ func TestVerdicts(t *testing.T) {
 			w.sync()
 			w.expect("outside > a/web tcp:80 = yes\n outside > a/web sctp:80 = yes\n outside > a/web icmp = yes")
 		}},
+		{"S8_empty_lists_are_everything", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [], ports: [{port: 80}]}]}`)
+			w.policy("a/client", `{podSelector: {matchLabels: {app: client}}, ingress: [{from: [{podSelector: {}}], ports: []}]}`)
+			w.sync()
+			w.expect("outside > a/web tcp:80 = yes\n outside > a/web tcp:81 = no\n a/web > a/client icmp = yes\n b/other > a/client icmp = no")
+		}},
 		{"S9_empty_selector_its_namespace_only", func(w *world) {
 			w.policy("a/deny", `{podSelector: {}}`)
 			w.sync()
 			w.expect("b/other > a/web tcp:80 = no\n a/web > b/other tcp:80 = yes")
+		}},
+		{"S10_rules_are_for_the_pods_of_their_policy", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80}]}]}`)
+			w.policy("a/client", `{podSelector: {matchLabels: {app: client}}, policyTypes: [Ingress, Egress], ingress: [{ports: [{port: 81}]}],
+				egress: [{ports: [{port: 82}]}]}`)
+			w.policy("a/out", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress], egress: [{ports: [{port: 83}]}]}`)
+			w.sync()
+			w.expect(`
+				outside > a/web tcp:80 = yes
+				outside > a/web tcp:81 = no
+				outside > a/client tcp:80 = no
+				outside > a/client tcp:81 = yes
+				a/client > outside tcp:82 = yes
+				a/client > outside tcp:83 = no
+				a/web > outside tcp:82 = no
+				a/web > outside tcp:83 = yes`)
 		}},
 		{"S11_both_must_allow", func(w *world) {
 			w.policy("a/in", `{podSelector: {matchLabels: {app: web}}, ingress: [{}]}`)
@@ -63,6 +85,12 @@ func TestVerdicts(t *testing.T) {
 			w.policy("b/out", `{podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: 80}]}]}`)
 			w.again(false)
 			w.expect("b/client > a/web tcp:80 = yes\n b/client > a/web tcp:81 = no")
+		}},
+		{"S12_peers_that_match_nobody", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{}], ports: [{port: 1}]},
+				{from: [{podSelector: {matchLabels: {app: none}}}], ports: [{port: 2}]}]}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:1 = no\n outside > a/web tcp:1 = no\n a/client > a/web tcp:2 = no\n outside > a/web tcp:2 = no")
 		}},
 		{"S13_last_policy_goes", func(w *world) {
 			w.policy("a/one", `{podSelector: {matchLabels: {app: web}}}`)
@@ -74,6 +102,38 @@ func TestVerdicts(t *testing.T) {
 			w.deletePolicy("a/two")
 			w.again(false)
 			w.expect("a/client > a/web tcp:80 = yes")
+		}},
+		{"S13_one_of_two_with_the_same_rules_goes", func(w *world) {
+			spec := `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{podSelector: {matchLabels: {app: client}}}, {ipBlock: {cidr: 198.51.100.0/24}}, {ipBlock: {cidr: "2001:db8::/32"}}]}]}`
+			w.policy("a/one", spec)
+			w.policy("a/two", spec)
+			// It shares a selector and blocks with them, and no rule.
+			w.policy("b/three", `{podSelector: {matchLabels: {app: client}}, ingress: [
+				{from: [{ipBlock: {cidr: 198.51.100.0/24}}, {ipBlock: {cidr: "2001:db8::/32"}}], ports: [{port: 80}]}]}`)
+			w.sync()
+			allowed := "a/client > a/web tcp:80 = yes\n outside > a/web tcp:80 = yes\n outside > b/client tcp:80 = yes\n b/other > a/web tcp:80 = no"
+			w.expect(allowed)
+			w.deletePolicy("a/two")
+			w.again(false)
+			w.expect(allowed)
+			w.tidyUp()
+			w.expect(allowed)
+			w.deletePolicy("a/one")
+			w.again(false)
+			w.tidyUp()
+			w.expect("b/other > a/web tcp:80 = yes\n outside > b/client tcp:80 = yes\n outside > b/client tcp:81 = no")
+		}},
+		{"S13_of_two_with_the_same_many_peers_one_goes", func(w *world) {
+			w.policy("a/one", crossed("Ingress", manyPeers(40), 300))
+			w.policy("a/two", crossed("Ingress", manyPeers(40), 300, "{port: http}"))
+			w.sync()
+			w.expect("a/client > a/web tcp:1 = yes\n 198.51.100.9 > 10.32.1.2 tcp:1 = no")
+			w.deletePolicy("a/two")
+			w.again(false)
+			w.expect("a/client > a/web tcp:1 = yes\n 198.51.100.9 > 10.32.1.2 tcp:1 = no")
+			w.tidyUp()
+			w.expect("a/client > a/web tcp:1 = yes\n 198.51.100.9 > 10.32.1.2 tcp:1 = no")
 		}},
 		{"S15_S16_S17_S18_peers", func(w *world) {
 			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
@@ -104,6 +164,14 @@ func TestVerdicts(t *testing.T) {
 				a/client > a/web tcp:7 = yes
 				b/other > a/web tcp:7 = yes`)
 		}},
+		{"S19_the_same_selectors_in_two_namespaces", func(w *world) {
+			w.remote("b/far", "10.32.2.8,fd32:2::8", "app=client")
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+			w.policy("b/client", `{podSelector: {matchLabels: {app: client}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+			w.sync()
+			w.expect("a/client > a/web tcp:80 = yes\n b/client > a/web tcp:80 = no\n a/client > b/client tcp:80 = no\n b/far > b/client tcp:80 = yes\n" +
+				"b/far > a/web tcp:80 = no")
+		}},
 		{"S20_operators", func(w *world) {
 			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchExpressions: [
 				{key: app, operator: In, values: [client, x]}, {key: zone, operator: DoesNotExist}, {key: tier, operator: NotIn, values: [dev]}]}}]}]}`)
@@ -115,6 +183,26 @@ func TestVerdicts(t *testing.T) {
 			w.relabel("a/client", "app=client", "tier=dev")
 			w.again(false)
 			w.expect("a/client > a/web tcp:80 = no")
+		}},
+		{"S20_operators_of_pods_that_arrive_late", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{podSelector: {matchExpressions: [{key: app, operator: In, values: [w, x, y]}]}}], ports: [{port: 1}]},
+				{from: [{podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [x]}]}}], ports: [{port: 2}]},
+				{from: [{podSelector: {matchExpressions: [{key: app, operator: Exists}]}}], ports: [{port: 3}]},
+				{from: [{podSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}}], ports: [{port: 4}]}]}`)
+			w.sync()
+			w.pod("a/x", "10.32.1.11,fd32:1::11", "app=x")
+			w.pod("a/none", "10.32.1.12,fd32:1::12", "zone=z")
+			w.again(false)
+			w.expect(`
+				a/x > a/web tcp:1 = yes
+				a/none > a/web tcp:1 = no
+				a/x > a/web tcp:2 = no
+				a/none > a/web tcp:2 = yes
+				a/x > a/web tcp:3 = yes
+				a/none > a/web tcp:3 = no
+				a/x > a/web tcp:4 = no
+				a/none > a/web tcp:4 = yes`)
 		}},
 		{"S22_namespace_relabelled", func(w *world) {
 			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
@@ -129,11 +217,32 @@ func TestVerdicts(t *testing.T) {
 			w.again(false)
 			w.expect("b/client > a/web tcp:1 = yes\n b/client > a/web tcp:2 = yes")
 		}},
+		{"S23_a_target_is_relabelled", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80}]}]}`)
+			w.sync()
+			w.expect("outside > a/web tcp:81 = no\n outside > a/client tcp:81 = yes")
+			w.relabel("a/web", "app=client")
+			w.relabel("a/client", "app=web")
+			w.again(false)
+			w.expect("outside > a/web tcp:81 = yes\n outside > a/client tcp:81 = no\n outside > a/client tcp:80 = yes")
+		}},
 		{"S25_host_network_pod_is_no_pod", func(w *world) {
 			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {}}]}]}`)
 			w.setPod("a/host", "172.31.0.1", []string{"app=web"}, func(p *npc.Pod) { p.HostNetwork = true })
 			w.sync()
 			w.expect("172.31.0.1 > a/web tcp:80 = no\n a/client > 172.31.0.1 tcp:80 = yes")
+		}},
+		{"S25_an_address_of_a_node_is_no_pods", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`)
+			w.setPod("a/client", "10.32.1.3,fd32:1::3", []string{"app=client"}, func(p *npc.Pod) {
+				p.HostAddrs = []netip.Addr{netip.MustParseAddr("10.32.1.40"), netip.MustParseAddr("fd32:1::40")}
+			})
+			w.pod("a/liar", "10.32.1.40,fd32:1::40", "app=client")
+			w.sync()
+			w.expect("a/liar > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes")
+			w.deletePod("a/client") // and nobody says any more that it is a node's
+			w.again(false)
+			w.expect("a/liar > a/web tcp:80 = yes")
 		}},
 		{"S26_finished_pod_leaves", func(w *world) {
 			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`)
@@ -161,6 +270,66 @@ func TestVerdicts(t *testing.T) {
 				w.Errorf("flows of %d addresses were forgotten, not of one", got)
 			}
 		}},
+		{"S27_of_two_that_claim_an_address", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+			claim := func(name, addrs string, change func(*npc.Pod)) { w.setPod(name, addrs, []string{"app=client"}, change) }
+			later := time.Unix(9, 0)
+			claim("a/local", "10.32.1.20,fd32:1::20", func(p *npc.Pod) { p.Labels = nil })
+			claim("a/remote", "10.32.1.20,fd32:1::20", func(p *npc.Pod) { p.Node, p.Started = "node2", later })
+			claim("a/stays", "10.32.1.21,fd32:1::21", func(p *npc.Pod) { p.Labels = nil })
+			claim("a/ends", "10.32.1.21,fd32:1::21", func(p *npc.Pod) { p.Deleting, p.Started = true, later })
+			claim("a/older", "10.32.1.22,fd32:1::22", func(p *npc.Pod) { p.Created = time.Unix(1, 0) })
+			claim("a/newer", "10.32.1.22,fd32:1::22", func(p *npc.Pod) { p.Labels, p.Created = nil, time.Unix(2, 0) })
+			w.sync()
+			w.expect("a/local > a/web tcp:80 = no\n a/stays > a/web tcp:80 = no\n a/newer > a/web tcp:80 = no")
+			for _, name := range []string{"a/local", "a/stays", "a/newer"} {
+				w.deletePod(name)
+			}
+			w.again(false)
+			w.expect("a/remote > a/web tcp:80 = yes\n a/ends > a/web tcp:80 = yes\n a/older > a/web tcp:80 = yes")
+		}},
+		{"S27_a_flow_between_other_nodes_pods_is_not_ours_to_forget", func(w *world) {
+			w.sync()
+			w.remote("b/next", "10.32.2.9,fd32:2::9", "app=next")
+			w.deletePod("b/other")
+			w.again(false)
+			for _, k := range w.kernels {
+				if len(k.Forgotten) > 0 {
+					w.Errorf("forgotten: %v", k.Forgotten)
+				}
+			}
+		}},
+		{"S30_made_again_with_the_same_name_and_address", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+			w.sync()
+			w.setPod("a/client", "10.32.1.3,fd32:1::3", []string{"app=client"}, func(p *npc.Pod) { p.UID = "another" })
+			w.again(false)
+			w.expect("a/client > a/web tcp:80 = yes")
+			for f, k := range w.kernels {
+				if len(k.Forgotten) != 1 || k.Forgotten[0] != w.addrs["a/client"][f] {
+					w.Errorf("forgotten: %v", k.Forgotten)
+				}
+			}
+		}},
+		{"S32_pods_before_and_after_their_namespaces", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{namespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}], ports: [{port: 1}]},
+				{from: [{namespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}, podSelector: {matchLabels: {app: x}}}],
+					ports: [{port: 2}]}]}`)
+			w.sync()
+			w.remote("late/x", "10.32.2.20,fd32:2::20", "app=x")
+			w.again(false)
+			w.expect("late/x > a/web tcp:1 = no\n late/x > a/web tcp:2 = no")
+			w.namespace("late")
+			w.again(false)
+			w.expect("late/x > a/web tcp:1 = yes\n late/x > a/web tcp:2 = yes")
+			w.remote("late/y", "10.32.2.21,fd32:2::21", "app=x")
+			w.again(false)
+			w.expect("late/y > a/web tcp:1 = yes\n late/y > a/web tcp:2 = yes")
+			w.model.DeleteNamespace("late", "ns-late")
+			w.again(false)
+			w.expect("late/x > a/web tcp:1 = no\n late/x > a/web tcp:2 = no")
+		}},
 		{"S33_to_S36_blocks", func(w *world) {
 			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.0/29]}}], ports: [{port: 1}]},
@@ -177,6 +346,32 @@ func TestVerdicts(t *testing.T) {
 				2001:db8::7 > fd32:1::2 tcp:3 = yes
 				fd00::1 > fd32:1::2 tcp:3 = yes
 				198.51.100.7 > 10.32.1.2 tcp:4 = yes`)
+		}},
+		{"S35_blocks_with_the_same_excepts", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.0/29]}}, {ipBlock: {cidr: "2001:db8::/64", except: ["2001:db8::/120"]}}],
+					ports: [{port: 1}]},
+				{from: [{ipBlock: {cidr: 198.51.0.0/16, except: [198.51.100.0/29]}}, {ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8::/120"]}}],
+					ports: [{port: 2}]},
+				{from: [{ipBlock: {cidr: 198.51.100.0/24}}], ports: [{port: 3}]}]}`)
+			w.sync()
+			w.expect(`
+				198.51.9.9 > 10.32.1.2 tcp:1 = no
+				198.51.9.9 > 10.32.1.2 tcp:2 = yes
+				198.51.100.9 > 10.32.1.2 tcp:1 = yes
+				outside > a/web tcp:1 = no
+				outside > a/web tcp:2 = no
+				198.51.100.7 > 10.32.1.2 tcp:3 = yes
+				2001:db8:1::7 > fd32:1::2 tcp:1 = no
+				2001:db8:1::7 > fd32:1::2 tcp:2 = yes
+				2001:db8:1::7 > fd32:1::2 tcp:3 = no`)
+		}},
+		{"S36_a_half_is_excepted", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [0.0.0.0/1]}}, {ipBlock: {cidr: "::/0", except: ["::/1"]}}]}]}`)
+			w.sync()
+			w.expect("198.51.100.7 > 10.32.1.2 tcp:1 = yes\n 98.51.100.7 > 10.32.1.2 tcp:1 = no\n" +
+				"2001:db8::7 > fd32:1::2 tcp:1 = no\n fd00::1 > fd32:1::2 tcp:1 = yes")
 		}},
 		{"S40_to_S49_ports", func(w *world) {
 			w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) {
@@ -205,6 +400,29 @@ func TestVerdicts(t *testing.T) {
 				outside > a/web tcp:31 = yes
 				outside > a/web tcp:30 = no
 				outside > a/web udp:31 = no`)
+		}},
+		{"S43_one_between_two_ranges", func(w *world) {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 10, endPort: 12}, {port: 14}, {port: 15, endPort: 15}]}]}`)
+			w.sync()
+			w.expect("outside > a/web tcp:12 = yes\n outside > a/web tcp:13 = no\n outside > a/web tcp:14 = yes\n outside > a/web tcp:15 = yes\n" +
+				"outside > a/web tcp:16 = no")
+		}},
+		{"S44_S46_a_named_port_with_peers", func(w *world) {
+			w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) {
+				p.Ports = []npc.NamedPort{{Name: "dns", Protocol: 6, Port: 53}, {Name: "dns", Protocol: 17, Port: 54}}
+			})
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: dns}]},
+				{from: [{ipBlock: {cidr: 198.51.100.0/24}}, {ipBlock: {cidr: "2001:db8::/32"}}], ports: [{port: dns, protocol: UDP}]}]}`)
+			w.sync()
+			w.expect(`
+				a/client > a/web tcp:53 = yes
+				a/client > a/web udp:54 = no
+				b/client > a/web tcp:53 = no
+				outside > a/web tcp:53 = no
+				outside > a/web udp:54 = yes
+				outside > a/web udp:53 = no
+				b/other > a/web udp:54 = no`)
 		}},
 		{"S45_S48_named_ports_on_egress", func(w *world) {
 			w.setPod("b/other", "10.32.2.9", []string{"app=other"}, func(p *npc.Pod) {
@@ -324,6 +542,24 @@ func TestGate(t *testing.T) {
 		w.sync()
 		w.expect("outside > a/far tcp:80 = yes\n outside > 10.32.2.10 tcp:80 = no")
 	})
+	each("closed_by_flag_without_a_range", func(t *testing.T, start starter) {
+		w := start(t, func(c *npc.Config) { c.Gate, c.PodRanges = npc.GateClosed, nil })
+		w.sync()
+		w.expect("outside > 98.51.100.7 tcp:80 = no\n outside > 198.51.100.8 tcp:80 = no\n" +
+			"outside > 2001:db8::9 tcp:80 = no\n outside > fd00::9 tcp:80 = no")
+	})
+	each("S27_the_address_of_an_isolated_pod_that_vanished_is_one_of_another_node", func(t *testing.T, start starter) {
+		w := start(t)
+		w.policy("a/web", deny)
+		w.pod("a/old", "10.32.1.5,fd32:1::5", "app=web")
+		w.sync()
+		w.deletePod("a/old")
+		w.again(false)
+		w.expect("outside > a/old tcp:80 = no")
+		w.remote("a/next", "10.32.1.5,fd32:1::5", "app=other")
+		w.again(false)
+		w.expect("outside > a/next tcp:80 = yes")
+	})
 	each("an_isolated_pod_that_vanished_stays_closed", func(t *testing.T, start starter) {
 		w := start(t)
 		w.policy("a/web", deny)
@@ -346,6 +582,16 @@ func TestGate(t *testing.T) {
 			ICMPType: 135, HopLimit: 255, In: "cni0", Out: "cni0"}); !v.Accepted {
 			t.Errorf("neighbour discovery is dropped by %q", v.By)
 		}
+	})
+	each("S68_link_local_where_pods_are_told_by_their_range", func(t *testing.T, start starter) {
+		w := start(t, func(c *npc.Config) { c.PodInterface = "" })
+		w.policy("a/web", deny)
+		w.pod("a/web", "10.32.1.5,fd32:1::5", "app=web")
+		w.sync()
+		w.expect("fe80::1 > fe80::2 tcp:80 = no")
+		w.deletePolicy("a/web")
+		w.again(false)
+		w.expect("fe80::1 > fe80::2 tcp:80 = yes")
 	})
 	each("before_the_objects_are_known", func(t *testing.T, start starter) {
 		w := start(t)

@@ -25,8 +25,8 @@ type Packet struct {
 	// was translated.
 	State string
 	DNAT  bool
-	// In and Out are the interfaces.
-	In, Out string
+	// In and Out are the interfaces; PhysIn and PhysOut the ports of a bridge, if it is one that passes the packet on.
+	In, Out, PhysIn, PhysOut string
 }
 
 // Verdict is what becomes of a packet.
@@ -188,8 +188,12 @@ func matcher(option string, args []string) func(*Kernel, Packet) bool {
 		return func(_ *Kernel, p Packet) bool {
 			return (args[0] == iptables.HairpinIPv4 || args[0] == iptables.HairpinIPv6) && p.Src == p.Dst
 		}
-	case "--physdev-in", "--physdev-out", "--dst-type":
-		return func(*Kernel, Packet) bool { return false } // no such port, and nothing is forwarded to the node itself
+	case "--physdev-in":
+		return func(_ *Kernel, p Packet) bool { return p.PhysIn == args[0] }
+	case "--physdev-out":
+		return func(_ *Kernel, p Packet) bool { return p.PhysOut == args[0] }
+	case "--dst-type":
+		return func(*Kernel, Packet) bool { return false } // nothing is forwarded to the node itself
 	}
 	return nil
 }

@@ -1,0 +1,197 @@
+package npc_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// newOrderWorld has a web, a db, clients, and policies that let clients in, at work.
+func newOrderWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.namespace("a")
+	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.pod("a/db", "10.32.1.3,fd32:1::3", "app=db")
+	w.pod("a/client", "10.32.1.4,fd32:1::4", "app=client")
+	w.pod("a/x", "10.32.1.5,fd32:1::5", "app=x")
+	fromClients := `ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`
+	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, `+fromClients)
+	w.policy("a/db", `{podSelector: {matchLabels: {app: db}}, `+fromClients)
+	w.sync()
+	return w
+}
+
+// always checks verdicts after every step of every transaction that do makes.
+func (w *world) always(lines string, do func()) {
+	w.Helper()
+	for _, k := range w.kernels {
+		k.AfterStep = func() { w.expect(lines) }
+	}
+	do()
+	for _, k := range w.kernels {
+		k.AfterStep = nil
+	}
+	w.expect(lines)
+}
+
+// TestS62_EditsOfPolicies: what both versions allow passes at any moment, and nothing passes that both deny.
+func TestS62_EditsOfPolicies(t *testing.T) {
+	for name, c := range map[string]struct{ policies, always string }{
+		"a_pod_becomes_isolated": {
+			`a/x {podSelector: {matchLabels: {app: x}}, policyTypes: [Ingress, Egress], ingress: [{ports: [{port: 80}]}],
+				egress: [{ports: [{port: 82}]}]}`,
+			"a/client > a/x tcp:80 = yes\n a/x > outside tcp:82 = yes"},
+		"another_selector": {
+			`a/web {podSelector: {matchLabels: {app: web}}, ingress: [
+				{from: [{podSelector: {matchExpressions: [{key: app, operator: In, values: [client, y]}]}}]}]}`,
+			"a/client > a/web tcp:80 = yes\n a/x > a/web tcp:80 = no"},
+		"another_target": {
+			`a/web {podSelector: {matchExpressions: [{key: app, operator: In, values: [web, y]}]}, ingress: [
+				{from: [{podSelector: {matchLabels: {app: client}}}]}]}`,
+			"a/client > a/web tcp:80 = yes\n a/x > a/web tcp:80 = no"},
+		"a_block_instead": {
+			`a/web {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.32.1.4/32}}, {ipBlock: {cidr: "fd32:1::4/128"}}]}]}`,
+			"a/client > a/web tcp:80 = yes\n a/x > a/web tcp:80 = no"},
+		"closed": {`a/web {podSelector: {matchLabels: {app: web}}}`, "a/x > a/web tcp:80 = no\n a/client > a/db tcp:80 = yes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newOrderWorld(t)
+			key, spec, _ := strings.Cut(c.policies, " ")
+			w.always(c.always, func() {
+				w.policy(key, spec)
+				w.again(false)
+			})
+			w.always(c.always, w.tidyUp)
+		})
+	}
+}
+
+// TestS62_PoliciesGoBeforePods: a rule that is about to go does not meet a member that is about to come.
+func TestS62_PoliciesGoBeforePods(t *testing.T) {
+	t.Run("edit_then_relabel", func(t *testing.T) {
+		w := newOrderWorld(t)
+		w.always("a/x > a/web tcp:80 = no", func() {
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+			w.relabel("a/x", "app=client")
+			w.again(false)
+		})
+		w.expect("a/x > a/db tcp:80 = yes")
+	})
+	t.Run("a_change_does_not_overtake_one_that_waits", func(t *testing.T) {
+		w := newOrderWorld(t)
+		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: last}}}]}]}`)
+		w.relabel("a/x", "app=client")
+		for f, tx := range w.model.Plan(false) {
+			if err := w.kernels[f].Apply(tx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.relabel("a/x", "app=last")
+		if !w.model.Resume() {
+			t.Error("nothing waits")
+		}
+		w.again(false)
+		w.expect("a/x > a/db tcp:80 = no\n a/x > a/web tcp:80 = yes")
+	})
+	t.Run("S30_a_pod_that_came_and_went_while_it_waited", func(t *testing.T) {
+		w := newOrderWorld(t)
+		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`)
+		w.setPod("a/client", "10.32.1.44,fd32:1::44", []string{"app=client"}, func(p *npc.Pod) { p.UID = "another" })
+		w.model.DeletePod("a", "client", "another")
+		w.again(false)
+		w.expect("10.32.1.4 > 10.32.1.3 tcp:80 = no\n a/client > a/db tcp:80 = no")
+	})
+}
+
+// TestS27_RightsGoBeforeFlows: a flow that the next pod opens by what the address had for its former pod would survive.
+func TestS27_RightsGoBeforeFlows(t *testing.T) {
+	w := newOrderWorld(t)
+	for _, k := range w.kernels {
+		k.AfterStep = func() {
+			if len(k.Forgotten) > 0 {
+				a := w.addrs["a/client"][k.Family]
+				w.expect(a.String() + " > " + w.addrs["a/db"][k.Family].String() + " tcp:80 = no")
+			}
+		}
+	}
+	w.deletePod("a/client")
+	w.pod("a/next", "10.32.1.4,fd32:1::4", "app=next")
+	w.again(false)
+	for _, k := range w.kernels {
+		if !slices.Contains(k.Forgotten, w.addrs["a/next"][k.Family]) {
+			t.Errorf("%s: flows of %v were forgotten", k.Family, k.Forgotten)
+		}
+	}
+}
+
+// TestS63_AStartTakesNothingAway: before all objects are known, what stands stays as it is, but for unknown addresses.
+func TestS63_AStartTakesNothingAway(t *testing.T) {
+	for _, boot := range []bool{false, true} {
+		w := newOrderWorld(t)
+		before := [2][]string{w.kernels[0].Lines(), w.kernels[1].Lines()}
+		again := newWorld(t)
+		again.kernels, again.addrs = w.kernels, w.addrs
+		again.adopt()
+		again.namespace("a")
+		for f, tx := range again.model.PlanStart(boot) {
+			if err := again.kernels[f].Apply(tx); err != nil {
+				t.Fatal(err)
+			}
+			lost := slices.DeleteFunc(before[f], func(line string) bool { return slices.Contains(again.kernels[f].Lines(), line) })
+			if len(lost) > 0 {
+				t.Errorf("boot %t: it took away\n%s", boot, strings.Join(lost, "\n"))
+			}
+		}
+		again.addr("unknown", "10.32.1.77", "fd32:1::77")
+		again.expect("a/client > a/web tcp:80 = yes\n a/x > a/web tcp:80 = no\n outside > unknown tcp:80 = no")
+	}
+}
+
+// TestASecondJumpGoes: FORWARD has our jump once.
+func TestASecondJumpGoes(t *testing.T) {
+	w := newOrderWorld(t)
+	for _, k := range w.kernels {
+		k.Chains["FORWARD"] = append(k.Chains["FORWARD"], "-p udp -j RETURN", k.Chains["FORWARD"][0])
+	}
+	w.adopt()
+	w.again(false)
+	for _, k := range w.kernels {
+		if rules := k.Chains["FORWARD"]; len(rules) != 2 || !strings.Contains(rules[0], "WEAVE-NPC-FORWARD") {
+			t.Errorf("%s: FORWARD is %q", k.Family, rules)
+		}
+	}
+}
+
+// TestS31_WhatAnEarlierRunLeft is removed: what nobody asks for any more, and members that are none.
+func TestS31_WhatAnEarlierRunLeft(t *testing.T) {
+	w := newOrderWorld(t)
+	again := newWorld(t)
+	again.kernels = w.kernels
+	again.adopt()
+	again.namespace("a")
+	again.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	again.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	again.sync()
+	again.tidyUp()
+	for _, k := range again.kernels {
+		for name, s := range k.Sets {
+			for e := range s.Members {
+				// The gate may keep an address closed whose pod vanished.
+				if !strings.Contains(name, "-gate-") && slices.Contains([]netip.Addr{w.addrs["a/x"][k.Family], w.addrs["a/db"][k.Family]}, e.Prefix.Addr()) {
+					t.Errorf("%s: %s has %s", k.Family, name, e)
+				}
+			}
+			if len(name) == 31 {
+				t.Errorf("%s: there is still %s", k.Family, name)
+			}
+		}
+		for name := range k.Chains {
+			if strings.Contains(name, "-I-") {
+				t.Errorf("%s: there is still %s", k.Family, name)
+			}
+		}
+	}
+}
