@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -272,13 +271,11 @@ func RemoveOnSignal() (undo func()) {
 		}
 		// Whoever reads our output may have been interrupted too.
 		signal.Ignore(unix.SIGPIPE)
-		lock, err := removeOwnRuns()
-		if err != nil {
+		if err := removeOwnRuns(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		number, _ := received.(unix.Signal)
 		os.Exit(128 + int(number))
-		runtime.KeepAlive(lock)
 	}()
 	return func() {
 		signal.Stop(signals)
@@ -287,14 +284,20 @@ func RemoveOnSignal() (undo func()) {
 	}
 }
 
-// removeOwnRuns removes the worlds of this process. What it is just making is waited for, and nothing is made while the lock is
-// open that it returns.
-func removeOwnRuns() (*os.File, error) {
+// removeOwnRuns removes the worlds of this process. What it is just making is waited for, and nothing is made from then on.
+func removeOwnRuns() error {
 	lock, err := lockRuns(unix.LOCK_EX)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	return lock, sweep(ownRun)
+	if err != nil {
+		return err
+	}
+	// A descriptor that nothing closes keeps the lock until the process ends.
+	if _, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return errors.Wrap(err, "keeping the lock of all runs")
+	}
+	return sweep(ownRun)
 }
 
 // killAndWait kills a process that need not be our child and waits until it is gone or only waits to be reaped.

@@ -107,7 +107,7 @@ func (m *mutant) parseHead(text string) error {
 		}
 	}
 	if m.about == "" || m.breaks == "" || len(m.runs) == 0 {
-		return errors.New("a patch begins with a sentence, an empty line, Breaks: and Run:")
+		return errors.New("a patch begins with a sentence, an empty line, and lines that begin with Breaks and Run")
 	}
 	return nil
 }
