@@ -3,6 +3,8 @@ package enforce
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -46,7 +48,8 @@ func newMiddleman(t *testing.T, w *world, c *cluster) *middleman {
 	c.must(t, err)
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1,
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Authorization") },
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }}
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		ErrorLog:     log.New(io.Discard, "", 0)} // what is cut on purpose is not worth a line
 	m := &middleman{}
 	m.dir, err = os.MkdirTemp(w.Dir(), "middleman-")
 	c.must(t, err)

@@ -10,12 +10,20 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// confined runs a command as a container does that is given NET_ADMIN and NET_RAW, no new privileges, and a root that cannot be written
-// but for the lock of iptables-legacy.
+// confined runs a command as a container does that is given NET_ADMIN and NET_RAW, no new privileges, and a root of which nothing can
+// be written, whatever is mounted in it, but for the lock of iptables-legacy.
 var confined = []string{"unshare", "--mount", "--propagation", "private", "sh", "-c",
-	`touch /run/xtables.lock && mount --rbind / /mnt && mount -t tmpfs tmpfs /mnt/mnt && touch /mnt/mnt/lock &&
-mount --bind /mnt/mnt/lock /mnt/run/xtables.lock && mount -o remount,bind,ro /mnt &&
-exec chroot /mnt sh -c '! touch /run/weave-npc-may-not-write 2>/dev/null && exec "$@"' confined setpriv --no-new-privs --bounding-set -all,+net_admin,+net_raw --inh-caps -all "$@"`, "confined"}
+	`set -e
+touch /run/xtables.lock
+mount --rbind / /mnt
+findmnt -rno TARGET -R /mnt | while read -r at; do mount -o remount,bind,ro "$(printf %b "$at")"; done
+mount -t tmpfs tmpfs /mnt/mnt
+touch /mnt/mnt/lock
+mount --bind /mnt/mnt/lock /mnt/run/xtables.lock
+exec chroot /mnt sh -c 'for at in / /etc /run /tmp /var; do
+	if touch $at/weave-npc-may-not-write 2>/dev/null; then echo "$at can be written"; exit 1; fi
+done
+exec "$@"' confined setpriv --no-new-privs --bounding-set -all,+net_admin,+net_raw --inh-caps -all "$@"`, "confined"}
 
 func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
