@@ -39,7 +39,15 @@ func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, e
 		}
 	}
 	sets, err := cleanupSets(ctx)
-	return append(removed, sets...), err
+	removed = append(removed, sets...)
+	if err != nil {
+		return removed, err
+	}
+	there, err := iptables.VLANGuard{}.Remove()
+	if there {
+		removed = append(removed, "nftables table bridge weave-npc")
+	}
+	return removed, err
 }
 
 // cleanupSets destroys our sets, sets of sets first.

@@ -24,7 +24,7 @@ type options struct {
 	hook, allowAction, gate, backend            string
 	maxListSize                                 int
 	nflogGroup                                  uint16
-	allowMcast, legacyNetpol, dryRun            bool
+	allowMcast, allowVLAN, legacyNetpol, dryRun bool
 }
 
 func (o *options) register(f *pflag.FlagSet) {
@@ -41,6 +41,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.gate, "gate", string(npc.GateAuto),
 		"packets of unknown addresses in the range of this node's pods: auto (dropped while an isolated pod may have one), open, closed")
 	f.BoolVar(&o.allowMcast, "allow-mcast", true, "allow all multicast traffic")
+	f.BoolVar(&o.allowVLAN, "allow-vlan", false,
+		"let pods on a bridge send frames with a VLAN tag, which pass no policy (else nftables drops them)")
 	f.IntVar(&o.maxListSize, "max-list-size", 1024, "most namespaces that a list:set holds; more are held as one set of their pods")
 	f.Uint16Var(&o.nflogGroup, "nflog-group", 86, "NFLOG group of packets blocked on ingress; those blocked on egress have the next one")
 	f.BoolVar(&o.legacyNetpol, "use-legacy-netpol", false, "give policies the meaning that they had in Kubernetes 1.6")

@@ -88,6 +88,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	tasks.Go(func() error {
 		return ulogd.Run(ctx, ulogd.Config{Groups: blocked.groups(config.NFLogGroup), Log: log}, blocked.handle)
 	})
+	tasks.Go(func() error { return npc.NewVLANGuard(model, o.allowVLAN, log).Run(ctx) })
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })

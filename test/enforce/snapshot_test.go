@@ -25,7 +25,7 @@ func eachBackend(t *testing.T, test func(t *testing.T, backend lab.Backend)) {
 	}
 }
 
-// snapshot is everything in a node's iptables, of both backends and families, and ipsets, without counters.
+// snapshot is everything in a node's iptables, of both backends and families, in nftables' tables of bridges, and ipsets, without counters.
 func snapshot(t *testing.T, n *lab.Node) string {
 	t.Helper()
 	var b strings.Builder
@@ -41,6 +41,7 @@ func snapshot(t *testing.T, n *lab.Node) string {
 	lines := strings.SplitAfter(saved(t, n, "ipset", "save"), "\n")
 	slices.Sort(lines)
 	fmt.Fprintf(&b, "# ipset save, sorted\n%s", strings.Join(lines, ""))
+	fmt.Fprintf(&b, "# nft list ruleset bridge\n%s", saved(t, n, "nft", "--stateless", "list", "ruleset", "bridge"))
 	return b.String()
 }
 

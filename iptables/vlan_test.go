@@ -1,0 +1,81 @@
+package iptables
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestVLANGuard(t *testing.T) {
+	newNetwork(t)
+	command(t, "nft", "add table bridge weave; add chain bridge weave prerouting { type filter hook prerouting priority 0; }")
+	ruleset := func() string {
+		out, err := exec.Command("nft", "--stateless", "--numeric", "list", "ruleset", "bridge").CombinedOutput()
+		if err != nil {
+			t.Fatalf("nft list ruleset: %v: %s", err, out)
+		}
+		return string(out)
+	}
+	foreign := ruleset()
+	var g VLANGuard
+	expect := func(when string, want []int, wantWhole bool) {
+		t.Helper()
+		ports, whole, err := g.Ports()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(ports, want) || whole != wantWhole {
+			t.Errorf("%s: ports %v (whole: %t), not %v (%t)\n%s", when, ports, whole, want, wantWhole, ruleset())
+		}
+	}
+	guard := func(ports ...int) {
+		t.Helper()
+		if err := g.Guard(ports); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("at first", nil, false)
+	guard(70001, 70002)
+	expect("written", []int{70001, 70002}, true)
+	for _, rule := range []string{
+		`ether type 0x8100 iif @pod-ports counter drop comment "weave-npc: frames with a VLAN tag do not pass ip(6)tables"`,
+		`ether type 0x88a8 iif @pod-ports counter drop comment "weave-npc: frames with a VLAN tag do not pass ip(6)tables"`,
+		`type filter hook prerouting priority -400; policy accept;`} {
+		if !strings.Contains(ruleset(), rule) {
+			t.Errorf("%q is not in\n%s", rule, ruleset())
+		}
+	}
+	guard()
+	expect("without a port", nil, true)
+	guard(70003)
+	expect("another port", []int{70003}, true)
+
+	for name, broken := range map[string]string{
+		"a rule inserted":  "insert rule bridge weave-npc prerouting accept",
+		"a rule changed":   "flush chain bridge weave-npc prerouting; add rule bridge weave-npc prerouting ether type 8021q drop",
+		"the rules gone":   "flush chain bridge weave-npc prerouting",
+		"the chain gone":   "flush chain bridge weave-npc prerouting; delete chain bridge weave-npc prerouting",
+		"the chain inert":  "flush chain bridge weave-npc prerouting; delete chain bridge weave-npc prerouting; add chain bridge weave-npc prerouting",
+		"a port gone":      "flush set bridge weave-npc pod-ports",
+		"the ports gone":   "flush chain bridge weave-npc prerouting; delete set bridge weave-npc pod-ports",
+		"everything gone":  "delete table bridge weave-npc",
+		"another port too": "add element bridge weave-npc pod-ports { 70004 }",
+	} {
+		command(t, "nft", broken)
+		if ports, whole, err := g.Ports(); err != nil || whole && slices.Equal(ports, []int{70003}) {
+			t.Errorf("%s: not seen: ports %v, whole: %t, %v", name, ports, whole, err)
+		}
+		guard(70003)
+		expect("after "+name, []int{70003}, true)
+	}
+
+	for _, want := range []bool{true, false} {
+		if there, err := g.Remove(); there != want || err != nil {
+			t.Errorf("removing: it was there: %t, %v; want %t", there, err, want)
+		}
+	}
+	if after := ruleset(); after != foreign {
+		t.Errorf("what is not ours was\n%s\nand is\n%s", foreign, after)
+	}
+}

@@ -1,0 +1,123 @@
+package enforce
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// tags are what a frame may carry before what it holds, by the names of their standards.
+func tags() map[string][]uint16 {
+	return map[string][]uint16{"802.1Q": {0x8100}, "802.1ad": {0x88a8}, "802.1ad with 802.1Q": {0x88a8, 0x8100}}
+}
+
+// tagged is an IP packet in a frame with VLAN tags of number 0, which mean no VLAN to who receives them.
+func tagged(t *testing.T, from, to *lab.Host, stack []uint16, packet []byte) []byte {
+	t.Helper()
+	frame := append(hardwareAddrOf(t, to), hardwareAddrOf(t, from)...)
+	for _, tag := range stack {
+		frame = binary.BigEndian.AppendUint16(frame, tag)
+		frame = append(frame, 0, 0)
+	}
+	kind := uint16(0x0800)
+	if packet[0]>>4 == 6 {
+		kind = 0x86dd
+	}
+	return append(binary.BigEndian.AppendUint16(frame, kind), packet...)
+}
+
+func hardwareAddrOf(t *testing.T, h *lab.Host) (a net.HardwareAddr) {
+	t.Helper()
+	if err := h.Do(func() error {
+		link, err := net.InterfaceByName("eth0")
+		if err == nil {
+			a = link.HardwareAddr
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// tunnels says whether what a host puts into frames with tags is seen by another.
+func (w *world) tunnels(t *testing.T, from, to *lab.Host, family int, stack []uint16) bool {
+	t.Helper()
+	const payload = "in a VLAN"
+	frame := tagged(t, from, to, stack, craft(t, from.Addr(family), to.Addr(family), 64, udp(53, payload)...))
+	capture, err := to.Capture("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer capture.Close()
+	if err := from.SendFrame("eth0", frame); err != nil {
+		t.Fatal(err)
+	}
+	// What comes behind it tells that it will not come any more.
+	const marker = "\x88\xb5that was all"
+	if err := from.SendFrame("eth0", append(frame[:12:12], marker...)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	seen, err := capture.Await(ctx, func(f lab.Frame) bool {
+		return !f.Outgoing && (strings.HasSuffix(string(f.Data), payload) || strings.HasSuffix(string(f.Data), marker))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.HasSuffix(string(seen.Data), payload)
+}
+
+func (w *world) expectTunnels(t *testing.T, from, to string, wanted bool) {
+	t.Helper()
+	for name, tag := range tags() {
+		families(func(family int) {
+			if w.tunnels(t, w.hosts[from], w.hosts[to], family, tag) != wanted {
+				t.Errorf("%s, IPv%d from %s to %s: it must arrive: %t\n%s", name, family, from, to, wanted,
+					run(t, w.places[w.hosts[from]].Host, "nft", "list", "ruleset", "bridge"))
+			}
+		})
+	}
+}
+
+func TestVLANTagsAreNoWayAround(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		closed := do(base(), policy("shop/p", `{podSelector: {}, policyTypes: [Ingress, Egress]}`))
+		w := start(t, backend, closed)
+		n := w.Node("node1")
+		w.expectTunnels(t, "db", "web", false)
+
+		said := w.daemons[0].log.len()
+		w.daemons[0].log.expect("somebody changed what is ours")
+		run(t, n.Host, "nft", "delete", "table", "bridge", "weave-npc")
+		w.daemons[0].awaitLine(t, said, "somebody changed what is ours")
+		w.awaitGuard(t, n, "db")
+		w.expectTunnels(t, "db", "web", false)
+
+		w.addPod(t, "node1", "late", lab.PodConfig{})
+		w.awaitGuard(t, n, "late")
+		w.expectTunnels(t, "late", "web", false)
+	})
+}
+
+// awaitGuard waits until the port of a pod is guarded.
+func (w *world) awaitGuard(t *testing.T, n *lab.Node, pod string) {
+	t.Helper()
+	var ports string
+	eventually(t, converged, func() bool {
+		ports = run(t, n.Host, "nft", "list", "ruleset", "bridge")
+		return strings.Contains(ports, `"`+w.veths[pod]+`"`)
+	}, func() string { return pod + " (" + w.veths[pod] + ") is not guarded:\n" + ports })
+}
+
+func TestAllowVLAN(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, do(base(), policy("shop/p", `{podSelector: {}}`)), "--allow-vlan")
+		w.expectTunnels(t, "db", "web", true)
+	})
+}
