@@ -51,7 +51,7 @@ func TestSoak(t *testing.T) {
 	first := lives.gauges(t, begin)
 	t.Logf("first %s", first)
 	var peak gauges
-	cells, rounds, lastLog := 0, 0, begin
+	cells, rounds, lastLog, lastBreak := 0, 0, begin, begin
 	for ; time.Since(begin) < length; rounds++ {
 		g.begin()
 		for range 1 + g.IntN(4) {
@@ -63,7 +63,11 @@ func TestSoak(t *testing.T) {
 			dies.kill(t)
 			dies.start(t)
 		case 1:
-			w.breakSomething(t, g, lives.node)
+			// What is broken more often is repaired less often.
+			if time.Since(lastBreak) > min(length/3, 30*time.Second) {
+				lastBreak = time.Now()
+				w.breakSomething(t, g, lives.node)
+			}
 		}
 		w.apply(t, g.objects)
 		if cells += w.compare(t, g.objects); t.Failed() {
