@@ -230,17 +230,10 @@ func (w *world) probeOnce(ctx context.Context, q question, from, to *lab.Host, w
 		p.Timeout = allowedTimeout
 	}
 	if q.Proto == "udp" {
-		p.FromPort = w.freshPort()
+		p.FromPort = from.FreshPort()
 	}
 	verdict, err := from.Probe(ctx, p)
 	return verdict.Reached(), errors.Wrapf(err, "%s", q)
-}
-
-// freshPort is a source port that was not used for long: one that the kernel chooses may be that of a flow that was
-// allowed a moment ago, and is still.
-func (w *world) freshPort() uint16 {
-	const first, last = 1024, 32767 // below those that the kernel chooses
-	return first + uint16(w.fresh.Add(1)%(last-first))
 }
 
 // state is what the nodes have and what their daemons say.

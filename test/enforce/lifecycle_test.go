@@ -167,7 +167,7 @@ func (w *world) open(t *testing.T, flows []loadFlow) *load {
 func (l *load) run(ctx context.Context, f loadFlow, from *lab.Host, p lab.Packet) {
 	for ctx.Err() == nil {
 		if p.Proto == "udp" {
-			p.FromPort = l.world.freshPort()
+			p.FromPort = from.FreshPort()
 		}
 		verdict, err := from.Probe(ctx, p)
 		if ctx.Err() != nil {

@@ -263,7 +263,9 @@ func (g *generator) uid() string {
 
 func (g *generator) change(t *testing.T) {
 	t.Helper()
-	pods := slices.DeleteFunc(slices.Sorted(maps.Keys(g.objects.pods)), func(name string) bool { return ownName(name) == agent })
+	pods := slices.DeleteFunc(slices.Sorted(maps.Keys(g.objects.pods)), func(name string) bool {
+		return ownName(name) == agent || strings.HasPrefix(name, crowdPrefix)
+	})
 	name := pods[g.IntN(len(pods))]
 	switch g.IntN(11) {
 	case 0, 1, 2, 3, 4, 5:

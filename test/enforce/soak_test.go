@@ -98,9 +98,12 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// crowdPrefix begins the names of namespaces that go with all that is in them.
+const crowdPrefix = "crowd-"
+
 // crowd makes a namespace with pods and a policy, and removes an earlier one.
 func (g *generator) crowd(round int) {
-	name := func(n int) string { return "crowd-" + strconv.Itoa(n) }
+	name := func(n int) string { return crowdPrefix + strconv.Itoa(n) }
 	changes := []change{namespace(name(round), g.pick("team=a", "team=b", "zone=z")), without(name(round - 3))}
 	for i := range 10 {
 		addr := fmt.Sprintf("10.99.%d.%d", round%250, i+1)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,8 +32,7 @@ type world struct {
 	daemons []*daemon
 	sets    map[*lab.Node]*ipset.Conn
 	source  objectWriter
-	step    int           // number of the last state that was applied
-	fresh   atomic.Uint32 // source ports given out
+	step    int // number of the last state that was applied
 	// patience is how long a step may take, if that is longer than usual.
 	patience time.Duration
 }

@@ -244,7 +244,7 @@ func (s *Stream) open(f *StreamFlow, number uint64) error {
 	if f.Denied {
 		o.deadline = o.at.Add(streamDenied)
 	}
-	if err := s.sendFirst(o, netip.AddrPortFrom(from, f.From.freshPort()), to); err != nil {
+	if err := s.sendFirst(o, netip.AddrPortFrom(from, f.From.FreshPort()), to); err != nil {
 		unix.Close(fd)
 		return err
 	}
@@ -286,9 +286,9 @@ func (s *Stream) sendFirst(o *opened, from netip.AddrPort, to netip.Addr) error 
 	return errors.Wrapf(err, "sending to %s", to)
 }
 
-// freshPort is a port or an identifier that was not used for long. It is below those that the kernel chooses: one of
+// FreshPort is a port or an identifier that the host has not used for long. It is below those that the kernel chooses: one of
 // these may be that of a flow that was allowed a moment ago, and is still.
-func (h *Host) freshPort() uint16 {
+func (h *Host) FreshPort() uint16 {
 	const first, last = 1024, 32767
 	return first + uint16(h.fresh.Add(1)%(last-first))
 }
