@@ -1,0 +1,238 @@
+package enforce
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// programs are those of iptables, as ones that can be made to fail.
+type programs struct{ dir string }
+
+// newPrograms makes programs that do what a file says: fail, hang, or refuse rules for port 7777; else what they always do.
+func newPrograms(t *testing.T, w *world) programs {
+	t.Helper()
+	dir, err := os.MkdirTemp(w.Dir(), "programs-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range []string{"iptables", "ip6tables"} {
+		writeProgram(t, dir, family+"-"+string(w.backend)+"-restore", `
+fail) echo "$name: no" >&2; exit 1;;
+hang) exec sleep 600;;
+refuse)
+	input=$(cat)
+	line=$(printf '%s\n' "$input" | grep -n -m 1 -e "--dport 7777" | cut -d: -f1)
+	[ -z "$line" ] || { echo "$name: line $line failed" >&2; exit 1; }
+	printf '%s\n' "$input" | $real "$@"
+	exit;;`)
+	}
+	return programs{dir}
+}
+
+func writeProgram(t *testing.T, dir, name, modes string) {
+	t.Helper()
+	script := fmt.Sprintf("#!/bin/sh\nname=%s\nreal=/usr/sbin/$name\ncase \"$(cat %s/mode 2>/dev/null)\" in%s\nesac\nexec $real \"$@\"\n",
+		name, dir, modes)
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mode makes the programs fail in a way; none mends them.
+func (p programs) mode(t *testing.T, mode string) {
+	t.Helper()
+	writeFile(t, filepath.Join(p.dir, "mode"), mode)
+}
+
+// lock is the lock of iptables-legacy, which no other node shares.
+func (p programs) lock() string { return filepath.Join(p.dir, "lock") }
+
+// wrap runs a command such that it finds the programs first.
+func (p programs) wrap() []string {
+	return []string{"env", "PATH=" + p.dir + ":" + os.Getenv("PATH"), "XTABLES_LOCKFILE=" + p.lock()}
+}
+
+// ailment is something that keeps iptables from being written for a while.
+type ailment struct {
+	name, backend string // backend is empty for both
+	begin         func(t *testing.T, p programs) (end func())
+	says          string // in readiness
+}
+
+func ailments() []ailment {
+	mode := func(m string) func(*testing.T, programs) func() {
+		return func(t *testing.T, p programs) func() {
+			p.mode(t, m)
+			return func() { p.mode(t, "") }
+		}
+	}
+	return []ailment{
+		{name: "iptables_restore_fails", begin: mode("fail"), says: ": no"},
+		{name: "iptables_restore_hangs", begin: mode("hang"), says: "deadline exceeded"},
+		{name: "iptables_restore_is_missing", says: "no such file", begin: func(t *testing.T, p programs) func() {
+			move := func(from, to string) {
+				found, err := filepath.Glob(filepath.Join(p.dir, "*"+from))
+				if err != nil || len(found) != 2 {
+					t.Fatalf("programs: %v, %v", found, err)
+				}
+				for _, path := range found {
+					if err := os.Rename(path, strings.TrimSuffix(path, from)+to); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			move("-restore", "-restore.away")
+			return func() { move("-restore.away", "-restore") }
+		}},
+		{name: "the_lock_is_held_for_thirty_seconds", backend: "legacy", says: "lock", begin: func(t *testing.T, p programs) func() {
+			lock, err := os.OpenFile(p.lock(), os.O_CREATE|os.O_RDONLY, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			return func() {
+				time.Sleep(30*time.Second - time.Since(begin))
+				lock.Close()
+			}
+		}},
+	}
+}
+
+// TestWhatCannotBeWrittenHarmsNothingElse: while iptables cannot be written on a node, what is enforced stays, a new policy closes what it
+// isolates, pods come to what is allowed already, and later everything is made up for.
+func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		for _, a := range ailments() {
+			if a.backend != "" && a.backend != string(backend) {
+				continue
+			}
+			t.Run(a.name, func(t *testing.T) {
+				t.Parallel()
+				w, p := startWithPrograms(t, backend, ailing())
+				d := w.daemons[0]
+				d.log.expect("cannot bring the kernel up to date|cannot look for what others change")
+				stream := w.stream(t)
+				end := a.begin(t, p)
+				late := do(ailing(), pod("ops/copy", labelled("app=db")), namespace("ops", "team=a"),
+					policy("shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))
+				w.source.write(t, w.objects(late))
+				eventually(t, patience, func() bool {
+					status, why := d.get("/readyz")
+					return status == http.StatusServiceUnavailable && strings.Contains(why, a.says)
+				}, func() string { return "readiness does not say why\n" + d.log.String() })
+				// Sets are kept up to date: copy may reach web now, and nobody may reach db yet.
+				w.expect(t, wants{"tcp 80": "-*>web +copy,db>web -*>db"})
+				end()
+				w.apply(t, w.objects(late))
+				w.compare(t, w.objects(late))
+				d.awaitReady(t)
+				w.endStream(t, stream)
+			})
+		}
+	})
+}
+
+// ailing is the state in which iptables cannot be written any more.
+func ailing() change {
+	return do(base(), policy("shop/web", `
+podSelector: {matchLabels: {app: web}}
+ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}]}]`))
+}
+
+// TestARefusedRuleHarmsNothingElse: the kernel does not take one rule of a policy, whose other rules count, as all other policies do.
+func TestARefusedRuleHarmsNothingElse(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w, p := startWithPrograms(t, backend, ailing())
+		d := w.daemons[0]
+		d.log.expect("the kernel refuses what a policy needs")
+		p.mode(t, "refuse")
+		stream := w.stream(t)
+		with := func(ports string) change {
+			return do(ailing(), policy("shop/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [`+ports+`]}]}`),
+				policy("ops/mon", `{podSelector: {matchLabels: {app: mon}}, ingress: [{ports: [{port: 81}]}]}`))
+		}
+		w.source.write(t, w.objects(with(`{port: 81}, {port: 7777, protocol: UDP}`)))
+		d.awaitLine(t, 0, "the kernel refuses what a policy needs.*shop/more")
+		w.expect(t, wants{"tcp 81": "", "tcp 80": "-*>web +db>web -*>mon"})
+		if status, why := d.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(why, "shop/more") {
+			t.Errorf("readiness is %d, %s", status, why)
+		}
+		w.apply(t, w.objects(with(`{port: 81}`)))
+		w.compare(t, w.objects(with(`{port: 81}`)))
+		d.awaitReady(t)
+		w.endStream(t, stream)
+	})
+}
+
+// startWithPrograms starts weave-npc on both nodes, on the first one with programs that can be made to fail.
+func startWithPrograms(t *testing.T, backend lab.Backend, state change) (*world, programs) {
+	t.Helper()
+	w := newWorld(t, backend, lab.Config{})
+	p := newPrograms(t, w)
+	m := newManifests(t, w)
+	w.source = m
+	m.write(t, w.objects(state))
+	for i, n := range w.Nodes() {
+		d := &daemon{node: n, log: &output{}, args: append([]string{"--node-name", n.Name(), "--manifests", m.dir}, w.daemonArgs(i)...)}
+		if i == 0 {
+			d.wrap = p.wrap()
+		}
+		d.start(t)
+		t.Cleanup(func() {
+			d.kill(t)
+			d.checkLog(t)
+		})
+		w.daemons = append(w.daemons, d)
+	}
+	for _, d := range w.daemons {
+		d.awaitReady(t)
+	}
+	return w, p
+}
+
+// stream opens flows that have the same verdicts in all states of these tests.
+func (w *world) stream(t *testing.T) *lab.Stream {
+	t.Helper()
+	var flows []lab.StreamFlow
+	families(func(family int) {
+		for _, f := range []struct {
+			from, to string
+			denied   bool
+		}{{"db", "web", false}, {"web", "api", false}, {"mon", "copy", false}, {"mon", "web", true}, {"api", "web", true}} {
+			flow := lab.StreamFlow{From: w.hosts[f.from], To: w.hosts[f.to], Family: family, Denied: f.denied}
+			udp, icmp := flow, flow
+			udp.Proto, udp.Port, icmp.Proto = "udp", streamPort, "icmp"
+			flows = append(flows, udp, icmp)
+		}
+	})
+	s, err := lab.NewStream(200, flows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) endStream(t *testing.T, s *lab.Stream) {
+	t.Helper()
+	result, err := s.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.WrongAccepts > 0 || result.WrongDrops > 0 {
+		t.Errorf("of %d flows %d passed wrongly and %d were dropped wrongly\n%s\n%s", result.Opened, result.WrongAccepts,
+			result.WrongDrops, strings.Join(result.Wrong, "\n"), w.state())
+	}
+	t.Logf("%d flows", result.Opened)
+}
