@@ -2,6 +2,7 @@ package npc
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -195,4 +196,11 @@ func (s *Syncer) ClosedSince(d time.Duration) {
 	for i := range s.watcher.closed {
 		s.watcher.closed[i].since = s.watcher.closed[i].since.Add(-d)
 	}
+}
+
+// NewVLANGuardOn makes a guard that writes by something else than iptables.VLANGuard.
+func NewVLANGuardOn(m *Model, allow bool, table vlanKeeper, log *slog.Logger) *VLANGuard {
+	g := NewVLANGuard(m, allow, log)
+	g.table = table
+	return g
 }
