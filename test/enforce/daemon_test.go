@@ -68,7 +68,7 @@ func (d *daemon) startBy(t *testing.T, start func(*lab.Cmd) error) {
 	e, cmd := &end{seen: make(chan struct{})}, d.cmd
 	d.end = e
 	if err := start(cmd); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, d.log)
 	}
 	go func() {
 		e.err = cmd.Wait()

@@ -146,7 +146,7 @@ func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 
 // ailing is the state in which iptables cannot be written any more.
 func ailing() change {
-	return do(base(), policy("shop/web", `
+	return do(base(), policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}]}]`))
 }

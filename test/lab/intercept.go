@@ -86,7 +86,15 @@ const launcherName = "lab-intercepted"
 // the command, or a process that it started, acts on anything but itself. The system call is made when before returns.
 // Wait then also waits for the end of all those processes. The program that calls it must run Main first of all.
 func (c *Cmd) StartIntercepted(before func(Call)) error {
-	c.Args = append([]string{launcherName, c.Path}, c.Args...)
+	return c.startFiltered(launcherName, func(n *notification) response {
+		before(n.call())
+		return n.goOn()
+	})
+}
+
+// startFiltered starts the command by a launcher, which installs a filter, and answers what that asks.
+func (c *Cmd) startFiltered(launcher string, answer func(*notification) response) error {
+	c.Args = append([]string{launcher, c.Path}, c.Args...)
 	c.Path = "/proc/self/exe"
 	if err := c.Start(); err != nil {
 		return err
@@ -100,18 +108,20 @@ func (c *Cmd) StartIntercepted(before func(Call)) error {
 	c.answered = make(chan struct{})
 	go func() {
 		defer close(c.answered)
-		answer(listener, before)
+		answerAll(listener, answer)
 	}()
 	return nil
 }
 
 // launch becomes the command that is to be intercepted, if that is what this process was started for.
 func launch() {
-	if os.Args[0] != launcherName {
+	filters := map[string]func() []unix.SockFilter{launcherName: interceptingFilter, clockLauncherName: clockFilter}
+	filter, ok := filters[os.Args[0]]
+	if !ok {
 		return
 	}
 	runtime.LockOSThread()
-	err := installFilter()
+	err := installFilter(filter())
 	if err == nil {
 		err = unix.Exec(os.Args[1], os.Args[2:], os.Environ())
 	}
@@ -119,27 +129,40 @@ func launch() {
 	os.Exit(1)
 }
 
+// Instructions of a seccomp filter, which looks at a struct seccomp_data.
+
+// loadData loads four bytes.
+func loadData(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+// unless skips instructions if a test of what was loaded fails.
+func unless(test uint16, k uint32, skip uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, K: k, Jf: skip}
+}
+
+func endFilter(action uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
+}
+
+// callNumber and firstArgument are where struct seccomp_data has these; of the argument the lower half, on little-endian machines.
+const callNumber, firstArgument = 0, 16
+
+// interceptingFilter asks before all calls but those of passed.
+func interceptingFilter() []unix.SockFilter {
+	program := []unix.SockFilter{loadData(callNumber)}
+	for _, call := range passed() {
+		program = append(program, unless(unix.BPF_JEQ, call, 1), endFilter(unix.SECCOMP_RET_ALLOW))
+	}
+	return append(program,
+		unless(unix.BPF_JEQ, unix.SYS_CLONE, 3), // of a thread, or of a process?
+		loadData(firstArgument), unless(unix.BPF_JSET, unix.CLONE_THREAD, 1), endFilter(unix.SECCOMP_RET_ALLOW),
+		endFilter(unix.SECCOMP_RET_USER_NOTIF))
+}
+
 // installFilter makes the calling thread, and what it becomes and starts, ask a listener before system calls. The next
 // such call waits for somebody to take the listener out of our descriptors.
-func installFilter() error {
-	const data, number, flags = 0, 0, 16 // where struct seccomp_data has the call's number and its first argument
-	load := func(offset uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: data + offset}
-	}
-	jump := func(test uint16, k uint32, otherwise uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, K: k, Jf: otherwise}
-	}
-	end := func(action uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
-	}
-	program := []unix.SockFilter{load(number)}
-	for _, call := range passed() {
-		program = append(program, jump(unix.BPF_JEQ, call, 1), end(unix.SECCOMP_RET_ALLOW))
-	}
-	program = append(program,
-		jump(unix.BPF_JEQ, unix.SYS_CLONE, 3), // of a thread, or of a process?
-		load(flags), jump(unix.BPF_JSET, unix.CLONE_THREAD, 1), end(unix.SECCOMP_RET_ALLOW),
-		end(unix.SECCOMP_RET_USER_NOTIF))
+func installFilter(program []unix.SockFilter) error {
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	// Go's own signals must not make a call ask twice.
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
@@ -215,8 +238,13 @@ type response struct {
 	flags uint32
 }
 
-// answer lets system calls happen, one after the other, until none of the processes that ask is left.
-func answer(listener int, before func(Call)) {
+// goOn lets the call happen.
+func (n *notification) goOn() response {
+	return response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+}
+
+// answerAll answers system calls, one after the other, until none of the processes that ask is left.
+func answerAll(listener int, answer func(*notification) response) {
 	defer unix.Close(listener)
 	for {
 		ready := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
@@ -233,8 +261,7 @@ func answer(listener int, before func(Call)) {
 		if control(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) != 0 {
 			continue // who asked was killed meanwhile
 		}
-		before(n.call())
-		r := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+		r := answer(&n)
 		_ = control(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r)) // the same
 	}
 }
