@@ -58,6 +58,10 @@ kills: ## kill weave-npc before calls that it makes while it follows changes and
 	test/setup
 	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce -run TestS63_KilledAtEveryStep -timeout 0 -v
 
+drift: ## measure how long repairs take, REPEATS (30) times each kind, and what watching costs
+	test/setup
+	$(GO) test ./npc -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
+
 mutants: ## break weave-npc in many small ways, one at a time, and show that the tests catch each (ONLY=NAMES); half an hour
 	test/setup
 	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)',-table docs/mutants.md)
@@ -68,4 +72,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak kills mutants vuln clean
+.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak kills drift mutants vuln clean

@@ -115,7 +115,7 @@ func (s *Syncer) watch(ctx context.Context) bool {
 		return false
 	}
 	w.repairs = append(w.repairs, now)
-	if len(w.repairs) > repairsAtOnce {
+	if len(w.repairs) >= repairsAtOnce {
 		if w.fight == "" {
 			s.log.Warn("what is ours is changed again and again: it is repaired less often; does another weave-npc run on this node?",
 				"every", repairPause, "found", strings.Join(found, "; "))

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -29,11 +30,13 @@ import (
 
 // middleman stands between the nodes and the API server, and misbehaves.
 type middleman struct {
-	dir   string
-	addr  string
-	token atomic.Value // that it asks of clients
-	mode  atomic.Pointer[misbehaviour]
-	conns sync.Map // net.Conn -> nil
+	dir       string
+	addr      string
+	authority *apiserver.Authority
+	cert      atomic.Pointer[tls.Certificate]
+	token     atomic.Value // that it asks of clients
+	mode      atomic.Pointer[misbehaviour]
+	conns     sync.Map // net.Conn -> nil
 }
 
 // misbehaviour answers a request by itself, and then returns true, or changes what is passed on.
@@ -54,7 +57,9 @@ func newMiddleman(t *testing.T, w *world, c *cluster) *middleman {
 	m.dir, err = os.MkdirTemp(w.Dir(), "middleman-")
 	c.must(t, err)
 	m.rotate(t)
-	c.must(t, apiserver.WriteCertificates(m.dir, c.host.Addrs()))
+	m.authority, err = apiserver.NewAuthority(m.dir)
+	c.must(t, err)
+	m.renew(t, c)
 	var listener net.Listener
 	c.must(t, c.host.Do(func() (err error) {
 		listener, err = net.Listen("tcp4", net.JoinHostPort(c.host.Addr4().String(), "0"))
@@ -80,10 +85,19 @@ func newMiddleman(t *testing.T, w *world, c *cluster) *middleman {
 				m.conns.Delete(conn)
 			}
 		}}
-	cert, key := filepath.Join(m.dir, apiserver.ServerCertFile), filepath.Join(m.dir, apiserver.ServerKeyFile)
-	go func() { _ = server.ServeTLS(listener, cert, key) }() // until it is closed
+	server.TLSConfig = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return m.cert.Load(), nil }}
+	go func() { _ = server.ServeTLS(listener, "", "") }() // until it is closed
 	t.Cleanup(func() { server.Close() })
 	return m
+}
+
+// renew makes another certificate the server's.
+func (m *middleman) renew(t *testing.T, c *cluster) {
+	t.Helper()
+	c.must(t, m.authority.WriteServer(c.host.Addrs()))
+	cert, err := tls.LoadX509KeyPair(filepath.Join(m.dir, apiserver.ServerCertFile), filepath.Join(m.dir, apiserver.ServerKeyFile))
+	c.must(t, err)
+	m.cert.Store(&cert)
 }
 
 // rotate makes another token the valid one, and writes it to where weave-npc reads it, as a kubelet does.
@@ -207,17 +221,22 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the_token_is_another", func(t *testing.T) {
-		m.rotate(t)
-		m.cut()
-		do(policy("shop/p0", `{podSelector: {}}`), pod("shop/db", labelled("app=rotated"), phase(corev1.PodRunning)))(w, g.objects)
-		w.source.write(t, g.objects)
-		for _, d := range w.daemons {
-			eventually(t, w.patience, func() bool { return d.running() && w.follows(t, g.objects) },
-				func() string { return "the new token is not taken\n" + w.state() })
-		}
-		w.compare(t, g.objects)
-	})
+	for name, change := range map[string]func(){
+		"the_token_is_another":       func() { m.rotate(t) },
+		"the_certificate_is_another": func() { m.renew(t, c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			change()
+			m.cut()
+			do(policy("shop/p0", `{podSelector: {}}`), pod("shop/db", labelled("app="+name), phase(corev1.PodRunning)))(w, g.objects)
+			w.source.write(t, g.objects)
+			for _, d := range w.daemons {
+				eventually(t, w.patience, func() bool { return d.running() && w.follows(t, g.objects) },
+					func() string { return "it is not taken\n" + w.state() })
+			}
+			w.compare(t, g.objects)
+		})
+	}
 }
 
 // cut breaks every connection off: the nodes have to begin anew.

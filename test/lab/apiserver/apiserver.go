@@ -74,7 +74,11 @@ func (s *Server) start(ctx context.Context) error {
 	if s.addr, err = s.freePort(addrs[0]); err != nil {
 		return err
 	}
-	if err := WriteCertificates(s.dir, addrs); err != nil {
+	authority, err := NewAuthority(s.dir)
+	if err != nil {
+		return err
+	}
+	if err := authority.WriteServer(addrs); err != nil {
 		return err
 	}
 	tokens := fmt.Sprintf("%s,admin,admin,system:masters\n", s.token)

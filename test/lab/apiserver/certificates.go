@@ -17,55 +17,68 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Files that WriteCertificates writes.
+// Files that an Authority writes.
 const (
 	AuthorityFile  = "ca.crt"
 	ServerCertFile = "server.crt"
 	ServerKeyFile  = "server.key"
 )
 
-// WriteCertificates writes an authority's certificate, and a server's certificate and key that it signed, to dir. The
-// key also signs service account tokens.
-func WriteCertificates(dir string, addrs []netip.Addr) error {
-	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// Authority signs the certificates of servers.
+type Authority struct {
+	dir  string
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	last int64 // number of the last certificate
+}
+
+// NewAuthority makes an authority that writes to dir, and writes its own certificate there.
+func NewAuthority(dir string) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, errors.Wrap(err, "making a key")
+	}
+	a := &Authority{dir: dir, key: key, cert: certificate(1, "lab authority"), last: 1}
+	a.cert.IsCA, a.cert.BasicConstraintsValid = true, true
+	a.cert.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	return a, a.write(AuthorityFile, a.cert, key)
+}
+
+// WriteServer writes a server's certificate, for its addresses, and its key, which also signs service account tokens. They take the
+// place of those that were written before.
+func (a *Authority) WriteServer(addrs []netip.Addr) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return errors.Wrap(err, "making a key")
 	}
-	serverKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return errors.Wrap(err, "making a key")
-	}
-	authority := certificate(1, "lab authority")
-	authority.IsCA, authority.BasicConstraintsValid = true, true
-	authority.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	server := certificate(2, "kube-apiserver")
+	a.last++
+	server := certificate(a.last, "kube-apiserver")
 	server.KeyUsage = x509.KeyUsageDigitalSignature
 	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, addr := range addrs {
 		server.IPAddresses = append(server.IPAddresses, net.IP(addr.AsSlice()))
 	}
-	authorityCert, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
-	if err != nil {
-		return errors.Wrap(err, "signing the authority's certificate")
-	}
-	serverCert, err := x509.CreateCertificate(rand.Reader, server, authority, serverKey.Public(), authorityKey)
-	if err != nil {
-		return errors.Wrap(err, "signing the server's certificate")
-	}
-	key, err := x509.MarshalECPrivateKey(serverKey)
+	encoded, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return errors.Wrap(err, "encoding the server's key")
 	}
-	for name, block := range map[string]*pem.Block{
-		AuthorityFile:  {Type: "CERTIFICATE", Bytes: authorityCert},
-		ServerCertFile: {Type: "CERTIFICATE", Bytes: serverCert},
-		ServerKeyFile:  {Type: "EC PRIVATE KEY", Bytes: key},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			return errors.Wrapf(err, "writing %s", name)
-		}
+	if err := a.writePEM(ServerKeyFile, "EC PRIVATE KEY", encoded); err != nil {
+		return err
 	}
-	return nil
+	return a.write(ServerCertFile, server, key)
+}
+
+func (a *Authority) write(name string, cert *x509.Certificate, key *ecdsa.PrivateKey) error {
+	signed, err := x509.CreateCertificate(rand.Reader, cert, a.cert, key.Public(), a.key)
+	if err != nil {
+		return errors.Wrapf(err, "signing %s", name)
+	}
+	return a.writePEM(name, "CERTIFICATE", signed)
+}
+
+func (a *Authority) writePEM(name, kind string, content []byte) error {
+	text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content})
+	return errors.Wrapf(os.WriteFile(filepath.Join(a.dir, name), text, 0o600), "writing %s", name)
 }
 
 func certificate(number int64, name string) *x509.Certificate {
