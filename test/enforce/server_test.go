@@ -1,0 +1,59 @@
+package enforce
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// TestTheServerChangesNothingAndIsBounded: nobody makes weave-npc do anything by its server, or keeps it busy.
+func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
+	t.Parallel()
+	w := start(t, lab.NFT, base())
+	d := w.daemons[0]
+	// ask sends a request as it is, and returns the answer's status line; it is empty if the connection is closed without one.
+	ask := func(request string) string {
+		t.Helper()
+		conn, err := d.node.DialContext(t.Context(), "tcp", "127.0.0.1:6781")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte(request)); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			t.Fatalf("no answer to %.40q within %s, and the connection is open", request, patience)
+		}
+		return strings.TrimSpace(line)
+	}
+	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+		for method, status := range map[string]int{"GET": http.StatusOK, "POST": http.StatusMethodNotAllowed, "PUT": http.StatusMethodNotAllowed,
+			"DELETE": http.StatusMethodNotAllowed} {
+			line := ask(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: node\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method, path))
+			if !strings.HasPrefix(line, fmt.Sprintf("HTTP/1.1 %d ", status)) {
+				t.Errorf("%s %s: %q, not %d", method, path, line, status)
+			}
+		}
+	}
+	long := ask("GET /metrics HTTP/1.1\r\nHost: node\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n")
+	if !strings.HasPrefix(long, "HTTP/1.1 431 ") {
+		t.Errorf("a header of 64 KiB: %q", long)
+	}
+	if slow := ask("GET /metrics HTTP/1.1\r\nHost: node\r\n"); strings.HasPrefix(slow, "HTTP/1.1 200") {
+		t.Errorf("a header that does not end: %q", slow)
+	}
+	if slow := ask("GET /healthz HTTP/1.1\r\nHost: node\r\nContent-Length: 1000000000\r\nConnection: close\r\n\r\nx"); slow == "" {
+		t.Error("a body that does not end: no answer")
+	}
+}
