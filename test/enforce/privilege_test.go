@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// confined runs a command as a container does that is given NET_ADMIN and NET_RAW, no new privileges, and a root of which nothing can
-// be written, whatever is mounted in it, but for the lock of iptables-legacy.
+// confined runs a command with a root of which nothing can be written, whatever is mounted in it, but for the lock of
+// iptables-legacy.
 var confined = []string{"unshare", "--mount", "--propagation", "private", "sh", "-c",
 	`set -e
 touch /run/xtables.lock
@@ -23,16 +24,23 @@ mount --bind /mnt/mnt/lock /mnt/run/xtables.lock
 exec chroot /mnt sh -c 'for at in / /etc /run /tmp /var; do
 	if touch $at/weave-npc-may-not-write 2>/dev/null; then echo "$at can be written"; exit 1; fi
 done
-exec "$@"' confined setpriv --no-new-privs --bounding-set -all,+net_admin,+net_raw --inh-caps -all "$@"`, "confined"}
+exec "$@"' confined "$@"`, "confined"}
+
+// unprivileged runs a command as a container's are run that is given NET_ADMIN and NET_RAW, and no new privileges.
+var unprivileged = []string{"setpriv", "--no-new-privs", "--bounding-set", "-all,+net_admin,+net_raw", "--inh-caps", "-all"}
 
 func TestNetAdminAndNetRawAreEnough(t *testing.T) {
+	profiled, err := lab.ProfileWrap(lab.DefaultProfile, "CAP_NET_ADMIN", "CAP_NET_RAW")
+	if err != nil {
+		t.Fatal(err)
+	}
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
 		m := newManifests(t, w)
 		w.source = m
 		m.write(t, w.objects(rich()))
 		for _, n := range w.Nodes() {
-			d := &daemon{node: n, log: &output{}, wrap: confined,
+			d := &daemon{node: n, log: &output{}, wrap: slices.Concat(confined, profiled, unprivileged),
 				args: []string{"--node-name", n.Name(), "--iptables-backend", string(backend), "--manifests", m.dir, "--pod-cidr", ranges(n)}}
 			d.start(t)
 			t.Cleanup(func() {
@@ -47,7 +55,8 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, wanted := range []string{`CapEff:\s+0000000000003000`, `CapBnd:\s+0000000000003000`, `NoNewPrivs:\s+1`} {
+			for _, wanted := range []string{`CapEff:\s+0000000000003000`, `CapBnd:\s+0000000000003000`, `NoNewPrivs:\s+1`,
+				`Seccomp:\s+2`} {
 				if !regexp.MustCompile(wanted).Match(status) {
 					t.Errorf("weave-npc on %s is not confined (%s):\n%s", d.node, wanted, status)
 				}

@@ -121,11 +121,16 @@ func launch() {
 		return
 	}
 	runtime.LockOSThread()
-	err := installFilter(filter())
+	// Go's own signals must not make a call ask twice.
+	err := installFilter(filter(), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
 	if err == nil {
 		err = unix.Exec(os.Args[1], os.Args[2:], os.Environ())
 	}
-	fmt.Fprintf(os.Stderr, "starting %s: %v\n", os.Args[1], err)
+	launchFailed(os.Args[1], err)
+}
+
+func launchFailed(path string, err error) {
+	fmt.Fprintf(os.Stderr, "starting %s: %v\n", path, err)
 	os.Exit(1)
 }
 
@@ -160,13 +165,11 @@ func interceptingFilter() []unix.SockFilter {
 		endFilter(unix.SECCOMP_RET_USER_NOTIF))
 }
 
-// installFilter makes the calling thread, and what it becomes and starts, ask a listener before system calls. The next
-// such call waits for somebody to take the listener out of our descriptors.
-func installFilter(program []unix.SockFilter) error {
+// installFilter puts the calling thread, and what it becomes and starts, under a filter. With a listener, the next call that the filter
+// asks about waits for somebody to take the listener out of our descriptors.
+func installFilter(program []unix.SockFilter, flags uintptr) error {
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	// Go's own signals must not make a call ask twice.
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, uintptr(unsafe.Pointer(&filter)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&filter)))
 	if errno != 0 {
 		return errors.Wrap(errno, "installing a seccomp filter (needs Linux 5.19 and root)")
 	}

@@ -248,6 +248,7 @@ func ownRun(id string) (*run, error) {
 // SIGTERM, SIGHUP) removes the worlds of this process before it ends it.
 func Main(m interface{ Run() int }) int {
 	launch()
+	launchProfiled()
 	if err := Sweep(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
