@@ -17,7 +17,10 @@ var confined = []string{"unshare", "--mount", "--propagation", "private", "sh", 
 	`set -e
 touch /run/xtables.lock
 mount --rbind / /mnt
-findmnt -rno TARGET -R /mnt | while read -r at; do mount -o remount,bind,ro "$(printf %b "$at")"; done
+findmnt -rno TARGET -R /mnt | while read -r at; do
+	at=$(printf %b "$at")
+	mount -o remount,bind,ro "$at" || ! mountpoint -q "$at" # what others unmount meanwhile needs no remount
+done
 mount -t tmpfs tmpfs /mnt/mnt
 touch /mnt/mnt/lock
 mount --bind /mnt/mnt/lock /mnt/run/xtables.lock
