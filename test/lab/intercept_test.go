@@ -5,6 +5,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestWhatIsInterceptedHappensCallByCall kills a command, and what it has started, before each of their calls.
@@ -26,7 +28,11 @@ func TestWhatIsInterceptedHappensCallByCall(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			n++
-			before(n, call, func() { _ = c.Process.Kill() })
+			before(n, call, func() {
+				_ = c.Process.Kill()
+				// The first is dead when all are; else the call would still be made.
+				_ = unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+			})
 		}); err != nil {
 			t.Fatal(err)
 		}
