@@ -13,9 +13,12 @@ type claimants struct {
 }
 
 // before says whether a is rather than b the pod that an address belongs to.
-func before(a, b *pod) bool {
-	if a.local != b.local {
-		return a.local
+func (m *Model) before(a, b *pod) bool { return OwnsRather(&a.Pod, &b.Pod, m.NodeName) }
+
+// OwnsRather says whether, of two pods that claim an address, a node takes a rather than b for its owner.
+func OwnsRather(a, b *Pod, node string) bool {
+	if local := a.Node == node; local != (b.Node == node) {
+		return local
 	}
 	if a.Deleting != b.Deleting {
 		return b.Deleting
@@ -51,7 +54,7 @@ func (m *Model) settle(a netip.Addr, p *pod, claimed bool) {
 	var owner *pod
 	if m.hosts[a] == 0 {
 		for _, q := range all {
-			if owner == nil || before(q, owner) {
+			if owner == nil || m.before(q, owner) {
 				owner = q
 			}
 		}

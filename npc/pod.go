@@ -95,7 +95,7 @@ func (m *Model) setPod(f Pod) {
 	if p.local != wasLocal || p.local && !labels.Equals(before.Labels, f.Labels) {
 		m.selectPod(p)
 	}
-	m.claim(p, claims(before), claims(f))
+	m.claim(p, before.Claims(), f.Claims())
 	m.place(p)
 }
 
@@ -120,13 +120,13 @@ func (m *Model) deletePod(p *pod) {
 	delete(p.ns.local, p)
 	p.local = false
 	m.selectPod(p)
-	m.claim(p, claims(p.Pod), nil)
+	m.claim(p, p.Claims(), nil)
 	m.place(p)
 	m.releaseNamespace(p.Namespace)
 }
 
-// claims are the addresses that a pod says are its own: none if it is on the host network or finished.
-func claims(p Pod) []netip.Addr {
+// Claims are the addresses that a pod says are its own: none if it is on the host network or finished.
+func (p Pod) Claims() []netip.Addr {
 	if p.HostNetwork || p.Finished {
 		return nil
 	}
