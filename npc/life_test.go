@@ -31,7 +31,7 @@ func TestTheLifeOfASyncer(t *testing.T) {
 		log := &journal{}
 		registry := prometheus.NewRegistry()
 		var reports []npc.InvalidPolicy
-		s, err := npc.NewSyncer(w.model, families[:], b, npc.NewMetrics(registry, w.model), log.logger(),
+		s, err := npc.NewSyncer(w.model.Model, families[:], b, npc.NewMetrics(registry, w.model.Model), log.logger(),
 			func(p npc.InvalidPolicy) { reports = append(reports, p) })
 		if err != nil {
 			t.Fatal(err)

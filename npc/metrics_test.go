@@ -13,7 +13,7 @@ import (
 func TestMetricsOfTheModel(t *testing.T) {
 	w := newWorld(t)
 	registry := prometheus.NewRegistry()
-	npc.NewMetrics(registry, w.model)
+	npc.NewMetrics(registry, w.model.Model)
 	w.namespace("a")
 	w.pod("a/web", "10.32.1.2", "app=web")
 	w.pod("a/client", "10.32.1.3", "app=client")

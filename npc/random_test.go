@@ -302,7 +302,7 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 // onPaper is the verdict of the kernel on paper.
 func (h *history) onPaper(p judge.Packet) paper.Verdict {
 	return h.judge(paper.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
-		Protocol: map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}[p.Protocol]})
+		Protocol: packetProtocols[p.Protocol]})
 }
 
 // check compares every cell with the judge's.
@@ -314,8 +314,22 @@ func (h *history) check() {
 		if got, want := h.onPaper(p), j.Allowed(node, p); got.Accepted != want {
 			h.t.Fatalf("%v: accepted = %t, by %q; must be %t", p, got.Accepted, got.By, want)
 		}
+		h.checkExplained(p, j)
 	})
 }
+
+// checkExplained compares what is explained of a packet with the judge, direction by direction.
+func (h *history) checkExplained(p judge.Packet, j judge.World) {
+	got := h.explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
+	if aboutOwnNode(got) {
+		return // the judge knows of no node's address
+	}
+	if out, in := j.Judge(node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
+		h.t.Fatalf("%v: must be let out = %t, let in = %t, and is explained as:\n%s", p, out, in, got)
+	}
+}
+
+var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}
 
 // editPolicies changes policies alone, and checks after every step of every transaction that what both versions allow passes, and that
 // nothing passes a direction that both deny (S62).

@@ -478,6 +478,7 @@ func TestVerdicts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			onEveryKernel(t, func(t *testing.T, start starter) {
 				w := start(t)
+				w.explained = true
 				w.namespace("a", "team=a")
 				w.namespace("b", "team=b")
 				w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")

@@ -13,24 +13,61 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
 // world is a model and the kernels that its plans are applied to.
 type world struct {
 	*testing.T
-	model   *npc.Model
+	model   *told
 	kernels [2]*paper.Kernel
 	// addrs holds the names that checks use: pod or other name -> addresses.
 	addrs map[string][]netip.Addr
 	pods  map[string]npc.Pod
 	// transactions are the texts of those applied since they were last taken.
 	transactions []string
+	// explained says that verdicts are also asked of who explains them, who knows of no gate.
+	explained bool
 	// live is what applies the plans to a real kernel, of which kernels then are copies; nil on paper.
 	live *live
 }
 
 const node = "node1"
+
+// told is a model, and who explains policies, who is told the same.
+type told struct {
+	*npc.Model
+	explain *explain.World
+}
+
+func newTold(c npc.Config) *told {
+	t := &told{npc.New(c), explain.NewWorld()}
+	t.explain.LegacyNetpol = c.LegacyNetpol
+	return t
+}
+
+func (t *told) SetNamespace(n npc.Namespace) { t.Model.SetNamespace(n); t.explain.SetNamespace(n) }
+func (t *told) SetPod(p npc.Pod)             { t.Model.SetPod(p); t.explain.SetPod(p) }
+func (t *told) SetPolicy(p *networkingv1.NetworkPolicy) {
+	t.Model.SetPolicy(p)
+	t.explain.SetPolicy(p)
+}
+
+func (t *told) DeleteNamespace(name string, uid types.UID) {
+	t.Model.DeleteNamespace(name, uid)
+	t.explain.DeleteNamespace(name, uid)
+}
+
+func (t *told) DeletePod(namespace, name string, uid types.UID) {
+	t.Model.DeletePod(namespace, name, uid)
+	t.explain.DeletePod(namespace, name, uid)
+}
+
+func (t *told) DeletePolicy(namespace, name string, uid types.UID) {
+	t.Model.DeletePolicy(namespace, name, uid)
+	t.explain.DeletePolicy(namespace, name, uid)
+}
 
 // newWorld starts with nothing known, and takes configuration changes.
 func newWorld(t *testing.T, configure ...func(*npc.Config)) *world {
@@ -47,7 +84,7 @@ func newModelWorld(t *testing.T, configure ...func(*npc.Config)) *world {
 	for _, f := range configure {
 		f(&c)
 	}
-	w := &world{T: t, model: npc.New(c), kernels: paper.New(),
+	w := &world{T: t, model: newTold(c), kernels: paper.New(),
 		addrs: map[string][]netip.Addr{}, pods: map[string]npc.Pod{}}
 	w.addr("outside", "198.51.100.7", "2001:db8::7")
 	return w
@@ -216,12 +253,27 @@ func (w *world) expect(lines string) {
 				if v.Accepted != (want == "yes") {
 					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
 				}
+				e := w.explain(src, dst, protocolNumbers[name], uint16(number))
+				if w.explained && !aboutOwnNode(e) && e.Allowed != (want == "yes") {
+					w.Errorf("%s: %s > %s: explained as allowed = %t:\n%s", strings.TrimSpace(line), src, dst, e.Allowed, e)
+				}
 			}
 		}
 		if !checked {
 			w.Fatalf("%q has no addresses of one family", line)
 		}
 	}
+}
+
+// aboutOwnNode says of a verdict that it is between a pod and its node, which is not forwarded.
+func aboutOwnNode(v explain.Verdict) bool {
+	return v.Egress.Because == explain.OwnNode || v.Ingress.Because == explain.OwnNode
+}
+
+// explain is the verdict of the policies themselves, as far as it is for the node to give.
+func (w *world) explain(src, dst netip.Addr, protocol uint8, port uint16) explain.Verdict {
+	return w.model.explain.Explain(explain.Flow{From: explain.End{Addr: src}, To: explain.End{Addr: dst}, Node: node,
+		Service: explain.Service{Protocol: protocol, Port: port}})
 }
 
 func (w *world) find(name string) []netip.Addr {

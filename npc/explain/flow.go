@@ -1,0 +1,90 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// Flow is a new connection, or the first packet of what has none.
+type Flow struct {
+	From, To End
+	Service
+	// Node, if not empty, is the one node whose part is asked for; its policies judge only its own pods.
+	Node string
+}
+
+// End is one end of a flow: a pod, by namespace/name, that has the address, or none yet; or an address alone, that of the pod that owns it or of
+// none.
+type End struct {
+	Pod  string
+	Addr netip.Addr
+}
+
+// String names the end.
+func (e End) String() string {
+	switch {
+	case e.Pod == "":
+		return e.Addr.String()
+	case !e.Addr.IsValid():
+		return e.Pod
+	}
+	return fmt.Sprintf("%s (%s)", e.Pod, e.Addr)
+}
+
+// Service is a protocol, by its IP number, and the destination's port, if the protocol has ports.
+type Service struct {
+	Protocol uint8
+	Port     uint16
+}
+
+// ParseService reads "tcp/5432", "udp/53", "sctp/80", "5432" (of TCP) or "icmp".
+func ParseService(text string) (Service, error) {
+	name, port, slash := strings.Cut(strings.ToLower(text), "/")
+	if !slash {
+		if _, err := strconv.Atoi(name); err == nil {
+			name, port = "tcp", name
+		}
+	}
+	numbers := map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP}
+	protocol, ok := numbers[name]
+	n, err := strconv.ParseUint(port, 10, 16)
+	switch {
+	case !ok, protocol == unix.IPPROTO_ICMP && port != "", protocol != unix.IPPROTO_ICMP && (err != nil || n == 0):
+		return Service{}, errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp", text)
+	}
+	return Service{protocol, uint16(n)}, nil
+}
+
+// String is what ParseService reads.
+func (s Service) String() string {
+	switch s.Protocol {
+	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
+		return fmt.Sprintf("%s/%d", npc.ProtocolName(s.Protocol), s.Port)
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		return "icmp"
+	}
+	return fmt.Sprintf("protocol %d", s.Protocol)
+}
+
+// MarshalText makes it a text in JSON.
+func (s Service) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Flows are those between any two ends of one family. An end without an address goes with every other.
+func Flows(from, to []End, s Service) []Flow {
+	var out []Flow
+	for _, a := range from {
+		for _, b := range to {
+			if !a.Addr.IsValid() || !b.Addr.IsValid() || a.Addr.Is4() == b.Addr.Is4() {
+				out = append(out, Flow{From: a, To: b, Service: s})
+			}
+		}
+	}
+	return out
+}
