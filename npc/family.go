@@ -70,6 +70,9 @@ func (d Direction) String() string {
 	return "ingress"
 }
 
+// MarshalText is String.
+func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
 // own is how a set match names the isolated pod's end of a packet.
 func (d Direction) own() string {
 	if d == Egress {

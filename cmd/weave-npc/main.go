@@ -15,12 +15,23 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
+	ran, err := command().ExecuteContextC(ctx)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "weave-npc:", err)
-		os.Exit(1)
+	if err == nil {
+		return
 	}
+	if !errors.Is(err, errDenied) {
+		fmt.Fprintln(os.Stderr, "weave-npc:", err)
+	}
+	os.Exit(status(ran, err))
+}
+
+// status is the exit status after an error.
+func status(ran *cobra.Command, err error) int {
+	if ran.Name() == "explain" && !errors.Is(err, errDenied) {
+		return 2
+	}
+	return 1
 }
 
 // command is weave-npc with its subcommands.
@@ -42,7 +53,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.register(root.Flags())
-	root.AddCommand(cleanupCommand(), versionCommand())
+	root.AddCommand(explainCommand(), cleanupCommand(), versionCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return errors.Errorf("%v; see %s --help", err, cmd.CommandPath())

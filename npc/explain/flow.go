@@ -14,17 +14,18 @@ import (
 
 // Flow is a new connection, or the first packet of what has none.
 type Flow struct {
-	From, To End
-	Service
+	From    End     `json:"from"`
+	To      End     `json:"to"`
+	Service Service `json:"port"`
 	// Node, if not empty, is the one node whose part is asked for; its policies judge only its own pods.
-	Node string
+	Node string `json:"node,omitempty"`
 }
 
 // End is one end of a flow: a pod, by namespace/name, that has the address, or none yet; or an address alone, that of the pod that owns it or of
 // none.
 type End struct {
-	Pod  string
-	Addr netip.Addr
+	Pod  string     `json:"pod,omitempty"`
+	Addr netip.Addr `json:"address"`
 }
 
 // String names the end.

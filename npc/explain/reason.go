@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -38,9 +39,21 @@ const (
 
 // PeerReason says of one peer of a rule whether it fits, and if not, why.
 type PeerReason struct {
-	Miss PeerMiss
+	Miss PeerMiss `json:"miss,omitempty"`
 	// Wants is what the peer asks for and does not get, Has what there is instead, Of whose it is.
-	Wants, Has, Of string
+	Wants string `json:"wants,omitempty"`
+	Has   string `json:"has,omitempty"`
+	Of    string `json:"of,omitempty"`
+}
+
+// MarshalJSON adds the sentence.
+func (p PeerReason) MarshalJSON() ([]byte, error) {
+	type fields PeerReason
+	return json.Marshal(struct {
+		Fits bool   `json:"fits"`
+		Text string `json:"text"`
+		fields
+	}{p.Miss == PeerFits, p.String(), fields(p)})
 }
 
 // String is the reason as one sentence.
@@ -59,7 +72,7 @@ func (p PeerReason) String() string {
 	case NoAddress:
 		return fmt.Sprintf("peer wants addresses in %s, %s has none yet", p.Wants, p.Of)
 	case OutsideBlock:
-		return fmt.Sprintf("peer wants addresses in %s, %s is not", p.Wants, p.Of)
+		return fmt.Sprintf("peer wants addresses in %s, %s is not there", p.Wants, p.Of)
 	case Excepted:
 		return fmt.Sprintf("peer wants addresses in %s, %s is excepted by %s", p.Wants, p.Of, p.Has)
 	}
@@ -68,12 +81,23 @@ func (p PeerReason) String() string {
 
 // PortReason says of one item of a rule's ports whether it fits.
 type PortReason struct {
-	Fits bool
-	// Wants is the item, Asked what the flow has. Nobody says that the item is a port's name that the destination has not for the protocol.
-	Wants, Asked string
-	Nobody       bool
+	Fits bool `json:"fits"`
+	// Wants is the item, Asked what the flow has.
+	Wants string `json:"wants"`
+	Asked string `json:"asked"`
+	// Nobody says that the item is a port's name that the destination does not have.
+	Nobody bool `json:"nobody,omitempty"`
 	// Number is what the port's name means on the destination; 0 if the item is no name.
-	Number uint16
+	Number uint16 `json:"number,omitempty"`
+}
+
+// MarshalJSON adds the sentence.
+func (p PortReason) MarshalJSON() ([]byte, error) {
+	type fields PortReason
+	return json.Marshal(struct {
+		Text string `json:"text"`
+		fields
+	}{p.String(), fields(p)})
 }
 
 // String is the reason as one sentence.
@@ -120,9 +144,9 @@ func (w *World) askPeer(c npc.CompiledPeer, namespace string, q question) PeerRe
 }
 
 func askBlock(b *npc.CompiledBlock, peer end) PeerReason {
-	r := PeerReason{Wants: b.CIDR.String(), Of: peer.Addr.String()}
+	r := PeerReason{Wants: b.CIDR.String(), Of: peer.String()}
 	if !peer.Addr.IsValid() {
-		r.Miss, r.Of = NoAddress, peer.String()
+		r.Miss = NoAddress
 		return r
 	}
 	in, except := inBlock(b, peer.Addr)

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -9,10 +10,25 @@ import (
 
 // String is the verdict with all its reasons, in lines.
 func (v Verdict) String() string {
+	return fmt.Sprintf("%s -> %s, %s: %s\n", v.Flow.From, v.Flow.To, v.Flow.Service, allowed(v.Allowed)) + v.reasons()
+}
+
+func (v Verdict) reasons() string { return v.Egress.text(v.Flow.From) + v.Ingress.text(v.Flow.To) }
+
+// Text is verdicts between the same pods in lines; once, without addresses, if the reasons are the same for all.
+func Text(verdicts []Verdict) string {
+	same := len(verdicts) > 1
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s -> %s, %s: %s\n", v.Flow.From, v.Flow.To, v.Flow.Service, allowed(v.Allowed))
-	b.WriteString(v.Egress.text(v.Flow.From) + v.Ingress.text(v.Flow.To))
-	return b.String()
+	for _, v := range verdicts {
+		same = same && v.reasons() == verdicts[0].reasons()
+		b.WriteString(v.String())
+	}
+	if !same {
+		return b.String()
+	}
+	v := verdicts[0]
+	v.Flow.From.Addr, v.Flow.To.Addr = netip.Addr{}, netip.Addr{}
+	return v.String()
 }
 
 func allowed(ok bool) string {
@@ -32,15 +48,15 @@ func (s Side) text(end End) string {
 	if s.Direction == npc.Ingress {
 		way = "ingress to "
 	}
-	lines := []string{fmt.Sprintf("%s%s: %s: %s", way, name, allowed(s.Allowed), s.Because)}
+	lines := []string{fmt.Sprintf("%s%s: %s: %s", way, name, allowed(s.Allowed), s.Because.Sentence())}
 	for _, p := range s.Policies {
 		lines = append(lines, p.lines()...)
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// String is the reason in words.
-func (b Because) String() string {
+// Sentence is the reason in words.
+func (b Because) Sentence() string {
 	switch b {
 	case NoPod:
 		return "it is no pod, so that no policy isolates it"
@@ -54,10 +70,8 @@ func (b Because) String() string {
 		return "multicast passes, unless weave-npc runs with --allow-mcast=false"
 	case NotIsolated:
 		return "no policy isolates it"
-	case RuleAllows:
-		return "a rule allows it"
 	}
-	return "no rule allows it"
+	return string(b)
 }
 
 func (p PolicyReason) lines() []string {

@@ -9,64 +9,65 @@ import (
 
 // Verdict is what becomes of a flow, and why.
 type Verdict struct {
-	Flow    Flow
-	Allowed bool
+	Flow    Flow `json:"flow"`
+	Allowed bool `json:"allowed"`
 	// Egress is what isolates the source, Ingress what isolates the destination. Both must let the flow through.
-	Egress, Ingress Side
+	Egress  Side `json:"egress"`
+	Ingress Side `json:"ingress"`
 }
 
 // Side is one direction of a verdict.
 type Side struct {
-	Direction npc.Direction
+	Direction npc.Direction `json:"-"`
 	// Pod is the pod that policies may isolate, by namespace/name; empty if the end is none.
-	Pod     string
-	Allowed bool
-	Because Because
+	Pod     string  `json:"pod,omitempty"`
+	Allowed bool    `json:"allowed"`
+	Because Because `json:"because"`
 	// Policies are those that isolate the pod in this direction, in the order of their names.
-	Policies []PolicyReason
+	Policies []PolicyReason `json:"policies,omitempty"`
 }
 
 // Because is why a side lets a flow through or does not.
-type Because uint8
+type Because string
 
 // The reasons of a side.
 const (
 	// NoPod: the end is no pod, so that nothing isolates it.
-	NoPod Because = iota
+	NoPod Because = "no pod"
 	// OtherNode: its pod is not on the node that was asked for.
-	OtherNode
+	OtherNode Because = "other node"
 	// Itself: a pod reaches itself.
-	Itself
+	Itself Because = "itself"
 	// OwnNode: a pod and its node reach each other.
-	OwnNode
+	OwnNode Because = "own node"
 	// Multicast: goes to a multicast address, which is allowed unless --allow-mcast=false.
-	Multicast
+	Multicast Because = "multicast"
 	// NotIsolated: no policy isolates the pod in this direction.
-	NotIsolated
+	NotIsolated Because = "not isolated"
 	// RuleAllows: a rule of a policy allows the flow.
-	RuleAllows
+	RuleAllows Because = "a rule allows it"
 	// NothingAllows: policies isolate the pod, and no rule allows the flow.
-	NothingAllows
+	NothingAllows Because = "no rule allows it"
 )
 
 // PolicyReason is what one policy says of a flow.
 type PolicyReason struct {
 	// Policy is its namespace/name.
-	Policy string
-	Allows bool
+	Policy string `json:"policy"`
+	Allows bool   `json:"allows"`
 	// Invalid is why the policy cannot be compiled, and allows nothing; empty if it can.
-	Invalid string
-	Rules   []RuleReason
+	Invalid string       `json:"invalid,omitempty"`
+	Rules   []RuleReason `json:"rules,omitempty"`
 }
 
 // RuleReason is what one rule says.
 type RuleReason struct {
 	// Number counts the rules of a direction from 1.
-	Number int
-	Allows bool
+	Number int  `json:"rule"`
+	Allows bool `json:"allows"`
 	// Peers and Ports say of each of the rule's items whether it fits. A rule without peers fits every peer, one without ports every port.
-	Peers []PeerReason
-	Ports []PortReason
+	Peers []PeerReason `json:"peers,omitempty"`
+	Ports []PortReason `json:"ports,omitempty"`
 }
 
 // PeerFits says whether the flow's other end is one of the rule's peers.

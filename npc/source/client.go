@@ -29,12 +29,7 @@ func Client(kubeconfig, version string) (kubernetes.Interface, *rest.Config, err
 	if err != nil {
 		return nil, nil, err
 	}
-	config.UserAgent = "weave-npc/" + version
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.QPS = clientQPS
-	config.Burst = clientBurst
-	client, err := kubernetes.NewForConfig(config)
+	client, err := newClient(config, version)
 	if err != nil {
 		if kubeconfig == "" {
 			return nil, nil, errors.Wrap(err, "making a client from the pod's service account")
@@ -42,6 +37,31 @@ func Client(kubeconfig, version string) (kubernetes.Interface, *rest.Config, err
 		return nil, nil, errors.Wrapf(err, "kubeconfig %s: making a client", kubeconfig)
 	}
 	return client, config, nil
+}
+
+func newClient(config *rest.Config, version string) (kubernetes.Interface, error) {
+	config.UserAgent = "weave-npc/" + version
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.QPS = clientQPS
+	config.Burst = clientBurst
+	return kubernetes.NewForConfig(config)
+}
+
+// UserClient returns a client for the API server that kubectl would talk to: that of a kubeconfig file, or of $KUBECONFIG and ~/.kube/config if
+// it is empty, or of the cluster we run in; with another context than the file's current one, if it is not empty.
+func UserClient(kubeconfig, context, version string) (kubernetes.Interface, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no API server is known: give --kubeconfig FILE or --manifests DIR")
+	}
+	if err != nil {
+		return nil, errors.Wrap(err, "reading the kubeconfig; name another one with --kubeconfig")
+	}
+	client, err := newClient(config, version)
+	return client, errors.Wrap(err, "making a client")
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 )
 
 const (
@@ -46,7 +48,7 @@ func FromManifests(dir string, log *slog.Logger) (Source, error) {
 	}}, nil
 }
 
-// Objects is what a directory of manifests says, in the order of their names.
+// Objects is what a cluster has, as its API server or a directory of manifests says, in the order of their names.
 type Objects struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
@@ -72,6 +74,33 @@ func Load(dir string) (Objects, error) {
 		objects.Policies = append(objects.Policies, o.(*networkingv1.NetworkPolicy))
 	}
 	return objects, joined(problems.problems)
+}
+
+// List reads the objects of an API server once.
+func List(ctx context.Context, client kubernetes.Interface) (Objects, error) {
+	var objects Objects
+	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return objects, errors.Wrap(err, "listing namespaces")
+	}
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return objects, errors.Wrap(err, "listing pods")
+	}
+	policies, err := client.NetworkingV1().NetworkPolicies(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return objects, errors.Wrap(err, "listing network policies")
+	}
+	for i := range namespaces.Items {
+		objects.Namespaces = append(objects.Namespaces, &namespaces.Items[i])
+	}
+	for i := range pods.Items {
+		objects.Pods = append(objects.Pods, &pods.Items[i])
+	}
+	for i := range policies.Items {
+		objects.Policies = append(objects.Policies, &policies.Items[i])
+	}
+	return objects, nil
 }
 
 // Feed hands everything to sink, as a source that is connected and synced would.

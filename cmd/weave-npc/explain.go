@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/source"
+)
+
+// errDenied says that explain has found a flow to be denied, and has said so.
+var errDenied = errors.New("denied")
+
+// cluster is where the objects are read from, once.
+type cluster struct {
+	kubeconfig, context, manifests string
+	legacyNetpol                   bool
+}
+
+func (c *cluster) register(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server (default: as kubectl finds it)")
+	f.StringVar(&c.context, "context", "", "context of the kubeconfig (default: its current one)")
+	f.StringVar(&c.manifests, "manifests", "", "directory to read namespaces, pods and network policies from, instead of an API server")
+	f.BoolVar(&c.legacyNetpol, "use-legacy-netpol", false, "give policies the meaning that they had in Kubernetes 1.6")
+}
+
+// objects reads them.
+func (c *cluster) objects(ctx context.Context) (source.Objects, error) {
+	switch {
+	case c.manifests != "" && c.kubeconfig != "":
+		return source.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
+	case c.manifests != "":
+		return source.Load(c.manifests)
+	}
+	client, err := source.UserClient(c.kubeconfig, c.context, version())
+	if err != nil {
+		return source.Objects{}, err
+	}
+	return source.List(ctx, client)
+}
+
+// world reads them and returns who explains them.
+func (c *cluster) world(ctx context.Context) (*explain.World, error) {
+	o, err := c.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := explain.NewWorld()
+	w.LegacyNetpol = c.legacyNetpol
+	o.Feed(w)
+	return w, nil
+}
+
+// asked is what explain is asked.
+type asked struct {
+	cluster
+	from, to, port, output string
+}
+
+func explainCommand() *cobra.Command {
+	a := &asked{}
+	cmd := &cobra.Command{
+		Use:   "explain --from NAMESPACE/POD|ADDRESS --to NAMESPACE/POD|ADDRESS --port tcp/80",
+		Short: "Says whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would",
+		Long: "Says whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would.\n" +
+			"It asks the objects of an API server, or those in --manifests before they are applied; a pod there needs no address.\n\n" +
+			"The exit status is 0 if it is allowed, 1 if it is denied in one family at least, 2 after an error.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&a.from, "from", "", "pod or address that opens the connection")
+	f.StringVar(&a.to, "to", "", "pod or address that it goes to")
+	f.StringVar(&a.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp")
+	f.StringVarP(&a.output, "output", "o", "text", "text or json")
+	a.register(f)
+	return cmd
+}
+
+func (a *asked) run(ctx context.Context, out io.Writer) error {
+	if a.output != "text" && a.output != "json" {
+		return errors.Errorf("--output: %q is neither text nor json", a.output)
+	}
+	service, err := explain.ParseService(a.port)
+	if err != nil {
+		return errors.Wrap(err, "--port")
+	}
+	w, err := a.world(ctx)
+	if err != nil {
+		return err
+	}
+	flows, err := a.flows(w, service)
+	if err != nil {
+		return err
+	}
+	x := newExplanation(w, flows)
+	if err := x.write(out, a.output); err != nil {
+		return err
+	}
+	if !x.Allowed {
+		return errDenied
+	}
+	return nil
+}
+
+// flows are those of all families that both ends have.
+func (a *asked) flows(w *explain.World, service explain.Service) ([]explain.Flow, error) {
+	from, err := w.Find(a.from)
+	if err != nil {
+		return nil, errors.Wrap(err, "--from")
+	}
+	to, err := w.Find(a.to)
+	if err != nil {
+		return nil, errors.Wrap(err, "--to")
+	}
+	flows := explain.Flows(from, to, service)
+	if len(flows) == 0 {
+		return nil, errors.Errorf("%s and %s have no addresses of the same family", a.from, a.to)
+	}
+	return flows, nil
+}
+
+// explanation is what explain answers.
+type explanation struct {
+	// Allowed says whether all verdicts are.
+	Allowed  bool              `json:"allowed"`
+	Verdicts []explain.Verdict `json:"verdicts"`
+	// Nearest are changes that would allow what is denied.
+	Nearest []string `json:"nearest,omitempty"`
+}
+
+func newExplanation(w *explain.World, flows []explain.Flow) explanation {
+	x := explanation{Allowed: true}
+	for _, f := range flows {
+		v := w.Explain(f)
+		x.Verdicts = append(x.Verdicts, v)
+		x.Allowed = x.Allowed && v.Allowed
+	}
+	for _, e := range w.Nearest(flows...) {
+		x.Nearest = append(x.Nearest, e.Text)
+	}
+	return x
+}
+
+func (x explanation) write(out io.Writer, format string) error {
+	if format == "json" {
+		return writeJSON(out, x)
+	}
+	text := explain.Text(x.Verdicts)
+	for i, n := range x.Nearest {
+		if i == 0 {
+			text += "nearest change: " + n + "\n"
+			continue
+		}
+		text += "           and: " + n + "\n"
+	}
+	_, err := io.WriteString(out, text)
+	return errors.Wrap(err, "writing")
+}
+
+func writeJSON(out io.Writer, what any) error {
+	text, err := json.MarshalIndent(what, "", "  ")
+	if err != nil {
+		return errors.Wrap(err, "writing JSON")
+	}
+	_, err = fmt.Fprintln(out, string(text))
+	return errors.Wrap(err, "writing JSON")
+}

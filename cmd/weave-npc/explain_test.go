@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write what the commands print into testdata instead of comparing it")
+
+// execute runs weave-npc in this process, and returns what it prints and its exit status.
+func execute(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	var stdout bytes.Buffer
+	root := command()
+	root.SetArgs(args)
+	root.SetOut(&stdout)
+	ran, err := root.ExecuteContextC(t.Context())
+	if err == nil {
+		return stdout.String(), 0
+	}
+	if err != errDenied { //nolint:errorlint // main prints all others
+		fmt.Fprintln(&stdout, "weave-npc:", err)
+	}
+	return stdout.String(), status(ran, err)
+}
+
+// checkTranscript runs the commands of a transcript in testdata, lines that begin with "$ ", and compares what they print with what stands below
+// them. A status that is not 0 stands on the last line.
+func checkTranscript(t *testing.T, path string) {
+	t.Helper()
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, line := range strings.Split(string(want), "\n") {
+		text, ok := strings.CutPrefix(line, "$ ")
+		if !ok {
+			continue
+		}
+		fmt.Fprintln(&got, line)
+		out, code := execute(t, strings.Fields(text)...)
+		got.WriteString(out)
+		if code != 0 {
+			fmt.Fprintf(&got, "(status %d)\n", code)
+		}
+		got.WriteString("\n")
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("-want +got; go test ./cmd/weave-npc -update writes the latter:\n%s", diff)
+	}
+}
+
+func TestExplain(t *testing.T) { checkTranscript(t, "testdata/explain.txt") }
+
+// TestExplainAsJSON shows the fields that scripts may rely on.
+func TestExplainAsJSON(t *testing.T) {
+	out, code := execute(t, "explain", "--manifests", "testdata/shop", "--from", "shop/web", "--to", "shop/db", "--port", "tcp/5432", "-o", "json")
+	if code != 1 {
+		t.Errorf("status %d, not 1", code)
+	}
+	var got struct {
+		Allowed  bool
+		Verdicts []struct {
+			Flow struct {
+				From, To struct{ Pod, Address string }
+				Port     string
+			}
+			Ingress struct {
+				Because  string
+				Policies []struct {
+					Policy string
+					Rules  []struct {
+						Rule  int
+						Peers []struct{ Text, Miss, Wants, Has string }
+					}
+				}
+			}
+		}
+		Nearest []string
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got.Allowed || len(got.Verdicts) != 2 || len(got.Nearest) != 1 {
+		t.Fatalf("%s", out)
+	}
+	v := got.Verdicts[0]
+	want := "{{shop/web 10.32.1.2} {shop/db 10.32.1.4} tcp/5432} by shop/db: no rule allows it: " +
+		"{1 [{peer wants role=api, shop/web has role=web pod labels role=api role=web}]}"
+	p := v.Ingress.Policies[0]
+	if said := fmt.Sprintf("%v by %s: %s: %v", v.Flow, p.Policy, v.Ingress.Because, p.Rules[0]); said != want {
+		t.Errorf("says %s,\nnot  %s", said, want)
+	}
+}
