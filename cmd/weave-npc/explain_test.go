@@ -106,3 +106,5 @@ func TestExplainAsJSON(t *testing.T) {
 		t.Errorf("says %s,\nnot  %s", said, want)
 	}
 }
+
+func TestShow(t *testing.T) { checkTranscript(t, "testdata/show.txt") }

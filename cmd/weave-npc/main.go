@@ -53,7 +53,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.register(root.Flags())
-	root.AddCommand(explainCommand(), cleanupCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), cleanupCommand(), versionCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return errors.Errorf("%v; see %s --help", err, cmd.CommandPath())

@@ -83,6 +83,7 @@ func (c testCase) run(t *testing.T, w *world) {
 		w.apply(t, o)
 		if s.want != nil {
 			w.expect(t, s.want)
+			w.explainAll(t, o, w.questions(t, s.want))
 		}
 		if s.then != nil {
 			s.then(t, w)

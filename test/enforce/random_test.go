@@ -200,6 +200,7 @@ func (w *world) compare(t *testing.T, o *objects) (cells int) {
 	t.Helper()
 	questions, cells := w.judgedQuestions(t, o)
 	w.expectAll(t, questions)
+	w.explainAll(t, o, questions)
 	return cells
 }
 

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/npc/explain"
+)
+
+// shown says what show is to show, and how.
+type shown struct {
+	cluster
+	namespace, output, port string
+	addresses               []string
+}
+
+func showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Shows what the policies come to: pods, policies, the matrix of who reaches whom",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		worldCommand("pods", "Lists pods with what isolates them", func(s *shown, w *explain.World, out io.Writer) error {
+			return s.pods(out, w.PodTable(s.namespace))
+		}),
+		worldCommand("policies", "Lists policies with the pods that they isolate and what they allow",
+			func(s *shown, w *explain.World, out io.Writer) error {
+				return s.policies(out, w.PolicyTable(s.namespace))
+			}),
+		matrixCommand())
+	return cmd
+}
+
+// worldCommand shows something of a cluster's objects.
+func worldCommand(name, short string, show func(*shown, *explain.World, io.Writer) error) *cobra.Command {
+	s := &shown{}
+	cmd := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.checkOutput("table", "json"); err != nil {
+				return err
+			}
+			return s.run(cmd.Context(), cmd.OutOrStdout(), show)
+		},
+	}
+	s.registerAll(cmd, "table or json")
+	return cmd
+}
+
+func (s *shown) registerAll(cmd *cobra.Command, formats string) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&s.namespace, "namespace", "n", "", "namespace that is shown (default: all)")
+	f.StringVarP(&s.output, "output", "o", "table", formats)
+	s.register(f)
+}
+
+func (s *shown) checkOutput(formats ...string) error {
+	for _, f := range formats {
+		if s.output == f {
+			return nil
+		}
+	}
+	return errors.Errorf("--output: %q is none of %s", s.output, strings.Join(formats, ", "))
+}
+
+func (s *shown) run(ctx context.Context, out io.Writer, show func(*shown, *explain.World, io.Writer) error) error {
+	w, err := s.world(ctx)
+	if err != nil {
+		return err
+	}
+	return show(s, w, out)
+}
+
+// table writes rows of cells below a head, aligned.
+func table(out io.Writer, head string, rows [][]string) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ReplaceAll(head, " ", "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return errors.Wrap(err, "writing")
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
+			return errors.Wrap(err, "writing")
+		}
+	}
+	return nil
+}
+
+// orDash is a cell's text, which is not empty.
+func orDash(words []string) string {
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, ",")
+}
+
+func (s *shown) pods(out io.Writer, pods []explain.PodRow) error {
+	if s.output == "json" {
+		return writeJSON(out, pods)
+	}
+	var rows [][]string
+	for _, p := range pods {
+		rows = append(rows, []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)), orDash(p.Ingress), orDash(p.Egress), p.Note})
+	}
+	return table(out, "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE", rows)
+}
+
+func addresses(addrs []netip.Addr) (texts []string) {
+	for _, a := range addrs {
+		texts = append(texts, a.String())
+	}
+	return texts
+}
+
+func (s *shown) policies(out io.Writer, policies []explain.PolicyRow) error {
+	if s.output == "json" {
+		return writeJSON(out, policies)
+	}
+	var rows [][]string
+	for _, p := range policies {
+		types := make([]string, 0, len(p.Types))
+		for _, t := range p.Types {
+			types = append(types, string(t))
+		}
+		allows := p.Invalid
+		if allows != "" {
+			allows = "nothing: it is invalid: " + allows
+		}
+		first := []string{p.Policy, orDash(types), selects(p), allows}
+		rules := ruleRows(p)
+		if len(rules) > 0 {
+			first[3], rules = rules[0], rules[1:]
+		} else if allows == "" {
+			first[3] = "nothing"
+		}
+		rows = append(rows, first)
+		for _, r := range rules {
+			rows = append(rows, []string{"", "", "", r})
+		}
+	}
+	return table(out, "POLICY TYPES ISOLATES ALLOWS", rows)
+}
+
+// selects is whom a policy isolates, in words.
+func selects(p explain.PolicyRow) string {
+	text := "all pods"
+	if p.Selects != "" {
+		text = p.Selects
+	}
+	const most = 3
+	names := p.Pods
+	if len(names) > most {
+		names = append(names[:most:most], fmt.Sprintf("%d more", len(p.Pods)-most))
+	}
+	if len(names) == 0 {
+		return text + " (nobody)"
+	}
+	return text + " (" + strings.Join(names, ", ") + ")"
+}
+
+func ruleRows(p explain.PolicyRow) (texts []string) {
+	for i, r := range p.Ingress {
+		texts = append(texts, fmt.Sprintf("ingress %d: %s", i+1, r))
+	}
+	for i, r := range p.Egress {
+		texts = append(texts, fmt.Sprintf("egress %d: %s", i+1, r))
+	}
+	return texts
+}
+
+func matrixCommand() *cobra.Command {
+	s := &shown{}
+	cmd := &cobra.Command{
+		Use:   "matrix --port tcp/80",
+		Short: "Shows which pods reach which",
+		Long: "Shows which pods reach which. As html it is one page that needs nothing else: who reaches whom in colours, filters, and the\n" +
+			"reason of a cell when it is clicked.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.checkOutput("table", "json", "html"); err != nil {
+				return err
+			}
+			return s.run(cmd.Context(), cmd.OutOrStdout(), (*shown).matrix)
+		},
+	}
+	cmd.Flags().StringVar(&s.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp")
+	cmd.Flags().StringSliceVar(&s.addresses, "address", nil, "addresses besides the pods, such as one outside the cluster")
+	s.registerAll(cmd, "table, json or html")
+	return cmd
+}
+
+// mostInPage is how many ends a page's matrix has at most: more make a page that no browser likes.
+const mostInPage = 300
+
+func (s *shown) matrix(w *explain.World, out io.Writer) error {
+	service, err := explain.ParseService(s.port)
+	if err != nil {
+		return errors.Wrap(err, "--port")
+	}
+	names := append(w.Pods(s.namespace), s.addresses...)
+	if s.output == "html" && len(names) > mostInPage {
+		return errors.Errorf("%d pods and addresses are too many for one page; choose a namespace with -n", len(names))
+	}
+	m, err := w.Matrix(names, service)
+	if err != nil {
+		return err
+	}
+	switch s.output {
+	case "json":
+		return writeJSON(out, m)
+	case "html":
+		return m.WritePage(out)
+	}
+	_, err = io.WriteString(out, m.String())
+	return errors.Wrap(err, "writing")
+}

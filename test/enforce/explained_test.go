@@ -1,0 +1,54 @@
+package enforce
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/source"
+)
+
+var protocolNumbers = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP}
+
+// explainAll asks who explains policies what packets were asked: every cell must be explained as it is.
+func (w *world) explainAll(t *testing.T, o *objects, questions []question) {
+	t.Helper()
+	e := o.explained(t)
+	for _, q := range questions {
+		for i, from := range q.From {
+			for j, to := range q.To {
+				if w.undecided(q.want.From[i], q.want.To[j]) {
+					continue
+				}
+				v := e.Explain(explain.Flow{From: explain.End{Addr: from.Addr(q.Family)}, To: explain.End{Addr: to.Addr(q.Family)},
+					Service: explain.Service{Protocol: protocolNumbers[q.Proto], Port: q.Port}})
+				if v.Allowed != q.want.Reached[i][j] {
+					t.Errorf("%s: %s > %s is explained wrongly:\n%s", q, q.want.From[i], q.want.To[j], v)
+				}
+			}
+		}
+	}
+}
+
+// explained are the objects as weave-npc explain reads them from manifests.
+func (o *objects) explained(t *testing.T) *explain.World {
+	t.Helper()
+	text, err := o.manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "world.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read, err := source.Load(dir)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	e := explain.NewWorld()
+	read.Feed(e)
+	return e
+}
