@@ -17,8 +17,8 @@ demo: build ## show policies being enforced in a small world of network namespac
 	$(GO) build -o $(BIN)/demo ./test/demo
 	$(BIN)/demo -weave-npc $(BIN)/weave-npc $(if $(KEEP),-keep)
 
-test: ## run all tests: on paper, on the real kernel, and against a real API server
-	test/setup
+test: ## run all tests: on paper, on the real kernel, in a browser, and against a real API server
+	test/setup browser
 	test/controlplane/build
 	$(GO) vet ./...
 	$(GO) test -race -count=1 -timeout 40m ./...
