@@ -18,7 +18,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/test/paper"
+	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
 // TestTheLifeOfASyncer from the start of its node on, by its own clock.
@@ -153,7 +153,7 @@ func TestTheLifeOfASyncer(t *testing.T) {
 // holds says whether TCP from one address to another is judged as it should be.
 func (w *world) holds(from, to string, want bool) bool {
 	src, dst := netip.MustParseAddr(from), netip.MustParseAddr(to)
-	return w.judge(paper.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"}).Accepted == want
+	return w.judge(walk.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"}).Accepted == want
 }
 
 // metric is the sum of a metric's values.

@@ -18,7 +18,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/test/paper"
+	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
 // families are both.
@@ -124,7 +124,7 @@ func (l *live) copy(w *world) {
 		k := w.kernels[f]
 		clear(k.Sets)
 		for _, listing := range listings {
-			s := &paper.Set{Set: listing.Set, Members: map[ipset.Entry]ipset.Attr{}}
+			s := &walk.Set{Set: listing.Set, Members: map[ipset.Entry]ipset.Attr{}}
 			for _, e := range listing.Members {
 				s.Members[e.Entry] = e.Attr
 			}

@@ -19,8 +19,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/judge"
-	"github.com/weave-npc/weave-npc/test/paper"
 )
 
 // history is a cluster that changes, as the judge knows it and as the model is told.
@@ -300,8 +300,8 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 }
 
 // onPaper is the verdict of the kernel on paper.
-func (h *history) onPaper(p judge.Packet) paper.Verdict {
-	return h.judge(paper.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
+func (h *history) onPaper(p judge.Packet) walk.Verdict {
+	return h.judge(walk.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
 		Protocol: packetProtocols[p.Protocol]})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/test/paper"
+	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
 // TestVerdicts tells what packets get, by the promises' numbers, on paper and by what a real kernel holds.
@@ -579,7 +579,7 @@ func TestGate(t *testing.T) {
 		w.pod("a/web", "10.32.1.5,fd32:1::5", "app=web")
 		w.sync()
 		w.expect("fe80::1 > fe80::2 tcp:80 = no")
-		if v := w.judge(paper.Packet{Src: netip.MustParseAddr("fe80::1"), Dst: netip.MustParseAddr("fe80::2"), Protocol: 58,
+		if v := w.judge(walk.Packet{Src: netip.MustParseAddr("fe80::1"), Dst: netip.MustParseAddr("fe80::2"), Protocol: 58,
 			ICMPType: 135, HopLimit: 255, In: "cni0", Out: "cni0"}); !v.Accepted {
 			t.Errorf("neighbour discovery is dropped by %q", v.By)
 		}

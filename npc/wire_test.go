@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/test/paper"
+	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
 // TestWire tells what packets get that do not just open a connection.
@@ -17,18 +17,18 @@ func TestWire(t *testing.T) {
 		web    = "a/web"
 		client = "a/client"
 	)
-	icmp6 := func(kind, hops uint8) func(*paper.Packet) {
-		return func(p *paper.Packet) { p.Protocol, p.ICMPType, p.HopLimit = unix.IPPROTO_ICMPV6, kind, hops }
+	icmp6 := func(kind, hops uint8) func(*walk.Packet) {
+		return func(p *walk.Packet) { p.Protocol, p.ICMPType, p.HopLimit = unix.IPPROTO_ICMPV6, kind, hops }
 	}
-	in := func(state string) func(*paper.Packet) { return func(p *paper.Packet) { p.State = state } }
-	to := func(group string) func(*paper.Packet) {
-		return func(p *paper.Packet) { p.Dst = netip.MustParseAddr(group) }
+	in := func(state string) func(*walk.Packet) { return func(p *walk.Packet) { p.State = state } }
+	to := func(group string) func(*walk.Packet) {
+		return func(p *walk.Packet) { p.Dst = netip.MustParseAddr(group) }
 	}
 	const peer = "vethwe-bridge"
 	for _, c := range []struct {
 		name      string
 		from, to  string
-		change    func(*paper.Packet)
+		change    func(*walk.Packet)
 		only6     bool
 		accepted  bool
 		configure func(*npc.Config)
@@ -41,8 +41,8 @@ func TestWire(t *testing.T) {
 		{name: "S53_invalid", from: client, to: "b/client", change: in("INVALID")},
 		{name: "S53_invalid_where_conntrack_is_liberal", from: client, to: "b/client", change: in("INVALID"), accepted: true,
 			configure: func(c *npc.Config) { c.TCPLiberal = true }},
-		{name: "S52_a_pod_to_itself_through_its_service", from: web, to: web, change: func(p *paper.Packet) { p.DNAT = true }, accepted: true},
-		{name: "S52_to_another_pod_through_a_service", from: client, to: web, change: func(p *paper.Packet) { p.DNAT = true }},
+		{name: "S52_a_pod_to_itself_through_its_service", from: web, to: web, change: func(p *walk.Packet) { p.DNAT = true }, accepted: true},
+		{name: "S52_to_another_pod_through_a_service", from: client, to: web, change: func(p *walk.Packet) { p.DNAT = true }},
 		{name: "S52_from_somebody_who_claims_to_be_it", from: web, to: web},
 		{name: "S54_router_solicitation", from: client, to: web, change: icmp6(133, 255), only6: true, accepted: true},
 		{name: "S54_router_advertisement", from: client, to: web, change: icmp6(134, 255), only6: true, accepted: true},
@@ -54,10 +54,10 @@ func TestWire(t *testing.T) {
 		{name: "S56_multicast", from: web, to: client, change: to("ff02::fb"), only6: true, accepted: true},
 		{name: "S56_multicast_without_the_flag", from: client, to: web, change: to("ff02::fb"), only6: true,
 			configure: func(c *npc.Config) { c.AllowMcast = false }},
-		{name: "out_by_the_bridges_port_to_other_nodes", from: client, to: web, change: func(p *paper.Packet) { p.PhysOut = peer }, accepted: true},
-		{name: "in_by_the_bridges_port_from_other_nodes", from: "b/other", to: web, change: func(p *paper.Packet) { p.PhysIn = peer }},
+		{name: "out_by_the_bridges_port_to_other_nodes", from: client, to: web, change: func(p *walk.Packet) { p.PhysOut = peer }, accepted: true},
+		{name: "in_by_the_bridges_port_from_other_nodes", from: "b/other", to: web, change: func(p *walk.Packet) { p.PhysIn = peer }},
 		{name: "from_an_isolated_pods_address_by_the_bridges_port", from: web, to: "b/client",
-			change: func(p *paper.Packet) { p.PhysIn = peer }, accepted: true},
+			change: func(p *walk.Packet) { p.PhysIn = peer }, accepted: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			configure := func(*npc.Config) {}
@@ -77,7 +77,7 @@ func TestWire(t *testing.T) {
 				if c.only6 && f == int(npc.IPv4) {
 					continue
 				}
-				p := paper.Packet{Src: w.addrs[c.from][f], Dst: w.addrs[c.to][f], Protocol: unix.IPPROTO_TCP, DstPort: 80, In: "cni0", Out: "cni0"}
+				p := walk.Packet{Src: w.addrs[c.from][f], Dst: w.addrs[c.to][f], Protocol: unix.IPPROTO_TCP, DstPort: 80, In: "cni0", Out: "cni0"}
 				if c.change != nil {
 					c.change(&p)
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
@@ -249,7 +250,7 @@ func (w *world) expect(lines string) {
 					continue
 				}
 				checked = true
-				v := w.judge(paper.Packet{Src: src, Dst: dst, Protocol: protocolNumbers[name], DstPort: uint16(number), In: "cni0", Out: "cni0"})
+				v := w.judge(walk.Packet{Src: src, Dst: dst, Protocol: protocolNumbers[name], DstPort: uint16(number), In: "cni0", Out: "cni0"})
 				if v.Accepted != (want == "yes") {
 					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
 				}
@@ -286,7 +287,7 @@ func (w *world) find(name string) []netip.Addr {
 	return w.addrs[name]
 }
 
-func (w *world) judge(p paper.Packet) paper.Verdict {
+func (w *world) judge(p walk.Packet) walk.Verdict {
 	w.Helper()
 	k := w.kernels[npc.IPv4]
 	if p.Src.Is6() {

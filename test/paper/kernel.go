@@ -1,5 +1,5 @@
 // Package paper is a kernel on paper: it applies transactions to sets and chains in memory, as strictly as the real
-// one, and judges packets by them.
+// one, and judges packets by them, as package walk does.
 package paper
 
 import (
@@ -14,36 +14,26 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
 // Kernel is one family's sets and filter table.
 type Kernel struct {
 	Family npc.Family
-	// Sets holds name -> set.
-	Sets map[string]*Set
-	// Chains holds name -> rules, as iptables arguments without the chain.
-	Chains map[string][]string
+	walk.Table
 	// Forgotten are the addresses whose flows were deleted from conntrack.
 	Forgotten []netip.Addr
-	// parsed holds text -> rule, of all rules ever seen.
-	parsed map[string]rule
 	// other is the other family's, with which the sets are shared.
 	other *Kernel
 	// AfterStep, if not nil, is called whenever a step of a transaction is done.
 	AfterStep func()
 }
 
-// Set is a set and its members.
-type Set struct {
-	ipset.Set
-	Members map[ipset.Entry]ipset.Attr
-}
-
 // New returns the kernel of a fresh network namespace, by families. Sets are shared by both.
 func New() [2]*Kernel {
-	sets := map[string]*Set{}
-	v4 := &Kernel{Family: npc.IPv4, Sets: sets, Chains: map[string][]string{"FORWARD": nil}, parsed: map[string]rule{}}
-	v6 := &Kernel{Family: npc.IPv6, Sets: sets, Chains: map[string][]string{"FORWARD": nil}, parsed: map[string]rule{}, other: v4}
+	sets := map[string]*walk.Set{}
+	v4 := &Kernel{Family: npc.IPv4, Table: walk.NewTable(sets)}
+	v6 := &Kernel{Family: npc.IPv6, Table: walk.NewTable(sets), other: v4}
 	v4.other = v6
 	return [2]*Kernel{v4, v6}
 }
@@ -85,7 +75,7 @@ func (k *Kernel) set(op ipset.Op) error {
 		if s != nil {
 			return errors.New("exists")
 		}
-		k.Sets[op.Set.Name] = &Set{Set: op.Set, Members: map[ipset.Entry]ipset.Attr{}}
+		k.Sets[op.Set.Name] = &walk.Set{Set: op.Set, Members: map[ipset.Entry]ipset.Attr{}}
 		return k.add(k.Sets[op.Set.Name], op.Elements)
 	case ipset.Destroy:
 		if s != nil && k.inUse(op.Set.Name) {
@@ -110,7 +100,7 @@ func (k *Kernel) set(op ipset.Op) error {
 	return nil
 }
 
-func (k *Kernel) add(s *Set, elements []ipset.Element) error {
+func (k *Kernel) add(s *walk.Set, elements []ipset.Element) error {
 	for _, e := range elements {
 		switch {
 		case s.Type == ipset.ListSet && k.Sets[e.Set] == nil:
@@ -198,18 +188,16 @@ func restoreLine(chains map[string][]string, line string) error {
 
 // check refuses a rule that refers to what is not there.
 func (k *Kernel) check(chains map[string][]string, text string) error {
-	r, err := k.parse(text)
+	chain, sets, err := k.Refers(text)
 	if err != nil {
 		return err
 	}
-	if r.jump != "" {
-		if _, ok := chains[r.jump]; !ok {
-			return errors.Errorf("no chain %s", r.jump)
-		}
+	if _, ok := chains[chain]; chain != "" && !ok {
+		return errors.Errorf("no chain %s", chain)
 	}
-	for _, s := range r.sets {
-		if k.Sets[s.name] == nil {
-			return errors.Errorf("no set %s", s.name)
+	for _, name := range sets {
+		if k.Sets[name] == nil {
+			return errors.Errorf("no set %s", name)
 		}
 	}
 	return nil

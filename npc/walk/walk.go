@@ -1,4 +1,5 @@
-package paper
+// Package walk sends packets through the chains of a filter table and the sets that they ask, in memory.
+package walk
 
 import (
 	"net/netip"
@@ -12,6 +13,72 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 )
+
+// Table is one family's filter table, and the sets of all families.
+type Table struct {
+	// Sets holds name -> set.
+	Sets map[string]*Set
+	// Chains holds name -> rules, as iptables arguments without the chain.
+	Chains map[string][]string
+	// Policies holds builtin chain -> what a packet gets that no rule decides about: ACCEPT if there is none.
+	Policies map[string]string
+	// Lenient passes over rules of others that cannot be read, or lead to chains that are not known; a verdict tells of them.
+	Lenient bool
+	// parsed holds text -> rule, of all rules ever seen.
+	parsed map[string]rule
+}
+
+// Set is a set and its members.
+type Set struct {
+	ipset.Set
+	Members map[ipset.Entry]ipset.Attr
+}
+
+// NewTable returns a table with an empty FORWARD, and sets that may be shared with another one.
+func NewTable(sets map[string]*Set) Table {
+	return Table{Sets: sets, Chains: map[string][]string{hook: nil}, parsed: map[string]rule{}}
+}
+
+// Read takes what was read from the kernel. Rules of others are passed over where they cannot be read.
+func Read(seen iptables.Seen, listings []ipset.Listing) *Table {
+	t := NewTable(map[string]*Set{})
+	t.Lenient, t.Policies = true, seen.Policies
+	for _, l := range listings {
+		s := &Set{Set: l.Set, Members: map[ipset.Entry]ipset.Attr{}}
+		for _, e := range l.Members {
+			s.Members[e.Entry] = e.Attr
+		}
+		t.Sets[s.Name] = s
+	}
+	t.put(hook, seen.Hooks[hook])
+	for name, c := range seen.Chains {
+		t.put(name, c.Text)
+	}
+	return &t
+}
+
+// put takes a chain's rules as they were printed.
+func (t *Table) put(chain string, printed []string) {
+	t.Chains[chain] = nil
+	for _, r := range printed {
+		t.Chains[chain] = append(t.Chains[chain], strings.TrimPrefix(r, "-A "+chain+" "))
+	}
+}
+
+const (
+	// hook is where packets come in, and prefix begins the names of the chains that are ours.
+	hook   = "FORWARD"
+	prefix = "WEAVE-NPC"
+)
+
+// Refers are the chain that a rule leads to, if it leads to one, and the sets that it asks. A rule that cannot be read is an error.
+func (t *Table) Refers(text string) (chain string, sets []string, err error) {
+	r, err := t.parse(text)
+	for _, s := range r.sets {
+		sets = append(sets, s.name)
+	}
+	return r.jump, sets, err
+}
 
 // Packet is what a rule can see of a packet.
 type Packet struct {
@@ -36,28 +103,46 @@ type Verdict struct {
 	By string
 	// Logged is the NFLOG group that the packet was reported to; 0 if none.
 	Logged int
+	// Way are the rules that matched, in order.
+	Way []Step
+	// PassedOver are rules of others that were not judged.
+	PassedOver []Step
 }
 
-// Judge sends a packet through FORWARD, whose policy is to accept.
-func (k *Kernel) Judge(p Packet) (Verdict, error) {
-	v := Verdict{Accepted: true}
-	_, err := k.walk("FORWARD", p, &v, 0)
+// Step is a rule that a packet met.
+type Step struct {
+	Chain string
+	// Number counts the chain's rules from 1.
+	Number int
+	Rule   string
+}
+
+// Judge sends a packet through FORWARD.
+func (t *Table) Judge(p Packet) (Verdict, error) {
+	v := Verdict{Accepted: t.Policies[hook] != "DROP"}
+	_, err := t.walk(hook, p, &v, 0)
 	return v, err
 }
 
 // walk sends a packet through a chain and says whether it was decided there.
-func (k *Kernel) walk(chain string, p Packet, v *Verdict, depth int) (bool, error) {
+func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error) {
 	if depth > 20 {
 		return false, errors.Errorf("chain %s: a loop", chain)
 	}
-	for _, text := range k.Chains[chain] {
-		r, err := k.parse(text)
+	for i, text := range t.Chains[chain] {
+		step := Step{chain, i + 1, text}
+		r, err := t.parse(text)
 		if err != nil {
+			if t.Lenient && !strings.HasPrefix(chain, prefix) {
+				v.PassedOver = append(v.PassedOver, step)
+				continue
+			}
 			return false, errors.Wrapf(err, "%s %s", chain, text)
 		}
-		if !r.matches(k, p) {
+		if !r.matches(t, p) {
 			continue
 		}
+		v.Way = append(v.Way, step)
 		switch r.target {
 		case "":
 		case "ACCEPT", "DROP":
@@ -68,7 +153,10 @@ func (k *Kernel) walk(chain string, p Packet, v *Verdict, depth int) (bool, erro
 		case "NFLOG":
 			v.Logged = r.group
 		default:
-			decided, err := k.walk(r.jump, p, v, depth+1)
+			if _, known := t.Chains[r.jump]; !known && t.Lenient {
+				v.PassedOver = append(v.PassedOver, step)
+			}
+			decided, err := t.walk(r.jump, p, v, depth+1)
 			if decided || err != nil || r.goes {
 				return decided, err
 			}
@@ -79,7 +167,7 @@ func (k *Kernel) walk(chain string, p Packet, v *Verdict, depth int) (bool, erro
 
 // rule is a parsed rule.
 type rule struct {
-	matchers []func(*Kernel, Packet) bool
+	matchers []func(*Table, Packet) bool
 	sets     []setMatch
 	target   string
 	// jump is the chain that it leads to; goes says that it does not come back here.
@@ -90,19 +178,19 @@ type rule struct {
 
 type setMatch struct{ name, dirs string }
 
-func (r rule) matches(k *Kernel, p Packet) bool {
-	return !slices.ContainsFunc(r.matchers, func(m func(*Kernel, Packet) bool) bool { return !m(k, p) })
+func (r rule) matches(t *Table, p Packet) bool {
+	return !slices.ContainsFunc(r.matchers, func(m func(*Table, Packet) bool) bool { return !m(t, p) })
 }
 
 // parse reads a rule, once.
-func (k *Kernel) parse(text string) (rule, error) {
-	r, ok := k.parsed[text]
+func (t *Table) parse(text string) (rule, error) {
+	r, ok := t.parsed[text]
 	if ok {
 		return r, nil
 	}
 	r, err := parse(text)
 	if err == nil {
-		k.parsed[text] = r
+		t.parsed[text] = r
 	}
 	return r, err
 }
@@ -114,7 +202,7 @@ func parse(text string) (rule, error) {
 		return rule{}, err
 	}
 	var r rule
-	add := func(m func(*Kernel, Packet) bool) { r.matchers = append(r.matchers, m) }
+	add := func(m func(*Table, Packet) bool) { r.matchers = append(r.matchers, m) }
 	for len(words) > 0 {
 		option := words[0]
 		n, known := arguments[option]
@@ -134,7 +222,7 @@ func parse(text string) (rule, error) {
 		case "--match-set":
 			s := setMatch{args[0], args[1]}
 			r.sets = append(r.sets, s)
-			add(func(k *Kernel, p Packet) bool { return k.test(s, p) })
+			add(func(t *Table, p Packet) bool { return t.test(s, p) })
 		default:
 			if m := matcher(option, args); m != nil {
 				add(m)
@@ -156,17 +244,17 @@ var arguments = map[string]int{
 }
 
 var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP,
-	"icmpv6": unix.IPPROTO_ICMPV6}
+	"icmpv6": unix.IPPROTO_ICMPV6, "ipv6-icmp": unix.IPPROTO_ICMPV6}
 
 // matcher is what an option asks of a packet; nil if nothing.
-func matcher(option string, args []string) func(*Kernel, Packet) bool {
+func matcher(option string, args []string) func(*Table, Packet) bool {
 	switch option {
 	case "-p":
-		return func(_ *Kernel, p Packet) bool { return p.Protocol == protocols[args[0]] }
+		return func(_ *Table, p Packet) bool { return p.Protocol == protocols[args[0]] }
 	case "--dport", "--dports":
-		return func(_ *Kernel, p Packet) bool { return inRanges(args[0], p.DstPort) }
+		return func(_ *Table, p Packet) bool { return inRanges(args[0], p.DstPort) }
 	case "--ctstate":
-		return func(_ *Kernel, p Packet) bool {
+		return func(_ *Table, p Packet) bool {
 			states := strings.Split(args[0], ",")
 			state := p.State
 			if state == "" {
@@ -175,25 +263,25 @@ func matcher(option string, args []string) func(*Kernel, Packet) bool {
 			return slices.Contains(states, state) || p.DNAT && slices.Contains(states, "DNAT")
 		}
 	case "-d":
-		return func(_ *Kernel, p Packet) bool { return netip.MustParsePrefix(args[0]).Contains(p.Dst) }
+		return func(_ *Table, p Packet) bool { return netip.MustParsePrefix(args[0]).Contains(p.Dst) }
 	case "-i":
-		return func(_ *Kernel, p Packet) bool { return p.In == args[0] }
+		return func(_ *Table, p Packet) bool { return p.In == args[0] }
 	case "-o":
-		return func(_ *Kernel, p Packet) bool { return p.Out == args[0] }
+		return func(_ *Table, p Packet) bool { return p.Out == args[0] }
 	case "--icmpv6-type":
-		return func(_ *Kernel, p Packet) bool { return strconv.Itoa(int(p.ICMPType)) == args[0] }
+		return func(_ *Table, p Packet) bool { return strconv.Itoa(int(p.ICMPType)) == args[0] }
 	case "--hl-eq":
-		return func(_ *Kernel, p Packet) bool { return strconv.Itoa(int(p.HopLimit)) == args[0] }
+		return func(_ *Table, p Packet) bool { return strconv.Itoa(int(p.HopLimit)) == args[0] }
 	case "--bytecode":
-		return func(_ *Kernel, p Packet) bool {
+		return func(_ *Table, p Packet) bool {
 			return (args[0] == iptables.HairpinIPv4 || args[0] == iptables.HairpinIPv6) && p.Src == p.Dst
 		}
 	case "--physdev-in":
-		return func(_ *Kernel, p Packet) bool { return p.PhysIn == args[0] }
+		return func(_ *Table, p Packet) bool { return p.PhysIn == args[0] }
 	case "--physdev-out":
-		return func(_ *Kernel, p Packet) bool { return p.PhysOut == args[0] }
+		return func(_ *Table, p Packet) bool { return p.PhysOut == args[0] }
 	case "--dst-type":
-		return func(*Kernel, Packet) bool { return false } // nothing is forwarded to the node itself
+		return func(*Table, Packet) bool { return false } // nothing is forwarded to the node itself
 	}
 	return nil
 }
@@ -214,8 +302,8 @@ func inRanges(text string, port uint16) bool {
 }
 
 // test is the kernel's lookup of a packet in a set.
-func (k *Kernel) test(m setMatch, p Packet) bool {
-	s := k.Sets[m.name]
+func (t *Table) test(m setMatch, p Packet) bool {
+	s := t.Sets[m.name]
 	if s == nil {
 		return false
 	}
@@ -226,7 +314,7 @@ func (k *Kernel) test(m setMatch, p Packet) bool {
 	switch s.Type {
 	case ipset.ListSet:
 		for e := range s.Members {
-			if k.test(setMatch{e.Set, m.dirs}, p) {
+			if t.test(setMatch{e.Set, m.dirs}, p) {
 				return true
 			}
 		}
