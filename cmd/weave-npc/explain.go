@@ -60,6 +60,8 @@ func (c *cluster) world(ctx context.Context) (*explain.World, error) {
 // asked is what explain is asked.
 type asked struct {
 	cluster
+	node
+	kernel                 bool
 	from, to, port, output string
 }
 
@@ -70,7 +72,8 @@ func explainCommand() *cobra.Command {
 		Short: "Says whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would",
 		Long: "Says whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would.\n" +
 			"It asks the objects of an API server, or those in --manifests before they are applied; a pod there needs no address.\n\n" +
-			"The exit status is 0 if it is allowed, 1 if it is denied in one family at least, 2 after an error.",
+			"The exit status is 0 if it is allowed, 1 if it is denied in one family at least, 2 after an error.\n" +
+			"With --kernel, this node's part is also asked of what its kernel holds.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.run(cmd.Context(), cmd.OutOrStdout())
@@ -82,7 +85,9 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&a.to, "to", "", "pod or address that it goes to")
 	f.StringVar(&a.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp")
 	f.StringVarP(&a.output, "output", "o", "text", "text or json")
-	a.register(f)
+	a.cluster.register(f)
+	f.BoolVar(&a.kernel, "kernel", false, "also send the packet through this node's chains and sets, and say where they differ from the policies")
+	a.node.register(f)
 	return cmd
 }
 
@@ -94,7 +99,7 @@ func (a *asked) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return errors.Wrap(err, "--port")
 	}
-	w, err := a.world(ctx)
+	w, h, err := a.know(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,6 +108,11 @@ func (a *asked) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	x := newExplanation(w, flows)
+	if h != nil {
+		if err := x.walk(h, a.name, flows); err != nil {
+			return err
+		}
+	}
 	if err := x.write(out, a.output); err != nil {
 		return err
 	}
@@ -110,6 +120,19 @@ func (a *asked) run(ctx context.Context, out io.Writer) error {
 		return errDenied
 	}
 	return nil
+}
+
+// know reads the objects, and the kernel if it is asked too.
+func (a *asked) know(ctx context.Context) (*explain.World, *holdings, error) {
+	if !a.kernel {
+		w, err := a.world(ctx)
+		return w, nil, err
+	}
+	h, err := a.read(ctx, &a.cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	return h.world, h, h.unknown
 }
 
 // flows are those of all families that both ends have.
@@ -131,9 +154,11 @@ func (a *asked) flows(w *explain.World, service explain.Service) ([]explain.Flow
 
 // explanation is what explain answers.
 type explanation struct {
-	// Allowed says whether all verdicts are.
+	// Allowed says whether all verdicts are, those of the kernel too if it was asked.
 	Allowed  bool              `json:"allowed"`
 	Verdicts []explain.Verdict `json:"verdicts"`
+	// Kernel is what this node's kernel does, if it was asked.
+	Kernel []kernelVerdict `json:"kernel,omitempty"`
 	// Nearest are changes that would allow what is denied.
 	Nearest []string `json:"nearest,omitempty"`
 }
@@ -156,6 +181,9 @@ func (x explanation) write(out io.Writer, format string) error {
 		return writeJSON(out, x)
 	}
 	text := explain.Text(x.Verdicts)
+	for _, k := range x.Kernel {
+		text += k.String()
+	}
 	for i, n := range x.Nearest {
 		if i == 0 {
 			text += "nearest change: " + n + "\n"

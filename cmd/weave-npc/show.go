@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -24,7 +26,7 @@ type shown struct {
 func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Shows what the policies come to: pods, policies, the matrix of who reaches whom",
+		Short: "Shows what the policies come to: pods, policies, the matrix of who reaches whom, and the sets and rules of this node",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -36,7 +38,9 @@ func showCommand() *cobra.Command {
 			func(s *shown, w *explain.World, out io.Writer) error {
 				return s.policies(out, w.PolicyTable(s.namespace))
 			}),
-		matrixCommand())
+		matrixCommand(),
+		kernelCommand("sets", "Lists the sets of this node's kernel with their members, and the policies that use them", showSets),
+		kernelCommand("rules", "Lists the rules of this node's kernel with what they ask, and the policies that they come of", showRules))
 	return cmd
 }
 
@@ -230,3 +234,5 @@ func (s *shown) matrix(w *explain.World, out io.Writer) error {
 	_, err = io.WriteString(out, m.String())
 	return errors.Wrap(err, "writing")
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
