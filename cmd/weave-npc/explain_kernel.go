@@ -120,9 +120,9 @@ func interfaceTo(a netip.Addr) string {
 // String is the verdict in lines.
 func (k kernelVerdict) String() string {
 	family := ""
-	if a := k.Flow.From.Addr; a.Is4() {
+	if from, to := k.Flow.From.Addr, k.Flow.To.Addr; from.Is4() || to.Is4() {
 		family = ", IPv4"
-	} else if a.Is6() {
+	} else if from.Is6() || to.Is6() {
 		family = ", IPv6"
 	}
 	head := "kernel of " + k.Node + family + ": "

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"syscall"
 
@@ -15,13 +16,18 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	ran, err := command().ExecuteContextC(ctx)
+	name := filepath.Base(os.Args[0])
+	root := command()
+	if name == pluginName {
+		root = plugin()
+	}
+	ran, err := root.ExecuteContextC(ctx)
 	stop()
 	if err == nil {
 		return
 	}
 	if !errors.Is(err, errDenied) {
-		fmt.Fprintln(os.Stderr, "weave-npc:", err)
+		fmt.Fprintln(os.Stderr, root.Name()+":", err)
 	}
 	os.Exit(status(ran, err))
 }
@@ -42,23 +48,41 @@ func command() *cobra.Command {
 		Short: "Enforces Kubernetes network policies on this node with ipsets and iptables",
 		Long: "Enforces Kubernetes network policies on this node with ipsets and iptables.\n\n" +
 			"Every flag can be given as an environment variable: --node-name as WEAVE_NPC_NODE_NAME.",
-		Args:          cobra.NoArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return fromEnvironment(cmd.Flags())
-		},
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	o.register(root.Flags())
 	root.AddCommand(explainCommand(), showCommand(), cleanupCommand(), versionCommand())
+	return finished(root)
+}
+
+// finished sets what both roots have.
+func finished(root *cobra.Command) *cobra.Command {
+	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return errors.Errorf("%v; see %s --help", err, cmd.CommandPath())
 	})
 	return root
+}
+
+// pluginName is the name by which kubectl finds the command, and runs it as "kubectl npc".
+const pluginName = "kubectl-npc"
+
+// plugin is what the command offers to kubectl: what needs no node.
+func plugin() *cobra.Command {
+	root := &cobra.Command{
+		Use:         pluginName,
+		Short:       "Says who reaches whom under a cluster's network policies, and why",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl npc"},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(explainCommand(), showCommand(), versionCommand())
+	return finished(root)
 }
 
 func versionCommand() *cobra.Command {

@@ -22,7 +22,7 @@ type Table struct {
 	Chains map[string][]string
 	// Policies holds builtin chain -> what a packet gets that no rule decides about: ACCEPT if there is none.
 	Policies map[string]string
-	// Lenient passes over rules of others that cannot be read, or lead to chains that are not known; a verdict tells of them.
+	// Lenient passes over rules that cannot be read, or lead to chains that are not known: others wrote them. A verdict tells of them.
 	Lenient bool
 	// parsed holds text -> rule, of all rules ever seen.
 	parsed map[string]rule
@@ -39,7 +39,7 @@ func NewTable(sets map[string]*Set) Table {
 	return Table{Sets: sets, Chains: map[string][]string{hook: nil}, parsed: map[string]rule{}}
 }
 
-// Read takes what was read from the kernel. Rules of others are passed over where they cannot be read.
+// Read takes what was read from the kernel, and is lenient.
 func Read(seen iptables.Seen, listings []ipset.Listing) *Table {
 	t := NewTable(map[string]*Set{})
 	t.Lenient, t.Policies = true, seen.Policies
@@ -65,11 +65,8 @@ func (t *Table) put(chain string, printed []string) {
 	}
 }
 
-const (
-	// hook is where packets come in, and prefix begins the names of the chains that are ours.
-	hook   = "FORWARD"
-	prefix = "WEAVE-NPC"
-)
+// hook is where packets come in.
+const hook = "FORWARD"
 
 // Refers are the chain that a rule leads to, if it leads to one, and the sets that it asks. A rule that cannot be read is an error.
 func (t *Table) Refers(text string) (chain string, sets []string, err error) {
@@ -105,7 +102,7 @@ type Verdict struct {
 	Logged int
 	// Way are the rules that matched, in order.
 	Way []Step
-	// PassedOver are rules of others that were not judged.
+	// PassedOver are rules that were not judged.
 	PassedOver []Step
 }
 
@@ -133,7 +130,7 @@ func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error
 		step := Step{chain, i + 1, text}
 		r, err := t.parse(text)
 		if err != nil {
-			if t.Lenient && !strings.HasPrefix(chain, prefix) {
+			if t.Lenient {
 				v.PassedOver = append(v.PassedOver, step)
 				continue
 			}
@@ -217,6 +214,9 @@ func parse(text string) (rule, error) {
 			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG"}, args[0]) {
 				r.jump = args[0]
 			}
+		case "-s", "-d":
+			_, err = netip.ParsePrefix(args[0])
+			add(matcher(option, args))
 		case "--nflog-group":
 			r.group, err = strconv.Atoi(args[0])
 		case "--match-set":
@@ -238,7 +238,7 @@ func parse(text string) (rule, error) {
 // arguments is how many arguments an option has.
 var arguments = map[string]int{
 	"-m": 1, "--comment": 1, "-j": 1, "-g": 1, "--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--match-set": 2, "-p": 1,
-	"--dport": 1, "--dports": 1, "--ctstate": 1, "-d": 1, "-i": 1, "-o": 1, "--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
+	"--dport": 1, "--dports": 1, "--ctstate": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1, "--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
 	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1,
 	"--hashlimit-upto": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1, "--hashlimit-htable-expire": 1,
 }
@@ -262,12 +262,14 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 			}
 			return slices.Contains(states, state) || p.DNAT && slices.Contains(states, "DNAT")
 		}
+	case "-s":
+		return func(_ *Table, p Packet) bool { return netip.MustParsePrefix(args[0]).Contains(p.Src) }
 	case "-d":
 		return func(_ *Table, p Packet) bool { return netip.MustParsePrefix(args[0]).Contains(p.Dst) }
 	case "-i":
-		return func(_ *Table, p Packet) bool { return p.In == args[0] }
+		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.In) }
 	case "-o":
-		return func(_ *Table, p Packet) bool { return p.Out == args[0] }
+		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.Out) }
 	case "--icmpv6-type":
 		return func(_ *Table, p Packet) bool { return strconv.Itoa(int(p.ICMPType)) == args[0] }
 	case "--hl-eq":
@@ -277,13 +279,21 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 			return (args[0] == iptables.HairpinIPv4 || args[0] == iptables.HairpinIPv6) && p.Src == p.Dst
 		}
 	case "--physdev-in":
-		return func(_ *Table, p Packet) bool { return p.PhysIn == args[0] }
+		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysIn) }
 	case "--physdev-out":
-		return func(_ *Table, p Packet) bool { return p.PhysOut == args[0] }
+		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysOut) }
 	case "--dst-type":
 		return func(*Table, Packet) bool { return false } // nothing is forwarded to the node itself
 	}
 	return nil
+}
+
+// isInterface says whether an interface has a name, or begins with one that ends in a plus.
+func isInterface(pattern, name string) bool {
+	if beginning, many := strings.CutSuffix(pattern, "+"); many {
+		return strings.HasPrefix(name, beginning)
+	}
+	return name == pattern
 }
 
 func inRanges(text string, port uint16) bool {
