@@ -292,6 +292,7 @@ func TestAPIServer(t *testing.T) {
 				w.runCases(t, `^S(13|14|22|23|24|26|27|30|31|46|59|60|66)_`)
 			})
 			t.Run("RandomStates", func(t *testing.T) { w.randomStates(t, 8) })
+			t.Run("Explain", func(t *testing.T) { c.explain(t, w) })
 		}
 		t.Run("S28_a_terminating_pod_is_enforced_and_is_a_peer", func(t *testing.T) { c.terminating(t, w) })
 		t.Run("S61_an_invalid_policy_isolates_and_is_reported", func(t *testing.T) { c.invalid(t, w) })
@@ -310,6 +311,29 @@ func (w *world) randomStates(t *testing.T, usual uint64) {
 		w.apply(t, g.objects)
 		if w.compare(t, g.objects); t.Failed() {
 			t.Fatalf("seed %d, step %d:\n%s", seed, i, strings.Join(g.did, "\n"))
+		}
+	}
+}
+
+// explain reads the objects from the API server, found by a flag or as kubectl finds it.
+func (c *cluster) explain(t *testing.T, w *world) {
+	w.apply(t, w.objects(rich()))
+	for _, a := range []struct {
+		name   string
+		args   []string
+		env    []string
+		status int
+	}{
+		{"allowed", []string{"--kubeconfig", c.server.Kubeconfig(), "--from", "shop/db", "--to", "shop/web"}, nil, 0},
+		{"denied", []string{"--kubeconfig", c.server.Kubeconfig(), "--from", "shop/api", "--to", "shop/web"}, nil, 1},
+		{"by_variable", []string{"--from", "shop/db", "--to", "shop/web"}, []string{"KUBECONFIG=" + c.server.Kubeconfig()}, 0},
+		{"kernel", []string{"--kubeconfig", c.server.Kubeconfig(), "--from", "shop/db", "--to", "shop/web", "--kernel", "--node-name", "node1",
+			"--iptables-backend", "nft"}, nil, 0},
+		{"no_such_context", []string{"--kubeconfig", c.server.Kubeconfig(), "--context", "none", "--from", "shop/db", "--to", "shop/web"}, nil, 2},
+	} {
+		out, stderr, status := execute(t, w.Node("node1"), a.env, append([]string{"explain", "--port", "tcp/80"}, a.args...)...)
+		if status != a.status || status < 2 && !strings.Contains(out, "policy shop/p: isolates") || strings.Contains(out, "DIFFERS") {
+			t.Errorf("%s: status %d\n%s%s", a.name, status, out, stderr)
 		}
 	}
 }
