@@ -73,7 +73,7 @@ func (c Choice) String() string {
 	case c.choice.Selector == nil:
 		return ""
 	}
-	return c.choice.Selector.String()
+	return c.choice.String()
 }
 
 // Compile compiles a policy. The object must not be changed afterwards.

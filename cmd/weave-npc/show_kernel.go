@@ -30,7 +30,7 @@ func kernelCommand(name, short string, show func(io.Writer, string, *holdings) e
 				return err
 			}
 			if h.unknown != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "weave-npc: the selectors of sets and chains are not known: %v\n", h.unknown)
+				fmt.Fprintln(cmd.ErrOrStderr(), "weave-npc: the selectors of sets and chains are not known:", h.unknown)
 			}
 			return show(cmd.OutOrStdout(), s.output, h)
 		},

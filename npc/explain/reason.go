@@ -220,7 +220,7 @@ func list(words []string) string {
 }
 
 func askPort(c npc.CompiledPort, q question) PortReason {
-	r := PortReason{Wants: portText(c), Asked: q.Service.String()}
+	r := PortReason{Wants: portText(c), Asked: q.String()}
 	if c.Name == "" {
 		r.Fits = c.Protocol == q.Protocol && (c.First == 0 || c.First <= q.Port && q.Port <= c.Last)
 		return r
