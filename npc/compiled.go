@@ -39,7 +39,8 @@ type CompiledBlock struct {
 	Except []netip.Prefix
 }
 
-// CompiledPort is a protocol by its number, with a range of ports whose ends are both in it, or with a port's name; with neither, all its ports.
+// CompiledPort is a protocol by its number, with a range of ports whose ends are both in it, or with a port's name; with neither,
+// all its ports.
 type CompiledPort struct {
 	Protocol    uint8
 	First, Last uint16

@@ -13,8 +13,8 @@ type SetUse struct {
 	Policies []string
 }
 
-// Uses are what the sets of the model are for: name -> use. Of a set that is not there because no local pod has an address of its family, the
-// name that it would have is among them.
+// Uses are what the sets of the model are for: name -> use. Of a set that is not there because no local pod has an address of its
+// family, the name that it would have is among them.
 func (m *Model) Uses() map[string]SetUse {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -86,7 +86,8 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&a.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp")
 	f.StringVarP(&a.output, "output", "o", "text", "text or json")
 	a.cluster.register(f)
-	f.BoolVar(&a.kernel, "kernel", false, "also send the packet through this node's chains and sets, and say where they differ from the policies")
+	f.BoolVar(&a.kernel, "kernel", false,
+		"also send the packet through this node's chains and sets, and say where they differ from the policies")
 	a.node.register(f)
 	return cmd
 }

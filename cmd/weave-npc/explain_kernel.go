@@ -130,6 +130,7 @@ func (k kernelVerdict) String() string {
 		return head + "has no part in it: it forwards nothing of this from or to a pod of its own\n"
 	}
 	does := map[bool]string{true: "lets it through", false: "drops it"}
+	say := map[bool]string{true: "allowed", false: "denied"}
 	lines := []string{head + does[k.Accepted]}
 	if k.At != "" {
 		lines = append(lines, "  at "+k.At)
@@ -144,7 +145,7 @@ func (k kernelVerdict) String() string {
 	if k.Accepted == k.Policies {
 		lines = append(lines, "  as the policies say, as far as they are for this node")
 	} else {
-		lines = append(lines, "  DIFFERS from the policies, which say of this node's part: "+map[bool]string{true: "allowed", false: "denied"}[k.Policies])
+		lines = append(lines, "  DIFFERS from the policies, which say of this node's part: "+say[k.Policies])
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -32,8 +32,8 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 	return stdout.String(), status(ran, err)
 }
 
-// checkTranscript runs the commands of a transcript in testdata, lines that begin with "$ ", and compares what they print with what stands below
-// them. A status that is not 0 stands on the last line.
+// checkTranscript runs the commands of a transcript in testdata, lines that begin with "$ ", and compares what they print with
+// what stands below them. A status that is not 0 stands on the last line.
 func checkTranscript(t *testing.T, path string) {
 	t.Helper()
 	want, err := os.ReadFile(path)
@@ -69,7 +69,8 @@ func TestExplain(t *testing.T) { checkTranscript(t, "testdata/explain.txt") }
 
 // TestExplainAsJSON shows the fields that scripts may rely on.
 func TestExplainAsJSON(t *testing.T) {
-	out, code := execute(t, "explain", "--manifests", "testdata/shop", "--from", "shop/web", "--to", "shop/db", "--port", "tcp/5432", "-o", "json")
+	out, code := execute(t, "explain", "--manifests", "testdata/shop", "--from", "shop/web", "--to", "shop/db", "--port", "tcp/5432",
+		"-o", "json")
 	if code != 1 {
 		t.Errorf("status %d, not 1", code)
 	}

@@ -120,7 +120,8 @@ func (s *shown) pods(out io.Writer, pods []explain.PodRow) error {
 	}
 	var rows [][]string
 	for _, p := range pods {
-		rows = append(rows, []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)), orDash(p.Ingress), orDash(p.Egress), p.Note})
+		rows = append(rows, []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)),
+			orDash(p.Ingress), orDash(p.Egress), p.Note})
 	}
 	return table(out, "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE", rows)
 }

@@ -25,8 +25,8 @@ type Edit struct {
 	apply func(*World)
 }
 
-// Nearest are the smallest edits found that let all of several flows through, in the order in which they are to be made; nil if none were found,
-// or none is needed. They were tried on a copy of the world.
+// Nearest are the smallest edits found that let all of several flows through, in the order in which they are to be made; nil if
+// none were found, or none is needed. They were tried on a copy of the world.
 func (w *World) Nearest(flows ...Flow) []Edit {
 	w.mu.Lock()
 	defer w.mu.Unlock()

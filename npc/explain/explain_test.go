@@ -30,7 +30,8 @@ func newWorld(t *testing.T) world {
 func (w world) pod(key, addr, label string, change ...func(*npc.Pod)) {
 	namespace, name, _ := strings.Cut(key, "/")
 	k, v, _ := strings.Cut(label, "=")
-	p := npc.Pod{Namespace: namespace, Name: name, Node: "node1", Labels: map[string]string{k: v}, Addrs: []netip.Addr{netip.MustParseAddr(addr)}}
+	p := npc.Pod{Namespace: namespace, Name: name, Node: "node1", Labels: map[string]string{k: v},
+		Addrs: []netip.Addr{netip.MustParseAddr(addr)}}
 	for _, f := range change {
 		f(&p)
 	}

@@ -21,8 +21,8 @@ type Flow struct {
 	Node string `json:"node,omitempty"`
 }
 
-// End is one end of a flow: a pod, by namespace/name, that has the address, or none yet; or an address alone, that of the pod that owns it or of
-// none.
+// End is one end of a flow: a pod, by namespace/name, that has the address, or none yet; or an address alone, that of the pod
+// that owns it or of none.
 type End struct {
 	Pod  string     `json:"pod,omitempty"`
 	Addr netip.Addr `json:"address"`

@@ -102,7 +102,8 @@ func (m Matrix) String() string {
 		width = max(width, len(n))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, from the rows to the columns: + allowed, . denied, ~ allowed in one family, blank: no family in common\n\n", m.Service)
+	fmt.Fprintf(&b, "%s, from the rows to the columns: ", m.Service)
+	b.WriteString("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n\n")
 	fmt.Fprintf(&b, "%*s ", width+4, "")
 	for i := range m.Names {
 		fmt.Fprintf(&b, "%4d", i+1)

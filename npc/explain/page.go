@@ -23,7 +23,8 @@ type page struct {
 	Lines   []string  `json:"lines"`
 }
 
-// WritePage writes the matrix as one HTML page that needs nothing else. The names of objects, which may hold anything, reach it only as text.
+// WritePage writes the matrix as one HTML page that needs nothing else. The names of objects, which may hold anything, reach it
+// only as text.
 func (m Matrix) WritePage(out io.Writer) error {
 	p := page{Service: m.Service.String(), Names: m.Names}
 	numbers := map[string]int{}

@@ -44,8 +44,8 @@ func TestLenient(t *testing.T) {
 			"FORWARD -s 10.32.0.0/16 -i cni+ -j ACCEPT", 0},
 		{"another_interface", "ACCEPT", []string{"-A FORWARD -i eth+ -j ACCEPT", jump, local}, false,
 			"WEAVE-NPC -m set --match-set weave-local-pods dst -j DROP", 0},
-		{"cannot_be_read", "ACCEPT", []string{"-A FORWARD ! -s 10.0.0.0/8 -j ACCEPT", "-A FORWARD -d 10.0.0.0/255.0.255.0 -j ACCEPT", jump, local}, false,
-			"WEAVE-NPC -m set --match-set weave-local-pods dst -j DROP", 2},
+		{"cannot_be_read", "ACCEPT", []string{"-A FORWARD ! -s 10.0.0.0/8 -j ACCEPT", "-A FORWARD -d 10.0.0.0/255.0.255.0 -j ACCEPT",
+			jump, local}, false, "WEAVE-NPC -m set --match-set weave-local-pods dst -j DROP", 2},
 		{"leads_to_what_was_not_read", "ACCEPT", []string{"-A FORWARD -j KUBE-FORWARD"}, true, "", 1},
 		{"the_end_of_forward", "DROP", []string{"-A FORWARD -p udp -j ACCEPT"}, false, "", 0},
 	} {

@@ -19,8 +19,8 @@ func TestExplainKernel(t *testing.T) {
 		w.expect(t, wants{"tcp 80": richWants()["tcp 80"]})
 		n := w.Node("node1")
 		ask := func(from, to string) (out string, status int) {
-			out, stderr, status := execute(t, n, nil, "explain", "--kernel", "--node-name", n.Name(), "--manifests", w.source.(*manifests).dir,
-				"--iptables-backend", string(backend), "--from", from, "--to", to, "--port", "tcp/80")
+			out, stderr, status := execute(t, n, nil, "explain", "--kernel", "--node-name", n.Name(), "--iptables-backend", string(backend),
+				"--manifests", w.source.(*manifests).dir, "--from", from, "--to", to, "--port", "tcp/80")
 			if status == 2 {
 				t.Fatalf("%s > %s: %s", from, to, stderr)
 			}
@@ -36,11 +36,12 @@ func TestExplainKernel(t *testing.T) {
 			d.kill(t)
 		}
 		w.spoil(t, n, backend)
-		if out, status := ask("shop/db", "shop/web"); status != 1 || !regexp.MustCompile(`(?s)drops it\n  at rule \d+ of WEAVE-NPC-I-.*DIFFERS.*allowed`).
-			MatchString(out) {
+		differs := regexp.MustCompile(`(?s)drops it\n  at rule \d+ of WEAVE-NPC-I-.*DIFFERS.*allowed`)
+		if out, status := ask("shop/db", "shop/web"); status != 1 || !differs.MatchString(out) {
 			t.Errorf("db has left the sets, and explain ends with %d and says\n%s", status, out)
 		}
-		if out, _ := ask("ops/mon", "shop/web"); !regexp.MustCompile(`(?s)lets it through\n  at rule 1 of WEAVE-NPC: .*DIFFERS.*denied`).MatchString(out) {
+		differs = regexp.MustCompile(`(?s)lets it through\n  at rule 1 of WEAVE-NPC: .*DIFFERS.*denied`)
+		if out, _ := ask("ops/mon", "shop/web"); !differs.MatchString(out) {
 			t.Errorf("mon is let through, and explain says\n%s", out)
 		}
 	})
@@ -72,7 +73,8 @@ func TestShowKernel(t *testing.T) {
 			{"sets", dir, `weave-[a-z2-7]{25} +hash:ip +pods with app=db in shop +shop/p +` + w.hosts["db"].Addr(4).String() + ` shop/db`},
 			{"sets", dir, `list:set +pods in namespaces with team=b +shop/p +weave-[a-z2-7]{25} pods in ops`},
 			{"sets", filepath.Join(dir, "none"), `weave-[a-z2-7]{25} +hash:ip +\? +shop/p +` + w.hosts["db"].Addr(4).String() + ` shop/db`},
-			{"rules", dir, `ACCEPT +shop/p rule 1 +-p tcp dst,dst in {port http/tcp of local pods with app=web in shop} src in {pods with app=db in shop}`},
+			{"rules", dir, `ACCEPT +shop/p rule 1 +-p tcp dst,dst in {port http/tcp of local pods with app=web in shop} ` +
+				`src in {pods with app=db in shop}`},
 			{"rules", dir, `IPv6 WEAVE-NPC-E-[a-z2-7]{16}: what policies of shop allow, egress`},
 			{"rules", filepath.Join(dir, "none"), `WEAVE-NPC-I-[a-z2-7]{16}\n(.*\n)*.*ACCEPT +shop/p rule 1`},
 		} {
@@ -107,7 +109,8 @@ func TestKubectlPlugin(t *testing.T) {
 		says   string
 		status int
 	}{
-		{append([]string{"explain", "--from", "shop/web", "--to", "192.0.2.1", "--port", "80"}, at...), `shop/web -> 192.0.2.1, tcp/80: allowed`, 0},
+		{append([]string{"explain", "--from", "shop/web", "--to", "192.0.2.1", "--port", "80"}, at...),
+			`shop/web -> 192.0.2.1, tcp/80: allowed`, 0},
 		{append([]string{"show", "pods"}, at...), `shop/web`, 0},
 		{[]string{"--help"}, `kubectl npc`, 0},
 		{[]string{"cleanup"}, `kubectl-npc: unknown command`, 1},

@@ -14,7 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-var protocolNumbers = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP}
+var protocolNumbers = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP,
+	"icmp": unix.IPPROTO_ICMP}
 
 // explainAll asks who explains policies what packets were asked: every cell must be explained as it is.
 func (w *world) explainAll(t *testing.T, o *objects, questions []question) {

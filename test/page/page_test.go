@@ -145,8 +145,8 @@ func TestReasonOnClick(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	set := func(id, value string) string {
-		return fmt.Sprintf(`document.getElementById(%q).value = %q; document.getElementById(%q).dispatchEvent(new Event("input", {bubbles: true}));`,
-			id, value, id)
+		return fmt.Sprintf(`{ const e = document.getElementById(%q); e.value = %q; e.dispatchEvent(new Event("input", {bubbles: true})); }`,
+			id, value)
 	}
 	for _, c := range []struct {
 		name, script string
@@ -230,7 +230,8 @@ func thirty(t *testing.T) *explain.World {
 		"data/redis": `{podSelector: {matchLabels: {app: redis}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: shop}},
 			podSelector: {matchLabels: {app: cart}}}]}]}`,
 		"ops/in":          `{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}`,
-		"shop/monitoring": `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ops}}, podSelector: {matchLabels: {app: prometheus}}}]}]}`,
+		"shop/monitoring": `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ops}},
+			podSelector: {matchLabels: {app: prometheus}}}]}]}`,
 	} {
 		namespace, name, _ := strings.Cut(name, "/")
 		addPolicy(t, w, namespace, name, spec)
