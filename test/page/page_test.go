@@ -229,7 +229,7 @@ func thirty(t *testing.T) *explain.World {
 			{namespaceSelector: {matchLabels: {team: shop}}, podSelector: {matchLabels: {app: checkout}}}]}]}`,
 		"data/redis": `{podSelector: {matchLabels: {app: redis}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: shop}},
 			podSelector: {matchLabels: {app: cart}}}]}]}`,
-		"ops/in":          `{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}`,
+		"ops/in": `{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}`,
 		"shop/monitoring": `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ops}},
 			podSelector: {matchLabels: {app: prometheus}}}]}]}`,
 	} {
