@@ -95,7 +95,7 @@ func TestVLANGuardFollowsThePortsOfPods(t *testing.T) {
 	guard := func(allow bool) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		g := npc.NewVLANGuardOn(newModelWorld(t).model, allow, table, journal.logger())
+		g := npc.NewVLANGuardOn(newModelWorld(t).model.Model, allow, table, journal.logger())
 		go func() { done <- g.Run(ctx) }()
 		return func() {
 			cancel()
