@@ -48,12 +48,13 @@ func newClient(config *rest.Config, version string) (kubernetes.Interface, error
 	return kubernetes.NewForConfig(config)
 }
 
-// UserClient returns a client for the API server that kubectl would talk to: that of a kubeconfig file, or of $KUBECONFIG and ~/.kube/config if
-// it is empty, or of the cluster we run in; with another context than the file's current one, if it is not empty.
+// UserClient returns a client for the API server that kubectl would talk to: that of a kubeconfig file, or of $KUBECONFIG and
+// ~/.kube/config if it is empty, or of the cluster we run in; with another context than the current one, if it is not empty.
 func UserClient(kubeconfig, context, version string) (kubernetes.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errors.New("no API server is known: give --kubeconfig FILE or --manifests DIR")
 	}
