@@ -75,7 +75,9 @@ func (m *Model) baseChains(t *table) {
 		c := put(name, "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
 		c.lazy = true
 		m.dispatch[t.family][d] = c
-		put(dropChain(d), "report and drop, "+d.String(), m.dropRules(d)...)
+		drop := put(dropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
+		report := m.reportRule(d)
+		drop.rules[report.match] = report
 	}
 }
 
@@ -198,14 +200,22 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	}
 }
 
-// dropRules report the first packets of a flow, their headers at least, and drop all.
-func (m *Model) dropRules(d Direction) []iptables.Rule {
-	group := m.NFLogGroup + uint16(d)
-	limit := fmt.Sprintf("-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 "+
-		"--hashlimit-mode srcip,dstip,dstport --hashlimit-name weave-npc-%s --hashlimit-htable-expire 60000", d)
-	return []iptables.Rule{
-		{Match: firstOnes + " " + limit, Comment: "blocked: reported",
-			Target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-size 128 --nflog-prefix "weave-npc blocked %s"`, group, d)},
-		{Target: "-j DROP", Comment: "blocked"},
+// reportLimit lets the first five packets through, and then one a second, that one address sends to one port of another; where there are no
+// ports, to the other address. So a loop is reported now and then, and hides nobody else.
+//
+// An entry is 120 bytes and goes after the five seconds in which it would have filled up again. A table of 131,072 holds those of over 20,000
+// new flows a second, in 16 MiB; the kernel itself drops what finds it full, without a report. Tables belong to one family of one network
+// namespace and are found there by their name, with whatever numbers they were made: other numbers need another name.
+const reportLimit = "-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 --hashlimit-mode srcip,dstip,dstport " +
+	"--hashlimit-name weave-npc-%s-1 --hashlimit-htable-size 16384 --hashlimit-htable-max 131072 --hashlimit-htable-expire 5000"
+
+// reportRule reports the first packets of a flow, their headers at least. A kernel that lacks what it takes drops without a report.
+func (m *Model) reportRule(d Direction) *rule {
+	return &rule{
+		match: firstOnes + " " + fmt.Sprintf(reportLimit, d),
+		target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-size 128 --nflog-prefix "weave-npc blocked %s"`,
+			m.NFLogGroup+uint16(d), d),
+		about:   "blocked: reported",
+		reports: true,
 	}
 }

@@ -45,6 +45,8 @@ type rule struct {
 	target string
 	// about says for humans what the rule is for, if no policy owns it.
 	about string
+	// reports says that the rule only reports: it leads nowhere and can be left out.
+	reports bool
 	// owners are the policies that ask for the rule -> the number of the rule in the policy, from 1.
 	owners map[*policy]int
 	// refused says why the kernel did not take the rule.
@@ -84,10 +86,10 @@ func (r *rule) id(c *chain) string { return r.rendered(c).ID() }
 // want is the chain as it is to be in the kernel.
 func (c *chain) want() iptables.Chain {
 	w := iptables.Chain{Name: c.name, Tail: c.wantTail(), Rules: make([]iptables.Rule, 0, len(c.rules))}
-	if !c.table.active {
-		return w // what the rules lead to is not there
-	}
 	for _, r := range c.rules {
+		if !c.table.active && !r.reports {
+			continue // what the rule leads to is not there
+		}
 		if c.table.refusal(r) == "" {
 			w.Rules = append(w.Rules, r.rendered(c))
 		}

@@ -100,9 +100,31 @@ func (s *Syncer) Waits(f Family) (retry, refusals time.Duration) {
 	return retry, refusals
 }
 
+// spoiled is a match that no kernel takes.
+const spoiled = ` -m bpf --bytecode "1,255 255 255 255"`
+
+// SpoilReports has the kernel refuse the rules that report, or no more.
+func (m *Model) SpoilReports(spoil bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.tables {
+		for _, c := range t.chains {
+			for _, r := range c.rules {
+				if !r.reports {
+					continue
+				}
+				r.match = strings.TrimSuffix(r.match, spoiled)
+				if spoil {
+					r.match += spoiled
+				}
+				c.touch()
+			}
+		}
+	}
+}
+
 // Spoil has the kernel refuse the rules of a policy, or no more.
 func (m *Model) Spoil(policy string, spoil bool) {
-	const match = ` -m bpf --bytecode "1,255 255 255 255"`
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tables {
@@ -112,9 +134,9 @@ func (m *Model) Spoil(policy string, spoil bool) {
 					if p.key() != policy {
 						continue
 					}
-					r.match = strings.TrimSuffix(r.match, match)
+					r.match = strings.TrimSuffix(r.match, spoiled)
 					if spoil {
-						r.match += match
+						r.match += spoiled
 					}
 					c.touch()
 				}

@@ -19,6 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/paper"
 )
 
 // station is a live world whose log and reports are kept, and whose programs can be made to fail.
@@ -363,6 +364,38 @@ func TestARuleThatTheKernelRefuses(t *testing.T) {
 		s.logged(cannot, 0)
 		s.agree()
 	})
+}
+
+// TestReportsThatTheKernelRefuses: a kernel without hashlimit or NFLOG drops as ever.
+func TestReportsThatTheKernelRefuses(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.model.SpoilReports(true)
+		s.well()
+		s.expect(bothServed)
+		s.reported(0)
+		s.well() // tries again
+		s.reported(0)
+		s.logged("dropped without a report", 1)
+		s.model.SpoilReports(false)
+		s.well()
+		s.expect(bothServed)
+		s.reported(86)
+		s.logged("takes the rule that reports", 1)
+		s.logged(cannot, 0)
+		s.agree()
+	})
+}
+
+// reported checks by which NFLOG group a packet is reported that is blocked on ingress, 0 for none.
+func (s *station) reported(group int) {
+	s.Helper()
+	for f, to := range s.addrs["a/web"] {
+		v, err := s.kernels[f].Judge(paper.Packet{Src: s.addrs["a/db"][f], Dst: to, Protocol: 6, DstPort: 80})
+		if err != nil || v.Accepted || v.Logged != group {
+			s.Errorf("to %s: %+v, %v, not dropped and reported to group %d", to, v, err, group)
+		}
+	}
 }
 
 // answer is a refusal of a create by the kernel.

@@ -246,8 +246,11 @@ func lacksSet(err error) bool {
 	return strings.Contains(err.Error(), ": Set "+setPrefix) && strings.Contains(err.Error(), " doesn't exist")
 }
 
-// onlyAllows says whether a rule can be left out without opening anything: those of policies only allow.
-func onlyAllows(r iptables.Rule) bool { return r.Target == "-j ACCEPT" || r.Target == "-j RETURN" }
+// opensNothing says whether a rule can be left out without opening anything: those of policies only allow, and one that reports decides
+// nothing.
+func opensNothing(r iptables.Rule) bool {
+	return r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ")
+}
 
 func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Refusal, error) {
 	if u.Empty() {
@@ -259,7 +262,7 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Ref
 	if err != nil {
 		return nil, err
 	}
-	refused, err := k.filter.ApplyWithout(ctx, u, scratchChain, onlyAllows)
+	refused, err := k.filter.ApplyWithout(ctx, u, scratchChain, opensNothing)
 	if err != nil {
 		return refused, err
 	}

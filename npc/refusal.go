@@ -9,14 +9,14 @@ import (
 )
 
 // Refuse leaves out the rule with an id, which the kernel did not take for the given reason, until Retry. It says whether there is such a
-// rule that can be left out: one that only allows.
+// rule that can be left out: one that only allows, or only reports.
 func (m *Model) Refuse(f Family, id, reason string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.tables[f]
 	for _, c := range t.chains {
 		for _, r := range c.rules {
-			if len(r.owners) > 0 && r.refused == "" && r.id(c) == id {
+			if (len(r.owners) > 0 || r.reports) && r.refused == "" && r.id(c) == id {
 				r.refused = reason
 				t.refusing = true
 				c.lacks(id)
@@ -108,6 +108,22 @@ func (m *Model) Refused() []InvalidPolicy {
 		return podKey(out[i].Namespace, out[i].Name) < podKey(out[j].Namespace, out[j].Name)
 	})
 	return out
+}
+
+// Unreporting says why packets that are dropped are not reported, in some family and direction; empty if they are.
+func (m *Model) Unreporting() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.tables {
+		for _, d := range directions {
+			for _, r := range t.chains[dropChain(d)].rules {
+				if why := t.refusal(r); why != "" {
+					return why
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // refusal says why a rule is left out; empty if it is not.

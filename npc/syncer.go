@@ -42,7 +42,9 @@ type Syncer struct {
 	setEnforced context.CancelFunc
 
 	// refused are the policies that the log said to lack what the kernel refused, by namespace/name.
-	refused     map[string]InvalidPolicy
+	refused map[string]InvalidPolicy
+	// unreporting is why blocked packets are not reported, as the log said it; empty if they are.
+	unreporting string
 	untidySince time.Time
 	lastChange  time.Time
 	watcher     watcher
@@ -409,11 +411,24 @@ func (s *Syncer) reportRefused() {
 	}
 	s.refused = refused
 	s.metrics.Refused.Set(float64(len(refused)))
-	if len(refused) == 0 {
+	if !s.noteUnreporting() && len(refused) == 0 {
 		for _, k := range s.kernels {
 			k.refusals.reset()
 		}
 	}
+}
+
+// noteUnreporting takes note of whether the kernel refuses to report what is blocked.
+func (s *Syncer) noteUnreporting() bool {
+	why := s.model.Unreporting()
+	switch {
+	case why != "" && s.unreporting == "":
+		s.log.Warn("the kernel does not take the rule that reports blocked packets: they are dropped without a report", "reason", why)
+	case why == "" && s.unreporting != "":
+		s.log.Info("the kernel takes the rule that reports blocked packets")
+	}
+	s.unreporting = why
+	return why != ""
 }
 
 // setTrouble puts into words what Ready says.
