@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/pflag"
@@ -17,7 +20,9 @@ import (
 
 // options are the flags as they were given.
 type options struct {
-	nodeName, metricsAddr, logLevel, bridgePort string
+	nodeName, metricsAddr, bridgePort           string
+	logLevel, logFormat                         string
+	countedPorts                                []uint
 	kubeconfig, manifests                       string
 	podInterface                                string
 	podCIDRs                                    []string
@@ -48,7 +53,10 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.legacyNetpol, "use-legacy-netpol", false, "give policies the meaning that they had in Kubernetes 1.6")
 	f.StringVar(&o.backend, "iptables-backend", "", "nft or legacy (default: what the other rules of this node are in)")
 	f.StringVar(&o.metricsAddr, "metrics-addr", ":6781", "address to serve metrics and health on; empty for none")
+	f.UintSliceVar(&o.countedPorts, "counted-ports", []uint{22, 25, 53, 80, 443, 3306, 5432, 6379, 8080, 8443, 9090, 9200, 27017},
+		"destination ports that weavenpc_blocked_connections_total tells apart, at most 100; all others are one")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the transactions that would be applied, and exit")
 }
 
@@ -126,6 +134,53 @@ func checkInterface(name string) error {
 		}
 	}
 	return nil
+}
+
+// maxCountedPorts bounds the series of a metric.
+const maxCountedPorts = 100
+
+// ports are the destination ports to tell apart.
+func (o *options) ports() ([]uint16, error) {
+	if len(o.countedPorts) > maxCountedPorts {
+		return nil, errors.Errorf("--counted-ports: %d are more than %d", len(o.countedPorts), maxCountedPorts)
+	}
+	var ports []uint16
+	for _, p := range o.countedPorts {
+		if p == 0 || p > 65535 {
+			return nil, errors.Errorf("--counted-ports: %d is no port", p)
+		}
+		ports = append(ports, uint16(p))
+	}
+	return ports, nil
+}
+
+// logger logs in the format and from the level that were asked for.
+func (o *options) logger(w io.Writer) (*slog.Logger, error) {
+	level, err := o.level()
+	if err != nil {
+		return nil, err
+	}
+	h := &slog.HandlerOptions{Level: level, ReplaceAttr: inWords}
+	switch o.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, h)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, h)), nil
+	}
+	return nil, errors.Errorf("--log-format: %q is neither text nor json", o.logFormat)
+}
+
+// inWords makes errors and what has a name what they say, in JSON as in text: errors printed in full come with the stack that they were made
+// on.
+func inWords(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case slog.Level, time.Time:
+	case error:
+		a.Value = slog.StringValue(v.Error())
+	case fmt.Stringer:
+		a.Value = slog.StringValue(v.String())
+	}
+	return a
 }
 
 // level is the log level that was asked for.

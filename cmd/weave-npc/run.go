@@ -35,6 +35,10 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	ports, err := o.ports()
+	if err != nil {
+		return err
+	}
 	src, client, err := open(o, log)
 	if err != nil {
 		return err
@@ -71,13 +75,14 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	}
 	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
 		"metrics", server.addr)
-	blocked := newBlocked(model, registry, log)
+	blocked := newBlocked(model, ports, registry, log)
 	boot := config.Gate != npc.GateOpen && npc.Booting()
 	if boot {
 		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
 		syncer.Boot(ctx)
 	}
 	tasks.Go(func() error { return server.run(ctx) })
+	tasks.Go(func() error { return blocked.run(ctx) })
 	tasks.Go(func() error { return syncer.Run(ctx, boot) })
 	tasks.Go(func() error {
 		if err := findNode(ctx, client, config.NodeName, log); err != nil {
@@ -98,7 +103,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 
 // prepare checks what does not depend on the node or on a server.
 func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
-	level, err := o.level()
+	log, err := o.logger(stderr)
 	if err != nil {
 		return nil, npc.Config{}, err
 	}
@@ -110,17 +115,8 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 		return nil, npc.Config{}, err
 	}
 	config.TCPLiberal = npc.TCPLiberal()
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: oneLine}))
 	klog.SetSlogLogger(log)
 	return log, config, nil
-}
-
-// oneLine makes errors what they say: printed in full, they come with the stack that they were made on.
-func oneLine(_ []string, a slog.Attr) slog.Attr {
-	if err, ok := a.Value.Any().(error); ok {
-		a.Value = slog.StringValue(err.Error())
-	}
-	return a
 }
 
 // open opens the API server, or the directory of manifests; client is nil for the latter. The API server is not asked

@@ -59,14 +59,14 @@ func listSet(ctx context.Context, n *lab.Node, name string) (string, error) {
 	return strings.Join(lines, ""), nil
 }
 
-// provoke connects until weave-npc on a node reports in its log that this was blocked, and returns that line. A rate
-// limit may hold back the first reports.
+// provoke connects until weave-npc on a node reports in its log that this was blocked, and returns that line. What
+// was reported a moment ago is summed up some seconds later.
 func (c *cluster) provoke(ctx context.Context, n *lab.Node, p pair) (string, error) {
 	offset, err := c.logSize(n)
 	if err != nil {
 		return "", err
 	}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * patience); time.Now().Before(deadline); {
 		v, err := c.ask(ctx, p, 4)
 		if err != nil {
 			return "", errors.Wrap(err, "connecting")

@@ -71,7 +71,7 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 		w.apply(t, w.objects(rich()))
 		d := w.daemons[0]
 		said := d.log.len()
-		w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}, lab.Dropped)
+		w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 4711}, lab.Dropped)
 		if line := d.awaitLine(t, said, "msg=blocked"); !strings.Contains(line, "ops/mon") {
 			t.Errorf("the blocked packet's line is %q", line)
 		}
