@@ -81,7 +81,8 @@ func (l *live) open(t *testing.T) {
 // syncer makes a syncer of the world's model.
 func (w *world) syncer(b iptables.Backend, log *slog.Logger, report func(npc.InvalidPolicy)) *npc.Syncer {
 	w.Helper()
-	s, err := npc.NewSyncer(w.model.Model, families[:], b, npc.NewMetrics(prometheus.NewRegistry(), w.model.Model), log, report)
+	w.registry = prometheus.NewRegistry()
+	s, err := npc.NewSyncer(w.model.Model, families[:], b, npc.NewMetrics(w.registry, w.model.Model), log, report)
 	if err != nil {
 		w.Fatal(err)
 	}

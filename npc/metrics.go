@@ -9,7 +9,9 @@ type Metrics struct {
 	EnforcementErrors prometheus.Counter
 	SyncDuration      prometheus.Histogram
 	LastSync          prometheus.Gauge
+	Latency           prometheus.Histogram
 	Transactions      *prometheus.CounterVec
+	Retries           *prometheus.CounterVec
 	Drift             *prometheus.CounterVec
 	Failing           *prometheus.GaugeVec
 	Refused           prometheus.Gauge
@@ -25,9 +27,16 @@ func NewMetrics(r prometheus.Registerer, m *Model) *Metrics {
 			Name: "weavenpc_sync_duration_seconds", Help: "Time to plan and apply the changes of both families.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16)}),
 		LastSync: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weavenpc_last_sync_timestamp_seconds", Help: "When the kernel last held all that is wanted, in Unix time."}),
+			Name: "weavenpc_last_sync_timestamp_seconds",
+			Help: "When the kernel was last seen or made to hold all that is wanted, in Unix time."}),
+		Latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "weavenpc_event_latency_seconds",
+			Help:    "Time from the first of the changes of objects that a sync carries out until the kernel holds them all.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 18)}),
 		Transactions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_transactions_total", Help: "Transactions applied."}, []string{"family"}),
+		Retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weavenpc_retries_total", Help: "Syncs that tried again what had failed."}, []string{"family"}),
 		Drift: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_drift_total", Help: "Times that others were found to have changed what is ours."},
 			[]string{"family", "kind"}),
@@ -36,7 +45,17 @@ func NewMetrics(r prometheus.Registerer, m *Model) *Metrics {
 		Refused: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weavenpc_refused_policies", Help: "Policies of which the kernel refuses a rule or a set, which is left out."}),
 	}
-	r.MustRegister(x.EnforcementErrors, x.SyncDuration, x.LastSync, x.Transactions, x.Drift, x.Failing, x.Refused, modelCollector{m})
+	r.MustRegister(x.EnforcementErrors, x.SyncDuration, x.LastSync, x.Latency, x.Transactions, x.Retries, x.Drift, x.Failing,
+		x.Refused, modelCollector{m})
+	for _, f := range families {
+		// A series that is there before the first event shows the first event.
+		for _, v := range []*prometheus.CounterVec{x.Transactions, x.Retries} {
+			v.WithLabelValues(f.String())
+		}
+		for _, kind := range []string{"set", "chain"} {
+			x.Drift.WithLabelValues(f.String(), kind)
+		}
+	}
 	return x
 }
 
@@ -48,6 +67,7 @@ var (
 	isolatedDesc  = prometheus.NewDesc("weavenpc_isolated_pods", "Local pods that are isolated.", []string{"direction"}, nil)
 	setsDesc      = prometheus.NewDesc("weavenpc_sets", "ipsets in use.", []string{"family"}, nil)
 	entriesDesc   = prometheus.NewDesc("weavenpc_set_entries", "Entries of all ipsets in use.", []string{"family"}, nil)
+	chainsDesc    = prometheus.NewDesc("weavenpc_chains", "iptables chains in use.", []string{"family"}, nil)
 	rulesDesc     = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
 	invalidDesc   = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
 	gateDesc      = prometheus.NewDesc("weavenpc_gate_closed",
@@ -82,15 +102,16 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(gateDesc, closed, d.String())
 	}
 	for _, t := range c.m.tables {
-		sets, entries, rules := t.size()
+		sets, entries, chains, rules := t.size()
 		gauge(setsDesc, sets, t.family.String())
 		gauge(entriesDesc, entries, t.family.String())
+		gauge(chainsDesc, chains, t.family.String())
 		gauge(rulesDesc, rules, t.family.String())
 	}
 }
 
 // size counts what the kernel has.
-func (t *table) size() (sets, entries, rules int) {
+func (t *table) size() (sets, entries, chains, rules int) {
 	for _, s := range t.sets {
 		if s.exists {
 			sets++
@@ -99,8 +120,9 @@ func (t *table) size() (sets, entries, rules int) {
 	}
 	for _, c := range t.chains {
 		if c.exists {
+			chains++
 			rules += len(c.have)
 		}
 	}
-	return sets, entries, rules
+	return sets, entries, chains, rules
 }

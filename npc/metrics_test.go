@@ -3,9 +3,11 @@ package npc_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 )
 
@@ -45,8 +47,38 @@ func TestMetricsOfTheModel(t *testing.T) {
 	wantMetrics(t, registry, map[string]float64{"weavenpc_set_entries IPv4": float64(entries)})
 }
 
-// wantMetrics compares metrics, by their names and the values of their labels.
-func wantMetrics(t *testing.T, registry *prometheus.Registry, want map[string]float64) {
+// TestMetricsOfTheSyncer: a change counts as late until the kernel holds it.
+func TestMetricsOfTheSyncer(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.well() // what was there at the start is no change
+		wantMetrics(t, s.registry, map[string]float64{
+			"weavenpc_event_latency_seconds": 0, "weavenpc_retries_total IPv4": 0, "weavenpc_policy_enforcement_errors": 0,
+			"weavenpc_failing IPv4": 0, "weavenpc_failing IPv6": 0, "weavenpc_transactions_total IPv4": 1,
+		})
+		s.program("iptables-" + string(b) + "-restore:fail")
+		began := time.Now()
+		s.policy("a/new", `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`)
+		s.ill("no")
+		s.ill("no")
+		wantMetrics(t, s.registry, map[string]float64{"weavenpc_event_latency_seconds": 0, "weavenpc_retries_total IPv4": 1,
+			"weavenpc_retries_total IPv6": 0, "weavenpc_failing IPv4": 1, "weavenpc_failing IPv6": 0})
+		s.program()
+		s.pod("a/late", "10.32.1.9", "app=web")
+		s.well()
+		least := time.Since(began) / 2 // of two tries that failed and one that did not, each takes its time
+		got := metricsOf(t, s.registry)
+		if n, sum := got["weavenpc_event_latency_seconds"], got["weavenpc_event_latency_seconds sum"]; n != 1 || sum < least.Seconds() {
+			t.Errorf("%v changes took %v s, not one at least %s", n, sum, least)
+		}
+		wantMetrics(t, s.registry, map[string]float64{"weavenpc_retries_total IPv4": 2, "weavenpc_failing IPv4": 0})
+		// Ten that every node has, and that of namespace a.
+		wantMetrics(t, s.registry, map[string]float64{"weavenpc_chains IPv4": 11})
+	})
+}
+
+// metricsOf are the metrics by their names and the values of their labels. A histogram's value is the number of observations.
+func metricsOf(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	gathered, err := registry.Gather()
 	if err != nil {
@@ -59,9 +91,19 @@ func wantMetrics(t *testing.T, registry *prometheus.Registry, want map[string]fl
 			for _, l := range m.GetLabel() {
 				name += " " + l.GetValue()
 			}
-			got[name] = m.GetGauge().GetValue()
+			got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			if h := m.GetHistogram(); h != nil {
+				got[name+" sum"] = h.GetSampleSum()
+			}
 		}
 	}
+	return got
+}
+
+// wantMetrics compares metrics, by their names and the values of their labels.
+func wantMetrics(t *testing.T, registry *prometheus.Registry, want map[string]float64) {
+	t.Helper()
+	got := metricsOf(t, registry)
 	for name, value := range want {
 		if v, ok := got[name]; !ok || v != value {
 			t.Errorf("%s is %s, not %v", name, fmt.Sprint(v), value)

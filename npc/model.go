@@ -49,6 +49,9 @@ type Model struct {
 	// batch is the kind of the changes since the last plan, later those of the other kind that wait for it.
 	batch eventKind
 	later queue
+	// changedAt is when the first change came that no plan was made for yet, plannedAt the first that the kernel may not hold yet; zero
+	// if there is none.
+	changedAt, plannedAt time.Time
 }
 
 // New returns a model that knows no object.
@@ -133,6 +136,9 @@ func (m *Model) change(kind eventKind, e event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer m.wakeUp()
+	if m.synced && m.changedAt.IsZero() {
+		m.changedAt = time.Now()
+	}
 	if m.synced && (!m.later.empty() || m.batch != noEvents && m.batch != kind) {
 		m.later.put(kind, e)
 		return
@@ -213,6 +219,15 @@ func (m *Model) Untidy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.tables[:], (*table).untidy)
+}
+
+// heldSince returns when the first of the changes came that are planned, and takes them for carried out; zero if there are none.
+func (m *Model) heldSince() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := m.plannedAt
+	m.plannedAt = time.Time{}
+	return at
 }
 
 // policyCount is the number of policies in the cluster.

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -92,6 +93,10 @@ func (m *Model) plan(tidy bool, extent [len(families)]Extent) [len(families)]Tra
 	defer m.mu.Unlock()
 	m.setGates()
 	m.batch = noEvents
+	if m.plannedAt.IsZero() {
+		m.plannedAt = m.changedAt
+	}
+	m.changedAt = time.Time{}
 	var txs [len(families)]Transaction
 	for f, t := range m.tables {
 		txs[f] = t.plan(tidy, extent[f])

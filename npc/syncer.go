@@ -155,6 +155,9 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	start := time.Now()
 	for _, k := range s.kernels {
 		k.errs = nil
+		if k.failing != "" && k.retry.due(start) {
+			s.metrics.Retries.WithLabelValues(k.family.String()).Inc()
+		}
 		if k.refusals.wait > 0 && k.refusals.due(start) {
 			s.model.Retry(k.family)
 			k.refusals.failed(start) // until it proves otherwise
@@ -354,6 +357,9 @@ func (s *Syncer) conclude(ctx context.Context, start time.Time, synced bool) {
 	s.setEnforced()
 	s.metrics.SyncDuration.Observe(now.Sub(start).Seconds())
 	s.metrics.LastSync.SetToCurrentTime()
+	if at := s.model.heldSince(); !at.IsZero() {
+		s.metrics.Latency.Observe(time.Since(at).Seconds())
+	}
 	switch {
 	case !s.model.Untidy():
 		s.untidySince = time.Time{}

@@ -112,6 +112,9 @@ func (s *Syncer) watch(ctx context.Context) bool {
 	}
 	s.noteBlind(err, now)
 	if len(found) == 0 {
+		if err == nil && !slices.ContainsFunc(s.kernels, func(k *kernel) bool { return !k.steady() }) {
+			s.metrics.LastSync.SetToCurrentTime()
+		}
 		return false
 	}
 	w.repairs = append(w.repairs, now)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +33,8 @@ type world struct {
 	explained bool
 	// live is what applies the plans to a real kernel, of which kernels then are copies; nil on paper.
 	live *live
+	// registry has the metrics of the syncer that was made last.
+	registry *prometheus.Registry
 }
 
 const node = "node1"

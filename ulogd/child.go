@@ -66,6 +66,7 @@ func runChild(ctx context.Context, c Config, p pace, inst installation, handle f
 	err := ch.cmd.Wait()
 	late.Stop()
 	readers.Wait() // for what a dead child has left in its pipes
+	ch.c.Stats.Running.Store(false)
 	why := context.Cause(ch.ctx)
 	ch.cancel(nil)
 	loss.Wait()
@@ -155,6 +156,7 @@ func (ch *child) readGroup(i int) {
 	r, err := newCaptureReader(ch.ours[i])
 	if err == nil {
 		if int(ch.begun.Add(1)) == len(ch.c.Groups) {
+			ch.c.Stats.Running.Store(true)
 			ch.c.Log.Info("ulogd2 runs", "pid", ch.cmd.Process.Pid)
 		}
 		for err == nil && ch.ctx.Err() == nil {

@@ -47,6 +47,8 @@ type Stats struct {
 	// Lost is the number of packets that the kernel could not hand to ulogd2 because its receive buffer was full.
 	// It lags by a second, and what was lost in a process's last second is unknown.
 	Lost atomic.Uint64
+	// Running says that ulogd2 runs and reads all groups.
+	Running atomic.Bool
 }
 
 // pace holds the periods of the supervision; tests use shorter ones.

@@ -20,16 +20,16 @@ import (
 
 // options are the flags as they were given.
 type options struct {
-	nodeName, metricsAddr, bridgePort           string
-	logLevel, logFormat                         string
-	countedPorts                                []uint
-	kubeconfig, manifests                       string
-	podInterface                                string
-	podCIDRs                                    []string
-	hook, allowAction, gate, backend            string
-	maxListSize                                 int
-	nflogGroup                                  uint16
-	allowMcast, allowVLAN, legacyNetpol, dryRun bool
+	nodeName, metricsAddr, pprofAddr, bridgePort string
+	logLevel, logFormat                          string
+	countedPorts                                 []uint
+	kubeconfig, manifests                        string
+	podInterface                                 string
+	podCIDRs                                     []string
+	hook, allowAction, gate, backend             string
+	maxListSize                                  int
+	nflogGroup                                   uint16
+	allowMcast, allowVLAN, legacyNetpol, dryRun  bool
 }
 
 func (o *options) register(f *pflag.FlagSet) {
@@ -55,6 +55,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.metricsAddr, "metrics-addr", ":6781", "address to serve metrics and health on; empty for none")
 	f.UintSliceVar(&o.countedPorts, "counted-ports", []uint{22, 25, 53, 80, 443, 3306, 5432, 6379, 8080, 8443, 9090, 9200, 27017},
 		"destination ports that weavenpc_blocked_connections_total tells apart, at most 100; all others are one")
+	f.StringVar(&o.pprofAddr, "pprof-addr", "", "loopback address to serve profiles on (pprof), such as 127.0.0.1:6060; empty for none")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the transactions that would be applied, and exit")

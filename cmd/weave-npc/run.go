@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,9 +46,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	families := familiesOfNode()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewBuildInfoCollector())
+	registry := newRegistry()
 	model := npc.New(config)
 	syncer, err := npc.NewSyncer(model, families, backend, npc.NewMetrics(registry, model), log, reporter(ctx, client, config.NodeName))
 	if err != nil {
@@ -73,6 +69,10 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	profiles, err := listenProfiles(o.pprofAddr)
+	if err != nil {
+		return err
+	}
 	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
 		"metrics", server.addr)
 	blocked := newBlocked(model, ports, registry, log)
@@ -82,6 +82,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		syncer.Boot(ctx)
 	}
 	tasks.Go(func() error { return server.run(ctx) })
+	tasks.Go(func() error { return profiles.run(ctx) })
 	tasks.Go(func() error { return blocked.run(ctx) })
 	tasks.Go(func() error { return syncer.Run(ctx, boot) })
 	tasks.Go(func() error {
@@ -90,8 +91,10 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		}
 		return src.Run(ctx, model, log)
 	})
+	stats := new(ulogd.Stats)
+	countReports(registry, stats)
 	tasks.Go(func() error {
-		return ulogd.Run(ctx, ulogd.Config{Groups: blocked.groups(config.NFLogGroup), Log: log}, blocked.handle)
+		return ulogd.Run(ctx, ulogd.Config{Groups: blocked.groups(config.NFLogGroup), Log: log, Stats: stats}, blocked.handle)
 	})
 	tasks.Go(func() error { return npc.NewVLANGuard(model, o.allowVLAN, log).Run(ctx) })
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/pkg/errors"
@@ -12,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// server serves metrics and health. It changes nothing.
+// server serves metrics and health, or profiles. It changes nothing.
 type server struct {
 	addr     string
 	listener net.Listener
@@ -38,14 +39,44 @@ func listen(addr string, registry *prometheus.Registry, notReady func() string) 
 		}
 		fmt.Fprintln(w, "ok")
 	})
+	return serve(l, mux), nil
+}
+
+// listenProfiles opens a loopback address to serve pprof on; an empty one serves nothing.
+func listenProfiles(addr string) (*server, error) {
+	if addr == "" {
+		return &server{}, nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, errors.Wrap(err, "--pprof-addr")
+	}
+	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+		return nil, errors.Errorf("--pprof-addr: %q is no loopback address such as 127.0.0.1:6060", addr)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, errors.Wrap(err, "--pprof-addr: give an address that is free, or an empty one")
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	s := serve(l, mux)
+	s.http.WriteTimeout = 0 // a profile takes as long as is asked for
+	return s, nil
+}
+
+func serve(l net.Listener, h http.Handler) *server {
 	return &server{addr: l.Addr().String(), listener: l, http: &http.Server{
-		Handler:           mux,
+		Handler:           h,
 		ReadTimeout:       5 * time.Second,
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
-	}}, nil
+	}}
 }
 
 // run serves until the context ends.
@@ -56,7 +87,7 @@ func (s *server) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.http.Close() })
 	defer stop()
 	if err := s.http.Serve(s.listener); ctx.Err() == nil {
-		return errors.Wrapf(err, "serving metrics on %s", s.addr)
+		return errors.Wrapf(err, "serving on %s", s.addr)
 	}
 	return nil
 }

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/weave-npc/weave-npc/ulogd"
+)
+
+// newRegistry is a registry with what is known of the process itself.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "weavenpc_build_info", Help: "What this was built from; always 1.",
+		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version()}})
+	info.Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return r
+}
+
+// countReports registers what is counted of the way that reports of blocked packets take.
+func countReports(r prometheus.Registerer, s *ulogd.Stats) {
+	counter := func(name, help string, value func() uint64) {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+			func() float64 { return float64(value()) }))
+	}
+	counter("weavenpc_nflog_packets_total", "Blocked packets that the kernel reported and that were read.", s.Packets.Load)
+	counter("weavenpc_nflog_lost_packets_total", "Blocked packets whose report the kernel could not hand over.", s.Lost.Load)
+	counter("weavenpc_nflog_undecodable_packets_total", "Reports of blocked packets that are no IP packets.", s.Undecodable.Load)
+	counter("weavenpc_ulogd_restarts_total", "Times that ulogd2 was started again.", s.Restarts.Load)
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weavenpc_ulogd_running",
+		Help: "Whether ulogd2 runs, so that blocked packets are reported."}, func() float64 {
+		if s.Running.Load() {
+			return 1
+		}
+		return 0
+	}))
+}
