@@ -32,6 +32,7 @@ type child struct {
 	theirs []*os.File // the child's ends of the same
 	lines  *lineLog
 	begun  atomic.Int32 // groups whose capture has begun
+	record *recording   // nil for none
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -40,17 +41,17 @@ type child struct {
 	handle func(Packet)
 }
 
-// runChild runs ulogd2 until it ends or ctx does, and says why it ended. No process and no descriptor is left.
-func runChild(ctx context.Context, c Config, p pace, inst installation, handle func(Packet)) error {
-	ch := &child{c: c, pace: p, lines: newLineLog(c.Log), handle: handle}
+// runChild runs ulogd2 until it ends or ctx does, and says whether it came up and why it ended. No process and no descriptor is left.
+func runChild(ctx context.Context, c Config, p pace, inst installation, rec *recording, handle func(Packet)) (cameUp bool, err error) {
+	ch := &child{c: c, pace: p, lines: newLineLog(c.Log), record: rec, handle: handle}
 	ch.ctx, ch.cancel = context.WithCancelCause(ctx)
 	defer ch.cancel(nil)
 	defer ch.closeAll()
 	if err := ch.open(inst); err != nil {
-		return err
+		return false, err
 	}
 	if err := ch.start(inst); err != nil {
-		return err
+		return false, err
 	}
 	closeFiles(ch.theirs) // else we would never see the end of the pipes
 	ch.theirs = nil
@@ -63,7 +64,7 @@ func runChild(ctx context.Context, c Config, p pace, inst installation, handle f
 	loss.Go(ch.watchLoss)
 	late := time.AfterFunc(p.startup, ch.checkBegun)
 
-	err := ch.cmd.Wait()
+	err = ch.cmd.Wait()
 	late.Stop()
 	readers.Wait() // for what a dead child has left in its pipes
 	ch.c.Stats.Running.Store(false)
@@ -73,10 +74,11 @@ func runChild(ctx context.Context, c Config, p pace, inst installation, handle f
 	if why != nil {
 		err = why
 	}
+	cameUp = ch.cameUp()
 	if last := ch.lines.lastComplaint(); last != "" {
-		return errors.Errorf("%v (it said: %s)", err, last)
+		return cameUp, errors.Errorf("%v (it said: %s)", err, last)
 	}
-	return err
+	return cameUp, err
 }
 
 // open makes the configuration and the pipes.
@@ -174,6 +176,7 @@ func (ch *child) readPacket(g Group, r *captureReader) error {
 		return err
 	}
 	p, err := Decode(b)
+	ch.record.add(at, b, p.Length)
 	if err != nil {
 		ch.c.Stats.Undecodable.Add(1)
 		ch.c.Log.Debug("a logged packet cannot be decoded", "group", g.Name, "bytes", len(b), "err", err)
@@ -186,6 +189,9 @@ func (ch *child) readPacket(g Group, r *captureReader) error {
 	ch.handle(p)
 	return nil
 }
+
+// cameUp says whether the captures of all groups have begun.
+func (ch *child) cameUp() bool { return int(ch.begun.Load()) == len(ch.c.Groups) }
 
 // checkBegun ends a child that did not come up with all groups: ulogd2 itself runs on when one of them is held by
 // another process.

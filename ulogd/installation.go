@@ -23,9 +23,10 @@ func pluginNames() []string {
 	return []string{"ulogd_inppkt_NFLOG.so", "ulogd_raw2packet_BASE.so", "ulogd_output_PCAP.so"}
 }
 
-// findInstallation looks for ulogd2 and the plug-ins that we need; its error says what is missing.
-func findInstallation(c Config) (installation, error) {
-	binary, err := findBinary(c.Binary)
+// findInstallation looks for ulogd2 and the plug-ins that we need, in the file system that begins at root unless c says where; its error says
+// what is missing.
+func findInstallation(c Config, root string) (installation, error) {
+	binary, err := findBinary(c.Binary, root)
 	if err != nil {
 		return installation{}, err
 	}
@@ -35,7 +36,7 @@ func findInstallation(c Config) (installation, error) {
 		patterns := []string{"/usr/lib/*/ulogd", "/usr/lib/ulogd", "/usr/lib64/ulogd", "/usr/local/lib/ulogd"}
 		dirs = nil
 		for _, pattern := range patterns {
-			found, err := filepath.Glob(pattern)
+			found, err := filepath.Glob(filepath.Join(root, pattern))
 			if err != nil {
 				return installation{}, errors.Wrapf(err, "looking for %s", pattern)
 			}
@@ -53,10 +54,13 @@ func findInstallation(c Config) (installation, error) {
 	return installation{}, missing
 }
 
-func findBinary(name string) (string, error) {
+func findBinary(name, root string) (string, error) {
 	names := []string{name}
 	if name == "" {
-		names = []string{"ulogd", "/usr/sbin/ulogd", "/usr/local/sbin/ulogd", "/sbin/ulogd", "/usr/bin/ulogd"}
+		names = []string{"ulogd"}
+		for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin", "/usr/bin"} {
+			names = append(names, filepath.Join(root, dir, "ulogd"))
+		}
 	}
 	var first error
 	for _, n := range names {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,11 @@ type Config struct {
 	Binary string
 	// PluginDir holds ulogd2's plug-ins; empty: the directories of Debian, Ubuntu, Fedora and Alpine are tried.
 	PluginDir string
+	// Recording is the path of a capture file (pcap, of raw IP packets) that keeps what was logged last; empty for none. When it has
+	// grown to half of RecordingSize it gets .1 behind its name, where the one before goes, and a new one begins.
+	Recording string
+	// RecordingSize is the most bytes that the two files take together.
+	RecordingSize int64
 	// Log receives what Run and ulogd2 have to say; nil: slog.Default.
 	Log *slog.Logger
 	// Stats, when not nil, is counted up while Run runs.
@@ -47,6 +53,8 @@ type Stats struct {
 	// Lost is the number of packets that the kernel could not hand to ulogd2 because its receive buffer was full.
 	// It lags by a second, and what was lost in a process's last second is unknown.
 	Lost atomic.Uint64
+	// Unrecorded is the number of packets that could not be written to the recording.
+	Unrecorded atomic.Uint64
 	// Running says that ulogd2 runs and reads all groups.
 	Running atomic.Bool
 }
@@ -57,6 +65,7 @@ type pace struct {
 	firstDelay time.Duration // before the first restart; doubles with each further one
 	maxDelay   time.Duration // the longest wait before a restart
 	healthy    time.Duration // a process that lived this long resets the delay
+	cameUp     time.Duration // the longest wait before a restart of a process that had come up
 	startup    time.Duration // by then every group's capture must have begun
 	lossPeriod time.Duration // between two readings of the kernel's loss counters
 }
@@ -67,6 +76,7 @@ func usualPace() pace {
 		firstDelay: 100 * time.Millisecond,
 		maxDelay:   30 * time.Second,
 		healthy:    10 * time.Second,
+		cameUp:     time.Second,
 		startup:    10 * time.Second,
 		lossPeriod: time.Second,
 	}
@@ -83,16 +93,32 @@ func Run(ctx context.Context, c Config, handle func(Packet)) error {
 }
 
 func run(ctx context.Context, c Config, p pace, handle func(Packet)) error {
-	if err := c.complete(); err != nil {
+	if err := c.Check(); err != nil {
 		return err
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Stats == nil {
+		c.Stats = new(Stats)
 	}
 	// The kernel sends the parent-death signal when the thread that started the child ends, not the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	rec := newRecording(c)
+	if rec != nil {
+		done, writer := make(chan struct{}), sync.WaitGroup{}
+		writer.Go(func() { rec.run(done) })
+		defer func() {
+			close(done)
+			writer.Wait()
+			rec.close()
+		}()
+	}
 	delay, absent := p.firstDelay, false
 	for ctx.Err() == nil {
-		inst, err := findInstallation(c)
+		inst, err := findInstallation(c, "/")
 		if err != nil {
 			if !absent {
 				c.Log.Warn("ulogd2 is absent, blocked packets are not reported; install ulogd2 and its pcap plug-in"+
@@ -104,12 +130,15 @@ func run(ctx context.Context, c Config, p pace, handle func(Packet)) error {
 		}
 		absent = false
 		began := time.Now()
-		err = runChild(ctx, c, p, inst, handle)
+		cameUp, err := runChild(ctx, c, p, inst, rec, handle)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if time.Since(began) >= p.healthy {
 			delay = p.firstDelay
+		}
+		if cameUp {
+			delay = min(delay, p.cameUp)
 		}
 		wait := delay/2 + rand.N(delay/2+1)
 		c.Log.Warn("ulogd2 ended, starting it again", "err", err, "in", wait)
@@ -122,8 +151,8 @@ func run(ctx context.Context, c Config, p pace, handle func(Packet)) error {
 	return nil
 }
 
-// complete checks c and fills in what was left out.
-func (c *Config) complete() error {
+// Check says why Run would return an error at once.
+func (c Config) Check() error {
 	if len(c.Groups) == 0 {
 		return errors.New("no NFLOG group to read")
 	}
@@ -137,11 +166,10 @@ func (c *Config) complete() error {
 		}
 		seen[g.Number] = true
 	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	if c.Stats == nil {
-		c.Stats = new(Stats)
+	if c.Recording != "" {
+		if err := checkRecording(c.Recording, c.RecordingSize); err != nil {
+			return err
+		}
 	}
 	return nil
 }

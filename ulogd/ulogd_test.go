@@ -4,15 +4,18 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -170,7 +173,7 @@ func TestRunWaitsForAbsentBinary(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "ulogd")
 	s := startRun(t, Config{Groups: testGroups(), Binary: binary}, testPace())
 	await(t, "warning", func() bool { return len(s.log.find("ulogd2 is absent")) == 1 })
-	target, err := findBinary("")
+	target, err := findBinary("", "/")
 	if err != nil {
 		t.Fatalf("this test needs ulogd2: %v", err)
 	}
@@ -332,4 +335,91 @@ func TestConfigErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRunRecords has what was logged in a file as well.
+func TestRunRecords(t *testing.T) {
+	inNamespace(t)
+	path := filepath.Join(t.TempDir(), "blocked.pcap")
+	s := startRun(t, Config{Groups: testGroups(), Recording: path, RecordingSize: recordingSize}, testPace())
+	s.awaitRunning(t, 1)
+	const packets = 50
+	for port := range packets {
+		send(t, unix.SOCK_DGRAM, 0, "127.0.0.2", 1000+port, []byte("x"))
+		s.awaitPort(t, 1000+port)
+	}
+	s.end(t)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := records(text)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	ports := map[uint16]bool{}
+	for _, b := range all {
+		if p, err := Decode([]byte(b)); err != nil {
+			t.Error(err)
+		} else if p.Dst == netip.MustParseAddr("127.0.0.2") {
+			ports[p.DstPort] = true
+		}
+	}
+	if len(ports) != packets {
+		t.Errorf("%d ports recorded, not %d", len(ports), packets)
+	}
+}
+
+// TestRunKilledAgainAndAgain: ulogd2 is killed under load, the packets go on coming. WEAVE_NPC_TEST_ULOGD_KILLS says how often.
+func TestRunKilledAgainAndAgain(t *testing.T) {
+	kills := 10
+	if text := os.Getenv("WEAVE_NPC_TEST_ULOGD_KILLS"); text != "" {
+		var err error
+		if kills, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inNamespace(t)
+	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	if out, err := exec.Command("iptables", "-w", "-A", "OUTPUT", "-d", "127.0.0.2", "-j", "DROP").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	load, stop := context.WithCancel(t.Context())
+	sent := make(chan int, 1)
+	go flood(load, fd, 5000, sent)
+	for n := 1; n <= kills; n++ {
+		pid := s.awaitRunning(t, n)
+		before := s.stats.Packets.Load()
+		await(t, fmt.Sprintf("packets from start %d", n), func() bool { return s.stats.Packets.Load() > before })
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "end of ulogd2", func() bool { return !s.stats.Running.Load() })
+	}
+	s.awaitRunning(t, kills+1)
+	stop()
+	t.Logf("%d packets sent, %d read, %d known to be lost, the others while nobody listened", <-sent, s.stats.Packets.Load(), s.stats.Lost.Load())
+	if n := s.stats.Restarts.Load(); int(n) != kills {
+		t.Errorf("%d restarts, not %d", n, kills)
+	}
+	s.end(t)
+}
+
+// flood sends so many UDP packets a second to as many ports of 127.0.0.2, catching up when it is late, until ctx ends; then it says how many.
+func flood(ctx context.Context, fd, perSecond int, sent chan<- int) {
+	n := 0
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ctx.Err() == nil; <-tick.C {
+		for ; n < int(time.Since(began).Seconds()*float64(perSecond)); n++ {
+			// What a rule drops is an error to the sender.
+			_ = unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 1 + n%65535, Addr: [4]byte{127, 0, 0, 2}})
+		}
+	}
+	sent <- n
 }

@@ -23,6 +23,8 @@ type options struct {
 	nodeName, metricsAddr, pprofAddr, bridgePort string
 	logLevel, logFormat                          string
 	countedPorts                                 []uint
+	ulogdPcap                                    string
+	ulogdPcapSize                                int64
 	kubeconfig, manifests                        string
 	podInterface                                 string
 	podCIDRs                                     []string
@@ -50,6 +52,8 @@ func (o *options) register(f *pflag.FlagSet) {
 		"let pods on a bridge send frames with a VLAN tag, which pass no policy (else nftables drops them)")
 	f.IntVar(&o.maxListSize, "max-list-size", 1024, "most namespaces that a list:set holds; more are held as one set of their pods")
 	f.Uint16Var(&o.nflogGroup, "nflog-group", 86, "NFLOG group of packets blocked on ingress; those blocked on egress have the next one")
+	f.StringVar(&o.ulogdPcap, "ulogd-pcap", "", "capture file to keep the last reported packets in (and the one before, with .1 behind its name)")
+	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", 64, "MiB that the two files of --ulogd-pcap take at most")
 	f.BoolVar(&o.legacyNetpol, "use-legacy-netpol", false, "give policies the meaning that they had in Kubernetes 1.6")
 	f.StringVar(&o.backend, "iptables-backend", "", "nft or legacy (default: what the other rules of this node are in)")
 	f.StringVar(&o.metricsAddr, "metrics-addr", ":6781", "address to serve metrics and health on; empty for none")
@@ -79,6 +83,9 @@ func fromEnvironment(f *pflag.FlagSet) (err error) {
 // interfaceName is what the kernel and iptables take as a name of an interface, or the beginning of names.
 var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$|^[A-Za-z0-9._-]{1,14}\+$`)
 
+// maxPcapSize is the most that --ulogd-pcap-size may be, in MiB.
+const maxPcapSize = 1 << 20
+
 // config checks the flags and makes them the model's configuration.
 func (o *options) config() (npc.Config, error) {
 	c := npc.Config{NodeName: o.nodeName, PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: npc.Hook(o.hook),
@@ -107,6 +114,8 @@ func (o *options) config() (npc.Config, error) {
 		return c, errors.Errorf("--gate: %q is none of auto, open and closed", o.gate)
 	case o.nflogGroup == 0 || o.nflogGroup == 65535:
 		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65534", o.nflogGroup)
+	case o.ulogdPcapSize < 1 || o.ulogdPcapSize > maxPcapSize:
+		return c, errors.Errorf("--ulogd-pcap-size: %d is not within 1 to %d", o.ulogdPcapSize, maxPcapSize)
 	case o.maxListSize < 0:
 		return c, errors.Errorf("--max-list-size: %d is negative", o.maxListSize)
 	case o.bridgePort != "" && !interfaceName.MatchString(o.bridgePort):

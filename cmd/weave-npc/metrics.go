@@ -28,6 +28,7 @@ func countReports(r prometheus.Registerer, s *ulogd.Stats) {
 	counter("weavenpc_nflog_packets_total", "Blocked packets that the kernel reported and that were read.", s.Packets.Load)
 	counter("weavenpc_nflog_lost_packets_total", "Blocked packets whose report the kernel could not hand over.", s.Lost.Load)
 	counter("weavenpc_nflog_undecodable_packets_total", "Reports of blocked packets that are no IP packets.", s.Undecodable.Load)
+	counter("weavenpc_nflog_unrecorded_packets_total", "Blocked packets that could not be written to --ulogd-pcap.", s.Unrecorded.Load)
 	counter("weavenpc_ulogd_restarts_total", "Times that ulogd2 was started again.", s.Restarts.Load)
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weavenpc_ulogd_running",
 		Help: "Whether ulogd2 runs, so that blocked packets are reported."}, func() float64 {

@@ -21,7 +21,6 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
-	"github.com/weave-npc/weave-npc/ulogd"
 )
 
 // askAgain is how long to wait before the API server is asked again for the node's ranges.
@@ -30,10 +29,6 @@ const askAgain = 5 * time.Second
 // run enforces until the context ends. All errors that it returns come before any policy is enforced.
 func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	log, config, err := o.prepare(stderr)
-	if err != nil {
-		return err
-	}
-	ports, err := o.ports()
 	if err != nil {
 		return err
 	}
@@ -65,36 +60,24 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return src.Run(ctx, model, log) })
 		return syncer.DryRun(ctx, stdout)
 	}
-	server, err := listen(o.metricsAddr, registry, func() string { return notReady(syncer, model, families) })
-	if err != nil {
-		return err
-	}
-	profiles, err := listenProfiles(o.pprofAddr)
+	observer, err := o.observe(model, registry, log, func() string { return notReady(syncer, model, families) })
 	if err != nil {
 		return err
 	}
 	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
-		"metrics", server.addr)
-	blocked := newBlocked(model, ports, registry, log)
+		"metrics", observer.server.addr)
 	boot := config.Gate != npc.GateOpen && npc.Booting()
 	if boot {
 		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
 		syncer.Boot(ctx)
 	}
-	tasks.Go(func() error { return server.run(ctx) })
-	tasks.Go(func() error { return profiles.run(ctx) })
-	tasks.Go(func() error { return blocked.run(ctx) })
+	observer.start(ctx, tasks)
 	tasks.Go(func() error { return syncer.Run(ctx, boot) })
 	tasks.Go(func() error {
 		if err := findNode(ctx, client, config.NodeName, log); err != nil {
 			return err
 		}
 		return src.Run(ctx, model, log)
-	})
-	stats := new(ulogd.Stats)
-	countReports(registry, stats)
-	tasks.Go(func() error {
-		return ulogd.Run(ctx, ulogd.Config{Groups: blocked.groups(config.NFLogGroup), Log: log, Stats: stats}, blocked.handle)
 	})
 	tasks.Go(func() error { return npc.NewVLANGuard(model, o.allowVLAN, log).Run(ctx) })
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
