@@ -62,6 +62,11 @@ drift: ## measure how long repairs take, REPEATS (30) times each kind, and what 
 	test/setup
 	$(GO) test ./npc -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
 
+flood: ## drop 20,000 new flows a second for FOR (30s), and kill ulogd2 KILLS (100) times under load; prints what it takes
+	test/setup
+	@for b in nft legacy; do WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run "TestFloodOfBlockedFlows/$$b" -timeout 0 -v || exit 1; done
+	WEAVE_NPC_TEST_ULOGD_KILLS=$${KILLS:-100} $(GO) test ./test/enforce ./ulogd -run 'TestUlogdIsKilledUnderLoad|TestRunKilledAgainAndAgain' -timeout 0 -v
+
 mutants: ## break weave-npc in many small ways, one at a time, and show that the tests catch each (ONLY=NAMES); half an hour
 	test/setup
 	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)',-table docs/mutants.md)
@@ -72,4 +77,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak kills drift mutants vuln clean
+.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak kills flood drift mutants vuln clean
