@@ -19,6 +19,22 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
+// showReadiness registers whether the node is enforced as the objects want it.
+func showReadiness(r prometheus.Registerer, notReady func() string) {
+	gauge(r, "weavenpc_ready", "Whether this node is enforced as namespaces, pods and policies want it; /readyz says in words why not.",
+		func() bool { return notReady() == "" })
+}
+
+// gauge registers a gauge that is 1 or 0.
+func gauge(r prometheus.Registerer, name, help string, holds func() bool) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		if holds() {
+			return 1
+		}
+		return 0
+	}))
+}
+
 // countReports registers what is counted of the way that reports of blocked packets take.
 func countReports(r prometheus.Registerer, s *ulogd.Stats) {
 	counter := func(name, help string, value func() uint64) {
@@ -30,11 +46,5 @@ func countReports(r prometheus.Registerer, s *ulogd.Stats) {
 	counter("weavenpc_nflog_undecodable_packets_total", "Reports of blocked packets that are no IP packets.", s.Undecodable.Load)
 	counter("weavenpc_nflog_unrecorded_packets_total", "Blocked packets that could not be written to --ulogd-pcap.", s.Unrecorded.Load)
 	counter("weavenpc_ulogd_restarts_total", "Times that ulogd2 was started again.", s.Restarts.Load)
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weavenpc_ulogd_running",
-		Help: "Whether ulogd2 runs, so that blocked packets are reported."}, func() float64 {
-		if s.Running.Load() {
-			return 1
-		}
-		return 0
-	}))
+	gauge(r, "weavenpc_ulogd_running", "Whether ulogd2 runs, so that blocked packets are reported.", s.Running.Load)
 }

@@ -3,13 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
@@ -24,6 +28,7 @@ func allMetrics() *prometheus.Registry {
 	x := npc.NewMetrics(r, m)
 	x.Failing.WithLabelValues("IPv4").Set(0)
 	countReports(r, new(ulogd.Stats))
+	showReadiness(r, func() string { return "" })
 	newBlocked(m, nil, r, slog.New(slog.DiscardHandler)).handle(ulogd.Packet{})
 	return r
 }
@@ -81,6 +86,43 @@ func TestMetricsFollowTheRules(t *testing.T) {
 		if !strings.Contains(text, "\n"+name) {
 			t.Errorf("no %s", name)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/metrics.md")
+
+// TestMetricsPage lists what there is.
+func TestMetricsPage(t *testing.T) {
+	const page = "../../docs/metrics.md"
+	gathered, err := allMetrics().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nWhat `/metrics` on `--metrics-addr` says of weave-npc, beside what it says of its process and the Go runtime " +
+		"(`process_...`, `go_...`).\n\n| metric | type | labels | what it is |\n|---|---|---|---|\n")
+	for _, family := range gathered {
+		if !strings.HasPrefix(family.GetName(), "weavenpc_") {
+			continue
+		}
+		var labels []string
+		for _, l := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()), strings.Join(labels, ", "),
+			family.GetHelp())
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(have), b.String()); diff != "" {
+		t.Errorf("%s is not up to date (go test ./cmd/weave-npc -run TestMetricsPage -update):\n%s", page, diff)
 	}
 }
 
