@@ -1,0 +1,257 @@
+// Package alerts asks which alerts of prod fire, and whether its dashboard shows metrics that there are. It is a module of its own, so that
+// Prometheus is none of the product's dependencies.
+package alerts
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+)
+
+const (
+	alerts    = "../../prod/alerts.yaml"
+	dashboard = "../../prod/dashboard.json"
+	metrics   = "../../docs/metrics.md"
+	operating = "../../docs/operating.md"
+)
+
+// rules are the alert rules, by name.
+func rules(t *testing.T) map[string]rulefmt.Rule {
+	t.Helper()
+	groups, errs := rulefmt.ParseFile(alerts, false)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	all := map[string]rulefmt.Rule{}
+	for _, g := range groups.Groups {
+		for _, r := range g.Rules {
+			all[r.Alert] = r
+		}
+	}
+	return all
+}
+
+// page are the metrics that docs/metrics.md lists -> their labels.
+func page(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{"up": nil, "process_cpu_seconds_total": nil, "process_resident_memory_bytes": nil}
+	for _, f := range regexp.MustCompile(`(?m)^\| (weavenpc_\w+) \| (\w+) \| ([\w, ]*) \|`).FindAllStringSubmatch(string(text), -1) {
+		labels := strings.FieldsFunc(f[3], func(r rune) bool { return r == ',' || r == ' ' })
+		if all[f[1]] = labels; f[2] == "histogram" {
+			all[f[1]+"_bucket"] = append(slices.Clone(labels), "le")
+		}
+	}
+	return all
+}
+
+// target are the labels that a scrape adds.
+var target = []string{"instance", "job"}
+
+// check checks that an expression is one, of metrics and labels that there are.
+func check(t *testing.T, about, text string, known map[string][]string) {
+	t.Helper()
+	expr, err := parser.ParseExpr(text)
+	if err != nil {
+		t.Errorf("%s: %v", about, err)
+		return
+	}
+	labels := slices.Clone(target)
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		s, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		own, there := known[s.Name]
+		if !there {
+			t.Errorf("%s: there is no metric %s", about, s.Name)
+		}
+		labels = append(labels, own...)
+		for _, m := range s.LabelMatchers {
+			if m.Name != "__name__" && !slices.Contains(append(slices.Clone(target), own...), m.Name) {
+				t.Errorf("%s: %s has no label %s", about, s.Name, m.Name)
+			}
+		}
+		return nil
+	})
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		if a, ok := n.(*parser.AggregateExpr); ok {
+			for _, l := range a.Grouping {
+				if !slices.Contains(labels, l) {
+					t.Errorf("%s: no metric of it has the label %s", about, l)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func TestAlertsAreOfMetricsThatThereAre(t *testing.T) {
+	for name, r := range rules(t) {
+		check(t, name, r.Expr, page(t))
+		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.For == 0 {
+			t.Errorf("%s lacks a severity, a summary, a description or a time", name)
+		}
+	}
+}
+
+// TestEveryAlertIsExplained in docs/operating.md.
+func TestEveryAlertIsExplained(t *testing.T) {
+	text, err := os.ReadFile(operating)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range rules(t) {
+		if !strings.Contains(string(text), "**"+name+"**") {
+			t.Errorf("%s does not explain %s", operating, name)
+		}
+	}
+}
+
+// TestAlertsFire gives each alert what it is for, and what is well. The series have a sample a minute.
+func TestAlertsFire(t *testing.T) {
+	const latency = `weavenpc_event_latency_seconds_bucket{instance="n1",le="%s"} 0+%dx60` + "\n"
+	slow := fmt.Sprintf(latency, "1", 1) + fmt.Sprintf(latency, "16", 10) + fmt.Sprintf(latency, "+Inf", 10)
+	fast := fmt.Sprintf(latency, "1", 99) + fmt.Sprintf(latency, "16", 100) + fmt.Sprintf(latency, "+Inf", 100)
+	cases := []struct{ alert, fires, quiet string }{
+		{"WeaveNPCDown", `up{job="weave-npc",instance="n1"} 0x60`, "up{job=\"weave-npc\",instance=\"n1\"} 1x60\nup{job=\"other\"} 0x60"},
+		{"WeaveNPCNotReady", `weavenpc_ready{instance="n1"} 0x60`, `weavenpc_ready{instance="n1"} 0x3 1x57`},
+		{"WeaveNPCFailing", `weavenpc_failing{instance="n1",family="IPv6"} 1x60`, `weavenpc_failing{instance="n1",family="IPv6"} 0x28 1 0x31`},
+		{"WeaveNPCStale", `weavenpc_last_sync_timestamp_seconds{instance="n1"} 0x60`, `weavenpc_last_sync_timestamp_seconds{instance="n1"} 0+60x60`},
+		{"WeaveNPCSlow", slow, fast},
+		{"WeaveNPCErrors", `weavenpc_policy_enforcement_errors{instance="n1"} 0+1x60`, `weavenpc_policy_enforcement_errors{instance="n1"} 0x20 3x40`},
+		{"WeaveNPCDrift", `weavenpc_drift_total{instance="n1",family="IPv4",kind="chain"} 0+6x60`,
+			`weavenpc_drift_total{instance="n1",family="IPv4",kind="chain"} 0x20 1x40`},
+		{"WeaveNPCGateClosed", `weavenpc_gate_closed{instance="n1",direction="ingress"} 1x60`,
+			`weavenpc_gate_closed{instance="n1",direction="ingress"} 0x25 1x35`},
+		{"WeaveNPCInvalidPolicy", "weavenpc_invalid_policies{instance=\"n1\"} 0x60\nweavenpc_invalid_policies{instance=\"n2\"} 2x60",
+			`weavenpc_invalid_policies{instance="n1"} 0x60`},
+		{"WeaveNPCRefusedPolicy", `weavenpc_refused_policies{instance="n1"} 1x60`, `weavenpc_refused_policies{instance="n1"} 0x60`},
+		{"WeaveNPCNoReports", `weavenpc_ulogd_running{instance="n1"} 0x60`, `weavenpc_ulogd_running{instance="n1"} 1x25 0x35`},
+		{"WeaveNPCUlogdRestarts", `weavenpc_ulogd_restarts_total{instance="n1"} 0+1x60`, `weavenpc_ulogd_restarts_total{instance="n1"} 0x25 2x35`},
+		{"WeaveNPCReportsLost", `weavenpc_nflog_lost_packets_total{instance="n1"} 0+100x60`, `weavenpc_nflog_lost_packets_total{instance="n1"} 5x60`},
+		{"WeaveNPCManyBlocked", "weavenpc_blocked_connections_total{instance=\"n1\",protocol=\"tcp\",dport=\"80\"} 0+2000x60\n" +
+			`weavenpc_blocked_connections_total{instance="n1",protocol="udp",dport="other"} 0+2000x60`,
+			`weavenpc_blocked_connections_total{instance="n1",protocol="tcp",dport="80"} 0+2000x60`},
+	}
+	all := rules(t)
+	for _, c := range cases {
+		t.Run(c.alert, func(t *testing.T) {
+			r, ok := all[c.alert]
+			if !ok {
+				t.Fatal("there is no such alert")
+			}
+			delete(all, c.alert)
+			if !fires(t, r, c.fires) {
+				t.Errorf("it is quiet with\n%s", c.fires)
+			}
+			if fires(t, r, c.quiet) {
+				t.Errorf("it fires with\n%s", c.quiet)
+			}
+		})
+	}
+	for name := range all {
+		t.Errorf("%s is not tested", name)
+	}
+}
+
+// fires says whether an alert fires after half an hour: whether its condition has held for long enough.
+func fires(t *testing.T, r rulefmt.Rule, series string) bool {
+	t.Helper()
+	storage := promqltest.LoadedStorage(t, "load 1m\n  "+strings.ReplaceAll(strings.TrimSpace(series), "\n", "\n  "))
+	defer storage.Close()
+	engine := promqltest.NewTestEngine(t, false, 5*time.Minute, 1e6)
+	end := time.Unix(0, 0).Add(30 * time.Minute)
+	for at := end.Add(-time.Duration(r.For)); !at.After(end); at = at.Add(time.Minute) {
+		q, err := engine.NewInstantQuery(t.Context(), storage, promql.NewPrometheusQueryOpts(false, 0), r.Expr, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := q.Exec(t.Context())
+		if result.Err != nil {
+			t.Fatal(result.Err)
+		}
+		v, err := result.Vector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(v) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// panel is what a test wants to know of a dashboard's panel.
+type panel struct {
+	ID      int
+	Type    string
+	Title   string
+	GridPos struct{ H, W, X, Y int }
+	Targets []struct{ Expr string }
+}
+
+// TestDashboard loads the dashboard as Grafana would: unique numbers, no panel above another, and expressions of metrics that there are.
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile(dashboard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Title, UID string
+		Panels     []panel
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Title == "" || d.UID == "" || len(d.Panels) == 0 {
+		t.Error("no title, no uid or no panel")
+	}
+	variables := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*")
+	seen, taken, shown := map[int]bool{}, map[[2]int]string{}, map[string]bool{}
+	known := page(t)
+	for _, p := range d.Panels {
+		if seen[p.ID] {
+			t.Errorf("two panels have the number %d", p.ID)
+		}
+		seen[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
+					t.Fatalf("%q is where %q is, or outside", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%q shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			expr := variables.Replace(target.Expr)
+			check(t, p.Title, expr, known)
+			for name := range known {
+				if regexp.MustCompile(`\b` + name + `\b`).MatchString(expr) {
+					shown[strings.TrimSuffix(name, "_bucket")] = true
+				}
+			}
+		}
+	}
+	for name := range known {
+		if !shown[strings.TrimSuffix(name, "_bucket")] && name != "up" {
+			t.Errorf("no panel shows %s", name)
+		}
+	}
+}
