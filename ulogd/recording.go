@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ type recording struct {
 func checkRecording(path string, size int64) error {
 	if size < recordingSize {
 		return errors.Errorf("%d bytes are too few for a recording, %d are the least", size, recordingSize)
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return errors.Wrap(err, "looking for the directory to record to")
 	}
 	for _, p := range []string{path, path + ".1"} {
 		f, err := os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)

@@ -23,73 +23,94 @@ const floodVariable = "WEAVE_NPC_TEST_FLOOD"
 // killsVariable is how often ulogd2 is killed.
 const killsVariable = "WEAVE_NPC_TEST_ULOGD_KILLS"
 
-// flood is what a pod sends that nothing allows: UDP, each packet to another port of the outside.
+// flood is what a pod sends that nothing allows.
 type flood struct {
 	from, to *lab.Host
-	rate     int
 	stop     context.CancelFunc
 	sent     chan int
 }
 
-// startFlood sends so many packets a second, catching up when it is late.
-func (w *world) startFlood(t *testing.T, from, to string, rate int) *flood {
+// startFlood sends UDP to so many ports of a host, so many packets a second, catching up when it is late.
+func (w *world) startFlood(t *testing.T, from, to string, ports, rate int) *flood {
+	t.Helper()
+	address := w.hosts[to].Addr4().As4()
+	return w.startSending(t, from, to, rate, unix.SOCK_DGRAM, 0, func(fd, n int) error {
+		return unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 1 + n%ports, Addr: address})
+	})
+}
+
+// startPings sends one ping after the other.
+func (w *world) startPings(t *testing.T, from, to string, rate int) *flood {
+	t.Helper()
+	address := w.hosts[to].Addr4().As4()
+	return w.startSending(t, from, to, rate, unix.SOCK_RAW, unix.IPPROTO_ICMP, func(fd, _ int) error {
+		return unix.Sendto(fd, []byte{8, 0, 0xf7, 0xff, 0, 0, 0, 0}, 0, &unix.SockaddrInet4{Addr: address})
+	})
+}
+
+// startSending calls send for each packet, with a socket of the host.
+func (w *world) startSending(t *testing.T, from, to string, rate, kind, protocol int, send func(fd, n int) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	f := &flood{from: w.hosts[from], to: w.hosts[to], rate: rate, stop: cancel, sent: make(chan int, 1)}
-	run(t, f.to, "iptables-nft", "-w", "-I", "INPUT", "-p", "udp", "-s", f.from.Addr4().String(),
-		"!", "--sport", "53", // what it answers is allowed
-		"-m", "comment", "--comment", "flood")
+	t.Cleanup(cancel)
+	f := &flood{from: w.hosts[from], to: w.hosts[to], stop: cancel, sent: make(chan int, 1)}
+	source := f.from.Addr4().String()
+	for _, rule := range []string{"-p icmp --icmp-type echo-request", "-p udp ! --sport 53"} { // what it answers is allowed
+		run(t, f.to, "iptables-nft", strings.Fields("-w -I INPUT -s "+source+" "+rule+" -m comment --comment "+floodMark)...)
+	}
 	var fd int
 	if err := f.from.Do(func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, protocol)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	to4 := f.to.Addr4().As4()
 	go func() {
 		defer unix.Close(fd)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		n, began := 0, time.Now()
 		for ; ctx.Err() == nil; <-tick.C {
-			for n < int(time.Since(began).Seconds()*float64(rate)) {
-				if unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrInet4{Port: 1 + n%65535, Addr: to4}) != nil {
-					break // the queue is full
-				}
+			// An error is a queue that is full.
+			for n < int(time.Since(began).Seconds()*float64(rate)) && send(fd, n) == nil {
 				n++
 			}
 		}
 		f.sent <- n
 	}()
-	t.Cleanup(cancel)
 	return f
 }
+
+// floodMark marks the rules that count what has arrived.
+const floodMark = "flood"
 
 // end ends it, and checks that nothing of it has arrived. It returns how many packets were sent.
 func (f *flood) end(t *testing.T) int {
 	t.Helper()
 	f.stop()
 	sent := <-f.sent
-	if n := packets(t, f.to, "iptables-nft", "INPUT", "flood"); n != 0 {
+	if n := packets(t, f.to, "iptables-nft", "INPUT", floodMark); n != 0 {
 		t.Errorf("%d of %d packets have arrived that nothing allows", n, sent)
 	}
 	return sent
 }
 
-// packets is the counter of the rule of a chain whose line has a text.
+// packets adds up the counters of the rules of a chain whose lines have a text.
 func packets(t *testing.T, h *lab.Host, iptables, chain, text string) int {
 	t.Helper()
 	out := run(t, h, iptables, "-w", "-nvxL", chain)
+	sum, found := 0, false
 	for line := range strings.Lines(out) {
 		if fields := strings.Fields(line); strings.Contains(line, text) && len(fields) > 2 {
 			if n, err := strconv.Atoi(fields[0]); err == nil {
-				return n
+				sum, found = sum+n, true
 			}
 		}
 	}
-	t.Fatalf("chain %s has no rule with %q:\n%s", chain, text, out)
-	return 0
+	if !found {
+		t.Fatalf("chain %s has no rule with %q:\n%s", chain, text, out)
+	}
+	return sum
 }
 
 // metric is the value of one of the metrics.
@@ -198,7 +219,7 @@ func TestFloodOfBlockedFlows(t *testing.T) {
 		read := d.metric(t, "weavenpc_nflog_packets_total")
 		npcBefore, ulogdBefore, said := usageOf(t, d.cmd.Process.Pid), usageOf(t, pid), d.log.len()
 
-		f := w.startFlood(t, "web", "out", rate)
+		f := w.startFlood(t, "web", "out", 65535, rate)
 		end := time.Now().Add(length)
 		load := w.load(t, "db>web udp 53", "-mon>web udp 53", "-api>web udp 53", "out>web udp 53")
 		time.Sleep(time.Until(end))
@@ -222,6 +243,36 @@ func TestFloodOfBlockedFlows(t *testing.T) {
 		}
 		checkCaptures(t, captures[0], 1<<20, f)
 		w.expect(t, richWants())
+	})
+}
+
+// TestALoopIsReportedNowAndThen: what is sent again and again has few reports, of a protocol without ports too, and hides nobody.
+func TestALoopIsReportedNowAndThen(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, rich())
+		d := w.daemons[0]
+		const chain = "WEAVE-NPC-DROP-EGRESS"
+		for _, c := range []struct {
+			name  string
+			start func() *flood
+		}{
+			{"UDP", func() *flood { return w.startFlood(t, "web", "out", 1, 2000) }},
+			{"ICMP", func() *flood { return w.startPings(t, "web", "out", 2000) }},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				reported, began := packets(t, d.node.Host, "iptables-"+string(backend), chain, "NFLOG"), time.Now()
+				f := c.start()
+				said := d.log.len()
+				w.probe(t, "web", lab.Packet{Proto: "tcp", To: w.hosts["out"].Addr4(), Port: 81}, lab.Dropped)
+				d.awaitLine(t, said, `protocol=TCP from="shop/web .*:81 `)
+				time.Sleep(time.Second)
+				sent := f.end(t)
+				reported = packets(t, d.node.Host, "iptables-"+string(backend), chain, "NFLOG") - reported
+				if most := 12 + 2*int(time.Since(began).Seconds()); reported < 5 || reported > most || sent < 5*most {
+					t.Errorf("%d of %d packets are reported, not 5 to %d", reported, sent, most)
+				}
+			})
+		}
 	})
 }
 
@@ -263,7 +314,7 @@ func TestUlogdIsKilledUnderLoad(t *testing.T) {
 	d := w.daemons[0]
 	d.log.expect("ulogd2 ended, starting it again")
 	d.log.expect("more blocked packets than can be logged")
-	f := w.startFlood(t, "web", "out", 2000)
+	f := w.startFlood(t, "web", "out", 65535, 2000)
 	load := w.load(t, "db>web udp 53", "-mon>web udp 53", "-api>web udp 53", "out>web udp 53")
 	for n := 1; n <= kills; n++ {
 		if err := unix.Kill(d.ulogd(t, n), unix.SIGKILL); err != nil {
