@@ -199,3 +199,32 @@ func TestRecordingOnAFullDisk(t *testing.T) {
 		t.Errorf("%d packets recorded, %d lost, of %d", len(got), lost, packets)
 	}
 }
+
+// TestRecordingKeepsTheLastFile while there is no room to begin another.
+func TestRecordingKeepsTheLastFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Fatalf("mounting a small file system (are you root?): %v", err)
+	}
+	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
+	c := Config{Recording: filepath.Join(dir, "blocked.pcap"), RecordingSize: 1 << 20, Stats: new(Stats), Log: slog.New(&logBook{})}
+	first := newRecording(c)
+	first.add(recordedAt, []byte("first"), 5)
+	first.close()
+	// Whatever room there is, somebody else takes it.
+	if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("the file system is not small")
+	}
+	second := newRecording(c)
+	for range 3 {
+		second.add(recordedAt, []byte("second"), 6)
+		second.sync()
+		second.failed = time.Time{}
+	}
+	if got, _ := recorded(t, c.Recording+".1"); len(got) != 1 || string(got[0]) != "first" {
+		t.Errorf("what was recorded before is %q", got)
+	}
+	if n := c.Stats.Unrecorded.Load(); n != 3 {
+		t.Errorf("%d packets are counted as lost, not 3", n)
+	}
+}
