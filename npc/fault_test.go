@@ -279,7 +279,7 @@ func TestWhatFailedIsTriedAgain(t *testing.T) {
 	go func() { done <- s.live.Run(ctx, false) }()
 	eventually(t, "failing", func() bool { return s.log.count(cannot) > 0 })
 	s.program()
-	eventually(t, "being well again", func() bool { return s.live.Ready() == "" })
+	eventually(t, "being well again", func() bool { return s.log.count(again) > 0 && s.live.Ready() == "" })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
