@@ -19,7 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/test/paper"
+	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
 // station is a live world whose log and reports are kept, and whose programs can be made to fail.
@@ -391,7 +391,7 @@ func TestReportsThatTheKernelRefuses(t *testing.T) {
 func (s *station) reported(group int) {
 	s.Helper()
 	for f, to := range s.addrs["a/web"] {
-		v, err := s.kernels[f].Judge(paper.Packet{Src: s.addrs["a/db"][f], Dst: to, Protocol: 6, DstPort: 80})
+		v, err := s.kernels[f].Judge(walk.Packet{Src: s.addrs["a/db"][f], Dst: to, Protocol: 6, DstPort: 80})
 		if err != nil || v.Accepted || v.Logged != group {
 			s.Errorf("to %s: %+v, %v, not dropped and reported to group %d", to, v, err, group)
 		}

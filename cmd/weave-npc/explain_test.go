@@ -13,7 +13,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-var update = flag.Bool("update", false, "write what the commands print into testdata instead of comparing it")
+var update = flag.Bool("update", false, "write what is printed into testdata and docs/metrics.md instead of comparing it")
 
 // execute runs weave-npc in this process, and returns what it prints and its exit status.
 func execute(t *testing.T, args ...string) (out string, code int) {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -88,8 +87,6 @@ func TestMetricsFollowTheRules(t *testing.T) {
 		}
 	}
 }
-
-var update = flag.Bool("update", false, "write docs/metrics.md")
 
 // TestMetricsPage lists what there is.
 func TestMetricsPage(t *testing.T) {
