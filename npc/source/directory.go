@@ -29,7 +29,9 @@ const (
 	maxManifestSize = 16 << 20 // bytes
 	// maxReported is how many problems of one file are logged at a time.
 	maxReported = 20
-	// truncatedFor is how long a file that is suddenly empty may be one that is just being written.
+	// A file that is written in place, and not replaced by another, is read when nothing was written for inPlaceFor; what it then
+	// lacks of what it said before is missing only after truncatedFor: the rest may be on its way.
+	inPlaceFor   = 200 * time.Millisecond
 	truncatedFor = time.Second
 )
 
@@ -407,9 +409,27 @@ func identify(info fs.FileInfo) stamp {
 // beingWritten says that a file has changed a moment ago, and sees to it that it is read later.
 func (s *scan) beingWritten(now stamp, before *file) bool {
 	quiet := settle
-	if now.size == 0 && before != nil && len(before.inForce) > 0 {
-		quiet = truncatedFor
+	if now.inPlaceOf(before) {
+		quiet = inPlaceFor
 	}
+	return s.youngerThan(quiet, now)
+}
+
+// beingTruncated says that a file lacks something since a moment ago, and sees to it that it is read later.
+func (s *scan) beingTruncated(now stamp, before *file, said []object) bool {
+	if !now.inPlaceOf(before) {
+		return false
+	}
+	says := map[string]bool{}
+	for _, o := range said {
+		says[o.String()] = true
+	}
+	lacks := func(o object) bool { return !says[o.String()] }
+	return slices.ContainsFunc(before.inForce, lacks) && s.youngerThan(truncatedFor, now)
+}
+
+// youngerThan says that a file was written within a time, and sees to it that it is read after that.
+func (s *scan) youngerThan(quiet time.Duration, now stamp) bool {
 	age := time.Since(time.Unix(0, now.modified))
 	if age < 0 || age >= quiet {
 		return false
@@ -418,10 +438,15 @@ func (s *scan) beingWritten(now stamp, before *file) bool {
 	return true
 }
 
+// inPlaceOf says whether this is the file that was read before, written anew.
+func (now stamp) inPlaceOf(before *file) bool {
+	return before != nil && now.device == before.stamp.device && now.inode == before.stamp.inode
+}
+
 // forget sees to it that the next scan reads the file, even if its stamp stays the same.
 func (s *scan) forget(f *file) {
 	if f != nil {
-		f.stamp = stamp{}
+		f.stamp.modified = 0
 	}
 }
 
@@ -477,6 +502,10 @@ func (s *scan) readFile(path string) {
 	said := parseManifest(path, data)
 	for _, kind := range said.ignored {
 		s.log.Debug("kind in manifest is ignored", "path", path, "kind", kind)
+	}
+	if s.options.patient && s.beingTruncated(now, before, said.objects) {
+		s.forget(before)
+		return
 	}
 	after := &file{stamp: now, sum: sum, modified: metav1.NewTime(info.ModTime().Truncate(time.Second)),
 		inForce: said.objects, problems: said.problems}

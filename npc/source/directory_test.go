@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -238,6 +239,34 @@ func TestAFileThatIsJustBeingWrittenIsNotEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	knows(t, r, "ns shop, pod shop/fence")
+}
+
+// What a slow writer has not written yet is not gone.
+func TestAFileThatIsWrittenSlowlyLosesNothing(t *testing.T) {
+	whole := podNamed("web", "") + "---\n" + podNamed("db", "") + "---\n" + podNamed("api", "")
+	dir, _, r, log := startDirectory(t, map[string]string{"a.yaml": whole})
+	knows(t, r, "ns shop, pod shop/api, pod shop/db, pod shop/web")
+	for range 2 {
+		f, err := os.OpenFile(filepath.Join(dir, "a.yaml"), os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := range slices.Chunk([]byte(whole), len(whole)/3+1) {
+			time.Sleep(2 * inPlaceFor)
+			if _, err := f.Write(part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Close()
+		time.Sleep(2 * inPlaceFor)
+	}
+	writeFile(t, filepath.Join(dir, "fence.yaml"), podNamed("fence", ""))
+	knows(t, r, "ns shop, pod shop/api, pod shop/db, pod shop/fence, pod shop/web")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if calls := strings.Join(r.calls, "\n"); strings.Contains(calls, "delete") || log.count("a.yaml:") > 0 {
+		t.Errorf("calls:\n%s\nlog:\n%s", calls, log)
+	}
 }
 
 func TestOddFilesAreReportedAndHarmless(t *testing.T) {
