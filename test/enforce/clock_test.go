@@ -16,15 +16,12 @@ func TestAClockThatJumpsHarmsNothing(t *testing.T) {
 		m.write(t, w.objects(ailing()))
 		clocks := make([]*lab.Clock, len(w.Nodes()))
 		for i, n := range w.Nodes() {
-			d := &daemon{node: n, log: &output{}, args: append([]string{"--node-name", n.Name(), "--manifests", m.dir}, w.daemonArgs(i)...)}
+			d := newDaemon(n, w.daemonArgs(i, "--manifests", m.dir)...)
 			d.startBy(t, func(cmd *lab.Cmd) (err error) {
 				clocks[i], err = cmd.StartWithClock()
 				return err
 			})
-			t.Cleanup(func() {
-				d.kill(t)
-				d.checkLog(t)
-			})
+			d.endWith(t)
 			w.daemons = append(w.daemons, d)
 		}
 		for _, d := range w.daemons {

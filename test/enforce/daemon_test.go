@@ -39,13 +39,22 @@ type end struct {
 // startDaemon starts weave-npc on a node. With the test it is ended, and checked for what it must not have said.
 func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{node: node, log: &output{}, args: append([]string{"--node-name", node.Name()}, args...)}
-	d.start(t)
+	d := newDaemon(node, args...)
+	d.startBy(t, (*lab.Cmd).Start)
+	d.endWith(t)
+	return d
+}
+
+func newDaemon(node *lab.Node, args ...string) *daemon {
+	return &daemon{node: node, log: &output{}, args: append([]string{"--node-name", node.Name()}, args...)}
+}
+
+// endWith sees to it that weave-npc ends with the test, and is checked for what it must not have said.
+func (d *daemon) endWith(t *testing.T) {
 	t.Cleanup(func() {
 		d.kill(t)
 		d.checkLog(t)
 	})
-	return d
 }
 
 func (d *daemon) start(t *testing.T) {

@@ -43,13 +43,10 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 		w.source = m
 		m.write(t, w.objects(rich()))
 		for _, n := range w.Nodes() {
-			d := &daemon{node: n, log: &output{}, wrap: slices.Concat(confined, profiled, unprivileged),
-				args: []string{"--node-name", n.Name(), "--iptables-backend", string(backend), "--manifests", m.dir, "--pod-cidr", ranges(n)}}
+			d := newDaemon(n, "--iptables-backend", string(backend), "--manifests", m.dir, "--pod-cidr", ranges(n))
+			d.wrap = slices.Concat(confined, profiled, unprivileged)
 			d.start(t)
-			t.Cleanup(func() {
-				d.kill(t)
-				d.checkLog(t)
-			})
+			d.endWith(t)
 			w.daemons = append(w.daemons, d)
 		}
 		for _, d := range w.daemons {

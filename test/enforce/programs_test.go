@@ -185,15 +185,12 @@ func startWithPrograms(t *testing.T, backend lab.Backend, state change) (*world,
 	w.source = m
 	m.write(t, w.objects(state))
 	for i, n := range w.Nodes() {
-		d := &daemon{node: n, log: &output{}, args: append([]string{"--node-name", n.Name(), "--manifests", m.dir}, w.daemonArgs(i)...)}
+		d := newDaemon(n, w.daemonArgs(i, "--manifests", m.dir)...)
 		if i == 0 {
 			d.wrap = p.wrap()
 		}
 		d.start(t)
-		t.Cleanup(func() {
-			d.kill(t)
-			d.checkLog(t)
-		})
+		d.endWith(t)
 		w.daemons = append(w.daemons, d)
 	}
 	for _, d := range w.daemons {
