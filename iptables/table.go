@@ -183,6 +183,16 @@ func (t *Table) Apply(ctx context.Context, u Update) error {
 	return newRestoreError(lines, failedLine(lines, stderr), stderr, failure)
 }
 
+// Try runs iptables-restore as Apply does, lock and all, with an update that changes nothing. An error says that Apply would fail.
+func (t *Table) Try(ctx context.Context) error {
+	args := append([]string{"--noflush", "--test"}, t.waitArgs...)
+	_, stderr, err := run(ctx, restoreInput(nil), t.programs.restore, args...)
+	if err != nil {
+		return explain(err, stderr, "running %s", t.programs.restore)
+	}
+	return nil
+}
+
 // listed reads the rules from a listing of one chain (iptables -S): text -> rule, in order. Rules that cannot be
 // read pass as rules without an id.
 func listed(lines []string) func(yield func(string, parsed) bool) {

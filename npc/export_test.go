@@ -3,6 +3,7 @@ package npc
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -179,11 +180,16 @@ func (s *Syncer) Lose(f Family) {
 	}
 }
 
-// Hurry has programs end soon that hang.
-func (s *Syncer) Hurry() {
+// Hurry has the next runs of programs end after a time.
+func (s *Syncer) Hurry(limit time.Duration) {
 	for _, k := range s.kernels {
-		k.retry.wait = 500*time.Millisecond - programTimeout
+		k.retry.wait = limit - programTimeout
 	}
+}
+
+// Trying says whether the programs of iptables are being tried.
+func (s *Syncer) Trying(f Family) bool {
+	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return k.family == f && k.trial != nil })
 }
 
 // Later has what was repaired so far be as much longer ago.

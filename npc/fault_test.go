@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -136,6 +137,10 @@ func (s *station) step() []error {
 // well syncs, which must not fail.
 func (s *station) well() {
 	s.Helper()
+	eventually(s, "the end of trials", func() bool {
+		s.live.Sync(s.Context(), false)
+		return !s.live.Trying(npc.IPv4) && !s.live.Trying(npc.IPv6)
+	})
 	if errs := s.step(); len(errs) > 0 {
 		s.Fatalf("failed: %v", errs)
 	}
@@ -291,11 +296,30 @@ func TestWhatFailedIsTriedAgain(t *testing.T) {
 func TestAProgramThatHangs(t *testing.T) {
 	s := newStation(t, iptables.NFT)
 	s.well()
-	s.live.Hurry()
+	s.live.Hurry(500 * time.Millisecond)
 	s.program("iptables-nft-restore:hang")
 	s.policy("a/new", `{podSelector: {}, ingress: [{}]}`)
 	s.ill("deadline")
 	s.expect("2001:db8::7 > fd32:1::2 tcp:80 = yes\n 10.32.1.4 > 10.32.1.2 tcp:80 = yes")
+	// While it is tried again, everything else goes on.
+	s.live.Hurry(3 * time.Second)
+	s.step()
+	s.pod("a/late", "10.32.1.9,fd32:1::9", "app=client")
+	if errs := s.live.Sync(t.Context(), false); len(errs) > 0 {
+		t.Error(errs)
+	}
+	s.live.copy(s.world)
+	if !s.live.Trying(npc.IPv4) {
+		t.Error("nothing hangs")
+	}
+	s.expect("10.32.1.9 > 10.32.1.2 tcp:80 = yes\n 10.32.1.9 > 10.32.1.2 tcp:81 = no")
+	if ready := s.live.Ready(); !strings.Contains(ready, "deadline") {
+		t.Errorf("readiness is %q", ready)
+	}
+	eventually(t, "the end of the trial", func() bool {
+		s.step()
+		return !s.live.Trying(npc.IPv4)
+	})
 	s.program()
 	s.well()
 	s.expect("outside > a/web tcp:80 = yes")

@@ -62,6 +62,8 @@ type kernel struct {
 	// failingSaid is when the log last said so.
 	failingSaid time.Time
 	retry       backoff
+	// trial gives the result of a trial under way; nil if there is none.
+	trial chan error
 	// errs are what went wrong in the sync under way.
 	errs []error
 	// refusals space out the tries at what the kernel refused.

@@ -48,13 +48,16 @@ type Syncer struct {
 	untidySince time.Time
 	lastChange  time.Time
 	watcher     watcher
+	// trialEnded receives when a kernel's trial has ended.
+	trialEnded chan struct{}
 }
 
 // NewSyncer opens the kernel of the network namespace that we run in, for the given families. An error says what is
 // missing and the way out.
 func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(InvalidPolicy)) (*Syncer, error) {
-	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{}}
+	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{},
+		trialEnded: make(chan struct{}, 1)}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
 		k, err := openKernel(f, b)
@@ -108,6 +111,7 @@ func (s *Syncer) Run(ctx context.Context, boot bool) error {
 		case <-s.model.Wake():
 			s.lastChange = time.Now()
 		case <-again.C:
+		case <-s.trialEnded:
 		case <-watch.C:
 			if !s.watch(ctx) {
 				continue
@@ -129,7 +133,7 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 		}
 	}
 	s.reportInvalid()
-	s.adopt(ctx, false)
+	s.adopt(ctx)
 	if errs := s.errors(); len(errs) > 0 {
 		return errs[0]
 	}
@@ -163,7 +167,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 			k.refusals.failed(start) // until it proves otherwise
 		}
 	}
-	s.adopt(ctx, true)
+	s.adopt(ctx)
 	synced := s.model.Synced()
 	if !synced {
 		s.apply(ctx, s.model.planStart(boot, s.extents()))
@@ -202,12 +206,11 @@ func (s *Syncer) tidy() bool {
 	return now.Sub(s.lastChange) >= quiet || now.Sub(s.untidySince) >= untidyFor
 }
 
-// adopt reads what is not known of the kernel, if it is time to. Where chains could not be read or written before, sets are brought up to
-// date first, if that is asked for: it may take long.
-func (s *Syncer) adopt(ctx context.Context, maintain bool) {
+// adopt reads what is not known of the kernel, if it is time to. Chains that could not be read or written before are left alone until
+// it is known that they can be.
+func (s *Syncer) adopt(ctx context.Context) {
 	now := time.Now()
 	var due []*kernel
-	waited := false
 	for _, k := range s.kernels {
 		if !k.retry.due(now) {
 			continue
@@ -221,15 +224,26 @@ func (s *Syncer) adopt(ctx context.Context, maintain bool) {
 			s.model.AdoptSets(k.family, listings)
 			k.setsKnown = true
 		}
-		if !k.chainsKnown {
+		if k.chainsKnown {
+			continue
+		}
+		known, err := k.tried(ctx, s.noteTrial)
+		switch {
+		case err != nil:
+			k.errs = append(k.errs, err)
+		case known:
 			due = append(due, k)
-			waited = waited || k.retry.wait > 0
 		}
 	}
-	if maintain && waited && s.model.Synced() {
-		s.apply(ctx, s.model.plan(false, s.extents()))
-	}
 	s.adoptChains(ctx, due)
+}
+
+// noteTrial takes note that a trial has ended.
+func (s *Syncer) noteTrial() {
+	select {
+	case s.trialEnded <- struct{}{}:
+	default:
+	}
 }
 
 func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
@@ -464,7 +478,9 @@ func (s *Syncer) nextLook() time.Duration {
 		}
 	}
 	for _, k := range s.kernels {
-		soonest(k.retry.at)
+		if k.trial == nil { // whose end is told
+			soonest(k.retry.at)
+		}
 		soonest(k.refusals.at)
 	}
 	soonest(s.model.NextChange())
