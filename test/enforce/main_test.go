@@ -41,8 +41,8 @@ func (b builder) Run() int {
 	return b.tests.Run()
 }
 
-// build builds the command, with the race detector unless what it takes is to be measured. No file is left but the open one, which ends with us, however we
-// end.
+// build builds the command, with the race detector unless what it takes is to be measured. No file is left but the open one, which ends
+// with us, however we end.
 func build() (*os.File, error) {
 	dir, err := os.MkdirTemp("", "weave-npc-enforce-")
 	if err != nil {
@@ -50,7 +50,8 @@ func build() (*os.File, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "weave-npc")
-	race := strconv.FormatBool(os.Getenv(floodVariable) == "") // which would be measured
+	// What the race detector takes would be measured: it remembers more and more.
+	race := strconv.FormatBool(os.Getenv(floodVariable) == "" && os.Getenv(soakVariable) == "")
 	output, err := exec.Command("go", "build", "-race="+race, "-o", path,
 		"github.com/weave-npc/weave-npc/cmd/weave-npc").CombinedOutput()
 	if err != nil {
