@@ -47,7 +47,7 @@ func request(t *testing.T, s *server, path string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- s.run(ctx) }()
+	go func() { done <- s.run(ctx, slog.New(slog.DiscardHandler)) }()
 	response, err := http.Get("http://" + s.addr + path)
 	if err != nil {
 		t.Fatal(err)

@@ -41,8 +41,8 @@ func (o *options) observe(m *npc.Model, r *prometheus.Registry, log *slog.Logger
 }
 
 func (x *observer) start(ctx context.Context, tasks *errgroup.Group) {
-	tasks.Go(func() error { return x.server.run(ctx) })
-	tasks.Go(func() error { return x.profiles.run(ctx) })
+	tasks.Go(func() error { return x.server.run(ctx, x.reports.Log) })
+	tasks.Go(func() error { return x.profiles.run(ctx, x.reports.Log) })
 	tasks.Go(func() error { return x.blocked.run(ctx) })
 	tasks.Go(func() error { return ulogd.Run(ctx, x.reports, x.blocked.handle) })
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -11,24 +12,21 @@ import (
 	"github.com/pkg/errors"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 )
+
+// listenAgain is how long to wait before an address is tried again that somebody else has.
+const listenAgain = time.Second
 
 // server serves metrics and health, or profiles. It changes nothing.
 type server struct {
-	addr     string
-	listener net.Listener
-	http     *http.Server
+	flag, addr string       // the flag that gave the address
+	listener   net.Listener // nil while somebody else has the address
+	http       *http.Server // nil if nothing is served
 }
 
-// listen opens the address; an empty one serves nothing.
+// listen opens the address for metrics and health; an empty one serves nothing.
 func listen(addr string, registry *prometheus.Registry, notReady func() string) (*server, error) {
-	if addr == "" {
-		return &server{}, nil
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, errors.Wrap(err, "--metrics-addr: give an address that is free, or an empty one")
-	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -39,7 +37,7 @@ func listen(addr string, registry *prometheus.Registry, notReady func() string) 
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	return serve(l, mux), nil
+	return newServer("--metrics-addr", addr, mux)
 }
 
 // listenProfiles opens a loopback address to serve pprof on; an empty one serves nothing.
@@ -54,22 +52,23 @@ func listenProfiles(addr string) (*server, error) {
 	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
 		return nil, errors.Errorf("--pprof-addr: %q is no loopback address such as 127.0.0.1:6060", addr)
 	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, errors.Wrap(err, "--pprof-addr: give an address that is free, or an empty one")
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	s := serve(l, mux)
+	s, err := newServer("--pprof-addr", addr, mux)
+	if err != nil {
+		return nil, err
+	}
 	s.http.WriteTimeout = 0 // a profile takes as long as is asked for
 	return s, nil
 }
 
-func serve(l net.Listener, h http.Handler) *server {
-	return &server{addr: l.Addr().String(), listener: l, http: &http.Server{
+// newServer opens an address. That somebody else has it is no error: it may be a weave-npc that is about to end, and policies do not wait
+// for that.
+func newServer(flag, addr string, h http.Handler) (*server, error) {
+	s := &server{flag: flag, addr: addr, http: &http.Server{
 		Handler:           h,
 		ReadTimeout:       5 * time.Second,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -77,17 +76,50 @@ func serve(l net.Listener, h http.Handler) *server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 	}}
+	if err := s.listen(); err != nil && !errors.Is(err, unix.EADDRINUSE) {
+		return nil, errors.Wrapf(err, "%s: give an address of this node, or an empty one", flag)
+	}
+	return s, nil
 }
 
-// run serves until the context ends.
-func (s *server) run(ctx context.Context) error {
-	if s.listener == nil {
+func (s *server) listen() error {
+	l, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	s.listener, s.addr = l, l.Addr().String()
+	return nil
+}
+
+// run serves until the context ends. Whatever fails is logged and tried again.
+func (s *server) run(ctx context.Context, log *slog.Logger) error {
+	if s.http == nil {
 		return nil
 	}
 	stop := context.AfterFunc(ctx, func() { s.http.Close() })
 	defer stop()
-	if err := s.http.Serve(s.listener); ctx.Err() == nil {
-		return errors.Wrapf(err, "serving on %s", s.addr)
+	warned := false
+	for ctx.Err() == nil {
+		var err error
+		if s.listener == nil {
+			err = s.listen()
+		}
+		if err == nil {
+			if warned {
+				log.Info("serving now", "flag", s.flag, "address", s.addr)
+			}
+			warned = false
+			err = s.http.Serve(s.listener)
+			s.listener = nil
+		}
+		if ctx.Err() == nil && !warned {
+			log.Warn("cannot serve, trying again; does another weave-npc run on this node?", "flag", s.flag, "error", err)
+			warned = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(listenAgain):
+		}
 	}
 	return nil
 }

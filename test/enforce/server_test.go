@@ -57,3 +57,30 @@ func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 		t.Error("a body that does not end: no answer")
 	}
 }
+
+// TestABusyPortKeepsNothingFromBeingEnforced: the weave-npc before this one may take its time to end.
+func TestABusyPortKeepsNothingFromBeingEnforced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.NFT, lab.Config{})
+	n := w.Node("node1")
+	var busy net.Listener
+	if err := n.Do(func() (err error) {
+		busy, err = net.Listen("tcp", ":6781")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	m := newManifests(t, w)
+	m.write(t, w.objects(do(base(), policy("shop/p", `{podSelector: {}}`))))
+	d := startDaemon(t, n, w.daemonArgs(0, "--manifests", m.dir)...)
+	d.log.expect("cannot serve")
+	d.awaitLine(t, 0, "policies are enforced")
+	d.awaitLine(t, 0, "level=WARN.*cannot serve.*--metrics-addr.*in use")
+	w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}, lab.Dropped)
+	busy.Close()
+	d.awaitReady(t)
+	if n := strings.Count(d.log.all(), "cannot serve"); n != 1 {
+		t.Errorf("said %d times that it cannot serve\n%s", n, d.log)
+	}
+}
