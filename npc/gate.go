@@ -1,6 +1,7 @@
 package npc
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -134,8 +135,8 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 		}
 		return first + " has no address yet"
 	case m.policyCount() > 0:
-		for kind, since := range m.broken {
-			if kind != "namespaces" && now.Sub(since) >= brokenAfter {
+		for _, kind := range slices.Sorted(maps.Keys(m.broken)) {
+			if kind != "namespaces" && now.Sub(m.broken[kind]) >= brokenAfter {
 				return "the watch of " + kind + " is broken"
 			}
 		}

@@ -93,6 +93,7 @@ func TestWhichBrokenWatchesClose(t *testing.T) {
 	}{
 		"pods":              {[]string{"pods"}, brokenAfter, true, true},
 		"policies":          {[]string{"networkpolicies"}, brokenAfter, true, true},
+		"both":              {[]string{"pods", "networkpolicies"}, brokenAfter, true, true},
 		"namespaces":        {[]string{"namespaces"}, time.Hour, true, false},
 		"for a moment":      {[]string{"pods", "networkpolicies"}, brokenAfter - time.Millisecond, true, false},
 		"without policies":  {[]string{"pods", "networkpolicies"}, time.Hour, false, false},
@@ -111,8 +112,14 @@ func TestWhichBrokenWatchesClose(t *testing.T) {
 			m.Plan(false)
 			for _, d := range directions {
 				_, closed := m.gates.closed[IPv4][d][ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))]
-				if closed != c.closed || (m.ClosedBy(d) != "") != c.closed {
-					t.Errorf("%s: closed: %t, by %q", d, closed, m.ClosedBy(d))
+				why := m.ClosedBy(d)
+				if closed != c.closed || (why != "") != c.closed {
+					t.Errorf("%s: closed: %t, by %q", d, closed, why)
+				}
+				for range 20 { // each change is a line in the log
+					if again := m.ClosedBy(d); again != why {
+						t.Errorf("%s: closed by %q, and then by %q", d, why, again)
+					}
 				}
 			}
 		})

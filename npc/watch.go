@@ -170,7 +170,10 @@ func (s *Syncer) watchGate(now time.Time) {
 		default:
 			continue
 		}
-		*c = closed{why: why, since: now}
+		if why == "" || c.why == "" {
+			*c = closed{since: now}
+		}
+		c.why = why
 	}
 }
 
