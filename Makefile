@@ -24,6 +24,7 @@ test: ## run all tests: on paper, on the real kernel, in a browser, and against 
 	$(GO) test -race -count=1 -timeout 40m ./...
 	$(GO) -C test/controlplane test ./conformance/report
 	$(GO) -C test/alerts test -count=1 . # what it reads is outside its module, and changes unseen
+	$(GO) -C test/manifests test -count=1 .
 
 controlplane: ## build the kube-apiserver and the etcd that the tests run (cached in .cache/controlplane)
 	test/controlplane/build
