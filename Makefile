@@ -32,6 +32,12 @@ controlplane: ## build the kube-apiserver and the etcd that the tests run (cache
 conformance: ## run Kubernetes' NetworkPolicy specs against a cluster, KUBECONFIG=FILE (FOCUS=RE, PROCS=4, SCTP=1, REPORT=DIR)
 	@test/controlplane/conformance/run
 
+image: ## build the images of the last commit without a registry, bin/weave-npc-image-ARCH.tar, and test them (ARCHS="amd64 arm64", TAG=latest)
+	test/setup image
+	prod/image $(or $(TAG),latest) $(or $(ARCHS),amd64 arm64)
+	WEAVE_NPC_TEST_IMAGES="$(addsuffix .tar,$(addprefix $(CURDIR)/bin/weave-npc-image-,$(or $(ARCHS),amd64 arm64)))" \
+	  $(GO) test -count=1 ./test/image
+
 lint: ## run golangci-lint, as pinned in .ci/lint.mod
 	$(GO) tool -modfile=.ci/lint.mod golangci-lint run ./...
 
@@ -79,4 +85,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance lint fmt bench fuzz worlds soak kills flood drift mutants vuln clean
+.PHONY: help build demo test controlplane conformance image lint fmt bench fuzz worlds soak kills flood drift mutants vuln clean

@@ -1,0 +1,94 @@
+package enforce
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// imageVariable is the archive of an image that prod/image built for this machine.
+const imageVariable = "WEAVE_NPC_TEST_IMAGE"
+
+// inImage runs what an image holds in place of the command: $1 is the image's root, $2 the directory of manifests, $3 the command. Its
+// root is read-only as a container's.
+var inImage = []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `set -e
+root=$1 manifests=$2
+shift 3
+mount --bind "$root" "$root"
+mount --rbind /proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount --rbind /dev "$root/dev"
+mount --bind "$manifests" "$root/tmp"
+mount -o remount,bind,ro "$root"
+mount -t tmpfs tmpfs "$root/run"
+touch "$root/run/xtables.lock"
+exec chroot "$root" /usr/bin/weave-npc "$@"`, "image"}
+
+// TestImageEnforces runs weave-npc with the programs of its image and no others.
+func TestImageEnforces(t *testing.T) {
+	archive := os.Getenv(imageVariable)
+	if archive == "" {
+		t.Skipf("$%s names no image: make image builds one and tests it", imageVariable)
+	}
+	root := unpackImage(t, archive)
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := newWorld(t, backend, lab.Config{})
+		m := newManifests(t, w)
+		w.source = m
+		m.write(t, w.objects(rich()))
+		for _, n := range w.Nodes() {
+			d := &daemon{node: n, log: &output{}, wrap: append(inImage[:len(inImage):len(inImage)], root, m.dir),
+				args: []string{"--node-name", n.Name(), "--iptables-backend", string(backend), "--manifests", "/tmp", "--pod-cidr", ranges(n)}}
+			d.start(t)
+			t.Cleanup(func() {
+				d.kill(t)
+				d.checkLog(t)
+			})
+			w.daemons = append(w.daemons, d)
+		}
+		for _, d := range w.daemons {
+			d.awaitReady(t)
+		}
+		w.expect(t, richWants())
+		d := w.daemons[0]
+		d.awaitLine(t, 0, "ulogd2 runs")
+		said := d.log.len()
+		w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 4711}, lab.Dropped)
+		if line := d.awaitLine(t, said, "msg=blocked"); !regexp.MustCompile(`ops/mon`).MatchString(line) {
+			t.Errorf("the blocked packet's line is %q", line)
+		}
+	})
+}
+
+// unpackImage unpacks an archive (docker-archive) into a directory that goes with the test.
+func unpackImage(t *testing.T, archive string) string {
+	t.Helper()
+	dir := t.TempDir()
+	outer, root := filepath.Join(dir, "archive"), filepath.Join(dir, "root")
+	unpack := func(file, to string) {
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("tar", "-x", "-f", file, "-C", to).CombinedOutput(); err != nil {
+			t.Fatalf("unpacking %s: %v\n%s", file, err, out)
+		}
+	}
+	unpack(archive, outer)
+	text, err := os.ReadFile(filepath.Join(outer, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest []struct{ Layers []string }
+	if err := json.Unmarshal(text, &manifest); err != nil || len(manifest) != 1 {
+		t.Fatalf("%s has no manifest of one image: %v", archive, err)
+	}
+	for _, layer := range manifest[0].Layers {
+		unpack(filepath.Join(outer, layer), root)
+	}
+	return root
+}
