@@ -68,7 +68,7 @@ func (o *options) register(f *pflag.FlagSet) {
 // fromEnvironment sets the flags that were not given from WEAVE_NPC_... variables.
 func fromEnvironment(f *pflag.FlagSet) (err error) {
 	f.VisitAll(func(flag *pflag.Flag) {
-		name := "WEAVE_NPC_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		name := variable(flag)
 		value, ok := os.LookupEnv(name)
 		if !ok || flag.Changed || err != nil || flag.Name == "help" {
 			return
@@ -78,6 +78,11 @@ func fromEnvironment(f *pflag.FlagSet) (err error) {
 		}
 	})
 	return err
+}
+
+// variable is the environment variable that a flag can be given as.
+func variable(f *pflag.Flag) string {
+	return "WEAVE_NPC_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
 // interfaceName is what the kernel and iptables take as a name of an interface, or the beginning of names.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	yamlreader "k8s.io/apimachinery/pkg/util/yaml"
@@ -414,5 +416,33 @@ func TestPodMonitorFindsThePort(t *testing.T) {
 	}
 	if r := e.Relabelings[0]; r.TargetLabel != "job" || !regexp.MustCompile(`job="`+r.Replacement+`"`).Match(alerts) {
 		t.Errorf("the job is %q, which the alerts do not expect", r.Replacement)
+	}
+}
+
+// TestCleanupIsAJob that has the rights of the base's container and no more.
+func TestCleanupIsAJob(t *testing.T) {
+	text, err := os.ReadFile(prod + "/cleanup.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := decode[batchv1.Job](t, objects{"cleanup": string(text)}, "cleanup")
+	ds := decode[appsv1.DaemonSet](t, kustomized(t, prod+"/base"), "DaemonSet weave-npc")
+	pod, own := job.Spec.Template.Spec, container(t, ds.Spec.Template.Spec, "weave-npc")
+	c := container(t, pod, "weave-npc")
+	type part struct {
+		Image    string
+		Security *corev1.SecurityContext
+		Mounts   []corev1.VolumeMount
+		Volumes  []corev1.Volume
+	}
+	want := part{own.Image, own.SecurityContext, own.VolumeMounts, ds.Spec.Template.Spec.Volumes}
+	if d := cmp.Diff(want, part{c.Image, c.SecurityContext, c.VolumeMounts, pod.Volumes}); d != "" {
+		t.Errorf("it runs otherwise than weave-npc (-weave-npc +cleanup):\n%s", d)
+	}
+	if !slices.Equal(c.Args, []string{"cleanup"}) || pod.NodeName != "NODE" || !pod.HostNetwork {
+		t.Errorf("it runs %v on node %q, on the host's network: %t", c.Args, pod.NodeName, pod.HostNetwork)
+	}
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Error("it may talk to the API server, which it does not need")
 	}
 }
