@@ -35,8 +35,13 @@ conformance: ## run Kubernetes' NetworkPolicy specs against a cluster, KUBECONFI
 image: ## build the images of the last commit without a registry, bin/weave-npc-image-ARCH.tar, and test them (ARCHS="amd64 arm64", TAG=latest)
 	test/setup image
 	prod/image $(or $(TAG),latest) $(or $(ARCHS),amd64 arm64)
+	WEAVE_NPC_TEST_IMAGE=$(CURDIR)/bin/weave-npc-image-$(shell $(GO) env GOHOSTARCH).tar $(GO) test -count=1 -run TestImageEnforces ./test/enforce
 	WEAVE_NPC_TEST_IMAGES="$(addsuffix .tar,$(addprefix $(CURDIR)/bin/weave-npc-image-,$(or $(ARCHS),amd64 arm64)))" \
 	  $(GO) test -count=1 ./test/image
+
+release: ## make what a release consists of, bin/release, of the last commit (VERSION=v1.2.3, the commit's tag unless told)
+	test/setup image
+	prod/release $(VERSION)
 
 lint: ## run golangci-lint, as pinned in .ci/lint.mod
 	$(GO) tool -modfile=.ci/lint.mod golangci-lint run ./...
@@ -85,4 +90,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance image lint fmt bench fuzz worlds soak kills flood drift mutants vuln clean
+.PHONY: help build demo test controlplane conformance image release lint fmt bench fuzz worlds soak kills flood drift mutants vuln clean

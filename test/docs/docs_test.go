@@ -1,0 +1,151 @@
+// Package docs asks whether what the documentation refers to is there.
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const top = "../.."
+
+// pages are all pages, path -> text.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	names := []string{filepath.Join(top, "README.md"), filepath.Join(top, "CHANGELOG.md")}
+	err := filepath.WalkDir(filepath.Join(top, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(text)
+	}
+	return all
+}
+
+// anchors are the headings of a page as links name them.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		name := strings.ToLower(strings.TrimSpace(h[1]))
+		name = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(name, "")
+		all[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return all
+}
+
+// code is what is meant literally, and no link.
+var code = regexp.MustCompile("(?m)^    .*$|`[^`]*`")
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	all := pages(t)
+	found := 0
+	for page, text := range all {
+		for _, l := range link.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
+			found++
+			to, anchor, _ := strings.Cut(l[1], "#")
+			if strings.Contains(to, ":") {
+				continue // another site, which is not asked
+			}
+			target := page
+			if to != "" {
+				target = filepath.Join(filepath.Dir(page), to)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s is not there", page, l[1])
+			} else if anchor != "" && !anchors(all[target])[anchor] {
+				t.Errorf("%s: %s has no heading of that name", page, l[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d links were found", found)
+	}
+}
+
+// TestEveryPageIsLinked from another one, or nobody finds it.
+func TestEveryPageIsLinked(t *testing.T) {
+	all := pages(t)
+	for page := range all {
+		name, linked := filepath.Base(page), false
+		if name == "README.md" || name == "CHANGELOG.md" || filepath.Base(filepath.Dir(page)) == "decisions" {
+			continue
+		}
+		for other, text := range all {
+			linked = linked || other != page && regexp.MustCompile(`\]\([^)]*\b`+regexp.QuoteMeta(name)+`[)#]`).MatchString(text)
+		}
+		if !linked {
+			t.Errorf("no page links to %s", page)
+		}
+	}
+}
+
+// TestTargetsOfMakeAreThere that are named in code.
+func TestTargetsOfMakeAreThere(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
+	for page, text := range pages(t) {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).Match(makefile) {
+				t.Errorf("%s: there is no make %s", page, m[1])
+			}
+		}
+	}
+}
+
+// TestFilesAreThere that are named in code by their folders.
+func TestFilesAreThere(t *testing.T) {
+	named := regexp.MustCompile("(?:`|\\s|\")((?:prod|docs|test|cmd|npc|ipset|iptables|ulogd)/[A-Za-z0-9_./-]*[A-Za-z0-9])")
+	for page, text := range pages(t) {
+		for _, f := range named.FindAllStringSubmatch(text, -1) {
+			path := f[1]
+			if strings.HasSuffix(path, "/cni.yaml") {
+				path = filepath.Dir(path) // which its user puts there
+			}
+			if strings.HasPrefix(path, "test/e2e/") {
+				continue // of Kubernetes
+			}
+			if _, err := os.Stat(filepath.Join(top, path)); err != nil {
+				t.Errorf("%s: there is no %s", page, f[1])
+			}
+		}
+	}
+}
+
+// TestFlagsAreThere that are named in code.
+func TestFlagsAreThere(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join(top, "docs", "flags.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := regexp.MustCompile(`^--(run-firewall|name|config|internal|unit|namespace|selector|set|for|timeout|previous|as|help|noflush|` +
+		`dport|comment|match-set|ctstate|dst-type|restart-always|platform|timestamp)$`)
+	named := regexp.MustCompile("`(--[a-z][a-z0-9-]+)")
+	for page, text := range pages(t) {
+		if strings.Contains(page, "decisions") {
+			continue
+		}
+		for _, f := range named.FindAllStringSubmatch(text, -1) {
+			if !others.MatchString(f[1]) && !strings.Contains(string(list), "`"+f[1]+"`") {
+				t.Errorf("%s: there is no flag %s", page, f[1])
+			}
+		}
+	}
+}
