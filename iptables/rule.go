@@ -27,6 +27,8 @@ type Rule struct {
 	Target string
 	// Comment is for humans; it is sanitised when the rule is rendered.
 	Comment string
+	// Order comes before the text where rules are sorted whose order means nothing. It is no part of the rule.
+	Order int
 }
 
 // ID names the rule: ten characters of lower-case base32 of SHA1 over its three fields.

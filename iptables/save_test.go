@@ -142,7 +142,7 @@ func FuzzRenderParse(f *testing.F) {
 	f.Add("", `-j NFLOG --nflog-prefix "x y"`, "\xff\\")
 	f.Fuzz(func(t *testing.T, match, target, comment string) {
 		chain := Chain{Name: "WEAVE-NPC-X",
-			Rules: []Rule{{match, target, comment}, {Target: "-j ACCEPT", Comment: comment}},
+			Rules: []Rule{{Match: match, Target: target, Comment: comment}, {Target: "-j ACCEPT", Comment: comment}},
 			Tail:  []Rule{{Target: "-j DROP", Comment: match}}}
 		update := Update{Replace: []Chain{chain}}
 		for _, line := range update.lines() {

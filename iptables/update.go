@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -140,19 +141,20 @@ func deletion(chain, printed string) string {
 	return "# not in " + chain + ": " + printed
 }
 
-// sorted returns rules in the order of their text.
+// sorted returns rules by their Order, and then in the order of their text.
 func sorted(rules []Rule) []Rule {
-	byText := make(map[string]Rule, len(rules))
-	texts := make([]string, 0, len(rules))
-	for _, rule := range rules {
-		text := rule.String()
-		byText[text] = rule
-		texts = append(texts, text)
+	type line struct {
+		text string
+		rule Rule
 	}
-	slices.Sort(texts)
+	lines := make([]line, 0, len(rules))
+	for _, rule := range rules {
+		lines = append(lines, line{rule.String(), rule})
+	}
+	slices.SortFunc(lines, func(a, b line) int { return cmp.Or(a.rule.Order-b.rule.Order, strings.Compare(a.text, b.text)) })
 	ordered := make([]Rule, 0, len(rules))
-	for _, text := range texts {
-		ordered = append(ordered, byText[text])
+	for _, l := range lines {
+		ordered = append(ordered, l.rule)
 	}
 	return ordered
 }

@@ -74,7 +74,7 @@ func (m *Model) baseChains(t *table) {
 		d := Direction(d)
 		c := put(name, "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
 		c.lazy = true
-		m.dispatch[t.family][d] = c
+		m.ways[d].root[t.family] = c
 		drop := put(dropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
 		report := m.reportRule(d)
 		drop.rules[report.match] = report

@@ -45,6 +45,8 @@ type rule struct {
 	target string
 	// about says for humans what the rule is for, if no policy owns it.
 	about string
+	// order sorts the rules where that saves time; it has no meaning.
+	order int
 	// reports says that the rule only reports: it leads nowhere and can be left out.
 	reports bool
 	// owners are the policies that ask for the rule -> the number of the rule in the policy, from 1.
@@ -78,7 +80,7 @@ func (r *rule) rendered(c *chain) iptables.Rule {
 	if target == "" {
 		target = c.target
 	}
-	return iptables.Rule{Match: c.table.redirect(r.match), Target: target, Comment: r.comment()}
+	return iptables.Rule{Match: c.table.redirect(r.match), Target: target, Comment: r.comment(), Order: r.order}
 }
 
 func (r *rule) id(c *chain) string { return r.rendered(c).ID() }

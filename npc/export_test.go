@@ -232,3 +232,13 @@ func NewVLANGuardOn(m *Model, allow bool, table vlanKeeper, log *slog.Logger) *V
 	g.table = table
 	return g
 }
+
+// Crowd has chains lead to at most so many namespaces one by one.
+func (m *Model) Crowd(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.ways {
+		w.crowd = n
+		m.pave(w)
+	}
+}

@@ -43,8 +43,7 @@ type Model struct {
 	localPods    [len(families)]*set
 	podRange     [len(families)]*set
 	defaultAllow [len(families)][len(directions)]*set
-	// dispatch are the chains that lead to those of the namespaces.
-	dispatch [len(families)][len(directions)]*chain
+	ways         [len(directions)]*way
 
 	// batch is the kind of the changes since the last plan, later those of the other kind that wait for it.
 	batch eventKind
@@ -76,6 +75,9 @@ func New(c Config) *Model {
 	}
 	m.tables = [len(families)]*table{newTable(IPv4), newTable(IPv6)}
 	m.tables[IPv4].other, m.tables[IPv6].other = m.tables[IPv6], m.tables[IPv4]
+	for _, d := range directions {
+		m.ways[d] = &way{direction: d, crowd: crowd, branches: map[string]*branch{}}
+	}
 	for f, t := range m.tables {
 		m.localPods[f] = t.fixedSet(localPodsName, ipset.HashIP, "local pods")
 		m.podRange[f] = t.fixedSet(podRangeName, ipset.HashNet, "the node's range of pod addresses")

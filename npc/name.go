@@ -78,8 +78,13 @@ func isAncestorSet(name string) bool {
 
 // namespaceChain is the name of the chain with a namespace's rules in a direction.
 func namespaceChain(d Direction, namespace string) string {
+	return branchChain(d, hash("chain", namespace)[:16])
+}
+
+// branchChain is the name of a chain on the way to those of namespaces. Hashes have neither the digit 0 nor 1.
+func branchChain(d Direction, bits string) string {
 	if d == Egress {
-		return chainPrefix + "-E-" + hash("chain", namespace)[:16]
+		return chainPrefix + "-E-" + bits
 	}
-	return chainPrefix + "-I-" + hash("chain", namespace)[:16]
+	return chainPrefix + "-I-" + bits
 }

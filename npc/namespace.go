@@ -16,8 +16,9 @@ type namespace struct {
 	local map[*pod]struct{}
 	// selectors are those that choose among this namespace's pods alone.
 	selectors selectorSet
-	// scoped is how many of them there are.
-	rules [len(directions)]*ruleSet
+	rules     [len(directions)]*ruleSet
+	// bits are those by which a way finds the namespace.
+	bits string
 }
 
 // matches says whether a selector chooses the namespace; one whose object has not arrived is never chosen.
@@ -34,6 +35,7 @@ func (m *Model) namespace(name string) *namespace {
 			pods:      map[string]*pod{},
 			policies:  map[string]*policy{},
 			local:     map[*pod]struct{}{},
+			bits:      spaceBits(name),
 		}
 		m.namespaces[name] = ns
 	}

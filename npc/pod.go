@@ -195,6 +195,9 @@ func (m *Model) ownMemberships(p *pod, a netip.Addr, out []membership) []members
 			out = append(out, membership{m.defaultAllow[t.family][d], e})
 		} else if rs := p.ns.rules[d]; rs != nil {
 			out = append(out, membership{rs.isolated[t.family], e})
+			for _, b := range rs.through {
+				out = append(out, membership{b.pods[t.family], e})
+			}
 		}
 	}
 	return out

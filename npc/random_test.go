@@ -41,7 +41,9 @@ type tester interface {
 
 // newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
 func newHistory(t *testing.T, tt tester) *history {
-	return &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: tt, state: newState()}
+	h := &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: tt, state: newState()}
+	h.model.Crowd(0) // every way has branches
+	return h
 }
 
 func (h *history) setNamespace(name string, labels map[string]string) {

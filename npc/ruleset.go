@@ -13,6 +13,8 @@ type ruleSet struct {
 	users    map[*policy]struct{}
 	chains   [len(families)]*chain
 	isolated [len(families)]*set
+	// through are the branches on the way to the chains.
+	through []*branch
 }
 
 // placedRule is where a rule is that a policy owns.
@@ -103,12 +105,9 @@ func (m *Model) ruleSet(ns *namespace, d Direction) *ruleSet {
 		rs.isolated[f] = t.set(setName(t.family, "isolated", d.String(), ns.Name), ipset.HashIP,
 			fmt.Sprintf("local pods in %s that policies isolate, %s", ns.Name, d))
 		rs.isolated[f].leadsTo = c
-		way := m.dispatch[f][d]
-		match := matchSet(rs.isolated[f].key, d.own())
-		way.rules[match] = &rule{match: match, target: "-g " + name, about: comment("isolated pods of " + ns.Name)}
-		way.touch()
 	}
 	ns.rules[d] = rs
+	m.leadTo(ns, d, true)
 	for p := range ns.local {
 		m.place(p)
 	}
@@ -117,13 +116,12 @@ func (m *Model) ruleSet(ns *namespace, d Direction) *ruleSet {
 
 func (m *Model) dropRuleSet(ns *namespace, d Direction) {
 	rs := ns.rules[d]
+	m.leadTo(ns, d, false)
 	ns.rules[d] = nil
 	for p := range ns.local {
 		m.place(p)
 	}
 	for f, t := range m.tables {
-		delete(m.dispatch[f][d].rules, matchSet(rs.isolated[f].key, d.own()))
-		m.dispatch[f][d].touch()
 		t.dropChain(rs.chains[f])
 		t.dropSet(rs.isolated[f])
 	}

@@ -102,6 +102,8 @@ type Verdict struct {
 	Logged int
 	// Way are the rules that matched, in order.
 	Way []Step
+	// Tried is how many rules were tried, of all chains.
+	Tried int
 	// PassedOver are rules that were not judged.
 	PassedOver []Step
 }
@@ -136,6 +138,7 @@ func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error
 			}
 			return false, errors.Wrapf(err, "%s %s", chain, text)
 		}
+		v.Tried++
 		if !r.matches(t, p) {
 			continue
 		}

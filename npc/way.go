@@ -1,0 +1,178 @@
+package npc
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/ipset"
+)
+
+const (
+	// crowd is how many namespaces a chain may lead to one by one. With more, half of them go to a chain of their own.
+	crowd = 2
+	// wayBits is how many bits tell the namespaces from each other; their digits end the names of branches.
+	wayBits = 16
+	// maxNesting is how many branches may follow each other: nf_tables takes 16 chains, gotos among them, and ours are up to seven.
+	maxNesting = 7
+)
+
+// way leads packets of isolated pods to the rules of their namespaces, in one direction. A packet asks a set of half of the pods that remain at
+// each rule, so that it meets as many rules as the logarithm of the namespaces.
+//
+// All that a rule of it says is that members of a set are found by way of a chain. So rules that are too many, or have not come yet, mislead nobody.
+type way struct {
+	direction Direction
+	// crowd is the constant, but in tests; with 0 there is a branch at every chance.
+	crowd int
+	root  [len(families)]*chain
+	// spaces are the namespaces with rules in the direction, in the order of their bits.
+	spaces []*namespace
+	// branches are the chains after the root: the bits that their namespaces have in common -> branch.
+	branches map[string]*branch
+}
+
+// branch is a chain that leads to the rules of some namespaces, and the set of their pods that are led there.
+type branch struct {
+	chains [len(families)]*chain
+	pods   [len(families)]*set
+}
+
+// wayPlan is what a way is to be.
+type wayPlan struct {
+	rules [len(families)]map[string]map[string]*rule // bits of a branch, empty for the root -> match -> rule
+	// through are the branches that lead to a namespace.
+	through map[*namespace][]*branch
+}
+
+// spaceBits are the bits by which a namespace is found.
+func spaceBits(name string) string {
+	var b strings.Builder
+	for _, c := range hash("way", name) {
+		if b.WriteByte('0' + byte(c)&1); b.Len() == wayBits {
+			break
+		}
+	}
+	return b.String()
+}
+
+func byBits(a, b *namespace) int {
+	return cmp.Or(strings.Compare(a.bits, b.bits), strings.Compare(a.Name, b.Name))
+}
+
+// leadTo has the way lead to a namespace's rules, or no more.
+func (m *Model) leadTo(ns *namespace, d Direction, lead bool) {
+	w := m.ways[d]
+	i, there := slices.BinarySearchFunc(w.spaces, ns, byBits)
+	switch {
+	case lead && !there:
+		w.spaces = slices.Insert(w.spaces, i, ns)
+	case !lead && there:
+		w.spaces = slices.Delete(w.spaces, i, i+1)
+	}
+	m.pave(w)
+}
+
+// pave makes the way as its namespaces want it, and has their pods follow.
+func (m *Model) pave(w *way) {
+	p := &wayPlan{through: map[*namespace][]*branch{}}
+	for f := range p.rules {
+		p.rules[f] = map[string]map[string]*rule{"": {}}
+	}
+	m.divide(w, p, w.spaces, "", "", nil)
+	for bits, b := range w.branches {
+		if _, still := p.rules[IPv4][bits]; !still {
+			delete(w.branches, bits)
+			for f, t := range m.tables {
+				t.dropChain(b.chains[f])
+				t.dropSet(b.pods[f])
+			}
+		}
+	}
+	for f := range families {
+		w.root[f].lead(p.rules[f][""])
+		for bits, b := range w.branches {
+			b.chains[f].lead(p.rules[f][bits])
+		}
+	}
+	for _, ns := range w.spaces {
+		if rs := ns.rules[w.direction]; !slices.Equal(rs.through, p.through[ns]) {
+			rs.through = p.through[ns]
+			for q := range ns.local {
+				m.place(q)
+			}
+		}
+	}
+}
+
+// divide plans the way from a branch to namespaces whose bits begin alike.
+func (m *Model) divide(w *way, p *wayPlan, spaces []*namespace, bits, from string, through []*branch) {
+	nesting := strings.Count(from, "1")
+	if len(spaces) <= w.crowd || len(bits) == wayBits || nesting == maxNesting {
+		for _, ns := range spaces {
+			p.lead(w, ns, from, len(bits), through)
+		}
+		return
+	}
+	half := slices.IndexFunc(spaces, func(ns *namespace) bool { return ns.bits[len(bits)] == '1' })
+	if half < 0 {
+		half = len(spaces)
+	}
+	zeros, ones := spaces[:half], spaces[half:]
+	switch {
+	case len(zeros) == 0 && w.crowd > 0:
+		m.divide(w, p, ones, bits+"1", from, through)
+		return
+	case len(ones) == 1 && w.crowd > 0:
+		p.lead(w, ones[0], from, len(bits), through)
+	case len(ones) > 0:
+		b := m.branch(w, bits+"1")
+		for f := range families {
+			match := matchSet(b.pods[f].key, w.direction.own())
+			p.rules[f][from][match] = &rule{match: match, target: "-g " + b.chains[f].name, about: b.pods[f].about, order: len(bits)}
+			p.rules[f][bits+"1"] = map[string]*rule{}
+		}
+		m.divide(w, p, ones, bits+"1", bits+"1", append(slices.Clip(through), b))
+	}
+	m.divide(w, p, zeros, bits+"0", from, through)
+}
+
+// lead plans that a branch leads to a namespace's own chain.
+func (p *wayPlan) lead(w *way, ns *namespace, from string, order int, through []*branch) {
+	p.through[ns] = through
+	rs := ns.rules[w.direction]
+	for f := range families {
+		match := matchSet(rs.isolated[f].key, w.direction.own())
+		p.rules[f][from][match] = &rule{match: match, target: "-g " + rs.chains[f].name, about: comment("isolated pods of " + ns.Name),
+			order: order}
+	}
+}
+
+// lead gives a chain of a way its rules.
+func (c *chain) lead(rules map[string]*rule) {
+	same := func(a, b *rule) bool { return a.target == b.target && a.order == b.order }
+	if !maps.EqualFunc(c.rules, rules, same) {
+		c.rules = rules
+		c.touch()
+	}
+}
+
+// branch returns a branch of a way, making it if need be.
+func (m *Model) branch(w *way, bits string) *branch {
+	if b := w.branches[bits]; b != nil {
+		return b
+	}
+	b := &branch{}
+	about := fmt.Sprintf("isolated pods of namespaces by the number %s, %s", bits, w.direction)
+	for f, t := range m.tables {
+		c := t.chain(branchChain(w.direction, bits))
+		c.about, c.lazy, c.tail = "the way to the rules of "+about, true, m.isolatedRules(t.family, w.direction)
+		b.chains[f] = c
+		b.pods[f] = t.set(setName(t.family, "branch", w.direction.String(), bits), ipset.HashIP, about)
+		b.pods[f].leadsTo = c
+	}
+	w.branches[bits] = b
+	return b
+}
