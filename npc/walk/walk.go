@@ -102,8 +102,8 @@ type Verdict struct {
 	Logged int
 	// Way are the rules that matched, in order.
 	Way []Step
-	// Tried is how many rules were tried, of all chains.
-	Tried int
+	// tried is how many rules were tried, of all chains.
+	tried int
 	// PassedOver are rules that were not judged.
 	PassedOver []Step
 }
@@ -114,6 +114,8 @@ type Step struct {
 	// Number counts the chain's rules from 1.
 	Number int
 	Rule   string
+	// Tried is how many rules, of all chains, the packet had been tried against by then, with this one.
+	Tried int
 }
 
 // Judge sends a packet through FORWARD.
@@ -129,7 +131,7 @@ func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error
 		return false, errors.Errorf("chain %s: a loop", chain)
 	}
 	for i, text := range t.Chains[chain] {
-		step := Step{chain, i + 1, text}
+		step := Step{chain, i + 1, text, v.tried + 1}
 		r, err := t.parse(text)
 		if err != nil {
 			if t.Lenient {
@@ -138,7 +140,7 @@ func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error
 			}
 			return false, errors.Wrapf(err, "%s %s", chain, text)
 		}
-		v.Tried++
+		v.tried++
 		if !r.matches(t, p) {
 			continue
 		}
