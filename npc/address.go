@@ -47,6 +47,13 @@ func (m *Model) claim(p *pod, former, present []netip.Addr) {
 // settle finds the owner of an address after a pod's claim to it, or what speaks for the claim, changed.
 func (m *Model) settle(a netip.Addr, p *pod, claimed bool) {
 	c := m.claims[a]
+	if claimed && (c.owner == nil || c.owner == p) && len(c.others) == 0 && m.hosts[a] == 0 {
+		if c.owner == nil {
+			m.claims[a] = claimants{owner: p}
+			m.handOver(a, nil, p)
+		}
+		return
+	}
 	all := slices.DeleteFunc(append(slices.Clone(c.others), c.owner), func(q *pod) bool { return q == nil || q == p })
 	if claimed {
 		all = append(all, p)

@@ -51,7 +51,7 @@ type CompiledPort struct {
 type Choice struct{ choice choice }
 
 // Matches says whether an object with such labels is chosen.
-func (c Choice) Matches(l map[string]string) bool { return c.choice.matches(l) }
+func (c Choice) Matches(l map[string]string) bool { return c.choice.matches(labels.Set(l)) }
 
 // Unmet are the requirements that labels do not meet. Possible is false if no labels could: a value is asked for that no label can have.
 func (c Choice) Unmet(l map[string]string) (unmet labels.Requirements, possible bool) {

@@ -134,7 +134,7 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 			}
 		}
 		return first + " has no address yet"
-	case m.policyCount() > 0:
+	case m.policyCount > 0:
 		for _, kind := range slices.Sorted(maps.Keys(m.broken)) {
 			if kind != "namespaces" && now.Sub(m.broken[kind]) >= brokenAfter {
 				return "the watch of " + kind + " is broken"

@@ -20,6 +20,8 @@ type Model struct {
 	wake chan struct{}
 
 	mu         sync.Mutex
+	texts      texts
+	members    []membership // memory to find a pod's memberships in
 	synced     bool
 	namespaces map[string]*namespace    // name -> state
 	claims     map[netip.Addr]claimants // address -> pods that say it is theirs
@@ -27,7 +29,7 @@ type Model struct {
 	localAddrs map[netip.Addr]struct{}  // addresses that local pods own
 	selectors  map[string]*selector     // hash of the spec -> selector
 	cluster    selectorSet              // selectors of clusterScope
-	lists      map[*selector]struct{}   // selectors of listScope
+	spaces     map[string]*spaces       // text of a selector of namespaces -> what it matches
 	blocks     map[string]*block        // hash of the spec -> block
 	unions     map[string]*union        // hash of its members -> union
 	invalid    map[string]InvalidPolicy // key -> policy that could not be compiled
@@ -35,6 +37,8 @@ type Model struct {
 	broken     map[string]time.Time     // kind of objects -> when its watch broke
 	ranges     []netip.Prefix           // the node's ranges of pod addresses
 	pending    [len(directions)]map[*pod]struct{}
+	// policyCount is the number of policies in the cluster.
+	policyCount int
 	// isolatedPods counts the local pods that are isolated.
 	isolatedPods [len(directions)]int
 	gates        gates
@@ -64,7 +68,7 @@ func New(c Config) *Model {
 		hosts:      map[netip.Addr]int{},
 		localAddrs: map[netip.Addr]struct{}{},
 		selectors:  map[string]*selector{},
-		lists:      map[*selector]struct{}{},
+		spaces:     map[string]*spaces{},
 		blocks:     map[string]*block{},
 		unions:     map[string]*union{},
 		invalid:    map[string]InvalidPolicy{},
@@ -230,15 +234,6 @@ func (m *Model) heldSince() time.Time {
 	at := m.plannedAt
 	m.plannedAt = time.Time{}
 	return at
-}
-
-// policyCount is the number of policies in the cluster.
-func (m *Model) policyCount() int {
-	n := 0
-	for _, ns := range m.namespaces {
-		n += len(ns.policies)
-	}
-	return n
 }
 
 // Unreported returns the invalid policies that were not returned before.

@@ -45,7 +45,7 @@ func (m *Model) namespace(name string) *namespace {
 // releaseNamespace forgets a namespace in which nothing is left.
 func (m *Model) releaseNamespace(name string) {
 	ns := m.namespaces[name]
-	if ns == nil || ns.known || len(ns.pods)+len(ns.policies)+len(ns.selectors.byLabel)+len(ns.selectors.rest) > 0 {
+	if ns == nil || ns.known || !ns.selectors.empty() || len(ns.pods)+len(ns.policies) > 0 {
 		return
 	}
 	delete(m.namespaces, name)
@@ -82,17 +82,4 @@ func (m *Model) DeleteNamespace(name string, uid types.UID) {
 		}
 		m.releaseNamespace(name)
 	}})
-}
-
-// relabelNamespace lets everything follow that chooses namespaces by their labels.
-func (m *Model) relabelNamespace(ns *namespace) {
-	for s := range m.lists {
-		m.list(s, ns)
-	}
-	if !m.cluster.empty() {
-		for _, p := range ns.pods {
-			m.place(p)
-		}
-	}
-	m.refitLists()
 }

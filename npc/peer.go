@@ -26,39 +26,10 @@ func (m *Model) peerSelector(peer peerSpec) selectorSpec {
 	if peer.namespaces.Selector != nil {
 		spec.namespaces = peer.namespaces.Selector
 	}
-	if spec.pods == nil && m.matching(spec.namespaces) <= min(flatAbove, m.MaxListSize) {
+	if spec.pods == nil && m.matching(spec.namespaces) <= m.listLimit() {
 		spec.scope = listScope
 	}
 	return spec
-}
-
-// matching is the number of namespaces that a selector matches.
-func (m *Model) matching(s labels.Selector) int {
-	n := 0
-	for _, ns := range m.namespaces {
-		if ns.matches(s) {
-			n++
-		}
-	}
-	return n
-}
-
-// refitLists gives the policies whose peers are namespaces lists or flat sets, as fits their number now.
-func (m *Model) refitLists() {
-	if len(m.namespaces) < min(flatAbove, m.MaxListSize) {
-		return
-	}
-	for _, ns := range m.namespaces {
-		for _, p := range ns.policies {
-			if len(p.selected) > 0 && m.misfits(p) {
-				again := *p
-				again.used, again.blocks, again.placed, again.unions = map[*selector]struct{}{}, map[*block]struct{}{}, nil, nil
-				ns.policies[p.name] = &again
-				m.activate(ns, &again)
-				m.deactivate(ns, p)
-			}
-		}
-	}
 }
 
 // misfits says whether a policy uses a list where a flat set is due, or the reverse.

@@ -2,10 +2,8 @@ package npc
 
 import (
 	"net/netip"
-	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -13,8 +11,10 @@ import (
 
 // pod is the state of one pod.
 type pod struct {
-	Pod
-	ns *namespace
+	Pod // but for its labels
+	ns  *namespace
+	// labels are the pod's.
+	labels labelSet
 	// local says that the pod's packets are ours to judge: it is on this node, not on the host
 	// network and not finished. It may still be without an address.
 	local bool
@@ -47,8 +47,12 @@ func (p *pod) id() string { return hash("pod", string(p.UID))[:10] }
 func (p *pod) join(s *selector) {
 	before := len(p.members)
 	p.members = s.entries(p, p.members)
+	if len(p.members) == before {
+		return
+	}
+	attr := p.attr()
 	for _, m := range p.members[before:] {
-		m.set.add(m.entry, p.attr())
+		m.set.add(m.entry, attr)
 	}
 }
 
@@ -78,25 +82,38 @@ func (m *Model) setPod(f Pod) {
 	if p == nil {
 		p = &pod{ns: ns}
 		ns.pods[f.Name] = p
-	} else if reflect.DeepEqual(p.Pod, f) {
+	} else if p.same(f) {
 		return
 	}
-	before := p.Pod
+	before, relabelled := p.Pod, !p.labels.equal(f.Labels)
 	wasLocal := p.local
+	if relabelled {
+		p.labels = m.texts.labels(f.Labels)
+	}
+	f.Labels, f.Namespace, f.Node = nil, ns.Name, m.texts.share(f.Node)
 	p.Pod = f
-	m.countHosts(before.HostAddrs, -1)
-	m.countHosts(f.HostAddrs, +1)
+	if !slices.Equal(before.HostAddrs, f.HostAddrs) {
+		m.countHosts(before.HostAddrs, -1)
+		m.countHosts(f.HostAddrs, +1)
+	}
 	p.local = f.Node == m.NodeName && !f.HostNetwork && !f.Finished
 	if p.local {
 		ns.local[p] = struct{}{}
 	} else {
 		delete(ns.local, p)
 	}
-	if p.local != wasLocal || p.local && !labels.Equals(before.Labels, f.Labels) {
+	if p.local != wasLocal || p.local && relabelled {
 		m.selectPod(p)
 	}
 	m.claim(p, before.Claims(), f.Claims())
 	m.place(p)
+}
+
+// same says whether a pod is as its facts say.
+func (p *pod) same(f Pod) bool {
+	return p.UID == f.UID && p.Node == f.Node && p.HostNetwork == f.HostNetwork && p.Finished == f.Finished && p.Deleting == f.Deleting &&
+		p.Started.Equal(f.Started) && p.Created.Equal(f.Created) && slices.Equal(p.Addrs, f.Addrs) &&
+		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.labels.equal(f.Labels)
 }
 
 // DeletePod takes note that a pod is gone. One of that name with another UID is another pod; an empty UID
@@ -136,22 +153,25 @@ func (p Pod) Claims() []netip.Addr {
 // place brings the sets that the pod's addresses are in up to date. It is to be called whenever
 // its labels, addresses, ports, node or isolation have changed, or those of its namespace.
 func (m *Model) place(p *pod) {
-	want := m.memberships(p)
-	for _, old := range p.members {
-		if !slices.Contains(want, old) {
+	had := p.members
+	p.members = m.memberships(p)
+	for _, old := range had {
+		if !slices.Contains(p.members, old) {
 			old.set.remove(old.entry)
 		}
 	}
-	for _, w := range want {
-		w.set.add(w.entry, m.attr(w, p))
+	attr := p.attr()
+	for _, w := range p.members {
+		// The gates hold entries that are no pods', and may have taken this for one of them.
+		if gate := m.gates.has(w.set); gate || !slices.Contains(had, w) {
+			w.set.add(w.entry, m.attr(w, p, attr))
+		}
 	}
-	p.members = want
 	m.countPending(p)
 }
 
-// attr is what a pod's entry in a set carries.
-func (m *Model) attr(w membership, p *pod) ipset.Attr {
-	a := p.attr()
+// attr is what a pod's entry in a set carries: what all do, but for some sets.
+func (m *Model) attr(w membership, p *pod, a ipset.Attr) ipset.Attr {
 	a.NoMatch = m.gates.has(w.set)
 	if w.set == m.localPods[w.set.table.family] {
 		// Who starts after us has to see that an address was another pod's.
@@ -165,14 +185,18 @@ func (m *Model) memberships(p *pod) []membership {
 	if len(p.owned) == 0 {
 		return nil
 	}
-	var out []membership
+	out := m.members[:0]
 	for _, a := range p.owned {
 		out = m.ownMemberships(p, a, out)
 	}
 	join := func(s *selector) { out = s.entries(p, out) }
 	p.ns.selectors.each(p, join)
 	m.cluster.each(p, join)
-	return out
+	m.members = out
+	if slices.Equal(out, p.members) {
+		return p.members
+	}
+	return slices.Clone(out)
 }
 
 // ownMemberships adds those that do not come of a selector.

@@ -41,8 +41,8 @@ type choice struct {
 	nothing         bool
 }
 
-func (c choice) matches(l map[string]string) bool {
-	return !c.nothing && (c.Selector == nil || c.Matches(labels.Set(l)))
+func (c choice) matches(l labels.Labels) bool {
+	return !c.nothing && (c.Selector == nil || c.Matches(l))
 }
 
 // compilePolicy makes a policy of an API object. One that is invalid isolates what it selects, or
@@ -169,7 +169,9 @@ func (m *Model) SetPolicy(o *networkingv1.NetworkPolicy) {
 			return
 		}
 		p := compilePolicy(o)
-		ns.policies[o.Name] = p
+		if ns.policies[o.Name] = p; old == nil {
+			m.policyCount++
+		}
 		m.reportInvalid(p)
 		m.replacePolicy(ns, old, p)
 	}})
@@ -184,6 +186,7 @@ func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 		}
 		old := ns.policies[name]
 		delete(ns.policies, name)
+		m.policyCount--
 		m.replacePolicy(ns, old, nil)
 		delete(m.invalid, old.key())
 		m.releaseNamespace(namespace)
@@ -194,7 +197,7 @@ func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 func (m *Model) replacePolicy(ns *namespace, old, p *policy) {
 	if p != nil {
 		for q := range ns.local {
-			if p.target.matches(q.Labels) {
+			if p.target.matches(&q.labels) {
 				p.selected[q] = struct{}{}
 			}
 		}
@@ -212,7 +215,7 @@ func (m *Model) replacePolicy(ns *namespace, old, p *policy) {
 func (m *Model) selectPod(q *pod) {
 	for _, p := range q.ns.policies {
 		_, was := p.selected[q]
-		switch is := q.local && p.target.matches(q.Labels); {
+		switch is := q.local && p.target.matches(&q.labels); {
 		case is && !was:
 			p.selected[q] = struct{}{}
 			m.activate(q.ns, p)

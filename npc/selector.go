@@ -100,6 +100,8 @@ type selector struct {
 	sets [len(families)]*set
 	// users are those on whose behalf the selector is provisioned: policies, and selectors of namespaces.
 	users map[any]struct{}
+	// spaces are the namespaces that namespaces matches; nil if it is.
+	spaces *spaces
 	// members are, for listScope, the namespaces' sets of all pods.
 	members map[*namespace]*selector
 }
@@ -109,10 +111,10 @@ func (s *selector) matches(p *pod) bool {
 	if s.scope == targetScope && !p.local {
 		return false
 	}
-	if s.namespaces != nil && !p.ns.matches(s.namespaces) {
+	if s.spaces != nil && !s.spaces.has(p.ns) {
 		return false
 	}
-	return s.pods == nil || s.pods.Matches(labels.Set(p.Labels))
+	return s.pods == nil || s.pods.Matches(&p.labels)
 }
 
 // entries adds a pod's memberships in the selector's sets to out.
@@ -134,37 +136,53 @@ func (s *selector) entries(p *pod, out []membership) []membership {
 
 // selectorSet are the selectors of one scope, found by a label that they ask for.
 type selectorSet struct {
-	byLabel map[string][]*selector
+	byLabel map[wanted][]*selector
 	rest    []*selector
 }
 
-// labelKey is a label by which a selector is found: one that every pod it matches has.
-func (s *selector) labelKey() string {
+// wanted is a label by which a selector is found: one that every pod has that it matches.
+type wanted struct {
+	label
+	// anyValue says that the key is enough.
+	anyValue bool
+}
+
+// wants are the labels of which every pod has exactly one that the selector matches; none if there are no such.
+func (s *selector) wants() (out []wanted) {
 	if s.pods == nil {
-		return ""
+		return nil
 	}
 	requirements, _ := s.pods.Requirements()
 	for _, r := range requirements {
 		switch r.Operator() {
 		case selection.Equals, selection.DoubleEquals, selection.In:
-			if values := r.Values(); values.Len() == 1 {
-				return r.Key() + "=" + values.List()[0]
+			if values := r.Values(); out == nil || out[0].anyValue || values.Len() < len(out) {
+				out = nil
+				for value := range values {
+					out = append(out, wanted{label: label{r.Key(), value}})
+				}
+			}
+		case selection.Exists:
+			if out == nil {
+				out = []wanted{{label{key: r.Key()}, true}}
 			}
 		}
 	}
-	return ""
+	return out
 }
 
 func (ss *selectorSet) add(s *selector) {
-	key := s.labelKey()
-	if key == "" {
+	wants := s.wants()
+	if wants == nil {
 		ss.rest = append(ss.rest, s)
 		return
 	}
 	if ss.byLabel == nil {
-		ss.byLabel = map[string][]*selector{}
+		ss.byLabel = map[wanted][]*selector{}
 	}
-	ss.byLabel[key] = append(ss.byLabel[key], s)
+	for _, w := range wants {
+		ss.byLabel[w] = append(ss.byLabel[w], s)
+	}
 }
 
 func (ss *selectorSet) remove(s *selector) {
@@ -174,13 +192,14 @@ func (ss *selectorSet) remove(s *selector) {
 		}
 		return l
 	}
-	key := s.labelKey()
-	if key == "" {
+	wants := s.wants()
+	if wants == nil {
 		ss.rest = without(ss.rest)
-		return
 	}
-	if ss.byLabel[key] = without(ss.byLabel[key]); len(ss.byLabel[key]) == 0 {
-		delete(ss.byLabel, key)
+	for _, w := range wants {
+		if ss.byLabel[w] = without(ss.byLabel[w]); len(ss.byLabel[w]) == 0 {
+			delete(ss.byLabel, w)
+		}
 	}
 }
 
@@ -195,8 +214,9 @@ func (ss *selectorSet) each(p *pod, f func(*selector)) {
 	}
 	try(ss.rest)
 	if len(ss.byLabel) > 0 {
-		for k, v := range p.Labels {
-			try(ss.byLabel[k+"="+v])
+		for _, l := range p.labels {
+			try(ss.byLabel[wanted{label: l}])
+			try(ss.byLabel[wanted{label{key: l.key}, true}])
 		}
 	}
 }
@@ -211,6 +231,7 @@ func (m *Model) provision(spec selectorSpec, user any) *selector {
 		for _, t := range m.tables {
 			s.sets[t.family] = t.set(spec.setName(t.family), spec.setType(), spec.String())
 		}
+		m.useSpaces(s)
 		m.fill(s)
 	}
 	s.users[user] = struct{}{}
@@ -226,22 +247,18 @@ func (m *Model) deprovision(s *selector, user any) {
 	delete(m.selectors, hash(s.key()...))
 	switch s.scope {
 	case listScope:
-		delete(m.lists, s)
 		for _, member := range s.members {
 			m.deprovision(member, s)
 		}
 	case clusterScope:
 		m.cluster.remove(s)
-		for p := range m.podsInScope(s) {
-			p.leave(s)
-		}
+		m.empty(s)
 	default:
 		m.namespace(s.namespace).selectors.remove(s)
-		for p := range m.podsInScope(s) {
-			p.leave(s)
-		}
+		m.empty(s)
 		m.releaseNamespace(s.namespace)
 	}
+	m.leaveSpaces(s)
 	for _, set := range s.sets {
 		set.table.dropSet(set)
 	}
@@ -252,8 +269,7 @@ func (m *Model) fill(s *selector) {
 	switch s.scope {
 	case listScope:
 		s.members = map[*namespace]*selector{}
-		m.lists[s] = struct{}{}
-		for _, ns := range m.namespaces {
+		for ns := range s.spaces.matched {
 			m.list(s, ns)
 		}
 		return
@@ -272,7 +288,7 @@ func (m *Model) fill(s *selector) {
 // list brings a namespace's membership in a list of namespaces up to date.
 func (m *Model) list(s *selector, ns *namespace) {
 	member, is := s.members[ns]
-	switch should := ns.matches(s.namespaces); {
+	switch should := s.spaces.has(ns); {
 	case should && !is:
 		member = m.provision(selectorSpec{scope: podScope, namespace: ns.Name}, s)
 		s.members[ns] = member
@@ -288,6 +304,17 @@ func (m *Model) list(s *selector, ns *namespace) {
 	}
 }
 
+// empty takes all pods out of a selector.
+func (m *Model) empty(s *selector) {
+	for _, set := range s.sets {
+		for e := range set.entries {
+			if p := m.claims[e.Prefix.Addr()].owner; p != nil {
+				p.leave(s)
+			}
+		}
+	}
+}
+
 // podsInScope yields the pods that a selector chooses from.
 func (m *Model) podsInScope(s *selector) func(func(*pod) bool) {
 	return func(yield func(*pod) bool) {
@@ -299,15 +326,20 @@ func (m *Model) podsInScope(s *selector) func(func(*pod) bool) {
 			}
 			return true
 		}
-		if s.namespace != "" {
-			if ns := m.namespaces[s.namespace]; ns != nil {
-				each(ns)
+		switch {
+		case s.namespace != "":
+			each(m.namespace(s.namespace))
+		case s.spaces != nil:
+			for ns := range s.spaces.matched {
+				if !each(ns) {
+					return
+				}
 			}
-			return
-		}
-		for _, ns := range m.namespaces {
-			if !each(ns) {
-				return
+		default:
+			for _, ns := range m.namespaces {
+				if !each(ns) {
+					return
+				}
 			}
 		}
 	}

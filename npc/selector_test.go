@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -44,10 +45,10 @@ func FuzzSelectorSets(f *testing.F) {
 				if !possible(l) {
 					continue
 				}
-				if c.matches(l) != says(s, l) {
-					t.Fatalf("%v matches %v: %t", s, l, c.matches(l))
+				if c.matches(labels.Set(l)) != says(s, l) {
+					t.Fatalf("%v matches %v: %t", s, l, c.matches(labels.Set(l)))
 				}
-				matched = append(matched, c.matches(l))
+				matched = append(matched, c.matches(labels.Set(l)))
 			}
 			if c.nothing {
 				continue // it gets no set
