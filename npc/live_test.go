@@ -204,7 +204,7 @@ func (l *live) forgotten(w *world) {
 }
 
 // empty removes everything from the kernel that a test may have left there.
-func empty(t *testing.T) {
+func empty(t testing.TB) {
 	t.Helper()
 	command(t, "nft", "flush", "ruleset")
 	for _, f := range []string{"iptables", "ip6tables"} {

@@ -1,0 +1,300 @@
+package npc_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// BenchmarkFirstPacket forwards packets that open connections, as local policies and the namespaces that a policy names grow. The floor is forwarding
+// the same packets before there is any rule of ours.
+func BenchmarkFirstPacket(b *testing.B) {
+	type scene struct {
+		size
+		named int // namespaces that every policy's peer matches
+	}
+	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
+		for _, s := range []scene{
+			{size{0, 1, 1, 110}, 0}, {size{0, 10, 10, 110}, 0}, {size{0, 50, 100, 110}, 0}, {size{0, 50, 1_000, 110}, 0},
+			{size{0, 1, 1, 110}, 1}, {size{0, 1, 1, 110}, 64}, {size{0, 1, 1, 110}, 65}, {size{0, 1, 1, 110}, 2_000},
+		} {
+			r := newRoad(b)
+			name := fmt.Sprintf("%s/%s", backend, s.size)
+			if s.named > 0 {
+				name = fmt.Sprintf("%s/named=%d", backend, s.named)
+			}
+			b.Run(name, func(b *testing.B) {
+				empty(b)
+				floor := r.cost(b, r.addrs(s.local, 0), 20)
+				m := s.untold()
+				s.tell(m)
+				s.admit(m, s.named)
+				r.enforce(b, m, backend)
+				var isolated, free float64
+				for b.Loop() {
+					isolated, free = r.cost(b, r.addrs(s.local, 0), 40), r.cost(b, r.addrs(110, 128), 40)
+				}
+				b.ReportMetric(floor, "floor-ns")
+				b.ReportMetric(isolated, "isolated-ns")
+				b.ReportMetric(free, "free-ns")
+				b.ReportMetric(isolated/floor, "x/floor")
+				b.ReportMetric(0, "ns/op")
+			})
+			r.close()
+		}
+	}
+}
+
+// BenchmarkEstablishedPacket forwards packets of a connection. The floors are forwarding them without any rule, and with connections tracked for
+// somebody else.
+func BenchmarkEstablishedPacket(b *testing.B) {
+	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
+		for _, s := range []size{{0, 1, 1, 110}, {0, 50, 1_000, 110}} {
+			r := newRoad(b)
+			b.Run(fmt.Sprintf("%s/%s", backend, s), func(b *testing.B) {
+				empty(b)
+				bare := r.flowing(b)
+				command(b, "nft", "add table ip others")
+				command(b, "nft", "add chain ip others tracked { type filter hook prerouting priority 0; ct state new }")
+				tracked := r.flowing(b)
+				m := s.untold()
+				s.tell(m)
+				s.admit(m, 0)
+				r.enforce(b, m, backend)
+				var ours float64
+				for b.Loop() {
+					ours = r.flowing(b)
+				}
+				b.ReportMetric(ours, "established-ns")
+				b.ReportMetric(ours/bare, "x/bare")
+				b.ReportMetric(ours/tracked, "x/floor")
+				b.ReportMetric(0, "ns/op")
+			})
+			r.close()
+		}
+	}
+}
+
+// admit has every namespace with local pods let in what the road sends, from addresses outside or from pods of the named namespaces; pods of one
+// more namespace are not isolated.
+func (s size) admit(m *npc.Model, named int) {
+	for i := range s.namespaces {
+		p := &networkingv1.NetworkPolicy{}
+		p.Namespace, p.Name = spaceOf(i), "admit"
+		peer := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "198.51.0.0/16"}}
+		if named > 0 {
+			peer = networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"named": "yes"}}}
+		}
+		p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{peer}}}
+		m.SetPolicy(p)
+	}
+	for i := range named {
+		n := npc.Namespace{Name: fmt.Sprintf("named-%04d", i), Labels: map[string]string{"named": "yes"}}
+		m.SetNamespace(n)
+		m.SetPod(npc.Pod{Namespace: n.Name, Name: "client", UID: "1", Node: "node2", Addrs: []netip.Addr{
+			netip.AddrFrom4([4]byte{198, 51, 100 + byte(i>>8), byte(i)})}})
+	}
+	m.SetNamespace(npc.Namespace{Name: "free"})
+	for i := range 110 {
+		m.SetPod(npc.Pod{Namespace: "free", Name: fmt.Sprint(i), UID: "1", Node: node, Addrs: []netip.Addr{
+			netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2 + 128)})}})
+	}
+}
+
+// road leads from a host outside through this namespace, which is the node, to pods that drop what they get.
+type road struct {
+	sender *own
+	pods   *own
+	port   uint32
+}
+
+// own is a network namespace with a raw socket.
+type own struct {
+	netns, socket int
+}
+
+func newRoad(b *testing.B) *road {
+	b.Helper()
+	r := &road{sender: newOwn(b), pods: newOwn(b)}
+	r.link(b, r.sender, "out0", "198.51.255.1/16")
+	r.link(b, r.pods, "cni0", "10.32.0.1/16")
+	command(b, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0")
+	return r
+}
+
+// newOwn makes a network namespace, which goes with its descriptors.
+func newOwn(b *testing.B) *own {
+	b.Helper()
+	o := &own{}
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with this function
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			o.netns, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		if err == nil {
+			o.socket, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		}
+		failed <- err
+	}()
+	if err := <-failed; err != nil {
+		b.Fatal(err)
+	}
+	return o
+}
+
+// link connects a namespace with ours. Neither side asks for link-layer addresses: all packets are for the other end.
+func (r *road) link(b *testing.B, o *own, name, addr string) {
+	b.Helper()
+	must := func(err error) {
+		if err != nil {
+			b.Helper()
+			b.Fatal(err)
+		}
+	}
+	same := net.HardwareAddr{2, 0, 0, 0, 0, 1} // the other end's too: without ARP a packet is sent to one's own address
+	must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: same}, PeerName: "eth0",
+		PeerHardwareAddr: same, PeerNamespace: netlink.NsFd(o.netns)}))
+	setUp := func(h *netlink.Handle, name, addr string) netlink.Link {
+		l, err := h.LinkByName(name)
+		must(err)
+		a, err := netlink.ParseAddr(addr)
+		must(err)
+		must(h.LinkSetARPOff(l))
+		must(h.AddrAdd(l, a))
+		must(h.LinkSetUp(l))
+		return l
+	}
+	here, err := netlink.NewHandle()
+	must(err)
+	defer here.Close()
+	there, err := netlink.NewHandleAt(netns.NsHandle(o.netns))
+	must(err)
+	defer there.Close()
+	setUp(here, name, addr)
+	l := setUp(there, "eth0", "10.255.255.1/32")
+	must(there.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Scope: netlink.SCOPE_LINK,
+		Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}))
+}
+
+func (r *road) close() {
+	for _, o := range []*own{r.sender, r.pods} {
+		_ = unix.Close(o.socket)
+		_ = unix.Close(o.netns)
+	}
+	for _, name := range []string{"out0", "cni0"} {
+		if l, err := netlink.LinkByName(name); err == nil {
+			_ = netlink.LinkDel(l)
+		}
+	}
+}
+
+// enforce has a kernel hold what a model wants.
+func (r *road) enforce(b *testing.B, m *npc.Model, backend iptables.Backend) {
+	b.Helper()
+	s, err := npc.NewSyncer(m, families[:], backend, npc.NewMetrics(prometheus.NewRegistry(), m), slog.New(slog.DiscardHandler),
+		func(npc.InvalidPolicy) {})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	if errs := s.Sync(b.Context(), false); len(errs) > 0 {
+		b.Fatal(errs)
+	}
+}
+
+// pods are addresses of pods.
+func (r *road) addrs(n, first int) []netip.Addr {
+	var out []netip.Addr
+	for i := range n {
+		out = append(out, netip.AddrFrom4([4]byte{10, 32, 1, byte(first + i + 2)}))
+	}
+	return out
+}
+
+// packet is one of UDP from a pod of a named namespace, which is also outside of the cluster if there is no such pod.
+func packet(from, to netip.Addr, fromPort, toPort uint16) []byte {
+	p := make([]byte, 32)
+	p[0], p[8], p[9] = 0x45, 64, unix.IPPROTO_UDP
+	binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
+	copy(p[12:], from.AsSlice())
+	copy(p[16:], to.AsSlice())
+	binary.BigEndian.PutUint16(p[20:], fromPort)
+	binary.BigEndian.PutUint16(p[22:], toPort)
+	binary.BigEndian.PutUint16(p[24:], uint16(len(p)-20))
+	return p
+}
+
+func (o *own) send(b *testing.B, p []byte) {
+	if err := unix.Sendto(o.socket, p, 0, &unix.SockaddrInet4{Addr: [4]byte(p[16:20])}); err != nil {
+		b.Helper()
+		b.Fatal(err)
+	}
+}
+
+const batch = 2_000
+
+// cost is what it takes to forward a packet that opens a connection to one of the pods, sending included, in nanoseconds: the median of batches.
+func (r *road) cost(b *testing.B, to []netip.Addr, batches int) float64 {
+	b.Helper()
+	from := netip.MustParseAddr("198.51.100.0")
+	packets := make([][]byte, batch)
+	return median(batches, func() {
+		for i := range packets {
+			r.port++
+			packets[i] = packet(from, to[i%len(to)], uint16(r.port), uint16(1024+r.port>>16))
+		}
+		if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+			b.Fatal(err)
+		}
+	}, func() {
+		for _, p := range packets {
+			r.sender.send(b, p)
+		}
+	})
+}
+
+// flowing is what it takes to forward a packet of a connection.
+func (r *road) flowing(b *testing.B) float64 {
+	b.Helper()
+	r.port++
+	from, to := netip.MustParseAddr("198.51.100.0"), r.addrs(1, 0)[0]
+	there, back := packet(from, to, uint16(r.port), 9), packet(to, from, 9, uint16(r.port))
+	r.sender.send(b, there)
+	r.pods.send(b, back)
+	return median(100, func() {}, func() {
+		for range batch {
+			r.sender.send(b, there)
+		}
+	})
+}
+
+// median is how long an element of a batch takes, in nanoseconds.
+func median(batches int, prepare, run func()) float64 {
+	var took []float64
+	for range batches {
+		prepare()
+		start := time.Now()
+		run()
+		took = append(took, float64(time.Since(start))/batch)
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
