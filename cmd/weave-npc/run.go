@@ -28,6 +28,7 @@ const askAgain = 5 * time.Second
 
 // run enforces until the context ends. All errors that it returns come before any policy is enforced.
 func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
+	followMemoryLimit()
 	log, config, err := o.prepare(stderr)
 	if err != nil {
 		return err
