@@ -13,7 +13,6 @@ const (
 	memoryMaxV1 = "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 )
 
-
 // followMemoryLimit has the garbage collector keep within nine tenths of what the container may have, so that a burst makes it work rather than
 // have us killed. GOMEMLIMIT comes before it. The number of processors Go itself takes from the container.
 func followMemoryLimit() {
