@@ -49,9 +49,9 @@ lint: ## run golangci-lint, as pinned in .ci/lint.mod
 fmt: ## format the code
 	$(GO) tool -modfile=.ci/lint.mod golangci-lint fmt ./...
 
-bench: ## run the benchmarks
+bench: ## run the benchmarks (docs/performance.md)
 	test/setup
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 0 ./...
 
 fuzz: ## compare HISTORIES (20000, over 100,000 states) of random clusters with the judge on paper; fuzz what parses, FUZZTIME (1m) each
 	$(GO) test ./npc -run TestRandomHistories -timeout 0 -v -rapid.checks=$${HISTORIES:-20000}

@@ -26,10 +26,7 @@ func (s size) String() string {
 	return fmt.Sprintf("pods=%d/namespaces=%d/policies=%d/local=%d", s.pods, s.namespaces, s.policies, s.local)
 }
 
-var (
-	sizes = []size{{10, 10, 10, 10}, {100, 10, 10, 10}, {1_000, 100, 100, 110}, {10_000, 100, 1_000, 110}, {100_000, 2_000, 5_000, 110}}
-	large = sizes[len(sizes)-1]
-)
+var sizes = []size{{10, 10, 10, 10}, {100, 10, 10, 10}, {1_000, 100, 100, 110}, {10_000, 100, 1_000, 110}, {100_000, 2_000, 5_000, 110}}
 
 func spaceOf(i int) string { return fmt.Sprintf("ns-%04d", i) }
 
