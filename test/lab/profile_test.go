@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,7 +29,7 @@ func TestProfileForbidsWhatItDoesNotName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := append(wrap, strings.Fields(c.command)...)
+		line := slices.Concat(wrap, strings.Fields(c.command))
 		out, err := w.Outside().Command(t.Context(), line[0], line[1:]...).CombinedOutput()
 		if (err == nil) != (c.fails == "") || !strings.Contains(string(out), c.fails) {
 			t.Errorf("%s with %v: %v, %s; it has to say %q", c.command, c.capabilities, err, out, c.fails)
