@@ -7,14 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
@@ -332,21 +330,7 @@ func TestWhatMakesItBlind(t *testing.T) {
 
 // TestBooting: what pods are attached by leads elsewhere, and so does the uplink of a node that is a container.
 func TestBooting(t *testing.T) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	here, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer here.Close()
-	elsewhere, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer elsewhere.Close()
-	if err := netns.Set(here); err != nil {
-		t.Fatal(err)
-	}
+	elsewhere := elsewhere(t)
 	expect := func(about string, booting bool) {
 		t.Helper()
 		if npc.Booting() != booting {

@@ -36,6 +36,12 @@ type bridgePorts struct {
 
 func newBridgePorts(t *testing.T) *bridgePorts {
 	t.Helper()
+	return &bridgePorts{t, elsewhere(t)}
+}
+
+// elsewhere is another network namespace. The test keeps to its thread, and to the namespace that it is in.
+func elsewhere(t *testing.T) netns.NsHandle {
+	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	here, err := netns.Get()
@@ -43,15 +49,15 @@ func newBridgePorts(t *testing.T) *bridgePorts {
 		t.Fatal(err)
 	}
 	defer here.Close()
-	elsewhere, err := netns.New()
+	there, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = elsewhere.Close() })
+	t.Cleanup(func() { _ = there.Close() })
 	if err := netns.Set(here); err != nil {
 		t.Fatal(err)
 	}
-	return &bridgePorts{t, elsewhere}
+	return there
 }
 
 func (b *bridgePorts) bridge(name string) netlink.Link {

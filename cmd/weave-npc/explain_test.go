@@ -13,7 +13,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-var update = flag.Bool("update", false, "write what is printed into testdata and docs/metrics.md instead of comparing it")
+var update = flag.Bool("update", false, "write what is printed into testdata, docs/flags.md and docs/metrics.md before comparing it")
 
 // execute runs weave-npc in this process, and returns what it prints and its exit status.
 func execute(t *testing.T, args ...string) (out string, code int) {
@@ -54,14 +54,23 @@ func checkTranscript(t *testing.T, path string) {
 		}
 		got.WriteString("\n")
 	}
+	checkFile(t, path, got.String())
+}
+
+// checkFile compares a file with what it has to say, or writes that.
+func checkFile(t *testing.T, path, got string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return
 	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("-want +got; go test ./cmd/weave-npc -update writes the latter:\n%s", diff)
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s: -want +got; go test ./cmd/weave-npc -update writes the latter:\n%s", path, diff)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -20,18 +19,7 @@ func TestFlagsPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Flags\n\nWritten from the code. Each flag can be given as an environment variable; a flag that is given wins.\n")
 	writeFlags(&b, command())
-	if *update {
-		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(have), b.String()); diff != "" {
-		t.Errorf("%s is not up to date (go test ./cmd/weave-npc -run TestFlagsPage -update):\n%s", page, diff)
-	}
+	checkFile(t, page, b.String())
 }
 
 // writeFlags writes the section of a command, and of those below it.

@@ -7,12 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
@@ -109,18 +107,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()), strings.Join(labels, ", "),
 			family.GetHelp())
 	}
-	if *update {
-		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(have), b.String()); diff != "" {
-		t.Errorf("%s is not up to date (go test ./cmd/weave-npc -run TestMetricsPage -update):\n%s", page, diff)
-	}
+	checkFile(t, page, b.String())
 }
 
 // TestNoLabelHasManyValues: no metric tells pods, addresses or policies apart.
