@@ -251,7 +251,7 @@ func (m *middleman) cut() {
 func (w *world) follows(t *testing.T, o *objects) bool {
 	t.Helper()
 	questions, _ := w.judgedQuestions(t, o)
-	seen, err := w.ask(t.Context(), questions, 1)
+	seen, err := w.ask(t.Context(), questions, promptly())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -279,8 +279,29 @@ func askUDP(socket *os.File, packet Packet) (string, error) {
 		return "", err
 	}
 	answer := make([]byte, 256)
-	n, err := socket.Read(answer)
+	n, err := readInTime(socket, answer)
 	return string(answer[:n]), err
+}
+
+// readInTime reads what has come by the deadline. When that is over it looks once more: in a process that has much to do the clock is
+// heard before the packet that came first.
+func readInTime(socket *os.File, buffer []byte) (int, error) {
+	n, err := socket.Read(buffer)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	raw, failed := socket.SyscallConn()
+	if failed != nil {
+		return 0, failed
+	}
+	var last error
+	if failed := raw.Control(func(fd uintptr) { n, last = unix.Read(int(fd), buffer) }); failed != nil {
+		return 0, failed
+	}
+	if errors.Is(last, unix.EAGAIN) {
+		return 0, err
+	}
+	return max(n, 0), last
 }
 
 // askICMP uses a ping socket: the kernel fills in the identifier and the checksum and hands over matching replies only.
@@ -295,6 +316,6 @@ func askICMP(socket *os.File, packet Packet) (string, error) {
 	if _, err := socket.Write(request); err != nil {
 		return "", err
 	}
-	_, err := socket.Read(make([]byte, header))
+	_, err := readInTime(socket, make([]byte, header))
 	return "", err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -249,6 +250,9 @@ func ownRun(id string) (*run, error) {
 func Main(m interface{ Run() int }) int {
 	launch()
 	launchProfiled()
+	// With a processor to spare for the goroutines that serve, the kernel shares time out among them and those that ask: Go's scheduler
+	// lets whoever waits for packets wait for long while all its processors have something to do.
+	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
 	if err := Sweep(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

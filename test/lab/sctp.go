@@ -88,7 +88,7 @@ func askSCTP(socket *os.File, packet Packet) (string, error) {
 	}
 	buffer := make([]byte, 2048)
 	for {
-		n, err := socket.Read(buffer)
+		n, err := readInTime(socket, buffer)
 		if err != nil {
 			return "", err
 		}
