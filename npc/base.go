@@ -76,8 +76,10 @@ func (m *Model) baseChains(t *table) {
 		c.lazy = true
 		m.ways[d].root[t.family] = c
 		drop := put(dropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
-		report := m.reportRule(d)
-		drop.rules[report.match] = report
+		drop.ordered = true
+		for _, r := range m.reportRules(d) {
+			drop.rules[r.match] = r
+		}
 	}
 }
 
@@ -209,13 +211,27 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 const reportLimit = "-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 --hashlimit-mode srcip,dstip,dstport " +
 	"--hashlimit-name weave-npc-%s-1 --hashlimit-htable-size 16384 --hashlimit-htable-max 131072 --hashlimit-htable-expire 5000"
 
-// reportRule reports the first packets of a flow, their headers at least. A kernel that lacks what it takes drops without a report.
-func (m *Model) reportRule(d Direction) *rule {
-	return &rule{
-		match: firstOnes + " " + fmt.Sprintf(reportLimit, d),
-		target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-size 128 --nflog-prefix "weave-npc blocked %s"`,
-			m.NFLogGroup+uint16(d), d),
-		about:   "blocked: reported",
-		reports: true,
+// BlockedMark is what a packet that we report is marked with, on its way to being dropped: others may report packets to our groups, and
+// what is read there has no prefix. It says "weav" in ASCII.
+const BlockedMark = 0x77656176
+
+// reportRules report the first packets of a flow, their headers at least. A kernel that lacks what they take drops without a report.
+func (m *Model) reportRules(d Direction) []*rule {
+	return []*rule{
+		{
+			match:   firstOnes,
+			target:  fmt.Sprintf("-j MARK --set-xmark %#x/0xffffffff", BlockedMark),
+			about:   "blocked: marked as ours",
+			order:   1,
+			reports: true,
+		},
+		{
+			match: firstOnes + " " + fmt.Sprintf(reportLimit, d),
+			target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-size 128 --nflog-prefix "weave-npc blocked %s"`,
+				m.NFLogGroup+uint16(d), d),
+			about:   "blocked: reported",
+			order:   2,
+			reports: true,
+		},
 	}
 }

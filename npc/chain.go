@@ -18,7 +18,7 @@ type chain struct {
 	// about says for humans what the chain is for.
 	about          string
 	wanted, exists bool
-	// rules are those that have no order among them: match -> rule.
+	// rules are those that have no order among them, unless the chain is ordered: match -> rule.
 	rules map[string]*rule
 	// target is what a packet gets that one of the rules matches; a rule may have its own.
 	target string
@@ -27,6 +27,8 @@ type chain struct {
 	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since we last
 	// wrote the chain. A rule that somebody else changes may keep its id.
 	have, printed []string
+	// ordered says that what the chain does depends on the order of its rules.
+	ordered bool
 	// lazy says that a rule too many does no harm, so that its removal can wait.
 	lazy bool
 }
@@ -45,7 +47,7 @@ type rule struct {
 	target string
 	// about says for humans what the rule is for, if no policy owns it.
 	about string
-	// order sorts the rules where that saves time; it has no meaning.
+	// order sorts the rules, where that saves time or the chain is an ordered one.
 	order int
 	// reports says that the rule only reports: it leads nowhere and can be left out.
 	reports bool
@@ -127,6 +129,9 @@ func (c *chain) diff(w iptables.Chain) change {
 	}
 	rest := len(c.have) - len(w.Tail)
 	if rest < 0 || !slices.EqualFunc(c.have[rest:], w.Tail, func(id string, r iptables.Rule) bool { return id == r.ID() }) {
+		return change{replace: true}
+	}
+	if c.ordered && !slices.Equal(c.have, w.IDs()) {
 		return change{replace: true}
 	}
 	extra := map[string]bool{}

@@ -405,7 +405,7 @@ func TestReportsThatTheKernelRefuses(t *testing.T) {
 		s.well()
 		s.expect(bothServed)
 		s.reported(86)
-		s.logged("takes the rule that reports", 1)
+		s.logged("takes the rules that report", 1)
 		s.logged(cannot, 0)
 		s.agree()
 	})

@@ -248,10 +248,11 @@ func lacksSet(err error) bool {
 	return strings.Contains(err.Error(), ": Set "+setPrefix) && strings.Contains(err.Error(), " doesn't exist")
 }
 
-// opensNothing says whether a rule can be left out without opening anything: those of policies only allow, and one that reports decides
+// opensNothing says whether a rule can be left out without opening anything: those of policies only allow, and those that report decide
 // nothing.
 func opensNothing(r iptables.Rule) bool {
-	return r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ")
+	return r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ") ||
+		strings.HasPrefix(r.Target, "-j MARK ")
 }
 
 func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Refusal, error) {

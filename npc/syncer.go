@@ -443,9 +443,9 @@ func (s *Syncer) noteUnreporting() bool {
 	why := s.model.Unreporting()
 	switch {
 	case why != "" && s.unreporting == "":
-		s.log.Warn("the kernel does not take the rule that reports blocked packets: they are dropped without a report", "reason", why)
+		s.log.Warn("the kernel does not take a rule that reports blocked packets: they are dropped without a report", "reason", why)
 	case why == "" && s.unreporting != "":
-		s.log.Info("the kernel takes the rule that reports blocked packets")
+		s.log.Info("the kernel takes the rules that report blocked packets")
 	}
 	s.unreporting = why
 	return why != ""

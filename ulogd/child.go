@@ -88,7 +88,7 @@ func (ch *child) open(inst installation) error {
 		return errors.Wrap(err, "creating ulogd2's configuration")
 	}
 	ch.config = os.NewFile(uintptr(fd), "ulogd.conf")
-	if _, err := ch.config.WriteString(configuration(ch.c.Groups, inst.plugins)); err != nil {
+	if _, err := ch.config.WriteString(configuration(ch.c.Groups, ch.c.Mark, inst.plugins)); err != nil {
 		return errors.Wrap(err, "writing ulogd2's configuration")
 	}
 	for range len(ch.c.Groups) + 1 {

@@ -18,9 +18,9 @@ type installation struct {
 // pluginPathMax is below the longest value that ulogd2's configuration can hold.
 const pluginPathMax = 200
 
-// pluginNames are the files that our stacks need: input, header parsing (pcap output wants lengths), output.
+// pluginNames are the files that our stacks need: input, filter, header parsing (pcap output wants lengths), output.
 func pluginNames() []string {
-	return []string{"ulogd_inppkt_NFLOG.so", "ulogd_raw2packet_BASE.so", "ulogd_output_PCAP.so"}
+	return []string{"ulogd_inppkt_NFLOG.so", "ulogd_filter_MARK.so", "ulogd_raw2packet_BASE.so", "ulogd_output_PCAP.so"}
 }
 
 // findInstallation looks for ulogd2 and the plug-ins that we need, in the file system that begins at root unless c says where; its error says

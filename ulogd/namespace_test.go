@@ -17,6 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// testMark marks what is logged; 0x77656176.
+const testMark = 2003132790
+
 // patience is how long a test waits for what must happen before it gives up.
 const patience = 30 * time.Second
 
@@ -51,13 +54,16 @@ func enterNamespace() error {
 }
 
 // inNamespace is enterNamespace with rules that log what goes to 127.0.0.1 to group 86, to 127.0.0.2 to group 87, and
-// to ::1 to group 86, but UDP to port 53 to group 87.
+// to ::1 to group 86, but UDP to port 53 to group 87. What goes to 127.0.0.3 goes to group 86 without testMark.
 func inNamespace(t *testing.T) {
 	t.Helper()
 	if err := enterNamespace(); err != nil {
 		t.Fatal(err)
 	}
 	for _, rule := range []string{
+		"iptables -w -A OUTPUT -d 127.0.0.3 -j NFLOG --nflog-group 86 --nflog-prefix ingress",
+		"iptables -w -A OUTPUT -j MARK --set-xmark 0x77656176",
+		"ip6tables -w -A OUTPUT -j MARK --set-xmark 0x77656176",
 		"iptables -w -A OUTPUT -d 127.0.0.1 -j NFLOG --nflog-group 86 --nflog-prefix ingress",
 		"iptables -w -A OUTPUT -d 127.0.0.2 -j NFLOG --nflog-group 87 --nflog-prefix egress",
 		"ip6tables -w -A OUTPUT -d ::1 -p udp --dport 53 -j NFLOG --nflog-group 87 --nflog-prefix egress",
@@ -133,6 +139,7 @@ func startRun(t *testing.T, c Config, p pace) *session {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{log: &logBook{}, stats: new(Stats), stop: cancel, done: make(chan error, 1)}
+	c.Mark = testMark
 	c.Log, c.Stats = slog.New(s.log), s.stats
 	go func() {
 		defer ns.Close()

@@ -17,6 +17,8 @@ import (
 type Config struct {
 	// Groups are the NFLOG groups to read, at least one, each in the network namespace that Run is called in.
 	Groups []Group
+	// Mark is the mark that packets of others lack, which are passed over; below 1<<31.
+	Mark uint32
 	// Binary is the path of ulogd2's executable; empty: it is looked for in PATH and in the usual directories.
 	Binary string
 	// PluginDir holds ulogd2's plug-ins; empty: the directories of Debian, Ubuntu, Fedora and Alpine are tried.

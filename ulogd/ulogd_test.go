@@ -78,6 +78,24 @@ func TestRunDeliversPackets(t *testing.T) {
 	s.end(t)
 }
 
+// TestRunPassesOverWhatIsNotMarked: what others report to our groups.
+func TestRunPassesOverWhatIsNotMarked(t *testing.T) {
+	inNamespace(t)
+	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s.awaitRunning(t, 1)
+	for port := range 10 {
+		send(t, unix.SOCK_DGRAM, 0, "127.0.0.3", 1000+port, nil)
+		send(t, unix.SOCK_DGRAM, 0, "127.0.0.1", 2000+port, nil)
+	}
+	s.awaitPort(t, 2009)
+	for _, p := range s.seen() {
+		if p.Protocol == unix.IPPROTO_UDP && p.DstPort < 2000 {
+			t.Errorf("not ours: %+v", p)
+		}
+	}
+	s.end(t)
+}
+
 // sameButSource compares what the test could know beforehand.
 func sameButSource(got, want Packet) bool {
 	got.Time, got.Src = want.Time, want.Src

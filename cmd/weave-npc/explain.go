@@ -83,7 +83,7 @@ func explainCommand() *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&a.from, "from", "", "pod or address that opens the connection")
 	f.StringVar(&a.to, "to", "", "pod or address that it goes to")
-	f.StringVar(&a.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp")
+	f.StringVar(&a.port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the pod that it goes to, such as tcp/http")
 	f.StringVarP(&a.output, "output", "o", "text", "text or json")
 	a.cluster.register(f)
 	f.BoolVar(&a.kernel, "kernel", false,
@@ -96,15 +96,11 @@ func (a *asked) run(ctx context.Context, out io.Writer) error {
 	if a.output != "text" && a.output != "json" {
 		return errors.Errorf("--output: %q is neither text nor json", a.output)
 	}
-	service, err := explain.ParseService(a.port)
-	if err != nil {
-		return errors.Wrap(err, "--port")
-	}
 	w, h, err := a.know(ctx)
 	if err != nil {
 		return err
 	}
-	flows, err := a.flows(w, service)
+	flows, err := a.flows(w)
 	if err != nil {
 		return err
 	}
@@ -137,7 +133,7 @@ func (a *asked) know(ctx context.Context) (*explain.World, *holdings, error) {
 }
 
 // flows are those of all families that both ends have.
-func (a *asked) flows(w *explain.World, service explain.Service) ([]explain.Flow, error) {
+func (a *asked) flows(w *explain.World) ([]explain.Flow, error) {
 	from, err := w.Find(a.from)
 	if err != nil {
 		return nil, errors.Wrap(err, "--from")
@@ -145,6 +141,10 @@ func (a *asked) flows(w *explain.World, service explain.Service) ([]explain.Flow
 	to, err := w.Find(a.to)
 	if err != nil {
 		return nil, errors.Wrap(err, "--to")
+	}
+	service, err := w.Service(a.port, to)
+	if err != nil {
+		return nil, errors.Wrap(err, "--port")
 	}
 	flows := explain.Flows(from, to, service)
 	if len(flows) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weave-npc/weave-npc/npc"
 )
@@ -53,14 +54,47 @@ func ParseService(text string) (Service, error) {
 			name, port = "tcp", name
 		}
 	}
-	numbers := map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP}
-	protocol, ok := numbers[name]
+	protocol, ok := protocolNumbers()[name]
 	n, err := strconv.ParseUint(port, 10, 16)
 	switch {
 	case !ok, protocol == unix.IPPROTO_ICMP && port != "", protocol != unix.IPPROTO_ICMP && (err != nil || n == 0):
 		return Service{}, errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp", text)
 	}
 	return Service{protocol, uint16(n)}, nil
+}
+
+func protocolNumbers() map[string]uint8 {
+	return map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP}
+}
+
+// Service reads what ParseService does, and a port by the name that a pod of the ends gives to it: "tcp/http", or "http" (of TCP).
+func (w *World) Service(text string, to []End) (Service, error) {
+	s, err := ParseService(text)
+	if err == nil {
+		return s, nil
+	}
+	protocol, name, slash := strings.Cut(strings.ToLower(text), "/")
+	if !slash {
+		protocol, name = "tcp", protocol
+	}
+	number, ok := protocolNumbers()[protocol]
+	if !ok || number == unix.IPPROTO_ICMP || len(validation.IsValidPortName(name)) > 0 {
+		return Service{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range to {
+		pod := w.own(e, "").pod
+		if pod == nil {
+			return Service{}, errors.Errorf("%q is the name of a port, and %s is no pod that could have one", text, e)
+		}
+		for _, p := range pod.Ports {
+			if p.Name == name && p.Protocol == number {
+				return Service{number, p.Port}, nil
+			}
+		}
+	}
+	return Service{}, errors.Errorf("%s has no %s port of the name %s", to[0], protocol, name)
 }
 
 // String is what ParseService reads.

@@ -146,7 +146,7 @@ func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error
 		}
 		v.Way = append(v.Way, step)
 		switch r.target {
-		case "":
+		case "", "MARK":
 		case "ACCEPT", "DROP":
 			v.Accepted, v.By = r.target == "ACCEPT", chain+" "+text
 			return true, nil
@@ -216,7 +216,7 @@ func parse(text string) (rule, error) {
 		switch option {
 		case "-j", "-g":
 			r.target, r.goes = args[0], option == "-g"
-			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG"}, args[0]) {
+			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK"}, args[0]) {
 				r.jump = args[0]
 			}
 		case "-s", "-d":
@@ -242,7 +242,8 @@ func parse(text string) (rule, error) {
 
 // arguments is how many arguments an option has.
 var arguments = map[string]int{
-	"-m": 1, "--comment": 1, "-j": 1, "-g": 1, "--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--match-set": 2, "-p": 1,
+	"-m": 1, "--comment": 1, "-j": 1, "-g": 1, "--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--set-xmark": 1,
+	"--match-set": 2, "-p": 1,
 	"--dport": 1, "--dports": 1, "--ctstate": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1, "--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
 	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1,
 	"--hashlimit-upto": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1, "--hashlimit-htable-expire": 1,

@@ -406,11 +406,11 @@ func TestS65_WhatLooksTheSameIsFoundWithinThirtySeconds(t *testing.T) {
 	run(t, d.node.Host, "ipset", "del", "weave-local-pods", web)
 	run(t, d.node.Host, "ipset", "add", "weave-local-pods", "198.51.100.1")
 	rules := strings.Split(run(t, d.node.Host, "iptables-legacy", "-w", "-S", "WEAVE-NPC-DROP-INGRESS"), "\n")
-	comment := regexp.MustCompile(`--comment "([^"]*)" -j DROP`).FindStringSubmatch(rules[2])
+	comment := regexp.MustCompile(`--comment "([^"]*)" -j DROP`).FindStringSubmatch(rules[3])
 	if comment == nil {
 		t.Fatalf("the chain is %q", rules)
 	}
-	run(t, d.node.Host, "iptables-legacy", "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "2", "-m", "comment",
+	run(t, d.node.Host, "iptables-legacy", "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "3", "-m", "comment",
 		"--comment", comment[1], "-j", "RETURN")
 	deadline := time.Now().Add(35 * time.Second)
 	for time.Now().Before(deadline) && snapshot(t, d.node) != before {
@@ -441,6 +441,25 @@ func TestBlockedPacketsAreLoggedWithNames(t *testing.T) {
 		if !strings.Contains(metrics, `weavenpc_blocked_connections_total{dport="80",protocol="tcp"} 2`) {
 			counted := regexp.MustCompile(`(?m)^weavenpc_blocked.*$`).FindAllString(metrics, -1)
 			t.Errorf("blocked packets are not counted:\n%s", counted)
+		}
+	})
+}
+
+// TestOnlyWhatWeDropIsCalledBlocked: a rule of somebody else reports to our NFLOG group whatever passes.
+func TestOnlyWhatWeDropIsCalledBlocked(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, rich())
+		d := w.daemons[0]
+		said := d.log.len()
+		run(t, d.node.Host, "iptables-"+string(backend), "-w", "-t", "mangle", "-I", "FORWARD", "-j", "NFLOG", "--nflog-group", "86",
+			"--nflog-prefix", "weave-npc blocked ingress")
+		w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["out"].Addr4(), Port: 80}, lab.Allowed)
+		w.probe(t, "db", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}, lab.Allowed)
+		w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}, lab.Dropped)
+		d.awaitLine(t, said, `msg=blocked direction=ingress protocol=TCP from="ops/mon .* to="shop/web .*:80\)"`)
+		_, metrics := d.get("/metrics")
+		if !strings.Contains(metrics, `weavenpc_blocked_connections_total{dport="80",protocol="tcp"} 1`+"\n") {
+			t.Errorf("blocked packets are counted wrongly:\n%s", regexp.MustCompile(`(?m)^weavenpc_blocked.*$`).FindAllString(metrics, -1))
 		}
 	})
 }
