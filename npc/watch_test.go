@@ -146,9 +146,9 @@ func TestS65_WhatLooksTheSameIsFoundByReading(t *testing.T) {
 		command(t, "ipset", "add", "weave-local-pods", "198.51.100.1")
 		program := "iptables-" + string(b)
 		rules := strings.Split(command(t, program, "-w", "-S", "WEAVE-NPC-DROP-INGRESS"), "\n")
-		_, comment, _ := strings.Cut(rules[2], `--comment "`)
+		_, comment, _ := strings.Cut(rules[3], `--comment "`)
 		comment, _, _ = strings.Cut(comment, `"`)
-		command(t, program, "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "2", "-m", "comment", "--comment", comment, "-j", "RETURN")
+		command(t, program, "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "3", "-m", "comment", "--comment", comment, "-j", "RETURN")
 		if !s.live.WatchAll(t.Context()) {
 			t.Fatal("nobody saw it")
 		}
