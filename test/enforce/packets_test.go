@@ -133,7 +133,7 @@ func (w *world) converse(t *testing.T, from, to string, family int) conversation
 	greeting := make([]byte, len(w.hosts[to].Name())+1)
 	read := func(t *testing.T, b []byte) {
 		t.Helper()
-		if err := conn.SetDeadline(time.Now().Add(converged)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(converged)); err != nil {
 			t.Fatal(err)
 		}
 		for n := 0; n < len(b); {

@@ -1,0 +1,252 @@
+package enforce
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// TestComingFromAnotherEngine and going back to it, by the steps of docs/migrate.md, while flows are opened all the time and connections
+// stay open.
+func TestComingFromAnotherEngine(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		for _, e := range []engine{kubeRouter(), felix()} {
+			t.Run(e.name, func(t *testing.T) {
+				t.Parallel()
+				m := &move{world: newWorld(t, backend, lab.Config{Attach: e.attach}), engine: e}
+				m.run(t)
+			})
+		}
+	})
+}
+
+// move is the way from an engine to weave-npc and back.
+type move struct {
+	*world
+	engine
+	stream *lab.Stream
+	talks  []conversation
+}
+
+func (m *move) run(t *testing.T) {
+	for _, n := range m.Nodes() {
+		m.restore(t, n, nothing)
+		m.install(t, m.world, n)
+	}
+	alone := map[*lab.Node]string{}
+	for _, n := range m.Nodes() {
+		alone[n] = maskSeeds(snapshot(t, n))
+	}
+	m.load(t)
+	m.check(t, "the other engine alone")
+
+	m.begin(t, moving(), "--allow-action", "RETURN")
+	m.check(t, "both")
+	// The other engine is ended: of policies that change now only weave-npc learns.
+	m.apply(t, m.objects(do(moving(), policy("shop/web", reopened), policy("shop/db", shut))))
+	m.expectFlow(t, "api", "db", false)
+	m.expectFlow(t, "mon", "web", false)
+	m.removeTheirs(t)
+	m.check(t, "the other engine's leftovers removed")
+	m.expectFlow(t, "api", "db", false)
+	m.expectFlow(t, "mon", "web", true)
+
+	m.restart(t)
+	m.check(t, "weave-npc alone")
+	m.expectFlow(t, "api", "db", false)
+	m.expectFlow(t, "mon", "web", true)
+
+	m.apply(t, m.objects(moving()))
+	m.restart(t, "--allow-action", "RETURN")
+	m.check(t, "weave-npc asks the others again")
+	for _, d := range m.daemons {
+		d.log.expect("somebody changed what is ours.*FORWARD")
+		m.install(t, m.world, d.node)
+	}
+	m.check(t, "both, on the way back")
+	for _, n := range m.Nodes() {
+		m.again(t, m.world, n)
+	}
+	m.check(t, "both, and the other one has put itself first again")
+	for _, d := range m.daemons {
+		d.signal(t, syscall.SIGTERM)
+		if stdout, stderr, status := execute(t, d.node, nil, "cleanup"); status != 0 {
+			t.Errorf("cleanup on %s ends with %d\n%s\n%s", d.node, status, stdout, stderr)
+		}
+	}
+	m.check(t, "the other engine alone again")
+	for _, n := range m.Nodes() {
+		if now := maskSeeds(snapshot(t, n)); now != alone[n] {
+			t.Errorf("%s has\n%s\nand had\n%s", n, now, alone[n])
+		}
+	}
+	m.stop(t)
+}
+
+const (
+	// reopened is the policy of web with mon among those who may reach it, shut isolates db.
+	reopened = `
+podSelector: {matchLabels: {app: web}}
+policyTypes: [Ingress, Egress]
+ingress:
+- from: [{podSelector: {matchLabels: {app: db}}}, {ipBlock: {cidr: 192.0.2.0/24}}, {ipBlock: {cidr: "2001:db8::/32"}}]
+- from: [{namespaceSelector: {matchLabels: {team: b}}, podSelector: {matchLabels: {app: mon}}}]
+egress:
+- to: [{namespaceSelector: {matchLabels: {team: b}}}]`
+	shut = `{podSelector: {matchLabels: {app: db}}, policyTypes: [Ingress]}`
+)
+
+// load begins to open flows, and connections that are to last. kube-router lets all echo requests pass, so none is sent that is denied.
+func (m *move) load(t *testing.T) {
+	t.Helper()
+	var flows []lab.StreamFlow
+	for _, text := range strings.Fields("db>web out>web web>mon web>copy mon>api out>mon db>out " +
+		"-api>web -copy>web -n2>web -web>out -web>db -web>api -db>copy -mon>copy -api>copy -out>copy") {
+		text, denied := strings.CutPrefix(text, "-")
+		from, to, _ := strings.Cut(text, ">")
+		families(func(family int) {
+			f := lab.StreamFlow{From: m.hosts[from], To: m.hosts[to], Family: family, Proto: "udp", Port: streamPort, Denied: denied}
+			flows = append(flows, f)
+			if !denied {
+				f.Proto = "icmp"
+				flows = append(flows, f)
+			}
+		})
+	}
+	var err error
+	if m.stream, err = lab.NewStream(streamRate, flows); err != nil {
+		t.Fatal(err)
+	}
+	families(func(family int) {
+		m.talks = append(m.talks, m.converse(t, "db", "web", family), m.converse(t, "out", "web", family),
+			m.converse(t, "web", "copy", family), m.converse(t, "mon", "api", family))
+	})
+}
+
+// check lets each flow be opened some times more, and each connection be used.
+func (m *move) check(t *testing.T, about string) {
+	t.Helper()
+	t.Logf("%s %s", time.Now().UTC().Format("15:04:05.000000"), about)
+	for range 3 {
+		m.stream.Round(t.Context())
+	}
+	for _, c := range m.talks {
+		c.say(t)
+	}
+}
+
+// stop says what became of the flows.
+func (m *move) stop(t *testing.T) {
+	t.Helper()
+	result, err := m.stream.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d flows were opened in %s", result.Opened, result.Took)
+	if result.WrongAccepts+result.WrongDrops > 0 {
+		t.Errorf("%d flows passed that are denied, %d failed that are allowed:\n%s", result.WrongAccepts, result.WrongDrops,
+			strings.Join(result.Wrong, "\n"))
+	}
+}
+
+// expectFlow asks whether a pod reaches another.
+func (m *move) expectFlow(t *testing.T, from, to string, arrives bool) {
+	t.Helper()
+	families(func(family int) {
+		p := lab.Packet{Proto: "tcp", To: m.hosts[to].Addr(family), Port: 80, Timeout: 5 * time.Second}
+		if !arrives {
+			p.Timeout = deniedTimeout
+		}
+		seen, err := m.hosts[from].Probe(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (seen == lab.Allowed) != arrives {
+			t.Errorf("from %s to %s (IPv%d): %s", from, to, family, seen)
+		}
+	})
+}
+
+// maskSeeds takes from a snapshot what differs when a set is made anew.
+func maskSeeds(snapshot string) string {
+	return regexp.MustCompile(` initval 0x[0-9a-f]+`).ReplaceAllString(snapshot, "")
+}
+
+// restart ends weave-npc and starts it with other flags.
+func (m *move) restart(t *testing.T, args ...string) {
+	t.Helper()
+	for i, d := range m.daemons {
+		directory := m.source.(*manifests).dir
+		d.args = append([]string{"--node-name", d.node.Name()}, m.daemonArgs(i, append([]string{"--manifests", directory}, args...)...)...)
+		d.signal(t, syscall.SIGTERM)
+		d.start(t)
+	}
+	for _, d := range m.daemons {
+		d.awaitReady(t)
+	}
+}
+
+// removeTheirs runs the commands that docs/migrate.md has for it.
+func (m *move) removeTheirs(t *testing.T) {
+	t.Helper()
+	bin := m.programs(t)
+	script := documented(t, "Removing what "+m.name+" left")
+	for _, n := range m.Nodes() {
+		feed(t, n, script, "env", "PATH="+bin+":"+os.Getenv("PATH"), "sh", "-eu")
+		if left := regexp.MustCompile(`.*(cali-|KUBE-(ROUTER|POD-FW|NWPLCY|SRC|DST)-|cali[46]0).*`).FindString(snapshot(t, n)); left != "" {
+			t.Errorf("%s still has %s", n, left)
+		}
+	}
+}
+
+// programs is a directory where iptables means the backend of this world, as it does on a node.
+func (m *move) programs(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(m.Dir(), "bin-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, what := range []string{"", "-save", "-restore"} {
+			path, err := exec.LookPath(family + "-" + string(m.backend) + what)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if path, err = filepath.EvalSymlinks(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(path, filepath.Join(dir, family+what)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// documented are the commands below a heading of docs/migrate.md.
+func documented(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "# "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	var script strings.Builder
+	for line := range strings.Lines(section) {
+		if code, ok := strings.CutPrefix(line, "    "); ok {
+			script.WriteString(code)
+		}
+	}
+	if !found || script.Len() == 0 {
+		t.Fatalf("docs/migrate.md has no commands under %q", heading)
+	}
+	return script.String()
+}
