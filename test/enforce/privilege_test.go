@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/test/lab"
@@ -72,5 +73,16 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 		if line := d.awaitLine(t, said, "msg=blocked"); !strings.Contains(line, "ops/mon") {
 			t.Errorf("the blocked packet's line is %q", line)
 		}
+
+		// The Job of prod/cleanup.yaml is confined as weave-npc is.
+		for _, d := range w.daemons {
+			d.signal(t, syscall.SIGTERM)
+			line := slices.Concat(d.wrap, []string{command(), "cleanup"})
+			run(t, d.node.Host, line[0], line[1:]...)
+			if left := regexp.MustCompile(`(?i).*weave-.*`).FindString(snapshot(t, d.node)); left != "" {
+				t.Errorf("cleanup leaves on %s %s", d.node, left)
+			}
+		}
+		w.expect(t, wants{"tcp 80": "", "udp 53": ""})
 	})
 }
