@@ -149,3 +149,32 @@ func TestFlagsAreThere(t *testing.T) {
 		}
 	}
 }
+
+// TestTestsAreThere that are named.
+func TestTestsAreThere(t *testing.T) {
+	there := map[string]bool{}
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == ".cache" {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, name := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			there[name[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`\bTest[A-Z]\w+`)
+	for page, text := range pages(t) {
+		for _, name := range named.FindAllString(text, -1) {
+			if !there[name] {
+				t.Errorf("%s: there is no %s", page, name)
+			}
+		}
+	}
+}
