@@ -22,6 +22,8 @@ type engine struct {
 	install func(t *testing.T, w *world, n *lab.Node)
 	// again is what it does now and then: it puts its jumps first once more.
 	again func(t *testing.T, w *world, n *lab.Node)
+	// remove is how its own programs remove what it has written.
+	remove func(t *testing.T, w *world, n *lab.Node)
 }
 
 // moving are the policies that both engines enforce: web may be reached by db and from outside and may reach ops, copy may be reached by web.
@@ -94,9 +96,13 @@ func (w *world) write(t *testing.T, n *lab.Node, family int, sets, rules string)
 	t.Helper()
 	outside := map[int]string{4: "192.0.2.0/24", 6: "2001:db8::/32"}[family]
 	sets = strings.ReplaceAll(sets, "$outside", outside)
-	feed(t, n, w.neighbourly(family, sets), "ipset", "restore")
-	program := map[int]string{4: "iptables-", 6: "ip6tables-"}[family]
-	feed(t, n, w.neighbourly(family, rules), program+string(w.backend)+"-restore", "--noflush", "--wait")
+	feed(t, n, w.neighbourly(family, sets), "ipset", "restore", "-exist")
+	feed(t, n, w.neighbourly(family, rules), w.program(family)+"-restore", "--noflush", "--wait")
+}
+
+// program is iptables of a family.
+func (w *world) program(family int) string {
+	return map[int]string{4: "iptables-", 6: "ip6tables-"}[family] + string(w.backend)
 }
 
 // kubeRouter is kube-router's policy engine.
@@ -120,7 +126,7 @@ func kubeRouter() engine {
 		again: func(t *testing.T, w *world, n *lab.Node) {
 			t.Helper()
 			families(func(family int) {
-				program := map[int]string{4: "iptables-", 6: "ip6tables-"}[family] + string(w.backend)
+				program := w.program(family)
 				jump := strings.Fields("FORWARD -m comment --comment kube-router-netpol -j KUBE-ROUTER-FORWARD")
 				run(t, n.Host, program, append([]string{"-w", "-I"}, jump...)...)
 				rules := regexp.MustCompile(`(?m)^-A .*$`).FindAllString(run(t, n.Host, program, "-w", "-S", "FORWARD"), -1)
@@ -133,6 +139,17 @@ func kubeRouter() engine {
 				// The whole table as it was a moment ago.
 				feed(t, n, saved(t, n, program+"-save", "-t", "filter"), program+"-restore", "--wait", "-T", "filter")
 			})
+		},
+		remove: func(t *testing.T, w *world, n *lab.Node) {
+			t.Helper()
+			own := regexp.MustCompile(`(?m)^.*KUBE-(ROUTER-(INPUT|FORWARD|OUTPUT)|POD-FW|NWPLCY).*\n`)
+			families(func(family int) {
+				rest := own.ReplaceAllString(saved(t, n, w.program(family)+"-save", "-t", "filter"), "")
+				feed(t, n, rest, w.program(family)+"-restore", "--wait", "-T", "filter")
+			})
+			for _, set := range regexp.MustCompile(`(?m)^(inet6:)?KUBE-(SRC|DST)-.*$`).FindAllString(saved(t, n, "ipset", "list", "-n"), -1) {
+				run(t, n.Host, "ipset", "destroy", set)
+			}
 		},
 	}
 }
@@ -244,6 +261,21 @@ func felix() engine {
 		again: func(t *testing.T, w *world, n *lab.Node) {
 			t.Helper()
 			w.restore(t, n, rules("*filter\n-D FORWARD "+jump+"\n-I FORWARD "+jump+"\nCOMMIT\n"))
+		},
+		// Chain by chain, and empty chains and sets stay.
+		remove: func(t *testing.T, w *world, n *lab.Node) {
+			t.Helper()
+			families(func(family int) {
+				for _, table := range []string{"nat", "raw", "mangle", "filter"} {
+					text := saved(t, n, w.program(family)+"-save", "-t", table)
+					for _, chain := range regexp.MustCompile(`(?m)-[jg] (cali-\S+)`).FindAllStringSubmatch(text, -1) {
+						run(t, n.Host, w.program(family), "-w", "-t", table, "-F", chain[1])
+					}
+					for _, rule := range regexp.MustCompile(`(?m)^-A ([A-Z]+ .*--comment "cali:.*)$`).FindAllStringSubmatch(text, -1) {
+						feed(t, n, "*"+table+"\n-D "+rule[1]+"\nCOMMIT\n", w.program(family)+"-restore", "--noflush", "--wait")
+					}
+				}
+			})
 		},
 	}
 }

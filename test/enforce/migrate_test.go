@@ -72,6 +72,14 @@ func (m *move) run(t *testing.T) {
 	}
 	m.check(t, "both, on the way back")
 	for _, n := range m.Nodes() {
+		m.remove(t, m.world, n)
+	}
+	m.check(t, "the other engine has removed its own")
+	for _, n := range m.Nodes() {
+		m.install(t, m.world, n)
+	}
+	m.check(t, "both again")
+	for _, n := range m.Nodes() {
 		m.again(t, m.world, n)
 	}
 	m.check(t, "both, and the other one has put itself first again")
