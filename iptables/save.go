@@ -20,8 +20,6 @@ type Seen struct {
 	// Accepting holds the foreign chains that a rule of Hooks leads to and that can accept a packet, by themselves
 	// or by a chain that they lead to.
 	Accepting map[string]bool
-	// Reporting holds NFLOG group -> the first rule, as printed, of a foreign chain that reports to it. It is empty if Native.
-	Reporting map[uint16]string
 	// Native says that the table holds rules that iptables cannot show, written with nft: of Hooks, only comments and what
 	// they lead to is known.
 	Native bool
@@ -105,7 +103,7 @@ func Referrers(seen Seen, prefix string) []Jump {
 // end, because a table read by half would be mended by half.
 func parseSave(output, prefix string) (Seen, error) {
 	seen := Seen{Chains: map[string]SeenChain{}, Hooks: map[string][]string{}, Policies: map[string]string{},
-		Accepting: map[string]bool{}, Reporting: map[uint16]string{}}
+		Accepting: map[string]bool{}}
 	foreign := map[string][]string{}
 	referrers := map[string]bool{}
 	inTable := false
@@ -184,9 +182,6 @@ func (s Seen) addRule(line, prefix string, foreign map[string][]string, referrer
 		return errors.Errorf("chain %s is not declared", r.chain)
 	}
 	foreign[r.chain] = append(foreign[r.chain], line)
-	if _, known := s.Reporting[r.group]; r.target == "NFLOG" && !known {
-		s.Reporting[r.group] = line
-	}
 	if r.refersTo(prefix) {
 		referrers[r.chain] = true
 	}
@@ -221,7 +216,6 @@ type parsed struct {
 	target  string // of -j or -g
 	packets uint64
 	bytes   uint64
-	group   uint16 // of NFLOG
 }
 
 // parseRule reads a rule as iptables-save and iptables -S print it, or as Update writes it.
@@ -248,10 +242,6 @@ func parseRule(line string) (parsed, error) {
 		case "-j", "-g":
 			i++
 			r.target = words[i]
-		case "--nflog-group":
-			i++
-			group, _ := strconv.ParseUint(words[i], 10, 16)
-			r.group = uint16(group)
 		}
 	}
 	return r, nil

@@ -24,9 +24,6 @@ const savedTable = `# Warning: iptables-legacy tables present, use iptables-lega
 -A OTHER -j WEAVE-NPC
 lines \\ \'x" -g WEAVE-NPC
 -A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
--A KUBE-FORWARD -m comment --comment "--nflog-group 7" -j NFLOG --nflog-prefix "-j X" --nflog-group 86
--A KUBE-FORWARD -j NFLOG --nflog-group 86
--A KUBE-FORWARD -j NFLOG
 -A WEAVE-NPC -m set --match-set weave-x dst -m comment --comment "bbbbbbbbb7 default/web" -j ACCEPT
 -A WEAVE-NPC -m comment --comment ccccccccc7 -j DROP
 -A WEAVE-NPC -m comment --comment "not an id" -j ACCEPT
@@ -68,10 +65,6 @@ lines \\ \'x" -g WEAVE-NPC`
 		},
 		Policies:  map[string]string{"INPUT": "ACCEPT", "FORWARD": "DROP", "OUTPUT": "ACCEPT"},
 		Accepting: map[string]bool{"KUBE-FORWARD": true},
-		Reporting: map[uint16]string{
-			86: `-A KUBE-FORWARD -m comment --comment "--nflog-group 7" -j NFLOG --nflog-prefix "-j X" --nflog-group 86`,
-			0:  "-A KUBE-FORWARD -j NFLOG",
-		},
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("parseSave (-want +got):\n%s", diff)

@@ -55,8 +55,6 @@ type kernel struct {
 	unread bool
 	// native says that the log said that the table has rules which iptables cannot show.
 	native bool
-	// reporting is the other's rule that the log said to report to a group of ours; empty if there is none.
-	reporting string
 
 	// failing says why the kernel does not hold what is wanted, since when; empty if it does.
 	failing      string

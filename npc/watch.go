@@ -283,7 +283,6 @@ func (s *Syncer) watchChainsOf(ctx context.Context, k *kernel, readNew, all bool
 		return err
 	}
 	s.noteNative(k, seen.Native)
-	s.noteReporting(k, seen.Reporting)
 	note(k, "chain", s.model.chainDrift(k.family, seen))
 	k.print, k.unread = print, false
 	return nil
@@ -298,24 +297,6 @@ func (s *Syncer) noteNative(k *kernel, native bool) {
 		s.log.Info("the filter table has no rules any more that iptables cannot show", "family", k.family)
 	}
 	k.native = native
-}
-
-// noteReporting takes note of whether somebody else's rule reports to a group of ours: nobody can tell what it reports from what is blocked.
-func (s *Syncer) noteReporting(k *kernel, others map[uint16]string) {
-	rule := ""
-	for d := range directions {
-		if rule == "" {
-			rule = others[s.model.NFLogGroup+uint16(d)]
-		}
-	}
-	switch {
-	case rule != "" && rule != k.reporting:
-		s.log.Warn("what another rule reports to our NFLOG group is taken for blocked: choose other groups by --nflog-group", "family", k.family,
-			"rule", rule)
-	case rule == "" && k.reporting != "":
-		s.log.Info("no other rule reports to our NFLOG groups any more", "family", k.family)
-	}
-	k.reporting = rule
 }
 
 // summary names the first few of the things found.

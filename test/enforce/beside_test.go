@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -221,45 +220,6 @@ func onlyBlockedIsReported(t *testing.T, w *world) {
 	if wrong := regexp.MustCompile(`msg=blocked.*"shop/db [^"]*" to="shop/web [^"]*:(80|53)\)"`).FindString(d.log.since(said)); wrong != "" {
 		t.Errorf("what passed is reported as blocked: %s", wrong)
 	}
-}
-
-// TestARuleOfOthersInOurNFLOGGroup is named in the log, and nothing that it reports is called blocked once weave-npc has other groups.
-func TestARuleOfOthersInOurNFLOGGroup(t *testing.T) {
-	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
-		for _, n := range w.Nodes() {
-			w.restore(t, n, "*filter\n:FLOWS - [0:0]\n-A FORWARD -j FLOWS\n-A FLOWS -m conntrack --ctstate NEW -j NFLOG --nflog-group 87\nCOMMIT\n")
-		}
-		const taken = "reports to our NFLOG group is taken for blocked.*FLOWS.*87"
-		m := newManifests(t, w)
-		w.source = m
-		m.write(t, w.objects(rich()))
-		for i, n := range w.Nodes() {
-			d := newDaemon(n, w.daemonArgs(i, "--manifests", m.dir)...)
-			d.log.expect(taken)
-			d.start(t)
-			d.endWith(t)
-			w.daemons = append(w.daemons, d)
-		}
-		for _, d := range w.daemons {
-			d.awaitReady(t)
-			d.awaitLine(t, 0, taken)
-			d.signal(t, syscall.SIGTERM)
-			d.args = append(d.args, "--nflog-group", "186")
-			d.start(t)
-		}
-		for _, d := range w.daemons {
-			d.awaitReady(t)
-		}
-		w.expect(t, richWants())
-		onlyBlockedIsReported(t, w)
-		time.Sleep(time.Second) // within which what was written is read again
-		for _, d := range w.daemons {
-			if log := d.log.since(d.said); strings.Contains(log, "taken for blocked") {
-				t.Errorf("others' rule is still taken for trouble:\n%s", log)
-			}
-		}
-	})
 }
 
 // TestSetsOfOthers lets somebody else change sets beside ours, of which some are called nearly as ours are.

@@ -258,7 +258,7 @@ const nothing rules = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUT
 const nflog rules = `*filter
 :FLOWS - [0:0]
 -A FORWARD -j FLOWS
--A FLOWS -m conntrack --ctstate NEW -j NFLOG --nflog-group 5 --nflog-prefix "flow" --nflog-threshold 1
+-A FLOWS -m conntrack --ctstate NEW -j NFLOG --nflog-group 86 --nflog-prefix "flow" --nflog-threshold 1
 -A INPUT -p tcp -m tcp --dport 80 -j NFLOG --nflog-group 5 --nflog-prefix "flow"
 COMMIT
 `
