@@ -30,12 +30,12 @@ func countedIn(t *testing.T, table *Table, rule Rule, pairs [][2]string) []bool 
 			t.Errorf("sending from %s to %s: %v", pair[0], pair[1], err)
 		}
 		conn.Close()
-		counters, err := table.Counters("WEAVE-NPC")
-		if err != nil || len(counters) != 1 || counters[0].ID != rule.ID() {
-			t.Fatalf("counters are %+v, error %v; want one, of rule %s", counters, err, rule.ID())
+		seen := table.read(t).Chains["WEAVE-NPC"]
+		if len(seen.Packets) != 1 || seen.IDs[0] != rule.ID() {
+			t.Fatalf("the chain is %+v; want one rule, %s", seen, rule.ID())
 		}
-		matched = append(matched, counters[0].Packets > last)
-		last = counters[0].Packets
+		matched = append(matched, seen.Packets[0] > last)
+		last = seen.Packets[0]
 	}
 	return matched
 }

@@ -73,8 +73,10 @@ func (s Seen) findAccepting(foreign map[string][]string) {
 type SeenChain struct {
 	// IDs holds each rule's id, in order; for a rule that has none, "?" and its text.
 	IDs []string
-	// Text holds the rules as printed ("-A CHAIN ..."), in order.
+	// Text holds the rules as printed ("-A CHAIN ..."), in order, without their counters.
 	Text []string
+	// Packets holds how many packets each rule has matched since it was written, in order; nil if that was not read.
+	Packets []uint64
 }
 
 // Referrers returns the rules in foreign chains that refer to a chain whose name has the prefix, as jumps that only
@@ -121,7 +123,7 @@ func parseSave(output, prefix string) (Seen, error) {
 			inTable = false
 		case strings.HasPrefix(line, ":") && inTable:
 			err = seen.addChain(line, prefix, foreign)
-		case strings.HasPrefix(line, "-A ") && inTable:
+		case (line[0] == '-' || line[0] == '[') && inTable:
 			err = seen.addRule(line, prefix, foreign, referrers)
 		default:
 			err = errors.New("not understood")
@@ -166,8 +168,12 @@ func (s Seen) addChain(line, prefix string, foreign map[string][]string) error {
 	return nil
 }
 
-// addRule takes a rule, `-A CHAIN ...`, of a chain that has been declared.
+// addRule takes a rule, `[packets:bytes] -A CHAIN ...`, of a chain that has been declared.
 func (s Seen) addRule(line, prefix string, foreign map[string][]string, referrers map[string]bool) error {
+	packets, line, err := cutCounters(line)
+	if err != nil {
+		return err
+	}
 	r, err := parseRule(line)
 	if err != nil {
 		return err
@@ -175,6 +181,7 @@ func (s Seen) addRule(line, prefix string, foreign map[string][]string, referrer
 	if chain, ours := s.Chains[r.chain]; ours {
 		chain.IDs = append(chain.IDs, r.idOr("?"+line))
 		chain.Text = append(chain.Text, line)
+		chain.Packets = append(chain.Packets, packets)
 		s.Chains[r.chain] = chain
 		return nil
 	}
@@ -188,6 +195,22 @@ func (s Seen) addRule(line, prefix string, foreign map[string][]string, referrer
 	return nil
 }
 
+// cutCounters cuts the counters off a rule, which is one that is added.
+func cutCounters(line string) (packets uint64, rule string, err error) {
+	rule = line
+	if counters, rest, ok := strings.Cut(line, "] "); ok && line[0] == '[' {
+		count, _, _ := strings.Cut(counters[1:], ":")
+		if packets, err = strconv.ParseUint(count, 10, 64); err != nil {
+			return 0, "", errors.New("no counters")
+		}
+		rule = rest
+	}
+	if !strings.HasPrefix(rule, "-A ") {
+		return 0, "", errors.New("not understood")
+	}
+	return packets, rule, nil
+}
+
 // nextLine cuts the first line off text. A line break between quotes is part of its line: a comment may hold one.
 func nextLine(text string) (line, rest string) {
 	quoted := false
@@ -199,7 +222,7 @@ func nextLine(text string) (line, rest string) {
 			}
 		case '"':
 			// Only rules have quotes; a comment line of the tool may hold a single one.
-			quoted = !quoted && text[0] == '-'
+			quoted = !quoted && (text[0] == '-' || text[0] == '[')
 		case '\n':
 			if !quoted {
 				return text[:i], text[i+1:]
@@ -214,8 +237,6 @@ type parsed struct {
 	chain   string
 	comment string
 	target  string // of -j or -g
-	packets uint64
-	bytes   uint64
 }
 
 // parseRule reads a rule as iptables-save and iptables -S print it, or as Update writes it.
@@ -230,12 +251,6 @@ func parseRule(line string) (parsed, error) {
 	r := parsed{chain: words[1]}
 	for i := 2; i+1 < len(words); i++ {
 		switch words[i] {
-		case "-c":
-			if i+2 < len(words) {
-				r.packets, _ = strconv.ParseUint(words[i+1], 10, 64)
-				r.bytes, _ = strconv.ParseUint(words[i+2], 10, 64)
-			}
-			i += 2
 		case "--comment":
 			i++
 			r.comment = words[i]

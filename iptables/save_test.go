@@ -20,12 +20,12 @@ const savedTable = `# Warning: iptables-legacy tables present, use iptables-lega
 -A INPUT -i weave -j WEAVE-NPC
 -A FORWARD -m comment --comment "aaaaaaaaaa our jump" -j WEAVE-NPC
 -A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
--A OTHER -m comment --comment "two \"
+[1:60] -A OTHER -m comment --comment "two \"
 -A OTHER -j WEAVE-NPC
 lines \\ \'x" -g WEAVE-NPC
 -A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
 -A WEAVE-NPC -m set --match-set weave-x dst -m comment --comment "bbbbbbbbb7 default/web" -j ACCEPT
--A WEAVE-NPC -m comment --comment ccccccccc7 -j DROP
+[18446744073709551615:84] -A WEAVE-NPC -m comment --comment ccccccccc7 -j DROP
 -A WEAVE-NPC -m comment --comment "not an id" -j ACCEPT
 -A WEAVE-NPC -j ACCEPT
 COMMIT
@@ -51,6 +51,7 @@ lines \\ \'x" -g WEAVE-NPC`
 					`-A WEAVE-NPC -m comment --comment "not an id" -j ACCEPT`,
 					"-A WEAVE-NPC -j ACCEPT",
 				},
+				Packets: []uint64{0, 18446744073709551615, 0, 0},
 			},
 			"WEAVE-NPC-EMPTY": {},
 		},

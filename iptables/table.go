@@ -94,7 +94,7 @@ func (t *Table) Read(ctx context.Context, prefix string) (Seen, error) {
 			return parseSave("", prefix)
 		}
 	}
-	stdout, stderr, err := run(ctx, "", t.programs.save, "-t", "filter")
+	stdout, stderr, err := run(ctx, "", t.programs.save, "-c", "-t", "filter")
 	if err != nil {
 		err = explain(err, stderr, "reading the filter table of %s", t)
 		if unparsable(stderr) {
@@ -128,31 +128,6 @@ func (t *Table) Chain(name string) (chain SeenChain, exists bool, err error) {
 		chain.Text = append(chain.Text, text)
 	}
 	return chain, true, nil
-}
-
-// Counter is what a rule has counted since it was written.
-type Counter struct {
-	// ID is the rule's id, or "?" and its text.
-	ID      string
-	Packets uint64
-	// Bytes includes the IP headers.
-	Bytes uint64
-}
-
-// Counters reads the counters of one chain's rules, in order. The chain must exist.
-func (t *Table) Counters(name string) ([]Counter, error) {
-	if err := checkChainName(name); err != nil {
-		return nil, err
-	}
-	lines, err := t.single.ListWithCounters("filter", name)
-	if err != nil {
-		return nil, errors.Wrapf(err, "reading the counters of chain %s in %s", name, t)
-	}
-	var counters []Counter
-	for text, r := range listed(lines) {
-		counters = append(counters, Counter{ID: r.idOr("?" + text), Packets: r.packets, Bytes: r.bytes})
-	}
-	return counters, nil
 }
 
 // Apply carries out the update in one transaction. If it fails with a *RestoreError, nothing has changed. If the

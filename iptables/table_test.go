@@ -148,6 +148,7 @@ func checkChain(t *testing.T, table *Table, want Chain) {
 	if err != nil || !exists {
 		t.Fatalf("chain %s: exists %v, error %v", want.Name, exists, err)
 	}
+	whole.Packets = nil
 	if diff := cmp.Diff(whole, single); diff != "" {
 		t.Errorf("chain %s (-with the table +alone):\n%s", want.Name, diff)
 	}
@@ -422,9 +423,6 @@ func TestFingerprint(t *testing.T) {
 		changed("a jump")
 		table.read(t)
 		unchanged("Read")
-		if _, err := table.Counters("WEAVE-NPC"); err != nil {
-			t.Fatal(err)
-		}
 		checkChain(t, table, Chain{Name: "WEAVE-NPC", Tail: []Rule{{Target: "-j DROP"}}})
 		unchanged("Chain")
 		if err := table.Apply(t.Context(), Update{Delete: []string{"WEAVE-NPC"}}); err == nil {

@@ -27,6 +27,9 @@ type chain struct {
 	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since we last
 	// wrote the chain. A rule that somebody else changes may keep its id.
 	have, printed []string
+	// met is how many packets the rule had matched that matched most, when all was read last; from 0 again when the chain is written
+	// anew. Every packet that comes to a chain that reports meets its first rule; hashlimit drops some before the last.
+	met uint64
 	// ordered says that what the chain does depends on the order of its rules.
 	ordered bool
 	// lazy says that a rule too many does no harm, so that its removal can wait.

@@ -86,6 +86,9 @@ func (m *Model) chainDrift(f Family, seen iptables.Seen) []string {
 			drift = append(drift, fmt.Sprintf("chain %s (%s) has other rules", name, c.about))
 		default:
 			c.printed = sc.Text
+			if len(sc.Packets) > 0 {
+				c.met = slices.Max(sc.Packets)
+			}
 		}
 	}
 	slices.Sort(drift)

@@ -72,6 +72,8 @@ var (
 	invalidDesc   = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
 	gateDesc      = prometheus.NewDesc("weavenpc_gate_closed",
 		"Whether packets of unknown addresses in the node's range are dropped.", []string{"direction"}, nil)
+	droppedDesc = prometheus.NewDesc("weavenpc_dropped_packets_total",
+		"Packets that policies dropped, reported or not; read from the kernel every half minute.", []string{"family", "direction"}, nil)
 	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
 		"Isolated local pods that have no address yet and keep the gate closed.", []string{"direction"}, nil)
 )
@@ -107,6 +109,10 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(entriesDesc, entries, t.family.String())
 		gauge(chainsDesc, chains, t.family.String())
 		gauge(rulesDesc, rules, t.family.String())
+		for _, d := range directions {
+			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.chains[dropChain(d)].met),
+				t.family.String(), d.String())
+		}
 	}
 }
 

@@ -461,6 +461,18 @@ func TestOnlyWhatWeDropIsCalledBlocked(t *testing.T) {
 		if !strings.Contains(metrics, `weavenpc_blocked_connections_total{dport="80",protocol="tcp"} 1`+"\n") {
 			t.Errorf("blocked packets are counted wrongly:\n%s", regexp.MustCompile(`(?m)^weavenpc_blocked.*$`).FindAllString(metrics, -1))
 		}
+		// The kernel's own count is read now and then.
+		dropped := regexp.MustCompile(`(?m)^weavenpc_dropped_packets_total\{direction="(\w+)",family="(\w+)"\} (\d+)$`)
+		eventually(t, 2*patience, func() bool {
+			_, metrics = d.get("/metrics")
+			counts := map[string]string{}
+			for _, m := range dropped.FindAllStringSubmatch(metrics, -1) {
+				counts[m[1]+" "+m[2]] = m[3]
+			}
+			return counts["ingress IPv4"] != "0" && counts["egress IPv4"] == "0"
+		}, func() string {
+			return "what is dropped is not counted\n" + strings.Join(dropped.FindAllString(metrics, -1), "\n")
+		})
 	})
 }
 
