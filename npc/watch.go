@@ -18,7 +18,7 @@ const (
 	// readEvery is how often everything is read, for what neither counts nor generations show.
 	readEvery = 25 * time.Second
 	// watchShare is the part of our time that watching may take: one in so many.
-	watchShare = 100
+	watchShare = 200
 	// longestShare is how long a look may be put off that way.
 	longestShare = time.Second
 	// After repairsAtOnce repairs within repairsWithin, the next one waits for repairPause: somebody is fighting us.
@@ -260,9 +260,9 @@ func (s *Syncer) watchChains(ctx context.Context, all bool, note report) error {
 		}
 	}
 	took := time.Since(start)
-	s.watcher.chainsAt = start.Add(min(took*watchShare/4, longestShare))
+	s.watcher.chainsAt = start.Add(min(took*watchShare/8, longestShare))
 	if !start.Before(s.watcher.unreadAt) {
-		s.watcher.unreadAt = start.Add(took * watchShare)
+		s.watcher.unreadAt = start.Add(took * watchShare / 2)
 	}
 	return nil
 }
