@@ -12,8 +12,12 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 )
 
-// guardEvery is how often the guard of VLAN tags is looked at when no interface changes.
-const guardEvery = time.Second
+const (
+	// guardEvery is how often the guard of VLAN tags is looked at when no interface changes.
+	guardEvery = time.Second
+	// portsEvery is how often the ports are listed when none is said to change: that costs with every pod.
+	portsEvery = 10 * time.Second
+)
 
 // vlanKeeper is what we need of iptables.VLANGuard.
 type vlanKeeper interface {
@@ -29,6 +33,11 @@ type VLANGuard struct {
 	log   *slog.Logger
 	allow bool
 	table vlanKeeper
+
+	// ports are those to guard, if the bridge is known, as listed last; that was at listed, zero when they are to be listed anew.
+	ports   []int
+	bridged bool
+	listed  time.Time
 
 	wrote   bool // since we started
 	failing string
@@ -54,7 +63,7 @@ func (g *VLANGuard) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if now := time.Now(); g.retry.due(now) {
-			g.note(g.keep(), now)
+			g.note(g.keep(now), now)
 		}
 		select {
 		case <-ctx.Done():
@@ -64,7 +73,11 @@ func (g *VLANGuard) Run(ctx context.Context) error {
 				changes = nil
 			}
 			drain(changes)
+			g.listed = time.Time{}
 		case <-tick.C:
+			if changes == nil {
+				g.listed = time.Time{}
+			}
 		}
 	}
 }
@@ -93,30 +106,33 @@ func (g *VLANGuard) note(err error, now time.Time) {
 }
 
 // keep makes the table what it has to be.
-func (g *VLANGuard) keep() error {
+func (g *VLANGuard) keep(now time.Time) error {
 	if g.allow {
 		_, err := g.table.Remove()
 		return err
 	}
-	want, bridged, err := g.model.podPorts()
-	if err != nil || !bridged {
-		return err // what an earlier run wrote stays: the bridge may not be known yet
+	if !g.bridged || now.Sub(g.listed) >= portsEvery {
+		var err error
+		if g.ports, g.bridged, err = g.model.podPorts(); err != nil || !g.bridged {
+			return err // what an earlier run wrote stays: the bridge may not be known yet
+		}
+		g.listed = now
 	}
 	have, whole, err := g.table.Ports()
 	if err != nil {
 		return err
 	}
-	if whole && slices.Equal(have, want) {
+	if whole && slices.Equal(have, g.ports) {
 		return nil
 	}
 	if g.wrote && !whole {
 		g.log.Warn("somebody changed what is ours: repairing it", "found", "table bridge weave-npc of nftables is not as it was written")
 	}
-	if err := g.table.Guard(want); err != nil {
+	if err := g.table.Guard(g.ports); err != nil {
 		return err
 	}
 	if !g.wrote {
-		g.log.Info("frames with a VLAN tag are dropped where pods send them on a bridge", "ports", len(want))
+		g.log.Info("frames with a VLAN tag are dropped where pods send them on a bridge", "ports", len(g.ports))
 	}
 	g.wrote = true
 	return nil
