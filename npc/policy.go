@@ -1,6 +1,7 @@
 package npc
 
 import (
+	"fmt"
 	"reflect"
 
 	"github.com/pkg/errors"
@@ -16,7 +17,6 @@ import (
 type policy struct {
 	namespace, name string
 	uid             types.UID
-	spec            *networkingv1.NetworkPolicySpec
 	// target chooses the pods that the policy isolates.
 	target   choice
 	isolates [len(directions)]bool
@@ -45,10 +45,16 @@ func (c choice) matches(l labels.Labels) bool {
 	return !c.nothing && (c.Selector == nil || c.Matches(l))
 }
 
+// same says whether another policy of the name means the same in the same words.
+func (p *policy) same(q *policy) bool {
+	return p.uid == q.uid && p.isolates == q.isolates && reflect.DeepEqual(p.target, q.target) && reflect.DeepEqual(p.rules, q.rules) &&
+		fmt.Sprint(p.invalid) == fmt.Sprint(q.invalid)
+}
+
 // compilePolicy makes a policy of an API object. One that is invalid isolates what it selects, or
 // its whole namespace if its podSelector is what is wrong, and allows nothing.
 func compilePolicy(o *networkingv1.NetworkPolicy) *policy {
-	p := &policy{namespace: o.Namespace, name: o.Name, uid: o.UID, spec: &o.Spec,
+	p := &policy{namespace: o.Namespace, name: o.Name, uid: o.UID,
 		selected: map[*pod]struct{}{}, used: map[*selector]struct{}{}, blocks: map[*block]struct{}{}}
 	types := o.Spec.PolicyTypes
 	if len(types) == 0 {
@@ -165,10 +171,10 @@ func (m *Model) SetPolicy(o *networkingv1.NetworkPolicy) {
 	m.change(policyEvents, event{key: "policy/" + podKey(o.Namespace, o.Name), uid: o.UID, apply: func() {
 		ns := m.namespace(o.Namespace)
 		old := ns.policies[o.Name]
-		if old != nil && old.uid == o.UID && reflect.DeepEqual(old.spec, &o.Spec) {
+		p := compilePolicy(o)
+		if old != nil && old.same(p) {
 			return
 		}
-		p := compilePolicy(o)
 		if ns.policies[o.Name] = p; old == nil {
 			m.policyCount++
 		}

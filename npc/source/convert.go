@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	netutils "k8s.io/utils/net"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -17,18 +18,23 @@ import (
 // isolationAnnotation is the Kubernetes 1.6 way to isolate all pods of a namespace.
 const isolationAnnotation = "net.beta.kubernetes.io/network-policy"
 
-// namespaceFact is what the informer stores of a namespace.
-type namespaceFact struct {
-	metav1.ObjectMeta // only what client-go needs: name, UID, resource version
-	namespace         npc.Namespace
-	ignored           []string // what could not be read, in words
+// stored is what an informer stores of an object.
+type stored[T any] struct {
+	namespace, name string
+	uid             types.UID
+	version         string   // the resource version
+	ignored         []string // what of the object could not be read, in words
+	// facts are what is known of the object; nil once the sink has them, so that they are not in memory twice.
+	facts *T
 }
 
-// podFact is what the informer stores of a pod.
-type podFact struct {
-	metav1.ObjectMeta // only what client-go needs: namespace, name, UID, resource version
-	pod               npc.Pod
-	ignored           []string // what could not be read, in words
+// GetObjectMeta implements metav1.ObjectMetaAccessor: what client-go needs.
+func (s *stored[T]) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, UID: s.uid, ResourceVersion: s.version}
+}
+
+func store[T any](m *metav1.ObjectMeta, facts T, ignored []string) *stored[T] {
+	return &stored[T]{namespace: m.Namespace, name: m.Name, uid: m.UID, version: m.ResourceVersion, ignored: ignored, facts: &facts}
 }
 
 // keepNamespace is the transform of the namespaces' informer.
@@ -37,9 +43,8 @@ func keepNamespace(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	fact := &namespaceFact{ObjectMeta: keepMeta(&n.ObjectMeta)}
-	fact.namespace, fact.ignored = namespaceFacts(n)
-	return fact, nil
+	facts, ignored := namespaceFacts(n)
+	return store(&n.ObjectMeta, facts, ignored), nil
 }
 
 // keepPod is the transform of the pods' informer.
@@ -48,9 +53,8 @@ func keepPod(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	fact := &podFact{ObjectMeta: keepMeta(&p.ObjectMeta)}
-	fact.pod, fact.ignored = podFacts(p)
-	return fact, nil
+	facts, ignored := podFacts(p)
+	return store(&p.ObjectMeta, facts, ignored), nil
 }
 
 // keepPolicy is the transform of the policies' informer.
@@ -59,16 +63,8 @@ func keepPolicy(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	kept := &networkingv1.NetworkPolicy{ObjectMeta: keepMeta(&p.ObjectMeta), Spec: p.Spec}
-	kept.Labels = p.Labels
-	kept.Generation = p.Generation
-	kept.CreationTimestamp = p.CreationTimestamp
-	kept.DeletionTimestamp = p.DeletionTimestamp
-	return kept, nil
-}
-
-func keepMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
+	meta := metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	return store(&p.ObjectMeta, networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: p.Spec}, nil), nil
 }
 
 // namespaceFacts returns the facts of a namespace, and what of it could not be read.

@@ -142,11 +142,11 @@ func TestTransformsKeepOnlyFactsAndMayRunTwice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			opts := cmp.AllowUnexported(namespaceFact{}, podFact{})
+			opts := cmp.AllowUnexported(stored[npc.Namespace]{}, stored[npc.Pod]{}, stored[networkingv1.NetworkPolicy]{})
 			if diff := cmp.Diff(once, twice, opts, sameAddr); diff != "" {
 				t.Errorf("second transform changes (-once +twice):\n%s", diff)
 			}
-			m := once.(metav1.Object)
+			m := once.(metav1.ObjectMetaAccessor).GetObjectMeta()
 			if m.GetNamespace() != "shop" || m.GetName() != "web" || m.GetUID() != "u" || m.GetResourceVersion() != "7" {
 				t.Errorf("identity lost: %v", m)
 			}

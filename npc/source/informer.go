@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // feed is the way of one kind from its informer to the sink.
@@ -32,35 +34,36 @@ func feeds(sink Sink, log *slog.Logger) []feed {
 		kind:    Namespaces,
 		example: &corev1.Namespace{},
 		keep:    keepNamespace,
-		set: func(old, obj any) {
-			n := obj.(*namespaceFact)
-			o, _ := old.(*namespaceFact)
-			if o == nil || !slices.Equal(o.ignored, n.ignored) {
-				logIgnored(log, "namespace", n.Name, n.ignored)
-			}
-			sink.SetNamespace(n.namespace)
-		},
-		remove: func(_, name string, uid types.UID) { sink.DeleteNamespace(name, uid) },
+		set:     handOver("namespace", log, func(n *npc.Namespace) { sink.SetNamespace(*n) }),
+		remove:  func(_, name string, uid types.UID) { sink.DeleteNamespace(name, uid) },
 	}, {
 		kind:    Pods,
 		example: &corev1.Pod{},
 		keep:    keepPod,
-		set: func(old, obj any) {
-			p := obj.(*podFact)
-			o, _ := old.(*podFact)
-			if o == nil || !slices.Equal(o.ignored, p.ignored) {
-				logIgnored(log, "pod", p.Namespace+"/"+p.Name, p.ignored)
-			}
-			sink.SetPod(p.pod)
-		},
-		remove: sink.DeletePod,
+		set:     handOver("pod", log, func(p *npc.Pod) { sink.SetPod(*p) }),
+		remove:  sink.DeletePod,
 	}, {
 		kind:    NetworkPolicies,
 		example: &networkingv1.NetworkPolicy{},
 		keep:    keepPolicy,
-		set:     func(_, obj any) { sink.SetPolicy(obj.(*networkingv1.NetworkPolicy)) },
+		set:     handOver("policy", log, sink.SetPolicy),
 		remove:  sink.DeletePolicy,
 	}}
+}
+
+// handOver gives what is stored of an object to the sink, which keeps the facts from then on.
+func handOver[T any](kind string, log *slog.Logger, set func(*T)) func(old, obj any) {
+	return func(old, obj any) {
+		s := obj.(*stored[T])
+		if o, _ := old.(*stored[T]); o == nil || !slices.Equal(o.ignored, s.ignored) {
+			logIgnored(log, kind, cache.NewObjectName(s.namespace, s.name).String(), s.ignored)
+		}
+		if s.facts == nil {
+			return // it was handed over before
+		}
+		set(s.facts)
+		s.facts = nil // nobody else reads them
+	}
 }
 
 func logIgnored(log *slog.Logger, kind, name string, ignored []string) {
