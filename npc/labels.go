@@ -1,6 +1,7 @@
 package npc
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -61,8 +62,12 @@ func (t *texts) labels(m map[string]string) labelSet {
 // maxTexts is how many texts are remembered: those that come again and again do so soon.
 const maxTexts = 4096
 
-// texts remembers texts, so that equal ones share their memory.
-type texts struct{ known map[string]string }
+// texts remembers texts and what pods of a kind or of a node have in common, so that equal ones share their memory.
+type texts struct {
+	known map[string]string
+	ports map[NamedPort][]NamedPort   // the only named port of a pod -> all of them
+	hosts map[netip.Addr][]netip.Addr // the only address of a pod's node -> all of them
+}
 
 func (t *texts) share(s string) string {
 	if shared, ok := t.known[s]; ok {
@@ -71,6 +76,36 @@ func (t *texts) share(s string) string {
 	if t.known == nil || len(t.known) >= maxTexts {
 		t.known = make(map[string]string)
 	}
+	s = strings.Clone(s) // not to keep what it was read with
 	t.known[s] = s
 	return s
+}
+
+// shareOnly returns a list of one element that is remembered as equal, or the list.
+func shareOnly[E comparable](known *map[E][]E, list []E, settle func(E) E) []E {
+	if len(list) != 1 {
+		return list
+	}
+	if shared, ok := (*known)[list[0]]; ok {
+		return shared
+	}
+	if *known == nil || len(*known) >= maxTexts {
+		*known = make(map[E][]E)
+	}
+	e := settle(list[0])
+	(*known)[e] = []E{e}
+	return (*known)[e]
+}
+
+// shareHosts returns the addresses of a node as they are remembered.
+func (t *texts) shareHosts(addrs []netip.Addr) []netip.Addr {
+	return shareOnly(&t.hosts, addrs, func(a netip.Addr) netip.Addr { return a })
+}
+
+// sharePorts returns the named ports of a pod as they are remembered.
+func (t *texts) sharePorts(ports []NamedPort) []NamedPort {
+	return shareOnly(&t.ports, ports, func(p NamedPort) NamedPort {
+		p.Name = t.share(p.Name)
+		return p
+	})
 }

@@ -91,6 +91,7 @@ func (m *Model) setPod(f Pod) {
 		p.labels = m.texts.labels(f.Labels)
 	}
 	f.Labels, f.Namespace, f.Node = nil, ns.Name, m.texts.share(f.Node)
+	f.HostAddrs, f.Ports = m.texts.shareHosts(f.HostAddrs), m.texts.sharePorts(f.Ports)
 	p.Pod = f
 	if !slices.Equal(before.HostAddrs, f.HostAddrs) {
 		m.countHosts(before.HostAddrs, -1)

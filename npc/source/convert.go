@@ -33,8 +33,16 @@ func (s *stored[T]) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, UID: s.uid, ResourceVersion: s.version}
 }
 
-func store[T any](m *metav1.ObjectMeta, facts T, ignored []string) *stored[T] {
-	return &stored[T]{namespace: m.Namespace, name: m.Name, uid: m.UID, version: m.ResourceVersion, ignored: ignored, facts: &facts}
+// store makes what is stored of an object. The texts have memory of their own: where an object was read nearly all is given up soon, and each text
+// that stayed would keep much else from being given back.
+func store[T any](m *metav1.ObjectMeta, facts *T, ignored []string) *stored[T] {
+	text := m.Namespace + m.Name + string(m.UID) + m.ResourceVersion
+	next := func(n int) (part string) {
+		part, text = text[:n], text[n:]
+		return part
+	}
+	return &stored[T]{namespace: next(len(m.Namespace)), name: next(len(m.Name)), uid: types.UID(next(len(m.UID))),
+		version: next(len(m.ResourceVersion)), ignored: ignored, facts: facts}
 }
 
 // keepNamespace is the transform of the namespaces' informer.
@@ -44,7 +52,7 @@ func keepNamespace(obj any) (any, error) {
 		return obj, nil
 	}
 	facts, ignored := namespaceFacts(n)
-	return store(&n.ObjectMeta, facts, ignored), nil
+	return store(&n.ObjectMeta, &facts, ignored), nil
 }
 
 // keepPod is the transform of the pods' informer.
@@ -54,7 +62,9 @@ func keepPod(obj any) (any, error) {
 		return obj, nil
 	}
 	facts, ignored := podFacts(p)
-	return store(&p.ObjectMeta, facts, ignored), nil
+	s := store(&p.ObjectMeta, &facts, ignored)
+	facts.Namespace, facts.Name, facts.UID = s.namespace, s.name, s.uid
+	return s, nil
 }
 
 // keepPolicy is the transform of the policies' informer.
@@ -64,7 +74,7 @@ func keepPolicy(obj any) (any, error) {
 		return obj, nil
 	}
 	meta := metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
-	return store(&p.ObjectMeta, networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: p.Spec}, nil), nil
+	return store(&p.ObjectMeta, &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: p.Spec}, nil), nil
 }
 
 // namespaceFacts returns the facts of a namespace, and what of it could not be read.
