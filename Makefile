@@ -49,9 +49,11 @@ lint: ## run golangci-lint, as pinned in .ci/lint.mod
 fmt: ## format the code
 	$(GO) tool -modfile=.ci/lint.mod golangci-lint fmt ./...
 
-bench: ## run the benchmarks (docs/performance.md)
+bench: ## run the benchmarks (docs/performance.md) and draw what they measured (COUNT=1, BENCH=RE, PLOTS=docs/performance)
 	test/setup
-	$(GO) test -run '^$$' -bench . -benchmem -timeout 0 ./...
+	@mkdir -p $(BIN) $(or $(PLOTS),docs/performance)
+	set -o pipefail; $(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -count $(or $(COUNT),1) -benchmem -timeout 0 -p 1 ./... | tee $(BIN)/bench.txt
+	$(GO) run ./test/speed/plot $(or $(PLOTS),docs/performance) < $(BIN)/bench.txt
 
 fuzz: ## compare HISTORIES (20000, over 100,000 states) of random clusters with the judge on paper; fuzz what parses, FUZZTIME (1m) each
 	$(GO) test ./npc -run TestRandomHistories -timeout 0 -v -rapid.checks=$${HISTORIES:-20000}
