@@ -162,7 +162,7 @@ func BenchmarkStart(b *testing.B) {
 			clean(b, binary)
 			if c.pods == 0 {
 				none = median(ours.memory)
-			} else {
+			} else if !math.IsNaN(none) {
 				b.ReportMetric((median(ours.memory)-none)/float64(c.pods+c.local), "B/pod")
 			}
 			b.ReportMetric(median(ours.time)*1e3, "start-ms")
