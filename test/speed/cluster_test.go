@@ -48,7 +48,7 @@ func about(kind, namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("%-36s", kind+name)), ResourceVersion: "1",
 		CreationTimestamp: metav1.NewTime(time.Unix(1<<30, 0)), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "speed",
 			Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 400)}}}}
+			FieldsV1: metav1.NewFieldsV1(string(make([]byte, 400)))}}}
 }
 
 func namespace(i int) *corev1.Namespace {

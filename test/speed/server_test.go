@@ -64,7 +64,7 @@ func encode(b *testing.B, to *bytes.Buffer, kind watch.EventType, o runtime.Obje
 	if _, ok := o.(*networkingv1.NetworkPolicy); ok {
 		version = networkingv1.SchemeGroupVersion
 	}
-	frames := streaming.NewEncoder(info.StreamSerializer.Framer.NewFrameWriter(to), info.StreamSerializer.Serializer)
+	frames := streaming.NewEncoder(info.StreamSerializer.NewFrameWriter(to), info.StreamSerializer.Serializer)
 	err := restwatch.NewEncoder(frames, scheme.Codecs.EncoderForVersion(info.Serializer, version)).Encode(&watch.Event{Type: kind, Object: o})
 	if err != nil {
 		b.Fatal(err)
