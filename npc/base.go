@@ -142,10 +142,7 @@ func hairpin(f Family, target string) iptables.Rule {
 // alwaysRules are what holds for every packet from or to a local pod.
 func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	allow := m.allowTarget(d)
-	var rules []iptables.Rule
-	if m.Hook != HookForward { // there they have left before
-		rules = append(rules, iptables.Rule{Match: established, Target: allow, Comment: "replies"})
-	}
+	rules := []iptables.Rule{{Match: established, Target: allow, Comment: "replies"}}
 	if !m.TCPLiberal {
 		rules = append(rules, iptables.Rule{Match: invalid, Target: "-j DROP", Comment: "belongs to no connection and opens none"})
 	}
