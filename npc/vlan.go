@@ -17,6 +17,8 @@ const (
 	guardEvery = time.Second
 	// portsEvery is how often the ports are listed when none is said to change: that costs with every pod.
 	portsEvery = 10 * time.Second
+	// dumpTries is how often interfaces are listed again that change while they are listed.
+	dumpTries = 10
 )
 
 // vlanKeeper is what we need of iptables.VLANGuard.
@@ -146,6 +148,12 @@ func (m *Model) podPorts() (ports []int, bridged bool, err error) {
 		return nil, false, nil
 	}
 	links, err := netlink.LinkList()
+	for range dumpTries {
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+		links, err = netlink.LinkList() // interfaces come and go meanwhile
+	}
 	if err != nil {
 		return nil, true, errors.Wrap(err, "listing the interfaces of this node")
 	}
