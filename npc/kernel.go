@@ -297,11 +297,20 @@ func (k *kernel) forget(addrs []netip.Addr) error {
 	if k.family == IPv6 {
 		family = netlink.FAMILY_V6
 	}
-	_, err := k.flows.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowsOf(addrs))
-	for try := 1; stderrors.Is(err, netlink.ErrDumpInterrupted) && try < forgetTries; try++ {
-		_, err = k.flows.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowsOf(addrs))
-	}
+	err := untilWhole(forgetTries, func() error {
+		_, err := k.flows.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowsOf(addrs))
+		return err
+	})
 	return errors.Wrapf(err, "deleting the conntrack entries of %v", addrs)
+}
+
+// untilWhole dumps something of the kernel's again, so many times in all, as long as it changes meanwhile.
+func untilWhole(tries int, dump func() error) error {
+	err := dump()
+	for try := 1; stderrors.Is(err, netlink.ErrDumpInterrupted) && try < tries; try++ {
+		err = dump()
+	}
+	return err
 }
 
 // flowsOf matches the flows that have one of the addresses at either end, before or after translation.

@@ -17,8 +17,8 @@ const (
 	guardEvery = time.Second
 	// portsEvery is how often the ports are listed when none is said to change: that costs with every pod.
 	portsEvery = 10 * time.Second
-	// dumpTries is how often interfaces are listed again that change while they are listed.
-	dumpTries = 10
+	// portsTries is how often interfaces are listed that change while they are.
+	portsTries = 11
 )
 
 // vlanKeeper is what we need of iptables.VLANGuard.
@@ -147,13 +147,11 @@ func (m *Model) podPorts() (ports []int, bridged bool, err error) {
 	if len(bridges) == 0 {
 		return nil, false, nil
 	}
-	links, err := netlink.LinkList()
-	for range dumpTries {
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-		links, err = netlink.LinkList() // interfaces come and go meanwhile
-	}
+	var links []netlink.Link
+	err = untilWhole(portsTries, func() (err error) {
+		links, err = netlink.LinkList()
+		return err
+	})
 	if err != nil {
 		return nil, true, errors.Wrap(err, "listing the interfaces of this node")
 	}

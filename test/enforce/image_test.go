@@ -5,7 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/test/lab"
@@ -42,26 +42,18 @@ func TestImageEnforces(t *testing.T) {
 		w.source = m
 		m.write(t, w.objects(rich()))
 		for _, n := range w.Nodes() {
-			d := &daemon{node: n, log: &output{}, wrap: append(inImage[:len(inImage):len(inImage)], root, m.dir),
-				args: []string{"--node-name", n.Name(), "--iptables-backend", string(backend), "--manifests", "/tmp", "--pod-cidr", ranges(n)}}
+			d := newDaemon(n, "--iptables-backend", string(backend), "--manifests", "/tmp", "--pod-cidr", ranges(n))
+			d.wrap = slices.Concat(inImage, []string{root, m.dir})
 			d.start(t)
-			t.Cleanup(func() {
-				d.kill(t)
-				d.checkLog(t)
-			})
+			d.endWith(t)
 			w.daemons = append(w.daemons, d)
 		}
 		for _, d := range w.daemons {
 			d.awaitReady(t)
 		}
 		w.expect(t, richWants())
-		d := w.daemons[0]
-		d.awaitLine(t, 0, "ulogd2 runs")
-		said := d.log.len()
-		w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 4711}, lab.Dropped)
-		if line := d.awaitLine(t, said, "msg=blocked"); !regexp.MustCompile(`ops/mon`).MatchString(line) {
-			t.Errorf("the blocked packet's line is %q", line)
-		}
+		w.daemons[0].awaitLine(t, 0, "ulogd2 runs")
+		w.blockedIsNamed(t)
 	})
 }
 

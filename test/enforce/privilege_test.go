@@ -67,12 +67,7 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 		w.runCases(t, `^S(2|16|22|27|33|36|44|46|52|53|59|61|68|69)_`)
 
 		w.apply(t, w.objects(rich()))
-		d := w.daemons[0]
-		said := d.log.len()
-		w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 4711}, lab.Dropped)
-		if line := d.awaitLine(t, said, "msg=blocked"); !strings.Contains(line, "ops/mon") {
-			t.Errorf("the blocked packet's line is %q", line)
-		}
+		w.blockedIsNamed(t)
 
 		// The Job of prod/cleanup.yaml is confined as weave-npc is.
 		for _, d := range w.daemons {
@@ -85,4 +80,15 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 		}
 		w.expect(t, wants{"tcp 80": "", "udp 53": ""})
 	})
+}
+
+// blockedIsNamed has a packet blocked, of which the first node's log then says who sent it.
+func (w *world) blockedIsNamed(t *testing.T) {
+	t.Helper()
+	d := w.daemons[0]
+	said := d.log.len()
+	w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 4711}, lab.Dropped)
+	if line := d.awaitLine(t, said, "msg=blocked"); !strings.Contains(line, "ops/mon") {
+		t.Errorf("the blocked packet's line is %q", line)
+	}
 }
