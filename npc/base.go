@@ -26,8 +26,17 @@ func dropChain(d Direction) string {
 	return chainPrefix + "-DROP-INGRESS"
 }
 
+// repliesChain is the chain for packets that do not open a connection and came past WEAVE-NPC-FORWARD all the same.
+func repliesChain(d Direction) string {
+	if d == Egress {
+		return chainPrefix + "-EGRESS-REPLIES"
+	}
+	return chainPrefix + "-REPLIES"
+}
+
 const (
 	established = "-m conntrack --ctstate ESTABLISHED,RELATED"
+	notNew      = "-m conntrack ! --ctstate NEW,UNTRACKED"
 	invalid     = "-m conntrack --ctstate INVALID"
 	firstOnes   = "-m conntrack --ctstate NEW,UNTRACKED"
 )
@@ -72,6 +81,9 @@ func (m *Model) baseChains(t *table) {
 	put(egressDefaultChain, "local pods that are not isolated, egress", m.defaultRules(t.family, Egress)...)
 	for d, name := range [...]string{ingressChain, egressCustomChain} {
 		d := Direction(d)
+		if m.repliesApart() {
+			put(repliesChain(d), "what opens no connection, "+d.String(), m.repliesRules(d)...)
+		}
 		c := put(name, "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
 		c.lazy = true
 		m.ways[d].root[t.family] = c
@@ -142,9 +154,9 @@ func hairpin(f Family, target string) iptables.Rule {
 // alwaysRules are what holds for every packet from or to a local pod.
 func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	allow := m.allowTarget(d)
-	rules := []iptables.Rule{{Match: established, Target: allow, Comment: "replies"}}
-	if !m.TCPLiberal {
-		rules = append(rules, iptables.Rule{Match: invalid, Target: "-j DROP", Comment: "belongs to no connection and opens none"})
+	rules := m.repliesRules(d)
+	if m.repliesApart() {
+		rules = []iptables.Rule{{Match: notNew, Target: "-g " + repliesChain(d), Comment: "opens no connection"}}
 	}
 	if f == IPv6 {
 		rules = append(rules, neighbourDiscovery(allow)...)
@@ -156,6 +168,19 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	}
 	return append(rules, hairpin(f, allow))
 }
+
+// repliesRules are for packets of connections that were judged when they were opened.
+func (m *Model) repliesRules(d Direction) []iptables.Rule {
+	rules := []iptables.Rule{{Match: established, Target: m.allowTarget(d), Comment: "replies"}}
+	if !m.TCPLiberal {
+		rules = append(rules, iptables.Rule{Match: invalid, Target: "-j DROP", Comment: "belongs to no connection and opens none"})
+	}
+	return rules
+}
+
+// repliesApart says whether repliesRules have a chain of their own, which saves a packet that opens a connection one of them. Where
+// WEAVE-NPC-FORWARD stands before them few packets are for them, otherwise nearly all are.
+func (m *Model) repliesApart() bool { return m.Hook == HookForward && !m.TCPLiberal }
 
 func (m *Model) ingressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Ingress)

@@ -74,7 +74,7 @@ func TestMetricsOfTheSyncer(t *testing.T) {
 		}
 		wantMetrics(t, s.registry, map[string]float64{"weavenpc_retries_total IPv4": 2, "weavenpc_failing IPv4": 0})
 		// Ten that every node has, and that of namespace a.
-		wantMetrics(t, s.registry, map[string]float64{"weavenpc_chains IPv4": 11})
+		wantMetrics(t, s.registry, map[string]float64{"weavenpc_chains IPv4": 13})
 	})
 }
 

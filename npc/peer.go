@@ -13,9 +13,8 @@ func (m *Model) use(p *policy, spec selectorSpec) *selector {
 	return s
 }
 
-// flatAbove is how many namespaces a list of sets may have before one flat set is cheaper for every
-// packet: each member costs a lookup, about as much as a rule with a set match.
-const flatAbove = 64
+// flatAbove is how many namespaces a list of sets may have. A packet that no member holds asks them all, one after the other.
+const flatAbove = 8
 
 // peerSelector is the selector for a peer that names pods.
 func (m *Model) peerSelector(peer peerSpec) selectorSpec {

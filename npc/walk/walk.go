@@ -204,8 +204,19 @@ func parse(text string) (rule, error) {
 		return rule{}, err
 	}
 	var r rule
-	add := func(m func(*Table, Packet) bool) { r.matchers = append(r.matchers, m) }
+	not := false
+	add := func(m func(*Table, Packet) bool) {
+		if not {
+			is := m
+			m = func(t *Table, p Packet) bool { return !is(t, p) }
+		}
+		r.matchers, not = append(r.matchers, m), false
+	}
 	for len(words) > 0 {
+		if words[0] == "!" && !not {
+			words, not = words[1:], true
+			continue
+		}
 		option := words[0]
 		n, known := arguments[option]
 		if !known || len(words) < n+1 {
@@ -219,6 +230,10 @@ func parse(text string) (rule, error) {
 			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK"}, args[0]) {
 				r.jump = args[0]
 			}
+		case "-p":
+			var protocol uint8
+			protocol, err = protocolOf(args[0])
+			add(func(_ *Table, p Packet) bool { return p.Protocol == protocol })
 		case "-s", "-d":
 			_, err = netip.ParsePrefix(args[0])
 			add(matcher(option, args))
@@ -232,6 +247,9 @@ func parse(text string) (rule, error) {
 			if m := matcher(option, args); m != nil {
 				add(m)
 			}
+		}
+		if not {
+			return rule{}, errors.Errorf("cannot read %q after !", option)
 		}
 		if err != nil {
 			return rule{}, err
@@ -250,14 +268,23 @@ var arguments = map[string]int{
 	"--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
 }
 
-var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP,
+var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP,
 	"icmpv6": unix.IPPROTO_ICMPV6, "ipv6-icmp": unix.IPPROTO_ICMPV6}
+
+// protocolOf is the number of a protocol by name or number. Zero, which stands for all of them, is none.
+func protocolOf(text string) (uint8, error) {
+	if n, ok := protocols[text]; ok {
+		return n, nil
+	}
+	if n, err := strconv.ParseUint(text, 10, 8); err == nil && n > 0 {
+		return uint8(n), nil
+	}
+	return 0, errors.Errorf("protocol %q is not known", text)
+}
 
 // matcher is what an option asks of a packet; nil if nothing.
 func matcher(option string, args []string) func(*Table, Packet) bool {
 	switch option {
-	case "-p":
-		return func(_ *Table, p Packet) bool { return p.Protocol == protocols[args[0]] }
 	case "--dport", "--dports":
 		return func(_ *Table, p Packet) bool { return inRanges(args[0], p.DstPort) }
 	case "--ctstate":
