@@ -128,6 +128,15 @@ func multicast(f Family) string {
 	return "224.0.0.0/4"
 }
 
+// multicastRule is for what is sent to many.
+func (m *Model) multicastRule(f Family, d Direction) iptables.Rule {
+	r := iptables.Rule{Match: "-d " + multicast(f), Target: "-g " + dropChain(d), Comment: "multicast"}
+	if m.AllowMcast {
+		r.Target = m.allowTarget(d)
+	}
+	return r
+}
+
 // neighbourDiscovery are the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on.
 func neighbourDiscovery(target string) []iptables.Rule {
 	var rules []iptables.Rule
@@ -161,10 +170,8 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	if f == IPv6 {
 		rules = append(rules, neighbourDiscovery(allow)...)
 	}
-	if m.AllowMcast {
-		rules = append(rules, iptables.Rule{Match: "-d " + multicast(f), Target: allow, Comment: "multicast"})
-	} else {
-		rules = append(rules, iptables.Rule{Match: "-d " + multicast(f), Target: "-g " + dropChain(d), Comment: "multicast"})
+	if d == Egress { // on ingress it goes the way of strangers
+		rules = append(rules, m.multicastRule(f, d))
 	}
 	return append(rules, hairpin(f, allow))
 }
@@ -214,17 +221,18 @@ func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
 
 // isolatedRules follow the ways to the namespaces' chains.
 func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
-	stranger := m.strangerTarget()
-	if d == Egress {
-		stranger = "-j RETURN"
-	}
-	return []iptables.Rule{
+	rules := []iptables.Rule{
 		{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-g " + dropChain(d),
 			Comment: "isolated and nothing allows it"},
 		{Match: matchSet(fixedSetName(f, gateName(d)), d.own()), Target: "-g " + dropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
-		{Target: stranger, Comment: "not a pod of this node"},
 	}
+	stranger := "-j RETURN"
+	if d == Ingress {
+		stranger = m.strangerTarget()
+		rules = append(rules, m.multicastRule(f, d))
+	}
+	return append(rules, iptables.Rule{Target: stranger, Comment: "not a pod of this node"})
 }
 
 // reportLimit lets the first five packets through, and then one a second, that one address sends to one port of another; where there are no
