@@ -24,6 +24,8 @@ type chain struct {
 	target string
 	// tail follows the rules, in order.
 	tail []iptables.Rule
+	// adopted says that the kernel's rules were found, and that it is not known what they were there for.
+	adopted bool
 	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since we last
 	// wrote the chain. A rule that somebody else changes may keep its id.
 	have, printed []string
@@ -153,15 +155,23 @@ func (c *chain) diff(w iptables.Chain) change {
 		}
 	}
 	ch.surplus = len(extra) > 0
-	ch.replace = ch.surplus && !c.lazy
 	return ch
 }
 
-// hasOldRules says whether the kernel's chain has rules that are not wanted and that the next plan removes.
-func (c *chain) hasOldRules() bool { return c != nil && c.exists && c.diff(c.want()).replace }
+// unready says whether members must not come to the kernel's chain before the next plan has changed it: it lacks rules, or has rules that are not
+// wanted and will be gone.
+func (c *chain) unready() bool {
+	if _, dirty := c.table.dirtyChains[c]; !dirty || !c.exists {
+		return false
+	}
+	ch := c.diff(c.want())
+	return ch.replace || len(ch.insert) > 0 || ch.surplus && !c.lazy
+}
 
 // applied takes the wanted chain for what the kernel has.
-func (c *chain) applied(w iptables.Chain) { c.exists, c.have, c.printed = true, w.IDs(), nil }
+func (c *chain) applied(w iptables.Chain) {
+	c.exists, c.have, c.printed, c.adopted = true, w.IDs(), nil, false
+}
 
 // changed says whether a chain that was read is not as we left it.
 func (c *chain) changed(seen iptables.SeenChain) bool {

@@ -44,8 +44,11 @@ func (m *Model) Uses() map[string]SetUse {
 	}
 	for _, ns := range m.namespaces {
 		for _, rs := range ns.rules {
-			if rs != nil {
-				put(rs.isolated, names(rs.users))
+			if rs == nil {
+				continue
+			}
+			for _, pt := range rs.parts {
+				put(pt.isolated, names(pt.policies))
 			}
 		}
 	}

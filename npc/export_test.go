@@ -233,10 +233,11 @@ func NewVLANGuardOn(m *Model, allow bool, table vlanKeeper, log *slog.Logger) *V
 	return g
 }
 
-// Crowd has chains lead to at most so many namespaces one by one.
-func (m *Model) Crowd(n int) {
+// Crowd has chains lead to at most so many parts one by one, and divides the rules of so many targets and more.
+func (m *Model) Crowd(n, targets int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.partTargets = targets
 	for _, w := range m.ways {
 		w.crowd = n
 		m.pave(w)

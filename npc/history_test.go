@@ -49,7 +49,7 @@ func TestKeptHistories(t *testing.T) {
 					h.become(next)
 					h.sync()
 				case next.sameButForPolicies(h.state):
-					h.editPolicies(func() { h.become(next) }, false)
+					h.stepwise(func() { h.become(next) }, false)
 				default:
 					h.become(next)
 					h.again(false)

@@ -48,6 +48,8 @@ type Model struct {
 	podRange     [len(families)]*set
 	defaultAllow [len(families)][len(directions)]*set
 	ways         [len(directions)]*way
+	// partTargets is the constant, but in tests.
+	partTargets int
 
 	// batch is the kind of the changes since the last plan, later those of the other kind that wait for it.
 	batch eventKind
@@ -60,22 +62,23 @@ type Model struct {
 // New returns a model that knows no object.
 func New(c Config) *Model {
 	m := &Model{
-		Config:     c,
-		now:        time.Now,
-		wake:       make(chan struct{}, 1),
-		namespaces: map[string]*namespace{},
-		claims:     map[netip.Addr]claimants{},
-		hosts:      map[netip.Addr]int{},
-		localAddrs: map[netip.Addr]struct{}{},
-		selectors:  map[string]*selector{},
-		spaces:     map[string]*spaces{},
-		blocks:     map[string]*block{},
-		unions:     map[string]*union{},
-		invalid:    map[string]InvalidPolicy{},
-		unreported: map[string]InvalidPolicy{},
-		broken:     map[string]time.Time{},
-		pending:    [len(directions)]map[*pod]struct{}{{}, {}},
-		gates:      gates{vanished: map[netip.Addr]vanished{}},
+		Config:      c,
+		partTargets: partTargets,
+		now:         time.Now,
+		wake:        make(chan struct{}, 1),
+		namespaces:  map[string]*namespace{},
+		claims:      map[netip.Addr]claimants{},
+		hosts:       map[netip.Addr]int{},
+		localAddrs:  map[netip.Addr]struct{}{},
+		selectors:   map[string]*selector{},
+		spaces:      map[string]*spaces{},
+		blocks:      map[string]*block{},
+		unions:      map[string]*union{},
+		invalid:     map[string]InvalidPolicy{},
+		unreported:  map[string]InvalidPolicy{},
+		broken:      map[string]time.Time{},
+		pending:     [len(directions)]map[*pod]struct{}{{}, {}},
+		gates:       gates{vanished: map[netip.Addr]vanished{}},
 	}
 	m.tables = [len(families)]*table{newTable(IPv4), newTable(IPv6)}
 	m.tables[IPv4].other, m.tables[IPv6].other = m.tables[IPv6], m.tables[IPv4]
@@ -145,7 +148,7 @@ func (m *Model) change(kind eventKind, e event) {
 	if m.synced && m.changedAt.IsZero() {
 		m.changedAt = time.Now()
 	}
-	if m.synced && (!m.later.empty() || m.batch != noEvents && m.batch != kind) {
+	if m.synced && (m.unfinished() || !m.later.empty() || m.batch != noEvents && m.batch != kind) {
 		m.later.put(kind, e)
 		return
 	}
@@ -206,10 +209,13 @@ func (m *Model) findChangedHands(f Family) {
 	}
 }
 
-// Resume applies changes that waited for a plan to be carried out; it says whether there were any.
+// Resume says whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, which are applied.
 func (m *Model) Resume() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.unfinished() {
+		return true
+	}
 	kind, changes := m.later.take()
 	for _, e := range changes {
 		e.apply()
@@ -218,6 +224,11 @@ func (m *Model) Resume() bool {
 		m.batch = kind
 	}
 	return len(changes) > 0
+}
+
+// unfinished says whether the last plan left rules that the next one removes.
+func (m *Model) unfinished() bool {
+	return slices.ContainsFunc(m.tables[:], func(t *table) bool { return t.unfinished })
 }
 
 // Untidy says whether a plan left something for later.

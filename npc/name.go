@@ -76,12 +76,25 @@ func isAncestorSet(name string) bool {
 	return ok && len(digits) >= 22 && len(digits) <= 25 && strings.Trim(digits, ancestorAlphabet) == ""
 }
 
-// namespaceChain is the name of the chain with a namespace's rules in a direction.
-func namespaceChain(d Direction, namespace string) string {
-	return branchChain(d, hash("chain", namespace)[:16])
+// partChain is the name of the chain with the rules of a part of a namespace. Without digits that is all of it.
+func partChain(d Direction, namespace, digits string) string {
+	id := []string{"chain", namespace}
+	if digits != "" {
+		id = append(id, digits)
+	}
+	return branchChain(d, hash(id...)[:16])
 }
 
-// branchChain is the name of a chain on the way to those of namespaces. Hashes have neither the digit 0 nor 1.
+// partSet is the name of the set of the pods whose rules are there.
+func partSet(f Family, d Direction, namespace, digits string) string {
+	id := []string{"isolated", d.String(), namespace}
+	if digits != "" {
+		id = append(id, digits)
+	}
+	return setName(f, id...)
+}
+
+// branchChain is the name of a chain on the way to those of parts. Hashes have neither the digit 0 nor 1.
 func branchChain(d Direction, bits string) string {
 	if d == Egress {
 		return chainPrefix + "-E-" + bits

@@ -17,8 +17,6 @@ type namespace struct {
 	// selectors are those that choose among this namespace's pods alone.
 	selectors selectorSet
 	rules     [len(directions)]*ruleSet
-	// bits are those by which a way finds the namespace.
-	bits string
 }
 
 // matches says whether a selector chooses the namespace; one whose object has not arrived is never chosen.
@@ -35,7 +33,6 @@ func (m *Model) namespace(name string) *namespace {
 			pods:      map[string]*pod{},
 			policies:  map[string]*policy{},
 			local:     map[*pod]struct{}{},
-			bits:      spaceBits(name),
 		}
 		m.namespaces[name] = ns
 	}

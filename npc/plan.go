@@ -1,6 +1,7 @@
 package npc
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -149,12 +150,13 @@ func (m *Model) Unadmit(f Family, ops []ipset.Op) {
 // does no harm is left for later: unused chains and sets, and the way to them.
 func (t *table) plan(tidy bool, extent Extent) Transaction {
 	tx := Transaction{Family: t.family}
+	t.unfinished = false
 	if extent == Nothing {
 		return tx
 	}
-	t.planSets(&tx, tidy, extent)
+	mv := t.planSets(&tx, tidy, extent)
 	if extent == Everything {
-		t.planChains(&tx, tidy)
+		t.planChains(&tx, tidy && mv.none(), mv)
 	}
 	for a, local := range t.changedHands {
 		if local {
@@ -166,14 +168,32 @@ func (t *table) plan(tidy bool, extent Extent) Transaction {
 	return tx
 }
 
-func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) {
+// moves are what a plan moves from one chain to another. A pod must be found in one of them at any moment, with its rules: so it is put into sets
+// from the rules to the root, and taken out of them from the root to the rules.
+type moves struct {
+	// admitted are the entries that come to a chain of a way only when its rules are there; who is sent there follows.
+	admitted map[admission]struct{}
+	// left are the chains that members leave. They keep their rules until that has happened.
+	left map[*chain]struct{}
+	// shrink are removals, those of the sets nearest to the rules first.
+	shrink []ipset.Op
+}
+
+type admission struct {
+	ipset.Entry
+	Direction
+}
+
+func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 	if extent == Everything {
 		if tidy {
 			t.moveBack()
 		}
 		t.replaceMisfits(tx)
 	}
-	var lists, drop, dropLists []ipset.Op
+	mv := &moves{admitted: map[admission]struct{}{}, left: map[*chain]struct{}{}}
+	var lists []ipset.Op
+	var unwanted []*set
 	for _, s := range t.orderedDirty() {
 		s.condemned = s.condemned && !s.wanted
 		switch {
@@ -183,7 +203,8 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) {
 		case !s.wanted && extent != Everything, s.misfit() != "":
 			continue // until it is known what rules may need
 		case !s.wanted:
-			t.planDrop(s, tx, tidy, &drop, &dropLists)
+			mv.empty(s)
+			unwanted = append(unwanted, s)
 			continue
 		}
 		grow := &tx.Grow
@@ -194,16 +215,21 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) {
 			*grow = append(*grow, ipset.Op{Kind: ipset.Create, Set: s.Set})
 			s.exists, s.found = true, ipset.Header{Set: s.Set}
 		}
-		t.planMembers(s, tx, grow, extent)
+		t.planMembers(s, tx, grow, mv, extent)
 	}
 	tx.Grow = append(tx.Grow, lists...)
-	tx.Shrink = slices.Concat(tx.Shrink, dropLists, drop)
+	slices.Reverse(mv.shrink)
+	tx.Shrink = append(tx.Shrink, mv.shrink...)
+	if tidy && mv.none() {
+		t.planDrops(tx, unwanted)
+	}
+	return mv
 }
 
 // planMembers brings the members of a set that is wanted up to date.
-func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, extent Extent) {
+func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves, extent Extent) {
 	// Whether old rules stand where its members are sent is not known while chains are not.
-	closed, held := s.leadsTo != nil && extent != Everything, false
+	closed, held := s.leads != nil && extent != Everything, false
 	var add, revoke, remove []ipset.Entry
 	for e := range s.dirty {
 		_, changed := t.changedHands[e.Prefix.Addr()]
@@ -220,18 +246,20 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, extent Ex
 			remove = append(remove, e)
 		}
 	}
+	add, admit := mv.admit(s, add)
 	ops := func(to *[]ipset.Op, kind ipset.OpKind, entries []ipset.Entry) {
 		if len(entries) > 0 {
 			*to = append(*to, ipset.Op{Kind: kind, Set: s.Set, Elements: s.elements(entries)})
 		}
 	}
-	if s.leadsTo.hasOldRules() {
-		grow = &tx.Admit
-	}
 	ops(grow, ipset.Add, add)
+	ops(&tx.Admit, ipset.Add, admit)
 	ops(&tx.Revoke, ipset.Delete, revoke)
-	ops(&tx.Shrink, ipset.Delete, remove)
-	for _, entries := range [][]ipset.Entry{add, revoke, remove} {
+	ops(&mv.shrink, ipset.Delete, remove)
+	if len(remove) > 0 {
+		mv.leave(s)
+	}
+	for _, entries := range [][]ipset.Entry{add, admit, revoke, remove} {
 		for _, e := range entries {
 			s.applied(e)
 		}
@@ -241,39 +269,73 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, extent Ex
 	}
 }
 
-// planDrop empties a set that is not wanted at once, and destroys it when tidying up.
-func (t *table) planDrop(s *set, tx *Transaction, tidy bool, drop, dropLists *[]ipset.Op) {
-	if len(s.entries) > 0 {
-		tx.Shrink = append(tx.Shrink, ipset.Op{Kind: ipset.Flush, Set: s.Set})
-		clear(s.entries)
-		clear(s.dirty)
+// admit divides what is added to a set into what comes before the rules and what comes after them.
+func (mv *moves) admit(s *set, add []ipset.Entry) (before, after []ipset.Entry) {
+	if s.leads == nil {
+		return add, nil
 	}
-	if !tidy {
-		return
+	unready := len(add) > 0 && s.leads.to.unready()
+	for _, e := range add {
+		key := admission{e, s.leads.direction}
+		if _, later := mv.admitted[key]; !unready && !later {
+			before = append(before, e)
+			continue
+		}
+		mv.admitted[key] = struct{}{}
+		after = append(after, e)
 	}
-	to := drop
-	if s.Type == ipset.ListSet {
-		to = dropLists
-	}
-	if !s.condemned {
-		s.condemned = true // the rules that refer to it may go only now, and the kernel takes its time
-		return
-	}
-	*to = append(*to, ipset.Op{Kind: ipset.Destroy, Set: s.Set})
-	t.remove(s)
+	return before, after
 }
 
-// orderedDirty are the sets to look at, by name.
+// leave takes note that members of a set leave the chain that it leads to.
+func (mv *moves) leave(s *set) {
+	if s.leads != nil {
+		mv.left[s.leads.to] = struct{}{}
+	}
+}
+
+// empty empties a set that is not wanted, at once.
+func (mv *moves) empty(s *set) {
+	if len(s.entries) == 0 {
+		return
+	}
+	mv.shrink = append(mv.shrink, ipset.Op{Kind: ipset.Flush, Set: s.Set})
+	mv.leave(s)
+	clear(s.entries)
+	clear(s.dirty)
+}
+
+// planDrops destroys sets that are not wanted, lists before their members.
+func (t *table) planDrops(tx *Transaction, unwanted []*set) {
+	var lists, drop []ipset.Op
+	for _, s := range unwanted {
+		if !s.condemned {
+			s.condemned = true // the rules that refer to it may go only now, and the kernel takes its time
+			continue
+		}
+		to := &drop
+		if s.Type == ipset.ListSet {
+			to = &lists
+		}
+		*to = append(*to, ipset.Op{Kind: ipset.Destroy, Set: s.Set})
+		t.remove(s)
+	}
+	tx.Shrink = slices.Concat(tx.Shrink, lists, drop)
+}
+
+// orderedDirty are the sets to look at: those that lead nowhere, those that lead to rules, those that lead there, and so on.
 func (t *table) orderedDirty() []*set {
 	out := make([]*set, 0, len(t.dirtySets))
 	for s := range t.dirtySets {
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b *set) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b *set) int {
+		return cmp.Or(cmp.Compare(a.length(), b.length()), strings.Compare(a.Name, b.Name))
+	})
 	return out
 }
 
-func (t *table) planChains(tx *Transaction, tidy bool) {
+func (t *table) planChains(tx *Transaction, tidy bool, mv *moves) {
 	names := make([]string, 0, len(t.dirtyChains))
 	for c := range t.dirtyChains {
 		names = append(names, c.name)
@@ -287,7 +349,7 @@ func (t *table) planChains(tx *Transaction, tidy bool) {
 			delete(t.chains, name)
 			delete(t.dirtyChains, c)
 		case c.wanted:
-			t.planChain(c, tx, tidy)
+			t.planChain(c, tx, tidy, mv)
 		}
 	}
 	if t.jump != nil && t.jumpMissing {
@@ -296,11 +358,15 @@ func (t *table) planChains(tx *Transaction, tidy bool) {
 	}
 }
 
-func (t *table) planChain(c *chain, tx *Transaction, tidy bool) {
+func (t *table) planChain(c *chain, tx *Transaction, tidy bool, mv *moves) {
 	w := c.want()
 	ch := c.diff(w)
+	purge := ch.surplus && (tidy || !c.lazy)
+	if _, left := mv.left[c]; left && purge && !ch.replace && !c.adopted {
+		purge, t.unfinished = false, true
+	}
 	switch {
-	case ch.replace || ch.surplus && tidy:
+	case ch.replace || purge:
 		tx.Rules.Replace = append(tx.Rules.Replace, w)
 		c.applied(w)
 	case len(ch.insert) > 0:
@@ -310,10 +376,13 @@ func (t *table) planChain(c *chain, tx *Transaction, tidy bool) {
 		tx.Rules.Insert[c.name] = ch.insert
 		c.inserted(ch.insert)
 	}
-	if !ch.surplus || tidy || ch.replace {
+	if !ch.surplus || purge || ch.replace {
 		delete(t.dirtyChains, c)
 	}
 }
+
+// none says that nothing is moved, so that no old way is needed.
+func (mv *moves) none() bool { return len(mv.admitted)+len(mv.left) == 0 }
 
 // untidy says whether there is something that a plan left for later.
 func (t *table) untidy() bool {

@@ -22,6 +22,8 @@ type pod struct {
 	owned []netip.Addr
 	// isolated says for each direction whether something isolates the pod.
 	isolated [len(directions)]bool
+	// parts are those of its namespace that have the rules for it; nil if there are none.
+	parts [len(directions)]*part
 	// members is where its addresses are.
 	members []membership
 }
@@ -218,9 +220,9 @@ func (m *Model) ownMemberships(p *pod, a netip.Addr, out []membership) []members
 	for _, d := range directions {
 		if !p.isolated[d] {
 			out = append(out, membership{m.defaultAllow[t.family][d], e})
-		} else if rs := p.ns.rules[d]; rs != nil {
-			out = append(out, membership{rs.isolated[t.family], e})
-			for _, b := range rs.through {
+		} else if pt := p.parts[d]; pt != nil {
+			out = append(out, membership{pt.isolated[t.family], e})
+			for _, b := range pt.through {
 				out = append(out, membership{b.pods[t.family], e})
 			}
 		}

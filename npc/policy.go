@@ -18,19 +18,22 @@ type policy struct {
 	namespace, name string
 	uid             types.UID
 	// target chooses the pods that the policy isolates.
-	target   choice
-	isolates [len(directions)]bool
-	rules    [len(directions)][]ruleSpec
+	target choice
+	// targetKey is the target as text; equal ones choose the same pods.
+	targetKey string
+	isolates  [len(directions)]bool
+	rules     [len(directions)][]ruleSpec
 	// invalid says why the policy allows nothing, if it could not be compiled.
 	invalid error
 	// selected are the local pods that the target chooses. Without any the policy is not active.
 	selected map[*pod]struct{}
+	active   bool
 	// used are the selectors and blocks that are provisioned for the policy while it is active, and
-	// placed its rules.
-	used   map[*selector]struct{}
-	blocks map[*block]struct{}
-	unions []*union
-	placed []placedRule
+	// renders what its rules come to.
+	used    map[*selector]struct{}
+	blocks  map[*block]struct{}
+	unions  []*union
+	renders [len(directions)][]rendering
 }
 
 func (p *policy) key() string { return p.namespace + "/" + p.name }
@@ -76,6 +79,9 @@ func compilePolicy(o *networkingv1.NetworkPolicy) *policy {
 		p.invalid = err
 	} else if err := p.checkSize(); err != nil {
 		p.invalid = err
+	}
+	if p.target.Selector != nil {
+		p.targetKey = p.target.String()
 	}
 	if p.invalid != nil {
 		p.rules = [len(directions)][]ruleSpec{}
@@ -212,6 +218,7 @@ func (m *Model) replacePolicy(ns *namespace, old, p *policy) {
 	if old != nil {
 		m.deactivate(ns, old)
 	}
+	m.share(ns)
 	for q := range ns.local {
 		m.reisolate(q)
 	}
@@ -232,6 +239,8 @@ func (m *Model) selectPod(q *pod) {
 			}
 		}
 	}
+	q.parts = [len(directions)]*part{}
+	m.share(q.ns)
 	m.isolated(q)
 }
 

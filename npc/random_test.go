@@ -30,8 +30,10 @@ type history struct {
 	t tester
 	// past are the states that were checked.
 	past []state
-	// cells is how many packets were judged.
+	// judged is how many packets were judged.
 	judged int
+	// plain says that no rule asks for a protocol or a port.
+	plain bool
 }
 
 // tester is a test, or one of the many tries of a random one.
@@ -42,7 +44,7 @@ type tester interface {
 // newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: tt, state: newState()}
-	h.model.Crowd(0) // every way has branches
+	h.model.Crowd(0, 1) // every way has branches, and every namespace as many parts as it can
 	return h
 }
 
@@ -292,6 +294,10 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 			if src.Is4() != dst.Is4() || src == dst || !owned[src] && !owned[dst] {
 				continue
 			}
+			if h.plain {
+				f(judge.Packet{Src: src, Dst: dst, Protocol: corev1.ProtocolTCP, Port: 80})
+				continue
+			}
 			for _, protocol := range []corev1.Protocol{"TCP", "UDP", "SCTP", "ICMP"} {
 				for _, port := range []int32{79, 80, 81} {
 					f(judge.Packet{Src: src, Dst: dst, Protocol: protocol, Port: port})
@@ -333,9 +339,9 @@ func (h *history) checkExplained(p judge.Packet, j judge.World) {
 
 var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}
 
-// editPolicies changes policies alone, and checks after every step of every transaction that what both versions allow passes, and that
-// nothing passes a direction that both deny (S62).
-func (h *history) editPolicies(edit func(), tidy bool) {
+// stepwise changes policies alone, or the labels of one pod, and checks after every step of every transaction that what both versions allow
+// passes, and that nothing passes a direction that both deny (S62).
+func (h *history) stepwise(edit func(), tidy bool) {
 	before := h.state.clone().judged()
 	edit()
 	after := h.state.judged()
@@ -398,11 +404,18 @@ func (h *generator) live() {
 	for range rapid.IntRange(1, 10).Draw(h.t, "rounds") {
 		tidy := h.chance(20, "tidy")
 		if h.chance(30, "policies alone") {
-			h.editPolicies(func() {
+			h.stepwise(func() {
 				for range rapid.IntRange(1, 2).Draw(h.t, "edits") {
 					h.somePolicy()
 				}
 			}, tidy)
+			h.check()
+			continue
+		}
+		if h.chance(20, "a pod alone") && len(h.state.pods) > 0 {
+			p := h.state.pods[pick(h, slices.Sorted(maps.Keys(h.state.pods)), "pod to relabel")]
+			p.Labels = pick(h, someLabels, "labels")
+			h.stepwise(func() { h.setPod(p) }, tidy)
 			h.check()
 			continue
 		}
@@ -474,4 +487,60 @@ func (h *history) end() {
 			}
 		}
 	}
+}
+
+// TestS62_PodsMoveBetweenParts has many policies of one namespace choose its pods by one label each, and changes one pod or one policy at a time: what
+// both states allow passes at any moment, whichever part of the namespace's rules a pod is sent to.
+func TestS62_PodsMoveBetweenParts(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &generator{history: newHistory(t, rt), t: rt}
+		h.plain = true
+		keys := []string{"w", "x", "y", "z"}
+		relabelled := func(i int) npc.Pod {
+			p := npc.Pod{Namespace: "a", Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i)), Node: node, Labels: map[string]string{},
+				Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i)})}}
+			for _, key := range keys {
+				if h.chance(40, key) {
+					p.Labels[key] = ""
+				}
+			}
+			return p
+		}
+		policy := func(i int) *networkingv1.NetworkPolicy {
+			p := &networkingv1.NetworkPolicy{}
+			p.Namespace, p.Name, p.UID = "a", fmt.Sprint("p", i), types.UID(fmt.Sprint(i))
+			p.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: pick(h, keys, "target"), Operator: metav1.LabelSelectorOpExists}}
+			var peers []networkingv1.NetworkPolicyPeer
+			if h.chance(50, "from pods") {
+				peers = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: pick(h, keys, "peer"), Operator: metav1.LabelSelectorOpExists}}}}}
+			}
+			if h.chance(50, "ingress") {
+				p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
+			} else {
+				p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: peers}}
+				p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
+			}
+			return p
+		}
+		h.setNamespace("a", nil)
+		for i := range 4 {
+			h.setPod(relabelled(i + 1))
+		}
+		for i := range rapid.IntRange(1, 5).Draw(rt, "policies") {
+			h.setPolicy(policy(i))
+		}
+		h.sync()
+		h.check()
+		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+			change := func() { h.setPolicy(policy(rapid.IntRange(0, 4).Draw(rt, "policy"))) }
+			if h.chance(60, "a pod") {
+				change = func() { h.setPod(relabelled(rapid.IntRange(1, 4).Draw(rt, "pod"))) }
+			}
+			h.stepwise(change, h.chance(30, "tidy"))
+			h.check()
+		}
+		h.anotherWay()
+		h.end()
+	})
 }

@@ -1,81 +1,51 @@
 package npc
 
-import (
-	"fmt"
-	"strings"
+import "strings"
 
-	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
-)
-
-// ruleSet are the rules of one namespace in one direction, and the set of the pods that they are for.
+// ruleSet are the rules of one namespace in one direction.
 type ruleSet struct {
-	users    map[*policy]struct{}
-	chains   [len(families)]*chain
-	isolated [len(families)]*set
-	// through are the branches on the way to the chains.
-	through []*branch
+	// users are the active policies with rules in the direction.
+	users map[*policy]struct{}
+	// parts have the rules: digits -> part.
+	parts map[string]*part
 }
 
-// placedRule is where a rule is that a policy owns.
-type placedRule struct {
-	chain *chain
-	match string
+// rendering is one of the matches that a rule of a policy comes to.
+type rendering struct {
+	family Family
+	match  string
+	// number is that of the rule in the policy, from 1.
+	number int
 }
 
-// activate provisions what a policy's rules need, and the rules, if it selects a local pod.
+// activate provisions what a policy's rules need, and the rules, if it selects a local pod. The namespace's rules have to be shared out afterwards.
 func (m *Model) activate(ns *namespace, p *policy) {
-	if len(p.selected) == 0 || len(p.used)+len(p.placed) > 0 {
+	if len(p.selected) == 0 || p.active {
 		return
 	}
+	p.active, p.renders = true, [len(directions)][]rendering{}
 	for _, d := range directions {
 		if len(p.rules[d]) == 0 {
 			continue
 		}
-		rs := m.ruleSet(ns, d)
+		rs := ns.ruleSet(d)
 		rs.users[p] = struct{}{}
 		for i, r := range p.rules[d] {
 			for f := range families {
 				for _, match := range m.matches(p, d, r, Family(f)) {
-					p.placed = append(p.placed, rs.chains[f].own(p, match, i+1))
-					rs.chains[f].touch()
+					p.renders[d] = append(p.renders[d], rendering{Family(f), match, i + 1})
 				}
 			}
 		}
 	}
 }
 
-// own makes a policy an owner of a rule.
-func (c *chain) own(p *policy, match string, number int) placedRule {
-	r := c.rules[match]
-	if r == nil {
-		r = &rule{match: match, owners: map[*policy]int{}}
-		c.rules[match] = r
-	}
-	if _, ok := r.owners[p]; !ok {
-		r.owners[p] = number
-	}
-	return placedRule{c, match}
-}
-
-// deactivate takes back what activate did.
+// deactivate takes back what activate did. The namespace's rules have to be shared out afterwards.
 func (m *Model) deactivate(ns *namespace, p *policy) {
-	for _, at := range p.placed {
-		r := at.chain.rules[at.match]
-		if r == nil {
-			continue // the policy has the rule twice
-		}
-		if delete(r.owners, p); len(r.owners) == 0 {
-			delete(at.chain.rules, at.match)
-		}
-		at.chain.touch()
-	}
-	p.placed = nil
-	for _, d := range directions {
-		if rs := ns.rules[d]; rs != nil {
-			if delete(rs.users, p); len(rs.users) == 0 {
-				m.dropRuleSet(ns, d)
-			}
+	p.active = false
+	for _, rs := range ns.rules {
+		if rs != nil {
+			delete(rs.users, p)
 		}
 	}
 	for s := range p.used {
@@ -89,42 +59,12 @@ func (m *Model) deactivate(ns *namespace, p *policy) {
 	clear(p.blocks)
 }
 
-// ruleSet returns a namespace's rules in a direction, making their chain and the way to it if need be.
-func (m *Model) ruleSet(ns *namespace, d Direction) *ruleSet {
-	if ns.rules[d] != nil {
-		return ns.rules[d]
+// ruleSet returns a namespace's rules in a direction, making them if need be.
+func (ns *namespace) ruleSet(d Direction) *ruleSet {
+	if ns.rules[d] == nil {
+		ns.rules[d] = &ruleSet{users: map[*policy]struct{}{}, parts: map[string]*part{}}
 	}
-	rs := &ruleSet{users: map[*policy]struct{}{}}
-	name := namespaceChain(d, ns.Name)
-	for f, t := range m.tables {
-		c := t.chain(name)
-		c.about = fmt.Sprintf("what policies of %s allow, %s", ns.Name, d)
-		c.target = m.allowTarget(d)
-		c.tail = []iptables.Rule{{Target: "-g " + dropChain(d), Comment: comment(ns.Name + ": nothing allows it")}}
-		rs.chains[f] = c
-		rs.isolated[f] = t.set(setName(t.family, "isolated", d.String(), ns.Name), ipset.HashIP,
-			fmt.Sprintf("local pods in %s that policies isolate, %s", ns.Name, d))
-		rs.isolated[f].leadsTo = c
-	}
-	ns.rules[d] = rs
-	m.leadTo(ns, d, true)
-	for p := range ns.local {
-		m.place(p)
-	}
-	return rs
-}
-
-func (m *Model) dropRuleSet(ns *namespace, d Direction) {
-	rs := ns.rules[d]
-	m.leadTo(ns, d, false)
-	ns.rules[d] = nil
-	for p := range ns.local {
-		m.place(p)
-	}
-	for f, t := range m.tables {
-		t.dropChain(rs.chains[f])
-		t.dropSet(rs.isolated[f])
-	}
+	return ns.rules[d]
 }
 
 func matchSet(name, dir string) string { return "-m set --match-set " + name + " " + dir }

@@ -21,8 +21,8 @@ type set struct {
 	fixed bool
 	// wanted and exists: the model wants it, the kernel has it.
 	wanted, exists bool
-	// leadsTo is the chain that a packet of a member is sent to; nil if none.
-	leadsTo *chain
+	// leads is where a packet of a member is sent; nil if nowhere.
+	leads *lead
 	// strange is the layout, not ours, that the set has by what the kernel's chains say; empty if it is ours.
 	strange string
 	// refused says why the kernel did not take the set.
@@ -32,6 +32,22 @@ type set struct {
 	entries   map[ipset.Entry]entryState
 	// dirty are the entries that differ between the model and the kernel.
 	dirty map[ipset.Entry]struct{}
+}
+
+// lead says where a set's members are sent: to the rules of a part, or to a branch on the way there.
+type lead struct {
+	to        *chain
+	direction Direction
+	// length is how far it is to the rules: 0 for those of a part, and for a branch more than for those that follow it.
+	length int
+}
+
+// length is how far the set is from the rules; less than 0 if it leads nowhere.
+func (s *set) length() int {
+	if s.leads == nil {
+		return -1
+	}
+	return s.leads.length
 }
 
 // entryState is one entry of a set, wanted or in the kernel.

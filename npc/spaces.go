@@ -116,10 +116,12 @@ func (m *Model) refitLists(sp *spaces) {
 		ns := m.namespaces[p.namespace]
 		if len(p.selected) > 0 && ns.policies[p.name] == p && m.misfits(p) {
 			again := *p
-			again.used, again.blocks, again.placed, again.unions = map[*selector]struct{}{}, map[*block]struct{}{}, nil, nil
+			again.used, again.blocks, again.unions = map[*selector]struct{}{}, map[*block]struct{}{}, nil
+			again.active = false
 			ns.policies[p.name] = &again
 			m.activate(ns, &again)
 			m.deactivate(ns, p)
+			m.share(ns)
 		}
 	}
 }

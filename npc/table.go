@@ -26,6 +26,8 @@ type table struct {
 	moved map[string]string
 	// foundLayout is the layout of what was last adopted; empty if there was nothing.
 	foundLayout string
+	// unfinished says that the last plan left rules that must go at once when it was carried out.
+	unfinished bool
 	// refusing says that the kernel did not take some rules or sets.
 	refusing bool
 	// chains by name, those that only the kernel still has among them.
@@ -229,7 +231,7 @@ func (t *table) adoptChains(seen iptables.Seen) {
 		if strange || c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
 			sc.IDs = nil // as if it were empty, so that it is written anew
 		}
-		c.exists, c.have, c.printed = ok, sc.IDs, nil
+		c.exists, c.have, c.printed, c.adopted = ok, sc.IDs, nil, true
 		c.touch()
 		if !c.wanted && !ok {
 			delete(t.chains, name)
@@ -238,7 +240,7 @@ func (t *table) adoptChains(seen iptables.Seen) {
 	}
 	for name, sc := range seen.Chains {
 		if t.chains[name] == nil {
-			c := &chain{name: name, table: t, exists: true, have: sc.IDs, rules: map[string]*rule{}}
+			c := &chain{name: name, table: t, exists: true, adopted: true, have: sc.IDs, rules: map[string]*rule{}}
 			t.chains[name] = c
 			c.touch()
 		}

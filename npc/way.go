@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// crowd is how many namespaces a chain may lead to one by one. With more, half of them go to a chain of their own.
+	// crowd is how many parts a chain may lead to one by one. With more, half of them go to a chain of their own.
 	crowd = 2
-	// wayBits is how many bits tell the namespaces from each other; their digits end the names of branches.
+	// wayBits is how many bits tell the parts from each other; their digits end the names of branches.
 	wayBits = 16
 	// maxNesting is how many branches may follow each other: nf_tables takes 16 chains, gotos among them, and ours are up to seven.
 	maxNesting = 7
 )
 
-// way leads packets of isolated pods to the rules of their namespaces, in one direction. A packet asks a set of half of the pods that remain at
-// each rule, so that it meets as many rules as the logarithm of the namespaces.
+// way leads packets of isolated pods to the rules of their part, in one direction. A packet asks a set of half of the pods that remain at
+// each rule, so that it meets as many rules as the logarithm of the parts.
 //
 // All that a rule of it says is that members of a set are found by way of a chain. So rules that are too many, or have not come yet, mislead nobody.
 type way struct {
@@ -28,13 +28,13 @@ type way struct {
 	// crowd is the constant, but in tests; with 0 there is a branch at every chance.
 	crowd int
 	root  [len(families)]*chain
-	// spaces are the namespaces with rules in the direction, in the order of their bits.
-	spaces []*namespace
-	// branches are the chains after the root: the bits that their namespaces have in common -> branch.
+	// parts are those with rules in the direction, in the order of their bits.
+	parts []*part
+	// branches are the chains after the root: the bits that their parts have in common -> branch.
 	branches map[string]*branch
 }
 
-// branch is a chain that leads to the rules of some namespaces, and the set of their pods that are led there.
+// branch is a chain that leads to the rules of some parts, and the set of their pods that are led there.
 type branch struct {
 	chains [len(families)]*chain
 	pods   [len(families)]*set
@@ -43,12 +43,12 @@ type branch struct {
 // wayPlan is what a way is to be.
 type wayPlan struct {
 	rules [len(families)]map[string]map[string]*rule // bits of a branch, empty for the root -> match -> rule
-	// through are the branches that lead to a namespace.
-	through map[*namespace][]*branch
+	// through are the branches that lead to a part.
+	through map[*part][]*branch
 }
 
-// spaceBits are the bits by which a namespace is found.
-func spaceBits(name string) string {
+// partBits are the bits by which a part is found.
+func partBits(name string) string {
 	var b strings.Builder
 	for _, c := range hash("way", name) {
 		if b.WriteByte('0' + byte(c)&1); b.Len() == wayBits {
@@ -58,30 +58,28 @@ func spaceBits(name string) string {
 	return b.String()
 }
 
-func byBits(a, b *namespace) int {
-	return cmp.Or(strings.Compare(a.bits, b.bits), strings.Compare(a.Name, b.Name))
+func byBits(a, b *part) int {
+	return cmp.Or(strings.Compare(a.bits, b.bits), strings.Compare(a.name, b.name))
 }
 
-// leadTo has the way lead to a namespace's rules, or no more.
-func (m *Model) leadTo(ns *namespace, d Direction, lead bool) {
-	w := m.ways[d]
-	i, there := slices.BinarySearchFunc(w.spaces, ns, byBits)
+// leadTo has the way lead to a part's rules, or no more, once it is paved.
+func (w *way) leadTo(pt *part, lead bool) {
+	i, there := slices.BinarySearchFunc(w.parts, pt, byBits)
 	switch {
 	case lead && !there:
-		w.spaces = slices.Insert(w.spaces, i, ns)
+		w.parts = slices.Insert(w.parts, i, pt)
 	case !lead && there:
-		w.spaces = slices.Delete(w.spaces, i, i+1)
+		w.parts = slices.Delete(w.parts, i, i+1)
 	}
-	m.pave(w)
 }
 
-// pave makes the way as its namespaces want it, and has their pods follow.
+// pave makes the way as its parts want it, and has their pods follow.
 func (m *Model) pave(w *way) {
-	p := &wayPlan{through: map[*namespace][]*branch{}}
+	p := &wayPlan{through: map[*part][]*branch{}}
 	for f := range p.rules {
 		p.rules[f] = map[string]map[string]*rule{"": {}}
 	}
-	m.divide(w, p, w.spaces, "", "", nil)
+	m.divide(w, p, w.parts, "", "", nil)
 	for bits, b := range w.branches {
 		if _, still := p.rules[IPv4][bits]; !still {
 			delete(w.branches, bits)
@@ -97,30 +95,32 @@ func (m *Model) pave(w *way) {
 			b.chains[f].lead(p.rules[f][bits])
 		}
 	}
-	for _, ns := range w.spaces {
-		if rs := ns.rules[w.direction]; !slices.Equal(rs.through, p.through[ns]) {
-			rs.through = p.through[ns]
-			for q := range ns.local {
-				m.place(q)
+	for _, pt := range w.parts {
+		if !slices.Equal(pt.through, p.through[pt]) {
+			pt.through = p.through[pt]
+			for q := range pt.ns.local {
+				if q.parts[w.direction] == pt {
+					m.place(q)
+				}
 			}
 		}
 	}
 }
 
-// divide plans the way from a branch to namespaces whose bits begin alike.
-func (m *Model) divide(w *way, p *wayPlan, spaces []*namespace, bits, from string, through []*branch) {
+// divide plans the way from a branch to parts whose bits begin alike.
+func (m *Model) divide(w *way, p *wayPlan, parts []*part, bits, from string, through []*branch) {
 	nesting := strings.Count(from, "1")
-	if len(spaces) <= w.crowd || len(bits) == wayBits || nesting == maxNesting {
-		for _, ns := range spaces {
-			p.lead(w, ns, from, len(bits), through)
+	if len(parts) <= w.crowd || len(bits) == wayBits || nesting == maxNesting {
+		for _, pt := range parts {
+			p.lead(w, pt, from, len(bits), through)
 		}
 		return
 	}
-	half := slices.IndexFunc(spaces, func(ns *namespace) bool { return ns.bits[len(bits)] == '1' })
+	half := slices.IndexFunc(parts, func(pt *part) bool { return pt.bits[len(bits)] == '1' })
 	if half < 0 {
-		half = len(spaces)
+		half = len(parts)
 	}
-	zeros, ones := spaces[:half], spaces[half:]
+	zeros, ones := parts[:half], parts[half:]
 	switch {
 	case len(zeros) == 0 && w.crowd > 0:
 		m.divide(w, p, ones, bits+"1", from, through)
@@ -139,13 +139,12 @@ func (m *Model) divide(w *way, p *wayPlan, spaces []*namespace, bits, from strin
 	m.divide(w, p, zeros, bits+"0", from, through)
 }
 
-// lead plans that a branch leads to a namespace's own chain.
-func (p *wayPlan) lead(w *way, ns *namespace, from string, order int, through []*branch) {
-	p.through[ns] = through
-	rs := ns.rules[w.direction]
+// lead plans that a branch leads to a part's own chain.
+func (p *wayPlan) lead(w *way, pt *part, from string, order int, through []*branch) {
+	p.through[pt] = through
 	for f := range families {
-		match := matchSet(rs.isolated[f].key, w.direction.own())
-		p.rules[f][from][match] = &rule{match: match, target: "-g " + rs.chains[f].name, about: comment("isolated pods of " + ns.Name),
+		match := matchSet(pt.isolated[f].key, w.direction.own())
+		p.rules[f][from][match] = &rule{match: match, target: "-g " + pt.chains[f].name, about: comment("isolated pods of " + pt.name),
 			order: order}
 	}
 }
@@ -171,7 +170,7 @@ func (m *Model) branch(w *way, bits string) *branch {
 		c.about, c.lazy, c.tail = "the way to the rules of "+about, true, m.isolatedRules(t.family, w.direction)
 		b.chains[f] = c
 		b.pods[f] = t.set(setName(t.family, "branch", w.direction.String(), bits), ipset.HashIP, about)
-		b.pods[f].leadsTo = c
+		b.pods[f].leads = &lead{to: c, direction: w.direction, length: wayBits + 1 - len(bits)}
 	}
 	w.branches[bits] = b
 	return b

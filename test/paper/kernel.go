@@ -25,7 +25,7 @@ type Kernel struct {
 	Forgotten []netip.Addr
 	// other is the other family's, with which the sets are shared.
 	other *Kernel
-	// AfterStep, if not nil, is called whenever a step of a transaction is done.
+	// AfterStep, if not nil, is called whenever a set was changed, or another step of a transaction is done.
 	AfterStep func()
 }
 
@@ -52,11 +52,15 @@ func (k *Kernel) Apply(tx npc.Transaction) error {
 		if err := step(); err != nil {
 			return errors.Wrapf(err, "applying\n%s", tx)
 		}
-		if k.AfterStep != nil {
-			k.AfterStep()
-		}
+		k.done()
 	}
 	return nil
+}
+
+func (k *Kernel) done() {
+	if k.AfterStep != nil {
+		k.AfterStep()
+	}
 }
 
 func (k *Kernel) sets(ops []ipset.Op) error {
@@ -64,6 +68,7 @@ func (k *Kernel) sets(ops []ipset.Op) error {
 		if err := k.set(op); err != nil {
 			return errors.Wrap(err, op.String())
 		}
+		k.done()
 	}
 	return nil
 }
