@@ -173,8 +173,8 @@ func (t *table) plan(tidy bool, extent Extent) Transaction {
 type moves struct {
 	// admitted are the entries that come to a chain of a way only when its rules are there; who is sent there follows.
 	admitted map[admission]struct{}
-	// left are the chains that members leave. They keep their rules until that has happened.
-	left map[*chain]struct{}
+	// entered and left are the chains that members come to and leave.
+	entered, left map[*chain]struct{}
 	// shrink are removals, those of the sets nearest to the rules first.
 	shrink []ipset.Op
 }
@@ -191,7 +191,7 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 		}
 		t.replaceMisfits(tx)
 	}
-	mv := &moves{admitted: map[admission]struct{}{}, left: map[*chain]struct{}{}}
+	mv := &moves{admitted: map[admission]struct{}{}, entered: map[*chain]struct{}{}, left: map[*chain]struct{}{}}
 	var lists []ipset.Op
 	var unwanted []*set
 	for _, s := range t.orderedDirty() {
@@ -274,7 +274,10 @@ func (mv *moves) admit(s *set, add []ipset.Entry) (before, after []ipset.Entry) 
 	if s.leads == nil {
 		return add, nil
 	}
-	unready := len(add) > 0 && s.leads.to.unready()
+	unready := false
+	if len(add) > 0 {
+		mv.entered[s.leads.to], unready = struct{}{}, s.leads.to.unready()
+	}
 	for _, e := range add {
 		key := admission{e, s.leads.direction}
 		if _, later := mv.admitted[key]; !unready && !later {
@@ -362,7 +365,7 @@ func (t *table) planChain(c *chain, tx *Transaction, tidy bool, mv *moves) {
 	w := c.want()
 	ch := c.diff(w)
 	purge := ch.surplus && (tidy || !c.lazy)
-	if _, left := mv.left[c]; left && purge && !ch.replace && !c.adopted {
+	if purge && !ch.replace && mv.needs(c) {
 		purge, t.unfinished = false, true
 	}
 	switch {
@@ -379,6 +382,14 @@ func (t *table) planChain(c *chain, tx *Transaction, tidy bool, mv *moves) {
 	if !ch.surplus || purge || ch.replace {
 		delete(t.dirtyChains, c)
 	}
+}
+
+// needs says whether a chain keeps rules that it is to have no more, because members leave it that they are still for. Of rules that were found it is
+// not known whom else they let in: nobody new may meet them.
+func (mv *moves) needs(c *chain) bool {
+	_, entered := mv.entered[c]
+	_, left := mv.left[c]
+	return left && !(c.adopted && entered)
 }
 
 // none says that nothing is moved, so that no old way is needed.

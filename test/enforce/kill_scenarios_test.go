@@ -39,6 +39,9 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 		{name: "a_peer_is_relabelled", states: []change{killed(), do(killed(), pod("shop/db", labelled("app=none")),
 			pod("ops/mon", labelled("app=web")))}},
 		{name: "a_target_is_relabelled", states: []change{killed(), do(killed(), pod("shop/api", labelled("app=web")))}},
+		{name: "a_target_goes_to_another_part", states: []change{do(killed(), targets(40)),
+			do(killed(), targets(40), pod("shop/api", labelled("app=web")))}},
+		{name: "a_namespace_is_divided", states: []change{do(killed(), targets(4)), do(killed(), targets(40))}},
 		{name: "an_address_is_handed_over", states: []change{killed(), do(killed(), without("shop/web"),
 			pod("ops/next", at("web"), uid("next"), started, labelled("app=next")))},
 			prepare: oldFlowPasses, check: oldFlowEnded},
@@ -98,6 +101,23 @@ egress:
   ports: [{port: echo, protocol: UDP}]`), policy("ops/p", `
 podSelector: {}
 ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}]}]`))
+}
+
+// targets are policies with as many targets, each of all pods but some that there are not, and of one without web. They allow next to nothing.
+func targets(n int) change {
+	var all []change
+	for i := range n {
+		but := fmt.Sprintf("none-%d", i)
+		if i == 0 {
+			but = "web"
+		}
+		all = append(all, policy(fmt.Sprintf("shop/target-%d", i), fmt.Sprintf(`
+podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [%s]}]}
+policyTypes: [Ingress, Egress]
+ingress: [{from: [{ipBlock: {cidr: 192.0.2.%d/32}}], ports: [{port: 81}]}]
+egress: [{to: [{ipBlock: {cidr: 192.0.2.%d/32}}], ports: [{port: 81}]}]`, but, i+1, i+1)))
+	}
+	return do(all...)
 }
 
 // closed isolates the pods with a label from everything.
