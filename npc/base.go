@@ -179,8 +179,12 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 // repliesRules are for packets of connections that were judged when they were opened.
 func (m *Model) repliesRules(d Direction) []iptables.Rule {
 	rules := []iptables.Rule{{Match: established, Target: m.allowTarget(d), Comment: "replies"}}
+	rest := iptables.Rule{Match: invalid, Target: "-j DROP", Comment: "belongs to no connection and opens none"}
+	if m.repliesApart() {
+		rest.Match = "" // all that is left
+	}
 	if !m.TCPLiberal {
-		rules = append(rules, iptables.Rule{Match: invalid, Target: "-j DROP", Comment: "belongs to no connection and opens none"})
+		rules = append(rules, rest)
 	}
 	return rules
 }
