@@ -50,7 +50,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.allowMcast, "allow-mcast", true, "allow all multicast traffic")
 	f.BoolVar(&o.allowVLAN, "allow-vlan", false,
 		"let pods on a bridge send frames with a VLAN tag, which pass no policy (else nftables drops them)")
-	f.IntVar(&o.maxListSize, "max-list-size", 1024, "most namespaces that a list:set holds; more are held as one set of their pods")
+	f.IntVar(&o.maxListSize, "max-list-size", 1024, "most namespaces that a list:set holds; more than that, or than 8, are held as one set of their pods")
 	f.Uint16Var(&o.nflogGroup, "nflog-group", 86, "NFLOG group of packets blocked on ingress; those blocked on egress have the next one")
 	f.StringVar(&o.ulogdPcap, "ulogd-pcap", "", "capture file to keep the last reported packets in (and the one before, with .1 behind its name)")
 	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", 64, "MiB that the two files of --ulogd-pcap take at most")
