@@ -1,6 +1,7 @@
 package npc_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -65,6 +66,40 @@ func TestS62_EditsOfPolicies(t *testing.T) {
 				w.again(false)
 			})
 			w.always(c.always, w.tidyUp)
+		})
+	}
+}
+
+// TestS62_APodGoesFromPartToPart: twenty policies choose a pod in turn, each as others do or nobody does, and allow the same; so in a part of their
+// namespace's rules that it leaves, and in one that it enters, rules go and come with it.
+func TestS62_APodGoesFromPartToPart(t *testing.T) {
+	for _, tidy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tidy=%t", tidy), func(t *testing.T) {
+			const policies = 20
+			w := newWorld(t)
+			w.model.Crowd(0, 4)
+			w.namespace("a")
+			w.pod("a/client", "10.32.1.2", "app=client")
+			w.pod("a/x", "10.32.1.3", "app=app-0")
+			for i := range policies {
+				label := fmt.Sprintf("app=app-%d", i)
+				w.policy(fmt.Sprintf("a/p%d", i), fmt.Sprintf(`{podSelector: {matchLabels: {app: app-%d}}, policyTypes: [Ingress, Egress],
+					ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}], egress: [{to: [{podSelector: {matchLabels: {app: client}}}]}]}`, i))
+				w.pod(fmt.Sprintf("a/other-%d", i), fmt.Sprintf("10.32.1.%d", 10+i), label)
+			}
+			w.sync()
+			for i := range policies {
+				if i%2 == 0 {
+					w.deletePod(fmt.Sprintf("a/other-%d", i))
+				}
+			}
+			w.again(tidy)
+			for i := range 3*policies {
+				w.always("a/client > a/x tcp:80 = yes\n a/x > a/client tcp:80 = yes\n a/other-1 > a/x tcp:80 = no", func() {
+					w.relabel("a/x", fmt.Sprintf("app=app-%d", i*7%policies))
+					w.again(tidy)
+				})
+			}
 		})
 	}
 }
