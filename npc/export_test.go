@@ -233,6 +233,9 @@ func NewVLANGuardOn(m *Model, allow bool, table vlanKeeper, log *slog.Logger) *V
 	return g
 }
 
+// PartSet is the name of the set of the isolated pods of a namespace that is not divided.
+func PartSet(f Family, d Direction, namespace string) string { return partSet(f, d, namespace, "") }
+
 // Crowd has chains lead to at most so many parts one by one, and divides the rules of so many targets and more.
 func (m *Model) Crowd(n, targets int) {
 	m.mu.Lock()

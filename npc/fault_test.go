@@ -427,6 +427,35 @@ func answer(op ipset.Op, code uint32) error {
 	return &ipset.BatchError{Errors: []*ipset.OpError{{Kind: op.Kind, Set: op.Set.Name, Err: ipset.KernelError{Code: code}}}}
 }
 
+// refusing is a kernel that makes no such sets.
+func refusing(code uint32, such func(ipset.Set) bool) func([]ipset.Op, func([]ipset.Op) error) error {
+	return func(ops []ipset.Op, apply func([]ipset.Op) error) error {
+		var pass []ipset.Op
+		var at []int // in ops
+		var failed []*ipset.OpError
+		for i, op := range ops {
+			if op.Kind == ipset.Create && such(op.Set) {
+				e := answer(op, code).(*ipset.BatchError).Errors[0]
+				e.Index = i
+				failed = append(failed, e)
+				continue
+			}
+			pass, at = append(pass, op), append(at, i)
+		}
+		err := apply(pass)
+		if len(failed) == 0 {
+			return err
+		}
+		if be, ok := err.(*ipset.BatchError); ok {
+			for _, e := range be.Errors {
+				e.Index = at[e.Index]
+				failed = append(failed, e)
+			}
+		}
+		return &ipset.BatchError{Errors: failed}
+	}
+}
+
 // TestASetThatTheKernelRefuses: the kernel lacks the type of named ports' sets, or has no room for them.
 func TestASetThatTheKernelRefuses(t *testing.T) {
 	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
@@ -434,28 +463,7 @@ func TestASetThatTheKernelRefuses(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := newStation(t, b)
 				faults := s.live.MakeFaults(npc.IPv4)
-				lacking := func(ops []ipset.Op, apply func([]ipset.Op) error) error {
-					var pass []ipset.Op
-					var failed []*ipset.OpError
-					for i, op := range ops {
-						if op.Kind == ipset.Create && op.Set.Type == ipset.HashIPPort {
-							e := answer(op, code).(*ipset.BatchError).Errors[0]
-							e.Index = i
-							failed = append(failed, e)
-							continue
-						}
-						pass = append(pass, op)
-					}
-					err := apply(pass)
-					if len(failed) == 0 {
-						return err
-					}
-					if be, ok := err.(*ipset.BatchError); ok {
-						failed = append(failed, be.Errors...)
-					}
-					return &ipset.BatchError{Errors: failed}
-				}
-				faults.Apply = lacking
+				faults.Apply = refusing(code, func(set ipset.Set) bool { return set.Type == ipset.HashIPPort })
 				s.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) {
 					p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 80}}
 				})
@@ -478,6 +486,49 @@ func TestASetThatTheKernelRefuses(t *testing.T) {
 				s.agree()
 			})
 		}
+	})
+}
+
+// TestTheSetOfIsolatedPodsIsRefused: they stay closed, and each policy that cannot let anybody in says so.
+func TestTheSetOfIsolatedPodsIsRefused(t *testing.T) {
+	s := newStation(t, iptables.NFT)
+	faults := s.live.MakeFaults(npc.IPv4)
+	faults.Apply = refusing(nl.IPSET_ERR_MAX_SETS, func(set ipset.Set) bool { return set.Name == npc.PartSet(npc.IPv4, npc.Ingress, "a") })
+	s.step()
+	s.step()
+	s.expect("10.32.1.4 > 10.32.1.2 tcp:80 = no\n fd32:1::4 > fd32:1::2 tcp:80 = yes\n outside > a/web tcp:80 = no")
+	if ready := s.live.Ready(); !strings.Contains(ready, "a/db") || !strings.Contains(ready, "a/web") {
+		t.Errorf("readiness is %q", ready)
+	}
+	s.logged(refuses, 2)
+	faults.Apply = nil
+	s.well()
+	s.expect(bothServed)
+	s.logged(takes, 2)
+	s.agree()
+}
+
+// TestAPodGoesToAnotherPartWhileRulesFail: where it is not known whether its rules are there, it stays with those that it had.
+func TestAPodGoesToAnotherPartWhileRulesFail(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.model.Crowd(2, 1)
+		s.pod("a/x", "10.32.1.9,fd32:1::9", "app=web")
+		s.policy("a/all", `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 7}]}]}`)
+		s.well()
+		s.expect(bothServed + "\n a/client > a/x tcp:7 = yes\n a/client > a/x tcp:80 = yes")
+		s.program("iptables-"+string(b)+"-restore:fail", "ip6tables-"+string(b)+"-restore:fail")
+		s.policy("a/new", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`)
+		s.ill("restore")
+		s.relabel("a/x", "app=db")
+		for range 3 {
+			s.ill("restore")
+			s.expect(bothServed + "\n a/client > a/x tcp:7 = yes\n a/client > a/x tcp:80 = no\n outside > a/x tcp:7 = no")
+		}
+		s.program()
+		s.well()
+		s.expect("a/client > a/x tcp:7 = yes\n a/client > a/x tcp:80 = no\n a/client > a/x tcp:5432 = yes\n a/web > a/x tcp:5432 = yes")
+		s.agree()
 	})
 }
 

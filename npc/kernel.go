@@ -140,6 +140,8 @@ type failure struct {
 	unforgotten []netip.Addr
 	// unadmitted are members that were not added because the rules were not written.
 	unadmitted []ipset.Op
+	// unremoved says that members were left in sets, although the plan took them for gone.
+	unremoved bool
 	// refusedSets are names of sets that the kernel does not take -> why; refused are such rules.
 	refusedSets map[string]string
 	refused     []iptables.Refusal
@@ -155,17 +157,20 @@ func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
 		f.unforgotten = tx.Forget
 	}
 	f.apply(k, "growing", tx.Grow)
-	admit, shrink := tx.Admit, tx.Shrink
+	admit, leave, shrink := tx.Admit, tx.Leave, tx.Shrink
 	refused, err := k.restore(ctx, f.without(tx.Rules))
 	f.refused = refused
 	if err != nil {
 		f.chains = append(f.chains, err)
 		// What the old rules allow stays closed to those that are not there yet.
 		f.unadmitted, admit = admit, nil
-		// What the old rules allow by sets that are not wanted any more stays; members that are not wanted go.
+		// What the old rules allow by sets that are not wanted any more stays, and who is led to them; members that are not wanted go.
 		shrink = slices.DeleteFunc(slices.Clone(shrink), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
+		f.unremoved = len(leave) > 0 || len(shrink) < len(tx.Shrink)
+		leave = nil
 	}
 	f.apply(k, "admitting to", admit)
+	f.apply(k, "leaving", leave)
 	f.apply(k, "shrinking", shrink)
 	return f
 }

@@ -86,7 +86,8 @@ func New(c Config) *Model {
 		m.ways[d] = &way{direction: d, crowd: crowd, branches: map[string]*branch{}}
 	}
 	for f, t := range m.tables {
-		m.localPods[f] = t.fixedSet(localPodsName, ipset.HashIP, "local pods")
+		t.local = t.fixedSet(localPodsName, ipset.HashIP, "local pods")
+		m.localPods[f] = t.local
 		m.podRange[f] = t.fixedSet(podRangeName, ipset.HashNet, "the node's range of pod addresses")
 		for _, d := range directions {
 			m.defaultAllow[f][d] = t.fixedSet(defaultAllowName(d), ipset.HashIP,

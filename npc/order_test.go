@@ -94,7 +94,7 @@ func TestS62_APodGoesFromPartToPart(t *testing.T) {
 				}
 			}
 			w.again(tidy)
-			for i := range 3*policies {
+			for i := range 3 * policies {
 				w.always("a/client > a/x tcp:80 = yes\n a/x > a/client tcp:80 = yes\n a/other-1 > a/x tcp:80 = no", func() {
 					w.relabel("a/x", fmt.Sprintf("app=app-%d", i*7%policies))
 					w.again(tidy)

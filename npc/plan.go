@@ -168,22 +168,6 @@ func (t *table) plan(tidy bool, extent Extent) Transaction {
 	return tx
 }
 
-// moves are what a plan moves from one chain to another. A pod must be found in one of them at any moment, with its rules: so it is put into sets
-// from the rules to the root, and taken out of them from the root to the rules.
-type moves struct {
-	// admitted are the entries that come to a chain of a way only when its rules are there; who is sent there follows.
-	admitted map[admission]struct{}
-	// entered and left are the chains that members come to and leave.
-	entered, left map[*chain]struct{}
-	// shrink are removals, those of the sets nearest to the rules first.
-	shrink []ipset.Op
-}
-
-type admission struct {
-	ipset.Entry
-	Direction
-}
-
 func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 	if extent == Everything {
 		if tidy {
@@ -191,7 +175,7 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 		}
 		t.replaceMisfits(tx)
 	}
-	mv := &moves{admitted: map[admission]struct{}{}, entered: map[*chain]struct{}{}, left: map[*chain]struct{}{}}
+	mv := newMoves()
 	var lists []ipset.Op
 	var unwanted []*set
 	for _, s := range t.orderedDirty() {
@@ -203,7 +187,7 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 		case !s.wanted && extent != Everything, s.misfit() != "":
 			continue // until it is known what rules may need
 		case !s.wanted:
-			mv.empty(s)
+			mv.empty(s, tx)
 			unwanted = append(unwanted, s)
 			continue
 		}
@@ -218,8 +202,7 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 		t.planMembers(s, tx, grow, mv, extent)
 	}
 	tx.Grow = append(tx.Grow, lists...)
-	slices.Reverse(mv.shrink)
-	tx.Shrink = append(tx.Shrink, mv.shrink...)
+	slices.Reverse(tx.Leave)
 	if tidy && mv.none() {
 		t.planDrops(tx, unwanted)
 	}
@@ -228,7 +211,7 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 
 // planMembers brings the members of a set that is wanted up to date.
 func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves, extent Extent) {
-	// Whether old rules stand where its members are sent is not known while chains are not.
+	// Whether old rules stand where its members are sent is not known while chains are not, and whether they would be sent elsewhere.
 	closed, held := s.leads != nil && extent != Everything, false
 	var add, revoke, remove []ipset.Entry
 	for e := range s.dirty {
@@ -239,9 +222,11 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves
 			held = true
 		case s.entries[e].wanted:
 			add = append(add, e)
-		case changed && s.key != fixedSetName(t.family, localPodsName):
+		case changed && s != t.local:
 			// As a local pod that nothing allows, the address is closed until it is its new pod's.
 			revoke = append(revoke, e)
+		case closed && t.local.entries[e].wanted:
+			held = true
 		default:
 			remove = append(remove, e)
 		}
@@ -255,10 +240,7 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves
 	ops(grow, ipset.Add, add)
 	ops(&tx.Admit, ipset.Add, admit)
 	ops(&tx.Revoke, ipset.Delete, revoke)
-	ops(&mv.shrink, ipset.Delete, remove)
-	if len(remove) > 0 {
-		mv.leave(s)
-	}
+	ops(mv.leave(s, tx, len(remove)), ipset.Delete, remove)
 	for _, entries := range [][]ipset.Entry{add, admit, revoke, remove} {
 		for _, e := range entries {
 			s.applied(e)
@@ -267,45 +249,6 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves
 	if !held {
 		delete(t.dirtySets, s)
 	}
-}
-
-// admit divides what is added to a set into what comes before the rules and what comes after them.
-func (mv *moves) admit(s *set, add []ipset.Entry) (before, after []ipset.Entry) {
-	if s.leads == nil {
-		return add, nil
-	}
-	unready := false
-	if len(add) > 0 {
-		mv.entered[s.leads.to], unready = struct{}{}, s.leads.to.unready()
-	}
-	for _, e := range add {
-		key := admission{e, s.leads.direction}
-		if _, later := mv.admitted[key]; !unready && !later {
-			before = append(before, e)
-			continue
-		}
-		mv.admitted[key] = struct{}{}
-		after = append(after, e)
-	}
-	return before, after
-}
-
-// leave takes note that members of a set leave the chain that it leads to.
-func (mv *moves) leave(s *set) {
-	if s.leads != nil {
-		mv.left[s.leads.to] = struct{}{}
-	}
-}
-
-// empty empties a set that is not wanted, at once.
-func (mv *moves) empty(s *set) {
-	if len(s.entries) == 0 {
-		return
-	}
-	mv.shrink = append(mv.shrink, ipset.Op{Kind: ipset.Flush, Set: s.Set})
-	mv.leave(s)
-	clear(s.entries)
-	clear(s.dirty)
 }
 
 // planDrops destroys sets that are not wanted, lists before their members.
@@ -383,17 +326,6 @@ func (t *table) planChain(c *chain, tx *Transaction, tidy bool, mv *moves) {
 		delete(t.dirtyChains, c)
 	}
 }
-
-// needs says whether a chain keeps rules that it is to have no more, because members leave it that they are still for. Of rules that were found it is
-// not known whom else they let in: nobody new may meet them.
-func (mv *moves) needs(c *chain) bool {
-	_, entered := mv.entered[c]
-	_, left := mv.left[c]
-	return left && !(c.adopted && entered)
-}
-
-// none says that nothing is moved, so that no old way is needed.
-func (mv *moves) none() bool { return len(mv.admitted)+len(mv.left) == 0 }
 
 // untidy says whether there is something that a plan left for later.
 func (t *table) untidy() bool {

@@ -1,6 +1,7 @@
 package npc
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"strings"
@@ -95,10 +96,11 @@ func (m *Model) Refused() []InvalidPolicy {
 					continue
 				}
 				for p := range r.owners {
-					found[p.key()] = InvalidPolicy{Namespace: p.namespace, Name: p.name, UID: p.uid, Reason: why, Refused: true}
+					found[p.key()] = p.refused(why)
 				}
 			}
 		}
+		m.unreachable(t.family, func(p *policy, why string) { found[p.key()] = p.refused(why) })
 	}
 	out := make([]InvalidPolicy, 0, len(found))
 	for _, p := range found {
@@ -108,6 +110,27 @@ func (m *Model) Refused() []InvalidPolicy {
 		return podKey(out[i].Namespace, out[i].Name) < podKey(out[j].Namespace, out[j].Name)
 	})
 	return out
+}
+
+func (p *policy) refused(why string) InvalidPolicy {
+	return InvalidPolicy{Namespace: p.namespace, Name: p.name, UID: p.uid, Reason: why, Refused: true}
+}
+
+// unreachable finds the policies whose rules cannot be reached by some of their pods, because a set on the way is refused.
+func (m *Model) unreachable(f Family, found func(p *policy, why string)) {
+	for _, w := range m.ways {
+		for _, pt := range w.parts {
+			why := pt.isolated[f].refused
+			for _, b := range pt.through {
+				why = cmp.Or(why, b.pods[f].refused)
+			}
+			if why != "" {
+				for p := range pt.policies {
+					found(p, why)
+				}
+			}
+		}
+	}
 }
 
 // Unreporting says why packets that are dropped are not reported, in some family and direction; empty if they are.

@@ -321,7 +321,7 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 			f.chains = append(f.chains, r.Err)
 		}
 	}
-	k.setsKnown = k.setsKnown && len(f.sets) == 0
+	k.setsKnown = k.setsKnown && len(f.sets) == 0 && !f.unremoved
 	k.chainsKnown = k.chainsKnown && len(f.chains) == 0
 	if leftOut && k.refusals.wait == 0 {
 		k.refusals.failed(time.Now())

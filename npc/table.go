@@ -19,6 +19,8 @@ type table struct {
 	active bool
 	// adopted says that what the kernel has was read, recalled that what it tells of vanished pods was taken note of.
 	adopted, recalled bool
+	// local is the set of the local pods.
+	local *set
 	// sets by name, those that only the kernel still has among them.
 	sets      map[string]*set
 	dirtySets map[*set]struct{}

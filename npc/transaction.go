@@ -27,19 +27,21 @@ type Transaction struct {
 	Rules iptables.Update
 	// Admit adds members to sets that lead to chains whose old rules, of policies that went before, are gone only now.
 	Admit []ipset.Op
+	// Leave deletes members of sets that lead to chains, in which nobody looks for them any more.
+	Leave []ipset.Op
 	// Shrink deletes members, then sets.
 	Shrink []ipset.Op
 }
 
 // Empty says whether there is nothing to do.
 func (tx Transaction) Empty() bool {
-	return tx.Rules.Empty() && len(tx.Revoke)+len(tx.Forget)+len(tx.Grow)+len(tx.Admit)+len(tx.Shrink) == 0
+	return tx.Rules.Empty() && len(tx.Revoke)+len(tx.Forget)+len(tx.Grow)+len(tx.Admit)+len(tx.Leave)+len(tx.Shrink) == 0
 }
 
 // LogValue sums the transaction up.
 func (tx Transaction) LogValue() slog.Value {
 	count := map[ipset.OpKind]int{}
-	for _, op := range slices.Concat(tx.Revoke, tx.Grow, tx.Admit, tx.Shrink) {
+	for _, op := range slices.Concat(tx.Revoke, tx.Grow, tx.Admit, tx.Leave, tx.Shrink) {
 		count[op.Kind] += max(len(op.Elements), 1)
 	}
 	inserted := 0
@@ -67,7 +69,7 @@ func (tx Transaction) LogValue() slog.Value {
 
 // onlyMembers says whether the transaction does no more than pods that come and go ask for.
 func (tx Transaction) onlyMembers() bool {
-	return tx.Rules.Empty() && !slices.ContainsFunc(slices.Concat(tx.Grow, tx.Shrink), func(op ipset.Op) bool {
+	return tx.Rules.Empty() && !slices.ContainsFunc(slices.Concat(tx.Grow, tx.Leave, tx.Shrink), func(op ipset.Op) bool {
 		return op.Kind != ipset.Add && op.Kind != ipset.Delete
 	})
 }
@@ -93,6 +95,7 @@ func (tx Transaction) String() string {
 		fmt.Fprintf(&b, "# %s: rules\n%s", tx.Family, tx.Rules)
 	}
 	ops("add members that the old rules must not meet", tx.Admit)
+	ops("delete members that are led elsewhere", tx.Leave)
 	ops("delete members, destroy sets", tx.Shrink)
 	return b.String()
 }

@@ -25,6 +25,7 @@ func TestATransactionSaysAllItDoes(t *testing.T) {
 		"add grown 10.0.0.1":          {Grow: op(ipset.Add, "grown")},
 		":WEAVE-NPC-X - [0:0]":        {Rules: iptables.Update{Replace: []iptables.Chain{{Name: "WEAVE-NPC-X"}}}},
 		"add admitted 10.0.0.1":       {Admit: op(ipset.Add, "admitted")},
+		"del left 10.0.0.1":           {Leave: op(ipset.Delete, "left")},
 		"del shrunk 10.0.0.1":         {Shrink: op(ipset.Delete, "shrunk")},
 		"destroy gone":                {Shrink: op(ipset.Destroy, "gone")},
 		"create weave hash:ip family": {Grow: op(ipset.Create, "weave")},

@@ -46,6 +46,7 @@ func (k *Kernel) Apply(tx npc.Transaction) error {
 		func() error { return k.sets(tx.Grow) },
 		func() error { return k.restore(tx.Rules.String()) },
 		func() error { return k.sets(tx.Admit) },
+		func() error { return k.sets(tx.Leave) },
 		func() error { return k.sets(tx.Shrink) },
 	}
 	for _, step := range steps {
