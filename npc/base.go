@@ -100,8 +100,12 @@ func (m *Model) forwardRules(f Family) []iptables.Rule {
 	local := fixedSetName(f, localPodsName)
 	var rules []iptables.Rule
 	if m.AllowAction != "RETURN" {
-		rules = append(rules, iptables.Rule{Match: established + " " + matchSet(local, "dst"), Target: m.allowTarget(Ingress),
-			Comment: "replies to local pods"})
+		replies := iptables.Rule{Match: established + " " + matchSet(local, "dst"), Target: m.allowTarget(Ingress),
+			Comment: "replies to local pods"}
+		if m.PodInterface != "" { // a lookup less for nearly all packets
+			replies.Match = "-o " + m.PodInterface + " " + established
+		}
+		rules = append(rules, replies)
 	}
 	rules = append(rules, iptables.Rule{Match: established, Target: "-j RETURN", Comment: "not for us to judge again"})
 	for _, d := range [...]Direction{Egress, Ingress} {
