@@ -145,16 +145,32 @@ const (
 func (m *Model) change(kind eventKind, e event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	defer m.wakeUp()
-	if m.synced && m.changedAt.IsZero() {
-		m.changedAt = time.Now()
-	}
-	if m.synced && (m.unfinished() || !m.later.empty() || m.batch != noEvents && m.batch != kind) {
-		m.later.put(kind, e)
+	if !m.synced {
+		m.batch = kind
+		e.apply()
+		m.wakeUp()
 		return
 	}
-	m.batch = kind
-	e.apply()
+	now := time.Now()
+	if m.unfinished() || !m.later.empty() || m.batch != noEvents && m.batch != kind {
+		m.later.put(kind, e)
+	} else {
+		e.apply()
+		if m.batch == noEvents && kind == podEvents && m.planned() {
+			return
+		}
+		m.batch = kind
+	}
+	if m.changedAt.IsZero() {
+		m.changedAt = now
+	}
+	m.wakeUp()
+}
+
+// planned says whether there is nothing to plan. Most changes of pods are of what nobody asks for.
+func (m *Model) planned() bool {
+	m.setGates()
+	return !slices.ContainsFunc(m.tables[:], (*table).unplanned)
 }
 
 // Adopt takes what was read from the kernel for a family for what there is. It is to be called before

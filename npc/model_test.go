@@ -59,3 +59,72 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsPlanned: pods change all the time, and most changes are of what nobody asks for.
+func TestWhatIsPlanned(t *testing.T) {
+	web := Pod{Namespace: "a", Name: "web", UID: "web", Node: "n", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")},
+		HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}}
+	elsewhere := func(name, addr string, labels map[string]string) Pod {
+		return Pod{Namespace: "b", Name: name, UID: "1", Node: "m", Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Labels: labels}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(m *Model)
+		wakes  bool
+	}{
+		{"a label that nobody asks for", func(m *Model) {
+			web.Labels = map[string]string{"run": "2"}
+			m.SetPod(web)
+		}, false},
+		{"nothing", func(m *Model) { m.SetPod(elsewhere("known", "10.32.2.1", nil)) }, false},
+		{"a label of a namespace that nobody asks for", func(m *Model) {
+			m.SetNamespace(Namespace{Name: "b", UID: "b", Labels: map[string]string{"team": "one"}})
+		}, false},
+		{"a pod that is nobody's peer", func(m *Model) { m.SetPod(elsewhere("new", "10.32.2.2", nil)) }, false},
+		{"a peer", func(m *Model) { m.SetPod(elsewhere("new", "10.32.2.2", map[string]string{"role": "client"})) }, true},
+		{"a pod that becomes a peer", func(m *Model) { m.SetPod(elsewhere("known", "10.32.2.1", map[string]string{"role": "client"})) }, true},
+		{"a pod whose address is not known yet", func(m *Model) {
+			m.SetPod(Pod{Namespace: "a", Name: "new", UID: "1", Node: "n"})
+		}, true},
+		{"a pod elsewhere with an address of our range", func(m *Model) { m.SetPod(elsewhere("new", "10.32.1.9", nil)) }, true},
+		{"an address that changes hands", func(m *Model) {
+			m.SetPod(Pod{Namespace: "a", Name: "web", UID: "2", Node: "n", Addrs: web.Addrs, HostAddrs: web.HostAddrs})
+		}, true},
+		{"a pod that vanishes", func(m *Model) { m.DeletePod("a", "web", "") }, true},
+		{"a policy", func(m *Model) { m.DeletePolicy("a", "p", "") }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			m := atWork(&now)
+			m.SetNamespace(Namespace{Name: "b", UID: "b"})
+			m.SetPod(elsewhere("known", "10.32.2.1", nil))
+			o := &networkingv1.NetworkPolicy{}
+			o.Namespace, o.Name, o.UID = "a", "clients", "clients"
+			o.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{
+				NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "client"}}}}}}
+			m.DeletePolicy("a", "p", "")
+			m.SetPolicy(o)
+			for range 2 {
+				m.Plan(true)
+				m.Resume()
+			}
+			m.Plan(true)
+			m.heldSince()
+			<-m.Wake()
+
+			c.change(m)
+			woken := len(m.wake) > 0
+			if woken != c.wakes {
+				t.Errorf("woken: %v", woken)
+			}
+			if waits := m.batch != noEvents || !m.changedAt.IsZero(); waits != c.wakes {
+				t.Errorf("a change of another kind has to wait, and time passes: %v", waits)
+			}
+			for _, tx := range m.Plan(false) {
+				if !tx.Empty() && !woken {
+					t.Errorf("there is something to do:\n%s", tx)
+				}
+			}
+		})
+	}
+}

@@ -166,6 +166,11 @@ func (t *table) dropChain(c *chain) {
 	c.touch()
 }
 
+// unplanned says whether a plan may do something. What is left for later and what is left out counts.
+func (t *table) unplanned() bool {
+	return len(t.dirtySets)+len(t.dirtyChains)+len(t.changedHands) > 0 || t.jumpMissing || t.refusing
+}
+
 // adoptSets takes the sets that were read from the kernel for those that there are.
 func (t *table) adoptSets(listings []ipset.Listing) {
 	t.adopted = true

@@ -27,6 +27,8 @@ type world struct {
 	// addrs holds the names that checks use: pod or other name -> addresses.
 	addrs map[string][]netip.Addr
 	pods  map[string]npc.Pod
+	// adopted says that the kernels were read since the last plan.
+	adopted bool
 	// transactions are the texts of those applied since they were last taken.
 	transactions []string
 	// explained says that verdicts are also asked of who explains them, who knows of no gate.
@@ -95,6 +97,7 @@ func newModelWorld(t *testing.T, configure ...func(*npc.Config)) *world {
 }
 
 func (w *world) adopt() {
+	w.adopted = true
 	for f, k := range w.kernels {
 		sets, seen := k.Read()
 		w.model.Adopt(npc.Family(f), sets, seen)
@@ -204,10 +207,20 @@ func (w *world) again(tidy bool) {
 		w.live.again(w)
 		return
 	}
+	told := tidy || w.adopted
+	w.adopted = false
+	select {
+	case <-w.model.Wake():
+		told = true
+	default:
+	}
 	for {
 		for f, tx := range w.model.Plan(tidy) {
 			if tx.Empty() {
 				continue
+			}
+			if !told {
+				w.Fatalf("nobody was told that there is something to plan:\n%s", tx)
 			}
 			w.transactions = append(w.transactions, tx.String())
 			if err := w.kernels[f].Apply(tx); err != nil {
