@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/weave-npc/weave-npc/iptables"
 )
@@ -248,19 +247,18 @@ func (s *Syncer) noteTrial() {
 
 func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 	seen := make([]iptables.Seen, len(due))
-	var g errgroup.Group
+	reads := make([]func(), len(due))
 	for i, k := range due {
-		g.Go(func() error {
+		reads[i] = func() {
 			var err error
 			if seen[i], err = k.readChains(ctx); err != nil {
 				k.errs = append(k.errs, errors.Wrap(err, "reading the chains"))
-				return nil
+				return
 			}
 			k.chainsKnown = true
-			return nil
-		})
+		}
 	}
-	_ = g.Wait() // the kernels have what went wrong
+	sideBySide(reads)
 	for i, k := range due {
 		if k.chainsKnown {
 			s.noteNative(k, seen[i].Native)
@@ -277,22 +275,32 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 // there may be more to do at once.
 func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) (again bool) {
 	failures := make([]failure, len(s.kernels))
-	var g errgroup.Group
+	var steps []func()
 	for i, k := range s.kernels {
 		if tx := txs[k.family]; !tx.Empty() {
 			s.announce(ctx, k, tx)
 			s.metrics.Transactions.WithLabelValues(k.family.String()).Inc()
-			g.Go(func() error {
-				failures[i] = k.apply(ctx, tx)
-				return nil
-			})
+			steps = append(steps, func() { failures[i] = k.apply(ctx, tx) })
 		}
 	}
-	_ = g.Wait() // failures has what went wrong
+	sideBySide(steps)
 	for i, k := range s.kernels {
 		again = s.settle(k, &failures[i]) || again
 	}
 	return again
+}
+
+// sideBySide does all tasks at once, and one alone without waking another thread, which would take longer than most transactions.
+func sideBySide(tasks []func()) {
+	if len(tasks) == 0 {
+		return
+	}
+	var others sync.WaitGroup
+	defer others.Wait()
+	for _, task := range tasks[1:] {
+		others.Go(task)
+	}
+	tasks[0]()
 }
 
 // settle takes note of what went wrong with a transaction, and says whether something is now left out.
