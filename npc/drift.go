@@ -13,9 +13,9 @@ import (
 func (m *Model) setDrift(f Family, headers []ipset.Header) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	there := map[string]ipset.Header{}
-	for _, h := range headers {
-		there[h.Name] = h
+	there := make(map[string]*ipset.Header, len(headers))
+	for i := range headers {
+		there[headers[i].Name] = &headers[i]
 	}
 	var drift []string
 	for name, s := range m.tables[f].sets {
@@ -25,8 +25,8 @@ func (m *Model) setDrift(f Family, headers []ipset.Header) []string {
 		case !ok:
 			drift = append(drift, fmt.Sprintf("set %s (%s) is gone", name, s.about))
 		case !s.wanted: // what it still holds, which may be another version's, is gone with it
-		case misfit(s.Set, h) != "":
-			drift = append(drift, fmt.Sprintf("set %s (%s) %s", name, s.about, misfit(s.Set, h)))
+		case misfit(s.Set, *h) != "":
+			drift = append(drift, fmt.Sprintf("set %s (%s) %s", name, s.about, misfit(s.Set, *h)))
 		case int(h.Elements) != s.count():
 			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d", name, s.about, h.Elements, s.count()))
 		}
