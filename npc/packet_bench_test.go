@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,12 +55,11 @@ func BenchmarkFirstPacket(b *testing.B) {
 						isolated, free, more = append(isolated, i), append(free, f), append(more, i-f)
 					}
 				}
-				isolated, free, more = sorted(isolated), sorted(free), sorted(more)
 				b.ReportMetric(floor, "floor-ns")
-				b.ReportMetric(isolated[len(isolated)/2], "isolated-ns")
-				b.ReportMetric(free[len(free)/2], "free-ns")
-				b.ReportMetric(more[len(more)/2], "isolated-more-ns")
-				b.ReportMetric(isolated[len(isolated)/2]/floor, "x/floor")
+				b.ReportMetric(middle(isolated), "isolated-ns")
+				b.ReportMetric(middle(free), "free-ns")
+				b.ReportMetric(middle(more), "isolated-more-ns")
+				b.ReportMetric(middle(isolated)/floor, "x/floor")
 				b.ReportMetric(0, "ns/op")
 			})
 			r.close()
@@ -67,39 +67,68 @@ func BenchmarkFirstPacket(b *testing.B) {
 	}
 }
 
-// BenchmarkEstablishedPacket forwards packets of a connection. The floors are forwarding them without any rule ("x/bare"), and with one rule of
-// somebody else in FORWARD that asks for the state of connections, as kube-proxy has it, in turns with ours ("x/floor").
+// BenchmarkEstablishedPacket forwards packets of a connection. The floors are forwarding them without any rule ("x/bare"), and with what is in
+// FORWARD of somebody else, in turns with ours before it ("x/floor"): one rule that asks for the state of connections, or all that kube-proxy
+// has there.
 func BenchmarkEstablishedPacket(b *testing.B) {
+	stateAlone := []string{"-A FORWARD -m conntrack --ctstate NEW"}
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
 		for _, s := range []size{{0, 1, 1, 110}, {0, 50, 1_000, 110}} {
-			r := newRoad(b)
-			b.Run(fmt.Sprintf("%s/%s", backend, s), func(b *testing.B) {
-				empty(b)
-				bare := r.flowing(b)
-				command(b, "iptables-"+string(backend), "-A", "FORWARD", "-m", "conntrack", "--ctstate", "NEW")
-				m := s.untold()
-				s.tell(m)
-				s.admit(m, 0)
-				r.enforce(b, m, backend)
-				var ours, ratios []float64
-				for b.Loop() {
-					for range 10 {
-						command(b, "iptables-"+string(backend), "-D", "FORWARD", "1")
-						without := r.flowing(b)
-						command(b, "iptables-"+string(backend), "-I", "FORWARD", "1", "-j", "WEAVE-NPC-FORWARD")
-						with := r.flowing(b)
-						ours, ratios = append(ours, with), append(ratios, with/without)
-					}
-				}
-				ours, ratios = sorted(ours), sorted(ratios)
-				b.ReportMetric(ours[len(ours)/2], "established-ns")
-				b.ReportMetric(ours[len(ours)/2]/bare, "x/bare")
-				b.ReportMetric(ratios[len(ratios)/2], "x/floor")
-				b.ReportMetric(0, "ns/op")
-			})
-			r.close()
+			for _, scene := range []struct {
+				name    string
+				others  []string
+				replies bool
+			}{{"", stateAlone, false}, {"kube-proxy/to-pod/", kubeProxy(), false}, {"kube-proxy/from-pod/", kubeProxy(), true}} {
+				r := newRoad(b)
+				b.Run(fmt.Sprintf("%s/%s%s", backend, scene.name, s), func(b *testing.B) { r.compare(b, backend, s, scene.others, scene.replies) })
+				r.close()
+			}
 		}
 	}
+}
+
+// kubeProxy is what kube-proxy writes for packets that are forwarded, in its iptables mode and without Services.
+func kubeProxy() []string {
+	return []string{
+		"-N KUBE-FORWARD", "-N KUBE-SERVICES", "-N KUBE-EXTERNAL-SERVICES", "-N KUBE-PROXY-FIREWALL",
+		"-A FORWARD -m conntrack --ctstate NEW -m comment --comment load-balancer-firewall -j KUBE-PROXY-FIREWALL",
+		"-A FORWARD -m comment --comment forwarding-rules -j KUBE-FORWARD",
+		"-A FORWARD -m conntrack --ctstate NEW -m comment --comment service-portals -j KUBE-SERVICES",
+		"-A FORWARD -m conntrack --ctstate NEW -m comment --comment externally-visible-service-portals -j KUBE-EXTERNAL-SERVICES",
+		"-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP",
+		"-A KUBE-FORWARD -m comment --comment forwarding-rules -m mark --mark 0x4000/0x4000 -j ACCEPT",
+		"-A KUBE-FORWARD -m comment --comment forwarding-conntrack-rule -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+	}
+}
+
+// compare measures what packets of a connection to a pod take, or their replies, with and without us before others' rules.
+func (r *road) compare(b *testing.B, backend iptables.Backend, s size, others []string, replies bool) {
+	b.Helper()
+	rule := func(args string) { b.Helper(); command(b, "iptables-"+string(backend), strings.Fields(args)...) }
+	empty(b)
+	bare := r.flowing(b, replies)
+	for _, other := range others {
+		rule(other)
+	}
+	m := s.untold()
+	s.tell(m)
+	s.admit(m, 0)
+	r.enforce(b, m, backend)
+	var ours, floor, ratios []float64
+	for b.Loop() {
+		for range 10 {
+			rule("-D FORWARD 1")
+			without := r.flowing(b, replies)
+			rule("-I FORWARD 1 -j WEAVE-NPC-FORWARD")
+			with := r.flowing(b, replies)
+			ours, floor, ratios = append(ours, with), append(floor, without), append(ratios, with/without)
+		}
+	}
+	b.ReportMetric(middle(ours), "established-ns")
+	b.ReportMetric(middle(floor), "floor-ns")
+	b.ReportMetric(middle(ours)/bare, "x/bare")
+	b.ReportMetric(middle(ratios), "x/floor")
+	b.ReportMetric(0, "ns/op")
 }
 
 // admit has every namespace with local pods let in what the road sends, from addresses outside or from pods of the named namespaces; pods of one
@@ -282,17 +311,21 @@ func (r *road) cost(b *testing.B, to []netip.Addr, batches int) float64 {
 	})
 }
 
-// flowing is what it takes to forward a packet of a connection.
-func (r *road) flowing(b *testing.B) float64 {
+// flowing is what it takes to forward a packet of a connection to a pod, or a reply.
+func (r *road) flowing(b *testing.B, replies bool) float64 {
 	b.Helper()
 	r.port++
-	from, to := netip.MustParseAddr("198.51.100.0"), r.addrs(1, 0)[0]
-	there, back := packet(from, to, uint16(r.port), 9), packet(to, from, 9, uint16(r.port))
+	client, pod := netip.MustParseAddr("198.51.100.0"), r.addrs(1, 0)[0]
+	there, back := packet(client, pod, uint16(r.port), 9), packet(pod, client, 9, uint16(r.port))
 	r.sender.send(b, there)
 	r.pods.send(b, back)
+	from, p := r.sender, there
+	if replies {
+		from, p = r.pods, back
+	}
 	return median(20, func() {}, func() {
 		for range batch {
-			r.sender.send(b, there)
+			from.send(b, p)
 		}
 	})
 }
@@ -309,7 +342,7 @@ func median(batches int, prepare, run func()) float64 {
 		run()
 		took = append(took, float64(threadTime()-start)/batch)
 	}
-	return sorted(took)[len(took)/2]
+	return middle(took)
 }
 
 // threadTime is the time that the thread has had a processor for.
@@ -321,7 +354,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-func sorted(l []float64) []float64 {
+// middle is the median.
+func middle(l []float64) float64 {
 	slices.Sort(l)
-	return l
+	return l[len(l)/2]
 }
