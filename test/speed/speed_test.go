@@ -175,8 +175,8 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // BenchmarkFollow changes the label that a policy asks for, from the event until the kernel's set has changed, beside informers that send one
-// message to the kernel; and counts the CPU time that an event takes: of all that it takes the process, from the socket on, "own" is what is
-// not the floor's. An event changes labels that nobody asks for, or, if it is related, that of the probe.
+// message to the kernel; and counts the CPU time that an event takes: of all that it takes the process ("cpu"), from the socket on, "own" is what
+// is not the floor's. An event changes labels that nobody asks for, or, if it is related, that of the probe.
 func BenchmarkFollow(b *testing.B) {
 	binary := build(b)
 	for _, c := range sizes {
@@ -198,8 +198,10 @@ func BenchmarkFollow(b *testing.B) {
 			b.ReportMetric(p50, "p50-us")
 			b.ReportMetric(median(ours.p99), "p99-us")
 			b.ReportMetric(p50/median(floor.p50), "x/floor-p50")
+			b.ReportMetric(cpu, "cpu-us")
 			b.ReportMetric(cpu-floorCPU, "own-cpu-us")
 			b.ReportMetric(cpu/floorCPU, "x/floor-cpu")
+			b.ReportMetric(related, "related-cpu-us")
 			b.ReportMetric(related-floorRelated, "own-related-cpu-us")
 			b.ReportMetric(related/floorRelated, "x/floor-related-cpu")
 			b.ReportMetric(0, "ns/op")

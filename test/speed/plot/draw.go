@@ -34,16 +34,36 @@ func (l line) points(results []result) (out []point) {
 	return out
 }
 
-// axis is a logarithmic one of whole decades.
-type axis struct{ first, last, from, to float64 }
+// axis shows values between its first and its last tick, of which there are two at least, in pixels.
+type axis struct {
+	ticks    []float64
+	scale    func(float64) float64
+	from, to float64
+}
 
-func newAxis(values []float64, from, to float64) axis {
-	first, last := math.Floor(math.Log10(slices.Min(values))), math.Ceil(math.Log10(slices.Max(values)))
-	return axis{first, max(last, first+1), from, to}
+// decades is a logarithmic axis of whole decades.
+func decades(values []float64, from, to float64) axis {
+	a := axis{scale: math.Log10, from: from, to: to}
+	first := math.Floor(math.Log10(slices.Min(values)))
+	for e := first; e <= max(first+1, math.Ceil(math.Log10(slices.Max(values)))); e++ {
+		a.ticks = append(a.ticks, math.Pow(10, e))
+	}
+	return a
+}
+
+// twentieths is an axis for ratios that differ little.
+func twentieths(values []float64, from, to float64) axis {
+	a := axis{scale: func(v float64) float64 { return v }, from: from, to: to}
+	first := math.Floor(20 * slices.Min(values))
+	for n := first; n <= max(first+1, math.Ceil(20*slices.Max(values))); n++ {
+		a.ticks = append(a.ticks, n/20)
+	}
+	return a
 }
 
 func (a axis) at(v float64) float64 {
-	return a.from + (math.Log10(v)-a.first)/(a.last-a.first)*(a.to-a.from)
+	first, last := a.scale(a.ticks[0]), a.scale(a.ticks[len(a.ticks)-1])
+	return a.from + (a.scale(v)-first)/(last-first)*(a.to-a.from)
 }
 
 // draw returns the chart's file; ok says whether there is anything to draw.
@@ -59,19 +79,23 @@ func (c chart) draw(results []result) (text string, ok bool) {
 	if len(xs) == 0 {
 		return "", false
 	}
-	x, y := newAxis(xs, left, width-right), newAxis(ys, height-below, top)
+	upwards := decades
+	if c.ratios {
+		upwards = twentieths
+	}
+	x, y := decades(xs, left, width-right), upwards(ys, height-below, top)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/><text x="%d" y="20" font-size="14">%s</text>`+"\n", width, height, left, c.title)
-	for e := x.first; e <= x.last; e++ {
-		at := x.at(math.Pow(10, e))
+	for _, tick := range x.ticks {
+		at := x.at(tick)
 		fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
-			at, top, height-below, at, height-below+16, power(e))
+			at, top, height-below, at, height-below+16, number(tick))
 	}
-	for e := y.first; e <= y.last; e++ {
-		at := y.at(math.Pow(10, e))
+	for _, tick := range y.ticks {
+		at := y.at(tick)
 		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n",
-			left, at, width-right, left-6, at+4, power(e))
+			left, at, width-right, left-6, at+4, number(tick))
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text><text x="8" y="%d">%s</text>`+"\n",
 		(left+width-right)/2, height-8, c.x, top-6, c.y)
@@ -96,5 +120,5 @@ func (c chart) drawLine(b *strings.Builder, i int, points []point, x, y axis) {
 		width-right+12, legend, colour, width-right+36, legend+4, c.lines[i].label)
 }
 
-// power is a power of ten as it is read.
-func power(exponent float64) string { return strconv.FormatFloat(math.Pow(10, exponent), 'f', -1, 64) }
+// number is one as it is read.
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
