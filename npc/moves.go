@@ -68,7 +68,7 @@ func (mv *moves) empty(s *set, tx *Transaction) {
 func (mv *moves) needs(c *chain) bool {
 	_, entered := mv.entered[c]
 	_, left := mv.left[c]
-	return left && !(c.adopted && entered)
+	return left && (!c.adopted || !entered)
 }
 
 // none says that nothing is moved, so that no old way is needed.

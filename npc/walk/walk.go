@@ -249,7 +249,7 @@ func parse(text string) (rule, error) {
 			}
 		}
 		if not {
-			return rule{}, errors.Errorf("cannot read %q after !", option)
+			return rule{}, errors.Errorf("cannot read an exclamation mark before %q", option)
 		}
 		if err != nil {
 			return rule{}, err
