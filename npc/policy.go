@@ -239,7 +239,9 @@ func (m *Model) selectPod(q *pod) {
 			}
 		}
 	}
-	q.parts = [len(directions)]*part{}
+	if !q.local {
+		q.parts = [len(directions)]*part{}
+	}
 	m.share(q.ns)
 	m.isolated(q)
 }
