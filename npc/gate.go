@@ -74,7 +74,7 @@ func (m *Model) findVanished(f Family) {
 	t.recalled = true
 	until := m.now().Add(vanishedFor)
 	there := m.podsOfNode()
-	for e, st := range m.localPods[f].entries {
+	for e, st := range m.tables[f].local.entries {
 		id, name, ours := strings.Cut(st.have.Comment, " ")
 		if !st.exists || st.wanted || !ours || there[id] {
 			continue

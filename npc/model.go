@@ -44,7 +44,6 @@ type Model struct {
 	gates        gates
 
 	tables       [len(families)]*table
-	localPods    [len(families)]*set
 	podRange     [len(families)]*set
 	defaultAllow [len(families)][len(directions)]*set
 	ways         [len(directions)]*way
@@ -87,7 +86,6 @@ func New(c Config) *Model {
 	}
 	for f, t := range m.tables {
 		t.local = t.fixedSet(localPodsName, ipset.HashIP, "local pods")
-		m.localPods[f] = t.local
 		m.podRange[f] = t.fixedSet(podRangeName, ipset.HashNet, "the node's range of pod addresses")
 		for _, d := range directions {
 			m.defaultAllow[f][d] = t.fixedSet(defaultAllowName(d), ipset.HashIP,
@@ -218,7 +216,7 @@ func (m *Model) adoptSets(f Family, sets []ipset.Listing) {
 // findChangedHands finds the addresses that changed hands while nobody looked: the kernel still has them
 // as another local pod's.
 func (m *Model) findChangedHands(f Family) {
-	s := m.localPods[f]
+	s := m.tables[f].local
 	for e := range s.dirty {
 		if s.entries[e].exists {
 			m.tables[f].changedHands[e.Prefix.Addr()] = true

@@ -176,7 +176,7 @@ func (m *Model) place(p *pod) {
 // attr is what a pod's entry in a set carries: what all do, but for some sets.
 func (m *Model) attr(w membership, p *pod, a ipset.Attr) ipset.Attr {
 	a.NoMatch = m.gates.has(w.set)
-	if w.set == m.localPods[w.set.table.family] {
+	if w.set == w.set.table.local {
 		// Who starts after us has to see that an address was another pod's.
 		a.Comment = comment(p.id() + " " + p.String())
 	}
@@ -216,7 +216,7 @@ func (m *Model) ownMemberships(p *pod, a netip.Addr, out []membership) []members
 	}
 	t.activate()
 	m.localAddrs[a] = struct{}{}
-	out = append(out, membership{m.localPods[t.family], e})
+	out = append(out, membership{t.local, e})
 	for _, d := range directions {
 		if !p.isolated[d] {
 			out = append(out, membership{m.defaultAllow[t.family][d], e})
