@@ -10,8 +10,14 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 )
 
-// Sync is what Run does when something changed.
-func (s *Syncer) Sync(ctx context.Context, boot bool) []error { return s.sync(ctx, boot) }
+// Sync is what Run does when something changed, until nothing is left for the next turn.
+func (s *Syncer) Sync(ctx context.Context, boot bool) []error {
+	errs := s.sync(ctx, boot)
+	for s.more {
+		errs = append(errs, s.sync(ctx, boot)...)
+	}
+	return errs
+}
 
 // Watch is what Run does every watchEvery, without a pause for what looking costs, and long before everything is read.
 func (s *Syncer) Watch(ctx context.Context) bool {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
 // brokenAfter is how long a watch may be broken before new pods count as unknown.
@@ -253,7 +254,7 @@ func (m *Model) Rangeless() bool {
 // SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the
 // operator gave come before them.
 func (m *Model) SetRanges(ranges []netip.Prefix) {
-	m.change(podEvents, event{key: "ranges", apply: func() {
+	m.change(queue.Event{Kind: queue.Pods, Key: "ranges", Apply: func() {
 		if len(m.PodRanges) > 0 || slices.Equal(m.ranges, ranges) {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
 // Model is what the node needs, in memory: it takes objects as they are, in any order and any
@@ -50,9 +51,13 @@ type Model struct {
 	// partTargets is the constant, but in tests.
 	partTargets int
 
-	// batch is the kind of the changes since the last plan, later those of the other kind that wait for it.
-	batch eventKind
-	later queue
+	// batch is the kind of the changes since the last plan, and weight what they weigh together; planned is the kind of those before.
+	// later holds the changes that must not be planned with them.
+	batch, planned queue.Kind
+	weight         int
+	later          queue.Queue
+	// inFlight reports that a plan was made and Resume not called since.
+	inFlight bool
 	// changedAt is when the first change came that no plan was made for yet, plannedAt the first that the kernel may not hold yet; zero
 	// if there is none.
 	changedAt, plannedAt time.Time
@@ -118,7 +123,7 @@ func (m *Model) SetSynced() {
 		m.findChangedHands(f)
 		m.findVanished(f)
 	}
-	m.batch = noEvents
+	m.batch, m.inFlight = queue.None, false
 	m.wakeUp()
 }
 
@@ -129,35 +134,28 @@ func (m *Model) Synced() bool {
 	return m.synced
 }
 
-// eventKind divides changes into those that are planned together.
-type eventKind uint8
-
-const (
-	noEvents eventKind = iota
-	policyEvents
-	podEvents
-)
-
 // change applies a change to the model. Once in operation, changes of policies and changes of pods do not
-// share a plan: between its steps a new member would meet an old rule, which opens what both states deny.
-func (m *Model) change(kind eventKind, e event) {
+// share a plan: between its steps a new member would meet an old rule, which opens what both states deny. Nor does a
+// plan have more of them than one transaction should carry.
+func (m *Model) change(e queue.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.synced {
-		m.batch = kind
-		e.apply()
+		m.batch = e.Kind
+		e.Apply()
 		m.wakeUp()
 		return
 	}
 	now := time.Now()
-	if m.unfinished() || !m.later.empty() || m.batch != noEvents && m.batch != kind {
-		m.later.put(kind, e)
+	if m.mustWait(e) {
+		m.later.Put(e, now)
 	} else {
-		e.apply()
-		if m.batch == noEvents && kind == podEvents && m.planned() {
+		e.Apply()
+		if m.batch == queue.None && e.Kind == queue.Pods && m.nothingToPlan() {
 			return
 		}
-		m.batch = kind
+		m.batch = e.Kind
+		m.weight += e.Weight
 	}
 	if m.changedAt.IsZero() {
 		m.changedAt = now
@@ -165,8 +163,15 @@ func (m *Model) change(kind eventKind, e event) {
 	m.wakeUp()
 }
 
-// planned says whether there is nothing to plan. Most changes of pods are of what nobody asks for.
-func (m *Model) planned() bool {
+// mustWait reports whether a change has to be queued. While a transaction is carried out all do: applied at once, changes of one kind
+// would come before those of the other that wait.
+func (m *Model) mustWait(e queue.Event) bool {
+	return m.inFlight || m.unfinished() || !m.later.Empty() ||
+		m.batch != queue.None && (m.batch != e.Kind || m.weight+e.Weight > queue.MaxWeight)
+}
+
+// nothingToPlan reports whether the kernel needs no transaction. Most changes of pods are of what nobody asks for.
+func (m *Model) nothingToPlan() bool {
 	m.setGates()
 	return !slices.ContainsFunc(m.tables[:], (*table).unplanned)
 }
@@ -224,21 +229,21 @@ func (m *Model) findChangedHands(f Family) {
 	}
 }
 
-// Resume says whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, which are applied.
+// Resume reports whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, of which the
+// next are applied.
 func (m *Model) Resume() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.unfinished() {
+	if m.inFlight = false; m.unfinished() || m.batch != queue.None {
 		return true
 	}
-	kind, changes := m.later.take()
-	for _, e := range changes {
-		e.apply()
+	events := m.later.Take(m.planned)
+	for _, e := range events {
+		e.Apply()
+		m.batch = e.Kind
+		m.weight += e.Weight
 	}
-	if len(changes) > 0 {
-		m.batch = kind
-	}
-	return len(changes) > 0
+	return len(events) > 0
 }
 
 // unfinished says whether the last plan left rules that the next one removes.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
 // atWork is a model of which the kernels have what they are to have: a pod that a policy isolates.
@@ -109,6 +110,7 @@ func TestWhatIsPlanned(t *testing.T) {
 				m.Resume()
 			}
 			m.Plan(true)
+			m.Resume()
 			m.heldSince()
 			<-m.Wake()
 
@@ -117,7 +119,7 @@ func TestWhatIsPlanned(t *testing.T) {
 			if woken != c.wakes {
 				t.Errorf("woken: %v", woken)
 			}
-			if waits := m.batch != noEvents || !m.changedAt.IsZero(); waits != c.wakes {
+			if waits := m.batch != queue.None || !m.later.Empty() || !m.changedAt.IsZero(); waits != c.wakes {
 				t.Errorf("a change of another kind has to wait, and time passes: %v", waits)
 			}
 			for _, tx := range m.Plan(false) {

@@ -3,6 +3,8 @@ package npc
 import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
 // namespace is the state of one namespace: what is in it and what it needs on this node.
@@ -50,7 +52,7 @@ func (m *Model) releaseNamespace(name string) {
 
 // SetNamespace takes a namespace as it now is.
 func (m *Model) SetNamespace(n Namespace) {
-	m.change(podEvents, event{key: "namespace/" + n.Name, uid: n.UID, apply: func() {
+	m.change(queue.Event{Kind: queue.Pods, Key: "namespace/" + n.Name, UID: n.UID, Weight: 1, Apply: func() {
 		ns := m.namespace(n.Name)
 		relabelled := !ns.known || !labels.Equals(ns.Labels, n.Labels)
 		isolation := ns.DefaultDeny != n.DefaultDeny
@@ -66,7 +68,7 @@ func (m *Model) SetNamespace(n Namespace) {
 
 // DeleteNamespace takes note that a namespace is gone. Its pods and policies go by themselves.
 func (m *Model) DeleteNamespace(name string, uid types.UID) {
-	m.change(podEvents, event{key: "namespace/" + name, uid: uid, ends: true, apply: func() {
+	m.change(queue.Event{Kind: queue.Pods, Key: "namespace/" + name, UID: uid, Ends: true, Weight: 1, Apply: func() {
 		ns := m.namespaces[name]
 		if ns == nil || !ns.known || uid != "" && ns.UID != uid {
 			return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
 // Extent is how much of a family may be planned.
@@ -93,7 +94,10 @@ func (m *Model) plan(tidy bool, extent [len(families)]Extent) [len(families)]Tra
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setGates()
-	m.batch = noEvents
+	if m.batch != queue.None {
+		m.planned = m.batch
+	}
+	m.batch, m.weight, m.inFlight = queue.None, 0, m.synced
 	if m.plannedAt.IsZero() {
 		m.plannedAt = m.changedAt
 	}

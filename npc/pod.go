@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
 // pod is the state of one pod.
@@ -71,7 +72,7 @@ func (p *pod) leave(s *selector) {
 
 // SetPod takes a pod as it now is.
 func (m *Model) SetPod(p Pod) {
-	m.change(podEvents, event{key: "pod/" + podKey(p.Namespace, p.Name), uid: p.UID, apply: func() { m.setPod(p) }})
+	m.change(queue.Event{Kind: queue.Pods, Key: "pod/" + podKey(p.Namespace, p.Name), UID: p.UID, Weight: 1, Apply: func() { m.setPod(p) }})
 }
 
 func (m *Model) setPod(f Pod) {
@@ -122,7 +123,7 @@ func (p *pod) same(f Pod) bool {
 // DeletePod takes note that a pod is gone. One of that name with another UID is another pod; an empty UID
 // stands for whichever is there.
 func (m *Model) DeletePod(namespace, name string, uid types.UID) {
-	m.change(podEvents, event{key: "pod/" + podKey(namespace, name), uid: uid, ends: true, apply: func() {
+	m.change(queue.Event{Kind: queue.Pods, Key: "pod/" + podKey(namespace, name), UID: uid, Ends: true, Weight: 1, Apply: func() {
 		ns := m.namespaces[namespace]
 		if ns == nil || ns.pods[name] == nil || uid != "" && ns.pods[name].UID != uid {
 			return

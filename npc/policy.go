@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
 // policy is a NetworkPolicy as it was compiled. An edit makes another one.
@@ -174,10 +176,10 @@ var operators = map[metav1.LabelSelectorOperator]selection.Operator{
 
 // SetPolicy takes a policy as it now is. The object must not be changed afterwards.
 func (m *Model) SetPolicy(o *networkingv1.NetworkPolicy) {
-	m.change(policyEvents, event{key: "policy/" + podKey(o.Namespace, o.Name), uid: o.UID, apply: func() {
+	p := compilePolicy(o)
+	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + podKey(o.Namespace, o.Name), UID: o.UID, Weight: p.weight(), Apply: func() {
 		ns := m.namespace(o.Namespace)
 		old := ns.policies[o.Name]
-		p := compilePolicy(o)
 		if old != nil && old.same(p) {
 			return
 		}
@@ -191,7 +193,7 @@ func (m *Model) SetPolicy(o *networkingv1.NetworkPolicy) {
 
 // DeletePolicy takes note that a policy is gone.
 func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
-	m.change(policyEvents, event{key: "policy/" + podKey(namespace, name), uid: uid, ends: true, apply: func() {
+	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + podKey(namespace, name), UID: uid, Ends: true, Weight: 1, Apply: func() {
 		ns := m.namespaces[namespace]
 		if ns == nil || ns.policies[name] == nil || uid != "" && ns.policies[name].uid != uid {
 			return

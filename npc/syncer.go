@@ -20,6 +20,8 @@ const (
 	// quiet is how long nothing may change before we tidy up, untidyFor how long that is put off at most.
 	quiet     = time.Second
 	untidyFor = 30 * time.Second
+	// turn is how long changes that keep coming are followed before something else, such as looking for drift, gets its turn.
+	turn = watchEvery
 	// sameTrouble is how often the log says again why something still fails, if it fails for other reasons than before.
 	sameTrouble = time.Minute
 )
@@ -46,7 +48,9 @@ type Syncer struct {
 	unreporting string
 	untidySince time.Time
 	lastChange  time.Time
-	watcher     watcher
+	// more reports that the last sync left changes for the next one.
+	more    bool
+	watcher watcher
 	// trialEnded receives when a kernel's trial has ended.
 	trialEnded chan struct{}
 }
@@ -173,9 +177,12 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 		s.conclude(ctx, start, synced)
 		return s.errors()
 	}
-	for more := true; more; more = s.model.Resume() {
+	for s.more = true; s.more; {
 		for again := true; again; {
 			again = s.apply(ctx, s.model.plan(s.tidy(), s.extents()))
+		}
+		if s.more = s.model.Resume(); time.Since(start) >= turn {
+			break
 		}
 	}
 	s.conclude(ctx, start, synced)
@@ -479,6 +486,9 @@ func (s *Syncer) setTrouble() {
 
 // nextLook is how long it takes until there is something to do, if nothing happens.
 func (s *Syncer) nextLook() time.Duration {
+	if s.more {
+		return 0
+	}
 	next := time.Now().Add(time.Hour)
 	soonest := func(t time.Time) {
 		if !t.IsZero() && t.Before(next) {

@@ -113,3 +113,18 @@ func (m *Model) deprovisionUnions(p *policy) {
 	}
 	p.unions = nil
 }
+
+// weight is how much work the policy is for the kernel, in set entries: a rule or a set takes as long as some thirty of them.
+func (p *policy) weight() int {
+	w := 1
+	for _, of := range p.rules {
+		for _, r := range of {
+			rules, sets := r.cost()
+			w += ruleWeight * (rules + sets)
+		}
+	}
+	return w
+}
+
+// ruleWeight is how many set entries take as long to write as a rule or a set.
+const ruleWeight = 32
