@@ -1,0 +1,96 @@
+package npc_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// TestS75_APodEventIsInTheThirdTransaction at the latest, the one under way counted, though a policy is edited whenever there is time to.
+func TestS75_APodEventIsInTheThirdTransaction(t *testing.T) {
+	for _, inFlight := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in_flight=%t", inFlight), func(t *testing.T) {
+			w := newOrderWorld(t)
+			edits := 0
+			edit := func() {
+				edits++
+				w.policy("a/web", fmt.Sprintf(`{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}],
+					ports: [{port: 80}, {port: %d}]}]}`, 1000+edits%100))
+				w.policy("b/other", fmt.Sprintf(`{podSelector: {}, ingress: [{ports: [{port: %d}]}]}`, 1000+edits%100))
+			}
+			// transaction carries one out, while which policies are edited, and reports whether there is another.
+			transaction := func(meanwhile func()) bool {
+				txs := w.model.Plan(false)
+				edit()
+				meanwhile()
+				for f, tx := range txs {
+					if err := w.kernels[f].Apply(tx); err != nil {
+						t.Fatal(err)
+					}
+				}
+				edit()
+				return w.model.Resume()
+			}
+			for i := range 20 {
+				edit()
+				last := fmt.Sprint(10 + i)
+				add := func() { w.pod("a/new"+last, "10.32.1."+last+",fd32:1::"+last, "app=web") }
+				enforced := func() bool {
+					return w.holds("10.32.1.5", "10.32.1."+last, false) && w.holds("10.32.1.4", "10.32.1."+last, true)
+				}
+				meanwhile, took := func() {}, 0
+				if inFlight {
+					meanwhile = add
+				} else {
+					add()
+				}
+				for ; took == 0 || !enforced(); took++ {
+					if transaction(meanwhile); took == 3 {
+						t.Fatalf("pod %d is not enforced after %d transactions", i, took)
+					}
+					meanwhile = func() {}
+				}
+			}
+		})
+	}
+}
+
+// TestPoliciesAreEditedAllTheTime, and all the same others' pods are enforced, what others change is repaired, and what is left over goes.
+func TestPoliciesAreEditedAllTheTime(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.well()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{}, 2)
+		go func() {
+			_ = s.live.Run(ctx, false)
+			ended <- struct{}{}
+		}()
+		edit := func(i int) {
+			s.policy("b/busy", fmt.Sprintf(`{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {n: n%d}}}], ports: [{port: %d}]}]}`, i%50, 1+i%100))
+		}
+		s.pod("b/pod", "10.32.1.50,fd32:1::50", "app=busy")
+		go func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				edit(i)
+			}
+			ended <- struct{}{}
+		}()
+		defer func() {
+			cancel()
+			<-ended
+			<-ended
+		}()
+		command(t, "iptables-"+string(b), "-w", "-F", "WEAVE-NPC-DEFAULT")
+		eventually(t, "repairing", func() bool { return s.log.count("somebody changed what is ours") > 0 })
+		eventually(t, "having repaired", func() bool {
+			return strings.Contains(command(t, "iptables-"+string(b), "-w", "-S", "WEAVE-NPC-DEFAULT"), "no policy isolates it")
+		})
+		if why := s.live.Ready(); why != "" {
+			t.Errorf("not ready: %s", why)
+		}
+	})
+}
