@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // TestS75_APodEventIsInTheThirdTransaction at the latest, the one under way counted, though a policy is edited whenever there is time to.
@@ -63,27 +65,24 @@ func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
 		s.well()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{}, 2)
-		go func() {
-			_ = s.live.Run(ctx, false)
-			ended <- struct{}{}
-		}()
-		edit := func(i int) {
-			s.policy("b/busy", fmt.Sprintf(`{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {n: n%d}}}], ports: [{port: %d}]}]}`, i%50, 1+i%100))
+		edits := 0
+		edit := func() {
+			edits++
+			s.policy("b/busy", fmt.Sprintf(`{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {n: n%d}}}]}]}`, edits))
 		}
 		s.pod("b/pod", "10.32.1.50,fd32:1::50", "app=busy")
-		go func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				edit(i)
-			}
-			ended <- struct{}{}
-		}()
+		s.live.MakeFaults(npc.IPv4).Apply = func(ops []ipset.Op, apply func([]ipset.Op) error) error {
+			edit() // there is always one that came meanwhile
+			return apply(ops)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.live.Run(ctx, false) }()
 		defer func() {
 			cancel()
 			<-ended
-			<-ended
 		}()
+		edit()
 		command(t, "iptables-"+string(b), "-w", "-F", "WEAVE-NPC-DEFAULT")
 		eventually(t, "repairing", func() bool { return s.log.count("somebody changed what is ours") > 0 })
 		eventually(t, "having repaired", func() bool {
