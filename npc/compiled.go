@@ -96,7 +96,7 @@ func compileItems(namespace string, peers []networkingv1.NetworkPolicyPeer, port
 		spec, _, _ := compilePeer(namespace, peer)
 		var c CompiledPeer
 		if spec.block != nil {
-			c.Block = &CompiledBlock{spec.block.cidr, spec.block.except}
+			c.Block = &CompiledBlock{spec.block.Block.CIDR, spec.block.Block.Except}
 		}
 		if peer.PodSelector != nil {
 			c.Pods = &Choice{spec.pods}

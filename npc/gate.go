@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
@@ -168,7 +169,7 @@ func (m *Model) setGates() {
 		want := [len(families)]map[ipset.Entry]string{{}, {}}
 		if why := m.closedBy(d, now); why != "" {
 			for _, r := range m.gateRanges() {
-				for _, p := range halves(r) {
+				for _, p := range ipblock.Halves(r) {
 					want[familyOf(r.Addr())][ipset.Net(p)] = why
 				}
 			}
@@ -271,7 +272,7 @@ func (m *Model) setRanges(ranges []netip.Prefix) {
 	want := map[ipset.Entry]bool{}
 	put := func(r netip.Prefix, why string) {
 		s := m.podRange[familyOf(r.Addr())]
-		for _, p := range halves(r) {
+		for _, p := range ipblock.Halves(r) {
 			want[ipset.Net(p)] = true
 			s.add(ipset.Net(p), ipset.Attr{Comment: why})
 		}

@@ -3,6 +3,8 @@ package npc
 import (
 	"github.com/pkg/errors"
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/weave-npc/weave-npc/npc/ipblock"
 )
 
 // ruleSpec is one ingress or egress rule of a policy.
@@ -15,9 +17,9 @@ type ruleSpec struct {
 	ports   []portSpec
 }
 
-// peerSpec is one item of from or to: an address block, or pods.
+// peerSpec is one item of from or to: pods, or all address blocks of the rule that are of one family.
 type peerSpec struct {
-	block *blockSpec
+	block *ipblock.Union
 	// union are several peers together.
 	union *union
 	// namespace is that of a peer without a namespaceSelector.
@@ -30,13 +32,23 @@ type peerSpec struct {
 func compileRule(namespace string, peers []networkingv1.NetworkPolicyPeer,
 	ports []networkingv1.NetworkPolicyPort) (ruleSpec, error) {
 	r := ruleSpec{anyPeer: len(peers) == 0, anyPort: len(ports) == 0}
+	var blocks [len(families)][]ipblock.Block
 	for i, peer := range peers {
 		p, matches, err := compilePeer(namespace, peer)
 		if err != nil {
 			return r, errors.Wrapf(err, "peer %d", i)
 		}
-		if matches {
+		switch {
+		case p.block != nil:
+			f := familyOf(p.block.Block.CIDR.Addr())
+			blocks[f] = append(blocks[f], p.block.Block)
+		case matches:
 			r.peers = append(r.peers, p)
+		}
+	}
+	for _, of := range blocks {
+		if len(of) > 0 {
+			r.peers = append(r.peers, peerSpec{block: ipblock.Of(of)})
 		}
 	}
 	var err error
@@ -50,8 +62,12 @@ func compilePeer(namespace string, peer networkingv1.NetworkPolicyPeer) (p peerS
 		if peer.PodSelector != nil || peer.NamespaceSelector != nil {
 			return p, false, errors.New("ipBlock stands beside a selector")
 		}
-		p.block, err = compileBlock(peer.IPBlock)
-		return p, err == nil, errors.Wrap(err, "ipBlock")
+		block, err := ipblock.Compile(peer.IPBlock)
+		if err != nil {
+			return p, false, errors.Wrap(err, "ipBlock")
+		}
+		p.block = ipblock.Of([]ipblock.Block{block})
+		return p, true, nil
 	}
 	if peer.PodSelector == nil && peer.NamespaceSelector == nil {
 		return p, false, nil

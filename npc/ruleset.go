@@ -85,7 +85,7 @@ func (m *Model) matches(p *policy, d Direction, r ruleSpec, f Family) []string {
 		peers = []peerSpec{{union: m.useUnion(p, r.peers)}}
 	}
 	for _, peer := range peers {
-		if peer.block != nil && peer.block.family() != f {
+		if peer.block != nil && blockFamily(peer.block) != f {
 			continue
 		}
 		for _, port := range ports {

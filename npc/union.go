@@ -7,6 +7,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/ipblock"
 )
 
 const (
@@ -66,9 +67,9 @@ func (m *Model) useUnion(p *policy, peers []peerSpec) *union {
 	parts := []string{"union"}
 	for _, peer := range peers {
 		if peer.block != nil {
-			f := peer.block.family()
+			f := blockFamily(peer.block)
 			members[f] = append(members[f], m.useBlock(p, peer.block))
-			parts = append(parts, peer.block.key()...)
+			parts = append(parts, peer.block.Key()...)
 			continue
 		}
 		spec := m.peerSelector(peer)
@@ -98,6 +99,45 @@ func (m *Model) useUnion(p *policy, peers []peerSpec) *union {
 		p.unions = append(p.unions, u)
 	}
 	return u
+}
+
+// block is what address blocks match that policies name in one rule, with its set.
+type block struct {
+	*ipblock.Union
+	set   *set
+	users map[*policy]struct{}
+}
+
+func blockFamily(u *ipblock.Union) Family {
+	if u.Is6() {
+		return IPv6
+	}
+	return IPv4
+}
+
+// useBlock provisions address blocks for a policy and returns their set.
+func (m *Model) useBlock(p *policy, u *ipblock.Union) *set {
+	parts := u.Key()
+	key := hash(parts...)
+	b := m.blocks[key]
+	if b == nil {
+		t := m.tables[blockFamily(u)]
+		b = &block{Union: u, users: map[*policy]struct{}{}, set: t.set(setName(t.family, parts...), ipset.HashNet, u.String())}
+		for _, e := range u.Entries {
+			b.set.add(ipset.Net(e.Prefix), ipset.Attr{Comment: comment(u.About(e)), NoMatch: e.NoMatch})
+		}
+		m.blocks[key] = b
+	}
+	b.users[p] = struct{}{}
+	p.blocks[b] = struct{}{}
+	return b.set
+}
+
+func (m *Model) deprovisionBlock(b *block, p *policy) {
+	if delete(b.users, p); len(b.users) == 0 {
+		delete(m.blocks, hash(b.Key()...))
+		b.set.table.dropSet(b.set)
+	}
 }
 
 // deprovisionUnions ends a policy's use of its lists of peers, and those with their last user.

@@ -119,3 +119,64 @@ func TestTheLargestPolicies(t *testing.T) {
 		w.expect("a/client > a/web tcp:1 = yes\n a/client > a/web tcp:2 = no\n outside > a/web tcp:19999 = yes\n a/client > a/web tcp:20001 = no")
 	})
 }
+
+// TestManyBlocksOfOneRuleAreOneSet in each family, and mean the same as one by one.
+func TestManyBlocksOfOneRuleAreOneSet(t *testing.T) {
+	onEveryKernel(t, func(t *testing.T, start starter) {
+		w := start(t)
+		w.namespace("a", "team=a")
+		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+		w.sync()
+		sets, _ := w.size()
+		var blocks []string
+		for i := range 7500 {
+			blocks = append(blocks, fmt.Sprintf("{ipBlock: {cidr: 100.%d.%d.0/24, except: [100.%d.%d.7/32]}}", i>>8, i&255, i>>8, i&255),
+				fmt.Sprintf(`{ipBlock: {cidr: "2001:db8:%x::/48"}}`, i))
+		}
+		blocks = append(blocks, "{ipBlock: {cidr: 100.1.2.7/32}}", "{podSelector: {matchLabels: {app: client}}}")
+		spec := func(blocks []string) string {
+			return fmt.Sprintf("{podSelector: {matchLabels: {app: web}}, ingress: [{from: [%s], ports: [{port: 80}]}]}", strings.Join(blocks, ","))
+		}
+		w.policy("a/p", spec(blocks))
+		w.again(false)
+		if bad := w.model.Unreported(); len(bad) > 0 {
+			t.Fatal(bad)
+		}
+		if now, rules := w.size(); now-sets > 10 || rules > 100 {
+			t.Errorf("%d more sets, and %d rules", now-sets, rules)
+		}
+		expect := func(last string) {
+			t.Helper()
+			w.expect(`
+				100.29.75.6 > 10.32.1.2 tcp:80 = ` + last + `
+				100.29.75.7 > 10.32.1.2 tcp:80 = no
+				100.1.2.6 > 10.32.1.2 tcp:80 = yes
+				100.1.2.7 > 10.32.1.2 tcp:80 = yes
+				100.1.3.7 > 10.32.1.2 tcp:80 = no
+				100.29.76.6 > 10.32.1.2 tcp:80 = no
+				2001:db8:1d4b::1 > fd32:1::2 tcp:80 = ` + last + `
+				2001:db8:1d4c::1 > fd32:1::2 tcp:80 = no
+				a/client > a/web tcp:80 = yes`)
+		}
+		expect("yes")
+		w.policy("a/p", spec(append(blocks[:14_998:14_998], blocks[15_000:]...)))
+		w.again(false)
+		expect("no")
+		w.deletePolicy("a/p")
+		w.again(false)
+		if left := w.model.Leftovers(); len(left) > 0 {
+			t.Errorf("left over: %v", left)
+		}
+	})
+}
+
+// size is how many sets and rules the kernels hold.
+func (w *world) size() (sets, rules int) {
+	for _, k := range w.kernels {
+		for _, of := range k.Chains {
+			rules += len(of)
+		}
+	}
+	return len(w.kernels[0].Sets), rules
+}

@@ -1,0 +1,237 @@
+// Package ipblock reads ipBlocks of network policies and merges those of one rule into the entries of one hash:net set.
+package ipblock
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/net"
+)
+
+// Block is a range of addresses, less the ranges excepted from it.
+type Block struct {
+	CIDR   netip.Prefix
+	Except []netip.Prefix // sorted, without duplicates
+}
+
+// Compile reads an ipBlock as the API does, leading zeros and host bits included.
+func Compile(b *networkingv1.IPBlock) (Block, error) {
+	cidr, err := parseCIDR(b.CIDR)
+	if err != nil {
+		return Block{}, errors.Wrap(err, "cidr")
+	}
+	block := Block{CIDR: cidr}
+	for i, text := range b.Except {
+		e, err := parseCIDR(text)
+		if err != nil {
+			return Block{}, errors.Wrapf(err, "except[%d]", i)
+		}
+		if e.Bits() < cidr.Bits() || !cidr.Contains(e.Addr()) {
+			return Block{}, errors.Errorf("except[%d]: %s is not within %s", i, e, cidr)
+		}
+		block.Except = append(block.Except, e)
+	}
+	slices.SortFunc(block.Except, netip.Prefix.Compare)
+	block.Except = slices.Compact(block.Except)
+	return block, nil
+}
+
+func parseCIDR(text string) (netip.Prefix, error) {
+	_, n, err := net.ParseCIDRSloppy(text)
+	if err != nil {
+		return netip.Prefix{}, errors.Errorf("%q is no CIDR", text)
+	}
+	if strings.Contains(text, ":") && n.IP.To4() != nil {
+		return netip.Prefix{}, errors.Errorf("%q is an IPv4 address in the form of an IPv6 one", text)
+	}
+	a, _ := netip.AddrFromSlice(n.IP)
+	bits, size := n.Mask.Size()
+	if size == 32 {
+		a = a.Unmap()
+	}
+	return netip.PrefixFrom(a, bits), nil
+}
+
+// Entry is an entry of a hash:net set. Of the entries that contain an address the longest decides.
+type Entry struct {
+	netip.Prefix
+	// NoMatch reports that the addresses are not matched.
+	NoMatch bool
+}
+
+func (e Entry) String() string {
+	if e.NoMatch {
+		return "!" + e.Prefix.String()
+	}
+	return e.Prefix.String()
+}
+
+// Union matches the addresses that at least one of several blocks of one family matches.
+type Union struct {
+	// Blocks is how many there are.
+	Blocks int
+	// Block is the only one; the zero Block if there are several.
+	Block Block
+	// Entries match the same. Each differs from what the others make of its addresses, so there are no more of them than prefixes, but for
+	// /0, which a set does not take and which is two entries.
+	Entries []Entry // in order of their prefixes
+	is6     bool
+	// digest tells the entries from others'.
+	digest string
+}
+
+// Of returns the union of blocks, of which there must be at least one and all of one family.
+func Of(blocks []Block) *Union {
+	u := &Union{Blocks: len(blocks), Entries: merge(blocks), is6: blocks[0].CIDR.Addr().Is6()}
+	if len(blocks) == 1 {
+		u.Block = blocks[0]
+		return u
+	}
+	sum := sha256.New()
+	for _, e := range u.Entries {
+		fmt.Fprintln(sum, e)
+	}
+	u.digest = hex.EncodeToString(sum.Sum(nil))
+	return u
+}
+
+// Is6 reports whether the blocks are of IPv6.
+func (u *Union) Is6() bool { return u.is6 }
+
+// Key returns what tells the union from others, as parts to be hashed: a single block by its text, others by what they match.
+func (u *Union) Key() []string {
+	if u.Blocks == 1 {
+		parts := []string{"block", u.Block.CIDR.String()}
+		for _, e := range u.Block.Except {
+			parts = append(parts, e.String())
+		}
+		return parts
+	}
+	return []string{"blocks", fmt.Sprint(u.is6), u.digest}
+}
+
+// String returns for humans what the union covers.
+func (u *Union) String() string {
+	if u.Blocks > 1 {
+		return fmt.Sprintf("%d address blocks", u.Blocks)
+	}
+	parts := u.Key()[1:]
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return parts[0] + " except " + strings.Join(parts[1:], " ")
+}
+
+// About returns for humans what an entry is there for.
+func (u *Union) About(e Entry) string {
+	if u.Blocks > 1 {
+		return e.Prefix.String()
+	}
+	return u.Block.CIDR.String()
+}
+
+// weighted is a prefix and by how many more blocks its addresses are matched than those around it.
+type weighted struct {
+	netip.Prefix
+	weight int
+}
+
+// merge returns the entries of a set that matches what at least one of the blocks matches. How many blocks match an address is the sum of
+// the weights of the prefixes that contain it: each block's CIDR adds one, and each of its excepts that is in no other takes it away again.
+func merge(blocks []Block) []Entry {
+	// level is a prefix that contains the next one, how many blocks match its addresses, and whether the entries match them.
+	type level struct {
+		netip.Prefix
+		sum     int
+		matched bool
+	}
+	var entries []Entry
+	var around []level
+	for _, p := range weights(blocks) {
+		for len(around) > 0 && !contains(around[len(around)-1].Prefix, p.Prefix) {
+			around = around[:len(around)-1]
+		}
+		at := level{Prefix: p.Prefix, sum: p.weight}
+		was := false
+		if len(around) > 0 {
+			outer := around[len(around)-1]
+			at.sum, was = at.sum+outer.sum, outer.matched
+		}
+		at.matched = at.sum > 0
+		around = append(around, at)
+		if at.matched == was {
+			continue
+		}
+		for _, half := range Halves(p.Prefix) {
+			entries = append(entries, Entry{half, !at.matched})
+		}
+	}
+	return overridden(entries)
+}
+
+// weights returns the prefixes of blocks, each once, those that contain others before them.
+func weights(blocks []Block) []weighted {
+	var all []weighted
+	for _, b := range blocks {
+		all = append(all, weighted{b.CIDR, +1})
+		var outer netip.Prefix
+		for _, e := range slices.SortedFunc(slices.Values(b.Except), outerFirst) {
+			if outer.IsValid() && contains(outer, e) {
+				continue
+			}
+			outer = e
+			all = append(all, weighted{e, -1})
+		}
+	}
+	slices.SortFunc(all, func(a, b weighted) int { return outerFirst(a.Prefix, b.Prefix) })
+	out := all[:0]
+	for _, p := range all {
+		if last := len(out) - 1; last >= 0 && out[last].Prefix == p.Prefix {
+			out[last].weight += p.weight
+		} else {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// outerFirst orders prefixes by their first addresses, and those that contain others before them.
+func outerFirst(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+func contains(outer, inner netip.Prefix) bool {
+	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
+}
+
+// overridden sorts entries; of two of one prefix, which come of a /0 and a half of it, the later one holds.
+func overridden(entries []Entry) []Entry {
+	slices.SortStableFunc(entries, func(a, b Entry) int { return outerFirst(a.Prefix, b.Prefix) })
+	out := entries[:0]
+	for _, e := range entries {
+		if last := len(out) - 1; last >= 0 && out[last].Prefix == e.Prefix {
+			out[last] = e
+		} else {
+			out = append(out, e)
+		}
+	}
+	return slices.Clip(out)
+}
+
+// Halves returns a prefix as a hash:net set takes it: a /0 is two /1.
+func Halves(p netip.Prefix) []netip.Prefix {
+	if p.Bits() > 0 {
+		return []netip.Prefix{p}
+	}
+	upper := p.Addr().AsSlice()
+	upper[0] = 0x80
+	a, _ := netip.AddrFromSlice(upper)
+	return []netip.Prefix{netip.PrefixFrom(p.Addr(), 1), netip.PrefixFrom(a, 1)}
+}
