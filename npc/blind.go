@@ -18,7 +18,7 @@ func (m *Model) Blind(fs []Family) string {
 		return "kube-proxy runs in IPVS mode (there is a kube-ipvs0): what it forwards to pods does not pass FORWARD; " +
 			"use its iptables or nftables mode"
 	}
-	for _, bridge := range m.podBridges() {
+	for _, bridge := range m.PodBridges() {
 		for _, f := range fs {
 			sysctl, port := "bridge-nf-call-iptables", "nf_call_iptables"
 			if f == IPv6 {
@@ -34,9 +34,9 @@ func (m *Model) Blind(fs []Family) string {
 	return ""
 }
 
-// podBridges are the bridges that pods of this node are attached to: the one that we are told, or those with an address in the node's
+// PodBridges are the bridges that pods of this node are attached to: the one that we are told, or those with an address in the node's
 // range, which is the pods' gateway there.
-func (m *Model) podBridges() []string {
+func (m *Model) PodBridges() []string {
 	if m.PodInterface != "" {
 		if isBridge(m.PodInterface) {
 			return []string{m.PodInterface}

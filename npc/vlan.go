@@ -143,7 +143,7 @@ func (g *VLANGuard) keep(now time.Time) error {
 // podPorts are the ports of the pods' bridges, by index and sorted, that lead into another network namespace; bridged says whether there
 // is such a bridge at all.
 func (m *Model) podPorts() (ports []int, bridged bool, err error) {
-	bridges := m.podBridges()
+	bridges := m.PodBridges()
 	if len(bridges) == 0 {
 		return nil, false, nil
 	}

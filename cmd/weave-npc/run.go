@@ -20,6 +20,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	npcnode "github.com/weave-npc/weave-npc/npc/node"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
 
@@ -49,6 +50,9 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer syncer.Close()
+	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: model.PodBridges, Uplink: config.BridgePort,
+		Found: model.SetUplinks, Log: log}
+	follower.Look() // the first transaction has to have the uplinks
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -80,6 +84,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		}
 		return src.Run(ctx, model, log)
 	})
+	tasks.Go(func() error { return follower.Run(ctx) })
 	tasks.Go(func() error { return npc.NewVLANGuard(model, o.allowVLAN, log).Run(ctx) })
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
@@ -185,6 +190,9 @@ func reporter(ctx context.Context, client kubernetes.Interface, node string) fun
 // notReady says why the node is not enforced; empty if it is.
 func notReady(s *npc.Syncer, m *npc.Model, fs []npc.Family) string {
 	if why := s.Ready(); why != "" {
+		return why
+	}
+	if why := npcnode.Missing(m.PodInterface); why != "" {
 		return why
 	}
 	return m.Blind(fs)
