@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weave-npc/weave-npc/npc/advice"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
@@ -46,15 +49,15 @@ func (c *cluster) objects(ctx context.Context) (source.Objects, error) {
 }
 
 // world reads them and returns who explains them.
-func (c *cluster) world(ctx context.Context) (*explain.World, error) {
+func (c *cluster) world(ctx context.Context) (*explain.World, source.Objects, error) {
 	o, err := c.objects(ctx)
 	if err != nil {
-		return nil, err
+		return nil, o, err
 	}
 	w := explain.NewWorld()
 	w.LegacyNetpol = c.legacyNetpol
 	o.Feed(w)
-	return w, nil
+	return w, o, nil
 }
 
 // asked is what explain is asked.
@@ -84,7 +87,7 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&a.from, "from", "", "pod or address that opens the connection")
 	f.StringVar(&a.to, "to", "", "pod or address that it goes to")
 	f.StringVar(&a.port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the pod that it goes to, such as tcp/http")
-	f.StringVarP(&a.output, "output", "o", "text", "text or json")
+	f.StringVarP(&a.output, "output", "o", "text", "text, json, or yaml: the policies alone that would allow what is denied, for kubectl apply -f -")
 	a.cluster.register(f)
 	f.BoolVar(&a.kernel, "kernel", false,
 		"also send the packet through this node's chains and sets, and say where they differ from the policies")
@@ -93,20 +96,23 @@ func explainCommand() *cobra.Command {
 }
 
 func (a *asked) run(ctx context.Context, out io.Writer) error {
-	if a.output != "text" && a.output != "json" {
-		return errors.Errorf("--output: %q is neither text nor json", a.output)
+	if a.output != "text" && a.output != "json" && a.output != "yaml" {
+		return errors.Errorf("--output: %q is none of text, json, yaml", a.output)
 	}
-	w, h, err := a.know(ctx)
+	k, err := a.know(ctx)
 	if err != nil {
 		return err
 	}
-	flows, err := a.flows(w)
+	flows, err := a.flows(k.World)
 	if err != nil {
 		return err
 	}
-	x := newExplanation(w, flows)
-	if h != nil {
-		if err := x.walk(h, a.name, flows); err != nil {
+	x, err := k.explanation(flows)
+	if err != nil {
+		return err
+	}
+	if k.kernel != nil {
+		if err := x.walk(k.kernel, a.name, flows); err != nil {
 			return err
 		}
 	}
@@ -119,17 +125,25 @@ func (a *asked) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
+// known is what explain knows.
+type known struct {
+	*explain.World
+	objects source.Objects
+	// kernel is what this node's kernel holds; nil if it is not asked.
+	kernel *holdings
+}
+
 // know reads the objects, and the kernel if it is asked too.
-func (a *asked) know(ctx context.Context) (*explain.World, *holdings, error) {
+func (a *asked) know(ctx context.Context) (k known, err error) {
 	if !a.kernel {
-		w, err := a.world(ctx)
-		return w, nil, err
+		k.World, k.objects, err = a.world(ctx)
+		return k, err
 	}
-	h, err := a.read(ctx, &a.cluster)
-	if err != nil {
-		return nil, nil, err
+	if k.kernel, err = a.read(ctx, &a.cluster); err != nil {
+		return k, err
 	}
-	return h.world, h, h.unknown
+	k.World, k.objects = k.kernel.world, k.kernel.objects
+	return k, k.kernel.unknown
 }
 
 // flows are those of all families that both ends have.
@@ -160,40 +174,69 @@ type explanation struct {
 	Verdicts []explain.Verdict `json:"verdicts"`
 	// Kernel is what this node's kernel does, if it was asked.
 	Kernel []kernelVerdict `json:"kernel,omitempty"`
-	// Nearest are changes that would allow what is denied.
-	Nearest []string `json:"nearest,omitempty"`
+	// Nearest are changes that would allow what is denied, each for itself, the one to prefer first.
+	Nearest []advice.Change `json:"nearest,omitempty"`
 }
 
-func newExplanation(w *explain.World, flows []explain.Flow) explanation {
-	x := explanation{Allowed: true}
+func (k known) explanation(flows []explain.Flow) (x explanation, err error) {
+	x.Allowed = true
 	for _, f := range flows {
-		v := w.Explain(f)
+		v := k.Explain(f)
 		x.Verdicts = append(x.Verdicts, v)
 		x.Allowed = x.Allowed && v.Allowed
 	}
-	for _, e := range w.Nearest(flows...) {
-		x.Nearest = append(x.Nearest, e.Text)
+	x.Nearest, err = advice.Asked{World: k.World, Flows: flows, Controllers: controllers(k.objects)}.Nearest()
+	return x, err
+}
+
+// controllers returns what manages the pods, as kind and name, by namespace/name of the pod.
+func controllers(o source.Objects) map[string]string {
+	out := map[string]string{}
+	for _, p := range o.Pods {
+		if owner := metav1.GetControllerOf(p); owner != nil {
+			out[p.Namespace+"/"+p.Name] = owner.Kind + " " + owner.Name
+		}
 	}
-	return x
+	return out
 }
 
 func (x explanation) write(out io.Writer, format string) error {
-	if format == "json" {
+	text := ""
+	switch format {
+	case "json":
 		return writeJSON(out, x)
-	}
-	text := explain.Text(x.Verdicts)
-	for _, k := range x.Kernel {
-		text += k.String()
-	}
-	for i, n := range x.Nearest {
-		if i == 0 {
-			text += "nearest change: " + n + "\n"
-			continue
+	case "yaml":
+		if len(x.Nearest) > 0 {
+			text = x.Nearest[0].Apply
 		}
-		text += "           and: " + n + "\n"
+	default:
+		text = explain.Text(x.Verdicts)
+		for _, k := range x.Kernel {
+			text += k.String()
+		}
+		text += changesText(x.Nearest)
 	}
 	_, err := io.WriteString(out, text)
 	return errors.Wrap(err, "writing")
+}
+
+// changesText returns changes in lines, the YAML of policies indented below them.
+func changesText(changes []advice.Change) (text string) {
+	for i, c := range changes {
+		if i == 0 {
+			text += "nearest change: "
+		} else {
+			text += "            or: "
+		}
+		text += fmt.Sprintf("%s (%s)\n", c.Text, c.Effect)
+		for _, n := range c.Notes {
+			text += "  " + n + "\n"
+		}
+		for line := range strings.Lines(c.Apply) {
+			text += "    " + line
+		}
+	}
+	return text
 }
 
 func writeJSON(out io.Writer, what any) error {

@@ -101,12 +101,15 @@ func TestExplainAsJSON(t *testing.T) {
 				}
 			}
 		}
-		Nearest []string
+		Nearest []struct {
+			Text, Apply   string
+			Opens, Closes int
+		}
 	}
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got.Allowed || len(got.Verdicts) != 2 || len(got.Nearest) != 1 {
+	if got.Allowed || len(got.Verdicts) != 2 || len(got.Nearest) != 2 || got.Nearest[0].Apply == "" || got.Nearest[1].Opens != 4 {
 		t.Fatalf("%s", out)
 	}
 	v := got.Verdicts[0]

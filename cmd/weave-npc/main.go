@@ -34,8 +34,13 @@ func main() {
 
 // status is the exit status after an error.
 func status(ran *cobra.Command, err error) int {
-	if ran.Name() == "explain" && !errors.Is(err, errDenied) {
-		return 2
+	if errors.Is(err, errDenied) {
+		return 1
+	}
+	for cmd := ran; cmd != nil; cmd = cmd.Parent() {
+		if cmd.Name() == "explain" || cmd.Name() == "show" {
+			return 2
+		}
 	}
 	return 1
 }

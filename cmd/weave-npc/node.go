@@ -32,8 +32,9 @@ type holdings struct {
 	sets    []ipset.Listing
 	tables  map[npc.Family]iptables.Seen
 	// model knows what sets and chains are for, and world the objects; nil if the objects cannot be read.
-	model *npc.Model
-	world *explain.World
+	model   *npc.Model
+	world   *explain.World
+	objects source.Objects
 	// unknown is why the objects cannot be read.
 	unknown error
 }
@@ -67,9 +68,8 @@ func (n *node) read(ctx context.Context, c *cluster) (*holdings, error) {
 			return nil, err
 		}
 	}
-	var o source.Objects
-	if o, h.unknown = c.objects(ctx); h.unknown == nil {
-		h.know(n, c, o)
+	if h.objects, h.unknown = c.objects(ctx); h.unknown == nil {
+		h.know(n, c, h.objects)
 	}
 	return h, nil
 }

@@ -19,8 +19,7 @@ import (
 // shown says what show is to show, and how.
 type shown struct {
 	cluster
-	namespace, output, port string
-	addresses               []string
+	namespace, output string
 }
 
 func showCommand() *cobra.Command {
@@ -80,8 +79,11 @@ func (s *shown) checkOutput(formats ...string) error {
 }
 
 func (s *shown) run(ctx context.Context, out io.Writer, show func(*shown, *explain.World, io.Writer) error) error {
-	w, err := s.world(ctx)
+	w, _, err := s.world(ctx)
 	if err != nil {
+		return err
+	}
+	if err := w.CheckNamespace(s.namespace); err != nil {
 		return err
 	}
 	return show(s, w, out)
@@ -187,53 +189,6 @@ func ruleRows(p explain.PolicyRow) (texts []string) {
 		texts = append(texts, fmt.Sprintf("egress %d: %s", i+1, r))
 	}
 	return texts
-}
-
-func matrixCommand() *cobra.Command {
-	s := &shown{}
-	cmd := &cobra.Command{
-		Use:   "matrix --port tcp/80",
-		Short: "Shows which pods reach which",
-		Long: "Shows which pods reach which. As html it is one page that needs nothing else: who reaches whom in colours, filters, and the\n" +
-			"reason of a cell when it is clicked.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.checkOutput("table", "json", "html"); err != nil {
-				return err
-			}
-			return s.run(cmd.Context(), cmd.OutOrStdout(), (*shown).matrix)
-		},
-	}
-	cmd.Flags().StringVar(&s.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp")
-	cmd.Flags().StringSliceVar(&s.addresses, "address", nil, "addresses besides the pods, such as one outside the cluster")
-	s.registerAll(cmd, "table, json or html")
-	return cmd
-}
-
-// mostInPage is how many ends a page's matrix has at most: more make a page that no browser likes.
-const mostInPage = 300
-
-func (s *shown) matrix(w *explain.World, out io.Writer) error {
-	service, err := explain.ParseService(s.port)
-	if err != nil {
-		return errors.Wrap(err, "--port")
-	}
-	names := append(w.Pods(s.namespace), s.addresses...)
-	if s.output == "html" && len(names) > mostInPage {
-		return errors.Errorf("%d pods and addresses are too many for one page; choose a namespace with -n", len(names))
-	}
-	m, err := w.Matrix(names, service)
-	if err != nil {
-		return err
-	}
-	switch s.output {
-	case "json":
-		return writeJSON(out, m)
-	case "html":
-		return m.WritePage(out)
-	}
-	_, err = io.WriteString(out, m.String())
-	return errors.Wrap(err, "writing")
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -149,7 +149,7 @@ func askBlock(b *npc.CompiledBlock, peer end) PeerReason {
 		r.Miss = NoAddress
 		return r
 	}
-	in, except := inBlock(b, peer.Addr)
+	in, except := InBlock(b, peer.Addr)
 	switch {
 	case in:
 	case except != netip.Prefix{}:
@@ -217,6 +217,36 @@ func list(words []string) string {
 	default:
 		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
 	}
+}
+
+// PeerFits reports whether a peer of a policy in namespace fits an end: an address of a pod, or one that is no pod's if pod is nil. It is what
+// Explain gives the reasons for.
+func (o Objects) PeerFits(c npc.CompiledPeer, namespace string, a netip.Addr, pod *npc.Pod) bool {
+	switch {
+	case c.Block != nil:
+		in, _ := InBlock(c.Block, a)
+		return a.IsValid() && in
+	case pod == nil || c.Pods == nil && c.Namespaces == nil:
+		return false
+	case c.Namespaces == nil && pod.Namespace != namespace:
+		return false
+	case c.Namespaces != nil:
+		if ns, known := o.Namespaces[pod.Namespace]; !known || !c.Namespaces.Matches(ns.Labels) {
+			return false
+		}
+	}
+	return c.Pods == nil || c.Pods.Matches(pod.Labels)
+}
+
+// PortFits reports whether an item of a rule's ports fits a service of a destination, which is nil if it is no pod.
+func PortFits(c npc.CompiledPort, s Service, destination *npc.Pod) bool {
+	if c.Protocol != s.Protocol {
+		return false
+	}
+	if c.Name == "" {
+		return c.First == 0 || c.First <= s.Port && s.Port <= c.Last
+	}
+	return destination != nil && slices.Contains(destination.Ports, npc.NamedPort{Name: c.Name, Protocol: s.Protocol, Port: s.Port})
 }
 
 func askPort(c npc.CompiledPort, q question) PortReason {

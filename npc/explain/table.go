@@ -54,7 +54,7 @@ func (w *World) note(p *npc.Pod) string {
 		return "no address yet"
 	}
 	for _, a := range p.Addrs {
-		if w.view(p.Node)[a] != p {
+		if w.owner(a, p.Node) != p {
 			return fmt.Sprintf("%s belongs to %s", a, w.name(a, p.Node))
 		}
 	}
@@ -71,7 +71,7 @@ func (w *World) isolators(p *npc.Pod, d npc.Direction) (names []string) {
 		return []string{"namespace " + p.Namespace}
 	}
 	for _, q := range isolating {
-		names = append(names, q.key())
+		names = append(names, q.Key())
 	}
 	return names
 }
@@ -99,7 +99,7 @@ func (w *World) PolicyTable(namespace string) []PolicyRow {
 	rows := []PolicyRow{}
 	for _, key := range slices.Sorted(maps.Keys(w.policies)) {
 		p := w.policies[key]
-		if namespace != "" && p.object.Namespace != namespace {
+		if namespace != "" && p.Object.Namespace != namespace {
 			continue
 		}
 		row := PolicyRow{Policy: key, Selects: p.Target.String(), Pods: []string{}}
@@ -125,7 +125,7 @@ func (w *World) PolicyTable(namespace string) []PolicyRow {
 }
 
 // ruleTexts are a policy's rules in words.
-func ruleTexts(p *policy, d npc.Direction) (texts []string) {
+func ruleTexts(p *Policy, d npc.Direction) (texts []string) {
 	way := "from "
 	if d == npc.Egress {
 		way = "to "
@@ -133,7 +133,7 @@ func ruleTexts(p *policy, d npc.Direction) (texts []string) {
 	for _, r := range p.Rules[d] {
 		var peers, ports []string
 		for _, c := range r.Peers {
-			peers = append(peers, peerWords(c, p.object.Namespace))
+			peers = append(peers, peerWords(c, p.Object.Namespace))
 		}
 		for _, c := range r.Ports {
 			ports = append(ports, portText(c))

@@ -107,7 +107,7 @@ func (e end) String() string {
 // seen is an end as a node sees it.
 func (w *World) seen(e End, node string) end {
 	if e.Addr.IsValid() {
-		return end{e, w.view(node)[e.Addr]}
+		return end{e, w.owner(e.Addr, node)}
 	}
 	return end{e, w.pods[e.Pod]}
 }
@@ -165,8 +165,8 @@ func (w *World) side(f Flow, d npc.Direction) Side {
 }
 
 // isolating are the policies that isolate a pod in a direction; with LegacyNetpol, those that may allow something.
-func (w *World) isolating(p *npc.Pod, d npc.Direction) []*policy {
-	var out []*policy
+func (w *World) isolating(p *npc.Pod, d npc.Direction) []*Policy {
+	var out []*Policy
 	for _, q := range w.policiesOf(p) {
 		if q.Isolates[d] {
 			out = append(out, q)
@@ -175,7 +175,7 @@ func (w *World) isolating(p *npc.Pod, d npc.Direction) []*policy {
 	return out
 }
 
-func (w *World) isIsolated(p *npc.Pod, d npc.Direction, isolating []*policy) bool {
+func (w *World) isIsolated(p *npc.Pod, d npc.Direction, isolating []*Policy) bool {
 	if w.LegacyNetpol {
 		return d == npc.Ingress && w.namespaces[p.Namespace].DefaultDeny
 	}
@@ -198,10 +198,10 @@ func (q question) destination() *npc.Pod {
 }
 
 // judge asks the policies that isolate a pod.
-func (w *World) judge(s *Side, isolating []*policy, q question) {
+func (w *World) judge(s *Side, isolating []*Policy, q question) {
 	s.Allowed, s.Because = false, NothingAllows
 	for _, p := range isolating {
-		r := PolicyReason{Policy: p.key()}
+		r := PolicyReason{Policy: p.Key()}
 		if p.Invalid != nil {
 			r.Invalid = p.Invalid.Error()
 		}
@@ -218,10 +218,10 @@ func (w *World) judge(s *Side, isolating []*policy, q question) {
 	}
 }
 
-func (w *World) askRule(rule npc.CompiledRule, p *policy, q question) RuleReason {
+func (w *World) askRule(rule npc.CompiledRule, p *Policy, q question) RuleReason {
 	var r RuleReason
 	for _, peer := range rule.Peers {
-		r.Peers = append(r.Peers, w.askPeer(peer, p.object.Namespace, q))
+		r.Peers = append(r.Peers, w.askPeer(peer, p.Object.Namespace, q))
 	}
 	for _, port := range rule.Ports {
 		r.Ports = append(r.Ports, askPort(port, q))
@@ -230,8 +230,8 @@ func (w *World) askRule(rule npc.CompiledRule, p *policy, q question) RuleReason
 	return r
 }
 
-// inBlock says whether an address is in a block, and in which of its excepts, if any.
-func inBlock(b *npc.CompiledBlock, a netip.Addr) (in bool, except netip.Prefix) {
+// InBlock reports whether an address is in a block, and in which of its excepts, if any.
+func InBlock(b *npc.CompiledBlock, a netip.Addr) (in bool, except netip.Prefix) {
 	if !b.CIDR.Contains(a) {
 		return false, except
 	}

@@ -24,45 +24,63 @@ type World struct {
 	mu         sync.Mutex
 	namespaces map[string]npc.Namespace
 	pods       map[string]*npc.Pod // namespace/name -> pod
-	policies   map[string]*policy  // namespace/name -> policy
+	policies   map[string]*Policy  // namespace/name -> policy
 	// derived is what follows of them, as far as it was asked for since they last changed.
 	derived derived
 }
 
-// derived is what follows of a world's objects.
+// derived is what follows of a world's objects. Each field is nil until it is asked for.
 type derived struct {
-	views     map[string]view                    // node -> what it makes of the pods; the empty node has no local ones
-	hosts     map[string]map[netip.Addr]struct{} // node -> its addresses, of all nodes if empty; nil until asked for
-	selecting map[*npc.Pod][]*policy             // pod -> policies that select it, in the order of their names
+	claims      map[netip.Addr][]*npc.Pod          // address -> the pods that claim it, of which each node takes one for its owner
+	hosts       map[string]map[netip.Addr]struct{} // node -> its addresses, of all nodes if empty
+	byNamespace map[string][]*Policy               // namespace -> its policies, in the order of their names
+	selecting   map[*npc.Pod][]*Policy             // pod -> policies that select it, in the order of their names
 }
 
-func (w *World) changed() {
-	w.derived = derived{views: map[string]view{}, selecting: map[*npc.Pod][]*policy{}}
-}
+func (w *World) changed() { w.derived = derived{selecting: map[*npc.Pod][]*Policy{}} }
 
-type policy struct {
-	object *networkingv1.NetworkPolicy
+// Policy is a policy with its meaning.
+type Policy struct {
+	Object *networkingv1.NetworkPolicy
 	npc.Compiled
 }
 
-func (p *policy) key() string { return p.object.Namespace + "/" + p.object.Name }
-
-// view is whom each address belongs to, as one node sees it.
-type view map[netip.Addr]*npc.Pod
+// Key returns its namespace/name.
+func (p *Policy) Key() string { return p.Object.Namespace + "/" + p.Object.Name }
 
 // NewWorld returns a world that knows no object.
 func NewWorld() *World {
-	w := &World{namespaces: map[string]npc.Namespace{}, pods: map[string]*npc.Pod{}, policies: map[string]*policy{}}
+	w := &World{namespaces: map[string]npc.Namespace{}, pods: map[string]*npc.Pod{}, policies: map[string]*Policy{}}
 	w.changed()
 	return w
 }
 
-// clone returns a world that can be changed.
-func (w *World) clone() *World {
+// Clone returns a world of the same objects that can be changed.
+func (w *World) Clone() *World {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	c := NewWorld()
 	c.LegacyNetpol = w.LegacyNetpol
 	c.namespaces, c.pods, c.policies = maps.Clone(w.namespaces), maps.Clone(w.pods), maps.Clone(w.policies)
 	return c
+}
+
+// Objects is what a world knows. Who asks for them must not change them.
+type Objects struct {
+	Namespaces map[string]npc.Namespace
+	Pods       map[string]*npc.Pod // namespace/name -> pod
+	Policies   []*Policy           // in the order of their names
+}
+
+// Objects returns what the world knows now.
+func (w *World) Objects() Objects {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := Objects{Namespaces: maps.Clone(w.namespaces), Pods: maps.Clone(w.pods)}
+	for _, key := range slices.Sorted(maps.Keys(w.policies)) {
+		o.Policies = append(o.Policies, w.policies[key])
+	}
+	return o
 }
 
 // SetNamespace takes a namespace as it now is.
@@ -104,7 +122,7 @@ func (w *World) SetPolicy(o *networkingv1.NetworkPolicy) {
 	compiled := npc.Compile(o)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.policies[o.Namespace+"/"+o.Name] = &policy{o, compiled}
+	w.policies[o.Namespace+"/"+o.Name] = &Policy{o, compiled}
 	w.changed()
 }
 
@@ -112,7 +130,7 @@ func (w *World) SetPolicy(o *networkingv1.NetworkPolicy) {
 func (w *World) DeletePolicy(namespace, name string, uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.policies[namespace+"/"+name]; p != nil && (uid == "" || p.object.UID == uid) {
+	if p := w.policies[namespace+"/"+name]; p != nil && (uid == "" || p.Object.UID == uid) {
 		delete(w.policies, namespace+"/"+name)
 		w.changed()
 	}
@@ -124,24 +142,30 @@ func (w *World) SetSynced() {}
 // SetConnected is of no interest either.
 func (w *World) SetConnected(string, bool) {}
 
-// view returns what a node makes of the pods' addresses.
-func (w *World) view(node string) view {
-	if v, ok := w.derived.views[node]; ok {
-		return v
-	}
-	v := view{}
-	for _, p := range w.pods {
-		for _, a := range p.Claims() {
-			if q := v[a]; q == nil || npc.OwnsRather(p, q, node) {
-				v[a] = p
+// claimsOf returns the pods that claim an address.
+func (w *World) claimsOf(a netip.Addr) []*npc.Pod {
+	if w.derived.claims == nil {
+		w.derived.claims = make(map[netip.Addr][]*npc.Pod, len(w.pods))
+		for _, p := range w.pods {
+			for _, a := range p.Claims() {
+				w.derived.claims[a] = append(w.derived.claims[a], p)
 			}
 		}
 	}
-	for a := range w.hosts("") {
-		delete(v, a)
+	return w.derived.claims[a]
+}
+
+// owner returns the pod that a node takes for the owner of an address, nil if it is none. The empty node has no pods of its own.
+func (w *World) owner(a netip.Addr, node string) (owner *npc.Pod) {
+	if _, ok := w.hosts("")[a]; ok {
+		return nil
 	}
-	w.derived.views[node] = v
-	return v
+	for _, p := range w.claimsOf(a) {
+		if owner == nil || npc.OwnsRather(p, owner, node) {
+			owner = p
+		}
+	}
+	return owner
 }
 
 // hosts are the addresses of a node, those of all nodes if it is empty.
@@ -166,20 +190,31 @@ func (w *World) isOwnNode(a netip.Addr, p *npc.Pod) bool {
 	return ok && p.Node != ""
 }
 
-// policiesOf are those that select a pod, in the order of their names.
-func (w *World) policiesOf(p *npc.Pod) []*policy {
+// policiesOf returns those that select a pod, in the order of their names.
+func (w *World) policiesOf(p *npc.Pod) []*Policy {
 	out, ok := w.derived.selecting[p]
 	if ok {
 		return out
 	}
-	for _, q := range w.policies {
-		if q.object.Namespace == p.Namespace && q.Target.Matches(p.Labels) {
+	for _, q := range w.policiesIn(p.Namespace) {
+		if q.Target.Matches(p.Labels) {
 			out = append(out, q)
 		}
 	}
-	slices.SortFunc(out, func(a, b *policy) int { return strings.Compare(a.key(), b.key()) })
 	w.derived.selecting[p] = out
 	return out
+}
+
+// policiesIn returns those of a namespace, in the order of their names.
+func (w *World) policiesIn(namespace string) []*Policy {
+	if w.derived.byNamespace == nil {
+		w.derived.byNamespace = map[string][]*Policy{}
+		for _, key := range slices.Sorted(maps.Keys(w.policies)) {
+			p := w.policies[key]
+			w.derived.byNamespace[p.Object.Namespace] = append(w.derived.byNamespace[p.Object.Namespace], p)
+		}
+	}
+	return w.derived.byNamespace[namespace]
 }
 
 // Find returns the ends that a text names: a pod as namespace/name, one end for each of its addresses, or one without an address if it has
@@ -207,7 +242,7 @@ func (w *World) Find(text string) ([]End, error) {
 	}
 	var ends []End
 	for _, a := range p.Addrs {
-		if w.view(p.Node)[a] == p {
+		if w.owner(a, p.Node) == p {
 			ends = append(ends, End{Pod: text, Addr: a})
 		}
 	}
@@ -230,7 +265,7 @@ func (w *World) hostEnds(p *npc.Pod) []End {
 
 // name is what has an address, in words.
 func (w *World) name(a netip.Addr, node string) string {
-	if p := w.view(node)[a]; p != nil {
+	if p := w.owner(a, node); p != nil {
 		return "pod " + p.Namespace + "/" + p.Name
 	}
 	if _, ok := w.hosts("")[a]; ok {

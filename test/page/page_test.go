@@ -22,6 +22,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/reach"
 )
 
 var screenshot = flag.String("screenshot", "", "file to write a picture of the page at 30 pods to")
@@ -62,15 +63,16 @@ func browser(t *testing.T, file string, args ...string) string {
 	return stdout.String()
 }
 
-// opened writes the page of a world, does something in it, and returns its elements.
+// opened writes the page of a world with a row for each pod, does something in it, and returns its elements.
 func opened(t *testing.T, w *explain.World, script string) string {
 	t.Helper()
-	return browser(t, written(t, w, script), "--dump-dom")
+	return browser(t, written(t, w, script, reach.Options{EachPod: true}), "--dump-dom")
 }
 
-func written(t *testing.T, w *explain.World, script string) string {
+func written(t *testing.T, w *explain.World, script string, o reach.Options) string {
 	t.Helper()
-	m, err := w.Matrix(append(w.Pods(""), "198.51.100.7"), explain.Service{Protocol: unix.IPPROTO_TCP, Port: 80})
+	o.Service, o.Addresses = explain.Service{Protocol: unix.IPPROTO_TCP, Port: 80}, []string{"198.51.100.7"}
+	m, err := reach.NewMatrix(w, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,9 +210,24 @@ func TestThirtyPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	browser(t, written(t, w, script), "--window-size=1400,1000", "--screenshot="+picture)
+	browser(t, written(t, w, script, reach.Options{EachPod: true}), "--window-size=1400,1000", "--screenshot="+picture)
 	if info, err := os.Stat(picture); err != nil || info.Size() < 10_000 {
 		t.Errorf("there is no picture: %v", err)
+	}
+}
+
+// TestRowsOfReplicas shows a row for each kind of pods, and leaves the pairs empty that were not asked for.
+func TestRowsOfReplicas(t *testing.T) {
+	script := `document.querySelector("button[title^='shop/cart-* (4 pods) → shop/cart-*']").click()`
+	dom := browser(t, written(t, thirty(t), script, reach.Options{Either: "shop"}), "--dump-dom")
+	const kinds, ofShop = 12, 4
+	if got := len(cells(dom)); got != kinds*kinds-(kinds-ofShop)*(kinds-ofShop) {
+		t.Errorf("there are %d cells", got)
+	}
+	reason := shown.FindStringSubmatch(dom)
+	if reason == nil || !strings.Contains(reason[1], "peer wants app=web, shop/cart-1 has app=cart") &&
+		!strings.Contains(reason[1], "peer wants app=web, shop/cart-0 has app=cart") {
+		t.Errorf("the page says %q", reason)
 	}
 }
 

@@ -1,0 +1,188 @@
+package advice
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/explain"
+)
+
+// The costs of labels.
+const (
+	podCost       = 2
+	namespaceCost = 8 // a namespace's labels concern all its pods
+)
+
+// relabellings returns changes of labels that may allow the flows.
+func (q question) relabellings() []trial {
+	var out []trial
+	for _, d := range []npc.Direction{npc.Egress, npc.Ingress} {
+		if !q.denied[d] {
+			continue
+		}
+		trials := q.towards(d)
+		if out == nil {
+			out = trials
+			continue
+		}
+		var both []trial
+		for _, a := range out {
+			for _, b := range trials {
+				both = append(both, joined(a, b))
+			}
+		}
+		out = both
+	}
+	return out
+}
+
+// joined is a trial of two.
+func joined(a, b trial) trial {
+	if a.Text == b.Text {
+		return a
+	}
+	return trial{
+		Change: Change{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes))},
+		cost:   a.cost + b.cost,
+		apply: func(w *explain.World) {
+			a.apply(w)
+			b.apply(w)
+		},
+	}
+}
+
+// towards returns changes of the labels of the other end that may make it fit a rule of those that isolate a pod in a direction.
+func (q question) towards(d npc.Direction) (out []trial) {
+	peer := q.pod(other(d))
+	if peer == nil {
+		return nil
+	}
+	side := q.verdicts[0].Ingress
+	if d == npc.Egress {
+		side = q.verdicts[0].Egress
+	}
+	for _, reason := range side.Policies {
+		i := slices.IndexFunc(q.objects.Policies, func(p *explain.Policy) bool { return p.Key() == reason.Policy })
+		for _, rule := range reason.Rules {
+			if !rule.PortFits() {
+				continue
+			}
+			for j, miss := range rule.Peers {
+				if miss.Miss != explain.NamespaceLabels && miss.Miss != explain.PodLabels {
+					continue
+				}
+				if t := q.relabel(q.objects.Policies[i].Rules[d][rule.Number-1].Peers[j], peer); t != nil {
+					out = append(out, *t)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// relabel returns the change of labels that makes a pod fit a peer; nil if labels cannot.
+func (q question) relabel(c npc.CompiledPeer, peer *npc.Pod) *trial {
+	namespace, pod := q.objects.Namespaces[peer.Namespace], *peer
+	var words []string
+	t := trial{apply: func(w *explain.World) {
+		if c.Namespaces != nil {
+			w.SetNamespace(namespace)
+		}
+		w.SetPod(pod)
+	}}
+	if c.Namespaces != nil {
+		labels := satisfy(*c.Namespaces, namespace.Labels)
+		if labels == nil {
+			return nil
+		}
+		if edits := changes(namespace.Labels, labels); len(edits) > 0 {
+			words = append(words, fmt.Sprintf("label namespace %s: %s", peer.Namespace, strings.Join(edits, " ")))
+			t.cost += namespaceCost * len(edits)
+		}
+		namespace.Labels = labels
+	}
+	if c.Pods != nil {
+		labels := satisfy(*c.Pods, pod.Labels)
+		if labels == nil {
+			return nil
+		}
+		name := peer.Namespace + "/" + peer.Name
+		if edits := changes(pod.Labels, labels); len(edits) > 0 {
+			words = append(words, fmt.Sprintf("label pod %s: %s", name, strings.Join(edits, " ")))
+			t.cost += podCost * len(edits)
+			t.Notes = q.notes(name, pod.Labels, labels)
+		}
+		pod.Labels = labels
+	}
+	t.Text = strings.Join(words, ", and ")
+	return &t
+}
+
+// notes returns what becomes of a pod that a controller made when its labels change.
+func (q question) notes(name string, before, after map[string]string) []string {
+	controller := q.Controllers[name]
+	if controller == "" {
+		return nil
+	}
+	var changed []string
+	for _, k := range slices.Sorted(maps.Keys(before)) {
+		if v, ok := after[k]; !ok || v != before[k] {
+			changed = append(changed, k)
+		}
+	}
+	if len(changed) == 0 {
+		return []string{fmt.Sprintf("%s makes its next pod without the label, unless its template has it too", controller)}
+	}
+	return []string{fmt.Sprintf("%s disowns pod %s if it selects by %s, and starts another pod in its place", controller, name,
+		strings.Join(changed, " or "))}
+}
+
+// satisfy returns labels with as few changes as meet a choice; nil if no labels do.
+func satisfy(c npc.Choice, labels map[string]string) map[string]string {
+	unmet, possible := c.Unmet(labels)
+	if !possible {
+		return nil
+	}
+	after := map[string]string{}
+	maps.Copy(after, labels)
+	for _, r := range unmet {
+		if r.Key() == corev1.LabelMetadataName {
+			return nil // it is the namespace's name
+		}
+		switch r.Operator() {
+		case selection.NotIn, selection.DoesNotExist:
+			delete(after, r.Key())
+		case selection.Exists:
+			after[r.Key()] = "true"
+		default:
+			after[r.Key()] = slices.Min(r.Values().UnsortedList())
+		}
+	}
+	if !c.Matches(after) {
+		return nil
+	}
+	return after
+}
+
+// changes returns what to give to kubectl label.
+func changes(before, after map[string]string) (words []string) {
+	all := maps.Clone(after)
+	maps.Copy(all, before)
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		had, was := before[k]
+		has, is := after[k]
+		switch {
+		case !is:
+			words = append(words, k+"-")
+		case !was || has != had:
+			words = append(words, k+"="+has)
+		}
+	}
+	return words
+}

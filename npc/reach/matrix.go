@@ -1,0 +1,254 @@
+package reach
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/explain"
+)
+
+// Options say what a matrix is about.
+type Options struct {
+	Service explain.Service
+	// Addresses are asked about besides the pods, as sources and as destinations.
+	Addresses []string
+	// From and To are the namespaces of sources and of destinations; empty for all.
+	From, To string
+	// Either is the namespace that the source or the destination is in; empty for all.
+	Either string
+	// EachPod gives each pod a row of its own.
+	EachPod bool
+}
+
+// Matrix says who reaches whom.
+type Matrix struct {
+	From, To []Row
+	// Left are pods that were left out, as they have no address that is their own.
+	Left     []string
+	relation *relation
+	either   string
+	lines    map[int][]Reach // class -> what it reaches
+}
+
+// Reach says whether one end reaches another.
+type Reach string
+
+// What a cell says.
+const (
+	Allowed Reach = "allowed"
+	Denied  Reach = "denied"
+	// Partly: it is allowed in one family and denied in the other.
+	Partly Reach = "partly"
+	// Never: the ends have no addresses of the same family.
+	Never Reach = "never"
+)
+
+// NewMatrix asks which pods and addresses reach which. The world must not be changed afterwards.
+func NewMatrix(w *explain.World, o Options) (*Matrix, error) {
+	addrs, bad := addresses(o.Addresses)
+	if bad != "" {
+		return nil, errors.Errorf("%q is no address", bad)
+	}
+	pods := w.Pods("")
+	if o.From != "" && o.To != "" {
+		pods = w.Pods(o.From)
+		if o.From != o.To {
+			pods = append(pods, w.Pods(o.To)...)
+		}
+	}
+	p := NewPartition(pods, addrs, w)
+	m := &Matrix{Left: p.Left, either: o.Either, lines: map[int][]Reach{}, relation: p.judge(p.worlds[0]).relation(o.Service)}
+	for _, r := range p.rows(o.EachPod) {
+		if o.From == "" || r.namespace == "" || r.namespace == o.From {
+			m.From = append(m.From, r)
+		}
+		if o.To == "" || r.namespace == "" || r.namespace == o.To {
+			m.To = append(m.To, r)
+		}
+	}
+	if len(m.From) == 0 || len(m.To) == 0 {
+		return nil, errors.New("there is no pod to ask about")
+	}
+	return m, nil
+}
+
+// Asked reports whether a pair is among those that were asked for.
+func (m *Matrix) Asked(from, to int) bool {
+	return m.either == "" || m.From[from].namespace == m.either || m.To[to].namespace == m.either
+}
+
+// maxLines is how many classes there are at most whose lines are kept.
+const maxLines = 2048
+
+// Reach returns whether a row reaches a column: of a row with itself, whether one of its pods reaches another, or itself if it is the only one.
+func (m *Matrix) Reach(from, to int) Reach {
+	a, b := m.From[from], m.To[to]
+	if a.Name == b.Name && len(a.Pods) < 2 {
+		return Allowed
+	}
+	if len(m.relation.Classes) > maxLines {
+		return m.relation.reach(a.class, b.class)
+	}
+	line, ok := m.lines[a.class]
+	if !ok {
+		line = make([]Reach, len(m.relation.Classes))
+		m.lines[a.class] = line
+	}
+	if line[b.class] == "" {
+		line[b.class] = m.relation.reach(a.class, b.class)
+	}
+	return line[b.class]
+}
+
+// Verdicts returns the verdicts of a pair of rows, by the example of their first pods, in the families that both have.
+func (m *Matrix) Verdicts(from, to int) ([]explain.Verdict, error) {
+	a, b := m.From[from], m.To[to]
+	source, destination := a.Name, b.Name
+	if len(a.Pods) > 0 {
+		source = a.Pods[0]
+	}
+	if len(b.Pods) > 0 {
+		destination = b.Pods[0]
+		if source == destination && len(b.Pods) > 1 {
+			destination = b.Pods[1]
+		}
+	}
+	sources, err := m.relation.Find(source)
+	if err != nil {
+		return nil, err
+	}
+	destinations, err := m.relation.Find(destination)
+	if err != nil {
+		return nil, err
+	}
+	var out []explain.Verdict
+	for _, f := range explain.Flows(sources, destinations, m.relation.Service) {
+		out = append(out, m.relation.Explain(f))
+	}
+	return out, nil
+}
+
+// Sign returns the reach as the table has it.
+func (r Reach) Sign() string {
+	switch r {
+	case Allowed:
+		return "+"
+	case Denied:
+		return "."
+	case Partly:
+		return "~"
+	}
+	return ""
+}
+
+// WriteText writes the matrix as a table of one character for each cell, with a row for each source. For pairs with one namespace at either end
+// there are two: from it to all, and to it from all others.
+func (m *Matrix) WriteText(out io.Writer) error {
+	b := bufio.NewWriter(out)
+	fmt.Fprintf(b, "%s, from the rows to the columns: ", m.relation.Service)
+	b.WriteString("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n")
+	if slices.ContainsFunc(slices.Concat(m.From, m.To), func(r Row) bool { return len(r.Pods) > 1 }) {
+		b.WriteString("pods with the same labels that no policy tells apart are one row; --pods gives each its own\n")
+	}
+	var within, others, all []int
+	for i, r := range m.From {
+		if r.namespace == m.either && m.either != "" {
+			within = append(within, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	for i := range m.To {
+		all = append(all, i)
+	}
+	if m.either == "" {
+		m.writeTable(b, others, all)
+	} else {
+		fmt.Fprintf(b, "\nfrom %s:\n", m.either)
+		m.writeTable(b, within, all)
+		if len(others) > 0 {
+			fmt.Fprintf(b, "\nto %s, from all others:\n", m.either)
+			m.writeTable(b, others, within)
+		}
+	}
+	return errors.Wrap(b.Flush(), "writing")
+}
+
+func (m *Matrix) writeTable(b *bufio.Writer, rows, columns []int) {
+	width, digits := 0, max(3, len(strconv.Itoa(len(rows))))
+	for _, i := range rows {
+		width = max(width, len(m.From[i].Name))
+	}
+	b.WriteString("\n")
+	cell := max(4, len(strconv.Itoa(len(columns)))+1)
+	// Columns of a matrix whose rows are others have names of their own.
+	same := slices.EqualFunc(rows, columns, func(i, j int) bool { return m.From[i].Name == m.To[j].Name })
+	if !same {
+		for n, j := range columns {
+			fmt.Fprintf(b, "column %d: %s\n", n+1, m.To[j].Name)
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(b, "%*s ", width+digits+1, "")
+	for n := range columns {
+		fmt.Fprintf(b, "%*d", cell, n+1)
+	}
+	b.WriteString("\n")
+	blank := strings.Repeat(" ", cell)
+	for n, i := range rows {
+		fmt.Fprintf(b, "%*d %-*s ", digits, n+1, width, m.From[i].Name)
+		pending := 0 // blanks that are written if something follows
+		for _, j := range columns {
+			sign := m.Reach(i, j).Sign()
+			if sign == "" {
+				pending++
+				continue
+			}
+			for ; pending > 0; pending-- {
+				b.WriteString(blank)
+			}
+			b.WriteString(blank[1:])
+			b.WriteString(sign)
+		}
+		b.WriteString("\n")
+	}
+}
+
+// WriteJSON writes the matrix with the names of rows and columns, their pods, and a word for each cell, or null for a pair that was not asked for.
+func (m *Matrix) WriteJSON(out io.Writer) error {
+	b := bufio.NewWriter(out)
+	head, err := json.Marshal(map[string]any{"port": m.relation.Service, "from": m.From, "to": m.To})
+	if err != nil {
+		return errors.Wrap(err, "writing JSON")
+	}
+	b.Write(head[:len(head)-1])
+	b.WriteString(`,"cells":[`)
+	for i := range m.From {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n[")
+		for j := range m.To {
+			if j > 0 {
+				b.WriteByte(',')
+			}
+			if !m.Asked(i, j) {
+				b.WriteString("null")
+				continue
+			}
+			b.WriteByte('"')
+			b.WriteString(string(m.Reach(i, j)))
+			b.WriteByte('"')
+		}
+		b.WriteByte(']')
+	}
+	b.WriteString("\n]}\n")
+	return errors.Wrap(b.Flush(), "writing JSON")
+}

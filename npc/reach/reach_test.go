@@ -1,0 +1,370 @@
+package reach_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/reach"
+)
+
+func setPolicy(t testing.TB, w *explain.World, key, spec string) {
+	t.Helper()
+	o := &networkingv1.NetworkPolicy{}
+	o.Namespace, o.Name, _ = strings.Cut(key, "/")
+	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
+		t.Fatalf("%s: %v", spec, err)
+	}
+	w.SetPolicy(o)
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+// randomWorld has few labels, ports and addresses, so that many pods are alike and some claim the same address.
+func randomWorld(t *testing.T, r *rand.Rand) *explain.World {
+	w := explain.NewWorld()
+	w.LegacyNetpol = r.IntN(8) == 0
+	for _, ns := range []string{"a", "b", "c"} {
+		if r.IntN(6) > 0 {
+			w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": pick(r, "x", "y")}, DefaultDeny: r.IntN(2) == 0})
+		}
+	}
+	for i := range 14 {
+		node := r.IntN(2) + 1
+		p := npc.Pod{Namespace: pick(r, "a", "b", "c"), Name: fmt.Sprintf("p%d", i), Node: fmt.Sprintf("node%d", node),
+			Labels:    map[string]string{"app": pick(r, "web", "db"), "of-no-policy": pick(r, "1", "2")},
+			HostAddrs: []netip.Addr{netip.AddrFrom4([4]byte{172, 31, 0, byte(node)})}}
+		if r.IntN(3) > 0 {
+			p.Labels["tier"] = pick(r, "1", "2")
+		}
+		if r.IntN(5) > 0 {
+			p.Addrs = append(p.Addrs, netip.AddrFrom4([4]byte{10, 32, byte(r.IntN(2)), byte(r.IntN(40))}))
+		}
+		if r.IntN(3) > 0 {
+			p.Addrs = append(p.Addrs, netip.MustParseAddr(fmt.Sprintf("fd32::%d:%d", r.IntN(2), i)))
+		}
+		if r.IntN(2) == 0 {
+			p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: pick[uint16](r, 80, 8080)}}
+		}
+		w.SetPod(p)
+	}
+	for i := range r.IntN(6) {
+		setPolicy(t, w, pick(r, "a", "b", "c")+"/"+fmt.Sprint("q", i), randomSpec(r))
+	}
+	return w
+}
+
+func randomSpec(r *rand.Rand) string {
+	selector := func() string {
+		return pick(r, "{}", "{matchLabels: {app: web}}", "{matchLabels: {app: db, tier: '1'}}",
+			"{matchExpressions: [{key: tier, operator: DoesNotExist}]}", "{matchExpressions: [{key: app, operator: NotIn, values: [web]}]}")
+	}
+	peer := func() string {
+		switch r.IntN(5) {
+		case 0:
+			return "{podSelector: " + selector() + "}"
+		case 1:
+			return "{namespaceSelector: {matchLabels: {team: " + pick(r, "x", "y") + "}}, podSelector: " + selector() + "}"
+		case 2:
+			return "{namespaceSelector: {}}"
+		case 3:
+			return "{ipBlock: {cidr: 10.32.0.0/16, except: [10.32." + pick(r, "0.0/25", "0.16/28", "1.0/24") + "]}}"
+		default:
+			return "{ipBlock: {cidr: '" + pick(r, "0.0.0.0/0", "::/0", "10.32.0.8/29", "fd32::1:0/112", "172.31.0.0/16") + "'}}"
+		}
+	}
+	rules := func(peers string) (text string) {
+		for i := range r.IntN(3) {
+			if i > 0 {
+				text += ", "
+			}
+			switch r.IntN(3) {
+			case 0:
+				text += "{" + peers + ": [" + peer() + "]}"
+			case 1:
+				text += "{" + peers + ": [" + peer() + ", " + peer() + "], ports: [{port: http}, {port: 443}]}"
+			default:
+				text += "{ports: [{port: " + pick(r, "80", "http", "443", "1, endPort: 100") + "}]}"
+			}
+		}
+		return "[" + text + "]"
+	}
+	return fmt.Sprintf("{podSelector: %s, policyTypes: %s, ingress: %s, egress: %s}", selector(),
+		pick(r, "[Ingress]", "[Egress]", "[Ingress, Egress]"), rules("from"), rules("to"))
+}
+
+// asked is what explain says of two pods, or addresses.
+func asked(t *testing.T, w *explain.World, from, to string, s explain.Service) reach.Reach {
+	t.Helper()
+	a, err := w.Find(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := w.Find(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows, n := explain.Flows(a, b, s), 0
+	for _, f := range flows {
+		if w.Explain(f).Allowed {
+			n++
+		}
+	}
+	switch {
+	case len(flows) == 0:
+		return reach.Never
+	case n == 0:
+		return reach.Denied
+	case n == len(flows):
+		return reach.Allowed
+	}
+	return reach.Partly
+}
+
+// members are the pods of a row, or the address that it is.
+func members(r reach.Row) []string {
+	if len(r.Pods) > 0 {
+		return r.Pods
+	}
+	return []string{r.Name}
+}
+
+// TestClassesGetTheVerdictsOfTheirPods compares every pair of pods with what explain says of it.
+func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
+	folded := 0
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := randomWorld(t, r)
+		s := pick(r, explain.Service{Protocol: 6, Port: 80}, explain.Service{Protocol: 6, Port: 8080}, explain.Service{Protocol: 1},
+			explain.Service{Protocol: 6, Port: 443})
+		m, err := reach.NewMatrix(w, reach.Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},
+			EachPod: seed%4 == 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, from := range m.From {
+			if len(from.Pods) > 1 {
+				folded++
+			}
+			for j, to := range m.To {
+				for _, a := range members(from) {
+					for _, b := range members(to) {
+						if a == b && len(to.Pods) > 1 {
+							continue // the cell is about two different ones
+						}
+						if got, want := m.Reach(i, j), asked(t, w, a, b, s); got != want {
+							t.Fatalf("seed %d: %s -> %s, %s: %s, and explain says %s", seed, a, b, s, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+	if folded < 40 {
+		t.Errorf("only %d rows had several pods", folded)
+	}
+}
+
+// crowd has 20 namespaces in each of which ten policies choose ten kinds of pods; each kind has as many pods as it is told.
+func crowd(t testing.TB, each int) *explain.World {
+	w := explain.NewWorld()
+	for n := range 20 {
+		ns := fmt.Sprintf("ns%d", n)
+		w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": fmt.Sprint(n % 4)}})
+		for a := range 10 {
+			setPolicy(t, w, fmt.Sprintf("%s/p%d", ns, a), fmt.Sprintf(`{podSelector: {matchLabels: {app: a%d}}, policyTypes: [Ingress, Egress],
+				ingress: [{from: [{podSelector: {matchLabels: {app: a%d}}}, {namespaceSelector: {matchLabels: {team: "%d"}}}]},
+					{from: [{ipBlock: {cidr: 10.%d.0.0/16, except: [10.%d.%d.0/24]}}], ports: [{port: 80}]}],
+				egress: [{to: [{podSelector: {}}, {ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}]}]}`, a, (a+1)%10, a%4, n, n, a))
+			for i := range each {
+				w.SetPod(npc.Pod{Namespace: ns, Name: fmt.Sprintf("app%d-%d", a, i), Node: fmt.Sprintf("node%d", (n*7+i)%100),
+					Labels: map[string]string{"app": fmt.Sprint("a", a), "statefulset.kubernetes.io/pod-name": fmt.Sprintf("app%d-%d", a, i)},
+					Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(n), byte(a), byte(i)}),
+						netip.MustParseAddr(fmt.Sprintf("fd32:%x::%x:%x", n, a, i))}})
+			}
+		}
+	}
+	return w
+}
+
+// allocated is what a matrix takes in memory, given back or not.
+func allocated(t testing.TB, w *explain.World, eachPod bool) float64 {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := reach.NewMatrix(w, reach.Options{Service: explain.Service{Protocol: 6, Port: 80}, EachPod: eachPod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WriteText(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WriteJSON(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// TestMemoryOfManyPods shows that memory grows with the pods, not with their pairs, be they folded or not.
+func TestMemoryOfManyPods(t *testing.T) {
+	few, many := crowd(t, 5), crowd(t, 50)
+	for _, eachPod := range []bool{false, true} {
+		small := allocated(t, few, eachPod)
+		if eachPod {
+			many = crowd(t, 15) // 9,000,000 cells take long enough to write
+		}
+		large := allocated(t, many, eachPod)
+		if ratio, most := large/small, 20.0; ratio > most {
+			t.Errorf("each pod %t: ten times as many pods take %.1f times the memory (%.0f and %.0f MB)", eachPod, ratio, small/1e6, large/1e6)
+		}
+		if large > 300e6 {
+			t.Errorf("each pod %t: takes %.0f MB", eachPod, large/1e6)
+		}
+	}
+}
+
+func BenchmarkMatrix(b *testing.B) {
+	w := crowd(b, 50)
+	for b.Loop() {
+		allocated(b, w, false)
+	}
+}
+
+// TestRowsOfReplicas shows what rows are, and what they are called.
+func TestRowsOfReplicas(t *testing.T) {
+	w := explain.NewWorld()
+	pod := func(name, labels string, addr byte) {
+		p := npc.Pod{Namespace: "shop", Name: name, Labels: map[string]string{}, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, addr})}}
+		if err := yaml.Unmarshal([]byte(labels), &p.Labels); err != nil {
+			t.Fatal(err)
+		}
+		w.SetPod(p)
+	}
+	pod("web-7d4-a", "{app: web, pod-template-hash: 7d4}", 1)
+	pod("web-7d4-b", "{app: web, pod-template-hash: 7d4}", 2)
+	pod("db-0", "{app: db, apps.kubernetes.io/pod-index: '0'}", 3)
+	pod("db-1", "{app: db, apps.kubernetes.io/pod-index: '1'}", 4)
+	pod("db-admin", "{app: admin}", 5)
+	pod("x", "{app: cache}", 6)
+	pod("y", "{app: cache}", 7)
+	text := func(each bool) string {
+		m, err := reach.NewMatrix(w, reach.Options{Service: explain.Service{Protocol: 6, Port: 80}, EachPod: each})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range m.From {
+			names = append(names, r.Name)
+		}
+		return strings.Join(names, "; ")
+	}
+	want := "shop/db-0 and 1 more; shop/db-admin; shop/web-7d4-* (2 pods); shop/x and 1 more"
+	if got := text(false); got != want {
+		t.Errorf("rows are %s,\nnot      %s", got, want)
+	}
+	setPolicy(t, w, "shop/first", `{podSelector: {matchLabels: {apps.kubernetes.io/pod-index: "0"}}}`)
+	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-* (2 pods); shop/x and 1 more"
+	if got := text(false); got != want {
+		t.Errorf("a policy tells replicas apart, and rows are %s,\nnot %s", got, want)
+	}
+	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-a; shop/web-7d4-b; shop/x; shop/y"
+	if got := text(true); got != want {
+		t.Errorf("each pod has a row of its own, and they are %s,\nnot %s", got, want)
+	}
+}
+
+// TestNamespacesOfAMatrix shows which pairs are in the matrix when namespaces are chosen.
+func TestNamespacesOfAMatrix(t *testing.T) {
+	w := explain.NewWorld()
+	for i, name := range []string{"a/x", "b/y", "c/z"} {
+		ns, name, _ := strings.Cut(name, "/")
+		w.SetPod(npc.Pod{Namespace: ns, Name: name, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 1)})}})
+	}
+	for _, c := range []struct {
+		name string
+		o    reach.Options
+		want string // pairs
+	}{
+		{"to_or_from", reach.Options{Either: "b"}, "a/x>b/y b/y>a/x b/y>b/y b/y>c/z c/z>b/y"},
+		{"from", reach.Options{From: "b"}, "b/y>a/x b/y>b/y b/y>c/z"},
+		{"to", reach.Options{To: "b"}, "a/x>b/y b/y>b/y c/z>b/y"},
+		{"from_and_to", reach.Options{From: "a", To: "b"}, "a/x>b/y"},
+		{"within", reach.Options{From: "a", To: "a"}, "a/x>a/x"},
+		{"with_an_address", reach.Options{From: "a", To: "a", Addresses: []string{"192.0.2.1"}},
+			"a/x>a/x a/x>192.0.2.1 192.0.2.1>a/x 192.0.2.1>192.0.2.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Service = explain.Service{Protocol: 6, Port: 80}
+			m, err := reach.NewMatrix(w, c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for i, from := range m.From {
+				for j, to := range m.To {
+					if m.Asked(i, j) {
+						got = append(got, from.Name+">"+to.Name)
+					}
+				}
+			}
+			if said := strings.Join(got, " "); said != c.want {
+				t.Errorf("asks %s,\nnot  %s", said, c.want)
+			}
+			inText(t, m, len(got))
+			inJSON(t, m, len(got))
+		})
+	}
+}
+
+// inText counts the signs of the table.
+func inText(t *testing.T, m *reach.Matrix, want int) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(b.String(), "\n")
+	if got := strings.Count(table, "+"); got != want {
+		t.Errorf("the text has %d signs, not %d:\n%s", got, want, &b)
+	}
+}
+
+// inJSON counts the cells that are not null.
+func inJSON(t *testing.T, m *reach.Matrix, want int) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Port     string
+		From, To []struct{ Name string }
+		Cells    [][]*string
+	}
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatalf("%v\n%s", err, &b)
+	}
+	n := 0
+	for _, row := range got.Cells {
+		for _, c := range row {
+			if c != nil && *c == "allowed" {
+				n++
+			}
+		}
+	}
+	if n != want || got.Port != "tcp/80" || len(got.Cells) != len(got.From) || len(got.Cells[0]) != len(got.To) {
+		t.Errorf("the JSON has %d cells, not %d:\n%s", n, want, &b)
+	}
+}
