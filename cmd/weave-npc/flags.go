@@ -44,7 +44,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.bridgePort, "bridge-port-name", "vethwe-bridge", "port of the bridge behind which the pods of other nodes are")
 	f.StringVar(&o.hook, "hook", string(npc.HookForward),
 		"forward: jump from FORWARD; none: the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
-	f.StringVar(&o.allowAction, "allow-action", "ACCEPT", "what an allowed packet gets: ACCEPT, or RETURN to let the rest of FORWARD speak")
+	f.StringVar(&o.allowAction, "allow-action", "", "what an allowed packet gets: ACCEPT, or RETURN to let the rest of FORWARD decide too "+
+		"(default: ACCEPT; with --manifests RETURN)")
 	f.StringVar(&o.gate, "gate", string(npc.GateAuto),
 		"packets of unknown addresses in the range of this node's pods: auto (dropped while an isolated pod may have one), open, closed")
 	f.BoolVar(&o.allowMcast, "allow-mcast", true, "allow all multicast traffic")
@@ -94,7 +95,7 @@ const maxPcapSize = 1 << 20
 // config checks the flags and makes them the model's configuration.
 func (o *options) config() (npc.Config, error) {
 	c := npc.Config{NodeName: o.nodeName, PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: npc.Hook(o.hook),
-		AllowAction: o.allowAction, Gate: npc.GateMode(o.gate), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
+		AllowAction: o.action(), Gate: npc.GateMode(o.gate), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
 		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol}
 	if c.NodeName == "" {
 		c.NodeName = os.Getenv("HOSTNAME")
@@ -113,8 +114,10 @@ func (o *options) config() (npc.Config, error) {
 		return c, errors.New("--kubeconfig and --manifests: give one of them")
 	case c.Hook != npc.HookForward && c.Hook != npc.HookNone:
 		return c, errors.Errorf("--hook: %q is neither forward nor none", o.hook)
-	case o.allowAction != "ACCEPT" && o.allowAction != "RETURN":
+	case c.AllowAction != actionAccept && c.AllowAction != actionReturn:
 		return c, errors.Errorf("--allow-action: %q is neither ACCEPT nor RETURN", o.allowAction)
+	case o.allowAction == actionReturn && c.Hook == npc.HookNone:
+		return c, errors.New("--allow-action: RETURN has no effect with --hook none, where the CNI drops what returns: leave it out")
 	case c.Gate != npc.GateAuto && c.Gate != npc.GateOpen && c.Gate != npc.GateClosed:
 		return c, errors.Errorf("--gate: %q is none of auto, open and closed", o.gate)
 	case o.nflogGroup == 0 || o.nflogGroup == 65535:
@@ -129,6 +132,24 @@ func (o *options) config() (npc.Config, error) {
 		return c, checkInterface(o.podInterface)
 	}
 	return c, nil
+}
+
+// The values of --allow-action.
+const (
+	actionAccept = "ACCEPT"
+	actionReturn = "RETURN"
+)
+
+// action returns what an allowed packet gets. A host without Kubernetes has other owners of its containers' network, such as Docker, whose
+// rules further down in FORWARD keep bridges apart: an ACCEPT before them would open what they close.
+func (o *options) action() string {
+	switch {
+	case o.allowAction != "":
+		return o.allowAction
+	case o.manifests != "":
+		return actionReturn
+	}
+	return actionAccept
 }
 
 // checkInterface refuses what packets of pods would never match.

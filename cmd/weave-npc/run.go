@@ -70,7 +70,10 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
-		"metrics", observer.server.addr)
+		"metrics", observer.server.addr, "allow-action", config.AllowAction)
+	if config.Hook == npc.HookForward && config.AllowAction == actionReturn {
+		reportForwardPolicy(ctx, backend, families, log)
+	}
 	boot := config.Gate != npc.GateOpen && npc.Booting()
 	if boot {
 		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")

@@ -160,10 +160,11 @@ func (w *world) startDaemons(t *testing.T, args ...string) {
 	}
 }
 
-// daemonArgs are the flags of weave-npc on the node with an index.
+// daemonArgs are the flags of weave-npc on the node with an index. Manifests stand in for an API server here: what is allowed is accepted,
+// as there, unless args have another --allow-action.
 func (w *world) daemonArgs(i int, args ...string) []string {
 	n := w.Nodes()[i]
-	own := []string{"--iptables-backend", string(w.backend)}
+	own := []string{"--iptables-backend", string(w.backend), "--allow-action", "ACCEPT"}
 	if i == 0 && n.PodInterface() != "" {
 		own = append(own, "--pod-interface", n.PodInterface())
 	} else {

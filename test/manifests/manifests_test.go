@@ -82,32 +82,69 @@ func decode[T any](t *testing.T, all objects, name string) *T {
 // kustomized is what kustomize makes of a directory.
 func kustomized(t *testing.T, dir string) objects {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := resources.AsYaml()
+	text, err := kustomize(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return read(t, text)
 }
 
+func kustomize(dir string) ([]byte, error) {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	return resources.AsYaml()
+}
+
 // overlaid is what kustomize makes of an overlay and a CNI's manifest.
 func overlaid(t *testing.T, overlay string) objects {
+	t.Helper()
+	return kustomized(t, overlayDir(t, overlay, manifestOf(t, overlay)))
+}
+
+// manifestOf returns the manifest of the CNI that an overlay is for.
+func manifestOf(t *testing.T, overlay string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", overlay+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// overlayDir returns the directory of a copy of an overlay, with a CNI's manifest in it.
+func overlayDir(t *testing.T, overlay, manifest string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(prod)); err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile(filepath.Join("testdata", overlay+".yaml"))
+	dir = filepath.Join(dir, "overlays", overlay)
+	write(t, filepath.Join(dir, "cni.yaml"), manifest)
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edit replaces texts in a file, which has each of them.
+func edit(t *testing.T, path string, oldNew ...string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "overlays", overlay, "cni.yaml"), manifest, 0o644); err != nil {
-		t.Fatal(err)
+	for i := 0; i < len(oldNew); i += 2 {
+		if !strings.Contains(string(text), oldNew[i]) {
+			t.Fatalf("%s has no %q", path, oldNew[i])
+		}
 	}
-	return kustomized(t, filepath.Join(dir, "overlays", overlay))
+	write(t, path, strings.NewReplacer(oldNew...).Replace(string(text)))
 }
 
 // charted is what Helm makes of the chart with the given values.
@@ -238,6 +275,9 @@ func TestRightsAreTheLeast(t *testing.T) {
 	}
 }
 
+// defaultContainer is the annotation that names the container that kubectl takes for the pod's.
+const defaultContainer = "kubectl.kubernetes.io/default-container"
+
 func TestSidecar(t *testing.T) {
 	cases := []struct {
 		overlay, daemonSet, namespace, account string
@@ -253,10 +293,7 @@ func TestSidecar(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.overlay, func(t *testing.T) {
-			plain, err := os.ReadFile(filepath.Join("testdata", c.overlay+".yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := manifestOf(t, c.overlay)
 			all := overlaid(t, c.overlay)
 			ds := decode[appsv1.DaemonSet](t, all, "DaemonSet "+c.daemonSet)
 			pod := ds.Spec.Template.Spec
@@ -266,9 +303,12 @@ func TestSidecar(t *testing.T) {
 				t.Errorf("there are %d containers", len(pod.Containers))
 			}
 			for _, name := range c.theirs {
-				if !strings.Contains(string(plain), "image: "+container(t, pod, name).Image) {
+				if !strings.Contains(plain, "image: "+container(t, pod, name).Image) {
 					t.Errorf("container %s is not as it was", name)
 				}
+			}
+			if got := ds.Spec.Template.Annotations[defaultContainer]; got != c.theirs[0] {
+				t.Errorf("kubectl logs shows container %q, not the CNI's", got)
 			}
 			flags := map[string]string{}
 			for _, e := range ours.Env {
@@ -293,6 +333,103 @@ func TestSidecar(t *testing.T) {
 				t.Errorf("the PodMonitor does not find the pods, their label is %q", got)
 			}
 		})
+	}
+}
+
+// anotherDaemonSet makes a DaemonSet of a name, with a service account and a container of its own.
+func anotherDaemonSet(name, account string) string {
+	return strings.NewReplacer("NAME", name, "ACCOUNT", account).Replace(`---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: NAME
+  namespace: kube-flannel
+spec:
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata:
+      labels: {app: NAME}
+    spec:
+      serviceAccountName: ACCOUNT
+      containers:
+        - name: kube-flannel
+          image: flannel
+`)
+}
+
+// checkSidecarIn checks which of the rendered DaemonSets weave-npc is in, and whose service account has its rights.
+func checkSidecarIn(t *testing.T, all objects, account string, daemonSets ...string) {
+	t.Helper()
+	for name := range all {
+		kind, name, _ := strings.Cut(name, " ")
+		if kind != "DaemonSet" {
+			continue
+		}
+		template := decode[appsv1.DaemonSet](t, all, "DaemonSet "+name).Spec.Template
+		if !slices.Contains(daemonSets, name) {
+			if template.Labels["network-policy-controller"] != "" || len(template.Annotations) > 0 || len(template.Spec.Containers) != 1 {
+				t.Errorf("%s is not as it was: %v", name, template)
+			}
+			continue
+		}
+		ours := container(t, template.Spec, "weave-npc")
+		checkConfined(t, template.Spec, ours)
+		if got := template.Annotations[defaultContainer]; got != "kube-flannel" {
+			t.Errorf("kubectl logs shows container %q of %s", got, name)
+		}
+		if !slices.Contains(ours.Env, corev1.EnvVar{Name: "WEAVE_NPC_POD_INTERFACE", Value: "cni0"}) {
+			t.Errorf("weave-npc in %s has the flags %v", name, ours.Env)
+		}
+	}
+	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account, Namespace: "kube-flannel"}}
+	if d := cmp.Diff(want, decode[rbacv1.ClusterRoleBinding](t, all, "ClusterRoleBinding weave-npc").Subjects); d != "" {
+		t.Errorf("the rights are whose (-want +got):\n%s", d)
+	}
+}
+
+// TestSidecarAmongSeveralDaemonSets has manifests with more than one DaemonSet, as docs/install.md says what to do with them.
+func TestSidecarAmongSeveralDaemonSets(t *testing.T) {
+	t.Run("an overlay finds its own", func(t *testing.T) {
+		manifest := manifestOf(t, "flannel") + anotherDaemonSet("kube-flannel-ds-windows-amd64", "windows")
+		checkSidecarIn(t, kustomized(t, overlayDir(t, "flannel", manifest)), "flannel", "kube-flannel-ds")
+	})
+	t.Run("one that has another name", func(t *testing.T) {
+		dir := overlayDir(t, "flannel", anotherDaemonSet("agent", "agent")+anotherDaemonSet("helper", "helper"))
+		edit(t, filepath.Join(dir, "daemonset", "kustomization.yaml"), "kube-flannel-ds", "agent")
+		checkSidecarIn(t, kustomized(t, dir), "agent", "agent")
+	})
+	t.Run("one for each architecture", func(t *testing.T) {
+		dir := overlayDir(t, "flannel", anotherDaemonSet("kube-flannel-ds-amd64", "flannel")+
+			anotherDaemonSet("kube-flannel-ds-arm64", "flannel")+anotherDaemonSet("helper", "helper"))
+		edit(t, filepath.Join(dir, "daemonset", "kustomization.yaml"),
+			"target: {kind: DaemonSet, name: kube-flannel-ds}", "target: {kind: DaemonSet, name: kube-flannel-ds-.*}",
+			"source: {kind: DaemonSet, name: kube-flannel-ds,", "source: {kind: DaemonSet, name: kube-flannel-ds-amd64,")
+		checkSidecarIn(t, kustomized(t, dir), "flannel", "kube-flannel-ds-amd64", "kube-flannel-ds-arm64")
+	})
+	t.Run("the component for the only one fails", func(t *testing.T) {
+		_, err := kustomize(overlayDir(t, "bridge", anotherDaemonSet("agent", "agent")+anotherDaemonSet("helper", "helper")))
+		if err == nil || !strings.Contains(err.Error(), "multiple matches for selector DaemonSet") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+	t.Run("and with the DaemonSet named does not", func(t *testing.T) {
+		dir := overlayDir(t, "bridge", anotherDaemonSet("agent", "agent")+anotherDaemonSet("helper", "helper"))
+		if err := os.CopyFS(filepath.Join(dir, "daemonset"), os.DirFS(prod+"/overlays/flannel/daemonset")); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, filepath.Join(dir, "daemonset", "kustomization.yaml"), "kube-flannel-ds", "agent")
+		edit(t, filepath.Join(dir, "kustomization.yaml"), "resources: [cni.yaml]", "resources: [cni.yaml, ../../rbac]",
+			"components: [../../sidecar]", "components: [daemonset, ../../sidecar/container]")
+		checkSidecarIn(t, kustomized(t, dir), "agent", "agent")
+	})
+}
+
+// TestSidecarIsAppliedAgain renders a DaemonSet as it is in a cluster that has weave-npc in it already.
+func TestSidecarIsAppliedAgain(t *testing.T) {
+	once := overlaid(t, "kindnet")
+	twice := kustomized(t, overlayDir(t, "kindnet", once["DaemonSet kindnet"]))
+	if d := cmp.Diff(plain(t, once)["DaemonSet kindnet"], plain(t, twice)["DaemonSet kindnet"]); d != "" {
+		t.Errorf("it is another the second time (-once +twice):\n%s", d)
 	}
 }
 
