@@ -138,7 +138,9 @@ func (w *World) view(node string) view {
 		}
 	}
 	for a := range w.hosts("") {
-		delete(v, a)
+		if p := v[a]; p != nil && (node == "" || p.Node != node) {
+			delete(v, a) // what other objects say takes no address from a pod of the node itself
+		}
 	}
 	w.derived.views[node] = v
 	return v
