@@ -42,10 +42,11 @@ func (g *gates) has(s *set) bool {
 	return s == g.sets[s.table.family][Ingress] || s == g.sets[s.table.family][Egress]
 }
 
-// countPending keeps note of the local pods that something isolates and whose addresses we do not know yet.
+// countPending keeps note of the local pods that something isolates and of which an address is missing or does not count.
 func (m *Model) countPending(p *pod) {
+	waits := p.local && m.waits(p) != ""
 	for _, d := range directions {
-		if p.local && len(p.Addrs) == 0 && p.isolated[d] {
+		if waits && p.isolated[d] {
 			m.pending[d][p] = struct{}{}
 		} else {
 			delete(m.pending[d], p)
@@ -94,7 +95,7 @@ func (m *Model) findVanished(f Family) {
 		for e, st := range m.gates.sets[f][d].entries {
 			name, ok := strings.CutSuffix(st.have.Comment, vanishedWord)
 			a := e.Prefix.Addr()
-			if !st.exists || !ok || m.claims[a].owner != nil {
+			if !st.exists || !ok || m.claims.Owner(a) != nil {
 				continue
 			}
 			v := m.gates.vanished[a]
@@ -132,11 +133,11 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 	case len(m.pending[d]) > 0:
 		first := ""
 		for p := range m.pending[d] {
-			if s := p.String(); first == "" || s < first {
+			if s := p.String() + m.waits(p); first == "" || s < first {
 				first = s
 			}
 		}
-		return first + " has no address yet"
+		return first
 	case m.policyCount > 0:
 		for _, kind := range slices.Sorted(maps.Keys(m.broken)) {
 			if kind != "namespaces" && now.Sub(m.broken[kind]) >= brokenAfter {
@@ -186,6 +187,13 @@ func (m *Model) setGates() {
 			for a, v := range m.gates.vanished {
 				if v.isolated[d] {
 					want[familyOf(a)][ipset.Addr(a)] = v.pod + vanishedWord
+				}
+			}
+			for p := range m.pending[d] {
+				for _, a := range p.Addrs {
+					if m.claims.Owner(a) == nil {
+						want[familyOf(a)][ipset.Addr(a)] = p.String() + m.waits(p)
+					}
 				}
 			}
 			if m.isolatedPods[d] > 0 {

@@ -66,19 +66,21 @@ type state struct {
 	spaces   map[string]map[string]string // name -> labels
 	pods     map[string]npc.Pod           // namespace/name -> pod
 	policies map[string]*networkingv1.NetworkPolicy
+	// node are the addresses that the node has itself.
+	node []netip.Addr
 }
 
 func newState() state {
-	return state{map[string]map[string]string{}, map[string]npc.Pod{}, map[string]*networkingv1.NetworkPolicy{}}
+	return state{map[string]map[string]string{}, map[string]npc.Pod{}, map[string]*networkingv1.NetworkPolicy{}, nil}
 }
 
 // clone shares what is never changed in place.
 func (s state) clone() state {
-	return state{maps.Clone(s.spaces), maps.Clone(s.pods), maps.Clone(s.policies)}
+	return state{maps.Clone(s.spaces), maps.Clone(s.pods), maps.Clone(s.policies), s.node}
 }
 
 func (s state) sameButForPolicies(o state) bool {
-	return maps.EqualFunc(s.spaces, o.spaces, maps.Equal) &&
+	return slices.Equal(s.node, o.node) && maps.EqualFunc(s.spaces, o.spaces, maps.Equal) &&
 		maps.EqualFunc(s.pods, o.pods, func(a, b npc.Pod) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 }
 
@@ -91,14 +93,18 @@ func (s state) judged() judge.World {
 			hosts[a] = true
 		}
 	}
-	owners := map[netip.Addr]npc.Pod{}
+	owners, claiming := map[netip.Addr]npc.Pod{}, map[netip.Addr][]npc.Pod{}
 	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
 		p := s.pods[key]
 		if p.Finished || p.HostNetwork {
 			continue
 		}
 		for _, a := range p.Addrs {
-			if q, ok := owners[a]; !hosts[a] && (!ok || rank(p) > rank(q)) {
+			if slices.Contains(s.node, a) || p.Node != node && hosts[a] {
+				continue // no pod has an address of a node; what others' objects say takes none from a pod of this node
+			}
+			claiming[a] = append(claiming[a], p)
+			if q, ok := owners[a]; !ok || rank(p) > rank(q) {
 				owners[a] = p
 			}
 		}
@@ -107,6 +113,11 @@ func (s state) judged() judge.World {
 		k := judge.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: []netip.Addr{a}}
 		for _, port := range p.Ports {
 			k.Ports = append(k.Ports, containerPort(port))
+		}
+		for _, q := range claiming[a] {
+			if q.Node == node && p.Node == node && q.UID != p.UID {
+				k.Rivals = append(k.Rivals, judge.Pod{Namespace: q.Namespace, Name: q.Name, Node: q.Node, Labels: q.Labels})
+			}
 		}
 		j.Pods = append(j.Pods, k)
 	}
@@ -132,6 +143,14 @@ func (s state) manifest() (string, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.spaces)) {
 		n := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 		n.Name, n.UID, n.Labels = name, types.UID(name), s.spaces[name]
+		objects = append(objects, n)
+	}
+	if len(s.node) > 0 {
+		n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+		n.Name = node
+		for _, a := range s.node {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+		}
 		objects = append(objects, n)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
@@ -199,6 +218,12 @@ func parseState(t *testing.T, text string) state {
 			var n corev1.Namespace
 			read(document, &n)
 			s.spaces[n.Name] = n.Labels
+		case "Node":
+			var n corev1.Node
+			read(document, &n)
+			for _, a := range n.Status.Addresses {
+				s.node = append(s.node, netip.MustParseAddr(a.Address))
+			}
 		case "Pod":
 			var p corev1.Pod
 			read(document, &p)
@@ -254,6 +279,7 @@ func (h *history) become(next state) {
 			h.deletePolicy(key)
 		}
 	}
+	h.setNode(next.node)
 	for _, key := range slices.Sorted(maps.Keys(next.spaces)) {
 		h.setNamespace(key, next.spaces[key])
 	}

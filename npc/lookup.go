@@ -9,10 +9,10 @@ import (
 func (m *Model) NameOf(a netip.Addr) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch p := m.claims[a].owner; {
-	case p != nil:
+	if p := m.claims.Owner(a); p != nil {
 		return p.String()
-	case m.hosts[a] > 0:
+	}
+	if _, own := m.nodeAddrs[a]; own || m.hosts[a] > 0 {
 		return "node"
 	}
 	return ""
@@ -23,7 +23,7 @@ func (m *Model) NameOf(a netip.Addr) string {
 func (m *Model) Isolating(a netip.Addr, d Direction) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	q := m.claims[a].owner
+	q := m.claims.Owner(a)
 	if q == nil || !q.local {
 		return nil
 	}

@@ -2,6 +2,8 @@ package npc
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weave-npc/weave-npc/npc/claims"
 )
 
 // Metrics are what the syncer counts. All durations are in seconds.
@@ -15,6 +17,7 @@ type Metrics struct {
 	Drift             *prometheus.CounterVec
 	Failing           *prometheus.GaugeVec
 	Refused           prometheus.Gauge
+	Conflicts         *prometheus.GaugeVec
 }
 
 // NewMetrics makes the metrics and registers them, together with gauges of what the model holds.
@@ -45,8 +48,13 @@ func NewMetrics(r prometheus.Registerer, m *Model) *Metrics {
 		Refused: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weavenpc_refused_policies", Help: "Policies of which the kernel refuses a rule or a set, which is left out."}),
 	}
+	x.Conflicts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weavenpc_address_conflicts",
+		Help: "Addresses claimed by local pods that something contradicts: the node, another pod's hostIPs, another pod."}, []string{"kind"})
+	for _, kind := range claims.Kinds() {
+		x.Conflicts.WithLabelValues(string(kind))
+	}
 	r.MustRegister(x.EnforcementErrors, x.SyncDuration, x.LastSync, x.Latency, x.Transactions, x.Retries, x.Drift, x.Failing,
-		x.Refused, modelCollector{m})
+		x.Refused, x.Conflicts, modelCollector{m})
 	for _, f := range families {
 		// A series that is there before the first event shows the first event.
 		for _, v := range []*prometheus.CounterVec{x.Transactions, x.Retries} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
@@ -25,8 +26,9 @@ type Model struct {
 	members    []membership // memory to find a pod's memberships in
 	synced     bool
 	namespaces map[string]*namespace    // name -> state
-	claims     map[netip.Addr]claimants // address -> pods that say it is theirs
+	claims     claims.Table[*pod]       // who owns which address
 	hosts      map[netip.Addr]int       // address of a node -> pods that name it
+	nodeAddrs  map[netip.Addr]struct{}  // addresses of this node
 	localAddrs map[netip.Addr]struct{}  // addresses that local pods own
 	selectors  map[string]*selector     // hash of the spec -> selector
 	cluster    selectorSet              // selectors of clusterScope
@@ -72,7 +74,6 @@ func New(c Config) *Model {
 		now:         time.Now,
 		wake:        make(chan struct{}, 1),
 		namespaces:  map[string]*namespace{},
-		claims:      map[netip.Addr]claimants{},
 		hosts:       map[netip.Addr]int{},
 		localAddrs:  map[netip.Addr]struct{}{},
 		selectors:   map[string]*selector{},
@@ -85,6 +86,7 @@ func New(c Config) *Model {
 		pending:     [len(directions)]map[*pod]struct{}{{}, {}},
 		gates:       gates{vanished: map[netip.Addr]vanished{}},
 	}
+	m.claims = claims.Table[*pod]{Refused: m.refused, Rather: func(a, b *pod) bool { return OwnsRather(&a.Pod, &b.Pod, m.NodeName) }}
 	m.tables = [len(families)]*table{newTable(IPv4), newTable(IPv6)}
 	m.tables[IPv4].other, m.tables[IPv6].other = m.tables[IPv6], m.tables[IPv4]
 	for _, d := range directions {

@@ -44,7 +44,7 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 	for range 3 {
 		m.Plan(true)
 	}
-	for name, n := range map[string]int{"namespaces": len(m.namespaces), "claims": len(m.claims), "hosts": len(m.hosts),
+	for name, n := range map[string]int{"namespaces": len(m.namespaces), "claims": m.claims.Len(), "hosts": len(m.hosts),
 		"local addresses": len(m.localAddrs), "selectors": len(m.selectors), "selectors of namespaces": len(m.spaces), "policies": m.policyCount, "blocks": len(m.blocks),
 		"selectors of the cluster": len(m.cluster.rest) + len(m.cluster.byLabel), "isolated pods": m.isolatedPods[Ingress],
 		"pending pods": len(m.pending[Ingress]), "vanished pods": len(m.gates.vanished)} {

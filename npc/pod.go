@@ -146,6 +146,17 @@ func (m *Model) deletePod(p *pod) {
 	m.releaseNamespace(p.Namespace)
 }
 
+// waits returns why an address of a local pod is not known, in words that follow the pod's name; empty if all are.
+func (m *Model) waits(p *pod) string {
+	switch {
+	case len(p.Addrs) == 0:
+		return " has no address yet"
+	case slices.ContainsFunc(p.Addrs, func(a netip.Addr) bool { return m.refused(a, p) }):
+		return " claims an address of this node"
+	}
+	return ""
+}
+
 // Claims are the addresses that a pod says are its own: none if it is on the host network or finished.
 func (p Pod) Claims() []netip.Addr {
 	if p.HostNetwork || p.Finished {
@@ -157,6 +168,19 @@ func (p Pod) Claims() []netip.Addr {
 // place brings the sets that the pod's addresses are in up to date. It is to be called whenever
 // its labels, addresses, ports, node or isolation have changed, or those of its namespace.
 func (m *Model) place(p *pod) {
+	m.placeOne(p)
+	if len(p.owned) == len(p.Claims()) || p.Node != m.NodeName {
+		return
+	}
+	for _, a := range p.Claims() {
+		if owner := m.claims.Owner(a); owner != nil && owner != p {
+			m.placeOne(owner) // what p is isolated in closes the address that it contests
+		}
+	}
+}
+
+// placeOne is place without the owners of addresses that the pod contests.
+func (m *Model) placeOne(p *pod) {
 	had := p.members
 	p.members = m.memberships(p)
 	for _, old := range had {
@@ -218,7 +242,11 @@ func (m *Model) ownMemberships(p *pod, a netip.Addr, out []membership) []members
 	t.activate()
 	m.localAddrs[a] = struct{}{}
 	out = append(out, membership{t.local, e})
+	contested := m.contested(a)
 	for _, d := range directions {
+		if contested[d] {
+			continue // a local pod that nothing allows is closed
+		}
 		if !p.isolated[d] {
 			out = append(out, membership{m.defaultAllow[t.family][d], e})
 		} else if pt := p.parts[d]; pt != nil {

@@ -308,7 +308,7 @@ func (m *Model) list(s *selector, ns *namespace) {
 func (m *Model) empty(s *selector) {
 	for _, set := range s.sets {
 		for e := range set.entries {
-			if p := m.claims[e.Prefix.Addr()].owner; p != nil {
+			if p := m.claims.Owner(e.Prefix.Addr()); p != nil {
 				p.leave(s)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/claims"
 )
 
 const (
@@ -49,8 +50,9 @@ type Syncer struct {
 	untidySince time.Time
 	lastChange  time.Time
 	// more reports that the last sync left changes for the next one.
-	more    bool
-	watcher watcher
+	more      bool
+	watcher   watcher
+	conflicts claims.Watcher
 	// trialEnded receives when a kernel's trial has ended.
 	trialEnded chan struct{}
 }
@@ -60,7 +62,7 @@ type Syncer struct {
 func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{},
-		trialEnded: make(chan struct{}, 1)}
+		trialEnded: make(chan struct{}, 1), conflicts: claims.Watcher{Log: log}}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
 		k, err := openKernel(f, b)
@@ -72,6 +74,9 @@ func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.
 	}
 	return s, nil
 }
+
+// OnConflict sets what is called with each lasting conflict about a local pod's address. It is to be called before Run.
+func (s *Syncer) OnConflict(report func(claims.Conflict)) { s.conflicts.Report = report }
 
 // Close closes the sockets to the kernel. What is in the kernel stays.
 func (s *Syncer) Close() {

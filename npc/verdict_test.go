@@ -237,7 +237,7 @@ func TestVerdicts(t *testing.T) {
 			w.setPod("a/client", "10.32.1.3,fd32:1::3", []string{"app=client"}, func(p *npc.Pod) {
 				p.HostAddrs = []netip.Addr{netip.MustParseAddr("10.32.1.40"), netip.MustParseAddr("fd32:1::40")}
 			})
-			w.pod("a/liar", "10.32.1.40,fd32:1::40", "app=client")
+			w.remote("a/liar", "10.32.1.40,fd32:1::40", "app=client")
 			w.sync()
 			w.expect("a/liar > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes")
 			w.deletePod("a/client") // and nobody says any more that it is a node's

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/claims"
 )
 
 const (
@@ -81,6 +82,7 @@ func (s *Syncer) watch(ctx context.Context) bool {
 	now := time.Now()
 	s.watchGate(now)
 	s.watchStrays(now)
+	s.watchConflicts(now)
 	w := &s.watcher
 	if s.enforced.Err() == nil || s.paused(now) || !w.retry.due(now) {
 		return false
@@ -196,6 +198,21 @@ func (s *Syncer) watchStrays(now time.Time) {
 		s.log.Warn("no range of this node's pods is known: a new pod may be reached before its address is known; " +
 			"give --pod-interface or --pod-cidr, or the node its spec.podCIDRs")
 	}
+}
+
+// watchConflicts counts the conflicts about addresses of local pods, and reports those that last.
+func (s *Syncer) watchConflicts(now time.Time) {
+	conflicts := s.model.Conflicts()
+	for _, kind := range claims.Kinds() {
+		n := 0
+		for _, c := range conflicts {
+			if c.Kind == kind {
+				n++
+			}
+		}
+		s.metrics.Conflicts.WithLabelValues(string(kind)).Set(float64(n))
+	}
+	s.conflicts.Look(now, conflicts)
 }
 
 // paused says whether we repaired so often that we wait.

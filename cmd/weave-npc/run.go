@@ -4,23 +4,21 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"time"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	npcnode "github.com/weave-npc/weave-npc/npc/node"
+	"github.com/weave-npc/weave-npc/npc/nodeaddr"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
 
@@ -45,7 +43,8 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	families := familiesOfNode()
 	registry := newRegistry()
 	model := npc.New(config)
-	syncer, err := npc.NewSyncer(model, families, backend, npc.NewMetrics(registry, model), log, reporter(ctx, client, config.NodeName))
+	events := newEvents(ctx, client, config.NodeName)
+	syncer, err := npc.NewSyncer(model, families, backend, npc.NewMetrics(registry, model), log, events.policy)
 	if err != nil {
 		return err
 	}
@@ -53,6 +52,12 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: model.PodBridges, Uplink: config.BridgePort,
 		Found: model.SetUplinks, Log: log}
 	follower.Look() // the first transaction has to have the uplinks
+	syncer.OnConflict(events.conflict)
+	own, err := nodeaddr.Read()
+	if err != nil {
+		return err
+	}
+	model.SetNodeAddrs(own)
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -88,6 +93,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return src.Run(ctx, model, log)
 	})
 	tasks.Go(func() error { return follower.Run(ctx) })
+	tasks.Go(func() error { return followNodeAddrs(ctx, client, model, log) })
 	tasks.Go(func() error { return npc.NewVLANGuard(model, o.allowVLAN, log).Run(ctx) })
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
@@ -153,6 +159,19 @@ func familiesOfNode() []npc.Family {
 	return []npc.Family{npc.IPv4, npc.IPv6}
 }
 
+// followNodeAddrs keeps the model's addresses of this node up to date until the context ends.
+func followNodeAddrs(ctx context.Context, client kubernetes.Interface, m *npc.Model, log *slog.Logger) error {
+	f := nodeaddr.Follower{Set: m.SetNodeAddrs, Log: log}
+	if client != nil {
+		f.Ask = func(ctx context.Context) ([]netip.Addr, error) {
+			ctx, cancel := context.WithTimeout(ctx, askAgain)
+			defer cancel()
+			return source.NodeAddrs(ctx, client, m.NodeName)
+		}
+	}
+	return f.Run(ctx)
+}
+
 // findRanges waits for the node's ranges of pod addresses, which may be assigned late.
 func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, log *slog.Logger) error {
 	for {
@@ -169,24 +188,6 @@ func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, 
 			return nil
 		case <-time.After(askAgain):
 		}
-	}
-}
-
-// reporter reports policies that are not enforced as they are meant as Events, where there is an API server to report them to.
-func reporter(ctx context.Context, client kubernetes.Interface, node string) func(npc.InvalidPolicy) {
-	if client == nil {
-		return func(npc.InvalidPolicy) {}
-	}
-	events := record.NewBroadcaster(record.WithContext(ctx))
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	recorder := events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "weave-npc"})
-	return func(p npc.InvalidPolicy) {
-		reason, message := "Invalid", "allows nothing until it is mended: %s"
-		if p.Refused {
-			reason, message = "Refused", "the kernel of node "+node+" does not take all that it needs, which is left out: %s"
-		}
-		recorder.Eventf(&corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy",
-			Namespace: p.Namespace, Name: p.Name, UID: p.UID}, corev1.EventTypeWarning, reason, message, p.Reason)
 	}
 }
 

@@ -157,10 +157,11 @@ func (w *World) claimsOf(a netip.Addr) []*npc.Pod {
 
 // owner returns the pod that a node takes for the owner of an address, nil if it is none. The empty node has no pods of its own.
 func (w *World) owner(a netip.Addr, node string) (owner *npc.Pod) {
-	if _, ok := w.hosts("")[a]; ok {
-		return nil
-	}
+	_, isNodes := w.hosts("")[a]
 	for _, p := range w.claimsOf(a) {
+		if isNodes && (node == "" || p.Node != node) {
+			continue // what other objects say takes no address from a pod of the node itself
+		}
 		if owner == nil || npc.OwnsRather(p, owner, node) {
 			owner = p
 		}

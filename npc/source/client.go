@@ -118,6 +118,22 @@ func NodeRanges(ctx context.Context, client kubernetes.Interface, node string) (
 	return nodeRanges(n)
 }
 
+// NodeAddrs returns the addresses in a node's status.addresses. Names among them are left out.
+func NodeAddrs(ctx context.Context, client kubernetes.Interface, node string) ([]netip.Addr, error) {
+	n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return nil, errors.Wrapf(err, "getting node %q", node)
+	}
+	var texts []string
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+			texts = append(texts, a.Address)
+		}
+	}
+	found, _ := addrs("status.addresses", texts)
+	return found, nil
+}
+
 func nodeRanges(n *corev1.Node) ([]netip.Prefix, error) {
 	texts := n.Spec.PodCIDRs
 	if len(texts) == 0 && n.Spec.PodCIDR != "" {

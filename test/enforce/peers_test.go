@@ -132,7 +132,7 @@ ingress:
 				want: wants{"tcp 80 /4": "-*>web", "tcp 80 /6": "-*>web +db>web"}},
 			{about: "both again", do: pod("shop/db", at("db")), want: wants{"tcp 80": "-*>web +db>web"}},
 		}},
-		{name: "S25_a_host_network_pod_matches_nothing", steps: []step{
+		{name: "S25_a_host_network_pod_matches_nothing", says: []string{conflict}, steps: []step{
 			{about: "as a peer: its node's address is no pod's", do: do(
 				pod("shop/agent", at("copy"), labelled("app=agent"), hostNetwork),
 				policy("shop/p", only(` [{podSelector: {matchLabels: {app: agent}}}, {namespaceSelector: {}}]`))),

@@ -29,7 +29,7 @@ type step struct {
 
 func cases() []testCase {
 	return slices.Concat(isolationCases(), peerCases(), blockCases(), portCases(),
-		wireCases(), timeCases())
+		wireCases(), timeCases(), addressCases())
 }
 
 // TestPolicies runs the cases, one after the other, in a world for each way to enforce policies: what a case leaves

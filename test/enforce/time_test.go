@@ -23,7 +23,7 @@ func timeCases() []testCase {
 	}
 	leave := func(t *testing.T, w *world) { w.closePod(t, late) }
 	return []testCase{
-		{name: "S27_an_address_that_moves_gets_the_new_pods_policies", steps: []step{
+		{name: "S27_an_address_that_moves_gets_the_new_pods_policies", says: []string{conflict}, steps: []step{
 			{do: do(pod("shop/web", uid("a")), policy("shop/p", onlyDB), policy("ops/p", `
 podSelector: {matchLabels: {app: mon}}
 ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {app: web}}}]}]`)),
@@ -56,7 +56,7 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {ma
 					families(func(family int) { w.probe(t, "db", oldFlow(w, "web", family), lab.Dropped) })
 				}},
 		}},
-		{name: "S27_a_remote_peers_address_moves", steps: []step{
+		{name: "S27_a_remote_peers_address_moves", says: []string{conflict}, steps: []step{
 			{do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]`),

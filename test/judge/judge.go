@@ -26,6 +26,9 @@ type Pod struct {
 	Labels                map[string]string
 	Addrs                 []netip.Addr
 	Ports                 []corev1.ContainerPort
+	// Rivals are other pods of its node that claim its addresses too. Nothing is allowed in a direction that one of them is
+	// isolated in, for nobody can tell whose packet it is.
+	Rivals []Pod
 }
 
 // Packet opens a connection. A protocol other than TCP, UDP and SCTP has no port.
@@ -43,8 +46,8 @@ const Everywhere = ""
 func (w World) Judge(node string, p Packet) (out, in bool) {
 	judges := func(pod *Pod) bool { return pod != nil && (node == Everywhere || pod.Node == node) }
 	src, dst := w.owner(p.Src), w.owner(p.Dst)
-	out = !judges(src) || w.side(src, p.Dst, dst, networkingv1.PolicyTypeEgress, p, dst)
-	in = !judges(dst) || w.side(dst, p.Src, src, networkingv1.PolicyTypeIngress, p, dst)
+	out = !judges(src) || !w.contested(src, networkingv1.PolicyTypeEgress) && w.side(src, p.Dst, dst, networkingv1.PolicyTypeEgress, p, dst)
+	in = !judges(dst) || !w.contested(dst, networkingv1.PolicyTypeIngress) && w.side(dst, p.Src, src, networkingv1.PolicyTypeIngress, p, dst)
 	return out, in
 }
 
@@ -63,6 +66,18 @@ func (w World) owner(a netip.Addr) *Pod {
 		}
 	}
 	return nil
+}
+
+// contested reports whether a policy isolates a rival of a pod in a direction.
+func (w World) contested(pod *Pod, direction networkingv1.PolicyType) bool {
+	for _, rival := range pod.Rivals {
+		for _, policy := range w.Policies {
+			if policy.Namespace == rival.Namespace && selects(&policy.Spec.PodSelector, rival.Labels) && hasType(policy.Spec, direction) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // side judges one direction: the pod that policies may isolate, and the other end.

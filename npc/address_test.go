@@ -1,0 +1,79 @@
+package npc_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/claims"
+)
+
+// TestS72_NoObjectTakesALocalPodOutOfEnforcement shows what others' objects and the node do to the address of a local pod.
+func TestS72_NoObjectTakesALocalPodOutOfEnforcement(t *testing.T) {
+	web := []string{"10.32.1.2", "fd32:1::2"}
+	hosts := func(p *npc.Pod) { p.HostAddrs = parseAddrs(web) }
+	for _, c := range []struct {
+		name string
+		do   func(w *world)
+		kind claims.Kind // of the conflicts; empty for none
+		want string
+	}{
+		{"nothing", func(*world) {}, "", "outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"},
+		{"another_nodes_finished_pod_names_it_as_its_hosts", func(w *world) {
+			w.setPod("b/liar", "", nil, func(p *npc.Pod) { hosts(p); p.Node, p.Finished = "node2", true })
+		}, claims.HostIPs, "outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"},
+		{"a_pod_of_this_node_names_it_as_its_hosts", func(w *world) { w.setPod("b/liar", "10.32.1.9,fd32:1::9", nil, hosts) },
+			claims.HostIPs, "outside > a/web tcp:80 = no\n outside > b/liar tcp:80 = yes"},
+		{"a_host_network_pod_has_it", func(w *world) {
+			w.setPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { hosts(p); p.HostNetwork = true })
+		}, claims.HostIPs, "outside > a/web tcp:80 = no"},
+		{"a_later_pod_of_another_node_claims_it", func(w *world) {
+			w.setPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Node, p.Started = "node2", time.Unix(9, 0) })
+		}, claims.RemotePod, "outside > a/web tcp:80 = no"},
+		{"a_later_free_pod_of_this_node_claims_it", func(w *world) {
+			w.setPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
+		}, claims.LocalPod, "outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = no\n a/web > outside tcp:80 = yes"},
+		{"the_node_has_it", func(w *world) { w.model.SetNodeAddrs(parseAddrs(web)) },
+			claims.OfNode, "outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = no\n outside > unknown tcp:80 = no"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEveryKernel(t, func(t *testing.T, start starter) {
+				w := start(t)
+				w.namespace("a")
+				w.addr("unknown", "10.32.1.77", "fd32:1::77")
+				w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+				w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+				w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+				w.sync()
+				c.do(w)
+				w.again(false)
+				w.expect(c.want)
+				conflicts := w.model.Conflicts()
+				for _, x := range conflicts {
+					if x.Kind != c.kind {
+						t.Errorf("conflict: %s", x.Message())
+					}
+				}
+				if c.kind != "" && len(conflicts) != 2 {
+					t.Errorf("%d conflicts, not one for each address: %v", len(conflicts), conflicts)
+				}
+				w.deletePod("b/liar")
+				w.model.SetNodeAddrs(nil)
+				w.again(false)
+				w.expect("outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes\n outside > unknown tcp:80 = yes")
+				if conflicts := w.model.Conflicts(); len(conflicts) > 0 {
+					t.Errorf("conflicts are left: %v", conflicts)
+				}
+			})
+		})
+	}
+}
+
+func parseAddrs(texts []string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddr(text))
+	}
+	return out
+}

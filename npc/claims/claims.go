@@ -1,0 +1,86 @@
+// Package claims settles which of the pods that claim an address owns it, and finds the claims that contradict each other.
+package claims
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Table knows the pods that claim each address, and its owner. Addresses are used again before everybody has heard that their
+// former pod is gone, so several pods may claim one; each belongs to at most one. P identifies a pod; its zero value is none.
+type Table[P comparable] struct {
+	// Rather reports whether an address belongs to a rather than to b, if both claim it.
+	Rather func(a, b P) bool
+	// Refused reports whether a pod cannot own an address, whatever it claims.
+	Refused func(netip.Addr, P) bool
+
+	claimants map[netip.Addr]claimants[P]
+}
+
+// claimants are the pods that claim one address.
+type claimants[P comparable] struct {
+	owner  P
+	others []P
+}
+
+// Owner returns the pod that owns an address.
+func (t *Table[P]) Owner(a netip.Addr) P { return t.claimants[a].owner }
+
+// Others returns the pods that claim an address and do not own it. The caller must not change the slice.
+func (t *Table[P]) Others(a netip.Addr) []P { return t.claimants[a].others }
+
+// Len returns the number of addresses that are claimed.
+func (t *Table[P]) Len() int { return len(t.claimants) }
+
+// Settle adds or withdraws a pod's claim, or considers it again after what speaks for it has changed. It returns the address's
+// owner before and after.
+func (t *Table[P]) Settle(a netip.Addr, p P, claimed bool) (from, to P) {
+	var none P
+	c := t.claimants[a]
+	if claimed && (c.owner == none || c.owner == p) && len(c.others) == 0 && !t.Refused(a, p) {
+		if c.owner == none {
+			t.put(a, claimants[P]{owner: p})
+		}
+		return c.owner, p
+	}
+	all := slices.DeleteFunc(append(slices.Clone(c.others), c.owner), func(q P) bool { return q == none || q == p })
+	if claimed {
+		all = append(all, p)
+	}
+	return c.owner, t.choose(a, all)
+}
+
+// Review considers all claims to an address again. It returns the address's owner before and after.
+func (t *Table[P]) Review(a netip.Addr) (from, to P) {
+	var none P
+	c, ok := t.claimants[a]
+	if !ok {
+		return none, none
+	}
+	all := slices.DeleteFunc(append(slices.Clone(c.others), c.owner), func(q P) bool { return q == none })
+	return c.owner, t.choose(a, all)
+}
+
+// choose gives an address to one of the pods that claim it.
+func (t *Table[P]) choose(a netip.Addr, all []P) (owner P) {
+	var none P
+	for _, q := range all {
+		if !t.Refused(a, q) && (owner == none || t.Rather(q, owner)) {
+			owner = q
+		}
+	}
+	if len(all) == 0 {
+		delete(t.claimants, a)
+		return none
+	}
+	others := slices.DeleteFunc(all, func(q P) bool { return q == owner })
+	t.put(a, claimants[P]{owner, slices.Clip(others)})
+	return owner
+}
+
+func (t *Table[P]) put(a netip.Addr, c claimants[P]) {
+	if t.claimants == nil {
+		t.claimants = map[netip.Addr]claimants[P]{}
+	}
+	t.claimants[a] = c
+}

@@ -1,0 +1,84 @@
+package enforce
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// conflict is the log line about an address that something contradicts.
+const conflict = "conflict about an address"
+
+// addressCases show what the claims of objects do to addresses that pods have.
+func addressCases() []testCase {
+	const onlyDB = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`
+	closed := wants{"tcp 80": "-*>web +db>web", "udp 53": "-*>web +db>web"}
+	return []testCase{
+		{name: "S72_no_object_takes_a_local_pods_address_out_of_enforcement", says: []string{conflict}, steps: []step{
+			{do: policy("shop/p", onlyDB), want: closed},
+			{about: "a finished pod of the other node has it in its hostIPs", do: pod("ops/liar", at("copy"), hostedAt("web"),
+				phase(corev1.PodSucceeded)), want: closed, then: reported("kind=host-ips .*pod=shop/web other=ops/liar")},
+			{about: "a pod of the same node does", do: pod("ops/liar", hostedAt("web"), phase(corev1.PodRunning), node1, noAddresses), want: closed},
+			{about: "a pod in the host's network has it itself", do: pod("ops/liar", at("web"), hostedAt("web"), hostNetwork), want: closed},
+			{about: "a later pod of the other node claims it", do: do(without("ops/liar"), pod("ops/late", at("web"), started, node2)), want: closed},
+			{about: "a later pod of the same node that nothing isolates claims it: nothing is allowed", do: do(without("ops/late"),
+				pod("ops/later", at("web"), started)), want: wants{"tcp 80": "-*>web", "udp 53": "-*>web"}},
+			{about: "and does not any more", do: pod("ops/later", phase(corev1.PodSucceeded)), want: closed},
+			{about: "the node has it itself", then: func(t *testing.T, w *world) {
+				for _, a := range w.hosts["web"].Addrs() {
+					run(t, w.Node("node1").Host, "ip", "addr", "add", a.String()+hostBits(a.Is4()), "dev", "lo")
+				}
+				for _, d := range w.daemons[:1] {
+					d.awaitLine(t, 0, "kind=node .*pod=shop/web")
+				}
+			}},
+			{about: "a packet to the address that another pod sends is not let in", then: func(t *testing.T, w *world) {
+				families(func(family int) {
+					w.probe(t, "mon", lab.Packet{Proto: "udp", To: w.hosts["web"].Addr(family), Port: 53}, lab.Dropped)
+				})
+				for _, a := range w.hosts["web"].Addrs() {
+					run(t, w.Node("node1").Host, "ip", "addr", "del", a.String()+hostBits(a.Is4()), "dev", "lo")
+				}
+			}},
+			{about: "the node does not have it any more", do: pod("shop/web", labelled("app=web,again=yes")), want: closed},
+		}},
+	}
+}
+
+func hostBits(is4 bool) string {
+	if is4 {
+		return "/32"
+	}
+	return "/128"
+}
+
+// reported returns what waits until the first node's weave-npc has reported a conflict.
+func reported(pattern string) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		t.Helper()
+		w.daemons[0].awaitLine(t, 0, conflict+".*"+pattern)
+		_, metrics := w.daemons[0].get("/metrics")
+		if !strings.Contains(metrics, `weavenpc_address_conflicts{kind="host-ips"} 2`+"\n") {
+			t.Errorf("the conflicts are not counted:\n%s", metrics)
+		}
+	}
+}
+
+// hostedAt makes a pod name a host's addresses as those of its node.
+func hostedAt(host string) func(*world, *corev1.Pod) {
+	return func(w *world, p *corev1.Pod) {
+		p.Status.HostIPs = nil
+		for _, a := range w.hosts[host].Addrs() {
+			p.Status.HostIPs = append(p.Status.HostIPs, corev1.HostIP{IP: a.String()})
+		}
+		p.Status.HostIP = p.Status.HostIPs[0].IP
+	}
+}
+
+func node1(_ *world, p *corev1.Pod) { p.Spec.NodeName = "node1" }
+func node2(_ *world, p *corev1.Pod) { p.Spec.NodeName = "node2" }
+
+func noAddresses(_ *world, p *corev1.Pod) { p.Status.PodIP, p.Status.PodIPs = "", nil }
