@@ -20,6 +20,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	npcnode "github.com/weave-npc/weave-npc/npc/node"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
 
@@ -61,13 +62,14 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return src.Run(ctx, model, log) })
 		return syncer.DryRun(ctx, stdout)
 	}
-	observer, err := o.observe(model, registry, log, func() string { return notReady(syncer, model, families) })
+	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
+	observer, err := o.observe(model, registry, log, func() string { return notReady(syncer, attachment, families) })
 	if err != nil {
 		return err
 	}
 	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
 		"metrics", observer.server.addr)
-	boot := config.Gate != npc.GateOpen && npc.Booting()
+	boot := config.Gate != npc.GateOpen && npcnode.Booting()
 	if boot {
 		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
 		syncer.Boot(ctx)
@@ -80,7 +82,9 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		}
 		return src.Run(ctx, model, log)
 	})
-	tasks.Go(func() error { return npc.NewVLANGuard(model, o.allowVLAN, log).Run(ctx) })
+	tasks.Go(func() error {
+		return npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log).Run(ctx)
+	})
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
@@ -101,7 +105,7 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 	if err != nil {
 		return nil, npc.Config{}, err
 	}
-	config.TCPLiberal = npc.TCPLiberal()
+	config.TCPLiberal = npcnode.TCPLiberal()
 	klog.SetSlogLogger(log)
 	return log, config, nil
 }
@@ -182,10 +186,10 @@ func reporter(ctx context.Context, client kubernetes.Interface, node string) fun
 	}
 }
 
-// notReady says why the node is not enforced; empty if it is.
-func notReady(s *npc.Syncer, m *npc.Model, fs []npc.Family) string {
+// notReady returns why the node is not enforced; it is empty if it is.
+func notReady(s *npc.Syncer, a npcnode.Attachment, fs []npc.Family) string {
 	if why := s.Ready(); why != "" {
 		return why
 	}
-	return m.Blind(fs)
+	return a.BypassReason(fs)
 }
