@@ -141,15 +141,26 @@ func (m *Model) multicastRule(f Family, d Direction) iptables.Rule {
 	return r
 }
 
-// neighbourDiscovery are the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on.
-func neighbourDiscovery(target string) []iptables.Rule {
+// podPortNames is how CNIs that attach pods to a bridge begin the names of their ports.
+const podPortNames = "veth"
+
+// neighbourDiscovery returns the rules for the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on. Those
+// that only routers send do not pass from a pod's port. Package node keeps that for certain; these rules stand in where the kernel has no
+// nftables for bridges and until a new port is guarded.
+func (m *Model) neighbourDiscovery(d Direction) []iptables.Rule {
 	var rules []iptables.Rule
 	for i, name := range [...]string{"router solicitation", "router advertisement", "neighbour solicitation",
 		"neighbour advertisement", "redirect"} {
-		rules = append(rules, iptables.Rule{
-			Match:  fmt.Sprintf("-p icmpv6 -m icmp6 --icmpv6-type %d -m hl --hl-eq 255", 133+i),
-			Target: target, Comment: name,
-		})
+		kind := 133 + i
+		match := fmt.Sprintf("-p icmpv6 -m icmp6 --icmpv6-type %d -m hl --hl-eq 255", kind)
+		if d == Egress && (kind == 134 || kind == 137) {
+			fromPod := match + " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+"
+			if m.BridgePort != "" {
+				fromPod += " -m physdev ! --physdev-in " + m.BridgePort
+			}
+			rules = append(rules, iptables.Rule{Match: fromPod, Target: "-g " + dropChain(d), Comment: name + " of a pod"})
+		}
+		rules = append(rules, iptables.Rule{Match: match, Target: m.allowTarget(d), Comment: name})
 	}
 	return rules
 }
@@ -172,7 +183,7 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 		rules = []iptables.Rule{{Match: notNew, Target: "-g " + repliesChain(d), Comment: "opens no connection"}}
 	}
 	if f == IPv6 {
-		rules = append(rules, neighbourDiscovery(allow)...)
+		rules = append(rules, m.neighbourDiscovery(d)...)
 	}
 	if d == Egress { // on ingress it goes the way of strangers
 		if f == IPv6 && !m.AllowMcast {

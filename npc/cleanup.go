@@ -43,7 +43,7 @@ func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, e
 	if err != nil {
 		return removed, err
 	}
-	there, err := iptables.VLANGuard{}.Remove()
+	there, err := iptables.BridgeGuard{}.Remove()
 	if there {
 		removed = append(removed, "nftables table bridge weave-npc")
 	}

@@ -2,7 +2,6 @@ package npc
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -230,13 +229,6 @@ func (s *Syncer) ClosedSince(d time.Duration) {
 	for i := range s.watcher.closed {
 		s.watcher.closed[i].since = s.watcher.closed[i].since.Add(-d)
 	}
-}
-
-// NewVLANGuardOn makes a guard that writes by something else than iptables.VLANGuard.
-func NewVLANGuardOn(m *Model, allow bool, table vlanKeeper, log *slog.Logger) *VLANGuard {
-	g := NewVLANGuard(m, allow, log)
-	g.table = table
-	return g
 }
 
 // PartSet is the name of the set of the isolated pods of a namespace that is not divided.

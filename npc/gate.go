@@ -308,6 +308,13 @@ func (m *Model) inRanges(a netip.Addr) bool {
 	return slices.ContainsFunc(m.ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
+// InRange reports whether an address is in the node's range of pod addresses.
+func (m *Model) InRange(a netip.Addr) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inRanges(a)
+}
+
 // Strays are local pods whose addresses are not in the node's range of their family, as namespace/name, sorted; at
 // most as many as a comment names. Before we know such an address, its packets are not seen.
 func (m *Model) Strays() []string {

@@ -1,86 +1,10 @@
 package npc_test
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
-	"runtime"
-	"syscall"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
-// outside is the variable that tells a test process which network namespace the one that started it is in.
-const outside = "WEAVE_NPC_TEST_OUTSIDE"
-
-// TestMain runs the tests in a process that is alone in a network namespace, with a /run and a /sys of its own: a syncer
-// uses several threads, so that one thread's namespace would not do.
-func TestMain(m *testing.M) {
-	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		fail(err)
-	}
-	if from := os.Getenv(outside); from == "" || from == own {
-		os.Exit(runInside(own))
-	}
-	if err := furnish(); err != nil {
-		fail(err)
-	}
-	os.Exit(m.Run())
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, "making a network namespace for the tests of this package, which needs root:", err)
-	os.Exit(1)
-}
-
-// runInside runs this test binary again, as it was called, in fresh namespaces, and returns its exit status.
-func runInside(own string) int {
-	runtime.LockOSThread() // the child dies with the thread that made it
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), outside+"="+own)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
-	if err := cmd.Start(); err != nil {
-		fail(err)
-	}
-	go func() {
-		for s := range signals {
-			_ = cmd.Process.Signal(s) // it may have ended
-		}
-	}()
-	err := cmd.Wait()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		if err != nil {
-			fail(err)
-		}
-		return 0
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return exit.ExitCode()
-}
-
-// furnish sets up what a network namespace needs to be used.
-func furnish() error {
-	// Legacy iptables has its lock in /run, and /sys shows the devices of the namespace that it was mounted in.
-	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
-		return fmt.Errorf("mounting /run: %w", err)
-	}
-	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
-		return fmt.Errorf("mounting /sys: %w", err)
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("looking for lo: %w", err)
-	}
-	return netlink.LinkSetUp(lo)
-}
+func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }

@@ -20,6 +20,9 @@ func TestWire(t *testing.T) {
 	icmp6 := func(kind, hops uint8) func(*walk.Packet) {
 		return func(p *walk.Packet) { p.Protocol, p.ICMPType, p.HopLimit = unix.IPPROTO_ICMPV6, kind, hops }
 	}
+	arriving := func(kind uint8, port string) func(*walk.Packet) {
+		return func(p *walk.Packet) { p.Protocol, p.ICMPType, p.HopLimit, p.PhysIn = unix.IPPROTO_ICMPV6, kind, 255, port }
+	}
 	in := func(state string) func(*walk.Packet) { return func(p *walk.Packet) { p.State = state } }
 	to := func(group string) func(*walk.Packet) {
 		return func(p *walk.Packet) { p.Dst = netip.MustParseAddr(group) }
@@ -45,10 +48,16 @@ func TestWire(t *testing.T) {
 		{name: "S52_to_another_pod_through_a_service", from: client, to: web, change: func(p *walk.Packet) { p.DNAT = true }},
 		{name: "S52_from_somebody_who_claims_to_be_it", from: web, to: web},
 		{name: "S54_router_solicitation", from: client, to: web, change: icmp6(133, 255), only6: true, accepted: true},
-		{name: "S54_router_advertisement", from: client, to: web, change: icmp6(134, 255), only6: true, accepted: true},
+		{name: "S54_router_advertisement_by_an_uplink", from: client, to: web, change: arriving(134, "eth1"), only6: true, accepted: true},
+		{name: "S54_router_advertisement_by_the_bridges_port_to_other_nodes", from: client, to: web, change: arriving(134, peer), only6: true,
+			accepted: true},
+		{name: "S54_router_advertisement_of_a_pod", from: client, to: web, change: arriving(134, "veth0"), only6: true},
+		{name: "S54_router_advertisement_of_a_pod_without_a_bridges_port", from: client, to: web, change: arriving(134, "veth0"), only6: true,
+			configure: func(c *npc.Config) { c.BridgePort = "" }},
 		{name: "S54_neighbour_solicitation", from: web, to: client, change: icmp6(135, 255), only6: true, accepted: true},
 		{name: "S54_neighbour_advertisement", from: client, to: web, change: icmp6(136, 255), only6: true, accepted: true},
-		{name: "S54_redirect", from: client, to: web, change: icmp6(137, 255), only6: true, accepted: true},
+		{name: "S54_redirect_by_an_uplink", from: client, to: web, change: arriving(137, "eth1"), only6: true, accepted: true},
+		{name: "S54_redirect_of_a_pod", from: client, to: web, change: arriving(137, "veth0"), only6: true},
 		{name: "S54_from_afar", from: client, to: web, change: icmp6(135, 254), only6: true},
 		{name: "S55_echo", from: client, to: web, change: icmp6(128, 255), only6: true},
 		{name: "S56_multicast", from: web, to: client, change: to("ff02::fb"), only6: true, accepted: true},

@@ -49,8 +49,8 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer syncer.Close()
-	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: model.PodBridges, Uplink: config.BridgePort,
-		Found: model.SetUplinks, Log: log}
+	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
+	follower := &npcnode.Follower{Attachment: attachment, Found: model.SetUplinks, Log: log}
 	follower.Look() // the first transaction has to have the uplinks
 	syncer.OnConflict(events.conflict)
 	own, err := nodeaddr.Read()
@@ -70,7 +70,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return src.Run(ctx, model, log) })
 		return syncer.DryRun(ctx, stdout)
 	}
-	observer, err := o.observe(model, registry, log, func() string { return notReady(syncer, model, families) })
+	observer, err := o.observe(model, registry, log, func() string { return notReady(syncer, attachment, families) })
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	if config.Hook == npc.HookForward && config.AllowAction == actionReturn {
 		reportForwardPolicy(ctx, backend, families, log)
 	}
-	boot := config.Gate != npc.GateOpen && npc.Booting()
+	boot := config.Gate != npc.GateOpen && npcnode.Booting()
 	if boot {
 		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
 		syncer.Boot(ctx)
@@ -94,7 +94,9 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	})
 	tasks.Go(func() error { return follower.Run(ctx) })
 	tasks.Go(func() error { return followNodeAddrs(ctx, client, model, log) })
-	tasks.Go(func() error { return npc.NewVLANGuard(model, o.allowVLAN, log).Run(ctx) })
+	tasks.Go(func() error {
+		return npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log).Run(ctx)
+	})
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
@@ -115,7 +117,7 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 	if err != nil {
 		return nil, npc.Config{}, err
 	}
-	config.TCPLiberal = npc.TCPLiberal()
+	config.TCPLiberal = npcnode.TCPLiberal()
 	klog.SetSlogLogger(log)
 	return log, config, nil
 }
@@ -191,13 +193,13 @@ func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, 
 	}
 }
 
-// notReady says why the node is not enforced; empty if it is.
-func notReady(s *npc.Syncer, m *npc.Model, fs []npc.Family) string {
+// notReady returns why the node is not enforced; it is empty if it is.
+func notReady(s *npc.Syncer, a npcnode.Attachment, fs []npc.Family) string {
 	if why := s.Ready(); why != "" {
 		return why
 	}
-	if why := npcnode.Missing(m.PodInterface); why != "" {
+	if why := npcnode.Missing(a.Interface); why != "" {
 		return why
 	}
-	return m.Blind(fs)
+	return a.BypassReason(fs)
 }

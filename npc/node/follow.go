@@ -18,12 +18,7 @@ const (
 
 // Follower follows the pods' interface and the uplinks of the pods' bridges.
 type Follower struct {
-	// Interface is what Missing is asked for; it may be empty.
-	Interface string
-	// Bridges returns the names of the pods' bridges as they are now.
-	Bridges func() []string
-	// Uplink is the name of a port that is an uplink whatever it is; it may be empty.
-	Uplink string
+	Attachment Attachment
 	// Found is called with the names of the uplinks whenever they are looked at.
 	Found func(uplinks []string)
 	Log   *slog.Logger
@@ -38,7 +33,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	defer close(done)
 	if err := netlink.LinkSubscribeWithOptions(changes, done, netlink.LinkSubscribeOptions{ErrorCallback: func(error) {}}); err != nil {
-		f.Log.Warn("changes of interfaces are not reported by the kernel, looking for them instead", "every", lookEvery, "error", err)
+		f.Log.Warn("changes of interfaces are not reported by the kernel, looking for them instead", "every", lookEvery, "err", err)
 		changes = nil
 	}
 	tick := time.NewTicker(lookEvery)
@@ -57,9 +52,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			if !ok {
 				changes = nil
 			}
-			for len(changes) > 0 {
-				<-changes
-			}
+			drain(changes)
 		case <-tick.C:
 		}
 	}
@@ -67,16 +60,17 @@ func (f *Follower) Run(ctx context.Context) error {
 
 // Look looks once. An error leaves the uplinks as they were found before.
 func (f *Follower) Look() {
-	f.note(Missing(f.Interface))
-	found, err := FindUplinks(f.Bridges(), f.Uplink)
+	f.note(Missing(f.Attachment.Interface))
+	ports, err := f.Attachment.listPorts()
 	if err != nil {
 		if f.failing == "" {
-			f.Log.Warn("cannot tell the uplinks of the pods' bridge from pods' ports, trying again", "error", err)
+			f.Log.Warn("cannot tell the uplinks of the pods' bridge from pods' ports, trying again", "err", err)
 		}
 		f.failing = err.Error()
 		return
 	}
 	f.failing = ""
+	found := ports.uplinks
 	if !slices.Equal(found.Names, f.uplinks.Names) {
 		f.Log.Info("the pods' bridge has other uplinks: what is behind them is no pod of this node", "uplinks", found.Names)
 	}
@@ -94,7 +88,7 @@ func (f *Follower) note(missing string) {
 	case missing != "" && f.missing == "":
 		f.Log.Warn(missing)
 	case missing == "" && f.missing != "":
-		f.Log.Info("the interface of --pod-interface is there now", "interface", f.Interface)
+		f.Log.Info("the interface of --pod-interface is there now", "interface", f.Attachment.Interface)
 	}
 	f.missing = missing
 }

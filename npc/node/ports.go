@@ -1,4 +1,3 @@
-// Package node inspects the network interfaces of this node.
 package node
 
 import (
@@ -15,8 +14,6 @@ import (
 const (
 	// maxUplinks bounds the uplinks of a bridge that are told apart from its pods: each is a rule in two chains.
 	maxUplinks = 32
-	// listTries is how often interfaces are listed that change while they are.
-	listTries = 11
 )
 
 // Uplinks are the ports of the pods' bridges that lead away from the pods of this node.
@@ -30,30 +27,35 @@ type Uplinks struct {
 // portName is what can be the name of a port in a rule of iptables, where a plus at the end stands for many names.
 var portName = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}$`)
 
-// FindUplinks returns the uplinks of bridges, given by their names. The port named as uplink is one whatever it is.
-func FindUplinks(bridges []string, uplink string) (Uplinks, error) {
-	if len(bridges) == 0 {
-		return Uplinks{}, nil
-	}
-	var links []netlink.Link
-	var err error
-	for range listTries {
-		if links, err = netlink.LinkList(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	if err != nil {
-		return Uplinks{}, errors.Wrap(err, "listing the interfaces of this node")
-	}
-	return uplinksAmong(links, bridges, uplink), nil
+// ports are those of the pods' bridges.
+type ports struct {
+	// bridged reports whether there is such a bridge at all.
+	bridged bool
+	// pods are the indexes, sorted, of those that a pod may be behind.
+	pods    []int
+	uplinks Uplinks
 }
 
-func uplinksAmong(links []netlink.Link, bridges []string, uplink string) Uplinks {
+// listPorts lists the ports of the pods' bridges. The one with the name of the bridge port is an uplink whatever it is.
+func (a Attachment) listPorts() (ports, error) {
+	bridges := a.bridges()
+	if len(bridges) == 0 {
+		return ports{}, nil
+	}
+	links, err := listLinks()
+	if err != nil {
+		return ports{bridged: true}, err
+	}
+	return portsAmong(links, bridges, a.BridgePort), nil
+}
+
+func portsAmong(links []netlink.Link, bridges []string, uplink string) ports {
 	byIndex := map[int]netlink.Link{}
 	for _, l := range links {
 		byIndex[l.Attrs().Index] = l
 	}
-	var u Uplinks
+	found := ports{bridged: true}
+	u := &found.uplinks
 	for _, l := range links {
 		a := l.Attrs()
 		bridge := byIndex[a.MasterIndex]
@@ -62,15 +64,17 @@ func uplinksAmong(links []netlink.Link, bridges []string, uplink string) Uplinks
 		}
 		switch {
 		case a.Name != uplink && leadsToPod(l, byIndex):
+			found.pods = append(found.pods, a.Index)
 		case !portName.MatchString(a.Name) || len(u.Names) == maxUplinks:
 			u.Left = append(u.Left, a.Name)
 		default:
 			u.Names = append(u.Names, a.Name)
 		}
 	}
+	slices.Sort(found.pods)
 	slices.Sort(u.Names)
 	slices.Sort(u.Left)
-	return u
+	return found
 }
 
 // leadsToPod reports whether a pod, or a virtual machine, may be behind a port of a bridge. In doubt it is: what is behind an uplink is

@@ -18,6 +18,8 @@ type PodConfig struct {
 	// Addrs are the pod's addresses; none means the next free one of each of the node's ranges. Those outside the
 	// node's ranges are routed to it too.
 	Addrs []netip.Addr
+	// Port is the name of the pod's interface on its node; empty means one that begins with veth.
+	Port string
 }
 
 // Node returns the pod's node.
@@ -32,8 +34,14 @@ func (n *Node) AddPod(name string, config PodConfig) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pod{Host: h, node: n, port: portName("veth", h.netns)}
+	p := &Pod{Host: h, node: n, port: config.Port}
+	if p.port == "" {
+		p.port = portName("veth", h.netns)
+	}
 	err = n.claim(p, config.Addrs)
+	if err == nil {
+		err = h.inside(listenToRouters)
+	}
 	if err == nil {
 		err = p.attach()
 	}
@@ -74,6 +82,16 @@ func (p *Pod) attach() error {
 		}
 	}
 	return nil
+}
+
+// listenToRouters makes a pod take what routers send, as the kernel does by default and as pods do. It does not ask them.
+func listenToRouters() error {
+	return setSysctls(map[string]string{
+		"net/ipv6/conf/all/accept_ra":            "1",
+		"net/ipv6/conf/default/accept_ra":        "1",
+		"net/ipv6/conf/all/accept_redirects":     "1",
+		"net/ipv6/conf/default/accept_redirects": "1",
+	})
 }
 
 // The gateways of a pod without a bridge: the same on every node and for every pod.

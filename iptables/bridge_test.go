@@ -7,7 +7,11 @@ import (
 	"testing"
 )
 
-func TestVLANGuard(t *testing.T) {
+// symbolic makes what some versions of nft print in words numbers.
+var symbolic = strings.NewReplacer("icmpv6 type nd-router-advert ", "icmpv6 type 134 ", "icmpv6 type nd-redirect ", "icmpv6 type 137 ",
+	"icmpv6 type >= destination-unreachable", "icmpv6 type >= 0")
+
+func TestBridgeGuard(t *testing.T) {
 	newNetwork(t)
 	command(t, "nft", "add table bridge weave; add chain bridge weave prerouting { type filter hook prerouting priority 0; }")
 	ruleset := func() string {
@@ -18,7 +22,7 @@ func TestVLANGuard(t *testing.T) {
 		return string(out)
 	}
 	foreign := ruleset()
-	var g VLANGuard
+	var g BridgeGuard
 	expect := func(when string, want []int, wantWhole bool) {
 		t.Helper()
 		ports, whole, err := g.Ports()
@@ -38,14 +42,39 @@ func TestVLANGuard(t *testing.T) {
 	expect("at first", nil, false)
 	guard(70001, 70002)
 	expect("written", []int{70001, 70002}, true)
-	for _, rule := range []string{
-		`ether type 0x8100 iif @pod-ports counter drop comment "weave-npc: frames with a VLAN tag do not pass ip(6)tables"`,
-		`ether type 0x88a8 iif @pod-ports counter drop comment "weave-npc: frames with a VLAN tag do not pass ip(6)tables"`,
-		`type filter hook prerouting priority -400; policy accept;`} {
-		if !strings.Contains(ruleset(), rule) {
-			t.Errorf("%q is not in\n%s", rule, ruleset())
+	const (
+		tagged = `iif @pod-ports counter drop comment "weave-npc: frames with a VLAN tag do not pass ip(6)tables"`
+		router = `counter drop comment "weave-npc: only routers send this"`
+	)
+	rules := []string{
+		"ether type 0x8100 " + tagged,
+		"ether type 0x88a8 " + tagged,
+		"meta l4proto != 58 accept",
+		"meta protocol != 0x86dd accept",
+		"iif != @pod-ports accept",
+		"icmpv6 type 134 " + router,
+		"icmpv6 type 137 " + router,
+		"icmpv6 type >= 0 accept",
+		"frag frag-off != 0 accept",
+		`counter drop comment "weave-npc: an ICMPv6 type that cannot be read"`,
+	}
+	has := func(rules []string) {
+		t.Helper()
+		want := "type filter hook prerouting priority -400; policy accept;\n\t\t" + strings.Join(rules, "\n\t\t") + "\n\t}"
+		if now := symbolic.Replace(ruleset()); !strings.Contains(now, want) {
+			t.Errorf("there is no\n%s\nin\n%s", want, now)
 		}
 	}
+	has(rules)
+	allowing := BridgeGuard{AllowVLAN: true}
+	if _, whole, err := allowing.Ports(); whole || err != nil {
+		t.Errorf("the rules for tags are not in the way of who allows them: whole is %t, %v", whole, err)
+	}
+	if err := allowing.Guard([]int{70001}); err != nil {
+		t.Fatal(err)
+	}
+	has(rules[2:])
+	expect("tags are allowed", []int{70001}, false)
 	guard()
 	expect("without a port", nil, true)
 	guard(70003)

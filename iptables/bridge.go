@@ -1,0 +1,246 @@
+package iptables
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	vlanComment   = "weave-npc: frames with a VLAN tag do not pass ip(6)tables"
+	routerComment = "weave-npc: only routers send this"
+	hiddenComment = "weave-npc: an ICMPv6 type that cannot be read"
+	// beforeBridgeNetfilter is before br_netfilter (at 0) and ebtables' nat table (at -300) see a frame.
+	beforeBridgeNetfilter = -400
+	// offsetOfType is where an Ethernet frame has its type.
+	offsetOfType = 12
+	// offsetOfFragment and fragmentMask are where a fragment header has the fragment's offset.
+	offsetOfFragment = 2
+	fragmentMask     = 0xfff8
+	// The ICMPv6 messages of RFC 4861 that only routers send.
+	routerAdvertisement = 134
+	redirect            = 137
+)
+
+// BridgeGuard is table weave-npc of nftables' bridge family, in the network namespace of the calling thread. Of the frames that come in by
+// given ports of bridges it drops
+//   - those with a VLAN tag (802.1Q, 802.1ad), unless AllowVLAN: br_netfilter does not show them to iptables;
+//   - the ICMPv6 messages that only routers send: a pod that sends a router advertisement gives all pods of the bridge an address that no
+//     API object has, and a redirect makes it their router.
+//
+// It works where a frame comes in: further on, a tag may be the bridge's own.
+type BridgeGuard struct {
+	AllowVLAN bool
+}
+
+func bridgeTable() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyBridge, Name: "weave-npc"}
+}
+
+func podPorts(t *nftables.Table) *nftables.Set {
+	return &nftables.Set{Table: t, Name: "pod-ports", KeyType: nftables.TypeIFIndex, KeyByteOrder: binaryutil.NativeEndian}
+}
+
+func bridgeChain(t *nftables.Table) *nftables.Chain {
+	accept := nftables.ChainPolicyAccept
+	return &nftables.Chain{Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting,
+		Priority: nftables.ChainPriorityRef(beforeBridgeNetfilter), Policy: &accept}
+}
+
+// rules returns what the chain holds, without handles.
+func (g BridgeGuard) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nftables.Rule) {
+	add := func(verdict expr.VerdictKind, comment string, matches ...[]expr.Any) {
+		r := &nftables.Rule{Table: c.Table, Chain: c, Exprs: slices.Concat(matches...)}
+		if verdict == expr.VerdictDrop {
+			r.Exprs = append(r.Exprs, &expr.Counter{})
+		}
+		r.Exprs = append(r.Exprs, &expr.Verdict{Kind: verdict})
+		if comment != "" {
+			r.UserData = userdata.AppendString(nil, userdata.TypeComment, comment)
+		}
+		rules = append(rules, r)
+	}
+	fromPod := []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIF, Register: 1},
+		&expr.Lookup{SourceRegister: 1, SetName: ports.Name, SetID: ports.ID},
+	}
+	if !g.AllowVLAN {
+		for _, tag := range []uint16{unix.ETH_P_8021Q, unix.ETH_P_8021AD} {
+			add(expr.VerdictDrop, vlanComment, []expr.Any{
+				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: offsetOfType, Len: 2},
+				compare(expr.CmpOpEq, binary.BigEndian.AppendUint16(nil, tag)...),
+			}, fromPod)
+		}
+	}
+	const accept, drop = expr.VerdictAccept, expr.VerdictDrop
+	// Nearly all frames leave here. The kernel has looked behind extension headers for the protocol; it knows none where they are cut short,
+	// and then this rule does not match.
+	add(accept, "", protocol(expr.CmpOpNeq))
+	add(accept, "", []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
+		compare(expr.CmpOpNeq, binary.BigEndian.AppendUint16(nil, unix.ETH_P_IPV6)...),
+	})
+	add(accept, "", []expr.Any{fromPod[0], &expr.Lookup{SourceRegister: 1, SetName: ports.Name, SetID: ports.ID, Invert: true}})
+	add(drop, routerComment, protocol(expr.CmpOpEq), icmpType(expr.CmpOpEq, routerAdvertisement))
+	add(drop, routerComment, protocol(expr.CmpOpEq), icmpType(expr.CmpOpEq, redirect))
+	add(accept, "", protocol(expr.CmpOpEq), icmpType(expr.CmpOpGte, 0))
+	// What is left has no type that can be read. That is so in all fragments but the first. A first one that ends before the type hides it:
+	// conntrack puts the packet together again, and may pass it on whole.
+	add(accept, "", []expr.Any{
+		&expr.Exthdr{DestRegister: 1, Type: unix.IPPROTO_FRAGMENT, Offset: offsetOfFragment, Len: 2, Op: expr.ExthdrOpIpv6},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, fragmentMask), Xor: []byte{0, 0}},
+		compare(expr.CmpOpNeq, 0, 0),
+	})
+	add(drop, hiddenComment)
+	return rules
+}
+
+func compare(op expr.CmpOp, data ...byte) *expr.Cmp {
+	return &expr.Cmp{Register: 1, Op: op, Data: data}
+}
+
+// protocol compares the protocol of a packet with ICMPv6.
+func protocol(op expr.CmpOp) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, compare(op, unix.IPPROTO_ICMPV6)}
+}
+
+// icmpType compares the type of an ICMPv6 message, and does not match where there is none.
+func icmpType(op expr.CmpOp, kind byte) []expr.Any {
+	return []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Len: 1}, compare(op, kind)}
+}
+
+// Ports returns the interfaces, by index and sorted, that are guarded. whole is false if there is no such table, or if it is not as it
+// has to be.
+func (g BridgeGuard) Ports() (ports []int, whole bool, err error) {
+	t := bridgeTable()
+	there, err := g.there()
+	if err != nil || !there {
+		return nil, false, err
+	}
+	conn := new(nftables.Conn)
+	sets, err := conn.GetSets(t)
+	if err != nil {
+		return nil, false, errors.Wrap(err, "reading the sets of table bridge weave-npc")
+	}
+	if !slices.ContainsFunc(sets, func(s *nftables.Set) bool { return s.Name == podPorts(t).Name }) {
+		return nil, false, nil
+	}
+	elements, err := conn.GetSetElements(podPorts(t))
+	if err != nil {
+		return nil, false, errors.Wrap(err, "reading the ports in table bridge weave-npc")
+	}
+	for _, e := range elements {
+		if len(e.Key) == 4 {
+			ports = append(ports, int(binary.NativeEndian.Uint32(e.Key)))
+		}
+	}
+	slices.Sort(ports)
+	whole, err = g.drops(t)
+	return ports, whole, err
+}
+
+// there reports whether there is a table by our name.
+func (BridgeGuard) there() (bool, error) {
+	tables, err := new(nftables.Conn).ListTablesOfFamily(nftables.TableFamilyBridge)
+	if err != nil {
+		return false, errors.Wrap(err, "listing nftables' tables of bridges")
+	}
+	return slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == bridgeTable().Name }), nil
+}
+
+// drops reports whether the chain is where it has to be and holds our rules.
+func (g BridgeGuard) drops(t *nftables.Table) (bool, error) {
+	conn := new(nftables.Conn)
+	chains, err := conn.ListChainsOfTableFamily(nftables.TableFamilyBridge)
+	if err != nil {
+		return false, errors.Wrap(err, "listing nftables' chains of bridges")
+	}
+	want := bridgeChain(t)
+	at := slices.IndexFunc(chains, func(c *nftables.Chain) bool {
+		return c.Table.Name == t.Name && c.Name == want.Name && c.Hooknum != nil && *c.Hooknum == *want.Hooknum &&
+			c.Priority != nil && *c.Priority == *want.Priority
+	})
+	if at < 0 {
+		return false, nil
+	}
+	rules, err := conn.GetRules(t, want)
+	if err != nil {
+		return false, errors.Wrap(err, "reading the rules of table bridge weave-npc")
+	}
+	return slices.EqualFunc(rules, g.rules(want, podPorts(t)), func(have, want *nftables.Rule) bool {
+		return slices.Equal(have.UserData, want.UserData) && slices.EqualFunc(have.Exprs, want.Exprs, sameKind)
+	}), nil
+}
+
+// sameKind compares expressions, except for what counters count.
+func sameKind(a, b expr.Any) bool {
+	switch a := a.(type) {
+	case *expr.Counter:
+		_, ok := b.(*expr.Counter)
+		return ok
+	case *expr.Cmp:
+		b, ok := b.(*expr.Cmp)
+		return ok && a.Op == b.Op && slices.Equal(a.Data, b.Data)
+	case *expr.Verdict:
+		b, ok := b.(*expr.Verdict)
+		return ok && a.Kind == b.Kind
+	case *expr.Lookup:
+		b, ok := b.(*expr.Lookup)
+		return ok && a.SetName == b.SetName && a.Invert == b.Invert
+	case *expr.Meta:
+		b, ok := b.(*expr.Meta)
+		return ok && a.Key == b.Key
+	case *expr.Payload:
+		b, ok := b.(*expr.Payload)
+		return ok && a.Base == b.Base && a.Offset == b.Offset && a.Len == b.Len
+	case *expr.Exthdr:
+		b, ok := b.(*expr.Exthdr)
+		return ok && a.Type == b.Type && a.Offset == b.Offset && a.Len == b.Len
+	case *expr.Bitwise:
+		b, ok := b.(*expr.Bitwise)
+		return ok && slices.Equal(a.Mask, b.Mask) && slices.Equal(a.Xor, b.Xor)
+	}
+	return false
+}
+
+// Guard replaces the whole table, in one transaction, for interfaces given by their indexes.
+func (g BridgeGuard) Guard(ports []int) error {
+	tx := new(nftables.Conn)
+	replaceBridgeTable(tx)
+	t := tx.AddTable(bridgeTable())
+	chain, set := tx.AddChain(bridgeChain(t)), podPorts(t)
+	elements := make([]nftables.SetElement, 0, len(ports))
+	for _, p := range ports {
+		elements = append(elements, nftables.SetElement{Key: binary.NativeEndian.AppendUint32(nil, uint32(p))})
+	}
+	if err := tx.AddSet(set, elements); err != nil {
+		return errors.Wrap(err, "writing table bridge weave-npc of nftables")
+	}
+	for _, r := range g.rules(chain, set) {
+		tx.AddRule(r)
+	}
+	return errors.Wrap(tx.Flush(), "writing table bridge weave-npc of nftables")
+}
+
+// Remove removes the table, and reports whether there was one.
+func (g BridgeGuard) Remove() (bool, error) {
+	there, err := g.there()
+	if err != nil || !there {
+		return false, err
+	}
+	tx := new(nftables.Conn)
+	replaceBridgeTable(tx)
+	return true, errors.Wrap(tx.Flush(), "removing table bridge weave-npc of nftables")
+}
+
+// replaceBridgeTable adds what removes the table to a transaction, whether it is there or not.
+func replaceBridgeTable(tx *nftables.Conn) {
+	tx.AddTable(bridgeTable())
+	tx.DelTable(bridgeTable())
+}

@@ -1,0 +1,89 @@
+// Package sandbox runs the tests of a package in a process that is alone in a network namespace.
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// outside is the variable that tells a test process which network namespace the one that started it is in.
+const outside = "WEAVE_NPC_TEST_OUTSIDE"
+
+// Runner is what testing.M is to this package.
+type Runner interface{ Run() int }
+
+// Main runs tests in a process that is alone in a network namespace, with a /run and a /sys of its own, and returns the exit status. What is
+// tested uses several threads, so that one thread's namespace would not do.
+func Main(tests Runner) int {
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return fail(err)
+	}
+	if from := os.Getenv(outside); from == "" || from == own {
+		return runInside(own)
+	}
+	if err := furnish(); err != nil {
+		return fail(err)
+	}
+	return tests.Run()
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "making a network namespace for the tests of this package, which needs root:", err)
+	return 1
+}
+
+// runInside runs this test binary again, as it was called, in fresh namespaces, and returns its exit status.
+func runInside(own string) int {
+	runtime.LockOSThread() // the child dies with the thread that made it
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), outside+"="+own)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	if err := cmd.Start(); err != nil {
+		return fail(err)
+	}
+	go func() {
+		for s := range signals {
+			_ = cmd.Process.Signal(s) // it may have ended
+		}
+	}()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		if err != nil {
+			return fail(err)
+		}
+		return 0
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return exit.ExitCode()
+}
+
+// furnish sets up what a network namespace needs to be used.
+func furnish() error {
+	// Legacy iptables has its lock in /run, and /sys shows the devices of the namespace that it was mounted in.
+	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
+		return fmt.Errorf("mounting /run: %w", err)
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+		return fmt.Errorf("mounting /sys: %w", err)
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("looking for lo: %w", err)
+	}
+	return netlink.LinkSetUp(lo)
+}
