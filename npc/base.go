@@ -186,6 +186,9 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 		rules = append(rules, m.neighbourDiscovery(d)...)
 	}
 	if d == Egress { // on ingress it goes the way of strangers
+		if f == IPv6 && !m.AllowMcast {
+			rules = append(rules, dhcpRequest(f, allow))
+		}
 		rules = append(rules, m.multicastRule(f, d))
 	}
 	return append(rules, hairpin(f, allow))
@@ -210,9 +213,9 @@ func (m *Model) repliesApart() bool { return m.Hook == HookForward && !m.TCPLibe
 
 func (m *Model) ingressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Ingress)
-	if m.BridgePort != "" {
-		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-is-bridged --physdev-out " + m.BridgePort,
-			Target: m.strangerTarget(), Comment: "leaves for other nodes"})
+	for _, port := range m.uplinkPorts() {
+		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-is-bridged --physdev-out " + port,
+			Target: m.strangerTarget(), Comment: "leaves by an uplink of the bridge"})
 	}
 	return append(rules, iptables.Rule{Target: "-g " + defaultChain, Comment: "new connections"})
 }
@@ -220,9 +223,9 @@ func (m *Model) ingressRules(f Family) []iptables.Rule {
 func (m *Model) egressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Egress)
 	rules = append(rules, iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j RETURN", Comment: "to this node"})
-	if m.BridgePort != "" {
-		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-is-bridged --physdev-in " + m.BridgePort,
-			Target: "-j RETURN", Comment: "comes from other nodes"})
+	for _, port := range m.uplinkPorts() { // bridged or routed
+		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-in " + port, Target: "-j RETURN",
+			Comment: "comes by an uplink of the bridge"})
 	}
 	return append(rules, iptables.Rule{Target: "-g " + egressDefaultChain, Comment: "new connections"})
 }
@@ -232,10 +235,11 @@ func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
 	if d == Egress {
 		next = egressCustomChain
 	}
-	return []iptables.Rule{
+	rules := []iptables.Rule{
 		{Match: matchSet(fixedSetName(f, defaultAllowName(d)), d.own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
-		{Target: "-g " + next, Comment: "everything else"},
 	}
+	rules = append(rules, m.dhcpRules(f, d)...)
+	return append(rules, iptables.Rule{Target: "-g " + next, Comment: "everything else"})
 }
 
 // isolatedRules follow the ways to the namespaces' chains.
@@ -243,15 +247,16 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{
 		{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-g " + dropChain(d),
 			Comment: "isolated and nothing allows it"},
-		{Match: matchSet(fixedSetName(f, gateName(d)), d.own()), Target: "-g " + dropChain(d),
-			Comment: "unknown while a pod may be that policies isolate"},
 	}
 	stranger := "-j RETURN"
 	if d == Ingress {
 		stranger = m.strangerTarget()
 		rules = append(rules, m.multicastRule(f, d))
 	}
-	return append(rules, iptables.Rule{Target: stranger, Comment: "not a pod of this node"})
+	return append(rules, m.unknownDHCP(f, d),
+		iptables.Rule{Match: matchSet(fixedSetName(f, gateName(d)), d.own()), Target: "-g " + dropChain(d),
+			Comment: "unknown while a pod may be that policies isolate"},
+		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})
 }
 
 // reportLimit lets the first five packets through, and then one a second, that one address sends to one port of another; where there are no

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
 )
 
 // brokenAfter is how long a watch may be broken before new pods count as unknown.
@@ -144,11 +145,18 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 	return ""
 }
 
-// ClosedBy says why packets of unknown addresses of the node's range are dropped in a direction; empty if they are not.
-func (m *Model) ClosedBy(d Direction) string {
+// Closed returns which addresses the gate drops packets of in a direction, and why; both are empty if it is open, or if nothing is known
+// that it could close.
+func (m *Model) Closed(d Direction) (what, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.closedBy(d, m.now())
+	if why = m.closedBy(d, m.now()); why == "" {
+		return "", ""
+	}
+	if what = m.closes(); what == "" {
+		return "", ""
+	}
+	return what, why
 }
 
 // linkLocal are the addresses that belong to no known pod and reach every pod of a bridge.
@@ -204,15 +212,85 @@ func (m *Model) setGate(f Family, d Direction, want map[ipset.Entry]string) {
 	m.gates.closed[f][d] = want
 }
 
-// gateRanges are what the gate closes: the node's range, or everything on the pods' interface.
+// byInterface reports whether local pods are told by the interface that their packets pass, so that any address there may be one's. A CNI
+// that jumps to our chains does so for the packets of its pods.
+func (m *Model) byInterface() bool {
+	return m.PodInterface != "" || m.Hook == HookNone && len(m.PodRanges) == 0
+}
+
+// gateRanges are what the gate closes: everything that passes the pods' interface or, where that is not known, the node's range.
 func (m *Model) gateRanges() []netip.Prefix {
-	if len(m.ranges) > 0 {
-		return m.ranges
-	}
-	if m.PodInterface != "" {
+	if m.byInterface() {
 		return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	}
-	return nil
+	return m.ranges
+}
+
+// closes describes what the gate closes; it is empty if nothing is known that it could close.
+func (m *Model) closes() string {
+	switch {
+	case m.PodInterface != "":
+		return "unknown addresses behind " + m.PodInterface
+	case m.byInterface():
+		return "unknown addresses behind the CNI's interface"
+	case len(m.ranges) == 0:
+		return ""
+	}
+	texts := make([]string, len(m.ranges))
+	for i, r := range m.ranges {
+		texts[i] = r.String()
+	}
+	return "unknown addresses in " + strings.Join(texts, ", ")
+}
+
+// gateExcepts reports whether the address of a known remote pod may be one that the gate closes, so that it has to be excepted. Behind
+// the pods' interface there are remote pods only where it has an uplink, and what comes from there is told by its port; what is routed
+// there is told by its address alone.
+func (m *Model) gateExcepts(a netip.Addr, d Direction) bool {
+	if m.PodInterface != "" {
+		return d == Ingress && len(m.uplinks) > 0
+	}
+	return m.byInterface() || m.inRanges(a)
+}
+
+// uplinkPorts are the ports of the pods' bridge that lead away from the pods of this node.
+func (m *Model) uplinkPorts() []string {
+	ports := slices.Clone(m.uplinks)
+	if m.BridgePort != "" && !slices.Contains(ports, m.BridgePort) {
+		ports = append(ports, m.BridgePort)
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// SetUplinks tells which ports of the pods' bridge lead away from the pods of this node. Their names must be such that iptables takes
+// each for one interface.
+func (m *Model) SetUplinks(ports []string) {
+	m.mu.Lock()
+	same := slices.Equal(m.uplinks, ports)
+	m.mu.Unlock()
+	if same {
+		return
+	}
+	m.change(podEvents, event{key: "uplinks", apply: func() {
+		m.uplinks = slices.Clone(ports)
+		for _, t := range m.tables {
+			for name, rules := range map[string][]iptables.Rule{mainChain: m.ingressRules(t.family), egressChain: m.egressRules(t.family)} {
+				c := t.chain(name)
+				c.tail = rules
+			}
+		}
+		m.placeAll()
+	}})
+}
+
+// placeAll brings the sets that any pod's addresses are in up to date.
+func (m *Model) placeAll() {
+	for _, ns := range m.namespaces {
+		for _, p := range ns.pods {
+			m.place(p)
+		}
+	}
 }
 
 // inRanges says whether an address is in the node's range.
@@ -246,7 +324,7 @@ func (m *Model) Strays() []string {
 
 func (m *Model) strays(a netip.Addr) bool {
 	ofFamily := func(r netip.Prefix) bool { return familyOf(r.Addr()) == familyOf(a) }
-	return m.PodInterface == "" && slices.ContainsFunc(m.ranges, ofFamily) && !m.inRanges(a)
+	return !m.byInterface() && slices.ContainsFunc(m.ranges, ofFamily) && !m.inRanges(a)
 }
 
 // Rangeless says whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, the node has
@@ -254,7 +332,7 @@ func (m *Model) strays(a netip.Addr) bool {
 func (m *Model) Rangeless() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.synced && m.PodInterface == "" && m.Hook == HookForward && len(m.ranges) == 0 && len(m.localAddrs) > 0
+	return m.synced && m.closes() == "" && len(m.localAddrs) > 0
 }
 
 // SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the
@@ -265,11 +343,7 @@ func (m *Model) SetRanges(ranges []netip.Prefix) {
 			return
 		}
 		m.setRanges(ranges)
-		for _, ns := range m.namespaces {
-			for _, p := range ns.pods {
-				m.place(p)
-			}
-		}
+		m.placeAll()
 	}})
 }
 

@@ -112,12 +112,12 @@ func TestWhichBrokenWatchesClose(t *testing.T) {
 			m.Plan(false)
 			for _, d := range directions {
 				_, closed := m.gates.closed[IPv4][d][ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))]
-				why := m.ClosedBy(d)
+				_, why := m.Closed(d)
 				if closed != c.closed || (why != "") != c.closed {
 					t.Errorf("%s: closed: %t, by %q", d, closed, why)
 				}
 				for range 20 { // each change is a line in the log
-					if again := m.ClosedBy(d); again != why {
+					if _, again := m.Closed(d); again != why {
 						t.Errorf("%s: closed by %q, and then by %q", d, why, again)
 					}
 				}

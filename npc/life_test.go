@@ -89,7 +89,7 @@ func TestTheLifeOfASyncer(t *testing.T) {
 		})
 		eventually(t, "having repaired", func() bool {
 			w.live.copy(w)
-			return len(w.kernels[0].Chains["WEAVE-NPC-DEFAULT"]) == 2 && s.Ready() == ""
+			return len(w.kernels[0].Chains["WEAVE-NPC-DEFAULT"]) == 4 && s.Ready() == ""
 		})
 		cancel()
 		if err := <-done; err != nil {

@@ -71,7 +71,7 @@ var (
 	rulesDesc     = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
 	invalidDesc   = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
 	gateDesc      = prometheus.NewDesc("weavenpc_gate_closed",
-		"Whether packets of unknown addresses in the node's range are dropped.", []string{"direction"}, nil)
+		"Whether packets of unknown addresses that may be those of this node's pods are dropped.", []string{"direction"}, nil)
 	droppedDesc = prometheus.NewDesc("weavenpc_dropped_packets_total",
 		"Packets that policies dropped, reported or not; read from the kernel every half minute.", []string{"family", "direction"}, nil)
 	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
@@ -98,7 +98,7 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(isolatedDesc, c.m.isolatedPods[d], d.String())
 		gauge(pendingDesc, len(c.m.pending[d]), d.String())
 		closed := 0
-		if c.m.closedBy(d, c.m.now()) != "" {
+		if c.m.closedBy(d, c.m.now()) != "" && c.m.closes() != "" {
 			closed = 1
 		}
 		gauge(gateDesc, closed, d.String())

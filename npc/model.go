@@ -36,6 +36,7 @@ type Model struct {
 	unreported map[string]InvalidPolicy // those of them that have not been reported yet
 	broken     map[string]time.Time     // kind of objects -> when its watch broke
 	ranges     []netip.Prefix           // the node's ranges of pod addresses
+	uplinks    []string                 // ports of the pods' bridge that lead to no pod of this node
 	pending    [len(directions)]map[*pod]struct{}
 	// policyCount is the number of policies in the cluster.
 	policyCount int

@@ -207,8 +207,8 @@ func (m *Model) ownMemberships(p *pod, a netip.Addr, out []membership) []members
 	t := m.tables[familyOf(a)]
 	e := ipset.Addr(a)
 	if !p.local {
-		if m.inRanges(a) {
-			for _, d := range directions {
+		for _, d := range directions {
+			if m.gateExcepts(a, d) {
 				out = append(out, membership{m.gates.sets[t.family][d], e})
 			}
 		}

@@ -597,7 +597,7 @@ func TestGate(t *testing.T) {
 	each("before_the_objects_are_known", func(t *testing.T, start starter) {
 		w := start(t)
 		w.boot()
-		w.expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no\n outside > 172.31.0.1 tcp:80 = yes")
+		w.expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no\n outside > outside tcp:80 = yes")
 		w.sync()
 		w.expect("outside > unknown tcp:80 = yes")
 	})

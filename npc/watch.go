@@ -157,15 +157,15 @@ func (s *Syncer) watchGate(now time.Time) {
 	}
 	for _, d := range directions {
 		c := &s.watcher.closed[d]
-		why := s.model.ClosedBy(d)
+		what, why := s.model.Closed(d)
 		switch {
 		case why == "" && c.why != "":
 			s.log.Info("gate open", "direction", d)
 		case why != c.why:
-			s.log.Info("gate closed: unknown addresses of this node are dropped", "direction", d, "reason", why)
+			s.log.Info("gate closed", "direction", d, "dropped", what, "reason", why)
 		case why != "" && !c.warned && now.Sub(c.since) >= closedFor:
 			c.warned = true
-			s.log.Warn("gate closed for long: unknown addresses of this node are dropped", "direction", d, "reason", why)
+			s.log.Warn("gate closed for long", "direction", d, "dropped", what, "reason", why)
 			continue
 		default:
 			continue

@@ -266,7 +266,7 @@ func (w *world) expect(lines string) {
 					continue
 				}
 				checked = true
-				v := w.judge(walk.Packet{Src: src, Dst: dst, Protocol: protocolNumbers[name], DstPort: uint16(number), In: "cni0", Out: "cni0"})
+				v := w.judge(walk.Packet{Src: src, Dst: dst, Protocol: protocolNumbers[name], DstPort: uint16(number), In: passes(from), Out: passes(to)})
 				if v.Accepted != (want == "yes") {
 					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
 				}
@@ -280,6 +280,14 @@ func (w *world) expect(lines string) {
 			w.Fatalf("%q has no addresses of one family", line)
 		}
 	}
+}
+
+// passes returns the interface that packets of an end pass.
+func passes(end string) string {
+	if end == "outside" {
+		return "eth0"
+	}
+	return "cni0"
 }
 
 // aboutOwnNode says of a verdict that it is between a pod and its node, which is not forwarded.

@@ -50,6 +50,10 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer syncer.Close()
+	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
+	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: attachment.Bridges, Uplink: config.BridgePort,
+		Found: model.SetUplinks, Log: log}
+	follower.Look() // the first transaction has to have the uplinks
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -62,7 +66,6 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return src.Run(ctx, model, log) })
 		return syncer.DryRun(ctx, stdout)
 	}
-	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
 	observer, err := o.observe(model, registry, log, func() string { return notReady(syncer, attachment, families) })
 	if err != nil {
 		return err
@@ -82,9 +85,9 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		}
 		return src.Run(ctx, model, log)
 	})
-	tasks.Go(func() error {
-		return npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log).Run(ctx)
-	})
+	tasks.Go(func() error { return follower.Run(ctx) })
+	guard := npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
+	tasks.Go(func() error { return guard.Run(ctx) })
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
@@ -189,6 +192,9 @@ func reporter(ctx context.Context, client kubernetes.Interface, node string) fun
 // notReady returns why the node is not enforced; it is empty if it is.
 func notReady(s *npc.Syncer, a npcnode.Attachment, fs []npc.Family) string {
 	if why := s.Ready(); why != "" {
+		return why
+	}
+	if why := npcnode.Missing(a.Interface); why != "" {
 		return why
 	}
 	return a.BypassReason(fs)

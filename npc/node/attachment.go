@@ -1,5 +1,3 @@
-// Package node looks at the machine itself: how the pods of this node are attached to it, which packets of theirs iptables cannot see, and
-// what nftables drops of those.
 package node
 
 import (
@@ -21,9 +19,9 @@ type Attachment struct {
 	InRange func(netip.Addr) bool
 }
 
-// bridges returns the names of the bridges that pods of this node are attached to: the one that the operator gives, or those with an
+// Bridges returns the names of the bridges that pods of this node are attached to: the one that the operator gives, or those with an
 // address in the node's range, which is the pods' gateway there.
-func (a Attachment) bridges() []string {
+func (a Attachment) Bridges() []string {
 	if a.Interface != "" {
 		if l, err := netlink.LinkByName(a.Interface); err == nil && l.Type() == "bridge" {
 			return []string{a.Interface}
@@ -57,7 +55,7 @@ func (a Attachment) isGateway(l netlink.Link) bool {
 
 // podPorts returns the indexes, sorted, of those ports of the pods' bridges that lead to pods. bridged is false if there is no such bridge.
 func (a Attachment) podPorts() (ports []int, bridged bool, err error) {
-	bridges := a.bridges()
+	bridges := a.Bridges()
 	if len(bridges) == 0 {
 		return nil, false, nil
 	}
@@ -65,30 +63,23 @@ func (a Attachment) podPorts() (ports []int, bridged bool, err error) {
 	if err != nil {
 		return nil, true, err
 	}
-	isPodBridge := map[int]bool{}
+	byIndex := map[int]netlink.Link{}
 	for _, l := range links {
-		if l.Type() == "bridge" && slices.Contains(bridges, l.Attrs().Name) {
-			isPodBridge[l.Attrs().Index] = true
-		}
+		byIndex[l.Attrs().Index] = l
 	}
 	for _, l := range links {
 		at := l.Attrs()
-		if isPodBridge[at.MasterIndex] && leadsToPod(l) && at.Name != a.BridgePort {
+		bridge := byIndex[at.MasterIndex]
+		if bridge == nil || bridge.Type() != "bridge" || !slices.Contains(bridges, bridge.Attrs().Name) {
+			continue
+		}
+		if leadsToPod(l, byIndex) && at.Name != a.BridgePort {
 			ports = append(ports, at.Index)
 		}
 	}
 	slices.Sort(ports)
 	return ports, true, nil
 }
-
-// leadsToPod reports whether a port of a bridge can be a pod's: a veth whose other end is in another network namespace (that of a veth which
-// joins two bridges is in this one), or the tap of a virtual machine.
-func leadsToPod(l netlink.Link) bool {
-	return l.Type() == "veth" && l.Attrs().NetNsID >= 0 || l.Type() == "tuntap"
-}
-
-// listTries is how often the interfaces are listed if they change meanwhile.
-const listTries = 11
 
 // listLinks returns all interfaces of the network namespace.
 func listLinks() (links []netlink.Link, err error) {

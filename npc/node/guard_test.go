@@ -107,14 +107,24 @@ func (b *bridgePorts) bridge(name string) netlink.Link {
 	return b.add(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
 }
 
-// port adds a veth to a bridge; it leads to another namespace, unless it is local.
-func (b *bridgePorts) port(bridge netlink.Link, name string, local bool) int {
+// port adds a veth to a bridge, which leads to another namespace.
+func (b *bridgePorts) port(bridge netlink.Link, name string) int {
 	b.Helper()
-	l := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index}, PeerName: name + "p"}
-	if !local {
-		l.PeerNamespace = netlink.NsFd(b.elsewhere)
+	return b.add(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index}, PeerName: name + "p",
+		PeerNamespace: netlink.NsFd(b.elsewhere)}).Attrs().Index
+}
+
+// join joins two bridges by a veth.
+func (b *bridgePorts) join(one, other netlink.Link) {
+	b.Helper()
+	b.add(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "inner", MasterIndex: one.Attrs().Index}, PeerName: "outer"})
+	outer, err := netlink.LinkByName("outer")
+	if err != nil {
+		b.Fatal(err)
 	}
-	return b.add(l).Attrs().Index
+	if err := netlink.LinkSetMaster(outer, other); err != nil {
+		b.Fatal(err)
+	}
 }
 
 func (b *bridgePorts) add(l netlink.Link) netlink.Link {
@@ -157,13 +167,13 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	b.guarded("no bridge", table.BridgeGuard, nil)
 	pods, others := b.bridge("cni0"), b.bridge("other0")
 	b.guarded("no port", table.BridgeGuard, []int{})
-	first := b.port(pods, "first", false)
-	b.port(others, "foreign", false)
-	b.port(pods, "inner", true)
-	b.port(pods, "vethwe-bridge", false)
+	first := b.port(pods, "first")
+	b.port(others, "foreign")
+	b.join(pods, others)
+	b.port(pods, "vethwe-bridge")
 	b.add(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "uplink0", MasterIndex: pods.Attrs().Index}, VxlanId: 5, Port: 4789})
 	b.guarded("a pod's port", table.BridgeGuard, []int{first})
-	second := b.port(pods, "second", false)
+	second := b.port(pods, "second")
 	b.guarded("another one", table.BridgeGuard, []int{first, second})
 	tap := b.add(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tap0"}, Mode: netlink.TUNTAP_MODE_TAP})
 	if err := netlink.LinkSetMaster(tap, pods); err != nil {

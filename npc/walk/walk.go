@@ -81,8 +81,8 @@ func (t *Table) Refers(text string) (chain string, sets []string, err error) {
 type Packet struct {
 	Src, Dst netip.Addr
 	Protocol uint8
-	// DstPort counts for TCP, UDP and SCTP.
-	DstPort uint16
+	// SrcPort and DstPort count for TCP, UDP and SCTP.
+	SrcPort, DstPort uint16
 	// ICMPType and HopLimit count for ICMPv6.
 	ICMPType, HopLimit uint8
 	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT says that its destination
@@ -262,7 +262,7 @@ func parse(text string) (rule, error) {
 var arguments = map[string]int{
 	"-m": 1, "--comment": 1, "-j": 1, "-g": 1, "--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--set-xmark": 1,
 	"--match-set": 2, "-p": 1,
-	"--dport": 1, "--dports": 1, "--ctstate": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1, "--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
+	"--sport": 1, "--dport": 1, "--dports": 1, "--ctstate": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1, "--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
 	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1,
 	"--hashlimit-upto": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1, "--hashlimit-htable-expire": 1,
 	"--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
@@ -285,6 +285,8 @@ func protocolOf(text string) (uint8, error) {
 // matcher is what an option asks of a packet; nil if nothing.
 func matcher(option string, args []string) func(*Table, Packet) bool {
 	switch option {
+	case "--sport":
+		return func(_ *Table, p Packet) bool { return inRanges(args[0], p.SrcPort) }
 	case "--dport", "--dports":
 		return func(_ *Table, p Packet) bool { return inRanges(args[0], p.DstPort) }
 	case "--ctstate":
@@ -312,6 +314,8 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 		return func(_ *Table, p Packet) bool {
 			return (args[0] == iptables.HairpinIPv4 || args[0] == iptables.HairpinIPv6) && p.Src == p.Dst
 		}
+	case "--physdev-is-bridged":
+		return func(_ *Table, p Packet) bool { return p.PhysOut != "" } // of a packet that is routed, only the port that it came by is known
 	case "--physdev-in":
 		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysIn) }
 	case "--physdev-out":
