@@ -52,7 +52,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	defer syncer.Close()
 	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
 	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: attachment.Bridges, Uplink: config.BridgePort,
-		Found: model.SetUplinks, Log: log}
+		Found: func(u npcnode.Uplinks) { model.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
 	follower.Look() // the first transaction has to have the uplinks
 
 	tasks, ctx := errgroup.WithContext(ctx)

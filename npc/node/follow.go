@@ -6,13 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
 )
 
 const (
-	// lookEvery is how often the uplinks are listed although no interface is said to change.
+	// lookEvery is how often uplinks are looked for although the kernel tells of no change.
 	lookEvery = 10 * time.Second
-	// lookPause is the least time between two listings, however often interfaces change: a listing costs with every pod.
+	// lookPause is the least time between two looks, however often something changes: a look costs with every pod.
 	lookPause = 200 * time.Millisecond
 )
 
@@ -24,43 +25,73 @@ type Follower struct {
 	Bridges func() []string
 	// Uplink is the name of a port that is an uplink whatever it is; it may be empty.
 	Uplink string
-	// Found is called with the names of the uplinks whenever they are looked at.
-	Found func(uplinks []string)
+	// Found is called with what was found whenever it has changed.
+	Found func(Uplinks)
 	Log   *slog.Logger
 
+	finder           finder
 	missing, failing string
 	uplinks          Uplinks
 }
 
 // Run follows until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
-	changes := make(chan netlink.LinkUpdate, 64)
-	done := make(chan struct{})
-	defer close(done)
-	if err := netlink.LinkSubscribeWithOptions(changes, done, netlink.LinkSubscribeOptions{ErrorCallback: func(error) {}}); err != nil {
-		f.Log.Warn("changes of interfaces are not reported by the kernel, looking for them instead", "every", lookEvery, "error", err)
-		changes = nil
-	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for {
-		f.Look()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(lookPause):
+	for ctx.Err() == nil {
+		following, stop := context.WithCancel(ctx)
+		changes, err := subscribe(following, stop)
+		if err != nil {
+			f.Log.Warn("changes of interfaces, neighbours and routes are not told by the kernel, looking for them instead",
+				"every", lookEvery, "error", err)
 		}
+		for more := true; more; {
+			f.Look()
+			select {
+			case <-ctx.Done():
+			case <-time.After(lookPause):
+			}
+			select {
+			case <-following.Done():
+				more = false
+			case <-changes:
+			case <-tick.C:
+				more = err == nil
+			}
+		}
+		stop()
+	}
+	return nil
+}
+
+// subscribe returns a channel that receives after changes of interfaces, neighbours and routes, until the context ends. It stops the
+// context when the kernel does not tell any more, as after too many changes at once.
+func subscribe(ctx context.Context, stop func()) (<-chan struct{}, error) {
+	changes := make(chan struct{}, 1)
+	links, neighbours, routes := make(chan netlink.LinkUpdate), make(chan netlink.NeighUpdate), make(chan netlink.RouteUpdate)
+	ignore := func(error) {}
+	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: ignore}); err != nil {
+		return changes, errors.Wrap(err, "following the interfaces of this node")
+	}
+	go pass(links, changes, stop)
+	if err := netlink.NeighSubscribeWithOptions(neighbours, ctx.Done(), netlink.NeighSubscribeOptions{ErrorCallback: ignore}); err != nil {
+		return changes, errors.Wrap(err, "following the neighbours of this node")
+	}
+	go pass(neighbours, changes, stop)
+	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: ignore}); err != nil {
+		return changes, errors.Wrap(err, "following the routes of this node")
+	}
+	go pass(routes, changes, stop)
+	return changes, nil
+}
+
+// pass makes changes receive for what comes, and calls ended when nothing comes any more.
+func pass[T any](from <-chan T, changes chan<- struct{}, ended func()) {
+	defer ended()
+	for range from {
 		select {
-		case <-ctx.Done():
-			return nil
-		case _, ok := <-changes:
-			if !ok {
-				changes = nil
-			}
-			for len(changes) > 0 {
-				<-changes
-			}
-		case <-tick.C:
+		case changes <- struct{}{}:
+		default: // one look serves all
 		}
 	}
 }
@@ -68,7 +99,7 @@ func (f *Follower) Run(ctx context.Context) error {
 // Look looks once. An error leaves the uplinks as they were found before.
 func (f *Follower) Look() {
 	f.note(Missing(f.Interface))
-	found, err := FindUplinks(f.Bridges(), f.Uplink)
+	found, err := f.finder.find(f.Bridges(), f.Uplink)
 	if err != nil {
 		if f.failing == "" {
 			f.Log.Warn("cannot tell the uplinks of the pods' bridge from pods' ports, trying again", "error", err)
@@ -77,6 +108,9 @@ func (f *Follower) Look() {
 		return
 	}
 	f.failing = ""
+	if found.Equal(f.uplinks) {
+		return
+	}
 	if !slices.Equal(found.Names, f.uplinks.Names) {
 		f.Log.Info("the pods' bridge has other uplinks: what is behind them is no pod of this node", "uplinks", found.Names)
 	}
@@ -85,7 +119,7 @@ func (f *Follower) Look() {
 			"ports", found.Left, "at_most", maxUplinks)
 	}
 	f.uplinks = found
-	f.Found(found.Names)
+	f.Found(found)
 }
 
 // note logs that the pods' interface is missing, or is there now.

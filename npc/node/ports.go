@@ -2,6 +2,7 @@
 package node
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,45 +16,60 @@ import (
 const (
 	// maxUplinks bounds the uplinks of a bridge that are told apart from its pods: each is a rule in two chains.
 	maxUplinks = 32
-	// listTries is how often interfaces are listed that change while they are.
+	// listTries is how often the kernel is asked for a list that changes while it is read.
 	listTries = 11
 )
 
-// Uplinks are the ports of the pods' bridges that lead away from the pods of this node.
+// Uplinks are the ports of the pods' bridges that lead away from the pods of this node, and what is behind them.
 type Uplinks struct {
 	// Names are those of the ports, sorted.
 	Names []string
 	// Left are the names of uplinks that no rule can be made for: what is behind them counts as pods.
 	Left []string
+	// Behind are the addresses that the node routes to by an uplink, Here those of them that it routes to on the bridge itself: of all
+	// prefixes that hold an address the longest counts. Both are sorted.
+	Behind, Here []netip.Prefix
+}
+
+// Equal reports whether two are the same.
+func (u Uplinks) Equal(v Uplinks) bool {
+	return slices.Equal(u.Names, v.Names) && slices.Equal(u.Left, v.Left) && slices.Equal(u.Behind, v.Behind) && slices.Equal(u.Here, v.Here)
+}
+
+// whole asks the kernel for a list, again as long as it changes while it is read.
+func whole[T any](list func() ([]T, error)) (items []T, err error) {
+	for range listTries {
+		if items, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return items, err
 }
 
 // portName is what can be the name of a port in a rule of iptables, where a plus at the end stands for many names.
 var portName = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}$`)
 
-// FindUplinks returns the uplinks of bridges, given by their names. The port named as uplink is one whatever it is.
-func FindUplinks(bridges []string, uplink string) (Uplinks, error) {
+// finder finds uplinks, and what is behind them.
+type finder struct {
+	// ports holds hardware address -> index of the port of a bridge that it was last seen at. A bridge forgets who is silent.
+	ports map[string]int
+}
+
+// find returns the uplinks of bridges, given by their names. The port named as uplink is one whatever it is.
+func (f *finder) find(bridges []string, uplink string) (Uplinks, error) {
 	if len(bridges) == 0 {
 		return Uplinks{}, nil
 	}
-	var links []netlink.Link
-	var err error
-	for range listTries {
-		if links, err = netlink.LinkList(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
+	links, err := whole(netlink.LinkList)
 	if err != nil {
 		return Uplinks{}, errors.Wrap(err, "listing the interfaces of this node")
 	}
-	return uplinksAmong(links, bridges, uplink), nil
-}
-
-func uplinksAmong(links []netlink.Link, bridges []string, uplink string) Uplinks {
 	byIndex := map[int]netlink.Link{}
 	for _, l := range links {
 		byIndex[l.Attrs().Index] = l
 	}
 	var u Uplinks
+	away, of := map[int]bool{}, map[int]bool{}
 	for _, l := range links {
 		a := l.Attrs()
 		bridge := byIndex[a.MasterIndex]
@@ -66,11 +82,12 @@ func uplinksAmong(links []netlink.Link, bridges []string, uplink string) Uplinks
 			u.Left = append(u.Left, a.Name)
 		default:
 			u.Names = append(u.Names, a.Name)
+			away[a.Index], of[a.MasterIndex] = true, true
 		}
 	}
 	slices.Sort(u.Names)
 	slices.Sort(u.Left)
-	return u
+	return u, f.findBehind(&u, away, of)
 }
 
 // leadsToPod reports whether a pod, or a virtual machine, may be behind a port of a bridge. In doubt it is: what is behind an uplink is
