@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
@@ -273,25 +272,57 @@ func (m *Model) uplinkPorts() []string {
 	return ports
 }
 
-// SetUplinks tells which ports of the pods' bridge lead away from the pods of this node. Their names must be such that iptables takes
-// each for one interface.
-func (m *Model) SetUplinks(ports []string) {
-	m.mu.Lock()
-	same := slices.Equal(m.uplinks, ports)
-	m.mu.Unlock()
-	if same {
-		return
-	}
+// SetUplinks tells which ports of the pods' bridge lead away from the pods of this node; their names must be such that iptables takes each
+// for one interface. Behind are the prefixes that the node routes to by them, here those of them that it finds on the bridge after all: the
+// longest that holds an address counts.
+func (m *Model) SetUplinks(ports []string, behind, here []netip.Prefix) {
 	m.change(queue.Event{Kind: queue.Pods, Key: "uplinks", Apply: func() {
+		if slices.Equal(m.uplinks, ports) {
+			m.setBehind(behind, here)
+			return
+		}
 		m.uplinks = slices.Clone(ports)
+		m.setBehind(behind, here)
 		for _, t := range m.tables {
-			for name, rules := range map[string][]iptables.Rule{mainChain: m.ingressRules(t.family), egressChain: m.egressRules(t.family)} {
-				c := t.chain(name)
-				c.tail = rules
-			}
+			t.chain(mainChain).tail = m.ingressRules(t.family)
+			t.chain(egressChain).tail = m.egressRules(t.family)
+			t.chain(ingressChain).tail = m.isolatedRules(t.family, Ingress)
 		}
 		m.placeAll()
 	}})
+}
+
+// setBehind fills the sets of what is behind uplinks. Without an uplink there are none.
+func (m *Model) setBehind(behind, here []netip.Prefix) {
+	if len(m.uplinks) == 0 && m.behind[IPv4] == nil {
+		return
+	}
+	var want [len(families)]map[ipset.Entry]ipset.Attr
+	for f, t := range m.tables {
+		want[f] = map[ipset.Entry]ipset.Attr{}
+		if m.behind[f] == nil {
+			m.behind[f] = t.fixedSet(behindName, ipset.HashNet, "what is behind uplinks of the pods' bridge")
+		}
+	}
+	put := func(prefixes []netip.Prefix, a ipset.Attr) {
+		for _, p := range prefixes {
+			for _, h := range ipblock.Halves(p) {
+				want[familyOf(p.Addr())][ipset.Net(h)] = a
+			}
+		}
+	}
+	put(here, ipset.Attr{NoMatch: true, Comment: "on the bridge"})
+	put(behind, ipset.Attr{Comment: "behind an uplink"})
+	for f, s := range m.behind {
+		for e := range s.entries {
+			if _, ok := want[f][e]; !ok {
+				s.remove(e)
+			}
+		}
+		for e, a := range want[f] {
+			s.add(e, a)
+		}
+	}
 }
 
 // placeAll brings the sets that any pod's addresses are in up to date.

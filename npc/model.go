@@ -49,6 +49,7 @@ type Model struct {
 
 	tables       [len(families)]*table
 	podRange     [len(families)]*set
+	behind       [len(families)]*set // nil until the pods' bridge has an uplink
 	defaultAllow [len(families)][len(directions)]*set
 	ways         [len(directions)]*way
 	// partTargets is the constant, but in tests.

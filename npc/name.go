@@ -54,6 +54,7 @@ func fixedSetName(f Family, name string) string {
 const (
 	localPodsName = "local-pods"
 	podRangeName  = "pod-range"
+	behindName    = "behind-uplinks"
 )
 
 func defaultAllowName(d Direction) string { return "default-allow-" + d.String() }

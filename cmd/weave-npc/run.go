@@ -50,7 +50,8 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	}
 	defer syncer.Close()
 	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
-	follower := &npcnode.Follower{Attachment: attachment, Found: model.SetUplinks, Log: log}
+	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: attachment.Bridges, Uplink: config.BridgePort,
+		Found: func(u npcnode.Uplinks) { model.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
 	follower.Look() // the first transaction has to have the uplinks
 	syncer.OnConflict(events.conflict)
 	own, err := nodeaddr.Read()
@@ -94,9 +95,8 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	})
 	tasks.Go(func() error { return follower.Run(ctx) })
 	tasks.Go(func() error { return followNodeAddrs(ctx, client, model, log) })
-	tasks.Go(func() error {
-		return npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log).Run(ctx)
-	})
+	guard := npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
+	tasks.Go(func() error { return guard.Run(ctx) })
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })

@@ -1,5 +1,3 @@
-// Package node looks at the machine itself: how the pods of this node are attached to it, which packets of theirs iptables cannot see, and
-// what nftables drops of those.
 package node
 
 import (
@@ -21,9 +19,9 @@ type Attachment struct {
 	InRange func(netip.Addr) bool
 }
 
-// bridges returns the names of the bridges that pods of this node are attached to: the one that the operator gives, or those with an
+// Bridges returns the names of the bridges that pods of this node are attached to: the one that the operator gives, or those with an
 // address in the node's range, which is the pods' gateway there.
-func (a Attachment) bridges() []string {
+func (a Attachment) Bridges() []string {
 	if a.Interface != "" {
 		if l, err := netlink.LinkByName(a.Interface); err == nil && l.Type() == "bridge" {
 			return []string{a.Interface}
@@ -55,8 +53,33 @@ func (a Attachment) isGateway(l netlink.Link) bool {
 	})
 }
 
-// listTries is how often the interfaces are listed if they change meanwhile.
-const listTries = 11
+// podPorts returns the indexes, sorted, of those ports of the pods' bridges that lead to pods. bridged is false if there is no such bridge.
+func (a Attachment) podPorts() (ports []int, bridged bool, err error) {
+	bridges := a.Bridges()
+	if len(bridges) == 0 {
+		return nil, false, nil
+	}
+	links, err := listLinks()
+	if err != nil {
+		return nil, true, err
+	}
+	byIndex := map[int]netlink.Link{}
+	for _, l := range links {
+		byIndex[l.Attrs().Index] = l
+	}
+	for _, l := range links {
+		at := l.Attrs()
+		bridge := byIndex[at.MasterIndex]
+		if bridge == nil || bridge.Type() != "bridge" || !slices.Contains(bridges, bridge.Attrs().Name) {
+			continue
+		}
+		if leadsToPod(l, byIndex) && at.Name != a.BridgePort {
+			ports = append(ports, at.Index)
+		}
+	}
+	slices.Sort(ports)
+	return ports, true, nil
+}
 
 // listLinks returns all interfaces of the network namespace.
 func listLinks() (links []netlink.Link, err error) {

@@ -17,7 +17,7 @@ func (a Attachment) BypassReason(fs []npc.Family) string {
 		return "kube-proxy runs in IPVS mode (there is a kube-ipvs0): what it forwards to pods does not pass FORWARD; " +
 			"use its iptables or nftables mode"
 	}
-	for _, bridge := range a.bridges() {
+	for _, bridge := range a.Bridges() {
 		for _, f := range fs {
 			sysctl, port := "bridge-nf-call-iptables", "nf_call_iptables"
 			if f == npc.IPv6 {

@@ -118,8 +118,8 @@ func (g *Guard) note(err error, now time.Time) {
 // keep makes the table what it has to be.
 func (g *Guard) keep(now time.Time) error {
 	if !g.bridged || now.Sub(g.listed) >= portsEvery {
-		listed, err := g.attachment.listPorts()
-		if g.ports, g.bridged = listed.pods, listed.bridged; err != nil || !g.bridged {
+		var err error
+		if g.ports, g.bridged, err = g.attachment.podPorts(); err != nil || !g.bridged {
 			return err // what an earlier run wrote stays: the bridge may not be known yet
 		}
 		g.listed = now

@@ -107,22 +107,22 @@ func (b *bridgePorts) bridge(name string) netlink.Link {
 	return b.add(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
 }
 
-// port adds a veth that leads to another namespace to a bridge.
+// port adds a veth to a bridge, which leads to another namespace.
 func (b *bridgePorts) port(bridge netlink.Link, name string) int {
 	b.Helper()
 	return b.add(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index}, PeerName: name + "p",
 		PeerNamespace: netlink.NsFd(b.elsewhere)}).Attrs().Index
 }
 
-// join adds a veth to a bridge whose other end is a port of another one.
-func (b *bridgePorts) join(bridge, other netlink.Link, name string) {
+// join joins two bridges by a veth.
+func (b *bridgePorts) join(one, other netlink.Link) {
 	b.Helper()
-	b.add(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index}, PeerName: name + "p"})
-	peer, err := netlink.LinkByName(name + "p")
+	b.add(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "inner", MasterIndex: one.Attrs().Index}, PeerName: "outer"})
+	outer, err := netlink.LinkByName("outer")
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := netlink.LinkSetMaster(peer, other); err != nil {
+	if err := netlink.LinkSetMaster(outer, other); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -169,7 +169,7 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	b.guarded("no port", table.BridgeGuard, []int{})
 	first := b.port(pods, "first")
 	b.port(others, "foreign")
-	b.join(pods, others, "inner")
+	b.join(pods, others)
 	b.port(pods, "vethwe-bridge")
 	b.add(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "uplink0", MasterIndex: pods.Attrs().Index}, VxlanId: 5, Port: 4789})
 	b.guarded("a pod's port", table.BridgeGuard, []int{first})

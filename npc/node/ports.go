@@ -1,6 +1,8 @@
+// Package node inspects the network interfaces of this node.
 package node
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,48 +16,60 @@ import (
 const (
 	// maxUplinks bounds the uplinks of a bridge that are told apart from its pods: each is a rule in two chains.
 	maxUplinks = 32
+	// listTries is how often the kernel is asked for a list that changes while it is read.
+	listTries = 11
 )
 
-// Uplinks are the ports of the pods' bridges that lead away from the pods of this node.
+// Uplinks are the ports of the pods' bridges that lead away from the pods of this node, and what is behind them.
 type Uplinks struct {
 	// Names are those of the ports, sorted.
 	Names []string
 	// Left are the names of uplinks that no rule can be made for: what is behind them counts as pods.
 	Left []string
+	// Behind are the addresses that the node routes to by an uplink, Here those of them that it routes to on the bridge itself: of all
+	// prefixes that hold an address the longest counts. Both are sorted.
+	Behind, Here []netip.Prefix
+}
+
+// Equal reports whether two are the same.
+func (u Uplinks) Equal(v Uplinks) bool {
+	return slices.Equal(u.Names, v.Names) && slices.Equal(u.Left, v.Left) && slices.Equal(u.Behind, v.Behind) && slices.Equal(u.Here, v.Here)
+}
+
+// whole asks the kernel for a list, again as long as it changes while it is read.
+func whole[T any](list func() ([]T, error)) (items []T, err error) {
+	for range listTries {
+		if items, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return items, err
 }
 
 // portName is what can be the name of a port in a rule of iptables, where a plus at the end stands for many names.
 var portName = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,14}$`)
 
-// ports are those of the pods' bridges.
-type ports struct {
-	// bridged reports whether there is such a bridge at all.
-	bridged bool
-	// pods are the indexes, sorted, of those that a pod may be behind.
-	pods    []int
-	uplinks Uplinks
+// finder finds uplinks, and what is behind them.
+type finder struct {
+	// ports holds hardware address -> index of the port of a bridge that it was last seen at. A bridge forgets who is silent.
+	ports map[string]int
 }
 
-// listPorts lists the ports of the pods' bridges. The one with the name of the bridge port is an uplink whatever it is.
-func (a Attachment) listPorts() (ports, error) {
-	bridges := a.bridges()
+// find returns the uplinks of bridges, given by their names. The port named as uplink is one whatever it is.
+func (f *finder) find(bridges []string, uplink string) (Uplinks, error) {
 	if len(bridges) == 0 {
-		return ports{}, nil
+		return Uplinks{}, nil
 	}
-	links, err := listLinks()
+	links, err := whole(netlink.LinkList)
 	if err != nil {
-		return ports{bridged: true}, err
+		return Uplinks{}, errors.Wrap(err, "listing the interfaces of this node")
 	}
-	return portsAmong(links, bridges, a.BridgePort), nil
-}
-
-func portsAmong(links []netlink.Link, bridges []string, uplink string) ports {
 	byIndex := map[int]netlink.Link{}
 	for _, l := range links {
 		byIndex[l.Attrs().Index] = l
 	}
-	found := ports{bridged: true}
-	u := &found.uplinks
+	var u Uplinks
+	away, of := map[int]bool{}, map[int]bool{}
 	for _, l := range links {
 		a := l.Attrs()
 		bridge := byIndex[a.MasterIndex]
@@ -64,17 +78,16 @@ func portsAmong(links []netlink.Link, bridges []string, uplink string) ports {
 		}
 		switch {
 		case a.Name != uplink && leadsToPod(l, byIndex):
-			found.pods = append(found.pods, a.Index)
 		case !portName.MatchString(a.Name) || len(u.Names) == maxUplinks:
 			u.Left = append(u.Left, a.Name)
 		default:
 			u.Names = append(u.Names, a.Name)
+			away[a.Index], of[a.MasterIndex] = true, true
 		}
 	}
-	slices.Sort(found.pods)
 	slices.Sort(u.Names)
 	slices.Sort(u.Left)
-	return found
+	return u, f.findBehind(&u, away, of)
 }
 
 // leadsToPod reports whether a pod, or a virtual machine, may be behind a port of a bridge. In doubt it is: what is behind an uplink is

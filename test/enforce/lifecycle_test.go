@@ -314,6 +314,28 @@ func TestWhatMakesItBlindMakesItUnready(t *testing.T) {
 	}
 }
 
+func TestAMissingPodInterfaceMakesItUnready(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab.NFT, lab.Config{})
+	n := w.Node("node1")
+	for name, bridge := range map[string]string{"pods0": "pods0", "pods+": "pods1"} {
+		d := newDaemon(n, "--manifests", newManifests(t, w).dir, "--pod-interface", name)
+		d.log.expect("there is no interface")
+		d.start(t)
+		d.endWith(t)
+		for range 2 {
+			eventually(t, patience, func() bool {
+				status, body := d.get("/readyz")
+				return status == http.StatusServiceUnavailable && strings.Contains(body, "--pod-interface: there is no interface")
+			}, func() string { _, body := d.get("/readyz"); return "readiness is " + body })
+			run(t, n.Host, "ip", "link", "add", bridge, "type", "bridge")
+			d.awaitReady(t)
+			run(t, n.Host, "ip", "link", "del", bridge)
+		}
+		d.kill(t)
+	}
+}
+
 func TestDryRunPrintsAndChangesNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})

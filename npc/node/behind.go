@@ -1,0 +1,123 @@
+package node
+
+import (
+	"cmp"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/pkg/errors"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// maxBehind bounds the prefixes that are told apart because they are behind uplinks. More count as pods' addresses.
+const maxBehind = 4096
+
+// findBehind finds what the node routes to by uplinks, given by their indexes, of bridges given by theirs. A packet that is routed does not
+// show by which port it will leave the bridge. The node knows it of its neighbours; and what it sends to a router is on no bridge of its own.
+func (f *finder) findBehind(u *Uplinks, uplinks, bridges map[int]bool) error {
+	known := map[string]int{}
+	behind, here := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
+	for bridge := range bridges {
+		neighbours, err := f.neighbours(bridge)
+		if err != nil {
+			return err
+		}
+		for _, n := range neighbours {
+			a, ok := netip.AddrFromSlice(n.IP)
+			port := f.ports[n.HardwareAddr.String()]
+			if !ok || len(n.HardwareAddr) == 0 || port == 0 || n.State&(unix.NUD_FAILED|unix.NUD_INCOMPLETE) != 0 {
+				continue
+			}
+			known[n.HardwareAddr.String()] = port
+			if a = a.Unmap(); uplinks[port] && !a.IsLinkLocalUnicast() {
+				behind[netip.PrefixFrom(a, a.BitLen())] = true
+			}
+		}
+		if err := findRoutes(bridge, behind, here); err != nil {
+			return err
+		}
+	}
+	f.ports = known
+	if len(here) > maxBehind { // what is routed cannot be told from what is on the bridge
+		maps.DeleteFunc(behind, func(p netip.Prefix, _ bool) bool { return !p.IsSingleIP() })
+	}
+	u.Behind, u.Here = sorted(behind), sorted(here)
+	return nil
+}
+
+// neighbours returns the addresses that the node has found on a bridge, and brings up to date at which port each is.
+func (f *finder) neighbours(bridge int) ([]netlink.Neigh, error) {
+	entries, err := whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(0, unix.AF_BRIDGE) })
+	if err != nil {
+		return nil, errors.Wrap(err, "listing the forwarding database of the pods' bridge")
+	}
+	if f.ports == nil {
+		f.ports = map[string]int{}
+	}
+	for _, e := range entries {
+		if e.MasterIndex == bridge && e.LinkIndex != bridge {
+			f.ports[e.HardwareAddr.String()] = e.LinkIndex
+		}
+	}
+	found, err := whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(bridge, unix.AF_UNSPEC) })
+	return found, errors.Wrap(err, "listing the neighbours on the pods' bridge")
+}
+
+// findRoutes finds what the node sends to a router on a bridge, and what it looks for on the bridge itself.
+func findRoutes(bridge int, behind, here map[netip.Prefix]bool) error {
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := whole(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, &netlink.Route{LinkIndex: bridge}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		})
+		if err != nil {
+			return errors.Wrap(err, "listing the routes of this node")
+		}
+		direct := map[netip.Prefix]bool{} // of tables that rules choose
+		var routed []netip.Prefix
+		for _, r := range routes {
+			p := prefixOf(r.Dst, family)
+			switch {
+			case r.Type != unix.RTN_UNICAST || !p.IsValid() || p.Addr().IsLinkLocalUnicast() || p.Addr().IsMulticast():
+			case r.Gw == nil && r.Via == nil:
+				here[p], direct[p] = true, direct[p] || r.Table != unix.RT_TABLE_MAIN
+			case r.Table == unix.RT_TABLE_MAIN:
+				routed = append(routed, p)
+			}
+		}
+		for _, p := range routed {
+			within := func(q netip.Prefix) bool { return direct[q] && q.Overlaps(p) }
+			if !here[p] && !slices.ContainsFunc(sorted(direct), within) {
+				behind[p] = true
+			}
+		}
+	}
+	return nil
+}
+
+// prefixOf is the destination of a route; without one it is everything.
+func prefixOf(n *net.IPNet, family int) netip.Prefix {
+	if n == nil && family == netlink.FAMILY_V4 {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	if n == nil {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	a, _ := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(a.Unmap(), bits).Masked()
+}
+
+// sorted returns at most maxBehind prefixes, the longest first: what is left out then is judged as if it were a pod's address.
+func sorted(prefixes map[netip.Prefix]bool) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(prefixes))
+	for p := range prefixes {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b netip.Prefix) int {
+		return cmp.Or(-cmp.Compare(a.Bits(), b.Bits()), a.Addr().Compare(b.Addr()))
+	})
+	return out[:min(len(out), maxBehind)]
+}
