@@ -66,7 +66,7 @@ func (m *Model) isGateway(l netlink.Link) bool {
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(addrs, func(a netlink.Addr) bool {
 		ip, ok := netip.AddrFromSlice(a.IP)
-		return ok && m.inRanges(ip.Unmap())
+		return ok && m.scope().Contains(ip.Unmap())
 	})
 }
 

@@ -216,16 +216,6 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 	}
 }
 
-// RangelessSince has no range be known for so long.
-func (s *Syncer) RangelessSince(d time.Duration) { s.watcher.rangeless = time.Now().Add(-d) }
-
-// ClosedSince has the gate be closed for so long.
-func (s *Syncer) ClosedSince(d time.Duration) {
-	for i := range s.watcher.closed {
-		s.watcher.closed[i].since = s.watcher.closed[i].since.Add(-d)
-	}
-}
-
 // NewVLANGuardOn makes a guard that writes by something else than iptables.VLANGuard.
 func NewVLANGuardOn(m *Model, allow bool, table vlanKeeper, log *slog.Logger) *VLANGuard {
 	g := NewVLANGuard(m, allow, log)

@@ -50,9 +50,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer syncer.Close()
-	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: model.PodBridges, Uplink: config.BridgePort,
-		Found: func(u npcnode.Uplinks) { model.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
-	follower.Look() // the first transaction has to have the uplinks
+	follower := followUplinks(model, log)
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -91,6 +89,14 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
 	}
 	return tasks.Wait()
+}
+
+// followUplinks returns what follows the uplinks of the pods' bridge. The model has those that there are already, for the first transaction.
+func followUplinks(m *npc.Model, log *slog.Logger) *npcnode.Follower {
+	f := &npcnode.Follower{Interface: m.PodInterface, Bridges: m.PodBridges, Uplink: m.BridgePort,
+		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
+	f.Look()
+	return f
 }
 
 // prepare checks what does not depend on the node or on a server.
