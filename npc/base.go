@@ -2,8 +2,10 @@ package npc
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	render "github.com/weave-npc/weave-npc/npc/rules"
 )
 
 // The chains that every node has.
@@ -46,8 +48,8 @@ func comment(text string) string { return iptables.Comment(text) }
 
 // allowTarget is what an allowed packet gets. On egress it is only let through to what follows, for its
 // destination may be isolated too.
-func (m *Model) allowTarget(d Direction) string {
-	if d == Egress || m.Hook == HookForward && m.AllowAction == "RETURN" {
+func (c *Config) allowTarget(d Direction) string {
+	if d == Egress || c.Hook == HookForward && c.AllowAction == "RETURN" {
 		return "-j RETURN"
 	}
 	return "-j ACCEPT"
@@ -55,8 +57,8 @@ func (m *Model) allowTarget(d Direction) string {
 
 // strangerTarget is what a packet gets on ingress that is not ours to judge. A CNI that jumps to us drops
 // what we return.
-func (m *Model) strangerTarget() string {
-	if m.Hook == HookNone {
+func (c *Config) strangerTarget() string {
+	if c.Hook == HookNone {
 		return "-j ACCEPT"
 	}
 	return "-j RETURN"
@@ -165,55 +167,6 @@ func (m *Model) neighbourDiscovery(d Direction) []iptables.Rule {
 	return rules
 }
 
-// DHCP passes as far as a client needs it that has no address, or loses the one that it has: it asks all servers by broadcast or
-// multicast, and one on its bridge answers, at an address that nobody knows yet. What two known addresses send each other is judged like
-// everything else: a client whose renewal is dropped asks all servers in the end.
-
-// onBridge matches what a bridge passes on. An answer that comes by another way belongs to a connection.
-const onBridge = " -m physdev --physdev-is-bridged"
-
-// dhcpRequest matches what a client sends to all servers.
-func dhcpRequest(f Family, target string) iptables.Rule {
-	match := "-d 255.255.255.255/32 -p udp -m udp --sport 68 --dport 67"
-	if f == IPv6 {
-		match = "-d ff02::1:2/128 -p udp -m udp --sport 546 --dport 547"
-	}
-	return iptables.Rule{Match: match, Target: target, Comment: "DHCP: a client asks all servers"}
-}
-
-// dhcpRules are for isolated pods and what is no known pod.
-func (m *Model) dhcpRules(f Family, d Direction) []iptables.Rule {
-	allow := m.allowTarget(d)
-	switch {
-	case f == IPv6 && (m.AllowMcast || d == Egress): // passes as multicast, or has passed before it
-		return nil
-	case f == IPv6 || d == Egress:
-		return []iptables.Rule{dhcpRequest(f, allow)}
-	}
-	return []iptables.Rule{dhcpRequest(f, allow),
-		{Match: "-p udp -m udp --sport 67 --dport 68" + onBridge, Target: allow, Comment: "DHCP: a server on the bridge answers"}}
-}
-
-// unknownDHCP is for addresses that the gate may close: those of clients that have just got them, and of servers and relays that are no
-// pods. DHCPv6 answers go from one link-local address to another.
-func (m *Model) unknownDHCP(f Family, d Direction) iptables.Rule {
-	match := "-p udp -m udp --sport 67:68 --dport 67:68" + onBridge
-	if f == IPv6 {
-		match = "-s fe80::/10 -d fe80::/10 -p udp -m udp --sport 547 --dport 546" + onBridge
-	}
-	return iptables.Rule{Match: match, Target: m.allowTarget(d), Comment: "DHCP of unknown addresses"}
-}
-
-// hairpin matches a pod that reaches itself through a Service.
-func hairpin(f Family, target string) iptables.Rule {
-	program := iptables.HairpinIPv4
-	if f == IPv6 {
-		program = iptables.HairpinIPv6
-	}
-	return iptables.Rule{Match: `-m conntrack --ctstate DNAT -m bpf --bytecode "` + program + `"`, Target: target,
-		Comment: "a pod reaches itself through a Service"}
-}
-
 // alwaysRules are what holds for every packet from or to a local pod.
 func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	allow := m.allowTarget(d)
@@ -226,11 +179,11 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	}
 	if d == Egress { // on ingress it goes the way of strangers
 		if f == IPv6 && !m.AllowMcast {
-			rules = append(rules, dhcpRequest(f, allow))
+			rules = append(rules, render.DHCPRequest(f.IPTables(), allow))
 		}
 		rules = append(rules, m.multicastRule(f, d))
 	}
-	return append(rules, hairpin(f, allow))
+	return append(rules, render.Hairpin(f.IPTables(), allow))
 }
 
 // repliesRules are for packets of connections that were judged when they were opened.
@@ -250,22 +203,26 @@ func (m *Model) repliesRules(d Direction) []iptables.Rule {
 // WEAVE-NPC-FORWARD stands before them few packets are for them, otherwise nearly all are.
 func (m *Model) repliesApart() bool { return m.Hook == HookForward && !m.TCPLiberal }
 
+// uplinkPorts are the ports of the pods' bridge that lead away from the pods of this node.
+func (m *Model) uplinkPorts() []string {
+	ports := slices.Clone(m.uplinks)
+	if m.BridgePort != "" && !slices.Contains(ports, m.BridgePort) {
+		ports = append(ports, m.BridgePort)
+	}
+	slices.Sort(ports)
+	return ports
+}
+
 func (m *Model) ingressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Ingress)
-	for _, port := range m.uplinkPorts() {
-		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-is-bridged --physdev-out " + port,
-			Target: m.strangerTarget(), Comment: "leaves by an uplink of the bridge"})
-	}
+	rules = append(rules, render.ToUplinks(m.uplinkPorts(), m.strangerTarget())...)
 	return append(rules, iptables.Rule{Target: "-g " + defaultChain, Comment: "new connections"})
 }
 
 func (m *Model) egressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Egress)
 	rules = append(rules, iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j RETURN", Comment: "to this node"})
-	for _, port := range m.uplinkPorts() { // bridged or routed
-		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-in " + port, Target: "-j RETURN",
-			Comment: "comes by an uplink of the bridge"})
-	}
+	rules = append(rules, render.FromUplinks(m.uplinkPorts(), "-j RETURN")...)
 	return append(rules, iptables.Rule{Target: "-g " + egressDefaultChain, Comment: "new connections"})
 }
 
@@ -277,7 +234,12 @@ func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{
 		{Match: matchSet(fixedSetName(f, defaultAllowName(d)), d.own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
 	}
-	rules = append(rules, m.dhcpRules(f, d)...)
+	switch allow := m.allowTarget(d); {
+	case f == IPv4 && d == Ingress:
+		rules = append(rules, render.DHCPRequest(f.IPTables(), allow), render.DHCPReply(allow))
+	case f == IPv4 || d == Ingress && !m.AllowMcast: // else it passes as multicast, or has passed before it
+		rules = append(rules, render.DHCPRequest(f.IPTables(), allow))
+	}
 	return append(rules, iptables.Rule{Target: "-g " + next, Comment: "everything else"})
 }
 
@@ -292,11 +254,10 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 		stranger = m.strangerTarget()
 		rules = append(rules, m.multicastRule(f, d))
 		if len(m.uplinks) > 0 {
-			rules = append(rules, iptables.Rule{Match: "-m physdev ! --physdev-is-bridged " + matchSet(fixedSetName(f, behindName), "dst"),
-				Target: stranger, Comment: "routed to what is behind an uplink of the bridge"})
+			rules = append(rules, render.RoutedTo(fixedSetName(f, behindName), stranger))
 		}
 	}
-	return append(rules, m.unknownDHCP(f, d),
+	return append(rules, render.UnknownDHCP(f.IPTables(), m.allowTarget(d)),
 		iptables.Rule{Match: matchSet(fixedSetName(f, gateName(d)), d.own()), Target: "-g " + dropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
 		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})

@@ -21,7 +21,9 @@ func TestWire(t *testing.T) {
 		return func(p *walk.Packet) { p.Protocol, p.ICMPType, p.HopLimit = unix.IPPROTO_ICMPV6, kind, hops }
 	}
 	arriving := func(kind uint8, port string) func(*walk.Packet) {
-		return func(p *walk.Packet) { p.Protocol, p.ICMPType, p.HopLimit, p.PhysIn, p.PhysOut = unix.IPPROTO_ICMPV6, kind, 255, port, "veth9" }
+		return func(p *walk.Packet) {
+			p.Protocol, p.ICMPType, p.HopLimit, p.PhysIn, p.PhysOut = unix.IPPROTO_ICMPV6, kind, 255, port, "veth9"
+		}
 	}
 	in := func(state string) func(*walk.Packet) { return func(p *walk.Packet) { p.State = state } }
 	to := func(group string) func(*walk.Packet) {

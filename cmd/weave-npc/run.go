@@ -50,9 +50,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	}
 	defer syncer.Close()
 	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
-	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: attachment.Bridges, Uplink: config.BridgePort,
-		Found: func(u npcnode.Uplinks) { model.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
-	follower.Look() // the first transaction has to have the uplinks
+	uplinks := followUplinks(attachment, model, log)
 	syncer.OnConflict(events.conflict)
 	own, err := nodeaddr.Read()
 	if err != nil {
@@ -93,7 +91,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		}
 		return src.Run(ctx, model, log)
 	})
-	tasks.Go(func() error { return follower.Run(ctx) })
+	tasks.Go(func() error { return uplinks.Run(ctx) })
 	tasks.Go(func() error { return followNodeAddrs(ctx, client, model, log) })
 	guard := npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
 	tasks.Go(func() error { return guard.Run(ctx) })
@@ -102,6 +100,14 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
 	}
 	return tasks.Wait()
+}
+
+// followUplinks returns what follows the uplinks of the pods' bridge. The model has those that there are already, for the first transaction.
+func followUplinks(a npcnode.Attachment, m *npc.Model, log *slog.Logger) *npcnode.Follower {
+	f := &npcnode.Follower{Interface: a.Interface, Bridges: a.Bridges, Uplink: a.BridgePort,
+		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
+	f.Look()
+	return f
 }
 
 // prepare checks what does not depend on the node or on a server.
