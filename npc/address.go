@@ -56,10 +56,7 @@ func (m *Model) settle(a netip.Addr, p *pod, claimed bool) {
 
 // handOver gives an address to another pod, or to none.
 func (m *Model) handOver(a netip.Addr, from, to *pod) {
-	if _, wasLocal := m.localAddrs[a]; from != nil {
-		t := m.tables[familyOf(a)]
-		t.changedHands[a] = t.changedHands[a] || wasLocal || to != nil && to.local
-	}
+	m.reassigned(a, from, to)
 	delete(m.localAddrs, a)
 	if from != nil {
 		from.owned = slices.DeleteFunc(from.owned, func(b netip.Addr) bool { return a == b })
