@@ -349,9 +349,9 @@ func (h *history) checkExplained(p judge.Packet, j judge.World) {
 	}
 }
 
-// unexplained reports whether who explains policies does not know what an address gets: it is the node's own, or contested.
+// unexplained reports whether who explains policies does not know what an address gets: it may be the node's own, or is contested.
 func (h *history) unexplained(a netip.Addr, j judge.World) bool {
-	return slices.Contains(h.node, a) || slices.ContainsFunc(j.Pods, func(p judge.Pod) bool { return p.Addrs[0] == a && len(p.Rivals) > 0 })
+	return slices.Contains(hostAddrs(), a) || slices.ContainsFunc(j.Pods, func(p judge.Pod) bool { return p.Addrs[0] == a && len(p.Rivals) > 0 })
 }
 
 var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}

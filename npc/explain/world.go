@@ -132,18 +132,26 @@ func (w *World) view(node string) view {
 	v := view{}
 	for _, p := range w.pods {
 		for _, a := range p.Claims() {
+			if w.isNodes(a, p, node) {
+				continue
+			}
 			if q := v[a]; q == nil || npc.OwnsRather(p, q, node) {
 				v[a] = p
 			}
 		}
 	}
-	for a := range w.hosts("") {
-		if p := v[a]; p != nil && (node == "" || p.Node != node) {
-			delete(v, a) // what other objects say takes no address from a pod of the node itself
-		}
-	}
 	w.derived.views[node] = v
 	return v
+}
+
+// isNodes reports whether an address that a pod claims is a node's instead, as one node sees it. What other objects contain takes
+// no address from a pod of the node itself.
+func (w *World) isNodes(a netip.Addr, p *npc.Pod, node string) bool {
+	if slices.Contains(p.HostAddrs, a) {
+		return true
+	}
+	_, other := w.hosts("")[a]
+	return other && node != "" && p.Node != node
 }
 
 // hosts are the addresses of a node, those of all nodes if it is empty.
