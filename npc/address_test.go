@@ -142,3 +142,68 @@ func TestS27_ARemotePeersAddressIsForgotten(t *testing.T) {
 		}
 	}
 }
+
+// TestS73_AnAddressCountsFromWhenItWasReported for this boot and sandbox.
+func TestS73_AnAddressCountsFromWhenItWasReported(t *testing.T) {
+	boot := time.Unix(10_000, 0)
+	since := func(d time.Duration) func(*npc.Pod) { return func(p *npc.Pod) { p.LastStart = boot.Add(d) } }
+	stale := func(p *npc.Pod) { p.StaleAddrs = true }
+	const counts = "a/client > a/web tcp:80 = yes\n outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"
+	const waits = "a/client > a/web tcp:80 = no\n outside > a/web tcp:80 = no\n outside > unknown tcp:80 = no"
+	for _, c := range []struct {
+		name   string
+		change func(*npc.Pod)
+		want   string
+	}{
+		{"nothing_is_reported", func(*npc.Pod) {}, counts},
+		{"started_after_the_boot", since(time.Minute), counts},
+		{"started_a_moment_before_the_boot_by_the_clock", since(-5 * time.Second), counts},
+		{"started_before_the_boot", since(-time.Minute), waits},
+		{"the_sandbox_is_not_there", stale, waits},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEveryKernel(t, func(t *testing.T, start starter) {
+				w := start(t, func(c *npc.Config) { c.Booted = func() time.Time { return boot } })
+				w.namespace("a")
+				w.addr("unknown", "10.32.1.77", "fd32:1::77")
+				w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, c.change)
+				w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+				w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+				w.sync()
+				w.expect(c.want)
+				w.setPod("a/web", "10.32.1.4,fd32:1::4", []string{"app=web"}, since(time.Hour))
+				w.again(false)
+				w.expect(counts)
+			})
+		})
+	}
+	t.Run("an_old_owner_does_not_keep_it", func(t *testing.T) {
+		onEveryKernel(t, func(t *testing.T, start starter) {
+			w := start(t, func(c *npc.Config) { c.Booted = func() time.Time { return boot } })
+			w.namespace("a")
+			w.setPod("a/old", "10.32.1.2,fd32:1::2", []string{"app=old"}, since(-time.Hour))
+			w.setPod("a/web", "", []string{"app=web"}, nil)
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+			w.sync()
+			w.expect("outside > 10.32.1.2 tcp:80 = no\n outside > fd32:1::2 tcp:80 = no")
+			w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) { since(time.Minute)(p); p.Created = boot.Add(-2 * time.Hour) })
+			w.again(false)
+			w.expect("outside > 10.32.1.2 tcp:80 = no\n a/web > outside tcp:80 = yes")
+			w.policy("a/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{}]}`)
+			w.again(false)
+			w.expect("outside > 10.32.1.2 tcp:80 = yes\n outside > fd32:1::2 tcp:80 = yes")
+		})
+	})
+	t.Run("a_remote_pod_is_no_peer_by_it", func(t *testing.T) {
+		w := newWorld(t)
+		w.namespace("a")
+		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.remote("a/client", "10.32.2.3,fd32:2::3", "app=client")
+		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+		w.sync()
+		w.expect("a/client > a/web tcp:80 = yes")
+		w.setPod("a/client", "10.32.2.3,fd32:2::3", []string{"app=client"}, func(p *npc.Pod) { p.Node = "node2"; stale(p) })
+		w.again(false)
+		w.expect("a/client > a/web tcp:80 = no")
+	})
+}

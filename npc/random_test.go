@@ -209,6 +209,7 @@ func (h *generator) somePod() {
 		p.Addrs = append(p.Addrs, netip.MustParseAddr("fd32:1::"+last))
 	}
 	p.Finished = h.chance(10, "finished")
+	p.StaleAddrs = h.chance(10, "stale addresses")
 	p.Deleting = h.chance(10, "deleting")
 	p.HostNetwork = h.chance(5, "host network")
 	p.HostAddrs = nil
