@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/queue"
@@ -33,6 +34,16 @@ func (m *Model) refused(a netip.Addr, p *pod) bool {
 	return own || p.Node != m.NodeName && m.hosts[a] > 0
 }
 
+// bootTolerance is how much earlier than the node's start a container may have been started by its time stamp, before that counts
+// as another boot: clocks are set, and time stamps are rounded.
+const bootTolerance = 10 * time.Second
+
+// beforeBoot reports whether the status of a pod of this node was reported before the node was started: no container has been
+// started since. The network of such a pod is not there any more, and may be made with another address.
+func (m *Model) beforeBoot(p *Pod) bool {
+	return p.Node == m.NodeName && m.Booted != nil && !p.LastStart.IsZero() && p.LastStart.Before(m.Booted().Add(-bootTolerance))
+}
+
 // claim replaces a pod's former claims by its present ones and settles who owns the addresses.
 func (m *Model) claim(p *pod, former, present []netip.Addr) {
 	for _, a := range former {
@@ -57,10 +68,7 @@ func (m *Model) settle(a netip.Addr, p *pod, claimed bool) {
 
 // handOver gives an address to another pod, or to none.
 func (m *Model) handOver(a netip.Addr, from, to *pod) {
-	if _, wasLocal := m.localAddrs[a]; from != nil {
-		t := m.tables[familyOf(a)]
-		t.changedHands[a] = t.changedHands[a] || wasLocal || to != nil && to.local
-	}
+	m.reassigned(a, from, to)
 	delete(m.localAddrs, a)
 	if from != nil {
 		from.owned = slices.DeleteFunc(from.owned, func(b netip.Addr) bool { return a == b })

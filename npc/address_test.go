@@ -1,12 +1,18 @@
 package npc_test
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 // TestS72_NoObjectTakesALocalPodOutOfEnforcement shows what others' objects and the node do to the address of a local pod.
@@ -76,4 +82,128 @@ func parseAddrs(texts []string) []netip.Addr {
 		out = append(out, netip.MustParseAddr(text))
 	}
 	return out
+}
+
+// TestS27_NothingIsOpenedBeforeFlowsAreForgotten shows what an address gets that changed hands, while the connections of its former
+// pod cannot be deleted, and that others do not wait for it.
+func TestS27_NothingIsOpenedBeforeFlowsAreForgotten(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.remote("a/far", "10.32.2.4,fd32:2::4", "app=client")
+		s.well()
+		s.expect("a/far > a/web tcp:80 = yes")
+		for _, f := range families {
+			s.live.FailForgetting(f, errors.New("no room"))
+		}
+		// A peer gives its address to another peer, of this node and of another one, and an isolated pod to one that nothing isolates.
+		s.deletePod("a/client")
+		s.pod("a/next", "10.32.1.4,fd32:1::4", "app=other", "role=web")
+		s.deletePod("a/far")
+		s.remote("a/farther", "10.32.2.4,fd32:2::4", "app=other")
+		s.deletePod("a/db")
+		s.pod("a/free", "10.32.1.3,fd32:1::3", "app=free")
+		s.policy("a/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: other}}}]}]}`)
+		s.pod("a/new", "10.32.1.9,fd32:1::9", "app=other")
+		s.step()
+		eventually(t, "saying that it fails", func() bool { s.step(); return strings.Contains(s.live.Ready(), "no room") })
+		s.logged("cannot delete the connections", len(families))
+		s.expect("a/new > a/web tcp:80 = yes\n a/next > a/web tcp:80 = no\n a/farther > a/web tcp:80 = no\n outside > a/free tcp:80 = no")
+		for _, f := range families {
+			s.live.FailForgetting(f, nil)
+		}
+		eventually(t, "opening", func() bool { s.step(); return !s.live.Forgetting() })
+		s.well()
+		s.expect("a/new > a/web tcp:80 = yes\n a/next > a/web tcp:80 = yes\n a/farther > a/web tcp:80 = yes\n outside > a/free tcp:80 = yes")
+		s.agree()
+	})
+}
+
+// TestS27_ARemotePeersAddressIsForgotten shows of which addresses of other nodes' pods the connections are deleted, and when.
+func TestS27_ARemotePeersAddressIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.namespace("a")
+	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.remote("a/peer", "10.32.2.3,fd32:2::3", "app=client")
+	w.remote("a/other", "10.32.2.4,fd32:2::4", "app=other")
+	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+	w.sync()
+	w.taken()
+	w.deletePod("a/peer")
+	w.deletePod("a/other")
+	w.remote("a/next", "10.32.2.3,fd32:2::3", "app=other")
+	for f, tx := range w.model.Plan(false) {
+		var got []string
+		for _, r := range tx.Forget {
+			got = append(got, fmt.Sprint(r.Addr, r.Scope == conntrack.All, r.Later))
+		}
+		want := [][]string{{"10.32.2.3 false false", "10.32.2.4 false true"}, {"fd32:2::3 false false", "fd32:2::4 false true"}}[f]
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+// TestS73_AnAddressCountsFromWhenItWasReported for this boot and sandbox.
+func TestS73_AnAddressCountsFromWhenItWasReported(t *testing.T) {
+	boot := time.Unix(10_000, 0)
+	since := func(d time.Duration) func(*npc.Pod) { return func(p *npc.Pod) { p.LastStart = boot.Add(d) } }
+	stale := func(p *npc.Pod) { p.StaleAddrs = true }
+	const counts = "a/client > a/web tcp:80 = yes\n outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"
+	const waits = "a/client > a/web tcp:80 = no\n outside > a/web tcp:80 = no\n outside > unknown tcp:80 = no"
+	for _, c := range []struct {
+		name   string
+		change func(*npc.Pod)
+		want   string
+	}{
+		{"nothing_is_reported", func(*npc.Pod) {}, counts},
+		{"started_after_the_boot", since(time.Minute), counts},
+		{"started_a_moment_before_the_boot_by_the_clock", since(-5 * time.Second), counts},
+		{"started_before_the_boot", since(-time.Minute), waits},
+		{"the_sandbox_is_not_there", stale, waits},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEveryKernel(t, func(t *testing.T, start starter) {
+				w := start(t, func(c *npc.Config) { c.Booted = func() time.Time { return boot } })
+				w.namespace("a")
+				w.addr("unknown", "10.32.1.77", "fd32:1::77")
+				w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, c.change)
+				w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+				w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+				w.sync()
+				w.expect(c.want)
+				w.setPod("a/web", "10.32.1.4,fd32:1::4", []string{"app=web"}, since(time.Hour))
+				w.again(false)
+				w.expect(counts)
+			})
+		})
+	}
+	t.Run("an_old_owner_does_not_keep_it", func(t *testing.T) {
+		onEveryKernel(t, func(t *testing.T, start starter) {
+			w := start(t, func(c *npc.Config) { c.Booted = func() time.Time { return boot } })
+			w.namespace("a")
+			w.setPod("a/old", "10.32.1.2,fd32:1::2", []string{"app=old"}, since(-time.Hour))
+			w.setPod("a/web", "", []string{"app=web"}, nil)
+			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+			w.sync()
+			w.expect("outside > 10.32.1.2 tcp:80 = no\n outside > fd32:1::2 tcp:80 = no")
+			w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) { since(time.Minute)(p); p.Created = boot.Add(-2 * time.Hour) })
+			w.again(false)
+			w.expect("outside > 10.32.1.2 tcp:80 = no\n a/web > outside tcp:80 = yes")
+			w.policy("a/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{}]}`)
+			w.again(false)
+			w.expect("outside > 10.32.1.2 tcp:80 = yes\n outside > fd32:1::2 tcp:80 = yes")
+		})
+	})
+	t.Run("a_remote_pod_is_no_peer_by_it", func(t *testing.T) {
+		w := newWorld(t)
+		w.namespace("a")
+		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.remote("a/client", "10.32.2.3,fd32:2::3", "app=client")
+		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+		w.sync()
+		w.expect("a/client > a/web tcp:80 = yes")
+		w.setPod("a/client", "10.32.2.3,fd32:2::3", []string{"app=client"}, func(p *npc.Pod) { p.Node = "node2"; stale(p) })
+		w.again(false)
+		w.expect("a/client > a/web tcp:80 = no")
+	})
 }

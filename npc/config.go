@@ -1,6 +1,9 @@
 package npc
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Hook says who sends packets into our chains.
 type Hook string
@@ -46,6 +49,8 @@ type Config struct {
 	MaxListSize int
 	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6.
 	LegacyNetpol bool
+	// Booted, if not nil, returns when this node was started, by its clock.
+	Booted func() time.Time
 	// TCPLiberal says that conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
 }

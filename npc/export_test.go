@@ -2,11 +2,14 @@ package npc
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 // Sync is what Run does when something changed, until nothing is left for the next turn.
@@ -190,6 +193,48 @@ func (s *Syncer) Hurry(limit time.Duration) {
 	for _, k := range s.kernels {
 		k.retry.wait = limit - programTimeout
 	}
+}
+
+// Forgetting reports whether addresses wait for connections to be deleted, or for the sync after that.
+func (s *Syncer) Forgetting() bool {
+	s.model.mu.Lock()
+	defer s.model.mu.Unlock()
+	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return s.model.tables[k.family].held() > 0 })
+}
+
+// FailForgetting has connections not be deleted, for the given reason; nil has them deleted again.
+func (s *Syncer) FailForgetting(f Family, err error) {
+	for _, k := range s.kernels {
+		if k.family != f {
+			continue
+		}
+		if err == nil {
+			k.flows.(*failingFlows).mend()
+			continue
+		}
+		broken := &failingFlows{err: err}
+		broken.Worker = conntrack.NewWorker(broken, s.model.isLocal, s.noteTrial)
+		k.flows = broken
+	}
+}
+
+// failingFlows is a worker on a table that fails.
+type failingFlows struct {
+	*conntrack.Worker
+	mu  sync.Mutex
+	err error
+}
+
+func (x *failingFlows) Delete(func(*[4]netip.Addr) bool) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return 0, x.err
+}
+
+func (x *failingFlows) mend() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.err = nil
 }
 
 // Trying says whether the programs of iptables are being tried.

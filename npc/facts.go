@@ -27,7 +27,7 @@ type Pod struct {
 	Node string
 	// Addrs are status.podIPs, unmapped, without duplicates and without those that do not parse.
 	Addrs []netip.Addr
-	// HostAddrs are status.hostIPs: addresses of the pod's node, which no pod may claim.
+	// HostAddrs are status.hostIPs: addresses of the pod's node, which no pod of another node may claim.
 	HostAddrs []netip.Addr
 	// Ports are the named ports of the containers and of the init containers that restart always.
 	Ports       []NamedPort
@@ -36,6 +36,10 @@ type Pod struct {
 	Finished bool
 	// Deleting says that the pod has a deletion timestamp.
 	Deleting bool
+	// StaleAddrs says that Addrs were reported for a former sandbox of the pod, so that whose they are now is not known.
+	StaleAddrs bool
+	// LastStart is when one of the containers was last started, as far as that is reported; zero if it is not.
+	LastStart time.Time
 	// Started is status.startTime; zero if the kubelet has not reported it.
 	Started time.Time
 	Created time.Time

@@ -96,7 +96,7 @@ func (s state) judged() judge.World {
 	owners, claiming := map[netip.Addr]npc.Pod{}, map[netip.Addr][]npc.Pod{}
 	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
 		p := s.pods[key]
-		if p.Finished || p.HostNetwork {
+		if p.Finished || p.HostNetwork || p.StaleAddrs {
 			continue
 		}
 		for _, a := range p.Addrs {
@@ -190,6 +190,9 @@ func podObject(f npc.Pod) *corev1.Pod {
 		p.Status.Phase = corev1.PodSucceeded
 	}
 	p.Status.StartTime = &metav1.Time{Time: f.Started}
+	if f.StaleAddrs {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+	}
 	for _, a := range f.Addrs {
 		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.String()})
 	}
@@ -247,6 +250,7 @@ func podFacts(p corev1.Pod) npc.Pod {
 	if p.Status.StartTime != nil {
 		f.Started = p.Status.StartTime.Time
 	}
+	f.StaleAddrs = len(p.Status.Conditions) > 0
 	for _, a := range p.Status.PodIPs {
 		f.Addrs = append(f.Addrs, netip.MustParseAddr(a.IP))
 	}

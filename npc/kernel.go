@@ -14,14 +14,13 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 const (
 	// programTimeout bounds one run of iptables-save or iptables-restore, the wait for the lock included. It grows with the
 	// wait between tries, for one that is only slow.
 	programTimeout = 10 * time.Second
-	// forgetTries is how often conntrack is read that changes while it is.
-	forgetTries = 5
 	// Tries at what fails wait between these, doubling.
 	retryFirst = 100 * time.Millisecond
 	retryLast  = 30 * time.Second
@@ -41,12 +40,24 @@ type setKeeper interface {
 	Close() error
 }
 
+// forgetter is what we need of conntrack.Worker.
+type forgetter interface {
+	Ask([]conntrack.Request)
+	Done() []netip.Addr
+	Trouble(time.Time) (err error, stuck bool)
+	Close()
+}
+
 // kernel is one family's sets and chains. It is used by one goroutine at a time.
 type kernel struct {
 	family Family
 	sets   setKeeper
 	filter *iptables.Table
-	flows  *netlink.Handle
+	flows  forgetter
+	// connections are those that flows deletes.
+	connections *conntrack.Table
+	// unforgetting is why connections cannot be deleted, as the log said it; empty if they can.
+	unforgetting string
 	// setsKnown and chainsKnown say that the model knows what is there.
 	setsKnown, chainsKnown bool
 	// print is what the filter table looked like after our last transaction; zero if that is not known.
@@ -71,7 +82,7 @@ type kernel struct {
 }
 
 // openKernel opens the kernel of the network namespace that we run in, once per family.
-func openKernel(f Family, b iptables.Backend) (*kernel, error) {
+func openKernel(f Family, b iptables.Backend, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
 	filter, err := iptables.New(f.IPTables(), b)
 	if err != nil {
 		return nil, err
@@ -80,17 +91,22 @@ func openKernel(f Family, b iptables.Backend) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	flows, err := netlink.NewHandle(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return nil, errors.Wrap(err, "opening a netlink socket for conntrack")
+	family := uint8(unix.AF_INET)
+	if f == IPv6 {
+		family = unix.AF_INET6
 	}
-	return &kernel{family: f, sets: sets, filter: filter, flows: flows,
+	connections, err := conntrack.Open(family)
+	if err != nil {
+		return nil, err
+	}
+	return &kernel{family: f, sets: sets, filter: filter, connections: connections, flows: conntrack.NewWorker(connections, isLocal, changed),
 		retry: backoff{first: retryFirst, last: retryLast}, refusals: backoff{first: refusedFirst, last: refusedLast}}, nil
 }
 
 // close closes the sockets. What is in the kernel stays.
 func (k *kernel) close() {
 	k.flows.Close()
+	k.connections.Close()
 	// There is nothing to do about a socket that does not close, and nothing that it would harm.
 	_ = k.sets.Close()
 }
@@ -132,12 +148,12 @@ func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
 
 // failure is what went wrong with a transaction.
 type failure struct {
-	// sets, chains and flows are to be reported.
-	sets, chains, flows []error
+	// sets and chains are to be reported.
+	sets, chains []error
 	// inUse are sets that could not be destroyed yet, which is no error.
 	inUse []ipset.Set
-	// unforgotten are addresses of which flows may be left.
-	unforgotten []netip.Addr
+	// unforgotten are what was not asked for, because what the addresses had for their former pods may be left.
+	unforgotten []conntrack.Request
 	// unadmitted are members that were not added because the rules were not written.
 	unadmitted []ipset.Op
 	// unremoved says that members were left in sets, although the plan took them for gone.
@@ -152,8 +168,9 @@ type failure struct {
 func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
 	f := failure{refusedSets: map[string]string{}}
 	f.apply(k, "revoking", tx.Revoke)
-	if err := k.forget(tx.Forget); err != nil {
-		f.flows = append(f.flows, err)
+	if len(f.sets) == 0 {
+		k.flows.Ask(tx.Forget)
+	} else {
 		f.unforgotten = tx.Forget
 	}
 	f.apply(k, "growing", tx.Grow)
@@ -293,22 +310,6 @@ func (k *kernel) ours(before, after iptables.Fingerprint) bool {
 	return k.filter.Backend() != iptables.NFT || after.Generation == before.Generation+1
 }
 
-// forget deletes what conntrack knows of flows from and to addresses.
-func (k *kernel) forget(addrs []netip.Addr) error {
-	if len(addrs) == 0 {
-		return nil
-	}
-	family := netlink.InetFamily(netlink.FAMILY_V4)
-	if k.family == IPv6 {
-		family = netlink.FAMILY_V6
-	}
-	err := untilWhole(forgetTries, func() error {
-		_, err := k.flows.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowsOf(addrs))
-		return err
-	})
-	return errors.Wrapf(err, "deleting the conntrack entries of %v", addrs)
-}
-
 // untilWhole dumps something of the kernel's again, so many times in all, as long as it changes meanwhile.
 func untilWhole(tries int, dump func() error) error {
 	err := dump()
@@ -316,17 +317,4 @@ func untilWhole(tries int, dump func() error) error {
 		err = dump()
 	}
 	return err
-}
-
-// flowsOf matches the flows that have one of the addresses at either end, before or after translation.
-type flowsOf []netip.Addr
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (addrs flowsOf) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	for _, end := range [][]byte{flow.Forward.SrcIP, flow.Forward.DstIP, flow.Reverse.SrcIP, flow.Reverse.DstIP} {
-		if a, ok := netip.AddrFromSlice(end); ok && slices.Contains(addrs, a.Unmap()) {
-			return true
-		}
-	}
-	return false
 }

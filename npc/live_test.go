@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netlink"
@@ -106,8 +107,20 @@ func (l *live) again(w *world) {
 	if errs := l.Sync(w.Context(), false); len(errs) > 0 {
 		w.Fatal(errs)
 	}
+	l.forget(w)
 	l.copy(w)
 	l.forgotten(w)
+}
+
+// forget waits until the connections are deleted that somebody waits for, and what follows is done.
+func (l *live) forget(w *world) {
+	w.Helper()
+	for l.Forgetting() {
+		time.Sleep(time.Millisecond)
+		if errs := l.Sync(w.Context(), false); len(errs) > 0 {
+			w.Fatal(errs)
+		}
+	}
 }
 
 // copy reads the kernel.

@@ -82,6 +82,8 @@ var (
 		"Whether packets of unknown addresses that may be those of this node's pods are dropped.", []string{"direction"}, nil)
 	droppedDesc = prometheus.NewDesc("weavenpc_dropped_packets_total",
 		"Packets that policies dropped, reported or not; read from the kernel every half minute.", []string{"family", "direction"}, nil)
+	heldDesc = prometheus.NewDesc("weavenpc_held_addresses",
+		"Addresses that are not opened to their pods until the connections of their former pods are deleted.", []string{"family"}, nil)
 	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
 		"Isolated local pods that have no address yet and keep the gate closed.", []string{"direction"}, nil)
 )
@@ -117,6 +119,7 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(entriesDesc, entries, t.family.String())
 		gauge(chainsDesc, chains, t.family.String())
 		gauge(rulesDesc, rules, t.family.String())
+		gauge(heldDesc, t.held(), t.family.String())
 		for _, d := range directions {
 			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.chains[dropChain(d)].met),
 				t.family.String(), d.String())

@@ -123,7 +123,7 @@ func (m *Model) SetSynced() {
 	defer m.mu.Unlock()
 	m.synced = true
 	for _, f := range families {
-		clear(m.tables[f].changedHands)
+		clear(m.tables[f].forgetting)
 		m.findChangedHands(f)
 		m.findVanished(f)
 	}
@@ -219,17 +219,6 @@ func (m *Model) adoptSets(f Family, sets []ipset.Listing) {
 	if m.synced {
 		m.findChangedHands(f)
 		m.findVanished(f)
-	}
-}
-
-// findChangedHands finds the addresses that changed hands while nobody looked: the kernel still has them
-// as another local pod's.
-func (m *Model) findChangedHands(f Family) {
-	s := m.tables[f].local
-	for e := range s.dirty {
-		if s.entries[e].exists {
-			m.tables[f].changedHands[e.Prefix.Addr()] = true
-		}
 	}
 }
 

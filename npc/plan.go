@@ -2,7 +2,6 @@ package npc
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -104,6 +103,7 @@ func (m *Model) plan(tidy bool, extent [len(families)]Extent) [len(families)]Tra
 	m.changedAt = time.Time{}
 	var txs [len(families)]Transaction
 	for f, t := range m.tables {
+		t.unpoliced = m.policyCount == 0 && !m.LegacyNetpol
 		txs[f] = t.plan(tidy, extent[f])
 	}
 	return txs
@@ -121,15 +121,6 @@ func (m *Model) Keep(f Family, s ipset.Set) {
 	k := &set{Set: s, key: s.Name, table: t, exists: true, found: ipset.Header{Set: s}, entries: map[ipset.Entry]entryState{}, dirty: map[ipset.Entry]struct{}{}}
 	t.sets[s.Name] = k
 	t.touch(k)
-}
-
-// ForgetAgain has the next plan forget the flows of addresses of which some may be left.
-func (m *Model) ForgetAgain(f Family, addrs []netip.Addr) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, a := range addrs {
-		m.tables[f].changedHands[a] = true
-	}
 }
 
 // Unadmit takes note that members were not added that a plan took for added.
@@ -162,13 +153,7 @@ func (t *table) plan(tidy bool, extent Extent) Transaction {
 	if extent == Everything {
 		t.planChains(&tx, tidy && mv.none(), mv)
 	}
-	for a, local := range t.changedHands {
-		if local {
-			tx.Forget = append(tx.Forget, a)
-		}
-	}
-	slices.SortFunc(tx.Forget, netip.Addr.Compare)
-	clear(t.changedHands)
+	t.planForgetting(&tx)
 	return tx
 }
 
@@ -219,9 +204,11 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves
 	closed, held := s.leads != nil && extent != Everything, false
 	var add, revoke, remove []ipset.Entry
 	for e := range s.dirty {
-		_, changed := t.changedHands[e.Prefix.Addr()]
+		_, changed := t.forgetting[e.Prefix.Addr()]
 		switch {
 		case t.refuses(e):
+		case t.keepsBack(s, e):
+			held = true
 		case s.entries[e].wanted && closed:
 			held = true
 		case s.entries[e].wanted:

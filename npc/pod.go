@@ -76,6 +76,7 @@ func (m *Model) SetPod(p Pod) {
 }
 
 func (m *Model) setPod(f Pod) {
+	f.StaleAddrs = f.StaleAddrs || m.beforeBoot(&f)
 	ns := m.namespace(f.Namespace)
 	p := ns.pods[f.Name]
 	if p != nil && p.UID != f.UID {
@@ -116,6 +117,7 @@ func (m *Model) setPod(f Pod) {
 // same says whether a pod is as its facts say.
 func (p *pod) same(f Pod) bool {
 	return p.UID == f.UID && p.Node == f.Node && p.HostNetwork == f.HostNetwork && p.Finished == f.Finished && p.Deleting == f.Deleting &&
+		p.StaleAddrs == f.StaleAddrs &&
 		p.Started.Equal(f.Started) && p.Created.Equal(f.Created) && slices.Equal(p.Addrs, f.Addrs) &&
 		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.labels.equal(f.Labels)
 }
@@ -151,15 +153,17 @@ func (m *Model) waits(p *pod) string {
 	switch {
 	case len(p.Addrs) == 0:
 		return " has no address yet"
+	case p.StaleAddrs:
+		return " reports an address that it had before it or the node was restarted"
 	case slices.ContainsFunc(p.Addrs, func(a netip.Addr) bool { return m.refused(a, p) }):
 		return " claims an address of this node"
 	}
 	return ""
 }
 
-// Claims are the addresses that a pod says are its own: none if it is on the host network or finished.
+// Claims are the addresses that a pod says are its own: none if it is on the host network or finished, or if they are stale.
 func (p Pod) Claims() []netip.Addr {
-	if p.HostNetwork || p.Finished {
+	if p.HostNetwork || p.Finished || p.StaleAddrs {
 		return nil
 	}
 	return p.Addrs

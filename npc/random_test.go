@@ -209,6 +209,7 @@ func (h *generator) somePod() {
 		p.Addrs = append(p.Addrs, netip.MustParseAddr("fd32:1::"+last))
 	}
 	p.Finished = h.chance(10, "finished")
+	p.StaleAddrs = h.chance(10, "stale addresses")
 	p.Deleting = h.chance(10, "deleting")
 	p.HostNetwork = h.chance(5, "host network")
 	p.HostAddrs = nil
@@ -349,9 +350,9 @@ func (h *history) checkExplained(p judge.Packet, j judge.World) {
 	}
 }
 
-// unexplained reports whether who explains policies does not know what an address gets: it is the node's own, or contested.
+// unexplained reports whether who explains policies does not know what an address gets: it may be the node's own, or is contested.
 func (h *history) unexplained(a netip.Addr, j judge.World) bool {
-	return slices.Contains(h.node, a) || slices.ContainsFunc(j.Pods, func(p judge.Pod) bool { return p.Addrs[0] == a && len(p.Rivals) > 0 })
+	return slices.Contains(hostAddrs(), a) || slices.ContainsFunc(j.Pods, func(p judge.Pod) bool { return p.Addrs[0] == a && len(p.Rivals) > 0 })
 }
 
 var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}

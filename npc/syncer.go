@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -54,7 +55,7 @@ type Syncer struct {
 	more      bool
 	watcher   watcher
 	conflicts claims.Watcher
-	// trialEnded receives when a kernel's trial has ended.
+	// trialEnded receives when a kernel's trial has ended, or connections were deleted.
 	trialEnded chan struct{}
 }
 
@@ -66,7 +67,7 @@ func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.
 		trialEnded: make(chan struct{}, 1), conflicts: claims.Watcher{Log: log}, watcher: watcher{gate: gate.Reporter{Log: log}}}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
-		k, err := openKernel(f, b)
+		k, err := openKernel(f, b, m.isLocal, s.noteTrial)
 		if err != nil {
 			s.Close()
 			return nil, errors.Wrapf(err, "%s", f)
@@ -146,9 +147,16 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 	if errs := s.errors(); len(errs) > 0 {
 		return errs[0]
 	}
-	for _, tx := range s.model.Plan(true) {
-		if _, err := fmt.Fprint(w, tx); err != nil {
-			return errors.Wrap(err, "writing the transactions")
+	for more := true; more; {
+		more = false
+		for _, tx := range s.model.Plan(true) {
+			if _, err := fmt.Fprint(w, tx); err != nil {
+				return errors.Wrap(err, "writing the transactions")
+			}
+			for _, r := range tx.Forget {
+				s.model.Forgotten(tx.Family, []netip.Addr{r.Addr})
+				more = true
+			}
 		}
 	}
 	return nil
@@ -176,6 +184,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 			k.refusals.failed(start) // until it proves otherwise
 		}
 	}
+	s.takeForgotten()
 	s.adopt(ctx)
 	synced := s.model.Synced()
 	if !synced {
@@ -250,7 +259,7 @@ func (s *Syncer) adopt(ctx context.Context) {
 	s.adoptChains(ctx, due)
 }
 
-// noteTrial takes note that a trial has ended.
+// noteTrial takes note that something ended that goes on beside the syncs.
 func (s *Syncer) noteTrial() {
 	select {
 	case s.trialEnded <- struct{}{}:
@@ -347,7 +356,7 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 	if leftOut && k.refusals.wait == 0 {
 		k.refusals.failed(time.Now())
 	}
-	k.errs = slices.Concat(k.errs, f.flows, f.sets, f.chains)
+	k.errs = slices.Concat(k.errs, f.sets, f.chains)
 	return leftOut
 }
 
@@ -478,6 +487,11 @@ func (s *Syncer) setTrouble() {
 	for _, k := range s.kernels {
 		if k.failing != "" {
 			texts = append(texts, "the kernel cannot be brought up to date: "+k.family.String()+": "+k.failing)
+		}
+	}
+	for _, k := range s.kernels {
+		if why := k.unforgotten(); why != "" {
+			texts = append(texts, why)
 		}
 	}
 	if len(s.refused) > 0 {

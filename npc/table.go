@@ -41,19 +41,21 @@ type table struct {
 	// jumpMissing says that it has to be put there.
 	jumpStale   []string
 	jumpMissing bool
-	// changedHands are addresses that another pod has now, or none -> whether one of the pods is or was local.
-	changedHands map[netip.Addr]bool
+	// forgetting are addresses that changed hands -> what is to be done to their connections.
+	forgetting map[netip.Addr]forgetting
+	// unpoliced says that there is no policy: nothing has to wait.
+	unpoliced bool
 }
 
 func newTable(f Family) *table {
 	return &table{
-		family:       f,
-		sets:         map[string]*set{},
-		moved:        map[string]string{},
-		dirtySets:    map[*set]struct{}{},
-		chains:       map[string]*chain{},
-		dirtyChains:  map[*chain]struct{}{},
-		changedHands: map[netip.Addr]bool{},
+		family:      f,
+		sets:        map[string]*set{},
+		moved:       map[string]string{},
+		dirtySets:   map[*set]struct{}{},
+		chains:      map[string]*chain{},
+		dirtyChains: map[*chain]struct{}{},
+		forgetting:  map[netip.Addr]forgetting{},
 	}
 }
 
@@ -168,7 +170,7 @@ func (t *table) dropChain(c *chain) {
 
 // unplanned says whether a plan may do something. What is left for later and what is left out counts.
 func (t *table) unplanned() bool {
-	return len(t.dirtySets)+len(t.dirtyChains)+len(t.changedHands) > 0 || t.jumpMissing || t.refusing
+	return len(t.dirtySets)+len(t.dirtyChains) > 0 || t.unasked() || t.jumpMissing || t.refusing
 }
 
 // adoptSets takes the sets that were read from the kernel for those that there are.

@@ -3,12 +3,12 @@ package npc
 import (
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 // Transaction is what makes one family's sets and chains those that the model wants. Its steps are
@@ -19,8 +19,9 @@ type Transaction struct {
 	Replaced []string
 	// Revoke deletes what an address that changed hands had for its former pod.
 	Revoke []ipset.Op
-	// Forget are local addresses that changed hands: their flows in conntrack are not the new pod's.
-	Forget []netip.Addr
+	// Forget are addresses that changed hands: their flows in conntrack are not the new pod's. They are deleted while the
+	// transaction goes on, and nothing is opened to these addresses before they are.
+	Forget []conntrack.Request
 	// Grow creates sets with their members and adds members.
 	Grow []ipset.Op
 	// Rules is one iptables-restore.
@@ -87,8 +88,12 @@ func (tx Transaction) String() string {
 		}
 	}
 	ops("revoke what addresses had for their former pods", tx.Revoke)
-	for _, a := range tx.Forget {
-		fmt.Fprintf(&b, "# %s: forget flows\nconntrack -D -s %s\nconntrack -D -d %s\n", tx.Family, a, a)
+	for _, r := range tx.Forget {
+		which := ""
+		if r.Scope == conntrack.WithLocalPods {
+			which = " of local pods"
+		}
+		fmt.Fprintf(&b, "# %s: forget flows%s\nconntrack -D -s %s\nconntrack -D -d %s\n", tx.Family, which, r.Addr, r.Addr)
 	}
 	ops("create sets, add members", tx.Grow)
 	if !tx.Rules.Empty() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 // TestATransactionSaysAllItDoes: what --dry-run prints leaves no step out, and each step alone is something to do.
@@ -20,8 +21,8 @@ func TestATransactionSaysAllItDoes(t *testing.T) {
 	}
 	for want, tx := range map[string]Transaction{
 		"del revoked 10.0.0.1":        {Revoke: op(ipset.Delete, "revoked")},
-		"conntrack -D -s 10.0.0.2":    {Forget: []netip.Addr{netip.MustParseAddr("10.0.0.2")}},
-		"conntrack -D -d 10.0.0.2":    {Forget: []netip.Addr{netip.MustParseAddr("10.0.0.2")}},
+		"conntrack -D -s 10.0.0.2":    {Forget: []conntrack.Request{{Addr: netip.MustParseAddr("10.0.0.2")}}},
+		"conntrack -D -d 10.0.0.2":    {Forget: []conntrack.Request{{Addr: netip.MustParseAddr("10.0.0.2")}}},
 		"add grown 10.0.0.1":          {Grow: op(ipset.Add, "grown")},
 		":WEAVE-NPC-X - [0:0]":        {Rules: iptables.Update{Replace: []iptables.Chain{{Name: "WEAVE-NPC-X"}}}},
 		"add admitted 10.0.0.1":       {Admit: op(ipset.Add, "admitted")},

@@ -215,6 +215,7 @@ func (w *world) again(tidy bool) {
 	default:
 	}
 	for {
+		waits := false
 		for f, tx := range w.model.Plan(tidy) {
 			if tx.Empty() {
 				continue
@@ -226,8 +227,12 @@ func (w *world) again(tidy bool) {
 			if err := w.kernels[f].Apply(tx); err != nil {
 				w.Fatal(err)
 			}
+			for _, r := range tx.Forget {
+				waits = true
+				w.model.Forgotten(npc.Family(f), []netip.Addr{r.Addr})
+			}
 		}
-		if !w.model.Resume() {
+		if !w.model.Resume() && !waits {
 			return
 		}
 	}

@@ -124,6 +124,7 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 		return nil, npc.Config{}, err
 	}
 	config.TCPLiberal = npcnode.TCPLiberal()
+	config.Booted = booted
 	klog.SetSlogLogger(log)
 	return log, config, nil
 }

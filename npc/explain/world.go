@@ -157,16 +157,22 @@ func (w *World) claimsOf(a netip.Addr) []*npc.Pod {
 
 // owner returns the pod that a node takes for the owner of an address, nil if it is none. The empty node has no pods of its own.
 func (w *World) owner(a netip.Addr, node string) (owner *npc.Pod) {
-	_, isNodes := w.hosts("")[a]
 	for _, p := range w.claimsOf(a) {
-		if isNodes && (node == "" || p.Node != node) {
-			continue // what other objects say takes no address from a pod of the node itself
-		}
-		if owner == nil || npc.OwnsRather(p, owner, node) {
+		if !w.isNodes(a, p, node) && (owner == nil || npc.OwnsRather(p, owner, node)) {
 			owner = p
 		}
 	}
 	return owner
+}
+
+// isNodes reports whether an address that a pod claims is a node's instead, as one node sees it. What other objects contain takes
+// no address from a pod of the node itself.
+func (w *World) isNodes(a netip.Addr, p *npc.Pod, node string) bool {
+	if slices.Contains(p.HostAddrs, a) {
+		return true
+	}
+	_, other := w.hosts("")[a]
+	return other && node != "" && p.Node != node
 }
 
 // hosts are the addresses of a node, those of all nodes if it is empty.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -113,10 +114,41 @@ func podFacts(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 	if p.Status.StartTime != nil {
 		facts.Started = p.Status.StartTime.Time
 	}
+	facts.LastStart = lastStart(&p.Status)
+	facts.StaleAddrs = !facts.Deleting && lacksSandbox(&p.Status)
 	facts.Addrs, ignored = addrs("status.podIPs", podIPs(&p.Status))
 	hostAddrs, ignoredHost := addrs("status.hostIPs", hostIPs(&p.Status))
 	facts.HostAddrs = hostAddrs
 	return facts, append(ignored, ignoredHost...)
+}
+
+// lastStart returns when one of a pod's containers was last started, as far as its status tells; zero if it does not.
+func lastStart(s *corev1.PodStatus) time.Time {
+	var last time.Time
+	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range statuses {
+			for _, state := range []*corev1.ContainerState{&statuses[i].State, &statuses[i].LastTerminationState} {
+				if state.Running != nil && state.Running.StartedAt.After(last) {
+					last = state.Running.StartedAt.Time
+				}
+				if state.Terminated != nil && state.Terminated.StartedAt.After(last) {
+					last = state.Terminated.StartedAt.Time
+				}
+			}
+		}
+	}
+	return last
+}
+
+// lacksSandbox reports whether the kubelet says that a pod's sandbox, which has its addresses, is not there. Kubernetes before 1.29
+// does not tell.
+func lacksSandbox(s *corev1.PodStatus) bool {
+	for i := range s.Conditions {
+		if c := &s.Conditions[i]; c.Type == corev1.PodReadyToStartContainers {
+			return c.Status == corev1.ConditionFalse
+		}
+	}
+	return false
 }
 
 // podIPs returns status.podIPs, or status.podIP if there are none.

@@ -62,6 +62,39 @@ func TestPodFacts(t *testing.T) {
 			name: "invalid host address",
 			pod:  corev1.Pod{Status: corev1.PodStatus{HostIP: "x"}}, ignored: []string{`status.hostIPs: "x" is no address`},
 		},
+		{
+			name: "a container runs",
+			pod: corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+				{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: noon}}}, {}}}},
+			want: npc.Pod{LastStart: noon.Time},
+		},
+		{
+			name: "a container waits to be started again, an init container has ended",
+			pod: corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning,
+				InitContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}}},
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}},
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: noon}}}}}},
+			want: npc.Pod{LastStart: noon.Time},
+		},
+		{
+			name: "the sandbox is not there",
+			pod: corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}}},
+			want: npc.Pod{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, StaleAddrs: true},
+		},
+		{
+			name: "the sandbox is there",
+			pod: corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}}},
+			want: npc.Pod{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}},
+		},
+		{
+			name: "the sandbox of a terminating pod is not there any more: it has its address until it has finished",
+			pod: corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &noon}, Status: corev1.PodStatus{PodIP: "10.0.0.1",
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}}},
+			want: npc.Pod{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Deleting: true},
+		},
 		{name: "succeeded", pod: corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, want: npc.Pod{Finished: true}},
 		{name: "failed", pod: corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, want: npc.Pod{Finished: true}},
 		{name: "unknown phase", pod: corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodUnknown}}},

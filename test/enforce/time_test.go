@@ -60,9 +60,21 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {ma
 			{do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]`),
-				want: wants{"tcp 80": "-*>web +api>web"}},
+				want: wants{"tcp 80": "-*>web +api>web"}, then: func(t *testing.T, w *world) {
+					families(func(family int) {
+						w.probe(t, "api", oldFlow(w, "web", family), lab.Allowed)
+						w.probe(t, "api", oldFlow(w, "db", family), lab.Allowed)
+						virtual := w.service(t, "n2", family, 3, "udp", 5353, "web", 53)
+						w.probe(t, "api", lab.Packet{Proto: "udp", To: virtual.Addr(), Port: 5353, FromPort: 46001}, lab.Allowed)
+					})
+				}},
 			{about: "to a pod without rights", do: do(without("shop/api"), pod("shop/next", at("api"), labelled("app=next"))),
-				want: wants{"tcp 80": "-*>web"}},
+				want: wants{"tcp 80": "-*>web"}, then: func(t *testing.T, w *world) {
+					families(func(family int) {
+						w.probe(t, "api", oldFlow(w, "web", family), lab.Dropped)
+						w.probe(t, "api", lab.Packet{Proto: "udp", To: serviceAddr(family, 3, 5353).Addr(), Port: 5353, FromPort: 46001}, lab.Dropped)
+					})
+				}},
 			{about: "and to one with them", do: do(without("shop/next"), pod("shop/again", at("api"), labelled("app=api"))),
 				want: wants{"tcp 80": "-*>web +api>web"}},
 			{about: "of two that claim it the one that started last has it", do: pod("ops/liar", at("api"), started),

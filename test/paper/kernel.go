@@ -42,7 +42,12 @@ func New() [2]*Kernel {
 func (k *Kernel) Apply(tx npc.Transaction) error {
 	steps := []func() error{
 		func() error { return k.sets(tx.Revoke) },
-		func() error { k.Forgotten = append(k.Forgotten, tx.Forget...); return nil },
+		func() error {
+			for _, r := range tx.Forget {
+				k.Forgotten = append(k.Forgotten, r.Addr)
+			}
+			return nil
+		},
 		func() error { return k.sets(tx.Grow) },
 		func() error { return k.restore(tx.Rules.String()) },
 		func() error { return k.sets(tx.Admit) },

@@ -1,0 +1,187 @@
+// Package conntrack deletes the connections of addresses from the kernel's connection tracking.
+package conntrack
+
+import (
+	"encoding/binary"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// receiveTimeout bounds the wait for the kernel, in seconds.
+	receiveTimeout = 10
+	// largestMessage holds what the kernel sends at once when it lists: it fills at most 32 KiB.
+	largestMessage = 64 << 10
+
+	headerLen = 16
+	nfgenLen  = 4
+	attrLen   = 4
+)
+
+// Messages and attributes of nfnetlink_conntrack.h.
+const (
+	subsystem  = 1 << 8
+	msgGet     = subsystem | 1
+	msgDelete  = subsystem | 2
+	tupleOrig  = 1
+	tupleReply = 2
+	attrID     = 12
+	attrZone   = 18
+	tupleIP    = 1
+	ipSrc4     = 1
+	ipDst4     = 2
+	ipSrc6     = 3
+	ipDst6     = 4
+	attrMask   = 0x3fff
+)
+
+// errInterrupted is what a listing ends with that the table's changes made incomplete.
+var errInterrupted = errors.New("the table was changed while it was listed")
+
+// conn is a netlink socket in the network namespace of the thread that opened it.
+type conn struct {
+	fd  int
+	seq uint32
+	in  []byte
+}
+
+func dial() (*conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, errors.Wrap(err, "opening a netlink socket")
+	}
+	timeout := unix.Timeval{Sec: receiveTimeout}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		_ = unix.Close(fd)
+		return nil, errors.Wrap(err, "setting the timeout of a netlink socket")
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		_ = unix.Close(fd)
+		return nil, errors.Wrap(err, "binding a netlink socket")
+	}
+	return &conn{fd: fd, in: make([]byte, largestMessage)}, nil
+}
+
+// close closes the socket. There is nothing to do about one that does not close.
+func (c *conn) close() { _ = unix.Close(c.fd) }
+
+// message appends a message with attributes, which are encoded already.
+func (c *conn) message(out []byte, kind, flags uint16, family uint8, attrs ...[]byte) []byte {
+	c.seq++
+	start := len(out)
+	out = binary.NativeEndian.AppendUint32(out, 0)
+	out = binary.NativeEndian.AppendUint16(out, kind)
+	out = binary.NativeEndian.AppendUint16(out, flags)
+	out = binary.NativeEndian.AppendUint32(out, c.seq)
+	out = binary.NativeEndian.AppendUint32(out, 0)
+	out = append(out, family, 0, 0, 0)
+	for _, a := range attrs {
+		out = append(out, a...)
+		for len(out)%4 != 0 {
+			out = append(out, 0)
+		}
+	}
+	binary.NativeEndian.PutUint32(out[start:], uint32(len(out)-start))
+	return out
+}
+
+func (c *conn) send(b []byte) error {
+	for {
+		err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		if !errors.Is(err, unix.EINTR) {
+			return errors.Wrap(err, "sending to the kernel")
+		}
+	}
+}
+
+// answer is a message from the kernel.
+type answer struct {
+	kind, flags uint16
+	seq         uint32
+	body        []byte
+}
+
+// code returns the error in an answer that has one.
+func (a answer) code() error {
+	if len(a.body) < 4 {
+		return errors.New("the kernel sent a short message")
+	}
+	if code := int32(binary.NativeEndian.Uint32(a.body)); code != 0 {
+		return unix.Errno(-code)
+	}
+	return nil
+}
+
+// receive passes the kernel's answers on until handle is done.
+func (c *conn) receive(handle func(answer) (done bool, err error)) error {
+	for {
+		n, from, err := unix.Recvfrom(c.fd, c.in, unix.MSG_TRUNC)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return errors.Errorf("no answer from the kernel within %d s", receiveTimeout)
+		case err != nil:
+			return errors.Wrap(err, "receiving from the kernel")
+		case n > len(c.in):
+			return errors.Errorf("the kernel sent %d bytes at once", n)
+		}
+		if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
+			continue
+		}
+		for rest := c.in[:n]; len(rest) >= headerLen; {
+			size := int(binary.NativeEndian.Uint32(rest))
+			if size < headerLen || size > len(rest) {
+				return errors.New("the kernel sent a message that is cut off")
+			}
+			done, err := handle(answer{kind: binary.NativeEndian.Uint16(rest[4:]), flags: binary.NativeEndian.Uint16(rest[6:]),
+				seq: binary.NativeEndian.Uint32(rest[8:]), body: rest[headerLen:size]})
+			if done || err != nil {
+				return err
+			}
+			rest = rest[min((size+3)&^3, len(rest)):]
+		}
+	}
+}
+
+// list calls handle with the attributes of every connection of a family. They are valid until it returns.
+func (c *conn) list(family uint8, handle func(attrs []byte) error) error {
+	if err := c.send(c.message(nil, msgGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family)); err != nil {
+		return err
+	}
+	interrupted := false
+	err := c.receive(func(a answer) (bool, error) {
+		switch {
+		case a.seq != c.seq:
+			return false, nil // of a listing that was given up
+		case a.kind == unix.NLMSG_DONE:
+			if len(a.body) == 0 {
+				return true, nil
+			}
+			return true, a.code()
+		case a.kind == unix.NLMSG_ERROR:
+			return true, a.code()
+		case len(a.body) < nfgenLen:
+			return true, errors.New("the kernel sent a short message")
+		}
+		interrupted = interrupted || a.flags&unix.NLM_F_DUMP_INTR != 0
+		return false, handle(a.body[nfgenLen:])
+	})
+	if err == nil && interrupted {
+		return errInterrupted
+	}
+	return err
+}
+
+// attribute splits the first attribute off. It returns no rest after the last one, or what cannot be one.
+func attribute(b []byte) (kind uint16, whole, value, rest []byte) {
+	if len(b) < attrLen {
+		return 0, nil, nil, nil
+	}
+	size := int(binary.NativeEndian.Uint16(b))
+	if size < attrLen || size > len(b) {
+		return 0, nil, nil, nil
+	}
+	return binary.NativeEndian.Uint16(b[2:]) & attrMask, b[:size], b[attrLen:size], b[min((size+3)&^3, len(b)):]
+}

@@ -1,0 +1,164 @@
+package conntrack
+
+import (
+	"net/netip"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// listTries is how often the table is listed that changes while it is.
+	listTries = 5
+	// deletedAtOnce is how many connections are deleted with one message.
+	deletedAtOnce = 64
+)
+
+// Table is the connection tracking of one family, in the network namespace of the thread that opened it. One goroutine at a
+// time may use it.
+type Table struct {
+	family       uint8 // unix.AF_INET or unix.AF_INET6
+	list, delete *conn
+	batch        []byte
+	batched      int
+}
+
+// Open opens the table of a family, unix.AF_INET or unix.AF_INET6.
+func Open(family uint8) (*Table, error) {
+	t := &Table{family: family}
+	for _, c := range []**conn{&t.list, &t.delete} {
+		var err error
+		if *c, err = dial(); err != nil {
+			t.Close()
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Close closes the sockets.
+func (t *Table) Close() {
+	for _, c := range []*conn{t.list, t.delete} {
+		if c != nil {
+			c.close()
+		}
+	}
+}
+
+// Delete deletes the connections of which match says so, by the addresses of both ends before and after translation: the
+// source and destination of the original direction, then those of the reply. Connections of the same addresses and ports that
+// begin meanwhile are others, and stay.
+func (t *Table) Delete(match func(ends *[4]netip.Addr) bool) (deleted int, err error) {
+	for try := 1; ; try++ {
+		n, err := t.deleteOnce(match)
+		deleted += n
+		if !errors.Is(err, errInterrupted) || try == listTries {
+			return deleted, errors.Wrap(err, "deleting connections")
+		}
+	}
+}
+
+func (t *Table) deleteOnce(match func(*[4]netip.Addr) bool) (deleted int, err error) {
+	var ends [4]netip.Addr
+	t.batch, t.batched = t.batch[:0], 0
+	err = t.list.list(t.family, func(attrs []byte) error {
+		if !readEnds(attrs, &ends) || !match(&ends) {
+			return nil
+		}
+		t.put(attrs)
+		deleted++
+		if t.batched < deletedAtOnce {
+			return nil
+		}
+		return t.flush()
+	})
+	if err == nil || errors.Is(err, errInterrupted) {
+		if e := t.flush(); e != nil {
+			err = e
+		}
+	}
+	return deleted, err
+}
+
+// readEnds reads the addresses of a connection from the two attributes that come first.
+func readEnds(attrs []byte, ends *[4]netip.Addr) bool {
+	found := 0
+	for len(attrs) > 0 && found < 2 {
+		kind, _, value, rest := attribute(attrs)
+		switch kind {
+		case tupleOrig:
+			readTuple(value, ends[:2])
+			found++
+		case tupleReply:
+			readTuple(value, ends[2:])
+			found++
+		}
+		attrs = rest
+	}
+	return found == 2
+}
+
+func readTuple(tuple []byte, ends []netip.Addr) {
+	ends[0], ends[1] = netip.Addr{}, netip.Addr{}
+	for len(tuple) > 0 {
+		kind, _, value, rest := attribute(tuple)
+		if kind != tupleIP {
+			tuple = rest
+			continue
+		}
+		for len(value) > 0 {
+			kind, _, addr, more := attribute(value)
+			switch a, _ := netip.AddrFromSlice(addr); kind {
+			case ipSrc4, ipSrc6:
+				ends[0] = a
+			case ipDst4, ipDst6:
+				ends[1] = a
+			}
+			value = more
+		}
+		return
+	}
+}
+
+// put adds a connection to those to delete: by its original direction with its zone, and by its id, which a later one of the
+// same addresses and ports does not have.
+func (t *Table) put(attrs []byte) {
+	var which [][]byte
+	for len(attrs) > 0 {
+		kind, whole, _, rest := attribute(attrs)
+		if kind == tupleOrig || kind == attrZone || kind == attrID {
+			which = append(which, whole)
+		}
+		attrs = rest
+	}
+	t.batch = t.delete.message(t.batch, msgDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK, t.family, which...)
+	t.batched++
+}
+
+// flush deletes the connections that were put. One that has ended by itself is no error.
+func (t *Table) flush() error {
+	if t.batched == 0 {
+		return nil
+	}
+	first, left := t.delete.seq-uint32(t.batched)+1, t.batched
+	err := t.delete.send(t.batch)
+	t.batch, t.batched = t.batch[:0], 0
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = t.delete.receive(func(a answer) (bool, error) {
+		if a.kind != unix.NLMSG_ERROR || a.seq-first >= uint32(t.delete.seq-first+1) {
+			return false, nil
+		}
+		if err := a.code(); err != nil && !errors.Is(err, unix.ENOENT) && failed == nil {
+			failed = err
+		}
+		left--
+		return left == 0, nil
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}

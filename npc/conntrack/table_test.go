@@ -1,0 +1,142 @@
+package conntrack
+
+import (
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace puts the test's thread into a fresh network namespace. It is not unlocked: it ends with the test.
+func inNamespace(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("making a network namespace needs root: %v", err)
+	}
+}
+
+func flow(t testing.TB, src, dst, replySrc, replyDst string, port uint16) {
+	t.Helper()
+	ip := func(text string) net.IP { return net.IP(netip.MustParseAddr(text).AsSlice()) }
+	family := uint8(unix.AF_INET)
+	if netip.MustParseAddr(src).Is6() {
+		family = unix.AF_INET6
+	}
+	f := &netlink.ConntrackFlow{FamilyType: family, TimeOut: 600,
+		Forward: netlink.IPTuple{SrcIP: ip(src), DstIP: ip(dst), SrcPort: port, DstPort: 53, Protocol: unix.IPPROTO_UDP},
+		Reverse: netlink.IPTuple{SrcIP: ip(replySrc), DstIP: ip(replyDst), SrcPort: 53, DstPort: port, Protocol: unix.IPPROTO_UDP}}
+	if err := netlink.ConntrackCreate(netlink.ConntrackTable, netlink.InetFamily(family), f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// left returns the source ports of the connections that there are.
+func left(t testing.TB, family uint8) (ports []int) {
+	t.Helper()
+	flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(family))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range flows {
+		ports = append(ports, int(f.Forward.SrcPort))
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// TestS27_DeletesExactlyTheConnectionsOfAnAddress by each of the four ends that it may be.
+func TestS27_DeletesExactlyTheConnectionsOfAnAddress(t *testing.T) {
+	for _, c := range []struct {
+		family           uint8
+		pod, peer, other string
+	}{
+		{unix.AF_INET, "10.32.1.2", "10.32.1.3", "198.51.100.7"},
+		{unix.AF_INET6, "fd32:1::2", "fd32:1::3", "2001:db8::7"},
+	} {
+		inNamespace(t)
+		flow(t, c.pod, c.peer, c.peer, c.pod, 1)
+		flow(t, c.peer, c.pod, c.pod, c.peer, 2)
+		flow(t, c.peer, c.other, c.pod, c.peer, 3)   // to a Service
+		flow(t, c.pod, c.peer, c.peer, c.other, 4)   // translated on its way out
+		flow(t, c.peer, c.other, c.other, c.peer, 5) // not the pod's
+		flow(t, c.pod, c.other, c.other, c.pod, 6)   // not with a local pod
+		table, err := Open(c.family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer table.Close()
+		a, local := netip.MustParseAddr(c.pod), netip.MustParseAddr(c.peer)
+		for _, step := range []struct {
+			scope Scope
+			left  []int
+		}{{WithLocalPods, []int{5, 6}}, {All, []int{5}}} {
+			_, err := table.Delete(func(ends *[4]netip.Addr) bool {
+				return concerns(ends, map[netip.Addr]Scope{a: step.scope}, func(b netip.Addr) bool { return b == local })
+			})
+			if got := left(t, c.family); err != nil || !slices.Equal(got, step.left) {
+				t.Errorf("left are %v, not %v; %v", got, step.left, err)
+			}
+		}
+	}
+}
+
+// TestALaterConnectionOfTheSameAddressesStays shows that what begins between the listing and the deletion is not deleted.
+func TestALaterConnectionOfTheSameAddressesStays(t *testing.T) {
+	inNamespace(t)
+	table, err := Open(unix.AF_INET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", 1)
+	flow(t, "10.32.1.2", "10.32.1.4", "10.32.1.4", "10.32.1.2", 2)
+	err = table.list.list(unix.AF_INET, func(attrs []byte) error {
+		table.put(slices.Clone(attrs))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.FAMILY_V4, everything{}); err != nil {
+		t.Fatal(err)
+	}
+	// The memory of an entry is its id: another entry takes it, so that the next has another one.
+	flow(t, "10.32.1.9", "10.32.1.9", "10.32.1.9", "10.32.1.9", 9)
+	flow(t, "10.32.1.9", "10.32.1.8", "10.32.1.8", "10.32.1.9", 10)
+	flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", 1)
+	if err := table.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(t, unix.AF_INET); !slices.Equal(got, []int{1, 9, 10}) {
+		t.Errorf("left are %v", got)
+	}
+}
+
+type everything struct{}
+
+func (everything) MatchConntrackFlow(*netlink.ConntrackFlow) bool { return true }
+
+// BenchmarkDelete lists a table with 100,000 connections, of which one is to be deleted.
+func BenchmarkDelete(b *testing.B) {
+	inNamespace(b)
+	for i := range 100_000 {
+		a := netip.AddrFrom4([4]byte{10, 40, byte(i >> 8), byte(i)}).String()
+		flow(b, a, "10.32.1.3", "10.32.1.3", a, uint16(1+i>>16))
+	}
+	table, err := Open(unix.AF_INET)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer table.Close()
+	want := map[netip.Addr]Scope{netip.MustParseAddr("10.32.1.9"): All}
+	for b.Loop() {
+		if _, err := table.Delete(func(ends *[4]netip.Addr) bool { return concerns(ends, want, nil) }); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
