@@ -52,11 +52,14 @@ func (m *Model) countPending(p *pod) {
 
 // vanish closes the addresses of an isolated pod that goes without having finished: its containers may still run.
 func (m *Model) vanish(p *pod) {
-	if p.isolated == [len(directions)]bool{} {
-		return
-	}
 	for _, a := range p.owned {
-		m.gates.vanished[a] = vanished{p.String(), p.isolated, m.now().Add(vanishedFor)}
+		isolated, found := p.isolated, m.isolatesFound(a)
+		for _, d := range directions {
+			isolated[d] = isolated[d] || found[d]
+		}
+		if isolated != [len(directions)]bool{} {
+			m.gates.vanished[a] = vanished{p.String(), isolated, m.now().Add(vanishedFor)}
+		}
 	}
 }
 
@@ -68,7 +71,7 @@ const vanishedWord = " vanished"
 // stay closed as if they had vanished now.
 func (m *Model) findVanished(f Family) {
 	t := m.tables[f]
-	if !m.synced || !t.adopted || t.recalled {
+	if !m.synced || m.missing != NothingMissing || !t.adopted || t.recalled {
 		return
 	}
 	t.recalled = true
@@ -126,6 +129,8 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 		return "--gate closed"
 	case !m.synced:
 		return "not all objects are known yet"
+	case m.missing == ObjectsMissing, m.missing == NodeMissing && (m.policyCount > 0 || m.holdsPods()):
+		return "not all objects could be read"
 	case len(m.pending[d]) > 0:
 		first := ""
 		for p := range m.pending[d] {

@@ -23,6 +23,7 @@ type Model struct {
 	texts      texts
 	members    []membership // memory to find a pod's memberships in
 	synced     bool
+	missing    Missing
 	namespaces map[string]*namespace    // name -> state
 	claims     map[netip.Addr]claimants // address -> pods that say it is theirs
 	hosts      map[netip.Addr]int       // address of a node -> pods that name it
@@ -218,7 +219,7 @@ func (m *Model) adoptSets(f Family, sets []ipset.Listing) {
 func (m *Model) findChangedHands(f Family) {
 	s := m.tables[f].local
 	for e := range s.dirty {
-		if s.entries[e].exists {
+		if st := s.entries[e]; st.exists && (st.wanted || m.missing == NothingMissing) {
 			m.tables[f].changedHands[e.Prefix.Addr()] = true
 		}
 	}
@@ -237,8 +238,13 @@ func (m *Model) Resume() bool {
 	}
 	if len(changes) > 0 {
 		m.batch = kind
+		return true
 	}
-	return len(changes) > 0
+	if m.missing == NothingMissing && m.holding() {
+		m.release()
+		return true
+	}
+	return false
 }
 
 // unfinished says whether the last plan left rules that the next one removes.

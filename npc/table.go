@@ -43,6 +43,10 @@ type table struct {
 	jumpMissing bool
 	// changedHands are addresses that another pod has now, or none -> whether one of the pods is or was local.
 	changedHands map[netip.Addr]bool
+	// textless says that the texts of rules that are found are of no use any more.
+	textless bool
+	// hold is what stays because input is missing; nil if nothing is.
+	hold *hold
 }
 
 func newTable(f Family) *table {
@@ -94,6 +98,9 @@ func (t *table) set(name string, typ ipset.Type, about string) *set {
 	}
 	s.Set, s.key = ipset.Set{Name: inKernel, Type: typ, Family: t.family.IPSet()}, name
 	s.about, s.wanted = about, true
+	if t.hold != nil {
+		delete(t.hold.sets, s)
+	}
 	if s.exists && !sameKind(s.Set, s.found.Set) {
 		s.forget()
 	}
@@ -151,6 +158,9 @@ func (t *table) chain(name string) *chain {
 		t.chains[name] = c
 	}
 	c.wanted = true
+	if t.hold != nil {
+		delete(t.hold.chains, c)
+	}
 	c.touch()
 	return c
 }
@@ -238,7 +248,7 @@ func (t *table) adoptChains(seen iptables.Seen) {
 		if strange || c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
 			sc.IDs = nil // as if it were empty, so that it is written anew
 		}
-		c.exists, c.have, c.printed, c.adopted = ok, sc.IDs, nil, true
+		c.exists, c.have, c.printed, c.adopted, c.found = ok, sc.IDs, nil, true, sc.Text
 		c.touch()
 		if !c.wanted && !ok {
 			delete(t.chains, name)
@@ -247,12 +257,17 @@ func (t *table) adoptChains(seen iptables.Seen) {
 	}
 	for name, sc := range seen.Chains {
 		if t.chains[name] == nil {
-			c := &chain{name: name, table: t, exists: true, adopted: true, have: sc.IDs, rules: map[string]*rule{}}
+			c := &chain{name: name, table: t, exists: true, adopted: true, have: sc.IDs, found: sc.Text, rules: map[string]*rule{}}
 			t.chains[name] = c
 			c.touch()
 		}
 	}
 	t.adoptJump(seen)
+	if t.textless {
+		for _, c := range t.chains {
+			c.found = nil
+		}
+	}
 }
 
 // layoutOf is the layout of the chains that were read: of several, one that is not ours. It is empty if there are none.

@@ -31,7 +31,7 @@ func startDirectory(t *testing.T, files map[string]string) (dir string, s Source
 		writeFile(t, filepath.Join(dir, name), text)
 	}
 	log, logger := newJournal()
-	s, err := FromManifests(dir, logger)
+	s, err := FromManifests(dir, "", logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestFromManifestsNeedsADirectory(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	writeFile(t, file, "")
 	for path, want := range map[string]string{filepath.Join(dir, "absent"): "does not exist", file: "is no directory"} {
-		_, err := FromManifests(path, slog.New(slog.DiscardHandler))
+		_, err := FromManifests(path, "", slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -202,7 +202,7 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, logger := newJournal()
-	s, err := FromManifests(dir, logger)
+	s, err := FromManifests(dir, "", logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestOddFilesAreReportedAndHarmless(t *testing.T) {
 func TestADirectoryThatVanishesLeavesInForceWhatItSaid(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a/a.yaml"), podNamed("web", ""))
-	s, err := FromManifests(dir, slog.New(slog.DiscardHandler))
+	s, err := FromManifests(dir, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,6 +367,7 @@ func TestAnEventIsBelievedBeforeAStamp(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := d.follower()
+	f.read(false)
 	defer f.inotify.Close()
 	writeFile(t, path, podNamed("two", ""))
 	info, err := os.Stat(path)

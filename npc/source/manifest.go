@@ -63,7 +63,8 @@ type manifest struct {
 	path     string
 	objects  []object
 	problems []problem
-	ignored  []string // kinds that we do not know
+	ignored  map[string]int // kind that is not used -> objects of it
+	nodes    []string       // names of Nodes
 }
 
 // parseManifest reads the documents of a file: YAML or JSON, single objects and lists.
@@ -212,8 +213,34 @@ func (m *manifest) decode(n node, inList bool) {
 		m.refuse(n.line("apiVersion"), t.Kind, fmt.Sprintf("apiVersion %q is not served, use %q", t.APIVersion,
 			served(kind).String()))
 	default:
-		m.ignored = append(m.ignored, t.APIVersion+" "+t.Kind)
+		m.ignore(n, t)
 	}
+}
+
+// maxIgnoredKinds is how many kinds that are not used are told apart in a file.
+const maxIgnoredKinds = 100
+
+// ignore counts an object of a kind that is not used. Of a Node, its name is.
+func (m *manifest) ignore(n node, t metav1.TypeMeta) {
+	if t.APIVersion == "v1" && t.Kind == "Node" {
+		var o struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(n.data, &o); err == nil && o.Metadata.Name != "" {
+			m.nodes = append(m.nodes, o.Metadata.Name)
+		}
+		return
+	}
+	if m.ignored == nil {
+		m.ignored = map[string]int{}
+	}
+	kind := t.APIVersion + " " + t.Kind
+	if _, ok := m.ignored[kind]; !ok && len(m.ignored) >= maxIgnoredKinds {
+		kind = "other kinds"
+	}
+	m.ignored[kind]++
 }
 
 // served returns the version in which the API server knows a kind that we know.
