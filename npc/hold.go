@@ -209,6 +209,19 @@ func (h *hold) accountFor(s *set, e ipset.Entry) {
 	}
 }
 
+// keepNeeded keeps the members of a set that is not wanted any more if rules or lists that stay refer to it.
+func (h *hold) keepNeeded(s *set) {
+	if h == nil || !h.needed[s.Name] {
+		return
+	}
+	h.entries[s] = map[ipset.Entry]bool{}
+	for e, st := range s.entries {
+		if _, other := s.table.changedHands[e.Prefix.Addr()]; st.exists && !other {
+			h.entries[s][e] = true
+		}
+	}
+}
+
 // bars reports whether an entry that is wanted is not added all the same: it would free a pod that was isolated, or lead
 // it away from the rules that it has.
 func (h *hold) bars(s *set, e ipset.Entry) bool {

@@ -297,10 +297,11 @@ func (t *table) planChains(tx *Transaction, tidy bool, mv *moves) {
 		c := t.chains[name]
 		switch {
 		case !c.wanted && t.hold.keepsChain(c):
-			delete(t.dirtyChains, c)
-			if c.tail != nil { // some object wanted it, and what it allowed goes
-				t.planChain(c, tx, tidy, mv)
+			if c.tail == nil {
+				delete(t.dirtyChains, c)
+				continue
 			}
+			t.planChain(c, tx, tidy, mv) // what an object wanted of it goes
 		case !c.wanted && (tidy || strings.HasPrefix(name, layoutPrefix)):
 			tx.Rules.Delete = append(tx.Rules.Delete, name)
 			delete(t.chains, name)

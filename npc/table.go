@@ -131,6 +131,7 @@ func (t *table) fixedSet(name string, typ ipset.Type, about string) *set {
 // dropSet wants a set no more, and with it none of its entries.
 func (t *table) dropSet(s *set) {
 	s.wanted = false
+	t.hold.keepNeeded(s)
 	for e := range s.entries {
 		s.remove(e)
 	}

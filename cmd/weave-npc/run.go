@@ -33,7 +33,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	src, client, err := open(o, log)
+	src, client, err := open(o, config.NodeName, log)
 	if err != nil {
 		return err
 	}
@@ -61,10 +61,11 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return src.Run(ctx, model, log) })
 		return syncer.DryRun(ctx, stdout)
 	}
-	observer, err := o.observe(model, registry, log, func() string { return notReady(syncer, model, families) })
+	observer, err := o.observe(model, registry, log, func() string { return notReady(src, syncer, model, families) })
 	if err != nil {
 		return err
 	}
+	showInputs(registry, src)
 	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
 		"metrics", observer.server.addr)
 	boot := config.Gate != npc.GateOpen && npc.Booting()
@@ -74,12 +75,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	}
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return syncer.Run(ctx, boot) })
-	tasks.Go(func() error {
-		if err := findNode(ctx, client, config.NodeName, log); err != nil {
-			return err
-		}
-		return src.Run(ctx, model, log)
-	})
+	tasks.Go(func() error { return src.Run(ctx, model, log) })
 	tasks.Go(func() error { return npc.NewVLANGuard(model, o.allowVLAN, log).Run(ctx) })
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
@@ -108,16 +104,16 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 
 // open opens the API server, or the directory of manifests; client is nil for the latter. The API server is not asked
 // anything yet.
-func open(o *options, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
+func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
 	if o.manifests != "" {
-		src, err := source.FromManifests(o.manifests, log)
+		src, err := source.FromManifests(o.manifests, node, log)
 		return src, nil, err
 	}
 	client, _, err := source.Client(o.kubeconfig, version())
 	if err != nil {
 		return source.Source{}, nil, err
 	}
-	return source.FromAPI(client), client, nil
+	return source.FromAPI(client, node), client, nil
 }
 
 // findNode fails if the API server says that there is no such node. One that does not answer is no error: it will.
@@ -182,8 +178,11 @@ func reporter(ctx context.Context, client kubernetes.Interface, node string) fun
 	}
 }
 
-// notReady says why the node is not enforced; empty if it is.
-func notReady(s *npc.Syncer, m *npc.Model, fs []npc.Family) string {
+// notReady returns why the node is not enforced; empty if it is.
+func notReady(src source.Source, s *npc.Syncer, m *npc.Model, fs []npc.Family) string {
+	if why := src.WhyUnread(); why != "" {
+		return why + "; what the kernel holds stays"
+	}
 	if why := s.Ready(); why != "" {
 		return why
 	}

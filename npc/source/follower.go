@@ -134,18 +134,24 @@ type progress struct {
 	directory *directory
 	node      *nodeName
 	told      npc.Missing
+	empty     bool // the directory had no manifest
 }
 
 // run hands over what was read since the last call. What was missing is handed over before the sink is told that it is
 // no more.
 func (p *progress) run() {
 	p.delivery.run()
+	empty := len(p.directory.files) == 0
+	if empty && !p.empty {
+		p.log.Warn("no manifest is read: the directory has no file named *.yaml, *.yml or *.json", "path", p.directory.path)
+	}
+	p.empty = empty
 	if p.directory.nodes[p.node.name] {
 		p.node.confirm()
 	}
 	switch {
 	case p.node.known():
-	case len(p.directory.files) == 0:
+	case empty:
 		p.node.doubt(fmt.Sprintf("there is no manifest below %s, and so no Node and no pod with spec.nodeName %q",
 			p.directory.path, p.node.name))
 	default:

@@ -60,9 +60,6 @@ func (d *directory) publish() []problem {
 		c := d.shelves[kind].replace(objects[kind], func(key string) metav1.Time { return created[kind+" "+key] })
 		total = change{total.added + c.added, total.changed + c.changed, total.removed + c.removed}
 	}
-	if len(d.files) == 0 && (!d.counted || total != (change{})) {
-		d.log.Warn("no manifest is read: the directory has no file named *.yaml, *.yml or *.json that can be used", "path", d.path)
-	}
 	if total != (change{}) || !d.counted {
 		d.counted = true
 		d.log.Info("manifests read", "files", len(d.files), "added", total.added, "changed", total.changed,

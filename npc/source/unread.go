@@ -88,7 +88,7 @@ func (d *directory) noteUnread(s *scan, problems []problem) (appeared []string) 
 	}
 	for path := range never {
 		if whys[path] == "" {
-			whys[path] = path + ": is being written"
+			whys[path] = path + ": was written a moment ago, and more of it may follow"
 		}
 		d.unread.set(path, whys[path])
 		if !d.neverRead[path] {
