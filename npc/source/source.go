@@ -103,7 +103,12 @@ func (s Source) Errors() int {
 
 // Unread returns the number of inputs that have not been read once: kinds of objects, files and directories, and the
 // Node of this node if no pod is on it.
-func (s Source) Unread() int { return s.unread.count() }
+func (s Source) Unread() int {
+	if s.unread == nil {
+		return 0
+	}
+	return s.unread.count()
+}
 
 // Ignored returns the number of objects in manifests that are of kinds which are not used. It is 0 with an API server.
 func (s Source) Ignored() int {
