@@ -53,7 +53,7 @@ func (m *Model) countPending(p *pod) {
 // vanish closes the addresses of an isolated pod that goes without having finished: its containers may still run.
 func (m *Model) vanish(p *pod) {
 	for _, a := range p.owned {
-		isolated, found := p.isolated, m.isolatesFound(a)
+		isolated, found := p.isolated, m.tables[familyOf(a)].hold.isolates(a)
 		for _, d := range directions {
 			isolated[d] = isolated[d] || found[d]
 		}
@@ -129,7 +129,7 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 		return "--gate closed"
 	case !m.synced:
 		return "not all objects are known yet"
-	case m.missing == ObjectsMissing, m.missing == NodeMissing && (m.policyCount > 0 || m.holdsPods()):
+	case m.missing == ObjectsMissing, m.missing == NodeMissing && (m.policyCount > 0 || (m.tables[IPv4].hold.holdsPods() || m.tables[IPv6].hold.holdsPods())):
 		return "not all objects could be read"
 	case len(m.pending[d]) > 0:
 		first := ""

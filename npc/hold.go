@@ -3,6 +3,7 @@ package npc
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -24,6 +25,11 @@ type hold struct {
 	needed map[string]bool
 	// chains are those that stay.
 	chains map[*chain]bool
+	table  *table
+	// free are the sets with the pods that nothing isolates.
+	free [len(directions)]*set
+	// owner returns the pod that an address belongs to, or nil.
+	owner func(netip.Addr) *pod
 }
 
 // SetMissing sets what of the input is missing. What the kernel holds for it stays.
@@ -33,9 +39,6 @@ func (m *Model) SetMissing(what Missing) {
 	m.missing = what
 	m.wakeUp()
 }
-
-// holding reports whether a family keeps what was found.
-func (m *Model) holding() bool { return m.tables[IPv4].hold != nil || m.tables[IPv6].hold != nil }
 
 // holdFound sees to it that a family keeps what was found, if input is missing. It returns how much may be planned:
 // nothing until it is known what there is to keep.
@@ -48,18 +51,18 @@ func (m *Model) holdFound(t *table, extent Extent) Extent {
 		return Nothing
 	}
 	h := &hold{sets: map[*set]bool{}, entries: map[*set]map[ipset.Entry]bool{}, isolated: map[*set]map[ipset.Entry]bool{},
-		needed: map[string]bool{}, chains: map[*chain]bool{}}
+		needed: map[string]bool{}, chains: map[*chain]bool{}, table: t, free: m.defaultAllow[t.family],
+		owner: func(a netip.Addr) *pod { return m.claims[a].owner }}
 	for _, c := range t.chains {
 		h.keepRules(t, c)
 	}
 	for _, s := range t.sets {
-		m.keepMembers(h, s)
+		h.keepMembers(s)
 	}
-	for _, d := range directions {
-		free := m.defaultAllow[t.family][d]
+	for _, free := range h.free {
 		h.isolated[free] = map[ipset.Entry]bool{}
 		for e, st := range t.local.entries {
-			if st.exists && !free.entries[e].exists && m.sameOwner(t.local, e) {
+			if st.exists && !free.entries[e].exists && h.sameOwner(t.local, e) {
 				h.isolated[free][e] = true
 			}
 		}
@@ -136,16 +139,16 @@ func (h *hold) keepRules(t *table, c *chain) {
 }
 
 // keepMembers finds what of a set stays: all of one that nobody wants, and what no object accounts for.
-func (m *Model) keepMembers(h *hold, s *set) {
+func (h *hold) keepMembers(s *set) {
 	if !s.exists || s.misfit() != "" {
 		return
 	}
 	h.sets[s] = !s.wanted
 	for e, st := range s.entries {
-		if !st.exists || st.wanted || !m.sameOwner(s, e) {
+		if !st.exists || st.wanted || !h.sameOwner(s, e) {
 			continue
 		}
-		if p := m.claims[e.Prefix.Addr()].owner; m.frees(s) && p != nil && p.local {
+		if p := h.owner(e.Prefix.Addr()); slices.Contains(h.free[:], s) && p != nil && p.local {
 			continue // something that was read isolates it
 		}
 		if h.entries[s] == nil {
@@ -158,15 +161,9 @@ func (m *Model) keepMembers(h *hold, s *set) {
 	}
 }
 
-// frees reports whether a set is one of those with the pods that nothing isolates.
-func (m *Model) frees(s *set) bool {
-	free := m.defaultAllow[s.table.family]
-	return s == free[Ingress] || s == free[Egress]
-}
-
 // sameOwner reports whether no other pod has an entry's address than the one that the kernel's entry is for.
-func (m *Model) sameOwner(s *set, e ipset.Entry) bool {
-	p := m.claims[e.Prefix.Addr()].owner
+func (h *hold) sameOwner(s *set, e ipset.Entry) bool {
+	p := h.owner(e.Prefix.Addr())
 	if p == nil || s.found.Type != ipset.HashIP && s.found.Type != ipset.HashIPPort {
 		return true
 	}
@@ -178,23 +175,31 @@ func (m *Model) sameOwner(s *set, e ipset.Entry) bool {
 }
 
 // reassign ends keeping what was found for an address that another pod has now, or none any more.
-func (m *Model) reassign(a netip.Addr, known bool) {
-	t := m.tables[familyOf(a)]
-	if t.hold == nil {
+func (h *hold) reassign(a netip.Addr, known bool) {
+	if h == nil {
 		return
 	}
-	for s, entries := range t.hold.entries {
+	end := func(s *set, e ipset.Entry) {
+		if h.entries[s][e] && (known || !h.sameOwner(s, e)) {
+			delete(h.entries[s], e)
+			h.table.dirtySets[s] = struct{}{}
+		}
+	}
+	for s, entries := range h.entries {
+		if s.found.Type != ipset.HashIPPort {
+			end(s, ipset.Addr(a))
+			continue
+		}
 		for e := range entries {
-			if e.Prefix.Addr() == a && (known || !m.sameOwner(s, e)) {
-				delete(entries, e)
-				t.dirtySets[s] = struct{}{}
+			if e.Prefix.Addr() == a {
+				end(s, e)
 			}
 		}
 	}
-	for s, entries := range t.hold.isolated {
-		if e := ipset.Addr(a); known || !m.sameOwner(t.local, e) {
+	for s, entries := range h.isolated {
+		if e := ipset.Addr(a); known || !h.sameOwner(h.table.local, e) {
 			delete(entries, e)
-			t.touch(s)
+			h.table.touch(s)
 		}
 	}
 }
@@ -253,20 +258,13 @@ func (h *hold) keepsSet(s *set) bool {
 func (h *hold) keepsChain(c *chain) bool { return h != nil && (h.chains[c] || len(c.held) > 0) }
 
 // holdsPods reports whether local pods stay that no object accounts for.
-func (m *Model) holdsPods() bool {
-	for _, t := range m.tables {
-		if t.hold != nil && len(t.hold.entries[t.local]) > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (h *hold) holdsPods() bool { return h != nil && len(h.entries[h.table.local]) > 0 }
 
-// isolatesFound returns the directions in which a found pod stays isolated.
-func (m *Model) isolatesFound(a netip.Addr) (is [len(directions)]bool) {
-	if h := m.tables[familyOf(a)].hold; h != nil {
-		for _, d := range directions {
-			is[d] = h.isolated[m.defaultAllow[familyOf(a)][d]][ipset.Addr(a)]
+// isolates reports for each direction whether a pod that was found with an address stays isolated.
+func (h *hold) isolates(a netip.Addr) (is [len(directions)]bool) {
+	if h != nil {
+		for d, free := range h.free {
+			is[d] = h.isolated[free][ipset.Addr(a)]
 		}
 	}
 	return is

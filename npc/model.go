@@ -240,7 +240,7 @@ func (m *Model) Resume() bool {
 		m.batch = kind
 		return true
 	}
-	if m.missing == NothingMissing && m.holding() {
+	if m.missing == NothingMissing && slices.ContainsFunc(m.tables[:], func(t *table) bool { return t.hold != nil }) {
 		m.release()
 		return true
 	}
