@@ -125,12 +125,12 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 	switch {
 	case m.Gate == GateOpen:
 		return ""
+	case m.missing == ObjectsMissing, m.missing == NodeMissing && (m.policyCount > 0 || slices.ContainsFunc(m.tables[:], (*table).holdsPods)):
+		return "not all objects could be read"
 	case m.Gate == GateClosed:
 		return "--gate closed"
 	case !m.synced:
 		return "not all objects are known yet"
-	case m.missing == ObjectsMissing, m.missing == NodeMissing && (m.policyCount > 0 || (m.tables[IPv4].hold.holdsPods() || m.tables[IPv6].hold.holdsPods())):
-		return "not all objects could be read"
 	case len(m.pending[d]) > 0:
 		first := ""
 		for p := range m.pending[d] {

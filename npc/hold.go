@@ -258,7 +258,7 @@ func (h *hold) keepsSet(s *set) bool {
 func (h *hold) keepsChain(c *chain) bool { return h != nil && (h.chains[c] || len(c.held) > 0) }
 
 // holdsPods reports whether local pods stay that no object accounts for.
-func (h *hold) holdsPods() bool { return h != nil && len(h.entries[h.table.local]) > 0 }
+func (t *table) holdsPods() bool { return t.hold != nil && len(t.hold.entries[t.local]) > 0 }
 
 // isolates reports for each direction whether a pod that was found with an address stays isolated.
 func (h *hold) isolates(a netip.Addr) (is [len(directions)]bool) {
