@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/base32"
 	"encoding/binary"
@@ -29,10 +30,45 @@ type Rule struct {
 	Comment string
 	// Order comes before the text where rules are sorted whose order means nothing. It is no part of the rule.
 	Order int
+	// Printed, if not empty, is the rule as the kernel prints it, without command and chain. Such a rule is written back
+	// as it is; Target is its target, Match and Comment are empty.
+	Printed string
+}
+
+// Found returns a rule of ours that the kernel printed ("-A CHAIN ..."), to be kept. ok is false for a rule without an
+// id, which is not ours.
+func Found(printed string) (r Rule, ok bool) {
+	found, err := parseRule(printed)
+	if err != nil || commentID(found.comment) == "" {
+		return Rule{}, false
+	}
+	r.Printed = strings.TrimPrefix(printed, "-A "+found.chain+" ")
+	if words := strings.Fields(printed); len(words) >= 2 && words[len(words)-1] == found.target {
+		r.Target = strings.Join(words[len(words)-2:], " ")
+	}
+	return r, true
+}
+
+// Sets returns the names of the sets that a rule matches.
+func (r Rule) Sets() []string {
+	words, err := split(cmp.Or(r.Printed, r.Match))
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i, word := range words[:max(len(words)-1, 0)] {
+		if word == "--match-set" {
+			names = append(names, words[i+1])
+		}
+	}
+	return names
 }
 
 // ID names the rule: ten characters of lower-case base32 of SHA1 over its three fields.
 func (r Rule) ID() string {
+	if r.Printed != "" {
+		return RuleID("-A x " + r.Printed)
+	}
 	h := sha1.New()
 	for _, field := range []string{r.Match, r.Target, r.Comment} {
 		var length [8]byte
@@ -46,6 +82,9 @@ func (r Rule) ID() string {
 // String is the rule as iptables arguments, without command and chain:
 // `<Match> -m comment --comment "<id> <comment>" <Target>`.
 func (r Rule) String() string {
+	if r.Printed != "" {
+		return r.Printed
+	}
 	var b strings.Builder
 	if r.Match != "" {
 		b.WriteString(r.Match)

@@ -74,6 +74,7 @@ func (m *Model) handOver(a netip.Addr, from, to *pod) {
 		from.owned = slices.DeleteFunc(from.owned, func(b netip.Addr) bool { return a == b })
 		m.placeOne(from)
 	}
+	m.tables[familyOf(a)].hold.reassign(a, from != nil)
 	if to != nil {
 		to.owned = append(to.owned, a)
 		m.appear(a)

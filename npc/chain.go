@@ -29,6 +29,9 @@ type chain struct {
 	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since we last
 	// wrote the chain. A rule that somebody else changes may keep its id.
 	have, printed []string
+	// found are the texts of the rules that were found at the start, until they have been looked at; held are those of them that stay.
+	found []string
+	held  []iptables.Rule
 	// met is how many packets the rule had matched that matched most, when all was read last; from 0 again when the chain is written
 	// anew. Every packet that comes to a chain that reports meets its first rule; hashlimit drops some before the last.
 	met uint64
@@ -103,6 +106,7 @@ func (c *chain) want() iptables.Chain {
 			w.Rules = append(w.Rules, r.rendered(c))
 		}
 	}
+	w.Rules = append(w.Rules, c.held...)
 	return w
 }
 

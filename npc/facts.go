@@ -52,3 +52,16 @@ type NamedPort struct {
 	Protocol uint8
 	Port     uint16
 }
+
+// Missing is what of the objects is not known although it may exist.
+type Missing uint8
+
+// What may be missing.
+const (
+	// NothingMissing: everything that existed has been read once.
+	NothingMissing Missing = iota
+	// NodeMissing: no Node and no pod has the name of this node, which is probably not its name.
+	NodeMissing
+	// ObjectsMissing: a file has never been read.
+	ObjectsMissing
+)

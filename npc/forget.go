@@ -56,7 +56,7 @@ func (m *Model) findChangedHands(f Family) {
 		}
 	}
 	for e := range t.local.dirty {
-		if t.local.entries[e].exists {
+		if st := t.local.entries[e]; st.exists && (st.wanted || m.missing == NothingMissing) {
 			found(e.Prefix.Addr(), conntrack.All)
 		}
 	}
@@ -69,7 +69,11 @@ func (m *Model) findChangedHands(f Family) {
 			if !st.exists || !strings.Contains(st.have.Comment, "/") {
 				continue
 			}
-			if p := m.claims.Owner(a); p == nil || comment(p.String()) != st.have.Comment {
+			p := m.claims.Owner(a)
+			if p == nil && m.missing != NothingMissing {
+				continue // its pod may not have been read
+			}
+			if p == nil || comment(p.String()) != st.have.Comment {
 				found(a, conntrack.WithLocalPods)
 			}
 		}

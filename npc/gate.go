@@ -56,11 +56,14 @@ func (m *Model) countPending(p *pod) {
 
 // vanish closes the addresses of an isolated pod that goes without having finished: its containers may still run.
 func (m *Model) vanish(p *pod) {
-	if p.isolated == [len(directions)]bool{} {
-		return
-	}
 	for _, a := range p.owned {
-		m.gates.vanished[a] = vanished{p.String(), p.isolated, m.now().Add(vanishedFor)}
+		isolated, found := p.isolated, m.tables[familyOf(a)].hold.isolates(a)
+		for _, d := range directions {
+			isolated[d] = isolated[d] || found[d]
+		}
+		if isolated != [len(directions)]bool{} {
+			m.gates.vanished[a] = vanished{p.String(), isolated, m.now().Add(vanishedFor)}
+		}
 	}
 }
 
@@ -72,7 +75,7 @@ const vanishedWord = " vanished"
 // stay closed as if they had vanished now.
 func (m *Model) findVanished(f Family) {
 	t := m.tables[f]
-	if !m.synced || !t.adopted || t.recalled {
+	if !m.synced || m.missing != NothingMissing || !t.adopted || t.recalled {
 		return
 	}
 	t.recalled = true
@@ -126,6 +129,8 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 	switch {
 	case m.Gate == GateOpen:
 		return ""
+	case m.missing == ObjectsMissing, m.missing == NodeMissing && (m.policyCount > 0 || slices.ContainsFunc(m.tables[:], (*table).holdsPods)):
+		return "not all objects could be read"
 	case m.Gate == GateClosed:
 		return "--gate closed"
 	case !m.synced:

@@ -25,6 +25,7 @@ type Model struct {
 	texts      texts
 	members    []membership // memory to find a pod's memberships in
 	synced     bool
+	missing    Missing
 	namespaces map[string]*namespace    // name -> state
 	claims     claims.Table[*pod]       // who owns which address
 	hosts      map[netip.Addr]int       // address of a node -> pods that name it
@@ -236,7 +237,14 @@ func (m *Model) Resume() bool {
 		m.batch = e.Kind
 		m.weight += e.Weight
 	}
-	return len(events) > 0
+	if len(events) > 0 {
+		return true
+	}
+	if m.missing == NothingMissing && slices.ContainsFunc(m.tables[:], func(t *table) bool { return t.hold != nil }) {
+		m.release()
+		return true
+	}
+	return false
 }
 
 // unfinished says whether the last plan left rules that the next one removes.

@@ -92,6 +92,9 @@ func (m *Model) Plan(tidy bool) [len(families)]Transaction {
 func (m *Model) plan(tidy bool, extent [len(families)]Extent) [len(families)]Transaction {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for f, t := range m.tables {
+		extent[f] = m.holdFound(t, extent[f])
+	}
 	m.setGates()
 	if m.batch != queue.None {
 		m.planned = m.batch
@@ -175,6 +178,9 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 			continue
 		case !s.wanted && extent != Everything, s.misfit() != "":
 			continue // until it is known what rules may need
+		case !s.wanted && t.hold.keepsSet(s):
+			t.planMembers(s, tx, &tx.Grow, mv, extent)
+			continue
 		case !s.wanted:
 			mv.empty(s, tx)
 			unwanted = append(unwanted, s)
@@ -206,7 +212,7 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves
 	for e := range s.dirty {
 		_, changed := t.forgetting[e.Prefix.Addr()]
 		switch {
-		case t.refuses(e):
+		case t.refuses(e), !s.entries[e].wanted && t.hold.keeps(s, e), s.entries[e].wanted && t.hold.bars(s, e):
 		case t.keepsBack(s, e):
 			held = true
 		case s.entries[e].wanted && closed:
@@ -281,6 +287,12 @@ func (t *table) planChains(tx *Transaction, tidy bool, mv *moves) {
 	for _, name := range names {
 		c := t.chains[name]
 		switch {
+		case !c.wanted && t.hold.keepsChain(c):
+			if c.tail == nil {
+				delete(t.dirtyChains, c)
+				continue
+			}
+			t.planChain(c, tx, tidy, mv) // what an object wanted of it goes
 		case !c.wanted && (tidy || strings.HasPrefix(name, layoutPrefix)):
 			tx.Rules.Delete = append(tx.Rules.Delete, name)
 			delete(t.chains, name)

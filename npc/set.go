@@ -63,6 +63,7 @@ func (e entryState) clean() bool {
 // add wants an entry. Wanting it again with another comment changes the comment.
 func (s *set) add(e ipset.Entry, a ipset.Attr) {
 	st := s.entries[e]
+	s.table.hold.accountFor(s, e)
 	st.want, st.wanted = a, true
 	s.note(e, st)
 }

@@ -45,6 +45,10 @@ type table struct {
 	forgetting map[netip.Addr]forgetting
 	// unpoliced says that there is no policy: nothing has to wait.
 	unpoliced bool
+	// textless says that the texts of rules that are found are of no use any more.
+	textless bool
+	// hold is what stays because input is missing; nil if nothing is.
+	hold *hold
 }
 
 func newTable(f Family) *table {
@@ -96,6 +100,9 @@ func (t *table) set(name string, typ ipset.Type, about string) *set {
 	}
 	s.Set, s.key = ipset.Set{Name: inKernel, Type: typ, Family: t.family.IPSet()}, name
 	s.about, s.wanted = about, true
+	if t.hold != nil {
+		delete(t.hold.sets, s)
+	}
 	if s.exists && !sameKind(s.Set, s.found.Set) {
 		s.forget()
 	}
@@ -126,6 +133,7 @@ func (t *table) fixedSet(name string, typ ipset.Type, about string) *set {
 // dropSet wants a set no more, and with it none of its entries.
 func (t *table) dropSet(s *set) {
 	s.wanted = false
+	t.hold.keepNeeded(s)
 	for e := range s.entries {
 		s.remove(e)
 	}
@@ -153,6 +161,9 @@ func (t *table) chain(name string) *chain {
 		t.chains[name] = c
 	}
 	c.wanted = true
+	if t.hold != nil {
+		delete(t.hold.chains, c)
+	}
 	c.touch()
 	return c
 }
@@ -240,7 +251,7 @@ func (t *table) adoptChains(seen iptables.Seen) {
 		if strange || c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
 			sc.IDs = nil // as if it were empty, so that it is written anew
 		}
-		c.exists, c.have, c.printed, c.adopted = ok, sc.IDs, nil, true
+		c.exists, c.have, c.printed, c.adopted, c.found = ok, sc.IDs, nil, true, sc.Text
 		c.touch()
 		if !c.wanted && !ok {
 			delete(t.chains, name)
@@ -249,12 +260,17 @@ func (t *table) adoptChains(seen iptables.Seen) {
 	}
 	for name, sc := range seen.Chains {
 		if t.chains[name] == nil {
-			c := &chain{name: name, table: t, exists: true, adopted: true, have: sc.IDs, rules: map[string]*rule{}}
+			c := &chain{name: name, table: t, exists: true, adopted: true, have: sc.IDs, found: sc.Text, rules: map[string]*rule{}}
 			t.chains[name] = c
 			c.touch()
 		}
 	}
 	t.adoptJump(seen)
+	if t.textless {
+		for _, c := range t.chains {
+			c.found = nil
+		}
+	}
 }
 
 // layoutOf is the layout of the chains that were read: of several, one that is not ours. It is empty if there are none.

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -23,6 +24,18 @@ func newRegistry() *prometheus.Registry {
 func showReadiness(r prometheus.Registerer, notReady func() string) {
 	gauge(r, "weavenpc_ready", "Whether this node is enforced as namespaces, pods and policies want it; /readyz says in words why not.",
 		func() bool { return notReady() == "" })
+}
+
+// showInputs registers what could not be read of the objects.
+func showInputs(r prometheus.Registerer, src source.Source) {
+	number := func(name, help string, value func() int) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value()) }))
+	}
+	number("weavenpc_unread_inputs", "Kinds of objects, manifest files and directories that have never been read, and the name of this node if "+
+		"neither a Node nor a pod has it; /readyz names them.", src.Unread)
+	number("weavenpc_manifest_errors", "Manifest files and directories that are not in force as they are written now.", src.Errors)
+	number("weavenpc_manifest_ignored_objects", "Objects in manifests of kinds that are not used.", src.Ignored)
 }
 
 // gauge registers a gauge that is 1 or 0.

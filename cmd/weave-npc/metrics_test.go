@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -25,6 +26,7 @@ func allMetrics() *prometheus.Registry {
 	x := npc.NewMetrics(r, m)
 	x.Failing.WithLabelValues("IPv4").Set(0)
 	countReports(r, new(ulogd.Stats))
+	showInputs(r, source.Source{})
 	showReadiness(r, func() string { return "" })
 	newBlocked(m, nil, r, slog.New(slog.DiscardHandler)).handle(ulogd.Packet{})
 	return r

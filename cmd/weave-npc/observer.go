@@ -32,6 +32,7 @@ func (o *options) observe(m *npc.Model, r *prometheus.Registry, log *slog.Logger
 		return nil, errors.Wrap(err, "--ulogd-pcap")
 	}
 	countReports(r, x.reports.Stats)
+	notReady = neverLate(notReady)
 	showReadiness(r, notReady)
 	if x.server, err = listen(o.metricsAddr, r, notReady); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	src, client, err := open(o, log)
+	src, client, err := open(o, config.NodeName, log)
 	if err != nil {
 		return err
 	}
@@ -69,10 +69,11 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return src.Run(ctx, model, log) })
 		return syncer.DryRun(ctx, stdout)
 	}
-	observer, err := o.observe(model, registry, log, func() string { return notReady(syncer, attachment, families) })
+	observer, err := o.observe(model, registry, log, func() string { return notReady(src, syncer, attachment, families) })
 	if err != nil {
 		return err
 	}
+	showInputs(registry, src)
 	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
 		"metrics", observer.server.addr, "allow-action", config.AllowAction)
 	if config.Hook == npc.HookForward && config.AllowAction == actionReturn {
@@ -85,12 +86,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	}
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return syncer.Run(ctx, boot) })
-	tasks.Go(func() error {
-		if err := findNode(ctx, client, config.NodeName, log); err != nil {
-			return err
-		}
-		return src.Run(ctx, model, log)
-	})
+	tasks.Go(func() error { return src.Run(ctx, model, log) })
 	tasks.Go(func() error { return uplinks.Run(ctx) })
 	tasks.Go(func() error { return followNodeAddrs(ctx, client, model, log) })
 	guard := npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
@@ -131,16 +127,16 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 
 // open opens the API server, or the directory of manifests; client is nil for the latter. The API server is not asked
 // anything yet.
-func open(o *options, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
+func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
 	if o.manifests != "" {
-		src, err := source.FromManifests(o.manifests, log)
+		src, err := source.FromManifests(o.manifests, node, log)
 		return src, nil, err
 	}
 	client, _, err := source.Client(o.kubeconfig, version())
 	if err != nil {
 		return source.Source{}, nil, err
 	}
-	return source.FromAPI(client), client, nil
+	return source.FromAPI(client, node), client, nil
 }
 
 // findNode fails if the API server says that there is no such node. One that does not answer is no error: it will.
@@ -201,7 +197,10 @@ func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, 
 }
 
 // notReady returns why the node is not enforced; it is empty if it is.
-func notReady(s *npc.Syncer, a npcnode.Attachment, fs []npc.Family) string {
+func notReady(src source.Source, s *npc.Syncer, a npcnode.Attachment, fs []npc.Family) string {
+	if why := src.WhyUnread(); why != "" {
+		return why + "; what the kernel holds stays"
+	}
 	if why := s.Ready(); why != "" {
 		return why
 	}

@@ -12,7 +12,19 @@ import (
 	"github.com/pkg/errors"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxScrapes is how many requests for metrics are answered at a time; others are refused.
+	maxScrapes = 8
+	// scrapeFresh is how long gathered metrics count: scrapes take the model's lock no more often.
+	scrapeFresh = 100 * time.Millisecond
+	// answerPatience is how long an answer waits for what holds the model's lock, before it tells what was known before.
+	answerPatience = 2 * time.Second
+	// answerOutdated is from what age on an answer of before does not count as readiness.
+	answerOutdated = 15 * time.Second
 )
 
 // listenAgain is how long to wait before an address is tried again that somebody else has.
@@ -25,10 +37,43 @@ type server struct {
 	http       *http.Server // nil if nothing is served
 }
 
+// gathered is what a registry had, all in one.
+type gathered struct {
+	families []*dto.MetricFamily
+	err      error
+}
+
+// newGatherer gathers from a registry for one scrape at a time, however many there are.
+func newGatherer(registry prometheus.Gatherer) prometheus.Gatherer {
+	l := &latest[gathered]{fresh: scrapeFresh, patience: answerPatience, compute: func() (g gathered) {
+		g.families, g.err = registry.Gather()
+		return g
+	}}
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		g, at := l.get()
+		if at.IsZero() {
+			return nil, errors.New("the metrics are not known yet: what they come from is busy")
+		}
+		return g.families, g.err
+	})
+}
+
+// neverLate returns notReady as a function that answers soon, whatever holds the locks that it needs.
+func neverLate(notReady func() string) func() string {
+	l := &latest[string]{compute: notReady, patience: answerPatience}
+	return func() string {
+		why, at := l.get()
+		if at.IsZero() || time.Since(at) > answerOutdated {
+			return "it is not known whether policies are enforced: weave-npc has been busy for too long"
+		}
+		return why
+	}
+}
+
 // listen opens the address for metrics and health; an empty one serves nothing.
 func listen(addr string, registry *prometheus.Registry, notReady func() string) (*server, error) {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(newGatherer(registry), promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := notReady(); why != "" {

@@ -139,6 +139,9 @@ func (w *World) DeletePolicy(namespace, name string, uid types.UID) {
 // SetSynced is of no interest: who reads objects once knows when they are read.
 func (w *World) SetSynced() {}
 
+// SetMissing is of no interest for the same reason.
+func (w *World) SetMissing(npc.Missing) {}
+
 // SetConnected is of no interest either.
 func (w *World) SetConnected(string, bool) {}
 

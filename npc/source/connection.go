@@ -23,6 +23,8 @@ type connection struct {
 	report func(ok bool)
 	log    *slog.Logger
 	moment time.Duration
+	// failing is called with every error, or nil.
+	failing func(error)
 
 	mu     sync.Mutex
 	state  connectionState
@@ -112,6 +114,9 @@ func (c *connection) failed(ctx context.Context, err error) {
 	case answeredByOtherCall(err):
 		c.disarm()
 	default:
+		if c.failing != nil {
+			c.failing(err)
+		}
 		c.become(broken, err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 func podNamed(name, labels string) string {
@@ -31,7 +33,7 @@ func startDirectory(t *testing.T, files map[string]string) (dir string, s Source
 		writeFile(t, filepath.Join(dir, name), text)
 	}
 	log, logger := newJournal()
-	s, err := FromManifests(dir, logger)
+	s, err := FromManifests(dir, "", logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,7 @@ func TestFromManifestsNeedsADirectory(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	writeFile(t, file, "")
 	for path, want := range map[string]string{filepath.Join(dir, "absent"): "does not exist", file: "is no directory"} {
-		_, err := FromManifests(path, slog.New(slog.DiscardHandler))
+		_, err := FromManifests(path, "", slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -202,7 +204,7 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, logger := newJournal()
-	s, err := FromManifests(dir, logger)
+	s, err := FromManifests(dir, "", logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,7 @@ func TestOddFilesAreReportedAndHarmless(t *testing.T) {
 func TestADirectoryThatVanishesLeavesInForceWhatItSaid(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "a/a.yaml"), podNamed("web", ""))
-	s, err := FromManifests(dir, slog.New(slog.DiscardHandler))
+	s, err := FromManifests(dir, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,6 +369,7 @@ func TestAnEventIsBelievedBeforeAStamp(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := d.follower()
+	f.read(false)
 	defer f.inotify.Close()
 	writeFile(t, path, podNamed("two", ""))
 	info, err := os.Stat(path)
@@ -418,5 +421,154 @@ func rename(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.Rename(from, to); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestS74_AFileThatWasNeverReadIsMissing tells the sink so until it has been read, or is gone.
+func TestS74_AFileThatWasNeverReadIsMissing(t *testing.T) {
+	dir, s, r, _ := startDirectory(t, map[string]string{"a.yaml": podNamed("one", ""), "b.yaml": "a: [\n", "sub/c.yaml": "{"})
+	knows(t, r, "ns shop, pod shop/one")
+	if got := r.made(); len(got) < 2 || got[len(got)-1] != "synced" || got[len(got)-2] != "missing 2" {
+		t.Errorf("the sink is told %v", got)
+	}
+	eventually(t, "the good one is old enough", func() bool { return s.Unread() == 2 })
+	for _, want := range []string{filepath.Join(dir, "b.yaml") + ":1: ", filepath.Join(dir, "sub/c.yaml") + ":1: "} {
+		if why := s.WhyUnread(); !strings.Contains(why, want) {
+			t.Errorf("%d unread: %q", s.Unread(), why)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "sub/c.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one is gone", func() bool { return s.Unread() == 1 })
+	if r.isMissing() != npc.ObjectsMissing {
+		t.Error("nothing is missing any more")
+	}
+	r.mark()
+	writeFile(t, filepath.Join(dir, "b.yaml"), podNamed("two", ""))
+	eventually(t, "mended", func() bool { return s.WhyUnread() == "" && r.isMissing() == npc.NothingMissing })
+	if diff := cmp.Diff([]string{"set pod shop/two", "missing 0"}, r.made()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	// A file that is added later is unread, and what is in force does not wait for it.
+	writeFile(t, filepath.Join(dir, "d.yaml"), "{")
+	eventually(t, "unread", func() bool { return s.Unread() == 1 })
+	if r.isMissing() != npc.NothingMissing {
+		t.Error("a new file makes something missing")
+	}
+}
+
+// TestS74_AFileThatIsRenamedAndBrokenIsNotGone: what it said before stays until it can be read.
+func TestS74_AFileThatIsRenamedAndBrokenIsNotGone(t *testing.T) {
+	dir, s, r, _ := startDirectory(t, map[string]string{"a/a.yaml": podNamed("one", ""), "b.yaml": podNamed("two", "")})
+	knows(t, r, "ns shop, pod shop/one, pod shop/two")
+	writeFile(t, filepath.Join(dir, ".new/b.yaml"), "{")
+	rename(t, filepath.Join(dir, "a"), filepath.Join(dir, ".old"))
+	rename(t, filepath.Join(dir, ".new"), filepath.Join(dir, "c"))
+	eventually(t, "unread", func() bool { return s.Unread() == 1 })
+	writeFile(t, filepath.Join(dir, "fence.yaml"), podNamed("fence", ""))
+	knows(t, r, "ns shop, pod shop/fence, pod shop/one, pod shop/two")
+	writeFile(t, filepath.Join(dir, "c/b.yaml"), podNamed("three", ""))
+	knows(t, r, "ns shop, pod shop/fence, pod shop/three, pod shop/two")
+}
+
+// TestS74_TheFirstReadingIsPatient with a file of which a part has been written.
+func TestS74_TheFirstReadingIsPatient(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	write := func(text string) {
+		if _, err := f.WriteString(text); err != nil {
+			t.Error(err)
+		}
+	}
+	write(podNamed("one", ""))
+	s, err := FromManifests(dir, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(truncatedFor/2, func() { write("---\n" + podNamed("two", "")) })
+	r := start(t, s, slog.New(slog.DiscardHandler))
+	eventually(t, "complete", func() bool { return r.isMissing() == npc.NothingMissing && s.Unread() == 0 })
+	if r.names() != "ns shop, pod shop/one, pod shop/two" {
+		t.Errorf("with %s, nothing is said to be missing", r.names())
+	}
+}
+
+// TestS74_AFileThatWasRenamedIsComplete: nothing is waited for.
+func TestS74_AFileThatWasRenamedIsComplete(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, ".a.yaml"), podNamed("one", ""))
+	time.Sleep(20 * time.Millisecond) // a tick of the file system's clock
+	rename(t, filepath.Join(dir, ".a.yaml"), filepath.Join(dir, "a.yaml"))
+	s, err := FromManifests(dir, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, s, slog.New(slog.DiscardHandler))
+	if got := r.made(); got[len(got)-1] != "synced" || strings.Contains(strings.Join(got, " "), "missing") {
+		t.Errorf("the sink is told %v", got)
+	}
+}
+
+// TestS74_ANodeThatNothingNamesIsMissing until a pod or a Node has its name.
+func TestS74_ANodeThatNothingNamesIsMissing(t *testing.T) {
+	for name, found := range map[string]string{
+		"pod":  "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {nodeName: here, containers: []}\n",
+		"node": "apiVersion: v1\nkind: Node\nmetadata: {name: here}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			log, logger := newJournal()
+			s, err := FromManifests(dir, "here", logger)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := start(t, s, logger)
+			if why := s.WhyUnread(); r.isMissing() != npc.NodeMissing || !strings.Contains(why, "no manifest below "+dir) {
+				t.Errorf("missing %d, %q", r.isMissing(), why)
+			}
+			if log.count("no manifest is read") != 1 {
+				t.Errorf("log:\n%s", log)
+			}
+			writeFile(t, filepath.Join(dir, "a.yaml"), strings.ReplaceAll(found, "here", "there"))
+			eventually(t, "another", func() bool { return strings.Contains(s.WhyUnread(), `called "here"`) })
+			writeFile(t, filepath.Join(dir, "b.yaml"), strings.ReplaceAll(found, "web", "db"))
+			eventually(t, "known", func() bool { return s.WhyUnread() == "" && r.isMissing() == npc.NothingMissing })
+			// Once it has been there, it is known for good.
+			if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(dir, "c.yaml"), podNamed("fence", ""))
+			eventually(t, "read", func() bool { return r.pod("shop/fence").Name != "" })
+			if s.WhyUnread() != "" || r.isMissing() != npc.NothingMissing {
+				t.Errorf("missing %d, %q", r.isMissing(), s.WhyUnread())
+			}
+		})
+	}
+}
+
+// TestKindsThatAreNotUsedAreNamedOnce, and their objects counted.
+func TestKindsThatAreNotUsedAreNamedOnce(t *testing.T) {
+	deployment := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"
+	dir, s, _, log := startDirectory(t, map[string]string{"a.yaml": deployment + "---\n" + deployment,
+		"b.yaml": "apiVersion: cilium.io/v2\nkind: CiliumNetworkPolicy\nmetadata: {name: p}\n"})
+	eventually(t, "counted", func() bool { return s.Ignored() == 3 })
+	writeFile(t, filepath.Join(dir, "c.yaml"), deployment)
+	eventually(t, "counted too", func() bool { return s.Ignored() == 4 })
+	if log.count(`kind="apps/v1 Deployment" objects=2`) != 1 || log.count("Deployment") != 1 ||
+		log.count(`level=WARN msg="policies of a kind that is not enforced are ignored" kind="cilium.io/v2 CiliumNetworkPolicy"`) != 1 {
+		t.Errorf("log:\n%s", log)
+	}
+	for i := range 3 * maxKindsNamed {
+		writeFile(t, filepath.Join(dir, fmt.Sprintf("d%d.yaml", i)), fmt.Sprintf("apiVersion: v9\nkind: Odd%d\n", i))
+	}
+	eventually(t, "all counted", func() bool { return s.Ignored() == 4+3*maxKindsNamed })
+	if n := log.count(" kind="); n != maxKindsNamed {
+		t.Errorf("%d kinds are named", n)
 	}
 }

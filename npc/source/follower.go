@@ -2,10 +2,13 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 const (
@@ -18,6 +21,8 @@ const (
 	slowRescan = 10 * time.Second
 	// pollRescan is how often it is read if there is no inotify.
 	pollRescan = time.Second
+	// firstPatience is how long the first reading waits for files that are just being written.
+	firstPatience = 2 * time.Second
 )
 
 // follower reads the directory again when something changes below it.
@@ -30,7 +35,7 @@ type follower struct {
 	all     bool                 // events were lost: any file may have changed
 }
 
-// follower reads the directory for the first time and returns what follows its changes.
+// follower returns what reads the directory and follows its changes.
 func (d *directory) follower() *follower {
 	f := &follower{directory: d, watched: map[string][2]uint64{}, refused: map[string]bool{}, dirty: map[string]bool{}}
 	watcher, err := fsnotify.NewWatcher()
@@ -40,12 +45,32 @@ func (d *directory) follower() *follower {
 	} else {
 		f.inotify = watcher
 	}
-	f.read(false)
 	return f
 }
 
-// run follows the changes until ctx ends.
-func (f *follower) run(ctx context.Context) {
+// begin reads the directory for the first time, gives sink what it says and tells it what is missing.
+func (f *follower) begin(ctx context.Context, sink Sink, node *nodeName) *progress {
+	for _, kind := range []string{Namespaces, Pods, NetworkPolicies} {
+		sink.SetConnected(kind, true)
+	}
+	deadline := time.Now().Add(firstPatience)
+	result := f.read(true)
+	for result.waiting && time.Now().Before(deadline) && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(result.again):
+		}
+		result = f.read(true)
+	}
+	p := &progress{delivery: newDelivery(f.shelves, sink, f.log), sink: sink, directory: f.directory, node: node}
+	p.run()
+	sink.SetSynced()
+	return p
+}
+
+// run reads the directory and follows its changes until ctx ends.
+func (f *follower) run(ctx context.Context, sink Sink, node *nodeName) {
+	p := f.begin(ctx, sink, node)
 	var events <-chan fsnotify.Event
 	var lost <-chan error
 	period := pollRescan
@@ -81,7 +106,9 @@ func (f *follower) run(ctx context.Context) {
 			due.Reset(0)
 		case <-due.C:
 			first = time.Time{}
-			if again := f.read(true).again; again > 0 {
+			again := f.read(true).again
+			p.run()
+			if again > 0 {
 				due.Reset(again)
 			}
 		}
@@ -96,7 +123,51 @@ func (f *follower) read(patient bool) rescanned {
 		watch:   f.watch,
 		force:   func(path string) bool { return all || dirty[path] },
 		patient: patient,
+		first:   !f.complete,
 	})
+}
+
+// progress hands over what was read, and tells the sink what is missing.
+type progress struct {
+	*delivery
+	sink      Sink
+	directory *directory
+	node      *nodeName
+	told      npc.Missing
+	empty     bool // the directory had no manifest
+}
+
+// run hands over what was read since the last call. What was missing is handed over before the sink is told that it is
+// no more.
+func (p *progress) run() {
+	p.delivery.run()
+	empty := len(p.directory.files) == 0
+	if empty && !p.empty {
+		p.log.Warn("no manifest is read: the directory has no file named *.yaml, *.yml or *.json", "path", p.directory.path)
+	}
+	p.empty = empty
+	if p.directory.nodes[p.node.name] {
+		p.node.confirm()
+	}
+	switch {
+	case p.node.known():
+	case empty:
+		p.node.doubt(fmt.Sprintf("there is no manifest below %s, and so no Node and no pod with spec.nodeName %q",
+			p.directory.path, p.node.name))
+	default:
+		p.node.doubt(fmt.Sprintf("no Node in the manifests is called %q and no pod has it as spec.nodeName", p.node.name))
+	}
+	missing := npc.NothingMissing
+	switch {
+	case !p.directory.complete:
+		missing = npc.ObjectsMissing
+	case !p.node.known():
+		missing = npc.NodeMissing
+	}
+	if missing != p.told {
+		p.told = missing
+		p.sink.SetMissing(missing)
+	}
 }
 
 // watch lets inotify tell of changes in dir, also if another directory has taken its name.

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -63,14 +62,22 @@ type manifest struct {
 	path     string
 	objects  []object
 	problems []problem
-	ignored  []string // kinds that we do not know
+	ignored  map[string]int // kind that is not used -> objects of it
+	nodes    []string       // names of Nodes
 }
 
-// parseManifest reads the documents of a file: YAML or JSON, single objects and lists.
+// parseManifest reads the documents of a file, one at a time: YAML or JSON, single objects and lists. It changes data.
 func parseManifest(path string, data []byte) *manifest {
 	m := &manifest{path: path}
-	for _, d := range splitDocuments(data) {
-		m.parse(d)
+	documents := 0
+	for d := range splitDocuments(data) {
+		if documents++; documents > maxObjects {
+			m.refuse(d.line, "", fmt.Sprintf("the file has more than %d documents; split it", maxObjects))
+			break
+		}
+		if m.parse(d); m.tooMuch(d.line) {
+			break
+		}
 	}
 	first := map[string]int{} // object -> line
 	for _, o := range m.objects {
@@ -83,6 +90,20 @@ func parseManifest(path string, data []byte) *manifest {
 	return m
 }
 
+// tooMuch refuses a file that has more than can be kept, from a line on, and reports whether it does.
+func (m *manifest) tooMuch(line int) bool {
+	switch {
+	case len(m.objects) > maxObjects:
+		m.refuse(line, "", fmt.Sprintf("the file has more than %d objects; split it", maxObjects))
+		m.objects = nil
+	case len(m.problems) > maxProblems:
+		m.refuse(line, "", "too many problems, the rest is not read")
+	default:
+		return false
+	}
+	return true
+}
+
 func (m *manifest) refuse(line int, what, text string) {
 	if what != "" {
 		text = what + ": " + text
@@ -90,69 +111,13 @@ func (m *manifest) refuse(line int, what, text string) {
 	m.problems = append(m.problems, problem{path: m.path, line: line, text: text})
 }
 
-// document is one YAML document of a file.
-type document struct {
-	line int // of its first line in the file, counted from 1
-	text []byte
-}
-
-// firstLine returns the line of the first thing in the document that is no comment.
-func (d document) firstLine() int {
-	line := d.line
-	for text := range bytes.Lines(d.text) {
-		if !isBlank(text) {
-			break
-		}
-		line++
-	}
-	return line
-}
-
-// splitDocuments splits a file at the document markers (YAML 1.2, section 9.1.2).
-func splitDocuments(data []byte) []document {
-	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
-	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
-	data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n"))
-	docs := []document{{line: 1}}
-	line := 0
-	for text := range bytes.Lines(data) {
-		line++
-		doc := &docs[len(docs)-1]
-		switch {
-		case isMarker(text, "---"):
-			// What follows on the marker's line belongs to the document.
-			rest := append([]byte("   "), text[3:]...)
-			docs = append(docs, document{line: line, text: rest})
-		case isMarker(text, "..."):
-			docs = append(docs, document{line: line + 1})
-		case bytes.HasPrefix(text, []byte("%")) && isBlank(doc.text):
-			doc.text = append(doc.text, '#')
-			doc.text = append(doc.text, text...) // a directive, which changes nothing for us
-		default:
-			doc.text = append(doc.text, text...)
-		}
-	}
-	return docs
-}
-
-func isMarker(line []byte, marker string) bool {
-	rest, ok := bytes.CutPrefix(line, []byte(marker))
-	return ok && (len(rest) == 0 || strings.ContainsRune(" \t\n", rune(rest[0])))
-}
-
-// isBlank says that a text has nothing but blanks and comments.
-func isBlank(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			return false
-		}
-	}
-	return true
-}
-
 // parse reads one document.
 func (m *manifest) parse(d document) {
 	if isBlank(d.text) {
+		return
+	}
+	if err := d.tooBig(); err != nil {
+		m.refuse(d.firstLine(), "", err.Error())
 		return
 	}
 	// No target type: a number where a string belongs stays an error, as it is for the API server.
@@ -212,8 +177,34 @@ func (m *manifest) decode(n node, inList bool) {
 		m.refuse(n.line("apiVersion"), t.Kind, fmt.Sprintf("apiVersion %q is not served, use %q", t.APIVersion,
 			served(kind).String()))
 	default:
-		m.ignored = append(m.ignored, t.APIVersion+" "+t.Kind)
+		m.ignore(n, t)
 	}
+}
+
+// maxIgnoredKinds is how many kinds that are not used are told apart in a file.
+const maxIgnoredKinds = 100
+
+// ignore counts an object of a kind that is not used. Of a Node, its name is.
+func (m *manifest) ignore(n node, t metav1.TypeMeta) {
+	if t.APIVersion == "v1" && t.Kind == "Node" {
+		var o struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(n.data, &o); err == nil && o.Metadata.Name != "" {
+			m.nodes = append(m.nodes, o.Metadata.Name)
+		}
+		return
+	}
+	if m.ignored == nil {
+		m.ignored = map[string]int{}
+	}
+	kind := t.APIVersion + " " + t.Kind
+	if _, ok := m.ignored[kind]; !ok && len(m.ignored) >= maxIgnoredKinds {
+		kind = "other kinds"
+	}
+	m.ignored[kind]++
 }
 
 // served returns the version in which the API server knows a kind that we know.
@@ -253,6 +244,9 @@ func (m *manifest) decodeList(n node, typed metav1.TypeMeta) {
 		return
 	}
 	for i, data := range list.Items {
+		if m.tooMuch(n.line("")) {
+			return
+		}
 		item := node{data: data, path: fmt.Sprintf("items[%d]", i), position: n.position}
 		if typed.Kind == "" {
 			m.decode(item, true)

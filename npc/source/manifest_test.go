@@ -344,7 +344,7 @@ func TestManifestsThatAreAccepted(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if len(m.ignored) != test.ignored {
-				t.Errorf("ignored %q", m.ignored)
+				t.Errorf("ignored %v", m.ignored)
 			}
 		})
 	}

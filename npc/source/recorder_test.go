@@ -30,6 +30,7 @@ type recorder struct {
 	policies   map[string]*networkingv1.NetworkPolicy
 	calls      []string
 	synced     int
+	missing    npc.Missing
 	connected  []string
 	ended      bool
 }
@@ -96,6 +97,20 @@ func (r *recorder) SetSynced() {
 	defer r.mu.Unlock()
 	r.synced++
 	r.calls = append(r.calls, "synced")
+}
+
+func (r *recorder) SetMissing(what npc.Missing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.missing = what
+	r.calls = append(r.calls, fmt.Sprintf("missing %d", what))
+}
+
+// isMissing returns what the sink has last been told to be missing.
+func (r *recorder) isMissing() npc.Missing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.missing
 }
 
 func (r *recorder) SetConnected(kind string, ok bool) {

@@ -35,7 +35,11 @@ type Sink interface {
 	DeletePod(namespace, name string, uid types.UID)
 	SetPolicy(*networkingv1.NetworkPolicy)
 	DeletePolicy(namespace, name string, uid types.UID)
-	// SetSynced says, once, that the sink has been handed everything that existed at the start.
+	// SetMissing tells what of the input is missing, until it tells that nothing is. It is called before SetSynced if
+	// anything is missing then, and again when that changes. What is missing is not gone: the sink takes nothing away
+	// for it.
+	SetMissing(npc.Missing)
+	// SetSynced says, once, that the sink has been handed everything that existed at the start and could be read.
 	SetSynced()
 	// SetConnected says that the watch of a kind works or is broken. It is called when that changes.
 	SetConnected(kind string, ok bool)
@@ -43,9 +47,12 @@ type Sink interface {
 
 // Source is where the facts come from. FromAPI and FromManifests make one; it is run once.
 type Source struct {
-	watches map[string]listWatcher // kind -> its list and watch
-	client  any                    // tells whether streaming lists are supported
-	dir     *directory             // nil with an API server
+	watches map[string]listWatcher      // kind -> its list and watch; empty with manifests
+	client  any                         // tells whether streaming lists are supported
+	getNode func(context.Context) error // gets the Node of this node; nil with manifests
+	dir     *directory                  // nil with an API server
+	node    *nodeName
+	unread  *unread
 }
 
 // listWatcher lists and watches one kind.
@@ -54,12 +61,18 @@ type listWatcher struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// FromAPI returns the source that watches an API server.
-func FromAPI(client kubernetes.Interface) Source {
+// FromAPI returns the source that watches an API server on behalf of a node. Without a name, nobody asks whether the
+// node exists.
+func FromAPI(client kubernetes.Interface, node string) Source {
 	namespaces := client.CoreV1().Namespaces()
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
 	policies := client.NetworkingV1().NetworkPolicies(metav1.NamespaceAll)
-	return Source{client: client, watches: map[string]listWatcher{
+	missing := newUnread()
+	getNode := func(ctx context.Context) error {
+		_, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		return err
+	}
+	return Source{client: client, unread: missing, node: newNodeName(node, missing), getNode: getNode, watches: map[string]listWatcher{
 		Namespaces: {
 			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				return namespaces.List(ctx, o)
@@ -88,32 +101,84 @@ func (s Source) Errors() int {
 	return int(s.dir.bad.Load())
 }
 
+// Unread returns the number of inputs that have not been read once: kinds of objects, files and directories, and the
+// Node of this node if no pod is on it.
+func (s Source) Unread() int {
+	if s.unread == nil {
+		return 0
+	}
+	return s.unread.count()
+}
+
+// Ignored returns the number of objects in manifests that are of kinds which are not used. It is 0 with an API server.
+func (s Source) Ignored() int {
+	if s.dir == nil {
+		return 0
+	}
+	return int(s.dir.ignored.Load())
+}
+
+// WhyUnread says what has not been read once, and why; empty if everything has been.
+func (s Source) WhyUnread() string { return s.unread.String() }
+
 // Run feeds sink until ctx ends, and returns nil then. Whatever fails meanwhile is logged and tried again, for ever.
 // No call reaches sink after Run has returned.
 func (s Source) Run(ctx context.Context, sink Sink, log *slog.Logger) error {
+	sink = podWatcher{sink, s.node}
+	if s.dir != nil {
+		s.dir.follower().run(ctx, sink, s.node)
+		return nil
+	}
 	informers := make([]*informer, 0, len(s.watches))
 	for _, f := range feeds(sink, log) {
 		i, err := newInformer(f, s.watches[f.kind], s.client, sink, log)
 		if err != nil {
 			return err
 		}
+		i.connection.failing = func(err error) { s.unread.update(f.kind, f.kind+" cannot be listed: "+err.Error()) }
+		s.unread.set(f.kind, "not all "+f.kind+" have been received yet")
 		informers = append(informers, i)
 	}
 
 	var running sync.WaitGroup
 	defer running.Wait()
-	if s.dir != nil {
-		follower := s.dir.follower()
-		running.Go(func() { follower.run(ctx) })
-	}
+	asked := make(chan struct{})
+	running.Go(func() { s.node.ask(ctx, s.getNode, asked, log) })
 	synced := make([]cache.DoneChecker, 0, len(informers))
 	for _, i := range informers {
 		running.Go(func() { i.run(ctx) })
+		running.Go(func() {
+			if cache.WaitFor(ctx, "", i.handled) {
+				s.unread.set(i.connection.kind, "")
+			}
+		})
 		synced = append(synced, i.handled)
 	}
 	if cache.WaitFor(ctx, "", synced...) {
-		sink.SetSynced()
+		s.begin(ctx, sink, asked)
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// begin tells sink that everything has been handed over, and waits until the node is known.
+func (s Source) begin(ctx context.Context, sink Sink, asked <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-asked:
+	case <-s.node.confirmed:
+	}
+	missing := !s.node.known()
+	if missing {
+		sink.SetMissing(npc.NodeMissing)
+	}
+	sink.SetSynced()
+	select {
+	case <-ctx.Done():
+	case <-s.node.confirmed:
+		if missing {
+			sink.SetMissing(npc.NothingMissing)
+		}
+	}
 }

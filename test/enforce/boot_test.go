@@ -170,6 +170,7 @@ func (b *booting) know(t *testing.T) {
 	t.Helper()
 	d := b.daemons[0]
 	dir := newManifests(t, b.world).dir
+	writeNode(t, dir, d.node.Name())
 	d.args = append(slices.Clone(d.args[:len(d.args)-2]), "--manifests", dir)
 	d.start(t)
 	d.awaitReady(t)

@@ -15,6 +15,7 @@ func TestAMistakeIsOneClearLine(t *testing.T) {
 	w := newWorld(t, lab.NFT, lab.Config{})
 	n := w.Node("node1")
 	dir := newManifests(t, w).dir
+	writeNode(t, dir, "node1")
 	broken := filepath.Join(w.Dir(), "broken-kubeconfig")
 	if err := os.WriteFile(broken, []byte("clusters: [x"), 0o600); err != nil {
 		t.Fatal(err)

@@ -213,6 +213,12 @@ func (m *manifests) write(t *testing.T, o *objects) {
 	writeFile(t, filepath.Join(m.dir, "world.yaml"), text)
 }
 
+// writeNode makes manifests say that there is a node.
+func writeNode(t *testing.T, dir, name string) {
+	t.Helper()
+	writeFile(t, filepath.Join(dir, "node.yaml"), "apiVersion: v1\nkind: Node\nmetadata: {name: "+name+"}\n")
+}
+
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	hidden := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestABusyModelDelaysNoAnswer: while what metrics and readiness come from is locked, one call at a time waits for it,
+// a few requests wait for that, and health does not wait.
+func TestABusyModelDelaysNoAnswer(t *testing.T) {
+	var lock sync.Mutex
+	var waiting, most atomic.Int64
+	locked := func() {
+		most.Store(max(most.Load(), waiting.Add(1)))
+		lock.Lock()
+		defer lock.Unlock()
+		waiting.Add(-1)
+	}
+	r := prometheus.NewRegistry()
+	gauge(r, "test_gauge", "A gauge that is behind a lock.", func() bool { locked(); return true })
+	s, err := listen("127.0.0.1:0", r, neverLate(func() string { locked(); return "" }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.run(ctx, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	ask := func(path string) (int, string) {
+		response, err := http.Get("http://" + s.addr + path)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return response.StatusCode, string(body)
+	}
+
+	lock.Lock()
+	if status, body := ask("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "busy") {
+		t.Errorf("before anything is known, readiness is %d %q", status, body)
+	}
+	lock.Unlock()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		ready, _ := ask("/readyz")
+		metrics, body := ask("/metrics")
+		if ready == http.StatusOK && metrics == http.StatusOK && strings.Contains(body, "test_gauge 1") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ready %d, metrics %d", ready, metrics)
+		}
+	}
+	time.Sleep(scrapeFresh)
+
+	lock.Lock()
+	defer lock.Unlock()
+	var statuses [600]atomic.Int64
+	var requests sync.WaitGroup
+	for range 50 {
+		requests.Go(func() {
+			status, _ := ask("/metrics")
+			statuses[status].Add(1)
+		})
+	}
+	start := time.Now()
+	if status, _ := ask("/healthz"); status != http.StatusOK || time.Since(start) > answerPatience/2 {
+		t.Errorf("health is %d after %s", status, time.Since(start))
+	}
+	if status, _ := ask("/readyz"); status != http.StatusOK {
+		t.Errorf("what was known a moment ago is forgotten: readiness is %d", status)
+	}
+	requests.Wait()
+	if ok, refused := statuses[http.StatusOK].Load(), statuses[http.StatusServiceUnavailable].Load(); ok < 1 || refused < 1 || ok+refused != 50 {
+		t.Errorf("of 50 requests for metrics, %d are answered and %d refused", ok, refused)
+	}
+	if n := most.Load(); n > 2 {
+		t.Errorf("%d calls wait for the lock at a time", n)
+	}
+}
+
+// TestAReadinessOfLongAgoDoesNotCount.
+func TestAReadinessOfLongAgoDoesNotCount(t *testing.T) {
+	l := &latest[string]{compute: func() string { select {} }, at: time.Now().Add(-time.Hour), value: "old"}
+	if value, at := l.get(); value != "old" || time.Since(at) < time.Minute {
+		t.Errorf("%q of %s", value, at)
+	}
+	calls := 0
+	fresh := &latest[string]{fresh: time.Hour, patience: time.Minute, compute: func() string { calls++; return fmt.Sprint(calls) }}
+	for range 3 {
+		if value, _ := fresh.get(); value != "1" {
+			t.Errorf("computed again: %s", value)
+		}
+	}
+}
