@@ -66,26 +66,6 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the transactions that would be applied, and exit")
 }
 
-// fromEnvironment sets the flags that were not given from WEAVE_NPC_... variables.
-func fromEnvironment(f *pflag.FlagSet) (err error) {
-	f.VisitAll(func(flag *pflag.Flag) {
-		name := variable(flag)
-		value, ok := os.LookupEnv(name)
-		if !ok || flag.Changed || err != nil || flag.Name == "help" {
-			return
-		}
-		if e := f.Set(flag.Name, value); e != nil {
-			err = errors.Wrapf(e, "$%s", name)
-		}
-	})
-	return err
-}
-
-// variable is the environment variable that a flag can be given as.
-func variable(f *pflag.Flag) string {
-	return "WEAVE_NPC_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-}
-
 // interfaceName is what the kernel and iptables take as a name of an interface, or the beginning of names.
 var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$|^[A-Za-z0-9._-]{1,14}\+$`)
 

@@ -66,16 +66,34 @@ func command() *cobra.Command {
 // finished sets what both roots have.
 func finished(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) }
+	root.Version = version()
+	root.SetVersionTemplate("weave-npc {{.Version}}\n")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return errors.Errorf("%v; see %s --help", err, cmd.CommandPath())
+		return errors.Errorf("%s; see %s --help", flagMistake(cmd, err), cmd.CommandPath())
 	})
+	answerMistakes(root)
+	if err := completeFlags(root); err != nil {
+		panic(err) // a flag was registered twice
+	}
 	return root
+}
+
+// answerMistakes has all commands that others are below name the one that may be meant.
+func answerMistakes(cmd *cobra.Command) {
+	if cmd.HasSubCommands() {
+		cmd.Args = noSuchCommand
+	}
+	for _, sub := range cmd.Commands() {
+		answerMistakes(sub)
+	}
 }
 
 // pluginName is the name by which kubectl finds the command, and runs it as "kubectl npc".
 const pluginName = "kubectl-npc"
+
+// isPlugin reports whether a command is run by kubectl.
+func isPlugin(cmd *cobra.Command) bool { return cmd.Root().Name() == pluginName }
 
 // plugin is what the command offers to kubectl: what needs no node.
 func plugin() *cobra.Command {

@@ -115,6 +115,12 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 	if err := o.checkBackend(); err != nil {
 		return nil, npc.Config{}, err
 	}
+	if err := checkAddr("--metrics-addr", o.metricsAddr); err != nil {
+		return nil, npc.Config{}, err
+	}
+	if err := checkAddr("--pprof-addr", o.pprofAddr); err != nil {
+		return nil, npc.Config{}, err
+	}
 	config, err := o.config()
 	if err != nil {
 		return nil, npc.Config{}, err

@@ -92,7 +92,7 @@ func listenProfiles(addr string) (*server, error) {
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, errors.Wrap(err, "--pprof-addr")
+		return nil, errors.Errorf("--pprof-addr: %q is no address and port such as 127.0.0.1:6060", addr)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
 		return nil, errors.Errorf("--pprof-addr: %q is no loopback address such as 127.0.0.1:6060", addr)
@@ -108,6 +108,21 @@ func listenProfiles(addr string) (*server, error) {
 	}
 	s.http.WriteTimeout = 0 // a profile takes as long as is asked for
 	return s, nil
+}
+
+// checkAddr refuses what is no address and port; an empty one serves nothing.
+func checkAddr(flag, addr string) error {
+	if addr == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return errors.Errorf("%s: %q is no address and port such as :6781 or 127.0.0.1:6781", flag, addr)
+	}
+	return nil
 }
 
 // newServer opens an address. That somebody else has it is no error: it may be a weave-npc that is about to end, and policies do not wait

@@ -136,7 +136,7 @@ func TestFlagsAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	others := regexp.MustCompile(`^--(run-firewall|name|config|internal|unit|namespace|selector|set|for|timeout|previous|as|help|noflush|` +
-		`dport|comment|match-set|ctstate|dst-type|restart-always|platform|timestamp)$`)
+		`dport|comment|match-set|ctstate|dst-type|restart-always|platform|timestamp|version|publish)$`)
 	named := regexp.MustCompile("`(--[a-z][a-z0-9-]+)")
 	for page, text := range pages(t) {
 		if strings.Contains(page, "decisions") {

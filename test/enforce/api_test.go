@@ -33,7 +33,7 @@ import (
 // binaries is the directory with kube-apiserver and etcd.
 func binaries(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("WEAVE_NPC_CONTROLPLANE")
+	dir := os.Getenv("WEAVE_NPC_TEST_CONTROLPLANE")
 	if dir == "" {
 		var err error
 		if dir, err = filepath.Abs("../../.cache/controlplane"); err != nil {
@@ -43,7 +43,7 @@ func binaries(t *testing.T) string {
 	for _, name := range []string{"kube-apiserver", "etcd"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Fatalf("%v\nbuild it with test/controlplane/build, or name the directory that has it in "+
-				"$WEAVE_NPC_CONTROLPLANE", err)
+				"$WEAVE_NPC_TEST_CONTROLPLANE", err)
 		}
 	}
 	return dir

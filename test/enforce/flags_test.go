@@ -40,6 +40,7 @@ func TestAMistakeIsOneClearLine(t *testing.T) {
 		{"gate", append(ok, "--gate", "ajar"), "", `--gate.*ajar.*auto.*open.*closed`},
 		{"gate_from_the_environment", ok, "WEAVE_NPC_GATE=ajar", `gate.*ajar`},
 		{"a_number_from_the_environment", ok, "WEAVE_NPC_MAX_LIST_SIZE=many", `WEAVE_NPC_MAX_LIST_SIZE`},
+		{"a_misspelt_variable", ok, "WEAVE_NPC_POD_INTERFAC=cni0", `\$WEAVE_NPC_POD_INTERFAC: .*\$WEAVE_NPC_POD_INTERFACE`},
 		{"hook", append(ok, "--hook", "input"), "", `--hook.*input.*forward.*none`},
 		{"allow_action", append(ok, "--allow-action", "DROP"), "", `--allow-action.*DROP.*ACCEPT.*RETURN`},
 		{"log_level", append(ok, "--log-level", "loud"), "", `--log-level.*loud.*debug.*info.*warning.*error`},
@@ -111,7 +112,7 @@ func TestEveryFlagCanComeFromTheEnvironment(t *testing.T) {
 func TestVersionAndHelp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.NFT, lab.Config{})
-	for _, c := range []struct{ arg, says string }{{"version", "weave-npc "}, {"--help", "--pod-interface"}} {
+	for _, c := range []struct{ arg, says string }{{"version", "weave-npc "}, {"--version", "weave-npc "}, {"--help", "--pod-interface"}} {
 		stdout, stderr, status := execute(t, w.Node("node1"), nil, c.arg)
 		if status != 0 || !strings.Contains(stdout, c.says) {
 			t.Errorf("%s ends with %d\n%s\n%s", c.arg, status, stdout, stderr)

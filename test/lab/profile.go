@@ -20,7 +20,7 @@ import (
 const DefaultProfile = "/usr/share/containers/seccomp.json"
 
 // profileVariable tells this program, when it is started by ProfileWrap, where the profile is that it is to install.
-const profileVariable = "WEAVE_NPC_LAB_SECCOMP"
+const profileVariable = "WEAVE_NPC_TEST_SECCOMP"
 
 // ProfileWrap is what runs a command, as the arguments that follow, under a seccomp profile as it is for given capabilities. The
 // program that calls it must run Main first of all.

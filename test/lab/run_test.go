@@ -16,7 +16,7 @@ import (
 )
 
 // childVariable makes this test binary a process that builds a world and waits to be killed.
-const childVariable = "WEAVE_NPC_LAB_CHILD"
+const childVariable = "WEAVE_NPC_TEST_LAB_CHILD"
 
 // standUntilKilled builds a world, runs a command in it that outlives its parent, tells the run's id and the command's
 // process id, and waits for its own end or its parent's.

@@ -19,7 +19,7 @@ import (
 
 // roleVariable tells a process of this test binary what it is: nothing at first, then the one in namespaces of its own, or the floor.
 const (
-	roleVariable = "WEAVE_NPC_SPEED_ROLE"
+	roleVariable = "WEAVE_NPC_TEST_SPEED_ROLE"
 	roleInside   = "inside"
 	roleFloor    = "floor"
 )
