@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/advice"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/services"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
 
@@ -71,22 +73,24 @@ type asked struct {
 func explainCommand() *cobra.Command {
 	a := &asked{}
 	cmd := &cobra.Command{
-		Use:   "explain --from NAMESPACE/POD|ADDRESS --to NAMESPACE/POD|ADDRESS --port tcp/80",
+		Use:   "explain --from NAMESPACE/POD|ADDRESS --to NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE --port tcp/80",
 		Short: "Says whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would",
 		Long: "Says whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would.\n" +
 			"It asks the objects of an API server, or those in --manifests before they are applied; a pod there needs no address.\n\n" +
-			"The exit status is 0 if it is allowed, 1 if it is denied in one family at least, 2 after an error.\n" +
+			"A Service, by an address of its own, a port of a node or its name, is resolved to its endpoints, and each is answered.\n\n" +
+			"The exit status is 0 if it is allowed, 1 if it is denied in one family or at one endpoint at least, 2 after an error, and if an address\n" +
+			"is nobody's though it is in the range of pods or Services.\n" +
 			"With --kernel, this node's part is also asked of what its kernel holds.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.run(cmd.Context(), cmd.OutOrStdout())
+			return a.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&a.from, "from", "", "pod or address that opens the connection")
-	f.StringVar(&a.to, "to", "", "pod or address that it goes to")
-	f.StringVar(&a.port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the pod that it goes to, such as tcp/http")
+	f.StringVar(&a.to, "to", "", "pod, address or Service that it goes to, such as svc/NAME.NAMESPACE")
+	f.StringVar(&a.port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the pod or Service that it goes to, such as tcp/http")
 	f.StringVarP(&a.output, "output", "o", "text", "text, json, or yaml: the policies alone that would allow what is denied, for kubectl apply -f -")
 	a.cluster.register(f)
 	f.BoolVar(&a.kernel, "kernel", false,
@@ -95,7 +99,7 @@ func explainCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *asked) run(ctx context.Context, out io.Writer) error {
+func (a *asked) run(ctx context.Context, out, stderr io.Writer) error {
 	if a.output != "text" && a.output != "json" && a.output != "yaml" {
 		return errors.Errorf("--output: %q is none of text, json, yaml", a.output)
 	}
@@ -103,23 +107,29 @@ func (a *asked) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	flows, err := a.flows(k.World)
+	if err := a.network(ctx, &k, stderr); err != nil {
+		return err
+	}
+	q, err := a.question(k)
 	if err != nil {
 		return err
 	}
-	x, err := k.explanation(flows)
+	x, err := k.answer(q)
 	if err != nil {
 		return err
 	}
 	if k.kernel != nil {
-		if err := x.walk(k.kernel, a.name, flows); err != nil {
+		if err := x.walk(k.kernel, a.name, slices.Concat(q.flows...)); err != nil {
 			return err
 		}
 	}
 	if err := x.write(out, a.output); err != nil {
 		return err
 	}
-	if !x.Allowed {
+	switch {
+	case len(x.Warnings) > 0:
+		return errors.Errorf("%s; the answer is that for an address outside the cluster", strings.Join(x.Warnings, "; "))
+	case !x.Allowed:
 		return errDenied
 	}
 	return nil
@@ -129,8 +139,9 @@ func (a *asked) run(ctx context.Context, out io.Writer) error {
 type known struct {
 	*explain.World
 	objects source.Objects
-	// kernel is what this node's kernel holds; nil if it is not asked.
-	kernel *holdings
+	// network is what leads to pods; nil if no end may need it. kernel is what this node's kernel holds; nil if it is not asked.
+	network *services.Network
+	kernel  *holdings
 }
 
 // know reads the objects, and the kernel if it is asked too.
@@ -146,47 +157,21 @@ func (a *asked) know(ctx context.Context) (k known, err error) {
 	return k, k.kernel.unknown
 }
 
-// flows are those of all families that both ends have.
-func (a *asked) flows(w *explain.World) ([]explain.Flow, error) {
-	from, err := w.Find(a.from)
-	if err != nil {
-		return nil, errors.Wrap(err, "--from")
-	}
-	to, err := w.Find(a.to)
-	if err != nil {
-		return nil, errors.Wrap(err, "--to")
-	}
-	service, err := w.Service(a.port, to)
-	if err != nil {
-		return nil, errors.Wrap(err, "--port")
-	}
-	flows := explain.Flows(from, to, service)
-	if len(flows) == 0 {
-		return nil, errors.Errorf("%s and %s have no addresses of the same family", a.from, a.to)
-	}
-	return flows, nil
-}
-
 // explanation is what explain answers.
 type explanation struct {
 	// Allowed says whether all verdicts are, those of the kernel too if it was asked.
-	Allowed  bool              `json:"allowed"`
+	Allowed bool `json:"allowed"`
+	// Service is what the connection goes to, if that is a Service; there are verdicts for each of its endpoints then.
+	Service  *services.Target  `json:"service,omitempty"`
 	Verdicts []explain.Verdict `json:"verdicts"`
 	// Kernel is what this node's kernel does, if it was asked.
 	Kernel []kernelVerdict `json:"kernel,omitempty"`
 	// Nearest are changes that would allow what is denied, each for itself, the one to prefer first.
 	Nearest []advice.Change `json:"nearest,omitempty"`
-}
-
-func (k known) explanation(flows []explain.Flow) (x explanation, err error) {
-	x.Allowed = true
-	for _, f := range flows {
-		v := k.Explain(f)
-		x.Verdicts = append(x.Verdicts, v)
-		x.Allowed = x.Allowed && v.Allowed
-	}
-	x.Nearest, err = advice.Asked{World: k.World, Flows: flows, Controllers: controllers(k.objects)}.Nearest()
-	return x, err
+	// Warnings are what speaks against taking an address for what it seems to be.
+	Warnings []string `json:"warnings,omitempty"`
+	// groups are the verdicts for each endpoint.
+	groups [][]explain.Verdict
 }
 
 // controllers returns what manages the pods, as kind and name, by namespace/name of the pod.
@@ -206,11 +191,20 @@ func (x explanation) write(out io.Writer, format string) error {
 	case "json":
 		return writeJSON(out, x)
 	case "yaml":
-		if len(x.Nearest) > 0 {
-			text = x.Nearest[0].Apply
+		var policies []string
+		for _, c := range x.Nearest {
+			if c.Apply != "" {
+				policies = append(policies, c.Apply)
+			}
 		}
+		text = strings.Join(policies, "---\n")
 	default:
-		text = explain.Text(x.Verdicts)
+		if x.Service != nil {
+			text = x.Service.String()
+		}
+		for _, verdicts := range x.groups {
+			text += explain.Text(verdicts)
+		}
 		for _, k := range x.Kernel {
 			text += k.String()
 		}
@@ -223,9 +217,12 @@ func (x explanation) write(out io.Writer, format string) error {
 // changesText returns changes in lines, the YAML of policies indented below them.
 func changesText(changes []advice.Change) (text string) {
 	for i, c := range changes {
-		if i == 0 {
+		switch {
+		case c.For != "" && (i == 0 || changes[i-1].For != c.For):
+			text += "nearest change for " + c.For + ": "
+		case i == 0:
 			text += "nearest change: "
-		} else {
+		default:
 			text += "            or: "
 		}
 		text += fmt.Sprintf("%s (%s)\n", c.Text, c.Effect)

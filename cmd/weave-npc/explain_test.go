@@ -121,4 +121,27 @@ func TestExplainAsJSON(t *testing.T) {
 	}
 }
 
+// TestServiceAsJSON shows what a Service is resolved to, and that doubts are there too.
+func TestServiceAsJSON(t *testing.T) {
+	var got struct {
+		Service struct {
+			Service   string
+			Endpoints []struct{ Pod, Address, Port string }
+		}
+		Verdicts []struct{ Allowed bool }
+		Warnings []string
+	}
+	out, code := execute(t, "explain", "--manifests", "testdata/shop", "--from", "shop/api", "--to", "10.96.0.20", "--port", "80", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if want := "{shop/db [{shop/db 10.32.1.4 tcp/5432}]} [{true}] [] 0"; fmt.Sprint(got.Service, got.Verdicts, got.Warnings, " ", code) != want {
+		t.Errorf("says %v %v %v %d,\nnot  %s", got.Service, got.Verdicts, got.Warnings, code, want)
+	}
+	out, code = execute(t, "explain", "--manifests", "testdata/shop", "--from", "shop/api", "--to", "10.32.1.99", "--port", "80", "-o", "json")
+	if code != 2 || !strings.Contains(out, `"warnings": [`) {
+		t.Errorf("of an address that nobody has, status %d and\n%s", code, out)
+	}
+}
+
 func TestShow(t *testing.T) { checkTranscript(t, "testdata/show.txt") }

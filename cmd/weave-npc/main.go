@@ -53,7 +53,7 @@ func command() *cobra.Command {
 		Short: "Enforces Kubernetes network policies on this node with ipsets and iptables",
 		Long: "Enforces Kubernetes network policies on this node with ipsets and iptables.\n\n" +
 			"Every flag can be given as an environment variable: --node-name as WEAVE_NPC_NODE_NAME.",
-		Args: cobra.NoArgs,
+		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -100,7 +100,7 @@ func plugin() *cobra.Command {
 	root := &cobra.Command{
 		Use:         pluginName,
 		Short:       "Says who reaches whom under a cluster's network policies, and why",
-		Args:        cobra.NoArgs,
+		Args:        knownCommand,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl npc"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

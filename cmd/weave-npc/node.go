@@ -71,7 +71,7 @@ func (n *node) read(ctx context.Context, c *cluster) (*holdings, error) {
 	if h.objects, h.unknown = c.objects(ctx); h.unknown == nil {
 		h.know(n, c, h.objects)
 	}
-	return h, nil
+	return h, h.check(n.name)
 }
 
 // know tells what the objects are.

@@ -26,7 +26,7 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Shows what the policies come to: pods, policies, the matrix of who reaches whom, and the sets and rules of this node",
-		Args:  cobra.NoArgs,
+		Args:  knownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
@@ -41,6 +41,21 @@ func showCommand() *cobra.Command {
 		kernelCommand("sets", "Lists the sets of this node's kernel with their members, and the policies that use them", showSets),
 		kernelCommand("rules", "Lists the rules of this node's kernel with what they ask, and the policies that they come of", showRules))
 	return cmd
+}
+
+// knownCommand refuses what is no subcommand, with the nearest one.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	names := func(yield func(string) bool) {
+		for _, c := range cmd.Commands() {
+			if !yield(c.Name()) {
+				return
+			}
+		}
+	}
+	return errors.Errorf("unknown command %q for %q%s; see %s --help", args[0], cmd.CommandPath(), explain.DidYouMean(args[0], names), cmd.CommandPath())
 }
 
 // worldCommand shows something of a cluster's objects.

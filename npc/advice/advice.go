@@ -14,6 +14,8 @@ import (
 
 // Change is one way to allow what was asked about. It was tried on a copy of the objects.
 type Change struct {
+	// For is the end that the change is for, if there are several.
+	For string `json:"for,omitempty"`
 	// Text says in one line what to do.
 	Text string `json:"text"`
 	// Apply is the YAML of the objects to apply; empty if labels are to be changed.
@@ -22,6 +24,14 @@ type Change struct {
 	reach.Effect
 	// Notes are what else is to be known of it.
 	Notes []string `json:"notes,omitempty"`
+	apply func(*explain.World)
+}
+
+// In returns a copy of a world with the change.
+func (c Change) In(w *explain.World) *explain.World {
+	after := w.Clone()
+	c.apply(after)
+	return after
 }
 
 // Asked is what advice is sought for.
@@ -37,8 +47,7 @@ type Asked struct {
 type trial struct {
 	Change
 	// cost orders changes of labels: those that touch less cost less.
-	cost  int
-	apply func(*explain.World)
+	cost int
 }
 
 // Nearest returns changes that allow all flows: policies to add, and then the change of labels that opens and closes the least. There are none if
@@ -83,8 +92,7 @@ func (q question) best(trials []trial) (best *trial) {
 	slices.SortStableFunc(trials, func(a, b trial) int { return a.cost - b.cost })
 	compared := 0
 	for _, t := range trials {
-		after := q.Clone()
-		t.apply(after)
+		after := t.In(q.World)
 		if compared == mostTried || slices.ContainsFunc(q.Flows, func(f explain.Flow) bool { return !after.Explain(f).Allowed }) {
 			continue
 		}
@@ -146,11 +154,11 @@ func (q question) policies() ([]trial, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "writing down the nearest change")
 	}
-	t := trial{Change: Change{Text: addText(made), Apply: text}, apply: func(w *explain.World) {
+	t := trial{Change: Change{Text: addText(made), Apply: text, apply: func(w *explain.World) {
 		for _, p := range made {
 			w.SetPolicy(p.DeepCopy())
 		}
-	}}
+	}}}
 	if q.Flows[0].Service.Port == 0 {
 		t.Notes = append(t.Notes, "a policy cannot name icmp: without ports it allows every protocol and port between the two")
 	}

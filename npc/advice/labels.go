@@ -48,12 +48,11 @@ func joined(a, b trial) trial {
 		return a
 	}
 	return trial{
-		Change: Change{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes))},
-		cost:   a.cost + b.cost,
-		apply: func(w *explain.World) {
+		Change: Change{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes)), apply: func(w *explain.World) {
 			a.apply(w)
 			b.apply(w)
-		},
+		}},
+		cost: a.cost + b.cost,
 	}
 }
 
@@ -90,12 +89,12 @@ func (q question) towards(d npc.Direction) (out []trial) {
 func (q question) relabel(c npc.CompiledPeer, peer *npc.Pod) *trial {
 	namespace, pod := q.objects.Namespaces[peer.Namespace], *peer
 	var words []string
-	t := trial{apply: func(w *explain.World) {
+	t := trial{Change: Change{apply: func(w *explain.World) {
 		if c.Namespaces != nil {
 			w.SetNamespace(namespace)
 		}
 		w.SetPod(pod)
-	}}
+	}}}
 	if c.Namespaces != nil {
 		labels := satisfy(*c.Namespaces, namespace.Labels)
 		if labels == nil {

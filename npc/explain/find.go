@@ -1,8 +1,11 @@
 package explain
 
 import (
+	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 )
@@ -15,7 +18,41 @@ func (w *World) CheckNamespace(name string) error {
 	if _, ok := known[name]; ok || name == "" {
 		return nil
 	}
-	return errors.Errorf("there is no namespace %s%s", name, didYouMean(name, maps.Keys(known)))
+	return errors.Errorf("there is no namespace %s%s", name, DidYouMean(name, maps.Keys(known)))
+}
+
+// noPod says why a text is neither a pod nor an address, and what it may have been meant for.
+func (w *World) noPod(text string) error {
+	const forms = "give a pod as NAMESPACE/NAME, or an address"
+	namespace, name, ok := strings.Cut(text, "/")
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return errors.Errorf("%s is a range; ask about one of its addresses, such as %s, or about a pod as NAMESPACE/NAME", text, p.Addr())
+	}
+	var named []string // namespace/name of those that only lack the right namespace
+	for _, key := range slices.Sorted(maps.Keys(w.pods)) {
+		if p := w.pods[key]; p.Name == text || ok && p.Name == name {
+			named = append(named, key)
+		}
+	}
+	meant := ""
+	if len(named) > 0 {
+		meant = "; did you mean " + named[0] + "?"
+	}
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME%s", text, cmp.Or(meant, "; "+forms))
+	}
+	known := w.knownNamespaces()
+	if _, ok := known[namespace]; !ok {
+		return errors.Errorf("there is no namespace %s%s", namespace, cmp.Or(meant, DidYouMean(namespace, maps.Keys(known))))
+	}
+	near := DidYouMean(text, func(yield func(string) bool) {
+		for key, p := range w.pods {
+			if p.Namespace == namespace && !yield(key) {
+				return
+			}
+		}
+	})
+	return errors.Errorf("there is no pod %s%s", text, cmp.Or(near, meant))
 }
 
 // knownNamespaces returns those that there are objects of, or in.
@@ -33,8 +70,8 @@ func (w *World) knownNamespaces() map[string]struct{} {
 	return known
 }
 
-// didYouMean returns the end of a sentence that offers the nearest of some names, or nothing if none is near.
-func didYouMean(name string, names func(func(string) bool)) string {
+// DidYouMean returns the end of a sentence that offers the nearest of some names, or nothing if none is near.
+func DidYouMean(name string, names func(func(string) bool)) string {
 	best, least := "", len(name)/3+1
 	for _, candidate := range slices.Sorted(names) {
 		if d := distance(name, candidate, least); d <= least && (best == "" || d < least) {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -58,9 +59,33 @@ func ParseService(text string) (Service, error) {
 	n, err := strconv.ParseUint(port, 10, 16)
 	switch {
 	case !ok, protocol == unix.IPPROTO_ICMP && port != "", protocol != unix.IPPROTO_ICMP && (err != nil || n == 0):
-		return Service{}, errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp", text)
+		return Service{}, noService(text, name, port)
 	}
 	return Service{protocol, uint16(n)}, nil
+}
+
+// noService says why a text is no protocol and port, and what it may have been meant for.
+func noService(text, name, port string) error {
+	protocols := protocolNumbers()
+	protocol, known := protocols[name]
+	_, swapped := protocols[port]
+	number, err := strconv.Atoi(port)
+	why := ""
+	switch {
+	case text == "":
+		return errors.New("the port is missing: give one such as tcp/80, udp/53 or sctp/80, or icmp")
+	case known && protocol == unix.IPPROTO_ICMP:
+		why = ": icmp has no ports; give icmp"
+	case known && port == "":
+		why = fmt.Sprintf(": %s is a protocol, whose port is missing, as in %s/80", name, name)
+	case known && err == nil:
+		why = fmt.Sprintf(": ports are 1 to 65535, and %d is none", number)
+	case swapped && port != "":
+		why = fmt.Sprintf("; did you mean %s/%s?", port, name)
+	case !known && err == nil:
+		why = DidYouMean(name, maps.Keys(protocols))
+	}
+	return errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp%s", text, why)
 }
 
 func protocolNumbers() map[string]uint8 {
@@ -78,6 +103,9 @@ func (w *World) Service(text string, to []End) (Service, error) {
 		protocol, name = "tcp", protocol
 	}
 	number, ok := protocolNumbers()[protocol]
+	if _, isProtocol := protocolNumbers()[name]; isProtocol {
+		ok = false // tcp is a protocol without a port, and no port's name
+	}
 	if !ok || number == unix.IPPROTO_ICMP || len(validation.IsValidPortName(name)) > 0 {
 		return Service{}, err
 	}

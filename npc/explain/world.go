@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/pkg/errors"
@@ -233,16 +232,12 @@ func (w *World) Find(text string) ([]End, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return []End{{Addr: a.Unmap()}}, nil
 	}
-	namespace, name, ok := strings.Cut(text, "/")
-	if !ok || namespace == "" || name == "" {
-		return nil, errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME", text)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.pods[text]
 	switch {
 	case p == nil:
-		return nil, errors.Errorf("there is no pod %s", text)
+		return nil, w.noPod(text)
 	case p.Finished:
 		return nil, errors.Errorf("pod %s has finished: nothing reaches it, nor does it reach anything", text)
 	case p.HostNetwork:

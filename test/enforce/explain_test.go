@@ -90,6 +90,34 @@ func TestShowKernel(t *testing.T) {
 	})
 }
 
+// TestKernelThatIsNotAsked shows that nothing is read from a kernel that weave-npc does not keep, or that is another node's.
+func TestKernelThatIsNotAsked(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, rich())
+		w.expect(t, wants{"tcp 80": richWants()["tcp 80"]})
+		n, dir := w.Node("node1"), w.source.(*manifests).dir
+		refused := func(node, says string) {
+			t.Helper()
+			for _, args := range [][]string{{"show", "rules"}, {"show", "sets"},
+				{"explain", "--kernel", "--from", "shop/db", "--to", "shop/web", "--port", "tcp/80"}} {
+				out, stderr, status := execute(t, n, nil, append(args, "--node-name", node, "--manifests", dir, "--iptables-backend", string(backend))...)
+				if status != 2 || out != "" || !regexp.MustCompile(says).MatchString(stderr) {
+					t.Errorf("%v for node %s ends with %d and says %q, not %q:\n%s", args, node, status, stderr, says, out)
+				}
+			}
+		}
+		refused("node2", `the pods of this node are those of `+n.Name()+`, and not of "node2": give the right --node-name`)
+		refused("nodel", `the pods of this node are those of `+n.Name()+`, and not of "nodel"`)
+		for _, d := range w.daemons {
+			d.kill(t)
+		}
+		if _, stderr, status := execute(t, n, nil, "cleanup"); status != 0 {
+			t.Fatalf("cleanup ends with %d: %s", status, stderr)
+		}
+		refused(n.Name(), `weave-npc does not run here: there are no chains of it in iptables \(`+string(backend)+`\), and no sets`)
+	})
+}
+
 // TestKubectlPlugin runs the command under the name by which kubectl finds it.
 func TestKubectlPlugin(t *testing.T) {
 	t.Parallel()

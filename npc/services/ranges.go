@@ -1,0 +1,97 @@
+package services
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// findRanges returns the addresses that are a cluster's own: those of its pods, by the nodes or, of nodes that tell none, by the pods that there are,
+// and those of its Services, by the Services that there are.
+func (x *Network) findRanges(nodes []*corev1.Node) []Range {
+	var out []Range
+	add := func(p netip.Prefix, of string) {
+		if r := (Range{p.Masked(), of}); !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	for _, n := range nodes {
+		for _, text := range append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR) {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				add(p, "pods")
+			}
+		}
+	}
+	known := slices.Clone(out)
+	for _, p := range x.objects.Pods {
+		for _, a := range p.Claims() {
+			if !slices.ContainsFunc(known, func(r Range) bool { return r.Contains(a) }) {
+				add(around(a), "pods")
+			}
+		}
+	}
+	for _, is4 := range []bool{true, false} {
+		if p := x.serviceRange(is4); p.IsValid() {
+			add(p, "Services")
+		}
+	}
+	return out
+}
+
+// around returns the network that an address is probably of.
+func around(a netip.Addr) netip.Prefix {
+	const bits4, bits6 = 24, 64
+	if a.Is4() {
+		return netip.PrefixFrom(a, bits4)
+	}
+	return netip.PrefixFrom(a, bits6)
+}
+
+// serviceRange returns the smallest network of all cluster IPs of a family, at least that around one; none if they have too little in common.
+func (x *Network) serviceRange(is4 bool) (out netip.Prefix) {
+	for _, s := range x.services {
+		for _, text := range clusterIPs(s) {
+			a, err := netip.ParseAddr(text)
+			if err != nil || a.Is4() != is4 {
+				continue
+			}
+			if !out.IsValid() {
+				out = around(a)
+			}
+			for !out.Contains(a) {
+				out = netip.PrefixFrom(out.Addr(), out.Bits()-1).Masked()
+			}
+		}
+	}
+	const least = 8
+	if out.Bits() < least {
+		return netip.Prefix{}
+	}
+	return out
+}
+
+// Doubt returns what speaks against taking an address for one outside the cluster: it is no pod's, Service's or node's, and is in the range of these.
+// It is empty if nothing does.
+func (x *Network) Doubt(a netip.Addr) string {
+	if !a.IsValid() || x.nodes[a] || a.IsMulticast() {
+		return ""
+	}
+	for _, p := range x.objects.Pods {
+		if slices.Contains(p.Claims(), a) {
+			return ""
+		}
+	}
+	for _, s := range x.services {
+		if x.via(s, a) != "" {
+			return ""
+		}
+	}
+	for _, r := range x.ranges {
+		if r.Contains(a) {
+			return fmt.Sprintf("no pod, Service or node has address %s, which is in the range of %s, %s", a, r.Of, r.Prefix)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,441 @@
+// Package services tells what an address or the name of a Service leads to: the endpoints that a connection to it reaches.
+package services
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/source"
+)
+
+// Network is a cluster's pods with what leads to them.
+type Network struct {
+	world    *explain.World
+	objects  explain.Objects
+	services []*corev1.Service
+	slices   map[string][]*discoveryv1.EndpointSlice // namespace/name of a Service -> its slices
+	nodes    map[netip.Addr]bool
+	ranges   []Range
+	unread   []string
+}
+
+// Range is addresses that are a cluster's own.
+type Range struct {
+	netip.Prefix
+	// Of says whose they are.
+	Of string
+}
+
+// New returns the network of a world.
+func New(w *explain.World, n source.Network) *Network {
+	x := &Network{world: w, objects: w.Objects(), services: n.Services, slices: map[string][]*discoveryv1.EndpointSlice{},
+		nodes: map[netip.Addr]bool{}, unread: n.Unread}
+	for _, s := range n.Slices {
+		key := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]
+		x.slices[key] = append(x.slices[key], s)
+	}
+	for _, p := range x.objects.Pods {
+		for _, a := range p.HostAddrs {
+			x.nodes[a] = true
+		}
+	}
+	for _, node := range n.Nodes {
+		for _, a := range node.Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); err == nil {
+				x.nodes[addr.Unmap()] = true
+			}
+		}
+	}
+	x.ranges = x.findRanges(n.Nodes)
+	return x
+}
+
+// Target is what a Service makes of a connection.
+type Target struct {
+	// Service is its namespace/name, Via the address or name that it was found by, in words.
+	Service string `json:"service"`
+	Via     string `json:"via"`
+	// Endpoints are what a connection may reach, each with the port that it has there.
+	Endpoints []Endpoint `json:"endpoints"`
+	// Notes are what else is to be known.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Endpoint is one that a Service chooses among.
+type Endpoint struct {
+	explain.End
+	Service explain.Service `json:"port"`
+}
+
+// Find returns what an address or a name such as svc/NAME.NAMESPACE leads to at a port, given as explain takes it or by the Service's name for it. It is
+// nil if the text names no Service.
+func (x *Network) Find(text, port string) (*Target, error) {
+	if IsName(text) {
+		return x.byName(text, port)
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return nil, nil //nolint:nilnil // it names a pod
+	}
+	a = a.Unmap()
+	for _, s := range x.services {
+		if via := x.via(s, a); via != "" {
+			return x.target(s, via, port, a)
+		}
+	}
+	if x.nodes[a] {
+		return x.byNodePort(a, port)
+	}
+	return nil, nil //nolint:nilnil // it is none
+}
+
+// IsName reports whether a text is the name of a Service: svc/NAME.NAMESPACE or svc/NAMESPACE/NAME.
+func IsName(text string) bool {
+	rest, ok := strings.CutPrefix(text, "svc/")
+	return ok && (strings.Contains(rest, ".") || strings.Contains(rest, "/"))
+}
+
+func (x *Network) byName(text, port string) (*Target, error) {
+	name, namespace, dotted := strings.Cut(strings.TrimPrefix(text, "svc/"), ".")
+	if dotted {
+		namespace = strings.TrimSuffix(strings.TrimSuffix(namespace, ".cluster.local"), ".svc")
+	} else {
+		namespace, name, _ = strings.Cut(name, "/")
+	}
+	for _, s := range x.services {
+		if s.Name == name && s.Namespace == namespace {
+			return x.target(s, "the name of Service "+namespace+"/"+name, port, netip.Addr{})
+		}
+	}
+	if len(x.unread) > 0 {
+		return nil, errors.Errorf("Service %s/%s is not known: %s", namespace, name, strings.Join(x.unread, "; "))
+	}
+	if err := x.world.CheckNamespace(namespace); err != nil {
+		return nil, err
+	}
+	names := func(yield func(string) bool) {
+		for _, s := range x.services {
+			if s.Namespace == namespace && !yield(s.Name) {
+				return
+			}
+		}
+	}
+	return nil, errors.Errorf("there is no Service %s in namespace %s%s", name, namespace, explain.DidYouMean(name, names))
+}
+
+// via returns which address of a Service one is, in words; empty if it is none.
+func (x *Network) via(s *corev1.Service, a netip.Addr) string {
+	is := func(text string) bool {
+		b, err := netip.ParseAddr(text)
+		return err == nil && b.Unmap() == a
+	}
+	name := " of Service " + s.Namespace + "/" + s.Name
+	if slices.ContainsFunc(clusterIPs(s), is) {
+		return "a cluster IP" + name
+	}
+	if slices.ContainsFunc(s.Spec.ExternalIPs, is) {
+		return "an external IP" + name
+	}
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		if is(i.IP) {
+			return "a load balancer's address" + name
+		}
+	}
+	return ""
+}
+
+func clusterIPs(s *corev1.Service) []string {
+	if len(s.Spec.ClusterIPs) == 0 {
+		return []string{s.Spec.ClusterIP}
+	}
+	return s.Spec.ClusterIPs
+}
+
+// byNodePort looks for a Service that has a port of the nodes.
+func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
+	asked, err := explain.ParseService(port)
+	if err != nil {
+		return nil, nil //nolint:nilnil,nilerr // only a number can be a node's
+	}
+	for _, s := range x.services {
+		for _, p := range s.Spec.Ports {
+			if p.NodePort != 0 && p.NodePort == int32(asked.Port) && protocol(p.Protocol) == asked.Protocol {
+				t := &Target{Service: s.Namespace + "/" + s.Name, Via: fmt.Sprintf("a node's address, where %s is port %s of Service %s/%s", asked,
+					portName(p), s.Namespace, s.Name)}
+				return x.complete(t, s, p, family(a))
+			}
+		}
+	}
+	return nil, nil //nolint:nilnil // the node answers itself
+}
+
+// target returns what a Service does with a connection to an address of its own, or to its name.
+func (x *Network) target(s *corev1.Service, via, port string, a netip.Addr) (*Target, error) {
+	name := s.Namespace + "/" + s.Name
+	t := &Target{Service: name, Via: via}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil, errors.Errorf("Service %s is another name for %s, by DNS: ask about its address", name, s.Spec.ExternalName)
+	}
+	p, err := servicePort(s, port)
+	if err != nil {
+		return nil, err
+	}
+	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+		t.Notes = append(t.Notes, "the Service is headless: its name leads to its pods, and ports stay as they are")
+		if asked, err := explain.ParseService(port); err == nil {
+			// Whoever asks for a number connects to it.
+			p.TargetPort.Type, p.TargetPort.IntVal, p.TargetPort.StrVal = 0, int32(asked.Port), ""
+			p.Name = ""
+		}
+	}
+	return x.complete(t, s, p, family(a))
+}
+
+// complete finds the endpoints.
+func (x *Network) complete(t *Target, s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (*Target, error) {
+	if of == "" && len(s.Spec.IPFamilies) == 1 {
+		of = s.Spec.IPFamilies[0]
+	}
+	t.Endpoints = x.fromSlices(s, p, of)
+	if len(x.slices[t.Service]) == 0 && len(s.Spec.Selector) > 0 {
+		t.Endpoints = x.fromSelector(s, p, of)
+	}
+	if len(t.Endpoints) == 0 {
+		return nil, errors.Errorf("Service %s has no endpoints for port %s: nothing answers", t.Service, portName(p))
+	}
+	if p.NodePort != 0 && !strings.HasPrefix(t.Via, "the name") && !strings.HasPrefix(t.Via, "a cluster IP") &&
+		s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		t.Notes = append(t.Notes, "a node that passes the connection on may put its own address in place of the source's")
+	}
+	return t, nil
+}
+
+// servicePort returns the port of a Service that is asked for: by its number or its name. A headless Service has every port.
+func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
+	asked, err := explain.ParseService(text)
+	number := err == nil
+	name, of := strings.ToLower(text), uint8(0)
+	if word, rest, slash := strings.Cut(name, "/"); slash {
+		name, of = rest, protocol(corev1.Protocol(strings.ToUpper(word)))
+	}
+	var has []string
+	for _, p := range s.Spec.Ports {
+		has = append(has, portName(p))
+		if number && int32(asked.Port) == p.Port && asked.Protocol == protocol(p.Protocol) {
+			return p, nil
+		}
+		if !number && p.Name == name && (of == 0 || of == protocol(p.Protocol)) {
+			return p, nil
+		}
+	}
+	if number && asked.Port == 0 {
+		return corev1.ServicePort{}, errors.Errorf("Service %s/%s passes on ports, not icmp; ask about its pods", s.Namespace, s.Name)
+	}
+	if number && s.Spec.ClusterIP == corev1.ClusterIPNone {
+		return corev1.ServicePort{Protocol: corev1.Protocol(strings.ToUpper(npc.ProtocolName(asked.Protocol))), Port: int32(asked.Port)}, nil
+	}
+	if text == "" && len(s.Spec.Ports) == 1 {
+		return s.Spec.Ports[0], nil
+	}
+	return corev1.ServicePort{}, errors.Errorf("Service %s/%s has no port %q; it has %s", s.Namespace, s.Name, text, strings.Join(has, ", "))
+}
+
+// portName is a port with its name.
+func portName(p corev1.ServicePort) string {
+	text := explain.Service{Protocol: protocol(p.Protocol), Port: uint16(p.Port)}.String()
+	if p.Name != "" {
+		text += " (" + p.Name + ")"
+	}
+	return text
+}
+
+// fromSlices returns the endpoints that EndpointSlices hold, but for those that are not ready.
+func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
+	for _, slice := range x.slices[s.Namespace+"/"+s.Name] {
+		if of != "" && string(slice.AddressType) != string(of) {
+			continue
+		}
+		port := slicePort(slice, p)
+		for _, e := range slice.Endpoints {
+			if port.Port == 0 || e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				continue
+			}
+			for _, text := range e.Addresses {
+				a, err := netip.ParseAddr(text)
+				if err != nil {
+					continue
+				}
+				end := explain.End{Addr: a.Unmap()}
+				if r := e.TargetRef; r != nil && r.Kind == "Pod" && x.isPodAt(r.Namespace+"/"+r.Name, end.Addr) {
+					end.Pod = r.Namespace + "/" + r.Name
+				}
+				if found := (Endpoint{end, port}); !slices.Contains(out, found) {
+					out = append(out, found)
+				}
+			}
+		}
+	}
+	sortEndpoints(out)
+	return out
+}
+
+// slicePort returns the port that a slice's endpoints have for a Service's; without a number if they have none.
+func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) explain.Service {
+	port := explain.Service{Protocol: protocol(p.Protocol)}
+	for _, q := range slice.Ports {
+		if q.Port == nil || q.Protocol != nil && protocol(*q.Protocol) != port.Protocol {
+			continue
+		}
+		if q.Name == nil && p.Name == "" || q.Name != nil && *q.Name == p.Name {
+			port.Port = uint16(*q.Port)
+		}
+	}
+	if port.Port == 0 && p.Name == "" && p.TargetPort.IntVal != 0 {
+		port.Port = uint16(p.TargetPort.IntVal)
+	}
+	return port
+}
+
+func (x *Network) isPodAt(name string, a netip.Addr) bool {
+	p := x.objects.Pods[name]
+	return p != nil && slices.Contains(p.Claims(), a)
+}
+
+// fromSelector returns the pods that a Service selects, as far as they have its port.
+func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
+	for name, pod := range x.objects.Pods {
+		if pod.Namespace != s.Namespace || pod.Finished || pod.Deleting || !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		port := podPort(pod, p)
+		ends, err := x.world.Find(name)
+		if err != nil || port.Port == 0 {
+			continue
+		}
+		for _, e := range ends {
+			if of == "" || !e.Addr.IsValid() || of == family(e.Addr) {
+				out = append(out, Endpoint{e, port})
+			}
+		}
+	}
+	sortEndpoints(out)
+	return out
+}
+
+// podPort returns the port of a pod that a Service's leads to; without a number if the pod has none of the name.
+func podPort(pod *npc.Pod, p corev1.ServicePort) explain.Service {
+	port := explain.Service{Protocol: protocol(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
+	for _, named := range pod.Ports {
+		if p.TargetPort.StrVal != "" && named.Name == p.TargetPort.StrVal && named.Protocol == port.Protocol {
+			port.Port = named.Port
+		}
+	}
+	if port.Port == 0 && p.TargetPort.StrVal == "" {
+		port.Port = uint16(p.Port)
+	}
+	return port
+}
+
+func sortEndpoints(out []Endpoint) {
+	slices.SortFunc(out, func(a, b Endpoint) int {
+		if c := strings.Compare(a.Pod, b.Pod); c != 0 {
+			return c
+		}
+		return a.Addr.Compare(b.Addr)
+	})
+}
+
+func family(a netip.Addr) corev1.IPFamily {
+	switch {
+	case !a.IsValid():
+		return ""
+	case a.Is4():
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+// protocol returns a protocol's IP number: TCP's for no protocol, 0 for one that is not known.
+func protocol(p corev1.Protocol) uint8 {
+	switch p {
+	case corev1.ProtocolTCP, "":
+		return 6
+	case corev1.ProtocolUDP:
+		return 17
+	case corev1.ProtocolSCTP:
+		return 132
+	}
+	return 0
+}
+
+// Flows returns the flows from some ends to each endpoint; an endpoint's are together, in all families.
+func (t Target) Flows(from []explain.End) (out [][]explain.Flow) {
+	groups := map[string]int{} // pod or address, and port -> its flows
+	for _, e := range t.Endpoints {
+		flows := explain.Flows(from, []explain.End{e.End}, e.Service)
+		if len(flows) == 0 {
+			continue
+		}
+		key := e.Pod + " " + e.Service.String()
+		if e.Pod == "" {
+			key = e.End.String() + key
+		}
+		i, ok := groups[key]
+		if !ok {
+			i = len(out)
+			groups[key] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], flows...)
+	}
+	return out
+}
+
+// Name returns what Service an address is of, in words; empty if it is none.
+func (x *Network) Name(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	for _, s := range x.services {
+		if via := x.via(s, a); via != "" {
+			return via
+		}
+	}
+	return ""
+}
+
+// String is the target in lines.
+func (t Target) String() string {
+	var names, ports []string
+	for _, e := range t.Endpoints {
+		name := e.Pod
+		if name == "" {
+			name = e.Addr.String()
+		}
+		names, ports = append(names, name), append(ports, e.Service.String())
+	}
+	slices.Sort(names)
+	slices.Sort(ports)
+	text := fmt.Sprintf("%s: %s at %s\n", t.Via, plural(len(slices.Compact(names)), "endpoint"), strings.Join(slices.Compact(ports), ", "))
+	for _, n := range t.Notes {
+		text += "  " + n + "\n"
+	}
+	return text
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return strconv.Itoa(n) + " " + word + "s"
+}
