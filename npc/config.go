@@ -1,6 +1,10 @@
 package npc
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/weave-npc/weave-npc/npc/budget"
+)
 
 // Hook says who sends packets into our chains.
 type Hook string
@@ -46,6 +50,8 @@ type Config struct {
 	MaxListSize int
 	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6.
 	LegacyNetpol bool
+	// Budget limits what policies may cost; the zero Limits are the defaults.
+	Budget budget.Limits
 	// TCPLiberal says that conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
 }
