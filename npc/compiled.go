@@ -6,6 +6,8 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weave-npc/weave-npc/npc/budget"
 )
 
 // Compiled is a policy as the model understands it, for those who tell what it means and do not enforce it.
@@ -79,7 +81,7 @@ func (c Choice) String() string {
 
 // Compile compiles a policy. The object must not be changed afterwards.
 func Compile(o *networkingv1.NetworkPolicy) Compiled {
-	p := compilePolicy(o)
+	p := compilePolicy(o, budget.Default())
 	c := Compiled{Isolates: p.isolates, Invalid: p.invalid, Target: Choice{p.target}}
 	for i := range p.rules[Ingress] {
 		c.Rules[Ingress] = append(c.Rules[Ingress], compileItems(o.Namespace, o.Spec.Ingress[i].From, o.Spec.Ingress[i].Ports))

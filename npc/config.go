@@ -3,6 +3,8 @@ package npc
 import (
 	"net/netip"
 	"time"
+
+	"github.com/weave-npc/weave-npc/npc/budget"
 )
 
 // Hook says who sends packets into our chains.
@@ -51,6 +53,8 @@ type Config struct {
 	LegacyNetpol bool
 	// Booted, if not nil, returns when this node was started, by its clock.
 	Booted func() time.Time
+	// Budget limits what policies may cost; the zero Limits are the defaults.
+	Budget budget.Limits
 	// TCPLiberal says that conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
 }

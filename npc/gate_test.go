@@ -23,11 +23,13 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 	o.Namespace, o.Name = "a", "p"
 	m.SetPolicy(o)
 	m.Plan(false)
+	m.Resume()
 	for _, kind := range []string{"namespaces", "pods", "networkpolicies"} {
 		m.SetConnected(kind, false)
 	}
 	for range 10 {
 		m.Plan(false)
+		m.Resume()
 		next := m.NextChange()
 		if next.IsZero() {
 			break
@@ -45,6 +47,7 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 		m.SetConnected(kind, true)
 	}
 	m.Plan(false)
+	m.Resume()
 	for _, d := range directions {
 		if len(m.gates.closed[IPv4][d]) != 0 {
 			t.Errorf("%s is closed", d)
@@ -63,6 +66,7 @@ func TestAVanishedPodsAddressOpensInTime(t *testing.T) {
 	}
 	m.DeletePod("a", "web", "")
 	m.Plan(false)
+	m.Resume()
 	if !closed() {
 		t.Fatal("it is open at once")
 	}
@@ -110,6 +114,7 @@ func TestWhichBrokenWatchesClose(t *testing.T) {
 			}
 			now = now.Add(c.after)
 			m.Plan(false)
+			m.Resume()
 			for _, d := range directions {
 				_, closed := m.gates.closed[IPv4][d][ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))]
 				_, why := m.Closed(d)

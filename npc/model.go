@@ -2,6 +2,7 @@
 package npc
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
@@ -44,6 +46,8 @@ type Model struct {
 	pending    [len(directions)]map[*pod]struct{}
 	// policyCount is the number of policies in the cluster.
 	policyCount int
+	// budget has those with rules for local pods.
+	budget *budget.Ledger
 	// isolatedPods counts the local pods that are isolated.
 	isolatedPods [len(directions)]int
 	gates        gates
@@ -89,6 +93,7 @@ func New(c Config) *Model {
 		gates:       gates{vanished: map[netip.Addr]vanished{}},
 	}
 	m.claims = claims.Table[*pod]{Refused: m.refused, Rather: func(a, b *pod) bool { return OwnsRather(&a.Pod, &b.Pod, m.NodeName) }}
+	m.budget = budget.NewLedger(cmp.Or(c.Budget, budget.Default()))
 	m.tables = [len(families)]*table{newTable(IPv4), newTable(IPv6)}
 	m.tables[IPv4].other, m.tables[IPv6].other = m.tables[IPv6], m.tables[IPv4]
 	for _, d := range directions {
@@ -128,6 +133,7 @@ func (m *Model) SetSynced() {
 		m.findChangedHands(f)
 		m.findVanished(f)
 	}
+	m.settleBudget()
 	m.batch, m.inFlight = queue.None, false
 	m.wakeUp()
 }

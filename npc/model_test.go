@@ -30,6 +30,7 @@ func atWork(now *time.Time) *Model {
 		m.Adopt(f, nil, iptables.Seen{})
 	}
 	m.Plan(false)
+	m.Resume()
 	return m
 }
 
@@ -39,10 +40,12 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 	m := atWork(&now)
 	m.DeletePolicy("a", "p", "")
 	m.Plan(false)
+	m.Resume()
 	m.DeletePod("a", "web", "")
 	m.DeleteNamespace("a", "")
 	for range 3 {
 		m.Plan(true)
+		m.Resume()
 	}
 	for name, n := range map[string]int{"namespaces": len(m.namespaces), "claims": m.claims.Len(), "hosts": len(m.hosts),
 		"local addresses": len(m.localAddrs), "selectors": len(m.selectors), "selectors of namespaces": len(m.spaces), "policies": m.policyCount, "blocks": len(m.blocks),

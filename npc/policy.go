@@ -3,6 +3,7 @@ package npc
 import (
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/pkg/errors"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
@@ -25,8 +27,11 @@ type policy struct {
 	targetKey string
 	isolates  [len(directions)]bool
 	rules     [len(directions)][]ruleSpec
-	// invalid says why the policy allows nothing, if it could not be compiled.
-	invalid error
+	created   time.Time
+	// cost is what the rules come to.
+	cost budget.Cost
+	// invalid says why the policy allows nothing, if it could not be compiled; over why, if there is no room for its rules.
+	invalid, over error
 	// selected are the local pods that the target chooses. Without any the policy is not active.
 	selected map[*pod]struct{}
 	active   bool
@@ -58,8 +63,8 @@ func (p *policy) same(q *policy) bool {
 
 // compilePolicy makes a policy of an API object. One that is invalid isolates what it selects, or
 // its whole namespace if its podSelector is what is wrong, and allows nothing.
-func compilePolicy(o *networkingv1.NetworkPolicy) *policy {
-	p := &policy{namespace: o.Namespace, name: o.Name, uid: o.UID,
+func compilePolicy(o *networkingv1.NetworkPolicy, limits budget.Limits) *policy {
+	p := &policy{namespace: o.Namespace, name: o.Name, uid: o.UID, created: o.CreationTimestamp.Time,
 		selected: map[*pod]struct{}{}, used: map[*selector]struct{}{}, blocks: map[*block]struct{}{}}
 	types := o.Spec.PolicyTypes
 	if len(types) == 0 {
@@ -79,8 +84,8 @@ func compilePolicy(o *networkingv1.NetworkPolicy) *policy {
 	}
 	if err := p.compile(o); err != nil {
 		p.invalid = err
-	} else if err := p.checkSize(); err != nil {
-		p.invalid = err
+	} else if err := limits.Check(p.needs()); err != nil {
+		p.invalid = errors.Wrap(err, "spec")
 	}
 	if p.target.Selector != nil {
 		p.targetKey = p.target.String()
@@ -88,6 +93,7 @@ func compilePolicy(o *networkingv1.NetworkPolicy) *policy {
 	if p.invalid != nil {
 		p.rules = [len(directions)][]ruleSpec{}
 	}
+	p.cost = p.needs()
 	return p
 }
 
@@ -176,8 +182,8 @@ var operators = map[metav1.LabelSelectorOperator]selection.Operator{
 
 // SetPolicy takes a policy as it now is. The object must not be changed afterwards.
 func (m *Model) SetPolicy(o *networkingv1.NetworkPolicy) {
-	p := compilePolicy(o)
-	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + podKey(o.Namespace, o.Name), UID: o.UID, Weight: p.weight(), Apply: func() {
+	p := compilePolicy(o, m.budget.Limits)
+	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + podKey(o.Namespace, o.Name), UID: o.UID, Weight: p.cost.Weight(), Apply: func() {
 		ns := m.namespace(o.Namespace)
 		old := ns.policies[o.Name]
 		if old != nil && old.same(p) {
@@ -186,8 +192,8 @@ func (m *Model) SetPolicy(o *networkingv1.NetworkPolicy) {
 		if ns.policies[o.Name] = p; old == nil {
 			m.policyCount++
 		}
-		m.reportInvalid(p)
 		m.replacePolicy(ns, old, p)
+		m.reportInvalid(ns.policies[o.Name])
 	}})
 }
 
@@ -209,12 +215,16 @@ func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 
 // replacePolicy puts a policy in the place of another; either may be nil. What both use stays.
 func (m *Model) replacePolicy(ns *namespace, old, p *policy) {
+	if old != nil {
+		m.budget.Close(ns.Name, old.name)
+	}
 	if p != nil {
 		for q := range ns.local {
 			if p.target.matches(&q.labels) {
 				p.selected[q] = struct{}{}
 			}
 		}
+		m.charge(p)
 		m.activate(ns, p)
 	}
 	if old != nil {
@@ -224,6 +234,7 @@ func (m *Model) replacePolicy(ns *namespace, old, p *policy) {
 	for q := range ns.local {
 		m.reisolate(q)
 	}
+	m.settleBudget()
 }
 
 // selectPod finds the policies that select a pod, after its labels or its being local changed.
@@ -233,10 +244,12 @@ func (m *Model) selectPod(q *pod) {
 		switch is := q.local && p.target.matches(&q.labels); {
 		case is && !was:
 			p.selected[q] = struct{}{}
+			m.charge(p)
 			m.activate(q.ns, p)
 		case was && !is:
 			delete(p.selected, q)
 			if len(p.selected) == 0 {
+				m.refund(p)
 				m.deactivate(q.ns, p)
 			}
 		}
@@ -246,6 +259,7 @@ func (m *Model) selectPod(q *pod) {
 	}
 	m.share(q.ns)
 	m.isolated(q)
+	m.settleBudgetLater()
 }
 
 // isolated finds the directions in which a pod is isolated, and says whether they changed.
@@ -302,11 +316,16 @@ type InvalidPolicy struct {
 
 // reportInvalid remembers that a policy is invalid, to be reported once, or that it is mended.
 func (m *Model) reportInvalid(p *policy) {
-	if p.invalid == nil {
+	why := p.invalid
+	if why == nil && m.synced {
+		why = p.over
+	}
+	if why == nil {
 		delete(m.invalid, p.key())
+		delete(m.unreported, p.key())
 		return
 	}
-	report := InvalidPolicy{Namespace: p.namespace, Name: p.name, UID: p.uid, Reason: p.invalid.Error()}
+	report := InvalidPolicy{Namespace: p.namespace, Name: p.name, UID: p.uid, Reason: why.Error()}
 	if m.invalid[p.key()] != report {
 		m.invalid[p.key()] = report
 		m.unreported[p.key()] = report

@@ -6,6 +6,8 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/npc/budget"
 )
 
 // TestInvalidPolicies tells what is said of a policy that cannot be compiled.
@@ -36,7 +38,7 @@ func TestInvalidPolicies(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(c.spec), &o.Spec); err != nil {
 				t.Fatal(err)
 			}
-			p := compilePolicy(o)
+			p := compilePolicy(o, budget.Default())
 			got := ""
 			if p.invalid != nil {
 				got = p.invalid.Error()

@@ -25,7 +25,7 @@ func (m *Model) activate(ns *namespace, p *policy) {
 	}
 	p.active, p.renders = true, [len(directions)][]rendering{}
 	for _, d := range directions {
-		if len(p.rules[d]) == 0 {
+		if len(p.rules[d]) == 0 || p.over != nil {
 			continue
 		}
 		rs := ns.ruleSet(d)

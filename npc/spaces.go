@@ -115,13 +115,7 @@ func (m *Model) refitLists(sp *spaces) {
 	for p := range policies {
 		ns := m.namespaces[p.namespace]
 		if len(p.selected) > 0 && ns.policies[p.name] == p && m.misfits(p) {
-			again := *p
-			again.used, again.blocks, again.unions = map[*selector]struct{}{}, map[*block]struct{}{}, nil
-			again.active = false
-			ns.policies[p.name] = &again
-			m.activate(ns, &again)
-			m.deactivate(ns, p)
-			m.share(ns)
+			m.renew(ns, p, p.over)
 		}
 	}
 }

@@ -4,21 +4,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pkg/errors"
-
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
 )
 
-const (
-	// crossLimit is how many rules the peers of one rule of a policy may come to with its ports. With more, its peers are one
-	// list of their sets: it is searched member by member, which takes as long as as many rules would, but for the ports that match only.
-	crossLimit = 256
-	// maxRules and maxSets are how many rules and sets a policy may come to in a family. With more it is invalid: the kernel takes 65,534
-	// sets for all policies together, and each rule costs time for every new connection.
-	maxRules = 20_000
-	maxSets  = 8_000
-)
+// crossLimit is how many rules the peers of one rule of a policy may come to with its ports. With more, its peers are one
+// list of their sets: it is searched member by member, which takes as long as as many rules would, but for the ports that match only.
+const crossLimit = 256
 
 // union is a list of the sets of peers that stand together in a rule.
 type union struct {
@@ -32,33 +25,36 @@ func (r ruleSpec) crosses() bool {
 	return len(r.peers) > 1 && len(r.ports) > 1 && len(r.peers)*len(r.ports) > crossLimit
 }
 
-// cost is how many rules and sets a rule comes to, at most.
-func (r ruleSpec) cost() (rules, sets int) {
+// cost is what a rule comes to, at most.
+func (r ruleSpec) cost() (c budget.Cost) {
 	named := 0
 	for _, p := range r.ports {
 		if p.name != "" {
 			named++
 		}
 	}
-	if r.crosses() {
-		return len(r.ports), len(r.peers) + 1 + named
-	}
-	return max(len(r.peers), 1) * max(len(r.ports), 1), max(len(r.peers), 1) * (1 + named)
-}
-
-// checkSize refuses what would come to more rules or sets than a policy may have.
-func (p *policy) checkSize() error {
-	rules, sets := 0, 1
-	for _, of := range p.rules {
-		for _, r := range of {
-			x, y := r.cost()
-			rules, sets = rules+x, sets+y
+	for _, p := range r.peers {
+		if p.block != nil {
+			c.Entries += len(p.block.Entries)
 		}
 	}
-	if rules > maxRules || sets > maxSets {
-		return errors.Errorf("spec: comes to as many as %d rules and %d sets; a policy may have %d and %d", rules, sets, maxRules, maxSets)
+	if r.crosses() {
+		c.Rules, c.Sets, c.Entries = len(r.ports), len(r.peers)+1+named, c.Entries+len(r.peers)
+		return c
 	}
-	return nil
+	c.Rules, c.Sets = max(len(r.peers), 1)*max(len(r.ports), 1), max(len(r.peers), 1)*(1+named)
+	return c
+}
+
+// needs is what the policy's rules come to, and the set of its target.
+func (p *policy) needs() budget.Cost {
+	c := budget.Cost{Sets: 1}
+	for _, of := range p.rules {
+		for _, r := range of {
+			c = c.Plus(r.cost())
+		}
+	}
+	return c
 }
 
 // useUnion provisions a list of a rule's peers for a policy.
@@ -153,18 +149,3 @@ func (m *Model) deprovisionUnions(p *policy) {
 	}
 	p.unions = nil
 }
-
-// weight is how much work the policy is for the kernel, in set entries: a rule or a set takes as long as some thirty of them.
-func (p *policy) weight() int {
-	w := 1
-	for _, of := range p.rules {
-		for _, r := range of {
-			rules, sets := r.cost()
-			w += ruleWeight * (rules + sets)
-		}
-	}
-	return w
-}
-
-// ruleWeight is how many set entries take as long to write as a rule or a set.
-const ruleWeight = 32

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/budget"
 )
 
 // options are the flags as they were given.
@@ -30,6 +31,7 @@ type options struct {
 	podCIDRs                                     []string
 	hook, allowAction, gate, backend             string
 	maxListSize                                  int
+	budget                                       budget.Limits
 	nflogGroup                                   uint16
 	allowMcast, allowVLAN, legacyNetpol, dryRun  bool
 }
@@ -52,6 +54,11 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.allowVLAN, "allow-vlan", false,
 		"let pods on a bridge send frames with a VLAN tag, which pass no policy (else nftables drops them)")
 	f.IntVar(&o.maxListSize, "max-list-size", 1024, "most namespaces that a list:set holds; more than that, or than 8, are held as one set of their pods")
+	o.budget = budget.Default()
+	f.Var(&o.budget.Sets, "max-sets",
+		"sets that one policy, the policies of one namespace and those of all may need on this node, in each IP family; what needs more isolates and allows nothing")
+	f.Var(&o.budget.Rules, "max-rules", "the same of iptables rules")
+	f.Var(&o.budget.Entries, "max-entries", "the same of entries that policies themselves have in sets, which are address blocks")
 	f.Uint16Var(&o.nflogGroup, "nflog-group", 86, "NFLOG group of packets blocked on ingress; those blocked on egress have the next one")
 	f.StringVar(&o.ulogdPcap, "ulogd-pcap", "", "capture file to keep the last reported packets in (and the one before, with .1 behind its name)")
 	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", 64, "MiB that the two files of --ulogd-pcap take at most")
@@ -76,7 +83,7 @@ const maxPcapSize = 1 << 20
 func (o *options) config() (npc.Config, error) {
 	c := npc.Config{NodeName: o.nodeName, PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: npc.Hook(o.hook),
 		AllowAction: o.action(), Gate: npc.GateMode(o.gate), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
-		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol}
+		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
 	if c.NodeName == "" {
 		c.NodeName = os.Getenv("HOSTNAME")
 	}

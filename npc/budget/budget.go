@@ -1,0 +1,244 @@
+// Package budget limits what network policies may cost on a node, so that those of one namespace take nothing from the others.
+package budget
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+// Cost is what a policy comes to in one family, at most.
+type Cost struct{ Rules, Sets, Entries int }
+
+// Plus returns the sum of two costs.
+func (c Cost) Plus(d Cost) Cost {
+	return Cost{c.Rules + d.Rules, c.Sets + d.Sets, c.Entries + d.Entries}
+}
+
+func (c Cost) minus(d Cost) Cost {
+	return Cost{c.Rules - d.Rules, c.Sets - d.Sets, c.Entries - d.Entries}
+}
+
+// ruleWeight is how many set entries take as long to write as a rule or a set.
+const ruleWeight = 32
+
+// Weight returns how much work the cost is for the kernel, in set entries.
+func (c Cost) Weight() int { return ruleWeight*(c.Rules+c.Sets) + c.Entries }
+
+// Limit is how much of something a policy, the policies of a namespace, and all policies of the node may need in one family.
+type Limit struct{ Policy, Namespace, Node int }
+
+// Limits are those of everything that is limited.
+type Limits struct{ Rules, Sets, Entries Limit }
+
+// Default returns the limits without any flag. The kernel takes 65,534 sets, those of both families and of everybody else together.
+func Default() Limits {
+	return Limits{
+		Rules:   Limit{Policy: 10_000, Namespace: 20_000, Node: 60_000},
+		Sets:    Limit{Policy: 4_000, Namespace: 8_000, Node: 24_000},
+		Entries: Limit{Policy: 100_000, Namespace: 400_000, Node: 1_600_000},
+	}
+}
+
+// scope is what a limit is for.
+type scope struct {
+	name string
+	of   func(Limit) int
+}
+
+func policyScope() scope    { return scope{"policy", func(l Limit) int { return l.Policy }} }
+func namespaceScope() scope { return scope{"namespace", func(l Limit) int { return l.Namespace }} }
+func nodeScope() scope      { return scope{"node", func(l Limit) int { return l.Node }} }
+
+// over calls f with what a cost has more of than a scope may have, the first of them.
+func (l Limits) over(c Cost, s scope) (what, flag string, limit int) {
+	switch {
+	case c.Sets > s.of(l.Sets):
+		return "sets", "--max-sets", s.of(l.Sets)
+	case c.Rules > s.of(l.Rules):
+		return "rules", "--max-rules", s.of(l.Rules)
+	case c.Entries > s.of(l.Entries):
+		return "set entries", "--max-entries", s.of(l.Entries)
+	}
+	return "", "", 0
+}
+
+func (c Cost) of(what string) int {
+	return map[string]int{"sets": c.Sets, "rules": c.Rules, "set entries": c.Entries}[what]
+}
+
+// Check returns an error if a policy needs more than a policy may.
+func (l Limits) Check(c Cost) error {
+	what, flag, limit := l.over(c, policyScope())
+	if what == "" {
+		return nil
+	}
+	return errors.Errorf("needs %s %s, the limit per policy is %s: %s policy=N", number(c.of(what)), what, number(limit), flag)
+}
+
+// fits returns an error if a cost is too much for a scope of which some is used.
+func (l Limits) fits(used, c Cost, s scope) error {
+	what, flag, limit := l.over(used.Plus(c), s)
+	if what == "" {
+		return nil
+	}
+	return errors.Errorf("needs %s %s, for which older policies leave no room, the limit per %s is %s: %s %s=N",
+		number(c.of(what)), what, s.name, number(limit), flag, s.name)
+}
+
+// number writes a number with commas.
+func number(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// Account is what a policy asks for.
+type Account struct {
+	Namespace, Name string
+	// Created is when the policy was. Of several that do not fit together the older ones are granted what they ask for; of those of one
+	// time, those with the first names.
+	Created time.Time
+	Cost    Cost
+}
+
+func (a *Account) before(b *Account) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+type key struct{ namespace, name string }
+
+// Ledger grants policies what they ask for, as far as the limits go.
+type Ledger struct {
+	Limits
+	accounts map[key]*Account
+	denied   map[key]error
+	node     Cost
+	spaces   map[string]Cost
+	stale    bool
+}
+
+// NewLedger returns a ledger without accounts.
+func NewLedger(l Limits) *Ledger {
+	return &Ledger{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, spaces: map[string]Cost{}}
+}
+
+// Open adds a policy, in the place of what there was by its name, and grants it what it asks for if there is room. Else it returns why it
+// does not, which is preliminary until Settle was called.
+func (l *Ledger) Open(a Account) error {
+	l.Close(a.Namespace, a.Name)
+	k := key{a.Namespace, a.Name}
+	l.accounts[k] = &a
+	if err := l.room(&a); err != nil {
+		l.denied[k], l.stale = err, true
+		return err
+	}
+	l.grant(&a)
+	return nil
+}
+
+// Close removes a policy, if it is there.
+func (l *Ledger) Close(namespace, name string) {
+	k := key{namespace, name}
+	a := l.accounts[k]
+	if a == nil {
+		return
+	}
+	delete(l.accounts, k)
+	l.stale = l.stale || len(l.denied) > 0
+	if l.denied[k] != nil {
+		delete(l.denied, k)
+		return
+	}
+	l.node = l.node.minus(a.Cost)
+	if rest := l.spaces[namespace].minus(a.Cost); rest == (Cost{}) {
+		delete(l.spaces, namespace)
+	} else {
+		l.spaces[namespace] = rest
+	}
+}
+
+func (l *Ledger) room(a *Account) error {
+	if err := l.fits(l.spaces[a.Namespace], a.Cost, namespaceScope()); err != nil {
+		return err
+	}
+	return l.fits(l.node, a.Cost, nodeScope())
+}
+
+func (l *Ledger) grant(a *Account) {
+	l.node = l.node.Plus(a.Cost)
+	l.spaces[a.Namespace] = l.spaces[a.Namespace].Plus(a.Cost)
+}
+
+// Stale reports whether Settle may change who is granted what.
+func (l *Ledger) Stale() bool { return l.stale }
+
+// Verdict is what Settle found of a policy.
+type Verdict struct {
+	Namespace, Name string
+	// Denied is why the policy is not granted what it asks for; nil if it is.
+	Denied error
+	// Changed reports that it was the other way round before.
+	Changed bool
+}
+
+// Settle grants anew what all policies ask for, the oldest first: who is denied depends on the policies that there are alone, and not on when
+// they were heard of. It returns those that are denied or not denied any more, the oldest first.
+func (l *Ledger) Settle() []Verdict {
+	if !l.stale {
+		return nil
+	}
+	was := l.denied
+	l.denied, l.node, l.spaces, l.stale = map[key]error{}, Cost{}, map[string]Cost{}, false
+	var out []Verdict
+	for _, a := range slices.SortedFunc(maps.Values(l.accounts), (*Account).before) {
+		k := key{a.Namespace, a.Name}
+		err := l.room(a)
+		if err == nil {
+			l.grant(a)
+		} else {
+			l.denied[k] = err
+		}
+		if err != nil || was[k] != nil {
+			out = append(out, Verdict{a.Namespace, a.Name, err, (err == nil) != (was[k] == nil)})
+		}
+	}
+	return out
+}
+
+// Denied returns how many policies are not granted what they ask for.
+func (l *Ledger) Denied() int { return len(l.denied) }
+
+// String returns the limit as Set takes it.
+func (l *Limit) String() string {
+	return "policy=" + strconv.Itoa(l.Policy) + ",namespace=" + strconv.Itoa(l.Namespace) + ",node=" + strconv.Itoa(l.Node)
+}
+
+// Type implements pflag.Value.
+func (l *Limit) Type() string { return "limits" }
+
+// Set changes the limits that a text names, such as "policy=4000,node=24000".
+func (l *Limit) Set(text string) error {
+	next := *l
+	for _, part := range strings.Split(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		to, ok := map[string]*int{"policy": &next.Policy, "namespace": &next.Namespace, "node": &next.Node}[name]
+		if !ok {
+			return errors.Errorf("%q is none of policy=N, namespace=N and node=N", part)
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 {
+			return errors.Errorf("%s: %q is no number above 0", name, value)
+		}
+		*to = n
+	}
+	*l = next
+	return nil
+}
