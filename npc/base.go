@@ -18,6 +18,14 @@ const (
 	egressCustomChain  = chainPrefix + "-EGRESS-CUSTOM"
 )
 
+// isolatedChain returns the chain for packets that default-allow does not let pass.
+func isolatedChain(d Direction) string {
+	if d == Egress {
+		return egressCustomChain
+	}
+	return ingressChain
+}
+
 // dropChain is the chain that reports and drops a packet.
 func dropChain(d Direction) string {
 	if d == Egress {
@@ -79,12 +87,11 @@ func (m *Model) baseChains(t *table) {
 	put(egressChain, "packets from local pods", m.egressRules(t.family)...)
 	put(defaultChain, "local pods that are not isolated, ingress", m.defaultRules(t.family, Ingress)...)
 	put(egressDefaultChain, "local pods that are not isolated, egress", m.defaultRules(t.family, Egress)...)
-	for d, name := range [...]string{ingressChain, egressCustomChain} {
-		d := Direction(d)
+	for _, d := range directions {
 		if m.repliesApart() {
-			put(repliesChain(d), "what opens no connection, "+d.String(), m.repliesRules(d)...)
+			put(repliesChain(d), "what opens no connection, "+d.String(), m.repliesRules(t.family, d)...)
 		}
-		c := put(name, "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
+		c := put(isolatedChain(d), "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
 		c.lazy = true
 		m.ways[d].root[t.family] = c
 		drop := put(dropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
@@ -155,10 +162,7 @@ func (m *Model) neighbourDiscovery(d Direction) []iptables.Rule {
 		match := fmt.Sprintf("-p icmpv6 -m icmp6 --icmpv6-type %d -m hl --hl-eq 255", kind)
 		if d == Egress && (kind == 134 || kind == 137) {
 			fromPod := match + " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+"
-			if m.BridgePort != "" {
-				fromPod += " -m physdev ! --physdev-in " + m.BridgePort
-			}
-			rules = append(rules, iptables.Rule{Match: fromPod, Target: "-g " + dropChain(d), Comment: name + " of a pod"})
+			rules = append(rules, iptables.Rule{Match: fromPod + m.notByUplinks(), Target: "-g " + dropChain(d), Comment: name + " of a pod"})
 		}
 		rules = append(rules, iptables.Rule{Match: match, Target: m.allowTarget(d), Comment: name})
 	}
@@ -217,7 +221,7 @@ func hairpin(f Family, target string) iptables.Rule {
 // alwaysRules are what holds for every packet from or to a local pod.
 func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	allow := m.allowTarget(d)
-	rules := m.repliesRules(d)
+	rules := m.repliesRules(f, d)
 	if m.repliesApart() {
 		rules = []iptables.Rule{{Match: notNew, Target: "-g " + repliesChain(d), Comment: "opens no connection"}}
 	}
@@ -233,22 +237,34 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	return append(rules, hairpin(f, allow))
 }
 
-// repliesRules are for packets of connections that were judged when they were opened.
-func (m *Model) repliesRules(d Direction) []iptables.Rule {
+// repliesRules are for packets of connections that were judged when they were opened, and for those that belong to none and open none. Of
+// the latter only those of local pods are dropped for that: all others go on as if they opened one.
+func (m *Model) repliesRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{{Match: established, Target: m.allowTarget(d), Comment: "replies"}}
-	rest := iptables.Rule{Match: invalid, Target: "-j DROP", Comment: "belongs to no connection and opens none"}
-	if m.repliesApart() {
-		rest.Match = "" // all that is left
+	if m.TCPLiberal {
+		return rules
 	}
-	if !m.TCPLiberal {
-		rules = append(rules, rest)
+	rest := iptables.Rule{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-j DROP",
+		Comment: "belongs to no connection and opens none"}
+	if !m.repliesApart() {
+		rest.Match = invalid + " " + rest.Match
+		return append(rules, rest)
 	}
-	return rules
+	return append(rules, rest, iptables.Rule{Target: "-g " + isolatedChain(d), Comment: "not a known pod of this node"})
 }
 
 // repliesApart says whether repliesRules have a chain of their own, which saves a packet that opens a connection one of them. Where
 // WEAVE-NPC-FORWARD stands before them few packets are for them, otherwise nearly all are.
 func (m *Model) repliesApart() bool { return m.Hook == HookForward && !m.TCPLiberal }
+
+// notByUplinks returns a match of packets that come by no uplink of the pods' bridge.
+func (m *Model) notByUplinks() string {
+	var match string
+	for _, port := range m.uplinkPorts() {
+		match += " -m physdev ! --physdev-in " + port
+	}
+	return match
+}
 
 func (m *Model) ingressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Ingress)
@@ -270,15 +286,11 @@ func (m *Model) egressRules(f Family) []iptables.Rule {
 }
 
 func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
-	next := ingressChain
-	if d == Egress {
-		next = egressCustomChain
-	}
 	rules := []iptables.Rule{
 		{Match: matchSet(fixedSetName(f, defaultAllowName(d)), d.own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
 	}
 	rules = append(rules, m.dhcpRules(f, d)...)
-	return append(rules, iptables.Rule{Target: "-g " + next, Comment: "everything else"})
+	return append(rules, iptables.Rule{Target: "-g " + isolatedChain(d), Comment: "everything else"})
 }
 
 // isolatedRules follow the ways to the namespaces' chains.

@@ -21,7 +21,9 @@ func TestWire(t *testing.T) {
 		return func(p *walk.Packet) { p.Protocol, p.ICMPType, p.HopLimit = unix.IPPROTO_ICMPV6, kind, hops }
 	}
 	arriving := func(kind uint8, port string) func(*walk.Packet) {
-		return func(p *walk.Packet) { p.Protocol, p.ICMPType, p.HopLimit, p.PhysIn, p.PhysOut = unix.IPPROTO_ICMPV6, kind, 255, port, "veth9" }
+		return func(p *walk.Packet) {
+			p.Protocol, p.ICMPType, p.HopLimit, p.PhysIn, p.PhysOut = unix.IPPROTO_ICMPV6, kind, 255, port, "veth9"
+		}
 	}
 	in := func(state string) func(*walk.Packet) { return func(p *walk.Packet) { p.State = state } }
 	to := func(group string) func(*walk.Packet) {
@@ -42,6 +44,11 @@ func TestWire(t *testing.T) {
 		{name: "S53_an_error_in", from: client, to: web, change: in("RELATED"), accepted: true},
 		{name: "S53_an_error_out", from: web, to: client, change: in("RELATED"), accepted: true},
 		{name: "S53_invalid", from: client, to: "b/client", change: in("INVALID")},
+		{name: "S53_invalid_from_a_pod", from: client, to: "outside", change: in("INVALID")},
+		{name: "S53_invalid_to_a_pod", from: "outside", to: client, change: in("INVALID")},
+		{name: "S58_invalid_between_hosts_that_are_no_pods", from: "outside", to: "b/other", change: in("INVALID"), accepted: true},
+		{name: "S59_invalid_to_what_the_gate_closes", from: "outside", to: "unknown", change: in("INVALID"),
+			configure: func(c *npc.Config) { c.Gate = npc.GateClosed }},
 		{name: "S53_invalid_where_conntrack_is_liberal", from: client, to: "b/client", change: in("INVALID"), accepted: true,
 			configure: func(c *npc.Config) { c.TCPLiberal = true }},
 		{name: "S52_a_pod_to_itself_through_its_service", from: web, to: web, change: func(p *walk.Packet) { p.DNAT = true }, accepted: true},
@@ -79,6 +86,7 @@ func TestWire(t *testing.T) {
 			w.pod(web, "10.32.1.2,fd32:1::2", "app=web")
 			w.pod(client, "10.32.1.3,fd32:1::3")
 			w.pod("b/client", "10.32.1.4,fd32:1::4")
+			w.addr("unknown", "10.32.1.99", "fd32:1::63")
 			w.remote("b/other", "10.32.2.9,fd32:2::9")
 			w.policy("a/closed", closed)
 			w.sync()
