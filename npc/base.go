@@ -16,6 +16,7 @@ const (
 	egressChain        = chainPrefix + "-EGRESS"
 	egressDefaultChain = chainPrefix + "-EGRESS-DEFAULT"
 	egressCustomChain  = chainPrefix + "-EGRESS-CUSTOM"
+	broadcastChain     = chainPrefix + "-BROADCAST"
 )
 
 // isolatedChain returns the chain for packets that default-allow does not let pass.
@@ -84,6 +85,7 @@ func (m *Model) baseChains(t *table) {
 	}
 	put(layoutPrefix+layout, "which layout of sets and chains this is")
 	put(mainChain, "packets to local pods", m.ingressRules(t.family)...)
+	put(broadcastChain, "broadcast that is dropped", m.broadcastRules(t.family)...)
 	put(egressChain, "packets from local pods", m.egressRules(t.family)...)
 	put(defaultChain, "local pods that are not isolated, ingress", m.defaultRules(t.family, Ingress)...)
 	put(egressDefaultChain, "local pods that are not isolated, egress", m.defaultRules(t.family, Egress)...)
@@ -127,6 +129,9 @@ func (m *Model) forwardRules(f Family) []iptables.Rule {
 			byRange.Match, byRange.Comment = in+m.PodInterface, way+" the interface of local pods"
 		}
 		rules = append(rules, byRange)
+	}
+	if m.PodInterface == "" {
+		rules = append(rules, iptables.Rule{Match: frameToAll, Target: "-j " + mainChain, Comment: "a frame to all"})
 	}
 	return rules
 }
@@ -267,7 +272,7 @@ func (m *Model) notByUplinks() string {
 }
 
 func (m *Model) ingressRules(f Family) []iptables.Rule {
-	rules := m.alwaysRules(f, Ingress)
+	rules := append(m.alwaysRules(f, Ingress), m.frameToAllRule(f))
 	for _, port := range m.uplinkPorts() {
 		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-is-bridged --physdev-out " + port,
 			Target: m.strangerTarget(), Comment: "leaves by an uplink of the bridge"})
@@ -302,6 +307,7 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	stranger := "-j RETURN"
 	if d == Ingress {
 		stranger = m.strangerTarget()
+		rules = append(rules, m.networkBroadcastRules(f)...)
 		rules = append(rules, m.multicastRule(f, d))
 		if len(m.uplinks) > 0 {
 			rules = append(rules, iptables.Rule{Match: "-m physdev ! --physdev-is-bridged " + matchSet(fixedSetName(f, behindName), "dst"),
