@@ -2,8 +2,10 @@ package npc
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	render "github.com/weave-npc/weave-npc/npc/rules"
 )
 
 // The chains that every node has.
@@ -55,8 +57,8 @@ func comment(text string) string { return iptables.Comment(text) }
 
 // allowTarget is what an allowed packet gets. On egress it is only let through to what follows, for its
 // destination may be isolated too.
-func (m *Model) allowTarget(d Direction) string {
-	if d == Egress || m.Hook == HookForward && m.AllowAction == "RETURN" {
+func (c *Config) allowTarget(d Direction) string {
+	if d == Egress || c.Hook == HookForward && c.AllowAction == "RETURN" {
 		return "-j RETURN"
 	}
 	return "-j ACCEPT"
@@ -64,8 +66,8 @@ func (m *Model) allowTarget(d Direction) string {
 
 // strangerTarget is what a packet gets on ingress that is not ours to judge. A CNI that jumps to us drops
 // what we return.
-func (m *Model) strangerTarget() string {
-	if m.Hook == HookNone {
+func (c *Config) strangerTarget() string {
+	if c.Hook == HookNone {
 		return "-j ACCEPT"
 	}
 	return "-j RETURN"
@@ -131,7 +133,7 @@ func (m *Model) forwardRules(f Family) []iptables.Rule {
 		rules = append(rules, byRange)
 	}
 	if m.PodInterface == "" {
-		rules = append(rules, iptables.Rule{Match: frameToAll, Target: "-j " + mainChain, Comment: "a frame to all"})
+		rules = append(rules, render.FrameToAll("-j "+mainChain))
 	}
 	return rules
 }
@@ -153,76 +155,6 @@ func (m *Model) multicastRule(f Family, d Direction) iptables.Rule {
 	return r
 }
 
-// podPortNames is how CNIs that attach pods to a bridge begin the names of their ports.
-const podPortNames = "veth"
-
-// neighbourDiscovery returns the rules for the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on. Those
-// that only routers send do not pass from a pod's port. Package node keeps that for certain; these rules stand in where the kernel has no
-// nftables for bridges and until a new port is guarded.
-func (m *Model) neighbourDiscovery(d Direction) []iptables.Rule {
-	var rules []iptables.Rule
-	for i, name := range [...]string{"router solicitation", "router advertisement", "neighbour solicitation",
-		"neighbour advertisement", "redirect"} {
-		kind := 133 + i
-		match := fmt.Sprintf("-p icmpv6 -m icmp6 --icmpv6-type %d -m hl --hl-eq 255", kind)
-		if d == Egress && (kind == 134 || kind == 137) {
-			fromPod := match + " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+"
-			rules = append(rules, iptables.Rule{Match: fromPod + m.notByUplinks(), Target: "-g " + dropChain(d), Comment: name + " of a pod"})
-		}
-		rules = append(rules, iptables.Rule{Match: match, Target: m.allowTarget(d), Comment: name})
-	}
-	return rules
-}
-
-// DHCP passes as far as a client needs it that has no address, or loses the one that it has: it asks all servers by broadcast or
-// multicast, and one on its bridge answers, at an address that nobody knows yet. What two known addresses send each other is judged like
-// everything else: a client whose renewal is dropped asks all servers in the end.
-
-// onBridge matches what a bridge passes on. An answer that comes by another way belongs to a connection.
-const onBridge = " -m physdev --physdev-is-bridged"
-
-// dhcpRequest matches what a client sends to all servers.
-func dhcpRequest(f Family, target string) iptables.Rule {
-	match := "-d 255.255.255.255/32 -p udp -m udp --sport 68 --dport 67"
-	if f == IPv6 {
-		match = "-d ff02::1:2/128 -p udp -m udp --sport 546 --dport 547"
-	}
-	return iptables.Rule{Match: match, Target: target, Comment: "DHCP: a client asks all servers"}
-}
-
-// dhcpRules are for isolated pods and what is no known pod.
-func (m *Model) dhcpRules(f Family, d Direction) []iptables.Rule {
-	allow := m.allowTarget(d)
-	switch {
-	case f == IPv6 && (m.AllowMcast || d == Egress): // passes as multicast, or has passed before it
-		return nil
-	case f == IPv6 || d == Egress:
-		return []iptables.Rule{dhcpRequest(f, allow)}
-	}
-	return []iptables.Rule{dhcpRequest(f, allow),
-		{Match: "-p udp -m udp --sport 67 --dport 68" + onBridge, Target: allow, Comment: "DHCP: a server on the bridge answers"}}
-}
-
-// unknownDHCP is for addresses that the gate may close: those of clients that have just got them, and of servers and relays that are no
-// pods. DHCPv6 answers go from one link-local address to another.
-func (m *Model) unknownDHCP(f Family, d Direction) iptables.Rule {
-	match := "-p udp -m udp --sport 67:68 --dport 67:68" + onBridge
-	if f == IPv6 {
-		match = "-s fe80::/10 -d fe80::/10 -p udp -m udp --sport 547 --dport 546" + onBridge
-	}
-	return iptables.Rule{Match: match, Target: m.allowTarget(d), Comment: "DHCP of unknown addresses"}
-}
-
-// hairpin matches a pod that reaches itself through a Service.
-func hairpin(f Family, target string) iptables.Rule {
-	program := iptables.HairpinIPv4
-	if f == IPv6 {
-		program = iptables.HairpinIPv6
-	}
-	return iptables.Rule{Match: `-m conntrack --ctstate DNAT -m bpf --bytecode "` + program + `"`, Target: target,
-		Comment: "a pod reaches itself through a Service"}
-}
-
 // alwaysRules are what holds for every packet from or to a local pod.
 func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	allow := m.allowTarget(d)
@@ -231,15 +163,18 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 		rules = []iptables.Rule{{Match: notNew, Target: "-g " + repliesChain(d), Comment: "opens no connection"}}
 	}
 	if f == IPv6 {
-		rules = append(rules, m.neighbourDiscovery(d)...)
+		if d == Egress {
+			rules = append(rules, render.FromRouters(m.uplinkPorts(), "-g "+dropChain(d))...)
+		}
+		rules = append(rules, render.NeighbourDiscovery(allow)...)
 	}
 	if d == Egress { // on ingress it goes the way of strangers
 		if f == IPv6 && !m.AllowMcast {
-			rules = append(rules, dhcpRequest(f, allow))
+			rules = append(rules, render.DHCPRequest(f.IPTables(), allow))
 		}
 		rules = append(rules, m.multicastRule(f, d))
 	}
-	return append(rules, hairpin(f, allow))
+	return append(rules, render.Hairpin(f.IPTables(), allow))
 }
 
 // repliesRules are for packets of connections that were judged when they were opened, and for those that belong to none and open none. Of
@@ -262,31 +197,27 @@ func (m *Model) repliesRules(f Family, d Direction) []iptables.Rule {
 // WEAVE-NPC-FORWARD stands before them few packets are for them, otherwise nearly all are.
 func (m *Model) repliesApart() bool { return m.Hook == HookForward && !m.TCPLiberal }
 
-// notByUplinks returns a match of packets that come by no uplink of the pods' bridge.
-func (m *Model) notByUplinks() string {
-	var match string
-	for _, port := range m.uplinkPorts() {
-		match += " -m physdev ! --physdev-in " + port
+// uplinkPorts are the ports of the pods' bridge that lead away from the pods of this node.
+func (m *Model) uplinkPorts() []string {
+	ports := slices.Clone(m.uplinks)
+	if m.BridgePort != "" && !slices.Contains(ports, m.BridgePort) {
+		ports = append(ports, m.BridgePort)
 	}
-	return match
+	slices.Sort(ports)
+	return ports
 }
 
 func (m *Model) ingressRules(f Family) []iptables.Rule {
-	rules := append(m.alwaysRules(f, Ingress), m.frameToAllRule(f))
-	for _, port := range m.uplinkPorts() {
-		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-is-bridged --physdev-out " + port,
-			Target: m.strangerTarget(), Comment: "leaves by an uplink of the bridge"})
-	}
+	rules := m.alwaysRules(f, Ingress)
+	rules = append(rules, render.DroppedFrameToAll(fixedSetName(f, broadcastName), m.uplinkPorts(), "-g "+broadcastChain))
+	rules = append(rules, render.ToUplinks(m.uplinkPorts(), m.strangerTarget())...)
 	return append(rules, iptables.Rule{Target: "-g " + defaultChain, Comment: "new connections"})
 }
 
 func (m *Model) egressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Egress)
 	rules = append(rules, iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j RETURN", Comment: "to this node"})
-	for _, port := range m.uplinkPorts() { // bridged or routed
-		rules = append(rules, iptables.Rule{Match: "-m physdev --physdev-in " + port, Target: "-j RETURN",
-			Comment: "comes by an uplink of the bridge"})
-	}
+	rules = append(rules, render.FromUplinks(m.uplinkPorts(), "-j RETURN")...)
 	return append(rules, iptables.Rule{Target: "-g " + egressDefaultChain, Comment: "new connections"})
 }
 
@@ -298,6 +229,22 @@ func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
 	return append(rules, iptables.Rule{Target: "-g " + isolatedChain(d), Comment: "everything else"})
 }
 
+// dhcpRules let a client pass that asks all servers, and a server that answers.
+func (m *Model) dhcpRules(f Family, d Direction) []iptables.Rule {
+	switch allow := m.allowTarget(d); {
+	case f == IPv4 && d == Ingress:
+		return []iptables.Rule{render.DHCPRequest(f.IPTables(), allow), render.DHCPReply(allow)}
+	case f == IPv4 || d == Ingress && !m.AllowMcast: // else it passes as multicast, or has passed before it
+		return []iptables.Rule{render.DHCPRequest(f.IPTables(), allow)}
+	}
+	return nil
+}
+
+// broadcastRules are for broadcast that is dropped.
+func (m *Model) broadcastRules(f Family) []iptables.Rule {
+	return append(m.dhcpRules(f, Ingress), iptables.Rule{Target: "-g " + dropChain(Ingress), Comment: "reaches every pod"})
+}
+
 // isolatedRules follow the ways to the namespaces' chains.
 func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{
@@ -307,14 +254,15 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	stranger := "-j RETURN"
 	if d == Ingress {
 		stranger = m.strangerTarget()
-		rules = append(rules, m.networkBroadcastRules(f)...)
+		if f == IPv4 {
+			rules = append(rules, render.DroppedBroadcast(fixedSetName(f, broadcastName), m.uplinkPorts(), "-g "+broadcastChain))
+		}
 		rules = append(rules, m.multicastRule(f, d))
 		if len(m.uplinks) > 0 {
-			rules = append(rules, iptables.Rule{Match: "-m physdev ! --physdev-is-bridged " + matchSet(fixedSetName(f, behindName), "dst"),
-				Target: stranger, Comment: "routed to what is behind an uplink of the bridge"})
+			rules = append(rules, render.RoutedTo(fixedSetName(f, behindName), stranger))
 		}
 	}
-	return append(rules, m.unknownDHCP(f, d),
+	return append(rules, render.UnknownDHCP(f.IPTables(), m.allowTarget(d)),
 		iptables.Rule{Match: matchSet(fixedSetName(f, gateName(d)), d.own()), Target: "-g " + dropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
 		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})

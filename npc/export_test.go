@@ -215,16 +215,6 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 	}
 }
 
-// RangelessSince has no range be known for so long.
-func (s *Syncer) RangelessSince(d time.Duration) { s.watcher.rangeless = time.Now().Add(-d) }
-
-// ClosedSince has the gate be closed for so long.
-func (s *Syncer) ClosedSince(d time.Duration) {
-	for i := range s.watcher.closed {
-		s.watcher.closed[i].since = s.watcher.closed[i].since.Add(-d)
-	}
-}
-
 // PartSet is the name of the set of the isolated pods of a namespace that is not divided.
 func PartSet(f Family, d Direction, namespace string) string { return partSet(f, d, namespace, "") }
 

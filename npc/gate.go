@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/gate"
 )
 
 // brokenAfter is how long a watch may be broken before new pods count as unknown.
@@ -155,7 +156,7 @@ func (m *Model) Closed(d Direction) (what, why string) {
 	if why = m.closedBy(d, m.now()); why == "" {
 		return "", ""
 	}
-	if what = m.closes(); what == "" {
+	if what = m.scope().String(); what == "" {
 		return "", ""
 	}
 	return what, why
@@ -177,7 +178,7 @@ func (m *Model) setGates() {
 	for _, d := range directions {
 		want := [len(families)]map[ipset.Entry]string{{}, {}}
 		if why := m.closedBy(d, now); why != "" {
-			for _, r := range m.gateRanges() {
+			for _, r := range m.scope().Prefixes() {
 				for _, p := range halves(r) {
 					want[familyOf(r.Addr())][ipset.Net(p)] = why
 				}
@@ -215,55 +216,9 @@ func (m *Model) setGate(f Family, d Direction, want map[ipset.Entry]string) {
 	m.gates.closed[f][d] = want
 }
 
-// byInterface reports whether local pods are told by the interface that their packets pass, so that any address there may be one's. A CNI
-// that jumps to our chains does so for the packets of its pods.
-func (m *Model) byInterface() bool {
-	return m.PodInterface != "" || m.Hook == HookNone && len(m.PodRanges) == 0
-}
-
-// gateRanges are what the gate closes: everything that passes the pods' interface or, where that is not known, the node's range.
-func (m *Model) gateRanges() []netip.Prefix {
-	if m.byInterface() {
-		return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-	}
-	return m.ranges
-}
-
-// closes describes what the gate closes; it is empty if nothing is known that it could close.
-func (m *Model) closes() string {
-	switch {
-	case m.PodInterface != "":
-		return "unknown addresses behind " + m.PodInterface
-	case m.byInterface():
-		return "unknown addresses behind the CNI's interface"
-	case len(m.ranges) == 0:
-		return ""
-	}
-	texts := make([]string, len(m.ranges))
-	for i, r := range m.ranges {
-		texts[i] = r.String()
-	}
-	return "unknown addresses in " + strings.Join(texts, ", ")
-}
-
-// gateExcepts reports whether the address of a known remote pod may be one that the gate closes, so that it has to be excepted. Behind
-// the pods' interface there are remote pods only where it has an uplink, and what comes from there is told by its port; what is routed
-// there is told by its address alone.
-func (m *Model) gateExcepts(a netip.Addr, d Direction) bool {
-	if m.PodInterface != "" {
-		return d == Ingress && len(m.uplinks) > 0
-	}
-	return m.byInterface() || m.inRanges(a)
-}
-
-// uplinkPorts are the ports of the pods' bridge that lead away from the pods of this node.
-func (m *Model) uplinkPorts() []string {
-	ports := slices.Clone(m.uplinks)
-	if m.BridgePort != "" && !slices.Contains(ports, m.BridgePort) {
-		ports = append(ports, m.BridgePort)
-	}
-	slices.Sort(ports)
-	return ports
+// scope is what is known of where the node's pods are.
+func (m *Model) scope() gate.Scope {
+	return gate.Scope{Interface: m.PodInterface, ByCNI: m.Hook == HookNone && len(m.PodRanges) == 0, Ranges: m.ranges}
 }
 
 // SetUplinks tells which ports of the pods' bridge lead away from the pods of this node; their names must be such that iptables takes each
@@ -291,9 +246,8 @@ func (m *Model) setBehind(behind, here []netip.Prefix) {
 	if len(m.uplinks) == 0 && m.behind[IPv4] == nil {
 		return
 	}
-	var want [len(families)]map[ipset.Entry]ipset.Attr
+	want := [len(families)]map[ipset.Entry]ipset.Attr{{}, {}}
 	for f, t := range m.tables {
-		want[f] = map[ipset.Entry]ipset.Attr{}
 		if m.behind[f] == nil {
 			m.behind[f] = t.fixedSet(behindName, ipset.HashNet, "what is behind uplinks of the pods' bridge")
 		}
@@ -308,14 +262,7 @@ func (m *Model) setBehind(behind, here []netip.Prefix) {
 	put(here, ipset.Attr{NoMatch: true, Comment: "on the bridge"})
 	put(behind, ipset.Attr{Comment: "behind an uplink"})
 	for f, s := range m.behind {
-		for e := range s.entries {
-			if _, ok := want[f][e]; !ok {
-				s.remove(e)
-			}
-		}
-		for e, a := range want[f] {
-			s.add(e, a)
-		}
+		s.become(want[f])
 	}
 }
 
@@ -328,16 +275,11 @@ func (m *Model) placeAll() {
 	}
 }
 
-// inRanges says whether an address is in the node's range.
-func (m *Model) inRanges(a netip.Addr) bool {
-	return slices.ContainsFunc(m.ranges, func(r netip.Prefix) bool { return r.Contains(a) })
-}
-
 // InRange reports whether an address is in the node's range of pod addresses.
 func (m *Model) InRange(a netip.Addr) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.inRanges(a)
+	return m.scope().Contains(a)
 }
 
 // Strays are local pods whose addresses are not in the node's range of their family, as namespace/name, sorted; at
@@ -348,7 +290,7 @@ func (m *Model) Strays() []string {
 	var out []string
 	for _, ns := range m.namespaces {
 		for p := range ns.local {
-			if slices.ContainsFunc(p.owned, m.strays) {
+			if slices.ContainsFunc(p.owned, m.scope().Misses) {
 				out = append(out, p.String())
 			}
 		}
@@ -357,17 +299,12 @@ func (m *Model) Strays() []string {
 	return out[:min(len(out), maxNamedOwners)]
 }
 
-func (m *Model) strays(a netip.Addr) bool {
-	ofFamily := func(r netip.Prefix) bool { return familyOf(r.Addr()) == familyOf(a) }
-	return !m.byInterface() && slices.ContainsFunc(m.ranges, ofFamily) && !m.inRanges(a)
-}
-
 // Rangeless says whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, the node has
 // none, and there are local pods.
 func (m *Model) Rangeless() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.synced && m.closes() == "" && len(m.localAddrs) > 0
+	return m.synced && m.scope().String() == "" && len(m.localAddrs) > 0
 }
 
 // SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the
@@ -383,12 +320,10 @@ func (m *Model) SetRanges(ranges []netip.Prefix) {
 }
 
 func (m *Model) setRanges(ranges []netip.Prefix) {
-	want := map[ipset.Entry]bool{}
+	want := [len(families)]map[ipset.Entry]ipset.Attr{{}, {}}
 	put := func(r netip.Prefix, why string) {
-		s := m.podRange[familyOf(r.Addr())]
 		for _, p := range halves(r) {
-			want[ipset.Net(p)] = true
-			s.add(ipset.Net(p), ipset.Attr{Comment: why})
+			want[familyOf(r.Addr())][ipset.Net(p)] = ipset.Attr{Comment: why}
 		}
 	}
 	m.ranges = nil
@@ -404,12 +339,8 @@ func (m *Model) setRanges(ranges []netip.Prefix) {
 			put(r, "all pods on a bridge")
 		}
 	}
-	for _, s := range m.podRange {
-		for e := range s.entries {
-			if !want[e] {
-				s.remove(e)
-			}
-		}
+	for f, s := range m.podRange {
+		s.become(want[f])
 	}
 }
 

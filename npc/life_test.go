@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -234,39 +233,20 @@ func TestStraysAreSaidOnce(t *testing.T) {
 	}
 }
 
-func TestUnknownRangeIsWarnedOf(t *testing.T) {
-	empty(t)
+func TestUnknownRange(t *testing.T) {
 	w := newModelWorld(t, func(c *npc.Config) { c.PodInterface, c.PodRanges = "", nil })
-	log := &journal{}
-	syncer := w.syncer(iptables.NFT, log.logger(), func(npc.InvalidPolicy) {})
-	warned := func(want int) {
+	rangeless := func(want bool) {
 		t.Helper()
-		syncer.Sync(t.Context(), false)
-		syncer.Watch(t.Context())
-		syncer.Watch(t.Context())
-		if n := log.count("no range of this node's pods is known"); n != want {
-			t.Errorf("%d warnings, not %d:\n%s", n, want, log.String())
+		if w.model.Rangeless() != want {
+			t.Errorf("a range is unknown: %t", !want)
 		}
 	}
 	w.model.SetSynced()
-	warned(0)
+	rangeless(false)
 	w.pod("a/web", "10.32.1.2")
-	warned(0)
-	syncer.RangelessSince(time.Minute)
-	warned(1)
+	rangeless(true)
 	w.model.SetRanges([]netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")})
-	warned(1)
-}
-
-func TestLongClosedGateIsWarnedOf(t *testing.T) {
-	s := newStation(t, iptables.NFT)
-	s.setPod("a/late", "", []string{"app=web"}, nil)
-	s.well()
-	s.live.Watch(t.Context())
-	s.live.ClosedSince(time.Minute)
-	s.live.Watch(t.Context())
-	s.live.Watch(t.Context())
-	s.logged("gate closed for long", 1)
+	rangeless(false)
 }
 
 func TestNames(t *testing.T) {

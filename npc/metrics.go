@@ -98,7 +98,7 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(isolatedDesc, c.m.isolatedPods[d], d.String())
 		gauge(pendingDesc, len(c.m.pending[d]), d.String())
 		closed := 0
-		if c.m.closedBy(d, c.m.now()) != "" && c.m.closes() != "" {
+		if c.m.closedBy(d, c.m.now()) != "" && c.m.scope().String() != "" {
 			closed = 1
 		}
 		gauge(gateDesc, closed, d.String())

@@ -166,7 +166,7 @@ func (m *Model) place(p *pod) {
 	attr := p.attr()
 	for _, w := range p.members {
 		// The gates hold entries that are no pods', and may have taken this for one of them.
-		if gate := m.gates.has(w.set); gate || !slices.Contains(had, w) {
+		if m.gates.has(w.set) || !slices.Contains(had, w) {
 			w.set.add(w.entry, m.attr(w, p, attr))
 		}
 	}
@@ -208,7 +208,7 @@ func (m *Model) ownMemberships(p *pod, a netip.Addr, out []membership) []members
 	e := ipset.Addr(a)
 	if !p.local {
 		for _, d := range directions {
-			if m.gateExcepts(a, d) {
+			if m.scope().Excepts(a, d == Ingress, len(m.uplinks) > 0) {
 				out = append(out, membership{m.gates.sets[t.family][d], e})
 			}
 		}

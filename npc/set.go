@@ -77,6 +77,18 @@ func (s *set) remove(e ipset.Entry) {
 	s.note(e, st)
 }
 
+// become wants these entries and no others.
+func (s *set) become(want map[ipset.Entry]ipset.Attr) {
+	for e := range s.entries {
+		if _, ok := want[e]; !ok {
+			s.remove(e)
+		}
+	}
+	for e, a := range want {
+		s.add(e, a)
+	}
+}
+
 // note stores an entry's state and keeps dirty true to it.
 func (s *set) note(e ipset.Entry, st entryState) {
 	if !st.wanted && !st.exists {

@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/gate"
 )
 
 const (
@@ -56,7 +57,7 @@ type Syncer struct {
 func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{},
-		trialEnded: make(chan struct{}, 1)}
+		trialEnded: make(chan struct{}, 1), watcher: watcher{gate: gate.Reporter{Log: log}}}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
 		k, err := openKernel(f, b)

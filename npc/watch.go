@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/gate"
 )
 
 const (
@@ -27,8 +28,6 @@ const (
 	repairPause   = 10 * time.Second
 	// namedDrifts is how many of the things found changed a report names.
 	namedDrifts = 5
-	// closedFor is how long the gate may be closed for one reason before there is a warning.
-	closedFor = 15 * time.Second
 )
 
 // watcher remembers when the kernel was looked at.
@@ -44,13 +43,8 @@ type watcher struct {
 	// blind says why it is not known what others changed; retry is when to look again.
 	blind string
 	retry backoff
-	// closed says for each direction what the log knows of the gate.
-	closed [len(directions)]closed
-	// strays are the local pods outside the node's range that were last logged.
-	strays string
-	// rangeless is since when no range is known; zero if one is. warnedRangeless says that the log said so.
-	rangeless       time.Time
-	warnedRangeless bool
+	// gate reports what the gate closes.
+	gate gate.Reporter
 }
 
 // troubles are what stands in the way, in words.
@@ -66,13 +60,6 @@ func (w *watcher) troubles() []string {
 	return texts
 }
 
-// closed is why the gate is closed, since when, and whether there was a warning.
-type closed struct {
-	why    string
-	since  time.Time
-	warned bool
-}
-
 // report takes note of what others changed, in words.
 type report func(k *kernel, kind string, drift []string)
 
@@ -80,7 +67,6 @@ type report func(k *kernel, kind string, drift []string)
 func (s *Syncer) watch(ctx context.Context) bool {
 	now := time.Now()
 	s.watchGate(now)
-	s.watchStrays(now)
 	w := &s.watcher
 	if s.enforced.Err() == nil || s.paused(now) || !w.retry.due(now) {
 		return false
@@ -150,51 +136,15 @@ func (s *Syncer) noteBlind(err error, now time.Time) {
 	s.setTrouble()
 }
 
-// watchGate logs what keeps the gate closed, with a warning if it does so for long, and when that has passed.
+// watchGate has the log tell what the gate closes, and what it cannot.
 func (s *Syncer) watchGate(now time.Time) {
+	s.watcher.gate.Open(s.model.Strays(), s.model.Rangeless(), now)
 	if s.model.Gate != GateAuto {
 		return
 	}
 	for _, d := range directions {
-		c := &s.watcher.closed[d]
 		what, why := s.model.Closed(d)
-		switch {
-		case why == "" && c.why != "":
-			s.log.Info("gate open", "direction", d)
-		case why != c.why:
-			s.log.Info("gate closed", "direction", d, "dropped", what, "reason", why)
-		case why != "" && !c.warned && now.Sub(c.since) >= closedFor:
-			c.warned = true
-			s.log.Warn("gate closed for long", "direction", d, "dropped", what, "reason", why)
-			continue
-		default:
-			continue
-		}
-		if why == "" || c.why == "" {
-			*c = closed{since: now}
-		}
-		c.why = why
-	}
-}
-
-// watchStrays logs local pods outside the node's range when they are others than before, and that no range is known.
-func (s *Syncer) watchStrays(now time.Time) {
-	strays := strings.Join(s.model.Strays(), ", ")
-	if strays != "" && strays != s.watcher.strays {
-		s.log.Warn("pods of this node are outside its range: give --pod-interface or --pod-cidr, or a new pod may be reached "+
-			"before its address is known", "pods", strays)
-	}
-	s.watcher.strays = strays
-	w := &s.watcher
-	switch {
-	case !s.model.Rangeless():
-		w.rangeless, w.warnedRangeless = time.Time{}, false
-	case w.rangeless.IsZero():
-		w.rangeless = now // the API server may tell it yet
-	case !w.warnedRangeless && now.Sub(w.rangeless) >= closedFor:
-		w.warnedRangeless = true
-		s.log.Warn("no range of this node's pods is known: a new pod may be reached before its address is known; " +
-			"give --pod-interface or --pod-cidr, or the node its spec.podCIDRs")
+		s.watcher.gate.Closed(d.String(), what, why, now)
 	}
 }
 

@@ -40,13 +40,13 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server (default: the pod's service account)")
 	f.StringVar(&o.manifests, "manifests", "", "directory to read namespaces, pods and network policies from, instead of an API server")
 	f.StringVar(&o.podInterface, "pod-interface", "", "bridge that the pods of this node are attached to, such as cni0")
-	f.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "ranges of the addresses of this node's pods (default: the node's spec.podCIDRs)")
-	f.StringVar(&o.bridgePort, "bridge-port-name", "vethwe-bridge", "port of the bridge behind which the pods of other nodes are")
+	f.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "ranges of the addresses of this node's pods, where --pod-interface does not tell them (default: the node's spec.podCIDRs)")
+	f.StringVar(&o.bridgePort, "bridge-port-name", "vethwe-bridge", "port of the bridge behind which no pods of this node are; ports that are no veth or tap are told without it")
 	f.StringVar(&o.hook, "hook", string(npc.HookForward),
 		"forward: jump from FORWARD; none: the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
 	f.StringVar(&o.allowAction, "allow-action", "ACCEPT", "what an allowed packet gets: ACCEPT, or RETURN to let the rest of FORWARD speak")
 	f.StringVar(&o.gate, "gate", string(npc.GateAuto),
-		"packets of unknown addresses in the range of this node's pods: auto (dropped while an isolated pod may have one), open, closed")
+		"packets of unknown addresses that may be those of this node's pods: auto (dropped while an isolated pod may have one), open, closed")
 	f.BoolVar(&o.allowMcast, "allow-mcast", true, "allow all multicast traffic")
 	f.BoolVar(&o.allowVLAN, "allow-vlan", false,
 		"let pods on a bridge send frames with a VLAN tag, which pass no policy (else nftables drops them)")

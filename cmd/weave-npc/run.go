@@ -51,9 +51,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	}
 	defer syncer.Close()
 	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
-	follower := &npcnode.Follower{Interface: config.PodInterface, Bridges: attachment.Bridges, Uplink: config.BridgePort,
-		Found: func(u npcnode.Uplinks) { model.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
-	follower.Look() // the first transaction has to have the uplinks
+	follower := followUplinks(model, attachment, log)
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -93,6 +91,14 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
 	}
 	return tasks.Wait()
+}
+
+// followUplinks returns what follows the uplinks of the pods' bridge. The model has those that there are already, for the first transaction.
+func followUplinks(m *npc.Model, a npcnode.Attachment, log *slog.Logger) *npcnode.Follower {
+	f := &npcnode.Follower{Interface: m.PodInterface, Bridges: a.Bridges, Uplink: m.BridgePort,
+		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
+	f.Look()
+	return f
 }
 
 // prepare checks what does not depend on the node or on a server.

@@ -43,7 +43,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		changes, err := subscribe(following, stop)
 		if err != nil {
 			f.Log.Warn("changes of interfaces, neighbours and routes are not told by the kernel, looking for them instead",
-				"every", lookEvery, "error", err)
+				"every", lookEvery, "err", err)
 		}
 		for more := true; more; {
 			f.Look()
@@ -102,13 +102,13 @@ func (f *Follower) Look() {
 	found, err := f.finder.find(f.Bridges(), f.Uplink)
 	if err != nil {
 		if f.failing == "" {
-			f.Log.Warn("cannot tell the uplinks of the pods' bridge from pods' ports, trying again", "error", err)
+			f.Log.Warn("cannot tell the uplinks of the pods' bridge from pods' ports, trying again", "err", err)
 		}
 		f.failing = err.Error()
 		return
 	}
 	f.failing = ""
-	if found.Equal(f.uplinks) {
+	if found.equal(f.uplinks) {
 		return
 	}
 	if !slices.Equal(found.Names, f.uplinks.Names) {

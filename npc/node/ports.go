@@ -31,8 +31,7 @@ type Uplinks struct {
 	Behind, Here []netip.Prefix
 }
 
-// Equal reports whether two are the same.
-func (u Uplinks) Equal(v Uplinks) bool {
+func (u Uplinks) equal(v Uplinks) bool {
 	return slices.Equal(u.Names, v.Names) && slices.Equal(u.Left, v.Left) && slices.Equal(u.Behind, v.Behind) && slices.Equal(u.Here, v.Here)
 }
 
