@@ -18,7 +18,16 @@ const (
 	egressChain        = chainPrefix + "-EGRESS"
 	egressDefaultChain = chainPrefix + "-EGRESS-DEFAULT"
 	egressCustomChain  = chainPrefix + "-EGRESS-CUSTOM"
+	broadcastChain     = chainPrefix + "-BROADCAST"
 )
+
+// isolatedChain returns the chain for packets that default-allow does not let pass.
+func isolatedChain(d Direction) string {
+	if d == Egress {
+		return egressCustomChain
+	}
+	return ingressChain
+}
 
 // dropChain is the chain that reports and drops a packet.
 func dropChain(d Direction) string {
@@ -78,15 +87,15 @@ func (m *Model) baseChains(t *table) {
 	}
 	put(layoutPrefix+layout, "which layout of sets and chains this is")
 	put(mainChain, "packets to local pods", m.ingressRules(t.family)...)
+	put(broadcastChain, "broadcast that is dropped", m.broadcastRules(t.family)...)
 	put(egressChain, "packets from local pods", m.egressRules(t.family)...)
 	put(defaultChain, "local pods that are not isolated, ingress", m.defaultRules(t.family, Ingress)...)
 	put(egressDefaultChain, "local pods that are not isolated, egress", m.defaultRules(t.family, Egress)...)
-	for d, name := range [...]string{ingressChain, egressCustomChain} {
-		d := Direction(d)
+	for _, d := range directions {
 		if m.repliesApart() {
-			put(repliesChain(d), "what opens no connection, "+d.String(), m.repliesRules(d)...)
+			put(repliesChain(d), "what opens no connection, "+d.String(), m.repliesRules(t.family, d)...)
 		}
-		c := put(name, "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
+		c := put(isolatedChain(d), "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
 		c.lazy = true
 		m.ways[d].root[t.family] = c
 		drop := put(dropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
@@ -123,6 +132,9 @@ func (m *Model) forwardRules(f Family) []iptables.Rule {
 		}
 		rules = append(rules, byRange)
 	}
+	if m.PodInterface == "" {
+		rules = append(rules, render.FrameToAll("-j "+mainChain))
+	}
 	return rules
 }
 
@@ -143,39 +155,18 @@ func (m *Model) multicastRule(f Family, d Direction) iptables.Rule {
 	return r
 }
 
-// podPortNames is how CNIs that attach pods to a bridge begin the names of their ports.
-const podPortNames = "veth"
-
-// neighbourDiscovery returns the rules for the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on. Those
-// that only routers send do not pass from a pod's port. Package node keeps that for certain; these rules stand in where the kernel has no
-// nftables for bridges and until a new port is guarded.
-func (m *Model) neighbourDiscovery(d Direction) []iptables.Rule {
-	var rules []iptables.Rule
-	for i, name := range [...]string{"router solicitation", "router advertisement", "neighbour solicitation",
-		"neighbour advertisement", "redirect"} {
-		kind := 133 + i
-		match := fmt.Sprintf("-p icmpv6 -m icmp6 --icmpv6-type %d -m hl --hl-eq 255", kind)
-		if d == Egress && (kind == 134 || kind == 137) {
-			fromPod := match + " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+"
-			if m.BridgePort != "" {
-				fromPod += " -m physdev ! --physdev-in " + m.BridgePort
-			}
-			rules = append(rules, iptables.Rule{Match: fromPod, Target: "-g " + dropChain(d), Comment: name + " of a pod"})
-		}
-		rules = append(rules, iptables.Rule{Match: match, Target: m.allowTarget(d), Comment: name})
-	}
-	return rules
-}
-
 // alwaysRules are what holds for every packet from or to a local pod.
 func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	allow := m.allowTarget(d)
-	rules := m.repliesRules(d)
+	rules := m.repliesRules(f, d)
 	if m.repliesApart() {
 		rules = []iptables.Rule{{Match: notNew, Target: "-g " + repliesChain(d), Comment: "opens no connection"}}
 	}
 	if f == IPv6 {
-		rules = append(rules, m.neighbourDiscovery(d)...)
+		if d == Egress {
+			rules = append(rules, render.FromRouters(m.uplinkPorts(), "-g "+dropChain(d))...)
+		}
+		rules = append(rules, render.NeighbourDiscovery(allow)...)
 	}
 	if d == Egress { // on ingress it goes the way of strangers
 		if f == IPv6 && !m.AllowMcast {
@@ -186,17 +177,20 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	return append(rules, render.Hairpin(f.IPTables(), allow))
 }
 
-// repliesRules are for packets of connections that were judged when they were opened.
-func (m *Model) repliesRules(d Direction) []iptables.Rule {
+// repliesRules are for packets of connections that were judged when they were opened, and for those that belong to none and open none. Of
+// the latter only those of local pods are dropped for that: all others go on as if they opened one.
+func (m *Model) repliesRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{{Match: established, Target: m.allowTarget(d), Comment: "replies"}}
-	rest := iptables.Rule{Match: invalid, Target: "-j DROP", Comment: "belongs to no connection and opens none"}
-	if m.repliesApart() {
-		rest.Match = "" // all that is left
+	if m.TCPLiberal {
+		return rules
 	}
-	if !m.TCPLiberal {
-		rules = append(rules, rest)
+	rest := iptables.Rule{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-j DROP",
+		Comment: "belongs to no connection and opens none"}
+	if !m.repliesApart() {
+		rest.Match = invalid + " " + rest.Match
+		return append(rules, rest)
 	}
-	return rules
+	return append(rules, rest, iptables.Rule{Target: "-g " + isolatedChain(d), Comment: "not a known pod of this node"})
 }
 
 // repliesApart says whether repliesRules have a chain of their own, which saves a packet that opens a connection one of them. Where
@@ -215,6 +209,7 @@ func (m *Model) uplinkPorts() []string {
 
 func (m *Model) ingressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Ingress)
+	rules = append(rules, render.DroppedFrameToAll(fixedSetName(f, broadcastName), m.uplinkPorts(), "-g "+broadcastChain))
 	rules = append(rules, render.ToUplinks(m.uplinkPorts(), m.strangerTarget())...)
 	return append(rules, iptables.Rule{Target: "-g " + defaultChain, Comment: "new connections"})
 }
@@ -227,20 +222,27 @@ func (m *Model) egressRules(f Family) []iptables.Rule {
 }
 
 func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
-	next := ingressChain
-	if d == Egress {
-		next = egressCustomChain
-	}
 	rules := []iptables.Rule{
 		{Match: matchSet(fixedSetName(f, defaultAllowName(d)), d.own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
 	}
+	rules = append(rules, m.dhcpRules(f, d)...)
+	return append(rules, iptables.Rule{Target: "-g " + isolatedChain(d), Comment: "everything else"})
+}
+
+// dhcpRules let a client pass that asks all servers, and a server that answers.
+func (m *Model) dhcpRules(f Family, d Direction) []iptables.Rule {
 	switch allow := m.allowTarget(d); {
 	case f == IPv4 && d == Ingress:
-		rules = append(rules, render.DHCPRequest(f.IPTables(), allow), render.DHCPReply(allow))
+		return []iptables.Rule{render.DHCPRequest(f.IPTables(), allow), render.DHCPReply(allow)}
 	case f == IPv4 || d == Ingress && !m.AllowMcast: // else it passes as multicast, or has passed before it
-		rules = append(rules, render.DHCPRequest(f.IPTables(), allow))
+		return []iptables.Rule{render.DHCPRequest(f.IPTables(), allow)}
 	}
-	return append(rules, iptables.Rule{Target: "-g " + next, Comment: "everything else"})
+	return nil
+}
+
+// broadcastRules are for broadcast that is dropped.
+func (m *Model) broadcastRules(f Family) []iptables.Rule {
+	return append(m.dhcpRules(f, Ingress), iptables.Rule{Target: "-g " + dropChain(Ingress), Comment: "reaches every pod"})
 }
 
 // isolatedRules follow the ways to the namespaces' chains.
@@ -252,6 +254,9 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	stranger := "-j RETURN"
 	if d == Ingress {
 		stranger = m.strangerTarget()
+		if f == IPv4 {
+			rules = append(rules, render.DroppedBroadcast(fixedSetName(f, broadcastName), m.uplinkPorts(), "-g "+broadcastChain))
+		}
 		rules = append(rules, m.multicastRule(f, d))
 		if len(m.uplinks) > 0 {
 			rules = append(rules, render.RoutedTo(fixedSetName(f, behindName), stranger))

@@ -29,6 +29,9 @@ type gates struct {
 	setAt time.Time
 	// vanished are addresses of isolated pods whose objects went before they had finished.
 	vanished map[netip.Addr]vanished
+	// broadcast are the sets that say whether broadcast is dropped, and broadcastClosed is why it is.
+	broadcast       [len(families)]*set
+	broadcastClosed string
 }
 
 type vanished struct {
@@ -174,6 +177,7 @@ var linkLocal = netip.MustParsePrefix("fe80::/10")
 func (m *Model) setGates() {
 	now := m.now()
 	m.gates.setAt = now
+	m.setBroadcast(now)
 	for a, v := range m.gates.vanished {
 		if !now.Before(v.until) {
 			delete(m.gates.vanished, a)
@@ -344,6 +348,11 @@ func (m *Model) setRanges(ranges []netip.Prefix) {
 	}
 	if m.PodInterface == "" && len(ranges) > 0 {
 		put(linkLocal, "pods on a bridge")
+	}
+	if m.PodInterface == "" {
+		for _, r := range toEverybody() {
+			put(r, "all pods on a bridge")
+		}
 	}
 	for f, s := range m.podRange {
 		s.become(want[f])

@@ -102,6 +102,7 @@ func New(c Config) *Model {
 	for f, t := range m.tables {
 		t.local = t.fixedSet(localPodsName, ipset.HashIP, "local pods")
 		m.podRange[f] = t.fixedSet(podRangeName, ipset.HashNet, "the node's range of pod addresses")
+		m.gates.broadcast[f] = t.fixedSet(broadcastName, ipset.HashNet, "every address while broadcast is dropped")
 		for _, d := range directions {
 			m.defaultAllow[f][d] = t.fixedSet(defaultAllowName(d), ipset.HashIP,
 				"local pods that no policy isolates, "+d.String())

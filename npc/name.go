@@ -55,6 +55,7 @@ const (
 	localPodsName = "local-pods"
 	podRangeName  = "pod-range"
 	behindName    = "behind-uplinks"
+	broadcastName = "broadcast"
 )
 
 func defaultAllowName(d Direction) string { return "default-allow-" + d.String() }
@@ -62,7 +63,7 @@ func gateName(d Direction) string         { return "gate-" + d.String() }
 
 // ourSetName matches the names that setName and fixedSetName give.
 var ourSetName = regexp.MustCompile(
-	`^weave-(?:[a-z2-7]{25}|(?:local-pods|pod-range|behind-uplinks|(?:default-allow|gate)-(?:ingress|egress))(?:-v6)?)$`)
+	`^weave-(?:[a-z2-7]{25}|(?:local-pods|pod-range|behind-uplinks|broadcast|(?:default-allow|gate)-(?:ingress|egress))(?:-v6)?)$`)
 
 // isOurSet says whether a set's name fits our naming scheme.
 func isOurSet(name string) bool { return ourSetName.MatchString(name) }

@@ -83,6 +83,8 @@ type Packet struct {
 	Protocol uint8
 	// SrcPort and DstPort count for TCP, UDP and SCTP.
 	SrcPort, DstPort uint16
+	// Broadcast says that the node's routes have the destination as the broadcast address of a network, ToAll that the frame is for all.
+	Broadcast, ToAll bool
 	// ICMPType and HopLimit count for ICMPv6.
 	ICMPType, HopLimit uint8
 	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT says that its destination
@@ -263,7 +265,7 @@ var arguments = map[string]int{
 	"-m": 1, "--comment": 1, "-j": 1, "-g": 1, "--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--set-xmark": 1,
 	"--match-set": 2, "-p": 1,
 	"--sport": 1, "--dport": 1, "--dports": 1, "--ctstate": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1, "--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
-	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1,
+	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1, "--pkt-type": 1,
 	"--hashlimit-upto": 1, "--hashlimit-burst": 1, "--hashlimit-mode": 1, "--hashlimit-name": 1, "--hashlimit-htable-expire": 1,
 	"--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
 }
@@ -320,8 +322,10 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysIn) }
 	case "--physdev-out":
 		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysOut) }
-	case "--dst-type":
-		return func(*Table, Packet) bool { return false } // nothing is forwarded to the node itself
+	case "--dst-type": // LOCAL is not forwarded
+		return func(_ *Table, p Packet) bool { return args[0] == "BROADCAST" && p.Broadcast }
+	case "--pkt-type":
+		return func(_ *Table, p Packet) bool { return args[0] == "broadcast" && p.ToAll }
 	}
 	return nil
 }

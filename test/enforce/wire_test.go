@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -215,6 +216,9 @@ ingress:
 					}
 				}},
 		}},
+		{name: "S58_between_hosts_that_are_no_pods_a_packet_need_not_belong_to_a_connection", steps: []step{
+			{do: do(policy("shop/p", closeAll), policy("ops/p", closeAll)), then: betweenGuests},
+		}},
 		{name: "S68_link_local_addresses_are_no_way_around", steps: []step{
 			{about: "open without a policy", then: func(t *testing.T, w *world) { linkLocal(t, w, "db", "web", lab.Allowed) }},
 			{about: "ingress, on the first node", do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`),
@@ -347,5 +351,34 @@ func keepsMark(t *testing.T, w *world, family int) {
 	found := regexp.MustCompile(`(?m)^ *(\d+) .* mark match (!?)`).FindAllStringSubmatch(counters, -1)
 	if len(found) != 2 || found[0][1] == "0" || found[1][1] != "0" || found[1][2] != "!" {
 		t.Errorf("IPv%d: packets lost their mark, or none was seen\n%s", family, counters)
+	}
+}
+
+// betweenGuests sends, on every node, what belongs to no connection between two hosts that are attached like pods and are none, and
+// between one of them and a pod.
+func betweenGuests(t *testing.T, w *world) {
+	for node, pod := range map[string]string{"node1": "web", "node2": "api"} {
+		var guests [2]*lab.Host
+		for i := range guests {
+			g, err := w.Node(node).AddPod(fmt.Sprintf("guest%d-%s", i, node), lab.PodConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			guests[i] = g.Host
+		}
+		families(func(family int) {
+			answers := func(from, to *lab.Host) bool {
+				packet := craft(t, from.Addr(family), to.Addr(family), 64, &layers.TCP{SrcPort: 41000, DstPort: 80, Seq: 1000, Ack: 1,
+					SYN: true, ACK: true, Window: 1000}, gopacket.Payload("answer"))
+				return crosses(t, from, packet, to, "answer")
+			}
+			if !answers(guests[0], guests[1]) {
+				t.Errorf("IPv%d, %s: a packet between two hosts that are no pods was dropped\n%s", family, node, w.state())
+			}
+			if answers(guests[0], w.hosts[pod]) || answers(w.hosts[pod], guests[0]) {
+				t.Errorf("IPv%d, %s: a packet to or from a pod passed that belongs to no connection\n%s", family, node, w.state())
+			}
+		})
 	}
 }
