@@ -199,7 +199,7 @@ func (s *Syncer) Hurry(limit time.Duration) {
 func (s *Syncer) Forgetting() bool {
 	s.model.mu.Lock()
 	defer s.model.mu.Unlock()
-	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return s.model.tables[k.family].held() > 0 })
+	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return s.model.tables[k.family].flows.Urgent() > 0 })
 }
 
 // FailForgetting has connections not be deleted, for the given reason; nil has them deleted again.

@@ -36,7 +36,7 @@ type Pod struct {
 	Finished bool
 	// Deleting says that the pod has a deletion timestamp.
 	Deleting bool
-	// StaleAddrs says that Addrs were reported for a former sandbox of the pod, so that whose they are now is not known.
+	// StaleAddrs is set if Addrs were reported for a former sandbox of the pod, so that whose they are now is not known.
 	StaleAddrs bool
 	// LastStart is when one of the containers was last started, as far as that is reported; zero if it is not.
 	LastStart time.Time

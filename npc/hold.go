@@ -221,7 +221,7 @@ func (h *hold) keepNeeded(s *set) {
 	}
 	h.entries[s] = map[ipset.Entry]bool{}
 	for e, st := range s.entries {
-		if _, other := s.table.forgetting[e.Prefix.Addr()]; st.exists && !other {
+		if st.exists && !s.table.flows.Has(e.Prefix.Addr()) {
 			h.entries[s][e] = true
 		}
 	}

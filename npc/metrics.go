@@ -119,7 +119,7 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(entriesDesc, entries, t.family.String())
 		gauge(chainsDesc, chains, t.family.String())
 		gauge(rulesDesc, rules, t.family.String())
-		gauge(heldDesc, t.held(), t.family.String())
+		gauge(heldDesc, t.flows.Urgent(), t.family.String())
 		for _, d := range directions {
 			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.chains[dropChain(d)].met),
 				t.family.String(), d.String())

@@ -130,7 +130,7 @@ func (m *Model) SetSynced() {
 	defer m.mu.Unlock()
 	m.synced = true
 	for _, f := range families {
-		clear(m.tables[f].forgetting)
+		m.tables[f].flows.Clear()
 		m.findChangedHands(f)
 		m.findVanished(f)
 	}

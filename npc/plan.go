@@ -156,7 +156,7 @@ func (t *table) plan(tidy bool, extent Extent) Transaction {
 	if extent == Everything {
 		t.planChains(&tx, tidy && mv.none(), mv)
 	}
-	t.planForgetting(&tx)
+	tx.Forget = t.flows.Take()
 	return tx
 }
 
@@ -210,7 +210,7 @@ func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves
 	closed, held := s.leads != nil && extent != Everything, false
 	var add, revoke, remove []ipset.Entry
 	for e := range s.dirty {
-		_, changed := t.forgetting[e.Prefix.Addr()]
+		changed := t.flows.Has(e.Prefix.Addr())
 		switch {
 		case t.refuses(e), !s.entries[e].wanted && t.hold.keeps(s, e), s.entries[e].wanted && t.hold.bars(s, e):
 		case t.keepsBack(s, e):

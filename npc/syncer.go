@@ -16,6 +16,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/gate"
 )
 
@@ -490,8 +491,8 @@ func (s *Syncer) setTrouble() {
 		}
 	}
 	for _, k := range s.kernels {
-		if why := k.unforgotten(); why != "" {
-			texts = append(texts, why)
+		if why := conntrack.Explain(k.flows.Trouble(time.Now())); why != "" {
+			texts = append(texts, k.family.String()+": "+why)
 		}
 	}
 	if len(s.refused) > 0 {

@@ -1,12 +1,12 @@
 package npc
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 // table is all that one family has in the kernel, as the model wants it and as it is known to be.
@@ -41,8 +41,9 @@ type table struct {
 	// jumpMissing says that it has to be put there.
 	jumpStale   []string
 	jumpMissing bool
-	// forgetting are addresses that changed hands -> what is to be done to their connections.
-	forgetting map[netip.Addr]forgetting
+	// flows are the addresses that changed hands and have connections of former pods. Until these are deleted, nothing is opened to
+	// their next pods: a local one is closed, and a remote one is no peer.
+	flows conntrack.Ledger
 	// unpoliced says that there is no policy: nothing has to wait.
 	unpoliced bool
 	// textless says that the texts of rules that are found are of no use any more.
@@ -59,7 +60,6 @@ func newTable(f Family) *table {
 		dirtySets:   map[*set]struct{}{},
 		chains:      map[string]*chain{},
 		dirtyChains: map[*chain]struct{}{},
-		forgetting:  map[netip.Addr]forgetting{},
 	}
 }
 
@@ -181,7 +181,7 @@ func (t *table) dropChain(c *chain) {
 
 // unplanned says whether a plan may do something. What is left for later and what is left out counts.
 func (t *table) unplanned() bool {
-	return len(t.dirtySets)+len(t.dirtyChains) > 0 || t.unasked() || t.jumpMissing || t.refusing
+	return len(t.dirtySets)+len(t.dirtyChains) > 0 || t.flows.Untaken() || t.jumpMissing || t.refusing
 }
 
 // adoptSets takes the sets that were read from the kernel for those that there are.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
@@ -43,20 +44,13 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	families := familiesOfNode()
 	registry := newRegistry()
 	model := npc.New(config)
-	events := newEvents(ctx, client, config.NodeName)
-	syncer, err := npc.NewSyncer(model, families, backend, npc.NewMetrics(registry, model), log, events.policy)
+	syncer, err := newSyncer(model, families, backend, registry, log, newEvents(ctx, client, config.NodeName))
 	if err != nil {
 		return err
 	}
 	defer syncer.Close()
 	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
 	uplinks := followUplinks(attachment, model, log)
-	syncer.OnConflict(events.conflict)
-	own, err := nodeaddr.Read()
-	if err != nil {
-		return err
-	}
-	model.SetNodeAddrs(own)
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -104,6 +98,21 @@ func followUplinks(a npcnode.Attachment, m *npc.Model, log *slog.Logger) *npcnod
 		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
 	f.Look()
 	return f
+}
+
+// newSyncer returns the syncer of a model, which then knows the addresses of this node.
+func newSyncer(m *npc.Model, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events) (*npc.Syncer, error) {
+	own, err := nodeaddr.Read()
+	if err != nil {
+		return nil, err
+	}
+	m.SetNodeAddrs(own)
+	s, err := npc.NewSyncer(m, fs, b, npc.NewMetrics(r, m), log, e.policy)
+	if err != nil {
+		return nil, err
+	}
+	s.OnConflict(e.conflict)
+	return s, nil
 }
 
 // prepare checks what does not depend on the node or on a server.

@@ -68,7 +68,7 @@ type Conflict struct {
 	Other Ref
 }
 
-// Message says for humans what the conflict is and what follows from it.
+// Message describes the conflict and what follows from it.
 func (c Conflict) Message() string {
 	text := c.Addr.String() + " of pod " + c.Pod.String()
 	if c.Other != (Ref{}) {

@@ -45,7 +45,7 @@ func (t *Table) Close() {
 	}
 }
 
-// Delete deletes the connections of which match says so, by the addresses of both ends before and after translation: the
+// Delete deletes the connections that match, by the addresses of both ends before and after translation: the
 // source and destination of the original direction, then those of the reply. Connections of the same addresses and ports that
 // begin meanwhile are others, and stay.
 func (t *Table) Delete(match func(ends *[4]netip.Addr) bool) (deleted int, err error) {

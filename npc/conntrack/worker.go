@@ -35,7 +35,7 @@ const (
 type Request struct {
 	Addr  netip.Addr
 	Scope Scope
-	// Later says that nobody waits for it, so that it may wait for others.
+	// Later marks a request that nobody waits for, so that it may wait for others.
 	Later bool
 }
 
@@ -165,6 +165,18 @@ func (w *Worker) Trouble(now time.Time) (err error, stuck bool) {
 	defer w.mu.Unlock()
 	since, urgent := w.oldest()
 	return w.err, urgent && now.Sub(since) >= stuckAfter
+}
+
+// Explain puts into words what Trouble returned; empty if nothing is wrong.
+func Explain(err error, stuck bool) string {
+	const consequence = " the connections of addresses that other pods have now, so that these are not opened"
+	switch {
+	case err != nil:
+		return "cannot delete" + consequence + ": " + err.Error()
+	case stuck:
+		return "it takes long to delete" + consequence
+	}
+	return ""
 }
 
 // oldest returns since when the oldest urgent request waits. w.mu is held.

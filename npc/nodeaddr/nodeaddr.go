@@ -88,7 +88,7 @@ func (f *Follower) subscribe(ctx context.Context) <-chan netlink.AddrUpdate {
 	changes := make(chan netlink.AddrUpdate, 64)
 	options := netlink.AddrSubscribeOptions{ErrorCallback: func(error) {}}
 	if err := netlink.AddrSubscribeWithOptions(changes, ctx.Done(), options); err != nil {
-		f.Log.Debug("changes of addresses are not reported", "error", err)
+		f.Log.Debug("changes of addresses are not reported", "err", err)
 		return nil
 	}
 	return changes
@@ -99,7 +99,7 @@ func (f *Follower) look(ctx context.Context, now time.Time) {
 	own, err := Read()
 	if err != nil {
 		if !f.failing {
-			f.Log.Warn("cannot read the addresses of this node, trying again", "error", err)
+			f.Log.Warn("cannot read the addresses of this node, trying again", "err", err)
 		}
 		f.failing = true
 		return
@@ -111,7 +111,7 @@ func (f *Follower) look(ctx context.Context, now time.Time) {
 			f.asked = asked
 		} else {
 			f.askAt = now.Add(askAgain)
-			f.Log.Debug("cannot read the addresses in the Node object, trying again", "error", err)
+			f.Log.Debug("cannot read the addresses in the Node object, trying again", "err", err)
 		}
 	}
 	all := sorted(slices.Concat(own, f.asked))

@@ -1,0 +1,88 @@
+package conntrack
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Ledger lists the addresses that changed hands and of which the connections of the former owner are not deleted yet. Its zero
+// value is empty.
+type Ledger struct {
+	open map[netip.Addr]entry
+}
+
+type entry struct {
+	Request
+	asked bool // Take has returned the request
+}
+
+// Enter adds a request. What the address was entered for before is to be done again.
+func (l *Ledger) Enter(r Request) {
+	if was, ok := l.open[r.Addr]; ok {
+		r.Scope, r.Later = max(r.Scope, was.Scope), r.Later && was.Later
+	}
+	if l.open == nil {
+		l.open = map[netip.Addr]entry{}
+	}
+	l.open[r.Addr] = entry{Request: r}
+}
+
+// Has reports whether an address is listed.
+func (l *Ledger) Has(a netip.Addr) bool {
+	_, ok := l.open[a]
+	return ok
+}
+
+// Hurry makes an address urgent, if it is listed.
+func (l *Ledger) Hurry(a netip.Addr) {
+	if e, ok := l.open[a]; ok && e.Later {
+		e.Later, e.asked = false, false
+		l.open[a] = e
+	}
+}
+
+// Take returns the requests that it has not returned yet, in the order of their addresses.
+func (l *Ledger) Take() []Request {
+	var out []Request
+	for a, e := range l.open {
+		if !e.asked {
+			e.asked = true
+			l.open[a] = e
+			out = append(out, e.Request)
+		}
+	}
+	slices.SortFunc(out, func(a, b Request) int { return a.Addr.Compare(b.Addr) })
+	return out
+}
+
+// Untaken reports whether Take would return something.
+func (l *Ledger) Untaken() bool {
+	for _, e := range l.open {
+		if !e.asked {
+			return true
+		}
+	}
+	return false
+}
+
+// Strike removes addresses whose requests were taken and carried out.
+func (l *Ledger) Strike(addrs []netip.Addr) {
+	for _, a := range addrs {
+		if l.open[a].asked {
+			delete(l.open, a)
+		}
+	}
+}
+
+// Clear removes all addresses.
+func (l *Ledger) Clear() { clear(l.open) }
+
+// Urgent counts the addresses that somebody waits for.
+func (l *Ledger) Urgent() (n int) {
+	for _, e := range l.open {
+		if !e.Later {
+			n++
+		}
+	}
+	return n
+}
