@@ -21,7 +21,7 @@ func (w *World) CheckNamespace(name string) error {
 	return errors.Errorf("there is no namespace %s%s", name, DidYouMean(name, maps.Keys(known)))
 }
 
-// noPod says why a text is neither a pod nor an address, and what it may have been meant for.
+// noPod returns why a text is neither a pod nor an address, and what it may have been meant for.
 func (w *World) noPod(text string) error {
 	const forms = "give a pod as NAMESPACE/NAME, or an address"
 	namespace, name, ok := strings.Cut(text, "/")

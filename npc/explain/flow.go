@@ -64,7 +64,7 @@ func ParseService(text string) (Service, error) {
 	return Service{protocol, uint16(n)}, nil
 }
 
-// noService says why a text is no protocol and port, and what it may have been meant for.
+// noService returns why a text is no protocol and port, and what it may have been meant for.
 func noService(text, name, port string) error {
 	protocols := protocolNumbers()
 	protocol, known := protocols[name]

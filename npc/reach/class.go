@@ -13,17 +13,17 @@ import (
 	"github.com/weave-npc/weave-npc/npc/explain"
 )
 
-// Partition is ends by classes: two of one class get the same verdicts in each of the worlds that the partition was made for.
-type Partition struct {
-	Classes []Class
+// partition is ends by classes: two of one class get the same verdicts in each of the worlds that the partition was made for.
+type partition struct {
+	Classes []podClass
 	// Left are pods without an address that is their own.
 	Left   []string
 	worlds []*world
 	ends   []end
 }
 
-// Class is pods that no policy tells apart, or an address.
-type Class struct {
+// podClass is pods that no policy tells apart, or an address.
+type podClass struct {
 	Pods []string // namespace/name, in the order that they were given in
 	Addr netip.Addr
 	ends []int
@@ -37,10 +37,10 @@ type end struct {
 	alone bool
 }
 
-// NewPartition returns the classes of pods, by namespace/name, and of addresses that some worlds give to them. The worlds must know the
+// newPartition returns the classes of pods, by namespace/name, and of addresses that some worlds give to them. The worlds must know the
 // same pods at the same addresses, and must not be changed afterwards.
-func NewPartition(pods []string, addrs []netip.Addr, worlds ...*explain.World) *Partition {
-	p := &Partition{}
+func newPartition(pods []string, addrs []netip.Addr, worlds ...*explain.World) *partition {
+	p := &partition{}
 	for _, w := range worlds {
 		p.worlds = append(p.worlds, newWorld(w, addrs))
 	}
@@ -56,17 +56,17 @@ func NewPartition(pods []string, addrs []netip.Addr, worlds ...*explain.World) *
 		if !ok {
 			i = len(p.Classes)
 			classes[key] = i
-			p.add(Class{}, p.worlds[0].objects.Pods[name].Namespace, found)
+			p.add(podClass{}, p.worlds[0].objects.Pods[name].Namespace, found)
 		}
 		p.Classes[i].Pods = append(p.Classes[i].Pods, name)
 	}
 	for _, a := range addrs {
-		p.add(Class{Addr: a}, "", []explain.End{{Addr: a}})
+		p.add(podClass{Addr: a}, "", []explain.End{{Addr: a}})
 	}
 	return p
 }
 
-func (p *Partition) add(c Class, namespace string, ends []explain.End) {
+func (p *partition) add(c podClass, namespace string, ends []explain.End) {
 	for _, e := range ends {
 		c.ends = append(c.ends, len(p.ends))
 		p.ends = append(p.ends, end{e, namespace, e.Addr.IsMulticast() || p.worlds[0].contested[e.Addr] || p.worlds[0].hosts[e.Addr]})
@@ -75,7 +75,7 @@ func (p *Partition) add(c Class, namespace string, ends []explain.End) {
 }
 
 // key is what policies see of a pod in all worlds.
-func (p *Partition) key(name string, ends []explain.End) string {
+func (p *partition) key(name string, ends []explain.End) string {
 	var b strings.Builder
 	for _, w := range p.worlds {
 		w.writeKey(&b, w.objects.Pods[name], ends)

@@ -50,8 +50,8 @@ const maxServices = 256
 func Effects(before, after *explain.World, meant explain.Flow) Effect {
 	outside := append(newWorld(before, nil).outside(), newWorld(after, nil).outside()...)
 	slices.SortFunc(outside, netip.Addr.Compare)
-	p := NewPartition(before.Pods(""), slices.Compact(outside), before, after)
-	c := &comparison{Partition: p, before: p.judge(p.worlds[0]), after: p.judge(p.worlds[1]), found: map[[2]int]change{},
+	p := newPartition(before.Pods(""), slices.Compact(outside), before, after)
+	c := &comparison{partition: p, before: p.judge(p.worlds[0]), after: p.judge(p.worlds[1]), found: map[[2]int]change{},
 		meant: [2]int{p.classOf(meant.From), p.classOf(meant.To)}}
 	services := p.services()
 	atLeast := len(services) > maxServices
@@ -68,8 +68,8 @@ func Effects(before, after *explain.World, meant explain.Flow) Effect {
 }
 
 // classOf returns the class that has an end, -1 if there is none.
-func (p *Partition) classOf(e explain.End) int {
-	return slices.IndexFunc(p.Classes, func(c Class) bool {
+func (p *partition) classOf(e explain.End) int {
+	return slices.IndexFunc(p.Classes, func(c podClass) bool {
 		return e.Pod != "" && slices.Contains(c.Pods, e.Pod) || e.Pod == "" && c.Addr == e.Addr
 	})
 }
@@ -86,7 +86,7 @@ func (w *world) outside() []netip.Addr {
 }
 
 // services returns one of each protocol and range of ports that all policies treat alike.
-func (p *Partition) services() []explain.Service {
+func (p *partition) services() []explain.Service {
 	found := map[explain.Service]bool{{Protocol: unix.IPPROTO_ICMP}: true}
 	edge := func(protocol uint8, first, last uint16) {
 		found[explain.Service{Protocol: protocol, Port: first}] = true
@@ -122,7 +122,7 @@ func (p *Partition) services() []explain.Service {
 
 // comparison collects how two worlds differ.
 type comparison struct {
-	*Partition
+	*partition
 	before, after *judge
 	found         map[[2]int]change // classes of source and destination -> what changes between them
 	meant         [2]int

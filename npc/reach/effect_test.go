@@ -1,4 +1,4 @@
-package reach_test
+package reach
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
-	"github.com/weave-npc/weave-npc/npc/reach"
 )
 
 // counted is the effect of a change, pair by pair and port by port.
@@ -67,7 +66,7 @@ func TestEffectsAreCounted(t *testing.T) {
 		if opens+closes > 0 {
 			changed++
 		}
-		if got := reach.Effects(before, after, meant); got.Opens != opens || got.Closes != closes {
+		if got := Effects(before, after, meant); got.Opens != opens || got.Closes != closes {
 			t.Errorf("seed %d: %s, not %d and %d", seed, got, opens, closes)
 		}
 	}
@@ -97,11 +96,11 @@ func TestEffectsOutside(t *testing.T) {
 			"opens pods to or from addresses outside",
 		`{podSelector: {}, ingress: [{ports: [{port: 80}]}]}`: "also opens 0, closes 0 pairs of pods; opens pods to or from addresses outside",
 	} {
-		if got := reach.Effects(world(), world(spec), meant).String(); got != want {
+		if got := Effects(world(), world(spec), meant).String(); got != want {
 			t.Errorf("%s: %s,\nnot %s", spec, got, want)
 		}
 	}
-	if got := reach.Effects(world(`{podSelector: {}, ingress: [{}]}`), world(), meant); !got.ClosesOutside || got.OpensOutside {
+	if got := Effects(world(`{podSelector: {}, ingress: [{}]}`), world(), meant); !got.ClosesOutside || got.OpensOutside {
 		t.Errorf("a policy was deleted: %s", got)
 	}
 }

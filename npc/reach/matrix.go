@@ -34,20 +34,20 @@ type Matrix struct {
 	Left     []string
 	relation *relation
 	either   string
-	lines    map[int][]Reach // class -> what it reaches
+	lines    map[int][]cell // class -> what it reaches
 }
 
-// Reach says whether one end reaches another.
-type Reach string
+// cell is whether one end reaches another.
+type cell string
 
-// What a cell says.
+// The values of cells.
 const (
-	Allowed Reach = "allowed"
-	Denied  Reach = "denied"
-	// Partly: it is allowed in one family and denied in the other.
-	Partly Reach = "partly"
-	// Never: the ends have no addresses of the same family.
-	Never Reach = "never"
+	cellAllowed cell = "allowed"
+	cellDenied  cell = "denied"
+	// cellPartly: it is allowed in one family and denied in the other.
+	cellPartly cell = "partly"
+	// cellNever: the ends have no addresses of the same family.
+	cellNever cell = "never"
 )
 
 // NewMatrix asks which pods and addresses reach which. The world must not be changed afterwards.
@@ -63,8 +63,8 @@ func NewMatrix(w *explain.World, o Options) (*Matrix, error) {
 			pods = append(pods, w.Pods(o.To)...)
 		}
 	}
-	p := NewPartition(pods, addrs, w)
-	m := &Matrix{Left: p.Left, either: o.Either, lines: map[int][]Reach{}, relation: p.judge(p.worlds[0]).relation(o.Service)}
+	p := newPartition(pods, addrs, w)
+	m := &Matrix{Left: p.Left, either: o.Either, lines: map[int][]cell{}, relation: p.judge(p.worlds[0]).relation(o.Service)}
 	for _, r := range p.rows(o.EachPod) {
 		if o.From == "" || r.namespace == "" || r.namespace == o.From {
 			m.From = append(m.From, r)
@@ -79,26 +79,26 @@ func NewMatrix(w *explain.World, o Options) (*Matrix, error) {
 	return m, nil
 }
 
-// Asked reports whether a pair is among those that were asked for.
-func (m *Matrix) Asked(from, to int) bool {
+// asked reports whether a pair is among those that were asked for.
+func (m *Matrix) asked(from, to int) bool {
 	return m.either == "" || m.From[from].namespace == m.either || m.To[to].namespace == m.either
 }
 
 // maxLines is how many classes there are at most whose lines are kept.
 const maxLines = 2048
 
-// Reach returns whether a row reaches a column: of a row with itself, whether one of its pods reaches another, or itself if it is the only one.
-func (m *Matrix) Reach(from, to int) Reach {
+// cell returns whether a row reaches a column: of a row with itself, whether one of its pods reaches another, or itself if it is the only one.
+func (m *Matrix) cell(from, to int) cell {
 	a, b := m.From[from], m.To[to]
 	if a.Name == b.Name && len(a.Pods) < 2 {
-		return Allowed
+		return cellAllowed
 	}
 	if len(m.relation.Classes) > maxLines {
 		return m.relation.reach(a.class, b.class)
 	}
 	line, ok := m.lines[a.class]
 	if !ok {
-		line = make([]Reach, len(m.relation.Classes))
+		line = make([]cell, len(m.relation.Classes))
 		m.lines[a.class] = line
 	}
 	if line[b.class] == "" {
@@ -107,8 +107,8 @@ func (m *Matrix) Reach(from, to int) Reach {
 	return line[b.class]
 }
 
-// Verdicts returns the verdicts of a pair of rows, by the example of their first pods, in the families that both have.
-func (m *Matrix) Verdicts(from, to int) ([]explain.Verdict, error) {
+// verdicts returns the verdicts of a pair of rows, by the example of their first pods, in the families that both have.
+func (m *Matrix) verdicts(from, to int) ([]explain.Verdict, error) {
 	a, b := m.From[from], m.To[to]
 	source, destination := a.Name, b.Name
 	if len(a.Pods) > 0 {
@@ -135,14 +135,14 @@ func (m *Matrix) Verdicts(from, to int) ([]explain.Verdict, error) {
 	return out, nil
 }
 
-// Sign returns the reach as the table has it.
-func (r Reach) Sign() string {
-	switch r {
-	case Allowed:
+// sign returns the cell as the table has it.
+func (c cell) sign() string {
+	switch c {
+	case cellAllowed:
 		return "+"
-	case Denied:
+	case cellDenied:
 		return "."
-	case Partly:
+	case cellPartly:
 		return "~"
 	}
 	return ""
@@ -187,7 +187,7 @@ func (m *Matrix) writeTable(b *bufio.Writer, rows, columns []int) {
 		width = max(width, len(m.From[i].Name))
 	}
 	b.WriteString("\n")
-	cell := max(4, len(strconv.Itoa(len(columns)))+1)
+	column := max(4, len(strconv.Itoa(len(columns)))+1)
 	// Columns of a matrix whose rows are others have names of their own.
 	same := slices.EqualFunc(rows, columns, func(i, j int) bool { return m.From[i].Name == m.To[j].Name })
 	if !same {
@@ -198,15 +198,15 @@ func (m *Matrix) writeTable(b *bufio.Writer, rows, columns []int) {
 	}
 	fmt.Fprintf(b, "%*s ", width+digits+1, "")
 	for n := range columns {
-		fmt.Fprintf(b, "%*d", cell, n+1)
+		fmt.Fprintf(b, "%*d", column, n+1)
 	}
 	b.WriteString("\n")
-	blank := strings.Repeat(" ", cell)
+	blank := strings.Repeat(" ", column)
 	for n, i := range rows {
 		fmt.Fprintf(b, "%*d %-*s ", digits, n+1, width, m.From[i].Name)
 		pending := 0 // blanks that are written if something follows
 		for _, j := range columns {
-			sign := m.Reach(i, j).Sign()
+			sign := m.cell(i, j).sign()
 			if sign == "" {
 				pending++
 				continue
@@ -239,12 +239,12 @@ func (m *Matrix) WriteJSON(out io.Writer) error {
 			if j > 0 {
 				b.WriteByte(',')
 			}
-			if !m.Asked(i, j) {
+			if !m.asked(i, j) {
 				b.WriteString("null")
 				continue
 			}
 			b.WriteByte('"')
-			b.WriteString(string(m.Reach(i, j)))
+			b.WriteString(string(m.cell(i, j)))
 			b.WriteByte('"')
 		}
 		b.WriteByte(']')

@@ -35,15 +35,15 @@ func (m *Matrix) WritePage(out io.Writer) error {
 	for i := range m.From {
 		letters, reasons := "", make([][]int, 0, len(m.To))
 		for j := range m.To {
-			if !m.Asked(i, j) {
+			if !m.asked(i, j) {
 				letters, reasons = letters+"x", append(reasons, []int{})
 				continue
 			}
-			verdicts, err := m.Verdicts(i, j)
+			verdicts, err := m.verdicts(i, j)
 			if err != nil {
 				return err
 			}
-			letters += string(m.Reach(i, j)[0])
+			letters += string(m.cell(i, j)[0])
 			reasons = append(reasons, p.reason(verdicts))
 		}
 		p.Reach, p.Reasons = append(p.Reach, letters), append(p.Reasons, reasons)

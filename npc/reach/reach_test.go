@@ -1,4 +1,4 @@
-package reach_test
+package reach
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
-	"github.com/weave-npc/weave-npc/npc/reach"
 )
 
 func setPolicy(t testing.TB, w *explain.World, key, spec string) {
@@ -104,8 +103,8 @@ func randomSpec(r *rand.Rand) string {
 		pick(r, "[Ingress]", "[Egress]", "[Ingress, Egress]"), rules("from"), rules("to"))
 }
 
-// asked is what explain says of two pods, or addresses.
-func asked(t *testing.T, w *explain.World, from, to string, s explain.Service) reach.Reach {
+// explained is what explain says of two pods, or addresses.
+func explained(t *testing.T, w *explain.World, from, to string, s explain.Service) cell {
 	t.Helper()
 	a, err := w.Find(from)
 	if err != nil {
@@ -123,17 +122,17 @@ func asked(t *testing.T, w *explain.World, from, to string, s explain.Service) r
 	}
 	switch {
 	case len(flows) == 0:
-		return reach.Never
+		return cellNever
 	case n == 0:
-		return reach.Denied
+		return cellDenied
 	case n == len(flows):
-		return reach.Allowed
+		return cellAllowed
 	}
-	return reach.Partly
+	return cellPartly
 }
 
 // members are the pods of a row, or the address that it is.
-func members(r reach.Row) []string {
+func members(r Row) []string {
 	if len(r.Pods) > 0 {
 		return r.Pods
 	}
@@ -148,7 +147,7 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 		w := randomWorld(t, r)
 		s := pick(r, explain.Service{Protocol: 6, Port: 80}, explain.Service{Protocol: 6, Port: 8080}, explain.Service{Protocol: 1},
 			explain.Service{Protocol: 6, Port: 443})
-		m, err := reach.NewMatrix(w, reach.Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},
+		m, err := NewMatrix(w, Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},
 			EachPod: seed%4 == 0})
 		if err != nil {
 			t.Fatal(err)
@@ -163,7 +162,7 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 						if a == b && len(to.Pods) > 1 {
 							continue // the cell is about two different ones
 						}
-						if got, want := m.Reach(i, j), asked(t, w, a, b, s); got != want {
+						if got, want := m.cell(i, j), explained(t, w, a, b, s); got != want {
 							t.Fatalf("seed %d: %s -> %s, %s: %s, and explain says %s", seed, a, b, s, got, want)
 						}
 					}
@@ -203,7 +202,7 @@ func allocated(t testing.TB, w *explain.World, eachPod bool) float64 {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	m, err := reach.NewMatrix(w, reach.Options{Service: explain.Service{Protocol: 6, Port: 80}, EachPod: eachPod})
+	m, err := NewMatrix(w, Options{Service: explain.Service{Protocol: 6, Port: 80}, EachPod: eachPod})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,18 +218,17 @@ func allocated(t testing.TB, w *explain.World, eachPod bool) float64 {
 
 // TestMemoryOfManyPods shows that memory grows with the pods, not with their pairs, be they folded or not.
 func TestMemoryOfManyPods(t *testing.T) {
-	few, many := crowd(t, 5), crowd(t, 50)
-	for _, eachPod := range []bool{false, true} {
-		small := allocated(t, few, eachPod)
-		if eachPod {
-			many = crowd(t, 15) // 9,000,000 cells take long enough to write
-		}
-		large := allocated(t, many, eachPod)
-		if ratio, most := large/small, 20.0; ratio > most {
-			t.Errorf("each pod %t: ten times as many pods take %.1f times the memory (%.0f and %.0f MB)", eachPod, ratio, small/1e6, large/1e6)
+	for _, c := range []struct {
+		eachPod   bool
+		few, many int // of each kind
+	}{{false, 5, 50}, {true, 1, 8}} {
+		small, large := allocated(t, crowd(t, c.few), c.eachPod), allocated(t, crowd(t, c.many), c.eachPod)
+		times := float64(c.many) / float64(c.few)
+		if ratio := large / small; ratio > 2*times {
+			t.Errorf("each pod %t: %.0f times as many pods take %.1f times the memory (%.0f and %.0f MB)", c.eachPod, times, ratio, small/1e6, large/1e6)
 		}
 		if large > 300e6 {
-			t.Errorf("each pod %t: takes %.0f MB", eachPod, large/1e6)
+			t.Errorf("each pod %t: takes %.0f MB", c.eachPod, large/1e6)
 		}
 	}
 }
@@ -260,7 +258,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	pod("x", "{app: cache}", 6)
 	pod("y", "{app: cache}", 7)
 	text := func(each bool) string {
-		m, err := reach.NewMatrix(w, reach.Options{Service: explain.Service{Protocol: 6, Port: 80}, EachPod: each})
+		m, err := NewMatrix(w, Options{Service: explain.Service{Protocol: 6, Port: 80}, EachPod: each})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,27 +292,27 @@ func TestNamespacesOfAMatrix(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		o    reach.Options
+		o    Options
 		want string // pairs
 	}{
-		{"to_or_from", reach.Options{Either: "b"}, "a/x>b/y b/y>a/x b/y>b/y b/y>c/z c/z>b/y"},
-		{"from", reach.Options{From: "b"}, "b/y>a/x b/y>b/y b/y>c/z"},
-		{"to", reach.Options{To: "b"}, "a/x>b/y b/y>b/y c/z>b/y"},
-		{"from_and_to", reach.Options{From: "a", To: "b"}, "a/x>b/y"},
-		{"within", reach.Options{From: "a", To: "a"}, "a/x>a/x"},
-		{"with_an_address", reach.Options{From: "a", To: "a", Addresses: []string{"192.0.2.1"}},
+		{"to_or_from", Options{Either: "b"}, "a/x>b/y b/y>a/x b/y>b/y b/y>c/z c/z>b/y"},
+		{"from", Options{From: "b"}, "b/y>a/x b/y>b/y b/y>c/z"},
+		{"to", Options{To: "b"}, "a/x>b/y b/y>b/y c/z>b/y"},
+		{"from_and_to", Options{From: "a", To: "b"}, "a/x>b/y"},
+		{"within", Options{From: "a", To: "a"}, "a/x>a/x"},
+		{"with_an_address", Options{From: "a", To: "a", Addresses: []string{"192.0.2.1"}},
 			"a/x>a/x a/x>192.0.2.1 192.0.2.1>a/x 192.0.2.1>192.0.2.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Service = explain.Service{Protocol: 6, Port: 80}
-			m, err := reach.NewMatrix(w, c.o)
+			m, err := NewMatrix(w, c.o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for i, from := range m.From {
 				for j, to := range m.To {
-					if m.Asked(i, j) {
+					if m.asked(i, j) {
 						got = append(got, from.Name+">"+to.Name)
 					}
 				}
@@ -329,7 +327,7 @@ func TestNamespacesOfAMatrix(t *testing.T) {
 }
 
 // inText counts the signs of the table.
-func inText(t *testing.T, m *reach.Matrix, want int) {
+func inText(t *testing.T, m *Matrix, want int) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := m.WriteText(&b); err != nil {
@@ -342,7 +340,7 @@ func inText(t *testing.T, m *reach.Matrix, want int) {
 }
 
 // inJSON counts the cells that are not null.
-func inJSON(t *testing.T, m *reach.Matrix, want int) {
+func inJSON(t *testing.T, m *Matrix, want int) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := m.WriteJSON(&b); err != nil {

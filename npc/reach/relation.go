@@ -22,7 +22,7 @@ func (s endSet) word(i int) uint64 {
 
 // judge knows which ends reach which under the policies of one world.
 type judge struct {
-	*Partition
+	*partition
 	*world
 	byNamespace map[string][]int // namespace -> its ends
 	// peers are the ends that the peers of a rule fit, and selecting the policies that select the pod of an end. They are the same for every
@@ -37,7 +37,7 @@ type ruleID struct {
 	rule      int
 }
 
-func (p *Partition) judge(w *world) *judge {
+func (p *partition) judge(w *world) *judge {
 	j := &judge{p, w, map[string][]int{}, map[ruleID]endSet{}, make([][]*explain.Policy, len(p.ends))}
 	for i, e := range p.ends {
 		j.byNamespace[e.namespace] = append(j.byNamespace[e.namespace], i)
@@ -193,7 +193,7 @@ func (r *relation) allowed(from, to int) bool {
 }
 
 // reach judges two different pods of two classes, or of one.
-func (r *relation) reach(from, to int) Reach {
+func (r *relation) reach(from, to int) cell {
 	flows, allowed := 0, 0
 	for _, a := range r.Classes[from].ends {
 		for _, b := range r.Classes[to].ends {
@@ -208,11 +208,11 @@ func (r *relation) reach(from, to int) Reach {
 	}
 	switch {
 	case flows == 0:
-		return Never
+		return cellNever
 	case allowed == 0:
-		return Denied
+		return cellDenied
 	case allowed == flows:
-		return Allowed
+		return cellAllowed
 	}
-	return Partly
+	return cellPartly
 }

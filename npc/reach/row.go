@@ -33,7 +33,7 @@ func isReplicaLabel(key string) bool {
 }
 
 // rows returns the rows of all classes: one for each pod, or for the pods of a class whose labels are equal except for those of replicas.
-func (p *Partition) rows(each bool) []Row {
+func (p *partition) rows(each bool) []Row {
 	var rows []Row
 	pods := p.worlds[0].objects.Pods
 	for i, c := range p.Classes {
@@ -74,7 +74,7 @@ func labelKey(labels map[string]string) string {
 }
 
 // name names the rows of several pods: by what the names of these pods, and of no others, begin with, else by the first.
-func (p *Partition) name(rows []Row, pods map[string]*npc.Pod) {
+func (p *partition) name(rows []Row, pods map[string]*npc.Pod) {
 	var all []string
 	for key, q := range pods {
 		if !q.HostNetwork && !q.Finished {

@@ -10,10 +10,10 @@ import (
 
 // findRanges returns the addresses that are a cluster's own: those of its pods, by the nodes or, of nodes that tell none, by the pods that there are,
 // and those of its Services, by the Services that there are.
-func (x *Network) findRanges(nodes []*corev1.Node) []Range {
-	var out []Range
+func (x *Network) findRanges(nodes []*corev1.Node) []addrRange {
+	var out []addrRange
 	add := func(p netip.Prefix, of string) {
-		if r := (Range{p.Masked(), of}); !slices.Contains(out, r) {
+		if r := (addrRange{p.Masked(), of}); !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}
@@ -27,7 +27,7 @@ func (x *Network) findRanges(nodes []*corev1.Node) []Range {
 	known := slices.Clone(out)
 	for _, p := range x.objects.Pods {
 		for _, a := range p.Claims() {
-			if !slices.ContainsFunc(known, func(r Range) bool { return r.Contains(a) }) {
+			if !slices.ContainsFunc(known, func(r addrRange) bool { return r.Contains(a) }) {
 				add(around(a), "pods")
 			}
 		}

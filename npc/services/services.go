@@ -25,14 +25,14 @@ type Network struct {
 	services []*corev1.Service
 	slices   map[string][]*discoveryv1.EndpointSlice // namespace/name of a Service -> its slices
 	nodes    map[netip.Addr]bool
-	ranges   []Range
+	ranges   []addrRange
 	unread   []string
 }
 
-// Range is addresses that are a cluster's own.
-type Range struct {
+// addrRange is addresses that are a cluster's own.
+type addrRange struct {
 	netip.Prefix
-	// Of says whose they are.
+	// Of is whose they are.
 	Of string
 }
 

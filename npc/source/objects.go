@@ -47,8 +47,7 @@ func List(ctx context.Context, client kubernetes.Interface) (Objects, error) {
 	if err != nil {
 		return objects, errors.Wrap(err, "listing namespaces")
 	}
-	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if objects.Pods, err = listPods(ctx, client); err != nil {
 		return objects, errors.Wrap(err, "listing pods")
 	}
 	policies, err := client.NetworkingV1().NetworkPolicies(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -57,9 +56,6 @@ func List(ctx context.Context, client kubernetes.Interface) (Objects, error) {
 	}
 	for i := range namespaces.Items {
 		objects.Namespaces = append(objects.Namespaces, &namespaces.Items[i])
-	}
-	for i := range pods.Items {
-		objects.Pods = append(objects.Pods, &pods.Items[i])
 	}
 	for i := range policies.Items {
 		objects.Policies = append(objects.Policies, &policies.Items[i])

@@ -25,7 +25,7 @@ type Network struct {
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
 	Nodes    []*corev1.Node
-	// Unread says, one line for each kind, what could not be read and why.
+	// Unread holds a line for each kind that could not be read, and why.
 	Unread []string
 }
 
