@@ -102,7 +102,7 @@ func addVariables(known map[string]string, cmd *cobra.Command) {
 	}
 }
 
-// variableMistake says what is wrong with a variable that is not a flag of a command; of is another command that has it.
+// variableMistake describes what is wrong with a variable that is not a flag of a command; of is another command that has it.
 func variableMistake(cmd *cobra.Command, name, of string, names []string) string {
 	shown := "$" + strings.Trim(strconv.QuoteToASCII(name), `"`)
 	if of != "" {

@@ -9,9 +9,12 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// reportForwardPolicy logs, for each family in which the policy of FORWARD is DROP, that what network policies allow needs a rule of another
+// reportForwardPolicy logs, where allowed packets return to FORWARD, for each family in which its policy is DROP, that what network policies allow needs a rule of another
 // program that accepts it. It warns if there is no such rule at all; which packets the others' rules match is not examined.
-func reportForwardPolicy(ctx context.Context, backend iptables.Backend, families []npc.Family, log *slog.Logger) {
+func reportForwardPolicy(ctx context.Context, config npc.Config, backend iptables.Backend, families []npc.Family, log *slog.Logger) {
+	if config.Hook != npc.HookForward || config.AllowAction != actionReturn {
+		return
+	}
 	for _, f := range families {
 		t, err := iptables.New(f.IPTables(), backend)
 		if err != nil {

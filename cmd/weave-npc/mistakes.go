@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagMistake says in one line what is wrong with a flag as it was given, and the way out where it is known.
+// flagMistake describes in one line what is wrong with a flag as it was given, and the way out where it is known.
 func flagMistake(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	var without *pflag.ValueRequiredError
@@ -26,7 +26,7 @@ func flagMistake(cmd *cobra.Command, err error) string {
 	return err.Error()
 }
 
-// unknownFlag says that there is no such flag, and which one may be meant.
+// unknownFlag describes a flag that there is not, with the one that may be meant.
 func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -46,7 +46,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) string {
 	return text
 }
 
-// wanted says why a flag does not take a value.
+// wanted describes why a flag does not take a value.
 func wanted(e *pflag.InvalidValueError) string {
 	switch e.GetFlag().Value.Type() {
 	case "bool":

@@ -70,9 +70,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	showInputs(registry, src)
 	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
 		"metrics", observer.server.addr, "allow-action", config.AllowAction)
-	if config.Hook == npc.HookForward && config.AllowAction == actionReturn {
-		reportForwardPolicy(ctx, backend, families, log)
-	}
+	reportForwardPolicy(ctx, config, backend, families, log)
 	boot := config.Gate != npc.GateOpen && npcnode.Booting()
 	if boot {
 		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")

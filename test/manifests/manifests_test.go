@@ -400,7 +400,7 @@ func checkSidecarIn(t *testing.T, all objects, account string, daemonSets ...str
 	}
 }
 
-// TestSidecarAmongSeveralDaemonSets has manifests with more than one DaemonSet, as docs/install.md says what to do with them.
+// TestSidecarAmongSeveralDaemonSets has manifests with more than one DaemonSet, in the ways of docs/install.md.
 func TestSidecarAmongSeveralDaemonSets(t *testing.T) {
 	t.Run("an overlay finds its own", func(t *testing.T) {
 		manifest := manifestOf(t, "flannel") + anotherDaemonSet("kube-flannel-ds-windows-amd64", "windows")
