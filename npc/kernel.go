@@ -33,6 +33,9 @@ const (
 // scratchChain is where rules are tried that the kernel may refuse.
 const scratchChain = chainPrefix + "-TRY"
 
+// maxRestore is how many rules one iptables-restore writes, unless one namespace has more.
+const maxRestore = 2000
+
 // setKeeper is what we need of ipset.Conn.
 type setKeeper interface {
 	Apply([]ipset.Op) error
@@ -62,6 +65,8 @@ type kernel struct {
 	// failingSaid is when the log last said so.
 	failingSaid time.Time
 	retry       backoff
+	// held are the namespaces whose rules could not be written, while those of others could be.
+	held map[string]*hold
 	// trial gives the result of a trial under way; nil if there is none.
 	trial chan error
 	// errs are what went wrong in the sync under way.
@@ -84,7 +89,7 @@ func openKernel(f Family, b iptables.Backend) (*kernel, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netlink socket for conntrack")
 	}
-	return &kernel{family: f, sets: sets, filter: filter, flows: flows,
+	return &kernel{family: f, held: map[string]*hold{}, sets: sets, filter: filter, flows: flows,
 		retry: backoff{first: retryFirst, last: retryLast}, refusals: backoff{first: refusedFirst, last: refusedLast}}, nil
 }
 
@@ -145,6 +150,8 @@ type failure struct {
 	// refusedSets are names of sets that the kernel does not take -> why; refused are such rules.
 	refusedSets map[string]string
 	refused     []iptables.Refusal
+	// namespaces are those whose rules were not written, while those of others could be -> why.
+	namespaces map[string]error
 }
 
 // apply carries out a transaction, step by step. A step that fails does not keep the next from being
@@ -158,10 +165,8 @@ func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
 	}
 	f.apply(k, "growing", tx.Grow)
 	admit, leave, shrink := tx.Admit, tx.Leave, tx.Shrink
-	refused, err := k.restore(ctx, f.without(tx.Rules))
-	f.refused = refused
-	if err != nil {
-		f.chains = append(f.chains, err)
+	tx.Rules = f.without(tx.Rules)
+	if written := k.write(ctx, tx, &f); !written {
 		// What the old rules allow stays closed to those that are not there yet.
 		f.unadmitted, admit = admit, nil
 		// What the old rules allow by sets that are not wanted any more stays, and who is led to them; members that are not wanted go.

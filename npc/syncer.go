@@ -162,6 +162,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	start := time.Now()
 	for _, k := range s.kernels {
 		k.errs = nil
+		s.retryNamespaces(k, start)
 		if k.failing != "" && k.retry.due(start) {
 			s.metrics.Retries.WithLabelValues(k.family.String()).Inc()
 		}
@@ -170,15 +171,16 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 			k.refusals.failed(start) // until it proves otherwise
 		}
 	}
-	s.adopt(ctx)
 	synced := s.model.Synced()
 	if !synced {
+		s.adopt(ctx)
 		s.apply(ctx, s.model.planStart(boot, s.extents()))
 		s.conclude(ctx, start, synced)
 		return s.errors()
 	}
 	for s.more = true; s.more; {
 		for again := true; again; {
+			s.adopt(ctx)
 			again = s.apply(ctx, s.model.plan(s.tidy(), s.extents()))
 		}
 		if s.more = s.model.Resume(); time.Since(start) >= turn {
@@ -336,9 +338,10 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 			f.chains = append(f.chains, r.Err)
 		}
 	}
+	leftOut = s.holdNamespaces(k, f.namespaces) || leftOut
 	k.setsKnown = k.setsKnown && len(f.sets) == 0 && !f.unremoved
 	k.chainsKnown = k.chainsKnown && len(f.chains) == 0
-	if leftOut && k.refusals.wait == 0 {
+	if leftOut && len(f.namespaces) == 0 && k.refusals.wait == 0 {
 		k.refusals.failed(time.Now())
 	}
 	k.errs = slices.Concat(k.errs, f.flows, f.sets, f.chains)
@@ -372,6 +375,7 @@ func (s *Syncer) conclude(ctx context.Context, start time.Time, synced bool) {
 			s.fail(k, now)
 		case k.extent() == Everything:
 			s.recovered(k, now)
+			s.releaseNamespaces(k)
 		}
 		good = good && k.steady()
 	}
@@ -474,6 +478,11 @@ func (s *Syncer) setTrouble() {
 			texts = append(texts, "the kernel cannot be brought up to date: "+k.family.String()+": "+k.failing)
 		}
 	}
+	for _, k := range s.kernels {
+		if why := k.holdTrouble(); why != "" {
+			texts = append(texts, why)
+		}
+	}
 	if len(s.refused) > 0 {
 		texts = append(texts, "the kernel refuses what these policies need: "+
 			strings.Join(slices.Sorted(maps.Keys(s.refused)), ", "))
@@ -500,6 +509,11 @@ func (s *Syncer) nextLook() time.Duration {
 			soonest(k.retry.at)
 		}
 		soonest(k.refusals.at)
+		for _, h := range k.held {
+			if !h.trying {
+				soonest(h.retry.at)
+			}
+		}
 	}
 	soonest(s.model.NextChange())
 	if !s.untidySince.IsZero() {

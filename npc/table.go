@@ -35,6 +35,8 @@ type table struct {
 	// chains by name, those that only the kernel still has among them.
 	chains      map[string]*chain
 	dirtyChains map[*chain]struct{}
+	// held are the namespaces whose rules are left as they are.
+	held map[string]bool
 	// jump is our rule in FORWARD; nil if the CNI jumps to us.
 	jump *iptables.Rule
 	// jumpStale are the rules in FORWARD that are ours and must go before the jump is put first;
@@ -53,6 +55,7 @@ func newTable(f Family) *table {
 		dirtySets:    map[*set]struct{}{},
 		chains:       map[string]*chain{},
 		dirtyChains:  map[*chain]struct{}{},
+		held:         map[string]bool{},
 		changedHands: map[netip.Addr]bool{},
 	}
 }
