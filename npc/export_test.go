@@ -248,6 +248,9 @@ func PartSet(f Family, d Direction, namespace string) string { return partSet(f,
 // PartChain is the name of the chain of such a namespace.
 func PartChain(d Direction, namespace string) string { return partChain(d, namespace, "") }
 
+// StuckAfter has changes be called stuck after a time.
+func (s *Syncer) StuckAfter(d time.Duration) { s.stuckAfter = d }
+
 // Crowd has chains lead to at most so many parts one by one, and divides the rules of so many targets and more.
 func (m *Model) Crowd(n, targets int) {
 	m.mu.Lock()

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
 const (
@@ -39,7 +39,13 @@ func (k *kernel) write(ctx context.Context, tx Transaction, f *failure) bool {
 		if i == len(parts)-1 && len(f.namespaces) > 0 && len(part.Groups) == 0 {
 			return false
 		}
+		what := "writing the way to the rules of namespaces"
+		if len(part.Groups) > 0 {
+			what = "writing the rules of namespaces " + progress.List(part.Groups, namedDrifts)
+		}
+		end := k.doing.Begin(k.family.String(), what)
 		refused, err := k.restore(ctx, part.Update)
+		end()
 		f.refused = append(f.refused, refused...)
 		if err == nil {
 			continue
@@ -119,9 +125,6 @@ func (k *kernel) holdTrouble() string {
 		return ""
 	}
 	names := slices.Sorted(maps.Keys(k.held))
-	why := errors.Errorf("%s: %s", names[0], k.held[names[0]].why)
-	if more := len(names) - namedDrifts; more > 0 {
-		names = append(names[:namedDrifts], fmt.Sprintf("%d more", more))
-	}
-	return fmt.Sprintf("the rules of these namespaces cannot be written: %s: %s (%s)", k.family, strings.Join(names, ", "), why)
+	return fmt.Sprintf("the rules of these namespaces cannot be written: %s: %s (%s: %s)", k.family, progress.List(names, namedDrifts),
+		names[0], k.held[names[0]].why)
 }

@@ -80,3 +80,52 @@ func TestS76_OneNamespaceThatCannotBeWritten(t *testing.T) {
 		}
 	})
 }
+
+// TestS76_ASyncThatIsStuck is unready, and says in what.
+func TestS76_ASyncThatIsStuck(t *testing.T) {
+	s := newStation(t, iptables.NFT)
+	s.well()
+	s.live.StuckAfter(300 * time.Millisecond)
+	s.live.Hurry(5 * time.Second)
+	s.program("iptables-nft-restore:chokes-" + rules("a"))
+	s.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}], ports: [{port: 81}]}]}`)
+	done := make(chan []error)
+	go func() { done <- s.live.Sync(t.Context(), false) }()
+	eventually(t, "saying what it is stuck in", func() bool {
+		why := s.live.Ready()
+		return strings.Contains(why, "changes have been waiting for") && strings.Contains(why, "; IPv4: writing the rules of namespaces a for ")
+	})
+	if metric(t, s.registry, "weavenpc_waiting_seconds") < 0.3 {
+		t.Error("the metric does not show it")
+	}
+	<-done
+	s.program()
+	s.live.RetryNow()
+	s.well()
+	if waiting := metric(t, s.registry, "weavenpc_waiting_seconds"); waiting != 0 {
+		t.Errorf("something still waits: %v", waiting)
+	}
+}
+
+// TestAPolicyOfWhichTooMuchIsRefused is left out as a whole, so that the search for what is refused ends.
+func TestAPolicyOfWhichTooMuchIsRefused(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.policy("a/web", ports("web", 60))
+		s.well()
+		s.model.Spoil("a/web", true)
+		s.live.RetryNow()
+		s.policy("a/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 5433}]}]}`)
+		for range 4 {
+			s.live.Sync(t.Context(), false)
+			s.live.Lose(npc.IPv4)
+			s.live.Lose(npc.IPv6)
+		}
+		s.live.Sync(t.Context(), false)
+		s.live.copy(s.world)
+		s.expect("a/client > a/db tcp:5433 = yes\n a/client > a/db tcp:5432 = no\n a/client > a/web tcp:80 = no")
+		if refused := s.model.Refused(); len(refused) != 1 || refused[0].Name != "web" {
+			t.Errorf("refused: %v", refused)
+		}
+	})
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
 const (
@@ -50,6 +51,7 @@ type kernel struct {
 	sets   setKeeper
 	filter *iptables.Table
 	flows  *netlink.Handle
+	doing  *progress.Tracker
 	// setsKnown and chainsKnown say that the model knows what is there.
 	setsKnown, chainsKnown bool
 	// print is what the filter table looked like after our last transaction; zero if that is not known.
@@ -76,7 +78,7 @@ type kernel struct {
 }
 
 // openKernel opens the kernel of the network namespace that we run in, once per family.
-func openKernel(f Family, b iptables.Backend) (*kernel, error) {
+func openKernel(f Family, b iptables.Backend, doing *progress.Tracker) (*kernel, error) {
 	filter, err := iptables.New(f.IPTables(), b)
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func openKernel(f Family, b iptables.Backend) (*kernel, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netlink socket for conntrack")
 	}
-	return &kernel{family: f, held: map[string]*hold{}, sets: sets, filter: filter, flows: flows,
+	return &kernel{family: f, doing: doing, held: map[string]*hold{}, sets: sets, filter: filter, flows: flows,
 		retry: backoff{first: retryFirst, last: retryLast}, refusals: backoff{first: refusedFirst, last: refusedLast}}, nil
 }
 
@@ -121,6 +123,7 @@ func (k *kernel) timeout(ctx context.Context) (context.Context, context.CancelFu
 
 // readChains reads the chains of ours, and what may be of the original weave-npc.
 func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
+	defer k.doing.Begin(k.family.String(), "reading the chains")()
 	ctx, cancel := k.timeout(ctx)
 	defer cancel()
 	print, err := k.filter.Fingerprint()
@@ -185,6 +188,7 @@ func (f *failure) apply(k *kernel, step string, ops []ipset.Op) {
 	if len(ops) == 0 {
 		return
 	}
+	defer k.doing.Begin(k.family.String(), step+" sets")()
 	err := k.sets.Apply(ops)
 	var be *ipset.BatchError
 	if !stderrors.As(err, &be) {
@@ -233,12 +237,7 @@ func (f *failure) without(u iptables.Update) iptables.Update {
 		return u
 	}
 	needy := func(r iptables.Rule) bool {
-		for name := range f.refusedSets {
-			if needs(r.Match, name) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(setsOf(r.Match), func(name string) bool { _, refused := f.refusedSets[name]; return refused })
 	}
 	out := iptables.Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]iptables.Rule{}}
 	for _, c := range u.Replace {
@@ -303,6 +302,7 @@ func (k *kernel) forget(addrs []netip.Addr) error {
 	if len(addrs) == 0 {
 		return nil
 	}
+	defer k.doing.Begin(k.family.String(), "forgetting flows")()
 	family := netlink.InetFamily(netlink.FAMILY_V4)
 	if k.family == IPv6 {
 		family = netlink.FAMILY_V6

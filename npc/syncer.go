@@ -14,12 +14,15 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
 const (
 	// quiet is how long nothing may change before we tidy up, untidyFor how long that is put off at most.
 	quiet     = time.Second
 	untidyFor = 30 * time.Second
+	// stuckAfter is how long changes may wait for the kernel before that is said.
+	stuckAfter = 12 * time.Second
 	// turn is how long changes that keep coming are followed before something else, such as looking for drift, gets its turn.
 	turn = watchEvery
 	// sameTrouble is how often the log says again why something still fails, if it fails for other reasons than before.
@@ -48,6 +51,10 @@ type Syncer struct {
 	unreporting string
 	untidySince time.Time
 	lastChange  time.Time
+	// doing is what is being done to the kernel.
+	doing progress.Tracker
+	// stuckAfter is the constant, but in tests.
+	stuckAfter time.Duration
 	// more reports that the last sync left changes for the next one.
 	more    bool
 	watcher watcher
@@ -60,10 +67,10 @@ type Syncer struct {
 func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{},
-		trialEnded: make(chan struct{}, 1)}
+		trialEnded: make(chan struct{}, 1), stuckAfter: stuckAfter}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
-		k, err := openKernel(f, b)
+		k, err := openKernel(f, b, &s.doing)
 		if err != nil {
 			s.Close()
 			return nil, errors.Wrapf(err, "%s", f)
@@ -88,12 +95,26 @@ func (s *Syncer) Ready() string {
 	if !s.model.Synced() {
 		return "not all namespaces, pods and network policies have been received yet"
 	}
+	waiting := s.model.Waiting()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.trouble == "" && s.enforced.Err() == nil {
-		return "the first transaction has not been applied yet"
+	switch {
+	case s.trouble != "":
+		return s.trouble
+	case s.enforced.Err() == nil:
+		return "the first transaction has not been applied yet" + s.doingNow()
+	case waiting >= s.stuckAfter:
+		return "changes have been waiting for " + waiting.Round(time.Second).String() + s.doingNow()
 	}
-	return s.trouble
+	return ""
+}
+
+// doingNow returns what is being done to the kernel, to be put behind something else.
+func (s *Syncer) doingNow() string {
+	if doing := s.doing.String(); doing != "" {
+		return "; " + doing
+	}
+	return ""
 }
 
 // Boot closes unknown local addresses of a node without pods, before any object is known. It is to be called before Run, which tries
@@ -319,25 +340,26 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 	}
 	s.model.ForgetAgain(k.family, f.unforgotten)
 	s.model.Unadmit(k.family, f.unadmitted)
-	for name, why := range f.refusedSets {
-		if s.model.RefuseSet(k.family, name, why) {
-			leftOut = true
-		} else {
-			f.sets = append(f.sets, errors.New(why))
-		}
+	others := s.model.RefuseSets(k.family, f.refusedSets)
+	for _, name := range others {
+		f.sets = append(f.sets, errors.New(f.refusedSets[name]))
 	}
+	leftOut = len(others) < len(f.refusedSets)
+	refused := map[string]string{}
 	for _, r := range f.refused {
-		switch {
-		case lacksSet(r.Err):
+		if lacksSet(r.Err) {
 			// Somebody destroyed it after we made it: that is nothing against the rule.
 			f.chains = append(f.chains, r.Err)
 			k.setsKnown = false
-		case s.model.Refuse(k.family, r.ID, r.Err.Error()):
-			leftOut = true
-		default:
-			f.chains = append(f.chains, r.Err)
+			continue
 		}
+		refused[r.ID] = r.Err.Error()
 	}
+	others = s.model.Refuse(k.family, refused)
+	for _, id := range others {
+		f.chains = append(f.chains, errors.New(refused[id]))
+	}
+	leftOut = leftOut || len(others) < len(refused)
 	leftOut = s.holdNamespaces(k, f.namespaces) || leftOut
 	k.setsKnown = k.setsKnown && len(f.sets) == 0 && !f.unremoved
 	k.chainsKnown = k.chainsKnown && len(f.chains) == 0

@@ -32,6 +32,8 @@ type table struct {
 	unfinished bool
 	// refusing says that the kernel did not take some rules or sets.
 	refusing bool
+	// refused holds those sets by the names that rules have for them -> why.
+	refused map[string]string
 	// chains by name, those that only the kernel still has among them.
 	chains      map[string]*chain
 	dirtyChains map[*chain]struct{}
@@ -56,6 +58,7 @@ func newTable(f Family) *table {
 		chains:       map[string]*chain{},
 		dirtyChains:  map[*chain]struct{}{},
 		held:         map[string]bool{},
+		refused:      map[string]string{},
 		changedHands: map[netip.Addr]bool{},
 	}
 }
