@@ -15,6 +15,8 @@ type chain struct {
 	table *table
 	// fixed says that every node has the chain.
 	fixed bool
+	// namespace is the one whose rules the chain has; empty if it leads to those of several.
+	namespace string
 	// about says for humans what the chain is for.
 	about          string
 	wanted, exists bool

@@ -96,6 +96,9 @@ func (s *Syncer) RetryNow() {
 		if k.refusals.wait > 0 {
 			k.refusals.at = time.Time{}
 		}
+		for _, h := range k.postponed {
+			h.retry.at = time.Time{}
+		}
 	}
 }
 
@@ -268,6 +271,12 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 
 // PartSet is the name of the set of the isolated pods of a namespace that is not divided.
 func PartSet(f Family, d Direction, namespace string) string { return partSet(f, d, namespace, "") }
+
+// PartChain is the name of the chain of such a namespace.
+func PartChain(d Direction, namespace string) string { return partChain(d, namespace, "") }
+
+// StuckAfter has changes be called stuck after a time.
+func (s *Syncer) StuckAfter(d time.Duration) { s.stuckAfter = d }
 
 // Crowd has chains lead to at most so many parts one by one, and divides the rules of so many targets and more.
 func (m *Model) Crowd(n, targets int) {

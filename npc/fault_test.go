@@ -99,7 +99,18 @@ func programs(t *testing.T) string {
 			for _, what := range []string{"-save", "-restore"} {
 				name := family + "-" + backend + what
 				script := fmt.Sprintf(`#!/bin/sh
-case "$(cat %[1]s/mode 2>/dev/null)" in
+mode="$(cat %[1]s/mode 2>/dev/null)"
+case "$mode" in
+*%[2]s:refuses-*)
+	text="${mode##*%[2]s:refuses-}" text="$(echo "${text%%%% *}" | tr '~' ' ')" input="$(cat; echo .)"
+	if printf '%%s' "$input" | grep -qE -e "$text"; then echo "%[2]s: no" >&2; exit 1; fi
+	printf '%%s' "${input%%.}" | exec /usr/sbin/%[2]s "$@"; exit;;
+*%[2]s:chokes-*)
+	text="${mode##*%[2]s:chokes-}" text="$(echo "${text%%%% *}" | tr '~' ' ')" input="$(cat; echo .)"
+	if printf '%%s' "$input" | grep -qE -e "$text"; then exec sleep 600; fi
+	printf '%%s' "${input%%.}" | exec /usr/sbin/%[2]s "$@"; exit;;
+esac
+case "$mode" in
 *%[2]s:fail*) echo "%[2]s: no" >&2; exit 1;;
 *%[2]s:hang*) exec sleep 600;;
 *%[2]s:garbage*) echo "*filter"; echo "what is this"; exit 0;;

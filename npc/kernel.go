@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
 const (
@@ -31,6 +32,9 @@ const (
 
 // scratchChain is where rules are tried that the kernel may refuse.
 const scratchChain = chainPrefix + "-TRY"
+
+// maxRestore is how many rules one iptables-restore writes, unless one namespace has more.
+const maxRestore = 2000
 
 // setKeeper is what we need of ipset.Conn.
 type setKeeper interface {
@@ -54,6 +58,7 @@ type kernel struct {
 	sets   setKeeper
 	filter *iptables.Table
 	flows  forgetter
+	doing  *progress.Tracker
 	// connections are those that flows deletes.
 	connections *conntrack.Table
 	// unforgetting is why connections cannot be deleted, as the log said it; empty if they can.
@@ -73,6 +78,8 @@ type kernel struct {
 	// failingSaid is when the log last said so.
 	failingSaid time.Time
 	retry       backoff
+	// postponed are the namespaces whose rules could not be written, while those of others could be.
+	postponed map[string]*postponement
 	// trial gives the result of a trial under way; nil if there is none.
 	trial chan error
 	// errs are what went wrong in the sync under way.
@@ -82,7 +89,7 @@ type kernel struct {
 }
 
 // openKernel opens the kernel of the network namespace that we run in, once per family.
-func openKernel(f Family, b iptables.Backend, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
+func openKernel(f Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
 	filter, err := iptables.New(f.IPTables(), b)
 	if err != nil {
 		return nil, err
@@ -99,7 +106,8 @@ func openKernel(f Family, b iptables.Backend, isLocal func(netip.Addr) bool, cha
 	if err != nil {
 		return nil, err
 	}
-	return &kernel{family: f, sets: sets, filter: filter, connections: connections, flows: conntrack.NewWorker(connections, isLocal, changed),
+	return &kernel{family: f, doing: doing, postponed: map[string]*postponement{}, sets: sets, filter: filter, connections: connections,
+		flows: conntrack.NewWorker(connections, isLocal, changed),
 		retry: backoff{first: retryFirst, last: retryLast}, refusals: backoff{first: refusedFirst, last: refusedLast}}, nil
 }
 
@@ -132,6 +140,7 @@ func (k *kernel) timeout(ctx context.Context) (context.Context, context.CancelFu
 
 // readChains reads the chains of ours, and what may be of the original weave-npc.
 func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
+	defer k.doing.Begin(k.family.String(), "reading the chains")()
 	ctx, cancel := k.timeout(ctx)
 	defer cancel()
 	print, err := k.filter.Fingerprint()
@@ -161,6 +170,8 @@ type failure struct {
 	// refusedSets are names of sets that the kernel does not take -> why; refused are such rules.
 	refusedSets map[string]string
 	refused     []iptables.Refusal
+	// namespaces are those whose rules were not written, while those of others could be -> why.
+	namespaces map[string]error
 }
 
 // apply carries out a transaction, step by step. A step that fails does not keep the next from being
@@ -175,10 +186,8 @@ func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
 	}
 	f.apply(k, "growing", tx.Grow)
 	admit, leave, shrink := tx.Admit, tx.Leave, tx.Shrink
-	refused, err := k.restore(ctx, f.without(tx.Rules))
-	f.refused = refused
-	if err != nil {
-		f.chains = append(f.chains, err)
+	tx.Rules = f.without(tx.Rules)
+	if written := k.write(ctx, tx, &f); !written {
 		// What the old rules allow stays closed to those that are not there yet.
 		f.unadmitted, admit = admit, nil
 		// What the old rules allow by sets that are not wanted any more stays, and who is led to them; members that are not wanted go.
@@ -197,6 +206,7 @@ func (f *failure) apply(k *kernel, step string, ops []ipset.Op) {
 	if len(ops) == 0 {
 		return
 	}
+	defer k.doing.Begin(k.family.String(), step+" sets")()
 	err := k.sets.Apply(ops)
 	var be *ipset.BatchError
 	if !stderrors.As(err, &be) {
@@ -245,12 +255,7 @@ func (f *failure) without(u iptables.Update) iptables.Update {
 		return u
 	}
 	needy := func(r iptables.Rule) bool {
-		for name := range f.refusedSets {
-			if needs(r.Match, name) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(setsOf(r.Match), func(name string) bool { _, refused := f.refusedSets[name]; return refused })
 	}
 	out := iptables.Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]iptables.Rule{}}
 	for _, c := range u.Replace {

@@ -71,14 +71,18 @@ func NewMetrics(r prometheus.Registerer, m *Model) *Metrics {
 type modelCollector struct{ m *Model }
 
 var (
-	localPodsDesc = prometheus.NewDesc("weavenpc_local_pods", "Pods of this node that are enforced.", nil, nil)
-	isolatedDesc  = prometheus.NewDesc("weavenpc_isolated_pods", "Local pods that are isolated.", []string{"direction"}, nil)
-	setsDesc      = prometheus.NewDesc("weavenpc_sets", "ipsets in use.", []string{"family"}, nil)
-	entriesDesc   = prometheus.NewDesc("weavenpc_set_entries", "Entries of all ipsets in use.", []string{"family"}, nil)
-	chainsDesc    = prometheus.NewDesc("weavenpc_chains", "iptables chains in use.", []string{"family"}, nil)
-	rulesDesc     = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
-	invalidDesc   = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
-	gateDesc      = prometheus.NewDesc("weavenpc_gate_closed",
+	localPodsDesc  = prometheus.NewDesc("weavenpc_local_pods", "Pods of this node that are enforced.", nil, nil)
+	isolatedDesc   = prometheus.NewDesc("weavenpc_isolated_pods", "Local pods that are isolated.", []string{"direction"}, nil)
+	setsDesc       = prometheus.NewDesc("weavenpc_sets", "ipsets in use.", []string{"family"}, nil)
+	entriesDesc    = prometheus.NewDesc("weavenpc_set_entries", "Entries of all ipsets in use.", []string{"family"}, nil)
+	chainsDesc     = prometheus.NewDesc("weavenpc_chains", "iptables chains in use.", []string{"family"}, nil)
+	rulesDesc      = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
+	invalidDesc    = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
+	overBudgetDesc = prometheus.NewDesc("weavenpc_over_budget_policies",
+		"Policies for which there is no room in the limits of their namespace or of the node, which allow nothing.", nil, nil)
+	waitingDesc = prometheus.NewDesc("weavenpc_waiting_seconds",
+		"How long the oldest change has been waiting that the kernel may not hold yet.", nil, nil)
+	gateDesc = prometheus.NewDesc("weavenpc_gate_closed",
 		"Whether packets of unknown addresses that may be those of this node's pods are dropped.", []string{"direction"}, nil)
 	droppedDesc = prometheus.NewDesc("weavenpc_dropped_packets_total",
 		"Packets that policies dropped, reported or not; read from the kernel every half minute.", []string{"family", "direction"}, nil)
@@ -104,6 +108,8 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(localPodsDesc, local)
 	gauge(invalidDesc, len(c.m.invalid))
+	gauge(overBudgetDesc, c.m.budget.Denied())
+	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.m.waiting().Seconds())
 	for _, d := range directions {
 		gauge(isolatedDesc, c.m.isolatedPods[d], d.String())
 		gauge(pendingDesc, len(c.m.pending[d]), d.String())

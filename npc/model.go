@@ -275,6 +275,22 @@ func (m *Model) heldSince() time.Time {
 	return at
 }
 
+// Waiting returns how long the oldest change has been waiting that the kernel may not hold yet.
+func (m *Model) Waiting() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.waiting()
+}
+
+func (m *Model) waiting() (longest time.Duration) {
+	for _, at := range []time.Time{m.changedAt, m.plannedAt, m.later.Oldest()} {
+		if !at.IsZero() {
+			longest = max(longest, time.Since(at))
+		}
+	}
+	return longest
+}
+
 // Unreported returns the invalid policies that were not returned before.
 func (m *Model) Unreported() []InvalidPolicy {
 	m.mu.Lock()

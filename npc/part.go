@@ -154,7 +154,7 @@ func (m *Model) newPart(ns *namespace, d Direction, digits string) *part {
 	for f, t := range m.tables {
 		c := t.chain(partChain(d, ns.Name, digits))
 		c.about = fmt.Sprintf("what policies of %s allow, %s", pt.name, d)
-		c.target = m.allowTarget(d)
+		c.target, c.namespace = m.allowTarget(d), ns.Name
 		c.tail = []iptables.Rule{{Target: "-g " + dropChain(d), Comment: comment(ns.Name + ": nothing allows it")}}
 		pt.chains[f] = c
 		pt.isolated[f] = t.set(partSet(t.family, d, ns.Name, digits), ipset.HashIP,

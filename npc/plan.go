@@ -207,7 +207,7 @@ func (t *table) planSets(tx *Transaction, tidy bool, extent Extent) *moves {
 // planMembers brings the members of a set that is wanted up to date.
 func (t *table) planMembers(s *set, tx *Transaction, grow *[]ipset.Op, mv *moves, extent Extent) {
 	// Whether old rules stand where its members are sent is not known while chains are not, and whether they would be sent elsewhere.
-	closed, held := s.leads != nil && extent != Everything, false
+	closed, held := s.leads != nil && (extent != Everything || t.postpones(s.leads.to)), false
 	var add, revoke, remove []ipset.Entry
 	for e := range s.dirty {
 		changed := t.flows.Has(e.Prefix.Addr())
@@ -309,6 +309,13 @@ func (t *table) planChains(tx *Transaction, tidy bool, mv *moves) {
 
 func (t *table) planChain(c *chain, tx *Transaction, tidy bool, mv *moves) {
 	w := c.want()
+	if t.postpones(c) {
+		if !c.exists { // the way leads to it
+			w.Rules = nil
+			tx.replace(c, w)
+		}
+		return
+	}
 	ch := c.diff(w)
 	purge := ch.surplus && (tidy || !c.lazy)
 	if purge && !ch.replace && mv.needs(c) {
@@ -316,17 +323,49 @@ func (t *table) planChain(c *chain, tx *Transaction, tidy bool, mv *moves) {
 	}
 	switch {
 	case ch.replace || purge:
-		tx.Rules.Replace = append(tx.Rules.Replace, w)
-		c.applied(w)
+		tx.replace(c, w)
 	case len(ch.insert) > 0:
 		if tx.Rules.Insert == nil {
 			tx.Rules.Insert = map[string][]iptables.Rule{}
 		}
 		tx.Rules.Insert[c.name] = ch.insert
+		tx.of(c)
 		c.inserted(ch.insert)
 	}
 	if !ch.surplus || purge || ch.replace {
 		delete(t.dirtyChains, c)
+	}
+}
+
+// replace writes a chain anew.
+func (tx *Transaction) replace(c *chain, w iptables.Chain) {
+	tx.Rules.Replace = append(tx.Rules.Replace, w)
+	tx.of(c)
+	c.applied(w)
+}
+
+// of remembers whose rules a chain has that is written.
+func (tx *Transaction) of(c *chain) {
+	if c.namespace == "" {
+		return
+	}
+	if tx.Namespaces == nil {
+		tx.Namespaces = map[string]string{}
+	}
+	tx.Namespaces[c.name] = c.namespace
+}
+
+// postpones reports whether a chain's rules are left as they are for now.
+func (t *table) postpones(c *chain) bool { return t.postponed[c.namespace] }
+
+// Postpone leaves the rules of a namespace as they are in the kernel, and its pods where they are, or no more.
+func (m *Model) Postpone(f Family, namespace string, postpone bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.tables[f]; postpone {
+		t.postponed[namespace] = true
+	} else {
+		delete(t.postponed, namespace)
 	}
 }
 

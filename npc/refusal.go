@@ -2,6 +2,8 @@ package npc
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -9,52 +11,110 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 )
 
-// Refuse leaves out the rule with an id, which the kernel did not take for the given reason, until Retry. It says whether there is such a
-// rule that can be left out: one that only allows, or only reports.
-func (m *Model) Refuse(f Family, id, reason string) bool {
+// maxRefused is how many rules of a policy are left out one by one in a family. With more, all of its rules are: each takes several restores to
+// be found.
+const maxRefused = 4
+
+// Refuse leaves out rules that the kernel did not take, id -> reason, until Retry. It returns those that cannot be left out: only those can that
+// only allow, or only report.
+func (m *Model) Refuse(f Family, reasons map[string]string) (others []string) {
+	if len(reasons) == 0 {
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.tables[f]
+	found, counts := map[string]bool{}, map[*policy]int{}
 	for _, c := range t.chains {
 		for _, r := range c.rules {
-			if (len(r.owners) > 0 || r.reports) && r.refused == "" && r.id(c) == id {
-				r.refused = reason
-				t.refusing = true
+			if len(r.owners) == 0 && !r.reports {
+				continue
+			}
+			if id := r.id(c); r.refused == "" && reasons[id] != "" {
+				r.refused, t.refusing, found[id] = reasons[id], true, true
 				c.lacks(id)
-				return true
+			}
+			if r.refused != "" {
+				for p := range r.owners {
+					counts[p]++
+				}
 			}
 		}
 	}
-	return false
+	t.refuseAll(counts)
+	return missing(reasons, found)
 }
 
-// RefuseSet leaves out a set that the kernel did not take for the given reason, and the rules that need it, until Retry. It says whether the set
-// can be left out: one that every node has cannot.
-func (m *Model) RefuseSet(f Family, name, reason string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t := m.tables[f]
-	s := t.sets[name]
-	if s == nil || s.fixed || !s.wanted {
-		return false
+// refuseAll leaves out all rules that only policies ask for of which too many are refused.
+func (t *table) refuseAll(counts map[*policy]int) {
+	maps.DeleteFunc(counts, func(_ *policy, n int) bool { return n <= maxRefused })
+	if len(counts) == 0 {
+		return
 	}
-	s.refused, s.exists = reason, false
-	s.forget()
-	t.refusing = true
 	for _, c := range t.chains {
 		for _, r := range c.rules {
-			if needs(r.match, s.key) {
-				c.lacks(r.id(c))
+			if len(r.owners) == 0 || r.refused != "" {
+				continue
+			}
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(r.owners)), func(p *policy) bool { return counts[p] == 0 }) {
+				c.touch() // the rule goes, if it is there
+				r.refused = fmt.Sprintf("more than %d rules of the policy are refused: all are left out", maxRefused)
 			}
 		}
 	}
+}
+
+// RefuseSets leaves out sets that the kernel did not take, name -> reason, and the rules that need them, until Retry. It returns those that
+// cannot be left out, which are those that every node has.
+func (m *Model) RefuseSets(f Family, reasons map[string]string) (others []string) {
+	if len(reasons) == 0 {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tables[f]
+	found := map[string]bool{}
+	for name, why := range reasons {
+		s := t.sets[name]
+		if s == nil || s.fixed || !s.wanted {
+			continue
+		}
+		s.refused, s.exists, t.refusing, found[name] = why, false, true, true
+		t.refused[s.key] = why
+		s.forget()
+	}
+	for _, c := range t.chains {
+		var lacking []string
+		for _, r := range c.rules {
+			if t.lacksSet(r) != "" {
+				lacking = append(lacking, r.id(c))
+			}
+		}
+		c.lacks(lacking...)
+	}
 	for _, l := range t.sets {
-		if st, ok := l.entries[ipset.Member(name)]; ok {
-			st.have, st.exists = ipset.Attr{}, false
-			l.note(ipset.Member(name), st)
+		if l.Type != ipset.ListSet {
+			continue
+		}
+		for e, st := range l.entries {
+			if found[e.Set] {
+				st.have, st.exists = ipset.Attr{}, false
+				l.note(e, st)
+			}
 		}
 	}
-	return true
+	return missing(reasons, found)
+}
+
+// missing returns the keys of reasons that were not found.
+func missing(reasons map[string]string, found map[string]bool) (others []string) {
+	for id := range reasons {
+		if !found[id] {
+			others = append(others, id)
+		}
+	}
+	slices.Sort(others)
+	return others
 }
 
 // Retry has the rules and sets of a family planned again that were refused.
@@ -66,6 +126,7 @@ func (m *Model) Retry(f Family) {
 		return
 	}
 	t.refusing = false
+	clear(t.refused)
 	for _, c := range t.chains {
 		for _, r := range c.rules {
 			r.refused = ""
@@ -154,24 +215,48 @@ func (t *table) refusal(r *rule) string {
 	if r.refused != "" || !t.refusing {
 		return r.refused
 	}
-	for _, s := range t.sets {
-		if s.refused != "" && needs(r.match, s.key) {
-			return s.refused
+	return t.lacksSet(r)
+}
+
+// lacksSet returns why a set is left out that a rule refers to; empty if none is.
+func (t *table) lacksSet(r *rule) string {
+	if len(t.refused) == 0 {
+		return ""
+	}
+	for _, name := range setsOf(r.match) {
+		if why := t.refused[name]; why != "" {
+			return why
 		}
 	}
 	return ""
 }
 
-// needs says whether a rule refers to a set.
-func needs(match, set string) bool { return strings.Contains(match, matchSet(set, "")) }
+// setsOf returns the names of the sets that a match refers to.
+func setsOf(match string) (names []string) {
+	for {
+		_, rest, found := strings.Cut(match, "-m set --match-set ")
+		if !found {
+			return names
+		}
+		name, after, _ := strings.Cut(rest, " ")
+		names, match = append(names, name), after
+	}
+}
 
 // refuses says whether an entry of a list cannot be, because the kernel does not take the set that it names.
 func (t *table) refuses(e ipset.Entry) bool {
 	return t.refusing && e.Set != "" && t.sets[e.Set] != nil && t.sets[e.Set].refused != ""
 }
 
-// lacks takes note that a rule that was planned did not come into the kernel's chain.
-func (c *chain) lacks(id string) {
-	c.have, c.printed = slices.DeleteFunc(c.have, func(have string) bool { return have == id }), nil
+// lacks has the next plan write rules that were planned and did not come into the kernel's chain.
+func (c *chain) lacks(ids ...string) {
+	if len(ids) == 0 {
+		return
+	}
+	gone := map[string]bool{}
+	for _, id := range ids {
+		gone[id] = true
+	}
+	c.have, c.printed = slices.DeleteFunc(c.have, func(have string) bool { return gone[have] }), nil
 	c.touch()
 }

@@ -18,12 +18,15 @@ import (
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/gate"
+	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
 const (
 	// quiet is how long nothing may change before we tidy up, untidyFor how long that is put off at most.
 	quiet     = time.Second
 	untidyFor = 30 * time.Second
+	// stuckAfter is how long changes may wait for the kernel before that is said.
+	stuckAfter = 12 * time.Second
 	// turn is how long changes that keep coming are followed before something else, such as looking for drift, gets its turn.
 	turn = watchEvery
 	// sameTrouble is how often the log says again why something still fails, if it fails for other reasons than before.
@@ -52,6 +55,10 @@ type Syncer struct {
 	unreporting string
 	untidySince time.Time
 	lastChange  time.Time
+	// doing is what is being done to the kernel.
+	doing progress.Tracker
+	// stuckAfter is the constant, but in tests.
+	stuckAfter time.Duration
 	// more reports that the last sync left changes for the next one.
 	more      bool
 	watcher   watcher
@@ -65,10 +72,11 @@ type Syncer struct {
 func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{},
-		trialEnded: make(chan struct{}, 1), conflicts: claims.Watcher{Log: log}, watcher: watcher{gate: gate.Reporter{Log: log}}}
+		trialEnded: make(chan struct{}, 1), conflicts: claims.Watcher{Log: log}, watcher: watcher{gate: gate.Reporter{Log: log}},
+		stuckAfter: stuckAfter}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
-		k, err := openKernel(f, b, m.isLocal, s.noteTrial)
+		k, err := openKernel(f, b, &s.doing, m.isLocal, s.noteTrial)
 		if err != nil {
 			s.Close()
 			return nil, errors.Wrapf(err, "%s", f)
@@ -96,12 +104,26 @@ func (s *Syncer) Ready() string {
 	if !s.model.Synced() {
 		return "not all namespaces, pods and network policies have been received yet"
 	}
+	waiting := s.model.Waiting()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.trouble == "" && s.enforced.Err() == nil {
-		return "the first transaction has not been applied yet"
+	switch {
+	case s.trouble != "":
+		return s.trouble
+	case s.enforced.Err() == nil:
+		return "the first transaction has not been applied yet" + s.doingNow()
+	case waiting >= s.stuckAfter:
+		return "changes have been waiting for " + waiting.Round(time.Second).String() + s.doingNow()
 	}
-	return s.trouble
+	return ""
+}
+
+// doingNow returns what is being done to the kernel, to be put behind something else.
+func (s *Syncer) doingNow() string {
+	if doing := s.doing.String(); doing != "" {
+		return "; " + doing
+	}
+	return ""
 }
 
 // Boot closes unknown local addresses of a node without pods, before any object is known. It is to be called before Run, which tries
@@ -177,6 +199,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	start := time.Now()
 	for _, k := range s.kernels {
 		k.errs = nil
+		s.retryNamespaces(k, start)
 		if k.failing != "" && k.retry.due(start) {
 			s.metrics.Retries.WithLabelValues(k.family.String()).Inc()
 		}
@@ -186,15 +209,16 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 		}
 	}
 	s.takeForgotten()
-	s.adopt(ctx)
 	synced := s.model.Synced()
 	if !synced {
+		s.adopt(ctx)
 		s.apply(ctx, s.model.planStart(boot, s.extents()))
 		s.conclude(ctx, start, synced)
 		return s.errors()
 	}
 	for s.more = true; s.more; {
 		for again := true; again; {
+			s.adopt(ctx)
 			again = s.apply(ctx, s.model.plan(s.tidy(), s.extents()))
 		}
 		if s.more = s.model.Resume(); time.Since(start) >= turn {
@@ -333,28 +357,30 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 	}
 	s.model.ForgetAgain(k.family, f.unforgotten)
 	s.model.Unadmit(k.family, f.unadmitted)
-	for name, why := range f.refusedSets {
-		if s.model.RefuseSet(k.family, name, why) {
-			leftOut = true
-		} else {
-			f.sets = append(f.sets, errors.New(why))
-		}
+	others := s.model.RefuseSets(k.family, f.refusedSets)
+	for _, name := range others {
+		f.sets = append(f.sets, errors.New(f.refusedSets[name]))
 	}
+	leftOut = len(others) < len(f.refusedSets)
+	refused := map[string]string{}
 	for _, r := range f.refused {
-		switch {
-		case lacksSet(r.Err):
+		if lacksSet(r.Err) {
 			// Somebody destroyed it after we made it: that is nothing against the rule.
 			f.chains = append(f.chains, r.Err)
 			k.setsKnown = false
-		case s.model.Refuse(k.family, r.ID, r.Err.Error()):
-			leftOut = true
-		default:
-			f.chains = append(f.chains, r.Err)
+			continue
 		}
+		refused[r.ID] = r.Err.Error()
 	}
+	others = s.model.Refuse(k.family, refused)
+	for _, id := range others {
+		f.chains = append(f.chains, errors.New(refused[id]))
+	}
+	leftOut = leftOut || len(others) < len(refused)
+	leftOut = s.postponeNamespaces(k, f.namespaces) || leftOut
 	k.setsKnown = k.setsKnown && len(f.sets) == 0 && !f.unremoved
 	k.chainsKnown = k.chainsKnown && len(f.chains) == 0
-	if leftOut && k.refusals.wait == 0 {
+	if leftOut && len(f.namespaces) == 0 && k.refusals.wait == 0 {
 		k.refusals.failed(time.Now())
 	}
 	k.errs = slices.Concat(k.errs, f.sets, f.chains)
@@ -388,6 +414,7 @@ func (s *Syncer) conclude(ctx context.Context, start time.Time, synced bool) {
 			s.fail(k, now)
 		case k.extent() == Everything:
 			s.recovered(k, now)
+			s.releaseNamespaces(k)
 		}
 		good = good && k.steady()
 	}
@@ -494,6 +521,9 @@ func (s *Syncer) setTrouble() {
 		if why := conntrack.Explain(k.flows.Trouble(time.Now())); why != "" {
 			texts = append(texts, k.family.String()+": "+why)
 		}
+		if why := k.postponedTrouble(); why != "" {
+			texts = append(texts, why)
+		}
 	}
 	if len(s.refused) > 0 {
 		texts = append(texts, "the kernel refuses what these policies need: "+
@@ -521,6 +551,11 @@ func (s *Syncer) nextLook() time.Duration {
 			soonest(k.retry.at)
 		}
 		soonest(k.refusals.at)
+		for _, h := range k.postponed {
+			if !h.trying {
+				soonest(h.retry.at)
+			}
+		}
 	}
 	soonest(s.model.NextChange())
 	if !s.untidySince.IsZero() {

@@ -32,9 +32,13 @@ type table struct {
 	unfinished bool
 	// refusing says that the kernel did not take some rules or sets.
 	refusing bool
+	// refused holds those sets by the names that rules have for them -> why.
+	refused map[string]string
 	// chains by name, those that only the kernel still has among them.
 	chains      map[string]*chain
 	dirtyChains map[*chain]struct{}
+	// postponed are the namespaces whose rules are left as they are.
+	postponed map[string]bool
 	// jump is our rule in FORWARD; nil if the CNI jumps to us.
 	jump *iptables.Rule
 	// jumpStale are the rules in FORWARD that are ours and must go before the jump is put first;
@@ -60,6 +64,8 @@ func newTable(f Family) *table {
 		dirtySets:   map[*set]struct{}{},
 		chains:      map[string]*chain{},
 		dirtyChains: map[*chain]struct{}{},
+		postponed:   map[string]bool{},
+		refused:     map[string]string{},
 	}
 }
 

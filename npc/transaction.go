@@ -24,8 +24,10 @@ type Transaction struct {
 	Forget []conntrack.Request
 	// Grow creates sets with their members and adds members.
 	Grow []ipset.Op
-	// Rules is one iptables-restore.
+	// Rules are one iptables-restore, or several (Restores).
 	Rules iptables.Update
+	// Namespaces are those whose rules chains have: chain -> namespace.
+	Namespaces map[string]string
 	// Admit adds members to sets that lead to chains whose old rules, of policies that went before, are gone only now.
 	Admit []ipset.Op
 	// Leave deletes members of sets that lead to chains, in which nobody looks for them any more.
@@ -37,6 +39,17 @@ type Transaction struct {
 // Empty says whether there is nothing to do.
 func (tx Transaction) Empty() bool {
 	return tx.Rules.Empty() && len(tx.Revoke)+len(tx.Forget)+len(tx.Grow)+len(tx.Admit)+len(tx.Leave)+len(tx.Shrink) == 0
+}
+
+// Restores returns the rules as they are written, part by part: all at once, or those of namespaces first if that would be more than limit rules.
+// Each part leaves every pod with the rules of before or of after: to new chains nobody is led until the last part is written.
+func (tx Transaction) Restores(limit int) []iptables.Part {
+	return tx.Rules.Cut(limit, func(chain string) string {
+		if chain == dropChain(Ingress) || chain == dropChain(Egress) {
+			return iptables.FirstGroup // the ends of all others
+		}
+		return tx.Namespaces[chain]
+	})
 }
 
 // LogValue sums the transaction up.

@@ -49,7 +49,7 @@ func (k *Kernel) Apply(tx npc.Transaction) error {
 			return nil
 		},
 		func() error { return k.sets(tx.Grow) },
-		func() error { return k.restore(tx.Rules.String()) },
+		func() error { return k.restores(tx) },
 		func() error { return k.sets(tx.Admit) },
 		func() error { return k.sets(tx.Leave) },
 		func() error { return k.sets(tx.Shrink) },
@@ -57,6 +57,17 @@ func (k *Kernel) Apply(tx npc.Transaction) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return errors.Wrapf(err, "applying\n%s", tx)
+		}
+		k.done()
+	}
+	return nil
+}
+
+// restores carries out the rules in as many parts as they may be cut into.
+func (k *Kernel) restores(tx npc.Transaction) error {
+	for _, part := range tx.Restores(0) {
+		if err := k.restore(part.String()); err != nil {
+			return err
 		}
 		k.done()
 	}

@@ -1,0 +1,93 @@
+package iptables
+
+import (
+	"maps"
+	"slices"
+)
+
+// The groups that have a place of their own in a cut update: chains of the first one refer to no others, those of the last one to any.
+const (
+	FirstGroup = "\x00first"
+	LastGroup  = ""
+)
+
+// Part is a share of an update that is carried out by itself.
+type Part struct {
+	// Groups are those of its chains, sorted, without the first and the last one.
+	Groups []string
+	Update
+}
+
+// Cut divides an update with more than limit rules by the groups of its chains. Small groups that follow each other share a part, as long as it
+// has not more than limit rules; what is no chain's, and what is deleted, is the last part's.
+func (u Update) Cut(limit int, group func(chain string) string) []Part {
+	groups := u.groups(group)
+	named := slices.DeleteFunc(slices.Sorted(maps.Keys(groups)), func(g string) bool { return g == FirstGroup || g == LastGroup })
+	if u.size() <= limit {
+		return []Part{{named, u}}
+	}
+	var parts []Part
+	if first := groups[FirstGroup]; first != nil {
+		parts = append(parts, Part{nil, *first})
+	}
+	room := 0
+	for _, g := range named {
+		part := *groups[g]
+		if room -= part.size(); room < 0 {
+			parts = append(parts, Part{})
+			room = limit - part.size()
+		}
+		to := &parts[len(parts)-1]
+		to.Groups = append(to.Groups, g)
+		to.add(part)
+	}
+	last := Update{}
+	if groups[LastGroup] != nil {
+		last = *groups[LastGroup]
+	}
+	last.Jumps, last.Delete = u.Jumps, u.Delete
+	if !last.Empty() {
+		parts = append(parts, Part{nil, last})
+	}
+	return parts
+}
+
+// groups returns the chains of each group.
+func (u Update) groups(group func(chain string) string) map[string]*Update {
+	groups := map[string]*Update{}
+	of := func(chain string) *Update {
+		g := group(chain)
+		if groups[g] == nil {
+			groups[g] = &Update{}
+		}
+		return groups[g]
+	}
+	for _, c := range u.Replace {
+		of(c.Name).add(Update{Replace: []Chain{c}})
+	}
+	for chain, rules := range u.Insert {
+		of(chain).add(Update{Insert: map[string][]Rule{chain: rules}})
+	}
+	return groups
+}
+
+// add adds another update's chains.
+func (u *Update) add(v Update) {
+	u.Replace = append(u.Replace, v.Replace...)
+	if u.Insert == nil {
+		u.Insert = map[string][]Rule{}
+	}
+	maps.Copy(u.Insert, v.Insert)
+}
+
+// size is how many rules the update writes.
+func (u Update) size() int {
+	n := 0
+	for _, c := range u.Replace {
+		n += len(c.Rules) + len(c.Tail)
+	}
+	for _, rules := range u.Insert {
+		n += len(rules)
+	}
+	return n
+}
