@@ -148,7 +148,7 @@ func (t *Table) flush() error {
 	}
 	var failed error
 	err = t.delete.receive(func(a answer) (bool, error) {
-		if a.kind != unix.NLMSG_ERROR || a.seq-first >= uint32(t.delete.seq-first+1) {
+		if a.kind != unix.NLMSG_ERROR || a.seq-first > t.delete.seq-first {
 			return false, nil
 		}
 		if err := a.code(); err != nil && !errors.Is(err, unix.ENOENT) && failed == nil {
