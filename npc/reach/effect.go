@@ -22,7 +22,7 @@ type Effect struct {
 	// OpensOutside and ClosesOutside say whether the same is true of a pod and an address that is no pod's.
 	OpensOutside  bool `json:"opens_outside"`
 	ClosesOutside bool `json:"closes_outside"`
-	// AtLeast says that the policies name too many ports to ask about all of them.
+	// AtLeast is set if the policies name too many ports to ask about all of them.
 	AtLeast bool `json:"at_least,omitempty"`
 }
 
@@ -131,7 +131,7 @@ type comparison struct {
 // change is what of two classes changes.
 type change struct {
 	opens, closes bool
-	// aside says that a service opens or closes that the change is not meant for.
+	// aside is set if a service opens or closes that the change is not meant for.
 	aside bool
 }
 

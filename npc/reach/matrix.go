@@ -27,7 +27,7 @@ type Options struct {
 	EachPod bool
 }
 
-// Matrix says who reaches whom.
+// Matrix is who reaches whom.
 type Matrix struct {
 	From, To []Row
 	// Left are pods that were left out, as they have no address that is their own.

@@ -97,7 +97,7 @@ func (j *judge) peersOf(id ruleID, rule npc.CompiledRule) endSet {
 	return fit
 }
 
-// relation says for one service which ends let which through: as sources and as destinations.
+// relation is which ends let which through, for one service: as sources and as destinations.
 type relation struct {
 	*judge
 	explain.Service
