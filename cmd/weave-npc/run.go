@@ -50,8 +50,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer syncer.Close()
-	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
-	follower := followUplinks(model, attachment, log)
+	attachment, follower := findAttachment(model, log)
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -84,8 +83,9 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return src.Run(ctx, model, log)
 	})
 	tasks.Go(func() error { return follower.Run(ctx) })
-	guard := npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
-	tasks.Go(func() error { return guard.Run(ctx) })
+	tasks.Go(func() error {
+		return npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log).Run(ctx)
+	})
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
@@ -93,12 +93,14 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	return tasks.Wait()
 }
 
-// followUplinks returns what follows the uplinks of the pods' bridge. The model has those that there are already, for the first transaction.
-func followUplinks(m *npc.Model, a npcnode.Attachment, log *slog.Logger) *npcnode.Follower {
+// findAttachment returns how the pods of this node are attached, and what follows the uplinks of their bridge. The model has those that there
+// are already, for the first transaction.
+func findAttachment(m *npc.Model, log *slog.Logger) (npcnode.Attachment, *npcnode.Follower) {
+	a := npcnode.Attachment{Interface: m.PodInterface, BridgePort: m.BridgePort, InRange: m.InRange}
 	f := &npcnode.Follower{Interface: m.PodInterface, Bridges: a.Bridges, Uplink: m.BridgePort,
 		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
 	f.Look()
-	return f
+	return a, f
 }
 
 // prepare checks what does not depend on the node or on a server.

@@ -62,7 +62,8 @@ func TestEveryPromiseHasTests(t *testing.T) {
 			known[n] = true
 		}
 	}
-	for n := 1; n <= 70; n++ {
+	want = append(want, listed(t, current(want), tests)...)
+	for n := 1; n <= 71; n++ {
 		if !known[n] {
 			t.Errorf("the page does not have S%d", n)
 		}
