@@ -50,9 +50,11 @@ func (o *options) register(f *pflag.FlagSet) {
 		"(default: ACCEPT; with --manifests RETURN)")
 	f.StringVar(&o.gate, "gate", string(npc.GateAuto),
 		"packets of unknown addresses that may be those of this node's pods: auto (dropped while an isolated pod may have one), open, closed")
-	f.BoolVar(&o.allowMcast, "allow-mcast", true, "allow all multicast traffic")
+	f.BoolVar(&o.allowMcast, "allow-mcast", true,
+		"let all multicast pass, whatever policies say: every host listens to 224.0.0.1 and ff02::1, so any pod of a bridge reaches each "+
+			"UDP service of its isolated pods (broadcast is dropped while a pod is isolated for ingress, whatever is given here)")
 	f.BoolVar(&o.allowVLAN, "allow-vlan", false,
-		"let pods on a bridge send frames with a VLAN tag, which pass no policy (else nftables drops them)")
+		"let pods on a bridge send frames with a VLAN tag, which pass no policy (else nftables drops them; what only routers send it drops always)")
 	f.IntVar(&o.maxListSize, "max-list-size", 1024, "most namespaces that a list:set holds; more than that, or than 8, are held as one set of their pods")
 	o.budget = budget.Default()
 	f.Var(&o.budget.Sets, "max-sets",

@@ -49,8 +49,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer syncer.Close()
-	attachment := npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: model.InRange}
-	uplinks := followUplinks(attachment, model, log)
+	attachment, uplinks := findAttachment(model, log)
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -90,12 +89,14 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	return tasks.Wait()
 }
 
-// followUplinks returns what follows the uplinks of the pods' bridge. The model has those that there are already, for the first transaction.
-func followUplinks(a npcnode.Attachment, m *npc.Model, log *slog.Logger) *npcnode.Follower {
-	f := &npcnode.Follower{Interface: a.Interface, Bridges: a.Bridges, Uplink: a.BridgePort,
+// findAttachment returns how the pods of this node are attached, and what follows the uplinks of their bridge. The model has those that there
+// are already, for the first transaction.
+func findAttachment(m *npc.Model, log *slog.Logger) (npcnode.Attachment, *npcnode.Follower) {
+	a := npcnode.Attachment{Interface: m.PodInterface, BridgePort: m.BridgePort, InRange: m.InRange}
+	f := &npcnode.Follower{Interface: m.PodInterface, Bridges: a.Bridges, Uplink: m.BridgePort,
 		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
 	f.Look()
-	return f
+	return a, f
 }
 
 // newSyncer returns the syncer of a model, which then knows the addresses of this node.

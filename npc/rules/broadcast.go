@@ -17,13 +17,13 @@ func FrameToAll(target string) iptables.Rule {
 // DroppedFrameToAll matches frames to all while a set has their destination, except from uplinks. It stands before the rules that judge by a
 // packet's address.
 func DroppedFrameToAll(set string, uplinks []string, target string) iptables.Rule {
-	return iptables.Rule{Match: frameToAll + " -m set --match-set " + set + " dst" + NotByUplinks(uplinks), Target: target,
+	return iptables.Rule{Match: frameToAll + " -m set --match-set " + set + " dst" + notByUplinks(uplinks), Target: target,
 		Comment: "a frame to all while a local pod is isolated"}
 }
 
 // DroppedBroadcast matches what is sent to the IPv4 broadcast address of a network or to that of everybody, in whatever frame, while a set
 // has it, except from uplinks. No local pod has such an address, so it stands behind all rules that are for pods.
 func DroppedBroadcast(set string, uplinks []string, target string) iptables.Rule {
-	return iptables.Rule{Match: "-m set --match-set " + set + " dst -m addrtype --dst-type BROADCAST" + NotByUplinks(uplinks), Target: target,
+	return iptables.Rule{Match: "-m set --match-set " + set + " dst -m addrtype --dst-type BROADCAST" + notByUplinks(uplinks), Target: target,
 		Comment: "broadcast while a local pod is isolated"}
 }

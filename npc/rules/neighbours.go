@@ -29,7 +29,7 @@ func NeighbourDiscovery(target string) []iptables.Rule {
 // FromRouters matches what only routers send where a pod sends it, by the name of its port. Package node keeps that from passing for
 // certain; these rules stand in where the kernel has no nftables for bridges, and until a new port is guarded.
 func FromRouters(uplinks []string, target string) []iptables.Rule {
-	match := " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+" + NotByUplinks(uplinks)
+	match := " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+" + notByUplinks(uplinks)
 	return []iptables.Rule{
 		{Match: discovery(routerAdvert) + match, Target: target, Comment: "router advertisement of a pod"},
 		{Match: discovery(redirect) + match, Target: target, Comment: "redirect of a pod"},
@@ -40,8 +40,8 @@ func discovery(kind int) string {
 	return fmt.Sprintf("-p icmpv6 -m icmp6 --icmpv6-type %d -m hl --hl-eq 255", kind)
 }
 
-// NotByUplinks matches, at the end of other matches, what comes by none of the given ports of a bridge.
-func NotByUplinks(ports []string) string {
+// notByUplinks matches, at the end of other matches, what comes by none of the given ports of a bridge.
+func notByUplinks(ports []string) string {
 	var match string
 	for _, port := range ports {
 		match += " -m physdev ! --physdev-in " + port
