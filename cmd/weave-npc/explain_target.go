@@ -30,7 +30,7 @@ func (a *asked) network(ctx context.Context, k *known, stderr io.Writer) error {
 		return err
 	}
 	if len(n.Unread) > 0 {
-		fmt.Fprintf(stderr, "weave-npc: not every address can be told: %s\n", strings.Join(n.Unread, "; "))
+		_, _ = fmt.Fprintf(stderr, "weave-npc: not every address can be told: %s\n", strings.Join(n.Unread, "; "))
 	}
 	k.network = services.New(k.World, n)
 	return nil

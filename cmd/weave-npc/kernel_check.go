@@ -29,10 +29,10 @@ func (h *holdings) check(node string) error {
 	case !marked:
 		return errors.Errorf("the chains in iptables (%s) are not of this weave-npc: they may be the original's, or of a removal that did not end",
 			h.backend)
-	case h.unknown != nil:
-		return nil // whose pods they are cannot be told
+	case h.world != nil:
+		return h.checkNode(node)
 	}
-	return h.checkNode(node)
+	return nil // without the objects it cannot be told whose pods they are
 }
 
 // checkNode returns an error if the local pods are those of another node than the one that was named.

@@ -80,7 +80,7 @@ func (m *matrixAsked) run(ctx context.Context) error {
 		return err
 	}
 	if n := len(matrix.Left); n > 0 {
-		fmt.Fprintf(m.stderr, "weave-npc: left out, for their address is not their own: %v\n", orDash(matrix.Left[:min(n, mostNamed)]))
+		_, _ = fmt.Fprintf(m.stderr, "weave-npc: left out, for their address is not their own: %v\n", orDash(matrix.Left[:min(n, mostNamed)]))
 	}
 	switch m.output {
 	case "json":

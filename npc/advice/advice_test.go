@@ -199,7 +199,7 @@ func TestSelectorsOfAdvice(t *testing.T) {
 			if diff := cmp.Diff(fmt.Sprintf(head, c.nick, c.selector), changes[0].Apply); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if got := changes[0].Effect.String(); got != c.effect {
+			if got := changes[0].String(); got != c.effect {
 				t.Errorf("it %s, not %s", got, c.effect)
 			}
 		})

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"net/netip"
-	"strconv"
 
 	"github.com/weave-npc/weave-npc/npc"
 )
@@ -241,8 +240,4 @@ func InBlock(b *npc.CompiledBlock, a netip.Addr) (in bool, except netip.Prefix) 
 		}
 	}
 	return true, except
-}
-
-func ruleName(d npc.Direction, number int, policy string) string {
-	return d.String() + " rule " + strconv.Itoa(number) + " of policy " + policy
 }

@@ -148,14 +148,21 @@ func (c cell) sign() string {
 	return ""
 }
 
+// writer writes to a buffer, whose Flush returns the first error of all that was written.
+type writer struct{ *bufio.Writer }
+
+func (w writer) put(text string) { _, _ = w.WriteString(text) }
+
+func (w writer) printf(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
 // WriteText writes the matrix as a table of one character for each cell, with a row for each source. For pairs with one namespace at either end
 // there are two: from it to all, and to it from all others.
 func (m *Matrix) WriteText(out io.Writer) error {
-	b := bufio.NewWriter(out)
-	fmt.Fprintf(b, "%s, from the rows to the columns: ", m.relation.Service)
-	b.WriteString("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n")
+	b := writer{bufio.NewWriter(out)}
+	b.printf("%s, from the rows to the columns: ", m.relation.Service)
+	b.put("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n")
 	if slices.ContainsFunc(slices.Concat(m.From, m.To), func(r Row) bool { return len(r.Pods) > 1 }) {
-		b.WriteString("pods with the same labels that no policy tells apart are one row; --pods gives each its own\n")
+		b.put("pods with the same labels that no policy tells apart are one row; --pods gives each its own\n")
 	}
 	var within, others, all []int
 	for i, r := range m.From {
@@ -171,39 +178,39 @@ func (m *Matrix) WriteText(out io.Writer) error {
 	if m.either == "" {
 		m.writeTable(b, others, all)
 	} else {
-		fmt.Fprintf(b, "\nfrom %s:\n", m.either)
+		b.printf("\nfrom %s:\n", m.either)
 		m.writeTable(b, within, all)
 		if len(others) > 0 {
-			fmt.Fprintf(b, "\nto %s, from all others:\n", m.either)
+			b.printf("\nto %s, from all others:\n", m.either)
 			m.writeTable(b, others, within)
 		}
 	}
 	return errors.Wrap(b.Flush(), "writing")
 }
 
-func (m *Matrix) writeTable(b *bufio.Writer, rows, columns []int) {
+func (m *Matrix) writeTable(b writer, rows, columns []int) {
 	width, digits := 0, max(3, len(strconv.Itoa(len(rows))))
 	for _, i := range rows {
 		width = max(width, len(m.From[i].Name))
 	}
-	b.WriteString("\n")
+	b.put("\n")
 	column := max(4, len(strconv.Itoa(len(columns)))+1)
 	// Columns of a matrix whose rows are others have names of their own.
 	same := slices.EqualFunc(rows, columns, func(i, j int) bool { return m.From[i].Name == m.To[j].Name })
 	if !same {
 		for n, j := range columns {
-			fmt.Fprintf(b, "column %d: %s\n", n+1, m.To[j].Name)
+			b.printf("column %d: %s\n", n+1, m.To[j].Name)
 		}
-		b.WriteString("\n")
+		b.put("\n")
 	}
-	fmt.Fprintf(b, "%*s ", width+digits+1, "")
+	b.printf("%*s ", width+digits+1, "")
 	for n := range columns {
-		fmt.Fprintf(b, "%*d", column, n+1)
+		b.printf("%*d", column, n+1)
 	}
-	b.WriteString("\n")
+	b.put("\n")
 	blank := strings.Repeat(" ", column)
 	for n, i := range rows {
-		fmt.Fprintf(b, "%*d %-*s ", digits, n+1, width, m.From[i].Name)
+		b.printf("%*d %-*s ", digits, n+1, width, m.From[i].Name)
 		pending := 0 // blanks that are written if something follows
 		for _, j := range columns {
 			sign := m.cell(i, j).sign()
@@ -212,43 +219,43 @@ func (m *Matrix) writeTable(b *bufio.Writer, rows, columns []int) {
 				continue
 			}
 			for ; pending > 0; pending-- {
-				b.WriteString(blank)
+				b.put(blank)
 			}
-			b.WriteString(blank[1:])
-			b.WriteString(sign)
+			b.put(blank[1:])
+			b.put(sign)
 		}
-		b.WriteString("\n")
+		b.put("\n")
 	}
 }
 
 // WriteJSON writes the matrix with the names of rows and columns, their pods, and a word for each cell, or null for a pair that was not asked for.
 func (m *Matrix) WriteJSON(out io.Writer) error {
-	b := bufio.NewWriter(out)
+	b := writer{bufio.NewWriter(out)}
 	head, err := json.Marshal(map[string]any{"port": m.relation.Service, "from": m.From, "to": m.To})
 	if err != nil {
 		return errors.Wrap(err, "writing JSON")
 	}
-	b.Write(head[:len(head)-1])
-	b.WriteString(`,"cells":[`)
+	b.put(string(head[:len(head)-1]))
+	b.put(`,"cells":[`)
 	for i := range m.From {
 		if i > 0 {
-			b.WriteByte(',')
+			b.put(",")
 		}
-		b.WriteString("\n[")
+		b.put("\n[")
 		for j := range m.To {
 			if j > 0 {
-				b.WriteByte(',')
+				b.put(",")
 			}
 			if !m.asked(i, j) {
-				b.WriteString("null")
+				b.put("null")
 				continue
 			}
-			b.WriteByte('"')
-			b.WriteString(string(m.cell(i, j)))
-			b.WriteByte('"')
+			b.put(`"`)
+			b.put(string(m.cell(i, j)))
+			b.put(`"`)
 		}
-		b.WriteByte(']')
+		b.put("]")
 	}
-	b.WriteString("\n]}\n")
+	b.put("\n]}\n")
 	return errors.Wrap(b.Flush(), "writing JSON")
 }

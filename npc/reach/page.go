@@ -31,7 +31,7 @@ type page struct {
 // WritePage writes the matrix as one HTML page that needs nothing else. The names of objects, which may hold anything, reach it
 // only as text.
 func (m *Matrix) WritePage(out io.Writer) error {
-	p := page{Service: m.relation.Service.String(), From: names(m.From), To: names(m.To), numbers: map[string]int{}}
+	p := page{Service: m.relation.String(), From: names(m.From), To: names(m.To), numbers: map[string]int{}}
 	for i := range m.From {
 		letters, reasons := "", make([][]int, 0, len(m.To))
 		for j := range m.To {

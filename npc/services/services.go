@@ -85,7 +85,7 @@ func (x *Network) Find(text, port string) (*Target, error) {
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return nil, nil //nolint:nilnil // it names a pod
+		return nil, nil //nolint:nilnil,nilerr // it names a pod
 	}
 	a = a.Unmap()
 	for _, s := range x.services {
@@ -388,7 +388,7 @@ func (t Target) Flows(from []explain.End) (out [][]explain.Flow) {
 		}
 		key := e.Pod + " " + e.Service.String()
 		if e.Pod == "" {
-			key = e.End.String() + key
+			key = e.String() + key
 		}
 		i, ok := groups[key]
 		if !ok {
