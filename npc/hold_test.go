@@ -3,6 +3,7 @@ package npc_test
 import (
 	"fmt"
 	"math/rand"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 
 // restarted returns a world whose model knows nothing yet and whose kernel holds what w's does.
 func (w *world) restarted(configure ...func(*npc.Config)) *world {
-	next := newModelWorld(w.T, configure...)
+	next := newModelWorld(w.T, append(configure, toldByRange)...)
 	next.kernels = w.kernels
 	for name, addrs := range w.addrs {
 		next.addrs[name] = addrs
@@ -20,6 +21,9 @@ func (w *world) restarted(configure ...func(*npc.Config)) *world {
 	next.adopt()
 	return next
 }
+
+// toldByRange has local pods told by their addresses, so that remote ones may be behind any interface.
+func toldByRange(c *npc.Config) { c.PodInterface = "" }
 
 const (
 	webFromAPI = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}}}], ports: [{port: 80}]}]}`
@@ -49,7 +53,7 @@ func TestS74_WhatWasNotReadKeepsWhatTheKernelHolds(t *testing.T) {
 		shop/db > outside tcp:80 = no
 		outside > shop/free tcp:80 = yes`
 	before := func(t *testing.T) *world {
-		w := newWorld(t)
+		w := newWorld(t, toldByRange)
 		pods(w)
 		policies(w)
 		w.sync()
@@ -148,7 +152,7 @@ func TestS74_AnyPartOfTheObjectsCanBeMissing(t *testing.T) {
 	for seed := range rounds {
 		random := rand.New(rand.NewSource(int64(seed)))
 		objects, names := randomObjects(random)
-		w := newWorld(t)
+		w := newWorld(t, toldByRange)
 		for _, set := range objects {
 			set(w)
 		}
@@ -264,11 +268,19 @@ func (w *world) matrix(names []string) string {
 			for _, port := range []uint16{80, 81} {
 				for i, src := range w.addrs[from] {
 					dst := w.addrs[to][i]
-					v := w.judge(walk.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: port, In: "cni0", Out: "cni0"})
+					v := w.judge(walk.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: port, In: behind(src), Out: behind(dst)})
 					fmt.Fprintf(&b, "%s > %s:%d %t\n", src, dst, port, v.Accepted)
 				}
 			}
 		}
 	}
 	return b.String()
+}
+
+// behind returns the interface that an address is behind.
+func behind(a netip.Addr) string {
+	if netip.MustParsePrefix("10.32.1.0/24").Contains(a) || netip.MustParsePrefix("fd32:1::/64").Contains(a) {
+		return "cni0"
+	}
+	return "eth0"
 }

@@ -111,10 +111,8 @@ func (d document) tooBig() error {
 		return nil
 	}
 	var root yaml.Node
-	if err := yaml.Unmarshal(d.text, &root); err != nil {
-		return nil // which is reported when the document is read
-	}
-	if expanded(&root, map[*yaml.Node]int{}) > maxExpanded {
+	// A document that cannot be parsed is reported when it is read.
+	if yaml.Unmarshal(d.text, &root) == nil && expanded(&root, map[*yaml.Node]int{}) > maxExpanded {
 		return errors.Errorf("with its aliases written out, the document has more than %d bytes", maxExpanded)
 	}
 	return nil
