@@ -203,11 +203,12 @@ func TestS74_AnyPartOfTheObjectsCanBeMissing(t *testing.T) {
 func (w *world) churn(random *rand.Rand, names []string) {
 	for range random.Intn(8) {
 		name := names[random.Intn(len(names))]
+		what := random.Intn(4)
 		switch p, known := w.pods[name]; {
-		case random.Intn(2) == 0:
+		case what < 2:
 			w.deletePolicy(fmt.Sprintf("ns%d/policy%d", random.Intn(2), random.Intn(10)))
 		case !known:
-		case random.Intn(2) == 0:
+		case what == 2:
 			w.deletePod(name)
 		case p.UID != "":
 			w.relabel(name, fmt.Sprintf("app=%d", random.Intn(3)))
