@@ -124,8 +124,8 @@ func (m *Model) forwardRules(f Family) []iptables.Rule {
 		if d == Egress {
 			to, way, in = "-j "+egressChain, "from", "-i "
 		}
-		rules = append(rules, iptables.Rule{Match: matchSet(local, d.own()), Target: to, Comment: way + " a local pod"})
-		byRange := iptables.Rule{Match: matchSet(fixedSetName(f, podRangeName), d.own()), Target: to,
+		rules = append(rules, iptables.Rule{Match: matchSet(local, d.Own()), Target: to, Comment: way + " a local pod"})
+		byRange := iptables.Rule{Match: matchSet(fixedSetName(f, podRangeName), d.Own()), Target: to,
 			Comment: way + " the range of local pods"}
 		if m.PodInterface != "" {
 			byRange.Match, byRange.Comment = in+m.PodInterface, way+" the interface of local pods"
@@ -184,7 +184,7 @@ func (m *Model) repliesRules(f Family, d Direction) []iptables.Rule {
 	if m.TCPLiberal {
 		return rules
 	}
-	rest := iptables.Rule{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-j DROP",
+	rest := iptables.Rule{Match: matchSet(fixedSetName(f, localPodsName), d.Own()), Target: "-j DROP",
 		Comment: "belongs to no connection and opens none"}
 	if !m.repliesApart() {
 		rest.Match = invalid + " " + rest.Match
@@ -223,7 +223,7 @@ func (m *Model) egressRules(f Family) []iptables.Rule {
 
 func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{
-		{Match: matchSet(fixedSetName(f, defaultAllowName(d)), d.own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
+		{Match: matchSet(fixedSetName(f, defaultAllowName(d)), d.Own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
 	}
 	rules = append(rules, m.dhcpRules(f, d)...)
 	return append(rules, iptables.Rule{Target: "-g " + isolatedChain(d), Comment: "everything else"})
@@ -248,7 +248,7 @@ func (m *Model) broadcastRules(f Family) []iptables.Rule {
 // isolatedRules follow the ways to the namespaces' chains.
 func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{
-		{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-g " + dropChain(d),
+		{Match: matchSet(fixedSetName(f, localPodsName), d.Own()), Target: "-g " + dropChain(d),
 			Comment: "isolated and nothing allows it"},
 	}
 	stranger := "-j RETURN"
@@ -263,7 +263,7 @@ func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 		}
 	}
 	return append(rules, render.UnknownDHCP(f.IPTables(), m.allowTarget(d)),
-		iptables.Rule{Match: matchSet(fixedSetName(f, gateName(d)), d.own()), Target: "-g " + dropChain(d),
+		iptables.Rule{Match: matchSet(fixedSetName(f, gateName(d)), d.Own()), Target: "-g " + dropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
 		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})
 }

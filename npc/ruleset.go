@@ -112,7 +112,7 @@ func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyP
 		target.port = name
 		parts = append(parts, matchSet(m.use(p, target).sets[f].key, "dst,dst"))
 	case p.target.Selector != nil:
-		parts = append(parts, matchSet(m.use(p, target).sets[f].key, d.own()))
+		parts = append(parts, matchSet(m.use(p, target).sets[f].key, d.Own()))
 	}
 	ofPeer := d == Egress && port.name != ""
 	switch {
@@ -122,13 +122,13 @@ func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyP
 			parts = append(parts, matchSet(m.use(p, anyPod).sets[f].key, "dst,dst"))
 		}
 		if peer.union != nil {
-			parts = append(parts, matchSet(peer.union.sets[f].key, d.peer()))
+			parts = append(parts, matchSet(peer.union.sets[f].key, d.Peer()))
 		}
 		if peer.block != nil {
-			parts = append(parts, matchSet(m.useBlock(p, peer.block).key, d.peer()))
+			parts = append(parts, matchSet(m.useBlock(p, peer.block).key, d.Peer()))
 		}
 	default:
-		spec, dir := m.peerSelector(peer), d.peer()
+		spec, dir := m.peerSelector(peer), d.Peer()
 		if ofPeer {
 			if spec.scope == listScope {
 				spec.scope = clusterScope

@@ -130,7 +130,7 @@ func (m *Model) divide(w *way, p *wayPlan, parts []*part, bits, from string, thr
 	case len(ones) > 0:
 		b := m.branch(w, bits+"1")
 		for f := range families {
-			match := matchSet(b.pods[f].key, w.direction.own())
+			match := matchSet(b.pods[f].key, w.direction.Own())
 			p.rules[f][from][match] = &rule{match: match, target: "-g " + b.chains[f].name, about: b.pods[f].about, order: len(bits)}
 			p.rules[f][bits+"1"] = map[string]*rule{}
 		}
@@ -143,7 +143,7 @@ func (m *Model) divide(w *way, p *wayPlan, parts []*part, bits, from string, thr
 func (p *wayPlan) lead(w *way, pt *part, from string, order int, through []*branch) {
 	p.through[pt] = through
 	for f := range families {
-		match := matchSet(pt.isolated[f].key, w.direction.own())
+		match := matchSet(pt.isolated[f].key, w.direction.Own())
 		p.rules[f][from][match] = &rule{match: match, target: "-g " + pt.chains[f].name, about: comment("isolated pods of " + pt.name),
 			order: order}
 	}
