@@ -5,45 +5,9 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	render "github.com/weave-npc/weave-npc/npc/rules"
 )
-
-// The chains that every node has.
-const (
-	hookChain          = "FORWARD"
-	forwardChain       = chainPrefix + "-FORWARD"
-	mainChain          = chainPrefix
-	defaultChain       = chainPrefix + "-DEFAULT"
-	ingressChain       = chainPrefix + "-INGRESS"
-	egressChain        = chainPrefix + "-EGRESS"
-	egressDefaultChain = chainPrefix + "-EGRESS-DEFAULT"
-	egressCustomChain  = chainPrefix + "-EGRESS-CUSTOM"
-	broadcastChain     = chainPrefix + "-BROADCAST"
-)
-
-// isolatedChain returns the chain for packets that default-allow does not let pass.
-func isolatedChain(d Direction) string {
-	if d == Egress {
-		return egressCustomChain
-	}
-	return ingressChain
-}
-
-// dropChain is the chain that reports and drops a packet.
-func dropChain(d Direction) string {
-	if d == Egress {
-		return chainPrefix + "-DROP-EGRESS"
-	}
-	return chainPrefix + "-DROP-INGRESS"
-}
-
-// repliesChain is the chain for packets that do not open a connection and came past WEAVE-NPC-FORWARD all the same.
-func repliesChain(d Direction) string {
-	if d == Egress {
-		return chainPrefix + "-EGRESS-REPLIES"
-	}
-	return chainPrefix + "-REPLIES"
-}
 
 const (
 	established = "-m conntrack --ctstate ESTABLISHED,RELATED"
@@ -82,23 +46,23 @@ func (m *Model) baseChains(t *table) {
 		return c
 	}
 	if m.Hook == HookForward {
-		t.jump = &iptables.Rule{Target: "-j " + forwardChain, Comment: "policies of pods on this node"}
-		put(forwardChain, "what passes this node", m.forwardRules(t.family)...)
+		t.jump = &iptables.Rule{Target: "-j " + naming.ForwardChain, Comment: "policies of pods on this node"}
+		put(naming.ForwardChain, "what passes this node", m.forwardRules(t.family)...)
 	}
-	put(layoutPrefix+layout, "which layout of sets and chains this is")
-	put(mainChain, "packets to local pods", m.ingressRules(t.family)...)
-	put(broadcastChain, "broadcast that is dropped", m.broadcastRules(t.family)...)
-	put(egressChain, "packets from local pods", m.egressRules(t.family)...)
-	put(defaultChain, "local pods that are not isolated, ingress", m.defaultRules(t.family, Ingress)...)
-	put(egressDefaultChain, "local pods that are not isolated, egress", m.defaultRules(t.family, Egress)...)
+	put(naming.LayoutPrefix+naming.Layout, "which layout of sets and chains this is")
+	put(naming.MainChain, "packets to local pods", m.ingressRules(t.family)...)
+	put(naming.BroadcastChain, "broadcast that is dropped", m.broadcastRules(t.family)...)
+	put(naming.EgressChain, "packets from local pods", m.egressRules(t.family)...)
+	put(naming.DefaultChain, "local pods that are not isolated, ingress", m.defaultRules(t.family, Ingress)...)
+	put(naming.EgressDefaultChain, "local pods that are not isolated, egress", m.defaultRules(t.family, Egress)...)
 	for _, d := range directions {
 		if m.repliesApart() {
-			put(repliesChain(d), "what opens no connection, "+d.String(), m.repliesRules(t.family, d)...)
+			put(naming.RepliesChain(d), "what opens no connection, "+d.String(), m.repliesRules(t.family, d)...)
 		}
-		c := put(isolatedChain(d), "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
+		c := put(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(), m.isolatedRules(t.family, d)...)
 		c.lazy = true
 		m.ways[d].root[t.family] = c
-		drop := put(dropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
+		drop := put(naming.DropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
 		drop.ordered = true
 		for _, r := range m.reportRules(d) {
 			drop.rules[r.match] = r
@@ -108,10 +72,10 @@ func (m *Model) baseChains(t *table) {
 
 // forwardRules divide what is forwarded into what comes from local pods and what goes to them.
 func (m *Model) forwardRules(f Family) []iptables.Rule {
-	local := fixedSetName(f, localPodsName)
+	local := naming.FixedSet(f, naming.LocalPods)
 	var rules []iptables.Rule
 	if m.AllowAction != "RETURN" {
-		replies := iptables.Rule{Match: established + " " + matchSet(local, "dst"), Target: m.allowTarget(Ingress),
+		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"), Target: m.allowTarget(Ingress),
 			Comment: "replies to local pods"}
 		if m.PodInterface != "" { // a lookup less for nearly all packets
 			replies.Match = "-o " + m.PodInterface + " " + established
@@ -120,12 +84,12 @@ func (m *Model) forwardRules(f Family) []iptables.Rule {
 	}
 	rules = append(rules, iptables.Rule{Match: established, Target: "-j RETURN", Comment: "not for us to judge again"})
 	for _, d := range [...]Direction{Egress, Ingress} {
-		to, way, in := "-j "+mainChain, "to", "-o "
+		to, way, in := "-j "+naming.MainChain, "to", "-o "
 		if d == Egress {
-			to, way, in = "-j "+egressChain, "from", "-i "
+			to, way, in = "-j "+naming.EgressChain, "from", "-i "
 		}
-		rules = append(rules, iptables.Rule{Match: matchSet(local, d.own()), Target: to, Comment: way + " a local pod"})
-		byRange := iptables.Rule{Match: matchSet(fixedSetName(f, podRangeName), d.own()), Target: to,
+		rules = append(rules, iptables.Rule{Match: naming.Match(local, d.Own()), Target: to, Comment: way + " a local pod"})
+		byRange := iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.PodRange), d.Own()), Target: to,
 			Comment: way + " the range of local pods"}
 		if m.PodInterface != "" {
 			byRange.Match, byRange.Comment = in+m.PodInterface, way+" the interface of local pods"
@@ -133,7 +97,7 @@ func (m *Model) forwardRules(f Family) []iptables.Rule {
 		rules = append(rules, byRange)
 	}
 	if m.PodInterface == "" {
-		rules = append(rules, render.FrameToAll("-j "+mainChain))
+		rules = append(rules, render.FrameToAll("-j "+naming.MainChain))
 	}
 	return rules
 }
@@ -148,7 +112,7 @@ func multicast(f Family) string {
 
 // multicastRule is for what is sent to many.
 func (m *Model) multicastRule(f Family, d Direction) iptables.Rule {
-	r := iptables.Rule{Match: "-d " + multicast(f), Target: "-g " + dropChain(d), Comment: "multicast"}
+	r := iptables.Rule{Match: "-d " + multicast(f), Target: "-g " + naming.DropChain(d), Comment: "multicast"}
 	if m.AllowMcast {
 		r.Target = m.allowTarget(d)
 	}
@@ -160,11 +124,11 @@ func (m *Model) alwaysRules(f Family, d Direction) []iptables.Rule {
 	allow := m.allowTarget(d)
 	rules := m.repliesRules(f, d)
 	if m.repliesApart() {
-		rules = []iptables.Rule{{Match: notNew, Target: "-g " + repliesChain(d), Comment: "opens no connection"}}
+		rules = []iptables.Rule{{Match: notNew, Target: "-g " + naming.RepliesChain(d), Comment: "opens no connection"}}
 	}
 	if f == IPv6 {
 		if d == Egress {
-			rules = append(rules, render.FromRouters(m.uplinkPorts(), "-g "+dropChain(d))...)
+			rules = append(rules, render.FromRouters(m.uplinkPorts(), "-g "+naming.DropChain(d))...)
 		}
 		rules = append(rules, render.NeighbourDiscovery(allow)...)
 	}
@@ -184,13 +148,13 @@ func (m *Model) repliesRules(f Family, d Direction) []iptables.Rule {
 	if m.TCPLiberal {
 		return rules
 	}
-	rest := iptables.Rule{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-j DROP",
+	rest := iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.LocalPods), d.Own()), Target: "-j DROP",
 		Comment: "belongs to no connection and opens none"}
 	if !m.repliesApart() {
 		rest.Match = invalid + " " + rest.Match
 		return append(rules, rest)
 	}
-	return append(rules, rest, iptables.Rule{Target: "-g " + isolatedChain(d), Comment: "not a known pod of this node"})
+	return append(rules, rest, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "not a known pod of this node"})
 }
 
 // repliesApart says whether repliesRules have a chain of their own, which saves a packet that opens a connection one of them. Where
@@ -209,24 +173,24 @@ func (m *Model) uplinkPorts() []string {
 
 func (m *Model) ingressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Ingress)
-	rules = append(rules, render.DroppedFrameToAll(fixedSetName(f, broadcastName), m.uplinkPorts(), "-g "+broadcastChain))
+	rules = append(rules, render.DroppedFrameToAll(naming.FixedSet(f, naming.Broadcast), m.uplinkPorts(), "-g "+naming.BroadcastChain))
 	rules = append(rules, render.ToUplinks(m.uplinkPorts(), m.strangerTarget())...)
-	return append(rules, iptables.Rule{Target: "-g " + defaultChain, Comment: "new connections"})
+	return append(rules, iptables.Rule{Target: "-g " + naming.DefaultChain, Comment: "new connections"})
 }
 
 func (m *Model) egressRules(f Family) []iptables.Rule {
 	rules := m.alwaysRules(f, Egress)
 	rules = append(rules, iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j RETURN", Comment: "to this node"})
 	rules = append(rules, render.FromUplinks(m.uplinkPorts(), "-j RETURN")...)
-	return append(rules, iptables.Rule{Target: "-g " + egressDefaultChain, Comment: "new connections"})
+	return append(rules, iptables.Rule{Target: "-g " + naming.EgressDefaultChain, Comment: "new connections"})
 }
 
 func (m *Model) defaultRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{
-		{Match: matchSet(fixedSetName(f, defaultAllowName(d)), d.own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
+		{Match: naming.Match(naming.FixedSet(f, naming.DefaultAllow(d)), d.Own()), Target: m.allowTarget(d), Comment: "no policy isolates it"},
 	}
 	rules = append(rules, m.dhcpRules(f, d)...)
-	return append(rules, iptables.Rule{Target: "-g " + isolatedChain(d), Comment: "everything else"})
+	return append(rules, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "everything else"})
 }
 
 // dhcpRules let a client pass that asks all servers, and a server that answers.
@@ -242,28 +206,28 @@ func (m *Model) dhcpRules(f Family, d Direction) []iptables.Rule {
 
 // broadcastRules are for broadcast that is dropped.
 func (m *Model) broadcastRules(f Family) []iptables.Rule {
-	return append(m.dhcpRules(f, Ingress), iptables.Rule{Target: "-g " + dropChain(Ingress), Comment: "reaches every pod"})
+	return append(m.dhcpRules(f, Ingress), iptables.Rule{Target: "-g " + naming.DropChain(Ingress), Comment: "reaches every pod"})
 }
 
 // isolatedRules follow the ways to the namespaces' chains.
 func (m *Model) isolatedRules(f Family, d Direction) []iptables.Rule {
 	rules := []iptables.Rule{
-		{Match: matchSet(fixedSetName(f, localPodsName), d.own()), Target: "-g " + dropChain(d),
+		{Match: naming.Match(naming.FixedSet(f, naming.LocalPods), d.Own()), Target: "-g " + naming.DropChain(d),
 			Comment: "isolated and nothing allows it"},
 	}
 	stranger := "-j RETURN"
 	if d == Ingress {
 		stranger = m.strangerTarget()
 		if f == IPv4 {
-			rules = append(rules, render.DroppedBroadcast(fixedSetName(f, broadcastName), m.uplinkPorts(), "-g "+broadcastChain))
+			rules = append(rules, render.DroppedBroadcast(naming.FixedSet(f, naming.Broadcast), m.uplinkPorts(), "-g "+naming.BroadcastChain))
 		}
 		rules = append(rules, m.multicastRule(f, d))
 		if len(m.uplinks) > 0 {
-			rules = append(rules, render.RoutedTo(fixedSetName(f, behindName), stranger))
+			rules = append(rules, render.RoutedTo(naming.FixedSet(f, naming.BehindUplinks), stranger))
 		}
 	}
 	return append(rules, render.UnknownDHCP(f.IPTables(), m.allowTarget(d)),
-		iptables.Rule{Match: matchSet(fixedSetName(f, gateName(d)), d.own()), Target: "-g " + dropChain(d),
+		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.Gate(d)), d.Own()), Target: "-g " + naming.DropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
 		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})
 }

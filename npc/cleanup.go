@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // cleanupTries is how often a set is tried to be destroyed that rules just removed may still refer to.
@@ -20,11 +21,11 @@ const cleanupTries = 20
 // changes nothing else. It returns what it removed, in words.
 func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, err error) {
 	for _, t := range tables {
-		seen, err := t.Read(ctx, chainPrefix)
+		seen, err := t.Read(ctx, naming.ChainPrefix)
 		if err != nil {
 			return removed, err
 		}
-		u := iptables.Update{Jumps: iptables.Referrers(seen, chainPrefix)}
+		u := iptables.Update{Jumps: iptables.Referrers(seen, naming.ChainPrefix)}
 		for _, j := range u.Jumps {
 			for _, rule := range j.Stale {
 				removed = append(removed, t.String()+" rule "+rule)
@@ -57,13 +58,13 @@ func cleanupSets(ctx context.Context) (removed []string, err error) {
 		return nil, err
 	}
 	defer conn.Close()
-	headers, err := conn.Headers(setPrefix)
+	headers, err := conn.Headers(naming.SetPrefix)
 	if err != nil {
 		return nil, errors.Wrap(err, "listing the sets")
 	}
 	var lists, others []ipset.Op
 	for _, h := range headers {
-		if !isOurSet(h.Name) && !isAncestorSet(h.Name) {
+		if !naming.IsOurSet(h.Name) && !naming.IsAncestorSet(h.Name) {
 			continue
 		}
 		removed = append(removed, "set "+h.Name)

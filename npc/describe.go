@@ -92,9 +92,3 @@ func (m *Model) ChainUse(name string) string {
 	}
 	return ""
 }
-
-// SetPrefix begins the name of every set of ours, and ChainPrefix that of every chain.
-const (
-	SetPrefix   = setPrefix
-	ChainPrefix = chainPrefix
-)

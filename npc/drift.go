@@ -6,6 +6,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // setDrift says in words how the kernel's sets differ from what our transactions left, judged by headers:
@@ -97,10 +98,10 @@ func (m *Model) chainDrift(f Family, seen iptables.Seen) []string {
 	}
 	jumps, before := t.hooked(seen)
 	for _, r := range before {
-		drift = append(drift, fmt.Sprintf("%s accepts before us: %s", hookChain, r))
+		drift = append(drift, fmt.Sprintf("%s accepts before us: %s", naming.HookChain, r))
 	}
 	if len(jumps) != 1 {
-		drift = append(drift, fmt.Sprintf("%s has %d jumps to %s", hookChain, len(jumps), forwardChain))
+		drift = append(drift, fmt.Sprintf("%s has %d jumps to %s", naming.HookChain, len(jumps), naming.ForwardChain))
 	}
 	return drift
 }

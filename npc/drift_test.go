@@ -9,6 +9,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // TestARuleThatKeepsItsIDIsNotTakenForOurs: somebody lets a rule of ours return.
@@ -21,7 +22,7 @@ func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	for name, c := range m.tables[IPv4].chains {
 		seen.Chains[name] = iptables.SeenChain{IDs: c.have, Text: slices.Repeat([]string{"a rule"}, len(c.have))}
 	}
-	name := dropChain(Ingress)
+	name := naming.DropChain(Ingress)
 	find := func() bool {
 		return slices.ContainsFunc(m.chainDrift(IPv4, seen), func(d string) bool { return strings.Contains(d, name) })
 	}
@@ -54,7 +55,7 @@ func kernelOf(m *Model) (sets []ipset.Listing, seen iptables.Seen) {
 		sets = append(sets, l)
 	}
 	seen = iptables.Seen{Chains: map[string]iptables.SeenChain{}, Hooks: map[string][]string{
-		hookChain: {"-A " + hookChain + " " + t.jump.String(), "-A " + hookChain + " -j DROP"}}}
+		naming.HookChain: {"-A " + naming.HookChain + " " + t.jump.String(), "-A " + naming.HookChain + " -j DROP"}}}
 	for name, c := range t.chains {
 		seen.Chains[name] = iptables.SeenChain{IDs: slices.Clone(c.have), Text: slices.Repeat([]string{"a rule"}, len(c.have))}
 	}
@@ -96,20 +97,20 @@ func TestDriftIsFound(t *testing.T) {
 			local(sets).Members[0].Comment = "x"
 			return sets
 		}, want: "set weave-local-pods (local pods) has 10.32.1.2", deep: true},
-		"a chain is gone": {chains: func(seen iptables.Seen) { delete(seen.Chains, ingressChain) },
+		"a chain is gone": {chains: func(seen iptables.Seen) { delete(seen.Chains, naming.IngressChain) },
 			want: "chain WEAVE-NPC-INGRESS (the way to the rules of isolated pods, ingress) is gone"},
-		"a chain is empty": {chains: func(seen iptables.Seen) { seen.Chains[ingressChain] = iptables.SeenChain{} },
+		"a chain is empty": {chains: func(seen iptables.Seen) { seen.Chains[naming.IngressChain] = iptables.SeenChain{} },
 			want: "chain WEAVE-NPC-INGRESS (the way to the rules of isolated pods, ingress) has other rules"},
-		"our jump is gone": {chains: func(seen iptables.Seen) { seen.Hooks[hookChain] = seen.Hooks[hookChain][1:] },
+		"our jump is gone": {chains: func(seen iptables.Seen) { seen.Hooks[naming.HookChain] = seen.Hooks[naming.HookChain][1:] },
 			want: "FORWARD has 0 jumps to WEAVE-NPC-FORWARD"},
 		"our jump is there twice": {chains: func(seen iptables.Seen) {
-			seen.Hooks[hookChain] = append(seen.Hooks[hookChain], seen.Hooks[hookChain][0])
+			seen.Hooks[naming.HookChain] = append(seen.Hooks[naming.HookChain], seen.Hooks[naming.HookChain][0])
 		}, want: "FORWARD has 2 jumps to WEAVE-NPC-FORWARD"},
 		"a rule above ours accepts": {chains: func(seen iptables.Seen) {
-			seen.Hooks[hookChain] = append([]string{"-A FORWARD -p udp -j ACCEPT"}, seen.Hooks[hookChain]...)
+			seen.Hooks[naming.HookChain] = append([]string{"-A FORWARD -p udp -j ACCEPT"}, seen.Hooks[naming.HookChain]...)
 		}, want: "FORWARD accepts before us: -A FORWARD -p udp -j ACCEPT"},
 		"a rule above ours drops": {chains: func(seen iptables.Seen) {
-			seen.Hooks[hookChain] = append([]string{"-A FORWARD -p udp -j DROP"}, seen.Hooks[hookChain]...)
+			seen.Hooks[naming.HookChain] = append([]string{"-A FORWARD -p udp -j DROP"}, seen.Hooks[naming.HookChain]...)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

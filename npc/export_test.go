@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // Sync is what Run does when something changed, until nothing is left for the next turn.
@@ -270,10 +271,12 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 }
 
 // PartSet is the name of the set of the isolated pods of a namespace that is not divided.
-func PartSet(f Family, d Direction, namespace string) string { return partSet(f, d, namespace, "") }
+func PartSet(f Family, d Direction, namespace string) string {
+	return naming.PartSet(f, d, namespace, "")
+}
 
 // PartChain is the name of the chain of such a namespace.
-func PartChain(d Direction, namespace string) string { return partChain(d, namespace, "") }
+func PartChain(d Direction, namespace string) string { return naming.PartChain(d, namespace, "") }
 
 // StuckAfter has changes be called stuck after a time.
 func (s *Syncer) StuckAfter(d time.Duration) { s.stuckAfter = d }

@@ -3,88 +3,31 @@ package npc
 import (
 	"net/netip"
 
-	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Family is an IP family; each has its own sets and its own chains.
-type Family uint8
+type Family = traffic.Family
 
 // The families, in the order in which they are indexed.
 const (
-	IPv4 Family = iota
-	IPv6
+	IPv4 = traffic.IPv4
+	IPv6 = traffic.IPv6
 )
 
-// Families are both of them, for loops.
-var families = [...]Family{IPv4, IPv6}
-
-// String is the family's usual name.
-func (f Family) String() string {
-	if f == IPv6 {
-		return "IPv6"
-	}
-	return "IPv4"
-}
-
-// IPSet is the family as ipset knows it.
-func (f Family) IPSet() ipset.Family {
-	if f == IPv6 {
-		return ipset.IPv6
-	}
-	return ipset.IPv4
-}
-
-// IPTables is the family as iptables knows it.
-func (f Family) IPTables() iptables.Family {
-	if f == IPv6 {
-		return iptables.IPv6
-	}
-	return iptables.IPv4
-}
-
-// familyOf is the family of an unmapped address.
-func familyOf(a netip.Addr) Family {
-	if a.Is4() {
-		return IPv4
-	}
-	return IPv6
-}
-
 // Direction is that of a policy type, seen from the pod that is isolated.
-type Direction uint8
+type Direction = traffic.Direction
 
 // The directions, in the order in which they are indexed.
 const (
-	Ingress Direction = iota
-	Egress
+	Ingress = traffic.Ingress
+	Egress  = traffic.Egress
 )
 
-var directions = [...]Direction{Ingress, Egress}
+var (
+	families   = traffic.Families
+	directions = traffic.Directions
+)
 
-// String is the direction in lower case.
-func (d Direction) String() string {
-	if d == Egress {
-		return "egress"
-	}
-	return "ingress"
-}
-
-// MarshalText is String.
-func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// own is how a set match names the isolated pod's end of a packet.
-func (d Direction) own() string {
-	if d == Egress {
-		return "src"
-	}
-	return "dst"
-}
-
-// peer is how a set match names the other end.
-func (d Direction) peer() string {
-	if d == Egress {
-		return "dst"
-	}
-	return "src"
-}
+// familyOf is the family of an unmapped address.
+func familyOf(a netip.Addr) Family { return traffic.FamilyOf(a) }

@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/gate"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
@@ -248,9 +249,9 @@ func (m *Model) SetUplinks(ports []string, behind, here []netip.Prefix) {
 		m.uplinks = slices.Clone(ports)
 		m.setBehind(behind, here)
 		for _, t := range m.tables {
-			t.chain(mainChain).tail = m.ingressRules(t.family)
-			t.chain(egressChain).tail = m.egressRules(t.family)
-			t.chain(ingressChain).tail = m.isolatedRules(t.family, Ingress)
+			t.chain(naming.MainChain).tail = m.ingressRules(t.family)
+			t.chain(naming.EgressChain).tail = m.egressRules(t.family)
+			t.chain(naming.IngressChain).tail = m.isolatedRules(t.family, Ingress)
 		}
 		m.placeAll()
 	}})
@@ -264,7 +265,7 @@ func (m *Model) setBehind(behind, here []netip.Prefix) {
 	want := [len(families)]map[ipset.Entry]ipset.Attr{{}, {}}
 	for f, t := range m.tables {
 		if m.behind[f] == nil {
-			m.behind[f] = t.fixedSet(behindName, ipset.HashNet, "what is behind uplinks of the pods' bridge")
+			m.behind[f] = t.fixedSet(naming.BehindUplinks, ipset.HashNet, "what is behind uplinks of the pods' bridge")
 		}
 	}
 	put := func(prefixes []netip.Prefix, a ipset.Attr) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // hold is what a family's kernel held when the first plan was made while input was missing, and no object that has been
@@ -47,7 +48,7 @@ func (m *Model) holdFound(t *table, extent Extent) Extent {
 	if m.missing == NothingMissing || t.hold != nil {
 		return extent
 	}
-	if extent != Everything || t.foundLayout != "" && t.foundLayout != layout {
+	if extent != Everything || t.foundLayout != "" && t.foundLayout != naming.Layout {
 		return Nothing
 	}
 	h := &hold{sets: map[*set]bool{}, entries: map[*set]map[ipset.Entry]bool{}, isolated: map[*set]map[ipset.Entry]bool{},
@@ -99,12 +100,12 @@ func (m *Model) release() {
 }
 
 // partOrBranch matches the names of the chains that stand for namespaces' policies; branches have digits only.
-var partOrBranch = regexp.MustCompile(`^` + chainPrefix + `-([IE])-([a-z2-7]{16}|[01]+)$`)
+var partOrBranch = regexp.MustCompile(`^` + naming.ChainPrefix + `-([IE])-([a-z2-7]{16}|[01]+)$`)
 
 // keepRules finds the rules of a chain that stay: those that lead to the rules of a part, and those that allow.
 func (h *hold) keepRules(t *table, c *chain) {
 	name := partOrBranch.FindStringSubmatch(c.name)
-	way := c.name == ingressChain || c.name == egressCustomChain || name != nil && strings.Trim(name[2], "01") == ""
+	way := c.name == naming.IngressChain || c.name == naming.EgressCustomChain || name != nil && strings.Trim(name[2], "01") == ""
 	if !c.exists || name == nil && !way {
 		return
 	}
@@ -116,12 +117,12 @@ func (h *hold) keepRules(t *table, c *chain) {
 		}
 	}
 	d := Ingress
-	if c.name == egressCustomChain || name != nil && name[1] == "E" {
+	if c.name == naming.EgressCustomChain || name != nil && name[1] == "E" {
 		d = Egress
 	}
 	for _, text := range c.found {
 		r, ours := iptables.Found(text)
-		leads := strings.HasPrefix(r.Target, "-g "+branchChain(d, ""))
+		leads := strings.HasPrefix(r.Target, "-g "+naming.BranchChain(d, ""))
 		allows := r.Target == "-j ACCEPT" || r.Target == "-j RETURN"
 		if !ours || way && !leads || !way && !allows {
 			continue

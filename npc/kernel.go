@@ -14,6 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
@@ -30,7 +31,7 @@ const (
 )
 
 // scratchChain is where rules are tried that the kernel may refuse.
-const scratchChain = chainPrefix + "-TRY"
+const scratchChain = naming.ChainPrefix + "-TRY"
 
 // maxRestore is how many rules one iptables-restore writes, unless one namespace has more.
 const maxRestore = 2000
@@ -146,7 +147,7 @@ func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
 	if err != nil {
 		return iptables.Seen{}, err
 	}
-	seen, err := k.filter.Read(ctx, chainPrefix)
+	seen, err := k.filter.Read(ctx, naming.ChainPrefix)
 	if err != nil {
 		return iptables.Seen{}, err
 	}
@@ -271,7 +272,7 @@ func (f *failure) without(u iptables.Update) iptables.Update {
 
 // lacksSet says whether iptables did not take a rule because there is no set of a name.
 func lacksSet(err error) bool {
-	return strings.Contains(err.Error(), ": Set "+setPrefix) && strings.Contains(err.Error(), " doesn't exist")
+	return strings.Contains(err.Error(), ": Set "+naming.SetPrefix) && strings.Contains(err.Error(), " doesn't exist")
 }
 
 // opensNothing says whether a rule can be left out without opening anything: those of policies only allow, and those that report decide

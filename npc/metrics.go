@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // Metrics are what the syncer counts. All durations are in seconds.
@@ -127,7 +128,7 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(rulesDesc, rules, t.family.String())
 		gauge(heldDesc, t.flows.Urgent(), t.family.String())
 		for _, d := range directions {
-			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.chains[dropChain(d)].met),
+			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.chains[naming.DropChain(d)].met),
 				t.family.String(), d.String())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // misfit says in words why the set that the kernel has by our name cannot be ours; empty if it can, or if there is none.
@@ -55,7 +56,7 @@ func (t *table) replaceMisfits(tx *Transaction) {
 		}
 		name := s.Name
 		for t.sets[name] != nil {
-			name = setName(t.family, "instead of", name)
+			name = naming.Set(t.family, "instead of", name)
 		}
 		t.rename(s, name)
 	}
@@ -103,7 +104,7 @@ func (t *table) moveBack() {
 // redirect is a rule's match with the names that sets have in the kernel.
 func (t *table) redirect(match string) string {
 	for key, name := range t.moved {
-		match = strings.ReplaceAll(match, matchSet(key, ""), matchSet(name, ""))
+		match = strings.ReplaceAll(match, naming.Match(key, ""), naming.Match(name, ""))
 	}
 	return match
 }

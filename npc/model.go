@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
@@ -33,11 +34,11 @@ type Model struct {
 	hosts      map[netip.Addr]int       // address of a node -> pods that name it
 	nodeAddrs  map[netip.Addr]struct{}  // addresses of this node
 	localAddrs map[netip.Addr]struct{}  // addresses that local pods own
-	selectors  map[string]*selector     // hash of the spec -> selector
+	selectors  map[string]*selector     // naming.Hash of the spec -> selector
 	cluster    selectorSet              // selectors of clusterScope
 	spaces     map[string]*spaces       // text of a selector of namespaces -> what it matches
-	blocks     map[string]*block        // hash of the spec -> block
-	unions     map[string]*union        // hash of its members -> union
+	blocks     map[string]*block        // naming.Hash of the spec -> block
+	unions     map[string]*union        // naming.Hash of its members -> union
 	invalid    map[string]InvalidPolicy // key -> policy that could not be compiled
 	unreported map[string]InvalidPolicy // those of them that have not been reported yet
 	broken     map[string]time.Time     // kind of objects -> when its watch broke
@@ -100,13 +101,13 @@ func New(c Config) *Model {
 		m.ways[d] = &way{direction: d, crowd: crowd, branches: map[string]*branch{}}
 	}
 	for f, t := range m.tables {
-		t.local = t.fixedSet(localPodsName, ipset.HashIP, "local pods")
-		m.podRange[f] = t.fixedSet(podRangeName, ipset.HashNet, "the node's range of pod addresses")
-		m.gates.broadcast[f] = t.fixedSet(broadcastName, ipset.HashNet, "every address while broadcast is dropped")
+		t.local = t.fixedSet(naming.LocalPods, ipset.HashIP, "local pods")
+		m.podRange[f] = t.fixedSet(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")
+		m.gates.broadcast[f] = t.fixedSet(naming.Broadcast, ipset.HashNet, "every address while broadcast is dropped")
 		for _, d := range directions {
-			m.defaultAllow[f][d] = t.fixedSet(defaultAllowName(d), ipset.HashIP,
+			m.defaultAllow[f][d] = t.fixedSet(naming.DefaultAllow(d), ipset.HashIP,
 				"local pods that no policy isolates, "+d.String())
-			m.gates.sets[f][d] = t.fixedSet(gateName(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
+			m.gates.sets[f][d] = t.fixedSet(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
 		}
 		m.baseChains(t)
 	}
@@ -216,7 +217,7 @@ func (m *Model) AdoptChains(f Family, seen iptables.Seen) {
 func (m *Model) FoundLayout(f Family) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if found := m.tables[f].foundLayout; found != layout {
+	if found := m.tables[f].foundLayout; found != naming.Layout {
 		return found
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 const (
@@ -52,7 +53,7 @@ func (rs *ruleSet) choosing(q *pod, digits int) (policies []*policy, of string) 
 		}
 	}
 	slices.Sort(targets)
-	return policies, partBits(hash(slices.Compact(targets)...))[:digits]
+	return policies, partBits(naming.Hash(slices.Compact(targets)...))[:digits]
 }
 
 // sharing is what parts there are to be: digits -> policies with rules there, and where the pods belong.
@@ -152,12 +153,12 @@ func (m *Model) newPart(ns *namespace, d Direction, digits string) *part {
 	}
 	pt.bits = partBits(pt.name)
 	for f, t := range m.tables {
-		c := t.chain(partChain(d, ns.Name, digits))
+		c := t.chain(naming.PartChain(d, ns.Name, digits))
 		c.about = fmt.Sprintf("what policies of %s allow, %s", pt.name, d)
 		c.target, c.namespace = m.allowTarget(d), ns.Name
-		c.tail = []iptables.Rule{{Target: "-g " + dropChain(d), Comment: comment(ns.Name + ": nothing allows it")}}
+		c.tail = []iptables.Rule{{Target: "-g " + naming.DropChain(d), Comment: comment(ns.Name + ": nothing allows it")}}
 		pt.chains[f] = c
-		pt.isolated[f] = t.set(partSet(t.family, d, ns.Name, digits), ipset.HashIP,
+		pt.isolated[f] = t.set(naming.PartSet(t.family, d, ns.Name, digits), ipset.HashIP,
 			fmt.Sprintf("local pods in %s that policies isolate, %s", pt.name, d))
 		pt.isolated[f].leads = &lead{to: c, direction: d}
 	}

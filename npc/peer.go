@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // use provisions a selector for a policy.
@@ -40,7 +42,7 @@ func (m *Model) misfits(p *policy) bool {
 					continue
 				}
 				spec := m.peerSelector(peer)
-				if _, ok := p.used[m.selectors[hash(spec.key()...)]]; !ok && m.needsPeer(r) {
+				if _, ok := p.used[m.selectors[naming.Hash(spec.key()...)]]; !ok && m.needsPeer(r) {
 					return true
 				}
 			}

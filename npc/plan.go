@@ -8,6 +8,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
@@ -293,7 +294,7 @@ func (t *table) planChains(tx *Transaction, tidy bool, mv *moves) {
 				continue
 			}
 			t.planChain(c, tx, tidy, mv) // what an object wanted of it goes
-		case !c.wanted && (tidy || strings.HasPrefix(name, layoutPrefix)):
+		case !c.wanted && (tidy || strings.HasPrefix(name, naming.LayoutPrefix)):
 			tx.Rules.Delete = append(tx.Rules.Delete, name)
 			delete(t.chains, name)
 			delete(t.dirtyChains, c)
@@ -302,7 +303,7 @@ func (t *table) planChains(tx *Transaction, tidy bool, mv *moves) {
 		}
 	}
 	if t.jump != nil && t.jumpMissing {
-		tx.Rules.Jumps = append(tx.Rules.Jumps, iptables.Jump{Chain: hookChain, Rule: *t.jump, Stale: t.jumpStale})
+		tx.Rules.Jumps = append(tx.Rules.Jumps, iptables.Jump{Chain: naming.HookChain, Rule: *t.jump, Stale: t.jumpStale})
 		t.jumpMissing, t.jumpStale = false, nil
 	}
 }

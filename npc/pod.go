@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
 
@@ -44,7 +45,7 @@ func (p *pod) String() string { return podKey(p.Namespace, p.Name) }
 func (p *pod) attr() ipset.Attr { return ipset.Attr{Comment: comment(p.String())} }
 
 // id tells the pod from those that had its name before.
-func (p *pod) id() string { return hash("pod", string(p.UID))[:10] }
+func (p *pod) id() string { return naming.Hash("pod", string(p.UID))[:10] }
 
 // join puts the pod into the sets of a selector that matches it.
 func (p *pod) join(s *selector) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // maxRefused is how many rules of a policy are left out one by one in a family. With more, all of its rules are: each takes several restores to
@@ -200,7 +201,7 @@ func (m *Model) Unreporting() string {
 	defer m.mu.Unlock()
 	for _, t := range m.tables {
 		for _, d := range directions {
-			for _, r := range t.chains[dropChain(d)].rules {
+			for _, r := range t.chains[naming.DropChain(d)].rules {
 				if why := t.refusal(r); why != "" {
 					return why
 				}

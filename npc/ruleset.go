@@ -1,6 +1,10 @@
 package npc
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc/naming"
+)
 
 // ruleSet are the rules of one namespace in one direction.
 type ruleSet struct {
@@ -67,8 +71,6 @@ func (ns *namespace) ruleSet(d Direction) *ruleSet {
 	return ns.rules[d]
 }
 
-func matchSet(name, dir string) string { return "-m set --match-set " + name + " " + dir }
-
 // matches are the iptables matches that a rule comes to in a family: one for each of its peers
 // with each of its ports.
 func (m *Model) matches(p *policy, d Direction, r ruleSpec, f Family) []string {
@@ -110,32 +112,32 @@ func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyP
 	switch {
 	case port.name != "" && d == Ingress:
 		target.port = name
-		parts = append(parts, matchSet(m.use(p, target).sets[f].key, "dst,dst"))
+		parts = append(parts, naming.Match(m.use(p, target).sets[f].key, "dst,dst"))
 	case p.target.Selector != nil:
-		parts = append(parts, matchSet(m.use(p, target).sets[f].key, d.own()))
+		parts = append(parts, naming.Match(m.use(p, target).sets[f].key, d.Own()))
 	}
 	ofPeer := d == Egress && port.name != ""
 	switch {
 	case peer.block != nil || peer.union != nil || anyPeer:
 		if ofPeer {
 			anyPod := selectorSpec{scope: clusterScope, port: name}
-			parts = append(parts, matchSet(m.use(p, anyPod).sets[f].key, "dst,dst"))
+			parts = append(parts, naming.Match(m.use(p, anyPod).sets[f].key, "dst,dst"))
 		}
 		if peer.union != nil {
-			parts = append(parts, matchSet(peer.union.sets[f].key, d.peer()))
+			parts = append(parts, naming.Match(peer.union.sets[f].key, d.Peer()))
 		}
 		if peer.block != nil {
-			parts = append(parts, matchSet(m.useBlock(p, peer.block).key, d.peer()))
+			parts = append(parts, naming.Match(m.useBlock(p, peer.block).key, d.Peer()))
 		}
 	default:
-		spec, dir := m.peerSelector(peer), d.peer()
+		spec, dir := m.peerSelector(peer), d.Peer()
 		if ofPeer {
 			if spec.scope == listScope {
 				spec.scope = clusterScope
 			}
 			spec.port, dir = name, "dst,dst"
 		}
-		parts = append(parts, matchSet(m.use(p, spec).sets[f].key, dir))
+		parts = append(parts, naming.Match(m.use(p, spec).sets[f].key, dir))
 	}
 	return strings.Join(parts, " ")
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // scope says which pods a selector chooses from, and so what kind of set holds them.
@@ -58,7 +59,7 @@ func (s selectorSpec) key() []string {
 }
 
 // setName is the name of the set that holds what the selector matches.
-func (s selectorSpec) setName(f Family) string { return setName(f, s.key()...) }
+func (s selectorSpec) setName(f Family) string { return naming.Set(f, s.key()...) }
 
 func (s selectorSpec) setType() ipset.Type {
 	switch {
@@ -223,7 +224,7 @@ func (ss *selectorSet) each(p *pod, f func(*selector)) {
 
 // provision makes user a user of the selector, and makes the selector if it is the first.
 func (m *Model) provision(spec selectorSpec, user any) *selector {
-	key := hash(spec.key()...)
+	key := naming.Hash(spec.key()...)
 	s := m.selectors[key]
 	if s == nil {
 		s = &selector{selectorSpec: spec, users: map[any]struct{}{}}
@@ -244,7 +245,7 @@ func (m *Model) deprovision(s *selector, user any) {
 	if len(s.users) > 0 {
 		return
 	}
-	delete(m.selectors, hash(s.key()...))
+	delete(m.selectors, naming.Hash(s.key()...))
 	switch s.scope {
 	case listScope:
 		for _, member := range s.members {

@@ -18,6 +18,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/gate"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
@@ -262,7 +263,7 @@ func (s *Syncer) adopt(ctx context.Context) {
 			continue
 		}
 		if !k.setsKnown {
-			listings, err := k.sets.List(setPrefix)
+			listings, err := k.sets.List(naming.SetPrefix)
 			if err != nil {
 				k.errs = append(k.errs, errors.Wrap(err, "reading the sets"))
 				continue
@@ -312,7 +313,7 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 			s.model.AdoptChains(k.family, seen[i])
 			if found := s.model.FoundLayout(k.family); found != "" {
 				s.log.Warn("sets and chains were written by another version: writing them anew", "family", k.family,
-					"found_layout", found, "our_layout", layout)
+					"found_layout", found, "our_layout", naming.Layout)
 			}
 		}
 	}

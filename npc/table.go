@@ -7,6 +7,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // table is all that one family has in the kernel, as the model wants it and as it is known to be.
@@ -130,7 +131,7 @@ func (t *table) takeList(name string) *set {
 
 // fixedSet wants one of the sets that every node has.
 func (t *table) fixedSet(name string, typ ipset.Type, about string) *set {
-	s := t.set(fixedSetName(t.family, name), typ, about)
+	s := t.set(naming.FixedSet(t.family, name), typ, about)
 	s.fixed = true
 	t.touch(s)
 	return s
@@ -227,7 +228,7 @@ func (t *table) owns(l *ipset.Listing, families map[string]ipset.Family) bool {
 	if t.sets[l.Name] != nil {
 		return true
 	}
-	if t.other.sets[l.Name] != nil || !isOurSet(l.Name) && !isAncestorSet(l.Name) {
+	if t.other.sets[l.Name] != nil || !naming.IsOurSet(l.Name) && !naming.IsAncestorSet(l.Name) {
 		return false
 	}
 	if l.Type != ipset.ListSet {
@@ -244,7 +245,7 @@ func (t *table) owns(l *ipset.Listing, families map[string]ipset.Family) bool {
 // adoptChains takes the chains that were read from the kernel for those that there are.
 func (t *table) adoptChains(seen iptables.Seen) {
 	t.foundLayout = layoutOf(seen)
-	strange := t.foundLayout != "" && t.foundLayout != layout
+	strange := t.foundLayout != "" && t.foundLayout != naming.Layout
 	for _, s := range t.sets {
 		// Sets with hashed names of another layout have other names than ours.
 		if strange && s.fixed && s.Name == s.key {
@@ -283,14 +284,14 @@ func (t *table) adoptChains(seen iptables.Seen) {
 func layoutOf(seen iptables.Seen) string {
 	found := ""
 	for name := range seen.Chains {
-		version, marked := strings.CutPrefix(name, layoutPrefix)
-		if marked && (version != layout || found == "") {
+		version, marked := strings.CutPrefix(name, naming.LayoutPrefix)
+		if marked && (version != naming.Layout || found == "") {
 			found = version
 		}
 	}
-	_, unmarked := seen.Chains[mainChain]
+	_, unmarked := seen.Chains[naming.MainChain]
 	if found == "" && unmarked {
-		found = layout
+		found = naming.Layout
 	}
 	return found
 }
@@ -307,7 +308,7 @@ func (t *table) adoptJump(seen iptables.Seen) {
 
 // hooked are the jumps to us that FORWARD has, and the rules before the first of them that can accept a packet.
 func (t *table) hooked(seen iptables.Seen) (jumps, before []string) {
-	for _, r := range seen.Hooks[hookChain] {
+	for _, r := range seen.Hooks[naming.HookChain] {
 		switch {
 		case iptables.RuleID(r) == t.jump.ID():
 			jumps = append(jumps, r)

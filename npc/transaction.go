@@ -9,6 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // Transaction is what makes one family's sets and chains those that the model wants. Its steps are
@@ -45,7 +46,7 @@ func (tx Transaction) Empty() bool {
 // Each part leaves every pod with the rules of before or of after: to new chains nobody is led until the last part is written.
 func (tx Transaction) Restores(limit int) []iptables.Part {
 	return tx.Rules.Cut(limit, func(chain string) string {
-		if chain == dropChain(Ingress) || chain == dropChain(Egress) {
+		if chain == naming.DropChain(Ingress) || chain == naming.DropChain(Egress) {
 			return iptables.FirstGroup // the ends of all others
 		}
 		return tx.Namespaces[chain]

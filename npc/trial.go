@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // trialPatience is how long a trial is waited for before everything else goes on: most failures come at once.
@@ -52,7 +54,7 @@ func (k *kernel) trialResult(patience time.Duration) (known bool, err error) {
 
 // try runs the programs of iptables as they are run in earnest, but for what they change.
 func (k *kernel) try(ctx context.Context) error {
-	if _, err := k.filter.Read(ctx, chainPrefix); err != nil {
+	if _, err := k.filter.Read(ctx, naming.ChainPrefix); err != nil {
 		return err
 	}
 	return errors.Wrap(k.filter.Try(ctx), "trying to write")

@@ -7,6 +7,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // crossLimit is how many rules the peers of one rule of a policy may come to with its ports. With more, its peers are one
@@ -78,13 +79,13 @@ func (m *Model) useUnion(p *policy, peers []peerSpec) *union {
 			members[f] = append(members[f], s.sets[f])
 		}
 	}
-	key := hash(parts...)
+	key := naming.Hash(parts...)
 	u := m.unions[key]
 	if u == nil {
 		u = &union{key: key, users: map[*policy]struct{}{}}
 		m.unions[key] = u
 		for f, t := range m.tables {
-			u.sets[f] = t.set(setName(t.family, parts...), ipset.ListSet, fmt.Sprintf("%d peers of %s", len(peers), p.key()))
+			u.sets[f] = t.set(naming.Set(t.family, parts...), ipset.ListSet, fmt.Sprintf("%d peers of %s", len(peers), p.key()))
 			for _, s := range members[f] {
 				u.sets[f].add(ipset.Member(s.Name), ipset.Attr{Comment: comment(s.about)})
 			}
@@ -114,11 +115,11 @@ func blockFamily(u *ipblock.Union) Family {
 // useBlock provisions address blocks for a policy and returns their set.
 func (m *Model) useBlock(p *policy, u *ipblock.Union) *set {
 	parts := u.Key()
-	key := hash(parts...)
+	key := naming.Hash(parts...)
 	b := m.blocks[key]
 	if b == nil {
 		t := m.tables[blockFamily(u)]
-		b = &block{Union: u, users: map[*policy]struct{}{}, set: t.set(setName(t.family, parts...), ipset.HashNet, u.String())}
+		b = &block{Union: u, users: map[*policy]struct{}{}, set: t.set(naming.Set(t.family, parts...), ipset.HashNet, u.String())}
 		for _, e := range u.Entries {
 			b.set.add(ipset.Net(e.Prefix), ipset.Attr{Comment: comment(u.About(e)), NoMatch: e.NoMatch})
 		}
@@ -131,7 +132,7 @@ func (m *Model) useBlock(p *policy, u *ipblock.Union) *set {
 
 func (m *Model) deprovisionBlock(b *block, p *policy) {
 	if delete(b.users, p); len(b.users) == 0 {
-		delete(m.blocks, hash(b.Key()...))
+		delete(m.blocks, naming.Hash(b.Key()...))
 		b.set.table.dropSet(b.set)
 	}
 }

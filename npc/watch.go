@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/gate"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 const (
@@ -192,9 +193,9 @@ func (s *Syncer) watchSets(all bool, note report) error {
 	var listings []ipset.Listing
 	var err error
 	if all {
-		listings, err = conn.List(setPrefix)
+		listings, err = conn.List(naming.SetPrefix)
 	} else {
-		headers, err = conn.Headers(setPrefix)
+		headers, err = conn.Headers(naming.SetPrefix)
 	}
 	if err != nil {
 		return errors.Wrap(err, "listing the sets")
@@ -245,7 +246,7 @@ func (s *Syncer) watchChainsOf(ctx context.Context, k *kernel, readNew, all bool
 	}
 	ctx, cancel := k.timeout(ctx)
 	defer cancel()
-	seen, err := k.filter.Read(ctx, chainPrefix)
+	seen, err := k.filter.Read(ctx, naming.ChainPrefix)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 const (
@@ -50,7 +51,7 @@ type wayPlan struct {
 // partBits are the bits by which a part is found.
 func partBits(name string) string {
 	var b strings.Builder
-	for _, c := range hash("way", name) {
+	for _, c := range naming.Hash("way", name) {
 		if b.WriteByte('0' + byte(c)&1); b.Len() == wayBits {
 			break
 		}
@@ -130,7 +131,7 @@ func (m *Model) divide(w *way, p *wayPlan, parts []*part, bits, from string, thr
 	case len(ones) > 0:
 		b := m.branch(w, bits+"1")
 		for f := range families {
-			match := matchSet(b.pods[f].key, w.direction.own())
+			match := naming.Match(b.pods[f].key, w.direction.Own())
 			p.rules[f][from][match] = &rule{match: match, target: "-g " + b.chains[f].name, about: b.pods[f].about, order: len(bits)}
 			p.rules[f][bits+"1"] = map[string]*rule{}
 		}
@@ -143,7 +144,7 @@ func (m *Model) divide(w *way, p *wayPlan, parts []*part, bits, from string, thr
 func (p *wayPlan) lead(w *way, pt *part, from string, order int, through []*branch) {
 	p.through[pt] = through
 	for f := range families {
-		match := matchSet(pt.isolated[f].key, w.direction.own())
+		match := naming.Match(pt.isolated[f].key, w.direction.Own())
 		p.rules[f][from][match] = &rule{match: match, target: "-g " + pt.chains[f].name, about: comment("isolated pods of " + pt.name),
 			order: order}
 	}
@@ -166,10 +167,10 @@ func (m *Model) branch(w *way, bits string) *branch {
 	b := &branch{}
 	about := fmt.Sprintf("isolated pods of namespaces by the number %s, %s", bits, w.direction)
 	for f, t := range m.tables {
-		c := t.chain(branchChain(w.direction, bits))
+		c := t.chain(naming.BranchChain(w.direction, bits))
 		c.about, c.lazy, c.tail = "the way to the rules of "+about, true, m.isolatedRules(t.family, w.direction)
 		b.chains[f] = c
-		b.pods[f] = t.set(setName(t.family, "branch", w.direction.String(), bits), ipset.HashIP, about)
+		b.pods[f] = t.set(naming.Set(t.family, "branch", w.direction.String(), bits), ipset.HashIP, about)
 		b.pods[f].leads = &lead{to: c, direction: w.direction, length: wayBits + 1 - len(bits)}
 	}
 	w.branches[bits] = b

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
@@ -64,11 +65,11 @@ func (h *holdings) walk(f explain.Flow, node string) (kernelVerdict, error) {
 		return k, errors.Wrap(err, "walking the chains of this node")
 	}
 	// The rest of FORWARD may drop what we let through: that is not for policies.
-	ours := strings.HasPrefix(v.By, npc.ChainPrefix)
+	ours := strings.HasPrefix(v.By, naming.ChainPrefix)
 	k.Accepted, k.ByOthers = v.Accepted || !ours, v.By != "" && !ours
 	for _, s := range v.Way {
 		k.Way = append(k.Way, fmt.Sprintf("%s %d", s.Chain, s.Number))
-		if !strings.HasPrefix(s.Chain, npc.ChainPrefix+"-DROP-") {
+		if !strings.HasPrefix(s.Chain, naming.ChainPrefix+"-DROP-") {
 			k.At = fmt.Sprintf("rule %d of %s: %s", s.Number, s.Chain, s.Rule)
 		}
 	}

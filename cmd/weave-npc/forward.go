@@ -7,6 +7,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // reportForwardPolicy logs, where allowed packets return to FORWARD, for each family in which its policy is DROP, that what network policies allow needs a rule of another
@@ -20,7 +21,7 @@ func reportForwardPolicy(ctx context.Context, config npc.Config, backend iptable
 		if err != nil {
 			continue // the syncer reports it
 		}
-		seen, err := t.Read(ctx, npc.ChainPrefix)
+		seen, err := t.Read(ctx, naming.ChainPrefix)
 		if err != nil || seen.Policies["FORWARD"] != "DROP" {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // check returns an error if what the kernel holds is not a running weave-npc's, or is another node's: whatever is read from it would mislead.
@@ -17,7 +18,7 @@ func (h *holdings) check(node string) error {
 	for _, t := range h.tables {
 		for name := range t.Chains {
 			chains++
-			marked = marked || strings.HasPrefix(name, npc.ChainPrefix+"-LAYOUT-")
+			marked = marked || strings.HasPrefix(name, naming.ChainPrefix+"-LAYOUT-")
 		}
 	}
 	switch {
@@ -51,7 +52,7 @@ func (h *holdings) checkNode(node string) error {
 	}
 	members, other := 0, ""
 	for _, l := range h.sets {
-		if !strings.HasPrefix(l.Name, npc.SetPrefix+"local-pods") {
+		if !strings.HasPrefix(l.Name, naming.SetPrefix+"local-pods") {
 			continue
 		}
 		for _, m := range l.Members {

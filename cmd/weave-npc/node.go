@@ -11,6 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
 
@@ -53,7 +54,7 @@ func (n *node) read(ctx context.Context, c *cluster) (*holdings, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	if h.sets, err = conn.List(npc.SetPrefix); err != nil {
+	if h.sets, err = conn.List(naming.SetPrefix); err != nil {
 		return nil, err
 	}
 	if h.backend, _, err = iptables.Detect(ctx, n.backend); err != nil {
@@ -64,7 +65,7 @@ func (n *node) read(ctx context.Context, c *cluster) (*holdings, error) {
 		if err != nil {
 			return nil, err
 		}
-		if h.tables[f], err = t.Read(ctx, npc.ChainPrefix); err != nil {
+		if h.tables[f], err = t.Read(ctx, naming.ChainPrefix); err != nil {
 			return nil, err
 		}
 	}

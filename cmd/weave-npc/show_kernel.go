@@ -11,6 +11,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // kernelCommand shows something of what this node's kernel holds.
@@ -104,7 +105,7 @@ func member(l ipset.Listing, m ipset.Element, uses map[string]npc.SetUse) member
 	if l.Type == ipset.ListSet && uses[m.Set].About != "" {
 		row.Is = uses[m.Set].About
 	}
-	if strings.HasPrefix(l.Name, npc.SetPrefix+"local-pods") {
+	if strings.HasPrefix(l.Name, naming.SetPrefix+"local-pods") {
 		_, row.Is, _ = strings.Cut(m.Comment, " ") // after the pod's id
 	}
 	return row

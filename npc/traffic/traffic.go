@@ -1,0 +1,92 @@
+// Package traffic names what tells packets apart that are judged apart: their IP family and their direction.
+package traffic
+
+import (
+	"net/netip"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// Family is an IP family; each has its own sets and its own chains.
+type Family uint8
+
+// The families, in the order in which they are indexed.
+const (
+	IPv4 Family = iota
+	IPv6
+)
+
+// Families are both of them, for loops.
+var Families = [...]Family{IPv4, IPv6}
+
+// String is the family's usual name.
+func (f Family) String() string {
+	if f == IPv6 {
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
+// IPSet is the family as ipset knows it.
+func (f Family) IPSet() ipset.Family {
+	if f == IPv6 {
+		return ipset.IPv6
+	}
+	return ipset.IPv4
+}
+
+// IPTables is the family as iptables knows it.
+func (f Family) IPTables() iptables.Family {
+	if f == IPv6 {
+		return iptables.IPv6
+	}
+	return iptables.IPv4
+}
+
+// FamilyOf returns the family of an unmapped address.
+func FamilyOf(a netip.Addr) Family {
+	if a.Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
+// Direction is that of a policy type, seen from the pod that is isolated.
+type Direction uint8
+
+// The directions, in the order in which they are indexed.
+const (
+	Ingress Direction = iota
+	Egress
+)
+
+// Directions are both of them, for loops.
+var Directions = [...]Direction{Ingress, Egress}
+
+// String is the direction in lower case.
+func (d Direction) String() string {
+	if d == Egress {
+		return "egress"
+	}
+	return "ingress"
+}
+
+// MarshalText is String.
+func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// Own returns how a set match names the isolated pod's end of a packet.
+func (d Direction) Own() string {
+	if d == Egress {
+		return "src"
+	}
+	return "dst"
+}
+
+// Peer returns how a set match names the other end.
+func (d Direction) Peer() string {
+	if d == Egress {
+		return "dst"
+	}
+	return "src"
+}
