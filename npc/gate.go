@@ -248,10 +248,11 @@ func (m *Model) SetUplinks(ports []string, behind, here []netip.Prefix) {
 		}
 		m.uplinks = slices.Clone(ports)
 		m.setBehind(behind, here)
+		b := m.base()
 		for _, t := range m.tables {
-			t.chain(naming.MainChain).tail = m.ingressRules(t.family)
-			t.chain(naming.EgressChain).tail = m.egressRules(t.family)
-			t.chain(naming.IngressChain).tail = m.isolatedRules(t.family, Ingress)
+			t.chain(naming.MainChain).tail = b.ToPods(t.family)
+			t.chain(naming.EgressChain).tail = b.FromPods(t.family)
+			t.chain(naming.IngressChain).tail = b.Isolated(t.family, Ingress)
 		}
 		m.placeAll()
 	}})

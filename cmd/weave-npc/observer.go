@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -26,7 +27,7 @@ func (o *options) observe(m *npc.Model, r *prometheus.Registry, log *slog.Logger
 		return nil, err
 	}
 	x := &observer{blocked: newBlocked(m, ports, r, log)}
-	x.reports = ulogd.Config{Groups: x.blocked.groups(m.NFLogGroup), Mark: npc.BlockedMark, Recording: o.ulogdPcap, RecordingSize: o.ulogdPcapSize << 20,
+	x.reports = ulogd.Config{Groups: x.blocked.groups(m.NFLogGroup), Mark: rules.BlockedMark, Recording: o.ulogdPcap, RecordingSize: o.ulogdPcapSize << 20,
 		Log: log, Stats: new(ulogd.Stats)}
 	if err := x.reports.Check(); err != nil {
 		return nil, errors.Wrap(err, "--ulogd-pcap")

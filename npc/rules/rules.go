@@ -1,4 +1,4 @@
-// Package rules renders rules that depend on no policy.
+// Package rules renders the rules that every node has and that depend on no policy.
 package rules
 
 import "github.com/weave-npc/weave-npc/iptables"

@@ -1,0 +1,250 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+const (
+	established = "-m conntrack --ctstate ESTABLISHED,RELATED"
+	notNew      = "-m conntrack ! --ctstate NEW,UNTRACKED"
+	invalid     = "-m conntrack --ctstate INVALID"
+	firstOnes   = "-m conntrack --ctstate NEW,UNTRACKED"
+)
+
+// Base renders the rules of the chains that every node has.
+type Base struct {
+	// PodInterface is the bridge that local pods are attached to; empty if local pods are told by address.
+	PodInterface string
+	// BridgePort and Uplinks are ports of the bridge that lead away from the pods of this node.
+	BridgePort string
+	Uplinks    []string
+	// Hooked is set where FORWARD jumps to WEAVE-NPC-FORWARD. Otherwise the CNI jumps to the chains behind it.
+	Hooked bool
+	// AllowAction is what an allowed packet gets if Hooked: ACCEPT or RETURN.
+	AllowAction string
+	AllowMcast  bool
+	// NFLogGroup is the group of packets dropped on ingress; those dropped on egress have the next one.
+	NFLogGroup uint16
+	TCPLiberal bool
+}
+
+// AllowTarget returns what an allowed packet gets. On egress it is only let through to what follows, for its
+// destination may be isolated too.
+func (b *Base) AllowTarget(d traffic.Direction) string {
+	if d == traffic.Egress || b.Hooked && b.AllowAction == "RETURN" {
+		return "-j RETURN"
+	}
+	return "-j ACCEPT"
+}
+
+// strangerTarget is what a packet gets on ingress that is not ours to judge. A CNI that jumps to us drops
+// what we return.
+func (b *Base) strangerTarget() string {
+	if !b.Hooked {
+		return "-j ACCEPT"
+	}
+	return "-j RETURN"
+}
+
+// Forward returns the rules that divide what is forwarded into what comes from local pods and what goes to them.
+func (b *Base) Forward(f traffic.Family) []iptables.Rule {
+	local := naming.FixedSet(f, naming.LocalPods)
+	var rules []iptables.Rule
+	if b.AllowAction != "RETURN" {
+		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"), Target: b.AllowTarget(traffic.Ingress),
+			Comment: "replies to local pods"}
+		if b.PodInterface != "" { // a lookup less for nearly all packets
+			replies.Match = "-o " + b.PodInterface + " " + established
+		}
+		rules = append(rules, replies)
+	}
+	rules = append(rules, iptables.Rule{Match: established, Target: "-j RETURN", Comment: "not for us to judge again"})
+	for _, d := range [...]traffic.Direction{traffic.Egress, traffic.Ingress} {
+		to, way, in := "-j "+naming.MainChain, "to", "-o "
+		if d == traffic.Egress {
+			to, way, in = "-j "+naming.EgressChain, "from", "-i "
+		}
+		rules = append(rules, iptables.Rule{Match: naming.Match(local, d.Own()), Target: to, Comment: way + " a local pod"})
+		byRange := iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.PodRange), d.Own()), Target: to,
+			Comment: way + " the range of local pods"}
+		if b.PodInterface != "" {
+			byRange.Match, byRange.Comment = in+b.PodInterface, way+" the interface of local pods"
+		}
+		rules = append(rules, byRange)
+	}
+	if b.PodInterface == "" {
+		rules = append(rules, FrameToAll("-j "+naming.MainChain))
+	}
+	return rules
+}
+
+// multicast is the range of multicast addresses.
+func multicast(f traffic.Family) string {
+	if f == traffic.IPv6 {
+		return "ff00::/8"
+	}
+	return "224.0.0.0/4"
+}
+
+// multicastRule is for what is sent to many.
+func (b *Base) multicastRule(f traffic.Family, d traffic.Direction) iptables.Rule {
+	r := iptables.Rule{Match: "-d " + multicast(f), Target: "-g " + naming.DropChain(d), Comment: "multicast"}
+	if b.AllowMcast {
+		r.Target = b.AllowTarget(d)
+	}
+	return r
+}
+
+// alwaysRules are what holds for every packet from or to a local pod.
+func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rule {
+	allow := b.AllowTarget(d)
+	rules := b.Replies(f, d)
+	if b.RepliesApart() {
+		rules = []iptables.Rule{{Match: notNew, Target: "-g " + naming.RepliesChain(d), Comment: "opens no connection"}}
+	}
+	if f == traffic.IPv6 {
+		if d == traffic.Egress {
+			rules = append(rules, FromRouters(b.uplinkPorts(), "-g "+naming.DropChain(d))...)
+		}
+		rules = append(rules, NeighbourDiscovery(allow)...)
+	}
+	if d == traffic.Egress { // on ingress it goes the way of strangers
+		if f == traffic.IPv6 && !b.AllowMcast {
+			rules = append(rules, DHCPRequest(f.IPTables(), allow))
+		}
+		rules = append(rules, b.multicastRule(f, d))
+	}
+	return append(rules, Hairpin(f.IPTables(), allow))
+}
+
+// Replies returns the rules for packets of connections that were judged when they were opened, and for those that belong to none and open none. Of
+// the latter only those of local pods are dropped for that: all others go on as if they opened one.
+func (b *Base) Replies(f traffic.Family, d traffic.Direction) []iptables.Rule {
+	rules := []iptables.Rule{{Match: established, Target: b.AllowTarget(d), Comment: "replies"}}
+	if b.TCPLiberal {
+		return rules
+	}
+	rest := iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.LocalPods), d.Own()), Target: "-j DROP",
+		Comment: "belongs to no connection and opens none"}
+	if !b.RepliesApart() {
+		rest.Match = invalid + " " + rest.Match
+		return append(rules, rest)
+	}
+	return append(rules, rest, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "not a known pod of this node"})
+}
+
+// RepliesApart reports whether Replies have a chain of their own, which saves a packet that opens a connection one of them. Where
+// WEAVE-NPC-FORWARD stands before them few packets are for them, otherwise nearly all are.
+func (b *Base) RepliesApart() bool { return b.Hooked && !b.TCPLiberal }
+
+// uplinkPorts are the ports of the pods' bridge that lead away from the pods of this node.
+func (b *Base) uplinkPorts() []string {
+	ports := slices.Clone(b.Uplinks)
+	if b.BridgePort != "" && !slices.Contains(ports, b.BridgePort) {
+		ports = append(ports, b.BridgePort)
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// ToPods returns the rules for packets to local pods.
+func (b *Base) ToPods(f traffic.Family) []iptables.Rule {
+	rules := b.alwaysRules(f, traffic.Ingress)
+	rules = append(rules, DroppedFrameToAll(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
+	rules = append(rules, ToUplinks(b.uplinkPorts(), b.strangerTarget())...)
+	return append(rules, iptables.Rule{Target: "-g " + naming.DefaultChain, Comment: "new connections"})
+}
+
+// FromPods returns the rules for packets from local pods.
+func (b *Base) FromPods(f traffic.Family) []iptables.Rule {
+	rules := b.alwaysRules(f, traffic.Egress)
+	rules = append(rules, iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j RETURN", Comment: "to this node"})
+	rules = append(rules, FromUplinks(b.uplinkPorts(), "-j RETURN")...)
+	return append(rules, iptables.Rule{Target: "-g " + naming.EgressDefaultChain, Comment: "new connections"})
+}
+
+// Default returns the rules for new connections in a direction.
+func (b *Base) Default(f traffic.Family, d traffic.Direction) []iptables.Rule {
+	rules := []iptables.Rule{
+		{Match: naming.Match(naming.FixedSet(f, naming.DefaultAllow(d)), d.Own()), Target: b.AllowTarget(d), Comment: "no policy isolates it"},
+	}
+	rules = append(rules, b.dhcpRules(f, d)...)
+	return append(rules, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "everything else"})
+}
+
+// dhcpRules let a client pass that asks all servers, and a server that answers.
+func (b *Base) dhcpRules(f traffic.Family, d traffic.Direction) []iptables.Rule {
+	switch allow := b.AllowTarget(d); {
+	case f == traffic.IPv4 && d == traffic.Ingress:
+		return []iptables.Rule{DHCPRequest(f.IPTables(), allow), DHCPReply(allow)}
+	case f == traffic.IPv4 || d == traffic.Ingress && !b.AllowMcast: // else it passes as multicast, or has passed before it
+		return []iptables.Rule{DHCPRequest(f.IPTables(), allow)}
+	}
+	return nil
+}
+
+// Broadcast returns the rules for broadcast that is dropped.
+func (b *Base) Broadcast(f traffic.Family) []iptables.Rule {
+	return append(b.dhcpRules(f, traffic.Ingress), iptables.Rule{Target: "-g " + naming.DropChain(traffic.Ingress), Comment: "reaches every pod"})
+}
+
+// Isolated returns the rules that follow the ways to the namespaces' chains.
+func (b *Base) Isolated(f traffic.Family, d traffic.Direction) []iptables.Rule {
+	rules := []iptables.Rule{
+		{Match: naming.Match(naming.FixedSet(f, naming.LocalPods), d.Own()), Target: "-g " + naming.DropChain(d),
+			Comment: "isolated and nothing allows it"},
+	}
+	stranger := "-j RETURN"
+	if d == traffic.Ingress {
+		stranger = b.strangerTarget()
+		if f == traffic.IPv4 {
+			rules = append(rules, DroppedBroadcast(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
+		}
+		rules = append(rules, b.multicastRule(f, d))
+		if len(b.Uplinks) > 0 {
+			rules = append(rules, RoutedTo(naming.FixedSet(f, naming.BehindUplinks), stranger))
+		}
+	}
+	return append(rules, UnknownDHCP(f.IPTables(), b.AllowTarget(d)),
+		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.Gate(d)), d.Own()), Target: "-g " + naming.DropChain(d),
+			Comment: "unknown while a pod may be that policies isolate"},
+		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})
+}
+
+// reportLimit lets the first five packets through, and then one a second, that one address sends to one port of another; where there are no
+// ports, to the other address. So a loop is reported now and then, and hides nobody else.
+//
+// An entry is 120 bytes and goes after the five seconds in which it would have filled up again. A table of 131,072 holds those of over 20,000
+// new flows a second, in 16 MiB; the kernel itself drops what finds it full, without a report. Tables belong to one family of one network
+// namespace and are found there by their name, with whatever numbers they were made: other numbers need another name.
+const reportLimit = "-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 --hashlimit-mode srcip,dstip,dstport " +
+	"--hashlimit-name weave-npc-%s-1 --hashlimit-htable-size 16384 --hashlimit-htable-max 131072 --hashlimit-htable-expire 5000"
+
+// BlockedMark is what a packet that we report is marked with, on its way to being dropped: others may report packets to our groups, and
+// what is read there has no prefix. It says "weav" in ASCII.
+const BlockedMark = 0x77656176
+
+// Reports returns the rules that report the first packets of a flow, their headers at least. A kernel that lacks what they take drops
+// without a report.
+func (b *Base) Reports(d traffic.Direction) []iptables.Rule {
+	return []iptables.Rule{
+		{
+			Match:   firstOnes,
+			Target:  fmt.Sprintf("-j MARK --set-xmark %#x/0xffffffff", BlockedMark),
+			Comment: "blocked: marked as ours",
+			Order:   1,
+		},
+		{
+			Match: firstOnes + " " + fmt.Sprintf(reportLimit, d),
+			Target: fmt.Sprintf(`-j NFLOG --nflog-group %d --nflog-size 128 --nflog-prefix "weave-npc blocked %s"`,
+				b.NFLogGroup+uint16(d), d),
+			Comment: "blocked: reported",
+			Order:   2,
+		},
+	}
+}
