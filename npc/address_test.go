@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
@@ -206,4 +207,31 @@ func TestS73_AnAddressCountsFromWhenItWasReported(t *testing.T) {
 		w.again(false)
 		w.expect("a/client > a/web tcp:80 = no")
 	})
+}
+
+// TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt has a remote pod come and go between two plans.
+func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
+	w := newWorld(t, toldByRange)
+	w.namespace("a")
+	w.setPod("a/web", "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	w.sync()
+	closed := func() bool {
+		for e, attr := range w.kernels[npc.IPv4].Sets["weave-gate-ingress"].Members {
+			if e == ipset.Addr(netip.MustParseAddr("10.32.1.2")) {
+				return !attr.NoMatch
+			}
+		}
+		return false
+	}
+	if !closed() {
+		t.Fatal("the stale address is not closed")
+	}
+	w.pod("a/other", "10.32.1.9")
+	w.remote("a/remote", "10.32.1.2")
+	w.deletePod("a/remote")
+	w.again(false)
+	if !closed() {
+		t.Error("the stale address is open after a remote pod had it")
+	}
 }

@@ -60,6 +60,34 @@ func TestS75_APodEventIsInTheThirdTransaction(t *testing.T) {
 	}
 }
 
+// TestAChangeWaitsUntilItIsCarriedOut although a sync ends after it has left the queue, with all that was planned carried out.
+func TestAChangeWaitsUntilItIsCarriedOut(t *testing.T) {
+	w := newOrderWorld(t)
+	w.again(false)
+	w.model.Held()
+	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	w.model.Plan(false)
+	w.pod("a/new", "10.32.1.10,fd32:1::10", "app=web") // both while the plan is carried out
+	w.policy("b/other", `{podSelector: {}, ingress: [{ports: [{port: 80}]}]}`)
+	for range 2 { // one after the other is taken
+		if !w.model.Resume() {
+			t.Fatal("nothing is left")
+		}
+		w.model.Held()
+		if w.model.Waiting() == 0 {
+			t.Error("no change waits, though one was not planned yet")
+		}
+		w.model.Plan(false)
+	}
+	if w.model.Resume() {
+		t.Error("something is left")
+	}
+	w.model.Held()
+	if w.model.Waiting() != 0 {
+		t.Error("a change waits that was carried out")
+	}
+}
+
 // TestPoliciesAreEditedAllTheTime, and all the same others' pods are enforced, what others change is repaired, and what is left over goes.
 func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {

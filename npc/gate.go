@@ -225,7 +225,8 @@ func (m *Model) setGate(f Family, d Direction, want map[ipset.Entry]string) {
 		}
 	}
 	for e, why := range want {
-		if have[e] != why {
+		// A remote pod may have had the address since, and have taken the entry with it.
+		if st := s.entries[e]; have[e] != why || !st.wanted || st.want.NoMatch {
 			s.add(e, ipset.Attr{Comment: comment(why)})
 		}
 	}
