@@ -248,7 +248,7 @@ func (m *Model) SetUplinks(ports []string, behind, here []netip.Prefix) {
 		}
 		m.uplinks = slices.Clone(ports)
 		m.setBehind(behind, here)
-		b := m.base()
+		b := m.base(m.uplinks)
 		for _, t := range m.tables {
 			t.chain(naming.MainChain).tail = b.ToPods(t.family)
 			t.chain(naming.EgressChain).tail = b.FromPods(t.family)

@@ -109,7 +109,9 @@ func New(c Config) *Model {
 				"local pods that no policy isolates, "+d.String())
 			m.gates.sets[f][d] = t.fixedSet(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
 		}
-		m.baseChains(t)
+		for d, root := range t.baseChains(c.base(nil)) {
+			m.ways[d].root[f] = root
+		}
 	}
 	m.setRanges(c.PodRanges)
 	return m

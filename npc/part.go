@@ -155,7 +155,7 @@ func (m *Model) newPart(ns *namespace, d Direction, digits string) *part {
 	for f, t := range m.tables {
 		c := t.chain(naming.PartChain(d, ns.Name, digits))
 		c.about = fmt.Sprintf("what policies of %s allow, %s", pt.name, d)
-		c.target, c.namespace = m.base().AllowTarget(d), ns.Name
+		c.target, c.namespace = m.base(m.uplinks).AllowTarget(d), ns.Name
 		c.tail = []iptables.Rule{{Target: "-g " + naming.DropChain(d), Comment: comment(ns.Name + ": nothing allows it")}}
 		pt.chains[f] = c
 		pt.isolated[f] = t.set(naming.PartSet(t.family, d, ns.Name, digits), ipset.HashIP,
