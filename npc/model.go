@@ -257,6 +257,30 @@ func (m *Model) Resume() bool {
 	return false
 }
 
+// SetMissing sets what of the input is missing. What the kernel holds for it stays.
+func (m *Model) SetMissing(what Missing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missing = what
+	m.wakeUp()
+}
+
+// release ends keeping what was found.
+func (m *Model) release() {
+	for f, t := range m.tables {
+		t.hold = nil
+		for _, c := range t.chains {
+			c.held = nil
+			c.touch()
+		}
+		for _, s := range t.sets {
+			t.touch(s)
+		}
+		m.findChangedHands(Family(f))
+		m.findVanished(Family(f))
+	}
+}
+
 // unfinished says whether the last plan left rules that the next one removes.
 func (m *Model) unfinished() bool {
 	return slices.ContainsFunc(m.tables[:], func(t *table) bool { return t.unfinished })
