@@ -77,7 +77,7 @@ func (m *Model) handOver(a netip.Addr, from, to *pod) {
 	m.tables[familyOf(a)].hold.reassign(a, from != nil)
 	if to != nil {
 		to.owned = append(to.owned, a)
-		m.appear(a)
+		m.gates.appear(a)
 		m.placeOne(to)
 	}
 }

@@ -3,28 +3,21 @@ package npc
 import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/naming"
-	render "github.com/weave-npc/weave-npc/npc/rules"
+	"github.com/weave-npc/weave-npc/npc/rules"
 )
 
 // comment is a text as rules and entries carry it.
 func comment(text string) string { return iptables.Comment(text) }
 
-// base renders the rules that every node has.
-func (m *Model) base() *render.Base {
-	return &render.Base{PodInterface: m.PodInterface, BridgePort: m.BridgePort, Uplinks: m.uplinks, Hooked: m.Hook == HookForward,
-		AllowAction: m.AllowAction, AllowMcast: m.AllowMcast, NFLogGroup: m.NFLogGroup, TCPLiberal: m.TCPLiberal}
-}
-
-// baseChains puts the chains into a table that every node has.
-func (m *Model) baseChains(t *table) {
-	b := m.base()
+// baseChains puts the chains into a table that every node has. It returns those at which the ways to the rules of isolated pods begin.
+func (t *table) baseChains(b *rules.Base) (roots [len(directions)]*chain) {
 	put := func(name, about string, tail ...iptables.Rule) *chain {
 		c := t.chain(name)
 		c.fixed, c.about, c.tail = true, about, tail
 		c.touch()
 		return c
 	}
-	if m.Hook == HookForward {
+	if b.Hooked {
 		t.jump = &iptables.Rule{Target: "-j " + naming.ForwardChain, Comment: "policies of pods on this node"}
 		put(naming.ForwardChain, "what passes this node", b.Forward(t.family)...)
 	}
@@ -40,11 +33,12 @@ func (m *Model) baseChains(t *table) {
 		}
 		c := put(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(), b.Isolated(t.family, d)...)
 		c.lazy = true
-		m.ways[d].root[t.family] = c
+		roots[d] = c
 		drop := put(naming.DropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
 		drop.ordered = true
 		for _, r := range b.Reports(d) {
 			drop.rules[r.Match] = &rule{match: r.Match, target: r.Target, about: r.Comment, order: r.Order, reports: true}
 		}
 	}
+	return roots
 }

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
@@ -103,22 +102,4 @@ func (t *table) keepsBack(s *set, e ipset.Entry) bool {
 	}
 	t.flows.Hurry(a)
 	return true
-}
-
-// takeForgotten takes over what was deleted, and what cannot be.
-func (s *Syncer) takeForgotten() {
-	for _, k := range s.kernels {
-		s.model.Forgotten(k.family, k.flows.Done())
-		err, _ := k.flows.Trouble(time.Now())
-		switch {
-		case err != nil && k.unforgetting == "":
-			s.metrics.EnforcementErrors.Inc()
-			s.log.Error("cannot delete the connections of addresses that other pods have now: these are not opened; trying again",
-				"family", k.family, "err", err)
-			k.unforgetting = err.Error()
-		case err == nil && k.unforgetting != "":
-			s.log.Info("connections of addresses that other pods have now can be deleted again", "family", k.family)
-			k.unforgetting = ""
-		}
-	}
 }

@@ -126,7 +126,7 @@ func (m *Model) podsOfNode() map[string]bool {
 }
 
 // appear opens a closed address to the pod that has it now.
-func (m *Model) appear(a netip.Addr) { delete(m.gates.vanished, a) }
+func (g *gates) appear(a netip.Addr) { delete(g.vanished, a) }
 
 // closedBy says why the gate is closed to the node's range in a direction; empty if it is open.
 func (m *Model) closedBy(d Direction, now time.Time) string {
@@ -178,7 +178,12 @@ var linkLocal = netip.MustParsePrefix("fe80::/10")
 func (m *Model) setGates() {
 	now := m.now()
 	m.gates.setAt = now
-	m.setBroadcast(now)
+	// Broadcast is dropped while a local pod is isolated for ingress, or one may be that is not known yet.
+	if m.isolatedPods[Ingress] > 0 {
+		m.gates.setBroadcast("a local pod is isolated")
+	} else {
+		m.gates.setBroadcast(m.closedBy(Ingress, now))
+	}
 	for a, v := range m.gates.vanished {
 		if !now.Before(v.until) {
 			delete(m.gates.vanished, a)
@@ -211,13 +216,14 @@ func (m *Model) setGates() {
 			}
 		}
 		for f := range families {
-			m.setGate(Family(f), d, want[f])
+			m.gates.set(Family(f), d, want[f])
 		}
 	}
 }
 
-func (m *Model) setGate(f Family, d Direction, want map[ipset.Entry]string) {
-	s, have := m.gates.sets[f][d], m.gates.closed[f][d]
+// set has a gate close some addresses, with the given comments, and no others.
+func (g *gates) set(f Family, d Direction, want map[ipset.Entry]string) {
+	s, have := g.sets[f][d], g.closed[f][d]
 	for e := range have {
 		// An entry may have become that of a remote pod meanwhile.
 		if _, ok := want[e]; !ok && !s.entries[e].want.NoMatch {
@@ -230,7 +236,7 @@ func (m *Model) setGate(f Family, d Direction, want map[ipset.Entry]string) {
 			s.add(e, ipset.Attr{Comment: comment(why)})
 		}
 	}
-	m.gates.closed[f][d] = want
+	g.closed[f][d] = want
 }
 
 // scope is what is known of where the node's pods are.
@@ -249,7 +255,7 @@ func (m *Model) SetUplinks(ports []string, behind, here []netip.Prefix) {
 		}
 		m.uplinks = slices.Clone(ports)
 		m.setBehind(behind, here)
-		b := m.base()
+		b := m.base(m.uplinks)
 		for _, t := range m.tables {
 			t.chain(naming.MainChain).tail = b.ToPods(t.family)
 			t.chain(naming.EgressChain).tail = b.FromPods(t.family)
@@ -289,17 +295,12 @@ func toEverybody() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("255.255.255.255/32"), netip.MustParsePrefix("0.0.0.0/32")}
 }
 
-// setBroadcast brings the sets up to date that decide whether broadcast is dropped: while a local pod is isolated for ingress, or one may be
-// that is not known yet.
-func (m *Model) setBroadcast(now time.Time) {
-	why := m.closedBy(Ingress, now)
-	if m.isolatedPods[Ingress] > 0 {
-		why = "a local pod is isolated"
-	}
-	if why == m.gates.broadcastClosed {
+// setBroadcast brings the sets up to date that decide whether broadcast is dropped. It is dropped if there is a reason.
+func (g *gates) setBroadcast(why string) {
+	if why == g.broadcastClosed {
 		return
 	}
-	m.gates.broadcastClosed = why
+	g.broadcastClosed = why
 	for f, all := range [...]string{"0.0.0.0/0", "::/0"} {
 		want := map[ipset.Entry]ipset.Attr{}
 		for _, p := range ipblock.Halves(netip.MustParsePrefix(all)) {
@@ -307,7 +308,7 @@ func (m *Model) setBroadcast(now time.Time) {
 				want[ipset.Net(p)] = ipset.Attr{Comment: comment(why)}
 			}
 		}
-		m.gates.broadcast[f].become(want)
+		g.broadcast[f].become(want)
 	}
 }
 

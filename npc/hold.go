@@ -33,27 +33,11 @@ type hold struct {
 	owner func(netip.Addr) *pod
 }
 
-// SetMissing sets what of the input is missing. What the kernel holds for it stays.
-func (m *Model) SetMissing(what Missing) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.missing = what
-	m.wakeUp()
-}
-
-// holdFound sees to it that a family keeps what was found, if input is missing. It returns how much may be planned:
-// nothing until it is known what there is to keep.
-func (m *Model) holdFound(t *table, extent Extent) Extent {
-	defer t.forgetTexts(m.missing == NothingMissing)
-	if m.missing == NothingMissing || t.hold != nil {
-		return extent
-	}
-	if extent != Everything || t.foundLayout != "" && t.foundLayout != naming.Layout {
-		return Nothing
-	}
+// newHold returns what a family's kernel holds now, as far as it stays; owner returns the pod that an address belongs to, and free are the sets
+// with the pods that nothing isolates.
+func newHold(t *table, owner func(netip.Addr) *pod, free [len(directions)]*set) *hold {
 	h := &hold{sets: map[*set]bool{}, entries: map[*set]map[ipset.Entry]bool{}, isolated: map[*set]map[ipset.Entry]bool{},
-		needed: map[string]bool{}, chains: map[*chain]bool{}, table: t, free: m.defaultAllow[t.family],
-		owner: m.claims.Owner}
+		needed: map[string]bool{}, chains: map[*chain]bool{}, table: t, free: free, owner: owner}
 	for _, c := range t.chains {
 		h.keepRules(t, c)
 	}
@@ -68,8 +52,7 @@ func (m *Model) holdFound(t *table, extent Extent) Extent {
 			}
 		}
 	}
-	t.hold = h
-	return extent
+	return h
 }
 
 // forgetTexts gives up the texts of rules that were found, once they have been looked at or nobody will.
@@ -80,22 +63,6 @@ func (t *table) forgetTexts(useless bool) {
 	t.textless = true
 	for _, c := range t.chains {
 		c.found = nil
-	}
-}
-
-// release ends keeping what was found.
-func (m *Model) release() {
-	for f, t := range m.tables {
-		t.hold = nil
-		for _, c := range t.chains {
-			c.held = nil
-			c.touch()
-		}
-		for _, s := range t.sets {
-			t.touch(s)
-		}
-		m.findChangedHands(Family(f))
-		m.findVanished(Family(f))
 	}
 }
 

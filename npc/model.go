@@ -109,7 +109,9 @@ func New(c Config) *Model {
 				"local pods that no policy isolates, "+d.String())
 			m.gates.sets[f][d] = t.fixedSet(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
 		}
-		m.baseChains(t)
+		for d, root := range t.baseChains(c.base(nil)) {
+			m.ways[d].root[f] = root
+		}
 	}
 	m.setRanges(c.PodRanges)
 	return m
@@ -256,6 +258,30 @@ func (m *Model) Resume() bool {
 		return true
 	}
 	return false
+}
+
+// SetMissing sets what of the input is missing. What the kernel holds for it stays.
+func (m *Model) SetMissing(what Missing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missing = what
+	m.wakeUp()
+}
+
+// release ends keeping what was found.
+func (m *Model) release() {
+	for f, t := range m.tables {
+		t.hold = nil
+		for _, c := range t.chains {
+			c.held = nil
+			c.touch()
+		}
+		for _, s := range t.sets {
+			t.touch(s)
+		}
+		m.findChangedHands(Family(f))
+		m.findVanished(Family(f))
+	}
 }
 
 // unfinished says whether the last plan left rules that the next one removes.

@@ -33,15 +33,15 @@ type part struct {
 }
 
 // digits is how many binary digits tell the parts apart that the rules are to have.
-func (m *Model) digits(rs *ruleSet) int {
-	if len(rs.users) <= m.partTargets {
+func (rs *ruleSet) digits(partTargets int) int {
+	if len(rs.users) <= partTargets {
 		return 0
 	}
 	targets := map[string]struct{}{}
 	for p := range rs.users {
 		targets[p.targetKey] = struct{}{}
 	}
-	return min(bits.Len(uint((len(targets)-1)/m.partTargets)), maxDigits)
+	return min(bits.Len(uint((len(targets)-1)/partTargets)), maxDigits)
 }
 
 // choosing are the policies whose rules are for a pod, and the digits of the part that they belong to; there is none without such policies.
@@ -62,9 +62,10 @@ type sharing struct {
 	pods     map[*pod]string
 }
 
-func (m *Model) sharing(ns *namespace, rs *ruleSet) sharing {
+// sharing shares out a namespace's pods and rules, so that a part has the policies of so many targets on average.
+func (rs *ruleSet) sharing(ns *namespace, partTargets int) sharing {
 	sh := sharing{map[string]map[*policy]struct{}{}, map[*pod]string{}}
-	digits := m.digits(rs)
+	digits := rs.digits(partTargets)
 	if digits == 0 {
 		if len(rs.users) > 0 {
 			sh.policies[""] = rs.users
@@ -101,7 +102,7 @@ func (m *Model) share(ns *namespace) {
 }
 
 func (m *Model) shareRules(ns *namespace, d Direction, rs *ruleSet) {
-	sh, w, reshaped := m.sharing(ns, rs), m.ways[d], false
+	sh, w, reshaped := rs.sharing(ns, m.partTargets), m.ways[d], false
 	for digits, policies := range sh.policies {
 		pt := rs.parts[digits]
 		if pt == nil {
@@ -138,7 +139,7 @@ func (m *Model) shareRules(ns *namespace, d Direction, rs *ruleSet) {
 		m.place(q)
 	}
 	for _, pt := range gone {
-		m.dropPart(pt)
+		pt.drop()
 	}
 	if len(rs.parts) == 0 {
 		ns.rules[d] = nil
@@ -155,7 +156,7 @@ func (m *Model) newPart(ns *namespace, d Direction, digits string) *part {
 	for f, t := range m.tables {
 		c := t.chain(naming.PartChain(d, ns.Name, digits))
 		c.about = fmt.Sprintf("what policies of %s allow, %s", pt.name, d)
-		c.target, c.namespace = m.base().AllowTarget(d), ns.Name
+		c.target, c.namespace = m.base(m.uplinks).AllowTarget(d), ns.Name
 		c.tail = []iptables.Rule{{Target: "-g " + naming.DropChain(d), Comment: comment(ns.Name + ": nothing allows it")}}
 		pt.chains[f] = c
 		pt.isolated[f] = t.set(naming.PartSet(t.family, d, ns.Name, digits), ipset.HashIP,
@@ -165,10 +166,11 @@ func (m *Model) newPart(ns *namespace, d Direction, digits string) *part {
 	return pt
 }
 
-func (m *Model) dropPart(pt *part) {
-	for f, t := range m.tables {
-		t.dropChain(pt.chains[f])
-		t.dropSet(pt.isolated[f])
+// drop drops the part's chains and sets.
+func (pt *part) drop() {
+	for f, c := range pt.chains {
+		c.table.dropChain(c)
+		pt.isolated[f].table.dropSet(pt.isolated[f])
 	}
 }
 

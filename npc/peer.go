@@ -1,11 +1,10 @@
 package npc
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weave-npc/weave-npc/npc/naming"
+	compiled "github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // use provisions a selector for a policy.
@@ -19,13 +18,13 @@ func (m *Model) use(p *policy, spec selectorSpec) *selector {
 const flatAbove = 8
 
 // peerSelector is the selector for a peer that names pods.
-func (m *Model) peerSelector(peer peerSpec) selectorSpec {
-	if peer.namespaces == nil {
-		return selectorSpec{scope: podScope, namespace: peer.namespace, pods: peer.pods.Selector}
+func (m *Model) peerSelector(peer compiled.Peer) selectorSpec {
+	if peer.Namespaces == nil {
+		return selectorSpec{scope: podScope, namespace: peer.Namespace, pods: peer.Pods.Selector}
 	}
-	spec := selectorSpec{scope: clusterScope, namespaces: labels.Everything(), pods: peer.pods.Selector}
-	if peer.namespaces.Selector != nil {
-		spec.namespaces = peer.namespaces.Selector
+	spec := selectorSpec{scope: clusterScope, namespaces: labels.Everything(), pods: peer.Pods.Selector}
+	if peer.Namespaces.Selector != nil {
+		spec.namespaces = peer.Namespaces.Selector
 	}
 	if spec.pods == nil && m.matching(spec.namespaces) <= m.listLimit() {
 		spec.scope = listScope
@@ -37,24 +36,16 @@ func (m *Model) peerSelector(peer peerSpec) selectorSpec {
 func (m *Model) misfits(p *policy) bool {
 	for _, rules := range p.rules {
 		for _, r := range rules {
-			for _, peer := range r.peers {
-				if peer.block != nil || peer.namespaces == nil {
+			for _, peer := range r.Peers {
+				if peer.Block != nil || peer.Namespaces == nil {
 					continue
 				}
 				spec := m.peerSelector(peer)
-				if _, ok := p.used[m.selectors[naming.Hash(spec.key()...)]]; !ok && m.needsPeer(r) {
+				if _, ok := p.used[m.selectors[naming.Hash(spec.key()...)]]; !ok && r.NeedsPeers() {
 					return true
 				}
 			}
 		}
 	}
 	return false
-}
-
-// needsPeer says whether a rule has a port for which its peers are matched as such, and not by a named port.
-func (m *Model) needsPeer(r ruleSpec) bool {
-	if r.crosses() {
-		return false
-	}
-	return r.anyPort || slices.ContainsFunc(r.ports, func(p portSpec) bool { return p.name == "" })
 }

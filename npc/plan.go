@@ -113,6 +113,20 @@ func (m *Model) plan(tidy bool, extent [len(families)]Extent) [len(families)]Tra
 	return txs
 }
 
+// holdFound sees to it that a family keeps what was found, if input is missing. It returns how much may be planned:
+// nothing until it is known what there is to keep.
+func (m *Model) holdFound(t *table, extent Extent) Extent {
+	defer t.forgetTexts(m.missing == NothingMissing)
+	if m.missing == NothingMissing || t.hold != nil {
+		return extent
+	}
+	if extent != Everything || t.foundLayout != "" && t.foundLayout != naming.Layout {
+		return Nothing
+	}
+	t.hold = newHold(t, m.claims.Owner, m.defaultAllow[t.family])
+	return extent
+}
+
 // Keep takes note that a set that was to be destroyed is still there.
 func (m *Model) Keep(f Family, s ipset.Set) {
 	m.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/npc/naming"
+	compiled "github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // ruleSet are the rules of one namespace in one direction.
@@ -71,27 +72,37 @@ func (ns *namespace) ruleSet(d Direction) *ruleSet {
 	return ns.rules[d]
 }
 
+// rulePeer is a peer of a rule, or several together.
+type rulePeer struct {
+	compiled.Peer
+	union *union
+}
+
 // matches are the iptables matches that a rule comes to in a family: one for each of its peers
 // with each of its ports.
-func (m *Model) matches(p *policy, d Direction, r ruleSpec, f Family) []string {
+func (m *Model) matches(p *policy, d Direction, r compiled.Rule, f Family) []string {
 	var out []string
-	ports := r.ports
-	if r.anyPort {
-		ports = []portSpec{{}}
+	ports := r.Ports
+	if r.AnyPort {
+		ports = []compiled.Port{{}}
 	}
-	peers := r.peers
+	var peers []rulePeer
 	switch {
-	case r.anyPeer:
-		peers = []peerSpec{{}}
-	case r.crosses():
-		peers = []peerSpec{{union: m.useUnion(p, r.peers)}}
+	case r.AnyPeer:
+		peers = []rulePeer{{}}
+	case r.Crosses():
+		peers = []rulePeer{{union: m.useUnion(p, r.Peers)}}
+	default:
+		for _, one := range r.Peers {
+			peers = append(peers, rulePeer{Peer: one})
+		}
 	}
 	for _, peer := range peers {
-		if peer.block != nil && blockFamily(peer.block) != f {
+		if peer.Block != nil && blockFamily(peer.Block) != f {
 			continue
 		}
 		for _, port := range ports {
-			out = append(out, m.match(p, d, peer, port, r.anyPeer, f))
+			out = append(out, m.match(p, d, peer, port, r.AnyPeer, f))
 		}
 	}
 	return out
@@ -99,26 +110,26 @@ func (m *Model) matches(p *policy, d Direction, r ruleSpec, f Family) []string {
 
 // match is one of them. Protocol and ports come first, because they cost least, and a list of
 // namespaces last, because it costs most.
-func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyPeer bool, f Family) string {
+func (m *Model) match(p *policy, d Direction, peer rulePeer, port compiled.Port, anyPeer bool, f Family) string {
 	var parts []string
-	if port.protocol != 0 {
-		parts = append(parts, port.match())
+	if port.Protocol != 0 {
+		parts = append(parts, port.Match())
 	}
-	name := portName{port.name, port.protocol}
-	if port.name == "" {
+	name := portName{port.Name, port.Protocol}
+	if port.Name == "" {
 		name = portName{}
 	}
 	target := selectorSpec{scope: targetScope, namespace: p.namespace, pods: p.target.Selector}
 	switch {
-	case port.name != "" && d == Ingress:
+	case port.Name != "" && d == Ingress:
 		target.port = name
 		parts = append(parts, naming.Match(m.use(p, target).sets[f].key, "dst,dst"))
 	case p.target.Selector != nil:
 		parts = append(parts, naming.Match(m.use(p, target).sets[f].key, d.Own()))
 	}
-	ofPeer := d == Egress && port.name != ""
+	ofPeer := d == Egress && port.Name != ""
 	switch {
-	case peer.block != nil || peer.union != nil || anyPeer:
+	case peer.Block != nil || peer.union != nil || anyPeer:
 		if ofPeer {
 			anyPod := selectorSpec{scope: clusterScope, port: name}
 			parts = append(parts, naming.Match(m.use(p, anyPod).sets[f].key, "dst,dst"))
@@ -126,11 +137,11 @@ func (m *Model) match(p *policy, d Direction, peer peerSpec, port portSpec, anyP
 		if peer.union != nil {
 			parts = append(parts, naming.Match(peer.union.sets[f].key, d.Peer()))
 		}
-		if peer.block != nil {
-			parts = append(parts, naming.Match(m.useBlock(p, peer.block).key, d.Peer()))
+		if peer.Block != nil {
+			parts = append(parts, naming.Match(m.useBlock(p, peer.Block).key, d.Peer()))
 		}
 	default:
-		spec, dir := m.peerSelector(peer), d.Peer()
+		spec, dir := m.peerSelector(peer.Peer), d.Peer()
 		if ofPeer {
 			if spec.scope == listScope {
 				spec.scope = clusterScope

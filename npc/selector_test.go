@@ -5,9 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weave-npc/weave-npc/npc/budget"
+	compiled "github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // FuzzSelectorSets makes two selectors of what it is given. Each has to match what the API says, and they may share a set
@@ -33,7 +37,8 @@ func FuzzSelectorSets(f *testing.F) {
 		worlds := []map[string]string{{}, {labelKey: labelValue}, {key: value}, {key2: value2}, {key: value, key2: value3}}
 		names := map[string][]bool{} // set -> what it matches
 		for _, s := range specs {
-			c, err := compileSelector(&s)
+			p := compiled.Compile(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: s}}, budget.Default())
+			c, err := p.Target, p.Invalid
 			if bad := !isKey(s); bad != (err != nil) {
 				t.Fatalf("%v: bad key %t, but %v", s, bad, err)
 			}
@@ -45,12 +50,12 @@ func FuzzSelectorSets(f *testing.F) {
 				if !possible(l) {
 					continue
 				}
-				if c.matches(labels.Set(l)) != says(s, l) {
-					t.Fatalf("%v matches %v: %t", s, l, c.matches(labels.Set(l)))
+				if c.Chooses(labels.Set(l)) != says(s, l) {
+					t.Fatalf("%v matches %v: %t", s, l, c.Chooses(labels.Set(l)))
 				}
-				matched = append(matched, c.matches(labels.Set(l)))
+				matched = append(matched, c.Chooses(labels.Set(l)))
 			}
-			if c.nothing {
+			if _, possible := c.Unmet(nil); !possible {
 				continue // it gets no set
 			}
 			name := selectorSpec{scope: podScope, namespace: "n", pods: c.Selector}.setName(IPv4)

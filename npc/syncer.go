@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/claims"
-	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/gate"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
@@ -469,71 +466,6 @@ func (s *Syncer) recovered(k *kernel, now time.Time) {
 	k.failing = ""
 	k.retry.reset()
 	s.metrics.Failing.WithLabelValues(k.family.String()).Set(0)
-}
-
-// reportRefused reports the policies of which the kernel refuses something, once, and those of which it does not any more.
-func (s *Syncer) reportRefused() {
-	refused := map[string]InvalidPolicy{}
-	for _, p := range s.model.Refused() {
-		key := podKey(p.Namespace, p.Name)
-		refused[key] = p
-		if s.refused[key].UID != p.UID || s.refused[key].Name == "" {
-			s.log.Error("the kernel refuses what a policy needs: it is left out, and tried again later", "policy", key,
-				"reason", p.Reason)
-			s.report(p)
-		}
-	}
-	for key := range s.refused {
-		if _, still := refused[key]; !still {
-			s.log.Info("the kernel refuses nothing of a policy any more", "policy", key)
-		}
-	}
-	s.refused = refused
-	s.metrics.Refused.Set(float64(len(refused)))
-	if !s.noteUnreporting() && len(refused) == 0 {
-		for _, k := range s.kernels {
-			k.refusals.reset()
-		}
-	}
-}
-
-// noteUnreporting takes note of whether the kernel refuses to report what is blocked.
-func (s *Syncer) noteUnreporting() bool {
-	why := s.model.Unreporting()
-	switch {
-	case why != "" && s.unreporting == "":
-		s.log.Warn("the kernel does not take a rule that reports blocked packets: they are dropped without a report", "reason", why)
-	case why == "" && s.unreporting != "":
-		s.log.Info("the kernel takes the rules that report blocked packets")
-	}
-	s.unreporting = why
-	return why != ""
-}
-
-// setTrouble puts into words what Ready says.
-func (s *Syncer) setTrouble() {
-	var texts []string
-	for _, k := range s.kernels {
-		if k.failing != "" {
-			texts = append(texts, "the kernel cannot be brought up to date: "+k.family.String()+": "+k.failing)
-		}
-	}
-	for _, k := range s.kernels {
-		if why := conntrack.Explain(k.flows.Trouble(time.Now())); why != "" {
-			texts = append(texts, k.family.String()+": "+why)
-		}
-		if why := k.postponedTrouble(); why != "" {
-			texts = append(texts, why)
-		}
-	}
-	if len(s.refused) > 0 {
-		texts = append(texts, "the kernel refuses what these policies need: "+
-			strings.Join(slices.Sorted(maps.Keys(s.refused)), ", "))
-	}
-	texts = append(texts, s.watcher.troubles()...)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trouble = strings.Join(texts, "; ")
 }
 
 // nextLook is how long it takes until there is something to do, if nothing happens.

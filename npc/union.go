@@ -5,14 +5,10 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	compiled "github.com/weave-npc/weave-npc/npc/policy"
 )
-
-// crossLimit is how many rules the peers of one rule of a policy may come to with its ports. With more, its peers are one
-// list of their sets: it is searched member by member, which takes as long as as many rules would, but for the ports that match only.
-const crossLimit = 256
 
 // union is a list of the sets of peers that stand together in a rule.
 type union struct {
@@ -21,52 +17,15 @@ type union struct {
 	users map[*policy]struct{}
 }
 
-// crosses says whether a rule's peers have to be put together.
-func (r ruleSpec) crosses() bool {
-	return len(r.peers) > 1 && len(r.ports) > 1 && len(r.peers)*len(r.ports) > crossLimit
-}
-
-// cost is what a rule comes to, at most.
-func (r ruleSpec) cost() (c budget.Cost) {
-	named := 0
-	for _, p := range r.ports {
-		if p.name != "" {
-			named++
-		}
-	}
-	for _, p := range r.peers {
-		if p.block != nil {
-			c.Entries += len(p.block.Entries)
-		}
-	}
-	if r.crosses() {
-		c.Rules, c.Sets, c.Entries = len(r.ports), len(r.peers)+1+named, c.Entries+len(r.peers)
-		return c
-	}
-	c.Rules, c.Sets = max(len(r.peers), 1)*max(len(r.ports), 1), max(len(r.peers), 1)*(1+named)
-	return c
-}
-
-// needs is what the policy's rules come to, and the set of its target.
-func (p *policy) needs() budget.Cost {
-	c := budget.Cost{Sets: 1}
-	for _, of := range p.rules {
-		for _, r := range of {
-			c = c.Plus(r.cost())
-		}
-	}
-	return c
-}
-
 // useUnion provisions a list of a rule's peers for a policy.
-func (m *Model) useUnion(p *policy, peers []peerSpec) *union {
+func (m *Model) useUnion(p *policy, peers []compiled.Peer) *union {
 	var members [len(families)][]*set
 	parts := []string{"union"}
 	for _, peer := range peers {
-		if peer.block != nil {
-			f := blockFamily(peer.block)
-			members[f] = append(members[f], m.useBlock(p, peer.block))
-			parts = append(parts, peer.block.Key()...)
+		if peer.Block != nil {
+			f := blockFamily(peer.Block)
+			members[f] = append(members[f], m.useBlock(p, peer.Block))
+			parts = append(parts, peer.Block.Key()...)
 			continue
 		}
 		spec := m.peerSelector(peer)

@@ -168,7 +168,7 @@ func (m *Model) branch(w *way, bits string) *branch {
 	about := fmt.Sprintf("isolated pods of namespaces by the number %s, %s", bits, w.direction)
 	for f, t := range m.tables {
 		c := t.chain(naming.BranchChain(w.direction, bits))
-		c.about, c.lazy, c.tail = "the way to the rules of "+about, true, m.base().Isolated(t.family, w.direction)
+		c.about, c.lazy, c.tail = "the way to the rules of "+about, true, m.base(m.uplinks).Isolated(t.family, w.direction)
 		b.chains[f] = c
 		b.pods[f] = t.set(naming.Set(t.family, "branch", w.direction.String(), bits), ipset.HashIP, about)
 		b.pods[f].leads = &lead{to: c, direction: w.direction, length: wayBits + 1 - len(bits)}

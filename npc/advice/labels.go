@@ -11,6 +11,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // The costs of labels.
@@ -86,7 +87,7 @@ func (q question) towards(d npc.Direction) (out []trial) {
 }
 
 // relabel returns the change of labels that makes a pod fit a peer; nil if labels cannot.
-func (q question) relabel(c npc.CompiledPeer, peer *npc.Pod) *trial {
+func (q question) relabel(c policy.CompiledPeer, peer *npc.Pod) *trial {
 	namespace, pod := q.objects.Namespaces[peer.Namespace], *peer
 	var words []string
 	t := trial{Change: Change{apply: func(w *explain.World) {
@@ -143,7 +144,7 @@ func (q question) notes(name string, before, after map[string]string) []string {
 }
 
 // satisfy returns labels with as few changes as meet a choice; nil if no labels do.
-func satisfy(c npc.Choice, labels map[string]string) map[string]string {
+func satisfy(c policy.Choice, labels map[string]string) map[string]string {
 	unmet, possible := c.Unmet(labels)
 	if !possible {
 		return nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // policy returns a policy that allows the flows in a direction, and as little else as labels can tell; nil if there can be none.
@@ -95,7 +96,7 @@ func portItems(s explain.Service) []networkingv1.NetworkPolicyPort {
 	if s.Port == 0 {
 		return nil
 	}
-	protocol, port := corev1.Protocol(strings.ToUpper(npc.ProtocolName(s.Protocol))), intstr.FromInt32(int32(s.Port))
+	protocol, port := corev1.Protocol(strings.ToUpper(policy.ProtocolName(s.Protocol))), intstr.FromInt32(int32(s.Port))
 	return []networkingv1.NetworkPolicyPort{{Protocol: &protocol, Port: &port}}
 }
 

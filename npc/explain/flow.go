@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // Flow is a new connection, or the first packet of what has none.
@@ -129,7 +129,7 @@ func (w *World) Service(text string, to []End) (Service, error) {
 func (s Service) String() string {
 	switch s.Protocol {
 	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
-		return fmt.Sprintf("%s/%d", npc.ProtocolName(s.Protocol), s.Port)
+		return fmt.Sprintf("%s/%d", policy.ProtocolName(s.Protocol), s.Port)
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
 		return "icmp"
 	}

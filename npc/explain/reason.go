@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // PeerMiss is why a peer does not fit.
@@ -113,7 +114,7 @@ func (p PortReason) String() string {
 	return fmt.Sprintf("port wants %s, asked for is %s", p.Wants, p.Asked)
 }
 
-func (w *World) askPeer(c npc.CompiledPeer, namespace string, q question) PeerReason {
+func (w *World) askPeer(c policy.CompiledPeer, namespace string, q question) PeerReason {
 	switch {
 	case c.Block != nil:
 		return askBlock(c.Block, q.peer)
@@ -143,7 +144,7 @@ func (w *World) askPeer(c npc.CompiledPeer, namespace string, q question) PeerRe
 	return PeerReason{Of: q.peer.String()}
 }
 
-func askBlock(b *npc.CompiledBlock, peer end) PeerReason {
+func askBlock(b *policy.CompiledBlock, peer end) PeerReason {
 	r := PeerReason{Wants: b.CIDR.String(), Of: peer.String()}
 	if !peer.Addr.IsValid() {
 		r.Miss = NoAddress
@@ -161,7 +162,7 @@ func askBlock(b *npc.CompiledBlock, peer end) PeerReason {
 }
 
 // missing says which requirements labels do not meet, and what they have for the same keys; wants is empty if they meet all.
-func missing(c npc.Choice, l map[string]string) (wants, has string) {
+func missing(c policy.Choice, l map[string]string) (wants, has string) {
 	unmet, possible := c.Unmet(l)
 	if !possible {
 		has := slices.Sorted(pairs(l))
@@ -221,7 +222,7 @@ func list(words []string) string {
 
 // PeerFits reports whether a peer of a policy in namespace fits an end: an address of a pod, or one that is no pod's if pod is nil. It is what
 // Explain gives the reasons for.
-func (o Objects) PeerFits(c npc.CompiledPeer, namespace string, a netip.Addr, pod *npc.Pod) bool {
+func (o Objects) PeerFits(c policy.CompiledPeer, namespace string, a netip.Addr, pod *npc.Pod) bool {
 	switch {
 	case c.Block != nil:
 		in, _ := InBlock(c.Block, a)
@@ -239,7 +240,7 @@ func (o Objects) PeerFits(c npc.CompiledPeer, namespace string, a netip.Addr, po
 }
 
 // PortFits reports whether an item of a rule's ports fits a service of a destination, which is nil if it is no pod.
-func PortFits(c npc.CompiledPort, s Service, destination *npc.Pod) bool {
+func PortFits(c policy.CompiledPort, s Service, destination *npc.Pod) bool {
 	if c.Protocol != s.Protocol {
 		return false
 	}
@@ -249,7 +250,7 @@ func PortFits(c npc.CompiledPort, s Service, destination *npc.Pod) bool {
 	return destination != nil && slices.Contains(destination.Ports, npc.NamedPort{Name: c.Name, Protocol: s.Protocol, Port: s.Port})
 }
 
-func askPort(c npc.CompiledPort, q question) PortReason {
+func askPort(c policy.CompiledPort, q question) PortReason {
 	r := PortReason{Wants: portText(c), Asked: q.String()}
 	if c.Name == "" {
 		r.Fits = c.Protocol == q.Protocol && (c.First == 0 || c.First <= q.Port && q.Port <= c.Last)
@@ -269,8 +270,8 @@ func askPort(c npc.CompiledPort, q question) PortReason {
 }
 
 // portText is an item of a rule's ports: tcp/80, tcp/1000-1010, tcp/http, or tcp for all its ports.
-func portText(c npc.CompiledPort) string {
-	name := npc.ProtocolName(c.Protocol)
+func portText(c policy.CompiledPort) string {
+	name := policy.ProtocolName(c.Protocol)
 	switch {
 	case c.Name != "":
 		return name + "/" + c.Name

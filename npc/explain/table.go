@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // PodRow is a pod and what isolates it.
@@ -150,7 +151,7 @@ func ruleTexts(p *Policy, d npc.Direction) (texts []string) {
 }
 
 // peerWords is a peer in words.
-func peerWords(c npc.CompiledPeer, namespace string) string {
+func peerWords(c policy.CompiledPeer, namespace string) string {
 	if c.Block != nil {
 		text := c.Block.CIDR.String()
 		for i, e := range c.Block.Except {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // Verdict is what becomes of a flow, and why.
@@ -217,7 +218,7 @@ func (w *World) judge(s *Side, isolating []*Policy, q question) {
 	}
 }
 
-func (w *World) askRule(rule npc.CompiledRule, p *Policy, q question) RuleReason {
+func (w *World) askRule(rule policy.CompiledRule, p *Policy, q question) RuleReason {
 	var r RuleReason
 	for _, peer := range rule.Peers {
 		r.Peers = append(r.Peers, w.askPeer(peer, p.Object.Namespace, q))
@@ -230,7 +231,7 @@ func (w *World) askRule(rule npc.CompiledRule, p *Policy, q question) RuleReason
 }
 
 // InBlock reports whether an address is in a block, and in which of its excepts, if any.
-func InBlock(b *npc.CompiledBlock, a netip.Addr) (in bool, except netip.Prefix) {
+func InBlock(b *policy.CompiledBlock, a netip.Addr) (in bool, except netip.Prefix) {
 	if !b.CIDR.Contains(a) {
 		return false, except
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // World is a cluster's namespaces, pods and policies. It is a sink of sources. Its methods may be called by several goroutines.
@@ -41,7 +42,7 @@ func (w *World) changed() { w.derived = derived{selecting: map[*npc.Pod][]*Polic
 // Policy is a policy with its meaning.
 type Policy struct {
 	Object *networkingv1.NetworkPolicy
-	npc.Compiled
+	policy.Compiled
 }
 
 // Key returns its namespace/name.
@@ -118,7 +119,7 @@ func (w *World) DeletePod(namespace, name string, uid types.UID) {
 
 // SetPolicy takes a policy as it now is. The object must not be changed afterwards.
 func (w *World) SetPolicy(o *networkingv1.NetworkPolicy) {
-	compiled := npc.Compile(o)
+	compiled := policy.CompileItems(o)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.policies[o.Namespace+"/"+o.Name] = &Policy{o, compiled}

@@ -5,20 +5,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // blocks tells addresses apart by the ipBlocks that they are in.
 type blocks struct {
-	all []*npc.CompiledBlock
+	all []*policy.CompiledBlock
 	// edges are where a block or an except of one begins, or has just ended: between two edges, all addresses are in the same blocks.
 	edges   []netip.Addr
 	classes map[int]int    // number of edges up to an address -> its class
 	known   map[string]int // the blocks that an address is in -> its class
 }
 
-func newBlocks(all []*npc.CompiledBlock) *blocks {
+func newBlocks(all []*policy.CompiledBlock) *blocks {
 	b := &blocks{classes: map[int]int{}, known: map[string]int{}}
 	seen := map[string]bool{}
 	// IPv4 and IPv6 are told apart, whatever the blocks are.

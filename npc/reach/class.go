@@ -11,6 +11,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // partition is ends by classes: two of one class get the same verdicts in each of the worlds that the partition was made for.
@@ -101,7 +102,7 @@ type world struct {
 func newWorld(of *explain.World, addrs []netip.Addr) *world {
 	w := &world{World: of, objects: of.Objects(), labels: map[string]bool{}, ports: map[string]bool{}, nodes: map[string]bool{},
 		contested: map[netip.Addr]bool{}, hosts: map[netip.Addr]bool{}, policies: map[string][]*explain.Policy{}}
-	var all []*npc.CompiledBlock
+	var all []*policy.CompiledBlock
 	for _, p := range w.objects.Policies {
 		w.policies[p.Object.Namespace] = append(w.policies[p.Object.Namespace], p)
 		w.addLabels(&p.Object.Spec.PodSelector)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // endSet is a set of ends; nil is all of them.
@@ -59,7 +60,7 @@ func (j *judge) pod(i int) *npc.Pod { return j.objects.Pods[j.ends[i].Pod] }
 func (j *judge) newSet() endSet { return make(endSet, (len(j.ends)+63)/64) }
 
 // peersOf returns the ends that fit the peers of a rule.
-func (j *judge) peersOf(id ruleID, rule npc.CompiledRule) endSet {
+func (j *judge) peersOf(id ruleID, rule policy.CompiledRule) endSet {
 	if len(rule.Peers) == 0 {
 		return nil
 	}
@@ -174,7 +175,7 @@ func (r *relation) open(fit endSet, id ruleID) {
 	}
 }
 
-func portsFit(rule npc.CompiledRule, s explain.Service, destination *npc.Pod) bool {
+func portsFit(rule policy.CompiledRule, s explain.Service, destination *npc.Pod) bool {
 	for _, port := range rule.Ports {
 		if explain.PortFits(port, s, destination) {
 			return true

@@ -78,7 +78,7 @@ func (b *Base) Forward(f traffic.Family) []iptables.Rule {
 		rules = append(rules, byRange)
 	}
 	if b.PodInterface == "" {
-		rules = append(rules, FrameToAll("-j "+naming.MainChain))
+		rules = append(rules, frameToAllRule("-j "+naming.MainChain))
 	}
 	return rules
 }
@@ -109,17 +109,17 @@ func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rul
 	}
 	if f == traffic.IPv6 {
 		if d == traffic.Egress {
-			rules = append(rules, FromRouters(b.uplinkPorts(), "-g "+naming.DropChain(d))...)
+			rules = append(rules, fromRouters(b.uplinkPorts(), "-g "+naming.DropChain(d))...)
 		}
-		rules = append(rules, NeighbourDiscovery(allow)...)
+		rules = append(rules, neighbourDiscovery(allow)...)
 	}
 	if d == traffic.Egress { // on ingress it goes the way of strangers
 		if f == traffic.IPv6 && !b.AllowMcast {
-			rules = append(rules, DHCPRequest(f.IPTables(), allow))
+			rules = append(rules, dhcpRequest(f.IPTables(), allow))
 		}
 		rules = append(rules, b.multicastRule(f, d))
 	}
-	return append(rules, Hairpin(f.IPTables(), allow))
+	return append(rules, hairpin(f.IPTables(), allow))
 }
 
 // Replies returns the rules for packets of connections that were judged when they were opened, and for those that belong to none and open none. Of
@@ -155,8 +155,8 @@ func (b *Base) uplinkPorts() []string {
 // ToPods returns the rules for packets to local pods.
 func (b *Base) ToPods(f traffic.Family) []iptables.Rule {
 	rules := b.alwaysRules(f, traffic.Ingress)
-	rules = append(rules, DroppedFrameToAll(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
-	rules = append(rules, ToUplinks(b.uplinkPorts(), b.strangerTarget())...)
+	rules = append(rules, droppedFrameToAll(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
+	rules = append(rules, toUplinks(b.uplinkPorts(), b.strangerTarget())...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.DefaultChain, Comment: "new connections"})
 }
 
@@ -164,7 +164,7 @@ func (b *Base) ToPods(f traffic.Family) []iptables.Rule {
 func (b *Base) FromPods(f traffic.Family) []iptables.Rule {
 	rules := b.alwaysRules(f, traffic.Egress)
 	rules = append(rules, iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j RETURN", Comment: "to this node"})
-	rules = append(rules, FromUplinks(b.uplinkPorts(), "-j RETURN")...)
+	rules = append(rules, fromUplinks(b.uplinkPorts(), "-j RETURN")...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.EgressDefaultChain, Comment: "new connections"})
 }
 
@@ -181,9 +181,9 @@ func (b *Base) Default(f traffic.Family, d traffic.Direction) []iptables.Rule {
 func (b *Base) dhcpRules(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	switch allow := b.AllowTarget(d); {
 	case f == traffic.IPv4 && d == traffic.Ingress:
-		return []iptables.Rule{DHCPRequest(f.IPTables(), allow), DHCPReply(allow)}
+		return []iptables.Rule{dhcpRequest(f.IPTables(), allow), dhcpReply(allow)}
 	case f == traffic.IPv4 || d == traffic.Ingress && !b.AllowMcast: // else it passes as multicast, or has passed before it
-		return []iptables.Rule{DHCPRequest(f.IPTables(), allow)}
+		return []iptables.Rule{dhcpRequest(f.IPTables(), allow)}
 	}
 	return nil
 }
@@ -203,14 +203,14 @@ func (b *Base) Isolated(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	if d == traffic.Ingress {
 		stranger = b.strangerTarget()
 		if f == traffic.IPv4 {
-			rules = append(rules, DroppedBroadcast(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
+			rules = append(rules, droppedBroadcast(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
 		}
 		rules = append(rules, b.multicastRule(f, d))
 		if len(b.Uplinks) > 0 {
-			rules = append(rules, RoutedTo(naming.FixedSet(f, naming.BehindUplinks), stranger))
+			rules = append(rules, routedTo(naming.FixedSet(f, naming.BehindUplinks), stranger))
 		}
 	}
-	return append(rules, UnknownDHCP(f.IPTables(), b.AllowTarget(d)),
+	return append(rules, unknownDHCP(f.IPTables(), b.AllowTarget(d)),
 		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.Gate(d)), d.Own()), Target: "-g " + naming.DropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
 		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})

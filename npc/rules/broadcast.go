@@ -9,21 +9,21 @@ import "github.com/weave-npc/weave-npc/iptables"
 // frameToAll matches frames to all, whatever the address in them is.
 const frameToAll = "-m pkttype --pkt-type broadcast"
 
-// FrameToAll matches frames to all.
-func FrameToAll(target string) iptables.Rule {
+// frameToAllRule matches frames to all.
+func frameToAllRule(target string) iptables.Rule {
 	return iptables.Rule{Match: frameToAll, Target: target, Comment: "a frame to all"}
 }
 
-// DroppedFrameToAll matches frames to all while a set has their destination, except from uplinks. It stands before the rules that judge by a
+// droppedFrameToAll matches frames to all while a set has their destination, except from uplinks. It stands before the rules that judge by a
 // packet's address.
-func DroppedFrameToAll(set string, uplinks []string, target string) iptables.Rule {
+func droppedFrameToAll(set string, uplinks []string, target string) iptables.Rule {
 	return iptables.Rule{Match: frameToAll + " -m set --match-set " + set + " dst" + notByUplinks(uplinks), Target: target,
 		Comment: "a frame to all while a local pod is isolated"}
 }
 
-// DroppedBroadcast matches what is sent to the IPv4 broadcast address of a network or to that of everybody, in whatever frame, while a set
+// droppedBroadcast matches what is sent to the IPv4 broadcast address of a network or to that of everybody, in whatever frame, while a set
 // has it, except from uplinks. No local pod has such an address, so it stands behind all rules that are for pods.
-func DroppedBroadcast(set string, uplinks []string, target string) iptables.Rule {
+func droppedBroadcast(set string, uplinks []string, target string) iptables.Rule {
 	return iptables.Rule{Match: "-m set --match-set " + set + " dst -m addrtype --dst-type BROADCAST" + notByUplinks(uplinks), Target: target,
 		Comment: "broadcast while a local pod is isolated"}
 }

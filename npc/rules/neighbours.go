@@ -16,8 +16,8 @@ const (
 // podPortNames is how CNIs that attach pods to a bridge begin the names of their ports.
 const podPortNames = "veth"
 
-// NeighbourDiscovery is for the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on.
-func NeighbourDiscovery(target string) []iptables.Rule {
+// neighbourDiscovery is for the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on.
+func neighbourDiscovery(target string) []iptables.Rule {
 	var rules []iptables.Rule
 	for i, name := range [...]string{"router solicitation", "router advertisement", "neighbour solicitation",
 		"neighbour advertisement", "redirect"} {
@@ -26,9 +26,9 @@ func NeighbourDiscovery(target string) []iptables.Rule {
 	return rules
 }
 
-// FromRouters matches what only routers send where a pod sends it, by the name of its port. Package node keeps that from passing for
+// fromRouters matches what only routers send where a pod sends it, by the name of its port. Package node keeps that from passing for
 // certain; these rules stand in where the kernel has no nftables for bridges, and until a new port is guarded.
-func FromRouters(uplinks []string, target string) []iptables.Rule {
+func fromRouters(uplinks []string, target string) []iptables.Rule {
 	match := " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+" + notByUplinks(uplinks)
 	return []iptables.Rule{
 		{Match: discovery(routerAdvert) + match, Target: target, Comment: "router advertisement of a pod"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
 
@@ -242,7 +243,7 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 		return corev1.ServicePort{}, errors.Errorf("Service %s/%s passes on ports, not icmp; ask about its pods", s.Namespace, s.Name)
 	}
 	if number && s.Spec.ClusterIP == corev1.ClusterIPNone {
-		return corev1.ServicePort{Protocol: corev1.Protocol(strings.ToUpper(npc.ProtocolName(asked.Protocol))), Port: int32(asked.Port)}, nil
+		return corev1.ServicePort{Protocol: corev1.Protocol(strings.ToUpper(policy.ProtocolName(asked.Protocol))), Port: int32(asked.Port)}, nil
 	}
 	if text == "" && len(s.Spec.Ports) == 1 {
 		return s.Spec.Ports[0], nil

@@ -1,4 +1,4 @@
-package npc
+package policy
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // TestInvalidPolicies tells what is said of a policy that cannot be compiled.
@@ -38,11 +39,11 @@ func TestInvalidPolicies(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(c.spec), &o.Spec); err != nil {
 				t.Fatal(err)
 			}
-			p := compilePolicy(o, budget.Default())
+			p := Compile(o, budget.Default())
 			got := ""
-			if p.invalid != nil {
-				got = p.invalid.Error()
-				if len(p.rules[Ingress])+len(p.rules[Egress]) > 0 || !p.isolates[Ingress] && !p.isolates[Egress] {
+			if p.Invalid != nil {
+				got = p.Invalid.Error()
+				if len(p.Rules[traffic.Ingress])+len(p.Rules[traffic.Egress]) > 0 || !p.Isolates[traffic.Ingress] && !p.Isolates[traffic.Egress] {
 					t.Errorf("it allows something, or isolates nothing: %+v", p)
 				}
 			}
@@ -79,7 +80,7 @@ func TestPortMatches(t *testing.T) {
 			}
 			var got []string
 			for _, s := range specs {
-				got = append(got, s.match())
+				got = append(got, s.Match())
 			}
 			if text := strings.Join(got, "\n"); text != c.want {
 				t.Errorf("got\n%s\nwant\n%s", text, c.want)

@@ -1,4 +1,4 @@
-package npc
+package policy
 
 import (
 	"fmt"
@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// portSpec is one protocol with ranges of ports or one named port; with neither, all its ports.
-type portSpec struct {
-	protocol uint8
+// Port is one protocol with ranges of ports or one named port; with neither, all its ports.
+type Port struct {
+	Protocol uint8
 	ranges   []portRange
-	name     string
+	Name     string
 }
 
 // portRange has both ends in it.
@@ -42,7 +42,7 @@ func protocolName(number uint8) string {
 }
 
 // compilePorts gathers a rule's ports by protocol.
-func compilePorts(ports []networkingv1.NetworkPolicyPort) ([]portSpec, error) {
+func compilePorts(ports []networkingv1.NetworkPolicyPort) ([]Port, error) {
 	whole := map[uint8]bool{}
 	ranges := map[uint8][]portRange{}
 	named := map[portSpecName]bool{}
@@ -92,15 +92,15 @@ func compileRange(first int32, end *int32) (portRange, error) {
 }
 
 // gatherPorts makes as few specs of ports as there can be, in a fixed order.
-func gatherPorts(whole map[uint8]bool, ranges map[uint8][]portRange, named map[portSpecName]bool) []portSpec {
-	var out []portSpec
+func gatherPorts(whole map[uint8]bool, ranges map[uint8][]portRange, named map[portSpecName]bool) []Port {
+	var out []Port
 	for _, protocol := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
 		if whole[protocol] {
-			out = append(out, portSpec{protocol: protocol})
+			out = append(out, Port{Protocol: protocol})
 			continue
 		}
 		for _, chunk := range chunkRanges(mergeRanges(ranges[protocol])) {
-			out = append(out, portSpec{protocol: protocol, ranges: chunk})
+			out = append(out, Port{Protocol: protocol, ranges: chunk})
 		}
 		var names []string
 		for n := range named {
@@ -110,7 +110,7 @@ func gatherPorts(whole map[uint8]bool, ranges map[uint8][]portRange, named map[p
 		}
 		slices.Sort(names)
 		for _, n := range names {
-			out = append(out, portSpec{protocol: protocol, name: n})
+			out = append(out, Port{Protocol: protocol, Name: n})
 		}
 	}
 	return out
@@ -152,8 +152,8 @@ func chunkRanges(in []portRange) [][]portRange {
 }
 
 // match is the iptables match for a protocol and, if they are numbers, its ports.
-func (p portSpec) match() string {
-	name := strings.ToLower(protocolName(p.protocol))
+func (p Port) Match() string {
+	name := strings.ToLower(protocolName(p.Protocol))
 	text := func(r portRange) string {
 		if r.first == r.last {
 			return strconv.Itoa(int(r.first))
