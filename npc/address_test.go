@@ -235,3 +235,21 @@ func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
 		t.Error("the stale address is open after a remote pod had it")
 	}
 }
+
+// TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart for the local pod that had it before and was isolated.
+func TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart(t *testing.T) {
+	objects := func(w *world) {
+		w.namespace("a")
+		w.pod("a/client", "10.32.1.3,fd32:1::3")
+		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
+	}
+	w := newWorld(t, toldByRange)
+	objects(w)
+	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.sync()
+	w = w.restarted()
+	objects(w)
+	w.remote("a/remote", "10.32.1.2,fd32:1::2")
+	w.sync()
+	w.expect("a/client > a/remote tcp:80 = yes\na/remote > a/client tcp:80 = yes")
+}

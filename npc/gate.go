@@ -86,7 +86,7 @@ func (m *Model) findVanished(f Family) {
 	there := m.podsOfNode()
 	for e, st := range m.tables[f].local.entries {
 		id, name, ours := strings.Cut(st.have.Comment, " ")
-		if !st.exists || st.wanted || !ours || there[id] {
+		if !st.exists || st.wanted || !ours || there[id] || m.claims.Owner(e.Prefix.Addr()) != nil {
 			continue
 		}
 		v := vanished{pod: name, until: until}
