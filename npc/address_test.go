@@ -253,3 +253,21 @@ func TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart(t *testing.T) {
 	w.sync()
 	w.expect("a/client > a/remote tcp:80 = yes\na/remote > a/client tcp:80 = yes")
 }
+
+// TestPodsThatShareAStaleAddressMakeNoTransactions when nothing changes.
+func TestPodsThatShareAStaleAddressMakeNoTransactions(t *testing.T) {
+	w := newWorld(t)
+	w.namespace("a")
+	for i := range 5 {
+		w.setPod(fmt.Sprintf("a/web%d", i), "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+	}
+	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	w.sync()
+	w.taken()
+	for range 20 {
+		w.again(false)
+	}
+	if text := w.taken(); text != "" {
+		t.Errorf("transactions:\n%s", text)
+	}
+}

@@ -200,8 +200,9 @@ func (m *Model) setGates() {
 			}
 			for p := range m.pending[d] {
 				for _, a := range p.Addrs {
-					if m.claims.Owner(a) == nil {
-						want[familyOf(a)][ipset.Addr(a)] = p.String() + m.waits(p)
+					why, closed := p.String()+m.waits(p), want[familyOf(a)]
+					if was, shared := closed[ipset.Addr(a)]; m.claims.Owner(a) == nil && (!shared || why < was) {
+						closed[ipset.Addr(a)] = why
 					}
 				}
 			}
