@@ -271,3 +271,21 @@ func TestPodsThatShareAStaleAddressMakeNoTransactions(t *testing.T) {
 		t.Errorf("transactions:\n%s", text)
 	}
 }
+
+// TestS59_AVanishedPodsAddressIsRememberedOverAStart although another pod reported it too, as a stale one.
+func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
+	const deny = `{podSelector: {matchLabels: {app: web}}}`
+	w := newWorld(t, toldByRange)
+	w.namespace("a")
+	w.policy("a/web", deny)
+	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.sync()
+	w.deletePod("a/web")
+	w.setPod("a/other", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+	w.again(false)
+	w = w.restarted()
+	w.namespace("a")
+	w.policy("a/web", deny)
+	w.sync()
+	w.expect("outside > a/web tcp:80 = no")
+}

@@ -193,17 +193,17 @@ func (m *Model) setGates() {
 			}
 		}
 		if m.Gate != GateOpen {
-			for a, v := range m.gates.vanished {
-				if v.isolated[d] {
-					want[familyOf(a)][ipset.Addr(a)] = v.pod + vanishedWord
-				}
-			}
 			for p := range m.pending[d] {
 				for _, a := range p.Addrs {
 					why, closed := p.String()+m.waits(p), want[familyOf(a)]
 					if was, shared := closed[ipset.Addr(a)]; m.claims.Owner(a) == nil && (!shared || why < was) {
 						closed[ipset.Addr(a)] = why
 					}
+				}
+			}
+			for a, v := range m.gates.vanished { // whose entries tell of them after a restart
+				if v.isolated[d] {
+					want[familyOf(a)][ipset.Addr(a)] = v.pod + vanishedWord
 				}
 			}
 			if m.isolatedPods[d] > 0 {
