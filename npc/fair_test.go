@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -93,12 +94,9 @@ func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
 		s.well()
-		edits := 0
-		edit := func() {
-			edits++
-			s.policy("b/busy", fmt.Sprintf(`{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {n: n%d}}}]}]}`, edits))
-		}
-		s.pod("b/pod", "10.32.1.50,fd32:1::50", "app=busy")
+		var edits atomic.Int64
+		edit := func() { s.model.Model.SetPolicy(manyBlocks("edited", 2, int(edits.Add(1)))) }
+		s.pod("busy/pod", "10.32.1.50,fd32:1::50", "app=busy")
 		s.live.MakeFaults(npc.IPv4).Apply = func(ops []ipset.Op, apply func([]ipset.Op) error) error {
 			edit() // there is always one that came meanwhile
 			return apply(ops)
