@@ -170,12 +170,12 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 	}
 	for more := true; more; {
 		more = false
-		for _, tx := range s.model.Plan(true) {
+		for _, tx := range s.model.plan(true, [len(families)]Extent{}) {
 			if _, err := fmt.Fprint(w, tx); err != nil {
 				return errors.Wrap(err, "writing the transactions")
 			}
 			for _, r := range tx.Forget {
-				s.model.Forgotten(tx.Family, []netip.Addr{r.Addr})
+				s.model.forgotten(tx.Family, []netip.Addr{r.Addr})
 				more = true
 			}
 		}
