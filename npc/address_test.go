@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
@@ -206,4 +207,85 @@ func TestS73_AnAddressCountsFromWhenItWasReported(t *testing.T) {
 		w.again(false)
 		w.expect("a/client > a/web tcp:80 = no")
 	})
+}
+
+// TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt has a remote pod come and go between two plans.
+func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
+	w := newWorld(t, toldByRange)
+	w.namespace("a")
+	w.setPod("a/web", "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	w.sync()
+	closed := func() bool {
+		for e, attr := range w.kernels[npc.IPv4].Sets["weave-gate-ingress"].Members {
+			if e == ipset.Addr(netip.MustParseAddr("10.32.1.2")) {
+				return !attr.NoMatch
+			}
+		}
+		return false
+	}
+	if !closed() {
+		t.Fatal("the stale address is not closed")
+	}
+	w.pod("a/other", "10.32.1.9")
+	w.remote("a/remote", "10.32.1.2")
+	w.deletePod("a/remote")
+	w.again(false)
+	if !closed() {
+		t.Error("the stale address is open after a remote pod had it")
+	}
+}
+
+// TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart for the local pod that had it before and was isolated.
+func TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart(t *testing.T) {
+	objects := func(w *world) {
+		w.namespace("a")
+		w.pod("a/client", "10.32.1.3,fd32:1::3")
+		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
+	}
+	w := newWorld(t, toldByRange)
+	objects(w)
+	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.sync()
+	w = w.restarted()
+	objects(w)
+	w.remote("a/remote", "10.32.1.2,fd32:1::2")
+	w.sync()
+	w.expect("a/client > a/remote tcp:80 = yes\na/remote > a/client tcp:80 = yes")
+}
+
+// TestPodsThatShareAStaleAddressMakeNoTransactions when nothing changes.
+func TestPodsThatShareAStaleAddressMakeNoTransactions(t *testing.T) {
+	w := newWorld(t)
+	w.namespace("a")
+	for i := range 5 {
+		w.setPod(fmt.Sprintf("a/web%d", i), "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+	}
+	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	w.sync()
+	w.taken()
+	for range 20 {
+		w.again(false)
+	}
+	if text := w.taken(); text != "" {
+		t.Errorf("transactions:\n%s", text)
+	}
+}
+
+// TestS59_AVanishedPodsAddressIsRememberedOverAStart although another pod reported it too, as a stale one.
+func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
+	const deny = `{podSelector: {matchLabels: {app: web}}}`
+	w := newWorld(t, toldByRange)
+	w.namespace("a")
+	w.policy("a/web", deny)
+	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.sync()
+	w.deletePod("a/web")
+	w.setPod("a/other", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+	w.again(false)
+	w = w.restarted()
+	w.namespace("a")
+	w.policy("a/web", deny)
+	w.sync()
+	w.expect("outside > a/web tcp:80 = no")
 }

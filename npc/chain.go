@@ -108,7 +108,7 @@ func (c *chain) want() iptables.Chain {
 			w.Rules = append(w.Rules, r.rendered(c))
 		}
 	}
-	w.Rules = append(w.Rules, c.held...)
+	w.Rules = append(w.Rules, c.stillHeld(w.IDs())...)
 	return w
 }
 

@@ -184,6 +184,9 @@ func (m *Model) Leftovers() (out []string) {
 	return out
 }
 
+// Held is what a sync that went well ends with.
+func (m *Model) Held() { m.heldSince() }
+
 // Lose has the chains of a family read again.
 func (s *Syncer) Lose(f Family) {
 	for _, k := range s.kernels {

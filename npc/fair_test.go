@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -60,17 +61,42 @@ func TestS75_APodEventIsInTheThirdTransaction(t *testing.T) {
 	}
 }
 
+// TestAChangeWaitsUntilItIsCarriedOut although a sync ends after it has left the queue, with all that was planned carried out.
+func TestAChangeWaitsUntilItIsCarriedOut(t *testing.T) {
+	w := newOrderWorld(t)
+	w.again(false)
+	w.model.Held()
+	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	w.model.Plan(false)
+	w.pod("a/new", "10.32.1.10,fd32:1::10", "app=web") // both while the plan is carried out
+	w.policy("b/other", `{podSelector: {}, ingress: [{ports: [{port: 80}]}]}`)
+	for range 2 { // one after the other is taken
+		if !w.model.Resume() {
+			t.Fatal("nothing is left")
+		}
+		w.model.Held()
+		if w.model.Waiting() == 0 {
+			t.Error("no change waits, though one was not planned yet")
+		}
+		w.model.Plan(false)
+	}
+	if w.model.Resume() {
+		t.Error("something is left")
+	}
+	w.model.Held()
+	if w.model.Waiting() != 0 {
+		t.Error("a change waits that was carried out")
+	}
+}
+
 // TestPoliciesAreEditedAllTheTime, and all the same others' pods are enforced, what others change is repaired, and what is left over goes.
 func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
 		s.well()
-		edits := 0
-		edit := func() {
-			edits++
-			s.policy("b/busy", fmt.Sprintf(`{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {n: n%d}}}]}]}`, edits))
-		}
-		s.pod("b/pod", "10.32.1.50,fd32:1::50", "app=busy")
+		var edits atomic.Int64
+		edit := func() { s.model.Model.SetPolicy(manyBlocks("edited", 2, int(edits.Add(1)))) }
+		s.pod("busy/pod", "10.32.1.50,fd32:1::50", "app=busy")
 		s.live.MakeFaults(npc.IPv4).Apply = func(ops []ipset.Op, apply func([]ipset.Op) error) error {
 			edit() // there is always one that came meanwhile
 			return apply(ops)

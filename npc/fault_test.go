@@ -99,6 +99,7 @@ func programs(t *testing.T) string {
 			for _, what := range []string{"-save", "-restore"} {
 				name := family + "-" + backend + what
 				script := fmt.Sprintf(`#!/bin/sh
+echo %[2]s >> %[1]s/calls
 mode="$(cat %[1]s/mode 2>/dev/null)"
 case "$mode" in
 *%[2]s:refuses-*)

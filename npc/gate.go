@@ -87,7 +87,7 @@ func (m *Model) findVanished(f Family) {
 	there := m.podsOfNode()
 	for e, st := range m.tables[f].local.entries {
 		id, name, ours := strings.Cut(st.have.Comment, " ")
-		if !st.exists || st.wanted || !ours || there[id] {
+		if !st.exists || st.wanted || !ours || there[id] || m.claims.Owner(e.Prefix.Addr()) != nil {
 			continue
 		}
 		v := vanished{pod: name, until: until}
@@ -199,16 +199,17 @@ func (m *Model) setGates() {
 			}
 		}
 		if m.Gate != GateOpen {
-			for a, v := range m.gates.vanished {
-				if v.isolated[d] {
-					want[familyOf(a)][ipset.Addr(a)] = v.pod + vanishedWord
-				}
-			}
 			for p := range m.pending[d] {
 				for _, a := range p.Addrs {
-					if m.claims.Owner(a) == nil {
-						want[familyOf(a)][ipset.Addr(a)] = p.String() + m.waits(p)
+					why, closed := p.String()+m.waits(p), want[familyOf(a)]
+					if was, shared := closed[ipset.Addr(a)]; m.claims.Owner(a) == nil && (!shared || why < was) {
+						closed[ipset.Addr(a)] = why
 					}
+				}
+			}
+			for a, v := range m.gates.vanished { // whose entries tell of them after a restart
+				if v.isolated[d] {
+					want[familyOf(a)][ipset.Addr(a)] = v.pod + vanishedWord
 				}
 			}
 			if m.isolatedPods[d] > 0 {
@@ -231,7 +232,8 @@ func (g *gates) set(f Family, d Direction, want map[ipset.Entry]string) {
 		}
 	}
 	for e, why := range want {
-		if have[e] != why {
+		// A remote pod may have had the address since, and have taken the entry with it.
+		if st := s.entries[e]; have[e] != why || !st.wanted || st.want.NoMatch {
 			s.add(e, ipset.Attr{Comment: comment(why)})
 		}
 	}

@@ -222,6 +222,19 @@ func (h *hold) keepsSet(s *set) bool {
 	return h.sets[s] || h.needed[s.Name] || len(h.entries[s]) > 0
 }
 
+// stillHeld returns the rules that stay beside those that are wanted, given by their ids. What allows and is wanted once is not kept
+// after that; the way to it is, because others may need it.
+func (c *chain) stillHeld(wanted []string) []iptables.Rule {
+	if len(c.held) == 0 {
+		return nil
+	}
+	still := slices.DeleteFunc(slices.Clone(c.held), func(r iptables.Rule) bool { return slices.Contains(wanted, r.ID()) })
+	if c.namespace != "" {
+		c.held = still
+	}
+	return still
+}
+
 // keepsChain reports whether a chain that nobody wants stays.
 func (h *hold) keepsChain(c *chain) bool { return h != nil && (h.chains[c] || len(c.held) > 0) }
 

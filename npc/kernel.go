@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pkg/errors"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/ipset"
@@ -314,13 +313,4 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Ref
 // ours says whether a change of the table was our transaction alone. Under nft, each makes one generation.
 func (k *kernel) ours(before, after iptables.Fingerprint) bool {
 	return k.filter.Backend() != iptables.NFT || after.Generation == before.Generation+1
-}
-
-// untilWhole dumps something of the kernel's again, so many times in all, as long as it changes meanwhile.
-func untilWhole(tries int, dump func() error) error {
-	err := dump()
-	for try := 1; stderrors.Is(err, netlink.ErrDumpInterrupted) && try < tries; try++ {
-		err = dump()
-	}
-	return err
 }

@@ -229,6 +229,9 @@ func (m *Model) Resume() bool {
 	if m.inFlight = false; m.unfinished() || m.batch != queue.None {
 		return true
 	}
+	if m.changedAt.IsZero() { // an earlier plan took the time of all that had come by then
+		m.changedAt = m.later.Oldest()
+	}
 	events := m.later.Take(m.planned)
 	for _, e := range events {
 		e.Apply()

@@ -26,8 +26,9 @@ func flagValues(f *pflag.Flag) []string {
 		return []string{"debug", "info", "warning", "error"}
 	case "log-format":
 		return []string{"text", "json"}
-	case "output": // its help is the list of its values
-		words := strings.FieldsFunc(f.Usage, func(r rune) bool { return r == ' ' || r == ',' })
+	case "output": // its help begins with the list of its values
+		values, _, _ := strings.Cut(f.Usage, ":")
+		words := strings.FieldsFunc(values, func(r rune) bool { return r == ' ' || r == ',' })
 		return slices.DeleteFunc(words, func(w string) bool { return w == "or" })
 	}
 	return nil

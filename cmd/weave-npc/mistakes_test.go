@@ -18,7 +18,7 @@ func TestMistakesAreAnswered(t *testing.T) {
 		{"one dash", "-node-name a", "", "unknown flag: -node-name: did you mean --node-name?; see weave-npc --help", 1},
 		{"nothing near", "--frobnicate", "", "unknown flag: --frobnicate; see weave-npc --help", 1},
 		{"flag of a subcommand", "show matrix --prot tcp/80", "",
-			"unknown flag: --prot: did you mean --port?; see weave-npc show matrix --help", 1},
+			"unknown flag: --prot: did you mean --port?; see weave-npc show matrix --help", 2},
 		{"flag of explain", "explain --form a", "", "unknown flag: --form: did you mean --from?; see weave-npc explain --help", 2},
 		{"no value", "--node-name", "", "--node-name: a value is missing; see weave-npc --help", 1},
 		{"bool", "--allow-mcast=maybe", "", `--allow-mcast: "maybe" is neither true nor false; see weave-npc --help`, 1},
@@ -36,7 +36,7 @@ func TestMistakesAreAnswered(t *testing.T) {
 			"--allow-action: RETURN has no effect with --hook none, where the CNI drops what returns: leave it out", 1},
 		{"command", "shwo", "", `unknown command "shwo" for "weave-npc": did you mean show?; see weave-npc --help`, 1},
 		{"command below another", "show matrics", "",
-			`unknown command "matrics" for "weave-npc show": did you mean matrix?; see weave-npc show --help`, 1},
+			`unknown command "matrics" for "weave-npc show": did you mean matrix?; see weave-npc show --help`, 2},
 		{"value apart from its flag", "--allow-mcast false", "",
 			`"false" is no command: the value of a flag that is true or false is given as --FLAG=false`, 1},
 		{"variable", "", "WEAVE_NPC_POD_INTERFAC=cni0", "$WEAVE_NPC_POD_INTERFAC: no flag of weave-npc: did you mean $WEAVE_NPC_POD_INTERFACE?", 1},
@@ -44,7 +44,7 @@ func TestMistakesAreAnswered(t *testing.T) {
 		{"variable of another command", "", "WEAVE_NPC_CONTEXT=prod",
 			"$WEAVE_NPC_CONTEXT: a flag of weave-npc explain, which weave-npc does not have: unset it", 1},
 		{"misspelt variable of a subcommand", "show pods", "WEAVE_NPC_NAMESPCE=shop",
-			"$WEAVE_NPC_NAMESPCE: no flag of weave-npc show pods: did you mean $WEAVE_NPC_NAMESPACE?", 1},
+			"$WEAVE_NPC_NAMESPCE: no flag of weave-npc show pods: did you mean $WEAVE_NPC_NAMESPACE?", 2},
 		{"value of a variable", "", "WEAVE_NPC_MAX_LIST_SIZE=many",
 			`$WEAVE_NPC_MAX_LIST_SIZE: --max-list-size: "many" is no whole number`, 1},
 	}
@@ -91,7 +91,7 @@ func TestVariablesOfServicesAreNoFlags(t *testing.T) {
 		t.Errorf("explain ends with %d\n%s", code, out)
 	}
 	matrix, code := execute(t, "show", "matrix", "--manifests", "testdata/shop")
-	if code != 1 || strings.Contains(matrix, "10.96") {
+	if code != 2 || strings.Contains(matrix, "10.96") {
 		t.Errorf("the Service's address is the port that is asked for: %d\n%s", code, matrix)
 	}
 }
@@ -136,7 +136,7 @@ func TestCompletion(t *testing.T) {
 		"--log-format ":         "text json",
 		"show matrix --output ": "table json html",
 		"show sets -o ":         "table json",
-		"explain --output ":     "text json",
+		"explain --output ":     "text json yaml",
 		"--node-name ":          "",
 		"--metrics":             "--metrics-addr",
 		"show po":               "pods policies",

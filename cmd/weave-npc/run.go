@@ -42,14 +42,13 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	families := familiesOfNode()
-	registry := newRegistry()
-	model := npc.New(config)
+	registry, model := newRegistry(), npc.New(config)
 	syncer, err := newSyncer(model, families, backend, registry, log, newEvents(ctx, client, config.NodeName))
 	if err != nil {
 		return err
 	}
 	defer syncer.Close()
-	attachment, uplinks := findAttachment(model, log)
+	attachment, follow := o.findAttachment(model, log)
 
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
@@ -78,10 +77,8 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return syncer.Run(ctx, boot) })
 	tasks.Go(func() error { return src.Run(ctx, model, log) })
-	tasks.Go(func() error { return uplinks.Run(ctx) })
 	tasks.Go(func() error { return followNodeAddrs(ctx, client, model, log) })
-	guard := npcnode.NewGuard(attachment, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
-	tasks.Go(func() error { return guard.Run(ctx) })
+	follow(ctx, tasks)
 	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
 	if client != nil && len(config.PodRanges) == 0 {
 		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
@@ -89,14 +86,18 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	return tasks.Wait()
 }
 
-// findAttachment returns how the pods of this node are attached, and what follows the uplinks of their bridge. The model has those that there
-// are already, for the first transaction.
-func findAttachment(m *npc.Model, log *slog.Logger) (npcnode.Attachment, *npcnode.Follower) {
-	a := npcnode.Attachment{Interface: m.PodInterface, BridgePort: m.BridgePort, InRange: m.InRange}
+// findAttachment returns how the pods of this node are attached, and what starts the tasks that follow the ports of their bridge. The model has
+// the uplinks that there are already, for the first transaction.
+func (o *options) findAttachment(m *npc.Model, log *slog.Logger) (a npcnode.Attachment, watch func(context.Context, *errgroup.Group)) {
+	a = npcnode.Attachment{Interface: m.PodInterface, BridgePort: m.BridgePort, InRange: m.InRange}
 	f := &npcnode.Follower{Interface: m.PodInterface, Bridges: a.Bridges, Uplink: m.BridgePort,
 		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
 	f.Look()
-	return a, f
+	g := npcnode.NewGuard(a, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
+	return a, func(ctx context.Context, tasks *errgroup.Group) {
+		tasks.Go(func() error { return f.Run(ctx) })
+		tasks.Go(func() error { return g.Run(ctx) })
+	}
 }
 
 // newSyncer returns the syncer of a model, which then knows the addresses of this node.

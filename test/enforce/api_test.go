@@ -436,7 +436,7 @@ func (c *cluster) away(t *testing.T, w *world) {
 	w.expect(t, richWants())
 	for _, d := range w.daemons {
 		d.log.expect("watch is broken|no range of this node's pods is known")
-		d.log.expect("API server does not answer|gate closed for long")
+		d.log.expect("API server does not answer|gate closed for long|this node is not known, trying again")
 	}
 	c.must(t, c.server.StopAPI())
 	w.expect(t, richWants())

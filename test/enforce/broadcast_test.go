@@ -117,7 +117,7 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 		w.apply(t, w.objects(objects(policy("shop/p", closeWeb), policy("ops/p", closeWeb))))
 		t.Run("S71_dropped_while_a_pod_is_isolated_S58_and_DHCP_is_not", func(t *testing.T) { expect(t, true) })
 		t.Run("S58_what_comes_by_an_uplink_is_no_pods", func(t *testing.T) {
-			frame := frameTo(t, lan.Host, net.HardwareAddr{255, 255, 255, 255, 255, 255}, lan.Host.Addr4(),
+			frame := frameTo(t, lan.Host, net.HardwareAddr{255, 255, 255, 255, 255, 255}, lan.Addr4(),
 				netip.AddrFrom4([4]byte{255, 255, 255, 255}), 40000, 53, "from the uplink")
 			if !announces(t, lan.Host, w.hosts["web"], []byte("from the uplink"), frame) {
 				t.Errorf("a broadcast of a host behind an uplink did not arrive\n%s", w.state())

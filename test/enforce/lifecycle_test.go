@@ -318,8 +318,10 @@ func TestAMissingPodInterfaceMakesItUnready(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.NFT, lab.Config{})
 	n := w.Node("node1")
+	m := newManifests(t, w)
+	m.write(t, w.objects(rich()))
 	for name, bridge := range map[string]string{"pods0": "pods0", "pods+": "pods1"} {
-		d := newDaemon(n, "--manifests", newManifests(t, w).dir, "--pod-interface", name)
+		d := newDaemon(n, "--manifests", m.dir, "--pod-interface", name)
 		d.log.expect("there is no interface")
 		d.start(t)
 		d.endWith(t)

@@ -313,7 +313,7 @@ func feed(t *testing.T, n *lab.Node, text, name string, args ...string) {
 }
 
 // ours is what a line of a snapshot has that is about weave-npc's own.
-var ours = regexp.MustCompile(`WEAVE-NPC|(^| )weave-(local-pods|pod-range|behind-uplinks|default-allow-(in|e)gress|gate-(in|e)gress|[a-z2-7]{25})(-v6)?( |$)`)
+var ours = regexp.MustCompile(`WEAVE-NPC|(^| )weave-(local-pods|pod-range|behind-uplinks|broadcast|default-allow-(in|e)gress|gate-(in|e)gress|[a-z2-7]{25})(-v6)?( |$)`)
 
 // theirs is what others have in a node's tables and sets. Tables are what others have in nftables.
 func theirs(t *testing.T, n *lab.Node, tables []string) string {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestS74_AWrongNodeNameTakesNothingAway(t *testing.T) {
 		d.kill(t)
 		d.log.expect("no manifest is read")
 		empty := newManifests(t, w)
-		d.args = append(right[:len(right)-1:len(right)-1], empty.dir)
+		d.args = slices.Concat(right[:len(right)-1], []string{empty.dir})
 		d.start(t)
 		d.awaitUnready(t, "there is no manifest below .*--node-name")
 		d.awaitLine(t, d.said, "policies are enforced")
