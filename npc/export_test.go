@@ -317,3 +317,6 @@ func (m *Model) Forgotten(f Family, addrs []netip.Addr) { m.forgotten(f, addrs) 
 
 // Rangeless reports whether nothing is known of where local pods are.
 func (m *Model) Rangeless() bool { return m.rangeless() }
+
+// FoundLayout is the layout of what was last adopted, if it is not ours; else empty.
+func (m *Model) FoundLayout(f Family) string { return m.strangeLayout(f) }

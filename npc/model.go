@@ -210,9 +210,9 @@ func (m *Model) AdoptChains(f Family, seen iptables.Seen) {
 	m.tables[f].adoptChains(seen)
 }
 
-// FoundLayout is the layout of a family's sets and chains as they were last adopted, if it is not ours; else empty. Such are written anew:
+// strangeLayout is the layout of a family's sets and chains as they were last adopted, if it is not ours; else empty. Such are written anew:
 // what a set of theirs means is not known.
-func (m *Model) FoundLayout(f Family) string {
+func (m *Model) strangeLayout(f Family) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if found := m.tables[f].foundLayout; found != naming.Layout {

@@ -308,7 +308,7 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 		if k.chainsKnown {
 			s.noteNative(k, seen[i].Native)
 			s.model.AdoptChains(k.family, seen[i])
-			if found := s.model.FoundLayout(k.family); found != "" {
+			if found := s.model.strangeLayout(k.family); found != "" {
 				s.log.Warn("sets and chains were written by another version: writing them anew", "family", k.family,
 					"found_layout", found, "our_layout", naming.Layout)
 			}
