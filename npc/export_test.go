@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
@@ -294,3 +295,28 @@ func (m *Model) Crowd(n, targets int) {
 		m.pave(w)
 	}
 }
+
+// Adopt takes what was read from the kernel for a family for what there is.
+func (m *Model) Adopt(f Family, sets []ipset.Listing, seen iptables.Seen) {
+	m.AdoptChains(f, seen)
+	m.AdoptSets(f, sets)
+}
+
+// PlanStart is what is to be done before all objects are known, if everything is known of the kernel.
+func (m *Model) PlanStart(boot bool) [len(families)]Transaction {
+	return m.planStart(boot, [len(families)]Extent{})
+}
+
+// Plan is what is to be done after all changes up to now, if everything is known of the kernel.
+func (m *Model) Plan(tidy bool) [len(families)]Transaction {
+	return m.plan(tidy, [len(families)]Extent{})
+}
+
+// Forgotten has connections of former pods be deleted.
+func (m *Model) Forgotten(f Family, addrs []netip.Addr) { m.forgotten(f, addrs) }
+
+// Rangeless reports whether nothing is known of where local pods are.
+func (m *Model) Rangeless() bool { return m.rangeless() }
+
+// FoundLayout is the layout of what was last adopted, if it is not ours; else empty.
+func (m *Model) FoundLayout(f Family) string { return m.strangeLayout(f) }

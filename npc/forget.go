@@ -62,8 +62,8 @@ func (m *Model) findChangedHands(f Family) {
 	}
 }
 
-// Forgotten takes the addresses of which all connections of former pods are deleted that plans asked for.
-func (m *Model) Forgotten(f Family, addrs []netip.Addr) {
+// forgotten takes the addresses of which all connections of former pods are deleted that plans asked for.
+func (m *Model) forgotten(f Family, addrs []netip.Addr) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tables[f].flows.Strike(addrs)

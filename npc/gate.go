@@ -346,9 +346,9 @@ func (m *Model) Strays() []string {
 	return out[:min(len(out), maxNamedOwners)]
 }
 
-// Rangeless says whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, the node has
+// rangeless reports whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, the node has
 // none, and there are local pods.
-func (m *Model) Rangeless() bool {
+func (m *Model) rangeless() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.synced && m.scope().String() == "" && len(m.localAddrs) > 0

@@ -191,46 +191,34 @@ func (m *Model) nothingToPlan() bool {
 	return !slices.ContainsFunc(m.tables[:], (*table).unplanned)
 }
 
-// Adopt takes what was read from the kernel for a family for what there is. It is to be called before
+// AdoptSets takes the sets that were read from the kernel for a family for those that there are. It and AdoptChains are to be called before
 // the first plan, and whenever a transaction failed or the kernel was changed by others.
-func (m *Model) Adopt(f Family, sets []ipset.Listing, seen iptables.Seen) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tables[f].adoptChains(seen)
-	m.adoptSets(f, sets)
-}
-
-// AdoptSets is Adopt of the sets alone.
 func (m *Model) AdoptSets(f Family, sets []ipset.Listing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.adoptSets(f, sets)
+	m.tables[f].adoptSets(sets)
+	if m.synced {
+		m.findChangedHands(f)
+		m.findVanished(f)
+	}
 }
 
-// AdoptChains is Adopt of the chains alone.
+// AdoptChains does the same with the chains that were read.
 func (m *Model) AdoptChains(f Family, seen iptables.Seen) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tables[f].adoptChains(seen)
 }
 
-// FoundLayout is the layout of a family's sets and chains as they were last adopted, if it is not ours; else empty. Such are written anew:
+// strangeLayout is the layout of a family's sets and chains as they were last adopted, if it is not ours; else empty. Such are written anew:
 // what a set of theirs means is not known.
-func (m *Model) FoundLayout(f Family) string {
+func (m *Model) strangeLayout(f Family) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if found := m.tables[f].foundLayout; found != naming.Layout {
 		return found
 	}
 	return ""
-}
-
-func (m *Model) adoptSets(f Family, sets []ipset.Listing) {
-	m.tables[f].adoptSets(sets)
-	if m.synced {
-		m.findChangedHands(f)
-		m.findVanished(f)
-	}
 }
 
 // Resume reports whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, of which the

@@ -24,13 +24,9 @@ const (
 	Nothing
 )
 
-// PlanStart is what is to be done before all objects are known. It takes nothing away: where our chains
+// planStart is what is to be done before all objects are known. It takes nothing away: where our chains
 // stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
 // without our chains, the base is made, closed.
-func (m *Model) PlanStart(boot bool) [len(families)]Transaction {
-	return m.planStart(boot, [len(families)]Extent{})
-}
-
 func (m *Model) planStart(boot bool, extent [len(families)]Extent) [len(families)]Transaction {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,14 +78,9 @@ func (t *table) planGrowth(s *set, tx *Transaction) {
 	}
 }
 
-// Plan is what is to be done for each family after all changes up to now. It counts as done: should it fail,
-// Adopt has to be called with what the kernel then holds. With tidy, it also removes what does no
+// plan is what is to be done for each family, as far as it is known, after all changes up to now. It counts as done: should it fail,
+// AdoptSets and AdoptChains have to be called with what the kernel then holds. With tidy, it also removes what does no
 // harm and costs time to remove.
-func (m *Model) Plan(tidy bool) [len(families)]Transaction {
-	return m.plan(tidy, [len(families)]Extent{})
-}
-
-// plan is Plan as far as each family is known.
 func (m *Model) plan(tidy bool, extent [len(families)]Extent) [len(families)]Transaction {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -170,12 +170,12 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 	}
 	for more := true; more; {
 		more = false
-		for _, tx := range s.model.Plan(true) {
+		for _, tx := range s.model.plan(true, [len(families)]Extent{}) {
 			if _, err := fmt.Fprint(w, tx); err != nil {
 				return errors.Wrap(err, "writing the transactions")
 			}
 			for _, r := range tx.Forget {
-				s.model.Forgotten(tx.Family, []netip.Addr{r.Addr})
+				s.model.forgotten(tx.Family, []netip.Addr{r.Addr})
 				more = true
 			}
 		}
@@ -308,7 +308,7 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 		if k.chainsKnown {
 			s.noteNative(k, seen[i].Native)
 			s.model.AdoptChains(k.family, seen[i])
-			if found := s.model.FoundLayout(k.family); found != "" {
+			if found := s.model.strangeLayout(k.family); found != "" {
 				s.log.Warn("sets and chains were written by another version: writing them anew", "family", k.family,
 					"found_layout", found, "our_layout", naming.Layout)
 			}

@@ -77,7 +77,7 @@ func (s *Syncer) setTrouble() {
 // takeForgotten takes over what was deleted, and what cannot be.
 func (s *Syncer) takeForgotten() {
 	for _, k := range s.kernels {
-		s.model.Forgotten(k.family, k.flows.Done())
+		s.model.forgotten(k.family, k.flows.Done())
 		err, _ := k.flows.Trouble(time.Now())
 		switch {
 		case err != nil && k.unforgetting == "":

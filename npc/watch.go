@@ -141,7 +141,7 @@ func (s *Syncer) noteBlind(err error, now time.Time) {
 
 // watchGate has the log tell what the gate closes, and what it cannot.
 func (s *Syncer) watchGate(now time.Time) {
-	s.watcher.gate.Open(s.model.Strays(), s.model.Rangeless(), now)
+	s.watcher.gate.Open(s.model.Strays(), s.model.rangeless(), now)
 	if s.model.Gate != GateAuto {
 		return
 	}

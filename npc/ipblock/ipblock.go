@@ -66,6 +66,7 @@ type Entry struct {
 	NoMatch bool
 }
 
+// String returns the prefix, behind ! if its addresses are not matched.
 func (e Entry) String() string {
 	if e.NoMatch {
 		return "!" + e.Prefix.String()
