@@ -151,7 +151,7 @@ func chunkRanges(in []portRange) [][]portRange {
 	return out
 }
 
-// match is the iptables match for a protocol and, if they are numbers, its ports.
+// Match returns the iptables match for a protocol and, if they are numbers, its ports.
 func (p Port) Match() string {
 	name := strings.ToLower(protocolName(p.Protocol))
 	text := func(r portRange) string {
