@@ -61,6 +61,9 @@ fuzz: ## compare HISTORIES (20000, over 100,000 states) of random clusters with 
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-1m} $$p; done; done
 
+storms: ## compare what CHECKS (300) random histories of interrupted and postponed transactions leave with what the last state asks for
+	WEAVE_NPC_TEST_STORMS=1 $(GO) test ./npc -run TestRandomStorms -timeout 0 -v -rapid.checks=$${CHECKS:-300}
+
 worlds: ## compare STATES (1000 for each backend) of random clusters with the judge, by packets
 	test/setup
 	WEAVE_NPC_TEST_STEPS=$${STATES:-1000} $(GO) test ./test/enforce -run 'TestRandomStates|TestS62_S63_Random' -timeout 0 -v
