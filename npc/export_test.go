@@ -320,3 +320,11 @@ func (m *Model) Rangeless() bool { return m.rangeless() }
 
 // FoundLayout is the layout of what was last adopted, if it is not ours; else empty.
 func (m *Model) FoundLayout(f Family) string { return m.strangeLayout(f) }
+
+// Postpone is what the syncer does with a namespace whose rules cannot be written, or can be again.
+func (m *Model) Postpone(f Family, namespace string, postpone bool) {
+	m.postpone(f, namespace, postpone)
+}
+
+// ForgetAgain is what the syncer does with requests that could not be made.
+func (m *Model) ForgetAgain(f Family, requests []conntrack.Request) { m.forgetAgain(f, requests) }

@@ -69,8 +69,8 @@ func (m *Model) forgotten(f Family, addrs []netip.Addr) {
 	m.tables[f].flows.Strike(addrs)
 }
 
-// ForgetAgain has the next plan ask again for what could not be asked for.
-func (m *Model) ForgetAgain(f Family, requests []conntrack.Request) {
+// forgetAgain has the next plan ask again for what could not be asked for.
+func (m *Model) forgetAgain(f Family, requests []conntrack.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range requests {

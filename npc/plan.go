@@ -364,8 +364,8 @@ func (tx *Transaction) of(c *chain) {
 // postpones reports whether a chain's rules are left as they are for now.
 func (t *table) postpones(c *chain) bool { return t.postponed[c.namespace] }
 
-// Postpone leaves the rules of a namespace as they are in the kernel, and its pods where they are, or no more.
-func (m *Model) Postpone(f Family, namespace string, postpone bool) {
+// postpone leaves the rules of a namespace as they are in the kernel, and its pods where they are, or no more.
+func (m *Model) postpone(f Family, namespace string, postpone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := m.tables[f]; postpone {

@@ -91,7 +91,7 @@ func (s *Syncer) postponeNamespaces(k *kernel, failed map[string]error) (more bo
 		}
 		h.why, h.trying = err.Error(), false
 		h.retry.failed(now)
-		s.model.Postpone(k.family, ns, true)
+		s.model.postpone(k.family, ns, true)
 		s.metrics.EnforcementErrors.Inc()
 		k.chainsKnown = false // one that was killed may have written them
 	}
@@ -103,7 +103,7 @@ func (s *Syncer) retryNamespaces(k *kernel, now time.Time) {
 	for ns, h := range k.postponed {
 		if !h.trying && h.retry.due(now) {
 			h.trying = true
-			s.model.Postpone(k.family, ns, false)
+			s.model.postpone(k.family, ns, false)
 			s.metrics.Retries.WithLabelValues(k.family.String()).Inc()
 		}
 	}

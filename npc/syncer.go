@@ -353,7 +353,7 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 	for _, set := range f.inUse {
 		s.model.Keep(k.family, set)
 	}
-	s.model.ForgetAgain(k.family, f.unforgotten)
+	s.model.forgetAgain(k.family, f.unforgotten)
 	s.model.Unadmit(k.family, f.unadmitted)
 	others := s.model.RefuseSets(k.family, f.refusedSets)
 	for _, name := range others {

@@ -170,7 +170,7 @@ func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
 	}
 	for _, s := range x.services {
 		for _, p := range s.Spec.Ports {
-			if p.NodePort != 0 && p.NodePort == int32(asked.Port) && protocol(p.Protocol) == asked.Protocol {
+			if p.NodePort != 0 && p.NodePort == int32(asked.Port) && source.ProtocolNumber(p.Protocol) == asked.Protocol {
 				t := &Target{Service: s.Namespace + "/" + s.Name, Via: fmt.Sprintf("a node's address, where %s is port %s of Service %s/%s", asked,
 					portName(p), s.Namespace, s.Name)}
 				return x.complete(t, s, p, family(a))
@@ -227,15 +227,15 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 	number := err == nil
 	name, of := strings.ToLower(text), uint8(0)
 	if word, rest, slash := strings.Cut(name, "/"); slash {
-		name, of = rest, protocol(corev1.Protocol(strings.ToUpper(word)))
+		name, of = rest, source.ProtocolNumber(corev1.Protocol(strings.ToUpper(word)))
 	}
 	var has []string
 	for _, p := range s.Spec.Ports {
 		has = append(has, portName(p))
-		if number && int32(asked.Port) == p.Port && asked.Protocol == protocol(p.Protocol) {
+		if number && int32(asked.Port) == p.Port && asked.Protocol == source.ProtocolNumber(p.Protocol) {
 			return p, nil
 		}
-		if !number && p.Name == name && (of == 0 || of == protocol(p.Protocol)) {
+		if !number && p.Name == name && (of == 0 || of == source.ProtocolNumber(p.Protocol)) {
 			return p, nil
 		}
 	}
@@ -253,7 +253,7 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 
 // portName is a port with its name.
 func portName(p corev1.ServicePort) string {
-	text := explain.Service{Protocol: protocol(p.Protocol), Port: uint16(p.Port)}.String()
+	text := explain.Service{Protocol: source.ProtocolNumber(p.Protocol), Port: uint16(p.Port)}.String()
 	if p.Name != "" {
 		text += " (" + p.Name + ")"
 	}
@@ -292,9 +292,9 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 
 // slicePort returns the port that a slice's endpoints have for a Service's; without a number if they have none.
 func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) explain.Service {
-	port := explain.Service{Protocol: protocol(p.Protocol)}
+	port := explain.Service{Protocol: source.ProtocolNumber(p.Protocol)}
 	for _, q := range slice.Ports {
-		if q.Port == nil || q.Protocol != nil && protocol(*q.Protocol) != port.Protocol {
+		if q.Port == nil || q.Protocol != nil && source.ProtocolNumber(*q.Protocol) != port.Protocol {
 			continue
 		}
 		if q.Name == nil && p.Name == "" || q.Name != nil && *q.Name == p.Name {
@@ -335,7 +335,7 @@ func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev
 
 // podPort returns the port of a pod that a Service's leads to; without a number if the pod has none of the name.
 func podPort(pod *npc.Pod, p corev1.ServicePort) explain.Service {
-	port := explain.Service{Protocol: protocol(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
+	port := explain.Service{Protocol: source.ProtocolNumber(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
 	for _, named := range pod.Ports {
 		if p.TargetPort.StrVal != "" && named.Name == p.TargetPort.StrVal && named.Protocol == port.Protocol {
 			port.Port = named.Port
@@ -364,19 +364,6 @@ func family(a netip.Addr) corev1.IPFamily {
 		return corev1.IPv4Protocol
 	}
 	return corev1.IPv6Protocol
-}
-
-// protocol returns a protocol's IP number: TCP's for no protocol, 0 for one that is not known.
-func protocol(p corev1.Protocol) uint8 {
-	switch p {
-	case corev1.ProtocolTCP, "":
-		return 6
-	case corev1.ProtocolUDP:
-		return 17
-	case corev1.ProtocolSCTP:
-		return 132
-	}
-	return 0
 }
 
 // Flows returns the flows from some ends to each endpoint; an endpoint's are together, in all families.

@@ -195,7 +195,7 @@ func namedPorts(spec *corev1.PodSpec) []npc.NamedPort {
 	var ports []npc.NamedPort
 	add := func(c *corev1.Container) {
 		for _, p := range c.Ports {
-			protocol := protocolNumber(p.Protocol)
+			protocol := ProtocolNumber(p.Protocol)
 			if p.Name == "" || protocol == 0 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
 				continue
 			}
@@ -217,8 +217,8 @@ func namedPorts(spec *corev1.PodSpec) []npc.NamedPort {
 	return ports
 }
 
-// protocolNumber returns the IP protocol number (IANA), TCP's for no protocol, 0 for one that has no ports.
-func protocolNumber(p corev1.Protocol) uint8 {
+// ProtocolNumber returns the IP protocol number (IANA), TCP's for no protocol, 0 for one that has no ports.
+func ProtocolNumber(p corev1.Protocol) uint8 {
 	switch p {
 	case corev1.ProtocolTCP, "":
 		return 6
