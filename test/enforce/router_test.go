@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
@@ -94,8 +95,9 @@ func announces(t *testing.T, from, to *lab.Host, message []byte, frames ...[]byt
 		t.Fatal(err)
 	}
 	defer capture.Close()
-	// What comes behind them shows that they will not come any more.
-	marker := append(bytes.Clone(frames[0][:12]), "\x88\xb5that was all"...)
+	// What comes behind them shows that they will not come any more. No two are alike: a bridge gives a frame to one port after
+	// the other, and one of an earlier call may be on its way to this host still.
+	marker := append(bytes.Clone(frames[0][:12]), "\x88\xb5that was all "+uuid.NewString()...)
 	for _, frame := range append(frames, marker) {
 		if err := from.SendFrame("eth0", frame); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"context"
 	"encoding/binary"
 	"net"
 	"strings"
@@ -49,28 +48,7 @@ func (w *world) tunnels(t *testing.T, from, to *lab.Host, family int, stack []ui
 	t.Helper()
 	const payload = "in a VLAN"
 	frame := tagged(t, from, to, stack, craft(t, from.Addr(family), to.Addr(family), 64, udp(53, payload)...))
-	capture, err := to.Capture("eth0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer capture.Close()
-	if err := from.SendFrame("eth0", frame); err != nil {
-		t.Fatal(err)
-	}
-	// What comes behind it tells that it will not come any more.
-	const marker = "\x88\xb5that was all"
-	if err := from.SendFrame("eth0", append(frame[:12:12], marker...)); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	seen, err := capture.Await(ctx, func(f lab.Frame) bool {
-		return !f.Outgoing && (strings.HasSuffix(string(f.Data), payload) || strings.HasSuffix(string(f.Data), marker))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.HasSuffix(string(seen.Data), payload)
+	return announces(t, from, to, []byte(payload), frame)
 }
 
 func (w *world) expectTunnels(t *testing.T, from, to string, wanted bool) {
