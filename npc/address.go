@@ -74,7 +74,7 @@ func (m *Model) handOver(a netip.Addr, from, to *pod) {
 		from.owned = slices.DeleteFunc(from.owned, func(b netip.Addr) bool { return a == b })
 		m.placeOne(from)
 	}
-	m.tables[familyOf(a)].hold.reassign(a, from != nil)
+	m.tables[familyOf(a)].Reassign(a, from != nil)
 	if to != nil {
 		to.owned = append(to.owned, a)
 		m.gates.appear(a)

@@ -3,6 +3,8 @@ package npc
 import (
 	"maps"
 	"slices"
+
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 )
 
 // SetUse says what one of our sets is for.
@@ -20,16 +22,14 @@ func (m *Model) Uses() map[string]SetUse {
 	defer m.mu.Unlock()
 	uses := map[string]SetUse{}
 	for _, t := range m.tables {
-		for name, s := range t.sets {
-			if s.wanted {
-				uses[name] = SetUse{About: s.about}
-			}
+		for s := range t.Sets() {
+			uses[s.Name] = SetUse{About: s.About()}
 		}
 	}
-	put := func(sets [len(families)]*set, users []string) {
+	put := func(sets [len(families)]*dataplane.Set, users []string) {
 		for _, s := range sets {
 			if s != nil {
-				uses[s.Name] = SetUse{s.about, users}
+				uses[s.Name] = SetUse{s.About(), users}
 			}
 		}
 	}
@@ -40,7 +40,7 @@ func (m *Model) Uses() map[string]SetUse {
 		put(u.sets, names(u.users))
 	}
 	for _, b := range m.blocks {
-		put([len(families)]*set{b.set}, names(b.users))
+		put([len(families)]*dataplane.Set{b.set}, names(b.users))
 	}
 	for _, ns := range m.namespaces {
 		for _, rs := range ns.rules {
@@ -86,8 +86,8 @@ func (m *Model) ChainUse(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tables {
-		if c := t.chains[name]; c != nil && c.wanted {
-			return c.about
+		if about := t.AboutChain(name); about != "" {
+			return about
 		}
 	}
 	return ""

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
@@ -17,15 +16,15 @@ func (m *Model) reassigned(a netip.Addr, from, to *pod) {
 	_, wasLocal := m.localAddrs[a]
 	switch {
 	case from == nil && to != nil:
-		t.flows.Hurry(a)
+		t.Flows.Hurry(a)
 	case from == nil:
 	case wasLocal || to != nil && to.local:
-		t.flows.Enter(conntrack.Request{Addr: a, Scope: conntrack.All})
-	case !t.active:
+		t.Flows.Enter(conntrack.Request{Addr: a, Scope: conntrack.All})
+	case !t.Active():
 	case slices.ContainsFunc(from.members, func(w membership) bool { return w.entry.Prefix.Addr() == a && !m.gates.has(w.set) }):
-		t.flows.Enter(conntrack.Request{Addr: a, Later: to == nil})
+		t.Flows.Enter(conntrack.Request{Addr: a, Later: to == nil})
 	case m.isolatedPods != [len(directions)]int{}:
-		t.flows.Enter(conntrack.Request{Addr: a, Later: true})
+		t.Flows.Enter(conntrack.Request{Addr: a, Later: true})
 	}
 }
 
@@ -33,73 +32,43 @@ func (m *Model) reassigned(a netip.Addr, from, to *pod) {
 func (m *Model) findChangedHands(f Family) {
 	t := m.tables[f]
 	found := func(a netip.Addr, scope conntrack.Scope) {
-		if !t.flows.Has(a) {
-			t.flows.Enter(conntrack.Request{Addr: a, Scope: scope})
+		if !t.Flows.Has(a) {
+			t.Flows.Enter(conntrack.Request{Addr: a, Scope: scope})
 		}
 	}
-	for e := range t.local.dirty {
-		if st := t.local.entries[e]; st.exists && (st.wanted || m.missing == NothingMissing) {
+	for e, st := range t.Local.Differences() {
+		if st.Exists && (st.Wanted || m.missing == NothingMissing) {
 			found(e.Prefix.Addr(), conntrack.All)
 		}
 	}
-	for _, s := range t.sets {
-		if s.fixed || s.Type != ipset.HashIP && s.Type != ipset.HashIPPort {
-			continue
-		}
-		for e := range s.dirty {
-			st, a := s.entries[e], e.Prefix.Addr()
-			if !st.exists || !strings.Contains(st.have.Comment, "/") {
+	for s := range t.PodSets() {
+		for e, st := range s.Differences() {
+			a := e.Prefix.Addr()
+			if !st.Exists || !strings.Contains(st.Have.Comment, "/") {
 				continue
 			}
 			p := m.claims.Owner(a)
 			if p == nil && m.missing != NothingMissing {
 				continue // its pod may not have been read
 			}
-			if p == nil || comment(p.String()) != st.have.Comment {
+			if p == nil || comment(p.String()) != st.Have.Comment {
 				found(a, conntrack.WithLocalPods)
 			}
 		}
 	}
 }
 
-// forgotten takes the addresses of which all connections of former pods are deleted that plans asked for.
-func (m *Model) forgotten(f Family, addrs []netip.Addr) {
+// Forgotten takes the addresses of which all connections of former pods are deleted that plans asked for.
+func (m *Model) Forgotten(f Family, addrs []netip.Addr) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tables[f].flows.Strike(addrs)
+	m.tables[f].Flows.Strike(addrs)
 }
 
-// forgetAgain has the next plan ask again for what could not be asked for.
-func (m *Model) forgetAgain(f Family, requests []conntrack.Request) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range requests {
-		m.tables[f].flows.Enter(r)
-	}
-}
-
-// isLocal reports whether an address is a local pod's.
-func (m *Model) isLocal(a netip.Addr) bool {
+// IsLocal reports whether an address is a local pod's.
+func (m *Model) IsLocal(a netip.Addr) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.localAddrs[a]
 	return ok
-}
-
-// keepsBack reports whether an entry stays as it is in the kernel until the connections of the address's former pod are
-// deleted. What shows, after a restart, whose the address was stays too.
-func (t *table) keepsBack(s *set, e ipset.Entry) bool {
-	a := e.Prefix.Addr()
-	if !t.flows.Has(a) || t.unpoliced || s.Type == ipset.HashNet {
-		return false
-	}
-	st := s.entries[e]
-	if s == t.local {
-		return st.exists
-	}
-	if !st.wanted || st.exists {
-		return false
-	}
-	t.flows.Hurry(a)
-	return true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/gate"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/naming"
@@ -23,7 +24,7 @@ const vanishedFor = 10 * time.Minute
 // gates say which unknown addresses are dropped, in each direction: those of the node's range while a
 // pod may be there that we do not know, but something isolates.
 type gates struct {
-	sets [len(families)][len(directions)]*set
+	sets [len(families)][len(directions)]*dataplane.Set
 	// closed is what the sets hold beside the known remote pods -> the comment.
 	closed [len(families)][len(directions)]map[ipset.Entry]string
 	// setAt is the time that the gates were last set for.
@@ -31,7 +32,7 @@ type gates struct {
 	// vanished are addresses of isolated pods whose objects went before they had finished.
 	vanished map[netip.Addr]vanished
 	// broadcast are the sets that say whether broadcast is dropped, and broadcastClosed is why it is.
-	broadcast       [len(families)]*set
+	broadcast       [len(families)]*dataplane.Set
 	broadcastClosed string
 }
 
@@ -42,8 +43,8 @@ type vanished struct {
 }
 
 // has says whether a set is one of the gates.
-func (g *gates) has(s *set) bool {
-	return s == g.sets[s.table.family][Ingress] || s == g.sets[s.table.family][Egress]
+func (g *gates) has(s *dataplane.Set) bool {
+	return s == g.sets[s.Family()][Ingress] || s == g.sets[s.Family()][Egress]
 }
 
 // countPending keeps note of the local pods that something isolates and of which an address is missing or does not count.
@@ -61,7 +62,7 @@ func (m *Model) countPending(p *pod) {
 // vanish closes the addresses of an isolated pod that goes without having finished: its containers may still run.
 func (m *Model) vanish(p *pod) {
 	for _, a := range p.owned {
-		isolated, found := p.isolated, m.tables[familyOf(a)].hold.isolates(a)
+		isolated, found := p.isolated, m.tables[familyOf(a)].HoldsIsolated(a)
 		for _, d := range directions {
 			isolated[d] = isolated[d] || found[d]
 		}
@@ -79,30 +80,30 @@ const vanishedWord = " vanished"
 // stay closed as if they had vanished now.
 func (m *Model) findVanished(f Family) {
 	t := m.tables[f]
-	if !m.synced || m.missing != NothingMissing || !t.adopted || t.recalled {
+	if !m.synced || m.missing != NothingMissing || !t.Loaded() || m.recalled[f] {
 		return
 	}
-	t.recalled = true
+	m.recalled[f] = true
 	until := m.now().Add(vanishedFor)
 	there := m.podsOfNode()
-	for e, st := range m.tables[f].local.entries {
-		id, name, ours := strings.Cut(st.have.Comment, " ")
-		if !st.exists || st.wanted || !ours || there[id] || m.claims.Owner(e.Prefix.Addr()) != nil {
+	for e, st := range t.Local.States() {
+		id, name, ours := strings.Cut(st.Have.Comment, " ")
+		if !st.Exists || st.Wanted || !ours || there[id] || m.claims.Owner(e.Prefix.Addr()) != nil {
 			continue
 		}
 		v := vanished{pod: name, until: until}
 		for _, d := range directions {
-			v.isolated[d] = !m.defaultAllow[f][d].entries[e].exists
+			v.isolated[d] = !m.defaultAllow[f][d].State(e).Exists
 		}
 		if v.isolated != [len(directions)]bool{} {
 			m.gates.vanished[e.Prefix.Addr()] = v
 		}
 	}
 	for _, d := range directions {
-		for e, st := range m.gates.sets[f][d].entries {
-			name, ok := strings.CutSuffix(st.have.Comment, vanishedWord)
+		for e, st := range m.gates.sets[f][d].States() {
+			name, ok := strings.CutSuffix(st.Have.Comment, vanishedWord)
 			a := e.Prefix.Addr()
-			if !st.exists || !ok || m.claims.Owner(a) != nil {
+			if !st.Exists || !ok || m.claims.Owner(a) != nil {
 				continue
 			}
 			v := m.gates.vanished[a]
@@ -133,7 +134,7 @@ func (m *Model) closedBy(d Direction, now time.Time) string {
 	switch {
 	case m.Gate == GateOpen:
 		return ""
-	case m.missing == ObjectsMissing, m.missing == NodeMissing && (m.policyCount > 0 || slices.ContainsFunc(m.tables[:], (*table).holdsPods)):
+	case m.missing == ObjectsMissing, m.missing == NodeMissing && (m.policyCount > 0 || slices.ContainsFunc(m.tables[:], (*dataplane.Table).HoldsPods)):
 		return "not all objects could be read"
 	case m.Gate == GateClosed:
 		return "--gate closed"
@@ -227,14 +228,14 @@ func (g *gates) set(f Family, d Direction, want map[ipset.Entry]string) {
 	s, have := g.sets[f][d], g.closed[f][d]
 	for e := range have {
 		// An entry may have become that of a remote pod meanwhile.
-		if _, ok := want[e]; !ok && !s.entries[e].want.NoMatch {
-			s.remove(e)
+		if _, ok := want[e]; !ok && !s.State(e).Want.NoMatch {
+			s.Remove(e)
 		}
 	}
 	for e, why := range want {
 		// A remote pod may have had the address since, and have taken the entry with it.
-		if st := s.entries[e]; have[e] != why || !st.wanted || st.want.NoMatch {
-			s.add(e, ipset.Attr{Comment: comment(why)})
+		if st := s.State(e); have[e] != why || !st.Wanted || st.Want.NoMatch {
+			s.Add(e, ipset.Attr{Comment: comment(why)})
 		}
 	}
 	g.closed[f][d] = want
@@ -258,9 +259,7 @@ func (m *Model) SetUplinks(ports []string, behind, here []netip.Prefix) {
 		m.setBehind(behind, here)
 		b := m.base(m.uplinks)
 		for _, t := range m.tables {
-			t.chain(naming.MainChain).tail = b.ToPods(t.family)
-			t.chain(naming.EgressChain).tail = b.FromPods(t.family)
-			t.chain(naming.IngressChain).tail = b.Isolated(t.family, Ingress)
+			t.SetBase(b)
 		}
 		m.placeAll()
 	}})
@@ -274,7 +273,7 @@ func (m *Model) setBehind(behind, here []netip.Prefix) {
 	want := [len(families)]map[ipset.Entry]ipset.Attr{{}, {}}
 	for f, t := range m.tables {
 		if m.behind[f] == nil {
-			m.behind[f] = t.fixedSet(naming.BehindUplinks, ipset.HashNet, "what is behind uplinks of the pods' bridge")
+			m.behind[f] = t.AddFixedSet(naming.BehindUplinks, ipset.HashNet, "what is behind uplinks of the pods' bridge")
 		}
 	}
 	put := func(prefixes []netip.Prefix, a ipset.Attr) {
@@ -287,7 +286,7 @@ func (m *Model) setBehind(behind, here []netip.Prefix) {
 	put(here, ipset.Attr{NoMatch: true, Comment: "on the bridge"})
 	put(behind, ipset.Attr{Comment: "behind an uplink"})
 	for f, s := range m.behind {
-		s.become(want[f])
+		s.Replace(want[f])
 	}
 }
 
@@ -309,7 +308,7 @@ func (g *gates) setBroadcast(why string) {
 				want[ipset.Net(p)] = ipset.Attr{Comment: comment(why)}
 			}
 		}
-		g.broadcast[f].become(want)
+		g.broadcast[f].Replace(want)
 	}
 }
 
@@ -348,7 +347,7 @@ func (m *Model) Strays() []string {
 
 // rangeless reports whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, the node has
 // none, and there are local pods.
-func (m *Model) rangeless() bool {
+func (m *Model) NoPodRange() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.synced && m.scope().String() == "" && len(m.localAddrs) > 0
@@ -387,7 +386,7 @@ func (m *Model) setRanges(ranges []netip.Prefix) {
 		}
 	}
 	for f, s := range m.podRange {
-		s.become(want[f])
+		s.Replace(want[f])
 	}
 }
 

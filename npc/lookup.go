@@ -3,6 +3,8 @@ package npc
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 )
 
 // NameOf is the pod that has an address, as namespace/name; "node" for an address of a node; empty for any other.
@@ -34,5 +36,5 @@ func (m *Model) Isolating(a netip.Addr, d Direction) []string {
 		}
 	}
 	slices.Sort(out)
-	return out[:min(len(out), maxNamedOwners)]
+	return out[:min(len(out), dataplane.MaxNamedOwners)]
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weave-npc/weave-npc/npc/claims"
-	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
 // Metrics are what the syncer counts. All durations are in seconds.
@@ -121,32 +120,15 @@ func (c modelCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(gateDesc, closed, d.String())
 	}
 	for _, t := range c.m.tables {
-		sets, entries, chains, rules := t.size()
-		gauge(setsDesc, sets, t.family.String())
-		gauge(entriesDesc, entries, t.family.String())
-		gauge(chainsDesc, chains, t.family.String())
-		gauge(rulesDesc, rules, t.family.String())
-		gauge(heldDesc, t.flows.Urgent(), t.family.String())
+		sets, entries, chains, rules := t.Size()
+		gauge(setsDesc, sets, t.Family.String())
+		gauge(entriesDesc, entries, t.Family.String())
+		gauge(chainsDesc, chains, t.Family.String())
+		gauge(rulesDesc, rules, t.Family.String())
+		gauge(heldDesc, t.Flows.Urgent(), t.Family.String())
 		for _, d := range directions {
-			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.chains[naming.DropChain(d)].met),
-				t.family.String(), d.String())
+			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.Dropped(d)),
+				t.Family.String(), d.String())
 		}
 	}
-}
-
-// size counts what the kernel has.
-func (t *table) size() (sets, entries, chains, rules int) {
-	for _, s := range t.sets {
-		if s.exists {
-			sets++
-			entries += s.count()
-		}
-	}
-	for _, c := range t.chains {
-		if c.exists {
-			chains++
-			rules += len(c.have)
-		}
-	}
-	return sets, entries, chains, rules
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
@@ -24,11 +25,13 @@ type Model struct {
 	now  func() time.Time
 	wake chan struct{}
 
-	mu         sync.Mutex
-	texts      texts
-	members    []membership // memory to find a pod's memberships in
-	synced     bool
-	missing    Missing
+	mu      sync.Mutex
+	texts   texts
+	members []membership // memory to find a pod's memberships in
+	synced  bool
+	missing Missing
+	// recalled is set once it was found what the kernel tells of pods that vanished.
+	recalled   [len(families)]bool
 	namespaces map[string]*namespace    // name -> state
 	claims     claims.Table[*pod]       // who owns which address
 	hosts      map[netip.Addr]int       // address of a node -> pods that name it
@@ -53,10 +56,10 @@ type Model struct {
 	isolatedPods [len(directions)]int
 	gates        gates
 
-	tables       [len(families)]*table
-	podRange     [len(families)]*set
-	behind       [len(families)]*set // nil until the pods' bridge has an uplink
-	defaultAllow [len(families)][len(directions)]*set
+	tables       [len(families)]*dataplane.Table
+	podRange     [len(families)]*dataplane.Set
+	behind       [len(families)]*dataplane.Set // nil until the pods' bridge has an uplink
+	defaultAllow [len(families)][len(directions)]*dataplane.Set
 	ways         [len(directions)]*way
 	// partTargets is the constant, but in tests.
 	partTargets int
@@ -95,21 +98,19 @@ func New(c Config) *Model {
 	}
 	m.claims = claims.Table[*pod]{Refused: m.refused, Rather: func(a, b *pod) bool { return OwnsRather(&a.Pod, &b.Pod, m.NodeName) }}
 	m.budget = budget.NewLedger(cmp.Or(c.Budget, budget.Default()))
-	m.tables = [len(families)]*table{newTable(IPv4), newTable(IPv6)}
-	m.tables[IPv4].other, m.tables[IPv6].other = m.tables[IPv6], m.tables[IPv4]
+	m.tables = dataplane.NewTables()
 	for _, d := range directions {
 		m.ways[d] = &way{direction: d, crowd: crowd, branches: map[string]*branch{}}
 	}
 	for f, t := range m.tables {
-		t.local = t.fixedSet(naming.LocalPods, ipset.HashIP, "local pods")
-		m.podRange[f] = t.fixedSet(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")
-		m.gates.broadcast[f] = t.fixedSet(naming.Broadcast, ipset.HashNet, "every address while broadcast is dropped")
+		m.podRange[f] = t.AddFixedSet(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")
+		m.gates.broadcast[f] = t.AddFixedSet(naming.Broadcast, ipset.HashNet, "every address while broadcast is dropped")
 		for _, d := range directions {
-			m.defaultAllow[f][d] = t.fixedSet(naming.DefaultAllow(d), ipset.HashIP,
+			m.defaultAllow[f][d] = t.AddFixedSet(naming.DefaultAllow(d), ipset.HashIP,
 				"local pods that no policy isolates, "+d.String())
-			m.gates.sets[f][d] = t.fixedSet(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
+			m.gates.sets[f][d] = t.AddFixedSet(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
 		}
-		for d, root := range t.baseChains(c.base(nil)) {
+		for d, root := range t.AddBase(c.base(nil)) {
 			m.ways[d].root[f] = root
 		}
 	}
@@ -133,7 +134,7 @@ func (m *Model) SetSynced() {
 	defer m.mu.Unlock()
 	m.synced = true
 	for _, f := range families {
-		m.tables[f].flows.Clear()
+		m.tables[f].Flows.Clear()
 		m.findChangedHands(f)
 		m.findVanished(f)
 	}
@@ -188,37 +189,34 @@ func (m *Model) mustWait(e queue.Event) bool {
 // nothingToPlan reports whether the kernel needs no transaction. Most changes of pods are of what nobody asks for.
 func (m *Model) nothingToPlan() bool {
 	m.setGates()
-	return !slices.ContainsFunc(m.tables[:], (*table).unplanned)
+	return !slices.ContainsFunc(m.tables[:], (*dataplane.Table).Stale)
 }
 
-// AdoptSets takes the sets that were read from the kernel for a family for those that there are. It and AdoptChains are to be called before
-// the first plan, and whenever a transaction failed or the kernel was changed by others.
-func (m *Model) AdoptSets(f Family, sets []ipset.Listing) {
+// LoadSets takes over the sets that were read from the kernel for a family. It and LoadChains are to be called before
+// the first plan, and whenever it is not known what the kernel took of a transaction, or others changed it.
+func (m *Model) LoadSets(f Family, sets []ipset.Listing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tables[f].adoptSets(sets)
+	m.tables[f].LoadSets(sets)
 	if m.synced {
 		m.findChangedHands(f)
 		m.findVanished(f)
 	}
 }
 
-// AdoptChains does the same with the chains that were read.
-func (m *Model) AdoptChains(f Family, seen iptables.Seen) {
+// LoadChains does the same with the chains that were read.
+func (m *Model) LoadChains(f Family, seen iptables.Seen) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tables[f].adoptChains(seen)
+	m.tables[f].LoadChains(seen)
 }
 
-// strangeLayout is the layout of a family's sets and chains as they were last adopted, if it is not ours; else empty. Such are written anew:
-// what a set of theirs means is not known.
-func (m *Model) strangeLayout(f Family) string {
+// ForeignLayout returns the layout of a family's sets and chains as they were last loaded, if it is not ours; else empty. Such are
+// rewritten: what a set of theirs means is not known.
+func (m *Model) ForeignLayout(f Family) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if found := m.tables[f].foundLayout; found != naming.Layout {
-		return found
-	}
-	return ""
+	return m.tables[f].ForeignLayout()
 }
 
 // Resume reports whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, of which the
@@ -241,7 +239,7 @@ func (m *Model) Resume() bool {
 	if len(events) > 0 {
 		return true
 	}
-	if m.missing == NothingMissing && slices.ContainsFunc(m.tables[:], func(t *table) bool { return t.hold != nil }) {
+	if m.missing == NothingMissing && slices.ContainsFunc(m.tables[:], (*dataplane.Table).Holding) {
 		m.release()
 		return true
 	}
@@ -259,33 +257,21 @@ func (m *Model) SetMissing(what Missing) {
 // release ends keeping what was found.
 func (m *Model) release() {
 	for f, t := range m.tables {
-		t.hold = nil
-		for _, c := range t.chains {
-			c.held = nil
-			c.touch()
-		}
-		for _, s := range t.sets {
-			t.touch(s)
-		}
+		t.Release()
 		m.findChangedHands(Family(f))
 		m.findVanished(Family(f))
 	}
 }
 
-// unfinished says whether the last plan left rules that the next one removes.
-func (m *Model) unfinished() bool {
-	return slices.ContainsFunc(m.tables[:], func(t *table) bool { return t.unfinished })
-}
-
-// Untidy says whether a plan left something for later.
-func (m *Model) Untidy() bool {
+// Garbage reports whether a plan left something for later.
+func (m *Model) Garbage() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.ContainsFunc(m.tables[:], (*table).untidy)
+	return slices.ContainsFunc(m.tables[:], (*dataplane.Table).Garbage)
 }
 
-// heldSince returns when the first of the changes came that are planned, and takes them for carried out; zero if there are none.
-func (m *Model) heldSince() time.Time {
+// HeldSince returns when the first of the changes came that are planned, and takes them for carried out; zero if there are none.
+func (m *Model) HeldSince() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.plannedAt

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
@@ -26,8 +26,8 @@ type part struct {
 	name, bits string
 	// policies are those whose rules the chains have.
 	policies map[*policy]struct{}
-	chains   [len(families)]*chain
-	isolated [len(families)]*set
+	chains   [len(families)]*dataplane.Chain
+	isolated [len(families)]*dataplane.Set
 	// through are the branches on the way to the chains.
 	through []*branch
 }
@@ -154,14 +154,11 @@ func (m *Model) newPart(ns *namespace, d Direction, digits string) *part {
 	}
 	pt.bits = partBits(pt.name)
 	for f, t := range m.tables {
-		c := t.chain(naming.PartChain(d, ns.Name, digits))
-		c.about = fmt.Sprintf("what policies of %s allow, %s", pt.name, d)
-		c.target, c.namespace = m.base(m.uplinks).AllowTarget(d), ns.Name
-		c.tail = []iptables.Rule{{Target: "-g " + naming.DropChain(d), Comment: comment(ns.Name + ": nothing allows it")}}
+		c := t.AddShard(naming.PartChain(d, ns.Name, digits), ns.Name, fmt.Sprintf("what policies of %s allow, %s", pt.name, d), m.base(m.uplinks), d)
 		pt.chains[f] = c
-		pt.isolated[f] = t.set(naming.PartSet(t.family, d, ns.Name, digits), ipset.HashIP,
+		pt.isolated[f] = t.AddSet(naming.PartSet(t.Family, d, ns.Name, digits), ipset.HashIP,
 			fmt.Sprintf("local pods in %s that policies isolate, %s", pt.name, d))
-		pt.isolated[f].leads = &lead{to: c, direction: d}
+		pt.isolated[f].Dispatch(c, d, 0)
 	}
 	return pt
 }
@@ -169,8 +166,8 @@ func (m *Model) newPart(ns *namespace, d Direction, digits string) *part {
 // drop drops the part's chains and sets.
 func (pt *part) drop() {
 	for f, c := range pt.chains {
-		c.table.dropChain(c)
-		pt.isolated[f].table.dropSet(pt.isolated[f])
+		c.Drop()
+		pt.isolated[f].Drop()
 	}
 }
 
@@ -180,7 +177,7 @@ func (pt *part) hold(d Direction, policies map[*policy]struct{}) {
 		if _, still := policies[p]; !still {
 			delete(pt.policies, p)
 			for _, r := range p.renders[d] {
-				pt.chains[r.family].disown(p, r.match)
+				pt.chains[r.family].Disown(p.owner, r.match)
 			}
 		}
 	}
@@ -188,33 +185,8 @@ func (pt *part) hold(d Direction, policies map[*policy]struct{}) {
 		if _, already := pt.policies[p]; !already {
 			pt.policies[p] = struct{}{}
 			for _, r := range p.renders[d] {
-				pt.chains[r.family].own(p, r.match, r.number)
+				pt.chains[r.family].Own(p.owner, r.match, r.number)
 			}
 		}
 	}
-}
-
-// own makes a policy an owner of a rule.
-func (c *chain) own(p *policy, match string, number int) {
-	r := c.rules[match]
-	if r == nil {
-		r = &rule{match: match, owners: map[*policy]int{}}
-		c.rules[match] = r
-	}
-	if _, ok := r.owners[p]; !ok {
-		r.owners[p] = number
-	}
-	c.touch()
-}
-
-// disown ends a policy's owning of a rule, and the rule with its last owner.
-func (c *chain) disown(p *policy, match string) {
-	r := c.rules[match]
-	if r == nil {
-		return // the policy has the rule twice
-	}
-	if delete(r.owners, p); len(r.owners) == 0 {
-		delete(c.rules, match)
-	}
-	c.touch()
 }

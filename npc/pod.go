@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
@@ -32,7 +33,7 @@ type pod struct {
 
 // membership is an entry that a pod has in a set.
 type membership struct {
-	set   *set
+	set   *dataplane.Set
 	entry ipset.Entry
 }
 
@@ -47,6 +48,9 @@ func (p *pod) attr() ipset.Attr { return ipset.Attr{Comment: comment(p.String())
 // id tells the pod from those that had its name before.
 func (p *pod) id() string { return naming.Hash("pod", string(p.UID))[:10] }
 
+// localComment is the comment of the pod's entries in the set of the local pods, which tells pods of one name apart.
+func (p *pod) localComment() string { return comment(p.id() + " " + p.String()) }
+
 // join puts the pod into the sets of a selector that matches it.
 func (p *pod) join(s *selector) {
 	before := len(p.members)
@@ -56,17 +60,17 @@ func (p *pod) join(s *selector) {
 	}
 	attr := p.attr()
 	for _, m := range p.members[before:] {
-		m.set.add(m.entry, attr)
+		m.set.Add(m.entry, attr)
 	}
 }
 
 // leave takes the pod out of the sets of a selector.
 func (p *pod) leave(s *selector) {
 	p.members = slices.DeleteFunc(p.members, func(m membership) bool {
-		if m.set != s.sets[m.set.table.family] {
+		if m.set != s.sets[m.set.Family()] {
 			return false
 		}
-		m.set.remove(m.entry)
+		m.set.Remove(m.entry)
 		return true
 	})
 }
@@ -190,14 +194,14 @@ func (m *Model) placeOne(p *pod) {
 	p.members = m.memberships(p)
 	for _, old := range had {
 		if !slices.Contains(p.members, old) {
-			old.set.remove(old.entry)
+			old.set.Remove(old.entry)
 		}
 	}
 	attr := p.attr()
 	for _, w := range p.members {
 		// The gates hold entries that are no pods', and may have taken this for one of them.
 		if m.gates.has(w.set) || !slices.Contains(had, w) {
-			w.set.add(w.entry, m.attr(w, p, attr))
+			w.set.Add(w.entry, m.attr(w, p, attr))
 		}
 	}
 	m.countPending(p)
@@ -206,9 +210,9 @@ func (m *Model) placeOne(p *pod) {
 // attr is what a pod's entry in a set carries: what all do, but for some sets.
 func (m *Model) attr(w membership, p *pod, a ipset.Attr) ipset.Attr {
 	a.NoMatch = m.gates.has(w.set)
-	if w.set == w.set.table.local {
+	if w.set == m.tables[w.set.Family()].Local {
 		// Who starts after us has to see that an address was another pod's.
-		a.Comment = comment(p.id() + " " + p.String())
+		a.Comment = p.localComment()
 	}
 	return a
 }
@@ -239,25 +243,25 @@ func (m *Model) ownMemberships(p *pod, a netip.Addr, out []membership) []members
 	if !p.local {
 		for _, d := range directions {
 			if m.scope().Excepts(a, d == Ingress, len(m.uplinks) > 0) {
-				out = append(out, membership{m.gates.sets[t.family][d], e})
+				out = append(out, membership{m.gates.sets[t.Family][d], e})
 			}
 		}
 		return out
 	}
-	t.activate()
+	t.Activate()
 	m.localAddrs[a] = struct{}{}
-	out = append(out, membership{t.local, e})
+	out = append(out, membership{t.Local, e})
 	contested := m.contested(a)
 	for _, d := range directions {
 		if contested[d] {
 			continue // a local pod that nothing allows is closed
 		}
 		if !p.isolated[d] {
-			out = append(out, membership{m.defaultAllow[t.family][d], e})
+			out = append(out, membership{m.defaultAllow[t.Family][d], e})
 		} else if pt := p.parts[d]; pt != nil {
-			out = append(out, membership{pt.isolated[t.family], e})
+			out = append(out, membership{pt.isolated[t.Family], e})
 			for _, b := range pt.through {
-				out = append(out, membership{b.pods[t.family], e})
+				out = append(out, membership{b.pods[t.Family], e})
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	compiled "github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/queue"
 )
@@ -17,6 +18,8 @@ import (
 type policy struct {
 	namespace, name string
 	uid             types.UID
+	// owner stands for the policy in the rules.
+	owner *dataplane.Owner
 	// target chooses the pods that the policy isolates.
 	target compiled.Choice
 	// targetKey is the target as text; equal ones choose the same pods.
@@ -50,7 +53,8 @@ func (p *policy) same(q *policy) bool {
 // newPolicy returns the policy that an API object stands for.
 func newPolicy(o *networkingv1.NetworkPolicy, limits budget.Limits) *policy {
 	c := compiled.Compile(o, limits)
-	p := &policy{namespace: o.Namespace, name: o.Name, uid: o.UID, created: o.CreationTimestamp.Time, target: c.Target, isolates: c.Isolates,
+	p := &policy{namespace: o.Namespace, name: o.Name, uid: o.UID, created: o.CreationTimestamp.Time,
+		owner: &dataplane.Owner{Namespace: o.Namespace, Name: o.Name, UID: o.UID}, target: c.Target, isolates: c.Isolates,
 		rules: c.Rules, cost: c.Cost, invalid: c.Invalid,
 		selected: map[*pod]struct{}{}, used: map[*selector]struct{}{}, blocks: map[*block]struct{}{}}
 	if p.target.Selector != nil {

@@ -49,7 +49,8 @@ func (m *Model) settleBudgetLater() {
 
 // renew has an active policy's rules written anew; over is why there is no room for them, nil if there is.
 func (m *Model) renew(ns *namespace, p *policy, over error) *policy {
-	again := *p
+	again, owner := *p, *p.owner
+	again.owner = &owner
 	again.used, again.blocks, again.unions = map[*selector]struct{}{}, map[*block]struct{}{}, nil
 	again.active, again.over = false, over
 	ns.policies[p.name] = &again

@@ -123,22 +123,22 @@ func (m *Model) match(p *policy, d Direction, peer rulePeer, port compiled.Port,
 	switch {
 	case port.Name != "" && d == Ingress:
 		target.port = name
-		parts = append(parts, naming.Match(m.use(p, target).sets[f].key, "dst,dst"))
+		parts = append(parts, naming.Match(m.use(p, target).sets[f].Key(), "dst,dst"))
 	case p.target.Selector != nil:
-		parts = append(parts, naming.Match(m.use(p, target).sets[f].key, d.Own()))
+		parts = append(parts, naming.Match(m.use(p, target).sets[f].Key(), d.Own()))
 	}
 	ofPeer := d == Egress && port.Name != ""
 	switch {
 	case peer.Block != nil || peer.union != nil || anyPeer:
 		if ofPeer {
 			anyPod := selectorSpec{scope: clusterScope, port: name}
-			parts = append(parts, naming.Match(m.use(p, anyPod).sets[f].key, "dst,dst"))
+			parts = append(parts, naming.Match(m.use(p, anyPod).sets[f].Key(), "dst,dst"))
 		}
 		if peer.union != nil {
-			parts = append(parts, naming.Match(peer.union.sets[f].key, d.Peer()))
+			parts = append(parts, naming.Match(peer.union.sets[f].Key(), d.Peer()))
 		}
 		if peer.Block != nil {
-			parts = append(parts, naming.Match(m.useBlock(p, peer.Block).key, d.Peer()))
+			parts = append(parts, naming.Match(m.useBlock(p, peer.Block).Key(), d.Peer()))
 		}
 	default:
 		spec, dir := m.peerSelector(peer.Peer), d.Peer()
@@ -148,7 +148,7 @@ func (m *Model) match(p *policy, d Direction, peer rulePeer, port compiled.Port,
 			}
 			spec.port, dir = name, "dst,dst"
 		}
-		parts = append(parts, naming.Match(m.use(p, spec).sets[f].key, dir))
+		parts = append(parts, naming.Match(m.use(p, spec).sets[f].Key(), dir))
 	}
 	return strings.Join(parts, " ")
 }

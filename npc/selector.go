@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	compiled "github.com/weave-npc/weave-npc/npc/policy"
 )
@@ -99,7 +100,7 @@ func (s selectorSpec) String() string {
 // selector is a selector that somebody uses, with the sets of what it matches.
 type selector struct {
 	selectorSpec
-	sets [len(families)]*set
+	sets [len(families)]*dataplane.Set
 	// users are those on whose behalf the selector is provisioned: policies, and selectors of namespaces.
 	users map[any]struct{}
 	// spaces are the namespaces that namespaces matches; nil if it is.
@@ -231,7 +232,7 @@ func (m *Model) provision(spec selectorSpec, user any) *selector {
 		s = &selector{selectorSpec: spec, users: map[any]struct{}{}}
 		m.selectors[key] = s
 		for _, t := range m.tables {
-			s.sets[t.family] = t.set(spec.setName(t.family), spec.setType(), spec.String())
+			s.sets[t.Family] = t.AddSet(spec.setName(t.Family), spec.setType(), spec.String())
 		}
 		m.useSpaces(s)
 		m.fill(s)
@@ -262,7 +263,7 @@ func (m *Model) deprovision(s *selector, user any) {
 	}
 	m.leaveSpaces(s)
 	for _, set := range s.sets {
-		set.table.dropSet(set)
+		set.Drop()
 	}
 }
 
@@ -295,12 +296,12 @@ func (m *Model) list(s *selector, ns *namespace) {
 		member = m.provision(selectorSpec{scope: podScope, namespace: ns.Name}, s)
 		s.members[ns] = member
 		for f, set := range s.sets {
-			set.add(ipset.Member(member.sets[f].Name), ipset.Attr{Comment: comment(ns.Name)})
+			set.Add(ipset.Member(member.sets[f].Name), ipset.Attr{Comment: comment(ns.Name)})
 		}
 	case is && !should:
 		delete(s.members, ns)
 		for f, set := range s.sets {
-			set.remove(ipset.Member(member.sets[f].Name))
+			set.Remove(ipset.Member(member.sets[f].Name))
 		}
 		m.deprovision(member, s)
 	}
@@ -309,7 +310,7 @@ func (m *Model) list(s *selector, ns *namespace) {
 // empty takes all pods out of a selector.
 func (m *Model) empty(s *selector) {
 	for _, set := range s.sets {
-		for e := range set.entries {
+		for e := range set.States() {
 			if p := m.claims.Owner(e.Prefix.Addr()); p != nil {
 				p.leave(s)
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	compiled "github.com/weave-npc/weave-npc/npc/policy"
@@ -13,13 +14,13 @@ import (
 // union is a list of the sets of peers that stand together in a rule.
 type union struct {
 	key   string
-	sets  [len(families)]*set
+	sets  [len(families)]*dataplane.Set
 	users map[*policy]struct{}
 }
 
 // useUnion provisions a list of a rule's peers for a policy.
 func (m *Model) useUnion(p *policy, peers []compiled.Peer) *union {
-	var members [len(families)][]*set
+	var members [len(families)][]*dataplane.Set
 	parts := []string{"union"}
 	for _, peer := range peers {
 		if peer.Block != nil {
@@ -44,9 +45,9 @@ func (m *Model) useUnion(p *policy, peers []compiled.Peer) *union {
 		u = &union{key: key, users: map[*policy]struct{}{}}
 		m.unions[key] = u
 		for f, t := range m.tables {
-			u.sets[f] = t.set(naming.Set(t.family, parts...), ipset.ListSet, fmt.Sprintf("%d peers of %s", len(peers), p.key()))
+			u.sets[f] = t.AddSet(naming.Set(t.Family, parts...), ipset.ListSet, fmt.Sprintf("%d peers of %s", len(peers), p.key()))
 			for _, s := range members[f] {
-				u.sets[f].add(ipset.Member(s.Name), ipset.Attr{Comment: comment(s.about)})
+				u.sets[f].Add(ipset.Member(s.Name), ipset.Attr{Comment: comment(s.About())})
 			}
 		}
 	}
@@ -60,7 +61,7 @@ func (m *Model) useUnion(p *policy, peers []compiled.Peer) *union {
 // block is what address blocks match that policies name in one rule, with its set.
 type block struct {
 	*ipblock.Union
-	set   *set
+	set   *dataplane.Set
 	users map[*policy]struct{}
 }
 
@@ -72,15 +73,15 @@ func blockFamily(u *ipblock.Union) Family {
 }
 
 // useBlock provisions address blocks for a policy and returns their set.
-func (m *Model) useBlock(p *policy, u *ipblock.Union) *set {
+func (m *Model) useBlock(p *policy, u *ipblock.Union) *dataplane.Set {
 	parts := u.Key()
 	key := naming.Hash(parts...)
 	b := m.blocks[key]
 	if b == nil {
 		t := m.tables[blockFamily(u)]
-		b = &block{Union: u, users: map[*policy]struct{}{}, set: t.set(naming.Set(t.family, parts...), ipset.HashNet, u.String())}
+		b = &block{Union: u, users: map[*policy]struct{}{}, set: t.AddSet(naming.Set(t.Family, parts...), ipset.HashNet, u.String())}
 		for _, e := range u.Entries {
-			b.set.add(ipset.Net(e.Prefix), ipset.Attr{Comment: comment(u.About(e)), NoMatch: e.NoMatch})
+			b.set.Add(ipset.Net(e.Prefix), ipset.Attr{Comment: comment(u.About(e)), NoMatch: e.NoMatch})
 		}
 		m.blocks[key] = b
 	}
@@ -92,7 +93,7 @@ func (m *Model) useBlock(p *policy, u *ipblock.Union) *set {
 func (m *Model) deprovisionBlock(b *block, p *policy) {
 	if delete(b.users, p); len(b.users) == 0 {
 		delete(m.blocks, naming.Hash(b.Key()...))
-		b.set.table.dropSet(b.set)
+		b.set.Drop()
 	}
 }
 
@@ -104,7 +105,7 @@ func (m *Model) deprovisionUnions(p *policy) {
 		}
 		delete(m.unions, u.key)
 		for _, s := range u.sets {
-			s.table.dropSet(s)
+			s.Drop()
 		}
 	}
 	p.unions = nil

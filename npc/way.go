@@ -3,11 +3,11 @@ package npc
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
@@ -28,7 +28,7 @@ type way struct {
 	direction Direction
 	// crowd is the constant, but in tests; with 0 there is a branch at every chance.
 	crowd int
-	root  [len(families)]*chain
+	root  [len(families)]*dataplane.Chain
 	// parts are those with rules in the direction, in the order of their bits.
 	parts []*part
 	// branches are the chains after the root: the bits that their parts have in common -> branch.
@@ -37,13 +37,13 @@ type way struct {
 
 // branch is a chain that leads to the rules of some parts, and the set of their pods that are led there.
 type branch struct {
-	chains [len(families)]*chain
-	pods   [len(families)]*set
+	chains [len(families)]*dataplane.Chain
+	pods   [len(families)]*dataplane.Set
 }
 
 // wayPlan is what a way is to be.
 type wayPlan struct {
-	rules [len(families)]map[string]map[string]*rule // bits of a branch, empty for the root -> match -> rule
+	rules [len(families)]map[string]map[string]dataplane.Rule // bits of a branch, empty for the root -> match -> rule
 	// through are the branches that lead to a part.
 	through map[*part][]*branch
 }
@@ -78,22 +78,22 @@ func (w *way) leadTo(pt *part, lead bool) {
 func (m *Model) pave(w *way) {
 	p := &wayPlan{through: map[*part][]*branch{}}
 	for f := range p.rules {
-		p.rules[f] = map[string]map[string]*rule{"": {}}
+		p.rules[f] = map[string]map[string]dataplane.Rule{"": {}}
 	}
 	m.divide(w, p, w.parts, "", "", nil)
 	for bits, b := range w.branches {
 		if _, still := p.rules[IPv4][bits]; !still {
 			delete(w.branches, bits)
-			for f, t := range m.tables {
-				t.dropChain(b.chains[f])
-				t.dropSet(b.pods[f])
+			for f := range families {
+				b.chains[f].Drop()
+				b.pods[f].Drop()
 			}
 		}
 	}
 	for f := range families {
-		w.root[f].lead(p.rules[f][""])
+		w.root[f].SetRules(p.rules[f][""])
 		for bits, b := range w.branches {
-			b.chains[f].lead(p.rules[f][bits])
+			b.chains[f].SetRules(p.rules[f][bits])
 		}
 	}
 	for _, pt := range w.parts {
@@ -131,9 +131,9 @@ func (m *Model) divide(w *way, p *wayPlan, parts []*part, bits, from string, thr
 	case len(ones) > 0:
 		b := m.branch(w, bits+"1")
 		for f := range families {
-			match := naming.Match(b.pods[f].key, w.direction.Own())
-			p.rules[f][from][match] = &rule{match: match, target: "-g " + b.chains[f].name, about: b.pods[f].about, order: len(bits)}
-			p.rules[f][bits+"1"] = map[string]*rule{}
+			match := naming.Match(b.pods[f].Key(), w.direction.Own())
+			p.rules[f][from][match] = dataplane.Rule{Target: "-g " + b.chains[f].Name(), About: b.pods[f].About(), Order: len(bits)}
+			p.rules[f][bits+"1"] = map[string]dataplane.Rule{}
 		}
 		m.divide(w, p, ones, bits+"1", bits+"1", append(slices.Clip(through), b))
 	}
@@ -144,18 +144,8 @@ func (m *Model) divide(w *way, p *wayPlan, parts []*part, bits, from string, thr
 func (p *wayPlan) lead(w *way, pt *part, from string, order int, through []*branch) {
 	p.through[pt] = through
 	for f := range families {
-		match := naming.Match(pt.isolated[f].key, w.direction.Own())
-		p.rules[f][from][match] = &rule{match: match, target: "-g " + pt.chains[f].name, about: comment("isolated pods of " + pt.name),
-			order: order}
-	}
-}
-
-// lead gives a chain of a way its rules.
-func (c *chain) lead(rules map[string]*rule) {
-	same := func(a, b *rule) bool { return a.target == b.target && a.order == b.order }
-	if !maps.EqualFunc(c.rules, rules, same) {
-		c.rules = rules
-		c.touch()
+		match := naming.Match(pt.isolated[f].Key(), w.direction.Own())
+		p.rules[f][from][match] = dataplane.Rule{Target: "-g " + pt.chains[f].Name(), About: comment("isolated pods of " + pt.name), Order: order}
 	}
 }
 
@@ -167,11 +157,10 @@ func (m *Model) branch(w *way, bits string) *branch {
 	b := &branch{}
 	about := fmt.Sprintf("isolated pods of namespaces by the number %s, %s", bits, w.direction)
 	for f, t := range m.tables {
-		c := t.chain(naming.BranchChain(w.direction, bits))
-		c.about, c.lazy, c.tail = "the way to the rules of "+about, true, m.base(m.uplinks).Isolated(t.family, w.direction)
+		c := t.AddDispatch(naming.BranchChain(w.direction, bits), "the way to the rules of "+about, m.base(m.uplinks), w.direction)
 		b.chains[f] = c
-		b.pods[f] = t.set(naming.Set(t.family, "branch", w.direction.String(), bits), ipset.HashIP, about)
-		b.pods[f].leads = &lead{to: c, direction: w.direction, length: wayBits + 1 - len(bits)}
+		b.pods[f] = t.AddSet(naming.Set(t.Family, "branch", w.direction.String(), bits), ipset.HashIP, about)
+		b.pods[f].Dispatch(c, w.direction, wayBits+1-len(bits))
 	}
 	w.branches[bits] = b
 	return b

@@ -13,7 +13,7 @@ type Ledger struct {
 
 type entry struct {
 	Request
-	asked bool // Take has returned the request
+	asked bool // the request is being carried out
 }
 
 // Enter adds a request. What the address was entered for before is to be done again.
@@ -41,21 +41,33 @@ func (l *Ledger) Hurry(a netip.Addr) {
 	}
 }
 
-// Take returns the requests that it has not returned yet, in the order of their addresses.
-func (l *Ledger) Take() []Request {
+// Due returns the requests that Asked was not called with, in the order of their addresses; those of hurried addresses as urgent.
+func (l *Ledger) Due(hurried map[netip.Addr]bool) []Request {
 	var out []Request
 	for a, e := range l.open {
-		if !e.asked {
-			e.asked = true
-			l.open[a] = e
-			out = append(out, e.Request)
+		urgent := e.Later && hurried[a]
+		if e.asked && !urgent {
+			continue
 		}
+		r := e.Request
+		r.Later = r.Later && !urgent
+		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b Request) int { return a.Addr.Compare(b.Addr) })
 	return out
 }
 
-// Untaken reports whether Take would return something.
+// Asked records requests of Due that are being carried out.
+func (l *Ledger) Asked(requests []Request) {
+	for _, r := range requests {
+		if e, ok := l.open[r.Addr]; ok && e.Scope <= r.Scope {
+			e.Later, e.asked = e.Later && r.Later, true
+			l.open[r.Addr] = e
+		}
+	}
+}
+
+// Untaken reports whether Due would return something without hurried addresses.
 func (l *Ledger) Untaken() bool {
 	for _, e := range l.open {
 		if !e.asked {
@@ -65,7 +77,7 @@ func (l *Ledger) Untaken() bool {
 	return false
 }
 
-// Strike removes addresses whose requests were taken and carried out.
+// Strike removes addresses whose requests were carried out.
 func (l *Ledger) Strike(addrs []netip.Addr) {
 	for _, a := range addrs {
 		if l.open[a].asked {

@@ -1,0 +1,76 @@
+package dataplane
+
+import (
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// memberMoves are the members that a plan moves from one chain to another. A pod must be found in one of them at any moment, with
+// its rules: so it is added to sets from the rules up to the root, and deleted from them from the root down to the rules.
+type memberMoves struct {
+	// late are the entries that are added to a set of the dispatch tree only after the rules are written.
+	late map[lateEntry]struct{}
+	// entered and left are the chains that members come to and leave.
+	entered, left map[*Chain]struct{}
+}
+
+type lateEntry struct {
+	ipset.Entry
+	traffic.Direction
+}
+
+func newMemberMoves() *memberMoves {
+	return &memberMoves{late: map[lateEntry]struct{}{}, entered: map[*Chain]struct{}{}, left: map[*Chain]struct{}{}}
+}
+
+// split divides what is added to a set into what comes before the rules and what comes after them.
+func (mv *memberMoves) split(s *Set, add []ipset.Entry) (before, after []ipset.Entry) {
+	if s.target == nil {
+		return add, nil
+	}
+	unready := false
+	if len(add) > 0 {
+		mv.entered[s.target.chain], unready = struct{}{}, s.target.chain.unready()
+	}
+	for _, e := range add {
+		key := lateEntry{e, s.target.direction}
+		if _, later := mv.late[key]; !unready && !later {
+			before = append(before, e)
+			continue
+		}
+		mv.late[key] = struct{}{}
+		after = append(after, e)
+	}
+	return before, after
+}
+
+// leave records that some members leave the chain that a set leads to, and returns the step in which they do.
+func (mv *memberMoves) leave(s *Set, tx *Transaction, members int) *[]ipset.Op {
+	if s.target == nil {
+		return &tx.DeleteAndDestroy
+	}
+	if members > 0 {
+		mv.left[s.target.chain] = struct{}{}
+	}
+	return &tx.DeleteDispatch
+}
+
+// flush empties a set that is not wanted, at once.
+func (mv *memberMoves) flush(s *Set, tx *Transaction) {
+	if len(s.entries) == 0 {
+		return
+	}
+	step := mv.leave(s, tx, len(s.entries))
+	*step = append(*step, ipset.Op{Kind: ipset.Flush, Set: s.Set})
+}
+
+// needs reports whether a chain keeps rules that it is to have no more, because members leave it that they are still for. Of rules
+// that were loaded it is not known whom else they let in: nobody new may meet them.
+func (mv *memberMoves) needs(c *Chain) bool {
+	_, entered := mv.entered[c]
+	_, left := mv.left[c]
+	return left && (!c.loaded || !entered)
+}
+
+// none reports whether nothing is moved, so that no old dispatch is needed.
+func (mv *memberMoves) none() bool { return len(mv.late)+len(mv.left) == 0 }

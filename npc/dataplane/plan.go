@@ -1,0 +1,308 @@
+package dataplane
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/naming"
+)
+
+// Known is how much is known of what a family has in the kernel, and so how much of it may be planned.
+type Known uint8
+
+const (
+	// AllKnown is what it is once sets and chains were loaded.
+	AllKnown Known = iota
+	// SetsKnown means that it is not known which chains there are: what rules may need is kept.
+	SetsKnown
+	// NothingKnown means that nothing may be planned.
+	NothingKnown
+)
+
+// Options are what a plan depends on beside the table.
+type Options struct {
+	Known Known
+	// CollectGarbage removes what does no harm and costs time to remove: chains and sets without a use, and the dispatch to them.
+	CollectGarbage bool
+	// NoPolicies is set while there is no policy, so that nothing has to wait for connections to be deleted.
+	NoPolicies bool
+}
+
+// planner makes one transaction. It changes neither the table nor anything of it.
+type planner struct {
+	*Table
+	Options
+	tx    *Transaction
+	moves *memberMoves
+	// replaced are the mismatched sets that the transaction destroys first.
+	replaced map[*Set]bool
+	// unwanted are the sets that may be destroyed.
+	unwanted []*Set
+	// hurried are addresses that something is to be opened to, whose connections therefore have to be deleted now.
+	hurried map[netip.Addr]bool
+}
+
+// Plan returns the transaction that makes the kernel what is desired. It changes nothing: Commit takes over what the kernel took of it.
+// ResolveNames is to be called before.
+func (t *Table) Plan(o Options) Transaction {
+	tx := Transaction{Family: t.Family, planned: planned{changes: t.changes}}
+	if o.Known == NothingKnown {
+		return tx
+	}
+	p := &planner{Table: t, Options: o, tx: &tx, moves: newMemberMoves(), replaced: map[*Set]bool{}, hurried: map[netip.Addr]bool{}}
+	p.planSets()
+	if o.Known == AllKnown {
+		p.planChains()
+	}
+	tx.FlushConntrack = t.Flows.Due(p.hurried)
+	return tx
+}
+
+// PlanStart returns what is to be done before all objects are known. It takes nothing away: where our chains stand, the gates are
+// closed. With boot, on a node without pods and without our chains, the base is made, closed.
+func (t *Table) PlanStart(boot bool, known Known, gates []*Set) Transaction {
+	switch {
+	case known == NothingKnown:
+		return Transaction{Family: t.Family}
+	case boot && known == AllKnown && !t.standing():
+		return t.Plan(Options{})
+	}
+	tx := Transaction{Family: t.Family, planned: planned{changes: t.changes}}
+	for _, s := range gates {
+		if !s.exists || s.mismatch() != "" {
+			continue
+		}
+		var add []ipset.Entry
+		for e := range s.dirty {
+			if s.entries[e].Wanted {
+				add = append(add, e)
+			}
+		}
+		tx.AddMembers = appendMembers(tx.AddMembers, ipset.Add, s, add)
+	}
+	return tx
+}
+
+// standing reports whether the kernel has a chain of ours. Sets alone do nothing: who made them did not come as far as the chains.
+func (t *Table) standing() bool {
+	for _, c := range t.chains {
+		if c.exists {
+			return true
+		}
+	}
+	return false
+}
+
+// orderedDirty returns the sets to look at: those that lead nowhere, those that lead to rules, those that lead there, and so on.
+func (t *Table) orderedDirty() []*Set {
+	out := make([]*Set, 0, len(t.dirtySets))
+	for s := range t.dirtySets {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *Set) int {
+		return cmp.Or(cmp.Compare(a.height(), b.height()), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func (p *planner) planSets() {
+	dirty := p.orderedDirty()
+	if p.Known == AllKnown {
+		p.replaceMismatched(dirty)
+	}
+	var lists []ipset.Op
+	for _, s := range dirty {
+		switch {
+		case s.rejected != "":
+			p.tx.settle(s)
+		case !s.wanted && p.Known != AllKnown, s.mismatch() != "" && !p.replaced[s]:
+			// until it is known what rules may need
+		case !s.wanted && p.hold.keepsSet(s):
+			p.planMembers(s, &p.tx.AddMembers)
+		case !s.wanted:
+			p.moves.flush(s, p.tx)
+			p.unwanted = append(p.unwanted, s)
+		case s.Type == ipset.ListSet:
+			p.planSet(s, &lists)
+		default:
+			p.planSet(s, &p.tx.AddMembers)
+		}
+	}
+	p.tx.AddMembers = append(p.tx.AddMembers, lists...)
+	slices.Reverse(p.tx.DeleteDispatch)
+	if p.CollectGarbage && p.moves.none() {
+		p.planDestroys()
+	}
+}
+
+// replaceMismatched destroys sets that the kernel has by our names, that cannot be ours and that nothing uses.
+func (p *planner) replaceMismatched(dirty []*Set) {
+	for _, s := range dirty {
+		why := s.mismatch()
+		if why == "" || !s.replaceable() {
+			continue
+		}
+		p.replaced[s] = true
+		p.tx.Mismatched = append(p.tx.Mismatched, s.describeMismatch(why))
+		p.tx.DeleteStale = append(p.tx.DeleteStale, ipset.Op{Kind: ipset.Destroy, Set: s.found.Set})
+	}
+}
+
+// planSet creates a set that is wanted, if need be, and brings its members up to date.
+func (p *planner) planSet(s *Set, add *[]ipset.Op) {
+	if !s.exists || p.replaced[s] {
+		*add = append(*add, ipset.Op{Kind: ipset.Create, Set: s.Set})
+	}
+	p.planMembers(s, add)
+}
+
+// membersPlan are the members of a set by what is to be done to them.
+type membersPlan struct {
+	add, stale, remove []ipset.Entry
+	// kept is set if some member has to wait for a later plan.
+	kept bool
+}
+
+// planMembers brings the members of a set up to date.
+func (p *planner) planMembers(s *Set, grow *[]ipset.Op) {
+	m := p.sortMembers(s)
+	add, late := p.moves.split(s, m.add)
+	*grow = appendMembers(*grow, ipset.Add, s, add)
+	p.tx.AddAfterRestore = appendMembers(p.tx.AddAfterRestore, ipset.Add, s, late)
+	p.tx.DeleteStale = appendMembers(p.tx.DeleteStale, ipset.Delete, s, m.stale)
+	leave := p.moves.leave(s, p.tx, len(m.remove))
+	*leave = appendMembers(*leave, ipset.Delete, s, m.remove)
+	if !m.kept {
+		p.tx.settle(s)
+	}
+}
+
+// sortMembers finds out what is to be done to the members of a set that differ.
+func (p *planner) sortMembers(s *Set) (m membersPlan) {
+	// While chains are not known, it is not known whether old rules stand where members are sent, nor whether they would be sent elsewhere.
+	closed := s.target != nil && (p.Known != AllKnown || p.postpones(s.target.chain))
+	sort := func(e ipset.Entry, st State) {
+		switch {
+		case p.rejections.ofMember(p.Table, e), !st.Wanted && p.hold.keeps(s, e), st.Wanted && p.hold.bars(s, e):
+		case p.keepsBack(s, e, st), st.Wanted && closed:
+			m.kept = true
+		case st.Wanted:
+			m.add = append(m.add, e)
+		case p.Flows.Has(e.Prefix.Addr()) && s != p.Local:
+			// As a local pod that nothing allows, the address is closed until it is its new pod's.
+			m.stale = append(m.stale, e)
+		case closed && p.Local.entries[e].Wanted:
+			m.kept = true
+		default:
+			m.remove = append(m.remove, e)
+		}
+	}
+	if p.replaced[s] {
+		for e, st := range s.entries {
+			if st.Wanted {
+				sort(e, State{Want: st.Want, Wanted: true})
+			}
+		}
+		return m
+	}
+	for e := range s.dirty {
+		sort(e, s.entries[e])
+	}
+	return m
+}
+
+// appendMembers appends an operation on members of a set, if there are any.
+func appendMembers(ops []ipset.Op, kind ipset.OpKind, s *Set, entries []ipset.Entry) []ipset.Op {
+	if len(entries) == 0 {
+		return ops
+	}
+	return append(ops, ipset.Op{Kind: kind, Set: s.Set, Elements: s.elements(entries)})
+}
+
+// keepsBack reports whether an entry stays as it is in the kernel until the connections of the address's former pod are
+// deleted. What shows, after a restart, whose the address was stays too.
+func (p *planner) keepsBack(s *Set, e ipset.Entry, st State) bool {
+	a := e.Prefix.Addr()
+	if !p.Flows.Has(a) || p.NoPolicies || s.Type == ipset.HashNet {
+		return false
+	}
+	if s == p.Local {
+		return st.Exists
+	}
+	if !st.Wanted || st.Exists {
+		return false
+	}
+	p.hurried[a] = true
+	return true
+}
+
+// planDestroys destroys sets that are not wanted, lists before their members.
+func (p *planner) planDestroys() {
+	var lists, others []ipset.Op
+	for _, s := range p.unwanted {
+		if !s.destroyNext {
+			// The rules that refer to it may go only now, and the kernel takes its time.
+			p.tx.planned.destroyNext = append(p.tx.planned.destroyNext, s)
+			continue
+		}
+		op := ipset.Op{Kind: ipset.Destroy, Set: s.Set}
+		if s.Type == ipset.ListSet {
+			lists = append(lists, op)
+		} else {
+			others = append(others, op)
+		}
+	}
+	p.tx.DeleteAndDestroy = slices.Concat(p.tx.DeleteAndDestroy, lists, others)
+}
+
+func (p *planner) planChains() {
+	chains := make([]*Chain, 0, len(p.dirtyChains))
+	for c := range p.dirtyChains {
+		chains = append(chains, c)
+	}
+	slices.SortFunc(chains, func(a, b *Chain) int { return strings.Compare(a.name, b.name) })
+	garbage := p.CollectGarbage && p.moves.none()
+	for _, c := range chains {
+		switch {
+		case c.wanted:
+			p.planChain(c, garbage)
+		case p.hold.keepsChain(c) && c.tail == nil:
+			p.tx.settleChain(c)
+		case p.hold.keepsChain(c):
+			p.planChain(c, garbage) // what an object wanted of it goes
+		case garbage || strings.HasPrefix(c.name, naming.LayoutPrefix):
+			p.tx.Rules.Delete = append(p.tx.Rules.Delete, c.name)
+		}
+	}
+	if p.jump != nil && p.jumpMissing {
+		p.tx.placeJump(*p.jump, p.staleJumps)
+	}
+}
+
+func (p *planner) planChain(c *Chain, garbage bool) {
+	w := c.desired()
+	if p.postpones(c) {
+		if !c.exists { // others lead to it
+			w.Rules = nil
+			p.tx.replace(c, w)
+		}
+		return
+	}
+	ch := c.diff(w)
+	purge := ch.surplus && (garbage || !c.lazy)
+	if purge && !ch.replace && p.moves.needs(c) {
+		purge, p.tx.planned.unfinished = false, true
+	}
+	switch {
+	case ch.replace || purge:
+		p.tx.replace(c, w)
+	case len(ch.insert) > 0:
+		p.tx.insert(c, ch.insert)
+	}
+	if !ch.surplus || purge || ch.replace {
+		p.tx.settleChain(c)
+	}
+}

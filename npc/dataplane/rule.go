@@ -1,0 +1,77 @@
+package dataplane
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/iptables"
+)
+
+// Owner is a policy on whose behalf rules are there. The same policy before and after an edit are two owners: an Owner is
+// identified by its address.
+type Owner struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// String returns the policy as namespace/name.
+func (o *Owner) String() string { return o.Namespace + "/" + o.Name }
+
+// Rule is a rule of a chain of the dispatch tree.
+type Rule struct {
+	Target string
+	// About describes for humans what the rule is for.
+	About string
+	// Order sorts the rules of a chain.
+	Order int
+}
+
+// rule is a rule of a chain with its owners.
+type rule struct {
+	match string
+	// target is the rule's own; empty for the chain's.
+	target string
+	// about describes for humans what the rule is for, if no policy owns it.
+	about string
+	// order sorts the rules, where that saves time or the chain is an ordered one.
+	order int
+	// reports is set if the rule only reports: it leads nowhere and can be left out.
+	reports bool
+	// owners are the policies that ask for the rule -> the number of the rule in the policy, from 1.
+	owners map[*Owner]int
+	// rejected is why the kernel did not take the rule.
+	rejected string
+}
+
+// MaxNamedOwners is how many policies a comment names.
+const MaxNamedOwners = 3
+
+// comment names the policies that a rule is there for.
+func (r *rule) comment() string {
+	if r.about != "" {
+		return r.about
+	}
+	names := make([]string, 0, len(r.owners))
+	for o, n := range r.owners {
+		names = append(names, fmt.Sprintf("%s rule %d", o, n))
+	}
+	slices.Sort(names)
+	if more := len(names) - MaxNamedOwners; more > 0 {
+		names = append(names[:MaxNamedOwners], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, " / ")
+}
+
+// rendered returns the rule as iptables takes it.
+func (r *rule) rendered(c *Chain) iptables.Rule {
+	target := r.target
+	if target == "" {
+		target = c.target
+	}
+	return iptables.Rule{Match: c.table.resolve(r.match), Target: target, Comment: r.comment(), Order: r.order}
+}
+
+func (r *rule) id(c *Chain) string { return r.rendered(c).ID() }
