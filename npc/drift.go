@@ -9,9 +9,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
-// setDrift says in words how the kernel's sets differ from what our transactions left, judged by headers:
-// a set that is missing or has another number of members.
-func (m *Model) setDrift(f Family, headers []ipset.Header) []string {
+// SetDrift describes how the kernel's sets differ from what the transactions left, judged by headers: a set that is missing or has another
+// number of members.
+func (m *Model) SetDrift(f Family, headers []ipset.Header) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	there := make(map[string]*ipset.Header, len(headers))
@@ -47,13 +47,13 @@ func (s *set) count() int {
 	return n
 }
 
-// memberDrift says the same, judged by the members.
-func (m *Model) memberDrift(f Family, listings []ipset.Listing) []string {
+// MemberDrift describes how the kernel's sets differ from what the transactions left, judged by their members.
+func (m *Model) MemberDrift(f Family, listings []ipset.Listing) []string {
 	headers := make([]ipset.Header, 0, len(listings))
 	for _, l := range listings {
 		headers = append(headers, l.Header)
 	}
-	drift := m.setDrift(f, headers)
+	drift := m.SetDrift(f, headers)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range listings {
@@ -71,8 +71,8 @@ func (m *Model) memberDrift(f Family, listings []ipset.Listing) []string {
 	return drift
 }
 
-// chainDrift says in words how the kernel's chains differ from what our transactions left.
-func (m *Model) chainDrift(f Family, seen iptables.Seen) []string {
+// ChainDrift describes how the kernel's chains differ from what the transactions left.
+func (m *Model) ChainDrift(f Family, seen iptables.Seen) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var drift []string

@@ -16,15 +16,16 @@ import (
 func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	m := New(Config{NodeName: "n", Hook: HookForward, Gate: GateAuto})
 	m.SetSynced()
-	m.Adopt(IPv4, nil, iptables.Seen{})
-	m.Plan(false)
+	m.LoadChains(IPv4, iptables.Seen{})
+	m.LoadSets(IPv4, nil)
+	m.Plan(false, [2]Extent{})
 	seen := iptables.Seen{Chains: map[string]iptables.SeenChain{}}
 	for name, c := range m.tables[IPv4].chains {
 		seen.Chains[name] = iptables.SeenChain{IDs: c.have, Text: slices.Repeat([]string{"a rule"}, len(c.have))}
 	}
 	name := naming.DropChain(Ingress)
 	find := func() bool {
-		return slices.ContainsFunc(m.chainDrift(IPv4, seen), func(d string) bool { return strings.Contains(d, name) })
+		return slices.ContainsFunc(m.ChainDrift(IPv4, seen), func(d string) bool { return strings.Contains(d, name) })
 	}
 	for range 2 { // what is printed is known from the second time on
 		if find() {
@@ -37,8 +38,9 @@ func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	if !find() {
 		t.Error("the changed rule is not found")
 	}
-	m.Adopt(IPv4, nil, seen)
-	if !slices.ContainsFunc(m.Plan(false)[IPv4].Rules.Replace, func(c iptables.Chain) bool { return c.Name == name }) {
+	m.LoadChains(IPv4, seen)
+	m.LoadSets(IPv4, nil)
+	if !slices.ContainsFunc(m.Plan(false, [2]Extent{})[IPv4].Rules.Replace, func(c iptables.Chain) bool { return c.Name == name }) {
 		t.Error("the chain is not written anew")
 	}
 }
@@ -127,8 +129,8 @@ func TestDriftIsFound(t *testing.T) {
 			for _, l := range sets {
 				headers = append(headers, l.Header)
 			}
-			quick := append(m.setDrift(IPv4, headers), m.chainDrift(IPv4, seen)...)
-			found := append(m.memberDrift(IPv4, sets), m.chainDrift(IPv4, seen)...)
+			quick := append(m.SetDrift(IPv4, headers), m.ChainDrift(IPv4, seen)...)
+			found := append(m.MemberDrift(IPv4, sets), m.ChainDrift(IPv4, seen)...)
 			if c.deep == (len(quick) > 0) && c.want != "" || c.want == "" && len(found) > 0 ||
 				c.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], c.want)) {
 				t.Errorf("found by headers: %q, by members: %q; want %q", quick, found, c.want)

@@ -62,15 +62,15 @@ func (m *Model) findChangedHands(f Family) {
 	}
 }
 
-// forgotten takes the addresses of which all connections of former pods are deleted that plans asked for.
-func (m *Model) forgotten(f Family, addrs []netip.Addr) {
+// Forgotten tells the model that the connections of the addresses' former pods, which plans asked to delete, are deleted.
+func (m *Model) Forgotten(f Family, addrs []netip.Addr) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tables[f].flows.Strike(addrs)
 }
 
-// forgetAgain has the next plan ask again for what could not be asked for.
-func (m *Model) forgetAgain(f Family, requests []conntrack.Request) {
+// ForgetAgain makes the next plan repeat requests to delete connections that were not made.
+func (m *Model) ForgetAgain(f Family, requests []conntrack.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range requests {
@@ -78,8 +78,8 @@ func (m *Model) forgetAgain(f Family, requests []conntrack.Request) {
 	}
 }
 
-// isLocal reports whether an address is a local pod's.
-func (m *Model) isLocal(a netip.Addr) bool {
+// IsLocal reports whether an address is a local pod's.
+func (m *Model) IsLocal(a netip.Addr) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.localAddrs[a]

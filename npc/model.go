@@ -191,9 +191,9 @@ func (m *Model) nothingToPlan() bool {
 	return !slices.ContainsFunc(m.tables[:], (*table).unplanned)
 }
 
-// AdoptSets takes the sets that were read from the kernel for a family for those that there are. It and AdoptChains are to be called before
-// the first plan, and whenever a transaction failed or the kernel was changed by others.
-func (m *Model) AdoptSets(f Family, sets []ipset.Listing) {
+// LoadSets replaces what the model knows of a family's sets by those that were read from the kernel. LoadSets and LoadChains must be called
+// before the first plan, and whenever a transaction failed or somebody else changed the kernel.
+func (m *Model) LoadSets(f Family, sets []ipset.Listing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tables[f].adoptSets(sets)
@@ -203,16 +203,16 @@ func (m *Model) AdoptSets(f Family, sets []ipset.Listing) {
 	}
 }
 
-// AdoptChains does the same with the chains that were read.
-func (m *Model) AdoptChains(f Family, seen iptables.Seen) {
+// LoadChains replaces what the model knows of a family's chains by those that were read from the kernel.
+func (m *Model) LoadChains(f Family, seen iptables.Seen) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tables[f].adoptChains(seen)
 }
 
-// strangeLayout is the layout of a family's sets and chains as they were last adopted, if it is not ours; else empty. Such are written anew:
-// what a set of theirs means is not known.
-func (m *Model) strangeLayout(f Family) string {
+// ForeignLayout returns the layout of a family's sets and chains as they were last read, if it is another version's; otherwise it is empty.
+// Sets and chains of a foreign layout are written anew, because the meaning of their sets is not known.
+func (m *Model) ForeignLayout(f Family) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if found := m.tables[f].foundLayout; found != naming.Layout {
@@ -277,15 +277,15 @@ func (m *Model) unfinished() bool {
 	return slices.ContainsFunc(m.tables[:], func(t *table) bool { return t.unfinished })
 }
 
-// Untidy says whether a plan left something for later.
-func (m *Model) Untidy() bool {
+// HasGarbage reports whether a plan left sets or chains in the kernel that nothing uses any more.
+func (m *Model) HasGarbage() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.tables[:], (*table).untidy)
 }
 
-// heldSince returns when the first of the changes came that are planned, and takes them for carried out; zero if there are none.
-func (m *Model) heldSince() time.Time {
+// CarriedOut marks all planned changes as carried out. It returns when the first of them came; zero if there were none.
+func (m *Model) CarriedOut() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.plannedAt

@@ -24,10 +24,10 @@ const (
 	Nothing
 )
 
-// planStart is what is to be done before all objects are known. It takes nothing away: where our chains
-// stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
-// without our chains, the base is made, closed.
-func (m *Model) planStart(boot bool, extent [len(families)]Extent) [len(families)]Transaction {
+// PlanStart returns the transactions that are carried out before all objects are known. They take nothing away: where weave-npc's chains
+// stand, unknown addresses of the node's range are closed. With boot, on a node without pods and without such chains, the base is made,
+// closed.
+func (m *Model) PlanStart(boot bool, extent [len(families)]Extent) [len(families)]Transaction {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setGates()
@@ -78,10 +78,10 @@ func (t *table) planGrowth(s *set, tx *Transaction) {
 	}
 }
 
-// plan is what is to be done for each family, as far as it is known, after all changes up to now. It counts as done: should it fail,
-// AdoptSets and AdoptChains have to be called with what the kernel then holds. With tidy, it also removes what does no
+// Plan returns each family's transaction, as far as the family is known, after all changes up to now. The model takes them for done: if one
+// fails, LoadSets and LoadChains must be called with what the kernel then holds. With tidy, a transaction also removes what does no
 // harm and costs time to remove.
-func (m *Model) plan(tidy bool, extent [len(families)]Extent) [len(families)]Transaction {
+func (m *Model) Plan(tidy bool, extent [len(families)]Extent) [len(families)]Transaction {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for f, t := range m.tables {
@@ -364,8 +364,8 @@ func (tx *Transaction) of(c *chain) {
 // postpones reports whether a chain's rules are left as they are for now.
 func (t *table) postpones(c *chain) bool { return t.postponed[c.namespace] }
 
-// postpone leaves the rules of a namespace as they are in the kernel, and its pods where they are, or no more.
-func (m *Model) postpone(f Family, namespace string, postpone bool) {
+// Postpone sets whether plans leave the rules of a namespace as they are in the kernel, and its pods where they are.
+func (m *Model) Postpone(f Family, namespace string, postpone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := m.tables[f]; postpone {

@@ -142,8 +142,8 @@ func (m *Model) Retry(f Family) {
 	}
 }
 
-// Refused are the policies of which the kernel does not take a rule, or a set that a rule needs, in order.
-func (m *Model) Refused() []InvalidPolicy {
+// Rejected returns the policies of which the kernel does not take a rule, or a set that a rule needs, in order.
+func (m *Model) Rejected() []InvalidPolicy {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	found := map[string]InvalidPolicy{}
@@ -195,8 +195,8 @@ func (m *Model) unreachable(f Family, found func(p *policy, why string)) {
 	}
 }
 
-// Unreporting says why packets that are dropped are not reported, in some family and direction; empty if they are.
-func (m *Model) Unreporting() string {
+// LoggingRejected returns why the kernel rejects a rule that reports dropped packets, in any family and direction; empty if it takes them all.
+func (m *Model) LoggingRejected() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tables {

@@ -22,11 +22,11 @@ func TestManyRefusals(t *testing.T) {
 		}
 		o.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
 		m.SetPolicy(o)
-		m.Plan(false)
+		m.Plan(false, [2]Extent{})
 		m.Resume()
 	}
 	carryOut := func() {
-		for m.Plan(false); m.Resume(); m.Plan(false) {
+		for m.Plan(false, [2]Extent{}); m.Resume(); m.Plan(false, [2]Extent{}) {
 		}
 	}
 	carryOut()
@@ -44,7 +44,7 @@ func TestManyRefusals(t *testing.T) {
 		t.Errorf("%d sets cannot be left out", len(others))
 	}
 	carryOut()
-	if refused := m.Refused(); len(refused) < 10 {
+	if refused := m.Rejected(); len(refused) < 10 {
 		t.Errorf("%d policies lack something", len(refused))
 	}
 	if took := time.Since(start); took > 4*time.Second {
@@ -52,7 +52,7 @@ func TestManyRefusals(t *testing.T) {
 	}
 	m.Retry(IPv4)
 	carryOut()
-	if refused := m.Refused(); len(refused) > 0 {
+	if refused := m.Rejected(); len(refused) > 0 {
 		t.Errorf("%d policies still lack something", len(refused))
 	}
 }

@@ -82,8 +82,8 @@ func (tx Transaction) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// onlyMembers says whether the transaction does no more than pods that come and go ask for.
-func (tx Transaction) onlyMembers() bool {
+// OnlyMembers reports whether the transaction changes nothing but members of sets, as pods that come and go do.
+func (tx Transaction) OnlyMembers() bool {
 	return tx.Rules.Empty() && !slices.ContainsFunc(slices.Concat(tx.Grow, tx.Leave, tx.Shrink), func(op ipset.Op) bool {
 		return op.Kind != ipset.Add && op.Kind != ipset.Delete
 	})

@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"context"
@@ -13,10 +13,12 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/gate"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 const (
@@ -33,12 +35,12 @@ const (
 
 // Syncer keeps the kernel's sets and chains as the model wants them. It is the only one that touches them.
 type Syncer struct {
-	model   *Model
+	model   *npc.Model
 	kernels []*kernel
 	metrics *Metrics
 	log     *slog.Logger
 	// report is called with each policy that is not enforced as it is meant.
-	report func(InvalidPolicy)
+	report func(npc.InvalidPolicy)
 
 	mu sync.Mutex
 	// trouble says why the kernel does not hold what is wanted, or why that cannot be known; empty if it does.
@@ -48,7 +50,7 @@ type Syncer struct {
 	setEnforced context.CancelFunc
 
 	// refused are the policies that the log said to lack what the kernel refused, by namespace/name.
-	refused map[string]InvalidPolicy
+	refused map[string]npc.InvalidPolicy
 	// unreporting is why blocked packets are not reported, as the log said it; empty if they are.
 	unreporting string
 	untidySince time.Time
@@ -65,16 +67,16 @@ type Syncer struct {
 	trialEnded chan struct{}
 }
 
-// NewSyncer opens the kernel of the network namespace that we run in, for the given families. An error says what is
+// New opens the kernel of the network namespace that we run in, for the given families. An error says what is
 // missing and the way out.
-func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
-	report func(InvalidPolicy)) (*Syncer, error) {
-	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{},
+func New(m *npc.Model, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
+	report func(npc.InvalidPolicy)) (*Syncer, error) {
+	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]npc.InvalidPolicy{},
 		trialEnded: make(chan struct{}, 1), conflicts: claims.Watcher{Log: log}, watcher: watcher{gate: gate.Reporter{Log: log}},
 		stuckAfter: stuckAfter}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
-		k, err := openKernel(f, b, &s.doing, m.isLocal, s.noteTrial)
+		k, err := openKernel(f, b, &s.doing, m.IsLocal, s.noteTrial)
 		if err != nil {
 			s.Close()
 			return nil, errors.Wrapf(err, "%s", f)
@@ -124,9 +126,15 @@ func (s *Syncer) doingNow() string {
 	return ""
 }
 
-// Boot closes unknown local addresses of a node without pods, before any object is known. It is to be called before Run, which tries
-// again what fails.
-func (s *Syncer) Boot(ctx context.Context) { s.sync(ctx, true) }
+// Sync brings the kernel up to date until nothing is left to do now, and returns what failed. With boot, on a node without pods, it closes
+// unknown local addresses before the objects are known. It must not be called while Run runs.
+func (s *Syncer) Sync(ctx context.Context, boot bool) []error {
+	errs := s.sync(ctx, boot)
+	for s.more && ctx.Err() == nil {
+		errs = append(errs, s.sync(ctx, boot)...)
+	}
+	return errs
+}
 
 // Run keeps the kernel up to date until the context ends. With boot, on a node without pods, unknown local
 // addresses are closed before the objects are known.
@@ -170,12 +178,12 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 	}
 	for more := true; more; {
 		more = false
-		for _, tx := range s.model.plan(true, [len(families)]Extent{}) {
+		for _, tx := range s.model.Plan(true, [len(traffic.Families)]npc.Extent{}) {
 			if _, err := fmt.Fprint(w, tx); err != nil {
 				return errors.Wrap(err, "writing the transactions")
 			}
 			for _, r := range tx.Forget {
-				s.model.forgotten(tx.Family, []netip.Addr{r.Addr})
+				s.model.Forgotten(tx.Family, []netip.Addr{r.Addr})
 				more = true
 			}
 		}
@@ -210,14 +218,14 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	synced := s.model.Synced()
 	if !synced {
 		s.adopt(ctx)
-		s.apply(ctx, s.model.planStart(boot, s.extents()))
+		s.apply(ctx, s.model.PlanStart(boot, s.extents()))
 		s.conclude(ctx, start, synced)
 		return s.errors()
 	}
 	for s.more = true; s.more; {
 		for again := true; again; {
 			s.adopt(ctx)
-			again = s.apply(ctx, s.model.plan(s.tidy(), s.extents()))
+			again = s.apply(ctx, s.model.Plan(s.tidy(), s.extents()))
 		}
 		if s.more = s.model.Resume(); time.Since(start) >= turn {
 			break
@@ -227,7 +235,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	return s.errors()
 }
 
-func (s *Syncer) extents() (e [len(families)]Extent) {
+func (s *Syncer) extents() (e [len(traffic.Families)]npc.Extent) {
 	for _, k := range s.kernels {
 		e[k.family] = k.extent()
 	}
@@ -265,7 +273,7 @@ func (s *Syncer) adopt(ctx context.Context) {
 				k.errs = append(k.errs, errors.Wrap(err, "reading the sets"))
 				continue
 			}
-			s.model.AdoptSets(k.family, listings)
+			s.model.LoadSets(k.family, listings)
 			k.setsKnown = true
 		}
 		if k.chainsKnown {
@@ -307,8 +315,8 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 	for i, k := range due {
 		if k.chainsKnown {
 			s.noteNative(k, seen[i].Native)
-			s.model.AdoptChains(k.family, seen[i])
-			if found := s.model.strangeLayout(k.family); found != "" {
+			s.model.LoadChains(k.family, seen[i])
+			if found := s.model.ForeignLayout(k.family); found != "" {
 				s.log.Warn("sets and chains were written by another version: writing them anew", "family", k.family,
 					"found_layout", found, "our_layout", naming.Layout)
 			}
@@ -318,7 +326,7 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 
 // apply carries out a transaction in every family, side by side. It says whether the kernel refused something that is now left out, so that
 // there may be more to do at once.
-func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) (again bool) {
+func (s *Syncer) apply(ctx context.Context, txs [len(traffic.Families)]npc.Transaction) (again bool) {
 	failures := make([]failure, len(s.kernels))
 	var steps []func()
 	for i, k := range s.kernels {
@@ -353,7 +361,7 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 	for _, set := range f.inUse {
 		s.model.Keep(k.family, set)
 	}
-	s.model.forgetAgain(k.family, f.unforgotten)
+	s.model.ForgetAgain(k.family, f.unforgotten)
 	s.model.Unadmit(k.family, f.unadmitted)
 	others := s.model.RefuseSets(k.family, f.refusedSets)
 	for _, name := range others {
@@ -386,7 +394,7 @@ func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
 }
 
 // announce logs what is going to be changed: at debug level in full, otherwise summed up, and nothing of members alone.
-func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
+func (s *Syncer) announce(ctx context.Context, k *kernel, tx npc.Transaction) {
 	if len(tx.Replaced) > 0 {
 		s.metrics.Drift.WithLabelValues(k.family.String(), "set").Inc()
 		s.log.Warn("sets by our names are not ours: making them anew", "family", k.family, "found", summary(tx.Replaced))
@@ -394,7 +402,7 @@ func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
 	switch {
 	case s.log.Enabled(ctx, slog.LevelDebug):
 		s.log.Debug("transaction", "family", k.family, "text", tx.String())
-	case !tx.onlyMembers():
+	case !tx.OnlyMembers():
 		s.log.Info("transaction", "family", k.family, slog.Any("", tx))
 	}
 }
@@ -410,7 +418,7 @@ func (s *Syncer) conclude(ctx context.Context, start time.Time, synced bool) {
 		switch {
 		case len(k.errs) > 0:
 			s.fail(k, now)
-		case k.extent() == Everything:
+		case k.extent() == npc.Everything:
 			s.recovered(k, now)
 			s.releaseNamespaces(k)
 		}
@@ -427,11 +435,11 @@ func (s *Syncer) conclude(ctx context.Context, start time.Time, synced bool) {
 	s.setEnforced()
 	s.metrics.SyncDuration.Observe(now.Sub(start).Seconds())
 	s.metrics.LastSync.SetToCurrentTime()
-	if at := s.model.heldSince(); !at.IsZero() {
+	if at := s.model.CarriedOut(); !at.IsZero() {
 		s.metrics.Latency.Observe(time.Since(at).Seconds())
 	}
 	switch {
-	case !s.model.Untidy():
+	case !s.model.HasGarbage():
 		s.untidySince = time.Time{}
 	case s.untidySince.IsZero():
 		s.untidySince = now

@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
@@ -54,7 +55,7 @@ type forgetter interface {
 
 // kernel is one family's sets and chains. It is used by one goroutine at a time.
 type kernel struct {
-	family Family
+	family npc.Family
 	sets   setKeeper
 	filter *iptables.Table
 	flows  forgetter
@@ -89,7 +90,7 @@ type kernel struct {
 }
 
 // openKernel opens the kernel of the network namespace that we run in, once per family.
-func openKernel(f Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
+func openKernel(f npc.Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
 	filter, err := iptables.New(f.IPTables(), b)
 	if err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func openKernel(f Family, b iptables.Backend, doing *progress.Tracker, isLocal f
 		return nil, err
 	}
 	family := uint8(unix.AF_INET)
-	if f == IPv6 {
+	if f == npc.IPv6 {
 		family = unix.AF_INET6
 	}
 	connections, err := conntrack.Open(family)
@@ -120,18 +121,18 @@ func (k *kernel) close() {
 }
 
 // extent is how much of the family may be planned.
-func (k *kernel) extent() Extent {
+func (k *kernel) extent() npc.Extent {
 	switch {
 	case !k.setsKnown:
-		return Nothing
+		return npc.Nothing
 	case !k.chainsKnown:
-		return SetsOnly
+		return npc.SetsOnly
 	}
-	return Everything
+	return npc.Everything
 }
 
 // steady says whether the kernel is expected to hold what our transactions left.
-func (k *kernel) steady() bool { return k.extent() == Everything && k.failing == "" }
+func (k *kernel) steady() bool { return k.extent() == npc.Everything && k.failing == "" }
 
 // timeout bounds a run of a program.
 func (k *kernel) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -176,7 +177,7 @@ type failure struct {
 
 // apply carries out a transaction, step by step. A step that fails does not keep the next from being
 // tried, unless that would take away what the rules still need.
-func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
+func (k *kernel) apply(ctx context.Context, tx npc.Transaction) failure {
 	f := failure{refusedSets: map[string]string{}}
 	f.apply(k, "revoking", tx.Revoke)
 	if len(f.sets) == 0 {
@@ -255,7 +256,7 @@ func (f *failure) without(u iptables.Update) iptables.Update {
 		return u
 	}
 	needy := func(r iptables.Rule) bool {
-		return slices.ContainsFunc(setsOf(r.Match), func(name string) bool { _, refused := f.refusedSets[name]; return refused })
+		return slices.ContainsFunc(r.Sets(), func(name string) bool { _, refused := f.refusedSets[name]; return refused })
 	}
 	out := iptables.Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]iptables.Rule{}}
 	for _, c := range u.Replace {

@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
@@ -31,7 +32,7 @@ type postponement struct {
 
 // write writes the rules of a transaction, part by part, and reports whether all of them were written. What fails for one namespace alone
 // concerns no other, but leaves the way to all of them as it is.
-func (k *kernel) write(ctx context.Context, tx Transaction, f *failure) bool {
+func (k *kernel) write(ctx context.Context, tx npc.Transaction, f *failure) bool {
 	parts := tx.Restores(maxRestore)
 	f.namespaces = map[string]error{}
 	for i := 0; i < len(parts); i++ {
@@ -91,7 +92,7 @@ func (s *Syncer) postponeNamespaces(k *kernel, failed map[string]error) (more bo
 		}
 		h.why, h.trying = err.Error(), false
 		h.retry.failed(now)
-		s.model.postpone(k.family, ns, true)
+		s.model.Postpone(k.family, ns, true)
 		s.metrics.EnforcementErrors.Inc()
 		k.chainsKnown = false // one that was killed may have written them
 	}
@@ -103,7 +104,7 @@ func (s *Syncer) retryNamespaces(k *kernel, now time.Time) {
 	for ns, h := range k.postponed {
 		if !h.trying && h.retry.due(now) {
 			h.trying = true
-			s.model.postpone(k.family, ns, false)
+			s.model.Postpone(k.family, ns, false)
 			s.metrics.Retries.WithLabelValues(k.family.String()).Inc()
 		}
 	}
@@ -112,7 +113,7 @@ func (s *Syncer) retryNamespaces(k *kernel, now time.Time) {
 // releaseNamespaces forgets the namespaces whose rules were written at last.
 func (s *Syncer) releaseNamespaces(k *kernel) {
 	for ns, h := range k.postponed {
-		if h.trying && k.extent() == Everything {
+		if h.trying && k.extent() == npc.Everything {
 			delete(k.postponed, ns)
 			s.log.Info("the rules of a namespace are written again", "family", k.family, "namespace", ns, "after", time.Since(h.since))
 		}
