@@ -78,7 +78,7 @@ kills: ## kill weave-npc before calls that it makes while it follows changes and
 
 drift: ## measure how long repairs take, REPEATS (30) times each kind, and what watching costs
 	test/setup
-	$(GO) test ./npc -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
+	$(GO) test ./npc/syncer -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
 
 flood: ## drop 20,000 new flows a second for FOR (30s), and kill ulogd2 KILLS (100) times under load; prints what it takes
 	test/setup

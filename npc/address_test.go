@@ -1,16 +1,13 @@
 package npc_test
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
@@ -28,35 +25,35 @@ func TestS72_NoObjectTakesALocalPodOutOfEnforcement(t *testing.T) {
 	}{
 		{"nothing", func(*world) {}, "", "outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"},
 		{"another_nodes_finished_pod_names_it_as_its_hosts", func(w *world) {
-			w.setPod("b/liar", "", nil, func(p *npc.Pod) { hosts(p); p.Node, p.Finished = "node2", true })
+			w.SetPod("b/liar", "", nil, func(p *npc.Pod) { hosts(p); p.Node, p.Finished = "node2", true })
 		}, claims.HostIPs, "outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"},
-		{"a_pod_of_this_node_names_it_as_its_hosts", func(w *world) { w.setPod("b/liar", "10.32.1.9,fd32:1::9", nil, hosts) },
+		{"a_pod_of_this_node_names_it_as_its_hosts", func(w *world) { w.SetPod("b/liar", "10.32.1.9,fd32:1::9", nil, hosts) },
 			claims.HostIPs, "outside > a/web tcp:80 = no\n outside > b/liar tcp:80 = yes"},
 		{"a_host_network_pod_has_it", func(w *world) {
-			w.setPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { hosts(p); p.HostNetwork = true })
+			w.SetPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { hosts(p); p.HostNetwork = true })
 		}, claims.HostIPs, "outside > a/web tcp:80 = no"},
 		{"a_later_pod_of_another_node_claims_it", func(w *world) {
-			w.setPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Node, p.Started = "node2", time.Unix(9, 0) })
+			w.SetPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Node, p.Started = "node2", time.Unix(9, 0) })
 		}, claims.RemotePod, "outside > a/web tcp:80 = no"},
 		{"a_later_free_pod_of_this_node_claims_it", func(w *world) {
-			w.setPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
+			w.SetPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
 		}, claims.LocalPod, "outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = no\n a/web > outside tcp:80 = yes"},
-		{"the_node_has_it", func(w *world) { w.model.SetNodeAddrs(parseAddrs(web)) },
+		{"the_node_has_it", func(w *world) { w.Model.SetNodeAddrs(parseAddrs(web)) },
 			claims.OfNode, "outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = no\n outside > unknown tcp:80 = no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onEveryKernel(t, func(t *testing.T, start starter) {
 				w := start(t)
-				w.namespace("a")
-				w.addr("unknown", "10.32.1.77", "fd32:1::77")
-				w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-				w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
-				w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
-				w.sync()
+				w.Namespace("a")
+				w.Addr("unknown", "10.32.1.77", "fd32:1::77")
+				w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+				w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+				w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+				w.Sync()
 				c.do(w)
-				w.again(false)
-				w.expect(c.want)
-				conflicts := w.model.Conflicts()
+				w.Again(false)
+				w.Expect(c.want)
+				conflicts := w.Model.Conflicts()
 				for _, x := range conflicts {
 					if x.Kind != c.kind {
 						t.Errorf("conflict: %s", x.Message())
@@ -65,11 +62,11 @@ func TestS72_NoObjectTakesALocalPodOutOfEnforcement(t *testing.T) {
 				if c.kind != "" && len(conflicts) != 2 {
 					t.Errorf("%d conflicts, not one for each address: %v", len(conflicts), conflicts)
 				}
-				w.deletePod("b/liar")
-				w.model.SetNodeAddrs(nil)
-				w.again(false)
-				w.expect("outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes\n outside > unknown tcp:80 = yes")
-				if conflicts := w.model.Conflicts(); len(conflicts) > 0 {
+				w.DeletePod("b/liar")
+				w.Model.SetNodeAddrs(nil)
+				w.Again(false)
+				w.Expect("outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes\n outside > unknown tcp:80 = yes")
+				if conflicts := w.Model.Conflicts(); len(conflicts) > 0 {
 					t.Errorf("conflicts are left: %v", conflicts)
 				}
 			})
@@ -85,56 +82,22 @@ func parseAddrs(texts []string) []netip.Addr {
 	return out
 }
 
-// TestS27_NothingIsOpenedBeforeFlowsAreForgotten shows what an address gets that changed hands, while the connections of its former
-// pod cannot be deleted, and that others do not wait for it.
-func TestS27_NothingIsOpenedBeforeFlowsAreForgotten(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
-		s := newStation(t, b)
-		s.remote("a/far", "10.32.2.4,fd32:2::4", "app=client")
-		s.well()
-		s.expect("a/far > a/web tcp:80 = yes")
-		for _, f := range families {
-			s.live.FailForgetting(f, errors.New("no room"))
-		}
-		// A peer gives its address to another peer, of this node and of another one, and an isolated pod to one that nothing isolates.
-		s.deletePod("a/client")
-		s.pod("a/next", "10.32.1.4,fd32:1::4", "app=other", "role=web")
-		s.deletePod("a/far")
-		s.remote("a/farther", "10.32.2.4,fd32:2::4", "app=other")
-		s.deletePod("a/db")
-		s.pod("a/free", "10.32.1.3,fd32:1::3", "app=free")
-		s.policy("a/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: other}}}]}]}`)
-		s.pod("a/new", "10.32.1.9,fd32:1::9", "app=other")
-		s.step()
-		eventually(t, "saying that it fails", func() bool { s.step(); return strings.Contains(s.live.Ready(), "no room") })
-		s.logged("cannot delete the connections", len(families))
-		s.expect("a/new > a/web tcp:80 = yes\n a/next > a/web tcp:80 = no\n a/farther > a/web tcp:80 = no\n outside > a/free tcp:80 = no")
-		for _, f := range families {
-			s.live.FailForgetting(f, nil)
-		}
-		eventually(t, "opening", func() bool { s.step(); return !s.live.Forgetting() })
-		s.well()
-		s.expect("a/new > a/web tcp:80 = yes\n a/next > a/web tcp:80 = yes\n a/farther > a/web tcp:80 = yes\n outside > a/free tcp:80 = yes")
-		s.agree()
-	})
-}
-
 // TestS27_ARemotePeersAddressIsForgotten shows of which addresses of other nodes' pods the connections are deleted, and when.
 func TestS27_ARemotePeersAddressIsForgotten(t *testing.T) {
 	w := newWorld(t)
-	w.namespace("a")
-	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-	w.remote("a/peer", "10.32.2.3,fd32:2::3", "app=client")
-	w.remote("a/other", "10.32.2.4,fd32:2::4", "app=other")
-	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
-	w.sync()
-	w.taken()
-	w.deletePod("a/peer")
-	w.deletePod("a/other")
-	w.remote("a/next", "10.32.2.3,fd32:2::3", "app=other")
-	for f, tx := range w.model.Plan(false) {
+	w.Namespace("a")
+	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.Remote("a/peer", "10.32.2.3,fd32:2::3", "app=client")
+	w.Remote("a/other", "10.32.2.4,fd32:2::4", "app=other")
+	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+	w.Sync()
+	w.Applied()
+	w.DeletePod("a/peer")
+	w.DeletePod("a/other")
+	w.Remote("a/next", "10.32.2.3,fd32:2::3", "app=other")
+	for f, tx := range w.Plan(false) {
 		var got []string
-		for _, r := range tx.Forget {
+		for _, r := range tx.FlushConntrack {
 			got = append(got, fmt.Sprint(r.Addr, r.Scope == conntrack.All, r.Later))
 		}
 		want := [][]string{{"10.32.2.3 false false", "10.32.2.4 false true"}, {"fd32:2::3 false false", "fd32:2::4 false true"}}[f]
@@ -165,59 +128,59 @@ func TestS73_AnAddressCountsFromWhenItWasReported(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			onEveryKernel(t, func(t *testing.T, start starter) {
 				w := start(t, func(c *npc.Config) { c.Booted = func() time.Time { return boot } })
-				w.namespace("a")
-				w.addr("unknown", "10.32.1.77", "fd32:1::77")
-				w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, c.change)
-				w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
-				w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
-				w.sync()
-				w.expect(c.want)
-				w.setPod("a/web", "10.32.1.4,fd32:1::4", []string{"app=web"}, since(time.Hour))
-				w.again(false)
-				w.expect(counts)
+				w.Namespace("a")
+				w.Addr("unknown", "10.32.1.77", "fd32:1::77")
+				w.SetPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, c.change)
+				w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+				w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+				w.Sync()
+				w.Expect(c.want)
+				w.SetPod("a/web", "10.32.1.4,fd32:1::4", []string{"app=web"}, since(time.Hour))
+				w.Again(false)
+				w.Expect(counts)
 			})
 		})
 	}
 	t.Run("an_old_owner_does_not_keep_it", func(t *testing.T) {
 		onEveryKernel(t, func(t *testing.T, start starter) {
 			w := start(t, func(c *npc.Config) { c.Booted = func() time.Time { return boot } })
-			w.namespace("a")
-			w.setPod("a/old", "10.32.1.2,fd32:1::2", []string{"app=old"}, since(-time.Hour))
-			w.setPod("a/web", "", []string{"app=web"}, nil)
-			w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
-			w.sync()
-			w.expect("outside > 10.32.1.2 tcp:80 = no\n outside > fd32:1::2 tcp:80 = no")
-			w.setPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) { since(time.Minute)(p); p.Created = boot.Add(-2 * time.Hour) })
-			w.again(false)
-			w.expect("outside > 10.32.1.2 tcp:80 = no\n a/web > outside tcp:80 = yes")
-			w.policy("a/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{}]}`)
-			w.again(false)
-			w.expect("outside > 10.32.1.2 tcp:80 = yes\n outside > fd32:1::2 tcp:80 = yes")
+			w.Namespace("a")
+			w.SetPod("a/old", "10.32.1.2,fd32:1::2", []string{"app=old"}, since(-time.Hour))
+			w.SetPod("a/web", "", []string{"app=web"}, nil)
+			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+			w.Sync()
+			w.Expect("outside > 10.32.1.2 tcp:80 = no\n outside > fd32:1::2 tcp:80 = no")
+			w.SetPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) { since(time.Minute)(p); p.Created = boot.Add(-2 * time.Hour) })
+			w.Again(false)
+			w.Expect("outside > 10.32.1.2 tcp:80 = no\n a/web > outside tcp:80 = yes")
+			w.Policy("a/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{}]}`)
+			w.Again(false)
+			w.Expect("outside > 10.32.1.2 tcp:80 = yes\n outside > fd32:1::2 tcp:80 = yes")
 		})
 	})
 	t.Run("a_remote_pod_is_no_peer_by_it", func(t *testing.T) {
 		w := newWorld(t)
-		w.namespace("a")
-		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-		w.remote("a/client", "10.32.2.3,fd32:2::3", "app=client")
-		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
-		w.sync()
-		w.expect("a/client > a/web tcp:80 = yes")
-		w.setPod("a/client", "10.32.2.3,fd32:2::3", []string{"app=client"}, func(p *npc.Pod) { p.Node = "node2"; stale(p) })
-		w.again(false)
-		w.expect("a/client > a/web tcp:80 = no")
+		w.Namespace("a")
+		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.Remote("a/client", "10.32.2.3,fd32:2::3", "app=client")
+		w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+		w.Sync()
+		w.Expect("a/client > a/web tcp:80 = yes")
+		w.SetPod("a/client", "10.32.2.3,fd32:2::3", []string{"app=client"}, func(p *npc.Pod) { p.Node = "node2"; stale(p) })
+		w.Again(false)
+		w.Expect("a/client > a/web tcp:80 = no")
 	})
 }
 
 // TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt has a remote pod come and go between two plans.
 func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
 	w := newWorld(t, toldByRange)
-	w.namespace("a")
-	w.setPod("a/web", "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
-	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
-	w.sync()
+	w.Namespace("a")
+	w.SetPod("a/web", "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	w.Sync()
 	closed := func() bool {
-		for e, attr := range w.kernels[npc.IPv4].Sets["weave-gate-ingress"].Members {
+		for e, attr := range w.Kernels[npc.IPv4].Sets["weave-gate-ingress"].Members {
 			if e == ipset.Addr(netip.MustParseAddr("10.32.1.2")) {
 				return !attr.NoMatch
 			}
@@ -227,10 +190,10 @@ func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
 	if !closed() {
 		t.Fatal("the stale address is not closed")
 	}
-	w.pod("a/other", "10.32.1.9")
-	w.remote("a/remote", "10.32.1.2")
-	w.deletePod("a/remote")
-	w.again(false)
+	w.Pod("a/other", "10.32.1.9")
+	w.Remote("a/remote", "10.32.1.2")
+	w.DeletePod("a/remote")
+	w.Again(false)
 	if !closed() {
 		t.Error("the stale address is open after a remote pod had it")
 	}
@@ -239,35 +202,35 @@ func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
 // TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart for the local pod that had it before and was isolated.
 func TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart(t *testing.T) {
 	objects := func(w *world) {
-		w.namespace("a")
-		w.pod("a/client", "10.32.1.3,fd32:1::3")
-		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
+		w.Namespace("a")
+		w.Pod("a/client", "10.32.1.3,fd32:1::3")
+		w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
 	}
 	w := newWorld(t, toldByRange)
 	objects(w)
-	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-	w.sync()
+	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.Sync()
 	w = w.restarted()
 	objects(w)
-	w.remote("a/remote", "10.32.1.2,fd32:1::2")
-	w.sync()
-	w.expect("a/client > a/remote tcp:80 = yes\na/remote > a/client tcp:80 = yes")
+	w.Remote("a/remote", "10.32.1.2,fd32:1::2")
+	w.Sync()
+	w.Expect("a/client > a/remote tcp:80 = yes\na/remote > a/client tcp:80 = yes")
 }
 
 // TestPodsThatShareAStaleAddressMakeNoTransactions when nothing changes.
 func TestPodsThatShareAStaleAddressMakeNoTransactions(t *testing.T) {
 	w := newWorld(t)
-	w.namespace("a")
+	w.Namespace("a")
 	for i := range 5 {
-		w.setPod(fmt.Sprintf("a/web%d", i), "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+		w.SetPod(fmt.Sprintf("a/web%d", i), "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
 	}
-	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
-	w.sync()
-	w.taken()
+	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
+	w.Sync()
+	w.Applied()
 	for range 20 {
-		w.again(false)
+		w.Again(false)
 	}
-	if text := w.taken(); text != "" {
+	if text := w.Applied(); text != "" {
 		t.Errorf("transactions:\n%s", text)
 	}
 }
@@ -276,16 +239,16 @@ func TestPodsThatShareAStaleAddressMakeNoTransactions(t *testing.T) {
 func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
 	const deny = `{podSelector: {matchLabels: {app: web}}}`
 	w := newWorld(t, toldByRange)
-	w.namespace("a")
-	w.policy("a/web", deny)
-	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-	w.sync()
-	w.deletePod("a/web")
-	w.setPod("a/other", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
-	w.again(false)
+	w.Namespace("a")
+	w.Policy("a/web", deny)
+	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.Sync()
+	w.DeletePod("a/web")
+	w.SetPod("a/other", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
+	w.Again(false)
 	w = w.restarted()
-	w.namespace("a")
-	w.policy("a/web", deny)
-	w.sync()
-	w.expect("outside > a/web tcp:80 = no")
+	w.Namespace("a")
+	w.Policy("a/web", deny)
+	w.Sync()
+	w.Expect("outside > a/web tcp:80 = no")
 }

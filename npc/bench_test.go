@@ -15,7 +15,9 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/walk"
+	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
@@ -51,7 +53,7 @@ func (s size) pod(i int) npc.Pod {
 		HostAddrs: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, byte(i / 100 >> 8), byte(i / 100)})},
 		Ports:     []npc.NamedPort{{Name: "http", Protocol: 6, Port: 80}}}
 	if i >= s.pods {
-		p.Node, p.Labels = node, s.labels(i-s.pods)
+		p.Node, p.Labels = cluster.Node, s.labels(i-s.pods)
 		p.Namespace = spaceOf((i - s.pods) % s.namespaces)
 		p.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i - s.pods + 2)})}
 	}
@@ -100,7 +102,7 @@ func (s size) model() *npc.Model {
 
 // untold knows nothing yet.
 func (s size) untold() *npc.Model {
-	return npc.New(npc.Config{NodeName: node, PodInterface: "cni0", NFLogGroup: 86, AllowMcast: true, Hook: npc.HookForward, AllowAction: "ACCEPT", MaxListSize: 1 << 16})
+	return npc.New(npc.Config{NodeName: cluster.Node, PodInterface: "cni0", NFLogGroup: 86, AllowMcast: true, Hook: npc.HookForward, AllowAction: "ACCEPT", MaxListSize: 1 << 16})
 }
 
 // tell tells a model of all there is.
@@ -120,7 +122,7 @@ func (s size) tell(m *npc.Model) {
 // carryOut plans until there is nothing left to do.
 func carryOut(m *npc.Model) {
 	for {
-		m.Plan(false)
+		planned(m)
 		if !m.Resume() {
 			return
 		}
@@ -297,11 +299,12 @@ func (s size) onPaper(tb testing.TB) [2]*paper.Kernel {
 	m := s.untold()
 	for f, k := range kernels {
 		sets, seen := k.Read()
-		m.Adopt(npc.Family(f), sets, seen)
+		m.LoadChains(npc.Family(f), seen)
+		m.LoadSets(npc.Family(f), sets)
 	}
 	s.tell(m)
 	for {
-		for f, tx := range m.Plan(false) {
+		for f, tx := range planned(m) {
 			if err := kernels[f].Apply(tx); err != nil {
 				tb.Fatal(err)
 			}
@@ -345,4 +348,13 @@ func rulesMet(tb testing.TB, k *paper.Kernel, pod npc.Pod, d npc.Direction) (toS
 		return step.Tried, 0
 	}
 	return 0, 0
+}
+
+// planned plans and tells the model that everything was carried out.
+func planned(m *npc.Model) [2]dataplane.Transaction {
+	txs := m.Plan(false, [2]dataplane.Known{})
+	for _, tx := range txs {
+		m.Commit(tx, tx.Taken())
+	}
+	return txs
 }

@@ -328,9 +328,9 @@ func (m *Model) InRange(a netip.Addr) bool {
 	return m.scope().Contains(a)
 }
 
-// Strays are local pods whose addresses are not in the node's range of their family, as namespace/name, sorted; at
+// OutOfRangePods returns local pods whose addresses are not in the node's range of their family, as namespace/name, sorted; at
 // most as many as a comment names. Before we know such an address, its packets are not seen.
-func (m *Model) Strays() []string {
+func (m *Model) OutOfRangePods() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []string
@@ -342,10 +342,10 @@ func (m *Model) Strays() []string {
 		}
 	}
 	slices.Sort(out)
-	return out[:min(len(out), maxNamedOwners)]
+	return out[:min(len(out), dataplane.MaxNamedOwners)]
 }
 
-// rangeless reports whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, the node has
+// NoPodRange reports whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, the node has
 // none, and there are local pods.
 func (m *Model) NoPodRange() bool {
 	m.mu.Lock()

@@ -22,13 +22,13 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 	o := &networkingv1.NetworkPolicy{}
 	o.Namespace, o.Name = "a", "p"
 	m.SetPolicy(o)
-	m.Plan(false)
+	m.carryOut(false)
 	m.Resume()
 	for _, kind := range []string{"namespaces", "pods", "networkpolicies"} {
 		m.SetConnected(kind, false)
 	}
 	for range 10 {
-		m.Plan(false)
+		m.carryOut(false)
 		m.Resume()
 		next := m.NextChange()
 		if next.IsZero() {
@@ -46,7 +46,7 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 	for _, kind := range []string{"namespaces", "pods", "networkpolicies"} {
 		m.SetConnected(kind, true)
 	}
-	m.Plan(false)
+	m.carryOut(false)
 	m.Resume()
 	for _, d := range directions {
 		if len(m.gates.closed[IPv4][d]) != 0 {
@@ -65,7 +65,7 @@ func TestAVanishedPodsAddressOpensInTime(t *testing.T) {
 		return is
 	}
 	m.DeletePod("a", "web", "")
-	m.Plan(false)
+	m.carryOut(false)
 	m.Resume()
 	if !closed() {
 		t.Fatal("it is open at once")
@@ -75,11 +75,11 @@ func TestAVanishedPodsAddressOpensInTime(t *testing.T) {
 		t.Fatalf("the next change is at %s, not at %s", next, want)
 	}
 	now = next.Add(-time.Second)
-	if m.Plan(false); !closed() {
+	if m.carryOut(false); !closed() {
 		t.Error("it is open too early")
 	}
 	now = next
-	if m.Plan(false); closed() {
+	if m.carryOut(false); closed() {
 		t.Error("it stays closed")
 	}
 	if next = m.NextChange(); !next.IsZero() {
@@ -113,7 +113,7 @@ func TestWhichBrokenWatchesClose(t *testing.T) {
 				m.SetConnected(kind, false)
 			}
 			now = now.Add(c.after)
-			m.Plan(false)
+			m.carryOut(false)
 			m.Resume()
 			for _, d := range directions {
 				_, closed := m.gates.closed[IPv4][d][ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))]

@@ -22,8 +22,8 @@ func TestGateOfAnInterface(t *testing.T) {
 			onEveryKernel(t, func(t *testing.T, fresh starter) {
 				test(t, func(t *testing.T, configure ...func(*npc.Config)) *world {
 					w := fresh(t, configure...)
-					w.namespace("a")
-					w.addr("unknown", "10.32.1.77", "fd32:1::77")
+					w.Namespace("a")
+					w.Addr("unknown", "10.32.1.77", "fd32:1::77")
 					return w
 				})
 			})
@@ -33,21 +33,21 @@ func TestGateOfAnInterface(t *testing.T) {
 
 func interfaceCounts(t *testing.T, start starter) {
 	w := start(t, func(c *npc.Config) { c.PodRanges = []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")} })
-	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
-	w.pod("a/free", "10.32.1.6,fd32:1::6")
-	w.setPod("a/new", "", []string{"app=web"}, nil)
-	w.sync()
-	w.expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no\n outside > a/free tcp:80 = yes\n a/free > outside tcp:80 = yes")
-	w.pod("a/new", "10.32.1.5,fd32:1::5", "app=web")
-	w.again(false)
-	w.expect("outside > unknown tcp:80 = yes\n outside > a/new tcp:80 = no")
+	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
+	w.Pod("a/free", "10.32.1.6,fd32:1::6")
+	w.SetPod("a/new", "", []string{"app=web"}, nil)
+	w.Sync()
+	w.Expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no\n outside > a/free tcp:80 = yes\n a/free > outside tcp:80 = yes")
+	w.Pod("a/new", "10.32.1.5,fd32:1::5", "app=web")
+	w.Again(false)
+	w.Expect("outside > unknown tcp:80 = yes\n outside > a/new tcp:80 = no")
 }
 
 func uplinkIsNoPod(t *testing.T, start starter) {
 	w := start(t, func(c *npc.Config) { c.Gate = npc.GateClosed })
-	w.remote("a/far", "10.32.1.9,fd32:1::9")
-	w.pod("a/free", "10.32.1.6,fd32:1::6")
-	w.sync()
+	w.Remote("a/far", "10.32.1.9,fd32:1::9")
+	w.Pod("a/free", "10.32.1.6,fd32:1::6")
+	w.Sync()
 	behind := func(want bool, ports ...string) {
 		t.Helper()
 		prefixes := func(texts ...string) (out []netip.Prefix) {
@@ -56,8 +56,8 @@ func uplinkIsNoPod(t *testing.T, start starter) {
 			}
 			return out
 		}
-		w.model.SetUplinks(ports, prefixes("0.0.0.0/0", "10.32.1.8/32", "fd32:1::8/128"), prefixes("10.32.1.0/24", "fd32:1::/64"))
-		w.again(true)
+		w.Model.SetUplinks(ports, prefixes("0.0.0.0/0", "10.32.1.8/32", "fd32:1::8/128"), prefixes("10.32.1.0/24", "fd32:1::/64"))
+		w.Again(true)
 		for _, ends := range [][2]string{{"10.32.1.6", "10.32.1.8"}, {"fd32:1::6", "fd32:1::8"}, {"10.32.1.6", "203.0.113.1"}} {
 			src, dst := netip.MustParseAddr(ends[0]), netip.MustParseAddr(ends[1])
 			for what, p := range map[string]walk.Packet{
@@ -67,16 +67,16 @@ func uplinkIsNoPod(t *testing.T, start starter) {
 				"routed from":  {Src: dst, Dst: src, In: "cni0", Out: "eth0", PhysIn: "up0"},
 			} {
 				p.Protocol, p.DstPort = unix.IPPROTO_TCP, 80
-				if v := w.judge(p); v.Accepted != want {
+				if v := w.Judge(p); v.Accepted != want {
 					t.Errorf("uplinks %q, %s %s: accepted = %t, by %q", ports, what, dst, v.Accepted, v.By)
 				}
 			}
 			p := walk.Packet{Src: src, Dst: dst, In: "cni0", Out: "cni0", PhysIn: "veth1", PhysOut: "veth2", Protocol: unix.IPPROTO_TCP, DstPort: 80}
-			if v := w.judge(p); v.Accepted {
+			if v := w.Judge(p); v.Accepted {
 				t.Errorf("uplinks %q, to %s at a pod's port: accepted by %q", ports, dst, v.By)
 			}
 		}
-		w.expect(fmt.Sprintf("outside > a/far tcp:80 = %s\n outside > 10.32.1.10 tcp:80 = no\n outside > fd32:1::10 tcp:80 = no",
+		w.Expect(fmt.Sprintf("outside > a/far tcp:80 = %s\n outside > 10.32.1.10 tcp:80 = no\n outside > fd32:1::10 tcp:80 = no",
 			map[bool]string{true: "yes", false: "no"}[want]))
 	}
 	behind(false)
@@ -88,10 +88,10 @@ func uplinkIsNoPod(t *testing.T, start starter) {
 func dhcpPasses(t *testing.T, start starter) {
 	for _, multicast := range []bool{true, false} {
 		w := start(t, func(c *npc.Config) { c.Gate, c.AllowMcast = npc.GateClosed, multicast })
-		w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
-		w.pod("a/web", "10.32.1.5,fd32:1::5", "app=web")
-		w.pod("a/free", "10.32.1.6,fd32:1::6")
-		w.sync()
+		w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
+		w.Pod("a/web", "10.32.1.5,fd32:1::5", "app=web")
+		w.Pod("a/free", "10.32.1.6,fd32:1::6")
+		w.Sync()
 		for _, c := range []struct {
 			src, dst     string
 			sport, dport uint16
@@ -117,7 +117,7 @@ func dhcpPasses(t *testing.T, start starter) {
 		} {
 			p := walk.Packet{Src: netip.MustParseAddr(c.src), Dst: netip.MustParseAddr(c.dst), Protocol: unix.IPPROTO_UDP, SrcPort: c.sport,
 				DstPort: c.dport, In: "cni0", Out: "cni0", PhysIn: "veth1", PhysOut: "veth2"}
-			if v := w.judge(p); v.Accepted != c.accepted {
+			if v := w.Judge(p); v.Accepted != c.accepted {
 				t.Errorf("%s:%d > %s:%d, multicast %t: accepted = %t, by %q", c.src, c.sport, c.dst, c.dport, multicast, v.Accepted, v.By)
 			}
 		}

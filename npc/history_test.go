@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/judge"
 )
 
@@ -47,12 +48,12 @@ func TestKeptHistories(t *testing.T) {
 				switch {
 				case i == 0:
 					h.become(next)
-					h.sync()
+					h.Sync()
 				case next.sameButForPolicies(h.state):
 					h.stepwise(func() { h.become(next) }, false)
 				default:
 					h.become(next)
-					h.again(false)
+					h.Again(false)
 				}
 				h.check()
 			}
@@ -100,7 +101,7 @@ func (s state) judged() judge.World {
 			continue
 		}
 		for _, a := range p.Addrs {
-			if slices.Contains(s.node, a) || p.Node != node && hosts[a] {
+			if slices.Contains(s.node, a) || p.Node != cluster.Node && hosts[a] {
 				continue // no pod has an address of a node; what others' objects say takes none from a pod of this node
 			}
 			claiming[a] = append(claiming[a], p)
@@ -115,7 +116,7 @@ func (s state) judged() judge.World {
 			k.Ports = append(k.Ports, containerPort(port))
 		}
 		for _, q := range claiming[a] {
-			if q.Node == node && p.Node == node && q.UID != p.UID {
+			if q.Node == cluster.Node && p.Node == cluster.Node && q.UID != p.UID {
 				k.Rivals = append(k.Rivals, judge.Pod{Namespace: q.Namespace, Name: q.Name, Node: q.Node, Labels: q.Labels})
 			}
 		}
@@ -129,7 +130,7 @@ func (s state) judged() judge.World {
 
 // rank orders those that claim an address: a pod of this node, one that is not being deleted, the one that started last.
 func rank(p npc.Pod) string {
-	return fmt.Sprintf("%t %t %020d %020d %s", p.Node == node, !p.Deleting, p.Started.Unix(), p.Created.Unix(), p.UID)
+	return fmt.Sprintf("%t %t %020d %020d %s", p.Node == cluster.Node, !p.Deleting, p.Started.Unix(), p.Created.Unix(), p.UID)
 }
 
 func containerPort(p npc.NamedPort) corev1.ContainerPort {
@@ -147,7 +148,7 @@ func (s state) manifest() (string, error) {
 	}
 	if len(s.node) > 0 {
 		n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-		n.Name = node
+		n.Name = cluster.Node
 		for _, a := range s.node {
 			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
 		}
@@ -260,7 +261,7 @@ func podFacts(p corev1.Pod) npc.Pod {
 	for _, c := range p.Spec.Containers {
 		for _, port := range c.Ports {
 			f.Ports = append(f.Ports, npc.NamedPort{Name: port.Name, Port: uint16(port.ContainerPort),
-				Protocol: protocolNumbers[strings.ToLower(string(port.Protocol))]})
+				Protocol: cluster.ProtocolNumbers[strings.ToLower(string(port.Protocol))]})
 		}
 	}
 	return f

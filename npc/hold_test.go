@@ -10,16 +10,17 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/walk"
+	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
 // restarted returns a world whose model knows nothing yet and whose kernel holds what w's does.
 func (w *world) restarted(configure ...func(*npc.Config)) *world {
-	next := newModelWorld(w.T, append(configure, toldByRange)...)
-	next.kernels = w.kernels
-	for name, addrs := range w.addrs {
-		next.addrs[name] = addrs
+	next := &world{cluster.NewUnread(w.T, append(configure, toldByRange)...)}
+	next.Kernels = w.Kernels
+	for name, addrs := range w.Addrs {
+		next.Addrs[name] = addrs
 	}
-	next.adopt()
+	next.Load()
 	return next
 }
 
@@ -35,16 +36,16 @@ const (
 // TestS74_WhatWasNotReadKeepsWhatTheKernelHolds restarts with parts of what was there.
 func TestS74_WhatWasNotReadKeepsWhatTheKernelHolds(t *testing.T) {
 	pods := func(w *world) {
-		w.namespace("shop")
-		w.pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
-		w.pod("shop/db", "10.32.1.3,fd32:1::3", "app=db")
-		w.pod("shop/free", "10.32.1.4,fd32:1::4", "app=free")
-		w.remote("shop/api", "10.32.2.2,fd32:2::2", "app=api")
+		w.Namespace("shop")
+		w.Pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.Pod("shop/db", "10.32.1.3,fd32:1::3", "app=db")
+		w.Pod("shop/free", "10.32.1.4,fd32:1::4", "app=free")
+		w.Remote("shop/api", "10.32.2.2,fd32:2::2", "app=api")
 	}
 	policies := func(w *world) {
-		w.policy("shop/web", webFromAPI)
-		w.policy("shop/db", dbFromWeb)
-		w.policy("shop/egress", denyEgress)
+		w.Policy("shop/web", webFromAPI)
+		w.Policy("shop/db", dbFromWeb)
+		w.Policy("shop/egress", denyEgress)
 	}
 	const verdicts = `
 		shop/api > shop/web tcp:80 = yes
@@ -57,110 +58,110 @@ func TestS74_WhatWasNotReadKeepsWhatTheKernelHolds(t *testing.T) {
 		w := newWorld(t, toldByRange)
 		pods(w)
 		policies(w)
-		w.sync()
-		w.expect(verdicts)
+		w.Sync()
+		w.Expect(verdicts)
 		return w
 	}
 
 	t.Run("policies", func(t *testing.T) {
 		w := before(t).restarted()
 		pods(w)
-		w.model.SetMissing(npc.ObjectsMissing)
-		w.sync()
-		w.tidyUp()
-		w.expect(verdicts)
+		w.Model.SetMissing(npc.ObjectsMissing)
+		w.Sync()
+		w.CollectGarbage()
+		w.Expect(verdicts)
 		// What others write meanwhile is enforced, and undone.
-		w.policy("shop/free", `{podSelector: {matchLabels: {app: free}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]}`)
-		w.again(true)
-		w.expect(verdicts[:strings.LastIndex(verdicts, "outside")] + "outside > shop/free tcp:80 = no\nshop/api > shop/free tcp:80 = yes")
-		w.policy("shop/free", `{podSelector: {matchLabels: {app: free}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`)
-		w.again(true)
-		w.tidyUp()
-		w.expect("outside > shop/free tcp:80 = no\nshop/api > shop/free tcp:80 = no\nshop/api > shop/web tcp:80 = yes")
-		w.policy("shop/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 81}]}]}`)
-		w.again(true)
-		w.expect("outside > shop/web tcp:81 = yes\noutside > shop/web tcp:80 = no\nshop/api > shop/web tcp:80 = yes")
-		w.deletePolicy("shop/more")
-		w.deletePolicy("shop/free")
-		w.again(true)
-		w.tidyUp()
-		w.expect(verdicts + "\noutside > shop/web tcp:81 = no")
+		w.Policy("shop/free", `{podSelector: {matchLabels: {app: free}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]}`)
+		w.Again(true)
+		w.Expect(verdicts[:strings.LastIndex(verdicts, "outside")] + "outside > shop/free tcp:80 = no\nshop/api > shop/free tcp:80 = yes")
+		w.Policy("shop/free", `{podSelector: {matchLabels: {app: free}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`)
+		w.Again(true)
+		w.CollectGarbage()
+		w.Expect("outside > shop/free tcp:80 = no\nshop/api > shop/free tcp:80 = no\nshop/api > shop/web tcp:80 = yes")
+		w.Policy("shop/more", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 81}]}]}`)
+		w.Again(true)
+		w.Expect("outside > shop/web tcp:81 = yes\noutside > shop/web tcp:80 = no\nshop/api > shop/web tcp:80 = yes")
+		w.DeletePolicy("shop/more")
+		w.DeletePolicy("shop/free")
+		w.Again(true)
+		w.CollectGarbage()
+		w.Expect(verdicts + "\noutside > shop/web tcp:81 = no")
 		// The rest is read: it says less than before.
-		w.policy("shop/db", dbFromWeb)
-		w.model.SetMissing(npc.NothingMissing)
-		w.again(true)
-		w.tidyUp()
-		w.expect("outside > shop/web tcp:80 = yes\nshop/web > shop/db tcp:80 = yes\nshop/api > shop/db tcp:80 = no\nshop/db > outside tcp:80 = yes")
+		w.Policy("shop/db", dbFromWeb)
+		w.Model.SetMissing(npc.NothingMissing)
+		w.Again(true)
+		w.CollectGarbage()
+		w.Expect("outside > shop/web tcp:80 = yes\nshop/web > shop/db tcp:80 = yes\nshop/api > shop/db tcp:80 = no\nshop/db > outside tcp:80 = yes")
 	})
 
 	t.Run("a policy that is read late", func(t *testing.T) {
 		w := before(t).restarted()
 		pods(w)
-		w.model.SetMissing(npc.ObjectsMissing)
-		w.sync()
+		w.Model.SetMissing(npc.ObjectsMissing)
+		w.Sync()
 		policies(w)
-		w.again(true)
-		w.expect(verdicts)
-		for name, rules := range w.kernels[npc.IPv4].Chains {
+		w.Again(true)
+		w.Expect(verdicts)
+		for name, rules := range w.Kernels[npc.IPv4].Chains {
 			if len(slices.Compact(slices.Sorted(slices.Values(rules)))) < len(rules) {
 				t.Errorf("%s has a rule twice: %q", name, rules)
 			}
 		}
 		// From now on its rules are its own, though others are still missing.
-		w.policy("shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]}`)
-		w.again(true)
-		w.tidyUp()
-		w.expect("shop/web > shop/db tcp:80 = no\nshop/api > shop/db tcp:80 = yes\nshop/api > shop/web tcp:80 = yes")
+		w.Policy("shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]}`)
+		w.Again(true)
+		w.CollectGarbage()
+		w.Expect("shop/web > shop/db tcp:80 = no\nshop/api > shop/db tcp:80 = yes\nshop/api > shop/web tcp:80 = yes")
 	})
 
 	t.Run("pods", func(t *testing.T) {
 		w := before(t).restarted()
-		w.namespace("shop")
+		w.Namespace("shop")
 		policies(w)
-		w.model.SetMissing(npc.ObjectsMissing)
-		w.sync()
-		w.tidyUp()
-		w.expect(verdicts)
+		w.Model.SetMissing(npc.ObjectsMissing)
+		w.Sync()
+		w.CollectGarbage()
+		w.Expect(verdicts)
 		pods(w)
-		w.model.SetMissing(npc.NothingMissing)
-		w.again(true)
-		w.tidyUp()
-		w.expect(verdicts)
+		w.Model.SetMissing(npc.NothingMissing)
+		w.Again(true)
+		w.CollectGarbage()
+		w.Expect(verdicts)
 	})
 
 	t.Run("node", func(t *testing.T) {
 		w := before(t).restarted(func(c *npc.Config) { c.NodeName = "node9" })
 		pods(w)
 		policies(w)
-		w.model.SetMissing(npc.NodeMissing)
-		w.sync()
-		w.tidyUp()
-		w.expect(verdicts)
-		w.expect("outside > 10.32.1.77 tcp:80 = no")
+		w.Model.SetMissing(npc.NodeMissing)
+		w.Sync()
+		w.CollectGarbage()
+		w.Expect(verdicts)
+		w.Expect("outside > 10.32.1.77 tcp:80 = no")
 		w = w.restarted()
 		pods(w)
 		policies(w)
-		w.sync()
-		w.tidyUp()
-		w.expect(verdicts)
+		w.Sync()
+		w.CollectGarbage()
+		w.Expect(verdicts)
 	})
 
 	t.Run("an address of another pod", func(t *testing.T) {
 		w := before(t).restarted()
-		w.namespace("shop")
-		w.pod("shop/other", "10.32.1.2,fd32:1::2", "app=other")
-		w.model.SetMissing(npc.ObjectsMissing)
-		w.sync()
-		w.expect("shop/other > shop/db tcp:80 = no") // as shop/web it could
-		w.pod("shop/db", "10.32.1.3,fd32:1::3", "app=db")
-		w.again(true)
-		w.expect("outside > shop/db tcp:80 = no")
-		w.deletePod("shop/db")
-		w.again(true)
-		w.expect("outside > shop/db tcp:80 = no") // its container may still run
-		w.pod("shop/next", "10.32.1.3,fd32:1::3", "app=next")
-		w.again(true)
-		w.expect("outside > shop/next tcp:80 = yes\nshop/next > outside tcp:80 = yes")
+		w.Namespace("shop")
+		w.Pod("shop/other", "10.32.1.2,fd32:1::2", "app=other")
+		w.Model.SetMissing(npc.ObjectsMissing)
+		w.Sync()
+		w.Expect("shop/other > shop/db tcp:80 = no") // as shop/web it could
+		w.Pod("shop/db", "10.32.1.3,fd32:1::3", "app=db")
+		w.Again(true)
+		w.Expect("outside > shop/db tcp:80 = no")
+		w.DeletePod("shop/db")
+		w.Again(true)
+		w.Expect("outside > shop/db tcp:80 = no") // its container may still run
+		w.Pod("shop/next", "10.32.1.3,fd32:1::3", "app=next")
+		w.Again(true)
+		w.Expect("outside > shop/next tcp:80 = yes\nshop/next > outside tcp:80 = yes")
 	})
 }
 
@@ -177,10 +178,10 @@ func TestS74_AnyPartOfTheObjectsCanBeMissing(t *testing.T) {
 		for _, set := range objects {
 			set(w)
 		}
-		w.sync()
+		w.Sync()
 		want := w.matrix(names)
 		next := w.restarted()
-		next.model.SetMissing(npc.ObjectsMissing)
+		next.Model.SetMissing(npc.ObjectsMissing)
 		var missing []func(*world)
 		for _, set := range objects {
 			if random.Intn(2) == 0 {
@@ -189,8 +190,8 @@ func TestS74_AnyPartOfTheObjectsCanBeMissing(t *testing.T) {
 				missing = append(missing, set)
 			}
 		}
-		next.sync()
-		next.tidyUp()
+		next.Sync()
+		next.CollectGarbage()
 		if got := next.matrix(names); got != want {
 			t.Fatalf("seed %d: with %d of %d objects missing the verdicts are\n%s\nnot\n%s", seed, len(missing), len(objects), got, want)
 		}
@@ -201,20 +202,20 @@ func TestS74_AnyPartOfTheObjectsCanBeMissing(t *testing.T) {
 		for _, set := range objects {
 			set(next)
 		}
-		next.model.SetMissing(npc.NothingMissing)
-		next.again(true)
+		next.Model.SetMissing(npc.NothingMissing)
+		next.Again(true)
 		if got := next.matrix(names); got != want {
 			t.Fatalf("seed %d: with all objects read the verdicts are\n%s\nnot\n%s", seed, got, want)
 		}
-		next.tidyUp()
-		next.taken()
+		next.CollectGarbage()
+		next.Applied()
 		again := next.restarted()
 		for _, set := range objects {
 			set(again)
 		}
-		again.sync()
-		again.tidyUp()
-		if left := again.taken(); left != "" {
+		again.Sync()
+		again.CollectGarbage()
+		if left := again.Applied(); left != "" {
 			t.Fatalf("seed %d: what was kept is not tidied up:\n%s", seed, left)
 		}
 	}
@@ -225,16 +226,16 @@ func (w *world) churn(random *rand.Rand, names []string) {
 	for range random.Intn(8) {
 		name := names[random.Intn(len(names))]
 		what := random.Intn(4)
-		switch p, known := w.pods[name]; {
+		switch p, known := w.Pods[name]; {
 		case what < 2:
-			w.deletePolicy(fmt.Sprintf("ns%d/policy%d", random.Intn(2), random.Intn(10)))
+			w.DeletePolicy(fmt.Sprintf("ns%d/policy%d", random.Intn(2), random.Intn(10)))
 		case !known:
 		case what == 2:
-			w.deletePod(name)
+			w.DeletePod(name)
 		case p.UID != "":
-			w.relabel(name, fmt.Sprintf("app=%d", random.Intn(3)))
+			w.Relabel(name, fmt.Sprintf("app=%d", random.Intn(3)))
 		}
-		w.again(random.Intn(2) == 0)
+		w.Again(random.Intn(2) == 0)
 	}
 }
 
@@ -243,17 +244,17 @@ func randomObjects(random *rand.Rand) (objects []func(*world), names []string) {
 	add := func(set func(*world)) { objects = append(objects, set) }
 	for n := range 2 {
 		ns := fmt.Sprintf("ns%d", n)
-		add(func(w *world) { w.namespace(ns, "team="+ns) })
+		add(func(w *world) { w.Namespace(ns, "team="+ns) })
 		for i := range 4 {
 			name, app := fmt.Sprintf("%s/p%d", ns, i), fmt.Sprintf("app=%d", random.Intn(3))
 			addrs := fmt.Sprintf("10.32.1.%d,fd32:1::%d", 10*(n+1)+i, 10*(n+1)+i)
 			names = append(names, name)
 			if i == 3 {
 				addrs = fmt.Sprintf("10.32.2.%d,fd32:2::%d", 10+n, 10+n)
-				add(func(w *world) { w.remote(name, addrs, app) })
+				add(func(w *world) { w.Remote(name, addrs, app) })
 				continue
 			}
-			add(func(w *world) { w.pod(name, addrs, app) })
+			add(func(w *world) { w.Pod(name, addrs, app) })
 		}
 		for i := range random.Intn(20) {
 			name := fmt.Sprintf("%s/policy%d", ns, i)
@@ -274,7 +275,7 @@ func randomObjects(random *rand.Rand) (objects []func(*world), names []string) {
 			if random.Intn(3) == 0 {
 				spec = fmt.Sprintf("{podSelector: %s, policyTypes: [Egress], egress: [%s]}", target, strings.ReplaceAll(rules, "from:", "to:"))
 			}
-			add(func(w *world) { w.policy(name, spec) })
+			add(func(w *world) { w.Policy(name, spec) })
 		}
 	}
 	random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
@@ -288,9 +289,9 @@ func (w *world) matrix(names []string) string {
 	for _, from := range names {
 		for _, to := range names {
 			for _, port := range []uint16{80, 81} {
-				for i, src := range w.addrs[from] {
-					dst := w.addrs[to][i]
-					v := w.judge(walk.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: port, In: behind(src), Out: behind(dst)})
+				for i, src := range w.Addrs[from] {
+					dst := w.Addrs[to][i]
+					v := w.Judge(walk.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: port, In: behind(src), Out: behind(dst)})
 					fmt.Fprintf(&b, "%s > %s:%d %t\n", src, dst, port, v.Accepted)
 				}
 			}

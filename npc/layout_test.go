@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
@@ -21,10 +20,10 @@ type newKernel struct {
 const ourLayout, newerLayout = "WEAVE-NPC-LAYOUT-1", "WEAVE-NPC-LAYOUT-2"
 
 func populateLayout(w *world) {
-	w.namespace("a", "team=a")
-	w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-	w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
-	w.policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 80}]}]}`)
+	w.Namespace("a", "team=a")
+	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 80}]}]}`)
 }
 
 const layoutVerdicts = "a/client > a/web tcp:80 = yes\n a/client > a/web tcp:81 = no\n outside > a/web tcp:80 = no\n outside > a/client tcp:80 = yes"
@@ -61,38 +60,38 @@ func TestLayouts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
 			populateLayout(w)
-			w.sync()
-			w.tidyUp()
-			for f, k := range w.kernels {
-				c.leave(&newKernel{k, w.addrs["a/web"][f], w.addrs["a/client"][f], [...]string{"", "-v6"}[f]})
+			w.Sync()
+			w.CollectGarbage()
+			for f, k := range w.Kernels {
+				c.leave(&newKernel{k, w.Addrs["a/web"][f], w.Addrs["a/client"][f], [...]string{"", "-v6"}[f]})
 			}
 			next := newWorld(t)
-			next.kernels = w.kernels
+			next.Kernels = w.Kernels
 			populateLayout(next)
 			if c.name != "newer, with sets of another meaning" {
-				next.expect(layoutVerdicts)
+				next.Expect(layoutVerdicts)
 			}
-			for _, k := range next.kernels {
+			for _, k := range next.Kernels {
 				k.AfterStep = func() {
 					if c.name != "newer, with sets of another meaning" || len(k.Chains["WEAVE-NPC-DEFAULT"]) == 2 {
-						next.expect(layoutVerdicts)
+						next.Expect(layoutVerdicts)
 					}
 				}
 			}
-			next.adopt()
-			if found := next.model.FoundLayout(npc.IPv4); (found == "2") != c.changes {
+			next.Load()
+			if found := next.Model.ForeignLayout(npc.IPv4); (found == "2") != c.changes {
 				t.Errorf("found layout %q", found)
 			}
-			next.sync()
-			text := next.taken()
+			next.Sync()
+			text := next.Applied()
 			if written := strings.Contains(text, "-A WEAVE-NPC-DEFAULT"); written != c.changes {
 				t.Errorf("written anew: %t:\n%s", written, text)
 			}
 			for range 4 {
-				next.tidyUp()
+				next.CollectGarbage()
 			}
-			next.expect(layoutVerdicts)
-			for _, k := range next.kernels {
+			next.Expect(layoutVerdicts)
+			for _, k := range next.Kernels {
 				for _, name := range []string{newerLayout, "WEAVE-NPC-FUTURE"} {
 					if _, there := k.Chains[name]; there {
 						t.Errorf("%s is left", name)
@@ -102,36 +101,12 @@ func TestLayouts(t *testing.T) {
 					t.Error("our marker is missing")
 				}
 			}
-			next.adopt()
-			next.taken()
-			next.tidyUp()
-			if text := next.taken(); text != "" {
+			next.Load()
+			next.Applied()
+			next.CollectGarbage()
+			if text := next.Applied(); text != "" {
 				t.Errorf("there is still to do:\n%s", text)
 			}
 		})
 	}
-}
-
-// TestANewerLayoutIsTakenOver on a real kernel, and the log says what was found.
-func TestANewerLayoutIsTakenOver(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
-		s := newStation(t, b)
-		s.well()
-		for _, program := range []string{"iptables-", "ip6tables-"} {
-			command(t, program+string(b), "-w", "-E", ourLayout, newerLayout)
-		}
-		command(t, "ipset", "flush", "weave-gate-ingress")
-		if !s.live.Watch(t.Context()) {
-			t.Fatal("nobody saw it")
-		}
-		s.well()
-		s.expect(bothServed)
-		if s.live.Watch(t.Context()) {
-			t.Error("what is left of the other version is taken for a change of ours")
-		}
-		s.logged("written by another version", 2)
-		s.agree()
-		s.expect(bothServed)
-		s.logged(cannot, 0)
-	})
 }

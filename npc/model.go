@@ -263,15 +263,15 @@ func (m *Model) release() {
 	}
 }
 
-// Garbage reports whether a plan left something for later.
-func (m *Model) Garbage() bool {
+// HasGarbage reports whether a plan left sets or chains in the kernel that nothing uses any more.
+func (m *Model) HasGarbage() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.tables[:], (*dataplane.Table).Garbage)
 }
 
-// HeldSince returns when the first of the changes came that are planned, and takes them for carried out; zero if there are none.
-func (m *Model) HeldSince() time.Time {
+// CarriedOut marks all planned changes as carried out. It returns when the first of them came; zero if there were none.
+func (m *Model) CarriedOut() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.plannedAt

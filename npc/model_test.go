@@ -27,9 +27,10 @@ func atWork(now *time.Time) *Model {
 	m.SetPolicy(o)
 	m.SetSynced()
 	for _, f := range families {
-		m.Adopt(f, nil, iptables.Seen{})
+		m.LoadChains(f, iptables.Seen{})
+		m.LoadSets(f, nil)
 	}
-	m.Plan(false)
+	m.carryOut(false)
 	m.Resume()
 	return m
 }
@@ -39,12 +40,12 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 	now := time.Unix(1000, 0)
 	m := atWork(&now)
 	m.DeletePolicy("a", "p", "")
-	m.Plan(false)
+	m.carryOut(false)
 	m.Resume()
 	m.DeletePod("a", "web", "")
 	m.DeleteNamespace("a", "")
 	for range 3 {
-		m.Plan(true)
+		m.carryOut(true)
 		m.Resume()
 	}
 	for name, n := range map[string]int{"namespaces": len(m.namespaces), "claims": m.claims.Len(), "hosts": len(m.hosts),
@@ -56,10 +57,8 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 		}
 	}
 	for _, f := range families {
-		for name, s := range m.tables[f].sets {
-			if !s.fixed {
-				t.Errorf("%s is kept", name)
-			}
+		for s := range m.tables[f].PodSets() {
+			t.Errorf("%s is kept", s.Name)
 		}
 	}
 }
@@ -109,12 +108,12 @@ func TestWhatIsPlanned(t *testing.T) {
 			m.DeletePolicy("a", "p", "")
 			m.SetPolicy(o)
 			for range 2 {
-				m.Plan(true)
+				m.carryOut(true)
 				m.Resume()
 			}
-			m.Plan(true)
+			m.carryOut(true)
 			m.Resume()
-			m.heldSince()
+			m.CarriedOut()
 			<-m.Wake()
 
 			c.change(m)
@@ -125,7 +124,7 @@ func TestWhatIsPlanned(t *testing.T) {
 			if waits := m.batch != queue.None || !m.later.Empty() || !m.changedAt.IsZero(); waits != c.wakes {
 				t.Errorf("a change of another kind has to wait, and time passes: %v", waits)
 			}
-			for _, tx := range m.Plan(false) {
+			for _, tx := range m.carryOut(false) {
 				if !tx.Empty() && !woken {
 					t.Errorf("there is something to do:\n%s", tx)
 				}

@@ -21,6 +21,9 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/syncer"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
 // BenchmarkFirstPacket forwards packets that open connections, as local policies and the namespaces that a policy names grow. The floor is forwarding
@@ -42,7 +45,7 @@ func BenchmarkFirstPacket(b *testing.B) {
 				name = fmt.Sprintf("%s/named=%d", backend, s.named)
 			}
 			b.Run(name, func(b *testing.B) {
-				empty(b)
+				cluster.Empty(b)
 				floor := r.cost(b, r.addrs(s.local, 0), 20)
 				m := s.untold()
 				s.tell(m)
@@ -104,8 +107,11 @@ func kubeProxy() []string {
 // compare measures what packets of a connection to a pod take, or their replies, with and without us before others' rules.
 func (r *road) compare(b *testing.B, backend iptables.Backend, s size, others []string, replies bool) {
 	b.Helper()
-	rule := func(args string) { b.Helper(); command(b, "iptables-"+string(backend), strings.Fields(args)...) }
-	empty(b)
+	rule := func(args string) {
+		b.Helper()
+		cluster.Command(b, "iptables-"+string(backend), strings.Fields(args)...)
+	}
+	cluster.Empty(b)
 	bare := r.flowing(b, replies)
 	for _, other := range others {
 		rule(other)
@@ -152,7 +158,7 @@ func (s size) admit(m *npc.Model, named int) {
 	}
 	m.SetNamespace(npc.Namespace{Name: "free"})
 	for i := range 110 {
-		m.SetPod(npc.Pod{Namespace: "free", Name: fmt.Sprint(i), UID: "1", Node: node, Addrs: []netip.Addr{
+		m.SetPod(npc.Pod{Namespace: "free", Name: fmt.Sprint(i), UID: "1", Node: cluster.Node, Addrs: []netip.Addr{
 			netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2 + 128)})}})
 	}
 }
@@ -174,7 +180,7 @@ func newRoad(b *testing.B) *road {
 	r := &road{sender: newOwn(b), pods: newOwn(b)}
 	r.link(b, r.sender, "out0", "198.51.255.1/16")
 	r.link(b, r.pods, "cni0", "10.32.0.1/16")
-	command(b, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0")
+	cluster.Command(b, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0")
 	return r
 }
 
@@ -249,7 +255,7 @@ func (r *road) close() {
 // enforce has a kernel hold what a model wants.
 func (r *road) enforce(b *testing.B, m *npc.Model, backend iptables.Backend) {
 	b.Helper()
-	s, err := npc.NewSyncer(m, families[:], backend, npc.NewMetrics(prometheus.NewRegistry(), m), slog.New(slog.DiscardHandler),
+	s, err := syncer.New(m, traffic.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m), slog.New(slog.DiscardHandler),
 		func(npc.InvalidPolicy) {})
 	if err != nil {
 		b.Fatal(err)

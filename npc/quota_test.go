@@ -8,6 +8,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
 // tight are limits that a few policies reach.
@@ -16,20 +17,11 @@ func tight(c *npc.Config) {
 	c.Budget.Rules = budget.Limit{Policy: 10, Namespace: 12, Node: 20}
 }
 
-// ports is a spec with so many rules that let clients in.
-func ports(target string, n int) string {
-	var rules []string
-	for i := range n {
-		rules = append(rules, fmt.Sprintf("{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: %d}]}", 80+i))
-	}
-	return fmt.Sprintf("{podSelector: {matchLabels: {app: %s}}, ingress: [%s]}", target, strings.Join(rules, ","))
-}
-
 // reported checks which policies are reported as invalid since the last call.
 func (w *world) reported(want string) {
 	w.Helper()
 	var got []string
-	for _, p := range w.model.Unreported() {
+	for _, p := range w.Model.Unreported() {
 		if w.Logf("%s/%s: %s", p.Namespace, p.Name, p.Reason); !strings.Contains(p.Reason, ": --max-rules ") {
 			w.Errorf("%s/%s is reported for %q", p.Namespace, p.Name, p.Reason)
 		}
@@ -46,51 +38,51 @@ func TestS76_PoliciesOverBudget(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, start starter) {
 		w := start(t, tight)
 		for i, ns := range []string{"a", "b", "c"} {
-			w.namespace(ns)
-			w.pod(ns+"/one", fmt.Sprintf("10.32.1.%d,fd32:1::%d", 10*i+2, 10*i+2), "app=one")
-			w.pod(ns+"/two", fmt.Sprintf("10.32.1.%d,fd32:1::%d", 10*i+3, 10*i+3), "app=two")
-			w.pod(ns+"/client", fmt.Sprintf("10.32.1.%d,fd32:1::%d", 10*i+4, 10*i+4), "app=client")
+			w.Namespace(ns)
+			w.Pod(ns+"/one", fmt.Sprintf("10.32.1.%d,fd32:1::%d", 10*i+2, 10*i+2), "app=one")
+			w.Pod(ns+"/two", fmt.Sprintf("10.32.1.%d,fd32:1::%d", 10*i+3, 10*i+3), "app=two")
+			w.Pod(ns+"/client", fmt.Sprintf("10.32.1.%d,fd32:1::%d", 10*i+4, 10*i+4), "app=client")
 		}
-		w.policy("a/1", ports("one", 8))
-		w.policy("a/2", ports("two", 5)) // 13 in the namespace
-		w.policy("b/1", ports("one", 11))
-		w.policy("c/1", ports("one", 8))
-		w.sync()
+		w.Policy("a/1", cluster.ManyRules("one", 8))
+		w.Policy("a/2", cluster.ManyRules("two", 5)) // 13 in the namespace
+		w.Policy("b/1", cluster.ManyRules("one", 11))
+		w.Policy("c/1", cluster.ManyRules("one", 8))
+		w.Sync()
 		w.reported("a/2 b/1")
-		w.expect(`
+		w.Expect(`
 			a/client > a/one tcp:80 = yes
 			a/client > a/two tcp:80 = no
 			a/client > a/two tcp:9 = no
 			b/client > b/one tcp:80 = no
 			b/client > b/two tcp:80 = yes
 			c/client > c/one tcp:87 = yes`)
-		w.policy("b/1", ports("one", 4)) // mended: 8, 4 and 8 on the node
-		w.again(false)
+		w.Policy("b/1", cluster.ManyRules("one", 4)) // mended: 8, 4 and 8 on the node
+		w.Again(false)
 		w.reported("")
-		w.expect("b/client > b/one tcp:83 = yes\n c/client > c/one tcp:80 = yes\n a/client > a/two tcp:80 = no")
-		w.policy("b/1", ports("one", 5)) // that is too much for the node, and b comes before c
-		w.again(false)
+		w.Expect("b/client > b/one tcp:83 = yes\n c/client > c/one tcp:80 = yes\n a/client > a/two tcp:80 = no")
+		w.Policy("b/1", cluster.ManyRules("one", 5)) // that is too much for the node, and b comes before c
+		w.Again(false)
 		w.reported("c/1")
-		w.expect("b/client > b/one tcp:84 = yes\n c/client > c/one tcp:80 = no\n c/client > c/two tcp:80 = yes")
-		w.again(false)
-		w.policy("c/1", ports("one", 8))
-		w.again(true)
+		w.Expect("b/client > b/one tcp:84 = yes\n c/client > c/one tcp:80 = no\n c/client > c/two tcp:80 = yes")
+		w.Again(false)
+		w.Policy("c/1", cluster.ManyRules("one", 8))
+		w.Again(true)
 		w.reported("")
-		w.relabel("a/one", "app=none") // a/1 selects nobody any more
-		w.again(false)
+		w.Relabel("a/one", "app=none") // a/1 selects nobody any more
+		w.Again(false)
 		w.reported("")
-		w.expect("a/client > a/two tcp:84 = yes\n c/client > c/one tcp:87 = yes\n a/client > a/one tcp:9 = yes")
-		w.relabel("a/one", "app=one")
-		w.again(false)
+		w.Expect("a/client > a/two tcp:84 = yes\n c/client > c/one tcp:87 = yes\n a/client > a/one tcp:9 = yes")
+		w.Relabel("a/one", "app=one")
+		w.Again(false)
 		w.reported("a/2 c/1")
-		w.expect("a/client > a/one tcp:80 = yes\n a/client > a/two tcp:80 = no\n c/client > c/one tcp:80 = no\n b/client > b/one tcp:80 = yes")
+		w.Expect("a/client > a/one tcp:80 = yes\n a/client > a/two tcp:80 = no\n c/client > c/one tcp:80 = no\n b/client > b/one tcp:80 = yes")
 		for _, name := range []string{"a/1", "a/2", "b/1", "c/1"} {
-			w.deletePolicy(name)
+			w.DeletePolicy(name)
 		}
-		w.again(false)
+		w.Again(false)
 		w.reported("")
-		w.expect("a/client > a/two tcp:9 = yes\n c/client > c/one tcp:9 = yes")
-		if left := w.model.Leftovers(); len(left) > 0 {
+		w.Expect("a/client > a/two tcp:9 = yes\n c/client > c/one tcp:9 = yes")
+		if left := w.Model.Leftovers(); len(left) > 0 {
 			t.Errorf("left over: %v", left)
 		}
 	})
@@ -104,21 +96,21 @@ func TestS76_WhoIsOverBudgetIsTheSameAfterARestart(t *testing.T) {
 		w := newWorld(t, tight)
 		tell := func(names []string) {
 			for _, name := range names {
-				w.policy(name, ports("one", 6))
+				w.Policy(name, cluster.ManyRules("one", 6))
 			}
 		}
 		tell(names[turn:])
 		for i, ns := range []string{"a", "b", "c"} {
-			w.namespace(ns)
-			w.pod(ns+"/one", fmt.Sprintf("10.32.1.%d", 10*i+2), "app=one")
+			w.Namespace(ns)
+			w.Pod(ns+"/one", fmt.Sprintf("10.32.1.%d", 10*i+2), "app=one")
 		}
 		if turn%2 == 0 {
-			w.sync()
+			w.Sync()
 		}
 		tell(names[:turn])
-		w.sync()
-		w.tidyUp()
-		lines := w.kernels[0].Lines()
+		w.Sync()
+		w.CollectGarbage()
+		lines := w.Kernels[0].Lines()
 		if first == nil {
 			first = lines
 		}

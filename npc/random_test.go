@@ -19,7 +19,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/walk"
+	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/judge"
 )
 
@@ -44,45 +46,45 @@ type tester interface {
 // newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: tt, state: newState()}
-	h.model.Crowd(0, 1) // every way has branches, and every namespace as many parts as it can
+	h.Model.Crowd(0, 1) // every way has branches, and every namespace as many parts as it can
 	return h
 }
 
 func (h *history) setNamespace(name string, labels map[string]string) {
 	h.spaces[name] = labels
-	h.model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
+	h.Model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
 }
 
 func (h *history) setNode(addrs []netip.Addr) {
 	h.node = addrs
-	h.model.SetNodeAddrs(addrs)
+	h.Model.SetNodeAddrs(addrs)
 }
 
 func (h *history) setPod(p npc.Pod) {
 	h.state.pods[p.Namespace+"/"+p.Name] = p
-	h.model.SetPod(p)
+	h.Model.SetPod(p)
 }
 
 func (h *history) setPolicy(p *networkingv1.NetworkPolicy) {
 	h.policies[p.Namespace+"/"+p.Name] = p
-	h.model.SetPolicy(p.DeepCopy())
+	h.Model.SetPolicy(p.DeepCopy())
 }
 
 func (h *history) deleteNamespace(name string) {
 	delete(h.spaces, name)
-	h.model.DeleteNamespace(name, types.UID(name))
+	h.Model.DeleteNamespace(name, types.UID(name))
 }
 
 func (h *history) deletePod(key string) {
 	p := h.state.pods[key]
 	delete(h.state.pods, key)
-	h.model.DeletePod(p.Namespace, p.Name, p.UID)
+	h.Model.DeletePod(p.Namespace, p.Name, p.UID)
 }
 
 func (h *history) deletePolicy(key string) {
 	p := h.policies[key]
 	delete(h.policies, key)
-	h.model.DeletePolicy(p.Namespace, p.Name, p.UID)
+	h.Model.DeletePolicy(p.Namespace, p.Name, p.UID)
 }
 
 // generator changes a cluster at random.
@@ -196,7 +198,7 @@ func (h *generator) somePod() {
 	if !known || h.chance(20, "new uid") {
 		h.made++
 		p = npc.Pod{Namespace: key[:1], Name: key[2:], UID: types.UID(strconv.Itoa(h.made)), Started: time.Unix(int64(h.made), 0),
-			Node: pick(h, []string{node, node, "node2"}, "node")}
+			Node: pick(h, []string{cluster.Node, cluster.Node, "node2"}, "cluster.Node")}
 	}
 	p.Labels = pick(h, someLabels, "labels")
 	// Two pods may say that an address is theirs: it belongs to a local one, then to the later one.
@@ -219,7 +221,7 @@ func (h *generator) somePod() {
 	p.Ports = nil
 	if h.chance(60, "named port") {
 		c := pick(h, somePorts, "port")
-		p.Ports = []npc.NamedPort{{Name: c.Name, Protocol: protocolNumbers[map[corev1.Protocol]string{"TCP": "tcp", "UDP": "udp"}[c.Protocol]],
+		p.Ports = []npc.NamedPort{{Name: c.Name, Protocol: cluster.ProtocolNumbers[map[corev1.Protocol]string{"TCP": "tcp", "UDP": "udp"}[c.Protocol]],
 			Port: uint16(c.ContainerPort)}}
 	}
 	h.setPod(p)
@@ -277,17 +279,17 @@ func (h *generator) swap() {
 func (h *generator) repeat() {
 	for _, key := range slices.Sorted(maps.Keys(h.state.pods)) {
 		p := h.state.pods[key]
-		h.model.SetPod(p)
-		h.model.DeletePod(p.Namespace, p.Name, p.UID+"-before")
+		h.Model.SetPod(p)
+		h.Model.DeletePod(p.Namespace, p.Name, p.UID+"-before")
 	}
 	for _, key := range slices.Sorted(maps.Keys(h.policies)) {
 		p := h.policies[key]
-		h.model.SetPolicy(p.DeepCopy())
-		h.model.DeletePolicy(p.Namespace, p.Name, p.UID+"-before")
+		h.Model.SetPolicy(p.DeepCopy())
+		h.Model.DeletePolicy(p.Namespace, p.Name, p.UID+"-before")
 	}
 	for name, labels := range h.spaces {
-		h.model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
-		h.model.DeleteNamespace(name, types.UID(name+"-before"))
+		h.Model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
+		h.Model.DeleteNamespace(name, types.UID(name+"-before"))
 	}
 }
 
@@ -297,7 +299,7 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 	for i := 1; i <= 6; i++ {
 		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("10.32.1.%d", i)), netip.MustParseAddr(fmt.Sprintf("fd32:1::%d", i)))
 	}
-	addrs = append(addrs, h.addrs["outside"]...)
+	addrs = append(addrs, h.Addrs["outside"]...)
 	owned := map[netip.Addr]bool{}
 	for _, p := range j.Pods {
 		owned[p.Addrs[0]] = true
@@ -322,7 +324,7 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 
 // onPaper is the verdict of the kernel on paper.
 func (h *history) onPaper(p judge.Packet) walk.Verdict {
-	return h.judge(walk.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
+	return h.Judge(walk.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
 		Protocol: packetProtocols[p.Protocol]})
 }
 
@@ -332,7 +334,7 @@ func (h *history) check() {
 	j := h.state.judged()
 	h.cells(j, func(p judge.Packet) {
 		h.judged++
-		if got, want := h.onPaper(p), j.Allowed(node, p); got.Accepted != want {
+		if got, want := h.onPaper(p), j.Allowed(cluster.Node, p); got.Accepted != want {
 			h.t.Fatalf("%v: accepted = %t, by %q; must be %t", p, got.Accepted, got.By, want)
 		}
 		h.checkExplained(p, j)
@@ -341,11 +343,11 @@ func (h *history) check() {
 
 // checkExplained compares what is explained of a packet with the judge, direction by direction.
 func (h *history) checkExplained(p judge.Packet, j judge.World) {
-	got := h.explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
-	if aboutOwnNode(got) || h.unexplained(p.Src, j) || h.unexplained(p.Dst, j) {
+	got := h.Explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
+	if got.Egress.Because == explain.OwnNode || got.Ingress.Because == explain.OwnNode || h.unexplained(p.Src, j) || h.unexplained(p.Dst, j) {
 		return // the judge knows of no node's address
 	}
-	if out, in := j.Judge(node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
+	if out, in := j.Judge(cluster.Node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
 		h.t.Fatalf("%v: must be let out = %t, let in = %t, and is explained as:\n%s", p, out, in, got)
 	}
 }
@@ -363,15 +365,15 @@ func (h *history) stepwise(edit func(), tidy bool) {
 	before := h.state.clone().judged()
 	edit()
 	after := h.state.judged()
-	for _, k := range h.kernels {
+	for _, k := range h.Kernels {
 		k.AfterStep = func() {
 			h.cells(after, func(p judge.Packet) {
 				if p.Src.Is4() != (k.Family == npc.IPv4) {
 					return
 				}
 				h.judged++
-				out, in := before.Judge(node, p)
-				outNow, inNow := after.Judge(node, p)
+				out, in := before.Judge(cluster.Node, p)
+				outNow, inNow := after.Judge(cluster.Node, p)
 				switch got := h.onPaper(p); {
 				case out && in && outNow && inNow && !got.Accepted:
 					h.t.Fatalf("%v: dropped in between, by %q", p, got.By)
@@ -381,8 +383,8 @@ func (h *history) stepwise(edit func(), tidy bool) {
 			})
 		}
 	}
-	h.again(tidy)
-	for _, k := range h.kernels {
+	h.Again(tidy)
+	for _, k := range h.Kernels {
 		k.AfterStep = nil
 	}
 }
@@ -417,7 +419,7 @@ func (h *generator) live() {
 	for range rapid.IntRange(0, 12).Draw(h.t, "before") {
 		h.step()
 	}
-	h.sync()
+	h.Sync()
 	h.check()
 	for range rapid.IntRange(1, 10).Draw(h.t, "rounds") {
 		tidy := h.chance(20, "tidy")
@@ -440,7 +442,7 @@ func (h *generator) live() {
 		for range rapid.IntRange(1, 3).Draw(h.t, "steps") {
 			h.step()
 		}
-		h.again(tidy)
+		h.Again(tidy)
 		h.check()
 	}
 }
@@ -460,19 +462,19 @@ func (h *generator) anotherWay() {
 	}
 	rand.New(rand.NewPCG(rapid.Uint64().Draw(h.t, "order"), 0)).Shuffle(len(tell), func(i, j int) { tell[i], tell[j] = tell[j], tell[i] })
 	if h.chance(50, "synced before") {
-		other.sync()
+		other.Sync()
 	}
 	for _, f := range tell {
 		f()
 	}
-	other.sync()
-	other.tidyUp()
-	h.tidyUp()
-	for f, k := range other.kernels {
+	other.Sync()
+	other.CollectGarbage()
+	h.CollectGarbage()
+	for f, k := range other.Kernels {
 		if len(k.Chains) == 0 || !other.concerns(npc.Family(f)) {
 			continue // what a family had once stays until the next start
 		}
-		if diff := cmp.Diff(h.kernels[f].Lines(), k.Lines()); diff != "" {
+		if diff := cmp.Diff(h.Kernels[f].Lines(), k.Lines()); diff != "" {
 			h.t.Fatalf("the same objects in another order make something else:\n%s", diff)
 		}
 	}
@@ -481,7 +483,7 @@ func (h *generator) anotherWay() {
 // concerns says whether a local pod has an address of the family.
 func (h *history) concerns(f npc.Family) bool {
 	for _, p := range h.state.judged().Pods {
-		if p.Node == node && p.Addrs[0].Is4() == (f == npc.IPv4) {
+		if p.Node == cluster.Node && p.Addrs[0].Is4() == (f == npc.IPv4) {
 			return true
 		}
 	}
@@ -491,14 +493,14 @@ func (h *history) concerns(f npc.Family) bool {
 // end removes everything and looks for what is left.
 func (h *history) end() {
 	h.become(newState())
-	h.again(false)
-	h.tidyUp()
-	for name, s := range h.kernels[0].Sets {
+	h.Again(false)
+	h.CollectGarbage()
+	for name, s := range h.Kernels[0].Sets {
 		if len(name) == 31 { // the length of the names that are hashes
 			h.t.Fatalf("left: set %s of %d", name, len(s.Members))
 		}
 	}
-	for _, k := range h.kernels {
+	for _, k := range h.Kernels {
 		for name := range k.Chains {
 			if len(name) > 24 {
 				h.t.Fatalf("left: chain %s", name)
@@ -515,7 +517,7 @@ func TestS62_PodsMoveBetweenParts(t *testing.T) {
 		h.plain = true
 		keys := []string{"w", "x", "y", "z"}
 		relabelled := func(i int) npc.Pod {
-			p := npc.Pod{Namespace: "a", Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i)), Node: node, Labels: map[string]string{},
+			p := npc.Pod{Namespace: "a", Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i)), Node: cluster.Node, Labels: map[string]string{},
 				Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i)})}}
 			for _, key := range keys {
 				if h.chance(40, key) {
@@ -548,7 +550,7 @@ func TestS62_PodsMoveBetweenParts(t *testing.T) {
 		for i := range rapid.IntRange(1, 5).Draw(rt, "policies") {
 			h.setPolicy(policy(i))
 		}
-		h.sync()
+		h.Sync()
 		h.check()
 		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
 			change := func() { h.setPolicy(policy(rapid.IntRange(0, 4).Draw(rt, "policy"))) }

@@ -2,11 +2,14 @@ package npc
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 )
 
 // TestManyRefusals cost as much as many sets and rules, and not as much as each set with each rule.
@@ -22,29 +25,29 @@ func TestManyRefusals(t *testing.T) {
 		}
 		o.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
 		m.SetPolicy(o)
-		m.Plan(false)
+		m.carryOut(false)
 		m.Resume()
 	}
 	carryOut := func() {
-		for m.Plan(false); m.Resume(); m.Plan(false) {
+		for m.carryOut(false); m.Resume(); m.carryOut(false) {
 		}
 	}
 	carryOut()
 	reasons := map[string]string{}
-	for name, s := range m.tables[IPv4].sets {
-		if !s.fixed && s.about != "" && s.leads == nil {
-			reasons[name] = "no room"
+	for s := range m.tables[IPv4].PodSets() {
+		if strings.HasPrefix(s.About(), "pods ") {
+			reasons[s.Name] = "no room"
 		}
 	}
 	if len(reasons) < 7900 {
 		t.Fatalf("there are only %d sets", len(reasons))
 	}
 	start := time.Now()
-	if others := m.RefuseSets(IPv4, reasons); len(others) > 0 {
+	if others, _ := m.Commit(dataplane.Transaction{}, dataplane.Result{RejectedSets: reasons}); len(others) > 0 {
 		t.Errorf("%d sets cannot be left out", len(others))
 	}
 	carryOut()
-	if refused := m.Refused(); len(refused) < 10 {
+	if refused := m.Rejected(); len(refused) < 10 {
 		t.Errorf("%d policies lack something", len(refused))
 	}
 	if took := time.Since(start); took > 4*time.Second {
@@ -52,7 +55,7 @@ func TestManyRefusals(t *testing.T) {
 	}
 	m.Retry(IPv4)
 	carryOut()
-	if refused := m.Refused(); len(refused) > 0 {
+	if refused := m.Rejected(); len(refused) > 0 {
 		t.Errorf("%d policies still lack something", len(refused))
 	}
 }

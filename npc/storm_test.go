@@ -14,6 +14,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 )
 
 // storm is a history in which events arrive while transactions are carried out, transactions are interrupted, connections are deleted late,
@@ -44,7 +45,7 @@ func TestRandomStorms(t *testing.T) {
 				c.Budget = budget.Default()
 				c.Budget.Rules = budget.Limit{Policy: 6, Namespace: 8, Node: 12}
 			}), t: rt, state: newState()}
-			h.model.Crowd(0, 1)
+			h.Model.Crowd(0, 1)
 			return h
 		}
 		s := &storm{generator: &generator{history: begin(), t: rt}, postponed: map[string]bool{}}
@@ -52,14 +53,14 @@ func TestRandomStorms(t *testing.T) {
 		s.settle()
 		calm := begin()
 		s.tellAll(calm)
-		calm.sync()
-		calm.tidyUp()
-		calm.tidyUp()
-		for f, k := range calm.kernels {
+		calm.Sync()
+		calm.CollectGarbage()
+		calm.CollectGarbage()
+		for f, k := range calm.Kernels {
 			if len(k.Chains) == 0 || !calm.concerns(npc.Family(f)) {
 				continue // what a family had once stays until the next start
 			}
-			if diff := cmp.Diff(withoutHistory(s.kernels[f].Lines()), withoutHistory(k.Lines())); diff != "" {
+			if diff := cmp.Diff(withoutHistory(s.Kernels[f].Lines()), withoutHistory(k.Lines())); diff != "" {
 				rt.Fatalf("the same objects make something else:\n%s", diff)
 			}
 		}
@@ -75,9 +76,9 @@ func (s *storm) rage() {
 	}
 	steps(0, 12, "before")
 	if s.chance(20, "missing") {
-		s.model.SetMissing(npc.ObjectsMissing)
+		s.Model.SetMissing(npc.ObjectsMissing)
 	}
-	s.model.SetSynced()
+	s.Model.SetSynced()
 	for range rapid.IntRange(1, 12).Draw(s.t, "rounds") {
 		steps(0, 4, "steps")
 		if s.chance(50, "connections are deleted") {
@@ -91,17 +92,17 @@ func (s *storm) rage() {
 		if s.chance(20, "postpone") {
 			ns := pick(s.generator, someNamespaces, "namespace")
 			s.postponed[ns] = !s.postponed[ns]
-			s.model.Postpone(npc.IPv4, ns, s.postponed[ns])
-			s.adopted = true // the syncer looks again by itself
+			s.Model.Postpone(npc.IPv4, ns, s.postponed[ns])
+			s.Loaded = true // the syncer looks again by itself
 		}
 	}
 }
 
 // settle ends a storm.
 func (s *storm) settle() {
-	s.model.SetMissing(npc.NothingMissing)
+	s.Model.SetMissing(npc.NothingMissing)
 	for _, ns := range someNamespaces {
-		s.model.Postpone(npc.IPv4, ns, false)
+		s.Model.Postpone(npc.IPv4, ns, false)
 	}
 	for i := range 8 {
 		s.forgotten()
@@ -111,38 +112,39 @@ func (s *storm) settle() {
 
 // run is a sync, if anybody asked for one.
 func (s *storm) run(tidy bool, meanwhile func(), interrupt bool) {
-	told := s.adopted || tidy
-	s.adopted = false
+	told := s.Loaded || tidy
+	s.Loaded = false
 	select {
-	case <-s.model.Wake():
+	case <-s.Model.Wake():
 		told = true
 	default:
 	}
-	for more := told; more; more = s.model.Resume() {
-		txs := s.model.Plan(tidy)
+	for more := told; more; more = s.Model.Resume() {
+		txs := s.Model.Plan(tidy, [2]dataplane.Known{})
 		meanwhile()
 		var broken []npc.Family
 		for f, tx := range txs {
-			if !tx.Empty() && !s.carryOut(s.kernels[f].Apply, tx, interrupt) {
+			if !tx.Empty() && !s.carryOut(s.Kernels[f].Apply, tx, interrupt) {
 				broken = append(broken, npc.Family(f))
-				s.model.ForgetAgain(npc.Family(f), tx.Forget)
 				continue
 			}
-			for _, r := range tx.Forget {
+			s.Model.Commit(tx, tx.Taken())
+			for _, r := range tx.FlushConntrack {
 				s.asked[f] = append(s.asked[f], r.Addr)
 			}
 		}
 		for _, f := range broken {
-			sets, seen := s.kernels[f].Read()
-			s.model.Adopt(f, sets, seen)
-			s.adopted = true
+			sets, seen := s.Kernels[f].Read()
+			s.Model.LoadChains(f, seen)
+			s.Model.LoadSets(f, sets)
+			s.Loaded = true
 		}
 	}
 }
 
 // carryOut reports whether a transaction was carried out as a whole.
-func (s *storm) carryOut(apply func(npc.Transaction) error, tx npc.Transaction, interrupt bool) (done bool) {
-	k := s.kernels[tx.Family]
+func (s *storm) carryOut(apply func(dataplane.Transaction) error, tx dataplane.Transaction, interrupt bool) (done bool) {
+	k := s.Kernels[tx.Family]
 	defer func() {
 		k.AfterStep = nil
 		if r := recover(); r != nil && r != any(interrupted{}) {
@@ -168,8 +170,8 @@ func (s *storm) carryOut(apply func(npc.Transaction) error, tx npc.Transaction, 
 // forgotten has all connections deleted that were asked for.
 func (s *storm) forgotten() {
 	for f, addrs := range s.asked {
-		s.adopted = s.adopted || len(addrs) > 0
-		s.model.Forgotten(npc.Family(f), addrs)
+		s.Loaded = s.Loaded || len(addrs) > 0
+		s.Model.Forgotten(npc.Family(f), addrs)
 		s.asked[f] = nil
 	}
 }

@@ -33,31 +33,31 @@ func manyPeers(n int) []string {
 func TestManyPeersWithManyPorts(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, start starter) {
 		w := start(t)
-		w.namespace("a", "team=a")
-		w.namespace("b", "team=b")
-		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-		w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
-		w.pod("a/stranger", "10.32.1.4,fd32:1::4", "app=stranger")
-		w.setPod("b/other", "10.32.2.9,fd32:2::9", []string{"app=other"}, func(p *npc.Pod) {
+		w.Namespace("a", "team=a")
+		w.Namespace("b", "team=b")
+		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+		w.Pod("a/stranger", "10.32.1.4,fd32:1::4", "app=stranger")
+		w.SetPod("b/other", "10.32.2.9,fd32:2::9", []string{"app=other"}, func(p *npc.Pod) {
 			p.Node, p.Ports = "node2", []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
 		})
-		w.setPod("a/named", "10.32.1.5,fd32:1::5", []string{"app=named"}, func(p *npc.Pod) {
+		w.SetPod("a/named", "10.32.1.5,fd32:1::5", []string{"app=named"}, func(p *npc.Pod) {
 			p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
 		})
-		w.policy("a/in", crossed("Ingress", manyPeers(40), 300))
-		w.policy("a/out", crossed("Egress", manyPeers(40), 300, "{port: http}"))
-		w.sync()
-		if bad := w.model.Unreported(); len(bad) > 0 {
+		w.Policy("a/in", crossed("Ingress", manyPeers(40), 300))
+		w.Policy("a/out", crossed("Egress", manyPeers(40), 300, "{port: http}"))
+		w.Sync()
+		if bad := w.Model.Unreported(); len(bad) > 0 {
 			t.Fatal(bad)
 		}
-		for _, k := range w.kernels {
+		for _, k := range w.Kernels {
 			for name, rules := range k.Chains {
 				if len(rules) > 30 {
 					t.Errorf("%s has %d rules", name, len(rules))
 				}
 			}
 		}
-		w.expect(`
+		w.Expect(`
 			a/client > a/web tcp:1 = yes
 			a/client > a/web tcp:599 = yes
 			a/client > a/web tcp:2 = no
@@ -73,17 +73,17 @@ func TestManyPeersWithManyPorts(t *testing.T) {
 			a/web > b/other tcp:8080 = yes
 			a/web > a/named tcp:8080 = no
 			a/web > 198.51.100.7 tcp:8080 = no`)
-		w.relabel("a/stranger", "app=stranger", "number=n7")
-		w.again(false)
-		w.expect("a/stranger > a/web tcp:1 = yes\n a/web > a/stranger tcp:3 = yes")
-		w.namespace("b", "team=c")
-		w.again(false)
-		w.expect("b/other > a/web tcp:1 = no\n a/web > b/other tcp:8080 = no")
-		w.deletePolicy("a/in")
-		w.deletePolicy("a/out")
-		w.again(false)
-		w.expect("a/client > a/web tcp:2 = yes")
-		if left := w.model.Leftovers(); len(left) > 0 {
+		w.Relabel("a/stranger", "app=stranger", "number=n7")
+		w.Again(false)
+		w.Expect("a/stranger > a/web tcp:1 = yes\n a/web > a/stranger tcp:3 = yes")
+		w.Namespace("b", "team=c")
+		w.Again(false)
+		w.Expect("b/other > a/web tcp:1 = no\n a/web > b/other tcp:8080 = no")
+		w.DeletePolicy("a/in")
+		w.DeletePolicy("a/out")
+		w.Again(false)
+		w.Expect("a/client > a/web tcp:2 = yes")
+		if left := w.Model.Leftovers(); len(left) > 0 {
 			t.Errorf("left over: %v", left)
 		}
 	})
@@ -93,30 +93,30 @@ func TestManyPeersWithManyPorts(t *testing.T) {
 func TestTheLargestPolicies(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, start starter) {
 		w := start(t)
-		w.namespace("a", "team=a")
-		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-		w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
-		w.sync()
+		w.Namespace("a", "team=a")
+		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+		w.Sync()
 		var names []string
 		for i := range 9000 {
 			names = append(names, fmt.Sprintf("{port: n%d}", i))
 		}
-		w.policy("a/names", crossed("Ingress", manyPeers(4), 0, names...))
-		if bad := w.model.Unreported(); len(bad) != 1 || !strings.Contains(bad[0].Reason, "sets") {
+		w.Policy("a/names", crossed("Ingress", manyPeers(4), 0, names...))
+		if bad := w.Model.Unreported(); len(bad) != 1 || !strings.Contains(bad[0].Reason, "sets") {
 			t.Errorf("reported: %v", bad)
 		}
-		w.again(false)
-		w.expect("a/client > a/web tcp:1 = no")
-		w.deletePolicy("a/names")
+		w.Again(false)
+		w.Expect("a/client > a/web tcp:1 = no")
+		w.DeletePolicy("a/names")
 		begin := time.Now()
-		w.policy("a/large", crossed("Ingress", manyPeers(1000), 10_000))
+		w.Policy("a/large", crossed("Ingress", manyPeers(1000), 10_000))
 		compiled := time.Since(begin)
-		w.again(false)
+		w.Again(false)
 		t.Logf("1,000 peers with 10,000 ports: compiled within %s, in force within %s", compiled, time.Since(begin))
-		if bad := w.model.Unreported(); len(bad) > 0 {
+		if bad := w.Model.Unreported(); len(bad) > 0 {
 			t.Errorf("reported: %v", bad)
 		}
-		w.expect("a/client > a/web tcp:1 = yes\n a/client > a/web tcp:2 = no\n outside > a/web tcp:19999 = yes\n a/client > a/web tcp:20001 = no")
+		w.Expect("a/client > a/web tcp:1 = yes\n a/client > a/web tcp:2 = no\n outside > a/web tcp:19999 = yes\n a/client > a/web tcp:20001 = no")
 	})
 }
 
@@ -124,10 +124,10 @@ func TestTheLargestPolicies(t *testing.T) {
 func TestManyBlocksOfOneRuleAreOneSet(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, start starter) {
 		w := start(t)
-		w.namespace("a", "team=a")
-		w.pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
-		w.pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
-		w.sync()
+		w.Namespace("a", "team=a")
+		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
+		w.Sync()
 		sets, rules := w.size()
 		var blocks []string
 		for i := range 7500 {
@@ -138,9 +138,9 @@ func TestManyBlocksOfOneRuleAreOneSet(t *testing.T) {
 		spec := func(blocks []string) string {
 			return fmt.Sprintf("{podSelector: {matchLabels: {app: web}}, ingress: [{from: [%s], ports: [{port: 80}]}]}", strings.Join(blocks, ","))
 		}
-		w.policy("a/p", spec(blocks))
-		w.again(false)
-		if bad := w.model.Unreported(); len(bad) > 0 {
+		w.Policy("a/p", spec(blocks))
+		w.Again(false)
+		if bad := w.Model.Unreported(); len(bad) > 0 {
 			t.Fatal(bad)
 		}
 		if moreSets, moreRules := w.size(); moreSets-sets > 10 || moreRules-rules > 20 {
@@ -148,7 +148,7 @@ func TestManyBlocksOfOneRuleAreOneSet(t *testing.T) {
 		}
 		expect := func(last string) {
 			t.Helper()
-			w.expect(`
+			w.Expect(`
 				100.29.75.6 > 10.32.1.2 tcp:80 = ` + last + `
 				100.29.75.7 > 10.32.1.2 tcp:80 = no
 				100.1.2.6 > 10.32.1.2 tcp:80 = yes
@@ -160,12 +160,12 @@ func TestManyBlocksOfOneRuleAreOneSet(t *testing.T) {
 				a/client > a/web tcp:80 = yes`)
 		}
 		expect("yes")
-		w.policy("a/p", spec(append(blocks[:14_998:14_998], blocks[15_000:]...)))
-		w.again(false)
+		w.Policy("a/p", spec(append(blocks[:14_998:14_998], blocks[15_000:]...)))
+		w.Again(false)
 		expect("no")
-		w.deletePolicy("a/p")
-		w.again(false)
-		if left := w.model.Leftovers(); len(left) > 0 {
+		w.DeletePolicy("a/p")
+		w.Again(false)
+		if left := w.Model.Leftovers(); len(left) > 0 {
 			t.Errorf("left over: %v", left)
 		}
 	})
@@ -173,10 +173,10 @@ func TestManyBlocksOfOneRuleAreOneSet(t *testing.T) {
 
 // size is how many sets and rules the kernels hold.
 func (w *world) size() (sets, rules int) {
-	for _, k := range w.kernels {
+	for _, k := range w.Kernels {
 		for _, of := range k.Chains {
 			rules += len(of)
 		}
 	}
-	return len(w.kernels[0].Sets), rules
+	return len(w.Kernels[0].Sets), rules
 }

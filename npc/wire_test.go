@@ -111,27 +111,27 @@ func TestWire(t *testing.T) {
 				configure = c.configure
 			}
 			w := newWorld(t, configure)
-			w.namespace("a")
-			w.namespace("b")
-			w.pod(web, "10.32.1.2,fd32:1::2", "app=web")
-			w.pod(client, "10.32.1.3,fd32:1::3")
-			w.pod("b/client", "10.32.1.4,fd32:1::4")
-			w.addr("unknown", "10.32.1.99", "fd32:1::63")
-			w.addr("everybody", "255.255.255.255")
-			w.addr("none", "0.0.0.0")
-			w.addr("network", "10.32.1.255")
-			w.remote("b/other", "10.32.2.9,fd32:2::9")
-			w.policy("a/closed", closed)
-			w.sync()
-			for f := range w.kernels {
+			w.Namespace("a")
+			w.Namespace("b")
+			w.Pod(web, "10.32.1.2,fd32:1::2", "app=web")
+			w.Pod(client, "10.32.1.3,fd32:1::3")
+			w.Pod("b/client", "10.32.1.4,fd32:1::4")
+			w.Addr("unknown", "10.32.1.99", "fd32:1::63")
+			w.Addr("everybody", "255.255.255.255")
+			w.Addr("none", "0.0.0.0")
+			w.Addr("network", "10.32.1.255")
+			w.Remote("b/other", "10.32.2.9,fd32:2::9")
+			w.Policy("a/closed", closed)
+			w.Sync()
+			for f := range w.Kernels {
 				if c.only6 && f == int(npc.IPv4) || c.only4 && f == int(npc.IPv6) {
 					continue
 				}
-				p := walk.Packet{Src: w.addrs[c.from][f], Dst: w.addrs[c.to][f], Protocol: unix.IPPROTO_TCP, DstPort: 80, In: "cni0", Out: "cni0"}
+				p := walk.Packet{Src: w.Addrs[c.from][f], Dst: w.Addrs[c.to][f], Protocol: unix.IPPROTO_TCP, DstPort: 80, In: "cni0", Out: "cni0"}
 				if c.change != nil {
 					c.change(&p)
 				}
-				if v := w.judge(p); v.Accepted != c.accepted {
+				if v := w.Judge(p); v.Accepted != c.accepted {
 					t.Errorf("%s > %s: accepted = %t, by %q", p.Src, p.Dst, v.Accepted, v.By)
 				}
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/syncer"
 )
 
 func cleanupCommand() *cobra.Command {
@@ -22,7 +22,7 @@ func cleanupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			removed, err := npc.Cleanup(cmd.Context(), tables)
+			removed, err := syncer.Cleanup(cmd.Context(), tables)
 			for _, what := range removed {
 				fmt.Fprintln(cmd.OutOrStdout(), "removed", what)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -23,7 +24,7 @@ import (
 func allMetrics() *prometheus.Registry {
 	r := newRegistry()
 	m := npc.New(npc.Config{NodeName: "node1"})
-	x := npc.NewMetrics(r, m)
+	x := syncer.NewMetrics(r, m)
 	x.Failing.WithLabelValues("IPv4").Set(0)
 	countReports(r, new(ulogd.Stats))
 	showInputs(r, source.Source{})

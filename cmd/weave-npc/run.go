@@ -21,6 +21,7 @@ import (
 	npcnode "github.com/weave-npc/weave-npc/npc/node"
 	"github.com/weave-npc/weave-npc/npc/nodeaddr"
 	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/syncer"
 )
 
 // askAgain is how long to wait before the API server is asked again for the node's ranges.
@@ -72,7 +73,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	boot := config.Gate != npc.GateOpen && npcnode.Booting()
 	if boot {
 		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
-		syncer.Boot(ctx)
+		syncer.Sync(ctx, true) // what fails is tried again by Run
 	}
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return syncer.Run(ctx, boot) })
@@ -101,13 +102,13 @@ func (o *options) findAttachment(m *npc.Model, log *slog.Logger) (a npcnode.Atta
 }
 
 // newSyncer returns the syncer of a model, which then knows the addresses of this node.
-func newSyncer(m *npc.Model, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events) (*npc.Syncer, error) {
+func newSyncer(m *npc.Model, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events) (*syncer.Syncer, error) {
 	own, err := nodeaddr.Read()
 	if err != nil {
 		return nil, err
 	}
 	m.SetNodeAddrs(own)
-	s, err := npc.NewSyncer(m, fs, b, npc.NewMetrics(r, m), log, e.policy)
+	s, err := syncer.New(m, fs, b, syncer.NewMetrics(r, m), log, e.policy)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +213,7 @@ func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, 
 }
 
 // notReady returns why the node is not enforced; it is empty if it is.
-func notReady(src source.Source, s *npc.Syncer, a npcnode.Attachment, fs []npc.Family) string {
+func notReady(src source.Source, s *syncer.Syncer, a npcnode.Attachment, fs []npc.Family) string {
 	if why := src.WhyUnread(); why != "" {
 		return why + "; what the kernel holds stays"
 	}

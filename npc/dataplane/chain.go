@@ -84,6 +84,7 @@ func (c *Chain) Own(o *Owner, match string, number int) {
 	if _, ok := r.owners[o]; !ok {
 		r.owners[o] = number
 	}
+	c.accountFor(r)
 	c.touch()
 }
 
@@ -188,13 +189,11 @@ func (c *Chain) unready() bool {
 // replaced records that the kernel's chain was rewritten.
 func (c *Chain) replaced(w iptables.Chain) {
 	c.exists, c.have, c.printed, c.loaded = true, w.IDs(), nil, false
-	c.releaseWritten()
 }
 
 // inserted records rules that were inserted at the head of the kernel's chain.
 func (c *Chain) inserted(rules []iptables.Rule) {
 	c.have, c.printed = append(iptables.Chain{Rules: rules}.IDs(), c.have...), nil
-	c.releaseWritten()
 }
 
 // changed reports whether a chain that was read is not as it was left.

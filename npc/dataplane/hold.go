@@ -268,16 +268,11 @@ func (c *Chain) stillHeld(w iptables.Chain) []iptables.Rule {
 	return slices.DeleteFunc(slices.Clone(c.held), func(r iptables.Rule) bool { return slices.Contains(wanted, r.ID()) })
 }
 
-// releaseWritten ends keeping the rules of a namespace that are desired and written: what allows and is desired once is not kept after
-// that. Rules of the dispatch are kept, because others may need them.
-func (c *Chain) releaseWritten() {
-	if len(c.held) == 0 || c.namespace == "" {
-		return
+// accountFor ends keeping a rule that was found: a policy that was read asks for it. Rules of the dispatch are kept, because others may
+// need them.
+func (c *Chain) accountFor(r *rule) {
+	if len(c.held) > 0 && c.namespace != "" {
+		id := r.id(c)
+		c.held = slices.DeleteFunc(c.held, func(h iptables.Rule) bool { return h.ID() == id })
 	}
-	var wanted iptables.Chain
-	for _, r := range c.rules {
-		wanted.Rules = append(wanted.Rules, r.rendered(c))
-	}
-	ids := wanted.IDs()
-	c.held = slices.DeleteFunc(c.held, func(r iptables.Rule) bool { return slices.Contains(ids, r.ID()) })
 }

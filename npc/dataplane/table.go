@@ -266,3 +266,18 @@ func (t *Table) Size() (sets, entries, chains, rules int) {
 
 // Dropped returns how many packets the chain that drops them in a direction had met when it was read last.
 func (t *Table) Dropped(d traffic.Direction) uint64 { return t.chains[naming.DropChain(d)].met }
+
+// Leftovers returns the sets and chains that are neither desired nor in the kernel. There are none unless something was forgotten.
+func (t *Table) Leftovers() (out []string) {
+	for name, s := range t.sets {
+		if !s.wanted && !s.exists || name != s.Name {
+			out = append(out, "set "+name)
+		}
+	}
+	for name, c := range t.chains {
+		if !c.wanted && !c.exists {
+			out = append(out, "chain "+name)
+		}
+	}
+	return out
+}

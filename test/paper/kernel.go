@@ -14,6 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
@@ -39,20 +40,20 @@ func New() [2]*Kernel {
 }
 
 // Apply carries out a transaction. It fails where the kernel would.
-func (k *Kernel) Apply(tx npc.Transaction) error {
+func (k *Kernel) Apply(tx dataplane.Transaction) error {
 	steps := []func() error{
-		func() error { return k.sets(tx.Revoke) },
+		func() error { return k.sets(tx.DeleteStale) },
 		func() error {
-			for _, r := range tx.Forget {
+			for _, r := range tx.FlushConntrack {
 				k.Forgotten = append(k.Forgotten, r.Addr)
 			}
 			return nil
 		},
-		func() error { return k.sets(tx.Grow) },
+		func() error { return k.sets(tx.AddMembers) },
 		func() error { return k.restores(tx) },
-		func() error { return k.sets(tx.Admit) },
-		func() error { return k.sets(tx.Leave) },
-		func() error { return k.sets(tx.Shrink) },
+		func() error { return k.sets(tx.AddAfterRestore) },
+		func() error { return k.sets(tx.DeleteDispatch) },
+		func() error { return k.sets(tx.DeleteAndDestroy) },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -64,7 +65,7 @@ func (k *Kernel) Apply(tx npc.Transaction) error {
 }
 
 // restores carries out the rules in as many parts as they may be cut into.
-func (k *Kernel) restores(tx npc.Transaction) error {
+func (k *Kernel) restores(tx dataplane.Transaction) error {
 	for _, part := range tx.Restores(0) {
 		if err := k.restore(part.String()); err != nil {
 			return err

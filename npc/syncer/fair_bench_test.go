@@ -1,4 +1,4 @@
-package npc_test
+package syncer_test
 
 import (
 	"context"
@@ -17,6 +17,10 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/syncer"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
 // manyBlocks is a policy of another namespace with so many address blocks, of which the first differs with the edit.
@@ -49,10 +53,10 @@ func BenchmarkPodBesideABusyTenant(b *testing.B) {
 }
 
 func besideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce int) {
-	empty(b)
-	m := npc.New(npc.Config{NodeName: node, PodInterface: "cni0", Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateAuto, NFLogGroup: 86,
+	cluster.Empty(b)
+	m := npc.New(npc.Config{NodeName: cluster.Node, PodInterface: "cni0", Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateAuto, NFLogGroup: 86,
 		AllowMcast: true, MaxListSize: 1024})
-	s, err := npc.NewSyncer(m, families[:], backend, npc.NewMetrics(prometheus.NewRegistry(), m), slog.New(slog.DiscardHandler), func(npc.InvalidPolicy) {})
+	s, err := syncer.New(m, traffic.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m), slog.New(slog.DiscardHandler), func(npc.InvalidPolicy) {})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -63,7 +67,7 @@ func besideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce in
 	}
 	defer sets.Close()
 	pod := func(ns, name string, last int) {
-		m.SetPod(npc.Pod{Namespace: ns, Name: name, UID: types.UID(ns + name), Node: node, Labels: map[string]string{"app": "web"},
+		m.SetPod(npc.Pod{Namespace: ns, Name: name, UID: types.UID(ns + name), Node: cluster.Node, Labels: map[string]string{"app": "web"},
 			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, byte(last >> 8), byte(last)})}})
 	}
 	m.SetNamespace(npc.Namespace{Name: "busy", UID: "busy"})
@@ -92,7 +96,7 @@ func besideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce in
 		<-ended
 	}()
 	<-s.Enforced().Done()
-	isolated := npc.PartSet(npc.IPv4, npc.Ingress, "other")
+	isolated := naming.PartSet(npc.IPv4, npc.Ingress, "other", "")
 	has := func(last int) bool {
 		all, err := sets.List(isolated)
 		if err != nil {

@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"maps"
@@ -6,14 +6,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 // reportRefused reports the policies of which the kernel refuses something, once, and those of which it does not any more.
 func (s *Syncer) reportRefused() {
-	refused := map[string]InvalidPolicy{}
-	for _, p := range s.model.Refused() {
-		key := podKey(p.Namespace, p.Name)
+	refused := map[string]npc.InvalidPolicy{}
+	for _, p := range s.model.Rejected() {
+		key := p.Namespace + "/" + p.Name
 		refused[key] = p
 		if s.refused[key].UID != p.UID || s.refused[key].Name == "" {
 			s.log.Error("the kernel refuses what a policy needs: it is left out, and tried again later", "policy", key,
@@ -37,7 +38,7 @@ func (s *Syncer) reportRefused() {
 
 // noteUnreporting takes note of whether the kernel refuses to report what is blocked.
 func (s *Syncer) noteUnreporting() bool {
-	why := s.model.Unreporting()
+	why := s.model.LoggingRejected()
 	switch {
 	case why != "" && s.unreporting == "":
 		s.log.Warn("the kernel does not take a rule that reports blocked packets: they are dropped without a report", "reason", why)
@@ -77,7 +78,7 @@ func (s *Syncer) setTrouble() {
 // takeForgotten takes over what was deleted, and what cannot be.
 func (s *Syncer) takeForgotten() {
 	for _, k := range s.kernels {
-		s.model.forgotten(k.family, k.flows.Done())
+		s.model.Forgotten(k.family, k.flows.Done())
 		err, _ := k.flows.Trouble(time.Now())
 		switch {
 		case err != nil && k.unforgetting == "":

@@ -1,30 +1,26 @@
-package npc
+package dataplane_test
 
 import (
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // TestARuleThatKeepsItsIDIsNotTakenForOurs: somebody lets a rule of ours return.
 func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
-	m := New(Config{NodeName: "n", Hook: HookForward, Gate: GateAuto})
-	m.SetSynced()
-	m.Adopt(IPv4, nil, iptables.Seen{})
-	m.Plan(false)
-	seen := iptables.Seen{Chains: map[string]iptables.SeenChain{}}
-	for name, c := range m.tables[IPv4].chains {
-		seen.Chains[name] = iptables.SeenChain{IDs: c.have, Text: slices.Repeat([]string{"a rule"}, len(c.have))}
-	}
-	name := naming.DropChain(Ingress)
+	n := newNode(t)
+	n.carryOut()
+	_, seen := n.kernel.Read()
+	name := naming.DropChain(traffic.Ingress)
 	find := func() bool {
-		return slices.ContainsFunc(m.chainDrift(IPv4, seen), func(d string) bool { return strings.Contains(d, name) })
+		return slices.ContainsFunc(n.ChainDrift(seen), func(d string) bool { return strings.Contains(d, name) })
 	}
 	for range 2 { // what is printed is known from the second time on
 		if find() {
@@ -37,29 +33,10 @@ func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	if !find() {
 		t.Error("the changed rule is not found")
 	}
-	m.Adopt(IPv4, nil, seen)
-	if !slices.ContainsFunc(m.Plan(false)[IPv4].Rules.Replace, func(c iptables.Chain) bool { return c.Name == name }) {
-		t.Error("the chain is not written anew")
+	n.LoadChains(seen)
+	if !slices.ContainsFunc(n.Plan(dataplane.Options{}).Rules.Replace, func(c iptables.Chain) bool { return c.Name == name }) {
+		t.Error("the chain is not rewritten")
 	}
-}
-
-// kernelOf is what the kernel has when it has what a model's transactions left.
-func kernelOf(m *Model) (sets []ipset.Listing, seen iptables.Seen) {
-	t := m.tables[IPv4]
-	for _, s := range t.sets {
-		l := ipset.Listing{Header: ipset.Header{Set: s.Set}}
-		for e, st := range s.entries {
-			l.Members = append(l.Members, ipset.Element{Entry: e, Attr: st.have})
-		}
-		l.Elements = uint32(len(l.Members))
-		sets = append(sets, l)
-	}
-	seen = iptables.Seen{Chains: map[string]iptables.SeenChain{}, Hooks: map[string][]string{
-		naming.HookChain: {"-A " + naming.HookChain + " " + t.jump.String(), "-A " + naming.HookChain + " -j DROP"}}}
-	for name, c := range t.chains {
-		seen.Chains[name] = iptables.SeenChain{IDs: slices.Clone(c.have), Text: slices.Repeat([]string{"a rule"}, len(c.have))}
-	}
-	return sets, seen
 }
 
 // TestDriftIsFound: what others can do to what is ours, and what is said of it.
@@ -114,9 +91,10 @@ func TestDriftIsFound(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now := time.Unix(1000, 0)
-			m := atWork(&now)
-			sets, seen := kernelOf(m)
+			n := newNode(t)
+			n.carryOut()
+			sets, seen := n.kernel.Read()
+			seen.Hooks[naming.HookChain] = append(seen.Hooks[naming.HookChain], "-A FORWARD -j DROP")
 			if c.sets != nil {
 				sets = c.sets(sets)
 			}
@@ -127,8 +105,8 @@ func TestDriftIsFound(t *testing.T) {
 			for _, l := range sets {
 				headers = append(headers, l.Header)
 			}
-			quick := append(m.setDrift(IPv4, headers), m.chainDrift(IPv4, seen)...)
-			found := append(m.memberDrift(IPv4, sets), m.chainDrift(IPv4, seen)...)
+			quick := append(n.SetDrift(headers), n.ChainDrift(seen)...)
+			found := append(n.MemberDrift(sets), n.ChainDrift(seen)...)
 			if c.deep == (len(quick) > 0) && c.want != "" || c.want == "" && len(found) > 0 ||
 				c.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], c.want)) {
 				t.Errorf("found by headers: %q, by members: %q; want %q", quick, found, c.want)

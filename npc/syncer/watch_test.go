@@ -1,4 +1,4 @@
-package npc_test
+package syncer_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
 var (
@@ -62,10 +63,10 @@ func (s *station) meddle(m meddling) {
 		if f == 1 && (m.name == "all sets flushed" || m.nftOnly) {
 			return // that was for both
 		}
-		text := strings.NewReplacer("$iptables", words[0]+string(s.live.backend), "$v6", words[1], "$web", words[2]).Replace(m.commands)
+		text := strings.NewReplacer("$iptables", words[0]+string(s.Live.Backend), "$v6", words[1], "$web", words[2]).Replace(m.commands)
 		for line := range strings.Lines(text) {
 			c := strings.Fields(line)
-			feed(s, m.input, c[0], c[1:]...)
+			cluster.Feed(s, m.input, c[0], c[1:]...)
 		}
 	}
 }
@@ -73,7 +74,7 @@ func (s *station) meddle(m meddling) {
 // shape is what the kernel holds, as it was last copied, but for what is in FORWARD behind our jump.
 func (s *station) shape() []any {
 	var out []any
-	for _, k := range s.kernels {
+	for _, k := range s.Kernels {
 		chains := maps.Clone(k.Chains)
 		if f := chains["FORWARD"]; len(f) > 0 {
 			chains["FORWARD"] = f[:1]
@@ -88,7 +89,7 @@ func (s *station) shape() []any {
 }
 
 func (s *station) copied() []any {
-	s.live.copy(s.world)
+	s.Live.Copy(s.Cluster)
 	return s.shape()
 }
 
@@ -97,9 +98,9 @@ func newWatched(t *testing.T, b iptables.Backend) *station {
 	s := newStation(t, b)
 	s.well()
 	s.agree()
-	s.live.WatchAll(t.Context())
+	s.Live.WatchAll(t.Context())
 	s.well()
-	if s.live.Watch(t.Context()) {
+	if s.Live.Watch(t.Context()) {
 		t.Fatalf("found drift where there is none:\n%s", s.log.String())
 	}
 	return s
@@ -107,7 +108,7 @@ func newWatched(t *testing.T, b iptables.Backend) *station {
 
 // TestS65_WhatOthersChangeIsFoundAndPutBack at the next look, without reading everything.
 func TestS65_WhatOthersChangeIsFoundAndPutBack(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		for _, m := range meddlings() {
 			if m.nftOnly && b != iptables.NFT {
 				continue
@@ -116,7 +117,7 @@ func TestS65_WhatOthersChangeIsFoundAndPutBack(t *testing.T) {
 				s := newWatched(t, b)
 				before := s.copied()
 				s.meddle(m)
-				for try := 0; try < 3 && s.live.Watch(t.Context()); try++ { // what is done to several is found at once, or right after
+				for try := 0; try < 3 && s.Live.Watch(t.Context()); try++ { // what is done to several is found at once, or right after
 					s.well()
 				}
 				if s.log.count(m.finds) == 0 {
@@ -128,10 +129,10 @@ func TestS65_WhatOthersChangeIsFoundAndPutBack(t *testing.T) {
 				if after := s.copied(); !reflect.DeepEqual(before, after) {
 					t.Errorf("was\n%v\nand is\n%v", before, after)
 				}
-				if s.live.Watch(t.Context()) {
+				if s.Live.Watch(t.Context()) {
 					t.Error("found again after the repair")
 				}
-				s.expect(bothServed)
+				s.Expect(bothServed)
 			})
 		}
 	})
@@ -139,17 +140,17 @@ func TestS65_WhatOthersChangeIsFoundAndPutBack(t *testing.T) {
 
 // TestS65_WhatLooksTheSameIsFoundByReading: neither a count nor, on legacy, a size changes.
 func TestS65_WhatLooksTheSameIsFoundByReading(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newWatched(t, b)
 		before := s.copied()
-		command(t, "ipset", "del", "weave-local-pods", "10.32.1.2")
-		command(t, "ipset", "add", "weave-local-pods", "198.51.100.1")
+		cluster.Command(t, "ipset", "del", "weave-local-pods", "10.32.1.2")
+		cluster.Command(t, "ipset", "add", "weave-local-pods", "198.51.100.1")
 		program := "iptables-" + string(b)
-		rules := strings.Split(command(t, program, "-w", "-S", "WEAVE-NPC-DROP-INGRESS"), "\n")
+		rules := strings.Split(cluster.Command(t, program, "-w", "-S", "WEAVE-NPC-DROP-INGRESS"), "\n")
 		_, comment, _ := strings.Cut(rules[3], `--comment "`)
 		comment, _, _ = strings.Cut(comment, `"`)
-		command(t, program, "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "3", "-m", "comment", "--comment", comment, "-j", "RETURN")
-		if !s.live.WatchAll(t.Context()) {
+		cluster.Command(t, program, "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "3", "-m", "comment", "--comment", comment, "-j", "RETURN")
+		if !s.Live.WatchAll(t.Context()) {
 			t.Fatal("nobody saw it")
 		}
 		s.well()
@@ -172,13 +173,13 @@ func TestS65_WhatLooksTheSameIsFoundByReading(t *testing.T) {
 
 // TestAFightIsReportedAndNoStorm: somebody undoes every repair at once.
 func TestAFightIsReportedAndNoStorm(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newWatched(t, b)
 		fight := meddlings()[12]
 		repaired := 0
 		for range 40 {
 			s.meddle(fight)
-			if s.live.Watch(t.Context()) {
+			if s.Live.Watch(t.Context()) {
 				repaired++
 				s.well2()
 			}
@@ -186,22 +187,22 @@ func TestAFightIsReportedAndNoStorm(t *testing.T) {
 		if repaired > 5 {
 			t.Errorf("%d repairs in a moment", repaired)
 		}
-		s.live.Later(11 * time.Second)
+		s.Live.Later(11 * time.Second)
 		s.meddle(fight)
-		if !s.live.Watch(t.Context()) {
+		if !s.Live.Watch(t.Context()) {
 			t.Error("no repair after the pause")
 		}
 		s.well2()
 		s.meddle(fight)
-		if s.live.Watch(t.Context()) {
+		if s.Live.Watch(t.Context()) {
 			t.Error("another repair right after")
 		}
 		s.logged("is changed again and again", 1)
-		if ready := s.live.Ready(); !strings.Contains(ready, "another weave-npc") || !strings.Contains(ready, "accepts before us") {
+		if ready := s.Live.Ready(); !strings.Contains(ready, "another weave-npc") || !strings.Contains(ready, "accepts before us") {
 			t.Errorf("readiness is %q", ready)
 		}
-		s.live.Later(2 * time.Minute)
-		s.live.Watch(t.Context())
+		s.Live.Later(2 * time.Minute)
+		s.Live.Watch(t.Context())
 		s.well()
 		s.logged("not changed again and again any more", 1)
 	})
@@ -220,12 +221,12 @@ func TestHowLongARepairTakes(t *testing.T) {
 	if *repeats == 0 {
 		t.Skip("measures only with -drift.repeats")
 	}
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newWatched(t, b)
 		before := s.copied()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); s.live.RunWithoutPause(ctx) }()
+		go func() { defer close(done); s.Live.RunWithoutPause(ctx) }()
 		defer func() { cancel(); <-done }()
 		for _, m := range meddlings() {
 			if m.nftOnly && b != iptables.NFT {
@@ -236,7 +237,7 @@ func TestHowLongARepairTakes(t *testing.T) {
 				time.Sleep(time.Second + time.Duration(i%10)*50*time.Millisecond)
 				s.meddle(m)
 				start := time.Now()
-				eventually(t, m.name, func() bool {
+				cluster.Eventually(t, m.name, func() bool {
 					time.Sleep(30 * time.Millisecond) // looking costs more than what is looked for
 					return reflect.DeepEqual(before, s.copied())
 				})
@@ -254,16 +255,16 @@ func TestHowMuchWatchingCosts(t *testing.T) {
 	if *cpuFor == 0 {
 		t.Skip("measures only with -drift.cpu")
 	}
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
 		for i := range 250 {
-			s.pod(fmt.Sprintf("a/p%d", i), fmt.Sprintf("10.32.1.%d,fd32:1::1:%d", i%200+10, i), fmt.Sprintf("number=n%d", i))
-			s.policy(fmt.Sprintf("a/p%d", i), fmt.Sprintf("{podSelector: {matchLabels: {number: n%d}}, ingress: [{from: [{podSelector: {matchLabels: {number: n%d}}}]}]}", i, i+1))
+			s.Pod(fmt.Sprintf("a/p%d", i), fmt.Sprintf("10.32.1.%d,fd32:1::1:%d", i%200+10, i), fmt.Sprintf("number=n%d", i))
+			s.Policy(fmt.Sprintf("a/p%d", i), fmt.Sprintf("{podSelector: {matchLabels: {number: n%d}}, ingress: [{from: [{podSelector: {matchLabels: {number: n%d}}}]}]}", i, i+1))
 		}
 		s.well()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.live.Run(ctx, false) }()
+		go func() { done <- s.Live.Run(ctx, false) }()
 		time.Sleep(3 * time.Second)
 		used := func() (d time.Duration) {
 			for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
@@ -282,27 +283,27 @@ func TestHowMuchWatchingCosts(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		s.live.copy(s.world)
-		t.Logf("%s: watching %d sets takes %.2f %% of a core", b, len(s.kernels[0].Sets), share)
+		s.Live.Copy(s.Cluster)
+		t.Logf("%s: watching %d sets takes %.2f %% of a core", b, len(s.Kernels[0].Sets), share)
 	})
 }
 
 // TestTwoOnOneNode counts what two syncers of different nodes write.
 func TestTwoOnOneNode(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newWatched(t, b)
-		other := newModelWorld(t, func(c *npc.Config) { c.NodeName = "node2" })
-		other.pod("a/elsewhere", "10.32.9.9,fd32:9::9")
-		other.setPod("a/mine", "10.32.9.10,fd32:9::10", nil, func(p *npc.Pod) { p.Node = "node2" })
-		other.model.SetSynced()
+		other := cluster.NewUnread(t, func(c *npc.Config) { c.NodeName = "node2" })
+		other.Pod("a/elsewhere", "10.32.9.9,fd32:9::9")
+		other.SetPod("a/mine", "10.32.9.10,fd32:9::10", nil, func(p *npc.Pod) { p.Node = "node2" })
+		other.Model.SetSynced()
 		log := &journal{}
-		second := other.syncer(b, log.logger(), nil)
+		second := other.NewSyncer(b, log.logger(), nil)
 		const fought = 8 * time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), fought)
 		defer cancel()
 		done := make(chan error)
 		go func() { done <- second.Run(ctx, false) }()
-		if err := s.live.Run(ctx, false); err != nil {
+		if err := s.Live.Run(ctx, false); err != nil {
 			t.Error(err)
 		}
 		if err := <-done; err != nil {
@@ -314,7 +315,7 @@ func TestTwoOnOneNode(t *testing.T) {
 		if ours == 0 || theirs == 0 || ours > most || theirs > most {
 			t.Errorf("%d and %d reports within %s:\n%s", ours, theirs, fought, s.log.String())
 		}
-		if ready := s.live.Ready() + second.Ready(); !strings.Contains(ready, "another weave-npc") {
+		if ready := s.Live.Ready() + second.Ready(); !strings.Contains(ready, "another weave-npc") {
 			t.Errorf("readiness does not ask for another weave-npc: %q", ready)
 		}
 	})

@@ -1,8 +1,7 @@
-package npc_test
+package cluster
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -19,71 +18,59 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/syncer"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
-// families are both.
-var families = [...]npc.Family{npc.IPv4, npc.IPv6}
-
-// starter makes a world in a fresh kernel.
-type starter func(t *testing.T, configure ...func(*npc.Config)) *world
-
-// onEveryKernel runs a test on paper, and with a syncer on a real kernel on both backends.
-func onEveryKernel(t *testing.T, test func(t *testing.T, start starter)) {
-	t.Run("paper", func(t *testing.T) { test(t, newWorld) })
-	onEveryBackend(t, func(t *testing.T, b iptables.Backend) {
-		test(t, func(t *testing.T, configure ...func(*npc.Config)) *world { return newLiveWorld(t, b, configure...) })
-	})
-}
-
-// onEveryBackend runs a test on both backends.
-func onEveryBackend(t *testing.T, test func(t *testing.T, b iptables.Backend)) {
+// OnEveryBackend runs a test on both backends.
+func OnEveryBackend(t *testing.T, test func(t *testing.T, b iptables.Backend)) {
 	for _, b := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
 		t.Run(string(b), func(t *testing.T) { test(t, b) })
 	}
 }
 
-// live is a syncer and what reads the kernel that it works on.
-type live struct {
-	*npc.Syncer
-	backend iptables.Backend
-	sets    *ipset.Conn
-	tables  [len(families)]*iptables.Table
+// Live is a syncer and what reads the kernel that it writes.
+type Live struct {
+	*syncer.Syncer
+	Backend iptables.Backend
+	Sets    *ipset.Conn
+	Tables  [len(traffic.Families)]*iptables.Table
 	// flowing are the addresses that conntrack was given a flow of.
 	flowing map[netip.Addr]bool
 }
 
-// newLiveWorld has a syncer, which does nothing by itself, on an empty kernel.
-func newLiveWorld(t *testing.T, b iptables.Backend, configure ...func(*npc.Config)) *world {
+// NewLive returns a cluster whose transactions a syncer applies to the real kernel, which is empty. The syncer does nothing by itself.
+func NewLive(t *testing.T, b iptables.Backend, configure ...func(*npc.Config)) *Cluster {
 	t.Helper()
-	empty(t)
-	w := newModelWorld(t, configure...)
-	w.live = &live{backend: b, flowing: map[netip.Addr]bool{}}
-	w.live.Syncer = w.syncer(b, slog.New(slog.NewTextHandler(io.Discard, nil)), nil)
-	w.live.open(t)
+	Empty(t)
+	w := NewUnread(t, configure...)
+	w.OpenKernel(b)
+	w.Live.Syncer = w.NewSyncer(b, slog.New(slog.DiscardHandler), nil)
 	return w
 }
 
-// open opens what reads the kernel.
-func (l *live) open(t *testing.T) {
-	t.Helper()
-	var err error
-	if l.sets, err = ipset.Open(); err != nil {
-		t.Fatal(err)
+// OpenKernel makes the cluster's kernels copies of the real one. A syncer must be given to Live before anything is applied.
+func (w *Cluster) OpenKernel(b iptables.Backend) {
+	w.Helper()
+	sets, err := ipset.Open()
+	if err != nil {
+		w.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.sets.Close() })
-	for _, f := range families {
-		if l.tables[f], err = iptables.New(f.IPTables(), l.backend); err != nil {
-			t.Fatal(err)
+	w.Cleanup(func() { _ = sets.Close() })
+	w.Live = &Live{Backend: b, Sets: sets, flowing: map[netip.Addr]bool{}}
+	for _, f := range traffic.Families {
+		if w.Live.Tables[f], err = iptables.New(f.IPTables(), b); err != nil {
+			w.Fatal(err)
 		}
 	}
 }
 
-// syncer makes a syncer of the world's model.
-func (w *world) syncer(b iptables.Backend, log *slog.Logger, report func(npc.InvalidPolicy)) *npc.Syncer {
+// NewSyncer returns a syncer of the cluster's model.
+func (w *Cluster) NewSyncer(b iptables.Backend, log *slog.Logger, report func(npc.InvalidPolicy)) *syncer.Syncer {
 	w.Helper()
-	w.registry = prometheus.NewRegistry()
-	s, err := npc.NewSyncer(w.model.Model, families[:], b, npc.NewMetrics(w.registry, w.model.Model), log, report)
+	w.Registry = prometheus.NewRegistry()
+	s, err := syncer.New(w.Model.Model, traffic.Families[:], b, syncer.NewMetrics(w.Registry, w.Model.Model), log, report)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -92,30 +79,30 @@ func (w *world) syncer(b iptables.Backend, log *slog.Logger, report func(npc.Inv
 }
 
 // boot is the first transaction of a node that has just come up.
-func (l *live) boot(w *world) {
+func (l *Live) boot(w *Cluster) {
 	w.Helper()
 	if errs := l.Sync(w.Context(), true); len(errs) > 0 {
 		w.Fatal(errs)
 	}
-	l.copy(w)
+	l.Copy(w)
 }
 
-// again syncs, and copies to paper what the kernel then holds.
-func (l *live) again(w *world) {
+// again syncs, and copies what the kernel then holds.
+func (l *Live) again(w *Cluster) {
 	w.Helper()
 	l.flow(w)
 	if errs := l.Sync(w.Context(), false); len(errs) > 0 {
 		w.Fatal(errs)
 	}
 	l.forget(w)
-	l.copy(w)
+	l.Copy(w)
 	l.forgotten(w)
 }
 
-// forget waits until the connections are deleted that somebody waits for, and what follows is done.
-func (l *live) forget(w *world) {
+// forget waits until the connections are deleted that an address waits for, and carries out what follows.
+func (l *Live) forget(w *Cluster) {
 	w.Helper()
-	for l.Forgetting() {
+	for w.Forgetting() {
 		time.Sleep(time.Millisecond)
 		if errs := l.Sync(w.Context(), false); len(errs) > 0 {
 			w.Fatal(errs)
@@ -123,19 +110,19 @@ func (l *live) forget(w *world) {
 	}
 }
 
-// copy reads the kernel.
-func (l *live) copy(w *world) {
+// Copy copies what the kernel holds to the cluster's kernels.
+func (l *Live) Copy(w *Cluster) {
 	w.Helper()
-	listings, err := l.sets.List("")
+	listings, err := l.Sets.List("")
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, f := range families {
-		seen, err := l.tables[f].Read(w.Context(), "WEAVE-NPC")
+	for _, f := range traffic.Families {
+		seen, err := l.Tables[f].Read(w.Context(), "WEAVE-NPC")
 		if err != nil {
 			w.Fatal(err)
 		}
-		k := w.kernels[f]
+		k := w.Kernels[f]
 		clear(k.Sets)
 		for _, listing := range listings {
 			s := &walk.Set{Set: listing.Set, Members: map[ipset.Entry]ipset.Attr{}}
@@ -158,11 +145,17 @@ func (l *live) copy(w *world) {
 	}
 }
 
-// flow gives conntrack a flow of every pod's address that has none.
-func (l *live) flow(w *world) {
+// Forgetting reports whether an address waits for the connections of its former pod to be deleted, or for the sync after that.
+func (w *Cluster) Forgetting() bool {
 	w.Helper()
-	for name := range w.pods {
-		for _, a := range w.addrs[name] {
+	return w.Metric("weavenpc_held_addresses") > 0
+}
+
+// flow gives conntrack a flow of every pod's address that has none.
+func (l *Live) flow(w *Cluster) {
+	w.Helper()
+	for name := range w.Pods {
+		for _, a := range w.Addrs[name] {
 			if l.flowing[a] {
 				continue
 			}
@@ -188,8 +181,8 @@ func familyNumber(a netip.Addr) uint8 {
 	return netlink.FAMILY_V4
 }
 
-// forgotten notes the addresses whose flows are gone.
-func (l *live) forgotten(w *world) {
+// forgotten records the addresses whose flows are gone.
+func (l *Live) forgotten(w *Cluster) {
 	w.Helper()
 	left := map[netip.Addr]bool{}
 	for _, family := range []netlink.InetFamily{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -212,20 +205,20 @@ func (l *live) forgotten(w *world) {
 		if a.Is6() {
 			f = npc.IPv6
 		}
-		w.kernels[f].Forgotten = append(w.kernels[f].Forgotten, a)
+		w.Kernels[f].Forgotten = append(w.Kernels[f].Forgotten, a)
 	}
 }
 
-// empty removes everything from the kernel that a test may have left there.
-func empty(t testing.TB) {
+// Empty removes everything from the kernel that a test may have left there.
+func Empty(t testing.TB) {
 	t.Helper()
-	command(t, "nft", "flush", "ruleset")
+	Command(t, "nft", "flush", "ruleset")
 	for _, f := range []string{"iptables", "ip6tables"} {
-		feed(t, "*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\nCOMMIT\n", f+"-legacy-restore", "-w")
+		Feed(t, "*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\nCOMMIT\n", f+"-legacy-restore", "-w")
 	}
-	command(t, "ipset", "flush")
+	Command(t, "ipset", "flush")
 	// Rules that are gone may still be on their way out.
-	eventually(t, "destroying all sets", func() bool { return run("ipset", "destroy") == nil })
+	Eventually(t, "destroying all sets", func() bool { return Run("ipset", "destroy") == nil })
 	for _, family := range []netlink.InetFamily{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, anyFlow{}); err != nil {
 			t.Fatal(err)
@@ -237,14 +230,14 @@ type anyFlow struct{}
 
 func (anyFlow) MatchConntrackFlow(*netlink.ConntrackFlow) bool { return true }
 
-// command runs a program that the test needs and returns what it prints.
-func command(t testing.TB, name string, args ...string) string {
+// Command runs a program that the test needs and returns what it prints.
+func Command(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	return feed(t, "", name, args...)
+	return Feed(t, "", name, args...)
 }
 
-// feed runs a program with input.
-func feed(t testing.TB, input, name string, args ...string) string {
+// Feed runs a program with input.
+func Feed(t testing.TB, input, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -255,5 +248,18 @@ func feed(t testing.TB, input, name string, args ...string) string {
 	return string(out)
 }
 
-// run runs a program that may fail.
-func run(name string, args ...string) error { return exec.Command(name, args...).Run() }
+// Run runs a program that may fail.
+func Run(name string, args ...string) error { return exec.Command(name, args...).Run() }
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// Eventually waits for what must become true.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}

@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"context"
@@ -10,9 +10,11 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/gate"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 const (
@@ -141,11 +143,11 @@ func (s *Syncer) noteBlind(err error, now time.Time) {
 
 // watchGate has the log tell what the gate closes, and what it cannot.
 func (s *Syncer) watchGate(now time.Time) {
-	s.watcher.gate.Open(s.model.Strays(), s.model.rangeless(), now)
-	if s.model.Gate != GateAuto {
+	s.watcher.gate.Open(s.model.OutOfRangePods(), s.model.NoPodRange(), now)
+	if s.model.Gate != npc.GateAuto {
 		return
 	}
-	for _, d := range directions {
+	for _, d := range traffic.Directions {
 		what, why := s.model.Closed(d)
 		s.watcher.gate.Closed(d.String(), what, why, now)
 	}
@@ -204,9 +206,9 @@ func (s *Syncer) watchSets(all bool, note report) error {
 		switch {
 		case !k.setsKnown:
 		case all:
-			note(k, "set", s.model.memberDrift(k.family, listings))
+			note(k, "set", s.model.MemberDrift(k.family, listings))
 		default:
-			note(k, "set", s.model.setDrift(k.family, headers))
+			note(k, "set", s.model.SetDrift(k.family, headers))
 		}
 	}
 	// A promise of two seconds is kept with any number of sets.
@@ -251,7 +253,7 @@ func (s *Syncer) watchChainsOf(ctx context.Context, k *kernel, readNew, all bool
 		return err
 	}
 	s.noteNative(k, seen.Native)
-	note(k, "chain", s.model.chainDrift(k.family, seen))
+	note(k, "chain", s.model.ChainDrift(k.family, seen))
 	k.print, k.unread = print, false
 	return nil
 }

@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
@@ -31,12 +32,12 @@ type postponement struct {
 
 // write writes the rules of a transaction, part by part, and reports whether all of them were written. What fails for one namespace alone
 // concerns no other, but leaves the way to all of them as it is.
-func (k *kernel) write(ctx context.Context, tx Transaction, f *failure) bool {
+func (k *kernel) write(ctx context.Context, tx dataplane.Transaction, o *outcome) bool {
 	parts := tx.Restores(maxRestore)
-	f.namespaces = map[string]error{}
+	o.namespaces = map[string]error{}
 	for i := 0; i < len(parts); i++ {
 		part := parts[i]
-		if i == len(parts)-1 && len(f.namespaces) > 0 && len(part.Groups) == 0 {
+		if i == len(parts)-1 && len(o.namespaces) > 0 && len(part.Groups) == 0 {
 			return false
 		}
 		what := "writing the way to the rules of namespaces"
@@ -46,25 +47,26 @@ func (k *kernel) write(ctx context.Context, tx Transaction, f *failure) bool {
 		end := k.doing.Begin(k.family.String(), what)
 		refused, err := k.restore(ctx, part.Update)
 		end()
-		f.refused = append(f.refused, refused...)
+		o.rejected = append(o.rejected, refused...)
 		if err == nil {
+			o.taken.Written = append(o.taken.Written, part.Update)
 			continue
 		}
 		alone := iptables.Update{Replace: part.Replace, Insert: part.Insert}.Cut(0, func(chain string) string { return tx.Namespaces[chain] })
 		switch {
 		case len(refused) > 0 || len(part.Groups) == 0 || ctx.Err() != nil || k.writable(ctx) != nil:
-			f.chains = append(f.chains, err)
+			o.chains = append(o.chains, err)
 			return false
 		case len(parts) == 1 && len(alone)+len(part.Jumps)+len(part.Delete) > 1:
 			parts, i = tx.Restores(0), -1
 		case len(part.Groups) == 1:
-			f.namespaces[part.Groups[0]] = err
+			o.namespaces[part.Groups[0]] = err
 		default:
 			parts = slices.Concat(parts[:i], alone, parts[i+1:])
 			i--
 		}
 	}
-	return len(f.namespaces) == 0
+	return len(o.namespaces) == 0
 }
 
 // writable returns an error if nothing at all can be written now.
@@ -91,7 +93,7 @@ func (s *Syncer) postponeNamespaces(k *kernel, failed map[string]error) (more bo
 		}
 		h.why, h.trying = err.Error(), false
 		h.retry.failed(now)
-		s.model.postpone(k.family, ns, true)
+		s.model.Postpone(k.family, ns, true)
 		s.metrics.EnforcementErrors.Inc()
 		k.chainsKnown = false // one that was killed may have written them
 	}
@@ -103,7 +105,7 @@ func (s *Syncer) retryNamespaces(k *kernel, now time.Time) {
 	for ns, h := range k.postponed {
 		if !h.trying && h.retry.due(now) {
 			h.trying = true
-			s.model.postpone(k.family, ns, false)
+			s.model.Postpone(k.family, ns, false)
 			s.metrics.Retries.WithLabelValues(k.family.String()).Inc()
 		}
 	}
@@ -112,7 +114,7 @@ func (s *Syncer) retryNamespaces(k *kernel, now time.Time) {
 // releaseNamespaces forgets the namespaces whose rules were written at last.
 func (s *Syncer) releaseNamespaces(k *kernel) {
 	for ns, h := range k.postponed {
-		if h.trying && k.extent() == Everything {
+		if h.trying && k.known() == dataplane.AllKnown {
 			delete(k.postponed, ns)
 			s.log.Info("the rules of a namespace are written again", "family", k.family, "namespace", ns, "after", time.Since(h.since))
 		}

@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"context"
@@ -13,10 +13,13 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/gate"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 const (
@@ -33,12 +36,12 @@ const (
 
 // Syncer keeps the kernel's sets and chains as the model wants them. It is the only one that touches them.
 type Syncer struct {
-	model   *Model
+	model   *npc.Model
 	kernels []*kernel
 	metrics *Metrics
 	log     *slog.Logger
 	// report is called with each policy that is not enforced as it is meant.
-	report func(InvalidPolicy)
+	report func(npc.InvalidPolicy)
 
 	mu sync.Mutex
 	// trouble says why the kernel does not hold what is wanted, or why that cannot be known; empty if it does.
@@ -48,7 +51,7 @@ type Syncer struct {
 	setEnforced context.CancelFunc
 
 	// refused are the policies that the log said to lack what the kernel refused, by namespace/name.
-	refused map[string]InvalidPolicy
+	refused map[string]npc.InvalidPolicy
 	// unreporting is why blocked packets are not reported, as the log said it; empty if they are.
 	unreporting string
 	untidySince time.Time
@@ -65,16 +68,16 @@ type Syncer struct {
 	trialEnded chan struct{}
 }
 
-// NewSyncer opens the kernel of the network namespace that we run in, for the given families. An error says what is
+// New opens the kernel of the network namespace that we run in, for the given families. An error says what is
 // missing and the way out.
-func NewSyncer(m *Model, fs []Family, b iptables.Backend, x *Metrics, log *slog.Logger,
-	report func(InvalidPolicy)) (*Syncer, error) {
-	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]InvalidPolicy{},
+func New(m *npc.Model, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
+	report func(npc.InvalidPolicy)) (*Syncer, error) {
+	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]npc.InvalidPolicy{},
 		trialEnded: make(chan struct{}, 1), conflicts: claims.Watcher{Log: log}, watcher: watcher{gate: gate.Reporter{Log: log}},
 		stuckAfter: stuckAfter}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
-		k, err := openKernel(f, b, &s.doing, m.isLocal, s.noteTrial)
+		k, err := openKernel(f, b, &s.doing, m.IsLocal, s.noteTrial)
 		if err != nil {
 			s.Close()
 			return nil, errors.Wrapf(err, "%s", f)
@@ -124,9 +127,15 @@ func (s *Syncer) doingNow() string {
 	return ""
 }
 
-// Boot closes unknown local addresses of a node without pods, before any object is known. It is to be called before Run, which tries
-// again what fails.
-func (s *Syncer) Boot(ctx context.Context) { s.sync(ctx, true) }
+// Sync brings the kernel up to date until nothing is left to do now, and returns what failed. With boot, on a node without pods, it closes
+// unknown local addresses before the objects are known. It must not be called while Run runs.
+func (s *Syncer) Sync(ctx context.Context, boot bool) []error {
+	errs := s.sync(ctx, boot)
+	for s.more && ctx.Err() == nil {
+		errs = append(errs, s.sync(ctx, boot)...)
+	}
+	return errs
+}
 
 // Run keeps the kernel up to date until the context ends. With boot, on a node without pods, unknown local
 // addresses are closed before the objects are known.
@@ -170,12 +179,13 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 	}
 	for more := true; more; {
 		more = false
-		for _, tx := range s.model.plan(true, [len(families)]Extent{}) {
+		for _, tx := range s.model.Plan(true, [len(traffic.Families)]dataplane.Known{}) {
 			if _, err := fmt.Fprint(w, tx); err != nil {
 				return errors.Wrap(err, "writing the transactions")
 			}
-			for _, r := range tx.Forget {
-				s.model.forgotten(tx.Family, []netip.Addr{r.Addr})
+			s.model.Commit(tx, tx.Taken())
+			for _, r := range tx.FlushConntrack {
+				s.model.Forgotten(tx.Family, []netip.Addr{r.Addr})
 				more = true
 			}
 		}
@@ -210,14 +220,14 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	synced := s.model.Synced()
 	if !synced {
 		s.adopt(ctx)
-		s.apply(ctx, s.model.planStart(boot, s.extents()))
+		s.apply(ctx, s.model.PlanStart(boot, s.known()))
 		s.conclude(ctx, start, synced)
 		return s.errors()
 	}
 	for s.more = true; s.more; {
 		for again := true; again; {
 			s.adopt(ctx)
-			again = s.apply(ctx, s.model.plan(s.tidy(), s.extents()))
+			again = s.apply(ctx, s.model.Plan(s.tidy(), s.known()))
 		}
 		if s.more = s.model.Resume(); time.Since(start) >= turn {
 			break
@@ -227,9 +237,9 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	return s.errors()
 }
 
-func (s *Syncer) extents() (e [len(families)]Extent) {
+func (s *Syncer) known() (e [len(traffic.Families)]dataplane.Known) {
 	for _, k := range s.kernels {
-		e[k.family] = k.extent()
+		e[k.family] = k.known()
 	}
 	return e
 }
@@ -265,7 +275,7 @@ func (s *Syncer) adopt(ctx context.Context) {
 				k.errs = append(k.errs, errors.Wrap(err, "reading the sets"))
 				continue
 			}
-			s.model.AdoptSets(k.family, listings)
+			s.model.LoadSets(k.family, listings)
 			k.setsKnown = true
 		}
 		if k.chainsKnown {
@@ -307,8 +317,8 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 	for i, k := range due {
 		if k.chainsKnown {
 			s.noteNative(k, seen[i].Native)
-			s.model.AdoptChains(k.family, seen[i])
-			if found := s.model.strangeLayout(k.family); found != "" {
+			s.model.LoadChains(k.family, seen[i])
+			if found := s.model.ForeignLayout(k.family); found != "" {
 				s.log.Warn("sets and chains were written by another version: writing them anew", "family", k.family,
 					"found_layout", found, "our_layout", naming.Layout)
 			}
@@ -318,19 +328,27 @@ func (s *Syncer) adoptChains(ctx context.Context, due []*kernel) {
 
 // apply carries out a transaction in every family, side by side. It says whether the kernel refused something that is now left out, so that
 // there may be more to do at once.
-func (s *Syncer) apply(ctx context.Context, txs [len(families)]Transaction) (again bool) {
-	failures := make([]failure, len(s.kernels))
+func (s *Syncer) apply(ctx context.Context, txs [len(traffic.Families)]dataplane.Transaction) (again bool) {
+	outcomes := make([]outcome, len(txs))
 	var steps []func()
-	for i, k := range s.kernels {
-		if tx := txs[k.family]; !tx.Empty() {
-			s.announce(ctx, k, tx)
-			s.metrics.Transactions.WithLabelValues(k.family.String()).Inc()
-			steps = append(steps, func() { failures[i] = k.apply(ctx, tx) })
+	for _, k := range s.kernels {
+		tx := txs[k.family]
+		if tx.Empty() {
+			outcomes[k.family].taken = tx.Taken()
+			continue
 		}
+		s.announce(ctx, k, tx)
+		s.metrics.Transactions.WithLabelValues(k.family.String()).Inc()
+		steps = append(steps, func() { outcomes[k.family] = k.apply(ctx, tx) })
 	}
 	sideBySide(steps)
-	for i, k := range s.kernels {
-		again = s.settle(k, &failures[i]) || again
+	for _, tx := range txs {
+		i := slices.IndexFunc(s.kernels, func(k *kernel) bool { return k.family == tx.Family })
+		if i < 0 { // a family that this node does not have: nothing is ever to be done
+			s.model.Commit(tx, tx.Taken())
+			continue
+		}
+		again = s.settle(s.kernels[i], tx, &outcomes[tx.Family]) || again
 	}
 	return again
 }
@@ -349,52 +367,46 @@ func sideBySide(tasks []func()) {
 }
 
 // settle takes note of what went wrong with a transaction, and says whether something is now left out.
-func (s *Syncer) settle(k *kernel, f *failure) (leftOut bool) {
-	for _, set := range f.inUse {
-		s.model.Keep(k.family, set)
-	}
-	s.model.forgetAgain(k.family, f.unforgotten)
-	s.model.Unadmit(k.family, f.unadmitted)
-	others := s.model.RefuseSets(k.family, f.refusedSets)
-	for _, name := range others {
-		f.sets = append(f.sets, errors.New(f.refusedSets[name]))
-	}
-	leftOut = len(others) < len(f.refusedSets)
-	refused := map[string]string{}
-	for _, r := range f.refused {
+func (s *Syncer) settle(k *kernel, tx dataplane.Transaction, o *outcome) (leftOut bool) {
+	rejected := map[string]string{}
+	for _, r := range o.rejected {
 		if lacksSet(r.Err) {
 			// Somebody destroyed it after we made it: that is nothing against the rule.
-			f.chains = append(f.chains, r.Err)
+			o.chains = append(o.chains, r.Err)
 			k.setsKnown = false
 			continue
 		}
-		refused[r.ID] = r.Err.Error()
+		rejected[r.ID] = r.Err.Error()
 	}
-	others = s.model.Refuse(k.family, refused)
-	for _, id := range others {
-		f.chains = append(f.chains, errors.New(refused[id]))
+	o.taken.RejectedRules = rejected
+	sets, rules := s.model.Commit(tx, o.taken)
+	for _, name := range sets {
+		o.sets = append(o.sets, errors.New(o.taken.RejectedSets[name]))
 	}
-	leftOut = leftOut || len(others) < len(refused)
-	leftOut = s.postponeNamespaces(k, f.namespaces) || leftOut
-	k.setsKnown = k.setsKnown && len(f.sets) == 0 && !f.unremoved
-	k.chainsKnown = k.chainsKnown && len(f.chains) == 0
-	if leftOut && len(f.namespaces) == 0 && k.refusals.wait == 0 {
+	for _, id := range rules {
+		o.chains = append(o.chains, errors.New(rejected[id]))
+	}
+	leftOut = len(sets) < len(o.taken.RejectedSets) || len(rules) < len(rejected)
+	leftOut = s.postponeNamespaces(k, o.namespaces) || leftOut
+	k.setsKnown = k.setsKnown && len(o.sets) == 0
+	k.chainsKnown = k.chainsKnown && len(o.chains) == 0
+	if leftOut && len(o.namespaces) == 0 && k.refusals.wait == 0 {
 		k.refusals.failed(time.Now())
 	}
-	k.errs = slices.Concat(k.errs, f.sets, f.chains)
+	k.errs = slices.Concat(k.errs, o.sets, o.chains)
 	return leftOut
 }
 
 // announce logs what is going to be changed: at debug level in full, otherwise summed up, and nothing of members alone.
-func (s *Syncer) announce(ctx context.Context, k *kernel, tx Transaction) {
-	if len(tx.Replaced) > 0 {
+func (s *Syncer) announce(ctx context.Context, k *kernel, tx dataplane.Transaction) {
+	if len(tx.Mismatched) > 0 {
 		s.metrics.Drift.WithLabelValues(k.family.String(), "set").Inc()
-		s.log.Warn("sets by our names are not ours: making them anew", "family", k.family, "found", summary(tx.Replaced))
+		s.log.Warn("sets by our names are not ours: making them anew", "family", k.family, "found", summary(tx.Mismatched))
 	}
 	switch {
 	case s.log.Enabled(ctx, slog.LevelDebug):
 		s.log.Debug("transaction", "family", k.family, "text", tx.String())
-	case !tx.onlyMembers():
+	case !tx.OnlyMembers():
 		s.log.Info("transaction", "family", k.family, slog.Any("", tx))
 	}
 }
@@ -410,7 +422,7 @@ func (s *Syncer) conclude(ctx context.Context, start time.Time, synced bool) {
 		switch {
 		case len(k.errs) > 0:
 			s.fail(k, now)
-		case k.extent() == Everything:
+		case k.known() == dataplane.AllKnown:
 			s.recovered(k, now)
 			s.releaseNamespaces(k)
 		}
@@ -427,11 +439,11 @@ func (s *Syncer) conclude(ctx context.Context, start time.Time, synced bool) {
 	s.setEnforced()
 	s.metrics.SyncDuration.Observe(now.Sub(start).Seconds())
 	s.metrics.LastSync.SetToCurrentTime()
-	if at := s.model.heldSince(); !at.IsZero() {
+	if at := s.model.CarriedOut(); !at.IsZero() {
 		s.metrics.Latency.Observe(time.Since(at).Seconds())
 	}
 	switch {
-	case !s.model.Untidy():
+	case !s.model.HasGarbage():
 		s.untidySince = time.Time{}
 	case s.untidySince.IsZero():
 		s.untidySince = now

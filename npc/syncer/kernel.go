@@ -1,4 +1,4 @@
-package npc
+package syncer
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
 )
@@ -54,7 +56,7 @@ type forgetter interface {
 
 // kernel is one family's sets and chains. It is used by one goroutine at a time.
 type kernel struct {
-	family Family
+	family npc.Family
 	sets   setKeeper
 	filter *iptables.Table
 	flows  forgetter
@@ -89,7 +91,7 @@ type kernel struct {
 }
 
 // openKernel opens the kernel of the network namespace that we run in, once per family.
-func openKernel(f Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
+func openKernel(f npc.Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
 	filter, err := iptables.New(f.IPTables(), b)
 	if err != nil {
 		return nil, err
@@ -99,7 +101,7 @@ func openKernel(f Family, b iptables.Backend, doing *progress.Tracker, isLocal f
 		return nil, err
 	}
 	family := uint8(unix.AF_INET)
-	if f == IPv6 {
+	if f == npc.IPv6 {
 		family = unix.AF_INET6
 	}
 	connections, err := conntrack.Open(family)
@@ -119,19 +121,19 @@ func (k *kernel) close() {
 	_ = k.sets.Close()
 }
 
-// extent is how much of the family may be planned.
-func (k *kernel) extent() Extent {
+// known returns how much of the family may be planned.
+func (k *kernel) known() dataplane.Known {
 	switch {
 	case !k.setsKnown:
-		return Nothing
+		return dataplane.NothingKnown
 	case !k.chainsKnown:
-		return SetsOnly
+		return dataplane.SetsKnown
 	}
-	return Everything
+	return dataplane.AllKnown
 }
 
 // steady says whether the kernel is expected to hold what our transactions left.
-func (k *kernel) steady() bool { return k.extent() == Everything && k.failing == "" }
+func (k *kernel) steady() bool { return k.known() == dataplane.AllKnown && k.failing == "" }
 
 // timeout bounds a run of a program.
 func (k *kernel) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -155,54 +157,40 @@ func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
 	return seen, nil
 }
 
-// failure is what went wrong with a transaction.
-type failure struct {
+// outcome is what became of a transaction.
+type outcome struct {
+	// taken is what the kernel took of it.
+	taken dataplane.Result
 	// sets and chains are to be reported.
 	sets, chains []error
-	// inUse are sets that could not be destroyed yet, which is no error.
-	inUse []ipset.Set
-	// unforgotten are what was not asked for, because what the addresses had for their former pods may be left.
-	unforgotten []conntrack.Request
-	// unadmitted are members that were not added because the rules were not written.
-	unadmitted []ipset.Op
-	// unremoved says that members were left in sets, although the plan took them for gone.
-	unremoved bool
-	// refusedSets are names of sets that the kernel does not take -> why; refused are such rules.
-	refusedSets map[string]string
-	refused     []iptables.Refusal
+	// rejected are rules that the kernel does not take.
+	rejected []iptables.Refusal
 	// namespaces are those whose rules were not written, while those of others could be -> why.
 	namespaces map[string]error
 }
 
 // apply carries out a transaction, step by step. A step that fails does not keep the next from being
 // tried, unless that would take away what the rules still need.
-func (k *kernel) apply(ctx context.Context, tx Transaction) failure {
-	f := failure{refusedSets: map[string]string{}}
-	f.apply(k, "revoking", tx.Revoke)
-	if len(f.sets) == 0 {
-		k.flows.Ask(tx.Forget)
-	} else {
-		f.unforgotten = tx.Forget
+func (k *kernel) apply(ctx context.Context, tx dataplane.Transaction) outcome {
+	o := outcome{taken: dataplane.Result{RejectedSets: map[string]string{}}}
+	o.apply(k, "revoking", tx.DeleteStale)
+	if o.taken.Asked = len(o.sets) == 0; o.taken.Asked {
+		k.flows.Ask(tx.FlushConntrack)
+	} // otherwise what the addresses had for their former pods may be left
+	o.apply(k, "growing", tx.AddMembers)
+	tx.Rules = o.without(tx.Rules)
+	if o.taken.AllWritten = k.write(ctx, tx, &o); !o.taken.AllWritten {
+		o.apply(k, "shrinking", tx.DeletedWithoutRules())
+		return o
 	}
-	f.apply(k, "growing", tx.Grow)
-	admit, leave, shrink := tx.Admit, tx.Leave, tx.Shrink
-	tx.Rules = f.without(tx.Rules)
-	if written := k.write(ctx, tx, &f); !written {
-		// What the old rules allow stays closed to those that are not there yet.
-		f.unadmitted, admit = admit, nil
-		// What the old rules allow by sets that are not wanted any more stays, and who is led to them; members that are not wanted go.
-		shrink = slices.DeleteFunc(slices.Clone(shrink), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
-		f.unremoved = len(leave) > 0 || len(shrink) < len(tx.Shrink)
-		leave = nil
-	}
-	f.apply(k, "admitting to", admit)
-	f.apply(k, "leaving", leave)
-	f.apply(k, "shrinking", shrink)
-	return f
+	o.apply(k, "admitting to", tx.AddAfterRestore)
+	o.apply(k, "leaving", tx.DeleteDispatch)
+	o.apply(k, "shrinking", tx.DeleteAndDestroy)
+	return o
 }
 
 // apply carries out operations on sets and sorts out what failed.
-func (f *failure) apply(k *kernel, step string, ops []ipset.Op) {
+func (o *outcome) apply(k *kernel, step string, ops []ipset.Op) {
 	if len(ops) == 0 {
 		return
 	}
@@ -211,19 +199,19 @@ func (f *failure) apply(k *kernel, step string, ops []ipset.Op) {
 	var be *ipset.BatchError
 	if !stderrors.As(err, &be) {
 		if err != nil {
-			f.sets = append(f.sets, errors.Wrapf(err, "%s sets", step))
+			o.sets = append(o.sets, errors.Wrapf(err, "%s sets", step))
 		}
 		return
 	}
 	for _, e := range be.Errors {
 		switch {
 		case e.Kind == ipset.Destroy && stderrors.Is(e.Err, ipset.ErrInUse):
-			f.inUse = append(f.inUse, ops[e.Index].Set)
+			o.taken.InUse = append(o.taken.InUse, ops[e.Index].Set)
 		case e.Kind == ipset.Create && e.Elements == nil && refuses(e.Err):
-			f.refusedSets[e.Set] = e.Error()
-		case f.follows(e):
+			o.taken.RejectedSets[e.Set] = e.Error()
+		case o.follows(e):
 		default:
-			f.sets = append(f.sets, errors.Wrapf(e, "%s sets", step))
+			o.sets = append(o.sets, errors.Wrapf(e, "%s sets", step))
 		}
 	}
 }
@@ -239,23 +227,23 @@ func refuses(err error) bool {
 }
 
 // follows says whether an error comes of a set that the kernel refused.
-func (f *failure) follows(e *ipset.OpError) bool {
-	if _, refused := f.refusedSets[e.Set]; refused {
+func (o *outcome) follows(e *ipset.OpError) bool {
+	if _, refused := o.taken.RejectedSets[e.Set]; refused {
 		return true
 	}
 	return len(e.Elements) > 0 && !slices.ContainsFunc(e.Elements, func(el ipset.Element) bool {
-		_, refused := f.refusedSets[el.Set]
+		_, refused := o.taken.RejectedSets[el.Set]
 		return !refused
 	})
 }
 
 // without leaves the rules out that need sets which the kernel refused.
-func (f *failure) without(u iptables.Update) iptables.Update {
-	if len(f.refusedSets) == 0 {
+func (o *outcome) without(u iptables.Update) iptables.Update {
+	if len(o.taken.RejectedSets) == 0 {
 		return u
 	}
 	needy := func(r iptables.Rule) bool {
-		return slices.ContainsFunc(setsOf(r.Match), func(name string) bool { _, refused := f.refusedSets[name]; return refused })
+		return slices.ContainsFunc(r.Sets(), func(name string) bool { _, refused := o.taken.RejectedSets[name]; return refused })
 	}
 	out := iptables.Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]iptables.Rule{}}
 	for _, c := range u.Replace {

@@ -1,0 +1,184 @@
+package syncer
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
+)
+
+// Watch is what Run does every watchEvery, without a pause for what looking costs, and long before everything is read.
+func (s *Syncer) Watch(ctx context.Context) bool {
+	w := &s.watcher
+	w.lastRead, w.setsAt, w.chainsAt, w.unreadAt = time.Now(), time.Time{}, time.Time{}, time.Time{}
+	return s.watch(ctx)
+}
+
+// WatchAll is what Run does every readEvery.
+func (s *Syncer) WatchAll(ctx context.Context) bool {
+	s.watcher.lastRead = time.Time{}
+	return s.watch(ctx)
+}
+
+// CollectGarbageNow makes the next Sync remove what nothing uses any more, if there is anything.
+func (s *Syncer) CollectGarbageNow() { s.lastChange = time.Time{} }
+
+// Faults can be made in what the syncer uses.
+type Faults struct {
+	// Apply and List, if not nil, are called instead of the sets' own, which they are given.
+	Apply func(ops []ipset.Op, apply func([]ipset.Op) error) error
+	List  func() error
+}
+
+type faultySets struct {
+	setKeeper
+	faults *Faults
+}
+
+func (s faultySets) Apply(ops []ipset.Op) error {
+	if s.faults.Apply != nil {
+		return s.faults.Apply(ops, s.setKeeper.Apply)
+	}
+	return s.setKeeper.Apply(ops)
+}
+
+func (s faultySets) List(prefix string) ([]ipset.Listing, error) {
+	if s.faults.List != nil {
+		if err := s.faults.List(); err != nil {
+			return nil, err
+		}
+	}
+	return s.setKeeper.List(prefix)
+}
+
+func (s faultySets) Headers(prefix string) ([]ipset.Header, error) {
+	if s.faults.List != nil {
+		if err := s.faults.List(); err != nil {
+			return nil, err
+		}
+	}
+	return s.setKeeper.Headers(prefix)
+}
+
+// MakeFaults puts faults between the syncer and the sets of a family. It must not run.
+func (s *Syncer) MakeFaults(f npc.Family) *Faults {
+	x := &Faults{}
+	for _, k := range s.kernels {
+		if k.family == f {
+			k.sets = faultySets{k.sets, x}
+		}
+	}
+	return x
+}
+
+// RetryNow makes due what waits for its next try.
+func (s *Syncer) RetryNow() {
+	s.watcher.retry.at = time.Time{}
+	for _, k := range s.kernels {
+		k.retry.at = time.Time{}
+		if k.refusals.wait > 0 {
+			k.refusals.at = time.Time{}
+		}
+		for _, h := range k.postponed {
+			h.retry.at = time.Time{}
+		}
+	}
+}
+
+// Waits are how long the tries at what fails, and at what was refused, wait at most.
+func (s *Syncer) Waits(f npc.Family) (retry, refusals time.Duration) {
+	for _, k := range s.kernels {
+		if k.family == f {
+			retry, refusals = k.retry.wait, k.refusals.wait
+		}
+	}
+	return retry, refusals
+}
+
+// Lose has the chains of a family read again.
+func (s *Syncer) Lose(f npc.Family) {
+	for _, k := range s.kernels {
+		if k.family == f {
+			k.chainsKnown = false
+		}
+	}
+}
+
+// Hurry has the next runs of programs end after a time.
+func (s *Syncer) Hurry(limit time.Duration) {
+	for _, k := range s.kernels {
+		k.retry.wait = limit - programTimeout
+	}
+}
+
+// FailForgetting has connections not be deleted, for the given reason; nil has them deleted again.
+func (s *Syncer) FailForgetting(f npc.Family, err error) {
+	for _, k := range s.kernels {
+		if k.family != f {
+			continue
+		}
+		if err == nil {
+			k.flows.(*failingFlows).mend()
+			continue
+		}
+		broken := &failingFlows{err: err}
+		broken.Worker = conntrack.NewWorker(broken, s.model.IsLocal, s.noteTrial)
+		k.flows = broken
+	}
+}
+
+// failingFlows is a worker on a table that fails.
+type failingFlows struct {
+	*conntrack.Worker
+	mu  sync.Mutex
+	err error
+}
+
+func (x *failingFlows) Delete(func(*[4]netip.Addr) bool) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return 0, x.err
+}
+
+func (x *failingFlows) mend() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.err = nil
+}
+
+// Trying says whether the programs of iptables are being tried.
+func (s *Syncer) Trying(f npc.Family) bool {
+	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return k.family == f && k.trial != nil })
+}
+
+// Later has what was repaired so far be as much longer ago.
+func (s *Syncer) Later(d time.Duration) {
+	for i := range s.watcher.repairs {
+		s.watcher.repairs[i] = s.watcher.repairs[i].Add(-d)
+	}
+}
+
+// RunWithoutPause is Run that repairs at once however often it must.
+func (s *Syncer) RunWithoutPause(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.watcher.repairs = nil
+			if s.watch(ctx) {
+				s.sync(ctx, false)
+			}
+		}
+	}
+}
+
+// StuckAfter has changes be called stuck after a time.
+func (s *Syncer) StuckAfter(d time.Duration) { s.stuckAfter = d }

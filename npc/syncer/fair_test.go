@@ -1,0 +1,44 @@
+package syncer_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/cluster"
+)
+
+// TestPoliciesAreEditedAllTheTime, and all the same others' pods are enforced, what others change is repaired, and what is left over goes.
+func TestPoliciesAreEditedAllTheTime(t *testing.T) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.well()
+		var edits atomic.Int64
+		edit := func() { s.Model.Model.SetPolicy(manyBlocks("edited", 2, int(edits.Add(1)))) }
+		s.Pod("busy/pod", "10.32.1.50,fd32:1::50", "app=busy")
+		s.Live.MakeFaults(npc.IPv4).Apply = func(ops []ipset.Op, apply func([]ipset.Op) error) error {
+			edit() // there is always one that came meanwhile
+			return apply(ops)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Live.Run(ctx, false) }()
+		defer func() {
+			cancel()
+			<-ended
+		}()
+		edit()
+		cluster.Command(t, "iptables-"+string(b), "-w", "-F", "WEAVE-NPC-DEFAULT")
+		cluster.Eventually(t, "repairing", func() bool { return s.log.count("somebody changed what is ours") > 0 })
+		cluster.Eventually(t, "having repaired", func() bool {
+			return strings.Contains(cluster.Command(t, "iptables-"+string(b), "-w", "-S", "WEAVE-NPC-DEFAULT"), "no policy isolates it")
+		})
+		if why := s.Live.Ready(); why != "" {
+			t.Errorf("not ready: %s", why)
+		}
+	})
+}
