@@ -56,13 +56,13 @@ bench: ## run the benchmarks (docs/performance.md) and draw what they measured (
 	$(GO) run ./test/speed/plot $(or $(PLOTS),docs/performance) < $(BIN)/bench.txt
 
 fuzz: ## compare HISTORIES (20000, over 100,000 states) of random clusters with the judge on paper; fuzz what parses, FUZZTIME (1m) each
-	$(GO) test ./npc -run TestRandomHistories -timeout 0 -v -rapid.checks=$${HISTORIES:-20000}
+	$(GO) test ./npc/controller -run TestRandomHistories -timeout 0 -v -rapid.checks=$${HISTORIES:-20000}
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-1m} $$p; done; done
 
 storms: ## compare what CHECKS (300) random histories of interrupted and postponed transactions leave with what the last state asks for
-	WEAVE_NPC_TEST_STORMS=1 $(GO) test ./npc -run TestRandomStorms -timeout 0 -v -rapid.checks=$${CHECKS:-300}
+	WEAVE_NPC_TEST_STORMS=1 $(GO) test ./npc/controller -run TestRandomStorms -timeout 0 -v -rapid.checks=$${CHECKS:-300}
 
 worlds: ## compare STATES (1000 for each backend) of random clusters with the judge, by packets
 	test/setup

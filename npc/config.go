@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/npc/budget"
-	"github.com/weave-npc/weave-npc/npc/rules"
 )
 
 // Hook says who sends packets into our chains.
@@ -58,10 +57,4 @@ type Config struct {
 	Budget budget.Limits
 	// TCPLiberal says that conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
-}
-
-// base renders the rules that every node has, with some ports of the pods' bridge that lead to no pod of this node.
-func (c *Config) base(uplinks []string) *rules.Base {
-	return &rules.Base{PodInterface: c.PodInterface, BridgePort: c.BridgePort, Uplinks: uplinks, Hooked: c.Hook == HookForward,
-		AllowAction: c.AllowAction, AllowMcast: c.AllowMcast, NFLogGroup: c.NFLogGroup, TCPLiberal: c.TCPLiberal}
 }

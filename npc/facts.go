@@ -65,3 +65,39 @@ const (
 	// ObjectsMissing: a file has never been read.
 	ObjectsMissing
 )
+
+// Claims are the addresses that a pod says are its own: none if it is on the host network or finished, or if they are stale.
+func (p Pod) Claims() []netip.Addr {
+	if p.HostNetwork || p.Finished || p.StaleAddrs {
+		return nil
+	}
+	return p.Addrs
+}
+
+// OwnsRather says whether, of two pods that claim an address, a node takes a rather than b for its owner.
+func OwnsRather(a, b *Pod, node string) bool {
+	if local := a.Node == node; local != (b.Node == node) {
+		return local
+	}
+	if a.Deleting != b.Deleting {
+		return b.Deleting
+	}
+	if c := a.Started.Compare(b.Started); c != 0 {
+		return c > 0
+	}
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c > 0
+	}
+	return a.UID > b.UID
+}
+
+// InvalidPolicy is a policy that is not enforced as it is meant.
+type InvalidPolicy struct {
+	Namespace, Name string
+	UID             types.UID
+	// Reason names the place in the object and what is wrong there, or what the kernel says.
+	Reason string
+	// Refused says that the kernel does not take something that the policy needs, which therefore is left out. Otherwise the
+	// policy could not be compiled: it isolates its pods and allows nothing.
+	Refused bool
+}

@@ -1,10 +1,6 @@
 package npc
 
-import (
-	"net/netip"
-
-	"github.com/weave-npc/weave-npc/npc/traffic"
-)
+import "github.com/weave-npc/weave-npc/npc/traffic"
 
 // Family is an IP family; each has its own sets and its own chains.
 type Family = traffic.Family
@@ -23,11 +19,3 @@ const (
 	Ingress = traffic.Ingress
 	Egress  = traffic.Egress
 )
-
-var (
-	families   = traffic.Families
-	directions = traffic.Directions
-)
-
-// familyOf is the family of an unmapped address.
-func familyOf(a netip.Addr) Family { return traffic.FamilyOf(a) }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -29,7 +30,7 @@ const (
 
 // blocked logs and counts the packets that our rules dropped.
 type blocked struct {
-	model      *npc.Model
+	model      *controller.Controller
 	log        *slog.Logger
 	ports      map[uint16]string // counted destination port -> its label
 	count      *prometheus.CounterVec
@@ -64,7 +65,7 @@ type repeats struct {
 // sender is what is known of a source of blocked packets.
 type sender struct{ lines, left int }
 
-func newBlocked(m *npc.Model, ports []uint16, r prometheus.Registerer, log *slog.Logger) *blocked {
+func newBlocked(m *controller.Controller, ports []uint16, r prometheus.Registerer, log *slog.Logger) *blocked {
 	b := &blocked{model: m, log: log, ports: map[uint16]string{}, flows: map[flow]*repeats{}, senders: map[netip.Addr]*sender{},
 		tokens: linesAtOnce,
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{

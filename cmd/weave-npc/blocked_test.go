@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -30,7 +31,7 @@ type report struct {
 // newReport knows the pods shop/web, which shop/p isolates, and shop/api, and a node.
 func newReport(t *testing.T, format string) *report {
 	t.Helper()
-	m := npc.New(npc.Config{NodeName: "node1"})
+	m := controller.New(npc.Config{NodeName: "node1"})
 	m.SetNamespace(npc.Namespace{Name: "shop"})
 	for i, name := range []string{"web", "api"} {
 		m.SetPod(npc.Pod{UID: types.UID(name), Namespace: "shop", Name: name, Node: "node1", Labels: map[string]string{"app": name},

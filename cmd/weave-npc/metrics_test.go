@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/ulogd"
@@ -23,7 +24,7 @@ import (
 // allMetrics are all metrics that weave-npc has, each at least once.
 func allMetrics() *prometheus.Registry {
 	r := newRegistry()
-	m := npc.New(npc.Config{NodeName: "node1"})
+	m := controller.New(npc.Config{NodeName: "node1"})
 	x := syncer.NewMetrics(r, m)
 	x.Failing.WithLabelValues("IPv4").Set(0)
 	countReports(r, new(ulogd.Stats))

@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/source"
@@ -33,7 +34,7 @@ type holdings struct {
 	sets    []ipset.Listing
 	tables  map[npc.Family]iptables.Seen
 	// model knows what sets and chains are for, and world the objects; nil if the objects cannot be read.
-	model   *npc.Model
+	model   *controller.Controller
 	world   *explain.World
 	objects source.Objects
 	// unknown is why the objects cannot be read.
@@ -77,7 +78,7 @@ func (n *node) read(ctx context.Context, c *cluster) (*holdings, error) {
 
 // know tells what the objects are.
 func (h *holdings) know(n *node, c *cluster, o source.Objects) {
-	h.model = npc.New(npc.Config{NodeName: n.name, Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateOpen, NFLogGroup: 86,
+	h.model = controller.New(npc.Config{NodeName: n.name, Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateOpen, NFLogGroup: 86,
 		AllowMcast: true, MaxListSize: n.maxListSize, LegacyNetpol: c.legacyNetpol})
 	h.world = explain.NewWorld()
 	h.world.LegacyNetpol = c.legacyNetpol

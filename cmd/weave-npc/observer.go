@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
@@ -21,7 +21,7 @@ type observer struct {
 }
 
 // observe opens what the flags ask for.
-func (o *options) observe(m *npc.Model, r *prometheus.Registry, log *slog.Logger, notReady func() string) (*observer, error) {
+func (o *options) observe(m *controller.Controller, r *prometheus.Registry, log *slog.Logger, notReady func() string) (*observer, error) {
 	ports, err := o.ports()
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	npcnode "github.com/weave-npc/weave-npc/npc/node"
 	"github.com/weave-npc/weave-npc/npc/nodeaddr"
 	"github.com/weave-npc/weave-npc/npc/source"
@@ -43,7 +44,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	families := familiesOfNode()
-	registry, model := newRegistry(), npc.New(config)
+	registry, model := newRegistry(), controller.New(config)
 	syncer, err := newSyncer(model, families, backend, registry, log, newEvents(ctx, client, config.NodeName))
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 
 // findAttachment returns how the pods of this node are attached, and what starts the tasks that follow the ports of their bridge. The model has
 // the uplinks that there are already, for the first transaction.
-func (o *options) findAttachment(m *npc.Model, log *slog.Logger) (a npcnode.Attachment, watch func(context.Context, *errgroup.Group)) {
+func (o *options) findAttachment(m *controller.Controller, log *slog.Logger) (a npcnode.Attachment, watch func(context.Context, *errgroup.Group)) {
 	a = npcnode.Attachment{Interface: m.PodInterface, BridgePort: m.BridgePort, InRange: m.InRange}
 	f := &npcnode.Follower{Interface: m.PodInterface, Bridges: a.Bridges, Uplink: m.BridgePort,
 		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
@@ -102,7 +103,7 @@ func (o *options) findAttachment(m *npc.Model, log *slog.Logger) (a npcnode.Atta
 }
 
 // newSyncer returns the syncer of a model, which then knows the addresses of this node.
-func newSyncer(m *npc.Model, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events) (*syncer.Syncer, error) {
+func newSyncer(m *controller.Controller, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events) (*syncer.Syncer, error) {
 	own, err := nodeaddr.Read()
 	if err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func familiesOfNode() []npc.Family {
 }
 
 // followNodeAddrs keeps the model's addresses of this node up to date until the context ends.
-func followNodeAddrs(ctx context.Context, client kubernetes.Interface, m *npc.Model, log *slog.Logger) error {
+func followNodeAddrs(ctx context.Context, client kubernetes.Interface, m *controller.Controller, log *slog.Logger) error {
 	f := nodeaddr.Follower{Set: m.SetNodeAddrs, Log: log}
 	if client != nil {
 		f.Ask = func(ctx context.Context) ([]netip.Addr, error) {
@@ -194,7 +195,7 @@ func followNodeAddrs(ctx context.Context, client kubernetes.Interface, m *npc.Mo
 }
 
 // findRanges waits for the node's ranges of pod addresses, which may be assigned late.
-func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, log *slog.Logger) error {
+func findRanges(ctx context.Context, client kubernetes.Interface, m *controller.Controller, log *slog.Logger) error {
 	for {
 		ranges, err := source.NodeRanges(ctx, client, m.NodeName)
 		if len(ranges) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
@@ -77,7 +77,7 @@ func (m memberRow) String() string {
 
 // setRows are the sets in the order of their names.
 func (h *holdings) setRows() []setRow {
-	var uses map[string]npc.SetUse
+	var uses map[string]controller.SetUse
 	if h.model != nil {
 		uses = h.model.Uses()
 	}
@@ -100,7 +100,7 @@ func (h *holdings) setRows() []setRow {
 }
 
 // member is an entry, and what it is by its comment, or by what is known of the set that it is.
-func member(l ipset.Listing, m ipset.Element, uses map[string]npc.SetUse) memberRow {
+func member(l ipset.Listing, m ipset.Element, uses map[string]controller.SetUse) memberRow {
 	row := memberRow{Entry: m.Entry.String(), Is: m.Comment, NoMatch: m.NoMatch}
 	if l.Type == ipset.ListSet && uses[m.Set].About != "" {
 		row.Is = uses[m.Set].About
@@ -194,7 +194,7 @@ type ruleRow struct {
 // ruleRows are the rules of our chains, in the order of the chains' names.
 func (h *holdings) ruleRows() []ruleRow {
 	rows := []ruleRow{}
-	uses, about := map[string]npc.SetUse{}, func(string) string { return "" }
+	uses, about := map[string]controller.SetUse{}, func(string) string { return "" }
 	if h.model != nil {
 		uses, about = h.model.Uses(), h.model.ChainUse
 	}
@@ -212,7 +212,7 @@ func (h *holdings) ruleRows() []ruleRow {
 }
 
 // readRule takes a printed rule apart.
-func readRule(text string, uses map[string]npc.SetUse) ruleRow {
+func readRule(text string, uses map[string]controller.SetUse) ruleRow {
 	r := ruleRow{Rule: text}
 	if m := ruleComment.FindStringSubmatch(text); m != nil {
 		_, r.For, _ = strings.Cut(strings.Trim(m[1], `"`), " ")

@@ -17,6 +17,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -54,7 +55,7 @@ func BenchmarkPodBesideABusyTenant(b *testing.B) {
 
 func besideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce int) {
 	cluster.Empty(b)
-	m := npc.New(npc.Config{NodeName: cluster.Node, PodInterface: "cni0", Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateAuto, NFLogGroup: 86,
+	m := controller.New(npc.Config{NodeName: cluster.Node, PodInterface: "cni0", Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateAuto, NFLogGroup: 86,
 		AllowMcast: true, MaxListSize: 1024})
 	s, err := syncer.New(m, traffic.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m), slog.New(slog.DiscardHandler), func(npc.InvalidPolicy) {})
 	if err != nil {

@@ -3,8 +3,8 @@ package syncer
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -23,7 +23,7 @@ type Metrics struct {
 }
 
 // NewMetrics makes the metrics and registers them, together with gauges of what the model holds.
-func NewMetrics(r prometheus.Registerer, m *npc.Model) *Metrics {
+func NewMetrics(r prometheus.Registerer, m *controller.Controller) *Metrics {
 	x := &Metrics{
 		EnforcementErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weavenpc_policy_enforcement_errors",
@@ -56,7 +56,7 @@ func NewMetrics(r prometheus.Registerer, m *npc.Model) *Metrics {
 		x.Conflicts.WithLabelValues(string(kind))
 	}
 	r.MustRegister(x.EnforcementErrors, x.SyncDuration, x.LastSync, x.Latency, x.Transactions, x.Retries, x.Drift, x.Failing,
-		x.Refused, x.Conflicts, npc.Collector(m))
+		x.Refused, x.Conflicts, controller.Collector(m))
 	for _, f := range traffic.Families {
 		// A series that is there before the first event shows the first event.
 		for _, v := range []*prometheus.CounterVec{x.Transactions, x.Retries} {

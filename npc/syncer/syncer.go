@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/gate"
 	"github.com/weave-npc/weave-npc/npc/naming"
@@ -36,7 +37,7 @@ const (
 
 // Syncer keeps the kernel's sets and chains as the model wants them. It is the only one that touches them.
 type Syncer struct {
-	model   *npc.Model
+	model   *controller.Controller
 	kernels []*kernel
 	metrics *Metrics
 	log     *slog.Logger
@@ -70,7 +71,7 @@ type Syncer struct {
 
 // New opens the kernel of the network namespace that we run in, for the given families. An error says what is
 // missing and the way out.
-func New(m *npc.Model, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
+func New(m *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(npc.InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{model: m, metrics: x, log: log, report: report, refused: map[string]npc.InvalidPolicy{},
 		trialEnded: make(chan struct{}, 1), conflicts: claims.Watcher{Log: log}, watcher: watcher{gate: gate.Reporter{Log: log}},

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/walk"
@@ -56,35 +57,35 @@ const Node = "node1"
 
 // Model is a model, with an explainer of policies that is told of the same objects.
 type Model struct {
-	*npc.Model
+	*controller.Controller
 	explain *explain.World
 }
 
 func newModel(c npc.Config) *Model {
-	m := &Model{npc.New(c), explain.NewWorld()}
+	m := &Model{controller.New(c), explain.NewWorld()}
 	m.explain.LegacyNetpol = c.LegacyNetpol
 	return m
 }
 
-func (m *Model) SetNamespace(n npc.Namespace) { m.Model.SetNamespace(n); m.explain.SetNamespace(n) }
-func (m *Model) SetPod(p npc.Pod)             { m.Model.SetPod(p); m.explain.SetPod(p) }
+func (m *Model) SetNamespace(n npc.Namespace) { m.Controller.SetNamespace(n); m.explain.SetNamespace(n) }
+func (m *Model) SetPod(p npc.Pod)             { m.Controller.SetPod(p); m.explain.SetPod(p) }
 func (m *Model) SetPolicy(p *networkingv1.NetworkPolicy) {
-	m.Model.SetPolicy(p)
+	m.Controller.SetPolicy(p)
 	m.explain.SetPolicy(p)
 }
 
 func (m *Model) DeleteNamespace(name string, uid types.UID) {
-	m.Model.DeleteNamespace(name, uid)
+	m.Controller.DeleteNamespace(name, uid)
 	m.explain.DeleteNamespace(name, uid)
 }
 
 func (m *Model) DeletePod(namespace, name string, uid types.UID) {
-	m.Model.DeletePod(namespace, name, uid)
+	m.Controller.DeletePod(namespace, name, uid)
 	m.explain.DeletePod(namespace, name, uid)
 }
 
 func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
-	m.Model.DeletePolicy(namespace, name, uid)
+	m.Controller.DeletePolicy(namespace, name, uid)
 	m.explain.DeletePolicy(namespace, name, uid)
 }
 

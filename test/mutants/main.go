@@ -98,7 +98,7 @@ type quarry struct {
 
 // quickly are the arguments for the tests that every mutant is exposed to.
 func quickly() []string {
-	return []string{"-skip=" + random + "|" + live, "./npc", "./ipset", "./iptables"}
+	return []string{"-skip=" + random + "|" + live, "./npc/controller", "./npc/dataplane", "./ipset", "./iptables"}
 }
 
 // run has every mutant tested quickly, and then those that survive by the tests that they name.

@@ -226,7 +226,7 @@ func (k *Kernel) check(chains map[string][]string, text string) error {
 	return nil
 }
 
-// Read is what is read from the kernel for npc.Model.Adopt.
+// Read is what is read from the kernel for controller.Controller.Adopt.
 func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
 	var listings []ipset.Listing
 	for _, s := range k.Sets {

@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// TestBrokenWatchesCloseBothDirections: the watches break a moment apart, and time passes while a plan is made.
+func TestBrokenWatchesCloseBothDirections(t *testing.T) {
+	now := time.Unix(1000, 0)
+	m := New(npc.Config{NodeName: "n", Hook: npc.HookForward, Gate: npc.GateAuto, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
+	m.now = func() time.Time {
+		now = now.Add(100 * time.Microsecond)
+		return now
+	}
+	m.SetSynced()
+	o := &networkingv1.NetworkPolicy{}
+	o.Namespace, o.Name = "a", "p"
+	m.SetPolicy(o)
+	m.carryOut(false)
+	m.Resume()
+	for _, kind := range []string{"namespaces", "pods", "networkpolicies"} {
+		m.SetConnected(kind, false)
+	}
+	for range 10 {
+		m.carryOut(false)
+		m.Resume()
+		next := m.NextChange()
+		if next.IsZero() {
+			break
+		}
+		if next.After(now) {
+			now = next
+		}
+	}
+	for _, d := range traffic.Directions {
+		if len(m.gates.closed[traffic.IPv4][d]) == 0 {
+			t.Errorf("%s is open", d)
+		}
+	}
+	for _, kind := range []string{"namespaces", "pods", "networkpolicies"} {
+		m.SetConnected(kind, true)
+	}
+	m.carryOut(false)
+	m.Resume()
+	for _, d := range traffic.Directions {
+		if len(m.gates.closed[traffic.IPv4][d]) != 0 {
+			t.Errorf("%s is closed", d)
+		}
+	}
+}
+
+// TestAVanishedPodsAddressOpensInTime: nobody claims it, and its container has long ended.
+func TestAVanishedPodsAddressOpensInTime(t *testing.T) {
+	now := time.Unix(1000, 0)
+	m := atWork(&now)
+	address := ipset.Addr(netip.MustParseAddr("10.32.1.2"))
+	closed := func() bool {
+		_, is := m.gates.closed[traffic.IPv4][traffic.Ingress][address]
+		return is
+	}
+	m.DeletePod("a", "web", "")
+	m.carryOut(false)
+	m.Resume()
+	if !closed() {
+		t.Fatal("it is open at once")
+	}
+	next := m.NextChange()
+	if want := now.Add(vanishedFor); !next.Equal(want) {
+		t.Fatalf("the next change is at %s, not at %s", next, want)
+	}
+	now = next.Add(-time.Second)
+	if m.carryOut(false); !closed() {
+		t.Error("it is open too early")
+	}
+	now = next
+	if m.carryOut(false); closed() {
+		t.Error("it stays closed")
+	}
+	if next = m.NextChange(); !next.IsZero() {
+		t.Errorf("there is another change at %s", next)
+	}
+}
+
+// TestWhichBrokenWatchesClose: a pod or a policy may be there that nobody told us of, but only where there are policies.
+func TestWhichBrokenWatchesClose(t *testing.T) {
+	for name, c := range map[string]struct {
+		kinds  []string
+		after  time.Duration
+		policy bool
+		closed bool
+	}{
+		"pods":              {[]string{"pods"}, brokenAfter, true, true},
+		"policies":          {[]string{"networkpolicies"}, brokenAfter, true, true},
+		"both":              {[]string{"pods", "networkpolicies"}, brokenAfter, true, true},
+		"namespaces":        {[]string{"namespaces"}, time.Hour, true, false},
+		"for a moment":      {[]string{"pods", "networkpolicies"}, brokenAfter - time.Millisecond, true, false},
+		"without policies":  {[]string{"pods", "networkpolicies"}, time.Hour, false, false},
+		"nothing is broken": {nil, time.Hour, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			m := atWork(&now)
+			if !c.policy {
+				m.DeletePolicy("a", "p", "")
+			}
+			for _, kind := range c.kinds {
+				m.SetConnected(kind, false)
+			}
+			now = now.Add(c.after)
+			m.carryOut(false)
+			m.Resume()
+			for _, d := range traffic.Directions {
+				_, closed := m.gates.closed[traffic.IPv4][d][ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))]
+				_, why := m.Closed(d)
+				if closed != c.closed || (why != "") != c.closed {
+					t.Errorf("%s: closed: %t, by %q", d, closed, why)
+				}
+				for range 20 { // each change is a line in the log
+					if _, again := m.Closed(d); again != why {
+						t.Errorf("%s: closed by %q, and then by %q", d, why, again)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,317 @@
+package controller_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/judge"
+)
+
+// kept is where histories are that went wrong once: a directory each, with a manifest for each state of the cluster, in
+// the order of their names. TestRandomHistories puts there what it finds.
+const kept = "testdata/histories"
+
+// TestKeptHistories goes through the histories that went wrong once.
+func TestKeptHistories(t *testing.T) {
+	dirs, err := filepath.Glob(filepath.Join(kept, "*"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("there is nothing in %s: %v", kept, err)
+	}
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("there is no manifest: %v", err)
+			}
+			h := newHistory(t, t)
+			for i, file := range files {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				next := parseState(t, string(text))
+				switch {
+				case i == 0:
+					h.become(next)
+					h.Sync()
+				case next.sameButForPolicies(h.state):
+					h.stepwise(func() { h.become(next) }, false)
+				default:
+					h.become(next)
+					h.Again(false)
+				}
+				h.check()
+			}
+			h.end()
+		})
+	}
+}
+
+// state is a state of a cluster, as facts.
+type state struct {
+	spaces   map[string]map[string]string // name -> labels
+	pods     map[string]npc.Pod           // namespace/name -> pod
+	policies map[string]*networkingv1.NetworkPolicy
+	// node are the addresses that the node has itself.
+	node []netip.Addr
+}
+
+func newState() state {
+	return state{map[string]map[string]string{}, map[string]npc.Pod{}, map[string]*networkingv1.NetworkPolicy{}, nil}
+}
+
+// clone shares what is never changed in place.
+func (s state) clone() state {
+	return state{maps.Clone(s.spaces), maps.Clone(s.pods), maps.Clone(s.policies), s.node}
+}
+
+func (s state) sameButForPolicies(o state) bool {
+	return slices.Equal(s.node, o.node) && maps.EqualFunc(s.spaces, o.spaces, maps.Equal) &&
+		maps.EqualFunc(s.pods, o.pods, func(a, b npc.Pod) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+}
+
+// judged is the state as the judge knows it, with each address given to the pod that it belongs to.
+func (s state) judged() judge.World {
+	j := judge.World{Namespaces: s.spaces}
+	hosts := map[netip.Addr]bool{}
+	for _, p := range s.pods {
+		for _, a := range p.HostAddrs {
+			hosts[a] = true
+		}
+	}
+	owners, claiming := map[netip.Addr]npc.Pod{}, map[netip.Addr][]npc.Pod{}
+	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
+		p := s.pods[key]
+		if p.Finished || p.HostNetwork || p.StaleAddrs {
+			continue
+		}
+		for _, a := range p.Addrs {
+			if slices.Contains(s.node, a) || p.Node != cluster.Node && hosts[a] {
+				continue // no pod has an address of a node; what others' objects say takes none from a pod of this node
+			}
+			claiming[a] = append(claiming[a], p)
+			if q, ok := owners[a]; !ok || rank(p) > rank(q) {
+				owners[a] = p
+			}
+		}
+	}
+	for a, p := range owners {
+		k := judge.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: []netip.Addr{a}}
+		for _, port := range p.Ports {
+			k.Ports = append(k.Ports, containerPort(port))
+		}
+		for _, q := range claiming[a] {
+			if q.Node == cluster.Node && p.Node == cluster.Node && q.UID != p.UID {
+				k.Rivals = append(k.Rivals, judge.Pod{Namespace: q.Namespace, Name: q.Name, Node: q.Node, Labels: q.Labels})
+			}
+		}
+		j.Pods = append(j.Pods, k)
+	}
+	for _, p := range s.policies {
+		j.Policies = append(j.Policies, *p)
+	}
+	return j
+}
+
+// rank orders those that claim an address: a pod of this node, one that is not being deleted, the one that started last.
+func rank(p npc.Pod) string {
+	return fmt.Sprintf("%t %t %020d %020d %s", p.Node == cluster.Node, !p.Deleting, p.Started.Unix(), p.Created.Unix(), p.UID)
+}
+
+func containerPort(p npc.NamedPort) corev1.ContainerPort {
+	return corev1.ContainerPort{Name: p.Name, ContainerPort: int32(p.Port),
+		Protocol: map[uint8]corev1.Protocol{6: "TCP", 17: "UDP", 132: "SCTP"}[p.Protocol]}
+}
+
+// manifest is the state as an operator would write it.
+func (s state) manifest() (string, error) {
+	var objects []any
+	for _, name := range slices.Sorted(maps.Keys(s.spaces)) {
+		n := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+		n.Name, n.UID, n.Labels = name, types.UID(name), s.spaces[name]
+		objects = append(objects, n)
+	}
+	if len(s.node) > 0 {
+		n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+		n.Name = cluster.Node
+		for _, a := range s.node {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+		}
+		objects = append(objects, n)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
+		objects = append(objects, podObject(s.pods[key]))
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.policies)) {
+		p := s.policies[key].DeepCopy()
+		p.TypeMeta = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}
+		objects = append(objects, p)
+	}
+	var b strings.Builder
+	for _, o := range objects {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "---\n%s", text)
+	}
+	return b.String(), nil
+}
+
+func podObject(f npc.Pod) *corev1.Pod {
+	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	p.Namespace, p.Name, p.UID, p.Labels = f.Namespace, f.Name, f.UID, f.Labels
+	p.CreationTimestamp = metav1.NewTime(f.Created)
+	if f.Deleting {
+		p.DeletionTimestamp = &metav1.Time{Time: f.Created}
+	}
+	p.Spec.NodeName, p.Spec.HostNetwork = f.Node, f.HostNetwork
+	c := corev1.Container{Name: "main"}
+	for _, port := range f.Ports {
+		c.Ports = append(c.Ports, containerPort(port))
+	}
+	p.Spec.Containers = []corev1.Container{c}
+	p.Status.Phase = corev1.PodRunning
+	if f.Finished {
+		p.Status.Phase = corev1.PodSucceeded
+	}
+	p.Status.StartTime = &metav1.Time{Time: f.Started}
+	if f.StaleAddrs {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+	}
+	for _, a := range f.Addrs {
+		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.String()})
+	}
+	for _, a := range f.HostAddrs {
+		p.Status.HostIPs = append(p.Status.HostIPs, corev1.HostIP{IP: a.String()})
+	}
+	return p
+}
+
+// parseState reads what manifest wrote, and fills nothing in: a namespace that is not there has not arrived.
+func parseState(t *testing.T, text string) state {
+	t.Helper()
+	s := newState()
+	read := func(document string, into any) {
+		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+	}
+	for _, document := range strings.Split(text, "---\n") {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+		switch kind.Kind {
+		case "Namespace":
+			var n corev1.Namespace
+			read(document, &n)
+			s.spaces[n.Name] = n.Labels
+		case "Node":
+			var n corev1.Node
+			read(document, &n)
+			for _, a := range n.Status.Addresses {
+				s.node = append(s.node, netip.MustParseAddr(a.Address))
+			}
+		case "Pod":
+			var p corev1.Pod
+			read(document, &p)
+			s.pods[p.Namespace+"/"+p.Name] = podFacts(p)
+		case "NetworkPolicy":
+			p := &networkingv1.NetworkPolicy{}
+			read(document, p)
+			s.policies[p.Namespace+"/"+p.Name] = p
+		case "":
+		default:
+			t.Fatalf("what is a %s?", kind.Kind)
+		}
+	}
+	return s
+}
+
+func podFacts(p corev1.Pod) npc.Pod {
+	f := npc.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Labels: p.Labels, Node: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
+		Finished: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		Deleting: p.DeletionTimestamp != nil, Created: p.CreationTimestamp.Time}
+	if p.Status.StartTime != nil {
+		f.Started = p.Status.StartTime.Time
+	}
+	f.StaleAddrs = len(p.Status.Conditions) > 0
+	for _, a := range p.Status.PodIPs {
+		f.Addrs = append(f.Addrs, netip.MustParseAddr(a.IP))
+	}
+	for _, a := range p.Status.HostIPs {
+		f.HostAddrs = append(f.HostAddrs, netip.MustParseAddr(a.IP))
+	}
+	for _, c := range p.Spec.Containers {
+		for _, port := range c.Ports {
+			f.Ports = append(f.Ports, npc.NamedPort{Name: port.Name, Port: uint16(port.ContainerPort),
+				Protocol: cluster.ProtocolNumbers[strings.ToLower(string(port.Protocol))]})
+		}
+	}
+	return f
+}
+
+// become tells the model all that is different in the next state.
+func (h *history) become(next state) {
+	for _, key := range slices.Sorted(maps.Keys(h.spaces)) {
+		if _, stays := next.spaces[key]; !stays {
+			h.deleteNamespace(key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(h.state.pods)) {
+		if _, stays := next.pods[key]; !stays {
+			h.deletePod(key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(h.policies)) {
+		if _, stays := next.policies[key]; !stays {
+			h.deletePolicy(key)
+		}
+	}
+	h.setNode(next.node)
+	for _, key := range slices.Sorted(maps.Keys(next.spaces)) {
+		h.setNamespace(key, next.spaces[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(next.pods)) {
+		h.setPod(next.pods[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(next.policies)) {
+		h.setPolicy(next.policies[key])
+	}
+}
+
+// keep writes the states of a history that went wrong to where TestKeptHistories finds them.
+func keep(t *testing.T, states []state) {
+	t.Helper()
+	dir := filepath.Join(kept, "found-"+time.Now().UTC().Format("20060102-150405"))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Error(err)
+		return
+	}
+	for i, s := range states {
+		text, err := s.manifest()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d.yaml", i)), []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("the history is in %s: give it a name that says what broke, and keep it", dir)
+}

@@ -1,0 +1,76 @@
+package controller
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Collector returns the gauges of what a model and the kernel hold, which are read when they are asked for.
+func Collector(m *Controller) prometheus.Collector { return modelCollector{m} }
+
+// modelCollector implements prometheus.Collector.
+type modelCollector struct{ m *Controller }
+
+var (
+	localPodsDesc  = prometheus.NewDesc("weavenpc_local_pods", "Pods of this node that are enforced.", nil, nil)
+	isolatedDesc   = prometheus.NewDesc("weavenpc_isolated_pods", "Local pods that are isolated.", []string{"direction"}, nil)
+	setsDesc       = prometheus.NewDesc("weavenpc_sets", "ipsets in use.", []string{"family"}, nil)
+	entriesDesc    = prometheus.NewDesc("weavenpc_set_entries", "Entries of all ipsets in use.", []string{"family"}, nil)
+	chainsDesc     = prometheus.NewDesc("weavenpc_chains", "iptables chains in use.", []string{"family"}, nil)
+	rulesDesc      = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
+	invalidDesc    = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
+	overBudgetDesc = prometheus.NewDesc("weavenpc_over_budget_policies",
+		"Policies for which there is no room in the limits of their namespace or of the node, which allow nothing.", nil, nil)
+	waitingDesc = prometheus.NewDesc("weavenpc_waiting_seconds",
+		"How long the oldest change has been waiting that the kernel may not hold yet.", nil, nil)
+	gateDesc = prometheus.NewDesc("weavenpc_gate_closed",
+		"Whether packets of unknown addresses that may be those of this node's pods are dropped.", []string{"direction"}, nil)
+	droppedDesc = prometheus.NewDesc("weavenpc_dropped_packets_total",
+		"Packets that policies dropped, reported or not; read from the kernel every half minute.", []string{"family", "direction"}, nil)
+	heldDesc = prometheus.NewDesc("weavenpc_held_addresses",
+		"Addresses that are not opened to their pods until the connections of their former pods are deleted.", []string{"family"}, nil)
+	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
+		"Isolated local pods that have no address yet and keep the gate closed.", []string{"direction"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c modelCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+
+// Collect implements prometheus.Collector.
+func (c modelCollector) Collect(out chan<- prometheus.Metric) {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	local := 0
+	for _, ns := range c.m.namespaces {
+		local += len(ns.local)
+	}
+	gauge(localPodsDesc, local)
+	gauge(invalidDesc, len(c.m.invalid))
+	gauge(overBudgetDesc, c.m.budget.Denied())
+	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.m.waiting().Seconds())
+	for _, d := range traffic.Directions {
+		gauge(isolatedDesc, c.m.isolatedPods[d], d.String())
+		gauge(pendingDesc, len(c.m.pending[d]), d.String())
+		closed := 0
+		if c.m.closedBy(d, c.m.now()) != "" && c.m.scope().String() != "" {
+			closed = 1
+		}
+		gauge(gateDesc, closed, d.String())
+	}
+	for _, t := range c.m.tables {
+		sets, entries, chains, rules := t.Size()
+		gauge(setsDesc, sets, t.Family.String())
+		gauge(entriesDesc, entries, t.Family.String())
+		gauge(chainsDesc, chains, t.Family.String())
+		gauge(rulesDesc, rules, t.Family.String())
+		gauge(heldDesc, t.Flows.Urgent(), t.Family.String())
+		for _, d := range traffic.Directions {
+			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.Dropped(d)),
+				t.Family.String(), d.String())
+		}
+	}
+}

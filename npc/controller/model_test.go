@@ -1,0 +1,136 @@
+package controller
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/queue"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// atWork is a model of which the kernels have what they are to have: a pod that a policy isolates.
+func atWork(now *time.Time) *Controller {
+	m := New(npc.Config{NodeName: "n", Hook: npc.HookForward, Gate: npc.GateAuto, MaxListSize: 1024,
+		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
+	m.now = func() time.Time { return *now }
+	m.SetNamespace(npc.Namespace{Name: "a", UID: "a"})
+	m.SetPod(npc.Pod{Namespace: "a", Name: "web", UID: "web", Node: "n", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")},
+		HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}})
+	o := &networkingv1.NetworkPolicy{}
+	o.Namespace, o.Name, o.UID = "a", "p", "p"
+	o.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{
+		{NamespaceSelector: &metav1.LabelSelector{}}, {PodSelector: &metav1.LabelSelector{}}, {IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8"}}}}}
+	m.SetPolicy(o)
+	m.SetSynced()
+	for _, f := range traffic.Families {
+		m.LoadChains(f, iptables.Seen{})
+		m.LoadSets(f, nil)
+	}
+	m.carryOut(false)
+	m.Resume()
+	return m
+}
+
+// TestNothingIsKeptInMemory of what is gone.
+func TestNothingIsKeptInMemory(t *testing.T) {
+	now := time.Unix(1000, 0)
+	m := atWork(&now)
+	m.DeletePolicy("a", "p", "")
+	m.carryOut(false)
+	m.Resume()
+	m.DeletePod("a", "web", "")
+	m.DeleteNamespace("a", "")
+	for range 3 {
+		m.carryOut(true)
+		m.Resume()
+	}
+	for name, n := range map[string]int{"namespaces": len(m.namespaces), "claims": m.claims.Len(), "hosts": len(m.hosts),
+		"local addresses": len(m.localAddrs), "selectors": len(m.selectors), "selectors of namespaces": len(m.spaces), "policies": m.policyCount, "blocks": len(m.blocks),
+		"selectors of the cluster": len(m.cluster.rest) + len(m.cluster.byLabel), "isolated pods": m.isolatedPods[traffic.Ingress],
+		"pending pods": len(m.pending[traffic.Ingress]), "vanished pods": len(m.gates.vanished)} {
+		if n != 0 {
+			t.Errorf("%d %s are kept", n, name)
+		}
+	}
+	for _, f := range traffic.Families {
+		for s := range m.tables[f].PodSets() {
+			t.Errorf("%s is kept", s.Name)
+		}
+	}
+}
+
+// TestWhatIsPlanned: pods change all the time, and most changes are of what nobody asks for.
+func TestWhatIsPlanned(t *testing.T) {
+	web := npc.Pod{Namespace: "a", Name: "web", UID: "web", Node: "n", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")},
+		HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}}
+	elsewhere := func(name, addr string, labels map[string]string) npc.Pod {
+		return npc.Pod{Namespace: "b", Name: name, UID: "1", Node: "m", Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Labels: labels}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(m *Controller)
+		wakes  bool
+	}{
+		{"a label that nobody asks for", func(m *Controller) {
+			web.Labels = map[string]string{"run": "2"}
+			m.SetPod(web)
+		}, false},
+		{"nothing", func(m *Controller) { m.SetPod(elsewhere("known", "10.32.2.1", nil)) }, false},
+		{"a label of a namespace that nobody asks for", func(m *Controller) {
+			m.SetNamespace(npc.Namespace{Name: "b", UID: "b", Labels: map[string]string{"team": "one"}})
+		}, false},
+		{"a pod that is nobody's peer", func(m *Controller) { m.SetPod(elsewhere("new", "10.32.2.2", nil)) }, false},
+		{"a peer", func(m *Controller) { m.SetPod(elsewhere("new", "10.32.2.2", map[string]string{"role": "client"})) }, true},
+		{"a pod that becomes a peer", func(m *Controller) { m.SetPod(elsewhere("known", "10.32.2.1", map[string]string{"role": "client"})) }, true},
+		{"a pod whose address is not known yet", func(m *Controller) {
+			m.SetPod(npc.Pod{Namespace: "a", Name: "new", UID: "1", Node: "n"})
+		}, true},
+		{"a pod elsewhere with an address of our range", func(m *Controller) { m.SetPod(elsewhere("new", "10.32.1.9", nil)) }, true},
+		{"an address that changes hands", func(m *Controller) {
+			m.SetPod(npc.Pod{Namespace: "a", Name: "web", UID: "2", Node: "n", Addrs: web.Addrs, HostAddrs: web.HostAddrs})
+		}, true},
+		{"a pod that vanishes", func(m *Controller) { m.DeletePod("a", "web", "") }, true},
+		{"a policy", func(m *Controller) { m.DeletePolicy("a", "p", "") }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := time.Unix(1000, 0)
+			m := atWork(&now)
+			m.SetNamespace(npc.Namespace{Name: "b", UID: "b"})
+			m.SetPod(elsewhere("known", "10.32.2.1", nil))
+			o := &networkingv1.NetworkPolicy{}
+			o.Namespace, o.Name, o.UID = "a", "clients", "clients"
+			o.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{
+				NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "client"}}}}}}
+			m.DeletePolicy("a", "p", "")
+			m.SetPolicy(o)
+			for range 2 {
+				m.carryOut(true)
+				m.Resume()
+			}
+			m.carryOut(true)
+			m.Resume()
+			m.CarriedOut()
+			<-m.Wake()
+
+			c.change(m)
+			woken := len(m.wake) > 0
+			if woken != c.wakes {
+				t.Errorf("woken: %v", woken)
+			}
+			if waits := m.batch != queue.None || !m.later.Empty() || !m.changedAt.IsZero(); waits != c.wakes {
+				t.Errorf("a change of another kind has to wait, and time passes: %v", waits)
+			}
+			for _, tx := range m.carryOut(false) {
+				if !tx.Empty() && !woken {
+					t.Errorf("there is something to do:\n%s", tx)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,566 @@
+package controller_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/walk"
+	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/judge"
+)
+
+// history is a cluster that changes, as the judge knows it and as the model is told.
+type history struct {
+	*world
+	state
+	t tester
+	// past are the states that were checked.
+	past []state
+	// judged is how many packets were judged.
+	judged int
+	// plain says that no rule asks for a protocol or a port.
+	plain bool
+}
+
+// tester is a test, or one of the many tries of a random one.
+type tester interface {
+	Fatalf(format string, args ...any)
+}
+
+// newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
+func newHistory(t *testing.T, tt tester) *history {
+	h := &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: tt, state: newState()}
+	h.Model.Crowd(0, 1) // every way has branches, and every namespace as many parts as it can
+	return h
+}
+
+func (h *history) setNamespace(name string, labels map[string]string) {
+	h.spaces[name] = labels
+	h.Model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
+}
+
+func (h *history) setNode(addrs []netip.Addr) {
+	h.node = addrs
+	h.Model.SetNodeAddrs(addrs)
+}
+
+func (h *history) setPod(p npc.Pod) {
+	h.state.pods[p.Namespace+"/"+p.Name] = p
+	h.Model.SetPod(p)
+}
+
+func (h *history) setPolicy(p *networkingv1.NetworkPolicy) {
+	h.policies[p.Namespace+"/"+p.Name] = p
+	h.Model.SetPolicy(p.DeepCopy())
+}
+
+func (h *history) deleteNamespace(name string) {
+	delete(h.spaces, name)
+	h.Model.DeleteNamespace(name, types.UID(name))
+}
+
+func (h *history) deletePod(key string) {
+	p := h.state.pods[key]
+	delete(h.state.pods, key)
+	h.Model.DeletePod(p.Namespace, p.Name, p.UID)
+}
+
+func (h *history) deletePolicy(key string) {
+	p := h.policies[key]
+	delete(h.policies, key)
+	h.Model.DeletePolicy(p.Namespace, p.Name, p.UID)
+}
+
+// generator changes a cluster at random.
+type generator struct {
+	*history
+	t    *rapid.T
+	made int
+}
+
+var (
+	someNamespaces = []string{"a", "b", "c"}
+	someLabels     = []map[string]string{nil, {"x": "1"}, {"x": "2"}, {"y": "1"}, {"x": "1", "y": "1"}}
+	someBlocks     = []string{"10.32.0.0/16", "10.32.1.0/30", "10.32.1.2/32", "0.0.0.0/0", "198.51.100.0/24", "::/0", "fd32:1::/64", "fd32::/16"}
+	someExcepts    = map[string][]string{
+		"10.32.0.0/16": {"10.32.1.0/30", "10.32.1.2/32"}, "0.0.0.0/0": {"0.0.0.0/1", "10.32.1.0/24"}, "::/0": {"fd32:1::2/128", "8000::/1"},
+	}
+	someProtocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+	somePorts     = []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolTCP},
+		{Name: "http", ContainerPort: 81, Protocol: corev1.ProtocolTCP}, {Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolUDP}}
+)
+
+func pick[T any](h *generator, from []T, label string) T {
+	return rapid.SampledFrom(from).Draw(h.t, label)
+}
+
+func (h *generator) chance(percent int, label string) bool {
+	return rapid.IntRange(0, 99).Draw(h.t, label) < percent
+}
+
+func (h *generator) selector() *metav1.LabelSelector {
+	s := &metav1.LabelSelector{MatchLabels: maps.Clone(pick(h, someLabels, "labels"))}
+	if h.chance(25, "expression") {
+		op := pick(h, []metav1.LabelSelectorOperator{metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists,
+			metav1.LabelSelectorOpDoesNotExist}, "operator")
+		e := metav1.LabelSelectorRequirement{Key: pick(h, []string{"x", "y"}, "key"), Operator: op}
+		if op == metav1.LabelSelectorOpIn || op == metav1.LabelSelectorOpNotIn {
+			e.Values = pick(h, [][]string{{"1"}, {"2", "1"}}, "values")
+		}
+		s.MatchExpressions = append(s.MatchExpressions, e)
+	}
+	return s
+}
+
+func (h *generator) peer() networkingv1.NetworkPolicyPeer {
+	switch rapid.IntRange(0, 3).Draw(h.t, "kind of peer") {
+	case 0:
+		return networkingv1.NetworkPolicyPeer{PodSelector: h.selector()}
+	case 1:
+		return networkingv1.NetworkPolicyPeer{NamespaceSelector: h.selector()}
+	case 2:
+		return networkingv1.NetworkPolicyPeer{PodSelector: h.selector(), NamespaceSelector: h.selector()}
+	}
+	b := &networkingv1.IPBlock{CIDR: pick(h, someBlocks, "cidr")}
+	for _, e := range someExcepts[b.CIDR] {
+		if h.chance(40, "except") {
+			b.Except = append(b.Except, e)
+		}
+	}
+	return networkingv1.NetworkPolicyPeer{IPBlock: b}
+}
+
+func (h *generator) port() networkingv1.NetworkPolicyPort {
+	var p networkingv1.NetworkPolicyPort
+	if h.chance(70, "protocol") {
+		protocol := pick(h, someProtocols, "protocol")
+		p.Protocol = &protocol
+	}
+	set := func(v intstr.IntOrString) { p.Port = &v }
+	switch rapid.IntRange(0, 3).Draw(h.t, "kind of port") {
+	case 0:
+		set(intstr.FromInt32(pick(h, []int32{80, 81, 82}, "port")))
+	case 1:
+		set(intstr.FromString(pick(h, []string{"http", "none"}, "name")))
+	case 2:
+		end := pick(h, []int32{80, 81, 82}, "last")
+		set(intstr.FromInt32(rapid.Int32Range(79, end).Draw(h.t, "first")))
+		p.EndPort = &end
+	}
+	return p
+}
+
+func (h *generator) somePolicy() {
+	p := &networkingv1.NetworkPolicy{}
+	p.Namespace, p.Name = pick(h, someNamespaces, "namespace"), pick(h, []string{"p", "q", "r"}, "name")
+	p.UID = types.UID(p.Namespace + "/" + p.Name)
+	p.Spec.PodSelector = *h.selector()
+	p.Spec.PolicyTypes = pick(h, [][]networkingv1.PolicyType{nil, {"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}, "types")
+	rule := func() (peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {
+		for range rapid.IntRange(0, 2).Draw(h.t, "peers") {
+			peers = append(peers, h.peer())
+		}
+		for range rapid.IntRange(0, 2).Draw(h.t, "ports") {
+			ports = append(ports, h.port())
+		}
+		return peers, ports
+	}
+	for range rapid.IntRange(0, 2).Draw(h.t, "ingress rules") {
+		peers, ports := rule()
+		p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: peers, Ports: ports})
+	}
+	for range rapid.IntRange(0, 2).Draw(h.t, "egress rules") {
+		peers, ports := rule()
+		p.Spec.Egress = append(p.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: peers, Ports: ports})
+	}
+	h.setPolicy(p)
+}
+
+func (h *generator) somePod() {
+	key := pick(h, someNamespaces, "namespace") + "/" + pick(h, []string{"m", "n"}, "name")
+	p, known := h.state.pods[key]
+	if !known || h.chance(20, "new uid") {
+		h.made++
+		p = npc.Pod{Namespace: key[:1], Name: key[2:], UID: types.UID(strconv.Itoa(h.made)), Started: time.Unix(int64(h.made), 0),
+			Node: pick(h, []string{cluster.Node, cluster.Node, "node2"}, "cluster.Node")}
+	}
+	p.Labels = pick(h, someLabels, "labels")
+	// Two pods may say that an address is theirs: it belongs to a local one, then to the later one.
+	last := strconv.Itoa(rapid.IntRange(1, 6).Draw(h.t, "address"))
+	p.Addrs = nil
+	if h.chance(90, "IPv4") {
+		p.Addrs = append(p.Addrs, netip.MustParseAddr("10.32.1."+last))
+	}
+	if h.chance(50, "IPv6") {
+		p.Addrs = append(p.Addrs, netip.MustParseAddr("fd32:1::"+last))
+	}
+	p.Finished = h.chance(10, "finished")
+	p.StaleAddrs = h.chance(10, "stale addresses")
+	p.Deleting = h.chance(10, "deleting")
+	p.HostNetwork = h.chance(5, "host network")
+	p.HostAddrs = nil
+	if h.chance(10, "the node's address is in the pods' range") {
+		p.HostAddrs = hostAddrs()
+	}
+	p.Ports = nil
+	if h.chance(60, "named port") {
+		c := pick(h, somePorts, "port")
+		p.Ports = []npc.NamedPort{{Name: c.Name, Protocol: cluster.ProtocolNumbers[map[corev1.Protocol]string{"TCP": "tcp", "UDP": "udp"}[c.Protocol]],
+			Port: uint16(c.ContainerPort)}}
+	}
+	h.setPod(p)
+}
+
+// step is an event: one that changes something, or one that is late or comes twice.
+func (h *generator) step() {
+	switch n := rapid.IntRange(0, 24).Draw(h.t, "step"); {
+	case n < 7:
+		h.somePod()
+	case n < 13:
+		h.somePolicy()
+	case n < 15:
+		if len(h.state.pods) > 0 {
+			h.deletePod(pick(h, slices.Sorted(maps.Keys(h.state.pods)), "pod to delete"))
+		}
+	case n < 17:
+		if len(h.policies) > 0 {
+			h.deletePolicy(pick(h, slices.Sorted(maps.Keys(h.policies)), "policy to delete"))
+		}
+	case n < 19:
+		h.setNamespace(pick(h, someNamespaces, "namespace"), pick(h, someLabels, "labels"))
+	case n < 20:
+		h.deleteNamespace(pick(h, someNamespaces, "namespace"))
+	case n < 22:
+		h.swap()
+	case n < 23:
+		h.setNode(pick(h, [][]netip.Addr{nil, hostAddrs(), hostAddrs()[:1]}, "addresses of the node"))
+	default:
+		h.repeat()
+	}
+}
+
+// hostAddrs are addresses that a node may have, though they are in the pods' range.
+func hostAddrs() []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr("10.32.1.6"), netip.MustParseAddr("fd32:1::6")}
+}
+
+// swap gives two pods each other's addresses; for a moment both claim the same.
+func (h *generator) swap() {
+	if len(h.state.pods) < 2 {
+		return
+	}
+	keys := slices.Sorted(maps.Keys(h.state.pods))
+	a, b := h.state.pods[pick(h, keys, "one pod")], h.state.pods[pick(h, keys, "and the other")]
+	if a.Name == b.Name && a.Namespace == b.Namespace {
+		return
+	}
+	a.Addrs, b.Addrs = b.Addrs, a.Addrs
+	h.setPod(a)
+	h.setPod(b)
+}
+
+// repeat tells the model what it knows, and of the end of objects that went long ago.
+func (h *generator) repeat() {
+	for _, key := range slices.Sorted(maps.Keys(h.state.pods)) {
+		p := h.state.pods[key]
+		h.Model.SetPod(p)
+		h.Model.DeletePod(p.Namespace, p.Name, p.UID+"-before")
+	}
+	for _, key := range slices.Sorted(maps.Keys(h.policies)) {
+		p := h.policies[key]
+		h.Model.SetPolicy(p.DeepCopy())
+		h.Model.DeletePolicy(p.Namespace, p.Name, p.UID+"-before")
+	}
+	for name, labels := range h.spaces {
+		h.Model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
+		h.Model.DeleteNamespace(name, types.UID(name+"-before"))
+	}
+}
+
+// cells calls f with every packet that concerns a pod.
+func (h *history) cells(j judge.World, f func(judge.Packet)) {
+	var addrs []netip.Addr
+	for i := 1; i <= 6; i++ {
+		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("10.32.1.%d", i)), netip.MustParseAddr(fmt.Sprintf("fd32:1::%d", i)))
+	}
+	addrs = append(addrs, h.Addrs["outside"]...)
+	owned := map[netip.Addr]bool{}
+	for _, p := range j.Pods {
+		owned[p.Addrs[0]] = true
+	}
+	for _, src := range addrs {
+		for _, dst := range addrs {
+			if src.Is4() != dst.Is4() || src == dst || !owned[src] && !owned[dst] {
+				continue
+			}
+			if h.plain {
+				f(judge.Packet{Src: src, Dst: dst, Protocol: corev1.ProtocolTCP, Port: 80})
+				continue
+			}
+			for _, protocol := range []corev1.Protocol{"TCP", "UDP", "SCTP", "ICMP"} {
+				for _, port := range []int32{79, 80, 81} {
+					f(judge.Packet{Src: src, Dst: dst, Protocol: protocol, Port: port})
+				}
+			}
+		}
+	}
+}
+
+// onPaper is the verdict of the kernel on paper.
+func (h *history) onPaper(p judge.Packet) walk.Verdict {
+	return h.Judge(walk.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
+		Protocol: packetProtocols[p.Protocol]})
+}
+
+// check compares every cell with the judge's.
+func (h *history) check() {
+	h.past = append(h.past, h.clone())
+	j := h.state.judged()
+	h.cells(j, func(p judge.Packet) {
+		h.judged++
+		if got, want := h.onPaper(p), j.Allowed(cluster.Node, p); got.Accepted != want {
+			h.t.Fatalf("%v: accepted = %t, by %q; must be %t", p, got.Accepted, got.By, want)
+		}
+		h.checkExplained(p, j)
+	})
+}
+
+// checkExplained compares what is explained of a packet with the judge, direction by direction.
+func (h *history) checkExplained(p judge.Packet, j judge.World) {
+	got := h.Explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
+	if got.Egress.Because == explain.OwnNode || got.Ingress.Because == explain.OwnNode || h.unexplained(p.Src, j) || h.unexplained(p.Dst, j) {
+		return // the judge knows of no node's address
+	}
+	if out, in := j.Judge(cluster.Node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
+		h.t.Fatalf("%v: must be let out = %t, let in = %t, and is explained as:\n%s", p, out, in, got)
+	}
+}
+
+// unexplained reports whether who explains policies does not know what an address gets: it may be the node's own, or is contested.
+func (h *history) unexplained(a netip.Addr, j judge.World) bool {
+	return slices.Contains(hostAddrs(), a) || slices.ContainsFunc(j.Pods, func(p judge.Pod) bool { return p.Addrs[0] == a && len(p.Rivals) > 0 })
+}
+
+var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}
+
+// stepwise changes policies alone, or the labels of one pod, and checks after every step of every transaction that what both versions allow
+// passes, and that nothing passes a direction that both deny (S62).
+func (h *history) stepwise(edit func(), tidy bool) {
+	before := h.state.clone().judged()
+	edit()
+	after := h.state.judged()
+	for _, k := range h.Kernels {
+		k.AfterStep = func() {
+			h.cells(after, func(p judge.Packet) {
+				if p.Src.Is4() != (k.Family == npc.IPv4) {
+					return
+				}
+				h.judged++
+				out, in := before.Judge(cluster.Node, p)
+				outNow, inNow := after.Judge(cluster.Node, p)
+				switch got := h.onPaper(p); {
+				case out && in && outNow && inNow && !got.Accepted:
+					h.t.Fatalf("%v: dropped in between, by %q", p, got.By)
+				case got.Accepted && (!out && !outNow || !in && !inNow):
+					h.t.Fatalf("%v: let through in between, by %q", p, got.By)
+				}
+			})
+		}
+	}
+	h.Again(tidy)
+	for _, k := range h.Kernels {
+		k.AfterStep = nil
+	}
+}
+
+// TestRandomHistories compares the verdicts of random states of a cluster, after each round of random histories, with the judge's.
+// -rapid.checks says how many histories.
+func TestRandomHistories(t *testing.T) {
+	var histories, states, packets int
+	var broken []state
+	t.Cleanup(func() {
+		t.Logf("%d histories of %d states, %d packets", histories, states, packets)
+		if t.Failed() {
+			keep(t, broken)
+		}
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		g := &generator{history: newHistory(t, rt), t: rt}
+		defer func() {
+			histories, states, packets = histories+1, states+len(g.past), packets+g.judged
+			if rt.Failed() {
+				broken = slices.Concat(g.past, []state{g.state}) // that of the smallest history comes last
+			}
+		}()
+		g.live()
+		g.anotherWay()
+		g.end()
+	})
+}
+
+// live goes through a history.
+func (h *generator) live() {
+	for range rapid.IntRange(0, 12).Draw(h.t, "before") {
+		h.step()
+	}
+	h.Sync()
+	h.check()
+	for range rapid.IntRange(1, 10).Draw(h.t, "rounds") {
+		tidy := h.chance(20, "tidy")
+		if h.chance(30, "policies alone") {
+			h.stepwise(func() {
+				for range rapid.IntRange(1, 2).Draw(h.t, "edits") {
+					h.somePolicy()
+				}
+			}, tidy)
+			h.check()
+			continue
+		}
+		if h.chance(20, "a pod alone") && len(h.state.pods) > 0 {
+			p := h.state.pods[pick(h, slices.Sorted(maps.Keys(h.state.pods)), "pod to relabel")]
+			p.Labels = pick(h, someLabels, "labels")
+			h.stepwise(func() { h.setPod(p) }, tidy)
+			h.check()
+			continue
+		}
+		for range rapid.IntRange(1, 3).Draw(h.t, "steps") {
+			h.step()
+		}
+		h.Again(tidy)
+		h.check()
+	}
+}
+
+// anotherWay tells another model of the present state, in another order, and expects the same in its kernel.
+func (h *generator) anotherWay() {
+	other := newHistory(h.T, h.t)
+	tell := []func(){func() { other.setNode(h.node) }}
+	for name, labels := range h.spaces {
+		tell = append(tell, func() { other.setNamespace(name, labels) })
+	}
+	for _, p := range h.state.pods {
+		tell = append(tell, func() { other.setPod(p) })
+	}
+	for _, p := range h.policies {
+		tell = append(tell, func() { other.setPolicy(p) })
+	}
+	rand.New(rand.NewPCG(rapid.Uint64().Draw(h.t, "order"), 0)).Shuffle(len(tell), func(i, j int) { tell[i], tell[j] = tell[j], tell[i] })
+	if h.chance(50, "synced before") {
+		other.Sync()
+	}
+	for _, f := range tell {
+		f()
+	}
+	other.Sync()
+	other.CollectGarbage()
+	h.CollectGarbage()
+	for f, k := range other.Kernels {
+		if len(k.Chains) == 0 || !other.concerns(npc.Family(f)) {
+			continue // what a family had once stays until the next start
+		}
+		if diff := cmp.Diff(h.Kernels[f].Lines(), k.Lines()); diff != "" {
+			h.t.Fatalf("the same objects in another order make something else:\n%s", diff)
+		}
+	}
+}
+
+// concerns says whether a local pod has an address of the family.
+func (h *history) concerns(f npc.Family) bool {
+	for _, p := range h.state.judged().Pods {
+		if p.Node == cluster.Node && p.Addrs[0].Is4() == (f == npc.IPv4) {
+			return true
+		}
+	}
+	return false
+}
+
+// end removes everything and looks for what is left.
+func (h *history) end() {
+	h.become(newState())
+	h.Again(false)
+	h.CollectGarbage()
+	for name, s := range h.Kernels[0].Sets {
+		if len(name) == 31 { // the length of the names that are hashes
+			h.t.Fatalf("left: set %s of %d", name, len(s.Members))
+		}
+	}
+	for _, k := range h.Kernels {
+		for name := range k.Chains {
+			if len(name) > 24 {
+				h.t.Fatalf("left: chain %s", name)
+			}
+		}
+	}
+}
+
+// TestS62_PodsMoveBetweenParts has many policies of one namespace choose its pods by one label each, and changes one pod or one policy at a time: what
+// both states allow passes at any moment, whichever part of the namespace's rules a pod is sent to.
+func TestS62_PodsMoveBetweenParts(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &generator{history: newHistory(t, rt), t: rt}
+		h.plain = true
+		keys := []string{"w", "x", "y", "z"}
+		relabelled := func(i int) npc.Pod {
+			p := npc.Pod{Namespace: "a", Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i)), Node: cluster.Node, Labels: map[string]string{},
+				Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i)})}}
+			for _, key := range keys {
+				if h.chance(40, key) {
+					p.Labels[key] = ""
+				}
+			}
+			return p
+		}
+		policy := func(i int) *networkingv1.NetworkPolicy {
+			p := &networkingv1.NetworkPolicy{}
+			p.Namespace, p.Name, p.UID = "a", fmt.Sprint("p", i), types.UID(fmt.Sprint(i))
+			p.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: pick(h, keys, "target"), Operator: metav1.LabelSelectorOpExists}}
+			var peers []networkingv1.NetworkPolicyPeer
+			if h.chance(50, "from pods") {
+				peers = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: pick(h, keys, "peer"), Operator: metav1.LabelSelectorOpExists}}}}}
+			}
+			if h.chance(50, "ingress") {
+				p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
+			} else {
+				p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: peers}}
+				p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
+			}
+			return p
+		}
+		h.setNamespace("a", nil)
+		for i := range 4 {
+			h.setPod(relabelled(i + 1))
+		}
+		for i := range rapid.IntRange(1, 5).Draw(rt, "policies") {
+			h.setPolicy(policy(i))
+		}
+		h.Sync()
+		h.check()
+		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+			change := func() { h.setPolicy(policy(rapid.IntRange(0, 4).Draw(rt, "policy"))) }
+			if h.chance(60, "a pod") {
+				change = func() { h.setPod(relabelled(rapid.IntRange(1, 4).Draw(rt, "pod"))) }
+			}
+			h.stepwise(change, h.chance(30, "tidy"))
+			h.check()
+		}
+		h.anotherWay()
+		h.end()
+	})
+}
