@@ -14,7 +14,7 @@ import (
 func TestMetricsOfTheModel(t *testing.T) {
 	w := newWorld(t)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(controller.Collector(w.Model.Model))
+	registry.MustRegister(controller.Collector(w.Model.Controller))
 	w.Namespace("a")
 	w.Pod("a/web", "10.32.1.2", "app=web")
 	w.Pod("a/client", "10.32.1.3", "app=client")

@@ -18,7 +18,7 @@ func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 		s := newStation(t, b)
 		s.well()
 		var edits atomic.Int64
-		edit := func() { s.Model.Model.SetPolicy(manyBlocks("edited", 2, int(edits.Add(1)))) }
+		edit := func() { s.Model.Controller.SetPolicy(manyBlocks("edited", 2, int(edits.Add(1)))) }
 		s.Pod("busy/pod", "10.32.1.50,fd32:1::50", "app=busy")
 		s.Live.MakeFaults(npc.IPv4).Apply = func(ops []ipset.Op, apply func([]ipset.Op) error) error {
 			edit() // there is always one that came meanwhile
