@@ -17,6 +17,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/syncer"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -24,8 +25,7 @@ import (
 func allMetrics() *prometheus.Registry {
 	r := newRegistry()
 	m := npc.New(npc.Config{NodeName: "node1"})
-	x := syncer.NewMetrics(r, m)
-	x.Failing.WithLabelValues("IPv4").Set(0)
+	syncer.NewMetrics(r, m, traffic.Families[:])
 	countReports(r, new(ulogd.Stats))
 	showInputs(r, source.Source{})
 	showReadiness(r, func() string { return "" })

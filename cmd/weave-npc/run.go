@@ -108,7 +108,7 @@ func newSyncer(m *npc.Model, fs []npc.Family, b iptables.Backend, r prometheus.R
 		return nil, err
 	}
 	m.SetNodeAddrs(own)
-	s, err := syncer.New(m, fs, b, syncer.NewMetrics(r, m), log, e.policy)
+	s, err := syncer.New(m, fs, b, syncer.NewMetrics(r, m, fs), log, e.policy)
 	if err != nil {
 		return nil, err
 	}
