@@ -18,6 +18,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/syncer"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -25,8 +26,7 @@ import (
 func allMetrics() *prometheus.Registry {
 	r := newRegistry()
 	m := controller.New(npc.Config{NodeName: "node1"})
-	x := syncer.NewMetrics(r, m)
-	x.Failing.WithLabelValues("IPv4").Set(0)
+	syncer.NewMetrics(r, m, traffic.Families[:])
 	countReports(r, new(ulogd.Stats))
 	showInputs(r, source.Source{})
 	showReadiness(r, func() string { return "" })

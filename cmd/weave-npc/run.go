@@ -109,7 +109,7 @@ func newSyncer(m *controller.Controller, fs []npc.Family, b iptables.Backend, r 
 		return nil, err
 	}
 	m.SetNodeAddrs(own)
-	s, err := syncer.New(m, fs, b, syncer.NewMetrics(r, m), log, e.policy)
+	s, err := syncer.New(m, fs, b, syncer.NewMetrics(r, m, fs), log, e.policy)
 	if err != nil {
 		return nil, err
 	}

@@ -256,7 +256,7 @@ func (r *road) close() {
 // enforce has a kernel hold what a model wants.
 func (r *road) enforce(b *testing.B, m *controller.Controller, backend iptables.Backend) {
 	b.Helper()
-	s, err := syncer.New(m, traffic.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m), slog.New(slog.DiscardHandler),
+	s, err := syncer.New(m, traffic.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m, traffic.Families[:]), slog.New(slog.DiscardHandler),
 		func(npc.InvalidPolicy) {})
 	if err != nil {
 		b.Fatal(err)

@@ -51,6 +51,9 @@ func TestRandomStorms(t *testing.T) {
 		s := &storm{generator: &generator{history: begin(), t: rt}, postponed: map[string]bool{}}
 		s.rage()
 		s.settle()
+		if left := s.Model.Leftovers(); len(left) > 0 {
+			rt.Fatalf("left over: %v", left)
+		}
 		calm := begin()
 		s.tellAll(calm)
 		calm.Sync()

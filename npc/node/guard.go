@@ -132,7 +132,7 @@ func (g *Guard) keep(now time.Time) error {
 		return nil
 	}
 	if g.wrote && !whole {
-		g.log.Warn("somebody changed what is ours: repairing it", "found", "table bridge weave-npc of nftables is not as it was written")
+		g.log.Warn("drift found, repairing it", "found", "table bridge weave-npc of nftables is not as it was written")
 	}
 	if err := g.table.Guard(g.ports); err != nil {
 		return err

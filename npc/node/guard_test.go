@@ -193,7 +193,7 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	table.broken.Store(false)
 	b.guarded("repaired", table.BridgeGuard, []int{first, second})
 	eventually(t, "reporting that", func() bool {
-		return said.count("guarded again") == 1 && said.count("somebody changed what is ours") == 1
+		return said.count("guarded again") == 1 && said.count("drift found") == 1
 	})
 	link, err := netlink.LinkByIndex(first)
 	if err != nil {

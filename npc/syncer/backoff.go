@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// backoff spaces out tries at what fails: each waits twice as long as the one before, less up to a half by chance.
+// backoff spaces out retries: each waits twice as long as the one before, less up to a half by chance.
 type backoff struct {
 	first, last time.Duration
-	wait        time.Duration
+	// wait is how long the present wait is at most; zero if nothing failed.
+	wait time.Duration
 	// at is when the next try is due.
 	at time.Time
 }

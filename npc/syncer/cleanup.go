@@ -16,9 +16,8 @@ import (
 // cleanupTries is how often a set is tried to be destroyed that rules just removed may still refer to.
 const cleanupTries = 20
 
-// Cleanup removes every chain and set of ours from the network namespace that we run in, of both backends and both
-// families, together with what the original weave-npc left behind and the rules that jump to either. It
-// changes nothing else. It returns what it removed, in words.
+// Cleanup removes every chain and set of weave-npc from the current network namespace, and from the given tables, together with what the
+// original weave-npc left behind and the rules that jump to either. It changes nothing else. It describes what it removed.
 func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, err error) {
 	for _, t := range tables {
 		seen, err := t.Read(ctx, naming.ChainPrefix)
@@ -36,7 +35,7 @@ func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, e
 			removed = append(removed, t.String()+" chain "+name)
 		}
 		if err := t.Apply(ctx, u); err != nil {
-			return removed, errors.Wrapf(err, "removing our chains of %s", t)
+			return removed, errors.Wrapf(err, "removing the chains of weave-npc from %s", t)
 		}
 	}
 	sets, err := cleanupSets(ctx)
@@ -51,7 +50,7 @@ func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, e
 	return removed, err
 }
 
-// cleanupSets destroys our sets, sets of sets first.
+// cleanupSets destroys the sets of weave-npc, sets of sets first.
 func cleanupSets(ctx context.Context) (removed []string, err error) {
 	conn, err := ipset.Open()
 	if err != nil {
@@ -80,11 +79,11 @@ func cleanupSets(ctx context.Context) (removed []string, err error) {
 		err := conn.Apply(ops)
 		// Rules that are gone for iptables may still be on their way out in the kernel.
 		if err == nil || try == cleanupTries || !stderrors.Is(err, ipset.ErrInUse) {
-			return removed, errors.Wrap(err, "destroying our sets")
+			return removed, errors.Wrap(err, "destroying the sets of weave-npc")
 		}
 		select {
 		case <-ctx.Done():
-			return removed, errors.Wrap(err, "destroying our sets")
+			return removed, errors.Wrap(err, "destroying the sets of weave-npc")
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

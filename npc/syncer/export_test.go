@@ -36,15 +36,15 @@ type Faults struct {
 }
 
 type faultySets struct {
-	setKeeper
+	setStore
 	faults *Faults
 }
 
 func (s faultySets) Apply(ops []ipset.Op) error {
 	if s.faults.Apply != nil {
-		return s.faults.Apply(ops, s.setKeeper.Apply)
+		return s.faults.Apply(ops, s.setStore.Apply)
 	}
-	return s.setKeeper.Apply(ops)
+	return s.setStore.Apply(ops)
 }
 
 func (s faultySets) List(prefix string) ([]ipset.Listing, error) {
@@ -53,7 +53,7 @@ func (s faultySets) List(prefix string) ([]ipset.Listing, error) {
 			return nil, err
 		}
 	}
-	return s.setKeeper.List(prefix)
+	return s.setStore.List(prefix)
 }
 
 func (s faultySets) Headers(prefix string) ([]ipset.Header, error) {
@@ -62,7 +62,7 @@ func (s faultySets) Headers(prefix string) ([]ipset.Header, error) {
 			return nil, err
 		}
 	}
-	return s.setKeeper.Headers(prefix)
+	return s.setStore.Headers(prefix)
 }
 
 // MakeFaults puts faults between the syncer and the sets of a family. It must not run.
@@ -81,8 +81,8 @@ func (s *Syncer) RetryNow() {
 	s.watcher.retry.at = time.Time{}
 	for _, k := range s.kernels {
 		k.retry.at = time.Time{}
-		if k.refusals.wait > 0 {
-			k.refusals.at = time.Time{}
+		if k.rejections.wait > 0 {
+			k.rejections.at = time.Time{}
 		}
 		for _, h := range k.postponed {
 			h.retry.at = time.Time{}
@@ -94,7 +94,7 @@ func (s *Syncer) RetryNow() {
 func (s *Syncer) Waits(f npc.Family) (retry, refusals time.Duration) {
 	for _, k := range s.kernels {
 		if k.family == f {
-			retry, refusals = k.retry.wait, k.refusals.wait
+			retry, refusals = k.retry.wait, k.rejections.wait
 		}
 	}
 	return retry, refusals
@@ -127,7 +127,7 @@ func (s *Syncer) FailForgetting(f npc.Family, err error) {
 			continue
 		}
 		broken := &failingFlows{err: err}
-		broken.Worker = conntrack.NewWorker(broken, s.model.IsLocal, s.noteTrial)
+		broken.Worker = conntrack.NewWorker(broken, s.model.IsLocal, s.noteEnd)
 		k.flows = broken
 	}
 }
@@ -153,13 +153,13 @@ func (x *failingFlows) mend() {
 
 // Trying says whether the programs of iptables are being tried.
 func (s *Syncer) Trying(f npc.Family) bool {
-	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return k.family == f && k.trial != nil })
+	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return k.family == f && k.probe.running() })
 }
 
 // Later has what was repaired so far be as much longer ago.
 func (s *Syncer) Later(d time.Duration) {
-	for i := range s.watcher.repairs {
-		s.watcher.repairs[i] = s.watcher.repairs[i].Add(-d)
+	for i := range s.watcher.contention.repairs {
+		s.watcher.contention.repairs[i] = s.watcher.contention.repairs[i].Add(-d)
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.watcher.repairs = nil
+			s.watcher.contention.repairs = nil
 			if s.watch(ctx) {
 				s.sync(ctx, false)
 			}

@@ -57,7 +57,7 @@ func besideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce in
 	cluster.Empty(b)
 	m := controller.New(npc.Config{NodeName: cluster.Node, PodInterface: "cni0", Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateAuto, NFLogGroup: 86,
 		AllowMcast: true, MaxListSize: 1024})
-	s, err := syncer.New(m, traffic.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m), slog.New(slog.DiscardHandler), func(npc.InvalidPolicy) {})
+	s, err := syncer.New(m, traffic.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m, traffic.Families[:]), slog.New(slog.DiscardHandler), func(npc.InvalidPolicy) {})
 	if err != nil {
 		b.Fatal(err)
 	}

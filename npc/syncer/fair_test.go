@@ -33,7 +33,7 @@ func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 		}()
 		edit()
 		cluster.Command(t, "iptables-"+string(b), "-w", "-F", "WEAVE-NPC-DEFAULT")
-		cluster.Eventually(t, "repairing", func() bool { return s.log.count("somebody changed what is ours") > 0 })
+		cluster.Eventually(t, "repairing", func() bool { return s.log.count("drift found") > 0 })
 		cluster.Eventually(t, "having repaired", func() bool {
 			return strings.Contains(cluster.Command(t, "iptables-"+string(b), "-w", "-S", "WEAVE-NPC-DEFAULT"), "no policy isolates it")
 		})

@@ -2,10 +2,8 @@ package syncer
 
 import (
 	"context"
-	stderrors "errors"
+	"log/slog"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -15,82 +13,76 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 const (
-	// programTimeout bounds one run of iptables-save or iptables-restore, the wait for the lock included. It grows with the
-	// wait between tries, for one that is only slow.
+	// programTimeout bounds one run of iptables-save or iptables-restore, the wait for the lock included. The wait between tries is added, so
+	// that a program that is only slow gets more time with each try.
 	programTimeout = 10 * time.Second
-	// Tries at what fails wait between these, doubling.
+	// Retries of what fails wait between these, doubling.
 	retryFirst = 100 * time.Millisecond
 	retryLast  = 30 * time.Second
-	// Rules and sets that the kernel refused are left out for between these, doubling.
-	refusedFirst = time.Minute
-	refusedLast  = time.Hour
+	// Rules and sets that the kernel rejected are left out for between these, doubling.
+	rejectedFirst = time.Minute
+	rejectedLast  = time.Hour
 )
 
-// scratchChain is where rules are tried that the kernel may refuse.
-const scratchChain = naming.ChainPrefix + "-TRY"
-
-// maxRestore is how many rules one iptables-restore writes, unless one namespace has more.
-const maxRestore = 2000
-
-// setKeeper is what we need of ipset.Conn.
-type setKeeper interface {
+// setStore is what a kernel uses of ipset.Conn.
+type setStore interface {
 	Apply([]ipset.Op) error
 	Headers(prefix string) ([]ipset.Header, error)
 	List(prefix string) ([]ipset.Listing, error)
 	Close() error
 }
 
-// forgetter is what we need of conntrack.Worker.
-type forgetter interface {
+// flowDeleter is what a kernel uses of conntrack.Worker.
+type flowDeleter interface {
 	Ask([]conntrack.Request)
 	Done() []netip.Addr
 	Trouble(time.Time) (err error, stuck bool)
 	Close()
 }
 
-// kernel is one family's sets and chains. It is used by one goroutine at a time.
+// kernel is one family's sets and chains, and what is known of them. It is used by one goroutine at a time.
 type kernel struct {
 	family npc.Family
-	sets   setKeeper
+	sets   setStore
 	filter *iptables.Table
-	flows  forgetter
-	doing  *progress.Tracker
+	flows  flowDeleter
 	// connections are those that flows deletes.
 	connections *conntrack.Table
-	// unforgetting is why connections cannot be deleted, as the log said it; empty if they can.
-	unforgetting string
-	// setsKnown and chainsKnown say that the model knows what is there.
-	setsKnown, chainsKnown bool
-	// print is what the filter table looked like after our last transaction; zero if that is not known.
-	print iptables.Fingerprint
-	// unread says that we wrote chains that were not read since: what their rules look like when printed is not known.
-	unread bool
-	// native says that the log said that the table has rules which iptables cannot show.
-	native bool
+	doing       *progress.Tracker
 
-	// failing says why the kernel does not hold what is wanted, since when; empty if it does.
-	failing      string
-	failingSince time.Time
-	// failingSaid is when the log last said so.
-	failingSaid time.Time
-	retry       backoff
+	// setsKnown and chainsKnown report whether the model knows which sets and chains there are.
+	setsKnown, chainsKnown bool
+	// print is what the filter table looked like after the last transaction; zero if that is not known.
+	print iptables.Fingerprint
+	// unread reports that chains were written that were not read since: how their rules look when printed is not known.
+	unread bool
+	// nftOnly reports whether the table has rules that iptables cannot show, as last logged.
+	nftOnly bool
+
+	probe probe
+	retry backoff
+	// rejections space out the tries at what the kernel rejected.
+	rejections backoff
 	// postponed are the namespaces whose rules could not be written, while those of others could be.
-	postponed map[string]*postponement
-	// trial gives the result of a trial under way; nil if there is none.
-	trial chan error
-	// errs are what went wrong in the sync under way.
+	postponed postponements
+	// errs are the errors of the sync under way.
 	errs []error
-	// refusals space out the tries at what the kernel refused.
-	refusals backoff
+	// failing is why the kernel is not up to date, and failingSince since when; empty if it is. failingLogged is when that was last logged.
+	failing                     string
+	failingSince, failingLogged time.Time
+	// flowsFailing is why connections cannot be deleted, as last logged; empty if they can.
+	flowsFailing string
 }
 
-// openKernel opens the kernel of the network namespace that we run in, once per family.
+// openKernel opens the kernel of the current network namespace for one family. The function changed is called when connections were deleted.
 func openKernel(f npc.Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
 	filter, err := iptables.New(f.IPTables(), b)
 	if err != nil {
@@ -108,9 +100,9 @@ func openKernel(f npc.Family, b iptables.Backend, doing *progress.Tracker, isLoc
 	if err != nil {
 		return nil, err
 	}
-	return &kernel{family: f, doing: doing, postponed: map[string]*postponement{}, sets: sets, filter: filter, connections: connections,
+	return &kernel{family: f, doing: doing, postponed: postponements{}, sets: sets, filter: filter, connections: connections,
 		flows: conntrack.NewWorker(connections, isLocal, changed),
-		retry: backoff{first: retryFirst, last: retryLast}, refusals: backoff{first: refusedFirst, last: refusedLast}}, nil
+		retry: backoff{first: retryFirst, last: retryLast}, rejections: backoff{first: rejectedFirst, last: rejectedLast}}, nil
 }
 
 // close closes the sockets. What is in the kernel stays.
@@ -132,18 +124,30 @@ func (k *kernel) known() dataplane.Known {
 	return dataplane.AllKnown
 }
 
-// steady says whether the kernel is expected to hold what our transactions left.
+// steady reports whether the kernel is expected to hold what the transactions left.
 func (k *kernel) steady() bool { return k.known() == dataplane.AllKnown && k.failing == "" }
 
-// timeout bounds a run of a program.
-func (k *kernel) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, programTimeout+k.retry.wait)
+// patience returns how long one run of a program may take.
+func (k *kernel) patience() time.Duration { return programTimeout + k.retry.wait }
+
+// loadSets gives the model the family's sets unless it knows them.
+func (k *kernel) loadSets(m *controller.Controller) error {
+	if k.setsKnown {
+		return nil
+	}
+	listings, err := k.sets.List(naming.SetPrefix)
+	if err != nil {
+		return errors.Wrap(err, "reading the sets")
+	}
+	m.LoadSets(k.family, listings)
+	k.setsKnown = true
+	return nil
 }
 
-// readChains reads the chains of ours, and what may be of the original weave-npc.
+// readChains reads weave-npc's chains, and those that the original weave-npc may have left.
 func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
 	defer k.doing.Begin(k.family.String(), "reading the chains")()
-	ctx, cancel := k.timeout(ctx)
+	ctx, cancel := context.WithTimeout(ctx, k.patience())
 	defer cancel()
 	print, err := k.filter.Fingerprint()
 	if err != nil {
@@ -157,148 +161,54 @@ func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
 	return seen, nil
 }
 
-// outcome is what became of a transaction.
-type outcome struct {
-	// taken is what the kernel took of it.
-	taken dataplane.Result
-	// sets and chains are to be reported.
-	sets, chains []error
-	// rejected are rules that the kernel does not take.
-	rejected []iptables.Refusal
-	// namespaces are those whose rules were not written, while those of others could be -> why.
-	namespaces map[string]error
+// works reports whether the programs of iptables work, once that is known. They are taken to work until something fails. After a failure they
+// are tried first, beside everything else: where they hang, sets are kept up to date all the same. The function ended is called when
+// such a probe ends.
+func (k *kernel) works(ctx context.Context, ended func()) (known bool, err error) {
+	if k.probe.running() {
+		return k.probe.wait(0)
+	}
+	if k.retry.wait == 0 {
+		return true, nil
+	}
+	k.probe.start(ctx, k.patience(), k.try, ended)
+	return k.probe.wait(probePatience)
 }
 
-// apply carries out a transaction, step by step. A step that fails does not keep the next from being
-// tried, unless that would take away what the rules still need.
-func (k *kernel) apply(ctx context.Context, tx dataplane.Transaction) outcome {
-	o := outcome{taken: dataplane.Result{RejectedSets: map[string]string{}}}
-	o.apply(k, "revoking", tx.DeleteStale)
-	if o.taken.Asked = len(o.sets) == 0; o.taken.Asked {
-		k.flows.Ask(tx.FlushConntrack)
-	} // otherwise what the addresses had for their former pods may be left
-	o.apply(k, "growing", tx.AddMembers)
-	tx.Rules = o.without(tx.Rules)
-	if o.taken.AllWritten = k.write(ctx, tx, &o); !o.taken.AllWritten {
-		o.apply(k, "shrinking", tx.DeletedWithoutRules())
-		return o
+// try runs the programs of iptables as a sync does, without a change.
+func (k *kernel) try(ctx context.Context) error {
+	if _, err := k.filter.Read(ctx, naming.ChainPrefix); err != nil {
+		return err
 	}
-	o.apply(k, "admitting to", tx.AddAfterRestore)
-	o.apply(k, "leaving", tx.DeleteDispatch)
-	o.apply(k, "shrinking", tx.DeleteAndDestroy)
-	return o
+	return errors.Wrap(k.filter.Try(ctx), "trying to write")
 }
 
-// apply carries out operations on sets and sorts out what failed.
-func (o *outcome) apply(k *kernel, step string, ops []ipset.Op) {
-	if len(ops) == 0 {
-		return
+// noteNFTOnly logs when the filter table gets or loses rules that iptables cannot show.
+func (k *kernel) noteNFTOnly(is bool, log *slog.Logger) {
+	switch {
+	case is && !k.nftOnly:
+		log.Warn("the filter table has rules that iptables cannot show, written with nft: it is read chain by chain", "family", k.family)
+	case !is && k.nftOnly:
+		log.Info("the filter table has no rules any more that iptables cannot show", "family", k.family)
 	}
-	defer k.doing.Begin(k.family.String(), step+" sets")()
-	err := k.sets.Apply(ops)
-	var be *ipset.BatchError
-	if !stderrors.As(err, &be) {
-		if err != nil {
-			o.sets = append(o.sets, errors.Wrapf(err, "%s sets", step))
-		}
-		return
-	}
-	for _, e := range be.Errors {
-		switch {
-		case e.Kind == ipset.Destroy && stderrors.Is(e.Err, ipset.ErrInUse):
-			o.taken.InUse = append(o.taken.InUse, ops[e.Index].Set)
-		case e.Kind == ipset.Create && e.Elements == nil && refuses(e.Err):
-			o.taken.RejectedSets[e.Set] = e.Error()
-		case o.follows(e):
-		default:
-			o.sets = append(o.sets, errors.Wrapf(e, "%s sets", step))
-		}
-	}
+	k.nftOnly = is
 }
 
-// refuses says whether an error means that the kernel will not take the set as it is now, and not that something is in the way.
-func refuses(err error) bool {
-	var answer ipset.KernelError
-	if !stderrors.As(err, &answer) {
-		return false
+// kernels are those of all families.
+type kernels []*kernel
+
+// known returns how much of each family may be planned.
+func (ks kernels) known() (e [len(traffic.Families)]dataplane.Known) {
+	for _, k := range ks {
+		e[k.family] = k.known()
 	}
-	return !stderrors.Is(err, ipset.ErrExists) && !stderrors.Is(err, ipset.ErrInUse) && !stderrors.Is(err, unix.ENOMEM) &&
-		!stderrors.Is(err, unix.EBUSY) && !stderrors.Is(err, unix.EAGAIN)
+	return e
 }
 
-// follows says whether an error comes of a set that the kernel refused.
-func (o *outcome) follows(e *ipset.OpError) bool {
-	if _, refused := o.taken.RejectedSets[e.Set]; refused {
-		return true
+// errors returns the errors of the sync under way.
+func (ks kernels) errors() (errs []error) {
+	for _, k := range ks {
+		errs = append(errs, k.errs...)
 	}
-	return len(e.Elements) > 0 && !slices.ContainsFunc(e.Elements, func(el ipset.Element) bool {
-		_, refused := o.taken.RejectedSets[el.Set]
-		return !refused
-	})
-}
-
-// without leaves the rules out that need sets which the kernel refused.
-func (o *outcome) without(u iptables.Update) iptables.Update {
-	if len(o.taken.RejectedSets) == 0 {
-		return u
-	}
-	needy := func(r iptables.Rule) bool {
-		return slices.ContainsFunc(r.Sets(), func(name string) bool { _, refused := o.taken.RejectedSets[name]; return refused })
-	}
-	out := iptables.Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]iptables.Rule{}}
-	for _, c := range u.Replace {
-		c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), needy)
-		out.Replace = append(out.Replace, c)
-	}
-	for name, rules := range u.Insert {
-		if rules = slices.DeleteFunc(slices.Clone(rules), needy); len(rules) > 0 {
-			out.Insert[name] = rules
-		}
-	}
-	return out
-}
-
-// lacksSet says whether iptables did not take a rule because there is no set of a name.
-func lacksSet(err error) bool {
-	return strings.Contains(err.Error(), ": Set "+naming.SetPrefix) && strings.Contains(err.Error(), " doesn't exist")
-}
-
-// opensNothing says whether a rule can be left out without opening anything: those of policies only allow, and those that report decide
-// nothing.
-func opensNothing(r iptables.Rule) bool {
-	return r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ") ||
-		strings.HasPrefix(r.Target, "-j MARK ")
-}
-
-func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Refusal, error) {
-	if u.Empty() {
-		return nil, nil
-	}
-	ctx, cancel := k.timeout(ctx)
-	defer cancel()
-	before, err := k.filter.Fingerprint()
-	if err != nil {
-		return nil, err
-	}
-	refused, err := k.filter.ApplyWithout(ctx, u, scratchChain, opensNothing)
-	if err != nil {
-		return refused, err
-	}
-	k.unread = true
-	after, err := k.filter.Fingerprint()
-	if err != nil {
-		return refused, err
-	}
-	// Had somebody else changed anything since we last looked, the print would not be ours to remember.
-	if before == k.print && k.ours(before, after) {
-		k.print = after
-	} else {
-		k.print = iptables.Fingerprint{}
-	}
-	return refused, nil
-}
-
-// ours says whether a change of the table was our transaction alone. Under nft, each makes one generation.
-func (k *kernel) ours(before, after iptables.Fingerprint) bool {
-	return k.filter.Backend() != iptables.NFT || after.Generation == before.Generation+1
+	return errs
 }

@@ -75,7 +75,7 @@ func TestTheLifeOfASyncer(t *testing.T) {
 
 		cluster.Command(t, "iptables-"+string(b), "-w", "-F", "WEAVE-NPC-DEFAULT")
 		cluster.Eventually(t, "repairing", func() bool {
-			return log.count("somebody changed what is ours") == 1 && log.count("WEAVE-NPC-DEFAULT") > 0
+			return log.count("drift found") == 1 && log.count("WEAVE-NPC-DEFAULT") > 0
 		})
 		cluster.Eventually(t, "having repaired", func() bool {
 			w.Live.Copy(w)

@@ -3,6 +3,7 @@ package syncer
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -10,61 +11,67 @@ import (
 
 // Metrics are what the syncer counts. All durations are in seconds.
 type Metrics struct {
-	EnforcementErrors prometheus.Counter
-	SyncDuration      prometheus.Histogram
-	LastSync          prometheus.Gauge
-	Latency           prometheus.Histogram
-	Transactions      *prometheus.CounterVec
-	Retries           *prometheus.CounterVec
-	Drift             *prometheus.CounterVec
-	Failing           *prometheus.GaugeVec
-	Refused           prometheus.Gauge
-	Conflicts         *prometheus.GaugeVec
+	errors       prometheus.Counter
+	syncDuration prometheus.Histogram
+	lastSync     prometheus.Gauge
+	latency      prometheus.Histogram
+	transactions *prometheus.CounterVec
+	retries      *prometheus.CounterVec
+	drift        *prometheus.CounterVec
+	failing      *prometheus.GaugeVec
+	rejected     prometheus.Gauge
+	conflicts    *prometheus.GaugeVec
 }
 
-// NewMetrics makes the metrics and registers them, together with gauges of what the model holds.
-func NewMetrics(r prometheus.Registerer, m *controller.Controller) *Metrics {
+// NewMetrics registers the metrics of a syncer of the given families, together with the gauges of its model.
+func NewMetrics(r prometheus.Registerer, m *controller.Controller, fs []npc.Family) *Metrics {
 	x := &Metrics{
-		EnforcementErrors: prometheus.NewCounter(prometheus.CounterOpts{
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weavenpc_policy_enforcement_errors",
 			Help: "Failures to bring sets and chains up to date."}),
-		SyncDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		syncDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weavenpc_sync_duration_seconds", Help: "Time to plan and apply the changes of both families.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16)}),
-		LastSync: prometheus.NewGauge(prometheus.GaugeOpts{
+		lastSync: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weavenpc_last_sync_timestamp_seconds",
 			Help: "When the kernel was last seen or made to hold all that is wanted, in Unix time."}),
-		Latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "weavenpc_event_latency_seconds",
 			Help:    "Time from the first of the changes of objects that a sync carries out until the kernel holds them all.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 18)}),
-		Transactions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		transactions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_transactions_total", Help: "Transactions applied."}, []string{"family"}),
-		Retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_retries_total", Help: "Syncs that tried again what had failed."}, []string{"family"}),
-		Drift: prometheus.NewCounterVec(prometheus.CounterOpts{
+		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_drift_total", Help: "Times that others were found to have changed what is ours."},
 			[]string{"family", "kind"}),
-		Failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weavenpc_failing", Help: "Whether sets and chains cannot be brought up to date."}, []string{"family"}),
-		Refused: prometheus.NewGauge(prometheus.GaugeOpts{
+		rejected: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weavenpc_refused_policies", Help: "Policies of which the kernel refuses a rule or a set, which is left out."}),
 	}
-	x.Conflicts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weavenpc_address_conflicts",
+	x.conflicts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weavenpc_address_conflicts",
 		Help: "Addresses claimed by local pods that something contradicts: the node, another pod's hostIPs, another pod."}, []string{"kind"})
-	for _, kind := range claims.Kinds() {
-		x.Conflicts.WithLabelValues(string(kind))
-	}
-	r.MustRegister(x.EnforcementErrors, x.SyncDuration, x.LastSync, x.Latency, x.Transactions, x.Retries, x.Drift, x.Failing,
-		x.Refused, x.Conflicts, controller.Collector(m))
-	for _, f := range traffic.Families {
-		// A series that is there before the first event shows the first event.
-		for _, v := range []*prometheus.CounterVec{x.Transactions, x.Retries} {
-			v.WithLabelValues(f.String())
-		}
-		for _, kind := range []string{"set", "chain"} {
-			x.Drift.WithLabelValues(f.String(), kind)
-		}
-	}
+	r.MustRegister(x.errors, x.syncDuration, x.lastSync, x.latency, x.transactions, x.retries, x.drift, x.failing,
+		x.rejected, x.conflicts, controller.Collector(m))
+	x.start(fs)
 	return x
+}
+
+// start creates all series: one that is there before its first event shows the first event.
+func (x *Metrics) start(fs []npc.Family) {
+	for _, f := range fs {
+		x.failing.WithLabelValues(f.String())
+	}
+	for _, f := range traffic.Families {
+		x.transactions.WithLabelValues(f.String())
+		x.retries.WithLabelValues(f.String())
+		for _, kind := range []string{"set", "chain"} {
+			x.drift.WithLabelValues(f.String(), kind)
+		}
+	}
+	for _, kind := range claims.Kinds() {
+		x.conflicts.WithLabelValues(string(kind))
+	}
 }

@@ -3,59 +3,42 @@ package syncer
 import (
 	"context"
 	"time"
-
-	"github.com/pkg/errors"
-
-	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
-// trialPatience is how long a trial is waited for before everything else goes on: most failures come at once.
-const trialPatience = 300 * time.Millisecond
+// probePatience is how long a sync waits for a probe before it goes on without: most failures come at once.
+const probePatience = 300 * time.Millisecond
 
-// tried tells whether the programs of iptables work, once that is known. As long as nothing has failed they are taken to. After a
-// failure they are tried first, with what changes nothing, beside everything else: where they hang, sets are kept up to date all the
-// same. ended is called when a trial ends that was not waited for.
-func (k *kernel) tried(ctx context.Context, ended func()) (known bool, err error) {
-	if k.trial != nil {
-		return k.trialResult(0)
-	}
-	if k.retry.wait == 0 {
-		return true, nil
-	}
-	done, limit := make(chan error, 1), programTimeout+k.retry.wait
-	k.trial = done
+// probe is a try whether the programs of iptables work, which goes on beside the syncs. The zero probe is not running.
+type probe struct{ result chan error }
+
+// running reports whether the probe was started and its end not been seen.
+func (p *probe) running() bool { return p.result != nil }
+
+// start runs try for at most limit in a goroutine, which calls ended at its end.
+func (p *probe) start(ctx context.Context, limit time.Duration, try func(context.Context) error, ended func()) {
+	result := make(chan error, 1)
+	p.result = result
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		done <- k.try(ctx)
+		result <- try(ctx)
 		ended()
 	}()
-	return k.trialResult(trialPatience)
 }
 
-// trialResult waits for the end of the trial under way.
-func (k *kernel) trialResult(patience time.Duration) (known bool, err error) {
-	wait := time.NewTimer(patience)
-	defer wait.Stop()
+// wait waits for the end of the probe and returns its result. It reports whether the probe has ended.
+func (p *probe) wait(patience time.Duration) (ended bool, err error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
-	case err := <-k.trial:
-		k.trial = nil
-		return true, err
+	case err = <-p.result: // even if no patience is left
 	default:
+		select {
+		case err = <-p.result:
+		case <-timer.C:
+			return false, nil
+		}
 	}
-	select {
-	case err := <-k.trial:
-		k.trial = nil
-		return true, err
-	case <-wait.C:
-		return false, nil
-	}
-}
-
-// try runs the programs of iptables as they are run in earnest, but for what they change.
-func (k *kernel) try(ctx context.Context) error {
-	if _, err := k.filter.Read(ctx, naming.ChainPrefix); err != nil {
-		return err
-	}
-	return errors.Wrap(k.filter.Try(ctx), "trying to write")
+	p.result = nil
+	return true, err
 }

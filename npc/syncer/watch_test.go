@@ -23,7 +23,7 @@ var (
 	cpuFor  = flag.Duration("drift.cpu", 0, "how long the cost of watching is measured")
 )
 
-// meddling is what somebody does to what is ours, for one family.
+// meddling is what somebody does to sets and chains, for one family.
 type meddling struct {
 	name string
 	// nftOnly says that it cannot be done on legacy.
@@ -71,7 +71,7 @@ func (s *station) meddle(m meddling) {
 	}
 }
 
-// shape is what the kernel holds, as it was last copied, but for what is in FORWARD behind our jump.
+// shape returns what the kernel holds, as it was last copied, without what is in FORWARD behind the jump to WEAVE-NPC-FORWARD.
 func (s *station) shape() []any {
 	var out []any
 	for _, k := range s.Kernels {
@@ -171,14 +171,14 @@ func TestS65_WhatLooksTheSameIsFoundByReading(t *testing.T) {
 	})
 }
 
-// TestAFightIsReportedAndNoStorm: somebody undoes every repair at once.
-func TestAFightIsReportedAndNoStorm(t *testing.T) {
+// TestContentionIsReportedAndNoStorm: somebody undoes every repair at once.
+func TestContentionIsReportedAndNoStorm(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newWatched(t, b)
-		fight := meddlings()[12]
+		contended := meddlings()[12]
 		repaired := 0
 		for range 40 {
-			s.meddle(fight)
+			s.meddle(contended)
 			if s.Live.Watch(t.Context()) {
 				repaired++
 				s.well2()
@@ -188,23 +188,23 @@ func TestAFightIsReportedAndNoStorm(t *testing.T) {
 			t.Errorf("%d repairs in a moment", repaired)
 		}
 		s.Live.Later(11 * time.Second)
-		s.meddle(fight)
+		s.meddle(contended)
 		if !s.Live.Watch(t.Context()) {
 			t.Error("no repair after the pause")
 		}
 		s.well2()
-		s.meddle(fight)
+		s.meddle(contended)
 		if s.Live.Watch(t.Context()) {
 			t.Error("another repair right after")
 		}
-		s.logged("is changed again and again", 1)
+		s.logged("is found again and again: it is repaired less often", 1)
 		if ready := s.Live.Ready(); !strings.Contains(ready, "another weave-npc") || !strings.Contains(ready, "accepts before us") {
 			t.Errorf("readiness is %q", ready)
 		}
 		s.Live.Later(2 * time.Minute)
 		s.Live.Watch(t.Context())
 		s.well()
-		s.logged("not changed again and again any more", 1)
+		s.logged("no longer found again and again", 1)
 	})
 }
 
@@ -309,7 +309,7 @@ func TestTwoOnOneNode(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		ours, theirs := s.log.count("somebody changed"), log.count("somebody changed")
+		ours, theirs := s.log.count("drift found"), log.count("somebody changed")
 		t.Logf("within %s: %d and %d reports", fought, ours, theirs)
 		const most = 4 * 6 // of chains and sets, and both families, for five repairs and one more
 		if ours == 0 || theirs == 0 || ours > most || theirs > most {

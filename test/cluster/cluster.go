@@ -67,8 +67,11 @@ func newModel(c npc.Config) *Model {
 	return m
 }
 
-func (m *Model) SetNamespace(n npc.Namespace) { m.Controller.SetNamespace(n); m.explain.SetNamespace(n) }
-func (m *Model) SetPod(p npc.Pod)             { m.Controller.SetPod(p); m.explain.SetPod(p) }
+func (m *Model) SetNamespace(n npc.Namespace) {
+	m.Controller.SetNamespace(n)
+	m.explain.SetNamespace(n)
+}
+func (m *Model) SetPod(p npc.Pod) { m.Controller.SetPod(p); m.explain.SetPod(p) }
 func (m *Model) SetPolicy(p *networkingv1.NetworkPolicy) {
 	m.Controller.SetPolicy(p)
 	m.explain.SetPolicy(p)

@@ -70,7 +70,7 @@ func (w *Cluster) OpenKernel(b iptables.Backend) {
 func (w *Cluster) NewSyncer(b iptables.Backend, log *slog.Logger, report func(npc.InvalidPolicy)) *syncer.Syncer {
 	w.Helper()
 	w.Registry = prometheus.NewRegistry()
-	s, err := syncer.New(w.Model.Controller, traffic.Families[:], b, syncer.NewMetrics(w.Registry, w.Model.Controller), log, report)
+	s, err := syncer.New(w.Model.Controller, traffic.Families[:], b, syncer.NewMetrics(w.Registry, w.Model.Controller, traffic.Families[:]), log, report)
 	if err != nil {
 		w.Fatal(err)
 	}

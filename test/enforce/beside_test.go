@@ -97,12 +97,12 @@ func (n neighbour) run(t *testing.T, w *world) {
 		for _, d := range w.daemons {
 			said := d.log.len()
 			if n.repairs {
-				d.log.expect("somebody changed what is ours.*FORWARD")
+				d.log.expect("drift found.*FORWARD")
 			}
 			w.restore(t, d.node, n.late)
 			note(d.node)
 			if n.repairs {
-				d.awaitLine(t, said, "somebody changed what is ours.*FORWARD.*accepts before us")
+				d.awaitLine(t, said, "drift found.*FORWARD.*accepts before us")
 			}
 		}
 		n.check(t, w, before)

@@ -74,7 +74,7 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 					}
 				}
 			}},
-		{name: "drift_is_repaired", states: []change{killed()}, says: "somebody changed what is ours", disturb: drift},
+		{name: "drift_is_repaired", states: []change{killed()}, says: "drift found", disturb: drift},
 	}
 }
 

@@ -378,7 +378,7 @@ func TestS65_WhatOthersChangeIsPutBackAndReported(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		d := w.daemons[0]
 		before := snapshot(t, d.node)
-		d.log.expect("somebody changed what is ours|what is ours is changed again and again")
+		d.log.expect("drift found|drift is found again and again")
 		program := "iptables-" + string(backend)
 		web := w.hosts["web"].Addr4().String()
 		for _, c := range []struct {
@@ -394,14 +394,14 @@ func TestS65_WhatOthersChangeIsPutBackAndReported(t *testing.T) {
 		} {
 			said := d.log.len()
 			run(t, d.node.Host, c.command[0], c.command[1:]...)
-			d.awaitLine(t, said, "somebody changed what is ours.*"+c.reports)
+			d.awaitLine(t, said, "drift found.*"+c.reports)
 			awaitSnapshot(t, d.node, before)
 		}
 		w.expect(t, richWants())
 
 		said := d.log.len()
 		run(t, d.node.Host, program, "-w", "-I", "FORWARD", "-p", "udp", "-j", "ACCEPT")
-		d.awaitLine(t, said, "somebody changed what is ours.*FORWARD.*ACCEPT")
+		d.awaitLine(t, said, "drift found.*FORWARD.*ACCEPT")
 		w.expect(t, richWants())
 		rules := strings.Split(run(t, d.node.Host, program, "-w", "-S", "FORWARD"), "\n")
 		if !strings.Contains(rules[1], "WEAVE-NPC-FORWARD") || rules[2] != "-A FORWARD -p udp -j ACCEPT" {
@@ -422,7 +422,7 @@ func TestS65_WhatLooksTheSameIsFoundWithinThirtySeconds(t *testing.T) {
 	w := start(t, lab.Legacy, rich())
 	w.expect(t, richWants())
 	d := w.daemons[0]
-	d.log.expect("somebody changed what is ours|what is ours is changed again and again")
+	d.log.expect("drift found|drift is found again and again")
 	time.Sleep(3 * time.Second)
 	before := snapshot(t, d.node)
 	// The number of entries and the size of the table stay as they are.

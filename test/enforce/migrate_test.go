@@ -67,7 +67,7 @@ func (m *move) run(t *testing.T) {
 	m.restart(t, "--allow-action", "RETURN")
 	m.check(t, "weave-npc asks the others again")
 	for _, d := range m.daemons {
-		d.log.expect("somebody changed what is ours.*FORWARD")
+		d.log.expect("drift found.*FORWARD")
 		m.install(t, m.world, d.node)
 	}
 	m.check(t, "both, on the way back")

@@ -122,7 +122,7 @@ func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 				t.Parallel()
 				w, p := startWithPrograms(t, backend, ailing())
 				d := w.daemons[0]
-				d.log.expect("cannot bring the kernel up to date|cannot look for what others change")
+				d.log.expect("cannot bring the kernel up to date|cannot look for drift")
 				stream := w.stream(t)
 				end := a.begin(t, p)
 				late := do(ailing(), pod("ops/copy", labelled("app=db")), namespace("ops", "team=a"),

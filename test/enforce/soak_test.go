@@ -42,7 +42,7 @@ func TestSoak(t *testing.T) {
 	w := start(t, lab.NFT, base())
 	for _, d := range w.daemons {
 		// What somebody breaks while a transaction is on its way, that fails and is tried again.
-		d.log.expect("somebody changed what is ours|cannot look for changed|cannot bring the kernel up to date, trying again")
+		d.log.expect("drift found|cannot look for drift|cannot bring the kernel up to date, trying again")
 	}
 	lives, dies := w.daemons[0], w.daemons[1]
 	g, seed, _ := newGenerator(t, w, 0)

@@ -71,9 +71,9 @@ func TestVLANTagsAreNoWayAround(t *testing.T) {
 		w.expectTunnels(t, "db", "web", false)
 
 		said := w.daemons[0].log.len()
-		w.daemons[0].log.expect("somebody changed what is ours")
+		w.daemons[0].log.expect("drift found")
 		run(t, n.Host, "nft", "delete", "table", "bridge", "weave-npc")
-		w.daemons[0].awaitLine(t, said, "somebody changed what is ours")
+		w.daemons[0].awaitLine(t, said, "drift found")
 		w.awaitGuard(t, n, "db")
 		w.expectTunnels(t, "db", "web", false)
 
