@@ -309,7 +309,7 @@ func TestTwoOnOneNode(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		ours, theirs := s.log.count("drift found"), log.count("somebody changed")
+		ours, theirs := s.log.count("drift found"), log.count("drift found")
 		t.Logf("within %s: %d and %d reports", fought, ours, theirs)
 		const most = 4 * 6 // of chains and sets, and both families, for five repairs and one more
 		if ours == 0 || theirs == 0 || ours > most || theirs > most {

@@ -247,7 +247,7 @@ func TestSetsOfOthers(t *testing.T) {
 		w.apply(t, w.objects(do(rich(), churn(1))))
 		w.apply(t, w.objects(rich()))
 		w.expect(t, richWants())
-		if strings.Contains(d.log.since(said), "somebody changed") {
+		if strings.Contains(d.log.since(said), "drift found") {
 			t.Errorf("others' sets are taken for ours:\n%s", d.log.since(said))
 		}
 		if left := maskTimeouts(theirs(t, n, nil)); left != maskTimeouts(now) {
