@@ -302,9 +302,7 @@ func (w *world) randomStates(t *testing.T, usual uint64) {
 	g, seed, steps := newGenerator(t, w, usual)
 	for i := range steps {
 		g.begin()
-		for range 1 + g.IntN(3) {
-			g.change(t)
-		}
+		g.changes(t)
 		w.apply(t, g.objects)
 		if w.compare(t, g.objects); t.Failed() {
 			t.Fatalf("seed %d, step %d:\n%s", seed, i, strings.Join(g.did, "\n"))

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -21,13 +22,14 @@ const patience = 30 * time.Second
 
 // daemon is weave-npc on a node.
 type daemon struct {
-	node *lab.Node
-	wrap []string // what runs the command, with its arguments; empty if nothing does
-	args []string
-	log  *output
-	cmd  *lab.Cmd
-	said int // length of the log when it was started
-	end  *end
+	node   *lab.Node
+	binary string   // path of the command; empty for the one that these tests are about
+	wrap   []string // what runs the command, with its arguments; empty if nothing does
+	args   []string
+	log    *output
+	cmd    *lab.Cmd
+	said   int // length of the log when it was started
+	end    *end
 }
 
 // end is the end of a process.
@@ -65,10 +67,11 @@ func (d *daemon) start(t *testing.T) {
 // startBy starts weave-npc in a way of one's own.
 func (d *daemon) startBy(t *testing.T, start func(*lab.Cmd) error) {
 	t.Helper()
-	if line := slices.Concat(d.wrap, []string{command()}, d.args); len(d.wrap) > 0 {
+	binary := cmp.Or(d.binary, command())
+	if line := slices.Concat(d.wrap, []string{binary}, d.args); len(d.wrap) > 0 {
 		d.cmd = d.node.Command(context.Background(), line[0], line[1:]...)
 	} else {
-		d.cmd = d.node.Command(context.Background(), command(), d.args...)
+		d.cmd = d.node.Command(context.Background(), binary, d.args...)
 		d.cmd.Args[0] = "weave-npc"
 	}
 	d.cmd.Env = append(os.Environ(), "HOSTNAME=", "GORACE=halt_on_error=1")

@@ -3,6 +3,7 @@ package enforce
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -150,6 +151,17 @@ func on(node string) func(*world, *corev1.Pod) {
 	return func(_ *world, p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	}
+}
+
+// running gives a pod the addresses of some ranges that end in the given byte.
+func running(last byte, ranges ...netip.Prefix) func(*world, *corev1.Pod) {
+	return func(_ *world, p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+		for _, r := range ranges {
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: within(r, last).String()})
+		}
+		p.Status.PodIP = p.Status.PodIPs[0].IP
 	}
 }
 

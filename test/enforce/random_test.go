@@ -33,9 +33,7 @@ func TestRandomStates(t *testing.T) {
 					d.kill(t)
 				}
 			}
-			for range 1 + g.IntN(3) {
-				g.change(t)
-			}
+			g.changes(t)
 			if down {
 				w.source.write(t, g.objects)
 				for _, d := range w.daemons {
@@ -262,6 +260,15 @@ func (g *generator) uid() string {
 	return fmt.Sprintf("%08d", g.next)
 }
 
+// changes makes one to three changes.
+func (g *generator) changes(t *testing.T) {
+	t.Helper()
+	for range 1 + g.IntN(3) {
+		g.change(t)
+	}
+}
+
+// change makes one change, more often to policies than to pods.
 func (g *generator) change(t *testing.T) {
 	t.Helper()
 	pods := slices.DeleteFunc(slices.Sorted(maps.Keys(g.objects.pods)), func(name string) bool {
@@ -390,8 +397,11 @@ func (g *generator) ports() string {
 	})
 }
 
-func (g *generator) policy() string {
-	spec := "podSelector: " + g.podSelector()
+func (g *generator) policy() string { return g.policyFor(g.podSelector()) }
+
+// policyFor returns the spec of a policy whose pods a selector chooses.
+func (g *generator) policyFor(selector string) string {
+	spec := "podSelector: " + selector
 	if types := g.pick("", "[Ingress]", "[Egress]", "[Ingress, Egress]"); types != "" {
 		spec += "\npolicyTypes: " + types
 	}

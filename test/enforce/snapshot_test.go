@@ -131,10 +131,16 @@ var (
 // execute runs weave-npc on a node until it ends.
 func execute(t *testing.T, n *lab.Node, env []string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
+	return executeBinary(t, command(), n, env, args...)
+}
+
+// executeBinary runs a weave-npc of a given path, as execute does.
+func executeBinary(t *testing.T, binary string, n *lab.Node, env []string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	var out, errs output
-	cmd := n.Command(ctx, command(), args...)
+	cmd := n.Command(ctx, binary, args...)
 	cmd.Args[0] = "weave-npc"
 	cmd.Env = append(append(os.Environ(), "HOSTNAME="), env...)
 	cmd.Stdout, cmd.Stderr = &out, &errs

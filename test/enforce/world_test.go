@@ -244,7 +244,7 @@ func (w *world) apply(t *testing.T, o *objects) {
 	policy("sync/step-"+number, `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: `+
 		`{matchLabels: {step: "`+number+`"}}}], ports: [{port: sync}]}]}`)(w, mark)
 	for _, n := range w.Nodes() {
-		pod("sync/step-"+number+"-"+n.Name(), on(n.Name()), port("sync", int32(2000+w.step), ""), syncAddress(n))(w, mark)
+		pod("sync/step-"+number+"-"+n.Name(), on(n.Name()), port("sync", int32(2000+w.step), ""), running(syncByte, n.PodRanges()[0]))(w, mark)
 	}
 	w.source.write(t, mark)
 	w.awaitSync(t, true)
@@ -257,19 +257,16 @@ func (w *world) apply(t *testing.T, o *objects) {
 	w.awaitSync(t, false)
 }
 
-// syncAddress gives a pod an address of a node's range that nobody has.
-func syncAddress(n *lab.Node) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) {
-		p.Status.Phase = corev1.PodRunning
-		p.Status.PodIP = syncAddr(n).String()
-		p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
-	}
-}
+// syncAddr returns the last but one address of a node's first range, which no pod has.
+func syncAddr(n *lab.Node) netip.Addr { return within(n.PodRanges()[0], syncByte) }
 
-// syncAddr is the last but one address of a node's first range.
-func syncAddr(n *lab.Node) netip.Addr {
-	raw := n.PodRanges()[0].Addr().AsSlice()
-	raw[len(raw)-1] = 254
+// syncByte is the last byte of the addresses that apply waits for.
+const syncByte = 254
+
+// within returns the address of a range with the given last byte.
+func within(r netip.Prefix, last byte) netip.Addr {
+	raw := r.Addr().AsSlice()
+	raw[len(raw)-1] = last
 	a, _ := netip.AddrFromSlice(raw)
 	return a
 }
