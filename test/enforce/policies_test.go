@@ -28,8 +28,8 @@ type step struct {
 }
 
 func cases() []testCase {
-	return slices.Concat(isolationCases(), peerCases(), blockCases(), portCases(),
-		wireCases(), timeCases(), addressCases())
+	return slices.Concat(isolationCases(), combinedCases(), peerCases(), changeCases(), blockCases(), portCases(), serviceCases(),
+		connectionCases(), wireCases(), timeCases(), addressCases())
 }
 
 // TestPolicies runs the cases, one after the other, in a world for each way to enforce policies: what a case leaves

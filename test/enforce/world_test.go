@@ -3,8 +3,6 @@ package enforce
 import (
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -189,45 +187,6 @@ func (w *world) daemonOn(n *lab.Node) *daemon {
 		}
 	}
 	return nil
-}
-
-// manifests is a directory that holds all objects in one file.
-type manifests struct{ dir string }
-
-func newManifests(t *testing.T, w *world) *manifests {
-	t.Helper()
-	dir, err := os.MkdirTemp(w.Dir(), "manifests-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &manifests{dir}
-}
-
-// write implements objectWriter. The file is replaced as a whole.
-func (m *manifests) write(t *testing.T, o *objects) {
-	t.Helper()
-	text, err := o.manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(m.dir, "world.yaml"), text)
-}
-
-// writeNode makes manifests say that there is a node.
-func writeNode(t *testing.T, dir, name string) {
-	t.Helper()
-	writeFile(t, filepath.Join(dir, "node.yaml"), "apiVersion: v1\nkind: Node\nmetadata: {name: "+name+"}\n")
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	hidden := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
-	if err := os.WriteFile(hidden, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(hidden, path); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // apply makes the source say what objects are, and returns when every node has done all that follows from it.
