@@ -39,7 +39,7 @@ func TestAPIServer(t *testing.T) {
 	})
 }
 
-// randomStates compares what arrives with what the judge says, as TestRandomStates does.
+// randomStates compares what arrives with the judge's verdicts, as TestRandomStates does.
 func (w *world) randomStates(t *testing.T, usual uint64) {
 	g, seed, steps := newGenerator(t, w, usual)
 	for i := range steps {
@@ -144,7 +144,7 @@ func (c *cluster) away(t *testing.T, w *world) {
 	}
 	c.must(t, c.server.StopAPI())
 	w.expect(t, richWants())
-	// An address of the node's range that belongs to no pod that we know may be that of an isolated one.
+	// An address of the node's range that belongs to no known pod may be that of an isolated one.
 	p := w.addPod(t, "node1", "late", lab.PodConfig{})
 	unknown := wants{"tcp 80": richWants()["tcp 80"] + " -*>late -late>*"}
 	w.expect(t, unknown)
@@ -170,7 +170,7 @@ ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]`)(w, o)
 	w.closePod(t, p)
 }
 
-// TestS64_WhatWasMissedIsMadeUp writes while nobody can watch, on nodes that are told their ranges late.
+// TestS64_WhatWasMissedIsMadeUp writes objects while no watch works, on nodes that learn their ranges late.
 func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 	t.Parallel()
 	w, c := newCluster(t, lab.Legacy)

@@ -34,7 +34,7 @@ func TestBlockedPacketsAreLoggedWithNames(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatWeDropIsCalledBlocked: a rule of somebody else reports to our NFLOG group whatever passes.
+// TestOnlyWhatWeDropIsCalledBlocked has a rule of somebody else report all packets that pass to the NFLOG group of weave-npc.
 func TestOnlyWhatWeDropIsCalledBlocked(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, rich())

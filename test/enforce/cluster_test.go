@@ -25,7 +25,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
 )
 
-// binaries is the directory with kube-apiserver and etcd.
+// binaries returns the directory with kube-apiserver and etcd.
 func binaries(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("WEAVE_NPC_TEST_CONTROLPLANE")
@@ -44,7 +44,7 @@ func binaries(t *testing.T) string {
 	return dir
 }
 
-// cluster writes objects to an API server.
+// cluster writes objects to an API server. It implements objectWriter.
 type cluster struct {
 	server *apiserver.Server
 	host   *lab.Host // of the server
@@ -53,7 +53,7 @@ type cluster struct {
 	half   bool // that writing was broken off
 }
 
-// newCluster is a world whose objects are in a real API server, with a node object for each node.
+// newCluster returns a world whose objects are in a real API server, with a node object for each node.
 func newCluster(t *testing.T, backend lab.Backend) (*world, *cluster) {
 	t.Helper()
 	dir := binaries(t)
@@ -160,7 +160,7 @@ func (c *cluster) wipe(t *testing.T) {
 	c.have = (&objects{policies: map[string]string{}}).clone()
 }
 
-// removed are the names that are not wanted any more.
+// removed returns the names that are not wanted any more.
 func removed[V any](have, want map[string]V) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(have)) {
@@ -284,7 +284,7 @@ func (c *cluster) store(t *testing.T, key, object string) {
 	}
 }
 
-// etcd is the address that the API server of this cluster was given for its etcd.
+// etcd returns the address that the API server of this cluster was given for its etcd.
 func (c *cluster) etcd(t *testing.T) string {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")

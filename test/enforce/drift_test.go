@@ -46,12 +46,12 @@ func TestS65_WhatOthersChangeIsPutBackAndReported(t *testing.T) {
 		if !strings.Contains(rules[1], "WEAVE-NPC-FORWARD") || rules[2] != "-A FORWARD -p udp -j ACCEPT" {
 			t.Errorf("FORWARD is %q", rules)
 		}
-		// A rule that drops or jumps may stand above ours.
+		// A rule that drops or jumps may stand above the jump of weave-npc.
 		run(t, d.node.Host, program, "-w", "-I", "FORWARD", "-p", "tcp", "--dport", "1", "-j", "DROP")
 		time.Sleep(2 * time.Second)
 		rules = strings.Split(run(t, d.node.Host, program, "-w", "-S", "FORWARD"), "\n")
 		if !strings.Contains(rules[2], "WEAVE-NPC-FORWARD") {
-			t.Errorf("a rule that drops above ours is taken for trouble: %q", rules)
+			t.Errorf("a rule that drops above the jump is taken for drift: %q", rules)
 		}
 	})
 }

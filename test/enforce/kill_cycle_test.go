@@ -31,7 +31,7 @@ func (k *killing) begin(t *testing.T, way int, at []int) {
 	k.w.source.write(t, k.objects[way])
 }
 
-// pointOf is that of one of the daemons, if points were chosen at all.
+// pointOf returns the point of a daemon, if points were chosen.
 func pointOf(at []int, i int) int {
 	if at == nil {
 		return 0
@@ -49,7 +49,7 @@ func (k *killing) startAll(t *testing.T, at []int) {
 	k.started++
 }
 
-// settle waits until everything is as it is to be, and tidied up, and says how many calls each daemon made until then. The
+// settle waits until every node has its final state, garbage removed, and returns how many calls each daemon made until then. The
 // first time in a state, that takes until nothing changes any more after the manifests were read.
 func (k *killing) settle(t *testing.T) []int {
 	t.Helper()
@@ -168,7 +168,7 @@ func (k *killing) awaitDeaths(t *testing.T, e *events) []*fault {
 	return k.faults
 }
 
-// awaitEnforced waits until all daemons say that they enforce, and lets then run on what the dead had started. It does
+// awaitEnforced waits until all daemons report that they enforce, and lets processes go on that killed daemons had started. It does
 // not wait for long: that may hold a lock.
 func (k *killing) awaitEnforced(dead []*fault) {
 	enforced := func() bool {
@@ -195,7 +195,7 @@ func (k *killing) conclude(t *testing.T, s *lab.Stream, e *events) {
 	}
 }
 
-// state is what the nodes have and what their daemons say.
+// state returns the rules and sets of the nodes, and the logs of their daemons.
 func (k *killing) state() string {
 	var b strings.Builder
 	for _, d := range k.w.daemons {
@@ -204,7 +204,7 @@ func (k *killing) state() string {
 	return b.String()
 }
 
-// quiet is the end of a log without what was blocked.
+// quiet returns the end of a log without what was blocked.
 func quiet(o *output) string {
 	var lines []string
 	for line := range strings.Lines(o.all()) {

@@ -18,7 +18,7 @@ const (
 	streamPort = 7
 	// streamRate is how many of them are opened a second.
 	streamRate = 1000
-	// aSlice is how long new scenarios are begun when nobody asks for all of them.
+	// aSlice is how long new scenarios are begun if $WEAVE_NPC_TEST_KILLS does not ask for all of them.
 	aSlice = 35 * time.Second
 )
 
@@ -30,7 +30,7 @@ type killScenario struct {
 	states []change
 	// reset makes nodes, on which weave-npc does not run, what they are before it starts.
 	reset func(t *testing.T, w *world)
-	// arrives says what does before it starts, as wants does, unless the state stands by then already.
+	// arrives is the matrix before weave-npc starts, in the grammar of type wants, unless the state stands by then already.
 	arrives string
 	stands  bool
 	// disturb changes what weave-npc has on nodes.
@@ -41,7 +41,7 @@ type killScenario struct {
 	families []int
 	// prepare and check are called before and after each way, with the number of the state that was and that is.
 	prepare, check func(t *testing.T, w *world, state int)
-	// says is what weave-npc may complain of.
+	// says matches what weave-npc may log as a warning or an error.
 	says string
 }
 
@@ -103,8 +103,8 @@ func TestS63_KilledAtEveryStep(t *testing.T) {
 	})
 }
 
-// killPlan says by what chance points are chosen ($WEAVE_NPC_TEST_SEED repeats it), and how many times each way is gone in
-// each scenario ($WEAVE_NPC_TEST_KILLS); 0 for a few scenarios within a minute.
+// killPlan returns the source of random points, which $WEAVE_NPC_TEST_SEED repeats, and how many times each way of each scenario is
+// followed, from $WEAVE_NPC_TEST_KILLS; 0 stands for a few scenarios within a minute.
 func killPlan(t *testing.T) (*rand.Rand, int) {
 	t.Helper()
 	number := func(variable string, otherwise uint64) uint64 {
@@ -198,7 +198,7 @@ func (k *killing) run(t *testing.T, random *rand.Rand, turns int) {
 	t.Logf("%s; %v calls on each node, %v while starting", k.result, steps, starts)
 }
 
-// next is the way that follows.
+// next returns the way that follows.
 func (k *killing) next() int { return (k.way + 1) % len(k.states) }
 
 // spread chooses one of so many points for each daemon, such that all turns together go evenly over them.
@@ -236,7 +236,7 @@ func (k *killing) bare(t *testing.T) {
 	k.reset(t, k.w)
 }
 
-// reads is how often each daemon has said that it has read the manifests.
+// reads returns how often each daemon has logged that it read the manifests.
 func (k *killing) reads() []int {
 	counts := make([]int, len(k.w.daemons))
 	for i, d := range k.w.daemons {

@@ -51,7 +51,7 @@ func TestASecondStartChangesNothingAndSIGTERMLeavesEverything(t *testing.T) {
 	})
 }
 
-// prints are the fingerprints of a node's filter tables.
+// prints returns the fingerprints of a node's filter tables.
 func prints(t *testing.T, n *lab.Node, backend lab.Backend) (both [2]iptables.Fingerprint) {
 	t.Helper()
 	if err := n.Do(func() error {
@@ -107,9 +107,7 @@ func TestS60_InstallingAndCleaningUpOnALiveNodeCutsNothing(t *testing.T) {
 func TestDryRunPrintsAndChangesNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
-		m := newManifests(t, w)
-		w.source = m
-		m.write(t, w.objects(rich()))
+		m := w.fromManifests(t, rich())
 		n := w.Node("node1")
 		before := snapshot(t, n)
 		args := []string{"--node-name", "node1", "--iptables-backend", string(backend), "--manifests", m.dir,

@@ -42,7 +42,8 @@ func (f loadFlow) String() string {
 	return fmt.Sprintf("%s%s>%s %s %d /%d", sign, f.from, f.to, f.proto, f.port, f.family)
 }
 
-// load opens flows of both families: "db>web udp 53" must arrive and be answered, "-mon>web tcp 80" must not arrive.
+// load opens flows of both families: "db>web udp 53" must arrive and be answered, "-mon>web tcp 80" must not arrive. A flow is a verdict
+// of type wants, between two hosts, with a question behind it; "+" is left out.
 // What must arrive has to be of a protocol that sends nothing twice, or a loss would not show.
 func (w *world) load(t *testing.T, flows ...string) *load {
 	t.Helper()

@@ -65,5 +65,5 @@ func build() (*os.File, error) {
 	return binary, errors.Wrap(os.Setenv(commandVariable, path), "naming the command")
 }
 
-// command is the path of the weave-npc command.
+// command returns the path of the weave-npc command.
 func command() string { return os.Getenv(commandVariable) }

@@ -91,6 +91,15 @@ func newManifests(t *testing.T, w *world) *manifests {
 	return &manifests{dir}
 }
 
+// fromManifests makes manifests with the objects of a state the source of a world.
+func (w *world) fromManifests(t *testing.T, state change) *manifests {
+	t.Helper()
+	m := newManifests(t, w)
+	w.source = m
+	m.write(t, w.objects(state))
+	return m
+}
+
 // write implements objectWriter. The file is replaced as a whole.
 func (m *manifests) write(t *testing.T, o *objects) {
 	t.Helper()
@@ -101,7 +110,7 @@ func (m *manifests) write(t *testing.T, o *objects) {
 	writeFile(t, filepath.Join(m.dir, "world.yaml"), text)
 }
 
-// writeNode makes manifests say that there is a node.
+// writeNode adds a node object to manifests.
 func writeNode(t *testing.T, dir, name string) {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "node.yaml"), "apiVersion: v1\nkind: Node\nmetadata: {name: "+name+"}\n")

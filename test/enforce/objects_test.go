@@ -35,7 +35,7 @@ func (o *objects) clone() *objects {
 	return c
 }
 
-// manifest is the objects as a file.
+// manifest returns the objects as a file.
 func (o *objects) manifest() (string, error) {
 	var b strings.Builder
 	put := func(object any) error {
@@ -103,7 +103,7 @@ func pod(name string, edits ...func(*world, *corev1.Pod)) change {
 	}
 }
 
-// ownName is the name without the namespace.
+// ownName returns the name without the namespace.
 func ownName(name string) string { return name[strings.Index(name, "/")+1:] }
 
 func newPod(name string) *corev1.Pod {
@@ -186,7 +186,7 @@ func port(name string, number int32, protocol corev1.Protocol) func(*world, *cor
 // noPorts takes a pod's named ports away.
 func noPorts(_ *world, p *corev1.Pod) { p.Spec.Containers[0].Ports = nil }
 
-// uid says that the object is another one.
+// uid gives a pod another UID, as a pod that replaces one of the same name has.
 func uid(text string) func(*world, *corev1.Pod) {
 	return func(_ *world, p *corev1.Pod) { p.UID = asUID(text) }
 }
@@ -218,7 +218,7 @@ func without(names ...string) change {
 	}
 }
 
-// do is several changes at once.
+// do returns a change that makes several.
 func do(changes ...change) change {
 	return func(w *world, o *objects) {
 		for _, c := range changes {

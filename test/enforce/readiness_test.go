@@ -11,7 +11,7 @@ import (
 func TestWhatMakesItBlindMakesItUnready(t *testing.T) {
 	t.Parallel()
 	w := start(t, lab.NFT, rich())
-	for _, d := range w.daemons { // one is told the bridge, the other the range
+	for _, d := range w.daemons { // one has the bridge as a flag, the other the range
 		for _, c := range []struct {
 			do, undo, says string
 		}{
@@ -37,8 +37,7 @@ func TestAMissingPodInterfaceMakesItUnready(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.NFT, lab.Config{})
 	n := w.Node("node1")
-	m := newManifests(t, w)
-	m.write(t, w.objects(rich()))
+	m := w.fromManifests(t, rich())
 	for name, bridge := range map[string]string{"pods0": "pods0", "pods+": "pods1"} {
 		d := newDaemon(n, "--manifests", m.dir, "--pod-interface", name)
 		d.log.expect("there is no interface")

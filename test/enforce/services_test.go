@@ -77,7 +77,7 @@ ingress: [{from: [{ipBlock: {cidr: $out4/32}}, {ipBlock: {cidr: $out6/128}}]}]`)
 	}
 }
 
-// serviceAddr is the virtual address of a service.
+// serviceAddr returns the virtual address of a service.
 func serviceAddr(family int, number byte, port uint16) netip.AddrPort {
 	addr := netip.AddrFrom4([4]byte{10, 96, 0, number})
 	if family == 6 {

@@ -97,9 +97,7 @@ func compareDryRuns(t *testing.T, base string, states int) {
 	g, seed, _ := newGenerator(t, w, 0)
 	lines := 0
 	for i := range states {
-		g.begin()
-		g.changes(t)
-		g.tenant(i, w.Nodes()[g.IntN(2)])
+		g.nextState(t, i)
 		m.write(t, g.objects)
 		on := g.IntN(2)
 		args := append(w.daemonArgs(on, "--node-name", w.Nodes()[on].Name(), "--manifests", m.dir), g.flags()...)
@@ -130,9 +128,7 @@ func compareRestarts(t *testing.T, backend lab.Backend, base string, states int)
 	}
 	commented := 0
 	for i := range states {
-		g.begin()
-		g.changes(t)
-		g.tenant(i, w.Nodes()[g.IntN(2)])
+		g.nextState(t, i)
 		m.write(t, g.objects)
 		for _, d := range w.daemons {
 			d.binary = base
@@ -222,7 +218,15 @@ func kernelText(text string) []string {
 	return strings.Split(canonical(strings.Join(sets, "")+rest.String()), "\n")
 }
 
-// flags are those that a state is compared with, besides the ones that every node has.
+// nextState makes changes, and a tenant of one of the nodes.
+func (g *generator) nextState(t *testing.T, i int) {
+	t.Helper()
+	g.begin()
+	g.changes(t)
+	g.tenant(i, g.world.Nodes()[g.IntN(2)])
+}
+
+// flags returns random flags, besides those that every daemon of a world has.
 func (g *generator) flags() []string {
 	return strings.Fields(g.pick("", "", "", "--gate=closed", "--gate=open", "--allow-mcast=false", "--hook=none", "--allow-action=RETURN",
 		"--max-list-size=0", "--max-list-size=1", "--use-legacy-netpol", "--nflog-group=100", "--max-sets=policy=2,namespace=6,node=12",

@@ -55,7 +55,7 @@ ingress: [{from: [{ipBlock: {cidr: 172.31.0.0/24}}, {ipBlock: {cidr: "fd31::/64"
 				if !strings.Contains(neighbour, "lladdr") {
 					t.Errorf("web has not found db: %q\n%s", neighbour, w.state())
 				}
-				// A router has passed this one on, or somebody pretends.
+				// A hop limit below 255: a router has passed this one on, or it is forged.
 				packet := craft(t, web.Addr6(), db, 64, &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(135, 0)},
 					gopacket.Payload("\x00\x00\x00\x00"+string(db.AsSlice())+"solicitation"))
 				if crosses(t, web, packet, w.hosts["db"], "solicitation") {

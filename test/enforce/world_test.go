@@ -35,18 +35,18 @@ type world struct {
 	patience time.Duration
 }
 
-// objectWriter makes the daemons' source say what objects are.
+// objectWriter writes objects to the source that the daemons follow.
 type objectWriter interface {
 	write(t *testing.T, o *objects)
 }
 
-// cast are the pods of every world and the nodes that they are on.
+// cast returns the pods of every world and the nodes that they are on.
 func cast() map[string]string {
 	return map[string]string{"shop/web": "node1", "shop/db": "node1", "ops/mon": "node1",
 		"shop/api": "node2", "ops/copy": "node2"}
 }
 
-// base are the objects that every test begins with: nothing isolates anything.
+// base makes the objects that every test begins with, without policies.
 func base() change {
 	return do(namespace("shop", "team=a"), namespace("ops", "team=b"),
 		pod("shop/web", labelled("app=web")), pod("shop/db", labelled("app=db")), pod("shop/api", labelled("app=api")),
@@ -95,7 +95,7 @@ func (w *world) openSets(t *testing.T, n *lab.Node) {
 	t.Cleanup(func() { _ = w.sets[n].Close() })
 }
 
-// addPod attaches a pod to a node; its object does not come of that.
+// addPod attaches a pod to a node, without an object.
 func (w *world) addPod(t *testing.T, node, name string, config lab.PodConfig) *lab.Pod {
 	t.Helper()
 	p, err := w.Node(node).AddPod(name, config)
@@ -117,7 +117,7 @@ func (w *world) closePod(t *testing.T, p *lab.Pod) {
 	}
 }
 
-// serve starts a host's servers. Ports without one answer too: with a refusal.
+// serve starts a host's servers. The other ports answer with a refusal.
 func serve(t *testing.T, h *lab.Host) {
 	t.Helper()
 	for _, s := range []struct {
@@ -130,10 +130,10 @@ func serve(t *testing.T, h *lab.Host) {
 	}
 }
 
-// nodeOf is the node of a pod, nil for other hosts.
+// nodeOf returns the node of a pod, nil for other hosts.
 func (w *world) nodeOf(h *lab.Host) *lab.Node { return w.places[h] }
 
-// replacer puts hosts' addresses into a text: $web4, $web6.
+// replacer replaces $web4, $web6 and the like by the addresses of hosts.
 func (w *world) replacer() *strings.Replacer {
 	var pairs []string
 	for name, h := range w.hosts {
@@ -146,7 +146,7 @@ func (w *world) replacer() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// startDaemons starts weave-npc on every node: on the first one local pods are told by their interface, if there is
+// startDaemons starts weave-npc on every node. On the first one it knows local pods by their interface, if there is
 // one, on the others by their addresses.
 func (w *world) startDaemons(t *testing.T, args ...string) {
 	t.Helper()
@@ -158,8 +158,8 @@ func (w *world) startDaemons(t *testing.T, args ...string) {
 	}
 }
 
-// daemonArgs are the flags of weave-npc on the node with an index. Manifests stand in for an API server here: what is allowed is accepted,
-// as there, unless args have another --allow-action.
+// daemonArgs returns the flags of weave-npc on the node with an index. Allowed packets are accepted, as with an API server, unless args
+// have another --allow-action.
 func (w *world) daemonArgs(i int, args ...string) []string {
 	n := w.Nodes()[i]
 	own := []string{"--iptables-backend", string(w.backend), "--allow-action", "ACCEPT"}
@@ -179,7 +179,7 @@ func ranges(n *lab.Node) string {
 	return strings.Join(texts, ",")
 }
 
-// daemonOn is the daemon of a node.
+// daemonOn returns the daemon of a node.
 func (w *world) daemonOn(n *lab.Node) *daemon {
 	for _, d := range w.daemons {
 		if d.node == n {
@@ -189,11 +189,11 @@ func (w *world) daemonOn(n *lab.Node) *daemon {
 	return nil
 }
 
-// apply makes the source say what objects are, and returns when every node has done all that follows from it.
+// apply writes objects to the source, and returns when every node has enforced them.
 //
-// That is seen by a pod on every node and a policy that are there for a moment besides: the policy's egress rule names
-// a port of the pods in a namespace with a certain label, so that the set for it is filled when namespace, pod and
-// policy have arrived, and the pods leave the sets when the transaction before has been applied.
+// It adds a pod on every node and a policy for a moment. The policy's egress rule names a port of the pods in a namespace with a certain
+// label, so the set of that port is filled once namespace, pod and policy have arrived, and the pods leave the sets after the
+// transaction with everything else has been applied.
 func (w *world) apply(t *testing.T, o *objects) {
 	t.Helper()
 	w.step++

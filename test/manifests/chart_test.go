@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// charted is what Helm makes of the chart with the given values.
+// charted returns what Helm makes of the chart with the given values.
 func charted(t *testing.T, values string) objects {
 	t.Helper()
 	text, err := render(t, values)
@@ -85,7 +85,7 @@ const monitored = `resources: [../base]
 components: [../monitoring]
 `
 
-// plain are objects as maps, whatever the order of their fields.
+// plain returns objects as maps, whatever the order of their fields.
 func plain(t *testing.T, all objects) map[string]any {
 	t.Helper()
 	m := map[string]any{}

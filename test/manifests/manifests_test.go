@@ -75,7 +75,7 @@ func decode[T any](t *testing.T, all objects, name string) *T {
 	return o
 }
 
-// kustomized is what kustomize makes of a directory.
+// kustomized returns what kustomize makes of a directory.
 func kustomized(t *testing.T, dir string) objects {
 	t.Helper()
 	text, err := kustomize(dir)
@@ -93,7 +93,7 @@ func kustomize(dir string) ([]byte, error) {
 	return resources.AsYaml()
 }
 
-// overlaid is what kustomize makes of an overlay and a CNI's manifest.
+// overlaid returns what kustomize makes of an overlay and a CNI's manifest.
 func overlaid(t *testing.T, overlay string) objects {
 	t.Helper()
 	return kustomized(t, overlayDir(t, overlay, manifestOf(t, overlay)))
@@ -143,7 +143,7 @@ func edit(t *testing.T, path string, oldNew ...string) {
 	write(t, path, strings.NewReplacer(oldNew...).Replace(string(text)))
 }
 
-// container is the container of a pod that has the name.
+// container returns the container of a pod that has the name.
 func container(t *testing.T, pod corev1.PodSpec, name string) corev1.Container {
 	t.Helper()
 	var found []corev1.Container

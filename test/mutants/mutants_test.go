@@ -20,7 +20,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// loaded are the mutants, applied to the tree as it is.
+// loaded returns the mutants, applied to the present tree.
 func loaded(t *testing.T) (root string, mutants []mutant) {
 	t.Helper()
 	root, err := moduleRoot(t.Context())

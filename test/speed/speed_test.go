@@ -73,7 +73,7 @@ func (p *process) end() {
 	_ = p.cmd.Wait()
 }
 
-// resident is the memory that the process has, in bytes.
+// resident returns the memory that the process has, in bytes.
 func (p *process) resident(b *testing.B) float64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -88,7 +88,7 @@ func (p *process) resident(b *testing.B) float64 {
 	return float64(n) * 1024
 }
 
-// cpu is the time that the process has had processors for.
+// cpu returns the time that the process has had processors for.
 func (p *process) cpu(b *testing.B) (total time.Duration) {
 	b.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))

@@ -118,7 +118,7 @@ func (r *runner) runOne(ctx context.Context, spec types.SpecReport, file string)
 	return ending{spec: ended, output: output.Bytes()}
 }
 
-// lastLine is the last line of an output, as the end of a sentence.
+// lastLine returns the last line of an output, as the end of a sentence.
 func lastLine(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	if last := lines[len(lines)-1]; last != "" {
