@@ -195,8 +195,8 @@ func usageOf(t *testing.T, pid int) usage {
 	return u
 }
 
-// TestFloodOfBlockedFlows: nothing passes that must not, what is allowed does, the log and the recording stay small, and no report is lost
-// without being counted.
+// TestFloodOfBlockedFlows checks that under a flood denied packets are dropped and allowed ones pass, that the log and the recording stay
+// small, and that every lost report is counted.
 func TestFloodOfBlockedFlows(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		rate, length := 2000, 3*time.Second

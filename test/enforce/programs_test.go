@@ -110,8 +110,8 @@ func ailments() []ailment {
 	}
 }
 
-// TestWhatCannotBeWrittenHarmsNothingElse: while iptables cannot be written on a node, what is enforced stays, a new policy closes what it
-// isolates, pods come to what is allowed already, and later everything is made up for.
+// TestWhatCannotBeWrittenHarmsNothingElse checks that, while iptables cannot be written on a node, policies stay enforced, a new policy
+// isolates its pods, and new pods get what is allowed already, and that the rest follows once iptables works again.
 func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, a := range ailments() {
@@ -151,7 +151,7 @@ podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}]}]`))
 }
 
-// TestARefusedRuleHarmsNothingElse: the kernel does not take one rule of a policy, whose other rules count, as all other policies do.
+// TestARefusedRuleHarmsNothingElse has the kernel refuse one rule of a policy: its other rules and all other policies are enforced.
 func TestARefusedRuleHarmsNothingElse(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w, p := startWithPrograms(t, backend, ailing())

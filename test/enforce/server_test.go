@@ -58,7 +58,7 @@ func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 	}
 }
 
-// TestABusyPortKeepsNothingFromBeingEnforced: the weave-npc before this one may take its time to end.
+// TestABusyPortKeepsNothingFromBeingEnforced occupies the port of the metrics, as a weave-npc that has not ended yet may.
 func TestABusyPortKeepsNothingFromBeingEnforced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.NFT, lab.Config{})

@@ -344,7 +344,7 @@ func (s *Stream) answered(o *opened) {
 		return
 	case o.Denied && err == nil:
 		s.accepted(o, "was answered")
-	case o.Denied: // an error says that it was refused on its way
+	case o.Denied: // an error means that it was refused on its way
 	case err != nil || n == 0:
 		s.dropped(o, fmt.Sprintf("failed: %v", err))
 	}

@@ -25,7 +25,7 @@ import (
 var sizes = []cluster{{100, 10, 10, 10}, {1_000, 100, 100, 110}, {10_000, 100, 1_000, 110}, {100_000, 2_000, 5_000, 110}}
 
 const (
-	// readyWords are what a process says when it has caught up; weave-npc says them of its own accord.
+	// readyWords are what a process prints when it has caught up.
 	readyWords = "policies are enforced"
 	// settles is how long a process is left alone before its memory is looked at.
 	settles = 3 * time.Second

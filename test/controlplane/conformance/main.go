@@ -135,7 +135,7 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 	}
 	interrupted := context.AfterFunc(ctx, func() {
 		signal.Ignore(unix.SIGPIPE) // nobody may read what follows
-		stop()                      // the next signal ends us
+		stop()                      // the next signal ends this process
 		fmt.Println("interrupted: removing the namespaces of this run (interrupt again to leave them)")
 	})
 	defer interrupted()

@@ -66,7 +66,7 @@ func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-first)/(last-first)*(a.to-a.from)
 }
 
-// draw returns the chart's file; ok says whether there is anything to draw.
+// draw returns the chart's file; ok is whether there is anything to draw.
 func (c chart) draw(results []result) (text string, ok bool) {
 	var xs, ys []float64
 	lines := make([][]point, len(c.lines))
