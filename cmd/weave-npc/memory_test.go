@@ -1,6 +1,30 @@
 package main
 
-import "testing"
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestUnusedMethodsAreNotLinked: the linker keeps every exported method once one may be called by a name that it does not know, as
+// templates do. Half of the program and a third of what it occupies in memory would be such.
+func TestUnusedMethodsAreNotLinked(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "weave-npc")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(symbols), " main.main\n") {
+		t.Fatal("the program has no symbols")
+	}
+	if strings.Contains(string(symbols), " text/template.(*Template).Execute\n") {
+		t.Error("text/template is linked")
+	}
+}
 
 func TestMemoryLimit(t *testing.T) {
 	for _, c := range []struct {
