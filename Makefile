@@ -85,6 +85,10 @@ flood: ## drop 20,000 new flows a second for FOR (30s), and kill ulogd2 KILLS (1
 	@for b in nft legacy; do WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run "TestFloodOfBlockedFlows/$$b" -timeout 0 -v || exit 1; done
 	WEAVE_NPC_TEST_ULOGD_KILLS=$${KILLS:-100} $(GO) test ./test/enforce ./ulogd -run 'TestUlogdIsKilledUnderLoad|TestRunKilledAgainAndAgain' -timeout 0 -v
 
+upgrade: ## compare what the kernel holds with an earlier commit's weave-npc (BASE=COMMIT), in STATES (1000) dry runs, and in a tenth of them after a restart
+	test/setup
+	WEAVE_NPC_TEST_UPGRADE=$${STATES:-1000} WEAVE_NPC_TEST_BASE=$(BASE) $(GO) test ./test/enforce -run TestUpgradeKeepsTheKernel -count=1 -timeout 0 -v
+
 mutants: ## break weave-npc in many small ways, one at a time, and show that the tests catch each (ONLY=NAMES); half an hour
 	test/setup
 	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)',-table docs/mutants.md)
@@ -95,4 +99,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance image release lint fmt bench fuzz worlds soak kills flood drift mutants vuln clean
+.PHONY: help build demo test controlplane conformance image release lint fmt bench fuzz worlds soak kills flood drift upgrade mutants vuln clean

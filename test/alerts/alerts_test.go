@@ -25,7 +25,7 @@ const (
 	operating = "../../docs/operating.md"
 )
 
-// rules are the alert rules, by name.
+// rules returns the alert rules, by name.
 func rules(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(alerts, false)
@@ -41,7 +41,7 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// page are the metrics that docs/metrics.md lists -> their labels.
+// page returns the metrics that docs/metrics.md lists -> their labels.
 func page(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(metrics)
@@ -168,7 +168,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// fires says whether an alert fires after half an hour: whether its condition has held for long enough.
+// fires reports whether an alert fires after half an hour, that is, whether its condition has held for long enough.
 func fires(t *testing.T, r rulefmt.Rule, series string) bool {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, "load 1m\n  "+strings.ReplaceAll(strings.TrimSpace(series), "\n", "\n  "))

@@ -32,7 +32,7 @@ type port struct {
 
 func (p pod) String() string { return p.namespace + "/" + p.name }
 
-// serves is what the pod serves, in words.
+// serves returns what the pod serves, in words.
 func (p pod) serves() string {
 	var words []string
 	for _, port := range p.ports {
@@ -41,7 +41,7 @@ func (p pod) serves() string {
 	return strings.Join(words, ", ")
 }
 
-// pods are the pods of the cluster.
+// pods returns the pods of the cluster.
 func pods() []pod {
 	return []pod{
 		{"shop", "web", "node1", []port{{"http", 80}, {"metrics", 9113}}},
@@ -132,13 +132,13 @@ func (c *cluster) populate(ctx context.Context) error {
 	return c.manifests.write(podsFile, strings.Join(documents, "---\n"))
 }
 
-// arguments are those that weave-npc is started with on a node.
+// arguments returns the flags of weave-npc on a node.
 func (c *cluster) arguments(n *lab.Node) []string {
 	return []string{"--manifests", string(c.manifests), "--node-name", n.Name(), "--pod-interface", n.PodInterface(),
 		"--metrics-addr", metricsAddr}
 }
 
-// logFile is what weave-npc writes on a node.
+// logFile returns the path of weave-npc's log on a node.
 func (c *cluster) logFile(n *lab.Node) string { return filepath.Join(c.world.Dir(), n.Name()+".log") }
 
 // startNPC starts weave-npc on a node. The end of the context stops it; should it end before that, died is called.
@@ -157,7 +157,7 @@ func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died context.Cancel
 		return err
 	}
 	c.running.Go(func() error {
-		_ = cmd.Wait() // it says that we stopped it, if we did
+		_ = cmd.Wait() // its error is that it was stopped
 		status := cmd.ProcessState
 		if ctx.Err() == nil {
 			died(errors.Errorf("weave-npc on %s ended (%s), having said:\n%s", n, status, c.logTail(n)))
@@ -173,7 +173,7 @@ func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died context.Cancel
 	return nil
 }
 
-// awaitReady waits until weave-npc on a node says that it enforces what the manifests say.
+// awaitReady waits until weave-npc on a node reports that it enforces the manifests.
 func (c *cluster) awaitReady(ctx context.Context, n *lab.Node) error {
 	client := http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true},
 		Timeout: time.Second}
@@ -191,7 +191,7 @@ func (c *cluster) awaitReady(ctx context.Context, n *lab.Node) error {
 	}
 }
 
-// readiness says why a weave-npc is not ready; empty if it is.
+// readiness returns why a weave-npc is not ready, "" if it is.
 func readiness(ctx context.Context, client http.Client) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddr+"/readyz", nil)
 	if err != nil {
@@ -215,7 +215,7 @@ func output(ctx context.Context, n *lab.Node, name string, args ...string) (stri
 	return strings.TrimRight(string(text), "\n"), err
 }
 
-// logSince is what weave-npc has said on a node after the first so many bytes.
+// logSince returns the lines that weave-npc logged on a node after the first so many bytes.
 func (c *cluster) logSince(n *lab.Node, offset int) ([]string, error) {
 	text, err := os.ReadFile(c.logFile(n))
 	if err != nil {
@@ -224,7 +224,7 @@ func (c *cluster) logSince(n *lab.Node, offset int) ([]string, error) {
 	return strings.Split(strings.TrimRight(string(text[min(offset, len(text)):]), "\n"), "\n"), nil
 }
 
-// logSize is the number of bytes that weave-npc has said on a node.
+// logSize returns the number of bytes that weave-npc has logged on a node.
 func (c *cluster) logSize(n *lab.Node) (int, error) {
 	info, err := os.Stat(c.logFile(n))
 	if err != nil {
@@ -233,7 +233,7 @@ func (c *cluster) logSize(n *lab.Node) (int, error) {
 	return int(info.Size()), nil
 }
 
-// logTail is the end of what weave-npc has said on a node.
+// logTail returns the end of weave-npc's log on a node.
 func (c *cluster) logTail(n *lab.Node) string {
 	const most = 30
 	lines, err := c.logSince(n, 0)
@@ -243,7 +243,7 @@ func (c *cluster) logTail(n *lab.Node) string {
 	return strings.Join(lines[max(0, len(lines)-most):], "\n")
 }
 
-// dump is all that helps to find out why a node does not do what it should.
+// dump returns what helps to find out what is wrong with a node.
 func (c *cluster) dump() string {
 	var b strings.Builder
 	for _, n := range c.world.Nodes() {

@@ -127,7 +127,7 @@ func TestDemo(t *testing.T) {
 			}
 			guard := time.AfterFunc(2*time.Minute, func() { _ = d.Process.Kill() })
 			defer guard.Stop()
-			_ = d.Wait() // the status says it
+			_ = d.Wait() // the status is checked below
 			if status := d.ProcessState.ExitCode(); status != c.status || !strings.Contains(out.text.String(), c.says) {
 				t.Errorf("exit status %d, want %d, with %q in what it says:\n%s", status, c.status, c.says, out.text.String())
 			}

@@ -44,7 +44,7 @@ func (s *story) stay(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// sleep says whether the context has not ended meanwhile.
+// sleep waits, and reports whether the context lasted as long.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -54,7 +54,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// explain says where everything is.
+// explain prints where everything is.
 func (s *story) explain() {
 	s.say("Change the manifests with an editor, and the matrix is asked and printed again:")
 	s.quote(string(s.manifests))
@@ -77,8 +77,8 @@ func (s *story) explain() {
 	s.quote("tail -f " + strings.Join(logs, " "))
 }
 
-// tellLog prints what weave-npc has complained of on the first node since it had said so many bytes, a manifest that it
-// cannot read above all. It returns how many bytes it has said now.
+// tellLog prints the warnings and errors that weave-npc logged on the first node after the first so many bytes, above all of manifests
+// that it cannot read. It returns the length of the log.
 func (s *story) tellLog(heard int) (int, error) {
 	n := s.world.Nodes()[0]
 	size, err := s.logSize(n)

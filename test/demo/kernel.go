@@ -19,7 +19,7 @@ func readRules(ctx context.Context, n *lab.Node) (kernelRules, error) {
 	return kernelRules(text), err
 }
 
-// of is the rule that a policy asks for: its chain, and its text.
+// of returns the chain and the text of the rule that a policy needs.
 func (r kernelRules) of(policy string) (chain, rule string, err error) {
 	found := regexp.MustCompile(`(?m)^-A (WEAVE-NPC-\S+) .* ` + regexp.QuoteMeta(policy) + ` rule 1".*$`).
 		FindStringSubmatch(string(r))
@@ -29,7 +29,7 @@ func (r kernelRules) of(policy string) (chain, rule string, err error) {
 	return found[1], found[0], nil
 }
 
-// set is the name of the set that a policy's rule matches in a direction: src, dst or dst,dst.
+// set returns the name of the set that a policy's rule matches in a direction: src, dst or dst,dst.
 func (r kernelRules) set(policy, direction string) (string, error) {
 	_, rule, err := r.of(policy)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r kernelRules) set(policy, direction string) (string, error) {
 	return found[1], nil
 }
 
-// listSet is what `ipset list` says of a set, without what it says about memory.
+// listSet returns the output of `ipset list` for a set, without the lines about memory.
 func listSet(ctx context.Context, n *lab.Node, name string) (string, error) {
 	text, err := output(ctx, n, "ipset", "list", name)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *cluster) provoke(ctx context.Context, n *lab.Node, p pair) (string, err
 	return "", errors.Errorf("%s is blocked, and %s does not report it; the end of its log:\n%s", p, n, c.logTail(n))
 }
 
-// reports says whether a line of a log is about a blocked connection of two pods by IPv4.
+// reports reports whether a line of a log is about a blocked connection of two pods by IPv4.
 func (c *cluster) reports(line string, p pair) bool {
 	from := p.from + " (" + c.hosts[p.from].Addr4().String() + ":"
 	to := p.to.host + " (" + c.hosts[p.to.host].Addr4().String() + ":"

@@ -85,7 +85,7 @@ func (m manifests) apply(e edit) error {
 	return m.write(e.file, strings.Replace(string(text), e.old, e.new, 1))
 }
 
-// lines are the line of the file that has the old words, and the one that will have the new ones.
+// lines returns the line of the file that has the old words, and the one that will have the new ones.
 func (m manifests) lines(e edit) (old, edited string, err error) {
 	text, err := os.ReadFile(m.path(e.file))
 	if err != nil {

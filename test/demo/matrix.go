@@ -23,10 +23,10 @@ const (
 	blocked                // nobody answers
 )
 
-// String is the verdict in a word.
+// String returns the verdict in a word.
 func (v verdict) String() string { return [...]string{"itself", "reaches", "blocked"}[v] }
 
-// mark is the verdict in a table.
+// mark returns the verdict in a table.
 func (v verdict) mark() string { return [...]string{".", "ok", "x"}[v] }
 
 // target is a port of a host, a column of a matrix.
@@ -43,10 +43,10 @@ type pair struct {
 
 func (p pair) String() string { return fmt.Sprintf("%s -> %s:%d", p.from, p.to.host, p.to.port) }
 
-// matrix says who reaches whom: pair -> verdict. A host and itself are not in it.
+// matrix holds who reaches whom: pair -> verdict. It has no cell for a host and itself.
 type matrix map[pair]verdict
 
-// rows are the hosts that connections come from.
+// rows returns the hosts that connections come from.
 func rows() []string {
 	var names []string
 	for _, p := range pods() {
@@ -55,7 +55,7 @@ func rows() []string {
 	return append(names, outside)
 }
 
-// columns are the ports that they go to.
+// columns returns the ports that they go to.
 func columns() []target {
 	var targets []target
 	for _, p := range pods() {
@@ -66,7 +66,7 @@ func columns() []target {
 	return append(targets, target{outside, outsidePort})
 }
 
-// everybody is the matrix in which everybody reaches everybody.
+// everybody returns the matrix where every host reaches every other.
 func everybody() matrix {
 	m := matrix{}
 	for _, from := range rows() {
@@ -79,7 +79,7 @@ func everybody() matrix {
 	return m
 }
 
-// read is the matrix that is written as rows of marks.
+// read returns the matrix that is written as rows of marks.
 func read(table string) matrix {
 	verdicts := map[string]verdict{}
 	for _, v := range []verdict{reaches, blocked} {
@@ -97,14 +97,14 @@ func read(table string) matrix {
 	return m
 }
 
-// but is the matrix with one verdict changed.
+// but returns the matrix with one verdict changed.
 func (m matrix) but(from, host string, port uint16, v verdict) matrix {
 	changed := maps.Clone(m)
 	changed[pair{from, target{host, port}}] = v
 	return changed
 }
 
-// differences are the pairs that have another verdict in another matrix, row by row.
+// differences returns the pairs that have another verdict in another matrix, row by row.
 func (m matrix) differences(other matrix) []pair {
 	var pairs []pair
 	for _, from := range rows() {
@@ -117,7 +117,7 @@ func (m matrix) differences(other matrix) []pair {
 	return pairs
 }
 
-// families are the IP families that everything is asked in.
+// families returns the IP families that everything is asked in.
 func families() []int { return []int{4, 6} }
 
 // ask tries to connect.
@@ -171,7 +171,7 @@ func (c *cluster) expect(ctx context.Context, want matrix) error {
 	return nil
 }
 
-// wrong says what is not as wanted; empty if nothing is.
+// wrong lists what is not as wanted; it is empty if everything is.
 func (c *cluster) wrong(ctx context.Context, want matrix) (string, error) {
 	var b strings.Builder
 	for _, family := range families() {
@@ -216,8 +216,8 @@ func (c *cluster) follow(ctx context.Context, before, after matrix, change func(
 	return last.Sub(start), c.expect(ctx, after)
 }
 
-// pace is the time between two attempts to connect.
-const pace = 10 * time.Millisecond
+// retryInterval is the time between two attempts to connect.
+const retryInterval = 10 * time.Millisecond
 
 // awaitTurn connects again and again, and returns when the first connection was tried that got the wanted verdict. If
 // none does, it returns too: what is wrong then shows in the matrix.
@@ -242,14 +242,14 @@ func (c *cluster) awaitTurn(ctx context.Context, p pair, family int, want verdic
 			}()
 			// What is to be let through soon is tried while the attempts before it still wait for their answers.
 			if want == reaches {
-				try.Reset(pace)
+				try.Reset(retryInterval)
 			}
 		case a := <-attempts:
 			if ctx.Err() == nil && a.err != nil || a.verdict == want {
 				return a.tried, a.err
 			}
 			if want == blocked {
-				try.Reset(pace)
+				try.Reset(retryInterval)
 			}
 		}
 	}

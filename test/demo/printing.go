@@ -44,11 +44,11 @@ func (ansi) paint(text string, colours ...colour) string {
 	return text
 }
 
-// printer writes what the demo has to say.
+// printer writes the text of the demo.
 type printer struct {
 	painter
 	w      io.Writer
-	cancel context.CancelCauseFunc // called if nobody reads us any more
+	cancel context.CancelCauseFunc // called if nobody reads the output any more
 	steps  int
 	spaced bool // the last line is empty
 }
@@ -110,7 +110,7 @@ func wrap(line string, width int, indent string, before ...string) string {
 	return b.String() + line
 }
 
-// lastBreak is the last place within the width where one of the strings begins, or else the first one after it; -1 if
+// lastBreak returns the last place within the width where one of the strings begins, or else the first one after it; -1 if
 // there is none.
 func lastBreak(line string, width int, before []string) int {
 	last, next := -1, -1
@@ -126,7 +126,7 @@ func lastBreak(line string, width int, before []string) int {
 	return next
 }
 
-// draw is the matrix as a table. What is not as it was before, if there was a before, has a sign in front.
+// draw returns the matrix as a table. A sign marks the cells that differ from an earlier matrix, if there is one.
 func (m matrix) draw(before matrix, paint painter) string {
 	const first = 24
 	lines := [3]string{}
@@ -167,7 +167,7 @@ func (h heading) width() int {
 	return w
 }
 
-// headings are those of all columns. A host is named above its first one.
+// headings returns the headings of all columns. A host is named above its first one.
 func headings() []heading {
 	var all []heading
 	last := ""
@@ -186,7 +186,7 @@ func headings() []heading {
 	return all
 }
 
-// cell is a verdict in the table, with a sign in front.
+// cell returns a verdict in the table, with a sign in front.
 func (m matrix) cell(p pair, before matrix, paint painter) string {
 	v := m[p]
 	colours := []colour{[...]colour{dim, green, red}[v]}

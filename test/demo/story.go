@@ -18,7 +18,7 @@ type story struct {
 	last matrix // the one that was shown last
 }
 
-// tell shows everything, in order. It fails if anything is not as it says.
+// tell shows everything, in order. It fails if anything is not as it claims.
 func (s *story) tell(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		s.introduce, s.askWithoutPolicies, s.startOnBothNodes, s.writePolicies, s.showKernel, s.showBlocked,
@@ -102,7 +102,7 @@ func (s *story) startOnBothNodes(ctx context.Context) error {
 	return nil
 }
 
-// isolated is what the policies ask for.
+// isolated returns the matrix that the policies ask for.
 func isolated() matrix {
 	return read(`
 		shop/web               .  .   ok x   x  x   ok  ok  ok
@@ -127,7 +127,7 @@ func (s *story) writePolicies(ctx context.Context) error {
 	return nil
 }
 
-// change changes the manifests, waits until the matrix is the wanted one, and says how long that took.
+// change changes the manifests, waits until the matrix is the wanted one, and prints how long that took.
 func (s *story) change(ctx context.Context, want matrix, change func() error) error {
 	took, err := s.follow(ctx, s.last, want, change)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 const top = "../.."
 
-// pages are all pages, path -> text.
+// pages returns all pages, path -> text.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	names := []string{filepath.Join(top, "README.md"), filepath.Join(top, "CHANGELOG.md")}
@@ -36,7 +36,7 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-// anchors are the headings of a page as links name them.
+// anchors returns the headings of a page as links name them.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {

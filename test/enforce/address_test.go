@@ -30,7 +30,7 @@ func addressCases() []testCase {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: ready}}
 		}
 	}
-	// Policies alone do not tell what becomes of an address that does not count.
+	// Policies alone do not decide about an address that does not count.
 	waits := func(t *testing.T, w *world) { w.expect(t, wants{"tcp 80": "-*>web", "udp 53": "-*>web"}) }
 	beforeBoot := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	return []testCase{
@@ -53,10 +53,10 @@ func addressCases() []testCase {
 			{about: "a pod of the same node does", do: pod("ops/liar", hostedAt("web"), phase(corev1.PodRunning), node1, noAddresses), want: closed},
 			{about: "a pod in the host's network has it itself", do: pod("ops/liar", at("web"), hostedAt("web"), hostNetwork), want: closed},
 			{about: "a later pod of the other node claims it", do: do(without("ops/liar"), pod("ops/late", at("web"), justStarted, node2)),
-				then: func(t *testing.T, w *world) { w.expect(t, closed) }}, // without a node, it cannot be told whose the address is
+				then: func(t *testing.T, w *world) { w.expect(t, closed) }}, // without a node, nothing tells whose address it is
 			{about: "a later pod of the same node that nothing isolates claims it: nothing is allowed", do: do(without("ops/late"),
 				pod("ops/later", at("web"), justStarted)), then: func(t *testing.T, w *world) {
-				w.expect(t, wants{"tcp 80": "-*>web", "udp 53": "-*>web"}) // policies alone do not tell
+				w.expect(t, wants{"tcp 80": "-*>web", "udp 53": "-*>web"}) // policies alone do not decide it
 			}},
 			{about: "and does not any more", do: pod("ops/later", phase(corev1.PodSucceeded)), want: closed},
 			{about: "the node has it itself", then: func(t *testing.T, w *world) {

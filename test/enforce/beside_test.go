@@ -25,7 +25,7 @@ type neighbour struct {
 	then  func(t *testing.T, w *world)
 	// late is what they do once weave-npc runs.
 	late rules
-	// repairs says that weave-npc has to be first again after that.
+	// repairs is whether weave-npc has to put its jump first again.
 	repairs bool
 }
 
@@ -71,7 +71,7 @@ func neighbours() []neighbour {
 }
 
 // TestBesideOthers has others' rules on every node, from before weave-npc and put in front of its own later. What is denied never passes;
-// what is allowed passes unless they object where they are asked; and what is theirs stays as they left it.
+// what is allowed passes unless they object where they are asked; and what others own stays as they left it.
 func TestBesideOthers(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, n := range neighbours() {
@@ -85,7 +85,7 @@ func TestBesideOthers(t *testing.T) {
 
 func (n neighbour) run(t *testing.T, w *world) {
 	whole, before := map[*lab.Node]string{}, map[*lab.Node]string{}
-	note := func(node *lab.Node) { before[node] = theirs(t, node, n.tables) }
+	note := func(node *lab.Node) { before[node] = foreignState(t, node, n.tables) }
 	for _, node := range w.Nodes() {
 		n.moveIn(t, w, node)
 		note(node)
@@ -112,7 +112,7 @@ func (n neighbour) run(t *testing.T, w *world) {
 		if stdout, stderr, status := execute(t, d.node, nil, "cleanup"); status != 0 {
 			t.Errorf("cleanup on %s ends with %d\n%s\n%s", d.node, status, stdout, stderr)
 		}
-		if now := theirs(t, d.node, n.tables); now != before[d.node] {
+		if now := foreignState(t, d.node, n.tables); now != before[d.node] {
 			t.Errorf("after cleanup %s has of others\n%s\nand had\n%s", d.node, now, before[d.node])
 		}
 		if n.late == "" {
@@ -121,7 +121,7 @@ func (n neighbour) run(t *testing.T, w *world) {
 	}
 }
 
-// moveIn puts what is theirs on a node.
+// moveIn puts the rules and sets of others on a node.
 func (n neighbour) moveIn(t *testing.T, w *world, node *lab.Node) {
 	t.Helper()
 	for _, r := range n.rules {
@@ -135,7 +135,7 @@ func (n neighbour) moveIn(t *testing.T, w *world, node *lab.Node) {
 	}
 }
 
-// check asks who reaches whom, and compares what is theirs.
+// check asks who reaches whom, and compares what others own.
 func (n neighbour) check(t *testing.T, w *world, before map[*lab.Node]string) {
 	t.Helper()
 	all := richWants()
@@ -147,14 +147,14 @@ func (n neighbour) check(t *testing.T, w *world, before map[*lab.Node]string) {
 		n.then(t, w)
 	}
 	for _, node := range w.Nodes() {
-		if now := theirs(t, node, n.tables); now != before[node] {
+		if now := foreignState(t, node, n.tables); now != before[node] {
 			t.Errorf("%s has of others\n%s\nand had\n%s", node, now, before[node])
 		}
 		n.checkFirst(t, w, node)
 	}
 }
 
-// checkFirst sees to it that our jump is the first that can accept, and our only one.
+// checkFirst fails the test unless the jump of weave-npc is the only one and stands before every rule that can accept.
 func (n neighbour) checkFirst(t *testing.T, w *world, node *lab.Node) {
 	t.Helper()
 	for _, program := range []string{"iptables-", "ip6tables-"} {
@@ -222,7 +222,7 @@ func onlyBlockedIsReported(t *testing.T, w *world) {
 	}
 }
 
-// TestSetsOfOthers lets somebody else change sets beside ours, of which some are called nearly as ours are.
+// TestSetsOfOthers changes sets of somebody else, some with names much like those of weave-npc.
 func TestSetsOfOthers(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
@@ -243,19 +243,19 @@ func TestSetsOfOthers(t *testing.T) {
 		web := w.hosts["web"].Addr4().String()
 		sets("add weave-local "+web, "add weave-local-pods-old "+web, "add weaver-local-pods "+web, "add weave-kubernetes-node-sets "+web,
 			"swap weave-local weave-local-pods-old", "destroy weave-gate", "create weave-gate hash:ip timeout 600", "add weave-gate 192.0.2.9")
-		now := theirs(t, n, nil)
+		now := foreignState(t, n, nil)
 		w.apply(t, w.objects(do(rich(), churn(1))))
 		w.apply(t, w.objects(rich()))
 		w.expect(t, richWants())
 		if strings.Contains(d.log.since(said), "drift found") {
-			t.Errorf("others' sets are taken for ours:\n%s", d.log.since(said))
+			t.Errorf("sets of others are taken for those of weave-npc:\n%s", d.log.since(said))
 		}
-		if left := maskTimeouts(theirs(t, n, nil)); left != maskTimeouts(now) {
+		if left := maskTimeouts(foreignState(t, n, nil)); left != maskTimeouts(now) {
 			t.Errorf("others have\n%s\nand had\n%s", left, now)
 		}
 		d.signal(t, syscall.SIGTERM)
 		execute(t, n, nil, "cleanup")
-		if left := maskTimeouts(theirs(t, n, nil)); left != maskTimeouts(now) {
+		if left := maskTimeouts(foreignState(t, n, nil)); left != maskTimeouts(now) {
 			t.Errorf("after cleanup others have\n%s\nand had\n%s", left, now)
 		}
 		for _, name := range []string{"lists", "weave-local", "weave-local-pods-old", "weaver-local-pods", "weave-gate",
@@ -271,8 +271,8 @@ func maskTimeouts(snapshot string) string {
 	return regexp.MustCompile(`(?m)^(add .* timeout) \d+`).ReplaceAllString(snapshot, "$1")
 }
 
-// TestABridgeThatIsNotSeen has a bridge whose packets do not pass iptables, when weave-npc starts and while it runs: it is not ready and says
-// why, two pods of a node reach each other, and all else is as policies say.
+// TestABridgeThatIsNotSeen has a bridge whose packets do not pass iptables, when weave-npc starts and while it runs: it is not ready and gives
+// the reason, two pods of a node reach each other, and policies decide everything else.
 func TestABridgeThatIsNotSeen(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
@@ -304,16 +304,12 @@ func TestABridgeThatIsNotSeen(t *testing.T) {
 			w.expect(t, richWants())
 		}
 		seen("0")
-		m := newManifests(t, w)
-		w.source = m
-		m.write(t, w.objects(rich()))
-		for i, n := range w.Nodes() {
+		m := w.fromManifests(t, rich())
+		w.startEach(t, func(i int, n *lab.Node) *daemon {
 			d := newDaemon(n, w.daemonArgs(i, "--manifests", m.dir)...)
 			d.log.expect("does not pass ip")
-			d.start(t)
-			d.endWith(t)
-			w.daemons = append(w.daemons, d)
-		}
+			return d
+		})
 		blind()
 		sees()
 		seen("0")

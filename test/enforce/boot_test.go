@@ -42,7 +42,7 @@ type booting struct {
 	*world
 	server netip.AddrPort
 	starts atomic.Int32
-	asked  atomic.Int32 // the last start of which somebody asked the API server
+	asked  atomic.Int32 // the last start that asked the API server
 }
 
 func newBooting(t *testing.T, backend lab.Backend, flag string) *booting {
@@ -104,7 +104,7 @@ current-context: c
 	return b.daemons[0].startFaulty(t, withAll, at)
 }
 
-// wasAsked says whether the weave-npc that was started last has asked the API server.
+// wasAsked reports whether the weave-npc that was started last has asked the API server.
 func (b *booting) wasAsked() bool { return b.asked.Load() == b.starts.Load() }
 
 // boot starts weave-npc, kills it at a call and starts it again, if that is asked for, and looks at what a new pod can do when the
@@ -165,7 +165,7 @@ func (b *booting) newPod(t *testing.T, closed bool) {
 	b.closePod(t, pod)
 }
 
-// know starts weave-npc once more, with a cluster of which it knows everything: there is nothing in it.
+// know starts weave-npc once more, with a cluster without objects, which it therefore knows completely.
 func (b *booting) know(t *testing.T) {
 	t.Helper()
 	d := b.daemons[0]

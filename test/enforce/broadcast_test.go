@@ -113,8 +113,8 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 			w.expectBroadcast(t, "api", "copy", free.Name(), closed)
 		}
 		t.Run("S71_open_without_a_policy", func(t *testing.T) { expect(t, false) })
-		closeWeb := `{podSelector: {matchLabels: {app: web}}}`
-		w.apply(t, w.objects(objects(policy("shop/p", closeWeb), policy("ops/p", closeWeb))))
+		denyIngress := `{podSelector: {matchLabels: {app: web}}}`
+		w.apply(t, w.objects(objects(policy("shop/p", denyIngress), policy("ops/p", denyIngress))))
 		t.Run("S71_dropped_while_a_pod_is_isolated_S58_and_DHCP_is_not", func(t *testing.T) { expect(t, true) })
 		t.Run("S58_what_comes_by_an_uplink_is_no_pods", func(t *testing.T) {
 			frame := frameTo(t, lan.Host, net.HardwareAddr{255, 255, 255, 255, 255, 255}, lan.Addr4(),
@@ -128,7 +128,7 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 	})
 }
 
-// TestS71_BroadcastIsNoWayInWithoutMulticast: --allow-mcast is not asked, nor is the gate.
+// TestS71_BroadcastIsNoWayInWithoutMulticast checks that neither --allow-mcast nor the gate changes what broadcast gets.
 func TestS71_BroadcastIsNoWayInWithoutMulticast(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`)), "--allow-mcast=false", "--gate=open")

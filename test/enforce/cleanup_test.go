@@ -9,7 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// foreign is what others have on a node: rules of both families, and sets, of which some are called as ours might be.
+// foreign is what others have on a node: rules of both families, and sets, some with names that weave-npc might give.
 func foreign(t *testing.T, n *lab.Node, backend lab.Backend) {
 	t.Helper()
 	for _, args := range []string{

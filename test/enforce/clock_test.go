@@ -11,9 +11,7 @@ import (
 func TestAClockThatJumpsHarmsNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
-		m := newManifests(t, w)
-		w.source = m
-		m.write(t, w.objects(ailing()))
+		m := w.fromManifests(t, ailing())
 		clocks := make([]*lab.Clock, len(w.Nodes()))
 		for i, n := range w.Nodes() {
 			d := newDaemon(n, w.daemonArgs(i, "--manifests", m.dir)...)
@@ -41,7 +39,7 @@ func TestAClockThatJumpsHarmsNothing(t *testing.T) {
 			w.compare(t, w.objects(state))
 		}
 		w.endStream(t, stream)
-		// For ten minutes by the clock that nobody sets, the address of an isolated pod that vanished is closed.
+		// For ten minutes by the monotonic clock, the address of an isolated pod that vanished is closed.
 		w.apply(t, w.objects(do(ailing(), without("shop/web"))))
 		for _, wrong := range []time.Duration{0, time.Hour, -time.Hour} {
 			for _, c := range clocks {

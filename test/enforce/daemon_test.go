@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -21,13 +22,14 @@ const patience = 30 * time.Second
 
 // daemon is weave-npc on a node.
 type daemon struct {
-	node *lab.Node
-	wrap []string // what runs the command, with its arguments; empty if nothing does
-	args []string
-	log  *output
-	cmd  *lab.Cmd
-	said int // length of the log when it was started
-	end  *end
+	node   *lab.Node
+	binary string   // path of the command; empty for the one that these tests are about
+	wrap   []string // what runs the command, with its arguments; empty if nothing does
+	args   []string
+	log    *output
+	cmd    *lab.Cmd
+	said   int // length of the log when it was started
+	end    *end
 }
 
 // end is the end of a process.
@@ -36,7 +38,7 @@ type end struct {
 	err  error         // what the process ended with, once seen is closed
 }
 
-// startDaemon starts weave-npc on a node. With the test it is ended, and checked for what it must not have said.
+// startDaemon starts weave-npc on a node. The end of the test kills it and checks its log.
 func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
 	t.Helper()
 	d := newDaemon(node, args...)
@@ -45,11 +47,22 @@ func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
 	return d
 }
 
+// startEach starts the daemon that configure returns on every node, as startDaemon does, and does not wait for any.
+func (w *world) startEach(t *testing.T, configure func(i int, n *lab.Node) *daemon) {
+	t.Helper()
+	for i, n := range w.Nodes() {
+		d := configure(i, n)
+		d.start(t)
+		d.endWith(t)
+		w.daemons = append(w.daemons, d)
+	}
+}
+
 func newDaemon(node *lab.Node, args ...string) *daemon {
 	return &daemon{node: node, log: &output{}, args: append([]string{"--node-name", node.Name()}, args...)}
 }
 
-// endWith sees to it that weave-npc ends with the test, and is checked for what it must not have said.
+// endWith has the end of the test kill weave-npc and check its log.
 func (d *daemon) endWith(t *testing.T) {
 	t.Cleanup(func() {
 		d.kill(t)
@@ -62,13 +75,14 @@ func (d *daemon) start(t *testing.T) {
 	d.startBy(t, (*lab.Cmd).Start)
 }
 
-// startBy starts weave-npc in a way of one's own.
+// startBy starts weave-npc with a function other than Cmd.Start.
 func (d *daemon) startBy(t *testing.T, start func(*lab.Cmd) error) {
 	t.Helper()
-	if line := slices.Concat(d.wrap, []string{command()}, d.args); len(d.wrap) > 0 {
+	binary := cmp.Or(d.binary, command())
+	if line := slices.Concat(d.wrap, []string{binary}, d.args); len(d.wrap) > 0 {
 		d.cmd = d.node.Command(context.Background(), line[0], line[1:]...)
 	} else {
-		d.cmd = d.node.Command(context.Background(), command(), d.args...)
+		d.cmd = d.node.Command(context.Background(), binary, d.args...)
 		d.cmd.Args[0] = "weave-npc"
 	}
 	d.cmd.Env = append(os.Environ(), "HOSTNAME=", "GORACE=halt_on_error=1")
@@ -112,7 +126,7 @@ func (d *daemon) kill(t *testing.T) {
 	d.signal(t, syscall.SIGKILL)
 }
 
-// awaitReady waits until /readyz says that policies are enforced.
+// awaitReady waits until /readyz reports that policies are enforced.
 func (d *daemon) awaitReady(t *testing.T) {
 	t.Helper()
 	var last string
@@ -128,7 +142,7 @@ func (d *daemon) awaitReady(t *testing.T) {
 	})
 }
 
-// get asks weave-npc's server, which listens where it does without flags.
+// get asks weave-npc's server, which listens on its default address.
 func (d *daemon) get(path string) (status int, body string) {
 	transport := &http.Transport{DialContext: d.node.DialContext}
 	defer transport.CloseIdleConnections()
@@ -145,10 +159,10 @@ func (d *daemon) get(path string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// stack is what a printed stack has. None belongs into a log, whatever else is expected.
+// stack is part of every printed stack. A log must have none, whatever else the test expects.
 const stack = ".go:"
 
-// trouble is what lines have that no test provokes without saying so.
+// trouble reports whether a line has a warning or worse, which a test must expect.
 func trouble(line string) bool {
 	for _, word := range []string{"level=ERROR", "level=WARN", "DATA RACE", "panic:", "fatal error:", stack} {
 		if strings.Contains(line, word) {
@@ -158,10 +172,10 @@ func trouble(line string) bool {
 	return false
 }
 
-// complains says whether checkLog would fail the test.
+// complains reports whether checkLog would fail the test.
 func (d *daemon) complains() bool { return len(d.log.unexpected(false)) > 0 }
 
-// checkLog fails the test if weave-npc complained of what the test does not expect.
+// checkLog fails the test if weave-npc logged trouble that the test does not expect.
 func (d *daemon) checkLog(t *testing.T) {
 	t.Helper()
 	for _, line := range d.log.unexpected(true) {
@@ -172,7 +186,7 @@ func (d *daemon) checkLog(t *testing.T) {
 	}
 }
 
-// output is what a process has said.
+// output is what a process has printed.
 type output struct {
 	mu       sync.Mutex
 	text     strings.Builder
@@ -200,7 +214,7 @@ func (o *output) Write(b []byte) (int, error) {
 	}
 }
 
-// String is the end of it.
+// String returns the end of it.
 func (o *output) String() string {
 	const enough = 8000
 	text := o.all()
@@ -216,7 +230,7 @@ func (o *output) all() string {
 	return o.text.String()
 }
 
-// since returns what was said after the first n bytes.
+// since returns what was printed after the first n bytes.
 func (o *output) since(n int) string { return o.all()[n:] }
 
 func (o *output) len() int { return len(o.all()) }
@@ -228,7 +242,7 @@ func (o *output) expect(pattern string) {
 	o.expected = append(o.expected, regexp.MustCompile(pattern))
 }
 
-// unexpected are the lines with trouble that nobody expects and that were not seen yet.
+// unexpected returns the lines with trouble that the test does not expect and has not seen yet.
 func (o *output) unexpected(seen bool) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -258,7 +272,7 @@ func (d *daemon) awaitLine(t *testing.T, n int, pattern string) string {
 	return found
 }
 
-// eventually asks until the answer is yes.
+// eventually calls answer until it returns true, and fails the test with otherwise if it does not in time.
 func eventually(t *testing.T, within time.Duration, answer func() bool, otherwise func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {

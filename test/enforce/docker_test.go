@@ -14,7 +14,7 @@ const (
 	dockerOther = "br-other"
 )
 
-// dockerNetworks are the rules of a version of Docker for these two networks. NETWORK stands for each of them.
+// dockerNetworks returns the rules of a version of Docker for these two networks. NETWORK stands for each of them.
 func dockerNetworks(whole, each string) rules {
 	for _, network := range []string{dockerOwn, dockerOther} {
 		whole += strings.ReplaceAll(each, "NETWORK", network)
@@ -22,7 +22,7 @@ func dockerNetworks(whole, each string) rules {
 	return rules(whole + "COMMIT\n")
 }
 
-// docker27 are the rules of Docker up to version 27: a packet from one network to another is dropped in an isolation chain.
+// docker27 returns the rules of Docker up to version 27: a packet from one network to another is dropped in an isolation chain.
 func docker27() rules {
 	return dockerNetworks(`*filter
 :FORWARD DROP [0:0]
@@ -41,7 +41,7 @@ func docker27() rules {
 `)
 }
 
-// docker28 are the rules of Docker from version 28: what is not published is dropped in the chain of the network that it goes to.
+// docker28 returns the rules of Docker from version 28: what is not published is dropped in the chain of the network that it goes to.
 func docker28() rules {
 	return dockerNetworks(`*filter
 :FORWARD DROP [0:0]
@@ -100,9 +100,7 @@ func TestManifestsKeepDockersIsolation(t *testing.T) {
 					w.restore(t, n, v.rules)
 				}
 				w.expect(t, alone)
-				m := newManifests(t, w)
-				w.source = m
-				m.write(t, w.objects(base()))
+				m := w.fromManifests(t, base())
 				for _, n := range w.Nodes() {
 					w.daemons = append(w.daemons, startDaemon(t, n, "--manifests", m.dir, "--pod-interface", dockerOwn))
 				}
@@ -138,9 +136,7 @@ func TestForwardPolicyThatNobodyAcceptsBesides(t *testing.T) {
 		w := newWorld(t, backend, lab.Config{})
 		const drop rules = "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"
 		const warning = "the policy of FORWARD is DROP and no rule accepts.*--allow-action ACCEPT"
-		m := newManifests(t, w)
-		w.source = m
-		m.write(t, w.objects(base()))
+		m := w.fromManifests(t, base())
 		for _, n := range w.Nodes() {
 			w.restore(t, n, drop)
 			d := newDaemon(n, "--manifests", m.dir, "--pod-interface", "cni0", "--iptables-backend", string(backend))

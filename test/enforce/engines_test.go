@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// engine is another policy engine, of which a node has what it writes for the policies of moving.
+// engine is another policy engine, whose rules for the policies of moving are on a node.
 type engine struct {
 	name   string
 	attach lab.Attach
@@ -26,7 +26,7 @@ type engine struct {
 	remove func(t *testing.T, w *world, n *lab.Node)
 }
 
-// moving are the policies that both engines enforce: web may be reached by db and from outside and may reach ops, copy may be reached by web.
+// moving returns the policies that both engines enforce: web may be reached by db and from outside and may reach ops, copy may be reached by web.
 func moving() change {
 	return do(base(), policy("shop/web", `
 podSelector: {matchLabels: {app: web}}
@@ -64,7 +64,7 @@ func enginePolicies() []enginePolicy {
 	}
 }
 
-// policyOf is the policy of a pod; nil if it has none.
+// policyOf returns the policy of a pod; nil if it has none.
 func policyOf(pod string) *enginePolicy {
 	for _, p := range enginePolicies() {
 		if p.pod == pod {
@@ -74,13 +74,13 @@ func policyOf(pod string) *enginePolicy {
 	return nil
 }
 
-// digest is a name as these engines make them from longer ones.
+// digest returns a name as these engines make them from longer ones.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base32.StdEncoding.EncodeToString(sum[:])[:16]
 }
 
-// podsOn are the pods of a node by their short names.
+// podsOn returns the pods of a node by their short names.
 func (w *world) podsOn(n *lab.Node) []string {
 	var pods []string
 	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
@@ -100,12 +100,12 @@ func (w *world) write(t *testing.T, n *lab.Node, family int, sets, rules string)
 	feed(t, n, w.neighbourly(family, rules), w.program(family)+"-restore", "--noflush", "--wait")
 }
 
-// program is iptables of a family.
+// program returns the name of iptables for a family.
 func (w *world) program(family int) string {
 	return map[int]string{4: "iptables-", 6: "ip6tables-"}[family] + string(w.backend)
 }
 
-// kubeRouter is kube-router's policy engine.
+// kubeRouter returns kube-router's policy engine.
 func kubeRouter() engine {
 	return engine{name: "kube-router", attach: lab.Bridge,
 		install: func(t *testing.T, w *world, n *lab.Node) {
@@ -154,7 +154,7 @@ func kubeRouter() engine {
 	}
 }
 
-// kubeRouterTop are the chains that every node has.
+// kubeRouterTop returns the chains that every node has.
 func kubeRouterTop(family int) string {
 	icmp, types := "icmp -m icmp --icmp-type", []string{"8", "3", "11"}
 	if family == 6 {
@@ -236,7 +236,7 @@ func kubeRouterPod(sets, rules, tail *strings.Builder, pod string, family int) {
 	}
 }
 
-// felix is Calico's policy engine, in iptables mode.
+// felix returns Calico's policy engine, in iptables mode.
 func felix() engine {
 	const jump = `-m comment --comment "cali:wUHhoiAYhphO9Mso" -j cali-FORWARD`
 	return engine{name: "Calico", attach: lab.Routed,
@@ -280,7 +280,7 @@ func felix() engine {
 	}
 }
 
-// felixTop are the chains that every node has.
+// felixTop returns the chains that every node has.
 func felixTop(jump string) string {
 	return `*raw
 :cali-PREROUTING - [0:0]
@@ -390,7 +390,7 @@ func felixPod(sets, rules *strings.Builder, pod, port string, family int) {
 	}
 }
 
-// peers are those of a direction.
+// peers returns the peers of a rule in a direction.
 func (p *enginePolicy) peers(in bool) []engineSet {
 	switch {
 	case p == nil:

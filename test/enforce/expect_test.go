@@ -17,36 +17,43 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// wants says what arrives: question -> verdicts.
+// wants states which packets arrive: question -> verdicts. "-*>web +db>web", as an answer to "tcp 80", means that no host reaches port 80
+// of web by TCP, except db. The grammar of both:
 //
-// A question is a protocol and a port ("tcp 80", "icmp"), and a family if not both are asked ("tcp 80 /4"). Everything
-// arrives but for what verdicts say, one after the other: "-*>web +mon,n2>web" is that nobody reaches web but mon and
-// node2.
-// Names are hosts, * for all, pods, nodes, or the namespace of pods. What no policy can decide is left out: a host
-// reaches itself, a node and its pods reach each other, and what is no pod reaches what is no pod.
+//	question = protocol [ port ] [ "/" family ]      "tcp 80", "icmp", "udp 53 /6"; both families are asked without one
+//	verdicts = { verdict }                           separated by spaces; "" means that everything arrives
+//	verdict  = ( "-" | "+" ) hosts ">" hosts         "-" does not arrive, "+" arrives
+//	hosts    = name { "," name }                     "web,n2"
+//	name     = host | "*" | "pods" | "nodes" | "shop" | "ops"
+//
+// Every pair of hosts begins as one that arrives, and the last verdict that names the pair counts. Hosts are those of world; "*" is all
+// of them, "shop" and "ops" are the pods of these namespaces.
+//
+// Pairs that no policy can decide always arrive, and no verdict changes that: a host and itself, a node and its own pods, and two hosts
+// that are no pods.
 type wants map[string]string
 
 const (
 	// tcpTimeout is shorter than the first retransmission of a SYN, which would hide a loss.
 	tcpTimeout    = 900 * time.Millisecond
 	deniedTimeout = 200 * time.Millisecond
-	// converged is within what time verdicts must be as wanted, on a busy machine.
+	// converged is the time within which verdicts must be as wanted, on a busy machine.
 	converged = 20 * time.Second
 	// settled is how long they must stay so.
 	settled = 200 * time.Millisecond
 )
 
-// asking is how a matrix is asked for.
+// asking is how the packets of a matrix are sent.
 type asking struct {
 	one     int           // one in so many probes is sent, and the others are taken for as wanted
 	atOnce  int           // keeps probes from slowing each other down until they time out
 	allowed time.Duration // how long what must arrive may take
 }
 
-// calmly leaves time to a machine that has so much to do that the test's own servers answer late: what is wrong then is wrong.
+// calmly gives a busy machine time, so that late answers of the test's own servers are no failures. A test's last attempt asks this way.
 func calmly() asking { return asking{one: 1, atOnce: 16, allowed: 10 * time.Second} }
 
-// promptly is for all but a test's last look.
+// promptly is for all attempts except the last.
 func promptly() asking { return asking{one: 1, atOnce: 128, allowed: 2 * time.Second} }
 
 // question is one matrix with its wanted verdicts.
@@ -55,7 +62,7 @@ type question struct {
 	want lab.Matrix
 }
 
-// questions are all matrices that wants asks for.
+// questions returns the matrices that wants asks for, one for each question and family.
 func (w *world) questions(t *testing.T, all wants) []question {
 	t.Helper()
 	var out []question
@@ -117,14 +124,14 @@ func (w *world) compareHosts(a, b string) int {
 
 func (w *world) isPod(name string) bool { return w.nodeOf(w.hosts[name]) != nil }
 
-// undecided says that no policy decides whether a packet arrives.
+// undecided reports whether a pair of hosts is one that no policy decides, see wants.
 func (w *world) undecided(from, to string) bool {
 	f, d := w.hosts[from], w.hosts[to]
 	own := func(pod, node *lab.Host) bool { n := w.nodeOf(pod); return n != nil && n.Host == node }
 	return from == to || own(f, d) || own(d, f) || !w.isPod(from) && !w.isPod(to)
 }
 
-// verdict is what verdicts say of a pair.
+// verdict reports whether a pair arrives according to verdicts, see wants.
 func (w *world) verdict(t *testing.T, verdicts, from, to string) bool {
 	t.Helper()
 	arrives := true
@@ -140,7 +147,7 @@ func (w *world) verdict(t *testing.T, verdicts, from, to string) bool {
 	return arrives
 }
 
-// named says whether one of several names means a host.
+// named reports whether a list of names includes a host.
 func (w *world) named(t *testing.T, names, host string) bool {
 	t.Helper()
 	for _, name := range strings.Split(names, ",") {
@@ -249,7 +256,7 @@ func (w *world) probeOnce(ctx context.Context, q question, from, to *lab.Host, w
 	return verdict.Reached(), errors.Wrapf(err, "%s", q)
 }
 
-// state is what the nodes have and what their daemons say.
+// state returns the rules and sets of the nodes, and the logs of their daemons.
 func (w *world) state() string {
 	var b strings.Builder
 	for _, n := range w.Nodes() {

@@ -37,7 +37,7 @@ func (w *world) explainAll(t *testing.T, o *objects, questions []question) {
 	}
 }
 
-// isUnheardOf says of a pod that no object tells its address: that is for the gate, not for policies.
+// isUnheardOf reports whether no object has the address of a pod, so that the gate decides and not policies.
 func (w *world) isUnheardOf(o *objects, h *lab.Host, family int) bool {
 	if w.nodeOf(h) == nil {
 		return false
@@ -50,7 +50,7 @@ func (w *world) isUnheardOf(o *objects, h *lab.Host, family int) bool {
 	return true
 }
 
-// explained are the objects as weave-npc explain reads them from manifests.
+// explained returns the objects as weave-npc explain reads them from manifests.
 func (o *objects) explained(t *testing.T) *explain.World {
 	t.Helper()
 	text, err := o.manifest()

@@ -109,7 +109,7 @@ func (f *fault) killNow() {
 	}
 }
 
-// count is how many calls were made since the point was chosen.
+// count returns how many calls were made since the point was chosen.
 func (f *fault) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +126,7 @@ func (f *fault) point() string {
 	return f.call.String()
 }
 
-// isDead says whether it was killed.
+// isDead reports whether the process was killed.
 func (f *fault) isDead() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +136,7 @@ func (f *fault) isDead() bool {
 // goOn lets what the dead have started run on.
 func (f *fault) goOn() { f.once.Do(func() { close(f.release) }) }
 
-// enforces says whether weave-npc has said so since it was started.
+// enforces reports whether weave-npc has logged that it enforces policies since it was started.
 func (d *daemon) enforces() bool {
 	return strings.Contains(d.log.since(d.said), "policies are enforced")
 }

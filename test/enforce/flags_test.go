@@ -94,8 +94,7 @@ func TestEveryFlagCanComeFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.Legacy, lab.Config{})
 	n := w.Node("node1")
-	m := newManifests(t, w)
-	m.write(t, w.objects(rich()))
+	m := w.fromManifests(t, rich())
 	stdout, stderr, status := execute(t, n, []string{"WEAVE_NPC_NODE_NAME=node1", "WEAVE_NPC_MANIFESTS=" + m.dir,
 		"WEAVE_NPC_POD_INTERFACE=cni0", "WEAVE_NPC_DRY_RUN=true", "WEAVE_NPC_ALLOW_ACTION=RETURN",
 		"WEAVE_NPC_NFLOG_GROUP=4711", "WEAVE_NPC_ALLOW_MCAST=false", "WEAVE_NPC_IPTABLES_BACKEND=legacy"})

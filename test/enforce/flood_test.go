@@ -113,7 +113,7 @@ func packets(t *testing.T, h *lab.Host, iptables, chain, text string) int {
 	return sum
 }
 
-// metric is the value of one of the metrics.
+// metric returns the value of one of the metrics.
 func (d *daemon) metric(t *testing.T, name string) int {
 	t.Helper()
 	_, text := d.get("/metrics")
@@ -128,7 +128,7 @@ func (d *daemon) metric(t *testing.T, name string) int {
 	return int(value)
 }
 
-// ulogd is the process id of the n-th ulogd2 that has come up.
+// ulogd returns the process id of the n-th ulogd2 that has come up.
 func (d *daemon) ulogd(t *testing.T, n int) int {
 	t.Helper()
 	runs := regexp.MustCompile(`msg="ulogd2 runs" pid=(\d+)`)
@@ -147,9 +147,7 @@ func (d *daemon) ulogd(t *testing.T, n int) int {
 // startRecording starts weave-npc on all nodes, in a state, with a capture file on each.
 func (w *world) startRecording(t *testing.T, state change) (captures []string) {
 	t.Helper()
-	m := newManifests(t, w)
-	w.source = m
-	m.write(t, w.objects(state))
+	m := w.fromManifests(t, state)
 	dir := t.TempDir()
 	for i, n := range w.Nodes() {
 		captures = append(captures, filepath.Join(dir, n.Name()+".pcap"))
@@ -197,8 +195,8 @@ func usageOf(t *testing.T, pid int) usage {
 	return u
 }
 
-// TestFloodOfBlockedFlows: nothing passes that must not, what is allowed does, the log and the recording stay small, and no report is lost
-// without being counted.
+// TestFloodOfBlockedFlows checks that under a flood denied packets are dropped and allowed ones pass, that the log and the recording stay
+// small, and that every lost report is counted.
 func TestFloodOfBlockedFlows(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		rate, length := 2000, 3*time.Second
@@ -246,7 +244,7 @@ func TestFloodOfBlockedFlows(t *testing.T) {
 	})
 }
 
-// TestALoopIsReportedNowAndThen: what is sent again and again has few reports, of a protocol without ports too, and hides nobody.
+// TestALoopIsReportedNowAndThen checks that packets sent again and again have few reports, also those without ports, and hide no others.
 func TestALoopIsReportedNowAndThen(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, rich())

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// lateIsIsolated is a pod of the first node that has no address yet, and policies that isolate it.
+// lateIsIsolated returns a pod of the first node that has no address yet, and policies that isolate it.
 func lateIsIsolated() change {
 	return do(pod("shop/late", on("node1"), labelled("app=late")),
 		policy("shop/late", `{podSelector: {matchLabels: {app: late}}, policyTypes: [Ingress, Egress]}`))
@@ -100,7 +100,7 @@ func (w *world) dhcp(t *testing.T, client, server string) {
 	send(s, c, "advertise", hardwareAddrOf(t, c), linkLocal(s), linkLocal(c), 547, 546)
 }
 
-// frameOf is an IP packet in a frame.
+// frameOf returns an IP packet in a frame.
 func frameOf(to, from, packet []byte) []byte {
 	kind := []byte{0x08, 0x00}
 	if packet[0]>>4 == 6 {

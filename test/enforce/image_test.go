@@ -38,16 +38,12 @@ func TestImageEnforces(t *testing.T) {
 	root := unpackImage(t, archive)
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
-		m := newManifests(t, w)
-		w.source = m
-		m.write(t, w.objects(rich()))
-		for _, n := range w.Nodes() {
+		m := w.fromManifests(t, rich())
+		w.startEach(t, func(_ int, n *lab.Node) *daemon {
 			d := newDaemon(n, "--iptables-backend", string(backend), "--manifests", "/tmp", "--pod-cidr", ranges(n))
 			d.wrap = slices.Concat(inImage, []string{root, m.dir})
-			d.start(t)
-			d.endWith(t)
-			w.daemons = append(w.daemons, d)
-		}
+			return d
+		})
 		for _, d := range w.daemons {
 			d.awaitReady(t)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/judge"
 )
 
-// judged is the cluster as the judge knows it.
+// judged returns the cluster as the judge sees it.
 func (o *objects) judged(t *testing.T) judge.World {
 	t.Helper()
 	w := judge.World{Namespaces: map[string]map[string]string{}}
@@ -51,7 +51,7 @@ func (o *objects) judged(t *testing.T) judge.World {
 	return w
 }
 
-// packetOf is a packet of the lab as the judge knows it.
+// packetOf returns a packet of the lab as the judge sees it.
 func packetOf(from, to netip.Addr, proto string, port uint16) judge.Packet {
 	return judge.Packet{Src: from, Dst: to, Protocol: corev1.Protocol(strings.ToUpper(proto)), Port: int32(port)}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// verdicts says of a packet whether it may leave its source, and reach its destination.
+// verdicts reports whether a packet may leave its source, and whether it may reach its destination.
 type verdicts func(from, to string, p judge.Packet) (out, in bool)
 
-// verdicts are those of a state.
+// verdicts returns the verdicts in a state.
 func (k *killing) verdicts(t *testing.T, state int) verdicts {
 	t.Helper()
 	w := k.judgedAs(state).judged(t)
 	return func(_, _ string, p judge.Packet) (out, in bool) { return w.Judge(judge.Everywhere, p) }
 }
 
-// before are the verdicts from which a way begins.
+// before returns the verdicts from which a way begins.
 func (k *killing) before(t *testing.T) verdicts {
 	t.Helper()
 	if k.reset == nil || k.stands {
@@ -30,7 +30,7 @@ func (k *killing) before(t *testing.T) verdicts {
 	return func(from, to string, _ judge.Packet) (out, in bool) { return true, k.w.verdict(t, k.arrives, from, to) }
 }
 
-// judgedAs are a state's objects as the judge has to know them.
+// judgedAs returns a state's objects as the judge has to know them.
 func (k *killing) judgedAs(state int) *objects {
 	if k.judged != nil {
 		return k.w.objects(k.judged[state])
@@ -38,7 +38,7 @@ func (k *killing) judgedAs(state int) *objects {
 	return k.objects[state]
 }
 
-// flows are those of which two verdicts say the same.
+// flows returns the flows whose verdicts are the same in both states.
 func (k *killing) flows(before, after verdicts, from, to int) []lab.StreamFlow {
 	var flows []lab.StreamFlow
 	for _, source := range slices.Sorted(maps.Keys(k.w.hosts)) {
@@ -61,7 +61,7 @@ func (k *killing) flows(before, after verdicts, from, to int) []lab.StreamFlow {
 	return flows
 }
 
-// isNode says whether a host is a node: these have other things to do.
+// isNode reports whether a host is a node: nodes send packets of their own as well.
 func (k *killing) isNode(host string) bool {
 	return slices.ContainsFunc(k.w.Nodes(), func(n *lab.Node) bool { return n.Host == k.w.hosts[host] })
 }
@@ -79,7 +79,7 @@ func (k *killing) flowsBetween(from, to string) []lab.StreamFlow {
 	return flows
 }
 
-// same says whether a host is no pod, or the same pod in both states: one that comes, goes or follows another may have to
+// same reports whether a host is no pod, or the same pod in both states: one that comes, goes or follows another may have to
 // wait for what it is allowed.
 func (k *killing) same(host string, before, after int) bool {
 	h := k.w.hosts[host]
@@ -90,7 +90,7 @@ func (k *killing) same(host string, before, after int) bool {
 	return b != "" && a == b
 }
 
-// ownerOf is the pod that has a host's addresses; empty if there is none.
+// ownerOf returns the pod that has a host's addresses; empty if there is none.
 func (o *objects) ownerOf(h *lab.Host) string {
 	for name, p := range o.pods {
 		if p.Status.PodIP == h.Addrs()[0].String() && p.Status.Phase == corev1.PodRunning {

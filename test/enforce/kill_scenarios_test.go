@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// killScenarios are those of TestS63_KilledAtEveryStep.
+// killScenarios returns the scenarios of TestS63_KilledAtEveryStep.
 func killScenarios() []killScenario {
 	return []killScenario{
 		{name: "first_start_on_a_live_node", states: []change{killed()}, reset: func(t *testing.T, w *world) {
@@ -78,32 +78,18 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 	}
 }
 
-// killedBase is base with pods that name the port of the streams.
+// killedBase returns base with pods that name the port of the streams.
 func killedBase() change {
 	return do(base(), pod("shop/web", port("echo", streamPort, corev1.ProtocolUDP)),
 		pod("shop/api", port("echo", streamPort+1, corev1.ProtocolUDP)))
 }
 
-// killed is a state of the cluster with sets of every type, in which the streams' flows have all kinds of verdicts.
+// killed makes a state of the cluster with sets of every type, in which the streams' flows have all kinds of verdicts.
 func killed() change {
-	return do(killedBase(), policy("shop/p", `
-podSelector: {matchLabels: {app: web}}
-policyTypes: [Ingress, Egress]
-ingress:
-- from: [{podSelector: {matchLabels: {app: db}}}]
-  ports: [{port: echo, protocol: UDP}, {port: 53, protocol: UDP}, {port: 80}]
-- from:
-  - ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.128/25]}
-  - ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8:1::/48"]}
-egress:
-- to: [{namespaceSelector: {matchLabels: {team: b}}}]
-- to: [{podSelector: {}}]
-  ports: [{port: echo, protocol: UDP}]`), policy("ops/p", `
-podSelector: {}
-ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}]}]`))
+	return do(killedBase(), richPolicies(`{port: echo, protocol: UDP}, {port: 53, protocol: UDP}, {port: 80}`, `{port: echo, protocol: UDP}`))
 }
 
-// targets are policies with as many targets, each of all pods but some that there are not, and of one without web. They allow next to nothing.
+// targets returns policies with different targets: all pods except some that do not exist, and one target without web. They allow next to nothing.
 func targets(n int) change {
 	var all []change
 	for i := range n {
@@ -125,12 +111,12 @@ func closed() change {
 	return policy("shop/closed", `{podSelector: {matchLabels: {app: other}}, policyTypes: [Ingress, Egress]}`)
 }
 
-// newcomers are pods for the two hosts that no other object knows: one is isolated, the other is not.
+// newcomers returns pods for the two hosts that no other object knows: one is isolated, the other is not.
 func newcomers(now func(*world, *corev1.Pod)) change {
 	return do(pod("ops/late", now, labelled("app=web")), pod("shop/later", now, labelled("app=db")))
 }
 
-// crowd are pods of a node that is not there, and that have names so long that a set of them takes more than one message,
+// crowd returns pods of a node that is not there, and that have names so long that a set of them takes more than one message,
 // and more than is sent at once.
 func crowd(labels string) change {
 	return func(w *world, o *objects) {
@@ -170,7 +156,7 @@ func oldFlowEnded(t *testing.T, w *world, state int) {
 	}
 }
 
-// drift is what others do to what is ours, without a change of any of the verdicts that are asked for.
+// drift is what others do to the rules and sets of weave-npc without changing any verdict that is asked for.
 func drift(t *testing.T, w *world) {
 	t.Helper()
 	for _, n := range w.Nodes() {
@@ -178,10 +164,10 @@ func drift(t *testing.T, w *world) {
 			iptables += string(w.backend)
 			run(t, n.Host, iptables, strings.Fields("-w -I WEAVE-NPC-INGRESS -p tcp --dport 1 -j ACCEPT")...)
 			run(t, n.Host, iptables, strings.Fields("-w -I WEAVE-NPC-FORWARD -p tcp --dport 2 -j ACCEPT")...)
-			// Theirs stays, below ours: it was put above.
-			theirs := strings.Fields("FORWARD -p tcp --dport 3 -j ACCEPT")
-			_ = n.Command(t.Context(), iptables, append([]string{"-w", "-D"}, theirs...)...).Run() // there is none at first
-			run(t, n.Host, iptables, append([]string{"-w", "-I"}, theirs...)...)
+			// The rule of somebody else was put above the jump, and stays below it.
+			rule := strings.Fields("FORWARD -p tcp --dport 3 -j ACCEPT")
+			_ = n.Command(t.Context(), iptables, append([]string{"-w", "-D"}, rule...)...).Run() // there is none at first
+			run(t, n.Host, iptables, append([]string{"-w", "-I"}, rule...)...)
 		}
 		run(t, n.Host, "ipset", "add", "weave-local-pods", "198.51.100.1")
 		run(t, n.Host, "ipset", "add", "weave-local-pods-v6", "2001:db8:9::1")

@@ -150,7 +150,7 @@ func (m *move) check(t *testing.T, about string) {
 	}
 }
 
-// stop says what became of the flows.
+// stop ends the flows and returns what became of them.
 func (m *move) stop(t *testing.T) {
 	t.Helper()
 	result, err := m.stream.Close()
@@ -214,7 +214,7 @@ func (m *move) removeTheirs(t *testing.T) {
 	}
 }
 
-// programs is a directory where iptables means the backend of this world, as it does on a node.
+// programs returns a directory where iptables means the backend of this world, as it does on a node.
 func (m *move) programs(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(m.Dir(), "bin-")
@@ -238,7 +238,7 @@ func (m *move) programs(t *testing.T) string {
 	return dir
 }
 
-// documented are the commands below a heading of docs/migrate.md.
+// documented returns the commands below a heading of docs/migrate.md.
 func documented(t *testing.T, heading string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/migrate.md")

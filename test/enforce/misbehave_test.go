@@ -110,7 +110,7 @@ func (m *middleman) rotate(t *testing.T) {
 
 func (m *middleman) tokenFile() string { return filepath.Join(m.dir, "token") }
 
-// kubeconfig is the path of a file that leads to the middleman.
+// kubeconfig returns the path of a file that leads to the middleman.
 func (m *middleman) kubeconfig(t *testing.T) string {
 	t.Helper()
 	const name = "middleman"
@@ -126,7 +126,7 @@ func (m *middleman) kubeconfig(t *testing.T) string {
 	return path
 }
 
-// answer says something in the API's form.
+// answer writes an object in the form of the API.
 func answer(rw http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(code)
@@ -247,7 +247,7 @@ func (m *middleman) cut() {
 	})
 }
 
-// follows says whether everything is as the judge says, now.
+// follows reports whether every verdict is what the judge expects now.
 func (w *world) follows(t *testing.T, o *objects) bool {
 	t.Helper()
 	questions, _ := w.judgedQuestions(t, o)

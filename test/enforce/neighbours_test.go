@@ -16,10 +16,10 @@ import (
 // pod, $service1 that of a Service, $pods the range of all pods and $prohibited an ICMP error.
 type rules string
 
-// kubeProxyServices are kube-proxy's Services: where they lead to. Each has port 8080, and as many as there are node ports after 30080.
+// kubeProxyServices returns kube-proxy's Services: where they lead to. Each has port 8080, and as many as there are node ports after 30080.
 func kubeProxyServices() []string { return []string{"web:80", "api:80", "api:81", "mon:80", "copy:80"} }
 
-// kubeProxyIPTables are kube-proxy's chains in iptables mode, but for its jumps from FORWARD.
+// kubeProxyIPTables returns kube-proxy's chains in iptables mode, without its jumps from FORWARD.
 func kubeProxyIPTables() rules {
 	var b strings.Builder
 	b.WriteString(`*nat
@@ -82,7 +82,7 @@ const kubeProxyForwards rules = `*filter
 COMMIT
 `
 
-// kubeProxyNFTables is kube-proxy's table of a family in nftables mode.
+// kubeProxyNFTables returns kube-proxy's table of a family in nftables mode.
 func kubeProxyNFTables() string {
 	var services, ports, chains strings.Builder
 	for i, s := range kubeProxyServices() {
@@ -227,7 +227,7 @@ const firewalld rules = `*filter
 COMMIT
 `
 
-// firewalldNFTables is firewalld's table in nftables, which speaks after iptables, whatever that says.
+// firewalldNFTables is firewalld's table in nftables, which decides after iptables, whatever that decided.
 const firewalldNFTables = `table inet firewalld {
 	chain filter_FORWARD {
 		type filter hook forward priority filter + 10; policy accept;
@@ -312,16 +312,16 @@ func feed(t *testing.T, n *lab.Node, text, name string, args ...string) {
 	}
 }
 
-// ours is what a line of a snapshot has that is about weave-npc's own.
-var ours = regexp.MustCompile(`WEAVE-NPC|(^| )weave-(local-pods|pod-range|behind-uplinks|broadcast|default-allow-(in|e)gress|gate-(in|e)gress|[a-z2-7]{25})(-v6)?( |$)`)
+// owned matches the lines of a snapshot that are about what weave-npc owns.
+var owned = regexp.MustCompile(`WEAVE-NPC|(^| )weave-(local-pods|pod-range|behind-uplinks|broadcast|default-allow-(in|e)gress|gate-(in|e)gress|[a-z2-7]{25})(-v6)?( |$)`)
 
-// theirs is what others have in a node's tables and sets. Tables are what others have in nftables.
-func theirs(t *testing.T, n *lab.Node, tables []string) string {
+// foreignState returns what others have in a node's tables and sets. Tables are what others have in nftables.
+func foreignState(t *testing.T, n *lab.Node, tables []string) string {
 	t.Helper()
 	text, _, _ := strings.Cut(snapshot(t, n), "# nft list ruleset bridge")
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if !ours.MatchString(strings.TrimSuffix(line, "\n")) {
+		if !owned.MatchString(strings.TrimSuffix(line, "\n")) {
 			b.WriteString(line)
 		}
 	}
@@ -331,7 +331,7 @@ func theirs(t *testing.T, n *lab.Node, tables []string) string {
 	return b.String()
 }
 
-// serviceOn is a Service's address, or a node's with its port, of kubeProxyServices.
+// serviceOn returns a Service's address, or a node's with its port, of kubeProxyServices.
 func (w *world) serviceOn(t *testing.T, family int, leads, node string) netip.AddrPort {
 	t.Helper()
 	for i, s := range kubeProxyServices() {

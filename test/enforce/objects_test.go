@@ -3,6 +3,7 @@ package enforce
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -34,7 +35,7 @@ func (o *objects) clone() *objects {
 	return c
 }
 
-// manifest is the objects as a file.
+// manifest returns the objects as a file.
 func (o *objects) manifest() (string, error) {
 	var b strings.Builder
 	put := func(object any) error {
@@ -102,7 +103,7 @@ func pod(name string, edits ...func(*world, *corev1.Pod)) change {
 	}
 }
 
-// ownName is the name without the namespace.
+// ownName returns the name without the namespace.
 func ownName(name string) string { return name[strings.Index(name, "/")+1:] }
 
 func newPod(name string) *corev1.Pod {
@@ -153,6 +154,17 @@ func on(node string) func(*world, *corev1.Pod) {
 	}
 }
 
+// running gives a pod the addresses of some ranges that end in the given byte.
+func running(last byte, ranges ...netip.Prefix) func(*world, *corev1.Pod) {
+	return func(_ *world, p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+		for _, r := range ranges {
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: within(r, last).String()})
+		}
+		p.Status.PodIP = p.Status.PodIPs[0].IP
+	}
+}
+
 // hostNetwork puts a pod into its node's network.
 func hostNetwork(_ *world, p *corev1.Pod) {
 	p.Spec.HostNetwork = true
@@ -174,7 +186,7 @@ func port(name string, number int32, protocol corev1.Protocol) func(*world, *cor
 // noPorts takes a pod's named ports away.
 func noPorts(_ *world, p *corev1.Pod) { p.Spec.Containers[0].Ports = nil }
 
-// uid says that the object is another one.
+// uid gives a pod another UID, as a pod that replaces one of the same name has.
 func uid(text string) func(*world, *corev1.Pod) {
 	return func(_ *world, p *corev1.Pod) { p.UID = asUID(text) }
 }
@@ -206,7 +218,7 @@ func without(names ...string) change {
 	}
 }
 
-// do is several changes at once.
+// do returns a change that makes several.
 func do(changes ...change) change {
 	return func(w *world, o *objects) {
 		for _, c := range changes {

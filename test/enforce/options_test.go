@@ -18,7 +18,7 @@ func TestS56_WithoutMulticast(t *testing.T) {
 	})
 }
 
-// TestHookNone leaves FORWARD to the CNI, which jumps to our chains and drops what comes back from the latter.
+// TestHookNone leaves FORWARD to the CNI, which jumps to the chains of weave-npc and drops what returns from WEAVE-NPC.
 func TestHookNone(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
@@ -33,7 +33,7 @@ func TestHookNone(t *testing.T) {
 		w.begin(t, base(), "--hook", "none")
 		for _, n := range w.Nodes() {
 			if rules := snapshot(t, n); strings.Contains(rules, "WEAVE-NPC-FORWARD") {
-				t.Errorf("%s has a jump of ours\n%s", n, rules)
+				t.Errorf("%s has a jump of weave-npc\n%s", n, rules)
 			}
 		}
 		w.runCases(t, `^S(2|8|11|36|44|52_a_pod|53|59_a|68)_`)

@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// craft is an IP packet with lengths and checksums filled in.
+// craft returns an IP packet with lengths and checksums filled in.
 func craft(t *testing.T, from, to netip.Addr, hopLimit uint8, transport ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	var network gopacket.SerializableLayer
@@ -46,13 +46,13 @@ func craft(t *testing.T, from, to netip.Addr, hopLimit uint8, transport ...gopac
 	return slices.Clone(buffer.Bytes())
 }
 
-// udp is a datagram to a port.
+// udp returns a datagram to a port.
 func udp(port uint16, payload string) []gopacket.SerializableLayer {
 	return []gopacket.SerializableLayer{&layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)},
 		gopacket.Payload(payload)}
 }
 
-// crosses says whether a packet that one host sends is seen on the interface of another. The packet is sent several
+// crosses reports whether a packet that one host sends is seen on the interface of another. The packet is sent several
 // times if need be: the first one may have to wait for the neighbour's address.
 func crosses(t *testing.T, from *lab.Host, packet []byte, to *lab.Host, payload string) bool {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 type testCase struct {
 	name  string
 	steps []step
-	// says are complaints of weave-npc that belong to it, as regular expressions.
+	// says matches the warnings and errors that weave-npc logs meanwhile, as regular expressions.
 	says []string
 }
 
@@ -22,14 +22,15 @@ type testCase struct {
 type step struct {
 	about string
 	do    change
-	want  wants
-	// then is what else holds.
+	// want is a matrix in the grammar of type wants.
+	want wants
+	// then checks what a matrix cannot express.
 	then func(t *testing.T, w *world)
 }
 
 func cases() []testCase {
-	return slices.Concat(isolationCases(), peerCases(), blockCases(), portCases(),
-		wireCases(), timeCases(), addressCases())
+	return slices.Concat(isolationCases(), combinedCases(), peerCases(), changeCases(), blockCases(), portCases(), serviceCases(),
+		connectionCases(), wireCases(), timeCases(), addressCases())
 }
 
 // TestPolicies runs the cases, one after the other, in a world for each way to enforce policies: what a case leaves
@@ -58,7 +59,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// baseObjects are the objects that every case begins with.
+// baseObjects returns the objects that every case begins with.
 func (w *world) baseObjects() *objects {
 	o := (&objects{}).clone()
 	if o.policies == nil {

@@ -121,7 +121,7 @@ egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0}}, {ipBlock: {cidr: "::/0"}}], ports: 
 	}
 }
 
-// manyPorts is a list of every other port from 1000.
+// manyPorts returns a list of every other port from 1000.
 func manyPorts(n int) string {
 	var ports []string
 	for i := range n {
@@ -130,7 +130,7 @@ func manyPorts(n int) string {
 	return "[" + strings.Join(ports, ", ") + "]"
 }
 
-// manyRanges is a list of ranges of two ports, 2000 and 2001, 2004 and 2005...
+// manyRanges returns a list of ranges of two ports, 2000 and 2001, 2004 and 2005...
 func manyRanges(n int) string {
 	var ports []string
 	for i := range n {

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// confined runs a command with a root of which nothing can be written, whatever is mounted in it, but for the lock of
+// confined runs a command with a root where nothing can be written, whatever is mounted in it, except the lock of
 // iptables-legacy.
 var confined = []string{"unshare", "--mount", "--propagation", "private", "sh", "-c",
 	`set -e
@@ -40,16 +40,12 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 	}
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
-		m := newManifests(t, w)
-		w.source = m
-		m.write(t, w.objects(rich()))
-		for _, n := range w.Nodes() {
+		m := w.fromManifests(t, rich())
+		w.startEach(t, func(_ int, n *lab.Node) *daemon {
 			d := newDaemon(n, "--iptables-backend", string(backend), "--manifests", m.dir, "--pod-cidr", ranges(n))
 			d.wrap = slices.Concat(confined, profiled, unprivileged)
-			d.start(t)
-			d.endWith(t)
-			w.daemons = append(w.daemons, d)
-		}
+			return d
+		})
 		for _, d := range w.daemons {
 			d.awaitReady(t)
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
@@ -82,7 +78,7 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 	})
 }
 
-// blockedIsNamed has a packet blocked, of which the first node's log then says who sent it.
+// blockedIsNamed has a packet blocked, and expects its sender in the first node's log.
 func (w *world) blockedIsNamed(t *testing.T) {
 	t.Helper()
 	d := w.daemons[0]

@@ -17,7 +17,7 @@ import (
 // programs are those of iptables, as ones that can be made to fail.
 type programs struct{ dir string }
 
-// newPrograms makes programs that do what a file says: fail, hang, or refuse rules for port 7777; else what they always do.
+// newPrograms makes programs that a file controls: they fail, hang, or refuse rules for port 7777; otherwise they work as usual.
 func newPrograms(t *testing.T, w *world) programs {
 	t.Helper()
 	dir, err := os.MkdirTemp(w.Dir(), "programs-")
@@ -53,7 +53,7 @@ func (p programs) mode(t *testing.T, mode string) {
 	writeFile(t, filepath.Join(p.dir, "mode"), mode)
 }
 
-// lock is the lock of iptables-legacy, which no other node shares.
+// lock returns the lock of iptables-legacy, which no other node shares.
 func (p programs) lock() string { return filepath.Join(p.dir, "lock") }
 
 // wrap runs a command such that it finds the programs first.
@@ -110,8 +110,8 @@ func ailments() []ailment {
 	}
 }
 
-// TestWhatCannotBeWrittenHarmsNothingElse: while iptables cannot be written on a node, what is enforced stays, a new policy closes what it
-// isolates, pods come to what is allowed already, and later everything is made up for.
+// TestWhatCannotBeWrittenHarmsNothingElse checks that, while iptables cannot be written on a node, policies stay enforced, a new policy
+// isolates its pods, and new pods get what is allowed already, and that the rest follows once iptables works again.
 func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, a := range ailments() {
@@ -144,14 +144,14 @@ func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 	})
 }
 
-// ailing is the state in which iptables cannot be written any more.
+// ailing returns the state in which iptables cannot be written any more.
 func ailing() change {
 	return do(base(), policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}]}]`))
 }
 
-// TestARefusedRuleHarmsNothingElse: the kernel does not take one rule of a policy, whose other rules count, as all other policies do.
+// TestARefusedRuleHarmsNothingElse has the kernel refuse one rule of a policy: its other rules and all other policies are enforced.
 func TestARefusedRuleHarmsNothingElse(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w, p := startWithPrograms(t, backend, ailing())
@@ -181,18 +181,14 @@ func startWithPrograms(t *testing.T, backend lab.Backend, state change) (*world,
 	t.Helper()
 	w := newWorld(t, backend, lab.Config{})
 	p := newPrograms(t, w)
-	m := newManifests(t, w)
-	w.source = m
-	m.write(t, w.objects(state))
-	for i, n := range w.Nodes() {
+	m := w.fromManifests(t, state)
+	w.startEach(t, func(i int, n *lab.Node) *daemon {
 		d := newDaemon(n, w.daemonArgs(i, "--manifests", m.dir)...)
 		if i == 0 {
 			d.wrap = p.wrap()
 		}
-		d.start(t)
-		d.endWith(t)
-		w.daemons = append(w.daemons, d)
-	}
+		return d
+	})
 	for _, d := range w.daemons {
 		d.awaitReady(t)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// TestRandomStates compares what arrives with what the judge says, in one random state of the cluster after the other.
+// TestRandomStates compares what arrives with the judge's verdicts, in one random state of the cluster after the other.
 // A seed in $WEAVE_NPC_TEST_SEED repeats a run, $WEAVE_NPC_TEST_STEPS makes it longer.
 func TestRandomStates(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
@@ -33,9 +33,7 @@ func TestRandomStates(t *testing.T) {
 					d.kill(t)
 				}
 			}
-			for range 1 + g.IntN(3) {
-				g.change(t)
-			}
+			g.changes(t)
 			if down {
 				w.source.write(t, g.objects)
 				for _, d := range w.daemons {
@@ -62,7 +60,7 @@ func TestRandomStates(t *testing.T) {
 	})
 }
 
-// startOver removes all that is ours and starts again: the nodes have to get what they had, whatever the way there was.
+// startOver removes all that weave-npc owns and starts it again: the nodes must get what they had, whatever happened before.
 func (w *world) startOver(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Second) // until what does no harm has been removed
@@ -80,7 +78,7 @@ func (w *world) startOver(t *testing.T) {
 	}
 }
 
-// sorted are a text's lines: the rules that allow have no order among them.
+// sorted returns a text's lines: the rules that allow have no order among them.
 func sorted(text string) []string {
 	lines := strings.Split(text, "\n")
 	slices.Sort(lines)
@@ -94,7 +92,7 @@ func finished(w *world, o *objects) {
 	}
 }
 
-// newGenerator also returns its seed and how many steps are to be made, that many unless somebody asks for others.
+// newGenerator returns a generator, its seed, and the number of steps to make: the given one, or that of $WEAVE_NPC_TEST_STEPS.
 func newGenerator(t *testing.T, w *world, steps uint64) (*generator, uint64, uint64) {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -148,7 +146,7 @@ func TestS62_S63_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
 	})
 }
 
-// stable chooses flows of which nothing changes.
+// stable chooses flows whose verdicts are the same before and after.
 func (w *world) stable(g *generator, before, after judge.World) []loadFlow {
 	var allowed, denied []loadFlow
 	for from, source := range w.hosts {
@@ -183,7 +181,7 @@ func (w *world) stable(g *generator, before, after judge.World) []loadFlow {
 	return append(some(allowed), some(denied)...)
 }
 
-// edit makes, changes or removes a policy.
+// edit adds, changes or removes a policy.
 func (g *generator) edit() {
 	policies := slices.Sorted(maps.Keys(g.objects.policies))
 	if len(policies) > 2 && g.IntN(4) == 0 {
@@ -195,7 +193,7 @@ func (g *generator) edit() {
 	g.do("policy "+name+"\n"+spec, policy(name, spec))
 }
 
-// compare expects what the judge says, and returns of how many packets.
+// compare expects the judge's verdicts, and returns the number of packets that they are about.
 func (w *world) compare(t *testing.T, o *objects) (cells int) {
 	t.Helper()
 	questions, cells := w.judgedQuestions(t, o)
@@ -204,7 +202,7 @@ func (w *world) compare(t *testing.T, o *objects) (cells int) {
 	return cells
 }
 
-// judgedQuestions are what the judge answers, and of how many packets.
+// judgedQuestions returns the matrices of the judge's verdicts, and the number of packets in them.
 func (w *world) judgedQuestions(t *testing.T, o *objects) (all []question, cells int) {
 	t.Helper()
 	cluster := o.judged(t)
@@ -242,7 +240,7 @@ type generator struct {
 	cells   int
 }
 
-// begin forgets what the last state came of.
+// begin forgets the changes that made the last state.
 func (g *generator) begin() { g.did, g.renewed = nil, map[string]bool{} }
 
 func (g *generator) note(format string, args ...any) {
@@ -262,6 +260,15 @@ func (g *generator) uid() string {
 	return fmt.Sprintf("%08d", g.next)
 }
 
+// changes makes one to three changes.
+func (g *generator) changes(t *testing.T) {
+	t.Helper()
+	for range 1 + g.IntN(3) {
+		g.change(t)
+	}
+}
+
+// change makes one change, more often to policies than to pods.
 func (g *generator) change(t *testing.T) {
 	t.Helper()
 	pods := slices.DeleteFunc(slices.Sorted(maps.Keys(g.objects.pods)), func(name string) bool {
@@ -390,8 +397,11 @@ func (g *generator) ports() string {
 	})
 }
 
-func (g *generator) policy() string {
-	spec := "podSelector: " + g.podSelector()
+func (g *generator) policy() string { return g.policyFor(g.podSelector()) }
+
+// policyFor returns the spec of a policy whose pods a selector chooses.
+func (g *generator) policyFor(selector string) string {
+	spec := "podSelector: " + selector
 	if types := g.pick("", "[Ingress]", "[Egress]", "[Ingress, Egress]"); types != "" {
 		spec += "\npolicyTypes: " + types
 	}

@@ -205,7 +205,7 @@ func netInterfaceAddr(h *lab.Host, name string) (a net.HardwareAddr, err error) 
 	return a, err
 }
 
-// TestS54_OnlyRoutersAdvertise: what only routers send passes from the node and from an uplink, and never from a pod's port.
+// TestS54_OnlyRoutersAdvertise checks that what only routers send passes from the node and from an uplink, and never from a pod's port.
 func TestS54_OnlyRoutersAdvertise(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{Attach: lab.Bridge})
@@ -256,7 +256,7 @@ func probeAdvertised(t *testing.T, w *world, from, to string) {
 	}
 }
 
-// TestS54_OnlyRoutersAdvertiseWhereTagsAreAllowed: --allow-vlan lets no advertisements pass, without a tag or with one.
+// TestS54_OnlyRoutersAdvertiseWhereTagsAreAllowed checks that --allow-vlan lets no advertisements pass, without a tag or with one.
 func TestS54_OnlyRoutersAdvertiseWhereTagsAreAllowed(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, do(base(), policy("shop/p", `{podSelector: {}}`)), "--allow-vlan")

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// TestTheServerChangesNothingAndIsBounded: nobody makes weave-npc do anything by its server, or keeps it busy.
+// TestTheServerChangesNothingAndIsBounded checks that requests change nothing and cannot keep weave-npc busy.
 func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 	t.Parallel()
 	w := start(t, lab.NFT, base())
@@ -58,7 +58,7 @@ func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 	}
 }
 
-// TestABusyPortKeepsNothingFromBeingEnforced: the weave-npc before this one may take its time to end.
+// TestABusyPortKeepsNothingFromBeingEnforced occupies the port of the metrics, as a weave-npc that has not ended yet may.
 func TestABusyPortKeepsNothingFromBeingEnforced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lab.NFT, lab.Config{})
@@ -71,8 +71,7 @@ func TestABusyPortKeepsNothingFromBeingEnforced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	m := newManifests(t, w)
-	m.write(t, w.objects(do(base(), policy("shop/p", `{podSelector: {}}`))))
+	m := w.fromManifests(t, do(base(), policy("shop/p", `{podSelector: {}}`)))
 	d := startDaemon(t, n, w.daemonArgs(0, "--manifests", m.dir)...)
 	d.log.expect("cannot serve")
 	d.awaitLine(t, 0, "policies are enforced")

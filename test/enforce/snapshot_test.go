@@ -25,7 +25,7 @@ func eachBackend(t *testing.T, test func(t *testing.T, backend lab.Backend)) {
 	}
 }
 
-// snapshot is everything in a node's iptables, of both backends and families, in nftables' tables of bridges, and ipsets, without counters.
+// snapshot returns everything in a node's iptables, of both backends and families, in nftables' tables of bridges, and ipsets, without counters.
 func snapshot(t *testing.T, n *lab.Node) string {
 	t.Helper()
 	var b strings.Builder
@@ -45,7 +45,7 @@ func snapshot(t *testing.T, n *lab.Node) string {
 	return b.String()
 }
 
-// saved is a command's standard output. A legacy table that there is not yet does not come into being by it.
+// saved returns a command's standard output. It does not create legacy tables that do not exist yet.
 func saved(t *testing.T, n *lab.Node, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -80,7 +80,7 @@ func awaitSnapshot(t *testing.T, n *lab.Node, before string) {
 	})
 }
 
-// canonical is a snapshot without an order of chains, or among rules that only allow: those of a namespace's chain, or on the way
+// canonical returns a snapshot in which chains are sorted, and rules too that only allow: those of a namespace's chain, or on the way
 // there, before the first that drops.
 func canonical(snapshot string) string {
 	var out, chains, rules, allow []string
@@ -131,10 +131,16 @@ var (
 // execute runs weave-npc on a node until it ends.
 func execute(t *testing.T, n *lab.Node, env []string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
+	return executeBinary(t, command(), n, env, args...)
+}
+
+// executeBinary runs a weave-npc of a given path, as execute does.
+func executeBinary(t *testing.T, binary string, n *lab.Node, env []string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	var out, errs output
-	cmd := n.Command(ctx, command(), args...)
+	cmd := n.Command(ctx, binary, args...)
 	cmd.Args[0] = "weave-npc"
 	cmd.Env = append(append(os.Environ(), "HOSTNAME="), env...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -148,26 +154,32 @@ func execute(t *testing.T, n *lab.Node, env []string, args ...string) (stdout, s
 	return out.all(), errs.all(), cmd.ProcessState.ExitCode()
 }
 
-// rich is a state of the cluster with sets of every type.
+// rich makes a state of the cluster that needs sets of every type.
 func rich() change {
-	return do(base(), pod("shop/web", port("http", 80, "")), pod("shop/api", port("http", 81, "")), policy("shop/p", `
+	return do(base(), pod("shop/web", port("http", 80, "")), pod("shop/api", port("http", 81, "")),
+		richPolicies(`{port: http}, {port: 53, protocol: UDP}`, `{port: http}`))
+}
+
+// richPolicies makes policies with peers of every kind. Some of their rules are for the given ports.
+func richPolicies(ingress, egress string) change {
+	return do(policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 policyTypes: [Ingress, Egress]
 ingress:
 - from: [{podSelector: {matchLabels: {app: db}}}]
-  ports: [{port: http}, {port: 53, protocol: UDP}]
+  ports: [`+ingress+`]
 - from:
   - ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.128/25]}
   - ipBlock: {cidr: "2001:db8::/32", except: ["2001:db8:1::/48"]}
 egress:
 - to: [{namespaceSelector: {matchLabels: {team: b}}}]
 - to: [{podSelector: {}}]
-  ports: [{port: http}]`), policy("ops/p", `
+  ports: [`+egress+`]`), policy("ops/p", `
 podSelector: {}
 ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}]}]`))
 }
 
-// richWants is what holds then.
+// richWants returns what arrives in that state.
 func richWants() wants {
 	const ops = " -*>ops +web,copy>ops"
 	return wants{
@@ -189,13 +201,11 @@ func start(t *testing.T, backend lab.Backend, state change, args ...string) *wor
 // begin starts the daemons of a world.
 func (w *world) begin(t *testing.T, state change, args ...string) {
 	t.Helper()
-	m := newManifests(t, w)
-	w.source = m
-	m.write(t, w.objects(state))
+	m := w.fromManifests(t, state)
 	w.startDaemons(t, append([]string{"--manifests", m.dir}, args...)...)
 }
 
-// objects are what a change makes of nothing.
+// objects returns what a change makes of an empty cluster.
 func (w *world) objects(state change) *objects {
 	o := &objects{policies: map[string]string{}}
 	o = o.clone()

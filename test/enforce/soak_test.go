@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// soakVariable says how long TestSoak goes on.
+// soakVariable is how long TestSoak goes on.
 const soakVariable = "WEAVE_NPC_TEST_SOAK"
 
 // gauges are what one weave-npc and its node hold.
@@ -41,7 +41,7 @@ func TestSoak(t *testing.T) {
 	}
 	w := start(t, lab.NFT, base())
 	for _, d := range w.daemons {
-		// What somebody breaks while a transaction is on its way, that fails and is tried again.
+		// A transaction fails, and is tried again, if something is broken while it is on its way.
 		d.log.expect("drift found|cannot look for drift|cannot bring the kernel up to date, trying again")
 	}
 	lives, dies := w.daemons[0], w.daemons[1]

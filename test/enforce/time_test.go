@@ -150,7 +150,7 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {kind: `+long(63)+`}}, podSe
 	}
 }
 
-// long is a name of n characters.
+// long returns a name of n characters.
 func long(n int) string {
 	name := []byte(strings.Repeat("abcdefghi.", 30)[:n])
 	if n <= 63 {
@@ -160,13 +160,13 @@ func long(n int) string {
 	return string(name)
 }
 
-// started says that a pod has started later than those of which that is not known.
+// started gives a pod a start time, which is later than an unknown one.
 func started(_ *world, p *corev1.Pod) {
 	later := metav1.NewTime(time.Now())
 	p.Status.StartTime = &later
 }
 
-// oldFlow is a packet of a UDP flow that always has the same ports.
+// oldFlow returns a packet of a UDP flow that always has the same ports.
 func oldFlow(w *world, to string, family int) lab.Packet {
 	return lab.Packet{Proto: "udp", To: w.hosts[to].Addr(family), Port: 53, FromPort: 46000}
 }

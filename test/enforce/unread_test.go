@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// awaitUnready waits until /readyz says why not, in words that match.
+// awaitUnready waits until /readyz gives a reason that matches.
 func (d *daemon) awaitUnready(t *testing.T, pattern string) {
 	t.Helper()
 	wanted, last := regexp.MustCompile(pattern), ""
@@ -81,7 +81,7 @@ func TestS74_ARestartWithABrokenFileTakesNothingAway(t *testing.T) {
 		}
 		w.expect(t, isolated)
 
-		// What other files say meanwhile is enforced, and undone again.
+		// Changes of other files are enforced meanwhile, and undone again.
 		file("db.yaml", isolateDB)
 		w.expect(t, wants{"tcp 80": "-*>web +api>web -*>db -db>*", "udp 53": "-*>web +api>web -*>db -db>*"})
 		if err := os.Remove(filepath.Join(dir, "db.yaml")); err != nil {

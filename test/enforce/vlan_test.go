@@ -9,12 +9,12 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// tags are what a frame may carry before what it holds, by the names of their standards.
+// tags returns the VLAN tags that a frame may carry, by the names of their standards.
 func tags() map[string][]uint16 {
 	return map[string][]uint16{"802.1Q": {0x8100}, "802.1ad": {0x88a8}, "802.1ad with 802.1Q": {0x88a8, 0x8100}}
 }
 
-// tagged is an IP packet in a frame with VLAN tags of number 0, which mean no VLAN to who receives them.
+// tagged returns an IP packet in a frame with VLAN tags of number 0, which receivers take for no VLAN.
 func tagged(t *testing.T, from, to *lab.Host, stack []uint16, packet []byte) []byte {
 	t.Helper()
 	frame := append(hardwareAddrOf(t, to), hardwareAddrOf(t, from)...)
@@ -43,7 +43,7 @@ func hardwareAddrOf(t *testing.T, h *lab.Host) (a net.HardwareAddr) {
 	return a
 }
 
-// tunnels says whether what a host puts into frames with tags is seen by another.
+// tunnels reports whether another host sees what a host sends in frames with VLAN tags.
 func (w *world) tunnels(t *testing.T, from, to *lab.Host, family int, stack []uint16) bool {
 	t.Helper()
 	const payload = "in a VLAN"

@@ -3,8 +3,6 @@ package enforce
 import (
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,18 +35,18 @@ type world struct {
 	patience time.Duration
 }
 
-// objectWriter makes the daemons' source say what objects are.
+// objectWriter writes objects to the source that the daemons follow.
 type objectWriter interface {
 	write(t *testing.T, o *objects)
 }
 
-// cast are the pods of every world and the nodes that they are on.
+// cast returns the pods of every world and the nodes that they are on.
 func cast() map[string]string {
 	return map[string]string{"shop/web": "node1", "shop/db": "node1", "ops/mon": "node1",
 		"shop/api": "node2", "ops/copy": "node2"}
 }
 
-// base are the objects that every test begins with: nothing isolates anything.
+// base makes the objects that every test begins with, without policies.
 func base() change {
 	return do(namespace("shop", "team=a"), namespace("ops", "team=b"),
 		pod("shop/web", labelled("app=web")), pod("shop/db", labelled("app=db")), pod("shop/api", labelled("app=api")),
@@ -97,7 +95,7 @@ func (w *world) openSets(t *testing.T, n *lab.Node) {
 	t.Cleanup(func() { _ = w.sets[n].Close() })
 }
 
-// addPod attaches a pod to a node; its object does not come of that.
+// addPod attaches a pod to a node, without an object.
 func (w *world) addPod(t *testing.T, node, name string, config lab.PodConfig) *lab.Pod {
 	t.Helper()
 	p, err := w.Node(node).AddPod(name, config)
@@ -119,7 +117,7 @@ func (w *world) closePod(t *testing.T, p *lab.Pod) {
 	}
 }
 
-// serve starts a host's servers. Ports without one answer too: with a refusal.
+// serve starts a host's servers. The other ports answer with a refusal.
 func serve(t *testing.T, h *lab.Host) {
 	t.Helper()
 	for _, s := range []struct {
@@ -132,10 +130,10 @@ func serve(t *testing.T, h *lab.Host) {
 	}
 }
 
-// nodeOf is the node of a pod, nil for other hosts.
+// nodeOf returns the node of a pod, nil for other hosts.
 func (w *world) nodeOf(h *lab.Host) *lab.Node { return w.places[h] }
 
-// replacer puts hosts' addresses into a text: $web4, $web6.
+// replacer replaces $web4, $web6 and the like by the addresses of hosts.
 func (w *world) replacer() *strings.Replacer {
 	var pairs []string
 	for name, h := range w.hosts {
@@ -148,7 +146,7 @@ func (w *world) replacer() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// startDaemons starts weave-npc on every node: on the first one local pods are told by their interface, if there is
+// startDaemons starts weave-npc on every node. On the first one it knows local pods by their interface, if there is
 // one, on the others by their addresses.
 func (w *world) startDaemons(t *testing.T, args ...string) {
 	t.Helper()
@@ -160,8 +158,8 @@ func (w *world) startDaemons(t *testing.T, args ...string) {
 	}
 }
 
-// daemonArgs are the flags of weave-npc on the node with an index. Manifests stand in for an API server here: what is allowed is accepted,
-// as there, unless args have another --allow-action.
+// daemonArgs returns the flags of weave-npc on the node with an index. Allowed packets are accepted, as with an API server, unless args
+// have another --allow-action.
 func (w *world) daemonArgs(i int, args ...string) []string {
 	n := w.Nodes()[i]
 	own := []string{"--iptables-backend", string(w.backend), "--allow-action", "ACCEPT"}
@@ -181,7 +179,7 @@ func ranges(n *lab.Node) string {
 	return strings.Join(texts, ",")
 }
 
-// daemonOn is the daemon of a node.
+// daemonOn returns the daemon of a node.
 func (w *world) daemonOn(n *lab.Node) *daemon {
 	for _, d := range w.daemons {
 		if d.node == n {
@@ -191,50 +189,11 @@ func (w *world) daemonOn(n *lab.Node) *daemon {
 	return nil
 }
 
-// manifests is a directory that holds all objects in one file.
-type manifests struct{ dir string }
-
-func newManifests(t *testing.T, w *world) *manifests {
-	t.Helper()
-	dir, err := os.MkdirTemp(w.Dir(), "manifests-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &manifests{dir}
-}
-
-// write implements objectWriter. The file is replaced as a whole.
-func (m *manifests) write(t *testing.T, o *objects) {
-	t.Helper()
-	text, err := o.manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(m.dir, "world.yaml"), text)
-}
-
-// writeNode makes manifests say that there is a node.
-func writeNode(t *testing.T, dir, name string) {
-	t.Helper()
-	writeFile(t, filepath.Join(dir, "node.yaml"), "apiVersion: v1\nkind: Node\nmetadata: {name: "+name+"}\n")
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	hidden := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
-	if err := os.WriteFile(hidden, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(hidden, path); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// apply makes the source say what objects are, and returns when every node has done all that follows from it.
+// apply writes objects to the source, and returns when every node has enforced them.
 //
-// That is seen by a pod on every node and a policy that are there for a moment besides: the policy's egress rule names
-// a port of the pods in a namespace with a certain label, so that the set for it is filled when namespace, pod and
-// policy have arrived, and the pods leave the sets when the transaction before has been applied.
+// It adds a pod on every node and a policy for a moment. The policy's egress rule names a port of the pods in a namespace with a certain
+// label, so the set of that port is filled once namespace, pod and policy have arrived, and the pods leave the sets after the
+// transaction with everything else has been applied.
 func (w *world) apply(t *testing.T, o *objects) {
 	t.Helper()
 	w.step++
@@ -244,7 +203,7 @@ func (w *world) apply(t *testing.T, o *objects) {
 	policy("sync/step-"+number, `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: `+
 		`{matchLabels: {step: "`+number+`"}}}], ports: [{port: sync}]}]}`)(w, mark)
 	for _, n := range w.Nodes() {
-		pod("sync/step-"+number+"-"+n.Name(), on(n.Name()), port("sync", int32(2000+w.step), ""), syncAddress(n))(w, mark)
+		pod("sync/step-"+number+"-"+n.Name(), on(n.Name()), port("sync", int32(2000+w.step), ""), running(syncByte, n.PodRanges()[0]))(w, mark)
 	}
 	w.source.write(t, mark)
 	w.awaitSync(t, true)
@@ -257,19 +216,16 @@ func (w *world) apply(t *testing.T, o *objects) {
 	w.awaitSync(t, false)
 }
 
-// syncAddress gives a pod an address of a node's range that nobody has.
-func syncAddress(n *lab.Node) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) {
-		p.Status.Phase = corev1.PodRunning
-		p.Status.PodIP = syncAddr(n).String()
-		p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
-	}
-}
+// syncAddr returns the last but one address of a node's first range, which no pod has.
+func syncAddr(n *lab.Node) netip.Addr { return within(n.PodRanges()[0], syncByte) }
 
-// syncAddr is the last but one address of a node's first range.
-func syncAddr(n *lab.Node) netip.Addr {
-	raw := n.PodRanges()[0].Addr().AsSlice()
-	raw[len(raw)-1] = 254
+// syncByte is the last byte of the addresses that apply waits for.
+const syncByte = 254
+
+// within returns the address of a range with the given last byte.
+func within(r netip.Prefix, last byte) netip.Addr {
+	raw := r.Addr().AsSlice()
+	raw[len(raw)-1] = last
 	a, _ := netip.AddrFromSlice(raw)
 	return a
 }

@@ -107,7 +107,7 @@ func (i *image) unpack(t *testing.T, text []byte) {
 	}
 }
 
-// file is the content of a file, links followed; it fails if there is none.
+// file returns the content of a file, links followed; it fails if there is none.
 func (i *image) file(t *testing.T, name string) []byte {
 	t.Helper()
 	at := name

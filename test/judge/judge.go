@@ -1,5 +1,5 @@
-// Package judge says what a packet must get, from the field comments of k8s.io/api/networking/v1 alone. It shares no code
-// with what it judges.
+// Package judge decides which packets Kubernetes network policies allow, from the field comments of k8s.io/api/networking/v1 alone. It
+// shares no code with what it judges, and must not import it.
 package judge
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// World is all that there is.
+// World is a cluster.
 type World struct {
 	// Namespaces holds name -> labels.
 	Namespaces map[string]map[string]string
@@ -27,7 +27,7 @@ type Pod struct {
 	Addrs                 []netip.Addr
 	Ports                 []corev1.ContainerPort
 	// Rivals are other pods of its node that claim its addresses too. Nothing is allowed in a direction that one of them is
-	// isolated in, for nobody can tell whose packet it is.
+	// isolated in, because their packets cannot be told apart.
 	Rivals []Pod
 }
 
@@ -41,8 +41,8 @@ type Packet struct {
 // Everywhere stands for all nodes together.
 const Everywhere = ""
 
-// Judge says whether what isolates a packet's source lets it out and what isolates its destination lets it in, as far as they are
-// pods of the node.
+// Judge reports whether the policies of a packet's source let it out, and whether those of its destination let it in. An end that is no
+// pod of the node allows everything.
 func (w World) Judge(node string, p Packet) (out, in bool) {
 	judges := func(pod *Pod) bool { return pod != nil && (node == Everywhere || pod.Node == node) }
 	src, dst := w.owner(p.Src), w.owner(p.Dst)
@@ -51,7 +51,7 @@ func (w World) Judge(node string, p Packet) (out, in bool) {
 	return out, in
 }
 
-// Allowed says whether a packet passes the node, or arrives.
+// Allowed reports whether a packet passes a node, or arrives if node is Everywhere.
 func (w World) Allowed(node string, p Packet) bool {
 	out, in := w.Judge(node, p)
 	return out && in

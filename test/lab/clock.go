@@ -33,7 +33,7 @@ type Clock struct {
 // Set makes the clock wrong by a duration from now on: it jumps.
 func (c *Clock) Set(wrong time.Duration) { c.wrong.Store(int64(wrong)) }
 
-// Asked is how often somebody has looked at the clock.
+// Asked returns how often a program has read the clock.
 func (c *Clock) Asked() int { return int(c.asked.Load()) }
 
 // StartWithClock starts the command, a Go program, with a wall clock of its own; its monotonic clock is everybody's. The program that

@@ -33,16 +33,16 @@ type Host struct {
 // closer is something that lives in a host's namespace and ends with the host.
 type closer interface{ Close() error }
 
-// Name is what the host was called when it was made: node1, shop/web.
+// Name returns what the host was called when it was made: node1, shop/web.
 func (h *Host) Name() string { return h.name }
 
-// String is the name.
+// String returns the name.
 func (h *Host) String() string { return h.name }
 
-// Namespace is the name under which `ip netns exec` finds the host.
+// Namespace returns the name under which `ip netns exec` finds the host.
 func (h *Host) Namespace() string { return h.netns }
 
-// NamespacePath is the file that nsenter --net= takes.
+// NamespacePath returns the file that nsenter --net= takes.
 func (h *Host) NamespacePath() string { return filepath.Join(netnsDir, h.netns) }
 
 // Addrs returns the host's addresses, without loopback and link-local ones; the first of a family is its main one.

@@ -32,7 +32,7 @@ func (c Call) String() string {
 	return c.Process + " " + name
 }
 
-// callNames are those of the calls that are intercepted most; number -> name.
+// callNames returns the names of the calls that are intercepted most; number -> name.
 func callNames() map[int]string {
 	return map[int]string{
 		unix.SYS_EXECVE: "execve", unix.SYS_CLONE: "clone", unix.SYS_CLONE3: "clone3", unix.SYS_EXIT_GROUP: "exit_group",
@@ -43,7 +43,7 @@ func callNames() map[int]string {
 	}
 }
 
-// passed are the system calls before which nothing is asked: they read, wait, or change nothing but the caller's own
+// passed returns the system calls before which nothing is asked: they read, wait, or change nothing but the caller's own
 // memory, threads, signals, descriptors and rights, so that an end before them leaves what an end after them leaves. All
 // others are intercepted, those too that nobody has thought of.
 func passed() []uint32 {
@@ -166,7 +166,7 @@ func interceptingFilter() []unix.SockFilter {
 }
 
 // installFilter puts the calling thread, and what it becomes and starts, under a filter. With a listener, the next call that the filter
-// asks about waits for somebody to take the listener out of our descriptors.
+// asks about waits for somebody to take the listener out of this process's descriptors.
 func installFilter(program []unix.SockFilter, flags uintptr) error {
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&filter)))

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 // patience is for probes that must arrive: shorter than the first retransmission of a SYN, which would hide a loss.
 const patience = 900 * time.Millisecond
 
-// newWorld is a world with pods that serve: two on node1, and one on node2 unless there is but one node.
+// newWorld returns a world with pods that serve: two on node1, and one on node2 unless there is but one node.
 func newWorld(t *testing.T, config Config) (*World, []*Host) {
 	t.Helper()
 	w, err := New(config)

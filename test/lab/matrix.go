@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Question asks who of From reaches whom of To.
+// Question asks which hosts of From reach which hosts of To.
 type Question struct {
 	From, To []*Host
 	Proto    string // as in Packet
@@ -27,17 +27,17 @@ func (q Question) String() string {
 	return fmt.Sprintf("%s port %d, IPv%d", q.Proto, q.Port, q.Family)
 }
 
-// Matrix says who reaches whom.
+// Matrix holds the answers to a question: which hosts reach which.
 type Matrix struct {
 	Title    string
 	From, To []string
 	Reached  [][]bool // [from][to]
 }
 
-// Everything is the expectation that all probes arrive.
+// Everything expects every probe to arrive. It is an argument for Expect.
 func Everything(_, _ *Host) bool { return true }
 
-// Nothing is the expectation that only those of a host to itself arrive, which never leave it.
+// Nothing expects no probe to arrive, except those of a host to itself, which never leave it.
 func Nothing(from, to *Host) bool { return from == to }
 
 // fill makes a matrix by asking f about every pair.
@@ -81,7 +81,7 @@ func (w *World) Matrix(ctx context.Context, q Question) (Matrix, error) {
 	return m, group.Wait()
 }
 
-// String is a table: a row for each sender, a column for each receiver.
+// String returns a table with a row for each sender and a column for each receiver.
 func (m Matrix) String() string {
 	return m.draw(func(i, j int) string {
 		if m.Reached[i][j] {
@@ -91,10 +91,10 @@ func (m Matrix) String() string {
 	})
 }
 
-// Equal says whether two matrices have the same verdicts for the same hosts.
+// Equal reports whether two matrices have the same verdicts for the same hosts.
 func (m Matrix) Equal(other Matrix) bool { return m.String() == other.String() }
 
-// Diff is a table of the verdicts, in which those that are not wanted are marked: "OK!" where a packet arrived and must
+// Diff returns a table of the verdicts, in which those that are not wanted are marked: "OK!" where a packet arrived and must
 // not, "--!" where it must and did not. It is empty if there are none.
 func (m Matrix) Diff(want Matrix) string {
 	if m.Equal(want) {
@@ -139,7 +139,7 @@ func trimLines(s string) string {
 }
 
 // Expect asks until the matrix is as wanted twice in a row. If it is not within the given time, the error holds the
-// matrix wanted, what is different, and what Config.Dump says of every node.
+// matrix wanted, what is different, and what Config.Dump returns for every node.
 func (w *World) Expect(ctx context.Context, q Question, want func(from, to *Host) bool, within time.Duration) error {
 	wanted := q.fill(want)
 	deadline := time.Now().Add(within)

@@ -14,12 +14,12 @@ import (
 const (
 	// netnsDir is where `ip netns` looks for namespaces.
 	netnsDir = "/run/netns"
-	// netnsPrefix marks the namespaces that are ours.
+	// netnsPrefix begins the names of the namespaces that a lab makes.
 	netnsPrefix = "wnpc-"
 )
 
 // prepareNetnsDir makes netnsDir a mount point of its own, as `ip netns add` does. Done later, by somebody else, it
-// would bury our mounts.
+// would bury these mounts.
 func prepareNetnsDir() error {
 	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
 		return errors.Wrapf(err, "making %s", netnsDir)

@@ -85,7 +85,7 @@ func (n *Node) addPodBridge() error {
 	return raise(bridgeName, addrs...)
 }
 
-// gateway is the bridge's address in a range, the first.
+// gateway returns the bridge's address in a range, the first.
 func (n *Node) gateway(r netip.Prefix) netip.Addr { return r.Addr().Next() }
 
 // connect makes the routes between a new node and those before it.
@@ -182,7 +182,7 @@ func (n *Node) release(p *Pod) {
 	}
 }
 
-// inRange says whether the node's own routes lead to an address.
+// inRange reports whether the node's own routes lead to an address.
 func (n *Node) inRange(addr netip.Addr) bool {
 	for _, r := range n.ranges {
 		if r.Contains(addr) {

@@ -13,7 +13,7 @@ type Pod struct {
 	port string // the interface on the node
 }
 
-// PodConfig says what is special about a pod.
+// PodConfig is what distinguishes a pod from others.
 type PodConfig struct {
 	// Addrs are the pod's addresses; none means the next free one of each of the node's ranges. Those outside the
 	// node's ranges are routed to it too.
@@ -194,7 +194,7 @@ func (p *Pod) routeStrays(f func(netip.Addr) error) error {
 	return nil
 }
 
-// everything is the default route's destination, of the family of an address.
+// everything returns the default route's destination, of the family of an address.
 func everything(addr netip.Addr) netip.Prefix {
 	if addr.Is4() {
 		return netip.MustParsePrefix("0.0.0.0/0")

@@ -18,17 +18,17 @@ import (
 type Verdict int
 
 const (
-	// Dropped says that no answer came in time.
+	// Dropped means that no answer came in time.
 	Dropped Verdict = iota
-	// Allowed says that the packet arrived and its answer came back.
+	// Allowed means that the packet arrived and its answer came back.
 	Allowed
-	// Refused says that the packet arrived at a host where nobody serves the port or the protocol.
+	// Refused means that the packet arrived at a host without a server of the port or the protocol.
 	Refused
-	// Unreachable says that somebody on the way said so (a router, or a rule that rejects).
+	// Unreachable means that a router or a rule on the way rejected the packet.
 	Unreachable
 )
 
-// String is a word for the verdict.
+// String returns the verdict in a word.
 func (v Verdict) String() string {
 	switch v {
 	case Allowed:
@@ -42,13 +42,13 @@ func (v Verdict) String() string {
 	}
 }
 
-// Reached says whether the packet arrived.
+// Reached reports whether the packet arrived.
 func (v Verdict) Reached() bool { return v == Allowed || v == Refused }
 
 // DefaultTimeout is how long a probe waits for its answer.
 const DefaultTimeout = 250 * time.Millisecond
 
-// Packet says what a probe sends.
+// Packet describes what a probe sends.
 type Packet struct {
 	// Proto is tcp (a handshake), udp (a datagram and its answer), icmp (echo, of either family) or sctp (an INIT and
 	// its answer).
@@ -66,13 +66,13 @@ type Packet struct {
 	Timeout time.Duration
 }
 
-// Probe sends a packet from the host and says what became of it. An error is one of the lab, or the context's end.
+// Probe sends a packet from the host and returns what became of it. An error is one of the lab, or the context's end.
 func (h *Host) Probe(ctx context.Context, packet Packet) (Verdict, error) {
 	verdict, _, err := h.Ask(ctx, packet)
 	return verdict, err
 }
 
-// Ask is Probe with the name of the host that answered; only tcp and udp servers tell it.
+// Ask is Probe with the name of the host that answered, which only tcp and udp servers send.
 func (h *Host) Ask(ctx context.Context, packet Packet) (Verdict, string, error) {
 	if packet.Timeout == 0 {
 		packet.Timeout = DefaultTimeout
@@ -208,7 +208,7 @@ func connectSocket(fd int, packet Packet) error {
 	return errors.Wrapf(err, "connecting to %s", packet.To)
 }
 
-// socketAddress is the kernel's form of an address; a zone is looked up in the calling thread's namespace.
+// socketAddress returns the kernel's form of an address; a zone is looked up in the calling thread's namespace.
 func socketAddress(addr netip.Addr, port uint16) (unix.Sockaddr, error) {
 	if addr.Is4() {
 		return &unix.SockaddrInet4{Addr: addr.As4(), Port: int(port)}, nil

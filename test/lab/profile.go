@@ -16,13 +16,13 @@ import (
 )
 
 // DefaultProfile is the seccomp profile that container runtimes of Debian and Ubuntu use unless they are told otherwise
-// (package golang-github-containers-common). That of containerd and Docker is the same but for few calls.
+// (package golang-github-containers-common). That of containerd and Docker differs in few calls.
 const DefaultProfile = "/usr/share/containers/seccomp.json"
 
-// profileVariable tells this program, when it is started by ProfileWrap, where the profile is that it is to install.
+// profileVariable holds the path of the profile that this program installs when ProfileWrap starts it.
 const profileVariable = "WEAVE_NPC_TEST_SECCOMP"
 
-// ProfileWrap is what runs a command, as the arguments that follow, under a seccomp profile as it is for given capabilities. The
+// ProfileWrap returns what runs a command, as the arguments that follow, under a seccomp profile as it is for given capabilities. The
 // program that calls it must run Main first of all.
 func ProfileWrap(path string, capabilities ...string) ([]string, error) {
 	filter, err := compileProfile(path, capabilities)
@@ -86,7 +86,7 @@ type profileRule struct {
 	}
 }
 
-// applies says whether the rule counts for a process with capabilities, on this machine.
+// applies reports whether the rule counts for a process with capabilities, on this machine.
 func (r profileRule) applies(capabilities []string) bool {
 	has := func(c string) bool { return slices.Contains(capabilities, c) }
 	here := func(arch string) bool { return arch == runtime.GOARCH }
@@ -156,7 +156,7 @@ func action(name string, errno uint32) unix.SockFilter {
 	return endFilter(unix.SECCOMP_RET_ERRNO | errno)
 }
 
-// callNumbers are the system calls of this machine by name, in upper case, as package unix has them.
+// callNumbers returns the system calls of this machine by name, in upper case, as package unix has them.
 func callNumbers() (map[string]uint32, error) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "golang.org/x/sys/unix").Output()
 	if err != nil {

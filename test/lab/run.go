@@ -29,7 +29,7 @@ type run struct {
 	lock *os.File
 }
 
-// newRun finds an id that nobody else has.
+// newRun finds an id that no other run has.
 func newRun() (*run, error) {
 	if err := os.MkdirAll(runsDir, 0o700); err != nil {
 		return nil, errors.Wrapf(err, "making %s", runsDir)
@@ -72,7 +72,7 @@ func newRun() (*run, error) {
 // making is to be closed when something has been made that a removal has to find.
 func making() (*os.File, error) { return lockRuns(unix.LOCK_SH) }
 
-// lockRuns waits until nobody holds the directory of all runs in another way.
+// lockRuns waits until no process holds the directory of all runs in another way.
 func lockRuns(how int) (*os.File, error) {
 	dir, err := os.Open(runsDir)
 	if err != nil {
@@ -159,11 +159,11 @@ func namespaces() ([]string, error) {
 	return names, nil
 }
 
-// runOf returns the id in a namespace's name, or "" if the name is none of ours.
+// runOf returns the id in a namespace's name, or "" if the lab did not make that name.
 func runOf(namespace string) string {
-	rest, ours := strings.CutPrefix(namespace, netnsPrefix)
+	rest, made := strings.CutPrefix(namespace, netnsPrefix)
 	id, _, named := strings.Cut(rest, "-")
-	if raw, err := hex.DecodeString(id); !ours || !named || err != nil || len(raw) != 4 {
+	if raw, err := hex.DecodeString(id); !made || !named || err != nil || len(raw) != 4 {
 		return ""
 	}
 	return id
@@ -251,7 +251,7 @@ func Main(m interface{ Run() int }) int {
 	launch()
 	launchProfiled()
 	// With a processor to spare for the goroutines that serve, the kernel shares time out among them and those that ask: Go's scheduler
-	// lets whoever waits for packets wait for long while all its processors have something to do.
+	// lets goroutines that wait for packets wait for long while all its processors have something to do.
 	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
 	if err := Sweep(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -274,7 +274,7 @@ func RemoveOnSignal() (undo func()) {
 		if !open {
 			return
 		}
-		// Whoever reads our output may have been interrupted too.
+		// The reader of this process's output may have been interrupted too.
 		signal.Ignore(unix.SIGPIPE)
 		if err := removeOwnRuns(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -305,7 +305,7 @@ func removeOwnRuns() error {
 	return sweep(ownRun)
 }
 
-// killAndWait kills a process that need not be our child and waits until it is gone or only waits to be reaped.
+// killAndWait kills a process, a child or not, and waits until it is gone or only waits to be reaped.
 func killAndWait(pid int) error {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		if errors.Is(err, unix.ESRCH) {
@@ -322,7 +322,7 @@ func killAndWait(pid int) error {
 	return errors.Errorf("process %d does not end though it was killed", pid)
 }
 
-// alive says whether a process runs; one that is dead but not reaped does not.
+// alive reports whether a process runs; one that is dead but not reaped does not.
 func alive(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -188,7 +188,7 @@ func namespaceOf(t *testing.T, path string) string {
 	return fmt.Sprintf("net:[%d]", info.Sys().(*syscall.Stat_t).Ino)
 }
 
-// inhabited says whether a thread of any process is in one of the namespaces.
+// inhabited reports whether a thread of any process is in one of the namespaces.
 func inhabited(t *testing.T, namespaces []string) bool {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/[0-9]*/task/*/ns/net")
@@ -198,7 +198,7 @@ func inhabited(t *testing.T, namespaces []string) bool {
 	for _, task := range tasks {
 		link, err := os.Readlink(task)
 		if err != nil {
-			continue // gone meanwhile, or nobody may look: none of ours
+			continue // gone, or not to be looked at, so no thread of the lab
 		}
 		for _, n := range namespaces {
 			if link == n {

@@ -14,7 +14,7 @@ import (
 
 // Serve starts a server on a port of all the host's addresses, until the host is closed.
 //
-//	tcp   says the host's name and a newline, then echoes what it is sent until the client closes
+//	tcp   sends the host's name and a newline, then echoes what it is sent until the client closes
 //	udp   answers every datagram with the host's name
 //	sctp  answers an INIT with an INIT ACK, and an INIT for a port that nobody serves with an ABORT
 //

@@ -19,7 +19,7 @@ type StreamFlow struct {
 	Family   int    // 4 or 6: between the first addresses of that family
 	Proto    string // udp or icmp, which send nothing twice
 	Port     uint16 // of udp: the stream serves it, so nobody else may
-	// Denied says that nothing may arrive. Otherwise everything has to, and to be answered.
+	// Denied is whether nothing may arrive. Otherwise everything must arrive and be answered.
 	Denied bool
 }
 
@@ -57,7 +57,7 @@ const (
 	streamAnswered = 5 * time.Second
 	// streamDenied is how long an answer that must not come is waited for.
 	streamDenied = 200 * time.Millisecond
-	// streamLate is how long is waited once more when we may have been late ourselves.
+	// streamLate is how long a stream waits once more when this process may have been late itself.
 	streamLate = time.Second
 	// streamDelay is the longest delay that is made up for, streamBurst the most flows that are opened at once to do so.
 	streamDelay = time.Second
@@ -118,7 +118,7 @@ func NewStream(rate int, flows []StreamFlow) (*Stream, error) {
 	return s, nil
 }
 
-// Opened is how many flows were opened up to now.
+// Opened returns how many flows were opened up to now.
 func (s *Stream) Opened() int { return int(s.opened.Load()) }
 
 // Round waits until each flow was opened once more.
@@ -132,7 +132,7 @@ func (s *Stream) Round(ctx context.Context) {
 	}
 }
 
-// Close opens no more flows, waits until it is known what became of all, and says so. It may be called once. An error is
+// Close opens no more flows, and returns what became of all once that is known. It may be called once. An error is
 // one of the lab, and makes the result worthless.
 func (s *Stream) Close() (StreamResult, error) {
 	close(s.stop)
@@ -190,7 +190,7 @@ func (s *Stream) watch(fd int) error {
 func (s *Stream) run(rate int) {
 	defer close(s.done)
 	defer s.closeAll()
-	pace := time.Second / time.Duration(rate)
+	interval := time.Second / time.Duration(rate)
 	start := time.Now()
 	next, stop := start, s.stop
 	for stop != nil || len(s.waiting) > 0 {
@@ -204,7 +204,7 @@ func (s *Stream) run(rate int) {
 			next = now.Add(-streamDelay)
 		}
 		for burst := 0; stop != nil && burst < streamBurst && !time.Now().Before(next); burst++ {
-			next = next.Add(pace)
+			next = next.Add(interval)
 			number := uint64(s.opened.Load())
 			f := s.flowOf(number)
 			if err := f.From.inside(func() error { return s.open(f, number) }); err != nil {
@@ -222,7 +222,7 @@ func (s *Stream) run(rate int) {
 	s.result.Opened = s.Opened()
 }
 
-// flowOf is the flow that has a number: they take turns.
+// flowOf returns the flow that has a number: they take turns.
 func (s *Stream) flowOf(number uint64) *StreamFlow { return &s.flows[number%uint64(len(s.flows))] }
 
 // open sends the one packet of a new flow, from the host that it comes from.
@@ -286,7 +286,7 @@ func (s *Stream) sendFirst(o *opened, from netip.AddrPort, to netip.Addr) error 
 	return errors.Wrapf(err, "sending to %s", to)
 }
 
-// FreshPort is a port or an identifier that the host has not used for long. It is below those that the kernel chooses: one of
+// FreshPort returns a port or an identifier that the host has not used for long. It is below those that the kernel chooses: one of
 // these may be that of a flow that was allowed a moment ago, and is still.
 func (h *Host) FreshPort() uint16 {
 	const first, last = 1024, 32767
@@ -336,7 +336,7 @@ func (s *Stream) answer(fd int, h *Host) {
 	}
 }
 
-// answered takes note that the one who opened a flow has got something.
+// answered records that the sender of a flow got a packet back.
 func (s *Stream) answered(o *opened) {
 	n, _, err := unix.Recvfrom(o.socket, make([]byte, 64), 0)
 	switch {
@@ -344,7 +344,7 @@ func (s *Stream) answered(o *opened) {
 		return
 	case o.Denied && err == nil:
 		s.accepted(o, "was answered")
-	case o.Denied: // an error says that it was refused on its way
+	case o.Denied: // an error means that it was refused on its way
 	case err != nil || n == 0:
 		s.dropped(o, fmt.Sprintf("failed: %v", err))
 	}
@@ -367,7 +367,7 @@ func (s *Stream) expire(now time.Time) {
 	}
 }
 
-// comesLate gives a flow that seems lost a second chance: on a busy machine it may be we who did not look.
+// comesLate gives a flow that seems lost a second chance: on a busy machine this process may not have looked.
 func (s *Stream) comesLate(o *opened, now time.Time) bool {
 	if o.Denied || o.late {
 		return false

@@ -54,7 +54,7 @@ func (p *Pod) plugCarrier() error {
 	return errors.Wrapf(netlink.LinkAdd(veth), "making veth %s", carrier)
 }
 
-// carrierAddr is the address of an end of the carrier, 1 or 2.
+// carrierAddr returns the address of an end of the carrier, 1 or 2.
 func carrierAddr(end byte) net.IP { return net.IPv4(169, 254, 77, end) }
 
 // addVXLAN makes a VXLAN device over the carrier, in the calling thread's namespace.

@@ -33,14 +33,14 @@ func (a Attach) String() string {
 // maxNodes is what one digit in an address allows.
 const maxNodes = 9
 
-// Config says what world New builds.
+// Config describes the world that New builds.
 type Config struct {
 	// Nodes is the number of nodes, 1 to 9.
 	Nodes int
 	// IPv4 and IPv6 are the families with addresses; at least one.
 	IPv4, IPv6 bool
 	Attach     Attach
-	// Dump says what to show of a node when Expect gives up; nil is DumpFilter.
+	// Dump returns what to show of a node when Expect gives up; nil is DumpFilter.
 	Dump func(*Node) string
 }
 
@@ -221,7 +221,7 @@ func (w *World) Hosts() []*Host {
 	return hosts
 }
 
-// Dir is a directory for files that go with the world.
+// Dir returns a directory for files that go with the world.
 func (w *World) Dir() string { return w.run.dir }
 
 // Close ends what runs in the world and removes it. It may be called more than once.

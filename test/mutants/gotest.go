@@ -53,7 +53,7 @@ func goTest(ctx context.Context, root, overlay string, limit time.Duration, args
 	return failed, nil
 }
 
-// event is what go test -json says, of what cmd/test2json describes.
+// event has the fields of a line of go test -json that matter here, as cmd/test2json describes them.
 type event struct {
 	Action, Package, Test, Output string
 }
@@ -87,7 +87,7 @@ func readEvents(stream []byte) (failed []string, broken string) {
 	return slices.DeleteFunc(slices.Clone(failed), func(name string) bool { return !inner(name) }), broken
 }
 
-// shortName is a package's path below the module.
+// shortName returns a package's path below the module.
 func shortName(pkg string) string {
 	const module = "github.com/weave-npc/weave-npc/"
 	return strings.TrimPrefix(pkg, module)

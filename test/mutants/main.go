@@ -74,7 +74,7 @@ func run(ctx context.Context, only, table string) (survived int, err error) {
 	return 0, errors.Wrap(os.WriteFile(filepath.Join(root, table), []byte(h.table()), 0o644), "writing the table")
 }
 
-// moduleRoot is the directory of the module that we are run in.
+// moduleRoot returns the directory of the module that this command runs in.
 func moduleRoot(ctx context.Context) (string, error) {
 	text, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	return strings.TrimSpace(string(text)), errors.Wrap(err, "asking for the module's directory")
@@ -96,7 +96,7 @@ type quarry struct {
 	took   time.Duration
 }
 
-// quickly are the arguments for the tests that every mutant is exposed to.
+// quickly returns the arguments of go test for the tests that every mutant is run against.
 func quickly() []string {
 	return []string{"-skip=" + random + "|" + live, "./npc/controller", "./npc/dataplane", "./ipset", "./iptables"}
 }
@@ -212,7 +212,7 @@ func (h *hunt) survived() int {
 	return n
 }
 
-// table is what there is to read about the mutants.
+// table returns the page about the mutants.
 func (h *hunt) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Mutants\n\nWritten by `make mutants`, which breaks weave-npc in these %d ways, one at a time, and has the tests find out. "+

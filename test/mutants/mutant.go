@@ -15,7 +15,7 @@ import (
 type mutant struct {
 	// name is that of its file, without .patch.
 	name string
-	// about says in one sentence what is broken.
+	// about is one sentence on what is broken.
 	about string
 	// breaks names the promise that is broken.
 	breaks string
@@ -31,7 +31,7 @@ type tests struct {
 	run string // regular expressions for its flag -run
 }
 
-// packages are those that the mutant differs in, as the go command names them.
+// packages returns the packages that the mutant changes, as the go command names them.
 func (m mutant) packages() []string {
 	var out []string
 	for file := range m.changed {

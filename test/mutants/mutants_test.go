@@ -20,7 +20,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// loaded are the mutants, applied to the tree as it is.
+// loaded returns the mutants, applied to the present tree.
 func loaded(t *testing.T) (root string, mutants []mutant) {
 	t.Helper()
 	root, err := moduleRoot(t.Context())
@@ -33,7 +33,7 @@ func loaded(t *testing.T) (root string, mutants []mutant) {
 	return root, mutants
 }
 
-// TestEveryPatchAppliesAndCompiles: a patch that has become stale is found here, and not only when mutants are run.
+// TestEveryPatchAppliesAndCompiles finds stale patches before mutants are run.
 func TestEveryPatchAppliesAndCompiles(t *testing.T) {
 	root, mutants := loaded(t)
 	if len(mutants) < 25 {
@@ -53,7 +53,7 @@ func TestEveryPatchAppliesAndCompiles(t *testing.T) {
 type compiler struct {
 	root     string
 	files    map[string][]string  // package, as ./npc -> its files
-	parsed   map[string]*ast.File // file, from the root -> what it says without a mutant
+	parsed   map[string]*ast.File // file, from the root -> its syntax without a mutant
 	fset     *token.FileSet
 	importer types.Importer
 }
@@ -154,7 +154,7 @@ func testFiles(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// TestTheTableNamesEveryMutant: a table that somebody reads is that of the mutants that there are.
+// TestTheTableNamesEveryMutant compares the table in docs/mutants.md with the mutants.
 func TestTheTableNamesEveryMutant(t *testing.T) {
 	root, mutants := loaded(t)
 	text, err := os.ReadFile(filepath.Join(root, "docs/mutants.md"))
@@ -222,7 +222,7 @@ func TestInsertionsNeedTheLinesNearThem(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoCatch: only a test that fails has caught a mutant.
+// TestWhatIsNoCatch checks that only a failed test counts as having caught a mutant.
 func TestWhatIsNoCatch(t *testing.T) {
 	const pkg = `,"Package":"github.com/weave-npc/weave-npc/npc"`
 	for name, c := range map[string]struct {

@@ -36,7 +36,7 @@ func parseDiff(text string) (map[string][]hunk, error) {
 	return files, nil
 }
 
-// side is what a hunk finds ('-') or leaves ('+').
+// side returns what a hunk finds ('-') or leaves ('+').
 func (h hunk) side(sign byte) []string {
 	var out []string
 	for _, line := range h.lines {
@@ -47,7 +47,7 @@ func (h hunk) side(sign byte) []string {
 	return out
 }
 
-// context is the number of unchanged lines before the first change and after the last one.
+// context returns the number of unchanged lines before the first change and after the last one.
 func (h hunk) context() (before, after int) {
 	for before < len(h.lines) && h.lines[before][0] == ' ' {
 		before++
@@ -79,7 +79,7 @@ func (h hunk) apply(text []string) ([]string, error) {
 	return nil, errors.Errorf("no place has\n%s", strings.Join(h.side('-'), "\n"))
 }
 
-// places are the indexes at which a text has these lines.
+// places returns the indexes at which a text has these lines.
 func places(text, lines []string) []int {
 	var at []int
 next:

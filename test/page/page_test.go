@@ -120,7 +120,7 @@ var (
 	shown  = regexp.MustCompile(`(?s)<section id="reason"[^>]*>(.*?)</section>`)
 )
 
-// cells are the titles of the page's cells -> their class.
+// cells returns the titles of the page's cells -> their class.
 func cells(dom string) map[string]string {
 	found := map[string]string{}
 	for _, m := range cellOf.FindAllStringSubmatch(dom, -1) {
@@ -231,7 +231,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	}
 }
 
-// thirty is a cluster of three namespaces and 30 pods.
+// thirty returns a cluster of three namespaces and 30 pods.
 func thirty(t *testing.T) *explain.World {
 	w := explain.NewWorld()
 	n := 0

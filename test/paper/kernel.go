@@ -1,5 +1,5 @@
-// Package paper is a kernel on paper: it applies transactions to sets and chains in memory, as strictly as the real
-// one, and judges packets by them, as package walk does.
+// Package paper simulates a kernel in memory: it applies transactions to sets and chains as strictly as the real one, and judges packets
+// by them, as package walk does.
 package paper
 
 import (
@@ -138,7 +138,7 @@ func (k *Kernel) add(s *walk.Set, elements []ipset.Element) error {
 	return nil
 }
 
-// inUse says whether a rule or a set refers to a set.
+// inUse reports whether a rule or a set refers to a set.
 func (k *Kernel) inUse(name string) bool {
 	for _, s := range k.Sets {
 		if _, ok := s.Members[ipset.Member(name)]; ok {
@@ -226,7 +226,7 @@ func (k *Kernel) check(chains map[string][]string, text string) error {
 	return nil
 }
 
-// Read is what is read from the kernel for controller.Controller.Adopt.
+// Read returns what LoadSets and LoadChains of controller.Controller take from a kernel.
 func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
 	var listings []ipset.Listing
 	for _, s := range k.Sets {
@@ -254,7 +254,7 @@ func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
 	return listings, seen
 }
 
-// Lines is all that the kernel holds, sorted: the chains, the sets of the family, and the sets of sets that the chains ask.
+// Lines returns all that the kernel holds, sorted: the chains, the sets of the family, and the lists of sets that rules of the chains name.
 func (k *Kernel) Lines() []string {
 	var lines []string
 	asked := strings.Join(slices.Concat(slices.Collect(maps.Values(k.Chains))...), " ")

@@ -85,7 +85,7 @@ func TestEveryPromiseHasTests(t *testing.T) {
 	}
 }
 
-// current is the number of the promise that the last lines are about; 0 if they are about none, or its tests are listed.
+// current returns the number of the promise that the last lines are about; 0 if they are about none, or its tests are listed.
 func current(lines []string) int {
 	for _, line := range slices.Backward(lines) {
 		if m := promise.FindStringSubmatch(line); m != nil {
@@ -99,7 +99,7 @@ func current(lines []string) int {
 	return 0
 }
 
-// listed are the page's lines with a promise's tests.
+// listed returns the page's lines with a promise's tests.
 func listed(t *testing.T, n int, tests map[int][]string) []string {
 	if n == 0 {
 		return nil
@@ -162,7 +162,7 @@ func find(t *testing.T) map[int][]string {
 	return tests
 }
 
-// names are the tests of a file that name promises: functions, and the cases in them.
+// names returns the tests of a file that name promises: functions, and the cases in them.
 func names(folder string, file *ast.File) []string {
 	var all []string
 	for _, d := range file.Decls {
@@ -204,7 +204,7 @@ func calls(f *ast.FuncDecl, name string) bool {
 	return found
 }
 
-// promised are the numbers in a test's name.
+// promised returns the numbers in a test's name.
 func promised(name string) []int {
 	var all []int
 	for _, m := range number.FindAllStringSubmatch(name, -1) {

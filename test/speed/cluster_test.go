@@ -19,13 +19,13 @@ func (c cluster) String() string {
 	return fmt.Sprintf("pods=%d/namespaces=%d/policies=%d/local=%d", c.pods, c.namespaces, c.policies, c.local)
 }
 
-// node is ours.
+// node is the node that the benchmarks are about.
 const node = "node-local"
 
 // apps is how many applications a namespace has.
 const apps = 20
 
-// objects are those of a kind, by the last part of its path.
+// objects returns the objects of a kind, by the last part of its path.
 func (c cluster) objects() map[string][]runtime.Object {
 	out := map[string][]runtime.Object{}
 	for i := range c.namespaces {
@@ -57,7 +57,7 @@ func namespace(i int) *corev1.Namespace {
 	return n
 }
 
-// pod is one of other nodes; local pods have numbers from the end.
+// pod returns a pod by its number; the last ones are local.
 func (c cluster) pod(i int) *corev1.Pod {
 	nodeName, host, k := fmt.Sprintf("node-%04d", i/100), fmt.Sprintf("192.168.%d.%d", i/100>>8, i/100&255), i
 	addr := fmt.Sprintf("10.%d.%d.%d", 64+i>>16, i>>8&255, i&255)
@@ -71,7 +71,7 @@ func (c cluster) pod(i int) *corev1.Pod {
 	return p
 }
 
-// runningPod is about as long as pods are.
+// runningPod returns a pod object of a usual size.
 func runningPod(namespace, name, nodeName, host, addr string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: about("pod", namespace, name)}
 	p.Annotations = map[string]string{"example.com/restarted-at": "2026-01-01T00:00:00Z"}

@@ -63,7 +63,7 @@ func floor(url string) error {
 	}
 	fmt.Fprintln(os.Stderr, readyWords)
 	debug.FreeOSMemory()
-	select {} // until the benchmark kills us
+	select {} // until the benchmark kills this process
 }
 
 // keepLittle keeps the least that is called a pod.

@@ -112,7 +112,7 @@ func (s *server) serveNode(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"kind": "Node", "apiVersion": "v1", "metadata": {"name": %q}, "spec": {"podCIDRs": ["10.32.1.0/24"]}}`, path.Base(r.URL.Path))
 }
 
-// podEvents are changes of pods, to be sent later.
+// podEvents returns changes of pods, to be sent later.
 func (s *server) podEvents(b *testing.B, pods ...*corev1.Pod) (events [][]byte) {
 	b.Helper()
 	for _, p := range pods {

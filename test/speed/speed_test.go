@@ -25,7 +25,7 @@ import (
 var sizes = []cluster{{100, 10, 10, 10}, {1_000, 100, 100, 110}, {10_000, 100, 1_000, 110}, {100_000, 2_000, 5_000, 110}}
 
 const (
-	// readyWords are what a process says when it has caught up; weave-npc says them of its own accord.
+	// readyWords are what a process prints when it has caught up.
 	readyWords = "policies are enforced"
 	// settles is how long a process is left alone before its memory is looked at.
 	settles = 3 * time.Second
@@ -73,7 +73,7 @@ func (p *process) end() {
 	_ = p.cmd.Wait()
 }
 
-// resident is the memory that the process has, in bytes.
+// resident returns the memory that the process has, in bytes.
 func (p *process) resident(b *testing.B) float64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -88,7 +88,7 @@ func (p *process) resident(b *testing.B) float64 {
 	return float64(n) * 1024
 }
 
-// cpu is the time that the process has had processors for.
+// cpu returns the time that the process has had processors for.
 func (p *process) cpu(b *testing.B) (total time.Duration) {
 	b.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))

@@ -29,7 +29,7 @@ type cluster struct {
 	nodes   int // that are ready and take pods
 }
 
-// connect finds the cluster of a kubeconfig's current context. Every error says what can be done about it.
+// connect finds the cluster of a kubeconfig's current context. Every error names a remedy.
 func connect(ctx context.Context, kubeconfig string) (*cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -63,7 +63,7 @@ func connect(ctx context.Context, kubeconfig string) (*cluster, error) {
 	return c, nil
 }
 
-// takesPods says whether a node is ready and open for pods that tolerate nothing.
+// takesPods reports whether a node is ready and accepts pods without tolerations.
 func takesPods(n *corev1.Node) bool {
 	if n.Spec.Unschedulable {
 		return false
@@ -101,7 +101,7 @@ func (c *cluster) sweep(run string) error {
 	}
 }
 
-// deleteNamespaces deletes the namespaces of a run, and says how many are still there.
+// deleteNamespaces deletes the namespaces of a run, and returns how many are still there.
 func (c *cluster) deleteNamespaces(ctx context.Context, run string) (int, error) {
 	api := c.client.CoreV1().Namespaces()
 	found, err := api.List(ctx, metav1.ListOptions{LabelSelector: runLabel + "=" + run})

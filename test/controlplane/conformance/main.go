@@ -19,14 +19,14 @@ import (
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
 )
 
-// What the exit status says.
+// Exit statuses.
 const (
 	exitPassed = 0 // all that ran passed, and something ran
 	exitFailed = 1
 	exitUsage  = 2 // nothing ran
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	kubeconfig, dir string
 	focus           *regexp.Regexp
@@ -43,7 +43,7 @@ func main() {
 	os.Exit(status)
 }
 
-// run does what the arguments say and returns the exit status.
+// run carries out the arguments and returns the exit status.
 func run(args []string) (int, error) {
 	o, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -64,7 +64,7 @@ func run(args []string) (int, error) {
 // parse reads the arguments. If they ask for help, it is printed, and the error is flag.ErrHelp.
 func parse(args []string) (*options, error) {
 	var o options
-	// A set of our own: the default one is full of Ginkgo's and Kubernetes' flags.
+	// A flag set of this command's own: the default one is full of the flags of Ginkgo and Kubernetes.
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` whose current context is the cluster")
@@ -106,7 +106,7 @@ func choose(all []types.SpecReport, focus *regexp.Regexp, sctp bool) (run, skip 
 	return run, skip
 }
 
-// conduct runs the specs that match, says what comes of them as they end, and reports.
+// conduct runs the specs that match, prints the outcome of each as it ends, and reports.
 func (o *options) conduct(all []types.SpecReport) (int, error) {
 	run, skip := choose(all, o.focus, o.sctp)
 	switch {
@@ -116,7 +116,7 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 		return exitUsage, errors.Errorf("all %d specs that match FOCUS=%s need SCTP sockets in the nodes' kernels; SCTP=1 runs them",
 			len(skip), o.focus)
 	}
-	// Listing the specs left Ginkgo listening for signals, which would keep a second one from ending us.
+	// Listing the specs left Ginkgo listening for signals, which would keep a second one from ending this process.
 	signal.Reset(unix.SIGINT, unix.SIGTERM)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
 	defer stop()
@@ -135,7 +135,7 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 	}
 	interrupted := context.AfterFunc(ctx, func() {
 		signal.Ignore(unix.SIGPIPE) // nobody may read what follows
-		stop()                      // the next signal ends us
+		stop()                      // the next signal ends this process
 		fmt.Println("interrupted: removing the namespaces of this run (interrupt again to leave them)")
 	})
 	defer interrupted()

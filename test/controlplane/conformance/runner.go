@@ -25,7 +25,7 @@ type runner struct {
 	specs   []types.SpecReport
 	scratch string   // directory for the processes' reports
 	log     *os.File // what the specs printed, one after the other
-	summary *os.File // what we print
+	summary *os.File // what this command prints
 	result  report.Run
 }
 
@@ -33,7 +33,7 @@ type runner struct {
 type ending struct {
 	spec   types.SpecReport
 	output []byte
-	killed bool // before its end, by us
+	killed bool // before its end, by this command
 }
 
 // newRunner makes the files of the report.
@@ -118,7 +118,7 @@ func (r *runner) runOne(ctx context.Context, spec types.SpecReport, file string)
 	return ending{spec: ended, output: output.Bytes()}
 }
 
-// lastLine is the last line of an output, as the end of a sentence.
+// lastLine returns the last line of an output, as the end of a sentence.
 func lastLine(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	if last := lines[len(lines)-1]; last != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/onsi/gomega"
 	"github.com/pkg/errors"
 	k8stypes "k8s.io/apimachinery/pkg/types"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // all ways in which a kubeconfig can say who one is
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // all ways of authentication in a kubeconfig
 	"k8s.io/kubernetes/test/e2e/framework"
 	"k8s.io/kubernetes/test/e2e/framework/config"
 	_ "k8s.io/kubernetes/test/e2e/framework/debug/init" // what is in a namespace goes to the log if a spec fails
@@ -46,7 +46,7 @@ func load(kubeconfig, run string) ([]types.SpecReport, error) {
 	return slices.DeleteFunc(specs, func(s types.SpecReport) bool { return !s.LeafNodeType.Is(types.NodeTypeIt) }), nil
 }
 
-// verdict is what Ginkgo tells that specs failed.
+// verdict is what Ginkgo prints when specs failed.
 type verdict struct{ failed bool }
 
 func (v *verdict) Fail() { v.failed = true }
@@ -66,10 +66,10 @@ func runSpec(name, file string) int {
 	return exitPassed
 }
 
-// needsSCTP says whether a spec needs SCTP sockets.
+// needsSCTP reports whether a spec needs SCTP sockets.
 func needsSCTP(spec types.SpecReport) bool { return slices.Contains(spec.Labels(), sctpLabel) }
 
-// suiteVersion is the version of Kubernetes that the specs are of.
+// suiteVersion returns the version of Kubernetes that the specs are of.
 func suiteVersion() string {
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {
@@ -80,5 +80,5 @@ func suiteVersion() string {
 	return "an unknown version"
 }
 
-// podImage is the image that the specs' pods run.
+// podImage returns the image that the specs' pods run.
 func podImage() string { return image.GetE2EImage(image.Agnhost) }

@@ -21,7 +21,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// Config says where Start runs what.
+// Config names the host, the programs and the directory that Start uses.
 type Config struct {
 	// Host is where both processes run, on free ports. Clients reach the API server at the host's first address.
 	Host *lab.Host
@@ -96,7 +96,7 @@ func (s *Server) start(ctx context.Context) error {
 
 func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
 
-// freePort finds a port that nobody listens on; it is ours, as the host is.
+// freePort finds a port that nobody listens on. Nobody else can take it, because the host belongs to this world.
 func (s *Server) freePort(addr netip.Addr) (netip.AddrPort, error) {
 	var port netip.AddrPort
 	err := s.config.Host.Do(func() error {
@@ -208,13 +208,13 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// URL is the API server's address for every host of the world.
+// URL returns the API server's address for every host of the world.
 func (s *Server) URL() string { return "https://" + s.addr.String() }
 
-// Kubeconfig is the path of a file with which a command on any host of the world is admin.
+// Kubeconfig returns the path of a file with which a command on any host of the world is admin.
 func (s *Server) Kubeconfig() string { return s.file("kubeconfig") }
 
-// Logs returns the end of what the API server said.
+// Logs returns the end of what the API server printed.
 func (s *Server) Logs() string {
 	if s.api == nil {
 		return ""

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
-// binaries is where test/controlplane/build puts them by default.
+// binaries returns where test/controlplane/build puts them by default.
 func binaries(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("CONTROLPLANE"); dir != "" {

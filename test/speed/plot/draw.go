@@ -18,7 +18,7 @@ var colours = [...]string{"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e",
 
 type point struct{ x, y float64 }
 
-// points are what a line goes through, from left to right. What is not above zero has no place on a logarithmic axis.
+// points returns what a line goes through, from left to right. What is not above zero has no place on a logarithmic axis.
 func (l line) points(results []result) (out []point) {
 	for _, r := range results {
 		found := l.name.FindStringSubmatch(r.name)
@@ -41,7 +41,7 @@ type axis struct {
 	from, to float64
 }
 
-// decades is a logarithmic axis of whole decades.
+// decades returns a logarithmic axis of whole decades.
 func decades(values []float64, from, to float64) axis {
 	a := axis{scale: math.Log10, from: from, to: to}
 	first := math.Floor(math.Log10(slices.Min(values)))
@@ -51,7 +51,7 @@ func decades(values []float64, from, to float64) axis {
 	return a
 }
 
-// twentieths is an axis for ratios that differ little.
+// twentieths returns an axis for ratios that differ little.
 func twentieths(values []float64, from, to float64) axis {
 	a := axis{scale: func(v float64) float64 { return v }, from: from, to: to}
 	first := math.Floor(20 * slices.Min(values))
@@ -66,7 +66,7 @@ func (a axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-first)/(last-first)*(a.to-a.from)
 }
 
-// draw returns the chart's file; ok says whether there is anything to draw.
+// draw returns the chart's file; ok is whether there is anything to draw.
 func (c chart) draw(results []result) (text string, ok bool) {
 	var xs, ys []float64
 	lines := make([][]point, len(c.lines))
@@ -120,5 +120,5 @@ func (c chart) drawLine(b *strings.Builder, i int, points []point, x, y axis) {
 		width-right+12, legend, colour, width-right+36, legend+4, c.lines[i].label)
 }
 
-// number is one as it is read.
+// number returns a number in the form that readers expect.
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

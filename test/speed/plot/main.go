@@ -30,7 +30,7 @@ func metric(unit string, scale float64) func(map[string]float64) float64 {
 	return func(m map[string]float64) float64 { return m[unit] * scale }
 }
 
-// floor is what a metric is a ratio of.
+// floor returns a function that computes the floor of a metric, from the metric and its ratio to the floor.
 func floor(unit, ratio string) func(map[string]float64) float64 {
 	return func(m map[string]float64) float64 { return m[unit] / m[ratio] }
 }

@@ -39,7 +39,7 @@ const (
 	Skipped Verdict = "skip"
 )
 
-// Of says what came of a spec: what neither passed nor was skipped has failed.
+// Of returns the outcome of a spec: one that neither passed nor was skipped has failed.
 func Of(spec types.SpecReport) Verdict {
 	switch {
 	case spec.State.Is(types.SpecStatePassed):
@@ -85,27 +85,27 @@ func Read(file, name string) (types.SpecReport, error) {
 	return spec, nil
 }
 
-// Broken is a spec that did not get as far as a verdict, which is a failure.
+// Broken returns a spec marked as failed before it had a verdict.
 func Broken(spec types.SpecReport, why string) types.SpecReport {
 	spec.State = types.SpecStatePanicked
 	spec.Failure = types.Failure{Message: why}
 	return spec
 }
 
-// Skip is a spec that is not run.
+// Skip returns a spec marked as skipped.
 func Skip(spec types.SpecReport, why string) types.SpecReport {
 	spec.State = types.SpecStateSkipped
 	spec.Failure = types.Failure{Message: why}
 	return spec
 }
 
-// Name is a spec's name as a reader needs it. It is a part of the full name, by which specs are chosen.
+// Name returns a spec's name as a reader needs it. It is a part of the full name, by which specs are chosen.
 func Name(spec types.SpecReport) string {
 	name := strings.TrimPrefix(spec.FullText(), "[sig-network] ")
 	return strings.TrimSuffix(name, " [Feature:NetworkPolicy]")
 }
 
-// reason is the first line of why a spec failed or was skipped.
+// reason returns the first line of why a spec failed or was skipped.
 func reason(spec types.SpecReport) string {
 	message := spec.Failure.Message
 	if message == "" {
@@ -118,7 +118,7 @@ func reason(spec types.SpecReport) string {
 	return spec.State.String()
 }
 
-// Count says how many specs passed, failed and were skipped.
+// Count returns how many specs passed, failed and were skipped.
 func (r *Run) Count() map[Verdict]int {
 	count := map[Verdict]int{}
 	for _, spec := range r.Ended {
@@ -127,18 +127,18 @@ func (r *Run) Count() map[Verdict]int {
 	return count
 }
 
-// OK says whether something ran, all that was to run did, and all passed.
+// OK reports whether any spec ran, every spec that was to run did, and all passed.
 func (r *Run) OK() bool {
 	count := r.Count()
 	return count[Passed] > 0 && count[Failed] == 0 && len(r.NotRun) == 0
 }
 
-// Line is a finished spec on one line, without the line's end.
+// Line returns a finished spec on one line, without the line's end.
 func Line(spec types.SpecReport) string {
 	return fmt.Sprintf("%-4s %6.1fs  %s", Of(spec), spec.RunTime.Seconds(), Name(spec))
 }
 
-// Summary says which specs failed and why, and how many came to which end.
+// Summary lists the specs that failed with their reasons, and counts the outcomes.
 func (r *Run) Summary(w io.Writer) {
 	count := r.Count()
 	if count[Failed] > 0 {

@@ -87,7 +87,7 @@ func replace(from, to string) func(string) string {
 	return func(s string) string { return strings.Replace(s, from, to, 1) }
 }
 
-// spec is a spec of a given name and state.
+// spec returns a spec of a given name and state.
 func spec(name string, state types.SpecState, message string) types.SpecReport {
 	return types.SpecReport{ContainerHierarchyTexts: []string{"[sig-network] Netpol", "in a cluster"}, LeafNodeText: name,
 		LeafNodeType: types.NodeTypeIt, State: state, RunTime: 1500 * time.Millisecond, Failure: types.Failure{Message: message}}

@@ -1,0 +1,262 @@
+package enforce
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+const (
+	// upgradeVariable is the number of random states in which weave-npc is compared with that of another commit.
+	upgradeVariable = "WEAVE_NPC_TEST_UPGRADE"
+	// baseVariable names that commit, in any way that git understands.
+	baseVariable = "WEAVE_NPC_TEST_BASE"
+	// defaultBase is the last commit before package npc was divided.
+	defaultBase = "9617437"
+	// runsPerRestart is how many states are compared by dry runs for each one that is also handed over between running programs, which
+	// takes longer.
+	runsPerRestart = 10
+)
+
+// TestUpgradeKeepsTheKernel compares this weave-npc with the one of an earlier commit: both want the same sets, members, chains and rules in
+// each of many random states, and the later one changes nothing but comments where the earlier one ran.
+//
+// It is kept for one release. A commit that changes what the kernel holds becomes the new base.
+func TestUpgradeKeepsTheKernel(t *testing.T) {
+	states := upgradeStates(t)
+	base := buildBase(t)
+	t.Run("dry_runs", func(t *testing.T) { compareDryRuns(t, base, states) })
+	t.Run("restarts", func(t *testing.T) {
+		eachBackend(t, func(t *testing.T, backend lab.Backend) {
+			compareRestarts(t, backend, base, max(1, states/runsPerRestart))
+		})
+	})
+}
+
+func upgradeStates(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv(upgradeVariable)
+	if text == "" {
+		t.Skipf("needs the history of the repository and takes minutes: runs only with $%s (make upgrade)", upgradeVariable)
+	}
+	states, err := strconv.Atoi(text)
+	if err != nil || states < 1 {
+		t.Fatalf("$%s: %q is no number of states", upgradeVariable, text)
+	}
+	return states
+}
+
+// buildBase builds weave-npc as it was in another commit, from the history of this repository, and returns the path of the command.
+func buildBase(t *testing.T) string {
+	t.Helper()
+	commit := os.Getenv(baseVariable)
+	if commit == "" {
+		commit = defaultBase
+	}
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "base.tar")
+	source, command := filepath.Join(dir, "source"), filepath.Join(dir, "weave-npc")
+	if err := os.Mkdir(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		in    string
+		words []string
+		hint  string
+	}{
+		{"../..", []string{"git", "archive", "--format=tar", "--output", archive, commit + "^{commit}"},
+			"This needs the history of the repository: a shallow clone gets it by git fetch --unshallow. $" + baseVariable + " names another commit."},
+		{source, []string{"tar", "-xf", archive}, ""},
+		{source, []string{"go", "build", "-o", command, "./cmd/weave-npc"}, ""},
+	} {
+		cmd := exec.CommandContext(t.Context(), step.words[0], step.words[1:]...)
+		cmd.Dir = step.in
+		if output, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("building weave-npc of commit %s: %v: %v\n%s%s", commit, step.words, err, output, step.hint)
+		}
+	}
+	return command
+}
+
+// compareDryRuns compares, state by state, what both versions would write to a node that has nothing yet.
+func compareDryRuns(t *testing.T, base string, states int) {
+	w := newWorld(t, lab.NFT, lab.Config{})
+	m := newManifests(t, w)
+	g, seed, _ := newGenerator(t, w, 0)
+	lines := 0
+	for i := range states {
+		g.nextState(t, i)
+		m.write(t, g.objects)
+		on := g.IntN(2)
+		args := append(w.daemonArgs(on, "--node-name", w.Nodes()[on].Name(), "--manifests", m.dir), g.flags()...)
+		before, after := dryRun(t, base, w.Nodes()[on], args), dryRun(t, command(), w.Nodes()[on], args)
+		if before == "" {
+			t.Fatalf("weave-npc of the base would write nothing: %v", args)
+		}
+		want := kernelText(before)
+		if diff := cmp.Diff(want, kernelText(after)); diff != "" {
+			t.Fatalf("seed %d, state %d, %v: the kernel would hold something else (-base +now):\n%s\n%s", seed, i, args, diff, strings.Join(g.did, "\n"))
+		}
+		lines += len(want)
+	}
+	t.Logf("%d states, %d sets, members, chains and rules", states, lines)
+}
+
+// compareRestarts starts this weave-npc on nodes where the base has enforced a random state, and expects that it writes nothing but
+// comments. The base then starts again where this one ran, with the next state, as it would after a downgrade.
+func compareRestarts(t *testing.T, backend lab.Backend, base string, states int) {
+	w := newWorld(t, backend, lab.Config{})
+	m := newManifests(t, w)
+	w.source = m
+	g, seed, _ := newGenerator(t, w, 0)
+	for i := range w.Nodes() {
+		d := newDaemon(w.Nodes()[i], w.daemonArgs(i, "--manifests", m.dir)...)
+		d.endWith(t)
+		w.daemons = append(w.daemons, d)
+	}
+	commented := 0
+	for i := range states {
+		g.nextState(t, i)
+		m.write(t, g.objects)
+		for _, d := range w.daemons {
+			d.binary = base
+			d.start(t)
+		}
+		for _, d := range w.daemons {
+			commented += d.handOver(t, base)
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d, state %d:\n%s", seed, i, strings.Join(g.did, "\n"))
+		}
+	}
+	t.Logf("%d states on %d nodes, %d comments written", states, len(w.daemons), commented)
+}
+
+// handOver stops a weave-npc of the base when it has nothing left to do, starts this one in its place, and stops it again. It returns
+// how many members and chains got other comments.
+func (d *daemon) handOver(t *testing.T, base string) int {
+	t.Helper()
+	d.awaitReady(t)
+	args := append(slices.Clone(d.args), "--dry-run")
+	var left string
+	eventually(t, patience, func() bool {
+		left = dryRun(t, base, d.node, args)
+		return left == ""
+	}, func() string { return "the base does not come to an end:\n" + left })
+	d.signal(t, syscall.SIGTERM)
+
+	planned := dryRun(t, command(), d.node, args)
+	for line := range strings.Lines(planned) {
+		if more.MatchString(line) {
+			t.Errorf("%s: this weave-npc would do more than write comments:\n%s", d.node, planned)
+			break
+		}
+	}
+	before := snapshot(t, d.node)
+	d.binary = ""
+	d.start(t)
+	d.awaitReady(t)
+	var after string
+	differs := func() string { return cmp.Diff(kernelText(before), kernelText(after)) }
+	eventually(t, patience, func() bool {
+		after = snapshot(t, d.node)
+		return differs() == ""
+	}, func() string {
+		return fmt.Sprintf("%s is not as the base left it (-base +now):\n%s", d.node, differs())
+	})
+	if planned == "" && before != after {
+		t.Errorf("%s: this weave-npc wrote what it did not plan (-base +now):\n%s", d.node,
+			cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")))
+	}
+	d.signal(t, syscall.SIGTERM)
+	return strings.Count(planned, "\nadd ") + strings.Count(planned, "\n:")
+}
+
+// dryRun returns what a weave-npc would write to a node.
+func dryRun(t *testing.T, binary string, n *lab.Node, args []string) string {
+	t.Helper()
+	stdout, stderr, status := executeBinary(t, binary, n, nil, append(slices.Clone(args), "--dry-run")...)
+	if status != 0 {
+		t.Fatalf("%s: exit status %d\n%s", binary, status, stderr)
+	}
+	return stdout
+}
+
+// more matches the lines of a dry run that do more than give comments to members and rules: adding a member again gives it another
+// comment, and a chain is written as a whole.
+var more = regexp.MustCompile(`^(create|del|destroy|flush|conntrack|-X) `)
+
+// comments are those of rules and members, with the ids that rules begin theirs with. They stand in dry runs and in what is saved.
+var comments = regexp.MustCompile(` -m comment --comment ("[^"]*"|\S+)| comment "[^"]*"`)
+
+// kernelText returns the lines of a dry run or of a snapshot without comments, and without the order that means nothing.
+func kernelText(text string) []string {
+	var sets []string
+	var rest strings.Builder
+	for line := range strings.Lines(comments.ReplaceAllString(text, "")) {
+		switch word, _, _ := strings.Cut(line, " "); word {
+		case "create", "add":
+			sets = append(sets, line)
+		case "#":
+		default:
+			rest.WriteString(line)
+		}
+	}
+	slices.Sort(sets)
+	return strings.Split(canonical(strings.Join(sets, "")+rest.String()), "\n")
+}
+
+// nextState makes changes, and a tenant of one of the nodes.
+func (g *generator) nextState(t *testing.T, i int) {
+	t.Helper()
+	g.begin()
+	g.changes(t)
+	g.tenant(i, g.world.Nodes()[g.IntN(2)])
+}
+
+// flags returns random flags, besides those that every daemon of a world has.
+func (g *generator) flags() []string {
+	return strings.Fields(g.pick("", "", "", "--gate=closed", "--gate=open", "--allow-mcast=false", "--hook=none", "--allow-action=RETURN",
+		"--max-list-size=0", "--max-list-size=1", "--use-legacy-netpol", "--nflog-group=100", "--max-sets=policy=2,namespace=6,node=12",
+		"--max-rules=policy=3", "--max-entries=policy=1", "--bridge-port-name="))
+}
+
+const (
+	// tenants is how many namespaces of tenants there are at a time.
+	tenants = 8
+	// tenantPods is the most pods that each has.
+	tenantPods = 8
+)
+
+// tenant makes a namespace with pods of a node, some without an address yet, and with up to as many policies as need several chains. It
+// removes the namespace of an earlier round.
+func (g *generator) tenant(round int, n *lab.Node) {
+	name := crowdPrefix + strconv.Itoa(round)
+	changes := []change{namespace(name, g.pick("team=a", "team=b", "zone=z")), without(crowdPrefix + strconv.Itoa(round-tenants))}
+	roles := 1 + g.IntN(14)
+	role := func(i int) string { return "r" + strconv.Itoa(i) }
+	for i := range 1 + g.IntN(tenantPods) {
+		edits := []func(*world, *corev1.Pod){uid(g.uid()), labelled(strings.Trim(g.labels()+",role="+role(g.IntN(roles)), ",")),
+			port("web", 80, ""), on(n.Name())}
+		if g.IntN(8) > 0 {
+			edits = append(edits, running(byte(100+round%tenants*tenantPods+i), n.PodRanges()...))
+		}
+		changes = append(changes, pod(name+"/pod-"+strconv.Itoa(i), edits...))
+	}
+	for i := range g.IntN(roles + 1) {
+		changes = append(changes, policy(name+"/p"+strconv.Itoa(i), g.policyFor("{matchLabels: {role: "+role(i)+"}}")))
+	}
+	g.do("tenant "+name, do(changes...))
+}
