@@ -257,17 +257,7 @@ func (f *failure) without(u iptables.Update) iptables.Update {
 	needy := func(r iptables.Rule) bool {
 		return slices.ContainsFunc(setsOf(r.Match), func(name string) bool { _, refused := f.refusedSets[name]; return refused })
 	}
-	out := iptables.Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]iptables.Rule{}}
-	for _, c := range u.Replace {
-		c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), needy)
-		out.Replace = append(out.Replace, c)
-	}
-	for name, rules := range u.Insert {
-		if rules = slices.DeleteFunc(slices.Clone(rules), needy); len(rules) > 0 {
-			out.Insert[name] = rules
-		}
-	}
-	return out
+	return u.Without(needy)
 }
 
 // lacksSet says whether iptables did not take a rule because there is no set of a name.
