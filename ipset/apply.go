@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// messageSize is where one message of elements ends. A larger one saves little, and costs more to repeat.
+	// messageSize limits one message of elements, in bytes. A larger one saves little and costs more to repeat.
 	messageSize = 16 << 10
 
-	// windowSize is how many bytes are sent at once; the kernel's default for a send buffer is 208 KiB.
+	// windowSize limits the bytes of one send; the kernel's default send buffer is 208 KiB.
 	windowSize = 128 << 10
 
-	// answerSize is what the kernel charges a receive buffer for an acknowledgement. An error that names an element
-	// also has the request's length, which may be charged twice.
+	// answerSize is the number of bytes that an acknowledgement takes in the receive buffer. An error that names an
+	// element also takes the length of the request, possibly twice.
 	answerSize = 1 << 10
 
-	// Buckets of a new hash, at 8 bytes each: the kernel's minimum, as most sets are small, and a limit to what is
-	// reserved for the elements of the same batch.
+	// Limits of the number of buckets of a new hash, at 8 bytes each. Most sets are small, so the lower limit is the
+	// kernel's own; the upper one bounds the memory reserved for the elements of the same batch.
 	minHashSize = 64
 	maxHashSize = 1 << 16
 )
 
-// Apply does the operations in order, many at a time. An operation or element that fails stops no other; what failed is
-// returned as *BatchError. An operation on elements of a set that does not exist fails with ErrNotFound, Delete too.
+// Apply carries out the operations in order, many at a time. A failing operation or element does not stop the others;
+// Apply returns the failures as a *BatchError. Operations on elements of a missing set fail, Delete included.
 //
-// Order holds between operations that make (Create, Add) and each of Delete, Flush and Destroy. Within a run of one of
-// these, elements that follow a failed one may go in after the operations that follow.
+// The order is kept between operations of different groups: Create and Add form one group, Delete, Flush and Destroy one
+// each. Within a run of operations of one group, elements after a failed one may be applied after later operations.
 func (c *Conn) Apply(ops []Op) error {
 	b := batch{conn: c, ops: ops, merged: map[failure]*OpError{}, sizes: sizes(ops)}
 	c.out.buf = c.out.buf[:0]
@@ -43,7 +43,7 @@ func (c *Conn) Apply(ops []Op) error {
 	return b.result()
 }
 
-// group is the same for kinds that may be in flight together.
+// group returns the group of a kind. Operations of one group may be in flight together.
 func group(k OpKind) OpKind {
 	if k == Create {
 		return Add
@@ -51,24 +51,24 @@ func group(k OpKind) OpKind {
 	return k
 }
 
-// batch is an Apply under way.
+// batch is the state of one Apply.
 type batch struct {
 	conn    *Conn
 	ops     []Op
 	pending []request // encoded and not yet answered
-	cost    int       // bytes of the receive buffer that their answers may take
+	cost    int       // bytes that their answers may take in the receive buffer
 	failed  []*OpError
-	merged  map[failure]*OpError // an error of elements -> its entry in failed
-	sizes   map[string]int       // name of a set to create -> how many elements it will get
-	broken  error                // the socket failed: nothing more is sent
+	merged  map[failure]*OpError // a failure of elements -> its entry in failed
+	sizes   map[string]int       // name of a set to create -> number of elements that it will get
+	broken  error                // the error of the socket, after which nothing is sent
 }
 
-// failure is what elements of an operation have in common that the kernel refuses.
+// failure is the key under which rejected elements are reported together.
 type failure struct {
 	op    int
 	kind  OpKind
 	err   KernelError
-	whole bool // all elements of a message, none by itself
+	whole bool // the kernel rejected a whole message and blamed no element
 }
 
 // request is a message that waits for its answer.
@@ -78,7 +78,7 @@ type request struct {
 	elements []Element
 	answered bool
 	code     uint32 // of the answer, 0 for success
-	line     uint32 // of the element to blame, from 1; 0 if it is none by itself
+	line     uint32 // of the rejected element, from 1; 0 if the kernel blamed none
 }
 
 // add encodes an operation.
@@ -107,7 +107,7 @@ func (b *batch) add(index int) {
 	}
 }
 
-// sizes counts the elements that are to be added to sets that are to be created.
+// sizes returns the number of elements that the operations add to each set that they create.
 func sizes(ops []Op) map[string]int {
 	counts := map[string]int{}
 	for i := range ops {
@@ -120,8 +120,8 @@ func sizes(ops []Op) map[string]int {
 	return counts
 }
 
-// hashSize is the number of buckets for a new set of so many elements. A set that has to grow waits for a grace
-// period at every doubling.
+// hashSize returns the number of buckets for a new set with the given number of elements. A set that has to grow waits
+// for a grace period at every doubling.
 func hashSize(elements int, limit uint32) uint32 {
 	elements = int(min(int64(elements), int64(limit)))
 	size := uint32(minHashSize)
@@ -131,7 +131,7 @@ func hashSize(elements int, limit uint32) uint32 {
 	return size
 }
 
-// change encodes elements to add or delete, in as many messages as it takes.
+// change encodes elements to add or delete, in one or more messages.
 func (b *batch) change(index int, kind OpKind, elements []Element) {
 	for len(elements) > 0 {
 		count := 0
@@ -143,7 +143,7 @@ func (b *batch) change(index int, kind OpKind, elements []Element) {
 	}
 }
 
-// encode appends a message, after what is pending has been sent if it would become too much.
+// encode appends a message. It sends the pending messages first if they would become too large with the new one.
 func (b *batch) encode(r request, message func(seq uint32)) {
 	c := b.conn
 	for len(b.pending) > 0 && (len(c.out.buf)+messageSize > windowSize ||
@@ -160,14 +160,14 @@ func (b *batch) encode(r request, message func(seq uint32)) {
 	}
 }
 
-// flush sends what is pending, until all is answered.
+// flush sends the pending messages until all are answered.
 func (b *batch) flush() {
 	for len(b.pending) > 0 {
 		b.exchange()
 	}
 }
 
-// exchange sends what is pending once, and makes the elements that follow a failed one pending again.
+// exchange sends the pending messages once. The elements after a failed one become pending again.
 func (b *batch) exchange() {
 	c := b.conn
 	sent := b.pending
@@ -194,7 +194,7 @@ func (b *batch) exchange() {
 	}
 }
 
-// transfer sends what is pending and notes the answers.
+// transfer sends the pending messages and records the answers.
 func (b *batch) transfer() {
 	if b.broken != nil {
 		return
@@ -222,7 +222,7 @@ func (b *batch) transfer() {
 	})
 }
 
-// settle judges an error and returns the elements that are still to be sent.
+// settle handles an error and returns the elements that are still to be sent.
 func (b *batch) settle(r request) []Element {
 	op := &b.ops[r.op]
 	err := KernelError{Code: r.code, List: op.Set.Type == ListSet}
@@ -241,17 +241,17 @@ func (b *batch) settle(r request) []Element {
 		return nil
 	}
 	if r.line == 0 || int(r.line) > len(r.elements) {
-		b.refuse(r, r.elements, err)
+		b.reject(r, r.elements, err)
 		return nil
 	}
 	absent := r.kind == Delete && err.List && (err.Code == errListName || err.Code == errListLoop)
 	if !absent {
-		b.refuse(r, r.elements[r.line-1:r.line], err)
+		b.reject(r, r.elements[r.line-1:r.line], err)
 	}
 	return r.elements[r.line:]
 }
 
-// confirm fails a Create unless the set that exists is the same. The kernel compares all but the family.
+// confirm fails a Create unless the existing set is the same. The kernel compares everything but the family.
 func (b *batch) confirm(index int) {
 	c := b.conn
 	set := b.ops[index].Set
@@ -267,7 +267,7 @@ func (b *batch) confirm(index int) {
 	}
 	found, err := c.get(set.Name, true)
 	if err != nil {
-		b.fail(index, nil, errors.Wrap(err, "reading the set that exists"))
+		b.fail(index, nil, errors.Wrap(err, "reading the existing set"))
 		return
 	}
 	same := found.Type == set.Type && (set.Type == ListSet || found.Family == set.Family)
@@ -279,11 +279,11 @@ func (b *batch) confirm(index int) {
 	}
 }
 
-// refuse records the elements of a request that the kernel refused.
-func (b *batch) refuse(r request, elements []Element, err KernelError) {
+// reject records elements of a request that the kernel rejected.
+func (b *batch) reject(r request, elements []Element, err KernelError) {
 	lost := func(e *OpError) bool { return e.Index == r.op && e.Elements == nil }
 	if r.line == 0 && err.Code == uint32(unix.ENOENT) && slices.ContainsFunc(b.failed, lost) {
-		return // the set could not be created, which has been said
+		return // the set could not be created, which is recorded already
 	}
 	key := failure{op: r.op, kind: r.kind, err: err, whole: r.line == 0}
 	if e := b.merged[key]; e != nil {
@@ -301,7 +301,7 @@ func (b *batch) fail(index int, elements []Element, err error) *OpError {
 	return e
 }
 
-// result returns what failed, in the order of the operations.
+// result returns the failures in the order of the operations, or nil.
 func (b *batch) result() error {
 	if len(b.failed) == 0 {
 		return nil
@@ -315,7 +315,7 @@ func (b *batch) result() error {
 	return &BatchError{Errors: b.failed}
 }
 
-// valid returns the elements of an operation that can be sent, and records the others.
+// valid returns the valid elements of an operation and records the others as failed.
 func (b *batch) valid(index int) []Element {
 	op := &b.ops[index]
 	var good []Element

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// receiveTimeout bounds the wait for the kernel, which answers within the sending already.
-	receiveTimeout = 10 // seconds
+	// receiveTimeout bounds the wait for the kernel, in seconds. The kernel answers before send returns.
+	receiveTimeout = 10
 
-	// receiveBuffer holds the answers to everything that is sent at once.
+	// receiveBuffer is large enough for the answers to everything that is sent at once.
 	receiveBuffer = 4 << 20
 
-	// largestMessage holds the largest answer: an error that echoes a request, whose one attribute is below 64 KiB.
-	// The kernel fills at most 32 KiB of it when it lists.
+	// largestMessage is large enough for the largest answer: an error that echoes a request, whose one attribute is
+	// below 64 KiB. A part of a listing has at most 32 KiB.
 	largestMessage = 128 << 10
 
-	// dumpAttempts is how often a listing is tried that others disturb.
+	// dumpAttempts is how often a listing is tried while others change the sets.
 	dumpAttempts = 5
 )
 
@@ -25,17 +25,17 @@ const (
 type Conn struct {
 	fd     int
 	seq    uint32 // of the last request
-	budget int    // bytes of answers that the receive buffer is sure to take
+	budget int    // bytes of answers that the receive buffer can take
 	out    encoder
 	in     []byte
 }
 
-// Open opens a socket and asks the kernel for its version of the ipset protocol. The error is ErrUnsupported if the
-// kernel has no sets, and unix.EPERM without CAP_NET_ADMIN.
+// Open opens a socket and asks the kernel for its version of the ipset protocol. It fails if the kernel does not support
+// sets, and with unix.EPERM without CAP_NET_ADMIN.
 func Open() (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, errors.Wrap(ErrUnsupported, "opening a netfilter netlink socket")
+		return nil, errors.Wrap(errUnsupported, "opening a netfilter netlink socket")
 	}
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netfilter netlink socket")
@@ -56,7 +56,7 @@ func (c *Conn) setUp() error {
 	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		return errors.Wrap(err, "setting the timeout of a netlink socket")
 	}
-	// Without it the echo of a request in an error cannot be told from the one that names an element's line.
+	// Otherwise an error that names an element's line looks like any other error that echoes the request.
 	if err := unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
 		return errors.Wrap(err, "asking for short acknowledgements")
 	}
@@ -79,7 +79,7 @@ func (c *Conn) setUp() error {
 	return c.checkProtocol()
 }
 
-// checkProtocol makes sure that the kernel speaks the protocol's version 6, as all do since 2.6.39.
+// checkProtocol returns an error unless the kernel supports version 6 of the protocol, as it does since 2.6.39.
 func (c *Conn) checkProtocol() error {
 	c.out.buf = c.out.buf[:0]
 	c.seq++
@@ -110,7 +110,7 @@ func (c *Conn) checkProtocol() error {
 		return errors.Wrap(err, "asking for the ipset protocol")
 	}
 	if highest < nl.IPSET_PROTOCOL || lowest > nl.IPSET_PROTOCOL {
-		return errors.Wrapf(ErrUnsupported, "ipset protocol %d: the kernel speaks %d to %d",
+		return errors.Wrapf(errUnsupported, "ipset protocol %d: the kernel speaks %d to %d",
 			nl.IPSET_PROTOCOL, lowest, highest)
 	}
 	return nil
@@ -122,7 +122,7 @@ func protocolError(p packet) error {
 	case err != nil:
 		return err
 	case unix.Errno(code) == unix.EINVAL:
-		return errors.Wrap(ErrUnsupported, "the kernel has no ip_set")
+		return errors.Wrap(errUnsupported, "the kernel has no ip_set")
 	case unix.Errno(code) == unix.EPERM:
 		return errors.Wrap(unix.EPERM, "CAP_NET_ADMIN is needed")
 	}
@@ -134,7 +134,7 @@ func (c *Conn) Close() error {
 	return errors.Wrap(unix.Close(c.fd), "closing a netlink socket")
 }
 
-// send sends what is encoded. The kernel has done it all when send returns.
+// send sends the encoded messages. The kernel has processed all of them when send returns.
 func (c *Conn) send() error {
 	for {
 		err := unix.Sendto(c.fd, c.out.buf, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
@@ -144,8 +144,8 @@ func (c *Conn) send() error {
 	}
 }
 
-// receive passes the answers to the count requests from first on to handle, until that says that it is done. An answer
-// to an earlier request, which was given up, is ignored.
+// receive passes the answers to count requests, starting with sequence number first, to handle until handle returns true
+// or an error. It ignores answers to earlier requests, which were given up.
 func (c *Conn) receive(first uint32, count int, handle func(packet) (bool, error)) error {
 	for {
 		buf, err := c.read(0)
@@ -169,7 +169,7 @@ func (c *Conn) receive(first uint32, count int, handle func(packet) (bool, error
 	}
 }
 
-// errTruncated says that the kernel answered more than was ever seen.
+// errTruncated is the error of an answer that is larger than largestMessage.
 const errTruncated ErrorKind = "answer from the kernel is truncated"
 
 // read receives once, into the connection's buffer.
@@ -193,7 +193,7 @@ func (c *Conn) read(flags int) ([]byte, error) {
 	}
 }
 
-// drain throws away what is left of a listing that was given up.
+// drain discards the rest of a listing that was given up.
 func (c *Conn) drain() {
 	for {
 		_, err := c.read(unix.MSG_DONTWAIT)
@@ -203,7 +203,7 @@ func (c *Conn) drain() {
 	}
 }
 
-// Headers returns what the sets are whose name has the prefix, without their elements.
+// Headers returns the headers of the sets whose name has the prefix.
 func (c *Conn) Headers(prefix string) ([]Header, error) {
 	sets, err := c.dump("", prefix, true)
 	if err != nil {
@@ -222,7 +222,7 @@ func (c *Conn) List(prefix string) ([]Listing, error) {
 	return sets, errors.Wrapf(err, "listing sets %s*", printable(prefix))
 }
 
-// Get returns one set with its elements. The error is ErrNotFound if there is none.
+// Get returns one set with its elements. It fails if there is no such set.
 func (c *Conn) Get(name string) (Listing, error) {
 	set, err := c.get(name, false)
 	return set, errors.Wrapf(err, "listing set %s", printable(name))
@@ -237,12 +237,12 @@ func (c *Conn) get(name string, headerOnly bool) (Listing, error) {
 		return Listing{}, err
 	}
 	if len(sets) != 1 {
-		return Listing{}, ErrNotFound
+		return Listing{}, errNotFound
 	}
 	return sets[0], nil
 }
 
-// errDisturbed says that a listing has to be repeated.
+// errDisturbed is the error of a listing that has to be repeated.
 const errDisturbed ErrorKind = "sets kept changing while they were listed"
 
 // dump lists one set, or all whose name has the prefix.

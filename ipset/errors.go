@@ -14,13 +14,13 @@ type ErrorKind string
 // Error returns the text of the kind.
 func (k ErrorKind) Error() string { return string(k) }
 
-// The kinds of errors that a caller can act on.
+// The kinds of errors. Callers act on the exported ones.
 const (
 	ErrInUse       ErrorKind = "set is in use by a rule or another set"
-	ErrNotFound    ErrorKind = "set does not exist"
+	errNotFound    ErrorKind = "set does not exist"
 	ErrExists      ErrorKind = "a different set of that name exists"
-	ErrFull        ErrorKind = "full"
-	ErrUnsupported ErrorKind = "not supported by the kernel"
+	errFull        ErrorKind = "full"
+	errUnsupported ErrorKind = "not supported by the kernel"
 )
 
 // Codes of the set types, which overlap: linux/netfilter/ipset/ip_set_hash.h and ip_set_list.h.
@@ -34,13 +34,13 @@ const (
 	errListFull = nl.IPSET_ERR_TYPE_SPECIFIC + 4
 )
 
-// KernelError is an error that the kernel answered with.
+// KernelError is an error code in the kernel's reply.
 type KernelError struct {
 	Code uint32 // below 4096 an errno, else one of ipset's IPSET_ERR_ codes
-	List bool   // whether a list:set was meant: codes from 4352 up depend on the type
+	List bool   // whether the set is a list:set: codes from 4352 up depend on the type
 }
 
-// Error says what the code means, and the code if it is one of ipset's.
+// Error returns the meaning of the code, followed by the code itself if it is one of ipset's.
 func (e KernelError) Error() string {
 	if e.Code < nl.IPSET_ERR_PRIVATE && e.kind() == "" {
 		return unix.Errno(e.Code).Error()
@@ -48,7 +48,7 @@ func (e KernelError) Error() string {
 	return fmt.Sprintf("%s (code %d)", e.text(), e.Code)
 }
 
-// text is what the code means.
+// text returns the meaning of the code.
 func (e KernelError) text() string {
 	switch {
 	case e.List && e.Code == errListName:
@@ -92,21 +92,21 @@ func (e KernelError) text() string {
 func (e KernelError) kind() ErrorKind {
 	switch {
 	case e.List && e.Code == errListName:
-		return ErrNotFound
+		return errNotFound
 	case e.List && e.Code == errListFull, !e.List && e.Code == errHashFull:
-		return ErrFull
+		return errFull
 	}
 	switch e.Code {
 	case nl.IPSET_ERR_BUSY, nl.IPSET_ERR_REFERENCED:
 		return ErrInUse
 	case uint32(unix.ENOENT):
-		return ErrNotFound
+		return errNotFound
 	case uint32(unix.EEXIST), nl.IPSET_ERR_EXIST_SETNAME2, nl.IPSET_ERR_TYPE_MISMATCH:
 		return ErrExists
 	case nl.IPSET_ERR_MAX_SETS:
-		return ErrFull
+		return errFull
 	case nl.IPSET_ERR_FIND_TYPE, nl.IPSET_ERR_INVALID_FAMILY:
-		return ErrUnsupported
+		return errUnsupported
 	}
 	return ""
 }
@@ -125,19 +125,19 @@ func (e KernelError) Unwrap() error {
 	return nil
 }
 
-// OpError says what of an operation failed, and why.
+// OpError describes a failed operation, or the elements of an operation that failed.
 type OpError struct {
-	Index    int // of the operation in what was applied
+	Index    int // of the operation in the argument of Apply
 	Kind     OpKind
 	Set      string    // its name
-	Elements []Element // those concerned; nil if the operation failed as a whole
+	Elements []Element // the failed elements; nil if the operation failed as a whole
 	Err      error
 }
 
-// shown is how many elements or errors a message names.
+// shown is the maximum number of elements or errors in a message.
 const shown = 3
 
-// Error returns one line.
+// Error returns the operation, the first failed elements and the reason in one line.
 func (e *OpError) Error() string {
 	text := e.Kind.String() + " " + printable(e.Set)
 	for i, element := range e.Elements {
@@ -153,12 +153,12 @@ func (e *OpError) Error() string {
 // Unwrap returns the reason.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// BatchError is what failed of a batch. All else has been done.
+// BatchError lists the failures of a batch. Everything else in the batch was applied.
 type BatchError struct {
 	Errors []*OpError // in the order of the operations; never empty
 }
 
-// Error returns one line that names the first few.
+// Error returns the first failures in one line.
 func (e *BatchError) Error() string {
 	texts := make([]string, 0, shown)
 	for _, err := range e.Errors[:min(shown, len(e.Errors))] {

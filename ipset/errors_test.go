@@ -18,20 +18,20 @@ func TestKernelErrorKinds(t *testing.T) {
 		{"busy", KernelError{Code: nl.IPSET_ERR_BUSY}, ErrInUse, "set is in use by a rule or another set (code 4100)"},
 		{"referenced", KernelError{Code: nl.IPSET_ERR_REFERENCED}, ErrInUse,
 			"set is in use by a rule or another set (code 4108)"},
-		{"hash full", KernelError{Code: 4352}, ErrFull, "set is full (code 4352)"},
-		{"list full", KernelError{Code: 4356, List: true}, ErrFull, "set is full (code 4356)"},
-		{"sets full", KernelError{Code: nl.IPSET_ERR_MAX_SETS}, ErrFull, "the kernel holds no more sets (code 4099)"},
-		{"no member", KernelError{Code: 4352, List: true}, ErrNotFound, "the member set does not exist (code 4352)"},
+		{"hash full", KernelError{Code: 4352}, errFull, "set is full (code 4352)"},
+		{"list full", KernelError{Code: 4356, List: true}, errFull, "set is full (code 4356)"},
+		{"sets full", KernelError{Code: nl.IPSET_ERR_MAX_SETS}, errFull, "the kernel holds no more sets (code 4099)"},
+		{"no member", KernelError{Code: 4352, List: true}, errNotFound, "the member set does not exist (code 4352)"},
 		{"null", KernelError{Code: 4353}, nil, "the kernel does not store the null element (code 4353)"},
 		{"loop", KernelError{Code: 4353, List: true}, nil, "a list of sets cannot hold another one (code 4353)"},
-		{"no set", KernelError{Code: uint32(unix.ENOENT)}, ErrNotFound, "set does not exist (code 2)"},
+		{"no set", KernelError{Code: uint32(unix.ENOENT)}, errNotFound, "set does not exist (code 2)"},
 		{"exists", KernelError{Code: uint32(unix.EEXIST)}, ErrExists, "a different set of that name exists (code 17)"},
-		{"no type", KernelError{Code: nl.IPSET_ERR_FIND_TYPE}, ErrUnsupported,
+		{"no type", KernelError{Code: nl.IPSET_ERR_FIND_TYPE}, errUnsupported,
 			"set type, family or revision is not supported by the kernel (code 4098)"},
 		{"errno", KernelError{Code: uint32(unix.ENOMEM)}, nil, "cannot allocate memory"},
 		{"unknown", KernelError{Code: 5000}, nil, "ipset error (code 5000)"},
 	}
-	kinds := []error{ErrInUse, ErrNotFound, ErrExists, ErrFull, ErrUnsupported}
+	kinds := []error{ErrInUse, errNotFound, ErrExists, errFull, errUnsupported}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := error(&BatchError{Errors: []*OpError{{Kind: Add, Set: "x", Err: tt.err}}})

@@ -209,7 +209,7 @@ func TestRestoreAcceptsString(t *testing.T) {
 		}
 		wantElements(t, got.Members, want)
 	}
-	if _, err := c.Get("gone"); !errors.Is(err, ErrNotFound) {
+	if _, err := c.Get("gone"); !errors.Is(err, errNotFound) {
 		t.Errorf("destroyed set: %v", err)
 	}
 	get(t, c, "a b")
@@ -365,7 +365,7 @@ func TestWhatIsAbsentIsNoError(t *testing.T) {
 	wantElements(t, get(t, c, "list").Members, plain(Member("nets")))
 	apply(t, c, Op{Kind: Flush, Set: set})
 	wantElements(t, get(t, c, "x").Members, nil)
-	if _, err := c.Get("none"); !errors.Is(err, ErrNotFound) {
+	if _, err := c.Get("none"); !errors.Is(err, errNotFound) {
 		t.Errorf("Get of an absent set: %v", err)
 	}
 	if lists, err := c.List("none"); err != nil || len(lists) != 0 {
@@ -411,15 +411,15 @@ func TestFailures(t *testing.T) {
 			nil, plain(null, null), "add x 0.0.0.0 0.0.0.0: ", plain(one)},
 		{"only element", []Op{{Create, hash, nil}},
 			Op{Add, hash, plain(null)}, nil, plain(null), "add x 0.0.0.0:", nil},
-		{"full", nil, Op{Create, small, addresses(12)}, ErrFull, addresses(12)[10:], "set is full", addresses(10)},
+		{"full", nil, Op{Create, small, addresses(12)}, errFull, addresses(12)[10:], "set is full", addresses(10)},
 		{"member that does not exist", []Op{{Create, hash, nil}},
 			Op{Create, list, plain(Member("none"), Member("x"))},
-			ErrNotFound, plain(Member("none")), "create l none: the member set does not exist", plain(Member("x"))},
+			errNotFound, plain(Member("none")), "create l none: the member set does not exist", plain(Member("x"))},
 		{"list in a list", []Op{{Create, list, nil}}, Op{Add, list, plain(Member("l"))},
 			nil, nil, "a list of sets cannot hold another one", nil},
-		{"add to an absent set", nil, Op{Add, hash, addresses(400)}, ErrNotFound, nil, "set does not exist", nil},
+		{"add to an absent set", nil, Op{Add, hash, addresses(400)}, errNotFound, nil, "set does not exist", nil},
 		{"delete from an absent set", nil, Op{Delete, hash, addresses(400)},
-			ErrNotFound, nil, "set does not exist", nil},
+			errNotFound, nil, "set does not exist", nil},
 		{"destroy in use", []Op{{Create, hash, plain(one)}, {Create, list, plain(Member("x"))}},
 			Op{Destroy, hash, nil},
 			ErrInUse, nil, "destroy x: set is in use", plain(one)},
@@ -428,8 +428,8 @@ func TestFailures(t *testing.T) {
 		{"other family", []Op{{Create, six, nil}}, Op{Create, hash, nil}, ErrExists, nil, "family inet6", nil},
 		{"other size", []Op{{Create, Set{"x", HashIP, IPv4, 5}, nil}},
 			Op{Create, hash, nil}, ErrExists, nil, "size 5,", nil},
-		{"no such type", nil, Op{Create, Set{"x", "hash:ham", IPv4, 0}, nil}, ErrUnsupported, nil, "hash:ham", nil},
-		{"no family", nil, Op{Create, Set{"x", HashIP, 0, 0}, nil}, ErrUnsupported, nil, "family", nil},
+		{"no such type", nil, Op{Create, Set{"x", "hash:ham", IPv4, 0}, nil}, errUnsupported, nil, "hash:ham", nil},
+		{"no family", nil, Op{Create, Set{"x", HashIP, 0, 0}, nil}, errUnsupported, nil, "family", nil},
 		{"no name", []Op{{Create, hash, plain(one)}}, Op{Flush, Set{}, nil}, nil, nil, "set name", plain(one)},
 		{"NUL in the name", nil, Op{Destroy, Set{Name: "\x00"}, nil}, nil, nil, "set name", nil},
 		{"long name", nil, Op{Create, Set{strings.Repeat("n", 32), HashIP, IPv4, 0}, nil},
@@ -510,13 +510,13 @@ func TestErrorsAreBoundedAndInOrder(t *testing.T) {
 		t.Fatalf("%d errors, want 2000", len(errs))
 	}
 	for i, err := range errs {
-		if err.Index != i || err.Elements != nil || !errors.Is(err, ErrNotFound) || !errors.Is(err, unix.ENOENT) {
+		if err.Index != i || err.Elements != nil || !errors.Is(err, errNotFound) || !errors.Is(err, unix.ENOENT) {
 			t.Fatalf("error %d: %+v", i, err)
 		}
 	}
 	full := Op{Kind: Create, Set: Set{Name: "s", Type: HashIP, Family: IPv4, Size: 10}, Elements: addresses(5000)}
 	errs = failures(t, c.Apply([]Op{full}))
-	if len(errs) != 1 || len(errs[0].Elements) != 4990 || !errors.Is(errs[0], ErrFull) {
+	if len(errs) != 1 || len(errs[0].Elements) != 4990 || !errors.Is(errs[0], errFull) {
 		t.Errorf("full set: %v", errs)
 	}
 	wantElements(t, get(t, c, "s").Members, full.Elements[:10])

@@ -1,7 +1,14 @@
-// Package ipset keeps kernel sets over netlink: list, create, add, delete, destroy, in batches.
+// Package ipset manages kernel sets over netlink: it lists, creates, fills, empties and destroys them, in batches. It
+// knows nothing about policies, pods or iptables, and imports no other package of this module.
 //
 // Every set is created with the comment extension. The names, options and texts are those of ipset(8), and an [Op]
 // prints as the lines that `ipset restore -exist` reads.
+//
+//	c, err := ipset.Open()
+//	pods := ipset.Set{Name: "weave-pods", Type: ipset.HashIP, Family: ipset.IPv4}
+//	web := ipset.Element{Entry: ipset.Addr(addr), Attr: ipset.Attr{Comment: "default/web"}}
+//	err = c.Apply([]ipset.Op{{Kind: ipset.Create, Set: pods, Elements: []ipset.Element{web}}})
+//	sets, err := c.List("weave-")
 package ipset
 
 import (
@@ -37,7 +44,7 @@ func (f Family) String() string {
 // Type is the type of a set, by the name that ipset(8) gives it.
 type Type string
 
-// The types that this package can create. Sets of other types are listed too, with what is known of them.
+// The types that this package can create. Sets of other types are listed too, as far as they can be read.
 const (
 	HashIP     Type = "hash:ip"
 	HashNet    Type = "hash:net"
@@ -45,7 +52,7 @@ const (
 	ListSet    Type = "list:set"
 )
 
-// Limits of the kernel, from linux/netfilter/ipset/ip_set.h; the sizes are those that a Size of 0 stands for.
+// Limits of the kernel, from linux/netfilter/ipset/ip_set.h. The last two are the meanings of a Size of 0.
 const (
 	maxName     = 31
 	maxComment  = 255
@@ -53,8 +60,8 @@ const (
 	maxMembers  = 65535 // a network namespace holds at most 65,534 sets
 )
 
-// revision is the lowest revision of the type that has all we use (comment, nomatch, every protocol with ports). The
-// lowest, because ipset(8) cannot list a set of a revision newer than itself.
+// revision returns the lowest revision of the type that supports every feature in use: comment, nomatch, every protocol
+// with ports. ipset(8) cannot list a set of a revision newer than itself.
 func (t Type) revision() (uint8, bool) {
 	switch t {
 	case HashIP, ListSet:
@@ -67,7 +74,7 @@ func (t Type) revision() (uint8, bool) {
 	return 0, false
 }
 
-// maxSize is the size that a Size of 0 stands for.
+// maxSize returns the meaning of a Size of 0.
 func (t Type) maxSize() uint32 {
 	if t == ListSet {
 		return maxMembers
@@ -75,17 +82,17 @@ func (t Type) maxSize() uint32 {
 	return maxElements
 }
 
-// Set says what a set is.
+// Set is the specification of a set.
 type Set struct {
 	Name   string // 1 to 31 bytes
 	Type   Type
 	Family Family // 0 and ignored for list:set
-	// Size limits the number of elements (maxelem; size for list:set, where current kernels ignore it). 0 is the
-	// maximum, also in what is listed. It is a limit and not an allocation.
+	// Size limits the number of elements (maxelem; size for list:set, where current kernels ignore it). 0 stands for
+	// the maximum, in listings too. It is a limit and not an allocation.
 	Size uint32
 }
 
-// limit is the size in the kernel's terms.
+// limit returns the size in the kernel's terms.
 func (s Set) limit() uint32 {
 	if s.Size == 0 {
 		return s.Type.maxSize()
@@ -93,7 +100,7 @@ func (s Set) limit() uint32 {
 	return s.Size
 }
 
-// String returns the line that creates the set.
+// String returns the line for `ipset restore` that creates the set.
 func (s Set) String() string {
 	if s.Type == ListSet {
 		return fmt.Sprintf("create %s %s size %d comment", word(s.Name), s.Type, s.limit())
@@ -110,23 +117,23 @@ type Entry struct {
 	Set    string       // list:set: the name of the member
 }
 
-// Addr is the entry of an address in a hash:ip set. An IPv4-mapped IPv6 address counts as IPv4.
+// Addr returns the entry of an address in a hash:ip set. An IPv4-mapped IPv6 address counts as IPv4.
 func Addr(a netip.Addr) Entry {
 	a = a.Unmap()
 	return Entry{Prefix: netip.PrefixFrom(a, a.BitLen())}
 }
 
-// Net is the entry of a network in a hash:net set. Host bits are cleared.
+// Net returns the entry of a network in a hash:net set. It clears the host bits.
 func Net(p netip.Prefix) Entry { return Entry{Prefix: p.Masked()} }
 
-// AddrPort is the entry of an address, a protocol number and a port in a hash:ip,port set.
+// AddrPort returns the entry of an address, a protocol number and a port in a hash:ip,port set.
 func AddrPort(a netip.Addr, proto uint8, port uint16) Entry {
 	e := Addr(a)
 	e.Proto, e.Port = proto, port
 	return e
 }
 
-// Member is the entry of a set in a list:set.
+// Member returns the entry of a set in a list:set.
 func Member(name string) Entry { return Entry{Set: name} }
 
 // String returns the entry as `ipset list` prints it: 10.0.0.1, 10.0.0.0/8, 10.0.0.1,tcp:80 or the name of a set.
@@ -145,7 +152,8 @@ func (e Entry) String() string {
 	return text + "," + name + ":" + strconv.Itoa(int(e.Port))
 }
 
-// protocol names a protocol as /etc/protocols does, and reports whether it has ports. One without is a number.
+// protocol returns the name of a protocol as in /etc/protocols, and whether it has ports. The name of a protocol without
+// ports is its number.
 func protocol(number uint8) (string, bool) {
 	switch number {
 	case unix.IPPROTO_TCP:
@@ -160,7 +168,7 @@ func protocol(number uint8) (string, bool) {
 	return strconv.Itoa(int(number)), false
 }
 
-// Attr is what an element says beside its identity.
+// Attr holds the attributes of an element that are no part of its identity.
 type Attr struct {
 	Comment string // at most 255 bytes, without NUL
 	NoMatch bool   // hash:net: an exception from a larger network of the set
@@ -188,9 +196,9 @@ func (e Element) String() string {
 type Header struct {
 	Set
 	Comments   bool   // whether the set has the comment extension
-	Other      string // options that Create does not give, or lacks, in words; empty for a set as Create makes it
-	Elements   uint32 // their number
-	References uint32 // number of rules and sets that refer to it
+	Other      string // differences from the options of Create, in words; empty if there are none
+	Elements   uint32 // number of elements
+	References uint32 // number of rules and sets that refer to the set
 	MemSize    uint32 // bytes, as the kernel counts them
 }
 
@@ -200,18 +208,18 @@ type Listing struct {
 	Members []Element
 }
 
-// OpKind says what an Op does.
+// OpKind is the kind of an Op.
 type OpKind uint8
 
 // The kinds of operations.
 const (
-	// Create makes a set, and adds Elements as Add does. It succeeds if the very same set exists already; if one
-	// exists that differs in type, family, size or options, the error is ErrExists (and Elements may have been added
-	// to that one).
+	// Create creates a set and adds Elements as Add does. It succeeds if the very same set exists already. If the
+	// existing set differs in type, family, size or options, the error is ErrExists, and Elements may have been added
+	// to the existing set.
 	Create OpKind = iota + 1
-	// Add adds Elements. One that is in the set already gets its comment and nomatch replaced.
+	// Add adds Elements. It replaces the comment and nomatch of elements that are in the set already.
 	Add
-	// Delete removes Elements, by their Entry. One that is not in the set is no error.
+	// Delete removes Elements, by their Entry. An element that is not in the set is no error.
 	Delete
 	// Flush removes all elements. A set that does not exist is no error.
 	Flush
@@ -219,7 +227,7 @@ const (
 	Destroy
 )
 
-// String returns the command of ipset(8).
+// String returns the corresponding command of ipset(8).
 func (k OpKind) String() string {
 	switch k {
 	case Create:
@@ -269,7 +277,7 @@ func (o Op) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// word is a name as one argument.
+// word returns a name as one argument of ipset(8).
 func word(name string) string {
 	if strings.Contains(name, " ") {
 		return `"` + printable(name) + `"`
@@ -277,7 +285,7 @@ func word(name string) string {
 	return printable(name)
 }
 
-// printable replaces what would end a quoted string or a line.
+// printable replaces characters that would end a quoted string or a line.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '"' || r < ' ' || r == 0x7f {

@@ -7,7 +7,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// check finds what is wrong with an operation before the kernel does.
+// check returns an error if the kernel cannot take the operation.
 func (o *Op) check() error {
 	if err := checkName(o.Set.Name); err != nil {
 		return err
@@ -20,15 +20,15 @@ func (o *Op) check() error {
 		return errors.Errorf("unknown operation %s", o.Kind)
 	}
 	if _, ok := o.Set.Type.revision(); !ok {
-		return errors.Wrapf(ErrUnsupported, "set type %q", string(o.Set.Type))
+		return errors.Wrapf(errUnsupported, "set type %q", string(o.Set.Type))
 	}
 	if o.Set.Type != ListSet && o.Set.Family != IPv4 && o.Set.Family != IPv6 {
-		return errors.Wrapf(ErrUnsupported, "family %s", o.Set.Family)
+		return errors.Wrapf(errUnsupported, "family %s", o.Set.Family)
 	}
 	return nil
 }
 
-// checkName finds what is wrong with the name of a set. An empty one would mean all sets.
+// checkName returns an error if a set cannot have the name. The kernel takes an empty name for all sets.
 func checkName(name string) error {
 	if name == "" || len(name) > maxName || strings.ContainsRune(name, 0) {
 		return errors.Errorf("set name %q is not 1 to %d bytes without NUL", name, maxName)
@@ -36,7 +36,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// check finds what is wrong with an element of the set.
+// check returns an error if the set cannot hold the element.
 func (e *Element) check(kind OpKind, set Set) error {
 	if err := e.Entry.check(set); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (e *Element) check(kind OpKind, set Set) error {
 	case kind == Delete:
 		return nil
 	case e.NoMatch && set.Type != HashNet:
-		return errors.Errorf("%s knows no nomatch", set.Type)
+		return errors.Errorf("%s does not support nomatch", set.Type)
 	case len(e.Comment) > maxComment:
 		return errors.Errorf("comment of %d bytes is longer than %d", len(e.Comment), maxComment)
 	case strings.ContainsRune(e.Comment, 0):

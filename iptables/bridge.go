@@ -16,44 +16,47 @@ const (
 	vlanComment   = "weave-npc: frames with a VLAN tag do not pass ip(6)tables"
 	routerComment = "weave-npc: only routers send this"
 	hiddenComment = "weave-npc: an ICMPv6 type that cannot be read"
-	// beforeBridgeNetfilter is before br_netfilter (at 0) and ebtables' nat table (at -300) see a frame.
+	// beforeBridgeNetfilter is a priority before br_netfilter (0) and ebtables' nat table (-300).
 	beforeBridgeNetfilter = -400
-	// offsetOfType is where an Ethernet frame has its type.
+	// offsetOfType is the offset of the type in an Ethernet frame.
 	offsetOfType = 12
-	// offsetOfFragment and fragmentMask are where a fragment header has the fragment's offset.
+	// offsetOfFragment and fragmentMask locate the fragment offset in a fragment header.
 	offsetOfFragment = 2
 	fragmentMask     = 0xfff8
-	// The ICMPv6 messages of RFC 4861 that only routers send.
+	// The ICMPv6 types of RFC 4861 that only routers send.
 	routerAdvertisement = 134
 	redirect            = 137
 )
 
-// BridgeGuard is table weave-npc of nftables' bridge family, in the network namespace of the calling thread. Of the frames that come in by
-// given ports of bridges it drops
-//   - those with a VLAN tag (802.1Q, 802.1ad), unless AllowVLAN: br_netfilter does not show them to iptables;
-//   - the ICMPv6 messages that only routers send: a pod that sends a router advertisement gives all pods of the bridge an address that no
-//     API object has, and a redirect makes it their router.
+// BridgeGuard is table weave-npc of nftables' bridge family, in the network namespace of the calling thread. It drops frames
+// that arrive at the given bridge ports:
+//   - frames with a VLAN tag (802.1Q, 802.1ad), unless AllowVLAN is set: br_netfilter does not pass them to iptables;
+//   - ICMPv6 messages that only routers send: with a router advertisement, a pod gives all pods of the bridge an address
+//     that no API object has, and with a redirect it becomes their router.
 //
-// It works where a frame comes in: further on, a tag may be the bridge's own.
+// The table works where a frame arrives: later, a VLAN tag may have been added by the bridge itself.
 type BridgeGuard struct {
 	AllowVLAN bool
 }
 
+// bridgeTable returns the table.
 func bridgeTable() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyBridge, Name: "weave-npc"}
 }
 
+// podPorts returns the set of the guarded ports.
 func podPorts(t *nftables.Table) *nftables.Set {
 	return &nftables.Set{Table: t, Name: "pod-ports", KeyType: nftables.TypeIFIndex, KeyByteOrder: binaryutil.NativeEndian}
 }
 
+// bridgeChain returns the chain, which the kernel enters for every frame.
 func bridgeChain(t *nftables.Table) *nftables.Chain {
 	accept := nftables.ChainPolicyAccept
 	return &nftables.Chain{Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting,
 		Priority: nftables.ChainPriorityRef(beforeBridgeNetfilter), Policy: &accept}
 }
 
-// rules returns what the chain holds, without handles.
+// rules returns the rules of the chain, without handles.
 func (g BridgeGuard) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nftables.Rule) {
 	add := func(verdict expr.VerdictKind, comment string, matches ...[]expr.Any) {
 		r := &nftables.Rule{Table: c.Table, Chain: c, Exprs: slices.Concat(matches...)}
@@ -79,8 +82,8 @@ func (g BridgeGuard) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nft
 		}
 	}
 	const accept, drop = expr.VerdictAccept, expr.VerdictDrop
-	// Nearly all frames leave here. The kernel has looked behind extension headers for the protocol; it knows none where they are cut short,
-	// and then this rule does not match.
+	// Nearly all frames leave here. The kernel has skipped extension headers to find the protocol. If they are cut short,
+	// there is no protocol, and this rule does not match.
 	add(accept, "", protocol(expr.CmpOpNeq))
 	add(accept, "", []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
@@ -90,8 +93,8 @@ func (g BridgeGuard) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nft
 	add(drop, routerComment, protocol(expr.CmpOpEq), icmpType(expr.CmpOpEq, routerAdvertisement))
 	add(drop, routerComment, protocol(expr.CmpOpEq), icmpType(expr.CmpOpEq, redirect))
 	add(accept, "", protocol(expr.CmpOpEq), icmpType(expr.CmpOpGte, 0))
-	// What is left has no type that can be read. That is so in all fragments but the first. A first one that ends before the type hides it:
-	// conntrack puts the packet together again, and may pass it on whole.
+	// The type of the remaining packets cannot be read. That is normal for all fragments except the first. A first fragment
+	// that ends before the type hides it: conntrack reassembles the packet and may pass it on whole.
 	add(accept, "", []expr.Any{
 		&expr.Exthdr{DestRegister: 1, Type: unix.IPPROTO_FRAGMENT, Offset: offsetOfFragment, Len: 2, Op: expr.ExthdrOpIpv6},
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, fragmentMask), Xor: []byte{0, 0}},
@@ -101,6 +104,7 @@ func (g BridgeGuard) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nft
 	return rules
 }
 
+// compare compares register 1 with data.
 func compare(op expr.CmpOp, data ...byte) *expr.Cmp {
 	return &expr.Cmp{Register: 1, Op: op, Data: data}
 }
@@ -110,13 +114,13 @@ func protocol(op expr.CmpOp) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, compare(op, unix.IPPROTO_ICMPV6)}
 }
 
-// icmpType compares the type of an ICMPv6 message, and does not match where there is none.
+// icmpType compares the type of an ICMPv6 message. It does not match a packet without a type.
 func icmpType(op expr.CmpOp, kind byte) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Len: 1}, compare(op, kind)}
 }
 
-// Ports returns the interfaces, by index and sorted, that are guarded. whole is false if there is no such table, or if it is not as it
-// has to be.
+// Ports returns the indexes of the guarded interfaces, sorted. whole is false if there is no table, or if it differs from
+// the one that Guard writes.
 func (g BridgeGuard) Ports() (ports []int, whole bool, err error) {
 	t := bridgeTable()
 	there, err := g.there()
@@ -145,7 +149,7 @@ func (g BridgeGuard) Ports() (ports []int, whole bool, err error) {
 	return ports, whole, err
 }
 
-// there reports whether there is a table by our name.
+// there reports whether the table exists.
 func (BridgeGuard) there() (bool, error) {
 	tables, err := new(nftables.Conn).ListTablesOfFamily(nftables.TableFamilyBridge)
 	if err != nil {
@@ -154,7 +158,7 @@ func (BridgeGuard) there() (bool, error) {
 	return slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == bridgeTable().Name }), nil
 }
 
-// drops reports whether the chain is where it has to be and holds our rules.
+// drops reports whether the chain is at its hook and has exactly the rules of the guard.
 func (g BridgeGuard) drops(t *nftables.Table) (bool, error) {
 	conn := new(nftables.Conn)
 	chains, err := conn.ListChainsOfTableFamily(nftables.TableFamilyBridge)
@@ -178,7 +182,7 @@ func (g BridgeGuard) drops(t *nftables.Table) (bool, error) {
 	}), nil
 }
 
-// sameKind compares expressions, except for what counters count.
+// sameKind reports whether expressions are equal. It ignores the values of counters.
 func sameKind(a, b expr.Any) bool {
 	switch a := a.(type) {
 	case *expr.Counter:
@@ -209,7 +213,7 @@ func sameKind(a, b expr.Any) bool {
 	return false
 }
 
-// Guard replaces the whole table, in one transaction, for interfaces given by their indexes.
+// Guard replaces the whole table in one transaction. ports are the indexes of the interfaces to guard.
 func (g BridgeGuard) Guard(ports []int) error {
 	tx := new(nftables.Conn)
 	replaceBridgeTable(tx)
@@ -239,7 +243,7 @@ func (g BridgeGuard) Remove() (bool, error) {
 	return true, errors.Wrap(tx.Flush(), "removing table bridge weave-npc of nftables")
 }
 
-// replaceBridgeTable adds what removes the table to a transaction, whether it is there or not.
+// replaceBridgeTable adds the removal of the table to a transaction, whether the table exists or not.
 func replaceBridgeTable(tx *nftables.Conn) {
 	tx.AddTable(bridgeTable())
 	tx.DelTable(bridgeTable())

@@ -5,24 +5,26 @@ import (
 	"slices"
 )
 
-// The groups that have a place of their own in a cut update: chains of the first one refer to no others, those of the last one to any.
+// The names of the groups with a fixed place in a cut update. The chains of the first group refer to no others, those of
+// the last one to any.
 const (
 	FirstGroup = "\x00first"
-	LastGroup  = ""
+	lastGroup  = ""
 )
 
-// Part is a share of an update that is carried out by itself.
+// Part is a part of an update that is applied by itself.
 type Part struct {
-	// Groups are those of its chains, sorted, without the first and the last one.
+	// Groups are the groups of its chains, sorted, without the first and the last one.
 	Groups []string
 	Update
 }
 
-// Cut divides an update with more than limit rules by the groups of its chains. Small groups that follow each other share a part, as long as it
-// has not more than limit rules; what is no chain's, and what is deleted, is the last part's.
+// Cut divides an update with more than limit rules by groups of chains. group returns the group of a chain: FirstGroup, a
+// name, or "" for the last group. Small consecutive groups share a part of at most limit rules. The last part also has the
+// jumps and the deletions.
 func (u Update) Cut(limit int, group func(chain string) string) []Part {
 	groups := u.groups(group)
-	named := slices.DeleteFunc(slices.Sorted(maps.Keys(groups)), func(g string) bool { return g == FirstGroup || g == LastGroup })
+	named := slices.DeleteFunc(slices.Sorted(maps.Keys(groups)), func(g string) bool { return g == FirstGroup || g == lastGroup })
 	if u.size() <= limit {
 		return []Part{{named, u}}
 	}
@@ -42,8 +44,8 @@ func (u Update) Cut(limit int, group func(chain string) string) []Part {
 		to.add(part)
 	}
 	last := Update{}
-	if groups[LastGroup] != nil {
-		last = *groups[LastGroup]
+	if groups[lastGroup] != nil {
+		last = *groups[lastGroup]
 	}
 	last.Jumps, last.Delete = u.Jumps, u.Delete
 	if !last.Empty() {
@@ -52,7 +54,7 @@ func (u Update) Cut(limit int, group func(chain string) string) []Part {
 	return parts
 }
 
-// groups returns the chains of each group.
+// groups returns the chains of the update by group.
 func (u Update) groups(group func(chain string) string) map[string]*Update {
 	groups := map[string]*Update{}
 	of := func(chain string) *Update {
@@ -71,7 +73,7 @@ func (u Update) groups(group func(chain string) string) map[string]*Update {
 	return groups
 }
 
-// add adds another update's chains.
+// add adds the chains of another update.
 func (u *Update) add(v Update) {
 	u.Replace = append(u.Replace, v.Replace...)
 	if u.Insert == nil {
@@ -80,7 +82,7 @@ func (u *Update) add(v Update) {
 	maps.Copy(u.Insert, v.Insert)
 }
 
-// size is how many rules the update writes.
+// size returns the number of rules that the update writes.
 func (u Update) size() int {
 	n := 0
 	for _, c := range u.Replace {

@@ -28,7 +28,7 @@ func TestCut(t *testing.T) {
 		case chain == "DROP":
 			return FirstGroup
 		}
-		return LastGroup
+		return lastGroup
 	}
 	for limit, want := range map[int]string{
 		1000: "A B C: A-1 A-2 B-1 BASE BASE2 C-1 C-2 DROP",

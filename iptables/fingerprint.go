@@ -2,7 +2,9 @@ package iptables
 
 import (
 	"encoding/binary"
-	"slices"
+	"os"
+	"path/filepath"
+	"strings"
 	"unsafe"
 
 	"github.com/pkg/errors"
@@ -14,10 +16,10 @@ import (
 // linux/netfilter_ipv6/ip6_tables.h.
 const getInfo = 64
 
-// Fingerprint changes when the table changes, so two that are equal (==) save a Read.
+// Fingerprint changes when the table changes: while two of them are equal (==), no Read is needed.
 //
-// Under nft it is the generation of the ruleset: it changes with every change, in any table of either family. Under
-// legacy it is the count and size of the table's entries and where its builtin chains begin: a change that swaps
+// Under nft it is the generation of the ruleset, which changes with every change, in any table of either family. Under
+// legacy it is the number and size of the table's entries and the offsets of its builtin chains: a change that swaps
 // entries of equal size does not show.
 type Fingerprint struct {
 	// Generation is nft's generation id; 0 under legacy.
@@ -26,20 +28,6 @@ type Fingerprint struct {
 	Entries, Size uint32
 	// Hooks and Underflows are the offsets, in bytes, of the first rule and of the policy of each builtin chain.
 	Hooks, Underflows [5]uint32
-}
-
-// Fingerprint reads the fingerprint of the table, which takes microseconds. Under legacy a table that does not exist
-// has the zero fingerprint; asking the kernel for it would make it.
-func (t *Table) Fingerprint() (Fingerprint, error) {
-	if t.backend == NFT {
-		generation, err := nftGeneration()
-		return Fingerprint{Generation: generation}, errors.Wrap(err, "asking for the generation of the nft ruleset")
-	}
-	if tables, err := t.family.legacyTables(); err != nil || !slices.Contains(tables, "filter") {
-		return Fingerprint{}, err
-	}
-	f, err := legacyInfo(t.family)
-	return f, errors.Wrapf(err, "asking for the size of the legacy filter table of %s", t.family)
 }
 
 // nftGeneration sends NFT_MSG_GETGEN (linux/netfilter/nf_tables.h).
@@ -77,7 +65,7 @@ type infoReply struct {
 	size       uint32
 }
 
-// legacyInfo reads the head of the legacy filter table.
+// legacyInfo reads the number and size of the entries of the legacy filter table.
 func legacyInfo(family Family) (Fingerprint, error) {
 	var info infoReply
 	copy(info.name[:], "filter")
@@ -87,7 +75,7 @@ func legacyInfo(family Family) (Fingerprint, error) {
 	return Fingerprint{Entries: info.entries, Size: info.size, Hooks: info.hooks, Underflows: info.underflows}, nil
 }
 
-// getsockopt asks for the head of a table. Any socket of the family will do.
+// getsockopt asks for the ipt_getinfo of a table. Any socket of the family will do.
 func getsockopt(family Family, value unsafe.Pointer, size uintptr) error {
 	domain, level := unix.AF_INET, unix.IPPROTO_IP
 	if family == IPv6 {
@@ -107,14 +95,14 @@ func getsockopt(family Family, value unsafe.Pointer, size uintptr) error {
 	return nil
 }
 
-// probe finds out whether the kernel lets us use a backend, without making any table.
+// probe returns an error if this process cannot use a backend. It creates no table.
 func probe(family Family, backend Backend) error {
 	var err error
 	if backend == NFT {
 		_, err = nftGeneration()
 	} else {
-		// A reply of the wrong size is refused after permissions have been checked, and before the table
-		// is looked for. ENOPROTOOPT: the module is not loaded yet, iptables loads it.
+		// The kernel rejects the wrong size of the reply after it has checked permissions, and before it looks for the
+		// table. ENOPROTOOPT: the module is not loaded yet, iptables loads it.
 		var tooSmall [1]byte
 		err = getsockopt(family, unsafe.Pointer(&tooSmall), unsafe.Sizeof(tooSmall))
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOPROTOOPT) {
@@ -131,4 +119,21 @@ func probe(family Family, backend Backend) error {
 		return errors.Wrapf(err, "the kernel has no %s", family)
 	}
 	return errors.Wrapf(err, "the kernel has no %s backend for iptables; try the other one", backend)
+}
+
+// legacyTables returns the names of a family's tables in the legacy backend. It creates none.
+func legacyTables(family Family) ([]string, error) {
+	name := "ip_tables_names"
+	if family == IPv6 {
+		name = "ip6_tables_names"
+	}
+	// thread-self, because /proc/net shows the network namespace of the main thread.
+	text, err := os.ReadFile(filepath.Join("/proc/thread-self/net", name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errors.Wrapf(err, "listing the legacy tables of %s", family)
+	}
+	return strings.Fields(string(text)), nil
 }

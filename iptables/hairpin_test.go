@@ -82,7 +82,7 @@ func hairpinOf(family Family) (program string, pairs [][2]string) {
 
 func TestHairpinMatchesOnlyEqualAddresses(t *testing.T) {
 	onEveryTable(t, func(t *testing.T, table *Table) {
-		program, pairs := hairpinOf(table.Family())
+		program, pairs := hairpinOf(table.family)
 		addAddresses(t, pairs)
 		rule := Rule{Match: `-m bpf --bytecode "` + program + `"`}
 		for i, matched := range countedIn(t, table, rule, pairs) {
@@ -98,7 +98,7 @@ func TestHairpinMatchesOnlyEqualAddresses(t *testing.T) {
 func TestHairpinNeedsDNAT(t *testing.T) {
 	onEveryTable(t, func(t *testing.T, table *Table) {
 		program, pod, other, service := HairpinIPv4, "10.1.2.3", "10.1.2.4", "10.96.0.1"
-		if table.Family() == IPv6 {
+		if table.family == IPv6 {
 			program, pod, other, service = HairpinIPv6, "fd00::3", "fd00::4", "fd96::1"
 		}
 		addAddresses(t, [][2]string{{pod, other}, {service, service}})

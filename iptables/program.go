@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// defaultPath is where programs are looked for without a PATH, and where they look themselves.
+	// defaultPath is the PATH of programs, and the search path of this process if it has no PATH.
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// maxOutput is what is kept of a program's error output, in bytes.
+	// maxOutput bounds the error output that is kept of a program, in bytes.
 	maxOutput = 4096
 )
 
 // errDenied marks errors whose cause is a missing capability.
 type errDenied struct{ error }
 
-// Unwrap returns what was denied.
+// Unwrap returns the marked error.
 func (e errDenied) Unwrap() error { return e.error }
 
 // isDenied reports whether the cause of err is a missing capability.
@@ -33,10 +33,10 @@ func isDenied(err error) bool {
 	return errors.As(err, &denied)
 }
 
-// programDirs are the directories that programs are looked for in, in order.
+// programDirs are the directories in which programs are looked up, in order.
 type programDirs []string
 
-// searchPath is the PATH of this process.
+// searchPath returns the directories of this process's PATH.
 func searchPath() programDirs {
 	path := os.Getenv("PATH")
 	if path == "" {
@@ -45,7 +45,7 @@ func searchPath() programDirs {
 	return filepath.SplitList(path)
 }
 
-// find returns the absolute path of a program. Relative directories are passed over.
+// find returns the absolute path of a program. It skips relative directories.
 func (d programDirs) find(name string) (path string, found bool) {
 	for _, dir := range d {
 		path := filepath.Join(dir, name)
@@ -57,12 +57,12 @@ func (d programDirs) find(name string) (path string, found bool) {
 	return "", false
 }
 
-// programs are the absolute paths of what works on one family in one backend.
+// programs holds the absolute paths of the programs for one family in one backend.
 type programs struct {
 	iptables, save, restore string
 }
 
-// programs finds the programs that carry the backend in their name, else the plain ones if they are of that backend.
+// programs returns the programs that have the backend in their names, or the plain ones if they are of that backend.
 func (d programDirs) programs(ctx context.Context, family Family, backend Backend) (programs, error) {
 	for _, name := range []string{family.command() + "-" + string(backend), family.command()} {
 		iptables, ok1 := d.find(name)
@@ -85,7 +85,7 @@ func (d programDirs) programs(ctx context.Context, family Family, backend Backen
 	return programs{}, d.missing(family, backend)
 }
 
-// missing is the error of programs that are not installed; an empty backend stands for both.
+// missing returns the error for programs that are not installed. An empty backend stands for both.
 func (d programDirs) missing(family Family, backend Backend) error {
 	name, which := family.command(), "any backend"
 	if backend != "" {
@@ -96,7 +96,7 @@ func (d programDirs) missing(family Family, backend Backend) error {
 		family, which, name, name, name, family.command(), strings.Join(d, ":"))
 }
 
-// programMode asks an iptables program for its backend. Before 1.8 there was only one and no word of it.
+// programMode returns the backend of an iptables program. Versions before 1.8 have legacy only and do not report it.
 func programMode(ctx context.Context, path string) (Backend, error) {
 	stdout, stderr, err := run(ctx, "", path, "--version")
 	if err != nil {
@@ -108,9 +108,9 @@ func programMode(ctx context.Context, path string) (Backend, error) {
 	return Legacy, nil
 }
 
-// run executes a program without a shell, in its own process group, which is killed when the context ends. The program
-// ends with us, however we end: what it still had to change would come after what our successor changes. Of the error
-// output the first 4 KiB are kept.
+// run executes a program without a shell, in its own process group, which it kills when the context ends. The kernel kills
+// the program when this process dies, so that the program cannot overwrite the changes of the next instance. run returns
+// the first 4 KiB of the error output.
 func run(ctx context.Context, stdin, path string, args ...string) (stdout, stderr string, err error) {
 	// The kernel sends the parent-death signal when the thread that started the program ends.
 	runtime.LockOSThread()
@@ -130,10 +130,11 @@ func run(ctx context.Context, stdin, path string, args ...string) (stdout, stder
 	if ctx.Err() != nil && err != nil {
 		err = ctx.Err()
 	}
-	return out.String(), strings.TrimSpace(errOut.String()), err
+	return out.String(), strings.TrimSpace(errOut.kept.String()), err
 }
 
-// environment is what programs get of ours: nothing but where iptables finds its lock and its extensions.
+// environment returns the environment of programs: of this process's variables only those that locate the lock and the
+// extensions of iptables.
 func environment() []string {
 	env := []string{"PATH=" + defaultPath, "LC_ALL=C"}
 	for _, name := range []string{"XTABLES_LOCKFILE", "XTABLES_LIBDIR"} {
@@ -144,21 +145,22 @@ func environment() []string {
 	return env
 }
 
-// limitedBuffer keeps the first maxOutput bytes that are written to it.
-type limitedBuffer struct{ bytes.Buffer }
+// limitedBuffer keeps the first maxOutput bytes that are written to it. The buffer is no embedded field: its ReadFrom would
+// bypass the limit.
+type limitedBuffer struct{ kept bytes.Buffer }
 
-// Write never fails and never writes short, so that the program does not block.
+// Write never fails and never returns a short count, so that the program does not block.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if room := maxOutput - b.Len(); room > 0 {
-		b.Buffer.Write(p[:min(room, len(p))])
+	if room := maxOutput - b.kept.Len(); room > 0 {
+		b.kept.Write(p[:min(room, len(p))])
 	}
 	return len(p), nil
 }
 
-// unparsable says whether a program failed because of a rule in the table that it cannot read.
+// unparsable reports whether a program failed because it cannot read a rule of the table.
 func unparsable(stderr string) bool { return strings.Contains(stderr, "Parsing nftables rule failed") }
 
-// explain wraps a program's failure with its error output and, where we know one, the way out.
+// explain wraps the error of a program with its error output and, for known causes, with advice.
 func explain(err error, stderr, format string, args ...any) error {
 	if stderr != "" {
 		err = errors.WithMessage(err, stderr)

@@ -48,3 +48,11 @@ func TestProgramsEndWithUs(t *testing.T) {
 		return err != nil || strings.Contains(string(status), ") Z ")
 	})
 }
+
+// TestErrorOutputIsBounded: a program that floods its error output takes no memory and does not block.
+func TestErrorOutputIsBounded(t *testing.T) {
+	_, stderr, err := run(t.Context(), "", "/bin/sh", "-c", "echo first >&2; head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 3")
+	if err == nil || !strings.HasPrefix(stderr, "first\n") || len(stderr) != maxOutput {
+		t.Errorf("%d bytes, %.20q, are kept, and the error is %v; want %d bytes and an error", len(stderr), stderr, err, maxOutput)
+	}
+}

@@ -8,35 +8,29 @@ import (
 	"strings"
 )
 
-const (
-	// idLen is the length of a rule's id: 50 bits of its hash.
-	idLen = 10
-	// maxComment is what a comment may have in bytes, id included. Both backends cut silently at 255.
-	maxComment = 200
+// maxComment is the maximum length of a comment in bytes, id included. Both backends cut silently at 255.
+const maxComment = 200
 
-	idAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
-)
-
-// Rule is one rule of a chain. What the kernel prints differs in form from what it was given (order of matches,
-// masks, defaults), so a rule is known again by the id that its comment begins with.
+// Rule is one rule of a chain. The kernel prints a rule in another form than it was given (order of matches, masks,
+// defaults), so a rule is recognized by the id at the start of its comment.
 type Rule struct {
 	// Match holds iptables arguments without chain, comment and target, for example
 	// `-m set --match-set weave-x src -p tcp -m tcp --dport 80`.
 	Match string
-	// Target holds the target's arguments, for example `-j ACCEPT` or `-g WEAVE-NPC-DROP-INGRESS`. A rule
-	// without one only counts.
+	// Target holds the target's arguments, for example `-j ACCEPT` or `-g WEAVE-NPC-DROP-INGRESS`. A rule without a target
+	// only counts packets.
 	Target string
-	// Comment is for humans; it is sanitised when the rule is rendered.
+	// Comment is for humans. String sanitizes it.
 	Comment string
-	// Order comes before the text where rules are sorted whose order means nothing. It is no part of the rule.
+	// Order is the first sort key of rules whose order has no meaning; the text is the second. It is no part of the rule.
 	Order int
 	// Printed, if not empty, is the rule as the kernel prints it, without command and chain. Such a rule is written back
-	// as it is; Target is its target, Match and Comment are empty.
+	// unchanged; Target is its target, Match and Comment are empty.
 	Printed string
 }
 
-// Found returns a rule of ours that the kernel printed ("-A CHAIN ..."), to be kept. ok is false for a rule without an
-// id, which is not ours.
+// Found returns a rule that the kernel printed ("-A CHAIN ...") as a Rule to be kept. ok is false for a rule without an
+// id: somebody else has written it.
 func Found(printed string) (r Rule, ok bool) {
 	found, err := parseRule(printed)
 	if err != nil || commentID(found.comment) == "" {
@@ -51,7 +45,7 @@ func Found(printed string) (r Rule, ok bool) {
 
 // Sets returns the names of the sets that a rule matches.
 func (r Rule) Sets() []string {
-	words, err := split(cmp.Or(r.Printed, r.Match))
+	words, err := Words(cmp.Or(r.Printed, r.Match))
 	if err != nil {
 		return nil
 	}
@@ -64,7 +58,7 @@ func (r Rule) Sets() []string {
 	return names
 }
 
-// ID names the rule: ten characters of lower-case base32 of SHA1 over its three fields.
+// ID returns the id of the rule: ten characters of lower-case base32 of SHA1 over Match, Target and Comment.
 func (r Rule) ID() string {
 	if r.Printed != "" {
 		return RuleID("-A x " + r.Printed)
@@ -79,7 +73,7 @@ func (r Rule) ID() string {
 	return base32.NewEncoding(idAlphabet).EncodeToString(h.Sum(nil))[:idLen]
 }
 
-// String is the rule as iptables arguments, without command and chain:
+// String returns the rule as iptables arguments, without command and chain:
 // `<Match> -m comment --comment "<id> <comment>" <Target>`.
 func (r Rule) String() string {
 	if r.Printed != "" {
@@ -104,8 +98,8 @@ func (r Rule) String() string {
 	return b.String()
 }
 
-// Comment joins parts by a space into a text that is safe between double quotes in iptables-restore input: every
-// character outside [A-Za-z0-9 ._/:=-] becomes "?", and what is too long to stand beside an id ends in "..".
+// Comment joins parts with spaces into a text that is safe between double quotes in iptables-restore input: every
+// character outside [A-Za-z0-9 ._/:=-] becomes "?", and a text that is too long beside an id is cut off with "..".
 func Comment(parts ...string) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
@@ -121,11 +115,20 @@ func Comment(parts ...string) string {
 	return strings.TrimSpace(clean)
 }
 
-// commentID returns the id at the head of a comment, or "" if the comment does not begin with one.
-func commentID(comment string) string {
-	first, _, _ := strings.Cut(comment, " ")
-	if len(first) != idLen || strings.Trim(first, idAlphabet) != "" {
-		return ""
-	}
-	return first
-}
+// HairpinIPv4 and HairpinIPv6 are classic BPF programs for `-m bpf --bytecode "..."` that match packets with equal source
+// and destination addresses. Together with `-m conntrack --ctstate DNAT` one rule matches every pod that reaches itself
+// through a Service. The programs start at the network header and compare the addresses word by word (bytes 12 and 16 of
+// the IPv4 header, RFC 791; 8 and 24 of the IPv6 header, RFC 8200):
+//
+//	ld [src]; tax; ld [dst]; jeq x, next, no   (once for IPv4, four times for IPv6)
+//	ret 65535
+//	no: ret 0
+const (
+	HairpinIPv4 = "6,32 0 0 12,7 0 0 0,32 0 0 16,29 0 1 0,6 0 0 65535,6 0 0 0"
+	HairpinIPv6 = "18," +
+		"32 0 0 8,7 0 0 0,32 0 0 24,29 0 13 0," +
+		"32 0 0 12,7 0 0 0,32 0 0 28,29 0 9 0," +
+		"32 0 0 16,7 0 0 0,32 0 0 32,29 0 5 0," +
+		"32 0 0 20,7 0 0 0,32 0 0 36,29 0 1 0," +
+		"6 0 0 65535,6 0 0 0"
+)

@@ -84,3 +84,40 @@ func TestCommentIDWantsAnID(t *testing.T) {
 		}
 	}
 }
+
+func TestFoundKeepsARuleAsPrinted(t *testing.T) {
+	const match = "-A WEAVE-NPC -p tcp -m tcp --dport 80 -m comment --comment "
+	for printed, target := range map[string]string{
+		match + `"aaaaaaaaaa web" -j ACCEPT`:                  "-j ACCEPT",
+		match + `aaaaaaaaaa -g WEAVE-NPC-DROP`:                "-g WEAVE-NPC-DROP",
+		match + `aaaaaaaaaa`:                                  "",
+		match + `"aaaaaaaaaa x" -j NFLOG --nflog-group 86`:    "", // the target's options follow it
+		`-A WEAVE-NPC -m comment --comment "aaaaaaaaaa -j x"`: "",
+	} {
+		r, ok := Found(printed)
+		if !ok || "-A WEAVE-NPC "+r.String() != printed || r.Target != target || r.ID() != "aaaaaaaaaa" {
+			t.Errorf("Found(%q) is %+v, %t; its text is %q, its id %s", printed, r, ok, r, r.ID())
+		}
+	}
+	for _, printed := range []string{"", "-A WEAVE-NPC -j ACCEPT", match + `"aaaa" -j ACCEPT`, match + `"aaaaaaaaaa -j ACCEPT`} {
+		if r, ok := Found(printed); ok {
+			t.Errorf("Found(%q) is %+v, want none: it has no id", printed, r)
+		}
+	}
+}
+
+func TestSets(t *testing.T) {
+	for text, want := range map[string]string{
+		"-p tcp": "",
+		"-m set --match-set weave-a src -m set ! --match-set weave-b dst,dst": "weave-a weave-b",
+		"-m set --match-set":                               "",
+		`-m comment --comment "--match-set weave-c src"`:   "",
+		`-m set --match-set weave-a src --comment "broken`: "",
+	} {
+		for _, r := range []Rule{{Match: text}, {Printed: text}} {
+			if got := strings.Join(r.Sets(), " "); got != want {
+				t.Errorf("%q names the sets %q, want %q", text, got, want)
+			}
+		}
+	}
+}

@@ -1,51 +1,42 @@
 package iptables
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
 )
 
-// Seen is what the kernel's filter table holds of interest.
+// Seen is the state of the kernel's filter table.
 type Seen struct {
-	// Chains holds the chains whose name has the prefix that Read was given: name -> rules.
+	// Chains holds the chains whose names have the prefix that was passed to Read: name -> rules.
 	Chains map[string]SeenChain
-	// Hooks holds the builtin chains, and all other chains that refer to one of ours: name -> rules as printed
+	// Hooks holds the builtin chains and all other chains that refer to one of Chains: name -> rules as printed
 	// ("-A FORWARD ..."), in order.
 	Hooks map[string][]string
 	// Policies holds builtin chain -> policy.
 	Policies map[string]string
-	// Accepting holds the foreign chains that a rule of Hooks leads to and that can accept a packet, by themselves
-	// or by a chain that they lead to.
+	// Accepting holds the foreign chains that a rule of Hooks leads to and that can accept a packet, by themselves or
+	// through other chains.
 	Accepting map[string]bool
-	// Native says that the table holds rules that iptables cannot show, written with nft: of Hooks, only comments and what
-	// they lead to is known.
+	// Native is set if the table has rules that iptables cannot show because they were written with nft. The rules of
+	// Hooks have only their comments and targets then.
 	Native bool
 }
 
 // errIncompatible is the error of a table with rules that iptables cannot show.
 var errIncompatible = errors.New("the table holds rules that iptables cannot show: something wrote to it with nft")
 
-// Accepts says whether a printed rule of Hooks can accept a packet, by itself or by the foreign chain that it leads to.
+// Accepts reports whether a printed rule of Hooks can accept a packet, by itself or through the foreign chain that it
+// leads to.
 func (s Seen) Accepts(printed string) bool {
 	r, err := parseRule(printed)
 	return err == nil && (r.target == "ACCEPT" || s.Accepting[r.target])
 }
 
-// RuleID is the id that a printed rule's comment begins with; empty if there is none or the rule cannot be read.
-func RuleID(printed string) string {
-	r, err := parseRule(printed)
-	if err != nil {
-		return ""
-	}
-	return r.idOr("")
-}
-
 // findAccepting fills Accepting.
 func (s Seen) findAccepting(foreign map[string][]string) {
-	known := map[string]bool{} // chain -> whether it accepts; false also while that is being found out
+	known := map[string]bool{} // chain -> whether it accepts; false for a chain that is being visited
 	var accepts func(chain string) bool
 	accepts = func(chain string) bool {
 		if answer, ok := known[chain]; ok {
@@ -69,40 +60,19 @@ func (s Seen) findAccepting(foreign map[string][]string) {
 	}
 }
 
-// SeenChain is a chain of ours as the kernel holds it.
+// SeenChain is the state of one chain in the kernel.
 type SeenChain struct {
-	// IDs holds each rule's id, in order; for a rule that has none, "?" and its text.
+	// IDs holds the id of each rule, in order, or "?" and its text if it has no id.
 	IDs []string
 	// Text holds the rules as printed ("-A CHAIN ..."), in order, without their counters.
 	Text []string
-	// Packets holds how many packets each rule has matched since it was written, in order; nil if that was not read.
+	// Packets holds the number of packets that each rule has matched since it was written, in order; nil if the counters
+	// were not read.
 	Packets []uint64
 }
 
-// Referrers returns the rules in foreign chains that refer to a chain whose name has the prefix, as jumps that only
-// remove: what stands in the way of deleting those chains.
-func Referrers(seen Seen, prefix string) []Jump {
-	var jumps []Jump
-	for chain, rules := range seen.Hooks {
-		if strings.HasPrefix(chain, prefix) {
-			continue
-		}
-		var stale []string
-		for _, text := range rules {
-			if r, err := parseRule(text); err == nil && r.refersTo(prefix) {
-				stale = append(stale, text)
-			}
-		}
-		if stale != nil {
-			jumps = append(jumps, Jump{Chain: chain, Stale: stale})
-		}
-	}
-	slices.SortFunc(jumps, func(a, b Jump) int { return strings.Compare(a.Chain, b.Chain) })
-	return jumps
-}
-
-// parseSave reads the output of iptables-save -t filter. It refuses what it does not understand and what lacks its
-// end, because a table read by half would be mended by half.
+// parseSave parses the output of iptables-save -t filter. It returns an error for unknown lines and for a missing end:
+// otherwise the caller would repair a table that was only partly read.
 func parseSave(output, prefix string) (Seen, error) {
 	seen := Seen{Chains: map[string]SeenChain{}, Hooks: map[string][]string{}, Policies: map[string]string{},
 		Accepting: map[string]bool{}}
@@ -149,7 +119,7 @@ func (s Seen) findHooks(foreign map[string][]string, referrers map[string]bool) 
 	s.findAccepting(foreign)
 }
 
-// addChain takes a chain's declaration, `:NAME POLICY [packets:bytes]`.
+// addChain adds a chain from its declaration, `:NAME POLICY [packets:bytes]`.
 func (s Seen) addChain(line, prefix string, foreign map[string][]string) error {
 	fields := strings.Fields(line[1:])
 	if len(fields) != 3 {
@@ -168,7 +138,7 @@ func (s Seen) addChain(line, prefix string, foreign map[string][]string) error {
 	return nil
 }
 
-// addRule takes a rule, `[packets:bytes] -A CHAIN ...`, of a chain that has been declared.
+// addRule adds a rule, `[packets:bytes] -A CHAIN ...`, of a chain that has been declared.
 func (s Seen) addRule(line, prefix string, foreign map[string][]string, referrers map[string]bool) error {
 	packets, line, err := cutCounters(line)
 	if err != nil {
@@ -178,7 +148,7 @@ func (s Seen) addRule(line, prefix string, foreign map[string][]string, referrer
 	if err != nil {
 		return err
 	}
-	if chain, ours := s.Chains[r.chain]; ours {
+	if chain, own := s.Chains[r.chain]; own {
 		chain.IDs = append(chain.IDs, r.idOr("?"+line))
 		chain.Text = append(chain.Text, line)
 		chain.Packets = append(chain.Packets, packets)
@@ -195,7 +165,7 @@ func (s Seen) addRule(line, prefix string, foreign map[string][]string, referrer
 	return nil
 }
 
-// cutCounters cuts the counters off a rule, which is one that is added.
+// cutCounters splits the counters off a printed rule.
 func cutCounters(line string) (packets uint64, rule string, err error) {
 	rule = line
 	if counters, rest, ok := strings.Cut(line, "] "); ok && line[0] == '[' {
@@ -209,104 +179,4 @@ func cutCounters(line string) (packets uint64, rule string, err error) {
 		return 0, "", errors.New("not understood")
 	}
 	return packets, rule, nil
-}
-
-// nextLine cuts the first line off text. A line break between quotes is part of its line: a comment may hold one.
-func nextLine(text string) (line, rest string) {
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			if quoted {
-				i++
-			}
-		case '"':
-			// Only rules have quotes; a comment line of the tool may hold a single one.
-			quoted = !quoted && (text[0] == '-' || text[0] == '[')
-		case '\n':
-			if !quoted {
-				return text[:i], text[i+1:]
-			}
-		}
-	}
-	return text, ""
-}
-
-// parsed is what is read from one printed rule.
-type parsed struct {
-	chain   string
-	comment string
-	target  string // of -j or -g
-}
-
-// parseRule reads a rule as iptables-save and iptables -S print it, or as Update writes it.
-func parseRule(line string) (parsed, error) {
-	words, err := split(line)
-	if err != nil {
-		return parsed{}, err
-	}
-	if len(words) < 2 || !strings.HasPrefix(line+" ", words[0]+" "+words[1]+" ") {
-		return parsed{}, errors.New("not a rule")
-	}
-	r := parsed{chain: words[1]}
-	for i := 2; i+1 < len(words); i++ {
-		switch words[i] {
-		case "--comment":
-			i++
-			r.comment = words[i]
-		case "-j", "-g":
-			i++
-			r.target = words[i]
-		}
-	}
-	return r, nil
-}
-
-// refersTo reports whether the rule jumps or goes to a chain whose name has the prefix.
-func (r parsed) refersTo(prefix string) bool {
-	return r.target != "" && strings.HasPrefix(r.target, prefix)
-}
-
-// idOr returns the id that the rule's comment begins with, or other if it does not begin with one.
-func (r parsed) idOr(other string) string {
-	if id := commentID(r.comment); id != "" {
-		return id
-	}
-	return other
-}
-
-// split cuts a line into words as iptables-restore does: blanks separate, double quotes group, and between them a
-// backslash takes the next character as it is.
-func split(line string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	quoted, started := false, false
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		switch {
-		case c == '"':
-			quoted, started = !quoted, true
-		case c == '\\' && quoted:
-			if i++; i == len(line) {
-				return nil, errors.New("nothing follows the backslash")
-			}
-			word.WriteByte(line[i])
-		case (c == ' ' || c == '\t') && !quoted:
-			if started {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			started = false
-		default:
-			word.WriteByte(c)
-			started = true
-		}
-	}
-	if quoted {
-		return nil, errors.New("a quote is not closed")
-	}
-	if started {
-		words = append(words, word.String())
-	}
-	return words, nil
 }

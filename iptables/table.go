@@ -1,10 +1,17 @@
-// Package iptables renders chains and rules, restores them in one transaction and reads them back.
+// Package iptables renders chains and rules, restores them in one transaction and reads them back. It supports both
+// backends, legacy and nft, through the programs of the iptables package.
+//
+// It knows nothing about policies, pods or the names of chains, and imports no other package of this module.
+//
+//	table, err := iptables.New(iptables.IPv4, iptables.NFT)
+//	allow := iptables.Rule{Match: "-p tcp -m tcp --dport 80", Target: "-j ACCEPT", Comment: "web"}
+//	err = table.Apply(ctx, iptables.Update{Replace: []iptables.Chain{{Name: "WEAVE-NPC", Rules: []iptables.Rule{allow}}}})
+//	state, err := table.Read(ctx, "WEAVE-NPC")
 package iptables
 
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,20 +28,21 @@ type Table struct {
 	family   Family
 	backend  Backend
 	programs programs
-	// waitArgs make iptables-restore wait for the lock.
+	// waitArgs are the arguments that make iptables-restore wait for the lock.
 	waitArgs []string
-	// single does what concerns one chain only.
+	// single reads single chains.
 	single *goiptables.IPTables
 }
 
-// New finds the programs for the filter table of a family in a backend, and makes sure that they may be used.
+// New returns the filter table of a family in a backend. It fails if there are no programs for it, or if this process may
+// not use them.
 func New(family Family, backend Backend) (*Table, error) {
 	return searchPath().open(family, backend)
 }
 
-// open is New with the programs found in the given directories.
+// open is New for the programs in the given directories.
 func (d programDirs) open(family Family, backend Backend) (*Table, error) {
-	// Nothing that runs here waits for anything.
+	// None of the programs that run here waits for anything.
 	programs, err := d.programs(context.Background(), family, backend)
 	if err != nil {
 		return nil, err
@@ -62,8 +70,8 @@ func (d programDirs) open(family Family, backend Backend) (*Table, error) {
 	return t, nil
 }
 
-// waitArgs are the arguments for waiting. Up to 1.8.7 the lock was polled once a second unless told otherwise; later
-// the interval is deprecated. The nft programs take the arguments and have no lock.
+// waitArgs returns the arguments that make a version of iptables-restore wait for the lock. Versions up to 1.8.7 poll the
+// lock once a second by default; later ones deprecate the interval. The nft programs accept the arguments and have no lock.
 func waitArgs(version []int) []string {
 	args := []string{"--wait=" + strconv.Itoa(lockWait)}
 	if slices.Compare(version, []int{1, 8, 8}) < 0 {
@@ -72,21 +80,18 @@ func waitArgs(version []int) []string {
 	return args
 }
 
-// Family is the family of the table.
-func (t *Table) Family() Family { return t.family }
-
-// Backend is the backend of the table.
+// Backend returns the backend of the table.
 func (t *Table) Backend() Backend { return t.backend }
 
-// String names the table for logs, for example "IPv6 nft".
+// String returns a name for logs, such as "IPv6 nft".
 func (t *Table) String() string { return fmt.Sprintf("%s %s", t.family, t.backend) }
 
-// Read reads the whole filter table. Chains whose names have the prefix are ours. A table that does not exist reads
-// as an empty one and is not made. The cost grows with the table (10,000 foreign rules: a third of a second under
-// nft), so ask Fingerprint first.
+// Read reads the whole filter table. The chains of this program are those whose names have the prefix. A table that does
+// not exist reads as an empty one, and Read does not create it. The cost grows with the table (10,000 foreign rules: a
+// third of a second under nft), so compare the Fingerprint first.
 func (t *Table) Read(ctx context.Context, prefix string) (Seen, error) {
 	if t.backend == Legacy {
-		tables, err := t.family.legacyTables()
+		tables, err := legacyTables(t.family)
 		if err != nil {
 			return Seen{}, err
 		}
@@ -98,20 +103,19 @@ func (t *Table) Read(ctx context.Context, prefix string) (Seen, error) {
 	if err != nil {
 		err = explain(err, stderr, "reading the filter table of %s", t)
 		if unparsable(stderr) {
-			return t.readNative(prefix, err)
+			return t.readNFT(prefix, err)
 		}
 		return Seen{}, err
 	}
 	seen, err := parseSave(stdout, prefix)
 	if errors.Is(err, errIncompatible) && t.backend == NFT {
-		return t.readNative(prefix, err)
+		return t.readNFT(prefix, err)
 	}
 	return seen, err
 }
 
-// Chain reads one chain of any name, without the rest of the table. It is much cheaper than Read beside many foreign
-// rules under nft.
-func (t *Table) Chain(name string) (chain SeenChain, exists bool, err error) {
+// chain reads one chain of any name. Beside many foreign rules under nft this is much cheaper than Read.
+func (t *Table) chain(name string) (chain SeenChain, exists bool, err error) {
 	if err := checkChainName(name); err != nil {
 		return SeenChain{}, false, err
 	}
@@ -130,46 +134,8 @@ func (t *Table) Chain(name string) (chain SeenChain, exists bool, err error) {
 	return chain, true, nil
 }
 
-// Apply carries out the update in one transaction. If it fails with a *RestoreError, nothing has changed. If the
-// context ends first, the program is killed, and only the kernel knows whether the update took place.
-func (t *Table) Apply(ctx context.Context, u Update) error {
-	lines := u.lines()
-	if len(lines) == 0 {
-		return nil
-	}
-	for i, line := range lines {
-		if err := checkLine(line); err != nil {
-			return newRestoreError(lines, i+firstLine, "", err)
-		}
-	}
-	args := append([]string{"--noflush"}, t.waitArgs...)
-	_, stderr, err := run(ctx, restoreInput(lines), t.programs.restore, args...)
-	if err == nil {
-		return nil
-	}
-	if unparsable(stderr) && u.hasStale() {
-		return t.applyBesideNative(ctx, u)
-	}
-	failure := explain(err, "", "running %s", t.programs.restore)
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || !exit.Exited() {
-		return failure // not started, or killed
-	}
-	return newRestoreError(lines, failedLine(lines, stderr), stderr, failure)
-}
-
-// Try runs iptables-restore as Apply does, lock and all, with an update that changes nothing. An error says that Apply would fail.
-func (t *Table) Try(ctx context.Context) error {
-	args := append([]string{"--noflush", "--test"}, t.waitArgs...)
-	_, stderr, err := run(ctx, restoreInput(nil), t.programs.restore, args...)
-	if err != nil {
-		return explain(err, stderr, "running %s", t.programs.restore)
-	}
-	return nil
-}
-
-// listed reads the rules from a listing of one chain (iptables -S): text -> rule, in order. Rules that cannot be
-// read pass as rules without an id.
+// listed iterates over the rules in a listing of one chain (iptables -S): text, rule. A rule that cannot be read counts as
+// a rule without an id.
 func listed(lines []string) func(yield func(string, parsed) bool) {
 	return func(yield func(string, parsed) bool) {
 		for text := strings.Join(lines, "\n"); text != ""; {
@@ -178,11 +144,74 @@ func listed(lines []string) func(yield func(string, parsed) bool) {
 			if !strings.HasPrefix(line, "-A ") {
 				continue
 			}
-			// An error leaves r without an id, which is how it must appear.
+			// An error leaves r without an id.
 			r, _ := parseRule(line)
 			if !yield(line, r) {
 				return
 			}
 		}
 	}
+}
+
+// readNFT reads a table with rules that iptables cannot show: chains of this program one by one with iptables, the rules
+// that lead to them from nft. why is the error of iptables.
+func (t *Table) readNFT(prefix string, why error) (Seen, error) {
+	seen := Seen{Chains: map[string]SeenChain{}, Hooks: map[string][]string{}, Policies: map[string]string{},
+		Accepting: map[string]bool{}, Native: true}
+	filter := nftFilter{t.family}
+	chains, err := filter.chains()
+	if err != nil {
+		return Seen{}, errors.Wrapf(err, "after: %v", why)
+	}
+	rules, err := filter.rules()
+	if err != nil {
+		return Seen{}, errors.Wrapf(err, "after: %v", why)
+	}
+	foreign := map[string][]string{}
+	referrers := map[string]bool{}
+	for _, name := range chains {
+		switch {
+		case slices.Contains([]string{"INPUT", "FORWARD", "OUTPUT"}, name):
+			seen.Policies[name] = ""
+			foreign[name] = nil
+		case strings.HasPrefix(name, prefix):
+			if seen.Chains[name], err = t.chainBesideNFT(name); err != nil {
+				return Seen{}, errors.Wrapf(err, "after: %v", why)
+			}
+		}
+	}
+	for _, r := range rules {
+		if _, own := seen.Chains[r.chain]; own {
+			continue
+		}
+		foreign[r.chain] = append(foreign[r.chain], r.text())
+		referrers[r.chain] = referrers[r.chain] || strings.HasPrefix(r.target, prefix)
+	}
+	seen.findHooks(foreign, referrers)
+	return seen, nil
+}
+
+// chainBesideNFT reads a chain of this program. If iptables cannot show it, somebody else has added a rule: the result
+// is one unknown rule.
+func (t *Table) chainBesideNFT(name string) (SeenChain, error) {
+	c, _, err := t.chain(name)
+	if err == nil || !unparsable(err.Error()) && !strings.Contains(err.Error(), "incompatible") {
+		return c, err
+	}
+	const text = "a rule that iptables cannot show"
+	return SeenChain{IDs: []string{"?" + text}, Text: []string{text}}, nil
+}
+
+// Fingerprint reads the fingerprint of the table, which takes microseconds. Under legacy a table that does not exist has
+// the zero fingerprint: asking the kernel about it would create it.
+func (t *Table) Fingerprint() (Fingerprint, error) {
+	if t.backend == NFT {
+		generation, err := nftGeneration()
+		return Fingerprint{Generation: generation}, errors.Wrap(err, "asking for the generation of the nft ruleset")
+	}
+	if tables, err := legacyTables(t.family); err != nil || !slices.Contains(tables, "filter") {
+		return Fingerprint{}, err
+	}
+	f, err := legacyInfo(t.family)
+	return f, errors.Wrapf(err, "asking for the size of the legacy filter table of %s", t.family)
 }

@@ -78,14 +78,14 @@ func formRule(form string) Rule {
 func TestRuleFormsOnTheKernel(t *testing.T) {
 	onEveryTable(t, func(t *testing.T, table *Table) {
 		family := "inet"
-		if table.Family() == IPv6 {
+		if table.family == IPv6 {
 			family = "inet6"
 		}
 		command(t, "ipset", "create", "S", "hash:ip", "family", family)
 		command(t, "ipset", "create", "P", "hash:ip,port", "family", family)
 		command(t, "ipset", "create", "N", "hash:net", "family", family)
 		command(t, "ipset", "create", "L", "list:set")
-		for _, form := range ruleForms(table.Family()) {
+		for _, form := range ruleForms(table.family) {
 			chain := Chain{Name: "WEAVE-NPC", Tail: []Rule{formRule(form)}}
 			table.apply(t, Update{Replace: []Chain{chain, {Name: "WEAVE-NPC-OTHER"}}})
 			got := table.read(t).Chains["WEAVE-NPC"]
@@ -144,7 +144,7 @@ func TestApplyAndRead(t *testing.T) {
 func checkChain(t *testing.T, table *Table, want Chain) {
 	t.Helper()
 	whole := table.read(t).Chains[want.Name]
-	single, exists, err := table.Chain(want.Name)
+	single, exists, err := table.chain(want.Name)
 	if err != nil || !exists {
 		t.Fatalf("chain %s: exists %v, error %v", want.Name, exists, err)
 	}
@@ -256,7 +256,7 @@ func TestDeleteWithWhatRefersToIt(t *testing.T) {
 		if seen := table.read(t); len(seen.Chains) != 1 {
 			t.Errorf("chains are %v, want WEAVE-NPC alone", seen.Chains)
 		}
-		if _, exists, err := table.Chain("WEAVE-NPC-I-x"); exists || err != nil {
+		if _, exists, err := table.chain("WEAVE-NPC-I-x"); exists || err != nil {
 			t.Errorf("WEAVE-NPC-I-x: exists %v, error %v", exists, err)
 		}
 	})
@@ -319,9 +319,9 @@ func TestRestoreErrorNamesTheLineAndNothingChanges(t *testing.T) {
 				Jumps:   []Jump{{Chain: "FORWARD", Rule: Rule{Target: "-j WEAVE-NPC-NEW"}}},
 			}
 			err := table.Apply(t.Context(), update)
-			var refused *RestoreError
+			var refused *restoreError
 			if !errors.As(err, &refused) {
-				t.Errorf("%s: error is %v, want a RestoreError", name, err)
+				t.Errorf("%s: error is %v, want a restoreError", name, err)
 				continue
 			}
 			t.Logf("%s: %v", name, err)
@@ -337,7 +337,7 @@ func TestRestoreErrorNamesTheLineAndNothingChanges(t *testing.T) {
 			if want := "-A WEAVE-NPC-NEW " + tt.bad.String(); refused.Text != want {
 				t.Errorf("%s: line %d, %q is to blame, want %q", name, refused.Line, refused.Text, want)
 			}
-			_, err = split(refused.Text)
+			_, err = Words(refused.Text)
 			if err == nil && (refused.ID != tt.bad.ID() || refused.Chain != "WEAVE-NPC-NEW") {
 				t.Errorf("%s: rule %q of chain %q is to blame, want %q", name, refused.ID, refused.Chain, tt.bad.ID())
 			}
@@ -356,9 +356,9 @@ func TestStaleJumpThatIsNotThere(t *testing.T) {
 				Replace: []Chain{{Name: "WEAVE-NPC"}},
 				Jumps:   []Jump{{Chain: "FORWARD", Stale: []string{stale}}},
 			})
-			var refused *RestoreError
+			var refused *restoreError
 			if !errors.As(err, &refused) || refused.Line != 3 {
-				t.Errorf("stale %q: error is %v, want a RestoreError for line 3", stale, err)
+				t.Errorf("stale %q: error is %v, want a restoreError for line 3", stale, err)
 			}
 			t.Log(err)
 		}
@@ -381,7 +381,7 @@ func TestReadMakesNoTable(t *testing.T) {
 					t.Errorf("chains are %v, want none", seen.Chains)
 				}
 			}
-			if tables, err := family.legacyTables(); err != nil || len(tables) != 0 {
+			if tables, err := legacyTables(family); err != nil || len(tables) != 0 {
 				t.Errorf("legacy tables are %q, %v; want none", tables, err)
 			}
 		})
@@ -455,9 +455,9 @@ func TestApplyEndsWithItsContext(t *testing.T) {
 	}()
 	table := &Table{family: IPv4, backend: NFT, programs: programs{restore: script}}
 	err := table.Apply(ctx, Update{Delete: []string{"WEAVE-NPC"}})
-	var refused *RestoreError
+	var refused *restoreError
 	if !errors.Is(err, context.Canceled) || errors.As(err, &refused) {
-		t.Errorf("error is %v, want one that is canceled and no RestoreError", err)
+		t.Errorf("error is %v, want one that is canceled and no restoreError", err)
 	}
 	pids, err := os.ReadFile(children)
 	if err != nil {
@@ -489,10 +489,10 @@ func TestApplyWaitsForTheLock(t *testing.T) {
 	update := Update{Replace: []Chain{{Name: "WEAVE-NPC"}}}
 	impatient := *table
 	impatient.waitArgs = []string{"--wait=1"}
-	var refused *RestoreError
+	var refused *restoreError
 	err = impatient.Apply(t.Context(), update)
 	if !errors.As(err, &refused) || !strings.Contains(refused.Output, "lock") {
-		t.Errorf("error is %v, want a RestoreError that speaks of the lock", err)
+		t.Errorf("error is %v, want a restoreError that speaks of the lock", err)
 	}
 	time.AfterFunc(50*time.Millisecond, func() { unix.Close(holder) })
 	table.apply(t, update)
@@ -569,4 +569,21 @@ func TestWaitArgs(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTryChangesNothing(t *testing.T) {
+	onEveryTable(t, func(t *testing.T, table *Table) {
+		table.apply(t, Update{Replace: []Chain{{Name: "WEAVE-NPC", Tail: []Rule{{Target: "-j RETURN"}}}}})
+		before := table.saved(t)
+		if err := table.Try(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(before, table.saved(t)); diff != "" {
+			t.Errorf("the table has changed (-before +after):\n%s", diff)
+		}
+		table.programs.restore = "/bin/false"
+		if err := table.Try(t.Context()); err == nil || !strings.Contains(err.Error(), "/bin/false") {
+			t.Errorf("with a program that fails the error is %v", err)
+		}
+	})
 }

@@ -10,57 +10,79 @@ import (
 )
 
 const (
-	// maxChainName is XT_EXTENSION_MAXNAMELEN without its end and the byte that iptables keeps for itself.
+	// maxChainName is XT_EXTENSION_MAXNAMELEN without the terminating NUL and the byte that iptables reserves.
 	maxChainName = 28
-	// maxLine keeps a line within iptables-restore's buffer of 10240 bytes, past which it would be split.
+	// maxLine is below the buffer of iptables-restore, 10240 bytes: the program splits longer lines.
 	maxLine = 8192
 )
 
-// Chain is a chain of ours with all its rules.
+// Chain is a chain of this program with all its rules.
 type Chain struct {
 	Name string
-	// Rules are those whose order means nothing, because they only allow. They come first.
+	// Rules are the first rules. Their order has no meaning because they only allow.
 	Rules []Rule
-	// Tail are the rules after them, in order.
+	// Tail are the rules after Rules, in order.
 	Tail []Rule
 }
 
-// All returns the rules in the order in which Update writes them.
-func (c Chain) All() []Rule {
+// all returns the rules in the order in which Update writes them.
+func (c Chain) all() []Rule {
 	return slices.Concat(sorted(c.Rules), c.Tail)
 }
 
-// IDs returns the ids of the rules in the order in which Update writes them, as SeenChain.IDs has them when the
-// kernel holds nothing else.
+// IDs returns the ids of the rules in the order in which Update writes them. They equal SeenChain.IDs if the kernel has
+// the same rules.
 func (c Chain) IDs() []string {
 	ids := make([]string, 0, len(c.Rules)+len(c.Tail))
-	for _, r := range c.All() {
+	for _, r := range c.all() {
 		ids = append(ids, r.ID())
 	}
 	return ids
 }
 
-// Jump is our rule in a chain that is not ours.
+// Jump is a rule of this program in a foreign chain.
 type Jump struct {
 	Chain string
-	// Rule becomes the first rule of the chain; the zero Rule only removes what is stale.
+	// Rule becomes the first rule of the chain. With the zero Rule the update only deletes Stale.
 	Rule Rule
-	// Stale are rules of that chain to delete before, each exactly as it was printed ("-A FORWARD ..."). One
-	// that is not there fails the whole update.
+	// Stale are rules of the chain to delete first, each exactly as it was printed ("-A FORWARD ..."). If one does not
+	// exist, the whole update fails.
 	Stale []string
 }
 
-// Update is what one transaction does to the filter table. Its parts are rendered in the only order that works,
-// whatever the order they were added in.
+// Referrers returns jumps that delete the rules of foreign chains which refer to chains with the prefix. Those chains
+// cannot be deleted before.
+func Referrers(seen Seen, prefix string) []Jump {
+	var jumps []Jump
+	for chain, rules := range seen.Hooks {
+		if strings.HasPrefix(chain, prefix) {
+			continue
+		}
+		var stale []string
+		for _, text := range rules {
+			if r, err := parseRule(text); err == nil && r.refersTo(prefix) {
+				stale = append(stale, text)
+			}
+		}
+		if stale != nil {
+			jumps = append(jumps, Jump{Chain: chain, Stale: stale})
+		}
+	}
+	slices.SortFunc(jumps, func(a, b Jump) int { return strings.Compare(a.Chain, b.Chain) })
+	return jumps
+}
+
+// Update is one transaction on the filter table. The order of its steps does not depend on the order in which they were
+// added.
 type Update struct {
-	// Replace are chains that are made, or emptied, and filled.
+	// Replace are chains to create, or to empty, and to fill.
 	Replace []Chain
-	// Insert holds chain -> rules that go to the head of an existing chain. Under nft an update that inserts
-	// and neither flushes nor deletes is about nine times faster than one that does.
+	// Insert holds rules to insert at the head of existing chains: chain -> rules. Under nft an update that only inserts
+	// is about nine times faster than one that flushes or deletes.
 	Insert map[string][]Rule
-	// Jumps are moved to the first place of their chains; of several in one chain the first stays first.
+	// Jumps become the first rules of their chains. Several jumps of one chain keep their order.
 	Jumps []Jump
-	// Delete are chains to empty and remove, after everything that refers to them has gone.
+	// Delete are chains to empty and delete, after all rules that refer to them.
 	Delete []string
 }
 
@@ -69,18 +91,33 @@ func (u Update) Empty() bool {
 	return len(u.lines()) == 0
 }
 
-// hasStale says whether the update deletes rules from chains that are not ours.
+// Without returns the update without the rules of its chains for which drop returns true. Tails and jumps stay.
+func (u Update) Without(drop func(Rule) bool) Update {
+	out := Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]Rule{}}
+	for _, c := range u.Replace {
+		c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), drop)
+		out.Replace = append(out.Replace, c)
+	}
+	for chain, rules := range u.Insert {
+		if rules = slices.DeleteFunc(slices.Clone(rules), drop); len(rules) > 0 {
+			out.Insert[chain] = rules
+		}
+	}
+	return out
+}
+
+// hasStale reports whether the update deletes rules from foreign chains.
 func (u Update) hasStale() bool {
 	return slices.ContainsFunc(u.Jumps, func(j Jump) bool { return len(j.Stale) > 0 })
 }
 
-// String is the update as input of iptables-restore --noflush. It is the same for equal updates: what has no order
-// is sorted.
+// String returns the update as input of iptables-restore --noflush. Equal updates have equal texts: everything without an
+// order is sorted.
 func (u Update) String() string {
 	return restoreInput(u.lines())
 }
 
-// restoreInput frames lines as a transaction on the filter table: line i is number i+2 of the input.
+// restoreInput returns lines as a transaction on the filter table. lines[i] is line i+2 of the input.
 func restoreInput(lines []string) string {
 	var b strings.Builder
 	b.WriteString("*filter\n")
@@ -92,8 +129,9 @@ func restoreInput(lines []string) string {
 	return b.String()
 }
 
-// lines renders the update: chains are declared before any rule names them; a stale jump is deleted before the new
-// one is inserted, since the same text would delete the new one; a chain is deleted when nothing refers to it.
+// lines returns the lines of the update. Chains are declared before rules refer to them; a stale jump is deleted before
+// the new one is inserted, because the same text would delete the new one; chains are deleted when no rule refers to
+// them.
 func (u Update) lines() []string {
 	var lines []string
 	add := func(words ...string) { lines = append(lines, strings.Join(words, " ")) }
@@ -108,7 +146,7 @@ func (u Update) lines() []string {
 		}
 	}
 	for _, chain := range replace {
-		for _, rule := range chain.All() {
+		for _, rule := range chain.all() {
 			add("-A", chain.Name, rule.String())
 		}
 	}
@@ -132,8 +170,8 @@ func (u Update) lines() []string {
 	return lines
 }
 
-// deletion turns a printed rule of a chain into the line that deletes it. Anything else becomes a comment, which
-// String shows and checkLine refuses.
+// deletion returns the line that deletes a printed rule of a chain. For any other text it returns a comment, which String
+// shows and checkLine rejects.
 func deletion(chain, printed string) string {
 	if rest, ok := strings.CutPrefix(printed, "-A "+chain+" "); ok {
 		return "-D " + chain + " " + rest
@@ -141,7 +179,7 @@ func deletion(chain, printed string) string {
 	return "# not in " + chain + ": " + printed
 }
 
-// sorted returns rules by their Order, and then in the order of their text.
+// sorted returns rules sorted by their Order and then by their text.
 func sorted(rules []Rule) []Rule {
 	type line struct {
 		text string
@@ -159,7 +197,7 @@ func sorted(rules []Rule) []Rule {
 	return ordered
 }
 
-// checkLine refuses what would not reach the kernel as the one command that it was meant to be.
+// checkLine returns an error for a line that iptables-restore would not read as exactly one command.
 func checkLine(line string) error {
 	if strings.HasPrefix(line, "#") {
 		return errors.New("a stale rule must be one of its chain, as printed")
@@ -170,7 +208,7 @@ func checkLine(line string) error {
 	if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return errors.New("control character")
 	}
-	words, err := split(line)
+	words, err := Words(line)
 	if err != nil {
 		return err
 	}
@@ -186,7 +224,7 @@ func checkLine(line string) error {
 	return checkChainName(chain)
 }
 
-// checkChainName accepts the names that mean the same to both backends and need no quoting.
+// checkChainName returns an error unless both backends take the name as it is and it needs no quotes.
 func checkChainName(name string) error {
 	if name == "" || len(name) > maxChainName {
 		return errors.Errorf("chain name %q has not 1 to %d characters", name, maxChainName)

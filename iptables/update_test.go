@@ -133,3 +133,17 @@ func TestCheckLine(t *testing.T) {
 		})
 	}
 }
+
+func TestWithout(t *testing.T) {
+	u := exampleUpdate()
+	got := u.Without(func(r Rule) bool { return r.Match == "-p udp" || r.Match == "-p sctp" || r.Target == "-j DROP" })
+	want := exampleUpdate()
+	want.Replace[0].Rules = want.Replace[0].Rules[1:]
+	want.Insert = map[string][]Rule{"WEAVE-NPC-I-a": want.Insert["WEAVE-NPC-I-a"][1:]}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tails and jumps stay, rules go (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(exampleUpdate(), u); diff != "" {
+		t.Errorf("the original has changed (-want +got):\n%s", diff)
+	}
+}

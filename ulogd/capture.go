@@ -9,7 +9,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// The capture format (pcap, version 2.4) as ulogd2 writes it: in this machine's byte order, in microseconds.
+// The capture format (pcap, version 2.4) as ulogd2 writes it: in native byte order, with microseconds.
 const (
 	captureMagic      = 0xa1b2c3d4
 	captureVersion    = 2 | 4<<16 // as one little-endian word; major and minor are 16 bits each
@@ -17,19 +17,19 @@ const (
 	captureHeader     = 24
 	recordHeader      = 16
 	linkTypeRaw       = 101
-	// recordMax is far above what NFLOG can copy, 64 KiB: a larger record means that we lost our place.
+	// recordMax is far above the 64 KiB that NFLOG can copy: a larger record means that the stream is out of step.
 	recordMax = 1 << 20
 )
 
-// captureReader reads a stream of pcap records. pcapgo's reader will not do here: it refuses a record that is longer than
-// what the record header gives as the packet's length, which ulogd2 writes for packets whose IP header gives no length
-// or a wrong one, so that one such packet would end the log.
+// captureReader reads a stream of pcap records. pcapgo's reader rejects a record that is longer than the packet's length in
+// the record header. ulogd2 writes such records for packets with no or a wrong length in their IP header, so that one such
+// packet would end the log.
 type captureReader struct {
 	in  *bufio.Reader
 	buf []byte
 }
 
-// newCaptureReader reads the file header; it returns io.EOF if there is none.
+// newCaptureReader reads the file header. It returns io.EOF if there is none.
 func newCaptureReader(in io.Reader) (*captureReader, error) {
 	r := &captureReader{in: bufio.NewReaderSize(in, 1<<16), buf: make([]byte, 1<<12)}
 	head := r.buf[:captureHeader]
@@ -45,20 +45,20 @@ func newCaptureReader(in io.Reader) (*captureReader, error) {
 	return r, nil
 }
 
-// isCaptureHeader says whether b begins a capture. It cannot be mistaken for a record: as a time it is in 2056.
+// isCaptureHeader reports whether b is the start of a capture. A record cannot look like one: its time would be in 2056.
 func isCaptureHeader(b []byte) bool {
 	version := binary.NativeEndian.Uint32(b[4:])
 	return binary.NativeEndian.Uint32(b) == captureMagic && (version == captureVersion || version == captureVersionBig)
 }
 
-// next returns the next packet, which is valid until the following call. At the end of the stream, also in the midst of
-// a record, it returns io.EOF.
+// next returns the next packet, which is valid until the following call. At the end of the stream, even within a record, it
+// returns io.EOF.
 func (r *captureReader) next() (time.Time, []byte, error) {
 	head := r.buf[:recordHeader]
 	if err := r.fill(head); err != nil {
 		return time.Time{}, nil, err
 	}
-	if isCaptureHeader(head) { // ulogd2 was told to reopen its files, and begins anew
+	if isCaptureHeader(head) { // ulogd2 was told to reopen its files, and starts a new capture
 		if _, err := r.in.Discard(captureHeader - recordHeader); err != nil {
 			return time.Time{}, nil, err
 		}
@@ -78,6 +78,7 @@ func (r *captureReader) next() (time.Time, []byte, error) {
 	return at, packet, r.fill(packet)
 }
 
+// fill reads len(b) bytes.
 func (r *captureReader) fill(b []byte) error {
 	_, err := io.ReadFull(r.in, b)
 	if err == io.ErrUnexpectedEOF {

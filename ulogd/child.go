@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// nobody is the user and group that ulogd2 runs as: it parses what anyone sends, and as root it would make itself
-	// a real-time process above everything else on the node.
+	// nobody is the user and group of ulogd2. It parses untrusted packets, and as root it would make itself a real-time
+	// process above everything else on the node.
 	nobody = 65534
-	// pipeSize is what a pipe may hold while the handler is busy; the most that a pipe may have without privileges.
+	// pipeSize is the capacity of a pipe, which fills up while the handler is busy. It is the maximum without privileges.
 	pipeSize = 1 << 20
 )
 
 // child is one process of ulogd2.
 type child struct {
-	c      Config
-	pace   pace
-	cmd    *exec.Cmd
-	config *os.File
-	ours   []*os.File // ends of the pipes that we read: one per group, then standard error
-	theirs []*os.File // the child's ends of the same
-	lines  *lineLog
-	begun  atomic.Int32 // groups whose capture has begun
-	record *recording   // nil for none
+	c       Config
+	timing  timing
+	cmd     *exec.Cmd
+	config  *os.File
+	readers []*os.File // read ends of the pipes: one per group, then standard error
+	writers []*os.File // write ends, for the child
+	lines   *lineLog
+	begun   atomic.Int32 // groups whose capture has begun
+	record  *recording   // nil for none
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -41,9 +41,10 @@ type child struct {
 	handle func(Packet)
 }
 
-// runChild runs ulogd2 until it ends or ctx does, and says whether it came up and why it ended. No process and no descriptor is left.
-func runChild(ctx context.Context, c Config, p pace, inst installation, rec *recording, handle func(Packet)) (cameUp bool, err error) {
-	ch := &child{c: c, pace: p, lines: newLineLog(c.Log), record: rec, handle: handle}
+// runChild runs ulogd2 until it ends or ctx does. It returns whether ulogd2 came up and why it ended. It leaves no process
+// and no open file.
+func runChild(ctx context.Context, c Config, p timing, inst installation, rec *recording, handle func(Packet)) (cameUp bool, err error) {
+	ch := &child{c: c, timing: p, lines: newLineLog(c.Log), record: rec, handle: handle}
 	ch.ctx, ch.cancel = context.WithCancelCause(ctx)
 	defer ch.cancel(nil)
 	defer ch.closeAll()
@@ -53,20 +54,20 @@ func runChild(ctx context.Context, c Config, p pace, inst installation, rec *rec
 	if err := ch.start(inst); err != nil {
 		return false, err
 	}
-	closeFiles(ch.theirs) // else we would never see the end of the pipes
-	ch.theirs = nil
-	var readers sync.WaitGroup
+	closeFiles(ch.writers) // otherwise the pipes would never end
+	ch.writers = nil
+	var reading sync.WaitGroup
 	for i := range c.Groups {
-		readers.Go(func() { ch.readGroup(i) })
+		reading.Go(func() { ch.readGroup(i) })
 	}
-	readers.Go(func() { ch.lines.copy(ch.ours[len(c.Groups)]) })
+	reading.Go(func() { ch.lines.copy(ch.readers[len(c.Groups)]) })
 	var loss sync.WaitGroup
-	loss.Go(ch.watchLoss)
+	loss.Go(func() { watchLoss(ch.ctx, ch.cmd.Process.Pid, ch.c, p.lossPeriod) })
 	late := time.AfterFunc(p.startup, ch.checkBegun)
 
 	err = ch.cmd.Wait()
 	late.Stop()
-	readers.Wait() // for what a dead child has left in its pipes
+	reading.Wait() // for the rest in the pipes of a dead child
 	ch.c.Stats.Running.Store(false)
 	why := context.Cause(ch.ctx)
 	ch.cancel(nil)
@@ -81,7 +82,7 @@ func runChild(ctx context.Context, c Config, p pace, inst installation, rec *rec
 	return cameUp, err
 }
 
-// open makes the configuration and the pipes.
+// open creates the configuration and the pipes.
 func (ch *child) open(inst installation) error {
 	fd, err := unix.MemfdCreate("ulogd.conf", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -96,12 +97,12 @@ func (ch *child) open(inst installation) error {
 		if err != nil {
 			return errors.Wrap(err, "creating a pipe for ulogd2")
 		}
-		ch.ours, ch.theirs = append(ch.ours, r), append(ch.theirs, w)
-		// ulogd2 opens the pipe once more, by its name in /proc, and as another user. Nobody else can name it.
+		ch.readers, ch.writers = append(ch.readers, r), append(ch.writers, w)
+		// ulogd2 opens the pipe again as another user, by its name in /proc. No other process can name it.
 		if err := w.Chmod(0o622); err != nil {
 			return errors.Wrap(err, "making ulogd2's pipe writable")
 		}
-		if err := setPipeSize(w); err != nil { // a smaller pipe does as well, with less slack
+		if err := setPipeSize(w); err != nil { // a smaller pipe works too
 			ch.c.Log.Debug("ulogd2's pipe keeps its size", "err", err)
 		}
 	}
@@ -121,7 +122,7 @@ func setPipeSize(f *os.File) error {
 	return failed
 }
 
-// start starts ulogd2 as nobody, or as ourselves where we may not change the user.
+// start starts ulogd2 as nobody, or as the user of this process if that may not be changed.
 func (ch *child) start(inst installation) error {
 	if os.Geteuid() == 0 {
 		err := ch.startAs(inst, true)
@@ -138,9 +139,9 @@ func (ch *child) startAs(inst installation, unprivileged bool) error {
 	ch.cmd = exec.CommandContext(ch.ctx, inst.binary, "-c", configFile)
 	ch.cmd.Env = []string{}
 	ch.cmd.Dir = "/"
-	ch.cmd.Stdout = ch.theirs[groups]
-	ch.cmd.Stderr = ch.theirs[groups]
-	ch.cmd.ExtraFiles = append([]*os.File{ch.config}, ch.theirs[:groups]...)
+	ch.cmd.Stdout = ch.writers[groups]
+	ch.cmd.Stderr = ch.writers[groups]
+	ch.cmd.ExtraFiles = append([]*os.File{ch.config}, ch.writers[:groups]...)
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if unprivileged {
 		attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
@@ -151,11 +152,11 @@ func (ch *child) startAs(inst installation, unprivileged bool) error {
 	return ch.cmd.Start()
 }
 
-// readGroup gives the packets of the i-th group to the handler until the child ends; it ends the child if what it
-// writes makes no sense.
+// readGroup passes the packets of the i-th group to the handler until the child ends. It ends the child if its output is
+// not a capture.
 func (ch *child) readGroup(i int) {
 	g := ch.c.Groups[i]
-	r, err := newCaptureReader(ch.ours[i])
+	r, err := newCaptureReader(ch.readers[i])
 	if err == nil {
 		if int(ch.begun.Add(1)) == len(ch.c.Groups) {
 			ch.c.Stats.Running.Store(true)
@@ -170,12 +171,13 @@ func (ch *child) readGroup(i int) {
 	}
 }
 
+// readPacket records one packet of a group and passes it to the handler.
 func (ch *child) readPacket(g Group, r *captureReader) error {
 	at, b, err := r.next()
 	if err != nil {
 		return err
 	}
-	p, err := Decode(b)
+	p, err := decode(b)
 	ch.record.add(at, b, p.Length)
 	if err != nil {
 		ch.c.Stats.Undecodable.Add(1)
@@ -190,11 +192,10 @@ func (ch *child) readPacket(g Group, r *captureReader) error {
 	return nil
 }
 
-// cameUp says whether the captures of all groups have begun.
+// cameUp reports whether the captures of all groups have begun.
 func (ch *child) cameUp() bool { return int(ch.begun.Load()) == len(ch.c.Groups) }
 
-// checkBegun ends a child that did not come up with all groups: ulogd2 itself runs on when one of them is held by
-// another process.
+// checkBegun ends a child that has not opened all groups: ulogd2 keeps running if another process holds one of them.
 func (ch *child) checkBegun() {
 	if n := int(ch.begun.Load()); n < len(ch.c.Groups) {
 		ch.cancel(errors.Errorf("ulogd2 opened %d of %d NFLOG groups", n, len(ch.c.Groups)))
@@ -202,14 +203,14 @@ func (ch *child) checkBegun() {
 }
 
 func (ch *child) closeAll() {
-	closeFiles(ch.ours)
-	closeFiles(ch.theirs)
+	closeFiles(ch.readers)
+	closeFiles(ch.writers)
 	if ch.config != nil {
 		closeFiles([]*os.File{ch.config})
 	}
 }
 
-// closeFiles closes pipes and memory files, where closing cannot fail in a way that matters.
+// closeFiles closes pipes and memory files. Errors do not matter for these.
 func closeFiles(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close()

@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// firstPipe is the descriptor of the first group's pipe in the child; the others follow.
+	// firstPipe is the file descriptor of the first group's pipe in the child. The others follow.
 	firstPipe = 4
-	// configFile is where the child finds its configuration: an inherited descriptor, so that nothing is on disk.
+	// configFile is the path of the child's configuration: an inherited file descriptor, so that nothing is on disk.
 	configFile = "/proc/self/fd/3"
-	// receiveBuffer is what the kernel may hold for us per group, in bytes.
+	// receiveBuffer bounds the bytes that the kernel holds per group.
 	receiveBuffer = 8 << 20
 )
 
-// configuration renders ulogd2's configuration file: a stack of plug-ins per group, each writing to its own pipe.
+// configuration returns ulogd2's configuration file: a stack of plug-ins per group, each of which writes to its own pipe.
 //
-// A threshold of 1 hands every packet over at once instead of after 1 s
-// or 100 packets, and makes one lost message one lost packet. ulogd2 sets the receive buffer only below its maximum;
-// a maximum just above keeps it from being doubled later. bind and unbind stay 0: the system's own loggers are not ours.
+// With a threshold of 1 ulogd2 gets every packet at once instead of after 1 s or 100 packets, and one lost message is one
+// lost packet. ulogd2 sets the receive buffer only below its maximum; a maximum just above keeps it from being doubled
+// later. bind and unbind stay 0: they would change the system's own loggers.
 //
-// What lacks the mark is somebody else's report. MARK stands behind BASE, for it takes what comes from there without a word.
+// Packets without the mark are somebody else's reports. MARK stands after BASE because it accepts the output of BASE as it is.
 func configuration(groups []Group, mark uint32, plugins []string) string {
 	var b strings.Builder
 	b.WriteString("[global]\nlogfile=\"stdout\"\nloglevel=5\n")

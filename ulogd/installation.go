@@ -9,22 +9,23 @@ import (
 	"github.com/pkg/errors"
 )
 
-// installation is where ulogd2 is.
+// installation holds the paths of ulogd2 and its plug-ins.
 type installation struct {
 	binary  string
 	plugins []string
 }
 
-// pluginPathMax is below the longest value that ulogd2's configuration can hold.
+// pluginPathMax is below the maximum length of a value in ulogd2's configuration.
 const pluginPathMax = 200
 
-// pluginNames are the files that our stacks need: input, filter, header parsing (pcap output wants lengths), output.
+// pluginNames returns the plug-ins of the configured stacks: input, filter, header parsing (pcap output needs lengths),
+// output.
 func pluginNames() []string {
 	return []string{"ulogd_inppkt_NFLOG.so", "ulogd_filter_MARK.so", "ulogd_raw2packet_BASE.so", "ulogd_output_PCAP.so"}
 }
 
-// findInstallation looks for ulogd2 and the plug-ins that we need, in the file system that begins at root unless c says where; its error says
-// what is missing.
+// findInstallation returns the paths of ulogd2 and its plug-ins: those of c, or those found in the file system below root.
+// Its error names what is missing.
 func findInstallation(c Config, root string) (installation, error) {
 	binary, err := findBinary(c.Binary, root)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	lineMax         = 512 // bytes of a line that are kept
+	lineMax         = 512 // bytes that are kept of a line
 	linesPerPeriod  = 50
 	lineLimitPeriod = time.Minute
 	complaintLevel  = '7' // of ulogd2's own levels: 5 notice, 7 error, 8 fatal
 )
 
-// lineLog passes what ulogd2 says on to our log, bounded in length and number.
+// lineLog writes the output of ulogd2 to the log, bounded in length and number of lines.
 type lineLog struct {
 	log        *slog.Logger
-	began      time.Time // of the current period
-	passed     int       // in the current period
-	suppressed int       // since the last line that was passed on
+	began      time.Time // start of the current period
+	passed     int       // lines in the current period
+	suppressed int       // lines since the last logged one
 
 	mu        sync.Mutex
 	complaint string
@@ -32,7 +32,7 @@ func newLineLog(log *slog.Logger) *lineLog {
 	return &lineLog{log: log}
 }
 
-// copy reads lines until in ends. It keeps reading when nothing is passed on any more: ulogd2 must not wait for us.
+// copy reads lines until in ends. It keeps reading when the limit is reached, so that ulogd2 never blocks.
 func (l *lineLog) copy(in io.Reader) {
 	r := bufio.NewReaderSize(in, lineMax)
 	continued := false
@@ -48,6 +48,7 @@ func (l *lineLog) copy(in io.Reader) {
 	}
 }
 
+// pass logs one line.
 func (l *lineLog) pass(line string) {
 	level, text := parseLine(line)
 	if level >= slog.LevelWarn {
@@ -70,14 +71,14 @@ func (l *lineLog) pass(line string) {
 	l.log.Log(context.Background(), level, "ulogd2: "+text, args...)
 }
 
-// lastComplaint is the last error that ulogd2 has logged.
+// lastComplaint returns the last error that ulogd2 has logged.
 func (l *lineLog) lastComplaint() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.complaint
 }
 
-// parseLine splits "Sat Nov 21 11:55:31 2026 <7> ulogd.c:408 text" into our level and the text.
+// parseLine splits "Sat Nov 21 11:55:31 2026 <7> ulogd.c:408 text" into a log level and the text.
 func parseLine(line string) (slog.Level, string) {
 	level, text := slog.LevelWarn, line
 	if i := strings.Index(line, " <"); i >= 0 && len(line) > i+4 && line[i+3:i+5] == "> " {
@@ -89,7 +90,7 @@ func parseLine(line string) (slog.Level, string) {
 			text = rest
 		}
 	}
-	// It asks for a higher priority than it may have, and does without.
+	// ulogd2 asks for a higher priority than it may have, and runs without it.
 	if strings.HasPrefix(text, "Could not nice process") || strings.HasPrefix(text, "WARNING: scheduler configuration") {
 		level = slog.LevelDebug
 	}

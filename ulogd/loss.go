@@ -1,6 +1,7 @@
 package ulogd
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"strings"
@@ -12,43 +13,43 @@ import (
 const (
 	// netlinkNetfilter is the netlink protocol of NFLOG (NETLINK_NETFILTER).
 	netlinkNetfilter = "12"
-	// lossReportPeriod is the shortest time between two lines about lost packets.
+	// lossReportPeriod is the minimum time between two log lines about lost packets.
 	lossReportPeriod = time.Minute
 )
 
-// watchLoss adds to Stats.Lost what the kernel could not deliver to the child, until the child ends.
-func (ch *child) watchLoss() {
-	tick := time.NewTicker(ch.pace.lossPeriod)
+// watchLoss adds the packets that the kernel could not deliver to ulogd2, with process id pid, to Stats.Lost until ctx ends.
+func watchLoss(ctx context.Context, pid int, c Config, period time.Duration) {
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	var counted, unreported uint64
 	var reported time.Time
 	for {
 		select {
-		case <-ch.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		lost, err := lostPackets(ch.cmd.Process.Pid, ch.c.Groups)
+		lost, err := lostPackets(pid, c.Groups)
 		if err != nil {
-			if ch.ctx.Err() == nil {
-				ch.c.Log.Debug("lost packets cannot be counted", "err", err)
+			if ctx.Err() == nil {
+				c.Log.Debug("lost packets cannot be counted", "err", err)
 			}
 			continue
 		}
 		if lost > counted {
-			ch.c.Stats.Lost.Add(lost - counted)
+			c.Stats.Lost.Add(lost - counted)
 			unreported += lost - counted
 			counted = lost
 		}
 		if unreported > 0 && time.Since(reported) >= lossReportPeriod {
-			ch.c.Log.Warn("more blocked packets than can be logged", "lost", unreported)
+			c.Log.Warn("more blocked packets than can be logged", "lost", unreported)
 			unreported, reported = 0, time.Now()
 		}
 	}
 }
 
-// lostPackets returns how many messages to the sockets of these groups the kernel has dropped, in the network namespace
-// of process pid.
+// lostPackets returns the number of messages to the sockets of the groups that the kernel has dropped, in the network
+// namespace of process pid.
 func lostPackets(pid int, groups []Group) (uint64, error) {
 	net := "/proc/" + strconv.Itoa(pid) + "/net/"
 	logs, err := os.ReadFile(net + "netfilter/nfnetlink_log")
@@ -62,7 +63,7 @@ func lostPackets(pid int, groups []Group) (uint64, error) {
 	return countDrops(string(sockets), groupPorts(string(logs), groups)), nil
 }
 
-// groupPorts returns the netlink port ids of the given groups. A line of nfnetlink_log begins with group and port id.
+// groupPorts returns the netlink port ids of the groups. A line of nfnetlink_log begins with group and port id.
 func groupPorts(logs string, groups []Group) map[string]bool {
 	wanted, ports := map[string]bool{}, map[string]bool{}
 	for _, g := range groups {
@@ -77,8 +78,8 @@ func groupPorts(logs string, groups []Group) map[string]bool {
 	return ports
 }
 
-// countDrops adds up the drops of the netfilter sockets with these port ids. The columns of /proc/net/netlink are
-// sk, protocol, port id, groups, rmem, wmem, dump, locks, drops, inode.
+// countDrops returns the sum of the drops of the netfilter sockets with these port ids. The columns of /proc/net/netlink
+// are sk, protocol, port id, groups, rmem, wmem, dump, locks, drops, inode.
 func countDrops(sockets string, ports map[string]bool) uint64 {
 	var sum uint64
 	for line := range strings.Lines(sockets) {

@@ -23,8 +23,8 @@ const testMark = 2003132790
 // patience is how long a test waits for what must happen before it gives up.
 const patience = 30 * time.Second
 
-func testPace() pace {
-	p := usualPace()
+func testTiming() timing {
+	p := defaultTiming()
 	p.lookAgain = 20 * time.Millisecond
 	p.firstDelay = 10 * time.Millisecond
 	p.maxDelay = 100 * time.Millisecond
@@ -131,7 +131,7 @@ type session struct {
 	packets []Packet
 }
 
-func startRun(t *testing.T, c Config, p pace) *session {
+func startRun(t *testing.T, c Config, p timing) *session {
 	t.Helper()
 	ns, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {

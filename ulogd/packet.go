@@ -9,15 +9,15 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Packet is what is known of one logged packet. Decode fills in all but Group and Time.
+// Packet is the decoded header of one logged packet.
 type Packet struct {
-	// Group is the name of the NFLOG group that it came through.
+	// Group is the name of the NFLOG group of the packet.
 	Group string
-	// Time is when the kernel or, failing that, ulogd2 saw it; in microseconds, UTC.
+	// Time is the time at which the kernel or, failing that, ulogd2 saw the packet; in microseconds, UTC.
 	Time time.Time
-	// Src and Dst are its addresses as they stand in the IP header, without a zone.
+	// Src and Dst are the addresses in the IP header, without a zone.
 	Src, Dst netip.Addr
-	// Protocol is the IP protocol number after IPv6 extension headers: what iptables -p compares.
+	// Protocol is the IP protocol number after IPv6 extension headers, as iptables -p compares it.
 	Protocol uint8
 	// SrcPort and DstPort are set for TCP, UDP and SCTP.
 	SrcPort, DstPort uint16
@@ -25,11 +25,11 @@ type Packet struct {
 	ICMPType, ICMPCode uint8
 	// TCPFlags are FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128 (RFC 9293, 3.1).
 	TCPFlags uint8
-	// Fragment says that it is a fragment, and not the first: it has no ports, no type, no flags.
+	// Fragment is set for a fragment other than the first. It has no ports, type or flags.
 	Fragment bool
-	// Truncated says that what was logged of it ends before those of its fields that Protocol implies; they are zero.
+	// Truncated is set if the logged part ends before all fields of Protocol. The missing fields are zero.
 	Truncated bool
-	// Length is the length of the whole packet in bytes, IP header included, however little of it was logged.
+	// Length is the length of the whole packet on the wire in bytes, IP header included.
 	Length int
 }
 
@@ -52,7 +52,7 @@ const (
 	ipv6Header    = 40
 )
 
-// ProtocolName is TCP, UDP, SCTP, ICMP or ICMPv6, or the protocol's number.
+// ProtocolName returns TCP, UDP, SCTP, ICMP or ICMPv6, or the protocol's number.
 func (p Packet) ProtocolName() string {
 	switch p.Protocol {
 	case protoTCP:
@@ -69,9 +69,9 @@ func (p Packet) ProtocolName() string {
 	return strconv.Itoa(int(p.Protocol))
 }
 
-// Decode reads a packet that begins with its IPv4 or IPv6 header (LINKTYPE_RAW), and may end anywhere after the
-// addresses. It fails if there is no complete IP header. The result does not refer to b.
-func Decode(b []byte) (Packet, error) {
+// decode decodes a packet that begins with its IPv4 or IPv6 header (LINKTYPE_RAW) and may end anywhere after the addresses.
+// It fails if there is no complete IP header. It does not set Group and Time, and the result does not refer to b.
+func decode(b []byte) (Packet, error) {
 	if len(b) == 0 {
 		return Packet{}, errors.New("empty packet")
 	}
@@ -85,7 +85,7 @@ func Decode(b []byte) (Packet, error) {
 	}
 }
 
-// decodeIPv4 reads RFC 791, 3.1.
+// decodeIPv4 decodes a packet according to RFC 791, 3.1.
 func decodeIPv4(b []byte) (Packet, error) {
 	if len(b) < ipv4MinHeader {
 		return Packet{}, errors.Errorf("%d bytes of an IPv4 header", len(b))
@@ -100,7 +100,7 @@ func decodeIPv4(b []byte) (Packet, error) {
 		Protocol: b[9],
 		Length:   int(binary.BigEndian.Uint16(b[2:4])),
 	}
-	if p.Length == 0 { // larger than 64 KiB (BIG TCP): the header cannot say
+	if p.Length == 0 { // larger than 64 KiB (BIG TCP): the header cannot hold the length
 		p.Length = len(b)
 	}
 	p.Fragment = binary.BigEndian.Uint16(b[6:8])&0x1fff != 0
@@ -112,7 +112,7 @@ func decodeIPv4(b []byte) (Packet, error) {
 	return p, nil
 }
 
-// decodeIPv6 reads RFC 8200, 3, and skips the extension headers that the kernel's own matches skip.
+// decodeIPv6 decodes a packet according to RFC 8200, 3. It skips the extension headers that the kernel's own matches skip.
 func decodeIPv6(b []byte) (Packet, error) {
 	if len(b) < ipv6Header {
 		return Packet{}, errors.Errorf("%d bytes of an IPv6 header", len(b))
@@ -145,8 +145,8 @@ func decodeIPv6(b []byte) (Packet, error) {
 	return p, nil
 }
 
-// extensionSize returns the bytes of the extension header of the given kind at the start of b, 0 if the kind is none;
-// and whether b holds it all.
+// extensionSize returns the size in bytes of the extension header at the start of b, or 0 if kind is not an extension
+// header, and whether b contains all of it.
 func extensionSize(kind uint8, b []byte) (int, bool) {
 	var size int
 	switch kind {
@@ -157,14 +157,14 @@ func extensionSize(kind uint8, b []byte) (int, bool) {
 			return 0, false
 		}
 		size = (int(b[1]) + 1) * 8
-		if kind == protoAH { // counts in 4 bytes (RFC 4302, 2.2)
+		if kind == protoAH { // in units of 4 bytes (RFC 4302, 2.2)
 			size = (int(b[1]) + 2) * 4
 		}
 	}
 	return size, size <= len(b)
 }
 
-// decodeTransport reads what we report of the transport header at the start of b.
+// decodeTransport decodes the ports, or type and code, and flags of the transport header at the start of b.
 func (p *Packet) decodeTransport(b []byte) {
 	if p.Fragment {
 		return

@@ -140,7 +140,7 @@ type decodeCase struct {
 func TestDecode(t *testing.T) {
 	for _, c := range decodeCases(t) {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Decode(c.in)
+			got, err := decode(c.in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestDecodeErrors(t *testing.T) {
 		"IPv6 header cut":       whole6[:39],
 	} {
 		t.Run(name, func(t *testing.T) {
-			if p, err := Decode(in); err == nil {
+			if p, err := decode(in); err == nil {
 				t.Errorf("no error, %+v", p)
 			}
 		})
@@ -184,7 +184,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(c.in)
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		p, err := Decode(in)
+		p, err := decode(in)
 		if err != nil {
 			if p != (Packet{}) {
 				t.Errorf("an error and %+v", p)

@@ -2,75 +2,42 @@ package ulogd
 
 import (
 	"encoding/binary"
-	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 )
 
 const (
-	// recordingBuffer is how much is kept before it is written, recordingPeriod how long.
-	recordingBuffer = 64 << 10
+	// recordingBuffer bounds the bytes that wait to be written, recordingPeriod the time. A full buffer fits into the
+	// smallest file.
+	recordingBuffer = minRecordingSize / 2
 	recordingPeriod = time.Second
-	// recordingSize is the least that a recording may be bounded to, in bytes.
-	recordingSize = 2 * recordingBuffer
-	// recordingRetry is how long a recording rests that failed.
+	// recordingRetry is the pause after a failed write.
 	recordingRetry = 10 * time.Second
-	// snapLength is what the header says of the longest record.
+	// snapLength is the length of the longest record according to the header.
 	snapLength = 262144
 )
 
-// recording keeps the last logged packets in two capture files: the present one and, by the same name with .1 behind it, the one before.
+// recording keeps the last logged packets in two capture files: the current one and the previous one, whose name ends in .1.
 type recording struct {
 	path string
-	half int64 // most bytes of either file
+	half int64 // maximum bytes of either file
 	log  *slog.Logger
 	stat *Stats
 
 	mu      sync.Mutex
 	file    *os.File // nil while there is none to write to
-	size    int64    // of the file, complete records only
+	size    int64    // of the complete records of the file
 	buf     []byte   // complete records that are not written yet
 	records uint64   // in buf
 	failed  time.Time
-	saidBad bool
+	failing bool
 }
 
-// checkRecording refuses to record to a path that cannot be recorded to, or where there is something else.
-func checkRecording(path string, size int64) error {
-	if size < recordingSize {
-		return errors.Errorf("%d bytes are too few for a recording, %d are the least", size, recordingSize)
-	}
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
-		return errors.Wrap(err, "looking for the directory to record to")
-	}
-	for _, p := range []string{path, path + ".1"} {
-		f, err := os.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return errors.Wrap(err, "looking at what is to be recorded to")
-		}
-		head := make([]byte, captureHeader)
-		info, err := f.Stat()
-		if err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-			_, err = io.ReadFull(f, head)
-		}
-		closeFiles([]*os.File{f})
-		if err != nil || !info.Mode().IsRegular() || info.Size() > 0 && !isCaptureHeader(head) {
-			return errors.Errorf("%s is there and is no capture: it will not be overwritten", p)
-		}
-	}
-	return nil
-}
-
-// newRecording records as c says; nil if it says nothing.
+// newRecording returns the recording that c asks for, or nil if it asks for none.
 func newRecording(c Config) *recording {
 	if c.Recording == "" {
 		return nil
@@ -78,7 +45,7 @@ func newRecording(c Config) *recording {
 	return &recording{path: c.Recording, half: c.RecordingSize / 2, log: c.Log, stat: c.Stats}
 }
 
-// add records a packet that was length bytes long.
+// add records a packet. b is its logged part, length its length on the wire.
 func (r *recording) add(at time.Time, b []byte, length int) {
 	if r == nil {
 		return
@@ -97,7 +64,7 @@ func (r *recording) add(at time.Time, b []byte, length int) {
 	r.records++
 }
 
-// sync writes what was added.
+// sync writes the buffer.
 func (r *recording) sync() {
 	if r == nil {
 		return
@@ -107,7 +74,7 @@ func (r *recording) sync() {
 	r.flush()
 }
 
-// close writes what was added, and closes the file.
+// close writes the buffer and closes the file.
 func (r *recording) close() {
 	if r == nil {
 		return
@@ -118,14 +85,16 @@ func (r *recording) close() {
 	r.drop()
 }
 
+// drop closes the file, if it is open.
 func (r *recording) drop() {
 	if r.file != nil {
-		closeFiles([]*os.File{r.file})
+		_ = r.file.Close()
 		r.file = nil
 	}
 }
 
-// flush writes the buffer, such that the file always ends with a complete record. What cannot be written is counted and lost.
+// flush writes the buffer. The file always ends with a complete record. If writing fails, the packets are counted and
+// discarded.
 func (r *recording) flush() {
 	if len(r.buf) == 0 {
 		return
@@ -133,19 +102,20 @@ func (r *recording) flush() {
 	err := r.write()
 	if err != nil {
 		r.stat.Unrecorded.Add(r.records)
-		if !r.saidBad {
+		if !r.failing {
 			r.log.Warn("blocked packets are not recorded, trying again", "file", r.path, "err", err)
 		}
-		r.saidBad, r.failed = true, time.Now()
-	} else if r.saidBad {
+		r.failing, r.failed = true, time.Now()
+	} else if r.failing {
 		r.log.Info("blocked packets are recorded again", "file", r.path)
-		r.saidBad = false
+		r.failing = false
 	}
 	r.buf, r.records = r.buf[:0], 0
 }
 
+// write appends the buffer to the file, or to a new one if the file is full or not in its place.
 func (r *recording) write() error {
-	if r.saidBad && time.Since(r.failed) < recordingRetry {
+	if r.failing && time.Since(r.failed) < recordingRetry {
 		return errors.New("a moment ago it failed")
 	}
 	if !r.inPlace() || r.size+int64(len(r.buf)) > r.half {
@@ -154,7 +124,7 @@ func (r *recording) write() error {
 		}
 	}
 	if _, err := r.file.WriteAt(r.buf, r.size); err != nil {
-		// Half a record would end the file for whoever reads it. Should this fail too, the next write begins in the same place.
+		// Readers would stop at an incomplete record. If this fails too, the next write starts at the same offset.
 		_ = r.file.Truncate(r.size)
 		return errors.Wrap(err, "writing blocked packets")
 	}
@@ -162,20 +132,20 @@ func (r *recording) write() error {
 	return nil
 }
 
-// inPlace says whether there is a file to write to that nobody has moved or removed.
+// inPlace reports whether there is a file to write to that nobody has moved or removed.
 func (r *recording) inPlace() bool {
 	if r.file == nil {
 		return false
 	}
-	ours, err := r.file.Stat()
+	open, err := r.file.Stat()
 	if err != nil {
 		return false
 	}
 	there, err := os.Lstat(r.path)
-	return err == nil && os.SameFile(ours, there)
+	return err == nil && os.SameFile(open, there)
 }
 
-// next begins a new file, beside the last one.
+// next starts a new file and renames the previous one.
 func (r *recording) next() error {
 	r.drop()
 	if err := os.Rename(r.path, r.path+".1"); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -192,15 +162,15 @@ func (r *recording) next() error {
 	binary.NativeEndian.PutUint32(head[16:], snapLength)
 	binary.NativeEndian.PutUint32(head[20:], linkTypeRaw)
 	if _, err := f.Write(head[:]); err != nil {
-		closeFiles([]*os.File{f})
-		_ = os.Remove(r.path) // else it would take the place of the one before
+		_ = f.Close()
+		_ = os.Remove(r.path) // otherwise it would replace the previous one later
 		return errors.Wrap(err, "beginning a capture")
 	}
 	r.file, r.size = f, captureHeader
 	return nil
 }
 
-// run writes what was added now and then, until done is closed.
+// run writes the buffer periodically until done is closed.
 func (r *recording) run(done <-chan struct{}) {
 	tick := time.NewTicker(recordingPeriod)
 	defer tick.Stop()

@@ -89,10 +89,10 @@ func TestRecordingIsBounded(t *testing.T) {
 
 // TestRecordingGoesOn after a start: what was recorded before is kept as the older file.
 func TestRecordingGoesOn(t *testing.T) {
-	first := recorder(t, recordingSize)
+	first := recorder(t, minRecordingSize)
 	first.add(recordedAt, []byte("first"), 5)
 	first.close()
-	c := Config{Groups: testGroups(), Recording: first.path, RecordingSize: recordingSize, Stats: new(Stats), Log: slog.Default()}
+	c := Config{Groups: testGroups(), Recording: first.path, RecordingSize: minRecordingSize, Stats: new(Stats), Log: slog.Default()}
 	if err := c.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestRecordingOverwritesNothing(t *testing.T) {
 				if err := make(path + suffix); err != nil {
 					t.Fatal(err)
 				}
-				if err := (Config{Groups: testGroups(), Recording: path, RecordingSize: recordingSize}).Check(); err == nil {
+				if err := (Config{Groups: testGroups(), Recording: path, RecordingSize: minRecordingSize}).Check(); err == nil {
 					t.Error("no error")
 				}
 			})
@@ -151,7 +151,7 @@ func TestRecordingOverwritesNothing(t *testing.T) {
 
 // TestRecordingThatFails counts what it cannot write, says so once, and goes on when it can.
 func TestRecordingThatFails(t *testing.T) {
-	r := recorder(t, recordingSize)
+	r := recorder(t, minRecordingSize)
 	book := &logBook{}
 	r.log = slog.New(book)
 	dir := filepath.Dir(r.path)

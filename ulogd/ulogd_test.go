@@ -25,7 +25,7 @@ const helperVariable = "ULOGD_TEST_HELPER"
 
 func TestRunDeliversPackets(t *testing.T) {
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s := startRun(t, Config{Groups: testGroups()}, testTiming())
 	s.awaitRunning(t, 1)
 
 	lo4, lo4b, lo6 := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.IPv6Loopback()
@@ -81,7 +81,7 @@ func TestRunDeliversPackets(t *testing.T) {
 // TestRunPassesOverWhatIsNotMarked: what others report to our groups.
 func TestRunPassesOverWhatIsNotMarked(t *testing.T) {
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s := startRun(t, Config{Groups: testGroups()}, testTiming())
 	s.awaitRunning(t, 1)
 	for port := range 10 {
 		send(t, unix.SOCK_DGRAM, 0, "127.0.0.3", 1000+port, nil)
@@ -117,11 +117,11 @@ func warnings(s *session) []string {
 
 func TestRunLeavesNothing(t *testing.T) {
 	inNamespace(t)
-	warm := startRun(t, Config{Groups: testGroups()}, testPace())
+	warm := startRun(t, Config{Groups: testGroups()}, testTiming())
 	warm.awaitRunning(t, 1)
 	warm.end(t)
 	before := openPipes(t)
-	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s := startRun(t, Config{Groups: testGroups()}, testTiming())
 	pid := s.awaitRunning(t, 1)
 	s.end(t)
 	if err := unix.Kill(pid, 0); err != unix.ESRCH {
@@ -151,7 +151,7 @@ func openPipes(t *testing.T) int {
 
 func TestRunRestartsKilledChild(t *testing.T) {
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s := startRun(t, Config{Groups: testGroups()}, testTiming())
 	for n := 1; n <= 5; n++ {
 		pid := s.awaitRunning(t, n)
 		send(t, unix.SOCK_DGRAM, 0, "127.0.0.1", 1000+n, nil)
@@ -170,7 +170,7 @@ func TestRunRestartsKilledChild(t *testing.T) {
 // Told to reopen its files, as by a log rotation on the node, ulogd2 begins the capture anew in the same pipe.
 func TestRunReopenedCapture(t *testing.T) {
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s := startRun(t, Config{Groups: testGroups()}, testTiming())
 	pid := s.awaitRunning(t, 1)
 	send(t, unix.SOCK_DGRAM, 0, "127.0.0.1", 1001, nil)
 	s.awaitPort(t, 1001)
@@ -189,7 +189,7 @@ func TestRunReopenedCapture(t *testing.T) {
 func TestRunWaitsForAbsentBinary(t *testing.T) {
 	inNamespace(t)
 	binary := filepath.Join(t.TempDir(), "ulogd")
-	s := startRun(t, Config{Groups: testGroups(), Binary: binary}, testPace())
+	s := startRun(t, Config{Groups: testGroups(), Binary: binary}, testTiming())
 	await(t, "warning", func() bool { return len(s.log.find("ulogd2 is absent")) == 1 })
 	target, err := findBinary("", "/")
 	if err != nil {
@@ -207,7 +207,7 @@ func TestRunWaitsForAbsentBinary(t *testing.T) {
 
 func TestRunReportsMissingPlugins(t *testing.T) {
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups(), PluginDir: t.TempDir()}, testPace())
+	s := startRun(t, Config{Groups: testGroups(), PluginDir: t.TempDir()}, testTiming())
 	await(t, "warning", func() bool { return len(s.log.find("ulogd_inppkt_NFLOG.so")) == 1 })
 	s.end(t)
 	if w := warnings(s); len(w) != 1 || !strings.Contains(w[0], "install ulogd2") {
@@ -217,7 +217,7 @@ func TestRunReportsMissingPlugins(t *testing.T) {
 
 func TestRunFailingBinary(t *testing.T) {
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups(), Binary: "/bin/false"}, testPace())
+	s := startRun(t, Config{Groups: testGroups(), Binary: "/bin/false"}, testTiming())
 	await(t, "restarts", func() bool { return s.stats.Restarts.Load() >= 3 })
 	s.end(t)
 }
@@ -225,9 +225,9 @@ func TestRunFailingBinary(t *testing.T) {
 // ulogd2 itself runs on without the group that another process holds.
 func TestRunGroupTakenByAnother(t *testing.T) {
 	inNamespace(t)
-	first := startRun(t, Config{Groups: testGroups()[:1]}, testPace())
+	first := startRun(t, Config{Groups: testGroups()[:1]}, testTiming())
 	first.awaitRunning(t, 1)
-	p := testPace()
+	p := testTiming()
 	p.startup = p.lossPeriod
 	second := startRun(t, Config{Groups: testGroups()}, p)
 	await(t, "report", func() bool { return len(second.log.find("opened 1 of 2 NFLOG groups")) > 0 })
@@ -240,7 +240,7 @@ func TestRunGroupTakenByAnother(t *testing.T) {
 func TestRunCountsLoss(t *testing.T) {
 	const sent = 25000
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s := startRun(t, Config{Groups: testGroups()}, testTiming())
 	pid := s.awaitRunning(t, 1)
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestRunCountsLoss(t *testing.T) {
 
 func TestChildIsUnprivileged(t *testing.T) {
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s := startRun(t, Config{Groups: testGroups()}, testTiming())
 	pid := s.awaitRunning(t, 1)
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -359,7 +359,7 @@ func TestConfigErrors(t *testing.T) {
 func TestRunRecords(t *testing.T) {
 	inNamespace(t)
 	path := filepath.Join(t.TempDir(), "blocked.pcap")
-	s := startRun(t, Config{Groups: testGroups(), Recording: path, RecordingSize: recordingSize}, testPace())
+	s := startRun(t, Config{Groups: testGroups(), Recording: path, RecordingSize: minRecordingSize}, testTiming())
 	s.awaitRunning(t, 1)
 	const packets = 50
 	for port := range packets {
@@ -377,7 +377,7 @@ func TestRunRecords(t *testing.T) {
 	}
 	ports := map[uint16]bool{}
 	for _, b := range all {
-		if p, err := Decode([]byte(b)); err != nil {
+		if p, err := decode([]byte(b)); err != nil {
 			t.Error(err)
 		} else if p.Dst == netip.MustParseAddr("127.0.0.2") {
 			ports[p.DstPort] = true
@@ -398,7 +398,7 @@ func TestRunKilledAgainAndAgain(t *testing.T) {
 		}
 	}
 	inNamespace(t)
-	s := startRun(t, Config{Groups: testGroups()}, testPace())
+	s := startRun(t, Config{Groups: testGroups()}, testTiming())
 	if out, err := exec.Command("iptables", "-w", "-A", "OUTPUT", "-d", "127.0.0.2", "-j", "DROP").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

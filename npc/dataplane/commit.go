@@ -128,19 +128,14 @@ func (t *Table) commitDestroy(s *Set, op ipset.Op, r Result) {
 
 // commitRules takes over rules that were written, without those that were rejected.
 func (t *Table) commitRules(u iptables.Update, rejected map[string]string) {
-	lacks := func(r iptables.Rule) bool { return len(rejected) > 0 && rejected[r.ID()] != "" }
-	taken := func(rules []iptables.Rule) []iptables.Rule {
-		if len(rejected) == 0 {
-			return rules
-		}
-		return slices.DeleteFunc(slices.Clone(rules), lacks)
+	if len(rejected) > 0 {
+		u = u.Without(func(r iptables.Rule) bool { return rejected[r.ID()] != "" })
 	}
 	for _, w := range u.Replace {
-		w.Rules, w.Tail = taken(w.Rules), taken(w.Tail)
 		t.committedChain(w.Name).replaced(w)
 	}
 	for name, rules := range u.Insert {
-		t.committedChain(name).inserted(taken(rules))
+		t.committedChain(name).inserted(rules)
 	}
 	if len(u.Jumps) > 0 {
 		t.jumpMissing, t.staleJumps = false, nil

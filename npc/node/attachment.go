@@ -1,17 +1,22 @@
+// Package node inspects the network interfaces of this node: the bridges of its pods, their ports and uplinks, and
+// configurations in which packets bypass iptables. It knows nothing about policies, sets or chains, and passes what it finds
+// to callbacks.
+//
+//	pod ── veth ──┐
+//	pod ── veth ──┤ bridge (Attachment) ── vxlan, eth0: uplinks (Follower) ──▶ other nodes
+//	       Guard ─┘
 package node
 
 import (
-	stderrors "errors"
 	"net/netip"
 	"slices"
 
-	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
 )
 
-// Attachment tells by what the pods of this node are attached.
+// Attachment describes how the pods of this node are attached.
 type Attachment struct {
-	// Interface is the interface of the pods as the operator gives it; if it is empty, bridges are found by their addresses.
+	// Interface is the pods' interface as the operator gives it. If it is empty, bridges are found by their addresses.
 	Interface string
 	// BridgePort is the port of the pods' bridge that leads to the pods of other nodes.
 	BridgePort string
@@ -19,21 +24,31 @@ type Attachment struct {
 	InRange func(netip.Addr) bool
 }
 
-// Bridges returns the names of the bridges that pods of this node are attached to: the one that the operator gives, or those with an
-// address in the node's range, which is the pods' gateway there.
+// Bridges returns the names of the bridges that pods of this node are attached to: the operator's, or those with an address
+// in the node's range, where the bridge is the pods' gateway.
 func (a Attachment) Bridges() []string {
 	if a.Interface != "" {
-		if l, err := netlink.LinkByName(a.Interface); err == nil && l.Type() == "bridge" {
-			return []string{a.Interface}
-		}
-		return nil
+		return a.namedBridge()
 	}
-	links, err := listLinks()
+	list, err := listLinks()
 	if err != nil {
-		return nil // nothing is known to be wrong
+		return nil // no problem is known
 	}
+	return a.gateways(list)
+}
+
+// namedBridge returns the operator's interface if it is a bridge.
+func (a Attachment) namedBridge() []string {
+	if l, err := netlink.LinkByName(a.Interface); err == nil && l.Type() == "bridge" {
+		return []string{a.Interface}
+	}
+	return nil
+}
+
+// gateways returns the names of the bridges with an address in the node's range of pod addresses.
+func (a Attachment) gateways(list links) []string {
 	var bridges []string
-	for _, l := range links {
+	for _, l := range list.all {
 		if l.Type() == "bridge" && a.isGateway(l) {
 			bridges = append(bridges, l.Attrs().Name)
 		}
@@ -41,7 +56,7 @@ func (a Attachment) Bridges() []string {
 	return bridges
 }
 
-// isGateway reports whether a link has an address in the node's range of pod addresses.
+// isGateway reports whether an interface has an address in the node's range of pod addresses.
 func (a Attachment) isGateway(l netlink.Link) bool {
 	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
@@ -53,40 +68,27 @@ func (a Attachment) isGateway(l netlink.Link) bool {
 	})
 }
 
-// podPorts returns the indexes, sorted, of those ports of the pods' bridges that lead to pods. bridged is false if there is no such bridge.
+// podPorts returns the indexes, sorted, of the ports of the pods' bridges that lead to pods. bridged is false if there is no
+// such bridge.
 func (a Attachment) podPorts() (ports []int, bridged bool, err error) {
-	bridges := a.Bridges()
-	if len(bridges) == 0 {
-		return nil, false, nil
+	var bridges []string
+	if a.Interface != "" {
+		// Listing the interfaces of a node without a bridge would only cost time, every second.
+		if bridges = a.namedBridge(); len(bridges) == 0 {
+			return nil, false, nil
+		}
 	}
-	links, err := listLinks()
+	list, err := listLinks()
 	if err != nil {
-		return nil, true, err
+		return nil, len(bridges) > 0, err
 	}
-	byIndex := map[int]netlink.Link{}
-	for _, l := range links {
-		byIndex[l.Attrs().Index] = l
+	if a.Interface == "" {
+		bridges = a.gateways(list)
 	}
-	for _, l := range links {
-		at := l.Attrs()
-		bridge := byIndex[at.MasterIndex]
-		if bridge == nil || bridge.Type() != "bridge" || !slices.Contains(bridges, bridge.Attrs().Name) {
-			continue
-		}
-		if leadsToPod(l, byIndex) && at.Name != a.BridgePort {
-			ports = append(ports, at.Index)
-		}
+	pods, _ := list.ports(bridges, a.BridgePort)
+	for _, p := range pods {
+		ports = append(ports, p.Attrs().Index)
 	}
 	slices.Sort(ports)
-	return ports, true, nil
-}
-
-// listLinks returns all interfaces of the network namespace.
-func listLinks() (links []netlink.Link, err error) {
-	for range listTries {
-		if links, err = netlink.LinkList(); !stderrors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return links, errors.Wrap(err, "listing the interfaces of this node")
+	return ports, len(bridges) > 0, nil
 }

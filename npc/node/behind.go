@@ -12,18 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxBehind bounds the prefixes that are told apart because they are behind uplinks. More count as pods' addresses.
+// maxBehind bounds the prefixes behind uplinks. Addresses beyond that count as pods.
 const maxBehind = 4096
 
-// findBehind finds what the node routes to by uplinks, given by their indexes, of bridges given by theirs. A packet that is routed does not
-// show by which port it will leave the bridge. The node knows it of its neighbours; and what it sends to a router is on no bridge of its own.
-func (f *finder) findBehind(u *Uplinks, uplinks, bridges map[int]bool) error {
+// forwarding follows the forwarding databases of bridges.
+type forwarding struct {
+	// ports holds hardware address -> index of the bridge port at which it was last seen. A bridge forgets silent hosts.
+	ports map[string]int
+}
+
+// behind returns the addresses that the node routes through uplinks, and those that it looks for on their bridges; both are
+// given by their indexes. A routed packet does not show the port by which it will leave the bridge, but the node knows the
+// ports of its neighbours, and addresses behind a router are not on the bridge.
+func (f *forwarding) behind(uplinks, bridges map[int]bool) (away, onBridge []netip.Prefix, err error) {
 	known := map[string]int{}
 	behind, here := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
 	for bridge := range bridges {
 		neighbours, err := f.neighbours(bridge)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		for _, n := range neighbours {
 			a, ok := netip.AddrFromSlice(n.IP)
@@ -37,20 +44,19 @@ func (f *finder) findBehind(u *Uplinks, uplinks, bridges map[int]bool) error {
 			}
 		}
 		if err := findRoutes(bridge, behind, here); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	f.ports = known
-	if len(here) > maxBehind { // what is routed cannot be told from what is on the bridge
+	if len(here) > maxBehind { // routed prefixes cannot be told from those on the bridge
 		maps.DeleteFunc(behind, func(p netip.Prefix, _ bool) bool { return !p.IsSingleIP() })
 	}
-	u.Behind, u.Here = sorted(behind), sorted(here)
-	return nil
+	return sorted(behind), sorted(here), nil
 }
 
-// neighbours returns the addresses that the node has found on a bridge, and brings up to date at which port each is.
-func (f *finder) neighbours(bridge int) ([]netlink.Neigh, error) {
-	entries, err := whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(0, unix.AF_BRIDGE) })
+// neighbours returns the neighbours of the node on a bridge, and updates their ports.
+func (f *forwarding) neighbours(bridge int) ([]netlink.Neigh, error) {
+	entries, err := retryInterrupted(func() ([]netlink.Neigh, error) { return netlink.NeighList(0, unix.AF_BRIDGE) })
 	if err != nil {
 		return nil, errors.Wrap(err, "listing the forwarding database of the pods' bridge")
 	}
@@ -62,20 +68,21 @@ func (f *finder) neighbours(bridge int) ([]netlink.Neigh, error) {
 			f.ports[e.HardwareAddr.String()] = e.LinkIndex
 		}
 	}
-	found, err := whole(func() ([]netlink.Neigh, error) { return netlink.NeighList(bridge, unix.AF_UNSPEC) })
+	found, err := retryInterrupted(func() ([]netlink.Neigh, error) { return netlink.NeighList(bridge, unix.AF_UNSPEC) })
 	return found, errors.Wrap(err, "listing the neighbours on the pods' bridge")
 }
 
-// findRoutes finds what the node sends to a router on a bridge, and what it looks for on the bridge itself.
+// findRoutes adds the prefixes that the node routes through a router on a bridge to behind, and those that it looks for on
+// the bridge itself to here.
 func findRoutes(bridge int, behind, here map[netip.Prefix]bool) error {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := whole(func() ([]netlink.Route, error) {
+		routes, err := retryInterrupted(func() ([]netlink.Route, error) {
 			return netlink.RouteListFiltered(family, &netlink.Route{LinkIndex: bridge}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 		})
 		if err != nil {
 			return errors.Wrap(err, "listing the routes of this node")
 		}
-		direct := map[netip.Prefix]bool{} // of tables that rules choose
+		direct := map[netip.Prefix]bool{} // on the bridge -> whether the route is in a table other than main
 		var routed []netip.Prefix
 		for _, r := range routes {
 			p := prefixOf(r.Dst, family)
@@ -97,7 +104,7 @@ func findRoutes(bridge int, behind, here map[netip.Prefix]bool) error {
 	return nil
 }
 
-// prefixOf is the destination of a route; without one it is everything.
+// prefixOf returns the destination of a route. A route without one is for all addresses.
 func prefixOf(n *net.IPNet, family int) netip.Prefix {
 	if n == nil && family == netlink.FAMILY_V4 {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -110,7 +117,7 @@ func prefixOf(n *net.IPNet, family int) netip.Prefix {
 	return netip.PrefixFrom(a.Unmap(), bits).Masked()
 }
 
-// sorted returns at most maxBehind prefixes, the longest first: what is left out then is judged as if it were a pod's address.
+// sorted returns at most maxBehind prefixes, the longest first. Addresses of the others count as pods.
 func sorted(prefixes map[netip.Prefix]bool) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(prefixes))
 	for p := range prefixes {

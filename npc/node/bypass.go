@@ -8,11 +8,11 @@ import (
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
 
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// BypassReason returns why packets of local pods bypass our chains, and what to do about it; it is empty if no reason is known.
-func (a Attachment) BypassReason(fs []npc.Family) string {
+// BypassReason returns why packets of local pods bypass iptables, and what to do about it. It is empty if no reason is known.
+func (a Attachment) BypassReason(fs []traffic.Family) string {
 	if _, err := netlink.LinkByName("kube-ipvs0"); err == nil {
 		return "kube-proxy runs in IPVS mode (there is a kube-ipvs0): what it forwards to pods does not pass FORWARD; " +
 			"use its iptables or nftables mode"
@@ -20,10 +20,10 @@ func (a Attachment) BypassReason(fs []npc.Family) string {
 	for _, bridge := range a.Bridges() {
 		for _, f := range fs {
 			sysctl, port := "bridge-nf-call-iptables", "nf_call_iptables"
-			if f == npc.IPv6 {
+			if f == traffic.IPv6 {
 				sysctl, port = "bridge-nf-call-ip6tables", "nf_call_ip6tables"
 			}
-			// The bridge's own setting counts beside the sysctl.
+			// Either the sysctl or the bridge's own setting is enough.
 			if !isSet(filepath.Join("/proc/sys/net/bridge", sysctl)) && !isSet(filepath.Join("/sys/class/net", bridge, "bridge", port)) {
 				return "what " + bridge + " passes from pod to pod does not pass ip(6)tables: " +
 					"load br_netfilter and set net.bridge." + sysctl + "=1"
@@ -33,19 +33,19 @@ func (a Attachment) BypassReason(fs []npc.Family) string {
 	return ""
 }
 
-// isSet reports whether a sysctl is there and is not 0.
+// isSet reports whether a sysctl exists and is not 0.
 func isSet(path string) bool {
 	b, err := os.ReadFile(path)
 	return err == nil && strings.TrimSpace(string(b)) != "0"
 }
 
-// TCPLiberal reports whether conntrack takes TCP segments out of window as valid.
+// TCPLiberal reports whether conntrack accepts TCP segments outside of the window as valid.
 func TCPLiberal() bool { return isSet("/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal") }
 
-// Booting reports whether no pod can have run on this node since it came up: nothing that leads into another network namespace is attached
-// to it, except uplinks, which a node has that is itself a container. In doubt it is not booting.
+// Booting reports whether no pod can have run on this node since it came up: no interface leads into another network
+// namespace, except the uplinks of a node that is itself a container. If in doubt, it returns false.
 func Booting() bool {
-	links, err := listLinks()
+	list, err := listLinks()
 	if err != nil {
 		return false
 	}
@@ -53,8 +53,8 @@ func Booting() bool {
 	if err != nil {
 		return false
 	}
-	for _, l := range links {
-		// A veth whose other end is here as well joins two bridges.
+	for _, l := range list.all {
+		// A veth with both ends in this namespace joins two bridges.
 		if l.Type() == "veth" && l.Attrs().NetNsID >= 0 && !uplinks[l.Attrs().Index] {
 			return false
 		}
@@ -62,7 +62,7 @@ func Booting() bool {
 	return true
 }
 
-// uplinks returns the indexes of the interfaces that a default route leads out of.
+// uplinks returns the indexes of the interfaces of default routes.
 func uplinks() (map[int]bool, error) {
 	out := map[int]bool{}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {

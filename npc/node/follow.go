@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// lookEvery is how often uplinks are looked for although the kernel tells of no change.
+	// lookEvery is the period of looks without reported changes.
 	lookEvery = 10 * time.Second
-	// lookPause is the least time between two looks, however often something changes: a look costs with every pod.
+	// lookPause is the minimum time between two looks: the cost of a look grows with the number of pods.
 	lookPause = 200 * time.Millisecond
 )
 
 // Follower follows the pods' interface and the uplinks of the pods' bridges.
 type Follower struct {
-	// Interface is what Missing is asked for; it may be empty.
+	// Interface is the name that is passed to Missing; it may be empty.
 	Interface string
-	// Bridges returns the names of the pods' bridges as they are now.
+	// Bridges returns the current names of the pods' bridges.
 	Bridges func() []string
-	// Uplink is the name of a port that is an uplink whatever it is; it may be empty.
+	// Uplink is the name of a port that is always an uplink; it may be empty.
 	Uplink string
-	// Found is called with what was found whenever it has changed.
+	// Found is called with the uplinks whenever they have changed.
 	Found func(Uplinks)
 	Log   *slog.Logger
 
@@ -34,7 +34,7 @@ type Follower struct {
 	uplinks          Uplinks
 }
 
-// Run follows until the context ends.
+// Run follows the interface and the uplinks until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -64,8 +64,8 @@ func (f *Follower) Run(ctx context.Context) error {
 	return nil
 }
 
-// subscribe returns a channel that receives after changes of interfaces, neighbours and routes, until the context ends. It stops the
-// context when the kernel does not tell any more, as after too many changes at once.
+// subscribe returns a channel that receives a value after changes of interfaces, neighbours and routes, until the context
+// ends. It calls stop when the kernel stops to report changes, for example after too many at once.
 func subscribe(ctx context.Context, stop func()) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
 	links, neighbours, routes := make(chan netlink.LinkUpdate), make(chan netlink.NeighUpdate), make(chan netlink.RouteUpdate)
@@ -85,18 +85,18 @@ func subscribe(ctx context.Context, stop func()) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// pass makes changes receive for what comes, and calls ended when nothing comes any more.
+// pass sends to changes after each update, and calls ended when from is closed.
 func pass[T any](from <-chan T, changes chan<- struct{}, ended func()) {
 	defer ended()
 	for range from {
 		select {
 		case changes <- struct{}{}:
-		default: // one look serves all
+		default: // a look is due already
 		}
 	}
 }
 
-// Look looks once. An error leaves the uplinks as they were found before.
+// Look updates the uplinks once. After an error the previous ones stay.
 func (f *Follower) Look() {
 	f.note(Missing(f.Interface))
 	found, err := f.finder.find(f.Bridges(), f.Uplink)
@@ -122,7 +122,7 @@ func (f *Follower) Look() {
 	f.Found(found)
 }
 
-// note logs that the pods' interface is missing, or is there now.
+// note logs that the pods' interface is missing, or no longer missing.
 func (f *Follower) note(missing string) {
 	switch {
 	case missing != "" && f.missing == "":

@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	// guardEvery is how often the guard is checked when no interface changes.
+	// guardEvery is the period of checks without reported changes.
 	guardEvery = time.Second
-	// portsEvery is how often the ports are listed when no interface is reported to change: its cost grows with the number of pods.
+	// portsEvery is the period of listing the ports without reported changes: its cost grows with the number of pods.
 	portsEvery = 10 * time.Second
-	// retryLast is the longest pause between two tries that fail.
+	// retryLast is the longest pause between two failing tries.
 	retryLast = 30 * time.Second
 )
 
-// bridgeTable is what the guard needs of iptables.BridgeGuard.
+// bridgeTable is the part of iptables.BridgeGuard that the guard uses.
 type bridgeTable interface {
 	Ports() (ports []int, whole bool, err error)
 	Guard(ports []int) error
 }
 
-// Guard keeps the ports of pods guarded: what pods send on a bridge past iptables, or in a router's place, is dropped where it comes in.
+// Guard keeps the ports of pods guarded: frames with which a pod bypasses iptables, or acts as a router, are dropped where
+// they arrive.
 type Guard struct {
 	attachment Attachment
 	log        *slog.Logger
 	table      bridgeTable
 
-	// ports are those to guard, if there is a bridge of pods; they were listed at listed, which is zero when they are to be listed again.
-	ports   []int
-	bridged bool
-	listed  time.Time
+	ports   []int     // to guard
+	bridged bool      // whether there is a bridge of pods
+	listed  time.Time // when the ports were listed; zero if they have to be listed again
 
-	wrote   bool // since the start
+	wrote   bool // whether the table was written since the start
 	failing string
 	retry   wait.Backoff
 	retryAt time.Time
 }
 
-// NewGuard returns the guard of the network namespace of the process.
+// NewGuard returns the guard for the network namespace of the process.
 func NewGuard(a Attachment, table iptables.BridgeGuard, log *slog.Logger) *Guard {
 	return newGuard(a, table, log)
 }
@@ -53,17 +53,17 @@ func newGuard(a Attachment, table bridgeTable, log *slog.Logger) *Guard {
 	return &Guard{attachment: a, log: log, table: table, retry: retryBackoff()}
 }
 
-// retryBackoff spaces out tries that fail.
+// retryBackoff returns the pauses between failing tries.
 func retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: guardEvery, Factor: 2, Jitter: 0.5, Steps: 6, Cap: retryLast}
 }
 
-// Run keeps the ports of pods guarded until the context ends, and leaves them guarded then.
+// Run keeps the ports of pods guarded until the context ends. They stay guarded afterwards.
 func (g *Guard) Run(ctx context.Context) error {
 	changes := make(chan netlink.LinkUpdate, 64)
 	done := make(chan struct{})
 	defer close(done)
-	// Without notifications the guard only follows later.
+	// Without notifications the guard only reacts later.
 	if err := netlink.LinkSubscribeWithOptions(changes, done, netlink.LinkSubscribeOptions{ErrorCallback: func(error) {}}); err != nil {
 		g.log.Warn("the kernel does not report changes of interfaces, listing them instead", "every", guardEvery, "err", err)
 		changes = nil
@@ -91,14 +91,14 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// drain takes the updates that have arrived: listing the interfaces once serves all of them.
+// drain discards the pending updates: one listing covers all of them.
 func drain(changes <-chan netlink.LinkUpdate) {
 	for len(changes) > 0 {
 		<-changes
 	}
 }
 
-// note logs that the ports cannot be guarded, or can be again.
+// note logs that the ports cannot be guarded, or that they are guarded again.
 func (g *Guard) note(err error, now time.Time) {
 	switch {
 	case err != nil:
@@ -115,12 +115,12 @@ func (g *Guard) note(err error, now time.Time) {
 	}
 }
 
-// keep makes the table what it has to be.
+// keep writes the table if it differs from the required one.
 func (g *Guard) keep(now time.Time) error {
 	if !g.bridged || now.Sub(g.listed) >= portsEvery {
 		var err error
 		if g.ports, g.bridged, err = g.attachment.podPorts(); err != nil || !g.bridged {
-			return err // what an earlier run wrote stays: the bridge may not be known yet
+			return err // an earlier table stays: the bridge may not be known yet
 		}
 		g.listed = now
 	}

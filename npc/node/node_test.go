@@ -218,3 +218,157 @@ func TestFollower(t *testing.T) {
 		}
 	}
 }
+
+// TestFollowerRuns follows uplinks in the background, and warns of those that no rule can name.
+func TestFollowerRuns(t *testing.T) {
+	said := &journal{}
+	found := make(chan Uplinks, 100)
+	a := Attachment{Interface: "run0"}
+	f := &Follower{Interface: a.Interface, Bridges: a.Bridges, Found: func(u Uplinks) { found <- u }, Log: slog.New(slog.NewTextHandler(said, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- f.Run(ctx) }()
+	eventually(t, "missing the interface", func() bool { return said.count("there is no interface run0") == 1 })
+	run := bridge(t, "run0")
+	t.Cleanup(func() { _ = netlink.LinkDel(run) })
+	for i, name := range []string{"runup0", "runodd+"} {
+		up := add(t, vxlan(name, 100+i), run)
+		t.Cleanup(func() { _ = netlink.LinkDel(up) })
+	}
+	last := Uplinks{}
+	eventually(t, "finding the uplinks", func() bool {
+		for len(found) > 0 {
+			last = <-found
+		}
+		return slices.Equal(last.Names, []string{"runup0"}) && slices.Equal(last.Left, []string{"runodd+"})
+	})
+	eventually(t, "warning of the odd name", func() bool { return said.count("names that iptables does not take") == 1 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPodPortsOfABridgeFoundByItsAddress: without --pod-interface the bridge is the one with an address in the node's range.
+func TestPodPortsOfABridgeFoundByItsAddress(t *testing.T) {
+	pods := newNetwork(t)
+	cni, other := bridge(t, "cni0"), bridge(t, "br1")
+	pod := add(t, &netlink.Veth{LinkAttrs: named("pod0"), PeerName: "eth0", PeerNamespace: netlink.NsFd(int(pods))}, cni)
+	add(t, &netlink.Veth{LinkAttrs: named("foreign0"), PeerName: "eth1", PeerNamespace: netlink.NsFd(int(pods))}, other)
+	add(t, vxlan("up0", 1), cni)
+	a := Attachment{InRange: within("10.32.1.0/24")}
+	expect := func(when string, bridged bool, want ...int) {
+		t.Helper()
+		ports, is, err := a.podPorts()
+		if err != nil || is != bridged || !slices.Equal(ports, want) {
+			t.Errorf("%s: ports %v, bridged %t, %v; want %v, %t", when, ports, is, err, want, bridged)
+		}
+	}
+	expect("without an address", false)
+	addr, err := netlink.ParseAddr("10.32.1.1/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.AddrAdd(cni, addr); err != nil {
+		t.Fatal(err)
+	}
+	expect("with an address", true, pod.Attrs().Index)
+	a.Interface = "pod0"
+	expect("with an interface that is no bridge", false)
+}
+
+// TestManyRoutesOnABridge: if the bridge has too many routes, no routed prefix counts as behind an uplink.
+func TestManyRoutesOnABridge(t *testing.T) {
+	newNetwork(t)
+	cni := bridge(t, "cni0")
+	add(t, vxlan("up0", 1), cni)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr, err := netlink.ParseAddr("10.32.1.1/24")
+	must(err)
+	must(netlink.AddrAdd(cni, addr))
+	must(netlink.RouteAdd(&netlink.Route{LinkIndex: cni.Attrs().Index, Gw: net.ParseIP("10.32.1.9")}))
+	var f finder
+	u, err := f.find([]string{"cni0"}, "")
+	must(err)
+	if text := text(u.Behind); text != "0.0.0.0/0" {
+		t.Errorf("with one route, behind uplinks is %s", text)
+	}
+	for i := range maxBehind + 1 {
+		dst := &net.IPNet{IP: net.IPv4(10, 64+byte(i>>8), byte(i), 0), Mask: net.CIDRMask(24, 32)}
+		must(netlink.RouteAdd(&netlink.Route{LinkIndex: cni.Attrs().Index, Dst: dst, Scope: netlink.SCOPE_LINK}))
+	}
+	u, err = f.find([]string{"cni0"}, "")
+	must(err)
+	if len(u.Behind) != 0 || len(u.Here) != maxBehind {
+		t.Errorf("with many routes, behind uplinks is %s, and %d prefixes are on the bridge", text(u.Behind), len(u.Here))
+	}
+}
+
+func TestLeadsToPod(t *testing.T) {
+	at := func(index, master, parent, ns int) netlink.LinkAttrs {
+		return netlink.LinkAttrs{Name: "lo", Index: index, MasterIndex: master, ParentIndex: parent, NetNsID: ns}
+	}
+	const here = -1
+	for name, c := range map[string]struct {
+		port, peer netlink.Link
+		want       bool
+	}{
+		"other end in a pod":       {&netlink.Veth{LinkAttrs: at(1, 9, 2, 0)}, nil, true},
+		"other end not moved yet":  {&netlink.Veth{LinkAttrs: at(1, 9, 2, here)}, &netlink.Veth{LinkAttrs: at(2, 0, 1, here)}, true},
+		"both ends on one bridge":  {&netlink.Veth{LinkAttrs: at(1, 9, 2, here)}, &netlink.Veth{LinkAttrs: at(2, 9, 1, here)}, true},
+		"joins two bridges":        {&netlink.Veth{LinkAttrs: at(1, 9, 2, here)}, &netlink.Veth{LinkAttrs: at(2, 8, 1, here)}, false},
+		"virtual machine":          {&netlink.Tuntap{LinkAttrs: at(1, 9, 0, here)}, nil, true},
+		"card without a function":  {&netlink.Device{LinkAttrs: at(1, 9, 0, here)}, nil, false},
+		"tunnel to another node":   {&netlink.Vxlan{LinkAttrs: at(1, 9, 0, here)}, nil, false},
+		"bond of the node's cards": {&netlink.Bond{LinkAttrs: at(1, 9, 0, here)}, nil, false},
+	} {
+		l := links{byIndex: map[int]netlink.Link{1: c.port}}
+		if c.peer != nil {
+			l.byIndex[2] = c.peer
+		}
+		if got := l.leadsToPod(c.port); got != c.want {
+			t.Errorf("%s: leads to a pod: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// TestWithoutAnswersOfTheKernel: what is known stays, nothing is guessed, and it is logged once.
+func TestWithoutAnswersOfTheKernel(t *testing.T) {
+	newNetwork(t)
+	cni := bridge(t, "cni0")
+	add(t, vxlan("up0", 1), cni)
+	said := &journal{}
+	var found []Uplinks
+	f := &Follower{Bridges: func() []string { return []string{"cni0"} }, Found: func(u Uplinks) { found = append(found, u) },
+		Log: slog.New(slog.NewTextHandler(said, nil))}
+	f.Look()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil { // no socket can be opened
+		t.Fatal(err)
+	}
+	f.Look()
+	f.Look()
+	booting, bridges := Booting(), Attachment{InRange: within("10.32.1.0/24")}.Bridges()
+	_, _, err := Attachment{InRange: within("10.32.1.0/24")}.podPorts()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if booting || bridges != nil || err == nil {
+		t.Errorf("booting is %t, the bridges are %q, listing the ports fails with %v", booting, bridges, err)
+	}
+	if n := said.count("cannot tell the uplinks"); n != 1 || len(found) != 1 || !slices.Equal(f.uplinks.Names, []string{"up0"}) {
+		t.Errorf("logged %d times, found %v", n, found)
+	}
+	f.Look()
+	if f.failing != "" || len(found) != 1 {
+		t.Errorf("afterwards it fails with %q, and found %v", f.failing, found)
+	}
+}

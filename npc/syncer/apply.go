@@ -105,17 +105,7 @@ func (r *result) withoutRejected(u iptables.Update) iptables.Update {
 	lacking := func(rule iptables.Rule) bool {
 		return slices.ContainsFunc(rule.Sets(), func(name string) bool { _, rejected := r.rejectedSets[name]; return rejected })
 	}
-	out := iptables.Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]iptables.Rule{}}
-	for _, c := range u.Replace {
-		c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), lacking)
-		out.Replace = append(out.Replace, c)
-	}
-	for name, rules := range u.Insert {
-		if rules = slices.DeleteFunc(slices.Clone(rules), lacking); len(rules) > 0 {
-			out.Insert[name] = rules
-		}
-	}
-	return out
+	return u.Without(lacking)
 }
 
 // lacksSet reports whether iptables did not take a rule because a set of that name does not exist.

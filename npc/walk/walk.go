@@ -201,7 +201,7 @@ func (t *Table) parse(text string) (rule, error) {
 
 // parse reads a rule. What it does not know is an error, so that nothing is judged by half.
 func parse(text string) (rule, error) {
-	words, err := split(text)
+	words, err := iptables.Words(text)
 	if err != nil {
 		return rule{}, err
 	}
@@ -388,20 +388,4 @@ func (t *Table) test(m setMatch, p Packet) bool {
 		}
 	}
 	return false
-}
-
-// split cuts a rule into words; double quotes group.
-func split(text string) ([]string, error) {
-	var words []string
-	for i, part := range strings.Split(text, `"`) {
-		if i%2 == 1 {
-			words = append(words, part)
-		} else {
-			words = append(words, strings.Fields(part)...)
-		}
-	}
-	if strings.Count(text, `"`)%2 == 1 {
-		return nil, errors.New("a quote is not closed")
-	}
-	return words, nil
 }

@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -20,17 +19,21 @@ const (
 	nftUserComment = 0 // NFTNL_UDATA_RULE_COMMENT
 )
 
-// nativeRule is what is understood of a rule of nft's without iptables.
-type nativeRule struct {
+// nftFilter is the filter table of a family, read and changed through netlink instead of iptables' programs. It is used
+// for tables with rules that these programs cannot show.
+type nftFilter struct{ family Family }
+
+// nftRule is the part of an nft rule that can be read without iptables.
+type nftRule struct {
 	chain   string
 	handle  uint64
 	comment string
-	target  string // ACCEPT, DROP, RETURN, the name of a chain or of a target; empty if the rule decides nothing
-	goes    bool
+	target  string // ACCEPT, DROP, RETURN, a chain or a target extension; empty if the rule decides nothing
+	goes    bool   // goto instead of jump
 }
 
-// text is the rule as iptables would print it, without its matches.
-func (r nativeRule) text() string {
+// text returns the rule as iptables would print it, without its matches.
+func (r nftRule) text() string {
 	text := "-A " + r.chain
 	if r.comment != "" {
 		text += ` -m comment --comment "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(r.comment) + `"`
@@ -44,65 +47,18 @@ func (r nativeRule) text() string {
 	return text + " -j " + r.target
 }
 
-// readNative reads a table with rules that iptables cannot show: our chains one by one, what leads to them from nft itself. why is what
-// kept iptables from it.
-func (t *Table) readNative(prefix string, why error) (Seen, error) {
-	seen := Seen{Chains: map[string]SeenChain{}, Hooks: map[string][]string{}, Policies: map[string]string{},
-		Accepting: map[string]bool{}, Native: true}
-	chains, err := t.nativeChains()
-	if err != nil {
-		return Seen{}, errors.Wrapf(err, "after: %v", why)
-	}
-	rules, err := t.nativeRules()
-	if err != nil {
-		return Seen{}, errors.Wrapf(err, "after: %v", why)
-	}
-	foreign := map[string][]string{}
-	referrers := map[string]bool{}
-	for _, name := range chains {
-		switch {
-		case slices.Contains([]string{"INPUT", "FORWARD", "OUTPUT"}, name):
-			seen.Policies[name] = ""
-			foreign[name] = nil
-		case strings.HasPrefix(name, prefix):
-			if seen.Chains[name], err = t.chainBesideNative(name); err != nil {
-				return Seen{}, errors.Wrapf(err, "after: %v", why)
-			}
-		}
-	}
-	for _, r := range rules {
-		if _, ours := seen.Chains[r.chain]; ours {
-			continue
-		}
-		foreign[r.chain] = append(foreign[r.chain], r.text())
-		referrers[r.chain] = referrers[r.chain] || strings.HasPrefix(r.target, prefix)
-	}
-	seen.findHooks(foreign, referrers)
-	return seen, nil
-}
-
-// chainBesideNative reads a chain of ours. One that iptables cannot show has a rule that is not ours.
-func (t *Table) chainBesideNative(name string) (SeenChain, error) {
-	c, _, err := t.Chain(name)
-	if err == nil || !unparsable(err.Error()) && !strings.Contains(err.Error(), "incompatible") {
-		return c, err
-	}
-	const text = "a rule that iptables cannot show"
-	return SeenChain{IDs: []string{"?" + text}, Text: []string{text}}, nil
-}
-
-// nftFamily is the family as nft numbers it.
-func (t *Table) nftFamily() uint8 {
-	if t.family == IPv6 {
+// number returns the family's NFPROTO number.
+func (f nftFilter) number() uint8 {
+	if f.family == IPv6 {
 		return unix.NFPROTO_IPV6
 	}
 	return unix.NFPROTO_IPV4
 }
 
-// nftDump asks nft for all objects of a kind in the filter table, and hands over the attributes of each.
-func (t *Table) nftDump(command int, each func(map[uint16][]byte)) error {
+// dump asks the kernel for all objects of a kind and passes the attributes of each to each.
+func (f nftFilter) dump(command int, each func(map[uint16][]byte)) error {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|command, unix.NLM_F_DUMP)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: t.nftFamily(), Version: unix.NFNETLINK_V0})
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: f.number(), Version: unix.NFNETLINK_V0})
 	if command == unix.NFT_MSG_GETRULE {
 		req.AddData(nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated("filter")))
 	}
@@ -118,7 +74,7 @@ func (t *Table) nftDump(command int, each func(map[uint16][]byte)) error {
 	return nil
 }
 
-// attributes are those of a message by their type; what cannot be read is left out.
+// attributes returns the attributes of a message by their type, as far as they can be read.
 func attributes(data []byte) map[uint16][]byte {
 	out := map[uint16][]byte{}
 	attrs, err := nl.ParseRouteAttr(data)
@@ -131,13 +87,15 @@ func attributes(data []byte) map[uint16][]byte {
 	return out
 }
 
+// zeroTerminated returns the text before the first NUL.
 func zeroTerminated(b []byte) string {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	return string(text)
 }
 
-func (t *Table) nativeChains() (names []string, err error) {
-	err = t.nftDump(unix.NFT_MSG_GETCHAIN, func(a map[uint16][]byte) {
+// chains returns the names of the table's chains.
+func (f nftFilter) chains() (names []string, err error) {
+	err = f.dump(unix.NFT_MSG_GETCHAIN, func(a map[uint16][]byte) {
 		if zeroTerminated(a[unix.NFTA_CHAIN_TABLE]) == "filter" {
 			names = append(names, zeroTerminated(a[unix.NFTA_CHAIN_NAME]))
 		}
@@ -145,18 +103,19 @@ func (t *Table) nativeChains() (names []string, err error) {
 	return names, err
 }
 
-func (t *Table) nativeRules() (rules []nativeRule, err error) {
-	err = t.nftDump(unix.NFT_MSG_GETRULE, func(a map[uint16][]byte) {
+// rules returns the table's rules.
+func (f nftFilter) rules() (rules []nftRule, err error) {
+	err = f.dump(unix.NFT_MSG_GETRULE, func(a map[uint16][]byte) {
 		if zeroTerminated(a[unix.NFTA_RULE_TABLE]) == "filter" {
-			rules = append(rules, parseNative(a))
+			rules = append(rules, parseNFTRule(a))
 		}
 	})
 	return rules, err
 }
 
-// parseNative understands of a rule what it leads to, and its comment.
-func parseNative(a map[uint16][]byte) nativeRule {
-	r := nativeRule{chain: zeroTerminated(a[unix.NFTA_RULE_CHAIN]), comment: userComment(a[unix.NFTA_RULE_USERDATA])}
+// parseNFTRule reads the chain, the handle, the comment and the target of a rule.
+func parseNFTRule(a map[uint16][]byte) nftRule {
+	r := nftRule{chain: zeroTerminated(a[unix.NFTA_RULE_CHAIN]), comment: userComment(a[unix.NFTA_RULE_USERDATA])}
 	if h := a[unix.NFTA_RULE_HANDLE]; len(h) == 8 {
 		r.handle = binary.BigEndian.Uint64(h)
 	}
@@ -185,7 +144,8 @@ func parseNative(a map[uint16][]byte) nativeRule {
 	return r
 }
 
-func (r *nativeRule) verdict(a map[uint16][]byte) {
+// verdict reads the target of a verdict expression.
+func (r *nftRule) verdict(a map[uint16][]byte) {
 	code := a[unix.NFTA_VERDICT_CODE]
 	if len(code) != 4 {
 		return
@@ -204,7 +164,8 @@ func (r *nativeRule) verdict(a map[uint16][]byte) {
 	}
 }
 
-// userComment finds the comment where later versions of iptables put it: a sequence of type, length and value.
+// userComment returns the comment in a rule's user data, which is where later versions of iptables put it: a sequence of
+// type, length and value.
 func userComment(data []byte) string {
 	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
 		if data[0] == nftUserComment {
@@ -215,38 +176,8 @@ func userComment(data []byte) string {
 	return ""
 }
 
-// applyBesideNative applies an update to a table in which iptables can find no rule to delete, because it cannot read another one of
-// that chain: our jumps are put first, then what is stale is deleted by its number.
-func (t *Table) applyBesideNative(ctx context.Context, u Update) error {
-	before, err := t.nativeRules()
-	if err != nil {
-		return err
-	}
-	var stale []nativeRule
-	add := u
-	add.Jumps = nil
-	for _, j := range u.Jumps {
-		for _, r := range before {
-			if r.chain == j.Chain && slices.Contains(j.Stale, r.text()) {
-				stale = append(stale, r)
-			}
-		}
-		j.Stale = nil
-		add.Jumps = append(add.Jumps, j)
-	}
-	if err := t.Apply(ctx, add); err != nil {
-		return err
-	}
-	for _, r := range stale {
-		if err := t.deleteNative(r); err != nil {
-			return errors.Wrapf(err, "deleting %s", r.text())
-		}
-	}
-	return nil
-}
-
-// deleteNative deletes a rule in a transaction of its own.
-func (t *Table) deleteNative(r nativeRule) error {
+// delete deletes a rule in a transaction of its own.
+func (f nftFilter) delete(r nftRule) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return errors.Wrap(err, "opening a netlink socket")
@@ -265,7 +196,7 @@ func (t *Table) deleteNative(r nativeRule) error {
 	}
 	batch := slices.Concat(
 		message(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES),
-		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELRULE, unix.NLM_F_ACK, t.nftFamily(), 0,
+		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELRULE, unix.NLM_F_ACK, f.number(), 0,
 			nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated("filter")),
 			nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(r.chain)),
 			nl.NewRtAttr(unix.NFTA_RULE_HANDLE, binary.BigEndian.AppendUint64(nil, r.handle))),

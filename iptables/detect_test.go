@@ -122,14 +122,43 @@ func TestDetect(t *testing.T) {
 	}
 }
 
+// TestDetectWithABackendThatCannotBeRead: the other backend is chosen.
+func TestDetectWithABackendThatCannotBeRead(t *testing.T) {
+	for broken, want := range map[Backend]Backend{NFT: Legacy, Legacy: NFT} {
+		t.Run(string(broken), func(t *testing.T) {
+			newNetwork(t)
+			for _, family := range []Family{IPv4, IPv6} { // else nothing of the legacy backend is read
+				table, err := New(family, Legacy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				table.restore(t, "*filter\n-A INPUT -j ACCEPT\nCOMMIT\n")
+			}
+			dirs := installation(t, "iptables-"+string(want))
+			for _, name := range []string{"iptables-", "ip6tables-"} {
+				for _, suffix := range []string{"", "-save", "-restore"} {
+					script := filepath.Join(dirs[0], name+string(broken)+suffix)
+					if err := os.WriteFile(script, []byte("#!/bin/sh\necho broken >&2\nexit 1\n"), 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			got, reason, err := dirs.detect(t.Context(), "")
+			if err != nil || got != want || !strings.Contains(reason, string(broken)+" cannot be read") {
+				t.Errorf("got %q because %q, error %v; want %q", got, reason, err, want)
+			}
+		})
+	}
+}
+
 // legacyTablesOf lists the legacy tables of both families.
 func legacyTablesOf(t *testing.T) string {
 	t.Helper()
-	v4, err := IPv4.legacyTables()
+	v4, err := legacyTables(IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v6, err := IPv6.legacyTables()
+	v6, err := legacyTables(IPv6)
 	if err != nil {
 		t.Fatal(err)
 	}
