@@ -1,4 +1,4 @@
-package main
+package httpserver
 
 import (
 	"context"
@@ -27,14 +27,15 @@ func TestABusyModelDelaysNoAnswer(t *testing.T) {
 		waiting.Add(-1)
 	}
 	r := prometheus.NewRegistry()
-	gauge(r, "test_gauge", "A gauge that is behind a lock.", func() bool { locked(); return true })
-	s, err := listen("127.0.0.1:0", r, neverLate(func() string { locked(); return "" }))
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "test_gauge", Help: "A gauge that is behind a lock."},
+		func() float64 { locked(); return 1 }))
+	s, err := Listen("--metrics-addr", "127.0.0.1:0", r, Prompt(func() string { locked(); return "" }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- s.run(ctx, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- s.Run(ctx, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -109,6 +110,74 @@ func TestAReadinessOfLongAgoDoesNotCount(t *testing.T) {
 	for range 3 {
 		if value, _ := fresh.get(); value != "1" {
 			t.Errorf("computed again: %s", value)
+		}
+	}
+}
+
+// get asks a server with an empty registry.
+func get(t *testing.T, path, notReady string) (int, string) {
+	t.Helper()
+	s, err := Listen("--metrics-addr", "127.0.0.1:0", prometheus.NewRegistry(), func() string { return notReady })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request(t, s, path)
+}
+
+// request starts a server, sends one request and stops it.
+func request(t *testing.T, s *Server, path string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx, slog.New(slog.DiscardHandler)) }()
+	response, err := http.Get("http://" + s.addr + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestHealth(t *testing.T) {
+	for _, c := range []struct {
+		path, notReady string
+		status         int
+		want           string
+	}{
+		{"/healthz", "the kernel says no", http.StatusOK, "ok"},
+		{"/readyz", "", http.StatusOK, "ok"},
+		{"/readyz", "the kernel says no", http.StatusServiceUnavailable, "the kernel says no"},
+		{"/debug/pprof/", "", http.StatusNotFound, "not found"},
+	} {
+		t.Run(c.path+" "+c.notReady, func(t *testing.T) {
+			if status, text := get(t, c.path, c.notReady); status != c.status || !strings.Contains(text, c.want) {
+				t.Errorf("status %d: %s", status, text)
+			}
+		})
+	}
+}
+
+func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
+	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "localhost.example:0", "127.0.0.1"} {
+		if _, err := ListenProfiles("--pprof-addr", addr); err == nil || !strings.Contains(err.Error(), "--pprof-addr") {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	for _, addr := range []string{"127.0.0.1:0", "localhost:0"} {
+		s, err := ListenProfiles("--pprof-addr", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, text := request(t, s, "/debug/pprof/"); status != http.StatusOK || !strings.Contains(text, "goroutine") {
+			t.Errorf("status %d: %s", status, text)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package blocked
 
 import (
 	"bytes"
@@ -15,19 +15,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/logging"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// report is a blocked whose log is kept.
+// report is a reporter with the log that it writes.
 type report struct {
-	*blocked
+	*Reporter
 	log      bytes.Buffer
 	registry *prometheus.Registry
 	now      time.Time
 }
 
-// newReport knows the pods shop/web, which shop/p isolates, and shop/api, and a node.
+// newReport returns a reporter that knows the pods shop/web and shop/api and the node 192.0.2.1.
 func newReport(t *testing.T, format string) *report {
 	t.Helper()
 	m := npc.New(npc.Config{NodeName: "node1"})
@@ -38,12 +39,11 @@ func newReport(t *testing.T, format string) *report {
 			HostAddrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
 	}
 	r := &report{registry: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
-	o := options{logLevel: "info", logFormat: format}
-	log, err := o.logger(&r.log)
+	log, err := logging.New(&r.log, "info", format)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.blocked = newBlocked(m, []uint16{80}, r.registry, log)
+	r.Reporter = NewReporter(m, []uint16{80}, r.registry, log)
 	return r
 }
 
@@ -128,7 +128,7 @@ func TestBlockedLineInJSON(t *testing.T) {
 	r := newReport(t, "json")
 	r.handleAt(tcp("10.32.1.3:5", "10.32.1.2:80"), r.now)
 	r.handleAt(tcp("10.32.1.3:6", "10.32.1.2:80"), r.now)
-	r.later(repeatsWithin)
+	r.later(window)
 	lines := r.lines()
 	var got map[string]any
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &got); err != nil {
@@ -155,12 +155,12 @@ func TestRepeats(t *testing.T) {
 		r.later(time.Second)
 	}
 	r.want(t, fmt.Sprintf(line, 1))
-	r.later(repeatsWithin)
+	r.later(window)
 	r.want(t, fmt.Sprintf(line, 7)+" repeats=6 within=17s")
 	try(8)
-	r.later(repeatsWithin)
+	r.later(window)
 	r.want(t, fmt.Sprintf(line, 8)+" repeats=1 within=10s")
-	r.later(repeatsWithin)
+	r.later(window)
 	r.want(t)
 	try(9)
 	r.want(t, fmt.Sprintf(line, 9))
@@ -176,12 +176,12 @@ func TestAScanHidesNobody(t *testing.T) {
 		r.handleAt(tcp("10.9.9.9:1", fmt.Sprintf("10.32.1.2:%d", 1+port)), r.now)
 		r.now = r.now.Add(50 * time.Microsecond)
 	}
-	if n := len(r.lines()); n != linesOfSource {
-		t.Errorf("%d lines about one source, not %d", n, linesOfSource)
+	if n := len(r.lines()); n != maxLinesOfSource {
+		t.Errorf("%d lines about one source, not %d", n, maxLinesOfSource)
 	}
 	r.handleAt(tcp("10.32.1.3:5", "10.32.1.2:80"), r.now)
 	r.want(t, `msg=blocked direction=ingress protocol=TCP from="shop/api (10.32.1.3:5)" to="shop/web (10.32.1.2:80)"`)
-	r.later(repeatsWithin)
+	r.later(window)
 	r.want(t, `msg=blocked not_logged=59970 most_from=10.9.9.9`)
 	if n := r.counts(t)["weavenpc_blocked_log_suppressed_total"]; n != 59970 {
 		t.Errorf("%v packets are counted as left out", n)
@@ -203,13 +203,13 @@ func TestForgedSources(t *testing.T) {
 		r.later(time.Second)
 		logged += len(r.lines())
 	}
-	if most := linesAtOnce + seconds*(linesPerSecond+1); logged > most {
+	if most := maxBurst + seconds*(linesPerSecond+1); logged > most {
 		t.Errorf("%d lines in %d seconds, not %d at most", logged, seconds, most)
 	}
-	if n := len(r.flows); n > linesAtOnce+linesPerSecond*30 {
+	if n := len(r.flows); n > maxBurst+linesPerSecond*30 {
 		t.Errorf("%d flows are kept", n)
 	}
-	if n := len(r.senders); n > namedSources {
+	if n := len(r.senders); n > maxSenders {
 		t.Errorf("%d sources are kept", n)
 	}
 }
@@ -217,7 +217,7 @@ func TestForgedSources(t *testing.T) {
 // TestBlockedSeriesAreBounded: whatever the packets, the metric has few series.
 func TestBlockedSeriesAreBounded(t *testing.T) {
 	r := newReport(t, "text")
-	r.blocked.log = slog.New(slog.DiscardHandler)
+	r.Reporter.log = slog.New(slog.DiscardHandler)
 	for protocol := range 256 {
 		for _, port := range []uint16{0, 80, 81, 65535} {
 			p := tcp("10.9.9.9:1", "10.32.1.2:1")
