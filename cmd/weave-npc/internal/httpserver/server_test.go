@@ -181,3 +181,23 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsServedWithoutAnAddress checks that an empty address opens no port, rather than a random one.
+func TestNothingIsServedWithoutAnAddress(t *testing.T) {
+	metrics, err := Listen("--metrics-addr", "", prometheus.NewRegistry(), func() string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	profiles, err := ListenProfiles("--pprof-addr", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Server{metrics, profiles} {
+		if s.listener != nil || s.Addr() != "" {
+			t.Errorf("%s is open", s.Addr())
+		}
+		if err := s.Run(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+			t.Error(err)
+		}
+	}
+}
