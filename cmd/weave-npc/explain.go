@@ -94,7 +94,7 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k explanat
 		return k, err
 	}
 	if len(n.Unread) > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: not every address can be told: %s\n", strings.Join(n.Unread, "; "))
+		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unread, "; "))
 	}
 	k.Network = services.New(k.World, n)
 	return k, nil

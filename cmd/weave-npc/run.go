@@ -39,7 +39,7 @@ func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	return d.enforce(ctx, tasks)
 }
 
-// daemon has the parts of weave-npc, none of which runs yet.
+// daemon has the parts of weave-npc. None of them runs before enforce or dryRun.
 type daemon struct {
 	options *options
 	config  npc.Config

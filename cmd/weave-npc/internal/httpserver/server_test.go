@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestABusyModelDelaysNoAnswer: while what metrics and readiness come from is locked, one call at a time waits for it,
-// a few requests wait for that, and health does not wait.
+// TestABusyModelDelaysNoAnswer holds the lock behind metrics and readiness: one call at a time waits for it, a few requests wait for that call,
+// and health does not wait.
 func TestABusyModelDelaysNoAnswer(t *testing.T) {
 	var lock sync.Mutex
 	var waiting, most atomic.Int64
@@ -99,7 +99,7 @@ func TestABusyModelDelaysNoAnswer(t *testing.T) {
 	}
 }
 
-// TestAReadinessOfLongAgoDoesNotCount.
+// TestAReadinessOfLongAgoDoesNotCount checks the age of the last known value while a call blocks, and that a fresh value is not computed again.
 func TestAReadinessOfLongAgoDoesNotCount(t *testing.T) {
 	l := &latest[string]{compute: func() string { select {} }, at: time.Now().Add(-time.Hour), value: "old"}
 	if value, at := l.get(); value != "old" || time.Since(at) < time.Minute {
@@ -152,9 +152,9 @@ func TestHealth(t *testing.T) {
 		status         int
 		want           string
 	}{
-		{"/healthz", "the kernel says no", http.StatusOK, "ok"},
+		{"/healthz", "the kernel refuses", http.StatusOK, "ok"},
 		{"/readyz", "", http.StatusOK, "ok"},
-		{"/readyz", "the kernel says no", http.StatusServiceUnavailable, "the kernel says no"},
+		{"/readyz", "the kernel refuses", http.StatusServiceUnavailable, "the kernel refuses"},
 		{"/debug/pprof/", "", http.StatusNotFound, "not found"},
 	} {
 		t.Run(c.path+" "+c.notReady, func(t *testing.T) {
