@@ -1,24 +1,23 @@
-package main
+package httpserver
 
 import (
 	"sync"
 	"time"
 )
 
-// latest answers with the result of a function that may take long because it waits for locks. One call of it runs at a
-// time, however many ask.
+// latest caches the result of a function that may block on locks. One call of the function runs at a time, however many callers wait.
 type latest[T any] struct {
 	compute func() T
-	// fresh is how long a result counts, and patience how long a newer one is waited for.
+	// A result counts as current for fresh; callers wait for a newer one at most for patience.
 	fresh, patience time.Duration
 
 	mu      sync.Mutex
 	value   T
-	at      time.Time     // when value was known; zero if there is none
-	running chan struct{} // closed when the call under way ends; nil if there is none
+	at      time.Time     // when value was computed; zero if there is none
+	running chan struct{} // closed when the current call ends; nil if none runs
 }
 
-// get returns a result, and when it was known: the time is zero if no call has ever ended.
+// get returns the last result and when it was computed. The time is zero if no call has ended yet.
 func (l *latest[T]) get() (T, time.Time) {
 	l.mu.Lock()
 	if l.running == nil && (l.at.IsZero() || time.Since(l.at) >= l.fresh) {

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// booted returns when this node was started, by its present clock: a clock that is set right after the start moves that too. It is zero
-// if that cannot be known.
-func booted() time.Time {
+// Booted returns when this node was started, by its present clock: correcting the clock after the start moves the result too. It is zero if the
+// kernel does not report it.
+func Booted() time.Time {
 	var up unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
 		return time.Time{}

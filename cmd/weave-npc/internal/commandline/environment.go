@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"net/netip"
@@ -14,28 +14,29 @@ import (
 )
 
 const (
-	// variablePrefix is what the names of all variables that are flags begin with.
+	// variablePrefix begins the names of all variables that set flags.
 	variablePrefix = "WEAVE_NPC_"
-	// testPrefix is what the names of variables of weave-npc's own tests begin with.
+	// testPrefix begins the names of the variables of weave-npc's own tests.
 	testPrefix = variablePrefix + "TEST_"
 )
 
-// variable returns the environment variable that a flag can be given as.
-func variable(f *pflag.Flag) string {
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+// Variable returns the environment variable as which a flag can be given.
+func Variable(flag string) string {
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment sets the flags of a command that were not given from WEAVE_NPC_... variables, and refuses such variables that are no flag's.
-func fromEnvironment(cmd *cobra.Command) error {
+// setFromEnvironment sets those flags of a command that were not given from WEAVE_NPC_... variables, and refuses such variables that belong to
+// no flag. The tree has all commands; its root is the daemon.
+func setFromEnvironment(cmd, tree *cobra.Command) error {
 	if !readsEnvironment(cmd) {
 		return nil
 	}
-	if err := checkEnvironment(cmd, os.Environ()); err != nil {
+	if err := checkEnvironment(cmd, tree, os.Environ()); err != nil {
 		return err
 	}
 	var err error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		name := variable(f)
+		name := Variable(f.Name)
 		value, ok := os.LookupEnv(name)
 		if !ok || f.Changed || err != nil || !hasVariable(f) || ofService(name, value) {
 			return
@@ -47,7 +48,7 @@ func fromEnvironment(cmd *cobra.Command) error {
 	return err
 }
 
-// readsEnvironment reports whether a command is one of those whose flags can be given as variables.
+// readsEnvironment reports whether the flags of a command can be given as variables.
 func readsEnvironment(cmd *cobra.Command) bool {
 	for c := cmd; c != nil; c = c.Parent() {
 		switch c.Name() {
@@ -61,26 +62,27 @@ func readsEnvironment(cmd *cobra.Command) bool {
 // hasVariable reports whether a flag can be given as a variable.
 func hasVariable(f *pflag.Flag) bool { return f.Name != "help" && f.Name != "version" }
 
-// checkEnvironment refuses variables ("NAME=value") that nothing reads. The daemon itself refuses all that are not its own flags; other
-// commands are run beside it, in its environment, and accept the flags of all.
-func checkEnvironment(cmd *cobra.Command, environment []string) error {
-	known := map[string]string{} // variable -> a command that has it as a flag
-	addVariables(known, command())
+// checkEnvironment refuses variables ("NAME=value") that belong to no flag. The daemon accepts only its own flags; other commands may run in
+// the daemon's environment, as by kubectl exec, and accept the flags of every command of the tree.
+func checkEnvironment(cmd, tree *cobra.Command, environment []string) error {
+	daemon := cmd.Name() == tree.Name() && !cmd.HasParent()
+	known := map[string]string{} // variable -> path of a command that has it as a flag
+	addVariables(known, tree)
 	own := map[string]bool{}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { own[variable(f)] = hasVariable(f) })
-	var names, mistakes []string // names are without the prefix that all have
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { own[Variable(f.Name)] = hasVariable(f) })
+	var candidates, mistakes []string // candidates are without the common prefix
 	for name := range known {
 		if own[name] || cmd.HasParent() {
-			names = append(names, strings.TrimPrefix(name, variablePrefix))
+			candidates = append(candidates, strings.TrimPrefix(name, variablePrefix))
 		}
 	}
 	for _, entry := range slices.Sorted(slices.Values(environment)) {
 		name, value, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, testPrefix) || own[name] || ofService(name, value) ||
-			known[name] != "" && (cmd.HasParent() || isPlugin(cmd)) {
+			known[name] != "" && !daemon {
 			continue
 		}
-		mistakes = append(mistakes, variableMistake(cmd, name, known[name], names))
+		mistakes = append(mistakes, variableMistake(cmd, name, known[name], candidates))
 	}
 	if len(mistakes) == 0 {
 		return nil
@@ -88,10 +90,10 @@ func checkEnvironment(cmd *cobra.Command, environment []string) error {
 	return errors.New(strings.Join(mistakes, "; "))
 }
 
-// addVariables adds the flags of a command and of those below it.
+// addVariables adds the flags of a command and of its subcommands.
 func addVariables(known map[string]string, cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if name := variable(f); hasVariable(f) && known[name] == "" {
+		if name := Variable(f.Name); hasVariable(f) && known[name] == "" {
 			known[name] = cmd.CommandPath()
 		}
 	})
@@ -102,14 +104,15 @@ func addVariables(known map[string]string, cmd *cobra.Command) {
 	}
 }
 
-// variableMistake describes what is wrong with a variable that is not a flag of a command; of is another command that has it.
-func variableMistake(cmd *cobra.Command, name, of string, names []string) string {
+// variableMistake describes a variable that sets no flag of a command. The path of another command that has such a flag is in owner, the
+// variables that may be meant are in candidates.
+func variableMistake(cmd *cobra.Command, name, owner string, candidates []string) string {
 	shown := "$" + strings.Trim(strconv.QuoteToASCII(name), `"`)
-	if of != "" {
-		return shown + ": a flag of " + of + ", which " + cmd.CommandPath() + " does not have: unset it"
+	if owner != "" {
+		return shown + ": a flag of " + owner + ", which " + cmd.CommandPath() + " does not have: unset it"
 	}
 	text := shown + ": no flag of " + cmd.CommandPath()
-	if near := nearest(strings.TrimPrefix(name, variablePrefix), names); near != "" {
+	if near := nearest(strings.TrimPrefix(name, variablePrefix), candidates); near != "" {
 		return text + ": did you mean $" + variablePrefix + near + "?"
 	}
 	return text + ": unset it, or see " + cmd.CommandPath() + " --help"
@@ -122,10 +125,10 @@ var serviceVariable = regexp.MustCompile(`^WEAVE_NPC_(?:[A-Z0-9_]+?_)??(?:` +
 	`(?P<protocol>PORT_\d+_(?:TCP|UDP|SCTP)_PROTO)|` +
 	`(?P<url>PORT(?:_\d+_(?:TCP|UDP|SCTP))?))$`)
 
-// serviceURL matches what such a variable has for a port.
+// serviceURL matches the value of such a variable for a port.
 var serviceURL = regexp.MustCompile(`^(?:tcp|udp|sctp)://.+:\d+$`)
 
-// ofService reports whether a variable is one that Kubernetes sets for a Service, by its name and its value.
+// ofService reports whether Kubernetes sets a variable for a Service, judging by its name and its value.
 func ofService(name, value string) bool {
 	m := serviceVariable.FindStringSubmatch(name)
 	if m == nil {

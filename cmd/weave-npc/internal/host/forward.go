@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"context"
@@ -6,16 +6,13 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// reportForwardPolicy logs, where allowed packets return to FORWARD, for each family in which its policy is DROP, that what network policies allow needs a rule of another
-// program that accepts it. It warns if there is no such rule at all; which packets the others' rules match is not examined.
-func reportForwardPolicy(ctx context.Context, config npc.Config, backend iptables.Backend, families []npc.Family, log *slog.Logger) {
-	if config.Hook != npc.HookForward || config.AllowAction != actionReturn {
-		return
-	}
+// ReportForwardPolicy logs, for each family whose FORWARD chain has the policy DROP, that allowed packets which return to FORWARD pass only if a
+// rule of another program accepts them. It warns if no rule accepts anything; it does not examine which packets those rules match.
+func ReportForwardPolicy(ctx context.Context, backend iptables.Backend, families []traffic.Family, log *slog.Logger) {
 	for _, f := range families {
 		t, err := iptables.New(f.IPTables(), backend)
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagMistake describes in one line what is wrong with a flag as it was given, and the way out where it is known.
+// flagMistake describes in one line the mistake in a flag, and the likely correction if there is one.
 func flagMistake(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	var without *pflag.ValueRequiredError
@@ -26,7 +26,7 @@ func flagMistake(cmd *cobra.Command, err error) string {
 	return err.Error()
 }
 
-// unknownFlag describes a flag that there is not, with the one that may be meant.
+// unknownFlag describes an unknown flag, with the nearest known one.
 func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -35,7 +35,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) string {
 		}
 	})
 	given, dashes := e.GetSpecifiedName(), "--"
-	if short := e.GetSpecifiedShortnames(); short != "" { // all of what follows a single dash
+	if short := e.GetSpecifiedShortnames(); short != "" { // everything after a single dash
 		given, dashes = short, "-"
 	}
 	name, _, _ := strings.Cut(given, "=")
@@ -46,7 +46,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) string {
 	return text
 }
 
-// wanted describes why a flag does not take a value.
+// wanted describes why a flag refuses a value.
 func wanted(e *pflag.InvalidValueError) string {
 	switch e.GetFlag().Value.Type() {
 	case "bool":
@@ -65,7 +65,7 @@ func wanted(e *pflag.InvalidValueError) string {
 	return "refused: " + e.Unwrap().Error()
 }
 
-// noSuchCommand is an error for what is given to a command that only has commands below it.
+// noSuchCommand returns an error for arguments of a command that takes subcommands only, with the nearest subcommand.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -84,44 +84,4 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		text += ": did you mean " + near + "?"
 	}
 	return errors.Errorf("%s; see %s --help", text, cmd.CommandPath())
-}
-
-// nearest returns the one of some names that a misspelt one is most likely meant to be, or an empty string if none is near.
-func nearest(misspelt string, names []string) string {
-	const third = 3 // at most every third letter is wrong, or two of few
-	best, least := "", 0
-	given := strings.ToLower(misspelt)
-	for _, name := range names {
-		other := strings.ToLower(name)
-		d := distance(given, other)
-		part := len(given) > third && strings.Contains(other, given)
-		if d > max(2, len(given)/third) && !part || d >= min(len(given), len(other)) && !part {
-			continue
-		}
-		if best == "" || d < least || d == least && name < best {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-// distance is the number of letters to insert, delete or change to make one text of another (Levenshtein).
-func distance(a, b string) int {
-	above := make([]int, len(b)+1)
-	for j := range above {
-		above[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := above[j]
-			if a[i] != b[j] {
-				changed++
-			}
-			row[j+1] = min(changed, above[j+1]+1, row[j]+1)
-		}
-		above = row
-	}
-	return above[len(b)]
 }

@@ -1,4 +1,4 @@
-package main
+package kernelstate
 
 import (
 	"net/netip"
@@ -12,35 +12,35 @@ import (
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
-// check returns an error if what the kernel holds is not a running weave-npc's, or is another node's: whatever is read from it would mislead.
-func (h *holdings) check(node string) error {
+// Check returns an error if the state is not that of a running weave-npc, or is another node's: then every answer from it would mislead.
+func (s *State) Check(node string) error {
 	chains, marked := 0, false
-	for _, t := range h.tables {
+	for _, t := range s.tables {
 		for name := range t.Chains {
 			chains++
 			marked = marked || strings.HasPrefix(name, naming.ChainPrefix+"-LAYOUT-")
 		}
 	}
 	switch {
-	case chains == 0 && len(h.sets) == 0:
-		return errors.Errorf("weave-npc does not run here: there are no chains of it in iptables (%s), and no sets", h.backend)
+	case chains == 0 && len(s.sets) == 0:
+		return errors.Errorf("weave-npc does not run here: there are no chains of it in iptables (%s), and no sets", s.backend)
 	case chains == 0:
 		return errors.Errorf("there are sets of weave-npc here, and no chains of it in iptables (%s): it does not run here, or --iptables-backend"+
-			" is another one", h.backend)
+			" is another one", s.backend)
 	case !marked:
 		return errors.Errorf("the chains in iptables (%s) are not of this weave-npc: they may be the original's, or of a removal that did not end",
-			h.backend)
-	case h.world != nil:
-		return h.checkNode(node)
+			s.backend)
+	case s.purpose.World != nil:
+		return s.checkNode(node)
 	}
-	return nil // without the objects it cannot be told whose pods they are
+	return nil // without the objects, the node of the pods is unknown
 }
 
-// checkNode returns an error if the local pods are those of another node than the one that was named.
-func (h *holdings) checkNode(node string) error {
+// checkNode returns an error if the local pods belong to another node than the one with the given name.
+func (s *State) checkNode(node string) error {
 	owners := map[netip.Addr]*npc.Pod{}
 	expected := 0
-	for _, p := range h.world.Objects().Pods {
+	for _, p := range s.purpose.World.Objects().Pods {
 		for _, a := range p.Claims() {
 			if p.Node == node {
 				expected++
@@ -51,7 +51,7 @@ func (h *holdings) checkNode(node string) error {
 		}
 	}
 	members, other := 0, ""
-	for _, l := range h.sets {
+	for _, l := range s.sets {
 		if !strings.HasPrefix(l.Name, naming.SetPrefix+"local-pods") {
 			continue
 		}
@@ -71,17 +71,17 @@ func (h *holdings) checkNode(node string) error {
 		return errors.Errorf("the pods of this node are those of %s, and not of %q: give the right --node-name", other, node)
 	case members > 0 || expected > 0:
 		return errors.Errorf("the set of local pods has %d addresses, and none of the %d of pods on node %q%s: give the right --node-name, "+
-			"or weave-npc does not run here", members, expected, node, h.similarNode(node))
+			"or weave-npc does not run here", members, expected, node, s.similarNode(node))
 	}
 	return nil
 }
 
 func memberAddr(m ipset.Element) netip.Addr { return m.Prefix.Addr().Unmap() }
 
-// similarNode returns the end of a sentence that offers the nearest name of a node that has pods.
-func (h *holdings) similarNode(node string) string {
+// similarNode returns the end of a sentence that suggests the nearest name of a node with pods.
+func (s *State) similarNode(node string) string {
 	nodes := map[string]bool{}
-	for _, p := range h.world.Objects().Pods {
+	for _, p := range s.purpose.World.Objects().Pods {
 		nodes[p.Node] = true
 	}
 	if nodes[node] {

@@ -1,4 +1,4 @@
-package main
+package blocked
 
 import (
 	"bytes"
@@ -15,20 +15,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/logging"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// report is a blocked whose log is kept.
+// report is a reporter with the log that it writes.
 type report struct {
-	*blocked
+	*Reporter
 	log      bytes.Buffer
 	registry *prometheus.Registry
 	now      time.Time
 }
 
-// newReport knows the pods shop/web, which shop/p isolates, and shop/api, and a node.
+// newReport returns a reporter that knows the pods shop/web and shop/api and the node 192.0.2.1.
 func newReport(t *testing.T, format string) *report {
 	t.Helper()
 	m := controller.New(npc.Config{NodeName: "node1"})
@@ -39,12 +40,11 @@ func newReport(t *testing.T, format string) *report {
 			HostAddrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
 	}
 	r := &report{registry: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
-	o := options{logLevel: "info", logFormat: format}
-	log, err := o.logger(&r.log)
+	log, err := logging.New(&r.log, "info", format)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.blocked = newBlocked(m, []uint16{80}, r.registry, log)
+	r.Reporter = NewReporter(m, []uint16{80}, r.registry, log)
 	return r
 }
 
@@ -53,7 +53,7 @@ func tcp(from, to string) ulogd.Packet {
 	return ulogd.Packet{Group: "ingress", Src: src.Addr(), SrcPort: src.Port(), Dst: dst.Addr(), DstPort: dst.Port(), Protocol: 6}
 }
 
-// lines are those of the log since the last call, without time and level.
+// lines returns the lines of the log since the last call, without time and level.
 func (r *report) lines() []string {
 	text := regexp.MustCompile(`(?m)^time=\S+ level=INFO `).ReplaceAllString(r.log.String(), "")
 	r.log.Reset()
@@ -70,7 +70,7 @@ func (r *report) want(t *testing.T, want ...string) {
 	}
 }
 
-// counts are the counters, by their names and the values of their labels.
+// counts returns the counters by their names and the values of their labels.
 func (r *report) counts(t *testing.T) map[string]float64 {
 	t.Helper()
 	gathered, err := r.registry.Gather()
@@ -129,7 +129,7 @@ func TestBlockedLineInJSON(t *testing.T) {
 	r := newReport(t, "json")
 	r.handleAt(tcp("10.32.1.3:5", "10.32.1.2:80"), r.now)
 	r.handleAt(tcp("10.32.1.3:6", "10.32.1.2:80"), r.now)
-	r.later(repeatsWithin)
+	r.later(window)
 	lines := r.lines()
 	var got map[string]any
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &got); err != nil {
@@ -146,7 +146,7 @@ func TestBlockedLineInJSON(t *testing.T) {
 	}
 }
 
-// TestRepeats: the first packet of a flow is logged at once, the others are summed up as long as there are any.
+// TestRepeats checks that the first packet of a flow is logged at once and the others are summed up while there are any.
 func TestRepeats(t *testing.T) {
 	const line = `msg=blocked direction=ingress protocol=TCP from=10.9.9.9:%d to="shop/web (10.32.1.2:80)"`
 	r := newReport(t, "text")
@@ -156,12 +156,12 @@ func TestRepeats(t *testing.T) {
 		r.later(time.Second)
 	}
 	r.want(t, fmt.Sprintf(line, 1))
-	r.later(repeatsWithin)
+	r.later(window)
 	r.want(t, fmt.Sprintf(line, 7)+" repeats=6 within=17s")
 	try(8)
-	r.later(repeatsWithin)
+	r.later(window)
 	r.want(t, fmt.Sprintf(line, 8)+" repeats=1 within=10s")
-	r.later(repeatsWithin)
+	r.later(window)
 	r.want(t)
 	try(9)
 	r.want(t, fmt.Sprintf(line, 9))
@@ -170,26 +170,26 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestAScanHidesNobody: the log is bounded, what is left out is counted, and another source's packets are still logged.
+// TestAScanHidesNobody checks that the log about a port scan is bounded, omitted packets are counted, and other sources are still logged.
 func TestAScanHidesNobody(t *testing.T) {
 	r := newReport(t, "text")
 	for port := range 60000 {
 		r.handleAt(tcp("10.9.9.9:1", fmt.Sprintf("10.32.1.2:%d", 1+port)), r.now)
 		r.now = r.now.Add(50 * time.Microsecond)
 	}
-	if n := len(r.lines()); n != linesOfSource {
-		t.Errorf("%d lines about one source, not %d", n, linesOfSource)
+	if n := len(r.lines()); n != maxLinesOfSource {
+		t.Errorf("%d lines about one source, not %d", n, maxLinesOfSource)
 	}
 	r.handleAt(tcp("10.32.1.3:5", "10.32.1.2:80"), r.now)
 	r.want(t, `msg=blocked direction=ingress protocol=TCP from="shop/api (10.32.1.3:5)" to="shop/web (10.32.1.2:80)"`)
-	r.later(repeatsWithin)
+	r.later(window)
 	r.want(t, `msg=blocked not_logged=59970 most_from=10.9.9.9`)
 	if n := r.counts(t)["weavenpc_blocked_log_suppressed_total"]; n != 59970 {
 		t.Errorf("%v packets are counted as left out", n)
 	}
 }
 
-// TestForgedSources: with a new source for every packet, the log and memory are bounded all the same.
+// TestForgedSources checks that log and memory are bounded when every packet has a new source.
 func TestForgedSources(t *testing.T) {
 	r := newReport(t, "text")
 	const seconds, perSecond = 60, 20000
@@ -204,21 +204,21 @@ func TestForgedSources(t *testing.T) {
 		r.later(time.Second)
 		logged += len(r.lines())
 	}
-	if most := linesAtOnce + seconds*(linesPerSecond+1); logged > most {
+	if most := maxBurst + seconds*(linesPerSecond+1); logged > most {
 		t.Errorf("%d lines in %d seconds, not %d at most", logged, seconds, most)
 	}
-	if n := len(r.flows); n > linesAtOnce+linesPerSecond*30 {
+	if n := len(r.flows); n > maxBurst+linesPerSecond*30 {
 		t.Errorf("%d flows are kept", n)
 	}
-	if n := len(r.senders); n > namedSources {
+	if n := len(r.senders); n > maxSenders {
 		t.Errorf("%d sources are kept", n)
 	}
 }
 
-// TestBlockedSeriesAreBounded: whatever the packets, the metric has few series.
+// TestBlockedSeriesAreBounded checks that the metric has few series for any packets.
 func TestBlockedSeriesAreBounded(t *testing.T) {
 	r := newReport(t, "text")
-	r.blocked.log = slog.New(slog.DiscardHandler)
+	r.Reporter.log = slog.New(slog.DiscardHandler)
 	for protocol := range 256 {
 		for _, port := range []uint16{0, 80, 81, 65535} {
 			p := tcp("10.9.9.9:1", "10.32.1.2:1")

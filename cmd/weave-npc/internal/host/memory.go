@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"os"
@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// The files that say how many bytes our container may have, by control groups version 2 and 1.
+// The files with the memory limit of this container in bytes, in control groups version 2 and 1.
 const (
 	memoryMax   = "/sys/fs/cgroup/memory.max"
 	memoryMaxV1 = "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 )
 
-// followMemoryLimit has the garbage collector keep within nine tenths of what the container may have, so that a burst makes it work rather than
-// have us killed. GOMEMLIMIT comes before it. The number of processors Go itself takes from the container.
-func followMemoryLimit() {
+// FollowMemoryLimit makes the garbage collector keep the process within nine tenths of the container's memory limit, so that a burst costs CPU
+// time instead of an out-of-memory kill. $GOMEMLIMIT takes precedence. Go reads the container's CPU limit by itself.
+func FollowMemoryLimit() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
@@ -31,7 +31,8 @@ func followMemoryLimit() {
 	}
 }
 
-// memoryLimit is the limit that a control group gives, if it does: without one it says max, or nearly the largest number there is.
+// memoryLimit returns the limit to follow for the text in a control group's file. Without a limit, the file holds max (version 2) or a number
+// close to the largest int64 (version 1).
 func memoryLimit(text string) (limit int64, limited bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n <= 0 || n >= 1<<62 {

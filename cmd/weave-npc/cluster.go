@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/source"
+)
+
+// cluster reads objects once, from an API server or from manifests.
+type cluster struct {
+	kubeconfig, context, manifests string
+	legacyNetpol                   bool
+}
+
+func (c *cluster) register(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server (default: the one that kubectl uses)")
+	commandline.File(f, "kubeconfig")
+	f.StringVar(&c.context, "context", "", "context of the kubeconfig (default: its current one)")
+	registerManifests(f, &c.manifests)
+	registerLegacyNetpol(f, &c.legacyNetpol)
+}
+
+// objects reads namespaces, pods and policies.
+func (c *cluster) objects(ctx context.Context) (source.Objects, error) {
+	switch {
+	case c.manifests != "" && c.kubeconfig != "":
+		return source.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
+	case c.manifests != "":
+		return source.Load(c.manifests)
+	}
+	client, err := source.UserClient(c.kubeconfig, c.context, version())
+	if err != nil {
+		return source.Objects{}, err
+	}
+	return source.List(ctx, client)
+}
+
+// network reads what leads to pods: Services, nodes and ranges of addresses.
+func (c *cluster) network(ctx context.Context) (source.Network, error) {
+	if c.manifests != "" {
+		return source.LoadNetwork(c.manifests)
+	}
+	client, err := source.UserClient(c.kubeconfig, c.context, version())
+	if err != nil {
+		return source.Network{}, err
+	}
+	return source.ListNetwork(ctx, client), nil
+}
+
+// world reads the objects and returns them as a World.
+func (c *cluster) world(ctx context.Context) (*explain.World, error) {
+	o, err := c.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.newWorld(o), nil
+}
+
+// newWorld returns a World of some objects.
+func (c *cluster) newWorld(o source.Objects) *explain.World {
+	w := explain.NewWorld()
+	w.LegacyNetpol = c.legacyNetpol
+	o.Feed(w)
+	return w
+}
