@@ -118,7 +118,7 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	boot := d.config.Gate != npc.GateOpen && npcnode.Booting()
 	if boot {
 		d.log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
-		d.syncer.Boot(ctx)
+		d.syncer.Sync(ctx, true) // what fails is tried again by Run
 	}
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
