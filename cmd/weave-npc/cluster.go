@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
 
@@ -52,19 +52,19 @@ func (c *cluster) network(ctx context.Context) (source.Network, error) {
 	return source.ListNetwork(ctx, client), nil
 }
 
-// world reads the objects and returns them as a World.
-func (c *cluster) world(ctx context.Context) (*explain.World, error) {
+// view reads the objects and returns them as a View.
+func (c *cluster) view(ctx context.Context) (*npccluster.View, error) {
 	o, err := c.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.newWorld(o), nil
+	return c.of(o).View(), nil
 }
 
-// newWorld returns a World of some objects.
-func (c *cluster) newWorld(o source.Objects) *explain.World {
-	w := explain.NewWorld()
-	w.LegacyNetpol = c.legacyNetpol
-	o.Feed(w)
-	return w
+// of returns a Cluster of some objects.
+func (c *cluster) of(o source.Objects) *npccluster.Cluster {
+	all := npccluster.New()
+	all.LegacyNetpol = c.legacyNetpol
+	o.Feed(all)
+	return all
 }

@@ -96,7 +96,10 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k explanat
 	if len(n.Unread) > 0 {
 		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unread, "; "))
 	}
-	k.Network = services.New(k.World, n)
+	for name, addrs := range services.NodeAddrs(n.Nodes) {
+		k.Cluster.AddNodeAddrs(name, addrs)
+	}
+	k.Network = services.New(k.Cluster.View(), n)
 	return k, nil
 }
 
@@ -105,7 +108,7 @@ func (o *explainOptions) knowObjects(ctx context.Context, k *explanation.Knowled
 	if err != nil {
 		return err
 	}
-	k.World, k.Pods = o.newWorld(objects), objects.Pods
+	k.Cluster, k.Pods = o.of(objects), objects.Pods
 	return nil
 }
 
@@ -114,6 +117,9 @@ func (o *explainOptions) knowNode(ctx context.Context, k *explanation.Knowledge)
 	if err != nil {
 		return err
 	}
-	k.World, k.Pods, k.Kernel, k.Node = s.world, s.objects.Pods, s.State, s.name
+	k.Cluster, k.Pods, k.Kernel, k.Node = s.cluster, s.objects.Pods, s.State, s.name
+	if s.unread == nil {
+		k.Cluster.SetNodeAddrs(s.name, s.addrs)
+	}
 	return s.unread
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/syncer"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -26,8 +27,7 @@ import (
 func allMetrics() *prometheus.Registry {
 	r := newRegistry()
 	m := controller.New(npc.Config{NodeName: "node1"})
-	x := syncer.NewMetrics(r, m, fs)
-	x.Failing.WithLabelValues("IPv4").Set(0)
+	syncer.NewMetrics(r, m, traffic.Families[:])
 	registerReports(r, new(ulogd.Stats))
 	registerInputs(r, source.Source{})
 	registerReadiness(r, func() string { return "" })

@@ -2,14 +2,16 @@ package main
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
 	"github.com/weave-npc/weave-npc/npc"
+	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/controller"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/nodeaddr"
 	"github.com/weave-npc/weave-npc/npc/source"
 )
 
@@ -32,8 +34,10 @@ func (n *node) register(f *pflag.FlagSet) {
 type nodeState struct {
 	*kernelstate.State
 	name    string
-	world   *explain.World // nil if the objects cannot be read
+	cluster *npccluster.Cluster // nil if the objects cannot be read
 	objects source.Objects
+	// addrs are the addresses of the node's interfaces.
+	addrs []netip.Addr
 	// unread is the reason why the objects cannot be read.
 	unread error
 }
@@ -50,10 +54,16 @@ func (n *node) read(ctx context.Context, c *cluster) (*nodeState, error) {
 		return nil, err
 	}
 	if s.objects, s.unread = c.objects(ctx); s.unread == nil {
-		s.world = c.newWorld(s.objects)
+		s.cluster = c.of(s.objects)
+		if at := host.Booted(); !at.IsZero() {
+			s.cluster.SetBooted(s.name, at)
+		}
+		if s.addrs, err = nodeaddr.Read(); err != nil {
+			return nil, err
+		}
 		m := controller.New(config)
 		s.objects.Feed(m)
-		s.Describe(kernelstate.Purpose{World: s.world, Sets: m.Uses(), Chain: m.ChainUse})
+		s.Describe(kernelstate.Purpose{Cluster: s.cluster, Sets: m.Uses(), Chain: m.ChainUse})
 	}
 	return s, s.Check(s.name)
 }

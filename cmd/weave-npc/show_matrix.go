@@ -9,7 +9,7 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/reach"
 )
 
@@ -61,26 +61,26 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if o.namespace != "" && (o.from != "" || o.to != "") {
 		return errors.New("--namespace selects sources or destinations: give it, or --from-namespace and --to-namespace")
 	}
-	service, err := explain.ParseService(o.port)
+	service, err := flow.ParseService(o.port)
 	if err != nil {
 		return errors.Wrap(err, "--port")
 	}
-	w, err := o.world(ctx)
+	v, err := o.view(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{o.namespace, o.from, o.to} {
-		if err := w.CheckNamespace(name); err != nil {
+		if err := v.CheckNamespace(name); err != nil {
 			return err
 		}
 	}
-	matrix, err := reach.NewMatrix(w, reach.Options{Service: service, Addresses: o.addresses, From: o.from, To: o.to, Either: o.namespace,
+	matrix, err := reach.NewMatrix(v, reach.Options{Service: service, Addresses: o.addresses, From: o.from, To: o.to, Either: o.namespace,
 		EachPod: o.eachPod})
 	if err != nil {
 		return err
 	}
-	if n := len(matrix.Left); n > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %v\n", strings.Join(matrix.Left[:min(n, maxNamed)], ","))
+	if n := len(matrix.Omitted); n > 0 {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %v\n", strings.Join(matrix.Omitted[:min(n, maxNamed)], ","))
 	}
 	switch o.output.name {
 	case "json":

@@ -6,25 +6,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/render"
+	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 )
 
 func showPodsCommand() *cobra.Command {
 	return objectsCommand("pods", "Lists pods with the policies that isolate them",
-		func(out io.Writer, format string, w *explain.World, namespace string) error {
-			return render.Pods(out, format, w.PodTable(namespace))
+		func(out io.Writer, format string, v *npccluster.View, namespace string) error {
+			return render.Pods(out, format, explain.Pods(v, namespace))
 		})
 }
 
 func showPoliciesCommand() *cobra.Command {
 	return objectsCommand("policies", "Lists policies with the pods that they isolate and the traffic that they allow",
-		func(out io.Writer, format string, w *explain.World, namespace string) error {
-			return render.Policies(out, format, w.PolicyTable(namespace))
+		func(out io.Writer, format string, v *npccluster.View, namespace string) error {
+			return render.Policies(out, format, explain.Policies(v, namespace))
 		})
 }
 
 // objectsCommand returns a subcommand that shows objects of a cluster.
-func objectsCommand(name, short string, show func(out io.Writer, format string, w *explain.World, namespace string) error) *cobra.Command {
+func objectsCommand(name, short string, show func(out io.Writer, format string, v *npccluster.View, namespace string) error) *cobra.Command {
 	var c cluster
 	var namespace string
 	var output format
@@ -36,14 +37,14 @@ func objectsCommand(name, short string, show func(out io.Writer, format string, 
 			if err := output.check(); err != nil {
 				return err
 			}
-			w, err := c.world(cmd.Context())
+			v, err := c.view(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if err := w.CheckNamespace(namespace); err != nil {
+			if err := v.CheckNamespace(namespace); err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output.name, w, namespace)
+			return show(cmd.OutOrStdout(), output.name, v, namespace)
 		},
 	}
 	f := cmd.Flags()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
@@ -19,14 +18,9 @@ func (m *Controller) refused(a netip.Addr, p *pod) bool {
 	return own || p.Node != m.NodeName && m.hosts[a] > 0
 }
 
-// bootTolerance is how much earlier than the node's start a container may have been started by its time stamp, before that counts
-// as another boot: clocks are set, and time stamps are rounded.
-const bootTolerance = 10 * time.Second
-
-// beforeBoot reports whether the status of a pod of this node was reported before the node was started: no container has been
-// started since. The network of such a pod is not there any more, and may be made with another address.
+// beforeBoot reports whether the status of a pod of this node was reported before the node was started.
 func (m *Controller) beforeBoot(p *npc.Pod) bool {
-	return p.Node == m.NodeName && m.Booted != nil && !p.LastStart.IsZero() && p.LastStart.Before(m.Booted().Add(-bootTolerance))
+	return p.Node == m.NodeName && m.Booted != nil && p.ReportedBefore(m.Booted())
 }
 
 // claim replaces a pod's former claims by its present ones and settles who owns the addresses.

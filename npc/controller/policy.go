@@ -23,11 +23,11 @@ type policy struct {
 	// owner stands for the policy in the rules.
 	owner *dataplane.Owner
 	// target chooses the pods that the policy isolates.
-	target compiled.Choice
+	target compiled.Selector
 	// targetKey is the target as text; equal ones choose the same pods.
 	targetKey string
 	isolates  [len(traffic.Directions)]bool
-	rules     [len(traffic.Directions)][]compiled.Rule
+	rules     [len(traffic.Directions)][]compiled.MergedRule
 	created   time.Time
 	// cost is what the rules come to.
 	cost budget.Cost
@@ -57,7 +57,7 @@ func newPolicy(o *networkingv1.NetworkPolicy, limits budget.Limits) *policy {
 	c := compiled.Compile(o, limits)
 	p := &policy{namespace: o.Namespace, name: o.Name, uid: o.UID, created: o.CreationTimestamp.Time,
 		owner: &dataplane.Owner{Namespace: o.Namespace, Name: o.Name, UID: o.UID}, target: c.Target, isolates: c.Isolates,
-		rules: c.Rules, cost: c.Cost, invalid: c.Invalid,
+		rules: c.Merged, cost: c.Cost, invalid: c.Invalid,
 		selected: map[*pod]struct{}{}, used: map[*selector]struct{}{}, blocks: map[*block]struct{}{}}
 	if p.target.Selector != nil {
 		p.targetKey = p.target.Selector.String()

@@ -19,7 +19,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/judge"
@@ -344,17 +343,12 @@ func (h *history) check() {
 // checkExplained compares what is explained of a packet with the judge, direction by direction.
 func (h *history) checkExplained(p judge.Packet, j judge.World) {
 	got := h.Explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
-	if got.Egress.Because == explain.OwnNode || got.Ingress.Because == explain.OwnNode || h.unexplained(p.Src, j) || h.unexplained(p.Dst, j) {
-		return // the judge knows of no node's address
+	if cluster.NotByPolicies(got) {
+		return
 	}
 	if out, in := j.Judge(cluster.Node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
 		h.t.Fatalf("%v: must be let out = %t, let in = %t, and is explained as:\n%s", p, out, in, got)
 	}
-}
-
-// unexplained reports whether who explains policies does not know what an address gets: it may be the node's own, or is contested.
-func (h *history) unexplained(a netip.Addr, j judge.World) bool {
-	return slices.Contains(hostAddrs(), a) || slices.ContainsFunc(j.Pods, func(p judge.Pod) bool { return p.Addrs[0] == a && len(p.Rivals) > 0 })
 }
 
 var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}

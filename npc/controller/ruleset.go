@@ -75,17 +75,17 @@ func (ns *namespace) ruleSet(d traffic.Direction) *ruleSet {
 
 // rulePeer is a peer of a rule, or several together.
 type rulePeer struct {
-	compiled.Peer
+	compiled.MergedPeer
 	union *union
 }
 
 // matches are the iptables matches that a rule comes to in a family: one for each of its peers
 // with each of its ports.
-func (m *Controller) matches(p *policy, d traffic.Direction, r compiled.Rule, f traffic.Family) []string {
+func (m *Controller) matches(p *policy, d traffic.Direction, r compiled.MergedRule, f traffic.Family) []string {
 	var out []string
 	ports := r.Ports
 	if r.AnyPort {
-		ports = []compiled.Port{{}}
+		ports = []compiled.MergedPorts{{}}
 	}
 	var peers []rulePeer
 	switch {
@@ -95,7 +95,7 @@ func (m *Controller) matches(p *policy, d traffic.Direction, r compiled.Rule, f 
 		peers = []rulePeer{{union: m.useUnion(p, r.Peers)}}
 	default:
 		for _, one := range r.Peers {
-			peers = append(peers, rulePeer{Peer: one})
+			peers = append(peers, rulePeer{MergedPeer: one})
 		}
 	}
 	for _, peer := range peers {
@@ -111,7 +111,7 @@ func (m *Controller) matches(p *policy, d traffic.Direction, r compiled.Rule, f 
 
 // match is one of them. Protocol and ports come first, because they cost least, and a list of
 // namespaces last, because it costs most.
-func (m *Controller) match(p *policy, d traffic.Direction, peer rulePeer, port compiled.Port, anyPeer bool, f traffic.Family) string {
+func (m *Controller) match(p *policy, d traffic.Direction, peer rulePeer, port compiled.MergedPorts, anyPeer bool, f traffic.Family) string {
 	var parts []string
 	if port.Protocol != 0 {
 		parts = append(parts, port.Match())
@@ -142,7 +142,7 @@ func (m *Controller) match(p *policy, d traffic.Direction, peer rulePeer, port c
 			parts = append(parts, naming.Match(m.useBlock(p, peer.Block).Key(), d.Peer()))
 		}
 	default:
-		spec, dir := m.peerSelector(peer.Peer), d.Peer()
+		spec, dir := m.peerSelector(peer.MergedPeer), d.Peer()
 		if ofPeer {
 			if spec.scope == listScope {
 				spec.scope = clusterScope

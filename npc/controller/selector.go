@@ -11,7 +11,6 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
-	compiled "github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -78,7 +77,7 @@ func (s selectorSpec) setType() ipset.Type {
 func (s selectorSpec) String() string {
 	var b strings.Builder
 	if s.port.name != "" {
-		b.WriteString("port " + s.port.name + "/" + compiled.ProtocolName(s.port.protocol) + " of ")
+		b.WriteString("port " + s.port.name + "/" + traffic.ProtocolName(s.port.protocol) + " of ")
 	}
 	if s.scope == targetScope {
 		b.WriteString("local ")

@@ -20,7 +20,7 @@ type union struct {
 }
 
 // useUnion provisions a list of a rule's peers for a policy.
-func (m *Controller) useUnion(p *policy, peers []compiled.Peer) *union {
+func (m *Controller) useUnion(p *policy, peers []compiled.MergedPeer) *union {
 	var members [len(traffic.Families)][]*dataplane.Set
 	parts := []string{"union"}
 	for _, peer := range peers {

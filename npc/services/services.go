@@ -14,15 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
-	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/spelling"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Network is a cluster's pods with what leads to them.
 type Network struct {
-	world    *explain.World
-	objects  explain.Objects
+	view     *cluster.View
 	services []*corev1.Service
 	slices   map[string][]*discoveryv1.EndpointSlice // namespace/name of a Service -> its slices
 	nodes    map[netip.Addr]bool
@@ -37,28 +38,39 @@ type addrRange struct {
 	Of string
 }
 
-// New returns the network of a world.
-func New(w *explain.World, n source.Network) *Network {
-	x := &Network{world: w, objects: w.Objects(), services: n.Services, slices: map[string][]*discoveryv1.EndpointSlice{},
+// New returns the network of a cluster.
+func New(v *cluster.View, n source.Network) *Network {
+	x := &Network{view: v, services: n.Services, slices: map[string][]*discoveryv1.EndpointSlice{},
 		nodes: map[netip.Addr]bool{}, unread: n.Unread}
 	for _, s := range n.Slices {
 		key := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]
 		x.slices[key] = append(x.slices[key], s)
 	}
-	for _, p := range x.objects.Pods {
+	for _, p := range x.view.Pods {
 		for _, a := range p.HostAddrs {
 			x.nodes[a] = true
 		}
 	}
-	for _, node := range n.Nodes {
-		for _, a := range node.Status.Addresses {
-			if addr, err := netip.ParseAddr(a.Address); err == nil {
-				x.nodes[addr.Unmap()] = true
-			}
+	for _, addrs := range NodeAddrs(n.Nodes) {
+		for _, a := range addrs {
+			x.nodes[a] = true
 		}
 	}
 	x.ranges = x.findRanges(n.Nodes)
 	return x
+}
+
+// NodeAddrs returns the addresses in Node objects by the name of the node.
+func NodeAddrs(nodes []*corev1.Node) map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for _, node := range nodes {
+		for _, a := range node.Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); err == nil {
+				out[node.Name] = append(out[node.Name], addr.Unmap())
+			}
+		}
+	}
+	return out
 }
 
 // Target is what a Service makes of a connection.
@@ -74,8 +86,8 @@ type Target struct {
 
 // Endpoint is one that a Service chooses among.
 type Endpoint struct {
-	explain.End
-	Service explain.Service `json:"port"`
+	flow.End
+	Service flow.Service `json:"port"`
 }
 
 // Find returns what an address or a name such as svc/NAME.NAMESPACE leads to at a port, given as explain takes it or by the Service's name for it. It is
@@ -121,7 +133,7 @@ func (x *Network) byName(text, port string) (*Target, error) {
 	if len(x.unread) > 0 {
 		return nil, errors.Errorf("Service %s/%s is not known: %s", namespace, name, strings.Join(x.unread, "; "))
 	}
-	if err := x.world.CheckNamespace(namespace); err != nil {
+	if err := x.view.CheckNamespace(namespace); err != nil {
 		return nil, err
 	}
 	names := func(yield func(string) bool) {
@@ -131,7 +143,7 @@ func (x *Network) byName(text, port string) (*Target, error) {
 			}
 		}
 	}
-	return nil, errors.Errorf("there is no Service %s in namespace %s%s", name, namespace, explain.DidYouMean(name, names))
+	return nil, errors.Errorf("there is no Service %s in namespace %s%s", name, namespace, spelling.DidYouMean(name, names))
 }
 
 // via returns which address of a Service one is, in words; empty if it is none.
@@ -164,7 +176,7 @@ func clusterIPs(s *corev1.Service) []string {
 
 // byNodePort looks for a Service that has a port of the nodes.
 func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
-	asked, err := explain.ParseService(port)
+	asked, err := flow.ParseService(port)
 	if err != nil {
 		return nil, nil //nolint:nilnil,nilerr // only a number can be a node's
 	}
@@ -193,7 +205,7 @@ func (x *Network) target(s *corev1.Service, via, port string, a netip.Addr) (*Ta
 	}
 	if s.Spec.ClusterIP == corev1.ClusterIPNone {
 		t.Notes = append(t.Notes, "the Service is headless: its name leads to its pods, and ports stay as they are")
-		if asked, err := explain.ParseService(port); err == nil {
+		if asked, err := flow.ParseService(port); err == nil {
 			// Whoever asks for a number connects to it.
 			p.TargetPort.Type, p.TargetPort.IntVal, p.TargetPort.StrVal = 0, int32(asked.Port), ""
 			p.Name = ""
@@ -223,7 +235,7 @@ func (x *Network) complete(t *Target, s *corev1.Service, p corev1.ServicePort, o
 
 // servicePort returns the port of a Service that is asked for: by its number or its name. A headless Service has every port.
 func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
-	asked, err := explain.ParseService(text)
+	asked, err := flow.ParseService(text)
 	number := err == nil
 	name, of := strings.ToLower(text), uint8(0)
 	if word, rest, slash := strings.Cut(name, "/"); slash {
@@ -243,7 +255,7 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 		return corev1.ServicePort{}, errors.Errorf("Service %s/%s passes on ports, not icmp; ask about its pods", s.Namespace, s.Name)
 	}
 	if number && s.Spec.ClusterIP == corev1.ClusterIPNone {
-		return corev1.ServicePort{Protocol: corev1.Protocol(strings.ToUpper(policy.ProtocolName(asked.Protocol))), Port: int32(asked.Port)}, nil
+		return corev1.ServicePort{Protocol: corev1.Protocol(strings.ToUpper(traffic.ProtocolName(asked.Protocol))), Port: int32(asked.Port)}, nil
 	}
 	if text == "" && len(s.Spec.Ports) == 1 {
 		return s.Spec.Ports[0], nil
@@ -253,7 +265,7 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 
 // portName is a port with its name.
 func portName(p corev1.ServicePort) string {
-	text := explain.Service{Protocol: source.ProtocolNumber(p.Protocol), Port: uint16(p.Port)}.String()
+	text := flow.Service{Protocol: source.ProtocolNumber(p.Protocol), Port: uint16(p.Port)}.String()
 	if p.Name != "" {
 		text += " (" + p.Name + ")"
 	}
@@ -276,7 +288,7 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 				if err != nil {
 					continue
 				}
-				end := explain.End{Addr: a.Unmap()}
+				end := flow.End{Addr: a.Unmap()}
 				if r := e.TargetRef; r != nil && r.Kind == "Pod" && x.isPodAt(r.Namespace+"/"+r.Name, end.Addr) {
 					end.Pod = r.Namespace + "/" + r.Name
 				}
@@ -291,8 +303,8 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 }
 
 // slicePort returns the port that a slice's endpoints have for a Service's; without a number if they have none.
-func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) explain.Service {
-	port := explain.Service{Protocol: source.ProtocolNumber(p.Protocol)}
+func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) flow.Service {
+	port := flow.Service{Protocol: source.ProtocolNumber(p.Protocol)}
 	for _, q := range slice.Ports {
 		if q.Port == nil || q.Protocol != nil && source.ProtocolNumber(*q.Protocol) != port.Protocol {
 			continue
@@ -308,18 +320,18 @@ func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) explain.S
 }
 
 func (x *Network) isPodAt(name string, a netip.Addr) bool {
-	p := x.objects.Pods[name]
+	p := x.view.Pods[name]
 	return p != nil && slices.Contains(p.Claims(), a)
 }
 
 // fromSelector returns the pods that a Service selects, as far as they have its port.
 func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
-	for name, pod := range x.objects.Pods {
+	for name, pod := range x.view.Pods {
 		if pod.Namespace != s.Namespace || pod.Finished || pod.Deleting || !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
 			continue
 		}
 		port := podPort(pod, p)
-		ends, err := x.world.Find(name)
+		ends, err := x.view.Find(name)
 		if err != nil || port.Port == 0 {
 			continue
 		}
@@ -334,8 +346,8 @@ func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev
 }
 
 // podPort returns the port of a pod that a Service's leads to; without a number if the pod has none of the name.
-func podPort(pod *npc.Pod, p corev1.ServicePort) explain.Service {
-	port := explain.Service{Protocol: source.ProtocolNumber(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
+func podPort(pod *npc.Pod, p corev1.ServicePort) flow.Service {
+	port := flow.Service{Protocol: source.ProtocolNumber(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
 	for _, named := range pod.Ports {
 		if p.TargetPort.StrVal != "" && named.Name == p.TargetPort.StrVal && named.Protocol == port.Protocol {
 			port.Port = named.Port
@@ -367,10 +379,10 @@ func family(a netip.Addr) corev1.IPFamily {
 }
 
 // Flows returns the flows from some ends to each endpoint; an endpoint's are together, in all families.
-func (t Target) Flows(from []explain.End) (out [][]explain.Flow) {
+func (t Target) Flows(from []flow.End) (out [][]flow.Flow) {
 	groups := map[string]int{} // pod or address, and port -> its flows
 	for _, e := range t.Endpoints {
-		flows := explain.Flows(from, []explain.End{e.End}, e.Service)
+		flows := flow.Between(from, []flow.End{e.End}, e.Service)
 		if len(flows) == 0 {
 			continue
 		}

@@ -238,7 +238,7 @@ func TestReportsThatTheKernelRefuses(t *testing.T) {
 func (s *station) reported(group int) {
 	s.Helper()
 	for f, to := range s.Addrs["a/web"] {
-		v, err := s.Kernels[f].Judge(walk.Packet{Src: s.Addrs["a/db"][f], Dst: to, Protocol: 6, DstPort: 80})
+		v, err := s.Kernels[f].Simulate(walk.Packet{Src: s.Addrs["a/db"][f], Dst: to, Protocol: 6, DstPort: 80})
 		if err != nil || v.Accepted || v.Logged != group {
 			s.Errorf("to %s: %+v, %v, not dropped and reported to group %d", to, v, err, group)
 		}

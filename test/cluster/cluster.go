@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
@@ -58,38 +61,45 @@ const Node = "node1"
 // Model is a model, with an explainer of policies that is told of the same objects.
 type Model struct {
 	*controller.Controller
-	explain *explain.World
+	objects *cluster.Cluster
 }
 
 func newModel(c npc.Config) *Model {
-	m := &Model{controller.New(c), explain.NewWorld()}
-	m.explain.LegacyNetpol = c.LegacyNetpol
+	m := &Model{controller.New(c), cluster.New()}
+	m.objects.LegacyNetpol = c.LegacyNetpol
+	m.objects.SetNodeAddrs(Node, nil)
 	return m
 }
 
 func (m *Model) SetNamespace(n npc.Namespace) {
 	m.Controller.SetNamespace(n)
-	m.explain.SetNamespace(n)
+	m.objects.SetNamespace(n)
 }
-func (m *Model) SetPod(p npc.Pod) { m.Controller.SetPod(p); m.explain.SetPod(p) }
+func (m *Model) SetNodeAddrs(addrs []netip.Addr) {
+	m.Controller.SetNodeAddrs(addrs)
+	m.objects.SetNodeAddrs(Node, addrs)
+}
+
+// SetPod tells both of a pod.
+func (m *Model) SetPod(p npc.Pod) { m.Controller.SetPod(p); m.objects.SetPod(p) }
 func (m *Model) SetPolicy(p *networkingv1.NetworkPolicy) {
 	m.Controller.SetPolicy(p)
-	m.explain.SetPolicy(p)
+	m.objects.SetPolicy(p)
 }
 
 func (m *Model) DeleteNamespace(name string, uid types.UID) {
 	m.Controller.DeleteNamespace(name, uid)
-	m.explain.DeleteNamespace(name, uid)
+	m.objects.DeleteNamespace(name, uid)
 }
 
 func (m *Model) DeletePod(namespace, name string, uid types.UID) {
 	m.Controller.DeletePod(namespace, name, uid)
-	m.explain.DeletePod(namespace, name, uid)
+	m.objects.DeletePod(namespace, name, uid)
 }
 
 func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 	m.Controller.DeletePolicy(namespace, name, uid)
-	m.explain.DeletePolicy(namespace, name, uid)
+	m.objects.DeletePolicy(namespace, name, uid)
 }
 
 // New returns a cluster without objects, on paper, whose model has read the kernels. The functions change the model's configuration.
@@ -317,7 +327,7 @@ func (w *Cluster) Expect(lines string) {
 					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
 				}
 				e := w.Explain(src, dst, ProtocolNumbers[name], uint16(number))
-				if w.Explained && !aboutOwnNode(e) && e.Allowed != (want == "yes") {
+				if w.Explained && !NotByPolicies(e) && e.Allowed != (want == "yes") {
 					w.Errorf("%s: %s > %s: explained as allowed = %t:\n%s", strings.TrimSpace(line), src, dst, e.Allowed, e)
 				}
 			}
@@ -336,15 +346,18 @@ func passes(end string) string {
 	return "cni0"
 }
 
-// aboutOwnNode reports whether a verdict is between a pod and its node, which is not forwarded.
-func aboutOwnNode(v explain.Verdict) bool {
-	return v.Egress.Because == explain.OwnNode || v.Ingress.Because == explain.OwnNode
+// NotByPolicies reports whether a verdict is not for policies: it is between a pod and its node, which is not forwarded, or a pod waits for
+// its address, which is for the gate.
+func NotByPolicies(v explain.Verdict) bool {
+	return slices.ContainsFunc([]explain.Reason{v.Egress.Reason, v.Ingress.Reason}, func(r explain.Reason) bool {
+		return r == "own node" || r == "waiting for its address"
+	})
 }
 
 // Explain returns the verdict of package explain, from the policies alone.
 func (w *Cluster) Explain(src, dst netip.Addr, protocol uint8, port uint16) explain.Verdict {
-	return w.Model.explain.Explain(explain.Flow{From: explain.End{Addr: src}, To: explain.End{Addr: dst}, Node: Node,
-		Service: explain.Service{Protocol: protocol, Port: port}})
+	return explain.Explain(w.Model.objects.View(), flow.Flow{From: flow.End{Addr: src}, To: flow.End{Addr: dst}, Node: Node,
+		Service: flow.Service{Protocol: protocol, Port: port}})
 }
 
 // Find returns the addresses of a name, or an address that is given as such.
@@ -365,7 +378,7 @@ func (w *Cluster) Judge(p walk.Packet) walk.Verdict {
 	if p.Src.Is6() {
 		k = w.Kernels[npc.IPv6]
 	}
-	v, err := k.Judge(p)
+	v, err := k.Simulate(p)
 	if err != nil {
 		w.Fatal(err)
 	}

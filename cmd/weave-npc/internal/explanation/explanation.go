@@ -4,7 +4,7 @@
 // It must not read clusters or kernels, which come as Knowledge, nor print anything.
 //
 //	q := explanation.Query{From: "shop/web", To: "shop/db", Port: "tcp/5432"}
-//	x, err := explanation.Explain(q, explanation.Knowledge{World: world, Pods: pods})
+//	x, err := explanation.Explain(q, explanation.Knowledge{Cluster: c, Pods: pods})
 //	x.Allowed, x.Verdicts, x.Nearest
 package explanation
 
@@ -16,14 +16,16 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
 	"github.com/weave-npc/weave-npc/npc/advice"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/services"
 )
 
 // Knowledge is what an explanation is based on.
 type Knowledge struct {
-	World *explain.World
-	// Pods are the pods in the World as objects.
+	Cluster *cluster.Cluster
+	// Pods are the pods in the Cluster as objects.
 	Pods []*corev1.Pod
 	// Network resolves Services and addresses; nil if both ends are names of pods.
 	Network *services.Network
@@ -60,7 +62,7 @@ func Explain(q Query, k Knowledge) (*Explanation, error) {
 	}
 	x := &Explanation{Allowed: true, Service: r.target, Warnings: r.doubts}
 	for _, flows := range r.flows {
-		x.addVerdicts(k.World, flows)
+		x.addVerdicts(k.Cluster.View(), flows)
 	}
 	if len(r.doubts) == 0 { // a mistyped address needs no policy
 		if err := x.addAdvice(k, r.flows); err != nil {
@@ -74,10 +76,10 @@ func Explain(q Query, k Knowledge) (*Explanation, error) {
 }
 
 // addVerdicts adds the verdicts on the flows to one endpoint.
-func (x *Explanation) addVerdicts(w *explain.World, flows []explain.Flow) {
+func (x *Explanation) addVerdicts(c *cluster.View, flows []flow.Flow) {
 	var verdicts []explain.Verdict
 	for _, f := range flows {
-		v := w.Explain(f)
+		v := explain.Explain(c, f)
 		verdicts = append(verdicts, v)
 		x.Allowed = x.Allowed && v.Allowed
 	}
@@ -86,13 +88,13 @@ func (x *Explanation) addVerdicts(w *explain.World, flows []explain.Flow) {
 
 // addAdvice adds changes for the first endpoints that are denied. The change preferred for one may be enough for the next, so each endpoint is
 // looked at as if the changes before were made.
-func (x *Explanation) addAdvice(k Knowledge, endpoints [][]explain.Flow) error {
-	world, controllers, advised := k.World, controllers(k.Pods), 0
+func (x *Explanation) addAdvice(k Knowledge, endpoints [][]flow.Flow) error {
+	c, controllers, advised := k.Cluster, controllers(k.Pods), 0
 	for _, flows := range endpoints {
 		if advised == maxAdvised {
 			return nil
 		}
-		changes, err := advice.Asked{World: world, Flows: flows, Controllers: controllers}.Nearest()
+		changes, err := advice.Request{Cluster: c, Flows: flows, Controllers: controllers}.Nearest()
 		if err != nil {
 			return err
 		}
@@ -100,7 +102,7 @@ func (x *Explanation) addAdvice(k Knowledge, endpoints [][]explain.Flow) error {
 			continue
 		}
 		advised++
-		world = changes[0].In(world)
+		c = changes[0].In(c)
 		if len(endpoints) > 1 {
 			for i := range changes {
 				changes[i].For = flows[0].To.String()
@@ -112,7 +114,7 @@ func (x *Explanation) addAdvice(k Knowledge, endpoints [][]explain.Flow) error {
 }
 
 // addKernel adds what the kernel does with the flows.
-func (x *Explanation) addKernel(k Knowledge, flows []explain.Flow) error {
+func (x *Explanation) addKernel(k Knowledge, flows []flow.Flow) error {
 	for _, f := range flows {
 		v, err := k.Kernel.Verdict(f, k.Node)
 		if err != nil {

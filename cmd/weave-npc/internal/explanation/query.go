@@ -6,7 +6,7 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/services"
 )
 
@@ -26,7 +26,7 @@ type resolved struct {
 	// target is the Service that the connection goes to; nil if it goes to none.
 	target *services.Target
 	// flows are those to each endpoint, in all families that both ends have.
-	flows [][]explain.Flow
+	flows [][]flow.Flow
 	// doubts are reasons against taking an address for what it seems to be.
 	doubts []string
 }
@@ -40,7 +40,7 @@ func (q Query) resolve(k Knowledge) (r resolved, err error) {
 	if services.IsName(q.From) {
 		return r, errors.Errorf("--from: nothing comes from a Service; give one of its pods")
 	}
-	from, err := k.World.Find(q.From)
+	from, err := k.Cluster.View().Find(q.From)
 	if err != nil {
 		return r, errors.Wrap(err, "--from")
 	}
@@ -65,17 +65,17 @@ func (q Query) resolve(k Knowledge) (r resolved, err error) {
 }
 
 // direct returns the flows to a pod or an address that is no Service's.
-func (q Query) direct(k Knowledge, from []explain.End) ([][]explain.Flow, error) {
-	to, err := k.World.Find(q.To)
+func (q Query) direct(k Knowledge, from []flow.End) ([][]flow.Flow, error) {
+	to, err := k.Cluster.View().Find(q.To)
 	if err != nil {
 		return nil, errors.Wrap(err, "--to")
 	}
-	service, err := k.World.Service(q.Port, to)
+	service, err := k.Cluster.View().Service(q.Port, to)
 	if err != nil {
 		return nil, errors.Wrap(err, "--port")
 	}
-	if flows := explain.Flows(from, to, service); len(flows) > 0 {
-		return [][]explain.Flow{flows}, nil
+	if flows := flow.Between(from, to, service); len(flows) > 0 {
+		return [][]flow.Flow{flows}, nil
 	}
 	return nil, nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/spelling"
 )
 
 // Check returns an error if the state is not that of a running weave-npc, or is another node's: then every answer from it would mislead.
@@ -30,7 +30,7 @@ func (s *State) Check(node string) error {
 	case !marked:
 		return errors.Errorf("the chains in iptables (%s) are not of this weave-npc: they may be the original's, or of a removal that did not end",
 			s.backend)
-	case s.purpose.World != nil:
+	case s.purpose.Cluster != nil:
 		return s.checkNode(node)
 	}
 	return nil // without the objects, the node of the pods is unknown
@@ -40,7 +40,7 @@ func (s *State) Check(node string) error {
 func (s *State) checkNode(node string) error {
 	owners := map[netip.Addr]*npc.Pod{}
 	expected := 0
-	for _, p := range s.purpose.World.Objects().Pods {
+	for _, p := range s.purpose.Cluster.View().Pods {
 		for _, a := range p.Claims() {
 			if p.Node == node {
 				expected++
@@ -81,13 +81,13 @@ func memberAddr(m ipset.Element) netip.Addr { return m.Prefix.Addr().Unmap() }
 // similarNode returns the end of a sentence that suggests the nearest name of a node with pods.
 func (s *State) similarNode(node string) string {
 	nodes := map[string]bool{}
-	for _, p := range s.purpose.World.Objects().Pods {
+	for _, p := range s.purpose.Cluster.View().Pods {
 		nodes[p.Node] = true
 	}
 	if nodes[node] {
 		return ""
 	}
-	return explain.DidYouMean(node, func(yield func(string) bool) {
+	return spelling.DidYouMean(node, func(yield func(string) bool) {
 		for name := range nodes {
 			if name != "" && !yield(name) {
 				return

@@ -8,15 +8,15 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // TestWhoseKernel shows when the state of a kernel is refused.
 func TestWhoseKernel(t *testing.T) {
-	world := explain.NewWorld()
+	all := cluster.New()
 	for i, node := range []string{"node1", "node1", "node2"} {
-		world.SetPod(npc.Pod{Namespace: "shop", Name: string(rune('a' + i)), Node: node, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i)})}})
+		all.SetPod(npc.Pod{Namespace: "shop", Name: string(rune('a' + i)), Node: node, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i)})}})
 	}
 	local := func(name string, addrs ...string) ipset.Listing {
 		l := ipset.Listing{}
@@ -54,7 +54,7 @@ func TestWhoseKernel(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name != "objects_that_cannot_be_read" {
-				c.state.purpose.World = world
+				c.state.purpose.Cluster = all
 			}
 			err := c.state.Check(c.node)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

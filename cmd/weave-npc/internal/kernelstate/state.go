@@ -4,7 +4,7 @@
 // It must not change the kernel, nor print anything: results are values. Without a Purpose it still lists what is there, but not what for.
 //
 //	s, err := kernelstate.Read(ctx, "nft", families)
-//	s.Describe(kernelstate.Purpose{World: world, Sets: uses, Chain: chainUse})
+//	s.Describe(kernelstate.Purpose{Cluster: c, Sets: uses, Chain: chainUse})
 //	err = s.Check("node1")              // not weave-npc's, or another node's
 //	rows := s.Sets()                    // sets with members and policies
 //	v, err := s.Verdict(flow, "node1")  // the packet's path through the chains
@@ -15,8 +15,8 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/controller"
-	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -32,8 +32,8 @@ type State struct {
 
 // Purpose is what sets and chains are for, as far as the objects of the cluster are known.
 type Purpose struct {
-	// World has the objects; nil if they cannot be read.
-	World *explain.World
+	// Cluster has the objects; nil if they cannot be read.
+	Cluster *cluster.Cluster
 	// Sets are the uses of sets by name.
 	Sets map[string]controller.SetUse
 	// Chain returns what a chain is for, or an empty string; nil if that is not known.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
@@ -18,8 +19,8 @@ import (
 
 // Verdict is what the chains and sets of a node do with a flow.
 type Verdict struct {
-	Node string       `json:"node"`
-	Flow explain.Flow `json:"flow"`
+	Node string    `json:"node"`
+	Flow flow.Flow `json:"flow"`
 	// Asked reports whether the node forwards the packet from or to a local pod. If not, the fields below are empty.
 	Asked bool `json:"asked"`
 	// Accepted reports whether weave-npc's chains let the packet through, Policies whether the policies do as far as this node enforces them.
@@ -36,21 +37,21 @@ type Verdict struct {
 }
 
 // Verdict sends the first packet of a flow through the chains of its family. It needs the objects; see Describe.
-func (s *State) Verdict(f explain.Flow, node string) (Verdict, error) {
+func (s *State) Verdict(f flow.Flow, node string) (Verdict, error) {
 	f.Node = node
-	prescribed := s.purpose.World.Explain(f)
-	v := Verdict{Node: node, Flow: f, Policies: prescribed.Allowed, Asked: forwards(prescribed)}
+	prescribed := explain.Explain(s.purpose.Cluster.View(), f)
+	v := Verdict{Node: node, Flow: f, Policies: prescribed.Allowed, Asked: prescribed.Forwarded()}
 	if !v.Asked {
 		return v, nil
 	}
-	result, err := walk.Read(s.tables[traffic.FamilyOf(f.From.Addr)], s.sets).Judge(packetOf(f))
+	result, err := walk.Read(s.tables[traffic.FamilyOf(f.From.Addr)], s.sets).Simulate(packetOf(f))
 	if err != nil {
 		return v, errors.Wrap(err, "walking the chains of this node")
 	}
 	// The rest of FORWARD may drop what weave-npc lets through; policies do not prescribe that.
 	own := strings.HasPrefix(result.By, naming.ChainPrefix)
 	v.Accepted, v.ByOthers = result.Accepted || !own, result.By != "" && !own
-	for _, step := range result.Way {
+	for _, step := range result.Trace {
 		v.Trace = append(v.Trace, fmt.Sprintf("%s %d", step.Chain, step.Number))
 		if !strings.HasPrefix(step.Chain, naming.ChainPrefix+"-DROP-") {
 			v.At = fmt.Sprintf("rule %d of %s: %s", step.Number, step.Chain, step.Rule)
@@ -62,23 +63,8 @@ func (s *State) Verdict(f explain.Flow, node string) (Verdict, error) {
 	return v, nil
 }
 
-// forwards reports whether this node forwards a flow from or to a local pod.
-func forwards(v explain.Verdict) bool {
-	forwarded := false
-	for _, s := range []explain.Side{v.Egress, v.Ingress} {
-		switch s.Because {
-		case explain.Itself, explain.OwnNode:
-			return false
-		case explain.NoPod, explain.OtherNode:
-		default:
-			forwarded = true
-		}
-	}
-	return forwarded && v.Flow.From.Addr.IsValid() && v.Flow.To.Addr.IsValid()
-}
-
 // packetOf returns the first packet of a flow, on the interfaces by which this node reaches the ends.
-func packetOf(f explain.Flow) walk.Packet {
+func packetOf(f flow.Flow) walk.Packet {
 	p := walk.Packet{Src: f.From.Addr, Dst: f.To.Addr, Protocol: f.Service.Protocol, DstPort: f.Service.Port,
 		In: interfaceTo(f.From.Addr), Out: interfaceTo(f.To.Addr)}
 	if p.Protocol == unix.IPPROTO_ICMP && p.Src.Is6() {

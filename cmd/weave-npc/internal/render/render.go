@@ -2,7 +2,7 @@
 //
 // It must not find anything out: everything that is printed is in the values that it is given.
 //
-//	err := render.Pods(os.Stdout, "table", world.PodTable("shop"))
+//	err := render.Pods(os.Stdout, "table", explain.Pods(view, "shop"))
 //	err := render.Explanation(os.Stdout, "yaml", x)
 package render
 
