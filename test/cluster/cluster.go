@@ -65,23 +65,31 @@ func newModel(c npc.Config) *Model {
 	return m
 }
 
+// SetNamespace tells both of a namespace.
 func (m *Model) SetNamespace(n npc.Namespace) { m.Model.SetNamespace(n); m.explain.SetNamespace(n) }
-func (m *Model) SetPod(p npc.Pod)             { m.Model.SetPod(p); m.explain.SetPod(p) }
+
+// SetPod tells both of a pod.
+func (m *Model) SetPod(p npc.Pod) { m.Model.SetPod(p); m.explain.SetPod(p) }
+
+// SetPolicy tells both of a policy.
 func (m *Model) SetPolicy(p *networkingv1.NetworkPolicy) {
 	m.Model.SetPolicy(p)
 	m.explain.SetPolicy(p)
 }
 
+// DeleteNamespace tells both that a namespace is gone.
 func (m *Model) DeleteNamespace(name string, uid types.UID) {
 	m.Model.DeleteNamespace(name, uid)
 	m.explain.DeleteNamespace(name, uid)
 }
 
+// DeletePod tells both that a pod is gone.
 func (m *Model) DeletePod(namespace, name string, uid types.UID) {
 	m.Model.DeletePod(namespace, name, uid)
 	m.explain.DeletePod(namespace, name, uid)
 }
 
+// DeletePolicy tells both that a policy is gone.
 func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 	m.Model.DeletePolicy(namespace, name, uid)
 	m.explain.DeletePolicy(namespace, name, uid)
