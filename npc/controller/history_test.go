@@ -274,7 +274,7 @@ func (h *history) become(next state) {
 			h.deleteNamespace(key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(h.state.pods)) {
+	for _, key := range slices.Sorted(maps.Keys(h.pods)) {
 		if _, stays := next.pods[key]; !stays {
 			h.deletePod(key)
 		}

@@ -60,7 +60,7 @@ func (h *history) setNode(addrs []netip.Addr) {
 }
 
 func (h *history) setPod(p npc.Pod) {
-	h.state.pods[p.Namespace+"/"+p.Name] = p
+	h.pods[p.Namespace+"/"+p.Name] = p
 	h.Model.SetPod(p)
 }
 
@@ -75,8 +75,8 @@ func (h *history) deleteNamespace(name string) {
 }
 
 func (h *history) deletePod(key string) {
-	p := h.state.pods[key]
-	delete(h.state.pods, key)
+	p := h.pods[key]
+	delete(h.pods, key)
 	h.Model.DeletePod(p.Namespace, p.Name, p.UID)
 }
 
@@ -193,7 +193,7 @@ func (h *generator) somePolicy() {
 
 func (h *generator) somePod() {
 	key := pick(h, someNamespaces, "namespace") + "/" + pick(h, []string{"m", "n"}, "name")
-	p, known := h.state.pods[key]
+	p, known := h.pods[key]
 	if !known || h.chance(20, "new uid") {
 		h.made++
 		p = npc.Pod{Namespace: key[:1], Name: key[2:], UID: types.UID(strconv.Itoa(h.made)), Started: time.Unix(int64(h.made), 0),
@@ -234,8 +234,8 @@ func (h *generator) step() {
 	case n < 13:
 		h.somePolicy()
 	case n < 15:
-		if len(h.state.pods) > 0 {
-			h.deletePod(pick(h, slices.Sorted(maps.Keys(h.state.pods)), "pod to delete"))
+		if len(h.pods) > 0 {
+			h.deletePod(pick(h, slices.Sorted(maps.Keys(h.pods)), "pod to delete"))
 		}
 	case n < 17:
 		if len(h.policies) > 0 {
@@ -261,11 +261,11 @@ func hostAddrs() []netip.Addr {
 
 // swap gives two pods each other's addresses; for a moment both claim the same.
 func (h *generator) swap() {
-	if len(h.state.pods) < 2 {
+	if len(h.pods) < 2 {
 		return
 	}
-	keys := slices.Sorted(maps.Keys(h.state.pods))
-	a, b := h.state.pods[pick(h, keys, "one pod")], h.state.pods[pick(h, keys, "and the other")]
+	keys := slices.Sorted(maps.Keys(h.pods))
+	a, b := h.pods[pick(h, keys, "one pod")], h.pods[pick(h, keys, "and the other")]
 	if a.Name == b.Name && a.Namespace == b.Namespace {
 		return
 	}
@@ -276,8 +276,8 @@ func (h *generator) swap() {
 
 // repeat tells the model what it knows, and of the end of objects that went long ago.
 func (h *generator) repeat() {
-	for _, key := range slices.Sorted(maps.Keys(h.state.pods)) {
-		p := h.state.pods[key]
+	for _, key := range slices.Sorted(maps.Keys(h.pods)) {
+		p := h.pods[key]
 		h.Model.SetPod(p)
 		h.Model.DeletePod(p.Namespace, p.Name, p.UID+"-before")
 	}
@@ -426,8 +426,8 @@ func (h *generator) live() {
 			h.check()
 			continue
 		}
-		if h.chance(20, "a pod alone") && len(h.state.pods) > 0 {
-			p := h.state.pods[pick(h, slices.Sorted(maps.Keys(h.state.pods)), "pod to relabel")]
+		if h.chance(20, "a pod alone") && len(h.pods) > 0 {
+			p := h.pods[pick(h, slices.Sorted(maps.Keys(h.pods)), "pod to relabel")]
 			p.Labels = pick(h, someLabels, "labels")
 			h.stepwise(func() { h.setPod(p) }, tidy)
 			h.check()
@@ -448,7 +448,7 @@ func (h *generator) anotherWay() {
 	for name, labels := range h.spaces {
 		tell = append(tell, func() { other.setNamespace(name, labels) })
 	}
-	for _, p := range h.state.pods {
+	for _, p := range h.pods {
 		tell = append(tell, func() { other.setPod(p) })
 	}
 	for _, p := range h.policies {

@@ -185,7 +185,7 @@ func (s *storm) tellAll(other *history) {
 	for name, labels := range s.spaces {
 		tell = append(tell, func() { other.setNamespace(name, labels) })
 	}
-	for _, p := range s.state.pods {
+	for _, p := range s.pods {
 		tell = append(tell, func() { other.setPod(p) })
 	}
 	for _, p := range s.policies {

@@ -11,8 +11,8 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
-	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/walk"
@@ -71,32 +71,43 @@ func newModel(c npc.Config) *Model {
 	return m
 }
 
+// SetNamespace tells both of a namespace.
 func (m *Model) SetNamespace(n npc.Namespace) {
 	m.Controller.SetNamespace(n)
 	m.objects.SetNamespace(n)
 }
+
+// SetNodeAddrs tells both of the addresses of the node.
 func (m *Model) SetNodeAddrs(addrs []netip.Addr) {
 	m.Controller.SetNodeAddrs(addrs)
 	m.objects.SetNodeAddrs(Node, addrs)
 }
 
 // SetPod tells both of a pod.
-func (m *Model) SetPod(p npc.Pod) { m.Controller.SetPod(p); m.objects.SetPod(p) }
+func (m *Model) SetPod(p npc.Pod) {
+	m.Controller.SetPod(p)
+	m.objects.SetPod(p)
+}
+
+// SetPolicy tells both of a policy.
 func (m *Model) SetPolicy(p *networkingv1.NetworkPolicy) {
 	m.Controller.SetPolicy(p)
 	m.objects.SetPolicy(p)
 }
 
+// DeleteNamespace tells both that a namespace is gone.
 func (m *Model) DeleteNamespace(name string, uid types.UID) {
 	m.Controller.DeleteNamespace(name, uid)
 	m.objects.DeleteNamespace(name, uid)
 }
 
+// DeletePod tells both that a pod is gone.
 func (m *Model) DeletePod(namespace, name string, uid types.UID) {
 	m.Controller.DeletePod(namespace, name, uid)
 	m.objects.DeletePod(namespace, name, uid)
 }
 
+// DeletePolicy tells both that a policy is gone.
 func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 	m.Controller.DeletePolicy(namespace, name, uid)
 	m.objects.DeletePolicy(namespace, name, uid)
