@@ -1,10 +1,10 @@
-{{- /* The flags of weave-npc that the chart takes, as docs/flags.md lists them. node-name is not one: each node has its own. */ -}}
+{{- /* The flags of weave-npc that the chart accepts, as docs/flags.md lists them. node-name is not one: each node has its own. */ -}}
 {{- define "weave-npc.known" -}}
 allow-action allow-mcast allow-vlan bridge-port-name counted-ports dry-run gate hook iptables-backend kubeconfig log-format log-level manifests
 max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr ulogd-pcap ulogd-pcap-size use-legacy-netpol
 {{- end }}
 
-{{- /* The number of letters to insert, delete or change to make one text of another: a list of two. */ -}}
+{{- /* The edit distance of two texts: letters to insert, delete or change. Takes a list of two. */ -}}
 {{- define "weave-npc.distance" -}}
   {{- $to := splitList "" (index . 1) -}}
   {{- $above := until (int (add1 (len $to))) -}}
@@ -39,7 +39,7 @@ max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr p
   {{- end -}}
 {{- end }}
 
-{{- /* A flag's value as its variable has it: lists by commas, whole numbers without an exponent. A list of the name and the value. */ -}}
+{{- /* The value of a flag as its variable needs it: lists joined by commas, whole numbers without an exponent. Takes a list of name and value. */ -}}
 {{- define "weave-npc.value" -}}
   {{- $name := index . 0 -}}
   {{- $value := index . 1 -}}
@@ -72,14 +72,14 @@ max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr p
   {{- end -}}
 {{- end }}
 
-{{- /* The host of flags.metrics-addr that probes have to ask; empty if weave-npc listens on all addresses of the node. */ -}}
+{{- /* The host of flags.metrics-addr for probes; empty if weave-npc listens on all addresses of the node. */ -}}
 {{- define "weave-npc.host" -}}
   {{- $addr := get .Values.flags "metrics-addr" | default "" | toString -}}
   {{- $host := regexReplaceAll ":[0-9]+$" $addr "" | trimPrefix "[" | trimSuffix "]" -}}
   {{- if not (has $host (list "" "0.0.0.0" "::")) -}}{{- $host -}}{{- end -}}
 {{- end }}
 
-{{- /* Refuses values that would be passed over, or that cannot work together. */ -}}
+{{- /* Fails for values that would be ignored, or that cannot work together. */ -}}
 {{- define "weave-npc.validate" -}}
   {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "maxUnavailable" "podMonitor" -}}
   {{- include "weave-npc.check" (dict "in" "" "map" .Values "known" (append $values "global")) -}}
