@@ -10,7 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/naming"
-	compiled "github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // scope says which pods a selector chooses from, and so what kind of set holds them.
@@ -76,7 +76,7 @@ func (s selectorSpec) setType() ipset.Type {
 func (s selectorSpec) String() string {
 	var b strings.Builder
 	if s.port.name != "" {
-		b.WriteString("port " + s.port.name + "/" + compiled.ProtocolName(s.port.protocol) + " of ")
+		b.WriteString("port " + s.port.name + "/" + traffic.ProtocolName(s.port.protocol) + " of ")
 	}
 	if s.scope == targetScope {
 		b.WriteString("local ")

@@ -15,8 +15,10 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/advice"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/services"
-	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 // errDenied says that explain has found a flow to be denied, and has said so.
@@ -36,29 +38,29 @@ func (c *cluster) register(f *pflag.FlagSet) {
 }
 
 // objects reads them.
-func (c *cluster) objects(ctx context.Context) (source.Objects, error) {
+func (c *cluster) objects(ctx context.Context) (snapshot.Objects, error) {
 	switch {
 	case c.manifests != "" && c.kubeconfig != "":
-		return source.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
+		return snapshot.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
 	case c.manifests != "":
-		return source.Load(c.manifests)
+		return snapshot.Load(c.manifests)
 	}
-	client, err := source.UserClient(c.kubeconfig, c.context, version())
+	client, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
-		return source.Objects{}, err
+		return snapshot.Objects{}, err
 	}
-	return source.List(ctx, client)
+	return snapshot.List(ctx, client)
 }
 
 // world reads them and returns who explains them.
-func (c *cluster) world(ctx context.Context) (*explain.World, source.Objects, error) {
+func (c *cluster) world(ctx context.Context) (*explain.World, snapshot.Objects, error) {
 	o, err := c.objects(ctx)
 	if err != nil {
 		return nil, o, err
 	}
 	w := explain.NewWorld()
 	w.LegacyNetpol = c.legacyNetpol
-	o.Feed(w)
+	o.Deliver(w)
 	return w, o, nil
 }
 
@@ -138,7 +140,7 @@ func (a *asked) run(ctx context.Context, out, stderr io.Writer) error {
 // known is what explain knows.
 type known struct {
 	*explain.World
-	objects source.Objects
+	objects snapshot.Objects
 	// network is what leads to pods; nil if no end may need it. kernel is what this node's kernel holds; nil if it is not asked.
 	network *services.Network
 	kernel  *holdings
@@ -175,11 +177,11 @@ type explanation struct {
 }
 
 // controllers returns what manages the pods, as kind and name, by namespace/name of the pod.
-func controllers(o source.Objects) map[string]string {
+func controllers(o snapshot.Objects) map[string]string {
 	out := map[string]string{}
 	for _, p := range o.Pods {
 		if owner := metav1.GetControllerOf(p); owner != nil {
-			out[p.Namespace+"/"+p.Name] = owner.Kind + " " + owner.Name
+			out[objectkey.Of(p.Namespace, p.Name)] = owner.Kind + " " + owner.Name
 		}
 	}
 	return out

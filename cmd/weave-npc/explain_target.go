@@ -13,7 +13,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/advice"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/services"
-	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 // network reads what leads to pods, if one of the ends is not the name of a pod: who asks about pods needs no right to read Services.
@@ -37,15 +38,15 @@ func (a *asked) network(ctx context.Context, k *known, stderr io.Writer) error {
 }
 
 // network reads what leads to pods, from where the objects are.
-func (c *cluster) network(ctx context.Context) (source.Network, error) {
+func (c *cluster) network(ctx context.Context) (snapshot.Network, error) {
 	if c.manifests != "" {
-		return source.LoadNetwork(c.manifests)
+		return snapshot.LoadNetwork(c.manifests)
 	}
-	client, err := source.UserClient(c.kubeconfig, c.context, version())
+	client, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
-		return source.Network{}, err
+		return snapshot.Network{}, err
 	}
-	return source.ListNetwork(ctx, client), nil
+	return snapshot.ListNetwork(ctx, client), nil
 }
 
 // question is what is asked, once the ends are known.

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/naming"
-	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 // node is this node, whose kernel is read.
@@ -35,7 +35,7 @@ type holdings struct {
 	// model knows what sets and chains are for, and world the objects; nil if the objects cannot be read.
 	model   *npc.Model
 	world   *explain.World
-	objects source.Objects
+	objects snapshot.Objects
 	// unknown is why the objects cannot be read.
 	unknown error
 }
@@ -76,11 +76,11 @@ func (n *node) read(ctx context.Context, c *cluster) (*holdings, error) {
 }
 
 // know tells what the objects are.
-func (h *holdings) know(n *node, c *cluster, o source.Objects) {
+func (h *holdings) know(n *node, c *cluster, o snapshot.Objects) {
 	h.model = npc.New(npc.Config{NodeName: n.name, Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateOpen, NFLogGroup: 86,
 		AllowMcast: true, MaxListSize: n.maxListSize, LegacyNetpol: c.legacyNetpol})
 	h.world = explain.NewWorld()
 	h.world.LegacyNetpol = c.legacyNetpol
-	o.Feed(h.model)
-	o.Feed(h.world)
+	o.Deliver(h.model)
+	o.Deliver(h.world)
 }

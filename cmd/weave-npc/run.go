@@ -21,6 +21,8 @@ import (
 	npcnode "github.com/weave-npc/weave-npc/npc/node"
 	"github.com/weave-npc/weave-npc/npc/nodeaddr"
 	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 // askAgain is how long to wait before the API server is asked again for the node's ranges.
@@ -147,7 +149,7 @@ func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.
 		src, err := source.FromManifests(o.manifests, node, log)
 		return src, nil, err
 	}
-	client, _, err := source.Client(o.kubeconfig, version())
+	client, _, err := apiclient.New(o.kubeconfig, version())
 	if err != nil {
 		return source.Source{}, nil, err
 	}
@@ -161,7 +163,7 @@ func findNode(ctx context.Context, client kubernetes.Interface, node string, log
 	}
 	asking, cancel := context.WithTimeout(ctx, askAgain)
 	defer cancel()
-	_, err := source.NodeRanges(asking, client, node)
+	_, err := snapshot.NodeRanges(asking, client, node)
 	if apierrors.IsNotFound(errors.Cause(err)) {
 		return err
 	}
@@ -186,7 +188,7 @@ func followNodeAddrs(ctx context.Context, client kubernetes.Interface, m *npc.Mo
 		f.Ask = func(ctx context.Context) ([]netip.Addr, error) {
 			ctx, cancel := context.WithTimeout(ctx, askAgain)
 			defer cancel()
-			return source.NodeAddrs(ctx, client, m.NodeName)
+			return snapshot.NodeAddrs(ctx, client, m.NodeName)
 		}
 	}
 	return f.Run(ctx)
@@ -195,7 +197,7 @@ func followNodeAddrs(ctx context.Context, client kubernetes.Interface, m *npc.Mo
 // findRanges waits for the node's ranges of pod addresses, which may be assigned late.
 func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, log *slog.Logger) error {
 	for {
-		ranges, err := source.NodeRanges(ctx, client, m.NodeName)
+		ranges, err := snapshot.NodeRanges(ctx, client, m.NodeName)
 		if len(ranges) > 0 {
 			m.SetRanges(ranges)
 			return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/reach"
 )
 
@@ -121,7 +122,7 @@ func (q question) meant() explain.Flow {
 	f := q.Flows[0]
 	for d, e := range map[npc.Direction]*explain.End{npc.Egress: &f.From, npc.Ingress: &f.To} {
 		if pod := q.pod(d); pod != nil {
-			*e = explain.End{Pod: pod.Namespace + "/" + pod.Name}
+			*e = explain.End{Pod: objectkey.Of(pod.Namespace, pod.Name)}
 		}
 	}
 	return f

@@ -2,8 +2,8 @@ package explain
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Flow is a new connection, or the first packet of what has none.
@@ -55,7 +55,7 @@ func ParseService(text string) (Service, error) {
 			name, port = "tcp", name
 		}
 	}
-	protocol, ok := protocolNumbers()[name]
+	protocol, ok := traffic.ProtocolNumber(name)
 	n, err := strconv.ParseUint(port, 10, 16)
 	switch {
 	case !ok, protocol == unix.IPPROTO_ICMP && port != "", protocol != unix.IPPROTO_ICMP && (err != nil || n == 0):
@@ -66,9 +66,8 @@ func ParseService(text string) (Service, error) {
 
 // noService returns why a text is no protocol and port, and what it may have been meant for.
 func noService(text, name, port string) error {
-	protocols := protocolNumbers()
-	protocol, known := protocols[name]
-	_, swapped := protocols[port]
+	protocol, known := traffic.ProtocolNumber(name)
+	_, swapped := traffic.ProtocolNumber(port)
 	number, err := strconv.Atoi(port)
 	why := ""
 	switch {
@@ -83,13 +82,9 @@ func noService(text, name, port string) error {
 	case swapped && port != "":
 		why = fmt.Sprintf("; did you mean %s/%s?", port, name)
 	case !known && err == nil:
-		why = DidYouMean(name, maps.Keys(protocols))
+		why = DidYouMean(name, slices.Values(traffic.ProtocolNames()))
 	}
 	return errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp%s", text, why)
-}
-
-func protocolNumbers() map[string]uint8 {
-	return map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP}
 }
 
 // Service reads what ParseService does, and a port by the name that a pod of the ends gives to it: "tcp/http", or "http" (of TCP).
@@ -102,8 +97,8 @@ func (w *World) Service(text string, to []End) (Service, error) {
 	if !slash {
 		protocol, name = "tcp", protocol
 	}
-	number, ok := protocolNumbers()[protocol]
-	if _, isProtocol := protocolNumbers()[name]; isProtocol {
+	number, ok := traffic.ProtocolNumber(protocol)
+	if _, isProtocol := traffic.ProtocolNumber(name); isProtocol {
 		ok = false // tcp is a protocol without a port, and no port's name
 	}
 	if !ok || number == unix.IPPROTO_ICMP || len(validation.IsValidPortName(name)) > 0 {
@@ -129,7 +124,7 @@ func (w *World) Service(text string, to []End) (Service, error) {
 func (s Service) String() string {
 	switch s.Protocol {
 	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
-		return fmt.Sprintf("%s/%d", policy.ProtocolName(s.Protocol), s.Port)
+		return fmt.Sprintf("%s/%d", traffic.ProtocolName(s.Protocol), s.Port)
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
 		return "icmp"
 	}

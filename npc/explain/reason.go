@@ -12,6 +12,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // PeerMiss is why a peer does not fit.
@@ -271,7 +272,7 @@ func askPort(c policy.CompiledPort, q question) PortReason {
 
 // portText is an item of a rule's ports: tcp/80, tcp/1000-1010, tcp/http, or tcp for all its ports.
 func portText(c policy.CompiledPort) string {
-	name := policy.ProtocolName(c.Protocol)
+	name := traffic.ProtocolName(c.Protocol)
 	switch {
 	case c.Name != "":
 		return name + "/" + c.Name

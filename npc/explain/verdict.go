@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
@@ -99,7 +100,7 @@ type end struct {
 // String is the end as a sentence names it.
 func (e end) String() string {
 	if e.pod != nil {
-		return e.pod.Namespace + "/" + e.pod.Name
+		return objectkey.Of(e.pod.Namespace, e.pod.Name)
 	}
 	return e.End.String()
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
@@ -46,7 +47,7 @@ type Policy struct {
 }
 
 // Key returns its namespace/name.
-func (p *Policy) Key() string { return p.Object.Namespace + "/" + p.Object.Name }
+func (p *Policy) Key() string { return objectkey.Of(p.Object.Namespace, p.Object.Name) }
 
 // NewWorld returns a world that knows no object.
 func NewWorld() *World {
@@ -103,7 +104,7 @@ func (w *World) DeleteNamespace(name string, uid types.UID) {
 func (w *World) SetPod(p npc.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pods[p.Namespace+"/"+p.Name] = &p
+	w.pods[objectkey.Of(p.Namespace, p.Name)] = &p
 	w.changed()
 }
 
@@ -111,8 +112,8 @@ func (w *World) SetPod(p npc.Pod) {
 func (w *World) DeletePod(namespace, name string, uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.pods[namespace+"/"+name]; p != nil && (uid == "" || p.UID == uid) {
-		delete(w.pods, namespace+"/"+name)
+	if p := w.pods[objectkey.Of(namespace, name)]; p != nil && (uid == "" || p.UID == uid) {
+		delete(w.pods, objectkey.Of(namespace, name))
 		w.changed()
 	}
 }
@@ -122,7 +123,7 @@ func (w *World) SetPolicy(o *networkingv1.NetworkPolicy) {
 	compiled := policy.CompileItems(o)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.policies[o.Namespace+"/"+o.Name] = &Policy{o, compiled}
+	w.policies[objectkey.Of(o.Namespace, o.Name)] = &Policy{o, compiled}
 	w.changed()
 }
 
@@ -130,8 +131,8 @@ func (w *World) SetPolicy(o *networkingv1.NetworkPolicy) {
 func (w *World) DeletePolicy(namespace, name string, uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.policies[namespace+"/"+name]; p != nil && (uid == "" || p.Object.UID == uid) {
-		delete(w.policies, namespace+"/"+name)
+	if p := w.policies[objectkey.Of(namespace, name)]; p != nil && (uid == "" || p.Object.UID == uid) {
+		delete(w.policies, objectkey.Of(namespace, name))
 		w.changed()
 	}
 }
@@ -272,7 +273,7 @@ func (w *World) hostEnds(p *npc.Pod) []End {
 // name is what has an address, in words.
 func (w *World) name(a netip.Addr, node string) string {
 	if p := w.owner(a, node); p != nil {
-		return "pod " + p.Namespace + "/" + p.Name
+		return "pod " + objectkey.Of(p.Namespace, p.Name)
 	}
 	if _, ok := w.hosts("")[a]; ok {
 		return "a node"

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"net/netip"
-	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 
@@ -90,6 +89,3 @@ func compileItems(namespace string, peers []networkingv1.NetworkPolicyPeer, port
 	}
 	return r
 }
-
-// ProtocolName is a protocol's name in lower case, or its number.
-func ProtocolName(number uint8) string { return strings.ToLower(protocolName(number)) }

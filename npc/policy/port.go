@@ -8,10 +8,11 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Port is one protocol with ranges of ports or one named port; with neither, all its ports.
@@ -24,23 +25,6 @@ type Port struct {
 // portRange has both ends in it.
 type portRange struct{ first, last uint16 }
 
-// protocols of the API -> their numbers.
-var protocols = map[corev1.Protocol]uint8{
-	corev1.ProtocolTCP:  unix.IPPROTO_TCP,
-	corev1.ProtocolUDP:  unix.IPPROTO_UDP,
-	corev1.ProtocolSCTP: unix.IPPROTO_SCTP,
-}
-
-// protocolName is a protocol as iptables and the API name it, in capitals.
-func protocolName(number uint8) string {
-	for name, n := range protocols {
-		if n == number {
-			return string(name)
-		}
-	}
-	return strconv.Itoa(int(number))
-}
-
 // compilePorts gathers a rule's ports by protocol.
 func compilePorts(ports []networkingv1.NetworkPolicyPort) ([]Port, error) {
 	whole := map[uint8]bool{}
@@ -49,8 +33,7 @@ func compilePorts(ports []networkingv1.NetworkPolicyPort) ([]Port, error) {
 	for i, p := range ports {
 		protocol := uint8(unix.IPPROTO_TCP)
 		if p.Protocol != nil {
-			var ok bool
-			if protocol, ok = protocols[*p.Protocol]; !ok {
+			if protocol = traffic.PortProtocol(*p.Protocol); protocol == 0 || *p.Protocol == "" {
 				return nil, errors.Errorf("ports[%d]: %q is none of TCP, UDP and SCTP", i, *p.Protocol)
 			}
 		}
@@ -94,7 +77,7 @@ func compileRange(first int32, end *int32) (portRange, error) {
 // gatherPorts makes as few specs of ports as there can be, in a fixed order.
 func gatherPorts(whole map[uint8]bool, ranges map[uint8][]portRange, named map[portSpecName]bool) []Port {
 	var out []Port
-	for _, protocol := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
+	for _, protocol := range traffic.PortProtocols {
 		if whole[protocol] {
 			out = append(out, Port{Protocol: protocol})
 			continue
@@ -153,7 +136,7 @@ func chunkRanges(in []portRange) [][]portRange {
 
 // Match returns the iptables match for a protocol and, if they are numbers, its ports.
 func (p Port) Match() string {
-	name := strings.ToLower(protocolName(p.Protocol))
+	name := traffic.ProtocolName(p.Protocol)
 	text := func(r portRange) string {
 		if r.first == r.last {
 			return strconv.Itoa(int(r.first))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Effect is what a change opens and closes, besides what it is meant to open.
@@ -94,7 +95,7 @@ func (p *partition) services() []explain.Service {
 			found[explain.Service{Protocol: protocol, Port: last + 1}] = true
 		}
 	}
-	for _, protocol := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
+	for _, protocol := range traffic.PortProtocols {
 		found[explain.Service{Protocol: protocol, Port: 1}] = true
 	}
 	for _, w := range p.worlds {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Table is one family's filter table, and the sets of all families.
@@ -270,13 +271,13 @@ var arguments = map[string]int{
 	"--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
 }
 
-var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP,
-	"icmpv6": unix.IPPROTO_ICMPV6, "ipv6-icmp": unix.IPPROTO_ICMPV6}
-
-// protocolOf is the number of a protocol by name or number. Zero, which stands for all of them, is none.
+// protocolOf returns the number of a protocol by its name in iptables rules, or by its number; 0 stands for all protocols, and is none.
 func protocolOf(text string) (uint8, error) {
-	if n, ok := protocols[text]; ok {
-		return n, nil
+	switch number, ok := traffic.ProtocolNumber(text); {
+	case ok:
+		return number, nil
+	case text == "icmpv6", text == "ipv6-icmp":
+		return unix.IPPROTO_ICMPV6, nil
 	}
 	if n, err := strconv.ParseUint(text, 10, 8); err == nil && n > 0 {
 		return uint8(n), nil

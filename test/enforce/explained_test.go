@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weave-npc/weave-npc/npc/explain"
-	"github.com/weave-npc/weave-npc/npc/source"
+	once "github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -61,11 +61,11 @@ func (o *objects) explained(t *testing.T) *explain.World {
 	if err := os.WriteFile(filepath.Join(dir, "world.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	read, err := source.Load(dir)
+	read, err := once.Load(dir)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	e := explain.NewWorld()
-	read.Feed(e)
+	read.Deliver(e)
 	return e
 }
