@@ -9,7 +9,6 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/explanation"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/render"
 	"github.com/weave-npc/weave-npc/npc/services"
@@ -24,7 +23,7 @@ type explainOptions struct {
 	cluster
 	*node
 	kernel bool
-	output string
+	output format
 }
 
 func explainCommand() *cobra.Command {
@@ -48,8 +47,7 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&o.query.From, "from", "", "pod or address that opens the connection")
 	f.StringVar(&o.query.To, "to", "", "destination: a pod, an address or a Service such as svc/NAME.NAMESPACE")
 	f.StringVar(&o.query.Port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
-	f.StringVarP(&o.output, "output", "o", "text", "text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -")
-	commandline.Values(f, "output", "text", "json", "yaml")
+	o.output.register(f, "text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -", "text", "json", "yaml")
 	o.cluster.register(f)
 	f.BoolVar(&o.kernel, "kernel", false,
 		"also send the packet through this node's chains and sets, and report where they differ from the policies")
@@ -58,8 +56,8 @@ func explainCommand() *cobra.Command {
 }
 
 func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
-	if o.output != "text" && o.output != "json" && o.output != "yaml" {
-		return errors.Errorf("--output: %q is none of text, json, yaml", o.output)
+	if err := o.output.check(); err != nil {
+		return err
 	}
 	k, err := o.know(ctx, stderr)
 	if err != nil {
@@ -69,7 +67,7 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := render.Explanation(out, o.output, x); err != nil {
+	if err := render.Explanation(out, o.output.name, x); err != nil {
 		return err
 	}
 	switch {
@@ -96,7 +94,7 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k explanat
 		return k, err
 	}
 	if len(n.Unread) > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: not every address can be told: %s\n", strings.Join(n.Unread, "; "))
+		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unread, "; "))
 	}
 	for name, addrs := range services.NodeAddrs(n.Nodes) {
 		k.Cluster.AddNodeAddrs(name, addrs)

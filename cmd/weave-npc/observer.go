@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/pkg/errors"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
@@ -23,24 +20,25 @@ type observer struct {
 }
 
 // newObserver opens the addresses and files that the flags name.
-func (o *options) newObserver(c npc.Config, m *npc.Model, r *prometheus.Registry, log *slog.Logger, notReady func() string) (*observer, error) {
-	ports, err := o.ports()
+func (d *daemon) newObserver() (*observer, error) {
+	ports, err := d.options.ports()
 	if err != nil {
 		return nil, err
 	}
-	x := &observer{blocked: blocked.NewReporter(m, ports, r, log)}
-	x.reports = ulogd.Config{Groups: x.blocked.Groups(c.NFLogGroup), Mark: rules.BlockedMark, Recording: o.ulogdPcap, RecordingSize: o.ulogdPcapSize << 20,
-		Log: log, Stats: new(ulogd.Stats)}
+	x := &observer{blocked: blocked.NewReporter(d.model, ports, d.registry, d.log)}
+	x.reports = ulogd.Config{Groups: x.blocked.Groups(d.config.NFLogGroup), Mark: rules.BlockedMark, Recording: d.options.ulogdPcap,
+		RecordingSize: d.options.ulogdPcapSize << 20, Log: d.log, Stats: new(ulogd.Stats)}
 	if err := x.reports.Check(); err != nil {
 		return nil, errors.Wrap(err, "--ulogd-pcap")
 	}
-	registerReports(r, x.reports.Stats)
-	notReady = httpserver.Prompt(notReady)
-	registerReadiness(r, notReady)
-	if x.server, err = httpserver.Listen("--metrics-addr", o.metricsAddr, r, notReady); err != nil {
+	notReady := httpserver.Prompt(d.notReady)
+	registerReports(d.registry, x.reports.Stats)
+	registerReadiness(d.registry, notReady)
+	registerInputs(d.registry, d.source)
+	if x.server, err = httpserver.Listen("--metrics-addr", d.options.metricsAddr, d.registry, notReady); err != nil {
 		return nil, err
 	}
-	x.profiles, err = httpserver.ListenProfiles("--pprof-addr", o.pprofAddr)
+	x.profiles, err = httpserver.ListenProfiles("--pprof-addr", d.options.pprofAddr)
 	return x, err
 }
 

@@ -26,77 +26,127 @@ import (
 // run enforces policies until the context ends. It returns errors only before it enforces any.
 func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	host.FollowMemoryLimit()
-	log, config, err := o.validate(stderr)
+	d, err := newDaemon(ctx, o, stderr)
 	if err != nil {
 		return err
 	}
-	src, client, err := open(o, config.NodeName, log)
-	if err != nil {
-		return err
-	}
-	backend, why, err := iptables.Detect(ctx, o.backend)
-	if err != nil {
-		return err
-	}
-	families := host.Families()
-	registry, model := newRegistry(), npc.New(config)
-	syncer, err := newSyncer(model, families, backend, registry, log, events.NewReporter(ctx, client, config.NodeName))
-	if err != nil {
-		return err
-	}
-	defer syncer.Close()
-	attachment, follow := o.findAttachment(config, model, log)
-
+	defer d.syncer.Close()
 	tasks, ctx := errgroup.WithContext(ctx)
 	defer func() { _ = tasks.Wait() }() // the error is returned below, or caused by the end of the context
 	if o.dryRun {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		if err := nodeobject.Check(ctx, client, config.NodeName, log); err != nil {
-			return err
-		}
-		tasks.Go(func() error { return src.Run(ctx, model, log) })
-		return syncer.DryRun(ctx, stdout)
+		return d.dryRun(ctx, tasks, stdout)
 	}
-	observer, err := o.newObserver(config, model, registry, log, func() string { return notReady(src, syncer, attachment, families) })
+	return d.enforce(ctx, tasks)
+}
+
+// daemon has the parts of weave-npc. None of them runs before enforce or dryRun.
+type daemon struct {
+	options *options
+	config  npc.Config
+	log     *slog.Logger
+
+	source source.Source
+	client kubernetes.Interface // nil with --manifests
+
+	backend       iptables.Backend
+	backendReason string // why this backend
+	families      []npc.Family
+
+	registry   *prometheus.Registry
+	model      *npc.Model
+	syncer     *npc.Syncer
+	attachment npcnode.Attachment
+	uplinks    *npcnode.Follower
+	guard      *npcnode.Guard
+}
+
+func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, err error) {
+	d = &daemon{options: o}
+	if d.log, d.config, err = o.validate(stderr); err != nil {
+		return nil, err
+	}
+	if d.source, d.client, err = open(o, d.config.NodeName, d.log); err != nil {
+		return nil, err
+	}
+	if d.backend, d.backendReason, err = iptables.Detect(ctx, o.backend); err != nil {
+		return nil, err
+	}
+	d.families = host.Families()
+	d.registry, d.model = newRegistry(), npc.New(d.config)
+	reporter := events.NewReporter(ctx, d.client, d.config.NodeName)
+	if d.syncer, err = newSyncer(d.model, d.families, d.backend, d.registry, d.log, reporter); err != nil {
+		return nil, err
+	}
+	d.attach()
+	return d, nil
+}
+
+// attach finds out how the pods of this node are attached, and passes the present uplinks to the model, for the first transaction.
+func (d *daemon) attach() {
+	c, m := d.config, d.model
+	d.attachment = npcnode.Attachment{Interface: c.PodInterface, BridgePort: c.BridgePort, InRange: m.InRange}
+	d.uplinks = &npcnode.Follower{Interface: c.PodInterface, Bridges: d.attachment.Bridges, Uplink: c.BridgePort,
+		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
+	d.uplinks.Look()
+	d.guard = npcnode.NewGuard(d.attachment, iptables.BridgeGuard{AllowVLAN: d.options.allowVLAN}, d.log)
+}
+
+// dryRun prints the first transactions.
+func (d *daemon) dryRun(ctx context.Context, tasks *errgroup.Group, stdout io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := nodeobject.Check(ctx, d.client, d.config.NodeName, d.log); err != nil {
+		return err
+	}
+	tasks.Go(func() error { return d.source.Run(ctx, d.model, d.log) })
+	return d.syncer.DryRun(ctx, stdout)
+}
+
+// enforce runs all parts until the context ends.
+func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
+	observer, err := d.newObserver()
 	if err != nil {
 		return err
 	}
-	registerInputs(registry, src)
-	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
-		"metrics", observer.server.Addr(), "allow-action", config.AllowAction)
-	if config.Hook == npc.HookForward && config.AllowAction == actionReturn {
-		host.ReportForwardPolicy(ctx, backend, families, log)
+	d.log.Info("weave-npc starts", "version", version(), "node", d.config.NodeName, "backend", d.backend, "because", d.backendReason,
+		"metrics", observer.server.Addr(), "allow-action", d.config.AllowAction)
+	if d.config.Hook == npc.HookForward && d.config.AllowAction == actionReturn {
+		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
 	}
-	boot := config.Gate != npc.GateOpen && npcnode.Booting()
+	boot := d.config.Gate != npc.GateOpen && npcnode.Booting()
 	if boot {
-		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
-		syncer.Boot(ctx)
+		d.log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
+		d.syncer.Boot(ctx)
 	}
 	observer.start(ctx, tasks)
-	tasks.Go(func() error { return syncer.Run(ctx, boot) })
-	tasks.Go(func() error { return src.Run(ctx, model, log) })
-	tasks.Go(func() error { return nodeobject.FollowAddrs(ctx, client, config.NodeName, model.SetNodeAddrs, log) })
-	follow(ctx, tasks)
-	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // the memory for the first reading is not needed again
-	if len(config.PodRanges) == 0 {
-		tasks.Go(func() error { return nodeobject.AwaitRanges(ctx, client, config.NodeName, model.SetRanges, log) })
+	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
+	tasks.Go(func() error { return d.source.Run(ctx, d.model, d.log) })
+	tasks.Go(func() error {
+		return nodeobject.FollowAddrs(ctx, d.client, d.config.NodeName, d.model.SetNodeAddrs, d.log)
+	})
+	tasks.Go(func() error { return d.uplinks.Run(ctx) })
+	tasks.Go(func() error { return d.guard.Run(ctx) })
+	context.AfterFunc(d.syncer.Enforced(), debug.FreeOSMemory) // the memory for the first reading is not needed again
+	if len(d.config.PodRanges) == 0 {
+		tasks.Go(func() error {
+			return nodeobject.AwaitRanges(ctx, d.client, d.config.NodeName, d.model.SetRanges, d.log)
+		})
 	}
 	return tasks.Wait()
 }
 
-// findAttachment returns how the pods of this node are attached, and a function that starts the tasks which follow the ports of their bridge. It
-// passes the present uplinks to the model, for the first transaction.
-func (o *options) findAttachment(c npc.Config, m *npc.Model, log *slog.Logger) (a npcnode.Attachment, watch func(context.Context, *errgroup.Group)) {
-	a = npcnode.Attachment{Interface: c.PodInterface, BridgePort: c.BridgePort, InRange: m.InRange}
-	f := &npcnode.Follower{Interface: c.PodInterface, Bridges: a.Bridges, Uplink: c.BridgePort,
-		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
-	f.Look()
-	g := npcnode.NewGuard(a, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
-	return a, func(ctx context.Context, tasks *errgroup.Group) {
-		tasks.Go(func() error { return f.Run(ctx) })
-		tasks.Go(func() error { return g.Run(ctx) })
+// notReady returns why policies are not enforced on this node; it is empty if they are.
+func (d *daemon) notReady() string {
+	if why := d.source.WhyUnread(); why != "" {
+		return why + "; what the kernel holds stays"
 	}
+	if why := d.syncer.Ready(); why != "" {
+		return why
+	}
+	if why := npcnode.Missing(d.attachment.Interface); why != "" {
+		return why
+	}
+	return d.attachment.BypassReason(d.families)
 }
 
 // newSyncer passes the addresses of this node to a model, and returns the model's syncer.
@@ -150,18 +200,4 @@ func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.
 		return source.Source{}, nil, err
 	}
 	return source.FromAPI(client, node), client, nil
-}
-
-// notReady returns why policies are not enforced on this node; it is empty if they are.
-func notReady(src source.Source, s *npc.Syncer, a npcnode.Attachment, fs []npc.Family) string {
-	if why := src.WhyUnread(); why != "" {
-		return why + "; what the kernel holds stays"
-	}
-	if why := s.Ready(); why != "" {
-		return why
-	}
-	if why := npcnode.Missing(a.Interface); why != "" {
-		return why
-	}
-	return a.BypassReason(fs)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 )
 
@@ -12,11 +13,14 @@ func versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Prints the version",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "weave-npc", version())
-			return err
-		},
+		RunE:  printVersion,
 	}
+}
+
+// printVersion prints the same as --version.
+func printVersion(cmd *cobra.Command, _ []string) error {
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().DisplayName(), "version", version())
+	return errors.Wrap(err, "printing the version")
 }
 
 // version returns the version that the binary was built from.

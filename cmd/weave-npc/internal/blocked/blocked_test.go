@@ -52,7 +52,7 @@ func tcp(from, to string) ulogd.Packet {
 	return ulogd.Packet{Group: "ingress", Src: src.Addr(), SrcPort: src.Port(), Dst: dst.Addr(), DstPort: dst.Port(), Protocol: 6}
 }
 
-// lines are those of the log since the last call, without time and level.
+// lines returns the lines of the log since the last call, without time and level.
 func (r *report) lines() []string {
 	text := regexp.MustCompile(`(?m)^time=\S+ level=INFO `).ReplaceAllString(r.log.String(), "")
 	r.log.Reset()
@@ -69,7 +69,7 @@ func (r *report) want(t *testing.T, want ...string) {
 	}
 }
 
-// counts are the counters, by their names and the values of their labels.
+// counts returns the counters by their names and the values of their labels.
 func (r *report) counts(t *testing.T) map[string]float64 {
 	t.Helper()
 	gathered, err := r.registry.Gather()
@@ -145,7 +145,7 @@ func TestBlockedLineInJSON(t *testing.T) {
 	}
 }
 
-// TestRepeats: the first packet of a flow is logged at once, the others are summed up as long as there are any.
+// TestRepeats checks that the first packet of a flow is logged at once and the others are summed up while there are any.
 func TestRepeats(t *testing.T) {
 	const line = `msg=blocked direction=ingress protocol=TCP from=10.9.9.9:%d to="shop/web (10.32.1.2:80)"`
 	r := newReport(t, "text")
@@ -169,7 +169,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestAScanHidesNobody: the log is bounded, what is left out is counted, and another source's packets are still logged.
+// TestAScanHidesNobody checks that the log about a port scan is bounded, omitted packets are counted, and other sources are still logged.
 func TestAScanHidesNobody(t *testing.T) {
 	r := newReport(t, "text")
 	for port := range 60000 {
@@ -188,7 +188,7 @@ func TestAScanHidesNobody(t *testing.T) {
 	}
 }
 
-// TestForgedSources: with a new source for every packet, the log and memory are bounded all the same.
+// TestForgedSources checks that log and memory are bounded when every packet has a new source.
 func TestForgedSources(t *testing.T) {
 	r := newReport(t, "text")
 	const seconds, perSecond = 60, 20000
@@ -214,7 +214,7 @@ func TestForgedSources(t *testing.T) {
 	}
 }
 
-// TestBlockedSeriesAreBounded: whatever the packets, the metric has few series.
+// TestBlockedSeriesAreBounded checks that the metric has few series for any packets.
 func TestBlockedSeriesAreBounded(t *testing.T) {
 	r := newReport(t, "text")
 	r.Reporter.log = slog.New(slog.DiscardHandler)

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestABusyModelDelaysNoAnswer: while what metrics and readiness come from is locked, one call at a time waits for it,
-// a few requests wait for that, and health does not wait.
+// TestABusyModelDelaysNoAnswer holds the lock behind metrics and readiness: one call at a time waits for it, a few requests wait for that call,
+// and health does not wait.
 func TestABusyModelDelaysNoAnswer(t *testing.T) {
 	var lock sync.Mutex
 	var waiting, most atomic.Int64
@@ -99,7 +99,7 @@ func TestABusyModelDelaysNoAnswer(t *testing.T) {
 	}
 }
 
-// TestAReadinessOfLongAgoDoesNotCount.
+// TestAReadinessOfLongAgoDoesNotCount checks the age of the last known value while a call blocks, and that a fresh value is not computed again.
 func TestAReadinessOfLongAgoDoesNotCount(t *testing.T) {
 	l := &latest[string]{compute: func() string { select {} }, at: time.Now().Add(-time.Hour), value: "old"}
 	if value, at := l.get(); value != "old" || time.Since(at) < time.Minute {
@@ -152,9 +152,9 @@ func TestHealth(t *testing.T) {
 		status         int
 		want           string
 	}{
-		{"/healthz", "the kernel says no", http.StatusOK, "ok"},
+		{"/healthz", "the kernel refuses", http.StatusOK, "ok"},
 		{"/readyz", "", http.StatusOK, "ok"},
-		{"/readyz", "the kernel says no", http.StatusServiceUnavailable, "the kernel says no"},
+		{"/readyz", "the kernel refuses", http.StatusServiceUnavailable, "the kernel refuses"},
 		{"/debug/pprof/", "", http.StatusNotFound, "not found"},
 	} {
 		t.Run(c.path+" "+c.notReady, func(t *testing.T) {
@@ -178,6 +178,26 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 		}
 		if status, text := request(t, s, "/debug/pprof/"); status != http.StatusOK || !strings.Contains(text, "goroutine") {
 			t.Errorf("status %d: %s", status, text)
+		}
+	}
+}
+
+// TestNothingIsServedWithoutAnAddress checks that an empty address opens no port, rather than a random one.
+func TestNothingIsServedWithoutAnAddress(t *testing.T) {
+	metrics, err := Listen("--metrics-addr", "", prometheus.NewRegistry(), func() string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	profiles, err := ListenProfiles("--pprof-addr", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Server{metrics, profiles} {
+		if s.listener != nil || s.Addr() != "" {
+			t.Errorf("%s is open", s.Addr())
+		}
+		if err := s.Run(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+			t.Error(err)
 		}
 	}
 }

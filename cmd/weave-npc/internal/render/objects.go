@@ -40,20 +40,10 @@ func Policies(out io.Writer, format string, policies []explain.PolicyRow) error 
 		for _, t := range p.Types {
 			types = append(types, string(t))
 		}
-		allows := p.Invalid
-		if allows != "" {
-			allows = "nothing: it is invalid: " + allows
-		}
-		first := []string{p.Policy, orDash(types), selects(p), allows}
-		rules := ruleRows(p)
-		if len(rules) > 0 {
-			first[3], rules = rules[0], rules[1:]
-		} else if allows == "" {
-			first[3] = "nothing"
-		}
-		rows = append(rows, first)
-		for _, r := range rules {
-			rows = append(rows, []string{"", "", "", r})
+		lines := allows(p)
+		rows = append(rows, []string{p.Policy, orDash(types), selects(p), lines[0]})
+		for _, line := range lines[1:] {
+			rows = append(rows, []string{"", "", "", line})
 		}
 	}
 	return table(out, "POLICY TYPES ISOLATES ALLOWS", rows)
@@ -76,12 +66,19 @@ func selects(p explain.PolicyRow) string {
 	return text + " (" + strings.Join(names, ", ") + ")"
 }
 
-func ruleRows(p explain.PolicyRow) (texts []string) {
+// allows describes what a policy allows, in one line at least.
+func allows(p explain.PolicyRow) (lines []string) {
 	for i, r := range p.Ingress {
-		texts = append(texts, fmt.Sprintf("ingress %d: %s", i+1, r))
+		lines = append(lines, fmt.Sprintf("ingress %d: %s", i+1, r))
 	}
 	for i, r := range p.Egress {
-		texts = append(texts, fmt.Sprintf("egress %d: %s", i+1, r))
+		lines = append(lines, fmt.Sprintf("egress %d: %s", i+1, r))
 	}
-	return texts
+	switch {
+	case len(lines) > 0:
+		return lines
+	case p.Invalid != "":
+		return []string{"nothing: it is invalid: " + p.Invalid}
+	}
+	return []string{"nothing"}
 }
