@@ -6,7 +6,7 @@ export GOFLAGS := -trimpath
 
 .DEFAULT_GOAL := help
 
-help: ## say what can be made
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 build: ## build bin/weave-npc, a static binary
@@ -23,7 +23,7 @@ test: ## run all tests: on paper, on the real kernel, in a browser, and against 
 	$(GO) vet ./...
 	$(GO) test -race -count=1 -timeout 40m ./...
 	$(GO) -C test/controlplane test ./conformance/report
-	$(GO) -C test/alerts test -count=1 . # what it reads is outside its module, and changes unseen
+	$(GO) -C test/alerts test -count=1 . # without the cache, which misses changes of the files outside of this module
 	$(GO) -C test/manifests test -count=1 .
 
 controlplane: ## build the kube-apiserver and the etcd that the tests run (cached in .cache/controlplane)
@@ -95,4 +95,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance image release lint fmt bench fuzz worlds soak kills flood drift mutants vuln clean
+.PHONY: help build demo test controlplane conformance image release lint fmt bench fuzz storms worlds soak kills drift flood mutants vuln clean

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/queue"
@@ -34,14 +33,9 @@ func (m *Model) refused(a netip.Addr, p *pod) bool {
 	return own || p.Node != m.NodeName && m.hosts[a] > 0
 }
 
-// bootTolerance is how much earlier than the node's start a container may have been started by its time stamp, before that counts
-// as another boot: clocks are set, and time stamps are rounded.
-const bootTolerance = 10 * time.Second
-
-// beforeBoot reports whether the status of a pod of this node was reported before the node was started: no container has been
-// started since. The network of such a pod is not there any more, and may be made with another address.
+// beforeBoot reports whether the status of a pod of this node was reported before the node was started.
 func (m *Model) beforeBoot(p *Pod) bool {
-	return p.Node == m.NodeName && m.Booted != nil && !p.LastStart.IsZero() && p.LastStart.Before(m.Booted().Add(-bootTolerance))
+	return p.Node == m.NodeName && m.Booted != nil && p.ReportedBefore(m.Booted())
 }
 
 // claim replaces a pod's former claims by its present ones and settles who owns the addresses.

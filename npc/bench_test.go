@@ -320,11 +320,11 @@ func rulesMet(tb testing.TB, k *paper.Kernel, pod npc.Pod, d npc.Direction) (toS
 	if d == npc.Egress {
 		p.Src, p.Dst, p.In, p.Out, own = p.Dst, p.Src, p.Out, p.In, "src"
 	}
-	v, err := k.Judge(p)
+	v, err := k.Simulate(p)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, step := range v.Way {
+	for _, step := range v.Trace {
 		if !strings.Contains(step.Rule, "isolated pods of "+pod.Namespace+`"`) && !strings.Contains(step.Rule, "isolated pods of "+pod.Namespace+" part") {
 			continue
 		}

@@ -45,6 +45,16 @@ type Pod struct {
 	Created time.Time
 }
 
+// bootTolerance is how much earlier than the node's start a container may have been started by its time stamp, before that counts
+// as another boot: clocks are set, and time stamps are rounded.
+const bootTolerance = 10 * time.Second
+
+// ReportedBefore reports whether the pod's status is from before its node was started: no container has been started since. The
+// network of such a pod does not exist any more, and may be made anew with another address.
+func (p *Pod) ReportedBefore(boot time.Time) bool {
+	return !p.LastStart.IsZero() && p.LastStart.Before(boot.Add(-bootTolerance))
+}
+
 // NamedPort is a container port that has a name.
 type NamedPort struct {
 	Name string

@@ -427,7 +427,7 @@ func TestReportsThatTheKernelRefuses(t *testing.T) {
 func (s *station) reported(group int) {
 	s.Helper()
 	for f, to := range s.addrs["a/web"] {
-		v, err := s.kernels[f].Judge(walk.Packet{Src: s.addrs["a/db"][f], Dst: to, Protocol: 6, DstPort: 80})
+		v, err := s.kernels[f].Simulate(walk.Packet{Src: s.addrs["a/db"][f], Dst: to, Protocol: 6, DstPort: 80})
 		if err != nil || v.Accepted || v.Logged != group {
 			s.Errorf("to %s: %+v, %v, not dropped and reported to group %d", to, v, err, group)
 		}

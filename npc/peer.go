@@ -18,7 +18,7 @@ func (m *Model) use(p *policy, spec selectorSpec) *selector {
 const flatAbove = 8
 
 // peerSelector is the selector for a peer that names pods.
-func (m *Model) peerSelector(peer compiled.Peer) selectorSpec {
+func (m *Model) peerSelector(peer compiled.MergedPeer) selectorSpec {
 	if peer.Namespaces == nil {
 		return selectorSpec{scope: podScope, namespace: peer.Namespace, pods: peer.Pods.Selector}
 	}

@@ -18,11 +18,11 @@ type policy struct {
 	namespace, name string
 	uid             types.UID
 	// target chooses the pods that the policy isolates.
-	target compiled.Choice
+	target compiled.Selector
 	// targetKey is the target as text; equal ones choose the same pods.
 	targetKey string
 	isolates  [len(directions)]bool
-	rules     [len(directions)][]compiled.Rule
+	rules     [len(directions)][]compiled.MergedRule
 	created   time.Time
 	// cost is what the rules come to.
 	cost budget.Cost
@@ -51,7 +51,7 @@ func (p *policy) same(q *policy) bool {
 func newPolicy(o *networkingv1.NetworkPolicy, limits budget.Limits) *policy {
 	c := compiled.Compile(o, limits)
 	p := &policy{namespace: o.Namespace, name: o.Name, uid: o.UID, created: o.CreationTimestamp.Time, target: c.Target, isolates: c.Isolates,
-		rules: c.Rules, cost: c.Cost, invalid: c.Invalid,
+		rules: c.Merged, cost: c.Cost, invalid: c.Invalid,
 		selected: map[*pod]struct{}{}, used: map[*selector]struct{}{}, blocks: map[*block]struct{}{}}
 	if p.target.Selector != nil {
 		p.targetKey = p.target.Selector.String()

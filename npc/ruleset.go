@@ -74,17 +74,17 @@ func (ns *namespace) ruleSet(d Direction) *ruleSet {
 
 // rulePeer is a peer of a rule, or several together.
 type rulePeer struct {
-	compiled.Peer
+	compiled.MergedPeer
 	union *union
 }
 
 // matches are the iptables matches that a rule comes to in a family: one for each of its peers
 // with each of its ports.
-func (m *Model) matches(p *policy, d Direction, r compiled.Rule, f Family) []string {
+func (m *Model) matches(p *policy, d Direction, r compiled.MergedRule, f Family) []string {
 	var out []string
 	ports := r.Ports
 	if r.AnyPort {
-		ports = []compiled.Port{{}}
+		ports = []compiled.MergedPorts{{}}
 	}
 	var peers []rulePeer
 	switch {
@@ -94,7 +94,7 @@ func (m *Model) matches(p *policy, d Direction, r compiled.Rule, f Family) []str
 		peers = []rulePeer{{union: m.useUnion(p, r.Peers)}}
 	default:
 		for _, one := range r.Peers {
-			peers = append(peers, rulePeer{Peer: one})
+			peers = append(peers, rulePeer{MergedPeer: one})
 		}
 	}
 	for _, peer := range peers {
@@ -110,7 +110,7 @@ func (m *Model) matches(p *policy, d Direction, r compiled.Rule, f Family) []str
 
 // match is one of them. Protocol and ports come first, because they cost least, and a list of
 // namespaces last, because it costs most.
-func (m *Model) match(p *policy, d Direction, peer rulePeer, port compiled.Port, anyPeer bool, f Family) string {
+func (m *Model) match(p *policy, d Direction, peer rulePeer, port compiled.MergedPorts, anyPeer bool, f Family) string {
 	var parts []string
 	if port.Protocol != 0 {
 		parts = append(parts, port.Match())
@@ -141,7 +141,7 @@ func (m *Model) match(p *policy, d Direction, peer rulePeer, port compiled.Port,
 			parts = append(parts, naming.Match(m.useBlock(p, peer.Block).key, d.Peer()))
 		}
 	default:
-		spec, dir := m.peerSelector(peer.Peer), d.Peer()
+		spec, dir := m.peerSelector(peer.MergedPeer), d.Peer()
 		if ofPeer {
 			if spec.scope == listScope {
 				spec.scope = clusterScope

@@ -18,7 +18,7 @@ type union struct {
 }
 
 // useUnion provisions a list of a rule's peers for a policy.
-func (m *Model) useUnion(p *policy, peers []compiled.Peer) *union {
+func (m *Model) useUnion(p *policy, peers []compiled.MergedPeer) *union {
 	var members [len(families)][]*set
 	parts := []string{"union"}
 	for _, peer := range peers {

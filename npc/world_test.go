@@ -3,6 +3,7 @@ package npc_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,7 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
@@ -31,7 +34,7 @@ type world struct {
 	adopted bool
 	// transactions are the texts of those applied since they were last taken.
 	transactions []string
-	// explained says that verdicts are also asked of who explains them, who knows of no gate.
+	// explained is set if verdicts are also compared with those that explain gives, which does not know the gate.
 	explained bool
 	// live is what applies the plans to a real kernel, of which kernels then are copies; nil on paper.
 	live *live
@@ -41,38 +44,43 @@ type world struct {
 
 const node = "node1"
 
-// told is a model, and who explains policies, who is told the same.
+// told is a model, and a cluster of the same objects that policies are explained by.
 type told struct {
 	*npc.Model
-	explain *explain.World
+	cluster *cluster.Cluster
 }
 
 func newTold(c npc.Config) *told {
-	t := &told{npc.New(c), explain.NewWorld()}
-	t.explain.LegacyNetpol = c.LegacyNetpol
+	t := &told{npc.New(c), cluster.New()}
+	t.cluster.LegacyNetpol = c.LegacyNetpol
+	t.cluster.SetNodeAddrs(node, nil)
 	return t
 }
 
-func (t *told) SetNamespace(n npc.Namespace) { t.Model.SetNamespace(n); t.explain.SetNamespace(n) }
-func (t *told) SetPod(p npc.Pod)             { t.Model.SetPod(p); t.explain.SetPod(p) }
+func (t *told) SetNamespace(n npc.Namespace) { t.Model.SetNamespace(n); t.cluster.SetNamespace(n) }
+func (t *told) SetPod(p npc.Pod)             { t.Model.SetPod(p); t.cluster.SetPod(p) }
+func (t *told) SetNodeAddrs(addrs []netip.Addr) {
+	t.Model.SetNodeAddrs(addrs)
+	t.cluster.SetNodeAddrs(node, addrs)
+}
 func (t *told) SetPolicy(p *networkingv1.NetworkPolicy) {
 	t.Model.SetPolicy(p)
-	t.explain.SetPolicy(p)
+	t.cluster.SetPolicy(p)
 }
 
 func (t *told) DeleteNamespace(name string, uid types.UID) {
 	t.Model.DeleteNamespace(name, uid)
-	t.explain.DeleteNamespace(name, uid)
+	t.cluster.DeleteNamespace(name, uid)
 }
 
 func (t *told) DeletePod(namespace, name string, uid types.UID) {
 	t.Model.DeletePod(namespace, name, uid)
-	t.explain.DeletePod(namespace, name, uid)
+	t.cluster.DeletePod(namespace, name, uid)
 }
 
 func (t *told) DeletePolicy(namespace, name string, uid types.UID) {
 	t.Model.DeletePolicy(namespace, name, uid)
-	t.explain.DeletePolicy(namespace, name, uid)
+	t.cluster.DeletePolicy(namespace, name, uid)
 }
 
 // newWorld starts with nothing known, and takes configuration changes.
@@ -276,7 +284,7 @@ func (w *world) expect(lines string) {
 					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
 				}
 				e := w.explain(src, dst, protocolNumbers[name], uint16(number))
-				if w.explained && !aboutOwnNode(e) && e.Allowed != (want == "yes") {
+				if w.explained && !notByPolicies(e) && e.Allowed != (want == "yes") {
 					w.Errorf("%s: %s > %s: explained as allowed = %t:\n%s", strings.TrimSpace(line), src, dst, e.Allowed, e)
 				}
 			}
@@ -295,15 +303,18 @@ func passes(end string) string {
 	return "cni0"
 }
 
-// aboutOwnNode says of a verdict that it is between a pod and its node, which is not forwarded.
-func aboutOwnNode(v explain.Verdict) bool {
-	return v.Egress.Because == explain.OwnNode || v.Ingress.Because == explain.OwnNode
+// notByPolicies reports whether a verdict is not for policies: it is between a pod and its node, which is not forwarded, or a pod waits for its
+// address, which is for the gate.
+func notByPolicies(v explain.Verdict) bool {
+	return slices.ContainsFunc([]explain.Reason{v.Egress.Reason, v.Ingress.Reason}, func(r explain.Reason) bool {
+		return r == "own node" || r == "waiting for its address"
+	})
 }
 
-// explain is the verdict of the policies themselves, as far as it is for the node to give.
+// explain returns the verdict of the policies themselves, as far as the node gives it.
 func (w *world) explain(src, dst netip.Addr, protocol uint8, port uint16) explain.Verdict {
-	return w.model.explain.Explain(explain.Flow{From: explain.End{Addr: src}, To: explain.End{Addr: dst}, Node: node,
-		Service: explain.Service{Protocol: protocol, Port: port}})
+	return explain.Explain(w.model.cluster.View(), flow.Flow{From: flow.End{Addr: src}, To: flow.End{Addr: dst}, Node: node,
+		Service: flow.Service{Protocol: protocol, Port: port}})
 }
 
 func (w *world) find(name string) []netip.Addr {
@@ -322,7 +333,7 @@ func (w *world) judge(p walk.Packet) walk.Verdict {
 	if p.Src.Is6() {
 		k = w.kernels[npc.IPv6]
 	}
-	v, err := k.Judge(p)
+	v, err := k.Simulate(p)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 )
@@ -15,7 +16,7 @@ func cleanupCommand() *cobra.Command {
 		Use:   "cleanup",
 		Short: "Removes all chains, rules and sets of weave-npc from this node, the original weave-npc's too, and nothing else",
 		Long: "Removes all chains, rules and sets of weave-npc from this node, the original weave-npc's too, and nothing else.\n" +
-			"Policies are not enforced any more after that. Stop weave-npc first, or it puts everything back.",
+			"Policies are no longer enforced after that. Stop weave-npc first, or it puts everything back.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tables, err := allTables()
@@ -31,12 +32,12 @@ func cleanupCommand() *cobra.Command {
 	}
 }
 
-// allTables are the filter tables of every family and backend that this node has the programs for.
+// allTables returns the filter tables of every family and backend whose programs are installed on this node.
 func allTables() ([]*iptables.Table, error) {
 	var tables []*iptables.Table
 	var missing error
 	for _, b := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
-		for _, f := range familiesOfNode() {
+		for _, f := range host.Families() {
 			t, err := iptables.New(f.IPTables(), b)
 			if err != nil {
 				missing = err

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is printed into testdata, docs/flags.md and docs/metrics.md before comparing it")
 
-// execute runs weave-npc in this process, and returns what it prints and its exit status.
+// execute runs weave-npc in this process, and returns its output and exit status.
 func execute(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	var stdout bytes.Buffer
@@ -32,8 +32,8 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 	return stdout.String(), status(ran, err)
 }
 
-// checkTranscript runs the commands of a transcript in testdata, lines that begin with "$ ", and compares what they print with
-// what stands below them. A status that is not 0 stands on the last line.
+// checkTranscript runs the commands of a transcript in testdata, which are the lines that begin with "$ ", and compares their output with the
+// lines below. A status other than 0 is on the last line.
 func checkTranscript(t *testing.T, path string) {
 	t.Helper()
 	want, err := os.ReadFile(path)
@@ -57,7 +57,7 @@ func checkTranscript(t *testing.T, path string) {
 	checkFile(t, path, got.String())
 }
 
-// checkFile compares a file with what it has to say, or writes that.
+// checkFile compares a file with its wanted content, or writes the latter with -update.
 func checkFile(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -116,8 +116,8 @@ func TestExplainAsJSON(t *testing.T) {
 	want := "{{shop/web 10.32.1.2} {shop/db 10.32.1.4} tcp/5432} by shop/db: no rule allows it: " +
 		"{1 [{peer wants role=api, shop/web has role=web pod labels role=api role=web}]}"
 	p := v.Ingress.Policies[0]
-	if said := fmt.Sprintf("%v by %s: %s: %v", v.Flow, p.Policy, v.Ingress.Because, p.Rules[0]); said != want {
-		t.Errorf("says %s,\nnot  %s", said, want)
+	if got := fmt.Sprintf("%v by %s: %s: %v", v.Flow, p.Policy, v.Ingress.Because, p.Rules[0]); got != want {
+		t.Errorf("got  %s,\nwant %s", got, want)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestServiceAsJSON(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if want := "{shop/db [{shop/db 10.32.1.4 tcp/5432}]} [{true}] [] 0"; fmt.Sprint(got.Service, got.Verdicts, got.Warnings, " ", code) != want {
-		t.Errorf("says %v %v %v %d,\nnot  %s", got.Service, got.Verdicts, got.Warnings, code, want)
+		t.Errorf("got  %v %v %v %d,\nwant %s", got.Service, got.Verdicts, got.Warnings, code, want)
 	}
 	out, code = execute(t, "explain", "--manifests", "testdata/shop", "--from", "shop/api", "--to", "10.32.1.99", "--port", "80", "-o", "json")
 	if code != 2 || !strings.Contains(out, `"warnings": [`) {

@@ -1,25 +1,24 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"log/slog"
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/pflag"
-	"github.com/vishvananda/netlink"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/logging"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
 )
 
-// options are the flags as they were given.
+// options are the values of the daemon's flags.
 type options struct {
 	nodeName, metricsAddr, pprofAddr, bridgePort string
 	logLevel, logFormat                          string
@@ -36,52 +35,123 @@ type options struct {
 	allowMcast, allowVLAN, legacyNetpol, dryRun  bool
 }
 
-func (o *options) register(f *pflag.FlagSet) {
-	f.SortFlags = false
-	f.StringVar(&o.nodeName, "node-name", "", "name of this node (default $HOSTNAME)")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server (default: the pod's service account)")
-	f.StringVar(&o.manifests, "manifests", "", "directory to read namespaces, pods and network policies from, instead of an API server")
-	f.StringVar(&o.podInterface, "pod-interface", "", "bridge that the pods of this node are attached to, such as cni0")
-	f.StringSliceVar(&o.podCIDRs, "pod-cidr", nil, "ranges of the addresses of this node's pods, where --pod-interface does not tell them (default: the node's spec.podCIDRs)")
-	f.StringVar(&o.bridgePort, "bridge-port-name", "vethwe-bridge", "port of the bridge behind which no pods of this node are; ports that are no veth or tap are told without it")
-	f.StringVar(&o.hook, "hook", string(npc.HookForward),
-		"forward: jump from FORWARD; none: the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
-	f.StringVar(&o.allowAction, "allow-action", "", "what an allowed packet gets: ACCEPT, or RETURN to let the rest of FORWARD decide too "+
-		"(default: ACCEPT; with --manifests RETURN)")
-	f.StringVar(&o.gate, "gate", string(npc.GateAuto),
-		"packets of unknown addresses that may be those of this node's pods: auto (dropped while an isolated pod may have one), open, closed")
-	f.BoolVar(&o.allowMcast, "allow-mcast", true,
-		"let all multicast pass, whatever policies say: every host listens to 224.0.0.1 and ff02::1, so any pod of a bridge reaches each "+
-			"UDP service of its isolated pods (broadcast is dropped while a pod is isolated for ingress, whatever is given here)")
-	f.BoolVar(&o.allowVLAN, "allow-vlan", false,
-		"let pods on a bridge send frames with a VLAN tag, which pass no policy (else nftables drops them; what only routers send it drops always)")
-	f.IntVar(&o.maxListSize, "max-list-size", 1024, "most namespaces that a list:set holds; more than that, or than 8, are held as one set of their pods")
-	o.budget = budget.Default()
-	f.Var(&o.budget.Sets, "max-sets",
-		"sets that one policy, the policies of one namespace and those of all may need on this node, in each IP family; what needs more isolates and allows nothing")
-	f.Var(&o.budget.Rules, "max-rules", "the same of iptables rules")
-	f.Var(&o.budget.Entries, "max-entries", "the same of entries that policies themselves have in sets, which are address blocks")
-	f.Uint16Var(&o.nflogGroup, "nflog-group", 86, "NFLOG group of packets blocked on ingress; those blocked on egress have the next one")
-	f.StringVar(&o.ulogdPcap, "ulogd-pcap", "", "capture file to keep the last reported packets in (and the one before, with .1 behind its name)")
-	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", 64, "MiB that the two files of --ulogd-pcap take at most")
-	f.BoolVar(&o.legacyNetpol, "use-legacy-netpol", false, "give policies the meaning that they had in Kubernetes 1.6")
-	f.StringVar(&o.backend, "iptables-backend", "", "nft or legacy (default: what the other rules of this node are in)")
-	f.StringVar(&o.metricsAddr, "metrics-addr", ":6781", "address to serve metrics and health on; empty for none")
-	f.UintSliceVar(&o.countedPorts, "counted-ports", []uint{22, 25, 53, 80, 443, 3306, 5432, 6379, 8080, 8443, 9090, 9200, 27017},
-		"destination ports that weavenpc_blocked_connections_total tells apart, at most 100; all others are one")
-	f.StringVar(&o.pprofAddr, "pprof-addr", "", "loopback address to serve profiles on (pprof), such as 127.0.0.1:6060; empty for none")
-	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error")
-	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print the transactions that would be applied, and exit")
+// defaults returns the values of flags that are not given. Other subcommands take theirs from here, too.
+func defaults() *options {
+	return &options{
+		bridgePort:    "vethwe-bridge",
+		hook:          string(npc.HookForward),
+		gate:          string(npc.GateAuto),
+		allowMcast:    true,
+		maxListSize:   1024,
+		budget:        budget.Default(),
+		nflogGroup:    86,
+		ulogdPcapSize: 64,
+		metricsAddr:   ":6781",
+		countedPorts:  []uint{22, 25, 53, 80, 443, 3306, 5432, 6379, 8080, 8443, 9090, 9200, 27017},
+		logLevel:      "info",
+		logFormat:     "text",
+	}
 }
 
-// interfaceName is what the kernel and iptables take as a name of an interface, or the beginning of names.
+// register registers the flags with the present values as defaults.
+func (o *options) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	registerNodeName(f, &o.nodeName)
+	f.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "kubeconfig file for the API server (default: the pod's service account)")
+	registerManifests(f, &o.manifests)
+	f.StringVar(&o.podInterface, "pod-interface", o.podInterface, "bridge that the pods of this node are attached to, such as cni0")
+	f.StringSliceVar(&o.podCIDRs, "pod-cidr", o.podCIDRs,
+		"address ranges of this node's pods, where --pod-interface does not identify them (default: the node's spec.podCIDRs)")
+	f.StringVar(&o.bridgePort, "bridge-port-name", o.bridgePort,
+		"port of the bridge that leads to no pods of this node; ports other than veth and tap are recognized without it")
+	f.StringVar(&o.hook, "hook", o.hook, "forward: jump from FORWARD; none: the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
+	f.StringVar(&o.allowAction, "allow-action", o.allowAction, "verdict on allowed packets: ACCEPT, or RETURN to let the rest of FORWARD decide too "+
+		"(default: ACCEPT; with --manifests RETURN)")
+	f.StringVar(&o.gate, "gate", o.gate,
+		"packets from or to unknown addresses that may belong to pods of this node: auto (dropped while an isolated pod may have one), open, closed")
+	f.BoolVar(&o.allowMcast, "allow-mcast", o.allowMcast,
+		"let all multicast pass, regardless of policies: every host listens to 224.0.0.1 and ff02::1, so any pod of a bridge reaches each "+
+			"UDP service of its isolated pods (broadcast is always dropped while a pod is isolated for ingress)")
+	f.BoolVar(&o.allowVLAN, "allow-vlan", o.allowVLAN,
+		"let pods on a bridge send frames with a VLAN tag, which bypass policies (otherwise nftables drops them; frames that only routers send "+
+			"are always dropped)")
+	f.IntVar(&o.maxListSize, "max-list-size", o.maxListSize,
+		"maximum number of namespaces in a list:set; where a selector matches more namespaces than that, or more than 8, its pods are in one set")
+	f.Var(&o.budget.Sets, "max-sets", "maximum number of sets on this node, in each IP family, for one policy, for the policies of one namespace "+
+		"and for all policies; a policy beyond it isolates its pods and allows nothing")
+	f.Var(&o.budget.Rules, "max-rules", "the same limits for iptables rules")
+	f.Var(&o.budget.Entries, "max-entries", "the same limits for the set entries of policies themselves, which are address blocks")
+	f.Uint16Var(&o.nflogGroup, "nflog-group", o.nflogGroup, "NFLOG group of packets blocked on ingress; the next one is for egress")
+	f.StringVar(&o.ulogdPcap, "ulogd-pcap", o.ulogdPcap, "capture file for the last reported packets (the file before it has .1 after its name)")
+	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", o.ulogdPcapSize, "maximum size of the two files of --ulogd-pcap together, in MiB")
+	registerLegacyNetpol(f, &o.legacyNetpol)
+	registerBackend(f, &o.backend)
+	f.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address to serve metrics and health on; empty for none")
+	f.UintSliceVar(&o.countedPorts, "counted-ports", o.countedPorts,
+		"destination ports with a label value of their own in weavenpc_blocked_connections_total, at most 100; all others share one")
+	f.StringVar(&o.pprofAddr, "pprof-addr", o.pprofAddr, "loopback address to serve profiles on (pprof), such as 127.0.0.1:6060; empty for none")
+	f.StringVar(&o.logLevel, "log-level", o.logLevel, "debug, info, warning or error")
+	f.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
+	f.BoolVar(&o.dryRun, "dry-run", o.dryRun, "print the transactions that would be applied, and exit")
+	o.registerCompletion(f)
+}
+
+// registerCompletion records which values the flags take.
+func (o *options) registerCompletion(f *pflag.FlagSet) {
+	commandline.File(f, "kubeconfig")
+	commandline.File(f, "ulogd-pcap")
+	commandline.Values(f, "hook", string(npc.HookForward), string(npc.HookNone))
+	commandline.Values(f, "allow-action", actionAccept, actionReturn)
+	commandline.Values(f, "gate", string(npc.GateAuto), string(npc.GateOpen), string(npc.GateClosed))
+	commandline.Values(f, "log-level", logging.Levels()...)
+	commandline.Values(f, "log-format", logging.Formats()...)
+}
+
+func registerNodeName(f *pflag.FlagSet, name *string) {
+	f.StringVar(name, "node-name", *name, "name of this node (default $HOSTNAME)")
+}
+
+func registerManifests(f *pflag.FlagSet, directory *string) {
+	f.StringVar(directory, "manifests", *directory, "directory to read namespaces, pods and network policies from, instead of an API server")
+	commandline.Directory(f, "manifests")
+}
+
+func registerLegacyNetpol(f *pflag.FlagSet, legacy *bool) {
+	f.BoolVar(legacy, "use-legacy-netpol", *legacy, "give policies the meaning that they had in Kubernetes 1.6")
+}
+
+func registerBackend(f *pflag.FlagSet, backend *string) {
+	f.StringVar(backend, "iptables-backend", *backend, "nft or legacy (default: the backend of the other rules on this node)")
+	commandline.Values(f, "iptables-backend", string(iptables.NFT), string(iptables.Legacy))
+}
+
+// format is the value of --output, and the values that a subcommand supports.
+type format struct {
+	name    string
+	formats []string
+}
+
+// register registers --output. The first format is the default.
+func (o *format) register(f *pflag.FlagSet, usage string, formats ...string) {
+	o.formats = formats
+	f.StringVarP(&o.name, "output", "o", formats[0], usage)
+	commandline.Values(f, "output", formats...)
+}
+
+func (o *format) check() error {
+	if slices.Contains(o.formats, o.name) {
+		return nil
+	}
+	return errors.Errorf("--output: %q is none of %s", o.name, strings.Join(o.formats, ", "))
+}
+
+// interfaceName matches what the kernel and iptables accept as the name of an interface, or as a prefix of names followed by +.
 var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$|^[A-Za-z0-9._-]{1,14}\+$`)
 
-// maxPcapSize is the most that --ulogd-pcap-size may be, in MiB.
+// maxPcapSize is the maximum of --ulogd-pcap-size, in MiB.
 const maxPcapSize = 1 << 20
 
-// config checks the flags and makes them the model's configuration.
+// config validates the flags and returns the model's configuration.
 func (o *options) config() (npc.Config, error) {
 	c := npc.Config{NodeName: o.nodeName, PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: npc.Hook(o.hook),
 		AllowAction: o.action(), Gate: npc.GateMode(o.gate), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
@@ -117,8 +187,10 @@ func (o *options) config() (npc.Config, error) {
 		return c, errors.Errorf("--max-list-size: %d is negative", o.maxListSize)
 	case o.bridgePort != "" && !interfaceName.MatchString(o.bridgePort):
 		return c, errors.Errorf("--bridge-port-name: %q is no name of an interface", o.bridgePort)
+	case o.podInterface != "" && !interfaceName.MatchString(o.podInterface):
+		return c, errors.Errorf("--pod-interface: %q is no name of an interface", o.podInterface)
 	case o.podInterface != "":
-		return c, checkInterface(o.podInterface)
+		return c, errors.Wrap(host.CheckPodInterface(o.podInterface), "--pod-interface")
 	}
 	return c, nil
 }
@@ -129,8 +201,8 @@ const (
 	actionReturn = "RETURN"
 )
 
-// action returns what an allowed packet gets. A host without Kubernetes has other owners of its containers' network, such as Docker, whose
-// rules further down in FORWARD keep bridges apart: an ACCEPT before them would open what they close.
+// action returns the verdict on allowed packets. On a host without Kubernetes, another program owns the network of containers, such as Docker,
+// whose rules further down in FORWARD separate bridges: an ACCEPT before those rules would connect the bridges.
 func (o *options) action() string {
 	switch {
 	case o.allowAction != "":
@@ -141,30 +213,10 @@ func (o *options) action() string {
 	return actionAccept
 }
 
-// checkInterface refuses what packets of pods would never match.
-func checkInterface(name string) error {
-	if !interfaceName.MatchString(name) {
-		return errors.Errorf("--pod-interface: %q is no name of an interface", name)
-	}
-	links, err := netlink.LinkList()
-	if err != nil {
-		return errors.Wrap(err, "listing the interfaces of this node")
-	}
-	prefix, many := strings.CutSuffix(name, "+")
-	for _, l := range links {
-		a := l.Attrs()
-		if (a.Name == name || many && strings.HasPrefix(a.Name, prefix)) && a.MasterIndex != 0 {
-			return errors.Errorf("--pod-interface: %s is the port of a bridge, and iptables names bridged packets by "+
-				"the bridge: give the bridge's name", a.Name)
-		}
-	}
-	return nil
-}
-
-// maxCountedPorts bounds the series of a metric.
+// maxCountedPorts bounds the number of series of a metric.
 const maxCountedPorts = 100
 
-// ports are the destination ports to tell apart.
+// ports returns the destination ports to count separately.
 func (o *options) ports() ([]uint16, error) {
 	if len(o.countedPorts) > maxCountedPorts {
 		return nil, errors.Errorf("--counted-ports: %d are more than %d", len(o.countedPorts), maxCountedPorts)
@@ -179,51 +231,7 @@ func (o *options) ports() ([]uint16, error) {
 	return ports, nil
 }
 
-// logger logs in the format and from the level that were asked for.
-func (o *options) logger(w io.Writer) (*slog.Logger, error) {
-	level, err := o.level()
-	if err != nil {
-		return nil, err
-	}
-	h := &slog.HandlerOptions{Level: level, ReplaceAttr: inWords}
-	switch o.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, h)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, h)), nil
-	}
-	return nil, errors.Errorf("--log-format: %q is neither text nor json", o.logFormat)
-}
-
-// inWords makes errors and what has a name what they say, in JSON as in text: errors printed in full come with the stack that they were made
-// on.
-func inWords(_ []string, a slog.Attr) slog.Attr {
-	switch v := a.Value.Any().(type) {
-	case slog.Level, time.Time:
-	case error:
-		a.Value = slog.StringValue(v.Error())
-	case fmt.Stringer:
-		a.Value = slog.StringValue(v.String())
-	}
-	return a
-}
-
-// level is the log level that was asked for.
-func (o *options) level() (slog.Level, error) {
-	switch o.logLevel {
-	case "debug":
-		return slog.LevelDebug, nil
-	case "info":
-		return slog.LevelInfo, nil
-	case "warning":
-		return slog.LevelWarn, nil
-	case "error":
-		return slog.LevelError, nil
-	}
-	return 0, errors.Errorf("--log-level: %q is none of debug, info, warning and error", o.logLevel)
-}
-
-// checkBackend refuses what is no backend.
+// checkBackend returns an error if --iptables-backend names no backend.
 func (o *options) checkBackend() error {
 	if b := iptables.Backend(o.backend); o.backend != "" && b != iptables.NFT && b != iptables.Legacy {
 		return errors.Errorf("--iptables-backend: %q is neither nft nor legacy", o.backend)

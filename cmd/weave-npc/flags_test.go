@@ -11,18 +11,20 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 )
 
-// TestFlagsPage lists the flags of every command.
+// TestFlagsPage compares docs/flags.md with the flags of every command.
 func TestFlagsPage(t *testing.T) {
 	const page = "../../docs/flags.md"
 	var b strings.Builder
-	b.WriteString("# Flags\n\nWritten from the code. Each flag can be given as an environment variable; a flag that is given wins.\n")
+	b.WriteString("# Flags\n\nGenerated from the code. Every flag can be given as an environment variable; the flag takes precedence.\n")
 	writeFlags(&b, command())
 	checkFile(t, page, b.String())
 }
 
-// writeFlags writes the section of a command, and of those below it.
+// writeFlags writes the sections of a command and its subcommands.
 func writeFlags(b *strings.Builder, c *cobra.Command) {
 	if c.Name() == "help" {
 		return
@@ -42,17 +44,17 @@ func writeFlags(b *strings.Builder, c *cobra.Command) {
 		if value == "``" {
 			value = ""
 		}
-		fmt.Fprintf(b, "| `--%s` | `%s` | %s | %s |\n", f.Name, variable(f), value, strings.ReplaceAll(f.Usage, "|", `\|`))
+		fmt.Fprintf(b, "| `--%s` | `%s` | %s | %s |\n", f.Name, commandline.Variable(f.Name), value, strings.ReplaceAll(f.Usage, "|", `\|`))
 	})
 	for _, sub := range c.Commands() {
 		writeFlags(b, sub)
 	}
 }
 
-// TestVariablesOfManifestsAreFlags: one that is none would be passed over without a word.
+// TestVariablesOfManifestsAreFlags checks that manifests set no variable that the daemon would refuse.
 func TestVariablesOfManifestsAreFlags(t *testing.T) {
 	known := map[string]bool{}
-	command().Flags().VisitAll(func(f *pflag.Flag) { known[variable(f)] = true })
+	command().Flags().VisitAll(func(f *pflag.Flag) { known[commandline.Variable(f.Name)] = true })
 	found := 0
 	err := filepath.WalkDir("../../prod", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" {

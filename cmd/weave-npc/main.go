@@ -7,11 +7,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 )
 
 func main() {
@@ -32,7 +33,7 @@ func main() {
 	os.Exit(status(ran, err))
 }
 
-// status is the exit status after an error.
+// status returns the exit status after an error of the command that ran.
 func status(ran *cobra.Command, err error) int {
 	if errors.Is(err, errDenied) {
 		return 1
@@ -45,86 +46,42 @@ func status(ran *cobra.Command, err error) int {
 	return 1
 }
 
-// command is weave-npc with its subcommands.
+// command returns weave-npc with its subcommands.
 func command() *cobra.Command {
-	o := &options{}
+	o := defaults()
 	root := &cobra.Command{
 		Use:   "weave-npc",
 		Short: "Enforces Kubernetes network policies on this node with ipsets and iptables",
 		Long: "Enforces Kubernetes network policies on this node with ipsets and iptables.\n\n" +
-			"Every flag can be given as an environment variable: --node-name as WEAVE_NPC_NODE_NAME.",
-		Args: knownCommand,
+			"Every flag can be given as an environment variable: --node-name as " + commandline.Variable("node-name") + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	o.register(root.Flags())
 	root.AddCommand(explainCommand(), showCommand(), cleanupCommand(), versionCommand())
-	return finished(root)
+	return prepare(root)
 }
 
-// finished sets what both roots have.
-func finished(root *cobra.Command) *cobra.Command {
-	root.SilenceErrors, root.SilenceUsage = true, true
+// prepare gives a root command its version, variables, completion and answers to mistakes. The version has cobra's text: another text needs a
+// template, and a program with templates links every exported method, which makes it half as large again.
+func prepare(root *cobra.Command) *cobra.Command {
 	root.Version = version()
-	root.SetVersionTemplate("weave-npc {{.Version}}\n")
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) }
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return errors.Errorf("%s; see %s --help", flagMistake(cmd, err), cmd.CommandPath())
-	})
-	answerMistakes(root)
-	if err := completeFlags(root); err != nil {
-		panic(err) // a flag was registered twice
-	}
+	commandline.Prepare(root, command)
 	return root
 }
 
-// answerMistakes has all commands that others are below name the one that may be meant.
-func answerMistakes(cmd *cobra.Command) {
-	if cmd.HasSubCommands() {
-		cmd.Args = noSuchCommand
-	}
-	for _, sub := range cmd.Commands() {
-		answerMistakes(sub)
-	}
-}
-
-// pluginName is the name by which kubectl finds the command, and runs it as "kubectl npc".
+// pluginName is the name of the binary that kubectl runs as "kubectl npc".
 const pluginName = "kubectl-npc"
 
-// isPlugin reports whether a command is run by kubectl.
-func isPlugin(cmd *cobra.Command) bool { return cmd.Root().Name() == pluginName }
-
-// plugin is what the command offers to kubectl: what needs no node.
+// plugin returns the command for kubectl, with the subcommands that need no node.
 func plugin() *cobra.Command {
 	root := &cobra.Command{
 		Use:         pluginName,
-		Short:       "Says who reaches whom under a cluster's network policies, and why",
-		Args:        knownCommand,
+		Short:       "Shows which pods reach which under a cluster's network policies, and why",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl npc"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(explainCommand(), showCommand(), versionCommand())
-	return finished(root)
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Prints the version",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "weave-npc", version())
-			return err
-		},
-	}
-}
-
-// version is what the binary was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "unreleased"
-	}
-	return info.Main.Version
+	return prepare(root)
 }

@@ -2,73 +2,44 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// allMetrics are all metrics that weave-npc has, each at least once.
+// allMetrics returns a registry with every metric of weave-npc.
 func allMetrics() *prometheus.Registry {
 	r := newRegistry()
 	m := npc.New(npc.Config{NodeName: "node1"})
 	x := npc.NewMetrics(r, m)
 	x.Failing.WithLabelValues("IPv4").Set(0)
-	countReports(r, new(ulogd.Stats))
-	showInputs(r, source.Source{})
-	showReadiness(r, func() string { return "" })
-	newBlocked(m, nil, r, slog.New(slog.DiscardHandler)).handle(ulogd.Packet{})
+	registerReports(r, new(ulogd.Stats))
+	registerInputs(r, source.Source{})
+	registerReadiness(r, func() string { return "" })
+	blocked.NewReporter(m, nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
 	return r
 }
 
-// get asks a server that serves the registry.
-func get(t *testing.T, r *prometheus.Registry, path, notReady string) (int, string) {
-	t.Helper()
-	s, err := listen("127.0.0.1:0", r, func() string { return notReady })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return request(t, s, path)
-}
-
-// request starts a server, asks it, and ends it.
-func request(t *testing.T, s *server, path string) (int, string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- s.run(ctx, slog.New(slog.DiscardHandler)) }()
-	response, err := http.Get("http://" + s.addr + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	return response.StatusCode, string(body)
-}
-
-// TestMetricsFollowTheRules of Prometheus, but for one name, which the original weave-npc gave.
+// TestMetricsFollowTheRules lints the metrics by the rules of Prometheus. One name is an exception, as it comes from the original weave-npc.
 func TestMetricsFollowTheRules(t *testing.T) {
-	status, text := get(t, allMetrics(), "/metrics", "")
-	if status != http.StatusOK {
-		t.Fatalf("status %d: %s", status, text)
+	response := httptest.NewRecorder()
+	promhttp.HandlerFor(allMetrics(), promhttp.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	text := response.Body.String()
+	if response.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", response.Code, text)
 	}
 	problems, err := promlint.New(bytes.NewBufferString(text)).Lint()
 	if err != nil {
@@ -88,7 +59,7 @@ func TestMetricsFollowTheRules(t *testing.T) {
 	}
 }
 
-// TestMetricsPage lists what there is.
+// TestMetricsPage compares docs/metrics.md with the registered metrics.
 func TestMetricsPage(t *testing.T) {
 	const page = "../../docs/metrics.md"
 	gathered, err := allMetrics().Gather()
@@ -96,8 +67,8 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nWhat `/metrics` on `--metrics-addr` says of weave-npc, beside what it says of its process and the Go runtime " +
-		"(`process_...`, `go_...`).\n\n| metric | type | labels | what it is |\n|---|---|---|---|\n")
+	b.WriteString("# Metrics\n\nGenerated from the code. The metrics that `--metrics-addr` serves under `/metrics`, beside\nthose of the process and the " +
+		"Go runtime (`process_...`, `go_...`).\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, family := range gathered {
 		if !strings.HasPrefix(family.GetName(), "weavenpc_") {
 			continue
@@ -112,7 +83,7 @@ func TestMetricsPage(t *testing.T) {
 	checkFile(t, page, b.String())
 }
 
-// TestNoLabelHasManyValues: no metric tells pods, addresses or policies apart.
+// TestNoLabelHasManyValues checks that no metric has labels for pods, addresses or policies.
 func TestNoLabelHasManyValues(t *testing.T) {
 	known := []string{"family", "direction", "kind", "protocol", "dport", "version", "goversion"}
 	gathered, err := allMetrics().Gather()
@@ -126,42 +97,6 @@ func TestNoLabelHasManyValues(t *testing.T) {
 					t.Errorf("%s has the label %s", family.GetName(), l.GetName())
 				}
 			}
-		}
-	}
-}
-
-func TestHealth(t *testing.T) {
-	for _, c := range []struct {
-		path, notReady string
-		status         int
-		says           string
-	}{
-		{"/healthz", "the kernel says no", http.StatusOK, "ok"},
-		{"/readyz", "", http.StatusOK, "ok"},
-		{"/readyz", "the kernel says no", http.StatusServiceUnavailable, "the kernel says no"},
-		{"/debug/pprof/", "", http.StatusNotFound, "not found"},
-	} {
-		t.Run(c.path+" "+c.notReady, func(t *testing.T) {
-			if status, text := get(t, prometheus.NewRegistry(), c.path, c.notReady); status != c.status || !strings.Contains(text, c.says) {
-				t.Errorf("status %d: %s", status, text)
-			}
-		})
-	}
-}
-
-func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
-	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "localhost.example:0", "127.0.0.1"} {
-		if _, err := listenProfiles(addr); err == nil || !strings.Contains(err.Error(), "--pprof-addr") {
-			t.Errorf("%s: %v", addr, err)
-		}
-	}
-	for _, addr := range []string{"127.0.0.1:0", "localhost:0"} {
-		s, err := listenProfiles(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status, text := request(t, s, "/debug/pprof/"); status != http.StatusOK || !strings.Contains(text, "goroutine") {
-			t.Errorf("status %d: %s", status, text)
 		}
 	}
 }

@@ -2,49 +2,50 @@ package main
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/pkg/errors"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// observer tells what is going on. Enforcement does not know that it exists.
+// observer reports what happens on this node: metrics, readiness, profiles, blocked packets. Enforcement does not depend on it.
 type observer struct {
-	blocked          *blocked
+	blocked          *blocked.Reporter
 	reports          ulogd.Config
-	server, profiles *server
+	server, profiles *httpserver.Server
 }
 
-// observe opens what the flags ask for.
-func (o *options) observe(m *npc.Model, r *prometheus.Registry, log *slog.Logger, notReady func() string) (*observer, error) {
-	ports, err := o.ports()
+// newObserver opens the addresses and files that the flags name.
+func (d *daemon) newObserver() (*observer, error) {
+	ports, err := d.options.ports()
 	if err != nil {
 		return nil, err
 	}
-	x := &observer{blocked: newBlocked(m, ports, r, log)}
-	x.reports = ulogd.Config{Groups: x.blocked.groups(m.NFLogGroup), Mark: rules.BlockedMark, Recording: o.ulogdPcap, RecordingSize: o.ulogdPcapSize << 20,
-		Log: log, Stats: new(ulogd.Stats)}
+	x := &observer{blocked: blocked.NewReporter(d.model, ports, d.registry, d.log)}
+	x.reports = ulogd.Config{Groups: x.blocked.Groups(d.config.NFLogGroup), Mark: rules.BlockedMark, Recording: d.options.ulogdPcap,
+		RecordingSize: d.options.ulogdPcapSize << 20, Log: d.log, Stats: new(ulogd.Stats)}
 	if err := x.reports.Check(); err != nil {
 		return nil, errors.Wrap(err, "--ulogd-pcap")
 	}
-	countReports(r, x.reports.Stats)
-	notReady = neverLate(notReady)
-	showReadiness(r, notReady)
-	if x.server, err = listen(o.metricsAddr, r, notReady); err != nil {
+	notReady := httpserver.Prompt(d.notReady)
+	registerReports(d.registry, x.reports.Stats)
+	registerReadiness(d.registry, notReady)
+	registerInputs(d.registry, d.source)
+	if x.server, err = httpserver.Listen("--metrics-addr", d.options.metricsAddr, d.registry, notReady); err != nil {
 		return nil, err
 	}
-	x.profiles, err = listenProfiles(o.pprofAddr)
+	x.profiles, err = httpserver.ListenProfiles("--pprof-addr", d.options.pprofAddr)
 	return x, err
 }
 
+// start runs the observer until the context ends.
 func (x *observer) start(ctx context.Context, tasks *errgroup.Group) {
-	tasks.Go(func() error { return x.server.run(ctx, x.reports.Log) })
-	tasks.Go(func() error { return x.profiles.run(ctx, x.reports.Log) })
-	tasks.Go(func() error { return x.blocked.run(ctx) })
-	tasks.Go(func() error { return ulogd.Run(ctx, x.reports, x.blocked.handle) })
+	tasks.Go(func() error { return x.server.Run(ctx, x.reports.Log) })
+	tasks.Go(func() error { return x.profiles.Run(ctx, x.reports.Log) })
+	tasks.Go(func() error { return x.blocked.Run(ctx) })
+	tasks.Go(func() error { return ulogd.Run(ctx, x.reports, x.blocked.Handle) })
 }

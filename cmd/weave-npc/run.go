@@ -4,132 +4,180 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net/netip"
-	"os"
 	"runtime/debug"
-	"time"
 
-	"github.com/pkg/errors"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/events"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/logging"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/nodeobject"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	npcnode "github.com/weave-npc/weave-npc/npc/node"
 	"github.com/weave-npc/weave-npc/npc/nodeaddr"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
-	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// askAgain is how long to wait before the API server is asked again for the node's ranges.
-const askAgain = 5 * time.Second
-
-// run enforces until the context ends. All errors that it returns come before any policy is enforced.
+// run enforces policies until the context ends. It returns errors only before it enforces any.
 func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
-	followMemoryLimit()
-	log, config, err := o.prepare(stderr)
+	host.FollowMemoryLimit()
+	d, err := newDaemon(ctx, o, stderr)
 	if err != nil {
 		return err
 	}
-	src, client, err := open(o, config.NodeName, log)
-	if err != nil {
-		return err
-	}
-	backend, why, err := iptables.Detect(ctx, o.backend)
-	if err != nil {
-		return err
-	}
-	families := familiesOfNode()
-	registry, model := newRegistry(), npc.New(config)
-	syncer, err := newSyncer(model, families, backend, registry, log, newEvents(ctx, client, config.NodeName))
-	if err != nil {
-		return err
-	}
-	defer syncer.Close()
-	attachment, follow := o.findAttachment(model, log)
-
+	defer d.syncer.Close()
 	tasks, ctx := errgroup.WithContext(ctx)
-	defer func() { _ = tasks.Wait() }() // its error was returned, or came of ending
+	defer func() { _ = tasks.Wait() }() // the error is returned below, or caused by the end of the context
 	if o.dryRun {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		if err := findNode(ctx, client, config.NodeName, log); err != nil {
-			return err
-		}
-		tasks.Go(func() error { return src.Run(ctx, model, log) })
-		return syncer.DryRun(ctx, stdout)
+		return d.dryRun(ctx, tasks, stdout)
 	}
-	observer, err := o.observe(model, registry, log, func() string { return notReady(src, syncer, attachment, families) })
+	return d.enforce(ctx, tasks)
+}
+
+// daemon has the parts of weave-npc. None of them runs before enforce or dryRun.
+type daemon struct {
+	options *options
+	config  npc.Config
+	log     *slog.Logger
+
+	source source.Source
+	client kubernetes.Interface // nil with --manifests
+
+	backend       iptables.Backend
+	backendReason string // why this backend
+	families      []npc.Family
+
+	registry   *prometheus.Registry
+	model      *npc.Model
+	syncer     *npc.Syncer
+	attachment npcnode.Attachment
+	uplinks    *npcnode.Follower
+	guard      *npcnode.Guard
+}
+
+func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, err error) {
+	d = &daemon{options: o}
+	if d.log, d.config, err = o.validate(stderr); err != nil {
+		return nil, err
+	}
+	if d.source, d.client, err = open(o, d.config.NodeName, d.log); err != nil {
+		return nil, err
+	}
+	if d.backend, d.backendReason, err = iptables.Detect(ctx, o.backend); err != nil {
+		return nil, err
+	}
+	d.families = host.Families()
+	d.registry, d.model = newRegistry(), npc.New(d.config)
+	reporter := events.NewReporter(ctx, d.client, d.config.NodeName)
+	if d.syncer, err = newSyncer(d.model, d.families, d.backend, d.registry, d.log, reporter); err != nil {
+		return nil, err
+	}
+	d.attach()
+	return d, nil
+}
+
+// attach finds out how the pods of this node are attached, and passes the present uplinks to the model, for the first transaction.
+func (d *daemon) attach() {
+	c, m := d.config, d.model
+	d.attachment = npcnode.Attachment{Interface: c.PodInterface, BridgePort: c.BridgePort, InRange: m.InRange}
+	d.uplinks = &npcnode.Follower{Interface: c.PodInterface, Bridges: d.attachment.Bridges, Uplink: c.BridgePort,
+		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
+	d.uplinks.Look()
+	d.guard = npcnode.NewGuard(d.attachment, iptables.BridgeGuard{AllowVLAN: d.options.allowVLAN}, d.log)
+}
+
+// dryRun prints the first transactions.
+func (d *daemon) dryRun(ctx context.Context, tasks *errgroup.Group, stdout io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := nodeobject.Check(ctx, d.client, d.config.NodeName, d.log); err != nil {
+		return err
+	}
+	tasks.Go(func() error { return d.source.Run(ctx, d.model, d.log) })
+	return d.syncer.DryRun(ctx, stdout)
+}
+
+// enforce runs all parts until the context ends.
+func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
+	observer, err := d.newObserver()
 	if err != nil {
 		return err
 	}
-	showInputs(registry, src)
-	log.Info("weave-npc starts", "version", version(), "node", config.NodeName, "backend", backend, "because", why,
-		"metrics", observer.server.addr, "allow-action", config.AllowAction)
-	reportForwardPolicy(ctx, config, backend, families, log)
-	boot := config.Gate != npc.GateOpen && npcnode.Booting()
+	d.log.Info("weave-npc starts", "version", version(), "node", d.config.NodeName, "backend", d.backend, "because", d.backendReason,
+		"metrics", observer.server.Addr(), "allow-action", d.config.AllowAction)
+	if d.config.Hook == npc.HookForward && d.config.AllowAction == actionReturn {
+		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
+	}
+	boot := d.config.Gate != npc.GateOpen && npcnode.Booting()
 	if boot {
-		log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
-		syncer.Boot(ctx)
+		d.log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
+		d.syncer.Boot(ctx)
 	}
 	observer.start(ctx, tasks)
-	tasks.Go(func() error { return syncer.Run(ctx, boot) })
-	tasks.Go(func() error { return src.Run(ctx, model, log) })
-	tasks.Go(func() error { return followNodeAddrs(ctx, client, model, log) })
-	follow(ctx, tasks)
-	context.AfterFunc(syncer.Enforced(), debug.FreeOSMemory) // what reading everything took is not needed again
-	if client != nil && len(config.PodRanges) == 0 {
-		tasks.Go(func() error { return findRanges(ctx, client, model, log) })
+	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
+	tasks.Go(func() error { return d.source.Run(ctx, d.model, d.log) })
+	tasks.Go(func() error {
+		return nodeobject.FollowAddrs(ctx, d.client, d.config.NodeName, d.model.SetNodeAddrs, d.log)
+	})
+	tasks.Go(func() error { return d.uplinks.Run(ctx) })
+	tasks.Go(func() error { return d.guard.Run(ctx) })
+	context.AfterFunc(d.syncer.Enforced(), debug.FreeOSMemory) // the memory for the first reading is not needed again
+	if len(d.config.PodRanges) == 0 {
+		tasks.Go(func() error {
+			return nodeobject.AwaitRanges(ctx, d.client, d.config.NodeName, d.model.SetRanges, d.log)
+		})
 	}
 	return tasks.Wait()
 }
 
-// findAttachment returns how the pods of this node are attached, and what starts the tasks that follow the ports of their bridge. The model has
-// the uplinks that there are already, for the first transaction.
-func (o *options) findAttachment(m *npc.Model, log *slog.Logger) (a npcnode.Attachment, watch func(context.Context, *errgroup.Group)) {
-	a = npcnode.Attachment{Interface: m.PodInterface, BridgePort: m.BridgePort, InRange: m.InRange}
-	f := &npcnode.Follower{Interface: m.PodInterface, Bridges: a.Bridges, Uplink: m.BridgePort,
-		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: log}
-	f.Look()
-	g := npcnode.NewGuard(a, iptables.BridgeGuard{AllowVLAN: o.allowVLAN}, log)
-	return a, func(ctx context.Context, tasks *errgroup.Group) {
-		tasks.Go(func() error { return f.Run(ctx) })
-		tasks.Go(func() error { return g.Run(ctx) })
+// notReady returns why policies are not enforced on this node; it is empty if they are.
+func (d *daemon) notReady() string {
+	if why := d.source.WhyUnread(); why != "" {
+		return why + "; what the kernel holds stays"
 	}
+	if why := d.syncer.Ready(); why != "" {
+		return why
+	}
+	if why := npcnode.Missing(d.attachment.Interface); why != "" {
+		return why
+	}
+	return d.attachment.BypassReason(d.families)
 }
 
-// newSyncer returns the syncer of a model, which then knows the addresses of this node.
-func newSyncer(m *npc.Model, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events) (*npc.Syncer, error) {
+// newSyncer passes the addresses of this node to a model, and returns the model's syncer.
+func newSyncer(m *npc.Model, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events.Reporter) (*npc.Syncer, error) {
 	own, err := nodeaddr.Read()
 	if err != nil {
 		return nil, err
 	}
 	m.SetNodeAddrs(own)
-	s, err := npc.NewSyncer(m, fs, b, npc.NewMetrics(r, m), log, e.policy)
+	s, err := npc.NewSyncer(m, fs, b, npc.NewMetrics(r, m), log, e.Policy)
 	if err != nil {
 		return nil, err
 	}
-	s.OnConflict(e.conflict)
+	s.OnConflict(e.Conflict)
 	return s, nil
 }
 
-// prepare checks what does not depend on the node or on a server.
-func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
-	log, err := o.logger(stderr)
+// validate checks the flags, and returns the logger and the configuration that they ask for. It contacts no server.
+func (o *options) validate(stderr io.Writer) (*slog.Logger, npc.Config, error) {
+	log, err := logging.New(stderr, o.logLevel, o.logFormat)
 	if err != nil {
 		return nil, npc.Config{}, err
 	}
 	if err := o.checkBackend(); err != nil {
 		return nil, npc.Config{}, err
 	}
-	if err := checkAddr("--metrics-addr", o.metricsAddr); err != nil {
+	if err := httpserver.CheckAddr("--metrics-addr", o.metricsAddr); err != nil {
 		return nil, npc.Config{}, err
 	}
-	if err := checkAddr("--pprof-addr", o.pprofAddr); err != nil {
+	if err := httpserver.CheckAddr("--pprof-addr", o.pprofAddr); err != nil {
 		return nil, npc.Config{}, err
 	}
 	config, err := o.config()
@@ -137,13 +185,12 @@ func (o *options) prepare(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 		return nil, npc.Config{}, err
 	}
 	config.TCPLiberal = npcnode.TCPLiberal()
-	config.Booted = booted
+	config.Booted = host.Booted
 	klog.SetSlogLogger(log)
 	return log, config, nil
 }
 
-// open opens the API server, or the directory of manifests; client is nil for the latter. The API server is not asked
-// anything yet.
+// open returns the source of objects, and the client of its API server; the client is nil with --manifests. It sends no request yet.
 func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
 	if o.manifests != "" {
 		src, err := source.FromManifests(o.manifests, node, log)
@@ -154,75 +201,4 @@ func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.
 		return source.Source{}, nil, err
 	}
 	return source.FromAPI(client, node), client, nil
-}
-
-// findNode fails if the API server says that there is no such node. One that does not answer is no error: it will.
-func findNode(ctx context.Context, client kubernetes.Interface, node string, log *slog.Logger) error {
-	if client == nil {
-		return nil
-	}
-	asking, cancel := context.WithTimeout(ctx, askAgain)
-	defer cancel()
-	_, err := snapshot.NodeRanges(asking, client, node)
-	if apierrors.IsNotFound(errors.Cause(err)) {
-		return err
-	}
-	if err != nil && ctx.Err() == nil {
-		log.Warn("the API server does not answer, trying again", "error", err)
-	}
-	return nil
-}
-
-// familiesOfNode are those that the kernel of this node has.
-func familiesOfNode() []npc.Family {
-	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
-		return []npc.Family{npc.IPv4}
-	}
-	return []npc.Family{npc.IPv4, npc.IPv6}
-}
-
-// followNodeAddrs keeps the model's addresses of this node up to date until the context ends.
-func followNodeAddrs(ctx context.Context, client kubernetes.Interface, m *npc.Model, log *slog.Logger) error {
-	f := nodeaddr.Follower{Set: m.SetNodeAddrs, Log: log}
-	if client != nil {
-		f.Ask = func(ctx context.Context) ([]netip.Addr, error) {
-			ctx, cancel := context.WithTimeout(ctx, askAgain)
-			defer cancel()
-			return snapshot.NodeAddrs(ctx, client, m.NodeName)
-		}
-	}
-	return f.Run(ctx)
-}
-
-// findRanges waits for the node's ranges of pod addresses, which may be assigned late.
-func findRanges(ctx context.Context, client kubernetes.Interface, m *npc.Model, log *slog.Logger) error {
-	for {
-		ranges, err := snapshot.NodeRanges(ctx, client, m.NodeName)
-		if len(ranges) > 0 {
-			m.SetRanges(ranges)
-			return nil
-		}
-		if err != nil {
-			log.Debug("cannot find the node's ranges of pod addresses, trying again", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(askAgain):
-		}
-	}
-}
-
-// notReady returns why the node is not enforced; it is empty if it is.
-func notReady(src source.Source, s *npc.Syncer, a npcnode.Attachment, fs []npc.Family) string {
-	if why := src.WhyUnread(); why != "" {
-		return why + "; what the kernel holds stays"
-	}
-	if why := s.Ready(); why != "" {
-		return why
-	}
-	if why := npcnode.Missing(a.Interface); why != "" {
-		return why
-	}
-	return a.BypassReason(fs)
 }

@@ -4,92 +4,92 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/reach"
 )
 
-// matrixAsked is what show matrix is asked.
-type matrixAsked struct {
-	shown
-	port           string
-	addresses      []string
-	from, to       string // namespaces
-	eachPod        bool
-	stdout, stderr io.Writer
+// matrixOptions are the values of the flags of show matrix.
+type matrixOptions struct {
+	cluster
+	port                string
+	addresses           []string
+	namespace, from, to string // namespaces of either end, of sources, of destinations
+	eachPod             bool
+	output              format
 }
 
-func matrixCommand() *cobra.Command {
-	m := &matrixAsked{}
+func showMatrixCommand() *cobra.Command {
+	o := &matrixOptions{}
 	cmd := &cobra.Command{
 		Use:   "matrix --port tcp/80",
 		Short: "Shows which pods reach which",
-		Long: "Shows which pods reach which. Pods of a namespace with equal labels that no policy tells apart are one row. As html it is one page\n" +
-			"that needs nothing else: who reaches whom in colours, filters, and the reason of a cell when it is clicked.",
+		Long: "Shows which pods reach which. Pods of a namespace with equal labels that no policy distinguishes are one row. As html it is one page\n" +
+			"without external resources: who reaches whom in colours, filters, and the reason for a cell when it is clicked.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := m.checkOutput("table", "json", "html"); err != nil {
-				return err
-			}
-			m.stdout, m.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return m.run(cmd.Context())
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&m.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp")
-	f.StringSliceVar(&m.addresses, "address", nil, "addresses besides the pods, such as one outside the cluster")
-	f.BoolVar(&m.eachPod, "pods", false, "give each pod a row and a column of its own")
-	f.StringVarP(&m.namespace, "namespace", "n", "", "namespace that the source or the destination is in (default: all)")
-	f.StringVar(&m.from, "from-namespace", "", "namespace that the sources are in (default: all)")
-	f.StringVar(&m.to, "to-namespace", "", "namespace that the destinations are in (default: all)")
-	f.StringVarP(&m.output, "output", "o", "table", "table, json or html")
-	m.register(f)
+	f.StringVar(&o.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp")
+	f.StringSliceVar(&o.addresses, "address", nil, "additional addresses, such as one outside the cluster")
+	f.BoolVar(&o.eachPod, "pods", false, "give each pod a row and a column of its own")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace that the source or the destination is in (default: all)")
+	f.StringVar(&o.from, "from-namespace", "", "namespace that the sources are in (default: all)")
+	f.StringVar(&o.to, "to-namespace", "", "namespace that the destinations are in (default: all)")
+	o.output.register(f, "table, json or html", "table", "json", "html")
+	o.register(f)
 	return cmd
 }
 
-// mostInPage is how many rows or columns a page's matrix has at most: more make a page that no browser likes.
-const mostInPage = 300
+// maxInPage is the maximum number of rows or columns in a page: browsers are slow with more.
+const maxInPage = 300
 
-// mostNamed is how many pods are named that were left out.
-const mostNamed = 5
+// maxNamed is the maximum number of omitted pods that are named.
+const maxNamed = 5
 
-func (m *matrixAsked) run(ctx context.Context) error {
-	if m.namespace != "" && (m.from != "" || m.to != "") {
+func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if err := o.output.check(); err != nil {
+		return err
+	}
+	if o.namespace != "" && (o.from != "" || o.to != "") {
 		return errors.New("--namespace selects sources or destinations: give it, or --from-namespace and --to-namespace")
 	}
-	service, err := explain.ParseService(m.port)
+	service, err := flow.ParseService(o.port)
 	if err != nil {
 		return errors.Wrap(err, "--port")
 	}
-	w, _, err := m.world(ctx)
+	v, err := o.view(ctx)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{m.namespace, m.from, m.to} {
-		if err := w.CheckNamespace(name); err != nil {
+	for _, name := range []string{o.namespace, o.from, o.to} {
+		if err := v.CheckNamespace(name); err != nil {
 			return err
 		}
 	}
-	matrix, err := reach.NewMatrix(w, reach.Options{Service: service, Addresses: m.addresses, From: m.from, To: m.to, Either: m.namespace,
-		EachPod: m.eachPod})
+	matrix, err := reach.NewMatrix(v, reach.Options{Service: service, Addresses: o.addresses, From: o.from, To: o.to, Either: o.namespace,
+		EachPod: o.eachPod})
 	if err != nil {
 		return err
 	}
-	if n := len(matrix.Left); n > 0 {
-		_, _ = fmt.Fprintf(m.stderr, "weave-npc: left out, for their address is not their own: %v\n", orDash(matrix.Left[:min(n, mostNamed)]))
+	if n := len(matrix.Omitted); n > 0 {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %v\n", strings.Join(matrix.Omitted[:min(n, maxNamed)], ","))
 	}
-	switch m.output {
+	switch o.output.name {
 	case "json":
-		return matrix.WriteJSON(m.stdout)
+		return matrix.WriteJSON(stdout)
 	case "html":
-		if n := max(len(matrix.From), len(matrix.To)); n > mostInPage {
+		if n := max(len(matrix.From), len(matrix.To)); n > maxInPage {
 			return errors.Errorf("%d rows are too many for one page; choose namespaces with --from-namespace and --to-namespace", n)
 		}
-		return matrix.WritePage(m.stdout)
+		return matrix.WritePage(stdout)
 	}
-	return matrix.WriteText(m.stdout)
+	return matrix.WriteText(stdout)
 }

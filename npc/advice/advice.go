@@ -1,4 +1,9 @@
-// Package advice finds changes of policies or labels that would allow a flow, and says what else they open and close.
+// Package advice finds changes of policies or labels that would allow a denied flow, and what else they open and close.
+//
+//	changes, err := advice.Request{Cluster: c, Flows: flows}.Nearest()
+//	after := changes[0].In(c)    // a copy of the cluster with the first change
+//
+// It tries every change on a copy of the cluster: it trusts npc/explain and npc/reach, not its own reasoning. It changes nothing.
 package advice
 
 import (
@@ -8,60 +13,63 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/reach"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Change is one way to allow what was asked about. It was tried on a copy of the objects.
+// Change is one way to allow the flows.
 type Change struct {
 	// For is the end that the change is for, if there are several.
 	For string `json:"for,omitempty"`
-	// Text says in one line what to do.
+	// Text tells in one line what to do.
 	Text string `json:"text"`
 	// Apply is the YAML of the objects to apply; empty if labels are to be changed.
 	Apply string `json:"apply,omitempty"`
-	// Effect is what it opens and closes besides.
+	// Effect is what the change opens and closes besides the flows.
 	reach.Effect
-	// Notes are what else is to be known of it.
+	// Notes are side effects of the change.
 	Notes []string `json:"notes,omitempty"`
-	apply func(*explain.World)
+	apply func(*cluster.Cluster)
 }
 
-// In returns a copy of a world with the change.
-func (c Change) In(w *explain.World) *explain.World {
-	after := w.Clone()
+// In returns a copy of a cluster with the change.
+func (c Change) In(of *cluster.Cluster) *cluster.Cluster {
+	after := of.Clone()
 	c.apply(after)
 	return after
 }
 
-// Asked is what advice is sought for.
-type Asked struct {
-	*explain.World
+// Request is what advice is sought for.
+type Request struct {
+	Cluster *cluster.Cluster
 	// Flows are those of one service between the same two ends, in the families that both have.
-	Flows []explain.Flow
+	Flows []flow.Flow
 	// Controllers are the names of what manages pods, such as "ReplicaSet web-7d4", by namespace/name of the pod.
 	Controllers map[string]string
 }
 
-// trial is a change that may be what is sought.
+// trial is a change that may allow the flows.
 type trial struct {
 	Change
-	// cost orders changes of labels: those that touch less cost less.
+	// cost orders changes of labels: those that affect less cost less.
 	cost int
 }
 
 // Nearest returns changes that allow all flows: policies to add, and then the change of labels that opens and closes the least. There are none if
 // nothing denies the flows, or no change was found.
-func (a Asked) Nearest() ([]Change, error) {
-	q := question{Asked: a, objects: a.Objects()}
-	for _, f := range a.Flows {
-		v := a.Explain(f)
+func (r Request) Nearest() ([]Change, error) {
+	q := question{Request: r, view: r.Cluster.View()}
+	for _, f := range r.Flows {
+		v := explain.Explain(q.view, f)
 		q.verdicts = append(q.verdicts, v)
-		q.denied[npc.Egress] = q.denied[npc.Egress] || !v.Egress.Allowed
-		q.denied[npc.Ingress] = q.denied[npc.Ingress] || !v.Ingress.Allowed
+		q.denied[traffic.Egress] = q.denied[traffic.Egress] || !v.Egress.Allowed
+		q.denied[traffic.Ingress] = q.denied[traffic.Ingress] || !v.Ingress.Allowed
 	}
-	if !q.denied[npc.Egress] && !q.denied[npc.Ingress] {
+	if !q.denied[traffic.Egress] && !q.denied[traffic.Ingress] {
 		return nil, nil
 	}
 	var out []Change
@@ -77,28 +85,28 @@ func (a Asked) Nearest() ([]Change, error) {
 	return out, nil
 }
 
-// question is what is asked, and what is known of it.
+// question is a request with what explain answers to it.
 type question struct {
-	Asked
-	objects  explain.Objects
+	Request
+	view     *cluster.View
 	verdicts []explain.Verdict
-	denied   [2]bool // by direction
+	denied   [len(traffic.Directions)]bool
 }
 
 // mostTried is how many changes of a kind are compared by what they open and close.
 const mostTried = 4
 
-// best returns the trial that allows all flows and opens and closes the least; nil if there is none.
+// best returns the trial that allows all flows and opens and closes the least, or nil.
 func (q question) best(trials []trial) (best *trial) {
 	slices.SortStableFunc(trials, func(a, b trial) int { return a.cost - b.cost })
 	compared := 0
 	for _, t := range trials {
-		after := t.In(q.World)
-		if compared == mostTried || slices.ContainsFunc(q.Flows, func(f explain.Flow) bool { return !after.Explain(f).Allowed }) {
+		after := t.In(q.Cluster).View()
+		if compared == mostTried || slices.ContainsFunc(q.Flows, func(f flow.Flow) bool { return !explain.Explain(after, f).Allowed }) {
 			continue
 		}
 		compared++
-		t.Effect = reach.Effects(q.World, after, q.meant())
+		t.Effect = reach.Effects(q.view, after, q.meant())
 		if best == nil || burden(t.Effect) < burden(best.Effect) {
 			best = &t
 		}
@@ -106,7 +114,7 @@ func (q question) best(trials []trial) (best *trial) {
 	return best
 }
 
-// burden is how much a change opens and closes.
+// burden returns how much a change opens and closes.
 func burden(e reach.Effect) int {
 	n := e.Opens + e.Closes
 	for _, outside := range []bool{e.OpensOutside, e.ClosesOutside} {
@@ -117,31 +125,31 @@ func burden(e reach.Effect) int {
 	return n
 }
 
-// meant is the flow that was asked about, with the names of pods.
-func (q question) meant() explain.Flow {
+// meant returns the first flow with the names of its pods instead of their addresses.
+func (q question) meant() flow.Flow {
 	f := q.Flows[0]
-	for d, e := range map[npc.Direction]*explain.End{npc.Egress: &f.From, npc.Ingress: &f.To} {
+	for d, e := range map[traffic.Direction]*flow.End{traffic.Egress: &f.From, traffic.Ingress: &f.To} {
 		if pod := q.pod(d); pod != nil {
-			*e = explain.End{Pod: objectkey.Of(pod.Namespace, pod.Name)}
+			*e = flow.End{Pod: objectkey.Of(pod.Namespace, pod.Name)}
 		}
 	}
 	return f
 }
 
-// pod returns the pod that is the flows' source, for egress, or destination; nil if it is none.
-func (q question) pod(d npc.Direction) *npc.Pod {
-	if d == npc.Egress {
-		return q.objects.Pods[q.verdicts[0].Egress.Pod]
+// pod returns the pod that is the flows' source, for egress, or destination; nil if it is no pod.
+func (q question) pod(d traffic.Direction) *npc.Pod {
+	if d == traffic.Egress {
+		return q.view.Pods[q.verdicts[0].Egress.Pod]
 	}
-	return q.objects.Pods[q.verdicts[0].Ingress.Pod]
+	return q.view.Pods[q.verdicts[0].Ingress.Pod]
 }
 
-func other(d npc.Direction) npc.Direction { return npc.Ingress + npc.Egress - d }
+func other(d traffic.Direction) traffic.Direction { return traffic.Ingress + traffic.Egress - d }
 
 // policies returns the trial that adds a policy for each direction that denies the flows.
 func (q question) policies() ([]trial, error) {
 	var made []*networkingv1.NetworkPolicy
-	for _, d := range []npc.Direction{npc.Egress, npc.Ingress} {
+	for _, d := range []traffic.Direction{traffic.Egress, traffic.Ingress} {
 		if !q.denied[d] {
 			continue
 		}
@@ -155,9 +163,9 @@ func (q question) policies() ([]trial, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "writing down the nearest change")
 	}
-	t := trial{Change: Change{Text: addText(made), Apply: text, apply: func(w *explain.World) {
+	t := trial{Change: Change{Text: addText(made), Apply: text, apply: func(c *cluster.Cluster) {
 		for _, p := range made {
-			w.SetPolicy(p.DeepCopy())
+			c.SetPolicy(p.DeepCopy())
 		}
 	}}}
 	if q.Flows[0].Service.Port == 0 {

@@ -13,19 +13,21 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/advice"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 type world struct {
 	*testing.T
-	*explain.World
+	*cluster.Cluster
 	controllers map[string]string
 	pods        int
 }
 
 // newWorld is the shop of the README, whose database is isolated in both directions and whose web in one.
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, World: explain.NewWorld(), controllers: map[string]string{}}
+	w := &world{T: t, Cluster: cluster.New(), controllers: map[string]string{}}
 	for _, ns := range []string{"shop", "ops"} {
 		w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"kubernetes.io/metadata.name": ns}})
 	}
@@ -44,42 +46,27 @@ func (w *world) pod(key, labels string) {
 	w.pods++
 	p := npc.Pod{Node: "node1", Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(w.pods)})}}
 	p.Namespace, p.Name, _ = strings.Cut(key, "/")
-	if err := yaml.UnmarshalStrict([]byte(labels), &p.Labels); err != nil {
-		w.Fatal(err)
-	}
+	p.Labels = fixture.Labels(w, labels)
 	w.SetPod(p)
 }
 
 func (w *world) policy(key, spec string) {
 	w.Helper()
-	o := &networkingv1.NetworkPolicy{}
-	o.Namespace, o.Name, _ = strings.Cut(key, "/")
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		w.Fatal(err)
-	}
-	w.SetPolicy(o)
+	w.SetPolicy(fixture.Policy(w, key, spec))
 }
 
-func (w *world) nearest(from, to string, s explain.Service) (explain.Flow, []advice.Change) {
+func (w *world) nearest(from, to, service string) []advice.Change {
 	w.Helper()
-	a, err := w.Find(from)
+	flows := fixture.Flows(w, w.View(), from, to, service)
+	changes, err := advice.Request{Cluster: w.Cluster, Flows: flows, Controllers: w.controllers}.Nearest()
 	if err != nil {
 		w.Fatal(err)
 	}
-	b, err := w.Find(to)
-	if err != nil {
-		w.Fatal(err)
-	}
-	flows := explain.Flows(a, b, s)
-	changes, err := advice.Asked{World: w.World, Flows: flows, Controllers: w.controllers}.Nearest()
-	if err != nil {
-		w.Fatal(err)
-	}
-	return flows[0], changes
+	return changes
 }
 
 // apply applies the YAML of a change to a copy, as kubectl would.
-func (w *world) apply(c advice.Change) *explain.World {
+func (w *world) apply(c advice.Change) *cluster.Cluster {
 	w.Helper()
 	after := w.Clone()
 	for text := range strings.SplitSeq(c.Apply, "---\n") {
@@ -95,29 +82,25 @@ func (w *world) apply(c advice.Change) *explain.World {
 	return after
 }
 
-func tcp(port uint16) explain.Service { return explain.Service{Protocol: 6, Port: port} }
-
 // TestAdviceGivesNoMoreThanAsked applies the first advice for every denied flow, and looks for others that have become allowed or denied.
 func TestAdviceGivesNoMoreThanAsked(t *testing.T) {
 	w := newWorld(t)
 	w.policy("ops/quiet", `{podSelector: {}, policyTypes: [Egress, Ingress]}`)
 	w.policy("shop/broken", `{podSelector: {matchLabels: {role: api}}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}]}`)
-	ends := append(w.Pods(""), "198.51.100.7")
-	services := []explain.Service{tcp(80), tcp(5432), tcp(8080), {Protocol: 17, Port: 53}}
-	allowed := func(w *explain.World, from, to string, s explain.Service) bool {
-		a, _ := w.Find(from)
-		b, _ := w.Find(to)
-		return w.Explain(explain.Flow{From: a[0], To: b[0], Service: s}).Allowed
+	ends := append(w.View().PodNames(""), "198.51.100.7")
+	services := []string{"tcp/80", "tcp/5432", "tcp/8080", "udp/53"}
+	allowed := func(c *cluster.Cluster, from, to, service string) bool {
+		return explain.Explain(c.View(), fixture.Flows(t, c.View(), from, to, service)[0]).Allowed
 	}
 	denied := 0
 	for _, from := range ends {
 		for _, to := range ends {
 			for _, s := range services {
-				if allowed(w.World, from, to, s) {
+				if allowed(w.Cluster, from, to, s) {
 					continue
 				}
 				denied++
-				_, changes := w.nearest(from, to, s)
+				changes := w.nearest(from, to, s)
 				if len(changes) == 0 || changes[0].Apply == "" || changes[0].Opens+changes[0].Closes > 0 || changes[0].OpensOutside {
 					t.Fatalf("%s -> %s, %s: %+v", from, to, s, changes)
 				}
@@ -125,7 +108,7 @@ func TestAdviceGivesNoMoreThanAsked(t *testing.T) {
 				for _, a := range ends {
 					for _, b := range ends {
 						for _, other := range services {
-							want := allowed(w.World, a, b, other) || a == from && b == to && s == other
+							want := allowed(w.Cluster, a, b, other) || a == from && b == to && s == other
 							if allowed(after, a, b, other) != want {
 								t.Errorf("for %s -> %s, %s: %s -> %s, %s becomes allowed = %t by\n%s", from, to, s, a, b, other, !want, changes[0].Apply)
 							}
@@ -144,7 +127,7 @@ func TestAdviceGivesNoMoreThanAsked(t *testing.T) {
 func TestRelabellingSaysWhatElseItOpens(t *testing.T) {
 	w := newWorld(t)
 	w.controllers["shop/web"] = "ReplicaSet web-7d4"
-	_, changes := w.nearest("shop/web", "shop/db", tcp(5432))
+	changes := w.nearest("shop/web", "shop/db", "tcp/5432")
 	if len(changes) != 2 || changes[0].Apply == "" {
 		t.Fatalf("%+v", changes)
 	}
@@ -155,7 +138,7 @@ func TestRelabellingSaysWhatElseItOpens(t *testing.T) {
 		t.Errorf("the second advice is %s,\nnot %s", got, want)
 	}
 	w.pod("shop/web", "{pod-template-hash: 7d4}")
-	_, changes = w.nearest("shop/web", "shop/db", tcp(5432))
+	changes = w.nearest("shop/web", "shop/db", "tcp/5432")
 	want = "ReplicaSet web-7d4 makes its next pod without the label, unless its template has it too"
 	if len(changes) != 2 || changes[1].Notes[0] != want {
 		t.Errorf("of a new label, it is said: %+v", changes)
@@ -192,7 +175,7 @@ func TestSelectorsOfAdvice(t *testing.T) {
 			for i, labels := range c.others {
 				w.pod(fmt.Sprintf("shop/other-%d", i), labels)
 			}
-			_, changes := w.nearest("shop/x-new", "shop/db", tcp(80))
+			changes := w.nearest("shop/x-new", "shop/db", "tcp/80")
 			if len(changes) == 0 {
 				t.Fatal("there is no advice")
 			}
@@ -210,12 +193,12 @@ func TestSelectorsOfAdvice(t *testing.T) {
 func TestNamesOfAdvisedPolicies(t *testing.T) {
 	w := newWorld(t)
 	w.policy("shop/db-from-web-tcp-80", `{podSelector: {matchLabels: {role: nobody}}}`)
-	if _, changes := w.nearest("shop/web", "shop/db", tcp(80)); changes[0].Text != "add policy shop/db-from-web-tcp-80-2" {
+	if changes := w.nearest("shop/web", "shop/db", "tcp/80"); changes[0].Text != "add policy shop/db-from-web-tcp-80-2" {
 		t.Errorf("it says %s", changes[0].Text)
 	}
 	long := strings.Repeat("Long.", 12)
 	w.pod("shop/long", "{role: "+long+"x}")
-	_, changes := w.nearest("shop/long", "shop/db", tcp(80))
+	changes := w.nearest("shop/long", "shop/db", "tcp/80")
 	name, ok := strings.CutPrefix(changes[0].Text, "add policy shop/")
 	if !ok || !strings.HasPrefix(name, "db-from-long-long-") || len(validation.IsDNS1123Label(name)) > 0 {
 		t.Errorf("it says %s", changes[0].Text)
@@ -225,11 +208,11 @@ func TestNamesOfAdvisedPolicies(t *testing.T) {
 // TestNoAdvice shows where there is none: nothing is denied, or no policy could say it.
 func TestNoAdvice(t *testing.T) {
 	w := newWorld(t)
-	if _, changes := w.nearest("shop/api", "shop/db", tcp(5432)); changes != nil {
+	if changes := w.nearest("shop/api", "shop/db", "tcp/5432"); changes != nil {
 		t.Errorf("of what is allowed, it is said: %+v", changes)
 	}
 	w.pod("late/x", "{role: x}")
-	if _, changes := w.nearest("late/x", "shop/db", tcp(5432)); changes != nil {
+	if changes := w.nearest("late/x", "shop/db", "tcp/5432"); changes != nil {
 		t.Errorf("of a namespace without an object, it is said: %+v", changes)
 	}
 }

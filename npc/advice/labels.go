@@ -10,21 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// The costs of labels.
+// The costs of changing a label.
 const (
 	podCost       = 2
-	namespaceCost = 8 // a namespace's labels concern all its pods
+	namespaceCost = 8 // a namespace's labels affect all its pods
 )
 
 // relabellings returns changes of labels that may allow the flows.
 func (q question) relabellings() []trial {
 	var out []trial
-	for _, d := range []npc.Direction{npc.Egress, npc.Ingress} {
+	for _, d := range []traffic.Direction{traffic.Egress, traffic.Ingress} {
 		if !q.denied[d] {
 			continue
 		}
@@ -44,13 +46,13 @@ func (q question) relabellings() []trial {
 	return out
 }
 
-// joined is a trial of two.
+// joined returns a trial of two changes at once.
 func joined(a, b trial) trial {
 	if a.Text == b.Text {
 		return a
 	}
 	return trial{
-		Change: Change{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes)), apply: func(w *explain.World) {
+		Change: Change{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes)), apply: func(w *cluster.Cluster) {
 			a.apply(w)
 			b.apply(w)
 		}},
@@ -58,27 +60,27 @@ func joined(a, b trial) trial {
 	}
 }
 
-// towards returns changes of the labels of the other end that may make it fit a rule of those that isolate a pod in a direction.
-func (q question) towards(d npc.Direction) (out []trial) {
+// towards returns changes of the other end's labels that may make it match a rule of the policies that isolate a pod in a direction.
+func (q question) towards(d traffic.Direction) (out []trial) {
 	peer := q.pod(other(d))
 	if peer == nil {
 		return nil
 	}
 	side := q.verdicts[0].Ingress
-	if d == npc.Egress {
+	if d == traffic.Egress {
 		side = q.verdicts[0].Egress
 	}
 	for _, reason := range side.Policies {
-		i := slices.IndexFunc(q.objects.Policies, func(p *explain.Policy) bool { return p.Key() == reason.Policy })
+		i := slices.IndexFunc(q.view.Policies, func(p *cluster.Policy) bool { return p.Key() == reason.Policy })
 		for _, rule := range reason.Rules {
 			if !rule.PortFits() {
 				continue
 			}
-			for j, miss := range rule.Peers {
-				if miss.Miss != explain.NamespaceLabels && miss.Miss != explain.PodLabels {
+			for j, peerReason := range rule.Peers {
+				if m := peerReason.Mismatch; m != explain.NamespaceLabels && m != explain.PodLabels {
 					continue
 				}
-				if t := q.relabel(q.objects.Policies[i].Rules[d][rule.Number-1].Peers[j], peer); t != nil {
+				if t := q.relabel(q.view.Policies[i].Rules[d][rule.Number-1].Peers[j], peer); t != nil {
 					out = append(out, *t)
 				}
 			}
@@ -87,11 +89,11 @@ func (q question) towards(d npc.Direction) (out []trial) {
 	return out
 }
 
-// relabel returns the change of labels that makes a pod fit a peer; nil if labels cannot.
-func (q question) relabel(c policy.CompiledPeer, peer *npc.Pod) *trial {
-	namespace, pod := q.objects.Namespaces[peer.Namespace], *peer
+// relabel returns the change of labels that makes a pod match a peer, or nil if no labels do.
+func (q question) relabel(c policy.Peer, peer *npc.Pod) *trial {
+	namespace, pod := q.view.Namespaces[peer.Namespace], *peer
 	var words []string
-	t := trial{Change: Change{apply: func(w *explain.World) {
+	t := trial{Change: Change{apply: func(w *cluster.Cluster) {
 		if c.Namespaces != nil {
 			w.SetNamespace(namespace)
 		}
@@ -125,7 +127,7 @@ func (q question) relabel(c policy.CompiledPeer, peer *npc.Pod) *trial {
 	return &t
 }
 
-// notes returns what becomes of a pod that a controller made when its labels change.
+// notes returns what a pod's controller does when the pod's labels change.
 func (q question) notes(name string, before, after map[string]string) []string {
 	controller := q.Controllers[name]
 	if controller == "" {
@@ -144,8 +146,8 @@ func (q question) notes(name string, before, after map[string]string) []string {
 		strings.Join(changed, " or "))}
 }
 
-// satisfy returns labels with as few changes as meet a choice; nil if no labels do.
-func satisfy(c policy.Choice, labels map[string]string) map[string]string {
+// satisfy returns labels with as few changes as possible that a selector matches, or nil if there are none.
+func satisfy(c policy.Selector, labels map[string]string) map[string]string {
 	unmet, possible := c.Unmet(labels)
 	if !possible {
 		return nil
@@ -171,7 +173,7 @@ func satisfy(c policy.Choice, labels map[string]string) map[string]string {
 	return after
 }
 
-// changes returns what to give to kubectl label.
+// changes returns the arguments of kubectl label.
 func changes(before, after map[string]string) (words []string) {
 	all := maps.Clone(after)
 	maps.Copy(all, before)

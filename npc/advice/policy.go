@@ -15,13 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// policy returns a policy that allows the flows in a direction, and as little else as labels can tell; nil if there can be none.
-func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
+// policy returns a policy that allows the flows in a direction and as little else as labels can distinguish, or nil if the isolated end is no pod.
+func (q question) policy(d traffic.Direction) *networkingv1.NetworkPolicy {
 	own, peerPod := q.pod(d), q.pod(other(d))
 	if own == nil {
 		return nil
@@ -37,7 +38,7 @@ func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
 	} else {
 		for _, f := range q.Flows {
 			a := f.To.Addr
-			if d == npc.Ingress {
+			if d == traffic.Ingress {
 				a = f.From.Addr
 			}
 			if a.IsValid() {
@@ -51,9 +52,9 @@ func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
 		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
 		Spec:     networkingv1.NetworkPolicySpec{PodSelector: *selector},
 	}
-	way := "from"
-	if d == npc.Egress {
-		way = "to"
+	preposition := "from"
+	if d == traffic.Egress {
+		preposition = "to"
 		p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
 		p.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: peers, Ports: ports}}
 	} else {
@@ -61,28 +62,28 @@ func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
 		p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers, Ports: ports}}
 	}
 	p.Namespace = own.Namespace
-	p.Name = q.free(own.Namespace, fmt.Sprintf("%s-%s-%s-%s", nickname(own, selector), way, peerName, q.Flows[0].Service))
+	p.Name = q.free(own.Namespace, fmt.Sprintf("%s-%s-%s-%s", nickname(own, selector), preposition, peerName, q.Flows[0].Service))
 	return p
 }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// mostName is the length of a name at most.
+// mostName is the maximal length of a name.
 const mostName = 63
 
-// free returns a name like a wish that no policy of the namespace has.
+// free returns a name similar to the wish that no policy of the namespace has.
 func (q question) free(namespace, wish string) string {
-	const number = 4 // of characters, for one that tells it from others
+	const number = 4 // characters that are reserved for a number at the end
 	wish = strings.Trim(notInNames.ReplaceAllString(strings.ToLower(wish), "-"), "-")
 	wish = strings.TrimRight(wish[:min(len(wish), mostName-number)], "-")
 	name := wish
-	for i := 2; slices.ContainsFunc(q.objects.Policies, func(p *explain.Policy) bool { return p.Key() == objectkey.Of(namespace, name) }); i++ {
+	for i := 2; slices.ContainsFunc(q.view.Policies, func(p *cluster.Policy) bool { return p.Key() == objectkey.Of(namespace, name) }); i++ {
 		name = fmt.Sprintf("%s-%d", wish, i)
 	}
 	return name
 }
 
-// nickname returns a short name for the pods that a selector chooses: the value of a label, or the pod's name if there is none.
+// nickname returns a short name for the pods that a selector matches: the value of a label, or the pod's name if there is none.
 func nickname(p *npc.Pod, s *metav1.LabelSelector) string {
 	for _, k := range ranked(s.MatchLabels) {
 		if rank(k) < len(ranks) && s.MatchLabels[k] != "" {
@@ -92,8 +93,8 @@ func nickname(p *npc.Pod, s *metav1.LabelSelector) string {
 	return p.Name
 }
 
-// portItems returns the items of ports that fit a service; none for a protocol without ports.
-func portItems(s explain.Service) []networkingv1.NetworkPolicyPort {
+// portItems returns the ports of a rule that matches a service; none for a protocol without ports.
+func portItems(s flow.Service) []networkingv1.NetworkPolicyPort {
 	if s.Port == 0 {
 		return nil
 	}
@@ -101,7 +102,7 @@ func portItems(s explain.Service) []networkingv1.NetworkPolicyPort {
 	return []networkingv1.NetworkPolicyPort{{Protocol: &protocol, Port: &port}}
 }
 
-// isOfRevision reports whether a label changes whenever its pod is made anew, so that no policy should name it.
+// isOfRevision reports whether a label changes whenever its pod is replaced, so that no policy should name it.
 func isOfRevision(key string) bool {
 	switch key {
 	case "pod-template-hash", "pod-template-generation", "controller-revision-hash", "controller-uid", "batch.kubernetes.io/controller-uid":
@@ -110,18 +111,18 @@ func isOfRevision(key string) bool {
 	return false
 }
 
-// stable returns the labels of a pod that its successor will have too.
+// stable returns the labels of a pod that its replacement will have too.
 func stable(p *npc.Pod) map[string]string {
 	out := maps.Clone(p.Labels)
 	maps.DeleteFunc(out, func(k, _ string) bool { return isOfRevision(k) })
 	return out
 }
 
-// ranks are the labels that usually say what a pod is, the most telling first.
+// ranks are the labels that usually identify what a pod runs, the most specific first.
 var ranks = [...]string{"app.kubernetes.io/name", "app", "k8s-app", "name", "role", "component", "app.kubernetes.io/component", "tier",
 	"app.kubernetes.io/instance"}
 
-// rank returns the place of a label among those that say what a pod is.
+// rank returns the place of a label in ranks, or a number after the last one.
 func rank(key string) int {
 	if i := slices.Index(ranks[:], key); i >= 0 {
 		return i
@@ -133,18 +134,18 @@ func rank(key string) int {
 	return len(ranks)
 }
 
-// ranked returns the keys of labels, the most telling first.
+// ranked returns the keys of labels, ordered by rank.
 func ranked(labels map[string]string) []string {
 	keys := slices.Sorted(maps.Keys(labels))
 	slices.SortStableFunc(keys, func(a, b string) int { return rank(a) - rank(b) })
 	return keys
 }
 
-// mostAbsent is how many keys a selector demands to be absent, at most.
+// mostAbsent is the maximal number of keys that a selector requires to be absent.
 const mostAbsent = 5
 
-// selector returns one that chooses, in the pod's namespace, the pod and as few others as labels can tell: with the fewest labels that do. It has a
-// label if the pod has any, for there may be other pods tomorrow.
+// selector returns a selector that matches, in the pod's namespace, the pod and as few others as labels can distinguish, with as few labels as
+// possible. It has a label if the pod has any, because other pods may be created later.
 func (q question) selector(p *npc.Pod) *metav1.LabelSelector {
 	want := stable(p)
 	matches := func(labels map[string]string, o *npc.Pod) bool {
@@ -157,7 +158,7 @@ func (q question) selector(p *npc.Pod) *metav1.LabelSelector {
 	}
 	var like []*npc.Pod // the others with all of the labels
 	var others []*npc.Pod
-	for _, o := range q.objects.Pods {
+	for _, o := range q.view.Pods {
 		switch {
 		case o.Namespace != p.Namespace || o.HostNetwork || o.Finished || o == p:
 		case matches(want, o):
@@ -183,7 +184,7 @@ func (q question) selector(p *npc.Pod) *metav1.LabelSelector {
 	return s
 }
 
-// absent returns keys that tell pods that have more labels than these from those that have no others.
+// absent returns a key of each pod's further labels: requiring their absence excludes the pods.
 func absent(labels map[string]string, pods []*npc.Pod) (keys []string) {
 	more := map[string]bool{}
 	for _, o := range pods {
@@ -197,7 +198,7 @@ func absent(labels map[string]string, pods []*npc.Pod) (keys []string) {
 	return keys[:min(len(keys), mostAbsent)]
 }
 
-// toYAML returns policies as they are applied.
+// toYAML returns policies as kubectl apply takes them.
 func toYAML(policies []*networkingv1.NetworkPolicy) (string, error) {
 	var texts []string
 	for _, p := range policies {
@@ -210,7 +211,7 @@ func toYAML(policies []*networkingv1.NetworkPolicy) (string, error) {
 	return strings.Join(texts, "---\n"), nil
 }
 
-// addText says in one line which policies to add.
+// addText returns in one line which policies to add.
 func addText(policies []*networkingv1.NetworkPolicy) string {
 	var names []string
 	for _, p := range policies {

@@ -64,17 +64,25 @@ func (t *Table[P]) Review(a netip.Addr) (from, to P) {
 // choose gives an address to one of the pods that claim it.
 func (t *Table[P]) choose(a netip.Addr, all []P) (owner P) {
 	var none P
-	for _, q := range all {
-		if !t.Refused(a, q) && (owner == none || t.Rather(q, owner)) {
-			owner = q
-		}
-	}
+	owner = Choose(all, func(q P) bool { return t.Refused(a, q) }, t.Rather)
 	if len(all) == 0 {
 		delete(t.claimants, a)
 		return none
 	}
 	others := slices.DeleteFunc(all, func(q P) bool { return q == owner })
 	t.put(a, claimants[P]{owner, slices.Clip(others)})
+	return owner
+}
+
+// Choose returns which of the pods that claim an address owns it, or the zero value if all are refused. Rather reports whether the address
+// belongs to a rather than to b.
+func Choose[P comparable](all []P, refused func(P) bool, rather func(a, b P) bool) (owner P) {
+	var none P
+	for _, q := range all {
+		if !refused(q) && (owner == none || rather(q, owner)) {
+			owner = q
+		}
+	}
 	return owner
 }
 

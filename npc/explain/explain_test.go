@@ -7,20 +7,20 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 type world struct {
 	*testing.T
-	*explain.World
+	*cluster.Cluster
 }
 
 func newWorld(t *testing.T) world {
-	w := world{t, explain.NewWorld()}
+	w := world{t, cluster.New()}
 	w.SetNamespace(npc.Namespace{Name: "a", Labels: map[string]string{"kubernetes.io/metadata.name": "a"}})
 	w.pod("a/web", "10.32.1.2", "app=web")
 	w.pod("a/client", "10.32.1.3", "app=client")
@@ -40,33 +40,19 @@ func (w world) pod(key, addr, label string, change ...func(*npc.Pod)) {
 
 func (w world) policy(key, spec string) {
 	w.Helper()
-	o := &networkingv1.NetworkPolicy{}
-	o.Namespace, o.Name, _ = strings.Cut(key, "/")
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		w.Fatal(err)
-	}
-	w.SetPolicy(o)
+	w.SetPolicy(fixture.Policy(w, key, spec))
 }
 
-// flow is a flow to TCP port 80.
-func (w world) flow(from, to string) explain.Flow {
+// verdict returns the verdict on a flow to TCP port 80.
+func (w world) verdict(from, to string) explain.Verdict {
 	w.Helper()
-	a, err := w.Find(from)
-	if err != nil {
-		w.Fatal(err)
-	}
-	b, err := w.Find(to)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return explain.Flow{From: a[0], To: b[0], Service: explain.Service{Protocol: 6, Port: 80}}
+	return explain.Explain(w.View(), fixture.Flows(w, w.View(), from, to, "tcp/80")[0])
 }
 
 // expect compares the reasons of the ingress of a/web from a pod, or from an address.
 func (w world) expect(from, want string) {
 	w.Helper()
-	f := w.flow(from, "a/web")
-	_, got, _ := strings.Cut(explain.Text([]explain.Verdict{w.Explain(f)}), "ingress to ")
+	_, got, _ := strings.Cut(explain.Text([]explain.Verdict{w.verdict(from, "a/web")}), "ingress to ")
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
 		w.Errorf("from %s: -want +got:\n%s", from, diff)
 	}
@@ -93,6 +79,11 @@ func TestReasons(t *testing.T) {
   policy a/p: isolates
     rule 1: no: peer wants a namespace's labels, namespace late has no object
 `},
+		{"excepted", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.32.1.0/24, except: [10.32.1.0/30]}}]}]}`, "a/client",
+			`a/web: denied: no rule allows it
+  policy a/p: isolates
+    rule 1: no: peer wants addresses in 10.32.1.0/24, a/client is excepted by 10.32.1.0/30
+`},
 		{"the_namespace_and_the_pod", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: b}},
 			podSelector: {matchLabels: {app: y}}}], ports: [{port: 80}]}]}`, "b/x", `a/web: denied: no rule allows it
   policy a/p: isolates
@@ -117,7 +108,7 @@ func TestS67_LegacyNetpol(t *testing.T) {
 	w.policy("a/p", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
 	w.expect("198.51.100.7", "a/web: allowed: no policy isolates it\n")
 	w.SetNamespace(npc.Namespace{Name: "a", DefaultDeny: true})
-	if !w.Explain(w.flow("a/client", "a/web")).Allowed || w.Explain(w.flow("198.51.100.7", "a/web")).Allowed {
+	if !w.verdict("a/client", "a/web").Allowed || w.verdict("198.51.100.7", "a/web").Allowed {
 		t.Error("the policy does not allow its peer, or allows another")
 	}
 }
@@ -129,10 +120,10 @@ func TestS27_EachNodeHasItsOwnView(t *testing.T) {
 	w.pod("a/later", "10.32.1.9", "app=later", func(p *npc.Pod) { p.Node, p.Started = "node2", time.Unix(9, 0) })
 	w.pod("a/far", "10.32.2.2", "app=web", func(p *npc.Pod) { p.Node = "node2" })
 	w.policy("a/p", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: old}}}]}]}`)
-	if !w.Explain(w.flow("a/old", "a/web")).Allowed {
+	if !w.verdict("a/old", "a/web").Allowed {
 		t.Error("a pod of the same node is not known by its address")
 	}
-	if w.Explain(w.flow("a/old", "a/far")).Allowed {
+	if w.verdict("a/old", "a/far").Allowed {
 		t.Error("another node takes the address for that of the pod that began first")
 	}
 }
@@ -147,10 +138,10 @@ func TestS50_OwnNode(t *testing.T) {
 	w.pod("a/far", "10.32.2.2", "app=far", host("node2", "172.31.0.2"))
 	w.policy("a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
 	for end, want := range map[string]bool{"172.31.0.1": true, "172.31.0.2": false} {
-		if got := w.Explain(w.flow(end, "a/web")).Allowed; got != want {
+		if got := w.verdict(end, "a/web").Allowed; got != want {
 			t.Errorf("from %s: %t", end, got)
 		}
-		if got := w.Explain(w.flow("a/web", end)).Allowed; got != want {
+		if got := w.verdict("a/web", end).Allowed; got != want {
 			t.Errorf("to %s: %t", end, got)
 		}
 	}

@@ -10,7 +10,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // PodRow is a pod and what isolates it.
@@ -19,33 +22,31 @@ type PodRow struct {
 	Node      string            `json:"node,omitempty"`
 	Addresses []netip.Addr      `json:"addresses,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
-	// Ingress and Egress are the policies that isolate it in a direction; nil if it is not isolated.
+	// Ingress and Egress are the policies that isolate the pod in a direction; nil if it is not isolated.
 	Ingress []string `json:"ingress,omitempty"`
 	Egress  []string `json:"egress,omitempty"`
-	// Note says why no policy concerns the pod, or some of its addresses; empty if all is as usual.
+	// Note is why policies do not apply to the pod, or to one of its addresses; usually empty.
 	Note string `json:"note,omitempty"`
 }
 
-// PodTable is all pods, in the order of their names; those of one namespace if it is not empty.
-func (w *World) PodTable(namespace string) []PodRow {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// Pods returns a row for each pod, ordered by namespace/name; only for the pods of one namespace if it is not empty.
+func Pods(c *cluster.View, namespace string) []PodRow {
 	rows := []PodRow{}
-	for _, key := range slices.Sorted(maps.Keys(w.pods)) {
-		p := w.pods[key]
+	for _, key := range slices.Sorted(maps.Keys(c.Pods)) {
+		p := c.Pods[key]
 		if namespace != "" && p.Namespace != namespace {
 			continue
 		}
-		row := PodRow{Pod: key, Node: p.Node, Addresses: p.Addrs, Labels: p.Labels, Note: w.note(p)}
+		row := PodRow{Pod: key, Node: p.Node, Addresses: p.Addrs, Labels: p.Labels, Note: note(c, p)}
 		if !p.HostNetwork && !p.Finished {
-			row.Ingress, row.Egress = w.isolators(p, npc.Ingress), w.isolators(p, npc.Egress)
+			row.Ingress, row.Egress = isolators(c, p, traffic.Ingress), isolators(c, p, traffic.Egress)
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func (w *World) note(p *npc.Pod) string {
+func note(c *cluster.View, p *npc.Pod) string {
 	switch {
 	case p.Finished:
 		return "finished"
@@ -55,20 +56,26 @@ func (w *World) note(p *npc.Pod) string {
 		return "no address yet"
 	}
 	for _, a := range p.Addrs {
-		if w.owner(a, p.Node) != p {
-			return fmt.Sprintf("%s belongs to %s", a, w.name(a, p.Node))
+		owner := c.Owner(a, p.Node)
+		if owner != p && owner != nil {
+			return fmt.Sprintf("%s belongs to pod %s", a, podName(owner))
+		}
+		for _, d := range traffic.Directions {
+			if conflict := conflictOf(c, end{flow.End{Addr: a}, p}, d); conflict.text != "" {
+				return conflict.text
+			}
 		}
 	}
 	return ""
 }
 
-// isolators are the policies that isolate a pod in a direction; with LegacyNetpol, its namespace.
-func (w *World) isolators(p *npc.Pod, d npc.Direction) (names []string) {
-	isolating := w.isolating(p, d)
-	if !w.isIsolated(p, d, isolating) {
+// isolators returns the policies that isolate a pod in a direction, or its namespace with LegacyNetpol.
+func isolators(c *cluster.View, p *npc.Pod, d traffic.Direction) (names []string) {
+	isolating, isolated := c.Isolating(p, d)
+	if !isolated {
 		return nil
 	}
-	if w.LegacyNetpol {
+	if c.LegacyNetpol {
 		return []string{"namespace " + p.Namespace}
 	}
 	for _, q := range isolating {
@@ -77,41 +84,38 @@ func (w *World) isolators(p *npc.Pod, d npc.Direction) (names []string) {
 	return names
 }
 
-// PolicyRow is a policy, and whom it isolates.
+// PolicyRow is a policy and the pods that it isolates.
 type PolicyRow struct {
 	Policy string `json:"policy"`
 	// Selects is its podSelector as kubectl takes it; empty for all pods of the namespace.
 	Selects string `json:"selects"`
-	// Types are its policy types, as they are understood.
+	// Types are its policy types as weave-npc understands them.
 	Types []networkingv1.PolicyType `json:"types"`
-	// Pods are those that it selects, as namespace/name.
+	// Pods are the pods that it selects, as namespace/name.
 	Pods []string `json:"pods"`
 	// Ingress and Egress are the rules in words.
 	Ingress []string `json:"ingress,omitempty"`
 	Egress  []string `json:"egress,omitempty"`
-	// Invalid says why the policy allows nothing; empty if it could be compiled.
+	// Invalid is the error for which the policy allows nothing; empty if it could be compiled.
 	Invalid string `json:"invalid,omitempty"`
 }
 
-// PolicyTable is all policies, in the order of their names; those of one namespace if it is not empty.
-func (w *World) PolicyTable(namespace string) []PolicyRow {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// Policies returns a row for each policy, ordered by namespace/name; only for those of one namespace if it is not empty.
+func Policies(c *cluster.View, namespace string) []PolicyRow {
 	rows := []PolicyRow{}
-	for _, key := range slices.Sorted(maps.Keys(w.policies)) {
-		p := w.policies[key]
-		if namespace != "" && p.Object.Namespace != namespace {
+	for _, p := range c.Policies {
+		if namespace != "" && p.Namespace != namespace {
 			continue
 		}
-		row := PolicyRow{Policy: key, Selects: p.Target.String(), Pods: []string{}}
-		if p.Isolates[npc.Ingress] {
+		row := PolicyRow{Policy: p.Key(), Selects: p.Target.String(), Pods: []string{}}
+		if p.Isolates[traffic.Ingress] {
 			row.Types = append(row.Types, networkingv1.PolicyTypeIngress)
 		}
-		if p.Isolates[npc.Egress] {
+		if p.Isolates[traffic.Egress] {
 			row.Types = append(row.Types, networkingv1.PolicyTypeEgress)
 		}
-		for pod, q := range w.pods {
-			if !q.HostNetwork && !q.Finished && slices.Contains(w.policiesOf(q), p) {
+		for pod, q := range c.Pods {
+			if !q.HostNetwork && !q.Finished && slices.Contains(c.Selecting(q), p) {
 				row.Pods = append(row.Pods, pod)
 			}
 		}
@@ -119,25 +123,21 @@ func (w *World) PolicyTable(namespace string) []PolicyRow {
 		if p.Invalid != nil {
 			row.Invalid = p.Invalid.Error()
 		}
-		row.Ingress, row.Egress = ruleTexts(p, npc.Ingress), ruleTexts(p, npc.Egress)
+		row.Ingress, row.Egress = ruleTexts(p.Rules[traffic.Ingress], "from"), ruleTexts(p.Rules[traffic.Egress], "to")
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// ruleTexts are a policy's rules in words.
-func ruleTexts(p *Policy, d npc.Direction) (texts []string) {
-	way := "from "
-	if d == npc.Egress {
-		way = "to "
-	}
-	for _, r := range p.Rules[d] {
+// ruleTexts returns rules in words.
+func ruleTexts(rules []policy.Rule, preposition string) (texts []string) {
+	for _, r := range rules {
 		var peers, ports []string
-		for _, c := range r.Peers {
-			peers = append(peers, peerWords(c, p.Object.Namespace))
+		for _, p := range r.Peers {
+			peers = append(peers, peerText(p))
 		}
-		for _, c := range r.Ports {
-			ports = append(ports, portText(c))
+		for _, p := range r.Ports {
+			ports = append(ports, p.String())
 		}
 		if len(peers) == 0 {
 			peers = []string{"anywhere"}
@@ -145,16 +145,16 @@ func ruleTexts(p *Policy, d npc.Direction) (texts []string) {
 		if len(ports) == 0 {
 			ports = []string{"everything"}
 		}
-		texts = append(texts, strings.Join(ports, ", ")+" "+way+strings.Join(peers, ", or "))
+		texts = append(texts, fmt.Sprintf("%s %s %s", strings.Join(ports, ", "), preposition, strings.Join(peers, ", or ")))
 	}
 	return texts
 }
 
-// peerWords is a peer in words.
-func peerWords(c policy.CompiledPeer, namespace string) string {
-	if c.Block != nil {
-		text := c.Block.CIDR.String()
-		for i, e := range c.Block.Except {
+// peerText returns a peer in words.
+func peerText(p policy.Peer) string {
+	if p.Block != nil {
+		text := p.Block.CIDR.String()
+		for i, e := range p.Block.Except {
 			if i == 0 {
 				text += " except"
 			}
@@ -162,18 +162,18 @@ func peerWords(c policy.CompiledPeer, namespace string) string {
 		}
 		return text
 	}
-	if c.Pods == nil && c.Namespaces == nil {
+	if p.IsUnknown() {
 		return "nobody"
 	}
 	text := "pods"
-	if c.Pods != nil && c.Pods.String() != "" {
-		text += " with " + c.Pods.String()
+	if p.Pods != nil && p.Pods.String() != "" {
+		text += " with " + p.Pods.String()
 	}
 	switch {
-	case c.Namespaces == nil:
-		return text + " in " + namespace
-	case c.Namespaces.String() == "":
+	case p.Namespaces == nil:
+		return text + " in " + p.Namespace
+	case p.Namespaces.String() == "":
 		return text + " in all namespaces"
 	}
-	return text + " in namespaces with " + c.Namespaces.String()
+	return text + " in namespaces with " + p.Namespaces.String()
 }

@@ -5,17 +5,18 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// String is the verdict with all its reasons, in lines.
+// String returns the verdict with all its reasons, in lines.
 func (v Verdict) String() string {
 	return fmt.Sprintf("%s -> %s, %s: %s\n", v.Flow.From, v.Flow.To, v.Flow.Service, allowed(v.Allowed)) + v.reasons()
 }
 
 func (v Verdict) reasons() string { return v.Egress.text(v.Flow.From) + v.Ingress.text(v.Flow.To) }
 
-// Text is verdicts between the same pods in lines; once, without addresses, if the reasons are the same for all.
+// Text returns verdicts between the same pods in lines. If the reasons of all are the same, it returns them once, without addresses.
 func Text(verdicts []Verdict) string {
 	same := len(verdicts) > 1
 	var b strings.Builder
@@ -38,40 +39,47 @@ func allowed(ok bool) string {
 	return "denied"
 }
 
-// text is a side in lines; end is what it is for.
-func (s Side) text(end End) string {
+// text returns a side in lines.
+func (s Side) text(e flow.End) string {
 	name := s.Pod
 	if name == "" {
-		name = end.Addr.String()
+		name = e.Addr.String()
 	}
-	way := "egress from "
-	if s.Direction == npc.Ingress {
-		way = "ingress to "
+	head := "egress from "
+	if s.Direction == traffic.Ingress {
+		head = "ingress to "
 	}
-	lines := []string{fmt.Sprintf("%s%s: %s: %s", way, name, allowed(s.Allowed), s.Because.Sentence())}
+	lines := []string{fmt.Sprintf("%s%s: %s: %s", head, name, allowed(s.Allowed), s.Reason.sentence())}
+	if s.Conflict != "" {
+		lines = append(lines, "  conflict: "+s.Conflict)
+	}
 	for _, p := range s.Policies {
 		lines = append(lines, p.lines()...)
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// Sentence is the reason in words.
-func (b Because) Sentence() string {
-	switch b {
-	case NoPod:
+// sentence returns the reason in words.
+func (r Reason) sentence() string {
+	switch r {
+	case noPod:
 		return "it is no pod, so that no policy isolates it"
-	case OtherNode:
+	case otherNode:
 		return "another node judges its pods"
-	case Itself:
+	case itself:
 		return "a pod reaches itself"
-	case OwnNode:
+	case ownNode:
 		return "a pod and its own node always reach each other"
-	case Multicast:
+	case multicast:
 		return "multicast passes, unless weave-npc runs with --allow-mcast=false"
-	case NotIsolated:
+	case contested:
+		return "an isolated pod of its node claims the same address, so that nothing is allowed"
+	case waiting:
+		return "it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --gate=open"
+	case notIsolated:
 		return "no policy isolates it"
 	}
-	return string(b)
+	return string(r)
 }
 
 func (p PolicyReason) lines() []string {
@@ -88,13 +96,13 @@ func (p PolicyReason) lines() []string {
 	return lines
 }
 
-// String is what the rule says, as one sentence.
+// String returns the rule's verdict as one sentence.
 func (r RuleReason) String() string {
 	if r.Allows {
 		return "allows it"
 	}
 	var why []string
-	if !r.PeerFits() {
+	if !r.peerFits() {
 		for _, p := range r.Peers {
 			why = append(why, p.String())
 		}

@@ -43,6 +43,19 @@ func Compile(b *networkingv1.IPBlock) (Block, error) {
 	return block, nil
 }
 
+// Contains reports whether an address is in the block. If it is excepted from it, except is the range that excepts it.
+func (b Block) Contains(a netip.Addr) (in bool, except netip.Prefix) {
+	if !b.CIDR.Contains(a) {
+		return false, except
+	}
+	for _, e := range b.Except {
+		if e.Contains(a) {
+			return false, e
+		}
+	}
+	return true, except
+}
+
 // ParseCIDR reads a CIDR as the API server does: leading zeros are decimal, and host bits are dropped.
 func ParseCIDR(text string) (netip.Prefix, error) {
 	_, n, err := net.ParseCIDRSloppy(text)

@@ -1,4 +1,10 @@
-// Package policy compiles NetworkPolicies.
+// Package policy compiles NetworkPolicies, each of them once, into two forms of the same rules. Rules has the peers and ports of the object
+// in their order: it answers what a policy means. Merged has as few matches as enforce the same: it is what the kernel is given.
+//
+//	NetworkPolicy ──Compile──▶ Policy ─┬─ Rules   one Peer or Port per item      ▶ npc/explain, npc/reach, npc/advice
+//	                                   └─ Merged  blocks united, ports gathered  ▶ npc
+//
+// It knows nothing of pods, nodes, sets or chains.
 package policy
 
 import (
@@ -9,22 +15,24 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Policy is a NetworkPolicy as it is enforced.
+// Policy is a compiled NetworkPolicy.
 type Policy struct {
-	// Isolates says for each direction whether the policy isolates the pods that it selects.
+	// Isolates reports for each direction whether the policy isolates the pods that it selects.
 	Isolates [len(traffic.Directions)]bool
-	// Target chooses the pods that the policy isolates, in its own namespace.
-	Target Choice
-	// Rules holds the rules of each direction that the policy isolates in. An invalid policy has none.
+	// Target selects the pods that the policy isolates, in its own namespace.
+	Target Selector
+	// Rules holds the rules of each direction that the policy isolates in, in the order of the object. An invalid policy has none.
 	Rules [len(traffic.Directions)][]Rule
-	// Cost is what the rules come to.
+	// Merged holds the same rules, merged.
+	Merged [len(traffic.Directions)][]MergedRule
+	// Cost is what the merged rules need in the kernel.
 	Cost budget.Cost
-	// Invalid says why the policy allows nothing; nil if it could be compiled.
+	// Invalid is the error for which the policy allows nothing; nil if it could be compiled.
 	Invalid error
 }
 
-// Compile makes a policy of an API object, which must not be changed afterwards. One that is invalid isolates what it selects, or
-// its whole namespace if its podSelector is what is wrong, and allows nothing.
+// Compile compiles an API object, which must not be changed afterwards. An invalid policy isolates the pods that it selects, or its whole
+// namespace if its podSelector is invalid, and allows nothing.
 func Compile(o *networkingv1.NetworkPolicy, limits budget.Limits) Policy {
 	p := Policy{}
 	types := o.Spec.PolicyTypes
@@ -39,7 +47,7 @@ func Compile(o *networkingv1.NetworkPolicy, limits budget.Limits) Policy {
 		case networkingv1.PolicyTypeEgress:
 			p.Isolates[traffic.Egress] = true
 		default:
-			p.Isolates = [len(traffic.Directions)]bool{true, true} // whatever it was to mean, it was not to allow
+			p.Isolates = [len(traffic.Directions)]bool{true, true} // an unknown type must not open anything
 			p.Invalid = errors.Errorf("spec.policyTypes: %q is neither Ingress nor Egress", t)
 		}
 	}
@@ -49,7 +57,7 @@ func Compile(o *networkingv1.NetworkPolicy, limits budget.Limits) Policy {
 		p.Invalid = errors.Wrap(err, "spec")
 	}
 	if p.Invalid != nil {
-		p.Rules = [len(traffic.Directions)][]Rule{}
+		p.Rules, p.Merged = [len(traffic.Directions)][]Rule{}, [len(traffic.Directions)][]MergedRule{}
 	}
 	p.Cost = p.needs()
 	return p
@@ -57,26 +65,43 @@ func Compile(o *networkingv1.NetworkPolicy, limits budget.Limits) Policy {
 
 func (p *Policy) compile(o *networkingv1.NetworkPolicy) (err error) {
 	if p.Target, err = compileSelector(&o.Spec.PodSelector); err != nil {
-		p.Target = Choice{}
+		p.Target = Selector{}
 		return errors.Wrap(err, "spec.podSelector")
 	}
 	if p.Isolates[traffic.Ingress] {
 		for i, r := range o.Spec.Ingress {
-			rule, err := compileRule(o.Namespace, r.From, r.Ports)
-			if err != nil {
+			if err := p.add(traffic.Ingress, o.Namespace, r.From, r.Ports); err != nil {
 				return errors.Wrapf(err, "spec.ingress[%d]", i)
 			}
-			p.Rules[traffic.Ingress] = append(p.Rules[traffic.Ingress], rule)
 		}
 	}
 	if p.Isolates[traffic.Egress] {
 		for i, r := range o.Spec.Egress {
-			rule, err := compileRule(o.Namespace, r.To, r.Ports)
-			if err != nil {
+			if err := p.add(traffic.Egress, o.Namespace, r.To, r.Ports); err != nil {
 				return errors.Wrapf(err, "spec.egress[%d]", i)
 			}
-			p.Rules[traffic.Egress] = append(p.Rules[traffic.Egress], rule)
 		}
 	}
 	return nil
+}
+
+// add compiles a rule and adds it in both forms.
+func (p *Policy) add(d traffic.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) error {
+	r, err := compileRule(namespace, peers, ports)
+	if err != nil {
+		return err
+	}
+	p.Rules[d], p.Merged[d] = append(p.Rules[d], r), append(p.Merged[d], r.merge())
+	return nil
+}
+
+// needs returns the cost of the policy's merged rules and of the set of its target.
+func (p *Policy) needs() budget.Cost {
+	c := budget.Cost{Sets: 1}
+	for _, of := range p.Merged {
+		for _, r := range of {
+			c = c.Plus(r.cost())
+		}
+	}
+	return c
 }

@@ -74,17 +74,72 @@ func TestPortMatches(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(c.ports), &ports); err != nil {
 				t.Fatal(err)
 			}
-			specs, err := compilePorts(ports)
+			r, err := compileRule("", nil, ports)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, s := range specs {
+			for _, s := range r.merge().Ports {
 				got = append(got, s.Match())
 			}
 			if text := strings.Join(got, "\n"); text != c.want {
 				t.Errorf("got\n%s\nwant\n%s", text, c.want)
 			}
 		})
+	}
+}
+
+// TestBothForms shows that Rules keeps the peers and ports of the object in their order, and Merged those that the kernel needs.
+func TestBothForms(t *testing.T) {
+	o := &networkingv1.NetworkPolicy{}
+	o.Namespace = "shop"
+	spec := `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/9}}, {podSelector: {matchLabels: {a: "b c"}}}, {}, {namespaceSelector: {}},
+		{ipBlock: {cidr: "fd00::/8"}}, {ipBlock: {cidr: 10.128.0.0/9}}], ports: [{port: 90}, {port: http}, {port: 80, endPort: 89}, {protocol: UDP}]}]}`
+	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
+		t.Fatal(err)
+	}
+	p := Compile(o, budget.Default())
+	if p.Invalid != nil {
+		t.Fatal(p.Invalid)
+	}
+	var peers, ports []string
+	for _, c := range p.Rules[traffic.Ingress][0].Peers {
+		switch {
+		case c.Block != nil:
+			peers = append(peers, c.Block.CIDR.String())
+		case c.IsUnknown():
+			peers = append(peers, "unknown")
+		case c.Pods != nil:
+			peers = append(peers, "pods "+c.Pods.String())
+		default:
+			peers = append(peers, "namespaces "+c.Namespaces.String())
+		}
+	}
+	for _, c := range p.Rules[traffic.Ingress][0].Ports {
+		ports = append(ports, c.String())
+	}
+	if got, want := strings.Join(peers, ", "), "10.0.0.0/9, pods a value that no label can have, unknown, namespaces , fd00::/8, 10.128.0.0/9"; got != want {
+		t.Errorf("peers %s\nwant  %s", got, want)
+	}
+	if got, want := strings.Join(ports, ", "), "tcp/90, tcp/http, tcp/80-89, udp"; got != want {
+		t.Errorf("ports %s, want %s", got, want)
+	}
+	m := p.Merged[traffic.Ingress][0]
+	peers, ports = nil, nil
+	for _, c := range m.Peers {
+		if c.Block != nil {
+			peers = append(peers, c.Block.String())
+		} else {
+			peers = append(peers, "namespaces "+c.Namespaces.String())
+		}
+	}
+	for _, c := range m.Ports {
+		ports = append(ports, c.Match()+c.Name)
+	}
+	if got, want := strings.Join(peers, ", "), "namespaces , 2 address blocks, fd00::/8"; got != want {
+		t.Errorf("merged peers %s, want %s", got, want)
+	}
+	if got, want := strings.Join(ports, ", "), "-p tcp -m tcp --dport 80:90, -p tcphttp, -p udp"; got != want {
+		t.Errorf("merged ports %s, want %s", got, want)
 	}
 }

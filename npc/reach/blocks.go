@@ -5,23 +5,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weave-npc/weave-npc/npc/explain"
-	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/ipblock"
 )
 
-// blocks tells addresses apart by the ipBlocks that they are in.
+// blocks distinguishes addresses by the ipBlocks that they are in.
 type blocks struct {
-	all []*policy.CompiledBlock
-	// edges are where a block or an except of one begins, or has just ended: between two edges, all addresses are in the same blocks.
+	all []*ipblock.Block
+	// edges are the addresses where a block or an except begins, or has just ended. Between two edges all addresses are in the same blocks.
 	edges   []netip.Addr
 	classes map[int]int    // number of edges up to an address -> its class
 	known   map[string]int // the blocks that an address is in -> its class
 }
 
-func newBlocks(all []*policy.CompiledBlock) *blocks {
+func newBlocks(all []*ipblock.Block) *blocks {
 	b := &blocks{classes: map[int]int{}, known: map[string]int{}}
 	seen := map[string]bool{}
-	// IPv4 and IPv6 are told apart, whatever the blocks are.
+	// IPv4 and IPv6 are distinguished, whatever the blocks are.
 	b.edges = append(b.edges, netip.IPv4Unspecified(), netip.IPv6Unspecified())
 	for _, block := range all {
 		var key strings.Builder
@@ -52,7 +51,7 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// class returns a number that all addresses of the family have that are in the same blocks.
+// class returns the same number for all addresses of a family that are in the same blocks.
 func (b *blocks) class(a netip.Addr) int {
 	if !a.IsValid() {
 		return -1
@@ -67,7 +66,7 @@ func (b *blocks) class(a netip.Addr) int {
 	}
 	in := make([]byte, (len(b.all)+7)/8, (len(b.all)+7)/8+1)
 	for i, block := range b.all {
-		if ok, _ := explain.InBlock(block, a); ok {
+		if ok, _ := block.Contains(a); ok {
 			in[i/8] |= 1 << (i % 8)
 		}
 	}
@@ -81,7 +80,7 @@ func (b *blocks) class(a netip.Addr) int {
 	return class
 }
 
-// examples returns an address of each class that is in none of the prefixes, as far as there is one at an edge.
+// examples returns a free address of each class, if there is one near an edge.
 func (b *blocks) examples(free func(netip.Addr) bool) []netip.Addr {
 	var out []netip.Addr
 	seen := map[int]bool{}

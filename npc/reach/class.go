@@ -1,4 +1,3 @@
-// Package reach judges who reaches whom by classes: pods that no policy tells apart are judged once.
 package reach
 
 import (
@@ -7,182 +6,166 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
-	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/ipblock"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// partition is ends by classes: two of one class get the same verdicts in each of the worlds that the partition was made for.
+// partition is the ends by classes: two of one class get the same verdicts in each of the views that the partition was made for.
 type partition struct {
-	Classes []podClass
-	// Left are pods without an address that is their own.
-	Left   []string
-	worlds []*world
-	ends   []end
+	classes []podClass
+	omitted []string // pods that own none of their addresses
+	views   []*view
+	ends    []end
 }
 
-// podClass is pods that no policy tells apart, or an address.
+// podClass is pods that no policy distinguishes, or an address.
 type podClass struct {
-	Pods []string // namespace/name, in the order that they were given in
-	Addr netip.Addr
+	pods []string // namespace/name, in the order that they were given in
+	addr netip.Addr
 	ends []int
 }
 
-// end is one address that each pod of a class has, or none yet, by the example of the class's first pod.
+// end is one address of the first pod of a class, which stands for all, or no address yet.
 type end struct {
-	explain.End
+	flow.End
 	namespace string // of the pods; empty for an address
-	// alone is an end whose verdicts are to be asked for one by one: they depend on the node that judges.
+	// alone is set if the verdicts of the end have to be asked for one by one: they depend on the node that judges, or on other pods.
 	alone bool
 }
 
-// newPartition returns the classes of pods, by namespace/name, and of addresses that some worlds give to them. The worlds must know the
-// same pods at the same addresses, and must not be changed afterwards.
-func newPartition(pods []string, addrs []netip.Addr, worlds ...*explain.World) *partition {
+// newPartition returns the classes of pods, by namespace/name, and of addresses in some views. The views must have the same pods at the same
+// addresses.
+func newPartition(pods []string, addrs []netip.Addr, of ...*cluster.View) *partition {
 	p := &partition{}
-	for _, w := range worlds {
-		p.worlds = append(p.worlds, newWorld(w, addrs))
+	for _, v := range of {
+		p.views = append(p.views, newView(v, addrs))
 	}
 	classes := map[string]int{} // what policies see of a pod -> its class
 	for _, name := range pods {
-		found, err := worlds[0].Find(name)
-		if err != nil {
-			p.Left = append(p.Left, name)
+		found := of[0].OwnedEnds(name)
+		if len(found) == 0 {
+			p.omitted = append(p.omitted, name)
 			continue
 		}
 		key := p.key(name, found)
 		i, ok := classes[key]
 		if !ok {
-			i = len(p.Classes)
+			i = len(p.classes)
 			classes[key] = i
-			p.add(podClass{}, p.worlds[0].objects.Pods[name].Namespace, found)
+			p.add(podClass{}, of[0].Pods[name].Namespace, found)
 		}
-		p.Classes[i].Pods = append(p.Classes[i].Pods, name)
+		p.classes[i].pods = append(p.classes[i].pods, name)
 	}
 	for _, a := range addrs {
-		p.add(podClass{Addr: a}, "", []explain.End{{Addr: a}})
+		p.add(podClass{addr: a}, "", []flow.End{{Addr: a}})
 	}
 	return p
 }
 
-func (p *partition) add(c podClass, namespace string, ends []explain.End) {
+func (p *partition) add(c podClass, namespace string, ends []flow.End) {
 	for _, e := range ends {
 		c.ends = append(c.ends, len(p.ends))
-		p.ends = append(p.ends, end{e, namespace, e.Addr.IsMulticast() || p.worlds[0].contested[e.Addr] || p.worlds[0].hosts[e.Addr]})
+		p.ends = append(p.ends, end{e, namespace, e.Addr.IsMulticast() || p.views[0].special[e.Addr] || p.views[0].IsNodes(e.Addr)})
 	}
-	p.Classes = append(p.Classes, c)
+	p.classes = append(p.classes, c)
 }
 
-// key is what policies see of a pod in all worlds.
-func (p *partition) key(name string, ends []explain.End) string {
+// key returns what policies see of a pod in all views.
+func (p *partition) key(name string, ends []flow.End) string {
 	var b strings.Builder
-	for _, w := range p.worlds {
-		w.writeKey(&b, w.objects.Pods[name], ends)
+	for _, v := range p.views {
+		v.writeKey(&b, v.Pods[name], ends)
 		b.WriteByte(0)
 	}
 	return b.String()
 }
 
-// world is a world with what of its pods matters to its policies.
-type world struct {
-	*explain.World
-	objects explain.Objects
+// view is a view of a cluster with what its policies depend on.
+type view struct {
+	*cluster.View
 	// labels are the keys that selectors of pods name, ports the names that rules name.
 	labels, ports map[string]bool
 	blocks        *blocks
-	// nodes are those whose pods see something otherwise than the pods of other nodes: an address of their own node among those that are
-	// asked about, or an address that several pods claim. Contested are all addresses whose pods are like no other.
-	nodes            map[string]bool
-	contested, hosts map[netip.Addr]bool
-	policies         map[string][]*explain.Policy // namespace -> its policies
+	// nodes are those whose pods get other verdicts than the pods of other nodes: an address of theirs is among those that are asked about, or
+	// one of their pods' addresses is claimed by several.
+	nodes map[string]bool
+	// special are the addresses whose pods are in no class with others.
+	special map[netip.Addr]bool
 }
 
-func newWorld(of *explain.World, addrs []netip.Addr) *world {
-	w := &world{World: of, objects: of.Objects(), labels: map[string]bool{}, ports: map[string]bool{}, nodes: map[string]bool{},
-		contested: map[netip.Addr]bool{}, hosts: map[netip.Addr]bool{}, policies: map[string][]*explain.Policy{}}
-	var all []*policy.CompiledBlock
-	for _, p := range w.objects.Policies {
-		w.policies[p.Object.Namespace] = append(w.policies[p.Object.Namespace], p)
-		w.addLabels(&p.Object.Spec.PodSelector)
-		for _, r := range p.Object.Spec.Ingress {
-			for _, peer := range r.From {
-				w.addLabels(peer.PodSelector)
-			}
-		}
-		for _, r := range p.Object.Spec.Egress {
-			for _, peer := range r.To {
-				w.addLabels(peer.PodSelector)
-			}
-		}
-		for _, r := range slices.Concat(p.Rules[npc.Ingress], p.Rules[npc.Egress]) {
+func newView(of *cluster.View, addrs []netip.Addr) *view {
+	v := &view{View: of, labels: map[string]bool{}, ports: map[string]bool{}, nodes: map[string]bool{}, special: map[netip.Addr]bool{}}
+	var all []*ipblock.Block
+	for _, p := range v.Policies {
+		v.addLabels(p.Target.Keys())
+		for _, r := range slices.Concat(p.Rules[traffic.Ingress], p.Rules[traffic.Egress]) {
 			for _, peer := range r.Peers {
 				if peer.Block != nil {
 					all = append(all, peer.Block)
 				}
+				if peer.Pods != nil {
+					v.addLabels(peer.Pods.Keys())
+				}
 			}
 			for _, port := range r.Ports {
-				w.ports[port.Name] = true
+				v.ports[port.Name] = true
 			}
 		}
 	}
-	w.blocks = newBlocks(all)
-	w.lookAtNodes(addrs)
-	return w
+	v.blocks = newBlocks(all)
+	v.findSpecial(addrs)
+	return v
 }
 
-func (w *world) addLabels(s *metav1.LabelSelector) {
-	if s == nil {
-		return
-	}
-	for k := range s.MatchLabels {
-		w.labels[k] = true
-	}
-	for _, e := range s.MatchExpressions {
-		w.labels[e.Key] = true
+func (v *view) addLabels(keys []string) {
+	for _, k := range keys {
+		v.labels[k] = true
 	}
 }
 
-// lookAtNodes finds the nodes whose pods see something otherwise.
-func (w *world) lookAtNodes(addrs []netip.Addr) {
-	claimed := make(map[netip.Addr]*npc.Pod, len(w.objects.Pods))
-	for _, p := range w.objects.Pods {
+// findSpecial finds the nodes and the addresses whose pods get other verdicts than other pods.
+func (v *view) findSpecial(addrs []netip.Addr) {
+	claimed := make(map[netip.Addr]*npc.Pod, len(v.Pods))
+	for _, p := range v.Pods {
+		for _, a := range p.Addrs {
+			// A pod reaches itself, by its address too: it is in a class of its own if its address is asked about.
+			if p.StaleAddrs || slices.Contains(addrs, a) {
+				v.special[a] = true
+			}
+		}
 		for _, a := range p.Claims() {
 			if q := claimed[a]; q != nil {
-				w.contested[a], w.nodes[p.Node], w.nodes[q.Node] = true, true, true
-			}
-			// A pod reaches itself, by its address too: it is like no other if its address is asked about.
-			if slices.Contains(addrs, a) {
-				w.contested[a] = true
+				v.special[a], v.nodes[p.Node], v.nodes[q.Node] = true, true, true
 			}
 			claimed[a] = p
 		}
-		for _, a := range p.HostAddrs {
-			w.hosts[a] = true
-			if slices.Contains(addrs, a) {
-				w.nodes[p.Node] = true
+		for _, a := range addrs {
+			if v.NodeHas(p.Node, a) {
+				v.nodes[p.Node] = true
 			}
 		}
 	}
 }
 
 // writeKey writes what policies see of a pod.
-func (w *world) writeKey(b *strings.Builder, p *npc.Pod, ends []explain.End) {
+func (v *view) writeKey(b *strings.Builder, p *npc.Pod, ends []flow.End) {
 	b.WriteString(p.Namespace)
 	words := make([]string, 0, len(p.Labels))
-	for k, v := range p.Labels {
-		if w.labels[k] {
-			words = append(words, k+"="+v)
+	for k, value := range p.Labels {
+		if v.labels[k] {
+			words = append(words, k+"="+value)
 		}
 	}
 	slices.Sort(words)
 	for _, port := range p.Ports {
-		if w.ports[port.Name] {
+		if v.ports[port.Name] {
 			words = append(words, fmt.Sprintf("%s %d/%d", port.Name, port.Protocol, port.Port))
 		}
 	}
-	if w.nodes[p.Node] {
+	if v.nodes[p.Node] {
 		words = append(words, "on "+p.Node)
 	}
 	for _, word := range words {
@@ -190,8 +173,8 @@ func (w *world) writeKey(b *strings.Builder, p *npc.Pod, ends []explain.End) {
 		b.WriteString(word)
 	}
 	for _, e := range ends {
-		fmt.Fprintf(b, "\n%d", w.blocks.class(e.Addr))
-		if w.contested[e.Addr] {
+		fmt.Fprintf(b, "\n%d", v.blocks.class(e.Addr))
+		if v.special[e.Addr] {
 			b.WriteString(" of " + p.Name)
 		}
 	}

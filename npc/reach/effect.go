@@ -10,17 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Effect is what a change opens and closes, besides what it is meant to open.
+// Effect is what a change opens and closes besides what it is meant for.
 type Effect struct {
-	// Opens and Closes count the pairs of pods, source and destination, that something passes between, on any port, that did not before, or the other way.
+	// Opens counts the pairs of pods, source and destination, between which a flow to some port is allowed that was denied before. Closes counts
+	// those between which one is denied that was allowed.
 	Opens  int `json:"opens"`
 	Closes int `json:"closes"`
-	// OpensOutside and ClosesOutside say whether the same is true of a pod and an address that is no pod's.
+	// OpensOutside and ClosesOutside report whether the same holds for a pod and an address of no pod.
 	OpensOutside  bool `json:"opens_outside"`
 	ClosesOutside bool `json:"closes_outside"`
 	// AtLeast is set if the policies name too many ports to ask about all of them.
@@ -46,13 +47,13 @@ func (e Effect) String() string {
 // maxServices is how many ports are asked about at most.
 const maxServices = 256
 
-// Effects compares two worlds of the same pods at the same addresses, which differ in labels or policies. Meant is what the change is for: its flows
-// are not counted for its service.
-func Effects(before, after *explain.World, meant explain.Flow) Effect {
-	outside := append(newWorld(before, nil).outside(), newWorld(after, nil).outside()...)
+// Effects compares two views of the same pods at the same addresses, which differ in labels or policies. The flows of meant are what the change
+// is for, and are not counted for its service.
+func Effects(before, after *cluster.View, meant flow.Flow) Effect {
+	outside := append(newView(before, nil).outside(), newView(after, nil).outside()...)
 	slices.SortFunc(outside, netip.Addr.Compare)
-	p := newPartition(before.Pods(""), slices.Compact(outside), before, after)
-	c := &comparison{partition: p, before: p.judge(p.worlds[0]), after: p.judge(p.worlds[1]), found: map[[2]int]change{},
+	p := newPartition(before.PodNames(""), slices.Compact(outside), before, after)
+	c := &comparison{partition: p, before: p.evaluate(p.views[0]), after: p.evaluate(p.views[1]), found: map[[2]int]change{},
 		meant: [2]int{p.classOf(meant.From), p.classOf(meant.To)}}
 	services := p.services()
 	atLeast := len(services) > maxServices
@@ -68,39 +69,39 @@ func Effects(before, after *explain.World, meant explain.Flow) Effect {
 	return e
 }
 
-// classOf returns the class that has an end, -1 if there is none.
-func (p *partition) classOf(e explain.End) int {
-	return slices.IndexFunc(p.Classes, func(c podClass) bool {
-		return e.Pod != "" && slices.Contains(c.Pods, e.Pod) || e.Pod == "" && c.Addr == e.Addr
+// classOf returns the class of an end, or -1.
+func (p *partition) classOf(e flow.End) int {
+	return slices.IndexFunc(p.classes, func(c podClass) bool {
+		return e.Pod != "" && slices.Contains(c.pods, e.Pod) || e.Pod == "" && c.addr == e.Addr
 	})
 }
 
-// outside returns an address of each class of those that are no pod's and no node's.
-func (w *world) outside() []netip.Addr {
+// outside returns an address of each class that has one of no pod and no node.
+func (v *view) outside() []netip.Addr {
 	claimed := map[netip.Addr]bool{}
-	for _, p := range w.objects.Pods {
+	for _, p := range v.Pods {
 		for _, a := range p.Claims() {
 			claimed[a] = true
 		}
 	}
-	return w.blocks.examples(func(a netip.Addr) bool { return !claimed[a] && !w.hosts[a] && !a.IsMulticast() })
+	return v.blocks.examples(func(a netip.Addr) bool { return !claimed[a] && !v.IsNodes(a) && !a.IsMulticast() })
 }
 
-// services returns one of each protocol and range of ports that all policies treat alike.
-func (p *partition) services() []explain.Service {
-	found := map[explain.Service]bool{{Protocol: unix.IPPROTO_ICMP}: true}
+// services returns one service of each protocol and range of ports that all policies treat alike.
+func (p *partition) services() []flow.Service {
+	found := map[flow.Service]bool{{Protocol: unix.IPPROTO_ICMP}: true}
 	edge := func(protocol uint8, first, last uint16) {
-		found[explain.Service{Protocol: protocol, Port: first}] = true
+		found[flow.Service{Protocol: protocol, Port: first}] = true
 		if last < 65535 {
-			found[explain.Service{Protocol: protocol, Port: last + 1}] = true
+			found[flow.Service{Protocol: protocol, Port: last + 1}] = true
 		}
 	}
 	for _, protocol := range traffic.PortProtocols {
-		found[explain.Service{Protocol: protocol, Port: 1}] = true
+		found[flow.Service{Protocol: protocol, Port: 1}] = true
 	}
-	for _, w := range p.worlds {
-		for _, policy := range w.objects.Policies {
-			for _, r := range slices.Concat(policy.Rules[npc.Ingress], policy.Rules[npc.Egress]) {
+	for _, v := range p.views {
+		for _, policy := range v.Policies {
+			for _, r := range slices.Concat(policy.Rules[traffic.Ingress], policy.Rules[traffic.Egress]) {
 				for _, port := range r.Ports {
 					if port.First != 0 {
 						edge(port.Protocol, port.First, port.Last)
@@ -108,39 +109,39 @@ func (p *partition) services() []explain.Service {
 				}
 			}
 		}
-		for _, pod := range w.objects.Pods {
+		for _, pod := range v.Pods {
 			for _, port := range pod.Ports {
-				if w.ports[port.Name] {
+				if v.ports[port.Name] {
 					edge(port.Protocol, port.Port, port.Port)
 				}
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(found), func(a, b explain.Service) int {
+	return slices.SortedFunc(maps.Keys(found), func(a, b flow.Service) int {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
 	})
 }
 
-// comparison collects how two worlds differ.
+// comparison collects how two views differ.
 type comparison struct {
 	*partition
-	before, after *judge
+	before, after *evaluation
 	found         map[[2]int]change // classes of source and destination -> what changes between them
 	meant         [2]int
 }
 
-// change is what of two classes changes.
+// change is what changes between two classes.
 type change struct {
 	opens, closes bool
-	// aside is set if a service opens or closes that the change is not meant for.
+	// aside is set if another service changes than the one that the change is meant for.
 	aside bool
 }
 
-// compare adds what changes for a service.
-func (c *comparison) compare(s explain.Service, meant bool) {
+// compare adds what changes for a service. Meant reports whether it is the service that the change is for.
+func (c *comparison) compare(s flow.Service, meant bool) {
 	before, after := c.before.relation(s), c.after.relation(s)
 	class := make([]int, len(c.ends))
-	for i, k := range c.Classes {
+	for i, k := range c.classes {
 		for _, e := range k.ends {
 			class[e] = i
 		}
@@ -174,7 +175,7 @@ func (c *comparison) compare(s explain.Service, meant bool) {
 	}
 }
 
-// differ calls found for each end and each other end that only one of two relations lets through.
+// differ calls found for each end and each other end that only one of two relations allows.
 func differ(before, after []endSet, found func(own, peer int)) {
 	for i := range before {
 		if before[i] == nil && after[i] == nil {
@@ -190,19 +191,19 @@ func differ(before, after []endSet, found func(own, peer int)) {
 	}
 }
 
-// sum counts pairs of pods.
+// sum counts the pairs of pods that changed.
 func (c *comparison) sum() (e Effect) {
 	for key, found := range c.found {
-		from, to := c.Classes[key[0]], c.Classes[key[1]]
-		if from.Addr.IsValid() || to.Addr.IsValid() {
+		from, to := c.classes[key[0]], c.classes[key[1]]
+		if from.addr.IsValid() || to.addr.IsValid() {
 			if key != c.meant || found.aside {
 				e.OpensOutside, e.ClosesOutside = e.OpensOutside || found.opens, e.ClosesOutside || found.closes
 			}
 			continue
 		}
-		pairs := len(from.Pods) * len(to.Pods)
+		pairs := len(from.pods) * len(to.pods)
 		if key[0] == key[1] {
-			pairs -= len(from.Pods)
+			pairs -= len(from.pods)
 		}
 		opened := pairs
 		if key == c.meant && !found.aside {

@@ -7,21 +7,26 @@ import (
 	"testing"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// counted is the effect of a change, pair by pair and port by port.
-func counted(t *testing.T, before, after *explain.World, meant explain.Flow) (opens, closes int) {
+func effects(before, after *cluster.Cluster, meant flow.Flow) Effect {
+	return Effects(before.View(), after.View(), meant)
+}
+
+// counted returns the effect of a change, pair by pair and port by port.
+func counted(t *testing.T, before, after *cluster.Cluster, meant flow.Flow) (opens, closes int) {
 	t.Helper()
-	services := []explain.Service{{Protocol: 1}, {Protocol: 17, Port: 1}, {Protocol: 132, Port: 7}}
+	services := []flow.Service{{Protocol: 1}, {Protocol: 17, Port: 1}, {Protocol: 132, Port: 7}}
 	for _, port := range []uint16{1, 79, 80, 81, 100, 101, 443, 444, 8079, 8080, 8081} {
-		services = append(services, explain.Service{Protocol: 6, Port: port})
+		services = append(services, flow.Service{Protocol: 6, Port: port})
 	}
-	for _, from := range before.Pods("") {
-		for _, to := range before.Pods("") {
-			a, errA := before.Find(from)
-			b, errB := before.Find(to)
-			if from == to || errA != nil || errB != nil {
+	pods := before.View().PodNames("")
+	for _, from := range pods {
+		for _, to := range pods {
+			if from == to {
 				continue
 			}
 			opened, closed := false, false
@@ -29,8 +34,8 @@ func counted(t *testing.T, before, after *explain.World, meant explain.Flow) (op
 				if from == meant.From.Pod && to == meant.To.Pod && s == meant.Service {
 					continue
 				}
-				for _, f := range explain.Flows(a, b, s) {
-					was, is := before.Explain(f).Allowed, after.Explain(f).Allowed
+				for _, f := range flow.Between(before.View().OwnedEnds(from), before.View().OwnedEnds(to), s) {
+					was, is := explain.Explain(before.View(), f).Allowed, explain.Explain(after.View(), f).Allowed
 					opened, closed = opened || is && !was, closed || was && !is
 				}
 			}
@@ -45,20 +50,20 @@ func counted(t *testing.T, before, after *explain.World, meant explain.Flow) (op
 	return opens, closes
 }
 
-// TestEffectsAreCounted compares what a change opens and closes with what explain says of every pair and port.
+// TestEffectsAreCounted compares what a change opens and closes with what explain answers about every pair and port.
 func TestEffectsAreCounted(t *testing.T) {
 	changed := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		before := randomWorld(t, r)
 		after := before.Clone()
-		pods := before.Pods("")
-		meant := explain.Flow{From: explain.End{Pod: pick(r, pods...)}, To: explain.End{Pod: pick(r, pods...)},
-			Service: explain.Service{Protocol: 6, Port: 80}}
+		pods := before.View().PodNames("")
+		meant := flow.Flow{From: flow.End{Pod: pick(r, pods...)}, To: flow.End{Pod: pick(r, pods...)},
+			Service: flow.Service{Protocol: 6, Port: 80}}
 		if r.IntN(2) == 0 {
 			setPolicy(t, after, pick(r, "a", "b", "c")+"/new", randomSpec(r))
 		} else {
-			p := *before.Objects().Pods[pick(r, pods...)]
+			p := *before.View().Pods[pick(r, pods...)]
 			p.Labels = map[string]string{"app": pick(r, "web", "db"), "tier": pick(r, "1", "2")}
 			after.SetPod(p)
 		}
@@ -66,7 +71,7 @@ func TestEffectsAreCounted(t *testing.T) {
 		if opens+closes > 0 {
 			changed++
 		}
-		if got := Effects(before, after, meant); got.Opens != opens || got.Closes != closes {
+		if got := effects(before, after, meant); got.Opens != opens || got.Closes != closes {
 			t.Errorf("seed %d: %s, not %d and %d", seed, got, opens, closes)
 		}
 	}
@@ -75,10 +80,10 @@ func TestEffectsAreCounted(t *testing.T) {
 	}
 }
 
-// TestEffectsOutside shows that what is opened to addresses that are no pod's is told apart.
+// TestEffectsOutside shows that effects on addresses of no pod are reported separately.
 func TestEffectsOutside(t *testing.T) {
-	world := func(specs ...string) *explain.World {
-		w := explain.NewWorld()
+	world := func(specs ...string) *cluster.Cluster {
+		w := cluster.New()
 		w.SetPod(npc.Pod{Namespace: "a", Name: "web", Addrs: []netip.Addr{netip.MustParseAddr("10.32.0.1")}})
 		setPolicy(t, w, "a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
 		for i, spec := range specs {
@@ -86,8 +91,8 @@ func TestEffectsOutside(t *testing.T) {
 		}
 		return w
 	}
-	meant := explain.Flow{From: explain.End{Addr: netip.MustParseAddr("192.0.2.1")}, To: explain.End{Pod: "a/web"},
-		Service: explain.Service{Protocol: 6, Port: 80}}
+	meant := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("192.0.2.1")}, To: flow.End{Pod: "a/web"},
+		Service: flow.Service{Protocol: 6, Port: 80}}
 	for spec, want := range map[string]string{
 		`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.1/32}}], ports: [{port: 80}]}]}`: "also opens 0, closes 0 pairs of pods",
 		`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.1/32}}]}]}`: "also opens 0, closes 0 pairs of pods; " +
@@ -96,11 +101,11 @@ func TestEffectsOutside(t *testing.T) {
 			"opens pods to or from addresses outside",
 		`{podSelector: {}, ingress: [{ports: [{port: 80}]}]}`: "also opens 0, closes 0 pairs of pods; opens pods to or from addresses outside",
 	} {
-		if got := Effects(world(), world(spec), meant).String(); got != want {
+		if got := effects(world(), world(spec), meant).String(); got != want {
 			t.Errorf("%s: %s,\nnot %s", spec, got, want)
 		}
 	}
-	if got := Effects(world(`{podSelector: {}, ingress: [{}]}`), world(), meant); !got.ClosesOutside || got.OpensOutside {
+	if got := effects(world(`{podSelector: {}, ingress: [{}]}`), world(), meant); !got.ClosesOutside || got.OpensOutside {
 		t.Errorf("a policy was deleted: %s", got)
 	}
 }

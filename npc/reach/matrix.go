@@ -1,3 +1,12 @@
+// Package reach finds out which pods and addresses reach which, for all pairs at once. Pods that no policy distinguishes are one class, and are
+// evaluated once.
+//
+//	partition    pods and addresses by class, in one or more views of a cluster
+//	evaluation   the policies of one view, evaluated for the ends of a partition
+//	relation     which ends allow which others, for one service
+//	Matrix, Effects   what is made of relations
+//
+// Its verdicts are those of npc/explain. It does not know why a flow is denied.
 package reach
 
 import (
@@ -11,13 +20,15 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Options say what a matrix is about.
+// Options select what a matrix is about.
 type Options struct {
-	Service explain.Service
-	// Addresses are asked about besides the pods, as sources and as destinations.
+	Service flow.Service
+	// Addresses are sources and destinations in addition to the pods.
 	Addresses []string
 	// From and To are the namespaces of sources and of destinations; empty for all.
 	From, To string
@@ -30,11 +41,11 @@ type Options struct {
 // Matrix is who reaches whom.
 type Matrix struct {
 	From, To []Row
-	// Left are pods that were left out, as they have no address that is their own.
-	Left     []string
+	// Omitted are pods that are in no row, because they own none of their addresses.
+	Omitted  []string
 	relation *relation
 	either   string
-	lines    map[int][]cell // class -> what it reaches
+	lines    map[int][]cell // class -> whether it reaches each other class, as far as that was asked
 }
 
 // cell is whether one end reaches another.
@@ -44,27 +55,27 @@ type cell string
 const (
 	cellAllowed cell = "allowed"
 	cellDenied  cell = "denied"
-	// cellPartly: it is allowed in one family and denied in the other.
+	// cellPartly: allowed in one family and denied in the other.
 	cellPartly cell = "partly"
-	// cellNever: the ends have no addresses of the same family.
+	// cellNever: there are no addresses of the same family.
 	cellNever cell = "never"
 )
 
-// NewMatrix asks which pods and addresses reach which. The world must not be changed afterwards.
-func NewMatrix(w *explain.World, o Options) (*Matrix, error) {
+// NewMatrix returns which pods and addresses of a view reach which.
+func NewMatrix(v *cluster.View, o Options) (*Matrix, error) {
 	addrs, bad := addresses(o.Addresses)
 	if bad != "" {
 		return nil, errors.Errorf("%q is no address", bad)
 	}
-	pods := w.Pods("")
+	pods := v.PodNames("")
 	if o.From != "" && o.To != "" {
-		pods = w.Pods(o.From)
+		pods = v.PodNames(o.From)
 		if o.From != o.To {
-			pods = append(pods, w.Pods(o.To)...)
+			pods = append(pods, v.PodNames(o.To)...)
 		}
 	}
-	p := newPartition(pods, addrs, w)
-	m := &Matrix{Left: p.Left, either: o.Either, lines: map[int][]cell{}, relation: p.judge(p.worlds[0]).relation(o.Service)}
+	p := newPartition(pods, addrs, v)
+	m := &Matrix{Omitted: p.omitted, either: o.Either, lines: map[int][]cell{}, relation: p.evaluate(p.views[0]).relation(o.Service)}
 	for _, r := range p.rows(o.EachPod) {
 		if o.From == "" || r.namespace == "" || r.namespace == o.From {
 			m.From = append(m.From, r)
@@ -79,26 +90,26 @@ func NewMatrix(w *explain.World, o Options) (*Matrix, error) {
 	return m, nil
 }
 
-// asked reports whether a pair is among those that were asked for.
+// asked reports whether a pair is in the matrix.
 func (m *Matrix) asked(from, to int) bool {
 	return m.either == "" || m.From[from].namespace == m.either || m.To[to].namespace == m.either
 }
 
-// maxLines is how many classes there are at most whose lines are kept.
+// maxLines is the number of classes above which no lines are kept.
 const maxLines = 2048
 
-// cell returns whether a row reaches a column: of a row with itself, whether one of its pods reaches another, or itself if it is the only one.
+// cell returns whether a row reaches a column. If both are the same, that is whether one of its pods reaches another one, or its only pod itself.
 func (m *Matrix) cell(from, to int) cell {
 	a, b := m.From[from], m.To[to]
 	if a.Name == b.Name && len(a.Pods) < 2 {
 		return cellAllowed
 	}
-	if len(m.relation.Classes) > maxLines {
+	if len(m.relation.classes) > maxLines {
 		return m.relation.reach(a.class, b.class)
 	}
 	line, ok := m.lines[a.class]
 	if !ok {
-		line = make([]cell, len(m.relation.Classes))
+		line = make([]cell, len(m.relation.classes))
 		m.lines[a.class] = line
 	}
 	if line[b.class] == "" {
@@ -107,35 +118,29 @@ func (m *Matrix) cell(from, to int) cell {
 	return line[b.class]
 }
 
-// verdicts returns the verdicts of a pair of rows, by the example of their first pods, in the families that both have.
-func (m *Matrix) verdicts(from, to int) ([]explain.Verdict, error) {
+// verdicts returns the verdicts for the first pods of two rows, in the families that both have.
+func (m *Matrix) verdicts(from, to int) []explain.Verdict {
 	a, b := m.From[from], m.To[to]
-	source, destination := a.Name, b.Name
-	if len(a.Pods) > 0 {
-		source = a.Pods[0]
-	}
-	if len(b.Pods) > 0 {
-		destination = b.Pods[0]
-		if source == destination && len(b.Pods) > 1 {
-			destination = b.Pods[1]
-		}
-	}
-	sources, err := m.relation.Find(source)
-	if err != nil {
-		return nil, err
-	}
-	destinations, err := m.relation.Find(destination)
-	if err != nil {
-		return nil, err
+	sources, destinations := m.ends(a, 0), m.ends(b, 0)
+	if a.Name == b.Name && len(b.Pods) > 1 {
+		destinations = m.ends(b, 1)
 	}
 	var out []explain.Verdict
-	for _, f := range explain.Flows(sources, destinations, m.relation.Service) {
-		out = append(out, m.relation.Explain(f))
+	for _, f := range flow.Between(sources, destinations, m.relation.Service) {
+		out = append(out, explain.Explain(m.relation.View, f))
 	}
-	return out, nil
+	return out
 }
 
-// sign returns the cell as the table has it.
+// ends returns the ends of one of a row's pods, or of its address.
+func (m *Matrix) ends(r Row, pod int) []flow.End {
+	if len(r.Pods) == 0 {
+		return []flow.End{{Addr: m.relation.classes[r.class].addr}}
+	}
+	return m.relation.OwnedEnds(r.Pods[pod])
+}
+
+// sign returns the cell as the text table shows it.
 func (c cell) sign() string {
 	switch c {
 	case cellAllowed:
@@ -148,7 +153,7 @@ func (c cell) sign() string {
 	return ""
 }
 
-// writer writes to a buffer, whose Flush returns the first error of all that was written.
+// writer writes to a buffer. Its Flush returns the first error of any write.
 type writer struct{ *bufio.Writer }
 
 func (w writer) put(text string) { _, _ = w.WriteString(text) }
@@ -228,7 +233,7 @@ func (m *Matrix) writeTable(b writer, rows, columns []int) {
 	}
 }
 
-// WriteJSON writes the matrix with the names of rows and columns, their pods, and a word for each cell, or null for a pair that was not asked for.
+// WriteJSON writes the matrix with the names of rows and columns, their pods, and a word for each cell, or null for a pair that is not in it.
 func (m *Matrix) WriteJSON(out io.Writer) error {
 	b := writer{bufio.NewWriter(out)}
 	head, err := json.Marshal(map[string]any{"port": m.relation.Service, "from": m.From, "to": m.To})

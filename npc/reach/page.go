@@ -15,7 +15,7 @@ import (
 //go:embed page.html
 var pageSource string
 
-// page is what the page's script is given. The lines of reasons that many cells share are there once.
+// page is the data of the page's script. Lines of reasons that many cells share are in it once.
 type page struct {
 	Service string   `json:"service"`
 	From    []string `json:"from"`
@@ -39,12 +39,8 @@ func (m *Matrix) WritePage(out io.Writer) error {
 				letters, reasons = letters+"x", append(reasons, []int{})
 				continue
 			}
-			verdicts, err := m.verdicts(i, j)
-			if err != nil {
-				return err
-			}
 			letters += string(m.cell(i, j)[0])
-			reasons = append(reasons, p.reason(verdicts))
+			reasons = append(reasons, p.reason(m.verdicts(i, j)))
 		}
 		p.Reach, p.Reasons = append(p.Reach, letters), append(p.Reasons, reasons)
 	}

@@ -11,28 +11,23 @@ import (
 	"strings"
 	"testing"
 
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-func setPolicy(t testing.TB, w *explain.World, key, spec string) {
+func setPolicy(t testing.TB, c *cluster.Cluster, key, spec string) {
 	t.Helper()
-	o := &networkingv1.NetworkPolicy{}
-	o.Namespace, o.Name, _ = strings.Cut(key, "/")
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		t.Fatalf("%s: %v", spec, err)
-	}
-	w.SetPolicy(o)
+	c.SetPolicy(fixture.Policy(t, key, spec))
 }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// randomWorld has few labels, ports and addresses, so that many pods are alike and some claim the same address.
-func randomWorld(t *testing.T, r *rand.Rand) *explain.World {
-	w := explain.NewWorld()
+// randomWorld has few labels, ports and addresses, so that many pods are alike, some claim the same address, and some report a stale one.
+func randomWorld(t *testing.T, r *rand.Rand) *cluster.Cluster {
+	w := cluster.New()
 	w.LegacyNetpol = r.IntN(8) == 0
 	for _, ns := range []string{"a", "b", "c"} {
 		if r.IntN(6) > 0 {
@@ -56,6 +51,7 @@ func randomWorld(t *testing.T, r *rand.Rand) *explain.World {
 		if r.IntN(2) == 0 {
 			p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: pick[uint16](r, 80, 8080)}}
 		}
+		p.StaleAddrs = r.IntN(20) == 0
 		w.SetPod(p)
 	}
 	for i := range r.IntN(6) {
@@ -103,20 +99,12 @@ func randomSpec(r *rand.Rand) string {
 		pick(r, "[Ingress]", "[Egress]", "[Ingress, Egress]"), rules("from"), rules("to"))
 }
 
-// explained is what explain says of two pods, or addresses.
-func explained(t *testing.T, w *explain.World, from, to string, s explain.Service) cell {
+// explained returns what explain answers about two pods or addresses.
+func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) cell {
 	t.Helper()
-	a, err := w.Find(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := w.Find(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	flows, n := explain.Flows(a, b, s), 0
+	flows, n := flow.Between(ownedEnds(t, c, from), ownedEnds(t, c, to), s), 0
 	for _, f := range flows {
-		if w.Explain(f).Allowed {
+		if explain.Explain(c, f).Allowed {
 			n++
 		}
 	}
@@ -131,6 +119,19 @@ func explained(t *testing.T, w *explain.World, from, to string, s explain.Servic
 	return cellPartly
 }
 
+// ownedEnds returns the ends that a matrix has of a pod, or an address.
+func ownedEnds(t *testing.T, c *cluster.View, text string) []flow.End {
+	t.Helper()
+	if strings.Contains(text, "/") {
+		return c.OwnedEnds(text)
+	}
+	ends, err := c.Find(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ends
+}
+
 // members are the pods of a row, or the address that it is.
 func members(r Row) []string {
 	if len(r.Pods) > 0 {
@@ -139,15 +140,15 @@ func members(r Row) []string {
 	return []string{r.Name}
 }
 
-// TestClassesGetTheVerdictsOfTheirPods compares every pair of pods with what explain says of it.
+// TestClassesGetTheVerdictsOfTheirPods compares every pair of pods with what explain answers about it.
 func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 	folded := 0
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := randomWorld(t, r)
-		s := pick(r, explain.Service{Protocol: 6, Port: 80}, explain.Service{Protocol: 6, Port: 8080}, explain.Service{Protocol: 1},
-			explain.Service{Protocol: 6, Port: 443})
-		m, err := NewMatrix(w, Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},
+		s := pick(r, flow.Service{Protocol: 6, Port: 80}, flow.Service{Protocol: 6, Port: 8080}, flow.Service{Protocol: 1},
+			flow.Service{Protocol: 6, Port: 443})
+		m, err := NewMatrix(w.View(), Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},
 			EachPod: seed%4 == 0})
 		if err != nil {
 			t.Fatal(err)
@@ -162,8 +163,8 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 						if a == b && len(to.Pods) > 1 {
 							continue // the cell is about two different ones
 						}
-						if got, want := m.cell(i, j), explained(t, w, a, b, s); got != want {
-							t.Fatalf("seed %d: %s -> %s, %s: %s, and explain says %s", seed, a, b, s, got, want)
+						if got, want := m.cell(i, j), explained(t, w.View(), a, b, s); got != want {
+							t.Fatalf("seed %d: %s -> %s, %s: %s, and explain answers %s", seed, a, b, s, got, want)
 						}
 					}
 				}
@@ -176,8 +177,8 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 }
 
 // crowd has 20 namespaces in each of which ten policies choose ten kinds of pods; each kind has as many pods as it is told.
-func crowd(t testing.TB, each int) *explain.World {
-	w := explain.NewWorld()
+func crowd(t testing.TB, each int) *cluster.Cluster {
+	w := cluster.New()
 	for n := range 20 {
 		ns := fmt.Sprintf("ns%d", n)
 		w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": fmt.Sprint(n % 4)}})
@@ -198,11 +199,11 @@ func crowd(t testing.TB, each int) *explain.World {
 }
 
 // allocated is what a matrix takes in memory, given back or not.
-func allocated(t testing.TB, w *explain.World, eachPod bool) float64 {
+func allocated(t testing.TB, w *cluster.Cluster, eachPod bool) float64 {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	m, err := NewMatrix(w, Options{Service: explain.Service{Protocol: 6, Port: 80}, EachPod: eachPod})
+	m, err := NewMatrix(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: eachPod})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,13 +243,10 @@ func BenchmarkMatrix(b *testing.B) {
 
 // TestRowsOfReplicas shows what rows are, and what they are called.
 func TestRowsOfReplicas(t *testing.T) {
-	w := explain.NewWorld()
+	w := cluster.New()
 	pod := func(name, labels string, addr byte) {
-		p := npc.Pod{Namespace: "shop", Name: name, Labels: map[string]string{}, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, addr})}}
-		if err := yaml.Unmarshal([]byte(labels), &p.Labels); err != nil {
-			t.Fatal(err)
-		}
-		w.SetPod(p)
+		w.SetPod(npc.Pod{Namespace: "shop", Name: name, Labels: fixture.Labels(t, labels),
+			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, addr})}})
 	}
 	pod("web-7d4-a", "{app: web, pod-template-hash: 7d4}", 1)
 	pod("web-7d4-b", "{app: web, pod-template-hash: 7d4}", 2)
@@ -258,7 +256,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	pod("x", "{app: cache}", 6)
 	pod("y", "{app: cache}", 7)
 	text := func(each bool) string {
-		m, err := NewMatrix(w, Options{Service: explain.Service{Protocol: 6, Port: 80}, EachPod: each})
+		m, err := NewMatrix(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: each})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +283,7 @@ func TestRowsOfReplicas(t *testing.T) {
 
 // TestNamespacesOfAMatrix shows which pairs are in the matrix when namespaces are chosen.
 func TestNamespacesOfAMatrix(t *testing.T) {
-	w := explain.NewWorld()
+	w := cluster.New()
 	for i, name := range []string{"a/x", "b/y", "c/z"} {
 		ns, name, _ := strings.Cut(name, "/")
 		w.SetPod(npc.Pod{Namespace: ns, Name: name, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 1)})}})
@@ -304,8 +302,8 @@ func TestNamespacesOfAMatrix(t *testing.T) {
 			"a/x>a/x a/x>192.0.2.1 192.0.2.1>a/x 192.0.2.1>192.0.2.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.Service = explain.Service{Protocol: 6, Port: 80}
-			m, err := NewMatrix(w, c.o)
+			c.o.Service = flow.Service{Protocol: 6, Port: 80}
+			m, err := NewMatrix(w.View(), c.o)
 			if err != nil {
 				t.Fatal(err)
 			}

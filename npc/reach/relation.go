@@ -5,8 +5,11 @@ import (
 	"math/bits"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // endSet is a set of ends; nil is all of them.
@@ -21,122 +24,123 @@ func (s endSet) word(i int) uint64 {
 	return s[i]
 }
 
-// judge knows which ends reach which under the policies of one world.
-type judge struct {
+// evaluation is the policies of one view, evaluated for the ends of a partition. It holds what is the same for every service.
+type evaluation struct {
 	*partition
-	*world
+	*view
 	byNamespace map[string][]int // namespace -> its ends
-	// peers are the ends that the peers of a rule fit, and selecting the policies that select the pod of an end. They are the same for every
-	// service.
-	peers     map[ruleID]endSet
-	selecting [][]*explain.Policy
+	// peers are the ends that match the peers of a rule.
+	peers map[ruleID]endSet
+	// isolation is what isolates the pod of an end, by direction.
+	isolation [len(traffic.Directions)][]isolation
 }
 
+// isolation is the policies whose rules count for a pod in one direction, and whether it is isolated at all.
+type isolation struct {
+	policies []*cluster.Policy
+	isolated bool
+}
+
+// ruleID identifies a rule of a policy.
 type ruleID struct {
-	policy    *explain.Policy
-	direction npc.Direction
+	policy    *cluster.Policy
+	direction traffic.Direction
 	rule      int
 }
 
-func (p *partition) judge(w *world) *judge {
-	j := &judge{p, w, map[string][]int{}, map[ruleID]endSet{}, make([][]*explain.Policy, len(p.ends))}
-	for i, e := range p.ends {
-		j.byNamespace[e.namespace] = append(j.byNamespace[e.namespace], i)
-		pod := j.pod(i)
-		if pod == nil {
-			continue
-		}
-		for _, policy := range w.policies[pod.Namespace] {
-			if policy.Target.Matches(pod.Labels) {
-				j.selecting[i] = append(j.selecting[i], policy)
+func (p *partition) evaluate(v *view) *evaluation {
+	e := &evaluation{partition: p, view: v, byNamespace: map[string][]int{}, peers: map[ruleID]endSet{}}
+	for i, end := range p.ends {
+		e.byNamespace[end.namespace] = append(e.byNamespace[end.namespace], i)
+		for _, d := range traffic.Directions {
+			var of isolation
+			if pod := e.pod(i); pod != nil {
+				of.policies, of.isolated = v.Isolating(pod, d)
 			}
+			e.isolation[d] = append(e.isolation[d], of)
 		}
 	}
-	return j
+	return e
 }
 
-func (j *judge) pod(i int) *npc.Pod { return j.objects.Pods[j.ends[i].Pod] }
+// pod returns the pod of an end, or nil.
+func (e *evaluation) pod(i int) *npc.Pod { return e.Pods[e.ends[i].Pod] }
 
-func (j *judge) newSet() endSet { return make(endSet, (len(j.ends)+63)/64) }
+func (e *evaluation) newSet() endSet { return make(endSet, (len(e.ends)+63)/64) }
 
-// peersOf returns the ends that fit the peers of a rule.
-func (j *judge) peersOf(id ruleID, rule policy.CompiledRule) endSet {
+// peersOf returns the ends that match the peers of a rule.
+func (e *evaluation) peersOf(id ruleID, rule policy.Rule) endSet {
 	if len(rule.Peers) == 0 {
 		return nil
 	}
-	fit, ok := j.peers[id]
+	fit, ok := e.peers[id]
 	if ok {
 		return fit
 	}
-	fit = j.newSet()
+	fit = e.newSet()
 	for _, c := range rule.Peers {
 		add := func(i int) {
-			if j.objects.PeerFits(c, id.policy.Object.Namespace, j.ends[i].Addr, j.pod(i)) {
+			if explain.PeerFits(e.View, c, e.ends[i].Addr, e.pod(i)) {
 				fit[i/64] |= 1 << (i % 64)
 			}
 		}
 		switch {
 		case c.Block == nil && c.Namespaces == nil:
-			for _, i := range j.byNamespace[id.policy.Object.Namespace] {
+			for _, i := range e.byNamespace[id.policy.Namespace] {
 				add(i)
 			}
 		case c.Block == nil:
-			for name, ends := range j.byNamespace {
-				if ns, known := j.objects.Namespaces[name]; known && c.Namespaces.Matches(ns.Labels) {
+			for name, ends := range e.byNamespace {
+				if ns, known := e.Namespaces[name]; known && c.Namespaces.Matches(ns.Labels) {
 					for _, i := range ends {
 						add(i)
 					}
 				}
 			}
 		default:
-			for i := range j.ends {
+			for i := range e.ends {
 				add(i)
 			}
 		}
 	}
-	j.peers[id] = fit
+	e.peers[id] = fit
 	return fit
 }
 
-// relation is which ends let which through, for one service: as sources and as destinations.
+// relation is which ends allow flows to and from which others, for one service.
 type relation struct {
-	*judge
-	explain.Service
-	// egress holds for each source the destinations that it is let through to, ingress for each destination the sources.
+	*evaluation
+	flow.Service
+	// egress holds for each source the destinations that its policies allow, ingress for each destination the sources.
 	egress, ingress []endSet
 }
 
-// relation judges all ends.
-func (j *judge) relation(s explain.Service) *relation {
-	r := &relation{judge: j, Service: s, egress: make([]endSet, len(j.ends)), ingress: make([]endSet, len(j.ends))}
-	for d, sides := range map[npc.Direction][]endSet{npc.Egress: r.egress, npc.Ingress: r.ingress} {
-		known := map[string]endSet{} // the rules that are open for an end -> whom they let through
-		for i := range j.ends {
-			if p := j.pod(i); p != nil {
-				sides[i] = r.side(p, d, j.selecting[i], known)
+// relation evaluates all ends for a service.
+func (e *evaluation) relation(s flow.Service) *relation {
+	r := &relation{evaluation: e, Service: s, egress: make([]endSet, len(e.ends)), ingress: make([]endSet, len(e.ends))}
+	for d, sides := range map[traffic.Direction][]endSet{traffic.Egress: r.egress, traffic.Ingress: r.ingress} {
+		known := map[string]endSet{} // rules that match an end's ports -> the ends that they allow
+		for i := range e.ends {
+			if p := e.pod(i); p != nil {
+				sides[i] = r.side(p, d, e.isolation[d][i], known)
 			}
 		}
 	}
 	return r
 }
 
-// side returns the ends that policies let through to or from a pod.
-func (r *relation) side(p *npc.Pod, d npc.Direction, selecting []*explain.Policy, known map[string]endSet) endSet {
+// side returns the ends that a pod's policies allow it to exchange flows with in a direction.
+func (r *relation) side(p *npc.Pod, d traffic.Direction, of isolation, known map[string]endSet) endSet {
+	if !of.isolated {
+		return nil
+	}
 	var rules []ruleID
-	isolated := r.LegacyNetpol && d == npc.Ingress && r.objects.Namespaces[p.Namespace].DefaultDeny
-	for _, policy := range selecting {
-		if !policy.Isolates[d] {
-			continue
-		}
-		isolated = isolated || !r.LegacyNetpol
+	for _, policy := range of.policies {
 		for i, rule := range policy.Rules[d] {
-			if d == npc.Egress || portsFit(rule, r.Service, p) {
+			if d == traffic.Egress || portsFit(rule, r.Service, p) {
 				rules = append(rules, ruleID{policy, d, i})
 			}
 		}
-	}
-	if !isolated {
-		return nil
 	}
 	var key []byte
 	for _, id := range rules {
@@ -154,7 +158,7 @@ func (r *relation) side(p *npc.Pod, d npc.Direction, selecting []*explain.Policy
 	return fit
 }
 
-// open adds the ends that a rule lets through.
+// open adds the ends that a rule allows.
 func (r *relation) open(fit endSet, id ruleID) {
 	rule := id.policy.Rules[id.direction][id.rule]
 	peers := r.peersOf(id, rule)
@@ -162,20 +166,20 @@ func (r *relation) open(fit endSet, id ruleID) {
 	for _, port := range rule.Ports {
 		named = named || port.Name != ""
 	}
-	if id.direction == npc.Egress && !named && !portsFit(rule, r.Service, nil) {
+	if id.direction == traffic.Egress && !named && !portsFit(rule, r.Service, nil) {
 		return
 	}
 	for w := range fit {
 		for word := peers.word(w); word != 0; word &= word - 1 {
 			i := w*64 + bits.TrailingZeros64(word)
-			if i < len(r.ends) && (id.direction == npc.Ingress || !named || portsFit(rule, r.Service, r.pod(i))) {
+			if i < len(r.ends) && (id.direction == traffic.Ingress || !named || portsFit(rule, r.Service, r.pod(i))) {
 				fit[w] |= word & -word
 			}
 		}
 	}
 }
 
-func portsFit(rule policy.CompiledRule, s explain.Service, destination *npc.Pod) bool {
+func portsFit(rule policy.Rule, s flow.Service, destination *npc.Pod) bool {
 	for _, port := range rule.Ports {
 		if explain.PortFits(port, s, destination) {
 			return true
@@ -184,20 +188,20 @@ func portsFit(rule policy.CompiledRule, s explain.Service, destination *npc.Pod)
 	return len(rule.Ports) == 0
 }
 
-// allowed reports whether an end reaches another one, which is not of the same pod.
+// allowed reports whether an end reaches another one that is not of the same pod.
 func (r *relation) allowed(from, to int) bool {
 	a, b := r.ends[from], r.ends[to]
 	if a.alone || b.alone {
-		return r.Explain(explain.Flow{From: a.End, To: b.End, Service: r.Service}).Allowed
+		return explain.Explain(r.View, flow.Flow{From: a.End, To: b.End, Service: r.Service}).Allowed
 	}
 	return r.egress[from].has(to) && r.ingress[to].has(from)
 }
 
-// reach judges two different pods of two classes, or of one.
+// reach returns whether a pod of one class reaches another pod of the same class or of another one.
 func (r *relation) reach(from, to int) cell {
 	flows, allowed := 0, 0
-	for _, a := range r.Classes[from].ends {
-		for _, b := range r.Classes[to].ends {
+	for _, a := range r.classes[from].ends {
+		for _, b := range r.classes[to].ends {
 			if x, y := r.ends[a].Addr, r.ends[b].Addr; x.IsValid() && y.IsValid() && x.Is4() != y.Is4() {
 				continue
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// Row is a row or a column of a matrix: pods of one namespace that have the same labels and that no policy tells apart, or one address.
+// Row is a row or a column of a matrix: pods of one namespace with the same labels that no policy distinguishes, or one address.
 type Row struct {
 	Name string `json:"name"`
 	// Pods are its pods, as namespace/name; none for an address.
@@ -21,7 +21,7 @@ type Row struct {
 	class     int
 }
 
-// isReplicaLabel reports whether a label is one that a controller puts on pods to tell them, or the revisions of their template, apart.
+// isReplicaLabel reports whether a controller puts a label on pods to distinguish them or the revisions of their template.
 func isReplicaLabel(key string) bool {
 	switch key {
 	case "pod-template-hash", "pod-template-generation", "controller-revision-hash", "controller-uid", "job-name",
@@ -32,17 +32,17 @@ func isReplicaLabel(key string) bool {
 	return false
 }
 
-// rows returns the rows of all classes: one for each pod, or for the pods of a class whose labels are equal except for those of replicas.
+// rows returns the rows of all classes: one for each pod, or one for the pods of a class whose labels only differ in those of replicas.
 func (p *partition) rows(each bool) []Row {
 	var rows []Row
-	pods := p.worlds[0].objects.Pods
-	for i, c := range p.Classes {
-		if c.Addr.IsValid() {
-			rows = append(rows, Row{Name: c.Addr.String(), class: i})
+	pods := p.views[0].Pods
+	for i, c := range p.classes {
+		if c.addr.IsValid() {
+			rows = append(rows, Row{Name: c.addr.String(), class: i})
 			continue
 		}
 		known := map[string]int{} // labels -> the row of this class
-		for _, name := range c.Pods {
+		for _, name := range c.pods {
 			key := labelKey(pods[name].Labels)
 			at, ok := known[key]
 			if !ok || each {
@@ -73,7 +73,7 @@ func labelKey(labels map[string]string) string {
 	return b.String()
 }
 
-// name names the rows of several pods: by what the names of these pods, and of no others, begin with, else by the first.
+// name names the rows of several pods: by a prefix of their names that no other pod has, or else by the first pod.
 func (p *partition) name(rows []Row, pods map[string]*npc.Pod) {
 	var all []string
 	for key, q := range pods {
@@ -103,7 +103,7 @@ func (p *partition) name(rows []Row, pods map[string]*npc.Pod) {
 	}
 }
 
-// commonPrefix returns what two names of one namespace begin with, up to a dash; empty if that is no more than the namespace.
+// commonPrefix returns the common prefix of two names of one namespace up to a dash. It is empty if that is only the namespace.
 func commonPrefix(a, b string) string {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -112,7 +112,7 @@ func commonPrefix(a, b string) string {
 	return a[:strings.LastIndexByte(a[:n], '-')+1]
 }
 
-// addresses reads addresses.
+// addresses parses addresses. It returns the first text that is none.
 func addresses(texts []string) (out []netip.Addr, bad string) {
 	for _, text := range texts {
 		a, err := netip.ParseAddr(text)

@@ -25,7 +25,7 @@ func (x *Network) findRanges(nodes []*corev1.Node) []addrRange {
 		}
 	}
 	known := slices.Clone(out)
-	for _, p := range x.objects.Pods {
+	for _, p := range x.view.Pods {
 		for _, a := range p.Claims() {
 			if !slices.ContainsFunc(known, func(r addrRange) bool { return r.Contains(a) }) {
 				add(around(a), "pods")
@@ -79,7 +79,7 @@ func (x *Network) Doubt(a netip.Addr) string {
 	if !a.IsValid() || x.nodes[a] || a.IsMulticast() {
 		return ""
 	}
-	for _, p := range x.objects.Pods {
+	for _, p := range x.view.Pods {
 		if slices.Contains(p.Claims(), a) {
 			return ""
 		}

@@ -19,18 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+	"github.com/weave-npc/weave-npc/npc/spelling"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Network has a cluster's pods and the Services, slices and nodes that lead to them.
 type Network struct {
-	world    *explain.World
-	objects  explain.Objects
+	view     *cluster.View
 	services []*corev1.Service
-	slices   map[string][]*discoveryv1.EndpointSlice // key of a Service -> its slices
+	slices   map[string][]*discoveryv1.EndpointSlice // namespace/name of a Service -> its slices
 	nodes    map[netip.Addr]bool
 	ranges   []addrRange
 	unread   []string
@@ -43,28 +44,39 @@ type addrRange struct {
 	Of string
 }
 
-// New returns the network of a world.
-func New(w *explain.World, n snapshot.Network) *Network {
-	x := &Network{world: w, objects: w.Objects(), services: n.Services, slices: map[string][]*discoveryv1.EndpointSlice{},
+// New returns the network of a cluster.
+func New(v *cluster.View, n snapshot.Network) *Network {
+	x := &Network{view: v, services: n.Services, slices: map[string][]*discoveryv1.EndpointSlice{},
 		nodes: map[netip.Addr]bool{}, unread: n.Unread}
 	for _, s := range n.Slices {
 		key := objectkey.Of(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
 		x.slices[key] = append(x.slices[key], s)
 	}
-	for _, p := range x.objects.Pods {
+	for _, p := range x.view.Pods {
 		for _, a := range p.HostAddrs {
 			x.nodes[a] = true
 		}
 	}
-	for _, node := range n.Nodes {
-		for _, a := range node.Status.Addresses {
-			if addr, err := netip.ParseAddr(a.Address); err == nil {
-				x.nodes[addr.Unmap()] = true
-			}
+	for _, addrs := range NodeAddrs(n.Nodes) {
+		for _, a := range addrs {
+			x.nodes[a] = true
 		}
 	}
 	x.ranges = x.findRanges(n.Nodes)
 	return x
+}
+
+// NodeAddrs returns the addresses in Node objects by the name of the node.
+func NodeAddrs(nodes []*corev1.Node) map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for _, node := range nodes {
+		for _, a := range node.Status.Addresses {
+			if addr, err := netip.ParseAddr(a.Address); err == nil {
+				out[node.Name] = append(out[node.Name], addr.Unmap())
+			}
+		}
+	}
+	return out
 }
 
 // Target is the outcome of a connection to a Service.
@@ -80,14 +92,12 @@ type Target struct {
 
 // Endpoint is one that a Service chooses among.
 type Endpoint struct {
-	explain.End
-	Service explain.Service `json:"port"`
+	flow.End
+	Service flow.Service `json:"port"`
 }
 
-func keyOf(s *corev1.Service) string { return objectkey.Of(s.Namespace, s.Name) }
-
 // Find returns the target of a connection to an address, or to a name such as svc/NAME.NAMESPACE. The port is one that
-// explain.ParseService reads, or the name of a port of the Service. The target is nil if the text names no Service.
+// flow.ParseService reads, or the name of a port of the Service. The target is nil if the text names no Service.
 func (x *Network) Find(text, port string) (*Target, error) {
 	if IsName(text) {
 		return x.byName(text, port)
@@ -127,9 +137,9 @@ func (x *Network) byName(text, port string) (*Target, error) {
 		}
 	}
 	if len(x.unread) > 0 {
-		return nil, errors.Errorf("Service %s is not known: %s", objectkey.Of(namespace, name), strings.Join(x.unread, "; "))
+		return nil, errors.Errorf("Service %s/%s is not known: %s", namespace, name, strings.Join(x.unread, "; "))
 	}
-	if err := x.world.CheckNamespace(namespace); err != nil {
+	if err := x.view.CheckNamespace(namespace); err != nil {
 		return nil, err
 	}
 	names := func(yield func(string) bool) {
@@ -139,7 +149,7 @@ func (x *Network) byName(text, port string) (*Target, error) {
 			}
 		}
 	}
-	return nil, errors.Errorf("there is no Service %s in namespace %s%s", name, namespace, explain.DidYouMean(name, names))
+	return nil, errors.Errorf("there is no Service %s in namespace %s%s", name, namespace, spelling.DidYouMean(name, names))
 }
 
 // via returns a text about the address of a Service; it is empty if the Service does not have the address.
@@ -148,7 +158,7 @@ func (x *Network) via(s *corev1.Service, a netip.Addr) string {
 		b, err := netip.ParseAddr(text)
 		return err == nil && b.Unmap() == a
 	}
-	name := " of Service " + keyOf(s)
+	name := " of Service " + objectkey.Of(s.Namespace, s.Name)
 	if slices.ContainsFunc(clusterIPs(s), is) {
 		return "a cluster IP" + name
 	}
@@ -172,14 +182,15 @@ func clusterIPs(s *corev1.Service) []string {
 
 // byNodePort returns the target of a connection to a node; nil if no Service has the port.
 func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
-	asked, err := explain.ParseService(port)
+	asked, err := flow.ParseService(port)
 	if err != nil {
 		return nil, nil //nolint:nilnil,nilerr // only a number can be a node's
 	}
 	for _, s := range x.services {
 		for _, p := range s.Spec.Ports {
 			if p.NodePort != 0 && p.NodePort == int32(asked.Port) && traffic.PortProtocol(p.Protocol) == asked.Protocol {
-				t := &Target{Service: keyOf(s), Via: fmt.Sprintf("a node's address, where %s is port %s of Service %s", asked, portName(p), keyOf(s))}
+				t := &Target{Service: objectkey.Of(s.Namespace, s.Name), Via: fmt.Sprintf("a node's address, where %s is port %s of Service %s/%s", asked,
+					portName(p), s.Namespace, s.Name)}
 				return x.complete(t, s, p, family(a))
 			}
 		}
@@ -189,7 +200,7 @@ func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
 
 // target returns the target of a connection to an address or to the name of a Service.
 func (x *Network) target(s *corev1.Service, via, port string, a netip.Addr) (*Target, error) {
-	name := keyOf(s)
+	name := objectkey.Of(s.Namespace, s.Name)
 	t := &Target{Service: name, Via: via}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil, errors.Errorf("Service %s is another name for %s, by DNS: ask about its address", name, s.Spec.ExternalName)
@@ -200,7 +211,7 @@ func (x *Network) target(s *corev1.Service, via, port string, a netip.Addr) (*Ta
 	}
 	if s.Spec.ClusterIP == corev1.ClusterIPNone {
 		t.Notes = append(t.Notes, "the Service is headless: its name leads to its pods, and ports stay as they are")
-		if asked, err := explain.ParseService(port); err == nil {
+		if asked, err := flow.ParseService(port); err == nil {
 			// A connection to a number goes to that port.
 			p.TargetPort.Type, p.TargetPort.IntVal, p.TargetPort.StrVal = 0, int32(asked.Port), ""
 			p.Name = ""
@@ -230,7 +241,7 @@ func (x *Network) complete(t *Target, s *corev1.Service, p corev1.ServicePort, o
 
 // servicePort returns the port of a Service with a number or a name. A headless Service has every port.
 func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
-	asked, err := explain.ParseService(text)
+	asked, err := flow.ParseService(text)
 	number := err == nil
 	name, of := strings.ToLower(text), uint8(0)
 	if word, rest, slash := strings.Cut(name, "/"); slash {
@@ -247,7 +258,7 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 		}
 	}
 	if number && asked.Port == 0 {
-		return corev1.ServicePort{}, errors.Errorf("Service %s passes on ports, not icmp; ask about its pods", keyOf(s))
+		return corev1.ServicePort{}, errors.Errorf("Service %s/%s passes on ports, not icmp; ask about its pods", s.Namespace, s.Name)
 	}
 	if number && s.Spec.ClusterIP == corev1.ClusterIPNone {
 		return corev1.ServicePort{Protocol: traffic.APIProtocol(asked.Protocol), Port: int32(asked.Port)}, nil
@@ -255,12 +266,12 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 	if text == "" && len(s.Spec.Ports) == 1 {
 		return s.Spec.Ports[0], nil
 	}
-	return corev1.ServicePort{}, errors.Errorf("Service %s has no port %q; it has %s", keyOf(s), text, strings.Join(has, ", "))
+	return corev1.ServicePort{}, errors.Errorf("Service %s/%s has no port %q; it has %s", s.Namespace, s.Name, text, strings.Join(has, ", "))
 }
 
 // portName returns a port with its name in parentheses.
 func portName(p corev1.ServicePort) string {
-	text := explain.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.Port)}.String()
+	text := flow.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.Port)}.String()
 	if p.Name != "" {
 		text += " (" + p.Name + ")"
 	}
@@ -269,7 +280,7 @@ func portName(p corev1.ServicePort) string {
 
 // fromSlices returns the endpoints of EndpointSlices, except for those that are not ready.
 func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
-	for _, slice := range x.slices[keyOf(s)] {
+	for _, slice := range x.slices[objectkey.Of(s.Namespace, s.Name)] {
 		if of != "" && string(slice.AddressType) != string(of) {
 			continue
 		}
@@ -283,7 +294,7 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 				if err != nil {
 					continue
 				}
-				end := explain.End{Addr: a.Unmap()}
+				end := flow.End{Addr: a.Unmap()}
 				if r := e.TargetRef; r != nil && r.Kind == "Pod" && x.isPodAt(objectkey.Of(r.Namespace, r.Name), end.Addr) {
 					end.Pod = objectkey.Of(r.Namespace, r.Name)
 				}
@@ -298,8 +309,8 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 }
 
 // slicePort returns the port of a slice's endpoints that a Service's port leads to. Its number is 0 if they have none.
-func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) explain.Service {
-	port := explain.Service{Protocol: traffic.PortProtocol(p.Protocol)}
+func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) flow.Service {
+	port := flow.Service{Protocol: traffic.PortProtocol(p.Protocol)}
 	for _, q := range slice.Ports {
 		if q.Port == nil || q.Protocol != nil && traffic.PortProtocol(*q.Protocol) != port.Protocol {
 			continue
@@ -315,18 +326,18 @@ func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) explain.S
 }
 
 func (x *Network) isPodAt(name string, a netip.Addr) bool {
-	p := x.objects.Pods[name]
+	p := x.view.Pods[name]
 	return p != nil && slices.Contains(p.Claims(), a)
 }
 
 // fromSelector returns the pods that a Service selects and that have its port.
 func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
-	for name, pod := range x.objects.Pods {
+	for name, pod := range x.view.Pods {
 		if pod.Namespace != s.Namespace || pod.Finished || pod.Deleting || !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
 			continue
 		}
 		port := podPort(pod, p)
-		ends, err := x.world.Find(name)
+		ends, err := x.view.Find(name)
 		if err != nil || port.Port == 0 {
 			continue
 		}
@@ -341,8 +352,8 @@ func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev
 }
 
 // podPort returns the port of a pod that a Service's port leads to. Its number is 0 if the pod has no port of the name.
-func podPort(pod *npc.Pod, p corev1.ServicePort) explain.Service {
-	port := explain.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
+func podPort(pod *npc.Pod, p corev1.ServicePort) flow.Service {
+	port := flow.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
 	for _, named := range pod.Ports {
 		if p.TargetPort.StrVal != "" && named.Name == p.TargetPort.StrVal && named.Protocol == port.Protocol {
 			port.Port = named.Port
@@ -374,10 +385,10 @@ func family(a netip.Addr) corev1.IPFamily {
 }
 
 // Flows returns the flows from some ends to each endpoint. Those to one endpoint are together, in all families.
-func (t Target) Flows(from []explain.End) (out [][]explain.Flow) {
+func (t Target) Flows(from []flow.End) (out [][]flow.Flow) {
 	groups := map[string]int{} // pod or address, and port -> its flows
 	for _, e := range t.Endpoints {
-		flows := explain.Flows(from, []explain.End{e.End}, e.Service)
+		flows := flow.Between(from, []flow.End{e.End}, e.Service)
 		if len(flows) == 0 {
 			continue
 		}

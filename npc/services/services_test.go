@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/services"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
@@ -26,7 +26,7 @@ func object[T any](t *testing.T, text string) *T {
 
 // network has two pods of a Service whose port has another number on each, and a node.
 func network(t *testing.T, change func(*snapshot.Network)) *services.Network {
-	w := explain.NewWorld()
+	w := cluster.New()
 	for i, port := range []uint16{8080, 9090} {
 		w.SetPod(npc.Pod{Namespace: "shop", Name: []string{"old", "new"}[i], Labels: map[string]string{"app": "web"},
 			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2)})}, Ports: []npc.NamedPort{{Name: "http", Protocol: 6, Port: port}},
@@ -35,7 +35,7 @@ func network(t *testing.T, change func(*snapshot.Network)) *services.Network {
 	n := snapshot.Network{Services: []*corev1.Service{object[corev1.Service](t, `{metadata: {namespace: shop, name: web},
 		spec: {clusterIP: 10.96.0.10, selector: {app: web}, ports: [{port: 80, targetPort: http, nodePort: 30080}]}}`)}}
 	change(&n)
-	return services.New(w, n)
+	return services.New(w.View(), n)
 }
 
 // TestEndpoints shows which pods and ports a Service leads to, by its selector and by its slices.

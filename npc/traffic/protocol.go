@@ -2,21 +2,21 @@ package traffic
 
 import (
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// protocols has one line for each protocol that has a name.
+// protocols has one line for each protocol that has ports, which are those that policies can name.
 var protocols = [...]struct {
-	api    corev1.Protocol // as in ports of Kubernetes objects; empty for a protocol that has no ports
+	api    corev1.Protocol // as in Kubernetes objects, always in capitals
 	name   string          // as in iptables rules and on the command line
 	number uint8           // as in packets (IANA)
 }{
 	{corev1.ProtocolTCP, "tcp", unix.IPPROTO_TCP},
 	{corev1.ProtocolUDP, "udp", unix.IPPROTO_UDP},
 	{corev1.ProtocolSCTP, "sctp", unix.IPPROTO_SCTP},
-	{"", "icmp", unix.IPPROTO_ICMP},
 }
 
 // PortProtocols are the numbers of the protocols that have ports, in the order in which rules have them.
@@ -36,7 +36,7 @@ func PortProtocol(p corev1.Protocol) uint8 {
 	return 0
 }
 
-// APIProtocol returns a protocol that has ports as Kubernetes objects name it.
+// APIProtocol returns a protocol as Kubernetes objects name it; it is empty if the protocol has no ports.
 func APIProtocol(number uint8) corev1.Protocol {
 	for _, known := range protocols {
 		if known.number == number {
@@ -46,7 +46,7 @@ func APIProtocol(number uint8) corev1.Protocol {
 	return ""
 }
 
-// ProtocolName returns the name of a protocol in lower case, or its number if it has no name.
+// ProtocolName returns a protocol's name in lower case, as iptables takes it, or its number if the protocol has no ports.
 func ProtocolName(number uint8) string {
 	for _, known := range protocols {
 		if known.number == number {
@@ -56,21 +56,12 @@ func ProtocolName(number uint8) string {
 	return strconv.Itoa(int(number))
 }
 
-// ProtocolNumber returns the number of the protocol that has a name in lower case.
+// ProtocolNumber returns the number of a protocol that has ports, by its name in any case.
 func ProtocolNumber(name string) (number uint8, ok bool) {
 	for _, known := range protocols {
-		if known.name == name {
+		if strings.EqualFold(known.name, name) {
 			return known.number, true
 		}
 	}
 	return 0, false
-}
-
-// ProtocolNames returns the names of all protocols that have one.
-func ProtocolNames() []string {
-	var names []string
-	for _, known := range protocols {
-		names = append(names, known.name)
-	}
-	return names
 }

@@ -35,10 +35,10 @@ func TestProtocols(t *testing.T) {
 	if got := traffic.ProtocolName(47); got != "47" {
 		t.Errorf("GRE has name %s", got)
 	}
-	if _, ok := traffic.ProtocolNumber("TCP"); ok {
-		t.Error("names are in lower case")
+	if n, ok := traffic.ProtocolNumber("TCP"); !ok || n != 6 {
+		t.Errorf("TCP has number %d", n)
 	}
-	if n, ok := traffic.ProtocolNumber("icmp"); !ok || n != 1 || traffic.APIProtocol(n) != "" {
-		t.Errorf("icmp has number %d", n)
+	if n, ok := traffic.ProtocolNumber("icmp"); ok || traffic.APIProtocol(1) != "" {
+		t.Errorf("icmp, which has no ports, has number %d", n)
 	}
 }

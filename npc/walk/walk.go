@@ -1,4 +1,10 @@
-// Package walk sends packets through the chains of a filter table and the sets that they ask, in memory.
+// Package walk sends packets through the chains of a filter table and the sets that they match, in memory.
+//
+//	t := walk.Read(state, listings)            // a kernel's chains and sets
+//	v, err := t.Simulate(walk.Packet{Src: a, Dst: b, Protocol: 6, DstPort: 80})
+//	v.Accepted, v.By, v.Trace
+//
+// It knows the rules that weave-npc writes and the usual ones of other programs. It does not know what they are for.
 package walk
 
 import (
@@ -12,21 +18,18 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Table is one family's filter table, and the sets of all families.
 type Table struct {
-	// Sets holds name -> set.
-	Sets map[string]*Set
-	// Chains holds name -> rules, as iptables arguments without the chain.
+	Sets map[string]*Set // by name
+	// Chains holds the rules of each chain, as iptables arguments without the chain.
 	Chains map[string][]string
-	// Policies holds builtin chain -> what a packet gets that no rule decides about: ACCEPT if there is none.
+	// Policies holds the policies of builtin chains. ACCEPT is the default.
 	Policies map[string]string
-	// Lenient passes over rules that cannot be read, or lead to chains that are not known: others wrote them. A verdict tells of them.
+	// Lenient passes over rules that cannot be parsed or lead to unknown chains, as those of other programs may. A verdict lists them.
 	Lenient bool
-	// parsed holds text -> rule, of all rules ever seen.
-	parsed map[string]rule
+	parsed  map[string]rule // text -> rule, of all rules ever met
 }
 
 // Set is a set and its members.
@@ -35,15 +38,9 @@ type Set struct {
 	Members map[ipset.Entry]ipset.Attr
 }
 
-// NewTable returns a table with an empty FORWARD, and sets that may be shared with another one.
-func NewTable(sets map[string]*Set) Table {
-	return Table{Sets: sets, Chains: map[string][]string{hook: nil}, parsed: map[string]rule{}}
-}
-
-// Read takes what was read from the kernel, and is lenient.
+// Read returns a lenient table of what was read from the kernel.
 func Read(seen iptables.Seen, listings []ipset.Listing) *Table {
-	t := NewTable(map[string]*Set{})
-	t.Lenient, t.Policies = true, seen.Policies
+	t := &Table{Sets: map[string]*Set{}, Chains: map[string][]string{}, Policies: seen.Policies, Lenient: true}
 	for _, l := range listings {
 		s := &Set{Set: l.Set, Members: map[ipset.Entry]ipset.Attr{}}
 		for _, e := range l.Members {
@@ -55,10 +52,10 @@ func Read(seen iptables.Seen, listings []ipset.Listing) *Table {
 	for name, c := range seen.Chains {
 		t.put(name, c.Text)
 	}
-	return &t
+	return t
 }
 
-// put takes a chain's rules as they were printed.
+// put adds a chain with rules as iptables prints them.
 func (t *Table) put(chain string, printed []string) {
 	t.Chains[chain] = nil
 	for _, r := range printed {
@@ -66,10 +63,10 @@ func (t *Table) put(chain string, printed []string) {
 	}
 }
 
-// hook is where packets come in.
+// hook is the chain that packets enter first.
 const hook = "FORWARD"
 
-// Refers are the chain that a rule leads to, if it leads to one, and the sets that it asks. A rule that cannot be read is an error.
+// Refers returns the chain that a rule leads to, if any, and the sets that it matches. It returns an error for a rule that cannot be parsed.
 func (t *Table) Refers(text string) (chain string, sets []string, err error) {
 	r, err := t.parse(text)
 	for _, s := range r.sets {
@@ -84,30 +81,29 @@ type Packet struct {
 	Protocol uint8
 	// SrcPort and DstPort count for TCP, UDP and SCTP.
 	SrcPort, DstPort uint16
-	// Broadcast says that the node's routes have the destination as the broadcast address of a network, ToAll that the frame is for all.
+	// Broadcast is set if the node's routes have the destination as the broadcast address of a network, ToAll if the frame is a broadcast.
 	Broadcast, ToAll bool
 	// ICMPType and HopLimit count for ICMPv6.
 	ICMPType, HopLimit uint8
-	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT says that its destination
-	// was translated.
+	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT is set if its destination was translated.
 	State string
 	DNAT  bool
-	// In and Out are the interfaces; PhysIn and PhysOut the ports of a bridge, if it is one that passes the packet on.
+	// In and Out are the interfaces, PhysIn and PhysOut the ports of the bridge if a bridge forwards the packet.
 	In, Out, PhysIn, PhysOut string
 }
 
-// Verdict is what becomes of a packet.
+// Verdict is what happens to a packet.
 type Verdict struct {
 	Accepted bool
 	// By is the rule that decided, as chain and arguments; empty if none did.
 	By string
-	// Logged is the NFLOG group that the packet was reported to; 0 if none.
+	// Logged is the NFLOG group that the packet was sent to; 0 if none.
 	Logged int
-	// Way are the rules that matched, in order.
-	Way []Step
-	// tried is how many rules were tried, of all chains.
+	// Trace are the rules that matched, in order.
+	Trace []Step
+	// tried is the number of rules that were tried, in all chains.
 	tried int
-	// PassedOver are rules that were not judged.
+	// PassedOver are rules that were not evaluated.
 	PassedOver []Step
 }
 
@@ -117,18 +113,18 @@ type Step struct {
 	// Number counts the chain's rules from 1.
 	Number int
 	Rule   string
-	// Tried is how many rules, of all chains, the packet had been tried against by then, with this one.
+	// Tried is the number of rules, in all chains, that the packet was tried against so far, including this one.
 	Tried int
 }
 
-// Judge sends a packet through FORWARD.
-func (t *Table) Judge(p Packet) (Verdict, error) {
+// Simulate sends a packet through FORWARD.
+func (t *Table) Simulate(p Packet) (Verdict, error) {
 	v := Verdict{Accepted: t.Policies[hook] != "DROP"}
 	_, err := t.walk(hook, p, &v, 0)
 	return v, err
 }
 
-// walk sends a packet through a chain and says whether it was decided there.
+// walk sends a packet through a chain and reports whether it was decided there.
 func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error) {
 	if depth > 20 {
 		return false, errors.Errorf("chain %s: a loop", chain)
@@ -147,7 +143,7 @@ func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error
 		if !r.matches(t, p) {
 			continue
 		}
-		v.Way = append(v.Way, step)
+		v.Trace = append(v.Trace, step)
 		switch r.target {
 		case "", "MARK":
 		case "ACCEPT", "DROP":
@@ -175,7 +171,7 @@ type rule struct {
 	matchers []func(*Table, Packet) bool
 	sets     []setMatch
 	target   string
-	// jump is the chain that it leads to; goes says that it does not come back here.
+	// jump is the chain that it leads to; goes is set if the packet does not come back.
 	jump  string
 	goes  bool
 	group int
@@ -187,20 +183,24 @@ func (r rule) matches(t *Table, p Packet) bool {
 	return !slices.ContainsFunc(r.matchers, func(m func(*Table, Packet) bool) bool { return !m(t, p) })
 }
 
-// parse reads a rule, once.
+// parse parses a rule, or returns it if it was parsed before.
 func (t *Table) parse(text string) (rule, error) {
 	r, ok := t.parsed[text]
 	if ok {
 		return r, nil
 	}
 	r, err := parse(text)
-	if err == nil {
-		t.parsed[text] = r
+	if err != nil {
+		return r, err
 	}
-	return r, err
+	if t.parsed == nil {
+		t.parsed = map[string]rule{}
+	}
+	t.parsed[text] = r
+	return r, nil
 }
 
-// parse reads a rule. What it does not know is an error, so that nothing is judged by half.
+// parse parses a rule. An unknown option is an error, so that no rule is evaluated in part.
 func parse(text string) (rule, error) {
 	words, err := split(text)
 	if err != nil {
@@ -261,7 +261,7 @@ func parse(text string) (rule, error) {
 	return r, nil
 }
 
-// arguments is how many arguments an option has.
+// arguments is the number of arguments of each option.
 var arguments = map[string]int{
 	"-m": 1, "--comment": 1, "-j": 1, "-g": 1, "--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--set-xmark": 1,
 	"--match-set": 2, "-p": 1,
@@ -271,13 +271,13 @@ var arguments = map[string]int{
 	"--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
 }
 
-// protocolOf returns the number of a protocol by its name in iptables rules, or by its number; 0 stands for all protocols, and is none.
+var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP,
+	"icmpv6": unix.IPPROTO_ICMPV6, "ipv6-icmp": unix.IPPROTO_ICMPV6}
+
+// protocolOf returns the number of a protocol by name or number. Zero, which means all of them, is an error.
 func protocolOf(text string) (uint8, error) {
-	switch number, ok := traffic.ProtocolNumber(text); {
-	case ok:
-		return number, nil
-	case text == "icmpv6", text == "ipv6-icmp":
-		return unix.IPPROTO_ICMPV6, nil
+	if n, ok := protocols[text]; ok {
+		return n, nil
 	}
 	if n, err := strconv.ParseUint(text, 10, 8); err == nil && n > 0 {
 		return uint8(n), nil
@@ -285,7 +285,7 @@ func protocolOf(text string) (uint8, error) {
 	return 0, errors.Errorf("protocol %q is not known", text)
 }
 
-// matcher is what an option asks of a packet; nil if nothing.
+// matcher returns the condition of an option; nil if it has none.
 func matcher(option string, args []string) func(*Table, Packet) bool {
 	switch option {
 	case "--sport":
@@ -318,12 +318,12 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 			return (args[0] == iptables.HairpinIPv4 || args[0] == iptables.HairpinIPv6) && p.Src == p.Dst
 		}
 	case "--physdev-is-bridged":
-		return func(_ *Table, p Packet) bool { return p.PhysOut != "" } // of a packet that is routed, only the port that it came by is known
+		return func(_ *Table, p Packet) bool { return p.PhysOut != "" } // a routed packet has only the port that it came by
 	case "--physdev-in":
 		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysIn) }
 	case "--physdev-out":
 		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysOut) }
-	case "--dst-type": // LOCAL is not forwarded
+	case "--dst-type": // packets to LOCAL are not forwarded
 		return func(_ *Table, p Packet) bool { return args[0] == "BROADCAST" && p.Broadcast }
 	case "--pkt-type":
 		return func(_ *Table, p Packet) bool { return args[0] == "broadcast" && p.ToAll }
@@ -331,7 +331,7 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 	return nil
 }
 
-// isInterface says whether an interface has a name, or begins with one that ends in a plus.
+// isInterface reports whether an interface has a name, or begins with a name that ends in a plus.
 func isInterface(pattern, name string) bool {
 	if beginning, many := strings.CutSuffix(pattern, "+"); many {
 		return strings.HasPrefix(name, beginning)
@@ -354,7 +354,7 @@ func inRanges(text string, port uint16) bool {
 	return false
 }
 
-// test is the kernel's lookup of a packet in a set.
+// test looks a packet up in a set as the kernel does.
 func (t *Table) test(m setMatch, p Packet) bool {
 	s := t.Sets[m.name]
 	if s == nil {
@@ -391,7 +391,7 @@ func (t *Table) test(m setMatch, p Packet) bool {
 	return false
 }
 
-// split cuts a rule into words; double quotes group.
+// split splits a rule into words, respecting double quotes.
 func split(text string) ([]string, error) {
 	var words []string
 	for i, part := range strings.Split(text, `"`) {

@@ -26,7 +26,7 @@ func seen(policy string, rules ...string) iptables.Seen {
 	return s
 }
 
-// TestLenient shows what becomes of a packet among rules that others wrote.
+// TestLenient shows what happens to a packet among rules of other programs.
 func TestLenient(t *testing.T) {
 	sets := []ipset.Listing{{Header: ipset.Header{Set: ipset.Set{Name: "weave-local-pods", Type: ipset.HashIP, Family: ipset.IPv4}},
 		Members: []ipset.Element{{Entry: ipset.Addr(netip.MustParseAddr("10.32.1.2"))}}}}
@@ -39,7 +39,7 @@ func TestLenient(t *testing.T) {
 		by         string
 		passedOver int
 	}{
-		{"ours_alone", "ACCEPT", []string{jump, local}, false, "WEAVE-NPC -m set --match-set weave-local-pods dst -j DROP", 0},
+		{"weave_npc_alone", "ACCEPT", []string{jump, local}, false, "WEAVE-NPC -m set --match-set weave-local-pods dst -j DROP", 0},
 		{"others_accept_before", "ACCEPT", []string{"-A FORWARD -s 10.32.0.0/16 -i cni+ -j ACCEPT", jump, local}, true,
 			"FORWARD -s 10.32.0.0/16 -i cni+ -j ACCEPT", 0},
 		{"another_interface", "ACCEPT", []string{"-A FORWARD -i eth+ -j ACCEPT", jump, local}, false,
@@ -54,7 +54,7 @@ func TestLenient(t *testing.T) {
 		{"the_end_of_forward", "DROP", []string{"-A FORWARD -p udp -j ACCEPT"}, false, "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v, err := walk.Read(seen(c.policy, c.rules...), sets).Judge(walk.Packet{Src: netip.MustParseAddr("10.32.1.3"),
+			v, err := walk.Read(seen(c.policy, c.rules...), sets).Simulate(walk.Packet{Src: netip.MustParseAddr("10.32.1.3"),
 				Dst: netip.MustParseAddr("10.32.1.2"), Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"})
 			if err != nil {
 				t.Fatal(err)

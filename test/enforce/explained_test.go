@@ -9,7 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	once "github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -17,7 +19,7 @@ import (
 var protocolNumbers = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP,
 	"icmp": unix.IPPROTO_ICMP}
 
-// explainAll asks who explains policies what packets were asked: every cell must be explained as it is.
+// explainAll compares what packets got with what explain answers.
 func (w *world) explainAll(t *testing.T, o *objects, questions []question) {
 	t.Helper()
 	e := o.explained(t)
@@ -27,8 +29,8 @@ func (w *world) explainAll(t *testing.T, o *objects, questions []question) {
 				if w.undecided(q.want.From[i], q.want.To[j]) || w.isUnheardOf(o, from, q.Family) || w.isUnheardOf(o, to, q.Family) {
 					continue
 				}
-				v := e.Explain(explain.Flow{From: explain.End{Addr: from.Addr(q.Family)}, To: explain.End{Addr: to.Addr(q.Family)},
-					Service: explain.Service{Protocol: protocolNumbers[q.Proto], Port: q.Port}})
+				v := explain.Explain(e, flow.Flow{From: flow.End{Addr: from.Addr(q.Family)}, To: flow.End{Addr: to.Addr(q.Family)},
+					Service: flow.Service{Protocol: protocolNumbers[q.Proto], Port: q.Port}})
 				if v.Allowed != q.want.Reached[i][j] {
 					t.Errorf("%s: %s > %s is explained wrongly:\n%s", q, q.want.From[i], q.want.To[j], v)
 				}
@@ -37,7 +39,7 @@ func (w *world) explainAll(t *testing.T, o *objects, questions []question) {
 	}
 }
 
-// isUnheardOf says of a pod that no object tells its address: that is for the gate, not for policies.
+// isUnheardOf reports whether no object has the address of a pod, which is for the gate, not for policies.
 func (w *world) isUnheardOf(o *objects, h *lab.Host, family int) bool {
 	if w.nodeOf(h) == nil {
 		return false
@@ -50,8 +52,8 @@ func (w *world) isUnheardOf(o *objects, h *lab.Host, family int) bool {
 	return true
 }
 
-// explained are the objects as weave-npc explain reads them from manifests.
-func (o *objects) explained(t *testing.T) *explain.World {
+// explained returns the objects as weave-npc explain reads them from manifests.
+func (o *objects) explained(t *testing.T) *npccluster.View {
 	t.Helper()
 	text, err := o.manifest()
 	if err != nil {
@@ -65,7 +67,7 @@ func (o *objects) explained(t *testing.T) *explain.World {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	e := explain.NewWorld()
+	e := npccluster.New()
 	read.Deliver(e)
-	return e
+	return e.View()
 }

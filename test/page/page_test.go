@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/reach"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 var screenshot = flag.String("screenshot", "", "file to write a picture of the page at 30 pods to")
@@ -64,15 +64,15 @@ func browser(t *testing.T, file string, args ...string) string {
 }
 
 // opened writes the page of a world with a row for each pod, does something in it, and returns its elements.
-func opened(t *testing.T, w *explain.World, script string) string {
+func opened(t *testing.T, w *cluster.Cluster, script string) string {
 	t.Helper()
 	return browser(t, written(t, w, script, reach.Options{EachPod: true}), "--dump-dom")
 }
 
-func written(t *testing.T, w *explain.World, script string, o reach.Options) string {
+func written(t *testing.T, w *cluster.Cluster, script string, o reach.Options) string {
 	t.Helper()
-	o.Service, o.Addresses = explain.Service{Protocol: unix.IPPROTO_TCP, Port: 80}, []string{"198.51.100.7"}
-	m, err := reach.NewMatrix(w, o)
+	o.Service, o.Addresses = flow.Service{Protocol: unix.IPPROTO_TCP, Port: 80}, []string{"198.51.100.7"}
+	m, err := reach.NewMatrix(w.View(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,28 +90,18 @@ func written(t *testing.T, w *explain.World, script string, o reach.Options) str
 	return file
 }
 
-func addPod(w *explain.World, namespace, name string, addr string, labels map[string]string) {
+func addPod(w *cluster.Cluster, namespace, name string, addr string, labels map[string]string) {
 	w.SetPod(npc.Pod{Namespace: namespace, Name: name, Node: "node1", Labels: labels, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
 }
 
-func addPolicy(t *testing.T, w *explain.World, namespace, name, spec string) {
-	t.Helper()
-	o := &networkingv1.NetworkPolicy{}
-	o.Namespace, o.Name = namespace, name
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		t.Fatal(err)
-	}
-	w.SetPolicy(o)
-}
-
 // small has three pods, of which web alone reaches db.
-func small(t *testing.T) *explain.World {
-	w := explain.NewWorld()
+func small(t *testing.T) *cluster.Cluster {
+	w := cluster.New()
 	w.SetNamespace(npc.Namespace{Name: "shop"})
 	for i, name := range []string{"db", "mon", "web"} {
 		addPod(w, "shop", name, fmt.Sprintf("10.32.1.%d", i+2), map[string]string{"app": name})
 	}
-	addPolicy(t, w, "shop", "db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`)
+	w.SetPolicy(fixture.Policy(t, "shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))
 	return w
 }
 
@@ -185,7 +175,7 @@ func TestNamesAreText(t *testing.T) {
 	w := small(t)
 	const evil = `</script><img src=x onerror="document.title='obeyed'"><b>`
 	addPod(w, "shop", evil, "10.32.1.9", map[string]string{"app": evil})
-	addPolicy(t, w, "shop", "bad", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: "</script><img src=y>"}}]}]}`)
+	w.SetPolicy(fixture.Policy(t, "shop/bad", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: "</script><img src=y>"}}]}]}`))
 	dom := opened(t, w, `for (const b of document.querySelectorAll("button[title*='onerror'][title*='shop/db']")) b.click();`)
 	if strings.Contains(dom, "<img") || strings.Contains(dom, "<title>obeyed") {
 		t.Error("a name has become an element")
@@ -232,8 +222,8 @@ func TestRowsOfReplicas(t *testing.T) {
 }
 
 // thirty is a cluster of three namespaces and 30 pods.
-func thirty(t *testing.T) *explain.World {
-	w := explain.NewWorld()
+func thirty(t *testing.T) *cluster.Cluster {
+	w := cluster.New()
 	n := 0
 	for _, g := range []struct {
 		namespace, app string
@@ -263,8 +253,7 @@ func thirty(t *testing.T) *explain.World {
 		"shop/monitoring": `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ops}},
 			podSelector: {matchLabels: {app: prometheus}}}]}]}`,
 	} {
-		namespace, name, _ := strings.Cut(name, "/")
-		addPolicy(t, w, namespace, name, spec)
+		w.SetPolicy(fixture.Policy(t, name, spec))
 	}
 	return w
 }

@@ -29,11 +29,16 @@ type Kernel struct {
 	AfterStep func()
 }
 
+// newTable returns a table with an empty FORWARD.
+func newTable(sets map[string]*walk.Set) walk.Table {
+	return walk.Table{Sets: sets, Chains: map[string][]string{"FORWARD": nil}}
+}
+
 // New returns the kernel of a fresh network namespace, by families. Sets are shared by both.
 func New() [2]*Kernel {
 	sets := map[string]*walk.Set{}
-	v4 := &Kernel{Family: npc.IPv4, Table: walk.NewTable(sets)}
-	v6 := &Kernel{Family: npc.IPv6, Table: walk.NewTable(sets), other: v4}
+	v4 := &Kernel{Family: npc.IPv4, Table: newTable(sets)}
+	v6 := &Kernel{Family: npc.IPv6, Table: newTable(sets), other: v4}
 	v4.other = v6
 	return [2]*Kernel{v4, v6}
 }

@@ -1,7 +1,7 @@
 {{- /* The flags of weave-npc that the chart takes, as docs/flags.md lists them. node-name is not one: each node has its own. */ -}}
 {{- define "weave-npc.known" -}}
 allow-action allow-mcast allow-vlan bridge-port-name counted-ports dry-run gate hook iptables-backend kubeconfig log-format log-level manifests
-max-list-size metrics-addr nflog-group pod-cidr pod-interface pprof-addr ulogd-pcap ulogd-pcap-size use-legacy-netpol
+max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr ulogd-pcap ulogd-pcap-size use-legacy-netpol
 {{- end }}
 
 {{- /* The number of letters to insert, delete or change to make one text of another: a list of two. */ -}}

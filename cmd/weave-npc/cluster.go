@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+// cluster reads objects once, from an API server or from manifests.
+type cluster struct {
+	kubeconfig, context, manifests string
+	legacyNetpol                   bool
+}
+
+func (c *cluster) register(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server (default: the one that kubectl uses)")
+	commandline.File(f, "kubeconfig")
+	f.StringVar(&c.context, "context", "", "context of the kubeconfig (default: its current one)")
+	registerManifests(f, &c.manifests)
+	registerLegacyNetpol(f, &c.legacyNetpol)
+}
+
+// objects reads namespaces, pods and policies.
+func (c *cluster) objects(ctx context.Context) (snapshot.Objects, error) {
+	switch {
+	case c.manifests != "" && c.kubeconfig != "":
+		return snapshot.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
+	case c.manifests != "":
+		return snapshot.Load(c.manifests)
+	}
+	client, err := apiclient.ForUser(c.kubeconfig, c.context, version())
+	if err != nil {
+		return snapshot.Objects{}, err
+	}
+	return snapshot.List(ctx, client)
+}
+
+// network reads what leads to pods: Services, nodes and ranges of addresses.
+func (c *cluster) network(ctx context.Context) (snapshot.Network, error) {
+	if c.manifests != "" {
+		return snapshot.LoadNetwork(c.manifests)
+	}
+	client, err := apiclient.ForUser(c.kubeconfig, c.context, version())
+	if err != nil {
+		return snapshot.Network{}, err
+	}
+	return snapshot.ListNetwork(ctx, client), nil
+}
+
+// view reads the objects and returns them as a View.
+func (c *cluster) view(ctx context.Context) (*npccluster.View, error) {
+	o, err := c.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.of(o).View(), nil
+}
+
+// of returns a Cluster of some objects.
+func (c *cluster) of(o snapshot.Objects) *npccluster.Cluster {
+	all := npccluster.New()
+	all.LegacyNetpol = c.legacyNetpol
+	o.Deliver(all)
+	return all
+}

@@ -1,0 +1,64 @@
+// Package events reports policies and pods that are not enforced as they are meant as Kubernetes Events of those objects.
+//
+// Events are best effort: nothing waits for them, and client-go bounds them by object and by time. The package must not know why something is
+// not enforced, only whom to tell.
+//
+//	r := events.NewReporter(ctx, client, "node1")
+//	r.Policy(npc.InvalidPolicy{...}) // Warning Invalid networkpolicy/web: allows nothing until it is mended: ...
+package events
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/claims"
+)
+
+// Reporter reports Events where there is an API server to send them to.
+type Reporter struct {
+	recorder record.EventRecorder // nil without an API server
+	node     string
+}
+
+// NewReporter returns a reporter for a node, which sends Events until the context ends. Without a client it reports nothing.
+func NewReporter(ctx context.Context, client kubernetes.Interface, node string) *Reporter {
+	r := &Reporter{node: node}
+	if client != nil {
+		b := record.NewBroadcaster(record.WithContext(ctx))
+		b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+		r.recorder = b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "weave-npc"})
+	}
+	return r
+}
+
+// Policy reports a policy that is not enforced as it is meant.
+func (r *Reporter) Policy(p npc.InvalidPolicy) {
+	if r.recorder == nil {
+		return
+	}
+	reason, message := "Invalid", "allows nothing until it is mended: %s"
+	if p.Refused {
+		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which is left out: %s"
+	}
+	r.recorder.Eventf(&corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy",
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID}, corev1.EventTypeWarning, reason, message, p.Reason)
+}
+
+// Conflict reports a conflict about an address on each pod that it concerns.
+func (r *Reporter) Conflict(c claims.Conflict) {
+	if r.recorder == nil {
+		return
+	}
+	for _, p := range []claims.Ref{c.Pod, c.Other} {
+		if p != (claims.Ref{}) {
+			r.recorder.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+				corev1.EventTypeWarning, "AddressConflict", "node %s: %s", r.node, c.Message())
+		}
+	}
+}

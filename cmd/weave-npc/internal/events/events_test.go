@@ -1,0 +1,46 @@
+package events
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"k8s.io/client-go/tools/record"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/claims"
+)
+
+func TestEvents(t *testing.T) {
+	recorder := record.NewFakeRecorder(8)
+	r := &Reporter{recorder: recorder, node: "node1"}
+	web, api := claims.Ref{Namespace: "shop", Name: "web"}, claims.Ref{Namespace: "shop", Name: "api"}
+	addr := netip.MustParseAddr("10.32.1.2")
+	two, one := claims.Conflict{Addr: addr, Pod: web, Other: api}, claims.Conflict{Addr: addr, Pod: web}
+	r.Policy(npc.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "spec.ingress[0]: bad port"})
+	r.Policy(npc.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "too many sets", Refused: true})
+	r.Conflict(two)
+	r.Conflict(one)
+	close(recorder.Events)
+	var got []string
+	for e := range recorder.Events {
+		got = append(got, e)
+	}
+	want := []string{
+		"Warning Invalid allows nothing until it is mended: spec.ingress[0]: bad port",
+		"Warning Refused the kernel of node node1 does not take all that it needs, which is left out: too many sets",
+		"Warning AddressConflict node node1: " + two.Message(), // on both pods
+		"Warning AddressConflict node node1: " + two.Message(),
+		"Warning AddressConflict node node1: " + one.Message(),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// TestNoEventsWithoutServer checks that a reporter without a client ignores everything.
+func TestNoEventsWithoutServer(t *testing.T) {
+	r := NewReporter(t.Context(), nil, "node1")
+	r.Policy(npc.InvalidPolicy{})
+	r.Conflict(claims.Conflict{Pod: claims.Ref{Name: "web"}})
+}

@@ -1,0 +1,104 @@
+package kernelstate
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// shop returns a state with a chain of the policies of shop, the sets that its rules match, and the local pods.
+func shop() *State {
+	set := func(name string, kind ipset.Type, members ...ipset.Element) ipset.Listing {
+		return ipset.Listing{Header: ipset.Header{Set: ipset.Set{Name: name, Type: kind}}, Members: members}
+	}
+	pod := func(addr, comment string) ipset.Element {
+		return ipset.Element{Entry: ipset.Addr(netip.MustParseAddr(addr)), Attr: ipset.Attr{Comment: comment}}
+	}
+	return &State{
+		families: []traffic.Family{traffic.IPv4},
+		sets: []ipset.Listing{
+			set("weave-web", ipset.HashIP, pod("10.32.1.3", "shop/web-2"), pod("10.32.1.2", "shop/web-1")),
+			set("weave-local-pods", ipset.HashIP, pod("10.32.1.2", "6f1e shop/web-1")),
+			set("weave-list", ipset.ListSet, ipset.Element{Entry: ipset.Entry{Set: "weave-ops"}}),
+			set("weave-ops", ipset.HashIP),
+		},
+		tables: map[traffic.Family]iptables.Seen{traffic.IPv4: {Chains: map[string]iptables.SeenChain{
+			"WEAVE-NPC-I-SHOP": {Text: []string{
+				`-A WEAVE-NPC-I-SHOP -p tcp -m set --match-set weave-list src -m set --match-set weave-web dst -m comment --comment "id shop/p rule 1" -j ACCEPT`,
+				`-A WEAVE-NPC-I-SHOP -m bpf --bytecode "4,48 0 0 0" -m comment --comment id -g WEAVE-NPC-DROP-I`,
+			}},
+			"WEAVE-NPC": {Text: []string{"-A WEAVE-NPC -j RETURN"}},
+		}}},
+	}
+}
+
+// described returns the same state with the purposes of sets and chains.
+func described() *State {
+	s := shop()
+	s.Describe(Purpose{
+		Sets: map[string]npc.SetUse{
+			"weave-web":  {About: "pods with app=web in shop", Policies: []string{"shop/p", "shop/q"}},
+			"weave-list": {About: "pods in namespaces with team=b", Policies: []string{"shop/p"}},
+			"weave-ops":  {About: "pods in ops"},
+		},
+		Chain: func(name string) string {
+			return map[string]string{"WEAVE-NPC-I-SHOP": "what policies of shop allow, ingress"}[name]
+		},
+	})
+	return s
+}
+
+func TestSets(t *testing.T) {
+	web := []MemberRow{{Entry: "10.32.1.2", Is: "shop/web-1"}, {Entry: "10.32.1.3", Is: "shop/web-2"}}
+	local := SetRow{Set: "weave-local-pods", Type: "hash:ip", Members: []MemberRow{{Entry: "10.32.1.2", Is: "shop/web-1"}}}
+	for _, c := range []struct {
+		name  string
+		state *State
+		want  []SetRow
+	}{
+		{"policies by the comments of rules", shop(), []SetRow{
+			{Set: "weave-list", Type: "list:set", Policies: []string{"shop/p"}, Members: []MemberRow{{Entry: "weave-ops"}}},
+			local,
+			{Set: "weave-ops", Type: "hash:ip", Policies: []string{"shop/p"}, Members: []MemberRow{}},
+			{Set: "weave-web", Type: "hash:ip", Policies: []string{"shop/p"}, Members: web},
+		}},
+		{"policies by the objects", described(), []SetRow{
+			{Set: "weave-list", Type: "list:set", About: "pods in namespaces with team=b", Policies: []string{"shop/p"},
+				Members: []MemberRow{{Entry: "weave-ops", Is: "pods in ops"}}},
+			local,
+			{Set: "weave-ops", Type: "hash:ip", About: "pods in ops", Members: []MemberRow{}},
+			{Set: "weave-web", Type: "hash:ip", About: "pods with app=web in shop", Policies: []string{"shop/p", "shop/q"}, Members: web},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, c.state.Sets()); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRules(t *testing.T) {
+	want := []RuleRow{
+		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Rule: "-j RETURN", Target: "RETURN"},
+		{Family: "IPv4", Chain: "WEAVE-NPC-I-SHOP", Number: 1, About: "what policies of shop allow, ingress",
+			Rule: `-p tcp -m set --match-set weave-list src -m set --match-set weave-web dst -m comment --comment "id shop/p rule 1" -j ACCEPT`,
+			Sets: []string{"weave-list", "weave-web"}, Target: "ACCEPT", For: "shop/p rule 1",
+			Match: "-p tcp src in {pods in namespaces with team=b} dst in {pods with app=web in shop}"},
+		{Family: "IPv4", Chain: "WEAVE-NPC-I-SHOP", Number: 2, About: "what policies of shop allow, ingress",
+			Rule: `-m bpf --bytecode "4,48 0 0 0" -m comment --comment id -g WEAVE-NPC-DROP-I`, Target: "WEAVE-NPC-DROP-I",
+			Match: "-m bpf --bytecode .."},
+	}
+	if diff := cmp.Diff(want, described().Rules()); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	if got, want := shop().Rules()[1].Match, "-p tcp src in weave-list dst in weave-web"; got != want {
+		t.Errorf("without the objects, the rule matches %q, not %q", got, want)
+	}
+}

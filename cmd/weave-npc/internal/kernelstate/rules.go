@@ -1,0 +1,75 @@
+package kernelstate
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// RuleRow is a rule in the kernel.
+type RuleRow struct {
+	Family string `json:"family"`
+	Chain  string `json:"chain"`
+	// Number is the position of the rule in its chain, from 1.
+	Number int `json:"number"`
+	// About is what the chain is for; it is empty if that is not known.
+	About string `json:"about,omitempty"`
+	// Rule is the rule as iptables prints it, Sets are those that it matches, Target is where it leads.
+	Rule   string   `json:"rule"`
+	Sets   []string `json:"sets,omitempty"`
+	Target string   `json:"target"`
+	// For is the rule's comment without its id: the rules of policies that the rule enforces, or its purpose.
+	For string `json:"for,omitempty"`
+	// Match is what the rule matches, with sets replaced by what they have.
+	Match string `json:"-"`
+}
+
+// Rules returns the rules of weave-npc's chains, in the order of the chains' names.
+func (s *State) Rules() []RuleRow {
+	rows := []RuleRow{}
+	for _, f := range s.families {
+		seen := s.tables[f]
+		for _, name := range slices.Sorted(maps.Keys(seen.Chains)) {
+			for i, text := range seen.Chains[name].Text {
+				r := readRule(strings.TrimPrefix(text, "-A "+name+" "), s.purpose.Sets)
+				r.Family, r.Chain, r.Number, r.About = f.String(), name, i+1, s.chainUse(name)
+				rows = append(rows, r)
+			}
+		}
+	}
+	return rows
+}
+
+// The parts of a rule as iptables prints it.
+var (
+	setMatch    = regexp.MustCompile(`-m set --match-set (\S+) (\S+)`)
+	ruleComment = regexp.MustCompile(`-m comment --comment ("(?:[^"\\]|\\.)*"|\S+) ?`)
+	bytecode    = regexp.MustCompile(`--bytecode "[^"]*"`)
+	ruleTarget  = regexp.MustCompile(` ?-([jg]) (\S+)(.*)$`)
+)
+
+// readRule parses a rule as iptables prints it.
+func readRule(text string, uses map[string]npc.SetUse) RuleRow {
+	r := RuleRow{Rule: text}
+	if m := ruleComment.FindStringSubmatch(text); m != nil {
+		_, r.For, _ = strings.Cut(strings.Trim(m[1], `"`), " ")
+		text = strings.Replace(text, m[0], "", 1)
+	}
+	if m := ruleTarget.FindStringSubmatch(text); m != nil {
+		r.Target = m[2]
+		text = strings.TrimSuffix(text, m[0])
+	}
+	text = bytecode.ReplaceAllString(text, "--bytecode ..")
+	r.Match = setMatch.ReplaceAllStringFunc(text, func(match string) string {
+		m := setMatch.FindStringSubmatch(match)
+		r.Sets = append(r.Sets, m[1])
+		if use := uses[m[1]]; use.About != "" {
+			return m[2] + " in {" + use.About + "}"
+		}
+		return m[2] + " in " + m[1]
+	})
+	return r
+}

@@ -1,0 +1,67 @@
+package render
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+)
+
+// Sets writes sets with their members as a table or as JSON.
+func Sets(out io.Writer, format string, sets []kernelstate.SetRow) error {
+	if format == "json" {
+		return writeJSON(out, sets)
+	}
+	var rows [][]string
+	for _, s := range sets {
+		about := s.About
+		if about == "" {
+			about = "?"
+		}
+		row := []string{s.Set, s.Type, about, orDash(s.Policies), "-"}
+		for i, m := range s.Members {
+			if i == 0 {
+				row[4] = member(m)
+				continue
+			}
+			rows, row = append(rows, row), []string{"", "", "", "", member(m)}
+		}
+		rows = append(rows, row)
+	}
+	return table(out, "SET TYPE HOLDS USED-BY MEMBERS", rows)
+}
+
+// member returns the text of a member in the table.
+func member(m kernelstate.MemberRow) string {
+	text := m.Entry
+	if m.NoMatch {
+		text = "not " + text
+	}
+	if m.Is != "" {
+		text += " " + m.Is
+	}
+	return text
+}
+
+// Rules writes rules as a table or as JSON.
+func Rules(out io.Writer, format string, rules []kernelstate.RuleRow) error {
+	if format == "json" {
+		return writeJSON(out, rules)
+	}
+	var rows [][]string
+	for i, r := range rules {
+		if i == 0 || rules[i-1].Chain != r.Chain || rules[i-1].Family != r.Family {
+			head := r.Family + " " + r.Chain
+			if r.About != "" {
+				head += ": " + r.About
+			}
+			rows = append(rows, []string{head})
+		}
+		match := r.Match
+		if match == "" {
+			match = "everything"
+		}
+		rows = append(rows, []string{fmt.Sprintf("  %d", r.Number), r.Target, r.For, match})
+	}
+	return table(out, "RULE TARGET FOR MATCHES", rows)
+}

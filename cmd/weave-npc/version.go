@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Prints the version",
+		Args:  cobra.NoArgs,
+		RunE:  printVersion,
+	}
+}
+
+// printVersion prints the same as --version.
+func printVersion(cmd *cobra.Command, _ []string) error {
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().DisplayName(), "version", version())
+	return errors.Wrap(err, "printing the version")
+}
+
+// version returns the version that the binary was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "unreleased"
+	}
+	return info.Main.Version
+}

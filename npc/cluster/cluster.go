@@ -1,0 +1,163 @@
+// Package cluster holds the namespaces, pods and policies of a cluster, and answers which pod owns an address, which policies select a pod,
+// and which pod a name is of.
+//
+//	c := cluster.New()
+//	objects.Deliver(c)                         // a Cluster is a sink of sources
+//	v := c.View()                              // what it holds now
+//	ends, err := v.Find("shop/web")
+//	owner := v.Owner(ends[0].Addr, "node1")    // as node1 sees it
+//
+// It does not know what becomes of a flow, nor how the kernel enforces policies.
+package cluster
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Cluster is the objects of a cluster. Its methods may be called by several goroutines.
+type Cluster struct {
+	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6. It must be set before the first View.
+	LegacyNetpol bool
+
+	mu         sync.Mutex
+	namespaces map[string]npc.Namespace
+	pods       map[string]*npc.Pod // namespace/name -> pod
+	policies   map[string]*Policy  // namespace/name -> policy
+	// nodeAddrs holds the addresses of the nodes of which all are known, and booted when a node was started, as far as that is known.
+	nodeAddrs map[string]addrSet
+	booted    map[string]time.Time
+	view      *View // of the objects; nil since they last changed
+}
+
+type addrSet map[netip.Addr]struct{}
+
+func (s addrSet) has(a netip.Addr) bool {
+	_, ok := s[a]
+	return ok
+}
+
+// Policy is a compiled policy with the name of its object.
+type Policy struct {
+	Namespace, Name string
+	UID             types.UID
+	policy.Policy
+}
+
+// Key returns namespace/name.
+func (p *Policy) Key() string { return key(p.Namespace, p.Name) }
+
+func key(namespace, name string) string { return objectkey.Of(namespace, name) }
+
+// New returns a cluster without objects.
+func New() *Cluster {
+	return &Cluster{namespaces: map[string]npc.Namespace{}, pods: map[string]*npc.Pod{}, policies: map[string]*Policy{},
+		nodeAddrs: map[string]addrSet{}, booted: map[string]time.Time{}}
+}
+
+// Clone returns a cluster of the same objects that can be changed independently.
+func (c *Cluster) Clone() *Cluster {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &Cluster{LegacyNetpol: c.LegacyNetpol, namespaces: maps.Clone(c.namespaces), pods: maps.Clone(c.pods), policies: maps.Clone(c.policies),
+		nodeAddrs: maps.Clone(c.nodeAddrs), booted: maps.Clone(c.booted)}
+}
+
+// View returns what the cluster holds now. The view does not change with the cluster.
+func (c *Cluster) View() *View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.view == nil {
+		c.view = newView(c)
+	}
+	return c.view
+}
+
+// change runs a change of the objects.
+func (c *Cluster) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	c.view = nil
+}
+
+// SetNamespace adds or replaces a namespace.
+func (c *Cluster) SetNamespace(n npc.Namespace) { c.change(func() { c.namespaces[n.Name] = n }) }
+
+// DeleteNamespace removes a namespace. An empty UID stands for any, as in all Delete methods.
+func (c *Cluster) DeleteNamespace(name string, uid types.UID) {
+	c.change(func() {
+		if uid == "" || c.namespaces[name].UID == uid {
+			delete(c.namespaces, name)
+		}
+	})
+}
+
+// SetPod adds or replaces a pod.
+func (c *Cluster) SetPod(p npc.Pod) { c.change(func() { c.pods[key(p.Namespace, p.Name)] = &p }) }
+
+// DeletePod removes a pod.
+func (c *Cluster) DeletePod(namespace, name string, uid types.UID) {
+	c.change(func() {
+		if p := c.pods[key(namespace, name)]; p != nil && (uid == "" || p.UID == uid) {
+			delete(c.pods, key(namespace, name))
+		}
+	})
+}
+
+// SetPolicy adds or replaces a policy. The object must not be changed afterwards.
+func (c *Cluster) SetPolicy(o *networkingv1.NetworkPolicy) {
+	p := &Policy{o.Namespace, o.Name, o.UID, policy.Compile(o, budget.Default())}
+	p.Merged = [len(traffic.Directions)][]policy.MergedRule{} // only the kernel needs them
+	c.change(func() { c.policies[p.Key()] = p })
+}
+
+// DeletePolicy removes a policy.
+func (c *Cluster) DeletePolicy(namespace, name string, uid types.UID) {
+	c.change(func() {
+		if p := c.policies[key(namespace, name)]; p != nil && (uid == "" || p.UID == uid) {
+			delete(c.policies, key(namespace, name))
+		}
+	})
+}
+
+// SetNodeAddrs replaces the addresses that a node has itself. Before that, a node has the addresses in the status.hostIPs of its pods.
+func (c *Cluster) SetNodeAddrs(node string, addrs []netip.Addr) {
+	c.change(func() { delete(c.nodeAddrs, node) })
+	c.AddNodeAddrs(node, addrs)
+}
+
+// AddNodeAddrs adds addresses that a node has itself to those that were set or added before.
+func (c *Cluster) AddNodeAddrs(node string, addrs []netip.Addr) {
+	all := addrSet{}
+	for _, a := range addrs {
+		all[a] = struct{}{}
+	}
+	c.change(func() {
+		maps.Copy(all, c.nodeAddrs[node])
+		c.nodeAddrs[node] = all
+	})
+}
+
+// SetBooted sets when a node was started, by its own clock. Statuses of its pods from before are stale.
+func (c *Cluster) SetBooted(node string, at time.Time) { c.change(func() { c.booted[node] = at }) }
+
+// SetSynced does nothing: a cluster is read after all objects are fed to it.
+func (c *Cluster) SetSynced() {}
+
+// SetMissing does nothing, for the same reason.
+func (c *Cluster) SetMissing(npc.Missing) {}
+
+// SetConnected does nothing, for the same reason.
+func (c *Cluster) SetConnected(string, bool) {}

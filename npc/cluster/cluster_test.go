@@ -1,0 +1,139 @@
+package cluster_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
+)
+
+func addrs(texts ...string) (out []netip.Addr) {
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddr(text))
+	}
+	return out
+}
+
+// shop has a pod with two addresses, one that has finished, one on the network of its node, and one without an address.
+func shop(t *testing.T) *cluster.Cluster {
+	c := cluster.New()
+	c.SetNamespace(npc.Namespace{Name: "ops", UID: "1"})
+	for _, p := range []npc.Pod{
+		{Name: "web", UID: "2", Node: "node1", Addrs: addrs("10.32.1.2", "fd32:1::2"), Ports: []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}},
+		{Name: "job", Finished: true, Addrs: addrs("10.32.1.3")},
+		{Name: "agent", HostNetwork: true, Node: "node1", Addrs: addrs("172.31.0.1"), HostAddrs: addrs("172.31.0.1", "172.31.0.9")},
+		{Name: "new"},
+	} {
+		p.Namespace = "shop"
+		c.SetPod(p)
+	}
+	c.SetPolicy(fixture.Policy(t, "shop/web", `{podSelector: {}}`))
+	return c
+}
+
+func TestFind(t *testing.T) {
+	v := shop(t).View()
+	for text, want := range map[string]string{
+		"shop/web":    "[shop/web (10.32.1.2) shop/web (fd32:1::2)]",
+		"shop/agent":  "[172.31.0.1 172.31.0.9]",
+		"shop/new":    "[shop/new]",
+		"10.32.1.2":   "[10.32.1.2]",
+		"shop/job":    "pod shop/job has finished: nothing reaches it, nor does it reach anything",
+		"shop/wbe":    "there is no pod shop/wbe; did you mean shop/web?",
+		"web":         `"web" is neither an address nor a pod as NAMESPACE/NAME; did you mean shop/web?`,
+		"ops/web":     "there is no pod ops/web; did you mean shop/web?",
+		"shpo/x":      "there is no namespace shpo; did you mean shop?",
+		"10.32.0.0/8": "10.32.0.0/8 is a range; ask about one of its addresses, such as 10.32.0.0, or about a pod as NAMESPACE/NAME",
+		"a/b/c":       `"a/b/c" is neither an address nor a pod as NAMESPACE/NAME; give a pod as NAMESPACE/NAME, or an address`,
+	} {
+		ends, err := v.Find(text)
+		got := fmt.Sprint(ends)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s\nwant %s", text, got, want)
+		}
+	}
+	if got := strings.Join(v.PodNames("shop"), " "); got != "shop/new shop/web" {
+		t.Errorf("pods that can be ends: %s", got)
+	}
+}
+
+// TestPortsByName shows that a port may be given by the name that the destination has for it.
+func TestPortsByName(t *testing.T) {
+	v := shop(t).View()
+	for _, c := range []struct{ to, text, want string }{
+		{"shop/web", "http", "tcp/8080"},
+		{"10.32.1.2", "tcp/http", "tcp/8080"},
+		{"shop/web", "53", "tcp/53"},
+		{"shop/web", "udp/http", "shop/web (10.32.1.2) has no udp port of the name http"},
+		{"192.0.2.1", "http", `"http" is the name of a port, and 192.0.2.1 is no pod that could have one`},
+	} {
+		to, err := v.Find(c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := v.Service(c.text, to)
+		got := s.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s of %s: %s, want %s", c.text, c.to, got, c.want)
+		}
+	}
+}
+
+// TestViewsDoNotChange shows that neither a view nor a clone changes with the cluster.
+func TestViewsDoNotChange(t *testing.T) {
+	c := shop(t)
+	v, clone := c.View(), c.Clone()
+	c.DeletePod("shop", "web", "")
+	c.DeletePolicy("shop", "web", "")
+	c.DeleteNamespace("ops", "")
+	for name, of := range map[string]*cluster.View{"view": v, "clone": clone.View()} {
+		if len(of.Pods) != 4 || len(of.Policies) != 1 || len(of.Namespaces) != 1 || of.Owner(netip.MustParseAddr("10.32.1.2"), "") == nil {
+			t.Errorf("%s: %d pods, %d policies, %d namespaces", name, len(of.Pods), len(of.Policies), len(of.Namespaces))
+		}
+	}
+	now := c.View()
+	if len(now.Pods) != 3 || len(now.Policies) != 0 || len(now.Namespaces) != 0 {
+		t.Errorf("now: %d pods, %d policies, %d namespaces", len(now.Pods), len(now.Policies), len(now.Namespaces))
+	}
+	if now.CheckNamespace("ops") == nil || now.CheckNamespace("shop") != nil || now.CheckNamespace("") != nil {
+		t.Error("namespaces are known by their objects and by those in them")
+	}
+}
+
+// TestDeletesOfFormerObjects shows that the deletion of an object with another UID is ignored.
+func TestDeletesOfFormerObjects(t *testing.T) {
+	c := shop(t)
+	c.DeletePod("shop", "web", "former")
+	c.DeletePolicy("shop", "web", "former")
+	c.DeleteNamespace("ops", "former")
+	if v := c.View(); len(v.Pods) != 4 || len(v.Policies) != 1 || len(v.Namespaces) != 1 {
+		t.Errorf("%d pods, %d policies, %d namespaces", len(v.Pods), len(v.Policies), len(v.Namespaces))
+	}
+}
+
+// TestOwnersByNode shows that other objects take no address from a pod of the node itself, but from pods of other nodes.
+func TestOwnersByNode(t *testing.T) {
+	c := shop(t)
+	c.SetPod(npc.Pod{Namespace: "shop", Name: "liar", Node: "node3", HostAddrs: addrs("10.32.1.2")})
+	a := netip.MustParseAddr("10.32.1.2")
+	if c.View().Owner(a, "node1") == nil || c.View().Owner(a, "node2") != nil {
+		t.Error("the status of another pod takes the address from a local pod, or not from a remote one")
+	}
+	c.SetNodeAddrs("node1", addrs("10.32.1.2"))
+	if c.View().Owner(a, "node1") != nil || !c.View().IsNodes(a) || !c.View().NodeHas("node1", a) || c.View().NodeHas("node2", a) {
+		t.Error("a pod owns an address of its node")
+	}
+	if ends := c.View().OwnedEnds("shop/web"); len(ends) != 1 || !ends[0].Addr.Is6() {
+		t.Errorf("the pod owns %v", ends)
+	}
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/spelling"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Find returns the ends that a text names. For a pod, as namespace/name, that is one end for each address in its status, or one without an
+// address if it has none yet. For an address it is that address. It returns an error if the pod does not exist or has finished.
+func (v *View) Find(text string) ([]flow.End, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return []flow.End{{Addr: a.Unmap()}}, nil
+	}
+	p := v.Pods[text]
+	switch {
+	case p == nil:
+		return nil, v.noPod(text)
+	case p.Finished:
+		return nil, errors.Errorf("pod %s has finished: nothing reaches it, nor does it reach anything", text)
+	case p.HostNetwork:
+		return hostEnds(p), nil
+	case len(p.Addrs) == 0:
+		return []flow.End{{Pod: text}}, nil
+	}
+	var ends []flow.End
+	for _, a := range p.Addrs {
+		ends = append(ends, flow.End{Pod: text, Addr: a})
+	}
+	return ends, nil
+}
+
+// OwnedEnds returns the ends of a pod, as Find does, without addresses that another pod or a node owns or that are stale. There are none if the
+// pod owns none of its addresses, or cannot be an end.
+func (v *View) OwnedEnds(pod string) []flow.End {
+	ends, err := v.Find(pod)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(ends, func(e flow.End) bool {
+		p := v.Pods[e.Pod]
+		return p != nil && e.Addr.IsValid() && v.Owner(e.Addr, p.Node) != p
+	})
+}
+
+// hostEnds returns the ends of a pod on the network of its node: the node's addresses.
+func hostEnds(p *npc.Pod) []flow.End {
+	var ends []flow.End
+	for _, a := range slices.Concat(p.Addrs, p.HostAddrs) {
+		if e := (flow.End{Addr: a}); !slices.Contains(ends, e) {
+			ends = append(ends, e)
+		}
+	}
+	return ends
+}
+
+// PodNames returns the pods that can be ends of a flow, sorted; only those of one namespace if it is not empty. Pods on the network of their
+// node and finished ones are not among them.
+func (v *View) PodNames(namespace string) []string {
+	var out []string
+	for key, p := range v.Pods {
+		if !p.HostNetwork && !p.Finished && (namespace == "" || p.Namespace == namespace) {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Service reads what flow.ParseService does, or a port by the name that a pod of the ends gives to it: "tcp/http", or "http" (of TCP).
+func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
+	s, err := flow.ParseService(text)
+	if err == nil {
+		return s, nil
+	}
+	protocol, name, ok := flow.ParseNamed(text)
+	if !ok {
+		return flow.Service{}, err
+	}
+	for _, e := range to {
+		pod := v.Pods[e.Pod]
+		if e.Pod == "" {
+			pod = v.Owner(e.Addr, "")
+		}
+		if pod == nil {
+			return flow.Service{}, errors.Errorf("%q is the name of a port, and %s is no pod that could have one", text, e)
+		}
+		for _, p := range pod.Ports {
+			if p.Name == name && p.Protocol == protocol {
+				return flow.Service{Protocol: protocol, Port: p.Port}, nil
+			}
+		}
+	}
+	return flow.Service{}, errors.Errorf("%s has no %s port of the name %s", to[0], traffic.ProtocolName(protocol), name)
+}
+
+// CheckNamespace returns an error if there is neither a namespace nor any object in a namespace of that name. The empty name, which stands for
+// all namespaces, is no error.
+func (v *View) CheckNamespace(name string) error {
+	known := v.knownNamespaces()
+	if _, ok := known[name]; ok || name == "" {
+		return nil
+	}
+	return errors.Errorf("there is no namespace %s%s", name, spelling.DidYouMean(name, maps.Keys(known)))
+}
+
+// noPod returns the error for a text that is neither a pod nor an address, with a suggestion if there is one.
+func (v *View) noPod(text string) error {
+	const forms = "give a pod as NAMESPACE/NAME, or an address"
+	namespace, name, ok := strings.Cut(text, "/")
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return errors.Errorf("%s is a range; ask about one of its addresses, such as %s, or about a pod as NAMESPACE/NAME", text, p.Addr())
+	}
+	var named []string // the pods of the same name in other namespaces
+	for _, key := range slices.Sorted(maps.Keys(v.Pods)) {
+		if p := v.Pods[key]; p.Name == text || ok && p.Name == name {
+			named = append(named, key)
+		}
+	}
+	meant := ""
+	if len(named) > 0 {
+		meant = "; did you mean " + named[0] + "?"
+	}
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME%s", text, cmp.Or(meant, "; "+forms))
+	}
+	known := v.knownNamespaces()
+	if _, ok := known[namespace]; !ok {
+		return errors.Errorf("there is no namespace %s%s", namespace, cmp.Or(meant, spelling.DidYouMean(namespace, maps.Keys(known))))
+	}
+	near := spelling.DidYouMean(text, func(yield func(string) bool) {
+		for key, p := range v.Pods {
+			if p.Namespace == namespace && !yield(key) {
+				return
+			}
+		}
+	})
+	return errors.Errorf("there is no pod %s%s", text, cmp.Or(near, meant))
+}
+
+// knownNamespaces returns the namespaces that exist or have objects in them.
+func (v *View) knownNamespaces() map[string]struct{} {
+	known := map[string]struct{}{}
+	for name := range v.Namespaces {
+		known[name] = struct{}{}
+	}
+	for _, p := range v.Pods {
+		known[p.Namespace] = struct{}{}
+	}
+	for _, p := range v.Policies {
+		known[p.Namespace] = struct{}{}
+	}
+	return known
+}

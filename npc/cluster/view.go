@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// View is what a cluster held at one time. What it returns must not be changed. Its methods may be called by several goroutines.
+type View struct {
+	LegacyNetpol bool
+	Namespaces   map[string]npc.Namespace
+	Pods         map[string]*npc.Pod // namespace/name -> pod
+	Policies     []*Policy           // ordered by namespace/name
+
+	byNamespace map[string][]*Policy // namespace -> its policies, in order
+	claims      map[netip.Addr][]*npc.Pod
+	stale       map[netip.Addr][]*npc.Pod // address -> pods whose status has it from before a restart
+	nodeAddrs   map[string]addrSet        // node -> all its addresses, if they are known
+	hostAddrs   map[string]addrSet        // node -> the addresses that its pods' status.hostIPs hold
+	hostIPs     addrSet                   // all of hostAddrs
+	ofNodes     addrSet                   // all of nodeAddrs and hostAddrs
+
+	mu        sync.Mutex
+	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order, as far as they were asked for
+}
+
+func newView(c *Cluster) *View {
+	v := &View{LegacyNetpol: c.LegacyNetpol, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
+		nodeAddrs: maps.Clone(c.nodeAddrs), selecting: map[*npc.Pod][]*Policy{}}
+	for _, key := range slices.Sorted(maps.Keys(c.policies)) {
+		p := c.policies[key]
+		v.Policies = append(v.Policies, p)
+		v.byNamespace[p.Namespace] = append(v.byNamespace[p.Namespace], p)
+	}
+	for key, p := range v.Pods {
+		if at, known := c.booted[p.Node]; known && p.ReportedBefore(at) {
+			stale := *p
+			stale.StaleAddrs = true
+			v.Pods[key] = &stale
+		}
+	}
+	v.indexAddrs()
+	return v
+}
+
+// Selecting returns the policies that select a pod, in order.
+func (v *View) Selecting(p *npc.Pod) []*Policy {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out, ok := v.selecting[p]
+	if ok {
+		return out
+	}
+	for _, q := range v.byNamespace[p.Namespace] {
+		if q.Target.Matches(p.Labels) {
+			out = append(out, q)
+		}
+	}
+	v.selecting[p] = out
+	return out
+}
+
+// Isolating returns the policies whose rules count for a pod in a direction, in order, and whether the pod is isolated. With LegacyNetpol a
+// namespace isolates, and policies only allow.
+func (v *View) Isolating(p *npc.Pod, d traffic.Direction) (policies []*Policy, isolated bool) {
+	for _, q := range v.Selecting(p) {
+		if q.Isolates[d] {
+			policies = append(policies, q)
+		}
+	}
+	if v.LegacyNetpol {
+		return policies, d == traffic.Ingress && v.Namespaces[p.Namespace].DefaultDeny
+	}
+	return policies, len(policies) > 0
+}

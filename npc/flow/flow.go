@@ -1,0 +1,52 @@
+// Package flow names connections: their two ends, and the protocol and port that they go to.
+//
+//	s, err := flow.ParseService("tcp/5432")
+//	f := flow.Flow{From: flow.End{Pod: "shop/web", Addr: a}, To: flow.End{Addr: b}, Service: s}
+//
+// It does not know which pods there are, nor what becomes of a flow.
+package flow
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Flow is a new connection, or the first packet of a protocol without connections.
+type Flow struct {
+	From    End     `json:"from"`
+	To      End     `json:"to"`
+	Service Service `json:"port"`
+	// Node, if not empty, is the only node whose verdict is asked for. It judges only its own pods.
+	Node string `json:"node,omitempty"`
+}
+
+// End is one end of a flow: a pod, by namespace/name, with one of its addresses or without any yet; or an address alone, which belongs to
+// whichever pod owns it.
+type End struct {
+	Pod  string     `json:"pod,omitempty"`
+	Addr netip.Addr `json:"address"`
+}
+
+// String returns the pod and its address, or the one that is known.
+func (e End) String() string {
+	switch {
+	case e.Pod == "":
+		return e.Addr.String()
+	case !e.Addr.IsValid():
+		return e.Pod
+	}
+	return fmt.Sprintf("%s (%s)", e.Pod, e.Addr)
+}
+
+// Between returns the flows between any two ends of the same family. An end without an address is of both families.
+func Between(from, to []End, s Service) []Flow {
+	var out []Flow
+	for _, a := range from {
+		for _, b := range to {
+			if !a.Addr.IsValid() || !b.Addr.IsValid() || a.Addr.Is4() == b.Addr.Is4() {
+				out = append(out, Flow{From: a, To: b, Service: s})
+			}
+		}
+	}
+	return out
+}

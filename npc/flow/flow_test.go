@@ -1,0 +1,68 @@
+package flow
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestParseService(t *testing.T) {
+	for text, want := range map[string]Service{
+		"tcp/5432": {unix.IPPROTO_TCP, 5432}, "UDP/53": {unix.IPPROTO_UDP, 53}, "sctp/80": {unix.IPPROTO_SCTP, 80}, "80": {unix.IPPROTO_TCP, 80},
+		"icmp": {unix.IPPROTO_ICMP, 0},
+	} {
+		got, err := ParseService(text)
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+		back, err := ParseService(got.String())
+		if err != nil || back != want {
+			t.Errorf("%s does not parse as it is printed: %v, %v", got, back, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "the port is missing", "icmp/8": "icmp has no ports", "tcp": "whose port is missing", "tcp/0": "0 is none", "tcp/65536": "65536 is none",
+		"80/tcp": "did you mean tcp/80?", "tpc/80": "did you mean tcp?", "http": "is no port such as",
+	} {
+		if got, err := ParseService(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestParseNamed(t *testing.T) {
+	for text, want := range map[string]bool{"http": true, "udp/dns": true, "tcp": false, "icmp/http": false, "tcp/80": false, "tcp/no_name": false} {
+		if protocol, name, ok := ParseNamed(text); ok != want {
+			t.Errorf("%s: protocol %d, name %q, ok = %t", text, protocol, name, ok)
+		}
+	}
+	if protocol, name, _ := ParseNamed("UDP/dns"); protocol != unix.IPPROTO_UDP || name != "dns" {
+		t.Errorf("protocol %d, name %q", protocol, name)
+	}
+}
+
+// TestBetween shows that ends of different families have no flow, and that one without an address has one with each.
+func TestBetween(t *testing.T) {
+	v4, v6 := End{Pod: "a/b", Addr: netip.MustParseAddr("10.32.1.2")}, End{Addr: netip.MustParseAddr("fd32::2")}
+	none := End{Pod: "a/new"}
+	if got := Between([]End{v4, v6}, []End{v4, v6}, Service{}); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+	if got := Between([]End{none}, []End{v4, v6}, Service{}); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestFlowAsJSON shows the fields that scripts read.
+func TestFlowAsJSON(t *testing.T) {
+	f := Flow{From: End{Pod: "a/b", Addr: netip.MustParseAddr("10.32.1.2")}, To: End{Addr: netip.MustParseAddr("192.0.2.1")},
+		Service: Service{unix.IPPROTO_TCP, 80}}
+	text, err := json.Marshal(f)
+	want := `{"from":{"pod":"a/b","address":"10.32.1.2"},"to":{"address":"192.0.2.1"},"port":"tcp/80"}`
+	if err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
+	}
+}

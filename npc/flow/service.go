@@ -1,0 +1,96 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weave-npc/weave-npc/npc/spelling"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Service is a protocol, by its IP number, and the destination's port, if the protocol has ports.
+type Service struct {
+	Protocol uint8
+	Port     uint16
+}
+
+// ParseService reads "tcp/5432", "udp/53", "sctp/80", "5432" (of TCP) or "icmp".
+func ParseService(text string) (Service, error) {
+	name, port, slash := strings.Cut(strings.ToLower(text), "/")
+	if !slash {
+		if _, err := strconv.Atoi(name); err == nil {
+			name, port = "tcp", name
+		}
+	}
+	protocol, ok := protocolNumber(name)
+	n, err := strconv.ParseUint(port, 10, 16)
+	switch {
+	case !ok, protocol == unix.IPPROTO_ICMP && port != "", protocol != unix.IPPROTO_ICMP && (err != nil || n == 0):
+		return Service{}, noService(text, name, port)
+	}
+	return Service{protocol, uint16(n)}, nil
+}
+
+// ParseNamed reads "tcp/http", or "http" (of TCP): a protocol and the name that pods give to a port. ok is false if the text cannot be that.
+func ParseNamed(text string) (protocol uint8, name string, ok bool) {
+	word, name, slash := strings.Cut(strings.ToLower(text), "/")
+	if !slash {
+		word, name = "tcp", word
+	}
+	protocol, ok = traffic.ProtocolNumber(word)
+	if _, isProtocol := protocolNumber(name); isProtocol {
+		ok = false // tcp is a protocol without a port, not a port's name
+	}
+	return protocol, name, ok && len(validation.IsValidPortName(name)) == 0
+}
+
+// protocolNumber returns the number of a protocol that a service can have.
+func protocolNumber(name string) (uint8, bool) {
+	if name == "icmp" {
+		return unix.IPPROTO_ICMP, true
+	}
+	return traffic.ProtocolNumber(name)
+}
+
+// noService returns the error for a text that is no protocol and port, with a suggestion if there is one.
+func noService(text, name, port string) error {
+	protocol, known := protocolNumber(name)
+	_, swapped := protocolNumber(port)
+	number, err := strconv.Atoi(port)
+	why := ""
+	switch {
+	case text == "":
+		return errors.New("the port is missing: give one such as tcp/80, udp/53 or sctp/80, or icmp")
+	case known && protocol == unix.IPPROTO_ICMP:
+		why = ": icmp has no ports; give icmp"
+	case known && port == "":
+		why = fmt.Sprintf(": %s is a protocol, whose port is missing, as in %s/80", name, name)
+	case known && err == nil:
+		why = fmt.Sprintf(": ports are 1 to 65535, and %d is none", number)
+	case swapped && port != "":
+		why = fmt.Sprintf("; did you mean %s/%s?", port, name)
+	case !known && err == nil:
+		why = spelling.DidYouMean(name, slices.Values([]string{"tcp", "udp", "sctp", "icmp"}))
+	}
+	return errors.Errorf("%q is no port such as tcp/80, udp/53 or sctp/80, nor icmp%s", text, why)
+}
+
+// String returns the service as ParseService reads it.
+func (s Service) String() string {
+	switch s.Protocol {
+	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
+		return fmt.Sprintf("%s/%d", traffic.ProtocolName(s.Protocol), s.Port)
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		return "icmp"
+	}
+	return fmt.Sprintf("protocol %d", s.Protocol)
+}
+
+// MarshalText returns String, so that JSON has a service as text.
+func (s Service) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

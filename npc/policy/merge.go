@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/npc/ipblock"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// MergedRule matches what a rule matches, with as few peers and ports as possible.
+type MergedRule struct {
+	// AnyPeer is set if the rule names no peers. Without it a rule without peers matches nobody.
+	AnyPeer bool
+	Peers   []MergedPeer
+	// AnyPort is set if the rule names no ports: it matches every protocol.
+	AnyPort bool
+	Ports   []MergedPorts
+}
+
+// MergedPeer is either the pods of one item of from or to, or all address blocks of the rule that are of one family.
+type MergedPeer struct {
+	Block *ipblock.Union
+	// Namespace is the policy's own. It is meant if Namespaces is nil.
+	Namespace string
+	// Namespaces is nil where there is no namespaceSelector.
+	Namespaces *Selector
+	Pods       Selector
+}
+
+// merge returns the rule with its blocks united by family, its ports gathered by protocol, and without the peers that match nobody.
+func (r Rule) merge() MergedRule {
+	m := MergedRule{AnyPeer: len(r.Peers) == 0, AnyPort: len(r.Ports) == 0, Ports: mergePorts(r.Ports)}
+	var blocks [len(traffic.Families)][]ipblock.Block
+	for _, p := range r.Peers {
+		if p.Block != nil {
+			f := traffic.FamilyOf(p.Block.CIDR.Addr())
+			blocks[f] = append(blocks[f], *p.Block)
+			continue
+		}
+		merged := MergedPeer{Namespace: p.Namespace, Namespaces: p.Namespaces}
+		if p.Pods != nil {
+			merged.Pods = *p.Pods
+		}
+		if !p.IsUnknown() && !merged.Pods.nothing && (p.Namespaces == nil || !p.Namespaces.nothing) {
+			m.Peers = append(m.Peers, merged)
+		}
+	}
+	for _, of := range blocks {
+		if len(of) > 0 {
+			m.Peers = append(m.Peers, MergedPeer{Block: ipblock.Of(of)})
+		}
+	}
+	return m
+}
+
+// crossLimit is how many rules the peers of one rule of a policy may make with its ports. With more, its peers become one list of their
+// sets. The kernel searches the list member by member, which takes as long as as many rules would, but only for packets whose port matches.
+const crossLimit = 256
+
+// Crosses reports whether the rule's peers have to become one list.
+func (r MergedRule) Crosses() bool {
+	return len(r.Peers) > 1 && len(r.Ports) > 1 && len(r.Peers)*len(r.Ports) > crossLimit
+}
+
+// NeedsPeers reports whether the rule has a port for which its peers are matched as such, and not by a named port.
+func (r MergedRule) NeedsPeers() bool {
+	if r.Crosses() {
+		return false
+	}
+	return r.AnyPort || slices.ContainsFunc(r.Ports, func(p MergedPorts) bool { return p.Name == "" })
+}
+
+// cost returns what a rule needs, at most.
+func (r MergedRule) cost() (c budget.Cost) {
+	named := 0
+	for _, p := range r.Ports {
+		if p.Name != "" {
+			named++
+		}
+	}
+	for _, p := range r.Peers {
+		if p.Block != nil {
+			c.Entries += len(p.Block.Entries)
+		}
+	}
+	if r.Crosses() {
+		c.Rules, c.Sets, c.Entries = len(r.Ports), len(r.Peers)+1+named, c.Entries+len(r.Peers)
+		return c
+	}
+	c.Rules, c.Sets = max(len(r.Peers), 1)*max(len(r.Ports), 1), max(len(r.Peers), 1)*(1+named)
+	return c
+}

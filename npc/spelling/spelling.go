@@ -1,0 +1,49 @@
+// Package spelling finds the name that a mistyped one was probably meant for.
+//
+//	errors.Errorf("there is no pod %s%s", name, spelling.DidYouMean(name, maps.Keys(pods)))
+//
+// It knows nothing of what the names are of.
+package spelling
+
+import "slices"
+
+// DidYouMean returns the end of a sentence that offers the most similar of some names. It is empty if none is similar.
+func DidYouMean(name string, names func(func(string) bool)) string {
+	best, least := "", len(name)/3+1
+	for _, candidate := range slices.Sorted(names) {
+		if d := distance(name, candidate, least); d <= least && (best == "" || d < least) {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance returns how many characters have to be added, removed, changed or swapped with the next to turn one text into another. If that is
+// more than most, it returns any number above most.
+func distance(a, b string, most int) int {
+	if len(a)-len(b) > most || len(b)-len(a) > most {
+		return most + 1
+	}
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

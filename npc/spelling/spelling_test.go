@@ -1,0 +1,25 @@
+package spelling
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestDidYouMean(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		names      []string
+	}{
+		{"shop", "; did you mean shop?", []string{"ops", "shop"}},
+		{"shpo", "; did you mean shop?", []string{"ops", "shop"}}, // two letters swapped
+		{"shp", "; did you mean shop?", []string{"ops", "shop"}},
+		{"shoop", "; did you mean shop?", []string{"shop", "shopping"}},
+		{"web", "; did you mean wea?", []string{"wez", "wea"}}, // the first of equally similar ones
+		{"frontend", "", []string{"backup", "db"}},
+		{"shop", "", nil},
+	} {
+		if got := DidYouMean(c.name, slices.Values(c.names)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
