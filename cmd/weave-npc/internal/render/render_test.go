@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/explanation"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
 	"github.com/weave-npc/weave-npc/npc/advice"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
 // check compares what a function writes, without the first newline of want.
@@ -67,8 +67,8 @@ IPv6 WEAVE-NPC: every packet
 }
 
 func TestKernelVerdicts(t *testing.T) {
-	v4 := explain.Flow{From: explain.End{Addr: netip.MustParseAddr("10.32.1.2")}, To: explain.End{Addr: netip.MustParseAddr("10.32.1.3")}}
-	v6 := explain.Flow{From: explain.End{Addr: netip.MustParseAddr("fd00::2")}, To: explain.End{Addr: netip.MustParseAddr("fd00::3")}}
+	v4 := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("10.32.1.2")}, To: flow.End{Addr: netip.MustParseAddr("10.32.1.3")}}
+	v6 := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("fd00::2")}, To: flow.End{Addr: netip.MustParseAddr("fd00::3")}}
 	verdicts := []kernelstate.Verdict{
 		{Node: "node1", Flow: v4},
 		{Node: "node1", Flow: v4, Asked: true, Accepted: true, Policies: true, At: "rule 2 of WEAVE-NPC: -j ACCEPT", Trace: []string{"FORWARD 1", "WEAVE-NPC 2"}},
