@@ -8,7 +8,8 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 // cluster reads objects once, from an API server or from manifests.
@@ -26,30 +27,30 @@ func (c *cluster) register(f *pflag.FlagSet) {
 }
 
 // objects reads namespaces, pods and policies.
-func (c *cluster) objects(ctx context.Context) (source.Objects, error) {
+func (c *cluster) objects(ctx context.Context) (snapshot.Objects, error) {
 	switch {
 	case c.manifests != "" && c.kubeconfig != "":
-		return source.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
+		return snapshot.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
 	case c.manifests != "":
-		return source.Load(c.manifests)
+		return snapshot.Load(c.manifests)
 	}
-	client, err := source.UserClient(c.kubeconfig, c.context, version())
+	client, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
-		return source.Objects{}, err
+		return snapshot.Objects{}, err
 	}
-	return source.List(ctx, client)
+	return snapshot.List(ctx, client)
 }
 
 // network reads what leads to pods: Services, nodes and ranges of addresses.
-func (c *cluster) network(ctx context.Context) (source.Network, error) {
+func (c *cluster) network(ctx context.Context) (snapshot.Network, error) {
 	if c.manifests != "" {
-		return source.LoadNetwork(c.manifests)
+		return snapshot.LoadNetwork(c.manifests)
 	}
-	client, err := source.UserClient(c.kubeconfig, c.context, version())
+	client, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
-		return source.Network{}, err
+		return snapshot.Network{}, err
 	}
-	return source.ListNetwork(ctx, client), nil
+	return snapshot.ListNetwork(ctx, client), nil
 }
 
 // view reads the objects and returns them as a View.
@@ -62,9 +63,9 @@ func (c *cluster) view(ctx context.Context) (*npccluster.View, error) {
 }
 
 // of returns a Cluster of some objects.
-func (c *cluster) of(o source.Objects) *npccluster.Cluster {
+func (c *cluster) of(o snapshot.Objects) *npccluster.Cluster {
 	all := npccluster.New()
 	all.LegacyNetpol = c.legacyNetpol
-	o.Feed(all)
+	o.Deliver(all)
 	return all
 }

@@ -12,7 +12,7 @@ import (
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/nodeaddr"
-	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 // node reads the kernel of this node. Its options are those of the daemon that runs there, as far as they matter.
@@ -35,7 +35,7 @@ type nodeState struct {
 	*kernelstate.State
 	name    string
 	cluster *npccluster.Cluster // nil if the objects cannot be read
-	objects source.Objects
+	objects snapshot.Objects
 	// addrs are the addresses of the node's interfaces.
 	addrs []netip.Addr
 	// unread is the reason why the objects cannot be read.
@@ -62,7 +62,7 @@ func (n *node) read(ctx context.Context, c *cluster) (*nodeState, error) {
 			return nil, err
 		}
 		m := controller.New(config)
-		s.objects.Feed(m)
+		s.objects.Deliver(m)
 		s.Describe(kernelstate.Purpose{Cluster: s.cluster, Sets: m.Uses(), Chain: m.ChainUse})
 	}
 	return s, s.Check(s.name)

@@ -22,6 +22,7 @@ import (
 	npcnode "github.com/weave-npc/weave-npc/npc/node"
 	"github.com/weave-npc/weave-npc/npc/nodeaddr"
 	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 )
 
@@ -197,7 +198,7 @@ func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.
 		src, err := source.FromManifests(o.manifests, node, log)
 		return src, nil, err
 	}
-	client, _, err := source.Client(o.kubeconfig, version())
+	client, _, err := apiclient.New(o.kubeconfig, version())
 	if err != nil {
 		return source.Source{}, nil, err
 	}

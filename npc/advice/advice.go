@@ -16,6 +16,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/reach"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -129,7 +130,7 @@ func (q question) meant() flow.Flow {
 	f := q.Flows[0]
 	for d, e := range map[traffic.Direction]*flow.End{traffic.Egress: &f.From, traffic.Ingress: &f.To} {
 		if pod := q.pod(d); pod != nil {
-			*e = flow.End{Pod: pod.Namespace + "/" + pod.Name}
+			*e = flow.End{Pod: objectkey.Of(pod.Namespace, pod.Name)}
 		}
 	}
 	return f

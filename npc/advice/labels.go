@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -114,7 +115,7 @@ func (q question) relabel(c policy.Peer, peer *npc.Pod) *trial {
 		if labels == nil {
 			return nil
 		}
-		name := peer.Namespace + "/" + peer.Name
+		name := objectkey.Of(peer.Namespace, peer.Name)
 		if edits := changes(pod.Labels, labels); len(edits) > 0 {
 			words = append(words, fmt.Sprintf("label pod %s: %s", name, strings.Join(edits, " ")))
 			t.cost += podCost * len(edits)

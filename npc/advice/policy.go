@@ -17,6 +17,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -76,7 +77,7 @@ func (q question) free(namespace, wish string) string {
 	wish = strings.Trim(notInNames.ReplaceAllString(strings.ToLower(wish), "-"), "-")
 	wish = strings.TrimRight(wish[:min(len(wish), mostName-number)], "-")
 	name := wish
-	for i := 2; slices.ContainsFunc(q.view.Policies, func(p *cluster.Policy) bool { return p.Key() == namespace+"/"+name }); i++ {
+	for i := 2; slices.ContainsFunc(q.view.Policies, func(p *cluster.Policy) bool { return p.Key() == objectkey.Of(namespace, name) }); i++ {
 		name = fmt.Sprintf("%s-%d", wish, i)
 	}
 	return name
@@ -97,7 +98,7 @@ func portItems(s flow.Service) []networkingv1.NetworkPolicyPort {
 	if s.Port == 0 {
 		return nil
 	}
-	protocol, port := corev1.Protocol(strings.ToUpper(traffic.ProtocolName(s.Protocol))), intstr.FromInt32(int32(s.Port))
+	protocol, port := traffic.APIProtocol(s.Protocol), intstr.FromInt32(int32(s.Port))
 	return []networkingv1.NetworkPolicyPort{{Protocol: &protocol, Port: &port}}
 }
 
@@ -214,7 +215,7 @@ func toYAML(policies []*networkingv1.NetworkPolicy) (string, error) {
 func addText(policies []*networkingv1.NetworkPolicy) string {
 	var names []string
 	for _, p := range policies {
-		names = append(names, p.Namespace+"/"+p.Name)
+		names = append(names, objectkey.Of(p.Namespace, p.Name))
 	}
 	return "add policy " + strings.Join(names, " and policy ")
 }

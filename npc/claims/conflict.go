@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
 
 // Kind is what contradicts a local pod's claim to an address.
@@ -57,7 +59,7 @@ type Ref struct {
 }
 
 // String returns namespace/name.
-func (r Ref) String() string { return r.Namespace + "/" + r.Name }
+func (r Ref) String() string { return objectkey.Of(r.Namespace, r.Name) }
 
 // Conflict is a local pod's claim to an address that something contradicts.
 type Conflict struct {

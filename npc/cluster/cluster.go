@@ -2,7 +2,7 @@
 // and which pod a name is of.
 //
 //	c := cluster.New()
-//	objects.Feed(c)                            // a Cluster is a sink of sources
+//	objects.Deliver(c)                         // a Cluster is a sink of sources
 //	v := c.View()                              // what it holds now
 //	ends, err := v.Find("shop/web")
 //	owner := v.Owner(ends[0].Addr, "node1")    // as node1 sees it
@@ -21,6 +21,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -57,7 +58,7 @@ type Policy struct {
 // Key returns namespace/name.
 func (p *Policy) Key() string { return key(p.Namespace, p.Name) }
 
-func key(namespace, name string) string { return namespace + "/" + name }
+func key(namespace, name string) string { return objectkey.Of(namespace, name) }
 
 // New returns a cluster without objects.
 func New() *Cluster {

@@ -4,6 +4,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -29,7 +30,7 @@ func (e end) String() string {
 	return e.End.String()
 }
 
-func podName(p *npc.Pod) string { return p.Namespace + "/" + p.Name }
+func podName(p *npc.Pod) string { return objectkey.Of(p.Namespace, p.Name) }
 
 // peerEnd returns an end as a node sees it.
 func peerEnd(c *cluster.View, e flow.End, node string) end {

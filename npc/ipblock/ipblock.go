@@ -56,20 +56,27 @@ func (b Block) Contains(a netip.Addr) (in bool, except netip.Prefix) {
 	return true, except
 }
 
-func parseCIDR(text string) (netip.Prefix, error) {
+// ParseCIDR reads a CIDR as the API server does: leading zeros are decimal, and host bits are dropped.
+func ParseCIDR(text string) (netip.Prefix, error) {
 	_, n, err := net.ParseCIDRSloppy(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	a, _ := netip.AddrFromSlice(n.IP)
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(a, bits), nil
+}
+
+// parseCIDR reads a CIDR of an ipBlock.
+func parseCIDR(text string) (netip.Prefix, error) {
+	prefix, err := ParseCIDR(text)
 	if err != nil {
 		return netip.Prefix{}, errors.Errorf("%q is no CIDR", text)
 	}
-	if strings.Contains(text, ":") && n.IP.To4() != nil {
+	if prefix.Addr().Is4In6() {
 		return netip.Prefix{}, errors.Errorf("%q is an IPv4 address in the form of an IPv6 one", text)
 	}
-	a, _ := netip.AddrFromSlice(n.IP)
-	bits, size := n.Mask.Size()
-	if size == 32 {
-		a = a.Unmap()
-	}
-	return netip.PrefixFrom(a, bits), nil
+	return prefix, nil
 }
 
 // Entry is an entry of a hash:net set. Of the entries that contain an address the longest decides.

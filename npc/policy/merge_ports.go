@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -25,7 +23,7 @@ type portRange struct{ first, last uint16 }
 // mergePorts gathers a rule's ports by protocol, in a fixed order.
 func mergePorts(ports []Port) []MergedPorts {
 	var out []MergedPorts
-	for _, protocol := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
+	for _, protocol := range traffic.PortProtocols {
 		whole, ranges, names := false, []portRange(nil), map[string]struct{}{}
 		for _, p := range ports {
 			switch {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -40,18 +39,10 @@ func (p Port) String() string {
 	return fmt.Sprintf("%s/%d-%d", name, p.First, p.Last)
 }
 
-// protocols maps the API's protocols to their numbers. The API takes their names in capitals only.
-var protocols = map[corev1.Protocol]uint8{
-	corev1.ProtocolTCP:  unix.IPPROTO_TCP,
-	corev1.ProtocolUDP:  unix.IPPROTO_UDP,
-	corev1.ProtocolSCTP: unix.IPPROTO_SCTP,
-}
-
 func compilePort(p networkingv1.NetworkPolicyPort) (Port, error) {
 	c := Port{Protocol: unix.IPPROTO_TCP}
 	if p.Protocol != nil {
-		var ok bool
-		if c.Protocol, ok = protocols[*p.Protocol]; !ok {
+		if c.Protocol = traffic.PortProtocol(*p.Protocol); c.Protocol == 0 || *p.Protocol == "" {
 			return c, errors.Errorf("%q is none of TCP, UDP and SCTP", *p.Protocol)
 		}
 	}

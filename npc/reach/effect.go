@@ -96,7 +96,7 @@ func (p *partition) services() []flow.Service {
 			found[flow.Service{Protocol: protocol, Port: last + 1}] = true
 		}
 	}
-	for _, protocol := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
+	for _, protocol := range traffic.PortProtocols {
 		found[flow.Service{Protocol: protocol, Port: 1}] = true
 	}
 	for _, v := range p.views {

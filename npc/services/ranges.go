@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// findRanges returns the addresses that are a cluster's own: those of its pods, by the nodes or, of nodes that tell none, by the pods that there are,
-// and those of its Services, by the Services that there are.
+// findRanges returns the ranges of the cluster's addresses. Those of pods are in the nodes, or around the pods of nodes without ranges;
+// those of Services are around the Services.
 func (x *Network) findRanges(nodes []*corev1.Node) []addrRange {
 	var out []addrRange
 	add := func(p netip.Prefix, of string) {
@@ -40,7 +40,7 @@ func (x *Network) findRanges(nodes []*corev1.Node) []addrRange {
 	return out
 }
 
-// around returns the network that an address is probably of.
+// around returns the range that an address is probably from.
 func around(a netip.Addr) netip.Prefix {
 	const bits4, bits6 = 24, 64
 	if a.Is4() {
@@ -49,7 +49,8 @@ func around(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, bits6)
 }
 
-// serviceRange returns the smallest network of all cluster IPs of a family, at least that around one; none if they have too little in common.
+// serviceRange returns the smallest range with all cluster IPs of a family, and at least the one around an address. It is invalid if they
+// have too little in common.
 func (x *Network) serviceRange(is4 bool) (out netip.Prefix) {
 	for _, s := range x.services {
 		for _, text := range clusterIPs(s) {
@@ -72,8 +73,8 @@ func (x *Network) serviceRange(is4 bool) (out netip.Prefix) {
 	return out
 }
 
-// Doubt returns what speaks against taking an address for one outside the cluster: it is no pod's, Service's or node's, and is in the range of these.
-// It is empty if nothing does.
+// Doubt returns the reason to doubt that an address is outside of the cluster: it is in the range of pods or Services, but none has it. It
+// is empty if there is no such reason.
 func (x *Network) Doubt(a netip.Addr) string {
 	if !a.IsValid() || x.nodes[a] || a.IsMulticast() {
 		return ""

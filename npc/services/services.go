@@ -1,4 +1,9 @@
-// Package services tells what an address or the name of a Service leads to: the endpoints that a connection to it reaches.
+// Package services resolves the address or the name of a Service to the endpoints that a connection to it may reach.
+//
+//	target, err := network.Find("svc/web.shop", "80") // or "10.96.0.10", or a node's address and a node port
+//	target.Endpoints                                  // shop/web-1 tcp/8080, shop/web-2 tcp/8080
+//
+// No verdict depends on it: policies judge the endpoints. It reads what a cluster's objects have, and no traffic.
 package services
 
 import (
@@ -16,12 +21,13 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/npc/spelling"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Network is a cluster's pods with what leads to them.
+// Network has a cluster's pods and the Services, slices and nodes that lead to them.
 type Network struct {
 	view     *cluster.View
 	services []*corev1.Service
@@ -31,19 +37,19 @@ type Network struct {
 	unread   []string
 }
 
-// addrRange is addresses that are a cluster's own.
+// addrRange is a range of addresses that belong to the cluster.
 type addrRange struct {
 	netip.Prefix
-	// Of is whose they are.
+	// Of names what has these addresses: pods or Services.
 	Of string
 }
 
 // New returns the network of a cluster.
-func New(v *cluster.View, n source.Network) *Network {
+func New(v *cluster.View, n snapshot.Network) *Network {
 	x := &Network{view: v, services: n.Services, slices: map[string][]*discoveryv1.EndpointSlice{},
 		nodes: map[netip.Addr]bool{}, unread: n.Unread}
 	for _, s := range n.Slices {
-		key := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]
+		key := objectkey.Of(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
 		x.slices[key] = append(x.slices[key], s)
 	}
 	for _, p := range x.view.Pods {
@@ -73,14 +79,14 @@ func NodeAddrs(nodes []*corev1.Node) map[string][]netip.Addr {
 	return out
 }
 
-// Target is what a Service makes of a connection.
+// Target is the outcome of a connection to a Service.
 type Target struct {
-	// Service is its namespace/name, Via the address or name that it was found by, in words.
+	// Service is the key of the Service, Via a text about the address or name by which it was found.
 	Service string `json:"service"`
 	Via     string `json:"via"`
-	// Endpoints are what a connection may reach, each with the port that it has there.
+	// Endpoints are those that the connection may reach, each with its port there.
 	Endpoints []Endpoint `json:"endpoints"`
-	// Notes are what else is to be known.
+	// Notes are sentences for the user.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -90,8 +96,8 @@ type Endpoint struct {
 	Service flow.Service `json:"port"`
 }
 
-// Find returns what an address or a name such as svc/NAME.NAMESPACE leads to at a port, given as explain takes it or by the Service's name for it. It is
-// nil if the text names no Service.
+// Find returns the target of a connection to an address, or to a name such as svc/NAME.NAMESPACE. The port is one that
+// flow.ParseService reads, or the name of a port of the Service. The target is nil if the text names no Service.
 func (x *Network) Find(text, port string) (*Target, error) {
 	if IsName(text) {
 		return x.byName(text, port)
@@ -127,7 +133,7 @@ func (x *Network) byName(text, port string) (*Target, error) {
 	}
 	for _, s := range x.services {
 		if s.Name == name && s.Namespace == namespace {
-			return x.target(s, "the name of Service "+namespace+"/"+name, port, netip.Addr{})
+			return x.target(s, "the name of Service "+objectkey.Of(namespace, name), port, netip.Addr{})
 		}
 	}
 	if len(x.unread) > 0 {
@@ -146,13 +152,13 @@ func (x *Network) byName(text, port string) (*Target, error) {
 	return nil, errors.Errorf("there is no Service %s in namespace %s%s", name, namespace, spelling.DidYouMean(name, names))
 }
 
-// via returns which address of a Service one is, in words; empty if it is none.
+// via returns a text about the address of a Service; it is empty if the Service does not have the address.
 func (x *Network) via(s *corev1.Service, a netip.Addr) string {
 	is := func(text string) bool {
 		b, err := netip.ParseAddr(text)
 		return err == nil && b.Unmap() == a
 	}
-	name := " of Service " + s.Namespace + "/" + s.Name
+	name := " of Service " + objectkey.Of(s.Namespace, s.Name)
 	if slices.ContainsFunc(clusterIPs(s), is) {
 		return "a cluster IP" + name
 	}
@@ -174,7 +180,7 @@ func clusterIPs(s *corev1.Service) []string {
 	return s.Spec.ClusterIPs
 }
 
-// byNodePort looks for a Service that has a port of the nodes.
+// byNodePort returns the target of a connection to a node; nil if no Service has the port.
 func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
 	asked, err := flow.ParseService(port)
 	if err != nil {
@@ -182,8 +188,8 @@ func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
 	}
 	for _, s := range x.services {
 		for _, p := range s.Spec.Ports {
-			if p.NodePort != 0 && p.NodePort == int32(asked.Port) && source.ProtocolNumber(p.Protocol) == asked.Protocol {
-				t := &Target{Service: s.Namespace + "/" + s.Name, Via: fmt.Sprintf("a node's address, where %s is port %s of Service %s/%s", asked,
+			if p.NodePort != 0 && p.NodePort == int32(asked.Port) && traffic.PortProtocol(p.Protocol) == asked.Protocol {
+				t := &Target{Service: objectkey.Of(s.Namespace, s.Name), Via: fmt.Sprintf("a node's address, where %s is port %s of Service %s/%s", asked,
 					portName(p), s.Namespace, s.Name)}
 				return x.complete(t, s, p, family(a))
 			}
@@ -192,9 +198,9 @@ func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
 	return nil, nil //nolint:nilnil // the node answers itself
 }
 
-// target returns what a Service does with a connection to an address of its own, or to its name.
+// target returns the target of a connection to an address or to the name of a Service.
 func (x *Network) target(s *corev1.Service, via, port string, a netip.Addr) (*Target, error) {
-	name := s.Namespace + "/" + s.Name
+	name := objectkey.Of(s.Namespace, s.Name)
 	t := &Target{Service: name, Via: via}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil, errors.Errorf("Service %s is another name for %s, by DNS: ask about its address", name, s.Spec.ExternalName)
@@ -206,7 +212,7 @@ func (x *Network) target(s *corev1.Service, via, port string, a netip.Addr) (*Ta
 	if s.Spec.ClusterIP == corev1.ClusterIPNone {
 		t.Notes = append(t.Notes, "the Service is headless: its name leads to its pods, and ports stay as they are")
 		if asked, err := flow.ParseService(port); err == nil {
-			// Whoever asks for a number connects to it.
+			// A connection to a number goes to that port.
 			p.TargetPort.Type, p.TargetPort.IntVal, p.TargetPort.StrVal = 0, int32(asked.Port), ""
 			p.Name = ""
 		}
@@ -214,7 +220,7 @@ func (x *Network) target(s *corev1.Service, via, port string, a netip.Addr) (*Ta
 	return x.complete(t, s, p, family(a))
 }
 
-// complete finds the endpoints.
+// complete adds the endpoints to a target.
 func (x *Network) complete(t *Target, s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (*Target, error) {
 	if of == "" && len(s.Spec.IPFamilies) == 1 {
 		of = s.Spec.IPFamilies[0]
@@ -233,21 +239,21 @@ func (x *Network) complete(t *Target, s *corev1.Service, p corev1.ServicePort, o
 	return t, nil
 }
 
-// servicePort returns the port of a Service that is asked for: by its number or its name. A headless Service has every port.
+// servicePort returns the port of a Service with a number or a name. A headless Service has every port.
 func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 	asked, err := flow.ParseService(text)
 	number := err == nil
 	name, of := strings.ToLower(text), uint8(0)
 	if word, rest, slash := strings.Cut(name, "/"); slash {
-		name, of = rest, source.ProtocolNumber(corev1.Protocol(strings.ToUpper(word)))
+		name, of = rest, traffic.PortProtocol(corev1.Protocol(strings.ToUpper(word)))
 	}
 	var has []string
 	for _, p := range s.Spec.Ports {
 		has = append(has, portName(p))
-		if number && int32(asked.Port) == p.Port && asked.Protocol == source.ProtocolNumber(p.Protocol) {
+		if number && int32(asked.Port) == p.Port && asked.Protocol == traffic.PortProtocol(p.Protocol) {
 			return p, nil
 		}
-		if !number && p.Name == name && (of == 0 || of == source.ProtocolNumber(p.Protocol)) {
+		if !number && p.Name == name && (of == 0 || of == traffic.PortProtocol(p.Protocol)) {
 			return p, nil
 		}
 	}
@@ -255,7 +261,7 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 		return corev1.ServicePort{}, errors.Errorf("Service %s/%s passes on ports, not icmp; ask about its pods", s.Namespace, s.Name)
 	}
 	if number && s.Spec.ClusterIP == corev1.ClusterIPNone {
-		return corev1.ServicePort{Protocol: corev1.Protocol(strings.ToUpper(traffic.ProtocolName(asked.Protocol))), Port: int32(asked.Port)}, nil
+		return corev1.ServicePort{Protocol: traffic.APIProtocol(asked.Protocol), Port: int32(asked.Port)}, nil
 	}
 	if text == "" && len(s.Spec.Ports) == 1 {
 		return s.Spec.Ports[0], nil
@@ -263,18 +269,18 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 	return corev1.ServicePort{}, errors.Errorf("Service %s/%s has no port %q; it has %s", s.Namespace, s.Name, text, strings.Join(has, ", "))
 }
 
-// portName is a port with its name.
+// portName returns a port with its name in parentheses.
 func portName(p corev1.ServicePort) string {
-	text := flow.Service{Protocol: source.ProtocolNumber(p.Protocol), Port: uint16(p.Port)}.String()
+	text := flow.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.Port)}.String()
 	if p.Name != "" {
 		text += " (" + p.Name + ")"
 	}
 	return text
 }
 
-// fromSlices returns the endpoints that EndpointSlices hold, but for those that are not ready.
+// fromSlices returns the endpoints of EndpointSlices, except for those that are not ready.
 func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
-	for _, slice := range x.slices[s.Namespace+"/"+s.Name] {
+	for _, slice := range x.slices[objectkey.Of(s.Namespace, s.Name)] {
 		if of != "" && string(slice.AddressType) != string(of) {
 			continue
 		}
@@ -289,8 +295,8 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 					continue
 				}
 				end := flow.End{Addr: a.Unmap()}
-				if r := e.TargetRef; r != nil && r.Kind == "Pod" && x.isPodAt(r.Namespace+"/"+r.Name, end.Addr) {
-					end.Pod = r.Namespace + "/" + r.Name
+				if r := e.TargetRef; r != nil && r.Kind == "Pod" && x.isPodAt(objectkey.Of(r.Namespace, r.Name), end.Addr) {
+					end.Pod = objectkey.Of(r.Namespace, r.Name)
 				}
 				if found := (Endpoint{end, port}); !slices.Contains(out, found) {
 					out = append(out, found)
@@ -302,11 +308,11 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 	return out
 }
 
-// slicePort returns the port that a slice's endpoints have for a Service's; without a number if they have none.
+// slicePort returns the port of a slice's endpoints that a Service's port leads to. Its number is 0 if they have none.
 func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) flow.Service {
-	port := flow.Service{Protocol: source.ProtocolNumber(p.Protocol)}
+	port := flow.Service{Protocol: traffic.PortProtocol(p.Protocol)}
 	for _, q := range slice.Ports {
-		if q.Port == nil || q.Protocol != nil && source.ProtocolNumber(*q.Protocol) != port.Protocol {
+		if q.Port == nil || q.Protocol != nil && traffic.PortProtocol(*q.Protocol) != port.Protocol {
 			continue
 		}
 		if q.Name == nil && p.Name == "" || q.Name != nil && *q.Name == p.Name {
@@ -324,7 +330,7 @@ func (x *Network) isPodAt(name string, a netip.Addr) bool {
 	return p != nil && slices.Contains(p.Claims(), a)
 }
 
-// fromSelector returns the pods that a Service selects, as far as they have its port.
+// fromSelector returns the pods that a Service selects and that have its port.
 func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
 	for name, pod := range x.view.Pods {
 		if pod.Namespace != s.Namespace || pod.Finished || pod.Deleting || !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
@@ -345,9 +351,9 @@ func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev
 	return out
 }
 
-// podPort returns the port of a pod that a Service's leads to; without a number if the pod has none of the name.
+// podPort returns the port of a pod that a Service's port leads to. Its number is 0 if the pod has no port of the name.
 func podPort(pod *npc.Pod, p corev1.ServicePort) flow.Service {
-	port := flow.Service{Protocol: source.ProtocolNumber(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
+	port := flow.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
 	for _, named := range pod.Ports {
 		if p.TargetPort.StrVal != "" && named.Name == p.TargetPort.StrVal && named.Protocol == port.Protocol {
 			port.Port = named.Port
@@ -378,7 +384,7 @@ func family(a netip.Addr) corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-// Flows returns the flows from some ends to each endpoint; an endpoint's are together, in all families.
+// Flows returns the flows from some ends to each endpoint. Those to one endpoint are together, in all families.
 func (t Target) Flows(from []flow.End) (out [][]flow.Flow) {
 	groups := map[string]int{} // pod or address, and port -> its flows
 	for _, e := range t.Endpoints {
@@ -401,7 +407,7 @@ func (t Target) Flows(from []flow.End) (out [][]flow.Flow) {
 	return out
 }
 
-// Name returns what Service an address is of, in words; empty if it is none.
+// Name returns a text about the Service that has an address; it is empty if none has.
 func (x *Network) Name(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
@@ -414,7 +420,7 @@ func (x *Network) Name(a netip.Addr) string {
 	return ""
 }
 
-// String is the target in lines.
+// String returns the target as lines of text.
 func (t Target) String() string {
 	var names, ports []string
 	for _, e := range t.Endpoints {

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/services"
-	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 func object[T any](t *testing.T, text string) *T {
@@ -25,14 +25,14 @@ func object[T any](t *testing.T, text string) *T {
 }
 
 // network has two pods of a Service whose port has another number on each, and a node.
-func network(t *testing.T, change func(*source.Network)) *services.Network {
+func network(t *testing.T, change func(*snapshot.Network)) *services.Network {
 	w := cluster.New()
 	for i, port := range []uint16{8080, 9090} {
 		w.SetPod(npc.Pod{Namespace: "shop", Name: []string{"old", "new"}[i], Labels: map[string]string{"app": "web"},
 			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2)})}, Ports: []npc.NamedPort{{Name: "http", Protocol: 6, Port: port}},
 			HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}})
 	}
-	n := source.Network{Services: []*corev1.Service{object[corev1.Service](t, `{metadata: {namespace: shop, name: web},
+	n := snapshot.Network{Services: []*corev1.Service{object[corev1.Service](t, `{metadata: {namespace: shop, name: web},
 		spec: {clusterIP: 10.96.0.10, selector: {app: web}, ports: [{port: 80, targetPort: http, nodePort: 30080}]}}`)}}
 	change(&n)
 	return services.New(w.View(), n)
@@ -40,18 +40,18 @@ func network(t *testing.T, change func(*source.Network)) *services.Network {
 
 // TestEndpoints shows which pods and ports a Service leads to, by its selector and by its slices.
 func TestEndpoints(t *testing.T) {
-	slice := func(text string) func(*source.Network) {
-		return func(n *source.Network) {
+	slice := func(text string) func(*snapshot.Network) {
+		return func(n *snapshot.Network) {
 			n.Slices = append(n.Slices, object[discoveryv1.EndpointSlice](t, text))
 		}
 	}
 	const head = `metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web}}, addressType: `
 	for _, c := range []struct {
 		name, to, port string
-		change         func(*source.Network)
+		change         func(*snapshot.Network)
 		want           string // endpoints, or an error
 	}{
-		{"by_selector_with_each_pods_port", "10.96.0.10", "80", func(*source.Network) {}, "shop/new tcp/9090, shop/old tcp/8080"},
+		{"by_selector_with_each_pods_port", "10.96.0.10", "80", func(*snapshot.Network) {}, "shop/new tcp/9090, shop/old tcp/8080"},
 		{"by_slices", "svc/web.shop", "80", slice(`{` + head + `IPv4, ports: [{name: "", port: 8080}],
 			endpoints: [{addresses: [10.32.1.2], targetRef: {kind: Pod, namespace: shop, name: old}}]}`), "shop/old tcp/8080"},
 		{"not_ready", "10.96.0.10", "80", slice(`{` + head + `IPv4, ports: [{name: "", port: 8080}],
@@ -60,11 +60,11 @@ func TestEndpoints(t *testing.T) {
 			endpoints: [{addresses: ["fd32::2"]}]}`), "Service shop/web has no endpoints for port tcp/80: nothing answers"},
 		{"of_another_pod_now", "10.96.0.10", "80", slice(`{` + head + `IPv4, ports: [{name: "", port: 8080}],
 			endpoints: [{addresses: [10.32.1.9], targetRef: {kind: Pod, namespace: shop, name: old}}]}`), "10.32.1.9 tcp/8080"},
-		{"at_a_node", "172.31.0.1", "30080", func(*source.Network) {}, "shop/new tcp/9090, shop/old tcp/8080"},
-		{"at_a_node_that_answers_itself", "172.31.0.1", "22", func(*source.Network) {}, "none"},
-		{"a_pod", "10.32.1.2", "80", func(*source.Network) {}, "none"},
-		{"services_that_cannot_be_read", "svc/db.shop", "80", func(n *source.Network) {
-			*n = source.Network{Unread: []string{"services cannot be listed: forbidden"}}
+		{"at_a_node", "172.31.0.1", "30080", func(*snapshot.Network) {}, "shop/new tcp/9090, shop/old tcp/8080"},
+		{"at_a_node_that_answers_itself", "172.31.0.1", "22", func(*snapshot.Network) {}, "none"},
+		{"a_pod", "10.32.1.2", "80", func(*snapshot.Network) {}, "none"},
+		{"services_that_cannot_be_read", "svc/db.shop", "80", func(n *snapshot.Network) {
+			*n = snapshot.Network{Unread: []string{"services cannot be listed: forbidden"}}
 		}, "Service shop/db is not known: services cannot be listed: forbidden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestEndpoints(t *testing.T) {
 
 // TestDoubt shows which addresses are taken for mistyped ones.
 func TestDoubt(t *testing.T) {
-	x := network(t, func(n *source.Network) {
+	x := network(t, func(n *snapshot.Network) {
 		n.Nodes = append(n.Nodes, object[corev1.Node](t, `{metadata: {name: node1}, spec: {podCIDRs: [10.32.0.0/16, "fd32::/64"]},
 			status: {addresses: [{type: InternalIP, address: 10.32.0.1}, {type: Hostname, address: node1}]}}`))
 	})
@@ -106,7 +106,7 @@ func TestDoubt(t *testing.T) {
 			t.Errorf("%s: %q, not %q", addr, got, want)
 		}
 	}
-	without := network(t, func(n *source.Network) { n.Services = nil })
+	without := network(t, func(n *snapshot.Network) { n.Services = nil })
 	if got := without.Doubt(netip.MustParseAddr("10.32.1.77")); !strings.HasSuffix(got, "pods, 10.32.1.0/24") {
 		t.Errorf("without nodes: %q", got)
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
 func apiPod(name, version, uid string) *corev1.Pod {
@@ -100,7 +102,7 @@ func TestAPIIsFollowed(t *testing.T) {
 			}
 		}
 		for _, kind := range []string{Namespaces, Pods, NetworkPolicies} {
-			eventually(t, kind+" connected", func() bool { return slices.Equal(r.connections(kind), []string{"true"}) })
+			sourcetest.Eventually(t, kind+" connected", func() bool { return slices.Equal(r.connections(kind), []string{"true"}) })
 		}
 		synctest.Wait()
 
@@ -131,12 +133,12 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		client := newLine(apiPod("gone", "1", "a"), apiPod("changed", "2", "b"), apiPod("again", "3", "c"))
-		log, logger := newJournal()
+		log, logger := sourcetest.NewJournal()
 		r := start(t, FromAPI(client, ""), logger)
 		synctest.Wait()
 
 		client.end(true)
-		eventually(t, "broken", func() bool { return slices.Equal(r.connections(Pods), []string{"true", "false"}) })
+		sourcetest.Eventually(t, "broken", func() bool { return slices.Equal(r.connections(Pods), []string{"true", "false"}) })
 		pods := client.CoreV1().Pods("shop")
 		for _, name := range []string{"gone", "again"} {
 			if err := pods.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
@@ -153,7 +155,7 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 		if n := client.failures(); n < 30 {
 			t.Errorf("tried only %d times in ten minutes", n)
 		}
-		if n := log.count("watch is broken"); n != 3 {
+		if n := log.Count("watch is broken"); n != 3 {
 			t.Errorf("the outage of three kinds is logged %d times:\n%s", n, log)
 		}
 		if got := r.names(); got != "pod shop/again, pod shop/changed, pod shop/gone" {
@@ -161,14 +163,14 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 		}
 
 		client.end(false)
-		eventually(t, "works again", func() bool { return slices.Equal(r.connections(Pods), []string{"true", "false", "true"}) })
+		sourcetest.Eventually(t, "works again", func() bool { return slices.Equal(r.connections(Pods), []string{"true", "false", "true"}) })
 		if got := r.names(); got != "pod shop/again, pod shop/changed" {
 			t.Errorf("after the outage: %s", got)
 		}
 		if r.pod("shop/again").UID != "d" || r.pod("shop/changed").Labels["v"] != "5" {
 			t.Errorf("after the outage: %v, %v", r.pod("shop/again"), r.pod("shop/changed"))
 		}
-		if n := log.count("watch works again"); n == 0 {
+		if n := log.Count("watch works again"); n == 0 {
 			t.Errorf("the end is not logged:\n%s", log)
 		}
 	})
@@ -215,7 +217,7 @@ func TestUnreachableFromTheStart(t *testing.T) {
 }
 
 func TestIdentityOfDeletedObjects(t *testing.T) {
-	fact, err := keepPod(apiPod("web", "1", "a"))
+	fact, err := transformPod(apiPod("web", "1", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}

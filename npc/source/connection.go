@@ -13,23 +13,29 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// moment is how long a watch may be absent between two streams without being broken, and how long it must hold after
-// an outage before it works again: by then what was missed has been delivered.
-const moment = time.Second
+// outageGrace is how long a watch may be absent between two streams without being broken, and how long it must hold after an outage
+// before it counts as working: by then what was missed has been delivered.
+const outageGrace = time.Second
 
-// connection learns from the calls of one reflector whether its watch works, and reports every change of that.
+// listWatcher lists and watches one kind.
+type listWatcher struct {
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// connection observes the calls of one reflector, and reports whenever its watch breaks or works again.
 type connection struct {
 	kind   string
 	report func(ok bool)
 	log    *slog.Logger
-	moment time.Duration
-	// failing is called with every error, or nil.
+	grace  time.Duration
+	// failing is called with every error; it may be nil.
 	failing func(error)
 
 	mu     sync.Mutex
 	state  connectionState
 	timer  *time.Timer // pending change of state, or nil
-	change int         // counts arming and disarming, so that a timer that fired too late is known
+	change int         // counts arming and disarming, so that a timer that fires too late has no effect
 	closed bool
 }
 
@@ -63,7 +69,7 @@ func (c *connection) observe(lw listWatcher) *cache.ListWatch {
 	}
 }
 
-// stream is a watch that tells when it has ended: the reflector stops every watch that it no longer reads.
+// stream is a watch that reports its end: the reflector stops every watch that it no longer reads.
 type stream struct {
 	watch.Interface
 	once  sync.Once
@@ -75,7 +81,7 @@ func (s *stream) Stop() {
 	s.once.Do(s.ended)
 }
 
-// started says that a stream has been established.
+// started handles that a stream has been established.
 func (c *connection) started() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +95,7 @@ func (c *connection) started() {
 	}
 }
 
-// ended says that a stream has ended.
+// ended handles that a stream has ended.
 func (c *connection) ended() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +107,7 @@ func (c *connection) ended() {
 	}
 }
 
-// failed says that a list or watch call has failed.
+// failed handles that a list or watch call has failed.
 func (c *connection) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -121,14 +127,14 @@ func (c *connection) failed(ctx context.Context, err error) {
 	}
 }
 
-// answeredByOtherCall says that the server is well and the reflector asks it in another way at once: it does not stream
-// lists, or no longer has the version that was asked for.
+// answeredByOtherCall reports whether an error is part of normal operation: the server works, and the reflector makes another call at
+// once, because the server does not stream lists or no longer has the version that was asked for.
 func answeredByOtherCall(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// close stops all reports. None is under way when it returns.
+// close stops all reports. None is in progress when it returns.
 func (c *connection) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +142,7 @@ func (c *connection) close() {
 	c.closed = true
 }
 
-// become changes the state, and reports and logs that, once per outage. c.mu is held.
+// become changes the state, and reports and logs the change, once per outage. c.mu is held.
 func (c *connection) become(state connectionState, cause error) {
 	c.disarm()
 	if c.closed || c.state == state {
@@ -155,11 +161,11 @@ func (c *connection) become(state connectionState, cause error) {
 	c.report(state == working)
 }
 
-// arm lets the state change in a moment, unless something else happens. c.mu is held.
+// arm changes the state after the grace, unless something else happens before. c.mu is held.
 func (c *connection) arm(state connectionState) {
 	c.disarm()
 	change := c.change
-	c.timer = time.AfterFunc(c.moment, func() {
+	c.timer = time.AfterFunc(c.grace, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.change == change {

@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
 func TestConnection(t *testing.T) {
@@ -22,7 +24,7 @@ func TestConnection(t *testing.T) {
 	ended := func(c *connection) { c.ended() }
 	failed := func(err error) step { return func(c *connection) { c.failed(context.Background(), err) } }
 	wait := func(d time.Duration) step { return func(*connection) { time.Sleep(d) } }
-	shortly, long := wait(moment/2), wait(2*moment)
+	shortly, long := wait(outageGrace/2), wait(2*outageGrace)
 
 	for _, test := range []struct {
 		name  string
@@ -47,7 +49,7 @@ func TestConnection(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var got []bool
-				c := &connection{kind: Pods, log: slog.New(slog.DiscardHandler), moment: moment,
+				c := &connection{kind: Pods, log: slog.New(slog.DiscardHandler), grace: outageGrace,
 					report: func(ok bool) { got = append(got, ok) }}
 				for _, s := range test.steps {
 					s(c)
@@ -70,17 +72,17 @@ func TestConnectionIgnoresTheEndOfItsOwnContext(t *testing.T) {
 }
 
 func TestOutageIsLoggedOnce(t *testing.T) {
-	log, logger := newJournal()
-	c := &connection{kind: Pods, log: logger, report: func(bool) {}, moment: time.Hour}
+	log, logger := sourcetest.NewJournal()
+	c := &connection{kind: Pods, log: logger, report: func(bool) {}, grace: time.Hour}
 	defer c.close()
 	c.started()
 	for range 5 {
 		c.failed(context.Background(), errors.New("connection refused"))
 	}
-	if n := log.count("watch is broken"); n != 1 {
+	if n := log.Count("watch is broken"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log)
 	}
-	if log.count("connection refused") != 1 {
+	if log.Count("connection refused") != 1 {
 		t.Errorf("cause is not logged:\n%s", log)
 	}
 }

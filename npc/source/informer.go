@@ -3,110 +3,51 @@ package source
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/pkg/errors"
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-
-	"github.com/weave-npc/weave-npc/npc"
 )
 
-// feed is the way of one kind from its informer to the sink.
-type feed struct {
-	kind    string
-	example runtime.Object
-	keep    cache.TransformFunc // keeps only facts
-	set     func(old, obj any)  // old is nil for an object that is new
-	remove  func(namespace, name string, uid types.UID)
-}
-
-// feeds returns the ways of all three kinds to sink.
-func feeds(sink Sink, log *slog.Logger) []feed {
-	return []feed{{
-		kind:    Namespaces,
-		example: &corev1.Namespace{},
-		keep:    keepNamespace,
-		set:     handOver("namespace", log, func(n *npc.Namespace) { sink.SetNamespace(*n) }),
-		remove:  func(_, name string, uid types.UID) { sink.DeleteNamespace(name, uid) },
-	}, {
-		kind:    Pods,
-		example: &corev1.Pod{},
-		keep:    keepPod,
-		set:     handOver("pod", log, func(p *npc.Pod) { sink.SetPod(*p) }),
-		remove:  sink.DeletePod,
-	}, {
-		kind:    NetworkPolicies,
-		example: &networkingv1.NetworkPolicy{},
-		keep:    keepPolicy,
-		set:     handOver("policy", log, sink.SetPolicy),
-		remove:  sink.DeletePolicy,
-	}}
-}
-
-// handOver gives what is stored of an object to the sink, which keeps the facts from then on.
-func handOver[T any](kind string, log *slog.Logger, set func(*T)) func(old, obj any) {
-	return func(old, obj any) {
-		s := obj.(*stored[T])
-		if o, _ := old.(*stored[T]); o == nil || !slices.Equal(o.ignored, s.ignored) {
-			logIgnored(log, kind, cache.NewObjectName(s.namespace, s.name).String(), s.ignored)
-		}
-		if s.facts == nil {
-			return // it was handed over before
-		}
-		set(s.facts)
-		s.facts = nil // nobody else reads them
-	}
-}
-
-func logIgnored(log *slog.Logger, kind, name string, ignored []string) {
-	for _, what := range ignored {
-		log.Warn("part of an object is ignored", kind, name, "what", what)
-	}
-}
-
-// informer keeps the store of one kind up to date and hands every change to the sink.
+// informer watches one kind and delivers every change.
 type informer struct {
 	cache.SharedIndexInformer
-	handled    cache.DoneChecker // the first list has passed the handlers
+	handled    cache.DoneChecker // is done when the first list has been delivered
 	connection *connection
 	log        *slog.Logger
 }
 
-func newInformer(f feed, lw listWatcher, client any, sink Sink, log *slog.Logger) (*informer, error) {
+func newInformer(d delivery, lw listWatcher, client any, sink Sink, log *slog.Logger) (*informer, error) {
 	var oneAtATime sync.Mutex
-	connection := &connection{kind: f.kind, log: log, moment: moment, report: func(ok bool) {
+	connection := &connection{kind: d.kind, log: log, grace: outageGrace, report: func(ok bool) {
 		oneAtATime.Lock()
 		defer oneAtATime.Unlock()
-		sink.SetConnected(f.kind, ok)
+		sink.SetConnected(d.kind, ok)
 	}}
 	i := &informer{
 		SharedIndexInformer: cache.NewSharedIndexInformerWithOptions(
 			cache.ToListWatcherWithWatchListSemantics(connection.observe(lw), client),
-			f.example, cache.SharedIndexInformerOptions{ObjectDescription: f.kind}),
+			d.example, cache.SharedIndexInformerOptions{ObjectDescription: d.kind}),
 		connection: connection,
 		log:        log,
 	}
-	if err := i.SetTransform(f.keep); err != nil {
-		return nil, errors.Wrapf(err, "setting up the informer of %s", f.kind)
+	if err := i.SetTransform(d.transform); err != nil {
+		return nil, errors.Wrapf(err, "setting up the informer of %s", d.kind)
 	}
 	// The connection reports failures once per outage.
 	err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		log.Debug("watch ended", "kind", f.kind, "err", err)
+		log.Debug("watch ended", "kind", d.kind, "err", err)
 	})
 	if err != nil {
-		return nil, errors.Wrapf(err, "setting up the informer of %s", f.kind)
+		return nil, errors.Wrapf(err, "setting up the informer of %s", d.kind)
 	}
-	registration, err := i.AddEventHandler(f.handlers(&oneAtATime))
+	registration, err := i.AddEventHandler(d.handlers(&oneAtATime))
 	if err != nil {
-		return nil, errors.Wrapf(err, "setting up the informer of %s", f.kind)
+		return nil, errors.Wrapf(err, "setting up the informer of %s", d.kind)
 	}
 	i.handled = registration.HasSyncedChecker()
 	return i, nil
@@ -118,27 +59,27 @@ func (i *informer) run(ctx context.Context) {
 	i.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(quiet{i.log.Handler()})))
 }
 
-func (f feed) handlers(oneAtATime *sync.Mutex) cache.ResourceEventHandler {
+func (d delivery) handlers(oneAtATime *sync.Mutex) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			oneAtATime.Lock()
 			defer oneAtATime.Unlock()
-			f.set(nil, obj)
+			d.set(nil, obj)
 		},
 		UpdateFunc: func(old, obj any) {
 			oneAtATime.Lock()
 			defer oneAtATime.Unlock()
-			f.set(old, obj)
+			d.set(old, obj)
 		},
 		DeleteFunc: func(obj any) {
 			oneAtATime.Lock()
 			defer oneAtATime.Unlock()
-			f.remove(identity(obj))
+			d.remove(identity(obj))
 		},
 	}
 }
 
-// identity returns what a deleted object was, as far as that is known.
+// identity returns the names and the UID of a deleted object. The UID is empty if only the names are known.
 func identity(obj any) (namespace, name string, uid types.UID) {
 	key := ""
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -151,7 +92,7 @@ func identity(obj any) (namespace, name string, uid types.UID) {
 	return namespace, name, ""
 }
 
-// quiet is a handler that takes everything below an error as debugging: client-go logs every retry.
+// quiet is a log handler that logs everything below an error at the debug level: client-go logs every retry.
 type quiet struct{ slog.Handler }
 
 func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {

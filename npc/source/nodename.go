@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// nodeInput is the key of the node's name among the inputs that have not been read.
+	// nodeInput is the node's name in the list of unread inputs.
 	nodeInput = "node"
-	// askNodeAgain is how long to wait before the API server is asked again for a node.
+	// askNodeAgain is the time between two requests for the Node.
 	askNodeAgain = 5 * time.Second
 )
 
-// nodeName is the name that this node is told to have. It is confirmed when a Node or a pod has it, once and for all.
+// nodeName is the configured name of this node. It is confirmed for good when a Node or a pod has it.
 type nodeName struct {
 	name      string
 	unread    *unread
 	once      sync.Once
-	confirmed chan struct{} // closed when it is
+	confirmed chan struct{} // closed when the name is confirmed
 }
 
 func newNodeName(name string, u *unread) *nodeName {
 	n := &nodeName{name: name, unread: u, confirmed: make(chan struct{})}
 	if name == "" {
-		n.confirm() // nobody asks
+		n.confirm() // the check is not wanted
 	}
 	return n
 }
@@ -53,19 +53,19 @@ func (n *nodeName) known() bool {
 }
 
 // doubt lists the name as unread, unless it has been confirmed.
-func (n *nodeName) doubt(why string) {
+func (n *nodeName) doubt(reason string) {
 	if n.known() {
 		return
 	}
-	n.unread.set(nodeInput, fmt.Sprintf("%s: give this node's name with --node-name", why))
-	if n.known() { // confirmed meanwhile
+	n.unread.set(nodeInput, fmt.Sprintf("%s: give this node's name with --node-name", reason))
+	if n.known() { // it was confirmed meanwhile
 		n.unread.set(nodeInput, "")
 	}
 }
 
-// ask asks the API server for the Node until the name is confirmed. asked is closed after the first answer.
+// ask requests the Node from the API server until the name is confirmed. It closes asked after the first answer.
 func (n *nodeName) ask(ctx context.Context, get func(context.Context) error, asked chan<- struct{}, log *slog.Logger) {
-	said := ""
+	logged := ""
 	for first := true; !n.known(); first = false {
 		asking, cancel := context.WithTimeout(ctx, askNodeAgain)
 		err := get(asking)
@@ -80,10 +80,10 @@ func (n *nodeName) ask(ctx context.Context, get func(context.Context) error, ask
 			fallthrough
 		default:
 			n.doubt(why)
-			if why != said && !n.known() {
+			if why != logged && !n.known() {
 				log.Warn("this node is not known, trying again", "node", n.name, "err", err)
 			}
-			said = why
+			logged = why
 		}
 		if first {
 			close(asked)

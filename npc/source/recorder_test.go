@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -11,15 +10,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc"
+	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
-// recorder is a sink that keeps what it is told, and fails the test if calls of one kind overlap.
+// recorder is a sink that records the calls, and fails the test if calls of one kind overlap.
 type recorder struct {
 	t    *testing.T
 	busy [3]atomic.Bool
@@ -106,7 +105,7 @@ func (r *recorder) SetMissing(what npc.Missing) {
 	r.calls = append(r.calls, fmt.Sprintf("missing %d", what))
 }
 
-// isMissing returns what the sink has last been told to be missing.
+// isMissing returns the argument of the last SetMissing.
 func (r *recorder) isMissing() npc.Missing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,52 +196,6 @@ func start(t *testing.T, s Source, log *slog.Logger) *recorder {
 		}
 		r.mu.Unlock()
 	})
-	eventually(t, "synced", r.isSynced)
+	sourcetest.Eventually(t, "synced", r.isSynced)
 	return r
-}
-
-// eventually waits until a condition holds; how long that takes is not judged.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// journal is a log that can be read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func newJournal() (*journal, *slog.Logger) {
-	j := &journal{}
-	return j, slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-}
-
-var _ io.Writer = (*journal)(nil)
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) count(text string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Count(j.text.String(), text)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
 }

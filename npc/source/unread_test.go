@@ -17,14 +17,15 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/weave-npc/weave-npc/npc"
+	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
-// TestS74_AnAPIServerThatKnowsNoSuchNode, or does not say, leaves it to the pods.
+// TestS74_AnAPIServerThatKnowsNoSuchNode, or does not answer, leaves it to the pods.
 func TestS74_AnAPIServerThatKnowsNoSuchNode(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "here", errors.New("no rights"))
 	for name, c := range map[string]struct {
 		err  error
-		says string
+		want string
 	}{
 		"absent":    {nil, `no Node and no pod of the cluster is called "here"`},
 		"forbidden": {forbidden, `the Node "here" cannot be read and no pod is on a node of that name`},
@@ -34,13 +35,13 @@ func TestS74_AnAPIServerThatKnowsNoSuchNode(t *testing.T) {
 			if c.err != nil {
 				client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.err })
 			}
-			log, logger := newJournal()
+			log, logger := sourcetest.NewJournal()
 			s := FromAPI(client, "here")
 			r := start(t, s, logger)
-			if why := s.WhyUnread(); r.isMissing() != npc.NodeMissing || !strings.Contains(why, c.says) || !strings.Contains(why, "--node-name") {
+			if why := s.WhyUnread(); r.isMissing() != npc.NodeMissing || !strings.Contains(why, c.want) || !strings.Contains(why, "--node-name") {
 				t.Errorf("missing %d, %q", r.isMissing(), why)
 			}
-			if log.count("this node is not known") != 1 {
+			if log.Count("this node is not known") != 1 {
 				t.Errorf("log:\n%s", log)
 			}
 			pod := apiPod("mine", "2", "v")
@@ -48,7 +49,7 @@ func TestS74_AnAPIServerThatKnowsNoSuchNode(t *testing.T) {
 			if _, err := client.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "a pod has the name", func() bool { return s.WhyUnread() == "" && r.isMissing() == npc.NothingMissing })
+			sourcetest.Eventually(t, "a pod has the name", func() bool { return s.WhyUnread() == "" && r.isMissing() == npc.NothingMissing })
 		})
 	}
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}})
@@ -70,7 +71,7 @@ func TestS74_AKindThatCannotBeListedIsNamed(t *testing.T) {
 	done := make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- s.Run(ctx, r, slog.New(slog.DiscardHandler)) }()
-	eventually(t, "named", func() bool {
+	sourcetest.Eventually(t, "named", func() bool {
 		why := s.WhyUnread()
 		return strings.HasPrefix(why, "networkpolicies cannot be listed: ") && strings.Contains(why, "no rights") && s.Unread() == 1
 	})

@@ -1,4 +1,10 @@
-// Package traffic names what tells packets apart that are judged apart: their IP family and their direction.
+// Package traffic names the properties of packets that verdicts depend on: IP family, direction and protocol.
+//
+//	for _, d := range traffic.Directions {
+//		match := traffic.FamilyOf(addr).String() + " " + d.Own() // "IPv4 dst"
+//	}
+//
+// It knows neither policies nor pods.
 package traffic
 
 import (

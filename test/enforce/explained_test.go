@@ -12,7 +12,7 @@ import (
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/source"
+	once "github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -63,11 +63,11 @@ func (o *objects) explained(t *testing.T) *npccluster.View {
 	if err := os.WriteFile(filepath.Join(dir, "world.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	read, err := source.Load(dir)
+	read, err := once.Load(dir)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	e := npccluster.New()
-	read.Feed(e)
+	read.Deliver(e)
 	return e.View()
 }

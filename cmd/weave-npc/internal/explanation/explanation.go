@@ -19,6 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/services"
 )
 
@@ -131,7 +132,7 @@ func controllers(pods []*corev1.Pod) map[string]string {
 	out := map[string]string{}
 	for _, p := range pods {
 		if owner := metav1.GetControllerOf(p); owner != nil {
-			out[p.Namespace+"/"+p.Name] = owner.Kind + " " + owner.Name
+			out[objectkey.Of(p.Namespace, p.Name)] = owner.Kind + " " + owner.Name
 		}
 	}
 	return out

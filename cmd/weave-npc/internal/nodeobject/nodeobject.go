@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/weave-npc/weave-npc/npc/nodeaddr"
-	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 const (
@@ -35,7 +35,7 @@ func Check(ctx context.Context, client kubernetes.Interface, node string, log *s
 	}
 	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := source.NodeRanges(request, client, node)
+	_, err := snapshot.NodeRanges(request, client, node)
 	if apierrors.IsNotFound(errors.Cause(err)) {
 		return err
 	}
@@ -52,7 +52,7 @@ func FollowAddrs(ctx context.Context, client kubernetes.Interface, node string, 
 		f.Ask = func(ctx context.Context) ([]netip.Addr, error) {
 			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
-			return source.NodeAddrs(ctx, client, node)
+			return snapshot.NodeAddrs(ctx, client, node)
 		}
 	}
 	return f.Run(ctx)
@@ -61,7 +61,7 @@ func FollowAddrs(ctx context.Context, client kubernetes.Interface, node string, 
 // AwaitRanges waits until the Node object has ranges of pod addresses, which may be assigned late, and passes them to set once.
 func AwaitRanges(ctx context.Context, client kubernetes.Interface, node string, set func([]netip.Prefix), log *slog.Logger) error {
 	for client != nil {
-		ranges, err := source.NodeRanges(ctx, client, node)
+		ranges, err := snapshot.NodeRanges(ctx, client, node)
 		if len(ranges) > 0 {
 			set(ranges)
 			return nil

@@ -1,0 +1,105 @@
+// Package apiclient makes clients for an API server: for a daemon in the cluster, and for users with a kubeconfig.
+//
+//	client, config, err := apiclient.New("", version) // the server of the cluster that the process runs in
+//
+// It makes no requests. Errors are one line that names the file and the flag that helps.
+package apiclient
+
+import (
+	"os"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Requests per second, and in a burst, above which the client waits. A watch counts once, when it starts.
+const (
+	clientQPS   = 20
+	clientBurst = 40
+)
+
+// New returns a client for the API server that a kubeconfig file names, or, if kubeconfig is empty, for that of the cluster that the
+// process runs in.
+func New(kubeconfig, version string) (kubernetes.Interface, *rest.Config, error) {
+	config, err := restConfig(kubeconfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := newClient(config, version)
+	if err != nil {
+		if kubeconfig == "" {
+			return nil, nil, errors.Wrap(err, "making a client from the pod's service account")
+		}
+		return nil, nil, errors.Wrapf(err, "kubeconfig %s: making a client", kubeconfig)
+	}
+	return client, config, nil
+}
+
+func newClient(config *rest.Config, version string) (kubernetes.Interface, error) {
+	config.UserAgent = "weave-npc/" + version
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.QPS = clientQPS
+	config.Burst = clientBurst
+	return kubernetes.NewForConfig(config)
+}
+
+// ForUser returns a client for the API server that kubectl would use: that of a kubeconfig file, or of $KUBECONFIG and ~/.kube/config
+// if kubeconfig is empty, or of the cluster that the process runs in. If context is not empty, it replaces the current context.
+func ForUser(kubeconfig, context, version string) (kubernetes.Interface, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no API server is known: give --kubeconfig FILE or --manifests DIR")
+	}
+	if err != nil {
+		return nil, errors.Wrap(err, "reading the kubeconfig; name another one with --kubeconfig")
+	}
+	client, err := newClient(config, version)
+	return client, errors.Wrap(err, "making a client")
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return inClusterConfig()
+	}
+	file, err := clientcmd.LoadFromFile(kubeconfig)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, errors.Errorf("kubeconfig %s: no such file; give the right one with --kubeconfig", kubeconfig)
+	case err != nil:
+		return nil, errors.Wrapf(err, "kubeconfig %s: cannot be read; give the right one with --kubeconfig", kubeconfig)
+	case file.CurrentContext == "" && len(file.Contexts) == 0:
+		return nil, errors.Errorf("kubeconfig %s: has no contexts; give another one with --kubeconfig", kubeconfig)
+	case file.CurrentContext == "":
+		return nil, errors.Errorf("kubeconfig %s: no current-context; choose one with kubectl --kubeconfig %s config"+
+			" use-context NAME", kubeconfig, kubeconfig)
+	}
+	if err := clientcmd.ResolveLocalPaths(file); err != nil {
+		return nil, errors.Wrapf(err, "kubeconfig %s: resolving the paths in it", kubeconfig)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, errors.Wrapf(err, "kubeconfig %s: context %q; mend the file or give another one with --kubeconfig",
+			kubeconfig, file.CurrentContext)
+	}
+	return config, nil
+}
+
+func inClusterConfig() (*rest.Config, error) {
+	config, err := rest.InClusterConfig()
+	switch {
+	case errors.Is(err, rest.ErrNotInCluster):
+		return nil, errors.New("no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, so this" +
+			" is no pod; give --kubeconfig FILE or --manifests DIR")
+	case err != nil:
+		return nil, errors.Wrap(err, "the pod's service account cannot be read; set automountServiceAccountToken,"+
+			" or give --kubeconfig FILE")
+	}
+	return config, nil
+}

@@ -1,0 +1,94 @@
+package apiclient
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+)
+
+const kubeconfigText = `apiVersion: v1
+kind: Config
+current-context: c
+contexts:
+- {name: c, context: {cluster: k, user: u}}
+clusters:
+- {name: k, cluster: {server: "https://192.0.2.1:6443", insecure-skip-tls-verify: true}}
+users:
+- {name: u, user: {token: t}}
+`
+
+func TestClientErrorsAreOneLineWithTheWayOut(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"garbage", "{{{", []string{"KUBECONFIG", "cannot be read", "--kubeconfig"}},
+		{"empty", "", []string{"KUBECONFIG", "no contexts", "--kubeconfig"}},
+		{"no current-context", strings.Replace(kubeconfigText, "current-context: c\n", "", 1),
+			[]string{"KUBECONFIG", "no current-context", "use-context"}},
+		{"unknown context", strings.Replace(kubeconfigText, "current-context: c\n", "current-context: d\n", 1),
+			[]string{"KUBECONFIG", `"d"`, "--kubeconfig"}},
+		{"no cluster", strings.Replace(kubeconfigText, "cluster: k,", "", 1), []string{"KUBECONFIG", "--kubeconfig"}},
+		{"missing certificate", strings.Replace(kubeconfigText, "user: {token: t}", "user: {client-certificate: c.pem,"+
+			" client-key: k.pem}", 1), []string{"KUBECONFIG", "c.pem"}},
+		{"missing", "-", []string{"KUBECONFIG", "no such file", "--kubeconfig"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "config")
+			if test.text != "-" {
+				sourcetest.WriteFile(t, path, test.text)
+			}
+			_, _, err := New(path, "1.0")
+			checkLine(t, err, path, test.want)
+		})
+	}
+}
+
+func TestClientOutsideACluster(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "")
+	_, _, err := New("", "1.0")
+	checkLine(t, err, "", []string{"KUBERNETES_SERVICE_HOST", "--kubeconfig", "--manifests"})
+}
+
+func TestClientInAClusterWithoutServiceAccount(t *testing.T) {
+	if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
+		t.Fatal("this test must not run in a pod with a service account")
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	_, _, err := New("", "1.0")
+	checkLine(t, err, "", []string{"service account", "/var/run/secrets", "--kubeconfig"})
+}
+
+func checkLine(t *testing.T, err error, path string, want []string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %q", err)
+	}
+	for _, w := range want {
+		if w = strings.ReplaceAll(w, "KUBECONFIG", path); !strings.Contains(err.Error(), w) {
+			t.Errorf("%q lacks %q", err, w)
+		}
+	}
+}
+
+func TestClient(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	sourcetest.WriteFile(t, path, kubeconfigText)
+	client, config, err := New(path, "1.2.3")
+	if err != nil || client == nil {
+		t.Fatal(err)
+	}
+	if config.Host != "https://192.0.2.1:6443" || config.UserAgent != "weave-npc/1.2.3" ||
+		config.ContentType != "application/vnd.kubernetes.protobuf" ||
+		!strings.Contains(config.AcceptContentTypes, "application/json") {
+		t.Errorf("%+v", config)
+	}
+}

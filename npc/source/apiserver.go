@@ -1,0 +1,109 @@
+package source
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// apiServer watches all kinds of an API server.
+type apiServer struct {
+	watches map[string]listWatcher      // by kind
+	client  any                         // reports whether streaming lists are supported
+	getNode func(context.Context) error // gets the Node of this node
+	node    *nodeName
+	unread  *unread
+}
+
+// watches returns the list and watch calls of each kind.
+func watches(client kubernetes.Interface) map[string]listWatcher {
+	namespaces := client.CoreV1().Namespaces()
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
+	policies := client.NetworkingV1().NetworkPolicies(metav1.NamespaceAll)
+	return map[string]listWatcher{
+		Namespaces: {
+			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return namespaces.List(ctx, o)
+			},
+			watch: namespaces.Watch,
+		},
+		Pods: {
+			list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
+			watch: pods.Watch,
+		},
+		NetworkPolicies: {
+			list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return policies.List(ctx, o) },
+			watch: policies.Watch,
+		},
+	}
+}
+
+// run delivers to sink until ctx ends.
+func (a *apiServer) run(ctx context.Context, sink Sink, log *slog.Logger) error {
+	informers, err := a.newInformers(sink, log)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	asked := make(chan struct{})
+	running.Go(func() { a.node.ask(ctx, a.getNode, asked, log) })
+	synced := make([]cache.DoneChecker, 0, len(informers))
+	for _, i := range informers {
+		running.Go(func() { i.run(ctx) })
+		running.Go(func() {
+			if cache.WaitFor(ctx, "", i.handled) {
+				a.unread.set(i.connection.kind, "")
+			}
+		})
+		synced = append(synced, i.handled)
+	}
+	if cache.WaitFor(ctx, "", synced...) {
+		a.setSynced(ctx, sink, asked)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (a *apiServer) newInformers(sink Sink, log *slog.Logger) ([]*informer, error) {
+	informers := make([]*informer, 0, len(a.watches))
+	for _, d := range deliveries(sink, log) {
+		i, err := newInformer(d, a.watches[d.kind], a.client, sink, log)
+		if err != nil {
+			return nil, err
+		}
+		i.connection.failing = func(err error) { a.unread.update(d.kind, d.kind+" cannot be listed: "+err.Error()) }
+		a.unread.set(d.kind, "not all "+d.kind+" have been received yet")
+		informers = append(informers, i)
+	}
+	return informers, nil
+}
+
+// setSynced reports to sink that everything has been delivered, and returns when the node is known.
+func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-asked:
+	case <-a.node.confirmed:
+	}
+	missing := !a.node.known()
+	if missing {
+		sink.SetMissing(npc.NodeMissing)
+	}
+	sink.SetSynced()
+	select {
+	case <-ctx.Done():
+	case <-a.node.confirmed:
+		if missing {
+			sink.SetMissing(npc.NothingMissing)
+		}
+	}
+}

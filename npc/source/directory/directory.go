@@ -1,0 +1,106 @@
+// Package directory follows the manifest files below a directory. It decides which files to read and when: it waits for files that
+// are just being written, and what a file lost or broke while somebody was writing it stays in force.
+//
+//	Follower.Wait ─▶ Follower.Read ─▶ scan: which files there are, which of them changed, which to leave for later
+//	     ▲                                │
+//	  inotify                             ▼
+//	                       Result: files in force, problems, paths that were never read
+//
+// The package knows one file at a time: two files with the same object are none of its business, nor is who uses the objects.
+package directory
+
+import (
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+)
+
+// Directory is a directory of manifests. Files named *.yaml, *.yml and *.json count, also in directories below it; hidden files, and
+// those in hidden directories, do not. A file that cannot be used is reported, and its last valid content stays in force, whole.
+// A Directory is used by one goroutine.
+type Directory struct {
+	path     string
+	log      *slog.Logger
+	files    map[string]*file // by path
+	unread   unread
+	reporter reporter
+}
+
+// Result is the state of the directory after it was read.
+type Result struct {
+	// Files are those in force, in the order of their paths.
+	Files []File
+	// Problems are those of all files and directories, in the order of their paths and lines.
+	Problems []manifest.Problem
+	// Unread has a reason for each file and directory that has never been read.
+	Unread map[string]string
+	// Complete reports whether everything that existed had been read at some time.
+	Complete bool
+	// Waiting reports whether files that were just being written have been left for the next time.
+	Waiting bool
+	// Again is when to read the directory again, because of files that were just being written; 0 if there are none.
+	Again time.Duration
+}
+
+// Open returns a directory without reading its files. It fails if the directory itself cannot be read.
+func Open(path string, log *slog.Logger) (*Directory, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.Errorf("manifests directory %s does not exist; make it, or name another one", path)
+	case err != nil:
+		return nil, errors.Wrap(err, "manifests directory cannot be read")
+	case !info.IsDir():
+		return nil, errors.Errorf("manifests directory %s is no directory; name the one that holds the files", path)
+	}
+	if _, err := os.ReadDir(path); err != nil {
+		return nil, errors.Wrap(err, "manifests directory cannot be read")
+	}
+	return &Directory{path: filepath.Clean(path), log: log, files: map[string]*file{}, unread: newUnread(), reporter: reporter{log: log}}, nil
+}
+
+// Read reads the files as they are now, also those that are just being written.
+func (d *Directory) Read() Result { return d.read(&scan{}) }
+
+// read reads what has changed since the last time.
+func (d *Directory) read(s *scan) Result {
+	s.files, s.first = d.files, !d.unread.complete
+	s.run(d.path)
+	problems := s.problems
+	for path := range s.seen {
+		if f := d.files[path]; f != nil {
+			problems = append(problems, f.problems...)
+		}
+	}
+	manifest.SortProblems(problems)
+	reasons := d.unread.update(s, problems)
+	for path, f := range d.files {
+		if !s.seen[path] {
+			problems = append(problems, f.problems...)
+		}
+	}
+	manifest.SortProblems(problems)
+	return Result{Files: d.inForce(), Problems: problems, Unread: reasons, Complete: d.unread.complete, Waiting: s.waiting, Again: s.again}
+}
+
+func (d *Directory) inForce() []File {
+	files := make([]File, 0, len(d.files))
+	for _, path := range slices.Sorted(maps.Keys(d.files)) {
+		files = append(files, d.files[path].File)
+	}
+	return files
+}
+
+// Report logs the problems that are new, and the files that have none any more. The problems are all that there are now. It returns the
+// number of paths with problems.
+func (d *Directory) Report(problems []manifest.Problem) (bad int) {
+	return d.reporter.report(d.files, problems)
+}

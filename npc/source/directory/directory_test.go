@@ -1,0 +1,404 @@
+package directory
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+)
+
+// followed is a directory that is followed until the test ends.
+type followed struct {
+	dir string
+	log *sourcetest.Journal
+
+	mu       sync.Mutex
+	result   Result
+	bad      int
+	history  []string // the names in force, whenever they changed
+	complete string   // the names in force when everything had been read once
+}
+
+// follow starts to follow a directory, after changes to the follower if there are some, and waits until its files have been read.
+func follow(t *testing.T, dir string, change ...func(*Follower)) *followed {
+	t.Helper()
+	log, logger := sourcetest.NewJournal()
+	d, err := Open(dir, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &followed{dir: dir, log: log}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	follower := d.Follow()
+	for _, c := range change {
+		c(follower)
+	}
+	first := follower.Read()
+	f.update(first, d.Report(first.Problems))
+	go func() {
+		defer close(ended)
+		defer follower.Close()
+		for again := first.Again; follower.Wait(ctx, again); {
+			r := follower.Read()
+			f.update(r, d.Report(r.Problems))
+			again = r.Again
+		}
+	}()
+	sourcetest.Eventually(t, "the files have been read", f.isRead)
+	return f
+}
+
+func (f *followed) update(r Result, bad int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.result, f.bad = r, bad
+	names := namesOf(r)
+	if n := len(f.history); n == 0 || f.history[n-1] != names {
+		f.history = append(f.history, names)
+	}
+	if r.Complete && f.complete == "" {
+		f.complete = names
+	}
+}
+
+// namesOf returns the objects in force: "Pod shop/db, Pod shop/web".
+func namesOf(r Result) string {
+	var names []string
+	for _, file := range r.Files {
+		for _, o := range file.Objects {
+			names = append(names, o.String())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func (f *followed) names() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return namesOf(f.result)
+}
+
+// version returns the label v of a pod in force.
+func (f *followed) version(pod string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, file := range f.result.Files {
+		for _, o := range file.Objects {
+			if o.Name == pod {
+				return o.Value.(*corev1.Pod).Labels["v"]
+			}
+		}
+	}
+	return ""
+}
+
+// errors returns the number of paths with problems.
+func (f *followed) errors() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bad
+}
+
+// isRead reports whether no file is left for later.
+func (f *followed) isRead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.result.Waiting
+}
+
+func (f *followed) unread() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.result.Unread)
+}
+
+// wasWithout reports whether an object has been absent since a state.
+func (f *followed) wasWithout(name string, since int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.history[since:], func(names string) bool { return !strings.Contains(names, name) })
+}
+
+// states returns the number of states so far.
+func (f *followed) states() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.history)
+}
+
+func (f *followed) completeWith() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.complete
+}
+
+func knows(t *testing.T, f *followed, want string) {
+	t.Helper()
+	sourcetest.Eventually(t, want, func() bool { return f.names() == want })
+}
+
+func TestOpenNeedsADirectory(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	sourcetest.WriteFile(t, file, "")
+	for path, want := range map[string]string{filepath.Join(dir, "absent"): "does not exist", file: "is no directory"} {
+		_, err := Open(path, slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestABadFileStaysInForce(t *testing.T) {
+	f := follow(t, sourcetest.WriteFiles(t, map[string]string{
+		"a.yaml": sourcetest.Pod("one", "") + "---\n" + sourcetest.Pod("two", ""), "bad.yaml": "{", "c.yaml": sourcetest.Pod("three", "")}))
+	path := filepath.Join(f.dir, "a.yaml")
+	knows(t, f, "Pod shop/one, Pod shop/three, Pod shop/two")
+	sourcetest.Eventually(t, "reported at start", func() bool { return f.log.Count(filepath.Join(f.dir, "bad.yaml")+":1: ") == 1 })
+	if f.errors() != 1 {
+		t.Errorf("%d files in error", f.errors())
+	}
+
+	// One object of two is invalid: the other's change does not count either.
+	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: two")+"---\n"+sourcetest.Pod("Two", ""))
+	sourcetest.Eventually(t, "reported", func() bool { return f.log.Count(path+":7: Pod shop/Two: metadata.name: ") == 1 })
+	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
+	knows(t, f, "Pod shop/fence, Pod shop/one, Pod shop/three, Pod shop/two")
+	if f.version("one") == "two" || f.errors() != 2 {
+		t.Errorf("half a file is in force, %d errors", f.errors())
+	}
+
+	// Touched: not reported again. Changed, still bad: reported again.
+	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: two")+"---\n"+sourcetest.Pod("Two", ""))
+	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence2.yaml"), sourcetest.Pod("fence2", ""))
+	knows(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/one, Pod shop/three, Pod shop/two")
+	if n := f.log.Count(path + ":7: "); n != 1 {
+		t.Errorf("reported %d times:\n%s", n, f.log)
+	}
+	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: three")+"---\n"+sourcetest.Pod("Two", ""))
+	sourcetest.Eventually(t, "reported again", func() bool { return f.log.Count(path+":7: ") == 2 })
+
+	// Mended.
+	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: four"))
+	knows(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/one, Pod shop/three")
+	sourcetest.Eventually(t, "mended", func() bool { return f.version("one") == "four" && f.errors() == 1 })
+	if f.log.Count("manifest is in force again") != 1 {
+		t.Errorf("not reported as mended:\n%s", f.log)
+	}
+
+	// Removed while bad.
+	sourcetest.WriteFile(t, path, "{")
+	sourcetest.Eventually(t, "bad", func() bool { return f.errors() == 2 })
+	sourcetest.Remove(t, path)
+	knows(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/three")
+	sourcetest.Eventually(t, "forgotten", func() bool { return f.errors() == 1 })
+}
+
+func TestAMountedConfigMapIsFollowed(t *testing.T) {
+	dir := t.TempDir()
+	publish := func(version, text string) {
+		sourcetest.WriteFile(t, filepath.Join(dir, version, "p.yaml"), text)
+		if err := os.Symlink(version, filepath.Join(dir, "..data_tmp")); err != nil {
+			t.Fatal(err)
+		}
+		sourcetest.Rename(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
+	}
+	publish("..2024_01", sourcetest.Pod("one", ""))
+	if err := os.Symlink("..data/p.yaml", filepath.Join(dir, "p.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	f := follow(t, dir)
+	knows(t, f, "Pod shop/one")
+	publish("..2024_02", sourcetest.Pod("two", ""))
+	if err := os.RemoveAll(filepath.Join(dir, "..2024_01")); err != nil {
+		t.Fatal(err)
+	}
+	knows(t, f, "Pod shop/two")
+	if f.errors() != 0 || f.log.Count("level=ERROR") != 0 {
+		t.Errorf("%d errors:\n%s", f.errors(), f.log)
+	}
+}
+
+func TestAFileThatIsJustBeingWrittenIsNotEmpty(t *testing.T) {
+	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("web", "v: one")}))
+	path := filepath.Join(f.dir, "a.yaml")
+	knows(t, f, "Pod shop/web")
+	since := f.states() - 1
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
+	knows(t, f, "Pod shop/fence, Pod shop/web")
+	sourcetest.WriteFile(t, path, sourcetest.Pod("web", "v: two"))
+	sourcetest.Eventually(t, "written", func() bool { return f.version("web") == "two" })
+	if f.wasWithout("Pod shop/web", since) {
+		t.Errorf("the pod was gone for a while: %v", f.history)
+	}
+	// A file that stays empty has no objects.
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	knows(t, f, "Pod shop/fence")
+}
+
+// TestAFileThatIsWrittenSlowlyLosesNothing shows that objects which a slow writer has not written yet stay in force.
+func TestAFileThatIsWrittenSlowlyLosesNothing(t *testing.T) {
+	whole := sourcetest.Pod("web", "") + "---\n" + sourcetest.Pod("db", "") + "---\n" + sourcetest.Pod("api", "")
+	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": whole}))
+	knows(t, f, "Pod shop/api, Pod shop/db, Pod shop/web")
+	since := f.states() - 1
+	for range 2 {
+		file, err := os.OpenFile(filepath.Join(f.dir, "a.yaml"), os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := range slices.Chunk([]byte(whole), len(whole)/3+1) {
+			time.Sleep(2 * inPlaceFor)
+			if _, err := file.Write(part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file.Close()
+		time.Sleep(2 * inPlaceFor)
+	}
+	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
+	knows(t, f, "Pod shop/api, Pod shop/db, Pod shop/fence, Pod shop/web")
+	for _, name := range []string{"Pod shop/api", "Pod shop/db", "Pod shop/web"} {
+		if f.wasWithout(name, since) {
+			t.Errorf("%s was gone for a while: %v", name, f.history)
+		}
+	}
+	if f.log.Count("a.yaml:") > 0 {
+		t.Errorf("log:\n%s", f.log)
+	}
+}
+
+func TestOddFilesAreReportedAndHarmless(t *testing.T) {
+	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("web", ""), "b.yaml": sourcetest.Pod("db", "")}))
+	for link, target := range map[string]string{"loop.yaml": "loop.yaml", "nowhere.yaml": "absent", "sub": "."} {
+		if err := os.Symlink(target, filepath.Join(f.dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(f.dir, "pipe.yaml"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(f.dir, "directory.yaml"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sourcetest.WriteFile(t, filepath.Join(f.dir, "b.yaml"), "# "+strings.Repeat("x", manifest.MaxSize)+"\n"+sourcetest.Pod("huge", ""))
+	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
+	knows(t, f, "Pod shop/db, Pod shop/fence, Pod shop/web")
+	sourcetest.Eventually(t, "all reported", func() bool { return f.errors() == 5 })
+	for _, want := range []string{"loop.yaml: stat: too many levels of symbolic links", "nowhere.yaml: stat: no such file",
+		"sub: is the same directory as ", "pipe.yaml: is no regular file", "b.yaml: has 16777"} {
+		if n := f.log.Count(want); n != 1 {
+			t.Errorf("%q logged %d times:\n%s", want, n, f.log)
+		}
+	}
+}
+
+func TestADirectoryThatVanishesStaysInForce(t *testing.T) {
+	dir := t.TempDir()
+	sourcetest.WriteFile(t, filepath.Join(dir, "a/a.yaml"), sourcetest.Pod("web", ""))
+	f := follow(t, dir, func(f *Follower) { f.every = 20 * time.Millisecond })
+	knows(t, f, "Pod shop/web")
+	sourcetest.Rename(t, dir, dir+".away")
+	t.Cleanup(func() { _ = os.RemoveAll(dir + ".away") })
+	sourcetest.Eventually(t, "reported", func() bool { return f.errors() == 1 })
+	knows(t, f, "Pod shop/web")
+	sourcetest.Rename(t, dir+".away", dir)
+	sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), sourcetest.Pod("db", ""))
+	knows(t, f, "Pod shop/db, Pod shop/web")
+	sourcetest.Eventually(t, "well again", func() bool { return f.errors() == 0 })
+}
+
+func TestManyProblemsOfAFileAreCut(t *testing.T) {
+	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": strings.Repeat("---\nx: y\n", maxReported+5)}))
+	sourcetest.Eventually(t, "the rest is counted", func() bool { return f.log.Count(f.dir+"/a.yaml: and 5 problems more") == 1 })
+	if n := f.log.Count("has no apiVersion"); n != maxReported {
+		t.Errorf("%d problems are logged:\n%s", n, f.log)
+	}
+}
+
+// TestAnEventIsBelievedBeforeAStamp: two writes within one tick of the file system's clock leave the same stamp, and an event makes the
+// difference.
+func TestAnEventIsBelievedBeforeAStamp(t *testing.T) {
+	dir := sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("one", "")})
+	path := filepath.Join(dir, "a.yaml")
+	d, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Read()
+	sourcetest.WriteFile(t, path, sourcetest.Pod("two", ""))
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.files[path].stamp = stampOf(info)
+	if got := namesOf(d.Read()); got != "Pod shop/one" {
+		t.Errorf("%s: a file was read although there was no event", got)
+	}
+	f := d.Follow()
+	defer f.Close()
+	f.dirty[path] = true
+	time.Sleep(truncatedFor + inPlaceFor) // the reading does not wait any more
+	if got := namesOf(f.Read()); got != "Pod shop/two" {
+		t.Errorf("%s: a file was not read although there was an event", got)
+	}
+}
+
+// TestS74_AFileThatIsRenamedAndBrokenIsNotGone: its last valid content stays in force until it can be read.
+func TestS74_AFileThatIsRenamedAndBrokenIsNotGone(t *testing.T) {
+	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a/a.yaml": sourcetest.Pod("one", ""), "b.yaml": sourcetest.Pod("two", "")}))
+	knows(t, f, "Pod shop/one, Pod shop/two")
+	sourcetest.WriteFile(t, filepath.Join(f.dir, ".new/b.yaml"), "{")
+	sourcetest.Rename(t, filepath.Join(f.dir, "a"), filepath.Join(f.dir, ".old"))
+	sourcetest.Rename(t, filepath.Join(f.dir, ".new"), filepath.Join(f.dir, "c"))
+	sourcetest.Eventually(t, "unread", func() bool { return f.unread() == 1 })
+	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
+	knows(t, f, "Pod shop/fence, Pod shop/one, Pod shop/two")
+	sourcetest.WriteFile(t, filepath.Join(f.dir, "c/b.yaml"), sourcetest.Pod("three", ""))
+	knows(t, f, "Pod shop/fence, Pod shop/three, Pod shop/two")
+}
+
+// TestS74_TheFirstReadingIsPatient with a file that is only partly written.
+func TestS74_TheFirstReadingIsPatient(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	write := func(text string) {
+		if _, err := file.WriteString(text); err != nil {
+			t.Error(err)
+		}
+	}
+	write(sourcetest.Pod("one", ""))
+	time.AfterFunc(truncatedFor/2, func() { write("---\n" + sourcetest.Pod("two", "")) })
+	f := follow(t, dir)
+	sourcetest.Eventually(t, "complete", func() bool { return f.completeWith() != "" && f.unread() == 0 })
+	if got := f.completeWith(); got != "Pod shop/one, Pod shop/two" {
+		t.Errorf("it counts as complete with %s", got)
+	}
+}

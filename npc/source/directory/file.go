@@ -1,0 +1,77 @@
+package directory
+
+import (
+	"crypto/sha256"
+	"io/fs"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+)
+
+// File is the content of a file that is in force: that of its last valid version.
+type File struct {
+	Path    string
+	Objects []manifest.Object
+	// Ignored counts objects of kinds that are not used.
+	Ignored map[string]int
+	// Nodes are the names of Nodes.
+	Nodes []string
+	// Modified is when the version was written.
+	Modified metav1.Time
+}
+
+// file is what is known of one manifest.
+type file struct {
+	File
+	stamp    stamp
+	sum      [sha256.Size]byte
+	problems []manifest.Problem // of the version that is there now
+	valid    bool               // a version of it has been valid
+	fresh    bool               // it was read for the first time, so soon after a write that more may follow
+	// disappearedWith has the unread files that appeared when this one vanished: one of them may be this one, renamed.
+	disappearedWith []string
+}
+
+// newFile returns a file after a version of it was parsed. A version with problems leaves the one before it in force.
+func newFile(path string, before *file, parsed manifest.File) *file {
+	if len(parsed.Problems) == 0 {
+		return &file{File: File{Path: path, Objects: parsed.Objects, Ignored: parsed.Ignored, Nodes: parsed.Nodes}, valid: true}
+	}
+	after := &file{File: File{Path: path}, problems: parsed.Problems}
+	if before != nil {
+		after.File, after.valid = before.File, before.valid
+	}
+	return after
+}
+
+// stamp distinguishes versions of a file without reading them.
+type stamp struct {
+	fileID
+	size             int64
+	modified, status int64 // nanoseconds
+}
+
+// fileID identifies a file or directory, whatever its names are.
+type fileID struct{ device, inode uint64 }
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.device, s.inode, s.status = sys.Dev, sys.Ino, sys.Ctim.Nano()
+	}
+	return s
+}
+
+// age returns the time since the last write.
+func (s stamp) age() time.Duration { return time.Since(time.Unix(0, s.modified)) }
+
+// isRenamed reports whether the file got its name, or its mode, after its content: it is complete.
+func (s stamp) isRenamed() bool { return s.status > s.modified }
+
+// isInPlaceOf reports whether this is the same file as before, written again.
+func (s stamp) isInPlaceOf(before *file) bool {
+	return before != nil && s.fileID == before.stamp.fileID
+}

@@ -1,0 +1,185 @@
+package directory
+
+import (
+	"crypto/sha256"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+)
+
+// scan is one walk through the directory.
+type scan struct {
+	patience
+	files map[string]*file       // by path; the scan changes those that have changed
+	watch func(dir string)       // is called before a directory is read; nil if nobody watches
+	force func(path string) bool // reports whether to read a file although its stamp is the same; nil if none is
+
+	root       string
+	seen       map[string]bool   // manifests that exist
+	visited    map[fileID]string // directory -> its path
+	readable   []string          // directories
+	unreadable []string          // directories
+	problems   []manifest.Problem
+}
+
+func (s *scan) run(root string) {
+	s.root, s.seen, s.visited = root, map[string]bool{}, map[fileID]string{}
+	s.readDirectory(root)
+}
+
+// isUnknown reports whether path may still exist, in a directory that cannot be read.
+func (s *scan) isUnknown(path string) bool {
+	return slices.ContainsFunc(s.unreadable, func(dir string) bool {
+		return strings.HasPrefix(path, dir+string(filepath.Separator))
+	})
+}
+
+func (s *scan) refuse(path string, err error) {
+	text := err.Error()
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		text = pathError.Op + ": " + pathError.Err.Error()
+	}
+	s.problems = append(s.problems, manifest.Problem{Path: path, Text: text})
+}
+
+func (s *scan) readDirectory(dir string) {
+	info, err := os.Stat(dir)
+	if err == nil {
+		id := stampOf(info).fileID
+		if first, ok := s.visited[id]; ok {
+			s.refuse(dir, errors.Errorf("is the same directory as %s, which is read", first))
+			return
+		}
+		s.visited[id] = dir
+		if s.watch != nil {
+			s.watch(dir)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		if dir != s.root && errors.Is(err, fs.ErrNotExist) {
+			return // removed meanwhile
+		}
+		s.refuse(dir, err)
+		s.unreadable = append(s.unreadable, dir)
+		return
+	}
+	s.readable = append(s.readable, dir)
+	for _, entry := range entries {
+		if !strings.HasPrefix(entry.Name(), ".") {
+			s.readEntry(filepath.Join(dir, entry.Name()), entry)
+		}
+	}
+}
+
+func (s *scan) readEntry(path string, entry fs.DirEntry) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		s.readDirectory(path)
+	case !manifest.IsName(path):
+	case err == nil && info.Mode().IsRegular():
+		s.readFile(path)
+	case err == nil:
+		s.seen[path] = true
+		s.refuse(path, errors.New("is no regular file"))
+	case errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0:
+		// Removed meanwhile.
+	default:
+		s.seen[path] = true
+		s.refuse(path, err)
+	}
+}
+
+// readFile reads a file if it has changed, and puts it in force if it can be used.
+func (s *scan) readFile(path string) {
+	s.seen[path] = true
+	before := s.files[path]
+	handle, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		s.refuse(path, err)
+		return
+	}
+	defer handle.Close()
+	info, err := handle.Stat()
+	if err != nil {
+		s.refuse(path, err)
+		return
+	}
+	now := stampOf(info)
+	fresh := s.mayGrow(now, before)
+	if before != nil {
+		before.fresh = fresh
+	}
+	if !s.isChanged(path, now, before) {
+		return
+	}
+	data, ok := s.readChanged(path, handle, now, before)
+	if !ok {
+		return
+	}
+	sum := sha256.Sum256(data)
+	if before != nil && before.sum == sum {
+		before.stamp = now
+		return
+	}
+	parsed := manifest.Parse(path, data)
+	if s.patient && s.isBeingTruncated(now, before, parsed.Objects) {
+		s.readNextTime(before)
+		return
+	}
+	after := newFile(path, before, parsed)
+	after.stamp, after.sum, after.fresh = now, sum, fresh
+	if len(parsed.Problems) == 0 {
+		after.Modified = metav1.NewTime(info.ModTime().Truncate(time.Second))
+	}
+	s.files[path] = after
+}
+
+// isChanged reports whether a file has another stamp than before, or has to be read anyway.
+func (s *scan) isChanged(path string, now stamp, before *file) bool {
+	return before == nil || before.stamp != now || s.force != nil && s.force(path)
+}
+
+// readChanged returns the content of a file, unless the file is too big, cannot be read, or is just being written.
+func (s *scan) readChanged(path string, handle *os.File, now stamp, before *file) (data []byte, ok bool) {
+	if s.patient && s.isBeingWritten(now, before) {
+		s.waiting = true
+		s.readNextTime(before)
+		return nil, false
+	}
+	if now.size > manifest.MaxSize {
+		s.refuse(path, errors.Errorf("has %d bytes, more than %d; split it", now.size, manifest.MaxSize))
+		return nil, false
+	}
+	data, err := io.ReadAll(io.LimitReader(handle, manifest.MaxSize))
+	if err != nil {
+		s.refuse(path, err)
+		return nil, false
+	}
+	if info, err := handle.Stat(); err == nil && s.patient && stampOf(info) != now {
+		s.waiting = true
+		s.lookAgainIn(settle)
+		s.readNextTime(before)
+		return nil, false
+	}
+	return data, true
+}
+
+// readNextTime makes the next scan read a file even if its stamp stays the same.
+func (s *scan) readNextTime(f *file) {
+	if f != nil {
+		f.stamp.modified = 0
+	}
+}

@@ -1,0 +1,43 @@
+package manifest
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The kinds of objects that are used.
+const (
+	KindNamespace     = "Namespace"
+	KindPod           = "Pod"
+	KindNetworkPolicy = "NetworkPolicy"
+)
+
+// servedVersion returns the version in which API servers have a kind, and whether the kind is one that is used.
+func servedVersion(kind string) (schema.GroupVersion, bool) {
+	switch kind {
+	case KindNamespace, KindPod:
+		return corev1.SchemeGroupVersion, true
+	case KindNetworkPolicy:
+		return networkingv1.SchemeGroupVersion, true
+	}
+	return schema.GroupVersion{}, false
+}
+
+// isServed reports whether a kind is used and a version is the one that API servers have of it.
+func isServed(kind string, version schema.GroupVersion) bool {
+	served, ok := servedVersion(kind)
+	return ok && served == version
+}
+
+// isOtherVersion reports whether a kind is one that is used, in a version that is not served. The group matters: other groups have
+// policies of the same name.
+func isOtherVersion(kind string, version schema.GroupVersion) bool {
+	switch kind {
+	case KindNamespace, KindPod:
+		return version.Group == corev1.GroupName
+	case KindNetworkPolicy:
+		return version.Group == networkingv1.GroupName || version.Group == "extensions" || version.Group == corev1.GroupName
+	}
+	return false
+}

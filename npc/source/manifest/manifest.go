@@ -1,0 +1,84 @@
+// Package manifest reads one manifest file: the YAML or JSON text of Kubernetes objects. Like an API server it fills in defaults,
+// validates, and decodes strictly; unlike one it names the file and the line of everything that it refuses.
+//
+//	f := manifest.Parse("shop.yaml", data)
+//	for _, p := range f.Problems {
+//		log.Error(p.Error()) // shop.yaml:7: Pod shop/web: status.phase: Unsupported value: "running": ...
+//	}
+//
+// The package knows neither directories nor other files, and it does not know how objects become facts.
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/weave-npc/weave-npc/npc/objectkey"
+)
+
+// File is the content of one manifest file. If there are problems, the objects are not complete.
+type File struct {
+	Objects  []Object
+	Problems []Problem
+	// Ignored counts the objects of kinds that are not used, by "apiVersion kind".
+	Ignored map[string]int
+	// Nodes are the names of the Nodes in the file.
+	Nodes []string
+}
+
+// Object is one object of a manifest, with its defaults, and valid.
+type Object struct {
+	Kind, Namespace, Name string
+	// Line is the line in the file on which the object begins.
+	Line int
+	// Value is a *Namespace, *Pod or *NetworkPolicy. It must not be changed.
+	Value runtime.Object
+}
+
+// String returns the object's kind and name, as "Pod shop/web".
+func (o Object) String() string { return title(o.Kind, o.Namespace, o.Name) }
+
+func title(kind, namespace, name string) string {
+	switch {
+	case name == "":
+		return kind
+	case namespace == "":
+		return kind + " " + name
+	}
+	return kind + " " + objectkey.Of(namespace, name)
+}
+
+// Problem is a reason to refuse a file, or an object in it.
+type Problem struct {
+	Path string
+	Line int // counted from 1; 0 if the problem has no particular line
+	Text string
+}
+
+// Error returns the problem in the form that compilers use: path:line: text.
+func (p Problem) Error() string {
+	if p.Line == 0 {
+		return p.Path + ": " + p.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", p.Path, p.Line, p.Text)
+}
+
+// IsName reports whether a path has the extension of a manifest.
+func IsName(path string) bool {
+	switch filepath.Ext(path) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+// SortProblems puts problems in the order of their paths and lines.
+func SortProblems(problems []Problem) {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line))
+	})
+}

@@ -1,0 +1,34 @@
+package source
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// The kinds that a source watches, as Sink.SetConnected names them.
+const (
+	Namespaces      = "namespaces"
+	Pods            = "pods"
+	NetworkPolicies = "networkpolicies"
+)
+
+// Sink receives the facts. Calls of one kind come one at a time, SetConnected among them; calls of different kinds may
+// come at once. A Set call carries the whole object, whose maps and slices belong to the source: the sink does not
+// change them. The uid of a Delete call is empty if only the name of the object is known, because it was deleted during an outage.
+type Sink interface {
+	SetNamespace(npc.Namespace)
+	DeleteNamespace(name string, uid types.UID)
+	SetPod(npc.Pod)
+	DeletePod(namespace, name string, uid types.UID)
+	SetPolicy(*networkingv1.NetworkPolicy)
+	DeletePolicy(namespace, name string, uid types.UID)
+	// SetMissing reports what part of the input is missing. It is called before SetSynced if anything is missing then, and
+	// whenever that changes. What is missing may still exist: the sink must not remove anything because of it.
+	SetMissing(npc.Missing)
+	// SetSynced is called once, when the sink has received everything that existed at the start and could be read.
+	SetSynced()
+	// SetConnected reports whether the watch of a kind works. It is called when that changes.
+	SetConnected(kind string, ok bool)
+}

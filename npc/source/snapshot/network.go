@@ -1,0 +1,163 @@
+package snapshot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+)
+
+// Network has the objects that lead to pods and explain other addresses. No policy depends on it.
+type Network struct {
+	Services []*corev1.Service
+	Slices   []*discoveryv1.EndpointSlice
+	Nodes    []*corev1.Node
+	// Unread has a line for each kind or file that could not be read, with the reason.
+	Unread []string
+}
+
+// ListNetwork reads the network of an API server, as far as the user has the rights.
+func ListNetwork(ctx context.Context, client kubernetes.Interface) (n Network) {
+	unread := func(kind string, err error) {
+		if err != nil {
+			n.Unread = append(n.Unread, fmt.Sprintf("%s cannot be listed: %v", kind, err))
+		}
+	}
+	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	unread("services", err)
+	if err == nil {
+		n.Services = pointers(services.Items)
+	}
+	endpoints, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	unread("endpointslices", err)
+	if err == nil {
+		n.Slices = pointers(endpoints.Items)
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	unread("nodes", err)
+	if err == nil {
+		n.Nodes = pointers(nodes.Items)
+	}
+	return n
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, 0, len(items))
+	for i := range items {
+		out = append(out, &items[i])
+	}
+	return out
+}
+
+// LoadNetwork reads the Services, EndpointSlices and Nodes in the manifests below dir. It skips files that Load refuses.
+func LoadNetwork(dir string) (n Network, err error) {
+	err = n.readDirectory(dir, 0)
+	return n, err
+}
+
+// maxDepth limits the depth of directories, because a link may lead back to one of them.
+const maxDepth = 32
+
+func (n *Network) readDirectory(dir string, depth int) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return errors.Wrap(err, "reading manifests")
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		info, err := os.Stat(path)
+		switch {
+		case err != nil || strings.HasPrefix(e.Name(), "."):
+		case info.IsDir() && depth < maxDepth:
+			if err := n.readDirectory(path, depth+1); err != nil {
+				return err
+			}
+		case info.Mode().IsRegular() && info.Size() <= manifest.MaxSize && manifest.IsName(path):
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return errors.Wrap(err, "reading manifests")
+			}
+			n.readFile(path, data)
+		}
+	}
+	return nil
+}
+
+// readFile reads the Services, EndpointSlices and Nodes of a file. Load reads the others.
+func (n *Network) readFile(path string, data []byte) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := documents.Read()
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				n.Unread = append(n.Unread, fmt.Sprintf("%s: %v", path, err))
+			}
+			return
+		}
+		if bytes.Contains(document, []byte("Service")) || bytes.Contains(document, []byte("EndpointSlice")) || bytes.Contains(document, []byte("Node")) {
+			if err := n.readObject(document); err != nil {
+				n.Unread = append(n.Unread, fmt.Sprintf("%s: %v", path, err))
+			}
+		}
+	}
+}
+
+func (n *Network) readObject(document []byte) error {
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Items           []any `json:"items"`
+	}
+	if err := yaml.Unmarshal(document, &head); err != nil {
+		return nil //nolint:nilerr // what does not parse is for Load to report
+	}
+	kind := head.Kind
+	switch head.APIVersion + " " + kind {
+	case "v1 Service":
+		return add(document, &n.Services)
+	case "discovery.k8s.io/v1 EndpointSlice":
+		return add(document, &n.Slices)
+	case "v1 Node":
+		return add(document, &n.Nodes)
+	case "v1 List", "v1 ServiceList", "discovery.k8s.io/v1 EndpointSliceList", "v1 NodeList":
+		for _, item := range head.Items {
+			if fields, ok := item.(map[string]any); ok && fields["kind"] == nil && kind != "List" {
+				fields["apiVersion"], fields["kind"] = head.APIVersion, strings.TrimSuffix(kind, "List")
+			}
+			text, err := yaml.Marshal(item)
+			if err != nil {
+				return err
+			}
+			if err := n.readObject(text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add decodes an object, which may leave out its namespace.
+func add[T any](document []byte, to *[]*T) error {
+	o := new(T)
+	if err := yaml.Unmarshal(document, o); err != nil {
+		return err
+	}
+	if m, ok := any(o).(metav1.Object); ok && m.GetNamespace() == "" {
+		m.SetNamespace(metav1.NamespaceDefault)
+	}
+	*to = append(*to, o)
+	return nil
+}

@@ -1,0 +1,76 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+)
+
+// TestListNetwork shows that a right that is missing costs what needs it, and is named.
+func TestListNetwork(t *testing.T) {
+	client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}})
+	if n := ListNetwork(context.Background(), client); len(n.Services) != 1 || len(n.Nodes) != 1 || len(n.Unread) != 0 {
+		t.Errorf("%+v", n)
+	}
+	for _, kind := range []string{"services", "endpointslices", "nodes"} {
+		client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}})
+		client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("forbidden")
+		})
+		n := ListNetwork(context.Background(), client)
+		if len(n.Unread) != 1 || n.Unread[0] != kind+" cannot be listed: forbidden" || len(n.Services) == 0 && kind != "services" {
+			t.Errorf("%s: %+v", kind, n)
+		}
+	}
+}
+
+// TestLoadNetwork reads single objects and lists, in directories and behind links, and passes over the rest.
+func TestLoadNetwork(t *testing.T) {
+	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "elsewhere.yaml")
+	service := func(name string) string { return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\n" }
+	sourcetest.WriteFile(t, filepath.Join(dir, "a.yaml"), "# none\n---\n"+service("a")+"---\napiVersion: v1\nkind: Pod\nmetadata: {name: Service}\n")
+	sourcetest.WriteFile(t, filepath.Join(dir, "deep/b.yml"), "apiVersion: v1\nkind: List\nitems:\n- "+strings.ReplaceAll(service("b"), "\n", "\n  ")+"\n")
+	sourcetest.WriteFile(t, filepath.Join(dir, "c.json"), `{"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": "node1"}}]}`)
+	sourcetest.WriteFile(t, filepath.Join(dir, ".hidden/d.yaml"), service("d"))
+	sourcetest.WriteFile(t, filepath.Join(dir, "e.txt"), service("e"))
+	sourcetest.WriteFile(t, filepath.Join(dir, "f.yaml"), "kind: Service\n  broken: [\n---\n"+service("f"))
+	sourcetest.WriteFile(t, filepath.Join(dir, "g.yaml"), "apiVersion: v1\nkind: Service\nspec: {ports: none}\n")
+	sourcetest.WriteFile(t, elsewhere, service("h"))
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "h.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, filepath.Join(dir, "deep", "again")); err != nil {
+		t.Fatal(err)
+	}
+	n, err := LoadNetwork(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, s := range n.Services {
+		names[s.Namespace+"/"+s.Name] = true
+	}
+	for _, want := range []string{"default/a", "default/b", "default/f", "default/h"} {
+		if !names[want] {
+			t.Errorf("%s was not read: %v", want, names)
+		}
+	}
+	if len(names) != 4 || len(n.Nodes) == 0 || n.Nodes[0].Name != "node1" {
+		t.Errorf("read %v and %d nodes", names, len(n.Nodes))
+	}
+	if len(n.Unread) == 0 || !strings.Contains(n.Unread[0], "g.yaml") {
+		t.Errorf("the files that cannot be read are %v", n.Unread)
+	}
+}

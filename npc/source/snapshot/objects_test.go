@@ -1,0 +1,92 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/source"
+	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
+)
+
+// TestList reads the objects of an API server, and names the kind that it refuses to list.
+func TestList(t *testing.T) {
+	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}},
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}})
+	o, err := List(context.Background(), client)
+	if err != nil || len(o.Pods) != 1 || len(o.Policies) != 1 || o.Pods[0].Name != "web" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	for kind, want := range map[string]string{"namespaces": "listing namespaces", "pods": "listing pods",
+		"networkpolicies": "listing network policies"} {
+		client := fake.NewClientset()
+		client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("forbidden")
+		})
+		if _, err := List(context.Background(), client); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+// recorder is a sink that records the calls.
+type recorder struct {
+	source.Sink
+	calls []string
+}
+
+func (r *recorder) SetNamespace(n npc.Namespace) { r.calls = append(r.calls, "ns "+n.Name) }
+
+func (r *recorder) SetPod(p npc.Pod) { r.calls = append(r.calls, "pod "+p.Namespace+"/"+p.Name) }
+
+func (r *recorder) SetPolicy(p *networkingv1.NetworkPolicy) {
+	r.calls = append(r.calls, "policy "+p.Namespace+"/"+p.Name)
+}
+
+func (r *recorder) SetConnected(kind string, ok bool) {
+	r.calls = append(r.calls, fmt.Sprintf("%s %v", kind, ok))
+}
+
+func (r *recorder) SetSynced() { r.calls = append(r.calls, "synced") }
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), sourcetest.Pod("web", "")+"---\n"+sourcetest.Policy("deny"))
+	sourcetest.WriteFile(t, filepath.Join(dir, "a.yaml"), sourcetest.Pod("db", ""))
+	objects, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(objects.Namespaces) != 1 || len(objects.Pods) != 2 || len(objects.Policies) != 1 ||
+		objects.Pods[0].Name != "db" || objects.Pods[0].CreationTimestamp.IsZero() {
+		t.Errorf("%+v", objects)
+	}
+	r := &recorder{}
+	objects.Deliver(r)
+	want := []string{"namespaces true", "pods true", "networkpolicies true", "ns shop", "pod shop/db", "pod shop/web", "policy shop/deny", "synced"}
+	if diff := cmp.Diff(want, r.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+
+	sourcetest.WriteFile(t, filepath.Join(dir, "c.yaml"), "{")
+	sourcetest.WriteFile(t, filepath.Join(dir, "d.yaml"), sourcetest.Pod("web", ""))
+	objects, err = Load(dir)
+	if err == nil || len(strings.Split(err.Error(), "\n")) != 2 || len(objects.Pods) != 2 {
+		t.Errorf("%v, %d pods", err, len(objects.Pods))
+	}
+	if _, err := Load(filepath.Join(dir, "absent")); err == nil {
+		t.Error("no error for a directory that does not exist")
+	}
+}

@@ -1,0 +1,50 @@
+package source
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+func TestTransformsKeepOnlyFactsAndMayRunTwice(t *testing.T) {
+	noise := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7",
+		Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}
+	for _, test := range []struct {
+		name      string
+		transform func(any) (any, error)
+		obj       any
+	}{
+		{"namespace", transformNamespace, &corev1.Namespace{ObjectMeta: noise}},
+		{"pod", transformPod, &corev1.Pod{ObjectMeta: noise}},
+		{"policy", transformPolicy, &networkingv1.NetworkPolicy{ObjectMeta: noise}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			once, err := test.transform(test.obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			twice, err := test.transform(once)
+			if err != nil {
+				t.Fatal(err)
+			}
+			opts := cmp.AllowUnexported(stored[npc.Namespace]{}, stored[npc.Pod]{}, stored[networkingv1.NetworkPolicy]{})
+			if diff := cmp.Diff(once, twice, opts, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+				t.Errorf("second transform changes (-once +twice):\n%s", diff)
+			}
+			m := once.(metav1.ObjectMetaAccessor).GetObjectMeta()
+			if m.GetNamespace() != "shop" || m.GetName() != "web" || m.GetUID() != "u" || m.GetResourceVersion() != "7" {
+				t.Errorf("identity lost: %v", m)
+			}
+			if m.GetAnnotations() != nil || m.GetManagedFields() != nil {
+				t.Errorf("noise kept: %v", m)
+			}
+		})
+	}
+}
