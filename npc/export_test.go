@@ -221,7 +221,7 @@ func (s *Syncer) FailForgetting(f Family, err error) {
 			continue
 		}
 		broken := &failingFlows{err: err}
-		broken.Worker = conntrack.NewWorker(broken, s.model.isLocal, s.noteTrial)
+		broken.Worker = conntrack.NewWorker(broken.Delete, s.model.isLocal, s.noteTrial)
 		k.flows = broken
 	}
 }

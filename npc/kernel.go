@@ -107,7 +107,7 @@ func openKernel(f Family, b iptables.Backend, doing *progress.Tracker, isLocal f
 		return nil, err
 	}
 	return &kernel{family: f, doing: doing, postponed: map[string]*postponement{}, sets: sets, filter: filter, connections: connections,
-		flows: conntrack.NewWorker(connections, isLocal, changed),
+		flows: conntrack.NewWorker(connections.Delete, isLocal, changed),
 		retry: backoff{first: retryFirst, last: retryLast}, refusals: backoff{first: refusedFirst, last: refusedLast}}, nil
 }
 
