@@ -1,4 +1,9 @@
-// Package budget limits what network policies may cost on a node, so that those of one namespace take nothing from the others.
+// Package budget limits the cost of network policies on a node, so that the policies of one namespace cannot use up the
+// resources of others. It knows nothing about the contents of policies.
+//
+//	l := budget.NewLedger(budget.Default())
+//	err := l.Open(budget.Account{Namespace: "default", Name: "web", Created: t, Cost: c}) // why it is denied, or nil
+//	changed := l.Settle()
 package budget
 
 import (
@@ -12,7 +17,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Cost is what a policy comes to in one family, at most.
+// Cost is the maximum cost of a policy in one family.
 type Cost struct{ Rules, Sets, Entries int }
 
 // Plus returns the sum of two costs.
@@ -24,19 +29,19 @@ func (c Cost) minus(d Cost) Cost {
 	return Cost{c.Rules - d.Rules, c.Sets - d.Sets, c.Entries - d.Entries}
 }
 
-// ruleWeight is how many set entries take as long to write as a rule or a set.
+// ruleWeight is the number of set entries that take as long to write as a rule or a set.
 const ruleWeight = 32
 
-// Weight returns how much work the cost is for the kernel, in set entries.
+// Weight returns the work for the kernel, in set entries.
 func (c Cost) Weight() int { return ruleWeight*(c.Rules+c.Sets) + c.Entries }
 
-// Limit is how much of something a policy, the policies of a namespace, and all policies of the node may need in one family.
+// Limit bounds one resource for a policy, for the policies of a namespace, and for all policies of the node, in one family.
 type Limit struct{ Policy, Namespace, Node int }
 
-// Limits are those of everything that is limited.
+// Limits holds the limits of all resources.
 type Limits struct{ Rules, Sets, Entries Limit }
 
-// Default returns the limits without any flag. The kernel takes 65,534 sets, those of both families and of everybody else together.
+// Default returns the default limits. The kernel takes 65,534 sets, including both families and foreign ones.
 func Default() Limits {
 	return Limits{
 		Rules:   Limit{Policy: 10_000, Namespace: 20_000, Node: 60_000},
@@ -45,7 +50,7 @@ func Default() Limits {
 	}
 }
 
-// scope is what a limit is for.
+// scope is the part of the node to which a limit applies.
 type scope struct {
 	name string
 	of   func(Limit) int
@@ -55,7 +60,8 @@ func policyScope() scope    { return scope{"policy", func(l Limit) int { return 
 func namespaceScope() scope { return scope{"namespace", func(l Limit) int { return l.Namespace }} }
 func nodeScope() scope      { return scope{"node", func(l Limit) int { return l.Node }} }
 
-// over calls f with what a cost has more of than a scope may have, the first of them.
+// over returns the first resource of which a cost exceeds the limit of a scope, with its flag and limit. what is empty if there
+// is none.
 func (l Limits) over(c Cost, s scope) (what, flag string, limit int) {
 	switch {
 	case c.Sets > s.of(l.Sets):
@@ -72,7 +78,7 @@ func (c Cost) of(what string) int {
 	return map[string]int{"sets": c.Sets, "rules": c.Rules, "set entries": c.Entries}[what]
 }
 
-// Check returns an error if a policy needs more than a policy may.
+// Check returns an error if a cost exceeds the limits of a single policy.
 func (l Limits) Check(c Cost) error {
 	what, flag, limit := l.over(c, policyScope())
 	if what == "" {
@@ -81,7 +87,7 @@ func (l Limits) Check(c Cost) error {
 	return errors.Errorf("needs %s %s, the limit per policy is %s: %s policy=N", number(c.of(what)), what, number(limit), flag)
 }
 
-// fits returns an error if a cost is too much for a scope of which some is used.
+// fits returns an error if a cost does not fit into a scope beside the used part.
 func (l Limits) fits(used, c Cost, s scope) error {
 	what, flag, limit := l.over(used.Plus(c), s)
 	if what == "" {
@@ -91,7 +97,7 @@ func (l Limits) fits(used, c Cost, s scope) error {
 		number(c.of(what)), what, s.name, number(limit), flag, s.name)
 }
 
-// number writes a number with commas.
+// number returns a number with commas.
 func number(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -100,11 +106,11 @@ func number(n int) string {
 	return text
 }
 
-// Account is what a policy asks for.
+// Account is the request of a policy.
 type Account struct {
 	Namespace, Name string
-	// Created is when the policy was. Of several that do not fit together the older ones are granted what they ask for; of those of one
-	// time, those with the first names.
+	// Created is the creation time of the policy. If policies do not fit together, the older ones are granted; at equal times
+	// the names decide.
 	Created time.Time
 	Cost    Cost
 }
@@ -115,7 +121,7 @@ func (a *Account) before(b *Account) int {
 
 type key struct{ namespace, name string }
 
-// Ledger grants policies what they ask for, as far as the limits go.
+// Ledger grants the requests of policies within the limits.
 type Ledger struct {
 	Limits
 	accounts map[key]*Account
@@ -130,8 +136,8 @@ func NewLedger(l Limits) *Ledger {
 	return &Ledger{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, spaces: map[string]Cost{}}
 }
 
-// Open adds a policy, in the place of what there was by its name, and grants it what it asks for if there is room. Else it returns why it
-// does not, which is preliminary until Settle was called.
+// Open adds a policy, or replaces the one of the same name, and grants its request if there is room. Otherwise it returns the
+// reason, which is preliminary until Settle is called.
 func (l *Ledger) Open(a Account) error {
 	l.Close(a.Namespace, a.Name)
 	k := key{a.Namespace, a.Name}
@@ -144,7 +150,7 @@ func (l *Ledger) Open(a Account) error {
 	return nil
 }
 
-// Close removes a policy, if it is there.
+// Close removes a policy, if it exists.
 func (l *Ledger) Close(namespace, name string) {
 	k := key{namespace, name}
 	a := l.accounts[k]
@@ -177,20 +183,20 @@ func (l *Ledger) grant(a *Account) {
 	l.spaces[a.Namespace] = l.spaces[a.Namespace].Plus(a.Cost)
 }
 
-// Stale reports whether Settle may change who is granted what.
+// Stale reports whether Settle may change which policies are granted.
 func (l *Ledger) Stale() bool { return l.stale }
 
-// Verdict is what Settle found of a policy.
+// Verdict is the result of Settle for one policy.
 type Verdict struct {
 	Namespace, Name string
-	// Denied is why the policy is not granted what it asks for; nil if it is.
+	// Denied is the reason why the request is not granted; nil if it is.
 	Denied error
-	// Changed reports that it was the other way round before.
+	// Changed is set if the result was the opposite before.
 	Changed bool
 }
 
-// Settle grants anew what all policies ask for, the oldest first: who is denied depends on the policies that there are alone, and not on when
-// they were heard of. It returns those that are denied or not denied any more, the oldest first.
+// Settle decides again about all policies, the oldest first, so that the result depends only on the existing policies and not
+// on the order in which they became known. It returns the policies that are denied or no longer denied, the oldest first.
 func (l *Ledger) Settle() []Verdict {
 	if !l.stale {
 		return nil
@@ -213,10 +219,10 @@ func (l *Ledger) Settle() []Verdict {
 	return out
 }
 
-// Denied returns how many policies are not granted what they ask for.
+// Denied returns the number of denied policies.
 func (l *Ledger) Denied() int { return len(l.denied) }
 
-// String returns the limit as Set takes it.
+// String returns the limit in the format of Set.
 func (l *Limit) String() string {
 	return "policy=" + strconv.Itoa(l.Policy) + ",namespace=" + strconv.Itoa(l.Namespace) + ",node=" + strconv.Itoa(l.Node)
 }

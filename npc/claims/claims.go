@@ -1,4 +1,8 @@
-// Package claims settles which of the pods that claim an address owns it, and finds the claims that contradict each other.
+// Package claims decides which of the pods that claim an address owns it, and reports claims that contradict each other. It
+// knows nothing about policies or the kernel.
+//
+//	t := claims.Table[*pod]{Rather: startedLater, Refused: isNodeAddress}
+//	from, to := t.Settle(addr, p, true) // p claims addr: the owner before and after
 package claims
 
 import (
@@ -6,12 +10,12 @@ import (
 	"slices"
 )
 
-// Table knows the pods that claim each address, and its owner. Addresses are used again before everybody has heard that their
-// former pod is gone, so several pods may claim one; each belongs to at most one. P identifies a pod; its zero value is none.
+// Table holds the pods that claim each address, and its owner. Several pods may claim one address, because addresses are used
+// again before the end of the former pod is known; at most one owns it. P identifies a pod; its zero value is no pod.
 type Table[P comparable] struct {
-	// Rather reports whether an address belongs to a rather than to b, if both claim it.
+	// Rather reports whether a owns an address rather than b, if both claim it.
 	Rather func(a, b P) bool
-	// Refused reports whether a pod cannot own an address, whatever it claims.
+	// Refused reports whether a pod cannot own an address.
 	Refused func(netip.Addr, P) bool
 
 	claimants map[netip.Addr]claimants[P]
@@ -26,14 +30,14 @@ type claimants[P comparable] struct {
 // Owner returns the pod that owns an address.
 func (t *Table[P]) Owner(a netip.Addr) P { return t.claimants[a].owner }
 
-// Others returns the pods that claim an address and do not own it. The caller must not change the slice.
+// Others returns the pods that claim an address without owning it. The caller must not change the slice.
 func (t *Table[P]) Others(a netip.Addr) []P { return t.claimants[a].others }
 
 // Len returns the number of addresses that are claimed.
 func (t *Table[P]) Len() int { return len(t.claimants) }
 
-// Settle adds or withdraws a pod's claim, or considers it again after what speaks for it has changed. It returns the address's
-// owner before and after.
+// Settle adds or withdraws a pod's claim, or decides again after a change of the pod. It returns the owner of the address
+// before and after.
 func (t *Table[P]) Settle(a netip.Addr, p P, claimed bool) (from, to P) {
 	var none P
 	c := t.claimants[a]
@@ -50,7 +54,7 @@ func (t *Table[P]) Settle(a netip.Addr, p P, claimed bool) (from, to P) {
 	return c.owner, t.choose(a, all)
 }
 
-// Review considers all claims to an address again. It returns the address's owner before and after.
+// Review decides again about all claims to an address. It returns the owner of the address before and after.
 func (t *Table[P]) Review(a netip.Addr) (from, to P) {
 	var none P
 	c, ok := t.claimants[a]

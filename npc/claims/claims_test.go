@@ -87,3 +87,35 @@ func TestWatcher(t *testing.T) {
 		t.Errorf("%d conflicts are remembered after all are gone", len(w.known))
 	}
 }
+
+func TestReview(t *testing.T) {
+	best := "m"
+	table := Table[string]{Rather: func(a, _ string) bool { return a == best }, Refused: func(netip.Addr, string) bool { return false }}
+	a := netip.MustParseAddr("192.0.2.1")
+	if from, to := table.Review(a); from != "" || to != "" {
+		t.Errorf("nobody claims it: from %q to %q", from, to)
+	}
+	for _, p := range []string{"a", "m", "z"} {
+		table.Settle(a, p, true)
+	}
+	best = "z"
+	if from, to := table.Review(a); from != "m" || to != "z" || table.Owner(a) != "z" || len(table.Others(a)) != 2 {
+		t.Errorf("from %q to %q, others %q", from, to, table.Others(a))
+	}
+}
+
+func TestMessages(t *testing.T) {
+	c := Conflict{Addr: netip.MustParseAddr("192.0.2.1"), Pod: Ref{Namespace: "a", Name: "x"}}
+	seen := map[string]bool{}
+	for _, c.Kind = range Kinds() {
+		c.Other = Ref{Namespace: "b", Name: "y"}
+		if c.Kind == OfNode {
+			c.Other = Ref{}
+		}
+		text := c.Message()
+		if !strings.HasPrefix(text, "192.0.2.1 of pod a/x") || strings.Contains(text, "pod b/y") != (c.Kind != OfNode) || seen[c.Kind.consequence()] {
+			t.Errorf("%s: %s", c.Kind, text)
+		}
+		seen[c.Kind.consequence()] = true
+	}
+}

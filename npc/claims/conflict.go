@@ -12,10 +12,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
 
-// Kind is what contradicts a local pod's claim to an address.
+// Kind is the kind of a conflict about an address.
 type Kind string
 
-// The kinds of conflicts. Their number is fixed: they are labels of a metric.
+// The kinds of conflicts, which are labels of a metric.
 const (
 	// OfNode is a claim to an address that this node has itself.
 	OfNode Kind = "node"
@@ -30,8 +30,8 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{OfNode, HostIPs, LocalPod, RemotePod} }
 
-// settled is how long a conflict has to last before it is reported: for a moment, an address may be claimed by its next pod
-// while its former one is not known to be gone.
+// settled returns the minimum duration of a conflict before it is reported. The next pod of an address may claim it shortly
+// before the end of the former one is known.
 func (k Kind) settled() time.Duration {
 	if k == LocalPod || k == RemotePod {
 		return 5 * time.Second
@@ -39,7 +39,7 @@ func (k Kind) settled() time.Duration {
 	return 0
 }
 
-// consequence is what follows from a conflict.
+// consequence returns the effect of a conflict in words.
 func (k Kind) consequence() string {
 	switch k {
 	case OfNode:
@@ -66,11 +66,11 @@ type Conflict struct {
 	Addr netip.Addr
 	Kind Kind
 	Pod  Ref
-	// Other is the pod whose object contradicts the claim; zero if that is the node.
+	// Other is the pod whose object contradicts the claim; zero if the node does.
 	Other Ref
 }
 
-// Message describes the conflict and what follows from it.
+// Message describes the conflict and its effect.
 func (c Conflict) Message() string {
 	text := c.Addr.String() + " of pod " + c.Pod.String()
 	if c.Other != (Ref{}) {
@@ -80,16 +80,16 @@ func (c Conflict) Message() string {
 }
 
 const (
-	// repeatAfter is how long a conflict that comes back is not reported again.
+	// repeatAfter is the minimum time before a recurring conflict is reported again.
 	repeatAfter = 10 * time.Minute
-	// maxRemembered bounds the conflicts that are remembered; those beyond it are counted, not reported.
+	// maxRemembered bounds the conflicts that are remembered. Conflicts beyond it are counted, but not reported.
 	maxRemembered = 1000
 )
 
-// Watcher reports conflicts when they have lasted, once each.
+// Watcher reports lasting conflicts, each of them once.
 type Watcher struct {
 	Log *slog.Logger
-	// Report, if not nil, is called with each conflict that is reported.
+	// Report, if not nil, is called with each reported conflict.
 	Report func(Conflict)
 
 	known map[Conflict]*sighting
@@ -99,7 +99,7 @@ type sighting struct {
 	since, last, reported time.Time
 }
 
-// Look takes the conflicts that there are now.
+// Look passes the current conflicts to the watcher.
 func (w *Watcher) Look(now time.Time, conflicts []Conflict) {
 	for _, c := range conflicts {
 		s := w.known[c]

@@ -1,4 +1,9 @@
-// Package conntrack deletes the connections of addresses from the kernel's connection tracking.
+// Package conntrack deletes the connections of addresses from the kernel's connection tracking, so that packets of an
+// address's former pod do not pass as packets of its next one. It knows nothing about pods or policies, and imports no other
+// package of this module.
+//
+//	Ledger.Enter ──▶ Ledger ──▶ Worker.Ask ──▶ Table.Delete   (in the background, one listing for many requests)
+//	Ledger.Strike ◀────────────── Worker.Done
 package conntrack
 
 import (
@@ -11,7 +16,7 @@ import (
 const (
 	// receiveTimeout bounds the wait for the kernel, in seconds.
 	receiveTimeout = 10
-	// largestMessage holds what the kernel sends at once when it lists: it fills at most 32 KiB.
+	// largestMessage is large enough for a part of a listing, which has at most 32 KiB.
 	largestMessage = 64 << 10
 
 	headerLen = 16
@@ -36,7 +41,7 @@ const (
 	attrMask   = 0x3fff
 )
 
-// errInterrupted is what a listing ends with that the table's changes made incomplete.
+// errInterrupted is the error of a listing that is incomplete because the table changed.
 var errInterrupted = errors.New("the table was changed while it was listed")
 
 // conn is a netlink socket in the network namespace of the thread that opened it.
@@ -46,6 +51,7 @@ type conn struct {
 	in  []byte
 }
 
+// dial opens a socket.
 func dial() (*conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -63,10 +69,10 @@ func dial() (*conn, error) {
 	return &conn{fd: fd, in: make([]byte, largestMessage)}, nil
 }
 
-// close closes the socket. There is nothing to do about one that does not close.
+// close closes the socket. An error would not matter.
 func (c *conn) close() { _ = unix.Close(c.fd) }
 
-// message appends a message with attributes, which are encoded already.
+// message appends a message with encoded attributes.
 func (c *conn) message(out []byte, kind, flags uint16, family uint8, attrs ...[]byte) []byte {
 	c.seq++
 	start := len(out)
@@ -102,7 +108,7 @@ type answer struct {
 	body        []byte
 }
 
-// code returns the error in an answer that has one.
+// code returns the error in an error message, or nil for an acknowledgement.
 func (a answer) code() error {
 	if len(a.body) < 4 {
 		return errors.New("the kernel sent a short message")
@@ -113,7 +119,7 @@ func (a answer) code() error {
 	return nil
 }
 
-// receive passes the kernel's answers on until handle is done.
+// receive passes the kernel's answers to handle until handle returns true or an error.
 func (c *conn) receive(handle func(answer) (done bool, err error)) error {
 	for {
 		n, from, err := unix.Recvfrom(c.fd, c.in, unix.MSG_TRUNC)
@@ -145,7 +151,7 @@ func (c *conn) receive(handle func(answer) (done bool, err error)) error {
 	}
 }
 
-// list calls handle with the attributes of every connection of a family. They are valid until it returns.
+// list calls handle with the attributes of every connection of a family. The attributes are valid until handle returns.
 func (c *conn) list(family uint8, handle func(attrs []byte) error) error {
 	if err := c.send(c.message(nil, msgGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family)); err != nil {
 		return err
@@ -174,7 +180,7 @@ func (c *conn) list(family uint8, handle func(attrs []byte) error) error {
 	return err
 }
 
-// attribute splits the first attribute off. It returns no rest after the last one, or what cannot be one.
+// attribute splits the first attribute off. It returns an empty rest after the last attribute or a malformed one.
 func attribute(b []byte) (kind uint16, whole, value, rest []byte) {
 	if len(b) < attrLen {
 		return 0, nil, nil, nil

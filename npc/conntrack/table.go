@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// listTries is how often the table is listed that changes while it is.
+	// listTries bounds the listings of a table that changes while it is listed.
 	listTries = 5
-	// deletedAtOnce is how many connections are deleted with one message.
+	// deletedAtOnce is the number of connections that are deleted with one send.
 	deletedAtOnce = 64
 )
 
@@ -45,9 +45,9 @@ func (t *Table) Close() {
 	}
 }
 
-// Delete deletes the connections that match, by the addresses of both ends before and after translation: the
-// source and destination of the original direction, then those of the reply. Connections of the same addresses and ports that
-// begin meanwhile are others, and stay.
+// Delete deletes the connections for which match returns true, and returns their number. ends are the source and destination
+// of the original direction and then those of the reply direction, which differ by address translation. Connections of the
+// same addresses and ports that begin in the meantime stay.
 func (t *Table) Delete(match func(ends *[4]netip.Addr) bool) (deleted int, err error) {
 	for try := 1; ; try++ {
 		n, err := t.deleteOnce(match)
@@ -120,8 +120,8 @@ func readTuple(tuple []byte, ends []netip.Addr) {
 	}
 }
 
-// put adds a connection to those to delete: by its original direction with its zone, and by its id, which a later one of the
-// same addresses and ports does not have.
+// put adds a connection to the batch: by its original direction with its zone, and by its id, which differs from that of a
+// later connection with the same addresses and ports.
 func (t *Table) put(attrs []byte) {
 	var which [][]byte
 	for len(attrs) > 0 {
@@ -135,7 +135,7 @@ func (t *Table) put(attrs []byte) {
 	t.batched++
 }
 
-// flush deletes the connections that were put. One that has ended by itself is no error.
+// flush deletes the connections of the batch. A connection that has ended by itself is no error.
 func (t *Table) flush() error {
 	if t.batched == 0 {
 		return nil

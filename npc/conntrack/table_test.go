@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"runtime"
@@ -138,5 +139,56 @@ func BenchmarkDelete(b *testing.B) {
 		if _, err := table.Delete(func(ends *[4]netip.Addr) bool { return concerns(ends, want, nil) }); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestErrorsOfTheKernelAreReturned: without sockets nothing is deleted, and nobody is told that it was.
+func TestErrorsOfTheKernelAreReturned(t *testing.T) {
+	inNamespace(t)
+	table, err := Open(unix.AF_INET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", 1)
+	table.delete.close()
+	all := func(*[4]netip.Addr) bool { return true }
+	if n, err := table.Delete(all); !errors.Is(err, unix.EBADF) {
+		t.Errorf("without the socket to delete with: %d, %v", n, err)
+	}
+	table.list.close()
+	if n, err := table.Delete(all); n != 0 || !errors.Is(err, unix.EBADF) {
+		t.Errorf("without the socket to list with: %d, %v", n, err)
+	}
+	if got := left(t, unix.AF_INET); !slices.Equal(got, []int{1}) {
+		t.Errorf("left are %v", got)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(unix.AF_INET)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		t.Errorf("without file descriptors: %v", err)
+	}
+}
+
+func TestMalformedMessages(t *testing.T) {
+	for name, b := range map[string][]byte{"too short": {8, 0, 1}, "shorter than its header": {3, 0, 1, 0}, "longer than the message": {9, 0, 1, 0, 1, 2, 3, 4}} {
+		if kind, _, value, rest := attribute(b); kind != 0 || value != nil || rest != nil {
+			t.Errorf("%s: an attribute %d of %v before %v", name, kind, value, rest)
+		}
+	}
+	var ends [4]netip.Addr
+	if readEnds([]byte{4, 0, tupleOrig, 0}, &ends) {
+		t.Error("a connection without a reply direction has ends")
+	}
+	if err := (answer{body: []byte{1, 2}}).code(); err == nil {
+		t.Error("a short answer is no error")
 	}
 }

@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// inFlight is how long a packet may take, at the most, from the rules that let it through until its connection is in the
-	// table. What is to be deleted is looked for only then.
+	// inFlight is the maximum time of a packet from the rules that allow it until its connection is in the table. A request
+	// is carried out only after that.
 	inFlight = time.Millisecond
-	// The table is listed again only after so many times what the last listing took: it may hold what a pod filled it with.
+	// The pause between two listings of the table, as a multiple of the duration of the last one: a pod can fill the table.
 	urgentPause, laterPause = 4, 50
-	// laterFor is how long requests without urgency are collected at least.
+	// laterFor is the minimum time for which requests that are not urgent are collected.
 	laterFor = time.Second
-	// Tries at what fails wait between these, doubling.
+	// The first and the longest pause after a failure. Pauses double.
 	retryFirst, retryLast = 100 * time.Millisecond, 30 * time.Second
-	// stuckAfter is how long an urgent request may take before it is trouble.
+	// stuckAfter is the maximum duration of an urgent request before it is reported.
 	stuckAfter = 15 * time.Second
 )
 
-// Scope is which connections of an address are meant.
+// Scope is the set of an address's connections to delete.
 type Scope uint8
 
 // The scopes. The later one includes the earlier.
@@ -35,17 +35,16 @@ const (
 type Request struct {
 	Addr  netip.Addr
 	Scope Scope
-	// Later marks a request that nobody waits for, so that it may wait for others.
+	// Later marks a request that is not urgent. It may wait for others.
 	Later bool
 }
 
-// Worker deletes connections off its users' way: one listing of the table serves all requests that came before it, and its
-// share of the processor is bounded. What fails is tried again. Its methods may be called by several goroutines.
+// Worker deletes connections in the background. One listing of the table serves all requests before it, and the worker's
+// share of the processor is bounded. It tries again after failures. Its methods may be called by several goroutines.
 type Worker struct {
-	table   Deleter
-	isLocal func(netip.Addr) bool
-	// changed is called after each try.
-	changed func()
+	deleteAll Deleter
+	isLocal   func(netip.Addr) bool
+	changed   func() // called after each try
 
 	mu      sync.Mutex
 	pending map[netip.Addr]waiting
@@ -62,24 +61,22 @@ type Worker struct {
 	wait    time.Duration
 }
 
-// waiting is a request and when it was first made.
+// waiting is a request and the time at which it was first made.
 type waiting struct {
 	Request
 	since time.Time
 }
 
-// Deleter deletes the connections that match.
-type Deleter interface {
-	Delete(match func(ends *[4]netip.Addr) bool) (deleted int, err error)
+// Deleter deletes the connections for which match returns true, as Table.Delete does.
+type Deleter func(match func(ends *[4]netip.Addr) bool) (deleted int, err error)
+
+// NewWorker returns a worker. isLocal reports whether an address belongs to a local pod. The worker calls changed whenever
+// the results of Done or Trouble may have changed. Neither function may call the worker's methods.
+func NewWorker(d Deleter, isLocal func(netip.Addr) bool, changed func()) *Worker {
+	return &Worker{deleteAll: d, isLocal: isLocal, changed: changed, pending: map[netip.Addr]waiting{}, kick: make(chan struct{}, 1)}
 }
 
-// NewWorker returns a worker on a table. It asks isLocal whether an address is a local pod's; changed is called whenever
-// Done or Trouble may return something else. Neither may call the worker's methods.
-func NewWorker(t Deleter, isLocal func(netip.Addr) bool, changed func()) *Worker {
-	return &Worker{table: t, isLocal: isLocal, changed: changed, pending: map[netip.Addr]waiting{}, kick: make(chan struct{}, 1)}
-}
-
-// concerns reports whether a connection is one of those that are wanted.
+// concerns reports whether a connection is to be deleted.
 func concerns(ends *[4]netip.Addr, want map[netip.Addr]Scope, isLocal func(netip.Addr) bool) bool {
 	for i, a := range ends {
 		scope, ok := want[a]
@@ -98,7 +95,7 @@ func concerns(ends *[4]netip.Addr, want map[netip.Addr]Scope, isLocal func(netip
 	return false
 }
 
-// Ask makes requests. What an address was asked for before is done again.
+// Ask adds requests. An earlier request for the same address is carried out again.
 func (w *Worker) Ask(requests []Request) {
 	if len(requests) == 0 {
 		return
@@ -131,7 +128,7 @@ func (w *Worker) Ask(requests []Request) {
 	}
 }
 
-// put adds a request to those that wait, together with what the address was asked for before. w.mu is held.
+// put adds a request to the pending ones and merges it with an earlier one for the same address. w.mu is held.
 func (w *Worker) put(r waiting) {
 	if was, ok := w.pending[r.Addr]; ok {
 		r.Scope, r.Later = max(r.Scope, was.Scope), r.Later && was.Later
@@ -142,7 +139,7 @@ func (w *Worker) put(r waiting) {
 	w.pending[r.Addr] = r
 }
 
-// Done returns the addresses whose connections were deleted since it was last called.
+// Done returns the addresses whose connections were deleted since the last call.
 func (w *Worker) Done() []netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,15 +148,15 @@ func (w *Worker) Done() []netip.Addr {
 	return done
 }
 
-// Busy reports whether somebody waits for a request.
-func (w *Worker) Busy() bool {
+// busy reports whether an urgent request is waiting or any request is being carried out.
+func (w *Worker) busy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, urgent := w.oldest()
 	return urgent || len(w.running) > 0
 }
 
-// Trouble returns why connections cannot be deleted, or that it takes long; nil and false if neither.
+// Trouble returns the error for which connections cannot be deleted, and whether deleting them takes too long.
 func (w *Worker) Trouble(now time.Time) (err error, stuck bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +164,7 @@ func (w *Worker) Trouble(now time.Time) (err error, stuck bool) {
 	return w.err, urgent && now.Sub(since) >= stuckAfter
 }
 
-// Explain puts into words what Trouble returned; empty if nothing is wrong.
+// Explain returns the results of Trouble as a sentence. It is empty if there is no problem.
 func Explain(err error, stuck bool) string {
 	const consequence = " the connections of addresses that other pods have now, so that these are not opened"
 	switch {
@@ -179,7 +176,7 @@ func Explain(err error, stuck bool) string {
 	return ""
 }
 
-// oldest returns since when the oldest urgent request waits. w.mu is held.
+// oldest returns the time of the oldest urgent request, and whether there is one. w.mu is held.
 func (w *Worker) oldest() (since time.Time, urgent bool) {
 	for _, requests := range []map[netip.Addr]waiting{w.pending, w.running} {
 		for _, r := range requests {
@@ -191,7 +188,7 @@ func (w *Worker) oldest() (since time.Time, urgent bool) {
 	return since, urgent
 }
 
-// Close ends the worker. What is asked for is done once more, unless that fails.
+// Close ends the worker after one last try to carry out the pending requests.
 func (w *Worker) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -203,7 +200,7 @@ func (w *Worker) Close() {
 	w.ended.Wait()
 }
 
-// run works until nothing is asked for any more.
+// run carries out requests until none is pending.
 func (w *Worker) run() {
 	for {
 		due, more := w.due()
@@ -224,7 +221,7 @@ func (w *Worker) run() {
 	}
 }
 
-// due returns when the next try is due. If there is nothing to do, the goroutine is taken for ended.
+// due returns the time of the next try. It returns false if there is nothing to do; the goroutine counts as ended then.
 func (w *Worker) due() (time.Time, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -256,7 +253,7 @@ func (w *Worker) due() (time.Time, bool) {
 	return since, true
 }
 
-// try deletes the connections of all addresses that were asked for.
+// try carries out all pending requests.
 func (w *Worker) try() {
 	w.mu.Lock()
 	w.running, w.pending = w.pending, map[netip.Addr]waiting{}
@@ -267,7 +264,7 @@ func (w *Worker) try() {
 	w.mu.Unlock()
 
 	start := time.Now()
-	_, err := w.table.Delete(func(ends *[4]netip.Addr) bool { return concerns(ends, want, w.isLocal) })
+	_, err := w.deleteAll(func(ends *[4]netip.Addr) bool { return concerns(ends, want, w.isLocal) })
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

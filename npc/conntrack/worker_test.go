@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,13 +46,13 @@ func urgent(last ...byte) (out []Request) {
 func TestOneListingServesAllThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &slow{takes: 200 * time.Millisecond}
-		w := NewWorker(table, nil, func() {})
+		w := NewWorker(table.Delete, nil, func() {})
 		start := time.Now()
 		for i := range 250 {
 			w.Ask(urgent(byte(i)))
 			time.Sleep(10 * time.Millisecond)
 		}
-		for w.Busy() {
+		for w.busy() {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if done := w.Done(); len(done) != 250 {
@@ -67,12 +68,12 @@ func TestOneListingServesAllThatWait(t *testing.T) {
 func TestWhatIsNotUrgentWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &slow{}
-		w := NewWorker(table, nil, func() {})
+		w := NewWorker(table.Delete, nil, func() {})
 		for i := range 90 {
 			w.Ask([]Request{{Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Later: true}})
 			time.Sleep(10 * time.Millisecond)
 		}
-		if table.tries != 0 || w.Busy() {
+		if table.tries != 0 || w.busy() {
 			t.Errorf("it was tried %d times", table.tries)
 		}
 		w.Ask(urgent(200)) // takes along what waits
@@ -94,7 +95,7 @@ func TestS27_WhatFailsIsTriedAgainAndNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &slow{err: errors.New("no"), takes: time.Millisecond}
 		changes := 0
-		w := NewWorker(table, nil, func() { changes++ })
+		w := NewWorker(table.Delete, nil, func() { changes++ })
 		w.Ask(urgent(1))
 		time.Sleep(20 * time.Second)
 		if err, stuck := w.Trouble(time.Now()); err == nil || !stuck || len(w.Done()) != 0 || changes != table.tries {
@@ -122,4 +123,42 @@ func TestS27_WhatFailsIsTriedAgainAndNotDone(t *testing.T) {
 		}
 		w.Close()
 	})
+}
+
+// TestRequestsOfOneAddressAreMerged: the wider scope, the earlier time and the greater urgency hold.
+func TestRequestsOfOneAddressAreMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+		var matched []bool
+		w := NewWorker(func(match func(*[4]netip.Addr) bool) (int, error) {
+			matched = append(matched, match(&[4]netip.Addr{a, b, b, a}))
+			return 0, nil
+		}, func(netip.Addr) bool { return false }, func() {})
+		w.Ask(nil)
+		w.Ask([]Request{{Addr: a, Scope: All, Later: true}})
+		w.Ask([]Request{{Addr: a, Scope: WithLocalPods}})
+		w.Ask([]Request{{Addr: a, Scope: WithLocalPods, Later: true}})
+		time.Sleep(10 * time.Millisecond) // far less than what can wait would wait
+		if len(matched) != 1 || !matched[0] || len(w.Done()) != 1 {
+			t.Errorf("it was matched in these tries: %v", matched)
+		}
+		w.Close()
+		w.Ask(urgent(1))
+		time.Sleep(time.Minute)
+		if len(matched) != 1 {
+			t.Error("a closed worker works")
+		}
+	})
+}
+
+func TestExplain(t *testing.T) {
+	for want, got := range map[string]string{
+		"":              Explain(nil, false),
+		"it takes long": Explain(nil, true),
+		": no socket":   Explain(errors.New("no socket"), true),
+	} {
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// long is how long the gate may be closed for one reason, or pods without a known range, before there is a warning.
+// long is the time after which there is a warning if the gate is closed, or if no pod range is known.
 const long = 15 * time.Second
 
-// Reporter logs what the gate closes, and what it cannot close.
+// Reporter logs what the gate drops, and pods that it cannot protect.
 type Reporter struct {
 	Log *slog.Logger
 
-	// closed holds direction -> what the log knows of it.
-	closed map[string]closed
-	// strays are the pods outside the ranges that were logged last.
-	strays string
-	// unknown is since when no range is known; zero if one is. warned is set once the log tells it.
-	unknown time.Time
-	warned  bool
+	closed map[string]closed // direction -> what was logged last
+	// outOfRangePods are the pods outside the ranges that were logged last.
+	outOfRangePods string
+	// noPodRange is the time since which no range is known; zero if one is. warned is set after the warning about it.
+	noPodRange time.Time
+	warned     bool
 }
 
-// closed is why the gate is closed, since when, and whether there was a warning.
+// closed is the reason why the gate is closed, since when it is, and whether there was a warning.
 type closed struct {
 	why    string
 	since  time.Time
 	warned bool
 }
 
-// Closed logs what the gate drops in a direction and why, with a warning if it does so for long, and when that has passed.
+// Closed logs that the gate closes or opens in a direction, and warns if it is closed for long. what describes the dropped
+// addresses; an empty why means open.
 func (r *Reporter) Closed(direction, what, why string, now time.Time) {
 	if r.closed == nil {
 		r.closed = map[string]closed{}
@@ -51,21 +51,21 @@ func (r *Reporter) Closed(direction, what, why string, now time.Time) {
 	r.closed[direction] = c
 }
 
-// Open logs local pods that the gate does not close because they are outside the ranges, when they are others than before, and that no
-// range is known at all.
-func (r *Reporter) Open(strays []string, unknown bool, now time.Time) {
-	names := strings.Join(strays, ", ")
-	if names != "" && names != r.strays {
+// Open logs the local pods that the gate does not protect because they are outside the ranges, when they change, and warns
+// if no range is known for long.
+func (r *Reporter) Open(outOfRangePods []string, noPodRange bool, now time.Time) {
+	names := strings.Join(outOfRangePods, ", ")
+	if names != "" && names != r.outOfRangePods {
 		r.Log.Warn("pods of this node are outside its range: give --pod-interface or --pod-cidr, or a new pod may be reached "+
 			"before its address is known", "pods", names)
 	}
-	r.strays = names
+	r.outOfRangePods = names
 	switch {
-	case !unknown:
-		r.unknown, r.warned = time.Time{}, false
-	case r.unknown.IsZero():
-		r.unknown = now // the API server may tell it yet
-	case !r.warned && now.Sub(r.unknown) >= long:
+	case !noPodRange:
+		r.noPodRange, r.warned = time.Time{}, false
+	case r.noPodRange.IsZero():
+		r.noPodRange = now // the API server may still provide it
+	case !r.warned && now.Sub(r.noPodRange) >= long:
 		r.warned = true
 		r.Log.Warn("no range of this node's pods is known: a new pod may be reached before its address is known; " +
 			"give --pod-interface or --pod-cidr, or the node its spec.podCIDRs")

@@ -1,4 +1,9 @@
-// Package gate tells which addresses may be those of pods that nobody knows yet, and reports when their packets are dropped.
+// Package gate determines which addresses may belong to pods that are not known yet, and logs when their packets are dropped.
+// It knows nothing about sets, chains or the API.
+//
+//	s := gate.Scope{Ranges: nodeRanges}
+//	s.Prefixes()              // the addresses that a closed gate drops ...
+//	s.Excepts(a, true, false) // ... except known pods of other nodes
 package gate
 
 import (
@@ -7,28 +12,29 @@ import (
 	"strings"
 )
 
-// Scope is what is known of where the pods of this node are.
+// Scope describes where the pods of this node are.
 type Scope struct {
-	// Interface is what their packets pass; empty if that is not known.
+	// Interface is the interface of their packets; empty if it is not known.
 	Interface string
-	// ByCNI is set where the CNI alone decides which packets are judged, and nobody gave a range: it sends those of its pods.
+	// ByCNI is set if only the CNI decides which packets reach the chains and no range is configured. The CNI sends the
+	// packets of its pods.
 	ByCNI bool
-	// Ranges are those of their addresses, which count only if nothing is known of an interface.
+	// Ranges are the ranges of their addresses. They count only if no interface is known.
 	Ranges []netip.Prefix
 }
 
-// ByInterface reports whether pods are told by the interface that their packets pass, so that any address there may be one's.
-func (s Scope) ByInterface() bool { return s.Interface != "" || s.ByCNI }
+// byInterface reports whether pods are identified by the interface of their packets. Any address may be a pod's then.
+func (s Scope) byInterface() bool { return s.Interface != "" || s.ByCNI }
 
-// Prefixes are those that the gate closes; none if nothing is known that it could close.
+// Prefixes returns the prefixes that a closed gate drops. There are none if nothing is known about the pods' addresses.
 func (s Scope) Prefixes() []netip.Prefix {
-	if s.ByInterface() {
+	if s.byInterface() {
 		return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 	}
 	return s.Ranges
 }
 
-// String describes what the gate closes; it is empty if that is nothing.
+// String describes the addresses that a closed gate drops. It is empty if there are none.
 func (s Scope) String() string {
 	switch {
 	case s.Interface != "":
@@ -50,15 +56,15 @@ func (s Scope) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(s.Ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
-// Misses reports whether a pod with an address would not be closed although the ranges of its family are known.
+// Misses reports whether the gate does not cover an address although the ranges of its family are known.
 func (s Scope) Misses(a netip.Addr) bool {
 	ofFamily := func(r netip.Prefix) bool { return r.Addr().Is4() == a.Is4() }
-	return !s.ByInterface() && slices.ContainsFunc(s.Ranges, ofFamily) && !s.Contains(a)
+	return !s.byInterface() && slices.ContainsFunc(s.Ranges, ofFamily) && !s.Contains(a)
 }
 
-// Excepts reports whether the address of a known pod of another node may be one that the gate closes to what goes there (dst) or comes from
-// there. Behind the pods' interface there are such pods only if it has an uplink: what comes from them, and what is bridged to them, is told by
-// the uplink, and what is routed to them by their addresses alone.
+// Excepts reports whether the gate could drop packets to (dst) or from the address of a known pod of another node, so that
+// the address must be excepted. Behind the pods' interface there are such pods only if it has an uplink. Packets from them,
+// and bridged packets to them, are identified by the uplink; routed packets to them only by their addresses.
 func (s Scope) Excepts(a netip.Addr, dst, uplink bool) bool {
 	if s.Interface != "" {
 		return dst && uplink

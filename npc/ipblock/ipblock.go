@@ -1,4 +1,8 @@
-// Package ipblock reads ipBlocks of network policies and merges those of one rule into the entries of one hash:net set.
+// Package ipblock parses ipBlocks of network policies and merges those of one rule into the entries of one hash:net set. It knows
+// nothing about policies or the kernel.
+//
+//	block, err := ipblock.Compile(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}})
+//	ipblock.Of([]ipblock.Block{block}).Entries // 10.0.0.0/8 !10.1.0.0/16
 package ipblock
 
 import (
@@ -79,14 +83,14 @@ func parseCIDR(text string) (netip.Prefix, error) {
 	return prefix, nil
 }
 
-// Entry is an entry of a hash:net set. Of the entries that contain an address the longest decides.
+// Entry is an entry of a hash:net set. The longest entry that contains an address decides.
 type Entry struct {
 	netip.Prefix
-	// NoMatch reports that the addresses are not matched.
+	// NoMatch is set if the set does not match the addresses.
 	NoMatch bool
 }
 
-// String returns the prefix, behind ! if its addresses are not matched.
+// String returns the prefix, after ! if its addresses are not matched.
 func (e Entry) String() string {
 	if e.NoMatch {
 		return "!" + e.Prefix.String()
@@ -96,19 +100,19 @@ func (e Entry) String() string {
 
 // Union matches the addresses that at least one of several blocks of one family matches.
 type Union struct {
-	// Blocks is how many there are.
+	// Blocks is the number of blocks.
 	Blocks int
-	// Block is the only one; the zero Block if there are several.
+	// Block is the only block; the zero Block if there are several.
 	Block Block
 	// Entries match the same. Each differs from what the others make of its addresses, so there are no more of them than prefixes, but for
 	// /0, which a set does not take and which is two entries.
 	Entries []Entry // in order of their prefixes
 	is6     bool
-	// digest tells the entries from others'.
+	// digest identifies the entries.
 	digest string
 }
 
-// Of returns the union of blocks, of which there must be at least one and all of one family.
+// Of returns the union of at least one block. All blocks must have the same family.
 func Of(blocks []Block) *Union {
 	u := &Union{Blocks: len(blocks), Entries: merge(blocks), is6: blocks[0].CIDR.Addr().Is6()}
 	if len(blocks) == 1 {
@@ -126,7 +130,7 @@ func Of(blocks []Block) *Union {
 // Is6 reports whether the blocks are of IPv6.
 func (u *Union) Is6() bool { return u.is6 }
 
-// Key returns what tells the union from others, as parts to be hashed: a single block by its text, others by what they match.
+// Key returns parts to be hashed that identify the union: the text of a single block, or what several blocks match.
 func (u *Union) Key() []string {
 	if u.Blocks == 1 {
 		parts := []string{"block", u.Block.CIDR.String()}
@@ -138,7 +142,7 @@ func (u *Union) Key() []string {
 	return []string{"blocks", fmt.Sprint(u.is6), u.digest}
 }
 
-// String returns for humans what the union covers.
+// String describes the union for humans.
 func (u *Union) String() string {
 	if u.Blocks > 1 {
 		return fmt.Sprintf("%d address blocks", u.Blocks)
@@ -150,7 +154,7 @@ func (u *Union) String() string {
 	return parts[0] + " except " + strings.Join(parts[1:], " ")
 }
 
-// About returns for humans what an entry is there for.
+// About returns the origin of an entry for humans.
 func (u *Union) About(e Entry) string {
 	if u.Blocks > 1 {
 		return e.Prefix.String()
@@ -158,7 +162,7 @@ func (u *Union) About(e Entry) string {
 	return u.Block.CIDR.String()
 }
 
-// weighted is a prefix and by how many more blocks its addresses are matched than those around it.
+// weighted is a prefix and the difference between the number of blocks that match its addresses and the number outside of it.
 type weighted struct {
 	netip.Prefix
 	weight int

@@ -169,3 +169,42 @@ func BenchmarkMerge(b *testing.B) {
 		}
 	}
 }
+
+func TestCompileErrors(t *testing.T) {
+	for want, b := range map[string]networkingv1.IPBlock{
+		`cidr: "10.0.0.0" is no CIDR`:                     {CIDR: "10.0.0.0"},
+		"IPv4 address in the form of an IPv6 one":         {CIDR: "::ffff:10.0.0.0/104"},
+		`except[1]: "x" is no CIDR`:                       {CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16", "x"}},
+		"except[0]: 11.0.0.0/16 is not within 10.0.0.0/8": {CIDR: "10.0.0.0/8", Except: []string{"11.0.0.0/16"}},
+		"except[0]: 0.0.0.0/0 is not within 10.0.0.0/8":   {CIDR: "10.0.0.0/8", Except: []string{"0.0.0.0/0"}},
+		"except[0]: fd00::/8 is not within 10.0.0.0/8":    {CIDR: "10.0.0.0/8", Except: []string{"fd00::/8"}},
+	} {
+		if _, err := Compile(&b); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", b, err, want)
+		}
+	}
+	block, err := Compile(&networkingv1.IPBlock{CIDR: "10.1.2.3/8", Except: []string{"010.001.0.0/16"}})
+	if text := fmt.Sprint(block, err); text != "{10.0.0.0/8 [10.1.0.0/16]} <nil>" {
+		t.Errorf("with host bits and leading zeros: %s", text)
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for blocks, want := range map[string]string{
+		"10.0.0.0/8":                             "10.0.0.0/8: 10.0.0.0/8",
+		"10.0.0.0/8-10.1.0.0/16-10.2.0.0/16":     "10.0.0.0/8 except 10.1.0.0/16 10.2.0.0/16: 10.0.0.0/8 10.0.0.0/8 10.0.0.0/8",
+		"fd00::/8 2001:db8::/32":                 "2 address blocks: 2001:db8::/32 fd00::/8",
+		"10.0.0.0/8 192.0.2.0/24 192.0.2.128/25": "3 address blocks: 10.0.0.0/8 192.0.2.0/24",
+		"10.0.0.0/8-10.1.0.0/16 192.0.2.0/24":    "2 address blocks: 10.0.0.0/8 10.1.0.0/16 192.0.2.0/24",
+		"::/0":                                   "::/0: ::/0 ::/0",
+	} {
+		u := Of(read(t, strings.Fields(blocks)...))
+		got := u.String() + ":"
+		for _, e := range u.Entries {
+			got += " " + u.About(e)
+		}
+		if got != want || u.Is6() != strings.Contains(blocks, ":") {
+			t.Errorf("%s is %q, IPv6: %t; want %q", blocks, got, u.Is6(), want)
+		}
+	}
+}

@@ -1,4 +1,9 @@
-// Package naming gives sets and chains their names, and recognizes sets of this program and of the original weave-npc by theirs.
+// Package naming defines the names of sets and chains, and recognizes sets of this program and of the original weave-npc by
+// their names. It knows nothing about their contents.
+//
+//	naming.Set(traffic.IPv4, "selector", "app=web")      // weave- and 25 characters
+//	naming.FixedSet(traffic.IPv6, naming.LocalPods)      // weave-local-pods-v6
+//	naming.DropChain(traffic.Ingress)                    // WEAVE-NPC-DROP-INGRESS
 package naming
 
 import (
@@ -11,18 +16,18 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// SetPrefix begins the name of every set of ours, and of those that the original weave-npc made.
+// SetPrefix begins the names of all sets of this program and of the original weave-npc.
 const SetPrefix = "weave-"
 
-// ChainPrefix begins the name of every chain of ours.
+// ChainPrefix begins the names of all chains of this program.
 const ChainPrefix = "WEAVE-NPC"
 
-// Layout is the version of the sets' and chains' meaning. It is part of every hashed name, so
-// that a release that gives a set another meaning gives it another name as well.
+// Layout is the version of the meaning of sets and chains. It is part of every hashed name, so that a release that changes
+// the meaning of a set also changes its name.
 const Layout = "1"
 
-// LayoutPrefix begins the name of the empty chain that says which layout the kernel's sets and chains have. Without one they have layout 1, which
-// had none at first.
+// LayoutPrefix begins the name of the empty chain that marks the layout of the sets and chains in the kernel. Without such a
+// chain they have layout 1, which had no marker at first.
 const LayoutPrefix = ChainPrefix + "-LAYOUT-"
 
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -40,12 +45,12 @@ func Hash(parts ...string) string {
 	return nameEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Set is the name of the set of a kind: 31 characters, the longest that the kernel takes.
+// Set returns the name of the set with the given key: 31 characters, the maximum of the kernel.
 func Set(f traffic.Family, parts ...string) string {
 	return SetPrefix + Hash(append([]string{Layout, f.String()}, parts...)...)[:25]
 }
 
-// FixedSet is the name of a set that every node has.
+// FixedSet returns the name of a set that every node has.
 func FixedSet(f traffic.Family, name string) string {
 	if f == traffic.IPv6 {
 		return SetPrefix + name + "-v6"
@@ -53,7 +58,7 @@ func FixedSet(f traffic.Family, name string) string {
 	return SetPrefix + name
 }
 
-// The sets that every node has, by their names without prefix and family.
+// The names, without prefix and family, of sets that every node has.
 const (
 	LocalPods     = "local-pods"
 	PodRange      = "pod-range"
@@ -61,30 +66,32 @@ const (
 	Broadcast     = "broadcast"
 )
 
-// DefaultAllow returns the name, as above, of the set of the local pods that nothing isolates in a direction.
+// DefaultAllow returns the name, without prefix and family, of the set of the local pods that no policy isolates in a
+// direction.
 func DefaultAllow(d traffic.Direction) string { return "default-allow-" + d.String() }
 
-// Gate returns that of the set of the unknown addresses that are dropped in a direction.
+// Gate returns the name, without prefix and family, of the set of the unknown addresses that are dropped in a direction.
 func Gate(d traffic.Direction) string { return "gate-" + d.String() }
 
-// ourSetName matches the names that Set and FixedSet give.
+// ourSetName matches the names that Set and FixedSet return.
 var ourSetName = regexp.MustCompile(
 	`^weave-(?:[a-z2-7]{25}|(?:local-pods|pod-range|behind-uplinks|broadcast|(?:default-allow|gate)-(?:ingress|egress))(?:-v6)?)$`)
 
-// IsOurSet reports whether a set's name fits our naming scheme.
+// IsOurSet reports whether a set of this program can have the name.
 func IsOurSet(name string) bool { return ourSetName.MatchString(name) }
 
-// ancestorAlphabet are the digits in which the original weave-npc wrote SHA1 sums.
+// ancestorAlphabet holds the digits of SHA1 sums in names of the original weave-npc.
 const ancestorAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789(){}[]+=_$%^!*|/?.;:@#~"
 
-// IsAncestorSet reports whether a set's name is one that the original weave-npc gave. A SHA1 sum has
-// 25 digits to that base, rarely fewer; less than 22 does not happen.
+// IsAncestorSet reports whether a set of the original weave-npc can have the name. A SHA1 sum has 25 digits to that base,
+// rarely fewer, and never less than 22.
 func IsAncestorSet(name string) bool {
 	digits, ok := strings.CutPrefix(name, SetPrefix)
 	return ok && len(digits) >= 22 && len(digits) <= 25 && strings.Trim(digits, ancestorAlphabet) == ""
 }
 
-// PartChain is the name of the chain with the rules of a part of a namespace. Without digits that is all of it.
+// PartChain returns the name of the chain with the rules of one shard of a namespace. Without digits the shard is the whole
+// namespace.
 func PartChain(d traffic.Direction, namespace, digits string) string {
 	id := []string{"chain", namespace}
 	if digits != "" {
@@ -93,7 +100,7 @@ func PartChain(d traffic.Direction, namespace, digits string) string {
 	return BranchChain(d, Hash(id...)[:16])
 }
 
-// PartSet is the name of the set of the pods whose rules are there.
+// PartSet returns the name of the set of the pods of a shard.
 func PartSet(f traffic.Family, d traffic.Direction, namespace, digits string) string {
 	id := []string{"isolated", d.String(), namespace}
 	if digits != "" {
@@ -102,7 +109,8 @@ func PartSet(f traffic.Family, d traffic.Direction, namespace, digits string) st
 	return Set(f, id...)
 }
 
-// BranchChain is the name of a chain on the way to those of parts. Hashes have neither the digit 0 nor 1.
+// BranchChain returns the name of a node of the dispatch tree, which leads to the chains of shards. Hashes contain neither 0
+// nor 1.
 func BranchChain(d traffic.Direction, bits string) string {
 	if d == traffic.Egress {
 		return ChainPrefix + "-E-" + bits
@@ -131,7 +139,7 @@ func IsolatedChain(d traffic.Direction) string {
 	return IngressChain
 }
 
-// DropChain is the chain that reports and drops a packet.
+// DropChain returns the chain that reports and drops packets.
 func DropChain(d traffic.Direction) string {
 	if d == traffic.Egress {
 		return ChainPrefix + "-DROP-EGRESS"
@@ -139,7 +147,7 @@ func DropChain(d traffic.Direction) string {
 	return ChainPrefix + "-DROP-INGRESS"
 }
 
-// RepliesChain is the chain for packets that do not open a connection and came past WEAVE-NPC-FORWARD all the same.
+// RepliesChain returns the chain for packets that do not open a connection and were not handled by WEAVE-NPC-FORWARD.
 func RepliesChain(d traffic.Direction) string {
 	if d == traffic.Egress {
 		return ChainPrefix + "-EGRESS-REPLIES"
@@ -147,5 +155,5 @@ func RepliesChain(d traffic.Direction) string {
 	return ChainPrefix + "-REPLIES"
 }
 
-// Match returns the iptables match for packets with an end, or ends, in a set.
+// Match returns the iptables match for packets with an address in a set. dir is src or dst, as in --match-set.
 func Match(set, dir string) string { return "-m set --match-set " + set + " " + dir }

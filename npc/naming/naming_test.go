@@ -31,3 +31,44 @@ func TestSetNames(t *testing.T) {
 		t.Error("names are of another length, or collide")
 	}
 }
+
+// TestNamesInTheKernel: operators, dashboards and the next release rely on these names.
+func TestNamesInTheKernel(t *testing.T) {
+	for want, got := range map[string]string{
+		"weave-local-pods":                        FixedSet(traffic.IPv4, LocalPods),
+		"weave-gate-egress-v6":                    FixedSet(traffic.IPv6, Gate(traffic.Egress)),
+		"weave-default-allow-ingress":             FixedSet(traffic.IPv4, DefaultAllow(traffic.Ingress)),
+		"WEAVE-NPC-I-abc":                         BranchChain(traffic.Ingress, "abc"),
+		"WEAVE-NPC-E-abc":                         BranchChain(traffic.Egress, "abc"),
+		"WEAVE-NPC-INGRESS":                       IsolatedChain(traffic.Ingress),
+		"WEAVE-NPC-EGRESS-CUSTOM":                 IsolatedChain(traffic.Egress),
+		"WEAVE-NPC-DROP-INGRESS":                  DropChain(traffic.Ingress),
+		"WEAVE-NPC-DROP-EGRESS":                   DropChain(traffic.Egress),
+		"WEAVE-NPC-REPLIES":                       RepliesChain(traffic.Ingress),
+		"WEAVE-NPC-EGRESS-REPLIES":                RepliesChain(traffic.Egress),
+		"-m set --match-set weave-local-pods src": Match("weave-local-pods", "src"),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	names := map[string]string{}
+	for _, d := range traffic.Directions {
+		for _, namespace := range []string{"default", "default1"} {
+			for _, digits := range []string{"", "1", "11"} {
+				about := d.String() + " " + namespace + " " + digits
+				chain, set := PartChain(d, namespace, digits), PartSet(traffic.IPv4, d, namespace, digits)
+				if len(chain) > 28 || !strings.HasPrefix(chain, ChainPrefix) || !IsOurSet(set) || names[chain]+names[set] != "" {
+					t.Errorf("%s: chain %s and set %s are invalid, or those of %s%s", about, chain, set, names[chain], names[set])
+				}
+				names[chain], names[set] = about, about
+			}
+		}
+	}
+	if got := PartChain(traffic.Ingress, "default", ""); got != "WEAVE-NPC-I-kqrcfo3xsfmfuprf" {
+		t.Errorf("the chain of namespace default is %s", got)
+	}
+	if got := PartSet(traffic.IPv4, traffic.Ingress, "default", ""); got != "weave-jrgpjwtyiolsh2pogbju7r2w7" {
+		t.Errorf("the set of namespace default is %s", got)
+	}
+}

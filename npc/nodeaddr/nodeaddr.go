@@ -1,4 +1,8 @@
-// Package nodeaddr follows the addresses that this node has itself: those of its interfaces and those in its Node object.
+// Package nodeaddr follows the addresses of this node: those of its interfaces and those in its Node object. It knows nothing
+// about pods or policies.
+//
+//	f := nodeaddr.Follower{Ask: nodeObject, Set: model.SetNodeAddrs, Log: log}
+//	err := f.Run(ctx)
 package nodeaddr
 
 import (
@@ -13,21 +17,21 @@ import (
 )
 
 const (
-	// settle is how long changes of interfaces are collected before the addresses are read again.
+	// settle is the time for which changes of interfaces are collected before the addresses are read again.
 	settle = 100 * time.Millisecond
-	// rereadEvery is how often the addresses are read though no change was reported.
+	// rereadEvery is the period of reading the addresses without reported changes.
 	rereadEvery = 10 * time.Second
-	// askEvery is how often the Node object is read: its addresses hardly ever change, and nearly all are interfaces' too.
+	// askEvery is the period of reading the Node object. Its addresses rarely change, and most are interfaces' too.
 	askEvery = 10 * time.Minute
-	// askAgain is how long to wait after the Node object could not be read.
+	// askAgain is the pause after the Node object could not be read.
 	askAgain = 10 * time.Second
 )
 
-// Follower passes the node's addresses on when they change.
+// Follower reports the node's addresses when they change.
 type Follower struct {
 	// Ask returns the addresses in the Node object; nil if there is none.
 	Ask func(context.Context) ([]netip.Addr, error)
-	// Set takes all addresses, sorted.
+	// Set is called with all addresses, sorted.
 	Set func([]netip.Addr)
 	Log *slog.Logger
 
@@ -51,7 +55,7 @@ func Read() ([]netip.Addr, error) {
 	return sorted(out), nil
 }
 
-// Run follows the addresses until the context ends. Whatever fails is logged and tried again.
+// Run follows the addresses until the context ends. It logs failures and tries again.
 func (f *Follower) Run(ctx context.Context) error {
 	changes := f.subscribe(ctx)
 	tick := time.NewTicker(rereadEvery)
@@ -82,8 +86,8 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// subscribe returns a channel that receives changes of interfaces' addresses; nil if they are not reported, which only makes
-// the follower slower.
+// subscribe returns a channel that receives changes of interfaces' addresses. It is nil if the kernel does not report them; the
+// follower is only slower then.
 func (f *Follower) subscribe(ctx context.Context) <-chan netlink.AddrUpdate {
 	changes := make(chan netlink.AddrUpdate, 64)
 	options := netlink.AddrSubscribeOptions{ErrorCallback: func(error) {}}
@@ -94,7 +98,7 @@ func (f *Follower) subscribe(ctx context.Context) <-chan netlink.AddrUpdate {
 	return changes
 }
 
-// look reads the addresses and passes them on if they are others than before.
+// look reads the addresses and reports them if they have changed.
 func (f *Follower) look(ctx context.Context, now time.Time) {
 	own, err := Read()
 	if err != nil {

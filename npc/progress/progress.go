@@ -1,4 +1,7 @@
-// Package progress remembers what is being done and since when, so that what takes too long can be named.
+// Package progress records what is being done and since when, so that messages can name what takes too long.
+//
+//	defer tracker.Begin("IPv4", "growing sets")()
+//	fmt.Println(&tracker) // IPv4: growing sets for 3s
 package progress
 
 import (
@@ -9,7 +12,7 @@ import (
 	"time"
 )
 
-// Tracker holds what is being done, at most one thing by each worker. It may be used by several goroutines.
+// Tracker records the current step of each worker. It may be used by several goroutines.
 type Tracker struct {
 	mu    sync.Mutex
 	steps map[string]step
@@ -20,7 +23,7 @@ type step struct {
 	since time.Time
 }
 
-// Begin notes what a worker does from now on, until the function that it returns is called.
+// Begin records what a worker does until the returned function is called.
 func (t *Tracker) Begin(worker, what string) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +38,7 @@ func (t *Tracker) Begin(worker, what string) (end func()) {
 	}
 }
 
-// String returns what is being done, and for how long; empty if nothing is.
+// String returns the current steps and their durations. It is empty if there are none.
 func (t *Tracker) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +50,7 @@ func (t *Tracker) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// List joins names, of which it gives no more than limit.
+// List joins names, at most limit of them.
 func List(names []string, limit int) string {
 	if len(names) > limit {
 		return strings.Join(names[:limit], ", ") + " and more"

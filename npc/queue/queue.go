@@ -1,5 +1,10 @@
-// Package queue holds changes of objects that wait for their turn, and says which are next: kinds alternate, and of each kind the oldest
-// come first.
+// Package queue orders pending changes of objects: kinds alternate, and within a kind the oldest come first. It does not know
+// what the changes are.
+//
+//	q.Put(queue.Event{Kind: queue.Pods, Key: "pod/default/web", Apply: func() { ... }}, now)
+//	for _, e := range q.Take(queue.Policies) { // pods, if there are any
+//		e.Apply()
+//	}
 package queue
 
 import (
@@ -8,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind divides changes into those that may be carried out together.
+// Kind is the kind of a change. Only changes of one kind are carried out together.
 type Kind uint8
 
-// The kinds. None is that of no change.
+// The kinds. No change has the kind None.
 const (
 	None Kind = iota
 	Policies
@@ -19,16 +24,16 @@ const (
 	kinds
 )
 
-// MaxWeight is the weight of the changes that are taken at once, unless one alone weighs more.
+// MaxWeight is the maximum weight of the changes that Take returns, unless one change alone weighs more.
 const MaxWeight = 1 << 16
 
-// maxEnds is how many ends of objects of one name wait, if none of them came after a beginning. At most one of them is not late.
+// maxEnds bounds the pending ends of objects of one name that do not follow a beginning. At most one of them is not late.
 const maxEnds = 4
 
 // Event is a change of an object.
 type Event struct {
 	Kind Kind
-	// Key is the object's kind and name, UID tells which of that name; empty: whichever there is.
+	// Key is the object's kind and name. UID identifies one object of that name; empty means any.
 	Key string
 	UID types.UID
 	// Ends reports that the object is gone.
@@ -38,25 +43,22 @@ type Event struct {
 	Apply  func()
 }
 
-// Queue holds waiting events: of each object no more than can still matter. The zero Queue is empty.
+// Queue holds pending events. Of each object it keeps only those that can still matter. The zero Queue is empty.
 type Queue struct {
 	order  [kinds][]string
 	events map[string]*waiting
 }
 
-// waiting are the events of one object.
+// waiting holds the pending events of one object.
 type waiting struct {
 	since  time.Time
 	events []Event
 }
 
-// Empty reports whether no event waits.
+// Empty reports whether no event is pending.
 func (q *Queue) Empty() bool { return len(q.events) == 0 }
 
-// Len returns how many objects have waiting events.
-func (q *Queue) Len() int { return len(q.events) }
-
-// Oldest returns when the first of the waiting events came; zero if there is none.
+// Oldest returns the time of the oldest pending event. It is zero if there is none.
 func (q *Queue) Oldest() time.Time {
 	var oldest time.Time
 	for _, keys := range q.order {
@@ -70,7 +72,7 @@ func (q *Queue) Oldest() time.Time {
 	return oldest
 }
 
-// Put adds an event that came at the given time. An object keeps its place in the queue, however often it changes.
+// Put adds an event that arrived at the given time. An object keeps its place in the queue, however often it changes.
 func (q *Queue) Put(e Event, now time.Time) {
 	if q.events == nil {
 		q.events = map[string]*waiting{}
@@ -83,19 +85,19 @@ func (q *Queue) Put(e Event, now time.Time) {
 	}
 	last := w.events[len(w.events)-1]
 	switch {
-	case !e.Ends && last.Ends: // it takes the place of whatever came before
+	case !e.Ends && last.Ends: // it replaces everything before
 		w.events = []Event{e}
-	case !e.Ends: // what it was before may matter, such as that its predecessor's address was its own
+	case !e.Ends: // its previous state may matter, for example its predecessor's address
 		w.events = []Event{last, e}
 	case !last.Ends && (e.UID == "" || e.UID == last.UID):
 		w.events = append(w.events, e)
-	case w.events[0].Ends: // which of them is not late is known only when they are applied
+	case w.events[0].Ends: // only applying them shows which one is not late
 		w.events = append(w.events[max(0, len(w.events)+1-maxEnds):], e)
 	}
 }
 
-// Take removes the next events and returns them: those of another kind than the last ones were, if any wait; the oldest first, and no more
-// than MaxWeight at once.
+// Take removes and returns the next events, at most MaxWeight of them, the oldest first. Their kind differs from last, if
+// such events are pending.
 func (q *Queue) Take(last Kind) []Event {
 	next := Policies
 	if last == Policies {

@@ -78,7 +78,7 @@ func TestTheOldestComeFirstAndNotTooManyAtOnce(t *testing.T) {
 			t.Errorf("took %v, not %v", got, want)
 		}
 	}
-	if !q.Empty() || q.Len() != 0 {
+	if !q.Empty() {
 		t.Error("something is left")
 	}
 }

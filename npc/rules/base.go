@@ -18,23 +18,22 @@ const (
 
 // Base renders the rules of the chains that every node has.
 type Base struct {
-	// PodInterface is the bridge that local pods are attached to; empty if local pods are told by address.
+	// PodInterface is the bridge of the local pods; empty if local pods are identified by their addresses.
 	PodInterface string
-	// BridgePort and Uplinks are ports of the bridge that lead away from the pods of this node.
+	// BridgePort and Uplinks are the ports of the bridge that lead away from the pods of this node.
 	BridgePort string
 	Uplinks    []string
-	// Hooked is set where FORWARD jumps to WEAVE-NPC-FORWARD. Otherwise the CNI jumps to the chains behind it.
+	// Hooked is set if FORWARD jumps to WEAVE-NPC-FORWARD. Otherwise the CNI jumps to the chains after it.
 	Hooked bool
-	// AllowAction is what an allowed packet gets if Hooked: ACCEPT or RETURN.
+	// AllowAction is the target of allowed packets if Hooked is set: ACCEPT or RETURN.
 	AllowAction string
 	AllowMcast  bool
-	// NFLogGroup is the group of packets dropped on ingress; those dropped on egress have the next one.
+	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group.
 	NFLogGroup uint16
 	TCPLiberal bool
 }
 
-// AllowTarget returns what an allowed packet gets. On egress it is only let through to what follows, for its
-// destination may be isolated too.
+// AllowTarget returns the target of allowed packets. On egress they continue, because their destination may be isolated too.
 func (b *Base) AllowTarget(d traffic.Direction) string {
 	if d == traffic.Egress || b.Hooked && b.AllowAction == "RETURN" {
 		return "-j RETURN"
@@ -42,8 +41,8 @@ func (b *Base) AllowTarget(d traffic.Direction) string {
 	return "-j ACCEPT"
 }
 
-// strangerTarget is what a packet gets on ingress that is not ours to judge. A CNI that jumps to us drops
-// what we return.
+// strangerTarget returns the target, on ingress, of packets that are not for local pods. A CNI that jumps to these chains drops
+// packets that return.
 func (b *Base) strangerTarget() string {
 	if !b.Hooked {
 		return "-j ACCEPT"
@@ -51,7 +50,7 @@ func (b *Base) strangerTarget() string {
 	return "-j RETURN"
 }
 
-// Forward returns the rules that divide what is forwarded into what comes from local pods and what goes to them.
+// Forward returns the rules that divide forwarded packets into those from local pods and those to them.
 func (b *Base) Forward(f traffic.Family) []iptables.Rule {
 	local := naming.FixedSet(f, naming.LocalPods)
 	var rules []iptables.Rule
@@ -83,7 +82,7 @@ func (b *Base) Forward(f traffic.Family) []iptables.Rule {
 	return rules
 }
 
-// multicast is the range of multicast addresses.
+// multicast returns the range of multicast addresses.
 func multicast(f traffic.Family) string {
 	if f == traffic.IPv6 {
 		return "ff00::/8"
@@ -91,7 +90,7 @@ func multicast(f traffic.Family) string {
 	return "224.0.0.0/4"
 }
 
-// multicastRule is for what is sent to many.
+// multicastRule matches multicast.
 func (b *Base) multicastRule(f traffic.Family, d traffic.Direction) iptables.Rule {
 	r := iptables.Rule{Match: "-d " + multicast(f), Target: "-g " + naming.DropChain(d), Comment: "multicast"}
 	if b.AllowMcast {
@@ -100,7 +99,7 @@ func (b *Base) multicastRule(f traffic.Family, d traffic.Direction) iptables.Rul
 	return r
 }
 
-// alwaysRules are what holds for every packet from or to a local pod.
+// alwaysRules returns the rules that precede all others for packets from or to local pods.
 func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	allow := b.AllowTarget(d)
 	rules := b.Replies(f, d)
@@ -113,7 +112,7 @@ func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rul
 		}
 		rules = append(rules, neighbourDiscovery(allow)...)
 	}
-	if d == traffic.Egress { // on ingress it goes the way of strangers
+	if d == traffic.Egress { // on ingress Isolated has the rule
 		if f == traffic.IPv6 && !b.AllowMcast {
 			rules = append(rules, dhcpRequest(f.IPTables(), allow))
 		}
@@ -122,8 +121,9 @@ func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rul
 	return append(rules, hairpin(f.IPTables(), allow))
 }
 
-// Replies returns the rules for packets of connections that were judged when they were opened, and for those that belong to none and open none. Of
-// the latter only those of local pods are dropped for that: all others go on as if they opened one.
+// Replies returns the rules for packets of open connections, which were judged when they were opened, and for packets that
+// neither belong to a connection nor open one. Of the latter, those of local pods are dropped; others are treated like packets
+// that open a connection.
 func (b *Base) Replies(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	rules := []iptables.Rule{{Match: established, Target: b.AllowTarget(d), Comment: "replies"}}
 	if b.TCPLiberal {
@@ -138,11 +138,11 @@ func (b *Base) Replies(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	return append(rules, rest, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "not a known pod of this node"})
 }
 
-// RepliesApart reports whether Replies have a chain of their own, which saves a packet that opens a connection one of them. Where
-// WEAVE-NPC-FORWARD stands before them few packets are for them, otherwise nearly all are.
+// RepliesApart reports whether Replies have a chain of their own, which saves packets that open a connection a rule. After
+// WEAVE-NPC-FORWARD few packets match Replies; without it nearly all do.
 func (b *Base) RepliesApart() bool { return b.Hooked && !b.TCPLiberal }
 
-// uplinkPorts are the ports of the pods' bridge that lead away from the pods of this node.
+// uplinkPorts returns the ports of the pods' bridge that lead away from the pods of this node, sorted.
 func (b *Base) uplinkPorts() []string {
 	ports := slices.Clone(b.Uplinks)
 	if b.BridgePort != "" && !slices.Contains(ports, b.BridgePort) {
@@ -177,7 +177,7 @@ func (b *Base) Default(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	return append(rules, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "everything else"})
 }
 
-// dhcpRules let a client pass that asks all servers, and a server that answers.
+// dhcpRules allow requests of clients to all servers, and the answers.
 func (b *Base) dhcpRules(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	switch allow := b.AllowTarget(d); {
 	case f == traffic.IPv4 && d == traffic.Ingress:
@@ -193,7 +193,7 @@ func (b *Base) Broadcast(f traffic.Family) []iptables.Rule {
 	return append(b.dhcpRules(f, traffic.Ingress), iptables.Rule{Target: "-g " + naming.DropChain(traffic.Ingress), Comment: "reaches every pod"})
 }
 
-// Isolated returns the rules that follow the ways to the namespaces' chains.
+// Isolated returns the rules that follow the dispatch to the namespaces' chains.
 func (b *Base) Isolated(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	rules := []iptables.Rule{
 		{Match: naming.Match(naming.FixedSet(f, naming.LocalPods), d.Own()), Target: "-g " + naming.DropChain(d),

@@ -13,10 +13,10 @@ const (
 	redirect           = 137
 )
 
-// podPortNames is how CNIs that attach pods to a bridge begin the names of their ports.
+// podPortNames is the beginning of the names that CNIs give to the bridge ports of pods.
 const podPortNames = "veth"
 
-// neighbourDiscovery is for the ICMPv6 types of RFC 4861, with the hop limit that shows that no router passed them on.
+// neighbourDiscovery matches the ICMPv6 types of RFC 4861, with the hop limit of packets that were not routed.
 func neighbourDiscovery(target string) []iptables.Rule {
 	var rules []iptables.Rule
 	for i, name := range [...]string{"router solicitation", "router advertisement", "neighbour solicitation",
@@ -26,8 +26,8 @@ func neighbourDiscovery(target string) []iptables.Rule {
 	return rules
 }
 
-// fromRouters matches what only routers send where a pod sends it, by the name of its port. Package node keeps that from passing for
-// certain; these rules stand in where the kernel has no nftables for bridges, and until a new port is guarded.
+// fromRouters matches messages that only routers send, from ports with the name of a pod's. Package node drops all of them;
+// these rules cover kernels without nftables for bridges, and new ports that are not guarded yet.
 func fromRouters(uplinks []string, target string) []iptables.Rule {
 	match := " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+" + notByUplinks(uplinks)
 	return []iptables.Rule{
@@ -40,7 +40,7 @@ func discovery(kind int) string {
 	return fmt.Sprintf("-p icmpv6 -m icmp6 --icmpv6-type %d -m hl --hl-eq 255", kind)
 }
 
-// notByUplinks matches, at the end of other matches, what comes by none of the given ports of a bridge.
+// notByUplinks returns matches to append to others, for packets that arrive through none of the given bridge ports.
 func notByUplinks(ports []string) string {
 	var match string
 	for _, port := range ports {

@@ -1,16 +1,21 @@
-// Package rules renders the rules that every node has and that depend on no policy.
+// Package rules renders the rules that every node has. They depend on the node's configuration and on no policy. The package
+// knows nothing about the kernel's state and changes nothing.
+//
+//	b := &rules.Base{Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
+//	b.ToPods(traffic.IPv4)                       // the rules of chain WEAVE-NPC
+//	b.Isolated(traffic.IPv4, traffic.Ingress)    // the end of chain WEAVE-NPC-INGRESS
 package rules
 
 import "github.com/weave-npc/weave-npc/iptables"
 
-// DHCP passes as far as a client needs it that has no address, or loses the one that it has: it asks all servers by broadcast or
-// multicast, and one on its bridge answers, at an address that nobody knows yet. What two known addresses send each other is judged like
-// everything else: a client whose renewal is dropped asks all servers in the end.
+// DHCP is allowed as far as a client without an address needs it: it asks all servers by broadcast or multicast, and one on its
+// bridge answers, to an address that is not known yet. Packets between two known addresses are judged like any others: a client
+// whose renewal is dropped asks all servers in the end.
 
-// onBridge matches what a bridge passes on. An answer that comes by another way belongs to a connection.
+// onBridge matches bridged packets. An answer that is routed belongs to a connection.
 const onBridge = " -m physdev --physdev-is-bridged"
 
-// dhcpRequest matches what a client sends to all servers.
+// dhcpRequest matches packets of a client to all servers.
 func dhcpRequest(f iptables.Family, target string) iptables.Rule {
 	match := "-d 255.255.255.255/32 -p udp -m udp --sport 68 --dport 67"
 	if f == iptables.IPv6 {
@@ -19,13 +24,13 @@ func dhcpRequest(f iptables.Family, target string) iptables.Rule {
 	return iptables.Rule{Match: match, Target: target, Comment: "DHCP: a client asks all servers"}
 }
 
-// dhcpReply matches what a server sends to a client by IPv4. By IPv6 it sends to link-local addresses, which are none of known pods.
+// dhcpReply matches IPv4 packets of a server to a client. IPv6 servers send to link-local addresses, which no known pod has.
 func dhcpReply(target string) iptables.Rule {
 	return iptables.Rule{Match: "-p udp -m udp --sport 67 --dport 68" + onBridge, Target: target,
 		Comment: "DHCP: a server on the bridge answers"}
 }
 
-// unknownDHCP is for addresses that the gate may close: those of clients that have just got them, and of servers and relays that are no
+// unknownDHCP matches DHCP of addresses that the gate may drop: new addresses of clients, and servers and relays that are not
 // pods. DHCPv6 answers go from one link-local address to another.
 func unknownDHCP(f iptables.Family, target string) iptables.Rule {
 	match := "-p udp -m udp --sport 67:68 --dport 67:68" + onBridge
@@ -35,7 +40,7 @@ func unknownDHCP(f iptables.Family, target string) iptables.Rule {
 	return iptables.Rule{Match: match, Target: target, Comment: "DHCP of unknown addresses"}
 }
 
-// toUplinks match what leaves by ports of a bridge. Only what the bridge passes on shows by which port.
+// toUplinks match packets that leave through ports of a bridge. Only bridged packets show their port.
 func toUplinks(ports []string, target string) []iptables.Rule {
 	var out []iptables.Rule
 	for _, p := range ports {
@@ -45,7 +50,7 @@ func toUplinks(ports []string, target string) []iptables.Rule {
 	return out
 }
 
-// fromUplinks match what comes by ports of a bridge, whether the bridge passes it on or the node routes it.
+// fromUplinks match packets that arrive through ports of a bridge, bridged or routed.
 func fromUplinks(ports []string, target string) []iptables.Rule {
 	var out []iptables.Rule
 	for _, p := range ports {
@@ -54,7 +59,7 @@ func fromUplinks(ports []string, target string) []iptables.Rule {
 	return out
 }
 
-// routedTo matches what is routed to members of a set.
+// routedTo matches packets that are routed to members of a set.
 func routedTo(set, target string) iptables.Rule {
 	return iptables.Rule{Match: "-m physdev ! --physdev-is-bridged -m set --match-set " + set + " dst", Target: target,
 		Comment: "routed to what is behind an uplink of the bridge"}

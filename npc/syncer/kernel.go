@@ -101,7 +101,7 @@ func openKernel(f npc.Family, b iptables.Backend, doing *progress.Tracker, isLoc
 		return nil, err
 	}
 	return &kernel{family: f, doing: doing, postponed: postponements{}, sets: sets, filter: filter, connections: connections,
-		flows: conntrack.NewWorker(connections, isLocal, changed),
+		flows: conntrack.NewWorker(connections.Delete, isLocal, changed),
 		retry: backoff{first: retryFirst, last: retryLast}, rejections: backoff{first: rejectedFirst, last: rejectedLast}}, nil
 }
 

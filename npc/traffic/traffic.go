@@ -26,7 +26,7 @@ const (
 // Families are both of them, for loops.
 var Families = [...]Family{IPv4, IPv6}
 
-// String is the family's usual name.
+// String returns "IPv4" or "IPv6".
 func (f Family) String() string {
 	if f == IPv6 {
 		return "IPv6"
@@ -34,7 +34,7 @@ func (f Family) String() string {
 	return "IPv4"
 }
 
-// IPSet is the family as ipset knows it.
+// IPSet returns the family of package ipset.
 func (f Family) IPSet() ipset.Family {
 	if f == IPv6 {
 		return ipset.IPv6
@@ -42,7 +42,7 @@ func (f Family) IPSet() ipset.Family {
 	return ipset.IPv4
 }
 
-// IPTables is the family as iptables knows it.
+// IPTables returns the family of package iptables.
 func (f Family) IPTables() iptables.Family {
 	if f == IPv6 {
 		return iptables.IPv6
@@ -58,7 +58,7 @@ func FamilyOf(a netip.Addr) Family {
 	return IPv6
 }
 
-// Direction is that of a policy type, seen from the pod that is isolated.
+// Direction is the direction of a policy type, seen from the isolated pod.
 type Direction uint8
 
 // The directions, in the order in which they are indexed.
@@ -70,7 +70,7 @@ const (
 // Directions are both of them, for loops.
 var Directions = [...]Direction{Ingress, Egress}
 
-// String is the direction in lower case.
+// String returns the direction in lower case.
 func (d Direction) String() string {
 	if d == Egress {
 		return "egress"
@@ -78,10 +78,10 @@ func (d Direction) String() string {
 	return "ingress"
 }
 
-// MarshalText is String.
+// MarshalText returns the text of String.
 func (d Direction) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Own returns how a set match names the isolated pod's end of a packet.
+// Own returns the name of the isolated pod's address in a set match: src or dst.
 func (d Direction) Own() string {
 	if d == Egress {
 		return "src"
@@ -89,7 +89,7 @@ func (d Direction) Own() string {
 	return "dst"
 }
 
-// Peer returns how a set match names the other end.
+// Peer returns the name of the peer's address in a set match: src or dst.
 func (d Direction) Peer() string {
 	if d == Egress {
 		return "dst"

@@ -1,5 +1,5 @@
-// Command sbom prints what an image of weave-npc consists of, as SPDX 2.3 in JSON: the packages of Debian whose control files a directory holds,
-// and the Go modules in a binary. The same input gives the same output.
+// Command sbom prints the contents of an image of weave-npc as SPDX 2.3 in JSON: the Debian packages whose control files are in
+// a directory, and the Go modules in a binary. The same input gives the same output.
 package main
 
 import (
@@ -90,14 +90,14 @@ type spdxPackage struct {
 	ExternalRefs []external `json:"externalRefs,omitempty"`
 }
 
-// external names a package for what looks for vulnerabilities.
+// external identifies a package for vulnerability scanners.
 type external struct {
 	Category string `json:"referenceCategory"`
 	Type     string `json:"referenceType"`
 	Locator  string `json:"referenceLocator"`
 }
 
-// relationship is one of two elements (clause 11).
+// relationship relates two elements (clause 11).
 type relationship struct {
 	Element string `json:"spdxElementId"`
 	Type    string `json:"relationshipType"`
@@ -109,7 +109,7 @@ const (
 	unknown    = "NOASSERTION"
 )
 
-// newDocument is a document about weave-npc itself. It is of the time of the commit that was built, so that it is the same each time.
+// newDocument returns a document about weave-npc itself. Its time is that of the commit, so that the output is reproducible.
 func newDocument(built *debug.BuildInfo) *document {
 	created, revision := "1970-01-01T00:00:00Z", "unreleased"
 	for _, s := range built.Settings {
@@ -130,16 +130,16 @@ func newDocument(built *debug.BuildInfo) *document {
 	return d
 }
 
-// add adds a package that the first one stands in a relationship to.
+// add adds a package and the relationship of the first package to it.
 func (d *document) add(how string, p spdxPackage) {
 	d.Packages = append(d.Packages, p)
 	d.Relationships = append(d.Relationships, relationship{d.Packages[0].SPDXID, how, p.SPDXID})
 }
 
-// notID is what may not be in an SPDX identifier.
+// notID matches characters that an SPDX identifier cannot contain.
 var notID = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-// newPackage is a package with the locator that package-url prescribes for its kind.
+// newPackage returns a package with a package-url locator.
 func newPackage(kind, name, version, locator string) spdxPackage {
 	return spdxPackage{SPDXID: "SPDXRef-" + kind + "-" + notID.ReplaceAllString(name, "-"), Name: name, Version: version, Download: unknown,
 		Concluded: unknown, Declared: unknown, Copyright: unknown, ExternalRefs: []external{{"PACKAGE-MANAGER", "purl", locator}}}
@@ -149,7 +149,7 @@ func goPackage(path, version string) spdxPackage {
 	return newPackage("go", path, version, "pkg:golang/"+path+"@"+strings.ReplaceAll(version, "+", "%2B"))
 }
 
-// debianPackage reads a control file (deb-control(5)) for what it names.
+// debianPackage returns the package of a control file (deb-control(5)).
 func debianPackage(file string) (spdxPackage, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
