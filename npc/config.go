@@ -1,3 +1,10 @@
+// Package npc is the vocabulary of weave-npc: the facts that are kept of pods and namespaces, and what an operator configures.
+//
+// It has no state, and knows neither sets nor chains. What becomes of the facts is the job of the packages below it: npc/source delivers
+// them, npc/controller keeps them, npc/dataplane and npc/syncer bring the result into the kernel.
+//
+//	p := npc.Pod{Namespace: "shop", Name: "web", Node: "node1", Addrs: addrs}
+//	p.Claims() // the addresses that count as the pod's own
 package npc
 
 import (
@@ -7,18 +14,18 @@ import (
 	"github.com/weave-npc/weave-npc/npc/budget"
 )
 
-// Hook says who sends packets into our chains.
+// Hook names who sends packets into the chains of weave-npc.
 type Hook string
 
 // The hooks.
 const (
-	// HookForward puts our own jump first in FORWARD.
+	// HookForward puts a jump first in FORWARD.
 	HookForward Hook = "forward"
 	// HookNone leaves it to the CNI to jump to WEAVE-NPC and WEAVE-NPC-EGRESS.
 	HookNone Hook = "none"
 )
 
-// GateMode says when packets of unknown addresses in the node's range are dropped.
+// GateMode determines when packets of unknown addresses in the node's range are dropped.
 type GateMode string
 
 // The gate's modes.
@@ -28,7 +35,7 @@ const (
 	GateClosed GateMode = "closed"
 )
 
-// Config is what an operator decides. It does not change while we run.
+// Config is what an operator decides. It does not change while weave-npc runs.
 type Config struct {
 	// NodeName is the node whose pods are local.
 	NodeName string
@@ -40,7 +47,7 @@ type Config struct {
 	// BridgePort is the port of the bridge behind which other nodes' pods are.
 	BridgePort string
 	Hook       Hook
-	// AllowAction is what an allowed packet gets where we hook: ACCEPT or RETURN.
+	// AllowAction is what an allowed packet gets with HookForward: ACCEPT or RETURN.
 	AllowAction string
 	Gate        GateMode
 	// NFLogGroup is the NFLOG group of packets dropped on ingress; those dropped on egress have the next one.
@@ -55,6 +62,6 @@ type Config struct {
 	Booted func() time.Time
 	// Budget limits what policies may cost; the zero Limits are the defaults.
 	Budget budget.Limits
-	// TCPLiberal says that conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
+	// TCPLiberal is set if conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
 }

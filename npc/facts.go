@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Namespace is what the model keeps of a v1 Namespace.
+// Namespace is what is kept of a v1 Namespace.
 type Namespace struct {
 	Name   string
 	UID    types.UID
@@ -32,9 +32,9 @@ type Pod struct {
 	// Ports are the named ports of the containers and of the init containers that restart always.
 	Ports       []NamedPort
 	HostNetwork bool
-	// Finished says that the phase is Succeeded or Failed.
+	// Finished is set if the phase is Succeeded or Failed.
 	Finished bool
-	// Deleting says that the pod has a deletion timestamp.
+	// Deleting is set if the pod has a deletion timestamp.
 	Deleting bool
 	// StaleAddrs is set if Addrs were reported for a former sandbox of the pod, so that whose they are now is not known.
 	StaleAddrs bool
@@ -76,7 +76,7 @@ const (
 	ObjectsMissing
 )
 
-// Claims are the addresses that a pod says are its own: none if it is on the host network or finished, or if they are stale.
+// Claims returns the addresses that the pod has by its status: none if it is on the host network or finished, or if they are stale.
 func (p Pod) Claims() []netip.Addr {
 	if p.HostNetwork || p.Finished || p.StaleAddrs {
 		return nil
@@ -84,7 +84,7 @@ func (p Pod) Claims() []netip.Addr {
 	return p.Addrs
 }
 
-// OwnsRather says whether, of two pods that claim an address, a node takes a rather than b for its owner.
+// OwnsRather reports whether, of two pods that claim an address, a node takes a rather than b for its owner.
 func OwnsRather(a, b *Pod, node string) bool {
 	if local := a.Node == node; local != (b.Node == node) {
 		return local
@@ -105,9 +105,9 @@ func OwnsRather(a, b *Pod, node string) bool {
 type InvalidPolicy struct {
 	Namespace, Name string
 	UID             types.UID
-	// Reason names the place in the object and what is wrong there, or what the kernel says.
+	// Reason names the place in the object and what is wrong there, or what the kernel answered.
 	Reason string
-	// Refused says that the kernel does not take something that the policy needs, which therefore is left out. Otherwise the
+	// Refused is set if the kernel does not take something that the policy needs, which therefore is left out. Otherwise the
 	// policy could not be compiled: it isolates its pods and allows nothing.
 	Refused bool
 }

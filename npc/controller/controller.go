@@ -142,7 +142,7 @@ func (m *Controller) wakeUp() {
 	}
 }
 
-// SetSynced takes note that all objects are known that there were at the start.
+// SetSynced records that all objects are known that there were at the start.
 func (m *Controller) SetSynced() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +157,7 @@ func (m *Controller) SetSynced() {
 	m.wakeUp()
 }
 
-// Synced says whether SetSynced was called.
+// Synced reports whether SetSynced was called.
 func (m *Controller) Synced() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,8 +225,8 @@ func (m *Controller) LoadChains(f traffic.Family, seen iptables.Seen) {
 	m.tables[f].LoadChains(seen)
 }
 
-// ForeignLayout returns the layout of a family's sets and chains as they were last loaded, if it is not ours; else empty. Such are
-// rewritten: what a set of theirs means is not known.
+// ForeignLayout returns the layout of a family's sets and chains as they were last loaded, if it is another
+// version's; else empty. Such are rewritten: what their sets mean is not known.
 func (m *Controller) ForeignLayout(f traffic.Family) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// SetUse says what one of our sets is for.
+// SetUse is what a set is for.
 type SetUse struct {
-	// About says what the set holds: a selector, an address block, the local pods.
+	// About describes what the set holds: a selector, an address block, the local pods.
 	About string
 	// Policies are those whose rules ask the set, as namespace/name, sorted; none for a set that every node has.
 	Policies []string
@@ -82,7 +82,7 @@ func users(of map[any]struct{}) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// ChainUse says what a chain of ours is for; empty if it is none of the model's.
+// ChainUse returns what a chain is for; empty if it is not desired.
 func (m *Controller) ChainUse(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

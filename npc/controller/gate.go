@@ -24,7 +24,7 @@ const brokenAfter = 5 * time.Second
 const vanishedFor = 10 * time.Minute
 
 // gates say which unknown addresses are dropped, in each direction: those of the node's range while a
-// pod may be there that we do not know, but something isolates.
+// pod may be there that is not known, but something isolates.
 type gates struct {
 	sets [len(traffic.Families)][len(traffic.Directions)]*dataplane.Set
 	// closed is what the sets hold beside the known remote pods -> the comment.
@@ -44,7 +44,7 @@ type vanished struct {
 	until    time.Time
 }
 
-// has says whether a set is one of the gates.
+// has reports whether a set is one of the gates.
 func (g *gates) has(s *dataplane.Set) bool {
 	return s == g.sets[s.Family()][traffic.Ingress] || s == g.sets[s.Family()][traffic.Egress]
 }
@@ -77,7 +77,7 @@ func (m *Controller) vanish(p *pod) {
 // vanishedWord ends the comment of the entry that closes the address of a pod that vanished.
 const vanishedWord = " vanished"
 
-// findVanished finds, once, the isolated pods that vanished before we started: those whose addresses a weave-npc before us
+// findVanished finds, once, the isolated pods that vanished before weave-npc started: those whose addresses a weave-npc before
 // had closed, and those that the kernel still has as local pods and of which there is no object any more. Their addresses
 // stay closed as if they had vanished now.
 func (m *Controller) findVanished(f traffic.Family) {
@@ -131,7 +131,7 @@ func (m *Controller) podsOfNode() map[string]bool {
 // appear opens a closed address to the pod that has it now.
 func (g *gates) appear(a netip.Addr) { delete(g.vanished, a) }
 
-// closedBy says why the gate is closed to the node's range in a direction; empty if it is open.
+// closedBy returns why the gate is closed to the node's range in a direction; empty if it is open.
 func (m *Controller) closedBy(d traffic.Direction, now time.Time) string {
 	switch {
 	case m.Gate == npc.GateOpen:
@@ -331,7 +331,7 @@ func (m *Controller) InRange(a netip.Addr) bool {
 }
 
 // OutOfRangePods returns local pods whose addresses are not in the node's range of their family, as namespace/name, sorted; at
-// most as many as a comment names. Before we know such an address, its packets are not seen.
+// most as many as a comment names. Before such an address is known, its packets are not seen.
 func (m *Controller) OutOfRangePods() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -392,7 +392,7 @@ func (m *Controller) setRanges(ranges []netip.Prefix) {
 	}
 }
 
-// SetConnected takes note whether the watch of a kind of objects works.
+// SetConnected records whether the watch of a kind of objects works.
 func (m *Controller) SetConnected(kind string, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

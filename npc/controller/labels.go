@@ -35,7 +35,7 @@ func (l *labelSet) Get(key string) string {
 	return value
 }
 
-// equal says whether a map has the same labels.
+// equal reports whether a map has the same labels.
 func (l *labelSet) equal(m map[string]string) bool {
 	if len(*l) != len(m) {
 		return false

@@ -12,7 +12,7 @@ import (
 // namespace is the state of one namespace: what is in it and what it needs on this node.
 type namespace struct {
 	npc.Namespace
-	// known says that the namespace's own object has arrived; what it contains may come before.
+	// known is set once the namespace's own object has arrived; what it contains may come before.
 	known    bool
 	pods     map[string]*pod    // name -> pod
 	policies map[string]*policy // name -> policy
@@ -23,7 +23,7 @@ type namespace struct {
 	rules     [len(traffic.Directions)]*ruleSet
 }
 
-// matches says whether a selector chooses the namespace; one whose object has not arrived is never chosen.
+// matches reports whether a selector chooses the namespace; one whose object has not arrived is never chosen.
 func (ns *namespace) matches(s labels.Selector) bool {
 	return ns.known && s.Matches(labels.Set(ns.Labels))
 }
@@ -68,7 +68,7 @@ func (m *Controller) SetNamespace(n npc.Namespace) {
 	}})
 }
 
-// DeleteNamespace takes note that a namespace is gone. Its pods and policies go by themselves.
+// DeleteNamespace removes a namespace. Its pods and policies are removed by themselves.
 func (m *Controller) DeleteNamespace(name string, uid types.UID) {
 	m.change(queue.Event{Kind: queue.Pods, Key: "namespace/" + name, UID: uid, Ends: true, Weight: 1, Apply: func() {
 		ns := m.namespaces[name]

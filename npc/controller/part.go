@@ -23,7 +23,7 @@ const (
 // same part, so that a pod that takes another's place touches no rule. A rule that is for pods of several parts stands in each.
 type part struct {
 	ns *namespace
-	// name says for humans which part of which namespace it is, and gives the bits by which a way finds it.
+	// name tells humans which part of which namespace it is, and gives the bits by which a way finds it.
 	name, bits string
 	// policies are those whose rules the chains have.
 	policies map[*policy]struct{}

@@ -32,7 +32,7 @@ func (m *Controller) peerSelector(peer compiled.MergedPeer) selectorSpec {
 	return spec
 }
 
-// misfits says whether a policy uses a list where a flat set is due, or the reverse.
+// misfits reports whether a policy uses a list where a flat set is due, or the reverse.
 func (m *Controller) misfits(p *policy) bool {
 	for _, rules := range p.rules {
 		for _, r := range rules {

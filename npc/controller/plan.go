@@ -11,9 +11,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// PlanStart returns what is to be done for each family before all objects are known. It takes nothing away: where our chains
+// PlanStart returns what is to be done for each family before all objects are known. It takes nothing away: where weave-npc's chains
 // stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
-// without our chains, the base is made, closed.
+// without such chains, the base is made, closed.
 func (m *Controller) PlanStart(boot bool, known [len(traffic.Families)]dataplane.Known) [len(traffic.Families)]dataplane.Transaction {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,12 +20,12 @@ type pod struct {
 	ns      *namespace
 	// labels are the pod's.
 	labels labelSet
-	// local says that the pod's packets are ours to judge: it is on this node, not on the host
+	// local is set if policies apply to the pod's packets: it is on this node, not on the host
 	// network and not finished. It may still be without an address.
 	local bool
 	// owned are those of its addresses that it alone is taken for.
 	owned []netip.Addr
-	// isolated says for each direction whether something isolates the pod.
+	// isolated is set for each direction in which something isolates the pod.
 	isolated [len(traffic.Directions)]bool
 	// parts are those of its namespace that have the rules for it; nil if there are none.
 	parts [len(traffic.Directions)]*part
@@ -121,7 +121,7 @@ func (m *Controller) setPod(f npc.Pod) {
 	m.place(p)
 }
 
-// same says whether a pod is as its facts say.
+// same reports whether a pod is as its facts say.
 func (p *pod) same(f npc.Pod) bool {
 	return p.UID == f.UID && p.Node == f.Node && p.HostNetwork == f.HostNetwork && p.Finished == f.Finished && p.Deleting == f.Deleting &&
 		p.StaleAddrs == f.StaleAddrs &&
@@ -129,7 +129,7 @@ func (p *pod) same(f npc.Pod) bool {
 		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.labels.equal(f.Labels)
 }
 
-// DeletePod takes note that a pod is gone. One of that name with another UID is another pod; an empty UID
+// DeletePod removes a pod. One of that name with another UID is another pod; an empty UID
 // stands for whichever is there.
 func (m *Controller) DeletePod(namespace, name string, uid types.UID) {
 	m.change(queue.Event{Kind: queue.Pods, Key: "pod/" + podKey(namespace, name), UID: uid, Ends: true, Weight: 1, Apply: func() {
@@ -205,7 +205,7 @@ func (m *Controller) placeOne(p *pod) {
 func (m *Controller) attr(w membership, p *pod, a ipset.Attr) ipset.Attr {
 	a.NoMatch = m.gates.has(w.set)
 	if w.set == m.tables[w.set.Family()].Local {
-		// Who starts after us has to see that an address was another pod's.
+		// A weave-npc that starts later has to see that an address was another pod's.
 		a.Comment = p.localComment()
 	}
 	return a

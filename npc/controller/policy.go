@@ -31,7 +31,7 @@ type policy struct {
 	created   time.Time
 	// cost is what the rules come to.
 	cost budget.Cost
-	// invalid says why the policy allows nothing, if it could not be compiled; over why, if there is no room for its rules.
+	// invalid is why the policy allows nothing, if it could not be compiled; over why, if there is no room for its rules.
 	invalid, over error
 	// selected are the local pods that the target chooses. Without any the policy is not active.
 	selected map[*pod]struct{}
@@ -46,7 +46,7 @@ type policy struct {
 
 func (p *policy) key() string { return p.namespace + "/" + p.name }
 
-// same says whether another policy of the name means the same in the same words.
+// same reports whether another policy of the name means the same in the same words.
 func (p *policy) same(q *policy) bool {
 	return p.uid == q.uid && p.isolates == q.isolates && reflect.DeepEqual(p.target, q.target) && reflect.DeepEqual(p.rules, q.rules) &&
 		fmt.Sprint(p.invalid) == fmt.Sprint(q.invalid)
@@ -82,7 +82,7 @@ func (m *Controller) SetPolicy(o *networkingv1.NetworkPolicy) {
 	}})
 }
 
-// DeletePolicy takes note that a policy is gone.
+// DeletePolicy removes a policy.
 func (m *Controller) DeletePolicy(namespace, name string, uid types.UID) {
 	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + podKey(namespace, name), UID: uid, Ends: true, Weight: 1, Apply: func() {
 		ns := m.namespaces[namespace]
@@ -147,7 +147,7 @@ func (m *Controller) selectPod(q *pod) {
 	m.settleBudgetLater()
 }
 
-// isolated finds the directions in which a pod is isolated, and says whether they changed.
+// isolated finds the directions in which a pod is isolated, and reports whether they changed.
 func (m *Controller) isolated(q *pod) bool {
 	var is [len(traffic.Directions)]bool
 	switch {

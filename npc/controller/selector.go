@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// scope says which pods a selector chooses from, and so what kind of set holds them.
+// scope is which pods a selector chooses from, and so what kind of set holds them.
 type scope uint8
 
 const (
@@ -73,7 +73,7 @@ func (s selectorSpec) setType() ipset.Type {
 	return ipset.HashIP
 }
 
-// String says for humans what the selector matches.
+// String returns what the selector matches, for humans.
 func (s selectorSpec) String() string {
 	var b strings.Builder
 	if s.port.name != "" {
@@ -109,7 +109,7 @@ type selector struct {
 	members map[*namespace]*selector
 }
 
-// matches says whether the selector chooses a pod, by its labels and those of its namespace.
+// matches reports whether the selector chooses a pod, by its labels and those of its namespace.
 func (s *selector) matches(p *pod) bool {
 	if s.scope == targetScope && !p.local {
 		return false
@@ -146,7 +146,7 @@ type selectorSet struct {
 // wanted is a label by which a selector is found: one that every pod has that it matches.
 type wanted struct {
 	label
-	// anyValue says that the key is enough.
+	// anyValue is set if the key is enough.
 	anyValue bool
 }
 

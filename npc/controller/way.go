@@ -17,14 +17,15 @@ const (
 	crowd = 2
 	// wayBits is how many bits tell the parts from each other; their digits end the names of branches.
 	wayBits = 16
-	// maxNesting is how many branches may follow each other: nf_tables takes 16 chains, gotos among them, and ours are up to seven.
+	// maxNesting is how many branches may follow each other: nf_tables takes 16 chains, gotos among them, and weave-npc's other chains are up to seven.
 	maxNesting = 7
 )
 
 // way leads packets of isolated pods to the rules of their part, in one direction. A packet asks a set of half of the pods that remain at
 // each rule, so that it meets as many rules as the logarithm of the parts.
 //
-// All that a rule of it says is that members of a set are found by way of a chain. So rules that are too many, or have not come yet, mislead nobody.
+// A rule of it states only that members of a set are found by way of a chain. So surplus rules, and rules that are missing yet, mislead
+// nobody.
 type way struct {
 	direction traffic.Direction
 	// crowd is the constant, but in tests; with 0 there is a branch at every chance.

@@ -43,9 +43,9 @@ func (t *Table) AddBase(b *rules.Base) (roots [2]*Chain) {
 
 // SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge.
 func (t *Table) SetBase(b *rules.Base) {
-	t.chain(naming.MainChain).SetTail(b.ToPods(t.Family))
-	t.chain(naming.EgressChain).SetTail(b.FromPods(t.Family))
-	t.chain(naming.IngressChain).SetTail(b.Isolated(t.Family, traffic.Ingress))
+	t.chain(naming.MainChain).setTail(b.ToPods(t.Family))
+	t.chain(naming.EgressChain).setTail(b.FromPods(t.Family))
+	t.chain(naming.IngressChain).setTail(b.Isolated(t.Family, traffic.Ingress))
 }
 
 // AddDispatch makes a node of the dispatch tree desired, a chain that leads to the rules of some shards.

@@ -56,8 +56,8 @@ func (c *Chain) Drop() {
 	c.touch()
 }
 
-// SetTail replaces the rules at the chain's end.
-func (c *Chain) SetTail(tail []iptables.Rule) {
+// setTail replaces the rules at the chain's end.
+func (c *Chain) setTail(tail []iptables.Rule) {
 	c.tail = tail
 	c.touch()
 }

@@ -84,7 +84,7 @@ func (t *Table) Release() {
 // shardOrDispatch matches the names of the chains that stand for namespaces' policies; nodes of the dispatch tree have digits only.
 var shardOrDispatch = regexp.MustCompile(`^` + naming.ChainPrefix + `-([IE])-([a-z2-7]{16}|[01]+)$`)
 
-// heldChain returns what a chain's name says of it: whether it stands for namespaces' policies, leads to such chains, and in which direction.
+// heldChain returns what a chain is by its name: whether it stands for namespaces' policies, leads to such chains, and in which direction.
 func heldChain(c *Chain) (ofPolicies, dispatches bool, d traffic.Direction) {
 	name := shardOrDispatch.FindStringSubmatch(c.name)
 	dispatches = c.name == naming.IngressChain || c.name == naming.EgressCustomChain || name != nil && strings.Trim(name[2], "01") == ""

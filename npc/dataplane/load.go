@@ -66,7 +66,7 @@ func (t *Table) LoadChains(seen iptables.Seen) {
 	t.foundLayout = layoutOf(seen)
 	foreign := t.ForeignLayout()
 	for _, s := range t.sets {
-		// Sets with hashed names of another layout have other names than ours.
+		// Sets with hashed names of another layout have other names.
 		if foreign != "" && s.fixed && s.Name == s.key {
 			s.foreignLayout = foreign
 			t.touch(s)
@@ -96,8 +96,8 @@ func (t *Table) LoadChains(seen iptables.Seen) {
 	}
 }
 
-// ForeignLayout returns the layout of the chains as they were last loaded, if it is not ours; else empty. Such are rewritten: what a
-// set of theirs means is not known.
+// ForeignLayout returns the layout of the chains as they were last loaded, if it is another version's; else empty. Such are
+// rewritten: what their sets mean is not known.
 func (t *Table) ForeignLayout() string {
 	if t.foundLayout != naming.Layout {
 		return t.foundLayout
@@ -119,7 +119,7 @@ func (t *Table) dropTexts() {
 	}
 }
 
-// layoutOf returns the layout of the chains that were read: of several, one that is not ours. It is empty if there are none.
+// layoutOf returns the layout of the chains that were read: of several, one that is another version's. It is empty if there are none.
 func layoutOf(seen iptables.Seen) string {
 	found := ""
 	for name := range seen.Chains {
@@ -145,7 +145,7 @@ func (t *Table) loadJump(seen iptables.Seen) {
 	t.staleJumps, t.jumpMissing = jumps, len(jumps) != 1 || len(before) > 0
 }
 
-// hooked returns the jumps to our chains that FORWARD has, and the rules before the first of them that can accept a packet.
+// hooked returns the jumps to weave-npc's chains that FORWARD has, and the rules before the first of them that can accept a packet.
 func (t *Table) hooked(seen iptables.Seen) (jumps, before []string) {
 	for _, r := range seen.Hooks[naming.HookChain] {
 		switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
-// mismatch returns in words why the set that the kernel has by the name cannot be ours; empty if it can, or if there is none.
+// mismatch returns in words why the set that the kernel has by the name cannot be the desired one; empty if it can, or if there is none.
 func (s *Set) mismatch() string {
 	if !s.exists || !s.wanted {
 		return ""
@@ -38,7 +38,7 @@ func sameKind(a, b ipset.Set) bool {
 	return a.Type == b.Type && (a.Type == ipset.ListSet || a.Family == b.Family)
 }
 
-// replaceable reports whether a mismatched set can be destroyed before ours is made.
+// replaceable reports whether a mismatched set can be destroyed before the desired one is made.
 func (s *Set) replaceable() bool { return s.found.References == 0 && s.foreignLayout == "" }
 
 // describeMismatch returns a mismatch for the log.
@@ -46,8 +46,8 @@ func (s *Set) describeMismatch(why string) string {
 	return fmt.Sprintf("set %s (%s) %s", s.Name, s.about, why)
 }
 
-// ResolveNames gives sets other names in the kernel whose own name is taken by a set that cannot be ours, and that is in use: it can
-// neither be destroyed nor always be swapped for another. The rules find ours by that name until the wrong one is gone; with back, sets get
+// ResolveNames gives sets other names in the kernel whose own name is taken by a set that cannot be the desired one, and that is in use: it can
+// neither be destroyed nor always be swapped for another. The rules find the desired one by that name until the wrong one is gone; with back, sets get
 // their own names back that are free again. It is to be called before Plan, and returns what was in the way, in words.
 func (t *Table) ResolveNames(back bool) (inTheWay []string) {
 	if back {

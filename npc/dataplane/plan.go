@@ -61,8 +61,8 @@ func (t *Table) Plan(o Options) Transaction {
 	return tx
 }
 
-// PlanStart returns what is to be done before all objects are known. It takes nothing away: where our chains stand, the gates are
-// closed. With boot, on a node without pods and without our chains, the base is made, closed.
+// PlanStart returns what is to be done before all objects are known. It takes nothing away: where weave-npc's chains stand, the gates
+// are closed. With boot, on a node without pods and without such chains, the base is made, closed.
 func (t *Table) PlanStart(boot bool, known Known, gates []*Set) Transaction {
 	switch {
 	case known == NothingKnown:
@@ -86,7 +86,7 @@ func (t *Table) PlanStart(boot bool, known Known, gates []*Set) Transaction {
 	return tx
 }
 
-// standing reports whether the kernel has a chain of ours. Sets alone do nothing: who made them did not come as far as the chains.
+// standing reports whether the kernel has a chain of weave-npc. Sets alone do nothing: who made them did not come as far as the chains.
 func (t *Table) standing() bool {
 	for _, c := range t.chains {
 		if c.exists {
@@ -138,7 +138,7 @@ func (p *planner) planSets() {
 	}
 }
 
-// replaceMismatched destroys sets that the kernel has by our names, that cannot be ours and that nothing uses.
+// replaceMismatched destroys sets that have the names of desired ones, cannot be these and are not in use.
 func (p *planner) replaceMismatched(dirty []*Set) {
 	for _, s := range dirty {
 		why := s.mismatch()

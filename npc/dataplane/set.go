@@ -27,7 +27,7 @@ type Set struct {
 	wanted, exists bool
 	// target is where packets of members are sent; nil if nowhere.
 	target *target
-	// foreignLayout is the layout, not ours, of the chains that were found with the set; empty if it is ours.
+	// foreignLayout is the layout of the chains that were found with the set, if it is another version's.
 	foreignLayout string
 	// rejected is why the kernel did not take the set.
 	rejected string
@@ -186,7 +186,7 @@ func (s *Set) load(l *ipset.Listing) {
 	s.table.touch(s)
 }
 
-// unload records that the kernel's set has no entries of ours.
+// unload records that the kernel's set has none of the entries.
 func (s *Set) unload() {
 	for e, st := range s.entries {
 		if st.Exists {

@@ -43,7 +43,7 @@ type Table struct {
 	postponed map[string]bool
 	// jump is the rule in FORWARD that leads here; nil if the CNI has one.
 	jump *iptables.Rule
-	// staleJumps are the rules in FORWARD that are ours and must go before the jump is put first; jumpMissing is set if it has to be put there.
+	// staleJumps are the jumps in FORWARD that must go before the jump is put first; jumpMissing is set if it has to be put there.
 	staleJumps  []string
 	jumpMissing bool
 	// textless is set once the texts of rules that are found are of no use.

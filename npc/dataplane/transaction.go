@@ -17,7 +17,7 @@ import (
 // allows comes before what it replaces goes.
 type Transaction struct {
 	Family traffic.Family
-	// Mismatched are sets by our names that cannot be ours and are made anew, in words.
+	// Mismatched are sets that have the names of desired ones, cannot be these and are made anew, in words.
 	Mismatched []string
 	// DeleteStale deletes what an address that changed hands had for its former pod.
 	DeleteStale []ipset.Op
