@@ -139,12 +139,14 @@ func TestRequestsOfOneAddressAreMerged(t *testing.T) {
 		w.Ask([]Request{{Addr: a, Scope: WithLocalPods}})
 		w.Ask([]Request{{Addr: a, Scope: WithLocalPods, Later: true}})
 		time.Sleep(10 * time.Millisecond) // far less than what can wait would wait
+		synctest.Wait()
 		if len(matched) != 1 || !matched[0] || len(w.Done()) != 1 {
 			t.Errorf("it was matched in these tries: %v", matched)
 		}
 		w.Close()
 		w.Ask(urgent(1))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(matched) != 1 {
 			t.Error("a closed worker works")
 		}

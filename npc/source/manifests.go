@@ -95,7 +95,7 @@ func (m *manifests) read(follower *directory.Follower) reading {
 	merged := m.store.Replace(result.Files)
 	m.logIgnored(merged.Ignored)
 	m.logChanges(len(result.Files), merged.Changes)
-	problems := append(result.Problems, merged.Problems...)
+	problems := slices.Concat(result.Problems, merged.Problems)
 	manifest.SortProblems(problems)
 	m.bad.Store(int64(m.directory.Report(problems)))
 	return reading{Result: result, nodes: merged.Nodes}

@@ -10,6 +10,7 @@ package snapshot
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -42,7 +43,7 @@ func Load(dir string) (Objects, error) {
 	result := d.Read()
 	s := store.New()
 	merged := s.Replace(result.Files)
-	problems := append(result.Problems, merged.Problems...)
+	problems := slices.Concat(result.Problems, merged.Problems)
 	manifest.SortProblems(problems)
 	return Objects{
 		Namespaces: as[*corev1.Namespace](s.Objects(manifest.KindNamespace)),
