@@ -20,12 +20,7 @@ func (m *Controller) PlanStart(boot bool, known [len(traffic.Families)]dataplane
 	m.setGates()
 	var txs [len(traffic.Families)]dataplane.Transaction
 	for f, t := range m.tables {
-		var inTheWay []string
-		if boot && known[f] == dataplane.AllKnown {
-			inTheWay = t.ResolveNames(false)
-		}
 		txs[f] = t.PlanStart(boot, known[f], m.gates.sets[f][:])
-		txs[f].Mismatched = append(inTheWay, txs[f].Mismatched...)
 	}
 	return txs
 }

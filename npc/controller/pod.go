@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/queue"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -39,10 +40,8 @@ type membership struct {
 	entry ipset.Entry
 }
 
-func podKey(namespace, name string) string { return namespace + "/" + name }
-
 // String is the pod as a comment names it.
-func (p *pod) String() string { return podKey(p.Namespace, p.Name) }
+func (p *pod) String() string { return objectkey.Of(p.Namespace, p.Name) }
 
 // attr is what the pod's entries say for humans.
 func (p *pod) attr() ipset.Attr { return ipset.Attr{Comment: comment(p.String())} }
@@ -79,7 +78,7 @@ func (p *pod) leave(s *selector) {
 
 // SetPod takes a pod as it now is.
 func (m *Controller) SetPod(p npc.Pod) {
-	m.change(queue.Event{Kind: queue.Pods, Key: "pod/" + podKey(p.Namespace, p.Name), UID: p.UID, Weight: 1, Apply: func() { m.setPod(p) }})
+	m.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(p.Namespace, p.Name), UID: p.UID, Weight: 1, Apply: func() { m.setPod(p) }})
 }
 
 func (m *Controller) setPod(f npc.Pod) {
@@ -132,7 +131,7 @@ func (p *pod) same(f npc.Pod) bool {
 // DeletePod removes a pod. One of that name with another UID is another pod; an empty UID
 // stands for whichever is there.
 func (m *Controller) DeletePod(namespace, name string, uid types.UID) {
-	m.change(queue.Event{Kind: queue.Pods, Key: "pod/" + podKey(namespace, name), UID: uid, Ends: true, Weight: 1, Apply: func() {
+	m.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(namespace, name), UID: uid, Ends: true, Weight: 1, Apply: func() {
 		ns := m.namespaces[namespace]
 		if ns == nil || ns.pods[name] == nil || uid != "" && ns.pods[name].UID != uid {
 			return

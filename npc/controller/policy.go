@@ -11,6 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	compiled "github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/queue"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -44,7 +45,7 @@ type policy struct {
 	renders [len(traffic.Directions)][]rendering
 }
 
-func (p *policy) key() string { return p.namespace + "/" + p.name }
+func (p *policy) key() string { return objectkey.Of(p.namespace, p.name) }
 
 // same reports whether another policy of the name means the same in the same words.
 func (p *policy) same(q *policy) bool {
@@ -68,7 +69,7 @@ func newPolicy(o *networkingv1.NetworkPolicy, limits budget.Limits) *policy {
 // SetPolicy takes a policy as it now is. The object must not be changed afterwards.
 func (m *Controller) SetPolicy(o *networkingv1.NetworkPolicy) {
 	p := newPolicy(o, m.budget.Limits)
-	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + podKey(o.Namespace, o.Name), UID: o.UID, Weight: p.cost.Weight(), Apply: func() {
+	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + objectkey.Of(o.Namespace, o.Name), UID: o.UID, Weight: p.cost.Weight(), Apply: func() {
 		ns := m.namespace(o.Namespace)
 		old := ns.policies[o.Name]
 		if old != nil && old.same(p) {
@@ -84,7 +85,7 @@ func (m *Controller) SetPolicy(o *networkingv1.NetworkPolicy) {
 
 // DeletePolicy removes a policy.
 func (m *Controller) DeletePolicy(namespace, name string, uid types.UID) {
-	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + podKey(namespace, name), UID: uid, Ends: true, Weight: 1, Apply: func() {
+	m.change(queue.Event{Kind: queue.Policies, Key: "policy/" + objectkey.Of(namespace, name), UID: uid, Ends: true, Weight: 1, Apply: func() {
 		ns := m.namespaces[namespace]
 		if ns == nil || ns.policies[name] == nil || uid != "" && ns.policies[name].uid != uid {
 			return

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -38,7 +39,7 @@ func (m *Controller) Rejected() []npc.InvalidPolicy {
 		out = append(out, p)
 	}
 	sort.Slice(out, func(i, j int) bool {
-		return podKey(out[i].Namespace, out[i].Name) < podKey(out[j].Namespace, out[j].Name)
+		return objectkey.Of(out[i].Namespace, out[i].Name) < objectkey.Of(out[j].Namespace, out[j].Name)
 	})
 	return out
 }

@@ -68,7 +68,10 @@ func (t *Table) PlanStart(boot bool, known Known, gates []*Set) Transaction {
 	case known == NothingKnown:
 		return Transaction{Family: t.Family}
 	case boot && known == AllKnown && !t.standing():
-		return t.Plan(Options{})
+		inTheWay := t.ResolveNames(false)
+		tx := t.Plan(Options{})
+		tx.Mismatched = append(inTheWay, tx.Mismatched...)
+		return tx
 	}
 	tx := Transaction{Family: t.Family, planned: planned{changes: t.changes}}
 	for _, s := range gates {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
 
 // Owner is a policy on whose behalf rules are there. The same policy before and after an edit are two owners: an Owner is
@@ -18,7 +19,7 @@ type Owner struct {
 }
 
 // String returns the policy as namespace/name.
-func (o *Owner) String() string { return o.Namespace + "/" + o.Name }
+func (o *Owner) String() string { return objectkey.Of(o.Namespace, o.Name) }
 
 // Rule is a rule of a chain of the dispatch tree.
 type Rule struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/progress"
 )
 
@@ -49,7 +50,7 @@ func (r *reporter) invalid() {
 func (r *reporter) rejections() bool {
 	rejected := map[string]npc.InvalidPolicy{}
 	for _, p := range r.model.Rejected() {
-		key := p.Namespace + "/" + p.Name
+		key := objectkey.Of(p.Namespace, p.Name)
 		rejected[key] = p
 		if r.rejected[key].UID != p.UID || r.rejected[key].Name == "" {
 			r.log.Error("the kernel refuses what a policy needs: it is left out, and tried again later", "policy", key,
