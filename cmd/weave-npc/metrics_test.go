@@ -31,7 +31,7 @@ func allMetrics() *prometheus.Registry {
 	registerReports(r, new(ulogd.Stats))
 	registerInputs(r, source.Source{})
 	registerReadiness(r, func() string { return "" })
-	blocked.NewReporter(m, nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
+	blocked.NewReporter(m.Lookup(), nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
 	return r
 }
 

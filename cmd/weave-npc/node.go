@@ -63,7 +63,7 @@ func (n *node) read(ctx context.Context, c *cluster) (*nodeState, error) {
 		}
 		m := controller.New(config)
 		s.objects.Deliver(m)
-		s.Describe(kernelstate.Purpose{Cluster: s.cluster, Sets: m.Uses(), Chain: m.ChainUse})
+		s.Describe(kernelstate.Purpose{Cluster: s.cluster, Sets: m.Lookup().Uses(), Chain: m.Lookup().ChainUse})
 	}
 	return s, s.Check(s.name)
 }

@@ -25,7 +25,7 @@ func (d *daemon) newObserver() (*observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &observer{blocked: blocked.NewReporter(d.model, ports, d.registry, d.log)}
+	x := &observer{blocked: blocked.NewReporter(d.controller.Lookup(), ports, d.registry, d.log)}
 	x.reports = ulogd.Config{Groups: x.blocked.Groups(d.config.NFLogGroup), Mark: rules.BlockedMark, Recording: d.options.ulogdPcap,
 		RecordingSize: d.options.ulogdPcapSize << 20, Log: d.log, Stats: new(ulogd.Stats)}
 	if err := x.reports.Check(); err != nil {

@@ -56,7 +56,7 @@ type daemon struct {
 	families      []npc.Family
 
 	registry   *prometheus.Registry
-	model      *controller.Controller
+	controller *controller.Controller
 	syncer     *syncer.Syncer
 	attachment npcnode.Attachment
 	uplinks    *npcnode.Follower
@@ -75,21 +75,21 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 		return nil, err
 	}
 	d.families = host.Families()
-	d.registry, d.model = newRegistry(), controller.New(d.config)
+	d.registry, d.controller = newRegistry(), controller.New(d.config)
 	reporter := events.NewReporter(ctx, d.client, d.config.NodeName)
-	if d.syncer, err = newSyncer(d.model, d.families, d.backend, d.registry, d.log, reporter); err != nil {
+	if d.syncer, err = newSyncer(d.controller, d.families, d.backend, d.registry, d.log, reporter); err != nil {
 		return nil, err
 	}
 	d.attach()
 	return d, nil
 }
 
-// attach finds out how the pods of this node are attached, and passes the present uplinks to the model, for the first transaction.
+// attach finds out how the pods of this node are attached, and passes the present uplinks to the controller, for the first transaction.
 func (d *daemon) attach() {
-	c, m := d.config, d.model
-	d.attachment = npcnode.Attachment{Interface: c.PodInterface, BridgePort: c.BridgePort, InRange: m.InRange}
-	d.uplinks = &npcnode.Follower{Interface: c.PodInterface, Bridges: d.attachment.Bridges, Uplink: c.BridgePort,
-		Found: func(u npcnode.Uplinks) { m.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
+	config, c := d.config, d.controller
+	d.attachment = npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: c.Lookup().InRange}
+	d.uplinks = &npcnode.Follower{Interface: config.PodInterface, Bridges: d.attachment.Bridges, Uplink: config.BridgePort,
+		Found: func(u npcnode.Uplinks) { c.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
 	d.uplinks.Look()
 	d.guard = npcnode.NewGuard(d.attachment, iptables.BridgeGuard{AllowVLAN: d.options.allowVLAN}, d.log)
 }
@@ -101,7 +101,7 @@ func (d *daemon) dryRun(ctx context.Context, tasks *errgroup.Group, stdout io.Wr
 	if err := nodeobject.Check(ctx, d.client, d.config.NodeName, d.log); err != nil {
 		return err
 	}
-	tasks.Go(func() error { return d.source.Run(ctx, d.model, d.log) })
+	tasks.Go(func() error { return d.source.Run(ctx, d.controller, d.log) })
 	return d.syncer.DryRun(ctx, stdout)
 }
 
@@ -123,16 +123,16 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	}
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
-	tasks.Go(func() error { return d.source.Run(ctx, d.model, d.log) })
+	tasks.Go(func() error { return d.source.Run(ctx, d.controller, d.log) })
 	tasks.Go(func() error {
-		return nodeobject.FollowAddrs(ctx, d.client, d.config.NodeName, d.model.SetNodeAddrs, d.log)
+		return nodeobject.FollowAddrs(ctx, d.client, d.config.NodeName, d.controller.SetNodeAddrs, d.log)
 	})
 	tasks.Go(func() error { return d.uplinks.Run(ctx) })
 	tasks.Go(func() error { return d.guard.Run(ctx) })
 	context.AfterFunc(d.syncer.Enforced(), debug.FreeOSMemory) // the memory for the first reading is not needed again
 	if len(d.config.PodRanges) == 0 {
 		tasks.Go(func() error {
-			return nodeobject.AwaitRanges(ctx, d.client, d.config.NodeName, d.model.SetRanges, d.log)
+			return nodeobject.AwaitRanges(ctx, d.client, d.config.NodeName, d.controller.SetRanges, d.log)
 		})
 	}
 	return tasks.Wait()
@@ -152,14 +152,14 @@ func (d *daemon) notReady() string {
 	return d.attachment.BypassReason(d.families)
 }
 
-// newSyncer passes the addresses of this node to a model, and returns the model's syncer.
-func newSyncer(m *controller.Controller, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events.Reporter) (*syncer.Syncer, error) {
+// newSyncer passes the addresses of this node to a controller, and returns its syncer.
+func newSyncer(c *controller.Controller, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events.Reporter) (*syncer.Syncer, error) {
 	own, err := nodeaddr.Read()
 	if err != nil {
 		return nil, err
 	}
-	m.SetNodeAddrs(own)
-	s, err := syncer.New(m, fs, b, syncer.NewMetrics(r, m, fs), log, e.Policy)
+	c.SetNodeAddrs(own)
+	s, err := syncer.New(c, fs, b, syncer.NewMetrics(r, c, fs), log, e.Policy)
 	if err != nil {
 		return nil, err
 	}

@@ -33,9 +33,6 @@ func (t *Table[P]) Owner(a netip.Addr) P { return t.claimants[a].owner }
 // Others returns the pods that claim an address without owning it. The caller must not change the slice.
 func (t *Table[P]) Others(a netip.Addr) []P { return t.claimants[a].others }
 
-// Len returns the number of addresses that are claimed.
-func (t *Table[P]) Len() int { return len(t.claimants) }
-
 // Settle adds or withdraws a pod's claim, or decides again after a change of the pod. It returns the owner of the address
 // before and after.
 func (t *Table[P]) Settle(a netip.Addr, p P, claimed bool) (from, to P) {

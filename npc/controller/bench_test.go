@@ -124,7 +124,7 @@ func (s size) tell(m *controller.Controller) {
 func carryOut(m *controller.Controller) {
 	for {
 		planned(m)
-		if !m.Resume() {
+		if !m.Planner().Resume() {
 			return
 		}
 	}
@@ -300,8 +300,8 @@ func (s size) onPaper(tb testing.TB) [2]*paper.Kernel {
 	m := s.untold()
 	for f, k := range kernels {
 		sets, seen := k.Read()
-		m.LoadChains(npc.Family(f), seen)
-		m.LoadSets(npc.Family(f), sets)
+		m.Planner().LoadChains(npc.Family(f), seen)
+		m.Planner().LoadSets(npc.Family(f), sets)
 	}
 	s.tell(m)
 	for {
@@ -310,7 +310,7 @@ func (s size) onPaper(tb testing.TB) [2]*paper.Kernel {
 				tb.Fatal(err)
 			}
 		}
-		if !m.Resume() {
+		if !m.Planner().Resume() {
 			return kernels
 		}
 	}
@@ -353,9 +353,9 @@ func rulesMet(tb testing.TB, k *paper.Kernel, pod npc.Pod, d npc.Direction) (toS
 
 // planned plans and tells the model that everything was carried out.
 func planned(m *controller.Controller) [2]dataplane.Transaction {
-	txs := m.Plan(false, [2]dataplane.Known{})
+	txs := m.Planner().Plan(false, [2]dataplane.Known{})
 	for _, tx := range txs {
-		m.Commit(tx, tx.Taken())
+		m.Planner().Commit(tx, tx.Taken())
 	}
 	return txs
 }

@@ -1,39 +1,38 @@
 package controller
 
-import "github.com/weave-npc/weave-npc/npc/dataplane"
+import (
+	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/isolation"
+)
 
 // carryOut plans, and takes everything for carried out.
-func (m *Controller) carryOut(collectGarbage bool) [2]dataplane.Transaction {
-	txs := m.Plan(collectGarbage, [2]dataplane.Known{})
+func (c *Controller) carryOut(collectGarbage bool) [2]dataplane.Transaction {
+	txs := c.Planner().Plan(collectGarbage, [2]dataplane.Known{})
 	for _, tx := range txs {
-		m.Commit(tx, tx.Taken())
+		c.Planner().Commit(tx, tx.Taken())
 	}
 	return txs
 }
 
-// Leftovers returns what the model holds of something that nobody owns: sets and chains that are neither desired nor in the kernel, and
-// selectors and blocks without users.
-func (m *Controller) Leftovers() (out []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, t := range m.tables {
+// Leftovers returns what the controller holds of something that nobody owns: sets and chains that are neither desired nor in the kernel, and
+// sets without users.
+func (c *Controller) Leftovers() (out []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.state.tables {
 		out = append(out, t.Leftovers()...)
 	}
-	for _, s := range m.selectors {
-		if len(s.users) == 0 {
-			out = append(out, "selector "+s.String())
+	for _, use := range c.state.index.Sets.Uses() {
+		if len(use.Users) == 0 {
+			out = append(out, "set "+use.Set.About())
 		}
 	}
 	return out
 }
 
-// Crowd has chains lead to at most so many parts one by one, and divides the rules of so many targets and more.
-func (m *Controller) Crowd(n, targets int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.partTargets = targets
-	for _, w := range m.ways {
-		w.crowd = n
-		m.pave(w)
-	}
+// Shard divides the rules of isolated pods in another way. It is to be called before any object is set.
+func (c *Controller) Shard(s isolation.Sharding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.isolation = c.state.newIsolation(s)
 }

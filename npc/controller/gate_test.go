@@ -12,11 +12,17 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
+// closes reports whether the gate is to drop packets of a prefix in a direction.
+func closes(c *Controller, d traffic.Direction, prefix string) bool {
+	st := c.state.gate.Sets(traffic.IPv4)[d].State(ipset.Net(netip.MustParsePrefix(prefix)))
+	return st.Wanted && !st.Want.NoMatch
+}
+
 // TestBrokenWatchesCloseBothDirections: the watches break a moment apart, and time passes while a plan is made.
 func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 	now := time.Unix(1000, 0)
 	m := New(npc.Config{NodeName: "n", Hook: npc.HookForward, Gate: npc.GateAuto, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
-	m.now = func() time.Time {
+	m.state.now = func() time.Time {
 		now = now.Add(100 * time.Microsecond)
 		return now
 	}
@@ -25,14 +31,14 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 	o.Namespace, o.Name = "a", "p"
 	m.SetPolicy(o)
 	m.carryOut(false)
-	m.Resume()
+	m.Planner().Resume()
 	for _, kind := range []string{"namespaces", "pods", "networkpolicies"} {
 		m.SetConnected(kind, false)
 	}
 	for range 10 {
 		m.carryOut(false)
-		m.Resume()
-		next := m.NextChange()
+		m.Planner().Resume()
+		next := m.Planner().NextChange()
 		if next.IsZero() {
 			break
 		}
@@ -41,7 +47,7 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 		}
 	}
 	for _, d := range traffic.Directions {
-		if len(m.gates.closed[traffic.IPv4][d]) == 0 {
+		if !closes(m, d, "10.32.1.0/24") {
 			t.Errorf("%s is open", d)
 		}
 	}
@@ -49,9 +55,9 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 		m.SetConnected(kind, true)
 	}
 	m.carryOut(false)
-	m.Resume()
+	m.Planner().Resume()
 	for _, d := range traffic.Directions {
-		if len(m.gates.closed[traffic.IPv4][d]) != 0 {
+		if closes(m, d, "10.32.1.0/24") {
 			t.Errorf("%s is closed", d)
 		}
 	}
@@ -61,19 +67,15 @@ func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 func TestAVanishedPodsAddressOpensInTime(t *testing.T) {
 	now := time.Unix(1000, 0)
 	m := atWork(&now)
-	address := ipset.Addr(netip.MustParseAddr("10.32.1.2"))
-	closed := func() bool {
-		_, is := m.gates.closed[traffic.IPv4][traffic.Ingress][address]
-		return is
-	}
+	closed := func() bool { return closes(m, traffic.Ingress, "10.32.1.2/32") }
 	m.DeletePod("a", "web", "")
 	m.carryOut(false)
-	m.Resume()
+	m.Planner().Resume()
 	if !closed() {
 		t.Fatal("it is open at once")
 	}
-	next := m.NextChange()
-	if want := now.Add(vanishedFor); !next.Equal(want) {
+	next := m.Planner().NextChange()
+	if want := now.Add(10 * time.Minute); !next.Equal(want) {
 		t.Fatalf("the next change is at %s, not at %s", next, want)
 	}
 	now = next.Add(-time.Second)
@@ -84,7 +86,7 @@ func TestAVanishedPodsAddressOpensInTime(t *testing.T) {
 	if m.carryOut(false); closed() {
 		t.Error("it stays closed")
 	}
-	if next = m.NextChange(); !next.IsZero() {
+	if next = m.Planner().NextChange(); !next.IsZero() {
 		t.Errorf("there is another change at %s", next)
 	}
 }
@@ -97,11 +99,11 @@ func TestWhichBrokenWatchesClose(t *testing.T) {
 		policy bool
 		closed bool
 	}{
-		"pods":              {[]string{"pods"}, brokenAfter, true, true},
-		"policies":          {[]string{"networkpolicies"}, brokenAfter, true, true},
-		"both":              {[]string{"pods", "networkpolicies"}, brokenAfter, true, true},
+		"pods":              {[]string{"pods"}, 5 * time.Second, true, true},
+		"policies":          {[]string{"networkpolicies"}, 5 * time.Second, true, true},
+		"both":              {[]string{"pods", "networkpolicies"}, 5 * time.Second, true, true},
 		"namespaces":        {[]string{"namespaces"}, time.Hour, true, false},
-		"for a moment":      {[]string{"pods", "networkpolicies"}, brokenAfter - time.Millisecond, true, false},
+		"for a moment":      {[]string{"pods", "networkpolicies"}, 5*time.Second - time.Millisecond, true, false},
 		"without policies":  {[]string{"pods", "networkpolicies"}, time.Hour, false, false},
 		"nothing is broken": {nil, time.Hour, true, false},
 	} {
@@ -116,15 +118,15 @@ func TestWhichBrokenWatchesClose(t *testing.T) {
 			}
 			now = now.Add(c.after)
 			m.carryOut(false)
-			m.Resume()
+			m.Planner().Resume()
 			for _, d := range traffic.Directions {
-				_, closed := m.gates.closed[traffic.IPv4][d][ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))]
-				_, why := m.Closed(d)
+				closed := closes(m, d, "10.32.1.0/24")
+				_, why := m.Lookup().Closed(d)
 				if closed != c.closed || (why != "") != c.closed {
 					t.Errorf("%s: closed: %t, by %q", d, closed, why)
 				}
 				for range 20 { // each change is a line in the log
-					if _, again := m.Closed(d); again != why {
+					if _, again := m.Lookup().Closed(d); again != why {
 						t.Errorf("%s: closed by %q, and then by %q", d, why, again)
 					}
 				}

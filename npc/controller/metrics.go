@@ -6,11 +6,11 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Collector returns the gauges of what a model and the kernel hold, which are read when they are asked for.
-func Collector(m *Controller) prometheus.Collector { return modelCollector{m} }
+// Collector returns the gauges of what a controller and the kernel hold, which are read when they are asked for.
+func Collector(c *Controller) prometheus.Collector { return collector{c} }
 
-// modelCollector implements prometheus.Collector.
-type modelCollector struct{ m *Controller }
+// collector implements prometheus.Collector.
+type collector struct{ c *Controller }
 
 var (
 	localPodsDesc  = prometheus.NewDesc("weavenpc_local_pods", "Pods of this node that are enforced.", nil, nil)
@@ -35,33 +35,31 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (c modelCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+func (m collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
 
 // Collect implements prometheus.Collector.
-func (c modelCollector) Collect(out chan<- prometheus.Metric) {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
+func (m collector) Collect(out chan<- prometheus.Metric) {
+	c := m.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	gauge := func(d *prometheus.Desc, v int, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
-	local := 0
-	for _, ns := range c.m.namespaces {
-		local += len(ns.local)
-	}
-	gauge(localPodsDesc, local)
-	gauge(invalidDesc, len(c.m.invalid))
-	gauge(overBudgetDesc, c.m.budget.Denied())
-	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.m.waiting().Seconds())
+	counts, facts := c.state.isolation.Counts(), c.state.facts()
+	gauge(localPodsDesc, c.state.index.CountLocal())
+	gauge(invalidDesc, counts.Invalid)
+	gauge(overBudgetDesc, counts.Denied)
+	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.changes.waiting().Seconds())
 	for _, d := range traffic.Directions {
-		gauge(isolatedDesc, c.m.isolatedPods[d], d.String())
-		gauge(pendingDesc, len(c.m.pending[d]), d.String())
+		gauge(isolatedDesc, counts.Isolated[d], d.String())
+		gauge(pendingDesc, c.state.gate.Waiting(d), d.String())
 		closed := 0
-		if c.m.closedBy(d, c.m.now()) != "" && c.m.scope().String() != "" {
+		if what, _ := c.state.gate.Closed(d, facts); what != "" {
 			closed = 1
 		}
 		gauge(gateDesc, closed, d.String())
 	}
-	for _, t := range c.m.tables {
+	for _, t := range c.state.tables {
 		sets, entries, chains, rules := t.Size()
 		gauge(setsDesc, sets, t.Family.String())
 		gauge(entriesDesc, entries, t.Family.String())

@@ -18,7 +18,7 @@ import (
 func atWork(now *time.Time) *Controller {
 	m := New(npc.Config{NodeName: "n", Hook: npc.HookForward, Gate: npc.GateAuto, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
-	m.now = func() time.Time { return *now }
+	m.state.now = func() time.Time { return *now }
 	m.SetNamespace(npc.Namespace{Name: "a", UID: "a"})
 	m.SetPod(npc.Pod{Namespace: "a", Name: "web", UID: "web", Node: "n", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")},
 		HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}})
@@ -29,11 +29,11 @@ func atWork(now *time.Time) *Controller {
 	m.SetPolicy(o)
 	m.SetSynced()
 	for _, f := range traffic.Families {
-		m.LoadChains(f, iptables.Seen{})
-		m.LoadSets(f, nil)
+		m.Planner().LoadChains(f, iptables.Seen{})
+		m.Planner().LoadSets(f, nil)
 	}
 	m.carryOut(false)
-	m.Resume()
+	m.Planner().Resume()
 	return m
 }
 
@@ -43,23 +43,22 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 	m := atWork(&now)
 	m.DeletePolicy("a", "p", "")
 	m.carryOut(false)
-	m.Resume()
+	m.Planner().Resume()
 	m.DeletePod("a", "web", "")
 	m.DeleteNamespace("a", "")
 	for range 3 {
 		m.carryOut(true)
-		m.Resume()
+		m.Planner().Resume()
 	}
-	for name, n := range map[string]int{"namespaces": len(m.namespaces), "claims": m.claims.Len(), "hosts": len(m.hosts),
-		"local addresses": len(m.localAddrs), "selectors": len(m.selectors), "selectors of namespaces": len(m.spaces), "policies": m.policyCount, "blocks": len(m.blocks),
-		"selectors of the cluster": len(m.cluster.rest) + len(m.cluster.byLabel), "isolated pods": m.isolatedPods[traffic.Ingress],
-		"pending pods": len(m.pending[traffic.Ingress]), "vanished pods": len(m.gates.vanished)} {
+	counts := m.state.isolation.Counts()
+	for name, n := range map[string]int{"local pods": m.state.index.CountLocal(), "policies": counts.Policies, "isolated pods": counts.Isolated[traffic.Ingress],
+		"waiting pods": m.state.gate.Waiting(traffic.Ingress), "sets of policies": len(m.state.index.Sets.Uses())} {
 		if n != 0 {
 			t.Errorf("%d %s are kept", n, name)
 		}
 	}
 	for _, f := range traffic.Families {
-		for s := range m.tables[f].PodSets() {
+		for s := range m.state.tables[f].PodSets() {
 			t.Errorf("%s is kept", s.Name)
 		}
 	}
@@ -111,11 +110,11 @@ func TestWhatIsPlanned(t *testing.T) {
 			m.SetPolicy(o)
 			for range 2 {
 				m.carryOut(true)
-				m.Resume()
+				m.Planner().Resume()
 			}
 			m.carryOut(true)
-			m.Resume()
-			m.CarriedOut()
+			m.Planner().Resume()
+			m.Planner().CarriedOut()
 			<-m.Wake()
 
 			c.change(m)
@@ -123,7 +122,7 @@ func TestWhatIsPlanned(t *testing.T) {
 			if woken != c.wakes {
 				t.Errorf("woken: %v", woken)
 			}
-			if waits := m.batch != queue.None || !m.later.Empty() || !m.changedAt.IsZero(); waits != c.wakes {
+			if waits := m.changes.batch != queue.None || !m.changes.later.Empty() || !m.changes.changedAt.IsZero(); waits != c.wakes {
 				t.Errorf("a change of another kind has to wait, and time passes: %v", waits)
 			}
 			for _, tx := range m.carryOut(false) {

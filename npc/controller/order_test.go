@@ -9,6 +9,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/isolation"
 )
 
 // newOrderWorld has a web, a db, clients, and policies that let clients in, at work.
@@ -78,7 +79,7 @@ func TestS62_APodGoesFromPartToPart(t *testing.T) {
 		t.Run(fmt.Sprintf("tidy=%t", tidy), func(t *testing.T) {
 			const policies = 20
 			w := newWorld(t)
-			w.Model.Crowd(0, 4)
+			w.Model.Shard(isolation.Sharding{MaxLeaves: 0, Targets: 4})
 			w.Namespace("a")
 			w.Pod("a/client", "10.32.1.2", "app=client")
 			w.Pod("a/x", "10.32.1.3", "app=app-0")

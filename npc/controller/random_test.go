@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/isolation"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/judge"
@@ -45,7 +46,7 @@ type tester interface {
 // newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: tt, state: newState()}
-	h.Model.Crowd(0, 1) // every way has branches, and every namespace as many parts as it can
+	h.Model.Shard(isolation.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
 	return h
 }
 

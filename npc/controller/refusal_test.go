@@ -27,15 +27,15 @@ func TestManyRefusals(t *testing.T) {
 		o.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
 		m.SetPolicy(o)
 		m.carryOut(false)
-		m.Resume()
+		m.Planner().Resume()
 	}
 	carryOut := func() {
-		for m.carryOut(false); m.Resume(); m.carryOut(false) {
+		for m.carryOut(false); m.Planner().Resume(); m.carryOut(false) {
 		}
 	}
 	carryOut()
 	reasons := map[string]string{}
-	for s := range m.tables[traffic.IPv4].PodSets() {
+	for s := range m.state.tables[traffic.IPv4].PodSets() {
 		if strings.HasPrefix(s.About(), "pods ") {
 			reasons[s.Name] = "no room"
 		}
@@ -44,19 +44,19 @@ func TestManyRefusals(t *testing.T) {
 		t.Fatalf("there are only %d sets", len(reasons))
 	}
 	start := time.Now()
-	if others, _ := m.Commit(dataplane.Transaction{}, dataplane.Result{RejectedSets: reasons}); len(others) > 0 {
+	if others, _ := m.Planner().Commit(dataplane.Transaction{}, dataplane.Result{RejectedSets: reasons}); len(others) > 0 {
 		t.Errorf("%d sets cannot be left out", len(others))
 	}
 	carryOut()
-	if refused := m.Rejected(); len(refused) < 10 {
+	if refused := m.Lookup().Rejected(); len(refused) < 10 {
 		t.Errorf("%d policies lack something", len(refused))
 	}
 	if took := time.Since(start); took > 4*time.Second {
 		t.Errorf("%d refused sets took %s", len(reasons), took)
 	}
-	m.Retry(traffic.IPv4)
+	m.Planner().Retry(traffic.IPv4)
 	carryOut()
-	if refused := m.Rejected(); len(refused) > 0 {
+	if refused := m.Lookup().Rejected(); len(refused) > 0 {
 		t.Errorf("%d policies still lack something", len(refused))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/isolation"
 )
 
 // storm is a history in which events arrive while transactions are carried out, transactions are interrupted, connections are deleted late,
@@ -45,7 +46,7 @@ func TestRandomStorms(t *testing.T) {
 				c.Budget = budget.Default()
 				c.Budget.Rules = budget.Limit{Policy: 6, Namespace: 8, Node: 12}
 			}), t: rt, state: newState()}
-			h.Model.Crowd(0, 1)
+			h.Model.Shard(isolation.Sharding{MaxLeaves: 0, Targets: 1})
 			return h
 		}
 		s := &storm{generator: &generator{history: begin(), t: rt}, postponed: map[string]bool{}}

@@ -14,7 +14,7 @@ func TestScope(t *testing.T) {
 	in, outside, other := netip.MustParseAddr("10.32.1.7"), netip.MustParseAddr("10.99.1.7"), netip.MustParseAddr("fd00::7")
 	for _, c := range []struct {
 		about         string
-		scope         Scope
+		scope         scope
 		prefixes      int
 		text          string
 		misses        bool // the address outside
@@ -22,17 +22,17 @@ func TestScope(t *testing.T) {
 		toUp, fromUp  bool // and with one
 		outsideToUpln bool
 	}{
-		{"nothing is known", Scope{}, 0, "", false, false, false, false, false, false},
-		{"the range", Scope{Ranges: ranges}, 1, "unknown addresses in 10.32.1.0/24", true, true, true, true, true, false},
-		{"the interface", Scope{Interface: "cni0", Ranges: ranges}, 2, "unknown addresses behind cni0", false, false, false, true, false, true},
-		{"the CNI sends packets of its pods", Scope{ByCNI: true}, 2, "unknown addresses behind the CNI's interface", false, true, true, true, true, true},
+		{"nothing is known", scope{}, 0, "", false, false, false, false, false, false},
+		{"the range", scope{Ranges: ranges}, 1, "unknown addresses in 10.32.1.0/24", true, true, true, true, true, false},
+		{"the interface", scope{Interface: "cni0", Ranges: ranges}, 2, "unknown addresses behind cni0", false, false, false, true, false, true},
+		{"the CNI sends packets of its pods", scope{ByCNI: true}, 2, "unknown addresses behind the CNI's interface", false, true, true, true, true, true},
 	} {
 		s := c.scope
-		if len(s.Prefixes()) != c.prefixes || s.String() != c.text || s.Misses(outside) != c.misses || s.Misses(in) || s.Misses(other) {
-			t.Errorf("%s: it closes %v, %q, misses %t", c.about, s.Prefixes(), s, s.Misses(outside))
+		if len(s.prefixes()) != c.prefixes || s.String() != c.text || s.misses(outside) != c.misses || s.misses(in) || s.misses(other) {
+			t.Errorf("%s: it closes %v, %q, misses %t", c.about, s.prefixes(), s, s.misses(outside))
 		}
-		if s.Excepts(in, true, false) != c.to || s.Excepts(in, false, false) != c.from || s.Excepts(in, true, true) != c.toUp ||
-			s.Excepts(in, false, true) != c.fromUp || s.Excepts(outside, true, true) != c.outsideToUpln {
+		if s.excepts(in, true, false) != c.to || s.excepts(in, false, false) != c.from || s.excepts(in, true, true) != c.toUp ||
+			s.excepts(in, false, true) != c.fromUp || s.excepts(outside, true, true) != c.outsideToUpln {
 			t.Errorf("%s: it does not except what it has to", c.about)
 		}
 	}

@@ -1,9 +1,3 @@
-// Package gate determines which addresses may belong to pods that are not known yet, and logs when their packets are dropped.
-// It knows nothing about sets, chains or the API.
-//
-//	s := gate.Scope{Ranges: nodeRanges}
-//	s.Prefixes()              // the addresses that a closed gate drops ...
-//	s.Excepts(a, true, false) // ... except known pods of other nodes
 package gate
 
 import (
@@ -12,8 +6,8 @@ import (
 	"strings"
 )
 
-// Scope describes where the pods of this node are.
-type Scope struct {
+// scope describes where the pods of this node are.
+type scope struct {
 	// Interface is the interface of their packets; empty if it is not known.
 	Interface string
 	// ByCNI is set if only the CNI decides which packets reach the chains and no range is configured. The CNI sends the
@@ -24,10 +18,10 @@ type Scope struct {
 }
 
 // byInterface reports whether pods are identified by the interface of their packets. Any address may be a pod's then.
-func (s Scope) byInterface() bool { return s.Interface != "" || s.ByCNI }
+func (s scope) byInterface() bool { return s.Interface != "" || s.ByCNI }
 
-// Prefixes returns the prefixes that a closed gate drops. There are none if nothing is known about the pods' addresses.
-func (s Scope) Prefixes() []netip.Prefix {
+// prefixes returns the prefixes that a closed gate drops. There are none if nothing is known about the pods' addresses.
+func (s scope) prefixes() []netip.Prefix {
 	if s.byInterface() {
 		return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 	}
@@ -35,7 +29,7 @@ func (s Scope) Prefixes() []netip.Prefix {
 }
 
 // String describes the addresses that a closed gate drops. It is empty if there are none.
-func (s Scope) String() string {
+func (s scope) String() string {
 	switch {
 	case s.Interface != "":
 		return "unknown addresses behind " + s.Interface
@@ -51,23 +45,23 @@ func (s Scope) String() string {
 	return "unknown addresses in " + strings.Join(texts, ", ")
 }
 
-// Contains reports whether an address is in the ranges.
-func (s Scope) Contains(a netip.Addr) bool {
+// contains reports whether an address is in the ranges.
+func (s scope) contains(a netip.Addr) bool {
 	return slices.ContainsFunc(s.Ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
-// Misses reports whether the gate does not cover an address although the ranges of its family are known.
-func (s Scope) Misses(a netip.Addr) bool {
+// misses reports whether the gate does not cover an address although the ranges of its family are known.
+func (s scope) misses(a netip.Addr) bool {
 	ofFamily := func(r netip.Prefix) bool { return r.Addr().Is4() == a.Is4() }
-	return !s.byInterface() && slices.ContainsFunc(s.Ranges, ofFamily) && !s.Contains(a)
+	return !s.byInterface() && slices.ContainsFunc(s.Ranges, ofFamily) && !s.contains(a)
 }
 
-// Excepts reports whether the gate could drop packets to (dst) or from the address of a known pod of another node, so that
+// excepts reports whether the gate could drop packets to (dst) or from the address of a known pod of another node, so that
 // the address must be excepted. Behind the pods' interface there are such pods only if it has an uplink. Packets from them,
 // and bridged packets to them, are identified by the uplink; routed packets to them only by their addresses.
-func (s Scope) Excepts(a netip.Addr, dst, uplink bool) bool {
+func (s scope) excepts(a netip.Addr, dst, uplink bool) bool {
 	if s.Interface != "" {
 		return dst && uplink
 	}
-	return s.ByCNI || s.Contains(a)
+	return s.ByCNI || s.contains(a)
 }

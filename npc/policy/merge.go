@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"slices"
-
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -61,14 +59,6 @@ const crossLimit = 256
 // Crosses reports whether the rule's peers have to become one list.
 func (r MergedRule) Crosses() bool {
 	return len(r.Peers) > 1 && len(r.Ports) > 1 && len(r.Peers)*len(r.Ports) > crossLimit
-}
-
-// NeedsPeers reports whether the rule has a port for which its peers are matched as such, and not by a named port.
-func (r MergedRule) NeedsPeers() bool {
-	if r.Crosses() {
-		return false
-	}
-	return r.AnyPort || slices.ContainsFunc(r.Ports, func(p MergedPorts) bool { return p.Name == "" })
 }
 
 // cost returns what a rule needs, at most.

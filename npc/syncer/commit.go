@@ -12,17 +12,17 @@ import (
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 )
 
-// committer tells the model what became of a transaction, and decides what of the kernel has to be read again.
+// committer tells the controller what became of a transaction, and decides what of the kernel has to be read again.
 type committer struct {
-	model   *controller.Controller
+	planner controller.Planner
 	metrics *Metrics
 	log     *slog.Logger
 }
 
-// commit tells the model what the kernel took of a transaction, and reports whether something is now left out.
+// commit tells the controller what the kernel took of a transaction, and reports whether something is now left out.
 func (c *committer) commit(k *kernel, tx dataplane.Transaction, r *result) (leftOut bool) {
 	rejected, lacking := c.sortRejected(r.rules.rejected)
-	sets, rules := c.model.Commit(tx, dataplane.Result{Asked: r.asked, Written: r.rules.parts, AllWritten: r.rules.all,
+	sets, rules := c.planner.Commit(tx, dataplane.Result{Asked: r.asked, Written: r.rules.parts, AllWritten: r.rules.all,
 		RejectedSets: r.rejectedSets, RejectedRules: rejected, InUse: r.inUse})
 	setErrs, ruleErrs := slices.Clone(r.sets), slices.Concat(r.rules.errs, lacking)
 	for _, name := range sets {
@@ -68,7 +68,7 @@ func (c *committer) postpone(k *kernel, failed map[string]error) (more bool) {
 		if k.postponed.add(ns, err, now) {
 			c.log.Error("cannot write the rules of a namespace, trying again later", "family", k.family, "namespace", ns, "err", err)
 		}
-		c.model.Postpone(k.family, ns, true)
+		c.planner.Postpone(k.family, ns, true)
 		c.metrics.errors.Inc()
 		k.chainsKnown = false // a program that was killed may have written them
 	}

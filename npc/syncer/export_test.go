@@ -127,7 +127,7 @@ func (s *Syncer) FailForgetting(f npc.Family, err error) {
 			continue
 		}
 		broken := &failingFlows{err: err}
-		broken.Worker = conntrack.NewWorker(broken.Delete, s.model.IsLocal, s.noteEnd)
+		broken.Worker = conntrack.NewWorker(broken.Delete, s.controller.Lookup().IsLocal, s.noteEnd)
 		k.flows = broken
 	}
 }

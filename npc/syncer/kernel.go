@@ -58,7 +58,7 @@ type kernel struct {
 	connections *conntrack.Table
 	doing       *progress.Tracker
 
-	// setsKnown and chainsKnown report whether the model knows which sets and chains there are.
+	// setsKnown and chainsKnown report whether the controller knows which sets and chains there are.
 	setsKnown, chainsKnown bool
 	// print is what the filter table looked like after the last transaction; zero if that is not known.
 	print iptables.Fingerprint
@@ -130,8 +130,8 @@ func (k *kernel) steady() bool { return k.known() == dataplane.AllKnown && k.fai
 // patience returns how long one run of a program may take.
 func (k *kernel) patience() time.Duration { return programTimeout + k.retry.wait }
 
-// loadSets gives the model the family's sets unless it knows them.
-func (k *kernel) loadSets(m *controller.Controller) error {
+// loadSets gives the controller the family's sets unless it knows them.
+func (k *kernel) loadSets(p controller.Planner) error {
 	if k.setsKnown {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (k *kernel) loadSets(m *controller.Controller) error {
 	if err != nil {
 		return errors.Wrap(err, "reading the sets")
 	}
-	m.LoadSets(k.family, listings)
+	p.LoadSets(k.family, listings)
 	k.setsKnown = true
 	return nil
 }

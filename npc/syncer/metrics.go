@@ -23,8 +23,8 @@ type Metrics struct {
 	conflicts    *prometheus.GaugeVec
 }
 
-// NewMetrics registers the metrics of a syncer of the given families, together with the gauges of its model.
-func NewMetrics(r prometheus.Registerer, m *controller.Controller, fs []npc.Family) *Metrics {
+// NewMetrics registers the metrics of a syncer of the given families, together with the gauges of its controller.
+func NewMetrics(r prometheus.Registerer, c *controller.Controller, fs []npc.Family) *Metrics {
 	x := &Metrics{
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weavenpc_policy_enforcement_errors",
@@ -54,7 +54,7 @@ func NewMetrics(r prometheus.Registerer, m *controller.Controller, fs []npc.Fami
 	x.conflicts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weavenpc_address_conflicts",
 		Help: "Addresses claimed by local pods that something contradicts: the node, another pod's hostIPs, another pod."}, []string{"kind"})
 	r.MustRegister(x.errors, x.syncDuration, x.lastSync, x.latency, x.transactions, x.retries, x.drift, x.failing,
-		x.rejected, x.conflicts, controller.Collector(m))
+		x.rejected, x.conflicts, controller.Collector(c))
 	x.start(fs)
 	return x
 }

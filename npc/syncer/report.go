@@ -24,7 +24,7 @@ const (
 
 // reporter reports what is not enforced as it is meant, and when it is again: to the log, the metrics, and about policies to a function.
 type reporter struct {
-	model   *controller.Controller
+	lookup  controller.Lookup
 	metrics *Metrics
 	log     *slog.Logger
 	// policy is called with each policy that is not enforced as it is meant.
@@ -38,7 +38,7 @@ type reporter struct {
 
 // invalid reports the policies that turned out to be invalid.
 func (r *reporter) invalid() {
-	for _, p := range r.model.Unreported() {
+	for _, p := range r.lookup.Unreported() {
 		r.log.Error("policy is invalid: it isolates its pods and allows nothing until it is mended",
 			"policy", p.Namespace+"/"+p.Name, "reason", p.Reason)
 		r.policy(p)
@@ -49,7 +49,7 @@ func (r *reporter) invalid() {
 // whether the kernel rejects anything.
 func (r *reporter) rejections() bool {
 	rejected := map[string]npc.InvalidPolicy{}
-	for _, p := range r.model.Rejected() {
+	for _, p := range r.lookup.Rejected() {
 		key := objectkey.Of(p.Namespace, p.Name)
 		rejected[key] = p
 		if r.rejected[key].UID != p.UID || r.rejected[key].Name == "" {
@@ -70,7 +70,7 @@ func (r *reporter) rejections() bool {
 
 // logging reports whether the kernel rejects rules that report blocked packets.
 func (r *reporter) logging() (rejected bool) {
-	why := r.model.LoggingRejected()
+	why := r.lookup.LoggingRejected()
 	switch {
 	case why != "" && r.loggingRejected == "":
 		r.log.Warn("the kernel does not take a rule that reports blocked packets: they are dropped without a report", "reason", why)

@@ -24,51 +24,51 @@ const (
 	turn = watchEvery
 )
 
-// sync makes the kernel what the model wants, as far as that is possible now: what failed before is not tried before its time.
+// sync makes the kernel what the controller wants, as far as that is possible now: what failed before is not tried before its time.
 // It returns what failed.
 func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	start := time.Now()
 	s.begin(start)
-	synced := s.model.Synced()
+	synced := s.controller.Synced()
 	if synced {
 		s.follow(ctx, start)
 	} else {
 		s.load(ctx)
-		s.apply(ctx, s.model.PlanStart(boot, s.kernels.known()))
+		s.apply(ctx, s.planner.PlanStart(boot, s.kernels.known()))
 	}
 	s.finish(ctx, start, synced)
 	return s.kernels.errors()
 }
 
-// begin tells the model what is tried again now, and which connections are deleted.
+// begin tells the controller what is tried again now, and which connections are deleted.
 func (s *Syncer) begin(now time.Time) {
 	for _, k := range s.kernels {
 		k.errs = nil
 		retries := s.metrics.retries.WithLabelValues(k.family.String())
 		for _, ns := range k.postponed.due(now) {
-			s.model.Postpone(k.family, ns, false)
+			s.planner.Postpone(k.family, ns, false)
 			retries.Inc()
 		}
 		if k.failing != "" && !k.probe.running() && k.retry.due(now) {
 			retries.Inc()
 		}
 		if k.rejections.wait > 0 && k.rejections.due(now) {
-			s.model.Retry(k.family)
+			s.planner.Retry(k.family)
 			k.rejections.failed(now) // until it proves otherwise
 		}
-		s.model.Forgotten(k.family, k.flows.Done())
+		s.planner.Forgotten(k.family, k.flows.Done())
 		s.reporter.flows(k, now)
 	}
 }
 
-// follow carries out the model's changes, and those that come meanwhile, for as long as a turn lasts.
+// follow carries out the controller's changes, and those that come meanwhile, for as long as a turn lasts.
 func (s *Syncer) follow(ctx context.Context, start time.Time) {
 	for s.more = true; s.more; {
 		for again := true; again; {
 			s.load(ctx)
-			again = s.apply(ctx, s.model.Plan(s.collectsGarbage(), s.kernels.known()))
+			again = s.apply(ctx, s.planner.Plan(s.collectsGarbage(), s.kernels.known()))
 		}
-		if s.more = s.model.Resume(); time.Since(start) >= turn {
+		if s.more = s.planner.Resume(); time.Since(start) >= turn {
 			break
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Syncer) load(ctx context.Context) {
 		if !k.retry.due(now) {
 			continue
 		}
-		if err := k.loadSets(s.model); err != nil {
+		if err := k.loadSets(s.planner); err != nil {
 			k.errs = append(k.errs, err)
 			continue
 		}
@@ -130,8 +130,8 @@ func (s *Syncer) loadChains(ctx context.Context, kernels []*kernel) {
 			continue
 		}
 		k.noteNFTOnly(seen[i].Native, s.log)
-		s.model.LoadChains(k.family, seen[i])
-		if found := s.model.ForeignLayout(k.family); found != "" {
+		s.planner.LoadChains(k.family, seen[i])
+		if found := s.planner.ForeignLayout(k.family); found != "" {
 			s.log.Warn("sets and chains were written by another version: writing them anew", "family", k.family,
 				"found_layout", found, "our_layout", naming.Layout)
 		}
@@ -158,7 +158,7 @@ func (s *Syncer) apply(ctx context.Context, txs [len(traffic.Families)]dataplane
 	}
 	for f, r := range results {
 		if r == nil { // a family that the node does not have: nothing is ever to be done
-			s.model.Commit(txs[f], txs[f].Taken())
+			s.planner.Commit(txs[f], txs[f].Taken())
 		}
 	}
 	return again
@@ -226,11 +226,11 @@ func (s *Syncer) succeeded(start, now time.Time) {
 	s.setEnforced()
 	s.metrics.syncDuration.Observe(now.Sub(start).Seconds())
 	s.metrics.lastSync.SetToCurrentTime()
-	if first := s.model.CarriedOut(); !first.IsZero() {
+	if first := s.planner.CarriedOut(); !first.IsZero() {
 		s.metrics.latency.Observe(time.Since(first).Seconds())
 	}
 	switch {
-	case !s.model.HasGarbage():
+	case !s.planner.HasGarbage():
 		s.garbageSince = time.Time{}
 	case s.garbageSince.IsZero():
 		s.garbageSince = now
@@ -263,7 +263,7 @@ func (s *Syncer) nextDeadline(now time.Time) time.Time {
 		soonest(k.rejections.at)
 		k.postponed.deadlines(soonest)
 	}
-	soonest(s.model.NextChange())
+	soonest(s.planner.NextChange())
 	if !s.garbageSince.IsZero() {
 		soonest(now.Add(garbageQuiet))
 	}

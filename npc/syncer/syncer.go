@@ -1,11 +1,11 @@
-// Package syncer makes the kernel hold what the model wants, and keeps it so. It is the only package that touches the sets and chains while
+// Package syncer makes the kernel hold what the controller wants, and keeps it so. It is the only package that touches the sets and chains while
 // weave-npc runs, and it does so in one goroutine (Run).
 //
-//	model.Wake, retry, drift ─▶ sync:  load ─▶ Plan ─▶ apply ─▶ commit ─▶ finish
+//	controller.Wake, retry, drift ─▶ sync:  load ─▶ Plan ─▶ apply ─▶ commit ─▶ finish
 //	                                   what is not     each family      what the kernel    readiness, metrics,
 //	                                   known of it     side by side     did not take       the next deadline
 //
-// It knows neither Kubernetes nor what a policy means: a transaction comes from the model, and what the kernel did not take of it
+// It knows neither Kubernetes nor what a policy means: a transaction comes from the controller, and what the kernel did not take of it
 // goes back there. It never gives up: what fails is tried again, less and less often, while everything else goes on.
 package syncer
 
@@ -33,22 +33,23 @@ import (
 // stuckAfter is how long changes may wait for the kernel before the node counts as not ready.
 const stuckAfter = 12 * time.Second
 
-// Syncer keeps the kernel's sets and chains as the model wants them.
+// Syncer keeps the kernel's sets and chains as the controller wants them.
 type Syncer struct {
-	model     *controller.Controller
-	kernels   kernels
-	metrics   *Metrics
-	log       *slog.Logger
-	reporter  reporter
-	committer committer
-	watcher   watcher
+	controller *controller.Controller
+	planner    controller.Planner
+	kernels    kernels
+	metrics    *Metrics
+	log        *slog.Logger
+	reporter   reporter
+	committer  committer
+	watcher    watcher
 	// doing is what is being done to the kernel.
 	doing progress.Tracker
 	// ended receives when a probe has ended, or connections were deleted, beside the syncs.
 	ended chan struct{}
 	// more reports that the last sync left changes for the next one.
 	more bool
-	// lastChange is when the model last announced changes, and garbageSince since when it has garbage; zero if it has none.
+	// lastChange is when the controller last announced changes, and garbageSince since when it has garbage; zero if it has none.
 	lastChange, garbageSince time.Time
 	// stuckAfter is the constant; tests shorten it.
 	stuckAfter time.Duration
@@ -63,21 +64,21 @@ type Syncer struct {
 
 // New opens the kernel of the current network namespace, for the given families. The function report is called with each policy that is not
 // enforced as it is meant. An error describes what is missing and the way out.
-func New(m *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
+func New(c *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(npc.InvalidPolicy)) (*Syncer, error) {
-	s := &Syncer{model: m, metrics: x, log: log, ended: make(chan struct{}, 1), stuckAfter: stuckAfter}
-	s.reporter = reporter{model: m, metrics: x, log: log, policy: report}
-	s.committer = committer{model: m, metrics: x, log: log}
+	s := &Syncer{controller: c, planner: c.Planner(), metrics: x, log: log, ended: make(chan struct{}, 1), stuckAfter: stuckAfter}
+	s.reporter = reporter{lookup: c.Lookup(), metrics: x, log: log, policy: report}
+	s.committer = committer{planner: c.Planner(), metrics: x, log: log}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
 	for _, f := range fs {
-		k, err := openKernel(f, b, &s.doing, m.IsLocal, s.noteEnd)
+		k, err := openKernel(f, b, &s.doing, c.Lookup().IsLocal, s.noteEnd)
 		if err != nil {
 			s.Close()
 			return nil, errors.Wrapf(err, "%s", f)
 		}
 		s.kernels = append(s.kernels, k)
 	}
-	s.watcher = newWatcher(m, s.kernels, x, log)
+	s.watcher = newWatcher(c, s.kernels, x, log)
 	return s, nil
 }
 
@@ -96,10 +97,10 @@ func (s *Syncer) Enforced() context.Context { return s.enforced }
 
 // Ready returns why the node is not enforced as the objects want it; it is empty if it is.
 func (s *Syncer) Ready() string {
-	if !s.model.Synced() {
+	if !s.controller.Synced() {
 		return "not all namespaces, pods and network policies have been received yet"
 	}
-	waiting := s.model.Waiting()
+	waiting := s.planner.Waiting()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -132,7 +133,7 @@ func (s *Syncer) Run(ctx context.Context, boot bool) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.model.Wake():
+		case <-s.controller.Wake():
 			s.lastChange = time.Now()
 		case <-deadline.C:
 		case <-s.ended:
@@ -159,11 +160,11 @@ func (s *Syncer) Sync(ctx context.Context, boot bool) []error {
 
 // DryRun writes the transactions that would be applied, once all objects are known.
 func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
-	for !s.model.Synced() {
+	for !s.controller.Synced() {
 		select {
 		case <-ctx.Done():
 			return errors.Wrap(ctx.Err(), "waiting for all namespaces, pods and network policies")
-		case <-s.model.Wake():
+		case <-s.controller.Wake():
 		}
 	}
 	s.reporter.invalid()
@@ -173,13 +174,13 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 	}
 	for more := true; more; {
 		more = false
-		for _, tx := range s.model.Plan(true, [len(traffic.Families)]dataplane.Known{}) {
+		for _, tx := range s.planner.Plan(true, [len(traffic.Families)]dataplane.Known{}) {
 			if _, err := fmt.Fprint(w, tx); err != nil {
 				return errors.Wrap(err, "writing the transactions")
 			}
-			s.model.Commit(tx, tx.Taken())
+			s.planner.Commit(tx, tx.Taken())
 			for _, r := range tx.FlushConntrack {
-				s.model.Forgotten(tx.Family, []netip.Addr{r.Addr})
+				s.planner.Forgotten(tx.Family, []netip.Addr{r.Addr})
 				more = true
 			}
 		}

@@ -33,7 +33,8 @@ const (
 // watcher looks for drift: what somebody else changed of weave-npc's sets and chains. It also reports what the gate closes, and conflicts about
 // addresses, because both change with time alone.
 type watcher struct {
-	model     *controller.Controller
+	planner   controller.Planner
+	lookup    controller.Lookup
 	kernels   []*kernel
 	metrics   *Metrics
 	log       *slog.Logger
@@ -53,9 +54,9 @@ type watcher struct {
 	found []string
 }
 
-func newWatcher(m *controller.Controller, kernels []*kernel, x *Metrics, log *slog.Logger) watcher {
-	return watcher{model: m, kernels: kernels, metrics: x, log: log, gate: gate.Reporter{Log: log}, conflicts: claims.Watcher{Log: log},
-		retry: backoff{first: retryFirst, last: retryLast}}
+func newWatcher(c *controller.Controller, kernels []*kernel, x *Metrics, log *slog.Logger) watcher {
+	return watcher{planner: c.Planner(), lookup: c.Lookup(), kernels: kernels, metrics: x, log: log, gate: gate.Reporter{Log: log},
+		conflicts: claims.Watcher{Log: log}, retry: backoff{first: retryFirst, last: retryLast}}
 }
 
 // problems describes what keeps drift from being found or repaired.
@@ -106,7 +107,7 @@ func (w *watcher) look(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// lookAtSets compares the sets with what the model knows: all members, or only their number.
+// lookAtSets compares the sets with what the controller knows: all members, or only their number.
 func (w *watcher) lookAtSets(all bool) error {
 	start := time.Now()
 	known := slices.ContainsFunc(w.kernels, func(k *kernel) bool { return k.setsKnown })
@@ -130,9 +131,9 @@ func (w *watcher) lookAtSets(all bool) error {
 		switch {
 		case !k.setsKnown:
 		case all:
-			k.setsKnown = !w.drifted(k, "set", w.model.MemberDrift(k.family, listings))
+			k.setsKnown = !w.drifted(k, "set", w.planner.MemberDrift(k.family, listings))
 		default:
-			k.setsKnown = !w.drifted(k, "set", w.model.SetDrift(k.family, headers))
+			k.setsKnown = !w.drifted(k, "set", w.planner.SetDrift(k.family, headers))
 		}
 	}
 	// A promise of two seconds is kept with any number of sets.
@@ -140,7 +141,7 @@ func (w *watcher) lookAtSets(all bool) error {
 	return nil
 }
 
-// lookAtChains compares the chains with what the model knows, as far as they may have changed; all of them if all is set.
+// lookAtChains compares the chains with what the controller knows, as far as they may have changed; all of them if all is set.
 func (w *watcher) lookAtChains(ctx context.Context, all bool) error {
 	start := time.Now()
 	if !all && start.Before(w.chainsAt) {
@@ -178,7 +179,7 @@ func (w *watcher) lookAtChainsOf(ctx context.Context, k *kernel, readNew, all bo
 		return err
 	}
 	k.noteNFTOnly(seen.Native, w.log)
-	k.chainsKnown = !w.drifted(k, "chain", w.model.ChainDrift(k.family, seen))
+	k.chainsKnown = !w.drifted(k, "chain", w.planner.ChainDrift(k.family, seen))
 	k.print, k.unread = print, false
 	return nil
 }
@@ -213,19 +214,19 @@ func (w *watcher) setBlind(err error, now time.Time) {
 
 // watchGate reports what the gate closes, and what it cannot close.
 func (w *watcher) watchGate(now time.Time) {
-	w.gate.Open(w.model.OutOfRangePods(), w.model.NoPodRange(), now)
-	if w.model.Gate != npc.GateAuto {
+	w.gate.Open(w.lookup.OutOfRangePods(), w.lookup.NoPodRange(), now)
+	if w.lookup.GateMode() != npc.GateAuto {
 		return
 	}
 	for _, d := range traffic.Directions {
-		what, why := w.model.Closed(d)
+		what, why := w.lookup.Closed(d)
 		w.gate.Closed(d.String(), what, why, now)
 	}
 }
 
 // watchConflicts counts the conflicts about addresses of local pods, and reports those that last.
 func (w *watcher) watchConflicts(now time.Time) {
-	conflicts := w.model.Conflicts()
+	conflicts := w.lookup.Conflicts()
 	for _, kind := range claims.Kinds() {
 		n := 0
 		for _, c := range conflicts {

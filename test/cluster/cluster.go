@@ -61,11 +61,14 @@ const Node = "node1"
 // Model is a model, with an explainer of policies that is told of the same objects.
 type Model struct {
 	*controller.Controller
+	controller.Planner
+	controller.Lookup
 	objects *cluster.Cluster
 }
 
 func newModel(c npc.Config) *Model {
-	m := &Model{controller.New(c), cluster.New()}
+	m := &Model{Controller: controller.New(c), objects: cluster.New()}
+	m.Planner, m.Lookup = m.Controller.Planner(), m.Controller.Lookup()
 	m.objects.LegacyNetpol = c.LegacyNetpol
 	m.objects.SetNodeAddrs(Node, nil)
 	return m

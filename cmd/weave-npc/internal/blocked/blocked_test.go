@@ -44,7 +44,7 @@ func newReport(t *testing.T, format string) *report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Reporter = NewReporter(m, []uint16{80}, r.registry, log)
+	r.Reporter = NewReporter(m.Lookup(), []uint16{80}, r.registry, log)
 	return r
 }
 

@@ -1,4 +1,4 @@
-package controller
+package rules
 
 import (
 	"regexp"
@@ -51,7 +51,7 @@ func FuzzSelectorSets(f *testing.F) {
 				if !possible(l) {
 					continue
 				}
-				if c.Chooses(labels.Set(l)) != says(s, l) {
+				if c.Chooses(labels.Set(l)) != matches(s, l) {
 					t.Fatalf("%v matches %v: %t", s, l, c.Chooses(labels.Set(l)))
 				}
 				matched = append(matched, c.Chooses(labels.Set(l)))
@@ -59,7 +59,7 @@ func FuzzSelectorSets(f *testing.F) {
 			if _, possible := c.Unmet(nil); !possible {
 				continue // it gets no set
 			}
-			name := selectorSpec{scope: podScope, namespace: "n", pods: c.Selector}.setName(traffic.IPv4)
+			name := NewSet(SelectorSpec{Scope: NamespaceScope, Namespace: "n", Pods: c.Selector}).Name(traffic.IPv4)
 			if !ours.MatchString(name) {
 				t.Fatalf("%v makes set %q", s, name)
 			}
@@ -71,7 +71,7 @@ func FuzzSelectorSets(f *testing.F) {
 	})
 }
 
-// isKey says whether all keys of a selector are label keys.
+// isKey reports whether all keys of a selector are label keys.
 func isKey(s metav1.LabelSelector) bool {
 	for k := range s.MatchLabels {
 		if len(validation.IsQualifiedName(k)) > 0 {
@@ -86,7 +86,7 @@ func isKey(s metav1.LabelSelector) bool {
 	return true
 }
 
-// possible says whether an object can have the labels.
+// possible reports whether an object can have the labels.
 func possible(l map[string]string) bool {
 	for k, v := range l {
 		if len(validation.IsQualifiedName(k)) > 0 || len(validation.IsValidLabelValue(v)) > 0 {
@@ -96,8 +96,8 @@ func possible(l map[string]string) bool {
 	return true
 }
 
-// says is what the API says of a selector, from its field comments.
-func says(s metav1.LabelSelector, l map[string]string) bool {
+// matches reports whether the API's selector matches labels, by its field comments.
+func matches(s metav1.LabelSelector, l map[string]string) bool {
 	for k, v := range s.MatchLabels {
 		if have, ok := l[k]; !ok || have != v {
 			return false

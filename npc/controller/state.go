@@ -1,0 +1,206 @@
+package controller
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/gate"
+	"github.com/weave-npc/weave-npc/npc/index"
+	"github.com/weave-npc/weave-npc/npc/isolation"
+	"github.com/weave-npc/weave-npc/npc/rules"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// state is what the node needs, in memory: the parts, and the order in which they follow an event.
+type state struct {
+	config npc.Config
+	limits budget.Limits
+	now    func() time.Time
+
+	tables    [len(traffic.Families)]*dataplane.Table
+	index     *index.Index
+	isolation *isolation.Isolation
+	gate      *gate.Gate
+	synced    bool
+	missing   npc.Missing
+	// uplinks are the ports of the pods' bridge that lead to no pod of this node.
+	uplinks []string
+	members []index.Membership // memory to find a pod's memberships in
+}
+
+func newState(config npc.Config) *state {
+	s := &state{config: config, limits: cmp.Or(config.Budget, budget.Default()), now: time.Now, tables: dataplane.NewTables()}
+	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize}, s.tables)
+	s.isolation = s.newIsolation(isolation.DefaultSharding())
+	s.gate = gate.New(config, s.tables, s.index)
+	return s
+}
+
+// newIsolation makes the base's chains, and an Isolation whose rules they lead to.
+func (s *state) newIsolation(sharding isolation.Sharding) *isolation.Isolation {
+	base := s.base()
+	var roots [len(traffic.Directions)][len(traffic.Families)]*dataplane.Chain
+	for f, t := range s.tables {
+		for d, root := range t.AddBase(base) {
+			roots[d][f] = root
+		}
+	}
+	return isolation.New(isolation.Config{LegacyNetpol: s.config.LegacyNetpol, Budget: s.limits, Sharding: sharding}, s.index, s.tables, base, roots)
+}
+
+// base renders the rules that every node has.
+func (s *state) base() *rules.Base {
+	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
+		Hooked: s.config.Hook == npc.HookForward, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
+		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal}
+}
+
+// facts returns what the gate depends on.
+func (s *state) facts() gate.Facts {
+	n := s.isolation.Counts()
+	return gate.Facts{Now: s.now(), Synced: s.synced, Missing: s.missing, Policies: n.Policies, Isolated: n.Isolated}
+}
+
+func (s *state) setPod(p npc.Pod) {
+	if old := s.index.Pod(p.Namespace, p.Name); old != nil && old.UID != p.UID {
+		s.endPod(old)
+	}
+	s.follow(s.index.SetPod(p))
+}
+
+func (s *state) deletePod(namespace, name string, uid types.UID) {
+	if p := s.index.Pod(namespace, name); p != nil && (uid == "" || p.UID == uid) {
+		s.endPod(p)
+	}
+}
+
+// endPod removes a pod. The addresses of one that is isolated and has not finished stay closed, because its containers may still run.
+func (s *state) endPod(p *index.Pod) {
+	change := s.index.DeletePod(p)
+	for _, t := range change.Transfers {
+		if change.WasLocal && t.From == p {
+			s.gate.Vanish(t.Addr, p, s.isolation.Of(p), s.now())
+		}
+	}
+	s.follow(change)
+}
+
+// follow has everything follow a change of the index: which policies are active, what connections of former owners are left, and which sets
+// the pods are in.
+func (s *state) follow(change index.Change) {
+	s.isolation.Update(change)
+	s.transfer(change.Transfers)
+	s.place(change)
+}
+
+// place assigns pods and rules to shards, and brings the sets up to date that the affected pods are in, once for each pod.
+func (s *state) place(change index.Change) {
+	moved := s.isolation.Assign()
+	for _, p := range moved {
+		s.placePod(p)
+	}
+	for _, p := range change.Affected() {
+		if !slices.Contains(moved, p) {
+			s.placePod(p)
+		}
+	}
+	s.isolation.Prune()
+}
+
+// placePod brings the sets up to date that a pod's addresses are in, and closes the addresses that it contests to their owners.
+func (s *state) placePod(p *index.Pod) {
+	s.placeOne(p)
+	for _, owner := range s.index.Addresses.Contested(p) {
+		s.placeOne(owner)
+	}
+}
+
+func (s *state) placeOne(p *index.Pod) {
+	s.members = s.isolation.Memberships(p, s.members[:0])
+	s.members = s.gate.Memberships(p, s.members)
+	s.members = s.index.Memberships(p, s.members)
+	s.index.Place(p, s.members)
+	s.gate.Follow(p, s.isolation.Of(p))
+}
+
+func (s *state) placeAll() {
+	for p := range s.index.Pods() {
+		s.placePod(p)
+	}
+}
+
+func (s *state) setPolicy(p *isolation.Policy) {
+	s.isolation.SetPolicy(p)
+	s.place(index.Change{})
+}
+
+func (s *state) deletePolicy(namespace, name string, uid types.UID) {
+	s.isolation.DeletePolicy(namespace, name, uid)
+	s.place(index.Change{})
+}
+
+// settleBudget has the policies enforced for which there is room.
+func (s *state) settleBudget() {
+	s.isolation.SettleBudget()
+	s.place(index.Change{})
+}
+
+// followNamespace has everything follow a change of a namespace that the index took.
+func (s *state) followNamespace(name string, change index.NamespaceChange) {
+	s.isolation.Refit(change.Refit)
+	if change.DefaultDeny {
+		s.isolation.Reisolate(name)
+	}
+	s.place(index.Change{})
+}
+
+func (s *state) setNodeAddrs(addrs []netip.Addr) { s.follow(s.index.SetNodeAddrs(addrs)) }
+
+func (s *state) setRanges(ranges []netip.Prefix) {
+	if s.gate.Ranges.Set(ranges) {
+		s.placeAll()
+	}
+}
+
+func (s *state) setUplinks(ports []string, behind, here []netip.Prefix) {
+	s.gate.Ranges.SetUplinks(len(ports) > 0, behind, here)
+	if slices.Equal(s.uplinks, ports) {
+		return
+	}
+	s.uplinks = slices.Clone(ports)
+	base := s.base()
+	s.isolation.SetBase(base)
+	for _, t := range s.tables {
+		t.SetBase(base)
+	}
+	s.placeAll()
+}
+
+// setSynced records that all objects are known. What changed hands before was not followed.
+func (s *state) setSynced() {
+	s.synced = true
+	for _, t := range s.tables {
+		t.Flows.Clear()
+	}
+	s.findReassigned()
+	s.isolation.SetSynced()
+	s.place(index.Change{})
+}
+
+// nothingToPlan reports whether the kernel needs no transaction. Most changes of pods are of what nobody asks for.
+func (s *state) nothingToPlan() bool {
+	s.gate.Update(s.facts())
+	return !slices.ContainsFunc(s.tables[:], (*dataplane.Table).Stale)
+}
+
+// unfinished reports whether the last plan left rules that the next one removes.
+func (s *state) unfinished() bool {
+	return slices.ContainsFunc(s.tables[:], (*dataplane.Table).Unfinished)
+}

@@ -1,0 +1,79 @@
+package controller
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/index"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// transfer gives addresses that changed hands to their new owners.
+func (s *state) transfer(all []index.Transfer) {
+	for _, t := range all {
+		table := s.tables[traffic.FamilyOf(t.Addr)]
+		s.flush(table, t)
+		table.Reassign(t.Addr, t.From != nil)
+		if t.To != nil {
+			s.gate.Appear(t.Addr)
+		}
+	}
+}
+
+// flush has the connections deleted of an address that another pod owns now, or none, as far as they are not the new
+// pod's as well: those of a local pod, and those that a remote pod had with local ones by its own rights. What a remote pod had
+// while nothing asked who it is, another could have begun just so, unless a policy came in between: that is not urgent.
+func (s *state) flush(table *dataplane.Table, t index.Transfer) {
+	switch {
+	case t.From == nil && t.To != nil:
+		table.Flows.Hurry(t.Addr)
+	case t.From == nil:
+	case t.WasLocal || t.To != nil && t.To.Local():
+		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Scope: conntrack.All})
+	case !table.Active():
+	case t.WasPeer:
+		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Later: t.To == nil})
+	case s.isolation.Counts().Isolated != [len(traffic.Directions)]int{}:
+		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Later: true})
+	}
+}
+
+// findReassigned finds the addresses that changed hands while nobody looked: the kernel still has them as another pod's. It closes those
+// of isolated pods that vanished meanwhile.
+func (s *state) findReassigned() {
+	for _, t := range s.tables {
+		s.findReassignedOf(t)
+	}
+}
+
+func (s *state) findReassignedOf(t *dataplane.Table) {
+	found := func(a netip.Addr, scope conntrack.Scope) {
+		if !t.Flows.Has(a) {
+			t.Flows.Enter(conntrack.Request{Addr: a, Scope: scope})
+		}
+	}
+	for e, st := range t.Local.Differences() {
+		if st.Exists && (st.Wanted || s.missing == npc.NothingMissing) {
+			found(e.Prefix.Addr(), conntrack.All)
+		}
+	}
+	for set := range t.PodSets() {
+		for e, st := range set.Differences() {
+			a := e.Prefix.Addr()
+			if !st.Exists || !strings.Contains(st.Have.Comment, "/") {
+				continue
+			}
+			p := s.index.Addresses.Owner(a)
+			if p == nil && s.missing != npc.NothingMissing {
+				continue // its pod may not have been read
+			}
+			if p == nil || p.Comment() != st.Have.Comment {
+				found(a, conntrack.WithLocalPods)
+			}
+		}
+	}
+	s.gate.Recall(t.Family, s.isolation.Allowed(t.Family), s.facts())
+}

@@ -1,0 +1,191 @@
+package rules
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Rendered is a policy as the kernel is given it.
+type Rendered struct {
+	// Rules holds the rules of each direction.
+	Rules [len(traffic.Directions)][]Rule
+	// Sets holds the sets that the rules refer to, each once, and members of lists before the lists.
+	Sets []Set
+}
+
+// Rule is one iptables rule of a policy.
+type Rule struct {
+	Family traffic.Family
+	Match  string
+	// Number is the number of the rule in the policy that it is for, from 1.
+	Number int
+}
+
+// Render returns the iptables rules of a policy of a namespace, and the sets that they refer to. It changes nothing. lists reports whether
+// the namespaces that a selector matches are few enough for a list of their sets.
+func Render(p *policy.Policy, namespace, name string, lists func(labels.Selector) bool) Rendered {
+	r := &renderer{policy: p, namespace: namespace, name: name, lists: lists, known: map[string]Set{}}
+	for _, d := range traffic.Directions {
+		for i, rule := range p.Merged[d] {
+			peers := r.peers(rule)
+			for _, f := range traffic.Families {
+				for _, match := range r.matches(d, f, rule, peers) {
+					r.out.Rules[d] = append(r.out.Rules[d], Rule{f, match, i + 1})
+				}
+			}
+		}
+	}
+	return r.out
+}
+
+// renderer renders one policy.
+type renderer struct {
+	policy          *policy.Policy
+	namespace, name string
+	lists           func(labels.Selector) bool
+	out             Rendered
+	// known holds the sets of out by their IDs.
+	known map[string]Set
+}
+
+// peer is what a rule is matched with: a peer, several together, or any.
+type peer struct {
+	any   bool
+	block *Set
+	union *Set
+	pods  SelectorSpec
+	// family is the family of block.
+	family traffic.Family
+}
+
+// use returns the set of a specification, which the policy needs.
+func (r *renderer) use(spec SetSpec) Set {
+	key := spec.key()
+	id := naming.Hash(key...)
+	s, ok := r.known[id]
+	if !ok {
+		s = newSet(spec, key, id)
+		r.known[id] = s
+		r.out.Sets = append(r.out.Sets, s)
+	}
+	return s
+}
+
+// peers returns the peers of a rule. Too many with too many ports become one list.
+func (r *renderer) peers(rule policy.MergedRule) []peer {
+	switch {
+	case rule.AnyPeer:
+		return []peer{{any: true}}
+	case rule.Crosses():
+		union := r.use(UnionSpec{Members: r.members(rule.Peers), Of: r.name})
+		return []peer{{union: &union}}
+	}
+	out := make([]peer, 0, len(rule.Peers))
+	for _, p := range rule.Peers {
+		if p.Block == nil {
+			out = append(out, peer{pods: r.selector(p)})
+			continue
+		}
+		spec := BlockSpec{p.Block}
+		block := r.use(spec)
+		out = append(out, peer{block: &block, family: spec.Family()})
+	}
+	return out
+}
+
+// members returns the sets of peers that become one list. A list holds no lists.
+func (r *renderer) members(peers []policy.MergedPeer) []Set {
+	out := make([]Set, 0, len(peers))
+	for _, p := range peers {
+		if p.Block != nil {
+			out = append(out, r.use(BlockSpec{p.Block}))
+			continue
+		}
+		spec := r.selector(p)
+		if spec.Scope == ListScope {
+			spec.Scope = ClusterScope
+		}
+		out = append(out, r.use(spec))
+	}
+	return out
+}
+
+// selector returns the selector of a peer that names pods.
+func (r *renderer) selector(p policy.MergedPeer) SelectorSpec {
+	if p.Namespaces == nil {
+		return SelectorSpec{Scope: NamespaceScope, Namespace: p.Namespace, Pods: p.Pods.Selector}
+	}
+	spec := SelectorSpec{Scope: ClusterScope, Namespaces: labels.Everything(), Pods: p.Pods.Selector}
+	if p.Namespaces.Selector != nil {
+		spec.Namespaces = p.Namespaces.Selector
+	}
+	if spec.Pods == nil && r.lists(spec.Namespaces) {
+		spec.Scope = ListScope
+	}
+	return spec
+}
+
+// matches returns the matches of a rule in a family: one for each of its peers with each of its ports.
+func (r *renderer) matches(d traffic.Direction, f traffic.Family, rule policy.MergedRule, peers []peer) (out []string) {
+	ports := rule.Ports
+	if rule.AnyPort {
+		ports = []policy.MergedPorts{{}}
+	}
+	for _, p := range peers {
+		if p.block != nil && p.family != f {
+			continue
+		}
+		for _, port := range ports {
+			out = append(out, r.match(d, f, p, port))
+		}
+	}
+	return out
+}
+
+// match returns one of them. Protocol and ports come first, because they cost least, and a list of namespaces last, because it costs most.
+func (r *renderer) match(d traffic.Direction, f traffic.Family, p peer, port policy.MergedPorts) string {
+	var parts []string
+	if port.Protocol != 0 {
+		parts = append(parts, port.Match())
+	}
+	in := func(s Set, dir string) { parts = append(parts, naming.Match(s.Name(f), dir)) }
+	target := SelectorSpec{Scope: TargetScope, Namespace: r.namespace, Pods: r.policy.Target.Selector}
+	var name NamedPort
+	if port.Name != "" {
+		name = NamedPort{port.Name, port.Protocol}
+	}
+	switch {
+	case port.Name != "" && d == traffic.Ingress:
+		target.Port = name
+		in(r.use(target), "dst,dst")
+	case target.Pods != nil:
+		in(r.use(target), d.Own())
+	}
+	ofPeer := d == traffic.Egress && port.Name != ""
+	if p.any || p.block != nil || p.union != nil {
+		if ofPeer {
+			in(r.use(SelectorSpec{Scope: ClusterScope, Port: name}), "dst,dst")
+		}
+		switch {
+		case p.union != nil:
+			in(*p.union, d.Peer())
+		case p.block != nil:
+			in(*p.block, d.Peer())
+		}
+		return strings.Join(parts, " ")
+	}
+	spec, dir := p.pods, d.Peer()
+	if ofPeer {
+		if spec.Scope == ListScope {
+			spec.Scope = ClusterScope
+		}
+		spec.Port, dir = name, "dst,dst"
+	}
+	in(r.use(spec), dir)
+	return strings.Join(parts, " ")
+}
