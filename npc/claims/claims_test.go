@@ -41,8 +41,8 @@ func TestOwners(t *testing.T) {
 			t.Errorf("step %d: owner %q and %d others, want %q and %d", i, got, len(table.Others(a)), step.owner, step.others)
 		}
 	}
-	if table.Len() != 0 {
-		t.Errorf("%d addresses are left", table.Len())
+	if len(table.claimants) != 0 {
+		t.Errorf("%d addresses are left", len(table.claimants))
 	}
 }
 
