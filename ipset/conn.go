@@ -16,9 +16,6 @@ const (
 	// largestMessage is large enough for the largest answer: an error that echoes a request, whose one attribute is
 	// below 64 KiB. A part of a listing has at most 32 KiB.
 	largestMessage = 128 << 10
-
-	// dumpAttempts is how often a listing is tried while others change the sets.
-	dumpAttempts = 5
 )
 
 // Conn is a netlink socket in the network namespace of the thread that opened it. One goroutine at a time may use it.
@@ -26,6 +23,7 @@ type Conn struct {
 	fd     int
 	seq    uint32 // of the last request
 	budget int    // bytes of answers that the receive buffer can take
+	slots  bool   // whether the kernel tells the slots of sets
 	out    encoder
 	in     []byte
 }
@@ -113,6 +111,7 @@ func (c *Conn) checkProtocol() error {
 		return errors.Wrapf(errUnsupported, "ipset protocol %d: the kernel speaks %d to %d",
 			nl.IPSET_PROTOCOL, lowest, highest)
 	}
+	c.slots = highest == slotProtocol
 	return nil
 }
 
@@ -201,94 +200,4 @@ func (c *Conn) drain() {
 			return
 		}
 	}
-}
-
-// Headers returns the headers of the sets whose name has the prefix.
-func (c *Conn) Headers(prefix string) ([]Header, error) {
-	sets, err := c.dump("", prefix, true)
-	if err != nil {
-		return nil, errors.Wrapf(err, "listing the headers of sets %s*", printable(prefix))
-	}
-	headers := make([]Header, len(sets))
-	for i := range sets {
-		headers[i] = sets[i].Header
-	}
-	return headers, nil
-}
-
-// List returns the sets whose name has the prefix, with their elements.
-func (c *Conn) List(prefix string) ([]Listing, error) {
-	sets, err := c.dump("", prefix, false)
-	return sets, errors.Wrapf(err, "listing sets %s*", printable(prefix))
-}
-
-// Get returns one set with its elements. It fails if there is no such set.
-func (c *Conn) Get(name string) (Listing, error) {
-	set, err := c.get(name, false)
-	return set, errors.Wrapf(err, "listing set %s", printable(name))
-}
-
-func (c *Conn) get(name string, headerOnly bool) (Listing, error) {
-	if err := checkName(name); err != nil {
-		return Listing{}, err
-	}
-	sets, err := c.dump(name, name, headerOnly)
-	if err != nil {
-		return Listing{}, err
-	}
-	if len(sets) != 1 {
-		return Listing{}, errNotFound
-	}
-	return sets[0], nil
-}
-
-// errDisturbed is the error of a listing that has to be repeated.
-const errDisturbed ErrorKind = "sets kept changing while they were listed"
-
-// dump lists one set, or all whose name has the prefix.
-func (c *Conn) dump(name, prefix string, headersOnly bool) ([]Listing, error) {
-	var err error
-	for range dumpAttempts {
-		var sets []Listing
-		sets, err = c.dumpOnce(name, prefix, headersOnly)
-		if err == nil {
-			return sets, nil
-		}
-		// The kernel lists once at a time for a socket: leave nothing behind.
-		c.drain()
-		retry := errors.Is(err, errDisturbed) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EBUSY)
-		if !retry {
-			return nil, err
-		}
-	}
-	return nil, err
-}
-
-func (c *Conn) dumpOnce(name, prefix string, headersOnly bool) ([]Listing, error) {
-	c.out.buf = c.out.buf[:0]
-	c.seq++
-	c.out.list(name, headersOnly, c.seq)
-	if err := c.send(); err != nil {
-		return nil, err
-	}
-	sets := listing{prefix: prefix}
-	disturbed := false
-	err := c.receive(c.seq, 1, func(p packet) (bool, error) {
-		disturbed = disturbed || p.flags&unix.NLM_F_DUMP_INTR != 0
-		switch p.kind {
-		case unix.NFNL_SUBSYS_IPSET<<8 | nl.IPSET_CMD_LIST:
-			return false, sets.add(p.body)
-		case unix.NLMSG_ERROR, unix.NLMSG_DONE:
-			code, err := p.code()
-			if err == nil && code != 0 {
-				err = KernelError{Code: code}
-			}
-			return true, err
-		}
-		return false, nil
-	})
-	if err == nil && disturbed {
-		err = errDisturbed
-	}
-	return sets.sets, err
 }

@@ -73,6 +73,40 @@ func (p packet) failedLine() uint32 {
 	return 0
 }
 
+// slot returns the slot that an answer names.
+func (p packet) slot() (slot int, err error) {
+	err = p.find(attrSlot, func(a *attrs) { slot = int(a.u16()) })
+	return slot, err
+}
+
+// name returns the name of the set that an answer is about, without a copy.
+func (p packet) name() (name []byte, err error) {
+	err = p.find(nl.IPSET_ATTR_SETNAME, func(a *attrs) { name = a.text() })
+	return name, err
+}
+
+// find passes the attribute of a kind that an answer has to read. If the answer is an error, find returns that.
+func (p packet) find(kind uint16, read func(*attrs)) error {
+	if p.kind == unix.NLMSG_ERROR {
+		code, err := p.code()
+		if err != nil {
+			return err
+		}
+		return KernelError{Code: code}
+	}
+	if len(p.body) < nfgenLen {
+		return errShort
+	}
+	a := attrs{rest: p.body[nfgenLen:]}
+	for a.next() {
+		if a.kind == kind {
+			read(&a)
+			return a.err
+		}
+	}
+	return errShort
+}
+
 // attrs iterates over attributes. It stops at the end or at the first malformed one, which sets err.
 type attrs struct {
 	rest  []byte

@@ -121,6 +121,11 @@ func TestShortMessagesAreErrors(t *testing.T) {
 			t.Errorf("%d of %d bytes: %v", n, len(body), err)
 		}
 	}
+	for n := range nfgenLen + attrLen {
+		if _, err := (packet{body: body[:n]}).slot(); !errors.Is(err, errShort) {
+			t.Errorf("a slot in %d bytes: %v", n, err)
+		}
+	}
 	for n := range whole[1:] {
 		if _, _, err := nextPacket(whole[:n]); !errors.Is(err, errShort) {
 			t.Errorf("%d of %d bytes: %v", n, len(whole), err)

@@ -13,6 +13,14 @@ const (
 
 	// flagListHeader is IPSET_FLAG_LIST_HEADER: headers without elements.
 	flagListHeader = 1 << 2
+
+	// slotProtocol is the version of the protocol that has the commands about slots, which take no other.
+	slotProtocol = 7
+	// commandSlotOf is IPSET_CMD_GET_BYNAME and commandInSlot IPSET_CMD_GET_BYINDEX.
+	commandSlotOf = 14
+	commandInSlot = 15
+	// attrSlot is IPSET_ATTR_INDEX.
+	attrSlot = 11
 )
 
 // encoder appends messages to a buffer. Numbers of the netlink layer are in the machine's byte order, those of ipset in
@@ -28,7 +36,11 @@ func (e *encoder) message(command uint16, flags uint16, seq uint32) int {
 	e.buf = binary.NativeEndian.AppendUint32(e.buf, seq)
 	e.buf = append(e.buf, 0, 0, 0, 0)
 	e.buf = append(e.buf, unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0)
-	e.u8(nl.IPSET_ATTR_PROTOCOL, nl.IPSET_PROTOCOL)
+	if command == commandSlotOf || command == commandInSlot {
+		e.u8(nl.IPSET_ATTR_PROTOCOL, slotProtocol)
+	} else {
+		e.u8(nl.IPSET_ATTR_PROTOCOL, nl.IPSET_PROTOCOL)
+	}
 	return start
 }
 

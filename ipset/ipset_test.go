@@ -525,14 +525,7 @@ func TestErrorsAreBoundedAndInOrder(t *testing.T) {
 // A receive buffer as small as the kernel makes it, so that answers to all that is sent at once would not fit.
 func TestSmallReceiveBuffer(t *testing.T) {
 	c := open(t)
-	if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
-		t.Fatal(err)
-	}
-	size, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.budget = size / 2
+	shrinkReceiveBuffer(t, c)
 	var ops []Op
 	for i := range 500 {
 		set := Set{Name: fmt.Sprintf("x%d", i), Type: HashIP, Family: IPv4}

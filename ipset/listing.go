@@ -1,6 +1,7 @@
 package ipset
 
 import (
+	"bytes"
 	"net/netip"
 	"strings"
 
@@ -15,6 +16,10 @@ const minElement = 16
 type listing struct {
 	prefix string
 	sets   []Listing
+	// count is the number of sets of any name, last the name of the last one, and hasLists is set if lists of sets are among them.
+	count    int
+	last     []byte
+	hasLists bool
 }
 
 // add reads the body of one message: a set, or the next part of the previous set.
@@ -44,6 +49,7 @@ func (l *listing) add(body []byte) error {
 	if a.err != nil {
 		return a.err
 	}
+	l.countSet(name, kind)
 	if len(name) < len(l.prefix) || string(name[:len(l.prefix)]) != l.prefix {
 		return nil
 	}
@@ -62,6 +68,24 @@ func (l *listing) add(body []byte) error {
 		return err
 	}
 	return set.addMembers(elements)
+}
+
+// countSet counts a set of any name. A message without its type is a further part of the set before.
+func (l *listing) countSet(name, kind []byte) {
+	if kind != nil {
+		l.count++
+		l.last = append(l.last[:0], name...)
+		l.hasLists = l.hasLists || Type(kind) == ListSet
+	}
+}
+
+// unlisted returns a function that reports whether a set belongs into the listing by its name, and is not there.
+func (l *listing) unlisted() func(name []byte) bool {
+	listed := make(map[string]bool, len(l.sets))
+	for i := range l.sets {
+		listed[l.sets[i].Name] = true
+	}
+	return func(name []byte) bool { return bytes.HasPrefix(name, []byte(l.prefix)) && !listed[string(name)] }
 }
 
 // knownType returns a type without allocating its name, if it is one of the constants.

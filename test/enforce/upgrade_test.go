@@ -25,6 +25,8 @@ const (
 	baseVariable = "WEAVE_NPC_TEST_BASE"
 	// defaultBase is the last commit before package npc was divided.
 	defaultBase = "9617437"
+	// setsOfAll is more than the sets that a node ever has at once, those without a use among them.
+	setsOfAll = 4096
 	// runsPerRestart is how many states are compared by dry runs for each one that is also handed over between running programs, which
 	// takes longer.
 	runsPerRestart = 10
@@ -122,6 +124,7 @@ func compareRestarts(t *testing.T, backend lab.Backend, base string, states int)
 	w.source = m
 	g, seed, _ := newGenerator(t, w, 0)
 	for i := range w.Nodes() {
+		makeRoomForSets(t, w.Nodes()[i])
 		d := newDaemon(w.Nodes()[i], w.daemonArgs(i, "--manifests", m.dir)...)
 		d.endWith(t)
 		w.daemons = append(w.daemons, d)
@@ -142,6 +145,18 @@ func compareRestarts(t *testing.T, backend lab.Backend, base string, states int)
 		}
 	}
 	t.Logf("%d states on %d nodes, %d comments written", states, len(w.daemons), commented)
+}
+
+// makeRoomForSets has the kernel of a node make room for more sets than there will be. It makes room for 256, and for 64 more whenever that
+// is too little. When the last place is taken, it leaves lists of sets out of its listings, and the base takes these for gone.
+func makeRoomForSets(t *testing.T, n *lab.Node) {
+	t.Helper()
+	var create, destroy strings.Builder
+	for i := range setsOfAll {
+		fmt.Fprintf(&create, "create room-%d hash:ip\n", i)
+		fmt.Fprintf(&destroy, "destroy room-%d\n", i)
+	}
+	feed(t, n, create.String()+destroy.String(), "ipset", "restore")
 }
 
 // handOver stops a weave-npc of the base when it has nothing left to do, starts this one in its place, and stops it again. It returns
