@@ -42,9 +42,9 @@ func write(binary, packages string, out io.Writer) error {
 		return errors.Wrapf(err, "reading what %s was built from", binary)
 	}
 	d := newDocument(built)
-	d.add("DEPENDS_ON", goPackage("stdlib", strings.TrimPrefix(built.GoVersion, "go")))
+	d.add(goPackage("stdlib", strings.TrimPrefix(built.GoVersion, "go")))
 	for _, m := range built.Deps {
-		d.add("DEPENDS_ON", goModule(m))
+		d.add(goModule(m))
 	}
 	files, err := filepath.Glob(filepath.Join(packages, "*"))
 	if err != nil {
@@ -58,7 +58,7 @@ func write(binary, packages string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		d.add("DEPENDS_ON", p)
+		d.add(p)
 	}
 	e := json.NewEncoder(out)
 	e.SetIndent("", " ")
@@ -135,10 +135,10 @@ func newDocument(built *debug.BuildInfo) *document {
 	return d
 }
 
-// add adds a package and the relationship of the first package to it.
-func (d *document) add(how string, p spdxPackage) {
+// add adds a package that the first one depends on.
+func (d *document) add(p spdxPackage) {
 	d.Packages = append(d.Packages, p)
-	d.Relationships = append(d.Relationships, relationship{d.Packages[0].SPDXID, how, p.SPDXID})
+	d.Relationships = append(d.Relationships, relationship{d.Packages[0].SPDXID, "DEPENDS_ON", p.SPDXID})
 }
 
 // notID matches characters that an SPDX identifier cannot contain.

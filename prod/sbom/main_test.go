@@ -90,8 +90,8 @@ func TestErrors(t *testing.T) {
 func TestContents(t *testing.T) {
 	d := newDocument(&debug.BuildInfo{Main: debug.Module{Path: "example.org/npc", Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 		{Key: "vcs.time", Value: "2024-05-06T07:08:09Z"}, {Key: "vcs.revision", Value: "abc"}, {Key: "CGO_ENABLED", Value: "0"}}})
-	d.add("DEPENDS_ON", goModule(&debug.Module{Path: "example.org/a", Version: "v1.0.0+incompatible"}))
-	d.add("DEPENDS_ON", goModule(&debug.Module{Path: "example.org/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/c_d", Version: "v2.0.0"}}))
+	d.add(goModule(&debug.Module{Path: "example.org/a", Version: "v1.0.0+incompatible"}))
+	d.add(goModule(&debug.Module{Path: "example.org/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/c_d", Version: "v2.0.0"}}))
 	text, err := json.MarshalIndent(d, "", " ")
 	if err != nil {
 		t.Fatal(err)
