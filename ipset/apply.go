@@ -265,7 +265,7 @@ func (b *batch) confirm(index int) {
 		b.fail(index, nil, b.broken)
 		return
 	}
-	found, err := c.get(set.Name, true)
+	found, err := c.header(set.Name)
 	if err != nil {
 		b.fail(index, nil, errors.Wrap(err, "reading the existing set"))
 		return

@@ -28,24 +28,16 @@ func (c *Conn) List(prefix string) ([]Listing, error) {
 	return sets, errors.Wrapf(err, "listing sets %s*", printable(prefix))
 }
 
-// Get returns one set with its elements. It fails if there is no such set.
-func (c *Conn) Get(name string) (Listing, error) {
-	set, err := c.get(name, false)
-	return set, errors.Wrapf(err, "listing set %s", printable(name))
-}
-
-func (c *Conn) get(name string, headerOnly bool) (Listing, error) {
-	if err := checkName(name); err != nil {
-		return Listing{}, err
-	}
-	sets, err := c.dump(name, name, headerOnly)
+// header returns the header of one set. It fails if there is no such set.
+func (c *Conn) header(name string) (Header, error) {
+	sets, err := c.dump(name, name, true)
 	if err != nil {
-		return Listing{}, err
+		return Header{}, err
 	}
 	if len(sets) != 1 {
-		return Listing{}, errNotFound
+		return Header{}, errNotFound
 	}
-	return sets[0], nil
+	return sets[0].Header, nil
 }
 
 // errDisturbed is the error of a listing that has to be repeated.

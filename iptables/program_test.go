@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // TestProgramsEndWithUs: what a program of a weave-npc that was killed still does would come after what the next one does.
@@ -24,17 +25,8 @@ func TestProgramsEndWithUs(t *testing.T) {
 	if err := us.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await := func(what string, answer func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !answer(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				_ = us.Process.Kill()
-				t.Fatal(what)
-			}
-		}
-	}
 	var pid string
-	await("the program does not start", func() bool {
+	await.That(t, "start of the program", func() bool {
 		text, err := os.ReadFile(path)
 		pid = strings.TrimSpace(string(text))
 		return err == nil && pid != ""
@@ -43,7 +35,7 @@ func TestProgramsEndWithUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = us.Wait() // it was killed
-	await("the program runs on", func() bool {
+	await.That(t, "end of the program", func() bool {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", pid))
 		return err != nil || strings.Contains(string(status), ") Z ")
 	})

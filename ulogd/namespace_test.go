@@ -15,6 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // testMark marks what is logged; 0x77656176.
@@ -173,28 +175,17 @@ func (s *session) seen() []Packet {
 	return slices.Clone(s.packets)
 }
 
-// await waits until ok holds, and fails the test if it never does.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("%s: did not happen", what)
-}
-
 // awaitRunning waits until ulogd2 has come up for the n-th time and returns its process id.
 func (s *session) awaitRunning(t *testing.T, n int) int {
 	t.Helper()
-	await(t, fmt.Sprintf("start %d of ulogd2", n), func() bool { return len(s.log.find("ulogd2 runs")) >= n })
+	await.That(t, fmt.Sprintf("start %d of ulogd2", n), func() bool { return len(s.log.find("ulogd2 runs")) >= n })
 	return s.log.find("ulogd2 runs")[n-1].pid
 }
 
 // awaitPort waits for a packet to the given port.
 func (s *session) awaitPort(t *testing.T, port int) {
 	t.Helper()
-	await(t, fmt.Sprintf("packet to port %d", port), func() bool {
+	await.That(t, fmt.Sprintf("packet to port %d", port), func() bool {
 		return slices.ContainsFunc(s.seen(), func(p Packet) bool { return int(p.DstPort) == port })
 	})
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // helperVariable makes the test binary a process that runs ulogd2 until it is killed.
@@ -60,7 +62,7 @@ func TestRunDeliversPackets(t *testing.T) {
 	}
 	for _, c := range cases {
 		send(t, c.kind, c.protocol, c.address, c.port, c.payload)
-		await(t, c.name, func() bool {
+		await.That(t, c.name, func() bool {
 			return slices.ContainsFunc(s.seen(), func(p Packet) bool { return sameButSource(p, c.want) })
 		})
 	}
@@ -177,7 +179,7 @@ func TestRunReopenedCapture(t *testing.T) {
 	if err := unix.Kill(pid, unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "signal", func() bool { return len(s.log.find("reopening capture file")) == 2 })
+	await.That(t, "signal", func() bool { return len(s.log.find("reopening capture file")) == 2 })
 	send(t, unix.SOCK_DGRAM, 0, "127.0.0.1", 1002, nil)
 	s.awaitPort(t, 1002)
 	if n := s.stats.Restarts.Load(); n != 0 {
@@ -190,7 +192,7 @@ func TestRunWaitsForAbsentBinary(t *testing.T) {
 	inNamespace(t)
 	binary := filepath.Join(t.TempDir(), "ulogd")
 	s := startRun(t, Config{Groups: testGroups(), Binary: binary}, testTiming())
-	await(t, "warning", func() bool { return len(s.log.find("ulogd2 is absent")) == 1 })
+	await.That(t, "warning", func() bool { return len(s.log.find("ulogd2 is absent")) == 1 })
 	target, err := findBinary("", "/")
 	if err != nil {
 		t.Fatalf("this test needs ulogd2: %v", err)
@@ -208,7 +210,7 @@ func TestRunWaitsForAbsentBinary(t *testing.T) {
 func TestRunReportsMissingPlugins(t *testing.T) {
 	inNamespace(t)
 	s := startRun(t, Config{Groups: testGroups(), PluginDir: t.TempDir()}, testTiming())
-	await(t, "warning", func() bool { return len(s.log.find("ulogd_inppkt_NFLOG.so")) == 1 })
+	await.That(t, "warning", func() bool { return len(s.log.find("ulogd_inppkt_NFLOG.so")) == 1 })
 	s.end(t)
 	if w := warnings(s); len(w) != 1 || !strings.Contains(w[0], "install ulogd2") {
 		t.Errorf("warnings: %v", w)
@@ -218,7 +220,7 @@ func TestRunReportsMissingPlugins(t *testing.T) {
 func TestRunFailingBinary(t *testing.T) {
 	inNamespace(t)
 	s := startRun(t, Config{Groups: testGroups(), Binary: "/bin/false"}, testTiming())
-	await(t, "restarts", func() bool { return s.stats.Restarts.Load() >= 3 })
+	await.That(t, "restarts", func() bool { return s.stats.Restarts.Load() >= 3 })
 	s.end(t)
 }
 
@@ -230,8 +232,8 @@ func TestRunGroupTakenByAnother(t *testing.T) {
 	p := testTiming()
 	p.startup = p.lossPeriod
 	second := startRun(t, Config{Groups: testGroups()}, p)
-	await(t, "report", func() bool { return len(second.log.find("opened 1 of 2 NFLOG groups")) > 0 })
-	await(t, "reason", func() bool { return len(second.log.find("unable to bind to log group 86")) > 0 })
+	await.That(t, "report", func() bool { return len(second.log.find("opened 1 of 2 NFLOG groups")) > 0 })
+	await.That(t, "reason", func() bool { return len(second.log.find("unable to bind to log group 86")) > 0 })
 	first.end(t)
 	second.awaitRunning(t, 1)
 	second.end(t)
@@ -260,11 +262,11 @@ func TestRunCountsLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, "loss", func() bool { return s.stats.Lost.Load() > 0 })
+	await.That(t, "loss", func() bool { return s.stats.Lost.Load() > 0 })
 	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "every packet delivered or counted as lost", func() bool {
+	await.That(t, "every packet delivered or counted as lost", func() bool {
 		return s.stats.Lost.Load()+s.stats.Packets.Load() == sent
 	})
 	if n := len(s.log.find("more blocked packets than can be logged")); n != 1 {
@@ -330,7 +332,7 @@ func TestChildDiesWithUs(t *testing.T) {
 	if pid == 0 {
 		t.Fatal("the helper did not start ulogd2")
 	}
-	await(t, "end of ulogd2", func() bool { return !alive(pid) })
+	await.That(t, "end of ulogd2", func() bool { return !alive(pid) })
 }
 
 // alive says whether process pid runs; one that is dead but not yet waited for does not.
@@ -413,11 +415,11 @@ func TestRunKilledAgainAndAgain(t *testing.T) {
 	for n := 1; n <= kills; n++ {
 		pid := s.awaitRunning(t, n)
 		before := s.stats.Packets.Load()
-		await(t, fmt.Sprintf("packets from start %d", n), func() bool { return s.stats.Packets.Load() > before })
+		await.That(t, fmt.Sprintf("packets from start %d", n), func() bool { return s.stats.Packets.Load() > before })
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "end of ulogd2", func() bool { return !s.stats.Running.Load() })
+		await.That(t, "end of ulogd2", func() bool { return !s.stats.Running.Load() })
 	}
 	s.awaitRunning(t, kills+1)
 	stop()

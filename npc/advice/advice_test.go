@@ -211,8 +211,99 @@ func TestNoAdvice(t *testing.T) {
 	if changes := w.nearest("shop/api", "shop/db", "tcp/5432"); changes != nil {
 		t.Errorf("of what is allowed, it is said: %+v", changes)
 	}
+	// Of an agent of a node, only one address is also claimed by an isolated pod: no policy selects the other one.
+	w.SetPod(npc.Pod{Namespace: "ops", Name: "agent", Node: "node2", HostNetwork: true,
+		Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.1"), netip.MustParseAddr("10.32.1.3")}})
+	if changes := w.nearest("ops/agent", "198.51.100.7", "tcp/80"); changes != nil {
+		t.Errorf("of an address that is no pod's, it is said: %+v", changes)
+	}
 	w.pod("late/x", "{role: x}")
 	if changes := w.nearest("late/x", "shop/db", "tcp/5432"); changes != nil {
 		t.Errorf("of a namespace without an object, it is said: %+v", changes)
+	}
+}
+
+// TestAdviceOfLabels shows which labels are advised, and that the change which opens least is.
+func TestAdviceOfLabels(t *testing.T) {
+	const text = "label pod shop/x: "
+	for _, c := range []struct{ name, pod, peer, want string }{
+		{"a_missing_label", "{}", `podSelector: {matchLabels: {role: api}}`, text + "role=api"},
+		{"one_that_must_be_there", "{}", `podSelector: {matchExpressions: [{key: trusted, operator: Exists}]}`, text + "trusted=true"},
+		{"one_that_must_not_be_there", "{old: a, b: c}", `podSelector: {matchExpressions: [{key: old, operator: DoesNotExist}]}`, text + "old-"},
+		{"one_that_must_be_another", "{env: test}", `podSelector: {matchExpressions: [{key: env, operator: NotIn, values: [test]}]}`, text + "env-"},
+		{"the_first_of_several_values", "{}", `podSelector: {matchExpressions: [{key: env, operator: In, values: [stage, prod]}]}`, text + "env=prod"},
+		{"a_value_that_no_label_can_have", "{}", `podSelector: {matchLabels: {role: "no label;"}}`, "none"},
+		{"a_contradiction", "{}", `podSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: DoesNotExist}]}`, "none"},
+		{"the_namespace", "{role: x}", `namespaceSelector: {matchLabels: {team: a}}`, "label namespace shop: team=a"},
+		{"the_namespace_and_the_pod", "{role: x}", `namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {role: api}}`,
+			"label namespace shop: team=a, and label pod shop/x: role=api"},
+		{"the_name_of_a_namespace", "{role: x}", `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ops}}`, "none"},
+		{"a_pod_rather_than_its_namespace", "{}", `namespaceSelector: {matchLabels: {team: a}}}, {podSelector: {matchLabels: {role: api}}`,
+			text + "role=api"},
+		{"what_opens_less", "{}", `podSelector: {matchLabels: {role: api}}}, {podSelector: {matchLabels: {fresh: "1"}}`, text + "fresh=1"},
+		{"what_opens_nothing_outside", "{env: closed}", `podSelector: {matchExpressions: [{key: env, operator: DoesNotExist}]}}, ` +
+			`{podSelector: {matchLabels: {fresh: "1"}}`, text + "fresh=1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.pod("shop/x", c.pod)
+			w.policy("shop/closed", `{podSelector: {matchLabels: {env: closed}}, ingress: [{from: [{podSelector: {}}, {namespaceSelector: {}}]}]}`)
+			w.policy("shop/api", `{podSelector: {matchLabels: {role: web}}, ingress: [{from: [{podSelector: {matchLabels: {role: api}}}]}]}`)
+			w.policy("shop/db", `{podSelector: {matchLabels: {role: db}}, ingress: [{from: [{`+c.peer+`}]}]}`)
+			got := "none"
+			if changes := w.nearest("shop/x", "shop/db", "tcp/80"); len(changes) == 2 {
+				got = changes[1].Text
+			} else if len(changes) != 1 || changes[0].Apply == "" {
+				t.Fatalf("%+v", changes)
+			}
+			if got != c.want {
+				t.Errorf("the advice is %s, not %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAdviceOfLabelsAtBothEnds shows a flow that both ends deny, and that the advice is enough.
+func TestAdviceOfLabelsAtBothEnds(t *testing.T) {
+	w := newWorld(t)
+	w.pod("shop/a", "{role: a}")
+	w.pod("shop/b", "{role: b}")
+	w.policy("shop/a", `{podSelector: {matchLabels: {role: a}}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {in: "1"}}}]}]}`)
+	w.policy("shop/b", `{podSelector: {matchLabels: {role: b}}, ingress: [{ports: [{port: 99}]}, {from: [{podSelector: {matchLabels: {out: "1"}}}]}]}`)
+	changes := w.nearest("shop/a", "shop/b", "tcp/80")
+	if len(changes) != 2 || changes[0].Text != "add policy shop/a-to-b-tcp-80 and policy shop/b-from-a-tcp-80" ||
+		changes[1].Text != "label pod shop/b: in=1, and label pod shop/a: out=1" {
+		t.Fatalf("%+v", changes)
+	}
+	for _, c := range changes {
+		after := c.In(w.Cluster)
+		if v := explain.Explain(after.View(), fixture.Flows(t, after.View(), "shop/a", "shop/b", "tcp/80")[0]); !v.Allowed {
+			t.Errorf("%s is not enough:\n%s", c.Text, v)
+		}
+	}
+	// One change of a namespace is enough for both directions.
+	w.policy("shop/a", `{podSelector: {matchLabels: {role: a}}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {t: a}}}]}]}`)
+	w.policy("shop/b", `{podSelector: {matchLabels: {role: b}}, ingress: [{from: [{namespaceSelector: {matchLabels: {t: a}}}]}]}`)
+	if changes = w.nearest("shop/a", "shop/b", "tcp/80"); len(changes) != 2 || changes[1].Text != "label namespace shop: t=a" {
+		t.Errorf("%d changes, the last is %s", len(changes), changes[len(changes)-1].Text)
+	}
+}
+
+// TestAdviceForOtherProtocols shows that a policy for icmp is advised together with what else it allows.
+func TestAdviceForOtherProtocols(t *testing.T) {
+	changes := newWorld(t).nearest("shop/web", "shop/db", "icmp")
+	if len(changes) == 0 || strings.Contains(changes[0].Apply, "ports") ||
+		strings.Join(changes[0].Notes, ";") != "a policy cannot name icmp: without ports it allows every protocol and port between the two" {
+		t.Errorf("%+v", changes)
+	}
+}
+
+// TestLabelsThatTellLittle shows that the version of a pod is the last thing that an advised policy selects by.
+func TestLabelsThatTellLittle(t *testing.T) {
+	w := newWorld(t)
+	w.pod("shop/x", "{app.kubernetes.io/version: v1, zone: a, helm.sh/chart: c}")
+	changes := w.nearest("shop/x", "shop/db", "tcp/80")
+	if len(changes) == 0 || !strings.Contains(changes[0].Apply, "matchLabels:\n          zone: a\n    ports") {
+		t.Errorf("%+v", changes)
 	}
 }

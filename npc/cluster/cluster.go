@@ -13,6 +13,7 @@ package cluster
 import (
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
-	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -40,25 +40,6 @@ type Cluster struct {
 	booted    map[string]time.Time
 	view      *View // of the objects; nil since they last changed
 }
-
-type addrSet map[netip.Addr]struct{}
-
-func (s addrSet) has(a netip.Addr) bool {
-	_, ok := s[a]
-	return ok
-}
-
-// Policy is a compiled policy with the name of its object.
-type Policy struct {
-	Namespace, Name string
-	UID             types.UID
-	policy.Policy
-}
-
-// Key returns namespace/name.
-func (p *Policy) Key() string { return key(p.Namespace, p.Name) }
-
-func key(namespace, name string) string { return objectkey.Of(namespace, name) }
 
 // New returns a cluster without objects.
 func New() *Cluster {
@@ -82,6 +63,25 @@ func (c *Cluster) View() *View {
 		c.view = newView(c)
 	}
 	return c.view
+}
+
+func newView(c *Cluster) *View {
+	v := &View{LegacyNetpol: c.LegacyNetpol, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
+		nodeAddrs: maps.Clone(c.nodeAddrs), selecting: map[*npc.Pod][]*Policy{}}
+	for _, key := range slices.Sorted(maps.Keys(c.policies)) {
+		p := c.policies[key]
+		v.Policies = append(v.Policies, p)
+		v.byNamespace[p.Namespace] = append(v.byNamespace[p.Namespace], p)
+	}
+	for key, p := range v.Pods {
+		if at, known := c.booted[p.Node]; known && p.ReportedBefore(at) {
+			stale := *p
+			stale.StaleAddrs = true
+			v.Pods[key] = &stale
+		}
+	}
+	v.indexAddrs()
+	return v
 }
 
 // change runs a change of the objects.

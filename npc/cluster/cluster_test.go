@@ -5,9 +5,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
@@ -71,6 +73,7 @@ func TestPortsByName(t *testing.T) {
 		{"shop/web", "http", "tcp/8080"},
 		{"10.32.1.2", "tcp/http", "tcp/8080"},
 		{"shop/web", "53", "tcp/53"},
+		{"shop/web", "tpc/80", `"tpc/80" is no port such as tcp/80, udp/53 or sctp/80, nor icmp; did you mean tcp?`},
 		{"shop/web", "udp/http", "shop/web (10.32.1.2) has no udp port of the name http"},
 		{"192.0.2.1", "http", `"http" is the name of a port, and 192.0.2.1 is no pod that could have one`},
 	} {
@@ -135,5 +138,89 @@ func TestOwnersByNode(t *testing.T) {
 	}
 	if ends := c.View().OwnedEnds("shop/web"); len(ends) != 1 || !ends[0].Addr.Is6() {
 		t.Errorf("the pod owns %v", ends)
+	}
+}
+
+// names returns pods by name.
+func names(pods []*npc.Pod) string {
+	var out []string
+	for _, p := range pods {
+		out = append(out, p.Namespace+"/"+p.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+// TestStatusesFromBeforeABoot shows that a pod has no address while its status is older than its node's start, and that the address is
+// still known as one that it may have.
+func TestStatusesFromBeforeABoot(t *testing.T) {
+	c := shop(t)
+	boot, a := time.Unix(10_000, 0), netip.MustParseAddr("10.32.1.9")
+	for node, at := range map[string]time.Time{"node1": boot, "node2": {}} { // when node2 was started is not known
+		c.SetPod(npc.Pod{Namespace: "shop", Name: "of-" + node, Node: node, Addrs: []netip.Addr{a}, LastStart: boot.Add(-time.Hour)})
+		if !at.IsZero() {
+			c.SetBooted(node, at)
+		}
+	}
+	v := c.View()
+	if got := names(v.Stale(a, "")); got != "shop/of-node1" || len(v.Stale(a, "node2")) > 0 {
+		t.Errorf("stale: %s", got)
+	}
+	if owner := v.Owner(a, "node1"); owner == nil || owner.Name != "of-node2" {
+		t.Errorf("it belongs to %v", owner)
+	}
+	if got := v.OwnedEnds("shop/of-node1"); len(got) > 0 {
+		t.Errorf("the pod owns %v", got)
+	}
+	if got := v.OwnedEnds("shop/nobody"); len(got) > 0 {
+		t.Errorf("a pod that does not exist owns %v", got)
+	}
+}
+
+// TestRivals shows who else of the same node claims an address, and who owns it.
+func TestRivals(t *testing.T) {
+	c := shop(t)
+	a := addrs("10.32.1.9")
+	for i, p := range []npc.Pod{{Name: "b", Node: "node1"}, {Name: "a", Node: "node1"}, {Name: "c", Node: "node1"}, {Name: "far", Node: "node2"}} {
+		p.Namespace, p.Addrs, p.Started = "shop", a, time.Unix(int64(i), 0)
+		c.SetPod(p)
+	}
+	v := c.View()
+	owner := v.Owner(a[0], "node1")
+	if owner == nil || owner.Name != "c" || names(v.Rivals(a[0], owner)) != "shop/a shop/b" {
+		t.Errorf("%v owns it, rivals are %s", owner, names(v.Rivals(a[0], owner)))
+	}
+}
+
+// TestIsolating shows which policies count for a pod in each direction, and what the Kubernetes 1.6 annotation changes.
+func TestIsolating(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		legacy, deny    bool
+		ingress, egress string
+	}{
+		{"policies isolate", false, false, "shop/both shop/in true", "shop/both true"},
+		{"the annotation does not, without the option", false, true, "shop/both shop/in true", "shop/both true"},
+		{"policies only allow, with it", true, false, "shop/both shop/in false", "shop/both false"},
+		{"the annotation isolates, with it", true, true, "shop/both shop/in true", "shop/both false"},
+	} {
+		x := cluster.New()
+		x.LegacyNetpol = c.legacy
+		x.SetNamespace(npc.Namespace{Name: "shop", DefaultDeny: c.deny})
+		x.SetPod(npc.Pod{Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"}})
+		x.SetPolicy(fixture.Policy(t, "shop/in", `{podSelector: {matchLabels: {app: web}}}`))
+		x.SetPolicy(fixture.Policy(t, "shop/both", `{podSelector: {}, policyTypes: [Ingress, Egress]}`))
+		x.SetPolicy(fixture.Policy(t, "shop/others", `{podSelector: {matchLabels: {app: db}}}`))
+		x.SetPolicy(fixture.Policy(t, "ops/others", `{podSelector: {}}`))
+		v := x.View()
+		for d, want := range map[traffic.Direction]string{traffic.Ingress: c.ingress, traffic.Egress: c.egress} {
+			policies, isolated := v.Isolating(v.Pods["shop/web"], d)
+			var keys []string
+			for _, p := range policies {
+				keys = append(keys, p.Key())
+			}
+			if got := fmt.Sprint(strings.Join(keys, " "), " ", isolated); got != want {
+				t.Errorf("%s: %s: %s, want %s", c.name, d, got, want)
+			}
+		}
 	}
 }

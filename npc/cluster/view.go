@@ -1,12 +1,14 @@
 package cluster
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -29,24 +31,24 @@ type View struct {
 	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order, as far as they were asked for
 }
 
-func newView(c *Cluster) *View {
-	v := &View{LegacyNetpol: c.LegacyNetpol, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
-		nodeAddrs: maps.Clone(c.nodeAddrs), selecting: map[*npc.Pod][]*Policy{}}
-	for _, key := range slices.Sorted(maps.Keys(c.policies)) {
-		p := c.policies[key]
-		v.Policies = append(v.Policies, p)
-		v.byNamespace[p.Namespace] = append(v.byNamespace[p.Namespace], p)
-	}
-	for key, p := range v.Pods {
-		if at, known := c.booted[p.Node]; known && p.ReportedBefore(at) {
-			stale := *p
-			stale.StaleAddrs = true
-			v.Pods[key] = &stale
-		}
-	}
-	v.indexAddrs()
-	return v
+type addrSet map[netip.Addr]struct{}
+
+func (s addrSet) has(a netip.Addr) bool {
+	_, ok := s[a]
+	return ok
 }
+
+// Policy is a compiled policy with the name of its object.
+type Policy struct {
+	Namespace, Name string
+	UID             types.UID
+	policy.Policy
+}
+
+// Key returns namespace/name.
+func (p *Policy) Key() string { return key(p.Namespace, p.Name) }
+
+func key(namespace, name string) string { return objectkey.Of(namespace, name) }
 
 // Selecting returns the policies that select a pod, in order.
 func (v *View) Selecting(p *npc.Pod) []*Policy {

@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 )
@@ -31,5 +32,51 @@ func TestLedgerMergesRequestsOfOneAddress(t *testing.T) {
 	l.Clear()
 	if l.Has(a) || l.Urgent() != 0 || l.Untaken() {
 		t.Errorf("after Clear there is %+v", l.open)
+	}
+}
+
+// TestTheWayOfARequest follows addresses from their entry until their connections are deleted.
+func TestTheWayOfARequest(t *testing.T) {
+	var l Ledger
+	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	due := func(when, want string, hurried ...netip.Addr) []Request {
+		t.Helper()
+		hurry := map[netip.Addr]bool{}
+		for _, x := range hurried {
+			hurry[x] = true
+		}
+		requests := l.Due(hurry)
+		got := ""
+		for _, r := range requests {
+			got += fmt.Sprintf("%s all=%t later=%t; ", r.Addr, r.Scope == All, r.Later)
+		}
+		if got != want {
+			t.Errorf("%s: due are %swant %s", when, got, want)
+		}
+		return requests
+	}
+	l.Enter(Request{Addr: b, Scope: All})
+	l.Enter(Request{Addr: a, Later: true})
+	taken := due("entered", "10.0.0.1 all=false later=true; 10.0.0.2 all=true later=false; ")
+	l.Asked(taken)
+	due("being carried out", "")
+	if l.Untaken() || !l.Has(a) || l.Urgent() != 1 {
+		t.Errorf("asked for, and still listed: %+v", l.open)
+	}
+	hurried := due("somebody waits for it now", "10.0.0.1 all=false later=false; ", a)
+	l.Asked(hurried)
+	due("asked for as urgent", "", a)
+	l.Enter(Request{Addr: a, Scope: All})
+	l.Asked(taken) // the answer to what was asked before it was entered again
+	wider := due("of more connections now", "10.0.0.1 all=true later=false; ")
+	l.Strike([]netip.Addr{a, b})
+	if !l.Has(a) || l.Has(b) {
+		t.Errorf("what was asked for again is struck, or what was done is not: %+v", l.open)
+	}
+	l.Asked(append(wider, Request{Addr: b}))
+	l.Strike([]netip.Addr{a})
+	due("all is done", "")
+	if l.Has(a) || l.Has(b) {
+		t.Errorf("left are %+v", l.open)
 	}
 }

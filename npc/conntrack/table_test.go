@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -83,6 +84,58 @@ func TestS27_DeletesExactlyTheConnectionsOfAnAddress(t *testing.T) {
 				t.Errorf("left are %v, not %v; %v", got, step.left, err)
 			}
 		}
+	}
+}
+
+// TestMoreConnectionsThanAreDeletedAtOnce deletes several batches, beside connections that end by themselves meanwhile.
+func TestMoreConnectionsThanAreDeletedAtOnce(t *testing.T) {
+	inNamespace(t)
+	const many = 3*deletedAtOnce + 1
+	for i := range many {
+		flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", uint16(1000+i))
+	}
+	flow(t, "10.32.1.4", "10.32.1.3", "10.32.1.3", "10.32.1.4", 1)
+	table, err := Open(unix.AF_INET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	n, err := table.Delete(func(ends *[4]netip.Addr) bool { return ends[0] == netip.MustParseAddr("10.32.1.2") })
+	if got := left(t, unix.AF_INET); err != nil || n != many || !slices.Equal(got, []int{1}) {
+		t.Errorf("%d are deleted, %v; left are %v", n, err, got)
+	}
+	if n, err := table.Delete(func(*[4]netip.Addr) bool { return false }); n != 0 || err != nil {
+		t.Errorf("of none, %d are deleted, %v", n, err)
+	}
+}
+
+// TestOnlyTheKernelIsBelieved shows that another process cannot end a listing: what it sends is passed over.
+func TestOnlyTheKernelIsBelieved(t *testing.T) {
+	inNamespace(t)
+	flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", 1)
+	table, err := Open(unix.AF_INET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	own, err := unix.Getsockname(table.list.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	liar, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(liar)
+	end := make([]byte, headerLen+4)
+	binary.NativeEndian.PutUint32(end, uint32(len(end)))
+	binary.NativeEndian.PutUint16(end[4:], unix.NLMSG_DONE)
+	binary.NativeEndian.PutUint32(end[8:], table.list.seq+1)
+	if err := unix.Sendto(liar, end, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: own.(*unix.SockaddrNetlink).Pid}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := table.Delete(func(*[4]netip.Addr) bool { return true }); n != 1 || err != nil || len(left(t, unix.AF_INET)) > 0 {
+		t.Errorf("%d are deleted, %v; left are %v", n, err, left(t, unix.AF_INET))
 	}
 }
 

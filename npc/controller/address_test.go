@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
@@ -180,7 +182,7 @@ func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
 	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
 	w.Sync()
 	closed := func() bool {
-		for e, attr := range w.Kernels[npc.IPv4].Sets["weave-gate-ingress"].Members {
+		for e, attr := range w.Kernels[traffic.IPv4].Sets["weave-gate-ingress"].Members {
 			if e == ipset.Addr(netip.MustParseAddr("10.32.1.2")) {
 				return !attr.NoMatch
 			}

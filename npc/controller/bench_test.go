@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -275,7 +277,7 @@ func BenchmarkStart(b *testing.B) {
 // is worst off.
 func BenchmarkRulesMet(b *testing.B) {
 	for _, s := range []size{{0, 1, 1, 110}, {0, 1, 10, 110}, {0, 1, 1_000, 110}, {0, 10, 100, 110}, {0, 50, 1_000, 110}, {0, 110, 2_200, 110}} {
-		for _, d := range []npc.Direction{npc.Ingress, npc.Egress} {
+		for _, d := range []traffic.Direction{traffic.Ingress, traffic.Egress} {
 			b.Run(fmt.Sprintf("%s/%s", s, d), func(b *testing.B) {
 				kernels := paper.New()
 				for b.Loop() {
@@ -283,7 +285,7 @@ func BenchmarkRulesMet(b *testing.B) {
 				}
 				space, own := 0, 0
 				for i := range s.local {
-					toSpace, toOwn := rulesMet(b, kernels[npc.IPv4], s.pod(s.pods+i), d)
+					toSpace, toOwn := rulesMet(b, kernels[traffic.IPv4], s.pod(s.pods+i), d)
 					space, own = max(space, toSpace), max(own, toOwn)
 				}
 				b.ReportMetric(float64(space), "before-space")
@@ -300,8 +302,8 @@ func (s size) onPaper(tb testing.TB) [2]*paper.Kernel {
 	m := s.untold()
 	for f, k := range kernels {
 		sets, seen := k.Read()
-		m.Planner().LoadChains(npc.Family(f), seen)
-		m.Planner().LoadSets(npc.Family(f), sets)
+		m.Planner().LoadChains(traffic.Family(f), seen)
+		m.Planner().LoadSets(traffic.Family(f), sets)
 	}
 	s.tell(m)
 	for {
@@ -317,11 +319,11 @@ func (s size) onPaper(tb testing.TB) [2]*paper.Kernel {
 }
 
 // rulesMet sends a packet of a protocol that no rule allows to a pod, or from it. A pod that no rule is for has none before them.
-func rulesMet(tb testing.TB, k *paper.Kernel, pod npc.Pod, d npc.Direction) (toSpace, toOwn int) {
+func rulesMet(tb testing.TB, k *paper.Kernel, pod npc.Pod, d traffic.Direction) (toSpace, toOwn int) {
 	tb.Helper()
 	p := walk.Packet{Src: netip.MustParseAddr("198.51.100.7"), Dst: pod.Addrs[0], Protocol: 47, In: "eth0", Out: "cni0"}
 	own := "dst"
-	if d == npc.Egress {
+	if d == traffic.Egress {
 		p.Src, p.Dst, p.In, p.Out, own = p.Dst, p.Src, p.Out, p.In, "src"
 	}
 	v, err := k.Simulate(p)

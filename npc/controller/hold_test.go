@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/cluster"
@@ -102,7 +104,7 @@ func TestS74_WhatWasNotReadKeepsWhatTheKernelHolds(t *testing.T) {
 		policies(w)
 		w.Again(true)
 		w.Expect(verdicts)
-		for name, rules := range w.Kernels[npc.IPv4].Chains {
+		for name, rules := range w.Kernels[traffic.IPv4].Chains {
 			if len(slices.Compact(slices.Sorted(slices.Values(rules)))) < len(rules) {
 				t.Errorf("%s has a rule twice: %q", name, rules)
 			}

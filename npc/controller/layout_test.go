@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
@@ -79,7 +80,7 @@ func TestLayouts(t *testing.T) {
 				}
 			}
 			next.Load()
-			if found := next.Model.ForeignLayout(npc.IPv4); (found == "2") != c.changes {
+			if found := next.Model.ForeignLayout(traffic.IPv4); (found == "2") != c.changes {
 				t.Errorf("found layout %q", found)
 			}
 			next.Sync()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"github.com/weave-npc/weave-npc/npc"
 )
 
@@ -32,10 +34,10 @@ func TestLookup(t *testing.T) {
 		if got := w.Model.NameOf(a); got != c.name {
 			t.Errorf("%s is %q, not %q", a, got, c.name)
 		}
-		if got := w.Model.Isolating(a, npc.Ingress); !slices.Equal(got, c.in) {
+		if got := w.Model.Isolating(a, traffic.Ingress); !slices.Equal(got, c.in) {
 			t.Errorf("%s: ingress is isolated by %q, not %q", a, got, c.in)
 		}
-		if got := w.Model.Isolating(a, npc.Egress); !slices.Equal(got, c.out) {
+		if got := w.Model.Isolating(a, traffic.Egress); !slices.Equal(got, c.out) {
 			t.Errorf("%s: egress is isolated by %q, not %q", a, got, c.out)
 		}
 	}

@@ -3,9 +3,10 @@ package controller_test
 import (
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
@@ -38,8 +39,8 @@ func TestMetricsOfTheModel(t *testing.T) {
 		"weavenpc_gate_closed ingress": 0, "weavenpc_gate_closed egress": 1,
 	})
 	entries := 0
-	for _, s := range w.Kernels[npc.IPv4].Sets {
-		if s.Family == npc.IPv4.IPSet() {
+	for _, s := range w.Kernels[traffic.IPv4].Sets {
+		if s.Family == traffic.IPv4.IPSet() {
 			entries += len(s.Members)
 		}
 	}

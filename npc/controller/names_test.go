@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
@@ -35,10 +37,10 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s is %q, not %q", addr, got, want)
 		}
 	}
-	if got := w.Model.Isolating(netip.MustParseAddr("10.32.1.2"), npc.Ingress); len(got) != 1 || got[0] != "a/p" {
+	if got := w.Model.Isolating(netip.MustParseAddr("10.32.1.2"), traffic.Ingress); len(got) != 1 || got[0] != "a/p" {
 		t.Errorf("isolating: %v", got)
 	}
-	if got := w.Model.Isolating(netip.MustParseAddr("9.9.9.9"), npc.Ingress); got != nil {
+	if got := w.Model.Isolating(netip.MustParseAddr("9.9.9.9"), traffic.Ingress); got != nil {
 		t.Errorf("isolating nobody: %v", got)
 	}
 }

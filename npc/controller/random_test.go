@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -363,7 +365,7 @@ func (h *history) stepwise(edit func(), tidy bool) {
 	for _, k := range h.Kernels {
 		k.AfterStep = func() {
 			h.cells(after, func(p judge.Packet) {
-				if p.Src.Is4() != (k.Family == npc.IPv4) {
+				if p.Src.Is4() != (k.Family == traffic.IPv4) {
 					return
 				}
 				h.judged++
@@ -466,7 +468,7 @@ func (h *generator) anotherWay() {
 	other.CollectGarbage()
 	h.CollectGarbage()
 	for f, k := range other.Kernels {
-		if len(k.Chains) == 0 || !other.concerns(npc.Family(f)) {
+		if len(k.Chains) == 0 || !other.concerns(traffic.Family(f)) {
 			continue // what a family had once stays until the next start
 		}
 		if diff := cmp.Diff(h.Kernels[f].Lines(), k.Lines()); diff != "" {
@@ -476,9 +478,9 @@ func (h *generator) anotherWay() {
 }
 
 // concerns says whether a local pod has an address of the family.
-func (h *history) concerns(f npc.Family) bool {
+func (h *history) concerns(f traffic.Family) bool {
 	for _, p := range h.state.judged().Pods {
-		if p.Node == cluster.Node && p.Addrs[0].Is4() == (f == npc.IPv4) {
+		if p.Node == cluster.Node && p.Addrs[0].Is4() == (f == traffic.IPv4) {
 			return true
 		}
 	}

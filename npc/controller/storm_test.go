@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -61,7 +63,7 @@ func TestRandomStorms(t *testing.T) {
 		calm.CollectGarbage()
 		calm.CollectGarbage()
 		for f, k := range calm.Kernels {
-			if len(k.Chains) == 0 || !calm.concerns(npc.Family(f)) {
+			if len(k.Chains) == 0 || !calm.concerns(traffic.Family(f)) {
 				continue // what a family had once stays until the next start
 			}
 			if diff := cmp.Diff(withoutHistory(s.Kernels[f].Lines()), withoutHistory(k.Lines())); diff != "" {
@@ -96,7 +98,7 @@ func (s *storm) rage() {
 		if s.chance(20, "postpone") {
 			ns := pick(s.generator, someNamespaces, "namespace")
 			s.postponed[ns] = !s.postponed[ns]
-			s.Model.Postpone(npc.IPv4, ns, s.postponed[ns])
+			s.Model.Postpone(traffic.IPv4, ns, s.postponed[ns])
 			s.Loaded = true // the syncer looks again by itself
 		}
 	}
@@ -106,7 +108,7 @@ func (s *storm) rage() {
 func (s *storm) settle() {
 	s.Model.SetMissing(npc.NothingMissing)
 	for _, ns := range someNamespaces {
-		s.Model.Postpone(npc.IPv4, ns, false)
+		s.Model.Postpone(traffic.IPv4, ns, false)
 	}
 	for i := range 8 {
 		s.forgotten()
@@ -126,10 +128,10 @@ func (s *storm) run(tidy bool, meanwhile func(), interrupt bool) {
 	for more := told; more; more = s.Model.Resume() {
 		txs := s.Model.Plan(tidy, [2]dataplane.Known{})
 		meanwhile()
-		var broken []npc.Family
+		var broken []traffic.Family
 		for f, tx := range txs {
 			if !tx.Empty() && !s.carryOut(s.Kernels[f].Apply, tx, interrupt) {
-				broken = append(broken, npc.Family(f))
+				broken = append(broken, traffic.Family(f))
 				continue
 			}
 			s.Model.Commit(tx, tx.Taken())
@@ -175,7 +177,7 @@ func (s *storm) carryOut(apply func(dataplane.Transaction) error, tx dataplane.T
 func (s *storm) forgotten() {
 	for f, addrs := range s.asked {
 		s.Loaded = s.Loaded || len(addrs) > 0
-		s.Model.Forgotten(npc.Family(f), addrs)
+		s.Model.Forgotten(traffic.Family(f), addrs)
 		s.asked[f] = nil
 	}
 }

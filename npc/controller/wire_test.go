@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/traffic"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -124,7 +126,7 @@ func TestWire(t *testing.T) {
 			w.Policy("a/closed", closed)
 			w.Sync()
 			for f := range w.Kernels {
-				if c.only6 && f == int(npc.IPv4) || c.only4 && f == int(npc.IPv6) {
+				if c.only6 && f == int(traffic.IPv4) || c.only4 && f == int(traffic.IPv6) {
 					continue
 				}
 				p := walk.Packet{Src: w.Addrs[c.from][f], Dst: w.Addrs[c.to][f], Protocol: unix.IPPROTO_TCP, DstPort: 80, In: "cni0", Out: "cni0"}

@@ -4,7 +4,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -15,22 +14,6 @@ func Explain(c *cluster.View, f flow.Flow) Verdict {
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
 	return v
 }
-
-// end is an end of a flow with its pod, which is nil if it has none.
-type end struct {
-	flow.End
-	pod *npc.Pod
-}
-
-// String returns the end as a sentence names it.
-func (e end) String() string {
-	if e.pod != nil {
-		return podName(e.pod)
-	}
-	return e.End.String()
-}
-
-func podName(p *npc.Pod) string { return objectkey.Of(p.Namespace, p.Name) }
 
 // peerEnd returns an end as a node sees it.
 func peerEnd(c *cluster.View, e flow.End, node string) end {

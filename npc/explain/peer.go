@@ -184,14 +184,11 @@ func requirement(r labels.Requirement) string {
 	return r.String()
 }
 
-// list joins words as a sentence does.
+// list joins words as a sentence does. There is at least one.
 func list(words []string) string {
-	switch n := len(words); n {
-	case 0:
-		return ""
-	case 1:
+	last := len(words) - 1
+	if last == 0 {
 		return words[0]
-	default:
-		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
 	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

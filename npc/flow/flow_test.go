@@ -66,3 +66,19 @@ func TestFlowAsJSON(t *testing.T) {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
 }
+
+// TestNamesOfEnds shows how ends and services are named in what operators read.
+func TestNamesOfEnds(t *testing.T) {
+	a := netip.MustParseAddr("10.32.1.2")
+	for want, got := range map[string]string{
+		"10.32.1.2":            End{Addr: a}.String(),
+		"shop/new":             End{Pod: "shop/new"}.String(),
+		"shop/web (10.32.1.2)": End{Pod: "shop/web", Addr: a}.String(),
+		"sctp/80":              Service{unix.IPPROTO_SCTP, 80}.String(),
+		"protocol 47":          Service{Protocol: unix.IPPROTO_GRE}.String(),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // within returns what Attachment.InRange asks for.
@@ -25,7 +25,7 @@ func within(ranges ...string) func(netip.Addr) bool {
 }
 
 func TestBypassReason(t *testing.T) {
-	families := []npc.Family{npc.IPv4, npc.IPv6}
+	families := []traffic.Family{traffic.IPv4, traffic.IPv6}
 	named := Attachment{Interface: "blind0"}
 	byRange := Attachment{InRange: within("10.32.1.0/24")}
 	elsewhere := Attachment{InRange: within("10.32.2.0/24")}

@@ -14,28 +14,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/sandbox"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
-
-// patience is how long something may take that has to happen.
-const patience = 10 * time.Second
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
-}
 
 // journal is a log that tests read.
 type journal struct {
@@ -140,7 +128,7 @@ func (b *bridgePorts) add(l netlink.Link) netlink.Link {
 func (b *bridgePorts) guarded(when string, table iptables.BridgeGuard, want []int) {
 	b.Helper()
 	slices.Sort(want)
-	eventually(b, when, func() bool {
+	await.That(b, when, func() bool {
 		ports, whole, err := table.Ports()
 		return err == nil && whole == (want != nil) && slices.Equal(ports, want)
 	})
@@ -186,13 +174,13 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	b.guarded("it has ended", table.BridgeGuard, []int{first, second})
 
 	table.broken.Store(true)
-	eventually(t, "reporting it", func() bool { return said.count("cannot be guarded") == 1 })
+	await.That(t, "reporting it", func() bool { return said.count("cannot be guarded") == 1 })
 	if out, err := exec.Command("nft", "delete", "table", "bridge", "weave-npc").CombinedOutput(); err != nil {
 		t.Fatalf("nft: %v: %s", err, out)
 	}
 	table.broken.Store(false)
 	b.guarded("repaired", table.BridgeGuard, []int{first, second})
-	eventually(t, "reporting that", func() bool {
+	await.That(t, "reporting that", func() bool {
 		return said.count("guarded again") == 1 && said.count("drift found") == 1
 	})
 	link, err := netlink.LinkByIndex(first)

@@ -15,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/test/await"
 )
 
 // newNetwork puts the test's thread into a network namespace of its own, which the thread takes with it when the test ends, and returns
@@ -228,7 +230,7 @@ func TestFollowerRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- f.Run(ctx) }()
-	eventually(t, "missing the interface", func() bool { return said.count("there is no interface run0") == 1 })
+	await.That(t, "missing the interface", func() bool { return said.count("there is no interface run0") == 1 })
 	run := bridge(t, "run0")
 	t.Cleanup(func() { _ = netlink.LinkDel(run) })
 	for i, name := range []string{"runup0", "runodd+"} {
@@ -236,13 +238,13 @@ func TestFollowerRuns(t *testing.T) {
 		t.Cleanup(func() { _ = netlink.LinkDel(up) })
 	}
 	last := Uplinks{}
-	eventually(t, "finding the uplinks", func() bool {
+	await.That(t, "finding the uplinks", func() bool {
 		for len(found) > 0 {
 			last = <-found
 		}
 		return slices.Equal(last.Names, []string{"runup0"}) && slices.Equal(last.Left, []string{"runodd+"})
 	})
-	eventually(t, "warning of the odd name", func() bool { return said.count("names that iptables does not take") == 1 })
+	await.That(t, "warning of the odd name", func() bool { return said.count("names that iptables does not take") == 1 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/test/sandbox"
 )
@@ -80,6 +83,89 @@ func TestLook(t *testing.T) {
 	look("it can be read again", 3, 3, "198.51.100.2")
 	if slices.Contains(got[2], addr("198.51.100.1")) {
 		t.Errorf("an address that is gone from the Node object stays: %v", got[2])
+	}
+}
+
+// TestReadingFails: what is known stays until the addresses can be read again, which is logged once.
+func TestReadingFails(t *testing.T) {
+	assign := newInterface(t)
+	var log bytes.Buffer
+	var got [][]netip.Addr
+	f := &Follower{Log: slog.New(slog.NewTextHandler(&log, nil)), Set: func(a []netip.Addr) { got = append(got, a) }}
+	f.look(t.Context(), time.Unix(1000, 0))
+	assign("192.0.2.78/24")
+	withoutSockets(t, func() {
+		for range 3 {
+			f.look(t.Context(), time.Unix(1001, 0))
+		}
+	})
+	if len(got) != 1 || strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "listing the addresses of this node") {
+		t.Errorf("passed on %d times, and the log is\n%s", len(got), log.String())
+	}
+	f.look(t.Context(), time.Unix(1002, 0))
+	if len(got) != 2 || !slices.Contains(got[1], addr("192.0.2.78")) {
+		t.Errorf("afterwards: %v", got)
+	}
+	withoutSockets(t, func() { f.look(t.Context(), time.Unix(1003, 0)) })
+	if n := strings.Count(log.String(), "level=WARN"); n != 2 {
+		t.Errorf("failing again is logged %d times", n-1)
+	}
+}
+
+// withoutSockets calls a function while the process can open no further file.
+func withoutSockets(t *testing.T, f func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWithoutReports: while the kernel does not report changes, the addresses are still read.
+func TestWithoutReports(t *testing.T) {
+	var log bytes.Buffer
+	f := &Follower{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	withoutSockets(t, func() {
+		if f.subscribe(t.Context()) != nil {
+			t.Error("it subscribes without a socket")
+		}
+	})
+	if !strings.Contains(log.String(), "changes of addresses are not reported") {
+		t.Errorf("the log is\n%s", log.String())
+	}
+}
+
+// TestBursts: addresses that come together are passed on together, and the end may come while they are collected.
+func TestBursts(t *testing.T) {
+	assign := newInterface(t)
+	got := make(chan []netip.Addr, 100)
+	f := &Follower{Log: slog.New(slog.DiscardHandler), Set: func(a []netip.Addr) { got <- a }}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- f.Run(ctx) }()
+	<-got
+	for i := range 20 {
+		assign(fmt.Sprintf("192.0.2.%d/24", 100+i))
+	}
+	times := 0
+	for all := []netip.Addr(nil); !slices.Contains(all, addr("192.0.2.119")); times++ {
+		all = <-got
+	}
+	if times > 10 {
+		t.Errorf("20 addresses are passed on in %d parts", times)
+	}
+	assign("192.0.2.120/24")
+	time.Sleep(settle / 4)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -28,6 +28,7 @@ func TestInvalidPolicies(t *testing.T) {
 		"range":               {`{podSelector: {}, ingress: [{ports: [{port: 9, endPort: 8}]}]}`, "9 to 8 is no range"},
 		"range of a name":     {`{podSelector: {}, ingress: [{ports: [{port: http, endPort: 8}]}]}`, `"http" is no port name, or has an endPort`},
 		"range of all":        {`{podSelector: {}, ingress: [{ports: [{endPort: 8}]}]}`, "endPort without port"},
+		"pods of a peer":      {`{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {"-": x}}}]}]}`, "spec.ingress[0]: peer 0: podSelector: matchLabels"},
 		"egress":              {`{podSelector: {}, egress: [{}, {to: [{namespaceSelector: {matchLabels: {"-": x}}}]}]}`, "spec.egress[1]: peer 0: namespaceSelector"},
 		"ingress ignored":     {`{podSelector: {}, policyTypes: [Egress], ingress: [{ports: [{port: 65536}]}]}`, ""},
 		"unknown peer":        {`{podSelector: {}, ingress: [{from: [{}]}]}`, ""},

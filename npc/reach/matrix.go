@@ -48,19 +48,6 @@ type Matrix struct {
 	lines    map[int][]cell // class -> whether it reaches each other class, as far as that was asked
 }
 
-// cell is whether one end reaches another.
-type cell string
-
-// The values of cells.
-const (
-	cellAllowed cell = "allowed"
-	cellDenied  cell = "denied"
-	// cellPartly: allowed in one family and denied in the other.
-	cellPartly cell = "partly"
-	// cellNever: there are no addresses of the same family.
-	cellNever cell = "never"
-)
-
 // NewMatrix returns which pods and addresses of a view reach which.
 func NewMatrix(v *cluster.View, o Options) (*Matrix, error) {
 	addrs, bad := addresses(o.Addresses)

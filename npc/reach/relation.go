@@ -197,6 +197,19 @@ func (r *relation) allowed(from, to int) bool {
 	return r.egress[from].has(to) && r.ingress[to].has(from)
 }
 
+// cell is whether one end reaches another.
+type cell string
+
+// The values of cells.
+const (
+	cellAllowed cell = "allowed"
+	cellDenied  cell = "denied"
+	// cellPartly: allowed in one family and denied in the other.
+	cellPartly cell = "partly"
+	// cellNever: there are no addresses of the same family.
+	cellNever cell = "never"
+)
+
 // reach returns whether a pod of one class reaches another pod of the same class or of another one.
 func (r *relation) reach(from, to int) cell {
 	flows, allowed := 0, 0

@@ -1,16 +1,24 @@
 package services
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weave-npc/weave-npc/npc/cluster"
 )
+
+// addrRange is a range of addresses that belong to the cluster.
+type addrRange struct {
+	netip.Prefix
+	// Of names what has these addresses: pods or Services.
+	Of string
+}
 
 // findRanges returns the ranges of the cluster's addresses. Those of pods are in the nodes, or around the pods of nodes without ranges;
 // those of Services are around the Services.
-func (x *Network) findRanges(nodes []*corev1.Node) []addrRange {
+func findRanges(v *cluster.View, services []*corev1.Service, nodes []*corev1.Node) []addrRange {
 	var out []addrRange
 	add := func(p netip.Prefix, of string) {
 		if r := (addrRange{p.Masked(), of}); !slices.Contains(out, r) {
@@ -25,7 +33,7 @@ func (x *Network) findRanges(nodes []*corev1.Node) []addrRange {
 		}
 	}
 	known := slices.Clone(out)
-	for _, p := range x.view.Pods {
+	for _, p := range v.Pods {
 		for _, a := range p.Claims() {
 			if !slices.ContainsFunc(known, func(r addrRange) bool { return r.Contains(a) }) {
 				add(around(a), "pods")
@@ -33,7 +41,7 @@ func (x *Network) findRanges(nodes []*corev1.Node) []addrRange {
 		}
 	}
 	for _, is4 := range []bool{true, false} {
-		if p := x.serviceRange(is4); p.IsValid() {
+		if p := serviceRange(services, is4); p.IsValid() {
 			add(p, "Services")
 		}
 	}
@@ -51,8 +59,8 @@ func around(a netip.Addr) netip.Prefix {
 
 // serviceRange returns the smallest range with all cluster IPs of a family, and at least the one around an address. It is invalid if they
 // have too little in common.
-func (x *Network) serviceRange(is4 bool) (out netip.Prefix) {
-	for _, s := range x.services {
+func serviceRange(services []*corev1.Service, is4 bool) (out netip.Prefix) {
+	for _, s := range services {
 		for _, text := range clusterIPs(s) {
 			a, err := netip.ParseAddr(text)
 			if err != nil || a.Is4() != is4 {
@@ -73,26 +81,9 @@ func (x *Network) serviceRange(is4 bool) (out netip.Prefix) {
 	return out
 }
 
-// Doubt returns the reason to doubt that an address is outside of the cluster: it is in the range of pods or Services, but none has it. It
-// is empty if there is no such reason.
-func (x *Network) Doubt(a netip.Addr) string {
-	if !a.IsValid() || x.nodes[a] || a.IsMulticast() {
-		return ""
+func clusterIPs(s *corev1.Service) []string {
+	if len(s.Spec.ClusterIPs) == 0 {
+		return []string{s.Spec.ClusterIP}
 	}
-	for _, p := range x.view.Pods {
-		if slices.Contains(p.Claims(), a) {
-			return ""
-		}
-	}
-	for _, s := range x.services {
-		if x.via(s, a) != "" {
-			return ""
-		}
-	}
-	for _, r := range x.ranges {
-		if r.Contains(a) {
-			return fmt.Sprintf("no pod, Service or node has address %s, which is in the range of %s, %s", a, r.Of, r.Prefix)
-		}
-	}
-	return ""
+	return s.Spec.ClusterIPs
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -18,7 +17,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
@@ -35,13 +33,6 @@ type Network struct {
 	nodes    map[netip.Addr]bool
 	ranges   []addrRange
 	unread   []string
-}
-
-// addrRange is a range of addresses that belong to the cluster.
-type addrRange struct {
-	netip.Prefix
-	// Of names what has these addresses: pods or Services.
-	Of string
 }
 
 // New returns the network of a cluster.
@@ -62,7 +53,7 @@ func New(v *cluster.View, n snapshot.Network) *Network {
 			x.nodes[a] = true
 		}
 	}
-	x.ranges = x.findRanges(n.Nodes)
+	x.ranges = findRanges(v, n.Services, n.Nodes)
 	return x
 }
 
@@ -77,23 +68,6 @@ func NodeAddrs(nodes []*corev1.Node) map[string][]netip.Addr {
 		}
 	}
 	return out
-}
-
-// Target is the outcome of a connection to a Service.
-type Target struct {
-	// Service is the key of the Service, Via a text about the address or name by which it was found.
-	Service string `json:"service"`
-	Via     string `json:"via"`
-	// Endpoints are those that the connection may reach, each with its port there.
-	Endpoints []Endpoint `json:"endpoints"`
-	// Notes are sentences for the user.
-	Notes []string `json:"notes,omitempty"`
-}
-
-// Endpoint is one that a Service chooses among.
-type Endpoint struct {
-	flow.End
-	Service flow.Service `json:"port"`
 }
 
 // Find returns the target of a connection to an address, or to a name such as svc/NAME.NAMESPACE. The port is one that
@@ -173,13 +147,6 @@ func (x *Network) via(s *corev1.Service, a netip.Addr) string {
 	return ""
 }
 
-func clusterIPs(s *corev1.Service) []string {
-	if len(s.Spec.ClusterIPs) == 0 {
-		return []string{s.Spec.ClusterIP}
-	}
-	return s.Spec.ClusterIPs
-}
-
 // byNodePort returns the target of a connection to a node; nil if no Service has the port.
 func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
 	asked, err := flow.ParseService(port)
@@ -239,45 +206,6 @@ func (x *Network) complete(t *Target, s *corev1.Service, p corev1.ServicePort, o
 	return t, nil
 }
 
-// servicePort returns the port of a Service with a number or a name. A headless Service has every port.
-func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
-	asked, err := flow.ParseService(text)
-	number := err == nil
-	name, of := strings.ToLower(text), uint8(0)
-	if word, rest, slash := strings.Cut(name, "/"); slash {
-		name, of = rest, traffic.PortProtocol(corev1.Protocol(strings.ToUpper(word)))
-	}
-	var has []string
-	for _, p := range s.Spec.Ports {
-		has = append(has, portName(p))
-		if number && int32(asked.Port) == p.Port && asked.Protocol == traffic.PortProtocol(p.Protocol) {
-			return p, nil
-		}
-		if !number && p.Name == name && (of == 0 || of == traffic.PortProtocol(p.Protocol)) {
-			return p, nil
-		}
-	}
-	if number && asked.Port == 0 {
-		return corev1.ServicePort{}, errors.Errorf("Service %s/%s passes on ports, not icmp; ask about its pods", s.Namespace, s.Name)
-	}
-	if number && s.Spec.ClusterIP == corev1.ClusterIPNone {
-		return corev1.ServicePort{Protocol: traffic.APIProtocol(asked.Protocol), Port: int32(asked.Port)}, nil
-	}
-	if text == "" && len(s.Spec.Ports) == 1 {
-		return s.Spec.Ports[0], nil
-	}
-	return corev1.ServicePort{}, errors.Errorf("Service %s/%s has no port %q; it has %s", s.Namespace, s.Name, text, strings.Join(has, ", "))
-}
-
-// portName returns a port with its name in parentheses.
-func portName(p corev1.ServicePort) string {
-	text := flow.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.Port)}.String()
-	if p.Name != "" {
-		text += " (" + p.Name + ")"
-	}
-	return text
-}
-
 // fromSlices returns the endpoints of EndpointSlices, except for those that are not ready.
 func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
 	for _, slice := range x.slices[objectkey.Of(s.Namespace, s.Name)] {
@@ -308,23 +236,6 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 	return out
 }
 
-// slicePort returns the port of a slice's endpoints that a Service's port leads to. Its number is 0 if they have none.
-func slicePort(slice *discoveryv1.EndpointSlice, p corev1.ServicePort) flow.Service {
-	port := flow.Service{Protocol: traffic.PortProtocol(p.Protocol)}
-	for _, q := range slice.Ports {
-		if q.Port == nil || q.Protocol != nil && traffic.PortProtocol(*q.Protocol) != port.Protocol {
-			continue
-		}
-		if q.Name == nil && p.Name == "" || q.Name != nil && *q.Name == p.Name {
-			port.Port = uint16(*q.Port)
-		}
-	}
-	if port.Port == 0 && p.Name == "" && p.TargetPort.IntVal != 0 {
-		port.Port = uint16(p.TargetPort.IntVal)
-	}
-	return port
-}
-
 func (x *Network) isPodAt(name string, a netip.Addr) bool {
 	p := x.view.Pods[name]
 	return p != nil && slices.Contains(p.Claims(), a)
@@ -351,29 +262,6 @@ func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev
 	return out
 }
 
-// podPort returns the port of a pod that a Service's port leads to. Its number is 0 if the pod has no port of the name.
-func podPort(pod *npc.Pod, p corev1.ServicePort) flow.Service {
-	port := flow.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.TargetPort.IntVal)}
-	for _, named := range pod.Ports {
-		if p.TargetPort.StrVal != "" && named.Name == p.TargetPort.StrVal && named.Protocol == port.Protocol {
-			port.Port = named.Port
-		}
-	}
-	if port.Port == 0 && p.TargetPort.StrVal == "" {
-		port.Port = uint16(p.Port)
-	}
-	return port
-}
-
-func sortEndpoints(out []Endpoint) {
-	slices.SortFunc(out, func(a, b Endpoint) int {
-		if c := strings.Compare(a.Pod, b.Pod); c != 0 {
-			return c
-		}
-		return a.Addr.Compare(b.Addr)
-	})
-}
-
 func family(a netip.Addr) corev1.IPFamily {
 	switch {
 	case !a.IsValid():
@@ -382,29 +270,6 @@ func family(a netip.Addr) corev1.IPFamily {
 		return corev1.IPv4Protocol
 	}
 	return corev1.IPv6Protocol
-}
-
-// Flows returns the flows from some ends to each endpoint. Those to one endpoint are together, in all families.
-func (t Target) Flows(from []flow.End) (out [][]flow.Flow) {
-	groups := map[string]int{} // pod or address, and port -> its flows
-	for _, e := range t.Endpoints {
-		flows := flow.Between(from, []flow.End{e.End}, e.Service)
-		if len(flows) == 0 {
-			continue
-		}
-		key := e.Pod + " " + e.Service.String()
-		if e.Pod == "" {
-			key = e.String() + key
-		}
-		i, ok := groups[key]
-		if !ok {
-			i = len(out)
-			groups[key] = i
-			out = append(out, nil)
-		}
-		out[i] = append(out[i], flows...)
-	}
-	return out
 }
 
 // Name returns a text about the Service that has an address; it is empty if none has.
@@ -420,28 +285,26 @@ func (x *Network) Name(a netip.Addr) string {
 	return ""
 }
 
-// String returns the target as lines of text.
-func (t Target) String() string {
-	var names, ports []string
-	for _, e := range t.Endpoints {
-		name := e.Pod
-		if name == "" {
-			name = e.Addr.String()
+// Doubt returns the reason to doubt that an address is outside of the cluster: it is in the range of pods or Services, but none has it. It
+// is empty if there is no such reason.
+func (x *Network) Doubt(a netip.Addr) string {
+	if !a.IsValid() || x.nodes[a] || a.IsMulticast() {
+		return ""
+	}
+	for _, p := range x.view.Pods {
+		if slices.Contains(p.Claims(), a) {
+			return ""
 		}
-		names, ports = append(names, name), append(ports, e.Service.String())
 	}
-	slices.Sort(names)
-	slices.Sort(ports)
-	text := fmt.Sprintf("%s: %s at %s\n", t.Via, plural(len(slices.Compact(names)), "endpoint"), strings.Join(slices.Compact(ports), ", "))
-	for _, n := range t.Notes {
-		text += "  " + n + "\n"
+	for _, s := range x.services {
+		if x.via(s, a) != "" {
+			return ""
+		}
 	}
-	return text
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
+	for _, r := range x.ranges {
+		if r.Contains(a) {
+			return fmt.Sprintf("no pod, Service or node has address %s, which is in the range of %s, %s", a, r.Of, r.Prefix)
+		}
 	}
-	return strconv.Itoa(n) + " " + word + "s"
+	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	stderrors "errors"
 	"slices"
-	"strings"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -12,34 +11,19 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
-	"github.com/weave-npc/weave-npc/npc/naming"
 )
-
-// result is what became of a transaction.
-type result struct {
-	rules written
-	// sets are errors of operations on sets.
-	sets []error
-	// asked is set if the connections of addresses that changed hands are being deleted. They are not while the kernel may still hold
-	// what the addresses had for their former pods.
-	asked bool
-	// inUse are sets that could not be destroyed yet, which is no error.
-	inUse []ipset.Set
-	// rejectedSets are names of sets that the kernel does not take -> why.
-	rejectedSets map[string]string
-}
 
 // apply carries out a transaction step by step. A step that fails does not keep the next from being
 // tried, unless that would take away what the rules still need.
 func (k *kernel) apply(ctx context.Context, tx dataplane.Transaction) result {
-	r := result{rejectedSets: map[string]string{}}
+	r := result{Result: dataplane.Result{RejectedSets: map[string]string{}}, namespaces: map[string]error{}}
 	r.apply(k, "revoking", tx.DeleteStale)
-	if r.asked = len(r.sets) == 0; r.asked {
+	if r.Asked = len(r.setErrs) == 0; r.Asked {
 		k.flows.Ask(tx.FlushConntrack)
 	}
 	r.apply(k, "growing", tx.AddMembers)
 	tx.Rules = r.withoutRejected(tx.Rules)
-	if r.rules = k.write(ctx, tx); !r.rules.all {
+	if r.AllWritten = r.write(ctx, k, tx); !r.AllWritten {
 		r.apply(k, "shrinking", tx.DeletedWithoutRules())
 		return r
 	}
@@ -59,19 +43,19 @@ func (r *result) apply(k *kernel, step string, ops []ipset.Op) {
 	var be *ipset.BatchError
 	if !stderrors.As(err, &be) {
 		if err != nil {
-			r.sets = append(r.sets, errors.Wrapf(err, "%s sets", step))
+			r.setErrs = append(r.setErrs, errors.Wrapf(err, "%s sets", step))
 		}
 		return
 	}
 	for _, e := range be.Errors {
 		switch {
 		case e.Kind == ipset.Destroy && stderrors.Is(e.Err, ipset.ErrInUse):
-			r.inUse = append(r.inUse, ops[e.Index].Set)
+			r.InUse = append(r.InUse, ops[e.Index].Set)
 		case e.Kind == ipset.Create && e.Elements == nil && rejects(e.Err):
-			r.rejectedSets[e.Set] = e.Error()
+			r.RejectedSets[e.Set] = e.Error()
 		case r.followsRejection(e):
 		default:
-			r.sets = append(r.sets, errors.Wrapf(e, "%s sets", step))
+			r.setErrs = append(r.setErrs, errors.Wrapf(e, "%s sets", step))
 		}
 	}
 }
@@ -88,27 +72,22 @@ func rejects(err error) bool {
 
 // followsRejection reports whether an error follows from a set that the kernel rejected.
 func (r *result) followsRejection(e *ipset.OpError) bool {
-	if _, rejected := r.rejectedSets[e.Set]; rejected {
+	if _, rejected := r.RejectedSets[e.Set]; rejected {
 		return true
 	}
 	return len(e.Elements) > 0 && !slices.ContainsFunc(e.Elements, func(el ipset.Element) bool {
-		_, rejected := r.rejectedSets[el.Set]
+		_, rejected := r.RejectedSets[el.Set]
 		return !rejected
 	})
 }
 
 // withoutRejected returns an update without the rules that need sets which the kernel rejected.
 func (r *result) withoutRejected(u iptables.Update) iptables.Update {
-	if len(r.rejectedSets) == 0 {
+	if len(r.RejectedSets) == 0 {
 		return u
 	}
 	lacking := func(rule iptables.Rule) bool {
-		return slices.ContainsFunc(rule.Sets(), func(name string) bool { _, rejected := r.rejectedSets[name]; return rejected })
+		return slices.ContainsFunc(rule.Sets(), func(name string) bool { _, rejected := r.RejectedSets[name]; return rejected })
 	}
 	return u.Without(lacking)
-}
-
-// lacksSet reports whether iptables did not take a rule because a set of that name does not exist.
-func lacksSet(err error) bool {
-	return strings.Contains(err.Error(), ": Set "+naming.SetPrefix) && strings.Contains(err.Error(), " doesn't exist")
 }

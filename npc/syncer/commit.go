@@ -3,6 +3,7 @@ package syncer
 import (
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pkg/errors"
@@ -10,7 +11,20 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/naming"
 )
+
+// result is what became of a transaction: what the controller is told, and what went wrong besides. The connections of addresses that changed hands
+// are not deleted (Asked) while the kernel may still hold what the addresses had for their former pods.
+type result struct {
+	dataplane.Result
+	// setErrs are why operations on sets failed, ruleErrs why rules were not written.
+	setErrs, ruleErrs []error
+	// rejected are the rules that the kernel does not take.
+	rejected []iptables.Refusal
+	// namespaces are those whose rules were not written, while those of others could be -> why.
+	namespaces map[string]error
+}
 
 // committer tells the controller what became of a transaction, and decides what of the kernel has to be read again.
 type committer struct {
@@ -21,21 +35,21 @@ type committer struct {
 
 // commit tells the controller what the kernel took of a transaction, and reports whether something is now left out.
 func (c *committer) commit(k *kernel, tx dataplane.Transaction, r *result) (leftOut bool) {
-	rejected, lacking := c.sortRejected(r.rules.rejected)
-	sets, rules := c.planner.Commit(tx, dataplane.Result{Asked: r.asked, Written: r.rules.parts, AllWritten: r.rules.all,
-		RejectedSets: r.rejectedSets, RejectedRules: rejected, InUse: r.inUse})
-	setErrs, ruleErrs := slices.Clone(r.sets), slices.Concat(r.rules.errs, lacking)
+	rejected, lacking := c.sortRejected(r.rejected)
+	r.RejectedRules = rejected
+	sets, rules := c.planner.Commit(tx, r.Result)
+	setErrs, ruleErrs := slices.Clone(r.setErrs), slices.Concat(r.ruleErrs, lacking)
 	for _, name := range sets {
-		setErrs = append(setErrs, errors.New(r.rejectedSets[name]))
+		setErrs = append(setErrs, errors.New(r.RejectedSets[name]))
 	}
 	for _, id := range rules {
 		ruleErrs = append(ruleErrs, errors.New(rejected[id]))
 	}
-	leftOut = len(sets) < len(r.rejectedSets) || len(rules) < len(rejected)
-	leftOut = c.postpone(k, r.rules.namespaces) || leftOut
+	leftOut = len(sets) < len(r.RejectedSets) || len(rules) < len(rejected)
+	leftOut = c.postpone(k, r.namespaces) || leftOut
 	k.setsKnown = k.setsKnown && len(setErrs)+len(lacking) == 0
 	k.chainsKnown = k.chainsKnown && len(ruleErrs) == 0
-	if leftOut && len(r.rules.namespaces) == 0 && k.rejections.wait == 0 {
+	if leftOut && len(r.namespaces) == 0 && k.rejections.wait == 0 {
 		k.rejections.failed(time.Now())
 	}
 	k.errs = slices.Concat(k.errs, setErrs, ruleErrs)
@@ -54,6 +68,11 @@ func (c *committer) sortRejected(rules []iptables.Refusal) (rejected map[string]
 		}
 	}
 	return rejected, lacking
+}
+
+// lacksSet reports whether iptables did not take a rule because a set of that name does not exist.
+func lacksSet(err error) bool {
+	return strings.Contains(err.Error(), ": Set "+naming.SetPrefix) && strings.Contains(err.Error(), " doesn't exist")
 }
 
 // postpone leaves the rules of namespaces that could not be written for later, and reports whether more can be done without them.

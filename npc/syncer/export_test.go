@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Watch is what Run does every watchEvery, without a pause for what looking costs, and long before everything is read.
@@ -66,7 +66,7 @@ func (s faultySets) Headers(prefix string) ([]ipset.Header, error) {
 }
 
 // MakeFaults puts faults between the syncer and the sets of a family. It must not run.
-func (s *Syncer) MakeFaults(f npc.Family) *Faults {
+func (s *Syncer) MakeFaults(f traffic.Family) *Faults {
 	x := &Faults{}
 	for _, k := range s.kernels {
 		if k.family == f {
@@ -91,7 +91,7 @@ func (s *Syncer) RetryNow() {
 }
 
 // Waits are how long the tries at what fails, and at what was refused, wait at most.
-func (s *Syncer) Waits(f npc.Family) (retry, refusals time.Duration) {
+func (s *Syncer) Waits(f traffic.Family) (retry, refusals time.Duration) {
 	for _, k := range s.kernels {
 		if k.family == f {
 			retry, refusals = k.retry.wait, k.rejections.wait
@@ -101,7 +101,7 @@ func (s *Syncer) Waits(f npc.Family) (retry, refusals time.Duration) {
 }
 
 // Lose has the chains of a family read again.
-func (s *Syncer) Lose(f npc.Family) {
+func (s *Syncer) Lose(f traffic.Family) {
 	for _, k := range s.kernels {
 		if k.family == f {
 			k.chainsKnown = false
@@ -117,7 +117,7 @@ func (s *Syncer) Hurry(limit time.Duration) {
 }
 
 // FailForgetting has connections not be deleted, for the given reason; nil has them deleted again.
-func (s *Syncer) FailForgetting(f npc.Family, err error) {
+func (s *Syncer) FailForgetting(f traffic.Family, err error) {
 	for _, k := range s.kernels {
 		if k.family != f {
 			continue
@@ -152,7 +152,7 @@ func (x *failingFlows) mend() {
 }
 
 // Trying says whether the programs of iptables are being tried.
-func (s *Syncer) Trying(f npc.Family) bool {
+func (s *Syncer) Trying(f traffic.Family) bool {
 	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return k.family == f && k.probe.running() })
 }
 

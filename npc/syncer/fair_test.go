@@ -8,7 +8,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
@@ -20,7 +20,7 @@ func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 		var edits atomic.Int64
 		edit := func() { s.Model.Controller.SetPolicy(manyBlocks("edited", 2, int(edits.Add(1)))) }
 		s.Pod("busy/pod", "10.32.1.50,fd32:1::50", "app=busy")
-		s.Live.MakeFaults(npc.IPv4).Apply = func(ops []ipset.Op, apply func([]ipset.Op) error) error {
+		s.Live.MakeFaults(traffic.IPv4).Apply = func(ops []ipset.Op, apply func([]ipset.Op) error) error {
 			edit() // there is always one that came meanwhile
 			return apply(ops)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
@@ -50,7 +49,7 @@ type flowDeleter interface {
 
 // kernel is one family's sets and chains, and what is known of them. It is used by one goroutine at a time.
 type kernel struct {
-	family npc.Family
+	family traffic.Family
 	sets   setStore
 	filter *iptables.Table
 	flows  flowDeleter
@@ -83,7 +82,7 @@ type kernel struct {
 }
 
 // openKernel opens the kernel of the current network namespace for one family. The function changed is called when connections were deleted.
-func openKernel(f npc.Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
+func openKernel(f traffic.Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
 	filter, err := iptables.New(f.IPTables(), b)
 	if err != nil {
 		return nil, err
@@ -93,7 +92,7 @@ func openKernel(f npc.Family, b iptables.Backend, doing *progress.Tracker, isLoc
 		return nil, err
 	}
 	family := uint8(unix.AF_INET)
-	if f == npc.IPv6 {
+	if f == traffic.IPv6 {
 		family = unix.AF_INET6
 	}
 	connections, err := conntrack.Open(family)

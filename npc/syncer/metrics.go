@@ -3,7 +3,6 @@ package syncer
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -24,7 +23,7 @@ type Metrics struct {
 }
 
 // NewMetrics registers the metrics of a syncer of the given families, together with the gauges of its controller.
-func NewMetrics(r prometheus.Registerer, c *controller.Controller, fs []npc.Family) *Metrics {
+func NewMetrics(r prometheus.Registerer, c *controller.Controller, fs []traffic.Family) *Metrics {
 	x := &Metrics{
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weavenpc_policy_enforcement_errors",
@@ -60,7 +59,7 @@ func NewMetrics(r prometheus.Registerer, c *controller.Controller, fs []npc.Fami
 }
 
 // start creates all series: one that is there before its first event shows the first event.
-func (x *Metrics) start(fs []npc.Family) {
+func (x *Metrics) start(fs []traffic.Family) {
 	for _, f := range fs {
 		x.failing.WithLabelValues(f.String())
 	}

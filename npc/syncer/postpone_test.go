@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
 // rules match what writes rules of a namespace that name a port, in the input of iptables-restore with ~ for spaces.
 func rules(ns string) string {
-	return "^-[AI]~" + naming.PartChain(npc.Ingress, ns, "") + "~(1~)?-p~tcp"
+	return "^-[AI]~" + naming.PartChain(traffic.Ingress, ns, "") + "~(1~)?-p~tcp"
 }
 
 // TestS76_OneNamespaceThatCannotBeWritten keeps nobody else's rules from the kernel, whether what writes its rules fails or hangs.

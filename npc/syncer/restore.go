@@ -21,52 +21,36 @@ const (
 	tryTimeout = 2 * time.Second
 )
 
-// written is what became of a transaction's rules.
-type written struct {
-	// all reports whether all rules were written, except those that were rejected.
-	all bool
-	// parts are what was written.
-	parts []iptables.Update
-	// errs are why rules were not written.
-	errs []error
-	// rejected are the rules that the kernel does not take.
-	rejected []iptables.Refusal
-	// namespaces are those whose rules were not written, while those of others could be -> why.
-	namespaces map[string]error
-}
-
 // write writes the rules of a transaction part by part. What fails for one namespace alone does not keep others from being written, but leaves
-// the dispatch to all of them as it is.
-func (k *kernel) write(ctx context.Context, tx dataplane.Transaction) written {
-	w := written{namespaces: map[string]error{}}
+// the dispatch to all of them as it is. It reports whether all rules were written, except those that were rejected.
+func (r *result) write(ctx context.Context, k *kernel, tx dataplane.Transaction) (all bool) {
 	parts := tx.Restores(maxRestore)
 	for i := 0; i < len(parts); i++ {
 		part := parts[i]
-		if i == len(parts)-1 && len(w.namespaces) > 0 && len(part.Groups) == 0 {
-			return w
+		if i == len(parts)-1 && len(r.namespaces) > 0 && len(part.Groups) == 0 {
+			return false
 		}
 		rejected, err := k.writePart(ctx, part)
-		w.rejected = append(w.rejected, rejected...)
+		r.rejected = append(r.rejected, rejected...)
 		if err == nil {
-			w.parts = append(w.parts, part.Update)
+			r.Written = append(r.Written, part.Update)
 			continue
 		}
 		alone := iptables.Update{Replace: part.Replace, Insert: part.Insert}.Cut(0, func(chain string) string { return tx.Namespaces[chain] })
 		switch {
 		case len(rejected) > 0 || len(part.Groups) == 0 || ctx.Err() != nil || k.writable(ctx) != nil:
-			w.errs = append(w.errs, err)
-			return w
+			r.ruleErrs = append(r.ruleErrs, err)
+			return false
 		case len(parts) == 1 && len(alone)+len(part.Jumps)+len(part.Delete) > 1:
 			parts, i = tx.Restores(0), -1
 		case len(part.Groups) == 1:
-			w.namespaces[part.Groups[0]] = err
+			r.namespaces[part.Groups[0]] = err
 		default:
 			parts = slices.Concat(parts[:i], alone, parts[i+1:])
 			i--
 		}
 	}
-	w.all = len(w.namespaces) == 0
-	return w
+	return len(r.namespaces) == 0
 }
 
 // writePart writes a part of a transaction's rules.

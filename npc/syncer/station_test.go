@@ -145,7 +145,7 @@ func (s *station) step() []error {
 	s.Helper()
 	s.Live.RetryNow()
 	errs := s.Live.Sync(s.Context(), false)
-	for s.Live.Trying(npc.IPv4) || s.Live.Trying(npc.IPv6) {
+	for s.Live.Trying(traffic.IPv4) || s.Live.Trying(traffic.IPv6) {
 		time.Sleep(5 * time.Millisecond)
 		errs = append(errs, s.Live.Sync(s.Context(), false)...)
 	}

@@ -144,7 +144,7 @@ func (s *Syncer) apply(ctx context.Context, txs [len(traffic.Families)]dataplane
 	var results [len(txs)]*result
 	var steps []func()
 	for _, k := range s.kernels {
-		tx, r := txs[k.family], &result{asked: true, rules: written{all: true}}
+		tx, r := txs[k.family], &result{Result: txs[k.family].Taken()}
 		if results[k.family] = r; tx.Empty() {
 			continue
 		}

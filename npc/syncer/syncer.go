@@ -64,7 +64,7 @@ type Syncer struct {
 
 // New opens the kernel of the current network namespace, for the given families. The function report is called with each policy that is not
 // enforced as it is meant. An error describes what is missing and the way out.
-func New(c *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
+func New(c *controller.Controller, fs []traffic.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(npc.InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{controller: c, planner: c.Planner(), metrics: x, log: log, ended: make(chan struct{}, 1), stuckAfter: stuckAfter}
 	s.reporter = reporter{lookup: c.Lookup(), metrics: x, log: log, policy: report}

@@ -66,15 +66,6 @@ func (t *Table) put(chain string, printed []string) {
 // hook is the chain that packets enter first.
 const hook = "FORWARD"
 
-// Refers returns the chain that a rule leads to, if any, and the sets that it matches. It returns an error for a rule that cannot be parsed.
-func (t *Table) Refers(text string) (chain string, sets []string, err error) {
-	r, err := t.parse(text)
-	for _, s := range r.sets {
-		sets = append(sets, s.name)
-	}
-	return r.jump, sets, err
-}
-
 // Packet is what a rule can see of a packet.
 type Packet struct {
 	Src, Dst netip.Addr
@@ -169,7 +160,6 @@ func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error
 // rule is a parsed rule.
 type rule struct {
 	matchers []func(*Table, Packet) bool
-	sets     []setMatch
 	target   string
 	// jump is the chain that it leads to; goes is set if the packet does not come back.
 	jump  string
@@ -244,7 +234,6 @@ func parse(text string) (rule, error) {
 			r.group, err = strconv.Atoi(args[0])
 		case "--match-set":
 			s := setMatch{args[0], args[1]}
-			r.sets = append(r.sets, s)
 			add(func(t *Table, p Packet) bool { return t.test(s, p) })
 		default:
 			if m := matcher(option, args); m != nil {
@@ -380,11 +369,7 @@ func (t *Table) test(m setMatch, p Packet) bool {
 		return ok
 	}
 	for bits := a.BitLen(); bits > 0; bits-- {
-		prefix, err := a.Prefix(bits)
-		if err != nil {
-			return false
-		}
-		if attr, ok := s.Members[ipset.Net(prefix)]; ok {
+		if attr, ok := s.Members[ipset.Net(netip.PrefixFrom(a, bits).Masked())]; ok {
 			return !attr.NoMatch
 		}
 	}

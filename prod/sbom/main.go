@@ -18,28 +18,33 @@ import (
 )
 
 func main() {
-	binary := flag.String("binary", "", "weave-npc, as it is in the image")
-	packages := flag.String("packages", "", "directory of the control files of Debian's packages in the image")
-	flag.Parse()
-	if err := run(*binary, *packages, os.Stdout); err != nil {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
 }
 
-// run writes the document of a binary and of packages.
-func run(binary, packages string, out io.Writer) error {
+// run writes the document that arguments ask for.
+func run(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("sbom", flag.ContinueOnError)
+	binary := flags.String("binary", "", "weave-npc, as it is in the image")
+	packages := flags.String("packages", "", "directory of the control files of Debian's packages in the image")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return write(*binary, *packages, out)
+}
+
+// write writes the document of a binary and of packages.
+func write(binary, packages string, out io.Writer) error {
 	built, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return errors.Wrapf(err, "reading what %s was built from", binary)
 	}
 	d := newDocument(built)
-	d.add("DEPENDS_ON", goPackage("stdlib", strings.TrimPrefix(built.GoVersion, "go")))
+	d.add(goPackage("stdlib", strings.TrimPrefix(built.GoVersion, "go")))
 	for _, m := range built.Deps {
-		if m.Replace != nil {
-			m = m.Replace
-		}
-		d.add("DEPENDS_ON", goPackage(m.Path, m.Version))
+		d.add(goModule(m))
 	}
 	files, err := filepath.Glob(filepath.Join(packages, "*"))
 	if err != nil {
@@ -53,7 +58,7 @@ func run(binary, packages string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		d.add("DEPENDS_ON", p)
+		d.add(p)
 	}
 	e := json.NewEncoder(out)
 	e.SetIndent("", " ")
@@ -130,10 +135,10 @@ func newDocument(built *debug.BuildInfo) *document {
 	return d
 }
 
-// add adds a package and the relationship of the first package to it.
-func (d *document) add(how string, p spdxPackage) {
+// add adds a package that the first one depends on.
+func (d *document) add(p spdxPackage) {
 	d.Packages = append(d.Packages, p)
-	d.Relationships = append(d.Relationships, relationship{d.Packages[0].SPDXID, how, p.SPDXID})
+	d.Relationships = append(d.Relationships, relationship{d.Packages[0].SPDXID, "DEPENDS_ON", p.SPDXID})
 }
 
 // notID matches characters that an SPDX identifier cannot contain.
@@ -147,6 +152,14 @@ func newPackage(kind, name, version, locator string) spdxPackage {
 
 func goPackage(path, version string) spdxPackage {
 	return newPackage("go", path, version, "pkg:golang/"+path+"@"+strings.ReplaceAll(version, "+", "%2B"))
+}
+
+// goModule returns the package of a module, or of what was built in its place.
+func goModule(m *debug.Module) spdxPackage {
+	if m.Replace != nil {
+		m = m.Replace
+	}
+	return goPackage(m.Path, m.Version)
 }
 
 // debianPackage returns the package of a control file (deb-control(5)).

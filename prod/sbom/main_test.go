@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 )
 
-// write writes files into a directory of the test's.
-func write(t *testing.T, files map[string]string) string {
+// files writes files into a directory of the test's.
+func files(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -28,12 +29,13 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages := write(t, map[string]string{"libc6": control})
+	packages := files(t, map[string]string{"libc6": control})
 	var out, again bytes.Buffer
-	if err := run(binary, packages, &out); err != nil {
+	args := []string{"-binary", binary, "-packages", packages}
+	if err := run(args, &out); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(binary, packages, &again); err != nil || out.String() != again.String() {
+	if err := run(args, &again); err != nil || out.String() != again.String() {
 		t.Errorf("the same input gives another document: %v", err)
 	}
 	var d document
@@ -67,16 +69,38 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := write(t, map[string]string{"libc6": control})
+	good := files(t, map[string]string{"libc6": control})
 	for want, c := range map[string]struct{ binary, packages string }{
 		"was built from": {filepath.Join(good, "libc6"), good},
 		"holds no":       {binary, t.TempDir()},
-		"lacks a name":   {binary, write(t, map[string]string{"x": "Package: x\nVersion: 1\n"})},
+		"lacks a name":   {binary, files(t, map[string]string{"x": "Package: x\nVersion: 1\n"})},
 		"control file":   {binary, filepath.Dir(good)}, // its entries are directories
 		"looking for":    {binary, "["},
 	} {
-		if err := run(c.binary, c.packages, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run([]string{"-binary=" + c.binary, "-packages=" + c.packages}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+	if err := run([]string{"-image=x"}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "-image") {
+		t.Errorf("of an unknown flag: %v", err)
+	}
+}
+
+// TestContents shows the document of a release: when it was made, what it is about, and what was built in another module's place.
+func TestContents(t *testing.T) {
+	d := newDocument(&debug.BuildInfo{Main: debug.Module{Path: "example.org/npc", Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.time", Value: "2024-05-06T07:08:09Z"}, {Key: "vcs.revision", Value: "abc"}, {Key: "CGO_ENABLED", Value: "0"}}})
+	d.add(goModule(&debug.Module{Path: "example.org/a", Version: "v1.0.0+incompatible"}))
+	d.add(goModule(&debug.Module{Path: "example.org/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/c_d", Version: "v2.0.0"}}))
+	text, err := json.MarshalIndent(d, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile("testdata/release.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(text) + "\n"; got != string(golden) {
+		t.Errorf("the document is\n%s", got)
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
@@ -142,8 +143,8 @@ func (w *Cluster) Load() {
 	w.Loaded = true
 	for f, k := range w.Kernels {
 		sets, seen := k.Read()
-		w.Model.LoadChains(npc.Family(f), seen)
-		w.Model.LoadSets(npc.Family(f), sets)
+		w.Model.LoadChains(traffic.Family(f), seen)
+		w.Model.LoadSets(traffic.Family(f), sets)
 	}
 }
 
@@ -293,7 +294,7 @@ func (w *Cluster) Again(collectGarbage bool) {
 			}
 			for _, r := range tx.FlushConntrack {
 				waits = true
-				w.Model.Forgotten(npc.Family(f), []netip.Addr{r.Addr})
+				w.Model.Forgotten(traffic.Family(f), []netip.Addr{r.Addr})
 			}
 		}
 		if !w.Model.Resume() && !waits {
@@ -388,9 +389,9 @@ func (w *Cluster) Find(name string) []netip.Addr {
 // Judge returns what the kernels do with a packet.
 func (w *Cluster) Judge(p walk.Packet) walk.Verdict {
 	w.Helper()
-	k := w.Kernels[npc.IPv4]
+	k := w.Kernels[traffic.IPv4]
 	if p.Src.Is6() {
-		k = w.Kernels[npc.IPv6]
+		k = w.Kernels[traffic.IPv6]
 	}
 	v, err := k.Simulate(p)
 	if err != nil {

@@ -201,9 +201,9 @@ func (l *Live) forgotten(w *Cluster) {
 			continue
 		}
 		delete(l.flowing, a)
-		f := npc.IPv4
+		f := traffic.IPv4
 		if a.Is6() {
-			f = npc.IPv6
+			f = traffic.IPv6
 		}
 		w.Kernels[f].Forgotten = append(w.Kernels[f].Forgotten, a)
 	}

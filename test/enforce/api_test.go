@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -112,7 +113,7 @@ ingress: [{from: [{podSelector: {}}]}]`)))
 {"from": [{"ipBlock": {"cidr": "::ffff:192.0.2.0/120"}}]}]}}`)
 	w.expect(t, wants{"tcp 80": "-*>web,db +shop>db"})
 	var seen string
-	eventually(t, patience, func() bool {
+	await.Within(t, patience, func() bool {
 		events, err := c.client.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
 		c.must(t, err)
 		seen = ""
@@ -180,7 +181,7 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 	c.assignRanges(t, w)
 	for _, n := range w.Nodes() {
 		for _, r := range n.PodRanges() {
-			eventually(t, patience, func() bool { return holds(w.listSets(t, n), ipset.Net(r)) },
+			await.Within(t, patience, func() bool { return holds(w.listSets(t, n), ipset.Net(r)) },
 				func() string { return n.Name() + " does not learn its range\n" + w.state() })
 		}
 	}

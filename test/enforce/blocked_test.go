@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -52,7 +53,7 @@ func TestOnlyWhatWeDropIsCalledBlocked(t *testing.T) {
 		}
 		// The kernel's own count is read now and then.
 		dropped := regexp.MustCompile(`(?m)^weavenpc_dropped_packets_total\{direction="(\w+)",family="(\w+)"\} (\d+)$`)
-		eventually(t, 2*patience, func() bool {
+		await.Within(t, 2*patience, func() bool {
 			_, metrics = d.get("/metrics")
 			counts := map[string]string{}
 			for _, m := range dropped.FindAllStringSubmatch(metrics, -1) {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -128,7 +129,7 @@ func (b *booting) boot(t *testing.T, at int) (calls int) {
 func (b *booting) await(t *testing.T, answer func() bool, otherwise string) {
 	t.Helper()
 	d := b.daemons[0]
-	eventually(t, patience, answer, func() string { return fmt.Sprintf("weave-npc %s\n%s", otherwise, d.log) })
+	await.Within(t, patience, answer, func() string { return fmt.Sprintf("weave-npc %s\n%s", otherwise, d.log) })
 }
 
 // newPod attaches a pod for a moment, and expects that all of its packets are dropped, or none.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -165,7 +166,7 @@ func TestWhatTheOriginalLeftIsTakenOver(t *testing.T) {
 				w.expect(t, richWants())
 				for _, n := range w.Nodes() {
 					var left []string
-					eventually(t, patience, func() bool {
+					await.Within(t, patience, func() bool {
 						left = nil
 						for line := range strings.Lines(snapshot(t, n)) {
 							if strings.Contains(line, "VLAN tag") {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -130,7 +131,7 @@ func (d *daemon) kill(t *testing.T) {
 func (d *daemon) awaitReady(t *testing.T) {
 	t.Helper()
 	var last string
-	eventually(t, patience, func() bool {
+	await.Within(t, patience, func() bool {
 		if !d.running() {
 			t.Fatalf("weave-npc on %s has ended: %v\n%s", d.node, d.end.err, d.log)
 		}
@@ -263,24 +264,11 @@ func (d *daemon) awaitLine(t *testing.T, n int, pattern string) string {
 	t.Helper()
 	wanted := regexp.MustCompile("(?m)^.*" + pattern + ".*$")
 	var found string
-	eventually(t, patience, func() bool {
+	await.Within(t, patience, func() bool {
 		found = wanted.FindString(d.log.since(n))
 		return found != ""
 	}, func() string {
 		return "weave-npc on " + d.node.Name() + " does not say " + pattern + ":\n" + d.log.String()
 	})
 	return found
-}
-
-// eventually calls answer until it returns true, and fails the test with otherwise if it does not in time.
-func eventually(t *testing.T, within time.Duration, answer func() bool, otherwise func() string) {
-	t.Helper()
-	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
-		if answer() {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(otherwise())
-		}
-	}
 }

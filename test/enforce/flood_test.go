@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -133,7 +134,7 @@ func (d *daemon) ulogd(t *testing.T, n int) int {
 	t.Helper()
 	runs := regexp.MustCompile(`msg="ulogd2 runs" pid=(\d+)`)
 	var found [][]string
-	eventually(t, patience, func() bool {
+	await.Within(t, patience, func() bool {
 		found = runs.FindAllStringSubmatch(d.log.since(d.said), -1)
 		return len(found) >= n
 	}, func() string { return fmt.Sprintf("ulogd2 has not come up %d times\n%s", n, d.log) })
@@ -228,7 +229,7 @@ func TestFloodOfBlockedFlows(t *testing.T) {
 			t.Errorf("%d packets were sent and %d were dropped by the rule that drops", sent, n)
 		}
 		reported = packets(t, d.node.Host, iptables, chain, "NFLOG") - reported
-		eventually(t, patience, func() bool {
+		await.Within(t, patience, func() bool {
 			return d.metric(t, "weavenpc_nflog_packets_total")-read+d.metric(t, "weavenpc_nflog_lost_packets_total") >= reported
 		}, func() string { return "packets are neither read nor counted as lost" })
 		npcAfter, ulogdAfter := usageOf(t, d.cmd.Process.Pid), usageOf(t, pid)

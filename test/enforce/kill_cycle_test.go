@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -61,7 +62,7 @@ func (k *killing) settle(t *testing.T) []int {
 		return calls
 	}
 	if k.disturb == nil {
-		eventually(t, patience, func() bool {
+		await.Within(t, patience, func() bool {
 			return slices.EqualFunc(k.read, k.reads(), func(before, now int) bool { return now > before })
 		}, k.state)
 	}
@@ -81,7 +82,7 @@ func (k *killing) settle(t *testing.T) []int {
 func (k *killing) settleOne(t *testing.T, i int) (calls int) {
 	t.Helper()
 	d := k.w.daemons[i]
-	eventually(t, patience, func() bool {
+	await.Within(t, patience, func() bool {
 		k.lives(t, i)
 		calls = k.faults[i].count()
 		return k.isSettled(t, i)
@@ -152,7 +153,7 @@ func (k *killing) awaitDeaths(t *testing.T, e *events) []*fault {
 	t.Helper()
 	for i, f := range k.faults {
 		n := k.w.daemons[i].node
-		eventually(t, patience, func() bool {
+		await.Within(t, patience, func() bool {
 			k.lives(t, i)
 			if !f.isDead() && k.isSettled(t, i) {
 				f.killNow()

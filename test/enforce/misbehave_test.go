@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
 )
@@ -231,7 +232,7 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 			do(policy("shop/p0", `{podSelector: {}}`), pod("shop/db", labelled("app="+name), phase(corev1.PodRunning)))(w, g.objects)
 			w.source.write(t, g.objects)
 			for _, d := range w.daemons {
-				eventually(t, w.patience, func() bool { return d.running() && w.follows(t, g.objects) },
+				await.Within(t, w.patience, func() bool { return d.running() && w.follows(t, g.objects) },
 					func() string { return "it is not taken\n" + w.state() })
 			}
 			w.compare(t, g.objects)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -128,7 +129,7 @@ func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 				late := do(ailing(), pod("ops/copy", labelled("app=db")), namespace("ops", "team=a"),
 					policy("shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))
 				w.source.write(t, w.objects(late))
-				eventually(t, patience, func() bool {
+				await.Within(t, patience, func() bool {
 					status, why := d.get("/readyz")
 					return status == http.StatusServiceUnavailable && strings.Contains(why, a.says)
 				}, func() string { return "readiness does not say why\n" + d.log.String() })

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -44,7 +45,7 @@ func TestAMissingPodInterfaceMakesItUnready(t *testing.T) {
 		d.start(t)
 		d.endWith(t)
 		for range 2 {
-			eventually(t, patience, func() bool {
+			await.Within(t, patience, func() bool {
 				status, body := d.get("/readyz")
 				return status == http.StatusServiceUnavailable && strings.Contains(body, "--pod-interface: there is no interface")
 			}, func() string { _, body := d.get("/readyz"); return "readiness is " + body })

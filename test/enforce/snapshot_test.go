@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -71,7 +72,7 @@ func unchanged(t *testing.T, n *lab.Node, before string) {
 func awaitSnapshot(t *testing.T, n *lab.Node, before string) {
 	t.Helper()
 	var now string
-	eventually(t, patience, func() bool {
+	await.Within(t, patience, func() bool {
 		now = snapshot(t, n)
 		return now == before
 	}, func() string {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -200,7 +201,7 @@ func (w *world) awaitBare(t *testing.T) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		var left []string
-		eventually(t, patience, func() bool {
+		await.Within(t, patience, func() bool {
 			left = nil
 			for _, s := range w.listSets(t, n) {
 				if len(s.Name) == len("weave-")+25 {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -166,7 +167,7 @@ func (d *daemon) handOver(t *testing.T, base string) int {
 	t.Helper()
 	d.awaitReady(t)
 	var left string
-	eventually(t, patience, func() bool {
+	await.Within(t, patience, func() bool {
 		left = dryRun(t, base, d.node, d.args)
 		return left == ""
 	}, func() string { return "the base does not come to an end:\n" + left })
@@ -185,7 +186,7 @@ func (d *daemon) handOver(t *testing.T, base string) int {
 	d.awaitReady(t)
 	var after string
 	differs := func() string { return cmp.Diff(kernelText(before), kernelText(after)) }
-	eventually(t, patience, func() bool {
+	await.Within(t, patience, func() bool {
 		after = snapshot(t, d.node)
 		return differs() == ""
 	}, func() string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -87,7 +88,7 @@ func TestVLANTagsAreNoWayAround(t *testing.T) {
 func (w *world) awaitGuard(t *testing.T, n *lab.Node, pod string) {
 	t.Helper()
 	var ports string
-	eventually(t, converged, func() bool {
+	await.Within(t, converged, func() bool {
 		ports = run(t, n.Host, "nft", "list", "ruleset", "bridge")
 		return strings.Contains(ports, `"`+w.veths[pod]+`"`)
 	}, func() string { return pod + " (" + w.veths[pod] + ") is not guarded:\n" + ports })

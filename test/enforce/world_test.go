@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -235,7 +236,7 @@ func (w *world) awaitSync(t *testing.T, there bool) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		var sets []ipset.Listing
-		eventually(t, max(patience, w.patience), func() bool {
+		await.Within(t, max(patience, w.patience), func() bool {
 			if d := w.daemonOn(n); d != nil && !d.running() {
 				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.end.err, d.log)
 			} else if d != nil && d.complains() {

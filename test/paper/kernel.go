@@ -13,21 +13,29 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
 // Kernel is one family's sets and filter table.
 type Kernel struct {
-	Family npc.Family
+	Family traffic.Family
 	walk.Table
 	// Forgotten are the addresses whose flows were deleted from conntrack.
 	Forgotten []netip.Addr
 	// other is the other family's, with which the sets are shared.
 	other *Kernel
+	// references has what rules refer to, by their texts, because each restore checks all rules.
+	references map[string]reference
 	// AfterStep, if not nil, is called whenever a set was changed, or another step of a transaction is done.
 	AfterStep func()
+}
+
+// reference is what a rule refers to: a chain, or none, and sets.
+type reference struct {
+	chain string
+	sets  []string
 }
 
 // newTable returns a table with an empty FORWARD.
@@ -38,8 +46,9 @@ func newTable(sets map[string]*walk.Set) walk.Table {
 // New returns the kernel of a fresh network namespace, by families. Sets are shared by both.
 func New() [2]*Kernel {
 	sets := map[string]*walk.Set{}
-	v4 := &Kernel{Family: npc.IPv4, Table: newTable(sets)}
-	v6 := &Kernel{Family: npc.IPv6, Table: newTable(sets), other: v4}
+	references := map[string]reference{}
+	v4 := &Kernel{Family: traffic.IPv4, Table: newTable(sets), references: references}
+	v6 := &Kernel{Family: traffic.IPv6, Table: newTable(sets), references: references, other: v4}
 	v4.other = v6
 	return [2]*Kernel{v4, v6}
 }
@@ -214,6 +223,33 @@ func restoreLine(chains map[string][]string, line string) error {
 	return nil
 }
 
+// Refers returns the chain that a rule leads to, if any, and the sets that it matches. A rule that walk cannot evaluate is an error.
+func (k *Kernel) Refers(text string) (chain string, sets []string, err error) {
+	if r, known := k.references[text]; known {
+		return r.chain, r.sets, nil
+	}
+	alone := walk.Table{Chains: map[string][]string{"FORWARD": {text}}}
+	if _, err := alone.Simulate(walk.Packet{}); err != nil {
+		return "", nil, err
+	}
+	words, err := iptables.Words(text)
+	if err != nil {
+		return "", nil, errors.Wrap(err, text)
+	}
+	for i, word := range words[:max(len(words)-1, 0)] {
+		switch word {
+		case "--match-set":
+			sets = append(sets, words[i+1])
+		case "-j", "-g":
+			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK"}, words[i+1]) {
+				chain = words[i+1]
+			}
+		}
+	}
+	k.references[text] = reference{chain, sets}
+	return chain, sets, nil
+}
+
 // check refuses a rule that refers to what is not there.
 func (k *Kernel) check(chains map[string][]string, text string) error {
 	chain, sets, err := k.Refers(text)
@@ -264,7 +300,7 @@ func (k *Kernel) Lines() []string {
 	var lines []string
 	asked := strings.Join(slices.Concat(slices.Collect(maps.Values(k.Chains))...), " ")
 	for _, s := range k.Sets {
-		if s.Type != ipset.ListSet && (s.Family == ipset.IPv4) != (k.Family == npc.IPv4) ||
+		if s.Type != ipset.ListSet && (s.Family == ipset.IPv4) != (k.Family == traffic.IPv4) ||
 			s.Type == ipset.ListSet && !strings.Contains(asked, " "+s.Name+" ") {
 			continue
 		}

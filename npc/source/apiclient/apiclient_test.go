@@ -32,6 +32,7 @@ func TestClientErrorsAreOneLineWithTheWayOut(t *testing.T) {
 		{"unknown context", strings.Replace(kubeconfigText, "current-context: c\n", "current-context: d\n", 1),
 			[]string{"KUBECONFIG", `"d"`, "--kubeconfig"}},
 		{"no cluster", strings.Replace(kubeconfigText, "cluster: k,", "", 1), []string{"KUBECONFIG", "--kubeconfig"}},
+		{"address that is none", strings.Replace(kubeconfigText, "192.0.2.1:6443", "192.0.2.1:6443:x", 1), []string{"KUBECONFIG", "making a client"}},
 		{"missing certificate", strings.Replace(kubeconfigText, "user: {token: t}", "user: {client-certificate: c.pem,"+
 			" client-key: k.pem}", 1), []string{"KUBECONFIG", "c.pem"}},
 		{"missing", "-", []string{"KUBECONFIG", "no such file", "--kubeconfig"}},
@@ -90,5 +91,44 @@ func TestClient(t *testing.T) {
 		config.ContentType != "application/vnd.kubernetes.protobuf" ||
 		!strings.Contains(config.AcceptContentTypes, "application/json") {
 		t.Errorf("%+v", config)
+	}
+}
+
+// TestClientForUsers shows where the commands that a user runs look for an API server, and what they answer if there is none.
+func TestClientForUsers(t *testing.T) {
+	two := strings.Replace(kubeconfigText, "contexts:\n", "contexts:\n- {name: d, context: {cluster: gone, user: u}}\n", 1)
+	for _, test := range []struct {
+		name, flag, variable, context string
+		want                          []string // what the error has; nil for a client
+	}{
+		{"the flag", two, "{{{", "", nil},
+		{"the variable", "", two, "", nil},
+		{"a context by name", two, "", "c", nil},
+		{"a context whose cluster is missing", two, "", "d", []string{"no API server is known", "--kubeconfig"}},
+		{"a context that there is not", two, "", "e", []string{"reading the kubeconfig", `"e"`, "--kubeconfig"}},
+		{"garbage", "{{{", "", "", []string{"reading the kubeconfig", "--kubeconfig"}},
+		{"an address that is none", strings.Replace(kubeconfigText, "192.0.2.1:6443", "192.0.2.1:6443:x", 1), "", "", []string{"making a client"}},
+		{"nothing at all", "", "", "", []string{"no API server is known", "--kubeconfig FILE", "--manifests DIR"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("HOME", dir)
+			t.Setenv("KUBERNETES_SERVICE_HOST", "")
+			write := func(name, text string) string {
+				if text == "" {
+					return ""
+				}
+				path := filepath.Join(dir, name)
+				sourcetest.WriteFile(t, path, text)
+				return path
+			}
+			t.Setenv("KUBECONFIG", write("variable", test.variable))
+			client, err := ForUser(write("flag", test.flag), test.context, "1.0")
+			if test.want != nil {
+				checkLine(t, err, "", test.want)
+			} else if err != nil || client.CoreV1().RESTClient().Get().URL().Host != "192.0.2.1:6443" {
+				t.Errorf("%v, %v", client, err)
+			}
+		})
 	}
 }

@@ -10,9 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
@@ -25,11 +23,8 @@ func TestListNetwork(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	for _, kind := range []string{"services", "endpointslices", "nodes"} {
-		client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}})
-		client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("forbidden")
-		})
-		n := ListNetwork(context.Background(), client)
+		db := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
+		n := ListNetwork(context.Background(), forbidden("list", kind, db))
 		if len(n.Unread) != 1 || n.Unread[0] != kind+" cannot be listed: forbidden" || len(n.Services) == 0 && kind != "services" {
 			t.Errorf("%s: %+v", kind, n)
 		}
@@ -47,6 +42,8 @@ func TestLoadNetwork(t *testing.T) {
 	sourcetest.WriteFile(t, filepath.Join(dir, "e.txt"), service("e"))
 	sourcetest.WriteFile(t, filepath.Join(dir, "f.yaml"), "kind: Service\n  broken: [\n---\n"+service("f"))
 	sourcetest.WriteFile(t, filepath.Join(dir, "g.yaml"), "apiVersion: v1\nkind: Service\nspec: {ports: none}\n")
+	sourcetest.WriteFile(t, filepath.Join(dir, "i.yaml"), "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n"+
+		"metadata: {name: a-1, labels: {kubernetes.io/service-name: a}}\naddressType: IPv4\n")
 	sourcetest.WriteFile(t, elsewhere, service("h"))
 	if err := os.Symlink(elsewhere, filepath.Join(dir, "h.yaml")); err != nil {
 		t.Fatal(err)
@@ -70,7 +67,18 @@ func TestLoadNetwork(t *testing.T) {
 	if len(names) != 4 || len(n.Nodes) == 0 || n.Nodes[0].Name != "node1" {
 		t.Errorf("read %v and %d nodes", names, len(n.Nodes))
 	}
+	if len(n.Slices) == 0 || n.Slices[0].Namespace+"/"+n.Slices[0].Name != "default/a-1" {
+		t.Errorf("the slices are %v", n.Slices)
+	}
 	if len(n.Unread) == 0 || !strings.Contains(n.Unread[0], "g.yaml") {
 		t.Errorf("the files that cannot be read are %v", n.Unread)
+	}
+}
+
+// TestLoadNetworkOfNothing shows that a directory that cannot be read is an error, and not an empty network.
+func TestLoadNetworkOfNothing(t *testing.T) {
+	_, err := LoadNetwork(filepath.Join(t.TempDir(), "absent"))
+	if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading manifests: ") {
+		t.Error(err)
 	}
 }

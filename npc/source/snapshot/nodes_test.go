@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestNodeRanges(t *testing.T) {
@@ -43,5 +46,34 @@ func TestNodeRanges(t *testing.T) {
 	_, err = NodeRanges(context.Background(), client, "broken")
 	if err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("broken: %v", err)
+	}
+	_, err = NodeRanges(context.Background(), forbidden("get", "nodes"), "one")
+	if err == nil || err.Error() != `getting node "one": forbidden` {
+		t.Errorf("forbidden: %v", err)
+	}
+}
+
+// forbidden returns a client that may not do something.
+func forbidden(verb, kind string, objects ...runtime.Object) *fake.Clientset {
+	client := fake.NewClientset(objects...)
+	client.PrependReactor(verb, kind, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("forbidden")
+	})
+	return client
+}
+
+// TestNodeAddrs shows which addresses of a Node object count.
+func TestNodeAddrs(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: "192.0.2.9"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"},
+		{Type: corev1.NodeInternalDNS, Address: "one.example"}, {Type: corev1.NodeExternalIP, Address: "2001:db8::1"},
+		{Type: corev1.NodeInternalIP, Address: "none"},
+	}}}
+	got, err := NodeAddrs(context.Background(), fake.NewClientset(node), "one")
+	if err != nil || !slices.Equal(got, []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := NodeAddrs(context.Background(), forbidden("get", "nodes", node), "one"); err == nil || err.Error() != `getting node "one": forbidden` {
+		t.Errorf("forbidden: %v", err)
 	}
 }

@@ -32,6 +32,17 @@ type Update struct {
 	Removed bool
 }
 
+// Changes counts differences.
+type Changes struct{ Added, Changed, Removed int }
+
+// entry is an object and the file that it is from.
+type entry struct {
+	object   runtime.Object
+	path     string
+	line     int
+	modified metav1.Time // when the file was written
+}
+
 func newObjectStore() *objectStore { return &objectStore{objects: map[string]stored{}} }
 
 // replace replaces all objects and records the real differences. An object without a creation time keeps the one that it had; a new

@@ -42,9 +42,6 @@ type Merged struct {
 	Changes Changes
 }
 
-// Changes counts differences.
-type Changes struct{ Added, Changed, Removed int }
-
 // Replace replaces all objects by those of files, which are in the order of their paths. Of objects with the same kind and name, the
 // first counts. A namespace that only other objects name is added.
 func (s *Store) Replace(files []directory.File) Merged {
@@ -77,14 +74,6 @@ func (s *Store) Take() map[string][]Update {
 
 // Objects returns the objects of a kind in the order of their namespaces and names.
 func (s *Store) Objects(kind string) []runtime.Object { return s.kinds[kind].sorted() }
-
-// entry is an object and the file that it is from.
-type entry struct {
-	object   runtime.Object
-	path     string
-	line     int
-	modified metav1.Time // when the file was written
-}
 
 // merger merges files, one after another.
 type merger struct {

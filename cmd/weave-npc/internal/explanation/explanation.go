@@ -23,18 +23,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/services"
 )
 
-// Knowledge is what an explanation is based on.
-type Knowledge struct {
-	Cluster *cluster.Cluster
-	// Pods are the pods in the Cluster as objects.
-	Pods []*corev1.Pod
-	// Network resolves Services and addresses; nil if both ends are names of pods.
-	Network *services.Network
-	// Kernel is the kernel state of the node called Node; nil if it is not to be compared.
-	Kernel *kernelstate.State
-	Node   string
-}
-
 // Explanation is the answer to a query.
 type Explanation struct {
 	// Allowed reports whether all verdicts allow the connection, including those of the kernel if there are any.

@@ -5,13 +5,28 @@ import (
 	"slices"
 
 	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/services"
 )
 
 // Query is a question about a connection. Mistakes in it are answered with the flags --from, --to and --port.
 type Query struct{ From, To, Port string }
+
+// Knowledge is what an explanation is based on.
+type Knowledge struct {
+	Cluster *cluster.Cluster
+	// Pods are the pods in the Cluster as objects.
+	Pods []*corev1.Pod
+	// Network resolves Services and addresses; nil if both ends are names of pods.
+	Network *services.Network
+	// Kernel is the kernel state of the node called Node; nil if it is not to be compared.
+	Kernel *kernelstate.State
+	Node   string
+}
 
 // NamesPods reports whether both ends are names of pods. If so, Knowledge needs no Network.
 func (q Query) NamesPods() bool {

@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestSelectors shows which labels selectors match, what others lack, and how selectors are written down.
+func TestSelectors(t *testing.T) {
+	labels := map[string]string{"app": "web", "tier": "front"}
+	for _, c := range []struct {
+		name, selector, text string
+		matches              bool
+		unmet                string // requirements, or "impossible"
+		keys                 string
+	}{
+		{"everything", `{}`, "", true, "", ""},
+		{"a label", `{matchLabels: {app: web}}`, "app=web", true, "", "app"},
+		{"another value", `{matchLabels: {app: db, tier: front}}`, "app=db,tier=front", false, "app=db", "app tier"},
+		{"one of several values", `{matchExpressions: [{key: app, operator: In, values: [db, web]}]}`, "app in (db,web)", true, "", "app"},
+		{"none of them", `{matchExpressions: [{key: app, operator: NotIn, values: [db, web]}]}`, "app notin (db,web)", false, "app notin (db,web)", "app"},
+		{"a label that is there", `{matchExpressions: [{key: tier, operator: Exists}]}`, "tier", true, "", "tier"},
+		{"one that must not be", `{matchExpressions: [{key: tier, operator: DoesNotExist}]}`, "!tier", false, "!tier", "tier"},
+		{"a value that no label can have", `{matchLabels: {app: "no label;"}}`, "a value that no label can have", false, "impossible", ""},
+		{"not such a value", `{matchExpressions: [{key: app, operator: NotIn, values: ["no label;"]}]}`, "", true, "", ""},
+		{"such a value or another", `{matchExpressions: [{key: app, operator: In, values: ["no label;", web]}]}`, "app in (web)", true, "", "app"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := &metav1.LabelSelector{}
+			if err := yaml.UnmarshalStrict([]byte(c.selector), o); err != nil {
+				t.Fatal(err)
+			}
+			s, err := compileSelector(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Matches(labels); got != c.matches {
+				t.Errorf("it matches: %t", got)
+			}
+			unmet, possible := s.Unmet(labels)
+			var lacking []string
+			for _, r := range unmet {
+				lacking = append(lacking, r.String())
+			}
+			if !possible {
+				lacking = append(lacking, "impossible")
+			}
+			if got := strings.Join(lacking, " "); got != c.unmet {
+				t.Errorf("labels lack %q, want %q", got, c.unmet)
+			}
+			if got := strings.Join(s.Keys(), " "); got != c.keys {
+				t.Errorf("it depends on %q, want %q", got, c.keys)
+			}
+			if got := s.String(); got != c.text {
+				t.Errorf("it is written %q, want %q", got, c.text)
+			}
+		})
+	}
+}
