@@ -67,7 +67,8 @@ func (m *move) run(t *testing.T) {
 	m.restart(t, "--allow-action", "RETURN")
 	m.check(t, "weave-npc asks the others again")
 	for _, d := range m.daemons {
-		d.log.expect("drift found.*FORWARD")
+		// The other engine may take a rule out of FORWARD at the very moment in which weave-npc moves it, which then tries again.
+		d.log.expect("drift found.*FORWARD|cannot bring the kernel up to date, trying again.*RULE_DELETE failed")
 		m.install(t, m.world, d.node)
 	}
 	m.check(t, "both, on the way back")
