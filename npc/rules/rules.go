@@ -1,9 +1,10 @@
-// Package rules renders the rules that every node has. They depend on the node's configuration and on no policy. The package
-// knows nothing about the kernel's state and changes nothing.
+// Package rules renders rules as text: those that every node has, by its configuration, and those of a policy, with the specifications of
+// the sets that they refer to. The package knows nothing about the kernel's state and changes nothing.
 //
 //	b := &rules.Base{Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
 //	b.ToPods(traffic.IPv4)                       // the rules of chain WEAVE-NPC
 //	b.Isolated(traffic.IPv4, traffic.Ingress)    // the end of chain WEAVE-NPC-INGRESS
+//	rules.Render(policy, "shop", "shop/web", fits) // -m set --match-set weave-... src, and the set weave-...
 package rules
 
 import "github.com/weave-npc/weave-npc/iptables"
