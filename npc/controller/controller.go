@@ -117,14 +117,14 @@ func New(c npc.Config) *Controller {
 		m.ways[d] = &way{direction: d, crowd: crowd, branches: map[string]*branch{}}
 	}
 	for f, t := range m.tables {
-		m.podRange[f] = t.AddFixedSet(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")
-		m.gates.broadcast[f] = t.AddFixedSet(naming.Broadcast, ipset.HashNet, "every address while broadcast is dropped")
+		m.podRange[f] = t.Sets.AddFixed(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")
+		m.gates.broadcast[f] = t.Sets.AddFixed(naming.Broadcast, ipset.HashNet, "every address while broadcast is dropped")
 		for _, d := range traffic.Directions {
-			m.defaultAllow[f][d] = t.AddFixedSet(naming.DefaultAllow(d), ipset.HashIP,
+			m.defaultAllow[f][d] = t.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP,
 				"local pods that no policy isolates, "+d.String())
-			m.gates.sets[f][d] = t.AddFixedSet(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
+			m.gates.sets[f][d] = t.Sets.AddFixed(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
 		}
-		for d, root := range t.AddBase(m.base(nil)) {
+		for d, root := range t.Chains.AddBase(m.base(nil)) {
 			m.ways[d].root[f] = root
 		}
 	}
@@ -230,7 +230,7 @@ func (m *Controller) LoadChains(f traffic.Family, seen iptables.Seen) {
 func (m *Controller) ForeignLayout(f traffic.Family) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tables[f].ForeignLayout()
+	return m.tables[f].Chains.ForeignLayout()
 }
 
 // Resume reports whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, of which the

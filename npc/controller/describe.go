@@ -23,7 +23,7 @@ func (m *Controller) Uses() map[string]SetUse {
 	defer m.mu.Unlock()
 	uses := map[string]SetUse{}
 	for _, t := range m.tables {
-		for s := range t.Sets() {
+		for s := range t.Sets.Wanted() {
 			uses[s.Name] = SetUse{About: s.About()}
 		}
 	}
@@ -87,7 +87,7 @@ func (m *Controller) ChainUse(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tables {
-		if about := t.AboutChain(name); about != "" {
+		if about := t.Chains.About(name); about != "" {
 			return about
 		}
 	}

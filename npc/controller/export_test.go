@@ -11,14 +11,11 @@ func (m *Controller) carryOut(collectGarbage bool) [2]dataplane.Transaction {
 	return txs
 }
 
-// Leftovers returns what the model holds of something that nobody owns: sets and chains that are neither desired nor in the kernel, and
-// selectors and blocks without users.
+// Leftovers returns what the model holds of something that nobody owns: selectors without users. Package dataplane looks for sets and
+// chains of that kind by itself.
 func (m *Controller) Leftovers() (out []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, t := range m.tables {
-		out = append(out, t.Leftovers()...)
-	}
 	for _, s := range m.selectors {
 		if len(s.users) == 0 {
 			out = append(out, "selector "+s.String())

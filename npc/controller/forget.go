@@ -43,7 +43,7 @@ func (m *Controller) findChangedHands(f traffic.Family) {
 			found(e.Prefix.Addr(), conntrack.All)
 		}
 	}
-	for s := range t.PodSets() {
+	for s := range t.Sets.OfPods() {
 		for e, st := range s.Differences() {
 			a := e.Prefix.Addr()
 			if !st.Exists || !strings.Contains(st.Have.Comment, "/") {

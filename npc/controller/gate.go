@@ -82,7 +82,7 @@ const vanishedWord = " vanished"
 // stay closed as if they had vanished now.
 func (m *Controller) findVanished(f traffic.Family) {
 	t := m.tables[f]
-	if !m.synced || m.missing != npc.NothingMissing || !t.Loaded() || m.recalled[f] {
+	if !m.synced || m.missing != npc.NothingMissing || !t.Sets.Loaded() || m.recalled[f] {
 		return
 	}
 	m.recalled[f] = true
@@ -261,7 +261,7 @@ func (m *Controller) SetUplinks(ports []string, behind, here []netip.Prefix) {
 		m.setBehind(behind, here)
 		b := m.base(m.uplinks)
 		for _, t := range m.tables {
-			t.SetBase(b)
+			t.Chains.SetBase(b)
 		}
 		m.placeAll()
 	}})
@@ -275,7 +275,7 @@ func (m *Controller) setBehind(behind, here []netip.Prefix) {
 	want := [len(traffic.Families)]map[ipset.Entry]ipset.Attr{{}, {}}
 	for f, t := range m.tables {
 		if m.behind[f] == nil {
-			m.behind[f] = t.AddFixedSet(naming.BehindUplinks, ipset.HashNet, "what is behind uplinks of the pods' bridge")
+			m.behind[f] = t.Sets.AddFixed(naming.BehindUplinks, ipset.HashNet, "what is behind uplinks of the pods' bridge")
 		}
 	}
 	put := func(prefixes []netip.Prefix, a ipset.Attr) {

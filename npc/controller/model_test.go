@@ -59,7 +59,7 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 		}
 	}
 	for _, f := range traffic.Families {
-		for s := range m.tables[f].PodSets() {
+		for s := range m.tables[f].Sets.OfPods() {
 			t.Errorf("%s is kept", s.Name)
 		}
 	}

@@ -155,9 +155,9 @@ func (m *Controller) newPart(ns *namespace, d traffic.Direction, digits string) 
 	}
 	pt.bits = partBits(pt.name)
 	for f, t := range m.tables {
-		c := t.AddShard(naming.PartChain(d, ns.Name, digits), ns.Name, fmt.Sprintf("what policies of %s allow, %s", pt.name, d), m.base(m.uplinks), d)
+		c := t.Chains.AddShard(naming.PartChain(d, ns.Name, digits), ns.Name, fmt.Sprintf("what policies of %s allow, %s", pt.name, d), m.base(m.uplinks), d)
 		pt.chains[f] = c
-		pt.isolated[f] = t.AddSet(naming.PartSet(t.Family, d, ns.Name, digits), ipset.HashIP,
+		pt.isolated[f] = t.Sets.Add(naming.PartSet(t.Family, d, ns.Name, digits), ipset.HashIP,
 			fmt.Sprintf("local pods in %s that policies isolate, %s", pt.name, d))
 		pt.isolated[f].Dispatch(c, d, 0)
 	}

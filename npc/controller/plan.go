@@ -68,11 +68,11 @@ func (m *Controller) Commit(tx dataplane.Transaction, r dataplane.Result) (sets,
 func (m *Controller) holdFound(t *dataplane.Table, known dataplane.Known) dataplane.Known {
 	switch {
 	case m.missing == npc.NothingMissing:
-		t.DropTexts()
+		t.Chains.DropTexts()
 		return known
 	case t.Holding():
 		return known
-	case known != dataplane.AllKnown || t.ForeignLayout() != "":
+	case known != dataplane.AllKnown || t.Chains.ForeignLayout() != "":
 		return dataplane.NothingKnown
 	}
 	t.Hold(m.ownerOf, m.defaultAllow[t.Family][:])

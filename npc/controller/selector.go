@@ -232,7 +232,7 @@ func (m *Controller) provision(spec selectorSpec, user any) *selector {
 		s = &selector{selectorSpec: spec, users: map[any]struct{}{}}
 		m.selectors[key] = s
 		for _, t := range m.tables {
-			s.sets[t.Family] = t.AddSet(spec.setName(t.Family), spec.setType(), spec.String())
+			s.sets[t.Family] = t.Sets.Add(spec.setName(t.Family), spec.setType(), spec.String())
 		}
 		m.useSpaces(s)
 		m.fill(s)

@@ -46,7 +46,7 @@ func (m *Controller) useUnion(p *policy, peers []compiled.MergedPeer) *union {
 		u = &union{key: key, users: map[*policy]struct{}{}}
 		m.unions[key] = u
 		for f, t := range m.tables {
-			u.sets[f] = t.AddSet(naming.Set(t.Family, parts...), ipset.ListSet, fmt.Sprintf("%d peers of %s", len(peers), p.key()))
+			u.sets[f] = t.Sets.Add(naming.Set(t.Family, parts...), ipset.ListSet, fmt.Sprintf("%d peers of %s", len(peers), p.key()))
 			for _, s := range members[f] {
 				u.sets[f].Add(ipset.Member(s.Name), ipset.Attr{Comment: comment(s.About())})
 			}
@@ -80,7 +80,7 @@ func (m *Controller) useBlock(p *policy, u *ipblock.Union) *dataplane.Set {
 	b := m.blocks[key]
 	if b == nil {
 		t := m.tables[blockFamily(u)]
-		b = &block{Union: u, users: map[*policy]struct{}{}, set: t.AddSet(naming.Set(t.Family, parts...), ipset.HashNet, u.String())}
+		b = &block{Union: u, users: map[*policy]struct{}{}, set: t.Sets.Add(naming.Set(t.Family, parts...), ipset.HashNet, u.String())}
 		for _, e := range u.Entries {
 			b.set.Add(ipset.Net(e.Prefix), ipset.Attr{Comment: comment(u.About(e)), NoMatch: e.NoMatch})
 		}

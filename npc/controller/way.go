@@ -159,9 +159,9 @@ func (m *Controller) branch(w *way, bits string) *branch {
 	b := &branch{}
 	about := fmt.Sprintf("isolated pods of namespaces by the number %s, %s", bits, w.direction)
 	for f, t := range m.tables {
-		c := t.AddDispatch(naming.BranchChain(w.direction, bits), "the way to the rules of "+about, m.base(m.uplinks), w.direction)
+		c := t.Chains.AddDispatch(naming.BranchChain(w.direction, bits), "the way to the rules of "+about, m.base(m.uplinks), w.direction)
 		b.chains[f] = c
-		b.pods[f] = t.AddSet(naming.Set(t.Family, "branch", w.direction.String(), bits), ipset.HashIP, about)
+		b.pods[f] = t.Sets.Add(naming.Set(t.Family, "branch", w.direction.String(), bits), ipset.HashIP, about)
 		b.pods[f].Dispatch(c, w.direction, wayBits+1-len(bits))
 	}
 	w.branches[bits] = b

@@ -20,7 +20,7 @@ func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	_, seen := n.kernel.Read()
 	name := naming.DropChain(traffic.Ingress)
 	find := func() bool {
-		return slices.ContainsFunc(n.ChainDrift(seen), func(d string) bool { return strings.Contains(d, name) })
+		return slices.ContainsFunc(n.Chains.Drift(seen), func(d string) bool { return strings.Contains(d, name) })
 	}
 	for range 2 { // what is printed is known from the second time on
 		if find() {
@@ -105,8 +105,8 @@ func TestDriftIsFound(t *testing.T) {
 			for _, l := range sets {
 				headers = append(headers, l.Header)
 			}
-			quick := append(n.SetDrift(headers), n.ChainDrift(seen)...)
-			found := append(n.MemberDrift(sets), n.ChainDrift(seen)...)
+			quick := append(n.Sets.Drift(headers), n.Chains.Drift(seen)...)
+			found := append(n.Sets.MemberDrift(sets), n.Chains.Drift(seen)...)
 			if c.deep == (len(quick) > 0) && c.want != "" || c.want == "" && len(found) > 0 ||
 				c.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], c.want)) {
 				t.Errorf("found by headers: %q, by members: %q; want %q", quick, found, c.want)

@@ -32,19 +32,19 @@ func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{T: t, Table: dataplane.NewTables()[traffic.IPv4], kernel: paper.New()[traffic.IPv4],
 		policy: &dataplane.Owner{Namespace: "shop", Name: "p", UID: "p"}}
-	n.root = n.AddBase(base)[traffic.Ingress]
+	n.root = n.Chains.AddBase(base)[traffic.Ingress]
 	n.Activate()
 	for _, name := range []string{"default-allow-ingress", "default-allow-egress", "gate-ingress", "gate-egress", "broadcast", "pod-range"} {
 		typ := ipset.HashNet
 		if name[0] == 'd' {
 			typ = ipset.HashIP
 		}
-		n.AddFixedSet(name, typ, name)
+		n.Sets.AddFixed(name, typ, name)
 	}
 	n.Local.Add(ipset.Addr(web), ipset.Attr{Comment: "id shop/web"})
-	n.peers = n.AddSet("weave-peers", ipset.HashIP, "pods with role=client")
-	n.rules = n.AddShard("WEAVE-NPC-I-shop", "shop", "what policies of shop allow", base, traffic.Ingress)
-	n.shard = n.AddSet("weave-shop", ipset.HashIP, "isolated pods of shop")
+	n.peers = n.Sets.Add("weave-peers", ipset.HashIP, "pods with role=client")
+	n.rules = n.Chains.AddShard("WEAVE-NPC-I-shop", "shop", "what policies of shop allow", base, traffic.Ingress)
+	n.shard = n.Sets.Add("weave-shop", ipset.HashIP, "isolated pods of shop")
 	n.shard.Dispatch(n.rules, traffic.Ingress, 0)
 	n.shard.Add(ipset.Addr(web), ipset.Attr{Comment: "shop/web"})
 	n.rules.Own(n.policy, "-m set --match-set weave-peers src", 1)
