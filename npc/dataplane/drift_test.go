@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -112,5 +113,31 @@ func TestDriftIsFound(t *testing.T) {
 				t.Errorf("found by headers: %q, by members: %q; want %q", quick, found, c.want)
 			}
 		})
+	}
+}
+
+// TestWhatIsMetIsCounted: the packets of the rule that matched most are those that were dropped.
+func TestWhatIsMetIsCounted(t *testing.T) {
+	n := newNode(t)
+	n.carryOut()
+	_, seen := n.kernel.Read()
+	c := seen.Chains[naming.DropChain(traffic.Egress)]
+	c.Packets = []uint64{3, 7, 5}
+	seen.Chains[naming.DropChain(traffic.Egress)] = c
+	if drift := n.Chains.Drift(seen); len(drift) > 0 || n.Chains.Dropped(traffic.Egress) != 7 || n.Chains.Dropped(traffic.Ingress) != 0 {
+		t.Errorf("%d dropped; drift: %q", n.Chains.Dropped(traffic.Egress), drift)
+	}
+}
+
+// TestWithoutAHook: where the CNI leads packets to the chains, FORWARD is nobody's trouble.
+func TestWithoutAHook(t *testing.T) {
+	n := dataplane.NewTables()[traffic.IPv4]
+	n.Chains.AddBase(&rules.Base{PodInterface: "weave", AllowAction: "ACCEPT"})
+	n.LoadChains(iptables.Seen{})
+	if tx := n.Plan(dataplane.Options{}); len(tx.Rules.Jumps) > 0 {
+		t.Errorf("planned: %v", tx.Rules.Jumps)
+	}
+	if drift := n.Chains.Drift(iptables.Seen{}); len(drift) > 0 {
+		t.Errorf("drift: %q", drift)
 	}
 }
