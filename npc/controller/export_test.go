@@ -14,14 +14,10 @@ func (c *Controller) carryOut(collectGarbage bool) [2]dataplane.Transaction {
 	return txs
 }
 
-// Leftovers returns what the controller holds of something that nobody owns: sets and chains that are neither desired nor in the kernel, and
-// sets without users.
+// Leftovers returns the sets of policies that no policy uses.
 func (c *Controller) Leftovers() (out []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.state.tables {
-		out = append(out, t.Leftovers()...)
-	}
 	for _, use := range c.state.index.Sets.Uses() {
 		if len(use.Users) == 0 {
 			out = append(out, "set "+use.Set.About())

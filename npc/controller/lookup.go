@@ -151,7 +151,7 @@ func (l Lookup) Uses() map[string]SetUse {
 	defer l.c.mu.Unlock()
 	uses := map[string]SetUse{}
 	for _, t := range l.c.state.tables {
-		for s := range t.Sets() {
+		for s := range t.Sets.Wanted() {
 			uses[s.Name] = SetUse{About: s.About()}
 		}
 	}
@@ -175,7 +175,7 @@ func (l Lookup) ChainUse(name string) string {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	for _, t := range l.c.state.tables {
-		if about := t.AboutChain(name); about != "" {
+		if about := t.Chains.About(name); about != "" {
 			return about
 		}
 	}

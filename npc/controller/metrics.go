@@ -67,7 +67,7 @@ func (m collector) Collect(out chan<- prometheus.Metric) {
 		gauge(rulesDesc, rules, t.Family.String())
 		gauge(heldDesc, t.Flows.Urgent(), t.Family.String())
 		for _, d := range traffic.Directions {
-			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.Dropped(d)),
+			out <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.Chains.Dropped(d)),
 				t.Family.String(), d.String())
 		}
 	}

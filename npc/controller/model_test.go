@@ -58,7 +58,7 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 		}
 	}
 	for _, f := range traffic.Families {
-		for s := range m.state.tables[f].PodSets() {
+		for s := range m.state.tables[f].Sets.OfPods() {
 			t.Errorf("%s is kept", s.Name)
 		}
 	}

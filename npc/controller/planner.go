@@ -41,28 +41,28 @@ func (p Planner) LoadChains(f traffic.Family, seen iptables.Seen) {
 func (p Planner) ForeignLayout(f traffic.Family) string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return p.c.state.tables[f].ForeignLayout()
+	return p.c.state.tables[f].Chains.ForeignLayout()
 }
 
 // SetDrift returns in words how a family's sets differ from what the transactions left, judged by headers.
 func (p Planner) SetDrift(f traffic.Family, headers []ipset.Header) []string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return p.c.state.tables[f].SetDrift(headers)
+	return p.c.state.tables[f].Sets.Drift(headers)
 }
 
 // MemberDrift returns the same, judged by the members.
 func (p Planner) MemberDrift(f traffic.Family, listings []ipset.Listing) []string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return p.c.state.tables[f].MemberDrift(listings)
+	return p.c.state.tables[f].Sets.MemberDrift(listings)
 }
 
 // ChainDrift returns in words how a family's chains differ from what the transactions left.
 func (p Planner) ChainDrift(f traffic.Family, seen iptables.Seen) []string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return p.c.state.tables[f].ChainDrift(seen)
+	return p.c.state.tables[f].Chains.Drift(seen)
 }
 
 // PlanStart returns what is to be done for each family before all objects are known. It takes nothing away: where weave-npc's chains
@@ -189,11 +189,11 @@ func (p Planner) NextChange() time.Time {
 func (p Planner) holdFound(t *dataplane.Table, known dataplane.Known) dataplane.Known {
 	switch {
 	case p.c.state.missing == npc.NothingMissing:
-		t.DropTexts()
+		t.Chains.DropTexts()
 		return known
 	case t.Holding():
 		return known
-	case known != dataplane.AllKnown || t.ForeignLayout() != "":
+	case known != dataplane.AllKnown || t.Chains.ForeignLayout() != "":
 		return dataplane.NothingKnown
 	}
 	t.Hold(p.ownerOf, p.c.state.isolation.Allowed(t.Family))

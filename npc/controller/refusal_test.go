@@ -35,7 +35,7 @@ func TestManyRefusals(t *testing.T) {
 	}
 	carryOut()
 	reasons := map[string]string{}
-	for s := range m.state.tables[traffic.IPv4].PodSets() {
+	for s := range m.state.tables[traffic.IPv4].Sets.OfPods() {
 		if strings.HasPrefix(s.About(), "pods ") {
 			reasons[s.Name] = "no room"
 		}

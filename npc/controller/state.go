@@ -48,7 +48,7 @@ func (s *state) newIsolation(sharding isolation.Sharding) *isolation.Isolation {
 	base := s.base()
 	var roots [len(traffic.Directions)][len(traffic.Families)]*dataplane.Chain
 	for f, t := range s.tables {
-		for d, root := range t.AddBase(base) {
+		for d, root := range t.Chains.AddBase(base) {
 			roots[d][f] = root
 		}
 	}
@@ -178,7 +178,7 @@ func (s *state) setUplinks(ports []string, behind, here []netip.Prefix) {
 	base := s.base()
 	s.isolation.SetBase(base)
 	for _, t := range s.tables {
-		t.SetBase(base)
+		t.Chains.SetBase(base)
 	}
 	s.placeAll()
 }

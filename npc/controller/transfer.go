@@ -60,7 +60,7 @@ func (s *state) findReassignedOf(t *dataplane.Table) {
 			found(e.Prefix.Addr(), conntrack.All)
 		}
 	}
-	for set := range t.PodSets() {
+	for set := range t.Sets.OfPods() {
 		for e, st := range set.Differences() {
 			a := e.Prefix.Addr()
 			if !st.Exists || !strings.Contains(st.Have.Comment, "/") {

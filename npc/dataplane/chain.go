@@ -1,16 +1,20 @@
 package dataplane
 
 import (
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Chain is an iptables chain as it is desired, beside what is known of the kernel's.
 type Chain struct {
-	name  string
-	table *Table
+	name   string
+	chains *Chains
 	// fixed is set if every node has the chain.
 	fixed bool
 	// namespace is the one whose rules the chain has; empty if it leads to those of several.
@@ -29,9 +33,11 @@ type Chain struct {
 	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since the chain was last
 	// written. A rule that somebody else changes may keep its id.
 	have, printed []string
-	// found are the texts of the rules that were found at the start, until they have been looked at; held are those of them that stay.
+	// found are the texts of the rules that were found at the start, until they have been looked at.
 	found []string
+	// held are those of them that stay because input is missing; stays is set if the chain does, as long as nobody wants it.
 	held  []iptables.Rule
+	stays bool
 	// met is how many packets the rule had matched that matched most, when everything was read last; from 0 again when the chain is
 	// rewritten. Every packet that comes to a chain that reports meets its first rule; hashlimit drops some before the last.
 	met uint64
@@ -39,8 +45,6 @@ type Chain struct {
 	ordered bool
 	// lazy is set if a surplus rule does no harm, so that its removal can wait.
 	lazy bool
-	// touched is the table's count of changes when the chain was last marked for the next plan.
-	touched uint64
 }
 
 // Name returns the chain's name.
@@ -50,7 +54,7 @@ func (c *Chain) Name() string { return c.name }
 func (c *Chain) Drop() {
 	c.wanted = false
 	if !c.exists {
-		c.table.removeChain(c)
+		c.chains.remove(c)
 		return
 	}
 	c.touch()
@@ -102,10 +106,8 @@ func (c *Chain) Disown(o *Owner, match string) {
 
 // touch marks the chain for the next plan.
 func (c *Chain) touch() {
-	if t := c.table; t.active || c.fixed || !c.wanted {
-		t.changes++
-		c.touched = t.changes
-		t.dirtyChains[c] = struct{}{}
+	if f := c.chains.family; f.active || c.fixed || !c.wanted {
+		c.chains.marked[c] = f.change()
 	}
 }
 
@@ -113,27 +115,57 @@ func (c *Chain) touch() {
 func (c *Chain) desired() iptables.Chain {
 	w := iptables.Chain{Name: c.name, Tail: c.desiredTail(), Rules: make([]iptables.Rule, 0, len(c.rules))}
 	for _, r := range c.rules {
-		if !c.table.active && !r.reports {
+		if !c.chains.family.active && !r.reports {
 			continue // what the rule leads to is not there
 		}
-		if c.table.rejections.ofRule(r) == "" {
-			w.Rules = append(w.Rules, r.rendered(c))
+		if c.chains.family.rejection(r) == "" {
+			w.Rules = append(w.Rules, c.render(r))
 		}
 	}
 	w.Rules = append(w.Rules, c.stillHeld(w)...)
 	return w
 }
 
+// render returns a rule as iptables takes it.
+func (c *Chain) render(r *rule) iptables.Rule {
+	target := r.target
+	if target == "" {
+		target = c.target
+	}
+	return iptables.Rule{Match: c.chains.family.resolve(r.match), Target: target, Comment: r.comment(), Order: r.order}
+}
+
 func (c *Chain) desiredTail() []iptables.Rule {
-	if len(c.table.aliases) == 0 {
+	if len(c.chains.family.aliases) == 0 {
 		return c.tail
 	}
 	tail := slices.Clone(c.tail)
 	for i := range tail {
-		tail[i].Match = c.table.resolve(tail[i].Match)
+		tail[i].Match = c.chains.family.resolve(tail[i].Match)
 	}
 	return tail
 }
+
+// stillHeld returns the rules that stay beside those that are desired.
+func (c *Chain) stillHeld(w iptables.Chain) []iptables.Rule {
+	if len(c.held) == 0 {
+		return nil
+	}
+	wanted := w.IDs()
+	return slices.DeleteFunc(slices.Clone(c.held), func(r iptables.Rule) bool { return slices.Contains(wanted, r.ID()) })
+}
+
+// accountFor ends keeping a rule that was found: a policy that was read asks for it. Rules of the dispatch are kept, because others may
+// need them.
+func (c *Chain) accountFor(r *rule) {
+	if len(c.held) > 0 && c.namespace != "" {
+		id := c.render(r).ID()
+		c.held = slices.DeleteFunc(c.held, func(h iptables.Rule) bool { return h.ID() == id })
+	}
+}
+
+// keeps reports whether the chain stays although nobody wants it.
+func (c *Chain) keeps() bool { return c.stays || len(c.held) > 0 }
 
 // change is what makes the kernel's chain the desired one.
 type change struct {
@@ -179,7 +211,7 @@ func (c *Chain) diff(w iptables.Chain) change {
 // unready reports whether members must not come to the kernel's chain before the next plan has changed it: it lacks rules,
 // or has rules that are not desired and will be gone.
 func (c *Chain) unready() bool {
-	if _, dirty := c.table.dirtyChains[c]; !dirty || !c.exists {
+	if _, dirty := c.chains.marked[c]; !dirty || !c.exists {
 		return false
 	}
 	ch := c.diff(c.desired())
@@ -199,4 +231,103 @@ func (c *Chain) inserted(rules []iptables.Rule) {
 // changed reports whether a chain that was read is not as it was left.
 func (c *Chain) changed(seen iptables.SeenChain) bool {
 	return !slices.Equal(seen.IDs, c.have) || c.printed != nil && !slices.Equal(seen.Text, c.printed)
+}
+
+// Chains are one family's chains by their names, those that only the kernel still has among them.
+type Chains struct {
+	family *family
+	byName map[string]*Chain
+	// marked are the chains that the next plan looks at -> the count of changes when they were marked last.
+	marked map[*Chain]uint64
+	jump   jump
+	// foundLayout is the layout of what was last loaded; empty if there was nothing.
+	foundLayout string
+	// textless is set once the texts of rules that are found are of no use.
+	textless bool
+}
+
+// jump is the rule in FORWARD that leads to the chains, beside what is known of the kernel's.
+type jump struct {
+	// rule is nil if the CNI has one.
+	rule *iptables.Rule
+	// stale are the jumps in FORWARD that must go before the jump is put first; missing is set if it has to be put there.
+	stale   []string
+	missing bool
+}
+
+func newChains(f *family) *Chains {
+	return &Chains{family: f, byName: map[string]*Chain{}, marked: map[*Chain]uint64{}}
+}
+
+// enter returns a new chain by a name, neither desired nor in the kernel yet.
+func (cs *Chains) enter(name string) *Chain {
+	c := &Chain{name: name, chains: cs, rules: map[string]*rule{}}
+	cs.byName[name] = c
+	return c
+}
+
+// want makes a chain desired and returns it.
+func (cs *Chains) want(name string) *Chain {
+	c := cs.byName[name]
+	if c == nil {
+		c = cs.enter(name)
+	}
+	c.wanted, c.stays = true, false
+	c.touch()
+	return c
+}
+
+// remove forgets a chain that is neither wanted nor in the kernel.
+func (cs *Chains) remove(c *Chain) {
+	delete(cs.byName, c.name)
+	delete(cs.marked, c)
+}
+
+// touchAll marks the chains for the next plan.
+func (cs *Chains) touchAll() {
+	for _, c := range cs.byName {
+		c.touch()
+	}
+}
+
+// toPlan returns the chains that were marked, by name.
+func (cs *Chains) toPlan() []*Chain {
+	out := slices.AppendSeq(make([]*Chain, 0, len(cs.marked)), maps.Keys(cs.marked))
+	slices.SortFunc(out, func(a, b *Chain) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// rules yields every rule with its chain.
+func (cs *Chains) rules() iter.Seq2[*Chain, *rule] {
+	return func(yield func(*Chain, *rule) bool) {
+		for _, c := range cs.byName {
+			for _, r := range c.rules {
+				if !yield(c, r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// About returns what a chain is for, for humans; empty if it is not desired.
+func (cs *Chains) About(name string) string {
+	if c := cs.byName[name]; c != nil && c.wanted {
+		return c.about
+	}
+	return ""
+}
+
+// Dropped returns how many packets the chain that drops them in a direction had met when it was read last.
+func (cs *Chains) Dropped(d traffic.Direction) uint64 { return cs.byName[naming.DropChain(d)].met }
+
+// size counts what the kernel has.
+func (cs *Chains) size() (chains, rules int) {
+	for _, c := range cs.byName {
+		if c.exists {
+			chains++
+			rules += len(c.have)
+		}
+	}
+	return chains, rules
 }

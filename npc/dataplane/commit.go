@@ -28,137 +28,132 @@ func (tx Transaction) Taken() Result {
 	return Result{Asked: true, Written: []iptables.Update{tx.Rules}, AllWritten: true}
 }
 
-// Commit takes over what the kernel took of a transaction that Plan returned; the rest is planned again. It returns the names of rejected
-// sets and the ids of rejected rules that cannot be left out: those of policies and those that only report can.
-func (t *Table) Commit(tx Transaction, r Result) (sets, rules []string) {
-	t.unfinished = tx.planned.unfinished
-	t.commitOps(tx.DeleteStale, r)
-	if r.Asked {
-		t.Flows.Asked(tx.FlushConntrack)
-	}
-	t.commitOps(tx.AddMembers, r)
-	for _, u := range r.Written {
-		t.commitRules(u, r.RejectedRules)
-	}
-	if r.AllWritten {
-		t.commitOps(tx.AddAfterRestore, r)
-		t.commitOps(tx.DeleteDispatch, r)
-		t.commitOps(tx.DeleteAndDestroy, r)
-	} else {
-		t.commitOps(tx.DeletedWithoutRules(), r)
-	}
-	sets, rules = t.rejectSets(r.RejectedSets), t.rejectRules(r.RejectedRules)
-	if r.Asked && r.AllWritten && len(r.RejectedSets)+len(r.RejectedRules) == 0 {
-		t.settle(tx.planned)
-	}
-	return sets, rules
-}
-
 // DeletedWithoutRules returns what is done of DeleteAndDestroy if not all rules were written. What the old rules allow by sets
 // that are not wanted any more stays, and who is led to them; members that are not wanted go.
 func (tx Transaction) DeletedWithoutRules() []ipset.Op {
 	return slices.DeleteFunc(slices.Clone(tx.DeleteAndDestroy), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
 }
 
-// settle takes sets and chains off the list of what the next plan looks at, unless they were marked again since the plan.
-func (t *Table) settle(p planned) {
-	for _, s := range p.sets {
-		if s.touched <= p.changes {
-			delete(t.dirtySets, s)
-		}
+// commit takes over what the kernel took of a transaction.
+type commit struct {
+	Result
+	sets   *Sets
+	chains *Chains
+}
+
+// transaction takes over the steps, in order; the rest is planned again.
+func (c commit) transaction(tx Transaction) {
+	c.ops(tx.DeleteStale)
+	if c.Asked {
+		c.sets.flows.Asked(tx.FlushConntrack)
 	}
-	for _, c := range p.chains {
-		if c.touched <= p.changes {
-			delete(t.dirtyChains, c)
-		}
+	c.ops(tx.AddMembers)
+	for _, u := range c.Written {
+		c.rules(u)
 	}
+	if c.AllWritten {
+		c.ops(tx.AddAfterRestore)
+		c.ops(tx.DeleteDispatch)
+		c.ops(tx.DeleteAndDestroy)
+	} else {
+		c.ops(tx.DeletedWithoutRules())
+	}
+}
+
+// settle has the next plan pass over the sets and chains that this one is done with, if the kernel took everything.
+func (c commit) settle(p planned) {
+	if !c.Asked || !c.AllWritten || len(c.RejectedSets)+len(c.RejectedRules) > 0 {
+		return
+	}
+	settle(c.sets.marked, p.sets, p.changes)
+	settle(c.chains.marked, p.chains, p.changes)
 	for _, s := range p.destroyNext {
 		s.destroyNext = !s.wanted
 	}
 }
 
-// commitOps takes over operations on sets. It finds the sets by their names, because one may have been dropped and wanted again since
+// ops takes over operations on sets. It finds the sets by their names, because one may have been dropped and wanted again since
 // the plan.
-func (t *Table) commitOps(ops []ipset.Op, r Result) {
+func (c commit) ops(ops []ipset.Op) {
 	for _, op := range ops {
-		if r.RejectedSets[op.Set.Name] != "" {
+		if c.RejectedSets[op.Set.Name] != "" {
 			continue
 		}
-		s := t.sets[op.Set.Name]
+		s := c.sets.byName[op.Set.Name]
 		if s == nil {
 			if op.Kind != ipset.Create {
 				continue
 			}
-			s = newSet(t, op.Set, op.Set.Name)
-			t.sets[op.Set.Name] = s
-			t.mark(s)
+			s = newSet(c.sets, op.Set, op.Set.Name)
+			c.sets.byName[op.Set.Name] = s
+			s.mark()
 		}
 		switch op.Kind {
 		case ipset.Create:
 			s.exists, s.found = true, ipset.Header{Set: op.Set}
 		case ipset.Add:
 			for _, el := range op.Elements {
-				if r.RejectedSets[el.Set] == "" {
-					s.have(el.Entry, el.Attr, true)
+				if c.RejectedSets[el.Set] == "" {
+					s.touchIf(s.members.Have(el.Entry, el.Attr))
 				}
 			}
 		case ipset.Delete:
 			for _, el := range op.Elements {
-				s.have(el.Entry, ipset.Attr{}, false)
+				s.touchIf(s.members.Lack(el.Entry))
 			}
 		case ipset.Flush:
 			s.unload()
 		case ipset.Destroy:
-			t.commitDestroy(s, op, r)
+			c.destroy(s, op)
 		}
 	}
 }
 
-func (t *Table) commitDestroy(s *Set, op ipset.Op, r Result) {
-	switch inUse := slices.ContainsFunc(r.InUse, func(u ipset.Set) bool { return u.Name == op.Set.Name }); {
+func (c commit) destroy(s *Set, op ipset.Op) {
+	switch inUse := slices.ContainsFunc(c.InUse, func(u ipset.Set) bool { return u.Name == op.Set.Name }); {
 	case inUse:
 		s.exists, s.found = true, ipset.Header{Set: op.Set}
 	case s.wanted:
 		s.exists, s.foreignLayout = false, ""
 		s.unload()
 	default:
-		t.remove(s)
+		c.sets.remove(s)
 	}
 }
 
-// commitRules takes over rules that were written, without those that were rejected.
-func (t *Table) commitRules(u iptables.Update, rejected map[string]string) {
-	if len(rejected) > 0 {
-		u = u.Without(func(r iptables.Rule) bool { return rejected[r.ID()] != "" })
+// rules takes over rules that were written, without those that were rejected.
+func (c commit) rules(u iptables.Update) {
+	if len(c.RejectedRules) > 0 {
+		u = u.Without(func(r iptables.Rule) bool { return c.RejectedRules[r.ID()] != "" })
 	}
 	for _, w := range u.Replace {
-		t.committedChain(w.Name).replaced(w)
+		c.chain(w.Name).replaced(w)
 	}
 	for name, rules := range u.Insert {
-		t.committedChain(name).inserted(rules)
+		c.chain(name).inserted(rules)
 	}
-	if len(u.Jumps) > 0 {
-		t.jumpMissing, t.staleJumps = false, nil
+	if j := &c.chains.jump; len(u.Jumps) > 0 {
+		j.missing, j.stale = false, nil
 	}
 	for _, name := range u.Delete {
-		switch c := t.chains[name]; {
-		case c == nil:
-		case c.wanted:
-			c.exists, c.have, c.printed = false, nil, nil
-			c.touch()
+		switch gone := c.chains.byName[name]; {
+		case gone == nil:
+		case gone.wanted:
+			gone.exists, gone.have, gone.printed = false, nil, nil
+			gone.touch()
 		default:
-			t.removeChain(c)
+			c.chains.remove(gone)
 		}
 	}
 }
 
-// committedChain returns the chain of a name, which may have been dropped since the plan.
-func (t *Table) committedChain(name string) *Chain {
-	c := t.chains[name]
-	if c == nil {
-		c = &Chain{name: name, table: t, exists: true, rules: map[string]*rule{}}
-		t.chains[name] = c
-		c.touch()
+// chain returns the chain of a name, which may have been dropped since the plan.
+func (c commit) chain(name string) *Chain {
+	found := c.chains.byName[name]
+	if found == nil {
+		found = c.chains.enter(name)
+		found.exists = true
+		found.touch()
 	}
-	return c
+	return found
 }

@@ -16,7 +16,7 @@ func TestPlanChangesNothing(t *testing.T) {
 	for what, change := range map[string]func(){
 		"start":            func() {},
 		"a peer comes":     func() { n.peers.Add(ipset.Addr(client), ipset.Attr{Comment: "shop/client"}) },
-		"a policy goes":    func() { n.rules.Disown(n.policy, "-m set --match-set weave-peers src") },
+		"a policy goes":    func() { n.rules.Disown(n.policy, fromPeers) },
 		"a set is dropped": func() { n.peers.Drop() },
 	} {
 		change()
@@ -53,10 +53,10 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 		n.peers.Add(ipset.Addr(client), ipset.Attr{Comment: "shop/client"})
 		tx := n.Plan(dataplane.Options{})
 		r := tx.Taken()
-		r.RejectedSets = map[string]string{"weave-peers": "no room"}
+		r.RejectedSets = map[string]string{peersName: "no room"}
 		r.Written[0].Replace = slices.Clone(r.Written[0].Replace)
 		for i, c := range r.Written[0].Replace {
-			if c.Name == "WEAVE-NPC-I-shop" {
+			if c.Name == shopChain {
 				r.Written[0].Replace[i].Rules = nil
 			}
 		}
@@ -70,8 +70,8 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 			}
 		}
 		n.Retry()
-		if text := n.Plan(dataplane.Options{}).String(); !strings.Contains(text, "create weave-peers ") ||
-			!strings.Contains(text, "add weave-peers 10.32.1.3") || !strings.Contains(text, "--match-set weave-peers src") {
+		if text := n.Plan(dataplane.Options{}).String(); !strings.Contains(text, "create "+peersName+" ") ||
+			!strings.Contains(text, "add "+peersName+" 10.32.1.3") || !strings.Contains(text, fromPeers) {
 			t.Errorf("it is tried again by\n%s", text)
 		}
 	})
@@ -79,13 +79,13 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 		n := newNode(t)
 		tx := n.Plan(dataplane.Options{})
 		r := tx.Taken()
-		_, r.RejectedRules = without(tx, func(r iptables.Rule) bool { return strings.Contains(r.Match, "weave-peers") })
+		_, r.RejectedRules = without(tx, func(r iptables.Rule) bool { return strings.Contains(r.Match, peersName) })
 		if _, rules := n.Commit(tx, r); len(rules) > 0 {
 			t.Errorf("cannot be left out: %q", rules)
 		}
 		n.settled()
 		n.Retry()
-		if text := n.Plan(dataplane.Options{}).String(); !strings.Contains(text, "--match-set weave-peers src") {
+		if text := n.Plan(dataplane.Options{}).String(); !strings.Contains(text, fromPeers) {
 			t.Errorf("it is tried again by\n%s", text)
 		}
 	})
@@ -93,7 +93,7 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 		n := newNode(t)
 		tx := n.Plan(dataplane.Options{})
 		r := tx.Taken()
-		_, r.RejectedRules = without(tx, func(r iptables.Rule) bool { return strings.Contains(r.Match, "weave-shop") })
+		_, r.RejectedRules = without(tx, func(r iptables.Rule) bool { return strings.Contains(r.Match, shopPods) })
 		if _, rules := n.Commit(tx, r); len(rules) != 1 {
 			t.Errorf("cannot be left out: %q", rules)
 		}
@@ -101,12 +101,12 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 	t.Run("a_set_that_is_in_use_is_destroyed_later", func(t *testing.T) {
 		n := newNode(t)
 		n.carryOut()
-		n.rules.Disown(n.policy, "-m set --match-set weave-peers src")
+		n.rules.Disown(n.policy, fromPeers)
 		n.peers.Drop()
 		var destroys int
 		for range 5 {
 			tx := n.Plan(dataplane.Options{CollectGarbage: true})
-			if !strings.Contains(tx.String(), "destroy weave-peers") {
+			if !strings.Contains(tx.String(), "destroy "+peersName) {
 				n.Commit(tx, tx.Taken())
 				continue
 			}
@@ -115,7 +115,7 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 				break
 			}
 			r := tx.Taken()
-			r.InUse = []ipset.Set{{Name: "weave-peers", Type: ipset.HashIP, Family: ipset.IPv4}}
+			r.InUse = []ipset.Set{{Name: peersName, Type: ipset.HashIP, Family: ipset.IPv4}}
 			n.Commit(tx, r)
 		}
 		if left := n.Leftovers(); destroys != 2 || len(left) > 0 || n.Garbage() {
@@ -128,14 +128,14 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 		n.peers.Add(ipset.Addr(client), ipset.Attr{Comment: "shop/client"})
 		n.rules.Own(n.policy, "-p tcp", 2)
 		n.Commit(tx, tx.Taken())
-		if text := n.Plan(dataplane.Options{}).String(); !strings.Contains(text, "add weave-peers 10.32.1.3") || !strings.Contains(text, "-p tcp") {
+		if text := n.Plan(dataplane.Options{}).String(); !strings.Contains(text, "add "+peersName+" 10.32.1.3") || !strings.Contains(text, "-p tcp") {
 			t.Errorf("planned:\n%s", text)
 		}
 	})
 	t.Run("what_was_dropped_since_the_plan_is_removed", func(t *testing.T) {
 		n := newNode(t)
 		tx := n.Plan(dataplane.Options{})
-		n.rules.Disown(n.policy, "-m set --match-set weave-peers src")
+		n.rules.Disown(n.policy, fromPeers)
 		n.peers.Drop()
 		if err := n.kernel.Apply(tx); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 			}
 			n.Commit(tx, tx.Taken())
 		}
-		if n.kernel.Sets["weave-peers"] != nil || len(n.Leftovers()) > 0 {
+		if n.kernel.Sets[peersName] != nil || len(n.Leftovers()) > 0 {
 			t.Errorf("it is left: %q", n.Leftovers())
 		}
 	})

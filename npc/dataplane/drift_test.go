@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -20,7 +21,7 @@ func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	_, seen := n.kernel.Read()
 	name := naming.DropChain(traffic.Ingress)
 	find := func() bool {
-		return slices.ContainsFunc(n.ChainDrift(seen), func(d string) bool { return strings.Contains(d, name) })
+		return slices.ContainsFunc(n.Chains.Drift(seen), func(d string) bool { return strings.Contains(d, name) })
 	}
 	for range 2 { // what is printed is known from the second time on
 		if find() {
@@ -105,12 +106,38 @@ func TestDriftIsFound(t *testing.T) {
 			for _, l := range sets {
 				headers = append(headers, l.Header)
 			}
-			quick := append(n.SetDrift(headers), n.ChainDrift(seen)...)
-			found := append(n.MemberDrift(sets), n.ChainDrift(seen)...)
+			quick := append(n.Sets.Drift(headers), n.Chains.Drift(seen)...)
+			found := append(n.Sets.MemberDrift(sets), n.Chains.Drift(seen)...)
 			if c.deep == (len(quick) > 0) && c.want != "" || c.want == "" && len(found) > 0 ||
 				c.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0], c.want)) {
 				t.Errorf("found by headers: %q, by members: %q; want %q", quick, found, c.want)
 			}
 		})
+	}
+}
+
+// TestWhatIsMetIsCounted: the packets of the rule that matched most are those that were dropped.
+func TestWhatIsMetIsCounted(t *testing.T) {
+	n := newNode(t)
+	n.carryOut()
+	_, seen := n.kernel.Read()
+	c := seen.Chains[naming.DropChain(traffic.Egress)]
+	c.Packets = []uint64{3, 7, 5}
+	seen.Chains[naming.DropChain(traffic.Egress)] = c
+	if drift := n.Chains.Drift(seen); len(drift) > 0 || n.Chains.Dropped(traffic.Egress) != 7 || n.Chains.Dropped(traffic.Ingress) != 0 {
+		t.Errorf("%d dropped; drift: %q", n.Chains.Dropped(traffic.Egress), drift)
+	}
+}
+
+// TestWithoutAHook: where the CNI leads packets to the chains, FORWARD is nobody's trouble.
+func TestWithoutAHook(t *testing.T) {
+	n := dataplane.NewTables()[traffic.IPv4]
+	n.Chains.AddBase(&rules.Base{PodInterface: "weave", AllowAction: "ACCEPT"})
+	n.LoadChains(iptables.Seen{})
+	if tx := n.Plan(dataplane.Options{}); len(tx.Rules.Jumps) > 0 {
+		t.Errorf("planned: %v", tx.Rules.Jumps)
+	}
+	if drift := n.Chains.Drift(iptables.Seen{}); len(drift) > 0 {
+		t.Errorf("drift: %q", drift)
 	}
 }

@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/naming"
@@ -33,11 +32,6 @@ func mismatch(want ipset.Set, found ipset.Header) string {
 	return ""
 }
 
-// sameKind reports whether what one set holds could be what the other does.
-func sameKind(a, b ipset.Set) bool {
-	return a.Type == b.Type && (a.Type == ipset.ListSet || a.Family == b.Family)
-}
-
 // replaceable reports whether a mismatched set can be destroyed before the desired one is made.
 func (s *Set) replaceable() bool { return s.found.References == 0 && s.foreignLayout == "" }
 
@@ -46,65 +40,63 @@ func (s *Set) describeMismatch(why string) string {
 	return fmt.Sprintf("set %s (%s) %s", s.Name, s.about, why)
 }
 
-// ResolveNames gives sets other names in the kernel whose own name is taken by a set that cannot be the desired one, and that is in use: it can
-// neither be destroyed nor always be swapped for another. The rules find the desired one by that name until the wrong one is gone; with back, sets get
-// their own names back that are free again. It is to be called before Plan, and returns what was in the way, in words.
-func (t *Table) ResolveNames(back bool) (inTheWay []string) {
+// renamer gives sets other names in the kernel. The rules find them by these.
+type renamer struct {
+	sets   *Sets
+	chains *Chains
+}
+
+// resolve renames the sets whose own names are taken by sets that cannot be the desired ones, and that are in use: these can neither be
+// destroyed nor always be swapped for others. With back, sets get their own names back that are free again. It returns what was in the
+// way, in words.
+func (n renamer) resolve(back bool) (inTheWay []string) {
+	sets, f := n.sets.byName, n.sets.family
 	if back {
-		for key, name := range t.aliases {
-			if t.sets[key] == nil {
-				t.rename(t.sets[name], key)
+		for key, name := range f.aliases {
+			if sets[key] == nil {
+				n.rename(sets[name], key)
 			}
 		}
 	}
-	for _, s := range t.orderedDirty() {
+	for _, s := range n.sets.toPlan() {
 		why := s.mismatch()
 		if why == "" || s.replaceable() {
 			continue
 		}
 		inTheWay = append(inTheWay, s.describeMismatch(why))
 		name := s.Name
-		for t.sets[name] != nil {
-			name = naming.Set(t.Family, "instead of", name)
+		for sets[name] != nil {
+			name = naming.Set(f.ip, "instead of", name)
 		}
-		t.rename(s, name)
+		n.rename(s, name)
 	}
 	return inTheWay
 }
 
 // rename gives a set another name in the kernel, where it is made anew. What has the former name is not wanted any more.
-func (t *Table) rename(s *Set, name string) {
+func (n renamer) rename(s *Set, name string) {
+	sets, aliases := n.sets.byName, n.sets.family.aliases
 	former := s.Name
-	left := newSet(t, s.found.Set, former)
+	left := newSet(n.sets, s.found.Set, former)
 	left.Name, left.exists, left.found = former, s.exists, s.found
-	delete(t.sets, former)
+	delete(sets, former)
 	if s.exists {
-		t.sets[former] = left
-		t.touch(left)
+		sets[former] = left
+		left.touch()
 	}
 	s.Name, s.exists, s.foreignLayout = name, false, ""
 	s.unload()
-	t.sets[name] = s
-	delete(t.aliases, s.key)
+	sets[name] = s
+	delete(aliases, s.key)
 	if name != s.key {
-		t.aliases[s.key] = name
+		aliases[s.key] = name
 	}
-	t.touch(s)
-	for _, c := range t.chains {
-		c.touch()
-	}
-	for _, l := range t.sets {
-		if st, ok := l.entries[ipset.Member(former)]; ok && st.Wanted && l.wanted {
+	s.touch()
+	n.chains.touchAll()
+	for _, l := range sets {
+		if st := l.State(ipset.Member(former)); st.Wanted && l.wanted {
 			l.Remove(ipset.Member(former))
 			l.Add(ipset.Member(name), st.Want)
 		}
 	}
-}
-
-// resolve returns a rule's match with the names that sets have in the kernel.
-func (t *Table) resolve(match string) string {
-	for key, name := range t.aliases {
-		match = strings.ReplaceAll(match, naming.Match(key, ""), naming.Match(name, ""))
-	}
-	return match
 }

@@ -45,11 +45,11 @@ func (mv *memberMoves) split(s *Set, add []ipset.Entry) (before, after []ipset.E
 }
 
 // leave records that some members leave the chain that a set leads to, and returns the step in which they do.
-func (mv *memberMoves) leave(s *Set, tx *Transaction, members int) *[]ipset.Op {
+func (mv *memberMoves) leave(s *Set, tx *Transaction, some bool) *[]ipset.Op {
 	if s.target == nil {
 		return &tx.DeleteAndDestroy
 	}
-	if members > 0 {
+	if some {
 		mv.left[s.target.chain] = struct{}{}
 	}
 	return &tx.DeleteDispatch
@@ -57,10 +57,10 @@ func (mv *memberMoves) leave(s *Set, tx *Transaction, members int) *[]ipset.Op {
 
 // flush empties a set that is not wanted, at once.
 func (mv *memberMoves) flush(s *Set, tx *Transaction) {
-	if len(s.entries) == 0 {
+	if s.members.Empty() {
 		return
 	}
-	step := mv.leave(s, tx, len(s.entries))
+	step := mv.leave(s, tx, true)
 	*step = append(*step, ipset.Op{Kind: ipset.Flush, Set: s.Set})
 }
 

@@ -2,11 +2,13 @@ package dataplane_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/paper"
@@ -15,6 +17,11 @@ import (
 var (
 	web, client = netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.1.3")
 	base        = &rules.Base{PodInterface: "cni0", Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
+	// shopChain, shopPods and peersName are the names in the kernel of a node's rules, shard and peers.
+	shopChain = naming.PartChain(traffic.Ingress, "shop", "")
+	shopPods  = naming.PartSet(traffic.IPv4, traffic.Ingress, "shop", "")
+	peersName = naming.Set(traffic.IPv4, "role=client")
+	fromPeers = naming.Match(peersName, "src")
 )
 
 // node is a table with a kernel on paper: a pod, web, whose policy p allows what comes from a set of peers.
@@ -23,34 +30,56 @@ type node struct {
 	*dataplane.Table
 	kernel       *paper.Kernel
 	peers, shard *dataplane.Set
-	rules        *dataplane.Chain
-	root         *dataplane.Chain
-	policy       *dataplane.Owner
+	// free are the default-allow sets, and gates those of unknown addresses.
+	free, gates []*dataplane.Set
+	rules       *dataplane.Chain
+	root        *dataplane.Chain
+	policy      *dataplane.Owner
+}
+
+// bareNode returns a node that knows a kernel and one pod, but no policy.
+func bareNode(t *testing.T, kernel *paper.Kernel) *node {
+	t.Helper()
+	n := &node{T: t, Table: dataplane.NewTables()[traffic.IPv4], kernel: kernel, policy: &dataplane.Owner{Namespace: "shop", Name: "p", UID: "p"}}
+	n.root = n.Chains.AddBase(base)[traffic.Ingress]
+	n.Activate()
+	for _, d := range traffic.Directions {
+		n.free = append(n.free, n.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, naming.DefaultAllow(d)))
+		n.gates = append(n.gates, n.Sets.AddFixed(naming.Gate(d), ipset.HashNet, naming.Gate(d)))
+	}
+	for _, name := range []string{naming.Broadcast, naming.PodRange} {
+		n.Sets.AddFixed(name, ipset.HashNet, name)
+	}
+	n.Local.Add(ipset.Addr(web), ipset.Attr{Comment: "id shop/web"})
+	n.load()
+	return n
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{T: t, Table: dataplane.NewTables()[traffic.IPv4], kernel: paper.New()[traffic.IPv4],
-		policy: &dataplane.Owner{Namespace: "shop", Name: "p", UID: "p"}}
-	n.root = n.AddBase(base)[traffic.Ingress]
-	n.Activate()
-	for _, name := range []string{"default-allow-ingress", "default-allow-egress", "gate-ingress", "gate-egress", "broadcast", "pod-range"} {
-		typ := ipset.HashNet
-		if name[0] == 'd' {
-			typ = ipset.HashIP
-		}
-		n.AddFixedSet(name, typ, name)
-	}
-	n.Local.Add(ipset.Addr(web), ipset.Attr{Comment: "id shop/web"})
-	n.peers = n.AddSet("weave-peers", ipset.HashIP, "pods with role=client")
-	n.rules = n.AddShard("WEAVE-NPC-I-shop", "shop", "what policies of shop allow", base, traffic.Ingress)
-	n.shard = n.AddSet("weave-shop", ipset.HashIP, "isolated pods of shop")
+	n := bareNode(t, paper.New()[traffic.IPv4])
+	n.addPolicy()
+	return n
+}
+
+// addPolicy adds the policy, with its peers and its shard.
+func (n *node) addPolicy() {
+	n.peers = n.Sets.Add(peersName, ipset.HashIP, "pods with role=client")
+	n.rules = n.Chains.AddShard(shopChain, "shop", "what policies of shop allow", base, traffic.Ingress)
+	n.shard = n.Sets.Add(shopPods, ipset.HashIP, "isolated pods of shop")
 	n.shard.Dispatch(n.rules, traffic.Ingress, 0)
 	n.shard.Add(ipset.Addr(web), ipset.Attr{Comment: "shop/web"})
-	n.rules.Own(n.policy, "-m set --match-set weave-peers src", 1)
-	n.root.SetRules(map[string]dataplane.Rule{"-m set --match-set weave-shop dst": {Target: "-g WEAVE-NPC-I-shop", About: "isolated pods of shop"}})
-	n.load()
-	return n
+	n.rules.Own(n.policy, fromPeers, 1)
+	n.root.SetRules(map[string]dataplane.Rule{naming.Match(n.shard.Key(), "dst"): {Target: "-g " + n.rules.Name(), About: n.shard.About()}})
+}
+
+// dropPolicy is the opposite.
+func (n *node) dropPolicy() {
+	n.root.SetRules(nil)
+	n.rules.Disown(n.policy, fromPeers)
+	n.rules.Drop()
+	n.shard.Drop()
+	n.peers.Drop()
 }
 
 // load has the table take over what the kernel has.
@@ -63,12 +92,39 @@ func (n *node) load() {
 // carryOut plans, applies and commits. It returns the transaction.
 func (n *node) carryOut() dataplane.Transaction {
 	n.Helper()
-	tx := n.Plan(dataplane.Options{})
+	return n.carryOutWith(dataplane.Options{})
+}
+
+func (n *node) carryOutWith(o dataplane.Options) dataplane.Transaction {
+	n.Helper()
+	tx := n.Plan(o)
 	if err := n.kernel.Apply(tx); err != nil {
 		n.Fatal(err)
 	}
 	n.Commit(tx, tx.Taken())
 	return tx
+}
+
+// collectGarbage carries out plans until nothing is left for later.
+func (n *node) collectGarbage() {
+	n.Helper()
+	for range 4 {
+		n.ResolveNames(true)
+		n.carryOutWith(dataplane.Options{CollectGarbage: true})
+	}
+	if left := n.Leftovers(); len(left) > 0 || n.Garbage() || n.Stale() || n.Unfinished() {
+		n.Errorf("it is left: %q", left)
+	}
+}
+
+// expect fails unless a text that is planned, or what else, has and lacks other texts, each with a prefix: + or -.
+func (n *node) expect(text string, parts ...string) {
+	n.Helper()
+	for _, p := range parts {
+		if strings.Contains(text, p[1:]) != (p[0] == '+') {
+			n.Errorf("%s is not true of\n%s", p, text)
+		}
+	}
 }
 
 // settled fails if a plan finds something to do.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane/members"
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
@@ -31,12 +32,17 @@ type Options struct {
 	NoPolicies bool
 }
 
-// planner makes one transaction. It changes neither the table nor anything of it.
+// planner makes one transaction. It changes no set and no chain.
 type planner struct {
-	*Table
 	Options
-	tx    *Transaction
-	moves *memberMoves
+	sets   *Sets
+	chains *Chains
+	// hold is what stays because input is missing; nil if nothing is.
+	hold *hold
+	// postponed are the namespaces whose rules are left as they are.
+	postponed map[string]bool
+	tx        *Transaction
+	moves     *memberMoves
 	// replaced are the mismatched sets that the transaction destroys first.
 	replaced map[*Set]bool
 	// unwanted are the sets that may be destroyed.
@@ -45,85 +51,51 @@ type planner struct {
 	hurried map[netip.Addr]bool
 }
 
-// Plan returns the transaction that makes the kernel what is desired. It changes nothing: Commit takes over what the kernel took of it.
-// ResolveNames is to be called before.
-func (t *Table) Plan(o Options) Transaction {
-	tx := Transaction{Family: t.Family, planned: planned{changes: t.changes}}
-	if o.Known == NothingKnown {
+// plan returns the transaction.
+func (p planner) plan() Transaction {
+	tx := newTransaction(p.sets.family)
+	if p.Known == NothingKnown {
 		return tx
 	}
-	p := &planner{Table: t, Options: o, tx: &tx, moves: newMemberMoves(), replaced: map[*Set]bool{}, hurried: map[netip.Addr]bool{}}
+	p.tx, p.moves, p.replaced, p.hurried = &tx, newMemberMoves(), map[*Set]bool{}, map[netip.Addr]bool{}
 	p.planSets()
-	if o.Known == AllKnown {
+	if p.Known == AllKnown {
 		p.planChains()
 	}
-	tx.FlushConntrack = t.Flows.Due(p.hurried)
+	tx.FlushConntrack = p.sets.flows.Due(p.hurried)
 	return tx
 }
 
-// PlanStart returns what is to be done before all objects are known. It takes nothing away: where weave-npc's chains stand, the gates
-// are closed. With boot, on a node without pods and without such chains, the base is made, closed.
-func (t *Table) PlanStart(boot bool, known Known, gates []*Set) Transaction {
-	switch {
-	case known == NothingKnown:
-		return Transaction{Family: t.Family}
-	case boot && known == AllKnown && !t.standing():
-		inTheWay := t.ResolveNames(false)
-		tx := t.Plan(Options{})
-		tx.Mismatched = append(inTheWay, tx.Mismatched...)
-		return tx
-	}
-	tx := Transaction{Family: t.Family, planned: planned{changes: t.changes}}
+// planGates adds the members that sets lack that the kernel has.
+func planGates(gates []*Set) (ops []ipset.Op) {
 	for _, s := range gates {
 		if !s.exists || s.mismatch() != "" {
 			continue
 		}
 		var add []ipset.Entry
-		for e := range s.dirty {
-			if s.entries[e].Wanted {
+		for e, st := range s.Differences() {
+			if st.Wanted {
 				add = append(add, e)
 			}
 		}
-		tx.AddMembers = appendMembers(tx.AddMembers, ipset.Add, s, add)
+		ops = appendMembers(ops, ipset.Add, s, add)
 	}
-	return tx
-}
-
-// standing reports whether the kernel has a chain of weave-npc. Sets alone do nothing: who made them did not come as far as the chains.
-func (t *Table) standing() bool {
-	for _, c := range t.chains {
-		if c.exists {
-			return true
-		}
-	}
-	return false
-}
-
-// orderedDirty returns the sets to look at: those that lead nowhere, those that lead to rules, those that lead there, and so on.
-func (t *Table) orderedDirty() []*Set {
-	out := make([]*Set, 0, len(t.dirtySets))
-	for s := range t.dirtySets {
-		out = append(out, s)
-	}
-	slices.SortFunc(out, func(a, b *Set) int {
-		return cmp.Or(cmp.Compare(a.height(), b.height()), strings.Compare(a.Name, b.Name))
-	})
-	return out
+	return ops
 }
 
 func (p *planner) planSets() {
-	dirty := p.orderedDirty()
+	marked := p.sets.toPlan()
 	if p.Known == AllKnown {
-		p.replaceMismatched(dirty)
+		p.replaceMismatched(marked)
 	}
 	var lists []ipset.Op
-	for _, s := range dirty {
+	for _, s := range marked {
 		switch {
 		case s.rejected != "":
 			p.tx.settle(s)
 		case !s.wanted && p.Known != AllKnown, s.mismatch() != "" && !p.replaced[s]:
 			// until it is known what rules may need
-		case !s.wanted && p.hold.keepsSet(s):
+		case !s.wanted && s.keeps():
 			p.planMembers(s, &p.tx.AddMembers)
 		case !s.wanted:
 			p.moves.flush(s, p.tx)
@@ -142,8 +114,8 @@ func (p *planner) planSets() {
 }
 
 // replaceMismatched destroys sets that have the names of desired ones, cannot be these and are not in use.
-func (p *planner) replaceMismatched(dirty []*Set) {
-	for _, s := range dirty {
+func (p *planner) replaceMismatched(marked []*Set) {
+	for _, s := range marked {
 		why := s.mismatch()
 		if why == "" || !s.replaceable() {
 			continue
@@ -176,7 +148,7 @@ func (p *planner) planMembers(s *Set, grow *[]ipset.Op) {
 	*grow = appendMembers(*grow, ipset.Add, s, add)
 	p.tx.AddAfterRestore = appendMembers(p.tx.AddAfterRestore, ipset.Add, s, late)
 	p.tx.DeleteStale = appendMembers(p.tx.DeleteStale, ipset.Delete, s, m.stale)
-	leave := p.moves.leave(s, p.tx, len(m.remove))
+	leave := p.moves.leave(s, p.tx, len(m.remove) > 0)
 	*leave = appendMembers(*leave, ipset.Delete, s, m.remove)
 	if !m.kept {
 		p.tx.settle(s)
@@ -187,32 +159,32 @@ func (p *planner) planMembers(s *Set, grow *[]ipset.Op) {
 func (p *planner) sortMembers(s *Set) (m membersPlan) {
 	// While chains are not known, it is not known whether old rules stand where members are sent, nor whether they would be sent elsewhere.
 	closed := s.target != nil && (p.Known != AllKnown || p.postpones(s.target.chain))
-	sort := func(e ipset.Entry, st State) {
+	sort := func(e ipset.Entry, st members.State) {
 		switch {
-		case p.rejections.ofMember(p.Table, e), !st.Wanted && p.hold.keeps(s, e), st.Wanted && p.hold.bars(s, e):
+		case p.sets.lacks(e), !st.Wanted && s.kept[e], st.Wanted && p.hold.bars(s, e):
 		case p.keepsBack(s, e, st), st.Wanted && closed:
 			m.kept = true
 		case st.Wanted:
 			m.add = append(m.add, e)
-		case p.Flows.Has(e.Prefix.Addr()) && s != p.Local:
+		case p.sets.flows.Has(e.Prefix.Addr()) && s != p.sets.local:
 			// As a local pod that nothing allows, the address is closed until it is its new pod's.
 			m.stale = append(m.stale, e)
-		case closed && p.Local.entries[e].Wanted:
+		case closed && p.sets.local.State(e).Wanted:
 			m.kept = true
 		default:
 			m.remove = append(m.remove, e)
 		}
 	}
 	if p.replaced[s] {
-		for e, st := range s.entries {
+		for e, st := range s.States() {
 			if st.Wanted {
-				sort(e, State{Want: st.Want, Wanted: true})
+				sort(e, members.State{Want: st.Want, Wanted: true})
 			}
 		}
 		return m
 	}
-	for e := range s.dirty {
-		sort(e, s.entries[e])
+	for e, st := range s.Differences() {
+		sort(e, st)
 	}
 	return m
 }
@@ -222,17 +194,32 @@ func appendMembers(ops []ipset.Op, kind ipset.OpKind, s *Set, entries []ipset.En
 	if len(entries) == 0 {
 		return ops
 	}
-	return append(ops, ipset.Op{Kind: kind, Set: s.Set, Elements: s.elements(entries)})
+	return append(ops, ipset.Op{Kind: kind, Set: s.Set, Elements: elements(s, entries)})
+}
+
+// elements returns the given entries of a set with what is desired of them, in the order of their text.
+func elements(s *Set, entries []ipset.Entry) []ipset.Element {
+	out := make([]ipset.Element, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, ipset.Element{Entry: e, Attr: s.State(e).Want})
+	}
+	slices.SortFunc(out, func(a, b ipset.Element) int { return compareEntries(a.Entry, b.Entry) })
+	return out
+}
+
+func compareEntries(a, b ipset.Entry) int {
+	return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()),
+		cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Set, b.Set))
 }
 
 // keepsBack reports whether an entry stays as it is in the kernel until the connections of the address's former pod are
 // deleted. What shows, after a restart, whose the address was stays too.
-func (p *planner) keepsBack(s *Set, e ipset.Entry, st State) bool {
+func (p *planner) keepsBack(s *Set, e ipset.Entry, st members.State) bool {
 	a := e.Prefix.Addr()
-	if !p.Flows.Has(a) || p.NoPolicies || s.Type == ipset.HashNet {
+	if !p.sets.flows.Has(a) || p.NoPolicies || s.Type == ipset.HashNet {
 		return false
 	}
-	if s == p.Local {
+	if s == p.sets.local {
 		return st.Exists
 	}
 	if !st.Wanted || st.Exists {
@@ -262,28 +249,26 @@ func (p *planner) planDestroys() {
 }
 
 func (p *planner) planChains() {
-	chains := make([]*Chain, 0, len(p.dirtyChains))
-	for c := range p.dirtyChains {
-		chains = append(chains, c)
-	}
-	slices.SortFunc(chains, func(a, b *Chain) int { return strings.Compare(a.name, b.name) })
 	garbage := p.CollectGarbage && p.moves.none()
-	for _, c := range chains {
+	for _, c := range p.chains.toPlan() {
 		switch {
 		case c.wanted:
 			p.planChain(c, garbage)
-		case p.hold.keepsChain(c) && c.tail == nil:
+		case c.keeps() && c.tail == nil:
 			p.tx.settleChain(c)
-		case p.hold.keepsChain(c):
+		case c.keeps():
 			p.planChain(c, garbage) // what an object wanted of it goes
 		case garbage || strings.HasPrefix(c.name, naming.LayoutPrefix):
 			p.tx.Rules.Delete = append(p.tx.Rules.Delete, c.name)
 		}
 	}
-	if p.jump != nil && p.jumpMissing {
-		p.tx.placeJump(*p.jump, p.staleJumps)
+	if j := p.chains.jump; j.rule != nil && j.missing {
+		p.tx.placeJump(*j.rule, j.stale)
 	}
 }
+
+// postpones reports whether a chain's rules are left as they are for now.
+func (p *planner) postpones(c *Chain) bool { return p.postponed[c.namespace] }
 
 func (p *planner) planChain(c *Chain, garbage bool) {
 	w := c.desired()

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
 
@@ -65,14 +64,3 @@ func (r *rule) comment() string {
 	}
 	return strings.Join(names, " / ")
 }
-
-// rendered returns the rule as iptables takes it.
-func (r *rule) rendered(c *Chain) iptables.Rule {
-	target := r.target
-	if target == "" {
-		target = c.target
-	}
-	return iptables.Rule{Match: c.table.resolve(r.match), Target: target, Comment: r.comment(), Order: r.order}
-}
-
-func (r *rule) id(c *Chain) string { return r.rendered(c).ID() }

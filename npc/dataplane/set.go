@@ -5,16 +5,19 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/dataplane/members"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Set is an ipset as it is desired, beside what is known of the kernel's. The difference is kept as it arises, so that a
-// plan looks at nothing that did not change.
+// Set is an ipset as it is desired, beside what is known of the kernel's.
 type Set struct {
 	ipset.Set // by the name that it has in the kernel
-	table     *Table
+	sets      *Sets
 	// key is the name that rules are made with. It is the kernel's too, unless somebody else's set is in the way.
 	key string
 	// found is the set by that name that the kernel has, if it has one.
@@ -33,11 +36,10 @@ type Set struct {
 	rejected string
 	// destroyNext is set once a plan that collects garbage has passed since the set is not wanted: the next one destroys it.
 	destroyNext bool
-	entries     map[ipset.Entry]State
-	// dirty are the entries that differ between what is desired and the kernel.
-	dirty map[ipset.Entry]struct{}
-	// touched is the table's count of changes when the set was last marked for the next plan.
-	touched uint64
+	members     members.Members
+	// kept are the members that stay because input is missing; stays is set if the set does, as long as nobody wants it.
+	kept  map[ipset.Entry]bool
+	stays bool
 }
 
 // target is where a set's members are sent: to the rules of a shard, or to a node of the dispatch tree.
@@ -48,18 +50,16 @@ type target struct {
 	height int
 }
 
-// State is one entry of a set, desired or in the kernel.
-type State struct {
-	Want, Have     ipset.Attr
-	Wanted, Exists bool
+// distance returns how far a set with the target is from the rules; less than 0 if its members are sent nowhere.
+func (t *target) distance() int {
+	if t == nil {
+		return -1
+	}
+	return t.height
 }
 
-func (e State) clean() bool {
-	return e.Wanted == e.Exists && (!e.Wanted || e.Want == e.Have)
-}
-
-func newSet(t *Table, s ipset.Set, key string) *Set {
-	return &Set{Set: s, key: key, table: t, entries: map[ipset.Entry]State{}, dirty: map[ipset.Entry]struct{}{}}
+func newSet(ss *Sets, s ipset.Set, key string) *Set {
+	return &Set{Set: s, key: key, sets: ss, members: members.New()}
 }
 
 // Key returns the name by which rules refer to the set.
@@ -69,62 +69,37 @@ func (s *Set) Key() string { return s.key }
 func (s *Set) About() string { return s.about }
 
 // Family returns the family whose table the set belongs to.
-func (s *Set) Family() traffic.Family { return s.table.Family }
+func (s *Set) Family() traffic.Family { return s.sets.family.ip }
 
 // Rejected returns why the kernel did not take the set; empty if it did.
 func (s *Set) Rejected() string { return s.rejected }
 
 // State returns the state of an entry.
-func (s *Set) State(e ipset.Entry) State { return s.entries[e] }
+func (s *Set) State(e ipset.Entry) members.State { return s.members.State(e) }
 
 // States yields every entry that is desired or in the kernel.
-func (s *Set) States() iter.Seq2[ipset.Entry, State] { return maps.All(s.entries) }
+func (s *Set) States() iter.Seq2[ipset.Entry, members.State] { return s.members.States() }
 
 // Differences yields the entries that differ between what is desired and the kernel.
-func (s *Set) Differences() iter.Seq2[ipset.Entry, State] {
-	return func(yield func(ipset.Entry, State) bool) {
-		for e := range s.dirty {
-			if !yield(e, s.entries[e]) {
-				return
-			}
-		}
-	}
-}
+func (s *Set) Differences() iter.Seq2[ipset.Entry, members.State] { return s.members.Differences() }
 
 // Dispatch records that packets of members are sent to a chain, at a height above the rules that they lead to (0 for those rules).
 func (s *Set) Dispatch(to *Chain, d traffic.Direction, height int) {
 	s.target = &target{chain: to, direction: d, height: height}
 }
 
-// height returns how far the set is from the rules; less than 0 if its members are sent nowhere.
-func (s *Set) height() int {
-	if s.target == nil {
-		return -1
-	}
-	return s.target.height
-}
-
 // Add makes an entry desired. Adding it again with another comment changes the comment.
 func (s *Set) Add(e ipset.Entry, a ipset.Attr) {
-	st := s.entries[e]
-	s.table.hold.accountFor(s, e)
-	st.Want, st.Wanted = a, true
-	s.store(e, st)
+	delete(s.kept, e) // some object accounts for it
+	s.touchIf(s.members.Want(e, a))
 }
 
 // Remove makes an entry no longer desired.
-func (s *Set) Remove(e ipset.Entry) {
-	st, ok := s.entries[e]
-	if !ok {
-		return
-	}
-	st.Want, st.Wanted = ipset.Attr{}, false
-	s.store(e, st)
-}
+func (s *Set) Remove(e ipset.Entry) { s.touchIf(s.members.Unwant(e)) }
 
 // Replace makes these entries desired and no others.
 func (s *Set) Replace(want map[ipset.Entry]ipset.Attr) {
-	for e := range s.entries {
+	for e := range s.States() {
 		if _, ok := want[e]; !ok {
 			s.Remove(e)
 		}
@@ -137,39 +112,48 @@ func (s *Set) Replace(want map[ipset.Entry]ipset.Attr) {
 // Drop makes the set no longer desired, and with it none of its entries.
 func (s *Set) Drop() {
 	s.wanted = false
-	s.table.hold.keepNeeded(s)
-	for e := range s.entries {
+	if s.sets.needed[s.Name] {
+		s.keepMembers()
+	}
+	for e := range s.States() {
 		s.Remove(e)
 	}
 	if !s.exists {
-		s.table.remove(s)
+		s.sets.remove(s)
 		return
 	}
-	s.table.touch(s)
+	s.touch()
 }
 
-// store stores an entry's state and keeps dirty true to it.
-func (s *Set) store(e ipset.Entry, st State) {
-	if !st.Wanted && !st.Exists {
-		delete(s.entries, e)
-		delete(s.dirty, e)
-		return
+// keepMembers keeps the members for rules or lists that stay, without those that are another pod's now.
+func (s *Set) keepMembers() {
+	s.kept = map[ipset.Entry]bool{}
+	for e, st := range s.States() {
+		if st.Exists && !s.sets.flows.Has(e.Prefix.Addr()) {
+			s.kept[e] = true
+		}
 	}
-	s.entries[e] = st
-	if st.clean() {
-		delete(s.dirty, e)
-		return
-	}
-	s.dirty[e] = struct{}{}
-	s.table.touch(s)
 }
 
-// have records what the kernel has of an entry.
-func (s *Set) have(e ipset.Entry, a ipset.Attr, exists bool) {
-	st := s.entries[e]
-	st.Have, st.Exists = a, exists
-	s.store(e, st)
+// keeps reports whether the set stays although nobody wants it.
+func (s *Set) keeps() bool { return s.stays || s.sets.needed[s.Name] || len(s.kept) > 0 }
+
+// touch marks the set for the next plan, unless the family is not active and not every node has the set.
+func (s *Set) touch() {
+	if s.sets.family.active || s.fixed || !s.wanted {
+		s.mark()
+	}
 }
+
+// touchIf marks it if a member differs that was changed.
+func (s *Set) touchIf(differs bool) {
+	if differs {
+		s.touch()
+	}
+}
+
+// mark marks the set for the next plan.
+func (s *Set) mark() { s.sets.marked[s] = s.sets.family.change() }
 
 // load takes over what the kernel holds of the set; nil means that there is none.
 func (s *Set) load(l *ipset.Listing) {
@@ -180,43 +164,148 @@ func (s *Set) load(l *ipset.Listing) {
 	}
 	if l != nil && (!s.wanted || sameKind(s.Set, l.Set)) {
 		for _, m := range l.Members {
-			s.have(m.Entry, m.Attr, true)
+			s.members.Have(m.Entry, m.Attr)
 		}
 	}
-	s.table.touch(s)
+	s.touch()
 }
 
 // unload records that the kernel's set has none of the entries.
-func (s *Set) unload() {
-	for e, st := range s.entries {
-		if st.Exists {
-			s.have(e, ipset.Attr{}, false)
-		}
+func (s *Set) unload() { s.touchIf(s.members.LackAll()) }
+
+// sameKind reports whether what one set holds could be what the other does.
+func sameKind(a, b ipset.Set) bool {
+	return a.Type == b.Type && (a.Type == ipset.ListSet || a.Family == b.Family)
+}
+
+// Sets are one family's sets by their names in the kernel, those that only the kernel still has among them.
+type Sets struct {
+	family *family
+	byName map[string]*Set
+	// marked are the sets that the next plan looks at -> the count of changes when they were marked last.
+	marked map[*Set]uint64
+	// other are the other family's.
+	other *Sets
+	// local is the set of the local pods.
+	local *Set
+	// flows are the addresses that changed hands and have connections of former pods.
+	flows *conntrack.Ledger
+	// needed are the names of the sets that rules and lists refer to which stay because input is missing.
+	needed map[string]bool
+	// loaded is set once the kernel's sets have been read.
+	loaded bool
+}
+
+func newSets(f *family) *Sets {
+	return &Sets{family: f, byName: map[string]*Set{}, marked: map[*Set]uint64{}, flows: &conntrack.Ledger{}}
+}
+
+// Add makes a set desired and returns it. A set that the kernel still has by that name is taken up again.
+func (ss *Sets) Add(name string, typ ipset.Type, about string) *Set {
+	inKernel := name
+	if alias, ok := ss.family.aliases[name]; ok {
+		inKernel = alias
+	}
+	s := ss.byName[inKernel]
+	if s == nil {
+		s = ss.takeList(name)
+	}
+	if s == nil {
+		s = newSet(ss, ipset.Set{}, name)
+		ss.byName[inKernel] = s
+	}
+	s.Set, s.key = ipset.Set{Name: inKernel, Type: typ, Family: ss.family.ip.IPSet()}, name
+	s.about, s.wanted, s.destroyNext, s.stays = about, true, false, false
+	if s.exists && !sameKind(s.Set, s.found.Set) {
+		s.unload()
+	}
+	s.touch()
+	return s
+}
+
+// AddFixed makes one of the sets desired that every node has.
+func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
+	s := ss.Add(naming.FixedSet(ss.family.ip, name), typ, about)
+	s.fixed = true
+	s.touch()
+	return s
+}
+
+// takeList takes a list of sets that was found in the kernel: such a set has no family, and went to the other one.
+func (ss *Sets) takeList(name string) *Set {
+	s := ss.other.byName[name]
+	if s == nil {
+		return nil
+	}
+	delete(ss.other.byName, name)
+	delete(ss.other.marked, s)
+	s.sets, s.kept, s.stays = ss, nil, false
+	ss.byName[name] = s
+	return s
+}
+
+// remove forgets a set that is neither wanted nor in the kernel.
+func (ss *Sets) remove(s *Set) {
+	delete(ss.byName, s.Name)
+	delete(ss.marked, s)
+	if ss.family.aliases[s.key] == s.Name {
+		delete(ss.family.aliases, s.key)
 	}
 }
 
-// elements returns the given entries with what is desired of them, in the order of their text.
-func (s *Set) elements(entries []ipset.Entry) []ipset.Element {
-	out := make([]ipset.Element, 0, len(entries))
-	for _, e := range entries {
-		out = append(out, ipset.Element{Entry: e, Attr: s.entries[e].Want})
+// touchAll marks the sets for the next plan.
+func (ss *Sets) touchAll() {
+	for _, s := range ss.byName {
+		s.touch()
 	}
-	slices.SortFunc(out, func(a, b ipset.Element) int { return compareEntries(a.Entry, b.Entry) })
+}
+
+// toPlan returns the sets that were marked: those that lead nowhere, those that lead to rules, those that lead there, and so on.
+func (ss *Sets) toPlan() []*Set {
+	out := slices.AppendSeq(make([]*Set, 0, len(ss.marked)), maps.Keys(ss.marked))
+	slices.SortFunc(out, func(a, b *Set) int {
+		return cmp.Or(cmp.Compare(a.target.distance(), b.target.distance()), strings.Compare(a.Name, b.Name))
+	})
 	return out
 }
 
-func compareEntries(a, b ipset.Entry) int {
-	return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()),
-		cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Set, b.Set))
-}
-
-// count returns the number of members that the kernel has.
-func (s *Set) count() int {
-	n := len(s.entries)
-	for e := range s.dirty {
-		if !s.entries[e].Exists {
-			n--
+// Wanted yields the sets that are desired.
+func (ss *Sets) Wanted() iter.Seq[*Set] {
+	return func(yield func(*Set) bool) {
+		for _, s := range ss.byName {
+			if s.wanted && !yield(s) {
+				return
+			}
 		}
 	}
-	return n
+}
+
+// OfPods yields the sets of pods that not every node has, those that only the kernel still has among them.
+func (ss *Sets) OfPods() iter.Seq[*Set] {
+	return func(yield func(*Set) bool) {
+		for _, s := range ss.byName {
+			if !s.fixed && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort) && !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// Loaded reports whether the kernel's sets have been read.
+func (ss *Sets) Loaded() bool { return ss.loaded }
+
+// lacks reports whether an entry of a list cannot be, because the kernel does not take the set that it names.
+func (ss *Sets) lacks(e ipset.Entry) bool {
+	return e.Set != "" && ss.byName[e.Set] != nil && ss.byName[e.Set].rejected != ""
+}
+
+// size counts what the kernel has.
+func (ss *Sets) size() (sets, entries int) {
+	for _, s := range ss.byName {
+		if s.exists {
+			sets++
+			entries += s.members.Count()
+		}
+	}
+	return sets, entries
 }

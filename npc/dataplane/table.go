@@ -1,7 +1,20 @@
+// Package dataplane holds what one IP family has in the kernel, ipsets and iptables chains, as it is desired and as it is known to be,
+// and plans the transaction that leads from one to the other.
+//
+// It knows neither pods nor policies: sets have members with comments, and chains have rules with owners. It touches no kernel: what was
+// read is loaded, and what the kernel took of a transaction is committed.
+//
+//	t := dataplane.NewTables()[traffic.IPv4]
+//	t.Sets.Add(name, ipset.HashIP, "pods with app=web").Add(ipset.Addr(a), ipset.Attr{Comment: "shop/web"})
+//	t.LoadSets(listings)                       // what the kernel has
+//	t.LoadChains(seen)
+//	tx := t.Plan(dataplane.Options{})          // changes nothing
+//	t.Commit(tx, tx.Taken())                   // or what the kernel took of it
 package dataplane
 
 import (
 	"iter"
+	"net/netip"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -13,208 +26,109 @@ import (
 // Table is all that one family has in the kernel, as it is desired and as it is known to be.
 type Table struct {
 	Family traffic.Family
+	Sets   *Sets
+	Chains *Chains
 	// Local is the set of the local pods.
 	Local *Set
 	// Flows are the addresses that changed hands and have connections of former pods. Until these are deleted, nothing is opened to
 	// their next pods: a local one is closed, and a remote one is no peer.
-	Flows conntrack.Ledger
-	// other is the other family's table.
-	other *Table
-	// active is set once a local pod has had an address of the family. Until then only what every node has is programmed.
-	active bool
-	// sets by name, those that only the kernel still has among them.
-	sets map[string]*Set
-	// chains by name, those that only the kernel still has among them.
-	chains map[string]*Chain
-	// dirtySets and dirtyChains are what the next plan looks at; changes counts the calls that marked one of them.
-	dirtySets   map[*Set]struct{}
-	dirtyChains map[*Chain]struct{}
-	changes     uint64
-	// aliases are the sets that have another name in the kernel than their own -> that name.
-	aliases map[string]string
-	// loaded is set once the kernel's sets have been read.
-	loaded bool
-	// foundLayout is the layout of what was last loaded; empty if there was nothing.
-	foundLayout string
-	// unfinished is set if the last transaction left rules that must go at once now that it was carried out.
-	unfinished bool
+	Flows *conntrack.Ledger
+
+	family     *family
 	rejections rejections
 	// postponed are the namespaces whose rules are left as they are.
 	postponed map[string]bool
-	// jump is the rule in FORWARD that leads here; nil if the CNI has one.
-	jump *iptables.Rule
-	// staleJumps are the jumps in FORWARD that must go before the jump is put first; jumpMissing is set if it has to be put there.
-	staleJumps  []string
-	jumpMissing bool
-	// textless is set once the texts of rules that are found are of no use.
-	textless bool
 	// hold is what stays because input is missing; nil if nothing is.
 	hold *hold
+	// unfinished is set if the last transaction left rules that must go at once now that it was carried out.
+	unfinished bool
 }
 
 // NewTables returns the tables of both families.
 func NewTables() [len(traffic.Families)]*Table {
 	var ts [len(traffic.Families)]*Table
 	for _, f := range traffic.Families {
-		ts[f] = &Table{
-			Family:      f,
-			sets:        map[string]*Set{},
-			aliases:     map[string]string{},
-			dirtySets:   map[*Set]struct{}{},
-			chains:      map[string]*Chain{},
-			dirtyChains: map[*Chain]struct{}{},
-			postponed:   map[string]bool{},
-			rejections:  rejections{sets: map[string]string{}},
-		}
+		ts[f] = newTable(f)
 	}
-	ts[traffic.IPv4].other, ts[traffic.IPv6].other = ts[traffic.IPv6], ts[traffic.IPv4]
+	ts[traffic.IPv4].Sets.other, ts[traffic.IPv6].Sets.other = ts[traffic.IPv6].Sets, ts[traffic.IPv4].Sets
 	for _, t := range ts {
-		t.Local = t.AddFixedSet(naming.LocalPods, ipset.HashIP, "local pods")
+		t.Sets.local = t.Sets.AddFixed(naming.LocalPods, ipset.HashIP, "local pods")
+		t.Local = t.Sets.local
 	}
 	return ts
 }
 
-// touch marks a set for the next plan, unless the family is not active and not every node has the set.
-func (t *Table) touch(s *Set) {
-	if t.active || s.fixed || !s.wanted {
-		t.mark(s)
-	}
-}
-
-// mark marks a set for the next plan.
-func (t *Table) mark(s *Set) {
-	t.changes++
-	s.touched = t.changes
-	t.dirtySets[s] = struct{}{}
+func newTable(ip traffic.Family) *Table {
+	f := &family{ip: ip, aliases: map[string]string{}, rejected: map[string]string{}}
+	sets, chains := newSets(f), newChains(f)
+	return &Table{Family: ip, Sets: sets, Chains: chains, Flows: sets.flows, family: f, postponed: map[string]bool{},
+		rejections: rejections{sets: sets, chains: chains}}
 }
 
 // Activate has everything programmed from now on.
 func (t *Table) Activate() {
-	if t.active {
+	if t.family.active {
 		return
 	}
-	t.active = true
+	t.family.active = true
 	t.touchAll()
 }
 
 func (t *Table) touchAll() {
-	for _, s := range t.sets {
-		t.touch(s)
-	}
-	for _, c := range t.chains {
-		c.touch()
-	}
+	t.Sets.touchAll()
+	t.Chains.touchAll()
 }
 
 // Active reports whether a local pod has had an address of the family.
-func (t *Table) Active() bool { return t.active }
+func (t *Table) Active() bool { return t.family.active }
 
-// Loaded reports whether the kernel's sets have been read.
-func (t *Table) Loaded() bool { return t.loaded }
+// LoadSets takes over the sets that were read from the kernel.
+func (t *Table) LoadSets(listings []ipset.Listing) { t.Sets.load(listings) }
 
-// AddSet makes a set desired and returns it. A set that the kernel still has by that name is taken up again.
-func (t *Table) AddSet(name string, typ ipset.Type, about string) *Set {
-	inKernel := name
-	if alias, ok := t.aliases[name]; ok {
-		inKernel = alias
+// LoadChains takes over the chains that were read from the kernel.
+func (t *Table) LoadChains(seen iptables.Seen) {
+	t.Chains.load(seen)
+	if foreign := t.Chains.ForeignLayout(); foreign != "" {
+		t.Sets.markForeign(foreign)
 	}
-	s := t.sets[inKernel]
-	if s == nil {
-		s = t.takeList(name)
-	}
-	if s == nil {
-		s = newSet(t, ipset.Set{}, name)
-		t.sets[inKernel] = s
-	}
-	s.Set, s.key = ipset.Set{Name: inKernel, Type: typ, Family: t.Family.IPSet()}, name
-	s.about, s.wanted, s.destroyNext = about, true, false
+}
+
+// Hold keeps what the family's kernel holds now and no object accounts for, until Release; free are the sets with the pods that
+// nothing isolates.
+func (t *Table) Hold(owner Owners, free []*Set) {
+	t.hold = newHold(t.Sets, t.Chains, owner, free)
+	t.Chains.DropTexts()
+}
+
+// Holding reports whether Hold was called and Release not since.
+func (t *Table) Holding() bool { return t.hold != nil }
+
+// Release ends keeping what was found.
+func (t *Table) Release() {
 	if t.hold != nil {
-		delete(t.hold.sets, s)
+		t.hold.release()
+		t.hold = nil
 	}
-	if s.exists && !sameKind(s.Set, s.found.Set) {
-		s.unload()
-	}
-	t.touch(s)
-	return s
+	t.touchAll()
 }
 
-// AddFixedSet makes one of the sets desired that every node has.
-func (t *Table) AddFixedSet(name string, typ ipset.Type, about string) *Set {
-	s := t.AddSet(naming.FixedSet(t.Family, name), typ, about)
-	s.fixed = true
-	t.touch(s)
-	return s
-}
-
-// takeList takes a list of sets that was found in the kernel: such a set has no family, and went to the other table.
-func (t *Table) takeList(name string) *Set {
-	s := t.other.sets[name]
-	if s == nil {
-		return nil
-	}
-	delete(t.other.sets, name)
-	delete(t.other.dirtySets, s)
-	s.table, t.sets[name] = t, s
-	return s
-}
-
-// remove forgets a set that is neither wanted nor in the kernel.
-func (t *Table) remove(s *Set) {
-	delete(t.sets, s.Name)
-	delete(t.dirtySets, s)
-	if t.aliases[s.key] == s.Name {
-		delete(t.aliases, s.key)
-	}
-}
-
-// chain makes a chain desired and returns it.
-func (t *Table) chain(name string) *Chain {
-	c := t.chains[name]
-	if c == nil {
-		c = &Chain{name: name, table: t, rules: map[string]*rule{}}
-		t.chains[name] = c
-	}
-	c.wanted = true
+// Reassign ends keeping what was found for an address that another pod has now, or none any more; known is set if the former pod was
+// read.
+func (t *Table) Reassign(a netip.Addr, known bool) {
 	if t.hold != nil {
-		delete(t.hold.chains, c)
-	}
-	c.touch()
-	return c
-}
-
-func (t *Table) removeChain(c *Chain) {
-	delete(t.chains, c.name)
-	delete(t.dirtyChains, c)
-}
-
-// Sets yields the sets that are desired.
-func (t *Table) Sets() iter.Seq[*Set] {
-	return func(yield func(*Set) bool) {
-		for _, s := range t.sets {
-			if s.wanted && !yield(s) {
-				return
-			}
-		}
+		t.hold.reassign(a, known)
 	}
 }
 
-// PodSets yields the sets of pods that not every node has, those that only the kernel still has among them.
-func (t *Table) PodSets() iter.Seq[*Set] {
-	return func(yield func(*Set) bool) {
-		for _, s := range t.sets {
-			if !s.fixed && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort) && !yield(s) {
-				return
-			}
-		}
-	}
-}
+// HoldsPods reports whether local pods stay that no object accounts for.
+func (t *Table) HoldsPods() bool { return len(t.Local.kept) > 0 }
 
-// AboutChain returns what a chain is for, for humans; empty if it is not desired.
-func (t *Table) AboutChain(name string) string {
-	if c := t.chains[name]; c != nil && c.wanted {
-		return c.about
+// HoldsIsolated reports, for each of the sets given to Hold, whether a pod that was found with an address stays isolated.
+func (t *Table) HoldsIsolated(a netip.Addr) (is [len(traffic.Directions)]bool) {
+	if t.hold != nil {
+		is = t.hold.isolates(a)
 	}
-	return ""
+	return is
 }
 
 // Postpone leaves the rules of a namespace as they are in the kernel, and its pods where they are, or no more.
@@ -226,12 +140,62 @@ func (t *Table) Postpone(namespace string, postpone bool) {
 	}
 }
 
-// postpones reports whether a chain's rules are left as they are for now.
-func (t *Table) postpones(c *Chain) bool { return t.postponed[c.namespace] }
+// ResolveNames gives sets other names in the kernel whose own name is taken by a set that cannot be the desired one, and that is in use: it can
+// neither be destroyed nor always be swapped for another. The rules find the desired one by that name until the wrong one is gone; with back, sets get
+// their own names back that are free again. It is to be called before Plan, and returns what was in the way, in words.
+func (t *Table) ResolveNames(back bool) (inTheWay []string) {
+	return renamer{t.Sets, t.Chains}.resolve(back)
+}
+
+// Plan returns the transaction that makes the kernel what is desired. It changes nothing: Commit takes over what the kernel took of it.
+// ResolveNames is to be called before.
+func (t *Table) Plan(o Options) Transaction {
+	return planner{Options: o, sets: t.Sets, chains: t.Chains, hold: t.hold, postponed: t.postponed}.plan()
+}
+
+// PlanStart returns what is to be done before all objects are known. It takes nothing away: where weave-npc's chains stand, the gates
+// are closed. With boot, on a node without pods and without such chains, the base is made, closed.
+func (t *Table) PlanStart(boot bool, known Known, gates []*Set) Transaction {
+	// Sets alone do nothing: who made them did not come as far as the chains.
+	if standing, _ := t.Chains.size(); boot && known == AllKnown && standing == 0 {
+		inTheWay := t.ResolveNames(false)
+		tx := t.Plan(Options{})
+		tx.Mismatched = append(inTheWay, tx.Mismatched...)
+		return tx
+	}
+	tx := newTransaction(t.family)
+	if known != NothingKnown {
+		tx.AddMembers = planGates(gates)
+	}
+	return tx
+}
+
+// Commit takes over what the kernel took of a transaction that Plan returned; the rest is planned again. It returns the names of rejected
+// sets and the ids of rejected rules that cannot be left out: those of policies and those that only report can.
+func (t *Table) Commit(tx Transaction, r Result) (sets, rules []string) {
+	t.unfinished = tx.planned.unfinished
+	c := commit{Result: r, sets: t.Sets, chains: t.Chains}
+	c.transaction(tx)
+	sets, rules = t.rejections.rejectSets(r.RejectedSets), t.rejections.rejectRules(r.RejectedRules)
+	c.settle(tx.planned)
+	return sets, rules
+}
+
+// Retry has the rules and sets planned again that were rejected.
+func (t *Table) Retry() { t.rejections.retry() }
+
+// Rejecting reports whether the kernel did not take some rules or sets.
+func (t *Table) Rejecting() bool { return t.rejections.any }
+
+// Rejected yields the policies of which a rule is left out -> why.
+func (t *Table) Rejected() iter.Seq2[*Owner, string] { return t.rejections.policies() }
+
+// LoggingRejected returns why packets that are dropped are not reported, in some direction; empty if they are.
+func (t *Table) LoggingRejected() string { return t.rejections.ofLogging() }
 
 // Stale reports whether a plan may find something to do. What is left for later and what is left out counts.
 func (t *Table) Stale() bool {
-	return len(t.dirtySets)+len(t.dirtyChains) > 0 || t.Flows.Untaken() || t.jumpMissing || t.rejections.any
+	return len(t.Sets.marked)+len(t.Chains.marked) > 0 || t.Flows.Untaken() || t.Chains.jump.missing || t.rejections.any
 }
 
 // Unfinished reports whether the last transaction left rules that the next one removes.
@@ -239,45 +203,17 @@ func (t *Table) Unfinished() bool { return t.unfinished }
 
 // Garbage reports whether a plan left something for later.
 func (t *Table) Garbage() bool {
-	for s := range t.dirtySets {
+	for s := range t.Sets.marked {
 		if !s.wanted {
 			return true
 		}
 	}
-	return len(t.aliases) > 0 || len(t.dirtyChains) > 0
+	return len(t.family.aliases) > 0 || len(t.Chains.marked) > 0
 }
 
 // Size counts what the kernel has.
 func (t *Table) Size() (sets, entries, chains, rules int) {
-	for _, s := range t.sets {
-		if s.exists {
-			sets++
-			entries += s.count()
-		}
-	}
-	for _, c := range t.chains {
-		if c.exists {
-			chains++
-			rules += len(c.have)
-		}
-	}
+	sets, entries = t.Sets.size()
+	chains, rules = t.Chains.size()
 	return sets, entries, chains, rules
-}
-
-// Dropped returns how many packets the chain that drops them in a direction had met when it was read last.
-func (t *Table) Dropped(d traffic.Direction) uint64 { return t.chains[naming.DropChain(d)].met }
-
-// Leftovers returns the sets and chains that are neither desired nor in the kernel. There are none unless something was forgotten.
-func (t *Table) Leftovers() (out []string) {
-	for name, s := range t.sets {
-		if !s.wanted && !s.exists || name != s.Name {
-			out = append(out, "set "+name)
-		}
-	}
-	for name, c := range t.chains {
-		if !c.wanted && !c.exists {
-			out = append(out, "chain "+name)
-		}
-	}
-	return out
 }

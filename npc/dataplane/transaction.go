@@ -42,7 +42,7 @@ type Transaction struct {
 
 // planned is what a plan found out beside what is to be done, for Commit.
 type planned struct {
-	// changes is the table's count of changes when the transaction was planned.
+	// changes is the family's count of changes when the transaction was planned.
 	changes uint64
 	// sets and chains need no look by the next plan, unless they are changed meanwhile.
 	sets   []*Set
@@ -51,6 +51,11 @@ type planned struct {
 	destroyNext []*Set
 	// unfinished is set if rules are left that the next plan has to remove at once.
 	unfinished bool
+}
+
+// newTransaction returns one that does nothing, planned now.
+func newTransaction(f *family) Transaction {
+	return Transaction{Family: f.ip, planned: planned{changes: f.changes}}
 }
 
 func (tx *Transaction) settle(s *Set)        { tx.planned.sets = append(tx.planned.sets, s) }

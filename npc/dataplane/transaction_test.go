@@ -37,3 +37,24 @@ func TestATransactionSaysAllItDoes(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsLogged: only what is done is counted.
+func TestWhatIsLogged(t *testing.T) {
+	n := newNode(t)
+	if got := n.carryOut().LogValue().String(); !strings.HasPrefix(got, "[sets_created=9 members_added=2 chains_replaced=14 jumps_placed=1]") {
+		t.Errorf("first: %s", got)
+	}
+	n.rules.Own(n.policy, "-p tcp", 2)
+	if got := n.Plan(dataplane.Options{}).LogValue().String(); got != "[rules_inserted=1]" {
+		t.Errorf("then: %s", got)
+	}
+}
+
+// TestACommentNamesSomeOwners: policies that share a rule are not all named, and the first of them are.
+func TestACommentNamesSomeOwners(t *testing.T) {
+	n := newNode(t)
+	for _, name := range []string{"e", "d", "c", "b", "a"} {
+		n.rules.Own(&dataplane.Owner{Namespace: "shop", Name: name}, fromPeers, 1)
+	}
+	n.expect(n.Plan(dataplane.Options{}).String(), "+shop/a rule 1 / shop/b rule 1 / shop/c rule 1 / and 3 more")
+}

@@ -59,9 +59,9 @@ func New(c npc.Config, tables [len(traffic.Families)]*dataplane.Table, x *index.
 	g := &Gate{mode: c.Gate, tables: tables, index: x, Ranges: newRanges(c, tables), vanished: newVanished(c.NodeName, x),
 		waiting: [len(traffic.Directions)]map[*index.Pod]struct{}{{}, {}}}
 	for f, t := range tables {
-		g.broadcast.sets[f] = t.AddFixedSet(naming.Broadcast, ipset.HashNet, "every address while broadcast is dropped")
+		g.broadcast.sets[f] = t.Sets.AddFixed(naming.Broadcast, ipset.HashNet, "every address while broadcast is dropped")
 		for _, d := range traffic.Directions {
-			g.sets[f][d] = t.AddFixedSet(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
+			g.sets[f][d] = t.Sets.AddFixed(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
 		}
 	}
 	return g
@@ -128,7 +128,7 @@ func (g *Gate) Appear(a netip.Addr) { delete(g.vanished.pods, a) }
 // had closed, and those that the kernel still has as local pods and of which there is no object any more. Their addresses stay
 // closed as if they had vanished now. allowed are the sets of the local pods that nothing isolates, by direction.
 func (g *Gate) Recall(f traffic.Family, allowed []*dataplane.Set, facts Facts) {
-	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Loaded() {
+	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Sets.Loaded() {
 		g.vanished.recall(g.tables[f], g.sets[f][:], allowed, facts.Now)
 	}
 }

@@ -30,7 +30,7 @@ func newRanges(c npc.Config, tables [len(traffic.Families)]*dataplane.Table) *Ra
 	r := &Ranges{podInterface: c.PodInterface, byCNI: c.Hook == npc.HookNone && len(c.PodRanges) == 0, configured: len(c.PodRanges) > 0,
 		tables: tables}
 	for f, t := range tables {
-		r.sets[f] = t.AddFixedSet(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")
+		r.sets[f] = t.Sets.AddFixed(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")
 	}
 	r.set(c.PodRanges)
 	return r
@@ -98,7 +98,7 @@ func (r *Ranges) SetUplinks(uplink bool, behind, here []netip.Prefix) {
 	want := [len(traffic.Families)]map[ipset.Entry]ipset.Attr{{}, {}}
 	for f, t := range r.tables {
 		if r.behind[f] == nil {
-			r.behind[f] = t.AddFixedSet(naming.BehindUplinks, ipset.HashNet, "what is behind uplinks of the pods' bridge")
+			r.behind[f] = t.Sets.AddFixed(naming.BehindUplinks, ipset.HashNet, "what is behind uplinks of the pods' bridge")
 		}
 	}
 	put := func(prefixes []netip.Prefix, a ipset.Attr) {

@@ -92,13 +92,13 @@ func (x *Sets) addFixed(s rules.Set) *fixedSets {
 	switch spec := s.SetSpec.(type) {
 	case rules.BlockSpec:
 		f := spec.Family()
-		out.sets[f] = x.tables[f].AddSet(s.Name(f), ipset.HashNet, spec.String())
+		out.sets[f] = x.tables[f].Sets.Add(s.Name(f), ipset.HashNet, spec.String())
 		for _, e := range spec.Entries {
 			out.sets[f].Add(ipset.Net(e.Prefix), ipset.Attr{Comment: iptables.Comment(spec.About(e)), NoMatch: e.NoMatch})
 		}
 	case rules.UnionSpec:
 		for f, t := range x.tables {
-			out.sets[f] = t.AddSet(s.Name(t.Family), ipset.ListSet, spec.String())
+			out.sets[f] = t.Sets.Add(s.Name(t.Family), ipset.ListSet, spec.String())
 			for _, m := range spec.Members {
 				if member := x.set(m, t.Family); member != nil {
 					out.sets[f].Add(ipset.Member(member.Name), ipset.Attr{Comment: iptables.Comment(member.About())})
@@ -129,7 +129,7 @@ func (x *Sets) selector(set rules.Set, spec rules.SelectorSpec) *selector {
 	s = &selector{SelectorSpec: spec, id: set.ID, owners: map[*dataplane.Owner]struct{}{}}
 	x.selectors[set.ID] = s
 	for f, t := range x.tables {
-		s.sets[f] = t.AddSet(set.Name(t.Family), setType(spec), spec.String())
+		s.sets[f] = t.Sets.Add(set.Name(t.Family), setType(spec), spec.String())
 	}
 	if spec.Namespaces != nil {
 		s.namespaces = x.namespaceSelector(spec.Namespaces)

@@ -52,7 +52,7 @@ func New(c Config, x *index.Index, tables [len(traffic.Families)]*dataplane.Tabl
 		activation: newActivation(x.Sets, c.Budget), sharding: newSharding(c.Sharding, tables, base, roots)}
 	for _, d := range traffic.Directions {
 		for f, t := range tables {
-			s.allowed[f][d] = t.AddFixedSet(naming.DefaultAllow(d), ipset.HashIP, "local pods that no policy isolates, "+d.String())
+			s.allowed[f][d] = t.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, "local pods that no policy isolates, "+d.String())
 		}
 	}
 	return s

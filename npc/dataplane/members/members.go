@@ -1,0 +1,128 @@
+// Package members tracks the entries of one set, as they are desired beside what is known of the kernel's. The difference is kept as it
+// arises, so that a plan looks at nothing that did not change.
+//
+// It knows neither what the entries are for nor who wants them, plans nothing and touches no kernel.
+//
+//	m := members.New()
+//	m.Want(e, ipset.Attr{Comment: "shop/web"}) // true: desired and kernel differ about it
+//	for e, st := range m.Differences() {       // the kernel takes it
+//		m.Have(e, st.Want)
+//	}
+package members
+
+import (
+	"iter"
+	"maps"
+
+	"github.com/weave-npc/weave-npc/ipset"
+)
+
+// State is what is desired of an entry, and what the kernel has of it.
+type State struct {
+	Want, Have     ipset.Attr
+	Wanted, Exists bool
+}
+
+func (s State) clean() bool {
+	return s.Wanted == s.Exists && (!s.Wanted || s.Want == s.Have)
+}
+
+// Members are the entries of a set that are desired or in the kernel.
+type Members struct {
+	states map[ipset.Entry]State
+	// dirty are the entries that differ between what is desired and the kernel.
+	dirty map[ipset.Entry]struct{}
+}
+
+// New returns the members of a set that has none.
+func New() Members {
+	return Members{states: map[ipset.Entry]State{}, dirty: map[ipset.Entry]struct{}{}}
+}
+
+// State returns the state of an entry.
+func (m Members) State(e ipset.Entry) State { return m.states[e] }
+
+// States yields every entry that is desired or in the kernel.
+func (m Members) States() iter.Seq2[ipset.Entry, State] { return maps.All(m.states) }
+
+// Differences yields the entries that differ between what is desired and the kernel.
+func (m Members) Differences() iter.Seq2[ipset.Entry, State] {
+	return func(yield func(ipset.Entry, State) bool) {
+		for e := range m.dirty {
+			if !yield(e, m.states[e]) {
+				return
+			}
+		}
+	}
+}
+
+// Clean reports whether no entry differs.
+func (m Members) Clean() bool { return len(m.dirty) == 0 }
+
+// Empty reports whether nothing is desired, and nothing in the kernel.
+func (m Members) Empty() bool { return len(m.states) == 0 }
+
+// Count returns the number of entries that the kernel has.
+func (m Members) Count() int {
+	n := len(m.states)
+	for e := range m.dirty {
+		if !m.states[e].Exists {
+			n--
+		}
+	}
+	return n
+}
+
+// Want makes an entry desired. It reports, as all that change an entry do, whether the entry differs from the kernel's now.
+func (m Members) Want(e ipset.Entry, a ipset.Attr) bool {
+	st := m.states[e]
+	st.Want, st.Wanted = a, true
+	return m.store(e, st)
+}
+
+// Unwant makes an entry no longer desired.
+func (m Members) Unwant(e ipset.Entry) bool {
+	st := m.states[e]
+	st.Want, st.Wanted = ipset.Attr{}, false
+	return m.store(e, st)
+}
+
+// Have records that the kernel has an entry.
+func (m Members) Have(e ipset.Entry, a ipset.Attr) bool {
+	st := m.states[e]
+	st.Have, st.Exists = a, true
+	return m.store(e, st)
+}
+
+// Lack records that the kernel does not have an entry.
+func (m Members) Lack(e ipset.Entry) bool {
+	st := m.states[e]
+	st.Have, st.Exists = ipset.Attr{}, false
+	return m.store(e, st)
+}
+
+// LackAll records that the kernel has no entry. It reports whether some entry is desired that the kernel had.
+func (m Members) LackAll() (differs bool) {
+	for e, st := range m.states {
+		if st.Exists {
+			differs = m.Lack(e) || differs
+		}
+	}
+	return differs
+}
+
+// store stores an entry's state and keeps dirty true to it.
+func (m Members) store(e ipset.Entry, st State) (differs bool) {
+	if !st.Wanted && !st.Exists {
+		delete(m.states, e)
+		delete(m.dirty, e)
+		return false
+	}
+	m.states[e] = st
+	if st.clean() {
+		delete(m.dirty, e)
+		return false
+	}
+	m.dirty[e] = struct{}{}
+	return true
+}

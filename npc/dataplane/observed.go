@@ -1,0 +1,249 @@
+package dataplane
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// load takes over the sets that were read from the kernel.
+func (ss *Sets) load(listings []ipset.Listing) {
+	ss.loaded = true
+	there, families := map[string]*ipset.Listing{}, map[string]ipset.Family{}
+	for _, l := range listings {
+		if l.Type != ipset.ListSet {
+			families[l.Name] = l.Family
+		}
+	}
+	for i := range listings {
+		if l := &listings[i]; ss.owns(l, families) {
+			there[l.Name] = l
+		}
+	}
+	for name, s := range ss.byName {
+		s.load(there[name])
+		if !s.wanted && !s.exists {
+			ss.remove(s)
+		}
+	}
+	for name, l := range there {
+		if ss.byName[name] == nil {
+			s := newSet(ss, l.Set, name)
+			s.exists = true
+			ss.byName[name] = s
+			s.load(l)
+		}
+	}
+}
+
+// owns reports whether a set in the kernel is this family's to keep or to remove; families are those of the sets that are no lists. A
+// list has none but its members': the rules of one family must not lose it for what the other one does. One without members that
+// neither wants is removed with the first.
+func (ss *Sets) owns(l *ipset.Listing, families map[string]ipset.Family) bool {
+	if ss.byName[l.Name] != nil {
+		return true
+	}
+	if ss.other.byName[l.Name] != nil || !naming.IsOurSet(l.Name) && !naming.IsAncestorSet(l.Name) {
+		return false
+	}
+	if l.Type != ipset.ListSet {
+		return l.Family == ss.family.ip.IPSet()
+	}
+	for _, m := range l.Members {
+		if f, ok := families[m.Set]; ok {
+			return f == ss.family.ip.IPSet()
+		}
+	}
+	return ss.family.ip == traffic.IPv4
+}
+
+// markForeign records of the sets that every node has that they were found with chains of another version's layout. Sets with hashed
+// names of another layout have other names.
+func (ss *Sets) markForeign(layout string) {
+	for _, s := range ss.byName {
+		if s.fixed && s.Name == s.key {
+			s.foreignLayout = layout
+			s.touch()
+		}
+	}
+}
+
+// load takes over the chains that were read from the kernel.
+func (cs *Chains) load(seen iptables.Seen) {
+	cs.foundLayout = layoutOf(seen)
+	foreign := cs.ForeignLayout()
+	for name, c := range cs.byName {
+		sc, ok := seen.Chains[name]
+		if foreign != "" || c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
+			sc.IDs = nil // as if it were empty, so that it is rewritten
+		}
+		c.exists, c.have, c.printed, c.loaded, c.found = ok, sc.IDs, nil, true, sc.Text
+		c.touch()
+		if !c.wanted && !ok {
+			cs.remove(c)
+		}
+	}
+	for name, sc := range seen.Chains {
+		if cs.byName[name] == nil {
+			c := cs.enter(name)
+			c.exists, c.have, c.loaded, c.found = true, sc.IDs, true, sc.Text
+			c.touch()
+		}
+	}
+	cs.jump.load(seen)
+	if cs.textless {
+		cs.dropTexts()
+	}
+}
+
+// ForeignLayout returns the layout of the chains as they were last loaded, if it is another version's; else empty. Such are
+// rewritten: what their sets mean is not known.
+func (cs *Chains) ForeignLayout() string {
+	if cs.foundLayout != naming.Layout {
+		return cs.foundLayout
+	}
+	return ""
+}
+
+// DropTexts gives up the texts of rules that were found, which nobody will look at.
+func (cs *Chains) DropTexts() {
+	if !cs.textless {
+		cs.textless = true
+		cs.dropTexts()
+	}
+}
+
+func (cs *Chains) dropTexts() {
+	for _, c := range cs.byName {
+		c.found = nil
+	}
+}
+
+// layoutOf returns the layout of the chains that were read: of several, one that is another version's. It is empty if there are none.
+func layoutOf(seen iptables.Seen) string {
+	found := ""
+	for name := range seen.Chains {
+		version, marked := strings.CutPrefix(name, naming.LayoutPrefix)
+		if marked && (version != naming.Layout || found == "") {
+			found = version
+		}
+	}
+	_, unmarked := seen.Chains[naming.MainChain]
+	if found == "" && unmarked {
+		found = naming.Layout
+	}
+	return found
+}
+
+// load finds out whether the jump in FORWARD is there once, with nothing above it that accepts.
+func (j *jump) load(seen iptables.Seen) {
+	j.stale, j.missing = nil, false
+	if j.rule == nil {
+		return
+	}
+	jumps, before := j.find(seen)
+	j.stale, j.missing = jumps, len(jumps) != 1 || len(before) > 0
+}
+
+// find returns the jumps to weave-npc's chains that FORWARD has, and the rules before the first of them that can accept a packet.
+func (j *jump) find(seen iptables.Seen) (jumps, before []string) {
+	for _, r := range seen.Hooks[naming.HookChain] {
+		switch {
+		case iptables.RuleID(r) == j.rule.ID():
+			jumps = append(jumps, r)
+		case len(jumps) == 0 && seen.Accepts(r):
+			before = append(before, r)
+		}
+	}
+	return jumps, before
+}
+
+// Drift returns in words how the kernel's sets differ from what the transactions left, judged by headers: a set that is missing
+// or has another number of members.
+func (ss *Sets) Drift(headers []ipset.Header) []string {
+	there := make(map[string]*ipset.Header, len(headers))
+	for i := range headers {
+		there[headers[i].Name] = &headers[i]
+	}
+	var drift []string
+	for name, s := range ss.byName {
+		h, ok := there[name]
+		switch {
+		case !s.exists:
+		case !ok:
+			drift = append(drift, fmt.Sprintf("set %s (%s) is gone", name, s.about))
+		case !s.wanted: // what it still holds, which may be another version's, is gone with it
+		case mismatch(s.Set, *h) != "":
+			drift = append(drift, s.describeMismatch(mismatch(s.Set, *h)))
+		case int(h.Elements) != s.members.Count():
+			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d", name, s.about, h.Elements, s.members.Count()))
+		}
+	}
+	slices.Sort(drift)
+	return drift
+}
+
+// MemberDrift returns the same, judged by the members.
+func (ss *Sets) MemberDrift(listings []ipset.Listing) []string {
+	headers := make([]ipset.Header, 0, len(listings))
+	for _, l := range listings {
+		headers = append(headers, l.Header)
+	}
+	drift := ss.Drift(headers)
+	for _, l := range listings {
+		s := ss.byName[l.Name]
+		if s == nil || !s.wanted || len(l.Members) != s.members.Count() {
+			continue
+		}
+		for _, e := range l.Members {
+			if st := s.State(e.Entry); !st.Exists || st.Have != e.Attr {
+				drift = append(drift, fmt.Sprintf("set %s (%s) has %s", l.Name, s.about, e))
+				break
+			}
+		}
+	}
+	return drift
+}
+
+// Drift returns in words how the kernel's chains differ from what the transactions left. It takes over how the rules print that
+// do not differ, and what they have met.
+func (cs *Chains) Drift(seen iptables.Seen) []string {
+	var drift []string
+	for name, c := range cs.byName {
+		sc, ok := seen.Chains[name]
+		switch {
+		case !c.exists:
+		case !ok:
+			drift = append(drift, fmt.Sprintf("chain %s (%s) is gone", name, c.about))
+		case c.changed(sc):
+			drift = append(drift, fmt.Sprintf("chain %s (%s) has other rules", name, c.about))
+		default:
+			c.printed = sc.Text
+			if len(sc.Packets) > 0 {
+				c.met = slices.Max(sc.Packets)
+			}
+		}
+	}
+	slices.Sort(drift)
+	return append(drift, cs.jump.drift(seen)...)
+}
+
+// drift returns in words what is wrong about the jump.
+func (j *jump) drift(seen iptables.Seen) (drift []string) {
+	if j.rule == nil {
+		return nil
+	}
+	jumps, before := j.find(seen)
+	for _, r := range before {
+		drift = append(drift, fmt.Sprintf("%s accepts before us: %s", naming.HookChain, r))
+	}
+	if len(jumps) != 1 {
+		drift = append(drift, fmt.Sprintf("%s has %d jumps to %s", naming.HookChain, len(jumps), naming.ForwardChain))
+	}
+	return drift
+}
