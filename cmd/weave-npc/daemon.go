@@ -5,8 +5,6 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -23,6 +21,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/syncer"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // daemon has the parts of weave-npc. None of them runs before enforce or dryRun.

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
-
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // TestS72_NoObjectTakesALocalPodOutOfEnforcement shows what others' objects and the node do to the address of a local pod.

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
-
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
@@ -308,4 +307,40 @@ func behind(a netip.Addr) string {
 		return "cni0"
 	}
 	return "eth0"
+}
+
+// TestS74_ARuleThatStaysLeadsToAChain: a policy is read late and deleted while other input is missing. The rule that led to its chain stays, for
+// it was found, and so the chain has to.
+func TestS74_ARuleThatStaysLeadsToAChain(t *testing.T) {
+	w := newWorld(t, toldByRange)
+	w.Namespace("shop")
+	w.Pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.Remote("shop/api", "10.32.2.2,fd32:2::2", "app=api")
+	w.Policy("shop/web", webFromAPI)
+	w.Sync()
+	next := w.restarted()
+	next.Namespace("shop")
+	next.Pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
+	next.Remote("shop/api", "10.32.2.2,fd32:2::2", "app=api")
+	next.Model.SetMissing(npc.ObjectsMissing)
+	next.Sync()
+	next.Policy("shop/web", webFromAPI)
+	next.Again(true)
+	next.Expect("shop/api > shop/web tcp:80 = yes\noutside > shop/web tcp:80 = no")
+	next.DeletePolicy("shop/web")
+	for range 3 {
+		next.CollectGarbage()
+	}
+	next.Expect("shop/api > shop/web tcp:80 = no\noutside > shop/web tcp:80 = no") // another policy may isolate it
+	next.Model.SetMissing(npc.NothingMissing)
+	next.Again(true)
+	next.CollectGarbage()
+	next.Expect("outside > shop/web tcp:80 = yes")
+	for _, k := range next.Kernels {
+		for name := range k.Chains {
+			if strings.HasPrefix(name, "WEAVE-NPC-I-") {
+				t.Errorf("chain %s is left", name)
+			}
+		}
+	}
 }

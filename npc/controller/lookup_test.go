@@ -5,9 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
-
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // TestLookup tells what a blocked packet's addresses are called, and who is named for having isolated them.

@@ -3,11 +3,10 @@ package controller_test
 import (
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 

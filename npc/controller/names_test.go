@@ -4,9 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
-
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 

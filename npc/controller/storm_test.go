@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
-
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/isolation"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // storm is a history in which events arrive while transactions are carried out, transactions are interrupted, connections are deleted late,

@@ -4,11 +4,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
 )
 

@@ -38,6 +38,8 @@ type Chain struct {
 	// held are those of them that stay because input is missing; stays is set if the chain does, as long as nobody wants it.
 	held  []iptables.Rule
 	stays bool
+	// ledTo is set if a rule that stays leads to the chain.
+	ledTo bool
 	// met is how many packets the rule had matched that matched most, when everything was read last; from 0 again when the chain is
 	// rewritten. Every packet that comes to a chain that reports meets its first rule; hashlimit drops some before the last.
 	met uint64
@@ -165,7 +167,7 @@ func (c *Chain) accountFor(r *rule) {
 }
 
 // keeps reports whether the chain stays although nobody wants it.
-func (c *Chain) keeps() bool { return c.stays || len(c.held) > 0 }
+func (c *Chain) keeps() bool { return c.stays || c.ledTo || len(c.held) > 0 }
 
 // change is what makes the kernel's chain the desired one.
 type change struct {

@@ -68,7 +68,7 @@ func (h *hold) release() {
 		s.kept, s.stays = nil, false
 	}
 	for _, c := range h.chains.byName {
-		c.held, c.stays = nil, false
+		c.held, c.stays, c.ledTo = nil, false, false
 	}
 }
 
@@ -111,8 +111,12 @@ func (h *hold) keepRules(c *Chain) {
 				h.dispatch[d] = append(h.dispatch[d], s)
 			}
 		}
-		if !wanted[r.ID()] {
-			c.held = append(c.held, r)
+		if wanted[r.ID()] {
+			continue
+		}
+		c.held = append(c.held, r)
+		if target := h.chains.byName[strings.TrimPrefix(r.Target, "-g ")]; target != nil {
+			target.ledTo = true
 		}
 	}
 }
