@@ -124,16 +124,16 @@ type key struct{ namespace, name string }
 // Ledger grants the requests of policies within the limits.
 type Ledger struct {
 	Limits
-	accounts map[key]*Account
-	denied   map[key]error
-	node     Cost
-	spaces   map[string]Cost
-	stale    bool
+	accounts   map[key]*Account
+	denied     map[key]error
+	node       Cost
+	namespaces map[string]Cost
+	stale      bool
 }
 
 // NewLedger returns a ledger without accounts.
 func NewLedger(l Limits) *Ledger {
-	return &Ledger{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, spaces: map[string]Cost{}}
+	return &Ledger{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, namespaces: map[string]Cost{}}
 }
 
 // Open adds a policy, or replaces the one of the same name, and grants its request if there is room. Otherwise it returns the
@@ -164,15 +164,15 @@ func (l *Ledger) Close(namespace, name string) {
 		return
 	}
 	l.node = l.node.minus(a.Cost)
-	if rest := l.spaces[namespace].minus(a.Cost); rest == (Cost{}) {
-		delete(l.spaces, namespace)
+	if rest := l.namespaces[namespace].minus(a.Cost); rest == (Cost{}) {
+		delete(l.namespaces, namespace)
 	} else {
-		l.spaces[namespace] = rest
+		l.namespaces[namespace] = rest
 	}
 }
 
 func (l *Ledger) room(a *Account) error {
-	if err := l.fits(l.spaces[a.Namespace], a.Cost, namespaceScope()); err != nil {
+	if err := l.fits(l.namespaces[a.Namespace], a.Cost, namespaceScope()); err != nil {
 		return err
 	}
 	return l.fits(l.node, a.Cost, nodeScope())
@@ -180,7 +180,7 @@ func (l *Ledger) room(a *Account) error {
 
 func (l *Ledger) grant(a *Account) {
 	l.node = l.node.Plus(a.Cost)
-	l.spaces[a.Namespace] = l.spaces[a.Namespace].Plus(a.Cost)
+	l.namespaces[a.Namespace] = l.namespaces[a.Namespace].Plus(a.Cost)
 }
 
 // Stale reports whether Settle may change which policies are granted.
@@ -202,7 +202,7 @@ func (l *Ledger) Settle() []Verdict {
 		return nil
 	}
 	was := l.denied
-	l.denied, l.node, l.spaces, l.stale = map[key]error{}, Cost{}, map[string]Cost{}, false
+	l.denied, l.node, l.namespaces, l.stale = map[key]error{}, Cost{}, map[string]Cost{}, false
 	var out []Verdict
 	for _, a := range slices.SortedFunc(maps.Values(l.accounts), (*Account).before) {
 		k := key{a.Namespace, a.Name}

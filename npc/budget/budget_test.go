@@ -114,11 +114,11 @@ func TestWhoIsDeniedDependsOnThePoliciesAlone(t *testing.T) {
 		if a, b := first.names(), second.names(); a != b {
 			t.Fatalf("denied: %q in one order, %q in another", a, b)
 		}
-		if first.node != second.node || len(first.spaces) != len(second.spaces) {
+		if first.node != second.node || len(first.namespaces) != len(second.namespaces) {
 			t.Fatal("other sums")
 		}
-		for name, c := range first.spaces {
-			if l := first.Limits; c.Sets > l.Sets.Namespace || first.node.Sets > l.Sets.Node || second.spaces[name] != c {
+		for name, c := range first.namespaces {
+			if l := first.Limits; c.Sets > l.Sets.Namespace || first.node.Sets > l.Sets.Node || second.namespaces[name] != c {
 				t.Fatalf("%s needs %v", name, c)
 			}
 		}

@@ -100,7 +100,7 @@ func (h *hold) keepRules(c *Chain) {
 	}
 	for _, text := range c.found {
 		r, ours := iptables.Found(text)
-		leads := strings.HasPrefix(r.Target, "-g "+naming.BranchChain(d, ""))
+		leads := strings.HasPrefix(r.Target, "-g "+naming.NodeChain(d, ""))
 		allows := r.Target == "-j ACCEPT" || r.Target == "-j RETURN"
 		if !ours || dispatches && !leads || !dispatches && !allows {
 			continue

@@ -120,8 +120,8 @@ func TestHoldKeepsWhatNobodyAccountsFor(t *testing.T) {
 	})
 	t.Run("it_stays_where_it_was_led", func(t *testing.T) {
 		n := heldNode(t, bothPods)
-		c := n.Chains.AddShard(naming.PartChain(traffic.Ingress, "other", ""), "other", "what policies of other allow", base, traffic.Ingress)
-		s := n.Sets.Add(naming.PartSet(traffic.IPv4, traffic.Ingress, "other", ""), ipset.HashIP, "isolated pods of other")
+		c := n.Chains.AddShard(naming.ShardChain(traffic.Ingress, "other", ""), "other", "what policies of other allow", base, traffic.Ingress)
+		s := n.Sets.Add(naming.ShardSet(traffic.IPv4, traffic.Ingress, "other", ""), ipset.HashIP, "isolated pods of other")
 		s.Dispatch(c, traffic.Ingress, 0)
 		s.Add(ipset.Addr(web), ipset.Attr{Comment: "shop/web"})
 		n.expect(n.Plan(dataplane.Options{}).String(), "+create "+s.Name, "-add "+s.Name)

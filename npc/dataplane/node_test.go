@@ -18,8 +18,8 @@ var (
 	web, client = netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.1.3")
 	base        = &rules.Base{PodInterface: "cni0", Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
 	// shopChain, shopPods and peersName are the names in the kernel of a node's rules, shard and peers.
-	shopChain = naming.PartChain(traffic.Ingress, "shop", "")
-	shopPods  = naming.PartSet(traffic.IPv4, traffic.Ingress, "shop", "")
+	shopChain = naming.ShardChain(traffic.Ingress, "shop", "")
+	shopPods  = naming.ShardSet(traffic.IPv4, traffic.Ingress, "shop", "")
 	peersName = naming.Set(traffic.IPv4, "role=client")
 	fromPeers = naming.Match(peersName, "src")
 )

@@ -121,11 +121,11 @@ func TestPostponedNamespace(t *testing.T) {
 func TestMovesFromShardToShard(t *testing.T) {
 	n := newNode(t)
 	n.carryOut()
-	chain := naming.PartChain(traffic.Ingress, "shop", "1")
+	chain := naming.ShardChain(traffic.Ingress, "shop", "1")
 	c := n.Chains.AddShard(chain, "shop", "what policies of shop allow, 1", base, traffic.Ingress)
-	s := n.Sets.Add(naming.PartSet(traffic.IPv4, traffic.Ingress, "shop", "1"), ipset.HashIP, "isolated pods of shop, 1")
+	s := n.Sets.Add(naming.ShardSet(traffic.IPv4, traffic.Ingress, "shop", "1"), ipset.HashIP, "isolated pods of shop, 1")
 	s.Dispatch(c, traffic.Ingress, 0)
-	branch := n.Chains.AddDispatch(naming.BranchChain(traffic.Ingress, "0"), "a node", base, traffic.Ingress)
+	branch := n.Chains.AddDispatch(naming.NodeChain(traffic.Ingress, "0"), "a node", base, traffic.Ingress)
 	above := n.Sets.Add(naming.Set(traffic.IPv4, "branch"), ipset.HashIP, "pods below")
 	above.Dispatch(branch, traffic.Ingress, 1)
 	rules := func(set *dataplane.Set, to string) map[string]dataplane.Rule {

@@ -98,8 +98,8 @@ func (h *history) add() {
 		return
 	}
 	s := &space{name: name, owner: &dataplane.Owner{Namespace: name, Name: "p"}}
-	s.chain = h.Chains.AddShard(naming.PartChain(traffic.Ingress, name, ""), name, "what policies of "+name+" allow", base, traffic.Ingress)
-	s.shard = h.Sets.Add(naming.PartSet(traffic.IPv4, traffic.Ingress, name, ""), ipset.HashIP, "isolated pods of "+name)
+	s.chain = h.Chains.AddShard(naming.ShardChain(traffic.Ingress, name, ""), name, "what policies of "+name+" allow", base, traffic.Ingress)
+	s.shard = h.Sets.Add(naming.ShardSet(traffic.IPv4, traffic.Ingress, name, ""), ipset.HashIP, "isolated pods of "+name)
 	s.shard.Dispatch(s.chain, traffic.Ingress, 0)
 	s.all = h.Sets.Add(naming.Set(traffic.IPv4, "all", name), ipset.HashIP, "pods of "+name)
 	s.peers = h.Sets.Add(naming.Set(traffic.IPv4, "peers", name), ipset.ListSet, "peers of "+name)

@@ -162,7 +162,7 @@ func (t *dispatchTree) node(bits string, base *rules.Base) *node {
 	n := &node{}
 	about := fmt.Sprintf("isolated pods of namespaces by the number %s, %s", bits, t.direction)
 	for f, table := range t.tables {
-		c := table.Chains.AddDispatch(naming.BranchChain(t.direction, bits), "the way to the rules of "+about, base, t.direction)
+		c := table.Chains.AddDispatch(naming.NodeChain(t.direction, bits), "the way to the rules of "+about, base, t.direction)
 		n.chains[f] = c
 		n.pods[f] = table.Sets.Add(naming.Set(table.Family, "branch", t.direction.String(), bits), ipset.HashIP, about)
 		n.pods[f].Dispatch(c, t.direction, maxBits+1-len(bits))

@@ -38,9 +38,9 @@ func newShard(ns *namespace, d traffic.Direction, digits string, tables [len(tra
 	}
 	s.bits = nodeBits(s.name)
 	for f, t := range tables {
-		c := t.Chains.AddShard(naming.PartChain(d, ns.name, digits), ns.name, fmt.Sprintf("what policies of %s allow, %s", s.name, d), base, d)
+		c := t.Chains.AddShard(naming.ShardChain(d, ns.name, digits), ns.name, fmt.Sprintf("what policies of %s allow, %s", s.name, d), base, d)
 		s.chains[f] = c
-		s.isolated[f] = t.Sets.Add(naming.PartSet(t.Family, d, ns.name, digits), ipset.HashIP,
+		s.isolated[f] = t.Sets.Add(naming.ShardSet(t.Family, d, ns.name, digits), ipset.HashIP,
 			fmt.Sprintf("local pods in %s that policies isolate, %s", s.name, d))
 		s.isolated[f].Dispatch(c, d, 0)
 	}

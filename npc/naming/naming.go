@@ -90,18 +90,18 @@ func IsAncestorSet(name string) bool {
 	return ok && len(digits) >= 22 && len(digits) <= 25 && strings.Trim(digits, ancestorAlphabet) == ""
 }
 
-// PartChain returns the name of the chain with the rules of one shard of a namespace. Without digits the shard is the whole
+// ShardChain returns the name of the chain with the rules of one shard of a namespace. Without digits the shard is the whole
 // namespace.
-func PartChain(d traffic.Direction, namespace, digits string) string {
+func ShardChain(d traffic.Direction, namespace, digits string) string {
 	id := []string{"chain", namespace}
 	if digits != "" {
 		id = append(id, digits)
 	}
-	return BranchChain(d, Hash(id...)[:16])
+	return NodeChain(d, Hash(id...)[:16])
 }
 
-// PartSet returns the name of the set of the pods of a shard.
-func PartSet(f traffic.Family, d traffic.Direction, namespace, digits string) string {
+// ShardSet returns the name of the set of the pods of a shard.
+func ShardSet(f traffic.Family, d traffic.Direction, namespace, digits string) string {
 	id := []string{"isolated", d.String(), namespace}
 	if digits != "" {
 		id = append(id, digits)
@@ -109,9 +109,9 @@ func PartSet(f traffic.Family, d traffic.Direction, namespace, digits string) st
 	return Set(f, id...)
 }
 
-// BranchChain returns the name of a node of the dispatch tree, which leads to the chains of shards. Hashes contain neither 0
+// NodeChain returns the name of a node of the dispatch tree, which leads to the chains of shards. Hashes contain neither 0
 // nor 1.
-func BranchChain(d traffic.Direction, bits string) string {
+func NodeChain(d traffic.Direction, bits string) string {
 	if d == traffic.Egress {
 		return ChainPrefix + "-E-" + bits
 	}

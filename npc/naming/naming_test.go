@@ -38,8 +38,8 @@ func TestNamesInTheKernel(t *testing.T) {
 		"weave-local-pods":                        FixedSet(traffic.IPv4, LocalPods),
 		"weave-gate-egress-v6":                    FixedSet(traffic.IPv6, Gate(traffic.Egress)),
 		"weave-default-allow-ingress":             FixedSet(traffic.IPv4, DefaultAllow(traffic.Ingress)),
-		"WEAVE-NPC-I-abc":                         BranchChain(traffic.Ingress, "abc"),
-		"WEAVE-NPC-E-abc":                         BranchChain(traffic.Egress, "abc"),
+		"WEAVE-NPC-I-abc":                         NodeChain(traffic.Ingress, "abc"),
+		"WEAVE-NPC-E-abc":                         NodeChain(traffic.Egress, "abc"),
 		"WEAVE-NPC-INGRESS":                       IsolatedChain(traffic.Ingress),
 		"WEAVE-NPC-EGRESS-CUSTOM":                 IsolatedChain(traffic.Egress),
 		"WEAVE-NPC-DROP-INGRESS":                  DropChain(traffic.Ingress),
@@ -57,7 +57,7 @@ func TestNamesInTheKernel(t *testing.T) {
 		for _, namespace := range []string{"default", "default1"} {
 			for _, digits := range []string{"", "1", "11"} {
 				about := d.String() + " " + namespace + " " + digits
-				chain, set := PartChain(d, namespace, digits), PartSet(traffic.IPv4, d, namespace, digits)
+				chain, set := ShardChain(d, namespace, digits), ShardSet(traffic.IPv4, d, namespace, digits)
 				if len(chain) > 28 || !strings.HasPrefix(chain, ChainPrefix) || !IsOurSet(set) || names[chain]+names[set] != "" {
 					t.Errorf("%s: chain %s and set %s are invalid, or those of %s%s", about, chain, set, names[chain], names[set])
 				}
@@ -65,10 +65,10 @@ func TestNamesInTheKernel(t *testing.T) {
 			}
 		}
 	}
-	if got := PartChain(traffic.Ingress, "default", ""); got != "WEAVE-NPC-I-kqrcfo3xsfmfuprf" {
+	if got := ShardChain(traffic.Ingress, "default", ""); got != "WEAVE-NPC-I-kqrcfo3xsfmfuprf" {
 		t.Errorf("the chain of namespace default is %s", got)
 	}
-	if got := PartSet(traffic.IPv4, traffic.Ingress, "default", ""); got != "weave-jrgpjwtyiolsh2pogbju7r2w7" {
+	if got := ShardSet(traffic.IPv4, traffic.Ingress, "default", ""); got != "weave-jrgpjwtyiolsh2pogbju7r2w7" {
 		t.Errorf("the set of namespace default is %s", got)
 	}
 }

@@ -97,7 +97,7 @@ func besideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce in
 		<-ended
 	}()
 	<-s.Enforced().Done()
-	isolated := naming.PartSet(traffic.IPv4, traffic.Ingress, "other", "")
+	isolated := naming.ShardSet(traffic.IPv4, traffic.Ingress, "other", "")
 	has := func(last int) bool {
 		all, err := sets.List(isolated)
 		if err != nil {

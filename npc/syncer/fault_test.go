@@ -317,7 +317,7 @@ func TestASetThatTheKernelRefuses(t *testing.T) {
 func TestTheSetOfIsolatedPodsIsRefused(t *testing.T) {
 	s := newStation(t, iptables.NFT)
 	faults := s.Live.MakeFaults(traffic.IPv4)
-	faults.Apply = refusing(nl.IPSET_ERR_MAX_SETS, func(set ipset.Set) bool { return set.Name == naming.PartSet(traffic.IPv4, traffic.Ingress, "a", "") })
+	faults.Apply = refusing(nl.IPSET_ERR_MAX_SETS, func(set ipset.Set) bool { return set.Name == naming.ShardSet(traffic.IPv4, traffic.Ingress, "a", "") })
 	s.step()
 	s.step()
 	s.Expect("10.32.1.4 > 10.32.1.2 tcp:80 = no\n fd32:1::4 > fd32:1::2 tcp:80 = yes\n outside > a/web tcp:80 = no")

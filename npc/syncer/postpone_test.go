@@ -16,7 +16,7 @@ import (
 
 // rules match what writes rules of a namespace that name a port, in the input of iptables-restore with ~ for spaces.
 func rules(ns string) string {
-	return "^-[AI]~" + naming.PartChain(traffic.Ingress, ns, "") + "~(1~)?-p~tcp"
+	return "^-[AI]~" + naming.ShardChain(traffic.Ingress, ns, "") + "~(1~)?-p~tcp"
 }
 
 // TestS76_OneNamespaceThatCannotBeWritten keeps nobody else's rules from the kernel, whether what writes its rules fails or hangs.
