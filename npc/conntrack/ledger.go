@@ -42,10 +42,11 @@ func (l *Ledger) Hurry(a netip.Addr) {
 }
 
 // Due returns the requests that Asked was not called with, in the order of their addresses; those of hurried addresses as urgent.
-func (l *Ledger) Due(hurried map[netip.Addr]bool) []Request {
+func (l *Ledger) Due(hurried map[netip.Addr]struct{}) []Request {
 	var out []Request
 	for a, e := range l.open {
-		urgent := e.Later && hurried[a]
+		_, needed := hurried[a]
+		urgent := e.Later && needed
 		if e.asked && !urgent {
 			continue
 		}

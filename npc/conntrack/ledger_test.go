@@ -41,9 +41,9 @@ func TestTheWayOfARequest(t *testing.T) {
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	due := func(when, want string, hurried ...netip.Addr) []Request {
 		t.Helper()
-		hurry := map[netip.Addr]bool{}
+		hurry := map[netip.Addr]struct{}{}
 		for _, x := range hurried {
-			hurry[x] = true
+			hurry[x] = struct{}{}
 		}
 		requests := l.Due(hurry)
 		got := ""

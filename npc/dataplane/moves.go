@@ -6,7 +6,8 @@ import (
 )
 
 // memberMoves are the members that a plan moves from one chain to another. A pod must be found in one of them at any moment, with
-// its rules: so it is added to sets from the rules up to the root, and deleted from them from the root down to the rules.
+// its rules: so it is added to sets from the rules up to the root, and deleted from them from the root down to the rules. The zero
+// memberMoves has none, as most plans have.
 type memberMoves struct {
 	// late are the entries that are added to a set of the dispatch tree only after the rules are written.
 	late map[lateEntry]struct{}
@@ -19,8 +20,12 @@ type lateEntry struct {
 	traffic.Direction
 }
 
-func newMemberMoves() *memberMoves {
-	return &memberMoves{late: map[lateEntry]struct{}{}, entered: map[*Chain]struct{}{}, left: map[*Chain]struct{}{}}
+// record puts a key into a map, which it makes if need be.
+func record[K comparable](in *map[K]struct{}, key K) {
+	if *in == nil {
+		*in = map[K]struct{}{}
+	}
+	(*in)[key] = struct{}{}
 }
 
 // split divides what is added to a set into what comes before the rules and what comes after them.
@@ -30,7 +35,8 @@ func (mv *memberMoves) split(s *Set, add []ipset.Entry) (before, after []ipset.E
 	}
 	unready := false
 	if len(add) > 0 {
-		mv.entered[s.target.chain], unready = struct{}{}, s.target.chain.unready()
+		record(&mv.entered, s.target.chain)
+		unready = s.target.chain.unready()
 	}
 	for _, e := range add {
 		key := lateEntry{e, s.target.direction}
@@ -38,7 +44,7 @@ func (mv *memberMoves) split(s *Set, add []ipset.Entry) (before, after []ipset.E
 			before = append(before, e)
 			continue
 		}
-		mv.late[key] = struct{}{}
+		record(&mv.late, key)
 		after = append(after, e)
 	}
 	return before, after
@@ -50,7 +56,7 @@ func (mv *memberMoves) leave(s *Set, tx *Transaction, some bool) *[]ipset.Op {
 		return &tx.DeleteAndDestroy
 	}
 	if some {
-		mv.left[s.target.chain] = struct{}{}
+		record(&mv.left, s.target.chain)
 	}
 	return &tx.DeleteDispatch
 }

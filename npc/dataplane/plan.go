@@ -42,13 +42,13 @@ type planner struct {
 	// postponed are the namespaces whose rules are left as they are.
 	postponed map[string]bool
 	tx        *Transaction
-	moves     *memberMoves
+	moves     memberMoves
 	// replaced are the mismatched sets that the transaction destroys first.
-	replaced map[*Set]bool
+	replaced map[*Set]struct{}
 	// unwanted are the sets that may be destroyed.
 	unwanted []*Set
 	// hurried are addresses that something is to be opened to, whose connections therefore have to be deleted now.
-	hurried map[netip.Addr]bool
+	hurried map[netip.Addr]struct{}
 }
 
 // plan returns the transaction.
@@ -57,7 +57,7 @@ func (p planner) plan() Transaction {
 	if p.Known == NothingKnown {
 		return tx
 	}
-	p.tx, p.moves, p.replaced, p.hurried = &tx, newMemberMoves(), map[*Set]bool{}, map[netip.Addr]bool{}
+	p.tx = &tx
 	p.planSets()
 	if p.Known == AllKnown {
 		p.planChains()
@@ -93,7 +93,7 @@ func (p *planner) planSets() {
 		switch {
 		case s.rejected != "":
 			p.tx.settle(s)
-		case !s.wanted && p.Known != AllKnown, s.mismatch() != "" && !p.replaced[s]:
+		case !s.wanted && p.Known != AllKnown, s.mismatch() != "" && !p.replaces(s):
 			// until it is known what rules may need
 		case !s.wanted && s.keeps():
 			p.planMembers(s, &p.tx.AddMembers)
@@ -120,15 +120,21 @@ func (p *planner) replaceMismatched(marked []*Set) {
 		if why == "" || !s.replaceable() {
 			continue
 		}
-		p.replaced[s] = true
+		record(&p.replaced, s)
 		p.tx.Mismatched = append(p.tx.Mismatched, s.describeMismatch(why))
 		p.tx.DeleteStale = append(p.tx.DeleteStale, ipset.Op{Kind: ipset.Destroy, Set: s.found.Set})
 	}
 }
 
+// replaces reports whether the transaction destroys a mismatched set first.
+func (p *planner) replaces(s *Set) bool {
+	_, is := p.replaced[s]
+	return is
+}
+
 // planSet creates a set that is wanted, if need be, and brings its members up to date.
 func (p *planner) planSet(s *Set, add *[]ipset.Op) {
-	if !s.exists || p.replaced[s] {
+	if !s.exists || p.replaces(s) {
 		*add = append(*add, ipset.Op{Kind: ipset.Create, Set: s.Set})
 	}
 	p.planMembers(s, add)
@@ -175,7 +181,7 @@ func (p *planner) sortMembers(s *Set) (m membersPlan) {
 			m.remove = append(m.remove, e)
 		}
 	}
-	if p.replaced[s] {
+	if p.replaces(s) {
 		for e, st := range s.States() {
 			if st.Wanted {
 				sort(e, members.State{Want: st.Want, Wanted: true})
@@ -225,7 +231,7 @@ func (p *planner) keepsBack(s *Set, e ipset.Entry, st members.State) bool {
 	if !st.Wanted || st.Exists {
 		return false
 	}
-	p.hurried[a] = true
+	record(&p.hurried, a)
 	return true
 }
 

@@ -45,7 +45,7 @@ type Gate struct {
 	index  *index.Index
 	sets   [len(traffic.Families)][len(traffic.Directions)]*dataplane.Set
 	// closed is what the sets hold beside the known remote pods -> the comment.
-	closed [len(traffic.Families)][len(traffic.Directions)]map[ipset.Entry]string
+	closed [len(traffic.Families)][len(traffic.Directions)]entries
 	// waiting holds the isolated local pods of which an address is missing or does not count.
 	waiting   [len(traffic.Directions)]map[*index.Pod]struct{}
 	vanished  vanished
@@ -189,13 +189,22 @@ func (g *Gate) Update(f Facts) {
 	}
 }
 
-// unknown returns the entries that are closed in a direction, by family -> the comment.
-func (g *Gate) unknown(d traffic.Direction, f Facts) [len(traffic.Families)]map[ipset.Entry]string {
-	want := [len(traffic.Families)]map[ipset.Entry]string{{}, {}}
+// entries are entries of a family's set -> the comment. The zero entries are empty.
+type entries map[ipset.Entry]string
+
+// unknown returns the entries that are closed in a direction, by family.
+func (g *Gate) unknown(d traffic.Direction, f Facts) (want [len(traffic.Families)]entries) {
+	put := func(e ipset.Entry, why string) {
+		family := traffic.FamilyOf(e.Prefix.Addr())
+		if want[family] == nil {
+			want[family] = entries{}
+		}
+		want[family][e] = why
+	}
 	if why := g.closedBy(d, f); why != "" {
 		for _, r := range g.Ranges.scope().prefixes() {
 			for _, p := range ipblock.Halves(r) {
-				want[traffic.FamilyOf(r.Addr())][ipset.Net(p)] = why
+				put(ipset.Net(p), why)
 			}
 		}
 	}
@@ -204,25 +213,25 @@ func (g *Gate) unknown(d traffic.Direction, f Facts) [len(traffic.Families)]map[
 	}
 	for p := range g.waiting[d] {
 		for _, a := range p.Addrs {
-			why, closed := p.String()+g.waits(p), want[traffic.FamilyOf(a)]
-			if was, shared := closed[ipset.Addr(a)]; g.index.Addresses.Owner(a) == nil && (!shared || why < was) {
-				closed[ipset.Addr(a)] = why
+			why, e := p.String()+g.waits(p), ipset.Addr(a)
+			if was, shared := want[traffic.FamilyOf(a)][e]; g.index.Addresses.Owner(a) == nil && (!shared || why < was) {
+				put(e, why)
 			}
 		}
 	}
 	for a, v := range g.vanished.pods { // whose entries tell of them after a restart
 		if v.isolated[d] {
-			want[traffic.FamilyOf(a)][ipset.Addr(a)] = v.pod + vanishedWord
+			put(ipset.Addr(a), v.pod+vanishedWord)
 		}
 	}
 	if f.Isolated[d] > 0 {
-		want[traffic.IPv6][ipset.Net(linkLocal)] = "link-local is no way around policies"
+		put(ipset.Net(linkLocal), "link-local is no way around policies")
 	}
 	return want
 }
 
 // set makes a set hold some addresses with the given comments, and no others beside exceptions.
-func (g *Gate) set(f traffic.Family, d traffic.Direction, want map[ipset.Entry]string) {
+func (g *Gate) set(f traffic.Family, d traffic.Direction, want entries) {
 	s, have := g.sets[f][d], g.closed[f][d]
 	for e := range have {
 		// An entry may have become that of a remote pod meanwhile.

@@ -32,6 +32,9 @@ func (w *Watches) Set(kind string, ok bool, now time.Time) (changed bool) {
 
 // broken returns which watch has been broken for so long that the gate closes, in words; empty if none has. A namespace alone brings no pod.
 func (w *Watches) broken(now time.Time) string {
+	if len(w.since) == 0 {
+		return ""
+	}
 	for _, kind := range slices.Sorted(maps.Keys(w.since)) {
 		if kind != "namespaces" && now.Sub(w.since[kind]) >= brokenAfter {
 			return "the watch of " + kind + " is broken"
