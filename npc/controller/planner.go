@@ -90,13 +90,12 @@ func (p Planner) Plan(collectGarbage bool, known [len(traffic.Families)]dataplan
 	c.state.gate.Update(c.state.facts())
 	c.changes.plan(c.state.synced)
 	for f, t := range c.state.tables {
-		var inTheWay []string
-		if known[f] == dataplane.AllKnown {
-			inTheWay = t.ResolveNames(collectGarbage)
+		o := dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
+			NoPolicies: c.state.isolation.Counts().Policies == 0 && !c.state.config.LegacyNetpol}
+		if o.Known == dataplane.AllKnown {
+			o.Mismatched = t.ResolveNames(collectGarbage)
 		}
-		txs[f] = t.Plan(dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
-			NoPolicies: c.state.isolation.Counts().Policies == 0 && !c.state.config.LegacyNetpol})
-		txs[f].Mismatched = append(inTheWay, txs[f].Mismatched...)
+		txs[f] = t.Plan(o)
 	}
 	return txs
 }

@@ -30,6 +30,8 @@ type Options struct {
 	CollectGarbage bool
 	// NoPolicies is set while there is no policy, so that nothing has to wait for connections to be deleted.
 	NoPolicies bool
+	// Mismatched is what ResolveNames found in the way, which the transaction names first.
+	Mismatched []string
 }
 
 // planner makes one transaction. It changes no set and no chain.
@@ -57,7 +59,7 @@ func (p planner) plan() Transaction {
 	if p.Known == NothingKnown {
 		return tx
 	}
-	p.tx = &tx
+	p.tx, tx.Mismatched = &tx, p.Options.Mismatched
 	p.planSets()
 	if p.Known == AllKnown {
 		p.planChains()

@@ -158,10 +158,7 @@ func (t *Table) Plan(o Options) Transaction {
 func (t *Table) PlanStart(boot bool, known Known, gates []*Set) Transaction {
 	// Sets alone do nothing: who made them did not come as far as the chains.
 	if standing, _ := t.Chains.size(); boot && known == AllKnown && standing == 0 {
-		inTheWay := t.ResolveNames(false)
-		tx := t.Plan(Options{})
-		tx.Mismatched = append(inTheWay, tx.Mismatched...)
-		return tx
+		return t.Plan(Options{Mismatched: t.ResolveNames(false)})
 	}
 	tx := newTransaction(t.family)
 	if known != NothingKnown {
