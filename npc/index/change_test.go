@@ -93,6 +93,8 @@ func TestChangesOfNodes(t *testing.T) {
 	const agent = "ops/agent {node: node3, hostNetwork: true, hostAddrs: [10.32.1.2]}"
 	changes(t, []changeCase{
 		{"the_node_has_it", []string{local}, "node 10.32.1.2", "10.32.1.2: shop/web > nobody was local was peer; beside shop/web"},
+		{"the_node_has_it_and_two_claim_it", []string{local, "shop/db {node: node1, addrs: [10.32.1.2]}"}, "node 10.32.1.2",
+			"10.32.1.2: shop/web > nobody was local was peer; beside shop/db; beside shop/web"},
 		{"the_node_has_it_before", []string{"node 10.32.1.2"}, local, "shop/web reselected"},
 		{"the_node_has_it_still", []string{local, "node 10.32.1.2"}, "node 10.32.1.1 10.32.1.2", ""},
 		{"the_node_has_it_no_more", []string{local, "node 10.32.1.2"}, "node 10.32.1.1", "10.32.1.2: nobody > shop/web; beside shop/web"},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
@@ -24,6 +25,7 @@ func shop() []string {
 		"shop/db {node: node2, addrs: [10.32.2.2], labels: {app: db}, ports: [{name: http, protocol: 17, port: 8081}, {name: http, protocol: 6, port: 8082}]}",
 		"shop/bare {node: node2, addrs: [10.32.2.3]}",
 		"ops/probe {node: node1, addrs: [10.32.1.4], labels: {app: probe, tier: y}, ports: [{name: http, protocol: 6, port: 9090}]}",
+		"ops/bare {node: node2, addrs: [10.32.2.6]}",
 		"stray/x {node: node2, addrs: [10.32.2.5], labels: {app: web}}", // whose namespace has not arrived
 	}
 }
@@ -52,7 +54,7 @@ func TestSetsOfSelectors(t *testing.T) {
 			"pods with app in namespaces with team=b: 10.32.1.4 of ops/probe"},
 		{"a_list_of_namespaces", from(`{namespaceSelector: {matchExpressions: [{key: team, operator: Exists}]}}`), `
 			pods in namespaces with team: [pods in ops], [pods in shop]
-			pods in ops: 10.32.1.4 of ops/probe
+			pods in ops: 10.32.1.4 of ops/probe, 10.32.2.6 of ops/bare
 			pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare`},
 		{"a_target_is_local", `{podSelector: {matchExpressions: [{key: app, operator: Exists}]}, ingress: [{}]}`, "local pods with app in shop: 10.32.1.2 of shop/web"},
 		{"a_named_port_of_a_target", `{podSelector: {}, ingress: [{ports: [{port: http}, {port: dns, protocol: UDP}]}]}`, `
@@ -137,7 +139,7 @@ func TestRelabelledNamespaces(t *testing.T) {
 	for _, c := range []struct{ name, event, want string }{
 		{"as_it_was", "namespace shop {labels: {team: a}}", list + "[pods in shop]\n" + flat + "10.32.1.2 of shop/web, 10.32.2.2 of shop/db\n pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare"},
 		{"one_more", "namespace ops {labels: {team: a}}", list + "[pods in ops], [pods in shop]\n" + flat + `10.32.1.2 of shop/web, 10.32.1.4 of ops/probe, 10.32.2.2 of shop/db
-			pods in ops: 10.32.1.4 of ops/probe
+			pods in ops: 10.32.1.4 of ops/probe, 10.32.2.6 of ops/bare
 			pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare`},
 		{"one_less", "namespace shop {labels: {team: b}}", list + "\n" + flat},
 		{"without_labels", "namespace shop {}", list + "\n" + flat},
@@ -183,6 +185,11 @@ func TestRefit(t *testing.T) {
 	o, end := w.use("shop/p", spec)
 	w.holds(traffic.IPv4, "local pods:\n pods in namespaces with team=a: [pods in n0], [pods in n1], [pods in n2], [pods in n3], [pods in n4], "+
 		"[pods in n5], [pods in n6], [pods in n7]\n pods in n0:\n pods in n1:\n pods in n2:\n pods in n3:\n pods in n4:\n pods in n5:\n pods in n6:\n pods in n7:")
+	_, too := w.use("shop/too", spec)
+	if len(w.Sets.Uses()) != len(traffic.Families)*(1+maxListed) {
+		t.Error("another policy does not share the list")
+	}
+	too()
 	_, other := w.use("shop/other", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: b}}}]}]}`)
 	refit("one too many", w.namespace("n8 {labels: {team: a}}", false), o)
 	refit("two too many", w.namespace("n9 {labels: {team: a}}", false))
@@ -241,4 +248,61 @@ func TestLists(t *testing.T) {
 	w.holds(traffic.IPv6, "local pods: fd32:1::2 of shop/web\n pods in shop: fd32:1::2 of shop/web\n 3 peers of shop/p: [pods in shop]")
 	w.Sets.Deprovision(sets, o)
 	w.empty()
+}
+
+// TestSelectorsAreFoundByLabels shows by which labels a selector is looked up: every pod that it matches has exactly one of them. Few are best,
+// and a value is better than a key; without any the selector is tried with each pod.
+func TestSelectorsAreFoundByLabels(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                          "[]",
+		"!app":                      "[]",
+		"app!=web":                  "[]",
+		"app=web":                   "[app=web]",
+		"app":                       "[app]",
+		"app,tier=x":                "[tier=x]",
+		"tier=x,zone":               "[tier=x]",
+		"app in (a,b)":              "[app=a app=b]",
+		"app in (a,b),tier in (x)":  "[tier=x]",
+		"app=a,tier in (x,y)":       "[app=a]",
+		"app in (a,b),!tier,zone!=": "[app=a app=b]",
+	} {
+		s, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range wants(rules.SelectorSpec{Pods: s}) {
+			if w.anyValue {
+				got = append(got, w.key)
+			} else {
+				got = append(got, w.key+"="+w.value)
+			}
+		}
+		if slices.Sort(got); fmt.Sprint(got) != want {
+			t.Errorf("%s is found by %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestActivation shows that a family is programmed from the first address of a local pod on.
+func TestActivation(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct{ event, want string }{
+		{"shop/far {node: node2, addrs: [10.32.2.2]}", ""},
+		{"shop/web {node: node1}", ""},
+		{"shop/web {node: node1, addrs: ['fd32:1::2']}", "IPv6"},
+		{"shop/web {node: node1, addrs: ['fd32:1::2', 10.32.1.2]}", "IPv4 IPv6"},
+		{"delete shop/web", "IPv4 IPv6"},
+	} {
+		w.do(c.event)
+		var active []string
+		for _, table := range w.tables {
+			if table.Active() {
+				active = append(active, table.Family.String())
+			}
+		}
+		if got := strings.Join(active, " "); got != c.want {
+			t.Errorf("after %s these are programmed: %q, want %q", c.event, got, c.want)
+		}
+	}
 }
