@@ -175,6 +175,9 @@ func TestLegacyIsolation(t *testing.T) {
 		{"delete ops/web", ""},
 	} {
 		w.do(c.event)
+		if n := w.Counts().Isolated[traffic.Ingress]; n != strings.Count(c.want, "ingress") {
+			t.Errorf("after %s %d pods are counted as isolated", c.event, n)
+		}
 		if got := w.isolated(); got != c.want {
 			t.Errorf("after %s isolated:\n%s\nwant\n%s", c.event, got, c.want)
 		}
@@ -183,17 +186,20 @@ func TestLegacyIsolation(t *testing.T) {
 
 // TestNothingIsLeft shows that what pods and policies brought goes with them.
 func TestNothingIsLeft(t *testing.T) {
-	w := newWorld(t, nil)
-	before := w.kernel(traffic.IPv4).text
-	w.do(web, db, other, "policy shop/p "+target+", ingress: [{}]}", "policy shop/q {podSelector: {}, policyTypes: [Egress], egress: [{}]}", "policy ops/p {podSelector: {}, ingress: [{}]}")
-	if n := w.Counts(); n.Policies != 3 || n.Isolated != [2]int{2, 2} || len(w.namespaces) != 2 || w.kernel(traffic.IPv4).text == before {
-		t.Errorf("%+v in %d namespaces", n, len(w.namespaces))
-	}
-	w.do("delete shop/web", "delete policy ops/p", "delete shop/db", "delete policy shop/q", "delete ops/web", "delete policy shop/p")
-	if n := w.Counts(); n != (Counts{}) || len(w.namespaces)+len(w.index.Sets.Uses())+len(w.Uses()) > 0 {
-		t.Errorf("left: %+v in %d namespaces", n, len(w.namespaces))
-	}
-	if after := w.kernel(traffic.IPv4).text; after != before {
-		t.Errorf("left in the kernel:\n%s", after)
+	for _, maxLeaves := range []int{0, 2} {
+		w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = maxLeaves })
+		before := w.kernel(traffic.IPv4).text
+		w.do(web, db, other, "policy shop/p "+target+", ingress: [{}]}", "policy shop/q {podSelector: {}, policyTypes: [Egress], egress: [{}]}",
+			"policy ops/p {podSelector: {}, ingress: [{}]}")
+		if n := w.Counts(); n.Policies != 3 || n.Isolated != [2]int{2, 2} || len(w.namespaces) != 2 || w.kernel(traffic.IPv4).text == before {
+			t.Errorf("%+v in %d namespaces", n, len(w.namespaces))
+		}
+		w.do("delete shop/web", "delete policy ops/p", "delete shop/db", "delete policy shop/q", "delete ops/web", "delete policy shop/p")
+		if n := w.Counts(); n != (Counts{}) || len(w.namespaces)+len(w.index.Sets.Uses())+len(w.Uses()) > 0 {
+			t.Errorf("left: %+v in %d namespaces", n, len(w.namespaces))
+		}
+		if after := w.kernel(traffic.IPv4).text; after != before {
+			t.Errorf("left in the kernel:\n%s", after)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -58,6 +59,8 @@ func TestReports(t *testing.T) {
 	w.expectReports("at first", 1, 0, "shop/p: ")
 	w.do(up)
 	w.expectReports("as it was", 1, 0)
+	w.do("policy shop/p {podSelector: {matchLabels: {app: web}}, policyTypes: [Up]}")
+	w.expectReports("for the same reason", 1, 0)
 	w.do(down)
 	w.expectReports("for another reason", 1, 0, "shop/p: ")
 	w.do("policy shop/p {podSelector: {}}")
@@ -200,9 +203,14 @@ func TestRefit(t *testing.T) {
 		t.Error("eight namespaces do not fit into a list again")
 	}
 	before := w.namespaces["shop"].policies["p"]
-	w.Refit(map[*dataplane.Owner]struct{}{before.owner: {}, {Namespace: "gone", Name: "p"}: {}, {Namespace: "shop", Name: "p"}: {}, {Namespace: "shop", Name: "gone"}: {}})
+	w.Refit(map[*dataplane.Owner]struct{}{before.owner: {}})
 	if w.namespaces["shop"].policies["p"] != before {
 		t.Error("rules that are as they would be now are written anew")
+	}
+	w.index.SetNamespace(npc.Namespace{Name: "i", Labels: map[string]string{"team": "a"}})
+	w.Refit(map[*dataplane.Owner]struct{}{{Namespace: "gone", Name: "p"}: {}, {Namespace: "shop", Name: "p"}: {}, {Namespace: "shop", Name: "gone"}: {}})
+	if w.namespaces["shop"].policies["p"] != before {
+		t.Error("rules are written anew for a policy that is no more")
 	}
 }
 
