@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -118,12 +119,19 @@ func TestDispatch(t *testing.T) {
 
 // TestDispatchIsBounded shows that no more chains follow each other than the kernel takes, whatever the namespaces are called.
 func TestDispatchIsBounded(t *testing.T) {
-	for name, bits := range map[string]func(i int) string{
-		"as different as can be": func(i int) string { return strings.Repeat("1", i%maxBits) + strings.Repeat("0", maxBits-i%maxBits) },
-		"all the same":           func(int) string { return strings.Repeat("1", maxBits) },
-		"all the same, of zeros": func(int) string { return strings.Repeat("0", maxBits) },
+	for _, c := range []struct {
+		name string
+		bits func(i int) string
+		// want is how many chains follow each other at most, with the given number of leaves.
+		want map[int]int
+	}{
+		{"as_different_as_can_be", func(i int) string { return strings.Repeat("1", i%maxBits) + strings.Repeat("0", maxBits-i%maxBits) }, map[int]int{0: maxNesting, 2: maxNesting}},
+		{"all_the_same_of_ones", func(int) string { return strings.Repeat("1", maxBits) }, map[int]int{0: maxNesting, 2: 0}},
+		{"all_the_same_of_zeros", func(int) string { return strings.Repeat("0", maxBits) }, map[int]int{0: 0, 2: 0}},
+		{"alike_but_for_the_end", func(i int) string { return fmt.Sprintf("%s%02b", strings.Repeat("1", maxBits-2), i%4) }, map[int]int{0: maxNesting, 2: 2}},
 	} {
-		for _, maxLeaves := range []int{0, 2} {
+		name, bits := c.name, c.bits
+		for maxLeaves, want := range c.want {
 			w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = maxLeaves })
 			tree, n := w.sharding.trees[traffic.Ingress], 3*maxBits
 			var all []*shard
@@ -140,8 +148,8 @@ func TestDispatchIsBounded(t *testing.T) {
 				longest = max(longest, len(s.path))
 			}
 			text := w.kernel(traffic.IPv4).tree(t, traffic.Ingress, false)
-			if longest > maxNesting || strings.Count(text, "isolated pods of n") != n+strings.Count(text, "isolated pods of namespaces") || len(unused) > 0 {
-				t.Errorf("%s, %d leaves: %d chains follow each other, %d moved, %d unused:\n%s", name, maxLeaves, longest, len(moved), len(unused), text)
+			if longest != want || strings.Count(text, "isolated pods of n") != n+strings.Count(text, "isolated pods of namespaces") || len(unused) > 0 {
+				t.Errorf("%s, %d leaves: %d chains follow each other, want %d, %d moved, %d unused:\n%s", name, maxLeaves, longest, want, len(moved), len(unused), text)
 			}
 			if again, _ := tree.rebuild(w.sharding.base); len(again) > 0 {
 				t.Errorf("%s: %d shards have another path without a change", name, len(again))
@@ -179,6 +187,64 @@ func TestAssign(t *testing.T) {
 		if again := w.Assign(); again != nil {
 			t.Errorf("after %s placed again: %q", c.event, names(again))
 		}
+	}
+}
+
+// TestAssignMovesWhatMoves shows that exactly those isolated pods have to be placed again that belong to other sets, while shards come and go.
+func TestAssignMovesWhatMoves(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Sharding = Sharding{Targets: 1, MaxLeaves: 1} })
+	placed := map[string][]index.Membership{}
+	follow := func(event string) {
+		t.Helper()
+		w.event(event)
+		moved := names(w.Assign())
+		for p := range w.index.LocalPods() {
+			now := w.Memberships(p, nil)
+			if same := slices.Equal(now, placed[p.String()]); same == slices.Contains(moved, p.String()) && w.Of(p)[traffic.Ingress] {
+				t.Errorf("after %s %s belongs to other sets: %t, and is moved: %t", event, p, !same, same)
+			}
+			placed[p.String()] = now
+		}
+		w.Prune()
+	}
+	for i := range 8 {
+		w.do(fmt.Sprintf("shop/p%d {node: node1, addrs: [10.32.1.%d], labels: {app: a%d}}", i, i, i))
+		follow(fmt.Sprintf("policy shop/p%d {podSelector: {matchLabels: {app: a%d}}, ingress: [{}]}", i, i))
+	}
+	for i := range 20 {
+		w.do(fmt.Sprintf("n%d/web {node: node1, addrs: [10.32.2.%d]}", i, i))
+		follow(fmt.Sprintf("policy n%d/p {podSelector: {}, ingress: [{}]}", i))
+	}
+	for i := range 8 {
+		follow(fmt.Sprintf("delete policy n%d/p", i))
+		follow(fmt.Sprintf("delete policy shop/p%d", i))
+	}
+}
+
+// TestShardsByTargets shows that the shard of a pod depends on the targets that choose it alone: not on their order, nor on how many policies
+// have them.
+func TestShardsByTargets(t *testing.T) {
+	pod := &index.Pod{}
+	shardOf := func(targets ...string) string {
+		rs := &ruleSet{users: map[*enforced]struct{}{}}
+		for _, target := range targets {
+			rs.users[&enforced{Policy: &Policy{targetKey: target}, selected: map[*index.Pod]struct{}{pod: {}}}] = struct{}{}
+		}
+		rs.users[&enforced{Policy: &Policy{targetKey: "of others"}}] = struct{}{}
+		policies, digits := rs.choosing(pod, maxDigits)
+		if len(policies) != len(targets) || len(digits) != maxDigits {
+			t.Errorf("%q: %d policies choose it, with digits %s", targets, len(policies), digits)
+		}
+		return digits
+	}
+	one, several := shardOf("a"), shardOf("a", "b", "c", "d")
+	for range 20 {
+		if shardOf("a") != one || shardOf("a", "a", "a") != one || shardOf("d", "c", "b", "a", "a") != several {
+			t.Fatal("the same targets are in another shard")
+		}
+	}
+	if one == several || one == shardOf("b") {
+		t.Errorf("others are in the same shard: %s", one)
 	}
 }
 
