@@ -102,6 +102,11 @@ func TestEachDirectionHasItsOwnGate(t *testing.T) {
 		fe80::/10: link-local is no way around policies`)
 	w.do("delete out/new")
 	w.drops(traffic.Egress, "10.32.1.2: out/web vanished")
+	w = newWorld(t, func(c *npc.Config) { c.PodInterface = "cni0" })
+	w.Ranges.SetUplinks(true, nil, nil) // by which packets from behind it are told
+	w.do("shop/far {node: node2, addrs: [10.32.1.200]}")
+	w.drops(traffic.Ingress, "not 10.32.1.200: shop/far")
+	w.drops(traffic.Egress, "")
 }
 
 // TestBroadcast shows when every address is a reason to drop broadcast.

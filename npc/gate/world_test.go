@@ -70,29 +70,39 @@ func isolation(p *index.Pod) [len(traffic.Directions)]bool {
 	return [len(traffic.Directions)]bool{both || strings.HasPrefix(p.Namespace, "in"), both || strings.HasPrefix(p.Namespace, "out")}
 }
 
-// do applies events, and has the gate follow and be updated.
+// do applies events, after each of which the gate follows and is updated.
 func (w *world) do(events ...string) {
 	w.Helper()
 	for _, e := range events {
-		c := w.event(e)
-		for _, t := range c.Transfers {
-			if t.To != nil {
-				w.Appear(t.Addr)
-			}
-		}
-		for _, p := range c.Affected() {
-			members := w.Memberships(p, nil)
-			for d, is := range isolation(p) {
-				for _, a := range p.Owned() {
-					if p.Local() && !is {
-						members = append(members, index.Membership{Set: w.allowed[traffic.FamilyOf(a)][d], Entry: ipset.Addr(a)})
-					}
-				}
-			}
-			w.index.Place(p, w.index.Memberships(p, members))
-			w.Follow(p, isolation(p))
+		w.follow(w.event(e))
+		w.update()
+	}
+	w.update()
+}
+
+// follow places the pods that a change affects, as the controller does.
+func (w *world) follow(c index.Change) {
+	for _, t := range c.Transfers {
+		if t.To != nil {
+			w.Appear(t.Addr)
 		}
 	}
+	for _, p := range c.Affected() {
+		members := w.Memberships(p, nil)
+		for d, is := range isolation(p) {
+			for _, a := range p.Owned() {
+				if p.Local() && !is {
+					members = append(members, index.Membership{Set: w.allowed[traffic.FamilyOf(a)][d], Entry: ipset.Addr(a)})
+				}
+			}
+		}
+		w.index.Place(p, w.index.Memberships(p, members))
+		w.Follow(p, isolation(p))
+	}
+}
+
+// update counts the isolated pods, and updates the gate.
+func (w *world) update() {
 	w.facts.Isolated = [len(traffic.Directions)]int{}
 	for p := range w.index.LocalPods() {
 		for d, is := range isolation(p) {

@@ -51,11 +51,12 @@ func (w *world) kernel(f traffic.Family) kernel {
 }
 
 // tree returns the rules that isolated pods are led to in a direction, from the chain where that begins: a line for each set with its
-// pods, or with how many these are where the way goes on; at last the rules themselves, if they are asked for.
+// pods, or with how many these are where the way goes on; at last the rules themselves, if they are
+// asked for. It fails if others are led to a chain than on from there.
 func (k kernel) tree(t *testing.T, d traffic.Direction, withRules bool) string {
 	var out strings.Builder
-	var visit func(chain, indent string)
-	visit = func(chain, indent string) {
+	var visit func(chain, indent string) []string // the pods that are led on
+	visit = func(chain, indent string) (pods []string) {
 		for _, r := range k.rules[chain] {
 			set := setMatch.FindStringSubmatch(r.match)
 			if set == nil || !strings.HasPrefix(r.comment, "isolated pods of ") {
@@ -64,24 +65,30 @@ func (k kernel) tree(t *testing.T, d traffic.Direction, withRules bool) string {
 			if set[2] != d.Own() || r.match != set[0] {
 				t.Errorf("%s %s: %s asks for another address or more", chain, r.comment, r.match)
 			}
-			to := strings.TrimPrefix(r.target, "-g ")
+			to, members := strings.TrimPrefix(r.target, "-g "), k.members[set[1]]
+			pods = append(pods, members...)
 			rest := k.rules[to]
 			if rest[len(rest)-1].target != "-g "+naming.DropChain(d) {
-				fmt.Fprintf(&out, "%s%s: %d pods\n", indent, r.comment, len(k.members[set[1]]))
-				visit(to, indent+"  ")
+				fmt.Fprintf(&out, "%s%s: %d pods\n", indent, r.comment, len(members))
+				if below := visit(to, indent+"  "); !slices.Equal(sorted(below), sorted(members)) {
+					t.Errorf("%s: %q are led there, and %q on", r.comment, members, below)
+				}
 				continue
 			}
-			fmt.Fprintf(&out, "%s%s: %s\n", indent, r.comment, strings.Join(k.members[set[1]], " "))
+			fmt.Fprintf(&out, "%s%s: %s\n", indent, r.comment, strings.Join(members, " "))
 			for _, r := range rest {
 				if withRules {
 					fmt.Fprintf(&out, "%s  %s # %s\n", indent, strings.TrimLeft(k.named(r.match)+" "+r.target, " "), r.comment)
 				}
 			}
 		}
+		return pods
 	}
 	visit(naming.IsolatedChain(d), "")
 	return out.String()
 }
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
 // named replaces the names of sets in a match by what they are about.
 func (k kernel) named(match string) string {

@@ -87,6 +87,7 @@ func TestDispatch(t *testing.T) {
 		{"nine shards", 9, traffic.Ingress, 2},
 		{"nine shards, one by one", 9, traffic.Ingress, 9},
 		{"forty shards", 40, traffic.Ingress, 2},
+		{"forty shards, a chain at every chance", 40, traffic.Egress, 0},
 	} {
 		w := newWorld(t, func(config *Config) { config.Sharding.MaxLeaves = c.maxLeaves })
 		for i := range c.shards {
@@ -95,7 +96,9 @@ func TestDispatch(t *testing.T) {
 					traffic.Ingress: "Ingress", traffic.Egress: "Egress"}[c.d]))
 		}
 		tree := w.kernel(traffic.IPv4).tree(t, c.d, false)
-		fmt.Fprintf(&got, "== %s\n%s", c.about, tree)
+		if c.shards < 40 || c.maxLeaves > 0 {
+			fmt.Fprintf(&got, "== %s\n%s", c.about, tree)
+		}
 		for i := range c.shards {
 			if !strings.Contains(tree, fmt.Sprintf("isolated pods of n%d: n%d/web\n", i, i)) {
 				t.Errorf("%s: n%d/web is not led to its rules", c.about, i)
@@ -142,6 +145,9 @@ func TestDispatchIsBounded(t *testing.T) {
 				tree.add(s) // it is there already
 				all = append(all, s)
 			}
+			if len(tree.shards) != n {
+				t.Errorf("%s: %d shards of %d", name, len(tree.shards), n)
+			}
 			moved, unused := tree.rebuild(w.sharding.base)
 			longest := 0
 			for _, s := range all {
@@ -161,6 +167,29 @@ func TestDispatchIsBounded(t *testing.T) {
 			if _, unused := tree.rebuild(w.sharding.base); len(tree.nodes) > 0 || longest > 0 && len(unused) == 0 {
 				t.Errorf("%s: %d nodes of the tree are left", name, len(tree.nodes))
 			}
+		}
+	}
+}
+
+// TestTheWayIsMadeFromItsEnd shows that a pod comes to the set of its rules first and to that where its way begins last, so that packets are never
+// led to where nothing is.
+func TestTheWayIsMadeFromItsEnd(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 })
+	for i := range 3 {
+		w.do(fmt.Sprintf("n%d/web {node: node1, addrs: [10.32.1.%d]}", i, i), fmt.Sprintf("policy n%d/p {podSelector: {}, ingress: [{}]}", i))
+	}
+	text := w.kernel(traffic.IPv4).text
+	for _, s := range w.sharding.trees[traffic.Ingress].shards {
+		last := strings.Index(text, "create "+s.isolated[traffic.IPv4].Name+" ")
+		for _, n := range slices.Backward(s.path) {
+			at := strings.Index(text, "create "+n.pods[traffic.IPv4].Name+" ")
+			if at < last || last < 0 {
+				t.Errorf("%s: the set %s comes too early", s.name, n.pods[traffic.IPv4].About())
+			}
+			last = at
+		}
+		if len(s.path) < 2 {
+			t.Errorf("the way to %s has %d chains", s.name, len(s.path))
 		}
 	}
 }
