@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -73,6 +74,8 @@ func TestDroppedAddresses(t *testing.T) {
 			fd32:1::/64: in/z reports an address that it had before it or the node was restarted
 			10.32.1.2: in/z reports an address that it had before it or the node was restarted
 			fe80::/10: link-local is no way around policies`},
+		{"a_remote_pod_that_is_the_range", func(c *npc.Config) { c.PodRanges = ranges("10.32.1.200/32") }, notSynced, []string{"shop/x {}", far},
+			"10.32.1.200: not all objects are known yet"},
 		{"an_isolated_pod_vanishes", nil, nil, []string{"in/web {node: node1, addrs: [10.32.1.2, 'fd32:1::2']}", "vanish in/web"},
 			"10.32.1.2: in/web vanished\n fd32:1::2: in/web vanished"},
 		{"another_pod_has_its_address", nil, nil, []string{"in/web {node: node1, addrs: [10.32.1.2]}", "vanish in/web", "shop/x {node: node1, addrs: [10.32.1.2]}"}, ""},
@@ -107,6 +110,16 @@ func TestEachDirectionHasItsOwnGate(t *testing.T) {
 	w.do("shop/far {node: node2, addrs: [10.32.1.200]}")
 	w.drops(traffic.Ingress, "not 10.32.1.200: shop/far")
 	w.drops(traffic.Egress, "")
+}
+
+// TestEntriesThatWereTaken shows that an address stays closed that a remote pod had for a moment, which took the entry with it.
+func TestEntriesThatWereTaken(t *testing.T) {
+	w := newWorld(t, nil, "in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}")
+	want := entries(w.Sets(traffic.IPv4)[traffic.Ingress])
+	w.follow(w.event("shop/x {node: node2, addrs: [10.32.1.2]}"))
+	w.follow(w.event("delete shop/x"))
+	w.update()
+	expect(t, "entries", strings.Join(want, "\n"), w.Sets(traffic.IPv4)[traffic.Ingress])
 }
 
 // TestBroadcast shows when every address is a reason to drop broadcast.

@@ -90,6 +90,9 @@ func TestConflicts(t *testing.T) {
 		{"pods_name_it_as_their_nodes", []string{older, agent, "ops/a {node: node3, hostAddrs: [10.32.1.2]}", "ops/z {node: node3, hostAddrs: [10.32.1.2]}"},
 			[]string{"10.32.1.2 host-ips shop/older ops/a"}},
 		{"everything", []string{older, afar, agent}, []string{"10.32.1.2 host-ips shop/older ops/agent", "10.32.1.2 remote-pod shop/older shop/afar"}},
+		{"in_order", []string{"shop/d {node: node1, addrs: [10.32.1.4]}", "shop/a {node: node1, addrs: [10.32.1.6]}", "shop/c {node: node1, addrs: [10.32.1.5]}",
+			"shop/b {node: node1, addrs: [10.32.1.3]}", "node 10.32.1.3 10.32.1.4 10.32.1.5 10.32.1.6"},
+			[]string{"10.32.1.3 node shop/b /", "10.32.1.4 node shop/d /", "10.32.1.5 node shop/c /", "10.32.1.6 node shop/a /"}},
 		{"only_local_pods_are_named", []string{afar, agent, "shop/far {node: node4, addrs: [10.32.1.2]}"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -132,6 +132,7 @@ func TestDispatchIsBounded(t *testing.T) {
 		{"all_the_same_of_ones", func(int) string { return strings.Repeat("1", maxBits) }, map[int]int{0: maxNesting, 2: 0}},
 		{"all_the_same_of_zeros", func(int) string { return strings.Repeat("0", maxBits) }, map[int]int{0: 0, 2: 0}},
 		{"alike_but_for_the_end", func(i int) string { return fmt.Sprintf("%s%02b", strings.Repeat("1", maxBits-2), i%4) }, map[int]int{0: maxNesting, 2: 2}},
+		{"alike_but_for_the_end_with_few_ones", func(i int) string { return fmt.Sprintf("111%s%02b", strings.Repeat("0", maxBits-5), i%4) }, map[int]int{0: 5, 2: 2}},
 	} {
 		name, bits := c.name, c.bits
 		for maxLeaves, want := range c.want {
@@ -152,6 +153,12 @@ func TestDispatchIsBounded(t *testing.T) {
 			longest := 0
 			for _, s := range all {
 				longest = max(longest, len(s.path))
+				for i, n := range s.path {
+					way := strings.TrimPrefix(n.chains[traffic.IPv4].Name(), naming.BranchChain(traffic.Ingress, ""))
+					if !strings.HasPrefix(s.bits, way) || i > 0 && n == s.path[i-1] {
+						t.Errorf("%s: %s is led to by way of %s", name, s.bits, way)
+					}
+				}
 			}
 			text := w.kernel(traffic.IPv4).tree(t, traffic.Ingress, false)
 			if longest != want || strings.Count(text, "isolated pods of n") != n+strings.Count(text, "isolated pods of namespaces") || len(unused) > 0 {
