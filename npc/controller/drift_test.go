@@ -41,8 +41,10 @@ func TestDrift(t *testing.T) {
 		want   string
 	}{
 		{"nothing", func() {}, ""},
-		{"a member", func() { delete(local.Members, ipset.Addr(netip.MustParseAddr("10.32.1.2"))) }, "set weave-local-pods (local pods) has 0 members, not 1"},
-		{"a chain", func() { kernel.Chains["WEAVE-NPC-INGRESS"] = nil }, "chain WEAVE-NPC-INGRESS (the way to the rules of isolated pods, ingress) has other rules"},
+		{"a member", func() { delete(local.Members, ipset.Addr(netip.MustParseAddr("10.32.1.2"))) },
+			"set weave-local-pods (local pods) has 0 members, not 1"},
+		{"a chain", func() { kernel.Chains["WEAVE-NPC-INGRESS"] = nil },
+			"chain WEAVE-NPC-INGRESS (the way to the rules of isolated pods, ingress) has other rules"},
 	} {
 		c.change()
 		drift := found()

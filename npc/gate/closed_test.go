@@ -21,11 +21,13 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 	}{
 		{name: "open"},
 		{name: "not_synced", facts: func(f *Facts) { f.Synced = false }, why: "not all objects are known yet"},
-		{name: "opened_by_the_operator", mode: npc.GateOpen, events: []string{waits}, facts: func(f *Facts) { f.Synced, f.Missing = false, npc.ObjectsMissing }},
+		{name: "opened_by_the_operator", mode: npc.GateOpen, events: []string{waits},
+			facts: func(f *Facts) { f.Synced, f.Missing = false, npc.ObjectsMissing }},
 		{name: "closed_by_the_operator", mode: npc.GateClosed, events: []string{waits}, facts: func(f *Facts) { f.Synced = false }, why: "--gate closed"},
 		{name: "objects_missing", mode: npc.GateClosed, facts: func(f *Facts) { f.Missing = npc.ObjectsMissing }, why: "not all objects could be read"},
 		{name: "the_node_is_missing", facts: func(f *Facts) { f.Missing = npc.NodeMissing }},
-		{name: "the_node_is_missing_and_there_are_policies", facts: func(f *Facts) { f.Missing, f.Policies = npc.NodeMissing, 1 }, why: "not all objects could be read"},
+		{name: "the_node_is_missing_and_there_are_policies", facts: func(f *Facts) { f.Missing, f.Policies = npc.NodeMissing, 1 },
+			why: "not all objects could be read"},
 		{name: "a_pod_without_address", events: []string{waits}, why: "in/new has no address yet"},
 		{name: "it_has_one_now", events: []string{waits, "in/new {node: node1, addrs: [10.32.1.2]}"}},
 		{name: "it_is_gone", events: []string{waits, "delete in/new"}},
@@ -35,13 +37,16 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 		{name: "it_is_isolated_in_the_other_direction", events: []string{"out/new {node: node1}"}},
 		{name: "an_address_from_before_a_restart", events: []string{"in/new {node: node1, addrs: [10.32.1.2], staleAddrs: true}"},
 			why: "in/new reports an address that it had before it or the node was restarted"},
-		{name: "an_address_of_the_node", events: []string{"in/new {node: node1, addrs: [10.32.1.2]}", "node 10.32.1.2"}, why: "in/new claims an address of this node"},
-		{name: "the_first_by_name", events: []string{"in/z {node: node1}", "in/b {node: node1, addrs: [10.32.1.2], staleAddrs: true}", "in/x {node: node1}"},
+		{name: "an_address_of_the_node", events: []string{"in/new {node: node1, addrs: [10.32.1.2]}", "node 10.32.1.2"},
+			why: "in/new claims an address of this node"},
+		{name: "the_first_by_name", events: []string{"in/z {node: node1}", "in/b {node: node1, addrs: [10.32.1.2], staleAddrs: true}",
+			"in/x {node: node1}"},
 			why: "in/b reports an address that it had before it or the node was restarted"},
 		{name: "a_broken_watch", broken: "pods", facts: func(f *Facts) { f.Policies = 1 }, why: "the watch of pods is broken"},
 		{name: "a_broken_watch_without_policies", broken: "pods"},
 		{name: "a_broken_watch_of_namespaces", broken: "namespaces", facts: func(f *Facts) { f.Policies = 1 }},
-		{name: "a_pod_rather_than_a_watch", events: []string{waits}, broken: "pods", facts: func(f *Facts) { f.Policies = 1 }, why: "in/new has no address yet"},
+		{name: "a_pod_rather_than_a_watch", events: []string{waits}, broken: "pods", facts: func(f *Facts) { f.Policies = 1 },
+			why: "in/new has no address yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, func(config *npc.Config) {
@@ -78,7 +83,8 @@ func TestWaiting(t *testing.T) {
 		to, fromPod int
 	}{
 		{"in/a {node: node1}", 1, 0}, {"out/b {node: node1}", 1, 1}, {"both/c {node: node1}", 2, 2}, {"shop/d {node: node1}", 2, 2},
-		{"both/c {node: node1, addrs: [10.32.1.2]}", 1, 1}, {"node 10.32.1.2", 2, 2}, {"node 10.32.1.1", 1, 1}, {"delete in/a", 0, 1}, {"delete out/b", 0, 0},
+		{"both/c {node: node1, addrs: [10.32.1.2]}", 1, 1}, {"node 10.32.1.2", 2, 2}, {"node 10.32.1.1", 1, 1}, {"delete in/a", 0, 1},
+		{"delete out/b", 0, 0},
 	} {
 		w.do(c.event)
 		if to, from := w.Waiting(traffic.Ingress), w.Waiting(traffic.Egress); to != c.to || from != c.fromPod {

@@ -55,21 +55,25 @@ func TestDroppedAddresses(t *testing.T) {
 			fd32:1::/64: in/new reports an address that it had before it or the node was restarted
 			192.0.2.2: in/new reports an address that it had before it or the node was restarted
 			fe80::/10: link-local is no way around policies`},
-		{"which_two_pods_claim", nil, nil, []string{"in/z {node: node1, addrs: [192.0.2.2], staleAddrs: true}", "in/new {node: node1, addrs: [192.0.2.2], staleAddrs: true}"}, `
+		{"which_two_pods_claim", nil, nil, []string{"in/z {node: node1, addrs: [192.0.2.2], staleAddrs: true}",
+			"in/new {node: node1, addrs: [192.0.2.2], staleAddrs: true}"}, `
 			10.32.1.0/24: in/new reports an address that it had before it or the node was restarted
 			fd32:1::/64: in/new reports an address that it had before it or the node was restarted
 			192.0.2.2: in/new reports an address that it had before it or the node was restarted
 			fe80::/10: link-local is no way around policies`},
-		{"which_another_pod_owns", nil, nil, []string{"in/z {node: node1, addrs: [192.0.2.2], staleAddrs: true}", "shop/x {node: node2, addrs: [192.0.2.2]}"}, `
+		{"which_another_pod_owns", nil, nil, []string{"in/z {node: node1, addrs: [192.0.2.2], staleAddrs: true}",
+			"shop/x {node: node2, addrs: [192.0.2.2]}"}, `
 			10.32.1.0/24: in/z reports an address that it had before it or the node was restarted
 			fd32:1::/64: in/z reports an address that it had before it or the node was restarted
 			fe80::/10: link-local is no way around policies`},
-		{"which_a_remote_pod_in_the_range_owns_now", nil, nil, []string{"in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}", "shop/x {node: node2, addrs: [10.32.1.2]}"}, `
+		{"which_a_remote_pod_in_the_range_owns_now", nil, nil, []string{"in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}",
+			"shop/x {node: node2, addrs: [10.32.1.2]}"}, `
 			10.32.1.0/24: in/z reports an address that it had before it or the node was restarted
 			fd32:1::/64: in/z reports an address that it had before it or the node was restarted
 			not 10.32.1.2: shop/x
 			fe80::/10: link-local is no way around policies`},
-		{"and_does_not_any_more", nil, nil, []string{"in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}", "shop/x {node: node2, addrs: [10.32.1.2]}", "delete shop/x"}, `
+		{"and_does_not_any_more", nil, nil, []string{"in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}",
+			"shop/x {node: node2, addrs: [10.32.1.2]}", "delete shop/x"}, `
 			10.32.1.0/24: in/z reports an address that it had before it or the node was restarted
 			fd32:1::/64: in/z reports an address that it had before it or the node was restarted
 			10.32.1.2: in/z reports an address that it had before it or the node was restarted
@@ -78,10 +82,12 @@ func TestDroppedAddresses(t *testing.T) {
 			"10.32.1.200: not all objects are known yet"},
 		{"an_isolated_pod_vanishes", nil, nil, []string{"in/web {node: node1, addrs: [10.32.1.2, 'fd32:1::2']}", "vanish in/web"},
 			"10.32.1.2: in/web vanished\n fd32:1::2: in/web vanished"},
-		{"another_pod_has_its_address", nil, nil, []string{"in/web {node: node1, addrs: [10.32.1.2]}", "vanish in/web", "shop/x {node: node1, addrs: [10.32.1.2]}"}, ""},
+		{"another_pod_has_its_address", nil, nil, []string{"in/web {node: node1, addrs: [10.32.1.2]}", "vanish in/web",
+			"shop/x {node: node1, addrs: [10.32.1.2]}"}, ""},
 		{"a_pod_that_is_free_vanishes", nil, nil, []string{"shop/web {node: node1, addrs: [10.32.1.2]}", "vanish shop/web"}, ""},
 		{"a_pod_that_is_isolated_in_the_other_direction_vanishes", nil, nil, []string{"out/web {node: node1, addrs: [10.32.1.2]}", "vanish out/web"}, ""},
-		{"opened_by_the_operator", func(c *npc.Config) { c.Gate = npc.GateOpen }, notSynced, []string{"in/new {node: node1}", "in/web {node: node1, addrs: [10.32.1.2]}", "vanish in/web"}, ""},
+		{"opened_by_the_operator", func(c *npc.Config) { c.Gate = npc.GateOpen }, notSynced, []string{"in/new {node: node1}",
+			"in/web {node: node1, addrs: [10.32.1.2]}", "vanish in/web"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.configure)
@@ -155,12 +161,15 @@ func TestRangeSets(t *testing.T) {
 		want      string
 	}{
 		{"given", nil, nil, false, "10.32.1.0/24: the node's pods\n fd32:1::/64: the node's pods\n fe80::/10: pods on a bridge" + bridge},
-		{"given_before_the_nodes_own", nil, []string{"10.99.0.0/24"}, false, "10.32.1.0/24: the node's pods\n fd32:1::/64: the node's pods\n fe80::/10: pods on a bridge" + bridge},
-		{"the_nodes_own", func(c *npc.Config) { c.PodRanges = nil }, []string{"10.99.0.7/24"}, true, "10.99.0.0/24: the node's pods\n fe80::/10: pods on a bridge" + bridge},
+		{"given_before_the_nodes_own", nil, []string{"10.99.0.0/24"}, false,
+			"10.32.1.0/24: the node's pods\n fd32:1::/64: the node's pods\n fe80::/10: pods on a bridge" + bridge},
+		{"the_nodes_own", func(c *npc.Config) { c.PodRanges = nil }, []string{"10.99.0.7/24"}, true,
+			"10.99.0.0/24: the node's pods\n fe80::/10: pods on a bridge" + bridge},
 		{"none", func(c *npc.Config) { c.PodRanges = nil }, nil, false, bridge},
 		{"everything", func(c *npc.Config) { c.PodRanges = ranges("0.0.0.0/0") }, nil, false,
 			"0.0.0.0/1: the node's pods\n 128.0.0.0/1: the node's pods\n fe80::/10: pods on a bridge" + bridge},
-		{"by_the_interface", func(c *npc.Config) { c.PodInterface, c.PodRanges = "cni0", nil }, []string{"10.99.0.0/24"}, true, "10.99.0.0/24: the node's pods"},
+		{"by_the_interface", func(c *npc.Config) { c.PodInterface, c.PodRanges = "cni0", nil }, []string{"10.99.0.0/24"}, true,
+			"10.99.0.0/24: the node's pods"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.configure)

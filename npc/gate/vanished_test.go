@@ -25,14 +25,17 @@ func TestRecall(t *testing.T) {
 		{"gone_and_was_free", []string{"shop/web {node: node1, addrs: [10.32.1.2]}"}, nil, "", ""},
 		{"its_address_is_another_pods", []string{web}, []string{"shop/x {node: node1, addrs: [10.32.1.2]}"}, "", ""},
 		{"it_has_finished", []string{web}, []string{"in/web {node: node1, finished: true}"}, "", ""},
-		{"it_has_another_address", []string{web}, []string{"in/web {node: node1, addrs: [10.32.1.3]}"}, "fe80::/10: link-local is no way around policies", ""},
+		{"it_has_another_address", []string{web}, []string{"in/web {node: node1, addrs: [10.32.1.3]}"},
+			"fe80::/10: link-local is no way around policies", ""},
 		{"another_of_its_name", []string{web}, []string{"in/web {uid: another, node: node1, addrs: [10.32.1.3]}"}, `
 			10.32.1.2: in/web vanished
 			fe80::/10: link-local is no way around policies`, ""},
 		{"one_of_its_name_elsewhere", []string{web}, []string{"in/web {node: node2, addrs: [10.32.2.3]}"}, "10.32.1.2: in/web vanished", ""},
 		{"gone_before_the_restart", []string{web, "vanish in/web"}, nil, "10.32.1.2: in/web vanished", ""},
-		{"gone_before_the_restart_and_its_address_is_another_pods", []string{web, "vanish in/web"}, []string{"shop/x {node: node1, addrs: [10.32.1.2]}"}, "", ""},
-		{"gone_before_the_restart_on_egress", []string{"out/web {node: node1, addrs: [10.32.1.2]}", "vanish out/web"}, nil, "", "10.32.1.2: out/web vanished"},
+		{"gone_before_the_restart_and_its_address_is_another_pods", []string{web, "vanish in/web"}, []string{"shop/x {node: node1, addrs: [10.32.1.2]}"},
+			"", ""},
+		{"gone_before_the_restart_on_egress", []string{"out/web {node: node1, addrs: [10.32.1.2]}", "vanish out/web"}, nil, "",
+			"10.32.1.2: out/web vanished"},
 		{"closed_for_another_reason", []string{"in/new {node: node1}"}, nil, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -55,9 +55,9 @@ func newWorld(t *testing.T, configure func(*npc.Config), events ...string) *worl
 	w := &world{T: t, tables: dataplane.NewTables(), facts: Facts{Now: time.Unix(1000, 0), Synced: true}}
 	w.index = index.New(index.Config{NodeName: "node1", MaxListSize: 1024}, w.tables)
 	w.Gate = New(c, w.tables, w.index)
-	for f, table := range w.tables {
+	for f := range w.tables {
 		for _, d := range traffic.Directions {
-			w.allowed[f] = append(w.allowed[f], table.AddFixedSet(naming.DefaultAllow(d), ipset.HashIP, "not isolated, "+d.String()))
+			w.allowed[f] = append(w.allowed[f], w.tables[f].AddFixedSet(naming.DefaultAllow(d), ipset.HashIP, "not isolated, "+d.String()))
 		}
 	}
 	w.do(events...)

@@ -40,7 +40,8 @@ func TestOwners(t *testing.T) {
 		{"a_remote_pod_and_another_node", []string{afar, agent}, "", []string{"shop/afar"}, nil, "node"},
 		{"a_local_pod_and_another_node", []string{older, agent}, "shop/older", nil, nil, "shop/older"},
 		{"another_node", []string{agent}, "", nil, nil, "node"},
-		{"a_remote_and_a_local_pod_of_an_address_of_this_node", []string{older, afar, "node 10.32.1.2"}, "", []string{"shop/afar", "shop/older"}, nil, "node"},
+		{"a_remote_and_a_local_pod_of_an_address_of_this_node", []string{older, afar, "node 10.32.1.2"}, "", []string{"shop/afar", "shop/older"}, nil,
+			"node"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.events...)
@@ -86,11 +87,14 @@ func TestConflicts(t *testing.T) {
 		{"one_of_them_is_being_deleted", []string{newer, deleting}, nil},
 		{"a_remote_pod", []string{older, afar}, []string{"10.32.1.2 remote-pod shop/older shop/afar"}},
 		{"the_node_has_two_addresses", []string{older, "node 10.32.1.2 10.32.1.3"}, []string{"10.32.1.2 node shop/older /", "10.32.1.3 node shop/older /"}},
-		{"the_node_has_an_address_of_two_pods", []string{newer, older, "node 10.32.1.2"}, []string{"10.32.1.2 node shop/newer /", "10.32.1.2 node shop/older /"}},
-		{"pods_name_it_as_their_nodes", []string{older, agent, "ops/a {node: node3, hostAddrs: [10.32.1.2]}", "ops/z {node: node3, hostAddrs: [10.32.1.2]}"},
+		{"the_node_has_an_address_of_two_pods", []string{newer, older, "node 10.32.1.2"}, []string{"10.32.1.2 node shop/newer /",
+			"10.32.1.2 node shop/older /"}},
+		{"pods_name_it_as_their_nodes", []string{older, agent, "ops/a {node: node3, hostAddrs: [10.32.1.2]}",
+			"ops/z {node: node3, hostAddrs: [10.32.1.2]}"},
 			[]string{"10.32.1.2 host-ips shop/older ops/a"}},
 		{"everything", []string{older, afar, agent}, []string{"10.32.1.2 host-ips shop/older ops/agent", "10.32.1.2 remote-pod shop/older shop/afar"}},
-		{"in_order", []string{"shop/d {node: node1, addrs: [10.32.1.4]}", "shop/a {node: node1, addrs: [10.32.1.6]}", "shop/c {node: node1, addrs: [10.32.1.5]}",
+		{"in_order", []string{"shop/d {node: node1, addrs: [10.32.1.4]}", "shop/a {node: node1, addrs: [10.32.1.6]}",
+			"shop/c {node: node1, addrs: [10.32.1.5]}",
 			"shop/b {node: node1, addrs: [10.32.1.3]}", "node 10.32.1.3 10.32.1.4 10.32.1.5 10.32.1.6"},
 			[]string{"10.32.1.3 node shop/b /", "10.32.1.4 node shop/d /", "10.32.1.5 node shop/c /", "10.32.1.6 node shop/a /"}},
 		{"only_local_pods_are_named", []string{afar, agent, "shop/far {node: node4, addrs: [10.32.1.2]}"}, nil},
@@ -112,8 +116,8 @@ func TestConflicts(t *testing.T) {
 func TestPlace(t *testing.T) {
 	w := newWorld(t, "shop/far {node: node2, addrs: [10.32.2.2]}")
 	p, a := w.pod("shop/far"), addrs("10.32.2.2")[0]
-	table := w.tables[traffic.IPv4]
-	gate, allowed := table.AddFixedSet("gate-ingress", ipset.HashNet, "gate"), table.AddFixedSet("allowed", ipset.HashIP, "allowed")
+	gate := w.tables[traffic.IPv4].AddFixedSet("gate-ingress", ipset.HashNet, "gate")
+	allowed := w.tables[traffic.IPv4].AddFixedSet("allowed", ipset.HashIP, "allowed")
 	exception, member := Membership{gate, ipset.Addr(a)}, Membership{allowed, ipset.Addr(a)}
 	check := func(when string, excepted, is bool) {
 		t.Helper()
@@ -144,7 +148,8 @@ func TestFactsOfPods(t *testing.T) {
 	if !p.DefaultDeny() || w.pod("ops/x").DefaultDeny() || !p.Local() || w.pod("ops/x").Local() {
 		t.Error("its namespace or its node is taken for another")
 	}
-	for text, want := range map[string]bool{"": true, "app: web": true, "app: db": false, "app: web, role: db": true, "tier: x": false, `app: "a b"`: false} {
+	for text, want := range map[string]bool{"": true, "app: web": true, "app: db": false, "app: web, role: db": true, "tier: x": false,
+		`app: "a b"`: false} {
 		spec := `{podSelector: {matchLabels: {` + text + `}}}`
 		c := policy.Compile(fixture.Policy(t, "shop/p", spec), budget.Default())
 		if p.ChosenBy(c.Target) != want {

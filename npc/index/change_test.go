@@ -42,7 +42,8 @@ func TestChangesOfPods(t *testing.T) {
 		{"a_remote_pod_comes", nil, remote, "shop/web; 10.32.2.2: nobody > shop/web"},
 		{"a_pod_of_the_host_network", nil, "shop/web {node: node1, hostNetwork: true, addrs: [10.32.1.1]}", "shop/web"},
 		{"as_it_was", []string{local}, local, ""},
-		{"as_it_was_with_everything", []string{"shop/web {node: node1, labels: {a: b}, hostAddrs: [10.1.1.1], ports: [{name: http, protocol: 6, port: 80}]}"},
+		{"as_it_was_with_everything", []string{"shop/web {node: node1, labels: {a: b}, hostAddrs: [10.1.1.1], " +
+			"ports: [{name: http, protocol: 6, port: 80}]}"},
 			"shop/web {node: node1, labels: {a: b}, hostAddrs: [10.1.1.1], ports: [{name: http, protocol: 6, port: 80}]}", ""},
 		{"a_local_pod_gets_labels", []string{local}, "shop/web {node: node1, addrs: [10.32.1.2], labels: {a: b}}", "shop/web was local reselected"},
 		{"a_local_pod_gets_other_labels", []string{"shop/web {node: node1, labels: {a: b}}"}, "shop/web {node: node1, labels: {a: c}}",
@@ -68,7 +69,8 @@ func TestChangesOfPods(t *testing.T) {
 
 // TestChangesOfContestedAddresses shows who is told of when several pods claim one address.
 func TestChangesOfContestedAddresses(t *testing.T) {
-	const early, late = "shop/a {node: node1, addrs: [10.32.1.2], started: '2024-01-01T00:00:00Z'}", "shop/b {node: node1, addrs: [10.32.1.2], started: '2024-01-02T00:00:00Z'}"
+	const early, late = "shop/a {node: node1, addrs: [10.32.1.2], started: '2024-01-01T00:00:00Z'}",
+		"shop/b {node: node1, addrs: [10.32.1.2], started: '2024-01-02T00:00:00Z'}"
 	const remote = "shop/r {node: node2, addrs: [10.32.1.2], started: '2024-01-03T00:00:00Z'}"
 	changes(t, []changeCase{
 		{"one_that_started_later_takes_it", []string{early}, late, "shop/b reselected; 10.32.1.2: shop/a > shop/b was local was peer; beside shop/a"},
@@ -76,7 +78,8 @@ func TestChangesOfContestedAddresses(t *testing.T) {
 		{"one_that_contested_it_goes", []string{late, early}, "delete shop/a", "shop/a was local reselected; beside shop/b"},
 		{"one_that_contested_it_claims_another", []string{late, early}, "shop/a {node: node1, addrs: [10.32.1.3]}",
 			"shop/a was local; 10.32.1.3: nobody > shop/a; beside shop/b"},
-		{"its_owner_goes", []string{late, early}, "delete shop/b", "shop/b was local reselected; 10.32.1.2: shop/b > shop/a was local was peer; beside shop/a"},
+		{"its_owner_goes", []string{late, early}, "delete shop/b",
+			"shop/b was local reselected; 10.32.1.2: shop/b > shop/a was local was peer; beside shop/a"},
 		{"its_owner_is_deleting", []string{late, early}, "shop/b {node: node1, addrs: [10.32.1.2], started: '2024-01-02T00:00:00Z', deleting: true}",
 			"shop/b was local; 10.32.1.2: shop/b > shop/a was local was peer; beside shop/a"},
 		{"a_remote_pod_takes_nothing_from_a_local_one", []string{early}, remote, "shop/r"},

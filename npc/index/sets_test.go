@@ -21,8 +21,10 @@ func shop() []string {
 	return []string{
 		"namespace shop {labels: {team: a}}",
 		"namespace ops {labels: {team: b}}",
-		"shop/web {node: node1, addrs: [10.32.1.2, 'fd32:1::2'], labels: {app: web, tier: x}, ports: [{name: http, protocol: 6, port: 8080}, {name: dns, protocol: 17, port: 53}]}",
-		"shop/db {node: node2, addrs: [10.32.2.2], labels: {app: db}, ports: [{name: http, protocol: 17, port: 8081}, {name: http, protocol: 6, port: 8082}]}",
+		"shop/web {node: node1, addrs: [10.32.1.2, 'fd32:1::2'], labels: {app: web, tier: x}, " +
+			"ports: [{name: http, protocol: 6, port: 8080}, {name: dns, protocol: 17, port: 53}]}",
+		"shop/db {node: node2, addrs: [10.32.2.2], labels: {app: db}, " +
+			"ports: [{name: http, protocol: 17, port: 8081}, {name: http, protocol: 6, port: 8082}]}",
 		"shop/bare {node: node2, addrs: [10.32.2.3]}",
 		"ops/probe {node: node1, addrs: [10.32.1.4], labels: {app: probe, tier: y}, ports: [{name: http, protocol: 6, port: 9090}]}",
 		"ops/bare {node: node2, addrs: [10.32.2.6]}",
@@ -41,22 +43,26 @@ func TestSetsOfSelectors(t *testing.T) {
 	for _, c := range []struct{ name, spec, want string }{
 		{"all_of_a_namespace", from(`{podSelector: {}}`), "pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare"},
 		{"a_label", from(`{podSelector: {matchLabels: {app: db}}}`), "pods with app=db in shop: 10.32.2.2 of shop/db"},
-		{"one_of_values", expression("key: app, operator: In, values: [web, db]"), "pods with app in (db,web) in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db"},
+		{"one_of_values", expression("key: app, operator: In, values: [web, db]"),
+			"pods with app in (db,web) in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db"},
 		{"any_value", expression("key: app, operator: Exists"), "pods with app in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db"},
 		{"no_value", expression("key: app, operator: DoesNotExist"), "pods with !app in shop: 10.32.2.3 of shop/bare"},
-		{"no_such_value", expression("key: app, operator: NotIn, values: [web]"), "pods with app notin (web) in shop: 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare"},
+		{"no_such_value", expression("key: app, operator: NotIn, values: [web]"),
+			"pods with app notin (web) in shop: 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare"},
 		{"a_value_and_a_key", expression("key: tier, operator: Exists}, {key: app, operator: In, values: [web, db]"),
 			"pods with app in (db,web),tier in shop: 10.32.1.2 of shop/web"},
 		{"a_key_and_fewer_values", expression("key: app, operator: In, values: [web, db]}, {key: tier, operator: In, values: [x]"),
 			"pods with app in (db,web),tier in (x) in shop: 10.32.1.2 of shop/web"},
-		{"of_all_namespaces", from(`{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}`), "pods with app=web in all namespaces: 10.32.1.2 of shop/web"},
+		{"of_all_namespaces", from(`{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}`),
+			"pods with app=web in all namespaces: 10.32.1.2 of shop/web"},
 		{"of_namespaces", from(`{namespaceSelector: {matchLabels: {team: b}}, podSelector: {matchExpressions: [{key: app, operator: Exists}]}}`),
 			"pods with app in namespaces with team=b: 10.32.1.4 of ops/probe"},
 		{"a_list_of_namespaces", from(`{namespaceSelector: {matchExpressions: [{key: team, operator: Exists}]}}`), `
 			pods in namespaces with team: [pods in ops], [pods in shop]
 			pods in ops: 10.32.1.4 of ops/probe, 10.32.2.6 of ops/bare
 			pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare`},
-		{"a_target_is_local", `{podSelector: {matchExpressions: [{key: app, operator: Exists}]}, ingress: [{}]}`, "local pods with app in shop: 10.32.1.2 of shop/web"},
+		{"a_target_is_local", `{podSelector: {matchExpressions: [{key: app, operator: Exists}]}, ingress: [{}]}`,
+			"local pods with app in shop: 10.32.1.2 of shop/web"},
 		{"a_named_port_of_a_target", `{podSelector: {}, ingress: [{ports: [{port: http}, {port: dns, protocol: UDP}]}]}`, `
 			port http/tcp of local pods in shop: 10.32.1.2,tcp:8080 of shop/web
 			port dns/udp of local pods in shop: 10.32.1.2,udp:53 of shop/web`},
@@ -137,8 +143,10 @@ func TestRelabelledNamespaces(t *testing.T) {
 	const flat = "pods with app in namespaces with team=a: "
 	const list = "pods in namespaces with team=a: "
 	for _, c := range []struct{ name, event, want string }{
-		{"as_it_was", "namespace shop {labels: {team: a}}", list + "[pods in shop]\n" + flat + "10.32.1.2 of shop/web, 10.32.2.2 of shop/db\n pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare"},
-		{"one_more", "namespace ops {labels: {team: a}}", list + "[pods in ops], [pods in shop]\n" + flat + `10.32.1.2 of shop/web, 10.32.1.4 of ops/probe, 10.32.2.2 of shop/db
+		{"as_it_was", "namespace shop {labels: {team: a}}", list + "[pods in shop]\n" + flat +
+			"10.32.1.2 of shop/web, 10.32.2.2 of shop/db\n pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare"},
+		{"one_more", "namespace ops {labels: {team: a}}", list + "[pods in ops], [pods in shop]\n" + flat +
+			`10.32.1.2 of shop/web, 10.32.1.4 of ops/probe, 10.32.2.2 of shop/db
 			pods in ops: 10.32.1.4 of ops/probe, 10.32.2.6 of ops/bare
 			pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare`},
 		{"one_less", "namespace shop {labels: {team: b}}", list + "\n" + flat},
@@ -146,7 +154,8 @@ func TestRelabelledNamespaces(t *testing.T) {
 		{"gone", "delete namespace shop", list + "\n" + flat},
 		{"another_of_its_name_gone", "delete namespace shop {uid: x}", list + "[pods in shop]\n" + flat + `10.32.1.2 of shop/web, 10.32.2.2 of shop/db
 			pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare`},
-		{"one_whose_pods_came_before", "namespace stray {labels: {team: a}}", list + "[pods in shop], [pods in stray]\n" + flat + `10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.5 of stray/x
+		{"one_whose_pods_came_before", "namespace stray {labels: {team: a}}", list + "[pods in shop], [pods in stray]\n" + flat +
+			`10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.5 of stray/x
 			pods in stray: 10.32.2.5 of stray/x
 			pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare`},
 	} {
@@ -184,7 +193,8 @@ func TestRefit(t *testing.T) {
 	}
 	o, end := w.use("shop/p", spec)
 	w.holds(traffic.IPv4, "local pods:\n pods in namespaces with team=a: [pods in n0], [pods in n1], [pods in n2], [pods in n3], [pods in n4], "+
-		"[pods in n5], [pods in n6], [pods in n7]\n pods in n0:\n pods in n1:\n pods in n2:\n pods in n3:\n pods in n4:\n pods in n5:\n pods in n6:\n pods in n7:")
+		"[pods in n5], [pods in n6], [pods in n7]\n pods in n0:\n pods in n1:\n pods in n2:\n pods in n3:\n pods in n4:\n pods in n5:\n "+
+		"pods in n6:\n pods in n7:")
 	_, too := w.use("shop/too", spec)
 	if len(w.Sets.Uses()) != len(traffic.Families)*(1+maxListed) {
 		t.Error("another policy does not share the list")
@@ -220,7 +230,8 @@ func TestDefaultDeny(t *testing.T) {
 		want bool
 	}{
 		{"shop {}", false, false}, {"shop {defaultDeny: true}", false, true}, {"shop {defaultDeny: true, labels: {a: b}}", false, false},
-		{"shop {uid: another}", true, false}, {"shop {}", false, true}, {"shop {defaultDeny: true}", false, true}, {"shop", true, true}, {"shop", true, false},
+		{"shop {uid: another}", true, false}, {"shop {}", false, true}, {"shop {defaultDeny: true}", false, true}, {"shop", true, true},
+		{"shop", true, false},
 	} {
 		if got := w.namespace(c.text, c.gone); got.DefaultDeny != c.want {
 			t.Errorf("%s (gone: %t) changes it: %t", c.text, c.gone, got.DefaultDeny)

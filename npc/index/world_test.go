@@ -172,7 +172,8 @@ func (w *world) empty() {
 	w.Helper()
 	s := w.Sets
 	if len(s.selectors)+len(s.fixed)+len(s.ofNamespace)+len(s.namespaceSelectors) > 0 || !s.cluster.empty() || len(s.Uses()) > 0 {
-		w.Errorf("left: %d selectors, %d other sets, %d namespaces, %d selectors of namespaces, %d uses", len(s.selectors), len(s.fixed), len(s.ofNamespace),
+		w.Errorf("left: %d selectors, %d other sets, %d namespaces, %d selectors of namespaces, %d uses",
+			len(s.selectors), len(s.fixed), len(s.ofNamespace),
 			len(s.namespaceSelectors), len(s.Uses()))
 	}
 	for _, t := range w.tables {

@@ -27,7 +27,8 @@ func TestIsolatedPods(t *testing.T) {
 		{"ingress", []string{web, db, far, other, "policy shop/p " + target + "}"}, "shop/web: ingress(shop/p)"},
 		{"egress", []string{web, "policy shop/p " + target + ", policyTypes: [Egress]}"}, "shop/web: egress(shop/p)"},
 		{"both", []string{web, "policy shop/p " + target + ", policyTypes: [Ingress, Egress], egress: [{}]}"}, "shop/web: ingress(shop/p) egress(shop/p)"},
-		{"by_several", []string{web, db, "policy shop/b {podSelector: {}}", "policy shop/a " + target + "}", "policy shop/c {podSelector: {}, policyTypes: [Egress]}"},
+		{"by_several", []string{web, db, "policy shop/b {podSelector: {}}", "policy shop/a " + target + "}",
+			"policy shop/c {podSelector: {}, policyTypes: [Egress]}"},
 			"shop/db: ingress(shop/b) egress(shop/c)\nshop/web: ingress(shop/a shop/b) egress(shop/c)"},
 		{"the_pod_comes_later", []string{"policy shop/p " + target + "}", web}, "shop/web: ingress(shop/p)"},
 		{"without_address", []string{"policy shop/p {podSelector: {}}", "shop/new {node: node1}"}, "shop/new: ingress(shop/p)"},
@@ -37,13 +38,18 @@ func TestIsolatedPods(t *testing.T) {
 		{"on_the_host_network", []string{"policy shop/p {podSelector: {}}", "shop/agent {node: node1, hostNetwork: true}"}, ""},
 		{"it_goes", []string{web, "policy shop/p " + target + "}", "delete shop/web", db}, ""},
 		{"the_policy_goes", []string{web, "policy shop/p " + target + "}", "delete policy shop/p"}, ""},
-		{"another_policy_of_its_name_goes", []string{web, "policy shop/p " + target + "}", "delete policy shop/p another", "delete policy ops/p", "delete policy shop/q"},
+		{"another_policy_of_its_name_goes", []string{web, "policy shop/p " + target + "}", "delete policy shop/p another", "delete policy ops/p",
+			"delete policy shop/q"},
 			"shop/web: ingress(shop/p)"},
-		{"one_of_two_goes", []string{web, "policy shop/p " + target + "}", "policy shop/q {podSelector: {}}", "delete policy shop/p"}, "shop/web: ingress(shop/q)"},
-		{"the_policy_chooses_others", []string{web, db, "policy shop/p " + target + "}", "policy shop/p {podSelector: {matchLabels: {app: db}}}"}, "shop/db: ingress(shop/p)"},
-		{"the_policy_has_another_type", []string{web, "policy shop/p " + target + "}", "policy shop/p " + target + ", policyTypes: [Egress]}"}, "shop/web: egress(shop/p)"},
+		{"one_of_two_goes", []string{web, "policy shop/p " + target + "}", "policy shop/q {podSelector: {}}", "delete policy shop/p"},
+			"shop/web: ingress(shop/q)"},
+		{"the_policy_chooses_others", []string{web, db, "policy shop/p " + target + "}", "policy shop/p {podSelector: {matchLabels: {app: db}}}"},
+			"shop/db: ingress(shop/p)"},
+		{"the_policy_has_another_type", []string{web, "policy shop/p " + target + "}", "policy shop/p " + target + ", policyTypes: [Egress]}"},
+			"shop/web: egress(shop/p)"},
 		{"an_invalid_type_isolates", []string{web, "policy shop/p " + target + ", policyTypes: [Up]}"}, "shop/web: ingress(shop/p) egress(shop/p)"},
-		{"an_invalid_target_is_the_namespace", []string{web, db, other, `policy shop/p {podSelector: {matchLabels: {"a b": x}}}`}, "shop/db: ingress(shop/p)\nshop/web: ingress(shop/p)"},
+		{"an_invalid_target_is_the_namespace", []string{web, db, other, `policy shop/p {podSelector: {matchLabels: {"a b": x}}}`},
+			"shop/db: ingress(shop/p)\nshop/web: ingress(shop/p)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, nil, c.events...)
@@ -75,7 +81,8 @@ func TestRulesOfIsolatedPods(t *testing.T) {
 			isolated pods of shop: shop/web
 			-p tcp -m tcp --dport 80 dst in [local pods with app=web in shop] -j ACCEPT # shop/p rule 1
 			-g WEAVE-NPC-DROP-INGRESS # shop: nothing allows it`},
-		{"a_rule_of_two_policies", []string{web, db, "policy shop/p " + target + tcp80, "policy shop/q " + target + tcp80, "policy shop/r {podSelector: {}}"}, `
+		{"a_rule_of_two_policies", []string{web, db, "policy shop/p " + target + tcp80, "policy shop/q " + target + tcp80,
+			"policy shop/r {podSelector: {}}"}, `
 			isolated pods of shop: shop/web shop/db
 			-p tcp -m tcp --dport 80 dst in [local pods with app=web in shop] -j ACCEPT # shop/p rule 1 / shop/q rule 1
 			-g WEAVE-NPC-DROP-INGRESS # shop: nothing allows it`},
@@ -83,8 +90,10 @@ func TestRulesOfIsolatedPods(t *testing.T) {
 			isolated pods of shop: shop/web
 			-p tcp -m tcp --dport 80 dst in [local pods with app=web in shop] -j ACCEPT # shop/q rule 1
 			-g WEAVE-NPC-DROP-INGRESS # shop: nothing allows it`},
-		{"both_go", []string{web, "policy shop/p " + target + tcp80, "policy shop/q " + target + tcp80, "delete policy shop/p", "delete policy shop/q"}, ""},
-		{"the_policy_allows_another_port", []string{web, "policy shop/p " + target + tcp80, "policy shop/p " + target + ", ingress: [{ports: [{port: 81}]}]}"}, `
+		{"both_go", []string{web, "policy shop/p " + target + tcp80, "policy shop/q " + target + tcp80, "delete policy shop/p", "delete policy shop/q"},
+			""},
+		{"the_policy_allows_another_port", []string{web, "policy shop/p " + target + tcp80, "policy shop/p " + target +
+			", ingress: [{ports: [{port: 81}]}]}"}, `
 			isolated pods of shop: shop/web
 			-p tcp -m tcp --dport 81 dst in [local pods with app=web in shop] -j ACCEPT # shop/p rule 1
 			-g WEAVE-NPC-DROP-INGRESS # shop: nothing allows it`},
@@ -109,7 +118,8 @@ func TestRulesOfIsolatedPods(t *testing.T) {
 			newWorld(t, nil, c.events...).leads(traffic.IPv4, traffic.Ingress, c.want)
 		})
 	}
-	w := newWorld(t, nil, web, "policy shop/p "+target+", policyTypes: [Ingress, Egress], ingress: [{}], egress: [{ports: [{port: 53, protocol: UDP}]}]}")
+	w := newWorld(t, nil, web, "policy shop/p "+target+", policyTypes: [Ingress, Egress], ingress: [{}], "+
+		"egress: [{ports: [{port: 53, protocol: UDP}]}]}")
 	w.leads(traffic.IPv6, traffic.Egress, `
 		isolated pods of shop: shop/web
 		-p udp -m udp --dport 53 src in [local pods with app=web in shop] -j RETURN # shop/p rule 1
@@ -164,7 +174,8 @@ func TestMemberships(t *testing.T) {
 
 // TestLegacyIsolation shows what Kubernetes 1.6 meant: a namespace isolates its pods for ingress, and policies only allow.
 func TestLegacyIsolation(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.LegacyNetpol = true }, web, other, "policy shop/p {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}]}")
+	w := newWorld(t, func(c *Config) { c.LegacyNetpol = true }, web, other,
+		"policy shop/p {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}]}")
 	for _, c := range []struct{ event, want string }{
 		{"namespace nowhere {defaultDeny: true}", ""},
 		{"namespace shop {}", ""},

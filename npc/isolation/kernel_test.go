@@ -36,7 +36,8 @@ var (
 // kernel returns what a plan would write to an empty kernel.
 func (w *world) kernel(f traffic.Family) kernel {
 	w.tables[f].Activate()
-	k := kernel{text: w.tables[f].Plan(dataplane.Options{}).String(), members: map[string][]string{}, rules: map[string][]rule{}, about: map[string]string{}}
+	k := kernel{text: w.tables[f].Plan(dataplane.Options{}).String(), members: map[string][]string{}, rules: map[string][]rule{},
+		about: map[string]string{}}
 	for line := range strings.SplitSeq(k.text, "\n") {
 		if m := addLine.FindStringSubmatch(line); m != nil {
 			k.members[m[1]] = append(k.members[m[1]], m[2])

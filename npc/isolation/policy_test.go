@@ -46,7 +46,8 @@ func TestReports(t *testing.T) {
 		{"invalid_in_another_way", []string{up, down}, 1, []string{`shop/p: spec.policyTypes: "Down"`}},
 		{"mended", []string{up, "policy shop/p {podSelector: {}}"}, 0, nil},
 		{"gone", []string{up, "delete policy shop/p"}, 0, []string{`shop/p: spec.policyTypes: "Up"`}},
-		{"two", []string{up, "policy ops/p {podSelector: {}, policyTypes: [Up]}"}, 2, []string{`ops/p: spec.policyTypes: "Up"`, `shop/p: spec.policyTypes: "Up"`}},
+		{"two", []string{up, "policy ops/p {podSelector: {}, policyTypes: [Up]}"}, 2, []string{`ops/p: spec.policyTypes: "Up"`,
+			`shop/p: spec.policyTypes: "Up"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, nil, c.events...)
@@ -216,7 +217,8 @@ func TestRefit(t *testing.T) {
 
 // TestUses shows which policies the sets of isolated pods lead to.
 func TestUses(t *testing.T) {
-	w := newWorld(t, nil, web, other, "policy shop/p {podSelector: {}, ingress: [{}]}", "policy shop/q {podSelector: {}, policyTypes: [Egress], egress: [{}]}",
+	w := newWorld(t, nil, web, other, "policy shop/p {podSelector: {}, ingress: [{}]}",
+		"policy shop/q {podSelector: {}, policyTypes: [Egress], egress: [{}]}",
 		"policy shop/r {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}], egress: [{}]}", "policy shop/s {podSelector: {}}")
 	var got []string
 	for _, use := range w.Uses() {

@@ -128,11 +128,14 @@ func TestDispatchIsBounded(t *testing.T) {
 		// want is how many chains follow each other at most, with the given number of leaves.
 		want map[int]int
 	}{
-		{"as_different_as_can_be", func(i int) string { return strings.Repeat("1", i%maxBits) + strings.Repeat("0", maxBits-i%maxBits) }, map[int]int{0: maxNesting, 2: maxNesting}},
+		{"as_different_as_can_be", func(i int) string { return strings.Repeat("1", i%maxBits) + strings.Repeat("0", maxBits-i%maxBits) },
+			map[int]int{0: maxNesting, 2: maxNesting}},
 		{"all_the_same_of_ones", func(int) string { return strings.Repeat("1", maxBits) }, map[int]int{0: maxNesting, 2: 0}},
 		{"all_the_same_of_zeros", func(int) string { return strings.Repeat("0", maxBits) }, map[int]int{0: 0, 2: 0}},
-		{"alike_but_for_the_end", func(i int) string { return fmt.Sprintf("%s%02b", strings.Repeat("1", maxBits-2), i%4) }, map[int]int{0: maxNesting, 2: 2}},
-		{"alike_but_for_the_end_with_few_ones", func(i int) string { return fmt.Sprintf("111%s%02b", strings.Repeat("0", maxBits-5), i%4) }, map[int]int{0: 5, 2: 2}},
+		{"alike_but_for_the_end", func(i int) string { return fmt.Sprintf("%s%02b", strings.Repeat("1", maxBits-2), i%4) },
+			map[int]int{0: maxNesting, 2: 2}},
+		{"alike_but_for_the_end_with_few_ones", func(i int) string { return fmt.Sprintf("111%s%02b", strings.Repeat("0", maxBits-5), i%4) },
+			map[int]int{0: 5, 2: 2}},
 	} {
 		name, bits := c.name, c.bits
 		for maxLeaves, want := range c.want {
@@ -162,7 +165,8 @@ func TestDispatchIsBounded(t *testing.T) {
 			}
 			text := w.kernel(traffic.IPv4).tree(t, traffic.Ingress, false)
 			if longest != want || strings.Count(text, "isolated pods of n") != n+strings.Count(text, "isolated pods of namespaces") || len(unused) > 0 {
-				t.Errorf("%s, %d leaves: %d chains follow each other, want %d, %d moved, %d unused:\n%s", name, maxLeaves, longest, want, len(moved), len(unused), text)
+				t.Errorf("%s, %d leaves: %d chains follow each other, want %d, %d moved, %d unused:\n%s", name, maxLeaves, longest, want, len(moved),
+					len(unused), text)
 			}
 			if again, _ := tree.rebuild(w.sharding.base); len(again) > 0 {
 				t.Errorf("%s: %d shards have another path without a change", name, len(again))

@@ -46,8 +46,8 @@ func newWorld(t *testing.T, configure func(*Config), events ...string) *world {
 	w.index = index.New(index.Config{NodeName: "node1", MaxListSize: 1024}, w.tables)
 	base := &rules.Base{PodInterface: "cni0", Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
 	var roots [len(traffic.Directions)][len(traffic.Families)]*dataplane.Chain
-	for f, table := range w.tables {
-		for d, root := range table.AddBase(base) {
+	for f := range w.tables {
+		for d, root := range w.tables[f].AddBase(base) {
 			roots[d][f] = root
 		}
 	}

@@ -30,6 +30,9 @@ func render(t *testing.T, spec string, lists func(labels.Selector) bool) string 
 		var lines [len(traffic.Families)][]string
 		for _, rule := range r.Rules[d] {
 			match := numbers(r.Sets, rule.Family).Replace(rule.Match)
+			if match == "" {
+				match = "everything"
+			}
 			lines[rule.Family] = append(lines[rule.Family], fmt.Sprintf("%s %d: %s", d, rule.Number, match))
 		}
 		for f, other := range [...]traffic.Family{traffic.IPv6, traffic.IPv4} {
@@ -62,7 +65,8 @@ func numbers(sets []Set, f traffic.Family) *strings.Replacer {
 func describe(sets []Set, s Set) string {
 	switch spec := s.SetSpec.(type) {
 	case SelectorSpec:
-		return [...]string{"the set of the target", "a set in a namespace", "a set across namespaces", "a list of namespaces"}[spec.Scope] + ": " + spec.String()
+		return [...]string{"the set of the target", "a set in a namespace", "a set across namespaces", "a list of namespaces"}[spec.Scope] + ": " +
+			spec.String()
 	case BlockSpec:
 		return fmt.Sprintf("%s %v: %s", spec.Family(), spec.Entries, spec)
 	case UnionSpec:
@@ -103,15 +107,16 @@ func TestRulesOfPorts(t *testing.T) {
 	rendered(t, true, []renderCase{
 		{"deny_all_needs_no_rule", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`, ""},
 		{"allow_all_to_the_namespace", `{podSelector: {}, ingress: [{}]}`, `
-			ingress 1: 
+			ingress 1: everything
 			`},
 		{"allow_all_to_a_target", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], ingress: [{}], egress: [{}]}`, `
 			ingress 1: -m set --match-set S1 dst
 			egress 1: -m set --match-set S1 src
 			S1 is the set of the target: local pods with app=web in shop
 			`},
-		{"a_rule_for_each_protocol", `{podSelector: {}, ingress: [{}, {ports: [{port: 80}, {port: 90, endPort: 99}, {port: 53, protocol: UDP}, {protocol: SCTP}]}]}`, `
-			ingress 1: 
+		{"a_rule_for_each_protocol", `{podSelector: {}, ingress: [{}, {ports: [{port: 80}, {port: 90, endPort: 99}, {port: 53, protocol: UDP},
+			{protocol: SCTP}]}]}`, `
+			ingress 1: everything
 			ingress 2: -p tcp -m multiport --dports 80,90:99
 			ingress 2: -p udp -m udp --dport 53
 			ingress 2: -p sctp
@@ -136,7 +141,8 @@ func TestRulesOfPorts(t *testing.T) {
 			S1 is IPv4 [10.0.0.0/8]: 10.0.0.0/8
 			S2 is a set across namespaces: port http/tcp of pods in all namespaces
 			`},
-		{"a_named_port_of_pods", `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: db}}}], ports: [{port: sql}]}]}`, `
+		{"a_named_port_of_pods", `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: db}}}],
+			ports: [{port: sql}]}]}`, `
 			egress 1: -p tcp -m set --match-set S1 dst,dst
 			S1 is a set in a namespace: port sql/tcp of pods with app=db in shop
 			`},
@@ -169,7 +175,8 @@ func TestRulesOfPeers(t *testing.T) {
 			ingress 1: -m set --match-set S1 src
 			S1 is a list of namespaces: pods in all namespaces
 			`},
-		{"pods_of_namespaces_are_a_set", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {app: client}}}]}]}`, `
+		{"pods_of_namespaces_are_a_set", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}},
+			podSelector: {matchLabels: {app: client}}}]}]}`, `
 			ingress 1: -m set --match-set S1 src
 			S1 is a set across namespaces: pods with app=client in namespaces with team=a
 			`},
@@ -186,7 +193,8 @@ func TestRulesOfPeers(t *testing.T) {
 			S1 is IPv4 [0.0.0.0/1 128.0.0.0/1]: 0.0.0.0/0
 			`},
 		{"peers_that_match_nobody_are_not_everybody", `{podSelector: {}, ingress: [{from: [{}, {podSelector: {matchLabels: {app: "a b"}}}]}]}`, ""},
-		{"each_peer_with_each_port", `{podSelector: {}, ingress: [{from: [{podSelector: {}}, {ipBlock: {cidr: 10.0.0.0/8}}], ports: [{port: 1}, {port: 1, protocol: UDP}]}]}`, `
+		{"each_peer_with_each_port", `{podSelector: {}, ingress: [{from: [{podSelector: {}}, {ipBlock: {cidr: 10.0.0.0/8}}],
+			ports: [{port: 1}, {port: 1, protocol: UDP}]}]}`, `
 			ingress 1: -p tcp -m tcp --dport 1 -m set --match-set S2 src
 			ingress 1: -p udp -m udp --dport 1 -m set --match-set S2 src
 			IPv4 ingress 1: -p tcp -m tcp --dport 1 -m set --match-set S1 src
@@ -194,7 +202,8 @@ func TestRulesOfPeers(t *testing.T) {
 			S1 is IPv4 [10.0.0.0/8]: 10.0.0.0/8
 			S2 is a set in a namespace: pods in shop
 			`},
-		{"rules_that_name_the_same_share_a_set", `{podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {}}]}, {from: [{podSelector: {}}], ports: [{port: 1}]}],
+		{"rules_that_name_the_same_share_a_set", `{podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {}}]},
+			{from: [{podSelector: {}}], ports: [{port: 1}]}],
 			egress: [{to: [{podSelector: {}}]}]}`, `
 			ingress 1: -m set --match-set S1 src
 			ingress 2: -p tcp -m tcp --dport 1 -m set --match-set S1 src
