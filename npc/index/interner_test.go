@@ -1,0 +1,64 @@
+package index
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// TestSharedTexts shows that equal texts and lists share their memory, and not with what they were read with.
+func TestSharedTexts(t *testing.T) {
+	var i interner
+	read := "app=web,role=client"
+	first, second := i.share(read[:3]), i.share(strings.Clone("app"))
+	if first != "app" || unsafe.StringData(first) != unsafe.StringData(second) || unsafe.StringData(first) == unsafe.StringData(read) {
+		t.Errorf("%q and %q do not share their memory, or do with what was read", first, second)
+	}
+	one := i.labels(map[string]string{"role": "client", "app": "web"})
+	if !slices.Equal(one, labelSet{{"app", "web"}, {"role", "client"}}) || unsafe.StringData(one[0].key) != unsafe.StringData(first) {
+		t.Errorf("labels: %v", one)
+	}
+	if i.labels(nil) != nil {
+		t.Error("no labels take memory")
+	}
+}
+
+// TestSharedLists shows that pods of one node, or of one kind, share the lists of its only address or of their only port.
+func TestSharedLists(t *testing.T) {
+	var i interner
+	hosts := func(texts string) []netip.Addr { return i.shareHosts(addrs(texts)) }
+	a, b, other, two := hosts("172.31.0.1"), hosts("172.31.0.1"), hosts("172.31.0.2"), hosts("172.31.0.1 172.31.0.2")
+	if &a[0] != &b[0] || &a[0] == &other[0] || &a[0] == &two[0] || len(two) != 2 || other[0] != addrs("172.31.0.2")[0] || hosts("") != nil {
+		t.Errorf("lists of addresses: %v, %v, %v, %v", a, b, other, two)
+	}
+	ports := func(name string, number uint16) []npc.NamedPort {
+		return i.sharePorts([]npc.NamedPort{{Name: strings.Clone(name), Protocol: 6, Port: number}})
+	}
+	p, q, r := ports("http", 80), ports("http", 80), ports("http", 81)
+	if &p[0] != &q[0] || &p[0] == &r[0] || r[0].Port != 81 || unsafe.StringData(p[0].Name) != unsafe.StringData(r[0].Name) {
+		t.Errorf("lists of ports: %v, %v, %v", p, q, r)
+	}
+}
+
+// TestSharingIsBounded shows that what is remembered does not grow without end, and is right all the same.
+func TestSharingIsBounded(t *testing.T) {
+	var i interner
+	for n := range 2*maxTexts + 1 {
+		text := fmt.Sprint(n)
+		host := netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
+		if i.share(text) != text || i.shareHosts([]netip.Addr{host})[0] != host || i.sharePorts([]npc.NamedPort{{Port: uint16(n)}})[0].Port != uint16(n) {
+			t.Fatalf("%s is taken for another", text)
+		}
+		if len(i.known) > maxTexts || len(i.hosts) > maxTexts || len(i.ports) > maxTexts {
+			t.Fatalf("%d texts, %d hosts, %d ports are remembered", len(i.known), len(i.hosts), len(i.ports))
+		}
+	}
+	if len(i.known) == 0 || i.known["8192"] != "8192" {
+		t.Error("the last text is not remembered")
+	}
+}
