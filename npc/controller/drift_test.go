@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 func allKnown() [2]dataplane.Known { return [2]dataplane.Known{} }
@@ -19,15 +19,15 @@ func TestDrift(t *testing.T) {
 	w.Pod("a/web", "10.32.1.2")
 	w.Policy("a/p", `{podSelector: {}, ingress: [{}]}`)
 	w.Sync()
-	kernel := w.Kernels[npc.IPv4]
+	kernel := w.Kernels[traffic.IPv4]
 	found := func() (drift []string) {
 		sets, seen := kernel.Read()
 		var headers []ipset.Header
 		for _, l := range sets {
 			headers = append(headers, l.Header)
 		}
-		drift = append(drift, w.Model.SetDrift(npc.IPv4, headers)...)
-		for _, d := range append(w.Model.MemberDrift(npc.IPv4, sets), w.Model.ChainDrift(npc.IPv4, seen)...) {
+		drift = append(drift, w.Model.SetDrift(traffic.IPv4, headers)...)
+		for _, d := range append(w.Model.MemberDrift(traffic.IPv4, sets), w.Model.ChainDrift(traffic.IPv4, seen)...) {
 			if !slices.Contains(drift, d) {
 				drift = append(drift, d)
 			}
@@ -68,13 +68,13 @@ func TestPostponedNamespace(t *testing.T) {
 	}
 	w.Sync()
 	const before = "outside > a/web tcp:80 = yes\n outside > a/web tcp:81 = no\n"
-	w.Model.Postpone(npc.IPv4, "a", true)
+	w.Model.Postpone(traffic.IPv4, "a", true)
 	for _, ns := range []string{"a", "b"} {
 		w.Policy(ns+"/p", `{podSelector: {}, ingress: [{ports: [{port: 81}]}]}`)
 	}
 	w.Again(false)
 	w.Expect(before + "outside > b/web tcp:80 = no\n outside > b/web tcp:81 = yes")
-	w.Model.Postpone(npc.IPv4, "a", false)
+	w.Model.Postpone(traffic.IPv4, "a", false)
 	w.Loaded = true // nobody has to announce it: the one who postponed it plans again
 	w.Again(false)
 	w.Expect("outside > a/web tcp:80 = no\n outside > a/web tcp:81 = yes")

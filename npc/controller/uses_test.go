@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // expectLines fails if a list is not that of the lines of a text, in whatever order.
@@ -39,7 +40,7 @@ func TestUses(t *testing.T) {
 	w.Sync()
 	var got []string
 	for name, use := range w.Model.Uses() {
-		if w.Kernels[npc.IPv4].Sets[name] != nil && !strings.HasSuffix(name, "-v6") {
+		if w.Kernels[traffic.IPv4].Sets[name] != nil && !strings.HasSuffix(name, "-v6") {
 			got = append(got, use.About+": "+strings.Join(use.Policies, " "))
 		}
 	}
@@ -57,7 +58,7 @@ func TestUses(t *testing.T) {
 		unknown addresses that are dropped, egress:
 		unknown addresses that are dropped, ingress:`, trimAll(got))
 	got = nil
-	for name := range w.Kernels[npc.IPv4].Chains {
+	for name := range w.Kernels[traffic.IPv4].Chains {
 		got = append(got, strings.TrimPrefix(name, "WEAVE-NPC")+": "+w.Model.ChainUse(name))
 	}
 	expectLines(t, "chains", `
@@ -119,7 +120,7 @@ func TestRejectedReports(t *testing.T) {
 	w := newWorld(t)
 	w.Pod("a/web", "10.32.1.2")
 	w.Model.SetSynced()
-	tx := w.Model.Plan(false, allKnown())[npc.IPv4]
+	tx := w.Model.Plan(false, allKnown())[traffic.IPv4]
 	r := tx.Taken()
 	r.RejectedRules = map[string]string{}
 	for _, c := range tx.Rules.Replace {

@@ -121,7 +121,7 @@ func TestEachDirectionHasItsOwnGate(t *testing.T) {
 // TestEntriesThatWereTaken shows that an address stays closed that a remote pod had for a moment, which took the entry with it.
 func TestEntriesThatWereTaken(t *testing.T) {
 	w := newWorld(t, nil, "in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}")
-	want := entries(w.Sets(traffic.IPv4)[traffic.Ingress])
+	want := entryTexts(w.Sets(traffic.IPv4)[traffic.Ingress])
 	w.follow(w.event("shop/x {node: node2, addrs: [10.32.1.2]}"))
 	w.follow(w.event("delete shop/x"))
 	w.update()

@@ -57,7 +57,7 @@ func newWorld(t *testing.T, configure func(*npc.Config), events ...string) *worl
 	w.Gate = New(c, w.tables, w.index)
 	for f := range w.tables {
 		for _, d := range traffic.Directions {
-			w.allowed[f] = append(w.allowed[f], w.tables[f].AddFixedSet(naming.DefaultAllow(d), ipset.HashIP, "not isolated, "+d.String()))
+			w.allowed[f] = append(w.allowed[f], w.tables[f].Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, "not isolated, "+d.String()))
 		}
 	}
 	w.do(events...)
@@ -177,8 +177,8 @@ func (w *world) recall() {
 	w.Update(w.facts)
 }
 
-// entries returns a line for each entry of sets, with its comment.
-func entries(sets ...*dataplane.Set) (out []string) {
+// entryTexts returns a line for each entry of sets, with its comment.
+func entryTexts(sets ...*dataplane.Set) (out []string) {
 	for _, s := range sets {
 		for e, st := range s.States() {
 			if !st.Wanted {
@@ -195,13 +195,13 @@ func entries(sets ...*dataplane.Set) (out []string) {
 	return out
 }
 
-// drops fails if the gate drops other packets in a direction than those of the given entries, of both families.
+// drops fails if the gate drops other packets in a direction than those of the given entryTexts, of both families.
 func (w *world) drops(d traffic.Direction, want string) {
 	w.Helper()
 	expect(w.T, d.String(), want, w.Sets(traffic.IPv4)[d], w.Sets(traffic.IPv6)[d])
 }
 
-// expect fails if sets do not have the given entries.
+// expect fails if sets do not have the given entryTexts.
 func expect(t *testing.T, about, want string, sets ...*dataplane.Set) {
 	t.Helper()
 	var lines []string
@@ -211,7 +211,7 @@ func expect(t *testing.T, about, want string, sets ...*dataplane.Set) {
 		}
 	}
 	slices.Sort(lines)
-	if diff := cmp.Diff(lines, entries(sets...)); diff != "" {
+	if diff := cmp.Diff(lines, entryTexts(sets...)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", about, diff)
 	}
 }

@@ -116,8 +116,8 @@ func TestConflicts(t *testing.T) {
 func TestPlace(t *testing.T) {
 	w := newWorld(t, "shop/far {node: node2, addrs: [10.32.2.2]}")
 	p, a := w.pod("shop/far"), addrs("10.32.2.2")[0]
-	gate := w.tables[traffic.IPv4].AddFixedSet("gate-ingress", ipset.HashNet, "gate")
-	allowed := w.tables[traffic.IPv4].AddFixedSet("allowed", ipset.HashIP, "allowed")
+	gate := w.tables[traffic.IPv4].Sets.AddFixed("gate-ingress", ipset.HashNet, "gate")
+	allowed := w.tables[traffic.IPv4].Sets.AddFixed("allowed", ipset.HashIP, "allowed")
 	exception, member := Membership{gate, ipset.Addr(a)}, Membership{allowed, ipset.Addr(a)}
 	check := func(when string, excepted, is bool) {
 		t.Helper()

@@ -157,7 +157,7 @@ func TestDispatchIsBounded(t *testing.T) {
 			for _, s := range all {
 				longest = max(longest, len(s.path))
 				for i, n := range s.path {
-					way := strings.TrimPrefix(n.chains[traffic.IPv4].Name(), naming.BranchChain(traffic.Ingress, ""))
+					way := strings.TrimPrefix(n.chains[traffic.IPv4].Name(), naming.NodeChain(traffic.Ingress, ""))
 					if !strings.HasPrefix(s.bits, way) || i > 0 && n == s.path[i-1] {
 						t.Errorf("%s: %s is led to by way of %s", name, s.bits, way)
 					}
@@ -293,7 +293,7 @@ func TestPrune(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, "policy shop/p "+target+", ingress: [{}]}")
 	chains := func() []string {
 		text := w.kernel(traffic.IPv4).text
-		return slices.DeleteFunc([]string{naming.PartChain(traffic.Ingress, "shop", ""), naming.BranchChain(traffic.Ingress, "1")},
+		return slices.DeleteFunc([]string{naming.ShardChain(traffic.Ingress, "shop", ""), naming.NodeChain(traffic.Ingress, "1")},
 			func(name string) bool { return !strings.Contains(text, ":"+name+" ") })
 	}
 	pods := w.namespaces["shop"].pods[w.pod("shop/web")].shards[traffic.Ingress].isolated[traffic.IPv4]

@@ -47,7 +47,7 @@ func newWorld(t *testing.T, configure func(*Config), events ...string) *world {
 	base := &rules.Base{PodInterface: "cni0", Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
 	var roots [len(traffic.Directions)][len(traffic.Families)]*dataplane.Chain
 	for f := range w.tables {
-		for d, root := range w.tables[f].AddBase(base) {
+		for d, root := range w.tables[f].Chains.AddBase(base) {
 			roots[d][f] = root
 		}
 	}
