@@ -59,7 +59,7 @@ func (p planner) plan() Transaction {
 	if p.Known == NothingKnown {
 		return tx
 	}
-	p.tx, tx.Mismatched = &tx, p.Options.Mismatched
+	p.tx, tx.Mismatched = &tx, p.Mismatched
 	p.planSets()
 	if p.Known == AllKnown {
 		p.planChains()
