@@ -25,7 +25,7 @@ func (p Planner) LoadSets(f traffic.Family, sets []ipset.Listing) {
 	defer p.c.mu.Unlock()
 	p.c.state.tables[f].LoadSets(sets)
 	if p.c.state.synced {
-		p.c.state.findReassignedOf(p.c.state.tables[f])
+		p.c.state.findReassigned(p.c.state.tables[f])
 	}
 }
 
@@ -128,7 +128,7 @@ func (p Planner) Resume() bool {
 	}
 	for _, t := range c.state.tables {
 		t.Release()
-		c.state.findReassignedOf(t)
+		c.state.findReassigned(t)
 	}
 	return true
 }

@@ -188,8 +188,8 @@ func (s *state) setSynced() {
 	s.synced = true
 	for _, t := range s.tables {
 		t.Flows.Clear()
+		s.findReassigned(t)
 	}
-	s.findReassigned()
 	s.isolation.SetSynced()
 	s.place(index.Change{})
 }

@@ -41,15 +41,9 @@ func (s *state) flush(table *dataplane.Table, t index.Transfer) {
 	}
 }
 
-// findReassigned finds the addresses that changed hands while nobody looked: the kernel still has them as another pod's. It closes those
-// of isolated pods that vanished meanwhile.
-func (s *state) findReassigned() {
-	for _, t := range s.tables {
-		s.findReassignedOf(t)
-	}
-}
-
-func (s *state) findReassignedOf(t *dataplane.Table) {
+// findReassigned finds the addresses of a family that changed hands while nobody looked: the kernel still has them as another pod's. It
+// closes those of isolated pods that vanished meanwhile.
+func (s *state) findReassigned(t *dataplane.Table) {
 	found := func(a netip.Addr, scope conntrack.Scope) {
 		if !t.Flows.Has(a) {
 			t.Flows.Enter(conntrack.Request{Addr: a, Scope: scope})

@@ -159,9 +159,7 @@ func (s *Isolation) replace(ns *namespace, old, next *enforced) {
 	if old != nil {
 		s.activation.deactivate(ns, old)
 	}
-	for _, st := range ns.pods {
-		s.isolate(ns, st)
-	}
+	s.Reisolate(ns.name)
 	s.SettleBudget()
 }
 
