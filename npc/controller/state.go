@@ -96,7 +96,9 @@ func (s *state) endPod(p *index.Pod) {
 // the pods are in.
 func (s *state) follow(change index.Change) {
 	s.isolation.Update(change)
-	s.transfer(change.Transfers)
+	for _, t := range change.Transfers {
+		s.transfer(t)
+	}
 	s.place(change)
 }
 
@@ -116,9 +118,8 @@ func (s *state) place(change index.Change) {
 
 // placePod brings the sets up to date that a pod's addresses are in, and closes the addresses that it contests to their owners.
 func (s *state) placePod(p *index.Pod) {
-	s.placeOne(p)
-	for _, owner := range s.index.Addresses.Contested(p) {
-		s.placeOne(owner)
+	for _, q := range append(s.index.Addresses.Contested(p), p) {
+		s.placeOne(q)
 	}
 }
 

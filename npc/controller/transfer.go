@@ -11,22 +11,12 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// transfer gives addresses that changed hands to their new owners.
-func (s *state) transfer(all []index.Transfer) {
-	for _, t := range all {
-		table := s.tables[traffic.FamilyOf(t.Addr)]
-		s.flush(table, t)
-		table.Reassign(t.Addr, t.From != nil)
-		if t.To != nil {
-			s.gate.Appear(t.Addr)
-		}
-	}
-}
-
-// flush has the connections deleted of an address that another pod owns now, or none, as far as they are not the new
-// pod's as well: those of a local pod, and those that a remote pod had with local ones by its own rights. What a remote pod had
-// while nothing asked who it is, another could have begun just so, unless a policy came in between: that is not urgent.
-func (s *state) flush(table *dataplane.Table, t index.Transfer) {
+// transfer gives an address that changed hands to its new owner. The former owner's connections are deleted as far as they are not the new
+// pod's as well: those of a local pod, and those that a remote pod had with local ones by its own rights. What a remote pod had while nothing
+// asked who it is, another could have begun just so, unless a policy came in between: that is not urgent.
+func (s *state) transfer(t index.Transfer) {
+	table := s.tables[t.Family]
+	table.Reassign(t.Entry, t.From != nil)
 	switch {
 	case t.From == nil && t.To != nil:
 		table.Flows.Hurry(t.Addr)
@@ -38,6 +28,9 @@ func (s *state) flush(table *dataplane.Table, t index.Transfer) {
 		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Later: t.To == nil})
 	case s.isolation.Counts().Isolated != [len(traffic.Directions)]int{}:
 		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Later: true})
+	}
+	if t.To != nil {
+		s.gate.Appear(t.Addr)
 	}
 }
 

@@ -150,7 +150,7 @@ func (h *hold) sameOwner(s *Set, e ipset.Entry) bool {
 	if !ok || s.found.Type != ipset.HashIP && s.found.Type != ipset.HashIPPort {
 		return true
 	}
-	if local := h.sets.local.State(ipset.Addr(e.Prefix.Addr())); local.Exists {
+	if local := h.sets.local.State(ipset.Entry{Prefix: e.Prefix}); local.Exists {
 		return local.Have.Comment == p.LocalComment
 	}
 	return s.State(e).Have.Comment == p.Comment
@@ -158,7 +158,7 @@ func (h *hold) sameOwner(s *Set, e ipset.Entry) bool {
 
 // reassign ends keeping what was found for an address that another pod has now, or none any more; known is set if the former pod was
 // read.
-func (h *hold) reassign(a netip.Addr, known bool) {
+func (h *hold) reassign(host ipset.Entry, known bool) {
 	end := func(s *Set, e ipset.Entry) {
 		if s.kept[e] && (known || !h.sameOwner(s, e)) {
 			delete(s.kept, e)
@@ -167,18 +167,18 @@ func (h *hold) reassign(a netip.Addr, known bool) {
 	}
 	for _, s := range h.sets.byName {
 		if s.found.Type != ipset.HashIPPort {
-			end(s, ipset.Addr(a))
+			end(s, host)
 			continue
 		}
 		for e := range s.kept {
-			if e.Prefix.Addr() == a {
+			if e.Prefix == host.Prefix {
 				end(s, e)
 			}
 		}
 	}
 	for s, entries := range h.isolated {
-		if e := ipset.Addr(a); known || !h.sameOwner(h.sets.local, e) {
-			delete(entries, e)
+		if known || !h.sameOwner(h.sets.local, host) {
+			delete(entries, host)
 			s.touch()
 		}
 	}

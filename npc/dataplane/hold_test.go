@@ -86,10 +86,10 @@ func TestHoldKeepsWhatNobodyAccountsFor(t *testing.T) {
 	t.Run("an_address_is_anothers", func(t *testing.T) {
 		n := heldNode(t, bothPods)
 		n.carryOut()
-		n.Reassign(client, false) // the pod was read, and it is the same
+		n.Reassign(ipset.Addr(client), false) // the pod was read, and it is the same
 		n.expect(n.Plan(dataplane.Options{}).String(), "-"+peersName)
-		n.Reassign(client, true)
-		n.Reassign(web, true)
+		n.Reassign(ipset.Addr(client), true)
+		n.Reassign(ipset.Addr(web), true)
 		n.expect(n.Plan(dataplane.Options{}).String(), "+del "+peersName+" 10.32.1.3", "+del "+shopPods+" 10.32.1.2",
 			"+add weave-default-allow-ingress 10.32.1.2", "+add weave-default-allow-egress 10.32.1.2")
 	})
@@ -107,7 +107,7 @@ func TestHoldKeepsWhatNobodyAccountsFor(t *testing.T) {
 		if !n.HoldsPods() {
 			t.Error("it is not known that a pod stays")
 		}
-		n.Reassign(client, true)
+		n.Reassign(ipset.Addr(client), true)
 		n.expect(n.Plan(dataplane.Options{}).String(), "+del weave-local-pods 10.32.1.3")
 	})
 	t.Run("a_pod_is_isolated_anew", func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestHoldOfPortsAndLists(t *testing.T) {
 	s.Add(http, ipset.Attr{Comment: "shop/client"})
 	s.Drop() // rules that stay refer to it
 	n.expect(n.Plan(dataplane.Options{CollectGarbage: true}).String(), "-"+ports)
-	n.Reassign(client, true)
+	n.Reassign(ipset.Addr(client), true)
 	n.expect(n.Plan(dataplane.Options{}).String(), "+del "+ports+" 10.32.1.3,tcp:80")
 	s = n.Sets.Add(ports, ipset.HashIPPort, "ports")
 	n.Flows.Enter(conntrack.Request{Addr: client})

@@ -112,11 +112,11 @@ func (t *Table) Release() {
 	t.touchAll()
 }
 
-// Reassign ends keeping what was found for an address that another pod has now, or none any more; known is set if the former pod was
-// read.
-func (t *Table) Reassign(a netip.Addr, known bool) {
+// Reassign ends keeping what was found for an address, as its entry, that another pod has now, or none any more; known is set if the former
+// pod was read.
+func (t *Table) Reassign(e ipset.Entry, known bool) {
 	if t.hold != nil {
-		t.hold.reassign(a, known)
+		t.hold.reassign(e, known)
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Addresses records which pod owns which address.
@@ -79,7 +81,7 @@ func (x *Addresses) settle(c *Change, a netip.Addr, p *Pod, claimed bool) {
 
 // transfer gives an address to another pod, or to none.
 func (x *Addresses) transfer(c *Change, a netip.Addr, from, to *Pod) {
-	t := Transfer{Addr: a, From: from, To: to, WasLocal: x.IsLocal(a)}
+	t := Transfer{Addr: a, Family: traffic.FamilyOf(a), Entry: ipset.Addr(a), From: from, To: to, WasLocal: x.IsLocal(a)}
 	delete(x.local, a)
 	if from != nil {
 		from.owned = slices.DeleteFunc(from.owned, func(b netip.Addr) bool { return a == b })

@@ -3,6 +3,9 @@ package index
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Change is what became of the index by one event. It is valid until the next one.
@@ -22,7 +25,10 @@ type Change struct {
 
 // Transfer is an address that changed hands. From is nil if no pod owned it, To if none does now.
 type Transfer struct {
-	Addr     netip.Addr
+	Addr netip.Addr
+	// Family is the address's, and Entry the address as sets have it.
+	Family   traffic.Family
+	Entry    ipset.Entry
 	From, To *Pod
 	// WasLocal is set if a local pod owned the address.
 	WasLocal bool

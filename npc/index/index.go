@@ -235,6 +235,7 @@ func (x *Index) Memberships(p *Pod, out []Membership) []Membership {
 // Place makes the given memberships the pod's, and no others. The caller may use the slice again.
 func (x *Index) Place(p *Pod, members []Membership) {
 	had := p.members
+	attr, local := p.attrs()
 	if !slices.Equal(had, members) {
 		p.members = slices.Clone(members)
 		for _, old := range had {
@@ -243,7 +244,6 @@ func (x *Index) Place(p *Pod, members []Membership) {
 			}
 		}
 	}
-	attr := ipset.Attr{Comment: p.Comment()}
 	for _, m := range p.members {
 		switch {
 		case isException(m.Set):
@@ -252,7 +252,7 @@ func (x *Index) Place(p *Pod, members []Membership) {
 		case slices.Contains(had, m):
 		case m.Set == x.tables[m.Set.Family()].Local:
 			// A weave-npc that starts later has to see that an address was another pod's.
-			m.Set.Add(m.Entry, ipset.Attr{Comment: p.LocalComment()})
+			m.Set.Add(m.Entry, local)
 		default:
 			m.Set.Add(m.Entry, attr)
 		}

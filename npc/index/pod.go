@@ -60,6 +60,15 @@ func (p *Pod) ID() string { return naming.Hash("pod", string(p.UID))[:10] }
 // LocalComment returns the comment of the pod's entries in the set of the local pods, which tells pods of one name apart.
 func (p *Pod) LocalComment() string { return iptables.Comment(p.ID() + " " + p.String()) }
 
+// attrs returns the attributes of the pod's entries, and those of its entries in the set of the local pods if it is one.
+func (p *Pod) attrs() (attr, local ipset.Attr) {
+	if p.local {
+		local.Comment = p.LocalComment()
+	}
+	attr.Comment = p.Comment()
+	return attr, local
+}
+
 // Local reports whether policies apply to the pod's packets: it is on this node, not on the host network and not finished. It may still be
 // without an address.
 func (p *Pod) Local() bool { return p.local }
