@@ -58,19 +58,22 @@ func (r Rule) Sets() []string {
 	return names
 }
 
+var idEncoding = base32.NewEncoding(idAlphabet)
+
 // ID returns the id of the rule: ten characters of lower-case base32 of SHA1 over Match, Target and Comment.
 func (r Rule) ID() string {
 	if r.Printed != "" {
 		return RuleID("-A x " + r.Printed)
 	}
-	h := sha1.New()
-	for _, field := range []string{r.Match, r.Target, r.Comment} {
-		var length [8]byte
-		binary.BigEndian.PutUint64(length[:], uint64(len(field)))
-		h.Write(length[:])
-		h.Write([]byte(field))
+	key := make([]byte, 0, 512)
+	for _, field := range [...]string{r.Match, r.Target, r.Comment} {
+		key = binary.BigEndian.AppendUint64(key, uint64(len(field)))
+		key = append(key, field...)
 	}
-	return base32.NewEncoding(idAlphabet).EncodeToString(h.Sum(nil))[:idLen]
+	sum := sha1.Sum(key)
+	var text [sha1.Size * 8 / 5]byte
+	idEncoding.Encode(text[:], sum[:])
+	return string(text[:idLen])
 }
 
 // String returns the rule as iptables arguments, without command and chain:

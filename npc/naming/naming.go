@@ -35,14 +35,13 @@ var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 // Hash returns the lower-case base32 form of the SHA1 of parts. Each part is preceded by its length,
 // so that no two lists of parts make the same key.
 func Hash(parts ...string) string {
-	h := sha1.New()
-	var n [8]byte
+	key := make([]byte, 0, 256)
 	for _, p := range parts {
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write([]byte(p))
+		key = binary.BigEndian.AppendUint64(key, uint64(len(p)))
+		key = append(key, p...)
 	}
-	return nameEncoding.EncodeToString(h.Sum(nil))
+	sum := sha1.Sum(key)
+	return nameEncoding.EncodeToString(sum[:])
 }
 
 // Set returns the name of the set with the given key: 31 characters, the maximum of the kernel.
