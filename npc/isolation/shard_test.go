@@ -1,21 +1,16 @@
 package isolation
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/test/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata/dispatch.txt")
 
 // TestDigits shows how many binary digits tell the shards of a namespace apart, by how many targets its policies have.
 func TestDigits(t *testing.T) {
@@ -105,19 +100,7 @@ func TestDispatch(t *testing.T) {
 			}
 		}
 	}
-	const golden = "testdata/dispatch.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
-		t.Errorf("the ways have changed; if they should, run go test ./npc/isolation -update (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "testdata/dispatch.txt", got.String())
 }
 
 // TestDispatchIsBounded shows that no more chains follow each other than the kernel takes, whatever the namespaces are called.
