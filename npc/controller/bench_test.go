@@ -61,7 +61,7 @@ func carryOut(m *controller.Controller) {
 	}
 }
 
-// remembered is the floor of an event: a pod is taken note of, and no more.
+// remembered returns the floor of n events: a map that stores a pod with other labels.
 func remembered(c synthetic.Cluster, n int) time.Duration {
 	pods := make(map[string]npc.Pod, c.Pods)
 	for i := range c.Pods {
@@ -78,7 +78,7 @@ func remembered(c synthetic.Cluster, n int) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkEvent takes one change from the call to the plan. Its floor is a map of pods that is told of a pod with other labels.
+// BenchmarkEvent takes one change from the call to the plan. Its floor is a map of pods in which a pod gets other labels.
 func BenchmarkEvent(b *testing.B) {
 	for _, c := range synthetic.Sizes() {
 		var m *controller.Controller
@@ -176,7 +176,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// held is how much memory is held that a function has made.
+// held returns how much more memory is in use after a function than before it.
 func held(f func()) float64 {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -189,7 +189,7 @@ func held(f func()) float64 {
 	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
 }
 
-// BenchmarkStart tells a model of all there is, and plans it. The floor is a map of the pods' facts.
+// BenchmarkStart passes all objects to a model, and plans. The floor is a map of the pods' facts.
 func BenchmarkStart(b *testing.B) {
 	for _, c := range synthetic.Sizes()[2:] {
 		b.Run(c.String(), func(b *testing.B) {
@@ -201,7 +201,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkRulesMet says how many rules a packet that opens a connection is tried against, from FORWARD on, before the rules of the namespace of
+// BenchmarkRulesMet measures how many rules a packet that opens a connection is tried against, from FORWARD on, before the rules of the namespace of
 // the local pod that it is for ("before-space"), and before the first rule that is for that pod ("before-own"): those of the pod that
 // is worst off.
 func BenchmarkRulesMet(b *testing.B) {
@@ -284,7 +284,7 @@ func rulesMet(tb testing.TB, k *paper.Kernel, pod npc.Pod, d traffic.Direction) 
 	return 0, 0
 }
 
-// planned plans and tells the model that everything was carried out.
+// planned plans and commits the plan as carried out.
 func planned(m *controller.Controller) [2]dataplane.Transaction {
 	txs := m.Planner().Plan(false, [2]dataplane.Known{})
 	for _, tx := range txs {
