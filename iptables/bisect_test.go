@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusedMatch is one that the programs take and the kernel does not: an instruction that no BPF machine knows.
+// refusedMatch is one that the programs take and the kernel does not: an instruction that BPF does not have.
 const refusedMatch = `-m bpf --bytecode "1,255 255 255 255"`
 
 func allows(r Rule) bool { return r.Target == "-j ACCEPT" }

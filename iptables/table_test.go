@@ -297,7 +297,7 @@ func TestRestoreErrorNamesTheLineAndNothingChanges(t *testing.T) {
 	good := Rule{Match: "-p tcp", Target: "-j ACCEPT"}
 	tests := map[string]struct {
 		bad Rule
-		// commitOnLegacy says that the legacy kernel finds the mistake without saying where.
+		// commitOnLegacy is set if the legacy kernel rejects the transaction without a line number.
 		commitOnLegacy bool
 	}{
 		"missing set":    {bad: Rule{Match: "-m set --match-set missing src", Target: "-j ACCEPT"}},

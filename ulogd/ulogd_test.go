@@ -98,7 +98,7 @@ func TestRunPassesOverWhatIsNotMarked(t *testing.T) {
 	s.end(t)
 }
 
-// sameButSource compares what the test could know beforehand.
+// sameButSource compares what the test can predict.
 func sameButSource(got, want Packet) bool {
 	got.Time, got.Src = want.Time, want.Src
 	if want.SrcPort == 0 {
@@ -335,7 +335,7 @@ func TestChildDiesWithUs(t *testing.T) {
 	await.That(t, "end of ulogd2", func() bool { return !alive(pid) })
 }
 
-// alive says whether process pid runs; one that is dead but not yet waited for does not.
+// alive reports whether process pid runs; one that is dead but not yet waited for does not.
 func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(b), ") Z ")
@@ -390,7 +390,7 @@ func TestRunRecords(t *testing.T) {
 	}
 }
 
-// TestRunKilledAgainAndAgain: ulogd2 is killed under load, the packets go on coming. WEAVE_NPC_TEST_ULOGD_KILLS says how often.
+// TestRunKilledAgainAndAgain: ulogd2 is killed under load, the packets go on coming. WEAVE_NPC_TEST_ULOGD_KILLS sets how often.
 func TestRunKilledAgainAndAgain(t *testing.T) {
 	kills := 10
 	if text := os.Getenv("WEAVE_NPC_TEST_ULOGD_KILLS"); text != "" {
@@ -430,7 +430,7 @@ func TestRunKilledAgainAndAgain(t *testing.T) {
 	s.end(t)
 }
 
-// flood sends so many UDP packets a second to as many ports of 127.0.0.2, catching up when it is late, until ctx ends; then it says how many.
+// flood sends so many UDP packets a second to as many ports of 127.0.0.2, catching up when it is late, until ctx ends, and returns how many.
 func flood(ctx context.Context, fd, perSecond int, sent chan<- int) {
 	n := 0
 	tick := time.NewTicker(time.Millisecond)

@@ -3,17 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/pkg/errors"
-)
 
-var update = flag.Bool("update", false, "write what is printed into testdata, docs/flags.md and docs/metrics.md before comparing it")
+	"github.com/weave-npc/weave-npc/test/golden"
+)
 
 // execute runs weave-npc in this process, and returns its output and exit status.
 func execute(t *testing.T, args ...string) (out string, code int) {
@@ -54,24 +52,7 @@ func checkTranscript(t *testing.T, path string) {
 		}
 		got.WriteString("\n")
 	}
-	checkFile(t, path, got.String())
-}
-
-// checkFile compares a file with its wanted content, or writes the latter with -update.
-func checkFile(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s: -want +got; go test ./cmd/weave-npc -update writes the latter:\n%s", path, diff)
-	}
+	golden.Compare(t, path, got.String())
 }
 
 func TestExplain(t *testing.T) { checkTranscript(t, "testdata/explain.txt") }

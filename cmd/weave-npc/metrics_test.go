@@ -20,6 +20,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/test/golden"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -83,7 +84,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()), strings.Join(labels, ", "),
 			family.GetHelp())
 	}
-	checkFile(t, page, b.String())
+	golden.Compare(t, page, b.String())
 }
 
 // TestNoLabelHasManyValues checks that no metric has labels for pods, addresses or policies.

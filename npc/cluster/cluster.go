@@ -35,7 +35,7 @@ type Cluster struct {
 	namespaces map[string]npc.Namespace
 	pods       map[string]*npc.Pod // namespace/name -> pod
 	policies   map[string]*Policy  // namespace/name -> policy
-	// nodeAddrs holds the addresses of the nodes of which all are known, and booted when a node was started, as far as that is known.
+	// nodeAddrs holds the addresses of the nodes whose addresses are all known, and booted when a node was started, as far as that is known.
 	nodeAddrs map[string]addrSet
 	booted    map[string]time.Time
 	view      *View // of the objects; nil since they last changed

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Ledger lists the addresses that changed hands and of which the connections of the former owner are not deleted yet. Its zero
+// Ledger lists the addresses that changed hands and whose connections of the former owner are not deleted yet. Its zero
 // value is empty.
 type Ledger struct {
 	open map[netip.Addr]entry

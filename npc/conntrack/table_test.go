@@ -175,7 +175,7 @@ type everything struct{}
 
 func (everything) MatchConntrackFlow(*netlink.ConntrackFlow) bool { return true }
 
-// BenchmarkDelete lists a table with 100,000 connections, of which one is to be deleted.
+// BenchmarkDelete lists a table with 100,000 connections, one to be deleted.
 func BenchmarkDelete(b *testing.B) {
 	inNamespace(b)
 	for i := range 100_000 {

@@ -83,7 +83,7 @@ func parseAddrs(texts []string) []netip.Addr {
 	return out
 }
 
-// TestS27_ARemotePeersAddressIsForgotten shows of which addresses of other nodes' pods the connections are deleted, and when.
+// TestS27_ARemotePeersAddressIsForgotten shows for which addresses of other nodes' pods connections are deleted, and when.
 func TestS27_ARemotePeersAddressIsForgotten(t *testing.T) {
 	w := newWorld(t)
 	w.Namespace("a")

@@ -85,7 +85,7 @@ func (s state) sameButForPolicies(o state) bool {
 		maps.EqualFunc(s.pods, o.pods, func(a, b npc.Pod) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 }
 
-// judged is the state as the judge knows it, with each address given to the pod that it belongs to.
+// judged is the state for the judge, with each address given to the pod that it belongs to.
 func (s state) judged() judge.World {
 	j := judge.World{Namespaces: s.spaces}
 	hosts := map[netip.Addr]bool{}
@@ -102,7 +102,7 @@ func (s state) judged() judge.World {
 		}
 		for _, a := range p.Addrs {
 			if slices.Contains(s.node, a) || p.Node != cluster.Node && hosts[a] {
-				continue // no pod has an address of a node; what others' objects say takes none from a pod of this node
+				continue // no pod has an address of a node; other objects take none from a pod of this node
 			}
 			claiming[a] = append(claiming[a], p)
 			if q, ok := owners[a]; !ok || rank(p) > rank(q) {

@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// restarted returns a world whose model knows nothing yet and whose kernel holds what w's does.
+// restarted returns a world whose model has no objects yet and whose kernel holds what w's does.
 func (w *world) restarted(configure ...func(*npc.Config)) *world {
 	next := &world{cluster.NewUnread(w.T, append(configure, toldByRange)...)}
 	next.Kernels = w.Kernels
@@ -87,7 +87,7 @@ func TestS74_WhatWasNotReadKeepsWhatTheKernelHolds(t *testing.T) {
 		w.Again(true)
 		w.CollectGarbage()
 		w.Expect(verdicts + "\noutside > shop/web tcp:81 = no")
-		// The rest is read: it says less than before.
+		// The rest is read: it has fewer objects than before.
 		w.Policy("shop/db", dbFromWeb)
 		w.Model.SetMissing(npc.NothingMissing)
 		w.Again(true)

@@ -34,7 +34,7 @@ func TestLayouts(t *testing.T) {
 		name string
 		// leave makes the kernel's chains and sets those of another version.
 		leave func(k *newKernel)
-		// changes says whether anything has to be written but a marker.
+		// changes tells whether anything has to be written but a marker.
 		changes bool
 	}{
 		{"the same", func(*newKernel) {}, false},
@@ -46,7 +46,7 @@ func TestLayouts(t *testing.T) {
 		{"newer, with sets of another meaning", func(k *newKernel) {
 			delete(k.Chains, ourLayout)
 			k.Chains[newerLayout] = nil
-			// Who is isolated is in the set that says who is not, and the rule says the reverse.
+			// The set of pods that are not isolated holds the isolated ones, and the rule matches the reverse.
 			set := k.Sets["weave-default-allow-ingress"+k.v6]
 			web, client := ipset.Addr(k.web), ipset.Addr(k.client)
 			set.Members[web] = set.Members[client]

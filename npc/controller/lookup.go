@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Lookup answers what readers ask. It changes nothing but what Unreported has returned.
+// Lookup answers what readers ask. It changes nothing except what Unreported has returned.
 type Lookup struct{ c *Controller }
 
 // Lookup returns what readers ask: names for addresses, uses of sets, what is closed and why.
@@ -100,7 +100,7 @@ func (l Lookup) Unreported() []npc.InvalidPolicy {
 	return l.c.state.isolation.Unreported()
 }
 
-// Rejected returns the policies of which the kernel does not take a rule, or a set that a rule needs, in order.
+// Rejected returns the policies with a rule that the kernel rejects, or a set that a rule needs, in order.
 func (l Lookup) Rejected() []npc.InvalidPolicy {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// atWork is a model of which the kernels have what they are to have: a pod that a policy isolates.
+// atWork is a model whose kernels are in the desired state: a policy isolates a pod.
 func atWork(now *time.Time) *Controller {
 	m := New(npc.Config{NodeName: "n", Hook: npc.HookForward, Gate: npc.GateAuto, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})

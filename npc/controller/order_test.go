@@ -164,7 +164,7 @@ func TestS27_RightsGoBeforeFlows(t *testing.T) {
 	}
 }
 
-// TestS63_AStartTakesNothingAway: before all objects are known, what stands stays as it is, but for unknown addresses.
+// TestS63_AStartTakesNothingAway: before all objects are read, the kernel state stays as it is, except for unknown addresses.
 func TestS63_AStartTakesNothingAway(t *testing.T) {
 	for _, boot := range []bool{false, true} {
 		w := newOrderWorld(t)

@@ -25,6 +25,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
 // BenchmarkFirstPacket forwards packets that open connections, as local policies and the namespaces that a policy names grow. The floor is forwarding
@@ -32,30 +33,30 @@ import (
 // not, of pairs of batches that follow each other.
 func BenchmarkFirstPacket(b *testing.B) {
 	type scene struct {
-		size
-		named int // namespaces that every policy's peer matches
+		cluster synthetic.Cluster
+		named   int // namespaces that every policy's peer matches
 	}
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
 		for _, s := range []scene{
-			{size{0, 1, 1, 110}, 0}, {size{0, 10, 10, 110}, 0}, {size{0, 50, 100, 110}, 0}, {size{0, 50, 1_000, 110}, 0},
-			{size{0, 1, 1, 110}, 1}, {size{0, 1, 1, 110}, 8}, {size{0, 1, 1, 110}, 9}, {size{0, 1, 1, 110}, 2_000},
+			{fullNode(1, 1), 0}, {fullNode(10, 10), 0}, {fullNode(50, 100), 0}, {fullNode(50, 1_000), 0},
+			{fullNode(1, 1), 1}, {fullNode(1, 1), 8}, {fullNode(1, 1), 9}, {fullNode(1, 1), 2_000},
 		} {
 			r := newRoad(b)
-			name := fmt.Sprintf("%s/%s", backend, s.size)
+			name := fmt.Sprintf("%s/%s", backend, s.cluster)
 			if s.named > 0 {
 				name = fmt.Sprintf("%s/named=%d", backend, s.named)
 			}
 			b.Run(name, func(b *testing.B) {
 				cluster.Empty(b)
-				floor := r.cost(b, r.addrs(s.local, 0), 20)
-				m := s.untold()
-				s.tell(m)
-				s.admit(m, s.named)
+				floor := r.cost(b, r.addrs(s.cluster.Local, 0), 20)
+				m := newModel()
+				load(m, s.cluster)
+				admit(m, s.cluster, s.named)
 				r.enforce(b, m, backend)
 				var isolated, free, more []float64
 				for b.Loop() {
 					for range 40 {
-						i, f := r.cost(b, r.addrs(s.local, 0), 1), r.cost(b, r.addrs(110, 128), 1)
+						i, f := r.cost(b, r.addrs(s.cluster.Local, 0), 1), r.cost(b, r.addrs(110, 128), 1)
 						isolated, free, more = append(isolated, i), append(free, f), append(more, i-f)
 					}
 				}
@@ -77,14 +78,14 @@ func BenchmarkFirstPacket(b *testing.B) {
 func BenchmarkEstablishedPacket(b *testing.B) {
 	stateAlone := []string{"-A FORWARD -m conntrack --ctstate NEW"}
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
-		for _, s := range []size{{0, 1, 1, 110}, {0, 50, 1_000, 110}} {
+		for _, c := range []synthetic.Cluster{fullNode(1, 1), fullNode(50, 1_000)} {
 			for _, scene := range []struct {
 				name    string
 				others  []string
 				replies bool
 			}{{"", stateAlone, false}, {"kube-proxy/to-pod/", kubeProxy(), false}, {"kube-proxy/from-pod/", kubeProxy(), true}} {
 				r := newRoad(b)
-				b.Run(fmt.Sprintf("%s/%s%s", backend, scene.name, s), func(b *testing.B) { r.compare(b, backend, s, scene.others, scene.replies) })
+				b.Run(fmt.Sprintf("%s/%s%s", backend, scene.name, c), func(b *testing.B) { r.compare(b, backend, c, scene.others, scene.replies) })
 				r.close()
 			}
 		}
@@ -106,7 +107,7 @@ func kubeProxy() []string {
 }
 
 // compare measures what packets of a connection to a pod take, or their replies, with and without us before others' rules.
-func (r *road) compare(b *testing.B, backend iptables.Backend, s size, others []string, replies bool) {
+func (r *road) compare(b *testing.B, backend iptables.Backend, c synthetic.Cluster, others []string, replies bool) {
 	b.Helper()
 	rule := func(args string) {
 		b.Helper()
@@ -117,9 +118,9 @@ func (r *road) compare(b *testing.B, backend iptables.Backend, s size, others []
 	for _, other := range others {
 		rule(other)
 	}
-	m := s.untold()
-	s.tell(m)
-	s.admit(m, 0)
+	m := newModel()
+	load(m, c)
+	admit(m, c, 0)
 	r.enforce(b, m, backend)
 	var ours, floor, ratios []float64
 	for b.Loop() {
@@ -140,10 +141,10 @@ func (r *road) compare(b *testing.B, backend iptables.Backend, s size, others []
 
 // admit has every namespace with local pods let in what the road sends, from addresses outside or from pods of the named namespaces; pods of one
 // more namespace are not isolated.
-func (s size) admit(m *controller.Controller, named int) {
-	for i := range s.namespaces {
+func admit(m *controller.Controller, c synthetic.Cluster, named int) {
+	for i := range c.Namespaces {
 		p := &networkingv1.NetworkPolicy{}
-		p.Namespace, p.Name = spaceOf(i), "admit"
+		p.Namespace, p.Name = synthetic.NamespaceName(i), "admit"
 		peer := networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: "198.51.0.0/16"}}
 		if named > 0 {
 			peer = networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"named": "yes"}}}
@@ -159,7 +160,7 @@ func (s size) admit(m *controller.Controller, named int) {
 	}
 	m.SetNamespace(npc.Namespace{Name: "free"})
 	for i := range 110 {
-		m.SetPod(npc.Pod{Namespace: "free", Name: fmt.Sprint(i), UID: "1", Node: cluster.Node, Addrs: []netip.Addr{
+		m.SetPod(npc.Pod{Namespace: "free", Name: fmt.Sprint(i), UID: "1", Node: synthetic.Node, Addrs: []netip.Addr{
 			netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2 + 128)})}})
 	}
 }

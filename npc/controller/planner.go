@@ -108,8 +108,8 @@ func (p Planner) Commit(tx dataplane.Transaction, r dataplane.Result) (sets, rul
 	return p.c.state.tables[tx.Family].Commit(tx, r)
 }
 
-// Resume reports whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, of which the
-// next are applied.
+// Resume reports whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, and the
+// next of them are applied.
 func (p Planner) Resume() bool {
 	c := p.c
 	c.mu.Lock()
@@ -147,7 +147,7 @@ func (p Planner) Retry(f traffic.Family) {
 	p.c.state.tables[f].Retry()
 }
 
-// Forgotten takes the addresses of which all connections of former pods are deleted that plans asked for.
+// Forgotten takes the addresses whose connections of former pods are all deleted, as plans asked.
 func (p Planner) Forgotten(f traffic.Family, addrs []netip.Addr) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

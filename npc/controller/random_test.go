@@ -26,7 +26,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/judge"
 )
 
-// history is a cluster that changes, as the judge knows it and as the model is told.
+// history is a cluster that changes, for the judge and for the model.
 type history struct {
 	*world
 	state
@@ -35,7 +35,7 @@ type history struct {
 	past []state
 	// judged is how many packets were judged.
 	judged int
-	// plain says that no rule asks for a protocol or a port.
+	// plain is set if no rule has a protocol or a port.
 	plain bool
 }
 
@@ -202,7 +202,7 @@ func (h *generator) somePod() {
 			Node: pick(h, []string{cluster.Node, cluster.Node, "node2"}, "cluster.Node")}
 	}
 	p.Labels = pick(h, someLabels, "labels")
-	// Two pods may say that an address is theirs: it belongs to a local one, then to the later one.
+	// Two pods may claim one address: it belongs to a local one, then to the later one.
 	last := strconv.Itoa(rapid.IntRange(1, 6).Draw(h.t, "address"))
 	p.Addrs = nil
 	if h.chance(90, "IPv4") {
@@ -276,7 +276,7 @@ func (h *generator) swap() {
 	h.setPod(b)
 }
 
-// repeat tells the model what it knows, and of the end of objects that went long ago.
+// repeat passes the model what it has, and deletes of objects that went long ago.
 func (h *generator) repeat() {
 	for _, key := range slices.Sorted(maps.Keys(h.pods)) {
 		p := h.pods[key]
@@ -386,7 +386,7 @@ func (h *history) stepwise(edit func(), tidy bool) {
 }
 
 // TestRandomHistories compares the verdicts of random states of a cluster, after each round of random histories, with the judge's.
-// -rapid.checks says how many histories.
+// -rapid.checks sets how many histories.
 func TestRandomHistories(t *testing.T) {
 	var histories, states, packets int
 	var broken []state
@@ -476,7 +476,7 @@ func (h *generator) anotherWay() {
 	}
 }
 
-// concerns says whether a local pod has an address of the family.
+// concerns reports whether a local pod has an address of the family.
 func (h *history) concerns(f traffic.Family) bool {
 	for _, p := range h.state.judged().Pods {
 		if p.Node == cluster.Node && p.Addrs[0].Is4() == (f == traffic.IPv4) {

@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 )
 
-// successor returns a world whose model knows nothing yet, with the kernels of another one. It has not read them again.
+// successor returns a world whose model has no objects yet, with the kernels of another one. It has not read them again.
 func successor(w *world) *world {
 	again := newWorld(w.T)
 	again.Kernels = w.Kernels

@@ -29,7 +29,7 @@ func expectLines(t *testing.T, about, want string, got []string) {
 	}
 }
 
-// TestUses shows what is told of each set of IPv4, and which policies ask it.
+// TestUses shows what is reported of each set of IPv4, and which policies use it.
 func TestUses(t *testing.T) {
 	w := newWorld(t)
 	w.Namespace("a", "team=a")
@@ -89,7 +89,7 @@ func trimAll(lines []string) []string {
 	return lines
 }
 
-// TestAddressesOfPods shows which addresses are taken for those of local pods, and which pods are told of because theirs are not.
+// TestAddressesOfPods shows which addresses are taken for those of local pods, and which pods are reported because theirs are not.
 func TestAddressesOfPods(t *testing.T) {
 	w := newWorld(t, func(c *npc.Config) { c.PodInterface = "" })
 	w.Pod("a/web", "10.32.1.2")

@@ -23,7 +23,7 @@ type Result struct {
 	InUse []ipset.Set
 }
 
-// Taken returns the result of a transaction of which the kernel took everything.
+// Taken returns the result of a transaction that the kernel applied completely.
 func (tx Transaction) Taken() Result {
 	return Result{Asked: true, Written: []iptables.Update{tx.Rules}, AllWritten: true}
 }

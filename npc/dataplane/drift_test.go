@@ -50,7 +50,7 @@ func TestDriftIsFound(t *testing.T) {
 		sets   func(sets []ipset.Listing) []ipset.Listing
 		chains func(seen iptables.Seen)
 		want   string
-		// deep says that it takes a look at the members.
+		// deep is set if it takes a look at the members.
 		deep bool
 	}{
 		"nothing": {},

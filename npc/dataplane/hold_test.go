@@ -11,7 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// pods are those of which the owners of addresses are told.
+// pods are those that the owners of addresses have.
 type pods map[netip.Addr]dataplane.Pod
 
 func (p pods) owner(a netip.Addr) (dataplane.Pod, bool) {

@@ -37,7 +37,7 @@ type node struct {
 	policy      *dataplane.Owner
 }
 
-// bareNode returns a node that knows a kernel and one pod, but no policy.
+// bareNode returns a node with a kernel and one pod, but no policy.
 func bareNode(t *testing.T, kernel *paper.Kernel) *node {
 	t.Helper()
 	n := &node{T: t, Table: dataplane.NewTables()[traffic.IPv4], kernel: kernel, policy: &dataplane.Owner{Namespace: "shop", Name: "p", UID: "p"}}

@@ -77,7 +77,7 @@ func (h *history) step() {
 		h.carryOutWith(dataplane.Options{CollectGarbage: true})
 	case n == 7:
 		h.withoutRules()
-	case n == 8: // it is carried out, and nobody knows
+	case n == 8: // it is carried out, and not committed
 		if err := h.kernel.Apply(h.Plan(dataplane.Options{})); err != nil {
 			h.Fatal(err)
 		}

@@ -106,7 +106,7 @@ func (x *rejections) retry() {
 	}
 }
 
-// policies yields the policies of which a rule is left out -> why.
+// policies yields the policies with a rule that is left out -> why.
 func (x *rejections) policies() iter.Seq2[*Owner, string] {
 	return func(yield func(*Owner, string) bool) {
 		for _, r := range x.chains.rules() {

@@ -184,7 +184,7 @@ func (t *Table) Retry() { t.rejections.retry() }
 // Rejecting reports whether the kernel did not take some rules or sets.
 func (t *Table) Rejecting() bool { return t.rejections.any }
 
-// Rejected yields the policies of which a rule is left out -> why.
+// Rejected yields the policies with a rule that is left out -> why.
 func (t *Table) Rejected() iter.Seq2[*Owner, string] { return t.rejections.policies() }
 
 // LoggingRejected returns why packets that are dropped are not reported, in some direction; empty if they are.

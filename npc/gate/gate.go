@@ -46,7 +46,7 @@ type Gate struct {
 	sets   [len(traffic.Families)][len(traffic.Directions)]*dataplane.Set
 	// closed is what the sets hold beside the known remote pods -> the comment.
 	closed [len(traffic.Families)][len(traffic.Directions)]entries
-	// waiting holds the isolated local pods of which an address is missing or does not count.
+	// waiting holds the isolated local pods with an address that is missing or does not count.
 	waiting   [len(traffic.Directions)]map[*index.Pod]struct{}
 	vanished  vanished
 	broadcast broadcast
@@ -125,7 +125,7 @@ func (g *Gate) Vanish(a netip.Addr, p *index.Pod, isolated [len(traffic.Directio
 func (g *Gate) Appear(a netip.Addr) { delete(g.vanished.pods, a) }
 
 // Recall finds, once, the isolated pods of a family that vanished before weave-npc started: those whose addresses a weave-npc before
-// had closed, and those that the kernel still has as local pods and of which there is no object any more. Their addresses stay
+// had closed, and those that the kernel still has as local pods and that have no object any more. Their addresses stay
 // closed as if they had vanished now. allowed are the sets of the local pods that nothing isolates, by direction.
 func (g *Gate) Recall(f traffic.Family, allowed []*dataplane.Set, facts Facts) {
 	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Sets.Loaded() {

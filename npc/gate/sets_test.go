@@ -150,7 +150,7 @@ func TestBroadcast(t *testing.T) {
 	expect(t, "not synced", "0.0.0.0/1: "+why+"\n128.0.0.0/1: "+why+"\n::/1: "+why+"\n8000::/1: "+why, w.broadcast.sets[:]...)
 }
 
-// TestRangeSets shows what the kernel is told of where the node's pods are.
+// TestRangeSets shows what the kernel holds of the ranges of the node's pods.
 func TestRangeSets(t *testing.T) {
 	const bridge = "\n 0.0.0.0: all pods on a bridge\n 255.255.255.255: all pods on a bridge"
 	for _, c := range []struct {

@@ -58,7 +58,7 @@ func (v *vanished) deadlines() (out []time.Time) {
 	return out
 }
 
-// recall finds the pods that the kernel still has and of which there is no object. gates are the gate's sets, and allowed those of the
+// recall finds the pods that the kernel still has and that have no object. gates are the gate's sets, and allowed those of the
 // local pods that nothing isolates, by direction.
 func (v *vanished) recall(t *dataplane.Table, gates, allowed []*dataplane.Set, now time.Time) {
 	if v.recalled[t.Family] {

@@ -21,7 +21,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
-// world is the gate of node1, which is told of pods as text, as in
+// world is the gate of node1, which gets pods as text, as in
 //
 //	shop/web {node: node1, addrs: [10.32.1.2]}    the pod is so now
 //	delete shop/web                               it is gone
@@ -70,7 +70,7 @@ func isolation(p *index.Pod) [len(traffic.Directions)]bool {
 	return [len(traffic.Directions)]bool{both || strings.HasPrefix(p.Namespace, "in"), both || strings.HasPrefix(p.Namespace, "out")}
 }
 
-// do applies events, after each of which the gate follows and is updated.
+// do applies events, and updates the gate after each.
 func (w *world) do(events ...string) {
 	w.Helper()
 	for _, e := range events {

@@ -32,7 +32,7 @@ func changes(t *testing.T, cases []changeCase) {
 	}
 }
 
-// TestChangesOfPods shows what is told of a pod that comes, changes and goes. Only a local pod can be selected by policies. Pods of shop
+// TestChangesOfPods shows what is reported of a pod that comes, changes and goes. Only a local pod can be selected by policies. Pods of shop
 // with role=client are asked for as peers.
 func TestChangesOfPods(t *testing.T) {
 	const local, remote = "shop/web {node: node1, addrs: [10.32.1.2]}", "shop/web {node: node2, addrs: [10.32.2.2]}"
@@ -67,7 +67,7 @@ func TestChangesOfPods(t *testing.T) {
 	})
 }
 
-// TestChangesOfContestedAddresses shows who is told of when several pods claim one address.
+// TestChangesOfContestedAddresses shows which pods are reported when several claim one address.
 func TestChangesOfContestedAddresses(t *testing.T) {
 	const early, late = "shop/a {node: node1, addrs: [10.32.1.2], started: '2024-01-01T00:00:00Z'}",
 		"shop/b {node: node1, addrs: [10.32.1.2], started: '2024-01-02T00:00:00Z'}"

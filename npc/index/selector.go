@@ -17,7 +17,7 @@ type selector struct {
 	rules.SelectorSpec
 	id   string
 	sets [len(traffic.Families)]*dataplane.Set
-	// owners are the policies that use the selector; lists are the selectors of which it is a member.
+	// owners are the policies that use the selector; lists are the selectors that have it as a member.
 	owners map[*dataplane.Owner]struct{}
 	lists  map[*selector]struct{}
 	// namespaces are those that Namespaces matches; nil if it is nil.

@@ -20,7 +20,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// world is an index of node1 that is told of events as text:
+// world is an index of node1 that gets events as text:
 //
 //	shop/web {node: node1, addrs: [10.32.1.2]}    the pod is so now
 //	delete shop/web                               it is gone

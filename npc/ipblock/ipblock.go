@@ -104,7 +104,7 @@ type Union struct {
 	Blocks int
 	// Block is the only block; the zero Block if there are several.
 	Block Block
-	// Entries match the same. Each differs from what the others make of its addresses, so there are no more of them than prefixes, but for
+	// Entries match the same. Each differs from what the others make of its addresses, so there are no more of them than prefixes, except for
 	// /0, which a set does not take and which is two entries.
 	Entries []Entry // in order of their prefixes
 	is6     bool

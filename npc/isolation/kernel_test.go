@@ -51,8 +51,8 @@ func (w *world) kernel(f traffic.Family) kernel {
 	return k
 }
 
-// tree returns the rules that isolated pods are led to in a direction, from the chain where that begins: a line for each set with its
-// pods, or with how many these are where the way goes on; at last the rules themselves, if they are
+// tree returns the rules that isolated pods are led to in a direction, from the root of the dispatch tree: a line for each set with its
+// pods, or with their number where the path goes on; at last the rules themselves, if they are
 // asked for. It fails if others are led to a chain than on from there.
 func (k kernel) tree(t *testing.T, d traffic.Direction, withRules bool) string {
 	var out strings.Builder

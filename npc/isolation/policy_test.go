@@ -246,7 +246,7 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// TestUnreachable shows which policies are told of if the kernel does not take a set on the way to their rules.
+// TestUnreachable shows which policies are reported if the kernel rejects a set of the path to their rules.
 func TestUnreachable(t *testing.T) {
 	for _, which := range []string{"the pods of the rules", "the pods of a node"} {
 		w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, other, "policy shop/p {podSelector: {}, ingress: [{}]}",
@@ -282,6 +282,6 @@ func TestSetBase(t *testing.T) {
 	w.SetBase(&rules.Base{PodInterface: "cni0", Uplinks: []string{"up0"}, Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86})
 	w.do(other, "policy ops/p {podSelector: {}, ingress: [{}]}")
 	if before != 0 || uplinks() == 0 {
-		t.Errorf("%d chains know of the uplink, %d before", uplinks(), before)
+		t.Errorf("%d chains have rules for the uplink, %d before", uplinks(), before)
 	}
 }

@@ -1,21 +1,16 @@
 package isolation
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/test/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata/dispatch.txt")
 
 // TestDigits shows how many binary digits tell the shards of a namespace apart, by how many targets its policies have.
 func TestDigits(t *testing.T) {
@@ -70,7 +65,7 @@ func TestShardsOfANamespace(t *testing.T) {
 	}
 }
 
-// TestDispatch compares the ways to the rules of isolated pods with testdata/dispatch.txt.
+// TestDispatch compares the dispatch trees, which lead to the rules of isolated pods, with testdata/dispatch.txt.
 func TestDispatch(t *testing.T) {
 	var got strings.Builder
 	for _, c := range []struct {
@@ -105,19 +100,7 @@ func TestDispatch(t *testing.T) {
 			}
 		}
 	}
-	const golden = "testdata/dispatch.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
-		t.Errorf("the ways have changed; if they should, run go test ./npc/isolation -update (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "testdata/dispatch.txt", got.String())
 }
 
 // TestDispatchIsBounded shows that no more chains follow each other than the kernel takes, whatever the namespaces are called.
@@ -132,9 +115,9 @@ func TestDispatchIsBounded(t *testing.T) {
 			map[int]int{0: maxNesting, 2: maxNesting}},
 		{"all_the_same_of_ones", func(int) string { return strings.Repeat("1", maxBits) }, map[int]int{0: maxNesting, 2: 0}},
 		{"all_the_same_of_zeros", func(int) string { return strings.Repeat("0", maxBits) }, map[int]int{0: 0, 2: 0}},
-		{"alike_but_for_the_end", func(i int) string { return fmt.Sprintf("%s%02b", strings.Repeat("1", maxBits-2), i%4) },
+		{"alike_except_the_end", func(i int) string { return fmt.Sprintf("%s%02b", strings.Repeat("1", maxBits-2), i%4) },
 			map[int]int{0: maxNesting, 2: 2}},
-		{"alike_but_for_the_end_with_few_ones", func(i int) string { return fmt.Sprintf("111%s%02b", strings.Repeat("0", maxBits-5), i%4) },
+		{"alike_except_the_end_with_few_ones", func(i int) string { return fmt.Sprintf("111%s%02b", strings.Repeat("0", maxBits-5), i%4) },
 			map[int]int{0: 5, 2: 2}},
 	} {
 		name, bits := c.name, c.bits
@@ -157,9 +140,9 @@ func TestDispatchIsBounded(t *testing.T) {
 			for _, s := range all {
 				longest = max(longest, len(s.path))
 				for i, n := range s.path {
-					way := strings.TrimPrefix(n.chains[traffic.IPv4].Name(), naming.NodeChain(traffic.Ingress, ""))
-					if !strings.HasPrefix(s.bits, way) || i > 0 && n == s.path[i-1] {
-						t.Errorf("%s: %s is led to by way of %s", name, s.bits, way)
+					prefix := strings.TrimPrefix(n.chains[traffic.IPv4].Name(), naming.NodeChain(traffic.Ingress, ""))
+					if !strings.HasPrefix(s.bits, prefix) || i > 0 && n == s.path[i-1] {
+						t.Errorf("%s: the path to %s leads through %s", name, s.bits, prefix)
 					}
 				}
 			}
@@ -182,9 +165,9 @@ func TestDispatchIsBounded(t *testing.T) {
 	}
 }
 
-// TestTheWayIsMadeFromItsEnd shows that a pod comes to the set of its rules first and to that where its way begins last, so that packets are never
-// led to where nothing is.
-func TestTheWayIsMadeFromItsEnd(t *testing.T) {
+// TestPathsAreMadeFromTheirLeaves shows that a pod is added to the set of its rules first and to that of the root of its path last, so that packets
+// never reach a chain without rules.
+func TestPathsAreMadeFromTheirLeaves(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 })
 	for i := range 3 {
 		w.do(fmt.Sprintf("n%d/web {node: node1, addrs: [10.32.1.%d]}", i, i), fmt.Sprintf("policy n%d/p {podSelector: {}, ingress: [{}]}", i))
@@ -200,7 +183,7 @@ func TestTheWayIsMadeFromItsEnd(t *testing.T) {
 			last = at
 		}
 		if len(s.path) < 2 {
-			t.Errorf("the way to %s has %d chains", s.name, len(s.path))
+			t.Errorf("the path to %s has %d chains", s.name, len(s.path))
 		}
 	}
 }

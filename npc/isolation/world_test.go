@@ -19,7 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// world is the isolation of the pods of node1. It is told of events as text, after each of which it assigns and places pods as the
+// world is the isolation of the pods of node1. It gets events as text, and after each it assigns and places pods as the
 // controller does:
 //
 //	shop/web {node: node1, addrs: [10.32.1.2]}    the pod is so now

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// compiled returns a policy that allows ingress from peers to ports, each of which is a list in YAML.
+// compiled returns a policy that allows ingress from peers to ports; each is a list in YAML.
 func compiled(t *testing.T, limits budget.Limits, peers, ports string) Policy {
 	t.Helper()
 	o := &networkingv1.NetworkPolicy{}

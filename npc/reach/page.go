@@ -45,7 +45,7 @@ func (m *Matrix) WritePage(out io.Writer) error {
 		p.Reach, p.Reasons = append(p.Reach, letters), append(p.Reasons, reasons)
 	}
 	// The escapes of JSON are such that it can stand in a script. A template would do the same, and have the linker keep every method of every
-	// type, most of them of the API that nobody calls: 23 MB, of which half would be in memory.
+	// type, most of them of the API that nobody calls: 23 MB, half of it in memory.
 	data, err := json.Marshal(p)
 	if err != nil {
 		return errors.Wrap(err, "writing down the matrix")

@@ -176,7 +176,7 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 	}
 }
 
-// crowd has 20 namespaces in each of which ten policies choose ten kinds of pods; each kind has as many pods as it is told.
+// crowd has 20 namespaces; in each, ten policies choose ten kinds of pods; each kind has as many pods as it is told.
 func crowd(t testing.TB, each int) *cluster.Cluster {
 	w := cluster.New()
 	for n := range 20 {

@@ -1,19 +1,14 @@
 package rules
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/test/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata/base.txt")
 
 // chains renders every chain of a configuration.
 func chains(b *Base, f traffic.Family) string {
@@ -55,17 +50,5 @@ func TestBase(t *testing.T) {
 			fmt.Fprintf(&got, "== %s, %s\n%s", c.about, f, chains(&c.base, f))
 		}
 	}
-	const golden = "testdata/base.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
-		t.Errorf("the rules have changed; if they should, run go test ./npc/rules -update (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "testdata/base.txt", got.String())
 }

@@ -28,7 +28,7 @@ func startDirectory(t *testing.T, files map[string]string) (dir string, s Source
 	return dir, s, start(t, s, logger), log
 }
 
-func knows(t *testing.T, r *recorder, want string) {
+func expectObjects(t *testing.T, r *recorder, want string) {
 	t.Helper()
 	sourcetest.Eventually(t, want, func() bool { return r.names() == want })
 }
@@ -36,7 +36,7 @@ func knows(t *testing.T, r *recorder, want string) {
 func TestManifestsAreFollowed(t *testing.T) {
 	dir, s, r, _ := startDirectory(t, map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", "b/c.yml": sourcetest.Pod("web", "v: one"),
 		"readme.txt": "---", ".hidden.yaml": "{", "..data/x.yaml": "{"})
-	knows(t, r, "ns shop, pod shop/web")
+	expectObjects(t, r, "ns shop, pod shop/web")
 	if got := r.connections(Pods); len(got) != 1 || got[0] != "true" {
 		t.Errorf("connected: %v", got)
 	}
@@ -47,21 +47,21 @@ func TestManifestsAreFollowed(t *testing.T) {
 
 	// Created, in a directory that is new.
 	sourcetest.WriteFile(t, filepath.Join(dir, "new/deep/d.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"db","namespace":"shop"}}`)
-	knows(t, r, "ns shop, pod shop/db, pod shop/web")
+	expectObjects(t, r, "ns shop, pod shop/db, pod shop/web")
 	sourcetest.WriteFile(t, filepath.Join(dir, "new/deep/e.yaml"), sourcetest.Policy("deny"))
-	knows(t, r, "ns shop, pod shop/db, pod shop/web, policy shop/deny")
+	expectObjects(t, r, "ns shop, pod shop/db, pod shop/web, policy shop/deny")
 
 	// Renamed over.
 	sourcetest.WriteFile(t, filepath.Join(dir, "new/deep/.e.tmp"), sourcetest.Policy("allow"))
 	sourcetest.Rename(t, filepath.Join(dir, "new/deep/.e.tmp"), filepath.Join(dir, "new/deep/e.yaml"))
-	knows(t, r, "ns shop, pod shop/db, pod shop/web, policy shop/allow")
+	expectObjects(t, r, "ns shop, pod shop/db, pod shop/web, policy shop/allow")
 
 	// Renamed: nothing happens to the object.
 	before := r.pod("shop/db").UID
 	r.mark()
 	sourcetest.Rename(t, filepath.Join(dir, "new/deep/d.json"), filepath.Join(dir, "d2.json"))
 	sourcetest.WriteFile(t, filepath.Join(dir, "fence.yaml"), sourcetest.Pod("fence", ""))
-	knows(t, r, "ns shop, pod shop/db, pod shop/fence, pod shop/web, policy shop/allow")
+	expectObjects(t, r, "ns shop, pod shop/db, pod shop/fence, pod shop/web, policy shop/allow")
 	if diff := cmp.Diff([]string{"set pod shop/fence"}, r.made()); diff != "" || r.pod("shop/db").UID != before {
 		t.Errorf("a rename is an event (-want +got):\n%s", diff)
 	}
@@ -70,14 +70,14 @@ func TestManifestsAreFollowed(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "new")); err != nil {
 		t.Fatal(err)
 	}
-	knows(t, r, "ns shop, pod shop/db, pod shop/fence, pod shop/web")
+	expectObjects(t, r, "ns shop, pod shop/db, pod shop/fence, pod shop/web")
 	sourcetest.Remove(t, filepath.Join(dir, "a.yaml"))
 	sourcetest.Remove(t, filepath.Join(dir, "d2.json"))
-	knows(t, r, "ns shop, pod shop/fence, pod shop/web") // the namespace is still named
+	expectObjects(t, r, "ns shop, pod shop/fence, pod shop/web") // the namespace is still named
 	for _, name := range []string{"b/c.yml", "fence.yaml"} {
 		sourcetest.Remove(t, filepath.Join(dir, name))
 	}
-	knows(t, r, "")
+	expectObjects(t, r, "")
 	if s.Errors() != 0 {
 		t.Errorf("%d files in error", s.Errors())
 	}
@@ -86,7 +86,7 @@ func TestManifestsAreFollowed(t *testing.T) {
 func TestS70_NamedNamespacesExist(t *testing.T) {
 	_, _, r, _ := startDirectory(t, map[string]string{"p.yaml": sourcetest.Pod("web", ""), "q.yaml": strings.ReplaceAll(
 		sourcetest.Policy("deny"), "shop", "bank")})
-	knows(t, r, "ns bank, ns shop, pod shop/web, policy bank/deny")
+	expectObjects(t, r, "ns bank, ns shop, pod shop/web, policy bank/deny")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.namespaces["bank"]
@@ -150,7 +150,7 @@ func TestNothingIsMissed(t *testing.T) {
 // TestS74_AFileThatWasNeverReadIsMissing, as the sink knows, until it has been read or is gone.
 func TestS74_AFileThatWasNeverReadIsMissing(t *testing.T) {
 	dir, s, r, _ := startDirectory(t, map[string]string{"a.yaml": sourcetest.Pod("one", ""), "b.yaml": "a: [\n", "sub/c.yaml": "{"})
-	knows(t, r, "ns shop, pod shop/one")
+	expectObjects(t, r, "ns shop, pod shop/one")
 	if got := r.made(); len(got) < 2 || got[len(got)-1] != "synced" || got[len(got)-2] != "missing 2" {
 		t.Errorf("the sink was called with %v", got)
 	}

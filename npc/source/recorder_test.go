@@ -116,7 +116,7 @@ func (r *recorder) SetConnected(kind string, ok bool) {
 	r.call(kind, func() { r.connected = append(r.connected, fmt.Sprintf("%s %v", kind, ok)) }, "%s connected %v", kind, ok)
 }
 
-// names returns what the sink knows: "ns shop", "pod shop/web", "policy shop/deny".
+// names returns the objects of the sink: "ns shop", "pod shop/web", "policy shop/deny".
 func (r *recorder) names() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

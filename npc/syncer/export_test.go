@@ -151,7 +151,7 @@ func (x *failingFlows) mend() {
 	x.err = nil
 }
 
-// Trying says whether the programs of iptables are being tried.
+// Trying reports whether the programs of iptables are being tried.
 func (s *Syncer) Trying(f traffic.Family) bool {
 	return slices.ContainsFunc(s.kernels, func(k *kernel) bool { return k.family == f && k.probe.running() })
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// manyBlocks is a policy of another namespace with so many address blocks, of which the first differs with the edit.
+// manyBlocks is a policy of another namespace with so many address blocks; the first differs with the edit.
 func manyBlocks(name string, blocks, edit int) *networkingv1.NetworkPolicy {
 	p := &networkingv1.NetworkPolicy{}
 	p.Namespace, p.Name, p.UID = "busy", name, types.UID("busy/"+name)

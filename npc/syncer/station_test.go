@@ -140,7 +140,7 @@ func (s *station) spoil(pattern string) {
 	s.program("iptables-"+string(s.Live.Backend)+"-restore:spoils-"+pattern, "ip6tables-"+string(s.Live.Backend)+"-restore:spoils-"+pattern)
 }
 
-// step syncs, with everything due that waits, until no trial is under way, and says what failed.
+// step syncs, with everything due that waits, until no trial runs, and returns what failed.
 func (s *station) step() []error {
 	s.Helper()
 	s.Live.RetryNow()

@@ -26,7 +26,7 @@ var (
 // meddling is what somebody does to sets and chains, for one family.
 type meddling struct {
 	name string
-	// nftOnly says that it cannot be done on legacy.
+	// nftOnly is set if it cannot be done on legacy.
 	nftOnly bool
 	// commands have $iptables for the family's program, $v6 for the end of its sets' names, and $web for a pod's address.
 	commands string
@@ -208,7 +208,7 @@ func TestContentionIsReportedAndNoStorm(t *testing.T) {
 	})
 }
 
-// well2 syncs, which must not fail; readiness may have something to say.
+// well2 syncs, which must not fail; it may be unready.
 func (s *station) well2() {
 	s.Helper()
 	if errs := s.step(); len(errs) > 0 {

@@ -69,7 +69,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestTrace shows the way of a packet: what was met, where it was logged and what decided.
+// TestTrace shows the path of a packet: the rules that it met, where it was logged and what decided.
 func TestTrace(t *testing.T) {
 	table := walk.Read(seen("DROP", "-A FORWARD -j WEAVE-NPC", "-A FORWARD -j ACCEPT", "-A WEAVE-NPC -p udp -j DROP", "-A WEAVE-NPC -j WEAVE-NPC-A",
 		"-A WEAVE-NPC -j NFLOG --nflog-group 86", "-A WEAVE-NPC -j MARK --set-xmark 0x1/0x1", "-A WEAVE-NPC -g WEAVE-NPC-B",

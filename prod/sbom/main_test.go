@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/weave-npc/weave-npc/test/golden"
 )
 
 // files writes files into a directory of the test's.
@@ -96,11 +98,5 @@ func TestContents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden, err := os.ReadFile("testdata/release.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := string(text) + "\n"; got != string(golden) {
-		t.Errorf("the document is\n%s", got)
-	}
+	golden.Compare(t, "testdata/release.json", string(text)+"\n")
 }

@@ -217,7 +217,7 @@ func Empty(t testing.TB) {
 		Feed(t, "*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\nCOMMIT\n", f+"-legacy-restore", "-w")
 	}
 	Command(t, "ipset", "flush")
-	// Rules that are gone may still be on their way out.
+	// Rules that were deleted may still be in use for a moment.
 	Eventually(t, "destroying all sets", func() bool { return Run("ipset", "destroy") == nil })
 	for _, family := range []netlink.InetFamily{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		if _, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, anyFlow{}); err != nil {

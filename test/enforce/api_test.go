@@ -189,7 +189,7 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 	for _, d := range w.daemons {
 		d.log.expect("watch is broken|no range of this node's pods is known")
 	}
-	// The nodes lose their way to the API server, which hears nothing of that.
+	// The nodes lose their route to the API server, which gets no packet of that.
 	for _, n := range w.Nodes() {
 		run(t, n.Host, "ip", "route", "add", "blackhole", "192.0.2.20/32")
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached starts weave-npc on a node that has no pods yet. When the API
-// server is asked for the first time, a new pod, of which nobody knows anything, can neither reach nor be reached; no more
+// server is asked for the first time, a new pod, whose object nobody has read, can neither reach nor be reached; no more
 // when weave-npc was killed before, at whichever step.
 func TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
@@ -31,7 +31,7 @@ func TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached(t *testing.T) {
 					b.clean(t)
 					b.boot(t, spread(random, []int{calls}, turn, kills)[0])
 				}
-				b.know(t)
+				b.readAll(t)
 				b.newPod(t, false)
 			})
 		}
@@ -166,8 +166,8 @@ func (b *booting) newPod(t *testing.T, closed bool) {
 	b.closePod(t, pod)
 }
 
-// know starts weave-npc once more, with a cluster without objects, which it therefore knows completely.
-func (b *booting) know(t *testing.T) {
+// readAll starts weave-npc once more, with a cluster without objects, so that it has read all of them.
+func (b *booting) readAll(t *testing.T) {
 	t.Helper()
 	d := b.daemons[0]
 	dir := newManifests(t, b.world).dir

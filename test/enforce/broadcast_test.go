@@ -94,7 +94,7 @@ func (w *world) expectBroadcast(t *testing.T, from, isolated, free string, close
 	}
 }
 
-// TestS71_BroadcastIsNoWayIn asks a node that knows the interface of its pods, and one that knows their range.
+// TestS71_BroadcastIsNoWayIn asks a node configured with the interface of its pods, and one with their range.
 func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{Attach: lab.Bridge})

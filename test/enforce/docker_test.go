@@ -10,7 +10,7 @@ import (
 
 // The networks of a Docker host: bridges, whose containers may send anywhere but to each other's network.
 const (
-	dockerOwn   = "cni0" // the network whose containers weave-npc knows as pods
+	dockerOwn   = "cni0" // the network whose containers are pods to weave-npc
 	dockerOther = "br-other"
 )
 
@@ -61,7 +61,7 @@ func docker28() rules {
 `)
 }
 
-// addDockerNetwork gives a node a second bridge with a container on it, which weave-npc knows nothing of.
+// addDockerNetwork gives a node a second bridge with a container on it, which weave-npc does not manage.
 func (w *world) addDockerNetwork(t *testing.T, n *lab.Node) {
 	t.Helper()
 	addrs := []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("fd00:18::2")}

@@ -230,9 +230,9 @@ func kubeRouterPod(sets, rules, tail *strings.Builder, pod string, family int) {
 	fmt.Fprintf(rules, "-A %s %s -m limit --limit 10/min --limit-burst 10 -j NFLOG --nflog-group 100\n", chain, unmarked)
 	fmt.Fprintf(rules, "-A %s %s -j REJECT\n", chain, unmarked)
 	fmt.Fprintf(rules, "-A %s -j MARK --set-xmark 0x0/0x10000\n-A %s -j MARK --set-xmark 0x20000/0x20000\n", chain, chain)
-	for _, way := range []string{"FORWARD -m physdev --physdev-is-bridged -d", "FORWARD -d", "OUTPUT -d", "INPUT -s", "FORWARD -s", "OUTPUT -s",
+	for _, match := range []string{"FORWARD -m physdev --physdev-is-bridged -d", "FORWARD -d", "OUTPUT -d", "INPUT -s", "FORWARD -s", "OUTPUT -s",
 		"FORWARD -m physdev --physdev-is-bridged -s"} {
-		fmt.Fprintf(tail, "-A KUBE-ROUTER-%s $%s/$bits -j %s\n", way, pod, chain)
+		fmt.Fprintf(tail, "-A KUBE-ROUTER-%s $%s/$bits -j %s\n", match, pod, chain)
 	}
 }
 
@@ -251,9 +251,9 @@ func felix() engine {
 					fmt.Fprintf(&to, "-A cali-to-wl-dispatch -o %s -m comment --comment \"cali:%s\" -g cali-tw-%s\n", port, digest("to"+port), port)
 					felixPod(&sets, &rules, pod, port, family)
 				}
-				for _, way := range []string{"from", "to"} {
+				for _, direction := range []string{"from", "to"} {
 					fmt.Fprintf(&to, "-A cali-%s-wl-dispatch -m comment --comment \"cali:%s\" -m comment --comment \"Unknown interface\" -j DROP\n",
-						way, digest(way))
+						direction, digest(direction))
 				}
 				w.write(t, n, family, sets.String(), rules.String()+from.String()+to.String()+"COMMIT\n")
 			})
@@ -349,7 +349,7 @@ COMMIT
 // felixPod writes the two chains of a pod's interface, and those and the sets of its policy.
 func felixPod(sets, rules *strings.Builder, pod, port string, family int) {
 	p := policyOf(pod)
-	for _, way := range []struct {
+	for _, direction := range []struct {
 		letter, end string
 		isolates    bool
 		peers       []engineSet
@@ -357,7 +357,7 @@ func felixPod(sets, rules *strings.Builder, pod, port string, family int) {
 		{"i", "src", p != nil && p.in != nil, p.peers(true)},
 		{"o", "dst", p != nil && p.out != nil, p.peers(false)},
 	} {
-		chain := map[string]string{"i": "cali-tw-", "o": "cali-fw-"}[way.letter] + port
+		chain := map[string]string{"i": "cali-tw-", "o": "cali-fw-"}[direction.letter] + port
 		number := 0
 		put := func(chain, rule string) {
 			number++
@@ -367,24 +367,24 @@ func felixPod(sets, rules *strings.Builder, pod, port string, family int) {
 		put(chain, "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
 		put(chain, "-m conntrack --ctstate INVALID -j DROP")
 		put(chain, "-j MARK --set-xmark 0x0/0x10000")
-		if way.isolates {
-			policy := "cali-p" + way.letter + "-_" + digest(p.name)
+		if direction.isolates {
+			policy := "cali-p" + direction.letter + "-_" + digest(p.name)
 			put(chain, `-m comment --comment "Start of policies" -j MARK --set-xmark 0x0/0x20000`)
 			fmt.Fprintf(rules, ":%s - [0:0]\n", policy)
 			put(chain, "-m mark --mark 0x0/0x20000 -j "+policy)
 			put(chain, `-m comment --comment "Return if policy accepted" -m mark --mark 0x10000/0x10000 -j RETURN`)
 			put(chain, `-m comment --comment "Drop if no policies passed packet" -m mark --mark 0x0/0x20000 -j DROP`)
-			for _, s := range way.peers {
+			for _, s := range direction.peers {
 				name := fmt.Sprintf("cali%d0s:%s", family, digest(s.name))
 				fmt.Fprintf(sets, "create %s hash:net family $inet maxelem 1048576\n", name)
 				for _, m := range s.members {
 					fmt.Fprintf(sets, "add %s %s\n", name, m)
 				}
-				put(policy, "-m set --match-set "+name+" "+way.end+" -j MARK --set-xmark 0x10000/0x10000")
+				put(policy, "-m set --match-set "+name+" "+direction.end+" -j MARK --set-xmark 0x10000/0x10000")
 				put(policy, "-m mark --mark 0x10000/0x10000 -j RETURN")
 			}
 		}
-		put(chain, "-j cali-pr"+way.letter+"-kns")
+		put(chain, "-j cali-pr"+direction.letter+"-kns")
 		put(chain, `-m comment --comment "Return if profile accepted" -m mark --mark 0x10000/0x10000 -j RETURN`)
 		put(chain, `-m comment --comment "Drop if no profiles matched" -j DROP`)
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 // begin lets happen what weave-npc has to follow, with a point for each daemon.
-func (k *killing) begin(t *testing.T, way int, at []int) {
+func (k *killing) begin(t *testing.T, state int, at []int) {
 	t.Helper()
-	k.way = way
+	k.current = state
 	k.read = k.reads()
 	if k.reset != nil {
 		k.startAll(t, at)
@@ -29,7 +29,7 @@ func (k *killing) begin(t *testing.T, way int, at []int) {
 		k.disturb(t, k.w)
 		return
 	}
-	k.w.source.write(t, k.objects[way])
+	k.w.source.write(t, k.objects[state])
 }
 
 // pointOf returns the point of a daemon, if points were chosen.
@@ -55,7 +55,7 @@ func (k *killing) startAll(t *testing.T, at []int) {
 func (k *killing) settle(t *testing.T) []int {
 	t.Helper()
 	calls := make([]int, len(k.faults))
-	if len(k.right[k.way]) > 0 {
+	if len(k.right[k.current]) > 0 {
 		for i := range k.faults {
 			calls[i] = k.settleOne(t, i)
 		}
@@ -74,7 +74,7 @@ func (k *killing) settle(t *testing.T) []int {
 			}
 		}
 	}
-	k.right[k.way] = last
+	k.right[k.current] = last
 	k.compare(t)
 	return calls
 }
@@ -88,7 +88,7 @@ func (k *killing) settleOne(t *testing.T, i int) (calls int) {
 		return k.isSettled(t, i)
 	}, func() string {
 		return fmt.Sprintf("%s is not as it is without a kill (-without +with):\n%s\n%s", d.node,
-			cmp.Diff(strings.Split(k.right[k.way][d.node.Name()], "\n"), strings.Split(canonical(snapshot(t, d.node)), "\n")), quiet(d.log))
+			cmp.Diff(strings.Split(k.right[k.current][d.node.Name()], "\n"), strings.Split(canonical(snapshot(t, d.node)), "\n")), quiet(d.log))
 	})
 	return calls
 }
@@ -96,7 +96,7 @@ func (k *killing) settleOne(t *testing.T, i int) (calls int) {
 func (k *killing) isSettled(t *testing.T, i int) bool {
 	t.Helper()
 	d := k.w.daemons[i]
-	return d.enforces() && canonical(snapshot(t, d.node)) == k.right[k.way][d.node.Name()]
+	return d.enforces() && canonical(snapshot(t, d.node)) == k.right[k.current][d.node.Name()]
 }
 
 // lives fails the test if weave-npc has ended by itself.
@@ -107,20 +107,20 @@ func (k *killing) lives(t *testing.T, i int) {
 	}
 }
 
-// cycle goes a way with a kill of each daemon, kills the next ones while they start, and expects that nothing shows of it.
-func (k *killing) cycle(t *testing.T, way int, at, again []int) {
+// cycle changes to a state with a kill of each daemon, kills the next ones while they start, and expects that no verdict shows it.
+func (k *killing) cycle(t *testing.T, state int, at, again []int) {
 	t.Helper()
 	if k.prepare != nil {
-		k.prepare(t, k.w, k.way)
+		k.prepare(t, k.w, k.current)
 	}
 	k.bare(t)
-	stream, err := lab.NewStream(streamRate, k.flows(k.before(t), k.verdicts(t, way), k.way, way))
+	stream, err := lab.NewStream(streamRate, k.flows(k.before(t), k.verdicts(t, state), k.current, state))
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := &events{}
-	e.add("way %d", way)
-	k.begin(t, way, at)
+	e.add("to state %d", state)
+	k.begin(t, state, at)
 	dead := k.awaitDeaths(t, e)
 	stream.Round(t.Context())
 	e.add("the next start")
@@ -136,7 +136,7 @@ func (k *killing) cycle(t *testing.T, way int, at, again []int) {
 	stream.Round(t.Context())
 	k.conclude(t, stream, e)
 	if k.check != nil {
-		k.check(t, k.w, way)
+		k.check(t, k.w, state)
 	}
 	k.matrix(t)
 }
@@ -163,7 +163,7 @@ func (k *killing) awaitDeaths(t *testing.T, e *events) []*fault {
 			return fmt.Sprintf("weave-npc on %s is not killed at call %d: %d were made\n%s", n, f.at, f.count(), k.state())
 		})
 		k.result.kills++
-		k.result.points[fmt.Sprint(k.way, n, f.starting, f.count())] = true
+		k.result.points[fmt.Sprint(k.current, n, f.starting, f.count())] = true
 		e.add("%s was killed, %s, before call %d: %s", n, f.manner, f.count(), f.point())
 	}
 	return k.faults
@@ -219,8 +219,8 @@ func quiet(o *output) string {
 // matrix expects the verdicts of the present state.
 func (k *killing) matrix(t *testing.T) {
 	t.Helper()
-	present := k.verdicts(t, k.way)
-	stream, err := lab.NewStream(2*streamRate, k.flows(present, present, k.way, k.way))
+	present := k.verdicts(t, k.current)
+	stream, err := lab.NewStream(2*streamRate, k.flows(present, present, k.current, k.current))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,5 +231,5 @@ func (k *killing) matrix(t *testing.T) {
 // compare expects them too, for more protocols, and waits for them.
 func (k *killing) compare(t *testing.T) {
 	t.Helper()
-	k.w.compare(t, k.judgedAs(k.way))
+	k.w.compare(t, k.judgedAs(k.current))
 }

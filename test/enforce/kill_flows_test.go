@@ -21,16 +21,16 @@ func (k *killing) verdicts(t *testing.T, state int) verdicts {
 	return func(_, _ string, p judge.Packet) (out, in bool) { return w.Judge(judge.Everywhere, p) }
 }
 
-// before returns the verdicts from which a way begins.
+// before returns the verdicts before a transition.
 func (k *killing) before(t *testing.T) verdicts {
 	t.Helper()
 	if k.reset == nil || k.stands {
-		return k.verdicts(t, k.way)
+		return k.verdicts(t, k.current)
 	}
 	return func(from, to string, _ judge.Packet) (out, in bool) { return true, k.w.verdict(t, k.arrives, from, to) }
 }
 
-// judgedAs returns a state's objects as the judge has to know them.
+// judgedAs returns a state's objects as the judge needs them.
 func (k *killing) judgedAs(state int) *objects {
 	if k.judged != nil {
 		return k.w.objects(k.judged[state])

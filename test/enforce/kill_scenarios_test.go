@@ -111,7 +111,7 @@ func closed() change {
 	return policy("shop/closed", `{podSelector: {matchLabels: {app: other}}, policyTypes: [Ingress, Egress]}`)
 }
 
-// newcomers returns pods for the two hosts that no other object knows: one is isolated, the other is not.
+// newcomers returns pods for the two hosts whose addresses no other object has: one is isolated, the other is not.
 func newcomers(now func(*world, *corev1.Pod)) change {
 	return do(pod("ops/late", now, labelled("app=web")), pod("shop/later", now, labelled("app=db")))
 }

@@ -25,7 +25,7 @@ const (
 // killScenario is what happens when weave-npc is killed.
 type killScenario struct {
 	name string
-	// states are those of the cluster: weave-npc follows the way from the first to the second, and back. If there is but
+	// states are those of the cluster: weave-npc follows the transition from the first to the second, and back. If there is only
 	// the first, it follows what reset or disturb does.
 	states []change
 	// reset makes nodes, on which weave-npc does not run, what they are before it starts.
@@ -35,26 +35,26 @@ type killScenario struct {
 	stands  bool
 	// disturb changes what weave-npc has on nodes.
 	disturb func(t *testing.T, w *world)
-	// judged are states as the judge has to know them, where that is not the same.
+	// judged are the states for the judge, where they differ.
 	judged []change
 	// families that are asked; nil for both.
 	families []int
-	// prepare and check are called before and after each way, with the number of the state that was and that is.
+	// prepare and check are called before and after each transition, with the number of the state before and after it.
 	prepare, check func(t *testing.T, w *world, state int)
 	// says matches what weave-npc may log as a warning or an error.
 	says string
 }
 
-// killing is a scenario under way.
+// killing is a scenario that runs.
 type killing struct {
 	killScenario
 	w       *world
-	way     int // number of the way, and of the state that it ends in
+	current int // number of the state: from the beginning of a transition, the one after it
 	objects []*objects
 	faults  []*fault            // of each daemon
 	right   []map[string]string // what each state leaves on each node, canonical
 	started int                 // how often all were started
-	read    []int               // how often each daemon had read the manifests before the way
+	read    []int               // how often each daemon had read the manifests before the transition
 	result  killResult
 }
 
@@ -103,7 +103,7 @@ func TestS63_KilledAtEveryStep(t *testing.T) {
 	})
 }
 
-// killPlan returns the source of random points, which $WEAVE_NPC_TEST_SEED repeats, and how many times each way of each scenario is
+// killPlan returns the source of random points, which $WEAVE_NPC_TEST_SEED repeats, and how many times each transition of each scenario is
 // followed, from $WEAVE_NPC_TEST_KILLS; 0 stands for a few scenarios within a minute.
 func killPlan(t *testing.T) (*rand.Rand, int) {
 	t.Helper()
@@ -167,7 +167,7 @@ func (s *killScenario) asks(family int) bool {
 	return s.families == nil || slices.Contains(s.families, family)
 }
 
-// run goes each way once without a kill, to see how many points there are and what is left in the end, and then so many times
+// run makes each transition once without a kill, to see how many points there are and what is left in the end, and then so many times
 // with.
 func (k *killing) run(t *testing.T, random *rand.Rand, turns int) {
 	if k.reset == nil || k.stands {
@@ -182,13 +182,13 @@ func (k *killing) run(t *testing.T, random *rand.Rand, turns int) {
 	}
 	steps, starts := make([][]int, len(k.states)), make([][]int, len(k.states))
 	for range k.states {
-		way := k.next()
-		steps[way], starts[way] = k.learn(t, way)
+		state := k.next()
+		steps[state], starts[state] = k.learn(t, state)
 	}
 	for turn := range turns {
 		for range k.states {
-			way := k.next()
-			k.cycle(t, way, spread(random, steps[way], turn, turns), spread(random, starts[way], turn, turns))
+			state := k.next()
+			k.cycle(t, state, spread(random, steps[state], turn, turns), spread(random, starts[state], turn, turns))
 			if t.Failed() {
 				return
 			}
@@ -198,8 +198,8 @@ func (k *killing) run(t *testing.T, random *rand.Rand, turns int) {
 	t.Logf("%s; %v calls on each node, %v while starting", k.result, steps, starts)
 }
 
-// next returns the way that follows.
-func (k *killing) next() int { return (k.way + 1) % len(k.states) }
+// next returns the state after the current one.
+func (k *killing) next() int { return (k.current + 1) % len(k.states) }
 
 // spread chooses one of so many points for each daemon, such that all turns together go evenly over them.
 func spread(random *rand.Rand, points []int, turn, turns int) []int {
@@ -211,11 +211,11 @@ func spread(random *rand.Rand, points []int, turn, turns int) []int {
 	return at
 }
 
-// learn goes a way without a kill, and starts once more. It counts the calls.
-func (k *killing) learn(t *testing.T, way int) (steps, starts []int) {
+// learn changes to a state without a kill, and starts once more. It counts the calls.
+func (k *killing) learn(t *testing.T, state int) (steps, starts []int) {
 	t.Helper()
 	k.bare(t)
-	k.begin(t, way, nil)
+	k.begin(t, state, nil)
 	steps = k.settle(t)
 	for _, f := range k.faults {
 		f.killNow()
@@ -224,7 +224,7 @@ func (k *killing) learn(t *testing.T, way int) (steps, starts []int) {
 	return steps, k.settle(t)
 }
 
-// bare makes the nodes what they are before weave-npc starts, if that is where the way begins.
+// bare makes the nodes what they are before weave-npc starts, if the transition begins there.
 func (k *killing) bare(t *testing.T) {
 	t.Helper()
 	if k.reset == nil {

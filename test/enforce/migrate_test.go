@@ -27,7 +27,7 @@ func TestComingFromAnotherEngine(t *testing.T) {
 	})
 }
 
-// move is the way from an engine to weave-npc and back.
+// move is a migration from an engine to weave-npc and back.
 type move struct {
 	*world
 	engine

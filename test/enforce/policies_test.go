@@ -33,11 +33,11 @@ func cases() []testCase {
 		connectionCases(), wireCases(), timeCases(), addressCases())
 }
 
-// TestPolicies runs the cases, one after the other, in a world for each way to enforce policies: what a case leaves
+// TestPolicies runs the cases, one after the other, in a world for each backend and attachment: what a case leaves
 // behind is the next one's trouble. Both families are asked at once.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	for _, way := range []struct {
+	for _, setup := range []struct {
 		name    string
 		backend lab.Backend
 		attach  lab.Attach
@@ -47,14 +47,14 @@ func TestPolicies(t *testing.T) {
 		{"legacy", lab.Legacy, lab.Bridge, `.`},
 		{"legacy-routed", lab.Legacy, lab.Routed, `^S(1|2|9|11|16|22|27|36|38|44|45|5.|60|69)_`},
 	} {
-		t.Run(way.name, func(t *testing.T) {
+		t.Run(setup.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, way.backend, lab.Config{Attach: way.attach})
+			w := newWorld(t, setup.backend, lab.Config{Attach: setup.attach})
 			m := newManifests(t, w)
 			w.source = m
 			m.write(t, w.baseObjects())
 			w.startDaemons(t, "--manifests", m.dir)
-			w.runCases(t, way.cases)
+			w.runCases(t, setup.cases)
 		})
 	}
 }

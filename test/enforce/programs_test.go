@@ -48,7 +48,7 @@ func writeProgram(t *testing.T, dir, name, modes string) {
 	}
 }
 
-// mode makes the programs fail in a way; none mends them.
+// mode makes the programs fail as a mode prescribes; the mode none repairs them.
 func (p programs) mode(t *testing.T, mode string) {
 	t.Helper()
 	writeFile(t, filepath.Join(p.dir, "mode"), mode)

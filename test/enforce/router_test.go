@@ -211,7 +211,7 @@ func TestS54_OnlyRoutersAdvertise(t *testing.T) {
 		w := newWorld(t, backend, lab.Config{Attach: lab.Bridge})
 		n1 := w.Node("node1")
 		uplink := w.addPod(t, "node1", "uplink", lab.PodConfig{Port: "vethwe-bridge"})
-		w.addPod(t, "node1", "tenant", lab.PodConfig{Port: "tenant0"}) // ip6tables does not know such a name for a pod's port
+		w.addPod(t, "node1", "tenant", lab.PodConfig{Port: "tenant0"}) // ip6tables accepts no such name for a pod's port
 		number := uint16(0)
 		if !w.routes(t, w.hosts["db"], "eth0", "web", &number) {
 			t.Fatal("without weave-npc a pod takes no address by another one's advertisement: nothing is tested here")

@@ -81,8 +81,8 @@ func awaitSnapshot(t *testing.T, n *lab.Node, before string) {
 	})
 }
 
-// canonical returns a snapshot in which chains are sorted, and rules too that only allow: those of a namespace's chain, or on the way
-// there, before the first that drops.
+// canonical returns a snapshot in which chains are sorted, and rules too that only allow: those of a namespace's chain, or of the chains
+// that lead to it, before the first that drops.
 func canonical(snapshot string) string {
 	var out, chains, rules, allow []string
 	endChain := func() {

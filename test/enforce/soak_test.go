@@ -41,7 +41,7 @@ func TestSoak(t *testing.T) {
 	}
 	w := start(t, lab.NFT, base())
 	for _, d := range w.daemons {
-		// A transaction fails, and is tried again, if something is broken while it is on its way.
+		// A transaction fails, and is tried again, if something is broken while it is applied.
 		d.log.expect("drift found|cannot look for drift|cannot bring the kernel up to date, trying again")
 	}
 	lives, dies := w.daemons[0], w.daemons[1]

@@ -38,7 +38,7 @@ func TestS75_APodIsEnforcedWhileOthersEditPolicies(t *testing.T) {
 	})
 }
 
-// busyPolicy selects ops/mon and lets in everybody, by the way of many blocks that differ with each edit.
+// busyPolicy selects ops/mon and lets in everybody, by many blocks that differ with each edit.
 func busyPolicy(blocks, edit int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `apiVersion: networking.k8s.io/v1

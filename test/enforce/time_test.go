@@ -196,7 +196,7 @@ func firstPackets(t *testing.T, w *world) {
 	})
 }
 
-// awaitBare waits until the nodes have no sets and chains but those that they have without any policy.
+// awaitBare waits until the nodes have only the sets and chains that they have without any policy.
 func (w *world) awaitBare(t *testing.T) {
 	t.Helper()
 	for _, n := range w.Nodes() {

@@ -153,7 +153,7 @@ func endFilter(action uint32) unix.SockFilter {
 // callNumber and firstArgument are where struct seccomp_data has these; of the argument the lower half, on little-endian machines.
 const callNumber, firstArgument = 0, 16
 
-// interceptingFilter asks before all calls but those of passed.
+// interceptingFilter asks before all calls except those of passed.
 func interceptingFilter() []unix.SockFilter {
 	program := []unix.SockFilter{loadData(callNumber)}
 	for _, call := range passed() {

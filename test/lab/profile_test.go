@@ -21,7 +21,7 @@ func TestProfileForbidsWhatItDoesNotName(t *testing.T) {
 		{"true", nil, ""},
 		{"ip link add bridge0 type bridge", nil, ""},
 		{"setarch linux32 true", nil, ""},
-		{"setarch --addr-no-randomize true", nil, "setarch: failed"}, // personality, of which only some values are allowed
+		{"setarch --addr-no-randomize true", nil, "setarch: failed"}, // personality, which is allowed with some values only
 		{"chroot / true", nil, "Operation not permitted"},
 		{"chroot / true", []string{"CAP_SYS_CHROOT"}, ""},
 	} {

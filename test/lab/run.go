@@ -194,7 +194,7 @@ func sweep(claim func(id string) (*run, error)) error {
 	return nil
 }
 
-// runs lists the ids of all runs of which there is a lock, a directory or a namespace.
+// runs lists the ids of all runs that have a lock, a directory or a namespace.
 func runs() ([]string, error) {
 	names, err := namespaces()
 	if err != nil {

@@ -71,7 +71,7 @@ func startChild(t *testing.T) child {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Sscanf(line, "%s %d <nil>", &c.run, &c.pid); err != nil {
-		t.Fatalf("the child says %q", line)
+		t.Fatalf("the child printed %q", line)
 	}
 	if len(traces(t, c.run)) == 0 || !alive(c.pid) {
 		t.Fatalf("run %s or its process %d is not there", c.run, c.pid)

@@ -34,7 +34,7 @@ func (f StreamFlow) String() string {
 
 // StreamResult is what became of the flows of a stream.
 type StreamResult struct {
-	// Opened is how many were opened, of which WrongAccepts arrived although denied, and WrongDrops were not answered
+	// Opened is how many were opened; of these, WrongAccepts arrived although denied, and WrongDrops were not answered
 	// although allowed.
 	Opened, WrongAccepts, WrongDrops int
 	// Took is for how long they were opened.
@@ -76,7 +76,7 @@ type Stream struct {
 
 	epoll   int
 	servers map[int]*Host           // descriptor -> who serves
-	waiting map[int]*opened         // descriptor -> flow of which an answer may come
+	waiting map[int]*opened         // descriptor -> flow that may still be answered
 	queues  map[bool][]*opened      // denied -> those flows in the order of their deadlines
 	arrived map[uint64]*opened      // number -> flow of udp
 	bound   map[netip.AddrPort]bool // what is served
@@ -140,7 +140,7 @@ func (s *Stream) Close() (StreamResult, error) {
 	return s.result, s.failure
 }
 
-// serve opens a server, of which there is one for all flows to it.
+// serve opens a server, one for all flows to it.
 func (s *Stream) serve(h *Host, at netip.AddrPort) error {
 	if s.bound[at] {
 		return nil

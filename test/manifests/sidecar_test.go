@@ -125,7 +125,7 @@ func checkSidecarIn(t *testing.T, all objects, account string, daemonSets ...str
 	}
 }
 
-// TestSidecarAmongSeveralDaemonSets has manifests with more than one DaemonSet, in the ways of docs/install.md.
+// TestSidecarAmongSeveralDaemonSets has manifests with more than one DaemonSet, as docs/install.md describes.
 func TestSidecarAmongSeveralDaemonSets(t *testing.T) {
 	t.Run("an overlay finds its own", func(t *testing.T) {
 		manifest := manifestOf(t, "flannel") + anotherDaemonSet("kube-flannel-ds-windows-amd64", "windows")
@@ -171,7 +171,7 @@ func TestSidecarIsAppliedAgain(t *testing.T) {
 	}
 }
 
-// checkSame checks that a sidecar is the container of the base, but for its flags.
+// checkSame checks that a sidecar is the container of the base, except for its flags.
 func checkSame(t *testing.T, sidecar corev1.Container) {
 	t.Helper()
 	ds := decode[appsv1.DaemonSet](t, kustomized(t, prod+"/base"), "DaemonSet weave-npc")

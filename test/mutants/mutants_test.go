@@ -95,7 +95,7 @@ func newCompiler(t *testing.T, root string, mutants []mutant) *compiler {
 	return c
 }
 
-// check checks a package of which some files are others.
+// check checks a package with some files replaced.
 func (c *compiler) check(pkg string, changed map[string]string) error {
 	var files []*ast.File
 	for _, name := range c.files[pkg] {

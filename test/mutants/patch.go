@@ -58,7 +58,7 @@ func (h hunk) context() (before, after int) {
 	return before, after
 }
 
-// apply changes a text, wherever in it the hunk's lines are. Lines around the change may have become others, but for the nearest
+// apply changes a text, wherever in it the hunk's lines are. Lines around the change may differ, except the nearest
 // ones: it is enough that what remains of the hunk is there once.
 func (h hunk) apply(text []string) ([]string, error) {
 	before, after := h.context()

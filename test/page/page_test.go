@@ -141,7 +141,7 @@ func TestReasonOnClick(t *testing.T) {
 	reason := shown.FindStringSubmatch(dom)
 	if reason == nil || !strings.Contains(reason[1], "shop/mon → shop/db: denied") ||
 		!strings.Contains(reason[1], "rule 1: no: peer wants app=web, shop/mon has app=mon") {
-		t.Errorf("the page says %q", reason)
+		t.Errorf("the page shows %q", reason)
 	}
 	if strings.Count(dom, `aria-pressed="true"`) != 1 {
 		t.Error("the cell is not marked")
@@ -217,7 +217,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	reason := shown.FindStringSubmatch(dom)
 	if reason == nil || !strings.Contains(reason[1], "peer wants app=web, shop/cart-1 has app=cart") &&
 		!strings.Contains(reason[1], "peer wants app=web, shop/cart-0 has app=cart") {
-		t.Errorf("the page says %q", reason)
+		t.Errorf("the page shows %q", reason)
 	}
 }
 

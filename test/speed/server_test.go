@@ -21,9 +21,9 @@ import (
 	restwatch "k8s.io/client-go/rest/watch"
 )
 
-// server speaks as much of the Kubernetes API, in protobuf, as it takes to watch three kinds that begin with a list as a stream.
+// server serves the part of the Kubernetes API, in protobuf, that watches of three kinds with streamed lists need.
 type server struct {
-	initial map[string][]byte // kind -> events that tell of all objects, and that these are all
+	initial map[string][]byte // kind -> events of all objects, and the bookmark that ends them
 	url     string
 
 	mu      sync.Mutex
@@ -102,10 +102,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveNode tells that every node is there that is asked for.
+// serveNode returns a Node object for every name that is requested.
 func (s *server) serveNode(w http.ResponseWriter, r *http.Request) {
 	if path.Base(path.Dir(r.URL.Path)) != "nodes" {
-		http.Error(w, "this server does not know that", http.StatusNotFound)
+		http.Error(w, "not served here", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

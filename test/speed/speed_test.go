@@ -22,9 +22,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/test/synthetic"
 )
-
-var sizes = []cluster{{100, 10, 10, 10}, {1_000, 100, 100, 110}, {10_000, 100, 1_000, 110}, {100_000, 2_000, 5_000, 110}}
 
 const (
 	// readyWords are what a process prints when it has caught up.
@@ -115,7 +114,7 @@ func startFloor(b *testing.B, s *server) *process {
 
 func startOurs(b *testing.B, binary string, s *server) *process {
 	b.Helper()
-	return start(b, exec.Command(binary, "--kubeconfig", s.kubeconfig(b), "--node-name", node, "--pod-interface", "cni0",
+	return start(b, exec.Command(binary, "--kubeconfig", s.kubeconfig(b), "--node-name", synthetic.Node, "--pod-interface", "cni0",
 		"--metrics-addr", "127.0.0.1:0", "--gate", "open"))
 }
 
@@ -144,9 +143,9 @@ func open(b *testing.B) *ipset.Conn {
 func BenchmarkStart(b *testing.B) {
 	binary := build(b)
 	none := math.NaN()
-	for _, c := range append([]cluster{{0, 1, 0, 0}}, sizes...) {
+	for _, c := range append([]synthetic.Cluster{{Namespaces: 1}}, synthetic.Sizes()[1:]...) {
 		b.Run(c.String(), func(b *testing.B) {
-			s := serve(b, c.objects())
+			s := serve(b, objects(c))
 			var floor, ours struct{ time, memory []float64 }
 			measure := func(p *process) (ready, memory float64) {
 				defer p.end()
@@ -162,10 +161,10 @@ func BenchmarkStart(b *testing.B) {
 				ours.time, ours.memory = append(ours.time, ready), append(ours.memory, memory)
 			}
 			clean(b, binary)
-			if c.pods == 0 {
+			if c.Pods == 0 {
 				none = median(ours.memory)
 			} else if !math.IsNaN(none) {
-				b.ReportMetric((median(ours.memory)-none)/float64(c.pods+c.local), "B/pod")
+				b.ReportMetric((median(ours.memory)-none)/float64(c.Pods+c.Local), "B/pod")
 			}
 			b.ReportMetric(median(ours.time)*1e3, "start-ms")
 			b.ReportMetric(median(ours.time)/median(floor.time), "x/floor-start")
@@ -181,9 +180,9 @@ func BenchmarkStart(b *testing.B) {
 // is not the floor's. An event changes labels that nobody asks for, or, if it is related, that of the probe.
 func BenchmarkFollow(b *testing.B) {
 	binary := build(b)
-	for _, c := range sizes {
+	for _, c := range synthetic.Sizes()[1:] {
 		b.Run(c.String(), func(b *testing.B) {
-			s := serve(b, c.objects())
+			s := serve(b, objects(c))
 			var floor, ours rounds
 			for b.Loop() {
 				clean(b, binary)
@@ -223,7 +222,7 @@ func (r *rounds) add(f followed) {
 type followed struct{ p50, p99, cpu, related float64 }
 
 // follow measures one process. Without the name of the set that it puts the probing pod into, the set is looked for.
-func follow(b *testing.B, s *server, p *process, c cluster, name string) (f followed) {
+func follow(b *testing.B, s *server, p *process, c synthetic.Cluster, name string) (f followed) {
 	b.Helper()
 	time.Sleep(settles)
 	k := open(b)
@@ -262,7 +261,7 @@ func follow(b *testing.B, s *server, p *process, c cluster, name string) (f foll
 	// As many as a large cluster has in a few seconds, one after the other.
 	var pods []*corev1.Pod
 	for i := range 2000 {
-		q := c.pod(i % c.pods)
+		q := apiPod(c.Pod(i % c.Pods))
 		q.Labels["run"] = strconv.Itoa(i)
 		pods = append(pods, q)
 	}

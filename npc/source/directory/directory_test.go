@@ -149,7 +149,7 @@ func (f *followed) completeWith() string {
 	return f.complete
 }
 
-func knows(t *testing.T, f *followed, want string) {
+func expectObjects(t *testing.T, f *followed, want string) {
 	t.Helper()
 	sourcetest.Eventually(t, want, func() bool { return f.names() == want })
 }
@@ -170,7 +170,7 @@ func TestABadFileStaysInForce(t *testing.T) {
 	f := follow(t, sourcetest.WriteFiles(t, map[string]string{
 		"a.yaml": sourcetest.Pod("one", "") + "---\n" + sourcetest.Pod("two", ""), "bad.yaml": "{", "c.yaml": sourcetest.Pod("three", "")}))
 	path := filepath.Join(f.dir, "a.yaml")
-	knows(t, f, "Pod shop/one, Pod shop/three, Pod shop/two")
+	expectObjects(t, f, "Pod shop/one, Pod shop/three, Pod shop/two")
 	sourcetest.Eventually(t, "reported at start", func() bool { return f.log.Count(filepath.Join(f.dir, "bad.yaml")+":1: ") == 1 })
 	if f.errors() != 1 {
 		t.Errorf("%d files in error", f.errors())
@@ -180,7 +180,7 @@ func TestABadFileStaysInForce(t *testing.T) {
 	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: two")+"---\n"+sourcetest.Pod("Two", ""))
 	sourcetest.Eventually(t, "reported", func() bool { return f.log.Count(path+":7: Pod shop/Two: metadata.name: ") == 1 })
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
-	knows(t, f, "Pod shop/fence, Pod shop/one, Pod shop/three, Pod shop/two")
+	expectObjects(t, f, "Pod shop/fence, Pod shop/one, Pod shop/three, Pod shop/two")
 	if f.version("one") == "two" || f.errors() != 2 {
 		t.Errorf("half a file is in force, %d errors", f.errors())
 	}
@@ -188,7 +188,7 @@ func TestABadFileStaysInForce(t *testing.T) {
 	// Touched: not reported again. Changed, still bad: reported again.
 	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: two")+"---\n"+sourcetest.Pod("Two", ""))
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence2.yaml"), sourcetest.Pod("fence2", ""))
-	knows(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/one, Pod shop/three, Pod shop/two")
+	expectObjects(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/one, Pod shop/three, Pod shop/two")
 	if n := f.log.Count(path + ":7: "); n != 1 {
 		t.Errorf("reported %d times:\n%s", n, f.log)
 	}
@@ -197,7 +197,7 @@ func TestABadFileStaysInForce(t *testing.T) {
 
 	// Mended.
 	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: four"))
-	knows(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/one, Pod shop/three")
+	expectObjects(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/one, Pod shop/three")
 	sourcetest.Eventually(t, "mended", func() bool { return f.version("one") == "four" && f.errors() == 1 })
 	if f.log.Count("manifest is in force again") != 1 {
 		t.Errorf("not reported as mended:\n%s", f.log)
@@ -207,7 +207,7 @@ func TestABadFileStaysInForce(t *testing.T) {
 	sourcetest.WriteFile(t, path, "{")
 	sourcetest.Eventually(t, "bad", func() bool { return f.errors() == 2 })
 	sourcetest.Remove(t, path)
-	knows(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/three")
+	expectObjects(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/three")
 	sourcetest.Eventually(t, "forgotten", func() bool { return f.errors() == 1 })
 }
 
@@ -225,12 +225,12 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := follow(t, dir)
-	knows(t, f, "Pod shop/one")
+	expectObjects(t, f, "Pod shop/one")
 	publish("..2024_02", sourcetest.Pod("two", ""))
 	if err := os.RemoveAll(filepath.Join(dir, "..2024_01")); err != nil {
 		t.Fatal(err)
 	}
-	knows(t, f, "Pod shop/two")
+	expectObjects(t, f, "Pod shop/two")
 	if f.errors() != 0 || f.log.Count("level=ERROR") != 0 {
 		t.Errorf("%d errors:\n%s", f.errors(), f.log)
 	}
@@ -239,13 +239,13 @@ func TestAMountedConfigMapIsFollowed(t *testing.T) {
 func TestAFileThatIsJustBeingWrittenIsNotEmpty(t *testing.T) {
 	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("web", "v: one")}))
 	path := filepath.Join(f.dir, "a.yaml")
-	knows(t, f, "Pod shop/web")
+	expectObjects(t, f, "Pod shop/web")
 	since := f.states() - 1
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
-	knows(t, f, "Pod shop/fence, Pod shop/web")
+	expectObjects(t, f, "Pod shop/fence, Pod shop/web")
 	sourcetest.WriteFile(t, path, sourcetest.Pod("web", "v: two"))
 	sourcetest.Eventually(t, "written", func() bool { return f.version("web") == "two" })
 	if f.wasWithout("Pod shop/web", since) {
@@ -255,14 +255,14 @@ func TestAFileThatIsJustBeingWrittenIsNotEmpty(t *testing.T) {
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	knows(t, f, "Pod shop/fence")
+	expectObjects(t, f, "Pod shop/fence")
 }
 
 // TestAFileThatIsWrittenSlowlyLosesNothing shows that objects which a slow writer has not written yet stay in force.
 func TestAFileThatIsWrittenSlowlyLosesNothing(t *testing.T) {
 	whole := sourcetest.Pod("web", "") + "---\n" + sourcetest.Pod("db", "") + "---\n" + sourcetest.Pod("api", "")
 	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": whole}))
-	knows(t, f, "Pod shop/api, Pod shop/db, Pod shop/web")
+	expectObjects(t, f, "Pod shop/api, Pod shop/db, Pod shop/web")
 	since := f.states() - 1
 	for range 2 {
 		file, err := os.OpenFile(filepath.Join(f.dir, "a.yaml"), os.O_WRONLY|os.O_TRUNC, 0)
@@ -279,7 +279,7 @@ func TestAFileThatIsWrittenSlowlyLosesNothing(t *testing.T) {
 		time.Sleep(2 * inPlaceFor)
 	}
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
-	knows(t, f, "Pod shop/api, Pod shop/db, Pod shop/fence, Pod shop/web")
+	expectObjects(t, f, "Pod shop/api, Pod shop/db, Pod shop/fence, Pod shop/web")
 	for _, name := range []string{"Pod shop/api", "Pod shop/db", "Pod shop/web"} {
 		if f.wasWithout(name, since) {
 			t.Errorf("%s was gone for a while: %v", name, f.history)
@@ -305,7 +305,7 @@ func TestOddFilesAreReportedAndHarmless(t *testing.T) {
 	}
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "b.yaml"), "# "+strings.Repeat("x", manifest.MaxSize)+"\n"+sourcetest.Pod("huge", ""))
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
-	knows(t, f, "Pod shop/db, Pod shop/fence, Pod shop/web")
+	expectObjects(t, f, "Pod shop/db, Pod shop/fence, Pod shop/web")
 	sourcetest.Eventually(t, "all reported", func() bool { return f.errors() == 5 })
 	for _, want := range []string{"loop.yaml: stat: too many levels of symbolic links", "nowhere.yaml: stat: no such file",
 		"sub: is the same directory as ", "pipe.yaml: is no regular file", "b.yaml: has 16777"} {
@@ -319,14 +319,14 @@ func TestADirectoryThatVanishesStaysInForce(t *testing.T) {
 	dir := t.TempDir()
 	sourcetest.WriteFile(t, filepath.Join(dir, "a/a.yaml"), sourcetest.Pod("web", ""))
 	f := follow(t, dir, func(f *Follower) { f.every = 20 * time.Millisecond })
-	knows(t, f, "Pod shop/web")
+	expectObjects(t, f, "Pod shop/web")
 	sourcetest.Rename(t, dir, dir+".away")
 	t.Cleanup(func() { _ = os.RemoveAll(dir + ".away") })
 	sourcetest.Eventually(t, "reported", func() bool { return f.errors() == 1 })
-	knows(t, f, "Pod shop/web")
+	expectObjects(t, f, "Pod shop/web")
 	sourcetest.Rename(t, dir+".away", dir)
 	sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), sourcetest.Pod("db", ""))
-	knows(t, f, "Pod shop/db, Pod shop/web")
+	expectObjects(t, f, "Pod shop/db, Pod shop/web")
 	sourcetest.Eventually(t, "well again", func() bool { return f.errors() == 0 })
 }
 
@@ -369,15 +369,15 @@ func TestAnEventIsBelievedBeforeAStamp(t *testing.T) {
 // TestS74_AFileThatIsRenamedAndBrokenIsNotGone: its last valid content stays in force until it can be read.
 func TestS74_AFileThatIsRenamedAndBrokenIsNotGone(t *testing.T) {
 	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a/a.yaml": sourcetest.Pod("one", ""), "b.yaml": sourcetest.Pod("two", "")}))
-	knows(t, f, "Pod shop/one, Pod shop/two")
+	expectObjects(t, f, "Pod shop/one, Pod shop/two")
 	sourcetest.WriteFile(t, filepath.Join(f.dir, ".new/b.yaml"), "{")
 	sourcetest.Rename(t, filepath.Join(f.dir, "a"), filepath.Join(f.dir, ".old"))
 	sourcetest.Rename(t, filepath.Join(f.dir, ".new"), filepath.Join(f.dir, "c"))
 	sourcetest.Eventually(t, "unread", func() bool { return f.unread() == 1 })
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
-	knows(t, f, "Pod shop/fence, Pod shop/one, Pod shop/two")
+	expectObjects(t, f, "Pod shop/fence, Pod shop/one, Pod shop/two")
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "c/b.yaml"), sourcetest.Pod("three", ""))
-	knows(t, f, "Pod shop/fence, Pod shop/three, Pod shop/two")
+	expectObjects(t, f, "Pod shop/fence, Pod shop/three, Pod shop/two")
 }
 
 // TestS74_TheFirstReadingIsPatient with a file that is only partly written.

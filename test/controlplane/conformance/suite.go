@@ -12,7 +12,7 @@ import (
 	"github.com/onsi/gomega"
 	"github.com/pkg/errors"
 	k8stypes "k8s.io/apimachinery/pkg/types"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // all ways of authentication in a kubeconfig
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // all kinds of authentication in a kubeconfig
 	"k8s.io/kubernetes/test/e2e/framework"
 	"k8s.io/kubernetes/test/e2e/framework/config"
 	_ "k8s.io/kubernetes/test/e2e/framework/debug/init" // what is in a namespace goes to the log if a spec fails

@@ -180,7 +180,7 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return errors.Errorf("%s says %s", url, answer.Status)
+		return errors.Errorf("%s answers %s", url, answer.Status)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (l line) points(results []result) (out []point) {
 	return out
 }
 
-// axis shows values between its first and its last tick, of which there are two at least, in pixels.
+// axis shows values between its first and its last tick, at least two, in pixels.
 type axis struct {
 	ticks    []float64
 	scale    func(float64) float64
@@ -110,12 +110,12 @@ func (c chart) drawLine(b *strings.Builder, i int, points []point, x, y axis) {
 	if len(points) == 0 {
 		return
 	}
-	var way []string
+	var polyline []string
 	for _, p := range points {
-		way = append(way, fmt.Sprintf("%.1f,%.1f", x.at(p.x), y.at(p.y)))
+		polyline = append(polyline, fmt.Sprintf("%.1f,%.1f", x.at(p.x), y.at(p.y)))
 	}
 	colour, legend := colours[i%len(colours)], top+8+18*i
-	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(way, " "), colour)
+	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(polyline, " "), colour)
 	fmt.Fprintf(b, `<path d="M%d %dh18" stroke="%s" stroke-width="2"/><text x="%d" y="%d">%s</text>`+"\n",
 		width-right+12, legend, colour, width-right+36, legend+4, c.lines[i].label)
 }

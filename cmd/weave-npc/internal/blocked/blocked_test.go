@@ -29,7 +29,7 @@ type report struct {
 	now      time.Time
 }
 
-// newReport returns a reporter that knows the pods shop/web and shop/api and the node 192.0.2.1.
+// newReport returns a reporter with the pods shop/web and shop/api and the node 192.0.2.1.
 func newReport(t *testing.T, format string) *report {
 	t.Helper()
 	m := controller.New(npc.Config{NodeName: "node1"})

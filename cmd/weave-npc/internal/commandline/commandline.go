@@ -15,7 +15,7 @@ import (
 )
 
 // Prepare makes a root command and its subcommands read environment variables, answer mistakes and complete flags. It is called once all flags
-// and subcommands are registered. The function tree returns the whole command tree, of which root may be a part; its root is the daemon.
+// and subcommands are registered. The function tree returns the whole command tree, which root may be a part of; its root is the daemon.
 func Prepare(root *cobra.Command, tree func() *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return setFromEnvironment(cmd, tree()) }
