@@ -2,10 +2,12 @@ package controller_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
@@ -108,5 +110,47 @@ func TestLayouts(t *testing.T) {
 				t.Errorf("there is still to do:\n%s", text)
 			}
 		})
+	}
+}
+
+// TestS63_AnUpgradeThatWasKilledCutsNothing: a start that finds sets under the names that they got because theirs were taken, and chains of
+// another version yet, takes no address for another pod's.
+func TestS63_AnUpgradeThatWasKilledCutsNothing(t *testing.T) {
+	killedAt := func(t *testing.T, step int) (steps int) {
+		w := newWorld(t)
+		populateLayout(w)
+		w.Sync()
+		w.CollectGarbage()
+		for _, k := range w.Kernels {
+			delete(k.Chains, ourLayout)
+			k.Chains[newerLayout] = nil
+		}
+		first := successor(w)
+		first.Load()
+		populateLayout(first)
+		first.Model.SetSynced()
+		for f, tx := range first.Plan(false) {
+			ops := slices.Concat(tx.DeleteStale, tx.AddMembers)
+			steps = max(steps, len(ops))
+			cut := dataplane.Transaction{Family: tx.Family, AddMembers: ops[:min(step, len(ops))]}
+			if err := first.Kernels[f].Apply(cut); err != nil {
+				t.Fatal(err)
+			}
+		}
+		second := successor(w)
+		second.Addrs = first.Addrs
+		second.Load()
+		populateLayout(second)
+		second.Sync()
+		for _, k := range second.Kernels {
+			if len(k.Forgotten) > 0 {
+				t.Errorf("killed after step %d: flows of %v are forgotten", step, k.Forgotten)
+			}
+		}
+		second.Expect(layoutVerdicts)
+		return steps
+	}
+	for step, steps := 0, 1; step <= steps; step++ {
+		steps = killedAt(t, step)
 	}
 }

@@ -57,7 +57,8 @@ func (s *state) findReassigned(t *dataplane.Table) {
 			if p == nil && s.missing != npc.NothingMissing {
 				continue // its pod may not have been read
 			}
-			if p == nil || p.Comment() != st.Have.Comment {
+			// The comment is a local pod's in a set that stands for that of the local pods, whose name is taken.
+			if p == nil || p.Comment() != st.Have.Comment && p.LocalComment() != st.Have.Comment {
 				found(a, conntrack.WithLocalPods)
 			}
 		}
