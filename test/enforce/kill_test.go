@@ -143,6 +143,7 @@ func newKilling(t *testing.T, backend lab.Backend, s killScenario) *killing {
 			run(t, n.Host, program+string(backend), "-w", "-A", "INPUT", "-m", "conntrack", "--ctstate", "INVALID")
 		}
 		w.daemons = append(w.daemons, killable(t, n, w.daemonArgs(i, "--manifests", m.dir)...))
+		w.daemons[i].log.expect("cannot serve, trying again") // one that was killed may hold its port for a moment
 		if s.says != "" {
 			w.daemons[i].log.expect(s.says)
 		}
