@@ -1,5 +1,5 @@
-// Package judge decides which packets Kubernetes network policies allow, from the field comments of k8s.io/api/networking/v1 alone. It
-// shares no code with what it judges, and must not import it.
+// Package judge decides which packets Kubernetes network policies allow, from the field comments of k8s.io/api/networking/v1 and of
+// sigs.k8s.io/network-policy-api/apis/v1alpha2 alone. It shares no code with what it judges, and must not import it.
 package judge
 
 import (
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
 // World is a cluster.
@@ -18,6 +19,16 @@ type World struct {
 	Namespaces map[string]map[string]string
 	Pods       []Pod
 	Policies   []networkingv1.NetworkPolicy
+	// ClusterPolicies and Nodes may be left empty: then there are no tiers but that of Policies, and no address is a node's.
+	ClusterPolicies []v1alpha2.ClusterNetworkPolicy
+	Nodes           []Node
+}
+
+// Node is a node with all addresses that its status has.
+type Node struct {
+	Name   string
+	Labels map[string]string
+	Addrs  []netip.Addr
 }
 
 // Pod is a pod that runs and has an address of its own.
@@ -27,27 +38,45 @@ type Pod struct {
 	Addrs                 []netip.Addr
 	Ports                 []corev1.ContainerPort
 	// Rivals are other pods of its node that claim its addresses too. Nothing is allowed in a direction that one of them is
-	// isolated in, because their packets cannot be told apart.
+	// isolated in, or that a cluster policy denies it anything in, because their packets cannot be told apart.
 	Rivals []Pod
 }
 
-// Packet opens a connection. A protocol other than TCP, UDP and SCTP has no port.
+// Packet opens a connection. A protocol other than TCP, UDP and SCTP has no port. Src, Dst and Port are what they are where policies are
+// enforced: after the translation of Services, NodePorts and hostPorts.
 type Packet struct {
 	Src, Dst netip.Addr
 	Protocol corev1.Protocol
 	Port     int32
+	// ThroughService says that a pod reaches itself through a Service. What it sends to its own address directly never leaves it.
+	ThroughService bool
 }
 
 // Everywhere stands for all nodes together.
 const Everywhere = ""
 
+// end is one direction of a packet: the pod that policies may select there, and the other end.
+type end struct {
+	pod       *Pod
+	direction networkingv1.PolicyType
+	addr      netip.Addr
+	// other is nil where the other end is no pod.
+	other  *Pod
+	packet Packet
+	// dst is the destination's pod, whichever end that is, or nil.
+	dst *Pod
+}
+
 // Judge reports whether the policies of a packet's source let it out, and whether those of its destination let it in. An end that is no
 // pod of the node allows everything.
 func (w World) Judge(node string, p Packet) (out, in bool) {
+	if p.Src == p.Dst && !p.ThroughService {
+		return true, true
+	}
 	judges := func(pod *Pod) bool { return pod != nil && (node == Everywhere || pod.Node == node) }
 	src, dst := w.owner(p.Src), w.owner(p.Dst)
-	out = !judges(src) || !w.contested(src, networkingv1.PolicyTypeEgress) && w.side(src, p.Dst, dst, networkingv1.PolicyTypeEgress, p, dst)
-	in = !judges(dst) || !w.contested(dst, networkingv1.PolicyTypeIngress) && w.side(dst, p.Src, src, networkingv1.PolicyTypeIngress, p, dst)
+	out = !judges(src) || w.allows(end{pod: src, direction: networkingv1.PolicyTypeEgress, addr: p.Dst, other: dst, packet: p, dst: dst})
+	in = !judges(dst) || w.allows(end{pod: dst, direction: networkingv1.PolicyTypeIngress, addr: p.Src, other: src, packet: p, dst: dst})
 	return out, in
 }
 
@@ -68,11 +97,75 @@ func (w World) owner(a netip.Addr) *Pod {
 	return nil
 }
 
-// contested reports whether a policy isolates a rival of a pod in a direction.
-func (w World) contested(pod *Pod, direction networkingv1.PolicyType) bool {
-	for _, rival := range pod.Rivals {
-		for _, policy := range w.Policies {
-			if policy.Namespace == rival.Namespace && selects(&policy.Spec.PodSelector, rival.Labels) && hasType(policy.Spec, direction) {
+// allows judges one direction: the Admin tier, then v1 policies, then the Baseline tier.
+func (w World) allows(e end) bool {
+	ownNode := w.isNode(e.pod.Node, e.addr)
+	if ownNode && e.direction == networkingv1.PolicyTypeIngress {
+		return true
+	}
+	// No v1 policy judges what a pod sends to its own node, or to itself.
+	exempt := ownNode || e.packet.Src == e.packet.Dst
+	if w.contested(e, exempt) {
+		return false
+	}
+	switch w.tier(v1alpha2.AdminTier, e) {
+	case v1alpha2.ClusterNetworkPolicyRuleActionAccept:
+		return true
+	case v1alpha2.ClusterNetworkPolicyRuleActionDeny:
+		return false
+	}
+	if w.isolated(e.pod, e.direction) {
+		return exempt || w.allowedByPolicies(e)
+	}
+	return w.tier(v1alpha2.BaselineTier, e) != v1alpha2.ClusterNetworkPolicyRuleActionDeny
+}
+
+// contested reports whether a rival of the pod must not have what would be allowed. A rival's v1 policies do not matter for what they do
+// not judge.
+func (w World) contested(e end, exempt bool) bool {
+	for i := range e.pod.Rivals {
+		rival := &e.pod.Rivals[i]
+		isolated := w.isolated(rival, e.direction)
+		if isolated && !exempt || w.closes(v1alpha2.AdminTier, rival, e.direction) ||
+			!isolated && w.closes(v1alpha2.BaselineTier, rival, e.direction) {
+			return true
+		}
+	}
+	return false
+}
+
+// isolated reports whether a v1 policy isolates a pod in a direction.
+func (w World) isolated(pod *Pod, direction networkingv1.PolicyType) bool {
+	for _, policy := range w.Policies {
+		if isolates(policy, pod, direction) {
+			return true
+		}
+	}
+	return false
+}
+
+// isolates reports whether a policy isolates a pod in a direction. One whose selector cannot be read isolates all pods of its namespace.
+func isolates(policy networkingv1.NetworkPolicy, pod *Pod, direction networkingv1.PolicyType) bool {
+	s := &policy.Spec.PodSelector
+	return policy.Namespace == pod.Namespace && hasType(policy.Spec, direction) && (selects(s, pod.Labels) || !readable(s))
+}
+
+// allowedByPolicies reports whether one of the v1 policies that isolate the pod allows the packet. One that cannot be read allows nothing.
+func (w World) allowedByPolicies(e end) bool {
+	for _, policy := range w.Policies {
+		if !isolates(policy, e.pod, e.direction) || !valid(policy.Spec) {
+			continue
+		}
+		if e.direction == networkingv1.PolicyTypeIngress {
+			for _, r := range policy.Spec.Ingress {
+				if w.peers(policy.Namespace, r.From, e.addr, e.other) && ports(r.Ports, e.packet, e.dst) {
+					return true
+				}
+			}
+			continue
+		}
+		for _, r := range policy.Spec.Egress {
+			if w.peers(policy.Namespace, r.To, e.addr, e.other) && ports(r.Ports, e.packet, e.dst) {
 				return true
 			}
 		}
@@ -80,29 +173,34 @@ func (w World) contested(pod *Pod, direction networkingv1.PolicyType) bool {
 	return false
 }
 
-// side judges one direction: the pod that policies may isolate, and the other end.
-func (w World) side(pod *Pod, addr netip.Addr, other *Pod, direction networkingv1.PolicyType, p Packet, dst *Pod) bool {
-	isolated := false
-	for _, policy := range w.Policies {
-		if policy.Namespace != pod.Namespace || !selects(&policy.Spec.PodSelector, pod.Labels) || !hasType(policy.Spec, direction) {
-			continue
+// valid reports whether the selectors and blocks of a v1 policy can be read.
+func valid(s networkingv1.NetworkPolicySpec) bool {
+	var peers []networkingv1.NetworkPolicyPeer
+	for _, r := range s.Ingress {
+		peers = append(peers, r.From...)
+	}
+	for _, r := range s.Egress {
+		peers = append(peers, r.To...)
+	}
+	for _, p := range peers {
+		if !readable(p.PodSelector) || !readable(p.NamespaceSelector) {
+			return false
 		}
-		isolated = true
-		if direction == networkingv1.PolicyTypeIngress {
-			for _, r := range policy.Spec.Ingress {
-				if w.peers(policy.Namespace, r.From, addr, other) && ports(r.Ports, p, dst) {
-					return true
+		if b := p.IPBlock; b != nil {
+			for _, cidr := range append([]string{b.CIDR}, b.Except...) {
+				if !isCIDR(cidr) {
+					return false
 				}
-			}
-			continue
-		}
-		for _, r := range policy.Spec.Egress {
-			if w.peers(policy.Namespace, r.To, addr, other) && ports(r.Ports, p, dst) {
-				return true
 			}
 		}
 	}
-	return !isolated
+	return readable(&s.PodSelector)
+}
+
+// isCIDR reports whether a text is a range of addresses that is not IPv4-mapped.
+func isCIDR(text string) bool {
+	p, err := netip.ParsePrefix(text)
+	return err == nil && !p.Addr().Is4In6()
 }
 
 func hasType(s networkingv1.NetworkPolicySpec, direction networkingv1.PolicyType) bool {
@@ -120,6 +218,11 @@ func hasType(s networkingv1.NetworkPolicySpec, direction networkingv1.PolicyType
 func selects(s *metav1.LabelSelector, l map[string]string) bool {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	return err == nil && selector.Matches(labels.Set(l))
+}
+
+func readable(s *metav1.LabelSelector) bool {
+	_, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil
 }
 
 func (w World) peers(namespace string, peers []networkingv1.NetworkPolicyPeer, addr netip.Addr, other *Pod) bool {
