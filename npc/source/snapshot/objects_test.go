@@ -25,7 +25,7 @@ import (
 func TestList(t *testing.T) {
 	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}},
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}})
-	o, err := List(context.Background(), client)
+	o, err := List(context.Background(), client, nil)
 	if err != nil || len(o.Pods) != 1 || len(o.Policies) != 1 || o.Pods[0].Name != "web" {
 		t.Fatalf("%+v, %v", o, err)
 	}
@@ -35,7 +35,7 @@ func TestList(t *testing.T) {
 		client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("forbidden")
 		})
-		if _, err := List(context.Background(), client); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := List(context.Background(), client, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
