@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,7 @@ import (
 type apiServer struct {
 	watches  map[string]listWatcher      // by kind, of those that every API server has
 	policies policyAPI                   // nil if ClusterNetworkPolicies are not followed
+	askKinds time.Duration               // between two questions whether there are any
 	client   any                         // reports whether streaming lists are supported
 	getNode  func(context.Context) error // gets the Node of this node
 	node     *nodeName
@@ -100,6 +102,7 @@ func (a *apiServer) followPolicies(ctx context.Context, sink Sink, log *slog.Log
 		return settled
 	}
 	c := newClusterPolicies(a.policies, a.client, a.unread, sink, log)
+	c.every = a.askKinds
 	a.unread.set(ClusterNetworkPolicies, "it is not known yet whether the API server has "+ClusterNetworkPolicies)
 	running.Go(func() { c.run(ctx) })
 	return c.settled

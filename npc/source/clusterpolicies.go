@@ -28,6 +28,9 @@ const (
 	askKindsAgain = 2 * time.Second
 	// kindsPatience is how long an answer may take.
 	kindsPatience = 10 * time.Second
+	// vanishGrace is the grace of the watch: when the kind goes its stream ends, a second later a list finds no such kind, and discovery is
+	// asked then.
+	vanishGrace = 5 * outageGrace
 )
 
 // policyAPI is what is asked of an API server about cluster-wide policies.
@@ -49,6 +52,7 @@ type clusterPolicies struct {
 	unread *unread
 	sink   *policyKeeper
 	log    *slog.Logger
+	every  time.Duration // between two questions
 
 	// settled is closed when the sink has all objects, or when it is known why it cannot have them.
 	settled chan struct{}
@@ -90,9 +94,9 @@ func (c *clusterPolicies) run(ctx context.Context) {
 // pause returns the time until discovery is asked again.
 func (c *clusterPolicies) pause() time.Duration {
 	if c.failures == 0 {
-		return wait.Jitter(askKinds, kindsJitter)
+		return wait.Jitter(c.every, kindsJitter)
 	}
-	return wait.Jitter(min(askKindsAgain<<min(c.failures-1, 4), askKinds), kindsJitter)
+	return wait.Jitter(min(askKindsAgain<<min(c.failures-1, 4), c.every), kindsJitter)
 }
 
 // handle asks discovery once, and follows the answer.
@@ -149,7 +153,7 @@ func (c *clusterPolicies) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i.connection.mayVanish = true
+	i.connection.mayVanish, i.connection.grace = true, vanishGrace
 	i.connection.failing = func(err error) {
 		c.unread.update(ClusterNetworkPolicies, ClusterNetworkPolicies+" cannot be listed: "+err.Error())
 		c.settle()

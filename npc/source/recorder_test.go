@@ -137,6 +137,13 @@ func (r *recorder) SetConnected(kind string, ok bool) {
 	r.call(kind, func() { r.connected = append(r.connected, fmt.Sprintf("%s %v", kind, ok)) }, "%s connected %v", kind, ok)
 }
 
+// clusterPolicies returns the names of the ClusterNetworkPolicies that the sink knows.
+func (r *recorder) clusterPolicies() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(slices.Sorted(maps.Keys(r.clusters)), " ")
+}
+
 // names returns what the sink knows: "ns shop", "pod shop/web", "policy shop/deny", "cluster policy deny".
 func (r *recorder) names() string {
 	r.mu.Lock()

@@ -38,7 +38,7 @@ func FromAPI(client kubernetes.Interface, policies *policyapi.Client, node strin
 		_, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		return err
 	}
-	api := &apiServer{watches: watches(client), client: client, getNode: get, node: name, unread: unread}
+	api := &apiServer{watches: watches(client), client: client, getNode: get, node: name, unread: unread, askKinds: askKinds}
 	if policies != nil {
 		api.policies = policies
 	}

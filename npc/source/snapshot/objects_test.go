@@ -75,7 +75,7 @@ func TestLoad(t *testing.T) {
 	}
 	r := &recorder{}
 	objects.Deliver(r)
-	want := []string{"namespaces true", "pods true", "networkpolicies true", "ns shop", "pod shop/db", "pod shop/web", "policy shop/deny", "synced"}
+	want := []string{"namespaces true", "pods true", "networkpolicies true", "clusternetworkpolicies true", "ns shop", "pod shop/db", "pod shop/web", "policy shop/deny", "synced"}
 	if diff := cmp.Diff(want, r.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
