@@ -25,6 +25,7 @@ const kindPatience = 90 * time.Second
 // an Event and a metric tell that it is not enforced, and explain that it does not consider it.
 func TestClusterPoliciesAreReported(t *testing.T) {
 	w, c := newCluster(t, lab.NFT)
+	c.assignRanges(t, w)
 	c.write(t, w.objects(base()))
 	w.startAPIDaemons(t, c)
 	for _, d := range w.daemons {

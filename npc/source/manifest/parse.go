@@ -3,7 +3,6 @@ package manifest
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,29 +118,6 @@ func (n node) line(path string) int {
 	return n.position.line(path)
 }
 
-// has reports whether the object has a field, other than null. Like an API server, types take a field that is absent for an empty one.
-func (n node) has(path *field.Path) bool {
-	var value any
-	if err := json.Unmarshal(n.data, &value); err != nil {
-		return false
-	}
-	for step := range pathSteps(path.String()) {
-		switch v := value.(type) {
-		case map[string]any:
-			value = v[step]
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i >= len(v) {
-				return false
-			}
-			value = v[i]
-		default:
-			return false
-		}
-	}
-	return value != nil
-}
-
 // decode reads an object or a list, if it is of a kind that is used.
 func (p *parser) decode(n node, inList bool) {
 	var t metav1.TypeMeta
@@ -239,7 +215,7 @@ func (p *parser) decodeObject(n node, kind string) {
 		decodeAs(p, n, kind, setPolicyDefaults, validatePolicy)
 	case KindClusterNetworkPolicy:
 		decodeAs(p, n, kind, setClusterPolicyDefaults, func(o *v1alpha2.ClusterNetworkPolicy) field.ErrorList {
-			return validateClusterPolicy(o, n.has)
+			return validateClusterPolicy(o, newFields(n.data).has)
 		})
 	}
 }

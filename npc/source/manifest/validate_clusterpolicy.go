@@ -47,12 +47,10 @@ func validateClusterPolicy(p *v1alpha2.ClusterNetworkPolicy, given func(*field.P
 		v.add(field.Invalid(spec.Child("priority"), n, fmt.Sprintf("must be between 0 and %d, inclusive", maxPriority)))
 	}
 	v.subject(&p.Spec.Subject, spec.Child("subject"))
-	v.count(spec.Child("ingress"), len(p.Spec.Ingress))
-	for i := range p.Spec.Ingress {
+	for i := range v.count(spec.Child("ingress"), len(p.Spec.Ingress)) {
 		v.ingress(&p.Spec.Ingress[i], spec.Child("ingress").Index(i))
 	}
-	v.count(spec.Child("egress"), len(p.Spec.Egress))
-	for i := range p.Spec.Egress {
+	for i := range v.count(spec.Child("egress"), len(p.Spec.Egress)) {
 		v.egress(&p.Spec.Egress[i], spec.Child("egress").Index(i))
 	}
 	return v.errs
@@ -70,19 +68,20 @@ func oneOf[T ~string](v *clusterPolicyValidator, path *field.Path, text T, known
 	}
 }
 
-// count limits a list.
-func (v *clusterPolicyValidator) count(path *field.Path, n int) {
+// count limits a list, and returns how many of its items are to be validated.
+func (v *clusterPolicyValidator) count(path *field.Path, n int) int {
 	if n > maxPerList {
 		v.add(field.TooMany(path, n, maxPerList))
 	}
+	return min(n, maxPerList)
 }
 
 // countSome limits a list that must not be empty.
-func (v *clusterPolicyValidator) countSome(path *field.Path, n int) {
+func (v *clusterPolicyValidator) countSome(path *field.Path, n int) int {
 	if n == 0 {
 		v.add(field.Required(path, "at least one item"))
 	}
-	v.count(path, n)
+	return v.count(path, n)
 }
 
 // exactlyOne requires one of the fields of an object.
@@ -116,9 +115,8 @@ func (v *clusterPolicyValidator) subject(s *v1alpha2.ClusterNetworkPolicySubject
 
 func (v *clusterPolicyValidator) ingress(r *v1alpha2.ClusterNetworkPolicyIngressRule, path *field.Path) {
 	v.rule(r.Name, r.Action, r.Protocols, path)
-	v.countSome(path.Child("from"), len(r.From))
-	for i, p := range r.From {
-		path := path.Child("from").Index(i)
+	for i := range v.countSome(path.Child("from"), len(r.From)) {
+		p, path := &r.From[i], path.Child("from").Index(i)
 		v.exactlyOne(path, "namespaces", "pods")
 		v.selector(p.Namespaces, path.Child("namespaces"))
 		v.pods(p.Pods, path.Child("pods"))
@@ -127,9 +125,8 @@ func (v *clusterPolicyValidator) ingress(r *v1alpha2.ClusterNetworkPolicyIngress
 
 func (v *clusterPolicyValidator) egress(r *v1alpha2.ClusterNetworkPolicyEgressRule, path *field.Path) {
 	v.rule(r.Name, r.Action, r.Protocols, path)
-	v.countSome(path.Child("to"), len(r.To))
 	portless := false // a peer has no named ports
-	for i := range r.To {
+	for i := range v.countSome(path.Child("to"), len(r.To)) {
 		p, path := &r.To[i], path.Child("to").Index(i)
 		v.exactlyOne(path, "namespaces", "pods", "nodes", "networks", "domainNames")
 		v.selector(p.Namespaces, path.Child("namespaces"))
@@ -139,7 +136,7 @@ func (v *clusterPolicyValidator) egress(r *v1alpha2.ClusterNetworkPolicyEgressRu
 		v.domainNames(p.DomainNames, path.Child("domainNames"))
 		portless = portless || p.Nodes != nil || p.Networks != nil || p.DomainNames != nil
 	}
-	for i := range r.Protocols {
+	for i := range min(len(r.Protocols), maxPerList) {
 		if named := path.Child("protocols").Index(i).Child("destinationNamedPort"); portless && v.given(named) {
 			v.add(field.Forbidden(named, "networks, nodes and domainNames have no named ports"))
 		}
@@ -154,11 +151,11 @@ func (v *clusterPolicyValidator) rule(name string, action v1alpha2.ClusterNetwor
 	}
 	oneOf(v, path.Child("action"), action, v1alpha2.ClusterNetworkPolicyRuleActionAccept, v1alpha2.ClusterNetworkPolicyRuleActionDeny,
 		v1alpha2.ClusterNetworkPolicyRuleActionPass)
-	if protocols != nil {
-		v.countSome(path.Child("protocols"), len(protocols))
+	if protocols == nil {
+		return
 	}
-	for i, p := range protocols {
-		path := path.Child("protocols").Index(i)
+	for i := range v.countSome(path.Child("protocols"), len(protocols)) {
+		p, path := &protocols[i], path.Child("protocols").Index(i)
 		v.exactlyOne(path, "tcp", "udp", "sctp", "destinationNamedPort")
 		if p.TCP != nil {
 			v.port(p.TCP.DestinationPort, path.Child("tcp", "destinationPort"))
@@ -223,9 +220,8 @@ func (v *clusterPolicyValidator) networks(networks []v1alpha2.CIDR, path *field.
 	if networks == nil {
 		return
 	}
-	v.countSome(path, len(networks))
-	for i, n := range networks {
-		path := path.Index(i)
+	for i := range v.countSome(path, len(networks)) {
+		n, path := networks[i], path.Index(i)
 		prefix, err := netip.ParsePrefix(string(n))
 		switch {
 		case len(n) > maxCIDRBytes:
@@ -244,9 +240,8 @@ func (v *clusterPolicyValidator) domainNames(names []v1alpha2.DomainName, path *
 	if names == nil {
 		return
 	}
-	v.countSome(path, len(names))
-	for i, n := range names {
-		path := path.Index(i)
+	for i := range v.countSome(path, len(names)) {
+		n, path := names[i], path.Index(i)
 		switch {
 		case !domainName.MatchString(string(n)):
 			v.add(field.Invalid(path, n, "must be a domain name like example.com or *.example.com"))
