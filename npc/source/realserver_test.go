@@ -205,7 +205,8 @@ func TestAKindOfARealAPIServer(t *testing.T) {
 	c.create("a")
 	c.create("b")
 	granted.expect(t, "a b", "")
-	if p := granted.sink.clusterPolicy("a"); p.Spec.Tier != v1alpha2.AdminTier || p.Spec.Priority != 3 || len(p.Spec.Egress[0].To[0].Networks) != 1 || p.UID == "" {
+	p := granted.sink.clusterPolicy("a")
+	if p.Spec.Tier != v1alpha2.AdminTier || p.Spec.Priority != 3 || len(p.Spec.Egress[0].To[0].Networks) != 1 || p.UID == "" {
 		t.Errorf("delivered %+v", p)
 	}
 	plain.expect(t, "", "clusternetworkpolicies cannot be listed: ")

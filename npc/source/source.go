@@ -1,5 +1,5 @@
-// Package source follows namespaces, pods, network policies and cluster network policies, and delivers their facts to a sink. They come from an API server or
-// from a directory of manifests.
+// Package source follows namespaces, pods, network policies and cluster network policies, and delivers their facts to a sink. They come
+// from an API server or from a directory of manifests. An API server may have the kind of the last or not.
 //
 //	API server ── informers ── transform ──────────────┐
 //	                                                   ├─▶ delivery, one for each kind ─▶ Sink

@@ -28,17 +28,23 @@ func specs() []string {
 		return "[" + strings.Join(slices.Repeat([]string{item}, n), ", ") + "]"
 	}
 	for _, peer := range []string{"{}", "{namespaces: {}}", "{pods: {podSelector: {}}}", "{pods: {}}", "{namespaces: {}, pods: {podSelector: {}}}",
-		"{nodes: {}}", "{networks: []}", "{networks: null}", "{networks: [10.0.0.0/8, '::/0']}", "{networks: [10.0.0.1/8]}", "{networks: [10.0.0.0/8, 10.0.0.0/8]}",
-		"{networks: [010.0.0.0/8]}", "{networks: [10.0.0.0]}", "{networks: ['::ffff:10.0.0.0/104']}", "{networks: ['fe80::1%eth0/64']}", "{networks: ['']}",
-		"{networks: [10.0.0.0/33]}", "{domainNames: [example.com, '*.example.com', example.com.]}", "{domainNames: [com]}", "{domainNames: ['a*.example.com']}",
+		"{nodes: {}}", "{networks: []}", "{networks: null}", "{networks: [10.0.0.0/8, '::/0']}", "{networks: [10.0.0.1/8]}",
+		"{networks: [10.0.0.0/8, 10.0.0.0/8]}",
+		"{networks: [010.0.0.0/8]}", "{networks: [10.0.0.0]}", "{networks: ['::ffff:10.0.0.0/104']}", "{networks: ['fe80::1%eth0/64']}",
+		"{networks: ['']}",
+		"{networks: [10.0.0.0/33]}", "{domainNames: [example.com, '*.example.com', example.com.]}", "{domainNames: [com]}",
+		"{domainNames: ['a*.example.com']}",
 		"{domainNames: [example.com, example.com]}", "{domainNames: []}", "{planets: all}", "{networks: " + many(26, "10.0.0.0/8") + "}",
 		"{networks: [10.0.0.0/8], nodes: {}}"} {
 		spec(head, subject, "egress: [{action: Deny, to: ["+peer+"]}]")
 		spec(head, subject, "ingress: [{action: Deny, from: ["+peer+"]}]")
 	}
-	for _, rule := range []string{"{action: Accept}", "{action: Accept, to: []}", "{to: [{namespaces: {}}]}", "{action: Allow, to: [{namespaces: {}}]}",
-		"{action: Pass, to: [{namespaces: {}}]}", "{action: Pass, to: " + many(25, "{namespaces: {}}") + "}", "{action: Pass, to: " + many(26, "{namespaces: {}}") + "}",
-		"{name: " + strings.Repeat("x", 100) + ", action: Pass, to: [{namespaces: {}}]}", "{name: " + strings.Repeat("x", 101) + ", action: Pass, to: [{namespaces: {}}]}",
+	for _, rule := range []string{"{action: Accept}", "{action: Accept, to: []}", "{to: [{namespaces: {}}]}",
+		"{action: Allow, to: [{namespaces: {}}]}",
+		"{action: Pass, to: [{namespaces: {}}]}", "{action: Pass, to: " + many(25, "{namespaces: {}}") + "}",
+		"{action: Pass, to: " + many(26, "{namespaces: {}}") + "}",
+		"{name: " + strings.Repeat("x", 100) + ", action: Pass, to: [{namespaces: {}}]}",
+		"{name: " + strings.Repeat("x", 101) + ", action: Pass, to: [{namespaces: {}}]}",
 		"{name: " + strings.Repeat("é", 100) + ", action: Pass, to: [{namespaces: {}}]}"} {
 		spec(head, subject, "egress: ["+rule+"]")
 	}
@@ -47,12 +53,16 @@ func specs() []string {
 		spec(head, subject, "ingress: "+many(n, "{action: Pass, from: [{namespaces: {}}]}"))
 		spec(head, subject, "egress: [{action: Pass, to: [{namespaces: {}}], protocols: "+many(n, "{tcp: {destinationPort: {number: 1}}}")+"}]")
 	}
-	for _, protocols := range []string{"[]", "null", "[{}]", "[{tcp: {}}]", "[{tcp: null}]", "[{tcp: {destinationPort: {}}}]", "[{udp: {destinationPort: {number: 0}}}]",
+	for _, protocols := range []string{"[]", "null", "[{}]", "[{tcp: {}}]", "[{tcp: null}]", "[{tcp: {destinationPort: {}}}]",
+		"[{udp: {destinationPort: {number: 0}}}]",
 		"[{sctp: {destinationPort: {number: 65535}}}]", "[{tcp: {destinationPort: {number: 65536}}}]", "[{tcp: {destinationPort: {number: -1}}}]",
 		"[{tcp: {destinationPort: {number: 1, range: {start: 1, end: 2}}}}]", "[{tcp: {destinationPort: {range: {start: 1, end: 2}}}}]",
-		"[{tcp: {destinationPort: {range: {start: 2, end: 2}}}}]", "[{tcp: {destinationPort: {range: {start: 3, end: 2}}}}]", "[{tcp: {destinationPort: {range: {start: 3}}}}]",
-		"[{tcp: {destinationPort: {range: {end: 3}}}}]", "[{tcp: {destinationPort: {range: {start: 0, end: 3}}}}]", "[{tcp: {destinationPort: {range: {start: 1, end: 65536}}}}]",
-		"[{udp: {destinationPort: {range: {}}}}]", "[{destinationNamedPort: http}]", "[{destinationNamedPort: ''}]", "[{destinationNamedPort: http, tcp: {destinationPort: {number: 1}}}]",
+		"[{tcp: {destinationPort: {range: {start: 2, end: 2}}}}]", "[{tcp: {destinationPort: {range: {start: 3, end: 2}}}}]",
+		"[{tcp: {destinationPort: {range: {start: 3}}}}]",
+		"[{tcp: {destinationPort: {range: {end: 3}}}}]", "[{tcp: {destinationPort: {range: {start: 0, end: 3}}}}]",
+		"[{tcp: {destinationPort: {range: {start: 1, end: 65536}}}}]",
+		"[{udp: {destinationPort: {range: {}}}}]", "[{destinationNamedPort: http}]", "[{destinationNamedPort: ''}]",
+		"[{destinationNamedPort: http, tcp: {destinationPort: {number: 1}}}]",
 		"[{destinationNamedPort: '', tcp: {destinationPort: {number: 1}}}]", "[{icmp: {}}]"} {
 		for _, peer := range []string{"namespaces: {}", "networks: [10.0.0.0/8]", "nodes: {}", "domainNames: [example.com]"} {
 			spec(head, subject, fmt.Sprintf("egress: [{action: Accept, to: [{pods: {podSelector: {}}}, {%s}], protocols: %s}]", peer, protocols))

@@ -96,14 +96,15 @@ m.yaml:18: ClusterNetworkPolicy web: spec.egress[0].protocols[4].tcp.destination
 	})
 }
 
-// TestClusterPolicyDefaults shows what an API server sets: the definition has no defaults, and a status is not taken.
+// TestS70_ClusterPolicyDefaults shows what an API server sets: the definition has no defaults, and a status is not taken.
 func TestS70_ClusterPolicyDefaults(t *testing.T) {
 	m := Parse("m.yaml", []byte(clusterPolicyText("status: {conditions: []}\n")))
 	if len(m.Problems) > 0 || len(m.Objects) != 1 {
 		t.Fatalf("problems %v, objects %v", m.Problems, m.Objects)
 	}
 	p := m.Objects[0].Value.(*v1alpha2.ClusterNetworkPolicy)
-	if p.UID != stableUID(KindClusterNetworkPolicy, "", "web") || p.Namespace != "" || p.Status.Conditions != nil || m.Objects[0].String() != "ClusterNetworkPolicy web" {
+	if p.UID != stableUID(KindClusterNetworkPolicy, "", "web") || p.Namespace != "" || p.Status.Conditions != nil ||
+		m.Objects[0].String() != "ClusterNetworkPolicy web" {
 		t.Errorf("%s: %+v", m.Objects[0], p)
 	}
 }
