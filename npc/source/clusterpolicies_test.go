@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	policyResource = v1alpha2.SchemeGroupVersion.WithResource(ClusterNetworkPolicies)
+	policyResource = schema.GroupVersion(v1alpha2.GroupVersion).WithResource(ClusterNetworkPolicies)
 	formerResource = schema.GroupVersionResource{Group: v1alpha2.GroupName, Version: "v1alpha1", Resource: "adminnetworkpolicies"}
 
 	// The presence of the kind that the cases begin with and change to.
@@ -60,7 +60,7 @@ func newPolicyServer(p policyapi.Presence, names ...string) *policyServer {
 }
 
 func storedPolicy(name string, spec map[string]any) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha2.SchemeGroupVersion.String(), "kind": "ClusterNetworkPolicy",
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha2.GroupVersion.String(), "kind": "ClusterNetworkPolicy",
 		"metadata": map[string]any{"name": name, "uid": "uid-" + name, "resourceVersion": "1"}, "spec": spec}}
 }
 

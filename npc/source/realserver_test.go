@@ -127,7 +127,7 @@ func (c *realCluster) remove(plural string) {
 
 func (c *realCluster) create(name string) {
 	c.t.Helper()
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha2.SchemeGroupVersion.String(), "kind": "ClusterNetworkPolicy",
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha2.GroupVersion.String(), "kind": "ClusterNetworkPolicy",
 		"metadata": map[string]any{"name": name},
 		"spec": map[string]any{"tier": "Admin", "priority": int64(3), "subject": map[string]any{"namespaces": map[string]any{}},
 			"egress": []any{map[string]any{"action": "Deny", "to": []any{map[string]any{"networks": []any{"192.0.2.0/24"}}}}}}}}

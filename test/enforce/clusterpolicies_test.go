@@ -42,7 +42,7 @@ func TestClusterPoliciesAreReported(t *testing.T) {
 	definition, err := os.ReadFile("../../npc/source/testdata/crd.yaml")
 	c.must(t, err)
 	c.must(t, create(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, definition))
-	policies := v1alpha2.SchemeGroupVersion.WithResource("clusternetworkpolicies")
+	policies := schema.GroupVersion(v1alpha2.GroupVersion).WithResource("clusternetworkpolicies")
 	await.Within(t, kindPatience, func() bool {
 		err = create(policies, []byte(`{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: deny-all},
 spec: {tier: Admin, priority: 0, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}}`))

@@ -23,7 +23,7 @@ func servedVersion(kind string) (schema.GroupVersion, bool) {
 	case KindNetworkPolicy:
 		return networkingv1.SchemeGroupVersion, true
 	case KindClusterNetworkPolicy:
-		return v1alpha2.SchemeGroupVersion, true
+		return schema.GroupVersion(v1alpha2.GroupVersion), true
 	}
 	return schema.GroupVersion{}, false
 }

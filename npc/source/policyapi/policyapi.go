@@ -68,7 +68,7 @@ func (c *Client) Any(ctx context.Context, r schema.GroupVersionResource) (bool, 
 }
 
 func (c *Client) policies() dynamic.ResourceInterface {
-	return c.objects.Resource(v1alpha2.SchemeGroupVersion.WithResource(resource))
+	return c.objects.Resource(schema.GroupVersion(v1alpha2.GroupVersion).WithResource(resource))
 }
 
 // Decode reads a stored object. Fields that are not known are left out, so that a peer of an unknown kind becomes one without any field. An

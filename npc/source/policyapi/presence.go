@@ -51,7 +51,7 @@ func (c *Client) Discover(ctx context.Context) (Presence, error) {
 func (p *Presence) add(v metav1.GroupVersionForDiscovery, resources []metav1.APIResource) {
 	for _, r := range resources {
 		switch {
-		case r.Name == resource && v.Version == v1alpha2.SchemeGroupVersion.Version:
+		case r.Name == resource && v.Version == v1alpha2.GroupVersion.Version:
 			p.Served = true
 		case r.Name == resource:
 			p.OtherVersions = append(p.OtherVersions, v.Version)

@@ -48,7 +48,7 @@ func (r *Reporter) Policy(p npc.InvalidPolicy) {
 	switch {
 	case p.Unenforced:
 		// The Event of an object without a namespace is in the namespace default.
-		object.APIVersion, object.Kind = v1alpha2.SchemeGroupVersion.String(), "ClusterNetworkPolicy"
+		object.APIVersion, object.Kind = v1alpha2.GroupVersion.String(), "ClusterNetworkPolicy"
 		reason, message = "NotEnforced", "node "+r.node+" does not enforce it: %s"
 	case p.Refused:
 		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which is left out: %s"
