@@ -110,4 +110,6 @@ type InvalidPolicy struct {
 	// Refused is set if the kernel does not take something that the policy needs, which therefore is left out. Otherwise the
 	// policy could not be compiled: it isolates its pods and allows nothing.
 	Refused bool
+	// Unenforced is set for a ClusterNetworkPolicy, none of which is enforced. It has no namespace.
+	Unenforced bool
 }

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/pflag"
@@ -9,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/policyapi"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
@@ -34,11 +38,15 @@ func (c *cluster) objects(ctx context.Context) (snapshot.Objects, error) {
 	case c.manifests != "":
 		return snapshot.Load(c.manifests)
 	}
-	client, err := apiclient.ForUser(c.kubeconfig, c.context, version())
+	client, config, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
 		return snapshot.Objects{}, err
 	}
-	return snapshot.List(ctx, client)
+	policies, err := policyapi.New(client, config)
+	if err != nil {
+		return snapshot.Objects{}, err
+	}
+	return snapshot.List(ctx, client, policies)
 }
 
 // network reads what leads to pods: Services, nodes and ranges of addresses.
@@ -46,20 +54,40 @@ func (c *cluster) network(ctx context.Context) (snapshot.Network, error) {
 	if c.manifests != "" {
 		return snapshot.LoadNetwork(c.manifests)
 	}
-	client, err := apiclient.ForUser(c.kubeconfig, c.context, version())
+	client, _, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
 		return snapshot.Network{}, err
 	}
 	return snapshot.ListNetwork(ctx, client), nil
 }
 
-// view reads the objects and returns them as a View.
-func (c *cluster) view(ctx context.Context) (*npccluster.View, error) {
+// view reads the objects and returns them as a View. What it does not consider is noted in stderr.
+func (c *cluster) view(ctx context.Context, stderr io.Writer) (*npccluster.View, error) {
 	o, err := c.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
+	noteClusterPolicies(stderr, o)
 	return c.of(o).View(), nil
+}
+
+// noteClusterPolicies notes that there are ClusterNetworkPolicies, which are not considered.
+func noteClusterPolicies(stderr io.Writer, o snapshot.Objects) {
+	switch n := len(o.ClusterPolicies); {
+	case o.ClusterPoliciesUnread != "":
+		_, _ = fmt.Fprintf(stderr, "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: %s\n",
+			o.ClusterPoliciesUnread)
+	case n > 0:
+		names := make([]string, 0, maxNamed)
+		for _, p := range o.ClusterPolicies[:min(n, maxNamed)] {
+			names = append(names, p.Name)
+		}
+		if n > maxNamed {
+			names = append(names, "...")
+		}
+		_, _ = fmt.Fprintf(stderr, "weave-npc: this version does not consider ClusterNetworkPolicies, of which there are %d: %s\n", n,
+			strings.Join(names, ", "))
+	}
 }
 
 // of returns a Cluster of some objects.

@@ -20,6 +20,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/nodeaddr"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/policyapi"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -111,11 +112,15 @@ func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.
 		src, err := source.FromManifests(o.manifests, node, log)
 		return src, nil, err
 	}
-	client, _, err := apiclient.New(o.kubeconfig, version())
+	client, config, err := apiclient.New(o.kubeconfig, version())
 	if err != nil {
 		return source.Source{}, nil, err
 	}
-	return source.FromAPI(client, node), client, nil
+	policies, err := policyapi.New(client, config)
+	if err != nil {
+		return source.Source{}, nil, err
+	}
+	return source.FromAPI(client, policies, node), client, nil
 }
 
 // validate checks the flags, and returns the logger and the configuration that they ask for. It contacts no server.

@@ -82,9 +82,9 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 // know reads what the explanation is based on. Services are read only if an end is not the name of a pod, as users may lack the right to.
 func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k explanation.Knowledge, err error) {
 	if o.kernel {
-		err = o.knowNode(ctx, &k)
+		err = o.knowNode(ctx, stderr, &k)
 	} else {
-		err = o.knowObjects(ctx, &k)
+		err = o.knowObjects(ctx, stderr, &k)
 	}
 	if err != nil || o.query.NamesPods() {
 		return k, err
@@ -103,21 +103,23 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k explanat
 	return k, nil
 }
 
-func (o *explainOptions) knowObjects(ctx context.Context, k *explanation.Knowledge) error {
+func (o *explainOptions) knowObjects(ctx context.Context, stderr io.Writer, k *explanation.Knowledge) error {
 	objects, err := o.objects(ctx)
 	if err != nil {
 		return err
 	}
+	noteClusterPolicies(stderr, objects)
 	k.Cluster, k.Pods = o.of(objects), objects.Pods
 	return nil
 }
 
-func (o *explainOptions) knowNode(ctx context.Context, k *explanation.Knowledge) error {
+func (o *explainOptions) knowNode(ctx context.Context, stderr io.Writer, k *explanation.Knowledge) error {
 	s, err := o.read(ctx, &o.cluster)
 	if err != nil {
 		return err
 	}
 	k.Cluster, k.Pods, k.Kernel, k.Node = s.cluster, s.objects.Pods, s.State, s.name
+	noteClusterPolicies(stderr, s.objects)
 	if s.unread == nil {
 		k.Cluster.SetNodeAddrs(s.name, s.addrs)
 	}

@@ -47,7 +47,7 @@ func objectsCommand(name, short string, show func(out io.Writer, format string, 
 			if err := output.check(); err != nil {
 				return err
 			}
-			v, err := c.view(cmd.Context())
+			v, err := c.view(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -51,7 +51,7 @@ func showMatrixCommand() *cobra.Command {
 // maxInPage is the maximum number of rows or columns in a page: browsers are slow with more.
 const maxInPage = 300
 
-// maxNamed is the maximum number of omitted pods that are named.
+// maxNamed is the maximum number of objects that a note names.
 const maxNamed = 5
 
 func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -65,7 +65,7 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err != nil {
 		return errors.Wrap(err, "--port")
 	}
-	v, err := o.view(ctx)
+	v, err := o.view(ctx, stderr)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
@@ -131,6 +132,12 @@ func (c *Cluster) DeletePolicy(namespace, name string, uid types.UID) {
 		}
 	})
 }
+
+// SetClusterPolicy does nothing: ClusterNetworkPolicies are not enforced, and so not asked.
+func (c *Cluster) SetClusterPolicy(*v1alpha2.ClusterNetworkPolicy) {}
+
+// DeleteClusterPolicy does nothing, for the same reason.
+func (c *Cluster) DeleteClusterPolicy(string, types.UID) {}
 
 // SetNodeAddrs replaces the addresses that a node has itself. Before that, a node has the addresses in the status.hostIPs of its pods.
 func (c *Cluster) SetNodeAddrs(node string, addrs []netip.Addr) {

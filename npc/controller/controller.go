@@ -36,11 +36,13 @@ type Controller struct {
 	mu      sync.Mutex
 	state   *state
 	changes changes
+	// unenforced are the ClusterNetworkPolicies.
+	unenforced unenforced
 }
 
 // New returns a Controller that knows no object.
 func New(config npc.Config) *Controller {
-	return &Controller{wake: make(chan struct{}, 1), state: newState(config)}
+	return &Controller{wake: make(chan struct{}, 1), state: newState(config), unenforced: newUnenforced()}
 }
 
 // Wake receives when there may be something to plan. Bursts of changes make it receive once.
@@ -164,6 +166,9 @@ func (c *Controller) SetMissing(what npc.Missing) {
 func (c *Controller) SetConnected(kind string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if kind == clusterPolicies {
+		return // what they say is not enforced: no pod has to wait for them
+	}
 	if c.state.gate.Watches.Set(kind, ok, c.state.now()) {
 		c.wakeUp()
 	}

@@ -93,11 +93,11 @@ func (l Lookup) Conflicts() []claims.Conflict {
 	return l.c.state.index.Conflicts()
 }
 
-// Unreported returns the invalid policies that were not returned before.
+// Unreported returns the invalid policies that were not returned before, and the ClusterNetworkPolicies, not many at a time.
 func (l Lookup) Unreported() []npc.InvalidPolicy {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	return l.c.state.isolation.Unreported()
+	return append(l.c.state.isolation.Unreported(), l.c.unenforced.take(l.c.state.now())...)
 }
 
 // Rejected returns the policies with a rule that the kernel rejects, or a set that a rule needs, in order.

@@ -92,7 +92,7 @@ func TestAPIIsFollowed(t *testing.T) {
 			apiPod("web", "1", "a"),
 			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny", UID: "p"}},
 		)
-		r := start(t, FromAPI(client, ""), slog.New(slog.DiscardHandler))
+		r := start(t, FromAPI(client, nil, ""), slog.New(slog.DiscardHandler))
 		if got, want := r.names(), "ns shop, pod shop/web, policy shop/deny"; got != want {
 			t.Errorf("synced with %s, want %s", got, want)
 		}
@@ -134,7 +134,7 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 		ctx := context.Background()
 		client := newLine(apiPod("gone", "1", "a"), apiPod("changed", "2", "b"), apiPod("again", "3", "c"))
 		log, logger := sourcetest.NewJournal()
-		r := start(t, FromAPI(client, ""), logger)
+		r := start(t, FromAPI(client, nil, ""), logger)
 		synctest.Wait()
 
 		client.end(true)
@@ -179,7 +179,7 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 func TestAStreamThatEndsIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := newLine(apiPod("web", "1", "a"))
-		r := start(t, FromAPI(client, ""), slog.New(slog.DiscardHandler))
+		r := start(t, FromAPI(client, nil, ""), slog.New(slog.DiscardHandler))
 		for range 5 {
 			// Longer than what client-go takes for a watch that never came about.
 			time.Sleep(10 * time.Minute)
@@ -199,7 +199,7 @@ func TestUnreachableFromTheStart(t *testing.T) {
 		r := newRecorder(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
-		go func() { done <- FromAPI(client, "").Run(ctx, r, slog.New(slog.DiscardHandler)) }()
+		go func() { done <- FromAPI(client, nil, "").Run(ctx, r, slog.New(slog.DiscardHandler)) }()
 		time.Sleep(time.Minute)
 		if r.isSynced() || !slices.Equal(r.connections(Pods), []string{"false"}) {
 			t.Errorf("synced %v, connected %v", r.isSynced(), r.connections(Pods))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,14 +16,16 @@ import (
 
 // apiServer watches all kinds of an API server.
 type apiServer struct {
-	watches map[string]listWatcher      // by kind
-	client  any                         // reports whether streaming lists are supported
-	getNode func(context.Context) error // gets the Node of this node
-	node    *nodeName
-	unread  *unread
+	watches  map[string]listWatcher      // by kind, of those that every API server has
+	policies policyAPI                   // nil if ClusterNetworkPolicies are not followed
+	askKinds time.Duration               // between two questions whether there are any
+	client   any                         // reports whether streaming lists are supported
+	getNode  func(context.Context) error // gets the Node of this node
+	node     *nodeName
+	unread   *unread
 }
 
-// watches returns the list and watch calls of each kind.
+// watches returns the list and watch calls of each kind that every API server has.
 func watches(client kubernetes.Interface) map[string]listWatcher {
 	namespaces := client.CoreV1().Namespaces()
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
@@ -65,8 +68,9 @@ func (a *apiServer) run(ctx context.Context, sink Sink, log *slog.Logger) error 
 		})
 		synced = append(synced, i.handled)
 	}
+	settled := a.followPolicies(ctx, sink, log, &running)
 	if cache.WaitFor(ctx, "", synced...) {
-		a.setSynced(ctx, sink, asked)
+		a.setSynced(ctx, sink, asked, settled)
 	}
 	<-ctx.Done()
 	return nil
@@ -75,7 +79,11 @@ func (a *apiServer) run(ctx context.Context, sink Sink, log *slog.Logger) error 
 func (a *apiServer) newInformers(sink Sink, log *slog.Logger) ([]*informer, error) {
 	informers := make([]*informer, 0, len(a.watches))
 	for _, d := range deliveries(sink, log) {
-		i, err := newInformer(d, a.watches[d.kind], a.client, sink, log)
+		watch, ok := a.watches[d.kind]
+		if !ok {
+			continue
+		}
+		i, err := newInformer(d, watch, a.client, sink, log)
 		if err != nil {
 			return nil, err
 		}
@@ -86,8 +94,27 @@ func (a *apiServer) newInformers(sink Sink, log *slog.Logger) ([]*informer, erro
 	return informers, nil
 }
 
+// followPolicies follows the ClusterNetworkPolicies. What it returns is closed when they have been delivered, or cannot be.
+func (a *apiServer) followPolicies(ctx context.Context, sink Sink, log *slog.Logger, running *sync.WaitGroup) <-chan struct{} {
+	if a.policies == nil {
+		settled := make(chan struct{})
+		close(settled)
+		return settled
+	}
+	c := newClusterPolicies(a.policies, a.client, a.unread, sink, log)
+	c.every = a.askKinds
+	a.unread.set(ClusterNetworkPolicies, "it is not known yet whether the API server has "+ClusterNetworkPolicies)
+	running.Go(func() { c.run(ctx) })
+	return c.settled
+}
+
 // setSynced reports to sink that everything has been delivered, and returns when the node is known.
-func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked <-chan struct{}) {
+func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked, settled <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-settled:
+	}
 	select {
 	case <-ctx.Done():
 		return

@@ -31,6 +31,8 @@ type connection struct {
 	grace  time.Duration
 	// failing is called with every error; it may be nil.
 	failing func(error)
+	// mayVanish is set if the kind may be gone when it is not found. Whether it is turns out within the grace.
+	mayVanish bool
 
 	mu     sync.Mutex
 	state  connectionState
@@ -119,6 +121,8 @@ func (c *connection) failed(ctx context.Context, err error) {
 		c.arm(broken)
 	case answeredByOtherCall(err):
 		c.disarm()
+	case c.mayVanish && apierrors.IsNotFound(err) && c.state != broken:
+		c.arm(broken)
 	default:
 		if c.failing != nil {
 			c.failing(err)

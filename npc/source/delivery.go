@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -22,7 +23,7 @@ type delivery struct {
 	remove    func(namespace, name string, uid types.UID)
 }
 
-// deliveries returns those of all three kinds.
+// deliveries returns those of all kinds.
 func deliveries(sink Sink, log *slog.Logger) []delivery {
 	return []delivery{{
 		kind:      Namespaces,
@@ -42,7 +43,18 @@ func deliveries(sink Sink, log *slog.Logger) []delivery {
 		transform: transformPolicy,
 		set:       deliverFacts("policy", log, sink.SetPolicy),
 		remove:    sink.DeletePolicy,
-	}}
+	}, clusterPolicyDelivery(sink, log)}
+}
+
+// clusterPolicyDelivery returns the delivery of ClusterNetworkPolicies, which an API server may have or not.
+func clusterPolicyDelivery(sink Sink, log *slog.Logger) delivery {
+	return delivery{
+		kind:      ClusterNetworkPolicies,
+		example:   &unstructured.Unstructured{},
+		transform: transformClusterPolicy,
+		set:       deliverFacts("policy", log, sink.SetClusterPolicy),
+		remove:    func(_, name string, uid types.UID) { sink.DeleteClusterPolicy(name, uid) },
+	}
 }
 
 // deliverFacts returns a function that delivers the facts of a stored object, once. From then on only the sink has them.

@@ -56,7 +56,7 @@ type reading struct {
 
 // run reads the directory and delivers its changes until ctx ends.
 func (m *manifests) run(ctx context.Context, sink Sink) {
-	for _, kind := range []string{Namespaces, Pods, NetworkPolicies} {
+	for _, kind := range []string{Namespaces, Pods, NetworkPolicies, ClusterNetworkPolicies} {
 		sink.SetConnected(kind, true)
 	}
 	follower := m.directory.Follow()

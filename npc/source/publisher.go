@@ -2,6 +2,7 @@ package source
 
 import (
 	"log/slog"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,7 +21,8 @@ type publisher struct {
 
 func newPublisher(sink Sink, log *slog.Logger) *publisher {
 	p := &publisher{deliveries: map[string]delivery{}, delivered: map[string]map[string]any{}, log: log}
-	kinds := map[string]string{Namespaces: manifest.KindNamespace, Pods: manifest.KindPod, NetworkPolicies: manifest.KindNetworkPolicy}
+	kinds := map[string]string{Namespaces: manifest.KindNamespace, Pods: manifest.KindPod, NetworkPolicies: manifest.KindNetworkPolicy,
+		ClusterNetworkPolicies: manifest.KindClusterNetworkPolicy}
 	for _, d := range deliveries(sink, log) {
 		p.deliveries[kinds[d.kind]] = d
 		p.delivered[kinds[d.kind]] = map[string]any{}
@@ -30,14 +32,15 @@ func newPublisher(sink Sink, log *slog.Logger) *publisher {
 
 // publish delivers the updates of all kinds.
 func (p *publisher) publish(updates map[string][]store.Update) {
-	for _, kind := range []string{manifest.KindNamespace, manifest.KindNetworkPolicy, manifest.KindPod} {
+	order := []string{manifest.KindNamespace, manifest.KindClusterNetworkPolicy, manifest.KindNetworkPolicy, manifest.KindPod}
+	for _, kind := range order {
 		for _, u := range updates[kind] {
 			if !u.Removed {
 				p.set(kind, u)
 			}
 		}
 	}
-	for _, kind := range []string{manifest.KindPod, manifest.KindNetworkPolicy, manifest.KindNamespace} {
+	for _, kind := range slices.Backward(order) {
 		for _, u := range updates[kind] {
 			if u.Removed {
 				m := u.Object.(metav1.Object)

@@ -13,6 +13,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
@@ -21,12 +22,13 @@ import (
 // recorder is a sink that records the calls, and fails the test if calls of one kind overlap.
 type recorder struct {
 	t    *testing.T
-	busy [3]atomic.Bool
+	busy [4]atomic.Bool
 
 	mu         sync.Mutex
 	namespaces map[string]npc.Namespace
 	pods       map[string]npc.Pod
 	policies   map[string]*networkingv1.NetworkPolicy
+	clusters   map[string]*v1alpha2.ClusterNetworkPolicy
 	calls      []string
 	synced     int
 	missing    npc.Missing
@@ -36,12 +38,12 @@ type recorder struct {
 
 func newRecorder(t *testing.T) *recorder {
 	return &recorder{t: t, namespaces: map[string]npc.Namespace{}, pods: map[string]npc.Pod{},
-		policies: map[string]*networkingv1.NetworkPolicy{}}
+		policies: map[string]*networkingv1.NetworkPolicy{}, clusters: map[string]*v1alpha2.ClusterNetworkPolicy{}}
 }
 
 // call records one call of a kind.
 func (r *recorder) call(kind string, do func(), format string, args ...any) {
-	busy := &r.busy[slices.Index([]string{Namespaces, Pods, NetworkPolicies}, kind)]
+	busy := &r.busy[slices.Index([]string{Namespaces, Pods, NetworkPolicies, ClusterNetworkPolicies}, kind)]
 	if !busy.CompareAndSwap(false, true) {
 		r.t.Errorf("two calls for %s at once", kind)
 	}
@@ -91,6 +93,25 @@ func (r *recorder) DeletePolicy(namespace, name string, uid types.UID) {
 	}, "delete policy %s/%s", namespace, name)
 }
 
+func (r *recorder) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
+	r.call(ClusterNetworkPolicies, func() { r.clusters[p.Name] = p }, "set cluster policy %s", p.Name)
+}
+
+func (r *recorder) DeleteClusterPolicy(name string, uid types.UID) {
+	r.call(ClusterNetworkPolicies, func() {
+		if p := r.clusters[name]; p != nil && p.UID == uid {
+			delete(r.clusters, name)
+		}
+	}, "delete cluster policy %s", name)
+}
+
+// clusterPolicy returns a ClusterNetworkPolicy as the sink knows it; nil if it does not.
+func (r *recorder) clusterPolicy(name string) *v1alpha2.ClusterNetworkPolicy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clusters[name]
+}
+
 func (r *recorder) SetSynced() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +137,14 @@ func (r *recorder) SetConnected(kind string, ok bool) {
 	r.call(kind, func() { r.connected = append(r.connected, fmt.Sprintf("%s %v", kind, ok)) }, "%s connected %v", kind, ok)
 }
 
-// names returns the objects of the sink: "ns shop", "pod shop/web", "policy shop/deny".
+// clusterPolicies returns the names of the sink's ClusterNetworkPolicies.
+func (r *recorder) clusterPolicies() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(slices.Sorted(maps.Keys(r.clusters)), " ")
+}
+
+// names returns the objects of the sink: "ns shop", "pod shop/web", "policy shop/deny", "cluster policy deny".
 func (r *recorder) names() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,6 +157,9 @@ func (r *recorder) names() string {
 	}
 	for name := range r.policies {
 		names = append(names, "policy "+name)
+	}
+	for name := range r.clusters {
+		names = append(names, "cluster policy "+name)
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")

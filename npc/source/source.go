@@ -1,5 +1,5 @@
-// Package source follows namespaces, pods and network policies, and delivers their facts to a sink. They come from an API server or
-// from a directory of manifests.
+// Package source follows namespaces, pods, network policies and cluster network policies, and delivers their facts to a sink. They come
+// from an API server or from a directory of manifests. An API server may have the kind of the last or not.
 //
 //	API server ── informers ── transform ──────────────┐
 //	                                                   ├─▶ delivery, one for each kind ─▶ Sink
@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/weave-npc/weave-npc/npc/source/directory"
+	"github.com/weave-npc/weave-npc/npc/source/policyapi"
 )
 
 // Source is an API server or a directory of manifests, seen from one node. FromAPI and FromManifests return one. It is run once.
@@ -29,15 +30,18 @@ type Source struct {
 }
 
 // FromAPI returns the source that watches an API server on behalf of a node. If the name of the node is empty, the source does not
-// check that the node exists.
-func FromAPI(client kubernetes.Interface, node string) Source {
+// check that the node exists. Without policies, ClusterNetworkPolicies are not followed.
+func FromAPI(client kubernetes.Interface, policies *policyapi.Client, node string) Source {
 	unread := newUnread()
 	name := newNodeName(node, unread)
 	get := func(ctx context.Context) error {
 		_, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		return err
 	}
-	api := &apiServer{watches: watches(client), client: client, getNode: get, node: name, unread: unread}
+	api := &apiServer{watches: watches(client), client: client, getNode: get, node: name, unread: unread, askKinds: askKinds}
+	if policies != nil {
+		api.policies = policies
+	}
 	return Source{api: api, node: name, unread: unread}
 }
 

@@ -4,10 +4,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/source/policyapi"
 )
 
 // stored is the part of an object that an informer stores.
@@ -70,4 +73,23 @@ func transformPolicy(obj any) (any, error) {
 	}
 	meta := metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
 	return newStored(&p.ObjectMeta, &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: p.Spec}, nil), nil
+}
+
+// transformClusterPolicy is the transform of the ClusterNetworkPolicies' informer, and of those in manifests.
+func transformClusterPolicy(obj any) (any, error) {
+	var p *v1alpha2.ClusterNetworkPolicy
+	var ignored []string
+	switch o := obj.(type) {
+	case *v1alpha2.ClusterNetworkPolicy:
+		p = o
+	case *unstructured.Unstructured:
+		var why string
+		if p, why = policyapi.Decode(o); why != "" {
+			ignored = []string{why}
+		}
+	default:
+		return obj, nil
+	}
+	meta := metav1.ObjectMeta{Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+	return newStored(&p.ObjectMeta, &v1alpha2.ClusterNetworkPolicy{ObjectMeta: meta, Spec: p.Spec}, ignored), nil
 }

@@ -36,7 +36,7 @@ func TestS74_AnAPIServerThatKnowsNoSuchNode(t *testing.T) {
 				client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.err })
 			}
 			log, logger := sourcetest.NewJournal()
-			s := FromAPI(client, "here")
+			s := FromAPI(client, nil, "here")
 			r := start(t, s, logger)
 			if why := s.WhyUnread(); r.isMissing() != npc.NodeMissing || !strings.Contains(why, c.want) || !strings.Contains(why, "--node-name") {
 				t.Errorf("missing %d, %q", r.isMissing(), why)
@@ -53,7 +53,7 @@ func TestS74_AnAPIServerThatKnowsNoSuchNode(t *testing.T) {
 		})
 	}
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}})
-	s := FromAPI(client, "here")
+	s := FromAPI(client, nil, "here")
 	r := start(t, s, slog.New(slog.DiscardHandler))
 	if s.WhyUnread() != "" || r.isMissing() != npc.NothingMissing {
 		t.Errorf("a node without pods is missing: %q", s.WhyUnread())
@@ -66,7 +66,7 @@ func TestS74_AKindThatCannotBeListedIsNamed(t *testing.T) {
 	client.PrependReactor("list", NetworkPolicies, func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: NetworkPolicies}, "", errors.New("no rights"))
 	})
-	s := FromAPI(client, "")
+	s := FromAPI(client, nil, "")
 	r := newRecorder(t)
 	done := make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())

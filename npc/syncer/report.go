@@ -36,9 +36,14 @@ type reporter struct {
 	loggingRejected string
 }
 
-// invalid reports the policies that turned out to be invalid.
+// invalid reports the policies that turned out to be invalid, and those of a kind that is not enforced.
 func (r *reporter) invalid() {
 	for _, p := range r.lookup.Unreported() {
+		if p.Unenforced {
+			r.log.Warn("policy is not enforced", "clusternetworkpolicy", p.Name, "reason", p.Reason)
+			r.policy(p)
+			continue
+		}
 		r.log.Error("policy is invalid: it isolates its pods and allows nothing until it is mended",
 			"policy", p.Namespace+"/"+p.Name, "reason", p.Reason)
 		r.policy(p)

@@ -139,6 +139,7 @@ func (s *Syncer) Run(ctx context.Context, boot bool) error {
 		case <-s.ended:
 		case <-watch.C:
 			if !s.watch(ctx) {
+				s.reporter.invalid() // what was put off may be due
 				continue
 			}
 		}

@@ -241,7 +241,8 @@ func TestRightsAreTheLeast(t *testing.T) {
 		}
 	}
 	want := map[string]string{"namespaces": "get list watch", "pods": "get list watch", "nodes": "get", "events": "create patch",
-		"networking.k8s.io/networkpolicies": "get list watch"}
+		"networking.k8s.io/networkpolicies": "get list watch", "policy.networking.k8s.io/clusternetworkpolicies": "get list watch",
+		"policy.networking.k8s.io/adminnetworkpolicies": "list", "policy.networking.k8s.io/baselineadminnetworkpolicies": "list"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("rights (-want +got):\n%s", d)
 	}

@@ -49,19 +49,19 @@ func newClient(config *rest.Config, version string) (kubernetes.Interface, error
 
 // ForUser returns a client for the API server that kubectl would use: that of a kubeconfig file, or of $KUBECONFIG and ~/.kube/config
 // if kubeconfig is empty, or of the cluster that the process runs in. If context is not empty, it replaces the current context.
-func ForUser(kubeconfig, context, version string) (kubernetes.Interface, error) {
+func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no API server is known: give --kubeconfig FILE or --manifests DIR")
+		return nil, nil, errors.New("no API server is known: give --kubeconfig FILE or --manifests DIR")
 	}
 	if err != nil {
-		return nil, errors.Wrap(err, "reading the kubeconfig; name another one with --kubeconfig")
+		return nil, nil, errors.Wrap(err, "reading the kubeconfig; name another one with --kubeconfig")
 	}
 	client, err := newClient(config, version)
-	return client, errors.Wrap(err, "making a client")
+	return client, config, errors.Wrap(err, "making a client")
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -123,7 +123,7 @@ func TestClientForUsers(t *testing.T) {
 				return path
 			}
 			t.Setenv("KUBECONFIG", write("variable", test.variable))
-			client, err := ForUser(write("flag", test.flag), test.context, "1.0")
+			client, _, err := ForUser(write("flag", test.flag), test.context, "1.0")
 			if test.want != nil {
 				checkLine(t, err, "", test.want)
 			} else if err != nil || client.CoreV1().RESTClient().Get().URL().Host != "192.0.2.1:6443" {

@@ -6,6 +6,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
@@ -27,12 +28,17 @@ func setMetaDefaults(kind string, m *metav1.ObjectMeta) {
 	m.ManagedFields = nil
 }
 
-func setNamespaceDefaults(n *corev1.Namespace) {
-	if n.UID == "" {
-		n.UID = stableUID(KindNamespace, "", n.Name)
+// setClusterMetaDefaults sets the metadata that an API server sets in an object without a namespace.
+func setClusterMetaDefaults(kind string, m *metav1.ObjectMeta) {
+	if m.UID == "" {
+		m.UID = stableUID(kind, "", m.Name)
 	}
-	n.ResourceVersion = ""
-	n.ManagedFields = nil
+	m.ResourceVersion = ""
+	m.ManagedFields = nil
+}
+
+func setNamespaceDefaults(n *corev1.Namespace) {
+	setClusterMetaDefaults(KindNamespace, &n.ObjectMeta)
 	if n.Labels == nil {
 		n.Labels = map[string]string{}
 	}
@@ -95,6 +101,13 @@ func setPolicyDefaults(p *networkingv1.NetworkPolicy) {
 	for _, rule := range p.Spec.Egress {
 		setPortDefaults(rule.Ports)
 	}
+}
+
+// setClusterPolicyDefaults sets the metadata: the resource definition of ClusterNetworkPolicies has no default. A status is written by
+// controllers alone.
+func setClusterPolicyDefaults(p *v1alpha2.ClusterNetworkPolicy) {
+	setClusterMetaDefaults(KindClusterNetworkPolicy, &p.ObjectMeta)
+	p.Status = v1alpha2.ClusterNetworkPolicyStatus{}
 }
 
 func setPortDefaults(ports []networkingv1.NetworkPolicyPort) {

@@ -4,13 +4,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
 // The kinds of objects that are used.
 const (
-	KindNamespace     = "Namespace"
-	KindPod           = "Pod"
-	KindNetworkPolicy = "NetworkPolicy"
+	KindNamespace            = "Namespace"
+	KindPod                  = "Pod"
+	KindNetworkPolicy        = "NetworkPolicy"
+	KindClusterNetworkPolicy = "ClusterNetworkPolicy"
 )
 
 // servedVersion returns the version in which API servers have a kind, and whether the kind is one that is used.
@@ -20,6 +22,8 @@ func servedVersion(kind string) (schema.GroupVersion, bool) {
 		return corev1.SchemeGroupVersion, true
 	case KindNetworkPolicy:
 		return networkingv1.SchemeGroupVersion, true
+	case KindClusterNetworkPolicy:
+		return schema.GroupVersion(v1alpha2.GroupVersion), true
 	}
 	return schema.GroupVersion{}, false
 }
@@ -38,6 +42,8 @@ func isOtherVersion(kind string, version schema.GroupVersion) bool {
 		return version.Group == corev1.GroupName
 	case KindNetworkPolicy:
 		return version.Group == networkingv1.GroupName || version.Group == "extensions" || version.Group == corev1.GroupName
+	case KindClusterNetworkPolicy:
+		return version.Group == v1alpha2.GroupName
 	}
 	return false
 }

@@ -175,6 +175,7 @@ func TestManifestsThatAreAccepted(t *testing.T) {
 func FuzzParseManifest(f *testing.F) {
 	f.Add([]byte(valid + "---\n" + podText("status: {podIPs: [{ip: 10.0.0.1}]}\n")))
 	f.Add([]byte(policyText("  ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.0.0/9]}}], ports: [{port: 80}]}]\n")))
+	f.Add([]byte(clusterPolicyText("  egress: [{action: Deny, to: [{networks: [10.0.0.0/8]}], protocols: [{tcp: {destinationPort: {number: 1}}}]}]\n")))
 	f.Add([]byte("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]\n"))
 	f.Add([]byte("{\"a\": \"b\"}\n...\n%YAML 1.1\n--- &a\n? [*a]\n"))
 	f.Add([]byte("a: !!binary x\nb: .nan\n<<: *c\n\"\x00\""))
@@ -190,7 +191,7 @@ func FuzzParseManifest(f *testing.F) {
 			}
 		}
 		for _, o := range m.Objects {
-			if o.Line < 1 || o.Line > lines || o.Name == "" || (o.Namespace == "") != (o.Kind == KindNamespace) {
+			if o.Line < 1 || o.Line > lines || o.Name == "" || (o.Namespace == "") != (o.Kind == KindNamespace || o.Kind == KindClusterNetworkPolicy) {
 				t.Errorf("object %+v in %d lines", o, lines)
 			}
 			switch given := o.Value.(type) {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -212,6 +213,10 @@ func (p *parser) decodeObject(n node, kind string) {
 		decodeAs(p, n, kind, setPodDefaults, validatePod)
 	case KindNetworkPolicy:
 		decodeAs(p, n, kind, setPolicyDefaults, validatePolicy)
+	case KindClusterNetworkPolicy:
+		decodeAs(p, n, kind, setClusterPolicyDefaults, func(o *v1alpha2.ClusterNetworkPolicy) field.ErrorList {
+			return validateClusterPolicy(o, newFields(n.data).has)
+		})
 	}
 }
 
@@ -243,7 +248,7 @@ func describe(n node, kind string) string {
 	if err != nil {
 		return kind
 	}
-	if kind != KindNamespace && namespace == "" {
+	if kind != KindNamespace && kind != KindClusterNetworkPolicy && namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
 	return title(kind, namespace, name)

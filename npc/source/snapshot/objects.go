@@ -1,7 +1,7 @@
 // Package snapshot reads once what package source follows: the objects of an API server or of a directory of manifests, what leads to
 // pods, and what is known of a node.
 //
-//	objects, err := snapshot.Load("manifests/") // or List(ctx, client)
+//	objects, err := snapshot.Load("manifests/") // or List(ctx, client, policies)
 //	objects.Deliver(sink)
 //
 // A right that the user lacks costs only what needs it, where the caller can do without.
@@ -16,14 +16,18 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/directory"
 	"github.com/weave-npc/weave-npc/npc/source/facts"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
+	"github.com/weave-npc/weave-npc/npc/source/policyapi"
 	"github.com/weave-npc/weave-npc/npc/source/store"
 )
 
@@ -32,6 +36,9 @@ type Objects struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
 	Policies   []*networkingv1.NetworkPolicy
+	// ClusterPolicies are those that could be read, and ClusterPoliciesUnread the reason why not all could be; empty if they were.
+	ClusterPolicies       []*v1alpha2.ClusterNetworkPolicy
+	ClusterPoliciesUnread string
 }
 
 // Load reads the manifests below dir. The error joins the problems of all files; the objects are those of the files that have none.
@@ -49,6 +56,8 @@ func Load(dir string) (Objects, error) {
 		Namespaces: as[*corev1.Namespace](s.Objects(manifest.KindNamespace)),
 		Pods:       as[*corev1.Pod](s.Objects(manifest.KindPod)),
 		Policies:   as[*networkingv1.NetworkPolicy](s.Objects(manifest.KindNetworkPolicy)),
+
+		ClusterPolicies: as[*v1alpha2.ClusterNetworkPolicy](s.Objects(manifest.KindClusterNetworkPolicy)),
 	}, joined(problems)
 }
 
@@ -60,8 +69,8 @@ func as[T runtime.Object](objects []runtime.Object) []T {
 	return out
 }
 
-// List reads the objects of an API server.
-func List(ctx context.Context, client kubernetes.Interface) (Objects, error) {
+// List reads the objects of an API server, ClusterNetworkPolicies only with a client for them.
+func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *policyapi.Client) (Objects, error) {
 	var objects Objects
 	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -75,12 +84,45 @@ func List(ctx context.Context, client kubernetes.Interface) (Objects, error) {
 		return objects, errors.Wrap(err, "listing network policies")
 	}
 	objects.Namespaces, objects.Policies = pointers(namespaces.Items), pointers(policies.Items)
+	if clusterPolicies != nil {
+		if objects.ClusterPolicies, err = listClusterPolicies(ctx, clusterPolicies); err != nil {
+			objects.ClusterPoliciesUnread = err.Error()
+		}
+	}
 	return objects, nil
+}
+
+// listClusterPolicies lists ClusterNetworkPolicies; there are none if the API server does not have the kind.
+func listClusterPolicies(ctx context.Context, client *policyapi.Client) (out []*v1alpha2.ClusterNetworkPolicy, err error) {
+	p, err := client.Discover(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case !p.Served && len(p.OtherVersions) > 0:
+		return nil, errors.Errorf("the API server has ClusterNetworkPolicies only in versions that are not known: %s",
+			strings.Join(p.OtherVersions, ", "))
+	case !p.Served:
+		return nil, nil
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, errors.Wrap(err, "listing cluster network policies")
+	}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		stored, ok := o.(*unstructured.Unstructured)
+		if !ok {
+			return errors.Errorf("got a %T", o)
+		}
+		decoded, _ := policyapi.Decode(stored)
+		out = append(out, decoded)
+		return nil
+	})
+	return out, err
 }
 
 // Deliver delivers everything to sink, as a source does that is connected and synced.
 func (o Objects) Deliver(sink source.Sink) {
-	for _, kind := range []string{source.Namespaces, source.Pods, source.NetworkPolicies} {
+	for _, kind := range []string{source.Namespaces, source.Pods, source.NetworkPolicies, source.ClusterNetworkPolicies} {
 		sink.SetConnected(kind, true)
 	}
 	for _, n := range o.Namespaces {
@@ -93,6 +135,9 @@ func (o Objects) Deliver(sink source.Sink) {
 	}
 	for _, p := range o.Policies {
 		sink.SetPolicy(p)
+	}
+	for _, p := range o.ClusterPolicies {
+		sink.SetClusterPolicy(p)
 	}
 	sink.SetSynced()
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
@@ -25,7 +26,7 @@ import (
 func TestList(t *testing.T) {
 	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}},
 		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}})
-	o, err := List(context.Background(), client)
+	o, err := List(context.Background(), client, nil)
 	if err != nil || len(o.Pods) != 1 || len(o.Policies) != 1 || o.Pods[0].Name != "web" {
 		t.Fatalf("%+v, %v", o, err)
 	}
@@ -35,7 +36,7 @@ func TestList(t *testing.T) {
 		client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("forbidden")
 		})
-		if _, err := List(context.Background(), client); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := List(context.Background(), client, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
@@ -55,6 +56,10 @@ func (r *recorder) SetPolicy(p *networkingv1.NetworkPolicy) {
 	r.calls = append(r.calls, "policy "+p.Namespace+"/"+p.Name)
 }
 
+func (r *recorder) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
+	r.calls = append(r.calls, "cluster policy "+p.Name)
+}
+
 func (r *recorder) SetConnected(kind string, ok bool) {
 	r.calls = append(r.calls, fmt.Sprintf("%s %v", kind, ok))
 }
@@ -64,7 +69,9 @@ func (r *recorder) SetSynced() { r.calls = append(r.calls, "synced") }
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), sourcetest.Pod("web", "")+"---\n"+sourcetest.Policy("deny"))
-	sourcetest.WriteFile(t, filepath.Join(dir, "a.yaml"), sourcetest.Pod("db", ""))
+	sourcetest.WriteFile(t, filepath.Join(dir, "a.yaml"), sourcetest.Pod("db", "")+"---\n"+
+		"apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: pass}\n"+
+		"spec: {tier: Admin, priority: 1, subject: {namespaces: {}}}\n")
 	objects, err := Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +82,8 @@ func TestLoad(t *testing.T) {
 	}
 	r := &recorder{}
 	objects.Deliver(r)
-	want := []string{"namespaces true", "pods true", "networkpolicies true", "ns shop", "pod shop/db", "pod shop/web", "policy shop/deny", "synced"}
+	want := []string{"namespaces true", "pods true", "networkpolicies true", "clusternetworkpolicies true", "ns shop", "pod shop/db",
+		"pod shop/web", "policy shop/deny", "cluster policy pass", "synced"}
 	if diff := cmp.Diff(want, r.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
 // objectStore holds the objects of one kind. Objects in it are never changed; a changed one is put in the place of the old.
@@ -122,6 +123,9 @@ func copied(object runtime.Object) runtime.Object {
 		c := *o
 		return &c
 	case *networkingv1.NetworkPolicy:
+		c := *o
+		return &c
+	case *v1alpha2.ClusterNetworkPolicy:
 		c := *o
 		return &c
 	}

@@ -23,11 +23,18 @@ type Store struct {
 	kinds map[string]*objectStore // by kind
 }
 
+// kinds returns the kinds of objects, in the order in which their changes are counted.
+func kinds() []string {
+	return []string{manifest.KindNamespace, manifest.KindPod, manifest.KindNetworkPolicy, manifest.KindClusterNetworkPolicy}
+}
+
 // New returns a store without objects.
 func New() *Store {
-	return &Store{kinds: map[string]*objectStore{
-		manifest.KindNamespace: newObjectStore(), manifest.KindPod: newObjectStore(), manifest.KindNetworkPolicy: newObjectStore(),
-	}}
+	s := &Store{kinds: map[string]*objectStore{}}
+	for _, kind := range kinds() {
+		s.kinds[kind] = newObjectStore()
+	}
+	return s
 }
 
 // Merged is the outcome of merging files.
@@ -47,14 +54,17 @@ type Merged struct {
 func (s *Store) Replace(files []directory.File) Merged {
 	m := merger{
 		Merged:  Merged{Nodes: map[string]bool{}, Ignored: map[string]int{}},
-		objects: map[string]map[string]entry{manifest.KindNamespace: {}, manifest.KindPod: {}, manifest.KindNetworkPolicy: {}},
+		objects: map[string]map[string]entry{},
 		implied: map[string]metav1.Time{},
+	}
+	for _, kind := range kinds() {
+		m.objects[kind] = map[string]entry{}
 	}
 	for _, f := range files {
 		m.add(f)
 	}
 	m.addImpliedNamespaces()
-	for _, kind := range []string{manifest.KindNamespace, manifest.KindPod, manifest.KindNetworkPolicy} {
+	for _, kind := range kinds() {
 		c := s.kinds[kind].replace(m.objects[kind])
 		m.Changes.Added += c.Added
 		m.Changes.Changed += c.Changed

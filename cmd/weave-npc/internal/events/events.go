@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
@@ -42,12 +43,17 @@ func (r *Reporter) Policy(p npc.InvalidPolicy) {
 	if r.recorder == nil {
 		return
 	}
+	object := &corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 	reason, message := "Invalid", "allows nothing until it is mended: %s"
-	if p.Refused {
+	switch {
+	case p.Unenforced:
+		// The Event of an object without a namespace is in the namespace default.
+		object.APIVersion, object.Kind = v1alpha2.GroupVersion.String(), "ClusterNetworkPolicy"
+		reason, message = "NotEnforced", "node "+r.node+" does not enforce it: %s"
+	case p.Refused:
 		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which is left out: %s"
 	}
-	r.recorder.Eventf(&corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy",
-		Namespace: p.Namespace, Name: p.Name, UID: p.UID}, corev1.EventTypeWarning, reason, message, p.Reason)
+	r.recorder.Eventf(object, corev1.EventTypeWarning, reason, message, p.Reason)
 }
 
 // Conflict reports a conflict about an address on each pod that it concerns.

@@ -19,6 +19,7 @@ func TestEvents(t *testing.T) {
 	two, one := claims.Conflict{Addr: addr, Pod: web, Other: api}, claims.Conflict{Addr: addr, Pod: web}
 	r.Policy(npc.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "spec.ingress[0]: bad port"})
 	r.Policy(npc.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "too many sets", Refused: true})
+	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "no tiers", Unenforced: true})
 	r.Conflict(two)
 	r.Conflict(one)
 	close(recorder.Events)
@@ -29,6 +30,7 @@ func TestEvents(t *testing.T) {
 	want := []string{
 		"Warning Invalid allows nothing until it is mended: spec.ingress[0]: bad port",
 		"Warning Refused the kernel of node node1 does not take all that it needs, which is left out: too many sets",
+		"Warning NotEnforced node node1 does not enforce it: no tiers",
 		"Warning AddressConflict node node1: " + two.Message(), // on both pods
 		"Warning AddressConflict node node1: " + two.Message(),
 		"Warning AddressConflict node node1: " + one.Message(),

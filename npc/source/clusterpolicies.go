@@ -1,0 +1,250 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+)
+
+const (
+	// askKinds is the time between two questions whether the API server has ClusterNetworkPolicies, and kindsJitter by how much of it that
+	// varies, so that the nodes of a cluster do not ask at once.
+	askKinds    = 30 * time.Second
+	kindsJitter = 0.5
+	// askKindsAgain is the time after the first question that failed; it doubles up to askKinds.
+	askKindsAgain = 2 * time.Second
+	// kindsPatience is how long an answer may take.
+	kindsPatience = 10 * time.Second
+	// vanishGrace is the grace of the watch: when the kind goes its stream ends, a second later a list finds no such kind, and discovery is
+	// asked then.
+	vanishGrace = 5 * outageGrace
+)
+
+// policyAPI is what is asked of an API server about cluster-wide policies.
+type policyAPI interface {
+	Discover(context.Context) (policyapi.Presence, error)
+	ConfirmAbsence(context.Context) error
+	Any(context.Context, schema.GroupVersionResource) (bool, error)
+	List(context.Context, metav1.ListOptions) (runtime.Object, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// clusterPolicies follows the ClusterNetworkPolicies of an API server, while it has that kind.
+//
+// Discovery tells whether it does. Absent, the kind counts as read and empty. Of a kind that is there in no version that is known, or that
+// may not be listed, the objects that were delivered stay, and the kind is unread.
+type clusterPolicies struct {
+	api    policyAPI
+	client any // reports whether streaming lists are supported
+	unread *unread
+	sink   *policyKeeper
+	log    *slog.Logger
+	every  time.Duration // between two questions
+
+	// settled is closed when the sink has all objects, or when it is known why it cannot have them.
+	settled chan struct{}
+	settle  func()
+	// gone receives when a call was answered as if the kind were gone.
+	gone chan struct{}
+
+	informer *running // nil while the kind is not followed
+	asked    bool     // discovery has answered once
+	failures int      // of discovery, since it answered last
+	reported map[string]bool
+}
+
+// running is an informer that runs.
+type running struct {
+	stop func() // returns when the last event has been handled
+}
+
+func newClusterPolicies(api policyAPI, client any, unread *unread, sink Sink, log *slog.Logger) *clusterPolicies {
+	c := &clusterPolicies{api: api, client: client, unread: unread, sink: newPolicyKeeper(sink), log: log, settled: make(chan struct{}),
+		gone: make(chan struct{}, 1), reported: map[string]bool{}}
+	c.settle = sync.OnceFunc(func() { close(c.settled) })
+	return c
+}
+
+// run follows the kind until ctx ends.
+func (c *clusterPolicies) run(ctx context.Context) {
+	defer c.stop()
+	for ctx.Err() == nil {
+		c.handle(ctx)
+		select {
+		case <-ctx.Done():
+		case <-c.gone:
+		case <-time.After(c.pause()):
+		}
+	}
+}
+
+// pause returns the time until discovery is asked again.
+func (c *clusterPolicies) pause() time.Duration {
+	if c.failures == 0 {
+		return wait.Jitter(c.every, kindsJitter)
+	}
+	return wait.Jitter(min(askKindsAgain<<min(c.failures-1, 4), c.every), kindsJitter)
+}
+
+// handle asks discovery once, and follows the answer.
+func (c *clusterPolicies) handle(ctx context.Context) {
+	asking, cancel := context.WithTimeout(ctx, kindsPatience)
+	defer cancel()
+	p, err := c.api.Discover(asking)
+	present := p.Served || len(p.OtherVersions) > 0
+	if err == nil && !present && (c.informer != nil || c.sink.any()) {
+		err = c.api.ConfirmAbsence(asking)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		c.failed(err)
+		return
+	}
+	c.asked, c.failures = true, 0
+	switch {
+	case p.Served:
+		err = c.follow(ctx)
+	case present:
+		c.suspend(p.OtherVersions)
+	default:
+		c.empty()
+	}
+	if err != nil {
+		c.failed(err)
+	}
+	c.reportFormer(asking, p.Former)
+}
+
+// failed leaves everything as it is known. Outages are logged by the watches.
+func (c *clusterPolicies) failed(err error) {
+	level := slog.LevelDebug
+	if !c.asked && c.failures == 0 {
+		level = slog.LevelWarn
+	}
+	c.failures++
+	c.log.Log(context.Background(), level, "it is not known whether the API server has ClusterNetworkPolicies, asking again", "err", err)
+	if !c.asked {
+		c.unread.set(ClusterNetworkPolicies, fmt.Sprintf("it is not known whether the API server has %s: %v", ClusterNetworkPolicies, err))
+	}
+	c.settle()
+}
+
+// follow starts to list and watch the kind, unless that is done already.
+func (c *clusterPolicies) follow(ctx context.Context) error {
+	if c.informer != nil {
+		return nil
+	}
+	i, err := newInformer(clusterPolicyDelivery(c.sink, c.log), listWatcher{list: c.list, watch: c.watch}, c.client, c.sink, c.log)
+	if err != nil {
+		return err
+	}
+	i.connection.mayVanish, i.connection.grace = true, vanishGrace
+	i.connection.failing = func(err error) {
+		c.unread.update(ClusterNetworkPolicies, ClusterNetworkPolicies+" cannot be listed: "+err.Error())
+		c.settle()
+	}
+	c.unread.set(ClusterNetworkPolicies, "not all "+ClusterNetworkPolicies+" have been received yet")
+	c.log.Info("the API server has ClusterNetworkPolicies")
+
+	ctx, cancel := context.WithCancel(ctx)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { i.run(ctx) })
+	tasks.Go(func() {
+		if cache.WaitFor(ctx, "", i.handled) {
+			c.sink.keepOnly(i.GetStore().ListKeys())
+			c.unread.set(ClusterNetworkPolicies, "")
+			c.settle()
+		}
+	})
+	c.informer = &running{stop: func() {
+		cancel()
+		tasks.Wait()
+	}}
+	return nil
+}
+
+func (c *clusterPolicies) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	list, err := c.api.List(ctx, o)
+	c.noteGone(err)
+	return list, err
+}
+
+func (c *clusterPolicies) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := c.api.Watch(ctx, o)
+	c.noteGone(err)
+	return w, err
+}
+
+// noteGone has discovery asked at once if a call was answered as if the kind were gone.
+func (c *clusterPolicies) noteGone(err error) {
+	if !apierrors.IsNotFound(err) {
+		return
+	}
+	select {
+	case c.gone <- struct{}{}:
+	default:
+	}
+}
+
+// suspend ends the watch of a kind that is there in other versions alone. What was delivered stays.
+func (c *clusterPolicies) suspend(versions []string) {
+	c.stop()
+	const text = "the API server has ClusterNetworkPolicies only in versions that are not known"
+	if names := strings.Join(versions, ", "); !c.reported[names] {
+		c.reported[names] = true
+		c.log.Warn(text, "versions", names)
+	}
+	c.unread.set(ClusterNetworkPolicies, text+": "+strings.Join(versions, ", "))
+	c.settle()
+}
+
+// empty ends the watch of a kind that is absent, and deletes what was delivered.
+func (c *clusterPolicies) empty() {
+	if c.informer != nil {
+		c.log.Info("the API server has no ClusterNetworkPolicies any more")
+	}
+	c.stop()
+	c.sink.keepOnly(nil)
+	c.sink.reconnect()
+	c.unread.set(ClusterNetworkPolicies, "")
+	c.settle()
+}
+
+func (c *clusterPolicies) stop() {
+	if c.informer != nil {
+		c.informer.stop()
+		c.informer = nil
+	}
+}
+
+// reportFormer reports once of each kind that came before ClusterNetworkPolicy that there are objects of it.
+func (c *clusterPolicies) reportFormer(ctx context.Context, resources []schema.GroupVersionResource) {
+	for _, r := range resources {
+		if c.reported[r.Resource] {
+			continue
+		}
+		found, err := c.api.Any(ctx, r)
+		switch {
+		case err != nil:
+			c.log.Debug("it is not known whether there are policies of a kind that is not enforced", "kind", r.Resource, "err", err)
+		case found:
+			c.reported[r.Resource] = true
+			c.log.Warn("there are policies of a kind that is not enforced", "kind", r.GroupResource().String(), "version", r.Version)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package source
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+)
+
+// policyKeeper is a sink that records which ClusterNetworkPolicies the one behind it has: they stay there while no informer runs, and are
+// deleted when the kind turns out to be gone.
+type policyKeeper struct {
+	Sink
+
+	mu     sync.Mutex // held during calls, which come one at a time so
+	known  map[string]types.UID
+	broken bool // the last that the sink was told of the watch
+}
+
+func newPolicyKeeper(sink Sink) *policyKeeper {
+	return &policyKeeper{Sink: sink, known: map[string]types.UID{}}
+}
+
+// SetClusterPolicy implements Sink.
+func (k *policyKeeper) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.known[p.Name] = p.UID
+	k.Sink.SetClusterPolicy(p)
+}
+
+// DeleteClusterPolicy implements Sink.
+func (k *policyKeeper) DeleteClusterPolicy(name string, uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known, ok := k.known[name]; !ok || uid != "" && known != uid {
+		return
+	}
+	k.delete(name)
+}
+
+// SetConnected implements Sink.
+func (k *policyKeeper) SetConnected(kind string, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.broken = !ok
+	k.Sink.SetConnected(kind, ok)
+}
+
+// reconnect reports that the watch works if it was last reported as broken: a kind that is gone has no watch to wait for.
+func (k *policyKeeper) reconnect() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.broken {
+		k.broken = false
+		k.Sink.SetConnected(ClusterNetworkPolicies, true)
+	}
+}
+
+// keepOnly deletes all objects except those with some names.
+func (k *policyKeeper) keepOnly(names []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	slices.Sort(names)
+	for name := range k.known {
+		if _, keep := slices.BinarySearch(names, name); !keep {
+			k.delete(name)
+		}
+	}
+}
+
+// delete deletes an object from the sink. k.mu is held.
+func (k *policyKeeper) delete(name string) {
+	uid := k.known[name]
+	delete(k.known, name)
+	k.Sink.DeleteClusterPolicy(name, uid)
+}
+
+// any reports whether the sink has objects.
+func (k *policyKeeper) any() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.known) > 0
+}
