@@ -332,7 +332,7 @@ func TestClusterPoliciesOfManifests(t *testing.T) {
 		"spec: {tier: Baseline, priority: 0, subject: {namespaces: {}}}\n"
 	dir, _, r, log := startDirectory(t, map[string]string{"a.yaml": text,
 		"b.yaml": "apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: old}\n"})
-	knows(t, r, "cluster policy deny")
+	expectObjects(t, r, "cluster policy deny")
 	if got := r.connections(ClusterNetworkPolicies); !slices.Equal(got, []string{"true"}) {
 		t.Errorf("connected: %v", got)
 	}
@@ -342,7 +342,7 @@ func TestClusterPoliciesOfManifests(t *testing.T) {
 	sourcetest.WriteFile(t, dir+"/a.yaml", strings.Replace(text, "Baseline", "Admin", 1))
 	sourcetest.Eventually(t, "changed", func() bool { return r.clusterPolicy("deny").Spec.Tier == v1alpha2.AdminTier })
 	sourcetest.Remove(t, dir+"/a.yaml")
-	knows(t, r, "")
+	expectObjects(t, r, "")
 }
 
 // TestNoClientNoClusterPolicies shows that a source without a client for them does without.
