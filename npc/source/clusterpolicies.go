@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -130,10 +131,10 @@ func (c *clusterPolicies) handle(ctx context.Context) {
 	c.reportFormer(asking, p.Former)
 }
 
-// failed leaves everything as it is known. Outages are logged by the watches.
+// failed leaves everything as it is known. That the API server does not answer is logged by the watches.
 func (c *clusterPolicies) failed(err error) {
 	level := slog.LevelDebug
-	if !c.asked && c.failures == 0 {
+	if answer := apierrors.APIStatus(nil); !c.asked && c.failures == 0 && errors.As(err, &answer) {
 		level = slog.LevelWarn
 	}
 	c.failures++

@@ -248,8 +248,13 @@ func TestAKindThatIsGoneHasNoBrokenWatch(t *testing.T) {
 func TestDiscoveryIsAskedNowAndThen(t *testing.T) {
 	for name, c := range map[string]struct {
 		err      error
-		from, to int
-	}{"answers": {nil, 70, 121}, "fails": {errors.New("no route to host"), 72, 126}} {
+		from, to int // questions
+		logged   int
+	}{
+		"answers":           {nil, 70, 121, 0},
+		"refuses":           {apierrors.NewForbidden(schema.GroupResource{}, "", nil), 72, 126, 1},
+		"cannot_be_reached": {errors.New("no route to host"), 72, 126, 0}, // the watches log it
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newPolicyServer(absent)
@@ -261,7 +266,7 @@ func TestDiscoveryIsAskedNowAndThen(t *testing.T) {
 				if n := server.questions; n < c.from || n > c.to {
 					t.Errorf("asked %d times in an hour", n)
 				}
-				if n := log.Count("it is not known whether"); c.err != nil && n != 1 {
+				if n := log.Count("it is not known whether"); n != c.logged {
 					t.Errorf("logged %d times:\n%s", n, log)
 				}
 			})
