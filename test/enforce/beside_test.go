@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
@@ -290,9 +291,12 @@ func TestABridgeThatIsNotSeen(t *testing.T) {
 			t.Helper()
 			w.expect(t, unseen)
 			for _, d := range w.daemons {
-				if status, body := d.get("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "does not pass ip") {
-					t.Errorf("readiness on %s is %d %q", d.node, status, body)
-				}
+				var status int
+				var body string
+				await.Within(t, patience, func() bool { // at first other reasons may come before it
+					status, body = d.get("/readyz")
+					return status == http.StatusServiceUnavailable && strings.Contains(body, "does not pass ip")
+				}, func() string { return fmt.Sprintf("readiness on %s is %d %q", d.node.Name(), status, body) })
 			}
 		}
 		sees := func() {
