@@ -19,6 +19,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/policyapi"
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
@@ -39,6 +40,46 @@ func TestList(t *testing.T) {
 		if _, err := List(context.Background(), client, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", kind, err)
 		}
+	}
+}
+
+// TestListsClusterPolicies, if the API server has the kind and shows it; what cannot be read is said, and nothing else is missing for it.
+func TestListsClusterPolicies(t *testing.T) {
+	const path = "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
+	const kind = `{"name":"clusternetworkpolicies"}`
+	there := sourcetest.Group(map[string]string{"v1alpha2": kind})
+	there[path] = `{"apiVersion":"policy.networking.k8s.io/v1alpha2","kind":"ClusterNetworkPolicyList","metadata":{},"items":[
+		{"apiVersion":"policy.networking.k8s.io/v1alpha2","kind":"ClusterNetworkPolicy","metadata":{"name":"deny"},"spec":{"tier":"Admin"}}]}`
+	forbidden := sourcetest.Group(map[string]string{"v1alpha2": kind})
+	forbidden[path] = ""
+	for _, c := range []struct {
+		name          string
+		answers       map[string]string
+		names, unread string
+	}{
+		{"absent", nil, "", ""},
+		{"there", there, "deny", ""},
+		{"forbidden", forbidden, "", "listing cluster network policies"},
+		{"other_version", sourcetest.Group(map[string]string{"v1": kind}), "", "only in versions that are not known: v1"},
+		{"discovery_forbidden", map[string]string{"/apis/policy.networking.k8s.io": ""}, "", "asking for the versions"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			policies, err := policyapi.New(sourcetest.Answers(t, c.answers))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := List(t.Context(), fake.NewClientset(), policies)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, p := range o.ClusterPolicies {
+				names = append(names, p.Name)
+			}
+			if got := strings.Join(names, " "); got != c.names || !strings.Contains(o.ClusterPoliciesUnread, c.unread) || c.unread == "" && o.ClusterPoliciesUnread != "" {
+				t.Errorf("listed %q, unread: %q", got, o.ClusterPoliciesUnread)
+			}
+		})
 	}
 }
 
