@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -105,7 +104,7 @@ func (c *clusterPolicies) handle(ctx context.Context) {
 	asking, cancel := context.WithTimeout(ctx, kindsPatience)
 	defer cancel()
 	p, err := c.api.Discover(asking)
-	present := p.Served || len(p.OtherVersions) > 0
+	present := p.Served || p.Unknown() != ""
 	if err == nil && !present && (c.informer != nil || c.sink.any()) {
 		err = c.api.ConfirmAbsence(asking)
 	}
@@ -121,7 +120,7 @@ func (c *clusterPolicies) handle(ctx context.Context) {
 	case p.Served:
 		err = c.follow(ctx)
 	case present:
-		c.suspend(p.OtherVersions)
+		c.suspend(p.Unknown())
 	default:
 		c.empty()
 	}
@@ -203,14 +202,13 @@ func (c *clusterPolicies) noteGone(err error) {
 }
 
 // suspend ends the watch of a kind that is there in other versions alone. What was delivered stays.
-func (c *clusterPolicies) suspend(versions []string) {
+func (c *clusterPolicies) suspend(why string) {
 	c.stop()
-	const text = "the API server has ClusterNetworkPolicies only in versions that are not known"
-	if names := strings.Join(versions, ", "); !c.reported[names] {
-		c.reported[names] = true
-		c.log.Warn(text, "versions", names)
+	if !c.reported[why] {
+		c.reported[why] = true
+		c.log.Warn(why)
 	}
-	c.unread.set(ClusterNetworkPolicies, text+": "+strings.Join(versions, ", "))
+	c.unread.set(ClusterNetworkPolicies, why)
 	c.settle()
 }
 

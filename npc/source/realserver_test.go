@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,14 +34,6 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 // startServer starts a real API server that has no resource definitions, and returns an admin's configuration for it.
 func startServer(t *testing.T) *rest.Config {
 	t.Helper()
-	dir := os.Getenv("WEAVE_NPC_TEST_CONTROLPLANE")
-	if dir == "" {
-		dir = "../../.cache/controlplane"
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	w, err := lab.New(lab.Config{Nodes: 1, IPv4: true})
 	if err != nil {
 		t.Fatal(err)
@@ -56,16 +47,7 @@ func startServer(t *testing.T) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := apiserver.Start(t.Context(), apiserver.Config{Host: host, Binaries: dir, Dir: w.Dir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server.Client()
+	return apiserver.Started(t, host, w.Dir()).Client()
 }
 
 // realCluster is an API server with the rights of its users and its resource definitions.

@@ -25,25 +25,6 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
 )
 
-// binaries returns the directory with kube-apiserver and etcd.
-func binaries(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("WEAVE_NPC_TEST_CONTROLPLANE")
-	if dir == "" {
-		var err error
-		if dir, err = filepath.Abs("../../.cache/controlplane"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			t.Fatalf("%v\nbuild it with test/controlplane/build, or name the directory that has it in "+
-				"$WEAVE_NPC_TEST_CONTROLPLANE", err)
-		}
-	}
-	return dir
-}
-
 // cluster writes objects to an API server. It implements objectWriter.
 type cluster struct {
 	server *apiserver.Server
@@ -56,21 +37,12 @@ type cluster struct {
 // newCluster returns a world whose objects are in a real API server, with a node object for each node.
 func newCluster(t *testing.T, backend lab.Backend) (*world, *cluster) {
 	t.Helper()
-	dir := binaries(t)
 	w := newWorld(t, backend, lab.Config{})
 	host, err := w.AddHost("control-plane", netip.MustParseAddr("192.0.2.20"), netip.MustParseAddr("2001:db8::20"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := apiserver.Start(t.Context(), apiserver.Config{Host: host, Binaries: dir, Dir: w.Dir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := apiserver.Started(t, host, w.Dir())
 	c := &cluster{server: server, host: host, have: w.objects(do())}
 	if c.client, err = kubernetes.NewForConfig(server.Client()); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package policyapi
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,15 @@ type Presence struct {
 	OtherVersions []string
 	// Former are the resources that came before ClusterNetworkPolicy: AdminNetworkPolicies and BaselineAdminNetworkPolicies.
 	Former []schema.GroupVersionResource
+}
+
+// Unknown returns why the policies of the API server cannot be read although it has some; empty if it has them in the version that is known, or
+// not at all.
+func (p Presence) Unknown() string {
+	if p.Served || len(p.OtherVersions) == 0 {
+		return ""
+	}
+	return "the API server has ClusterNetworkPolicies only in versions that are not known: " + strings.Join(p.OtherVersions, ", ")
 }
 
 // Discover asks which kinds the API server has. An error leaves that open: it is no absence.
@@ -83,7 +93,7 @@ func (c *Client) ConfirmAbsence(ctx context.Context) error {
 			continue
 		}
 		p, err := c.Discover(ctx)
-		if err == nil && (p.Served || len(p.OtherVersions) > 0) {
+		if err == nil && (p.Served || p.Unknown() != "") {
 			err = errors.New("the API server has ClusterNetworkPolicies again")
 		}
 		return err

@@ -98,9 +98,8 @@ func listClusterPolicies(ctx context.Context, client *policyapi.Client) (out []*
 	switch {
 	case err != nil:
 		return nil, err
-	case !p.Served && len(p.OtherVersions) > 0:
-		return nil, errors.Errorf("the API server has ClusterNetworkPolicies only in versions that are not known: %s",
-			strings.Join(p.OtherVersions, ", "))
+	case p.Unknown() != "":
+		return nil, errors.New(p.Unknown())
 	case !p.Served:
 		return nil, nil
 	}

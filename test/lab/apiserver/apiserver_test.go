@@ -17,37 +17,21 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
-// binaries returns where test/controlplane/build puts them by default.
-func binaries(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("CONTROLPLANE"); dir != "" {
-		return dir
-	}
-	dir, err := filepath.Abs("../../../.cache/controlplane")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func TestObjectsAreKeptOverARestartAndNothingIsLeft(t *testing.T) {
 	w, err := lab.New(lab.Config{Nodes: 1, IPv4: true, IPv6: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	host, err := w.AddHost("control-plane", w.Node("node1").Addr4().Prev(), w.Node("node1").Addr6().Prev())
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := apiserver.Start(t.Context(), apiserver.Config{Host: host, Binaries: binaries(t), Dir: w.Dir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := apiserver.Started(t, host, w.Dir())
 	client, err := kubernetes.NewForConfig(server.Client())
 	if err != nil {
 		t.Fatal(err)
