@@ -17,6 +17,15 @@ type Namespace struct {
 	DefaultDeny bool
 }
 
+// Node is what is kept of a v1 Node.
+type Node struct {
+	Name   string
+	UID    types.UID
+	Labels map[string]string
+	// Addrs are the entries of status.addresses that are IP addresses, of whatever type, unmapped and without duplicates.
+	Addrs []netip.Addr
+}
+
 // Pod is what the model keeps of a v1 Pod.
 type Pod struct {
 	Namespace string
@@ -74,6 +83,8 @@ const (
 	NodeMissing
 	// ObjectsMissing: a file has never been read.
 	ObjectsMissing
+	// ClusterPoliciesMissing: the API server has ClusterNetworkPolicies, or does not tell, and they have never been read. All else has been.
+	ClusterPoliciesMissing
 )
 
 // Claims returns the addresses that the pod has by its status: none if it is on the host network or finished, or if they are stale.
@@ -108,8 +119,10 @@ type InvalidPolicy struct {
 	// Reason names the place in the object and what is wrong there, or what the kernel answered.
 	Reason string
 	// Refused is set if the kernel does not take something that the policy needs, which therefore is left out. Otherwise the
-	// policy could not be compiled: it isolates its pods and allows nothing.
+	// policy could not be compiled: a NetworkPolicy isolates its pods then and allows nothing.
 	Refused bool
-	// Unenforced is set for a ClusterNetworkPolicy, none of which is enforced. It has no namespace.
-	Unenforced bool
+	// Cluster is set for a ClusterNetworkPolicy, which has no namespace. A rule of it that is not understood fails closed.
+	Cluster bool
+	// Inert is set for one that decides nothing, because its tier or its subject is not understood.
+	Inert bool
 }

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"strconv"
+
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -16,9 +18,11 @@ type MergedRule struct {
 	Ports   []MergedPorts
 }
 
-// MergedPeer is either the pods of one item of from or to, or all address blocks of the rule that are of one family.
+// MergedPeer is either the pods or the nodes of one item of from or to, or all address blocks of the rule that are of one family.
 type MergedPeer struct {
 	Block *ipblock.Union
+	// Nodes is set for the addresses of nodes.
+	Nodes *Selector
 	// Namespace is the policy's own. It is meant if Namespaces is nil.
 	Namespace string
 	// Namespaces is nil where there is no namespaceSelector.
@@ -36,6 +40,12 @@ func (r Rule) merge() MergedRule {
 			blocks[f] = append(blocks[f], *p.Block)
 			continue
 		}
+		if p.Nodes != nil {
+			if !p.Nodes.nothing {
+				m.Peers = append(m.Peers, MergedPeer{Nodes: p.Nodes})
+			}
+			continue
+		}
 		merged := MergedPeer{Namespace: p.Namespace, Namespaces: p.Namespaces}
 		if p.Pods != nil {
 			merged.Pods = *p.Pods
@@ -50,6 +60,27 @@ func (r Rule) merge() MergedRule {
 		}
 	}
 	return m
+}
+
+// Key returns texts that tell what the rule matches: rules with equal keys match the same.
+func (r MergedRule) Key() []string {
+	key := []string{strconv.FormatBool(r.AnyPeer), strconv.FormatBool(r.AnyPort)}
+	for _, p := range r.Peers {
+		switch {
+		case p.Block != nil:
+			key = append(append(key, "block"), p.Block.Key()...)
+		case p.Nodes != nil:
+			key = append(key, "nodes", p.Nodes.String())
+		case p.Namespaces == nil:
+			key = append(key, "pods", p.Namespace, p.Pods.String())
+		default:
+			key = append(key, "namespaces", p.Namespaces.String(), p.Pods.String())
+		}
+	}
+	for _, p := range r.Ports {
+		key = append(key, p.Match(), p.Name)
+	}
+	return key
 }
 
 // crossLimit is how many rules the peers of one rule of a policy may make with its ports. With more, its peers become one list of their

@@ -27,7 +27,7 @@ func mergePorts(ports []Port) []MergedPorts {
 		whole, ranges, names := false, []portRange(nil), map[string]struct{}{}
 		for _, p := range ports {
 			switch {
-			case p.Protocol != protocol:
+			case p.Protocol != protocol && p.Protocol != anyProtocol:
 			case p.Name != "":
 				names[p.Name] = struct{}{}
 			case p.First == 0:

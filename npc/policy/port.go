@@ -15,9 +15,18 @@ import (
 // Port is one item of a rule's ports: a protocol with a range of ports that includes both ends, or with a port's name. With neither, it
 // matches all ports of the protocol.
 type Port struct {
+	// Protocol is anyProtocol if a name is that of a port of any protocol.
 	Protocol    uint8
 	First, Last uint16
 	Name        string
+}
+
+// anyProtocol stands for every protocol that has ports.
+const anyProtocol = 0
+
+// HasProtocol reports whether the item is of a protocol, or of any.
+func (p Port) HasProtocol(protocol uint8) bool {
+	return p.Protocol == protocol || p.Protocol == anyProtocol
 }
 
 // Includes reports whether the item matches a protocol and a port by number. An item with a name does not: the number depends on the pod.
@@ -25,8 +34,11 @@ func (p Port) Includes(protocol uint8, port uint16) bool {
 	return p.Name == "" && p.Protocol == protocol && (p.First == 0 || p.First <= port && port <= p.Last)
 }
 
-// String returns the item as tcp/80, tcp/1000-1010, tcp/http, or tcp for all its ports.
+// String returns the item as tcp/80, tcp/1000-1010, tcp/http, http for that of any protocol, or tcp for all its ports.
 func (p Port) String() string {
+	if p.Protocol == anyProtocol {
+		return p.Name
+	}
 	name := traffic.ProtocolName(p.Protocol)
 	switch {
 	case p.Name != "":
@@ -62,9 +74,13 @@ func compilePort(p networkingv1.NetworkPolicyPort) (Port, error) {
 	if p.EndPort != nil {
 		last = *p.EndPort
 	}
+	return compileRange(c.Protocol, first, last)
+}
+
+// compileRange returns the ports of a protocol from first to last.
+func compileRange(protocol uint8, first, last int32) (Port, error) {
 	if first < 1 || last > 65535 || last < first {
-		return c, errors.Errorf("%d to %d is no range within 1 to 65535", first, last)
+		return Port{}, errors.Errorf("%d to %d is no range within 1 to 65535", first, last)
 	}
-	c.First, c.Last = uint16(first), uint16(last)
-	return c, nil
+	return Port{Protocol: protocol, First: uint16(first), Last: uint16(last)}, nil
 }

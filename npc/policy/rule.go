@@ -14,9 +14,11 @@ type Rule struct {
 	Ports []Port
 }
 
-// Peer is one item of from or to: a block, or pods by at least one selector. A peer of an unknown kind has neither and matches nobody.
+// Peer is one item of from or to: a block, nodes, or pods by at least one selector. A peer of an unknown kind has none of these and matches nobody.
 type Peer struct {
 	Block *ipblock.Block
+	// Nodes chooses nodes, all whose addresses are meant. Only egress rules of cluster network policies have such peers.
+	Nodes *Selector
 	// Namespace is the policy's own. It is meant if Namespaces is nil.
 	Namespace string
 	// Namespaces is nil without a namespaceSelector, Pods without a podSelector. Nil Pods means all pods.
@@ -24,7 +26,9 @@ type Peer struct {
 }
 
 // IsUnknown reports whether the peer is of an unknown kind.
-func (p Peer) IsUnknown() bool { return p.Block == nil && p.Namespaces == nil && p.Pods == nil }
+func (p Peer) IsUnknown() bool {
+	return p.Block == nil && p.Nodes == nil && p.Namespaces == nil && p.Pods == nil
+}
 
 func compileRule(namespace string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) (r Rule, err error) {
 	for i, peer := range peers {

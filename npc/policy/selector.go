@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/pkg/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -87,8 +90,8 @@ func compileSelector(s *metav1.LabelSelector) (Selector, error) {
 		return false, nil
 	}
 	var c Selector
-	for k, v := range s.MatchLabels {
-		nothing, err := require(k, selection.Equals, []string{v})
+	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) { // the same selector has the same text or error each time
+		nothing, err := require(k, selection.Equals, []string{s.MatchLabels[k]})
 		if err != nil {
 			return Selector{}, errors.Wrap(err, "matchLabels")
 		}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,5 +59,31 @@ func TestSelectors(t *testing.T) {
 				t.Errorf("it is written %q, want %q", got, c.text)
 			}
 		})
+	}
+}
+
+// TestASelectorHasOneText shows that a selector with many requirements on the same labels, or with several errors, is always compiled to the
+// same. Its text is in the names of sets, and its error is reported whenever it is another.
+func TestASelectorHasOneText(t *testing.T) {
+	many, bad := &metav1.LabelSelector{MatchLabels: map[string]string{}}, &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "", "c d": ""}}
+	for i := range 20 {
+		key := fmt.Sprintf("k%d", i)
+		many.MatchLabels[key] = "x"
+		for _, v := range []string{"y", "z"} {
+			many.MatchExpressions = append(many.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: []string{v}})
+		}
+	}
+	texts, said := map[string]bool{}, map[string]bool{}
+	for range 50 {
+		s, err := compileSelector(many)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = compileSelector(bad)
+		texts[s.String()], said[fmt.Sprint(err)] = true, true
+	}
+	if len(texts) != 1 || len(said) != 1 || said["<nil>"] {
+		t.Errorf("it has %d texts, and the errors %v", len(texts), said)
 	}
 }

@@ -1,0 +1,273 @@
+package policy
+
+import (
+	"strconv"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/ipblock"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Tier is a tier of cluster network policies. Policies of the Admin tier come before NetworkPolicies, those of the Baseline tier after them.
+type Tier uint8
+
+// The tiers of cluster network policies.
+const (
+	Admin Tier = iota
+	Baseline
+)
+
+// Tiers are both, in the order of their evaluation.
+var Tiers = [...]Tier{Admin, Baseline}
+
+// String returns the tier as the API names it.
+func (t Tier) String() string {
+	if t == Baseline {
+		return string(v1alpha2.BaselineTier)
+	}
+	return string(v1alpha2.AdminTier)
+}
+
+// Action is what a rule of a cluster network policy does with what it matches.
+type Action uint8
+
+// The actions.
+const (
+	Accept Action = iota
+	Deny
+	Pass
+)
+
+// String returns the action as the API names it.
+func (a Action) String() string {
+	return [...]string{"Accept", "Deny", "Pass"}[a]
+}
+
+// Cluster is a compiled ClusterNetworkPolicy.
+type Cluster struct {
+	Tier     Tier
+	Priority int32
+	// Namespaces and Pods choose the subject. Pods are chosen in the namespaces.
+	Namespaces, Pods Selector
+	// Rules holds the rules of each direction, in the order of the object. Rules that match nothing are among them.
+	Rules [len(traffic.Directions)][]ClusterRule
+	// Written holds the same rules as they are written. Only what tells of them needs it.
+	Written [len(traffic.Directions)][]WrittenRule
+	// Invalid is the first error for which a rule is not enforced as it is written, or the policy decides nothing; nil if there is none.
+	Invalid error
+	// Inert is set if the policy decides nothing, because its tier or its subject is not known.
+	Inert bool
+}
+
+// ClusterRule is one rule of a cluster network policy.
+type ClusterRule struct {
+	// Name is the name that the rule has in the object, which may be empty.
+	Name   string
+	Action Action
+	MergedRule
+}
+
+// WrittenRule is a rule of a cluster network policy with as many peers and ports as the object's. Without peers it matches every peer, without
+// ports every protocol and port. One that matches nothing has a peer of an unknown kind.
+type WrittenRule struct {
+	Name   string
+	Action Action
+	Rule
+	// Invalid is the error for which the rule is not enforced as it is written; nil if it is.
+	Invalid error
+}
+
+// CompileCluster compiles an API object, which must not be changed afterwards. As the API asks for, a rule with a peer, a protocol or an action
+// that is not known fails closed: if it accepts it matches nothing, else it denies everything.
+func CompileCluster(o *v1alpha2.ClusterNetworkPolicy) Cluster {
+	p := Cluster{Priority: o.Spec.Priority}
+	switch o.Spec.Tier {
+	case v1alpha2.AdminTier:
+	case v1alpha2.BaselineTier:
+		p.Tier = Baseline
+	default:
+		p.Invalid, p.Inert = errors.Errorf("spec.tier: %q is neither Admin nor Baseline", o.Spec.Tier), true
+		return p
+	}
+	if err := p.compileSubject(o.Spec.Subject); err != nil {
+		p.Invalid, p.Inert = errors.Wrap(err, "spec.subject"), true
+		return p
+	}
+	for i, r := range o.Spec.Ingress {
+		peers := make([]v1alpha2.ClusterNetworkPolicyEgressPeer, 0, len(r.From))
+		for _, from := range r.From {
+			peers = append(peers, v1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: from.Namespaces, Pods: from.Pods})
+		}
+		p.add(traffic.Ingress, "spec.ingress["+strconv.Itoa(i)+"]", r.Name, r.Action, peers, r.Protocols)
+	}
+	for i, r := range o.Spec.Egress {
+		p.add(traffic.Egress, "spec.egress["+strconv.Itoa(i)+"]", r.Name, r.Action, r.To, r.Protocols)
+	}
+	return p
+}
+
+func (p *Cluster) compileSubject(s v1alpha2.ClusterNetworkPolicySubject) (err error) {
+	if (s.Namespaces == nil) == (s.Pods == nil) {
+		return errors.New("it has not exactly one of namespaces and pods")
+	}
+	p.Namespaces, p.Pods, err = compilePods(s.Namespaces, s.Pods)
+	return err
+}
+
+// compilePods compiles one of two forms of choosing pods: all of some namespaces, or some of some namespaces.
+func compilePods(namespaces *metav1.LabelSelector, pods *v1alpha2.NamespacedPod) (in, choose Selector, err error) {
+	if namespaces != nil {
+		in, err = compileSelector(namespaces)
+		return in, choose, errors.Wrap(err, "namespaces")
+	}
+	if in, err = compileSelector(&pods.NamespaceSelector); err != nil {
+		return in, choose, errors.Wrap(err, "pods.namespaceSelector")
+	}
+	choose, err = compileSelector(&pods.PodSelector)
+	return in, choose, errors.Wrap(err, "pods.podSelector")
+}
+
+// add compiles a rule and adds it.
+func (p *Cluster) add(d traffic.Direction, path, name string, action v1alpha2.ClusterNetworkPolicyRuleAction,
+	peers []v1alpha2.ClusterNetworkPolicyEgressPeer, protocols []v1alpha2.ClusterNetworkPolicyProtocol) {
+	r := ClusterRule{Name: name}
+	written, err := r.compile(action, peers, protocols)
+	if err != nil {
+		err = errors.Wrap(err, path)
+		if p.Invalid == nil {
+			p.Invalid = err
+		}
+		r, written = failClosed(name, action)
+	}
+	p.Rules[d] = append(p.Rules[d], r)
+	p.Written[d] = append(p.Written[d], WrittenRule{name, r.Action, written, err})
+}
+
+// failClosed returns what stands for a rule that cannot be enforced as it is written, and the same as if it were written.
+func failClosed(name string, action v1alpha2.ClusterNetworkPolicyRuleAction) (ClusterRule, Rule) {
+	if action == v1alpha2.ClusterNetworkPolicyRuleActionAccept {
+		return ClusterRule{Name: name, Action: Accept}, Rule{Peers: []Peer{{}}}
+	}
+	return ClusterRule{Name: name, Action: Deny, MergedRule: MergedRule{AnyPeer: true, AnyPort: true}}, Rule{}
+}
+
+// compile compiles a rule, and returns it as it is written.
+func (r *ClusterRule) compile(action v1alpha2.ClusterNetworkPolicyRuleAction, peers []v1alpha2.ClusterNetworkPolicyEgressPeer,
+	protocols []v1alpha2.ClusterNetworkPolicyProtocol) (all Rule, err error) {
+	switch action {
+	case v1alpha2.ClusterNetworkPolicyRuleActionAccept:
+	case v1alpha2.ClusterNetworkPolicyRuleActionDeny:
+		r.Action = Deny
+	case v1alpha2.ClusterNetworkPolicyRuleActionPass:
+		r.Action = Pass
+	default:
+		return all, errors.Errorf("action: %q is none of Accept, Deny and Pass", action)
+	}
+	if len(peers) == 0 {
+		return all, errors.New("it has no peers")
+	}
+	for i, peer := range peers {
+		compiled, err := compileClusterPeer(peer)
+		if err != nil {
+			return all, errors.Wrapf(err, "peer %d", i)
+		}
+		all.Peers = append(all.Peers, compiled...)
+	}
+	for i, protocol := range protocols {
+		port, err := compileProtocol(protocol)
+		if err != nil {
+			return all, errors.Wrapf(err, "protocols[%d]", i)
+		}
+		all.Ports = append(all.Ports, port)
+	}
+	r.MergedRule = all.merge()
+	r.AnyPeer = false // even if the peers stand for nobody
+	return all, nil
+}
+
+// compileClusterPeer returns the peers that one peer of a rule stands for.
+func compileClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) ([]Peer, error) {
+	if several(peer.Namespaces != nil, peer.Pods != nil, peer.Nodes != nil, len(peer.Networks) > 0, len(peer.DomainNames) > 0) {
+		return nil, errors.New("it is of several kinds")
+	}
+	switch {
+	case peer.Namespaces != nil || peer.Pods != nil:
+		in, choose, err := compilePods(peer.Namespaces, peer.Pods)
+		if err != nil {
+			return nil, err
+		}
+		return []Peer{{Namespaces: &in, Pods: &choose}}, nil
+	case peer.Nodes != nil:
+		nodes, err := compileSelector(peer.Nodes)
+		if err != nil {
+			return nil, errors.Wrap(err, "nodes")
+		}
+		return []Peer{{Nodes: &nodes}}, nil
+	case len(peer.DomainNames) > 0:
+		return nil, errors.New("peers by domainNames are not supported")
+	case len(peer.Networks) == 0:
+		return nil, errors.New("it is of no known kind")
+	}
+	var out []Peer
+	for i, network := range peer.Networks {
+		block, err := ipblock.Compile(&networkingv1.IPBlock{CIDR: string(network)})
+		if err != nil {
+			return nil, errors.Wrapf(err, "networks[%d]", i)
+		}
+		out = append(out, Peer{Block: &block})
+	}
+	return out, nil
+}
+
+// compileProtocol compiles an item of protocols. A named port is of any protocol.
+func compileProtocol(p v1alpha2.ClusterNetworkPolicyProtocol) (Port, error) {
+	if several(p.TCP != nil, p.UDP != nil, p.SCTP != nil, p.DestinationNamedPort != "") {
+		return Port{}, errors.New("it is of several kinds")
+	}
+	switch {
+	case p.TCP != nil:
+		return compileDestination(unix.IPPROTO_TCP, p.TCP.DestinationPort)
+	case p.UDP != nil:
+		return compileDestination(unix.IPPROTO_UDP, p.UDP.DestinationPort)
+	case p.SCTP != nil:
+		return compileDestination(unix.IPPROTO_SCTP, p.SCTP.DestinationPort)
+	case p.DestinationNamedPort != "":
+		if errs := validation.IsValidPortName(p.DestinationNamedPort); len(errs) > 0 {
+			return Port{}, errors.Errorf("destinationNamedPort: %q is no port name", p.DestinationNamedPort)
+		}
+		return Port{Name: p.DestinationNamedPort}, nil
+	}
+	return Port{}, errors.New("it is of no known kind")
+}
+
+// compileDestination compiles a port of a protocol: all of them if there is none.
+func compileDestination(protocol uint8, port *v1alpha2.Port) (Port, error) {
+	if port == nil {
+		return Port{Protocol: protocol}, nil
+	}
+	first, last := port.Number, port.Number
+	if port.Range != nil {
+		if first, last = port.Range.Start, port.Range.End; port.Number != 0 || first == last {
+			return Port{}, errors.New("destinationPort: a range stands beside a number, or ends where it starts")
+		}
+	}
+	compiled, err := compileRange(protocol, first, last)
+	return compiled, errors.Wrap(err, "destinationPort")
+}
+
+// several reports whether more than one field is set of those of which the API asks for exactly one.
+func several(set ...bool) bool {
+	n := 0
+	for _, is := range set {
+		if is {
+			n++
+		}
+	}
+	return n > 1
+}
