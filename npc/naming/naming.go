@@ -63,6 +63,8 @@ const (
 	PodRange      = "pod-range"
 	BehindUplinks = "behind-uplinks"
 	Broadcast     = "broadcast"
+	// Closed are local pods whose packets to the node itself are dropped.
+	Closed = "closed"
 )
 
 // DefaultAllow returns the name, without prefix and family, of the set of the local pods that no policy isolates in a
@@ -74,7 +76,7 @@ func Gate(d traffic.Direction) string { return "gate-" + d.String() }
 
 // ourSetName matches the names that Set and FixedSet return.
 var ourSetName = regexp.MustCompile(
-	`^weave-(?:[a-z2-7]{25}|(?:local-pods|pod-range|behind-uplinks|broadcast|(?:default-allow|gate)-(?:ingress|egress))(?:-v6)?)$`)
+	`^weave-(?:[a-z2-7]{25}|(?:local-pods|pod-range|behind-uplinks|broadcast|closed|(?:default-allow|gate|admin|baseline)-(?:ingress|egress))(?:-v6)?)$`)
 
 // IsOurSet reports whether a set of this program can have the name.
 func IsOurSet(name string) bool { return ourSetName.MatchString(name) }
@@ -120,6 +122,7 @@ func NodeChain(d traffic.Direction, bits string) string {
 // The chains that every node has.
 const (
 	HookChain          = "FORWARD"
+	NodeHookChain      = "INPUT"
 	ForwardChain       = ChainPrefix + "-FORWARD"
 	MainChain          = ChainPrefix
 	DefaultChain       = ChainPrefix + "-DEFAULT"
@@ -136,6 +139,42 @@ func IsolatedChain(d traffic.Direction) string {
 		return EgressCustomChain
 	}
 	return IngressChain
+}
+
+// NewChain returns the chain for new connections, in which default-allow is asked.
+func NewChain(d traffic.Direction) string {
+	if d == traffic.Egress {
+		return EgressDefaultChain
+	}
+	return DefaultChain
+}
+
+// TierChain returns the chain that leads to the lists of policies of a tier.
+func TierChain(tier string, d traffic.Direction) string {
+	return ChainPrefix + "-" + strings.ToUpper(tier) + "-" + strings.ToUpper(d.String())
+}
+
+// TierSet returns the name of the set of the local pods that policies of a tier choose, without its family.
+func TierSet(tier string, d traffic.Direction) string {
+	return strings.ToLower(tier) + "-" + d.String()
+}
+
+// ListPrefix begins the names of the chains with the rules of lists of policies of a tier.
+func ListPrefix(tier string) string { return ChainPrefix + "-" + strings.ToUpper(tier[:1]) + "-" }
+
+// ListChain returns the name of the chain with the rules of a list of policies of a tier.
+func ListChain(tier string, d traffic.Direction, id string) string {
+	return ListPrefix(tier) + Hash("list", tier, d.String(), id)[:16]
+}
+
+// ListSet returns the name of the set of the local pods that a list of policies of a tier is for.
+func ListSet(f traffic.Family, tier string, d traffic.Direction, id string) string {
+	return Set(f, "list", tier, d.String(), id)
+}
+
+// SubjectSet returns the name of the set of the local pods that a policy of a shared list chooses.
+func SubjectSet(f traffic.Family, d traffic.Direction, id string) string {
+	return Set(f, "subject", d.String(), id)
 }
 
 // DropChain returns the chain that reports and drops packets.
@@ -156,3 +195,6 @@ func RepliesChain(d traffic.Direction) string {
 
 // Match returns the iptables match for packets with an address in a set. dir is src or dst, as in --match-set.
 func Match(set, dir string) string { return "-m set --match-set " + set + " " + dir }
+
+// NoMatch returns the iptables match for all other packets.
+func NoMatch(set, dir string) string { return "-m set ! --match-set " + set + " " + dir }

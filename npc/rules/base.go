@@ -6,6 +6,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -31,6 +32,71 @@ type Base struct {
 	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group.
 	NFLogGroup uint16
 	TCPLiberal bool
+	Judging
+}
+
+// Judging is what cluster network policies judge.
+type Judging struct {
+	// Lists reports for each tier and direction whether they choose local pods.
+	Lists [len(policy.Tiers)][len(traffic.Directions)]bool
+	// Node is set if they may deny packets of local pods to the node itself.
+	Node bool
+}
+
+// JudgesNode reports whether packets of local pods to the node itself are judged.
+func (b *Base) JudgesNode() bool { return b.Node && b.judged(traffic.Egress) }
+
+// Through returns the rule for packets that pass the node.
+func (b *Base) Through() iptables.Rule {
+	return iptables.Rule{Target: "-j " + naming.ForwardChain, Comment: "policies of pods on this node"}
+}
+
+// ToNode returns the rule for packets of local pods to the node itself that open a connection. Multicast and broadcast are not among them.
+func (b *Base) ToNode(f traffic.Family) iptables.Rule {
+	return iptables.Rule{Match: "-m conntrack --ctstate NEW,UNTRACKED " + naming.Match(naming.FixedSet(f, naming.LocalPods), "src") + " " + toNode,
+		Target: "-j " + naming.EgressChain, Comment: "from a local pod to this node"}
+}
+
+// toNode matches packets to addresses of the node.
+const toNode = "-m addrtype --dst-type LOCAL"
+
+// judged reports whether some tier judges new connections in a direction.
+func (b *Base) judged(d traffic.Direction) bool {
+	return b.Lists[policy.Admin][d] || b.Lists[policy.Baseline][d]
+}
+
+// toTier returns the rule that leads to a tier's policies, if there are any in the direction.
+func (b *Base) toTier(f traffic.Family, t policy.Tier, d traffic.Direction) []iptables.Rule {
+	if !b.Lists[t][d] {
+		return nil
+	}
+	set := naming.FixedSet(f, naming.TierSet(t.String(), d))
+	return []iptables.Rule{{Match: naming.Match(set, d.Own()), Target: "-g " + naming.TierChain(t.String(), d),
+		Comment: t.String() + " policies choose it"}}
+}
+
+// EndOfLists returns the rule that follows the dispatch to a tier's lists.
+func (b *Base) EndOfLists(t policy.Tier, d traffic.Direction) iptables.Rule {
+	if t == policy.Baseline {
+		return iptables.Rule{Target: "-g " + naming.DropChain(d), Comment: "its list of Baseline policies changes"}
+	}
+	return iptables.Rule{Target: "-g " + naming.NewChain(d), Comment: "no list of Admin policies"}
+}
+
+// EndOfList returns the rule that follows the rules of a list of policies of a tier.
+func (b *Base) EndOfList(t policy.Tier, d traffic.Direction) iptables.Rule {
+	return iptables.Rule{Target: b.ActionTarget(policy.Pass, t, d), Comment: "no " + t.String() + " policy decides"}
+}
+
+// ActionTarget returns the target of an action of a tier's policies.
+func (b *Base) ActionTarget(a policy.Action, t policy.Tier, d traffic.Direction) string {
+	switch {
+	case a == policy.Deny:
+		return "-g " + naming.DropChain(d)
+	case a == policy.Pass && t == policy.Admin:
+		return "-g " + naming.NewChain(d)
+	}
+	return b.AllowTarget(d)
 }
 
 // AllowTarget returns the target of allowed packets. On egress they continue, because their destination may be isolated too.
@@ -118,6 +184,9 @@ func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rul
 		}
 		rules = append(rules, b.multicastRule(f, d))
 	}
+	if b.judged(d) {
+		return rules // the tiers judge it first
+	}
 	return append(rules, hairpin(f.IPTables(), allow))
 }
 
@@ -157,14 +226,18 @@ func (b *Base) ToPods(f traffic.Family) []iptables.Rule {
 	rules := b.alwaysRules(f, traffic.Ingress)
 	rules = append(rules, droppedFrameToAll(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
 	rules = append(rules, toUplinks(b.uplinkPorts(), b.strangerTarget())...)
+	rules = append(rules, b.toTier(f, policy.Admin, traffic.Ingress)...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.DefaultChain, Comment: "new connections"})
 }
 
 // FromPods returns the rules for packets from local pods.
 func (b *Base) FromPods(f traffic.Family) []iptables.Rule {
 	rules := b.alwaysRules(f, traffic.Egress)
-	rules = append(rules, iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j RETURN", Comment: "to this node"})
+	if !b.JudgesNode() {
+		rules = append(rules, iptables.Rule{Match: toNode, Target: "-j RETURN", Comment: "to this node"})
+	}
 	rules = append(rules, fromUplinks(b.uplinkPorts(), "-j RETURN")...)
+	rules = append(rules, b.toTier(f, policy.Admin, traffic.Egress)...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.EgressDefaultChain, Comment: "new connections"})
 }
 
@@ -172,6 +245,14 @@ func (b *Base) FromPods(f traffic.Family) []iptables.Rule {
 func (b *Base) Default(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	rules := []iptables.Rule{
 		{Match: naming.Match(naming.FixedSet(f, naming.DefaultAllow(d)), d.Own()), Target: b.AllowTarget(d), Comment: "no policy isolates it"},
+	}
+	rules = append(rules, b.toTier(f, policy.Baseline, d)...)
+	if d == traffic.Egress && b.JudgesNode() {
+		rules = append(rules, iptables.Rule{Match: toNode + " " + naming.NoMatch(naming.FixedSet(f, naming.Closed), "src"), Target: "-j RETURN",
+			Comment: "to this node"})
+	}
+	if b.judged(d) {
+		rules = append(rules, hairpin(f.IPTables(), b.AllowTarget(d)))
 	}
 	rules = append(rules, b.dhcpRules(f, d)...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "everything else"})

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,6 +17,8 @@ type Rendered struct {
 	Rules [len(traffic.Directions)][]Rule
 	// Sets holds the sets that the rules refer to, each once, and members of lists before the lists.
 	Sets []Set
+	// Users identify the rules of a cluster network policy by which the specifications of their sets name them.
+	Users [len(traffic.Directions)][]*RuleUser
 }
 
 // Rule is one iptables rule of a policy.
@@ -29,15 +32,28 @@ type Rule struct {
 // Render returns the iptables rules of a policy of a namespace, and the sets that they refer to. It changes nothing. lists reports whether
 // the namespaces that a selector matches are few enough for a list of their sets.
 func Render(p *policy.Policy, namespace, name string, lists func(labels.Selector) bool) Rendered {
-	r := &renderer{policy: p, namespace: namespace, name: name, lists: lists, known: map[string]Set{}}
+	r := &renderer{target: &SelectorSpec{Scope: TargetScope, Namespace: namespace, Pods: p.Target.Selector}, name: name, lists: lists,
+		known: map[string]Set{}}
 	for _, d := range traffic.Directions {
 		for i, rule := range p.Merged[d] {
-			peers := r.peers(rule)
-			for _, f := range traffic.Families {
-				for _, match := range r.matches(d, f, rule, peers) {
-					r.out.Rules[d] = append(r.out.Rules[d], Rule{f, match, i + 1})
-				}
-			}
+			r.add(d, i+1, rule)
+		}
+	}
+	return r.out
+}
+
+// RenderCluster returns the iptables rules of a cluster network policy and the sets that they refer to, by the policy's name. The rules do
+// not ask whether a pod is the policy's subject. No other policy and no other rule uses the sets of pods.
+func RenderCluster(p *policy.Cluster, name string) Rendered {
+	r := &renderer{name: name, lists: func(labels.Selector) bool { return false }, known: map[string]Set{}}
+	for _, d := range traffic.Directions {
+		repeats := map[string]int{}
+		for i, rule := range p.Rules[d] {
+			content := naming.Hash(append([]string{rule.Action.String()}, rule.Key()...)...)
+			repeats[content]++
+			r.user = &RuleUser{naming.Hash("cluster", p.Tier.String(), name, d.String(), content, strconv.Itoa(repeats[content])), p.Tier, rule.Action}
+			r.out.Users[d] = append(r.out.Users[d], r.user)
+			r.add(d, i+1, rule.MergedRule)
 		}
 	}
 	return r.out
@@ -45,18 +61,32 @@ func Render(p *policy.Policy, namespace, name string, lists func(labels.Selector
 
 // renderer renders one policy.
 type renderer struct {
-	policy          *policy.Policy
-	namespace, name string
-	lists           func(labels.Selector) bool
-	out             Rendered
+	// target is the target of a NetworkPolicy; nil for a cluster network policy.
+	target *SelectorSpec
+	name   string
+	// user is the rule of a cluster network policy that is rendered.
+	user  *RuleUser
+	lists func(labels.Selector) bool
+	out   Rendered
 	// known holds the sets of out by their IDs.
 	known map[string]Set
+}
+
+// add renders the rule of a number, from 1.
+func (r *renderer) add(d traffic.Direction, number int, rule policy.MergedRule) {
+	peers := r.peers(rule)
+	for _, f := range traffic.Families {
+		for _, match := range r.matches(d, f, rule, peers) {
+			r.out.Rules[d] = append(r.out.Rules[d], Rule{f, match, number})
+		}
+	}
 }
 
 // peer is what a rule is matched with: a peer, several together, or any.
 type peer struct {
 	any   bool
 	block *Set
+	// union is the set of several peers, or of nodes.
 	union *Set
 	pods  SelectorSpec
 	// family is the family of block.
@@ -65,6 +95,14 @@ type peer struct {
 
 // use returns the set of a specification, which the policy needs.
 func (r *renderer) use(spec SetSpec) Set {
+	switch s := spec.(type) {
+	case SelectorSpec:
+		s.User = r.user
+		spec = s
+	case NodesSpec:
+		s.User = r.user
+		spec = s
+	}
 	key := spec.key()
 	id := naming.Hash(key...)
 	s, ok := r.known[id]
@@ -87,13 +125,17 @@ func (r *renderer) peers(rule policy.MergedRule) []peer {
 	}
 	out := make([]peer, 0, len(rule.Peers))
 	for _, p := range rule.Peers {
-		if p.Block == nil {
+		switch {
+		case p.Block != nil:
+			spec := BlockSpec{p.Block}
+			block := r.use(spec)
+			out = append(out, peer{block: &block, family: spec.Family()})
+		case p.Nodes != nil:
+			nodes := r.use(NodesSpec{Nodes: p.Nodes.Selector})
+			out = append(out, peer{union: &nodes})
+		default:
 			out = append(out, peer{pods: r.selector(p)})
-			continue
 		}
-		spec := BlockSpec{p.Block}
-		block := r.use(spec)
-		out = append(out, peer{block: &block, family: spec.Family()})
 	}
 	return out
 }
@@ -102,13 +144,18 @@ func (r *renderer) peers(rule policy.MergedRule) []peer {
 func (r *renderer) members(peers []policy.MergedPeer) []Set {
 	out := make([]Set, 0, len(peers))
 	for _, p := range peers {
-		if p.Block != nil {
-			out = append(out, r.use(BlockSpec{p.Block}))
-			continue
-		}
-		spec := r.selector(p)
-		if spec.Scope == ListScope {
-			spec.Scope = ClusterScope
+		var spec SetSpec
+		switch {
+		case p.Block != nil:
+			spec = BlockSpec{p.Block}
+		case p.Nodes != nil:
+			spec = NodesSpec{Nodes: p.Nodes.Selector}
+		default:
+			pods := r.selector(p)
+			if pods.Scope == ListScope {
+				pods.Scope = ClusterScope
+			}
+			spec = pods
 		}
 		out = append(out, r.use(spec))
 	}
@@ -154,7 +201,10 @@ func (r *renderer) match(d traffic.Direction, f traffic.Family, p peer, port pol
 		parts = append(parts, port.Match())
 	}
 	in := func(s Set, dir string) { parts = append(parts, naming.Match(s.Name(f), dir)) }
-	target := SelectorSpec{Scope: TargetScope, Namespace: r.namespace, Pods: r.policy.Target.Selector}
+	target := SelectorSpec{Scope: ClusterScope}
+	if r.target != nil {
+		target = *r.target
+	}
 	var name NamedPort
 	if port.Name != "" {
 		name = NamedPort{port.Name, port.Protocol}

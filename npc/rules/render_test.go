@@ -16,15 +16,18 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// render renders the policy shop/p and returns its rules, and the sets that they refer to as S1, S2 and so on. A rule that both families
-// have is one line.
+// render returns what the policy shop/p is rendered as.
 func render(t *testing.T, spec string, lists func(labels.Selector) bool) string {
 	t.Helper()
 	p := compiled.Compile(fixture.Policy(t, "shop/p", spec), budget.Default())
 	if p.Invalid != nil {
 		t.Fatal(p.Invalid)
 	}
-	r := Render(&p, "shop", "shop/p", lists)
+	return written(Render(&p, "shop", "shop/p", lists))
+}
+
+// written returns rules, and the sets that they refer to as S1, S2 and so on. A rule that both families have is one line.
+func written(r Rendered) string {
 	var out strings.Builder
 	for _, d := range traffic.Directions {
 		var lines [len(traffic.Families)][]string
@@ -47,7 +50,7 @@ func render(t *testing.T, spec string, lists func(labels.Selector) bool) string 
 		}
 	}
 	for i, s := range r.Sets {
-		fmt.Fprintf(&out, "S%d is %s\n", i+1, describe(r.Sets, s))
+		fmt.Fprintf(&out, "S%d is %s%s\n", i+1, describe(r.Sets, s), user(r, s))
 	}
 	return out.String()
 }
@@ -69,6 +72,8 @@ func describe(sets []Set, s Set) string {
 			spec.String()
 	case BlockSpec:
 		return fmt.Sprintf("%s %v: %s", spec.Family(), spec.Entries, spec)
+	case NodesSpec:
+		return "the addresses of " + spec.String()
 	case UnionSpec:
 		var members []string
 		for _, m := range spec.Members {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -69,8 +70,45 @@ type SelectorSpec struct {
 	Namespaces labels.Selector
 	// Pods chooses among the pods of the scope. Nil chooses all.
 	Pods labels.Selector
+	// User is the rule of a cluster network policy that alone uses the set; nil if policies share it.
+	User *RuleUser
 	// Port, if it has a name, makes a set of the chosen pods' addresses with the number that the port has there.
 	Port NamedPort
+}
+
+// RuleUser is a rule of a cluster network policy, as the sets know it that only this rule uses. Its ID follows from the policy's tier and name
+// and from what the rule matches, but not from its number or the policy's priority.
+type RuleUser struct {
+	ID     string
+	Tier   policy.Tier
+	Action policy.Action
+}
+
+// NodesSpec describes the set of the addresses of the nodes that a selector matches.
+type NodesSpec struct {
+	// Nodes chooses the nodes. Nil chooses all.
+	Nodes labels.Selector
+	// User is the rule of a cluster network policy that alone uses the set.
+	User *RuleUser
+}
+
+func (s NodesSpec) key() []string {
+	key := []string{"nodes", ""}
+	if s.Nodes != nil {
+		key[1] = s.Nodes.String()
+	}
+	if s.User != nil {
+		key = append(key, s.User.ID)
+	}
+	return key
+}
+
+// String implements SetSpec.
+func (s NodesSpec) String() string {
+	if s.Nodes == nil || s.Nodes.Empty() {
+		return "nodes"
+	}
+	return "nodes with " + s.Nodes.String()
 }
 
 // NamedPort is the name of a port with its IP protocol number.
@@ -86,8 +124,12 @@ func (s SelectorSpec) key() []string {
 		}
 		return "=" + sel.String() // a selector of everything is not the same as none
 	}
-	return []string{"selector", strconv.Itoa(int(s.Scope)), s.Namespace, text(s.Namespaces), text(s.Pods),
+	key := []string{"selector", strconv.Itoa(int(s.Scope)), s.Namespace, text(s.Namespaces), text(s.Pods),
 		s.Port.Name, strconv.Itoa(int(s.Port.Protocol))}
+	if s.User != nil {
+		key = append(key, s.User.ID)
+	}
+	return key
 }
 
 // String implements SetSpec.
