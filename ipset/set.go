@@ -202,6 +202,21 @@ type Header struct {
 	MemSize    uint32 // bytes, as the kernel counts them
 }
 
+// Mismatch returns in words why the set cannot stand for one that is wanted; empty if it can.
+func (h Header) Mismatch(want Set) string {
+	switch {
+	case h.Type != want.Type:
+		return fmt.Sprintf("is a %s, not a %s", h.Type, want.Type)
+	case want.Type != ListSet && h.Family != want.Family:
+		return fmt.Sprintf("is of family %s, not %s", h.Family, want.Family)
+	case want.Type != ListSet && h.Size != want.Size:
+		return fmt.Sprintf("takes %d members at most", h.Size)
+	case h.Other != "":
+		return "has other options than ours: " + h.Other
+	}
+	return ""
+}
+
 // Listing is a set with all its elements, in the kernel's order.
 type Listing struct {
 	Header

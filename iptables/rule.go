@@ -24,6 +24,8 @@ type Rule struct {
 	Comment string
 	// Order is the first sort key of rules whose order has no meaning; the text is the second. It is no part of the rule.
 	Order int
+	// Instead, if not nil, takes the rule's place if the kernel rejects it. Without it the rule is left out. It is no part of the rule.
+	Instead *Rule
 	// Printed, if not empty, is the rule as the kernel prints it, without command and chain. Such a rule is written back
 	// unchanged; Target is its target, Match and Comment are empty.
 	Printed string

@@ -91,19 +91,33 @@ func (u Update) Empty() bool {
 	return len(u.lines()) == 0
 }
 
-// Without returns the update without the rules of its chains for which drop returns true. Tails and jumps stay.
+// Without returns the update without the rules of its chains for which drop returns true, or with those that stand in their places. Tails and
+// jumps stay.
 func (u Update) Without(drop func(Rule) bool) Update {
 	out := Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]Rule{}}
 	for _, c := range u.Replace {
-		c.Rules = slices.DeleteFunc(slices.Clone(c.Rules), drop)
+		c.Rules = without(c.Rules, drop)
 		out.Replace = append(out.Replace, c)
 	}
 	for chain, rules := range u.Insert {
-		if rules = slices.DeleteFunc(slices.Clone(rules), drop); len(rules) > 0 {
+		if rules = without(rules, drop); len(rules) > 0 {
 			out.Insert[chain] = rules
 		}
 	}
 	return out
+}
+
+func without(rules []Rule, drop func(Rule) bool) []Rule {
+	var left []Rule
+	for _, r := range rules {
+		for drop(r) && r.Instead != nil {
+			r = *r.Instead
+		}
+		if !drop(r) {
+			left = append(left, r)
+		}
+	}
+	return left
 }
 
 // hasStale reports whether the update deletes rules from foreign chains.
@@ -236,4 +250,43 @@ func checkChainName(name string) error {
 		return errors.Errorf("chain name %q has a character that it may not have", name)
 	}
 	return nil
+}
+
+// ChainChange is what makes a kernel's chain the desired one.
+type ChainChange struct {
+	// Replace is set if the chain has to be rewritten.
+	Replace bool
+	// Insert are rules to put at the chain's head, where that is enough.
+	Insert []Rule
+	// Surplus is set if all that remains to be done is to remove rules.
+	Surplus bool
+}
+
+// Since compares the chain with the rules that the kernel has, by their ids, in order. With ordered, what the chain does depends on the
+// order of all of its rules.
+func (c Chain) Since(have []string, ordered bool) ChainChange {
+	rest := len(have) - len(c.Tail)
+	if rest < 0 || !slices.EqualFunc(have[rest:], c.Tail, func(id string, r Rule) bool { return id == r.ID() }) {
+		return ChainChange{Replace: true}
+	}
+	if ordered && !slices.Equal(have, c.IDs()) {
+		return ChainChange{Replace: true}
+	}
+	extra := map[string]bool{}
+	for _, id := range have[:rest] {
+		if extra[id] {
+			return ChainChange{Replace: true} // twice the same rule
+		}
+		extra[id] = true
+	}
+	var ch ChainChange
+	for _, r := range c.Rules {
+		if id := r.ID(); extra[id] {
+			delete(extra, id)
+		} else {
+			ch.Insert = append(ch.Insert, r)
+		}
+	}
+	ch.Surplus = len(extra) > 0
+	return ch
 }
