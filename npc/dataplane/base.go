@@ -2,7 +2,9 @@ package dataplane
 
 import (
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/dataplane/jump"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -16,7 +18,10 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 		return c
 	}
 	if b.Hooked {
-		cs.jump.rule = &iptables.Rule{Target: "-j " + naming.ForwardChain, Comment: "policies of pods on this node"}
+		if cs.jumps == nil {
+			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()), jump.New(naming.NodeHookChain, naming.EgressChain, b.ToNode(cs.family.ip))}
+		}
+		cs.jumps[0].Want(true)
 		put(naming.ForwardChain, "what passes this node", b.Forward(cs.family.ip)...)
 	}
 	put(naming.LayoutPrefix+naming.Layout, "which layout of sets and chains this is")
@@ -41,11 +46,33 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	return roots
 }
 
-// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge.
+// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge or lead to tiers, and has packets to the node itself
+// judged if they are to be.
 func (cs *Chains) SetBase(b *rules.Base) {
+	for _, j := range cs.jumps {
+		j.Want(j.Chain() == naming.HookChain || b.JudgesNode())
+	}
 	cs.want(naming.MainChain).setTail(b.ToPods(cs.family.ip))
 	cs.want(naming.EgressChain).setTail(b.FromPods(cs.family.ip))
 	cs.want(naming.IngressChain).setTail(b.Isolated(cs.family.ip, traffic.Ingress))
+	for _, d := range traffic.Directions {
+		cs.want(naming.NewChain(d)).setTail(b.Default(cs.family.ip, d))
+	}
+}
+
+// AddLists makes a chain desired that leads to the lists of policies of a tier.
+func (cs *Chains) AddLists(t policy.Tier, b *rules.Base, d traffic.Direction) *Chain {
+	c := cs.want(naming.TierChain(t.String(), d))
+	c.about, c.fixed, c.lazy, c.tail = t.String()+" policies of local pods, "+d.String(), true, true, []iptables.Rule{b.EndOfLists(t, d)}
+	c.touch()
+	return c
+}
+
+// AddList makes a chain desired that has the rules of a list of policies of a tier, in order.
+func (cs *Chains) AddList(name, about string, t policy.Tier, b *rules.Base, d traffic.Direction) *Chain {
+	c := cs.want(name)
+	c.about, c.ordered, c.tail = about, true, []iptables.Rule{b.EndOfList(t, d)}
+	return c
 }
 
 // AddDispatch makes a node of the dispatch tree desired, a chain that leads to the rules of some shards.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/dataplane/jump"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -70,12 +71,12 @@ func (c *Chain) setTail(tail []iptables.Rule) {
 
 // SetRules replaces the chain's rules by those of the given matches.
 func (c *Chain) SetRules(rules map[string]Rule) {
-	if maps.EqualFunc(c.rules, rules, func(a *rule, b Rule) bool { return a.target == b.Target && a.order == b.Order }) {
+	if maps.EqualFunc(c.rules, rules, (*rule).same) {
 		return
 	}
 	c.rules = make(map[string]*rule, len(rules))
 	for match, r := range rules {
-		c.rules[match] = &rule{match: match, target: r.Target, about: r.About, order: r.Order}
+		c.rules[match] = newRule(match, r)
 	}
 	c.touch()
 }
@@ -120,8 +121,8 @@ func (c *Chain) desired() iptables.Chain {
 		if !c.chains.family.active && !r.reports {
 			continue // what the rule leads to is not there
 		}
-		if c.chains.family.rejection(r) == "" {
-			w.Rules = append(w.Rules, c.render(r))
+		if rendered, ok := c.accepted(r); ok {
+			w.Rules = append(w.Rules, rendered)
 		}
 	}
 	w.Rules = append(w.Rules, c.stillHeld(w)...)
@@ -134,7 +135,29 @@ func (c *Chain) render(r *rule) iptables.Rule {
 	if target == "" {
 		target = c.target
 	}
-	return iptables.Rule{Match: c.chains.family.resolve(r.match), Target: target, Comment: r.comment(), Order: r.order}
+	out := iptables.Rule{Match: c.chains.family.resolve(r.match), Target: target, Comment: r.comment(), Order: r.order}
+	if r.closed != "" {
+		closed := iptables.Rule{Target: r.closed, Comment: out.Comment + ": refused by the kernel", Order: r.order}
+		all := closed
+		closed.Match, closed.Instead = c.chains.family.resolve(r.closedMatch), &all
+		out.Instead = &closed
+	}
+	return out
+}
+
+// accepted returns what the chain has for a rule: the rule, or what takes its place if it was rejected. ok is false if that is nothing.
+func (c *Chain) accepted(r *rule) (rendered iptables.Rule, ok bool) {
+	f := c.chains.family
+	rendered = c.render(r)
+	switch {
+	case f.rejection(r) == "":
+		return rendered, true
+	case r.closed == "":
+		return iptables.Rule{}, false
+	case f.lacks(r.closedMatch) == "":
+		return *rendered.Instead, true
+	}
+	return *rendered.Instead.Instead, true
 }
 
 func (c *Chain) desiredTail() []iptables.Rule {
@@ -169,45 +192,12 @@ func (c *Chain) accountFor(r *rule) {
 // keeps reports whether the chain stays although nobody wants it.
 func (c *Chain) keeps() bool { return c.stays || c.ledTo || len(c.held) > 0 }
 
-// change is what makes the kernel's chain the desired one.
-type change struct {
-	// replace is set if the chain has to be rewritten.
-	replace bool
-	// insert are rules to put at the chain's head, where that is enough.
-	insert []iptables.Rule
-	// surplus is set if all that remains to be done is to remove rules.
-	surplus bool
-}
-
-// diff compares the desired chain with the kernel's rules, by their ids.
-func (c *Chain) diff(w iptables.Chain) change {
+// diff compares the desired chain with the kernel's rules.
+func (c *Chain) diff(w iptables.Chain) iptables.ChainChange {
 	if !c.exists {
-		return change{replace: true}
+		return iptables.ChainChange{Replace: true}
 	}
-	rest := len(c.have) - len(w.Tail)
-	if rest < 0 || !slices.EqualFunc(c.have[rest:], w.Tail, func(id string, r iptables.Rule) bool { return id == r.ID() }) {
-		return change{replace: true}
-	}
-	if c.ordered && !slices.Equal(c.have, w.IDs()) {
-		return change{replace: true}
-	}
-	extra := map[string]bool{}
-	for _, id := range c.have[:rest] {
-		if extra[id] {
-			return change{replace: true} // twice the same rule
-		}
-		extra[id] = true
-	}
-	var ch change
-	for _, r := range w.Rules {
-		if id := r.ID(); extra[id] {
-			delete(extra, id)
-		} else {
-			ch.insert = append(ch.insert, r)
-		}
-	}
-	ch.surplus = len(extra) > 0
-	return ch
+	return w.Since(c.have, c.ordered)
 }
 
 // unready reports whether members must not come to the kernel's chain before the next plan has changed it: it lacks rules,
@@ -217,7 +207,7 @@ func (c *Chain) unready() bool {
 		return false
 	}
 	ch := c.diff(c.desired())
-	return ch.replace || len(ch.insert) > 0 || ch.surplus && !c.lazy
+	return ch.Replace || len(ch.Insert) > 0 || ch.Surplus && !c.lazy
 }
 
 // replaced records that the kernel's chain was rewritten.
@@ -241,20 +231,14 @@ type Chains struct {
 	byName map[string]*Chain
 	// marked are the chains that the next plan looks at -> the count of changes when they were marked last.
 	marked map[*Chain]uint64
-	jump   jump
+	// jumps lead to the chains; there are none if the CNI has them.
+	jumps []*jump.Jump
 	// foundLayout is the layout of what was last loaded; empty if there was nothing.
 	foundLayout string
+	// read is set once the kernel's chains have been read, and foundLists if there were lists of tiers among them then.
+	read, foundLists bool
 	// textless is set once the texts of rules that are found are of no use.
 	textless bool
-}
-
-// jump is the rule in FORWARD that leads to the chains, beside what is known of the kernel's.
-type jump struct {
-	// rule is nil if the CNI has one.
-	rule *iptables.Rule
-	// stale are the jumps in FORWARD that must go before the jump is put first; missing is set if it has to be put there.
-	stale   []string
-	missing bool
 }
 
 func newChains(f *family) *Chains {

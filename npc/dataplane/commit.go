@@ -47,6 +47,7 @@ func (c commit) transaction(tx Transaction) {
 	if c.Asked {
 		c.sets.flows.Asked(tx.FlushConntrack)
 	}
+	c.ops(tx.Close)
 	c.ops(tx.AddMembers)
 	for _, u := range c.Written {
 		c.rules(u)
@@ -55,6 +56,13 @@ func (c commit) transaction(tx Transaction) {
 		c.ops(tx.AddAfterRestore)
 		c.ops(tx.DeleteDispatch)
 		c.ops(tx.DeleteAndDestroy)
+		c.ops(tx.Open)
+		for _, s := range tx.planned.asked {
+			s.asked = true
+		}
+		for _, s := range tx.planned.unasked {
+			s.asked = false
+		}
 	} else {
 		c.ops(tx.DeletedWithoutRules())
 	}
@@ -132,8 +140,12 @@ func (c commit) rules(u iptables.Update) {
 	for name, rules := range u.Insert {
 		c.chain(name).inserted(rules)
 	}
-	if j := &c.chains.jump; len(u.Jumps) > 0 {
-		j.missing, j.stale = false, nil
+	for _, written := range u.Jumps {
+		for _, j := range c.chains.jumps {
+			if j.Chain() == written.Chain {
+				j.Written(written)
+			}
+		}
 	}
 	for _, name := range u.Delete {
 		switch gone := c.chains.byName[name]; {

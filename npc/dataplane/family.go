@@ -31,16 +31,25 @@ func (f *family) change() uint64 {
 func (f *family) resolve(match string) string {
 	for key, name := range f.aliases {
 		match = strings.ReplaceAll(match, naming.Match(key, ""), naming.Match(name, ""))
+		match = strings.ReplaceAll(match, naming.NoMatch(key, ""), naming.NoMatch(name, ""))
 	}
 	return match
 }
 
 // rejection returns why a rule is left out, itself or for a set that it refers to; empty if it is not.
 func (f *family) rejection(r *rule) string {
-	if r.rejected != "" || len(f.rejected) == 0 {
+	if r.rejected != "" {
 		return r.rejected
 	}
-	for _, name := range (iptables.Rule{Match: r.match}).Sets() {
+	return f.lacks(r.match)
+}
+
+// lacks returns why a set that a match refers to is not there; empty if all are.
+func (f *family) lacks(match string) string {
+	if len(f.rejected) == 0 {
+		return ""
+	}
+	for _, name := range (iptables.Rule{Match: match}).Sets() {
 		if why := f.rejected[name]; why != "" {
 			return why
 		}

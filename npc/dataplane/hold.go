@@ -2,13 +2,15 @@ package dataplane
 
 import (
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/dataplane/found"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -36,13 +38,14 @@ type hold struct {
 	free []*Set
 	// isolated are the local pods' addresses that no default-allow set had: such a set -> its entries that are not added.
 	isolated map[*Set]map[ipset.Entry]bool
-	// dispatch are the sets by which the kernel's rules lead packets to the rules of a shard.
-	dispatch [len(traffic.Directions)][]*Set
+	// dispatch are the sets by which the kernel's rules lead packets to the rules of a shard, or of a list of a tier.
+	dispatch map[found.Stage][]*Set
 }
 
 // newHold keeps what the kernel holds now and no object accounts for.
 func newHold(sets *Sets, chains *Chains, owner Owners, free []*Set) *hold {
-	h := &hold{sets: sets, chains: chains, owner: owner, free: free, isolated: map[*Set]map[ipset.Entry]bool{}}
+	h := &hold{sets: sets, chains: chains, owner: owner, free: free, isolated: map[*Set]map[ipset.Entry]bool{},
+		dispatch: map[found.Stage][]*Set{}}
 	sets.needed = map[string]bool{}
 	for _, c := range chains.byName {
 		h.keepRules(c)
@@ -72,26 +75,31 @@ func (h *hold) release() {
 	}
 }
 
-// shardOrDispatch matches the names of the chains that stand for namespaces' policies; nodes of the dispatch tree have digits only.
-var shardOrDispatch = regexp.MustCompile(`^` + naming.ChainPrefix + `-([IE])-([a-z2-7]{16}|[01]+)$`)
-
-// heldChain returns what a chain is by its name: whether it stands for namespaces' policies, leads to such chains, and in which direction.
-func heldChain(c *Chain) (ofPolicies, dispatches bool, d traffic.Direction) {
-	name := shardOrDispatch.FindStringSubmatch(c.name)
-	dispatches = c.name == naming.IngressChain || c.name == naming.EgressCustomChain || name != nil && strings.Trim(name[2], "01") == ""
-	if c.name == naming.EgressCustomChain || name != nil && name[1] == "E" {
-		d = traffic.Egress
+// keepList keeps a list as it is, as long as no object wants it: what it does depends on the order of its rules.
+func (h *hold) keepList(c *Chain) {
+	if c.stays = c.exists && !c.wanted; !c.stays {
+		return
 	}
-	return name != nil, dispatches, d
+	for _, text := range c.found {
+		if r, ours := iptables.Found(text); ours {
+			for _, name := range r.Sets() {
+				h.sets.needed[name] = true
+			}
+		}
+	}
 }
 
 // keepRules finds the rules of a chain that stay: those that lead to the rules of a shard, and those that allow.
 func (h *hold) keepRules(c *Chain) {
-	ofPolicies, dispatches, d := heldChain(c)
-	if !c.exists || !ofPolicies && !dispatches {
+	is := found.ChainOf(c.name)
+	if is.List {
+		h.keepList(c)
 		return
 	}
-	c.stays = ofPolicies && !c.wanted
+	if !c.exists || !is.OfPolicies && !is.Dispatches {
+		return
+	}
+	c.stays = is.OfPolicies && !c.wanted
 	wanted := map[string]bool{}
 	if c.wanted {
 		for _, id := range c.desired().IDs() {
@@ -100,15 +108,15 @@ func (h *hold) keepRules(c *Chain) {
 	}
 	for _, text := range c.found {
 		r, ours := iptables.Found(text)
-		leads := strings.HasPrefix(r.Target, "-g "+naming.NodeChain(d, ""))
+		leads := strings.HasPrefix(r.Target, is.Leads)
 		allows := r.Target == "-j ACCEPT" || r.Target == "-j RETURN"
-		if !ours || dispatches && !leads || !dispatches && !allows {
+		if !ours || is.Dispatches && !leads || !is.Dispatches && !allows {
 			continue
 		}
 		for _, name := range r.Sets() {
 			h.sets.needed[name] = true
-			if s := h.sets.byName[name]; s != nil && dispatches {
-				h.dispatch[d] = append(h.dispatch[d], s)
+			if s := h.sets.byName[name]; s != nil && is.Dispatches {
+				h.dispatch[is.At] = append(h.dispatch[is.At], s)
 			}
 		}
 		if wanted[r.ID()] {
@@ -203,10 +211,33 @@ func (h *hold) bars(s *Set, e ipset.Entry) bool {
 	case s.target == nil:
 		return false
 	}
-	for _, led := range h.dispatch[s.target.direction] {
+	for _, led := range h.dispatch[found.Stage{Judges: s.order.Judges, Direction: s.target.direction}] {
 		if led != s && led.kept[e] {
 			return true
 		}
 	}
 	return false
+}
+
+// FoundLists reports whether the kernel had lists of tiers when it was read first.
+func (cs *Chains) FoundLists() bool { return cs.foundLists }
+
+// HeldLists returns what the rules judge that stay because input is missing.
+func (t *Table) HeldLists() (held rules.Judging) {
+	for _, tier := range policy.Tiers {
+		for _, d := range traffic.Directions {
+			root := t.Chains.byName[naming.TierChain(tier.String(), d)]
+			held.Lists[tier][d] = root != nil && root.exists && len(root.held) > 0
+		}
+	}
+	for _, j := range t.Chains.jumps {
+		held.Node = held.Node || j.Chain() == naming.NodeHookChain && j.Found()
+	}
+	return held
+}
+
+// Listed reports whether the kernel has an entry among the local pods that Admin policies choose in a direction.
+func (ss *Sets) Listed(d traffic.Direction, e ipset.Entry) bool {
+	s := ss.byName[naming.FixedSet(ss.family.ip, naming.TierSet(policy.Admin.String(), d))]
+	return s != nil && s.State(e).Exists
 }

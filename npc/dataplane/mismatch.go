@@ -15,21 +15,7 @@ func (s *Set) mismatch() string {
 	if s.foreignLayout != "" {
 		return "is of layout " + s.foreignLayout
 	}
-	return mismatch(s.Set, s.found)
-}
-
-func mismatch(want ipset.Set, found ipset.Header) string {
-	switch {
-	case found.Type != want.Type:
-		return fmt.Sprintf("is a %s, not a %s", found.Type, want.Type)
-	case want.Type != ipset.ListSet && found.Family != want.Family:
-		return fmt.Sprintf("is of family %s, not %s", found.Family, want.Family)
-	case want.Type != ipset.ListSet && found.Size != want.Size:
-		return fmt.Sprintf("takes %d members at most", found.Size)
-	case found.Other != "":
-		return "has other options than ours: " + found.Other
-	}
-	return ""
+	return s.found.Mismatch(s.Set)
 }
 
 // replaceable reports whether a mismatched set can be destroyed before the desired one is made.

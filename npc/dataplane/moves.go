@@ -1,7 +1,10 @@
 package dataplane
 
 import (
+	"slices"
+
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -80,3 +83,68 @@ func (mv *memberMoves) needs(c *Chain) bool {
 
 // none reports whether nothing is moved, so that no old dispatch is needed.
 func (mv *memberMoves) none() bool { return len(mv.late)+len(mv.left) == 0 }
+
+// changeOf returns a change of a set that does nothing yet.
+func changeOf(s *Set) *memberChange {
+	is := s.order
+	is.Peers = s.asked && !s.fixed && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort)
+	is.Height = s.target.distance()
+	return &memberChange{Change: order.Change[*Set]{Of: s, Set: is}}
+}
+
+// flushOf returns the change that empties a set.
+func flushOf(s *Set) *memberChange {
+	c := changeOf(s)
+	c.flush = true
+	for e, st := range s.States() {
+		if st.Exists {
+			c.Flushed = append(c.Flushed, e)
+		}
+	}
+	return c
+}
+
+// orderTiers orders the changes, if sets of cluster network policies are among them, and takes what must come first or last out of them.
+func (p *planner) orderTiers() (ordered bool) {
+	changes := make([]*order.Change[*Set], 0, len(p.changes))
+	for _, c := range p.changes {
+		changes = append(changes, &c.Change)
+	}
+	plan, ordered := order.Of(changes, p.sets.held())
+	for _, c := range p.changes {
+		if ordered && c.create {
+			p.tx.Close, c.create = append(p.tx.Close, ipset.Op{Kind: ipset.Create, Set: c.Of.Set}), false
+		}
+	}
+	for _, op := range plan.Close {
+		p.tx.Close = appendMembers(p.tx.Close, op.Kind, op.Of, op.Entries)
+	}
+	for _, op := range plan.Open {
+		p.tx.Open = appendMembers(p.tx.Open, op.Kind, op.Of, op.Entries)
+	}
+	if ordered {
+		slices.SortStableFunc(p.changes, func(a, b *memberChange) int { return order.Compare(a.Set, b.Set) })
+	}
+	return ordered
+}
+
+// held returns what the order of changes depends on beside them.
+func (ss *Sets) held() (k order.Kernel[*Set]) {
+	for _, s := range ss.byName {
+		if s.exists && (s.order.Judges == order.Tail || s.order.Judges == order.BaselineList) {
+			k.Tails = append(k.Tails, heldSet(s))
+		}
+	}
+	if s := ss.closed; s != nil && s.wanted {
+		k.Closed = new(heldSet(s))
+	}
+	return k
+}
+
+// heldSet returns what the order depends on of a set.
+func heldSet(s *Set) order.HeldSet[*Set] {
+	return order.HeldSet[*Set]{Of: s, Direction: s.order.Direction, State: func(e ipset.Entry) (exists, wanted bool) {
+		st := s.State(e)
+		return st.Exists, st.Wanted
+	}}
+}

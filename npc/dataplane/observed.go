@@ -3,10 +3,10 @@ package dataplane
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/dataplane/found"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -34,7 +34,7 @@ func (ss *Sets) load(listings []ipset.Listing) {
 	for name, l := range there {
 		if ss.byName[name] == nil {
 			s := newSet(ss, l.Set, name)
-			s.exists = true
+			s.exists, s.asked = true, true
 			ss.byName[name] = s
 			s.load(l)
 		}
@@ -75,8 +75,12 @@ func (ss *Sets) markForeign(layout string) {
 
 // load takes over the chains that were read from the kernel.
 func (cs *Chains) load(seen iptables.Seen) {
-	cs.foundLayout = layoutOf(seen)
+	cs.foundLayout = found.Layout(seen)
 	foreign := cs.ForeignLayout()
+	if !cs.read {
+		cs.read = true
+		cs.foundLists = found.Lists(seen)
+	}
 	for name, c := range cs.byName {
 		sc, ok := seen.Chains[name]
 		if foreign != "" || c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
@@ -95,7 +99,9 @@ func (cs *Chains) load(seen iptables.Seen) {
 			c.touch()
 		}
 	}
-	cs.jump.load(seen)
+	for _, j := range cs.jumps {
+		j.Load(seen)
+	}
 	if cs.textless {
 		cs.dropTexts()
 	}
@@ -124,45 +130,6 @@ func (cs *Chains) dropTexts() {
 	}
 }
 
-// layoutOf returns the layout of the chains that were read: of several, one that is another version's. It is empty if there are none.
-func layoutOf(seen iptables.Seen) string {
-	found := ""
-	for name := range seen.Chains {
-		version, marked := strings.CutPrefix(name, naming.LayoutPrefix)
-		if marked && (version != naming.Layout || found == "") {
-			found = version
-		}
-	}
-	_, unmarked := seen.Chains[naming.MainChain]
-	if found == "" && unmarked {
-		found = naming.Layout
-	}
-	return found
-}
-
-// load finds out whether the jump in FORWARD is there once, with nothing above it that accepts.
-func (j *jump) load(seen iptables.Seen) {
-	j.stale, j.missing = nil, false
-	if j.rule == nil {
-		return
-	}
-	jumps, before := j.find(seen)
-	j.stale, j.missing = jumps, len(jumps) != 1 || len(before) > 0
-}
-
-// find returns the jumps to weave-npc's chains that FORWARD has, and the rules before the first of them that can accept a packet.
-func (j *jump) find(seen iptables.Seen) (jumps, before []string) {
-	for _, r := range seen.Hooks[naming.HookChain] {
-		switch {
-		case iptables.RuleID(r) == j.rule.ID():
-			jumps = append(jumps, r)
-		case len(jumps) == 0 && seen.Accepts(r):
-			before = append(before, r)
-		}
-	}
-	return jumps, before
-}
-
 // Drift returns in words how the kernel's sets differ from what the transactions left, judged by headers: a set that is missing
 // or has another number of members.
 func (ss *Sets) Drift(headers []ipset.Header) []string {
@@ -178,8 +145,8 @@ func (ss *Sets) Drift(headers []ipset.Header) []string {
 		case !ok:
 			drift = append(drift, fmt.Sprintf("set %s (%s) is gone", name, s.about))
 		case !s.wanted: // what it still holds, which may be another version's, is gone with it
-		case mismatch(s.Set, *h) != "":
-			drift = append(drift, s.describeMismatch(mismatch(s.Set, *h)))
+		case h.Mismatch(s.Set) != "":
+			drift = append(drift, s.describeMismatch(h.Mismatch(s.Set)))
 		case int(h.Elements) != s.members.Count():
 			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d", name, s.about, h.Elements, s.members.Count()))
 		}
@@ -230,20 +197,8 @@ func (cs *Chains) Drift(seen iptables.Seen) []string {
 		}
 	}
 	slices.Sort(drift)
-	return append(drift, cs.jump.drift(seen)...)
-}
-
-// drift returns in words what is wrong about the jump.
-func (j *jump) drift(seen iptables.Seen) (drift []string) {
-	if j.rule == nil {
-		return nil
-	}
-	jumps, before := j.find(seen)
-	for _, r := range before {
-		drift = append(drift, fmt.Sprintf("%s accepts before us: %s", naming.HookChain, r))
-	}
-	if len(jumps) != 1 {
-		drift = append(drift, fmt.Sprintf("%s has %d jumps to %s", naming.HookChain, len(jumps), naming.ForwardChain))
+	for _, j := range cs.jumps {
+		drift = append(drift, j.Drift(seen)...)
 	}
 	return drift
 }

@@ -1,14 +1,15 @@
 package dataplane
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/dataplane/members"
+	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
 // Known is how much is known of what a family has in the kernel, and so how much of it may be planned.
@@ -45,6 +46,8 @@ type planner struct {
 	postponed map[string]bool
 	tx        *Transaction
 	moves     memberMoves
+	// changes are what is to be done to the sets that were marked.
+	changes []*memberChange
 	// replaced are the mismatched sets that the transaction destroys first.
 	replaced map[*Set]struct{}
 	// unwanted are the sets that may be destroyed.
@@ -90,7 +93,6 @@ func (p *planner) planSets() {
 	if p.Known == AllKnown {
 		p.replaceMismatched(marked)
 	}
-	var lists []ipset.Op
 	for _, s := range marked {
 		switch {
 		case s.rejected != "":
@@ -98,18 +100,27 @@ func (p *planner) planSets() {
 		case !s.wanted && p.Known != AllKnown, s.mismatch() != "" && !p.replaces(s):
 			// until it is known what rules may need
 		case !s.wanted && s.keeps():
-			p.planMembers(s, &p.tx.AddMembers)
+			p.changes = append(p.changes, p.sortMembers(s))
 		case !s.wanted:
-			p.moves.flush(s, p.tx)
+			p.changes = append(p.changes, flushOf(s))
 			p.unwanted = append(p.unwanted, s)
-		case s.Type == ipset.ListSet:
-			p.planSet(s, &lists)
 		default:
-			p.planSet(s, &p.tx.AddMembers)
+			c := p.sortMembers(s)
+			c.create = !s.exists || p.replaces(s)
+			p.changes = append(p.changes, c)
 		}
 	}
-	p.tx.AddMembers = append(p.tx.AddMembers, lists...)
+	ordered := p.orderTiers()
+	p.planMembers(p.changes)
 	slices.Reverse(p.tx.DeleteDispatch)
+	if ordered {
+		slices.Reverse(p.tx.DeleteAndDestroy) // from the last rule to the first
+	}
+	p.collectSets()
+}
+
+// collectSets destroys sets without a use, if garbage is collected.
+func (p *planner) collectSets() {
 	if p.CollectGarbage && p.moves.none() {
 		p.planDestroys()
 	}
@@ -134,37 +145,54 @@ func (p *planner) replaces(s *Set) bool {
 	return is
 }
 
-// planSet creates a set that is wanted, if need be, and brings its members up to date.
-func (p *planner) planSet(s *Set, add *[]ipset.Op) {
-	if !s.exists || p.replaces(s) {
-		*add = append(*add, ipset.Op{Kind: ipset.Create, Set: s.Set})
-	}
-	p.planMembers(s, add)
-}
-
-// membersPlan are the members of a set by what is to be done to them.
-type membersPlan struct {
-	add, stale, remove []ipset.Entry
+// memberChange is what is to be done to one set, Of.
+type memberChange struct {
+	order.Change[*Set]
 	// kept is set if some member has to wait for a later plan.
 	kept bool
+	// create is set if the set has to be created first, and flush if all its members go.
+	create, flush bool
 }
 
-// planMembers brings the members of a set up to date.
-func (p *planner) planMembers(s *Set, grow *[]ipset.Op) {
-	m := p.sortMembers(s)
-	add, late := p.moves.split(s, m.add)
-	*grow = appendMembers(*grow, ipset.Add, s, add)
-	p.tx.AddAfterRestore = appendMembers(p.tx.AddAfterRestore, ipset.Add, s, late)
-	p.tx.DeleteStale = appendMembers(p.tx.DeleteStale, ipset.Delete, s, m.stale)
-	leave := p.moves.leave(s, p.tx, len(m.remove) > 0)
-	*leave = appendMembers(*leave, ipset.Delete, s, m.remove)
-	if !m.kept {
-		p.tx.settle(s)
+// planMembers creates sets and brings their members up to date. Lists come last, because they name other sets.
+func (p *planner) planMembers(changes []*memberChange) {
+	var lists []ipset.Op
+	for _, c := range changes {
+		switch {
+		case c.flush:
+			p.tx.planned.unasked = append(p.tx.planned.unasked, c.Of)
+			p.moves.flush(c.Of, p.tx)
+		case c.Of.Type == ipset.ListSet && c.Of.wanted:
+			p.planSet(c, &lists)
+		default:
+			p.planSet(c, &p.tx.AddMembers)
+		}
+	}
+	p.tx.AddMembers = append(p.tx.AddMembers, lists...)
+}
+
+// planSet creates a set, if need be, and brings its members up to date.
+func (p *planner) planSet(c *memberChange, grow *[]ipset.Op) {
+	if c.create {
+		*grow = append(*grow, ipset.Op{Kind: ipset.Create, Set: c.Of.Set})
+	}
+	if c.Of.wanted && !c.Of.asked {
+		p.tx.planned.asked = append(p.tx.planned.asked, c.Of)
+	}
+	add, late := p.moves.split(c.Of, c.Add)
+	*grow = appendMembers(*grow, ipset.Add, c.Of, add)
+	p.tx.AddAfterRestore = appendMembers(p.tx.AddAfterRestore, ipset.Add, c.Of, late)
+	p.tx.DeleteStale = appendMembers(p.tx.DeleteStale, ipset.Delete, c.Of, c.Stale)
+	leave := p.moves.leave(c.Of, p.tx, len(c.Remove) > 0)
+	*leave = appendMembers(*leave, ipset.Delete, c.Of, c.Remove)
+	if !c.kept {
+		p.tx.settle(c.Of)
 	}
 }
 
 // sortMembers finds out what is to be done to the members of a set that differ.
-func (p *planner) sortMembers(s *Set) (m membersPlan) {
+func (p *planner) sortMembers(s *Set) *memberChange {
+	m := changeOf(s)
 	// While chains are not known, it is not known whether old rules stand where members are sent, nor whether they would be sent elsewhere.
 	closed := s.target != nil && (p.Known != AllKnown || p.postpones(s.target.chain))
 	sort := func(e ipset.Entry, st members.State) {
@@ -173,14 +201,18 @@ func (p *planner) sortMembers(s *Set) (m membersPlan) {
 		case p.keepsBack(s, e, st), st.Wanted && closed:
 			m.kept = true
 		case st.Wanted:
-			m.add = append(m.add, e)
+			m.Add = append(m.Add, e)
+		case s.order.Role.Effect() != policy.Accept && p.sets.flows.Has(e.Prefix.Addr()):
+			// To deny no more, or to meet later rules of the Admin tier, may open what neither pod's rules allow.
+			m.kept = true
+			record(&p.hurried, e.Prefix.Addr())
 		case p.sets.flows.Has(e.Prefix.Addr()) && s != p.sets.local:
 			// As a local pod that nothing allows, the address is closed until it is its new pod's.
-			m.stale = append(m.stale, e)
+			m.Stale = append(m.Stale, e)
 		case closed && p.sets.local.State(e).Wanted:
 			m.kept = true
 		default:
-			m.remove = append(m.remove, e)
+			m.Remove = append(m.Remove, e)
 		}
 	}
 	if p.replaces(s) {
@@ -202,22 +234,7 @@ func appendMembers(ops []ipset.Op, kind ipset.OpKind, s *Set, entries []ipset.En
 	if len(entries) == 0 {
 		return ops
 	}
-	return append(ops, ipset.Op{Kind: kind, Set: s.Set, Elements: elements(s, entries)})
-}
-
-// elements returns the given entries of a set with what is desired of them, in the order of their text.
-func elements(s *Set, entries []ipset.Entry) []ipset.Element {
-	out := make([]ipset.Element, 0, len(entries))
-	for _, e := range entries {
-		out = append(out, ipset.Element{Entry: e, Attr: s.State(e).Want})
-	}
-	slices.SortFunc(out, func(a, b ipset.Element) int { return compareEntries(a.Entry, b.Entry) })
-	return out
-}
-
-func compareEntries(a, b ipset.Entry) int {
-	return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()),
-		cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Set, b.Set))
+	return append(ops, ipset.Op{Kind: kind, Set: s.Set, Elements: s.members.Elements(entries)})
 }
 
 // keepsBack reports whether an entry stays as it is in the kernel until the connections of the address's former pod are
@@ -230,7 +247,7 @@ func (p *planner) keepsBack(s *Set, e ipset.Entry, st members.State) bool {
 	if s == p.sets.local {
 		return st.Exists
 	}
-	if !st.Wanted || st.Exists {
+	if !st.Wanted || st.Exists || s.order.Role.Action == policy.Deny {
 		return false
 	}
 	record(&p.hurried, a)
@@ -270,8 +287,10 @@ func (p *planner) planChains() {
 			p.tx.Rules.Delete = append(p.tx.Rules.Delete, c.name)
 		}
 	}
-	if j := p.chains.jump; j.rule != nil && j.missing {
-		p.tx.placeJump(*j.rule, j.stale)
+	for _, j := range p.chains.jumps {
+		if j.Missing() || j.Surplus() && p.hold == nil {
+			p.tx.Rules.Jumps = append(p.tx.Rules.Jumps, j.Update())
+		}
 	}
 }
 
@@ -288,17 +307,17 @@ func (p *planner) planChain(c *Chain, garbage bool) {
 		return
 	}
 	ch := c.diff(w)
-	purge := ch.surplus && (garbage || !c.lazy)
-	if purge && !ch.replace && p.moves.needs(c) {
+	purge := ch.Surplus && (garbage || !c.lazy)
+	if purge && !ch.Replace && p.moves.needs(c) {
 		purge, p.tx.planned.unfinished = false, true
 	}
 	switch {
-	case ch.replace || purge:
+	case ch.Replace || purge:
 		p.tx.replace(c, w)
-	case len(ch.insert) > 0:
-		p.tx.insert(c, ch.insert)
+	case len(ch.Insert) > 0:
+		p.tx.insert(c, ch.Insert)
 	}
-	if !ch.surplus || purge || ch.replace {
+	if !ch.Surplus || purge || ch.Replace {
 		p.tx.settleChain(c)
 	}
 }

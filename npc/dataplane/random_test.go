@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/dataplane/steps"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/paper"
@@ -166,7 +167,8 @@ func (h *history) meanwhile() {
 // withoutRules carries out what needs no rules.
 func (h *history) withoutRules() {
 	tx := h.Plan(dataplane.Options{})
-	done := dataplane.Transaction{DeleteStale: tx.DeleteStale, AddMembers: tx.AddMembers, DeleteAndDestroy: tx.DeletedWithoutRules()}
+	done := dataplane.Transaction{Steps: steps.Steps{DeleteStale: tx.DeleteStale, AddMembers: tx.AddMembers,
+		DeleteAndDestroy: tx.DeletedWithoutRules()}}
 	if err := h.kernel.Apply(done); err != nil {
 		h.Fatal(err)
 	}

@@ -20,13 +20,18 @@ type Owner struct {
 // String returns the policy as namespace/name.
 func (o *Owner) String() string { return objectkey.Of(o.Namespace, o.Name) }
 
-// Rule is a rule of a chain of the dispatch tree.
+// Rule is a rule of a chain of the dispatch tree, or of a list of cluster network policies.
 type Rule struct {
 	Target string
 	// About describes for humans what the rule is for.
 	About string
 	// Order sorts the rules of a chain.
 	Order int
+	// Owner is the policy that the rule is of, and Number its number there, from 1; nil for a rule of the dispatch.
+	Owner  *Owner
+	Number int
+	// Closed is the target of what takes the rule's place if the kernel rejects it; empty if it is left out. ClosedMatch says for which packets.
+	Closed, ClosedMatch string
 }
 
 // rule is a rule of a chain with its owners.
@@ -42,6 +47,8 @@ type rule struct {
 	reports bool
 	// owners are the policies that ask for the rule -> the number of the rule in the policy, from 1.
 	owners map[*Owner]int
+	// closed is the target of what takes the rule's place if the kernel rejects it, and closedMatch its match.
+	closed, closedMatch string
 	// rejected is why the kernel did not take the rule.
 	rejected string
 }
@@ -63,4 +70,21 @@ func (r *rule) comment() string {
 		names = append(names[:MaxNamedOwners], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, " / ")
+}
+
+func newRule(match string, r Rule) *rule {
+	out := &rule{match: match, target: r.Target, about: r.About, order: r.Order, closed: r.Closed, closedMatch: r.ClosedMatch}
+	if r.Owner != nil {
+		out.owners = map[*Owner]int{r.Owner: r.Number}
+	}
+	return out
+}
+
+// same reports whether a rule is as it is to be.
+func (r *rule) same(want Rule) bool {
+	if r.target != want.Target || r.order != want.Order {
+		return false
+	}
+	_, owned := r.owners[want.Owner]
+	return want.Owner == nil || owned && r.about == want.About
 }

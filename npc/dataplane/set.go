@@ -10,7 +10,9 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/dataplane/members"
+	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -30,6 +32,9 @@ type Set struct {
 	wanted, exists bool
 	// target is where packets of members are sent; nil if nowhere.
 	target *target
+	// order is what the order of changes depends on, as far as it is known; asked is set once rules in the kernel may ask for members.
+	order order.Set
+	asked bool
 	// foreignLayout is the layout of the chains that were found with the set, if it is another version's.
 	foreignLayout string
 	// rejected is why the kernel did not take the set.
@@ -86,7 +91,20 @@ func (s *Set) Differences() iter.Seq2[ipset.Entry, members.State] { return s.mem
 // Dispatch records that packets of members are sent to a chain, at a height above the rules that they lead to (0 for those rules).
 func (s *Set) Dispatch(to *Chain, d traffic.Direction, height int) {
 	s.target = &target{chain: to, direction: d, height: height}
+	s.order.Judges, s.order.Direction = order.Tail, d
 }
+
+// SetRole replaces what becomes of packets of members.
+func (s *Set) SetRole(r order.Role) { s.order.Role = r }
+
+// DispatchToTier records that packets of members are sent to a chain with policies of a tier, at a height above their rules (0 for those).
+func (s *Set) DispatchToTier(t policy.Tier, to *Chain, d traffic.Direction, height int) {
+	s.Dispatch(to, d, height)
+	s.order.Judges = order.ListOf(t)
+}
+
+// Allow records that packets of members are allowed in a direction.
+func (s *Set) Allow(d traffic.Direction) { s.order.Judges, s.order.Direction = order.Tail, d }
 
 // Add makes an entry desired. Adding it again with another comment changes the comment.
 func (s *Set) Add(e ipset.Entry, a ipset.Attr) {
@@ -188,6 +206,8 @@ type Sets struct {
 	other *Sets
 	// local is the set of the local pods.
 	local *Set
+	// closed is the set of the local pods whose packets to this node are dropped; nil while policies judge none of these.
+	closed *Set
 	// flows are the addresses that changed hands and have connections of former pods.
 	flows *conntrack.Ledger
 	// needed are the names of the sets that rules and lists refer to which stay because input is missing.
@@ -229,6 +249,13 @@ func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 	s.fixed = true
 	s.touch()
 	return s
+}
+
+// AddClosed makes the set desired of the local pods whose packets to this node are dropped. They are, too, while it changes who judges them.
+func (ss *Sets) AddClosed(about string) *Set {
+	ss.closed = ss.AddFixed(naming.Closed, ipset.HashIP, about)
+	ss.closed.order.Judges, ss.closed.order.Direction = order.ClosedToNode, traffic.Egress
+	return ss.closed
 }
 
 // takeList takes a list of sets that was found in the kernel: such a set has no family, and went to the other one.

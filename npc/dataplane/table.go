@@ -15,10 +15,12 @@ package dataplane
 import (
 	"iter"
 	"net/netip"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/dataplane/jump"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -192,7 +194,7 @@ func (t *Table) LoggingRejected() string { return t.rejections.ofLogging() }
 
 // Stale reports whether a plan may find something to do. What is left for later and what is left out counts.
 func (t *Table) Stale() bool {
-	return len(t.Sets.marked)+len(t.Chains.marked) > 0 || t.Flows.Untaken() || t.Chains.jump.missing || t.rejections.any
+	return len(t.Sets.marked)+len(t.Chains.marked) > 0 || t.Flows.Untaken() || slices.ContainsFunc(t.Chains.jumps, (*jump.Jump).Missing) || t.rejections.any
 }
 
 // Unfinished reports whether the last transaction left rules that the next one removes.

@@ -9,6 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/dataplane/steps"
 )
 
 // TestATransactionSaysAllItDoes: what --dry-run prints leaves no step out, and each step alone is something to do.
@@ -20,7 +21,7 @@ func TestATransactionSaysAllItDoes(t *testing.T) {
 	if tx := (dataplane.Transaction{}); !tx.Empty() || tx.String() != "" {
 		t.Errorf("nothing to do is %q", tx.String())
 	}
-	for want, tx := range map[string]dataplane.Transaction{
+	for want, tx := range map[string]steps.Steps{
 		"del revoked 10.0.0.1":        {DeleteStale: op(ipset.Delete, "revoked")},
 		"conntrack -D -s 10.0.0.2":    {FlushConntrack: []conntrack.Request{{Addr: netip.MustParseAddr("10.0.0.2")}}},
 		"conntrack -D -d 10.0.0.2":    {FlushConntrack: []conntrack.Request{{Addr: netip.MustParseAddr("10.0.0.2")}}},

@@ -49,6 +49,7 @@ func Read(seen iptables.Seen, listings []ipset.Listing) *Table {
 		t.Sets[s.Name] = s
 	}
 	t.put(hook, seen.Hooks[hook])
+	t.put(nodeHook, seen.Hooks[nodeHook])
 	for name, c := range seen.Chains {
 		t.put(name, c.Text)
 	}
@@ -63,8 +64,11 @@ func (t *Table) put(chain string, printed []string) {
 	}
 }
 
-// hook is the chain that packets enter first.
-const hook = "FORWARD"
+// hook is the chain that packets enter first that are forwarded, and nodeHook that of packets to the node itself.
+const (
+	hook     = "FORWARD"
+	nodeHook = "INPUT"
+)
 
 // Packet is what a rule can see of a packet.
 type Packet struct {
@@ -74,6 +78,8 @@ type Packet struct {
 	SrcPort, DstPort uint16
 	// Broadcast is set if the node's routes have the destination as the broadcast address of a network, ToAll if the frame is a broadcast.
 	Broadcast, ToAll bool
+	// ToNode is set if the destination is an address of the node.
+	ToNode bool
 	// ICMPType and HopLimit count for ICMPv6.
 	ICMPType, HopLimit uint8
 	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT is set if its destination was translated.
@@ -108,10 +114,14 @@ type Step struct {
 	Tried int
 }
 
-// Simulate sends a packet through FORWARD.
+// Simulate sends a packet through FORWARD, or through INPUT if it is to the node.
 func (t *Table) Simulate(p Packet) (Verdict, error) {
-	v := Verdict{Accepted: t.Policies[hook] != "DROP"}
-	_, err := t.walk(hook, p, &v, 0)
+	first := hook
+	if p.ToNode {
+		first = nodeHook
+	}
+	v := Verdict{Accepted: t.Policies[first] != "DROP"}
+	_, err := t.walk(first, p, &v, 0)
 	return v, err
 }
 
@@ -312,8 +322,10 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysIn) }
 	case "--physdev-out":
 		return func(_ *Table, p Packet) bool { return isInterface(args[0], p.PhysOut) }
-	case "--dst-type": // packets to LOCAL are not forwarded
-		return func(_ *Table, p Packet) bool { return args[0] == "BROADCAST" && p.Broadcast }
+	case "--dst-type":
+		return func(_ *Table, p Packet) bool {
+			return args[0] == "BROADCAST" && p.Broadcast || args[0] == "LOCAL" && p.ToNode
+		}
 	case "--pkt-type":
 		return func(_ *Table, p Packet) bool { return args[0] == "broadcast" && p.ToAll }
 	}

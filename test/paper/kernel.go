@@ -40,7 +40,7 @@ type reference struct {
 
 // newTable returns a table with an empty FORWARD.
 func newTable(sets map[string]*walk.Set) walk.Table {
-	return walk.Table{Sets: sets, Chains: map[string][]string{"FORWARD": nil}}
+	return walk.Table{Sets: sets, Chains: map[string][]string{"FORWARD": nil, "INPUT": nil}}
 }
 
 // New returns the kernel of a fresh network namespace, by families. Sets are shared by both.
@@ -63,11 +63,13 @@ func (k *Kernel) Apply(tx dataplane.Transaction) error {
 			}
 			return nil
 		},
+		func() error { return k.sets(tx.Close) },
 		func() error { return k.sets(tx.AddMembers) },
 		func() error { return k.restores(tx) },
 		func() error { return k.sets(tx.AddAfterRestore) },
 		func() error { return k.sets(tx.DeleteDispatch) },
 		func() error { return k.sets(tx.DeleteAndDestroy) },
+		func() error { return k.sets(tx.Open) },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

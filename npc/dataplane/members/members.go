@@ -11,8 +11,10 @@
 package members
 
 import (
+	"cmp"
 	"iter"
 	"maps"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
 )
@@ -125,4 +127,19 @@ func (m Members) store(e ipset.Entry, st State) (differs bool) {
 	}
 	m.dirty[e] = struct{}{}
 	return true
+}
+
+// Elements returns entries with what is desired of them, in the order of their text.
+func (m Members) Elements(entries []ipset.Entry) []ipset.Element {
+	out := make([]ipset.Element, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, ipset.Element{Entry: e, Attr: m.states[e].Want})
+	}
+	slices.SortFunc(out, func(a, b ipset.Element) int { return compare(a.Entry, b.Entry) })
+	return out
+}
+
+func compare(a, b ipset.Entry) int {
+	return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()),
+		cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Set, b.Set))
 }
