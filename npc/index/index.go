@@ -1,5 +1,5 @@
-// Package index keeps the facts about pods and namespaces: which pods are local, who owns which address, and which selectors match which
-// pods. It fills the sets of the selectors that somebody uses.
+// Package index keeps the facts about pods, namespaces and Nodes: which pods are local, who owns which address, and which selectors match
+// which pods and Nodes. It fills the sets of the selectors that somebody uses.
 //
 //	change := x.SetPod(pod)                          // what became of it, as a value
 //	rendered := rules.Render(policy, "shop", "shop/web", x.Sets.FitsList)

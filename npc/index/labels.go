@@ -39,3 +39,12 @@ func (l *labelSet) equal(m map[string]string) bool {
 	}
 	return true
 }
+
+// all returns the labels as a map.
+func (l *labelSet) all() map[string]string {
+	m := make(map[string]string, len(*l))
+	for _, have := range *l {
+		m[have.key] = have.value
+	}
+	return m
+}

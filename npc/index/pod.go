@@ -76,8 +76,21 @@ func (p *Pod) Local() bool { return p.local }
 // Owned returns the addresses that the pod alone is taken for. The caller must not change the slice.
 func (p *Pod) Owned() []netip.Addr { return p.owned }
 
+// Facts returns the pod with its labels, which take memory of their own.
+func (p *Pod) Facts() npc.Pod {
+	f := p.Pod
+	f.Labels = p.labels.all()
+	return f
+}
+
 // ChosenBy reports whether a selector matches the pod's labels.
 func (p *Pod) ChosenBy(s policy.Selector) bool { return s.Chooses(&p.labels) }
+
+// HasLabels reports whether these are the pod's labels.
+func (p *Pod) HasLabels(l map[string]string) bool { return p.labels.equal(l) }
+
+// InNamespaces reports whether a selector matches the labels of the pod's namespace, whose object has arrived.
+func (p *Pod) InNamespaces(s policy.Selector) bool { return p.ns.known && s.Matches(p.ns.Labels) }
 
 // DefaultDeny reports whether the pod's namespace asks for isolation as Kubernetes 1.6 did.
 func (p *Pod) DefaultDeny() bool { return p.ns.DefaultDeny }

@@ -27,6 +27,7 @@ type Sets struct {
 	ofNamespace map[string]*selectorSet
 	// namespaceSelectors are by their texts.
 	namespaceSelectors map[string]*namespaceSelector
+	nodes              *nodes
 }
 
 // fixedSets are sets whose members follow from their specification alone: address blocks, and lists of peers.
@@ -38,22 +39,22 @@ type fixedSets struct {
 
 func newSets(tables [len(traffic.Families)]*dataplane.Table, namespaces map[string]*namespace, x *Addresses, listLimit int) *Sets {
 	return &Sets{tables: tables, namespaces: namespaces, addresses: x, listLimit: listLimit, selectors: map[string]*selector{},
-		fixed: map[string]*fixedSets{}, ofNamespace: map[string]*selectorSet{}, namespaceSelectors: map[string]*namespaceSelector{}}
-}
-
-// Provisioned are the sets that a policy uses.
-type Provisioned struct {
-	selectors []*selector
-	fixed     []*fixedSets
+		fixed: map[string]*fixedSets{}, ofNamespace: map[string]*selectorSet{}, namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables)}
 }
 
 // Provision makes a policy a user of sets, and makes those that are not there. Members of a list come before it.
 func (x *Sets) Provision(sets []rules.Set, user *dataplane.Owner) (p Provisioned) {
 	for _, s := range sets {
-		if spec, ok := s.SetSpec.(rules.SelectorSpec); ok {
+		switch spec := s.SetSpec.(type) {
+		case rules.SelectorSpec:
 			sel := x.selector(s, spec)
 			sel.owners[user] = struct{}{}
 			p.selectors = append(p.selectors, sel)
+			continue
+		case rules.NodesSpec:
+			of := x.nodes.use(s, spec)
+			of.owners[user] = struct{}{}
+			p.nodes = append(p.nodes, of)
 			continue
 		}
 		of := x.fixed[s.ID]
@@ -72,6 +73,9 @@ func (x *Sets) Deprovision(p Provisioned, user *dataplane.Owner) {
 	for _, s := range p.selectors {
 		delete(s.owners, user)
 		x.release(s)
+	}
+	for _, s := range p.nodes {
+		x.nodes.release(s, user)
 	}
 	for _, of := range p.fixed {
 		if delete(of.owners, user); len(of.owners) > 0 {
@@ -113,6 +117,9 @@ func (x *Sets) addFixed(s rules.Set) *fixedSets {
 func (x *Sets) set(s rules.Set, f traffic.Family) *dataplane.Set {
 	if sel := x.selectors[s.ID]; sel != nil {
 		return sel.sets[f]
+	}
+	if of := x.nodes.sets[s.ID]; of != nil {
+		return of.sets[f]
 	}
 	if of := x.fixed[s.ID]; of != nil {
 		return of.sets[f]
@@ -371,5 +378,5 @@ func (x *Sets) Uses() (out []Use) {
 			}
 		}
 	}
-	return out
+	return append(out, x.nodes.uses()...)
 }

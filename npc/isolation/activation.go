@@ -6,6 +6,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/index"
+	"github.com/weave-npc/weave-npc/npc/reports"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -14,7 +15,7 @@ import (
 type activation struct {
 	sets    *index.Sets
 	budget  *budget.Ledger
-	reports reports
+	reports reports.Reports
 	// synced is set once all policies are known that there were at the start.
 	synced bool
 	// changed are the namespaces whose pods or rules have to be assigned to shards again.
@@ -22,7 +23,7 @@ type activation struct {
 }
 
 func newActivation(sets *index.Sets, limits budget.Limits) activation {
-	return activation{sets: sets, budget: budget.NewLedger(limits), reports: newReports(), changed: map[*namespace]struct{}{}}
+	return activation{sets: sets, budget: budget.NewLedger(limits), reports: reports.New(), changed: map[*namespace]struct{}{}}
 }
 
 // charge asks for room for a policy's rules, if it is not active yet and selects a local pod.
@@ -100,8 +101,8 @@ func (s *activation) report(p *enforced) {
 		why = p.denied
 	}
 	if why == nil {
-		s.reports.mend(p.key())
+		s.reports.Mend(p.key())
 		return
 	}
-	s.reports.put(p.key(), npc.InvalidPolicy{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Reason: why.Error()})
+	s.reports.Put(p.key(), npc.InvalidPolicy{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Reason: why.Error()})
 }

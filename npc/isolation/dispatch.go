@@ -18,7 +18,7 @@ const (
 	// maxBits is how many bits tell the shards from each other; their digits end the names of nodes.
 	maxBits = 16
 	// maxNesting is how many nodes may follow each other: nf_tables takes 16 chains, gotos among them, and weave-npc's other chains are up
-	// to seven.
+	// to eight below FORWARD, with a list of Admin policies.
 	maxNesting = 7
 )
 

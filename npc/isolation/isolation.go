@@ -53,6 +53,7 @@ func New(c Config, x *index.Index, tables [len(traffic.Families)]*dataplane.Tabl
 	for _, d := range traffic.Directions {
 		for f, t := range tables {
 			s.allowed[f][d] = t.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, "local pods that no policy isolates, "+d.String())
+			s.allowed[f][d].Allow(d)
 		}
 	}
 	return s
@@ -79,11 +80,11 @@ type Counts struct {
 
 // Counts returns them.
 func (s *Isolation) Counts() Counts {
-	return Counts{Policies: s.policies, Isolated: s.isolated, Invalid: len(s.activation.reports.all), Denied: s.activation.budget.Denied()}
+	return Counts{Policies: s.policies, Isolated: s.isolated, Invalid: s.activation.reports.Len(), Denied: s.activation.budget.Denied()}
 }
 
 // Unreported returns the policies that are not enforced as they are meant and that were not returned before.
-func (s *Isolation) Unreported() []npc.InvalidPolicy { return s.activation.reports.take() }
+func (s *Isolation) Unreported() []npc.InvalidPolicy { return s.activation.reports.Take() }
 
 // Allowed returns the sets of a family of the local pods that nothing isolates, by direction.
 func (s *Isolation) Allowed(f traffic.Family) []*dataplane.Set { return s.allowed[f][:] }
@@ -139,7 +140,7 @@ func (s *Isolation) DeletePolicy(namespace, name string, uid types.UID) {
 	delete(ns.policies, name)
 	s.policies--
 	s.replace(ns, old, nil)
-	s.activation.reports.remove(old.key())
+	s.activation.reports.Remove(old.key())
 }
 
 // replace puts a policy in the place of another; either may be nil. What both use stays.

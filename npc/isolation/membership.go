@@ -29,18 +29,21 @@ func (s *Isolation) Assign() []*index.Pod {
 // Prune drops the chains and sets that no pod is led to any more.
 func (s *Isolation) Prune() { s.sharding.prune() }
 
-// Memberships adds the memberships that isolation gives a local pod to out.
-func (s *Isolation) Memberships(p *index.Pod, out []index.Membership) []index.Membership {
+// Memberships adds the memberships that isolation gives a local pod to out, without those in directions in which closed reports for an address
+// that it is closed. baseline are the directions in which Baseline policies judge the pod unless NetworkPolicies do.
+func (s *Isolation) Memberships(p *index.Pod, baseline [len(traffic.Directions)]bool, closed func(netip.Addr) [len(traffic.Directions)]bool,
+	out []index.Membership) []index.Membership {
 	st := s.state(p)
 	if st == nil {
 		return out
 	}
 	for _, a := range p.Owned() {
 		f, e := traffic.FamilyOf(a), ipset.Addr(a)
-		contested := s.contested(a)
+		contested := closed(a)
 		for _, d := range traffic.Directions {
 			switch sh := st.shards[d]; {
 			case contested[d]: // a local pod that nothing allows is closed
+			case !st.isolated[d] && baseline[d]:
 			case !st.isolated[d]:
 				out = append(out, index.Membership{Set: s.allowed[f][d], Entry: e})
 			case sh != nil:
@@ -52,15 +55,4 @@ func (s *Isolation) Memberships(p *index.Pod, out []index.Membership) []index.Me
 		}
 	}
 	return out
-}
-
-// contested reports for each direction whether another local pod that is isolated claims an address that a local pod owns:
-// whose it is cannot be told, so that nothing is allowed.
-func (s *Isolation) contested(a netip.Addr) (by [len(traffic.Directions)]bool) {
-	for _, q := range s.index.Addresses.Others(a) {
-		for d, is := range s.Of(q) {
-			by[d] = by[d] || is
-		}
-	}
-	return by
 }

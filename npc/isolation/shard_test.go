@@ -222,7 +222,7 @@ func TestAssignMovesWhatMoves(t *testing.T) {
 		w.event(event)
 		moved := names(w.Assign())
 		for p := range w.index.LocalPods() {
-			now := w.Memberships(p, nil)
+			now := w.Memberships(p, [2]bool{}, w.contested, nil)
 			if same := slices.Equal(now, placed[p.String()]); same == slices.Contains(moved, p.String()) && w.Of(p)[traffic.Ingress] {
 				t.Errorf("after %s %s belongs to other sets: %t, and is moved: %t", event, p, !same, same)
 			}
@@ -287,7 +287,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("there are the chains %q, before %q", got, before)
 	}
 	for _, p := range moved {
-		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, nil)))
+		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.contested, nil)))
 	}
 	w.Prune()
 	if got := chains(); len(got) > 0 || len(w.kernel(traffic.IPv4).members[pods.Name]) > 0 {

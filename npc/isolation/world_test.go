@@ -1,6 +1,7 @@
 package isolation
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -113,11 +114,21 @@ func (w *world) policy(text string, gone bool) {
 	w.SetPolicy(Compile(o, w.limits))
 }
 
+// contested reports for each direction whether another local pod that claims an address is isolated.
+func (w *world) contested(a netip.Addr) (by [2]bool) {
+	for _, q := range w.index.Addresses.Others(a) {
+		for d, is := range w.Of(q) {
+			by[d] = by[d] || is
+		}
+	}
+	return by
+}
+
 // settle does what follows an event. It returns the pods that isolation moved.
 func (w *world) settle(c index.Change) []string {
 	moved := w.Assign()
 	for _, p := range append(slices.Clone(moved), c.Affected()...) {
-		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, nil)))
+		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.contested, nil)))
 	}
 	w.Prune()
 	return names(moved)

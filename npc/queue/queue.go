@@ -55,6 +55,9 @@ type waiting struct {
 	events []Event
 }
 
+// Pending reports whether an event of an object is pending.
+func (q *Queue) Pending(key string) bool { return q.events[key] != nil }
+
 // Empty reports whether no event is pending.
 func (q *Queue) Empty() bool { return len(q.events) == 0 }
 
