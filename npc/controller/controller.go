@@ -21,11 +21,14 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/isolation"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/queue"
+	"github.com/weave-npc/weave-npc/npc/tiers"
 )
 
 // Controller takes objects as they are, in any order and any number of times, and queues those that have to wait for a plan to be carried
@@ -36,13 +39,11 @@ type Controller struct {
 	mu      sync.Mutex
 	state   *state
 	changes changes
-	// unenforced are the ClusterNetworkPolicies.
-	unenforced unenforced
 }
 
 // New returns a Controller that knows no object.
 func New(config npc.Config) *Controller {
-	return &Controller{wake: make(chan struct{}, 1), state: newState(config), unenforced: newUnenforced()}
+	return &Controller{wake: make(chan struct{}, 1), state: newState(config)}
 }
 
 // Wake receives when there may be something to plan. Bursts of changes make it receive once.
@@ -86,8 +87,23 @@ func (c *Controller) apply(e queue.Event) {
 
 // SetPod takes a pod as it now is.
 func (c *Controller) SetPod(p npc.Pod) {
-	c.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(p.Namespace, p.Name), UID: p.UID, Weight: 1,
+	relabels := func() bool {
+		old := c.state.index.Pod(p.Namespace, p.Name)
+		return old != nil && old.Local() && !old.HasLabels(p.Labels)
+	}
+	c.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(p.Namespace, p.Name), UID: p.UID, Weight: c.weight(relabels),
 		Apply: func() { c.state.setPod(p) }})
+}
+
+// weight returns the weight of an event. If it may change which cluster network policies choose local pods, and who their peers are at once, it has
+// a plan of its own while there are such policies, because what one event may have dropped in between is little.
+func (c *Controller) weight(may func() bool) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.tiers.Policies() > 0 && may() {
+		return queue.MaxWeight
+	}
+	return 1
 }
 
 // DeletePod removes a pod. One of that name with another UID is another pod; an empty UID stands for whichever is there.
@@ -109,9 +125,24 @@ func (c *Controller) DeletePolicy(namespace, name string, uid types.UID) {
 		Apply: func() { c.state.deletePolicy(namespace, name, uid) }})
 }
 
+// SetClusterPolicy takes a cluster network policy as it now is. The object must not be changed afterwards. Changes of these policies have plans of
+// their own: what one may have dropped in between is little, but not what two have.
+func (c *Controller) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
+	p := tiers.Compile(o)
+	c.change(queue.Event{Kind: queue.Policies, Key: "cluster-policy/" + o.Name, UID: o.UID, Weight: queue.MaxWeight,
+		Apply: func() { c.state.tiers.SetPolicy(p); c.state.place(index.Change{}) }})
+}
+
+// DeleteClusterPolicy removes a cluster network policy. One of that name with another UID is another policy; an empty UID stands for whichever
+// is there.
+func (c *Controller) DeleteClusterPolicy(name string, uid types.UID) {
+	c.change(queue.Event{Kind: queue.Policies, Key: "cluster-policy/" + name, UID: uid, Ends: true, Weight: queue.MaxWeight,
+		Apply: func() { c.state.tiers.DeletePolicy(name, uid); c.state.place(index.Change{}) }})
+}
+
 // SetNamespace takes a namespace as it now is.
 func (c *Controller) SetNamespace(n npc.Namespace) {
-	c.change(queue.Event{Kind: queue.Pods, Key: "namespace/" + n.Name, UID: n.UID, Weight: 1,
+	c.change(queue.Event{Kind: queue.Pods, Key: "namespace/" + n.Name, UID: n.UID, Weight: c.weight(func() bool { return true }),
 		Apply: func() { c.state.followNamespace(n.Name, c.state.index.SetNamespace(n)) }})
 }
 
@@ -119,6 +150,32 @@ func (c *Controller) SetNamespace(n npc.Namespace) {
 func (c *Controller) DeleteNamespace(name string, uid types.UID) {
 	c.change(queue.Event{Kind: queue.Pods, Key: "namespace/" + name, UID: uid, Ends: true, Weight: 1,
 		Apply: func() { c.state.followNamespace(name, c.state.index.DeleteNamespace(name, uid)) }})
+}
+
+// SetNode takes a Node as it now is. Its addresses are those of peers, nothing else: see SetNodeAddrs for this node's.
+func (c *Controller) SetNode(n npc.Node) {
+	c.changeNode(queue.Event{Key: "node/" + n.Name, UID: n.UID, Apply: func() { c.state.index.SetNode(n) }})
+}
+
+// DeleteNode removes a Node. One of that name with another UID is another Node; an empty UID stands for whichever is there.
+func (c *Controller) DeleteNode(name string, uid types.UID) {
+	c.changeNode(queue.Event{Key: "node/" + name, UID: uid, Ends: true, Apply: func() { c.state.index.DeleteNode(name, uid) }})
+}
+
+// changeNode applies an event of a Node, or queues it. As long as no rule asks for Nodes, the kernel needs none of it, and it need not wait:
+// a policy that comes after it must not be enforced before it, as if there were no Nodes. Else it has a plan of its own, as cluster network
+// policies have, and comes after those that wait: Nodes are deleted when the last policy is gone that names any.
+func (c *Controller) changeNode(e queue.Event) {
+	e.Kind, e.Weight = queue.Policies, queue.MaxWeight
+	c.mu.Lock()
+	asked := c.state.index.AsksForNodes() || c.changes.later.Pending(e.Key)
+	if !asked {
+		e.Apply()
+	}
+	c.mu.Unlock()
+	if asked {
+		c.change(e)
+	}
 }
 
 // SetNodeAddrs replaces the addresses that this node has itself, which no pod can own.
@@ -158,7 +215,7 @@ func (c *Controller) SetSynced() {
 func (c *Controller) SetMissing(what npc.Missing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.missing = what
+	c.state.input.lacks = what
 	c.wakeUp()
 }
 
@@ -166,9 +223,6 @@ func (c *Controller) SetMissing(what npc.Missing) {
 func (c *Controller) SetConnected(kind string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kind == clusterPolicies {
-		return // what they say is not enforced: no pod has to wait for them
-	}
 	if c.state.gate.Watches.Set(kind, ok, c.state.now()) {
 		c.wakeUp()
 	}

@@ -31,4 +31,5 @@ func (c *Controller) Shard(s isolation.Sharding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.isolation = c.state.newIsolation(s)
+	c.state.policies.isolation = c.state.isolation
 }

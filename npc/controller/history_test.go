@@ -15,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -67,21 +68,24 @@ type state struct {
 	spaces   map[string]map[string]string // name -> labels
 	pods     map[string]npc.Pod           // namespace/name -> pod
 	policies map[string]*networkingv1.NetworkPolicy
-	// node are the addresses that the node has itself.
-	node []netip.Addr
+	cluster  map[string]*v1alpha2.ClusterNetworkPolicy // name -> policy
+	// node are the addresses that the node has itself, and nodes the Nodes of the cluster beside its own, by name.
+	node  []netip.Addr
+	nodes map[string]npc.Node
 }
 
 func newState() state {
-	return state{map[string]map[string]string{}, map[string]npc.Pod{}, map[string]*networkingv1.NetworkPolicy{}, nil}
+	return state{map[string]map[string]string{}, map[string]npc.Pod{}, map[string]*networkingv1.NetworkPolicy{},
+		map[string]*v1alpha2.ClusterNetworkPolicy{}, nil, map[string]npc.Node{}}
 }
 
 // clone shares what is never changed in place.
 func (s state) clone() state {
-	return state{maps.Clone(s.spaces), maps.Clone(s.pods), maps.Clone(s.policies), s.node}
+	return state{maps.Clone(s.spaces), maps.Clone(s.pods), maps.Clone(s.policies), maps.Clone(s.cluster), s.node, maps.Clone(s.nodes)}
 }
 
 func (s state) sameButForPolicies(o state) bool {
-	return slices.Equal(s.node, o.node) && maps.EqualFunc(s.spaces, o.spaces, maps.Equal) &&
+	return slices.Equal(s.node, o.node) && fmt.Sprint(s.nodes) == fmt.Sprint(o.nodes) && maps.EqualFunc(s.spaces, o.spaces, maps.Equal) &&
 		maps.EqualFunc(s.pods, o.pods, func(a, b npc.Pod) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 }
 
@@ -125,6 +129,12 @@ func (s state) judged() judge.World {
 	for _, p := range s.policies {
 		j.Policies = append(j.Policies, *p)
 	}
+	for _, p := range s.cluster {
+		j.ClusterPolicies = append(j.ClusterPolicies, *p)
+	}
+	for _, n := range s.nodes {
+		j.Nodes = append(j.Nodes, judge.Node{Name: n.Name, Labels: n.Labels, Addrs: n.Addrs})
+	}
 	return j
 }
 
@@ -147,12 +157,10 @@ func (s state) manifest() (string, error) {
 		objects = append(objects, n)
 	}
 	if len(s.node) > 0 {
-		n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-		n.Name = cluster.Node
-		for _, a := range s.node {
-			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
-		}
-		objects = append(objects, n)
+		objects = append(objects, nodeObject(npc.Node{Name: cluster.Node, Addrs: s.node}))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		objects = append(objects, nodeObject(s.nodes[name]))
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
 		objects = append(objects, podObject(s.pods[key]))
@@ -160,6 +168,11 @@ func (s state) manifest() (string, error) {
 	for _, key := range slices.Sorted(maps.Keys(s.policies)) {
 		p := s.policies[key].DeepCopy()
 		p.TypeMeta = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy"}
+		objects = append(objects, p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.cluster)) {
+		p := s.cluster[name].DeepCopy()
+		p.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha2.GroupVersion.String(), Kind: "ClusterNetworkPolicy"}
 		objects = append(objects, p)
 	}
 	var b strings.Builder
@@ -171,6 +184,15 @@ func (s state) manifest() (string, error) {
 		fmt.Fprintf(&b, "---\n%s", text)
 	}
 	return b.String(), nil
+}
+
+func nodeObject(f npc.Node) *corev1.Node {
+	n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+	n.Name, n.Labels = f.Name, f.Labels
+	for _, a := range f.Addrs {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+	}
+	return n
 }
 
 func podObject(f npc.Pod) *corev1.Pod {
@@ -225,9 +247,15 @@ func parseState(t *testing.T, text string) state {
 		case "Node":
 			var n corev1.Node
 			read(document, &n)
+			f := npc.Node{Name: n.Name, UID: types.UID(n.Name), Labels: n.Labels}
 			for _, a := range n.Status.Addresses {
-				s.node = append(s.node, netip.MustParseAddr(a.Address))
+				f.Addrs = append(f.Addrs, netip.MustParseAddr(a.Address))
 			}
+			if n.Name == cluster.Node {
+				s.node = f.Addrs
+				continue
+			}
+			s.nodes[n.Name] = f
 		case "Pod":
 			var p corev1.Pod
 			read(document, &p)
@@ -236,6 +264,10 @@ func parseState(t *testing.T, text string) state {
 			p := &networkingv1.NetworkPolicy{}
 			read(document, p)
 			s.policies[p.Namespace+"/"+p.Name] = p
+		case "ClusterNetworkPolicy":
+			p := &v1alpha2.ClusterNetworkPolicy{}
+			read(document, p)
+			s.cluster[p.Name] = p
 		case "":
 		default:
 			t.Fatalf("what is a %s?", kind.Kind)
@@ -284,7 +316,20 @@ func (h *history) become(next state) {
 			h.deletePolicy(key)
 		}
 	}
-	h.setNode(next.node)
+	for _, key := range slices.Sorted(maps.Keys(h.cluster)) {
+		if _, stays := next.cluster[key]; !stays {
+			h.deleteClusterPolicy(key)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
+		if _, stays := next.nodes[name]; !stays {
+			h.deleteNode(name)
+		}
+	}
+	h.setNodeAddrs(next.node)
+	for _, name := range slices.Sorted(maps.Keys(next.nodes)) {
+		h.setNode(next.nodes[name])
+	}
 	for _, key := range slices.Sorted(maps.Keys(next.spaces)) {
 		h.setNamespace(key, next.spaces[key])
 	}
@@ -293,6 +338,9 @@ func (h *history) become(next state) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(next.policies)) {
 		h.setPolicy(next.policies[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(next.cluster)) {
+		h.setClusterPolicy(next.cluster[key])
 	}
 }
 

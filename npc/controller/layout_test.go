@@ -132,7 +132,8 @@ func TestS63_AnUpgradeThatWasKilledCutsNothing(t *testing.T) {
 		for f, tx := range first.Plan(false) {
 			ops := slices.Concat(tx.DeleteStale, tx.AddMembers)
 			steps = max(steps, len(ops))
-			cut := dataplane.Transaction{Family: tx.Family, AddMembers: ops[:min(step, len(ops))]}
+			var cut dataplane.Transaction
+			cut.Family, cut.AddMembers = tx.Family, ops[:min(step, len(ops))]
 			if err := first.Kernels[f].Apply(cut); err != nil {
 				t.Fatal(err)
 			}

@@ -26,6 +26,19 @@ func (l Lookup) NameOf(a netip.Addr) string {
 	return l.c.state.index.NameOf(a)
 }
 
+// PodAt returns the pod that has an address, with that address alone, and whether there is one.
+func (l Lookup) PodAt(a netip.Addr) (npc.Pod, bool) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	p := l.c.state.index.Addresses.Owner(a)
+	if p == nil {
+		return npc.Pod{}, false
+	}
+	f := p.Facts()
+	f.Addrs = []netip.Addr{a}
+	return f, true
+}
+
 // IsLocal reports whether an address is a local pod's.
 func (l Lookup) IsLocal(a netip.Addr) bool {
 	l.c.mu.Lock()
@@ -93,11 +106,18 @@ func (l Lookup) Conflicts() []claims.Conflict {
 	return l.c.state.index.Conflicts()
 }
 
-// Unreported returns the invalid policies that were not returned before, and the ClusterNetworkPolicies, not many at a time.
+// Unreported returns the invalid policies, cluster network policies among them, that were not returned before.
 func (l Lookup) Unreported() []npc.InvalidPolicy {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	return append(l.c.state.isolation.Unreported(), l.c.unenforced.take(l.c.state.now())...)
+	return append(l.c.state.isolation.Unreported(), l.c.state.tiers.Unreported()...)
+}
+
+// Inert returns the names of the cluster network policies that decide nothing, because they are not understood, in order.
+func (l Lookup) Inert() []string {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.c.state.tiers.Inert()
 }
 
 // Rejected returns the policies with a rule that the kernel rejects, or a set that a rule needs, in order.
@@ -106,7 +126,8 @@ func (l Lookup) Rejected() []npc.InvalidPolicy {
 	defer l.c.mu.Unlock()
 	found := map[string]npc.InvalidPolicy{}
 	reject := func(o *dataplane.Owner, why string) {
-		found[o.String()] = npc.InvalidPolicy{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Reason: why, Refused: true}
+		found[o.String()] = npc.InvalidPolicy{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Reason: why, Refused: true,
+			Cluster: o.Namespace == ""}
 	}
 	for _, t := range l.c.state.tables {
 		if !t.Rejecting() {

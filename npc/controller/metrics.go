@@ -22,8 +22,10 @@ var (
 	invalidDesc    = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
 	overBudgetDesc = prometheus.NewDesc("weavenpc_over_budget_policies",
 		"Policies for which there is no room in the limits of their namespace or of the node, which allow nothing.", nil, nil)
-	unenforcedDesc = prometheus.NewDesc("weavenpc_unenforced_cluster_policies", "ClusterNetworkPolicies, none of which is enforced.", nil, nil)
-	waitingDesc    = prometheus.NewDesc("weavenpc_waiting_seconds",
+	clusterPoliciesDesc        = prometheus.NewDesc("weavenpc_cluster_policies", "Cluster network policies.", nil, nil)
+	invalidClusterPoliciesDesc = prometheus.NewDesc("weavenpc_invalid_cluster_policies",
+		"Cluster network policies of which a rule fails closed, or that decide nothing, because they are not understood.", nil, nil)
+	waitingDesc = prometheus.NewDesc("weavenpc_waiting_seconds",
 		"How long the oldest change has been waiting that the kernel may not hold yet.", nil, nil)
 	gateDesc = prometheus.NewDesc("weavenpc_gate_closed",
 		"Whether packets of unknown addresses that may be those of this node's pods are dropped.", []string{"direction"}, nil)
@@ -50,7 +52,8 @@ func (m collector) Collect(out chan<- prometheus.Metric) {
 	gauge(localPodsDesc, c.state.index.CountLocal())
 	gauge(invalidDesc, counts.Invalid)
 	gauge(overBudgetDesc, counts.Denied)
-	gauge(unenforcedDesc, len(c.unenforced.all))
+	gauge(clusterPoliciesDesc, c.state.tiers.Policies())
+	gauge(invalidClusterPoliciesDesc, c.state.tiers.Invalid())
 	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.changes.waiting().Seconds())
 	for _, d := range traffic.Directions {
 		gauge(isolatedDesc, counts.Isolated[d], d.String())

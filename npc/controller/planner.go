@@ -91,7 +91,7 @@ func (p Planner) Plan(collectGarbage bool, known [len(traffic.Families)]dataplan
 	c.changes.plan(c.state.synced)
 	for f, t := range c.state.tables {
 		o := dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
-			NoPolicies: c.state.isolation.Counts().Policies == 0 && !c.state.config.LegacyNetpol}
+			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Policies() == 0 && !c.state.config.LegacyNetpol}
 		if o.Known == dataplane.AllKnown {
 			o.Mismatched = t.ResolveNames(collectGarbage)
 		}
@@ -123,13 +123,10 @@ func (p Planner) Resume() bool {
 		}
 		return true
 	}
-	if c.state.missing != npc.NothingMissing || !slices.ContainsFunc(c.state.tables[:], (*dataplane.Table).Holding) {
+	if c.state.input.missing() != npc.NothingMissing || !slices.ContainsFunc(c.state.tables[:], (*dataplane.Table).Holding) {
 		return false
 	}
-	for _, t := range c.state.tables {
-		t.Release()
-		c.state.findReassigned(t)
-	}
+	p.release()
 	return true
 }
 
@@ -187,7 +184,7 @@ func (p Planner) NextChange() time.Time {
 // nothing until it is known what there is to keep.
 func (p Planner) holdFound(t *dataplane.Table, known dataplane.Known) dataplane.Known {
 	switch {
-	case p.c.state.missing == npc.NothingMissing:
+	case p.c.state.input.missing() == npc.NothingMissing:
 		t.Chains.DropTexts()
 		return known
 	case t.Holding():
@@ -196,7 +193,21 @@ func (p Planner) holdFound(t *dataplane.Table, known dataplane.Known) dataplane.
 		return dataplane.NothingKnown
 	}
 	t.Hold(p.ownerOf, p.c.state.isolation.Allowed(t.Family))
+	p.c.state.tiers.Hold(t.HeldLists())
+	p.c.state.rebase()
 	return known
+}
+
+// release ends keeping what was found.
+func (p Planner) release() {
+	s := p.c.state
+	s.tiers.Release()
+	s.rebase()
+	for _, t := range s.tables {
+		t.Release()
+		s.findReassigned(t)
+	}
+	s.tiers.Prune()
 }
 
 // ownerOf returns the pod that an address belongs to, as entries name it.

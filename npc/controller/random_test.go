@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/isolation"
@@ -24,6 +25,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/tiers"
 )
 
 // history is a cluster that changes, for the judge and for the model.
@@ -56,9 +58,20 @@ func (h *history) setNamespace(name string, labels map[string]string) {
 	h.Model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
 }
 
-func (h *history) setNode(addrs []netip.Addr) {
+func (h *history) setNodeAddrs(addrs []netip.Addr) {
 	h.node = addrs
 	h.Model.SetNodeAddrs(addrs)
+}
+
+func (h *history) setNode(n npc.Node) {
+	h.nodes[n.Name] = n
+	h.Model.SetNode(n)
+}
+
+func (h *history) deleteNode(name string) {
+	n := h.nodes[name]
+	delete(h.nodes, name)
+	h.Model.DeleteNode(name, n.UID)
 }
 
 func (h *history) setPod(p npc.Pod) {
@@ -69,6 +82,17 @@ func (h *history) setPod(p npc.Pod) {
 func (h *history) setPolicy(p *networkingv1.NetworkPolicy) {
 	h.policies[p.Namespace+"/"+p.Name] = p
 	h.Model.SetPolicy(p.DeepCopy())
+}
+
+func (h *history) setClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
+	h.cluster[p.Name] = p
+	h.Model.SetClusterPolicy(p.DeepCopy())
+}
+
+func (h *history) deleteClusterPolicy(name string) {
+	p := h.cluster[name]
+	delete(h.cluster, name)
+	h.Model.DeleteClusterPolicy(name, p.UID)
 }
 
 func (h *history) deleteNamespace(name string) {
@@ -93,7 +117,12 @@ type generator struct {
 	*history
 	t    *rapid.T
 	made int
+	// tiers is moreSteps if there are cluster network policies, else 0.
+	tiers int
 }
+
+// moreSteps is how many more kinds of steps there are with cluster network policies.
+const moreSteps = 10
 
 var (
 	someNamespaces = []string{"a", "b", "c"}
@@ -230,7 +259,7 @@ func (h *generator) somePod() {
 
 // step is an event: one that changes something, or one that is late or comes twice.
 func (h *generator) step() {
-	switch n := rapid.IntRange(0, 24).Draw(h.t, "step"); {
+	switch n := rapid.IntRange(0, 24+h.tiers).Draw(h.t, "step"); {
 	case n < 7:
 		h.somePod()
 	case n < 13:
@@ -249,8 +278,16 @@ func (h *generator) step() {
 		h.deleteNamespace(pick(h, someNamespaces, "namespace"))
 	case n < 22:
 		h.swap()
+	case n > 24 && n < 31:
+		h.someClusterPolicy()
+	case n > 32:
+		h.someNode()
+	case n > 30:
+		if len(h.cluster) > 0 {
+			h.deleteClusterPolicy(pick(h, slices.Sorted(maps.Keys(h.cluster)), "cluster policy to delete"))
+		}
 	case n < 23:
-		h.setNode(pick(h, [][]netip.Addr{nil, hostAddrs(), hostAddrs()[:1]}, "addresses of the node"))
+		h.ownNode()
 	default:
 		h.repeat()
 	}
@@ -259,6 +296,34 @@ func (h *generator) step() {
 // hostAddrs are addresses that a node may have, though they are in the pods' range.
 func hostAddrs() []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("10.32.1.6"), netip.MustParseAddr("fd32:1::6")}
+}
+
+// ownNode sets the addresses of the node, which its object has too.
+func (h *generator) ownNode() {
+	addrs := pick(h, [][]netip.Addr{nil, hostAddrs(), hostAddrs()[:1]}, "addresses of the node")
+	h.setNodeAddrs(addrs)
+	h.setNode(npc.Node{Name: cluster.Node, UID: "own", Labels: someLabels[1], Addrs: addrs})
+}
+
+// someClusterPolicy sets a cluster network policy.
+func (h *generator) someClusterPolicy() {
+	p := tiers.Draw(h.t, tiers.Universe{Names: []string{"p", "q", "r"}, Namespaces: someLabels[1:], Pods: someLabels[1:], Nodes: someLabels[1:],
+		CIDRs: []v1alpha2.CIDR{"10.32.0.0/16", "10.32.1.0/30", "10.32.1.2/32", "0.0.0.0/0", "198.51.100.0/24", "::/0", "fd32:1::/64", "fd32:1::2/127"},
+		Ports: []int32{80, 81, 82}, PortNames: []string{"http", "none"}})
+	p.UID = types.UID(p.Name)
+	h.setClusterPolicy(p)
+}
+
+// someNode sets or deletes another node. Its addresses may be another's, or pods'.
+func (h *generator) someNode() {
+	name := pick(h, []string{"node2", "node3"}, "node")
+	if _, known := h.nodes[name]; known && h.chance(20, "delete") {
+		h.deleteNode(name)
+		return
+	}
+	outside := h.Addrs["outside"]
+	h.setNode(npc.Node{Name: name, UID: types.UID(name), Labels: pick(h, someLabels, "labels"), Addrs: pick(h, [][]netip.Addr{nil, outside, outside[:1],
+		hostAddrs(), {netip.MustParseAddr("10.32.1.5"), netip.MustParseAddr("fd32:1::4")}}, "addresses")})
 }
 
 // swap gives two pods each other's addresses; for a moment both claim the same.
@@ -292,6 +357,10 @@ func (h *generator) repeat() {
 		h.Model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
 		h.Model.DeleteNamespace(name, types.UID(name+"-before"))
 	}
+	for name, n := range h.nodes {
+		h.Model.SetNode(n)
+		h.Model.DeleteNode(name, n.UID+"-before")
+	}
 }
 
 // cells calls f with every packet that concerns a pod.
@@ -307,7 +376,7 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 	}
 	for _, src := range addrs {
 		for _, dst := range addrs {
-			if src.Is4() != dst.Is4() || src == dst || !owned[src] && !owned[dst] {
+			if src.Is4() != dst.Is4() || src == dst || !owned[src] && !owned[dst] || slices.Contains(h.node, src) {
 				continue
 			}
 			if h.plain {
@@ -326,7 +395,7 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 // onPaper is the verdict of the kernel on paper.
 func (h *history) onPaper(p judge.Packet) walk.Verdict {
 	return h.Judge(walk.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
-		Protocol: packetProtocols[p.Protocol]})
+		Protocol: packetProtocols[p.Protocol], ToNode: slices.Contains(h.node, p.Dst)})
 }
 
 // check compares every cell with the judge's.
@@ -342,10 +411,11 @@ func (h *history) check() {
 	})
 }
 
-// checkExplained compares what is explained of a packet with the judge, direction by direction.
+// checkExplained compares what is explained of a packet with the judge, direction by direction. Who waits for an address is for the gate.
 func (h *history) checkExplained(p judge.Packet, j judge.World) {
+	const waits = "waiting for its address"
 	got := h.Explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
-	if cluster.NotByPolicies(got) {
+	if got.Egress.Reason == waits || got.Ingress.Reason == waits {
 		return
 	}
 	if out, in := j.Judge(cluster.Node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
@@ -359,6 +429,7 @@ var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132
 // passes, and that nothing passes a direction that both deny (S62).
 func (h *history) stepwise(edit func(), tidy bool) {
 	before := h.state.clone().judged()
+	h.Applied()
 	edit()
 	after := h.state.judged()
 	for _, k := range h.Kernels {
@@ -372,9 +443,9 @@ func (h *history) stepwise(edit func(), tidy bool) {
 				outNow, inNow := after.Judge(cluster.Node, p)
 				switch got := h.onPaper(p); {
 				case out && in && outNow && inNow && !got.Accepted:
-					h.t.Fatalf("%v: dropped in between, by %q", p, got.By)
+					h.t.Fatalf("%v: dropped in between, by %q\n%s", p, got.By, h.Applied())
 				case got.Accepted && (!out && !outNow || !in && !inNow):
-					h.t.Fatalf("%v: let through in between, by %q", p, got.By)
+					h.t.Fatalf("%v: let through in between, by %q\n%s", p, got.By, h.Applied())
 				}
 			})
 		}
@@ -387,7 +458,12 @@ func (h *history) stepwise(edit func(), tidy bool) {
 
 // TestRandomHistories compares the verdicts of random states of a cluster, after each round of random histories, with the judge's.
 // -rapid.checks sets how many histories.
-func TestRandomHistories(t *testing.T) {
+func TestRandomHistories(t *testing.T) { randomHistories(t, 0) }
+
+// TestRandomHistoriesWithTiers does the same with cluster network policies mixed in.
+func TestRandomHistoriesWithTiers(t *testing.T) { randomHistories(t, moreSteps) }
+
+func randomHistories(t *testing.T, tiers int) {
 	var histories, states, packets int
 	var broken []state
 	t.Cleanup(func() {
@@ -397,7 +473,7 @@ func TestRandomHistories(t *testing.T) {
 		}
 	})
 	rapid.Check(t, func(rt *rapid.T) {
-		g := &generator{history: newHistory(t, rt), t: rt}
+		g := &generator{history: newHistory(t, rt), t: rt, tiers: tiers}
 		defer func() {
 			histories, states, packets = histories+1, states+len(g.past), packets+g.judged
 			if rt.Failed() {
@@ -412,6 +488,9 @@ func TestRandomHistories(t *testing.T) {
 
 // live goes through a history.
 func (h *generator) live() {
+	for range h.tiers { // a namespace without an object is no subject
+		h.setNamespace(pick(h, someNamespaces, "namespace"), pick(h, someLabels, "labels"))
+	}
 	for range rapid.IntRange(0, 12).Draw(h.t, "before") {
 		h.step()
 	}
@@ -419,7 +498,7 @@ func (h *generator) live() {
 	h.check()
 	for range rapid.IntRange(1, 10).Draw(h.t, "rounds") {
 		tidy := h.chance(20, "tidy")
-		if h.chance(30, "policies alone") {
+		if h.tiers == 0 && h.chance(30, "policies alone") {
 			h.stepwise(func() {
 				for range rapid.IntRange(1, 2).Draw(h.t, "edits") {
 					h.somePolicy()
@@ -446,7 +525,7 @@ func (h *generator) live() {
 // anotherWay tells another model of the present state, in another order, and expects the same in its kernel.
 func (h *generator) anotherWay() {
 	other := newHistory(h.T, h.t)
-	tell := []func(){func() { other.setNode(h.node) }}
+	tell := []func(){func() { other.setNodeAddrs(h.node) }}
 	for name, labels := range h.spaces {
 		tell = append(tell, func() { other.setNamespace(name, labels) })
 	}
@@ -455,6 +534,12 @@ func (h *generator) anotherWay() {
 	}
 	for _, p := range h.policies {
 		tell = append(tell, func() { other.setPolicy(p) })
+	}
+	for _, p := range h.cluster {
+		tell = append(tell, func() { other.setClusterPolicy(p) })
+	}
+	for _, n := range h.nodes {
+		tell = append(tell, func() { other.setNode(n) })
 	}
 	rand.New(rand.NewPCG(rapid.Uint64().Draw(h.t, "order"), 0)).Shuffle(len(tell), func(i, j int) { tell[i], tell[j] = tell[j], tell[i] })
 	if h.chance(50, "synced before") {

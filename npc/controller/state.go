@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/isolation"
 	"github.com/weave-npc/weave-npc/npc/rules"
+	"github.com/weave-npc/weave-npc/npc/tiers"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -27,11 +28,15 @@ type state struct {
 	tables    [len(traffic.Families)]*dataplane.Table
 	index     *index.Index
 	isolation *isolation.Isolation
+	tiers     *tiers.Tiers
 	gate      *gate.Gate
 	synced    bool
-	missing   npc.Missing
+	input     input
+	policies  policies
 	// uplinks are the ports of the pods' bridge that lead to no pod of this node.
 	uplinks []string
+	// judging is what cluster network policies judge.
+	judging rules.Judging
 	members []index.Membership // memory to find a pod's memberships in
 }
 
@@ -39,6 +44,8 @@ func newState(config npc.Config) *state {
 	s := &state{config: config, limits: cmp.Or(config.Budget, budget.Default()), now: time.Now, tables: dataplane.NewTables()}
 	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize}, s.tables)
 	s.isolation = s.newIsolation(isolation.DefaultSharding())
+	s.tiers = tiers.New(s.index, s.tables, s.base())
+	s.input.tables, s.policies = s.tables, policies{s.isolation, s.tiers, s.index.Addresses}
 	s.gate = gate.New(config, s.tables, s.index)
 	return s
 }
@@ -59,13 +66,17 @@ func (s *state) newIsolation(sharding isolation.Sharding) *isolation.Isolation {
 func (s *state) base() *rules.Base {
 	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
 		Hooked: s.config.Hook == npc.HookForward, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
-		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal}
+		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal, Judging: s.judging}
 }
 
 // facts returns what the gate depends on.
 func (s *state) facts() gate.Facts {
 	n := s.isolation.Counts()
-	return gate.Facts{Now: s.now(), Synced: s.synced, Missing: s.missing, Policies: n.Policies, Isolated: n.Isolated}
+	f := gate.Facts{Now: s.now(), Synced: s.synced, Missing: s.input.missing(), Policies: n.Policies + s.tiers.Policies(), Isolated: n.Isolated}
+	for d := range traffic.Directions {
+		f.Isolated[d] += s.tiers.Denied(traffic.Direction(d))
+	}
+	return f
 }
 
 func (s *state) setPod(p npc.Pod) {
@@ -86,7 +97,7 @@ func (s *state) endPod(p *index.Pod) {
 	change := s.index.DeletePod(p)
 	for _, t := range change.Transfers {
 		if change.WasLocal && t.From == p {
-			s.gate.Vanish(t.Addr, p, s.isolation.Of(p), s.now())
+			s.gate.Vanish(t.Addr, p, s.policies.of(p), s.now())
 		}
 	}
 	s.follow(change)
@@ -96,6 +107,7 @@ func (s *state) endPod(p *index.Pod) {
 // the pods are in.
 func (s *state) follow(change index.Change) {
 	s.isolation.Update(change)
+	s.tiers.Update(change)
 	for _, t := range change.Transfers {
 		s.transfer(t)
 	}
@@ -104,7 +116,8 @@ func (s *state) follow(change index.Change) {
 
 // place assigns pods and rules to shards, and brings the sets up to date that the affected pods are in, once for each pod.
 func (s *state) place(change index.Change) {
-	moved := s.isolation.Assign()
+	moved := append(s.isolation.Assign(), s.tiers.Assign()...)
+	s.rebase()
 	for _, p := range moved {
 		s.placePod(p)
 	}
@@ -114,6 +127,25 @@ func (s *state) place(change index.Change) {
 		}
 	}
 	s.isolation.Prune()
+	s.tiers.Prune()
+}
+
+// rebase has the base's chains lead to the tiers that there are lists of.
+func (s *state) rebase() {
+	if judging := s.tiers.Judging(); judging != s.judging {
+		s.judging = judging
+		s.setBase()
+	}
+}
+
+// setBase renders the base's chains anew.
+func (s *state) setBase() {
+	base := s.base()
+	s.isolation.SetBase(base)
+	s.tiers.SetBase(base)
+	for _, t := range s.tables {
+		t.Chains.SetBase(base)
+	}
 }
 
 // placePod brings the sets up to date that a pod's addresses are in, and closes the addresses that it contests to their owners.
@@ -124,11 +156,12 @@ func (s *state) placePod(p *index.Pod) {
 }
 
 func (s *state) placeOne(p *index.Pod) {
-	s.members = s.isolation.Memberships(p, s.members[:0])
+	s.members = s.isolation.Memberships(p, s.tiers.Of(p).Baseline, s.policies.contested, s.members[:0])
+	s.members = s.tiers.Memberships(p, s.isolation.Of(p), s.policies.contested, s.members)
 	s.members = s.gate.Memberships(p, s.members)
 	s.members = s.index.Memberships(p, s.members)
 	s.index.Place(p, s.members)
-	s.gate.Follow(p, s.isolation.Of(p))
+	s.gate.Follow(p, s.policies.of(p))
 }
 
 func (s *state) placeAll() {
@@ -156,6 +189,7 @@ func (s *state) settleBudget() {
 // followNamespace has everything follow a change of a namespace that the index took.
 func (s *state) followNamespace(name string, change index.NamespaceChange) {
 	s.isolation.Refit(change.Refit)
+	s.tiers.UpdateNamespace(name)
 	if change.DefaultDeny {
 		s.isolation.Reisolate(name)
 	}
@@ -176,11 +210,7 @@ func (s *state) setUplinks(ports []string, behind, here []netip.Prefix) {
 		return
 	}
 	s.uplinks = slices.Clone(ports)
-	base := s.base()
-	s.isolation.SetBase(base)
-	for _, t := range s.tables {
-		t.Chains.SetBase(base)
-	}
+	s.setBase()
 	s.placeAll()
 }
 

@@ -183,7 +183,7 @@ func (s *storm) forgotten() {
 
 // tellAll tells another model of the present state, in another order.
 func (s *storm) tellAll(other *history) {
-	tell := []func(){func() { other.setNode(s.node) }}
+	tell := []func(){func() { other.setNodeAddrs(s.node) }}
 	for name, labels := range s.spaces {
 		tell = append(tell, func() { other.setNamespace(name, labels) })
 	}

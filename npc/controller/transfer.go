@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/index"
@@ -43,7 +42,7 @@ func (s *state) findReassigned(t *dataplane.Table) {
 		}
 	}
 	for e, st := range t.Local.Differences() {
-		if st.Exists && (st.Wanted || s.missing == npc.NothingMissing) {
+		if st.Exists && (st.Wanted || !s.input.lacksPods()) {
 			found(e.Prefix.Addr(), conntrack.All)
 		}
 	}
@@ -54,7 +53,7 @@ func (s *state) findReassigned(t *dataplane.Table) {
 				continue
 			}
 			p := s.index.Addresses.Owner(a)
-			if p == nil && s.missing != npc.NothingMissing {
+			if p == nil && s.input.lacksPods() {
 				continue // its pod may not have been read
 			}
 			// The comment is a local pod's in a set that stands for that of the local pods, whose name is taken.

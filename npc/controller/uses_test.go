@@ -75,6 +75,7 @@ func TestUses(t *testing.T) {
 		-I-7sm5l5u3gwnli4oo: what policies of a allow, ingress
 		-INGRESS: the way to the rules of isolated pods, ingress
 		FORWARD:
+		INPUT:
 		-LAYOUT-1: which layout of sets and chains this is
 		-REPLIES: what opens no connection, ingress`, trimAll(got))
 	if about := w.Model.ChainUse("KUBE-FORWARD"); about != "" {

@@ -126,7 +126,8 @@ func (g *Gate) Appear(a netip.Addr) { delete(g.vanished.pods, a) }
 
 // Recall finds, once, the isolated pods of a family that vanished before weave-npc started: those whose addresses a weave-npc before
 // had closed, and those that the kernel still has as local pods and that have no object any more. Their addresses stay
-// closed as if they had vanished now. allowed are the sets of the local pods that nothing isolates, by direction.
+// closed as if they had vanished now. allowed are the sets of the local pods that nothing isolates, by direction; those that Admin policies choose
+// may be denied something all the same.
 func (g *Gate) Recall(f traffic.Family, allowed []*dataplane.Set, facts Facts) {
 	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Sets.Loaded() {
 		g.vanished.recall(g.tables[f], g.sets[f][:], allowed, facts.Now)
@@ -138,7 +139,7 @@ func (g *Gate) closedBy(d traffic.Direction, f Facts) string {
 	switch {
 	case g.mode == npc.GateOpen:
 		return ""
-	case f.Missing == npc.ObjectsMissing,
+	case f.Missing == npc.ObjectsMissing, f.Missing == npc.ClusterPoliciesMissing,
 		f.Missing == npc.NodeMissing && (f.Policies > 0 || slices.ContainsFunc(g.tables[:], (*dataplane.Table).HoldsPods)):
 		return "not all objects could be read"
 	case g.mode == npc.GateClosed:

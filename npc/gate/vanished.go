@@ -73,7 +73,7 @@ func (v *vanished) recall(t *dataplane.Table, gates, allowed []*dataplane.Set, n
 		}
 		var isolated [len(traffic.Directions)]bool
 		for d, s := range allowed {
-			isolated[d] = !s.State(e).Exists
+			isolated[d] = !s.State(e).Exists || t.Sets.Listed(traffic.Direction(d), e)
 		}
 		v.put(e.Prefix.Addr(), name, isolated, now)
 	}

@@ -30,18 +30,21 @@ func (w *Watches) Set(kind string, ok bool, now time.Time) (changed bool) {
 	return true
 }
 
-// broken returns which watch has been broken for so long that the gate closes, in words; empty if none has. A namespace alone brings no pod.
+// broken returns which watch has been broken for so long that the gate closes, in words; empty if none has.
 func (w *Watches) broken(now time.Time) string {
 	if len(w.since) == 0 {
 		return ""
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.since)) {
-		if kind != "namespaces" && now.Sub(w.since[kind]) >= brokenAfter {
+		if !bringsNoPod(kind) && now.Sub(w.since[kind]) >= brokenAfter {
 			return "the watch of " + kind + " is broken"
 		}
 	}
 	return ""
 }
+
+// bringsNoPod reports whether objects of a kind alone bring no pod that has to be closed.
+func bringsNoPod(kind string) bool { return kind == "namespaces" || kind == "nodes" }
 
 func (w *Watches) deadlines() (out []time.Time) {
 	for _, since := range w.since {

@@ -21,6 +21,7 @@ func (k *kernel) apply(ctx context.Context, tx dataplane.Transaction) result {
 	if r.Asked = len(r.setErrs) == 0; r.Asked {
 		k.flows.Ask(tx.FlushConntrack)
 	}
+	r.apply(k, "closing", tx.Close)
 	r.apply(k, "growing", tx.AddMembers)
 	tx.Rules = r.withoutRejected(tx.Rules)
 	if r.AllWritten = r.write(ctx, k, tx); !r.AllWritten {
@@ -30,6 +31,7 @@ func (k *kernel) apply(ctx context.Context, tx dataplane.Transaction) result {
 	r.apply(k, "admitting to", tx.AddAfterRestore)
 	r.apply(k, "leaving", tx.DeleteDispatch)
 	r.apply(k, "shrinking", tx.DeleteAndDestroy)
+	r.apply(k, "opening", tx.Open)
 	return r
 }
 

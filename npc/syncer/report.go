@@ -36,16 +36,19 @@ type reporter struct {
 	loggingRejected string
 }
 
-// invalid reports the policies that turned out to be invalid, and those of a kind that is not enforced.
+// invalid reports the policies that turned out to be invalid.
 func (r *reporter) invalid() {
 	for _, p := range r.lookup.Unreported() {
-		if p.Unenforced {
-			r.log.Warn("policy is not enforced", "clusternetworkpolicy", p.Name, "reason", p.Reason)
-			r.policy(p)
-			continue
+		switch {
+		case p.Inert:
+			r.log.Error("cluster network policy is invalid: it decides nothing until it is mended", "policy", p.Name, "reason", p.Reason)
+		case p.Cluster:
+			r.log.Error("cluster network policy is invalid: its rules that are not understood fail closed until it is mended",
+				"policy", p.Name, "reason", p.Reason)
+		default:
+			r.log.Error("policy is invalid: it isolates its pods and allows nothing until it is mended",
+				"policy", p.Namespace+"/"+p.Name, "reason", p.Reason)
 		}
-		r.log.Error("policy is invalid: it isolates its pods and allows nothing until it is mended",
-			"policy", p.Namespace+"/"+p.Name, "reason", p.Reason)
 		r.policy(p)
 	}
 }
@@ -58,8 +61,11 @@ func (r *reporter) rejections() bool {
 		key := objectkey.Of(p.Namespace, p.Name)
 		rejected[key] = p
 		if r.rejected[key].UID != p.UID || r.rejected[key].Name == "" {
-			r.log.Error("the kernel refuses what a policy needs: it is left out, and tried again later", "policy", key,
-				"reason", p.Reason)
+			what := "is left out"
+			if p.Cluster {
+				what = "denies everything where it does not accept"
+			}
+			r.log.Error("the kernel refuses what a policy needs: it "+what+", and is tried again later", "policy", key, "reason", p.Reason)
 			r.policy(p)
 		}
 	}
@@ -150,6 +156,10 @@ func (r *reporter) problems(kernels []*kernel, now time.Time) []string {
 			texts = append(texts, fmt.Sprintf("the rules of these namespaces cannot be written: %s: %s (%s: %s)", k.family,
 				progress.List(names, namedInReport), names[0], k.postponed[names[0]].why))
 		}
+	}
+	if names := r.lookup.Inert(); len(names) > 0 {
+		texts = append(texts, "these cluster network policies decide nothing, because their tier or subject is not understood: "+
+			progress.List(names, namedInReport))
 	}
 	if len(r.rejected) > 0 {
 		texts = append(texts, "the kernel refuses what these policies need: "+

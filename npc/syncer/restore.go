@@ -104,8 +104,9 @@ func (k *kernel) changedOnce(before, after iptables.Fingerprint) bool {
 	return k.filter.Backend() != iptables.NFT || after.Generation == before.Generation+1
 }
 
-// optional reports whether a rule can be left out without opening anything: rules of policies only allow, and rules that report decide nothing.
+// optional reports whether a rule can be left out, or another one written instead, without opening anything: rules of NetworkPolicies only allow,
+// and rules that report decide nothing.
 func optional(r iptables.Rule) bool {
-	return r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ") ||
+	return r.Instead != nil || r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ") ||
 		strings.HasPrefix(r.Target, "-j MARK ")
 }

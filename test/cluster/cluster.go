@@ -20,11 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -58,64 +57,6 @@ type Cluster struct {
 
 // Node is the name of the node whose pods are local.
 const Node = "node1"
-
-// Model is a model, with an explainer of policies that is told of the same objects.
-type Model struct {
-	*controller.Controller
-	controller.Planner
-	controller.Lookup
-	objects *cluster.Cluster
-}
-
-func newModel(c npc.Config) *Model {
-	m := &Model{Controller: controller.New(c), objects: cluster.New()}
-	m.Planner, m.Lookup = m.Controller.Planner(), m.Controller.Lookup()
-	m.objects.LegacyNetpol = c.LegacyNetpol
-	m.objects.SetNodeAddrs(Node, nil)
-	return m
-}
-
-// SetNamespace tells both of a namespace.
-func (m *Model) SetNamespace(n npc.Namespace) {
-	m.Controller.SetNamespace(n)
-	m.objects.SetNamespace(n)
-}
-
-// SetNodeAddrs tells both of the addresses of the node.
-func (m *Model) SetNodeAddrs(addrs []netip.Addr) {
-	m.Controller.SetNodeAddrs(addrs)
-	m.objects.SetNodeAddrs(Node, addrs)
-}
-
-// SetPod tells both of a pod.
-func (m *Model) SetPod(p npc.Pod) {
-	m.Controller.SetPod(p)
-	m.objects.SetPod(p)
-}
-
-// SetPolicy tells both of a policy.
-func (m *Model) SetPolicy(p *networkingv1.NetworkPolicy) {
-	m.Controller.SetPolicy(p)
-	m.objects.SetPolicy(p)
-}
-
-// DeleteNamespace tells both that a namespace is gone.
-func (m *Model) DeleteNamespace(name string, uid types.UID) {
-	m.Controller.DeleteNamespace(name, uid)
-	m.objects.DeleteNamespace(name, uid)
-}
-
-// DeletePod tells both that a pod is gone.
-func (m *Model) DeletePod(namespace, name string, uid types.UID) {
-	m.Controller.DeletePod(namespace, name, uid)
-	m.objects.DeletePod(namespace, name, uid)
-}
-
-// DeletePolicy tells both that a policy is gone.
-func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
-	m.Controller.DeletePolicy(namespace, name, uid)
-	m.objects.DeletePolicy(namespace, name, uid)
-}
 
 // New returns a cluster without objects, on paper, whose model has read the kernels. The functions change the model's configuration.
 func New(t *testing.T, configure ...func(*npc.Config)) *Cluster {
@@ -225,6 +166,17 @@ func (w *Cluster) Policy(name, spec string) {
 func (w *Cluster) DeletePolicy(name string) {
 	ns, n, _ := strings.Cut(name, "/")
 	w.Model.DeletePolicy(ns, n, types.UID(name))
+}
+
+// ClusterPolicy sets a cluster network policy with a spec in YAML.
+func (w *Cluster) ClusterPolicy(name, spec string) {
+	w.Helper()
+	o := &v1alpha2.ClusterNetworkPolicy{}
+	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
+		w.Fatal(err)
+	}
+	o.Name, o.UID = name, types.UID(name)
+	w.Model.SetClusterPolicy(o)
 }
 
 // Sync tells the model that all objects are known, plans, and applies the transactions until nothing is left to do.

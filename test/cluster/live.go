@@ -139,6 +139,7 @@ func (l *Live) Copy(w *Cluster) {
 			}
 		}
 		put("FORWARD", seen.Hooks["FORWARD"])
+		put("INPUT", seen.Hooks["INPUT"])
 		for name, c := range seen.Chains {
 			put(name, c.Text)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/judge"
 )
 
-func TestNoImplicitIsolation(t *testing.T) {
+func TestS87_NoImplicitIsolation(t *testing.T) {
 	run(t, []scenario{
 		{"a policy of egress rules does nothing to ingress", `a: {tier: Admin, priority: 1, subject: {namespaces: {}},
 			egress: [{action: Deny, ` + toAll + `}]}`, "",
@@ -23,7 +23,7 @@ func TestNoImplicitIsolation(t *testing.T) {
 	})
 }
 
-func TestBothDirectionsDecide(t *testing.T) {
+func TestS88_BothDirectionsDecide(t *testing.T) {
 	const accept = `accept: {tier: Admin, priority: 1, subject: {namespaces: {matchLabels: {team: a}}},
 			egress: [{action: Accept, ` + toAll + `}]}` + "\n"
 	run(t, []scenario{
@@ -38,7 +38,7 @@ func TestBothDirectionsDecide(t *testing.T) {
 	})
 }
 
-func TestFailClosed(t *testing.T) {
+func TestS89_FailClosed(t *testing.T) {
 	egress := func(action, rest string) string {
 		return `a: {tier: Admin, priority: 1, subject: {namespaces: {matchLabels: {team: a}}}, egress: [{action: ` + action + `, ` + rest + `}]}`
 	}
@@ -87,7 +87,7 @@ func TestFailClosed(t *testing.T) {
 	}...))
 }
 
-func TestThePodsOwnNode(t *testing.T) {
+func TestS90_ThePodsOwnNode(t *testing.T) {
 	egress := func(tier, action, peer string) string {
 		return `a: {tier: ` + tier + `, priority: 1, subject: {namespaces: {}}, egress: [{action: ` + action + `, to: [` + peer + `]}]}`
 	}
@@ -113,7 +113,7 @@ func TestThePodsOwnNode(t *testing.T) {
 	})
 }
 
-func TestAPodReachesItself(t *testing.T) {
+func TestS91_APodReachesItself(t *testing.T) {
 	const (
 		isolates = `shop/p: {podSelector: {}, policyTypes: [Ingress, Egress]}`
 		through  = "web>web tcp/80 through a Service"

@@ -105,7 +105,7 @@ func (w World) allows(e end) bool {
 	}
 	// No v1 policy judges what a pod sends to its own node, or to itself.
 	exempt := ownNode || e.packet.Src == e.packet.Dst
-	if w.contested(e, exempt) {
+	if w.contested(e, exempt, ownNode) {
 		return false
 	}
 	switch w.tier(v1alpha2.AdminTier, e) {
@@ -121,13 +121,13 @@ func (w World) allows(e end) bool {
 }
 
 // contested reports whether a rival of the pod must not have what would be allowed. A rival's v1 policies do not matter for what they do
-// not judge.
-func (w World) contested(e end, exempt bool) bool {
+// not judge, nor do those policies that deny nothing to a node for what goes there.
+func (w World) contested(e end, exempt, toNode bool) bool {
 	for i := range e.pod.Rivals {
 		rival := &e.pod.Rivals[i]
 		isolated := w.isolated(rival, e.direction)
-		if isolated && !exempt || w.closes(v1alpha2.AdminTier, rival, e.direction) ||
-			!isolated && w.closes(v1alpha2.BaselineTier, rival, e.direction) {
+		if isolated && !exempt || w.closes(v1alpha2.AdminTier, rival, e.direction, toNode) ||
+			!isolated && w.closes(v1alpha2.BaselineTier, rival, e.direction, toNode) {
 			return true
 		}
 	}
@@ -294,4 +294,12 @@ func named(dst *Pod, name string, p Packet) bool {
 		}
 	}
 	return false
+}
+
+// Isolated reports for egress and ingress whether NetworkPolicies isolate the pod of an address.
+func (w World) Isolated(a netip.Addr) (is [2]bool) {
+	if pod := w.owner(a); pod != nil {
+		is = [2]bool{w.isolated(pod, networkingv1.PolicyTypeEgress), w.isolated(pod, networkingv1.PolicyTypeIngress)}
+	}
+	return is
 }

@@ -2,7 +2,7 @@ package judge_test
 
 import "testing"
 
-func TestAdminThenPoliciesThenBaseline(t *testing.T) {
+func TestS80_AdminThenPoliciesThenBaseline(t *testing.T) {
 	const (
 		admin    = `admin: {tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: `
 		baseline = `baseline: {tier: Baseline, priority: 0, subject: {namespaces: {}}, ingress: [{action: `
@@ -32,7 +32,7 @@ func TestAdminThenPoliciesThenBaseline(t *testing.T) {
 	})
 }
 
-func TestTheIsolatedNeverMeetBaseline(t *testing.T) {
+func TestS81_TheIsolatedNeverMeetBaseline(t *testing.T) {
 	const (
 		accepts = `b: {tier: Baseline, priority: 1, subject: {namespaces: {}}, ingress: [{action: Accept, ` + fromAll + `}],
 			egress: [{action: Accept, ` + toAll + `}]}`
@@ -55,7 +55,7 @@ func TestTheIsolatedNeverMeetBaseline(t *testing.T) {
 	})
 }
 
-func TestLowerPriorityNumbersFirst(t *testing.T) {
+func TestS82_LowerPriorityNumbersFirst(t *testing.T) {
 	policy := func(name, priority, rules string) string {
 		return name + `: {tier: Admin, priority: ` + priority + `, subject: {namespaces: {}}, ingress: [` + rules + "]}\n"
 	}
@@ -78,7 +78,7 @@ func TestLowerPriorityNumbersFirst(t *testing.T) {
 	})
 }
 
-func TestSubjects(t *testing.T) {
+func TestS83_Subjects(t *testing.T) {
 	deny := func(subject string) string {
 		return `a: {tier: Admin, priority: 1, subject: ` + subject + `, ingress: [{action: Deny, ` + fromAll + `}],
 			egress: [{action: Deny, to: [{networks: [0.0.0.0/0]}]}]}`

@@ -2,7 +2,7 @@ package judge_test
 
 import "testing"
 
-func TestPeers(t *testing.T) {
+func TestS84_Peers(t *testing.T) {
 	egress := func(peers string) string {
 		return `a: {tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [` + peers + `]}]}`
 	}
@@ -33,7 +33,7 @@ func TestPeers(t *testing.T) {
 		map[string]verdict{webDBTCP: notIn, "outside>web tcp/80": passes, "node2>web tcp/80": passes}}})
 }
 
-func TestPeersOrProtocolsOr(t *testing.T) {
+func TestS85_PeersOrProtocolsOr(t *testing.T) {
 	rule := func(peers, protocols string) string {
 		return `a: {tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [` + peers + `]` + protocols + `}]}`
 	}
@@ -60,7 +60,7 @@ func TestPeersOrProtocolsOr(t *testing.T) {
 	})
 }
 
-func TestDestinationNamedPort(t *testing.T) {
+func TestS86_DestinationNamedPort(t *testing.T) {
 	run(t, []scenario{
 		{"the subject's own number on ingress", `a: {tier: Admin, priority: 1, subject: {namespaces: {}},
 			ingress: [{action: Deny, ` + fromAll + `, protocols: [{destinationNamedPort: http}]}]}`, "",

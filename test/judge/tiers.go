@@ -2,8 +2,10 @@ package judge
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -240,18 +242,38 @@ func matchesPort(port *v1alpha2.Port, n int32) bool {
 	return port.Number == n
 }
 
-// closes reports whether a policy of a tier that selects a pod denies anything in a direction.
-func (w World) closes(tier v1alpha2.Tier, pod *Pod, direction networkingv1.PolicyType) bool {
+// closes reports whether a policy of a tier that selects a pod denies anything in a direction, or anything to the pod's own node. Rules that are
+// understood and whose peers are pods deny nothing to a node.
+func (w World) closes(tier v1alpha2.Tier, pod *Pod, direction networkingv1.PolicyType, toNode bool) bool {
 	for _, policy := range w.inOrder(tier) {
 		if !w.isSubject(policy.Spec.Subject, pod) {
 			continue
 		}
 		for _, r := range rules(policy.Spec, direction) {
-			if r.action == v1alpha2.ClusterNetworkPolicyRuleActionDeny ||
-				!r.understood() && r.action != v1alpha2.ClusterNetworkPolicyRuleActionAccept {
+			switch {
+			case !r.understood() && r.action != v1alpha2.ClusterNetworkPolicyRuleActionAccept:
+				return true
+			case r.action != v1alpha2.ClusterNetworkPolicyRuleActionDeny, toNode && !r.mayMatchNodes():
+			default:
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// mayMatchNodes reports whether a peer of a rule matches addresses that are no pods'.
+func (r rule) mayMatchNodes() bool {
+	return slices.ContainsFunc(r.peers, func(p v1alpha2.ClusterNetworkPolicyEgressPeer) bool { return p.Nodes != nil || len(p.Networks) > 0 })
+}
+
+// Chosen names the policies of a tier that choose the pod of an address, in order, with what of them lists of subjects depend on.
+func (w World) Chosen(a netip.Addr, tier v1alpha2.Tier) string {
+	pod, names := w.owner(a), []string{}
+	for _, p := range w.inOrder(tier) {
+		if pod != nil && w.isSubject(p.Spec.Subject, pod) {
+			names = append(names, fmt.Sprintf("%s/%s %v", p.Name, p.UID, p.Spec.Subject))
+		}
+	}
+	return strings.Join(names, ", ")
 }

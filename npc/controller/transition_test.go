@@ -1,0 +1,216 @@
+package controller_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/judge"
+)
+
+// transition is one event, and what a cluster was before and after it.
+type transition struct {
+	kind          string
+	before, after judge.World
+}
+
+// TestS93_BetweenTheSteps judges every packet after each step of the transactions that one event leads to. In no direction is accepted what
+// both the state before and the state after deny. What both allow is dropped only where the promise says so, which is counted. What becomes
+// of the packets of pods that come, go or change places is asked of wrong accepts alone.
+func TestS93_BetweenTheSteps(t *testing.T) {
+	events, drops := map[string]int{}, map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
+		for range rapid.IntRange(4, 16).Draw(h.t, "before") {
+			h.step()
+		}
+		if h.chance(50, "the rest is accepted") {
+			h.setClusterPolicy(acceptingTheRest())
+		}
+		h.Sync()
+		for range rapid.IntRange(1, 8).Draw(h.t, "rounds") {
+			kind := rapid.SampledFrom(slices.Sorted(maps.Keys(h.events()))).Draw(rt, "kind")
+			events[kind]++
+			h.between(kind, h.events()[kind], func(why string) { drops[kind+" "+why]++ })
+			h.check()
+		}
+	})
+	t.Logf("events: %v; allowed drops of packets, after steps: %v", events, drops)
+}
+
+// acceptingTheRest returns a policy that accepts what no other Admin policy decides: what leaves one rule before it meets another one is accepted.
+func acceptingTheRest() *v1alpha2.ClusterNetworkPolicy {
+	p := &v1alpha2.ClusterNetworkPolicy{}
+	p.Name, p.UID, p.Spec.Tier, p.Spec.Priority = "z", "z", v1alpha2.AdminTier, 1000
+	p.Spec.Subject.Namespaces = &metav1.LabelSelector{}
+	accept := v1alpha2.ClusterNetworkPolicyRuleActionAccept
+	p.Spec.Ingress = []v1alpha2.ClusterNetworkPolicyIngressRule{{Action: accept,
+		From: []v1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}}}}
+	p.Spec.Egress = []v1alpha2.ClusterNetworkPolicyEgressRule{{Action: accept,
+		To: []v1alpha2.ClusterNetworkPolicyEgressPeer{{Networks: []v1alpha2.CIDR{"0.0.0.0/0", "::/0"}}}}}
+	return p
+}
+
+// events are the kinds of events, of which one is drawn.
+func (h *generator) events() map[string]func() {
+	return map[string]func(){
+		"relabel": func() {
+			if len(h.pods) > 0 {
+				p := h.pods[pick(h, slices.Sorted(maps.Keys(h.pods)), "pod to relabel")]
+				p.Labels = pick(h, someLabels, "labels")
+				h.setPod(p)
+			}
+		},
+		"namespace": func() { h.setNamespace(pick(h, someNamespaces, "namespace"), pick(h, someLabels, "labels")) },
+		"pod":       h.somePod,
+		"swap":      h.swap,
+		"delete": func() {
+			if len(h.pods) > 0 {
+				h.deletePod(pick(h, slices.Sorted(maps.Keys(h.pods)), "pod to delete"))
+			}
+		},
+		"cluster policy": h.someClusterPolicy,
+		"cluster policy deleted": func() {
+			if len(h.cluster) > 0 {
+				h.deleteClusterPolicy(pick(h, slices.Sorted(maps.Keys(h.cluster)), "cluster policy to delete"))
+			}
+		},
+		"policy": h.somePolicy,
+		"node":   h.someNode,
+	}
+}
+
+// between has an event happen, and judges every packet after each step of what follows. It calls dropped with the reason of each drop that may be.
+func (h *history) between(kind string, event func(), dropped func(why string)) {
+	was := h.clone()
+	h.Applied()
+	event()
+	tr := transition{kind: kind, before: was.judged(), after: h.state.judged()}
+	for _, k := range h.Kernels {
+		k.AfterStep = func() {
+			h.cells(tr.after, func(p judge.Packet) {
+				if p.Src.Is4() != (k.Family == traffic.IPv4) || slices.Contains(was.node, p.Src) {
+					return
+				}
+				h.judged++
+				out, in := tr.before.Judge(cluster.Node, p)
+				outNow, inNow := tr.after.Judge(cluster.Node, p)
+				got := h.onPaper(p)
+				switch {
+				case got.Accepted && (!out && !outNow || !in && !inNow):
+					h.t.Fatalf("%s: %v: let through in between, by %q\n%s", kind, p, got.By, h.Applied())
+				case !got.Accepted && out && outNow && in && inNow:
+					why := tr.mayDrop(p)
+					if why == "" {
+						h.t.Fatalf("%s: %v: dropped in between, by %q\n%s", kind, p, got.By, h.Applied())
+					}
+					dropped(why)
+				}
+			})
+		}
+	}
+	h.Again(false)
+	for _, k := range h.Kernels {
+		k.AfterStep = nil
+	}
+}
+
+// mayDrop returns why a packet may be dropped for the one transaction although both states allow it; empty if it may not.
+func (tr transition) mayDrop(p judge.Packet) string {
+	switch src, dst := tr.moves(p.Src), tr.moves(p.Dst); {
+	case tr.kind == "pod", tr.kind == "swap", tr.kind == "delete":
+		return "as pods come and go"
+	case src && dst:
+		return "(b) both ends move"
+	case tr.changesTiers(p.Src), tr.changesTiers(p.Dst):
+		return "(a) a subject moves in the Admin tier and another"
+	case (src || dst || tr.kind == "node") && tr.hasPass():
+		return "(c) an Admin Pass rule matches another"
+	}
+	return ""
+}
+
+// moves reports whether an address has another pod, or its pod other labels, after the event.
+func (tr transition) moves(a netip.Addr) bool { return identity(tr.before, a) != identity(tr.after, a) }
+
+func identity(w judge.World, a netip.Addr) string {
+	for _, p := range w.Pods {
+		if slices.Contains(p.Addrs, a) {
+			return fmt.Sprint(p, w.Namespaces[p.Namespace])
+		}
+	}
+	return ""
+}
+
+// changesTiers reports whether the Admin policies that choose the pod of an address change, and so does what judges it after them.
+func (tr transition) changesTiers(a netip.Addr) bool {
+	return tr.before.Chosen(a, v1alpha2.AdminTier) != tr.after.Chosen(a, v1alpha2.AdminTier) &&
+		(tr.before.Chosen(a, v1alpha2.BaselineTier) != tr.after.Chosen(a, v1alpha2.BaselineTier) ||
+			tr.before.Isolated(a) != tr.after.Isolated(a))
+}
+
+// hasPass reports whether an Admin policy passes something.
+func (tr transition) hasPass() bool {
+	for _, p := range slices.Concat(tr.before.ClusterPolicies, tr.after.ClusterPolicies) {
+		for _, r := range p.Spec.Ingress {
+			if p.Spec.Tier == v1alpha2.AdminTier && r.Action == v1alpha2.ClusterNetworkPolicyRuleActionPass {
+				return true
+			}
+		}
+		for _, r := range p.Spec.Egress {
+			if p.Spec.Tier == v1alpha2.AdminTier && r.Action == v1alpha2.ClusterNetworkPolicyRuleActionPass {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestS93_AnAddressMovesBetweenRules gives a peer's address to a pod that other rules deny, and back.
+func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
+	h := newHistory(t, t)
+	h.setNamespace("a", nil)
+	addr := []netip.Addr{netip.MustParseAddr("10.32.1.2")}
+	peer := func(name, colour string, started int64) npc.Pod {
+		return npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: "other", Addrs: addr, Labels: map[string]string{"colour": colour},
+			Started: time.Unix(started, 0)}
+	}
+	h.setPod(npc.Pod{Namespace: "a", Name: "web", UID: "web", Node: cluster.Node, Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.3")}})
+	h.setPod(peer("old", "red", 1))
+	h.setClusterPolicy(acceptingTheRest())
+	for name, spec := range map[string]string{
+		"first": `{tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [
+			{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}]},
+			{action: Pass, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]}]}`,
+		"last": `{tier: Baseline, priority: 1, subject: {namespaces: {}}, ingress: [
+			{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]}]}`,
+	} {
+		p := &v1alpha2.ClusterNetworkPolicy{}
+		p.Name, p.UID = name, types.UID(name)
+		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(spec, "\t", " ")), &p.Spec); err != nil {
+			t.Fatal(err)
+		}
+		h.setClusterPolicy(p)
+	}
+	h.Sync()
+	h.check()
+	for range 2 {
+		h.between("pod", func() { h.setPod(peer("next", "blue", 2)) }, func(string) {})
+		h.check()
+		h.between("delete", func() { h.deletePod("a/next") }, func(string) {})
+		h.check()
+	}
+}

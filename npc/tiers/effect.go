@@ -1,0 +1,69 @@
+package tiers
+
+import (
+	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Effect is what the policies of a local pod may do to it.
+type Effect struct {
+	// Denied reports for each direction whether a policy may deny something.
+	Denied [len(traffic.Directions)]bool
+	// Node is set if one may deny packets to the pod's own node.
+	Node bool
+	// Baseline reports for each direction whether there are policies of the Baseline tier.
+	Baseline [len(traffic.Directions)]bool
+}
+
+// add adds what policies of a tier may do in a direction.
+func (e *Effect) add(policies []*enforced, tier policy.Tier, d traffic.Direction) {
+	for _, p := range policies {
+		e.Denied[d] = e.Denied[d] || p.denies(d)
+		e.Node = e.Node || d == traffic.Egress && p.deniesNode()
+		e.Baseline[d] = e.Baseline[d] || tier == policy.Baseline
+	}
+}
+
+// counts are how many local pods a policy may deny something, and how many it may deny their node.
+type counts struct {
+	denied [len(traffic.Directions)]int
+	node   int
+}
+
+// add adds n pods of an effect.
+func (c *counts) add(e Effect, n int) {
+	for d, is := range e.Denied {
+		if is {
+			c.denied[d] += n
+		}
+	}
+	if e.Node {
+		c.node += n
+	}
+}
+
+// closed are the sets of the local pods whose packets to this node are dropped. They are there while some may be denied their node.
+type closed [len(traffic.Families)]*dataplane.Set
+
+// follow makes the sets desired if they are needed. It reports whether they were not there.
+func (c *closed) follow(tables [len(traffic.Families)]*dataplane.Table, needed bool) bool {
+	if c[0] != nil || !needed {
+		return false
+	}
+	for f, t := range tables {
+		c[f] = t.Sets.AddClosed("local pods whose packets to this node are dropped")
+	}
+	return true
+}
+
+// prune drops the sets if they are not needed any more.
+func (c *closed) prune(needed bool) {
+	if c[0] == nil || needed {
+		return
+	}
+	for f, s := range c {
+		s.Drop()
+		c[f] = nil
+	}
+}

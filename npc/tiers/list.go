@@ -1,0 +1,142 @@
+package tiers
+
+import (
+	"slices"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/rules"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// sharedID is the id of the list that several combinations share.
+const sharedID = "shared"
+
+// list is a chain with the rules of policies in order, and the local pods that are led there. It is there for one combination of policies, or
+// shared by several: then each rule also matches the subject of its policy.
+type list struct {
+	*lists
+	id, about string
+	policies  []*enforced
+	chains    [len(traffic.Families)]*dataplane.Chain
+	pods      [len(traffic.Families)]*dataplane.Set
+	// subjects are the local pods that a policy of a shared list chooses: policy -> sets.
+	subjects map[string]*[len(traffic.Families)]*dataplane.Set
+}
+
+func (ls *lists) newList(id string, base *rules.Base) *list {
+	l := &list{lists: ls, id: id, about: "local pods with the same " + ls.tier.String() + " policies",
+		subjects: map[string]*[len(traffic.Families)]*dataplane.Set{}}
+	if id == sharedID {
+		l.about = "local pods with other " + ls.tier.String() + " policies than the other lists have"
+	}
+	about := l.about + ", " + ls.direction.String()
+	for f, t := range ls.tables {
+		l.chains[f] = t.Chains.AddList(naming.ListChain(ls.tier.String(), ls.direction, id), about, ls.tier, base, ls.direction)
+		l.pods[f] = t.Sets.Add(naming.ListSet(t.Family, ls.tier.String(), ls.direction, id), ipset.HashIP, about)
+		l.pods[f].DispatchToTier(ls.tier, l.chains[f], ls.direction, listHeight)
+	}
+	return l
+}
+
+// The heights of sets above the rules that they lead to.
+const (
+	subjectHeight = iota
+	listHeight
+	rootHeight
+)
+
+// set gives the list the policies that it is to have, in order.
+func (l *list) set(policies []*enforced, base *rules.Base) {
+	if slices.Equal(l.policies, policies) {
+		return
+	}
+	l.policies = slices.Clone(policies)
+	if l.id == sharedID {
+		for _, p := range policies {
+			l.addSubject(p)
+		}
+	}
+	for _, f := range traffic.Families {
+		l.chains[f].SetRules(l.rules(f, base))
+	}
+}
+
+func (l *list) addSubject(p *enforced) {
+	if l.subjects[p.id] != nil {
+		return
+	}
+	var sets [len(traffic.Families)]*dataplane.Set
+	for f, t := range l.tables {
+		sets[f] = t.Sets.Add(naming.SubjectSet(t.Family, l.direction, p.id), ipset.HashIP,
+			"local pods that "+p.Tier.String()+" policy "+p.Name+" chooses, "+l.direction.String())
+		sets[f].DispatchToTier(l.tier, l.chains[f], l.direction, subjectHeight)
+	}
+	l.subjects[p.id] = &sets
+}
+
+// rules returns the rules of a family. Of rules with equal matches the first decides.
+func (l *list) rules(f traffic.Family, base *rules.Base) map[string]dataplane.Rule {
+	all := map[string]dataplane.Rule{}
+	for _, p := range l.policies {
+		subject := ""
+		if sets := l.subjects[p.id]; sets != nil {
+			subject = naming.Match(sets[f].Key(), l.direction.Own())
+		}
+		for _, r := range p.rendered.Rules[l.direction] {
+			match := r.Match
+			if subject != "" {
+				match = joined(match, subject)
+			}
+			if _, decided := all[match]; r.Family != f || decided {
+				continue
+			}
+			all[match] = l.rule(p, r.Number, len(all), subject, base)
+		}
+	}
+	return all
+}
+
+// rule returns a rule of a policy, by its number there. What may deny, or end the tier, denies everything if the kernel rejects it.
+func (l *list) rule(p *enforced, number, order int, subject string, base *rules.Base) dataplane.Rule {
+	action := p.Rules[l.direction][number-1].Action
+	r := dataplane.Rule{Target: base.ActionTarget(action, l.tier, l.direction), About: p.about(l.direction, number), Order: order, Owner: p.owner,
+		Number: number}
+	if action != policy.Accept {
+		r.Closed, r.ClosedMatch = base.ActionTarget(policy.Deny, l.tier, l.direction), subject
+	}
+	return r
+}
+
+// joined returns the match for packets that two matches, which may be empty, both match.
+func joined(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + " " + b
+}
+
+// prune drops the subjects of policies that a shared list does not have any more.
+func (l *list) prune() {
+	for id, sets := range l.subjects {
+		if slices.ContainsFunc(l.policies, func(p *enforced) bool { return p.id == id }) {
+			continue
+		}
+		for _, s := range sets {
+			s.Drop()
+		}
+		delete(l.subjects, id)
+	}
+}
+
+// drop drops everything of a list that no pod is in any more.
+func (l *list) drop() {
+	l.policies = nil
+	l.prune()
+	for f := range traffic.Families {
+		l.chains[f].Drop()
+		l.pods[f].Drop()
+	}
+}

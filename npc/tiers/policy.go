@@ -1,0 +1,84 @@
+package tiers
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/index"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/rules"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Policy is a compiled ClusterNetworkPolicy with its names. It does not change.
+type Policy struct {
+	policy.Cluster
+	Name string
+	UID  types.UID
+	// id tells the policy from others as long as its tier and its subject stay: an edit of both these and the rules is one policy that goes and
+	// another that comes.
+	id string
+}
+
+// Compile returns the policy of an API object, which must not be changed afterwards.
+func Compile(o *v1alpha2.ClusterNetworkPolicy) *Policy {
+	p := &Policy{Cluster: policy.CompileCluster(o), Name: o.Name, UID: o.UID}
+	p.Written = [len(traffic.Directions)][]policy.WrittenRule{} // only those who explain need them
+	p.id = naming.Hash(p.Name, string(p.UID), p.Tier.String(), p.Namespaces.String(), p.Pods.String())
+	return p
+}
+
+// same reports whether another policy of the name means the same in the same words.
+func (p *Policy) same(q *Policy) bool {
+	return p.id == q.id && p.Priority == q.Priority && p.Inert == q.Inert && reflect.DeepEqual(p.Rules, q.Rules) &&
+		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
+}
+
+// denies reports whether a rule of a direction may deny something.
+func (p *Policy) denies(d traffic.Direction) bool {
+	return slices.ContainsFunc(p.Rules[d], func(r policy.ClusterRule) bool { return r.Action == policy.Deny })
+}
+
+// deniesNode reports whether a rule may deny packets to the pod's own node, which has no address of a pod.
+func (p *Policy) deniesNode() bool {
+	return slices.ContainsFunc(p.Rules[traffic.Egress], func(r policy.ClusterRule) bool {
+		return r.Action == policy.Deny && (r.AnyPeer || slices.ContainsFunc(r.Peers, func(p policy.MergedPeer) bool { return p.Namespaces == nil }))
+	})
+}
+
+// enforced is a policy on this node. An edit makes another one.
+type enforced struct {
+	*Policy
+	// owner stands for the policy in sets.
+	owner *dataplane.Owner
+	// selected are the local pods that the policy chooses. Without any the policy is not active.
+	selected map[*podState]struct{}
+	active   bool
+	// rendered are the rules of an active policy, and sets those that they refer to.
+	rendered rules.Rendered
+	sets     index.Provisioned
+}
+
+func newEnforced(p *Policy) *enforced {
+	return &enforced{Policy: p, owner: &dataplane.Owner{Name: p.Name, UID: p.UID}, selected: map[*podState]struct{}{}}
+}
+
+// chooses reports whether a pod is the policy's subject.
+func (p *enforced) chooses(q *index.Pod) bool {
+	return q.Local() && !p.Inert && q.InNamespaces(p.Namespaces) && q.ChosenBy(p.Pods)
+}
+
+// about describes a rule, by its number from 1.
+func (p *enforced) about(d traffic.Direction, number int) string {
+	text := fmt.Sprintf("%s policy %s rule %d", p.Tier, p.Name, number)
+	if name := p.Rules[d][number-1].Name; name != "" {
+		text += " " + name
+	}
+	return text
+}
