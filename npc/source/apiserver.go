@@ -17,6 +17,7 @@ import (
 // apiServer watches all kinds of an API server.
 type apiServer struct {
 	watches  map[string]listWatcher      // by kind, of those that every API server has
+	nodes    listWatcher                 // of Nodes, which are followed only while they are needed
 	policies policyAPI                   // nil if ClusterNetworkPolicies are not followed
 	askKinds time.Duration               // between two questions whether there are any
 	client   any                         // reports whether streaming lists are supported
@@ -101,14 +102,18 @@ func (a *apiServer) followPolicies(ctx context.Context, sink Sink, log *slog.Log
 		close(settled)
 		return settled
 	}
-	c := newClusterPolicies(a.policies, a.client, a.unread, sink, log)
+	nodes := newNodeFollower(sink, a.unread, log, func(sink Sink) (*nodeWatcher, error) { return a.followNodes(ctx, sink, log) })
+	c := newClusterPolicies(a.policies, a.client, a.unread, nodes, log)
 	c.every = a.askKinds
 	a.unread.set(ClusterNetworkPolicies, "it is not known yet whether the API server has "+ClusterNetworkPolicies)
-	running.Go(func() { c.run(ctx) })
+	running.Go(func() {
+		c.run(ctx)
+		nodes.end()
+	})
 	return c.settled
 }
 
-// setSynced reports to sink that everything has been delivered, and returns when the node is known.
+// setSynced reports to sink that everything has been delivered, and returns when nothing is missing.
 func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked, settled <-chan struct{}) {
 	select {
 	case <-ctx.Done():
@@ -121,16 +126,43 @@ func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked, settled <-c
 	case <-asked:
 	case <-a.node.confirmed:
 	}
-	missing := !a.node.known()
-	if missing {
-		sink.SetMissing(npc.NodeMissing)
+	read := a.unread.whenRead(ClusterNetworkPolicies, Nodes)
+	missing := a.missing(read)
+	if missing != npc.NothingMissing {
+		sink.SetMissing(missing)
 	}
 	sink.SetSynced()
-	select {
-	case <-ctx.Done():
-	case <-a.node.confirmed:
-		if missing {
-			sink.SetMissing(npc.NothingMissing)
+	for missing != npc.NothingMissing {
+		confirmed := a.node.confirmed
+		if missing != npc.NodeMissing {
+			confirmed = nil
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-confirmed:
+		case <-read:
+			read = nil
+		}
+		if now := a.missing(read); now != missing {
+			missing = now
+			sink.SetMissing(missing)
+		}
+	}
+}
+
+// missing returns what of the input is missing. The channel is closed, or nil, once cluster network policies and what they name have been read.
+func (a *apiServer) missing(read <-chan struct{}) npc.Missing {
+	if !a.node.known() {
+		return npc.NodeMissing
+	}
+	if read == nil {
+		return npc.NothingMissing
+	}
+	select {
+	case <-read:
+		return npc.NothingMissing
+	default:
+		return npc.ClusterPoliciesMissing
 	}
 }

@@ -136,8 +136,8 @@ func startPolicies(t *testing.T, server *policyServer) (Source, *recorder, *sour
 	return s, start(t, s, logger), log
 }
 
-// TestTheKindComesAndGoes (S94), and its objects with it. A kind that is not known to be gone is not gone.
-func TestTheKindComesAndGoes(t *testing.T) {
+// TestS94_TheKindComesAndGoes, and its objects with it. A kind that is not known to be gone is not gone.
+func TestS94_TheKindComesAndGoes(t *testing.T) {
 	type state struct{ objects, unread string }
 	const listed, versions, unasked = "cannot be listed: clusternetworkpolicies", "only in versions that are not known: v1", "it is not known whether"
 	failing := errors.New("503 Service Unavailable")
@@ -192,8 +192,8 @@ func TestTheKindComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestTheKindIsInstalledAgain (S94) with other objects, after it was gone, and after it had been there in another version.
-func TestTheKindIsInstalledAgain(t *testing.T) {
+// TestS94_TheKindIsInstalledAgain with other objects, after it was gone, and after it had been there in another version.
+func TestS94_TheKindIsInstalledAgain(t *testing.T) {
 	for name, between := range map[string]policyapi.Presence{"gone": absent, "other version": otherVersion} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -274,8 +274,8 @@ func TestDiscoveryIsAskedNowAndThen(t *testing.T) {
 	}
 }
 
-// TestFormerKindsAreReportedOnce (S94), and nothing is said of those that may not be listed.
-func TestFormerKindsAreReportedOnce(t *testing.T) {
+// TestS94_FormerKindsAreReportedOnce, and nothing is said of those that may not be listed.
+func TestS94_FormerKindsAreReportedOnce(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		found   bool
@@ -303,8 +303,8 @@ func TestFormerKindsAreReportedOnce(t *testing.T) {
 	}
 }
 
-// TestABadObjectHarmsOnlyItself (S94). Peers of kinds that are not known have no field.
-func TestABadObjectHarmsOnlyItself(t *testing.T) {
+// TestS94_ABadObjectHarmsOnlyItself. Peers of kinds that are not known have no field.
+func TestS94_ABadObjectHarmsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newPolicyServer(served, "good")
 		for name, spec := range map[string]map[string]any{

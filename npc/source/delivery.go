@@ -43,7 +43,18 @@ func deliveries(sink Sink, log *slog.Logger) []delivery {
 		transform: transformPolicy,
 		set:       deliverFacts("policy", log, sink.SetPolicy),
 		remove:    sink.DeletePolicy,
-	}, clusterPolicyDelivery(sink, log)}
+	}, clusterPolicyDelivery(sink, log), nodeDelivery(sink, log)}
+}
+
+// nodeDelivery returns the delivery of Nodes, which are not always needed.
+func nodeDelivery(sink Sink, log *slog.Logger) delivery {
+	return delivery{
+		kind:      Nodes,
+		example:   &corev1.Node{},
+		transform: transformNode,
+		set:       deliverFacts("node", log, func(n *npc.Node) { sink.SetNode(*n) }),
+		remove:    func(_, name string, uid types.UID) { sink.DeleteNode(name, uid) },
+	}
 }
 
 // clusterPolicyDelivery returns the delivery of ClusterNetworkPolicies, which an API server may have or not.

@@ -61,7 +61,7 @@ func (m *manifests) run(ctx context.Context, sink Sink) {
 	}
 	follower := m.directory.Follow()
 	defer follower.Close()
-	publisher := newPublisher(sink, m.log)
+	publisher := newPublisher(newNodeKeeper(sink), m.log)
 
 	r := m.readFirst(ctx, follower)
 	publisher.publish(m.store.Take())

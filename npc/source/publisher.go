@@ -11,7 +11,7 @@ import (
 )
 
 // publisher delivers the objects of manifests. New policies come before new pods, and pods go before their policies, so that no pod
-// is open between two states that both isolate it.
+// is open between two states that both isolate it. Nodes, which policies name as peers, come before policies and go after them.
 type publisher struct {
 	deliveries map[string]delivery // by kind of object
 	// delivered is what was last delivered of each object: kind -> key -> stored.
@@ -21,7 +21,7 @@ type publisher struct {
 
 func newPublisher(sink Sink, log *slog.Logger) *publisher {
 	p := &publisher{deliveries: map[string]delivery{}, delivered: map[string]map[string]any{}, log: log}
-	kinds := map[string]string{Namespaces: manifest.KindNamespace, Pods: manifest.KindPod, NetworkPolicies: manifest.KindNetworkPolicy,
+	kinds := map[string]string{Namespaces: manifest.KindNamespace, Pods: manifest.KindPod, Nodes: manifest.KindNode, NetworkPolicies: manifest.KindNetworkPolicy,
 		ClusterNetworkPolicies: manifest.KindClusterNetworkPolicy}
 	for _, d := range deliveries(sink, log) {
 		p.deliveries[kinds[d.kind]] = d
@@ -32,7 +32,7 @@ func newPublisher(sink Sink, log *slog.Logger) *publisher {
 
 // publish delivers the updates of all kinds.
 func (p *publisher) publish(updates map[string][]store.Update) {
-	order := []string{manifest.KindNamespace, manifest.KindClusterNetworkPolicy, manifest.KindNetworkPolicy, manifest.KindPod}
+	order := []string{manifest.KindNamespace, manifest.KindNode, manifest.KindClusterNetworkPolicy, manifest.KindNetworkPolicy, manifest.KindPod}
 	for _, kind := range order {
 		for _, u := range updates[kind] {
 			if !u.Removed {

@@ -109,10 +109,16 @@ func (c *realCluster) remove(plural string) {
 
 func (c *realCluster) create(name string) {
 	c.t.Helper()
+	c.createTo(name, map[string]any{"networks": []any{"192.0.2.0/24"}})
+}
+
+// createTo creates a policy with one peer.
+func (c *realCluster) createTo(name string, peer map[string]any) {
+	c.t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha2.GroupVersion.String(), "kind": "ClusterNetworkPolicy",
 		"metadata": map[string]any{"name": name},
 		"spec": map[string]any{"tier": "Admin", "priority": int64(3), "subject": map[string]any{"namespaces": map[string]any{}},
-			"egress": []any{map[string]any{"action": "Deny", "to": []any{map[string]any{"networks": []any{"192.0.2.0/24"}}}}}}}}
+			"egress": []any{map[string]any{"action": "Deny", "to": []any{peer}}}}}}
 	_, err := c.objects.Resource(policyResource).Create(c.t.Context(), u, metav1.CreateOptions{})
 	c.must(err)
 }
@@ -128,10 +134,16 @@ func (c *realCluster) grant(user string, resources ...string) {
 	if len(resources) > 0 {
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{v1alpha2.GroupName}, Resources: resources, Verbs: read})
 	}
+	c.bind(user, role)
+}
+
+// bind lets user do what a new role allows.
+func (c *realCluster) bind(user string, role *rbacv1.ClusterRole) {
+	c.t.Helper()
 	_, err := c.client.RbacV1().ClusterRoles().Create(c.t.Context(), role, metav1.CreateOptions{})
 	c.must(err)
-	_, err = c.client.RbacV1().ClusterRoleBindings().Create(c.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	_, err = c.client.RbacV1().ClusterRoleBindings().Create(c.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role.Name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}}, metav1.CreateOptions{})
 	c.must(err)
 }
@@ -174,8 +186,8 @@ func (w *watcher) expect(t *testing.T, names, unread string) {
 	})
 }
 
-// TestAKindOfARealAPIServer (S94) is absent, installed, forbidden to one user, removed, there in another version only, and installed again.
-func TestAKindOfARealAPIServer(t *testing.T) {
+// TestS94_AKindOfARealAPIServer is absent, installed, forbidden to one user, removed, there in another version only, and installed again.
+func TestS94_AKindOfARealAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.grant("plain")
 	c.grant("granted", "clusternetworkpolicies", "adminnetworkpolicies")
@@ -221,8 +233,47 @@ func TestAKindOfARealAPIServer(t *testing.T) {
 	}
 }
 
-// TestFormerKindsOfARealAPIServer (S94) are reported if there are objects of them, in the version that the server has.
-func TestFormerKindsOfARealAPIServer(t *testing.T) {
+// TestS84_NodesOfARealAPIServer are there before a policy that names them, unless they are forbidden, and until the last such policy is gone.
+func TestS84_NodesOfARealAPIServer(t *testing.T) {
+	const unread = "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "
+	c := newCluster(t)
+	c.install("v1alpha2", "ClusterNetworkPolicy", ClusterNetworkPolicies)
+	for name, address := range map[string]string{"one": "192.0.2.1", "two": "2001:db8::2"} {
+		_, err := c.client.CoreV1().Nodes().Create(t.Context(), apiNode(name, "x", address, name), metav1.CreateOptions{})
+		c.must(err)
+	}
+	c.grant("plain", ClusterNetworkPolicies)
+	c.grant("granted", ClusterNetworkPolicies)
+	c.bind("granted", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}}}})
+	granted, plain := c.follow("granted"), c.follow("plain")
+	c.create("other")
+	granted.expect(t, "other", "")
+	c.createTo("nodes", map[string]any{"nodes": map[string]any{}})
+	granted.expect(t, "nodes other", "")
+	if got := granted.sink.nodeNames(); got != "one two" {
+		t.Errorf("sink has %s", got)
+	}
+	granted.sink.mu.Lock()
+	if n := granted.sink.nodes["one"]; n.UID == "" || n.Labels["zone"] != "x" || fmt.Sprint(n.Addrs) != "[192.0.2.1]" {
+		t.Errorf("node %+v", n)
+	}
+	granted.sink.mu.Unlock()
+	plain.expect(t, "nodes other", unread)
+	late := c.follow("plain") // synced all the same
+	late.expect(t, "nodes other", unread)
+
+	c.must(c.client.CoreV1().Nodes().Delete(t.Context(), "two", metav1.DeleteOptions{}))
+	sourcetest.Eventually(t, "deleted", func() bool { return granted.sink.nodeNames() == "one" })
+	c.must(c.objects.Resource(policyResource).Delete(t.Context(), "nodes", metav1.DeleteOptions{}))
+	for _, w := range []*watcher{granted, plain, late} {
+		w.expect(t, "other", "")
+		sourcetest.Eventually(t, "no nodes", func() bool { return w.sink.nodeNames() == "" })
+	}
+}
+
+// TestS94_FormerKindsOfARealAPIServer are reported if there are objects of them, in the version that the server has.
+func TestS94_FormerKindsOfARealAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.grant("granted", "adminnetworkpolicies")
 	c.install("v1alpha1", "AdminNetworkPolicy", "adminnetworkpolicies")

@@ -22,13 +22,14 @@ import (
 // recorder is a sink that records the calls, and fails the test if calls of one kind overlap.
 type recorder struct {
 	t    *testing.T
-	busy [4]atomic.Bool
+	busy [5]atomic.Bool
 
 	mu         sync.Mutex
 	namespaces map[string]npc.Namespace
 	pods       map[string]npc.Pod
 	policies   map[string]*networkingv1.NetworkPolicy
 	clusters   map[string]*v1alpha2.ClusterNetworkPolicy
+	nodes      map[string]npc.Node
 	calls      []string
 	synced     int
 	missing    npc.Missing
@@ -38,12 +39,12 @@ type recorder struct {
 
 func newRecorder(t *testing.T) *recorder {
 	return &recorder{t: t, namespaces: map[string]npc.Namespace{}, pods: map[string]npc.Pod{},
-		policies: map[string]*networkingv1.NetworkPolicy{}, clusters: map[string]*v1alpha2.ClusterNetworkPolicy{}}
+		policies: map[string]*networkingv1.NetworkPolicy{}, clusters: map[string]*v1alpha2.ClusterNetworkPolicy{}, nodes: map[string]npc.Node{}}
 }
 
 // call records one call of a kind.
 func (r *recorder) call(kind string, do func(), format string, args ...any) {
-	busy := &r.busy[slices.Index([]string{Namespaces, Pods, NetworkPolicies, ClusterNetworkPolicies}, kind)]
+	busy := &r.busy[slices.Index([]string{Namespaces, Pods, NetworkPolicies, ClusterNetworkPolicies, Nodes}, kind)]
 	if !busy.CompareAndSwap(false, true) {
 		r.t.Errorf("two calls for %s at once", kind)
 	}
@@ -105,6 +106,18 @@ func (r *recorder) DeleteClusterPolicy(name string, uid types.UID) {
 	}, "delete cluster policy %s", name)
 }
 
+func (r *recorder) SetNode(n npc.Node) {
+	r.call(Nodes, func() { r.nodes[n.Name] = n }, "set node %s", n.Name)
+}
+
+func (r *recorder) DeleteNode(name string, uid types.UID) {
+	r.call(Nodes, func() {
+		if r.nodes[name].UID == uid {
+			delete(r.nodes, name)
+		}
+	}, "delete node %s", name)
+}
+
 // clusterPolicy returns a ClusterNetworkPolicy as the sink knows it; nil if it does not.
 func (r *recorder) clusterPolicy(name string) *v1alpha2.ClusterNetworkPolicy {
 	r.mu.Lock()
@@ -144,7 +157,14 @@ func (r *recorder) clusterPolicies() string {
 	return strings.Join(slices.Sorted(maps.Keys(r.clusters)), " ")
 }
 
-// names returns the objects of the sink: "ns shop", "pod shop/web", "policy shop/deny", "cluster policy deny".
+// nodeNames returns the names of the sink's Nodes.
+func (r *recorder) nodeNames() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(slices.Sorted(maps.Keys(r.nodes)), " ")
+}
+
+// names returns the objects of the sink: "ns shop", "pod shop/web", "policy shop/deny", "cluster policy deny", "node a".
 func (r *recorder) names() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,6 +180,9 @@ func (r *recorder) names() string {
 	}
 	for name := range r.clusters {
 		names = append(names, "cluster policy "+name)
+	}
+	for name := range r.nodes {
+		names = append(names, "node "+name)
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")

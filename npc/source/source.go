@@ -1,5 +1,6 @@
 // Package source follows namespaces, pods, network policies and cluster network policies, and delivers their facts to a sink. They come
-// from an API server or from a directory of manifests. An API server may have the kind of the last or not.
+// from an API server or from a directory of manifests. An API server may have the kind of the last or not. While one of its cluster network
+// policies names nodes as peers, its Nodes are followed too.
 //
 //	API server ── informers ── transform ──────────────┐
 //	                                                   ├─▶ delivery, one for each kind ─▶ Sink
@@ -38,7 +39,7 @@ func FromAPI(client kubernetes.Interface, policies *policyapi.Client, node strin
 		_, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		return err
 	}
-	api := &apiServer{watches: watches(client), client: client, getNode: get, node: name, unread: unread, askKinds: askKinds}
+	api := &apiServer{watches: watches(client), nodes: nodeWatch(client), client: client, getNode: get, node: name, unread: unread, askKinds: askKinds}
 	if policies != nil {
 		api.policies = policies
 	}

@@ -65,6 +65,18 @@ func transformPod(obj any) (any, error) {
 	return s, nil
 }
 
+// transformNode is the transform of the Nodes' informer.
+func transformNode(obj any) (any, error) {
+	n, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	f := facts.OfNode(n)
+	s := newStored(&n.ObjectMeta, &f, nil)
+	f.Name, f.UID = s.name, s.uid
+	return s, nil
+}
+
 // transformPolicy is the transform of the policies' informer.
 func transformPolicy(obj any) (any, error) {
 	p, ok := obj.(*networkingv1.NetworkPolicy)

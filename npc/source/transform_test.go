@@ -23,6 +23,7 @@ func TestTransformsKeepOnlyFactsAndMayRunTwice(t *testing.T) {
 	}{
 		{"namespace", transformNamespace, &corev1.Namespace{ObjectMeta: noise}},
 		{"pod", transformPod, &corev1.Pod{ObjectMeta: noise}},
+		{"node", transformNode, &corev1.Node{ObjectMeta: noise}},
 		{"policy", transformPolicy, &networkingv1.NetworkPolicy{ObjectMeta: noise}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -34,7 +35,7 @@ func TestTransformsKeepOnlyFactsAndMayRunTwice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			opts := cmp.AllowUnexported(stored[npc.Namespace]{}, stored[npc.Pod]{}, stored[networkingv1.NetworkPolicy]{})
+			opts := cmp.AllowUnexported(stored[npc.Namespace]{}, stored[npc.Pod]{}, stored[npc.Node]{}, stored[networkingv1.NetworkPolicy]{})
 			if diff := cmp.Diff(once, twice, opts, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 				t.Errorf("second transform changes (-once +twice):\n%s", diff)
 			}

@@ -15,6 +15,13 @@ const maxUnreadNamed = 5
 type unread struct {
 	mu      sync.Mutex
 	reasons map[string]string // by input
+	waiting []waiter
+}
+
+// waiter is closed when none of some inputs is listed.
+type waiter struct {
+	inputs []string
+	done   chan struct{}
 }
 
 func newUnread() *unread { return &unread{reasons: map[string]string{}} }
@@ -25,9 +32,31 @@ func (u *unread) set(input, reason string) {
 	defer u.mu.Unlock()
 	if reason == "" {
 		delete(u.reasons, input)
+		u.notify()
 		return
 	}
 	u.reasons[input] = reason
+}
+
+// whenRead returns a channel that is closed when none of some inputs is listed.
+func (u *unread) whenRead(inputs ...string) <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w := waiter{inputs, make(chan struct{})}
+	u.waiting = append(u.waiting, w)
+	u.notify()
+	return w.done
+}
+
+// notify closes what waits for inputs none of which is listed. u.mu is held.
+func (u *unread) notify() {
+	u.waiting = slices.DeleteFunc(u.waiting, func(w waiter) bool {
+		if slices.ContainsFunc(w.inputs, func(input string) bool { _, listed := u.reasons[input]; return listed }) {
+			return false
+		}
+		close(w.done)
+		return true
+	})
 }
 
 // update changes the reason of an input that is listed.

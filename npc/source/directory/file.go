@@ -17,8 +17,6 @@ type File struct {
 	Objects []manifest.Object
 	// Ignored counts objects of kinds that are not used.
 	Ignored map[string]int
-	// Nodes are the names of Nodes.
-	Nodes []string
 	// Modified is when the version was written.
 	Modified metav1.Time
 }
@@ -38,7 +36,7 @@ type file struct {
 // newFile returns a file after a version of it was parsed. A version with problems leaves the one before it in force.
 func newFile(path string, before *file, parsed manifest.File) *file {
 	if len(parsed.Problems) == 0 {
-		return &file{File: File{Path: path, Objects: parsed.Objects, Ignored: parsed.Ignored, Nodes: parsed.Nodes}, valid: true}
+		return &file{File: File{Path: path, Objects: parsed.Objects, Ignored: parsed.Ignored}, valid: true}
 	}
 	after := &file{File: File{Path: path}, problems: parsed.Problems}
 	if before != nil {

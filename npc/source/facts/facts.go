@@ -41,6 +41,17 @@ func OfNamespace(n *corev1.Namespace) (facts npc.Namespace, ignored []string) {
 	return facts, nil
 }
 
+// OfNode returns the facts of a Node. Host names are among its addresses by right. An unspecified address is none that packets are sent to, and no
+// set can hold it.
+func OfNode(n *corev1.Node) npc.Node {
+	var texts []string
+	for _, a := range n.Status.Addresses {
+		texts = append(texts, a.Address)
+	}
+	addrs, _ := Addrs("status.addresses", texts)
+	return npc.Node{Name: n.Name, UID: n.UID, Labels: n.Labels, Addrs: slices.DeleteFunc(addrs, netip.Addr.IsUnspecified)}
+}
+
 // OfPod returns the facts of a pod, and a text for each part of it that cannot be read.
 func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 	facts = npc.Pod{

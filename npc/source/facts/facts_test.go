@@ -126,6 +126,22 @@ func TestPodFacts(t *testing.T) {
 	}
 }
 
+// TestNodeFacts takes every address of the status, of whatever type, and no host name.
+func TestNodeFacts(t *testing.T) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", Labels: map[string]string{"zone": "x"}}}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "a"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"},
+		{Type: corev1.NodeExternalIP, Address: "2001:DB8::1"}, {Type: corev1.NodeHostName, Address: "192.0.2.2"}, {Type: "Other", Address: "192.0.2.3"},
+		{Type: corev1.NodeExternalIP, Address: "::ffff:192.0.2.1"}, {Type: corev1.NodeInternalIP, Address: "0.0.0.0"},
+		{Type: corev1.NodeInternalIP, Address: "::"}, {Type: corev1.NodeInternalDNS, Address: "a.example.com"}, {Type: corev1.NodeInternalIP}}
+	want := npc.Node{Name: "a", UID: "u", Labels: map[string]string{"zone": "x"}}
+	for _, a := range []string{"192.0.2.1", "2001:db8::1", "192.0.2.2", "192.0.2.3"} {
+		want.Addrs = append(want.Addrs, netip.MustParseAddr(a))
+	}
+	if diff := cmp.Diff(want, OfNode(n), sameAddr); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+}
+
 func TestNamespaceFacts(t *testing.T) {
 	for _, test := range []struct {
 		name, annotation string

@@ -45,6 +45,8 @@ func setNamespaceDefaults(n *corev1.Namespace) {
 	n.Labels[corev1.LabelMetadataName] = n.Name
 }
 
+func setNodeDefaults(n *corev1.Node) { setClusterMetaDefaults(KindNode, &n.ObjectMeta) }
+
 // ImpliedNamespace returns a namespace that no manifest has, but that an object in a manifest names.
 func ImpliedNamespace(name string) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

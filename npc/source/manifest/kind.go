@@ -11,6 +11,7 @@ import (
 const (
 	KindNamespace            = "Namespace"
 	KindPod                  = "Pod"
+	KindNode                 = "Node"
 	KindNetworkPolicy        = "NetworkPolicy"
 	KindClusterNetworkPolicy = "ClusterNetworkPolicy"
 )
@@ -18,7 +19,7 @@ const (
 // servedVersion returns the version in which API servers have a kind, and whether the kind is one that is used.
 func servedVersion(kind string) (schema.GroupVersion, bool) {
 	switch kind {
-	case KindNamespace, KindPod:
+	case KindNamespace, KindPod, KindNode:
 		return corev1.SchemeGroupVersion, true
 	case KindNetworkPolicy:
 		return networkingv1.SchemeGroupVersion, true
@@ -27,6 +28,9 @@ func servedVersion(kind string) (schema.GroupVersion, bool) {
 	}
 	return schema.GroupVersion{}, false
 }
+
+// isNamespaced reports whether objects of a kind that is used are in namespaces.
+func isNamespaced(kind string) bool { return kind == KindPod || kind == KindNetworkPolicy }
 
 // isServed reports whether a kind is used and a version is the one that API servers have of it.
 func isServed(kind string, version schema.GroupVersion) bool {
@@ -38,7 +42,7 @@ func isServed(kind string, version schema.GroupVersion) bool {
 // policies of the same name.
 func isOtherVersion(kind string, version schema.GroupVersion) bool {
 	switch kind {
-	case KindNamespace, KindPod:
+	case KindNamespace, KindPod, KindNode:
 		return version.Group == corev1.GroupName
 	case KindNetworkPolicy:
 		return version.Group == networkingv1.GroupName || version.Group == "extensions" || version.Group == corev1.GroupName

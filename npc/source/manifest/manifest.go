@@ -26,8 +26,6 @@ type File struct {
 	Problems []Problem
 	// Ignored counts the objects of kinds that are not used, by "apiVersion kind".
 	Ignored map[string]int
-	// Nodes are the names of the Nodes in the file.
-	Nodes []string
 }
 
 // Object is one object of a manifest, with its defaults, and valid.
@@ -35,7 +33,7 @@ type Object struct {
 	Kind, Namespace, Name string
 	// Line is the line in the file on which the object begins.
 	Line int
-	// Value is a *Namespace, *Pod, *NetworkPolicy or *ClusterNetworkPolicy. It must not be changed.
+	// Value is a *Namespace, *Pod, *Node, *NetworkPolicy or *ClusterNetworkPolicy. It must not be changed.
 	Value runtime.Object
 }
 

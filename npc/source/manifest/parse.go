@@ -149,18 +149,12 @@ func (p *parser) decode(n node, inList bool) {
 		served, _ := servedVersion(kind)
 		p.refuse(n.line("apiVersion"), t.Kind, fmt.Sprintf("apiVersion %q is not served, use %q", t.APIVersion, served.String()))
 	default:
-		p.ignore(n, t)
+		p.ignore(t)
 	}
 }
 
-// ignore counts an object of a kind that is not used. Of a Node it keeps the name.
-func (p *parser) ignore(n node, t metav1.TypeMeta) {
-	if t.APIVersion == "v1" && t.Kind == "Node" {
-		if name, _, _ := nameOf(n); name != "" {
-			p.file.Nodes = append(p.file.Nodes, name)
-		}
-		return
-	}
+// ignore counts an object of a kind that is not used.
+func (p *parser) ignore(t metav1.TypeMeta) {
 	if p.file.Ignored == nil {
 		p.file.Ignored = map[string]int{}
 	}
@@ -211,6 +205,8 @@ func (p *parser) decodeObject(n node, kind string) {
 		decodeAs(p, n, kind, setNamespaceDefaults, validateNamespace)
 	case KindPod:
 		decodeAs(p, n, kind, setPodDefaults, validatePod)
+	case KindNode:
+		decodeAs(p, n, kind, setNodeDefaults, validateNode)
 	case KindNetworkPolicy:
 		decodeAs(p, n, kind, setPolicyDefaults, validatePolicy)
 	case KindClusterNetworkPolicy:
@@ -248,7 +244,7 @@ func describe(n node, kind string) string {
 	if err != nil {
 		return kind
 	}
-	if kind != KindNamespace && kind != KindClusterNetworkPolicy && namespace == "" {
+	if isNamespaced(kind) && namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
 	return title(kind, namespace, name)

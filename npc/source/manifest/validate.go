@@ -17,6 +17,10 @@ func validateNamespace(n *corev1.Namespace) field.ErrorList {
 	return apivalidation.ValidateObjectMeta(&n.ObjectMeta, false, apivalidation.NameIsDNSLabel, field.NewPath("metadata"))
 }
 
+func validateNode(n *corev1.Node) field.ErrorList {
+	return apivalidation.ValidateObjectMeta(&n.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+}
+
 func validatePod(p *corev1.Pod) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain,
 		field.NewPath("metadata"))

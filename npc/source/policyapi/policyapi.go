@@ -82,3 +82,15 @@ func Decode(stored *unstructured.Unstructured) (p *v1alpha2.ClusterNetworkPolicy
 	return &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: stored.GetName(), UID: stored.GetUID(),
 		ResourceVersion: stored.GetResourceVersion(), CreationTimestamp: stored.GetCreationTimestamp()}}, fmt.Sprintf("spec: %v", err)
 }
+
+// NamesNodes reports whether a policy has nodes as peers.
+func NamesNodes(p *v1alpha2.ClusterNetworkPolicy) bool {
+	for i := range p.Spec.Egress {
+		for j := range p.Spec.Egress[i].To {
+			if p.Spec.Egress[i].To[j].Nodes != nil {
+				return true
+			}
+		}
+	}
+	return false
+}

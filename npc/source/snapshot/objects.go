@@ -39,6 +39,10 @@ type Objects struct {
 	// ClusterPolicies are those that could be read, and ClusterPoliciesUnread the reason why not all could be; empty if they were.
 	ClusterPolicies       []*v1alpha2.ClusterNetworkPolicy
 	ClusterPoliciesUnread string
+	// Nodes are those of manifests, or of an API server if a cluster policy names nodes as peers. NodesUnread is the reason why they could not
+	// be read.
+	Nodes       []*corev1.Node
+	NodesUnread string
 }
 
 // Load reads the manifests below dir. The error joins the problems of all files; the objects are those of the files that have none.
@@ -58,6 +62,7 @@ func Load(dir string) (Objects, error) {
 		Policies:   as[*networkingv1.NetworkPolicy](s.Objects(manifest.KindNetworkPolicy)),
 
 		ClusterPolicies: as[*v1alpha2.ClusterNetworkPolicy](s.Objects(manifest.KindClusterNetworkPolicy)),
+		Nodes:           as[*corev1.Node](s.Objects(manifest.KindNode)),
 	}, joined(problems)
 }
 
@@ -69,7 +74,7 @@ func as[T runtime.Object](objects []runtime.Object) []T {
 	return out
 }
 
-// List reads the objects of an API server, ClusterNetworkPolicies only with a client for them.
+// List reads the objects of an API server, ClusterNetworkPolicies only with a client for them, and Nodes only if one of these names nodes as peers.
 func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *policyapi.Client) (Objects, error) {
 	var objects Objects
 	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
@@ -88,6 +93,14 @@ func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *pol
 		if objects.ClusterPolicies, err = listClusterPolicies(ctx, clusterPolicies); err != nil {
 			objects.ClusterPoliciesUnread = err.Error()
 		}
+	}
+	if slices.ContainsFunc(objects.ClusterPolicies, policyapi.NamesNodes) {
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			objects.NodesUnread = errors.Wrap(err, "listing nodes").Error()
+			return objects, nil
+		}
+		objects.Nodes = pointers(nodes.Items)
 	}
 	return objects, nil
 }
@@ -121,7 +134,7 @@ func listClusterPolicies(ctx context.Context, client *policyapi.Client) (out []*
 
 // Deliver delivers everything to sink, as a source does that is connected and synced.
 func (o Objects) Deliver(sink source.Sink) {
-	for _, kind := range []string{source.Namespaces, source.Pods, source.NetworkPolicies, source.ClusterNetworkPolicies} {
+	for _, kind := range []string{source.Namespaces, source.Pods, source.NetworkPolicies, source.ClusterNetworkPolicies, source.Nodes} {
 		sink.SetConnected(kind, true)
 	}
 	for _, n := range o.Namespaces {
@@ -131,6 +144,9 @@ func (o Objects) Deliver(sink source.Sink) {
 	for _, p := range o.Pods {
 		f, _ := facts.OfPod(p)
 		sink.SetPod(f)
+	}
+	for _, n := range o.Nodes {
+		sink.SetNode(facts.OfNode(n))
 	}
 	for _, p := range o.Policies {
 		sink.SetPolicy(p)

@@ -83,6 +83,41 @@ func TestListsClusterPolicies(t *testing.T) {
 	}
 }
 
+// TestListsNodesThatPoliciesName, and no others. Without the right to, all else is there.
+func TestListsNodesThatPoliciesName(t *testing.T) {
+	const path = "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
+	for _, c := range []struct {
+		name, peer string
+		forbidden  bool
+		nodes      int
+		unread     string
+	}{
+		{"named", `{"nodes":{}}`, false, 1, ""},
+		{"not_named", `{"namespaces":{}}`, true, 0, ""},
+		{"forbidden", `{"nodes":{}}`, true, 0, "listing nodes: forbidden"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			answers := sourcetest.Group(map[string]string{"v1alpha2": `{"name":"clusternetworkpolicies"}`})
+			answers[path] = `{"apiVersion":"policy.networking.k8s.io/v1alpha2","kind":"ClusterNetworkPolicyList","metadata":{},"items":[
+				{"apiVersion":"policy.networking.k8s.io/v1alpha2","kind":"ClusterNetworkPolicy","metadata":{"name":"p"},"spec":{"egress":[{"to":[` + c.peer + `]}]}}]}`
+			policies, err := policyapi.New(sourcetest.Answers(t, answers))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+			if c.forbidden {
+				client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, errors.New("forbidden")
+				})
+			}
+			o, err := List(t.Context(), client, policies)
+			if err != nil || len(o.ClusterPolicies) != 1 || len(o.Nodes) != c.nodes || o.NodesUnread != c.unread {
+				t.Errorf("%v: %d policies, %d nodes, unread: %q", err, len(o.ClusterPolicies), len(o.Nodes), o.NodesUnread)
+			}
+		})
+	}
+}
+
 // recorder is a sink that records the calls.
 type recorder struct {
 	source.Sink
@@ -92,6 +127,10 @@ type recorder struct {
 func (r *recorder) SetNamespace(n npc.Namespace) { r.calls = append(r.calls, "ns "+n.Name) }
 
 func (r *recorder) SetPod(p npc.Pod) { r.calls = append(r.calls, "pod "+p.Namespace+"/"+p.Name) }
+
+func (r *recorder) SetNode(n npc.Node) {
+	r.calls = append(r.calls, fmt.Sprintf("node %s %v", n.Name, n.Addrs))
+}
 
 func (r *recorder) SetPolicy(p *networkingv1.NetworkPolicy) {
 	r.calls = append(r.calls, "policy "+p.Namespace+"/"+p.Name)
@@ -111,6 +150,7 @@ func TestLoad(t *testing.T) {
 	dir := t.TempDir()
 	sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), sourcetest.Pod("web", "")+"---\n"+sourcetest.Policy("deny"))
 	sourcetest.WriteFile(t, filepath.Join(dir, "a.yaml"), sourcetest.Pod("db", "")+"---\n"+
+		"apiVersion: v1\nkind: Node\nmetadata: {name: here}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n---\n"+
 		"apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: pass}\n"+
 		"spec: {tier: Admin, priority: 1, subject: {namespaces: {}}}\n")
 	objects, err := Load(dir)
@@ -123,8 +163,8 @@ func TestLoad(t *testing.T) {
 	}
 	r := &recorder{}
 	objects.Deliver(r)
-	want := []string{"namespaces true", "pods true", "networkpolicies true", "clusternetworkpolicies true", "ns shop", "pod shop/db",
-		"pod shop/web", "policy shop/deny", "cluster policy pass", "synced"}
+	want := []string{"namespaces true", "pods true", "networkpolicies true", "clusternetworkpolicies true", "nodes true", "ns shop", "pod shop/db",
+		"pod shop/web", "node here [192.0.2.1]", "policy shop/deny", "cluster policy pass", "synced"}
 	if diff := cmp.Diff(want, r.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}

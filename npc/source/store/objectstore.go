@@ -122,6 +122,9 @@ func copied(object runtime.Object) runtime.Object {
 	case *corev1.Pod:
 		c := *o
 		return &c
+	case *corev1.Node:
+		c := *o
+		return &c
 	case *networkingv1.NetworkPolicy:
 		c := *o
 		return &c

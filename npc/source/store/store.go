@@ -25,7 +25,7 @@ type Store struct {
 
 // kinds returns the kinds of objects, in the order in which their changes are counted.
 func kinds() []string {
-	return []string{manifest.KindNamespace, manifest.KindPod, manifest.KindNetworkPolicy, manifest.KindClusterNetworkPolicy}
+	return []string{manifest.KindNamespace, manifest.KindPod, manifest.KindNode, manifest.KindNetworkPolicy, manifest.KindClusterNetworkPolicy}
 }
 
 // New returns a store without objects.
@@ -93,9 +93,6 @@ type merger struct {
 }
 
 func (m *merger) add(f directory.File) {
-	for _, name := range f.Nodes {
-		m.Nodes[name] = true
-	}
 	for kind, n := range f.Ignored {
 		m.Ignored[kind] += n
 	}
@@ -105,6 +102,9 @@ func (m *merger) add(f directory.File) {
 			m.Problems = append(m.Problems, manifest.Problem{Path: f.Path, Line: o.Line, Text: fmt.Sprintf(
 				"%s: is already in %s:%d, which counts", o, first.path, first.line)})
 			continue
+		}
+		if o.Kind == manifest.KindNode {
+			m.Nodes[o.Name] = true
 		}
 		m.objects[o.Kind][key] = entry{object: o.Value, path: f.Path, line: o.Line, modified: f.Modified}
 		if _, ok := m.implied[o.Namespace]; o.Namespace != "" && !ok {

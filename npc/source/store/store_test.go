@@ -23,7 +23,7 @@ func files(t *testing.T, texts ...string) (out []directory.File) {
 		if len(f.Problems) > 0 {
 			t.Fatal(f.Problems)
 		}
-		out = append(out, directory.File{Path: path, Objects: f.Objects, Ignored: f.Ignored, Nodes: f.Nodes,
+		out = append(out, directory.File{Path: path, Objects: f.Objects, Ignored: f.Ignored,
 			Modified: metav1.Unix(int64(60*i), 0)})
 	}
 	return out
