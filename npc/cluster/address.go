@@ -71,6 +71,10 @@ func (v *View) NodeHas(node string, a netip.Addr) bool {
 // IsNodes reports whether an address is of any node.
 func (v *View) IsNodes(a netip.Addr) bool { return v.ofNodes.has(a) }
 
+// NodesAt returns the Nodes whose status has an address, ordered by name: a selector of nodes as peers matches the address if it matches one of
+// them.
+func (v *View) NodesAt(a netip.Addr) []npc.Node { return v.nodesAt[a] }
+
 // Rivals returns the other pods of a pod's node that claim an address, ordered by namespace/name.
 func (v *View) Rivals(a netip.Addr, of *npc.Pod) []*npc.Pod {
 	return sorted(v.claims[a], func(p *npc.Pod) bool { return p != of && p.Node == of.Node })

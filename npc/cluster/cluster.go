@@ -1,5 +1,5 @@
 // Package cluster holds the namespaces, pods and policies of a cluster, and answers which pod owns an address, which policies select a pod,
-// and which pod a name is of.
+// in which order they are asked, and which pod a name is of.
 //
 //	c := cluster.New()
 //	objects.Deliver(c)                         // a Cluster is a sink of sources
@@ -36,16 +36,20 @@ type Cluster struct {
 	namespaces map[string]npc.Namespace
 	pods       map[string]*npc.Pod // namespace/name -> pod
 	policies   map[string]*Policy  // namespace/name -> policy
+	// clusterPolicies holds name -> policy.
+	clusterPolicies map[string]*TierPolicy
 	// nodeAddrs holds the addresses of the nodes whose addresses are all known, and booted when a node was started, as far as that is known.
 	nodeAddrs map[string]addrSet
 	booted    map[string]time.Time
-	view      *View // of the objects; nil since they last changed
+	nodes     map[string]npc.Node // as policies name them as peers
+	view      *View               // of the objects; nil since they last changed
 }
 
 // New returns a cluster without objects.
 func New() *Cluster {
 	return &Cluster{namespaces: map[string]npc.Namespace{}, pods: map[string]*npc.Pod{}, policies: map[string]*Policy{},
-		nodeAddrs: map[string]addrSet{}, booted: map[string]time.Time{}}
+		clusterPolicies: map[string]*TierPolicy{}, nodeAddrs: map[string]addrSet{}, booted: map[string]time.Time{},
+		nodes: map[string]npc.Node{}}
 }
 
 // Clone returns a cluster of the same objects that can be changed independently.
@@ -53,7 +57,8 @@ func (c *Cluster) Clone() *Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return &Cluster{LegacyNetpol: c.LegacyNetpol, namespaces: maps.Clone(c.namespaces), pods: maps.Clone(c.pods), policies: maps.Clone(c.policies),
-		nodeAddrs: maps.Clone(c.nodeAddrs), booted: maps.Clone(c.booted)}
+		clusterPolicies: maps.Clone(c.clusterPolicies), nodeAddrs: maps.Clone(c.nodeAddrs), booted: maps.Clone(c.booted),
+		nodes: maps.Clone(c.nodes)}
 }
 
 // View returns what the cluster holds now. The view does not change with the cluster.
@@ -68,11 +73,17 @@ func (c *Cluster) View() *View {
 
 func newView(c *Cluster) *View {
 	v := &View{LegacyNetpol: c.LegacyNetpol, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
-		nodeAddrs: maps.Clone(c.nodeAddrs), selecting: map[*npc.Pod][]*Policy{}}
+		nodeAddrs: maps.Clone(c.nodeAddrs), nodesAt: map[netip.Addr][]npc.Node{}, selecting: map[*npc.Pod][]*Policy{},
+		choosing: map[*npc.Pod][]*TierPolicy{}, ClusterPolicies: slices.SortedFunc(maps.Values(c.clusterPolicies), inOrder)}
 	for _, key := range slices.Sorted(maps.Keys(c.policies)) {
 		p := c.policies[key]
 		v.Policies = append(v.Policies, p)
 		v.byNamespace[p.Namespace] = append(v.byNamespace[p.Namespace], p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		for _, a := range c.nodes[name].Addrs {
+			v.nodesAt[a] = append(v.nodesAt[a], c.nodes[name])
+		}
 	}
 	for key, p := range v.Pods {
 		if at, known := c.booted[p.Node]; known && p.ReportedBefore(at) {
@@ -133,11 +144,33 @@ func (c *Cluster) DeletePolicy(namespace, name string, uid types.UID) {
 	})
 }
 
-// SetClusterPolicy does nothing: ClusterNetworkPolicies are not enforced, and so not asked.
-func (c *Cluster) SetClusterPolicy(*v1alpha2.ClusterNetworkPolicy) {}
+// SetClusterPolicy adds or replaces a cluster network policy. The object must not be changed afterwards.
+func (c *Cluster) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
+	p := &TierPolicy{o.Name, o.UID, policy.CompileCluster(o)}
+	p.Rules = [len(traffic.Directions)][]policy.ClusterRule{} // only the kernel needs them
+	c.change(func() { c.clusterPolicies[p.Name] = p })
+}
 
-// DeleteClusterPolicy does nothing, for the same reason.
-func (c *Cluster) DeleteClusterPolicy(string, types.UID) {}
+// DeleteClusterPolicy removes a cluster network policy.
+func (c *Cluster) DeleteClusterPolicy(name string, uid types.UID) {
+	c.change(func() {
+		if p := c.clusterPolicies[name]; p != nil && (uid == "" || p.UID == uid) {
+			delete(c.clusterPolicies, name)
+		}
+	})
+}
+
+// SetNode adds or replaces a Node, whose addresses policies may name as peers. What a node has itself is for SetNodeAddrs.
+func (c *Cluster) SetNode(n npc.Node) { c.change(func() { c.nodes[n.Name] = n }) }
+
+// DeleteNode removes a Node.
+func (c *Cluster) DeleteNode(name string, uid types.UID) {
+	c.change(func() {
+		if uid == "" || c.nodes[name].UID == uid {
+			delete(c.nodes, name)
+		}
+	})
+}
 
 // SetNodeAddrs replaces the addresses that a node has itself. Before that, a node has the addresses in the status.hostIPs of its pods.
 func (c *Cluster) SetNodeAddrs(node string, addrs []netip.Addr) {

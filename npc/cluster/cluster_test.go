@@ -224,3 +224,30 @@ func TestIsolating(t *testing.T) {
 		}
 	}
 }
+
+// TestS84_NodesAreFoundByTheirAddresses, of which two may have the same.
+func TestS84_NodesAreFoundByTheirAddresses(t *testing.T) {
+	c := cluster.New()
+	addr := netip.MustParseAddr("192.0.2.1")
+	c.SetNode(npc.Node{Name: "b", UID: "b", Addrs: []netip.Addr{addr}})
+	c.SetNode(npc.Node{Name: "a", UID: "a", Labels: map[string]string{"zone": "x"}, Addrs: []netip.Addr{netip.MustParseAddr("2001:db8::1"), addr}})
+	names := func(c *cluster.Cluster, a netip.Addr) (out string) {
+		for _, n := range c.View().NodesAt(a) {
+			out += n.Name + n.Labels["zone"] + " "
+		}
+		return out
+	}
+	before := c.Clone()
+	if got := names(c, addr); got != "ax b " {
+		t.Errorf("found %q", got)
+	}
+	c.DeleteNode("a", "another")
+	c.DeleteNode("b", "b")
+	if got := names(c, addr); got != "ax " {
+		t.Errorf("found %q", got)
+	}
+	c.DeleteNode("a", "")
+	if got := names(c, addr) + names(before, netip.MustParseAddr("2001:db8::1")); got != "ax " || c.View().IsNodes(addr) {
+		t.Errorf("found %q", got)
+	}
+}

@@ -18,6 +18,8 @@ type View struct {
 	Namespaces   map[string]npc.Namespace
 	Pods         map[string]*npc.Pod // namespace/name -> pod
 	Policies     []*Policy           // ordered by namespace/name
+	// ClusterPolicies are in the order in which they are asked: by tier, priority and name. Those that decide nothing come last.
+	ClusterPolicies []*TierPolicy
 
 	byNamespace map[string][]*Policy // namespace -> its policies, in order
 	claims      map[netip.Addr][]*npc.Pod
@@ -26,9 +28,11 @@ type View struct {
 	hostAddrs   map[string]addrSet        // node -> the addresses that its pods' status.hostIPs hold
 	hostIPs     addrSet                   // all of hostAddrs
 	ofNodes     addrSet                   // all of nodeAddrs and hostAddrs
+	nodesAt     map[netip.Addr][]npc.Node // ordered by name
 
 	mu        sync.Mutex
 	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order, as far as they were asked for
+	choosing  map[*npc.Pod][]*TierPolicy
 }
 
 type addrSet map[netip.Addr]struct{}

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
@@ -17,10 +18,13 @@ type conflict struct {
 	text string
 	// closes is the reason for which nothing is allowed; empty if the policies decide.
 	closes Reason
+	// isolated reports whether a NetworkPolicy isolates the pod for which that is so.
+	isolated bool
 }
 
-// conflictOf returns what contradicts that an end's pod has the end's address.
-func conflictOf(c *cluster.View, own end, d traffic.Direction) conflict {
+// conflictOf returns what contradicts that an end's pod has the end's address. Exempt is why NetworkPolicies do not judge the flow; empty if
+// they do.
+func conflictOf(c *cluster.View, own end, d traffic.Direction, exempt Reason) conflict {
 	p, a := own.pod, own.Addr
 	var found conflict
 	switch {
@@ -31,12 +35,25 @@ func conflictOf(c *cluster.View, own end, d traffic.Direction) conflict {
 	case c.ClaimsNodes(p, a):
 		found.text = claims.Conflict{Addr: a, Kind: claims.OfNode, Pod: ref(p)}.Message()
 	default:
-		return contestedBy(c, own, d)
+		return contestedBy(c, own, d, exempt)
 	}
-	if _, isolated := c.Isolating(p, d); isolated {
+	if restricted(c, p, d, exempt) {
 		found.closes = waiting
+		_, isolated := c.Isolating(p, d)
+		found.isolated = isolated && exempt == ""
 	}
 	return found
+}
+
+// restricted reports whether policies may deny a pod something of what they judge.
+func restricted(c *cluster.View, p *npc.Pod, d traffic.Direction, exempt Reason) bool {
+	switch exempt {
+	case "":
+		return c.Restricted(p, d)
+	case ownNode:
+		return d == traffic.Egress && c.RestrictedToNode(p)
+	}
+	return c.RestrictedByTiers(p, d)
 }
 
 // staleText describes the address of a pod that was reported before a restart.
@@ -48,30 +65,35 @@ func staleText(c *cluster.View, p *npc.Pod, a netip.Addr) string {
 	return text
 }
 
-// contestedBy returns the conflict with the other pods of the node that claim the address. Nothing is allowed in a direction that one of them is
-// isolated in. While a pod is being replaced by the next one with its address, one of them is terminating: that is mentioned only if it
-// matters.
-func contestedBy(c *cluster.View, own end, d traffic.Direction) (found conflict) {
-	for _, rival := range c.Rivals(own.Addr, own.pod) {
-		_, closes := c.Isolating(rival, d)
+// contestedBy returns the conflict with the other pods of the node that claim the address. Nothing is allowed in a direction in which policies
+// may deny one of them something. While a pod is being replaced by the next one with its address, one of them is terminating: that is
+// mentioned only if it matters.
+func contestedBy(c *cluster.View, own end, d traffic.Direction, exempt Reason) (found conflict) {
+	rivals := c.Rivals(own.Addr, own.pod)
+	for _, rival := range rivals {
+		closes := c.Restricted(rival, d)
 		asked := own.Pod == podName(rival)
 		if !closes && !asked && (rival.Deleting || own.pod.Deleting || found.text != "") {
 			continue
 		}
 		found.text = claims.Conflict{Addr: own.Addr, Kind: claims.LocalPod, Pod: ref(own.pod), Other: ref(rival)}.Message()
 		if closes {
-			found.closes = contested
-			return found
+			_, isolated := c.Isolating(rival, d)
+			found.closes, found.isolated = contested, isolated && exempt == ""
+			break
 		}
+	}
+	if exempt != "" && !slices.ContainsFunc(rivals, func(p *npc.Pod) bool { return restricted(c, p, d, exempt) }) {
+		found.closes = ""
 	}
 	return found
 }
 
-// waitingAt returns a pod whose status has an address from before a restart, and which is isolated: the address is closed as long as nobody
-// owns it. It returns nil if there is none.
+// waitingAt returns a pod whose status has an address from before a restart, and to which policies may deny something: the address is
+// closed as long as nobody owns it. It returns nil if there is none.
 func waitingAt(c *cluster.View, e flow.End, node string, d traffic.Direction) *npc.Pod {
 	for _, p := range c.Stale(e.Addr, node) {
-		if _, isolated := c.Isolating(p, d); isolated {
+		if c.Restricted(p, d) {
 			return p
 		}
 	}

@@ -48,31 +48,40 @@ func side(c *cluster.View, f flow.Flow, d traffic.Direction) Side {
 		from, to = f.To, f.From
 	}
 	own := ownEnd(c, from, f.Node, d)
-	s := Side{Direction: d, Allowed: true, Reason: noPod}
+	s := Side{Direction: d, Allowed: true, Reason: noPod, tiered: len(c.ClusterPolicies) > 0}
 	if own.pod == nil {
 		return s
 	}
 	s.Pod = own.String()
 	peer := peerEnd(c, to, own.pod.Node)
-	conflict := conflictOf(c, own, d)
+	toItself := own.pod == peer.pod || f.From.Addr.IsValid() && f.From.Addr == f.To.Addr
+	toNode := peer.pod == nil && peer.Addr.IsValid() && c.NodeHas(own.pod.Node, peer.Addr)
+	q := question{View: c, own: own, peer: peer, direction: d, Service: f.Service}
+	switch {
+	case toItself:
+		q.exempt = itself
+	case toNode:
+		q.exempt = ownNode
+	}
+	conflict := conflictOf(c, own, d, q.exempt)
 	s.Conflict = conflict.text
-	isolating, isolated := c.Isolating(own.pod, d)
 	switch {
 	case f.Node != "" && own.pod.Node != f.Node:
 		s.Reason = otherNode
-	case own.pod == peer.pod || f.From.Addr.IsValid() && f.From.Addr == f.To.Addr:
-		s.Reason = itself
-	case peer.pod == nil && peer.Addr.IsValid() && c.NodeHas(own.pod.Node, peer.Addr):
-		s.Reason = ownNode
+		return s
+	case toItself && !f.ThroughService, toNode && d == traffic.Ingress:
+		s.Reason, s.stays = q.exempt, true
+		return s
 	case f.To.Addr.IsMulticast():
 		s.Reason = multicast
-	case conflict.closes != "":
-		s.Allowed, s.Reason = false, conflict.closes
-	case !isolated:
-		s.Reason = notIsolated
-	default:
-		s.ask(isolating, question{View: c, own: own, peer: peer, direction: d, Service: f.Service})
+		return s
 	}
+	s.stays, s.toNode = q.exempt != "", q.exempt == ownNode
+	if conflict.closes != "" {
+		s.Allowed, s.Reason, s.isolated = false, conflict.closes, conflict.isolated
+		return s
+	}
+	s.ask(q)
 	return s
 }
 
@@ -82,6 +91,8 @@ type question struct {
 	own, peer end
 	direction traffic.Direction
 	flow.Service
+	// exempt is why NetworkPolicies do not judge the flow; empty if they do.
+	exempt Reason
 }
 
 // destination returns the pod that the flow goes to, on which names of ports are looked up; nil if it is no pod.
@@ -92,35 +103,74 @@ func (q question) destination() *npc.Pod {
 	return q.own.pod
 }
 
-// ask asks the policies that isolate a pod.
-func (s *Side) ask(isolating []*cluster.Policy, q question) {
-	s.Allowed, s.Reason = false, nothingAllows
+// ask asks the policies, in the order of the tiers, and what they would answer without the rule that decides.
+func (s *Side) ask(q question) {
+	a := q.answer(nil)
+	s.Allowed, s.Reason, s.By, s.ClusterPolicies, s.Policies = a.Allowed, a.Reason, a.By, a.clusterPolicies, a.policies
+	if s.By != nil {
+		without := q.answer(s.By)
+		s.Without = &without.Outcome
+	}
+}
+
+// answer is what the policies say of a flow, and which were asked.
+type answer struct {
+	Outcome
+	clusterPolicies []ClusterPolicyReason
+	policies        []PolicyReason
+}
+
+// answer asks the policies without one of the rules; nil for all of them.
+func (q question) answer(without *Decision) (a answer) {
+	if q.tier(&a, policy.Admin, without) {
+		return a
+	}
+	isolating, isolated := q.Isolating(q.own.pod, q.direction)
+	switch {
+	case isolated:
+		q.skipBaseline(&a)
+	case q.tier(&a, policy.Baseline, without):
+		return a
+	}
+	switch {
+	case q.exempt != "":
+		a.Outcome = Outcome{Allowed: true, Reason: q.exempt}
+	case isolated:
+		q.networkPolicies(&a, isolating)
+	default:
+		a.Outcome = Outcome{Allowed: true, Reason: notIsolated}
+	}
+	return a
+}
+
+// networkPolicies asks the policies that isolate a pod.
+func (q question) networkPolicies(a *answer, isolating []*cluster.Policy) {
+	a.Outcome = Outcome{Reason: nothingAllows}
 	for _, p := range isolating {
 		r := PolicyReason{Policy: p.Key()}
 		if p.Invalid != nil {
 			r.Invalid = p.Invalid.Error()
 		}
 		for i, rule := range p.Rules[q.direction] {
-			reason := q.rule(rule)
-			reason.Number = i + 1
+			m := q.match(rule)
+			reason := RuleReason{Number: i + 1, Allows: m.fits(), matching: m}
 			r.Allows = r.Allows || reason.Allows
 			r.Rules = append(r.Rules, reason)
 		}
 		if r.Allows {
-			s.Allowed, s.Reason = true, ruleAllows
+			a.Outcome = Outcome{Allowed: true, Reason: ruleAllows}
 		}
-		s.Policies = append(s.Policies, r)
+		a.policies = append(a.policies, r)
 	}
 }
 
-func (q question) rule(rule policy.Rule) RuleReason {
-	var r RuleReason
+// match compares a rule's peers and ports with the flow.
+func (q question) match(rule policy.Rule) (m matching) {
 	for _, peer := range rule.Peers {
-		r.Peers = append(r.Peers, peerReason(q.View, peer, q.peer))
+		m.Peers = append(m.Peers, peerReason(q.View, peer, q.peer))
 	}
 	for _, port := range rule.Ports {
-		r.Ports = append(r.Ports, portReason(port, q.Service, q.destination()))
+		m.Ports = append(m.Ports, portReason(port, q.Service, q.destination()))
 	}
-	r.Allows = r.peerFits() && r.PortFits()
-	return r
+	return m
 }

@@ -35,6 +35,9 @@ const (
 	// outsideBlock: the address is not in the block. excepted: it is in a range that is excepted from the block.
 	outsideBlock Mismatch = "outside block"
 	excepted     Mismatch = "excepted"
+	// notANode: the peer chooses nodes, and the address is no Node's. nodeLabels: the Node does not have the labels that the peer requires.
+	notANode   Mismatch = "not a node"
+	nodeLabels Mismatch = "node labels"
 	// unknownKind: the peer is of an unknown kind, which matches nobody.
 	unknownKind Mismatch = "unknown kind"
 )
@@ -48,6 +51,8 @@ func mismatch(c *cluster.View, p policy.Peer, a netip.Addr, pod *npc.Pod) Mismat
 	switch {
 	case p.Block != nil:
 		return blockMismatch(p, a)
+	case p.Nodes != nil:
+		return nodeMismatch(c.NodesAt(a), *p.Nodes)
 	case p.IsUnknown():
 		return unknownKind
 	case pod == nil:
@@ -80,6 +85,17 @@ func blockMismatch(p policy.Peer, a netip.Addr) Mismatch {
 	return outsideBlock
 }
 
+// nodeMismatch returns why none of the Nodes that an address belongs to is chosen.
+func nodeMismatch(nodes []npc.Node, choose policy.Selector) Mismatch {
+	switch {
+	case len(nodes) == 0:
+		return notANode
+	case slices.ContainsFunc(nodes, func(n npc.Node) bool { return choose.Matches(n.Labels) }):
+		return fits
+	}
+	return nodeLabels
+}
+
 // PeerReason tells of one peer of a rule whether it matches, and if not, why.
 type PeerReason struct {
 	Mismatch Mismatch `json:"miss,omitempty"`
@@ -107,6 +123,10 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 		r.Wants, r.Of = "with "+r.Wants, "namespace "+e.pod.Namespace
 	case PodLabels:
 		r.Wants, r.Has = missing(*p.Pods, e.pod.Labels)
+	case nodeLabels:
+		node := c.NodesAt(e.Addr)[0] // one of them is enough to see what is missing
+		r.Wants, r.Has = missing(*p.Nodes, node.Labels)
+		r.Of = "node " + node.Name
 	case excepted:
 		_, except := p.Block.Contains(e.Addr)
 		r.Has = except.String()
@@ -131,6 +151,10 @@ func (r PeerReason) String() string {
 		return "peer fits " + r.Of
 	case notAPod:
 		return fmt.Sprintf("peer wants pods, %s is none", r.Of)
+	case notANode:
+		return fmt.Sprintf("peer wants nodes, %s is no address of one", r.Of)
+	case nodeLabels:
+		return fmt.Sprintf("peer wants nodes with %s, %s has %s", r.Wants, r.Of, r.Has)
 	case otherNamespace, NamespaceLabels:
 		return fmt.Sprintf("peer wants namespace %s, %s has %s", r.Wants, r.Of, r.Has)
 	case namespaceUnknown:

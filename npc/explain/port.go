@@ -27,7 +27,7 @@ func PortFits(p policy.Port, s flow.Service, destination *npc.Pod) bool {
 	if p.Name == "" {
 		return p.Includes(s.Protocol, s.Port)
 	}
-	return p.Protocol == s.Protocol && destination != nil &&
+	return p.HasProtocol(s.Protocol) && destination != nil &&
 		slices.Contains(destination.Ports, npc.NamedPort{Name: p.Name, Protocol: s.Protocol, Port: s.Port})
 }
 
@@ -38,7 +38,7 @@ func portReason(p policy.Port, s flow.Service, destination *npc.Pod) PortReason 
 		return r
 	}
 	for _, n := range destination.Ports {
-		if n.Name == p.Name && n.Protocol == p.Protocol {
+		if n.Name == p.Name && p.HasProtocol(n.Protocol) {
 			r.Nobody, r.Number = false, n.Port
 		}
 	}

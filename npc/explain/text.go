@@ -49,14 +49,46 @@ func (s Side) text(e flow.End) string {
 	if s.Direction == traffic.Ingress {
 		head = "ingress to "
 	}
-	lines := []string{fmt.Sprintf("%s%s: %s: %s", head, name, allowed(s.Allowed), s.Reason.sentence())}
+	lines := []string{fmt.Sprintf("%s%s: %s", head, name, Outcome{s.Allowed, s.Reason, s.By}.text(s.sentence(s.Reason)))}
 	if s.Conflict != "" {
 		lines = append(lines, "  conflict: "+s.Conflict)
+	}
+	for _, p := range s.ClusterPolicies {
+		lines = append(lines, p.lines()...)
 	}
 	for _, p := range s.Policies {
 		lines = append(lines, p.lines()...)
 	}
+	if s.Without != nil {
+		lines = append(lines, "  without it: "+s.Without.text(s.sentence(s.Without.Reason)))
+	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// text returns the outcome in words.
+func (o Outcome) text(sentence string) string {
+	if o.By != nil {
+		return allowed(o.Allowed) + " by " + o.By.String()
+	}
+	return allowed(o.Allowed) + ": " + sentence
+}
+
+// sentence returns a reason in words. They are others where there are cluster network policies.
+func (s Side) sentence(r Reason) string {
+	switch {
+	case r == contested && !s.isolated:
+		return "a pod of its node to which a cluster network policy denies something claims the same address, so that nothing is allowed"
+	case r == waiting && !s.isolated:
+		return "a cluster network policy denies something to it and its address is not known, so that nothing is allowed, " +
+			"unless weave-npc runs with --gate=open"
+	case r == notIsolated && len(s.ClusterPolicies) > 0:
+		return "no cluster network policy decides it, and no policy isolates it"
+	case r == ownNode && s.tiered && s.Direction == traffic.Ingress:
+		return "its own node always reaches a pod"
+	case r == ownNode && s.tiered:
+		return "a pod reaches its own node, unless a cluster network policy denies it"
+	}
+	return r.sentence()
 }
 
 // sentence returns the reason in words.
@@ -101,16 +133,21 @@ func (r RuleReason) String() string {
 	if r.Allows {
 		return "allows it"
 	}
+	return "no: " + r.misses()
+}
+
+// misses returns why a rule does not match, in words.
+func (m matching) misses() string {
 	var why []string
-	if !r.peerFits() {
-		for _, p := range r.Peers {
+	if !m.peerFits() {
+		for _, p := range m.Peers {
 			why = append(why, p.String())
 		}
 	}
-	if !r.PortFits() {
-		for _, p := range r.Ports {
+	if !m.PortFits() {
+		for _, p := range m.Ports {
 			why = append(why, p.String())
 		}
 	}
-	return "no: " + strings.Join(why, "; ")
+	return strings.Join(why, "; ")
 }

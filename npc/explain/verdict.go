@@ -18,7 +18,7 @@ import (
 type Verdict struct {
 	Flow    flow.Flow `json:"flow"`
 	Allowed bool      `json:"allowed"`
-	// Egress is the verdict of the policies that isolate the source, Ingress of those that isolate the destination. Both must allow the flow.
+	// Egress is the verdict of the policies that choose the source, Ingress of those that choose the destination. Both must allow the flow.
 	Egress  Side `json:"egress"`
 	Ingress Side `json:"ingress"`
 }
@@ -27,16 +27,16 @@ type Verdict struct {
 func (v Verdict) Forwarded() bool {
 	judged := false
 	for _, s := range []Side{v.Egress, v.Ingress} {
-		switch s.Reason {
-		case itself, ownNode:
+		if s.stays {
 			return false
-		case noPod, otherNode:
-		default:
-			judged = true
 		}
+		judged = judged || s.Reason != noPod && s.Reason != otherNode
 	}
 	return judged && v.Flow.From.Addr.IsValid() && v.Flow.To.Addr.IsValid()
 }
+
+// ToNode reports whether a pod sends the flow to its own node, which judges the pod.
+func (v Verdict) ToNode() bool { return v.Egress.toNode && v.Flow.From.Addr.IsValid() }
 
 // Side is one direction of a verdict.
 type Side struct {
@@ -45,10 +45,32 @@ type Side struct {
 	Pod     string `json:"pod,omitempty"`
 	Allowed bool   `json:"allowed"`
 	Reason  Reason `json:"because"`
+	// By is the rule of a cluster network policy that decides; nil if none does.
+	By *Decision `json:"by,omitempty"`
+	// Without is what would happen without the rule that decides; nil if no rule of a cluster network policy does.
+	Without *Outcome `json:"without_it,omitempty"`
 	// Conflict describes what contradicts the pod's claim to its address; empty if nothing does.
 	Conflict string `json:"conflict,omitempty"`
+	// ClusterPolicies are the cluster network policies that were asked, in order.
+	ClusterPolicies []ClusterPolicyReason `json:"cluster_policies,omitempty"`
 	// Policies are those that isolate the pod in this direction, ordered by namespace/name. There are none if the reason is another one.
 	Policies []PolicyReason `json:"policies,omitempty"`
+	// stays is set if the flow does not leave the pod, or the pod's node.
+	stays bool
+	// toNode is set if the flow is from the pod to the pod's own node.
+	toNode bool
+	// isolated reports whether a NetworkPolicy isolates the pod that closes the address, if one does.
+	isolated bool
+	// tiered reports whether there are cluster network policies.
+	tiered bool
+}
+
+// Outcome is what happens in a direction, and why.
+type Outcome struct {
+	Allowed bool   `json:"allowed"`
+	Reason  Reason `json:"because"`
+	// By is the rule of a cluster network policy that decides; nil if none does.
+	By *Decision `json:"by,omitempty"`
 }
 
 // Reason is why a side allows a flow or denies it.
@@ -66,9 +88,9 @@ const (
 	ownNode Reason = "own node"
 	// multicast: multicast is allowed unless weave-npc runs with --allow-mcast=false.
 	multicast Reason = "multicast"
-	// contested: an isolated pod of the same node claims the same address.
+	// contested: a pod of the same node that policies may deny something claims the same address.
 	contested Reason = "contested address"
-	// waiting: the pod is isolated, and its address does not count.
+	// waiting: policies may deny the pod something, and its address does not count.
 	waiting Reason = "waiting for its address"
 	// notIsolated: no policy isolates the pod in this direction.
 	notIsolated Reason = "not isolated"
@@ -76,6 +98,9 @@ const (
 	ruleAllows Reason = "a rule allows it"
 	// nothingAllows: policies isolate the pod, and no rule allows the flow.
 	nothingAllows Reason = "no rule allows it"
+	// tierAccepts and tierDenies: a rule of a cluster network policy does.
+	tierAccepts Reason = "a cluster network policy accepts it"
+	tierDenies  Reason = "a cluster network policy denies it"
 )
 
 // PolicyReason is the verdict of one policy.
@@ -93,27 +118,35 @@ type RuleReason struct {
 	// Number counts the rules of a direction from 1.
 	Number int  `json:"rule"`
 	Allows bool `json:"allows"`
+	matching
+}
+
+// matching is what a flow and a rule have in common.
+type matching struct {
 	// Peers and Ports hold a reason for each item of the rule. A rule without peers matches every peer, one without ports every port.
 	Peers []PeerReason `json:"peers,omitempty"`
 	Ports []PortReason `json:"ports,omitempty"`
 }
 
+// fits reports whether the rule matches the flow.
+func (m matching) fits() bool { return m.peerFits() && m.PortFits() }
+
 // peerFits reports whether the flow's other end is one of the rule's peers.
-func (r RuleReason) peerFits() bool {
-	for _, p := range r.Peers {
+func (m matching) peerFits() bool {
+	for _, p := range m.Peers {
 		if p.Mismatch == fits {
 			return true
 		}
 	}
-	return len(r.Peers) == 0
+	return len(m.Peers) == 0
 }
 
 // PortFits reports whether the flow's protocol and port are among the rule's.
-func (r RuleReason) PortFits() bool {
-	for _, p := range r.Ports {
+func (m matching) PortFits() bool {
+	for _, p := range m.Ports {
 		if p.Fits {
 			return true
 		}
 	}
-	return len(r.Ports) == 0
+	return len(m.Ports) == 0
 }

@@ -2,6 +2,7 @@ package reach
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -101,23 +103,50 @@ func newView(of *cluster.View, addrs []netip.Addr) *view {
 	var all []*ipblock.Block
 	for _, p := range v.Policies {
 		v.addLabels(p.Target.Keys())
-		for _, r := range slices.Concat(p.Rules[traffic.Ingress], p.Rules[traffic.Egress]) {
-			for _, peer := range r.Peers {
-				if peer.Block != nil {
-					all = append(all, peer.Block)
-				}
-				if peer.Pods != nil {
-					v.addLabels(peer.Pods.Keys())
-				}
+	}
+	for _, p := range v.ClusterPolicies {
+		v.addLabels(p.Pods.Keys())
+	}
+	for r := range v.rules() {
+		for _, peer := range r.Peers {
+			if peer.Block != nil {
+				all = append(all, peer.Block)
 			}
-			for _, port := range r.Ports {
-				v.ports[port.Name] = true
+			if peer.Pods != nil {
+				v.addLabels(peer.Pods.Keys())
 			}
+		}
+		for _, port := range r.Ports {
+			v.ports[port.Name] = true
 		}
 	}
 	v.blocks = newBlocks(all)
 	v.findSpecial(addrs)
 	return v
+}
+
+// rules yields the rules of all policies.
+func (v *view) rules() iter.Seq[*policy.Rule] {
+	return func(yield func(*policy.Rule) bool) {
+		for _, p := range v.Policies {
+			for _, d := range traffic.Directions {
+				for i := range p.Rules[d] {
+					if !yield(&p.Rules[d][i]) {
+						return
+					}
+				}
+			}
+		}
+		for _, p := range v.ClusterPolicies {
+			for _, d := range traffic.Directions {
+				for i := range p.Written[d] {
+					if !yield(&p.Written[d][i].Rule) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 func (v *view) addLabels(keys []string) {
@@ -132,7 +161,8 @@ func (v *view) findSpecial(addrs []netip.Addr) {
 	for _, p := range v.Pods {
 		for _, a := range p.Addrs {
 			// A pod reaches itself, by its address too: it is in a class of its own if its address is asked about.
-			if p.StaleAddrs || slices.Contains(addrs, a) {
+			// An address that is a Node's too may match peers that choose nodes.
+			if p.StaleAddrs || slices.Contains(addrs, a) || len(v.NodesAt(a)) > 0 {
 				v.special[a] = true
 			}
 		}

@@ -84,7 +84,9 @@ func (v *view) outside() []netip.Addr {
 			claimed[a] = true
 		}
 	}
-	return v.blocks.examples(func(a netip.Addr) bool { return !claimed[a] && !v.IsNodes(a) && !a.IsMulticast() })
+	return v.blocks.examples(func(a netip.Addr) bool {
+		return !claimed[a] && !v.IsNodes(a) && len(v.NodesAt(a)) == 0 && !a.IsMulticast()
+	})
 }
 
 // services returns one service of each protocol and range of ports that all policies treat alike.
@@ -100,12 +102,10 @@ func (p *partition) services() []flow.Service {
 		found[flow.Service{Protocol: protocol, Port: 1}] = true
 	}
 	for _, v := range p.views {
-		for _, policy := range v.Policies {
-			for _, r := range slices.Concat(policy.Rules[traffic.Ingress], policy.Rules[traffic.Egress]) {
-				for _, port := range r.Ports {
-					if port.First != 0 {
-						edge(port.Protocol, port.First, port.Last)
-					}
+		for r := range v.rules() {
+			for _, port := range r.Ports {
+				if port.First != 0 {
+					edge(port.Protocol, port.First, port.Last)
 				}
 			}
 		}

@@ -19,9 +19,11 @@ func effects(before, after *cluster.Cluster, meant flow.Flow) Effect {
 // counted returns the effect of a change, pair by pair and port by port.
 func counted(t *testing.T, before, after *cluster.Cluster, meant flow.Flow) (opens, closes int) {
 	t.Helper()
-	services := []flow.Service{{Protocol: 1}, {Protocol: 17, Port: 1}, {Protocol: 132, Port: 7}}
-	for _, port := range []uint16{1, 79, 80, 81, 100, 101, 443, 444, 8079, 8080, 8081} {
-		services = append(services, flow.Service{Protocol: 6, Port: port})
+	services := []flow.Service{{Protocol: 1}, {Protocol: 6, Port: 101}}
+	for _, protocol := range []uint8{6, 17, 132} {
+		for _, port := range []uint16{1, 80, 81, 82, 443, 444, 445, 8080, 8081, 8082} { // where a port or a range begins or has ended
+			services = append(services, flow.Service{Protocol: protocol, Port: port})
+		}
 	}
 	pods := before.View().PodNames("")
 	for _, from := range pods {

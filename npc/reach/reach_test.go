@@ -11,11 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/test/fixture"
+	"github.com/weave-npc/weave-npc/test/tiers"
 )
 
 func setPolicy(t testing.TB, c *cluster.Cluster, key, spec string) {
@@ -57,7 +61,30 @@ func randomWorld(t *testing.T, r *rand.Rand) *cluster.Cluster {
 	for i := range r.IntN(6) {
 		setPolicy(t, w, pick(r, "a", "b", "c")+"/"+fmt.Sprint("q", i), randomSpec(r))
 	}
+	if r.IntN(2) == 0 {
+		for i, a := range []string{"172.31.0.1", "10.32.0.9", "fd99::1"} { // pods may have addresses of Nodes too
+			n := npc.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": pick(r, "x", "y")}, Addrs: []netip.Addr{netip.MustParseAddr(a)}}
+			for j := range 5 {
+				n.Addrs = append(n.Addrs, netip.AddrFrom4([4]byte{10, 32, 1, byte(5*i + j)}))
+			}
+			w.SetNode(n)
+		}
+		for range r.IntN(5) {
+			w.SetClusterPolicy(randomClusterPolicy(r))
+		}
+	}
 	return w
+}
+
+// randomClusterPolicy returns one about the pods and namespaces of a random world.
+func randomClusterPolicy(r *rand.Rand) *v1alpha2.ClusterNetworkPolicy {
+	return rapid.Custom(func(t *rapid.T) *v1alpha2.ClusterNetworkPolicy {
+		return tiers.Draw(t, tiers.Universe{Names: []string{"p", "q", "r", "s"}, Namespaces: []map[string]string{{"team": "x"}, {"team": "y"}},
+			Pods:  []map[string]string{{"app": "web"}, {"app": "db", "tier": "1"}, {"tier": "2"}},
+			Nodes: []map[string]string{{"zone": "x"}, {"zone": "y"}},
+			CIDRs: []v1alpha2.CIDR{"0.0.0.0/0", "::/0", "10.32.0.0/17", "10.32.0.16/28", "172.31.0.0/16", "fd32::1:0/112"},
+			Ports: []int32{80, 443, 8080}, PortNames: []string{"http"}})
+	}).Example(r.Int())
 }
 
 func randomSpec(r *rand.Rand) string {
@@ -99,24 +126,30 @@ func randomSpec(r *rand.Rand) string {
 		pick(r, "[Ingress]", "[Egress]", "[Ingress, Egress]"), rules("from"), rules("to"))
 }
 
-// explained returns what explain answers about two pods or addresses.
-func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) cell {
+// explained returns what explain answers about two pods or addresses, and for how many flows and directions cluster network policies decide.
+func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) (_ cell, byTiers int) {
 	t.Helper()
 	flows, n := flow.Between(ownedEnds(t, c, from), ownedEnds(t, c, to), s), 0
 	for _, f := range flows {
-		if explain.Explain(c, f).Allowed {
+		v := explain.Explain(c, f)
+		if v.Allowed {
 			n++
+		}
+		for _, side := range []explain.Side{v.Egress, v.Ingress} {
+			if side.By != nil {
+				byTiers++
+			}
 		}
 	}
 	switch {
 	case len(flows) == 0:
-		return cellNever
+		return cellNever, byTiers
 	case n == 0:
-		return cellDenied
+		return cellDenied, byTiers
 	case n == len(flows):
-		return cellAllowed
+		return cellAllowed, byTiers
 	}
-	return cellPartly
+	return cellPartly, byTiers
 }
 
 // ownedEnds returns the ends that a matrix has of a pod, or an address.
@@ -142,8 +175,8 @@ func members(r Row) []string {
 
 // TestClassesGetTheVerdictsOfTheirPods compares every pair of pods with what explain answers about it.
 func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
-	folded := 0
-	for seed := range uint64(400) {
+	folded, byTiers := 0, 0
+	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := randomWorld(t, r)
 		s := pick(r, flow.Service{Protocol: 6, Port: 80}, flow.Service{Protocol: 6, Port: 8080}, flow.Service{Protocol: 1},
@@ -163,9 +196,11 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 						if a == b && len(to.Pods) > 1 {
 							continue // the cell is about two different ones
 						}
-						if got, want := m.cell(i, j), explained(t, w.View(), a, b, s); got != want {
+						want, decided := explained(t, w.View(), a, b, s)
+						if got := m.cell(i, j); got != want {
 							t.Fatalf("seed %d: %s -> %s, %s: %s, and explain answers %s", seed, a, b, s, got, want)
 						}
+						byTiers += decided
 					}
 				}
 			}
@@ -173,6 +208,9 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 	}
 	if folded < 40 {
 		t.Errorf("only %d rows had several pods", folded)
+	}
+	if byTiers < 2000 {
+		t.Errorf("only %d verdicts were by cluster network policies", byTiers)
 	}
 }
 

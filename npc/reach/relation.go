@@ -2,10 +2,9 @@ package reach
 
 import (
 	"encoding/binary"
-	"math/bits"
+	"slices"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
@@ -24,43 +23,82 @@ func (s endSet) word(i int) uint64 {
 	return s[i]
 }
 
+// add adds the ends of a set that are in another one too.
+func (s endSet) add(of, and endSet) {
+	for w := range s {
+		s[w] |= of[w] & and.word(w)
+	}
+}
+
+// remove removes the ends of another set.
+func (s endSet) remove(of endSet) {
+	for w := range s {
+		s[w] &^= of.word(w)
+	}
+}
+
 // evaluation is the policies of one view, evaluated for the ends of a partition. It holds what is the same for every service.
 type evaluation struct {
 	*partition
 	*view
 	byNamespace map[string][]int // namespace -> its ends
-	// peers are the ends that match the peers of a rule.
-	peers map[ruleID]endSet
-	// isolation is what isolates the pod of an end, by direction.
-	isolation [len(traffic.Directions)][]isolation
+	// peers are the ends that match the peers of a rule, and numbers tell rules from each other.
+	peers   map[*policy.Rule]endSet
+	numbers map[*policy.Rule]uint64
+	// choices is what chooses the pod of an end, by direction.
+	choices [len(traffic.Directions)][]choice
 }
 
-// isolation is the policies whose rules count for a pod in one direction, and whether it is isolated at all.
-type isolation struct {
-	policies []*cluster.Policy
+// choice is the rules that count for a pod in one direction: those of each tier in order, those of NetworkPolicies, and whether the pod is
+// isolated at all.
+type choice struct {
+	tiers    [len(policy.Tiers)][]tierRule
+	rules    []*policy.Rule
 	isolated bool
 }
 
-// ruleID identifies a rule of a policy.
-type ruleID struct {
-	policy    *cluster.Policy
-	direction traffic.Direction
-	rule      int
+// tierRule is a rule of a cluster network policy.
+type tierRule struct {
+	*policy.Rule
+	action policy.Action
 }
 
 func (p *partition) evaluate(v *view) *evaluation {
-	e := &evaluation{partition: p, view: v, byNamespace: map[string][]int{}, peers: map[ruleID]endSet{}}
+	e := &evaluation{partition: p, view: v, byNamespace: map[string][]int{}, peers: map[*policy.Rule]endSet{}, numbers: map[*policy.Rule]uint64{}}
+	for r := range v.rules() {
+		e.numbers[r] = uint64(len(e.numbers))
+	}
 	for i, end := range p.ends {
 		e.byNamespace[end.namespace] = append(e.byNamespace[end.namespace], i)
 		for _, d := range traffic.Directions {
-			var of isolation
+			var of choice
 			if pod := e.pod(i); pod != nil {
-				of.policies, of.isolated = v.Isolating(pod, d)
+				of = v.choice(pod, d)
 			}
-			e.isolation[d] = append(e.isolation[d], of)
+			e.choices[d] = append(e.choices[d], of)
 		}
 	}
 	return e
+}
+
+// choice returns what chooses a pod in a direction.
+func (v *view) choice(p *npc.Pod, d traffic.Direction) (of choice) {
+	isolating, isolated := v.Isolating(p, d)
+	of.isolated = isolated
+	for _, q := range isolating {
+		for i := range q.Rules[d] {
+			of.rules = append(of.rules, &q.Rules[d][i])
+		}
+	}
+	for _, t := range policy.Tiers {
+		for _, q := range v.Tier(t, p, d) {
+			for i := range q.Written[d] {
+				r := &q.Written[d][i]
+				of.tiers[t] = append(of.tiers[t], tierRule{&r.Rule, r.Action})
+			}
+		}
+	}
+	return of
 }
 
 // pod returns the pod of an end, or nil.
@@ -68,12 +106,21 @@ func (e *evaluation) pod(i int) *npc.Pod { return e.Pods[e.ends[i].Pod] }
 
 func (e *evaluation) newSet() endSet { return make(endSet, (len(e.ends)+63)/64) }
 
+// all returns a set of all ends that can be changed. It has bits of no end too, which nobody asks about.
+func (e *evaluation) all() endSet {
+	s := e.newSet()
+	for w := range s {
+		s[w] = ^uint64(0)
+	}
+	return s
+}
+
 // peersOf returns the ends that match the peers of a rule.
-func (e *evaluation) peersOf(id ruleID, rule policy.Rule) endSet {
+func (e *evaluation) peersOf(rule *policy.Rule) endSet {
 	if len(rule.Peers) == 0 {
 		return nil
 	}
-	fit, ok := e.peers[id]
+	fit, ok := e.peers[rule]
 	if ok {
 		return fit
 	}
@@ -85,11 +132,15 @@ func (e *evaluation) peersOf(id ruleID, rule policy.Rule) endSet {
 			}
 		}
 		switch {
-		case c.Block == nil && c.Namespaces == nil:
-			for _, i := range e.byNamespace[id.policy.Namespace] {
+		case c.Block != nil || c.Nodes != nil:
+			for i := range e.ends {
 				add(i)
 			}
-		case c.Block == nil:
+		case c.Namespaces == nil:
+			for _, i := range e.byNamespace[c.Namespace] {
+				add(i)
+			}
+		default:
 			for name, ends := range e.byNamespace {
 				if ns, known := e.Namespaces[name]; known && c.Namespaces.Matches(ns.Labels) {
 					for _, i := range ends {
@@ -97,13 +148,9 @@ func (e *evaluation) peersOf(id ruleID, rule policy.Rule) endSet {
 					}
 				}
 			}
-		default:
-			for i := range e.ends {
-				add(i)
-			}
 		}
 	}
-	e.peers[id] = fit
+	e.peers[rule] = fit
 	return fit
 }
 
@@ -122,64 +169,117 @@ func (e *evaluation) relation(s flow.Service) *relation {
 		known := map[string]endSet{} // rules that match an end's ports -> the ends that they allow
 		for i := range e.ends {
 			if p := e.pod(i); p != nil {
-				sides[i] = r.side(p, d, e.isolation[d][i], known)
+				sides[i] = r.side(p, d, e.choices[d][i], known)
 			}
 		}
 	}
 	return r
 }
 
-// side returns the ends that a pod's policies allow it to exchange flows with in a direction.
-func (r *relation) side(p *npc.Pod, d traffic.Direction, of isolation, known map[string]endSet) endSet {
-	if !of.isolated {
+// side returns the ends that policies allow a pod to exchange flows with in a direction.
+func (r *relation) side(p *npc.Pod, d traffic.Direction, of choice, known map[string]endSet) endSet {
+	of = r.onPorts(p, d, of)
+	if !of.isolated && len(of.tiers[policy.Admin])+len(of.tiers[policy.Baseline]) == 0 {
 		return nil
 	}
-	var rules []ruleID
-	for _, policy := range of.policies {
-		for i, rule := range policy.Rules[d] {
-			if d == traffic.Egress || portsFit(rule, r.Service, p) {
-				rules = append(rules, ruleID{policy, d, i})
-			}
-		}
-	}
-	var key []byte
-	for _, id := range rules {
-		key = append(append(key, id.policy.Key()...), ' ')
-		key = binary.AppendUvarint(key, uint64(id.rule))
-	}
-	if fit, ok := known[string(key)]; ok {
+	key := r.key(of)
+	if fit, ok := known[key]; ok {
 		return fit
 	}
-	fit := r.newSet()
-	for _, id := range rules {
-		r.open(fit, id)
+	rest, fit := r.all(), r.newSet()
+	rest = r.tier(rest, fit, of.tiers[policy.Admin], d)
+	if of.isolated {
+		for _, rule := range of.rules {
+			fit.add(rest, r.matching(rule, d))
+		}
+	} else {
+		rest = r.tier(rest, fit, of.tiers[policy.Baseline], d)
+		fit.add(rest, nil)
 	}
-	known[string(key)] = fit
+	known[key] = fit
 	return fit
 }
 
-// open adds the ends that a rule allows.
-func (r *relation) open(fit endSet, id ruleID) {
-	rule := id.policy.Rules[id.direction][id.rule]
-	peers := r.peersOf(id, rule)
-	named := false
-	for _, port := range rule.Ports {
-		named = named || port.Name != ""
+// onPorts returns the rules that match the ports of flows to a pod. Of flows from it they depend on the other end.
+func (r *relation) onPorts(p *npc.Pod, d traffic.Direction, of choice) choice {
+	if d == traffic.Egress {
+		return of
 	}
-	if id.direction == traffic.Egress && !named && !portsFit(rule, r.Service, nil) {
-		return
+	matches := choice{isolated: of.isolated}
+	for _, rule := range of.rules {
+		if portsFit(rule, r.Service, p) {
+			matches.rules = append(matches.rules, rule)
+		}
 	}
-	for w := range fit {
-		for word := peers.word(w); word != 0; word &= word - 1 {
-			i := w*64 + bits.TrailingZeros64(word)
-			if i < len(r.ends) && (id.direction == traffic.Ingress || !named || portsFit(rule, r.Service, r.pod(i))) {
-				fit[w] |= word & -word
+	for t, rules := range of.tiers {
+		for _, rule := range rules {
+			if portsFit(rule.Rule, r.Service, p) {
+				matches.tiers[t] = append(matches.tiers[t], rule)
 			}
 		}
 	}
+	return matches
 }
 
-func portsFit(rule policy.Rule, s flow.Service, destination *npc.Pod) bool {
+// key returns a text that tells choices from each other.
+func (r *relation) key(of choice) string {
+	key := []byte{0}
+	if of.isolated {
+		key[0] = 1
+	}
+	for _, rules := range of.tiers {
+		for _, rule := range rules {
+			key = binary.AppendUvarint(key, 1+r.numbers[rule.Rule])
+		}
+		key = append(key, 0)
+	}
+	for _, rule := range of.rules {
+		key = binary.AppendUvarint(key, 1+r.numbers[rule])
+	}
+	return string(key)
+}
+
+// tier asks the rules of a tier about the ends of rest. It adds those that they accept to fit, and returns those that the next tier is asked
+// about: the ones that no rule matches, and the ones that a rule passes on.
+func (r *relation) tier(rest, fit endSet, rules []tierRule, d traffic.Direction) (next endSet) {
+	next = r.newSet()
+	for _, rule := range rules {
+		peers := r.matching(rule.Rule, d)
+		switch rule.action {
+		case policy.Accept:
+			fit.add(rest, peers)
+		case policy.Pass:
+			next.add(rest, peers)
+		}
+		rest.remove(peers)
+	}
+	next.add(rest, nil)
+	return next
+}
+
+// matching returns the ends that match a rule in a direction: as its peers, and for egress with its ports. Those of ingress must match.
+func (r *relation) matching(rule *policy.Rule, d traffic.Direction) endSet {
+	peers := r.peersOf(rule)
+	if d == traffic.Ingress {
+		return peers
+	}
+	named := slices.ContainsFunc(rule.Ports, func(p policy.Port) bool { return p.Name != "" })
+	if !named && portsFit(rule, r.Service, nil) {
+		return peers
+	}
+	fit := r.newSet()
+	if !named {
+		return fit
+	}
+	for i := range r.ends {
+		if peers.has(i) && portsFit(rule, r.Service, r.pod(i)) {
+			fit[i/64] |= 1 << (i % 64)
+		}
+	}
+	return fit
+}
+
+func portsFit(rule *policy.Rule, s flow.Service, destination *npc.Pod) bool {
 	for _, port := range rule.Ports {
 		if explain.PortFits(port, s, destination) {
 			return true

@@ -34,6 +34,9 @@ func (t Target) Flows(from []flow.End) (out [][]flow.Flow) {
 		if len(flows) == 0 {
 			continue
 		}
+		for i := range flows {
+			flows[i].ThroughService = true
+		}
 		key := e.Pod + " " + e.Service.String()
 		if e.Pod == "" {
 			key = e.String() + key

@@ -1,0 +1,86 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// PodRow is a pod and what isolates or chooses it.
+type PodRow struct {
+	Pod       string            `json:"pod"`
+	Node      string            `json:"node,omitempty"`
+	Addresses []netip.Addr      `json:"addresses,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	// Ingress and Egress are the policies that isolate the pod in a direction; nil if it is not isolated.
+	Ingress []string `json:"ingress,omitempty"`
+	Egress  []string `json:"egress,omitempty"`
+	// ClusterPolicies are the cluster network policies whose subject the pod is, in order.
+	ClusterPolicies []string `json:"cluster_policies,omitempty"`
+	// Note is why policies do not apply to the pod, or to one of its addresses; usually empty.
+	Note string `json:"note,omitempty"`
+}
+
+// Pods returns a row for each pod, ordered by namespace/name; only for the pods of one namespace if it is not empty.
+func Pods(c *cluster.View, namespace string) []PodRow {
+	rows := []PodRow{}
+	for _, key := range slices.Sorted(maps.Keys(c.Pods)) {
+		p := c.Pods[key]
+		if namespace != "" && p.Namespace != namespace {
+			continue
+		}
+		row := PodRow{Pod: key, Node: p.Node, Addresses: p.Addrs, Labels: p.Labels, Note: note(c, p)}
+		if !p.HostNetwork && !p.Finished {
+			row.Ingress, row.Egress = isolators(c, p, traffic.Ingress), isolators(c, p, traffic.Egress)
+			for _, q := range c.Choosing(p) {
+				row.ClusterPolicies = append(row.ClusterPolicies, q.Name)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func note(c *cluster.View, p *npc.Pod) string {
+	switch {
+	case p.Finished:
+		return "finished"
+	case p.HostNetwork:
+		return "on the network of its node"
+	case len(p.Addrs) == 0:
+		return "no address yet"
+	}
+	for _, a := range p.Addrs {
+		owner := c.Owner(a, p.Node)
+		if owner != p && owner != nil {
+			return fmt.Sprintf("%s belongs to pod %s", a, podName(owner))
+		}
+		for _, d := range traffic.Directions {
+			if conflict := conflictOf(c, end{flow.End{Addr: a}, p}, d, ""); conflict.text != "" {
+				return conflict.text
+			}
+		}
+	}
+	return ""
+}
+
+// isolators returns the policies that isolate a pod in a direction, or its namespace with LegacyNetpol.
+func isolators(c *cluster.View, p *npc.Pod, d traffic.Direction) (names []string) {
+	isolating, isolated := c.Isolating(p, d)
+	if !isolated {
+		return nil
+	}
+	if c.LegacyNetpol {
+		return []string{"namespace " + p.Namespace}
+	}
+	for _, q := range isolating {
+		names = append(names, q.Key())
+	}
+	return names
+}
