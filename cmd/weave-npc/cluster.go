@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/pflag"
@@ -71,22 +70,14 @@ func (c *cluster) view(ctx context.Context, stderr io.Writer) (*npccluster.View,
 	return c.of(o).View(), nil
 }
 
-// noteClusterPolicies notes that there are ClusterNetworkPolicies, which are not considered.
+// noteClusterPolicies notes that ClusterNetworkPolicies, or the nodes that they name, could not be read.
 func noteClusterPolicies(stderr io.Writer, o snapshot.Objects) {
-	switch n := len(o.ClusterPolicies); {
-	case o.ClusterPoliciesUnread != "":
+	if o.ClusterPoliciesUnread != "" {
 		_, _ = fmt.Fprintf(stderr, "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: %s\n",
 			o.ClusterPoliciesUnread)
-	case n > 0:
-		names := make([]string, 0, maxNamed)
-		for _, p := range o.ClusterPolicies[:min(n, maxNamed)] {
-			names = append(names, p.Name)
-		}
-		if n > maxNamed {
-			names = append(names, "...")
-		}
-		_, _ = fmt.Fprintf(stderr, "weave-npc: this version does not consider ClusterNetworkPolicies, of which there are %d: %s\n", n,
-			strings.Join(names, ", "))
+	}
+	if o.NodesUnread != "" {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: nodes are not considered, which ClusterNetworkPolicies name as peers: %s\n", o.NodesUnread)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/events"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
@@ -40,6 +41,7 @@ type daemon struct {
 
 	registry   *prometheus.Registry
 	controller *controller.Controller
+	finder     *denial.Finder
 	syncer     *syncer.Syncer
 	attachment npcnode.Attachment
 	uplinks    *npcnode.Follower
@@ -59,6 +61,7 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 	}
 	d.families = host.Families()
 	d.registry, d.controller = newRegistry(), controller.New(d.config)
+	d.finder = denial.NewFinder(d.controller.Lookup(), d.config.NodeName, d.config.LegacyNetpol)
 	reporter := events.NewReporter(ctx, d.client, d.config.NodeName)
 	if d.syncer, err = newSyncer(d.controller, d.families, d.backend, d.registry, d.log, reporter); err != nil {
 		return nil, err

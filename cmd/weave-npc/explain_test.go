@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/pkg/errors"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/test/golden"
 )
 
@@ -127,36 +129,19 @@ func TestServiceAsJSON(t *testing.T) {
 
 func TestShow(t *testing.T) { checkTranscript(t, "testdata/show.txt") }
 
-// TestClusterPoliciesAreNoted checks that explain, the matrix and the lists note on stderr what they do not consider.
-func TestClusterPoliciesAreNoted(t *testing.T) {
-	dir := t.TempDir()
-	policy := func(name string) string {
-		return "---\napiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: " + name + "}\n" +
-			"spec: {tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}\n"
-	}
-	pods := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\n"
-	for _, c := range []struct{ name, policies, note string }{
-		{"none", "", ""},
-		{"two", policy("deny") + policy("pass"),
-			"weave-npc: this version does not consider ClusterNetworkPolicies, of which there are 2: deny, pass\n"},
-		{"many", policy("p1") + policy("p2") + policy("p3") + policy("p4") + policy("p5") + policy("p6"),
-			"weave-npc: this version does not consider ClusterNetworkPolicies, of which there are 6: p1, p2, p3, p4, p5, ...\n"},
+// TestTiers shows what explain, the matrix and the lists tell of cluster network policies.
+func TestTiers(t *testing.T) { checkTranscript(t, "testdata/tiers.txt") }
+
+// TestUnreadClusterPoliciesAreNoted shows that an answer without policies that could not be read says so.
+func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
+	for unread, want := range map[string]string{
+		"":          "",
+		"forbidden": "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: forbidden\n",
 	} {
-		if err := os.WriteFile(dir+"/all.yaml", []byte(pods+c.policies), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		for _, args := range []string{"explain --from default/a --to default/b --port tcp/80", "show matrix --port tcp/80", "show pods", "show policies"} {
-			var stdout, stderr bytes.Buffer
-			root := command()
-			root.SetArgs(append(strings.Fields(args), "--manifests", dir))
-			root.SetOut(&stdout)
-			root.SetErr(&stderr)
-			if err := root.ExecuteContext(t.Context()); err != nil {
-				t.Errorf("%s, %s: %v", c.name, args, err)
-			}
-			if stderr.String() != c.note {
-				t.Errorf("%s, %s: %q", c.name, args, stderr.String())
-			}
+		var stderr bytes.Buffer
+		noteClusterPolicies(&stderr, snapshot.Objects{ClusterPoliciesUnread: unread, ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{{}}})
+		if got := stderr.String(); got != want {
+			t.Errorf("%q, not %q", got, want)
 		}
 	}
 }

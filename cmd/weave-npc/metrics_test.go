@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/source"
@@ -32,7 +33,7 @@ func allMetrics() *prometheus.Registry {
 	registerReports(r, new(ulogd.Stats))
 	registerInputs(r, source.Source{})
 	registerReadiness(r, func() string { return "" })
-	blocked.NewReporter(m.Lookup(), nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
+	blocked.NewReporter(names{m.Lookup(), denial.NewFinder(m.Lookup(), "node1", false)}, nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
 	return r
 }
 

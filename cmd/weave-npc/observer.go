@@ -7,7 +7,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
+	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
@@ -19,13 +21,19 @@ type observer struct {
 	server, profiles *httpserver.Server
 }
 
+// names describes the ends of blocked packets, and finds who denied them.
+type names struct {
+	controller.Lookup
+	*denial.Finder
+}
+
 // newObserver opens the addresses and files that the flags name.
 func (d *daemon) newObserver() (*observer, error) {
 	ports, err := d.options.ports()
 	if err != nil {
 		return nil, err
 	}
-	x := &observer{blocked: blocked.NewReporter(d.controller.Lookup(), ports, d.registry, d.log)}
+	x := &observer{blocked: blocked.NewReporter(names{d.controller.Lookup(), d.finder}, ports, d.registry, d.log)}
 	x.reports = ulogd.Config{Groups: x.blocked.Groups(d.config.NFLogGroup), Mark: rules.BlockedMark, Recording: d.options.ulogdPcap,
 		RecordingSize: d.options.ulogdPcapSize << 20, Log: d.log, Stats: new(ulogd.Stats)}
 	if err := x.reports.Check(); err != nil {

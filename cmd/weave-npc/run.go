@@ -58,7 +58,7 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	}
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
-	tasks.Go(func() error { return d.source.Run(ctx, d.controller, d.log) })
+	tasks.Go(func() error { return d.source.Run(ctx, d.finder.Tee(d.controller), d.log) })
 	tasks.Go(func() error {
 		return nodeobject.FollowAddrs(ctx, d.client, d.config.NodeName, d.controller.SetNodeAddrs, d.log)
 	})

@@ -41,6 +41,8 @@ type Names interface {
 	NameOf(netip.Addr) string
 	// Isolating returns the policies, as namespace/name, that isolate the local pod with an address in a direction.
 	Isolating(netip.Addr, traffic.Direction) []string
+	// DeniedBy returns the rule of a cluster network policy that denies a packet in a direction, or an empty string.
+	DeniedBy(ulogd.Packet, traffic.Direction) string
 }
 
 // Reporter logs and counts blocked packets.
@@ -221,7 +223,9 @@ func (r *Reporter) line(p ulogd.Packet, more ...any) {
 	case strings.HasPrefix(p.ProtocolName(), "ICMP"):
 		args = append(args, "icmp_type", p.ICMPType, "icmp_code", p.ICMPCode)
 	}
-	if policies := r.names.Isolating(own, direction); len(policies) > 0 {
+	if rule := r.names.DeniedBy(p, direction); rule != "" {
+		args = append(args, "denied_by", rule)
+	} else if policies := r.names.Isolating(own, direction); len(policies) > 0 {
 		args = append(args, "isolated_by", strings.Join(policies, ","))
 	}
 	r.log.Info("blocked", append(args, more...)...)

@@ -15,15 +15,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/logging"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
 // report is a reporter with the log that it writes.
 type report struct {
 	*Reporter
+	source.Sink
 	log      bytes.Buffer
 	registry *prometheus.Registry
 	now      time.Time
@@ -33,18 +37,23 @@ type report struct {
 func newReport(t *testing.T, format string) *report {
 	t.Helper()
 	m := controller.New(npc.Config{NodeName: "node1"})
-	m.SetNamespace(npc.Namespace{Name: "shop"})
+	finder := denial.NewFinder(m.Lookup(), "node1", false)
+	sink := finder.Tee(m)
+	sink.SetNamespace(npc.Namespace{Name: "shop"})
 	for i, name := range []string{"web", "api"} {
-		m.SetPod(npc.Pod{UID: types.UID(name), Namespace: "shop", Name: name, Node: "node1", Labels: map[string]string{"app": name},
+		sink.SetPod(npc.Pod{UID: types.UID(name), Namespace: "shop", Name: name, Node: "node1", Labels: map[string]string{"app": name},
 			Addrs:     []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(2 + i)})},
 			HostAddrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
 	}
-	r := &report{registry: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
+	r := &report{Sink: sink, registry: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
 	log, err := logging.New(&r.log, "info", format)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Reporter = NewReporter(m.Lookup(), []uint16{80}, r.registry, log)
+	r.Reporter = NewReporter(struct {
+		controller.Lookup
+		*denial.Finder
+	}{m.Lookup(), finder}, []uint16{80}, r.registry, log)
 	return r
 }
 
@@ -121,6 +130,48 @@ func TestBlockedLines(t *testing.T) {
 			r := newReport(t, "text")
 			r.handleAt(c.in, r.now)
 			r.want(t, "msg=blocked "+c.want)
+		})
+	}
+}
+
+// TestWhoDenied shows that a line names the rule that denies the packet, or else the policies that isolate the pod.
+func TestWhoDenied(t *testing.T) {
+	const to = `direction=ingress protocol=TCP from="shop/api (10.32.1.3:5)" to="shop/web (10.32.1.2:80)"`
+	rules := func(tier, port string) string {
+		return `{tier: ` + tier + `, priority: 1, subject: {namespaces: {}}, ingress: [{action: Accept, from: [{pods: {namespaceSelector: {}, podSelector:
+			{matchLabels: {app: db}}}}]}, {action: Deny, name: no-api, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: api}}}}],
+			protocols: [{tcp: {destinationPort: {number: ` + port + `}}}]}]}`
+	}
+	packet := tcp("10.32.1.3:5", "10.32.1.2:80")
+	fragment, egress := packet, packet
+	fragment.Fragment, egress.Group = true, "egress"
+	for _, c := range []struct {
+		name, policy string
+		isolated     bool
+		in           ulogd.Packet
+		want         string
+	}{
+		{"admin", rules("Admin", "80"), true, packet, to + ` denied_by="Admin policy pci/rule 2 'no-api'"`},
+		{"admin about another port", rules("Admin", "81"), true, packet, to + " isolated_by=shop/p"},
+		{"baseline", rules("Baseline", "80"), false, packet, to + ` denied_by="Baseline policy pci/rule 2 'no-api'"`},
+		{"baseline of an isolated pod", rules("Baseline", "80"), true, packet, to + " isolated_by=shop/p"},
+		{"another direction", rules("Admin", "80"), true, egress, strings.Replace(to, "ingress", "egress", 1)},
+		{"a fragment tells no port", rules("Admin", "80"), true, fragment, to + " fragment=true isolated_by=shop/p"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newReport(t, "text")
+			r.SetClusterPolicy(fixture.ClusterPolicy(t, "pci", c.policy))
+			if c.isolated {
+				r.SetPolicy(fixture.Policy(t, "shop/p", "{podSelector: {matchLabels: {app: web}}}"))
+			}
+			r.handleAt(c.in, r.now)
+			r.want(t, "msg=blocked "+c.want)
+			r.later(window)
+			r.DeleteClusterPolicy("pci", "")
+			r.handleAt(c.in, r.now)
+			if now := r.lines()[0]; strings.Contains(now, "denied_by") {
+				t.Errorf("the policy is gone, and the line is %s", now)
+			}
 		})
 	}
 }

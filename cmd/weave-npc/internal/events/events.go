@@ -45,11 +45,16 @@ func (r *Reporter) Policy(p npc.InvalidPolicy) {
 	}
 	object := &corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 	reason, message := "Invalid", "allows nothing until it is mended: %s"
-	switch {
-	case p.Unenforced:
+	if p.Cluster {
 		// The Event of an object without a namespace is in the namespace default.
 		object.APIVersion, object.Kind = v1alpha2.GroupVersion.String(), "ClusterNetworkPolicy"
-		reason, message = "NotEnforced", "node "+r.node+" does not enforce it: %s"
+		message = "rules that are not understood fail closed until they are mended: %s"
+	}
+	switch {
+	case p.Inert:
+		message = "decides nothing until it is mended: %s"
+	case p.Refused && p.Cluster:
+		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which fails closed: %s"
 	case p.Refused:
 		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which is left out: %s"
 	}

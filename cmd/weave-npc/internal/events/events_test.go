@@ -19,7 +19,9 @@ func TestEvents(t *testing.T) {
 	two, one := claims.Conflict{Addr: addr, Pod: web, Other: api}, claims.Conflict{Addr: addr, Pod: web}
 	r.Policy(npc.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "spec.ingress[0]: bad port"})
 	r.Policy(npc.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "too many sets", Refused: true})
-	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "no tiers", Unenforced: true})
+	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "spec.egress[0]: peer 0: unknown", Cluster: true})
+	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "spec.tier: unknown", Cluster: true, Inert: true})
+	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "too many sets", Cluster: true, Refused: true})
 	r.Conflict(two)
 	r.Conflict(one)
 	close(recorder.Events)
@@ -30,7 +32,9 @@ func TestEvents(t *testing.T) {
 	want := []string{
 		"Warning Invalid allows nothing until it is mended: spec.ingress[0]: bad port",
 		"Warning Refused the kernel of node node1 does not take all that it needs, which is left out: too many sets",
-		"Warning NotEnforced node node1 does not enforce it: no tiers",
+		"Warning Invalid rules that are not understood fail closed until they are mended: spec.egress[0]: peer 0: unknown",
+		"Warning Invalid decides nothing until it is mended: spec.tier: unknown",
+		"Warning Refused the kernel of node node1 does not take all that it needs, which fails closed: too many sets",
 		"Warning AddressConflict node node1: " + two.Message(), // on both pods
 		"Warning AddressConflict node node1: " + two.Message(),
 		"Warning AddressConflict node node1: " + one.Message(),

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/naming"
@@ -21,16 +23,19 @@ import (
 type Verdict struct {
 	Node string    `json:"node"`
 	Flow flow.Flow `json:"flow"`
-	// Asked reports whether the node forwards the packet from or to a local pod. If not, the fields below are empty.
+	// Asked reports whether the node forwards the packet from or to a local pod, or judges what a local pod sends to it. If not, the fields
+	// below are empty.
 	Asked bool `json:"asked"`
+	// ToNode is set if a local pod sends the packet to the node itself, so that it passes INPUT. Others pass FORWARD.
+	ToNode bool `json:"to_node,omitempty"`
 	// Accepted reports whether weave-npc's chains let the packet through, Policies whether the policies do as far as this node enforces them.
 	Accepted bool `json:"accepted"`
 	Policies bool `json:"policies"`
-	// At is the rule that led to the verdict. It is empty if the packet reached the end of FORWARD.
+	// At is the rule that led to the verdict. It is empty if the packet reached the end of FORWARD or INPUT.
 	At string `json:"at,omitempty"`
 	// Trace are the rules that the packet matched, as chain and number.
 	Trace []string `json:"way,omitempty"`
-	// ByOthers reports whether a rule of FORWARD that is not weave-npc's decided.
+	// ByOthers reports whether a rule of FORWARD or INPUT that is not weave-npc's decided.
 	ByOthers bool `json:"by_others,omitempty"`
 	// PassedOver are rules of other programs that could not be evaluated.
 	PassedOver []string `json:"passed_over,omitempty"`
@@ -41,14 +46,22 @@ func (s *State) Verdict(f flow.Flow, node string) (Verdict, error) {
 	f.Node = node
 	prescribed := explain.Explain(s.purpose.Cluster.View(), f)
 	v := Verdict{Node: node, Flow: f, Policies: prescribed.Allowed, Asked: prescribed.Forwarded()}
+	table := s.tables[traffic.FamilyOf(f.From.Addr)]
+	if prescribed.ToNode() && (!prescribed.Allowed || judgesNode(table)) {
+		v.Asked, v.ToNode = true, true
+	}
 	if !v.Asked {
 		return v, nil
 	}
-	result, err := walk.Read(s.tables[traffic.FamilyOf(f.From.Addr)], s.sets).Simulate(packetOf(f))
+	packet := packetOf(f)
+	if v.ToNode {
+		packet.ToNode, packet.Out = true, ""
+	}
+	result, err := walk.Read(table, s.sets).Simulate(packet)
 	if err != nil {
 		return v, errors.Wrap(err, "walking the chains of this node")
 	}
-	// The rest of FORWARD may drop what weave-npc lets through; policies do not prescribe that.
+	// The rest of FORWARD or INPUT may drop what weave-npc lets through; policies do not prescribe that.
 	own := strings.HasPrefix(result.By, naming.ChainPrefix)
 	v.Accepted, v.ByOthers = result.Accepted || !own, result.By != "" && !own
 	for _, step := range result.Trace {
@@ -61,6 +74,14 @@ func (s *State) Verdict(f flow.Flow, node string) (Verdict, error) {
 		v.PassedOver = append(v.PassedOver, fmt.Sprintf("%s %d: %s", step.Chain, step.Number, step.Rule))
 	}
 	return v, nil
+}
+
+// judgesNode reports whether what pods send to the node is led to weave-npc.
+func judgesNode(table iptables.Seen) bool {
+	return slices.ContainsFunc(table.Hooks[naming.NodeHookChain], func(rule string) bool {
+		m := ruleTarget.FindStringSubmatch(rule)
+		return m != nil && strings.HasPrefix(m[2], naming.ChainPrefix)
+	})
 }
 
 // packetOf returns the first packet of a flow, on the interfaces by which this node reaches the ends.

@@ -67,13 +67,16 @@ func changesText(changes []advice.Change) (text string) {
 
 // kernelText returns the lines about a verdict of the kernel.
 func kernelText(v kernelstate.Verdict) string {
-	family := ""
+	about := ""
 	if from, to := v.Flow.From.Addr, v.Flow.To.Addr; from.Is4() || to.Is4() {
-		family = ", IPv4"
+		about = ", IPv4"
 	} else if from.Is6() || to.Is6() {
-		family = ", IPv6"
+		about = ", IPv6"
 	}
-	head := "kernel of " + v.Node + family + ": "
+	if v.ToNode {
+		about += ", to the node itself"
+	}
+	head := "kernel of " + v.Node + about + ": "
 	if !v.Asked {
 		return head + "has no part in it: it forwards nothing of this from or to a pod of its own\n"
 	}

@@ -4,22 +4,34 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/npc/explain"
 )
 
-// Pods writes pods as a table or as JSON.
+// Pods writes pods as a table or as JSON. The column of cluster network policies is there if one chooses a pod.
 func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	if format == "json" {
 		return writeJSON(out, pods)
 	}
+	chosen := slices.ContainsFunc(pods, func(p explain.PodRow) bool { return len(p.ClusterPolicies) > 0 })
+	head := "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE"
+	if chosen {
+		head = strings.Replace(head, "NOTE", "CHOSEN-BY NOTE", 1)
+	}
 	var rows [][]string
 	for _, p := range pods {
-		rows = append(rows, []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)),
-			orDash(p.Ingress), orDash(p.Egress), p.Note})
+		row := []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)), orDash(p.Ingress), orDash(p.Egress)}
+		if chosen {
+			row = append(row, orDash(p.ClusterPolicies))
+		}
+		rows = append(rows, append(row, p.Note))
 	}
-	return table(out, "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE", rows)
+	return table(out, head, rows)
 }
 
 func addresses(addrs []netip.Addr) (texts []string) {
@@ -29,24 +41,93 @@ func addresses(addrs []netip.Addr) (texts []string) {
 	return texts
 }
 
-// Policies writes policies as a table or as JSON.
+// Policies writes policies as a table or as JSON. If there are cluster network policies, each tier has a table of its own.
 func Policies(out io.Writer, format string, policies []explain.PolicyRow) error {
 	if format == "json" {
 		return writeJSON(out, policies)
 	}
-	var rows [][]string
-	for _, p := range policies {
-		types := make([]string, 0, len(p.Types))
-		for _, t := range p.Types {
-			types = append(types, string(t))
+	if !slices.ContainsFunc(policies, func(p explain.PolicyRow) bool { return p.Tier != "" }) {
+		return networkPolicies(out, policies)
+	}
+	for _, section := range []struct {
+		tier, head string
+		write      func(io.Writer, []explain.PolicyRow) error
+	}{
+		{"Admin", "Admin tier, asked first:", clusterPolicies},
+		{"", "NetworkPolicies, asked about the pods that they isolate:", networkPolicies},
+		{"Baseline", "Baseline tier, asked about the pods that no NetworkPolicy isolates:", clusterPolicies},
+		{explain.NoTier, "Not asked:", clusterPolicies},
+	} {
+		var rows []explain.PolicyRow
+		for _, p := range policies {
+			if p.Tier == section.tier {
+				rows = append(rows, p)
+			}
 		}
-		lines := allows(p)
-		rows = append(rows, []string{p.Policy, orDash(types), selects(p), lines[0]})
-		for _, line := range lines[1:] {
-			rows = append(rows, []string{"", "", "", line})
+		if len(rows) == 0 {
+			continue
+		}
+		if policies[0].Tier != section.tier {
+			section.head = "\n" + section.head
+		}
+		if _, err := fmt.Fprintln(out, section.head); err != nil {
+			return errors.Wrap(err, "writing")
+		}
+		if err := section.write(out, rows); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// networkPolicies writes a table of NetworkPolicies.
+func networkPolicies(out io.Writer, policies []explain.PolicyRow) error {
+	var rows [][]string
+	for _, p := range policies {
+		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p)}, allows(p))...)
+	}
 	return table(out, "POLICY TYPES ISOLATES ALLOWS", rows)
+}
+
+// clusterPolicies writes a table of cluster network policies.
+func clusterPolicies(out io.Writer, policies []explain.PolicyRow) error {
+	var rows [][]string
+	for _, p := range policies {
+		lines := rules(p)
+		switch {
+		case p.Tier == explain.NoTier:
+			lines = []string{"nothing: it is invalid: " + p.Invalid}
+		case len(lines) == 0:
+			lines = []string{"nothing"}
+		}
+		rows = append(rows, withLines([]string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}, lines)...)
+	}
+	return table(out, "POLICY PRIORITY CHOOSES DECIDES", rows)
+}
+
+// withLines returns a row whose last cell has several lines.
+func withLines(row, lines []string) [][]string {
+	rows := [][]string{append(row, lines[0])}
+	for _, line := range lines[1:] {
+		rows = append(rows, append(make([]string, len(row)), line))
+	}
+	return rows
+}
+
+func types(p explain.PolicyRow) string {
+	words := make([]string, 0, len(p.Types))
+	for _, t := range p.Types {
+		words = append(words, string(t))
+	}
+	return orDash(words)
+}
+
+// subject describes the pods that a cluster network policy chooses.
+func subject(p explain.PolicyRow) string {
+	if p.Tier == explain.NoTier {
+		return "-"
+	}
+	return p.Selects + named(p.Pods)
 }
 
 // selects describes the pods that a policy isolates.
@@ -55,25 +136,25 @@ func selects(p explain.PolicyRow) string {
 	if p.Selects != "" {
 		text = p.Selects
 	}
+	return text + named(p.Pods)
+}
+
+// named returns the first of some pods in parentheses.
+func named(pods []string) string {
 	const most = 3
-	names := p.Pods
+	names := pods
 	if len(names) > most {
-		names = append(names[:most:most], fmt.Sprintf("%d more", len(p.Pods)-most))
+		names = append(names[:most:most], fmt.Sprintf("%d more", len(pods)-most))
 	}
 	if len(names) == 0 {
-		return text + " (nobody)"
+		return " (nobody)"
 	}
-	return text + " (" + strings.Join(names, ", ") + ")"
+	return " (" + strings.Join(names, ", ") + ")"
 }
 
 // allows describes what a policy allows, in one line at least.
 func allows(p explain.PolicyRow) (lines []string) {
-	for i, r := range p.Ingress {
-		lines = append(lines, fmt.Sprintf("ingress %d: %s", i+1, r))
-	}
-	for i, r := range p.Egress {
-		lines = append(lines, fmt.Sprintf("egress %d: %s", i+1, r))
-	}
+	lines = rules(p)
 	switch {
 	case len(lines) > 0:
 		return lines
@@ -81,4 +162,15 @@ func allows(p explain.PolicyRow) (lines []string) {
 		return []string{"nothing: it is invalid: " + p.Invalid}
 	}
 	return []string{"nothing"}
+}
+
+// rules returns a line for each rule.
+func rules(p explain.PolicyRow) (lines []string) {
+	for i, r := range p.Ingress {
+		lines = append(lines, fmt.Sprintf("ingress %d: %s", i+1, r))
+	}
+	for i, r := range p.Egress {
+		lines = append(lines, fmt.Sprintf("egress %d: %s", i+1, r))
+	}
+	return lines
 }

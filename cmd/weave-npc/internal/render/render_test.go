@@ -73,6 +73,7 @@ func TestKernelVerdicts(t *testing.T) {
 		{Node: "node1", Flow: v4},
 		{Node: "node1", Flow: v4, Asked: true, Accepted: true, Policies: true, At: "rule 2 of WEAVE-NPC: -j ACCEPT", Trace: []string{"FORWARD 1", "WEAVE-NPC 2"}},
 		{Node: "node1", Flow: v6, Asked: true, Policies: true, Trace: []string{"FORWARD 1"}, ByOthers: true, PassedOver: []string{"FORWARD 2: -m u32"}},
+		{Node: "node1", Flow: v4, Asked: true, ToNode: true, Trace: []string{"INPUT 1"}},
 	}
 	check(t, func(out *strings.Builder) error {
 		return Explanation(out, "text", &explanation.Explanation{Kernel: verdicts})
@@ -87,6 +88,9 @@ kernel of node1, IPv6: drops it
   a rule that is not weave-npc's decides
   not judged: FORWARD 2: -m u32
   DIFFERS from the policies, which say of this node's part: allowed
+kernel of node1, IPv4, to the node itself: drops it
+  way: INPUT 1
+  as the policies say, as far as they are for this node
 `)
 }
 
