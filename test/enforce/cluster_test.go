@@ -17,8 +17,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/test/lab"
@@ -30,6 +34,7 @@ type cluster struct {
 	server *apiserver.Server
 	host   *lab.Host // of the server
 	client kubernetes.Interface
+	tiers  dynamic.ResourceInterface // ClusterNetworkPolicies
 	have   *objects
 	half   bool // that writing was broken off
 }
@@ -47,6 +52,11 @@ func newCluster(t *testing.T, backend lab.Backend) (*world, *cluster) {
 	if c.client, err = kubernetes.NewForConfig(server.Client()); err != nil {
 		t.Fatal(err)
 	}
+	objects, err := dynamic.NewForConfig(server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.tiers = objects.Resource(schema.GroupVersion(v1alpha2.GroupVersion).WithResource("clusternetworkpolicies"))
 	for _, n := range w.Nodes() {
 		node := &corev1.Node{}
 		node.Name = n.Name()
@@ -91,6 +101,9 @@ func (c *cluster) write(t *testing.T, want *objects) {
 		c.wipe(t)
 	}
 	c.half = true
+	for _, name := range removed(c.have.tiers, want.tiers) {
+		c.must(t, c.tiers.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
 	for _, name := range removed(c.have.policies, want.policies) {
 		namespace, own, _ := strings.Cut(name, "/")
 		c.must(t, c.client.NetworkingV1().NetworkPolicies(namespace).Delete(t.Context(), own, metav1.DeleteOptions{}))
@@ -109,6 +122,9 @@ func (c *cluster) write(t *testing.T, want *objects) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.policies)) {
 		c.writePolicy(t, name, want.policies[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(want.tiers)) {
+		c.writeClusterPolicy(t, name, want.tiers[name])
 	}
 	c.have, c.half = want, false
 }
@@ -129,7 +145,7 @@ func (c *cluster) wipe(t *testing.T) {
 			metav1.ListOptions{}))
 		c.deleteNamespace(t, n.Name)
 	}
-	c.have = (&objects{policies: map[string]string{}}).clone()
+	c.have = (&objects{tiers: c.have.tiers}).clone()
 }
 
 // removed returns the names that are not wanted any more.
@@ -237,6 +253,34 @@ func (c *cluster) writePolicy(t *testing.T, name, spec string) {
 	c.must(t, err)
 	old.Spec = p.Spec
 	_, err = policies.Update(t.Context(), old, metav1.UpdateOptions{})
+	c.must(t, err)
+}
+
+// writeClusterPolicy writes a spec as it is: fields that this program does not know stay, if the resource definition lets them.
+func (c *cluster) writeClusterPolicy(t *testing.T, name, spec string) {
+	t.Helper()
+	have, exists := c.have.tiers[name]
+	if exists && have == spec {
+		return
+	}
+	p := &unstructured.Unstructured{Object: map[string]any{}}
+	if exists {
+		var err error
+		p, err = c.tiers.Get(t.Context(), name, metav1.GetOptions{})
+		c.must(t, err)
+	}
+	var fields map[string]any
+	c.must(t, yaml.Unmarshal([]byte(spec), &fields))
+	p.Object["spec"] = fields
+	p.SetAPIVersion(v1alpha2.GroupVersion.String())
+	p.SetKind("ClusterNetworkPolicy")
+	p.SetName(name)
+	var err error
+	if exists {
+		_, err = c.tiers.Update(t.Context(), p, metav1.UpdateOptions{})
+	} else {
+		_, err = c.tiers.Create(t.Context(), p, metav1.CreateOptions{})
+	}
 	c.must(t, err)
 }
 

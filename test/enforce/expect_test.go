@@ -22,7 +22,7 @@ import (
 //
 //	question = protocol [ port ] [ "/" family ]      "tcp 80", "icmp", "udp 53 /6"; both families are asked without one
 //	verdicts = { verdict }                           separated by spaces; "" means that everything arrives
-//	verdict  = ( "-" | "+" ) hosts ">" hosts         "-" does not arrive, "+" arrives
+//	verdict  = ( "-" | "+" | "!" ) hosts ">" hosts   "-" does not arrive, "+" arrives, "!" does not arrive, even at a pod's own node
 //	hosts    = name { "," name }                     "web,n2"
 //	name     = host | "*" | "pods" | "nodes" | "shop" | "ops"
 //
@@ -30,7 +30,7 @@ import (
 // of them, "shop" and "ops" are the pods of these namespaces.
 //
 // Pairs that no policy can decide always arrive, and no verdict changes that: a host and itself, a node and its own pods, and two hosts
-// that are no pods.
+// that are no pods. A pod and its own node are such a pair as well, except for "!".
 type wants map[string]string
 
 const (
@@ -104,7 +104,7 @@ func (w *world) question(t *testing.T, proto string, port uint16, family int, ve
 	for _, from := range names {
 		row := make([]bool, 0, len(names))
 		for _, to := range names {
-			row = append(row, w.undecided(from, to) || w.verdict(t, verdicts, from, to))
+			row = append(row, w.verdict(t, verdicts, from, to))
 		}
 		q.want.Reached = append(q.want.Reached, row)
 	}
@@ -126,21 +126,25 @@ func (w *world) isPod(name string) bool { return w.nodeOf(w.hosts[name]) != nil 
 
 // undecided reports whether a pair of hosts is one that no policy decides, see wants.
 func (w *world) undecided(from, to string) bool {
-	f, d := w.hosts[from], w.hosts[to]
-	own := func(pod, node *lab.Host) bool { n := w.nodeOf(pod); return n != nil && n.Host == node }
-	return from == to || own(f, d) || own(d, f) || !w.isPod(from) && !w.isPod(to)
+	return from == to || w.isOwnNode(from, to) || w.isOwnNode(to, from) || !w.isPod(from) && !w.isPod(to)
+}
+
+// isOwnNode reports whether a host is a pod's own node.
+func (w *world) isOwnNode(pod, node string) bool {
+	n := w.nodeOf(w.hosts[pod])
+	return n != nil && n.Host == w.hosts[node]
 }
 
 // verdict reports whether a pair arrives according to verdicts, see wants.
 func (w *world) verdict(t *testing.T, verdicts, from, to string) bool {
 	t.Helper()
-	arrives := true
+	arrives, undecided := true, w.undecided(from, to)
 	for _, v := range strings.Fields(verdicts) {
 		left, right, ok := strings.Cut(v[1:], ">")
-		if !ok || v[0] != '+' && v[0] != '-' {
+		if !ok || !strings.ContainsAny(v[:1], "+-!") {
 			t.Fatalf("%q is no verdict", v)
 		}
-		if w.named(t, left, from) && w.named(t, right, to) {
+		if w.named(t, left, from) && w.named(t, right, to) && (!undecided || v[0] != '-' && w.isOwnNode(from, to)) {
 			arrives = v[0] == '+'
 		}
 	}

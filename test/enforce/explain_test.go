@@ -47,6 +47,38 @@ func TestExplainKernel(t *testing.T) {
 	})
 }
 
+// TestS90_ExplainKernelOfTheOwnNode asks explain on a node about what its pods send to it, and again when INPUT does not lead to weave-npc.
+func TestS90_ExplainKernelOfTheOwnNode(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, do(base(), clusterPolicy("a", admin("1", webAlone, egress("Deny", `{networks: [0.0.0.0/0, "::/0"]}`)))))
+		n := w.Node("node1")
+		families(func(family int) {
+			w.probe(t, "web", lab.Packet{Proto: "tcp", To: w.hosts["n1"].Addr(family), Port: 80}, lab.Dropped)
+			w.probe(t, "db", lab.Packet{Proto: "tcp", To: w.hosts["n1"].Addr(family), Port: 80}, lab.Allowed)
+		})
+		ask := func(from, says string) {
+			t.Helper()
+			families(func(family int) {
+				out, stderr, status := execute(t, n, nil, "explain", "--kernel", "--node-name", n.Name(), "--iptables-backend", string(backend),
+					"--manifests", w.source.(*manifests).dir, "--from", from, "--to", w.hosts["n1"].Addr(family).String(), "--port", "tcp/80")
+				if !regexp.MustCompile(says).MatchString(out) {
+					t.Errorf("%s > the node: status %d, and explain does not say %q: %s\n%s", from, status, says, stderr, out)
+				}
+			})
+		}
+		ask("shop/web", `(?s)to the node itself: drops it\n  at rule \d+ of WEAVE-NPC-.*way: INPUT \d+, .*as the policies say`)
+		ask("shop/db", `(?s)to the node itself: lets it through\n.*way: INPUT \d+, .*as the policies say`)
+		for _, d := range w.daemons {
+			d.kill(t)
+		}
+		for _, program := range []string{"iptables-", "ip6tables-"} {
+			run(t, n.Host, program+string(backend), "-w", "-F", "INPUT")
+		}
+		ask("shop/web", `(?s)to the node itself: lets it through\n.*DIFFERS.*denied`)
+		ask("shop/db", `has no part in it`)
+	})
+}
+
 // spoil takes shop/db out of the sets that are about pods of shop, and lets all of ops/mon through.
 func (w *world) spoil(t *testing.T, n *lab.Node, backend lab.Backend) {
 	t.Helper()

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	"sigs.k8s.io/yaml"
 
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
@@ -52,10 +54,13 @@ func (w *world) isUnheardOf(o *objects, h *lab.Host, family int) bool {
 	return true
 }
 
-// explained returns the objects as weave-npc explain reads them from manifests.
+// explained returns the objects as weave-npc explain reads them from manifests, and cluster network policies as it reads them from an API server,
+// which may hold what no manifest may.
 func (o *objects) explained(t *testing.T) *npccluster.View {
 	t.Helper()
-	text, err := o.manifest()
+	others := *o
+	others.tiers = nil
+	text, err := others.manifest()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,5 +74,13 @@ func (o *objects) explained(t *testing.T) *npccluster.View {
 	}
 	e := npccluster.New()
 	read.Deliver(e)
+	for name, spec := range o.tiers {
+		var p v1alpha2.ClusterNetworkPolicy
+		p.Name = name
+		if err := yaml.Unmarshal([]byte(spec), &p.Spec); err != nil {
+			t.Fatalf("%s: %v", spec, err)
+		}
+		e.SetClusterPolicy(&p)
+	}
 	return e.View()
 }

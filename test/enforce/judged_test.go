@@ -7,15 +7,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/test/judge"
 )
 
-// judged returns the cluster as the judge sees it.
-func (o *objects) judged(t *testing.T) judge.World {
+// judged returns the cluster as the judge sees it, whose nodes are those of the world.
+func (o *objects) judged(t *testing.T, in *world) judge.World {
 	t.Helper()
 	w := judge.World{Namespaces: map[string]map[string]string{}}
+	for _, n := range in.Nodes() {
+		w.Nodes = append(w.Nodes, judge.Node{Name: n.Name(), Addrs: n.Addrs()})
+	}
 	for name, n := range o.namespaces {
 		w.Namespaces[name] = map[string]string{corev1.LabelMetadataName: name}
 		for k, v := range n.Labels {
@@ -47,6 +51,14 @@ func (o *objects) judged(t *testing.T) judge.World {
 			t.Fatalf("%s: %v", spec, err)
 		}
 		w.Policies = append(w.Policies, p)
+	}
+	for name, spec := range o.tiers {
+		var p v1alpha2.ClusterNetworkPolicy
+		p.Name = name
+		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
+			t.Fatalf("%s: %v", spec, err)
+		}
+		w.ClusterPolicies = append(w.ClusterPolicies, p)
 	}
 	return w
 }

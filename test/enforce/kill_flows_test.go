@@ -17,7 +17,7 @@ type verdicts func(from, to string, p judge.Packet) (out, in bool)
 // verdicts returns the verdicts in a state.
 func (k *killing) verdicts(t *testing.T, state int) verdicts {
 	t.Helper()
-	w := k.judgedAs(state).judged(t)
+	w := k.judgedAs(state).judged(t, k.w)
 	return func(_, _ string, p judge.Packet) (out, in bool) { return w.Judge(judge.Everywhere, p) }
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -18,6 +19,7 @@ type objects struct {
 	namespaces map[string]*corev1.Namespace // name -> namespace
 	pods       map[string]*corev1.Pod       // namespace/name -> pod
 	policies   map[string]string            // namespace/name -> spec, in YAML
+	tiers      map[string]string            // name -> spec of a cluster network policy, in YAML
 }
 
 // change edits objects. A change gets the world for its addresses.
@@ -25,7 +27,9 @@ type change func(w *world, o *objects)
 
 // clone returns a copy that can be edited.
 func (o *objects) clone() *objects {
-	c := &objects{map[string]*corev1.Namespace{}, map[string]*corev1.Pod{}, maps.Clone(o.policies)}
+	c := &objects{map[string]*corev1.Namespace{}, map[string]*corev1.Pod{}, map[string]string{}, map[string]string{}}
+	maps.Copy(c.policies, o.policies)
+	maps.Copy(c.tiers, o.tiers)
 	for name, n := range o.namespaces {
 		c.namespaces[name] = n.DeepCopy()
 	}
@@ -57,6 +61,10 @@ func (o *objects) manifest() (string, error) {
 		namespace, own, _ := strings.Cut(name, "/")
 		fmt.Fprintf(&b, "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n"+
 			"metadata: {namespace: %s, name: %s}\nspec:\n%s\n", namespace, own, indented(o.policies[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.tiers)) {
+		fmt.Fprintf(&b, "---\napiVersion: %s\nkind: ClusterNetworkPolicy\nmetadata: {name: %q}\nspec:\n%s\n", v1alpha2.GroupVersion, name,
+			indented(o.tiers[name]))
 	}
 	return b.String(), nil
 }
@@ -196,13 +204,19 @@ func policy(name, spec string) change {
 	return func(w *world, o *objects) { o.policies[name] = w.replacer().Replace(spec) }
 }
 
-// without removes objects: a namespace by its name, with what is in it; others as namespace/name.
+// clusterPolicy makes a cluster network policy, or edits it. In its spec, $web4 and $web6 are addresses of host web.
+func clusterPolicy(name, spec string) change {
+	return func(w *world, o *objects) { o.tiers[name] = w.replacer().Replace(spec) }
+}
+
+// without removes objects: a namespace by its name, with what is in it; a cluster network policy by its name; others as namespace/name.
 func without(names ...string) change {
 	return func(_ *world, o *objects) {
 		for _, name := range names {
 			delete(o.namespaces, name)
 			delete(o.pods, name)
 			delete(o.policies, name)
+			delete(o.tiers, name)
 			inIt := func(n string) bool { return strings.HasPrefix(n, name+"/") }
 			for n := range o.pods {
 				if inIt(n) {

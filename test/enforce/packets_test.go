@@ -19,7 +19,8 @@ func craft(t *testing.T, from, to netip.Addr, hopLimit uint8, transport ...gopac
 	var network gopacket.SerializableLayer
 	var checksums gopacket.NetworkLayer
 	proto := map[gopacket.LayerType]layers.IPProtocol{layers.LayerTypeUDP: layers.IPProtocolUDP,
-		layers.LayerTypeTCP: layers.IPProtocolTCP, layers.LayerTypeICMPv6: layers.IPProtocolICMPv6}[transport[0].LayerType()]
+		layers.LayerTypeTCP: layers.IPProtocolTCP, layers.LayerTypeICMPv6: layers.IPProtocolICMPv6,
+		layers.LayerTypeGRE: layers.IPProtocolGRE}[transport[0].LayerType()]
 	if from.Is4() {
 		ip := &layers.IPv4{Version: 4, IHL: 5, TTL: hopLimit, Protocol: proto, SrcIP: from.AsSlice(),
 			DstIP: to.AsSlice(), Id: 7}

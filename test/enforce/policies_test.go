@@ -30,7 +30,8 @@ type step struct {
 
 func cases() []testCase {
 	return slices.Concat(isolationCases(), combinedCases(), peerCases(), changeCases(), blockCases(), portCases(), serviceCases(),
-		connectionCases(), wireCases(), timeCases(), addressCases())
+		connectionCases(), wireCases(), timeCases(), addressCases(), tierOrderCases(), subjectCases(), tierPeerCases(), protocolCases(),
+		tierWireCases(), ownNodeTierCases())
 }
 
 // TestPolicies runs the cases, one after the other, in a world for each backend and attachment: what a case leaves
@@ -45,7 +46,7 @@ func TestPolicies(t *testing.T) {
 	}{
 		{"nft", lab.NFT, lab.Bridge, `.`},
 		{"legacy", lab.Legacy, lab.Bridge, `.`},
-		{"legacy-routed", lab.Legacy, lab.Routed, `^S(1|2|9|11|16|22|27|36|38|44|45|5.|60|69)_`},
+		{"legacy-routed", lab.Legacy, lab.Routed, `^S(1|2|9|11|16|22|27|36|38|44|45|5.|60|69|80|84|86|9[0-2])_`},
 	} {
 		t.Run(setup.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,12 +62,7 @@ func TestPolicies(t *testing.T) {
 
 // baseObjects returns the objects that every case begins with.
 func (w *world) baseObjects() *objects {
-	o := (&objects{}).clone()
-	if o.policies == nil {
-		o.policies = map[string]string{}
-	}
-	base()(w, o)
-	return o
+	return w.objects(base())
 }
 
 func (c testCase) run(t *testing.T, w *world) {

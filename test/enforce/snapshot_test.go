@@ -208,8 +208,7 @@ func (w *world) begin(t *testing.T, state change, args ...string) {
 
 // objects returns what a change makes of an empty cluster.
 func (w *world) objects(state change) *objects {
-	o := &objects{policies: map[string]string{}}
-	o = o.clone()
+	o := (&objects{}).clone()
 	state(w, o)
 	return o
 }

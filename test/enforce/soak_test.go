@@ -46,6 +46,7 @@ func TestSoak(t *testing.T) {
 	}
 	lives, dies := w.daemons[0], w.daemons[1]
 	g, seed, _ := newGenerator(t, w, 0)
+	g.drawTiers()
 	w.apply(t, g.objects)
 	w.awaitBare(t)
 	begin := time.Now()

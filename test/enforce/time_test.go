@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -196,6 +197,9 @@ func firstPackets(t *testing.T, w *world) {
 	})
 }
 
+// ofPolicies matches the names of chains that are there for policies alone.
+var ofPolicies = regexp.MustCompile(`WEAVE-NPC-([IEAB]-|ADMIN|BASELINE)`)
+
 // awaitBare waits until the nodes have only the sets and chains that they have without any policy.
 func (w *world) awaitBare(t *testing.T) {
 	t.Helper()
@@ -210,7 +214,7 @@ func (w *world) awaitBare(t *testing.T) {
 			}
 			for _, iptables := range []string{"iptables-", "ip6tables-"} {
 				for line := range strings.Lines(run(t, n.Host, iptables+string(w.backend)+"-save", "-t", "filter")) {
-					if strings.Contains(line, "WEAVE-NPC-I-") || strings.Contains(line, "WEAVE-NPC-E-") {
+					if ofPolicies.MatchString(line) {
 						left = append(left, line)
 					}
 				}
