@@ -22,14 +22,14 @@ test: ## run all tests: on paper, on the real kernel, in a browser, and against 
 	test/controlplane/build
 	$(GO) vet ./...
 	$(GO) test -race -count=1 -timeout 40m ./...
-	$(GO) -C test/controlplane test ./conformance/report
+	$(GO) -C test/controlplane test ./conformance/report ./conformance/tiers ./conformance/agnhost
 	$(GO) -C test/alerts test -count=1 . # without the cache, which misses changes of the files outside of this module
 	$(GO) -C test/manifests test -count=1 .
 
 controlplane: ## build the kube-apiserver and the etcd that the tests run (cached in .cache/controlplane)
 	test/controlplane/build
 
-conformance: ## run Kubernetes' NetworkPolicy specs against a cluster, KUBECONFIG=FILE (FOCUS=RE, PROCS=4, SCTP=1, REPORT=DIR)
+conformance: ## run the suites of NetworkPolicy and ClusterNetworkPolicy against a cluster, KUBECONFIG=FILE (docs/conformance.md lists the variables)
 	@test/controlplane/conformance/run
 
 image: ## build the images of the last commit without a registry, bin/weave-npc-image-ARCH.tar, and test them (ARCHS="amd64 arm64", TAG=latest)
@@ -64,9 +64,9 @@ fuzz: ## compare HISTORIES (20000, over 100,000 states) of random clusters with 
 storms: ## compare what CHECKS (300) random histories of interrupted and postponed transactions leave with what the last state asks for
 	WEAVE_NPC_TEST_STORMS=1 $(GO) test ./npc/controller -run TestRandomStorms -timeout 0 -v -rapid.checks=$${CHECKS:-300}
 
-worlds: ## compare STATES (1000 for each backend) of random clusters with the judge, by packets
+worlds: ## compare STATES (1000 for each backend) of random clusters with the judge, by packets; TIERS=no leaves out cluster network policies
 	test/setup
-	WEAVE_NPC_TEST_STEPS=$${STATES:-1000} $(GO) test ./test/enforce -run 'TestRandomStates|TestS62_S63_Random' -timeout 0 -v
+	WEAVE_NPC_TEST_STEPS=$${STATES:-1000} WEAVE_NPC_TEST_TIERS=$${TIERS:-yes} $(GO) test ./test/enforce -run 'TestRandomStates|TestS62_S63_Random' -timeout 0 -v
 
 soak: ## change, break and kill at random for FOR (10m), with the judge on, and look for what is left
 	test/setup

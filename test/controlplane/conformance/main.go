@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/cluster"
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
 )
 
@@ -25,6 +26,9 @@ const (
 	exitFailed = 1
 	exitUsage  = 2 // nothing ran
 )
+
+// runLabel is on all namespaces that the test framework makes, with the run that made them.
+const runLabel = "e2e-run"
 
 // options are the values of the flags.
 type options struct {
@@ -120,7 +124,7 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 	signal.Reset(unix.SIGINT, unix.SIGTERM)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
 	defer stop()
-	cluster, err := connect(ctx, o.kubeconfig)
+	c, err := cluster.Connect(ctx, o.kubeconfig)
 	if err != nil {
 		return exitUsage, err
 	}
@@ -129,7 +133,7 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 		return exitUsage, err
 	}
 	r.print("Kubernetes %s at %s, nodes: %d. Specs of Kubernetes %s, %d at a time; their pods run %s.\n",
-		cluster.version, cluster.host, cluster.nodes, suiteVersion(), o.procs, podImage())
+		c.Version, c.Config.Host, c.Nodes, suiteVersion(), o.procs, podImage())
 	if len(skip) > 0 {
 		r.print("Skipped, for want of SCTP sockets in the nodes' kernels: %d specs; SCTP=1 runs them.\n", len(skip))
 	}
@@ -140,7 +144,7 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 	})
 	defer interrupted()
 	err = r.runAll(ctx)
-	if swept := cluster.sweep(o.run); swept != nil {
+	if swept := c.Sweep(runLabel + "=" + o.run); swept != nil {
 		fmt.Fprintf(os.Stderr, "conformance: %v\n", swept)
 	}
 	if closed := r.close(); err == nil {

@@ -1,4 +1,5 @@
-package main
+// Package cluster is about the cluster that a conformance suite runs against.
+package cluster
 
 import (
 	"context"
@@ -9,28 +10,31 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
-	// runLabel is on all namespaces that the test framework makes, with the run that made them.
-	runLabel = "e2e-run"
 	// answerLimit is how long an API server may take to answer.
 	answerLimit = 15 * time.Second
 	// sweepLimit is how long namespaces may take to go.
 	sweepLimit = 2 * time.Minute
 )
 
-// cluster is what the specs run against.
-type cluster struct {
-	client  kubernetes.Interface
-	host    string // of the API server, as a URL
-	version string
-	nodes   int // that are ready and take pods
+// Cluster is what a suite runs against.
+type Cluster struct {
+	// Config is how to reach the API server.
+	Config *rest.Config
+	// Version is the version of Kubernetes.
+	Version string
+	// Nodes is how many nodes are ready and take pods.
+	Nodes int
+
+	client kubernetes.Interface
 }
 
-// connect finds the cluster of a kubeconfig's current context. Every error names a remedy.
-func connect(ctx context.Context, kubeconfig string) (*cluster, error) {
+// Connect finds the cluster of a kubeconfig's current context. Every error names a remedy.
+func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, errors.Errorf("%s is no kubeconfig of a cluster: %v; kubectl --kubeconfig %[1]s config view shows what it says",
@@ -41,24 +45,24 @@ func connect(ctx context.Context, kubeconfig string) (*cluster, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "%s cannot be used", kubeconfig)
 	}
-	c := &cluster{client: client, host: config.Host}
+	c := &Cluster{Config: config, client: client}
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
 		return nil, errors.Errorf("cannot talk to the cluster of %s: %v; is it up, and does kubectl --kubeconfig %[1]s get nodes work here?",
 			kubeconfig, err)
 	}
-	c.version = version.GitVersion
+	c.Version = version.GitVersion
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, errors.Errorf("%s does not list its nodes: %v; the suite needs the rights of an administrator", c.host, err)
+		return nil, errors.Errorf("%s does not list its nodes: %v; the suite needs the rights of an administrator", config.Host, err)
 	}
 	for i := range nodes.Items {
 		if takesPods(&nodes.Items[i]) {
-			c.nodes++
+			c.Nodes++
 		}
 	}
-	if c.nodes == 0 {
-		return nil, errors.Errorf("none of the %d nodes of %s is ready and takes pods (kubectl get nodes)", len(nodes.Items), c.host)
+	if c.Nodes == 0 {
+		return nil, errors.Errorf("none of the %d nodes of %s is ready and takes pods (kubectl get nodes)", len(nodes.Items), config.Host)
 	}
 	return c, nil
 }
@@ -81,12 +85,12 @@ func takesPods(n *corev1.Node) bool {
 	return false
 }
 
-// sweep deletes what namespaces of a run there are, and waits until all are gone.
-func (c *cluster) sweep(run string) error {
+// Sweep deletes the namespaces that a label selector matches, and waits until all are gone.
+func (c *Cluster) Sweep(selector string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
 	defer cancel()
 	for {
-		left, err := c.deleteNamespaces(ctx, run)
+		left, err := c.deleteNamespaces(ctx, selector)
 		if err == nil && left == 0 {
 			return nil
 		}
@@ -96,15 +100,15 @@ func (c *cluster) sweep(run string) error {
 			if err == nil {
 				err = errors.Errorf("%d are still there after %s", left, sweepLimit)
 			}
-			return errors.Wrapf(err, "removing the namespaces of this run (kubectl delete namespaces --selector %s=%s)", runLabel, run)
+			return errors.Wrapf(err, "removing the namespaces of this run (kubectl delete namespaces --selector %s)", selector)
 		}
 	}
 }
 
-// deleteNamespaces deletes the namespaces of a run, and returns how many are still there.
-func (c *cluster) deleteNamespaces(ctx context.Context, run string) (int, error) {
+// deleteNamespaces deletes the namespaces that a label selector matches, and returns how many are still there.
+func (c *Cluster) deleteNamespaces(ctx context.Context, selector string) (int, error) {
 	api := c.client.CoreV1().Namespaces()
-	found, err := api.List(ctx, metav1.ListOptions{LabelSelector: runLabel + "=" + run})
+	found, err := api.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return 0, errors.Wrap(err, "listing namespaces")
 	}
