@@ -139,8 +139,9 @@ func TestAlertsFire(t *testing.T) {
 			`weavenpc_gate_closed{instance="n1",direction="ingress"} 0x25 1x35`},
 		{"WeaveNPCInvalidPolicy", "weavenpc_invalid_policies{instance=\"n1\"} 0x60\nweavenpc_invalid_policies{instance=\"n2\"} 2x60",
 			`weavenpc_invalid_policies{instance="n1"} 0x60`},
-		{"WeaveNPCUnenforcedClusterPolicy", "weavenpc_unenforced_cluster_policies{instance=\"n1\"} 0x60\n" +
-			`weavenpc_unenforced_cluster_policies{instance="n2"} 2x60`, `weavenpc_unenforced_cluster_policies{instance="n1"} 0x60`},
+		{"WeaveNPCInvalidClusterPolicy", "weavenpc_invalid_cluster_policies{instance=\"n1\"} 0x60\n" +
+			`weavenpc_invalid_cluster_policies{instance="n2"} 2x60`,
+			"weavenpc_invalid_cluster_policies{instance=\"n1\"} 0x60\nweavenpc_cluster_policies{instance=\"n1\"} 3x60"},
 		{"WeaveNPCRefusedPolicy", `weavenpc_refused_policies{instance="n1"} 1x60`, `weavenpc_refused_policies{instance="n1"} 0x60`},
 		{"WeaveNPCNoReports", `weavenpc_ulogd_running{instance="n1"} 0x60`, `weavenpc_ulogd_running{instance="n1"} 1x25 0x35`},
 		{"WeaveNPCUlogdRestarts", `weavenpc_ulogd_restarts_total{instance="n1"} 0+1x60`, `weavenpc_ulogd_restarts_total{instance="n1"} 0x25 2x35`},

@@ -240,7 +240,7 @@ func TestRightsAreTheLeast(t *testing.T) {
 			t.Errorf("a right to %v", r.NonResourceURLs)
 		}
 	}
-	want := map[string]string{"namespaces": "get list watch", "pods": "get list watch", "nodes": "get", "events": "create patch",
+	want := map[string]string{"namespaces": "get list watch", "pods": "get list watch", "nodes": "get list watch", "events": "create patch",
 		"networking.k8s.io/networkpolicies": "get list watch", "policy.networking.k8s.io/clusternetworkpolicies": "get list watch",
 		"policy.networking.k8s.io/adminnetworkpolicies": "list", "policy.networking.k8s.io/baselineadminnetworkpolicies": "list"}
 	if d := cmp.Diff(want, got); d != "" {

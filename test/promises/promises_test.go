@@ -61,8 +61,8 @@ func TestEveryPromiseHasTests(t *testing.T) {
 		known[n] = true
 		writeTests(t, &want, n, tests[n])
 	}
-	for n := 1; n <= 76; n++ {
-		if !known[n] {
+	for n := 1; n <= 94; n++ {
+		if !known[n] && (n < 77 || n > 79) { // these numbers were never given
 			t.Errorf("the page does not have S%d", n)
 		}
 	}
