@@ -1,8 +1,11 @@
 package controller_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -209,4 +212,56 @@ func TestS89_RejectedSetsDeny(t *testing.T) {
 	w.Model.Resume()
 	w.Again(false)
 	w.Expect("shop/api > shop/web tcp:80 = no\nshop/db > shop/web tcp:80 = no\nshop/web > shop/api tcp:80 = yes\nshop/api > shop/db tcp:80 = yes")
+}
+
+// TestS80_ManyCombinations has more combinations of policies choose local pods than there are lists: 15 have lists of their own, all others share
+// one. What each pod gets stays the same while policies come and go, and which have their own follows from the policies alone.
+func TestS80_ManyCombinations(t *testing.T) {
+	const combinations = 20
+	w := newWorld(t, toldByRange)
+	w.Namespace("shop")
+	w.Remote("shop/db", "10.32.2.2", "app=db")
+	w.Remote("shop/api", "10.32.2.3", "app=api")
+	spec := func(i int) string {
+		return fmt.Sprintf(`{tier: Admin, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {number: '%d'}}}},
+ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}}]}]}`, i)
+	}
+	for i := range combinations {
+		w.Pod(fmt.Sprintf("shop/p%d", i), fmt.Sprintf("10.32.1.%d", 10+i), fmt.Sprintf("number=%d", i))
+		w.ClusterPolicy(fmt.Sprintf("p%02d", i), spec(i))
+	}
+	w.Sync()
+	check := func(there, lists int) {
+		t.Helper()
+		for i := range combinations {
+			db := "no"
+			if i >= there {
+				db = "yes"
+			}
+			w.Expect(fmt.Sprintf("shop/db > shop/p%d tcp:80 = %s\nshop/api > shop/p%d tcp:80 = yes", i, db, i))
+		}
+		n := 0
+		for name := range w.Kernels[traffic.IPv4].Chains {
+			if strings.HasPrefix(name, "WEAVE-NPC-A-") {
+				n++
+			}
+		}
+		if n != lists {
+			t.Errorf("there are %d lists, want %d", n, lists)
+		}
+	}
+	check(combinations, 16)
+	for there := combinations - 1; there >= 14; there-- {
+		p := fmt.Sprintf("p%02d", there)
+		w.Model.DeleteClusterPolicy(p, types.UID(p))
+		w.Again(true)
+		w.CollectGarbage()
+		check(there, min(there, 16))
+	}
+	for i := 14; i < combinations; i++ {
+		w.ClusterPolicy(fmt.Sprintf("p%02d", i), spec(i))
+		w.Again(true)
+	}
+	w.CollectGarbage()
+	check(combinations, 16)
 }
