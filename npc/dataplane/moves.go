@@ -110,7 +110,7 @@ func (p *planner) orderTiers() (ordered bool) {
 	for _, c := range p.changes {
 		changes = append(changes, &c.Change)
 	}
-	plan, ordered := order.Of(changes, p.sets.held())
+	plan, ordered := order.Of(changes, p.sets.held)
 	for _, c := range p.changes {
 		if ordered && c.create {
 			p.tx.Close, c.create = append(p.tx.Close, ipset.Op{Kind: ipset.Create, Set: c.Of.Set}), false

@@ -182,7 +182,7 @@ func (t *Tiers) Update(c index.Change) {
 // UpdateNamespace follows a change of a namespace's labels.
 func (t *Tiers) UpdateNamespace(name string) {
 	for q := range t.pods {
-		if q.Namespace == name {
+		if q.Namespace == name && len(t.policies) > 0 {
 			t.reselect(q)
 		}
 	}
@@ -198,7 +198,9 @@ func (t *Tiers) reselect(q *index.Pod) {
 		st = &podState{Pod: q}
 		t.pods[q] = st
 	}
-	t.changed[st] = struct{}{}
+	if len(t.policies) > 0 {
+		t.changed[st] = struct{}{}
+	}
 	for _, p := range t.policies {
 		switch _, was := p.selected[st]; {
 		case p.chooses(q) && !was:

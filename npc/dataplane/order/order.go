@@ -55,12 +55,13 @@ type HeldSet[T any] struct {
 	State func(ipset.Entry) (exists, wanted bool)
 }
 
-// Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is nothing: it reports false.
-func Of[T any](changes []*Change[T], k Kernel[T]) (Plan[T], bool) {
+// Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is nothing: it reports
+// false, and k, which returns what else the order depends on, is not called.
+func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
 	if !slices.ContainsFunc(changes, func(c *Change[T]) bool { return c.Role.Cluster || c.Judges >= BaselineList }) {
 		return Plan[T]{}, false
 	}
-	o := &planner[T]{kernel: k}
+	o := &planner[T]{kernel: k()}
 	for _, c := range changes {
 		o.look(c)
 	}

@@ -91,7 +91,7 @@ func TestS93_WhatComesFirstAndLast(t *testing.T) {
 				}}},
 				Closed: &order.HeldSet[string]{Of: "closed", Direction: traffic.Egress, State: never},
 			}
-			plan, ordered := order.Of(c.changes, k)
+			plan, ordered := order.Of(c.changes, func() order.Kernel[string] { return k })
 			if !ordered {
 				t.Fatal("the changes have no order")
 			}
@@ -135,7 +135,7 @@ func ops(all []order.Op[string]) string {
 func TestNetworkPoliciesAloneHaveNoOrder(t *testing.T) {
 	changes := []*order.Change[string]{{Of: "v1", Set: order.Set{Peers: true, Height: -1}, Add: entries(1)},
 		{Of: "shard", Set: pods(order.Tail, 0), Remove: entries(1)}}
-	if plan, ordered := order.Of(changes, order.Kernel[string]{}); ordered || len(plan.Close)+len(plan.Open) > 0 {
+	if plan, ordered := order.Of(changes, nil); ordered || len(plan.Close)+len(plan.Open) > 0 {
 		t.Errorf("the plan is %v", plan)
 	}
 }
