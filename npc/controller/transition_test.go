@@ -143,13 +143,15 @@ func (tr transition) mayDrop(p judge.Packet) string {
 	return ""
 }
 
-// moves reports whether an address has another pod, or its pod other labels, after the event.
+// moves reports whether an address has another pod, or its pod or its namespace other labels, after the event. A namespace that was not
+// known and has no labels does: a selector that is empty matches it.
 func (tr transition) moves(a netip.Addr) bool { return identity(tr.before, a) != identity(tr.after, a) }
 
 func identity(w judge.World, a netip.Addr) string {
 	for _, p := range w.Pods {
 		if slices.Contains(p.Addrs, a) {
-			return fmt.Sprint(p, w.Namespaces[p.Namespace])
+			labels, known := w.Namespaces[p.Namespace]
+			return fmt.Sprint(p, labels, known)
 		}
 	}
 	return ""
