@@ -37,7 +37,7 @@ type Cluster struct {
 	pods       map[string]*npc.Pod // namespace/name -> pod
 	policies   map[string]*Policy  // namespace/name -> policy
 	// clusterPolicies holds name -> policy.
-	clusterPolicies map[string]*TierPolicy
+	clusterPolicies map[string]*policy.Cluster
 	// nodeAddrs holds the addresses of the nodes whose addresses are all known, and booted when a node was started, as far as that is known.
 	nodeAddrs map[string]addrSet
 	booted    map[string]time.Time
@@ -48,7 +48,7 @@ type Cluster struct {
 // New returns a cluster without objects.
 func New() *Cluster {
 	return &Cluster{namespaces: map[string]npc.Namespace{}, pods: map[string]*npc.Pod{}, policies: map[string]*Policy{},
-		clusterPolicies: map[string]*TierPolicy{}, nodeAddrs: map[string]addrSet{}, booted: map[string]time.Time{},
+		clusterPolicies: map[string]*policy.Cluster{}, nodeAddrs: map[string]addrSet{}, booted: map[string]time.Time{},
 		nodes: map[string]npc.Node{}}
 }
 
@@ -74,7 +74,7 @@ func (c *Cluster) View() *View {
 func newView(c *Cluster) *View {
 	v := &View{LegacyNetpol: c.LegacyNetpol, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
 		nodeAddrs: maps.Clone(c.nodeAddrs), nodesAt: map[netip.Addr][]npc.Node{}, selecting: map[*npc.Pod][]*Policy{},
-		choosing: map[*npc.Pod][]*TierPolicy{}, ClusterPolicies: slices.SortedFunc(maps.Values(c.clusterPolicies), inOrder)}
+		choosing: map[*npc.Pod][]*policy.Cluster{}, ClusterPolicies: slices.SortedFunc(maps.Values(c.clusterPolicies), (*policy.Cluster).Compare)}
 	for _, key := range slices.Sorted(maps.Keys(c.policies)) {
 		p := c.policies[key]
 		v.Policies = append(v.Policies, p)
@@ -146,9 +146,8 @@ func (c *Cluster) DeletePolicy(namespace, name string, uid types.UID) {
 
 // SetClusterPolicy adds or replaces a cluster network policy. The object must not be changed afterwards.
 func (c *Cluster) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
-	p := &TierPolicy{o.Name, o.UID, policy.CompileCluster(o)}
-	p.Rules = [len(traffic.Directions)][]policy.ClusterRule{} // only the kernel needs them
-	c.change(func() { c.clusterPolicies[p.Name] = p })
+	p := policy.CompileCluster(o)
+	c.change(func() { c.clusterPolicies[p.Name] = &p })
 }
 
 // DeleteClusterPolicy removes a cluster network policy.

@@ -1,51 +1,16 @@
 package cluster
 
 import (
-	"cmp"
 	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// TierPolicy is a compiled cluster network policy with the name of its object.
-type TierPolicy struct {
-	Name string
-	UID  types.UID
-	policy.Cluster
-}
-
-// inOrder orders cluster network policies as they are asked; those that decide nothing come last.
-func inOrder(p, q *TierPolicy) int {
-	rank := func(p *TierPolicy) int {
-		if p.Inert {
-			return len(policy.Tiers)
-		}
-		return int(p.Tier)
-	}
-	return cmp.Or(cmp.Compare(rank(p), rank(q)), cmp.Compare(p.Priority, q.Priority), strings.Compare(p.Name, q.Name))
-}
-
-// denies reports whether a rule of a direction may deny something.
-func (p *TierPolicy) denies(d traffic.Direction) bool {
-	return slices.ContainsFunc(p.Written[d], func(r policy.WrittenRule) bool { return r.Action == policy.Deny })
-}
-
-// deniesNode reports whether a rule may deny packets to the pod's own node, which has no address of a pod.
-func (p *TierPolicy) deniesNode() bool {
-	return slices.ContainsFunc(p.Written[traffic.Egress], func(r policy.WrittenRule) bool {
-		return r.Action == policy.Deny && (r.Invalid != nil ||
-			slices.ContainsFunc(r.Peers, func(p policy.Peer) bool { return p.Block != nil || p.Nodes != nil }))
-	})
-}
-
 // Choosing returns the cluster network policies whose subject a pod is, in order. The pod must neither be on the network of its node nor have
 // finished.
-func (v *View) Choosing(p *npc.Pod) []*TierPolicy {
+func (v *View) Choosing(p *npc.Pod) []*policy.Cluster {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	out, ok := v.choosing[p]
@@ -64,9 +29,9 @@ func (v *View) Choosing(p *npc.Pod) []*TierPolicy {
 }
 
 // Tier returns the policies of a tier whose subject a pod is and that have rules in a direction, in order.
-func (v *View) Tier(t policy.Tier, p *npc.Pod, d traffic.Direction) (policies []*TierPolicy) {
+func (v *View) Tier(t policy.Tier, p *npc.Pod, d traffic.Direction) (policies []*policy.Cluster) {
 	for _, q := range v.Choosing(p) {
-		if q.Tier == t && len(q.Written[d]) > 0 {
+		if q.Tier == t && len(q.Rules[d]) > 0 {
 			policies = append(policies, q)
 		}
 	}
@@ -83,16 +48,16 @@ func (v *View) Restricted(p *npc.Pod, d traffic.Direction) bool {
 // RestrictedByTiers reports whether cluster network policies may deny a pod something in a direction. A pod that NetworkPolicies isolate never
 // meets the Baseline tier.
 func (v *View) RestrictedByTiers(p *npc.Pod, d traffic.Direction) bool {
-	return v.asks(p, d, func(q *TierPolicy) bool { return q.denies(d) })
+	return v.asks(p, d, func(q *policy.Cluster) bool { return q.Denies(d) })
 }
 
 // RestrictedToNode reports whether cluster network policies may deny a pod something that it sends to its own node.
 func (v *View) RestrictedToNode(p *npc.Pod) bool {
-	return v.asks(p, traffic.Egress, (*TierPolicy).deniesNode)
+	return v.asks(p, traffic.Egress, (*policy.Cluster).DeniesNode)
 }
 
 // asks reports whether one of the cluster network policies that are asked about a pod in a direction is such.
-func (v *View) asks(p *npc.Pod, d traffic.Direction, such func(*TierPolicy) bool) bool {
+func (v *View) asks(p *npc.Pod, d traffic.Direction, such func(*policy.Cluster) bool) bool {
 	_, isolated := v.Isolating(p, d)
-	return slices.ContainsFunc(v.Choosing(p), func(q *TierPolicy) bool { return such(q) && (q.Tier == policy.Admin || !isolated) })
+	return slices.ContainsFunc(v.Choosing(p), func(q *policy.Cluster) bool { return such(q) && (q.Tier == policy.Admin || !isolated) })
 }

@@ -19,7 +19,7 @@ type View struct {
 	Pods         map[string]*npc.Pod // namespace/name -> pod
 	Policies     []*Policy           // ordered by namespace/name
 	// ClusterPolicies are in the order in which they are asked: by tier, priority and name. Those that decide nothing come last.
-	ClusterPolicies []*TierPolicy
+	ClusterPolicies []*policy.Cluster
 
 	byNamespace map[string][]*Policy // namespace -> its policies, in order
 	claims      map[netip.Addr][]*npc.Pod
@@ -32,7 +32,7 @@ type View struct {
 
 	mu        sync.Mutex
 	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order, as far as they were asked for
-	choosing  map[*npc.Pod][]*TierPolicy
+	choosing  map[*npc.Pod][]*policy.Cluster
 }
 
 type addrSet map[netip.Addr]struct{}

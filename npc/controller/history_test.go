@@ -299,33 +299,22 @@ func podFacts(p corev1.Pod) npc.Pod {
 	return f
 }
 
+// deleteGone deletes the objects that are not among the next ones.
+func deleteGone[T any](objects, next map[string]T, deleteObject func(key string)) {
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		if _, stays := next[key]; !stays {
+			deleteObject(key)
+		}
+	}
+}
+
 // become tells the model all that is different in the next state.
 func (h *history) become(next state) {
-	for _, key := range slices.Sorted(maps.Keys(h.spaces)) {
-		if _, stays := next.spaces[key]; !stays {
-			h.deleteNamespace(key)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(h.pods)) {
-		if _, stays := next.pods[key]; !stays {
-			h.deletePod(key)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(h.policies)) {
-		if _, stays := next.policies[key]; !stays {
-			h.deletePolicy(key)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(h.cluster)) {
-		if _, stays := next.cluster[key]; !stays {
-			h.deleteClusterPolicy(key)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
-		if _, stays := next.nodes[name]; !stays {
-			h.deleteNode(name)
-		}
-	}
+	deleteGone(h.spaces, next.spaces, h.deleteNamespace)
+	deleteGone(h.pods, next.pods, h.deletePod)
+	deleteGone(h.policies, next.policies, h.deletePolicy)
+	deleteGone(h.cluster, next.cluster, h.deleteClusterPolicy)
+	deleteGone(h.nodes, next.nodes, h.deleteNode)
 	h.setNodeAddrs(next.node)
 	for _, name := range slices.Sorted(maps.Keys(next.nodes)) {
 		h.setNode(next.nodes[name])

@@ -428,24 +428,37 @@ var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132
 // stepwise changes policies alone, or the labels of one pod, and checks after every step of every transaction that what both versions allow
 // passes, and that nothing passes a direction that both deny (S62).
 func (h *history) stepwise(edit func(), tidy bool) {
-	before := h.state.clone().judged()
+	was := h.begin(edit)
+	h.judgeSteps(transition{before: was.judged(), after: h.state.judged()}, was.node, tidy,
+		func(p judge.Packet, by string) { h.t.Fatalf("%v: dropped in between, by %q\n%s", p, by, h.Applied()) })
+}
+
+// begin has an event happen, which the kernel is yet to follow, and returns the state before it.
+func (h *history) begin(event func()) state {
+	was := h.clone()
 	h.Applied()
-	edit()
-	after := h.state.judged()
+	event()
+	return was
+}
+
+// judgeSteps has the kernel follow an event, and judges every packet after each step of that. Nothing may pass a direction that is denied
+// before the event and after it; dropped is called with each packet that is dropped though it is allowed before and after. The addresses
+// that the node had send nothing.
+func (h *history) judgeSteps(tr transition, node []netip.Addr, tidy bool, dropped func(p judge.Packet, by string)) {
 	for _, k := range h.Kernels {
 		k.AfterStep = func() {
-			h.cells(after, func(p judge.Packet) {
-				if p.Src.Is4() != (k.Family == traffic.IPv4) {
+			h.cells(tr.after, func(p judge.Packet) {
+				if p.Src.Is4() != (k.Family == traffic.IPv4) || slices.Contains(node, p.Src) {
 					return
 				}
 				h.judged++
-				out, in := before.Judge(cluster.Node, p)
-				outNow, inNow := after.Judge(cluster.Node, p)
+				out, in := tr.before.Judge(cluster.Node, p)
+				outNow, inNow := tr.after.Judge(cluster.Node, p)
 				switch got := h.onPaper(p); {
-				case out && in && outNow && inNow && !got.Accepted:
-					h.t.Fatalf("%v: dropped in between, by %q\n%s", p, got.By, h.Applied())
 				case got.Accepted && (!out && !outNow || !in && !inNow):
-					h.t.Fatalf("%v: let through in between, by %q\n%s", p, got.By, h.Applied())
+					h.t.Fatalf("%s: %v: let through in between, by %q\n%s", tr.kind, p, got.By, h.Applied())
+				case !got.Accepted && out && outNow && in && inNow:
+					dropped(p, got.By)
 				}
 			})
 		}

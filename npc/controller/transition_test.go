@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/judge"
 )
@@ -95,37 +94,15 @@ func (h *generator) events() map[string]func() {
 
 // between has an event happen, and judges every packet after each step of what follows. It calls dropped with the reason of each drop that may be.
 func (h *history) between(kind string, event func(), dropped func(why string)) {
-	was := h.clone()
-	h.Applied()
-	event()
+	was := h.begin(event)
 	tr := transition{kind: kind, before: was.judged(), after: h.state.judged()}
-	for _, k := range h.Kernels {
-		k.AfterStep = func() {
-			h.cells(tr.after, func(p judge.Packet) {
-				if p.Src.Is4() != (k.Family == traffic.IPv4) || slices.Contains(was.node, p.Src) {
-					return
-				}
-				h.judged++
-				out, in := tr.before.Judge(cluster.Node, p)
-				outNow, inNow := tr.after.Judge(cluster.Node, p)
-				got := h.onPaper(p)
-				switch {
-				case got.Accepted && (!out && !outNow || !in && !inNow):
-					h.t.Fatalf("%s: %v: let through in between, by %q\n%s", kind, p, got.By, h.Applied())
-				case !got.Accepted && out && outNow && in && inNow:
-					why := tr.mayDrop(p)
-					if why == "" {
-						h.t.Fatalf("%s: %v: dropped in between, by %q\n%s", kind, p, got.By, h.Applied())
-					}
-					dropped(why)
-				}
-			})
+	h.judgeSteps(tr, was.node, false, func(p judge.Packet, by string) {
+		why := tr.mayDrop(p)
+		if why == "" {
+			h.t.Fatalf("%s: %v: dropped in between, by %q\n%s", kind, p, by, h.Applied())
 		}
-	}
-	h.Again(false)
-	for _, k := range h.Kernels {
-		k.AfterStep = nil
-	}
+		dropped(why)
+	})
 }
 
 // mayDrop returns why a packet may be dropped for the one transaction although both states allow it; empty if it may not.
@@ -167,15 +144,15 @@ func (tr transition) changesTiers(a netip.Addr) bool {
 // hasPass reports whether an Admin policy passes something.
 func (tr transition) hasPass() bool {
 	for _, p := range slices.Concat(tr.before.ClusterPolicies, tr.after.ClusterPolicies) {
+		var actions []v1alpha2.ClusterNetworkPolicyRuleAction
 		for _, r := range p.Spec.Ingress {
-			if p.Spec.Tier == v1alpha2.AdminTier && r.Action == v1alpha2.ClusterNetworkPolicyRuleActionPass {
-				return true
-			}
+			actions = append(actions, r.Action)
 		}
 		for _, r := range p.Spec.Egress {
-			if p.Spec.Tier == v1alpha2.AdminTier && r.Action == v1alpha2.ClusterNetworkPolicyRuleActionPass {
-				return true
-			}
+			actions = append(actions, r.Action)
+		}
+		if p.Spec.Tier == v1alpha2.AdminTier && slices.Contains(actions, v1alpha2.ClusterNetworkPolicyRuleActionPass) {
+			return true
 		}
 	}
 	return false

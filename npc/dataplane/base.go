@@ -19,7 +19,8 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	}
 	if b.Hooked {
 		if cs.jumps == nil {
-			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()), jump.New(naming.NodeHookChain, naming.EgressChain, b.ToNode(cs.family.ip))}
+			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()),
+				jump.New(naming.NodeHookChain, naming.EgressChain, b.ToNode(cs.family.ip))}
 		}
 		cs.jumps[0].Want(true)
 		put(naming.ForwardChain, "what passes this node", b.Forward(cs.family.ip)...)
@@ -34,9 +35,8 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 		if b.RepliesApart() {
 			put(naming.RepliesChain(d), "what opens no connection, "+d.String(), b.Replies(cs.family.ip, d)...)
 		}
-		c := put(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(), b.Isolated(cs.family.ip, d)...)
-		c.lazy = true
-		roots[d] = c
+		roots[d] = put(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(), b.Isolated(cs.family.ip, d)...)
+		roots[d].lazy = true
 		drop := put(naming.DropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
 		drop.ordered = true
 		for _, r := range b.Reports(d) {

@@ -3,7 +3,6 @@ package explain
 import (
 	"fmt"
 
-	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
@@ -93,7 +92,7 @@ func (q question) skipBaseline(a *answer) {
 	}
 }
 
-func policySaid(p *cluster.TierPolicy) ClusterPolicyReason {
+func policySaid(p *policy.Cluster) ClusterPolicyReason {
 	return ClusterPolicyReason{Tier: p.Tier.String(), Policy: p.Name, Priority: p.Priority}
 }
 

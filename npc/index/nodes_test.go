@@ -3,6 +3,7 @@ package index
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
@@ -25,7 +26,7 @@ func (w *world) setNode(name, labels, has string) {
 // deny provisions the sets of a policy that denies egress to peers, in YAML. It returns what ends that.
 func (w *world) deny(peers string) (end func()) {
 	w.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{}
+	o := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	if err := yaml.UnmarshalStrict([]byte("{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: ["+peers+"]}]}"), &o.Spec); err != nil {
 		w.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func (w *world) deny(peers string) (end func()) {
 		w.Fatal(p.Invalid)
 	}
 	user := &dataplane.Owner{Name: "p"}
-	sets := w.Sets.Provision(rules.RenderCluster(&p, "p").Sets, user)
+	sets := w.Sets.Provision(rules.RenderCluster(&p).Sets, user)
 	ruled := 0
 	for id, set := range sets.OfRules() {
 		if ruled++; id == "" || set == nil {

@@ -1,12 +1,16 @@
 package policy
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
@@ -51,6 +55,8 @@ func (a Action) String() string {
 
 // Cluster is a compiled ClusterNetworkPolicy.
 type Cluster struct {
+	Name     string
+	UID      types.UID
 	Tier     Tier
 	Priority int32
 	// Namespaces and Pods choose the subject. Pods are chosen in the namespaces.
@@ -86,7 +92,7 @@ type WrittenRule struct {
 // CompileCluster compiles an API object, which must not be changed afterwards. As the API asks for, a rule with a peer, a protocol or an action
 // that is not known fails closed: if it accepts it matches nothing, else it denies everything.
 func CompileCluster(o *v1alpha2.ClusterNetworkPolicy) Cluster {
-	p := Cluster{Priority: o.Spec.Priority}
+	p := Cluster{Name: o.Name, UID: o.UID, Priority: o.Spec.Priority}
 	switch o.Spec.Tier {
 	case v1alpha2.AdminTier:
 	case v1alpha2.BaselineTier:
@@ -110,6 +116,29 @@ func CompileCluster(o *v1alpha2.ClusterNetworkPolicy) Cluster {
 		p.add(traffic.Egress, "spec.egress["+strconv.Itoa(i)+"]", r.Name, r.Action, r.To, r.Protocols)
 	}
 	return p
+}
+
+// Compare orders policies as they are asked: by their tiers, priorities and names. Those that decide nothing come last.
+func (p *Cluster) Compare(q *Cluster) int {
+	rank := func(p *Cluster) int {
+		if p.Inert {
+			return len(Tiers)
+		}
+		return int(p.Tier)
+	}
+	return cmp.Or(cmp.Compare(rank(p), rank(q)), cmp.Compare(p.Priority, q.Priority), strings.Compare(p.Name, q.Name))
+}
+
+// Denies reports whether a rule of a direction may deny something.
+func (p *Cluster) Denies(d traffic.Direction) bool {
+	return slices.ContainsFunc(p.Rules[d], func(r ClusterRule) bool { return r.Action == Deny })
+}
+
+// DeniesNode reports whether a rule may deny packets to the pod's own node, which has no address of a pod.
+func (p *Cluster) DeniesNode() bool {
+	return slices.ContainsFunc(p.Rules[traffic.Egress], func(r ClusterRule) bool {
+		return r.Action == Deny && (r.AnyPeer || slices.ContainsFunc(r.Peers, func(p MergedPeer) bool { return p.Namespaces == nil }))
+	})
 }
 
 func (p *Cluster) compileSubject(s v1alpha2.ClusterNetworkPolicySubject) (err error) {

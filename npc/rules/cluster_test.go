@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
@@ -35,7 +36,7 @@ func user(r Rendered, s Set) string {
 // clusterPolicy compiles a cluster network policy whose subject is everybody.
 func clusterPolicy(t *testing.T, tier, spec string) compiled.Cluster {
 	t.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{}
+	o := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	if err := yaml.UnmarshalStrict([]byte(`{tier: `+tier+`, subject: {namespaces: {}}, `+spec+`}`), &o.Spec); err != nil {
 		t.Fatalf("%s: %v", spec, err)
 	}
@@ -47,7 +48,7 @@ func clusterRendered(t *testing.T, cases []renderCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := clusterPolicy(t, "Admin", c.spec)
-			compare(t, c.want, written(RenderCluster(&p, "p")))
+			compare(t, c.want, written(RenderCluster(&p)))
 		})
 	}
 }
@@ -136,7 +137,7 @@ func TestManyPeersOfAClusterRule(t *testing.T) {
 	}
 	p := clusterPolicy(t, "Admin", fmt.Sprintf(`egress: [{action: Deny, to: [%s], protocols: [%s]}]`,
 		strings.Join(peers, ", "), strings.Join(protocols, ", ")))
-	got := written(RenderCluster(&p, "p"))
+	got := written(RenderCluster(&p))
 	compare(t, `
 		egress 1: -p tcp -m set --match-set S27 dst,dst -m set --match-set S26 dst
 		egress 1: -p udp -m set --match-set S52 dst,dst -m set --match-set S26 dst
@@ -200,7 +201,8 @@ func TestSetsOfClusterRulesAreTheirOwn(t *testing.T) {
 		if strings.Contains(spec, "networks") {
 			want = 6 // that of pods in the networks, too
 		}
-		add(c.whose, RenderCluster(&p, c.name), want)
+		p.Name = c.name
+		add(c.whose, RenderCluster(&p), want)
 	}
 	v1 := compiled.Compile(fixture.Policy(t, "shop/p", `{podSelector: {}, policyTypes: [Egress], egress: [{to: [
 		{namespaceSelector: {matchLabels: {team: a}}}], ports: [{port: http}, {port: 80}]}]}`), budget.Default())
@@ -214,7 +216,7 @@ func TestSetsOfClusterRulesStay(t *testing.T) {
 	const b = `{action: Deny, from: [{namespaces: {matchLabels: {team: b}}}]}`
 	sets := func(spec string) []string {
 		p := clusterPolicy(t, "Admin", spec)
-		return slices.Sorted(maps.Keys(podSets(RenderCluster(&p, "p"))))
+		return slices.Sorted(maps.Keys(podSets(RenderCluster(&p))))
 	}
 	before := sets(`ingress: [` + a + `, ` + b + `]`)
 	for name, spec := range map[string]string{

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
@@ -69,7 +70,7 @@ func TestS84_PeersByNodes(t *testing.T) {
 // renderCluster renders a policy with some egress rules, in YAML.
 func renderCluster(t *testing.T, rules string) Rendered {
 	t.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{}
+	o := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	if err := yaml.UnmarshalStrict([]byte("{tier: Admin, subject: {namespaces: {}}, egress: ["+rules+"]}"), &o.Spec); err != nil {
 		t.Fatal(err)
 	}
@@ -77,5 +78,5 @@ func renderCluster(t *testing.T, rules string) Rendered {
 	if p.Invalid != nil {
 		t.Fatal(p.Invalid)
 	}
-	return RenderCluster(&p, "p")
+	return RenderCluster(&p)
 }

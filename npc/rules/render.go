@@ -42,16 +42,16 @@ func Render(p *policy.Policy, namespace, name string, lists func(labels.Selector
 	return r.out
 }
 
-// RenderCluster returns the iptables rules of a cluster network policy and the sets that they refer to, by the policy's name. The rules do
+// RenderCluster returns the iptables rules of a cluster network policy and the sets that they refer to. The rules do
 // not ask whether a pod is the policy's subject. No other policy and no other rule uses the sets of pods.
-func RenderCluster(p *policy.Cluster, name string) Rendered {
-	r := &renderer{name: name, lists: func(labels.Selector) bool { return false }, known: map[string]Set{}}
+func RenderCluster(p *policy.Cluster) Rendered {
+	r := &renderer{name: p.Name, lists: func(labels.Selector) bool { return false }, known: map[string]Set{}}
 	for _, d := range traffic.Directions {
 		repeats := map[string]int{}
 		for i, rule := range p.Rules[d] {
 			content := naming.Hash(append([]string{rule.Action.String()}, rule.Key()...)...)
 			repeats[content]++
-			r.user = &RuleUser{naming.Hash("cluster", p.Tier.String(), name, d.String(), content, strconv.Itoa(repeats[content])), p.Tier, rule.Action}
+			r.user = &RuleUser{naming.Hash("cluster", p.Tier.String(), p.Name, d.String(), content, strconv.Itoa(repeats[content])), p.Tier, rule.Action}
 			r.out.Users[d] = append(r.out.Users[d], r.user)
 			r.add(d, i+1, rule.MergedRule)
 		}

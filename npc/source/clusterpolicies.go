@@ -219,7 +219,7 @@ func (c *clusterPolicies) empty() {
 	}
 	c.stop()
 	c.sink.keepOnly(nil)
-	c.sink.reconnect()
+	c.sink.gone()
 	c.unread.set(ClusterNetworkPolicies, "")
 	c.settle()
 }

@@ -124,15 +124,12 @@ func (f *nodeFollower) end() {
 // nodeKeeper is a sink of Nodes that records what the one behind it has, and passes on only what differs from that: the status of a Node
 // changes every few minutes, but hardly ever its addresses. The records share their memory with those of the sink.
 type nodeKeeper struct {
-	Sink
-
-	mu     sync.Mutex
-	known  map[string]npc.Node
-	broken bool // the last that the sink was told of the watch
+	keeper
+	known map[string]npc.Node
 }
 
 func newNodeKeeper(sink Sink) *nodeKeeper {
-	return &nodeKeeper{Sink: sink, known: map[string]npc.Node{}}
+	return &nodeKeeper{keeper: keeper{Sink: sink, kind: Nodes}, known: map[string]npc.Node{}}
 }
 
 // SetNode implements Sink.
@@ -157,14 +154,6 @@ func (k *nodeKeeper) DeleteNode(name string, uid types.UID) {
 	k.Sink.DeleteNode(name, uid)
 }
 
-// SetConnected implements Sink.
-func (k *nodeKeeper) SetConnected(kind string, ok bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.broken = !ok
-	k.Sink.SetConnected(kind, ok)
-}
-
 // forget deletes all Nodes, which nobody follows any more: there is no watch that could be broken.
 func (k *nodeKeeper) forget() {
 	k.mu.Lock()
@@ -173,10 +162,7 @@ func (k *nodeKeeper) forget() {
 		k.Sink.DeleteNode(name, k.known[name].UID)
 	}
 	clear(k.known)
-	if k.broken {
-		k.broken = false
-		k.Sink.SetConnected(Nodes, true)
-	}
+	k.reconnect()
 }
 
 // followNodes starts to list and watch Nodes until ctx ends.

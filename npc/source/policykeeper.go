@@ -11,15 +11,38 @@ import (
 // policyKeeper is a sink that records which ClusterNetworkPolicies the one behind it has: they stay there while no informer runs, and are
 // deleted when the kind turns out to be gone.
 type policyKeeper struct {
+	keeper
+	known map[string]types.UID
+}
+
+// keeper is what those have in common that record what the sink behind them has of a kind.
+type keeper struct {
 	Sink
+	kind string
 
 	mu     sync.Mutex // held during calls, which come one at a time so
-	known  map[string]types.UID
-	broken bool // the last that the sink was told of the watch
+	broken bool       // the last that the sink was told of the watch
+}
+
+// SetConnected implements Sink.
+func (k *keeper) SetConnected(kind string, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.broken = !ok
+	k.Sink.SetConnected(kind, ok)
+}
+
+// reconnect reports that the watch works if it was last reported as broken: a kind that is gone, or that nobody needs any more, has no watch
+// to wait for. k.mu is held.
+func (k *keeper) reconnect() {
+	if k.broken {
+		k.broken = false
+		k.Sink.SetConnected(k.kind, true)
+	}
 }
 
 func newPolicyKeeper(sink Sink) *policyKeeper {
-	return &policyKeeper{Sink: sink, known: map[string]types.UID{}}
+	return &policyKeeper{keeper: keeper{Sink: sink, kind: ClusterNetworkPolicies}, known: map[string]types.UID{}}
 }
 
 // SetClusterPolicy implements Sink.
@@ -40,22 +63,11 @@ func (k *policyKeeper) DeleteClusterPolicy(name string, uid types.UID) {
 	k.delete(name)
 }
 
-// SetConnected implements Sink.
-func (k *policyKeeper) SetConnected(kind string, ok bool) {
+// gone reports that the watch works if it was last reported as broken: the kind has none.
+func (k *policyKeeper) gone() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.broken = !ok
-	k.Sink.SetConnected(kind, ok)
-}
-
-// reconnect reports that the watch works if it was last reported as broken: a kind that is gone has no watch to wait for.
-func (k *policyKeeper) reconnect() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.broken {
-		k.broken = false
-		k.Sink.SetConnected(ClusterNetworkPolicies, true)
-	}
+	k.reconnect()
 }
 
 // keepOnly deletes all objects except those with some names.

@@ -19,8 +19,8 @@ type Effect struct {
 // add adds what policies of a tier may do in a direction.
 func (e *Effect) add(policies []*enforced, tier policy.Tier, d traffic.Direction) {
 	for _, p := range policies {
-		e.Denied[d] = e.Denied[d] || p.denies(d)
-		e.Node = e.Node || d == traffic.Egress && p.deniesNode()
+		e.Denied[d] = e.Denied[d] || p.Denies(d)
+		e.Node = e.Node || d == traffic.Egress && p.DeniesNode()
 		e.Baseline[d] = e.Baseline[d] || tier == policy.Baseline
 	}
 }

@@ -1,7 +1,6 @@
 package tiers
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -168,9 +167,4 @@ func (ls *lists) prune() {
 			ls.roots[f], ls.pods[f] = nil, nil
 		}
 	}
-}
-
-// before orders the policies of a tier.
-func before(p, q *enforced) int {
-	return cmp.Or(cmp.Compare(p.Priority, q.Priority), strings.Compare(p.Name, q.Name))
 }

@@ -3,9 +3,7 @@ package tiers
 import (
 	"fmt"
 	"reflect"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/dataplane"
@@ -16,11 +14,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Policy is a compiled ClusterNetworkPolicy with its names. It does not change.
+// Policy is a compiled ClusterNetworkPolicy. It does not change.
 type Policy struct {
 	policy.Cluster
-	Name string
-	UID  types.UID
 	// id tells the policy from others as long as its tier and its subject stay: an edit of both these and the rules is one policy that goes and
 	// another that comes.
 	id string
@@ -28,7 +24,7 @@ type Policy struct {
 
 // Compile returns the policy of an API object, which must not be changed afterwards.
 func Compile(o *v1alpha2.ClusterNetworkPolicy) *Policy {
-	p := &Policy{Cluster: policy.CompileCluster(o), Name: o.Name, UID: o.UID}
+	p := &Policy{Cluster: policy.CompileCluster(o)}
 	p.Written = [len(traffic.Directions)][]policy.WrittenRule{} // only those who explain need them
 	p.id = naming.Hash(p.Name, string(p.UID), p.Tier.String(), p.Namespaces.String(), p.Pods.String())
 	return p
@@ -38,18 +34,6 @@ func Compile(o *v1alpha2.ClusterNetworkPolicy) *Policy {
 func (p *Policy) same(q *Policy) bool {
 	return p.id == q.id && p.Priority == q.Priority && p.Inert == q.Inert && reflect.DeepEqual(p.Rules, q.Rules) &&
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
-}
-
-// denies reports whether a rule of a direction may deny something.
-func (p *Policy) denies(d traffic.Direction) bool {
-	return slices.ContainsFunc(p.Rules[d], func(r policy.ClusterRule) bool { return r.Action == policy.Deny })
-}
-
-// deniesNode reports whether a rule may deny packets to the pod's own node, which has no address of a pod.
-func (p *Policy) deniesNode() bool {
-	return slices.ContainsFunc(p.Rules[traffic.Egress], func(r policy.ClusterRule) bool {
-		return r.Action == policy.Deny && (r.AnyPeer || slices.ContainsFunc(r.Peers, func(p policy.MergedPeer) bool { return p.Namespaces == nil }))
-	})
 }
 
 // enforced is a policy on this node. An edit makes another one.
@@ -73,6 +57,9 @@ func newEnforced(p *Policy) *enforced {
 func (p *enforced) chooses(q *index.Pod) bool {
 	return q.Local() && !p.Inert && q.InNamespaces(p.Namespaces) && q.ChosenBy(p.Pods)
 }
+
+// before orders policies as they are asked.
+func before(p, q *enforced) int { return p.Compare(&q.Cluster) }
 
 // about describes a rule, by its number from 1.
 func (p *enforced) about(d traffic.Direction, number int) string {

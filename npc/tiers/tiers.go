@@ -157,7 +157,7 @@ func (t *Tiers) activate(p *enforced) {
 	if p.active || len(p.selected) == 0 || p.Inert {
 		return
 	}
-	rendered := rules.RenderCluster(&p.Cluster, p.Name)
+	rendered := rules.RenderCluster(&p.Cluster)
 	p.active, p.rendered, p.sets = true, rendered, t.index.Sets.Provision(rendered.Sets, p.owner)
 	t.rewrite[p] = struct{}{}
 }
