@@ -70,49 +70,82 @@ func BenchmarkEventUnderTiers(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstPacketUnderTiers forwards packets that open connections to pods that nothing isolates: without cluster network policies, with one that
-// chooses another local pod, and with 25 of one rule each that choose them. The rules ask for the port in vain, or first for the port and then for peers.
+// underTiers is the number of policies of one rule each that choose the pods of BenchmarkFirstPacketUnderTiers.
+const underTiers = 25
+
+// BenchmarkFirstPacketUnderTiers forwards packets that open connections to pods that nothing isolates: without cluster network policies, with one
+// that chooses another local pod, and with 25 of one rule each that choose them. Of these the rules ask for a port of another protocol, or for peers
+// that the sender is not among: each rule for itself, because neighbours do not do the same, or all by one list. "x/bare" is what the 25 rules with
+// peers of their own take more than none, for what 25 bare rules that ask for sets take more than none.
 func BenchmarkFirstPacketUnderTiers(b *testing.B) {
 	c := synthetic.Cluster{Namespaces: 1, Local: 110}
+	policies := func(edit func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule)) func(m *controller.Controller) {
+		return func(m *controller.Controller) {
+			for i := range underTiers {
+				p := denying(fmt.Sprintf("p%02d", i), nil, 80)
+				edit(i, &p.Spec.Ingress[0])
+				m.SetClusterPolicy(p)
+			}
+		}
+	}
+	scenes := []struct {
+		name string
+		make func(m *controller.Controller)
+	}{
+		{"none", func(*controller.Controller) {}},
+		{"another", func(m *controller.Controller) {
+			p := c.Pod(0)
+			p.Labels = map[string]string{"chosen": "yes"}
+			m.SetPod(p)
+			m.SetClusterPolicy(denying("p", map[string]string{"chosen": "yes"}, 80))
+		}},
+		{"protocol", policies(func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule) { r.Action = alternating[i%2] })},
+		{"peers", policies(func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule) {
+			r.Action, r.Protocols = alternating[i%2], nil
+		})},
+		{"merged", policies(func(_ int, r *v1alpha2.ClusterNetworkPolicyIngressRule) { r.Protocols = nil })},
+	}
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
 		r := newRoad(b)
 		b.Run(string(backend), func(b *testing.B) {
-			models := []struct {
-				name string
-				make func(m *controller.Controller)
-			}{
-				{"none", func(*controller.Controller) {}},
-				{"another", func(m *controller.Controller) {
-					p := c.Pod(0)
-					p.Labels = map[string]string{"chosen": "yes"}
-					m.SetPod(p)
-					m.SetClusterPolicy(denying("p", map[string]string{"chosen": "yes"}, 80))
-				}},
-				{"25", func(m *controller.Controller) {
-					for i := range 25 {
-						m.SetClusterPolicy(denying(fmt.Sprintf("p%02d", i), nil, 80))
-					}
-				}},
-			}
-			costs := make([][]float64, len(models))
+			costs := map[string][]float64{}
+			measure := func(name string) { costs[name] = append(costs[name], r.cost(b, r.addrs(100, 5), 4)) }
 			for b.Loop() {
 				for range 3 {
-					for i, model := range models {
+					cluster.Empty(b)
+					measure("no-rules")
+					bareSetRules(b, backend)
+					measure("bare")
+					for _, scene := range scenes {
 						cluster.Empty(b)
 						m := newModel()
 						load(m, c)
-						model.make(m)
+						scene.make(m)
 						r.enforce(b, m, backend)
-						costs[i] = append(costs[i], r.cost(b, r.addrs(100, 5), 4))
+						measure(scene.name)
 					}
 				}
 			}
-			for i, model := range models {
-				b.ReportMetric(middle(costs[i]), model.name+"-ns")
+			more := func(of, than string) float64 { return middle(costs[of]) - middle(costs[than]) }
+			for name, of := range costs {
+				b.ReportMetric(middle(of), name+"-ns")
 			}
-			b.ReportMetric(middle(costs[1])-middle(costs[0]), "another-more-ns")
+			b.ReportMetric(more("another", "none"), "another-more-ns")
+			b.ReportMetric(more("peers", "none")/more("bare", "no-rules"), "x/bare")
 			b.ReportMetric(0, "ns/op")
 		})
 		r.close()
+	}
+}
+
+var alternating = [...]v1alpha2.ClusterNetworkPolicyRuleAction{v1alpha2.ClusterNetworkPolicyRuleActionDeny, v1alpha2.ClusterNetworkPolicyRuleActionAccept}
+
+// bareSetRules puts rules into FORWARD that each ask for a set that the sender is not in.
+func bareSetRules(b *testing.B, backend iptables.Backend) {
+	b.Helper()
+	for i := range underTiers {
+		set := fmt.Sprint("bare", i)
+		cluster.Command(b, "ipset", "create", set, "hash:ip", "comment")
+		cluster.Command(b, "iptables-"+string(backend), "-A", "FORWARD", "-m", "set", "--match-set", set, "src", "-j", "DROP")
 	}
 }

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,6 +213,50 @@ func TestS89_RejectedSetsDeny(t *testing.T) {
 	w.Model.Resume()
 	w.Again(false)
 	w.Expect("shop/api > shop/web tcp:80 = no\nshop/db > shop/web tcp:80 = no\nshop/web > shop/api tcp:80 = yes\nshop/api > shop/db tcp:80 = yes")
+}
+
+// TestS81_RulesSideBySideAreOne in the kernel, if they do the same with the same ports: a packet is compared with a list of their peers' sets once.
+func TestS81_RulesSideBySideAreOne(t *testing.T) {
+	peer := func(app string) string {
+		return `{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: ` + app + `}}}}`
+	}
+	rule := func(action, peers, protocols string) string {
+		return `{action: ` + action + `, from: [` + peers + `], protocols: [` + protocols + `]}`
+	}
+	const tcp80, tcp81 = `{tcp: {destinationPort: {number: 80}}}`, `{tcp: {destinationPort: {number: 81}}}`
+	w := newWorld(t, toldByRange)
+	w.Namespace("shop")
+	w.Pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
+	for i, app := range []string{"a", "b", "c", "d", "e"} {
+		w.Remote("shop/"+app, fmt.Sprintf("10.32.2.%d,fd32:2::%d", i+2, i+2), "app="+app)
+	}
+	policy := func(name string, priority int, rules ...string) {
+		w.ClusterPolicy(name, fmt.Sprintf(`{tier: Admin, priority: %d, subject: {namespaces: {}}, ingress: [%s]}`, priority, strings.Join(rules, ", ")))
+	}
+	policy("first", 1, rule("Deny", peer("a"), tcp80), rule("Deny", peer("b")+", "+peer("c"), tcp81+", "+tcp80))
+	policy("second", 2, rule("Deny", peer("d"), tcp80), rule("Accept", peer("e"), tcp80), rule("Deny", peer("e"), tcp80))
+	w.Sync()
+	var got []string
+	for name, texts := range w.Kernels[traffic.IPv4].Chains {
+		if strings.HasPrefix(name, "WEAVE-NPC-A-") {
+			for _, text := range texts {
+				_, about, _ := strings.Cut(text, "Admin policy")
+				got = append(got, about)
+			}
+		}
+	}
+	if want := []string{` first rule 1 / Admin policy second rule 1" -g WEAVE-NPC-DROP-INGRESS`, ` first rule 2" -g WEAVE-NPC-DROP-INGRESS`,
+		` second rule 2" -j ACCEPT`, ` second rule 3" -g WEAVE-NPC-DROP-INGRESS`, ` decides" -g WEAVE-NPC-DEFAULT`}; !slices.Equal(got, want) {
+		t.Errorf("the rules are:\n%s", strings.Join(got, "\n"))
+	}
+	w.Expect(`
+		shop/a > shop/web tcp:80 = no
+		shop/a > shop/web tcp:81 = yes
+		shop/b > shop/web tcp:80 = no
+		shop/c > shop/web tcp:81 = no
+		shop/d > shop/web tcp:80 = no
+		shop/d > shop/web tcp:81 = yes
+		shop/e > shop/web tcp:80 = yes`)
 }
 
 // TestS80_ManyCombinations has more combinations of policies choose local pods than there are lists: 15 have lists of their own, all others share

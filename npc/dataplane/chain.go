@@ -154,7 +154,7 @@ func (c *Chain) accepted(r *rule) (rendered iptables.Rule, ok bool) {
 		return rendered, true
 	case r.closed == "":
 		return iptables.Rule{}, false
-	case f.lacks(r.closedMatch) == "":
+	case reason(f.rejected, r.closedMatch) == "":
 		return *rendered.Instead, true
 	}
 	return *rendered.Instead.Instead, true

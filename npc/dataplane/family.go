@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/iptables"
@@ -19,6 +20,8 @@ type family struct {
 	aliases map[string]string
 	// rejected are the sets that the kernel did not take, by the names that rules have for them -> why.
 	rejected map[string]string
+	// incomplete are the lists without a member that the kernel did not take, likewise.
+	incomplete map[string]string
 }
 
 // change counts a change and returns the count.
@@ -38,19 +41,20 @@ func (f *family) resolve(match string) string {
 
 // rejection returns why a rule is left out, itself or for a set that it refers to; empty if it is not.
 func (f *family) rejection(r *rule) string {
-	if r.rejected != "" {
-		return r.rejected
+	why := cmp.Or(r.rejected, reason(f.rejected, r.match))
+	if why == "" && r.closed != "" {
+		return reason(f.incomplete, r.match) // who is not in the list would not be denied
 	}
-	return f.lacks(r.match)
+	return why
 }
 
-// lacks returns why a set that a match refers to is not there; empty if all are.
-func (f *family) lacks(match string) string {
-	if len(f.rejected) == 0 {
-		return ""
+// reason returns what some sets have for one that a match refers to.
+func reason(sets map[string]string, match string) string {
+	if len(sets) == 0 {
+		return "" // as nearly always
 	}
 	for _, name := range (iptables.Rule{Match: match}).Sets() {
-		if why := f.rejected[name]; why != "" {
+		if why := sets[name]; why != "" {
 			return why
 		}
 	}

@@ -197,7 +197,9 @@ func (p *planner) sortMembers(s *Set) *memberChange {
 	closed := s.target != nil && (p.Known != AllKnown || p.postpones(s.target.chain))
 	sort := func(e ipset.Entry, st members.State) {
 		switch {
-		case p.sets.lacks(e), !st.Wanted && s.kept[e], st.Wanted && p.hold.bars(s, e):
+		case p.sets.lacks(e):
+			p.sets.family.incomplete[s.key] = p.sets.byName[e.Set].rejected
+		case !st.Wanted && s.kept[e], st.Wanted && p.hold.bars(s, e):
 		case p.keepsBack(s, e, st), st.Wanted && closed:
 			m.kept = true
 		case st.Wanted:

@@ -92,6 +92,7 @@ func (x *rejections) retry() {
 	}
 	x.any = false
 	clear(x.sets.family.rejected)
+	clear(x.sets.family.incomplete)
 	for _, c := range x.chains.byName {
 		for _, r := range c.rules {
 			r.rejected = ""

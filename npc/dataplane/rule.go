@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,9 +28,8 @@ type Rule struct {
 	About string
 	// Order sorts the rules of a chain.
 	Order int
-	// Owner is the policy that the rule is of, and Number its number there, from 1; nil for a rule of the dispatch.
-	Owner  *Owner
-	Number int
+	// Owners are the policies that the rule is of -> its number there, from 1; nil for a rule of the dispatch.
+	Owners map[*Owner]int
 	// Closed is the target of what takes the rule's place if the kernel rejects it; empty if it is left out. ClosedMatch says for which packets.
 	Closed, ClosedMatch string
 }
@@ -73,18 +73,10 @@ func (r *rule) comment() string {
 }
 
 func newRule(match string, r Rule) *rule {
-	out := &rule{match: match, target: r.Target, about: r.About, order: r.Order, closed: r.Closed, closedMatch: r.ClosedMatch}
-	if r.Owner != nil {
-		out.owners = map[*Owner]int{r.Owner: r.Number}
-	}
-	return out
+	return &rule{match: match, target: r.Target, about: r.About, order: r.Order, owners: r.Owners, closed: r.Closed, closedMatch: r.ClosedMatch}
 }
 
 // same reports whether a rule is as it is to be.
 func (r *rule) same(want Rule) bool {
-	if r.target != want.Target || r.order != want.Order {
-		return false
-	}
-	_, owned := r.owners[want.Owner]
-	return want.Owner == nil || owned && r.about == want.About
+	return r.target == want.Target && r.order == want.Order && (want.Owners == nil || maps.Equal(r.owners, want.Owners) && r.about == want.About)
 }

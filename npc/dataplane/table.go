@@ -61,7 +61,7 @@ func NewTables() [len(traffic.Families)]*Table {
 }
 
 func newTable(ip traffic.Family) *Table {
-	f := &family{ip: ip, aliases: map[string]string{}, rejected: map[string]string{}}
+	f := &family{ip: ip, aliases: map[string]string{}, rejected: map[string]string{}, incomplete: map[string]string{}}
 	sets, chains := newSets(f), newChains(f)
 	return &Table{Family: ip, Sets: sets, Chains: chains, Flows: sets.flows, family: f, postponed: map[string]bool{},
 		rejections: rejections{sets: sets, chains: chains}}

@@ -27,6 +27,10 @@ type Rule struct {
 	Match  string
 	// Number is the number of the rule in the policy that it is for, from 1.
 	Number int
+	// Peer is the set that a rule of a cluster network policy asks for beside Ports, which is the rest of Match. It is nil if the rule asks for
+	// more, or for what cannot stand in a list.
+	Peer  *Set
+	Ports string
 }
 
 // Render returns the iptables rules of a policy of a namespace, and the sets that they refer to. It changes nothing. lists reports whether
@@ -76,8 +80,9 @@ type renderer struct {
 func (r *renderer) add(d traffic.Direction, number int, rule policy.MergedRule) {
 	peers := r.peers(rule)
 	for _, f := range traffic.Families {
-		for _, match := range r.matches(d, f, rule, peers) {
-			r.out.Rules[d] = append(r.out.Rules[d], Rule{f, match, number})
+		for _, m := range r.matches(d, f, rule, peers) {
+			m.Family, m.Number = f, number
+			r.out.Rules[d] = append(r.out.Rules[d], m)
 		}
 	}
 }
@@ -178,7 +183,7 @@ func (r *renderer) selector(p policy.MergedPeer) SelectorSpec {
 }
 
 // matches returns the matches of a rule in a family: one for each of its peers with each of its ports.
-func (r *renderer) matches(d traffic.Direction, f traffic.Family, rule policy.MergedRule, peers []peer) (out []string) {
+func (r *renderer) matches(d traffic.Direction, f traffic.Family, rule policy.MergedRule, peers []peer) (out []Rule) {
 	ports := rule.Ports
 	if rule.AnyPort {
 		ports = []policy.MergedPorts{{}}
@@ -188,17 +193,45 @@ func (r *renderer) matches(d traffic.Direction, f traffic.Family, rule policy.Me
 			continue
 		}
 		for _, port := range ports {
-			out = append(out, r.match(d, f, p, port))
+			m := Rule{Match: r.match(d, f, p, port)}
+			if r.target == nil && port.Name == "" {
+				m.Peer, m.Ports = r.alone(p), protocolAndPorts(port)
+			}
+			out = append(out, m)
 		}
 	}
 	return out
 }
 
+// protocolAndPorts returns the match for a protocol and its numbers of ports; empty for every protocol.
+func protocolAndPorts(port policy.MergedPorts) string {
+	if port.Protocol == 0 {
+		return ""
+	}
+	return port.Match()
+}
+
+// alone returns the set of a peer that stands for all that the peer is, and that a list can have; nil if there is none.
+func (r *renderer) alone(p peer) *Set {
+	switch {
+	case p.any:
+		return nil
+	case p.block != nil:
+		return p.block
+	case p.union == nil:
+		return new(r.use(p.pods))
+	}
+	if _, list := p.union.SetSpec.(UnionSpec); list {
+		return nil
+	}
+	return p.union
+}
+
 // match returns one of them. Protocol and ports come first, because they cost least, and a list of namespaces last, because it costs most.
 func (r *renderer) match(d traffic.Direction, f traffic.Family, p peer, port policy.MergedPorts) string {
 	var parts []string
-	if port.Protocol != 0 {
-		parts = append(parts, port.Match())
+	if first := protocolAndPorts(port); first != "" {
+		parts = append(parts, first)
 	}
 	in := func(s Set, dir string) { parts = append(parts, naming.Match(s.Name(f), dir)) }
 	target := SelectorSpec{Scope: ClusterScope}

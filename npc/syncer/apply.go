@@ -16,7 +16,8 @@ import (
 // apply carries out a transaction step by step. A step that fails does not keep the next from being
 // tried, unless that would take away what the rules still need.
 func (k *kernel) apply(ctx context.Context, tx dataplane.Transaction) result {
-	r := result{Result: dataplane.Result{RejectedSets: map[string]string{}}, namespaces: map[string]error{}}
+	r := result{Result: dataplane.Result{RejectedSets: map[string]string{}}, incomplete: map[string]bool{},
+		namespaces: map[string]error{}}
 	r.apply(k, "revoking", tx.DeleteStale)
 	if r.Asked = len(r.setErrs) == 0; r.Asked {
 		k.flows.Ask(tx.FlushConntrack)
@@ -77,19 +78,28 @@ func (r *result) followsRejection(e *ipset.OpError) bool {
 	if _, rejected := r.RejectedSets[e.Set]; rejected {
 		return true
 	}
-	return len(e.Elements) > 0 && !slices.ContainsFunc(e.Elements, func(el ipset.Element) bool {
-		_, rejected := r.RejectedSets[el.Set]
-		return !rejected
-	})
+	for _, el := range e.Elements {
+		if _, rejected := r.RejectedSets[el.Set]; !rejected {
+			return false
+		}
+	}
+	if len(e.Elements) > 0 {
+		r.incomplete[e.Set] = true
+	}
+	return len(e.Elements) > 0
 }
 
-// withoutRejected returns an update without the rules that need sets which the kernel rejected.
+// withoutRejected returns an update without the rules that need sets which the kernel rejected. Rules of which another one takes the place need
+// all members of a list too: who is not in it would not be denied.
 func (r *result) withoutRejected(u iptables.Update) iptables.Update {
 	if len(r.RejectedSets) == 0 {
 		return u
 	}
 	lacking := func(rule iptables.Rule) bool {
-		return slices.ContainsFunc(rule.Sets(), func(name string) bool { _, rejected := r.RejectedSets[name]; return rejected })
+		return slices.ContainsFunc(rule.Sets(), func(name string) bool {
+			_, rejected := r.RejectedSets[name]
+			return rejected || rule.Instead != nil && r.incomplete[name]
+		})
 	}
 	return u.Without(lacking)
 }

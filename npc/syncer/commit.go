@@ -22,6 +22,8 @@ type result struct {
 	setErrs, ruleErrs []error
 	// rejected are the rules that the kernel does not take.
 	rejected []iptables.Refusal
+	// incomplete are the lists that lack a set which the kernel does not take, by name.
+	incomplete map[string]bool
 	// namespaces are those whose rules were not written, while those of others could be -> why.
 	namespaces map[string]error
 }

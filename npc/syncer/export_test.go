@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -182,3 +184,10 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 
 // StuckAfter has changes be called stuck after a time.
 func (s *Syncer) StuckAfter(d time.Duration) { s.stuckAfter = d }
+
+// LeftOf returns what is written of an update when the kernel took neither a set nor it as a member of a list.
+func LeftOf(u iptables.Update, set, list string) iptables.Update {
+	r := result{Result: dataplane.Result{RejectedSets: map[string]string{set: "no room"}}, incomplete: map[string]bool{}}
+	r.followsRejection(&ipset.OpError{Kind: ipset.Add, Set: list, Elements: []ipset.Element{{Entry: ipset.Member(set)}}})
+	return r.withoutRejected(u)
+}

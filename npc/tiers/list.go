@@ -2,9 +2,11 @@ package tiers
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/rules"
@@ -24,6 +26,9 @@ type list struct {
 	pods      [len(traffic.Families)]*dataplane.Set
 	// subjects are the local pods that a policy of a shared list chooses: policy -> sets.
 	subjects map[string]*[len(traffic.Families)]*dataplane.Set
+	// peers are the lists of the peers of rules that are one in the kernel, and user stands for this list in them.
+	peers index.Provisioned
+	user  *dataplane.Owner
 }
 
 func (ls *lists) newList(id string, base *rules.Base) *list {
@@ -59,8 +64,13 @@ func (l *list) set(policies []*enforced, base *rules.Base) {
 			l.addSubject(p)
 		}
 	}
+	entries, unions := l.entries()
+	user := &dataplane.Owner{Name: l.about}
+	peers := l.sets.Provision(unions, user)
+	l.sets.Deprovision(l.peers, l.user)
+	l.peers, l.user = peers, user
 	for _, f := range traffic.Families {
-		l.chains[f].SetRules(l.rules(f, base))
+		l.chains[f].SetRules(l.rules(f, entries[f], base))
 	}
 }
 
@@ -78,45 +88,32 @@ func (l *list) addSubject(p *enforced) {
 }
 
 // rules returns the rules of a family. Of rules with equal matches the first decides.
-func (l *list) rules(f traffic.Family, base *rules.Base) map[string]dataplane.Rule {
+func (l *list) rules(f traffic.Family, entries []entry, base *rules.Base) map[string]dataplane.Rule {
 	all := map[string]dataplane.Rule{}
-	for _, p := range l.policies {
+	for _, e := range entries {
 		subject := ""
-		if sets := l.subjects[p.id]; sets != nil {
+		if sets := l.subjects[e.subject]; sets != nil {
 			subject = naming.Match(sets[f].Key(), l.direction.Own())
 		}
-		for _, r := range p.rendered.Rules[l.direction] {
-			match := r.Match
-			if subject != "" {
-				match = joined(match, subject)
-			}
-			if _, decided := all[match]; r.Family != f || decided {
-				continue
-			}
-			all[match] = l.rule(p, r.Number, len(all), subject, base)
+		match := joined(e.match, subject)
+		if _, decided := all[match]; !decided {
+			all[match] = l.rule(e, len(all), subject, base)
 		}
 	}
 	return all
 }
 
-// rule returns a rule of a policy, by its number there. What may deny, or end the tier, denies everything if the kernel rejects it.
-func (l *list) rule(p *enforced, number, order int, subject string, base *rules.Base) dataplane.Rule {
-	action := p.Rules[l.direction][number-1].Action
-	r := dataplane.Rule{Target: base.ActionTarget(action, l.tier, l.direction), About: p.about(l.direction, number), Order: order, Owner: p.owner,
-		Number: number}
-	if action != policy.Accept {
+// rule returns the rule of an entry. What may deny, or end the tier, denies everything if the kernel rejects it.
+func (l *list) rule(e entry, order int, subject string, base *rules.Base) dataplane.Rule {
+	r := dataplane.Rule{Target: base.ActionTarget(e.action, l.tier, l.direction), About: e.about(l.direction), Order: order, Owners: e.owners()}
+	if e.action != policy.Accept {
 		r.Closed, r.ClosedMatch = base.ActionTarget(policy.Deny, l.tier, l.direction), subject
 	}
 	return r
 }
 
 // joined returns the match for packets that two matches, which may be empty, both match.
-func joined(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + " " + b
-}
+func joined(a, b string) string { return strings.TrimSpace(a + " " + b) }
 
 // prune drops the subjects of policies that a shared list does not have any more.
 func (l *list) prune() {
@@ -139,4 +136,6 @@ func (l *list) drop() {
 		l.chains[f].Drop()
 		l.pods[f].Drop()
 	}
+	l.sets.Deprovision(l.peers, l.user)
+	l.peers = index.Provisioned{}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/rules"
@@ -22,6 +23,7 @@ type lists struct {
 	tier      policy.Tier
 	direction traffic.Direction
 	tables    [len(traffic.Families)]*dataplane.Table
+	sets      *index.Sets
 	// combinations are the policies that some local pod has together, by their ids.
 	combinations map[string]*combination
 	byID         map[string]*list
@@ -42,8 +44,8 @@ type combination struct {
 	list     *list
 }
 
-func newLists(tier policy.Tier, d traffic.Direction, tables [len(traffic.Families)]*dataplane.Table) *lists {
-	return &lists{tier: tier, direction: d, tables: tables, combinations: map[string]*combination{}, byID: map[string]*list{}}
+func newLists(tier policy.Tier, d traffic.Direction, tables [len(traffic.Families)]*dataplane.Table, sets *index.Sets) *lists {
+	return &lists{tier: tier, direction: d, tables: tables, sets: sets, combinations: map[string]*combination{}, byID: map[string]*list{}}
 }
 
 // combine returns the combination of some policies, in order; nil for none.

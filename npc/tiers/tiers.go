@@ -57,7 +57,7 @@ func New(x *index.Index, tables [len(traffic.Families)]*dataplane.Table, base *r
 		changed: map[*podState]struct{}{}, rewrite: map[*enforced]struct{}{}, reports: reports.New()}
 	for _, tier := range policy.Tiers {
 		for _, d := range traffic.Directions {
-			t.lists[tier][d] = newLists(tier, d, tables)
+			t.lists[tier][d] = newLists(tier, d, tables, x.Sets)
 		}
 	}
 	return t

@@ -1,0 +1,157 @@
+package tiers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/rules"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// entry is a rule of a list in the kernel: a rule of a policy with one peer and some ports, or several that do the same with the same ports and
+// with no other action between them. They ask for their peers by one list of sets, which takes a packet less time than one rule after the other.
+type entry struct {
+	// subject is the id of the policy whose subject is asked for; empty where all pods of the list are subjects.
+	subject string
+	action  policy.Action
+	match   string
+	of      []policyRule
+}
+
+// policyRule is a rule of a policy as it is rendered.
+type policyRule struct {
+	*enforced
+	rules.Rule
+}
+
+// entries returns the rules of each family in the order of the policies, and the sets of those that are several in one.
+func (l *list) entries() (out [len(traffic.Families)][]entry, unions []rules.Set) {
+	for run := range l.runs {
+		subject, action := l.subjectOf(run[0]), run[0].action(l.direction)
+		put := func(f traffic.Family, match string, of []policyRule) {
+			out[f] = append(out[f], entry{subject, action, match, of})
+		}
+		var groups []*group
+		for _, r := range run {
+			if r.Peer == nil {
+				put(r.Family, r.Match, []policyRule{r})
+				continue
+			}
+			i := slices.IndexFunc(groups, func(g *group) bool { return g.ports == r.Ports })
+			if i < 0 {
+				i, groups = len(groups), append(groups, &group{ports: r.Ports})
+			}
+			groups[i].add(r)
+		}
+		for _, g := range groups {
+			union := g.union(l.tier)
+			several := false
+			for f, of := range g.rules {
+				switch len(g.peers[f]) {
+				case 0:
+				case 1:
+					put(traffic.Family(f), of[0].Match, of)
+				default:
+					several = true
+					put(traffic.Family(f), joined(g.ports, naming.Match(union.Name(traffic.Family(f)), l.direction.Peer())), of)
+				}
+			}
+			if several {
+				unions = append(unions, union)
+			}
+		}
+	}
+	return out, unions
+}
+
+// runs yields the rules of the policies in order, as many at a time as do the same for the same subject.
+func (l *list) runs(yield func([]policyRule) bool) {
+	var run []policyRule
+	for _, p := range l.policies {
+		for _, r := range p.rendered.Rules[l.direction] {
+			next := policyRule{p, r}
+			if len(run) > 0 && (run[0].action(l.direction) != next.action(l.direction) || l.subjectOf(run[0]) != l.subjectOf(next)) {
+				if !yield(run) {
+					return
+				}
+				run = nil
+			}
+			run = append(run, next)
+		}
+	}
+	if len(run) > 0 {
+		yield(run)
+	}
+}
+
+// subjectOf returns the id of a rule's policy in a shared list, and nothing in another one.
+func (l *list) subjectOf(r policyRule) string {
+	if l.id == sharedID {
+		return r.id
+	}
+	return ""
+}
+
+func (r policyRule) action(d traffic.Direction) policy.Action {
+	return r.Policy.Rules[d][r.Number-1].Action
+}
+
+// about describes the rules of policies that an entry is for.
+func (e entry) about(d traffic.Direction) string {
+	var texts []string
+	for _, r := range e.of {
+		if text := r.about(d, r.Number); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	if more := len(texts) - dataplane.MaxNamedOwners; more > 0 {
+		texts = append(texts[:dataplane.MaxNamedOwners], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, " / ")
+}
+
+// owners returns the policies of an entry with the number of a rule of each.
+func (e entry) owners() map[*dataplane.Owner]int {
+	out := map[*dataplane.Owner]int{}
+	for _, r := range e.of {
+		if _, known := out[r.owner]; !known {
+			out[r.owner] = r.Number
+		}
+	}
+	return out
+}
+
+// group is rules of one run that ask for the same protocol and ports, each for a set of peers.
+type group struct {
+	ports string
+	rules [len(traffic.Families)][]policyRule
+	peers [len(traffic.Families)]map[string]rules.Set
+}
+
+func (g *group) add(r policyRule) {
+	g.rules[r.Family] = append(g.rules[r.Family], r)
+	if g.peers[r.Family] == nil {
+		g.peers[r.Family] = map[string]rules.Set{}
+	}
+	g.peers[r.Family][r.Peer.ID] = *r.Peer
+}
+
+// union returns the list of the sets of peers of both families.
+func (g *group) union(t policy.Tier) rules.Set {
+	spec := rules.UnionSpec{Of: t.String() + " policies"}
+	known := map[string]bool{}
+	for _, peers := range g.peers {
+		for id, s := range peers {
+			if !known[id] {
+				known[id] = true
+				spec.Members = append(spec.Members, s)
+			}
+		}
+	}
+	slices.SortFunc(spec.Members, func(a, b rules.Set) int { return strings.Compare(a.ID, b.ID) })
+	return rules.NewSet(spec)
+}
