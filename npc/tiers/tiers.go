@@ -181,8 +181,11 @@ func (t *Tiers) Update(c index.Change) {
 
 // UpdateNamespace follows a change of a namespace's labels.
 func (t *Tiers) UpdateNamespace(name string) {
+	if len(t.policies) == 0 {
+		return
+	}
 	for q := range t.pods {
-		if q.Namespace == name && len(t.policies) > 0 {
+		if q.Namespace == name {
 			t.reselect(q)
 		}
 	}
