@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
@@ -12,12 +13,14 @@ import (
 // Assign finds the lists of the pods that may have others now, and writes the rules that changed. It returns the pods that have other
 // lists, or are denied something else. Prune is to be called once they have been placed.
 func (t *Tiers) Assign() []*index.Pod {
-	if len(t.changed)+len(t.rewrite) == 0 {
+	if len(t.changed) == 0 {
 		return nil
 	}
 	moved := map[*podState]struct{}{}
+	ordered := slices.SortedFunc(t.choosing(), before)
+	known := map[string]assignment{}
 	for st := range t.changed {
-		if t.assign(st) {
+		if t.assign(st, ordered, known) {
 			moved[st] = struct{}{}
 		}
 	}
@@ -33,7 +36,6 @@ func (t *Tiers) Assign() []*index.Pod {
 	}
 	t.rank()
 	clear(t.changed)
-	clear(t.rewrite)
 	out := make([]*index.Pod, 0, len(moved))
 	for st := range moved {
 		out = append(out, st.Pod)
@@ -41,41 +43,64 @@ func (t *Tiers) Assign() []*index.Pod {
 	return out
 }
 
-// assign finds a pod's combinations of policies. It reports whether they, or what they may do, are others than before.
-func (t *Tiers) assign(st *podState) (moved bool) {
-	var chosen [len(policy.Tiers)][]*enforced
-	for _, p := range t.policies {
+// choosing yields the policies that choose a local pod.
+func (t *Tiers) choosing() iter.Seq[*enforced] {
+	return func(yield func(*enforced) bool) {
+		for _, p := range t.policies {
+			if len(p.selected) > 0 && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// assignment is what the policies that choose a pod make of it.
+type assignment struct {
+	combinations [len(policy.Tiers)][len(traffic.Directions)]*combination
+	Effect
+}
+
+// assign finds a pod's combinations of policies, which are ordered. It reports whether they, or what they may do, are others than before. What
+// is known for one pod holds for others that the same policies choose.
+func (t *Tiers) assign(st *podState, ordered []*enforced, known map[string]assignment) (moved bool) {
+	chosen := make([]byte, (len(ordered)+7)/8) // a bit for each policy
+	for i, p := range ordered {
 		if _, is := p.selected[st]; is {
-			chosen[p.Tier] = append(chosen[p.Tier], p)
+			chosen[i/8] |= 1 << (i % 8)
 		}
 	}
-	var effect Effect
+	next, is := known[string(chosen)]
+	if !is {
+		next = t.combine(slices.DeleteFunc(slices.Clone(ordered), func(p *enforced) bool { _, is := p.selected[st]; return !is }))
+		known[string(chosen)] = next
+	}
+	was := st.assignment
 	for _, tier := range policy.Tiers {
-		slices.SortFunc(chosen[tier], before)
-		for d, ls := range t.lists[tier] {
-			of := slices.DeleteFunc(slices.Clone(chosen[tier]), func(p *enforced) bool { return len(p.Rules[d]) == 0 })
-			effect.add(of, tier, traffic.Direction(d))
-			was, is := st.combinations[tier][d], ls.combine(of)
-			if was == is {
-				continue
+		for d, c := range next.combinations[tier] {
+			if before := was.combinations[tier][d]; before != nil {
+				delete(before.pods, st)
 			}
-			moved = true
-			if was != nil {
-				delete(was.pods, st)
+			if c != nil {
+				c.pods[st] = struct{}{}
 			}
-			if is != nil {
-				is.pods[st] = struct{}{}
-			}
-			st.combinations[tier][d] = is
 		}
 	}
-	if effect == st.Effect {
-		return moved
+	t.counts.add(was.Effect, -1)
+	t.counts.add(next.Effect, 1)
+	st.assignment = next
+	return was != next
+}
+
+// combine returns what policies make of the pods that they choose.
+func (t *Tiers) combine(chosen []*enforced) (out assignment) {
+	for _, tier := range policy.Tiers {
+		for d, ls := range t.lists[tier] {
+			of := slices.DeleteFunc(slices.Clone(chosen), func(p *enforced) bool { return p.Tier != tier || len(p.Rules[d]) == 0 })
+			out.add(of, tier, traffic.Direction(d))
+			out.combinations[tier][d] = ls.combine(of)
+		}
 	}
-	t.counts.add(st.Effect, -1)
-	t.counts.add(effect, 1)
-	st.Effect = effect
-	return true
+	return out
 }
 
 // Prune drops what no pod is in any more.
@@ -90,15 +115,8 @@ func (t *Tiers) Prune() {
 
 // rank gives the sets of the rules their roles: what the rules do with members, and in which order they come. Subjects come in the same order.
 func (t *Tiers) rank() {
-	var active []*enforced
-	for _, p := range t.policies {
-		if p.active {
-			active = append(active, p)
-		}
-	}
-	slices.SortFunc(active, before)
 	next := 0
-	for _, p := range active {
+	for _, p := range slices.SortedFunc(t.choosing(), before) {
 		next++
 		t.rankSubject(p, next)
 		roles := map[string]order.Role{}

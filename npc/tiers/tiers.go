@@ -38,23 +38,21 @@ type Tiers struct {
 	closed   closed
 	// held is what rules judge that were found in the kernel and stay because input is missing.
 	held rules.Judging
-	// changed are the pods that may have other lists; rewrite are the policies whose rules changed.
+	// changed are the pods that may have other lists, or lists with other rules.
 	changed map[*podState]struct{}
-	rewrite map[*enforced]struct{}
 	reports reports.Reports
 }
 
 // podState are the policies of one local pod.
 type podState struct {
 	*index.Pod
-	combinations [len(policy.Tiers)][len(traffic.Directions)]*combination
-	Effect
+	assignment
 }
 
 // New returns Tiers without policies.
 func New(x *index.Index, tables [len(traffic.Families)]*dataplane.Table, base *rules.Base) *Tiers {
 	t := &Tiers{index: x, tables: tables, base: base, policies: map[string]*enforced{}, pods: map[*index.Pod]*podState{},
-		changed: map[*podState]struct{}{}, rewrite: map[*enforced]struct{}{}, reports: reports.New()}
+		changed: map[*podState]struct{}{}, reports: reports.New()}
 	for _, tier := range policy.Tiers {
 		for _, d := range traffic.Directions {
 			t.lists[tier][d] = newLists(tier, d, tables, x.Sets)
@@ -159,7 +157,6 @@ func (t *Tiers) activate(p *enforced) {
 	}
 	rendered := rules.RenderCluster(&p.Cluster)
 	p.active, p.rendered, p.sets = true, rendered, t.index.Sets.Provision(rendered.Sets, p.owner)
-	t.rewrite[p] = struct{}{}
 }
 
 func (t *Tiers) deactivate(p *enforced) {
@@ -169,7 +166,6 @@ func (t *Tiers) deactivate(p *enforced) {
 	p.active = false
 	t.index.Sets.Deprovision(p.sets, p.owner)
 	p.sets = index.Provisioned{}
-	t.rewrite[p] = struct{}{}
 }
 
 // Update follows a change of a pod.
