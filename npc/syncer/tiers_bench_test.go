@@ -81,7 +81,8 @@ func BenchmarkEditsUnderTiers(b *testing.B) {
 // tieredPod returns a pod with labels that policies choose.
 func tieredPod(random *rand.Rand, node string, subnet, n int) npc.Pod {
 	name := fmt.Sprintf("pod-%d-%d", subnet, n)
-	return npc.Pod{Namespace: "shop", Name: name, UID: types.UID(name), Node: node, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, byte(subnet), byte(n + 2)})},
+	return npc.Pod{Namespace: "shop", Name: name, UID: types.UID(name), Node: node,
+		Addrs:  []netip.Addr{netip.AddrFrom4([4]byte{10, 32, byte(subnet), byte(n + 2)})},
 		Labels: map[string]string{"app": fmt.Sprint(random.IntN(5))}}
 }
 
@@ -100,7 +101,7 @@ func randomTierPolicy(random *rand.Rand, n int) *v1alpha2.ClusterNetworkPolicy {
 	if random.IntN(5) == 0 {
 		p.Spec.Subject.Pods = app()
 	}
-	for _, action := range []v1alpha2.ClusterNetworkPolicyRuleAction{v1alpha2.ClusterNetworkPolicyRuleActionAccept, v1alpha2.ClusterNetworkPolicyRuleActionDeny} {
+	for _, action := range []v1alpha2.ClusterNetworkPolicyRuleAction{"Accept", "Deny"} {
 		p.Spec.Ingress = append(p.Spec.Ingress, v1alpha2.ClusterNetworkPolicyIngressRule{Action: action,
 			From: []v1alpha2.ClusterNetworkPolicyIngressPeer{{Pods: app()}},
 			Protocols: []v1alpha2.ClusterNetworkPolicyProtocol{{TCP: &v1alpha2.ClusterNetworkPolicyProtocolTCP{

@@ -1,7 +1,7 @@
 package tiers
 
 import (
-	"iter"
+	"maps"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
@@ -16,42 +16,27 @@ func (t *Tiers) Assign() []*index.Pod {
 	if len(t.changed) == 0 {
 		return nil
 	}
-	moved := map[*podState]struct{}{}
-	ordered := slices.SortedFunc(t.choosing(), before)
+	moved := map[*index.Pod]struct{}{}
+	ordered := choosing(t.policies)
 	known := map[string]assignment{}
 	for st := range t.changed {
 		if t.assign(st, ordered, known) {
-			moved[st] = struct{}{}
+			moved[st.Pod] = struct{}{}
 		}
 	}
 	for _, tier := range policy.Tiers {
 		for _, ls := range t.lists[tier] {
-			ls.distribute(t.base, func(st *podState) { moved[st] = struct{}{} })
+			ls.distribute(t.base, func(p *index.Pod) { moved[p] = struct{}{} })
 		}
 	}
 	if t.closed.follow(t.tables, t.Judging().Node) {
-		for _, st := range t.pods {
-			moved[st] = struct{}{}
+		for p := range t.pods {
+			moved[p] = struct{}{}
 		}
 	}
-	t.rank()
+	t.rank(ordered)
 	clear(t.changed)
-	out := make([]*index.Pod, 0, len(moved))
-	for st := range moved {
-		out = append(out, st.Pod)
-	}
-	return out
-}
-
-// choosing yields the policies that choose a local pod.
-func (t *Tiers) choosing() iter.Seq[*enforced] {
-	return func(yield func(*enforced) bool) {
-		for _, p := range t.policies {
-			if len(p.selected) > 0 && !yield(p) {
-				return
-			}
-		}
-	}
+	return slices.Collect(maps.Keys(moved))
 }
 
 // assignment is what the policies that choose a pod make of it.
@@ -65,23 +50,29 @@ type assignment struct {
 func (t *Tiers) assign(st *podState, ordered []*enforced, known map[string]assignment) (moved bool) {
 	chosen := make([]byte, (len(ordered)+7)/8) // a bit for each policy
 	for i, p := range ordered {
-		if _, is := p.selected[st]; is {
+		if _, is := p.selected[st.Pod]; is {
 			chosen[i/8] |= 1 << (i % 8)
 		}
 	}
 	next, is := known[string(chosen)]
 	if !is {
-		next = t.combine(slices.DeleteFunc(slices.Clone(ordered), func(p *enforced) bool { _, is := p.selected[st]; return !is }))
+		for _, tier := range policy.Tiers {
+			for d, ls := range t.lists[tier] {
+				of := st.policies(ordered, tier, traffic.Direction(d))
+				next.add(of, tier, traffic.Direction(d))
+				next.combinations[tier][d] = ls.combine(of)
+			}
+		}
 		known[string(chosen)] = next
 	}
 	was := st.assignment
 	for _, tier := range policy.Tiers {
 		for d, c := range next.combinations[tier] {
 			if before := was.combinations[tier][d]; before != nil {
-				delete(before.pods, st)
+				delete(before.pods, st.Pod)
 			}
 			if c != nil {
-				c.pods[st] = struct{}{}
+				c.pods[st.Pod] = struct{}{}
 			}
 		}
 	}
@@ -91,15 +82,24 @@ func (t *Tiers) assign(st *podState, ordered []*enforced, known map[string]assig
 	return was != next
 }
 
-// combine returns what policies make of the pods that they choose.
-func (t *Tiers) combine(chosen []*enforced) (out assignment) {
-	for _, tier := range policy.Tiers {
-		for d, ls := range t.lists[tier] {
-			of := slices.DeleteFunc(slices.Clone(chosen), func(p *enforced) bool { return p.Tier != tier || len(p.Rules[d]) == 0 })
-			out.add(of, tier, traffic.Direction(d))
-			out.combinations[tier][d] = ls.combine(of)
+// policies returns those of a tier that choose the pod and have rules in a direction.
+func (st *podState) policies(from []*enforced, tier policy.Tier, d traffic.Direction) (out []*enforced) {
+	for _, p := range from {
+		if _, is := p.selected[st.Pod]; is && p.Tier == tier && len(p.Rules[d]) > 0 {
+			out = append(out, p)
 		}
 	}
+	return out
+}
+
+// choosing returns those of some policies that choose a local pod, in order.
+func choosing(policies map[string]*enforced) (out []*enforced) {
+	for _, p := range policies {
+		if len(p.selected) > 0 {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, before)
 	return out
 }
 
@@ -113,10 +113,11 @@ func (t *Tiers) Prune() {
 	t.closed.prune(t.Judging().Node)
 }
 
-// rank gives the sets of the rules their roles: what the rules do with members, and in which order they come. Subjects come in the same order.
-func (t *Tiers) rank() {
+// rank gives the sets of the rules of policies, which are ordered, their roles: what the rules do with members, and in which order they come.
+// Subjects come in the same order.
+func (t *Tiers) rank(ordered []*enforced) {
 	next := 0
-	for _, p := range slices.SortedFunc(t.choosing(), before) {
+	for _, p := range ordered {
 		next++
 		t.rankSubject(p, next)
 		roles := map[string]order.Role{}

@@ -64,7 +64,7 @@ func (l *list) set(policies []*enforced, base *rules.Base) {
 			l.addSubject(p)
 		}
 	}
-	entries, unions := l.entries()
+	entries, unions := entriesOf(policies, l.tier, l.direction, l.id == sharedID)
 	user := &dataplane.Owner{Name: l.about}
 	peers := l.sets.Provision(unions, user)
 	l.sets.Deprovision(l.peers, l.user)

@@ -40,7 +40,7 @@ type lists struct {
 type combination struct {
 	id       string
 	policies []*enforced
-	pods     map[*podState]struct{}
+	pods     map[*index.Pod]struct{}
 	list     *list
 }
 
@@ -61,7 +61,7 @@ func (ls *lists) combine(policies []*enforced) *combination {
 	id := naming.Hash(ids...)
 	c := ls.combinations[id]
 	if c == nil {
-		c = &combination{id: id, pods: map[*podState]struct{}{}}
+		c = &combination{id: id, pods: map[*index.Pod]struct{}{}}
 		ls.combinations[id] = c
 	}
 	c.policies = policies
@@ -70,7 +70,7 @@ func (ls *lists) combine(policies []*enforced) *combination {
 
 // distribute finds the list of each combination, and calls moved with the pods of those that have another one now. Which combinations have
 // lists of their own follows from the combinations alone.
-func (ls *lists) distribute(base *rules.Base, moved func(*podState)) {
+func (ls *lists) distribute(base *rules.Base, moved func(*index.Pod)) {
 	maps.DeleteFunc(ls.combinations, func(_ string, c *combination) bool { return len(c.pods) == 0 })
 	all := slices.SortedFunc(maps.Values(ls.combinations), func(a, b *combination) int { return strings.Compare(a.id, b.id) })
 	own := all
@@ -83,8 +83,8 @@ func (ls *lists) distribute(base *rules.Base, moved func(*podState)) {
 		used[l] = true
 		if c.list != l {
 			c.list = l
-			for st := range c.pods {
-				moved(st)
+			for p := range c.pods {
+				moved(p)
 			}
 		}
 		return l

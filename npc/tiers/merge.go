@@ -2,6 +2,7 @@ package tiers
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -28,10 +29,14 @@ type policyRule struct {
 	rules.Rule
 }
 
-// entries returns the rules of each family in the order of the policies, and the sets of those that are several in one.
-func (l *list) entries() (out [len(traffic.Families)][]entry, unions []rules.Set) {
-	for run := range l.runs {
-		subject, action := l.subjectOf(run[0]), run[0].action(l.direction)
+// entriesOf returns the rules of policies of a tier for each family, in order, and the sets of those that are several in one. In a shared list
+// rules of different policies are for different subjects.
+func entriesOf(policies []*enforced, t policy.Tier, d traffic.Direction, shared bool) (out [len(traffic.Families)][]entry, unions []rules.Set) {
+	for run := range runs(policies, d, shared) {
+		subject, action := "", run[0].action(d)
+		if shared {
+			subject = run[0].id
+		}
 		put := func(f traffic.Family, match string, of []policyRule) {
 			out[f] = append(out[f], entry{subject, action, match, of})
 		}
@@ -48,7 +53,7 @@ func (l *list) entries() (out [len(traffic.Families)][]entry, unions []rules.Set
 			groups[i].add(r)
 		}
 		for _, g := range groups {
-			union := g.union(l.tier)
+			union := g.union(t)
 			several := false
 			for f, of := range g.rules {
 				switch len(g.peers[f]) {
@@ -57,7 +62,7 @@ func (l *list) entries() (out [len(traffic.Families)][]entry, unions []rules.Set
 					put(traffic.Family(f), of[0].Match, of)
 				default:
 					several = true
-					put(traffic.Family(f), joined(g.ports, naming.Match(union.Name(traffic.Family(f)), l.direction.Peer())), of)
+					put(traffic.Family(f), joined(g.ports, naming.Match(union.Name(traffic.Family(f)), d.Peer())), of)
 				}
 			}
 			if several {
@@ -68,32 +73,26 @@ func (l *list) entries() (out [len(traffic.Families)][]entry, unions []rules.Set
 	return out, unions
 }
 
-// runs yields the rules of the policies in order, as many at a time as do the same for the same subject.
-func (l *list) runs(yield func([]policyRule) bool) {
-	var run []policyRule
-	for _, p := range l.policies {
-		for _, r := range p.rendered.Rules[l.direction] {
-			next := policyRule{p, r}
-			if len(run) > 0 && (run[0].action(l.direction) != next.action(l.direction) || l.subjectOf(run[0]) != l.subjectOf(next)) {
-				if !yield(run) {
-					return
+// runs yields the rules of policies in order, as many at a time as do the same for the same subject.
+func runs(policies []*enforced, d traffic.Direction, shared bool) iter.Seq[[]policyRule] {
+	return func(yield func([]policyRule) bool) {
+		var run []policyRule
+		for _, p := range policies {
+			for _, r := range p.rendered.Rules[d] {
+				next := policyRule{p, r}
+				if len(run) > 0 && (run[0].action(d) != next.action(d) || shared && run[0].enforced != p) {
+					if !yield(run) {
+						return
+					}
+					run = nil
 				}
-				run = nil
+				run = append(run, next)
 			}
-			run = append(run, next)
+		}
+		if len(run) > 0 {
+			yield(run)
 		}
 	}
-	if len(run) > 0 {
-		yield(run)
-	}
-}
-
-// subjectOf returns the id of a rule's policy in a shared list, and nothing in another one.
-func (l *list) subjectOf(r policyRule) string {
-	if l.id == sharedID {
-		return r.id
-	}
-	return ""
 }
 
 func (r policyRule) action(d traffic.Direction) policy.Action {

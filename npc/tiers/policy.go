@@ -42,7 +42,7 @@ type enforced struct {
 	// owner stands for the policy in sets.
 	owner *dataplane.Owner
 	// selected are the local pods that the policy chooses. Without any the policy is not active.
-	selected map[*podState]struct{}
+	selected map[*index.Pod]struct{}
 	active   bool
 	// rendered are the rules of an active policy, and sets those that they refer to.
 	rendered rules.Rendered
@@ -50,7 +50,7 @@ type enforced struct {
 }
 
 func newEnforced(p *Policy) *enforced {
-	return &enforced{Policy: p, owner: &dataplane.Owner{Name: p.Name, UID: p.UID}, selected: map[*podState]struct{}{}}
+	return &enforced{Policy: p, owner: &dataplane.Owner{Name: p.Name, UID: p.UID}, selected: map[*index.Pod]struct{}{}}
 }
 
 // chooses reports whether a pod is the policy's subject.

@@ -136,15 +136,15 @@ func (t *Tiers) replace(old, next *enforced) {
 	if next != nil {
 		for q, st := range t.pods {
 			if next.chooses(q) {
-				next.selected[st] = struct{}{}
+				next.selected[q] = struct{}{}
 				t.changed[st] = struct{}{}
 			}
 		}
 		t.activate(next)
 	}
 	if old != nil {
-		for st := range old.selected {
-			t.changed[st] = struct{}{}
+		for q := range old.selected {
+			t.changed[t.pods[q]] = struct{}{}
 		}
 		t.deactivate(old)
 	}
@@ -201,12 +201,12 @@ func (t *Tiers) reselect(q *index.Pod) {
 		t.changed[st] = struct{}{}
 	}
 	for _, p := range t.policies {
-		switch _, was := p.selected[st]; {
+		switch _, was := p.selected[q]; {
 		case p.chooses(q) && !was:
-			p.selected[st] = struct{}{}
+			p.selected[q] = struct{}{}
 			t.activate(p)
 		case was && !p.chooses(q):
-			if delete(p.selected, st); len(p.selected) == 0 {
+			if delete(p.selected, q); len(p.selected) == 0 {
 				t.deactivate(p)
 			}
 		}
