@@ -18,8 +18,13 @@ type Owner struct {
 	UID             types.UID
 }
 
-// String returns the policy as namespace/name.
-func (o *Owner) String() string { return objectkey.Of(o.Namespace, o.Name) }
+// String returns the policy as namespace/name, or as name if it has no namespace.
+func (o *Owner) String() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return objectkey.Of(o.Namespace, o.Name)
+}
 
 // Rule is a rule of a chain of the dispatch tree, or of a list of cluster network policies.
 type Rule struct {

@@ -64,7 +64,7 @@ func TestReasons(t *testing.T) {
 		name, spec, from, want string
 	}{
 		{"invalid", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}]}`, "a/client", `a/web: denied: no rule allows it
-  policy a/p: isolates, and allows nothing: it is invalid: spec.ingress[0]: peer 0: ipBlock: cidr: "10.0.0.0/33" is no CIDR
+  policy a/p: isolates, and allows nothing: it is invalid: spec.ingress[0]: from[0]: ipBlock: cidr: "10.0.0.0/33" is no CIDR
 `},
 		{"unknown_kind_of_peer", `{podSelector: {}, ingress: [{from: [{}]}]}`, "a/client", `a/web: denied: no rule allows it
   policy a/p: isolates

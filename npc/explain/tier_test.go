@@ -96,8 +96,8 @@ func TestTiersDecideInOrder(t *testing.T) {
 		{"S89_a_rule_fails_closed", []string{`a {tier: Admin, priority: 1, ` + everyPod +
 			`ingress: [{action: Accept, from: [{}]}, {action: Pass, from: [{}]}]}`}, "", `a/web: denied by Admin policy a/rule 2
   Admin policy a (priority 1): chooses it
-    rule 1, Accept: matches nothing, for it is invalid: spec.ingress[0]: peer 0: it is of no known kind
-    rule 2, Deny: matches everything, for it fails closed: spec.ingress[1]: peer 0: it is of no known kind
+    rule 1, Accept: matches nothing, for it is invalid: spec.ingress[0]: from[0]: it is of no known kind
+    rule 2, Deny: matches everything, for it fails closed: spec.ingress[1]: from[0]: it is of no known kind
   without it: allowed: no cluster network policy decides it, and no policy isolates it
 `},
 		{"S89_a_tier_that_is_not_known_decides_nothing", []string{`a {tier: Other, priority: 1, ` + everyPod +
@@ -343,7 +343,7 @@ func TestTiersAsJSON(t *testing.T) {
           "rule": 1,
           "action": "Accept",
           "matches": false,
-          "invalid": "spec.ingress[0]: peer 0: it is of no known kind"
+          "invalid": "spec.ingress[0]: from[0]: it is of no known kind"
         },
         {
           "rule": 2,

@@ -2,13 +2,14 @@ package policy
 
 import (
 	"cmp"
+	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -152,21 +153,43 @@ func (p *Cluster) compileSubject(s v1alpha2.ClusterNetworkPolicySubject) (err er
 // compilePods compiles one of two forms of choosing pods: all of some namespaces, or some of some namespaces.
 func compilePods(namespaces *metav1.LabelSelector, pods *v1alpha2.NamespacedPod) (in, choose Selector, err error) {
 	if namespaces != nil {
-		in, err = compileSelector(namespaces)
+		in, err = compileReadable(namespaces)
 		return in, choose, errors.Wrap(err, "namespaces")
 	}
-	if in, err = compileSelector(&pods.NamespaceSelector); err != nil {
+	if in, err = compileReadable(&pods.NamespaceSelector); err != nil {
 		return in, choose, errors.Wrap(err, "pods.namespaceSelector")
 	}
-	choose, err = compileSelector(&pods.PodSelector)
+	choose, err = compileReadable(&pods.PodSelector)
 	return in, choose, errors.Wrap(err, "pods.podSelector")
+}
+
+// compileReadable compiles a label selector, whose values the resource definition leaves unchecked. One that no label can have is an error, other
+// than in a NetworkPolicy, where it matches nothing: there that denies more, but a rule that denies nobody would do so unseen.
+func compileReadable(s *metav1.LabelSelector) (Selector, error) {
+	c, err := compileSelector(s)
+	if err != nil {
+		return c, err
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		if v := s.MatchLabels[k]; len(validation.IsValidLabelValue(v)) > 0 {
+			return Selector{}, errors.Errorf("matchLabels[%s]: no label can have the value %q", k, v)
+		}
+	}
+	for i, e := range s.MatchExpressions {
+		for _, v := range e.Values {
+			if len(validation.IsValidLabelValue(v)) > 0 {
+				return Selector{}, errors.Errorf("matchExpressions[%d]: no label can have the value %q", i, v)
+			}
+		}
+	}
+	return c, nil
 }
 
 // add compiles a rule and adds it.
 func (p *Cluster) add(d traffic.Direction, path, name string, action v1alpha2.ClusterNetworkPolicyRuleAction,
 	peers []v1alpha2.ClusterNetworkPolicyEgressPeer, protocols []v1alpha2.ClusterNetworkPolicyProtocol) {
 	r := ClusterRule{Name: name}
-	written, err := r.compile(action, peers, protocols)
+	written, err := r.compile(d, action, peers, protocols)
 	if err != nil {
 		err = errors.Wrap(err, path)
 		if p.Invalid == nil {
@@ -187,7 +210,7 @@ func failClosed(name string, action v1alpha2.ClusterNetworkPolicyRuleAction) (Cl
 }
 
 // compile compiles a rule, and returns it as it is written.
-func (r *ClusterRule) compile(action v1alpha2.ClusterNetworkPolicyRuleAction, peers []v1alpha2.ClusterNetworkPolicyEgressPeer,
+func (r *ClusterRule) compile(d traffic.Direction, action v1alpha2.ClusterNetworkPolicyRuleAction, peers []v1alpha2.ClusterNetworkPolicyEgressPeer,
 	protocols []v1alpha2.ClusterNetworkPolicyProtocol) (all Rule, err error) {
 	switch action {
 	case v1alpha2.ClusterNetworkPolicyRuleActionAccept:
@@ -204,19 +227,23 @@ func (r *ClusterRule) compile(action v1alpha2.ClusterNetworkPolicyRuleAction, pe
 	for i, peer := range peers {
 		compiled, err := compileClusterPeer(peer)
 		if err != nil {
-			return all, errors.Wrapf(err, "peer %d", i)
+			return all, errors.Wrapf(err, "%s[%d]", peersField(d), i)
 		}
 		all.Peers = append(all.Peers, compiled...)
 	}
+	possible := Rule{Peers: all.Peers}
 	for i, protocol := range protocols {
 		port, err := compileProtocol(protocol)
 		if err != nil {
 			return all, errors.Wrapf(err, "protocols[%d]", i)
 		}
 		all.Ports = append(all.Ports, port)
+		if port.Name == "" || isPortName(port.Name) {
+			possible.Ports = append(possible.Ports, port)
+		}
 	}
-	r.MergedRule = all.merge()
-	r.AnyPeer = false // even if the peers stand for nobody
+	r.MergedRule = possible.merge()
+	r.AnyPort = len(protocols) == 0 // and not if they are names that no port can have
 	return all, nil
 }
 
@@ -233,7 +260,7 @@ func compileClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) ([]Peer, e
 		}
 		return []Peer{{Namespaces: &in, Pods: &choose}}, nil
 	case peer.Nodes != nil:
-		nodes, err := compileSelector(peer.Nodes)
+		nodes, err := compileReadable(peer.Nodes)
 		if err != nil {
 			return nil, errors.Wrap(err, "nodes")
 		}
@@ -245,7 +272,7 @@ func compileClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) ([]Peer, e
 	}
 	var out []Peer
 	for i, network := range peer.Networks {
-		block, err := ipblock.Compile(&networkingv1.IPBlock{CIDR: string(network)})
+		block, err := compileNetwork(string(network))
 		if err != nil {
 			return nil, errors.Wrapf(err, "networks[%d]", i)
 		}
@@ -254,7 +281,19 @@ func compileClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) ([]Peer, e
 	return out, nil
 }
 
-// compileProtocol compiles an item of protocols. A named port is of any protocol.
+// compileNetwork compiles a network as the resource definition reads it: leading zeros, which some programs take for octal numbers, are an error.
+func compileNetwork(text string) (ipblock.Block, error) {
+	cidr, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return ipblock.Block{}, errors.Errorf("%q is no CIDR", text)
+	case cidr.Addr().Is4In6():
+		return ipblock.Block{}, errors.Errorf("%q is an IPv4 address in the form of an IPv6 one", text)
+	}
+	return ipblock.Block{CIDR: cidr.Masked()}, nil
+}
+
+// compileProtocol compiles an item of protocols. A named port is of any protocol, and any text is a name: one that no port can have matches nothing.
 func compileProtocol(p v1alpha2.ClusterNetworkPolicyProtocol) (Port, error) {
 	if several(p.TCP != nil, p.UDP != nil, p.SCTP != nil, p.DestinationNamedPort != "") {
 		return Port{}, errors.New("it is of several kinds")
@@ -267,9 +306,6 @@ func compileProtocol(p v1alpha2.ClusterNetworkPolicyProtocol) (Port, error) {
 	case p.SCTP != nil:
 		return compileDestination(unix.IPPROTO_SCTP, p.SCTP.DestinationPort)
 	case p.DestinationNamedPort != "":
-		if errs := validation.IsValidPortName(p.DestinationNamedPort); len(errs) > 0 {
-			return Port{}, errors.Errorf("destinationNamedPort: %q is no port name", p.DestinationNamedPort)
-		}
 		return Port{Name: p.DestinationNamedPort}, nil
 	}
 	return Port{}, errors.New("it is of no known kind")

@@ -16,28 +16,38 @@ import (
 func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 	const anybody, sound = "to: [{namespaces: {}}]", "{action: Pass, to: [{namespaces: {}}]}"
 	for _, c := range []struct{ name, rule, want string }{
-		{"a peer of no kind", `to: [{}]`, "peer 0: it is of no known kind"},
-		{"beside others", `to: [{namespaces: {}}, {}, {networks: [10.0.0.0/8]}], protocols: [{tcp: {}}]`, "peer 1: it is of no known kind"},
-		{"empty networks", `to: [{networks: []}]`, "peer 0: it is of no known kind"},
-		{"domain names", `to: [{namespaces: {}}, {domainNames: [example.com]}]`, "peer 1: peers by domainNames are not supported"},
-		{"domain names and networks", `to: [{domainNames: [example.com], networks: [10.0.0.0/8]}]`, "peer 0: it is of several kinds"},
-		{"namespaces and pods", `to: [{namespaces: {}, pods: {podSelector: {}}}]`, "peer 0: it is of several kinds"},
-		{"pods and networks", `to: [{pods: {podSelector: {}}, networks: [10.0.0.0/8]}]`, "peer 0: it is of several kinds"},
-		{"namespaces and domain names", `to: [{namespaces: {}, domainNames: [example.com]}]`, "peer 0: it is of several kinds"},
-		{"nodes and networks", `to: [{nodes: {}, networks: [10.0.0.0/8]}]`, "peer 0: it is of several kinds"},
+		{"a peer of no kind", `to: [{}]`, "to[0]: it is of no known kind"},
+		{"beside others", `to: [{namespaces: {}}, {}, {networks: [10.0.0.0/8]}], protocols: [{tcp: {}}]`, "to[1]: it is of no known kind"},
+		{"empty networks", `to: [{networks: []}]`, "to[0]: it is of no known kind"},
+		{"domain names", `to: [{namespaces: {}}, {domainNames: [example.com]}]`, "to[1]: peers by domainNames are not supported"},
+		{"domain names and networks", `to: [{domainNames: [example.com], networks: [10.0.0.0/8]}]`, "to[0]: it is of several kinds"},
+		{"namespaces and pods", `to: [{namespaces: {}, pods: {podSelector: {}}}]`, "to[0]: it is of several kinds"},
+		{"pods and networks", `to: [{pods: {podSelector: {}}, networks: [10.0.0.0/8]}]`, "to[0]: it is of several kinds"},
+		{"namespaces and domain names", `to: [{namespaces: {}, domainNames: [example.com]}]`, "to[0]: it is of several kinds"},
+		{"nodes and networks", `to: [{nodes: {}, networks: [10.0.0.0/8]}]`, "to[0]: it is of several kinds"},
 		{"no peers", `to: []`, "spec.egress[1]: it has no peers"},
 		{"peers that are not there", `protocols: [{tcp: {}}]`, "spec.egress[1]: it has no peers"},
 		{"namespaces by an unknown operator", `to: [{namespaces: {matchExpressions: [{key: a, operator: Is}]}}]`,
-			`peer 0: namespaces: matchExpressions[0]: "Is" is no operator`},
-		{"namespaces by no key", `to: [{namespaces: {matchLabels: {"a b": x}}}]`, `peer 0: namespaces: matchLabels: key: Invalid value: "a b"`},
+			`to[0]: namespaces: matchExpressions[0]: "Is" is no operator`},
+		{"namespaces by no key", `to: [{namespaces: {matchLabels: {"a b": x}}}]`, `to[0]: namespaces: matchLabels: key: Invalid value: "a b"`},
 		{"pods of namespaces by an unknown operator", `to: [{pods: {podSelector: {}, namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}}}]`,
-			`peer 0: pods.namespaceSelector: matchExpressions[0]: "Is" is no operator`},
+			`to[0]: pods.namespaceSelector: matchExpressions[0]: "Is" is no operator`},
 		{"pods by an unknown operator", `to: [{pods: {podSelector: {matchExpressions: [{key: a, operator: Is}]}}}]`,
-			`peer 0: pods.podSelector: matchExpressions[0]: "Is" is no operator`},
+			`to[0]: pods.podSelector: matchExpressions[0]: "Is" is no operator`},
 		{"pods by an operator without values", `to: [{pods: {podSelector: {matchExpressions: [{key: a, operator: In}]}}}]`,
-			"peer 0: pods.podSelector: matchExpressions[0]: values"},
-		{"an address", `to: [{networks: [10.0.0.0/8, 192.0.2.1]}]`, `peer 0: networks[1]: cidr: "192.0.2.1" is no CIDR`},
+			"to[0]: pods.podSelector: matchExpressions[0]: values"},
+		{"an address", `to: [{networks: [10.0.0.0/8, 192.0.2.1]}]`, `to[0]: networks[1]: "192.0.2.1" is no CIDR`},
 		{"a mapped network", `to: [{networks: ["::ffff:10.0.0.0/104"]}]`, "is an IPv4 address in the form of an IPv6 one"},
+		{"one that is mapped in its host bits", `to: [{networks: ["::ffff:10.0.0.0/8"]}]`, "is an IPv4 address in the form of an IPv6 one"},
+		{"leading zeros of an address", `to: [{networks: [010.0.0.0/8]}]`, `to[0]: networks[0]: "010.0.0.0/8" is no CIDR`},
+		{"leading zeros of a length", `to: [{networks: [10.0.0.0/08]}]`, `to[0]: networks[0]: "10.0.0.0/08" is no CIDR`},
+		{"an empty network", `to: [{networks: [""]}]`, `to[0]: networks[0]: "" is no CIDR`},
+		{"a value that no label can have", `to: [{namespaces: {matchLabels: {a: b, c: "d e"}}}]`,
+			`to[0]: namespaces: matchLabels[c]: no label can have the value "d e"`},
+		{"such a value beside another", `to: [{pods: {podSelector: {matchExpressions: [{key: a, operator: In, values: [b, "c d"]}]}}}]`,
+			`to[0]: pods.podSelector: matchExpressions[0]: no label can have the value "c d"`},
+		{"not such a value", `to: [{pods: {podSelector: {}, namespaceSelector: {matchExpressions: [{key: a, operator: NotIn, values: ["b c"]}]}}}]`,
+			`to[0]: pods.namespaceSelector: matchExpressions[0]: no label can have the value "b c"`},
 		{"a protocol of no kind", anybody + `, protocols: [{tcp: {}}, {}]`, "protocols[1]: it is of no known kind"},
 		{"two protocols", anybody + `, protocols: [{tcp: {}, udp: {}}]`, "protocols[0]: it is of several kinds"},
 		{"a protocol and a name", anybody + `, protocols: [{tcp: {}, destinationNamedPort: web}]`, "protocols[0]: it is of several kinds"},
@@ -54,8 +64,7 @@ func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 		{"a range from 0", anybody + `, protocols: [{tcp: {destinationPort: {range: {start: 0, end: 9}}}}]`, "0 to 9 is no range"},
 		{"a range to 65536", anybody + `, protocols: [{tcp: {destinationPort: {range: {start: 9, end: 65536}}}}]`, "9 to 65536 is no range"},
 		{"a range in reverse", anybody + `, protocols: [{tcp: {destinationPort: {range: {start: 9, end: 8}}}}]`, "9 to 8 is no range"},
-		{"what is no name of a port", anybody + `, protocols: [{destinationNamedPort: "80"}]`,
-			`protocols[0]: destinationNamedPort: "80" is no port name`},
+		{"a named port without a name", anybody + `, protocols: [{destinationNamedPort: ""}]`, "protocols[0]: it is of no known kind"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for action, want := range map[string]string{"Accept": openFails, "Deny": denyFails, "Pass": denyFails} {
@@ -96,7 +105,7 @@ func TestUnknownActionsFailClosed(t *testing.T) {
 func TestTheFirstErrorIsReported(t *testing.T) {
 	p := compiledCluster(t, `{tier: Admin, subject: {namespaces: {}}, ingress: [{action: Accept, from: [{namespaces: {}}]}, {action: Deny, from: [{}]}],
 		egress: [{action: Pass, to: [{domainNames: [example.com]}]}, {action: Accept, to: [{}]}]}`)
-	if got, want := fmt.Sprint(p.Invalid), "spec.ingress[1]: peer 0: it is of no known kind"; got != want {
+	if got, want := fmt.Sprint(p.Invalid), "spec.ingress[1]: from[0]: it is of no known kind"; got != want {
 		t.Errorf("said %q, want %q", got, want)
 	}
 	var got []string

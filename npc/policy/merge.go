@@ -41,9 +41,7 @@ func (r Rule) merge() MergedRule {
 			continue
 		}
 		if p.Nodes != nil {
-			if !p.Nodes.nothing {
-				m.Peers = append(m.Peers, MergedPeer{Nodes: p.Nodes})
-			}
+			m.Peers = append(m.Peers, MergedPeer{Nodes: p.Nodes})
 			continue
 		}
 		merged := MergedPeer{Namespace: p.Namespace, Namespaces: p.Namespaces}

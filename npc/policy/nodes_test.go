@@ -16,11 +16,11 @@ import (
 func TestS89_PeersByNodesFailClosed(t *testing.T) {
 	for name, c := range map[string]struct{ peer, want string }{
 		"valid":            {"{nodes: {matchLabels: {zone: x}}}", ""},
-		"impossible value": {`{nodes: {matchLabels: {zone: "a b"}}}`, ""},
-		"key":              {`{nodes: {matchLabels: {"a b": x}}}`, "spec.egress[0]: peer 1: nodes: matchLabels: key"},
-		"operator":         {"{nodes: {matchExpressions: [{key: a, operator: Is}]}}", `peer 1: nodes: matchExpressions[0]: "Is" is no operator`},
-		"and namespaces":   {"{nodes: {}, namespaces: {}}", "peer 1: it is of several kinds"},
-		"and networks":     {"{nodes: {}, networks: [10.0.0.0/8]}", "peer 1: it is of several kinds"},
+		"impossible value": {`{nodes: {matchLabels: {zone: "a b"}}}`, `to[1]: nodes: matchLabels[zone]: no label can have the value "a b"`},
+		"key":              {`{nodes: {matchLabels: {"a b": x}}}`, "spec.egress[0]: to[1]: nodes: matchLabels: key"},
+		"operator":         {"{nodes: {matchExpressions: [{key: a, operator: Is}]}}", `to[1]: nodes: matchExpressions[0]: "Is" is no operator`},
+		"and namespaces":   {"{nodes: {}, namespaces: {}}", "to[1]: it is of several kinds"},
+		"and networks":     {"{nodes: {}, networks: [10.0.0.0/8]}", "to[1]: it is of several kinds"},
 	} {
 		for _, action := range []string{"Accept", "Deny", "Pass"} {
 			t.Run(name+" "+action, func(t *testing.T) {

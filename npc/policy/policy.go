@@ -87,7 +87,7 @@ func (p *Policy) compile(o *networkingv1.NetworkPolicy) (err error) {
 
 // add compiles a rule and adds it in both forms.
 func (p *Policy) add(d traffic.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) error {
-	r, err := compileRule(namespace, peers, ports)
+	r, err := compileRule(d, namespace, peers, ports)
 	if err != nil {
 		return err
 	}

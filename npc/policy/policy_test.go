@@ -19,7 +19,7 @@ func TestInvalidPolicies(t *testing.T) {
 		"key":                 {`{podSelector: {matchLabels: {"a b": x}}}`, "spec.podSelector: matchLabels: key: Invalid value"},
 		"operator":            {`{podSelector: {matchExpressions: [{key: a, operator: Is}]}}`, `spec.podSelector: matchExpressions[0]: "Is" is no operator`},
 		"values of Exists":    {`{podSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}`, "spec.podSelector: matchExpressions[0]: values"},
-		"cidr":                {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0}}]}]}`, `spec.ingress[0]: peer 0: ipBlock: cidr: "10.0.0.0" is no CIDR`},
+		"cidr":                {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0}}]}]}`, `spec.ingress[0]: from[0]: ipBlock: cidr: "10.0.0.0" is no CIDR`},
 		"mapped cidr":         {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: "::ffff:10.0.0.0/104"}}]}]}`, "is an IPv4 address in the form of an IPv6 one"},
 		"except":              {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/9]}}]}]}`, "except[0]: 11.0.0.0/9 is not within 10.0.0.0/8"},
 		"block and selector":  {`{podSelector: {}, ingress: [{from: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}`, "ipBlock stands beside a selector"},
@@ -28,8 +28,8 @@ func TestInvalidPolicies(t *testing.T) {
 		"range":               {`{podSelector: {}, ingress: [{ports: [{port: 9, endPort: 8}]}]}`, "9 to 8 is no range"},
 		"range of a name":     {`{podSelector: {}, ingress: [{ports: [{port: http, endPort: 8}]}]}`, `"http" is no port name, or has an endPort`},
 		"range of all":        {`{podSelector: {}, ingress: [{ports: [{endPort: 8}]}]}`, "endPort without port"},
-		"pods of a peer":      {`{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {"-": x}}}]}]}`, "spec.ingress[0]: peer 0: podSelector: matchLabels"},
-		"egress":              {`{podSelector: {}, egress: [{}, {to: [{namespaceSelector: {matchLabels: {"-": x}}}]}]}`, "spec.egress[1]: peer 0: namespaceSelector"},
+		"pods of a peer":      {`{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {"-": x}}}]}]}`, "spec.ingress[0]: from[0]: podSelector: matchLabels"},
+		"egress":              {`{podSelector: {}, egress: [{}, {to: [{namespaceSelector: {matchLabels: {"-": x}}}]}]}`, "spec.egress[1]: to[0]: namespaceSelector"},
 		"ingress ignored":     {`{podSelector: {}, policyTypes: [Egress], ingress: [{ports: [{port: 65536}]}]}`, ""},
 		"unknown peer":        {`{podSelector: {}, ingress: [{from: [{}]}]}`, ""},
 		"impossible value":    {`{podSelector: {matchLabels: {a: "b c"}}}`, ""},
@@ -75,7 +75,7 @@ func TestPortMatches(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(c.ports), &ports); err != nil {
 				t.Fatal(err)
 			}
-			r, err := compileRule("", nil, ports)
+			r, err := compileRule(traffic.Ingress, "", nil, ports)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -34,9 +35,15 @@ func (p Port) Includes(protocol uint8, port uint16) bool {
 	return p.Name == "" && p.Protocol == protocol && (p.First == 0 || p.First <= port && port <= p.Last)
 }
 
+// isPortName reports whether a port can have a name.
+func isPortName(name string) bool { return len(validation.IsValidPortName(name)) == 0 }
+
 // String returns the item as tcp/80, tcp/1000-1010, tcp/http, http for that of any protocol, or tcp for all its ports.
 func (p Port) String() string {
 	if p.Protocol == anyProtocol {
+		if !isPortName(p.Name) { // it may be any text, that is printed where lines count
+			return strconv.Quote(p.Name)
+		}
 		return p.Name
 	}
 	name := traffic.ProtocolName(p.Protocol)
@@ -64,7 +71,7 @@ func compilePort(p networkingv1.NetworkPolicyPort) (Port, error) {
 	case p.Port == nil:
 		return c, nil
 	case p.Port.Type == intstr.String:
-		if errs := validation.IsValidPortName(p.Port.StrVal); len(errs) > 0 || p.EndPort != nil {
+		if !isPortName(p.Port.StrVal) || p.EndPort != nil {
 			return c, errors.Errorf("%q is no port name, or has an endPort", p.Port.StrVal)
 		}
 		c.Name = p.Port.StrVal

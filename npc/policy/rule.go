@@ -5,6 +5,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/weave-npc/weave-npc/npc/ipblock"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Rule is one ingress or egress rule with as many peers and ports as the object's rule. Without peers it matches every peer, without ports
@@ -30,11 +31,20 @@ func (p Peer) IsUnknown() bool {
 	return p.Block == nil && p.Nodes == nil && p.Namespaces == nil && p.Pods == nil
 }
 
-func compileRule(namespace string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) (r Rule, err error) {
+// peersField returns what the API calls the peers of a rule.
+func peersField(d traffic.Direction) string {
+	if d == traffic.Ingress {
+		return "from"
+	}
+	return "to"
+}
+
+func compileRule(d traffic.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer,
+	ports []networkingv1.NetworkPolicyPort) (r Rule, err error) {
 	for i, peer := range peers {
 		p, err := compilePeer(namespace, peer)
 		if err != nil {
-			return r, errors.Wrapf(err, "peer %d", i)
+			return r, errors.Wrapf(err, "%s[%d]", peersField(d), i)
 		}
 		r.Peers = append(r.Peers, p)
 	}

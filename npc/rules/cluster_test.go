@@ -88,7 +88,7 @@ func TestPeersOfClusterRules(t *testing.T) {
 			ingress 2: everything
 			egress 1: everything
 			`},
-		{"nobody_is_not_everybody", `ingress: [{action: Deny, from: [{pods: {podSelector: {matchLabels: {app: "a b"}}}}]}]`, ``},
+		{"no_port_is_not_every_port", `ingress: [{action: Deny, from: [{namespaces: {}}], protocols: [{destinationNamedPort: "80"}]}]`, ``},
 	})
 }
 

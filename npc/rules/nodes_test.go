@@ -27,7 +27,7 @@ func TestS84_PeersByNodes(t *testing.T) {
 		{"all", "{action: Deny, to: [{nodes: {}}]}", "S1 dst\nS1 is the addresses of nodes"},
 		{"some", "{action: Deny, to: [{nodes: {matchLabels: {zone: x}}}], protocols: [{tcp: {destinationPort: {number: 22}}}]}",
 			"-p tcp -m tcp --dport 22 S1 dst\nS1 is the addresses of nodes with zone=x"},
-		{"none", `{action: Deny, to: [{nodes: {matchLabels: {zone: "a b"}}}]}`, ""},
+		{"a port that none can have", `{action: Deny, to: [{nodes: {}}], protocols: [{destinationNamedPort: "80"}]}`, "S1 is the addresses of nodes"},
 		{"beside pods", "{action: Accept, to: [{nodes: {}}, {namespaces: {}}]}",
 			"S1 dst\nS2 dst\nS1 is the addresses of nodes\nS2 is a set across namespaces: pods in all namespaces"},
 		{"a named port", "{action: Pass, to: [{nodes: {}}], protocols: [{tcp: {destinationPort: {number: 1}}}, {destinationNamedPort: http}]}",

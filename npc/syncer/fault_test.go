@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/naming"
-	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/cluster"
@@ -315,41 +313,17 @@ func TestASetThatTheKernelRefuses(t *testing.T) {
 	})
 }
 
-// TestS89_APeerOfADenyIsRefused: the rule asks for a list of its peers' sets, of which the kernel does not take one. It denies everything then.
-func TestS89_APeerOfADenyIsRefused(t *testing.T) {
-	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
-		s := newStation(t, b)
-		s.Explained = false // as if the kernel took all
-		faults := s.Live.MakeFaults(traffic.IPv4)
-		blocks := regexp.MustCompile(`^weave-[a-z0-9]{25}$`) // as those of rules are named
-		faults.Apply = refusing(nl.IPSET_ERR_MAX_SETS, func(set ipset.Set) bool { return set.Type == ipset.HashNet && blocks.MatchString(set.Name) })
-		s.ClusterPolicy("guard", `{tier: Admin, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: client}}}},
-egress: [{action: Deny, to: [{networks: [198.51.100.0/24]}, {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: nobody}}}}]}]}`)
-		s.step()
-		s.Expect("10.32.1.4 > 10.32.1.2 tcp:80 = no\n a/client > 198.51.100.7 tcp:80 = no")
-		s.step()
-		s.Expect("10.32.1.4 > 10.32.1.2 tcp:80 = no\n a/client > 198.51.100.7 tcp:80 = no\n fd32:1::4 > fd32:1::2 tcp:80 = yes")
-		if ready := s.Live.Ready(); !strings.Contains(ready, "guard") {
-			t.Errorf("readiness is %q", ready)
-		}
-		faults.Apply = nil
-		s.well()
-		s.Expect("a/client > a/web tcp:80 = yes\n a/client > 198.51.100.7 tcp:80 = no")
-	})
-}
-
-// TestS89_WhatIsWrittenWithoutAPeer of a list, at once: what denies by the list denies everything, what accepts accepts whom it can.
-func TestS89_WhatIsWrittenWithoutAPeer(t *testing.T) {
-	match := naming.Match("weave-list", "src")
-	chain := func(rules ...iptables.Rule) iptables.Update {
-		return iptables.Update{Replace: []iptables.Chain{{Name: "WEAVE-NPC-A-x", Rules: rules}}, Insert: map[string][]iptables.Rule{}}
-	}
-	deny := iptables.Rule{Target: "-g WEAVE-NPC-DROP-INGRESS", Order: 1}
-	denyPeers, accept := deny, iptables.Rule{Match: match, Target: "-j ACCEPT"}
-	denyPeers.Match, denyPeers.Instead = match, &deny
-	got, want := syncer.LeftOf(chain(accept, denyPeers), "weave-peers", "weave-list").String(), chain(accept, deny).String()
-	if got != want {
-		t.Errorf("written:\n%swant:\n%s", got, want)
+// TestARefusedClusterPolicyIsCalledByItsName: it has no namespace that would come before.
+func TestARefusedClusterPolicyIsCalledByItsName(t *testing.T) {
+	s := newStation(t, iptables.NFT)
+	s.Live.MakeFaults(traffic.IPv4).Apply = refusing(nl.IPSET_ERR_FIND_TYPE, func(set ipset.Set) bool { return set.Type == ipset.HashIPPort })
+	s.ClusterPolicy("web-only", `{tier: Admin, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}],
+		protocols: [{destinationNamedPort: http}]}]}`)
+	s.step()
+	s.step()
+	s.logged(refuses+": it denies everything where it does not accept, and is tried again later\" policy=web-only reason=", 1)
+	if ready := s.Live.Ready(); !strings.HasSuffix(ready, "the kernel refuses what these policies need: web-only") {
+		t.Errorf("readiness is %q", ready)
 	}
 }
 

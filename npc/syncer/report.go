@@ -30,7 +30,7 @@ type reporter struct {
 	// policy is called with each policy that is not enforced as it is meant.
 	policy func(npc.InvalidPolicy)
 
-	// rejected are the policies that were reported because the kernel rejects something of them: namespace/name -> policy.
+	// rejected are the policies that were reported because the kernel rejects something of them: name -> policy.
 	rejected map[string]npc.InvalidPolicy
 	// loggingRejected is why blocked packets are not reported, as last logged; empty if they are.
 	loggingRejected string
@@ -41,13 +41,13 @@ func (r *reporter) invalid() {
 	for _, p := range r.lookup.Unreported() {
 		switch {
 		case p.Inert:
-			r.log.Error("cluster network policy is invalid: it decides nothing until it is mended", "policy", p.Name, "reason", p.Reason)
+			r.log.Error("cluster network policy is invalid: it decides nothing until it is mended", "policy", policyName(p), "reason", p.Reason)
 		case p.Cluster:
 			r.log.Error("cluster network policy is invalid: its rules that are not understood fail closed until it is mended",
-				"policy", p.Name, "reason", p.Reason)
+				"policy", policyName(p), "reason", p.Reason)
 		default:
 			r.log.Error("policy is invalid: it isolates its pods and allows nothing until it is mended",
-				"policy", p.Namespace+"/"+p.Name, "reason", p.Reason)
+				"policy", policyName(p), "reason", p.Reason)
 		}
 		r.policy(p)
 	}
@@ -58,7 +58,7 @@ func (r *reporter) invalid() {
 func (r *reporter) rejections() bool {
 	rejected := map[string]npc.InvalidPolicy{}
 	for _, p := range r.lookup.Rejected() {
-		key := objectkey.Of(p.Namespace, p.Name)
+		key := policyName(p)
 		rejected[key] = p
 		if r.rejected[key].UID != p.UID || r.rejected[key].Name == "" {
 			what := "is left out"
@@ -77,6 +77,14 @@ func (r *reporter) rejections() bool {
 	r.rejected = rejected
 	r.metrics.rejected.Set(float64(len(rejected)))
 	return r.logging() || len(rejected) > 0
+}
+
+// policyName returns the name of a policy, with its namespace if it has one.
+func policyName(p npc.InvalidPolicy) string {
+	if p.Cluster {
+		return p.Name
+	}
+	return objectkey.Of(p.Namespace, p.Name)
 }
 
 // logging reports whether the kernel rejects rules that report blocked packets.

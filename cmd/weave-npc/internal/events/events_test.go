@@ -19,7 +19,7 @@ func TestEvents(t *testing.T) {
 	two, one := claims.Conflict{Addr: addr, Pod: web, Other: api}, claims.Conflict{Addr: addr, Pod: web}
 	r.Policy(npc.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "spec.ingress[0]: bad port"})
 	r.Policy(npc.InvalidPolicy{Namespace: "shop", Name: "p", Reason: "too many sets", Refused: true})
-	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "spec.egress[0]: peer 0: unknown", Cluster: true})
+	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "spec.egress[0]: to[0]: unknown", Cluster: true})
 	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "spec.tier: unknown", Cluster: true, Inert: true})
 	r.Policy(npc.InvalidPolicy{Name: "p", Reason: "too many sets", Cluster: true, Refused: true})
 	r.Conflict(two)
@@ -32,7 +32,7 @@ func TestEvents(t *testing.T) {
 	want := []string{
 		"Warning Invalid allows nothing until it is mended: spec.ingress[0]: bad port",
 		"Warning Refused the kernel of node node1 does not take all that it needs, which is left out: too many sets",
-		"Warning Invalid rules that are not understood fail closed until they are mended: spec.egress[0]: peer 0: unknown",
+		"Warning Invalid rules that are not understood fail closed until they are mended: spec.egress[0]: to[0]: unknown",
 		"Warning Invalid decides nothing until it is mended: spec.tier: unknown",
 		"Warning Refused the kernel of node node1 does not take all that it needs, which fails closed: too many sets",
 		"Warning AddressConflict node node1: " + two.Message(), // on both pods
