@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
 func TestMatrixIsReadAsItIsDrawn(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]matrix{"without policies": everybody(), "with policies": isolated()} {
+	for name, m := range map[string]matrix{"without policies": everybody(), "with policies": isolated(), "with tiers": tiered(isolated())} {
 		drawn := m.draw(nil, plain{})
 		_, rows, _ := strings.Cut(drawn, ":443\n")
 		if diff := cmp.Diff(m, read(rows)); diff != "" {

@@ -89,7 +89,7 @@ func (c *cluster) provoke(ctx context.Context, n *lab.Node, p pair) (string, err
 
 // reports reports whether a line of a log is about a blocked connection of two pods by IPv4.
 func (c *cluster) reports(line string, p pair) bool {
-	from := p.from + " (" + c.hosts[p.from].Addr4().String() + ":"
-	to := p.to.host + " (" + c.hosts[p.to.host].Addr4().String() + ":"
+	from := `from="` + p.from + " (" + c.hosts[p.from].Addr4().String() + ":"
+	to := `to="` + p.to.host + " (" + c.hosts[p.to.host].Addr4().String() + ":"
 	return strings.Contains(line, "msg=blocked") && strings.Contains(line, from) && strings.Contains(line, to)
 }

@@ -16,6 +16,7 @@ const (
 	namespacesFile = "namespaces.yaml"
 	podsFile       = "pods.yaml"
 	policiesFile   = "policies.yaml"
+	tiersFile      = "tiers.yaml"
 )
 
 //go:embed policies.yaml

@@ -22,7 +22,7 @@ type story struct {
 func (s *story) tell(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		s.introduce, s.askWithoutPolicies, s.startOnBothNodes, s.writePolicies, s.showKernel, s.showBlocked,
-		s.editPolicy, s.relabelPod, s.relabelNamespace,
+		s.editPolicy, s.relabelPod, s.relabelNamespace, s.addTiers,
 	} {
 		if err := step(ctx); err != nil {
 			return err

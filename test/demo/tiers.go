@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	_ "embed" // for the policies
+	"os/exec"
+	"regexp"
+	"strings"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sync/errgroup"
+)
+
+//go:embed tiers.yaml
+var tiersManifest string
+
+// The rules of the policies that deny something, as they are named to operators.
+const (
+	adminDenies    = "Admin policy databases/rule 2 'nobody-else'"
+	baselineDenies = "Baseline policy default-deny/rule 2 'nobody-else'"
+)
+
+// tiered returns the matrix after the policies of both tiers are written: databases lose who is not of the shop, though a NetworkPolicy lets it in,
+// and the pods that no NetworkPolicy isolates lose whom no rule accepts.
+func tiered(before matrix) matrix {
+	m := before.but("monitoring/prometheus", "shop/db", 9187, blocked)
+	for _, from := range []string{"shop/web", "shop/api", "shop/db"} {
+		m = m.but(from, "monitoring/prometheus", 9090, blocked).but(from, "dev/shell", 9100, blocked)
+	}
+	return m
+}
+
+func (s *story) addTiers(ctx context.Context) error {
+	s.headline("An administrator writes policies for the whole cluster to %s", tiersFile)
+	s.say("ClusterNetworkPolicies of the Admin tier are asked before NetworkPolicies, and those of the Baseline tier after them, about " +
+		"pods that no NetworkPolicy isolates. The first rule that matches decides; Pass leaves it to the next tier.")
+	s.quote(tiersManifest)
+	before := s.last
+	if err := s.change(ctx, tiered(before), func() error { return s.manifests.write(tiersFile, tiersManifest) }); err != nil {
+		return err
+	}
+	s.show(before)
+	s.say("Prometheus scrapes the database no more, though policy shop/metrics allows it, and the shop's own pods reach only " +
+		"what somebody has allowed. Hosts outside are no pods: neither policy names them.")
+	for _, ask := range []func(context.Context) error{s.explainTiers, s.listTiers, s.showDenied} {
+		if err := ask(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explainTiers asks why prometheus does not reach the database, which a NetworkPolicy would let it.
+func (s *story) explainTiers(ctx context.Context) error {
+	s.say("weave-npc explains who has decided, and what would have been decided without it:")
+	const denied = 1 // the exit status
+	return s.command(ctx, denied, []string{"denied by " + adminDenies, "without it: allowed: a rule allows it"}, []string{" "},
+		"explain", "--from", "monitoring/prometheus", "--to", s.hosts["shop/db"].Addr4().String(), "--port", "tcp/9187")
+}
+
+// listTiers lists the policies in the order in which they are asked.
+func (s *story) listTiers(ctx context.Context) error {
+	s.say("It lists the policies in the order in which they are asked. (Each rule has a line of its own here.)")
+	return s.command(ctx, 0, []string{"Admin tier, asked first", "Deny 'nobody-else'", "Baseline tier, asked about the pods that no NetworkPolicy"},
+		[]string{" from "}, "show", "policies", "-n", "shop")
+}
+
+// command runs weave-npc for an operator, which has to end with a status and to say some texts, and quotes what it says.
+func (s *story) command(ctx context.Context, status int, says, breaks []string, args ...string) error {
+	said, err := exec.CommandContext(ctx, s.npc, append(args, "--manifests", string(s.manifests))...).Output()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == status, err == nil && status == 0:
+	case err == nil:
+		return errors.Errorf("weave-npc %s ends with status 0, not %d, and says:\n%s", strings.Join(args, " "), status, said)
+	default:
+		return errors.Wrapf(err, "running weave-npc %s", strings.Join(args, " "))
+	}
+	for _, text := range says {
+		if !strings.Contains(string(said), text) {
+			return errors.Errorf("weave-npc %s does not say %q:\n%s", strings.Join(args, " "), text, said)
+		}
+	}
+	text := regexp.MustCompile(`\s+((in|e)gress \d+: )`).ReplaceAllString(string(said), "\n    $1") // else a table is too wide
+	s.quote("# weave-npc "+strings.Join(args, " ")+" --manifests "+string(s.manifests)+"\n"+text, breaks...)
+	return nil
+}
+
+// showDenied shows the log of what the tiers block.
+func (s *story) showDenied(ctx context.Context) error {
+	n := s.world.Node("node1")
+	s.say("And the log of %s names the rule that denies what is blocked:", n)
+	denials := []struct {
+		pair
+		by string
+	}{
+		{pair{"monitoring/prometheus", target{"shop/db", 9187}}, adminDenies},
+		{pair{"shop/web", target{"dev/shell", 9100}}, baselineDenies},
+	}
+	lines := make([]string, len(denials))
+	group, ctx := errgroup.WithContext(ctx) // their reports come at the same time
+	for i, b := range denials {
+		group.Go(func() (err error) {
+			lines[i], err = s.provoke(ctx, n, b.pair)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, line := range lines {
+		if !strings.Contains(line, `denied_by="`+denials[i].by+`"`) {
+			return errors.Errorf("the line does not name %s: %s", denials[i].by, line)
+		}
+		s.quote(line, " from=", " to=", " denied_by=")
+	}
+	return nil
+}
