@@ -22,7 +22,7 @@ test: ## run all tests: on paper, on the real kernel, in a browser, and against 
 	test/controlplane/build
 	$(GO) vet ./...
 	$(GO) test -race -count=1 -timeout 40m ./...
-	$(GO) -C test/controlplane test ./conformance/report ./conformance/tiers ./conformance/agnhost
+	$(GO) -C test/controlplane test ./conformance/command ./conformance/report ./conformance/tiers ./conformance/agnhost
 	$(GO) -C test/alerts test -count=1 . # without the cache, which misses changes of the files outside of this module
 	$(GO) -C test/manifests test -count=1 .
 

@@ -3,11 +3,7 @@
 package main
 
 import (
-	"context"
 	"flag"
-	"fmt"
-	"io"
-	"os"
 	"os/signal"
 	"regexp"
 
@@ -17,14 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/cluster"
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/command"
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
-)
-
-// Exit statuses.
-const (
-	exitPassed = 0 // all that ran passed, and something ran
-	exitFailed = 1
-	exitUsage  = 2 // nothing ran
 )
 
 // runLabel is on all namespaces that the test framework makes, with the run that made them.
@@ -40,24 +30,18 @@ type options struct {
 }
 
 func main() {
-	status, err := run(os.Args[1:])
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "conformance: %v\n", err)
-	}
-	os.Exit(status)
+	command.Main(run)
 }
 
 // run carries out the arguments and returns the exit status.
 func run(args []string) (int, error) {
 	o, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitPassed, nil
-	} else if err != nil {
-		return exitUsage, err
+	if err != nil {
+		return command.Usage, err
 	}
 	all, err := load(o.kubeconfig, o.run)
 	if err != nil {
-		return exitUsage, err
+		return command.Usage, err
 	}
 	if o.spec != "" {
 		return runSpec(o.spec, o.file), nil
@@ -70,7 +54,6 @@ func parse(args []string) (*options, error) {
 	var o options
 	// A flag set of this command's own: the default one is full of the flags of Ginkgo and Kubernetes.
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` whose current context is the cluster")
 	focus := flags.String("focus", "", "run only the specs whose full names match this regular `expression`")
 	flags.StringVar(&o.dir, "report", ".cache/conformance", "`directory` for the report")
@@ -79,16 +62,10 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.spec, "spec", "", "run the spec of this `name` in this process (used by the command itself, as are -run and -json)")
 	flags.StringVar(&o.run, "run", string(uuid.NewUUID()), "`label` of the namespaces that are made")
 	flags.StringVar(&o.file, "json", "", "`file` for Ginkgo's report of -spec")
-	err := flags.Parse(args)
+	err := command.Parse(flags, args)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		flags.SetOutput(os.Stdout)
-		flags.PrintDefaults()
-		return nil, err
 	case err != nil:
 		return nil, err
-	case flags.NArg() > 0:
-		return nil, errors.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.procs < 1:
 		return nil, errors.Errorf("PROCS (-procs) is %d; at least one spec runs at a time", o.procs)
 	}
@@ -115,43 +92,28 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 	run, skip := choose(all, o.focus, o.sctp)
 	switch {
 	case len(run)+len(skip) == 0:
-		return exitUsage, errors.Errorf("none of the %d specs matches FOCUS=%s (docs/conformance.md lists their names)", len(all), o.focus)
+		return command.Usage, errors.Errorf("none of the %d specs matches FOCUS=%s (docs/conformance.md lists their names)", len(all), o.focus)
 	case len(run) == 0:
-		return exitUsage, errors.Errorf("all %d specs that match FOCUS=%s need SCTP sockets in the nodes' kernels; SCTP=1 runs them",
+		return command.Usage, errors.Errorf("all %d specs that match FOCUS=%s need SCTP sockets in the nodes' kernels; SCTP=1 runs them",
 			len(skip), o.focus)
 	}
 	// Listing the specs left Ginkgo listening for signals, which would keep a second one from ending this process.
 	signal.Reset(unix.SIGINT, unix.SIGTERM)
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
+	ctx, stop := command.Interruptible()
 	defer stop()
 	c, err := cluster.Connect(ctx, o.kubeconfig)
 	if err != nil {
-		return exitUsage, err
+		return command.Usage, err
 	}
 	r, err := newRunner(o, run, skip)
 	if err != nil {
-		return exitUsage, err
+		return command.Usage, err
 	}
-	r.print("Kubernetes %s at %s, nodes: %d. Specs of Kubernetes %s, %d at a time; their pods run %s.\n",
+	r.Print("Kubernetes %s at %s, nodes: %d. Specs of Kubernetes %s, %d at a time; their pods run %s.\n",
 		c.Version, c.Config.Host, c.Nodes, suiteVersion(), o.procs, podImage())
 	if len(skip) > 0 {
-		r.print("Skipped, for want of SCTP sockets in the nodes' kernels: %d specs; SCTP=1 runs them.\n", len(skip))
+		r.Print("Skipped, for want of SCTP sockets in the nodes' kernels: %d specs; SCTP=1 runs them.\n", len(skip))
 	}
-	interrupted := context.AfterFunc(ctx, func() {
-		signal.Ignore(unix.SIGPIPE) // nobody may read what follows
-		stop()                      // the next signal ends this process
-		fmt.Println("interrupted: removing the namespaces of this run (interrupt again to leave them)")
-	})
-	defer interrupted()
-	err = r.runAll(ctx)
-	if swept := c.Sweep(runLabel + "=" + o.run); swept != nil {
-		fmt.Fprintf(os.Stderr, "conformance: %v\n", swept)
-	}
-	if closed := r.close(); err == nil {
-		err = closed
-	}
-	if err != nil || !r.result.OK() {
-		return exitFailed, err
-	}
-	return exitPassed, nil
+	defer command.Announce(ctx, stop, "removing the namespaces of this run (interrupt again to leave them)")()
+	return r.Conclude(r.runAll(ctx), func() error { return c.Sweep(runLabel + "=" + o.run) }, r.close)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,17 +15,16 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/command"
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
 )
 
 // runner runs specs, each in a process of its own.
 type runner struct {
+	*command.Record
 	options *options
 	specs   []types.SpecReport
-	scratch string   // directory for the processes' reports
-	log     *os.File // what the specs printed, one after the other
-	summary *os.File // what this command prints
-	result  report.Run
+	scratch string // directory for the processes' reports
 }
 
 // ending is the end of a spec.
@@ -38,18 +36,13 @@ type ending struct {
 
 // newRunner makes the files of the report.
 func newRunner(o *options, run, skip []types.SpecReport) (*runner, error) {
-	r := &runner{options: o, specs: run, result: report.Run{Suite: suiteName, Started: time.Now(), Ended: skip}}
-	err := os.MkdirAll(o.dir, 0o755)
-	if err == nil {
-		r.log, err = os.Create(filepath.Join(o.dir, "log.txt"))
+	record, err := command.NewRecord(o.dir, suiteName)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		r.summary, err = os.Create(filepath.Join(o.dir, "summary.txt"))
-	}
-	if err == nil {
-		r.scratch, err = os.MkdirTemp("", "conformance-")
-	}
-	return r, errors.Wrap(err, "making the report (REPORT=DIR says where)")
+	record.Result.Ended = skip
+	scratch, err := os.MkdirTemp("", "conformance-")
+	return &runner{Record: record, options: o, specs: run, scratch: scratch}, errors.Wrap(err, "making a directory for the specs' reports")
 }
 
 // runAll runs the specs, several at a time, until all have ended or the context has.
@@ -75,17 +68,17 @@ func (r *runner) runAll(ctx context.Context) error {
 	n := 0
 	for e := range endings {
 		if e.killed {
-			r.result.NotRun = append(r.result.NotRun, e.spec)
+			r.Result.NotRun = append(r.Result.NotRun, e.spec)
 			continue
 		}
 		n++
-		r.result.Ended = append(r.result.Ended, e.spec)
-		r.print("[%*d/%d] %s\n", len(strconv.Itoa(len(r.specs))), n, len(r.specs), report.Line(e.spec))
-		if _, e := fmt.Fprintf(r.log, "==== %s\n%s\n", report.Line(e.spec), e.output); e != nil && err == nil {
+		r.Result.Ended = append(r.Result.Ended, e.spec)
+		r.Print("[%*d/%d] %s\n", len(strconv.Itoa(len(r.specs))), n, len(r.specs), report.Line(e.spec))
+		if _, e := fmt.Fprintf(r.Log, "==== %s\n%s\n", report.Line(e.spec), e.output); e != nil && err == nil {
 			err = errors.Wrap(e, "writing the log")
 		}
 	}
-	r.result.Took = time.Since(r.result.Started)
+	r.Result.Took = time.Since(r.Result.Started)
 	return err
 }
 
@@ -127,24 +120,9 @@ func lastLine(output string) string {
 	return ""
 }
 
-// print prints, and writes the same to the summary.
-func (r *runner) print(format string, args ...any) {
-	fmt.Fprintf(io.MultiWriter(r.summary, os.Stdout), format, args...)
-}
-
-// close prints the summary and ends the report.
+// close ends the report.
 func (r *runner) close() error {
-	var b strings.Builder
-	r.result.Summary(&b)
-	r.print("\n%s", b.String())
-	junit := filepath.Join(r.options.dir, "junit.xml")
-	err := r.result.JUnit(junit)
-	fmt.Printf("report: %s, %s; what the specs did: %s\n", r.summary.Name(), junit, r.log.Name())
-	for _, f := range []*os.File{r.log, r.summary} {
-		if e := f.Close(); e != nil && err == nil {
-			err = errors.Wrap(e, "writing the report")
-		}
-	}
+	err := r.Close("specs")
 	if e := os.RemoveAll(r.scratch); e != nil && err == nil {
 		err = errors.Wrap(e, "removing the directory of the specs' reports")
 	}

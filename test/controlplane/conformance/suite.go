@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -19,6 +18,8 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/framework/node/init"  // a spec fails if a node is not ready afterwards
 	_ "k8s.io/kubernetes/test/e2e/network/netpol"       // the specs
 	"k8s.io/kubernetes/test/utils/image"
+
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/command"
 )
 
 const (
@@ -61,24 +62,16 @@ func runSpec(name, file string) int {
 	v := &verdict{}
 	ginkgo.RunSpecs(v, suiteName, suite, reporter)
 	if v.failed {
-		return exitFailed
+		return command.Failed
 	}
-	return exitPassed
+	return command.Passed
 }
 
 // needsSCTP reports whether a spec needs SCTP sockets.
 func needsSCTP(spec types.SpecReport) bool { return slices.Contains(spec.Labels(), sctpLabel) }
 
 // suiteVersion returns the version of Kubernetes that the specs are of.
-func suiteVersion() string {
-	info, _ := debug.ReadBuildInfo()
-	for _, m := range info.Deps {
-		if m.Path == "k8s.io/kubernetes" {
-			return m.Version
-		}
-	}
-	return "an unknown version"
-}
+func suiteVersion() string { return command.ModuleVersion("k8s.io/kubernetes") }
 
 // podImage returns the image that the specs' pods run.
 func podImage() string { return image.GetE2EImage(image.Agnhost) }

@@ -3,29 +3,19 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"regexp"
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/network-policy-api/conformance"
 	upstream "sigs.k8s.io/network-policy-api/conformance/apis/v1alpha1"
 
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/cluster"
-)
-
-// Exit statuses.
-const (
-	exitPassed = 0 // all that ran passed, and something ran
-	exitFailed = 1
-	exitUsage  = 2 // nothing ran
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/command"
 )
 
 // runArgument is the first argument of the process that runs the suite for this command.
@@ -41,24 +31,18 @@ func main() {
 	if len(os.Args) > 2 && os.Args[1] == runArgument {
 		runSuite(os.Args[2], os.Args[3:])
 	}
-	status, err := run(os.Args[1:])
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "conformance: %v\n", err)
-	}
-	os.Exit(status)
+	command.Main(run)
 }
 
 // run carries out the arguments and returns the exit status.
 func run(args []string) (int, error) {
 	o, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitPassed, nil
-	} else if err != nil {
-		return exitUsage, err
+	if err != nil {
+		return command.Usage, err
 	}
 	all, err := listSubtests(conformance.Manifests, experimentalTests())
 	if err != nil {
-		return exitUsage, err
+		return command.Usage, err
 	}
 	return o.conduct(all)
 }
@@ -67,7 +51,6 @@ func run(args []string) (int, error) {
 func parse(args []string) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("tiers", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` whose current context is the cluster")
 	focus := flags.String("focus", "", "run only the tests with a subtest whose name matches this regular `expression`")
 	flags.StringVar(&o.dir, "report", ".cache/conformance/clusternetworkpolicy", "`directory` for the report")
@@ -75,16 +58,9 @@ func parse(args []string) (*options, error) {
 	flags.BoolVar(&o.experimental, "experimental", false, "run the tests of experimental fields too")
 	flags.StringVar(&o.image, "image", "", "`image` of the pods instead of the suite's; it needs /agnhost")
 	flags.StringVar(&o.version, "version", "unknown", "`version` of weave-npc, for the report")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		flags.SetOutput(os.Stdout)
-		flags.PrintDefaults()
+	err := command.Parse(flags, args)
+	if err != nil {
 		return nil, err
-	case err != nil:
-		return nil, err
-	case flags.NArg() > 0:
-		return nil, errors.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	o.focus, err = regexp.Compile(*focus)
 	return &o, errors.Wrap(err, "FOCUS (-focus) is no regular expression")
@@ -95,51 +71,36 @@ func (o *options) conduct(all []subtest) (int, error) {
 	run, skip := o.choose(all)
 	switch {
 	case len(run)+len(skip) == 0:
-		return exitUsage, errors.Errorf("none of the %d subtests matches FOCUS=%s (docs/conformance.md lists their tests)", len(all), o.focus)
+		return command.Usage, errors.Errorf("none of the %d subtests matches FOCUS=%s (docs/conformance.md lists their tests)", len(all), o.focus)
 	case len(run) == 0:
-		return exitUsage, errors.Errorf("every one of the %d subtests that match FOCUS=%s %s", len(skip), o.focus, o.why(skip[0]))
+		return command.Usage, errors.Errorf("every one of the %d subtests that match FOCUS=%s %s", len(skip), o.focus, o.why(skip[0]))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
+	ctx, stop := command.Interruptible()
 	defer stop()
 	c, err := cluster.Connect(ctx, o.kubeconfig)
 	if err != nil {
-		return exitUsage, err
+		return command.Usage, err
 	}
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
-		return exitUsage, errors.Wrapf(err, "%s cannot be used", o.kubeconfig)
+		return command.Usage, errors.Wrapf(err, "%s cannot be used", o.kubeconfig)
 	}
 	k, err := findKind(ctx, client, c.Config.Host, c.Nodes, o.experimental)
 	if err != nil {
-		return exitUsage, err
+		return command.Usage, err
 	}
 	r, err := newRecorder(o, run, skip)
 	if err != nil {
-		return exitUsage, err
+		return command.Usage, err
 	}
 	about := fmt.Sprintf("Kubernetes %s at %s, nodes: %d; resource definition of %s, channel %s. Suite of %s %s, %d subtests of %d; "+
 		"their pods run %s.", c.Version, c.Config.Host, c.Nodes, k.bundle, k.channel, suiteModule, suiteVersion(), len(run), len(all),
 		podImage(o.image))
 	for _, line := range append([]string{about}, o.leftOut(skip, len(all)-len(run)-len(skip))...) {
-		r.print("%s\n", line)
+		r.Print("%s\n", line)
 	}
-	interrupted := context.AfterFunc(ctx, func() {
-		signal.Ignore(unix.SIGPIPE) // nobody may read what follows
-		stop()                      // the next signal ends this process
-		fmt.Println("interrupted: removing what the suite made (interrupt again to leave it)")
-	})
-	defer interrupted()
-	err = r.run(ctx, o.plan(all, run, skip, about))
-	if swept := k.sweep(c); swept != nil {
-		fmt.Fprintf(os.Stderr, "conformance: %v\n", swept)
-	}
-	if closed := r.close(); err == nil {
-		err = closed
-	}
-	if err != nil || !r.result.OK() {
-		return exitFailed, err
-	}
-	return exitPassed, nil
+	defer command.Announce(ctx, stop, "removing what the suite made (interrupt again to leave it)")()
+	return r.Conclude(r.run(ctx, o.plan(all, run, skip, about)), func() error { return k.sweep(c) }, r.close)
 }
 
 // leftOut says what was left out and why, a line for each reason.

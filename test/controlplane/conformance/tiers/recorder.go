@@ -3,51 +3,41 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/command"
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
 )
 
 // recorder runs the suite in a process of its own and records what comes of it.
 type recorder struct {
-	dir     string
+	*command.Record
 	planned []subtest
-	log     *os.File // what the suite printed
-	summary *os.File // what this command prints
-	result  report.Run
 }
 
 // newRecorder makes the files of the report.
 func newRecorder(o *options, run, skip []subtest) (*recorder, error) {
-	r := &recorder{dir: o.dir, planned: run, result: report.Run{Suite: suiteName + " conformance", Started: time.Now()}}
+	record, err := command.NewRecord(o.dir, suiteName+" conformance")
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range skip {
-		r.result.Ended = append(r.result.Ended, report.Skip(s.spec(), o.why(s)))
+		record.Result.Ended = append(record.Result.Ended, report.Skip(s.spec(), o.why(s)))
 	}
-	err := os.MkdirAll(o.dir, 0o755)
-	if err == nil {
-		r.log, err = os.Create(filepath.Join(o.dir, "log.txt"))
-	}
-	if err == nil {
-		r.summary, err = os.Create(filepath.Join(o.dir, "summary.txt"))
-	}
-	if err == nil {
-		err = os.RemoveAll(r.upstream()) // one of an earlier run would be taken for this run's
-	}
-	return r, errors.Wrap(err, "making the report (REPORT=DIR says where)")
+	r := &recorder{Record: record, planned: run}
+	err = os.RemoveAll(r.upstream()) // it would be taken for this run's
+	return r, errors.Wrap(err, "removing the report of an earlier run (REPORT=DIR says where it is)")
 }
 
 // upstream returns the file of the report in upstream's format.
-func (r *recorder) upstream() string { return filepath.Join(r.dir, "report.yaml") }
+func (r *recorder) upstream() string { return r.File("report.yaml") }
 
 // run runs the suite until it or the context ends.
 func (r *recorder) run(ctx context.Context, p *plan) error {
@@ -67,7 +57,7 @@ func (r *recorder) run(ctx context.Context, p *plan) error {
 	if err != nil {
 		return errors.Wrap(err, "running the suite")
 	}
-	cmd.Stderr = r.log
+	cmd.Stderr = r.Log
 	if err := cmd.Start(); err != nil {
 		return errors.Wrap(err, "running the suite")
 	}
@@ -75,14 +65,14 @@ func (r *recorder) run(ctx context.Context, p *plan) error {
 	for _, s := range r.planned {
 		missing[s.path()] = s
 	}
-	lines := reader{planned: missing, log: r.log, ended: r.record}
+	lines := reader{planned: missing, log: r.Log, ended: r.record}
 	err = lines.read(output)
 	if err != nil {
 		_, _ = io.Copy(io.Discard, output) // or else the suite would wait for its reader
 	}
 	ended := cmd.Wait()
 	r.missed(ended, ctx.Err() != nil)
-	r.result.Took = time.Since(r.result.Started)
+	r.Result.Took = time.Since(r.Result.Started)
 	return err
 }
 
@@ -103,55 +93,39 @@ func writePlan(p *plan) (string, error) {
 
 // record records the end of a subtest.
 func (r *recorder) record(spec types.SpecReport) {
-	r.result.Ended = append(r.result.Ended, spec)
+	r.Result.Ended = append(r.Result.Ended, spec)
 	n := 0
-	for _, s := range r.result.Ended {
+	for _, s := range r.Result.Ended {
 		if report.Of(s) != report.Skipped {
 			n++
 		}
 	}
 	total := strconv.Itoa(len(r.planned))
-	r.print("[%*d/%s] %s\n", len(total), n, total, report.Line(spec))
+	r.Print("[%*d/%s] %s\n", len(total), n, total, report.Line(spec))
 }
 
 // missed records the subtests that did not end, and how the suite ended if no subtest tells.
 func (r *recorder) missed(ended error, interrupted bool) {
 	seen := map[string]bool{}
-	for _, spec := range r.result.Ended {
+	for _, spec := range r.Result.Ended {
 		seen[spec.FullText()] = true
 	}
 	for _, s := range r.planned {
 		if spec := s.spec(); !seen[spec.FullText()] {
-			r.result.NotRun = append(r.result.NotRun, spec)
+			r.Result.NotRun = append(r.Result.NotRun, spec)
 		}
 	}
-	if ended != nil && !interrupted && r.result.Count()[report.Failed] == 0 {
+	if ended != nil && !interrupted && r.Result.Count()[report.Failed] == 0 {
 		whole := types.SpecReport{LeafNodeText: suiteName, LeafNodeType: types.NodeTypeIt}
 		r.record(report.Broken(whole, "the suite ended with "+ended.Error()+"; its log says more"))
 	}
 }
 
-// print prints, and writes the same to the summary.
-func (r *recorder) print(format string, args ...any) {
-	fmt.Fprintf(io.MultiWriter(r.summary, os.Stdout), format, args...)
-}
-
-// close prints the summary and ends the report.
+// close ends the report.
 func (r *recorder) close() error {
-	var b strings.Builder
-	r.result.Summary(&b)
-	r.print("\n%s", b.String())
-	junit := filepath.Join(r.dir, "junit.xml")
-	err := r.result.JUnit(junit)
 	official := r.upstream()
 	if _, e := os.Stat(official); e != nil {
 		official = "none in upstream's format, because the suite did not end"
 	}
-	fmt.Printf("report: %s, %s, %s; what the suite did: %s\n", r.summary.Name(), junit, official, r.log.Name())
-	for _, f := range []*os.File{r.log, r.summary} {
-		if e := f.Close(); e != nil && err == nil {
-			err = errors.Wrap(e, "writing the report")
-		}
-	}
-	return err
+	return r.Close("suite", official)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
-	"runtime/debug"
 	"testing"
 	"time"
 
@@ -20,6 +19,8 @@ import (
 	"sigs.k8s.io/network-policy-api/conformance/utils/config"
 	"sigs.k8s.io/network-policy-api/conformance/utils/suite"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/test/controlplane/conformance/command"
 )
 
 const (
@@ -176,12 +177,4 @@ func experimentalTests() map[string]bool {
 }
 
 // suiteVersion returns the version of the suite.
-func suiteVersion() string {
-	info, _ := debug.ReadBuildInfo()
-	for _, m := range info.Deps {
-		if m.Path == suiteModule {
-			return m.Version
-		}
-	}
-	return "an unknown version"
-}
+func suiteVersion() string { return command.ModuleVersion(suiteModule) }
