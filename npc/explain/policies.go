@@ -83,10 +83,7 @@ func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 // clusterRuleTexts returns rules of a cluster network policy in words.
 func clusterRuleTexts(rules []policy.WrittenRule, preposition string) (texts []string) {
 	for _, r := range rules {
-		name := ""
-		if r.Name != "" {
-			name = " '" + r.Name + "'"
-		}
+		name := named(r.Name)
 		switch {
 		case r.Invalid == nil:
 			texts = append(texts, r.Action.String()+name+": "+ruleText(r.Rule, preposition))

@@ -2,6 +2,8 @@ package explain
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
@@ -18,11 +20,18 @@ type Decision struct {
 
 // String returns the decision as sentences name it.
 func (d Decision) String() string {
-	text := fmt.Sprintf("%s policy %s/rule %d", d.Tier, d.Policy, d.Rule)
-	if d.Name != "" {
-		text += " '" + d.Name + "'"
+	return fmt.Sprintf("%s policy %s/rule %d%s", d.Tier, d.Policy, d.Rule, named(d.Name))
+}
+
+// named returns the name of a rule as it follows its number; empty without one. A name may be any text, such as one that would begin a line.
+func named(rule string) string {
+	switch {
+	case rule == "":
+		return ""
+	case strings.ContainsFunc(rule, func(r rune) bool { return !strconv.IsPrint(r) || r == '\'' }):
+		return " " + strconv.Quote(rule)
 	}
-	return text
+	return " '" + rule + "'"
 }
 
 // ClusterPolicyReason is what a cluster network policy says.
@@ -104,11 +113,7 @@ func (p ClusterPolicyReason) lines() []string {
 	}
 	lines := []string{head + "chooses it"}
 	for _, r := range p.Rules {
-		name := ""
-		if r.Name != "" {
-			name = " '" + r.Name + "'"
-		}
-		lines = append(lines, fmt.Sprintf("    rule %d%s, %s: %s", r.Number, name, r.Action, r))
+		lines = append(lines, fmt.Sprintf("    rule %d%s, %s: %s", r.Number, named(r.Name), r.Action, r))
 	}
 	return lines
 }

@@ -56,6 +56,13 @@ func TestTiersDecideInOrder(t *testing.T) {
     rule 2 'stop', Deny: matches
   without it: allowed by Admin policy a/rule 3
 `},
+		{"S82_a_name_of_several_lines", []string{
+			`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Deny, name: "x\nallowed", ` + fromAll + `}]}`,
+		}, "", `a/web: denied by Admin policy a/rule 1 "x\nallowed"
+  Admin policy a (priority 1): chooses it
+    rule 1 "x\nallowed", Deny: matches
+  without it: allowed: no cluster network policy decides it, and no policy isolates it
+`},
 		{"S80_admin_before_networkpolicies", []string{`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Accept, ` + fromAll + `}]}`},
 			`{podSelector: {}}`, `a/web: allowed by Admin policy a/rule 1
   Admin policy a (priority 1): chooses it
