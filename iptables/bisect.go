@@ -122,5 +122,10 @@ func (u Update) optionalRules(optional func(Rule) bool) []Rule {
 	for _, inserted := range u.Insert {
 		add(inserted)
 	}
+	for _, e := range u.Edits {
+		for _, h := range e.Hunks {
+			add(h.Insert)
+		}
+	}
 	return rules
 }

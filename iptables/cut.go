@@ -70,6 +70,9 @@ func (u Update) groups(group func(chain string) string) map[string]*Update {
 	for chain, rules := range u.Insert {
 		of(chain).add(Update{Insert: map[string][]Rule{chain: rules}})
 	}
+	for _, e := range u.Edits {
+		of(e.Chain).add(Update{Edits: []Edit{e}})
+	}
 	return groups
 }
 
@@ -80,6 +83,7 @@ func (u *Update) add(v Update) {
 		u.Insert = map[string][]Rule{}
 	}
 	maps.Copy(u.Insert, v.Insert)
+	u.Edits = append(u.Edits, v.Edits...)
 }
 
 // size returns the number of rules that the update writes.
@@ -90,6 +94,10 @@ func (u Update) size() int {
 	}
 	for _, rules := range u.Insert {
 		n += len(rules)
+	}
+	for _, e := range u.Edits {
+		_, inserted := e.Count()
+		n += inserted
 	}
 	return n
 }

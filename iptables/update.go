@@ -80,6 +80,8 @@ type Update struct {
 	// Insert holds rules to insert at the head of existing chains: chain -> rules. Under nft an update that only inserts
 	// is about nine times faster than one that flushes or deletes.
 	Insert map[string][]Rule
+	// Edits change rules of existing chains at their places.
+	Edits []Edit
 	// Jumps become the first rules of their chains. Several jumps of one chain keep their order.
 	Jumps []Jump
 	// Delete are chains to empty and delete, after all rules that refer to them.
@@ -103,6 +105,9 @@ func (u Update) Without(drop func(Rule) bool) Update {
 		if rules = without(rules, drop); len(rules) > 0 {
 			out.Insert[chain] = rules
 		}
+	}
+	for _, e := range u.Edits {
+		out.Edits = append(out.Edits, e.without(drop))
 	}
 	return out
 }
@@ -154,6 +159,10 @@ func (u Update) lines() []string {
 	for _, chain := range replace {
 		add(":"+chain.Name, "-", "[0:0]")
 	}
+	edits, probes := u.edits()
+	for _, probe := range probes {
+		add(":"+probe, "-", "[0:0]")
+	}
 	for _, jump := range u.Jumps {
 		for _, stale := range jump.Stale {
 			add(deletion(jump.Chain, stale))
@@ -169,6 +178,9 @@ func (u Update) lines() []string {
 			add("-I", chain, "1", rule.String())
 		}
 	}
+	for _, edit := range edits {
+		lines = append(lines, edit.lines()...)
+	}
 	for _, jump := range slices.Backward(u.Jumps) {
 		if jump.Rule != (Rule{}) {
 			add("-I", jump.Chain, "1", jump.Rule.String())
@@ -178,7 +190,7 @@ func (u Update) lines() []string {
 	for _, chain := range gone {
 		add("-F", chain)
 	}
-	for _, chain := range gone {
+	for _, chain := range append(gone, probes...) {
 		add("-X", chain)
 	}
 	return lines
@@ -250,43 +262,4 @@ func checkChainName(name string) error {
 		return errors.Errorf("chain name %q has a character that it may not have", name)
 	}
 	return nil
-}
-
-// ChainChange is what makes a kernel's chain the desired one.
-type ChainChange struct {
-	// Replace is set if the chain has to be rewritten.
-	Replace bool
-	// Insert are rules to put at the chain's head, where that is enough.
-	Insert []Rule
-	// Surplus is set if all that remains to be done is to remove rules.
-	Surplus bool
-}
-
-// Since compares the chain with the rules that the kernel has, by their ids, in order. With ordered, what the chain does depends on the
-// order of all of its rules.
-func (c Chain) Since(have []string, ordered bool) ChainChange {
-	rest := len(have) - len(c.Tail)
-	if rest < 0 || !slices.EqualFunc(have[rest:], c.Tail, func(id string, r Rule) bool { return id == r.ID() }) {
-		return ChainChange{Replace: true}
-	}
-	if ordered && !slices.Equal(have, c.IDs()) {
-		return ChainChange{Replace: true}
-	}
-	extra := map[string]bool{}
-	for _, id := range have[:rest] {
-		if extra[id] {
-			return ChainChange{Replace: true} // twice the same rule
-		}
-		extra[id] = true
-	}
-	var ch ChainChange
-	for _, r := range c.Rules {
-		if id := r.ID(); extra[id] {
-			delete(extra, id)
-		} else {
-			ch.Insert = append(ch.Insert, r)
-		}
-	}
-	ch.Surplus = len(extra) > 0
-	return ch
 }

@@ -26,6 +26,13 @@ func (c *Controller) Leftovers() (out []string) {
 	return out
 }
 
+// Edit has chains of rules in order edited in place however few rules they have and however many of them change.
+func (c *Controller) Edit() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.editing.Above, c.state.editing.Share = 0, 1
+}
+
 // Shard divides the rules of isolated pods in another way. It is to be called before any object is set.
 func (c *Controller) Shard(s isolation.Sharding) {
 	c.mu.Lock()

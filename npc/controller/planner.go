@@ -91,7 +91,8 @@ func (p Planner) Plan(collectGarbage bool, known [len(traffic.Families)]dataplan
 	c.changes.plan(c.state.synced)
 	for f, t := range c.state.tables {
 		o := dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
-			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Policies() == 0 && !c.state.config.LegacyNetpol}
+			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Policies() == 0 && !c.state.config.LegacyNetpol,
+			Editing:    c.state.editing}
 		if o.Known == dataplane.AllKnown {
 			o.Mismatched = t.ResolveNames(collectGarbage)
 		}

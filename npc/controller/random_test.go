@@ -53,6 +53,13 @@ func newHistory(t *testing.T, tt tester) *history {
 	return h
 }
 
+// maybeEdit has short lists of cluster network policies edited in place too, as long ones are, or not.
+func (h *generator) maybeEdit() {
+	if h.chance(50, "short lists are edited") {
+		h.Model.Edit()
+	}
+}
+
 func (h *history) setNamespace(name string, labels map[string]string) {
 	h.spaces[name] = labels
 	h.Model.SetNamespace(npc.Namespace{Name: name, UID: types.UID(name), Labels: labels})
@@ -487,6 +494,7 @@ func randomHistories(t *testing.T, tiers int) {
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		g := &generator{history: newHistory(t, rt), t: rt, tiers: tiers}
+		g.maybeEdit()
 		defer func() {
 			histories, states, packets = histories+1, states+len(g.past), packets+g.judged
 			if rt.Failed() {

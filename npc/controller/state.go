@@ -8,12 +8,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/gate"
 	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/isolation"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/tiers"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -30,9 +32,11 @@ type state struct {
 	isolation *isolation.Isolation
 	tiers     *tiers.Tiers
 	gate      *gate.Gate
-	synced    bool
-	input     input
-	policies  policies
+	// editing says which chains of rules in order are edited in place.
+	editing  iptables.Editing
+	synced   bool
+	input    input
+	policies policies
 	// uplinks are the ports of the pods' bridge that lead to no pod of this node.
 	uplinks []string
 	// judging is what cluster network policies judge.
@@ -41,7 +45,8 @@ type state struct {
 }
 
 func newState(config npc.Config) *state {
-	s := &state{config: config, limits: cmp.Or(config.Budget, budget.Default()), now: time.Now, tables: dataplane.NewTables()}
+	s := &state{config: config, limits: cmp.Or(config.Budget, budget.Default()), now: time.Now, tables: dataplane.NewTables(),
+		editing: iptables.DefaultEditing(naming.ScratchChain)}
 	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize}, s.tables)
 	s.isolation = s.newIsolation(isolation.DefaultSharding())
 	s.tiers = tiers.New(s.index, s.tables, s.base())

@@ -33,6 +33,7 @@ func TestS93_BetweenTheSteps(t *testing.T) {
 	events, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
+		h.maybeEdit()
 		for range rapid.IntRange(4, 16).Draw(h.t, "before") {
 			h.step()
 		}

@@ -192,12 +192,18 @@ func (c *Chain) accountFor(r *rule) {
 // keeps reports whether the chain stays although nobody wants it.
 func (c *Chain) keeps() bool { return c.stays || c.ledTo || len(c.held) > 0 }
 
-// diff compares the desired chain with the kernel's rules.
-func (c *Chain) diff(w iptables.Chain) iptables.ChainChange {
-	if !c.exists {
+// diff compares the desired chain with the kernel's rules. What was read from the kernel, which somebody may have changed or refused to
+// change, is not edited but rewritten.
+func (c *Chain) diff(w iptables.Chain, editing iptables.Editing) iptables.ChainChange {
+	switch {
+	case !c.exists:
 		return iptables.ChainChange{Replace: true}
+	case !c.ordered:
+		return w.Since(c.have)
+	case c.loaded:
+		editing = iptables.Editing{}
 	}
-	return w.Since(c.have, c.ordered)
+	return w.SinceInOrder(c.have, editing)
 }
 
 // unready reports whether members must not come to the kernel's chain before the next plan has changed it: it lacks rules,
@@ -206,8 +212,8 @@ func (c *Chain) unready() bool {
 	if _, dirty := c.chains.marked[c]; !dirty || !c.exists {
 		return false
 	}
-	ch := c.diff(c.desired())
-	return ch.Replace || len(ch.Insert) > 0 || ch.Surplus && !c.lazy
+	ch := c.diff(c.desired(), iptables.Editing{})
+	return ch.Lacking() || ch.Surplus && !c.lazy
 }
 
 // replaced records that the kernel's chain was rewritten.
@@ -219,6 +225,9 @@ func (c *Chain) replaced(w iptables.Chain) {
 func (c *Chain) inserted(rules []iptables.Rule) {
 	c.have, c.printed = append(iptables.Chain{Rules: rules}.IDs(), c.have...), nil
 }
+
+// edited records that rules of the kernel's chain were changed at their places.
+func (c *Chain) edited(e iptables.Edit) { c.have, c.printed = e.IDs(c.have), nil }
 
 // changed reports whether a chain that was read is not as it was left.
 func (c *Chain) changed(seen iptables.SeenChain) bool {

@@ -140,6 +140,9 @@ func (c commit) rules(u iptables.Update) {
 	for name, rules := range u.Insert {
 		c.chain(name).inserted(rules)
 	}
+	for _, e := range u.Edits {
+		c.chain(e.Chain).edited(e)
+	}
 	for _, written := range u.Jumps {
 		for _, j := range c.chains.jumps {
 			if j.Chain() == written.Chain {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane/members"
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/naming"
@@ -33,6 +34,8 @@ type Options struct {
 	NoPolicies bool
 	// Mismatched is what ResolveNames found in the way, which the transaction names first.
 	Mismatched []string
+	// Editing says which chains whose rules have an order are edited in place.
+	Editing iptables.Editing
 }
 
 // planner makes one transaction. It changes no set and no chain.
@@ -308,7 +311,7 @@ func (p *planner) planChain(c *Chain, garbage bool) {
 		}
 		return
 	}
-	ch := c.diff(w)
+	ch := c.diff(w, p.Editing)
 	purge := ch.Surplus && (garbage || !c.lazy)
 	if purge && !ch.Replace && p.moves.needs(c) {
 		purge, p.tx.planned.unfinished = false, true
@@ -316,6 +319,8 @@ func (p *planner) planChain(c *Chain, garbage bool) {
 	switch {
 	case ch.Replace || purge:
 		p.tx.replace(c, w)
+	case ch.Edit != nil:
+		p.tx.edit(c, *ch.Edit)
 	case len(ch.Insert) > 0:
 		p.tx.insert(c, ch.Insert)
 	}

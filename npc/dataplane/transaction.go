@@ -49,6 +49,12 @@ func (tx *Transaction) insert(c *Chain, rules []iptables.Rule) {
 	tx.nameNamespace(c)
 }
 
+// edit changes rules of a chain at their places.
+func (tx *Transaction) edit(c *Chain, e iptables.Edit) {
+	tx.Rules.Edits = append(tx.Rules.Edits, e)
+	tx.nameNamespace(c)
+}
+
 // nameNamespace records whose rules a chain has that is written.
 func (tx *Transaction) nameNamespace(c *Chain) {
 	if c.namespace == "" {

@@ -22,6 +22,10 @@ const SetPrefix = "weave-"
 // ChainPrefix begins the names of all chains of this program.
 const ChainPrefix = "WEAVE-NPC"
 
+// ScratchChain is where rules are tried that the kernel may reject, and which a chain that is edited must not lead to. No rule in force
+// leads there.
+const ScratchChain = ChainPrefix + "-TRY"
+
 // Layout is the version of the meaning of sets and chains. It is part of every hashed name, so that a release that changes
 // the meaning of a set also changes its name.
 const Layout = "1"

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// scratchChain is where rules are tried that the kernel may reject.
-	scratchChain = naming.ChainPrefix + "-TRY"
 	// maxRestore is how many rules one iptables-restore writes, unless one namespace has more.
 	maxRestore = 2000
 	// tryTimeout bounds the look at whether anything can be written at all.
@@ -36,7 +34,7 @@ func (r *result) write(ctx context.Context, k *kernel, tx dataplane.Transaction)
 			r.Written = append(r.Written, part.Update)
 			continue
 		}
-		alone := iptables.Update{Replace: part.Replace, Insert: part.Insert}.Cut(0, func(chain string) string { return tx.Namespaces[chain] })
+		alone := iptables.Update{Replace: part.Replace, Insert: part.Insert, Edits: part.Edits}.Cut(0, func(chain string) string { return tx.Namespaces[chain] })
 		switch {
 		case len(rejected) > 0 || len(part.Groups) == 0 || ctx.Err() != nil || k.writable(ctx) != nil:
 			r.ruleErrs = append(r.ruleErrs, err)
@@ -81,7 +79,7 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Ref
 	if err != nil {
 		return nil, err
 	}
-	rejected, err := k.filter.ApplyWithout(ctx, u, scratchChain, optional)
+	rejected, err := k.filter.ApplyWithout(ctx, u, naming.ScratchChain, optional)
 	if err != nil {
 		return rejected, err
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -207,10 +208,18 @@ func restoreLine(chains map[string][]string, line string) error {
 	case "-A":
 		chains[chain] = append(chains[chain], rule)
 	case "-I":
-		chains[chain] = append([]string{strings.TrimPrefix(rule, "1 ")}, chains[chain]...)
+		number, rule, _ := strings.Cut(rule, " ")
+		i, err := strconv.Atoi(number)
+		if err != nil || i < 1 || i > len(chains[chain])+1 {
+			return errors.New("no such number")
+		}
+		chains[chain] = slices.Insert(chains[chain], i-1, rule)
 	case "-D":
 		i := slices.Index(chains[chain], rule)
-		if i < 0 {
+		if number, err := strconv.Atoi(rule); err == nil {
+			i = number - 1
+		}
+		if i < 0 || i >= len(chains[chain]) {
 			return errors.New("no such rule")
 		}
 		chains[chain] = slices.Delete(chains[chain], i, i+1)

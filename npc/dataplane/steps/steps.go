@@ -67,9 +67,13 @@ func (s Steps) LogValue() slog.Value {
 	for _, op := range slices.Concat(s.DeleteStale, s.Close, s.AddMembers, s.AddAfterRestore, s.DeleteDispatch, s.DeleteAndDestroy, s.Open) {
 		count[op.Kind] += max(len(op.Elements), 1)
 	}
-	inserted := 0
+	deleted, inserted := 0, 0
 	for _, rules := range s.Rules.Insert {
 		inserted += len(rules)
+	}
+	for _, e := range s.Rules.Edits {
+		d, i := e.Count()
+		deleted, inserted = deleted+d, inserted+i
 	}
 	var attrs []slog.Attr
 	add := func(name string, n int) {
@@ -83,6 +87,8 @@ func (s Steps) LogValue() slog.Value {
 	add("sets_emptied", count[ipset.Flush])
 	add("sets_destroyed", count[ipset.Destroy])
 	add("chains_replaced", len(s.Rules.Replace))
+	add("chains_edited", len(s.Rules.Edits))
+	add("rules_deleted", deleted)
 	add("rules_inserted", inserted)
 	add("chains_deleted", len(s.Rules.Delete))
 	add("jumps_placed", len(s.Rules.Jumps))
