@@ -18,6 +18,7 @@ func TestCut(t *testing.T) {
 		Replace: []Chain{{Name: "A-1", Rules: rules(3)}, {Name: "A-2", Rules: rules(1)}, {Name: "C-1", Rules: rules(2)}, {Name: "BASE", Rules: rules(2)},
 			{Name: "DROP", Tail: rules(1)}},
 		Insert: map[string][]Rule{"B-1": rules(9), "C-2": rules(1), "BASE2": rules(1)},
+		Edits:  []Edit{{Chain: "LIST", Rules: 9, Hunks: []Hunk{{At: 3, Delete: 4, Insert: rules(1)}}}},
 		Jumps:  []Jump{{Chain: "FORWARD", Rule: Rule{Target: "-j BASE"}}},
 		Delete: []string{"A-3"},
 	}
@@ -31,13 +32,14 @@ func TestCut(t *testing.T) {
 		return lastGroup
 	}
 	for limit, want := range map[int]string{
-		1000: "A B C: A-1 A-2 B-1 BASE BASE2 C-1 C-2 DROP",
-		20:   "A B C: A-1 A-2 B-1 BASE BASE2 C-1 C-2 DROP",
-		19:   ": DROP|A B C: A-1 A-2 B-1 C-1 C-2|: BASE BASE2",
-		15:   ": DROP|A B: A-1 A-2 B-1|C: C-1 C-2|: BASE BASE2",
-		12:   ": DROP|A: A-1 A-2|B C: B-1 C-1 C-2|: BASE BASE2",
-		4:    ": DROP|A: A-1 A-2|B: B-1|C: C-1 C-2|: BASE BASE2",
-		0:    ": DROP|A: A-1 A-2|B: B-1|C: C-1 C-2|: BASE BASE2",
+		1000: "A B C: A-1 A-2 B-1 BASE BASE2 C-1 C-2 DROP LIST",
+		21:   "A B C: A-1 A-2 B-1 BASE BASE2 C-1 C-2 DROP LIST",
+		20:   ": DROP|A B C: A-1 A-2 B-1 C-1 C-2|: BASE BASE2 LIST",
+		19:   ": DROP|A B C: A-1 A-2 B-1 C-1 C-2|: BASE BASE2 LIST",
+		15:   ": DROP|A B: A-1 A-2 B-1|C: C-1 C-2|: BASE BASE2 LIST",
+		12:   ": DROP|A: A-1 A-2|B C: B-1 C-1 C-2|: BASE BASE2 LIST",
+		4:    ": DROP|A: A-1 A-2|B: B-1|C: C-1 C-2|: BASE BASE2 LIST",
+		0:    ": DROP|A: A-1 A-2|B: B-1|C: C-1 C-2|: BASE BASE2 LIST",
 	} {
 		var got []string
 		parts := u.Cut(limit, group)
@@ -48,6 +50,9 @@ func TestCut(t *testing.T) {
 			}
 			for chain := range p.Insert {
 				chains = append(chains, chain)
+			}
+			for _, e := range p.Edits {
+				chains = append(chains, e.Chain)
 			}
 			slices.Sort(chains)
 			got = append(got, strings.Join(p.Groups, " ")+": "+strings.Join(chains, " "))

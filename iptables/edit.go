@@ -126,6 +126,21 @@ type ChainChange struct {
 // Lacking reports whether the kernel's chain lacks rules, or has some in another order.
 func (ch ChainChange) Lacking() bool { return ch.Replace || ch.Edit != nil || len(ch.Insert) > 0 }
 
+// Change adds what makes a kernel's chain the desired one.
+func (u *Update) Change(desired Chain, ch ChainChange) {
+	switch {
+	case ch.Replace:
+		u.Replace = append(u.Replace, desired)
+	case ch.Edit != nil:
+		u.Edits = append(u.Edits, *ch.Edit)
+	case len(ch.Insert) > 0:
+		if u.Insert == nil {
+			u.Insert = map[string][]Rule{}
+		}
+		u.Insert[desired.Name] = ch.Insert
+	}
+}
+
 // Since compares the chain with the rules that the kernel has, by their ids, in order. The order of Rules has no meaning.
 func (c Chain) Since(have []string) ChainChange {
 	have, same := c.cutTail(have)

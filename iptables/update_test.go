@@ -31,6 +31,14 @@ func exampleUpdate() Update {
 				{Match: "-p tcp", Target: "-j ACCEPT"},
 			},
 		},
+		Edits: []Edit{
+			{Chain: "WEAVE-NPC-L-b", Rules: 3, Probe: "WEAVE-NPC-TRY", Hunks: []Hunk{{At: 1, Delete: 1}}},
+			{Chain: "WEAVE-NPC-L-a", Rules: 9, Probe: "WEAVE-NPC-TRY", Hunks: []Hunk{
+				{At: 2, Insert: []Rule{{Match: "-p tcp", Target: "-j ACCEPT"}, {Match: "-p udp", Target: "-j ACCEPT"}}},
+				{At: 5, Delete: 2, Insert: []Rule{{Match: "-p sctp", Target: "-j ACCEPT"}}},
+			}},
+			{Chain: "WEAVE-NPC-L-c", Rules: 3, Probe: "WEAVE-NPC-TRY-2"},
+		},
 		Jumps: []Jump{
 			{Chain: "FORWARD", Rule: Rule{Target: "-j WEAVE-NPC"}, Stale: []string{
 				`-A FORWARD -m comment --comment "aaaaaaaaaa old" -j WEAVE-NPC`,
@@ -46,6 +54,7 @@ func TestUpdateString(t *testing.T) {
 	const want = `*filter
 :WEAVE-NPC-DROP - [0:0]
 :WEAVE-NPC-INGRESS - [0:0]
+:WEAVE-NPC-TRY - [0:0]
 -D FORWARD -m comment --comment "aaaaaaaaaa old" -j WEAVE-NPC
 -D INPUT -j WEAVE-NPC-OLD
 -A WEAVE-NPC-DROP -m comment --comment "7znrtu5sci" -j DROP
@@ -56,12 +65,23 @@ func TestUpdateString(t *testing.T) {
 -I WEAVE-NPC-I-a 1 -p udp -m comment --comment "756njjkyca" -j ACCEPT
 -I WEAVE-NPC-I-a 1 -p tcp -m comment --comment "bwoog5yz2w" -j ACCEPT
 -I WEAVE-NPC-I-b 1 -p sctp -m comment --comment "mbra7cdrve" -j ACCEPT
+-A WEAVE-NPC-L-a -j WEAVE-NPC-TRY
+-D WEAVE-NPC-L-a 10
+-D WEAVE-NPC-L-a 7
+-D WEAVE-NPC-L-a 6
+-I WEAVE-NPC-L-a 6 -p sctp -m comment --comment "mbra7cdrve" -j ACCEPT
+-I WEAVE-NPC-L-a 3 -p tcp -m comment --comment "bwoog5yz2w" -j ACCEPT
+-I WEAVE-NPC-L-a 4 -p udp -m comment --comment "756njjkyca" -j ACCEPT
+-A WEAVE-NPC-L-b -j WEAVE-NPC-TRY
+-D WEAVE-NPC-L-b 4
+-D WEAVE-NPC-L-b 2
 -I FORWARD 1 -m comment --comment "xliqid6via" -j WEAVE-NPC-EGRESS
 -I FORWARD 1 -m comment --comment "sp5epvuhcr" -j WEAVE-NPC
 -F WEAVE-NPC-I-old
 -F WEAVE-NPC-OLD
 -X WEAVE-NPC-I-old
 -X WEAVE-NPC-OLD
+-X WEAVE-NPC-TRY
 COMMIT
 `
 	for range 10 { // maps change their order from one run to the next
@@ -78,8 +98,10 @@ func TestUpdateEmpty(t *testing.T) {
 	}{
 		"zero":              {Update{}, true},
 		"nothing to insert": {Update{Insert: map[string][]Rule{"A": nil}}, true},
+		"nothing to edit":   {Update{Edits: []Edit{{Chain: "A", Rules: 9}}}, true},
 		"idle jump":         {Update{Jumps: []Jump{{Chain: "FORWARD"}}}, true},
 		"empty chain":       {Update{Replace: []Chain{{Name: "A"}}}, false},
+		"edit":              {Update{Edits: []Edit{{Chain: "A", Rules: 9, Hunks: []Hunk{{Delete: 1}}}}}, false},
 		"delete":            {Update{Delete: []string{"A"}}, false},
 		"stale jump":        {Update{Jumps: []Jump{{Chain: "FORWARD", Stale: []string{"-A FORWARD -j A"}}}}, false},
 	}
@@ -140,6 +162,9 @@ func TestWithout(t *testing.T) {
 	want := exampleUpdate()
 	want.Replace[0].Rules = want.Replace[0].Rules[1:]
 	want.Insert = map[string][]Rule{"WEAVE-NPC-I-a": want.Insert["WEAVE-NPC-I-a"][1:]}
+	want.Edits[1].Hunks[0].Insert = want.Edits[1].Hunks[0].Insert[:1]
+	want.Edits[1].Hunks[1].Insert = nil
+	want.Edits[2].Hunks = []Hunk{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tails and jumps stay, rules go (-want +got):\n%s", diff)
 	}

@@ -102,4 +102,3 @@ func TestS65_AnEditAfterOthersFails(t *testing.T) {
 	w.Again(false)
 	w.edited("after that", 25, 25)
 }
-

@@ -307,7 +307,7 @@ func (p *planner) planChain(c *Chain, garbage bool) {
 	if p.postpones(c) {
 		if !c.exists { // others lead to it
 			w.Rules = nil
-			p.tx.replace(c, w)
+			p.tx.write(c, w, iptables.ChainChange{Replace: true})
 		}
 		return
 	}
@@ -316,15 +316,10 @@ func (p *planner) planChain(c *Chain, garbage bool) {
 	if purge && !ch.Replace && p.moves.needs(c) {
 		purge, p.tx.planned.unfinished = false, true
 	}
-	switch {
-	case ch.Replace || purge:
-		p.tx.replace(c, w)
-	case ch.Edit != nil:
-		p.tx.edit(c, *ch.Edit)
-	case len(ch.Insert) > 0:
-		p.tx.insert(c, ch.Insert)
+	if ch.Replace = ch.Replace || purge; ch.Lacking() {
+		p.tx.write(c, w, ch)
 	}
-	if !ch.Surplus || purge || ch.Replace {
+	if !ch.Surplus || ch.Replace {
 		p.tx.settleChain(c)
 	}
 }

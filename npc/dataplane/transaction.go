@@ -34,29 +34,9 @@ func newTransaction(f *family) Transaction {
 func (tx *Transaction) settle(s *Set)        { tx.planned.sets = append(tx.planned.sets, s) }
 func (tx *Transaction) settleChain(c *Chain) { tx.planned.chains = append(tx.planned.chains, c) }
 
-// replace rewrites a chain.
-func (tx *Transaction) replace(c *Chain, w iptables.Chain) {
-	tx.Rules.Replace = append(tx.Rules.Replace, w)
-	tx.nameNamespace(c)
-}
-
-// insert puts rules at a chain's head.
-func (tx *Transaction) insert(c *Chain, rules []iptables.Rule) {
-	if tx.Rules.Insert == nil {
-		tx.Rules.Insert = map[string][]iptables.Rule{}
-	}
-	tx.Rules.Insert[c.name] = rules
-	tx.nameNamespace(c)
-}
-
-// edit changes rules of a chain at their places.
-func (tx *Transaction) edit(c *Chain, e iptables.Edit) {
-	tx.Rules.Edits = append(tx.Rules.Edits, e)
-	tx.nameNamespace(c)
-}
-
-// nameNamespace records whose rules a chain has that is written.
-func (tx *Transaction) nameNamespace(c *Chain) {
+// write has a chain changed, and records whose rules it has.
+func (tx *Transaction) write(c *Chain, w iptables.Chain, ch iptables.ChainChange) {
+	tx.Rules.Change(w, ch)
 	if c.namespace == "" {
 		return
 	}

@@ -1,6 +1,7 @@
 package dataplane_test
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/dataplane/steps"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // TestATransactionSaysAllItDoes: what --dry-run prints leaves no step out, and each step alone is something to do.
@@ -27,6 +30,7 @@ func TestATransactionSaysAllItDoes(t *testing.T) {
 		"conntrack -D -d 10.0.0.2":    {FlushConntrack: []conntrack.Request{{Addr: netip.MustParseAddr("10.0.0.2")}}},
 		"add grown 10.0.0.1":          {AddMembers: op(ipset.Add, "grown")},
 		":WEAVE-NPC-X - [0:0]":        {Rules: iptables.Update{Replace: []iptables.Chain{{Name: "WEAVE-NPC-X"}}}},
+		"-D WEAVE-NPC-X 8":            {Rules: iptables.Update{Edits: []iptables.Edit{{Chain: "WEAVE-NPC-X", Rules: 9, Hunks: []iptables.Hunk{{At: 7, Delete: 1}}}}}},
 		"add admitted 10.0.0.1":       {AddAfterRestore: op(ipset.Add, "admitted")},
 		"del left 10.0.0.1":           {DeleteDispatch: op(ipset.Delete, "left")},
 		"del shrunk 10.0.0.1":         {DeleteAndDestroy: op(ipset.Delete, "shrunk")},
@@ -58,4 +62,48 @@ func TestACommentNamesSomeOwners(t *testing.T) {
 		n.rules.Own(&dataplane.Owner{Namespace: "shop", Name: name}, fromPeers, 1)
 	}
 	n.expect(n.Plan(dataplane.Options{}).String(), "+shop/a rule 1 / shop/b rule 1 / shop/c rule 1 / and 3 more")
+}
+
+// TestAnOrderedChainIsEdited: what was written so is known afterwards, without what the kernel did not take, and logged. What was read is
+// written as a whole.
+func TestAnOrderedChainIsEdited(t *testing.T) {
+	n := newNode(t)
+	list := n.Chains.AddList("WEAVE-NPC-A-x", "a list", policy.Admin, base, traffic.Ingress)
+	set := func(ports ...int) {
+		rules := map[string]dataplane.Rule{}
+		for i, p := range ports {
+			rules[fmt.Sprintf("-p tcp --dport %d", p)] = dataplane.Rule{Target: "-j ACCEPT", Order: i, Owner: n.policy, Number: p}
+		}
+		list.SetRules(rules)
+	}
+	o := dataplane.Options{Editing: iptables.Editing{Share: 2, Probe: "WEAVE-NPC-TRY"}}
+	set(1, 2, 3, 4)
+	n.carryOutWith(o)
+	set(1, 9, 2, 3, 5)
+	if got := n.carryOutWith(o).LogValue().String(); got != "[chains_edited=1 rules_deleted=1 rules_inserted=2]" {
+		t.Errorf("edited: %s", got)
+	}
+	n.settled()
+	set(8, 1, 9, 2, 3, 7)
+	tx := n.Plan(o)
+	isEight := func(r iptables.Rule) bool { return strings.HasSuffix(r.Match, " 8") }
+	r := tx.Taken()
+	r.RejectedRules = map[string]string{tx.Rules.Edits[0].Hunks[0].Insert[0].ID(): "no such match"}
+	taken := tx
+	taken.Rules = tx.Rules.Without(isEight)
+	if err := n.kernel.Apply(taken); err != nil {
+		t.Fatal(err)
+	}
+	n.Commit(tx, r)
+	n.settled()
+	_, seen := n.kernel.Read()
+	if drift := n.Chains.Drift(seen); len(drift) > 0 {
+		t.Errorf("drift: %q", drift)
+	}
+	n.load()
+	n.settled()
+	set(1, 9, 2, 3, 6)
+	if got := n.carryOutWith(o).LogValue().String(); got != "[chains_replaced=1]" {
+		t.Errorf("after it was read: %s", got)
+	}
 }
