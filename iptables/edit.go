@@ -9,11 +9,11 @@ import (
 
 // Edit changes rules of an existing chain at their places.
 //
-// iptables inserts by number alone. If somebody else inserted or deleted a rule of the chain since it was last read or written, the numbers
-// would be of other rules. So Update first appends a rule that leads to the chain Probe and deletes the rule with the number that it has if
-// the chain has as many rules as it is taken to have, and in the end deletes Probe, which the kernel refuses while a rule leads there. All of this is
-// one transaction: with one rule more or less it fails, and nothing has changed. A rule that was replaced at its place moves no
-// other. One that was moved to another place is not noticed here, but by who reads the chain next, as if nothing had been edited.
+// iptables inserts by number alone, and numbers are those of other rules if somebody else has inserted or deleted one since the chain was
+// read or written. So Update appends a rule that leads to the chain Probe, deletes the rule by the number that this one has in a chain of as many
+// rules as there are to be, and in the end deletes Probe, which fails while a rule leads there. With one rule more or less the update thus fails, and
+// nothing has changed. A rule that was replaced by another one moves none. Rules that changed places do not make it fail: rules may be
+// deleted and inserted beside their places then, in a chain that was wrong before, until who reads it finds it changed and replaces it.
 type Edit struct {
 	Chain string
 	// Rules is how many rules the chain has.
