@@ -98,7 +98,7 @@ func (u Update) edits() (edits []Edit, probes []string) {
 	return edits, slices.Compact(probes)
 }
 
-// Editing says when a chain is edited in place, and not written as a whole. With the zero Editing it never is.
+// Editing tells when a chain is edited in place, and not written as a whole. With the zero Editing it never is.
 type Editing struct {
 	// Above is the number of rules that the chain must exceed, before and after.
 	Above int

@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/logging"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/iptables/bridge"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	npcnode "github.com/weave-npc/weave-npc/npc/node"
@@ -77,7 +78,7 @@ func (d *daemon) attach() {
 	d.uplinks = &npcnode.Follower{Interface: config.PodInterface, Bridges: d.attachment.Bridges, Uplink: config.BridgePort,
 		Found: func(u npcnode.Uplinks) { c.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
 	d.uplinks.Look()
-	d.guard = npcnode.NewGuard(d.attachment, iptables.BridgeGuard{AllowVLAN: d.options.allowVLAN}, d.log)
+	d.guard = npcnode.NewGuard(d.attachment, bridge.Table{AllowVLAN: d.options.allowVLAN}, d.log)
 }
 
 // notReady returns why policies are not enforced on this node; it is empty if they are.

@@ -32,7 +32,7 @@ type state struct {
 	isolation *isolation.Isolation
 	tiers     *tiers.Tiers
 	gate      *gate.Gate
-	// editing says which chains of rules in order are edited in place.
+	// editing tells which chains of rules in order are edited in place.
 	editing  iptables.Editing
 	synced   bool
 	input    input

@@ -34,7 +34,7 @@ type Options struct {
 	NoPolicies bool
 	// Mismatched is what ResolveNames found in the way, which the transaction names first.
 	Mismatched []string
-	// Editing says which chains whose rules have an order are edited in place.
+	// Editing tells which chains whose rules have an order are edited in place.
 	Editing iptables.Editing
 }
 

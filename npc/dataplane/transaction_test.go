@@ -72,7 +72,7 @@ func TestAnOrderedChainIsEdited(t *testing.T) {
 	set := func(ports ...int) {
 		rules := map[string]dataplane.Rule{}
 		for i, p := range ports {
-			rules[fmt.Sprintf("-p tcp --dport %d", p)] = dataplane.Rule{Target: "-j ACCEPT", Order: i, Owner: n.policy, Number: p}
+			rules[fmt.Sprintf("-p tcp --dport %d", p)] = dataplane.Rule{Target: "-j ACCEPT", Order: i, Owners: map[*dataplane.Owner]int{n.policy: p}}
 		}
 		list.SetRules(rules)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/iptables/bridge"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 	retryLast = 30 * time.Second
 )
 
-// bridgeTable is the part of iptables.BridgeGuard that the guard uses.
+// bridgeTable is the part of bridge.Table that the guard uses.
 type bridgeTable interface {
 	Ports() (ports []int, whole bool, err error)
 	Guard(ports []int) error
@@ -45,7 +45,7 @@ type Guard struct {
 }
 
 // NewGuard returns the guard for the network namespace of the process.
-func NewGuard(a Attachment, table iptables.BridgeGuard, log *slog.Logger) *Guard {
+func NewGuard(a Attachment, table bridge.Table, log *slog.Logger) *Guard {
 	return newGuard(a, table, log)
 }
 

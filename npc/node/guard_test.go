@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/iptables/bridge"
 	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/sandbox"
 )
@@ -52,7 +52,7 @@ func (j *journal) count(text string) int {
 
 // brittle is the table of a guard, which fails on demand.
 type brittle struct {
-	iptables.BridgeGuard
+	bridge.Table
 	broken atomic.Bool
 }
 
@@ -60,7 +60,7 @@ func (b *brittle) Ports() ([]int, bool, error) {
 	if b.broken.Load() {
 		return nil, false, errors.New("no nftables")
 	}
-	return b.BridgeGuard.Ports()
+	return b.Table.Ports()
 }
 
 // bridgePorts makes bridges with ports, and has a network namespace that ports lead to.
@@ -125,7 +125,7 @@ func (b *bridgePorts) add(l netlink.Link) netlink.Link {
 }
 
 // guarded waits until the kernel guards these ports as a table has it; nil means that it has no such table.
-func (b *bridgePorts) guarded(when string, table iptables.BridgeGuard, want []int) {
+func (b *bridgePorts) guarded(when string, table bridge.Table, want []int) {
 	b.Helper()
 	slices.Sort(want)
 	await.That(b, when, func() bool {
@@ -152,26 +152,26 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	}
 	table := &brittle{}
 	stop := start(table)
-	b.guarded("no bridge", table.BridgeGuard, nil)
+	b.guarded("no bridge", table.Table, nil)
 	pods, others := b.bridge("cni0"), b.bridge("other0")
-	b.guarded("no port", table.BridgeGuard, []int{})
+	b.guarded("no port", table.Table, []int{})
 	first := b.port(pods, "first")
 	b.port(others, "foreign")
 	b.join(pods, others)
 	b.port(pods, "vethwe-bridge")
 	b.add(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "uplink0", MasterIndex: pods.Attrs().Index}, VxlanId: 5, Port: 4789})
-	b.guarded("a pod's port", table.BridgeGuard, []int{first})
+	b.guarded("a pod's port", table.Table, []int{first})
 	second := b.port(pods, "second")
-	b.guarded("another one", table.BridgeGuard, []int{first, second})
+	b.guarded("another one", table.Table, []int{first, second})
 	tap := b.add(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tap0"}, Mode: netlink.TUNTAP_MODE_TAP})
 	if err := netlink.LinkSetMaster(tap, pods); err != nil {
 		t.Fatal(err)
 	}
-	b.guarded("a virtual machine", table.BridgeGuard, []int{first, second, tap.Attrs().Index})
+	b.guarded("a virtual machine", table.Table, []int{first, second, tap.Attrs().Index})
 	if err := netlink.LinkDel(tap); err != nil {
 		t.Fatal(err)
 	}
-	b.guarded("it has ended", table.BridgeGuard, []int{first, second})
+	b.guarded("it has ended", table.Table, []int{first, second})
 
 	table.broken.Store(true)
 	await.That(t, "reporting it", func() bool { return said.count("cannot be guarded") == 1 })
@@ -179,7 +179,7 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 		t.Fatalf("nft: %v: %s", err, out)
 	}
 	table.broken.Store(false)
-	b.guarded("repaired", table.BridgeGuard, []int{first, second})
+	b.guarded("repaired", table.Table, []int{first, second})
 	await.That(t, "reporting that", func() bool {
 		return said.count("guarded again") == 1 && said.count("drift found") == 1
 	})
@@ -190,10 +190,10 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	if err := netlink.LinkDel(link); err != nil {
 		t.Fatal(err)
 	}
-	b.guarded("the first is gone", table.BridgeGuard, []int{second})
+	b.guarded("the first is gone", table.Table, []int{second})
 	stop()
-	b.guarded("the guard has ended", table.BridgeGuard, []int{second})
-	allowing := iptables.BridgeGuard{AllowVLAN: true}
+	b.guarded("the guard has ended", table.Table, []int{second})
+	allowing := bridge.Table{AllowVLAN: true}
 	stop = start(allowing)
 	b.guarded("tags are allowed", allowing, []int{second})
 	stop()

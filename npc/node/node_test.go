@@ -56,7 +56,7 @@ func named(name string) netlink.LinkAttrs {
 	return a
 }
 
-func bridge(t *testing.T, name string) netlink.Link {
+func addBridge(t *testing.T, name string) netlink.Link {
 	t.Helper()
 	return add(t, &netlink.Bridge{LinkAttrs: named(name)}, nil)
 }
@@ -68,7 +68,7 @@ func vxlan(name string, id int) *netlink.Vxlan {
 
 func TestUplinksAreThePortsThatLeadToNoPod(t *testing.T) {
 	pods := newNetwork(t)
-	cni, other := bridge(t, "cni0"), bridge(t, "br1")
+	cni, other := addBridge(t, "cni0"), bridge(t, "br1")
 	add(t, &netlink.Veth{LinkAttrs: named("pod0"), PeerName: "eth0", PeerNamespace: netlink.NsFd(int(pods))}, cni)
 	add(t, &netlink.Veth{LinkAttrs: named("named0"), PeerName: "eth1", PeerNamespace: netlink.NsFd(int(pods))}, cni)
 	// The other end is not in the pod yet.
@@ -106,7 +106,7 @@ func TestUplinksAreThePortsThatLeadToNoPod(t *testing.T) {
 
 func TestWhatIsBehindAnUplink(t *testing.T) {
 	newNetwork(t)
-	cni := bridge(t, "cni0")
+	cni := addBridge(t, "cni0")
 	for _, a := range []string{"10.32.1.1/24", "fd32:1::1/64"} {
 		addr, err := netlink.ParseAddr(a)
 		if err != nil {
@@ -204,7 +204,7 @@ func TestFollower(t *testing.T) {
 		}
 	}
 	look()
-	cni := bridge(t, "cni0")
+	cni := addBridge(t, "cni0")
 	up := add(t, vxlan("up0", 1), cni)
 	look("up0")
 	if err := netlink.LinkDel(up); err != nil {
@@ -231,7 +231,7 @@ func TestFollowerRuns(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- f.Run(ctx) }()
 	await.That(t, "missing the interface", func() bool { return said.count("there is no interface run0") == 1 })
-	run := bridge(t, "run0")
+	run := addBridge(t, "run0")
 	t.Cleanup(func() { _ = netlink.LinkDel(run) })
 	for i, name := range []string{"runup0", "runodd+"} {
 		up := add(t, vxlan(name, 100+i), run)
@@ -254,7 +254,7 @@ func TestFollowerRuns(t *testing.T) {
 // TestPodPortsOfABridgeFoundByItsAddress: without --pod-interface the bridge is the one with an address in the node's range.
 func TestPodPortsOfABridgeFoundByItsAddress(t *testing.T) {
 	pods := newNetwork(t)
-	cni, other := bridge(t, "cni0"), bridge(t, "br1")
+	cni, other := addBridge(t, "cni0"), bridge(t, "br1")
 	pod := add(t, &netlink.Veth{LinkAttrs: named("pod0"), PeerName: "eth0", PeerNamespace: netlink.NsFd(int(pods))}, cni)
 	add(t, &netlink.Veth{LinkAttrs: named("foreign0"), PeerName: "eth1", PeerNamespace: netlink.NsFd(int(pods))}, other)
 	add(t, vxlan("up0", 1), cni)
@@ -282,7 +282,7 @@ func TestPodPortsOfABridgeFoundByItsAddress(t *testing.T) {
 // TestManyRoutesOnABridge: if the bridge has too many routes, no routed prefix counts as behind an uplink.
 func TestManyRoutesOnABridge(t *testing.T) {
 	newNetwork(t)
-	cni := bridge(t, "cni0")
+	cni := addBridge(t, "cni0")
 	add(t, vxlan("up0", 1), cni)
 	must := func(err error) {
 		t.Helper()
@@ -342,7 +342,7 @@ func TestLeadsToPod(t *testing.T) {
 // TestWithoutAnswersOfTheKernel: what is known stays, nothing is guessed, and it is logged once.
 func TestWithoutAnswersOfTheKernel(t *testing.T) {
 	newNetwork(t)
-	cni := bridge(t, "cni0")
+	cni := addBridge(t, "cni0")
 	add(t, vxlan("up0", 1), cni)
 	said := &journal{}
 	var found []Uplinks

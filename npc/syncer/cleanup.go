@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/iptables/bridge"
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
@@ -43,7 +44,7 @@ func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, e
 	if err != nil {
 		return removed, err
 	}
-	there, err := iptables.BridgeGuard{}.Remove()
+	there, err := bridge.Table{}.Remove()
 	if there {
 		removed = append(removed, "nftables table bridge weave-npc")
 	}

@@ -1,19 +1,31 @@
-package iptables
+package bridge_test
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weave-npc/weave-npc/iptables/bridge"
+	"github.com/weave-npc/weave-npc/test/sandbox"
 )
+
+func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
+
+func nft(t *testing.T, command string) {
+	t.Helper()
+	if out, err := exec.Command("nft", command).CombinedOutput(); err != nil {
+		t.Fatalf("nft %s: %v: %s", command, err, out)
+	}
+}
 
 // symbolic makes what some versions of nft print in words numbers.
 var symbolic = strings.NewReplacer("icmpv6 type nd-router-advert ", "icmpv6 type 134 ", "icmpv6 type nd-redirect ", "icmpv6 type 137 ",
 	"icmpv6 type >= destination-unreachable", "icmpv6 type >= 0")
 
-func TestBridgeGuard(t *testing.T) {
-	newNetwork(t)
-	command(t, "nft", "add table bridge weave; add chain bridge weave prerouting { type filter hook prerouting priority 0; }")
+func TestTable(t *testing.T) {
+	nft(t, "add table bridge weave; add chain bridge weave prerouting { type filter hook prerouting priority 0; }")
 	ruleset := func() string {
 		out, err := exec.Command("nft", "--stateless", "--numeric", "list", "ruleset", "bridge").CombinedOutput()
 		if err != nil {
@@ -22,7 +34,7 @@ func TestBridgeGuard(t *testing.T) {
 		return string(out)
 	}
 	foreign := ruleset()
-	var g BridgeGuard
+	var g bridge.Table
 	expect := func(when string, want []int, wantWhole bool) {
 		t.Helper()
 		ports, whole, err := g.Ports()
@@ -66,7 +78,7 @@ func TestBridgeGuard(t *testing.T) {
 		}
 	}
 	has(rules)
-	allowing := BridgeGuard{AllowVLAN: true}
+	allowing := bridge.Table{AllowVLAN: true}
 	if _, whole, err := allowing.Ports(); whole || err != nil {
 		t.Errorf("the rules for tags are not in the way of who allows them: whole is %t, %v", whole, err)
 	}
@@ -91,7 +103,7 @@ func TestBridgeGuard(t *testing.T) {
 		"everything gone":  "delete table bridge weave-npc",
 		"another port too": "add element bridge weave-npc pod-ports { 70004 }",
 	} {
-		command(t, "nft", broken)
+		nft(t, broken)
 		if ports, whole, err := g.Ports(); err != nil || whole && slices.Equal(ports, []int{70003}) {
 			t.Errorf("%s: not seen: ports %v, whole: %t, %v", name, ports, whole, err)
 		}

@@ -1,4 +1,8 @@
-package iptables
+// Package bridge drops frames at ports of a bridge that ip(6)tables do not see, or see too late.
+//
+//	t := bridge.Table{}
+//	err := t.Guard(ports) // and t.Ports to find out whether all is as it was written
+package bridge
 
 import (
 	"encoding/binary"
@@ -28,19 +32,19 @@ const (
 	redirect            = 137
 )
 
-// BridgeGuard is table weave-npc of nftables' bridge family, in the network namespace of the calling thread. It drops frames
+// Table is the table weave-npc of nftables' bridge family, in the network namespace of the calling thread. It drops frames
 // that arrive at the given bridge ports:
 //   - frames with a VLAN tag (802.1Q, 802.1ad), unless AllowVLAN is set: br_netfilter does not pass them to iptables;
 //   - ICMPv6 messages that only routers send: with a router advertisement, a pod gives all pods of the bridge an address
 //     that no API object has, and with a redirect it becomes their router.
 //
 // The table works where a frame arrives: later, a VLAN tag may have been added by the bridge itself.
-type BridgeGuard struct {
+type Table struct {
 	AllowVLAN bool
 }
 
-// bridgeTable returns the table.
-func bridgeTable() *nftables.Table {
+// kernelTable returns the table for the kernel.
+func kernelTable() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyBridge, Name: "weave-npc"}
 }
 
@@ -49,15 +53,15 @@ func podPorts(t *nftables.Table) *nftables.Set {
 	return &nftables.Set{Table: t, Name: "pod-ports", KeyType: nftables.TypeIFIndex, KeyByteOrder: binaryutil.NativeEndian}
 }
 
-// bridgeChain returns the chain, which the kernel enters for every frame.
-func bridgeChain(t *nftables.Table) *nftables.Chain {
+// entry returns the chain, which the kernel enters for every frame.
+func entry(t *nftables.Table) *nftables.Chain {
 	accept := nftables.ChainPolicyAccept
 	return &nftables.Chain{Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting,
 		Priority: nftables.ChainPriorityRef(beforeBridgeNetfilter), Policy: &accept}
 }
 
 // rules returns the rules of the chain, without handles.
-func (g BridgeGuard) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nftables.Rule) {
+func (g Table) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nftables.Rule) {
 	add := func(verdict expr.VerdictKind, comment string, matches ...[]expr.Any) {
 		r := &nftables.Rule{Table: c.Table, Chain: c, Exprs: slices.Concat(matches...)}
 		if verdict == expr.VerdictDrop {
@@ -121,8 +125,8 @@ func icmpType(op expr.CmpOp, kind byte) []expr.Any {
 
 // Ports returns the indexes of the guarded interfaces, sorted. whole is false if there is no table, or if it differs from
 // the one that Guard writes.
-func (g BridgeGuard) Ports() (ports []int, whole bool, err error) {
-	t := bridgeTable()
+func (g Table) Ports() (ports []int, whole bool, err error) {
+	t := kernelTable()
 	there, err := g.there()
 	if err != nil || !there {
 		return nil, false, err
@@ -150,22 +154,22 @@ func (g BridgeGuard) Ports() (ports []int, whole bool, err error) {
 }
 
 // there reports whether the table exists.
-func (BridgeGuard) there() (bool, error) {
+func (Table) there() (bool, error) {
 	tables, err := new(nftables.Conn).ListTablesOfFamily(nftables.TableFamilyBridge)
 	if err != nil {
 		return false, errors.Wrap(err, "listing nftables' tables of bridges")
 	}
-	return slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == bridgeTable().Name }), nil
+	return slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == kernelTable().Name }), nil
 }
 
 // drops reports whether the chain is at its hook and has exactly the rules of the guard.
-func (g BridgeGuard) drops(t *nftables.Table) (bool, error) {
+func (g Table) drops(t *nftables.Table) (bool, error) {
 	conn := new(nftables.Conn)
 	chains, err := conn.ListChainsOfTableFamily(nftables.TableFamilyBridge)
 	if err != nil {
 		return false, errors.Wrap(err, "listing nftables' chains of bridges")
 	}
-	want := bridgeChain(t)
+	want := entry(t)
 	at := slices.IndexFunc(chains, func(c *nftables.Chain) bool {
 		return c.Table.Name == t.Name && c.Name == want.Name && c.Hooknum != nil && *c.Hooknum == *want.Hooknum &&
 			c.Priority != nil && *c.Priority == *want.Priority
@@ -214,11 +218,11 @@ func sameKind(a, b expr.Any) bool {
 }
 
 // Guard replaces the whole table in one transaction. ports are the indexes of the interfaces to guard.
-func (g BridgeGuard) Guard(ports []int) error {
+func (g Table) Guard(ports []int) error {
 	tx := new(nftables.Conn)
-	replaceBridgeTable(tx)
-	t := tx.AddTable(bridgeTable())
-	chain, set := tx.AddChain(bridgeChain(t)), podPorts(t)
+	replaceTable(tx)
+	t := tx.AddTable(kernelTable())
+	chain, set := tx.AddChain(entry(t)), podPorts(t)
 	elements := make([]nftables.SetElement, 0, len(ports))
 	for _, p := range ports {
 		elements = append(elements, nftables.SetElement{Key: binary.NativeEndian.AppendUint32(nil, uint32(p))})
@@ -233,18 +237,18 @@ func (g BridgeGuard) Guard(ports []int) error {
 }
 
 // Remove removes the table, and reports whether there was one.
-func (g BridgeGuard) Remove() (bool, error) {
+func (g Table) Remove() (bool, error) {
 	there, err := g.there()
 	if err != nil || !there {
 		return false, err
 	}
 	tx := new(nftables.Conn)
-	replaceBridgeTable(tx)
+	replaceTable(tx)
 	return true, errors.Wrap(tx.Flush(), "removing table bridge weave-npc of nftables")
 }
 
-// replaceBridgeTable adds the removal of the table to a transaction, whether the table exists or not.
-func replaceBridgeTable(tx *nftables.Conn) {
-	tx.AddTable(bridgeTable())
-	tx.DelTable(bridgeTable())
+// replaceTable adds the removal of the table to a transaction, whether the table exists or not.
+func replaceTable(tx *nftables.Conn) {
+	tx.AddTable(kernelTable())
+	tx.DelTable(kernelTable())
 }
