@@ -43,10 +43,11 @@ func (k *killing) flows(before, after verdicts, from, to int) []lab.StreamFlow {
 	var flows []lab.StreamFlow
 	for _, source := range slices.Sorted(maps.Keys(k.w.hosts)) {
 		for _, destination := range slices.Sorted(maps.Keys(k.w.hosts)) {
-			if k.w.undecided(source, destination) || k.isNode(source) || k.isNode(destination) {
+			if !k.judges(source, destination) {
 				continue
 			}
-			same := k.same(source, from, to) && k.same(destination, from, to)
+			same := k.same(source, from, to) && k.same(destination, from, to) && !slices.Contains(k.dropped, source) &&
+				!slices.Contains(k.dropped, destination)
 			for _, f := range k.flowsBetween(source, destination) {
 				p := packetOf(f.From.Addr(f.Family), f.To.Addr(f.Family), f.Proto, f.Port)
 				out1, in1 := before(source, destination, p)
@@ -61,7 +62,15 @@ func (k *killing) flows(before, after verdicts, from, to int) []lab.StreamFlow {
 	return flows
 }
 
-// isNode reports whether a host is a node: nodes send packets of their own as well.
+// judges reports whether flows between two hosts are judged. Nodes send packets of their own as well.
+func (k *killing) judges(source, destination string) bool {
+	if k.isNode(destination) {
+		return k.nodes && k.w.isPod(source)
+	}
+	return !k.isNode(source) && !k.w.undecided(source, destination)
+}
+
+// isNode reports whether a host is a node.
 func (k *killing) isNode(host string) bool {
 	return slices.ContainsFunc(k.w.Nodes(), func(n *lab.Node) bool { return n.Host == k.w.hosts[host] })
 }

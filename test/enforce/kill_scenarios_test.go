@@ -12,7 +12,7 @@ import (
 
 // killScenarios returns the scenarios of TestS63_KilledAtEveryStep.
 func killScenarios() []killScenario {
-	return []killScenario{
+	return append([]killScenario{
 		{name: "first_start_on_a_live_node", states: []change{killed()}, reset: func(t *testing.T, w *world) {
 			t.Helper()
 			w.clean(t)
@@ -75,7 +75,7 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 				}
 			}},
 		{name: "drift_is_repaired", states: []change{killed()}, says: "drift found", disturb: drift},
-	}
+	}, killTierScenarios()...)
 }
 
 // killedBase returns base with pods that name the port of the streams.

@@ -37,6 +37,13 @@ type killScenario struct {
 	disturb func(t *testing.T, w *world)
 	// judged are the states for the judge, where they differ.
 	judged []change
+	// dropped are hosts whose flows S93 lets be dropped for the one transaction, though both states allow them: that may last
+	// until the next start. They are judged for wrong accepts alone.
+	dropped []string
+	// includes are flows, as wants has them, that must be among those that are opened: + if both states allow them, - if both deny them in one direction.
+	includes string
+	// nodes is set where flows from pods to nodes are judged too, those to a pod's own node among them.
+	nodes bool
 	// families that are asked; nil for both.
 	families []int
 	// prepare and check are called before and after each transition, with the number of the state before and after it.
