@@ -216,6 +216,9 @@ func (c *Chain) unready() bool {
 	return ch.Lacking() || ch.Surplus && !c.lazy
 }
 
+// lacksRules reports whether the kernel's chain is not there, or is unready.
+func (c *Chain) lacksRules() bool { return !c.exists || c.unready() }
+
 // replaced records that the kernel's chain was rewritten.
 func (c *Chain) replaced(w iptables.Chain) {
 	c.exists, c.have, c.printed, c.loaded = true, w.IDs(), nil, false

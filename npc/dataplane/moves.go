@@ -5,6 +5,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -133,6 +134,9 @@ func (ss *Sets) held() (k order.Kernel[*Set]) {
 	for _, s := range ss.byName {
 		if s.exists && (s.order.Judges == order.Tail || s.order.Judges == order.BaselineList) {
 			k.Tails = append(k.Tails, heldSet(s))
+		}
+		if s.exists && s.wanted && s.order.Judges == order.ListOf(policy.Admin) && s.target.chain.lacksRules() {
+			k.Unwritten = append(k.Unwritten, heldSet(s))
 		}
 	}
 	if s := ss.closed; s != nil && s.wanted {

@@ -3,11 +3,14 @@ package dataplane
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane/found"
+	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -104,6 +107,53 @@ func (cs *Chains) load(seen iptables.Seen) {
 	}
 	if cs.textless {
 		cs.dropTexts()
+	}
+}
+
+// readUses finds out, once sets and chains have been read, what the rules that were found do with the members of the sets: which sets they ask,
+// and where those lead that nobody wants. A transaction that was interrupted leaves sets that no rule asks yet.
+func (t *Table) readUses() {
+	if !t.Sets.loaded || !t.Chains.read || t.Chains.textless {
+		return
+	}
+	asked := map[string]bool{}
+	for name, c := range t.Chains.byName {
+		is := found.ChainOf(name)
+		for _, text := range c.found {
+			r, ours := iptables.Found(text)
+			if !ours {
+				r.Printed = text
+			}
+			for _, name := range r.Sets() {
+				asked[name] = true
+				if is.Dispatches && strings.HasPrefix(r.Target, is.Leads) {
+					t.Sets.judgedAt(name, is.At)
+				}
+			}
+		}
+	}
+	for _, tier := range policy.Tiers {
+		for _, d := range traffic.Directions {
+			t.Sets.judgedAt(naming.FixedSet(t.Family, naming.TierSet(tier.String(), d)), found.Stage{Judges: order.ListOf(tier), Direction: d})
+		}
+	}
+	for _, s := range t.Sets.byName {
+		for e := range s.States() {
+			if e.Set == "" {
+				break // no list
+			}
+			asked[e.Set] = true
+		}
+	}
+	for _, s := range t.Sets.byName {
+		s.asked = s.exists && asked[s.Name]
+	}
+}
+
+// judgedAt records where packets of the members of a set are judged that was found and that nobody wants.
+func (ss *Sets) judgedAt(name string, at found.Stage) {
+	if s := ss.byName[name]; s != nil && !s.wanted {
+		s.order.Judges, s.order.Direction = at.Judges, at.Direction
 	}
 }
 

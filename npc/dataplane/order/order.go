@@ -45,6 +45,8 @@ type Kernel[T any] struct {
 	Tails []HeldSet[T]
 	// Closed is the set of the pods whose packets to this node are dropped; nil if there is none.
 	Closed *HeldSet[T]
+	// Unwritten are sets that lead to Admin policies by rules that are not in the kernel yet.
+	Unwritten []HeldSet[T]
 }
 
 // HeldSet is a set that the kernel has.
@@ -154,7 +156,15 @@ func (o *planner[T]) mixed(d traffic.Direction, e ipset.Entry) bool {
 func (o *planner[T]) closed(d traffic.Direction, e ipset.Entry) bool {
 	_, admin := o.admin[d][e]
 	_, tail := o.tail[d][e]
-	return admin && tail || o.mixed(d, e)
+	return tail && (admin || o.unwritten(d, e)) || o.mixed(d, e)
+}
+
+// unwritten reports whether the Admin policies that a local pod was given do not judge it yet: an earlier transaction was interrupted.
+func (o *planner[T]) unwritten(d traffic.Direction, e ipset.Entry) bool {
+	return slices.ContainsFunc(o.kernel.Unwritten, func(s HeldSet[T]) bool {
+		exists, wanted := s.State(e)
+		return s.Direction == d && exists && wanted
+	})
 }
 
 // take removes from entries those for which when reports true, and returns them.

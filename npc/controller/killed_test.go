@@ -1,0 +1,131 @@
+package controller_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/judge"
+)
+
+// killed has the kernel follow what was announced for so many steps, and reports whether there would have been more.
+func (h *history) killed(steps int) (killed bool) {
+	defer func() {
+		for _, k := range h.Kernels {
+			k.AfterStep = nil
+		}
+		if r := recover(); r != nil && r != any(interrupted{}) {
+			panic(r)
+		} else if r != nil {
+			killed = true
+		}
+	}()
+	for _, k := range h.Kernels {
+		k.AfterStep = func() {
+			if steps--; steps < 0 {
+				panic(interrupted{})
+			}
+		}
+	}
+	h.Again(false)
+	return false
+}
+
+// successor returns a history with the same kernels, whose model has read them and has been told of the same state.
+func (h *history) successor(t *testing.T) *history {
+	next := newHistory(t, h.t)
+	next.Kernels, next.past, next.plain = h.Kernels, h.past, h.plain
+	next.Load()
+	next.setNodeAddrs(h.node)
+	for _, n := range h.nodes {
+		next.setNode(n)
+	}
+	for name, labels := range h.spaces {
+		next.setNamespace(name, labels)
+	}
+	for _, p := range h.pods {
+		next.setPod(p)
+	}
+	for _, p := range h.policies {
+		next.setPolicy(p)
+	}
+	for _, p := range h.cluster {
+		next.setClusterPolicy(p)
+	}
+	next.Model.SetSynced()
+	return next
+}
+
+// TestS63_KilledAfterEachStep interrupts the transactions that a change of cluster policies leads to after each of their steps, starts anew with
+// what the kernel holds then, and judges every packet after each step of the start, as TestS93_BetweenTheSteps does without an interruption.
+func TestS63_KilledAfterEachStep(t *testing.T) {
+	const red = `{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}`
+	const accepting = `{tier: Admin, priority: 9, subject: {namespaces: {}}, ingress: [{action: Accept, from: [{namespaces: {}}]}]}`
+	guard := func(tier string) string {
+		return `{tier: ` + tier + `, priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [` + red + `]}]}`
+	}
+	for _, c := range []struct {
+		name          string
+		before, after map[string]string // cluster policies
+		drops         bool              // what both states allow may be dropped
+	}{
+		{name: "a_policy_of_Baseline_becomes_one_of_Admin", before: map[string]string{"a": guard("Baseline")},
+			after: map[string]string{"a": guard("Admin")}, drops: true},
+		{name: "a_policy_of_Admin_becomes_one_of_Baseline", before: map[string]string{"a": guard("Admin")},
+			after: map[string]string{"a": guard("Baseline")}, drops: true},
+		{name: "a_policy_of_Baseline_comes", after: map[string]string{"a": guard("Baseline")}},
+		{name: "a_policy_of_Baseline_goes", before: map[string]string{"a": guard("Baseline")}},
+		{name: "a_policy_of_Admin_comes", after: map[string]string{"a": guard("Admin")}},
+		{name: "a_policy_of_Admin_goes", before: map[string]string{"a": guard("Admin")}},
+		{name: "a_policy_of_Admin_comes_above_another", before: map[string]string{"z": accepting},
+			after: map[string]string{"z": accepting, "a": guard("Admin")}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for steps, killed := 0, true; killed; steps++ {
+				h := newHistory(t, t)
+				h.plain = true
+				h.setNamespace("a", nil)
+				for i, colour := range []string{"red", "blue", "green"} {
+					h.setPod(npc.Pod{Namespace: "a", Name: colour, UID: types.UID(colour), Node: cluster.Node, Labels: map[string]string{"colour": colour},
+						Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.32.1.%d", i+1)), netip.MustParseAddr(fmt.Sprintf("fd32:1::%d", i+1))}})
+				}
+				h.setClusterPolicies(t, c.before)
+				h.Sync()
+				h.check()
+				was := h.begin(func() { h.setClusterPolicies(t, c.after) })
+				killed = h.killed(steps)
+				next := h.successor(t)
+				next.judgeSteps(transition{before: was.judged(), after: h.state.judged()}, nil, false, func(p judge.Packet, by string) {
+					if !c.drops {
+						t.Errorf("after %d steps: %v is dropped by %q\n%s", steps, p, by, next.Applied())
+					}
+				})
+				next.check()
+			}
+		})
+	}
+}
+
+// setClusterPolicies replaces all cluster policies by those with the given specs.
+func (h *history) setClusterPolicies(t *testing.T, specs map[string]string) {
+	t.Helper()
+	for name := range h.cluster {
+		if _, stays := specs[name]; !stays {
+			h.deleteClusterPolicy(name)
+		}
+	}
+	for name, spec := range specs {
+		p := &v1alpha2.ClusterNetworkPolicy{}
+		p.Name, p.UID = name, types.UID(name)
+		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
+			t.Fatal(err)
+		}
+		h.setClusterPolicy(p)
+	}
+}
