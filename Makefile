@@ -72,9 +72,9 @@ soak: ## change, break and kill at random for FOR (10m), with the judge on, and 
 	test/setup
 	WEAVE_NPC_TEST_SOAK=$${FOR:-10m} $(GO) test ./test/enforce -run TestSoak -timeout 0 -v
 
-kills: ## kill weave-npc before calls that it makes while it follows changes and starts, each transition KILLS (20) times, under 1,000 new flows a second
+kills: ## kill weave-npc before calls that it makes while it follows changes and starts, each transition KILLS (20) times, under 1,000 new flows a second (ONLY=SCENARIOS)
 	test/setup
-	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce -run TestS63_KilledAtEveryStep -timeout 0 -v
+	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce -run 'TestS63_KilledAtEveryStep$(if $(ONLY),/.*/$(ONLY))' -timeout 0 -v
 
 drift: ## measure how long repairs take, REPEATS (30) times each kind, and what watching costs
 	test/setup

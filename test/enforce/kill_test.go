@@ -40,7 +40,8 @@ type killScenario struct {
 	// dropped are hosts whose flows S93 lets be dropped for the one transaction, though both states allow them: that may last
 	// until the next start. They are judged for wrong accepts alone.
 	dropped []string
-	// includes are flows, as wants has them, that must be among those that are opened: + if both states allow them, - if both deny them in one direction.
+	// includes are flows, as wants has them, that must be among those that are opened: + if both states allow them, - if both deny them in
+	// one direction.
 	includes string
 	// nodes is set where flows from pods to nodes are judged too, those to a pod's own node among them.
 	nodes bool

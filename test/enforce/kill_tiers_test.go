@@ -7,7 +7,8 @@ import "testing"
 func killTierScenarios() []killScenario {
 	const toOut, toNodes = `{networks: [$out4/32, "$out6/128"]}`, `{networks: [$n14/32, $n24/32, "$n16/128", "$n26/128"]}`
 	// freeAlone are the pods that killed isolates in no direction, one on each node.
-	const freeAlone = `{pods: {namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchExpressions: [{key: app, operator: In, values: [db, api]}]}}}`
+	const freeAlone = `{pods: {namespaceSelector: {matchLabels: {team: a}},
+podSelector: {matchExpressions: [{key: app, operator: In, values: [db, api]}]}}}`
 	always := do(killed(), clusterPolicy("z", admin("9", shopPods, ingress("Accept", monAlone))),
 		clusterPolicy("base", baseline("1", shopPods, ingress("Deny", opsPods), egress("Deny", toOut))))
 	guard := func(spec string) change { return clusterPolicy("guard", spec) }
@@ -28,13 +29,14 @@ func killTierScenarios() []killScenario {
 			states: []change{
 				do(always, guard(admin("1", shopPods, ingress("Accept", dbAlone)))),
 				do(always, guard(admin("1", shopPods, `ingress: [{action: Deny, from: [`+webEverywhere+`]},
-{action: Accept, from: [`+shopPods+`], protocols: [{udp: {destinationPort: {range: {start: 7, end: 9}}}}]}, {action: Pass, from: [`+opsPods+`]}]`)))}},
-		{name: "tiers_a_policy_changes_its_tier", includes: "-mon>db -copy>db -mon>api -copy>api -db>out -api>out +copy>mon +web>mon",
-			dropped: []string{"db", "api"}, states: []change{
+{action: Accept, from: [`+shopPods+`], protocols: [{udp: {destinationPort: {range: {start: 7, end: 9}}}}]},
+{action: Pass, from: [`+opsPods+`]}]`)))}},
+		{name: "tiers_a_policy_changes_its_tier", dropped: []string{"db", "api"},
+			includes: "-mon>db -copy>db -mon>api -copy>api -db>out -api>out +copy>mon +web>mon", states: []change{
 				do(killed(), guard(admin("1", freeAlone, ingress("Deny", opsPods), egress("Deny", toOut)))),
 				do(killed(), guard(baseline("1", freeAlone, ingress("Deny", opsPods), egress("Deny", toOut))))}},
-		{name: "tiers_subjects_leave_Admin_and_Baseline_for_a_v1_policy", includes: "-mon>db -copy>db -mon>api -copy>api -db>out -api>out +copy>mon +web>mon",
-			dropped: []string{"db", "api"}, states: []change{
+		{name: "tiers_subjects_leave_Admin_and_Baseline_for_a_v1_policy", dropped: []string{"db", "api"},
+			includes: "-mon>db -copy>db -mon>api -copy>api -db>out -api>out +copy>mon +web>mon", states: []change{
 				do(leaving(), free("red")), do(leaving(), free("blue"))}},
 		{name: "tiers_a_peer_of_a_Pass_is_relabelled", includes: "-copy>web -copy>db -copy>api +db>web +mon>api",
 			dropped: []string{"copy"}, states: []change{
@@ -77,7 +79,8 @@ egress: [{to: [{podSelector: {}}]}]`))
 
 // passing returns policies of which Admin denies red pods, and passes blue ones on to those that deny them.
 func passing() change {
-	return do(killed(), clusterPolicy("a", admin("1", shopPods, `ingress: [{action: Pass, from: [`+colour("blue")+`]}, {action: Deny, from: [`+colour("red")+`]}]`)),
+	return do(killed(), clusterPolicy("a", admin("1", shopPods,
+		`ingress: [{action: Pass, from: [`+colour("blue")+`]}, {action: Deny, from: [`+colour("red")+`]}]`)),
 		clusterPolicy("b", baseline("1", shopPods, ingress("Deny", colour("blue")))), clusterPolicy("z", admin("9", shopPods, ingress("Accept", allPods))))
 }
 
@@ -91,6 +94,7 @@ func zones() change {
 // handed returns policies under which copy reaches neither a red nor a blue pod, and db a red one alone.
 func handed() change {
 	return do(killedBase(), clusterPolicy("a", admin("1", colour("red"), ingress("Deny", webEverywhere))),
-		clusterPolicy("b", admin("2", colour("blue"), ingress("Pass", allPods))), clusterPolicy("c", baseline("1", colour("blue"), ingress("Deny", allPods))),
+		clusterPolicy("b", admin("2", colour("blue"), ingress("Pass", allPods))),
+		clusterPolicy("c", baseline("1", colour("blue"), ingress("Deny", allPods))),
 		clusterPolicy("z", admin("9", allPods, ingress("Accept", allPods))))
 }
