@@ -139,8 +139,8 @@ func (t *Table) readUses() {
 	}
 	for _, s := range t.Sets.byName {
 		for e := range s.States() {
-			if e.Set == "" {
-				break // no list
+			if e.Set == "" || !asked[s.Name] {
+				break // no list, or one that no rule asks
 			}
 			asked[e.Set] = true
 		}

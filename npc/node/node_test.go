@@ -68,7 +68,7 @@ func vxlan(name string, id int) *netlink.Vxlan {
 
 func TestUplinksAreThePortsThatLeadToNoPod(t *testing.T) {
 	pods := newNetwork(t)
-	cni, other := addBridge(t, "cni0"), bridge(t, "br1")
+	cni, other := addBridge(t, "cni0"), addBridge(t, "br1")
 	add(t, &netlink.Veth{LinkAttrs: named("pod0"), PeerName: "eth0", PeerNamespace: netlink.NsFd(int(pods))}, cni)
 	add(t, &netlink.Veth{LinkAttrs: named("named0"), PeerName: "eth1", PeerNamespace: netlink.NsFd(int(pods))}, cni)
 	// The other end is not in the pod yet.
@@ -254,7 +254,7 @@ func TestFollowerRuns(t *testing.T) {
 // TestPodPortsOfABridgeFoundByItsAddress: without --pod-interface the bridge is the one with an address in the node's range.
 func TestPodPortsOfABridgeFoundByItsAddress(t *testing.T) {
 	pods := newNetwork(t)
-	cni, other := addBridge(t, "cni0"), bridge(t, "br1")
+	cni, other := addBridge(t, "cni0"), addBridge(t, "br1")
 	pod := add(t, &netlink.Veth{LinkAttrs: named("pod0"), PeerName: "eth0", PeerNamespace: netlink.NsFd(int(pods))}, cni)
 	add(t, &netlink.Veth{LinkAttrs: named("foreign0"), PeerName: "eth1", PeerNamespace: netlink.NsFd(int(pods))}, other)
 	add(t, vxlan("up0", 1), cni)
