@@ -2,10 +2,13 @@ package controller_test
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
@@ -13,6 +16,34 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/judge"
 )
+
+// TestS63_KilledBetweenTheSteps interrupts the transactions that one event leads to after any of their steps, starts anew with what the kernel
+// holds then, and judges every packet after each step of the start, as TestS93_BetweenTheSteps does without an interruption.
+func TestS63_KilledBetweenTheSteps(t *testing.T) {
+	kills, drops := map[string]int{}, map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
+		for range rapid.IntRange(4, 16).Draw(h.t, "before") {
+			h.step()
+		}
+		if h.chance(50, "the rest is accepted") {
+			h.setClusterPolicy(acceptingTheRest())
+		}
+		h.Sync()
+		for range rapid.IntRange(1, 4).Draw(h.t, "rounds") {
+			kind := rapid.SampledFrom(slices.Sorted(maps.Keys(h.events()))).Draw(rt, "kind")
+			was := h.begin(h.events()[kind])
+			if h.killed(rapid.IntRange(0, 30).Draw(rt, "steps")) {
+				kills[kind]++
+			}
+			h.history = h.successor(t)
+			h.judgeTransition(transition{kind: kind, before: was.judged(), after: h.state.judged()}, was.node,
+				func(why string) { drops[kind+" "+why]++ })
+			h.check()
+		}
+	})
+	t.Logf("kills: %v; allowed drops of packets, after steps: %v", kills, drops)
+}
 
 // killed has the kernel follow what was announced for so many steps, and reports whether there would have been more.
 func (h *history) killed(steps int) (killed bool) {

@@ -162,7 +162,7 @@ func (s *state) placePod(p *index.Pod) {
 
 func (s *state) placeOne(p *index.Pod) {
 	s.members = s.isolation.Memberships(p, s.tiers.Of(p).Baseline, s.policies.contested, s.members[:0])
-	s.members = s.tiers.Memberships(p, s.isolation.Of(p), s.policies.contested, s.members)
+	s.members = s.tiers.Memberships(p, s.isolation.Of, s.policies.contested, s.members)
 	s.members = s.gate.Memberships(p, s.members)
 	s.members = s.index.Memberships(p, s.members)
 	s.index.Place(p, s.members)

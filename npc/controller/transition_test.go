@@ -96,11 +96,15 @@ func (h *generator) events() map[string]func() {
 // between has an event happen, and judges every packet after each step of what follows. It calls dropped with the reason of each drop that may be.
 func (h *history) between(kind string, event func(), dropped func(why string)) {
 	was := h.begin(event)
-	tr := transition{kind: kind, before: was.judged(), after: h.state.judged()}
-	h.judgeSteps(tr, was.node, false, func(p judge.Packet, by string) {
+	h.judgeTransition(transition{kind: kind, before: was.judged(), after: h.state.judged()}, was.node, dropped)
+}
+
+// judgeTransition has the kernel follow a transition from a state with some addresses of the node, and judges every packet after each step.
+func (h *history) judgeTransition(tr transition, node []netip.Addr, dropped func(why string)) {
+	h.judgeSteps(tr, node, false, func(p judge.Packet, by string) {
 		why := tr.mayDrop(p)
 		if why == "" {
-			h.t.Fatalf("%s: %v: dropped in between, by %q\n%s", kind, p, by, h.Applied())
+			h.t.Fatalf("%s: %v: dropped in between, by %q\n%s", tr.kind, p, by, h.Applied())
 		}
 		dropped(why)
 	})

@@ -83,7 +83,11 @@ func contestedBy(c *cluster.View, own end, d traffic.Direction, exempt Reason) (
 			break
 		}
 	}
-	if exempt != "" && !slices.ContainsFunc(rivals, func(p *npc.Pod) bool { return restricted(c, p, d, exempt) }) {
+	asked := rivals
+	if exempt == ownNode {
+		asked = append(slices.Clone(rivals), own.pod) // its own policies may deny it the node: which of what it sends, cannot be told
+	}
+	if exempt != "" && !slices.ContainsFunc(asked, func(p *npc.Pod) bool { return restricted(c, p, d, exempt) }) {
 		found.closes = ""
 	}
 	return found

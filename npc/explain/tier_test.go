@@ -249,6 +249,30 @@ func TestS72_RivalsAndTheNode(t *testing.T) {
 	}
 }
 
+// TestS72_WhatThePodItselfIsDenied to the node counts for all that it sends there, while a rival's policies close its address.
+func TestS72_WhatThePodItselfIsDenied(t *testing.T) {
+	const node = "172.31.0.1"
+	for name, c := range map[string]struct{ peer, isolates, want string }{
+		"a_free_rival":                  {"networks: [198.51.100.0/24]", "", "allowed: "},
+		"an_isolated_rival":             {"networks: [198.51.100.0/24]", `{podSelector: {matchLabels: {app: old}}, policyTypes: [Egress]}`, "denied: "},
+		"an_isolated_rival_and_no_node": {"namespaces: {}", `{podSelector: {matchLabels: {app: old}}, policyTypes: [Egress]}`, "allowed: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.pod("a/old", "10.32.1.9", "app=old", hostIP(node))
+			w.pod("a/later", "10.32.1.9", "app=later", hostIP(node), started(9))
+			w.tiers(`a {tier: Baseline, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: later}}}},
+				egress: [{action: Deny, to: [{` + c.peer + `}]}]}`)
+			if c.isolates != "" {
+				w.policy("a/p", c.isolates)
+			}
+			if got := strings.Split(w.verdict("a/later", node).String(), "\n")[1]; !strings.HasPrefix(got, "egress from a/later: "+c.want) {
+				t.Errorf("it is %s,\nnot   %s", got, c.want)
+			}
+		})
+	}
+}
+
 // TestS72_DeniedClaims shows that a pod that a cluster network policy may deny something closes an address that it claims as an isolated one does.
 func TestS72_DeniedClaims(t *testing.T) {
 	const subject = `subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: old}}}}, `

@@ -10,8 +10,8 @@ import (
 type Effect struct {
 	// Denied reports for each direction whether a policy may deny something.
 	Denied [len(traffic.Directions)]bool
-	// Node is set if one may deny packets to the pod's own node.
-	Node bool
+	// Node reports for each tier whether one may deny packets to the pod's own node.
+	Node [len(policy.Tiers)]bool
 	// Baseline reports for each direction whether there are policies of the Baseline tier.
 	Baseline [len(traffic.Directions)]bool
 }
@@ -20,7 +20,7 @@ type Effect struct {
 func (e *Effect) add(policies []*enforced, tier policy.Tier, d traffic.Direction) {
 	for _, p := range policies {
 		e.Denied[d] = e.Denied[d] || p.Denies(d)
-		e.Node = e.Node || d == traffic.Egress && p.DeniesNode()
+		e.Node[tier] = e.Node[tier] || d == traffic.Egress && p.DeniesNode()
 		e.Baseline[d] = e.Baseline[d] || tier == policy.Baseline
 	}
 }
@@ -38,9 +38,14 @@ func (c *counts) add(e Effect, n int) {
 			c.denied[d] += n
 		}
 	}
-	if e.Node {
+	if e.deniesNode(false) {
 		c.node += n
 	}
+}
+
+// deniesNode reports whether policies may deny the pod its node. One that a NetworkPolicy isolates never meets the Baseline tier.
+func (e Effect) deniesNode(isolated bool) bool {
+	return e.Node[policy.Admin] || e.Node[policy.Baseline] && !isolated
 }
 
 // closed are the sets of the local pods whose packets to this node are dropped. They are there while some may be denied their node.

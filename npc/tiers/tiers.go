@@ -228,25 +228,28 @@ func (t *Tiers) Of(p *index.Pod) Effect {
 func (t *Tiers) Denied(d traffic.Direction) int { return t.counts.denied[d] }
 
 // Memberships adds the memberships that lists give a local pod to out, without those in directions in which it is closed, and without
-// Baseline lists in directions in which a NetworkPolicy isolates it.
-func (t *Tiers) Memberships(p *index.Pod, isolated [len(traffic.Directions)]bool,
+// Baseline lists in directions in which a NetworkPolicy isolates it. An address of which it cannot be told whose the packets are does not
+// reach the node if policies may deny that to another pod that claims it, or to the pod itself while it is closed.
+func (t *Tiers) Memberships(p *index.Pod, isolated func(*index.Pod) [len(traffic.Directions)]bool,
 	closed func(a netip.Addr) [len(traffic.Directions)]bool, out []index.Membership) []index.Membership {
 	st := t.pods[p]
 	if st == nil {
 		return out
 	}
+	mayNotReachNode := func(q *index.Pod) bool { return t.Of(q).deniesNode(isolated(q)[traffic.Egress]) }
+	judged := isolated(p)
 	for _, a := range p.Owned() {
 		f, e := traffic.FamilyOf(a), ipset.Addr(a)
 		is := closed(a)
 		for _, tier := range policy.Tiers {
 			for d, c := range st.combinations[tier] {
-				if c != nil && !is[d] && (tier == policy.Admin || !isolated[d]) {
+				if c != nil && !is[d] && (tier == policy.Admin || !judged[d]) {
 					out = c.memberships(f, e, out)
 				}
 			}
 		}
-		if t.closed[f] != nil && slices.ContainsFunc(t.index.Addresses.Others(a), func(q *index.Pod) bool { return t.Of(q).Node }) {
-			out = append(out, index.Membership{Set: t.closed[f], Entry: e}) // whose the packets are cannot be told
+		if t.closed[f] != nil && (is[traffic.Egress] && mayNotReachNode(p) || slices.ContainsFunc(t.index.Addresses.Others(a), mayNotReachNode)) {
+			out = append(out, index.Membership{Set: t.closed[f], Entry: e})
 		}
 	}
 	return out

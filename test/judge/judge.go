@@ -121,17 +121,25 @@ func (w World) allows(e end) bool {
 }
 
 // contested reports whether a rival of the pod must not have what would be allowed. A rival's v1 policies do not matter for what they do
-// not judge, nor do those policies that deny nothing to a node for what goes there.
+// not judge, nor do those policies that deny nothing to a node for what goes there. What the pod's own policies deny it to the node counts for
+// all that it sends there, if rivals close what it sends elsewhere.
 func (w World) contested(e end, exempt, toNode bool) bool {
+	closed := false
 	for i := range e.pod.Rivals {
 		rival := &e.pod.Rivals[i]
 		isolated := w.isolated(rival, e.direction)
-		if isolated && !exempt || w.closes(v1alpha2.AdminTier, rival, e.direction, toNode) ||
-			!isolated && w.closes(v1alpha2.BaselineTier, rival, e.direction, toNode) {
+		if isolated && !exempt || w.closedByTiers(rival, e.direction, toNode) {
 			return true
 		}
+		closed = closed || isolated || w.closedByTiers(rival, e.direction, false)
 	}
-	return false
+	return toNode && closed && w.closedByTiers(e.pod, e.direction, true)
+}
+
+// closedByTiers reports whether a cluster policy that is asked about a pod denies it something in a direction.
+func (w World) closedByTiers(pod *Pod, direction networkingv1.PolicyType, toNode bool) bool {
+	return w.closes(v1alpha2.AdminTier, pod, direction, toNode) ||
+		!w.isolated(pod, direction) && w.closes(v1alpha2.BaselineTier, pod, direction, toNode)
 }
 
 // isolated reports whether a v1 policy isolates a pod in a direction.
