@@ -28,12 +28,6 @@ func (tx Transaction) Taken() Result {
 	return Result{Asked: true, Written: []iptables.Update{tx.Rules}, AllWritten: true}
 }
 
-// DeletedWithoutRules returns what is done of DeleteAndDestroy if not all rules were written. What the old rules allow by sets
-// that are not wanted any more stays, and who is led to them; members that are not wanted go.
-func (tx Transaction) DeletedWithoutRules() []ipset.Op {
-	return slices.DeleteFunc(slices.Clone(tx.DeleteAndDestroy), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
-}
-
 // commit takes over what the kernel took of a transaction.
 type commit struct {
 	Result

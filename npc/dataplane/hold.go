@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane/found"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/policy"
@@ -76,15 +75,13 @@ func (h *hold) release() {
 }
 
 // keepList keeps a list as it is, as long as no object wants it: what it does depends on the order of its rules.
-func (h *hold) keepList(c *Chain) {
+func (h *hold) keepList(c *Chain, is found.Chain) {
 	if c.stays = c.exists && !c.wanted; !c.stays {
 		return
 	}
-	for _, text := range c.found {
-		if r, ours := iptables.Found(text); ours {
-			for _, name := range r.Sets() {
-				h.sets.needed[name] = true
-			}
+	for r := range is.Rules(c.found) {
+		for _, name := range r.Sets() {
+			h.sets.needed[name] = true
 		}
 	}
 }
@@ -93,7 +90,7 @@ func (h *hold) keepList(c *Chain) {
 func (h *hold) keepRules(c *Chain) {
 	is := found.ChainOf(c.name)
 	if is.List {
-		h.keepList(c)
+		h.keepList(c, is)
 		return
 	}
 	if !c.exists || !is.OfPolicies && !is.Dispatches {
@@ -106,13 +103,7 @@ func (h *hold) keepRules(c *Chain) {
 			wanted[id] = true
 		}
 	}
-	for _, text := range c.found {
-		r, ours := iptables.Found(text)
-		leads := strings.HasPrefix(r.Target, is.Leads)
-		allows := r.Target == "-j ACCEPT" || r.Target == "-j RETURN"
-		if !ours || is.Dispatches && !leads || !is.Dispatches && !allows {
-			continue
-		}
+	for r := range is.Rules(c.found) {
 		for _, name := range r.Sets() {
 			h.sets.needed[name] = true
 			if s := h.sets.byName[name]; s != nil && is.Dispatches {

@@ -3,31 +3,17 @@ package dataplane
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane/found"
-	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/naming"
-	"github.com/weave-npc/weave-npc/npc/policy"
-	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // load takes over the sets that were read from the kernel.
 func (ss *Sets) load(listings []ipset.Listing) {
 	ss.loaded = true
-	there, families := map[string]*ipset.Listing{}, map[string]ipset.Family{}
-	for _, l := range listings {
-		if l.Type != ipset.ListSet {
-			families[l.Name] = l.Family
-		}
-	}
-	for i := range listings {
-		if l := &listings[i]; ss.owns(l, families) {
-			there[l.Name] = l
-		}
-	}
+	there := found.Sets(listings, ss.family.ip, ss.byName, ss.other.byName)
 	for name, s := range ss.byName {
 		s.load(there[name])
 		if !s.wanted && !s.exists {
@@ -42,27 +28,6 @@ func (ss *Sets) load(listings []ipset.Listing) {
 			s.load(l)
 		}
 	}
-}
-
-// owns reports whether a set in the kernel is this family's to keep or to remove; families are those of the sets that are no lists. A
-// list has none but its members': the rules of one family must not lose it for what the other one does. One without members that
-// neither wants is removed with the first.
-func (ss *Sets) owns(l *ipset.Listing, families map[string]ipset.Family) bool {
-	if ss.byName[l.Name] != nil {
-		return true
-	}
-	if ss.other.byName[l.Name] != nil || !naming.IsOurSet(l.Name) && !naming.IsAncestorSet(l.Name) {
-		return false
-	}
-	if l.Type != ipset.ListSet {
-		return l.Family == ss.family.ip.IPSet()
-	}
-	for _, m := range l.Members {
-		if f, ok := families[m.Set]; ok {
-			return f == ss.family.ip.IPSet()
-		}
-	}
-	return ss.family.ip == traffic.IPv4
 }
 
 // markForeign records of the sets that every node has that they were found with chains of another version's layout. Sets with hashed
@@ -112,48 +77,30 @@ func (cs *Chains) load(seen iptables.Seen) {
 
 // readUses finds out, once sets and chains have been read, what the rules that were found do with the members of the sets: which sets they ask,
 // and where those lead that nobody wants. A transaction that was interrupted leaves sets that no rule asks yet.
-func (t *Table) readUses() {
-	if !t.Sets.loaded || !t.Chains.read || t.Chains.textless {
+func (ss *Sets) readUses(cs *Chains) {
+	if !ss.loaded || !cs.read || cs.textless {
 		return
 	}
-	asked := map[string]bool{}
-	for name, c := range t.Chains.byName {
-		is := found.ChainOf(name)
-		for _, text := range c.found {
-			r, ours := iptables.Found(text)
-			if !ours {
-				r.Printed = text
-			}
-			for _, name := range r.Sets() {
-				asked[name] = true
-				if is.Dispatches && strings.HasPrefix(r.Target, is.Leads) {
-					t.Sets.judgedAt(name, is.At)
-				}
-			}
+	texts := make(map[string][]string, len(cs.byName))
+	for name, c := range cs.byName {
+		texts[name] = c.found
+	}
+	uses := found.UsesOf(ss.family.ip, texts)
+	for name, at := range uses.Judged {
+		if s := ss.byName[name]; s != nil && !s.wanted {
+			s.order.Judges, s.order.Direction = at.Judges, at.Direction
 		}
 	}
-	for _, tier := range policy.Tiers {
-		for _, d := range traffic.Directions {
-			t.Sets.judgedAt(naming.FixedSet(t.Family, naming.TierSet(tier.String(), d)), found.Stage{Judges: order.ListOf(tier), Direction: d})
-		}
-	}
-	for _, s := range t.Sets.byName {
+	for _, s := range ss.byName {
 		for e := range s.States() {
-			if e.Set == "" || !asked[s.Name] {
+			if e.Set == "" || !uses.Asked[s.Name] {
 				break // no list, or one that no rule asks
 			}
-			asked[e.Set] = true
+			uses.Asked[e.Set] = true
 		}
 	}
-	for _, s := range t.Sets.byName {
-		s.asked = s.exists && asked[s.Name]
-	}
-}
-
-// judgedAt records where packets of the members of a set are judged that was found and that nobody wants.
-func (ss *Sets) judgedAt(name string, at found.Stage) {
-	if s := ss.byName[name]; s != nil && !s.wanted {
-		s.order.Judges, s.order.Direction = at.Judges, at.Direction
+	for _, s := range ss.byName {
+		s.asked = s.exists && uses.Asked[s.Name]
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane/members"
-	"github.com/weave-npc/weave-npc/npc/dataplane/order"
+	"github.com/weave-npc/weave-npc/npc/dataplane/moves"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
@@ -48,7 +48,8 @@ type planner struct {
 	// postponed are the namespaces whose rules are left as they are.
 	postponed map[string]bool
 	tx        *Transaction
-	moves     memberMoves
+	// moves are the members that are moved from one chain to another.
+	moves *moves.Moves[*Chain]
 	// changes are what is to be done to the sets that were marked.
 	changes []*memberChange
 	// replaced are the mismatched sets that the transaction destroys first.
@@ -66,6 +67,7 @@ func (p planner) plan() Transaction {
 		return tx
 	}
 	p.tx, tx.Mismatched = &tx, p.Mismatched
+	p.moves, p.replaced, p.hurried = moves.New[*Chain](), map[*Set]struct{}{}, map[netip.Addr]struct{}{}
 	p.planSets()
 	if p.Known == AllKnown {
 		p.planChains()
@@ -124,7 +126,7 @@ func (p *planner) planSets() {
 
 // collectSets destroys sets without a use, if garbage is collected.
 func (p *planner) collectSets() {
-	if p.CollectGarbage && p.moves.none() {
+	if p.CollectGarbage && p.moves.None() {
 		p.planDestroys()
 	}
 }
@@ -136,7 +138,7 @@ func (p *planner) replaceMismatched(marked []*Set) {
 		if why == "" || !s.replaceable() {
 			continue
 		}
-		record(&p.replaced, s)
+		p.replaced[s] = struct{}{}
 		p.tx.Mismatched = append(p.tx.Mismatched, s.describeMismatch(why))
 		p.tx.DeleteStale = append(p.tx.DeleteStale, ipset.Op{Kind: ipset.Destroy, Set: s.found.Set})
 	}
@@ -148,15 +150,6 @@ func (p *planner) replaces(s *Set) bool {
 	return is
 }
 
-// memberChange is what is to be done to one set, Of.
-type memberChange struct {
-	order.Change[*Set]
-	// kept is set if some member has to wait for a later plan.
-	kept bool
-	// create is set if the set has to be created first, and flush if all its members go.
-	create, flush bool
-}
-
 // planMembers creates sets and brings their members up to date. Lists come last, because they name other sets.
 func (p *planner) planMembers(changes []*memberChange) {
 	var lists []ipset.Op
@@ -164,7 +157,7 @@ func (p *planner) planMembers(changes []*memberChange) {
 		switch {
 		case c.flush:
 			p.tx.planned.unasked = append(p.tx.planned.unasked, c.Of)
-			p.moves.flush(c.Of, p.tx)
+			p.flush(c.Of)
 		case c.Of.Type == ipset.ListSet && c.Of.wanted:
 			p.planSet(c, &lists)
 		default:
@@ -182,11 +175,11 @@ func (p *planner) planSet(c *memberChange, grow *[]ipset.Op) {
 	if c.Of.wanted && !c.Of.asked {
 		p.tx.planned.asked = append(p.tx.planned.asked, c.Of)
 	}
-	add, late := p.moves.split(c.Of, c.Add)
+	add, late := p.enter(c.Of, c.Add)
 	*grow = appendMembers(*grow, ipset.Add, c.Of, add)
 	p.tx.AddAfterRestore = appendMembers(p.tx.AddAfterRestore, ipset.Add, c.Of, late)
 	p.tx.DeleteStale = appendMembers(p.tx.DeleteStale, ipset.Delete, c.Of, c.Stale)
-	leave := p.moves.leave(c.Of, p.tx, len(c.Remove) > 0)
+	leave := p.leave(c.Of, len(c.Remove) > 0)
 	*leave = appendMembers(*leave, ipset.Delete, c.Of, c.Remove)
 	if !c.kept {
 		p.tx.settle(c.Of)
@@ -210,7 +203,7 @@ func (p *planner) sortMembers(s *Set) *memberChange {
 		case s.order.Role.Effect() != policy.Accept && p.sets.flows.Has(e.Prefix.Addr()):
 			// To deny no more, or to meet later rules of the Admin tier, may open what neither pod's rules allow.
 			m.kept = true
-			record(&p.hurried, e.Prefix.Addr())
+			p.hurried[e.Prefix.Addr()] = struct{}{}
 		case p.sets.flows.Has(e.Prefix.Addr()) && s != p.sets.local:
 			// As a local pod that nothing allows, the address is closed until it is its new pod's.
 			m.Stale = append(m.Stale, e)
@@ -255,7 +248,7 @@ func (p *planner) keepsBack(s *Set, e ipset.Entry, st members.State) bool {
 	if !st.Wanted || st.Exists || s.order.Role.Action == policy.Deny {
 		return false
 	}
-	record(&p.hurried, a)
+	p.hurried[a] = struct{}{}
 	return true
 }
 
@@ -279,7 +272,7 @@ func (p *planner) planDestroys() {
 }
 
 func (p *planner) planChains() {
-	garbage := p.CollectGarbage && p.moves.none()
+	garbage := p.CollectGarbage && p.moves.None()
 	for _, c := range p.chains.toPlan() {
 		switch {
 		case c.wanted:
@@ -307,17 +300,17 @@ func (p *planner) planChain(c *Chain, garbage bool) {
 	if p.postpones(c) {
 		if !c.exists { // others lead to it
 			w.Rules = nil
-			p.tx.write(c, w, iptables.ChainChange{Replace: true})
+			p.tx.Write(c.namespace, w, iptables.ChainChange{Replace: true})
 		}
 		return
 	}
 	ch := c.diff(w, p.Editing)
 	purge := ch.Surplus && (garbage || !c.lazy)
-	if purge && !ch.Replace && p.moves.needs(c) {
+	if purge && !ch.Replace && p.moves.Needs(c, c.loaded) {
 		purge, p.tx.planned.unfinished = false, true
 	}
 	if ch.Replace = ch.Replace || purge; ch.Lacking() {
-		p.tx.write(c, w, ch)
+		p.tx.Write(c.namespace, w, ch)
 	}
 	if !ch.Surplus || ch.Replace {
 		p.tx.settleChain(c)

@@ -87,7 +87,7 @@ func (t *Table) Active() bool { return t.family.active }
 // LoadSets takes over the sets that were read from the kernel.
 func (t *Table) LoadSets(listings []ipset.Listing) {
 	t.Sets.load(listings)
-	t.readUses()
+	t.Sets.readUses(t.Chains)
 }
 
 // LoadChains takes over the chains that were read from the kernel.
@@ -96,7 +96,7 @@ func (t *Table) LoadChains(seen iptables.Seen) {
 	if foreign := t.Chains.ForeignLayout(); foreign != "" {
 		t.Sets.markForeign(foreign)
 	}
-	t.readUses()
+	t.Sets.readUses(t.Chains)
 }
 
 // Hold keeps what the family's kernel holds now and no object accounts for, until Release; free are the sets with the pods that

@@ -1,9 +1,6 @@
 package dataplane
 
-import (
-	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc/dataplane/steps"
-)
+import "github.com/weave-npc/weave-npc/npc/dataplane/steps"
 
 // Transaction makes one family's sets and chains the desired ones.
 type Transaction struct {
@@ -33,15 +30,3 @@ func newTransaction(f *family) Transaction {
 
 func (tx *Transaction) settle(s *Set)        { tx.planned.sets = append(tx.planned.sets, s) }
 func (tx *Transaction) settleChain(c *Chain) { tx.planned.chains = append(tx.planned.chains, c) }
-
-// write has a chain changed, and records whose rules it has.
-func (tx *Transaction) write(c *Chain, w iptables.Chain, ch iptables.ChainChange) {
-	tx.Rules.Change(w, ch)
-	if c.namespace == "" {
-		return
-	}
-	if tx.Namespaces == nil {
-		tx.Namespaces = map[string]string{}
-	}
-	tx.Namespaces[c.name] = c.namespace
-}

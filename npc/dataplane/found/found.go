@@ -1,9 +1,11 @@
-// Package found tells by the names of chains that were read from a kernel what they are for, when nothing else is known of them yet.
+// Package found tells what sets, chains and rules that were read from a kernel are for, when nothing else is known of them yet: by their
+// names, and by the texts of rules.
 //
 //	found.ChainOf("WEAVE-NPC-A-...").List // true: it has the rules of policies of the Admin tier
 package found
 
 import (
+	"iter"
 	"regexp"
 	"strings"
 
@@ -22,8 +24,8 @@ type Chain struct {
 	OfPolicies, Dispatches bool
 	// At is where packets are judged that come to it, if it is one of these two.
 	At Stage
-	// Leads begins the targets of its rules that lead on.
-	Leads string
+	// leads begins the targets of its rules that lead on.
+	leads string
 }
 
 // Stage is where packets of a direction are judged by one of several chains: by shards, or by lists of a tier.
@@ -47,7 +49,7 @@ func ChainOf(name string) Chain {
 	for _, t := range policy.Tiers {
 		for _, d := range traffic.Directions {
 			if name == naming.TierChain(t.String(), d) {
-				return Chain{Dispatches: true, At: Stage{order.ListOf(t), d}, Leads: "-g " + naming.ListPrefix(t.String())}
+				return Chain{Dispatches: true, At: Stage{order.ListOf(t), d}, leads: "-g " + naming.ListPrefix(t.String())}
 			}
 		}
 	}
@@ -57,8 +59,36 @@ func ChainOf(name string) Chain {
 	if name == naming.EgressCustomChain || parts != nil && parts[1] == "E" {
 		c.At.Direction = traffic.Egress
 	}
-	c.Leads = "-g " + naming.NodeChain(c.At.Direction, "")
+	c.leads = "-g " + naming.NodeChain(c.At.Direction, "")
 	return c
+}
+
+// Rules yields those of the chain's rules that do what it is for, of their texts: all of a list, those that lead on if the chain dispatches,
+// otherwise those that allow. Rules that somebody else has written are not among them.
+func (c Chain) Rules(texts []string) iter.Seq[iptables.Rule] {
+	return func(yield func(iptables.Rule) bool) {
+		for _, text := range texts {
+			if r, ours := iptables.Found(text); ours && c.serves(r) && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// serves reports whether a rule does what the chain is for.
+func (c Chain) serves(r iptables.Rule) bool {
+	switch {
+	case c.List:
+		return true
+	case c.Dispatches:
+		return c.leadsOn(r)
+	}
+	return r.Target == "-j ACCEPT" || r.Target == "-j RETURN"
+}
+
+// leadsOn reports whether a rule leads from a chain that dispatches to others.
+func (c Chain) leadsOn(r iptables.Rule) bool {
+	return c.Dispatches && strings.HasPrefix(r.Target, c.leads)
 }
 
 // Lists reports whether there are lists of tiers among the chains that were read.

@@ -44,6 +44,18 @@ type Steps struct {
 	Open []ipset.Op
 }
 
+// Write has a chain changed, and records whose rules it has; namespace is empty if they are those of several.
+func (s *Steps) Write(namespace string, w iptables.Chain, ch iptables.ChainChange) {
+	s.Rules.Change(w, ch)
+	if namespace == "" {
+		return
+	}
+	if s.Namespaces == nil {
+		s.Namespaces = map[string]string{}
+	}
+	s.Namespaces[w.Name] = namespace
+}
+
 // Empty reports whether there is nothing to do.
 func (s Steps) Empty() bool {
 	return s.Rules.Empty() && len(s.DeleteStale)+len(s.FlushConntrack)+len(s.Close)+len(s.AddMembers)+len(s.AddAfterRestore)+
@@ -59,6 +71,12 @@ func (s Steps) Restores(limit int) []iptables.Part {
 		}
 		return s.Namespaces[chain]
 	})
+}
+
+// DeletedWithoutRules returns what is done of DeleteAndDestroy if not all rules were written. What the old rules allow by sets
+// that are not wanted any more stays, and who is led to them; members that are not wanted go.
+func (s Steps) DeletedWithoutRules() []ipset.Op {
+	return slices.DeleteFunc(slices.Clone(s.DeleteAndDestroy), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
 }
 
 // LogValue sums the steps up.

@@ -1,0 +1,80 @@
+package found
+
+import (
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/dataplane/order"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Sets returns those of the sets that were read that are a family's to keep or to remove, by name: those that it knows, which are its own, and
+// of those that the other family does not know either what weave-npc has made for it.
+func Sets[S any](read []ipset.Listing, f traffic.Family, own, other map[string]S) map[string]*ipset.Listing {
+	families := map[string]ipset.Family{}
+	for _, l := range read {
+		if l.Type != ipset.ListSet {
+			families[l.Name] = l.Family
+		}
+	}
+	sets := map[string]*ipset.Listing{}
+	for i := range read {
+		l := &read[i]
+		_, isOwn := own[l.Name]
+		_, isOther := other[l.Name]
+		made := naming.IsOurSet(l.Name) || naming.IsAncestorSet(l.Name)
+		if isOwn || !isOther && made && familyOf(l, families) == f.IPSet() {
+			sets[l.Name] = l
+		}
+	}
+	return sets
+}
+
+// familyOf returns a set's family; families are those of the sets that are no lists. A list has none but its members': the rules of one
+// family must not lose it for what the other one does. One without members that neither wants is removed with the first.
+func familyOf(l *ipset.Listing, families map[string]ipset.Family) ipset.Family {
+	if l.Type != ipset.ListSet {
+		return l.Family
+	}
+	for _, m := range l.Members {
+		if f, ok := families[m.Set]; ok {
+			return f
+		}
+	}
+	return traffic.IPv4.IPSet()
+}
+
+// Uses is what rules do with the members of sets, by the names of these.
+type Uses struct {
+	// Asked are the sets that some rule asks.
+	Asked map[string]bool
+	// Judged are the sets whose members' packets are led on -> where these are judged.
+	Judged map[string]Stage
+}
+
+// UsesOf returns what the rules of a family's chains do, name -> texts.
+func UsesOf(f traffic.Family, chains map[string][]string) Uses {
+	u := Uses{Asked: map[string]bool{}, Judged: map[string]Stage{}}
+	for name, texts := range chains {
+		is := ChainOf(name)
+		for _, text := range texts {
+			r, ours := iptables.Found(text)
+			if !ours {
+				r.Printed = text
+			}
+			for _, set := range r.Sets() {
+				u.Asked[set] = true
+				if is.leadsOn(r) {
+					u.Judged[set] = is.At
+				}
+			}
+		}
+	}
+	for _, t := range policy.Tiers {
+		for _, d := range traffic.Directions {
+			u.Judged[naming.FixedSet(f, naming.TierSet(t.String(), d))] = Stage{Judges: order.ListOf(t), Direction: d}
+		}
+	}
+	return u
+}
