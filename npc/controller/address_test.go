@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
 // TestS72_NoObjectTakesALocalPodOutOfEnforcement shows what others' objects and the node do to the address of a local pod.
@@ -252,4 +253,32 @@ func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
 	w.Policy("a/web", deny)
 	w.Sync()
 	w.Expect("outside > a/web tcp:80 = no")
+}
+
+// TestS72_TheNodeOfAContestedPod is not reached by a pod whose policies may deny that, while another pod that claims its address is isolated:
+// whose the packets are cannot be told, and the pod is in no list meanwhile.
+func TestS72_TheNodeOfAContestedPod(t *testing.T) {
+	w := newWorld(t, toldByRange)
+	w.Namespace("a")
+	w.Pod("a/old", "10.32.1.2,fd32:1::2", "app=old")
+	w.SetPod("a/later", "10.32.1.2,fd32:1::2", []string{"app=later"}, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
+	w.ClusterPolicy("guard", `{tier: Baseline, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: later}}}},
+egress: [{action: Deny, to: [{networks: [192.0.2.1/32, '2001:db8::1/128']}]}]}`)
+	w.Sync()
+	toNode := func(want bool) {
+		t.Helper()
+		for _, addrs := range [][2]string{{"10.32.1.2", "192.0.2.1"}, {"fd32:1::2", "2001:db8::1"}} {
+			p := walk.Packet{Src: netip.MustParseAddr(addrs[0]), Dst: netip.MustParseAddr(addrs[1]), Protocol: 6, DstPort: 22, In: "cni0", ToNode: true}
+			if got := w.Judge(p); got.Accepted != want {
+				t.Errorf("%v: accepted = %t, by %q", p, got.Accepted, got.By)
+			}
+		}
+	}
+	toNode(false) // its own rule
+	w.Policy("a/old", `{podSelector: {matchLabels: {app: old}}, policyTypes: [Egress]}`)
+	w.Again(false)
+	toNode(false)
+	w.Model.DeleteClusterPolicy("guard", "guard")
+	w.Again(true)
+	toNode(true) // NetworkPolicies keep no pod from its node
 }
