@@ -17,7 +17,7 @@ import (
 
 const (
 	denyWebFromDB = `{tier: Admin, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}},
-ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}}]}]}`
+ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}}, {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: nobody}}}}]}]}`
 	freeDeniesAll = `{tier: Baseline, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: free}}}},
 egress: [{action: Accept, to: [{networks: [198.51.100.0/24, '2001:db8::/32']}]}, {action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}]}`
 )

@@ -66,15 +66,21 @@ func TestWhatIsKnownIsPlanned(t *testing.T) {
 func TestAFamilyThatIsNotActive(t *testing.T) {
 	n := dataplane.NewTables()[traffic.IPv6]
 	n.Chains.AddBase(base)
+	list, other := naming.Set(traffic.IPv6, "list"), naming.Set(traffic.IPv6, "other")
+	n.LoadSets([]ipset.Listing{ // a list that has one member, and is to have another
+		{Header: ipset.Header{Set: ipset.Set{Name: other, Type: ipset.HashIP, Family: ipset.IPv6}}},
+		{Header: ipset.Header{Set: ipset.Set{Name: list, Type: ipset.ListSet}}, Members: []ipset.Element{{Entry: ipset.Member(other)}}},
+	})
 	c := n.Chains.AddShard(shopChain, "shop", "what policies of shop allow", base, traffic.Ingress)
 	c.Own(&dataplane.Owner{Namespace: "shop", Name: "p"}, "-p tcp", 1)
 	n.Sets.Add(peersName, ipset.HashIP, "peers").Add(ipset.Addr(netip.MustParseAddr("fd32::1")), ipset.Attr{})
+	n.Sets.Add(list, ipset.ListSet, "list").Add(ipset.Member(peersName), ipset.Attr{})
 	text := func() string { return n.Plan(dataplane.Options{}).String() }
 	check := &node{T: t}
-	check.expect(text(), "+create weave-local-pods-v6", "+:WEAVE-NPC ", "-"+peersName, "-"+shopChain)
+	check.expect(text(), "+create weave-local-pods-v6", "+:WEAVE-NPC ", "-"+peersName, "-"+shopChain, "-"+list)
 	n.Activate()
 	n.Activate()
-	check.expect(text(), "+create weave-local-pods-v6", "+:WEAVE-NPC ", "+add "+peersName+" fd32::1", "+:"+shopChain)
+	check.expect(text(), "+create weave-local-pods-v6", "+:WEAVE-NPC ", "+add "+peersName+" fd32::1", "+:"+shopChain, "+add "+list)
 }
 
 // TestAnAddressThatChangedHands is closed until the connections of its former pod are deleted.

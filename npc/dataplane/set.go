@@ -156,11 +156,14 @@ func (s *Set) keepMembers() {
 // keeps reports whether the set stays although nobody wants it.
 func (s *Set) keeps() bool { return s.stays || s.sets.needed[s.Name] || len(s.kept) > 0 }
 
-// touch marks the set for the next plan, unless the family is not active and not every node has the set.
+// touch marks the set for the next plan. While the family is not active, sets are left alone that are desired and not every node has: one that
+// was found could be a list whose members are not made.
 func (s *Set) touch() {
 	if s.sets.family.active || s.fixed || !s.wanted {
 		s.mark()
+		return
 	}
+	delete(s.sets.marked, s)
 }
 
 // touchIf marks it if a member differs that was changed.
