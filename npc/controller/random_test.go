@@ -53,10 +53,14 @@ func newHistory(t *testing.T, tt tester) *history {
 	return h
 }
 
-// maybeEdit has short lists of cluster network policies edited in place too, as long ones are, or not.
-func (h *generator) maybeEdit() {
+// vary draws how the kernel is given what a small cluster asks for: short lists of cluster network policies may be edited in place, as long ones
+// are, and namespaces may be divided as little as those of real clusters.
+func (h *generator) vary() {
 	if h.chance(50, "short lists are edited") {
 		h.Model.Edit()
+	}
+	if h.chance(50, "namespaces are whole") {
+		h.Model.Shard(isolation.DefaultSharding())
 	}
 }
 
@@ -494,7 +498,7 @@ func randomHistories(t *testing.T, tiers int) {
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		g := &generator{history: newHistory(t, rt), t: rt, tiers: tiers}
-		g.maybeEdit()
+		g.vary()
 		defer func() {
 			histories, states, packets = histories+1, states+len(g.past), packets+g.judged
 			if rt.Failed() {
@@ -531,7 +535,11 @@ func (h *generator) live() {
 		if h.chance(20, "a pod alone") && len(h.pods) > 0 {
 			p := h.pods[pick(h, slices.Sorted(maps.Keys(h.pods)), "pod to relabel")]
 			p.Labels = pick(h, someLabels, "labels")
-			h.stepwise(func() { h.setPod(p) }, tidy)
+			if h.tiers > 0 {
+				h.between("relabel", func() { h.setPod(p) }, func(string) {})
+			} else {
+				h.stepwise(func() { h.setPod(p) }, tidy)
+			}
 			h.check()
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/isolation"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/judge"
 )
 
@@ -33,7 +36,7 @@ func TestS93_BetweenTheSteps(t *testing.T) {
 	events, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
-		h.maybeEdit()
+		h.vary()
 		for range rapid.IntRange(4, 16).Draw(h.t, "before") {
 			h.step()
 		}
@@ -143,7 +146,7 @@ func identity(w judge.World, a netip.Addr) string {
 func (tr transition) changesTiers(a netip.Addr) bool {
 	return tr.before.Chosen(a, v1alpha2.AdminTier) != tr.after.Chosen(a, v1alpha2.AdminTier) &&
 		(tr.before.Chosen(a, v1alpha2.BaselineTier) != tr.after.Chosen(a, v1alpha2.BaselineTier) ||
-			tr.before.Isolated(a) != tr.after.Isolated(a))
+			!reflect.DeepEqual(tr.before.Isolating(a), tr.after.Isolating(a)))
 }
 
 // hasPass reports whether an Admin policy passes something.
@@ -196,5 +199,37 @@ func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
 		h.check()
 		h.between("delete", func() { h.deletePod("a/next") }, func(string) {})
 		h.check()
+	}
+}
+
+// TestS93_ARelabelledSubjectOfBothKinds leaves NetworkPolicies that allow it nothing for those that allow all, and is denied all by a policy of the
+// Admin tier at the same time. Its pods stay together in one shard.
+func TestS93_ARelabelledSubjectOfBothKinds(t *testing.T) {
+	for _, known := range []bool{true, false} { // whether the other policies have rules before
+		h := newHistory(t, t)
+		h.Model.Shard(isolation.DefaultSharding())
+		h.setNamespace("a", nil)
+		pod := func(name, colour, last string) npc.Pod {
+			return npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: cluster.Node, Labels: map[string]string{"colour": colour},
+				Addrs: []netip.Addr{netip.MustParseAddr("10.32.1." + last), netip.MustParseAddr("fd32:1::" + last)}}
+		}
+		h.setPod(pod("web", "red", "2"))
+		if known {
+			h.setPod(pod("other", "blue", "3"))
+		}
+		for name, spec := range map[string]string{
+			"none": `{podSelector: {matchLabels: {colour: red}}, policyTypes: [Ingress, Egress]}`,
+			"all":  `{podSelector: {matchLabels: {colour: blue}}, policyTypes: [Ingress, Egress], ingress: [{}], egress: [{}]}`,
+		} {
+			h.setPolicy(fixture.Policy(t, "a/"+name, spec))
+		}
+		h.setClusterPolicy(fixture.ClusterPolicy(t, "guard", `{tier: Admin, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {
+			colour: blue}}}}, ingress: [{action: Deny, from: [{namespaces: {}}]}], egress: [{action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}]}`))
+		h.Sync()
+		h.check()
+		for _, colour := range []string{"blue", "red"} {
+			h.between("relabel", func() { h.setPod(pod("web", colour, "2")) }, func(string) {})
+			h.check()
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -137,6 +138,7 @@ func (x *Sets) selector(set rules.Set, spec rules.SelectorSpec) *selector {
 	x.selectors[set.ID] = s
 	for f, t := range x.tables {
 		s.sets[f] = t.Sets.Add(set.Name(t.Family), setType(spec), spec.String())
+		s.sets[f].SetRole(order.Role{Target: spec.Scope == rules.TargetScope})
 	}
 	if spec.Namespaces != nil {
 		s.namespaces = x.namespaceSelector(spec.Namespaces)

@@ -304,10 +304,15 @@ func named(dst *Pod, name string, p Packet) bool {
 	return false
 }
 
-// Isolated reports for egress and ingress whether NetworkPolicies isolate the pod of an address.
-func (w World) Isolated(a netip.Addr) (is [2]bool) {
-	if pod := w.owner(a); pod != nil {
-		is = [2]bool{w.isolated(pod, networkingv1.PolicyTypeEgress), w.isolated(pod, networkingv1.PolicyTypeIngress)}
+// Isolating returns the NetworkPolicies that isolate the pod of an address, for egress and for ingress.
+func (w World) Isolating(a netip.Addr) (by [2][]string) {
+	pod := w.owner(a)
+	for i, direction := range []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress} {
+		for _, policy := range w.Policies {
+			if pod != nil && isolates(policy, pod, direction) {
+				by[i] = append(by[i], policy.Name)
+			}
+		}
 	}
-	return is
+	return by
 }

@@ -70,7 +70,7 @@ func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
 	for _, c := range changes {
 		o.divide(c)
 	}
-	o.closeMixed()
+	o.closeKept()
 	slices.Reverse(o.closeTail)
 	slices.Reverse(o.closeAdmin)
 	return Plan[T]{
@@ -88,6 +88,8 @@ type planner[T any] struct {
 	admin, tail, listed [len(traffic.Directions)]map[ipset.Entry]struct{}
 	// peers are the addresses that change as peers.
 	peers map[netip.Addr]struct{}
+	// targets are the addresses of local pods that NetworkPolicies begin or cease to be for.
+	targets map[netip.Addr]struct{}
 	// noNode are the entries of local pods that are taken from a tail, and so must not reach their node.
 	noNode map[ipset.Entry]struct{}
 
@@ -130,6 +132,9 @@ func (o *planner[T]) look(c *Change[T]) {
 }
 
 func (o *planner[T]) lookAtPeer(c *Change[T], e ipset.Entry) {
+	if c.Role.Target {
+		record(&o.targets, e.Prefix.Addr())
+	}
 	if len(c.Flushed) > 0 || !c.Peers {
 		return
 	}
@@ -156,7 +161,8 @@ func (o *planner[T]) mixed(d traffic.Direction, e ipset.Entry) bool {
 func (o *planner[T]) closed(d traffic.Direction, e ipset.Entry) bool {
 	_, admin := o.admin[d][e]
 	_, tail := o.tail[d][e]
-	return tail && (admin || o.unwritten(d, e)) || o.mixed(d, e)
+	_, target := o.targets[e.Prefix.Addr()]
+	return (tail || target) && (admin || o.unwritten(d, e)) || o.mixed(d, e)
 }
 
 // unwritten reports whether the Admin policies that a local pod was given do not judge it yet: an earlier transaction was interrupted.
@@ -212,15 +218,15 @@ func (o *planner[T]) divide(c *Change[T]) {
 	}
 }
 
-// closeMixed takes pods from tails that do not change, and puts them back, if other changes must not meet their lists.
-func (o *planner[T]) closeMixed() {
-	if len(o.peers) == 0 {
+// closeKept takes pods from tails that do not change, and puts them back, if other changes must not meet their lists.
+func (o *planner[T]) closeKept() {
+	if len(o.peers)+len(o.targets) == 0 {
 		return
 	}
 	for _, s := range o.kernel.Tails {
 		var again []ipset.Entry
 		for e := range o.listed[s.Direction] {
-			if exists, wanted := s.State(e); exists && wanted && o.mixed(s.Direction, e) {
+			if exists, wanted := s.State(e); exists && wanted && o.closed(s.Direction, e) {
 				again = append(again, e)
 			}
 		}

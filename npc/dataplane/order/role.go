@@ -17,6 +17,8 @@ type Role struct {
 	Action   policy.Action
 	// Rank orders the rules of a tier. Those with lower ranks come first.
 	Rank int
+	// Target is set for a set of local pods that NetworkPolicies are for: those judge them after the Admin tier.
+	Target bool
 }
 
 // tier returns the place of the role's tier among the tiers.
