@@ -21,7 +21,7 @@ type memberChange struct {
 func changeOf(s *Set) *memberChange {
 	is := s.order
 	is.Peers = s.asked && !s.fixed && (s.Type == ipset.HashIP || s.Type == ipset.HashIPPort)
-	is.Height = s.target.distance()
+	is.Height = heightOf(s)
 	return &memberChange{Change: order.Change[*Set]{Of: s, Set: is}}
 }
 
@@ -47,10 +47,10 @@ func (p *planner) enter(s *Set, add []ipset.Entry) (before, after []ipset.Entry)
 
 // leave records that some members leave the chain that a set leads to, and returns the step in which they do.
 func (p *planner) leave(s *Set, some bool) *[]ipset.Op {
-	if s.target == nil {
+	if s.target == nil && s.stage == nil {
 		return &p.tx.DeleteAndDestroy
 	}
-	if some {
+	if some && s.target != nil {
 		p.moves.Leave(s.target.chain)
 	}
 	return &p.tx.DeleteDispatch

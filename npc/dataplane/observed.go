@@ -88,7 +88,7 @@ func (ss *Sets) readUses(cs *Chains) {
 	uses := found.UsesOf(ss.family.ip, texts)
 	for name, at := range uses.Judged {
 		if s := ss.byName[name]; s != nil && !s.wanted {
-			s.order.Judges, s.order.Direction = at.Judges, at.Direction
+			s.order.Judges, s.order.Direction, s.stage = at.Judges, at.Direction, &at
 		}
 	}
 	for _, s := range ss.byName {

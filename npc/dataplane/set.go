@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/dataplane/found"
 	"github.com/weave-npc/weave-npc/npc/dataplane/members"
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/naming"
@@ -32,6 +34,8 @@ type Set struct {
 	wanted, exists bool
 	// target is where packets of members are sent; nil if nowhere.
 	target *target
+	// stage is where rules that were found ask for members that they send on, if nobody wants the set; nil if none do.
+	stage *found.Stage
 	// order is what the order of changes depends on, as far as it is known; asked is set once rules in the kernel may ask for members.
 	order order.Set
 	asked bool
@@ -55,12 +59,16 @@ type target struct {
 	height int
 }
 
-// distance returns how far a set with the target is from the rules; less than 0 if its members are sent nowhere.
-func (t *target) distance() int {
-	if t == nil {
-		return -1
+// heightOf returns how far a set is from the rules that its members are sent to; less than 0 if they are sent nowhere. Of a set that was found
+// it is known only whether it is farther than another one.
+func heightOf(s *Set) int {
+	switch {
+	case s.target != nil:
+		return s.target.height
+	case s.stage != nil:
+		return math.MaxInt - s.stage.Depth
 	}
-	return t.height
+	return -1
 }
 
 func newSet(ss *Sets, s ipset.Set, key string) *Set {
@@ -294,7 +302,7 @@ func (ss *Sets) touchAll() {
 func (ss *Sets) toPlan() []*Set {
 	out := slices.AppendSeq(make([]*Set, 0, len(ss.marked)), maps.Keys(ss.marked))
 	slices.SortFunc(out, func(a, b *Set) int {
-		return cmp.Or(cmp.Compare(a.target.distance(), b.target.distance()), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(heightOf(a), heightOf(b)), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }

@@ -32,6 +32,8 @@ type Chain struct {
 type Stage struct {
 	Judges    order.Judges
 	Direction traffic.Direction
+	// Depth is how far the chain is from where the dispatch begins.
+	Depth int
 }
 
 var (
@@ -49,7 +51,7 @@ func ChainOf(name string) Chain {
 	for _, t := range policy.Tiers {
 		for _, d := range traffic.Directions {
 			if name == naming.TierChain(t.String(), d) {
-				return Chain{Dispatches: true, At: Stage{order.ListOf(t), d}, leads: "-g " + naming.ListPrefix(t.String())}
+				return Chain{Dispatches: true, At: Stage{Judges: order.ListOf(t), Direction: d}, leads: "-g " + naming.ListPrefix(t.String())}
 			}
 		}
 	}
@@ -60,6 +62,9 @@ func ChainOf(name string) Chain {
 		c.At.Direction = traffic.Egress
 	}
 	c.leads = "-g " + naming.NodeChain(c.At.Direction, "")
+	if c.Dispatches && parts != nil {
+		c.At.Depth = len(parts[2])
+	}
 	return c
 }
 
