@@ -58,9 +58,6 @@ func (p *planner) leave(s *Set, some bool) *[]ipset.Op {
 
 // flush empties a set that is not wanted, at once.
 func (p *planner) flush(s *Set) {
-	if s.members.Empty() {
-		return
-	}
 	step := p.leave(s, true)
 	*step = append(*step, ipset.Op{Kind: ipset.Flush, Set: s.Set})
 }

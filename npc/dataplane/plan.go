@@ -107,7 +107,9 @@ func (p *planner) planSets() {
 		case !s.wanted && s.keeps():
 			p.changes = append(p.changes, p.sortMembers(s))
 		case !s.wanted:
-			p.changes = append(p.changes, flushOf(s))
+			if !s.members.Empty() { // most were emptied before, and wait to be destroyed
+				p.changes = append(p.changes, flushOf(s))
+			}
 			p.unwanted = append(p.unwanted, s)
 		default:
 			c := p.sortMembers(s)
@@ -115,6 +117,7 @@ func (p *planner) planSets() {
 			p.changes = append(p.changes, c)
 		}
 	}
+	p.tx.planned.unasked = p.unwanted
 	ordered := p.orderTiers()
 	p.planMembers(p.changes)
 	slices.Reverse(p.tx.DeleteDispatch)
@@ -156,7 +159,6 @@ func (p *planner) planMembers(changes []*memberChange) {
 	for _, c := range changes {
 		switch {
 		case c.flush:
-			p.tx.planned.unasked = append(p.tx.planned.unasked, c.Of)
 			p.flush(c.Of)
 		case c.Of.Type == ipset.ListSet && c.Of.wanted:
 			p.planSet(c, &lists)
