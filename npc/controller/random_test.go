@@ -38,7 +38,8 @@ type history struct {
 	// judged is how many packets were judged.
 	judged int
 	// plain is set if no rule has a protocol or a port.
-	plain bool
+	plain    bool
+	sharding isolation.Sharding
 }
 
 // tester is a test, or one of the many tries of a random one.
@@ -49,19 +50,28 @@ type tester interface {
 // newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{world: newWorld(t, func(c *npc.Config) { c.Gate = npc.GateOpen }), t: tt, state: newState()}
-	h.Model.Shard(isolation.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
+	h.shard(isolation.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
 	return h
 }
 
-// vary draws how the kernel is given what a small cluster asks for: short lists of cluster network policies may be edited in place, as long ones
-// are, and namespaces may be divided as little as those of real clusters.
-func (h *generator) vary() {
+// maybeEdit has short lists of cluster network policies edited in place too, as long ones are, or not.
+func (h *generator) maybeEdit() {
 	if h.chance(50, "short lists are edited") {
 		h.Model.Edit()
 	}
+}
+
+// maybeDivide has namespaces divided as much as they can be, or as little as those of real clusters.
+func (h *generator) maybeDivide() {
 	if h.chance(50, "namespaces are whole") {
-		h.Model.Shard(isolation.DefaultSharding())
+		h.shard(isolation.DefaultSharding())
 	}
+}
+
+// shard divides namespaces.
+func (h *history) shard(s isolation.Sharding) {
+	h.sharding = s
+	h.Model.Shard(s)
 }
 
 func (h *history) setNamespace(name string, labels map[string]string) {
@@ -498,7 +508,8 @@ func randomHistories(t *testing.T, tiers int) {
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		g := &generator{history: newHistory(t, rt), t: rt, tiers: tiers}
-		g.vary()
+		g.maybeEdit()
+		g.maybeDivide()
 		defer func() {
 			histories, states, packets = histories+1, states+len(g.past), packets+g.judged
 			if rt.Failed() {
@@ -554,6 +565,7 @@ func (h *generator) live() {
 // anotherWay tells another model of the present state, in another order, and expects the same in its kernel.
 func (h *generator) anotherWay() {
 	other := newHistory(h.T, h.t)
+	other.shard(h.sharding)
 	tell := []func(){func() { other.setNodeAddrs(h.node) }}
 	for name, labels := range h.spaces {
 		tell = append(tell, func() { other.setNamespace(name, labels) })

@@ -51,7 +51,7 @@ func TestRandomStorms(t *testing.T) {
 			return h
 		}
 		s := &storm{generator: &generator{history: begin(), t: rt}, postponed: map[string]bool{}}
-		s.vary()
+		s.maybeEdit()
 		s.rage()
 		s.settle()
 		if left := s.Model.Leftovers(); len(left) > 0 {

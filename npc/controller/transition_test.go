@@ -36,7 +36,8 @@ func TestS93_BetweenTheSteps(t *testing.T) {
 	events, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
-		h.vary()
+		h.maybeEdit()
+		h.maybeDivide()
 		for range rapid.IntRange(4, 16).Draw(h.t, "before") {
 			h.step()
 		}
@@ -207,7 +208,7 @@ func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
 func TestS93_ARelabelledSubjectOfBothKinds(t *testing.T) {
 	for _, known := range []bool{true, false} { // whether the other policies have rules before
 		h := newHistory(t, t)
-		h.Model.Shard(isolation.DefaultSharding())
+		h.shard(isolation.DefaultSharding())
 		h.setNamespace("a", nil)
 		pod := func(name, colour, last string) npc.Pod {
 			return npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: cluster.Node, Labels: map[string]string{"colour": colour},
