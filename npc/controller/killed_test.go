@@ -9,11 +9,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/judge"
 )
 
@@ -23,13 +22,7 @@ func TestS63_KilledBetweenTheSteps(t *testing.T) {
 	kills, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
-		for range rapid.IntRange(4, 16).Draw(h.t, "before") {
-			h.step()
-		}
-		if h.chance(50, "the rest is accepted") {
-			h.setClusterPolicy(acceptingTheRest())
-		}
-		h.Sync()
+		h.settleTiers()
 		for range rapid.IntRange(1, 4).Draw(h.t, "rounds") {
 			kind := rapid.SampledFrom(slices.Sorted(maps.Keys(h.events()))).Draw(rt, "kind")
 			was := h.begin(h.events()[kind])
@@ -73,22 +66,7 @@ func (h *history) successor(t *testing.T) *history {
 	next := newHistory(t, h.t)
 	next.Kernels, next.past, next.plain = h.Kernels, h.past, h.plain
 	next.Load()
-	next.setNodeAddrs(h.node)
-	for _, n := range h.nodes {
-		next.setNode(n)
-	}
-	for name, labels := range h.spaces {
-		next.setNamespace(name, labels)
-	}
-	for _, p := range h.pods {
-		next.setPod(p)
-	}
-	for _, p := range h.policies {
-		next.setPolicy(p)
-	}
-	for _, p := range h.cluster {
-		next.setClusterPolicy(p)
-	}
+	next.become(h.state)
 	next.Model.SetSynced()
 	return next
 }
@@ -152,11 +130,6 @@ func (h *history) setClusterPolicies(t *testing.T, specs map[string]string) {
 		}
 	}
 	for name, spec := range specs {
-		p := &v1alpha2.ClusterNetworkPolicy{}
-		p.Name, p.UID = name, types.UID(name)
-		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
-			t.Fatal(err)
-		}
-		h.setClusterPolicy(p)
+		h.setClusterPolicy(fixture.ClusterPolicy(t, name, spec))
 	}
 }

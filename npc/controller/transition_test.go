@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/isolation"
@@ -38,13 +36,7 @@ func TestS93_BetweenTheSteps(t *testing.T) {
 		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
 		h.maybeEdit()
 		h.maybeDivide()
-		for range rapid.IntRange(4, 16).Draw(h.t, "before") {
-			h.step()
-		}
-		if h.chance(50, "the rest is accepted") {
-			h.setClusterPolicy(acceptingTheRest())
-		}
-		h.Sync()
+		h.settleTiers()
 		for range rapid.IntRange(1, 8).Draw(h.t, "rounds") {
 			kind := rapid.SampledFrom(slices.Sorted(maps.Keys(h.events()))).Draw(rt, "kind")
 			events[kind]++
@@ -53,6 +45,17 @@ func TestS93_BetweenTheSteps(t *testing.T) {
 		}
 	})
 	t.Logf("events: %v; allowed drops of packets, after steps: %v", events, drops)
+}
+
+// settleTiers has the kernel hold what some steps make, where the rest may be accepted.
+func (h *generator) settleTiers() {
+	for range rapid.IntRange(4, 16).Draw(h.t, "before") {
+		h.step()
+	}
+	if h.chance(50, "the rest is accepted") {
+		h.setClusterPolicy(acceptingTheRest())
+	}
+	h.Sync()
 }
 
 // acceptingTheRest returns a policy that accepts what no other Admin policy decides: what leaves one rule before it meets another one is accepted.
@@ -178,21 +181,16 @@ func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
 	}
 	h.setPod(npc.Pod{Namespace: "a", Name: "web", UID: "web", Node: cluster.Node, Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.3")}})
 	h.setPod(peer("old", "red", 1))
-	h.setClusterPolicy(acceptingTheRest())
 	for name, spec := range map[string]string{
 		"first": `{tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [
-			{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}]},
-			{action: Pass, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]}]}`,
+{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}]},
+{action: Pass, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]}]}`,
 		"last": `{tier: Baseline, priority: 1, subject: {namespaces: {}}, ingress: [
-			{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]}]}`,
+{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]}]}`,
 	} {
-		p := &v1alpha2.ClusterNetworkPolicy{}
-		p.Name, p.UID = name, types.UID(name)
-		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(spec, "\t", " ")), &p.Spec); err != nil {
-			t.Fatal(err)
-		}
-		h.setClusterPolicy(p)
+		h.setClusterPolicy(fixture.ClusterPolicy(t, name, spec))
 	}
+	h.setClusterPolicy(acceptingTheRest())
 	h.Sync()
 	h.check()
 	for range 2 {

@@ -71,8 +71,13 @@ func (r *rule) comment() string {
 		names = append(names, fmt.Sprintf("%s rule %d", o, n))
 	}
 	slices.Sort(names)
+	return NameFew(names)
+}
+
+// NameFew joins names as a comment has them, at most MaxNamedOwners of them.
+func NameFew(names []string) string {
 	if more := len(names) - MaxNamedOwners; more > 0 {
-		names = append(names[:MaxNamedOwners], fmt.Sprintf("and %d more", more))
+		names = append(names[:MaxNamedOwners:MaxNamedOwners], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, " / ")
 }

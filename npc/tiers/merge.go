@@ -1,7 +1,6 @@
 package tiers
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -50,23 +49,21 @@ func entriesOf(policies []*enforced, t policy.Tier, d traffic.Direction, shared 
 			if i < 0 {
 				i, groups = len(groups), append(groups, &group{ports: r.Ports})
 			}
-			groups[i].add(r)
+			groups[i].rules[r.Family] = append(groups[i].rules[r.Family], r)
 		}
 		for _, g := range groups {
-			union := g.union(t)
-			several := false
-			for f, of := range g.rules {
-				switch len(g.peers[f]) {
-				case 0:
-				case 1:
-					put(traffic.Family(f), of[0].Match, of)
-				default:
-					several = true
-					put(traffic.Family(f), joined(g.ports, naming.Match(union.Name(traffic.Family(f)), d.Peer())), of)
-				}
-			}
-			if several {
+			var union rules.Set
+			if slices.ContainsFunc(g.rules[:], ofSeveral) {
+				union = g.union(t)
 				unions = append(unions, union)
+			}
+			for f, of := range g.rules {
+				switch {
+				case ofSeveral(of):
+					put(traffic.Family(f), joined(g.ports, naming.Match(union.Name(traffic.Family(f)), d.Peer())), of)
+				case len(of) > 0:
+					put(traffic.Family(f), of[0].Match, of)
+				}
 			}
 		}
 	}
@@ -107,10 +104,7 @@ func (e entry) about(d traffic.Direction) string {
 			texts = append(texts, text)
 		}
 	}
-	if more := len(texts) - dataplane.MaxNamedOwners; more > 0 {
-		texts = append(texts[:dataplane.MaxNamedOwners], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, " / ")
+	return dataplane.NameFew(texts)
 }
 
 // owners returns the policies of an entry with the number of a rule of each.
@@ -128,29 +122,20 @@ func (e entry) owners() map[*dataplane.Owner]int {
 type group struct {
 	ports string
 	rules [len(traffic.Families)][]policyRule
-	peers [len(traffic.Families)]map[string]rules.Set
 }
 
-func (g *group) add(r policyRule) {
-	g.rules[r.Family] = append(g.rules[r.Family], r)
-	if g.peers[r.Family] == nil {
-		g.peers[r.Family] = map[string]rules.Set{}
-	}
-	g.peers[r.Family][r.Peer.ID] = *r.Peer
+// ofSeveral reports whether rules of a group ask for more than one set of peers.
+func ofSeveral(of []policyRule) bool {
+	return slices.ContainsFunc(of, func(r policyRule) bool { return r.Peer.ID != of[0].Peer.ID })
 }
 
 // union returns the list of the sets of peers of both families.
 func (g *group) union(t policy.Tier) rules.Set {
 	spec := rules.UnionSpec{Of: t.String() + " policies"}
-	known := map[string]bool{}
-	for _, peers := range g.peers {
-		for id, s := range peers {
-			if !known[id] {
-				known[id] = true
-				spec.Members = append(spec.Members, s)
-			}
-		}
+	for _, r := range slices.Concat(g.rules[:]...) {
+		spec.Members = append(spec.Members, *r.Peer)
 	}
 	slices.SortFunc(spec.Members, func(a, b rules.Set) int { return strings.Compare(a.ID, b.ID) })
+	spec.Members = slices.CompactFunc(spec.Members, func(a, b rules.Set) bool { return a.ID == b.ID })
 	return rules.NewSet(spec)
 }

@@ -7,8 +7,8 @@
 // the address: it is added from the first rule to the last, and then removed from the last to the first. Else it is denied what the new rules
 // deny, and not accepted any more what the old ones accept, before the Pass rules change.
 //
-// A local pod whose Admin list and tail both change belongs to no tail meanwhile, and so is dropped. One whose list changes while other peers
-// change belongs to neither.
+// A local pod whose Admin list and tail both change, or its Admin list and the NetworkPolicies that are for it, belongs to no tail meanwhile, and
+// so is dropped. One whose list changes while other peers change belongs to neither.
 package order
 
 import (
