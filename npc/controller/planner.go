@@ -159,6 +159,13 @@ func (p Planner) HasGarbage() bool {
 	return slices.ContainsFunc(p.c.state.tables[:], (*dataplane.Table).Garbage)
 }
 
+// HasMuchGarbage reports whether there is so much of it that writing takes notably longer.
+func (p Planner) HasMuchGarbage() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return slices.ContainsFunc(p.c.state.tables[:], func(t *dataplane.Table) bool { return t.Chains.TooManyUnused() })
+}
+
 // CarriedOut marks all planned changes as carried out. It returns when the first of them came; zero if there were none.
 func (p Planner) CarriedOut() time.Time {
 	p.c.mu.Lock()

@@ -319,6 +319,18 @@ func (cs *Chains) About(name string) string {
 // Dropped returns how many packets the chain that drops them in a direction had met when it was read last.
 func (cs *Chains) Dropped(d traffic.Direction) uint64 { return cs.byName[naming.DropChain(d)].met }
 
+// TooManyUnused reports whether so many chains have no use any more that writing others takes notably longer.
+func (cs *Chains) TooManyUnused() bool {
+	unused := 0
+	for c := range cs.marked {
+		if c.exists && !c.wanted && !c.keeps() {
+			unused++
+		}
+	}
+	chains, _ := cs.size()
+	return unused >= 16 && unused >= chains/4
+}
+
 // size counts what the kernel has.
 func (cs *Chains) size() (chains, rules int) {
 	for _, c := range cs.byName {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
@@ -14,17 +16,37 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Watch is what Run does every watchEvery, without a pause for what looking costs, and long before everything is read.
+// Watch is what Run does every watchEvery and until the look has ended, without a pause for what looking costs, and long before everything is read.
 func (s *Syncer) Watch(ctx context.Context) bool {
 	w := &s.watcher
 	w.lastRead, w.setsAt, w.chainsAt, w.unreadAt = time.Now(), time.Time{}, time.Time{}, time.Time{}
+	return s.watchToTheEnd(ctx)
+}
+
+// Look is Watch without waiting for the end of the look.
+func (s *Syncer) Look(ctx context.Context) bool {
+	s.watcher.lastRead, s.watcher.chainsAt = time.Now(), time.Time{}
 	return s.watch(ctx)
+}
+
+// Conclude waits for the end of what the look reads, and does what Run does then. It reports whether the look has ended.
+func (s *Syncer) Conclude(ctx context.Context) (drift, ended bool) {
+	drift = s.conclude(ctx, time.Minute)
+	return drift, !s.watcher.reading.running()
 }
 
 // WatchAll is what Run does every readEvery.
 func (s *Syncer) WatchAll(ctx context.Context) bool {
 	s.watcher.lastRead = time.Time{}
-	return s.watch(ctx)
+	return s.watchToTheEnd(ctx)
+}
+
+func (s *Syncer) watchToTheEnd(ctx context.Context) bool {
+	drift := s.watch(ctx)
+	for s.watcher.reading.running() {
+		drift = s.conclude(ctx, time.Minute)
+	}
+	return drift
 }
 
 // CollectGarbageNow makes the next Sync remove what nothing uses any more, if there is anything.
@@ -175,11 +197,27 @@ func (s *Syncer) RunWithoutPause(ctx context.Context) {
 			return
 		case <-tick.C:
 			s.watcher.contention.repairs = nil
-			if s.watch(ctx) {
+			if s.watchToTheEnd(ctx) {
 				s.sync(ctx, false)
 			}
 		}
 	}
+}
+
+// recorder calls a function with each observation.
+type recorder struct {
+	prometheus.Histogram
+	record func(seconds float64)
+}
+
+func (r recorder) Observe(v float64) {
+	r.record(v)
+	r.Histogram.Observe(v)
+}
+
+// RecordLatency calls a function with each observation of weavenpc_event_latency_seconds. The syncer must not run.
+func (s *Syncer) RecordLatency(record func(seconds float64)) {
+	s.metrics.latency = recorder{s.metrics.latency, record}
 }
 
 // StuckAfter has changes be called stuck after a time.

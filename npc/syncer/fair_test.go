@@ -2,9 +2,12 @@ package syncer_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
@@ -39,6 +42,33 @@ func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 		})
 		if why := s.Live.Ready(); why != "" {
 			t.Errorf("not ready: %s", why)
+		}
+	})
+}
+
+// TestListsThatAreReplacedAllTheTime leave few chains behind, though nothing is ever quiet and every change moves a pod.
+func TestListsThatAreReplacedAllTheTime(t *testing.T) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newStation(t, b)
+		s.well()
+		before, most := len(s.Kernels[0].Chains), 0
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Live.Run(ctx, false) }()
+		name := func(i int) string { return fmt.Sprintf("p%d", i) }
+		for i := range 40 {
+			s.ClusterPolicy(name(i), `{tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
+			s.Model.DeleteClusterPolicy(name(i-1), types.UID(name(i-1)))
+			cluster.Eventually(t, "enforcing the list", func() bool { return s.Model.Waiting() == 0 })
+			s.Live.Copy(s.Cluster)
+			most = max(most, len(s.Kernels[0].Chains)-before)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if most < 16 || most > 30 {
+			t.Errorf("there were up to %d chains of 40 lists, one of which is used", most)
 		}
 	})
 }

@@ -63,6 +63,8 @@ type kernel struct {
 	print iptables.Fingerprint
 	// unread reports that chains were written that were not read since: how their rules look when printed is not known.
 	unread bool
+	// written counts the writes of chains.
+	written int
 	// nftOnly reports whether the table has rules that iptables cannot show, as last logged.
 	nftOnly bool
 

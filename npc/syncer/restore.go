@@ -79,6 +79,7 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Ref
 	if err != nil {
 		return nil, err
 	}
+	k.written++
 	rejected, err := k.filter.ApplyWithout(ctx, u, naming.ScratchChain, optional)
 	if err != nil {
 		return rejected, err

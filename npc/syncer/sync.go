@@ -20,6 +20,8 @@ const (
 	// garbageQuiet is how long nothing may change before garbage is collected, and garbageLast how long that is put off at most.
 	garbageQuiet = time.Second
 	garbageLast  = 30 * time.Second
+	// garbagePause is how long it is put off at most when there is much.
+	garbagePause = 20 * time.Millisecond
 	// turn is how long changes that keep coming are followed before something else, such as the look for drift, gets its turn.
 	turn = watchEvery
 )
@@ -80,7 +82,7 @@ func (s *Syncer) collectsGarbage() bool {
 		return false
 	}
 	now := time.Now()
-	return now.Sub(s.lastChange) >= garbageQuiet || now.Sub(s.garbageSince) >= garbageLast
+	return now.Sub(s.lastChange) >= garbageQuiet || now.Sub(s.garbageSince) >= garbageLast || s.planner.HasMuchGarbage()
 }
 
 // load reads what is not known of the kernel, if it is time to. Chains that could not be read or written before are left alone until
@@ -264,7 +266,10 @@ func (s *Syncer) nextDeadline(now time.Time) time.Time {
 		k.postponed.deadlines(soonest)
 	}
 	soonest(s.planner.NextChange())
-	if !s.garbageSince.IsZero() {
+	switch {
+	case s.planner.HasMuchGarbage():
+		soonest(now.Add(garbagePause))
+	case !s.garbageSince.IsZero():
 		soonest(now.Add(garbageQuiet))
 	}
 	if earliest := now.Add(time.Millisecond); next.Before(earliest) {

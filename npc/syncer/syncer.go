@@ -137,6 +137,10 @@ func (s *Syncer) Run(ctx context.Context, boot bool) error {
 			s.lastChange = time.Now()
 		case <-deadline.C:
 		case <-s.ended:
+		case <-s.watcher.reading.done:
+			if !s.conclude(ctx, 0) {
+				continue
+			}
 		case <-watch.C:
 			if !s.watch(ctx) {
 				s.reporter.invalid() // what was put off may be due
@@ -191,13 +195,24 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 
 // watch reports what changes with time alone, and whether there is drift to repair.
 func (s *Syncer) watch(ctx context.Context) (drift bool) {
-	now, before := time.Now(), s.watcher.problems()
+	now := time.Now()
 	s.watcher.watchGate(now)
 	s.watcher.watchConflicts(now)
 	if s.enforced.Err() == nil {
 		return false
 	}
-	drift = s.watcher.look(ctx, now)
+	return s.look(now, func() bool { return s.watcher.look(ctx, now) })
+}
+
+// conclude ends the look for drift under way if the chains have been read, for which it waits a while. It reports whether there is drift to repair.
+func (s *Syncer) conclude(ctx context.Context, patience time.Duration) (drift bool) {
+	return s.look(time.Now(), func() bool { return s.watcher.conclude(ctx, patience) })
+}
+
+// look sets what Ready returns when the watcher's problems change.
+func (s *Syncer) look(now time.Time, look func() bool) (drift bool) {
+	before := s.watcher.problems()
+	drift = look()
 	if !slices.Equal(before, s.watcher.problems()) {
 		s.setProblem(now)
 	}
@@ -205,9 +220,4 @@ func (s *Syncer) watch(ctx context.Context) (drift bool) {
 }
 
 // noteEnd wakes Run because something ended that goes on beside the syncs.
-func (s *Syncer) noteEnd() {
-	select {
-	case s.ended <- struct{}{}:
-	default:
-	}
-}
+func (s *Syncer) noteEnd() { wake(s.ended) }

@@ -28,6 +28,8 @@ const (
 	watchShare = 200
 	// longestShare is how long a look may be put off that way.
 	longestShare = time.Second
+	// maxOvertaken is how many reads of chains in a row may be overtaken by a sync before the next sync waits for one.
+	maxOvertaken = 4
 )
 
 // watcher looks for drift: what somebody else changed of weave-npc's sets and chains. It also reports what the gate closes, and conflicts about
@@ -46,17 +48,20 @@ type watcher struct {
 	setsAt, chainsAt time.Time
 	// unreadAt is when chains that were written may be read again.
 	unreadAt   time.Time
+	reading    reading
 	contention contention
 	// blind is why the kernel cannot be looked at, and retry when to look again.
 	blind string
 	retry backoff
-	// found is the drift that the look under way found.
+	// found is the drift that the look under way found, and err why it could not see everything.
 	found []string
+	err   error
 }
 
 func newWatcher(c *controller.Controller, kernels []*kernel, x *Metrics, log *slog.Logger) watcher {
 	return watcher{planner: c.Planner(), lookup: c.Lookup(), kernels: kernels, metrics: x, log: log, gate: gate.Reporter{Log: log},
-		conflicts: claims.Watcher{Log: log}, retry: backoff{first: retryFirst, last: retryLast}}
+		conflicts: claims.Watcher{Log: log}, retry: backoff{first: retryFirst, last: retryLast},
+		reading: reading{done: make(chan struct{}, 1)}}
 }
 
 // problems describes what keeps drift from being found or repaired.
@@ -72,12 +77,12 @@ func (w *watcher) problems() []string {
 	return texts
 }
 
-// look looks for drift, and reports whether there is something to repair.
+// look looks for drift, and reports whether there is something to repair. Chains are read beside the syncs: the look then ends with conclude.
 func (w *watcher) look(ctx context.Context, now time.Time) bool {
 	if w.contention.over(now) {
 		w.log.Info("drift is no longer found again and again")
 	}
-	if w.contention.pauses(now) || !w.retry.due(now) {
+	if w.contention.pauses(now) || !w.retry.due(now) || w.reading.running() {
 		return false
 	}
 	all := now.Sub(w.lastRead) >= readEvery
@@ -85,16 +90,48 @@ func (w *watcher) look(ctx context.Context, now time.Time) bool {
 		w.lastRead = now
 	}
 	w.found = nil
-	err := w.lookAtSets(all)
-	if e := w.lookAtChains(ctx, all); err == nil {
-		err = e
+	w.err = w.lookAtSets(all)
+	due, err := w.chainsDue(all)
+	if w.err == nil {
+		w.err = err
 	}
+	if len(due) > 0 {
+		w.reading.begin(ctx, now, due)
+		return false
+	}
+	return w.finish(ctx, now)
+}
+
+// conclude ends the look under way if its chains have been read, for which it waits a while, and reports whether there is something to repair.
+func (w *watcher) conclude(ctx context.Context, patience time.Duration) bool {
+	if ended, _ := w.reading.wait(patience); !ended {
+		return false
+	}
+	overtaken := w.compareChains()
+	if len(overtaken) > 0 && ctx.Err() == nil {
+		// Right after a sync it is the least likely that the next one comes before the chains are read.
+		w.reading.again(ctx, overtaken)
+		if w.reading.overtaken < maxOvertaken {
+			return false
+		}
+		return w.conclude(ctx, w.reading.limit)
+	}
+	began, took := w.reading.began, time.Since(w.reading.began)
+	w.chainsAt = began.Add(min(took*watchShare/8, longestShare))
+	if !began.Before(w.unreadAt) {
+		w.unreadAt = began.Add(took * watchShare / 2)
+	}
+	return w.finish(ctx, time.Now())
+}
+
+// finish ends a look, and reports whether there is something to repair.
+func (w *watcher) finish(ctx context.Context, now time.Time) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	w.setBlind(err, now)
+	w.setBlind(w.err, now)
 	if len(w.found) == 0 {
-		if err == nil && !slices.ContainsFunc(w.kernels, func(k *kernel) bool { return !k.steady() }) {
+		if w.err == nil && !slices.ContainsFunc(w.kernels, func(k *kernel) bool { return !k.steady() }) {
 			w.metrics.lastSync.SetToCurrentTime()
 		}
 		return false
@@ -141,47 +178,50 @@ func (w *watcher) lookAtSets(all bool) error {
 	return nil
 }
 
-// lookAtChains compares the chains with what the controller knows, as far as they may have changed; all of them if all is set.
-func (w *watcher) lookAtChains(ctx context.Context, all bool) error {
+// chainsDue returns the chains that may have changed; those of every family if all is set.
+func (w *watcher) chainsDue(all bool) ([]readChains, error) {
 	start := time.Now()
 	if !all && start.Before(w.chainsAt) {
-		return nil
+		return nil, nil
 	}
+	readNew := all || !start.Before(w.unreadAt)
+	var due []readChains
 	for _, k := range w.kernels {
 		if k.failing != "" || !k.chainsKnown {
 			continue
 		}
-		if err := w.lookAtChainsOf(ctx, k, all || !start.Before(w.unreadAt), all); err != nil {
-			return errors.Wrap(err, k.family.String())
+		print, err := k.filter.Fingerprint()
+		if err != nil {
+			return nil, errors.Wrap(err, k.family.String())
+		}
+		if all || k.unread && readNew || print != k.print || print == (iptables.Fingerprint{}) {
+			due = append(due, readChains{kernel: k, print: print, written: k.written, patience: k.patience()})
 		}
 	}
-	took := time.Since(start)
-	w.chainsAt = start.Add(min(took*watchShare/8, longestShare))
-	if !start.Before(w.unreadAt) {
-		w.unreadAt = start.Add(took * watchShare / 2)
-	}
-	return nil
+	w.chainsAt = start.Add(min(time.Since(start)*watchShare/8, longestShare))
+	return due, nil
 }
 
-func (w *watcher) lookAtChainsOf(ctx context.Context, k *kernel, readNew, all bool) error {
-	print, err := k.filter.Fingerprint()
-	if err != nil {
-		return err
+// compareChains compares the chains that were read with what the controller knows, and returns those that a sync has written meanwhile.
+func (w *watcher) compareChains() (overtaken []readChains) {
+	for _, c := range w.reading.chains {
+		k := c.kernel
+		switch {
+		case k.failing != "" || !k.chainsKnown:
+		case c.written != k.written:
+			c.written = k.written
+			overtaken = append(overtaken, c)
+		case c.err != nil:
+			if w.err == nil {
+				w.err = errors.Wrap(c.err, k.family.String())
+			}
+		default:
+			k.noteNFTOnly(c.seen.Native, w.log)
+			k.chainsKnown = !w.drifted(k, "chain", w.planner.ChainDrift(k.family, c.seen))
+			k.print, k.unread = c.print, false
+		}
 	}
-	unread := k.unread && readNew
-	if !all && !unread && print == k.print && print != (iptables.Fingerprint{}) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, k.patience())
-	defer cancel()
-	seen, err := k.filter.Read(ctx, naming.ChainPrefix)
-	if err != nil {
-		return err
-	}
-	k.noteNFTOnly(seen.Native, w.log)
-	k.chainsKnown = !w.drifted(k, "chain", w.planner.ChainDrift(k.family, seen))
-	k.print, k.unread = print, false
-	return nil
+	return overtaken
 }
 
 // drifted reports drift of one kind, and whether there is any.

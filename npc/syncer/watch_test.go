@@ -171,6 +171,55 @@ func TestS65_WhatLooksTheSameIsFoundByReading(t *testing.T) {
 	})
 }
 
+// TestReadingChainsHoldsUpNoSync: while the chains are read for a look at drift, a policy is enforced.
+func TestReadingChainsHoldsUpNoSync(t *testing.T) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newWatched(t, b)
+		cluster.Command(t, "iptables-"+string(b), "-w", "-D", "WEAVE-NPC-DROP-INGRESS", "1")
+		s.Live.Hurry(3 * time.Second)
+		s.program("iptables-" + string(b) + "-save:hang")
+		if s.Live.Look(t.Context()) {
+			t.Fatal("the look has ended")
+		}
+		s.Policy("a/new", `{podSelector: {}, ingress: [{}]}`)
+		s.well()
+		s.Expect("outside > a/web tcp:80 = yes")
+		s.program()
+		if _, ended := s.Live.Conclude(t.Context()); ended {
+			t.Error("what was read before the policy was written is compared with what is there now")
+		}
+		if drift, ended := s.Live.Conclude(t.Context()); !drift || !ended {
+			t.Errorf("drift = %t, ended = %t", drift, ended)
+		}
+		s.well()
+		s.logged("cannot look for drift", 0)
+		s.agree()
+	})
+}
+
+// TestS65_DriftIsFoundWhateverIsWritten in the meantime, as often as the chains are read.
+func TestS65_DriftIsFoundWhateverIsWritten(t *testing.T) {
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		s := newWatched(t, b)
+		cluster.Command(t, "iptables-"+string(b), "-w", "-D", "WEAVE-NPC-DROP-INGRESS", "1")
+		s.Live.Look(t.Context())
+		drift, ended := false, false
+		for i := 0; !ended; i++ {
+			if i == 6 {
+				t.Fatal("the look does not end")
+			}
+			s.Policy("a/new", fmt.Sprintf(`{podSelector: {}, ingress: [{ports: [{port: %d}]}]}`, 1000+i))
+			s.well()
+			drift, ended = s.Live.Conclude(t.Context())
+		}
+		if !drift {
+			t.Error("nobody saw it")
+		}
+		s.well()
+		s.agree()
+	})
+}
+
 // TestContentionIsReportedAndNoStorm: somebody undoes every repair at once.
 func TestContentionIsReportedAndNoStorm(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {

@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -29,6 +28,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
@@ -171,12 +171,7 @@ func (w *Cluster) DeletePolicy(name string) {
 // ClusterPolicy sets a cluster network policy with a spec in YAML.
 func (w *Cluster) ClusterPolicy(name, spec string) {
 	w.Helper()
-	o := &v1alpha2.ClusterNetworkPolicy{}
-	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
-		w.Fatal(err)
-	}
-	o.Name, o.UID = name, types.UID(name)
-	w.Model.SetClusterPolicy(o)
+	w.Model.SetClusterPolicy(fixture.ClusterPolicy(w, name, spec))
 }
 
 // Sync tells the model that all objects are known, plans, and applies the transactions until nothing is left to do.
