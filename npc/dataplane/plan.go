@@ -49,7 +49,7 @@ type planner struct {
 	postponed map[string]bool
 	tx        *Transaction
 	// moves are the members that are moved from one chain to another.
-	moves *moves.Moves[*Chain]
+	moves moves.Moves[*Chain]
 	// changes are what is to be done to the sets that were marked.
 	changes []*memberChange
 	// replaced are the mismatched sets that the transaction destroys first.
@@ -67,7 +67,7 @@ func (p planner) plan() Transaction {
 		return tx
 	}
 	p.tx, tx.Mismatched = &tx, p.Mismatched
-	p.moves, p.replaced, p.hurried = moves.New[*Chain](), map[*Set]struct{}{}, map[netip.Addr]struct{}{}
+	p.hurried = map[netip.Addr]struct{}{}
 	p.planSets()
 	if p.Known == AllKnown {
 		p.planChains()
@@ -95,6 +95,10 @@ func planGates(gates []*Set) (ops []ipset.Op) {
 
 func (p *planner) planSets() {
 	marked := p.sets.toPlan()
+	if len(marked) == 0 {
+		p.collectSets()
+		return
+	}
 	if p.Known == AllKnown {
 		p.replaceMismatched(marked)
 	}
@@ -136,6 +140,7 @@ func (p *planner) collectSets() {
 
 // replaceMismatched destroys sets that have the names of desired ones, cannot be these and are not in use.
 func (p *planner) replaceMismatched(marked []*Set) {
+	p.replaced = map[*Set]struct{}{}
 	for _, s := range marked {
 		why := s.mismatch()
 		if why == "" || !s.replaceable() {

@@ -1,7 +1,7 @@
 // Package moves knows which entries a plan moves from one chain to another. A pod must be found in one of them at any moment, with its rules: so it
 // is added to sets from the rules up to the root, and deleted from them from the root down to the rules.
 //
-//	m := moves.New[*Chain]()
+//	var m moves.Moves[*Chain]
 //	before, after := m.Enter(next, traffic.Ingress, unready, entries) // of the rules
 //	m.Leave(former)
 //	m.Needs(former, false) // true: its rules stay until the entries have left
@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Moves are the entries of a plan that come to chains and leave chains. New returns one.
+// Moves are the entries of a plan that come to chains and leave chains. The zero Moves are those of no entries, as most plans have.
 type Moves[C comparable] struct {
 	// late are the entries that are added to a set of the dispatch tree only after the rules are written.
 	late map[lateEntry]struct{}
@@ -25,14 +25,12 @@ type lateEntry struct {
 	traffic.Direction
 }
 
-// New returns moves of no entries, as most plans have.
-func New[C comparable]() *Moves[C] {
-	return &Moves[C]{late: map[lateEntry]struct{}{}, entered: map[C]struct{}{}, left: map[C]struct{}{}}
-}
-
 // Enter divides entries that come to a chain into those that are added before the rules and those that are added after them; unready is set
 // if they must not come to the chain as it is in the kernel. Calls go from the rules up to the root.
 func (m *Moves[C]) Enter(to C, d traffic.Direction, unready bool, entries []ipset.Entry) (before, after []ipset.Entry) {
+	if m.entered == nil {
+		m.late, m.entered = map[lateEntry]struct{}{}, map[C]struct{}{}
+	}
 	m.entered[to] = struct{}{}
 	for _, e := range entries {
 		key := lateEntry{e, d}
@@ -47,7 +45,12 @@ func (m *Moves[C]) Enter(to C, d traffic.Direction, unready bool, entries []ipse
 }
 
 // Leave records that some entries leave a chain.
-func (m *Moves[C]) Leave(from C) { m.left[from] = struct{}{} }
+func (m *Moves[C]) Leave(from C) {
+	if m.left == nil {
+		m.left = map[C]struct{}{}
+	}
+	m.left[from] = struct{}{}
+}
 
 // Needs reports whether a chain keeps rules that it is to have no more, because entries leave it that they are still for. Of rules
 // that were loaded it is not known whom else they let in: nobody new may meet them.
