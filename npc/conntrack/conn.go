@@ -1,9 +1,11 @@
 // Package conntrack deletes the connections of addresses from the kernel's connection tracking, so that packets of an
-// address's former pod do not pass as packets of its next one. It knows nothing about pods or policies, and imports no other
-// package of this module.
+// address's former pod do not pass as packets of its next one, and cuts single connections by a bit of their mark. It knows
+// nothing about pods or policies, and imports no other package of this module.
 //
 //	Ledger.Enter ──▶ Ledger ──▶ Worker.Ask ──▶ Table.Delete   (in the background, one listing for many requests)
 //	Ledger.Strike ◀────────────── Worker.Done
+//
+//	Table.Entries ──▶ Table.Cut ──▶ Table.Marked ──▶ Table.Restore
 package conntrack
 
 import (
@@ -27,18 +29,32 @@ const (
 // Messages and attributes of nfnetlink_conntrack.h.
 const (
 	subsystem  = 1 << 8
+	msgNew     = subsystem
 	msgGet     = subsystem | 1
 	msgDelete  = subsystem | 2
 	tupleOrig  = 1
 	tupleReply = 2
+	attrStatus = 3
+	attrProto  = 4
+	attrExpiry = 7
+	attrMark   = 8
 	attrID     = 12
+	attrMaster = 14
 	attrZone   = 18
+	attrMask   = 21
 	tupleIP    = 1
+	tupleProto = 2
 	ipSrc4     = 1
 	ipDst4     = 2
 	ipSrc6     = 3
 	ipDst6     = 4
-	attrMask   = 0x3fff
+	protoNum   = 1
+	protoSrc   = 2
+	infoTCP    = 1
+	tcpState   = 1
+	tcpFlags   = 4 // of the original direction
+	tcpFlags2  = 5 // of the reply direction
+	kindMask   = 0x3fff
 )
 
 // errInterrupted is the error of a listing that is incomplete because the table changed.
@@ -83,10 +99,7 @@ func (c *conn) message(out []byte, kind, flags uint16, family uint8, attrs ...[]
 	out = binary.NativeEndian.AppendUint32(out, 0)
 	out = append(out, family, 0, 0, 0)
 	for _, a := range attrs {
-		out = append(out, a...)
-		for len(out)%4 != 0 {
-			out = append(out, 0)
-		}
+		out = appendPadded(out, a)
 	}
 	binary.NativeEndian.PutUint32(out[start:], uint32(len(out)-start))
 	return out
@@ -151,9 +164,49 @@ func (c *conn) receive(handle func(answer) (done bool, err error)) error {
 	}
 }
 
-// list calls handle with the attributes of every connection of a family. The attributes are valid until handle returns.
-func (c *conn) list(family uint8, handle func(attrs []byte) error) error {
-	if err := c.send(c.message(nil, msgGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family)); err != nil {
+// exchange sends the last n messages, each of which asks for an acknowledgement, and calls answered with the place of each and
+// what the kernel says of it.
+func (c *conn) exchange(messages []byte, n int, answered func(i int, err error)) error {
+	if n == 0 {
+		return nil
+	}
+	first, left := c.seq-uint32(n)+1, n
+	if err := c.send(messages); err != nil {
+		return err
+	}
+	return c.receive(func(a answer) (bool, error) {
+		if a.kind != unix.NLMSG_ERROR || a.seq-first > c.seq-first {
+			return false, nil
+		}
+		answered(int(a.seq-first), a.code())
+		left--
+		return left == 0, nil
+	})
+}
+
+// get calls handle with the attributes of the connection that attrs name. They are valid until handle returns.
+func (c *conn) get(family uint8, attrs []byte, handle func(attrs []byte)) error {
+	if err := c.send(c.message(nil, msgGet, unix.NLM_F_REQUEST, family, attrs)); err != nil {
+		return err
+	}
+	return c.receive(func(a answer) (bool, error) {
+		switch {
+		case a.seq != c.seq:
+			return false, nil
+		case a.kind == unix.NLMSG_ERROR:
+			return true, a.code()
+		case len(a.body) < nfgenLen:
+			return true, errors.New("the kernel sent a short message")
+		}
+		handle(a.body[nfgenLen:])
+		return true, nil
+	})
+}
+
+// list calls handle with the attributes of every connection of a family that passes the kernel's filter. The attributes are
+// valid until handle returns.
+func (c *conn) list(family uint8, filter []byte, handle func(attrs []byte) error) error {
+	if err := c.send(c.message(nil, msgGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, filter)); err != nil {
 		return err
 	}
 	interrupted := false
@@ -189,5 +242,29 @@ func attribute(b []byte) (kind uint16, whole, value, rest []byte) {
 	if size < attrLen || size > len(b) {
 		return 0, nil, nil, nil
 	}
-	return binary.NativeEndian.Uint16(b[2:]) & attrMask, b[:size], b[attrLen:size], b[min((size+3)&^3, len(b)):]
+	return binary.NativeEndian.Uint16(b[2:]) & kindMask, b[:size], b[attrLen:size], b[min((size+3)&^3, len(b)):]
+}
+
+// appendNumber appends an attribute that is a number in the network's order.
+func appendNumber(b []byte, kind uint16, value uint32) []byte {
+	b = binary.NativeEndian.AppendUint16(b, attrLen+4)
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	return binary.BigEndian.AppendUint32(b, value)
+}
+
+// number returns the value of an attribute that is a number in the network's order, or 0 if it is none.
+func number(value []byte) uint32 {
+	if len(value) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(value)
+}
+
+// appendPadded appends a whole attribute so that another may follow it.
+func appendPadded(b, whole []byte) []byte {
+	b = append(b, whole...)
+	for range -len(whole) & 3 {
+		b = append(b, 0)
+	}
+	return b
 }

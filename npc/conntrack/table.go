@@ -18,15 +18,15 @@ const (
 // time may use it.
 type Table struct {
 	family       uint8 // unix.AF_INET or unix.AF_INET6
-	list, delete *conn
-	batch        []byte
+	list, change *conn
+	batch, attrs []byte
 	batched      int
 }
 
 // Open opens the table of a family, unix.AF_INET or unix.AF_INET6.
 func Open(family uint8) (*Table, error) {
 	t := &Table{family: family}
-	for _, c := range []**conn{&t.list, &t.delete} {
+	for _, c := range []**conn{&t.list, &t.change} {
 		var err error
 		if *c, err = dial(); err != nil {
 			t.Close()
@@ -38,7 +38,7 @@ func Open(family uint8) (*Table, error) {
 
 // Close closes the sockets.
 func (t *Table) Close() {
-	for _, c := range []*conn{t.list, t.delete} {
+	for _, c := range []*conn{t.list, t.change} {
 		if c != nil {
 			c.close()
 		}
@@ -61,7 +61,7 @@ func (t *Table) Delete(match func(ends *[4]netip.Addr) bool) (deleted int, err e
 func (t *Table) deleteOnce(match func(*[4]netip.Addr) bool) (deleted int, err error) {
 	var ends [4]netip.Addr
 	t.batch, t.batched = t.batch[:0], 0
-	err = t.list.list(t.family, func(attrs []byte) error {
+	err = t.list.list(t.family, nil, func(attrs []byte) error {
 		if !readEnds(attrs, &ends) || !match(&ends) {
 			return nil
 		}
@@ -131,31 +131,19 @@ func (t *Table) put(attrs []byte) {
 		}
 		attrs = rest
 	}
-	t.batch = t.delete.message(t.batch, msgDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK, t.family, which...)
+	t.batch = t.change.message(t.batch, msgDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK, t.family, which...)
 	t.batched++
 }
 
 // flush deletes the connections of the batch. A connection that has ended by itself is no error.
 func (t *Table) flush() error {
-	if t.batched == 0 {
-		return nil
-	}
-	first, left := t.delete.seq-uint32(t.batched)+1, t.batched
-	err := t.delete.send(t.batch)
+	batch, batched := t.batch, t.batched
 	t.batch, t.batched = t.batch[:0], 0
-	if err != nil {
-		return err
-	}
 	var failed error
-	err = t.delete.receive(func(a answer) (bool, error) {
-		if a.kind != unix.NLMSG_ERROR || a.seq-first > t.delete.seq-first {
-			return false, nil
-		}
-		if err := a.code(); err != nil && !errors.Is(err, unix.ENOENT) && failed == nil {
+	err := t.change.exchange(batch, batched, func(_ int, err error) {
+		if err != nil && !errors.Is(err, unix.ENOENT) && failed == nil {
 			failed = err
 		}
-		left--
-		return left == 0, nil
 	})
 	if err == nil {
 		err = failed

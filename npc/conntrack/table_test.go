@@ -149,7 +149,7 @@ func TestALaterConnectionOfTheSameAddressesStays(t *testing.T) {
 	defer table.Close()
 	flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", 1)
 	flow(t, "10.32.1.2", "10.32.1.4", "10.32.1.4", "10.32.1.2", 2)
-	err = table.list.list(unix.AF_INET, func(attrs []byte) error {
+	err = table.list.list(unix.AF_INET, nil, func(attrs []byte) error {
 		table.put(slices.Clone(attrs))
 		return nil
 	})
@@ -203,7 +203,7 @@ func TestErrorsOfTheKernelAreReturned(t *testing.T) {
 		t.Fatal(err)
 	}
 	flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", 1)
-	table.delete.close()
+	table.change.close()
 	all := func(*[4]netip.Addr) bool { return true }
 	if n, err := table.Delete(all); !errors.Is(err, unix.EBADF) {
 		t.Errorf("without the socket to delete with: %d, %v", n, err)

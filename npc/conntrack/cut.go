@@ -1,0 +1,149 @@
+package conntrack
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// changedAtOnce is the number of connections that are changed with one send.
+	changedAtOnce = 128
+	// cutTries bounds the tries to cut a connection that changes meanwhile. Its status changes a few times in its life.
+	cutTries = 5
+)
+
+// Entries calls handle with the connections whose addresses are wanted, those of Entry. A connection may be handled more than
+// once. One that is not confirmed yet, because its first packet is still on its way through the rules, is not listed. Neither
+// function may use the table.
+func (t *Table) Entries(wanted func(source, destination netip.Addr) bool, handle func(Entry)) error {
+	return t.each(nil, wanted, handle)
+}
+
+// Marked calls handle with the connections whose mark has a bit, as Entries does.
+func (t *Table) Marked(bit uint32, handle func(Entry)) error {
+	filter := appendNumber(appendNumber(nil, attrMark, bit), attrMask, bit)
+	return t.each(filter, func(_, _ netip.Addr) bool { return true }, handle)
+}
+
+func (t *Table) each(filter []byte, wanted func(_, _ netip.Addr) bool, handle func(Entry)) error {
+	for try := 1; ; try++ {
+		var ends [4]netip.Addr
+		err := t.list.list(t.family, filter, func(attrs []byte) error {
+			if readEnds(attrs, &ends) && wanted(ends[0], ends[2]) {
+				handle(readEntry(attrs, &ends))
+			}
+			return nil
+		})
+		if !errors.Is(err, errInterrupted) || try == listTries {
+			return errors.Wrap(err, "listing connections")
+		}
+	}
+}
+
+// Cut sets a bit in the mark of connections, for a rule that stops what has it. A TCP connection also gets a fixed end, the time
+// at which the kernel would forget it now: otherwise the reset that the rule sends makes the kernel forget it early, and an end
+// that was idle would take it up as a new connection. Cut returns the number of connections that had ended by themselves. It
+// goes on after a connection that cannot be cut, and returns the first error.
+func (t *Table) Cut(entries []Entry, bit uint32) (gone int, err error) {
+	var failed error
+	for some := range slices.Chunk(entries, changedAtOnce) {
+		for try := 1; len(some) > 0; try++ {
+			var changed []Entry
+			err := t.send(some, func(e *Entry) { t.putCut(e, bit) }, func(e *Entry, err error) {
+				switch {
+				case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ETIME):
+					gone++
+				case try < cutTries && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EPERM)):
+					changed = append(changed, *e) // by a packet, or it has a fixed end by now
+				case err != nil && failed == nil:
+					failed = err
+				}
+			})
+			if err != nil {
+				return gone, errors.Wrap(err, "cutting connections")
+			}
+			some, err = t.refresh(changed)
+			if err != nil {
+				return gone, errors.Wrap(err, "reading connections that are to be cut")
+			}
+			gone += len(changed) - len(some)
+		}
+	}
+	return gone, errors.Wrap(failed, "cutting connections")
+}
+
+// Restore takes the bit of Cut away from connections that are allowed again. A TCP connection that a reset has closed is deleted
+// instead. The others keep their fixed end, which the kernel has no way to lift. Restore goes on after a connection that cannot
+// be restored, and returns the first error; one that has ended by itself is none.
+func (t *Table) Restore(entries []Entry, bit uint32) error {
+	var failed error
+	for some := range slices.Chunk(entries, changedAtOnce) {
+		err := t.send(some, func(e *Entry) { t.putRestored(e, bit) }, func(_ *Entry, err error) {
+			if err != nil && !errors.Is(err, unix.ENOENT) && failed == nil {
+				failed = err
+			}
+		})
+		if err != nil {
+			return errors.Wrap(err, "restoring connections")
+		}
+	}
+	return errors.Wrap(failed, "restoring connections")
+}
+
+// send sends a message for each entry, which put adds to the batch, and calls answered with what the kernel says of each.
+func (t *Table) send(entries []Entry, put func(*Entry), answered func(*Entry, error)) error {
+	t.batch = t.batch[:0]
+	for i := range entries {
+		put(&entries[i])
+	}
+	return t.change.exchange(t.batch, len(entries), func(i int, err error) { answered(&entries[i], err) })
+}
+
+// putCut adds the message that cuts a connection to the batch. One message does all: what is marked and not pinned could be
+// forgotten, and what is pinned and not marked is not stopped.
+func (t *Table) putCut(e *Entry, bit uint32) {
+	attrs := appendNumber(appendNumber(t.named(e), attrMark, bit), attrMask, bit)
+	if e.Protocol == unix.IPPROTO_TCP && !e.Pinned() {
+		// The kernel tells the seconds left rounded down. It refuses a status that takes away what the connection has by now.
+		const known = statusExpected | statusReplied | statusAssured | statusConfirmed | statusDying
+		attrs = appendNumber(appendNumber(attrs, attrExpiry, e.expiry+1), attrStatus, e.status&known|statusFixedEnd)
+	}
+	t.batch = t.change.message(t.batch, msgNew, unix.NLM_F_REQUEST|unix.NLM_F_ACK, t.family, attrs)
+	t.attrs = attrs
+}
+
+// putRestored adds the message that restores a connection to the batch.
+func (t *Table) putRestored(e *Entry, bit uint32) {
+	kind, attrs := uint16(msgDelete), t.named(e)
+	if e.state != stateClose {
+		kind, attrs = msgNew, appendNumber(appendNumber(attrs, attrMark, 0), attrMask, bit)
+	}
+	t.batch = t.change.message(t.batch, kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, t.family, attrs)
+	t.attrs = attrs
+}
+
+// named returns the attributes that name a connection, in a buffer that is used again.
+func (t *Table) named(e *Entry) []byte { return append(t.attrs[:0], e.identity...) }
+
+// refresh reads connections again, and leaves out those that ended, also if others have their addresses and ports.
+func (t *Table) refresh(entries []Entry) ([]Entry, error) {
+	left := entries[:0:0]
+	for _, e := range entries {
+		err := t.change.get(t.family, t.named(&e), func(attrs []byte) {
+			var ends [4]netip.Addr
+			if !readEnds(attrs, &ends) {
+				return
+			}
+			if now := readEntry(attrs, &ends); now.identity == e.identity && now.status&statusDying == 0 {
+				left = append(left, now)
+			}
+		})
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return nil, err
+		}
+	}
+	return left, nil
+}
