@@ -1,0 +1,471 @@
+package conntrack
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// made is a connection for a test to make.
+type made struct {
+	source, destination           string // of the original direction
+	replySource, replyDestination string // if these are translated
+	protocol                      uint8
+	sourcePort, port, replyPort   uint16 // replyPort if it is translated
+	zone                          uint16
+	attrs                         []byte
+}
+
+func nest(kind uint16, parts ...[]byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, 0)
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	for _, p := range parts {
+		b = appendPadded(b, p)
+	}
+	binary.NativeEndian.PutUint16(b, uint16(len(b)))
+	return b
+}
+
+func tuple(kind uint16, source, destination netip.Addr, protocol uint8, from, to uint16) []byte {
+	short := func(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }
+	src, dst := uint16(ipSrc4), uint16(ipDst4)
+	if source.Is6() {
+		src, dst = ipSrc6, ipDst6
+	}
+	ports := nest(tupleProto, nest(protoNum, []byte{protocol}), nest(protoSrc, short(from)), nest(protoSrc+1, short(to)))
+	if protocol == unix.IPPROTO_ICMP {
+		reply := []byte{8}
+		if kind == tupleReply {
+			reply = []byte{0}
+		}
+		ports = nest(tupleProto, nest(protoNum, []byte{protocol}), nest(4, short(from)), nest(5, reply), nest(6, []byte{0}))
+	}
+	return nest(kind, nest(tupleIP, nest(src, source.AsSlice()), nest(dst, destination.AsSlice())), ports)
+}
+
+// put adds the message that makes a connection to a batch.
+func (m made) put(table *Table, batch []byte) []byte {
+	source, destination := netip.MustParseAddr(m.source), netip.MustParseAddr(m.destination)
+	replySource, replyDestination, replyPort := destination, source, m.port
+	if m.replySource != "" {
+		replySource, replyPort = netip.MustParseAddr(m.replySource), m.replyPort
+	}
+	if m.replyDestination != "" {
+		replyDestination = netip.MustParseAddr(m.replyDestination)
+	}
+	attrs := [][]byte{tuple(tupleOrig, source, destination, m.protocol, m.sourcePort, m.port),
+		tuple(tupleReply, replySource, replyDestination, m.protocol, replyPort, m.sourcePort), appendNumber(nil, attrExpiry, 600)}
+	if m.zone != 0 {
+		attrs = append(attrs, nest(attrZone, binary.BigEndian.AppendUint16(nil, m.zone)))
+	}
+	return table.change.message(batch, msgNew, unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, table.family, append(attrs, m.attrs)...)
+}
+
+// create makes connections.
+func create(t testing.TB, table *Table, all ...made) {
+	t.Helper()
+	for len(all) > 0 {
+		k := min(len(all), changedAtOnce)
+		var batch []byte
+		for _, m := range all[:k] {
+			batch = m.put(table, batch)
+		}
+		err := table.change.exchange(batch, k, func(i int, err error) {
+			if err != nil {
+				t.Fatalf("making %+v: %v", all[i], err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = all[k:]
+	}
+}
+
+// alter changes a connection as another program does.
+func alter(t testing.TB, table *Table, e Entry, attrs []byte) {
+	t.Helper()
+	message := table.change.message(nil, msgNew, unix.NLM_F_REQUEST|unix.NLM_F_ACK, table.family, append([]byte(e.identity), attrs...))
+	err := table.change.exchange(message, 1, func(_ int, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, family uint8) *Table {
+	t.Helper()
+	inNamespace(t)
+	table, err := Open(family)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(table.Close)
+	return table
+}
+
+// list returns all connections.
+func list(t testing.TB, table *Table) (all []Entry) {
+	t.Helper()
+	err := table.Entries(func(_, _ netip.Addr) bool { return true }, func(e Entry) { all = append(all, e) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func clearTable(t testing.TB, table *Table) {
+	t.Helper()
+	if _, err := table.Delete(func(*[4]netip.Addr) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tcpInfo(state uint8, flags, replyFlags byte) []byte {
+	return nest(attrProto, nest(infoTCP, nest(tcpState, []byte{state}), nest(tcpFlags, []byte{flags, flags}), nest(tcpFlags2, []byte{replyFlags, replyFlags})))
+}
+
+// TestAnEntryIsWhatForwardSees: the ends and the port that a rule there compares.
+func TestAnEntryIsWhatForwardSees(t *testing.T) {
+	for name, c := range map[string]struct {
+		made
+		source, destination string
+		port                uint16
+		liberal             bool
+	}{
+		"between pods": {made: made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53},
+			source: "10.32.1.2", destination: "10.32.1.3", port: 53},
+		"to a Service": {made: made{source: "10.32.1.2", destination: "10.96.0.1", replySource: "10.32.1.3", protocol: unix.IPPROTO_TCP,
+			sourcePort: 4000, port: 80, replyPort: 8080, attrs: tcpInfo(3, 0, 0)}, source: "10.32.1.2", destination: "10.32.1.3", port: 8080},
+		"masqueraded": {made: made{source: "10.32.1.2", destination: "198.51.100.7", replyDestination: "192.0.2.1", protocol: unix.IPPROTO_TCP,
+			sourcePort: 4000, port: 443, attrs: tcpInfo(3, 0, 0)}, source: "10.32.1.2", destination: "198.51.100.7", port: 443},
+		"of IPv6": {made: made{source: "fd32:1::2", destination: "fd32:1::3", protocol: unix.IPPROTO_SCTP, sourcePort: 4000, port: 3868},
+			source: "fd32:1::2", destination: "fd32:1::3", port: 3868},
+		"without ports": {made: made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_ICMP, sourcePort: 7},
+			source: "10.32.1.2", destination: "10.32.1.3"},
+		"with a key for a port": {made: made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_GRE, sourcePort: 1, port: 2},
+			source: "10.32.1.2", destination: "10.32.1.3"},
+		"in a zone": {made: made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53, zone: 7},
+			source: "10.32.1.2", destination: "10.32.1.3", port: 53},
+		"liberal": {made: made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_TCP, sourcePort: 4000, port: 80,
+			attrs: tcpInfo(3, flagLiberal, 0)}, source: "10.32.1.2", destination: "10.32.1.3", port: 80, liberal: true},
+		"liberal with replies": {made: made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_TCP, sourcePort: 4000, port: 80,
+			attrs: tcpInfo(3, 0, flagLiberal)}, source: "10.32.1.2", destination: "10.32.1.3", port: 80, liberal: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			family := uint8(unix.AF_INET)
+			if netip.MustParseAddr(c.source).Is6() {
+				family = unix.AF_INET6
+			}
+			table := open(t, family)
+			create(t, table, c.made)
+			all := list(t, table)
+			if len(all) != 1 {
+				t.Fatalf("there are %+v", all)
+			}
+			e := all[0]
+			if e.Source.String() != c.source || e.Destination.String() != c.destination || e.Port != c.port || e.Protocol != c.protocol ||
+				e.Liberal != c.liberal || e.Master != "" || e.Pinned() || e.Offloaded() || e.Mark != 0 {
+				t.Errorf("it is %+v", e)
+			}
+			err := table.Entries(func(source, destination netip.Addr) bool {
+				return source != e.Source || destination != e.Destination
+			}, func(e Entry) { t.Errorf("not wanted is %+v", e) })
+			if err != nil {
+				t.Error(err)
+			}
+			for range 2 { // it is found by its name, also when it is cut already
+				if gone, err := table.Cut(all, bit); gone != 0 || err != nil {
+					t.Errorf("%d are gone, %v", gone, err)
+				}
+			}
+			if e := list(t, table)[0]; e.Mark != bit || e.Pinned() != (e.Protocol == unix.IPPROTO_TCP) || e.expiry < 590 || e.expiry > 600 {
+				t.Errorf("cut it is %+v", e)
+			}
+		})
+	}
+}
+
+// TestOnlyTheEntryOfItsZoneIsCut, of several with the same addresses and ports.
+func TestOnlyTheEntryOfItsZoneIsCut(t *testing.T) {
+	for _, m := range []made{
+		{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53},
+		{source: "fd32:1::2", destination: "fd32:1::3", protocol: unix.IPPROTO_TCP, sourcePort: 4000, port: 53, attrs: tcpInfo(3, 0, 0)},
+	} {
+		family := uint8(unix.AF_INET)
+		if m.protocol == unix.IPPROTO_TCP {
+			family = unix.AF_INET6
+		}
+		table := open(t, family)
+		for _, zone := range []uint16{0, 7, 8} {
+			m.zone = zone
+			create(t, table, m)
+		}
+		all := list(t, table)
+		names := map[string]bool{}
+		for i, e := range all {
+			names[e.Name] = true
+			if _, err := table.Cut(all[i:i+1], bit<<i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, e := range list(t, table) {
+			if e.Mark != bit<<i || e.Name != all[i].Name {
+				t.Errorf("%+v, before %+v", e, all[i])
+			}
+		}
+		if len(all) != 3 || len(names) != 3 {
+			t.Errorf("there are %d with %d names", len(all), len(names))
+		}
+	}
+}
+
+// TestAZoneOfOneDirection: replies are in the zone of all, and by them the connection is found.
+func TestAZoneOfOneDirection(t *testing.T) {
+	n := newNetwork(t, unix.AF_INET, true)
+	n.rule("-t", "raw", "-A", "PREROUTING", "-s", n.client.String(), "-j", "CT", "--zone-orig", "9")
+	client, server := n.udp()
+	table := n.table()
+	n.cut(table)
+	n.speak(client, server, false)
+	n.speak(server, client, false)
+	n.must(table.Restore([]Entry{n.only(table)}, bit))
+	n.speak(server, client, true)
+	n.speak(client, server, true)
+}
+
+// TestAnEntryNamesItsMaster, in the same zone.
+func TestAnEntryNamesItsMaster(t *testing.T) {
+	table := open(t, unix.AF_INET)
+	for _, zone := range []uint16{0, 7} {
+		control := made{source: "10.32.1.2", destination: "10.96.0.1", replySource: "10.32.1.3", replyPort: 2121, protocol: unix.IPPROTO_TCP,
+			sourcePort: 4000, port: 21, zone: zone, attrs: tcpInfo(3, 0, 0)}
+		master := tuple(attrMaster, netip.MustParseAddr(control.source), netip.MustParseAddr(control.destination), unix.IPPROTO_TCP, 4000, 21)
+		data := made{source: "10.32.1.3", destination: "10.32.1.2", protocol: unix.IPPROTO_TCP, sourcePort: 20, port: 5000, zone: zone,
+			attrs: append(tcpInfo(3, 0, 0), master...)}
+		create(t, table, control, data)
+	}
+	names := map[string]uint16{}
+	for _, e := range list(t, table) {
+		if e.Master == "" {
+			names[e.Name] = e.Port
+		}
+	}
+	masters := map[string]bool{}
+	for _, e := range list(t, table) {
+		if e.Master == "" {
+			continue
+		}
+		masters[e.Master] = true
+		if names[e.Master] != 2121 || e.Port != 5000 {
+			t.Errorf("%+v is of %d of %+v", e, names[e.Master], names)
+		}
+		if _, err := table.Cut([]Entry{e}, bit); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(names) != 2 || len(masters) != 2 {
+		t.Errorf("there are %d masters, %d are named", len(names), len(masters))
+	}
+}
+
+// TestWhatEndsBeforeItIsCut is counted, and not made again.
+func TestWhatEndsBeforeItIsCut(t *testing.T) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		m := made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_TCP, sourcePort: 4000, attrs: tcpInfo(3, 0, 0), zone: 7}
+		if family == unix.AF_INET6 {
+			m.source, m.destination = "fd32:1::2", "fd32:1::3"
+		}
+		table := open(t, family)
+		const many = 2*changedAtOnce + 3
+		for m.port = 1; m.port <= many; m.port++ {
+			create(t, table, m)
+		}
+		all := list(t, table)
+		_, err := table.Delete(func(*[4]netip.Addr) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.port = 1
+		create(t, table, m)
+		if gone, err := table.Cut(all, bit); gone != many-1 || err != nil {
+			t.Errorf("%d are gone, %v", gone, err)
+		}
+		if left := list(t, table); len(left) != 1 {
+			t.Errorf("left are %d", len(left))
+		}
+		if gone, err := table.Cut(nil, bit); gone != 0 || err != nil {
+			t.Errorf("of none, %d are gone, %v", gone, err)
+		}
+	}
+}
+
+// TestWhatChangesBeforeItIsCut by packets, by another program, or because another connection has its place.
+func TestWhatChangesBeforeItIsCut(t *testing.T) {
+	const confirmed = statusConfirmed
+	service := made{source: "10.32.1.2", destination: "10.96.0.1", replySource: "10.32.1.3", replyPort: 8080, protocol: unix.IPPROTO_TCP,
+		sourcePort: 4000, port: 80, attrs: tcpInfo(3, 0, 0)}
+	elsewhere := service
+	elsewhere.replySource = "10.32.1.4"
+	answered := service
+	answered.attrs = append(tcpInfo(3, 0, 0), appendNumber(nil, attrStatus, confirmed|statusReplied)...)
+	for name, c := range map[string]struct {
+		change func(t *testing.T, table *Table, e Entry)
+		gone   int
+		expiry uint32 // about
+	}{
+		"answered": {func(t *testing.T, table *Table, e Entry) {
+			alter(t, table, e, appendNumber(nil, attrStatus, confirmed|statusReplied|statusAssured))
+		}, 0, 600},
+		"pinned": {func(t *testing.T, table *Table, e Entry) {
+			alter(t, table, e, appendNumber(appendNumber(nil, attrExpiry, 300), attrStatus, confirmed|statusFixedEnd))
+		}, 0, 300},
+		"answered and pinned": {func(t *testing.T, table *Table, e Entry) {
+			alter(t, table, e, appendNumber(appendNumber(nil, attrExpiry, 300), attrStatus, confirmed|statusReplied|statusFixedEnd))
+		}, 0, 300},
+		"to another pod": {func(t *testing.T, table *Table, _ Entry) {
+			clearTable(t, table)
+			create(t, table, elsewhere)
+		}, 1, 600},
+		"another that is answered": {func(t *testing.T, table *Table, _ Entry) {
+			clearTable(t, table)
+			other := service
+			other.sourcePort = 1 // takes the memory, which is the id
+			create(t, table, other, answered)
+		}, 1, 600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := open(t, unix.AF_INET)
+			create(t, table, service)
+			before := list(t, table)
+			c.change(t, table, before[0])
+			gone, err := table.Cut(before, bit)
+			if gone != c.gone || err != nil {
+				t.Errorf("%d are gone, %v", gone, err)
+			}
+			for _, e := range list(t, table) {
+				if cut := e.Mark == bit; cut != (c.gone == 0) || cut != e.Pinned() || e.expiry > c.expiry+2 || e.expiry < c.expiry-10 {
+					t.Errorf("it is %+v", e)
+				}
+			}
+		})
+	}
+}
+
+// TestOneThatCannotBeChanged does not keep the others from it, and nobody is told that all went well.
+func TestOneThatCannotBeChanged(t *testing.T) {
+	table := open(t, unix.AF_INET)
+	create(t, table, made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53})
+	bad := Entry{identity: string(nest(tupleReply))}
+	all := append([]Entry{bad}, list(t, table)...)
+	if gone, err := table.Cut(all, bit); gone != 0 || !errors.Is(err, unix.EINVAL) || list(t, table)[0].Mark != bit {
+		t.Errorf("cut: %d are gone, %v; %+v", gone, err, list(t, table))
+	}
+	if err := table.Restore(all, bit); !errors.Is(err, unix.EINVAL) || list(t, table)[0].Mark != 0 {
+		t.Errorf("restored: %v; %+v", err, list(t, table))
+	}
+	table.change.close()
+	if _, err := table.Cut(all, bit); !errors.Is(err, unix.EBADF) {
+		t.Errorf("cut without a socket: %v", err)
+	}
+	if err := table.Restore(all, bit); !errors.Is(err, unix.EBADF) {
+		t.Errorf("restored without a socket: %v", err)
+	}
+	if _, err := table.refresh(all); !errors.Is(err, unix.EBADF) {
+		t.Errorf("read without a socket: %v", err)
+	}
+	table.list.close()
+	if err := table.Marked(bit, func(Entry) {}); !errors.Is(err, unix.EBADF) {
+		t.Errorf("listed without a socket: %v", err)
+	}
+}
+
+// many makes TCP connections of 1,000 clients.
+func many(b *testing.B, table *Table, count int) {
+	b.Helper()
+	all := make([]made, count)
+	for i := range all {
+		a := netip.AddrFrom4([4]byte{10, 40, byte(i % 1000 >> 8), byte(i % 1000)}).String()
+		all[i] = made{source: a, destination: "10.32.1.3", protocol: unix.IPPROTO_TCP, sourcePort: uint16(1 + i/1000), port: 80, attrs: tcpInfo(3, 0, 0)}
+	}
+	create(b, table, all...)
+}
+
+func cpu(b *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkEntries lists a table with 100,000 connections, of which none, one in a thousand or all are wanted, or marked.
+func BenchmarkEntries(b *testing.B) {
+	table := open(b, unix.AF_INET)
+	many(b, table, 100_000)
+	one := netip.MustParseAddr("10.40.1.1")
+	var some []Entry
+	all := func(_, _ netip.Addr) bool { return true }
+	ofOne := func(a, _ netip.Addr) bool { return a == one }
+	if err := table.Entries(ofOne, func(e Entry) { some = append(some, e) }); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := table.Cut(some, bit); err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		list func(handle func(Entry)) error
+		want int
+	}{
+		{"none", func(h func(Entry)) error { return table.Entries(func(_, _ netip.Addr) bool { return false }, h) }, 0},
+		{"of one", func(h func(Entry)) error { return table.Entries(ofOne, h) }, 100},
+		{"all", func(h func(Entry)) error { return table.Entries(all, h) }, 100_000},
+		{"marked", func(h func(Entry)) error { return table.Marked(bit, h) }, 100},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			start := cpu(b)
+			for b.Loop() {
+				got := 0
+				if err := c.list(func(Entry) { got++ }); err != nil || got != c.want {
+					b.Fatalf("%d, %v", got, err)
+				}
+			}
+			b.ReportMetric(float64((cpu(b)-start).Milliseconds())/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// BenchmarkCut cuts TCP connections and restores them.
+func BenchmarkCut(b *testing.B) {
+	table := open(b, unix.AF_INET)
+	const count = 20_000
+	var cut, restored time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		if _, err := table.Delete(func(*[4]netip.Addr) bool { return true }); err != nil {
+			b.Fatal(err)
+		}
+		many(b, table, count)
+		all := list(b, table)
+		b.StartTimer()
+		start := cpu(b)
+		if gone, err := table.Cut(all, bit); gone > 0 || err != nil {
+			b.Fatal(gone, err)
+		}
+		middle := cpu(b)
+		if err := table.Restore(all, bit); err != nil {
+			b.Fatal(err)
+		}
+		cut, restored = cut+middle-start, restored+cpu(b)-middle
+	}
+	b.ReportMetric(float64(cut.Nanoseconds())/float64(b.N*count), "cpu-ns/cut")
+	b.ReportMetric(float64(restored.Nanoseconds())/float64(b.N*count), "cpu-ns/restored")
+}
