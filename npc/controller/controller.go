@@ -29,6 +29,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/queue"
 	"github.com/weave-npc/weave-npc/npc/tiers"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Controller takes objects as they are, in any order and any number of times, and queues those that have to wait for a plan to be carried
@@ -38,12 +40,14 @@ type Controller struct {
 
 	mu      sync.Mutex
 	state   *state
+	judge   judge
 	changes changes
 }
 
 // New returns a Controller that knows no object.
 func New(config npc.Config) *Controller {
-	return &Controller{wake: make(chan struct{}, 1), state: newState(config)}
+	s := newState(config)
+	return &Controller{wake: make(chan struct{}, 1), state: s, judge: judge{s, map[*index.Pod]*[len(traffic.Directions)]verdict.Side{}}}
 }
 
 // Wake receives when there may be something to plan. Bursts of changes make it receive once.
@@ -79,6 +83,9 @@ func (c *Controller) change(e queue.Event) {
 // apply applies an event. What it leaves of the budget is for a plan of its own: with pods, rules must not change that are others'.
 func (c *Controller) apply(e queue.Event) {
 	e.Apply()
+	c.judge.forget()
+	c.changes.edited = c.changes.edited || c.state.edited || e.Kind == queue.Policies
+	c.state.edited = false
 	if c.state.isolation.BudgetStale() {
 		c.changes.later.Put(queue.Event{Kind: queue.Policies, Key: "budget", Apply: c.state.settleBudget}, time.Now())
 		c.wakeUp()
@@ -100,7 +107,7 @@ func (c *Controller) SetPod(p npc.Pod) {
 func (c *Controller) weight(may func() bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state.tiers.Policies() > 0 && may() {
+	if c.state.tiers.Counts().Policies > 0 && may() {
 		return queue.MaxWeight
 	}
 	return 1
@@ -171,6 +178,7 @@ func (c *Controller) changeNode(e queue.Event) {
 	asked := c.state.index.AsksForNodes() || c.changes.later.Pending(e.Key)
 	if !asked {
 		e.Apply()
+		c.judge.forget()
 	}
 	c.mu.Unlock()
 	if asked {
@@ -207,6 +215,8 @@ func (c *Controller) SetSynced() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.setSynced()
+	c.judge.forget()
+	c.changes.edited = true
 	c.changes.restart()
 	c.wakeUp()
 }

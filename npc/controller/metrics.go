@@ -52,8 +52,8 @@ func (m collector) Collect(out chan<- prometheus.Metric) {
 	gauge(localPodsDesc, c.state.index.CountLocal())
 	gauge(invalidDesc, counts.Invalid)
 	gauge(overBudgetDesc, counts.Denied)
-	gauge(clusterPoliciesDesc, c.state.tiers.Policies())
-	gauge(invalidClusterPoliciesDesc, c.state.tiers.Invalid())
+	gauge(clusterPoliciesDesc, c.state.tiers.Counts().Policies)
+	gauge(invalidClusterPoliciesDesc, c.state.tiers.Counts().Invalid)
 	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.changes.waiting().Seconds())
 	for _, d := range traffic.Directions {
 		gauge(isolatedDesc, counts.Isolated[d], d.String())

@@ -91,7 +91,7 @@ func (p Planner) Plan(collectGarbage bool, known [len(traffic.Families)]dataplan
 	c.changes.plan(c.state.synced)
 	for f, t := range c.state.tables {
 		o := dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
-			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Policies() == 0 && !c.state.config.LegacyNetpol,
+			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Counts().Policies == 0 && !c.state.config.LegacyNetpol,
 			Editing:    c.state.editing}
 		if o.Known == dataplane.AllKnown {
 			o.Mismatched = t.ResolveNames(collectGarbage)
@@ -150,6 +150,16 @@ func (p Planner) Forgotten(f traffic.Family, addrs []netip.Addr) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.state.tables[f].Flows.Strike(addrs)
+}
+
+// TakeEdits reports whether flows may have another verdict by what was planned since the last call, other than by pods that come and go: policies,
+// labels, named ports, namespaces or Nodes changed.
+func (p Planner) TakeEdits() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	was := p.c.changes.plannedEdits
+	p.c.changes.plannedEdits = false
+	return was
 }
 
 // HasGarbage reports whether a plan left sets or chains in the kernel that nothing uses any more.

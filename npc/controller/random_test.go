@@ -20,8 +20,10 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/isolation"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/verdict"
 	"github.com/weave-npc/weave-npc/npc/walk"
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/judge"
@@ -429,7 +431,21 @@ func (h *history) check() {
 			h.t.Fatalf("%v: accepted = %t, by %q; must be %t", p, got.Accepted, got.By, want)
 		}
 		h.checkExplained(p, j)
+		h.checkLookup(p, j)
 	})
+}
+
+// checkLookup compares what the controller itself says of a packet with the judge. It does not judge addresses that several local pods claim.
+func (h *history) checkLookup(p judge.Packet, j judge.World) {
+	if p.Src == p.Dst && !p.ThroughService || slices.ContainsFunc(j.Pods, func(pod judge.Pod) bool {
+		return len(pod.Rivals) > 0 && (slices.Contains(pod.Addrs, p.Src) || slices.Contains(pod.Addrs, p.Dst))
+	}) {
+		return
+	}
+	f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
+	if got, want := h.Model.Judge([]verdict.Flow{f}, nil)[0], j.Allowed(cluster.Node, p); got.Allowed != want {
+		h.t.Fatalf("%v: must be allowed = %t, and is judged as: %+v", p, want, got)
+	}
 }
 
 // checkExplained compares what is explained of a packet with the judge, direction by direction. Who waits for an address is for the gate.

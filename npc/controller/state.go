@@ -33,8 +33,10 @@ type state struct {
 	tiers     *tiers.Tiers
 	gate      *gate.Gate
 	// editing tells which chains of rules in order are edited in place.
-	editing  iptables.Editing
-	synced   bool
+	editing iptables.Editing
+	synced  bool
+	// edited is set once flows may have another verdict, other than by pods that come and go.
+	edited   bool
 	input    input
 	policies policies
 	// uplinks are the ports of the pods' bridge that lead to no pod of this node.
@@ -71,22 +73,28 @@ func (s *state) newIsolation(sharding isolation.Sharding) *isolation.Isolation {
 func (s *state) base() *rules.Base {
 	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
 		Hooked: s.config.Hook == npc.HookForward, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
-		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal, Judging: s.judging}
+		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal,
+		Judging: s.judging}
 }
 
 // facts returns what the gate depends on.
 func (s *state) facts() gate.Facts {
-	n := s.isolation.Counts()
-	f := gate.Facts{Now: s.now(), Synced: s.synced, Missing: s.input.missing(), Policies: n.Policies + s.tiers.Policies(), Isolated: n.Isolated}
+	n, chosen := s.isolation.Counts(), s.tiers.Counts()
+	f := gate.Facts{Now: s.now(), Synced: s.synced, Missing: s.input.missing(), Policies: n.Policies + chosen.Policies, Isolated: n.Isolated}
 	for d := range traffic.Directions {
-		f.Isolated[d] += s.tiers.Denied(traffic.Direction(d))
+		f.Isolated[d] += chosen.Denied[d]
 	}
 	return f
 }
 
 func (s *state) setPod(p npc.Pod) {
-	if old := s.index.Pod(p.Namespace, p.Name); old != nil && old.UID != p.UID {
+	old := s.index.Pod(p.Namespace, p.Name)
+	switch {
+	case old == nil:
+	case old.UID != p.UID:
 		s.endPod(old)
+	case !old.HasLabels(p.Labels) || !slices.Equal(old.Ports, p.Ports):
+		s.edited = true
 	}
 	s.follow(s.index.SetPod(p))
 }
@@ -193,6 +201,7 @@ func (s *state) settleBudget() {
 
 // followNamespace has everything follow a change of a namespace that the index took.
 func (s *state) followNamespace(name string, change index.NamespaceChange) {
+	s.edited = true
 	s.isolation.Refit(change.Refit)
 	s.tiers.UpdateNamespace(name)
 	if change.DefaultDeny {
@@ -201,7 +210,10 @@ func (s *state) followNamespace(name string, change index.NamespaceChange) {
 	s.place(index.Change{})
 }
 
-func (s *state) setNodeAddrs(addrs []netip.Addr) { s.follow(s.index.SetNodeAddrs(addrs)) }
+func (s *state) setNodeAddrs(addrs []netip.Addr) {
+	s.edited = true
+	s.follow(s.index.SetNodeAddrs(addrs))
+}
 
 func (s *state) setRanges(ranges []netip.Prefix) {
 	if s.gate.Ranges.Set(ranges) {

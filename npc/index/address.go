@@ -2,6 +2,7 @@ package index
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -41,8 +42,17 @@ func (x *Addresses) IsLocal(a netip.Addr) bool {
 	return ok
 }
 
+// Local returns the addresses that local pods own. The caller may keep the map.
+func (x *Addresses) Local() map[netip.Addr]struct{} { return maps.Clone(x.local) }
+
 // AnyLocal reports whether a local pod owns an address.
 func (x *Addresses) AnyLocal() bool { return len(x.local) > 0 }
+
+// IsOfNode reports whether an address is this node's own.
+func (x *Addresses) IsOfNode(a netip.Addr) bool {
+	_, own := x.ofNode[a]
+	return own
+}
 
 // isNode reports whether an address is a node's.
 func (x *Addresses) isNode(a netip.Addr) bool {

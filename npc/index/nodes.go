@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -41,6 +42,11 @@ func newNodes(tables [len(traffic.Families)]*dataplane.Table) *nodes {
 
 // AsksForNodes reports whether somebody uses a set of addresses of nodes.
 func (x *Index) AsksForNodes() bool { return len(x.Sets.nodes.sets) > 0 }
+
+// IsNode reports whether a selector matches a Node that has an address.
+func (x *Index) IsNode(a netip.Addr, s policy.Selector) bool {
+	return slices.ContainsFunc(x.Sets.nodes.byAddr[a], func(n *npc.Node) bool { return s.Matches(n.Labels) })
+}
 
 // SetNode takes a Node as it now is.
 func (x *Index) SetNode(n npc.Node) { x.Sets.nodes.replace(n.Name, &n) }

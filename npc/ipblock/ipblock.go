@@ -127,6 +127,17 @@ func Of(blocks []Block) *Union {
 	return u
 }
 
+// Contains reports whether an address is in one of the blocks. Of the entries that contain it the narrowest decides.
+func (u *Union) Contains(a netip.Addr) bool {
+	in, bits := false, -1
+	for _, e := range u.Entries {
+		if e.Bits() > bits && e.Contains(a) {
+			in, bits = !e.NoMatch, e.Bits()
+		}
+	}
+	return in
+}
+
 // Is6 reports whether the blocks are of IPv6.
 func (u *Union) Is6() bool { return u.is6 }
 

@@ -2,11 +2,13 @@ package isolation
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Isolating returns the policies that isolate a local pod in a direction, as namespace/name, sorted.
@@ -21,6 +23,24 @@ func (s *Isolation) Isolating(q *index.Pod, d traffic.Direction) (out []string) 
 		}
 	}
 	slices.Sort(out)
+	return out
+}
+
+// Rules returns the rules of the policies that isolate a local pod in a direction. A policy for whose rules there is no room has none.
+func (s *Isolation) Rules(q *index.Pod, d traffic.Direction) (out []verdict.Rule) {
+	ns := s.namespaces[q.Namespace]
+	if ns == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(ns.policies)) {
+		p := ns.policies[name]
+		if !p.selects(q) || !p.Isolates[d] || p.denied != nil {
+			continue
+		}
+		for i, r := range p.Merged[d] {
+			out = append(out, verdict.Rule{MergedRule: r, By: verdict.By{Policy: p.key(), Number: i + 1}})
+		}
+	}
 	return out
 }
 

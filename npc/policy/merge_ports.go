@@ -85,6 +85,12 @@ func chunkRanges(in []portRange) [][]portRange {
 	return out
 }
 
+// Includes reports whether ports that are not named include a port of a protocol.
+func (p MergedPorts) Includes(protocol uint8, port uint16) bool {
+	return p.Protocol == protocol && (len(p.ranges) == 0 ||
+		slices.ContainsFunc(p.ranges, func(r portRange) bool { return r.first <= port && port <= r.last }))
+}
+
 // Match returns the iptables match for the protocol and, if they are numbers, its ports.
 func (p MergedPorts) Match() string {
 	name := traffic.ProtocolName(p.Protocol)

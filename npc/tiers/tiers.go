@@ -24,6 +24,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/reports"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Tiers keeps the cluster network policies and the lists of local pods.
@@ -224,8 +225,20 @@ func (t *Tiers) Of(p *index.Pod) Effect {
 	return Effect{}
 }
 
-// Denied returns how many local pods a policy may deny something.
-func (t *Tiers) Denied(d traffic.Direction) int { return t.counts.denied[d] }
+// Rules returns the rules of a tier for a local pod in a direction, in order.
+func (t *Tiers) Rules(q *index.Pod, tier policy.Tier, d traffic.Direction) (out []verdict.Rule) {
+	st := t.pods[q]
+	if st == nil || st.combinations[tier][d] == nil {
+		return nil
+	}
+	for _, p := range st.combinations[tier][d].policies {
+		for i, r := range p.Rules[d] {
+			out = append(out, verdict.Rule{MergedRule: r.MergedRule, Action: r.Action,
+				By: verdict.By{Tier: tier.String(), Policy: p.Name, Number: i + 1}})
+		}
+	}
+	return out
+}
 
 // Memberships adds the memberships that lists give a local pod to out, without those in directions in which it is closed, and without
 // Baseline lists in directions in which a NetworkPolicy isolates it. An address of which it cannot be told whose the packets are does not
@@ -266,8 +279,18 @@ func (c *combination) memberships(f traffic.Family, e ipset.Entry, out []index.M
 	return out
 }
 
-// Policies returns the number of policies in the cluster.
-func (t *Tiers) Policies() int { return len(t.policies) }
+// Counts are numbers for metrics, and for the gate.
+type Counts struct {
+	// Policies is the number of policies in the cluster, and Invalid that of those that are not enforced as they are meant.
+	Policies, Invalid int
+	// Denied is the number of local pods that a policy may deny something.
+	Denied [len(traffic.Directions)]int
+}
+
+// Counts returns them.
+func (t *Tiers) Counts() Counts {
+	return Counts{Policies: len(t.policies), Invalid: t.reports.Len(), Denied: t.counts.denied}
+}
 
 // Inert returns the names of those that decide nothing, because their tier or their subject is not understood, in order.
 func (t *Tiers) Inert() (names []string) {
@@ -279,6 +302,3 @@ func (t *Tiers) Inert() (names []string) {
 	slices.Sort(names)
 	return names
 }
-
-// Invalid returns how many of them are not enforced as they are meant.
-func (t *Tiers) Invalid() int { return t.reports.Len() }

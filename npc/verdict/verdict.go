@@ -1,0 +1,155 @@
+// Package verdict judges flows of local pods by the policies that are enforced, as the controller has them: compiled, and by address. It gives
+// the rule that decides, and no reasons.
+//
+//	side := verdict.Side{Rules: rules, Isolated: true} // what policies say of a pod in one direction
+//	allowed, by := side.Judge(verdict.Question{Peer: address, PeerPod: owner, ...})
+//
+// It does not know which policies there are, nor what the kernel holds.
+package verdict
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/index"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// Rule is a rule of a policy, as enforced.
+type Rule struct {
+	policy.MergedRule
+	Action policy.Action
+	By
+}
+
+// By names a rule.
+type By struct {
+	// Tier is that of a ClusterNetworkPolicy; empty for a NetworkPolicy.
+	Tier string
+	// Policy is the name, with its namespace for a NetworkPolicy.
+	Policy string
+	// Number counts the rules of a direction from 1.
+	Number int
+}
+
+// Side is what policies say of a pod's flows in one direction.
+type Side struct {
+	// Tiers are the rules of ClusterNetworkPolicies, in order.
+	Tiers [len(policy.Tiers)][]Rule
+	// Rules are those of NetworkPolicies, and Isolated is set if any isolates the pod.
+	Rules    []Rule
+	Isolated bool
+}
+
+// Flow is a connection, or what stands for one in a protocol without connections, from and to addresses as the node forwards its packets.
+type Flow struct {
+	From, To netip.Addr
+	flow.Service
+}
+
+// Verdict is what policies make of a flow.
+type Verdict struct {
+	// Judged is set if an end is a local pod's, whose policies were asked.
+	Judged, Allowed bool
+	// By is the rule that decides in Direction; the zero By if none does.
+	By        By
+	Direction traffic.Direction
+}
+
+// Question is a flow as one of its pods sees it.
+type Question struct {
+	// Peer is the other end's address, and PeerPod its owner; nil if it has none.
+	Peer    netip.Addr
+	PeerPod *index.Pod
+	// Destination is the pod that the flow goes to, on which names of ports are looked up; nil if it is no pod.
+	Destination *index.Pod
+	flow.Service
+	// Exempt is set for flows that NetworkPolicies do not judge: to the pod itself, and to its node.
+	Exempt bool
+}
+
+// Name returns the rule's name; the zero By of no rule.
+func (r *Rule) Name() (by By) {
+	if r != nil {
+		by = r.By
+	}
+	return by
+}
+
+// Nodes tells who Nodes are.
+type Nodes interface {
+	// IsNode reports whether a selector matches a Node that has an address.
+	IsNode(netip.Addr, policy.Selector) bool
+}
+
+// Judge returns whether policies allow a flow, and the rule that decides; nil if none does.
+func (s *Side) Judge(nodes Nodes, q Question) (allowed bool, by *Rule) {
+	if r := q.first(nodes, s.Tiers[policy.Admin]); r != nil && r.Action != policy.Pass {
+		return r.Action == policy.Accept, r
+	}
+	if !s.Isolated {
+		if r := q.first(nodes, s.Tiers[policy.Baseline]); r != nil && r.Action != policy.Pass {
+			return r.Action == policy.Accept, r
+		}
+	}
+	if q.Exempt || !s.Isolated {
+		return true, nil
+	}
+	by = q.first(nodes, s.Rules)
+	return by != nil, by
+}
+
+// first returns the first rule that matches; nil if none does.
+func (q Question) first(nodes Nodes, rules []Rule) *Rule {
+	for i := range rules {
+		if r := &rules[i]; q.portFits(&r.MergedRule) && q.peerFits(nodes, &r.MergedRule) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (q Question) portFits(r *policy.MergedRule) bool {
+	if r.AnyPort {
+		return true
+	}
+	for _, p := range r.Ports {
+		switch {
+		case p.Name == "":
+			if p.Includes(q.Protocol, q.Port) {
+				return true
+			}
+		case p.Protocol == q.Protocol && q.Destination != nil &&
+			slices.Contains(q.Destination.Ports, npc.NamedPort{Name: p.Name, Protocol: q.Protocol, Port: q.Port}):
+			return true
+		}
+	}
+	return false
+}
+
+func (q Question) peerFits(nodes Nodes, r *policy.MergedRule) bool {
+	if r.AnyPeer {
+		return true
+	}
+	for _, p := range r.Peers {
+		switch {
+		case p.Block != nil:
+			if p.Block.Contains(q.Peer) {
+				return true
+			}
+		case p.Nodes != nil:
+			if nodes.IsNode(q.Peer, *p.Nodes) {
+				return true
+			}
+		case q.PeerPod == nil:
+		case p.Namespaces == nil && q.PeerPod.Namespace == p.Namespace, p.Namespaces != nil && q.PeerPod.InNamespaces(*p.Namespaces):
+			if q.PeerPod.ChosenBy(p.Pods) {
+				return true
+			}
+		}
+	}
+	return false
+}
