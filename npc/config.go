@@ -62,6 +62,8 @@ type Config struct {
 	Booted func() time.Time
 	// Budget limits what policies may cost; the zero Limits are the defaults.
 	Budget budget.Limits
+	// CutMark is the bit of a connection's mark that ends it when a change denies it; 0 if changes end no connections.
+	CutMark uint32
 	// TCPLiberal is set if conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
 }

@@ -222,7 +222,7 @@ func (t *Table) HeldLists() (held rules.Judging) {
 		}
 	}
 	for _, j := range t.Chains.jumps {
-		held.Node = held.Node || j.Chain() == naming.NodeHookChain && j.Found()
+		held.Node = held.Node || j.LeadsTo() == naming.EgressChain && j.Found()
 	}
 	return held
 }

@@ -127,6 +127,7 @@ func NodeChain(d traffic.Direction, bits string) string {
 const (
 	HookChain          = "FORWARD"
 	NodeHookChain      = "INPUT"
+	NodeOutHookChain   = "OUTPUT"
 	ForwardChain       = ChainPrefix + "-FORWARD"
 	MainChain          = ChainPrefix
 	DefaultChain       = ChainPrefix + "-DEFAULT"
@@ -135,6 +136,7 @@ const (
 	EgressDefaultChain = ChainPrefix + "-EGRESS-DEFAULT"
 	EgressCustomChain  = ChainPrefix + "-EGRESS-CUSTOM"
 	BroadcastChain     = ChainPrefix + "-BROADCAST"
+	CutChain           = ChainPrefix + "-CUT"
 )
 
 // IsolatedChain returns the chain for packets that default-allow does not let pass.

@@ -32,6 +32,8 @@ type Base struct {
 	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group.
 	NFLogGroup uint16
 	TCPLiberal bool
+	// CutMark is the bit of the mark of connections that have been ended; 0 if none are.
+	CutMark uint32
 	Judging
 }
 
@@ -55,6 +57,38 @@ func (b *Base) Through() iptables.Rule {
 func (b *Base) ToNode(f traffic.Family) iptables.Rule {
 	return iptables.Rule{Match: "-m conntrack --ctstate NEW,UNTRACKED " + naming.Match(naming.FixedSet(f, naming.LocalPods), "src") + " " + toNode,
 		Target: "-j " + naming.EgressChain, Comment: "from a local pod to this node"}
+}
+
+// CutToNode returns the rule for packets of local pods to the node itself, whose connection was ended.
+func (b *Base) CutToNode() iptables.Rule {
+	return iptables.Rule{Match: b.cut(), Target: "-j " + naming.CutChain, Comment: endedComment}
+}
+
+// CutFromNode returns the rules for what the node itself answers to such packets. A reset that tells a pod of the end passes.
+func (b *Base) CutFromNode() [2]iptables.Rule {
+	tcp, rest := b.CutToNode(), b.CutToNode()
+	tcp.Match = "-p tcp -m tcp ! --tcp-flags RST RST " + tcp.Match
+	rest.Match = "! -p tcp " + rest.Match
+	return [2]iptables.Rule{tcp, rest}
+}
+
+const endedComment = "its connection was ended: what policies allow changed"
+
+// cut matches the packets of connections that were ended.
+func (b *Base) cut() string { return fmt.Sprintf("-m connmark --mark %#x/%#x", b.CutMark, b.CutMark) }
+
+// toCut returns the rule that leads the packets of connections to their end, if there are such connections.
+func (b *Base) toCut() []iptables.Rule {
+	if b.CutMark == 0 {
+		return nil
+	}
+	return []iptables.Rule{{Match: b.cut(), Target: "-g " + naming.CutChain, Comment: endedComment}}
+}
+
+// Cut returns the rules for packets of connections that were ended. Both ends of a TCP connection are told, each when it sends something.
+func (b *Base) Cut() []iptables.Rule {
+	return []iptables.Rule{{Match: "-p tcp", Target: "-j REJECT --reject-with tcp-reset", Comment: "tells who sent it"},
+		{Target: "-j DROP", Comment: "ended"}}
 }
 
 // toNode matches packets to addresses of the node.
@@ -119,7 +153,7 @@ func (b *Base) strangerTarget() string {
 // Forward returns the rules that divide forwarded packets into those from local pods and those to them.
 func (b *Base) Forward(f traffic.Family) []iptables.Rule {
 	local := naming.FixedSet(f, naming.LocalPods)
-	var rules []iptables.Rule
+	rules := b.toCut()
 	if b.AllowAction != "RETURN" {
 		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"), Target: b.AllowTarget(traffic.Ingress),
 			Comment: "replies to local pods"}
@@ -168,9 +202,14 @@ func (b *Base) multicastRule(f traffic.Family, d traffic.Direction) iptables.Rul
 // alwaysRules returns the rules that precede all others for packets from or to local pods.
 func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	allow := b.AllowTarget(d)
-	rules := b.Replies(f, d)
-	if b.RepliesApart() {
-		rules = []iptables.Rule{{Match: notNew, Target: "-g " + naming.RepliesChain(d), Comment: "opens no connection"}}
+	var rules []iptables.Rule
+	if !b.Hooked { // else WEAVE-NPC-FORWARD has the rule
+		rules = b.toCut()
+	}
+	if !b.RepliesApart() {
+		rules = append(rules, b.Replies(f, d)...)
+	} else {
+		rules = append(rules, iptables.Rule{Match: notNew, Target: "-g " + naming.RepliesChain(d), Comment: "opens no connection"})
 	}
 	if f == traffic.IPv6 {
 		if d == traffic.Egress {

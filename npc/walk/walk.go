@@ -85,6 +85,8 @@ type Packet struct {
 	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT is set if its destination was translated.
 	State string
 	DNAT  bool
+	// Mark is the connection's mark.
+	Mark uint32
 	// In and Out are the interfaces, PhysIn and PhysOut the ports of the bridge if a bridge forwards the packet.
 	In, Out, PhysIn, PhysOut string
 }
@@ -147,7 +149,7 @@ func (t *Table) walk(chain string, p Packet, v *Verdict, depth int) (bool, error
 		v.Trace = append(v.Trace, step)
 		switch r.target {
 		case "", "MARK":
-		case "ACCEPT", "DROP":
+		case "ACCEPT", "DROP", "REJECT":
 			v.Accepted, v.By = r.target == "ACCEPT", chain+" "+text
 			return true, nil
 		case "RETURN":
@@ -230,7 +232,7 @@ func parse(text string) (rule, error) {
 		switch option {
 		case "-j", "-g":
 			r.target, r.goes = args[0], option == "-g"
-			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK"}, args[0]) {
+			if !slices.Contains([]string{"ACCEPT", "DROP", "RETURN", "NFLOG", "MARK", "REJECT"}, args[0]) {
 				r.jump = args[0]
 			}
 		case "-p":
@@ -263,6 +265,7 @@ func parse(text string) (rule, error) {
 // arguments is the number of arguments of each option.
 var arguments = map[string]int{
 	"-m": 1, "--comment": 1, "-j": 1, "-g": 1, "--nflog-group": 1, "--nflog-prefix": 1, "--nflog-size": 1, "--set-xmark": 1,
+	"--reject-with": 1, "--mark": 1, "--tcp-flags": 2,
 	"--match-set": 2, "-p": 1,
 	"--sport": 1, "--dport": 1, "--dports": 1, "--ctstate": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1, "--icmpv6-type": 1, "--hl-eq": 1, "--bytecode": 1,
 	"--physdev-is-bridged": 0, "--physdev-in": 1, "--physdev-out": 1, "--dst-type": 1, "--pkt-type": 1,
@@ -316,6 +319,10 @@ func matcher(option string, args []string) func(*Table, Packet) bool {
 		return func(_ *Table, p Packet) bool {
 			return (args[0] == iptables.HairpinIPv4 || args[0] == iptables.HairpinIPv6) && p.Src == p.Dst
 		}
+	case "--tcp-flags":
+		return func(*Table, Packet) bool { return args[1] == "SYN" } // of a packet that opens a connection
+	case "--mark":
+		return func(_ *Table, p Packet) bool { return isMark(args[0], p.Mark) }
 	case "--physdev-is-bridged":
 		return func(_ *Table, p Packet) bool { return p.PhysOut != "" } // a routed packet has only the port that it came by
 	case "--physdev-in":
@@ -338,6 +345,14 @@ func isInterface(pattern, name string) bool {
 		return strings.HasPrefix(name, beginning)
 	}
 	return name == pattern
+}
+
+// isMark compares a mark with VALUE/MASK.
+func isMark(text string, mark uint32) bool {
+	value, mask, _ := strings.Cut(text, "/")
+	v, _ := strconv.ParseUint(value, 0, 32)
+	m, _ := strconv.ParseUint(mask, 0, 32)
+	return mark&uint32(m) == uint32(v)
 }
 
 func inRanges(text string, port uint16) bool {

@@ -34,6 +34,9 @@ func New(chain, leadsTo string, rule iptables.Rule) *Jump {
 // Chain returns the builtin chain.
 func (j *Jump) Chain() string { return j.chain }
 
+// LeadsTo returns the chain that the jump leads to.
+func (j *Jump) LeadsTo() string { return j.leadsTo }
+
 // Want makes the jump desired or not.
 func (j *Jump) Want(wanted bool) { j.wanted = wanted }
 
