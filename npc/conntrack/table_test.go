@@ -241,6 +241,10 @@ func TestMalformedMessages(t *testing.T) {
 	if readEnds([]byte{4, 0, tupleOrig, 0}, &ends) {
 		t.Error("a connection without a reply direction has ends")
 	}
+	short := slices.Concat(nest(attrStatus, []byte{1}), nest(attrMark), nest(attrProto, []byte{1, 2, 3}), []byte{9, 0, 1})
+	if e := readEntry(short, &ends); e != (Entry{}) {
+		t.Errorf("an entry of malformed attributes is %+v", e)
+	}
 	if err := (answer{body: []byte{1, 2}}).code(); err == nil {
 		t.Error("a short answer is no error")
 	}
