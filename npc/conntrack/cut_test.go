@@ -3,7 +3,6 @@ package conntrack
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"syscall"
 	"testing"
 	"time"
@@ -90,12 +89,13 @@ func TestS96_UDPIsCutUntilNobodySpeaks(t *testing.T) {
 			n.speak(client, server, false)
 			n.speak(server, client, false)
 		}
-		if e := n.only(table); e.Pinned() || e.Mark != bit || e.Protocol != unix.IPPROTO_UDP || e.Port != 53 || e.Source != n.client || e.Destination != n.server {
+		e := n.only(table)
+		if e.Pinned() || e.Mark != bit || e.Protocol != unix.IPPROTO_UDP || e.Port != 53 || e.Source != n.client || e.Destination != n.server {
 			t.Errorf("it is %+v", e)
 		}
 		time.Sleep(2500 * time.Millisecond)
 		n.speak(client, server, true)
-		if e := n.only(table); e.Mark != 0 {
+		if e = n.only(table); e.Mark != 0 {
 			t.Errorf("a new connection has the mark %#x", e.Mark)
 		}
 	}
@@ -143,9 +143,7 @@ func TestWhatIsTakenUpInMidStreamIsLiberal(t *testing.T) {
 		if e := n.only(table); e.Liberal || e.Source != n.client || e.Port != 8080 || e.Protocol != unix.IPPROTO_TCP {
 			t.Errorf("begun by the client: %+v", e)
 		}
-		if _, err := table.Delete(func(*[4]netip.Addr) bool { return true }); err != nil {
-			t.Fatal(err)
-		}
+		clearTable(t, table)
 		n.speak(server, client, true)
 		if e := n.only(table); !e.Liberal || e.Source != n.server {
 			t.Errorf("taken up: %+v", e)
@@ -194,9 +192,7 @@ func TestRestore(t *testing.T) {
 		n.udp()
 		table := n.table()
 		e := n.only(table)
-		if _, err := table.Delete(func(*[4]netip.Addr) bool { return true }); err != nil {
-			t.Fatal(err)
-		}
+		clearTable(t, table)
 		n.must(table.Restore([]Entry{e}, bit))
 	})
 }

@@ -1,144 +1,12 @@
 package conntrack
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
-	"runtime"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// made is a connection for a test to make.
-type made struct {
-	source, destination           string // of the original direction
-	replySource, replyDestination string // if these are translated
-	protocol                      uint8
-	sourcePort, port, replyPort   uint16 // replyPort if it is translated
-	zone                          uint16
-	attrs                         []byte
-}
-
-func nest(kind uint16, parts ...[]byte) []byte {
-	b := binary.NativeEndian.AppendUint16(nil, 0)
-	b = binary.NativeEndian.AppendUint16(b, kind)
-	for _, p := range parts {
-		b = appendPadded(b, p)
-	}
-	binary.NativeEndian.PutUint16(b, uint16(len(b)))
-	return b
-}
-
-func tuple(kind uint16, source, destination netip.Addr, protocol uint8, from, to uint16) []byte {
-	short := func(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }
-	src, dst := uint16(ipSrc4), uint16(ipDst4)
-	if source.Is6() {
-		src, dst = ipSrc6, ipDst6
-	}
-	ports := nest(tupleProto, nest(protoNum, []byte{protocol}), nest(protoSrc, short(from)), nest(protoSrc+1, short(to)))
-	if protocol == unix.IPPROTO_ICMP {
-		reply := []byte{8}
-		if kind == tupleReply {
-			reply = []byte{0}
-		}
-		ports = nest(tupleProto, nest(protoNum, []byte{protocol}), nest(4, short(from)), nest(5, reply), nest(6, []byte{0}))
-	}
-	return nest(kind, nest(tupleIP, nest(src, source.AsSlice()), nest(dst, destination.AsSlice())), ports)
-}
-
-// put adds the message that makes a connection to a batch.
-func (m made) put(table *Table, batch []byte) []byte {
-	source, destination := netip.MustParseAddr(m.source), netip.MustParseAddr(m.destination)
-	replySource, replyDestination, replyPort := destination, source, m.port
-	if m.replySource != "" {
-		replySource, replyPort = netip.MustParseAddr(m.replySource), m.replyPort
-	}
-	if m.replyDestination != "" {
-		replyDestination = netip.MustParseAddr(m.replyDestination)
-	}
-	attrs := [][]byte{tuple(tupleOrig, source, destination, m.protocol, m.sourcePort, m.port),
-		tuple(tupleReply, replySource, replyDestination, m.protocol, replyPort, m.sourcePort), appendNumber(nil, attrExpiry, 600)}
-	if m.zone != 0 {
-		attrs = append(attrs, nest(attrZone, binary.BigEndian.AppendUint16(nil, m.zone)))
-	}
-	return table.change.message(batch, msgNew, unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, table.family, append(attrs, m.attrs)...)
-}
-
-// create makes connections.
-func create(t testing.TB, table *Table, all ...made) {
-	t.Helper()
-	for len(all) > 0 {
-		k := min(len(all), changedAtOnce)
-		var batch []byte
-		for _, m := range all[:k] {
-			batch = m.put(table, batch)
-		}
-		err := table.change.exchange(batch, k, func(i int, err error) {
-			if err != nil {
-				t.Fatalf("making %+v: %v", all[i], err)
-			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = all[k:]
-	}
-}
-
-// alter changes a connection as another program does.
-func alter(t testing.TB, table *Table, e Entry, attrs []byte) {
-	t.Helper()
-	message := table.change.message(nil, msgNew, unix.NLM_F_REQUEST|unix.NLM_F_ACK, table.family, append([]byte(e.identity), attrs...))
-	err := table.change.exchange(message, 1, func(_ int, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// String makes an entry legible in what tests print.
-func (e Entry) String() string {
-	return fmt.Sprintf("%s > %s:%d protocol %d state %d liberal=%t mark %#x status %#x, %d s left, name %x, master %x",
-		e.Source, e.Destination, e.Port, e.Protocol, e.state, e.Liberal, e.Mark, e.status, e.expiry, e.Name, e.Master)
-}
-
-func open(t testing.TB, family uint8) *Table {
-	t.Helper()
-	inNamespace(t)
-	table, err := Open(family)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(table.Close)
-	return table
-}
-
-// list returns all connections.
-func list(t testing.TB, table *Table) (all []Entry) {
-	t.Helper()
-	err := table.Entries(func(_, _ netip.Addr) bool { return true }, func(e Entry) { all = append(all, e) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-func clearTable(t testing.TB, table *Table) {
-	t.Helper()
-	if _, err := table.Delete(func(*[4]netip.Addr) bool { return true }); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func tcpInfo(state uint8, flags, replyFlags byte) []byte {
-	return nest(attrProto, nest(infoTCP, nest(tcpState, []byte{state}), nest(tcpFlags, []byte{flags, flags}), nest(tcpFlags2, []byte{replyFlags, replyFlags})))
-}
 
 // TestAnEntryIsWhatForwardSees: the ends and the port that a rule there compares.
 func TestAnEntryIsWhatForwardSees(t *testing.T) {
@@ -297,10 +165,7 @@ func TestWhatEndsBeforeItIsCut(t *testing.T) {
 			create(t, table, m)
 		}
 		all := list(t, table)
-		_, err := table.Delete(func(*[4]netip.Addr) bool { return true })
-		if err != nil {
-			t.Fatal(err)
-		}
+		clearTable(t, table)
 		m.port = 1
 		create(t, table, m)
 		if gone, err := table.Cut(all, bit); gone != many-1 || err != nil {
@@ -393,89 +258,4 @@ func TestOneThatCannotBeChanged(t *testing.T) {
 	if err := table.Marked(bit, func(Entry) {}); !errors.Is(err, unix.EBADF) {
 		t.Errorf("listed without a socket: %v", err)
 	}
-}
-
-// many makes TCP connections of 1,000 clients.
-func many(b *testing.B, table *Table, count int) {
-	b.Helper()
-	all := make([]made, count)
-	for i := range all {
-		a := netip.AddrFrom4([4]byte{10, 40, byte(i % 1000 >> 8), byte(i % 1000)}).String()
-		all[i] = made{source: a, destination: "10.32.1.3", protocol: unix.IPPROTO_TCP, sourcePort: uint16(1 + i/1000), port: 80, attrs: tcpInfo(3, 0, 0)}
-	}
-	create(b, table, all...)
-}
-
-func cpu(b *testing.B) time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// BenchmarkEntries lists a table with 100,000 connections, of which none, one in a thousand or all are wanted, or marked.
-func BenchmarkEntries(b *testing.B) {
-	table := open(b, unix.AF_INET)
-	many(b, table, 100_000)
-	one := netip.MustParseAddr("10.40.1.1")
-	var some []Entry
-	all := func(_, _ netip.Addr) bool { return true }
-	ofOne := func(a, _ netip.Addr) bool { return a == one }
-	if err := table.Entries(ofOne, func(e Entry) { some = append(some, e) }); err != nil {
-		b.Fatal(err)
-	}
-	if _, err := table.Cut(some, bit); err != nil {
-		b.Fatal(err)
-	}
-	for _, c := range []struct {
-		name string
-		list func(handle func(Entry)) error
-		want int
-	}{
-		{"none", func(h func(Entry)) error { return table.Entries(func(_, _ netip.Addr) bool { return false }, h) }, 0},
-		{"of one", func(h func(Entry)) error { return table.Entries(ofOne, h) }, 100},
-		{"all", func(h func(Entry)) error { return table.Entries(all, h) }, 100_000},
-		{"marked", func(h func(Entry)) error { return table.Marked(bit, h) }, 100},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			runtime.LockOSThread() // the thread's time is measured
-			defer runtime.UnlockOSThread()
-			start := cpu(b)
-			for b.Loop() {
-				got := 0
-				if err := c.list(func(Entry) { got++ }); err != nil || got != c.want {
-					b.Fatalf("%d, %v", got, err)
-				}
-			}
-			b.ReportMetric(float64((cpu(b)-start).Milliseconds())/float64(b.N), "cpu-ms/op")
-		})
-	}
-}
-
-// BenchmarkCut cuts TCP connections and restores them.
-func BenchmarkCut(b *testing.B) {
-	table := open(b, unix.AF_INET)
-	const count = 20_000
-	var cut, restored time.Duration
-	for b.Loop() {
-		b.StopTimer()
-		if _, err := table.Delete(func(*[4]netip.Addr) bool { return true }); err != nil {
-			b.Fatal(err)
-		}
-		many(b, table, count)
-		all := list(b, table)
-		b.StartTimer()
-		start := cpu(b)
-		if gone, err := table.Cut(all, bit); gone > 0 || err != nil {
-			b.Fatal(gone, err)
-		}
-		middle := cpu(b)
-		if err := table.Restore(all, bit); err != nil {
-			b.Fatal(err)
-		}
-		cut, restored = cut+middle-start, restored+cpu(b)-middle
-	}
-	b.ReportMetric(float64(cut.Nanoseconds())/float64(b.N*count), "cpu-ns/cut")
-	b.ReportMetric(float64(restored.Nanoseconds())/float64(b.N*count), "cpu-ns/restored")
 }

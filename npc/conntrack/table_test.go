@@ -241,7 +241,7 @@ func TestMalformedMessages(t *testing.T) {
 	if readEnds([]byte{4, 0, tupleOrig, 0}, &ends) {
 		t.Error("a connection without a reply direction has ends")
 	}
-	short := slices.Concat(nest(attrStatus, []byte{1}), nest(attrMark), nest(attrProto, []byte{1, 2, 3}), []byte{9, 0, 1})
+	short := slices.Concat([]byte{5, 0, attrStatus, 0, 1, 0, 0, 0}, nest(attrMark), nest(attrProto, []byte{1, 2, 3}), []byte{9, 0, 1})
 	if e := readEntry(short, &ends); e != (Entry{}) {
 		t.Errorf("an entry of malformed attributes is %+v", e)
 	}
