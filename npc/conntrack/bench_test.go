@@ -40,7 +40,7 @@ func BenchmarkEntries(b *testing.B) {
 	if err := table.Entries(ofOne, func(e Entry) { some = append(some, e) }); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := table.Cut(some, bit); err != nil {
+	if _, err := table.Cut(some, bit, true); err != nil {
 		b.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -51,7 +51,13 @@ func BenchmarkEntries(b *testing.B) {
 		{"none", func(h func(Entry)) error { return table.Entries(func(_, _ netip.Addr) bool { return false }, h) }, 0},
 		{"of one", func(h func(Entry)) error { return table.Entries(ofOne, h) }, 100},
 		{"all", func(h func(Entry)) error { return table.Entries(all, h) }, 100_000},
-		{"marked", func(h func(Entry)) error { return table.Marked(bit, h) }, 100},
+		{"marked", func(h func(Entry)) error {
+			marked, err := table.Marked(bit)
+			for _, e := range marked {
+				h(e)
+			}
+			return err
+		}, 100},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			runtime.LockOSThread() // the thread's time is measured
@@ -80,7 +86,7 @@ func BenchmarkCut(b *testing.B) {
 		all := list(b, table)
 		b.StartTimer()
 		start := cpu(b)
-		if gone, err := table.Cut(all, bit); gone > 0 || err != nil {
+		if gone, err := table.Cut(all, bit, true); gone > 0 || err != nil {
 			b.Fatal(gone, err)
 		}
 		middle := cpu(b)

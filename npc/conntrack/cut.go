@@ -16,16 +16,17 @@ const (
 )
 
 // Entries calls handle with the connections whose addresses are wanted, those of Entry. A connection may be handled more than
-// once. One that is not confirmed yet, because its first packet is still on its way through the rules, is not listed. Neither
-// function may use the table.
+// once. One that is not confirmed yet, because its first packet is still on its way through the rules, is not listed. The
+// function handle may cut and restore connections.
 func (t *Table) Entries(wanted func(source, destination netip.Addr) bool, handle func(Entry)) error {
 	return t.each(nil, wanted, handle)
 }
 
-// Marked calls handle with the connections whose mark has a bit, as Entries does.
-func (t *Table) Marked(bit uint32, handle func(Entry)) error {
+// Marked returns the connections whose mark has a bit.
+func (t *Table) Marked(bit uint32) (entries []Entry, err error) {
 	filter := appendNumber(appendNumber(nil, attrMark, bit), attrMask, bit)
-	return t.each(filter, func(_, _ netip.Addr) bool { return true }, handle)
+	err = t.each(filter, func(_, _ netip.Addr) bool { return true }, func(e Entry) { entries = append(entries, e) })
+	return entries, err
 }
 
 func (t *Table) each(filter []byte, wanted func(_, _ netip.Addr) bool, handle func(Entry)) error {
@@ -43,16 +44,16 @@ func (t *Table) each(filter []byte, wanted func(_, _ netip.Addr) bool, handle fu
 	}
 }
 
-// Cut sets a bit in the mark of connections, for a rule that stops what has it. A TCP connection also gets a fixed end, the time
+// Cut sets a bit in the mark of connections, for a rule that stops what has it. With pin, a TCP connection also gets a fixed end, the time
 // at which the kernel would forget it now: otherwise the reset that the rule sends makes the kernel forget it early, and an end
 // that was idle would take it up as a new connection. Cut returns the number of connections that had ended by themselves. It
 // goes on after a connection that cannot be cut, and returns the first error.
-func (t *Table) Cut(entries []Entry, bit uint32) (gone int, err error) {
+func (t *Table) Cut(entries []Entry, bit uint32, pin bool) (gone int, err error) {
 	var failed error
 	for some := range slices.Chunk(entries, changedAtOnce) {
 		for try := 1; len(some) > 0; try++ {
 			var changed []Entry
-			err := t.send(some, func(e *Entry) { t.putCut(e, bit) }, func(e *Entry, err error) {
+			err := t.send(some, func(e *Entry) { t.putCut(e, bit, pin) }, func(e *Entry, err error) {
 				switch {
 				case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ETIME):
 					gone++
@@ -104,9 +105,9 @@ func (t *Table) send(entries []Entry, put func(*Entry), answered func(*Entry, er
 
 // putCut adds the message that cuts a connection to the batch. One message does all: what is marked and not pinned could be
 // forgotten, and what is pinned and not marked is not stopped.
-func (t *Table) putCut(e *Entry, bit uint32) {
+func (t *Table) putCut(e *Entry, bit uint32, pin bool) {
 	attrs := appendNumber(appendNumber(t.named(e), attrMark, bit), attrMask, bit)
-	if e.Protocol == unix.IPPROTO_TCP && !e.Pinned() {
+	if pin && e.Protocol == unix.IPPROTO_TCP && !e.Pinned() {
 		// The kernel tells the seconds left rounded down. It refuses a status that takes away what the connection has by now.
 		const known = statusExpected | statusReplied | statusAssured | statusConfirmed | statusDying
 		attrs = appendNumber(appendNumber(attrs, attrExpiry, e.expiry+1), attrStatus, e.status&known|statusFixedEnd)

@@ -56,9 +56,8 @@ func staysCut(n *network, reject, clientFirst bool) {
 	n.speak(second, first, false)
 	expect("the second", readError(second))
 	n.speak(first, second, false)
-	var marked []Entry
-	later := n.table() // as after a restart
-	n.must(later.Marked(bit, func(e Entry) { marked = append(marked, e) }))
+	marked, err := n.table().Marked(bit) // as after a restart
+	n.must(err)
 	if len(marked) != 1 || !marked[0].Pinned() || marked[0].Source != n.client || marked[0].expiry < 1000 {
 		t.Errorf("marked are %+v", marked)
 	}
@@ -123,14 +122,16 @@ func TestS98_OtherBitsStay(t *testing.T) {
 	n.rule("-t", "mangle", "-R", "PREROUTING", "1", "-j", "CONNMARK", "--set-xmark", "0xa0000000/0xf00000f0")
 	n.speak(client, server, false)
 	mark("with other bits while it is cut,", 0xa0000000|bit)
-	var marked []Entry
-	n.must(table.Marked(bit, func(e Entry) { marked = append(marked, e) }))
+	marked, err := table.Marked(bit)
+	n.must(err)
 	if len(marked) != 1 {
 		t.Fatalf("marked are %+v", marked)
 	}
 	n.must(table.Restore(marked, bit))
 	mark("restored,", 0xa0000000)
-	n.must(table.Marked(bit, func(e Entry) { t.Errorf("marked is %+v", e) }))
+	if marked, err := table.Marked(bit); len(marked) > 0 || err != nil {
+		t.Errorf("marked are %+v, %v", marked, err)
+	}
 	n.speak(client, server, true)
 }
 

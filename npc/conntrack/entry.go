@@ -28,6 +28,8 @@ type Entry struct {
 	Source, Destination netip.Addr
 	Port                uint16
 	Protocol            uint8
+	// SourcePort is the source's port.
+	SourcePort uint16
 	// Liberal tells that the kernel does not check the sequence numbers of a TCP connection. It does not of one that it took up
 	// in mid-stream, of which Source may be the end that was connected to, and of one that was offloaded.
 	Liberal bool
@@ -60,6 +62,7 @@ func readEntry(attrs []byte, ends *[4]netip.Addr) Entry {
 		switch kind {
 		case tupleOrig:
 			orig = value
+			_, e.SourcePort = readPort(value)
 		case tupleReply:
 			reply = whole
 			e.Protocol, e.Port = readPort(value)

@@ -2,6 +2,9 @@ package conntrack
 
 import (
 	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -149,4 +152,14 @@ func (t *Table) flush() error {
 		err = failed
 	}
 	return err
+}
+
+// MaxEntries returns how many connections the kernel tracks at most; 0 if that is not known.
+func MaxEntries() int {
+	text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_max")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 for what is no number
+	return n
 }
