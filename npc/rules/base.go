@@ -59,38 +59,6 @@ func (b *Base) ToNode(f traffic.Family) iptables.Rule {
 		Target: "-j " + naming.EgressChain, Comment: "from a local pod to this node"}
 }
 
-// CutToNode returns the rule for packets of local pods to the node itself, whose connection was ended.
-func (b *Base) CutToNode() iptables.Rule {
-	return iptables.Rule{Match: b.cut(), Target: "-j " + naming.CutChain, Comment: endedComment}
-}
-
-// CutFromNode returns the rules for what the node itself answers to such packets. A reset that tells a pod of the end passes.
-func (b *Base) CutFromNode() [2]iptables.Rule {
-	tcp, rest := b.CutToNode(), b.CutToNode()
-	tcp.Match = "-p tcp -m tcp ! --tcp-flags RST RST " + tcp.Match
-	rest.Match = "! -p tcp " + rest.Match
-	return [2]iptables.Rule{tcp, rest}
-}
-
-const endedComment = "its connection was ended: what policies allow changed"
-
-// cut matches the packets of connections that were ended.
-func (b *Base) cut() string { return fmt.Sprintf("-m connmark --mark %#x/%#x", b.CutMark, b.CutMark) }
-
-// toCut returns the rule that leads the packets of connections to their end, if there are such connections.
-func (b *Base) toCut() []iptables.Rule {
-	if b.CutMark == 0 {
-		return nil
-	}
-	return []iptables.Rule{{Match: b.cut(), Target: "-g " + naming.CutChain, Comment: endedComment}}
-}
-
-// Cut returns the rules for packets of connections that were ended. Both ends of a TCP connection are told, each when it sends something.
-func (b *Base) Cut() []iptables.Rule {
-	return []iptables.Rule{{Match: "-p tcp", Target: "-j REJECT --reject-with tcp-reset", Comment: "tells who sent it"},
-		{Target: "-j DROP", Comment: "ended"}}
-}
-
 // toNode matches packets to addresses of the node.
 const toNode = "-m addrtype --dst-type LOCAL"
 
