@@ -80,6 +80,9 @@ func waitArgs(version []int) []string {
 	return args
 }
 
+// Family returns the table's family.
+func (t *Table) Family() Family { return t.family }
+
 // Backend returns the backend of the table.
 func (t *Table) Backend() Backend { return t.backend }
 

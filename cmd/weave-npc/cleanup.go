@@ -23,9 +23,18 @@ func cleanupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			marks, err := endedMarks(cmd.Context(), tables)
+			if err != nil {
+				return err
+			}
 			removed, err := syncer.Cleanup(cmd.Context(), tables)
 			for _, what := range removed {
 				fmt.Fprintln(cmd.OutOrStdout(), "removed", what)
+			}
+			for f, bit := range marks {
+				if e := restore(f, bit); err == nil {
+					err = e
+				}
 			}
 			return err
 		},

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"math/bits"
 	"net/netip"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/errors"
@@ -29,6 +31,7 @@ type options struct {
 	podInterface                                 string
 	podCIDRs                                     []string
 	hook, allowAction, gate, backend             string
+	established, cutMark                         string
 	maxListSize                                  int
 	budget                                       budget.Limits
 	nflogGroup                                   uint16
@@ -41,6 +44,8 @@ func defaults() *options {
 		bridgePort:    "vethwe-bridge",
 		hook:          string(npc.HookForward),
 		gate:          string(npc.GateAuto),
+		established:   establishedKeep,
+		cutMark:       "0x2000",
 		allowMcast:    true,
 		maxListSize:   1024,
 		budget:        budget.Default(),
@@ -69,6 +74,9 @@ func (o *options) register(f *pflag.FlagSet) {
 		"(default: ACCEPT; with --manifests RETURN)")
 	f.StringVar(&o.gate, "gate", o.gate,
 		"packets from or to unknown addresses that may belong to pods of this node: auto (dropped while an isolated pod may have one), open, closed")
+	f.StringVar(&o.established, "established", o.established, "open connections that a change of policies, labels, namespaces or Nodes denies: keep, "+
+		"or cut (both ends are told when they send something)")
+	f.StringVar(&o.cutMark, "cut-mark", o.cutMark, "bit of the connection mark that connections have which were cut; no other program of this node may use it")
 	f.BoolVar(&o.allowMcast, "allow-mcast", o.allowMcast,
 		"let all multicast pass, regardless of policies: every host listens to 224.0.0.1 and ff02::1, so any pod of a bridge reaches each "+
 			"UDP service of its isolated pods (broadcast is always dropped while a pod is isolated for ingress)")
@@ -103,6 +111,7 @@ func (o *options) registerCompletion(f *pflag.FlagSet) {
 	commandline.Values(f, "hook", string(npc.HookForward), string(npc.HookNone))
 	commandline.Values(f, "allow-action", actionAccept, actionReturn)
 	commandline.Values(f, "gate", string(npc.GateAuto), string(npc.GateOpen), string(npc.GateClosed))
+	commandline.Values(f, "established", establishedKeep, establishedCut)
 	commandline.Values(f, "log-level", logging.Levels()...)
 	commandline.Values(f, "log-format", logging.Formats()...)
 }
@@ -166,7 +175,15 @@ func (o *options) config() (npc.Config, error) {
 		}
 		c.PodRanges = append(c.PodRanges, p.Masked())
 	}
+	bit, err := o.cutBit()
+	if o.established == establishedCut {
+		c.CutMark = bit
+	}
 	switch {
+	case err != nil:
+		return c, err
+	case o.established != establishedKeep && o.established != establishedCut:
+		return c, errors.Errorf("--established: %q is neither keep nor cut", o.established)
 	case c.NodeName == "":
 		return c, errors.New("no node name: give --node-name or set $HOSTNAME")
 	case o.kubeconfig != "" && o.manifests != "":
@@ -194,6 +211,21 @@ func (o *options) config() (npc.Config, error) {
 	}
 	return c, nil
 }
+
+// cutBit returns the bit of --cut-mark.
+func (o *options) cutBit() (uint32, error) {
+	bit, err := strconv.ParseUint(o.cutMark, 0, 32)
+	if err != nil || bits.OnesCount64(bit) != 1 {
+		return 0, errors.Errorf("--cut-mark: %q is no single bit such as 0x2000", o.cutMark)
+	}
+	return uint32(bit), nil
+}
+
+// The values of --established.
+const (
+	establishedKeep = "keep"
+	establishedCut  = "cut"
+)
 
 // The values of --allow-action.
 const (

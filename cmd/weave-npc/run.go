@@ -51,6 +51,14 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	if d.config.Hook == npc.HookForward && d.config.AllowAction == actionReturn {
 		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
 	}
+	cutter, err := d.newCutter(ctx)
+	if err != nil {
+		return err
+	}
+	if cutter != nil {
+		d.syncer.OnEdit(cutter.Ask)
+		tasks.Go(func() error { return cutter.Run(ctx) })
+	}
 	boot := d.config.Gate != npc.GateOpen && npcnode.Booting()
 	if boot {
 		d.log.Info("the node has no pods yet: unknown addresses of its pods are closed first")

@@ -104,8 +104,8 @@ func (k *kernel) changedOnce(before, after iptables.Fingerprint) bool {
 }
 
 // optional reports whether a rule can be left out, or another one written instead, without opening anything: rules of NetworkPolicies only allow,
-// and rules that report decide nothing.
+// rules that report decide nothing, and those that end connections are for connections that were allowed.
 func optional(r iptables.Rule) bool {
 	return r.Instead != nil || r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ") ||
-		strings.HasPrefix(r.Target, "-j MARK ")
+		strings.HasPrefix(r.Target, "-j MARK ") || strings.HasPrefix(r.Target, "-j REJECT ") || strings.HasPrefix(r.Match, "-m connmark ")
 }

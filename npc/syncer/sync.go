@@ -163,6 +163,9 @@ func (s *Syncer) apply(ctx context.Context, txs [len(traffic.Families)]dataplane
 			s.planner.Commit(txs[f], txs[f].Taken())
 		}
 	}
+	if s.planner.TakeEdits() {
+		s.edited()
+	}
 	return again
 }
 

@@ -47,6 +47,8 @@ type Syncer struct {
 	doing progress.Tracker
 	// ended receives when a probe has ended, or connections were deleted, beside the syncs.
 	ended chan struct{}
+	// edited is called when the kernel holds changes by which open connections may not be allowed any more.
+	edited func()
 	// more reports that the last sync left changes for the next one.
 	more bool
 	// lastChange is when the controller last announced changes, and garbageSince since when it has garbage; zero if it has none.
@@ -66,7 +68,7 @@ type Syncer struct {
 // enforced as it is meant. An error describes what is missing and the way out.
 func New(c *controller.Controller, fs []traffic.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(npc.InvalidPolicy)) (*Syncer, error) {
-	s := &Syncer{controller: c, planner: c.Planner(), metrics: x, log: log, ended: make(chan struct{}, 1), stuckAfter: stuckAfter}
+	s := &Syncer{controller: c, planner: c.Planner(), metrics: x, log: log, ended: make(chan struct{}, 1), stuckAfter: stuckAfter, edited: func() {}}
 	s.reporter = reporter{lookup: c.Lookup(), metrics: x, log: log, policy: report}
 	s.committer = committer{planner: c.Planner(), metrics: x, log: log}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
@@ -84,6 +86,10 @@ func New(c *controller.Controller, fs []traffic.Family, b iptables.Backend, x *M
 
 // OnConflict sets the function that is called with each lasting conflict about a local pod's address. It must be called before Run.
 func (s *Syncer) OnConflict(report func(claims.Conflict)) { s.watcher.conflicts.Report = report }
+
+// OnEdit sets the function that is called when the kernel holds changes by which open connections may not be allowed any more, or may be again. It
+// must not block, and be set before Run.
+func (s *Syncer) OnEdit(edited func()) { s.edited = edited }
 
 // Close closes the sockets to the kernel. What is in the kernel stays.
 func (s *Syncer) Close() {

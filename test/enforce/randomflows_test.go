@@ -125,11 +125,16 @@ func TestS93_RandomRelabelsOpenNothing(t *testing.T) {
 
 // relabelOrReplace makes one change of one object other than a policy.
 func (g *generator) relabelOrReplace() {
-	pods := slices.DeleteFunc(slices.Sorted(maps.Keys(g.objects.pods)), func(name string) bool { return ownName(name) == agent })
-	name := pods[g.IntN(len(pods))]
+	name := g.onePod()
 	if g.IntN(4) == 0 {
 		g.replace(name)
 		return
 	}
 	g.relabel(name)
+}
+
+// onePod chooses a pod that has a network of its own.
+func (g *generator) onePod() string {
+	pods := slices.DeleteFunc(slices.Sorted(maps.Keys(g.objects.pods)), func(name string) bool { return ownName(name) == agent })
+	return pods[g.IntN(len(pods))]
 }

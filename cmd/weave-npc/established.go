@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+
+	"github.com/pkg/errors"
+	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/cut"
+	"github.com/weave-npc/weave-npc/npc/naming"
+	"github.com/weave-npc/weave-npc/npc/rules"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// pinnedShare is the part of the kernel's connection table that ended connections may take: one in so many.
+const pinnedShare = 4
+
+// newCutter returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
+func (d *daemon) newCutter(ctx context.Context) (*cut.Worker, error) {
+	bit := d.config.CutMark
+	c := cut.Config{Judge: d.controller.Lookup(), Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: d.log}
+	for _, f := range d.families {
+		if err := d.takeOverMarks(ctx, f); err != nil {
+			return nil, errors.Wrap(err, f.String())
+		}
+		if bit == 0 {
+			continue
+		}
+		t, err := openConnections(f.IPTables())
+		if err != nil {
+			return nil, err
+		}
+		c.Tables = append(c.Tables, t)
+	}
+	if bit == 0 {
+		return nil, nil
+	}
+	c.Metrics = cut.NewMetrics(d.registry)
+	return cut.New(c), nil
+}
+
+func openConnections(f iptables.Family) (*conntrack.Table, error) {
+	if f == iptables.IPv6 {
+		return conntrack.Open(unix.AF_INET6)
+	}
+	return conntrack.Open(unix.AF_INET)
+}
+
+// takeOverMarks sees to the marks of a family's connections that a weave-npc before has ended: they stay ended, or go on if connections are kept now.
+// It returns an error if somebody else uses the bit, or if the kernel does not take the rules that connections end by.
+func (d *daemon) takeOverMarks(ctx context.Context, f traffic.Family) error {
+	table, err := iptables.New(f.IPTables(), d.backend)
+	if err != nil {
+		return err
+	}
+	seen, err := table.Read(ctx, naming.ChainPrefix)
+	if err != nil {
+		return err
+	}
+	bit, former := d.config.CutMark, rules.CutMarkIn(seen)
+	switch {
+	case bit == 0 && former == 0:
+		return nil
+	case bit == 0:
+		return restore(f.IPTables(), former)
+	}
+	connections, err := openConnections(f.IPTables())
+	if err != nil {
+		return err
+	}
+	defer connections.Close()
+	switch former {
+	case bit:
+	case 0:
+		marked, err := connections.Marked(bit)
+		if err == nil && len(marked) > 0 {
+			err = errors.Errorf("--cut-mark: %d connections have the bit %#x of their mark already, which another program uses: give another bit",
+				len(marked), bit)
+		}
+		if err != nil {
+			return err
+		}
+	default:
+		marked, err := connections.Marked(former)
+		if err == nil {
+			_, err = connections.Cut(marked, bit, false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Wrap(tryCut(ctx, table, bit), "--established=cut: the kernel does not take the rules for it; use keep")
+}
+
+// tryCut writes the rules that connections end by to a chain that no rule leads to.
+func tryCut(ctx context.Context, t *iptables.Table, bit uint32) error {
+	b := &rules.Base{CutMark: bit}
+	try := append(b.Cut(), iptables.Rule{Match: b.CutToNode().Match, Target: "-j RETURN", Comment: "try"})
+	if err := t.Apply(ctx, iptables.Update{Replace: []iptables.Chain{{Name: naming.ScratchChain, Rules: try}}}); err != nil {
+		return err
+	}
+	return t.Apply(ctx, iptables.Update{Delete: []string{naming.ScratchChain}})
+}
+
+// endedMarks returns the bits of the marks of connections that weave-npc has ended, by rules in some tables.
+func endedMarks(ctx context.Context, tables []*iptables.Table) (map[iptables.Family]uint32, error) {
+	bits := map[iptables.Family]uint32{}
+	for _, t := range tables {
+		seen, err := t.Read(ctx, naming.ChainPrefix)
+		if err != nil {
+			return nil, err
+		}
+		if bit := rules.CutMarkIn(seen); bit != 0 {
+			bits[t.Family()] = bit
+		}
+	}
+	return bits, nil
+}
+
+// restore has the connections of a family go on that have a bit in their mark.
+func restore(f iptables.Family, bit uint32) error {
+	connections, err := openConnections(f)
+	if err != nil {
+		return err
+	}
+	defer connections.Close()
+	marked, err := connections.Marked(bit)
+	if err != nil {
+		return err
+	}
+	return connections.Restore(marked, bit)
+}
