@@ -18,6 +18,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/cut"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -30,6 +31,7 @@ func allMetrics() *prometheus.Registry {
 	r := newRegistry()
 	m := controller.New(npc.Config{NodeName: "node1"})
 	syncer.NewMetrics(r, m, traffic.Families[:])
+	cut.NewMetrics(r)
 	registerReports(r, new(ulogd.Stats))
 	registerInputs(r, source.Source{})
 	registerReadiness(r, func() string { return "" })

@@ -24,8 +24,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		ended:    counter("weavenpc_ended_connections_total", "Connections that were ended because a change denies them."),
 		restored: counter("weavenpc_restored_connections_total", "Ended connections that are allowed again."),
 		failures: counter("weavenpc_ending_failures_total", "Looks at the connections that failed. They are repeated."),
-		remembered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weavenpc_ended_connections",
-			Help: "Ended connections that the kernel has, at the last look."}),
+		remembered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weavenpc_remembered_connections",
+			Help: "Ended connections that are still in the table of connections, at the last look."}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weavenpc_ending_duration_seconds",
 			Help: "Duration of a look at all connections.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 12)}),
 	}

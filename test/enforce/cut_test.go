@@ -252,7 +252,9 @@ func TestS95_ToTheOwnNode(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base(), "--established=cut")
 		var lines []line
-		families(func(family int) { lines = append(lines, w.connect(t, "web", "n1", family), w.connect(t, "web", "n1", family)) })
+		families(func(family int) {
+			lines = append(lines, w.connect(t, "web", "n1", family), w.connect(t, "web", "n1", family))
+		})
 		w.apply(t, w.objects(do(base(), clusterPolicy("a", admin("1", webAlone, egress("Deny", `{networks: [0.0.0.0/0, "::/0"]}`))))))
 		w.awaitMarked(t, 0x2000, len(lines))
 		for i, l := range lines {
