@@ -58,13 +58,17 @@ type Config struct {
 type Worker struct {
 	Config
 	asked chan struct{}
+	// former is how many ended connections each table had at the last look.
+	former map[*conntrack.Table]int
 	// full and misses are set while a look found too many ended connections, and some that meet no rule: each is
 	// logged once.
 	full, misses bool
 }
 
 // New returns a Worker that has ended nothing.
-func New(c Config) *Worker { return &Worker{Config: c, asked: make(chan struct{}, 1)} }
+func New(c Config) *Worker {
+	return &Worker{Config: c, asked: make(chan struct{}, 1), former: map[*conntrack.Table]int{}}
+}
 
 // Ask has all connections judged again. It does not wait for that.
 func (w *Worker) Ask() {
@@ -89,7 +93,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			first = true
 		case <-again.C:
 		}
-		switch err := w.Look(); {
+		switch _, err := w.look(); {
 		case err != nil:
 			if retry == 0 {
 				w.Log.Error("cannot end connections that are not allowed any more, trying again", "err", err)
@@ -107,13 +111,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// Look judges all connections once.
-func (w *Worker) Look() error {
+// look judges all connections once.
+func (w *Worker) look() (all counts, err error) {
 	start := time.Now()
 	local := w.Judge.LocalAddrs()
-	var all counts
 	for _, t := range w.Tables {
-		l := look{Worker: w, table: t}
+		l := pass{Worker: w, table: t, former: w.former[t]}
 		err := t.Entries(func(source, destination netip.Addr) bool {
 			_, from := local[source]
 			_, to := local[destination]
@@ -122,13 +125,15 @@ func (w *Worker) Look() error {
 		if err == nil {
 			err = l.end()
 		}
-		if err != nil {
-			return err
-		}
+		l.pinned += l.added
+		w.former[t] = l.pinned
 		all.add(l.counts)
+		if err != nil {
+			return all, err
+		}
 	}
 	w.report(all, time.Since(start))
-	return nil
+	return all, nil
 }
 
 // report logs and counts what a look did.
@@ -161,11 +166,13 @@ func (c *counts) add(d counts) {
 	c.offloaded += d.offloaded
 }
 
-// look is one look at the connections of a family.
-type look struct {
+// pass is one look at the connections of a family.
+type pass struct {
 	*Worker
 	table *conntrack.Table
 	counts
+	// former is how many ended connections the table had at the last look, and added how many more there are now.
+	former, added int
 	// entries wait to be judged, and related ones for the connection that led to them, whose fate they share.
 	entries, related []conntrack.Entry
 	flows            []verdict.Flow
@@ -176,7 +183,7 @@ type look struct {
 }
 
 // take judges a connection, with others that come before and after it.
-func (l *look) take(e conntrack.Entry) {
+func (l *pass) take(e conntrack.Entry) {
 	if e.Master != "" {
 		l.related = append(l.related, e)
 		return
@@ -187,22 +194,29 @@ func (l *look) take(e conntrack.Entry) {
 }
 
 // judge judges the connections that wait.
-func (l *look) judge() {
+func (l *pass) judge() {
 	l.flows, l.verdicts = l.flows[:0], l.verdicts[:0]
 	for _, e := range l.entries {
-		// Of one that was taken up in mid-stream it is not known who opened it.
-		l.flows = append(l.flows, verdict.Flow{From: e.Source, To: e.Destination, Service: flow.Service{Protocol: e.Protocol, Port: e.Port}},
-			verdict.Flow{From: e.Destination, To: e.Source, Service: flow.Service{Protocol: e.Protocol, Port: e.SourcePort}})
+		l.flows = append(l.flows, verdict.Flow{From: e.Source, To: e.Destination, Service: flow.Service{Protocol: e.Protocol, Port: e.Port}})
+	}
+	for _, e := range l.entries {
+		if e.Liberal { // it was taken up in mid-stream: who opened it is not known
+			l.flows = append(l.flows, verdict.Flow{From: e.Destination, To: e.Source, Service: flow.Service{Protocol: e.Protocol, Port: e.SourcePort}})
+		}
 	}
 	l.verdicts = l.Judge.Judge(l.flows, l.verdicts)
+	reverse := l.verdicts[len(l.entries):]
 	l.carryOut(func(i int) (judged, allowed bool) {
-		v, reverse := l.verdicts[2*i], l.verdicts[2*i+1]
-		return v.Judged, v.Allowed || l.entries[i].Liberal && reverse.Allowed
+		v := l.verdicts[i]
+		if l.entries[i].Liberal {
+			v.Allowed, reverse = v.Allowed || reverse[0].Allowed, reverse[1:]
+		}
+		return v.Judged, v.Allowed
 	})
 }
 
 // end judges the rest.
-func (l *look) end() error {
+func (l *pass) end() error {
 	if len(l.entries) > 0 {
 		l.judge()
 	}
@@ -216,7 +230,7 @@ func (l *look) end() error {
 }
 
 // carryOut ends the connections that are denied, and restores those that were ended and are allowed.
-func (l *look) carryOut(verdict func(i int) (judged, allowed bool)) {
+func (l *pass) carryOut(verdict func(i int) (judged, allowed bool)) {
 	var pin, mark, restore []conntrack.Entry
 	for i, e := range l.entries {
 		judged, allowed := verdict(i)
@@ -229,12 +243,15 @@ func (l *look) carryOut(verdict func(i int) (judged, allowed bool)) {
 		case allowed:
 			restore = append(restore, e)
 		case marked:
-			l.pinned++
-		case l.pinned+len(pin) >= l.MaxPinned:
+		case l.former+l.added >= l.MaxPinned:
 			mark = append(mark, e)
 			l.unpinned++
 		default:
 			pin = append(pin, e)
+			l.added++
+		}
+		if marked && e.Pinned() {
+			l.pinned++
 		}
 		if judged && !allowed && e.Offloaded() {
 			l.offloaded++
@@ -249,19 +266,18 @@ func (l *look) carryOut(verdict func(i int) (judged, allowed bool)) {
 		l.note(err)
 		l.cut += len(c.entries) - gone
 	}
-	l.pinned += len(pin)
 	l.note(l.table.Restore(restore, l.Bit))
 	l.restored += len(restore)
 }
 
-func (l *look) remember(name string) {
+func (l *pass) remember(name string) {
 	if l.ended == nil {
 		l.ended = map[string]struct{}{}
 	}
 	l.ended[name] = struct{}{}
 }
 
-func (l *look) note(err error) {
+func (l *pass) note(err error) {
 	if l.err == nil {
 		l.err = errors.Wrap(err, "ending connections")
 	}

@@ -1,0 +1,134 @@
+package cut
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/test/fixture"
+	"github.com/weave-npc/weave-npc/test/sandbox"
+)
+
+func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
+
+// node returns a controller of 100 local pods and 1,000 others of ten applications, and policies that let each application reach the next one.
+func node(tb testing.TB) *controller.Controller {
+	tb.Helper()
+	c := controller.New(npc.Config{NodeName: "node1", Hook: npc.HookForward, AllowAction: "ACCEPT", Gate: npc.GateAuto, NFLogGroup: 86, MaxListSize: 1024})
+	c.SetNamespace(npc.Namespace{Name: "shop", UID: "shop"})
+	for i := range 1100 {
+		name, at := fmt.Sprintf("pod%d", i), "node2"
+		if i < 100 {
+			at = "node1"
+		}
+		c.SetPod(npc.Pod{Namespace: "shop", Name: name, UID: types.UID(name), Node: at, Addrs: []netip.Addr{podAddr(i)},
+			Labels: map[string]string{"app": fmt.Sprint(i % 10)}})
+	}
+	for i := range 10 {
+		c.SetPolicy(fixture.Policy(tb, fmt.Sprintf("shop/app%d", i), fmt.Sprintf(`{podSelector: {matchLabels: {app: "%d"}}, ingress: [
+{from: [{podSelector: {matchLabels: {app: "%d"}}}], ports: [{port: 80}]}, {from: [{ipBlock: {cidr: 192.0.2.0/24}}]}]}`, i, (i+1)%10)))
+	}
+	c.SetSynced()
+	return c
+}
+
+func podAddr(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 32, byte(i / 200), byte(i%200 + 2)})
+}
+
+// open puts connections of TCP into the table, all of which the policies of node allow.
+func open(tb testing.TB, count int) {
+	tb.Helper()
+	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
+		tb.Fatal(err)
+	}
+	for i := range count {
+		to := i % 100
+		from := (to+1)%10 + 10*(i/100%109)
+		f := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, Forward: tuple(podAddr(from), podAddr(to), uint16(1024+i/100), 80),
+			Reverse: tuple(podAddr(to), podAddr(from), 80, uint16(1024+i/100)), TimeOut: 600, ProtoInfo: &netlink.ProtoInfoTCP{State: 3}}
+		if err := netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, f); err != nil {
+			tb.Fatal(i, err)
+		}
+	}
+}
+
+func tuple(from, to netip.Addr, sport, dport uint16) netlink.IPTuple {
+	return netlink.IPTuple{SrcIP: net.IP(from.AsSlice()), DstIP: net.IP(to.AsSlice()), Protocol: unix.IPPROTO_TCP, SrcPort: sport, DstPort: dport}
+}
+
+func newWorker(tb testing.TB, c *controller.Controller) *Worker {
+	tb.Helper()
+	t, err := conntrack.Open(unix.AF_INET)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(t.Close)
+	return New(Config{Judge: c.Lookup(), Tables: []*conntrack.Table{t}, Bit: 0x2000, MaxPinned: 100, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Log: slog.New(slog.DiscardHandler)})
+}
+
+// TestS95_ALookEndsWhatIsDeniedAndNothingElse counts what looks do as policies change.
+func TestS95_ALookEndsWhatIsDeniedAndNothingElse(t *testing.T) {
+	c := node(t)
+	open(t, 1000)
+	w := newWorker(t, c)
+	look := func(when string, want counts) {
+		t.Helper()
+		if got, err := w.look(); err != nil || got != want {
+			t.Errorf("%s: %+v, want %+v; %v", when, got, want, err)
+		}
+	}
+	look("all are allowed", counts{})
+	c.DeletePolicy("shop", "app3", "")
+	look("one application is free", counts{})
+	c.SetPolicy(fixture.Policy(t, "shop/app3", `{podSelector: {matchLabels: {app: "3"}}, ingress: [{ports: [{port: 81}]}]}`))
+	look("its connections are denied", counts{cut: 100, pinned: 100})
+	look("again", counts{pinned: 100})
+	c.SetPolicy(fixture.Policy(t, "shop/app4", `{podSelector: {matchLabels: {app: "4"}}, policyTypes: [Ingress]}`))
+	look("more than may stay", counts{cut: 100, pinned: 100, unpinned: 100})
+	c.DeletePolicy("shop", "app3", "")
+	look("one is free again", counts{restored: 100, pinned: 100})
+	c.DeletePolicy("shop", "app4", "")
+	look("the other one, too", counts{restored: 100})
+	look("and nothing is left", counts{})
+}
+
+// BenchmarkLook judges 100,000 connections, none of which a change denies.
+func BenchmarkLook(b *testing.B) {
+	c := node(b)
+	open(b, 100_000)
+	w := newWorker(b, c)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := cpu(b)
+	for b.Loop() {
+		c.SetPolicy(fixture.Policy(b, "shop/other", `{podSelector: {matchLabels: {app: none}}}`))
+		c.DeletePolicy("shop", "other", "")
+		if _, err := w.look(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64((cpu(b)-start).Milliseconds())/float64(b.N), "cpu-ms/op")
+}
+
+func cpu(tb testing.TB) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
