@@ -197,6 +197,32 @@ func TestS96_WhatHasEndedStaysSo(t *testing.T) {
 	})
 }
 
+// TestS96_WhereACNIJumpsToTheChains connections end as well.
+func TestS96_WhereACNIJumpsToTheChains(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := newWorld(t, backend, lab.Config{})
+		w.jumpsOfCNI(t)
+		w.begin(t, base(), "--hook", "none", "--established", "cut")
+		var lines []line
+		for _, ends := range cutEnds {
+			families(func(family int) { lines = append(lines, w.connect(t, ends.from, ends.to, family)) })
+		}
+		free := w.connect(t, "db", "api", 6)
+		w.apply(t, w.objects(do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`))))
+		w.awaitMarked(t, 0x2000, len(lines))
+		for i, l := range lines {
+			for _, ends := range [][2]net.Conn{{l.server, l.client}, {l.client, l.server}} {
+				if got, err := l.say(ends[0], ends[1], 150*time.Millisecond); got != "" {
+					t.Errorf("%s IPv%d: %q arrived, %v", cutEnds[i/2].name, 4+2*(i%2), got, err)
+				}
+			}
+		}
+		if got, err := free.say(free.client, free.server, converged); got != "hello" {
+			t.Errorf("another connection: got %q, %v", got, err)
+		}
+	})
+}
+
 // TestS97_BothEndsAreTold with a reset, each when it sends something.
 func TestS97_BothEndsAreTold(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {

@@ -22,14 +22,7 @@ func TestS56_WithoutMulticast(t *testing.T) {
 func TestHookNone(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newWorld(t, backend, lab.Config{})
-		for _, n := range w.Nodes() {
-			for _, iptables := range []string{"iptables-", "ip6tables-"} {
-				for _, args := range []string{"-N WEAVE-NPC", "-N WEAVE-NPC-EGRESS", "-A FORWARD -i cni0 -j WEAVE-NPC-EGRESS",
-					"-A FORWARD -o cni0 -j WEAVE-NPC", "-A FORWARD -o cni0 -j DROP", "-A INPUT -i cni0 -j WEAVE-NPC-EGRESS"} {
-					run(t, n.Host, iptables+string(backend), append([]string{"-w"}, strings.Fields(args)...)...)
-				}
-			}
-		}
+		w.jumpsOfCNI(t)
 		w.begin(t, base(), "--hook", "none")
 		for _, n := range w.Nodes() {
 			if rules := snapshot(t, n); strings.Contains(rules, "WEAVE-NPC-FORWARD") {
@@ -38,6 +31,19 @@ func TestHookNone(t *testing.T) {
 		}
 		w.runCases(t, `^S(2|8|11|36|44|52_a_pod|53|59_a|68)_`)
 	})
+}
+
+// jumpsOfCNI makes what a CNI has that jumps to the chains of weave-npc itself.
+func (w *world) jumpsOfCNI(t *testing.T) {
+	t.Helper()
+	for _, n := range w.Nodes() {
+		for _, iptables := range []string{"iptables-", "ip6tables-"} {
+			for _, args := range []string{"-N WEAVE-NPC", "-N WEAVE-NPC-EGRESS", "-A FORWARD -i cni0 -j WEAVE-NPC-EGRESS",
+				"-A FORWARD -o cni0 -j WEAVE-NPC", "-A FORWARD -o cni0 -j DROP", "-A INPUT -i cni0 -j WEAVE-NPC-EGRESS"} {
+				run(t, n.Host, iptables+string(w.backend), append([]string{"-w"}, strings.Fields(args)...)...)
+			}
+		}
+	}
 }
 
 func TestAllowActionReturnLetsTheRestOfForwardSpeak(t *testing.T) {
