@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/conntrack"
@@ -296,6 +297,40 @@ func TestS95_ToTheOwnNode(t *testing.T) {
 		}
 		w.apply(t, w.objects(base()))
 		w.expect(t, wants{"tcp 80": "", "udp 53": ""})
+	})
+}
+
+// TestS95_TakenUpInMidStream a connection ends only if both directions are denied: who opened it is not known.
+func TestS95_TakenUpInMidStream(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := start(t, backend, base(), "--established=cut")
+		l, free := w.connect(t, "api", "web", 4), w.connect(t, "api", "db", 4)
+		for _, n := range w.Nodes() {
+			if err := n.Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		talks := func(when string, l line, want string) {
+			t.Helper()
+			within := 150 * time.Millisecond
+			if want != "" {
+				within = converged
+			}
+			for _, ends := range [][2]net.Conn{{l.server, l.client}, {l.client, l.server}} {
+				if got, err := l.say(ends[0], ends[1], within); got != want {
+					t.Errorf("%s: got %q, want %q, %v\n%s", when, got, want, err, w.state())
+				}
+			}
+		}
+		talks("taken up", l, "hello")
+		talks("taken up", free, "hello")
+		w.apply(t, w.objects(do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}`))))
+		w.expect(t, wants{"tcp 80": "-*>web"})
+		talks("one direction is denied", l, "hello")
+		w.apply(t, w.objects(do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`))))
+		w.awaitMarked(t, 0x2000, 1)
+		talks("both are denied", l, "")
+		talks("another one", free, "hello")
 	})
 }
 
