@@ -107,6 +107,33 @@ func TestS95_ALookEndsWhatIsDeniedAndNothingElse(t *testing.T) {
 	look("and nothing is left", counts{})
 }
 
+// TestS95_WhoOpenedItIsNotKnown of a connection that was taken up in mid-stream: it ends if both directions are denied.
+func TestS95_WhoOpenedItIsNotKnown(t *testing.T) {
+	c := node(t)
+	w := newWorker(t, c)
+	for _, test := range []struct {
+		name             string
+		from, to         int
+		sourcePort, port uint16
+		liberal, ends    bool
+	}{
+		{"allowed", 1, 0, 1024, 80, false, false},
+		{"denied", 2, 0, 1024, 80, false, true},
+		{"taken up, allowed", 1, 0, 1024, 80, true, false},
+		{"taken up, allowed in reverse", 0, 1, 80, 1024, true, false},
+		{"taken up, denied in both", 2, 0, 1024, 80, true, true},
+		{"taken up, the ports do not fit", 0, 1, 1024, 80, true, true},
+	} {
+		p := pass{Worker: w, table: w.Tables[0]}
+		p.take(conntrack.Entry{Name: "it", Source: podAddr(test.from), Destination: podAddr(test.to), Protocol: unix.IPPROTO_TCP, SourcePort: test.sourcePort,
+			Port: test.port, Liberal: test.liberal})
+		p.judge()
+		if _, ends := p.ended["it"]; ends != test.ends {
+			t.Errorf("%s: ends = %t", test.name, ends)
+		}
+	}
+}
+
 // BenchmarkLook judges 100,000 connections, none of which a change denies.
 func BenchmarkLook(b *testing.B) {
 	c := node(b)
