@@ -1,6 +1,8 @@
-// Package flows holds which connections were opened from and to pods, and what became of them, and reads and writes them as lines of JSON.
+// Package flows holds which connections were opened from and to pods, and what became of them, in memory and in files of JSON lines.
 //
-//	err := flows.Read(file, func(r flows.Record) error { ... })
+//	s := flows.NewStore("node1", 20000)
+//	s.Add(time.Now(), judge, flows.Allowed, opened)
+//	records, at := s.Since(0)
 //
 // It does not know where records come from, nor what policies would make of them.
 package flows
@@ -26,7 +28,7 @@ type Record struct {
 	// First and Last are when the first and the last of the connections were opened.
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
-	// Count is how many connections there were, and Replied how many of them got a reply.
+	// Count is how many connections there were. Replied is how many of them are known to have got a reply: 0 only if that was seen of none.
 	Count   uint64 `json:"count"`
 	Replied uint64 `json:"replied,omitempty"`
 	// Node is the node that saw the connections.
