@@ -19,14 +19,14 @@ func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
 // scene is a node with two pods and a reader of its events.
 type scene struct {
-	*testing.T
+	testing.TB
 	world   *lab.World
 	node    *lab.Node
 	web, db *lab.Pod
 	reader  *Reader
 }
 
-func newScene(t *testing.T) *scene {
+func newScene(t testing.TB) *scene {
 	t.Helper()
 	w, err := lab.New(lab.Config{Nodes: 1, IPv4: true, IPv6: true})
 	if err != nil {
@@ -37,7 +37,7 @@ func newScene(t *testing.T) *scene {
 			t.Error(err)
 		}
 	})
-	s := &scene{T: t, world: w, node: w.Nodes()[0]}
+	s := &scene{TB: t, world: w, node: w.Nodes()[0]}
 	for name, pod := range map[string]**lab.Pod{"shop/web": &s.web, "shop/db": &s.db} {
 		if *pod, err = s.node.AddPod(name, lab.PodConfig{}); err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestS99_NewConnections(t *testing.T) {
 			[]Connection{{s.node.Addr4(), s.db.Addr4(), unix.IPPROTO_TCP, 80}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s.T = t
+			s.TB = t
 			s.read()
 			s.probe(test.from, test.packet, test.result)
 			got := slices.DeleteFunc(s.read(), func(c Connection) bool { return c.Protocol == unix.IPPROTO_ICMPV6 })
