@@ -119,8 +119,7 @@ func writeRecords(out io.Writer, records []Record, room int) (omitted int, err e
 		if room -= len(line) + 1; room < 0 {
 			return i + 1, buffered.Flush()
 		}
-		buffered.Write(line) // Flush has the error
-		buffered.WriteByte('\n')
+		_, _ = buffered.Write(append(line, '\n')) // Flush has the error
 	}
 	return 0, buffered.Flush()
 }

@@ -53,7 +53,9 @@ func TestS99_ConnectionsOfAFloodAreRecorded(t *testing.T) {
 			recorded += int(r.Count)
 		}
 		return recorded+lost == sent
-	}, func() string { return fmt.Sprintf("of %d connections, %d are recorded and %d lost", sent, recorded, lost) })
+	}, func() string {
+		return fmt.Sprintf("of %d connections, %d are recorded and %d lost", sent, recorded, lost)
+	})
 	after := usageOf(t, d.cmd.Process.Pid)
 	t.Logf("%d connections in %s, %d recorded, %d lost; weave-npc %s of CPU, %d KiB (before %d)", sent, length, recorded, lost, after.cpu-before.cpu,
 		after.rss, before.rss)

@@ -204,3 +204,35 @@ func TestS99_FollowedRecordsComeAtOnce(t *testing.T) {
 	cancel()
 	_ = cmd.Wait()
 }
+
+// TestS99_BlindnessIsSaid where the kernel gives no events, and ends when it does. Denied connections are recorded meanwhile.
+func TestS99_BlindnessIsSaid(t *testing.T) {
+	w := newWorld(t, lab.NFT, lab.Config{})
+	n := w.Nodes()[0]
+	run(t, n.Host, "conntrack", "-L") // which brings the settings
+	run(t, n.Host, "sysctl", "-qw", "net.netfilter.nf_conntrack_events=0")
+	m := w.fromManifests(t, recorded())
+	d := newDaemon(n, w.daemonArgs(0, "--manifests", m.dir, "--flows", "--flows-socket", filepath.Join(t.TempDir(), "flows.sock"))...)
+	blind := "allowed connections are not recorded.*net.netfilter.nf_conntrack_events is 0"
+	d.log.expect(blind)
+	d.start(t)
+	d.endWith(t)
+	d.awaitLine(t, 0, blind)
+	d.awaitReady(t)
+	packet := lab.Packet{Proto: "udp", To: w.hosts["db"].Addr4(), Port: 53}
+	w.probe(t, "web", packet, lab.Allowed)
+	w.probe(t, "mon", packet, lab.Dropped)
+	denied := "1 denied ops/Pod/mon -> shop/Pod/db udp/53"
+	d.awaitFlows(t, denied)
+	if d.metric(t, "weavenpc_flows_recording") != 0 {
+		t.Error("it claims to record")
+	}
+	said := d.log.len()
+	run(t, n.Host, "sysctl", "-qw", "net.netfilter.nf_conntrack_events=1")
+	d.awaitLine(t, said, "allowed connections are recorded again")
+	packet.FromPort = w.hosts["web"].FreshPort()
+	w.probe(t, "web", packet, lab.Allowed)
+	d.awaitFlows(t, denied, "1 allowed shop/Deployment/web -> shop/Pod/db udp/53 replied")
+	run(t, n.Host, "sysctl", "-qw", "net.netfilter.nf_conntrack_events=0")
+	d.awaitLine(t, said, blind)
+}

@@ -24,7 +24,7 @@ const (
 	period = 10 * time.Millisecond
 	// bufferSize is the size of the kernel's queue of events: a third of a second at 20,000 connections a second.
 	bufferSize = 4 << 20
-	// setting says whether the kernel gives events at all.
+	// setting tells whether the kernel gives events at all.
 	setting = "/proc/sys/net/netfilter/nf_conntrack_events"
 )
 

@@ -86,7 +86,7 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 				mu.Lock()
 				defer mu.Unlock()
 				failed++
-				fmt.Fprintf(stderr, "weave-npc: node %s: %v\n", pod.Spec.NodeName, err)
+				fmt.Fprintln(stderr, "weave-npc: node "+pod.Spec.NodeName+":", err)
 			}
 			return nil
 		})
@@ -115,7 +115,7 @@ func (o *options) arguments() []string {
 		args = append(args, "--since="+o.query.since.String())
 	}
 	if o.follow {
-		args = append(args, "--follow")
+		args = append(args, "--follow", "--end-with-input")
 	}
 	return args
 }
@@ -154,9 +154,13 @@ func (k kubectl) pods(ctx context.Context) ([]pod, error) {
 
 // ask passes on the records that a command in a pod prints.
 func (k kubectl) ask(ctx context.Context, p pod, args []string, each func(flows.Record) error) error {
-	cmd := k.command(ctx, append([]string{"exec", "--namespace=" + p.Metadata.Namespace, p.Metadata.Name, "--container=" + container, "--"}, args...)...)
+	cmd := k.command(ctx, append([]string{"exec", "--stdin", "--namespace=" + p.Metadata.Namespace, p.Metadata.Name, "--container=" + container, "--"},
+		args...)...)
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
+		return errors.Wrap(err, "running kubectl")
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return errors.Wrap(err, "running kubectl")

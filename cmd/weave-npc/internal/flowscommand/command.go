@@ -29,7 +29,10 @@ const (
 type options struct {
 	query  query
 	follow bool
-	output string
+	// endWithInput ends what follow began when nobody is there any more who could read it. Without it, the command would run on in a container after
+	// the kubectl that called it has gone.
+	endWithInput bool
+	output       string
 }
 
 func (o *options) register(f *pflag.FlagSet) {
@@ -62,20 +65,31 @@ func OfNode(socket string, registerSocket func(*pflag.FlagSet, *string)) *cobra.
 		Long: "Lists the connections that weave-npc --flows has recorded on this node, one line for all connections from a workload to another one\n" +
 			"and one port, with the verdict of this node.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.runNode(cmd.Context(), cmd.OutOrStdout(), socket) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.runNode(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), socket)
+		},
 	}
 	o.register(cmd.Flags())
+	cmd.Flags().BoolVar(&o.endWithInput, "end-with-input", false, "end --follow when standard input ends, which it does if a remote caller has gone")
 	registerSocket(cmd.Flags(), &socket)
 	return cmd
 }
 
-func (o *options) runNode(ctx context.Context, out io.Writer, socket string) error {
+func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, socket string) error {
 	f, err := o.prepare()
 	if err != nil {
 		return err
 	}
 	p := newPrinter(out, o.output)
 	if o.follow {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if o.endWithInput {
+			go func() {
+				_, _ = io.Copy(io.Discard, in)
+				cancel()
+			}()
+		}
 		return flowsocket.Read(ctx, socket, true, func(r flows.Record) error {
 			if !f.matches(&r) {
 				return nil

@@ -3,6 +3,8 @@ package flowscommand
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -11,7 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
@@ -143,6 +147,43 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// empty is a store without records.
+type empty struct{}
+
+func (empty) Since(uint64) ([]flows.Record, uint64) { return nil, 0 }
+
+// TestFollowingEndsWithItsInput, so that nothing runs on in a container when its caller has gone.
+func TestFollowingEndsWithItsInput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "flows.sock")
+	server, err := flowsocket.Listen(path, empty{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Run(t.Context(), slog.New(slog.DiscardHandler))
+	in, caller := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		cmd := OfNode(path, func(*pflag.FlagSet, *string) {})
+		cmd.SetArgs([]string{"-f", "--end-with-input"})
+		cmd.SetIn(in)
+		ended <- cmd.ExecuteContext(t.Context())
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("it ends at once: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	_ = caller.Close()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it runs on")
+	}
+}
+
 // fakeKubectl answers as a cluster with three nodes, one of which does not record; it writes down what it was asked.
 const fakeKubectl = `#!/bin/sh
 echo "$@" >>"$CALLS"
@@ -196,7 +237,7 @@ func TestFlowsOfACluster(t *testing.T) {
 	}
 	asked, _ := os.ReadFile(calls)
 	for _, want := range []string{"--context=prod get pods --all-namespaces --selector=network-policy-controller=weave-npc --output=json",
-		"--context=prod exec --namespace=kube-system npc-a --container=weave-npc -- weave-npc flows --output=json --from=shop --since=1h0m0s"} {
+		"--context=prod exec --stdin --namespace=kube-system npc-a --container=weave-npc -- weave-npc flows --output=json --from=shop --since=1h0m0s"} {
 		if !strings.Contains(string(asked), want+"\n") {
 			t.Errorf("kubectl is not asked %s, but\n%s", want, asked)
 		}

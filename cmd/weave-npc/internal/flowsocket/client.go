@@ -25,7 +25,7 @@ func Read(ctx context.Context, path string, goOn bool, each func(flows.Record) e
 	case err != nil:
 		return errors.Wrap(err, "reading recorded connections")
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	request := []byte{all}
 	if goOn {

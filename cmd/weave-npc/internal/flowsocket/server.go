@@ -98,12 +98,11 @@ func check(path string) error {
 	case info.Mode().Type() != os.ModeSocket:
 		return errors.Errorf("%s is there already, and no socket", path)
 	}
-	conn, err := net.Dial("unix", path)
-	if err != nil {
-		return nil // nobody listens
+	if conn, err := net.Dial("unix", path); err == nil {
+		_ = conn.Close()
+		return errors.Errorf("another process serves %s", path)
 	}
-	_ = conn.Close()
-	return errors.Errorf("another process serves %s", path)
+	return nil // nobody listens
 }
 
 func (s *Server) install(next string) (err error) {
@@ -139,8 +138,10 @@ func (s *Server) Run(ctx context.Context, log *slog.Logger) {
 			continue
 		}
 		clients.Go(func() {
-			defer func() { <-free }()
-			defer conn.Close()
+			defer func() {
+				_ = conn.Close()
+				<-free
+			}()
 			if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil {
 				log.Debug("a reader of recorded connections has gone", "err", err)
 			}
