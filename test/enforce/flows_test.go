@@ -184,6 +184,25 @@ func TestS99_RecordsOutliveADaemon(t *testing.T) {
 	d.awaitFlows(t, "2"+want[1:])
 }
 
+// TestS99_NetAdminAndNetRawAreEnough to record, in the default seccomp profile of containers.
+func TestS99_NetAdminAndNetRawAreEnough(t *testing.T) {
+	profiled, err := lab.ProfileWrap(lab.DefaultProfile, "CAP_NET_ADMIN", "CAP_NET_RAW")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, lab.NFT, lab.Config{})
+	m := w.fromManifests(t, recorded())
+	dir := t.TempDir()
+	d := newDaemon(w.Nodes()[0], w.daemonArgs(0, "--manifests", m.dir, "--flows", "--flows-socket", filepath.Join(dir, "flows.sock"), "--flows-dir", dir)...)
+	d.wrap = slices.Concat(profiled, unprivileged)
+	d.start(t)
+	d.endWith(t)
+	d.awaitReady(t)
+	w.probe(t, "web", lab.Packet{Proto: "tcp", To: w.hosts["db"].Addr4(), Port: 80}, lab.Allowed)
+	w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["db"].Addr4(), Port: 80}, lab.Dropped)
+	d.awaitFlows(t, "1 allowed shop/Deployment/web -> shop/Pod/db tcp/80 [http] replied", "1 denied ops/Pod/mon -> shop/Pod/db tcp/80 [http]")
+}
+
 // TestS99_FollowedRecordsComeAtOnce prints each record again when a connection is added to it.
 func TestS99_FollowedRecordsComeAtOnce(t *testing.T) {
 	w := startRecording(t, lab.NFT, recorded())
