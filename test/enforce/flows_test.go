@@ -199,8 +199,8 @@ func TestS99_NetAdminAndNetRawAreEnough(t *testing.T) {
 	d.endWith(t)
 	d.awaitReady(t)
 	w.probe(t, "web", lab.Packet{Proto: "tcp", To: w.hosts["db"].Addr4(), Port: 80}, lab.Allowed)
-	w.probe(t, "mon", lab.Packet{Proto: "tcp", To: w.hosts["db"].Addr4(), Port: 80}, lab.Dropped)
-	d.awaitFlows(t, "1 allowed shop/Deployment/web -> shop/Pod/db tcp/80 [http] replied", "1 denied ops/Pod/mon -> shop/Pod/db tcp/80 [http]")
+	w.probe(t, "mon", lab.Packet{Proto: "udp", To: w.hosts["db"].Addr4(), Port: 53}, lab.Dropped)
+	d.awaitFlows(t, "1 allowed shop/Deployment/web -> shop/Pod/db tcp/80 [http] replied", "1 denied ops/Pod/mon -> shop/Pod/db udp/53")
 }
 
 // TestS99_FollowedRecordsComeAtOnce prints each record again when a connection is added to it.
