@@ -80,9 +80,10 @@ drift: ## measure how long repairs take, REPEATS (30) times each kind, and what 
 	test/setup
 	$(GO) test ./npc/syncer -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
 
-flood: ## drop 20,000 new flows a second for FOR (30s), and kill ulogd2 KILLS (100) times under load; prints what it takes
+flood: ## drop 20,000 new flows a second for FOR (30s), record as many, and kill ulogd2 KILLS (100) times under load; prints what it takes
 	test/setup
 	@for b in nft legacy; do WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run "TestFloodOfBlockedFlows/$$b" -timeout 0 -v || exit 1; done
+	WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run TestS99_ConnectionsOfAFlood -timeout 0 -v
 	WEAVE_NPC_TEST_ULOGD_KILLS=$${KILLS:-100} $(GO) test ./test/enforce ./ulogd -run 'TestUlogdIsKilledUnderLoad|TestRunKilledAgainAndAgain' -timeout 0 -v
 
 upgrade: ## compare what the kernel holds with an earlier commit's weave-npc (BASE=COMMIT), in STATES (1000) dry runs, and in a tenth of them after a restart

@@ -32,6 +32,8 @@ type Pod struct {
 	Name      string
 	UID       types.UID
 	Labels    map[string]string
+	// Workload is what made the pod; nil if nothing did. Pods of one workload share it, so that it must not be changed.
+	Workload *Workload
 	// Node is spec.nodeName; empty while the pod is not scheduled.
 	Node string
 	// Addrs are status.podIPs, unmapped, without duplicates and without those that do not parse.
@@ -53,6 +55,12 @@ type Pod struct {
 	Started time.Time
 	Created time.Time
 }
+
+// Workload is the object that makes pods, such as a Deployment, in the namespace of its pods.
+type Workload struct{ Kind, Name string }
+
+// String returns the kind and the name.
+func (w Workload) String() string { return w.Kind + "/" + w.Name }
 
 // bootTolerance is how much earlier than the node's start a container may have been started by its time stamp, before that counts
 // as another boot: clocks are set, and time stamps are rounded.

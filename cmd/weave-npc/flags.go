@@ -36,6 +36,9 @@ type options struct {
 	budget                                       budget.Limits
 	nflogGroup                                   uint16
 	allowMcast, allowVLAN, legacyNetpol, dryRun  bool
+	flows                                        bool
+	flowsRecords                                 int
+	flowsDir, flowsSocket                        string
 }
 
 // defaults returns the values of flags that are not given. Other subcommands take theirs from here, too.
@@ -55,6 +58,8 @@ func defaults() *options {
 		countedPorts:  []uint{22, 25, 53, 80, 443, 3306, 5432, 6379, 8080, 8443, 9090, 9200, 27017},
 		logLevel:      "info",
 		logFormat:     "text",
+		flowsRecords:  20000,
+		flowsSocket:   "/run/weave-npc/flows.sock",
 	}
 }
 
@@ -92,6 +97,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.Uint16Var(&o.nflogGroup, "nflog-group", o.nflogGroup, "NFLOG group of packets blocked on ingress; the next one is for egress")
 	f.StringVar(&o.ulogdPcap, "ulogd-pcap", o.ulogdPcap, "capture file for the last reported packets (the file before it has .1 after its name)")
 	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", o.ulogdPcapSize, "maximum size of the two files of --ulogd-pcap together, in MiB")
+	o.registerFlows(f)
 	registerLegacyNetpol(f, &o.legacyNetpol)
 	registerBackend(f, &o.backend)
 	f.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address to serve metrics and health on; empty for none")
@@ -102,6 +108,21 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
 	f.BoolVar(&o.dryRun, "dry-run", o.dryRun, "print the transactions that would be applied, and exit")
 	o.registerCompletion(f)
+}
+
+// registerFlows registers the flags about recorded connections.
+func (o *options) registerFlows(f *pflag.FlagSet) {
+	f.BoolVar(&o.flows, "flows", o.flows, "record which connections are opened from and to pods of this node, for weave-npc flows")
+	f.IntVar(&o.flowsRecords, "flows-records", o.flowsRecords,
+		"maximum number of records, one for all connections from a workload to another one and one port; the oldest go")
+	f.StringVar(&o.flowsDir, "flows-dir", o.flowsDir, "directory to keep records in over a restart, at most 2 KiB each (default: they are only in memory)")
+	commandline.Directory(f, "flows-dir")
+	registerFlowsSocket(f, &o.flowsSocket)
+}
+
+func registerFlowsSocket(f *pflag.FlagSet, path *string) {
+	f.StringVar(path, "flows-socket", *path, "Unix socket to read records from, for root alone")
+	commandline.File(f, "flows-socket")
 }
 
 // registerCompletion records which values the flags take.
@@ -160,6 +181,9 @@ var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$|^[A-Za-z0-9._-]{1
 // maxPcapSize is the maximum of --ulogd-pcap-size, in MiB.
 const maxPcapSize = 1 << 20
 
+// maxFlowsRecords is the maximum of --flows-records, which take about 1 KiB of memory each.
+const maxFlowsRecords = 1 << 20
+
 // config validates the flags and returns the model's configuration.
 func (o *options) config() (npc.Config, error) {
 	c := npc.Config{NodeName: o.nodeName, PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: npc.Hook(o.hook),
@@ -200,6 +224,10 @@ func (o *options) config() (npc.Config, error) {
 		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65534", o.nflogGroup)
 	case o.ulogdPcapSize < 1 || o.ulogdPcapSize > maxPcapSize:
 		return c, errors.Errorf("--ulogd-pcap-size: %d is not within 1 to %d", o.ulogdPcapSize, maxPcapSize)
+	case o.flowsRecords < 1 || o.flowsRecords > maxFlowsRecords:
+		return c, errors.Errorf("--flows-records: %d is not within 1 to %d", o.flowsRecords, maxFlowsRecords)
+	case !o.flows && o.flowsDir != "":
+		return c, errors.New("--flows-dir: nothing is recorded without --flows")
 	case o.maxListSize < 0:
 		return c, errors.Errorf("--max-list-size: %d is negative", o.maxListSize)
 	case o.bridgePort != "" && !interfaceName.MatchString(o.bridgePort):

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowscommand"
 )
 
 func main() {
@@ -59,7 +60,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.register(root.Flags())
-	root.AddCommand(explainCommand(), showCommand(), cleanupCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), flowscommand.OfNode(defaults().flowsSocket, registerFlowsSocket), cleanupCommand(), versionCommand())
 	return prepare(root)
 }
 
@@ -74,7 +75,7 @@ func prepare(root *cobra.Command) *cobra.Command {
 // pluginName is the name of the binary that kubectl runs as "kubectl npc".
 const pluginName = "kubectl-npc"
 
-// plugin returns the command for kubectl, with the subcommands that need no node.
+// plugin returns the command for kubectl, with the subcommands that do not have to run on a node.
 func plugin() *cobra.Command {
 	root := &cobra.Command{
 		Use:         pluginName,
@@ -82,6 +83,6 @@ func plugin() *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl npc"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(explainCommand(), showCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), flowscommand.OfCluster(), versionCommand())
 	return prepare(root)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/recording"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/cut"
@@ -36,6 +38,9 @@ func allMetrics() *prometheus.Registry {
 	registerInputs(r, source.Source{})
 	registerReadiness(r, func() string { return "" })
 	blocked.NewReporter(names{m.Lookup(), denial.NewFinder(m.Lookup(), "node1", false)}, nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
+	pod := netip.MustParseAddr("10.32.1.2")
+	m.SetPod(npc.Pod{Namespace: "shop", Name: "web", UID: "1", Node: "node1", Addrs: []netip.Addr{pod}})
+	recording.New(recording.Config{Node: "node1", Records: 1, Names: m.Lookup(), Registry: r}).Denied(ulogd.Packet{Src: pod, Dst: pod})
 	return r
 }
 
@@ -92,7 +97,8 @@ func TestMetricsPage(t *testing.T) {
 
 // TestNoLabelHasManyValues checks that no metric has labels for pods, addresses or policies.
 func TestNoLabelHasManyValues(t *testing.T) {
-	known := []string{"family", "direction", "kind", "protocol", "dport", "version", "goversion"}
+	known := []string{"family", "direction", "kind", "protocol", "dport", "version", "goversion",
+		"from", "to", "verdict"} // of namespaces, whose number of pairs is bounded
 	gathered, err := allMetrics().Gather()
 	if err != nil {
 		t.Fatal(err)

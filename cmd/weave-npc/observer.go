@@ -9,14 +9,16 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/recording"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// observer reports what happens on this node: metrics, readiness, profiles, blocked packets. Enforcement does not depend on it.
+// observer reports what happens on this node: metrics, readiness, profiles, blocked packets, connections. Enforcement does not depend on it.
 type observer struct {
 	blocked          *blocked.Reporter
+	recorder         *recording.Recorder // nil without --flows
 	reports          ulogd.Config
 	server, profiles *httpserver.Server
 }
@@ -39,6 +41,9 @@ func (d *daemon) newObserver() (*observer, error) {
 	if err := x.reports.Check(); err != nil {
 		return nil, errors.Wrap(err, "--ulogd-pcap")
 	}
+	if x.recorder, err = d.newRecorder(); err != nil {
+		return nil, err
+	}
 	notReady := httpserver.Prompt(d.notReady)
 	registerReports(d.registry, x.reports.Stats)
 	registerReadiness(d.registry, notReady)
@@ -50,10 +55,28 @@ func (d *daemon) newObserver() (*observer, error) {
 	return x, err
 }
 
+// newRecorder opens what --flows asks for; nil if that is nothing.
+func (d *daemon) newRecorder() (*recording.Recorder, error) {
+	if !d.options.flows {
+		return nil, nil
+	}
+	r := recording.New(recording.Config{Node: d.config.NodeName, Records: d.options.flowsRecords, Directory: d.options.flowsDir,
+		Socket: d.options.flowsSocket, Names: d.controller.Lookup(), Registry: d.registry, Log: d.log})
+	return r, errors.Wrap(r.Open(), "--flows")
+}
+
 // start runs the observer until the context ends.
 func (x *observer) start(ctx context.Context, tasks *errgroup.Group) {
 	tasks.Go(func() error { return x.server.Run(ctx, x.reports.Log) })
 	tasks.Go(func() error { return x.profiles.Run(ctx, x.reports.Log) })
 	tasks.Go(func() error { return x.blocked.Run(ctx) })
-	tasks.Go(func() error { return ulogd.Run(ctx, x.reports, x.blocked.Handle) })
+	handle := x.blocked.Handle
+	if x.recorder != nil {
+		tasks.Go(func() error { return x.recorder.Run(ctx) })
+		handle = func(p ulogd.Packet) {
+			x.blocked.Handle(p)
+			x.recorder.Denied(p)
+		}
+	}
+	tasks.Go(func() error { return ulogd.Run(ctx, x.reports, handle) })
 }

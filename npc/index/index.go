@@ -118,7 +118,7 @@ func (x *Index) SetPod(f npc.Pod) Change {
 		p.labels = x.interner.labels(f.Labels)
 	}
 	f.Labels, f.Namespace, f.Node = nil, ns.Name, x.interner.share(f.Node)
-	f.HostAddrs, f.Ports = x.interner.shareHosts(f.HostAddrs), x.interner.sharePorts(f.Ports)
+	f.HostAddrs, f.Ports, f.Workload = x.interner.shareHosts(f.HostAddrs), x.interner.sharePorts(f.Ports), x.interner.shareWorkload(f.Workload)
 	p.Pod = f
 	x.setLocal(p, f.Node == x.config.NodeName && !f.HostNetwork && !f.Finished)
 	c.Reselected = p.local != c.WasLocal || p.local && relabelled

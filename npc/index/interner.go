@@ -13,9 +13,10 @@ const maxTexts = 4096
 
 // interner remembers texts and what pods of a kind or of a node have in common, so that equal ones share their memory.
 type interner struct {
-	known map[string]string
-	ports map[npc.NamedPort][]npc.NamedPort // the only named port of a pod -> all of them
-	hosts map[netip.Addr][]netip.Addr       // the only address of a pod's node -> all of them
+	known     map[string]string
+	workloads map[npc.Workload]*npc.Workload
+	ports     map[npc.NamedPort][]npc.NamedPort // the only named port of a pod -> all of them
+	hosts     map[netip.Addr][]netip.Addr       // the only address of a pod's node -> all of them
 }
 
 func (i *interner) share(s string) string {
@@ -44,6 +45,22 @@ func shareOnly[E comparable](known *map[E][]E, list []E, settle func(E) E) []E {
 	e := settle(list[0])
 	(*known)[e] = []E{e}
 	return (*known)[e]
+}
+
+// shareWorkload returns a workload as it is remembered.
+func (i *interner) shareWorkload(w *npc.Workload) *npc.Workload {
+	if w == nil {
+		return nil
+	}
+	if shared, ok := i.workloads[*w]; ok {
+		return shared
+	}
+	if i.workloads == nil || len(i.workloads) >= maxTexts {
+		i.workloads = make(map[npc.Workload]*npc.Workload)
+	}
+	w = &npc.Workload{Kind: i.share(w.Kind), Name: i.share(w.Name)}
+	i.workloads[*w] = w
+	return w
 }
 
 // shareHosts returns the addresses of a node as they are remembered.

@@ -45,6 +45,24 @@ func TestSharedLists(t *testing.T) {
 	}
 }
 
+// TestSharedWorkloads shows that pods of one workload share it, and that a pod which gets another one is told apart.
+func TestSharedWorkloads(t *testing.T) {
+	w := newWorld(t)
+	set := func(name string, workload *npc.Workload) *npc.Workload {
+		w.SetPod(npc.Pod{Namespace: "shop", Name: name, UID: "1", Workload: workload})
+		return w.Pod("shop", name).Facts().Workload
+	}
+	web := func() *npc.Workload { return &npc.Workload{Kind: "Deployment", Name: strings.Clone("web")} }
+	if a, b := set("web-1", web()), set("web-2", web()); a != b || *a != *web() {
+		t.Errorf("%v and %v are not shared", a, b)
+	}
+	for _, want := range []*npc.Workload{{Kind: "ReplicaSet", Name: "web"}, nil, web()} {
+		if got := set("web-1", want); (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%v, not %v", got, want)
+		}
+	}
+}
+
 // TestSharingIsBounded shows that what is remembered does not grow without end, and is right all the same.
 func TestSharingIsBounded(t *testing.T) {
 	var i interner
@@ -53,6 +71,9 @@ func TestSharingIsBounded(t *testing.T) {
 		host := netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
 		if i.share(text) != text || i.shareHosts([]netip.Addr{host})[0] != host || i.sharePorts([]npc.NamedPort{{Port: uint16(n)}})[0].Port != uint16(n) {
 			t.Fatalf("%s is taken for another", text)
+		}
+		if w := (npc.Workload{Kind: "Pod", Name: text}); *i.shareWorkload(&w) != w || len(i.workloads) > maxTexts {
+			t.Fatalf("%d workloads are remembered, or one is taken for another", len(i.workloads))
 		}
 		if len(i.known) > maxTexts || len(i.hosts) > maxTexts || len(i.ports) > maxTexts {
 			t.Fatalf("%d texts, %d hosts, %d ports are remembered", len(i.known), len(i.hosts), len(i.ports))

@@ -101,10 +101,12 @@ func (p *Pod) ref() claims.Ref { return claims.Ref{Namespace: p.Namespace, Name:
 // same reports whether a pod is as its facts tell.
 func (p *Pod) same(f npc.Pod) bool {
 	return p.UID == f.UID && p.Node == f.Node && p.HostNetwork == f.HostNetwork && p.Finished == f.Finished && p.Deleting == f.Deleting &&
-		p.StaleAddrs == f.StaleAddrs &&
+		p.StaleAddrs == f.StaleAddrs && sameWorkload(p.Workload, f.Workload) &&
 		p.Started.Equal(f.Started) && p.Created.Equal(f.Created) && slices.Equal(p.Addrs, f.Addrs) &&
 		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.labels.equal(f.Labels)
 }
+
+func sameWorkload(a, b *npc.Workload) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // isException reports whether pods are in a set as exceptions: it is a set of networks.
 func isException(s *dataplane.Set) bool { return s.Type == ipset.HashNet }

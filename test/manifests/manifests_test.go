@@ -202,9 +202,12 @@ func checkConfined(t *testing.T, pod corev1.PodSpec, c corev1.Container) {
 			if v.Name == m.Name && v.HostPath != nil && v.HostPath.Type != nil {
 				mounts[m.MountPath] = v.HostPath.Path + " " + string(*v.HostPath.Type)
 			}
+			if v.Name == m.Name && v.EmptyDir != nil {
+				mounts[m.MountPath] = "empty, " + string(v.EmptyDir.Medium)
+			}
 		}
 	}
-	if d := cmp.Diff(map[string]string{"/run/xtables.lock": "/run/xtables.lock FileOrCreate"}, mounts); d != "" {
+	if d := cmp.Diff(map[string]string{"/run/xtables.lock": "/run/xtables.lock FileOrCreate", "/run/weave-npc": "empty, Memory"}, mounts); d != "" {
 		t.Errorf("mounts (-want +got):\n%s", d)
 	}
 	checkProbe(t, c, "/healthz", c.LivenessProbe)
@@ -285,7 +288,7 @@ func TestPodMonitorFindsThePort(t *testing.T) {
 	}
 }
 
-// TestCleanupIsAJob that has the rights of the base's container and no more.
+// TestCleanupIsAJob that has the rights of the base's container and no more. It serves nothing.
 func TestCleanupIsAJob(t *testing.T) {
 	text, err := os.ReadFile(prod + "/cleanup.yaml")
 	if err != nil {
@@ -301,7 +304,9 @@ func TestCleanupIsAJob(t *testing.T) {
 		Mounts   []corev1.VolumeMount
 		Volumes  []corev1.Volume
 	}
-	want := part{own.Image, own.SecurityContext, own.VolumeMounts, ds.Spec.Template.Spec.Volumes}
+	const served = "weave-npc-run"
+	want := part{own.Image, own.SecurityContext, slices.DeleteFunc(own.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == served }),
+		slices.DeleteFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == served })}
 	if d := cmp.Diff(want, part{c.Image, c.SecurityContext, c.VolumeMounts, pod.Volumes}); d != "" {
 		t.Errorf("it runs otherwise than weave-npc (-weave-npc +cleanup):\n%s", d)
 	}

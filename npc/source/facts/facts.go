@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	netutils "k8s.io/utils/net"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -59,6 +62,7 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 		Name:        p.Name,
 		UID:         p.UID,
 		Labels:      p.Labels,
+		Workload:    workload(p),
 		Node:        p.Spec.NodeName,
 		HostNetwork: p.Spec.HostNetwork,
 		Finished:    p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
@@ -75,6 +79,21 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 	hostAddrs, ignoredHost := Addrs("status.hostIPs", addressTexts(p.Status.HostIPs, p.Status.HostIP))
 	facts.HostAddrs = hostAddrs
 	return facts, append(ignored, ignoredHost...)
+}
+
+// workload returns what made a pod: its controller, or the Deployment of that if it is a ReplicaSet which a Deployment made. The pods that a kubelet
+// makes of its own files have its Node for a controller; nothing made those.
+func workload(p *corev1.Pod) *npc.Workload {
+	c := metav1.GetControllerOfNoCopy(p)
+	if c == nil || c.Kind == "" || c.Name == "" || c.Kind == "Node" {
+		return nil
+	}
+	if hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; c.Kind == "ReplicaSet" && hash != "" {
+		if name, ok := strings.CutSuffix(c.Name, "-"+hash); ok && name != "" {
+			return &npc.Workload{Kind: "Deployment", Name: name}
+		}
+	}
+	return &npc.Workload{Kind: c.Kind, Name: c.Name}
 }
 
 // lastStart returns the latest time at which a container of a pod was started; zero if the status has none.

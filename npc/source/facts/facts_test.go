@@ -142,6 +142,41 @@ func TestNodeFacts(t *testing.T) {
 	}
 }
 
+// TestWorkloads are what an operator calls them.
+func TestWorkloads(t *testing.T) {
+	yes := true
+	for _, test := range []struct {
+		name, kind, owner, hash string
+		controls                *bool
+		want                    string
+	}{
+		{"no owner", "", "", "", nil, ""},
+		{"a Deployment's", "ReplicaSet", "web-6d4b", "6d4b", &yes, "Deployment/web"},
+		{"a ReplicaSet's own", "ReplicaSet", "web", "", &yes, "ReplicaSet/web"},
+		{"a ReplicaSet with somebody's label", "ReplicaSet", "web", "6d4b", &yes, "ReplicaSet/web"},
+		{"a ReplicaSet that is called as its hash", "ReplicaSet", "-6d4b", "6d4b", &yes, "ReplicaSet/-6d4b"},
+		{"a StatefulSet's", "StatefulSet", "db", "", &yes, "StatefulSet/db"},
+		{"a Job's", "Job", "backup-29012345", "", &yes, "Job/backup-29012345"},
+		{"a kubelet's", "Node", "node1", "", &yes, ""},
+		{"an owner that does not control it", "Thing", "x", "", nil, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pod-template-hash": test.hash}}}
+			if test.kind != "" {
+				p.OwnerReferences = []metav1.OwnerReference{{Kind: test.kind, Name: test.owner, Controller: test.controls}}
+			}
+			got, _ := OfPod(&p)
+			text := ""
+			if got.Workload != nil {
+				text = got.Workload.String()
+			}
+			if text != test.want {
+				t.Errorf("%q, want %q", text, test.want)
+			}
+		})
+	}
+}
+
 func TestNamespaceFacts(t *testing.T) {
 	for _, test := range []struct {
 		name, annotation string

@@ -1,0 +1,196 @@
+package flowscommand
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+const (
+	// container is the name that every manifest gives to the container of weave-npc.
+	container = "weave-npc"
+	// selector is the label that every manifest gives to its pods.
+	selector = "network-policy-controller=weave-npc"
+	// maxAsked is how many nodes are asked at a time.
+	maxAsked = 16
+)
+
+// kubectl runs kubectl with what it needs to find the cluster.
+type kubectl struct{ kubeconfig, context string }
+
+// OfCluster returns the command that lists the connections of all nodes.
+func OfCluster() *cobra.Command {
+	var o options
+	var k kubectl
+	cmd := &cobra.Command{
+		Use:   "flows",
+		Short: "Lists the connections that weave-npc --flows has recorded on all nodes",
+		Long: "Lists the connections that weave-npc --flows has recorded on all nodes, one line for all connections from a workload to another one\n" +
+			"and one port. It runs kubectl exec on the pod of weave-npc of each node. A connection that one node allowed and the other one denied\n" +
+			"is denied. Two nodes may have seen the same connections, so that a count is the least that it can be.\n" +
+			"With --follow, each node's records are printed as they come.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.runCluster(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), k)
+		},
+	}
+	f := cmd.Flags()
+	o.register(f)
+	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server (default: the one that kubectl uses)")
+	commandline.File(f, "kubeconfig")
+	f.StringVar(&k.context, "context", "", "context of the kubeconfig (default: its current one)")
+	return cmd
+}
+
+func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubectl) error {
+	if _, err := o.prepare(); err != nil { // the nodes filter
+		return err
+	}
+	pods, err := k.pods(ctx)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var found []flows.Record
+	p := newPrinter(out, o.output)
+	take := func(r flows.Record) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if o.follow {
+			return p.follow(r)
+		}
+		found = append(found, r)
+		return nil
+	}
+	failed := 0
+	var tasks errgroup.Group
+	if !o.follow {
+		tasks.SetLimit(maxAsked)
+	}
+	for _, pod := range pods {
+		tasks.Go(func() error {
+			if err := k.ask(ctx, pod, o.arguments(), take); err != nil && ctx.Err() == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed++
+				fmt.Fprintln(stderr, "weave-npc: node "+pod.Spec.NodeName+":", err)
+			}
+			return nil
+		})
+	}
+	_ = tasks.Wait() // the errors have been printed
+	if !o.follow {
+		if err := p.print(merge(found)); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return errors.Errorf("%d of %d nodes did not tell their connections", failed, len(pods))
+	}
+	return nil
+}
+
+// arguments are those of the command on a node.
+func (o *options) arguments() []string {
+	args := []string{"weave-npc", "flows", "--output=" + outputJSON}
+	for _, a := range [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}, {"--verdict", o.query.verdict}} {
+		if a[1] != "" {
+			args = append(args, a[0]+"="+a[1])
+		}
+	}
+	if o.query.since > 0 {
+		args = append(args, "--since="+o.query.since.String())
+	}
+	if o.follow {
+		args = append(args, "--follow", "--end-with-input")
+	}
+	return args
+}
+
+// pod is what is read of a pod of weave-npc.
+type pod struct {
+	Metadata struct{ Namespace, Name string }
+	Spec     struct{ NodeName string }
+	Status   struct{ Phase string }
+}
+
+// pods returns the pods of weave-npc that run.
+func (k kubectl) pods(ctx context.Context) ([]pod, error) {
+	cmd := k.command(ctx, "get", "pods", "--all-namespaces", "--selector="+selector, "--output=json")
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, failure("looking for the pods of weave-npc", err, &complaint)
+	}
+	var list struct{ Items []pod }
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, errors.Wrap(err, "reading the pods of weave-npc")
+	}
+	var running []pod
+	for _, p := range list.Items {
+		if p.Status.Phase == "Running" {
+			running = append(running, p)
+		}
+	}
+	if len(running) == 0 {
+		return nil, errors.Errorf("no pod with the label %s runs", selector)
+	}
+	return running, nil
+}
+
+// ask passes on the records that a command in a pod prints.
+func (k kubectl) ask(ctx context.Context, p pod, args []string, each func(flows.Record) error) error {
+	cmd := k.command(ctx, append([]string{"exec", "--stdin", "--namespace=" + p.Metadata.Namespace, p.Metadata.Name, "--container=" + container, "--"},
+		args...)...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
+		return errors.Wrap(err, "running kubectl")
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return errors.Wrap(err, "running kubectl")
+	}
+	if err := cmd.Start(); err != nil {
+		return errors.Wrap(err, "running kubectl")
+	}
+	read := flowsocket.Decode(out, each)
+	_, _ = io.Copy(io.Discard, out) // so that it ends
+	if err := cmd.Wait(); err != nil {
+		return failure("asking pod "+p.Metadata.Namespace+"/"+p.Metadata.Name, err, &complaint)
+	}
+	return read
+}
+
+func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
+	var where []string
+	if k.kubeconfig != "" {
+		where = append(where, "--kubeconfig="+k.kubeconfig)
+	}
+	if k.context != "" {
+		where = append(where, "--context="+k.context)
+	}
+	return exec.CommandContext(ctx, "kubectl", append(where, args...)...)
+}
+
+// failure returns what kubectl complained of, in one line.
+func failure(doing string, err error, complaint *bytes.Buffer) error {
+	if text := strings.Join(strings.Fields(complaint.String()), " "); text != "" {
+		return errors.Errorf("%s: %s", doing, text)
+	}
+	return errors.Wrap(err, doing)
+}

@@ -1,0 +1,146 @@
+// Package flowscommand has the commands that list recorded connections: of this node, from the socket of its weave-npc, and of a cluster, by asking
+// the weave-npc of every node through kubectl.
+package flowscommand
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+// The values of --output.
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
+
+// options are the values of the flags.
+type options struct {
+	query  query
+	follow bool
+	// endWithInput ends what follow began when nobody is there any more who could read it. Without it, the command would run on in a container after
+	// the kubectl that called it has gone.
+	endWithInput bool
+	output       string
+}
+
+func (o *options) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.BoolVarP(&o.follow, "follow", "f", false, "go on with records as connections are added to them")
+	f.StringVar(&o.query.from, "from", "", "end that opens the connections: NAMESPACE, NAMESPACE/WORKLOAD, NAMESPACE/POD, an address or a CIDR")
+	f.StringVar(&o.query.to, "to", "", "destination, in the same way")
+	f.StringVar(&o.query.port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
+	f.StringVar(&o.query.verdict, "verdict", "", "allowed or denied")
+	f.DurationVar(&o.query.since, "since", 0, "only records with a connection in the last time, such as 10m")
+	f.StringVarP(&o.output, "output", "o", outputText, "text, or json: a record a line, as other commands read them")
+	commandline.Values(f, "verdict", string(flows.Allowed), string(flows.Denied))
+	commandline.Values(f, "output", outputText, outputJSON)
+}
+
+// prepare returns the filter that the flags ask for.
+func (o *options) prepare() (*filter, error) {
+	if o.output != outputText && o.output != outputJSON {
+		return nil, errors.Errorf("--output: %q is none of %s, %s", o.output, outputText, outputJSON)
+	}
+	return o.query.parse(time.Now())
+}
+
+// OfNode returns the command that lists the connections of this node. The socket is the default of --flows-socket.
+func OfNode(socket string, registerSocket func(*pflag.FlagSet, *string)) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "flows",
+		Short: "Lists the connections that weave-npc --flows has recorded on this node",
+		Long: "Lists the connections that weave-npc --flows has recorded on this node, one line for all connections from a workload to another one\n" +
+			"and one port, with the verdict of this node.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.runNode(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), socket)
+		},
+	}
+	o.register(cmd.Flags())
+	cmd.Flags().BoolVar(&o.endWithInput, "end-with-input", false, "end --follow when standard input ends, which it does if a remote caller has gone")
+	registerSocket(cmd.Flags(), &socket)
+	return cmd
+}
+
+func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, socket string) error {
+	f, err := o.prepare()
+	if err != nil {
+		return err
+	}
+	p := newPrinter(out, o.output)
+	if o.follow {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if o.endWithInput {
+			go func() {
+				_, _ = io.Copy(io.Discard, in)
+				cancel()
+			}()
+		}
+		return flowsocket.Read(ctx, socket, true, func(r flows.Record) error {
+			if !f.matches(&r) {
+				return nil
+			}
+			return p.follow(r)
+		})
+	}
+	var found []flows.Record
+	err = flowsocket.Read(ctx, socket, false, func(r flows.Record) error {
+		if f.matches(&r) {
+			found = append(found, r)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return p.print(found)
+}
+
+// printer prints records.
+type printer struct {
+	out    io.Writer
+	output string
+}
+
+func newPrinter(out io.Writer, output string) *printer { return &printer{out, output} }
+
+// print prints records, those whose last connection is the oldest first.
+func (p *printer) print(records []flows.Record) error {
+	slices.SortStableFunc(records, func(a, b flows.Record) int { return a.Last.Compare(b.Last) })
+	if p.output == outputText {
+		return table(p.out, records)
+	}
+	for _, r := range records {
+		if err := p.json(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow prints a record that comes alone.
+func (p *printer) follow(r flows.Record) error {
+	if p.output == outputJSON {
+		return p.json(r)
+	}
+	_, err := io.WriteString(p.out, strings.Join(cells(&r), "  ")+"\n")
+	return errors.Wrap(err, "writing")
+}
+
+func (p *printer) json(r flows.Record) error {
+	return errors.Wrap(json.NewEncoder(p.out).Encode(r), "writing")
+}

@@ -1,0 +1,93 @@
+package flowscommand
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+// query is the records that are asked for, as texts.
+type query struct {
+	from, to, port, verdict string
+	since                   time.Duration
+}
+
+// filter is the records that are asked for.
+type filter struct {
+	from, to, port func(*flows.Record) bool
+	verdict        flows.Verdict // empty for any
+	after          time.Time
+}
+
+// parse returns the filter that a query means.
+func (q *query) parse(now time.Time) (*filter, error) {
+	f := &filter{verdict: flows.Verdict(q.verdict)}
+	if q.verdict != "" && f.verdict != flows.Allowed && f.verdict != flows.Denied {
+		return nil, errors.Errorf("--verdict: %q is neither %s nor %s", q.verdict, flows.Allowed, flows.Denied)
+	}
+	if q.since < 0 {
+		return nil, errors.Errorf("--since: %s is negative", q.since)
+	}
+	if q.since > 0 {
+		f.after = now.Add(-q.since)
+	}
+	var err error
+	if f.from, err = parseEnd("--from", q.from, func(r *flows.Record) *flows.End { return &r.From }); err != nil {
+		return nil, err
+	}
+	if f.to, err = parseEnd("--to", q.to, func(r *flows.Record) *flows.End { return &r.To }); err != nil {
+		return nil, err
+	}
+	f.port, err = parsePort(q.port)
+	return f, err
+}
+
+func (f *filter) matches(r *flows.Record) bool {
+	return (f.verdict == "" || r.Verdict == f.verdict) && !r.Last.Before(f.after) && f.from(r) && f.to(r) && f.port(r)
+}
+
+func every(*flows.Record) bool { return true }
+
+// parseEnd reads an address, a CIDR, a namespace, or a workload or pod of a namespace.
+func parseEnd(flag, text string, end func(*flows.Record) *flows.End) (func(*flows.Record) bool, error) {
+	if text == "" {
+		return every, nil
+	}
+	if a, err := netip.ParseAddr(text); err == nil {
+		return func(r *flows.Record) bool { return end(r).Addr == a.Unmap() }, nil
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return func(r *flows.Record) bool { return p.Contains(end(r).Addr) }, nil
+	}
+	namespace, name, named := strings.Cut(text, "/")
+	if namespace == "" || named && name == "" || strings.Count(name, "/") > 1 {
+		return nil, errors.Errorf("%s: %q is no namespace, NAMESPACE/WORKLOAD, NAMESPACE/POD, address or CIDR", flag, text)
+	}
+	return func(r *flows.Record) bool {
+		e := end(r)
+		_, workload, _ := strings.Cut(e.Workload, "/")
+		return e.IsPod() && e.Namespace == namespace && (!named || name == e.Workload || name == workload || name == e.Pod)
+	}, nil
+}
+
+// parsePort reads a port, by its number or by a name.
+func parsePort(text string) (func(*flows.Record) bool, error) {
+	if text == "" {
+		return every, nil
+	}
+	s, err := flow.ParseService(text)
+	if err == nil {
+		return func(r *flows.Record) bool { return r.Port.String() == s.String() }, nil // icmp is that of either family
+	}
+	protocol, name, ok := flow.ParseNamed(text)
+	if !ok {
+		return nil, errors.Wrap(err, "--port")
+	}
+	return func(r *flows.Record) bool { return r.Port.Protocol == protocol && slices.Contains(r.PortNames, name) }, nil
+}

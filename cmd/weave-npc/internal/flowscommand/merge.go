@@ -1,0 +1,91 @@
+package flowscommand
+
+import (
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+// between is what records of the same connections have in common.
+type between struct {
+	from, to [3]string
+	service  flow.Service
+}
+
+func betweenOf(r *flows.Record) between { return between{endKey(&r.From), endKey(&r.To), r.Port} }
+
+func endKey(e *flows.End) [3]string {
+	if e.IsPod() {
+		return [3]string{e.Namespace, e.Workload}
+	}
+	return [3]string{2: e.Addr.String()}
+}
+
+// merge joins what several nodes have recorded of the same connections. One that a node allowed has not arrived if the other end's node denied it:
+// that node has recorded no allowed one.
+func merge(all []flows.Record) []flows.Record {
+	type verdicts map[flows.Verdict][]flows.Record
+	groups := map[between]verdicts{}
+	var order []between
+	for _, r := range all {
+		k := betweenOf(&r)
+		if groups[k] == nil {
+			groups[k] = verdicts{}
+			order = append(order, k)
+		}
+		groups[k][r.Verdict] = append(groups[k][r.Verdict], r)
+	}
+	var out []flows.Record
+	for _, k := range order {
+		g := groups[k]
+		if denied := g[flows.Denied]; len(denied) > 0 {
+			out = append(out, join(denied))
+			if !anyNodeOf(denied, g[flows.Allowed]) {
+				continue
+			}
+		}
+		if allowed := g[flows.Allowed]; len(allowed) > 0 {
+			out = append(out, join(allowed))
+		}
+	}
+	return out
+}
+
+// anyNodeOf reports whether a node of some records has also one of others.
+func anyNodeOf(records, others []flows.Record) bool {
+	nodes := map[string]bool{}
+	for _, r := range records {
+		nodes[r.Node] = true
+	}
+	for _, r := range others {
+		if nodes[r.Node] {
+			return true
+		}
+	}
+	return false
+}
+
+// join makes one record of several with the same ends, port and verdict. Each connection between pods was seen by two nodes at most, and any other
+// by one.
+func join(records []flows.Record) flows.Record {
+	out := records[0]
+	var sum, replied, most, mostReplied uint64
+	for _, r := range records {
+		if r.Last.After(out.Last) {
+			first := out.First
+			out = r
+			out.First = first
+		}
+		if r.First.Before(out.First) {
+			out.First = r.First
+		}
+		sum, replied, most, mostReplied = sum+r.Count, replied+r.Replied, max(most, r.Count), max(mostReplied, r.Replied)
+	}
+	if out.From.IsPod() && out.To.IsPod() {
+		sum, replied = max(most, (sum+1)/2), max(mostReplied, (replied+1)/2)
+	}
+	out.Count, out.Replied = sum, replied
+	if len(records) > 1 {
+		out.Node = ""
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+package flowscommand
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+const head = "LAST\tVERDICT\tFROM\tTO\tPORT\tCOUNT\tREPLIED\tBY"
+
+// table prints records below a head, aligned.
+func table(out io.Writer, records []flows.Record) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, head)
+	for i := range records {
+		fmt.Fprintln(t, strings.Join(cells(&records[i]), "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return errors.Wrap(err, "writing")
+	}
+	_, err := io.WriteString(out, b.String())
+	return errors.Wrap(err, "writing")
+}
+
+// cells returns the texts of a line.
+func cells(r *flows.Record) []string {
+	port := r.Port.String()
+	if len(r.PortNames) > 0 {
+		port += " (" + strings.Join(r.PortNames, ",") + ")"
+	}
+	replied := "no"
+	switch {
+	case r.Verdict == flows.Denied:
+		replied = "-"
+	case r.Replied > 0:
+		replied = "yes"
+	}
+	return []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), endText(&r.From), endText(&r.To), port, strconv.FormatUint(r.Count, 10),
+		replied, ruleText(r.By)}
+}
+
+func endText(e *flows.End) string {
+	switch {
+	case e.IsPod():
+		return e.Namespace + "/" + e.Workload
+	case e.NodeAddr:
+		return "node " + e.Addr.String()
+	}
+	return e.Addr.String()
+}
+
+func ruleText(r *flows.Rule) string {
+	if r == nil {
+		return "-"
+	}
+	text := r.Policy + " " + r.Direction
+	if r.Tier != "" {
+		text = r.Tier + " " + text
+	}
+	if r.Number > 0 {
+		text += " rule " + strconv.Itoa(r.Number)
+	}
+	return text
+}

@@ -1,0 +1,205 @@
+package flowsocket_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+// store is a fake, whose records are numbered by their count.
+type store struct {
+	mu      sync.Mutex
+	records []flows.Record
+}
+
+func (s *store) add(number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range number {
+		s.records = append(s.records, flows.Record{Count: uint64(len(s.records) + 1), Verdict: flows.Allowed, Port: flow.Service{Protocol: 6, Port: 80},
+			From: flows.End{Addr: netip.MustParseAddr("10.32.1.2")}, To: flows.End{Addr: netip.MustParseAddr("fd32::1")}})
+	}
+}
+
+func (s *store) Since(version uint64) ([]flows.Record, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[version:], uint64(len(s.records))
+}
+
+// serve runs a server until the test ends or stop is called.
+func serve(t *testing.T, path string, s *store) (stop func()) {
+	t.Helper()
+	server, err := flowsocket.Listen(path, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		server.Run(ctx, slog.New(slog.DiscardHandler))
+		close(ended)
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func read(t *testing.T, path string) (numbers []uint64) {
+	t.Helper()
+	err := flowsocket.Read(t.Context(), path, false, func(r flows.Record) error {
+		numbers = append(numbers, r.Count)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return numbers
+}
+
+// TestReadersGetAllRecords, many at a time, whatever others do.
+func TestReadersGetAllRecords(t *testing.T) {
+	path, s := filepath.Join(t.TempDir(), "new", "flows.sock"), &store{}
+	s.add(5000)
+	serve(t, path, s)
+	silent, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	var readers sync.WaitGroup
+	for range 20 {
+		readers.Go(func() {
+			if got := read(t, path); len(got) != 5000 || got[4999] != 5000 {
+				t.Errorf("%d records", len(got))
+			}
+		})
+	}
+	readers.Wait()
+}
+
+// TestFollowersGetWhatIsAdded, once, until they or the server go.
+func TestFollowersGetWhatIsAdded(t *testing.T) {
+	path, s := filepath.Join(t.TempDir(), "flows.sock"), &store{}
+	s.add(2)
+	stop := serve(t, path, s)
+	got, ended := make(chan uint64, 10), make(chan error, 1)
+	go func() {
+		ended <- flowsocket.Read(t.Context(), path, true, func(r flows.Record) error {
+			got <- r.Count
+			return nil
+		})
+	}()
+	for want := uint64(1); want < 6; want++ {
+		if number := <-got; number != want {
+			t.Errorf("%d, want %d", number, want)
+		}
+		if want >= 2 {
+			s.add(1)
+		}
+	}
+	for range 20 { // those that go make room for others
+		ctx, cancel := context.WithCancel(t.Context())
+		err := flowsocket.Read(ctx, path, true, func(flows.Record) error { cancel(); return nil })
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// TestOnlyRootReads what the socket gives, from the moment that it has its name.
+func TestOnlyRootReads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "flows.sock")
+	serve(t, path, &store{})
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// TestPathsOfSockets: a stale socket is replaced, and nothing else.
+func TestPathsOfSockets(t *testing.T) {
+	dir := t.TempDir()
+	stale, file, used := filepath.Join(dir, "stale"), filepath.Join(dir, "file"), filepath.Join(dir, "used")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, used, &store{})
+	for path, want := range map[string]string{stale: "", file: "no socket", used: "another process serves", "@flows": "no absolute path", "flows": "no absolute path",
+		filepath.Join(dir, strings.Repeat("x", 100)): "at most 103 bytes", filepath.Join(file, "x"): "not a directory"} {
+		s := &store{}
+		s.add(1)
+		server, err := flowsocket.Listen(path, s)
+		if err == nil && want == "" {
+			ctx, cancel := context.WithCancel(t.Context())
+			go server.Run(ctx, slog.New(slog.DiscardHandler))
+			if got := read(t, path); len(got) != 1 {
+				t.Errorf("%v", got)
+			}
+			cancel()
+			continue
+		}
+		if want == "" || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if text, err := os.ReadFile(file); string(text) != "precious" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestReadErrors say what to do, in one line.
+func TestReadErrors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "flows.sock")
+	if err := flowsocket.Read(t.Context(), path, false, nil); err == nil || !strings.Contains(err.Error(), "--flows") {
+		t.Error(err)
+	}
+	s := &store{}
+	s.add(2)
+	serve(t, path, s)
+	failed := fmt.Errorf("full")
+	if err := flowsocket.Read(t.Context(), path, false, func(flows.Record) error { return failed }); !errors.Is(err, failed) {
+		t.Error(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- flowsocket.Decode(strings.NewReader(`{"count":1}{"co`), func(flows.Record) error { return nil })
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("half a record is no error")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("half a record does not end")
+	}
+}

@@ -1,0 +1,81 @@
+package recording
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weave-npc/weave-npc/npc/conntrack/events"
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+// maxPairs is how many pairs of namespaces have a label value of their own. All further ones share one.
+const maxPairs = 500
+
+// pair is what the ends of connections are counted by.
+type pair struct{ from, to string }
+
+// totals are what was not recorded.
+type totals struct{ lost, resumed uint64 }
+
+func (t *totals) add(r *events.Reader) {
+	t.lost += r.Lost() + r.Unread()
+	t.resumed += r.Resumed()
+}
+
+// totals returns what was not recorded by this reader of events and by former ones.
+func (r *Recorder) totals() totals {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.former
+	if reader := r.reader.Load(); reader != nil {
+		t.add(reader)
+	}
+	return t
+}
+
+// register registers the metrics, and has the store count connections.
+func (r *Recorder) register(registry prometheus.Registerer) {
+	connections := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_flows_connections_total",
+		Help: "New connections from or to pods of this node that were recorded, by namespace (outside and node for what is no pod, " +
+			"other for further pairs). Denied ones are reports of packets."}, []string{"from", "to", "verdict"})
+	pairs := map[pair]bool{}
+	r.store.Seen = func(from, to flows.End, v flows.Verdict, number int) { // one call at a time
+		p := pair{group(&from), group(&to)}
+		if !pairs[p] && len(pairs) >= maxPairs {
+			p = pair{"other", "other"}
+		} else {
+			pairs[p] = true
+		}
+		connections.WithLabelValues(p.from, p.to, string(v)).Add(float64(number))
+	}
+	counter := func(name, help string, value func() uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+	}
+	gauge := func(name, help string, value func() uint64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+	}
+	registry.MustRegister(connections,
+		counter("weavenpc_flows_lost_events_total", "New connections of this node that were not recorded, because the kernel dropped their events.",
+			func() uint64 { return r.totals().lost }),
+		counter("weavenpc_flows_resumed_connections_total", "TCP connections that the kernel took up in the middle. They are not recorded.",
+			func() uint64 { return r.totals().resumed }),
+		counter("weavenpc_flows_evicted_records_total", "Records that went because there were more than --flows-records.",
+			func() uint64 { return r.store.Counts().Evicted }),
+		gauge("weavenpc_flows_records", "Records of connections in memory.", func() uint64 { return r.store.Counts().Held }),
+		gauge("weavenpc_flows_recording", "Whether allowed connections are recorded; the log has the reason if not.", func() uint64 {
+			if r.reader.Load() == nil {
+				return 0
+			}
+			return 1
+		}))
+}
+
+// group returns what an end is counted as. No namespace is called outside by accident: it would share the value, no more.
+func group(e *flows.End) string {
+	switch {
+	case e.IsPod():
+		return e.Namespace
+	case e.NodeAddr:
+		return "node"
+	}
+	return "outside"
+}

@@ -1,0 +1,191 @@
+package recording
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/ulogd"
+)
+
+// names is a fake: pods by address, those of this node first.
+type names struct{ local, remote map[netip.Addr]npc.Pod }
+
+func (n names) PodAt(a netip.Addr) (npc.Pod, bool) {
+	if p, ok := n.local[a]; ok {
+		return p, true
+	}
+	p, ok := n.remote[a]
+	return p, ok
+}
+
+func (n names) NameOf(a netip.Addr) string {
+	if a == node {
+		return "node"
+	}
+	return ""
+}
+
+func (n names) IsLocal(a netip.Addr) bool {
+	_, ok := n.local[a]
+	return ok
+}
+
+var (
+	web, db, node = netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.2.2"), netip.MustParseAddr("172.31.0.11")
+	outside       = netip.MustParseAddr("192.0.2.1")
+	cast          = names{
+		local: map[netip.Addr]npc.Pod{web: {Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"},
+			Workload: &npc.Workload{Kind: "Deployment", Name: "web"}}},
+		remote: map[netip.Addr]npc.Pod{db: {Namespace: "data", Name: "db", Ports: []npc.NamedPort{{Name: "pg", Protocol: 6, Port: 5432},
+			{Name: "dns", Protocol: 17, Port: 53}}}},
+	}
+)
+
+func newRecorder(t *testing.T, configure func(*Config)) *Recorder {
+	t.Helper()
+	c := Config{Node: "node1", Records: 1000, Names: cast, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	configure(&c)
+	r := New(c)
+	if err := r.Open(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestJudge names the ends, and leaves out what concerns no pod of this node.
+func TestJudge(t *testing.T) {
+	pg := flow.Service{Protocol: 6, Port: 5432}
+	for _, test := range []struct {
+		name       string
+		src, dst   netip.Addr
+		service    flow.Service
+		from, to   string
+		ports      string
+		unconcerns bool
+	}{
+		{"from a local pod", web, db, pg, "shop/Deployment/web", "data/Pod/db", "[pg]", false},
+		{"another port", web, db, flow.Service{Protocol: 6, Port: 53}, "shop/Deployment/web", "data/Pod/db", "[]", false},
+		{"to a local pod", outside, web, pg, "192.0.2.1", "shop/Deployment/web", "[]", false},
+		{"from the node", node, web, pg, "node", "shop/Deployment/web", "[]", false},
+		{"of other nodes", outside, db, pg, "", "", "", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			end := func(e flows.End) string {
+				switch {
+				case e.IsPod():
+					return e.Namespace + "/" + e.Workload
+				case e.NodeAddr:
+					return "node"
+				}
+				return e.Addr.String()
+			}
+			from, to, ports, v, by, concerned := judge{cast, flows.Denied}.Judge(test.src, test.dst, test.service)
+			if concerned == test.unconcerns || concerned && (end(from) != test.from || end(to) != test.to || fmt.Sprint(ports) != test.ports || v != flows.Denied || by != nil) {
+				t.Errorf("%v %v %v %v %v %v", from, to, ports, v, by, concerned)
+			}
+		})
+	}
+}
+
+// TestS99_DeniedPacketsAreRecorded as connections, if their port is known.
+func TestS99_DeniedPacketsAreRecorded(t *testing.T) {
+	r := newRecorder(t, func(*Config) {})
+	packet := ulogd.Packet{Src: web, Dst: db, Protocol: 6, SrcPort: 4711, DstPort: 5432}
+	r.Denied(packet)
+	packet.SrcPort++
+	r.Denied(packet)
+	packet.Fragment = true
+	r.Denied(packet)
+	packet.Fragment, packet.Truncated = false, true
+	r.Denied(packet)
+	got, _ := r.store.Since(0)
+	if len(got) != 1 || got[0].Count != 2 || got[0].Verdict != flows.Denied || got[0].Port != (flow.Service{Protocol: 6, Port: 5432}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestPairsOfNamespacesAreBounded, and those beyond the bound are counted together.
+func TestPairsOfNamespacesAreBounded(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	r := newRecorder(t, func(c *Config) { c.Registry = registry })
+	for i := range maxPairs + 10 {
+		end := flows.End{Namespace: fmt.Sprint("n", i), Workload: "Pod/x"}
+		r.store.Seen(end, flows.End{Addr: outside}, flows.Allowed, 2)
+	}
+	r.store.Seen(flows.End{Namespace: "n0", Workload: "Pod/x"}, flows.End{Addr: outside}, flows.Denied, 1)
+	gathered, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series, others := 0, 0.0
+	for _, family := range gathered {
+		if family.GetName() != "weavenpc_flows_connections_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			series++
+			if m.GetLabel()[0].GetValue() == "other" {
+				others += m.GetCounter().GetValue()
+			}
+		}
+	}
+	if series != maxPairs+2 || others != 20 {
+		t.Errorf("%d series, and %g of others", series, others)
+	}
+}
+
+// TestRepliesAreLookedForRarely where nobody answers, and soon for what is new.
+func TestRepliesAreLookedForRarely(t *testing.T) {
+	a, b := flows.Connection{Src: web}, flows.Connection{Src: db}
+	set := func(all ...flows.Connection) map[flows.Connection]uint64 {
+		out := map[flows.Connection]uint64{}
+		for _, c := range all {
+			out[c] = 0
+		}
+		return out
+	}
+	period := repliesPeriod
+	for _, step := range []struct {
+		known, waiting map[flows.Connection]uint64
+		want           time.Duration
+	}{
+		{nil, set(), repliesPeriod}, {set(), set(a), repliesPeriod}, {set(a), set(a), 2 * repliesPeriod}, {set(a), set(a), 4 * repliesPeriod},
+		{set(a), set(a, b), repliesPeriod}, {set(a, b), set(b), 2 * repliesPeriod}, {set(b), set(), repliesPeriod},
+	} {
+		if period = nextPeriod(period, step.known, step.waiting); period != step.want {
+			t.Errorf("%v after %v: %s, want %s", step.waiting, step.known, period, step.want)
+		}
+	}
+	for range 20 {
+		period = nextPeriod(period, set(a), set(a))
+	}
+	if period != maxRepliesPeriod {
+		t.Errorf("at most %s", period)
+	}
+}
+
+// TestOpen reads the file, and says once that it holds something else.
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "flows.json"), []byte("x\ny\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	newRecorder(t, func(c *Config) {
+		c.Directory, c.Socket, c.Log = dir, filepath.Join(dir, "flows.sock"), slog.New(slog.NewTextHandler(&log, nil))
+	})
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "lines=2") {
+		t.Error(text)
+	}
+}

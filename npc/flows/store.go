@@ -1,0 +1,204 @@
+package flows
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/weave-npc/weave-npc/npc/flow"
+)
+
+// Judge tells what is known of a connection when it is opened: who its ends are, and what decides about it.
+type Judge interface {
+	// Judge returns the ends, the names that the destination gives to the port, the verdict and the rule that gave it; nil if none did.
+	// concerned is false if neither end is a pod of this node, and then nothing else counts.
+	Judge(src, dst netip.Addr, s flow.Service) (from, to End, portNames []string, v Verdict, by *Rule, concerned bool)
+}
+
+// Connection is what connections have in common that are recorded together, and judged once if they come at the same time.
+type Connection struct {
+	Src, Dst netip.Addr
+	Service  flow.Service
+}
+
+// Store holds records, a limited number. It may be used concurrently.
+type Store struct {
+	node  string
+	limit int
+	// Seen, if not nil, hears of connections when they are recorded. It must be set before the store is used.
+	Seen func(from, to End, v Verdict, connections int)
+
+	mu      sync.Mutex
+	records map[key]*entry
+	// newest and oldest are the ends of the list of entries, in the order in which they were last recorded.
+	newest, oldest *entry
+	version        uint64 // counts what was recorded
+	replies        uint64 // counts what else was changed
+	evicted        uint64
+	// waiting are entries that no reply is known of, by the last of their connections.
+	waiting map[Connection]*entry
+	// labels are those of workloads, so that records share them.
+	labels map[workload]map[string]string
+	batch  map[Connection]int
+}
+
+// key is what connections of one record have in common.
+type key struct {
+	from, to party
+	service  flow.Service
+	verdict  Verdict
+}
+
+// party is a workload or an address.
+type party struct {
+	workload
+	addr netip.Addr
+}
+
+type workload struct{ namespace, name string }
+
+// entry is a record in the list.
+type entry struct {
+	Record
+	key          key
+	version      uint64
+	newer, older *entry
+	last         Connection
+}
+
+// NewStore returns an empty store for what a node sees.
+func NewStore(node string, limit int) *Store {
+	return &Store{node: node, limit: limit, records: map[key]*entry{}, waiting: map[Connection]*entry{}, labels: map[workload]map[string]string{},
+		batch: map[Connection]int{}}
+}
+
+// Add records connections that were opened by now. What the node did with them is known: a judge that says otherwise knows later policies, and
+// only its names count.
+func (s *Store) Add(now time.Time, judge Judge, v Verdict, opened []Connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.batch)
+	for _, c := range opened {
+		s.batch[c]++
+	}
+	for c, number := range s.batch {
+		from, to, names, judged, by, concerned := judge.Judge(c.Src, c.Dst, c.Service)
+		if !concerned {
+			continue
+		}
+		if judged != v {
+			by = nil
+		}
+		s.record(now, c, number, Record{From: from, To: to, Port: c.Service, PortNames: names, Verdict: v, By: by})
+		if s.Seen != nil {
+			s.Seen(from, to, v, number)
+		}
+	}
+}
+
+// record adds connections to their record.
+func (s *Store) record(now time.Time, c Connection, number int, r Record) {
+	k := keyOf(&r)
+	e := s.records[k]
+	if e == nil {
+		e = &entry{key: k, Record: Record{First: now}}
+		s.records[k] = e
+	} else {
+		s.unlink(e)
+	}
+	r.First, r.Last, r.Node = e.First, now, s.node
+	r.Count, r.Replied = e.Count+uint64(number), e.Replied
+	r.From.Labels, r.To.Labels = s.share(k.from.workload, r.From.Labels), s.share(k.to.workload, r.To.Labels)
+	e.Record = r
+	s.await(e, c)
+	s.push(e)
+}
+
+func keyOf(r *Record) key {
+	return key{partyOf(&r.From), partyOf(&r.To), r.Port, r.Verdict}
+}
+
+func partyOf(e *End) party {
+	if e.IsPod() {
+		return party{workload: workload{e.Namespace, e.Workload}}
+	}
+	return party{addr: e.Addr}
+}
+
+// share returns labels, as another record of the workload has them if they are equal.
+func (s *Store) share(w workload, labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return nil
+	}
+	known := s.labels[w]
+	if maps.Equal(known, labels) {
+		return known
+	}
+	if len(s.labels) >= s.limit {
+		clear(s.labels)
+	}
+	s.labels[w] = labels
+	return labels
+}
+
+// push makes an entry the newest, and drops the oldest one if there are too many.
+func (s *Store) push(e *entry) {
+	s.version++
+	e.version = s.version
+	e.older, e.newer = s.newest, nil
+	if s.newest != nil {
+		s.newest.newer = e
+	} else {
+		s.oldest = e
+	}
+	s.newest = e
+	if len(s.records) <= s.limit {
+		return
+	}
+	last := s.oldest
+	s.unlink(last)
+	s.forget(last)
+	delete(s.records, last.key)
+	s.evicted++
+}
+
+func (s *Store) unlink(e *entry) {
+	if e.newer != nil {
+		e.newer.older = e.older
+	} else {
+		s.newest = e.older
+	}
+	if e.older != nil {
+		e.older.newer = e.newer
+	} else {
+		s.oldest = e.newer
+	}
+}
+
+// Since returns the records that were made or added to after a version, the oldest first, and the version that they are of.
+func (s *Store) Since(version uint64) ([]Record, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.newest
+	for first != nil && first.older != nil && first.older.version > version {
+		first = first.older
+	}
+	var out []Record
+	for e := first; e != nil; e = e.newer {
+		if e.version > version {
+			out = append(out, e.Record)
+		}
+	}
+	return out, s.version
+}
+
+// Counts are numbers of records.
+type Counts struct{ Held, Evicted uint64 }
+
+// Counts returns how many records there are, and how many went because there were too many.
+func (s *Store) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Counts{uint64(len(s.records)), s.evicted}
+}
