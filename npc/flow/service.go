@@ -94,3 +94,21 @@ func (s Service) String() string {
 
 // MarshalText returns String, so that JSON has a service as text.
 func (s Service) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText writes, and what ParseService does.
+func (s *Service) UnmarshalText(text []byte) error {
+	if number, other := strings.CutPrefix(string(text), "protocol "); other {
+		n, err := strconv.ParseUint(number, 10, 8)
+		if err != nil {
+			return errors.Errorf("%q is no protocol: they are 0 to 255", text)
+		}
+		*s = Service{Protocol: uint8(n)}
+		return nil
+	}
+	read, err := ParseService(string(text))
+	if err != nil {
+		return err
+	}
+	*s = read
+	return nil
+}
