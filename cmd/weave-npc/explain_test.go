@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pkg/errors"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
@@ -26,7 +25,7 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 	if err == nil {
 		return stdout.String(), 0
 	}
-	if !errors.Is(err, errDenied) {
+	if !isAnswer(err) {
 		fmt.Fprintln(&stdout, "weave-npc:", err)
 	}
 	return stdout.String(), status(ran, err)
@@ -145,3 +144,5 @@ func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
 		}
 	}
 }
+
+func TestReplay(t *testing.T) { checkTranscript(t, "testdata/replay.txt") }

@@ -27,19 +27,23 @@ func main() {
 	if err == nil {
 		return
 	}
-	if !errors.Is(err, errDenied) {
+	if !isAnswer(err) {
 		fmt.Fprintln(os.Stderr, root.Name()+":", err)
 	}
 	os.Exit(status(ran, err))
 }
 
+// isAnswer reports whether an error is what was asked for, and printed already.
+func isAnswer(err error) bool { return errors.Is(err, errDenied) || errors.Is(err, errChanged) }
+
 // status returns the exit status after an error of the command that ran.
 func status(ran *cobra.Command, err error) int {
-	if errors.Is(err, errDenied) {
+	if isAnswer(err) {
 		return 1
 	}
 	for cmd := ran; cmd != nil; cmd = cmd.Parent() {
-		if cmd.Name() == "explain" || cmd.Name() == "show" {
+		switch cmd.Name() {
+		case "explain", "show", "replay", "propose":
 			return 2
 		}
 	}
@@ -59,7 +63,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.register(root.Flags())
-	root.AddCommand(explainCommand(), showCommand(), cleanupCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), replayCommand(), cleanupCommand(), versionCommand())
 	return prepare(root)
 }
 
@@ -82,6 +86,6 @@ func plugin() *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl npc"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(explainCommand(), showCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), replayCommand(), versionCommand())
 	return prepare(root)
 }

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
@@ -75,6 +77,9 @@ func parse(line []byte) (r Record, err error) {
 	case r.Port.Protocol == unix.IPPROTO_ICMP && r.To.Addr.Is6():
 		r.Port.Protocol = unix.IPPROTO_ICMPV6 // the text does not tell them apart
 	}
+	if by := r.By; by != nil && !printable(by.Tier, by.Policy, by.Direction) {
+		return r, errors.New("by: it has characters that cannot be printed")
+	}
 	for _, name := range r.PortNames {
 		if wrong := validation.IsValidPortName(name); len(wrong) > 0 {
 			return r, errors.Errorf("port_names: %q: %s", name, wrong[0])
@@ -95,6 +100,9 @@ func (e *End) check() error {
 		*e = End{Addr: e.Addr, NodeAddr: e.NodeAddr}
 		return nil
 	}
+	if !printable(e.Workload, e.Pod) {
+		return errors.New("workload or pod: it has characters that cannot be printed")
+	}
 	if wrong := validation.IsDNS1123Label(e.Namespace); len(wrong) > 0 {
 		return errors.Errorf("namespace: %q: %s", e.Namespace, wrong[0])
 	}
@@ -107,4 +115,9 @@ func (e *End) check() error {
 		}
 	}
 	return nil
+}
+
+// printable reports whether texts can be put on a terminal and into comments.
+func printable(texts ...string) bool {
+	return !strings.ContainsFunc(strings.Join(texts, ""), func(r rune) bool { return !strconv.IsPrint(r) })
 }

@@ -67,6 +67,8 @@ func TestReadingNamesTheLine(t *testing.T) {
 		{"a_bad_label", `"namespace":"a"`, `"namespace":"a","labels":{"a":"x\ny"}`, `line 3: to: labels: a: "x\ny": `},
 		{"a_bad_key", `"namespace":"a"`, `"namespace":"a","labels":{"a b":""}`, `line 3: to: labels: "a b": `},
 		{"a_bad_port_name", `"port"`, `"port_names":["a\nb"],"port"`, `line 3: port_names: "a\nb": `},
+		{"a_workload_of_two_lines", "Pod/x", `Pod/x\nkind: Secret`, "line 3: to: workload or pod: it has characters that cannot be printed"},
+		{"a_rule_of_two_lines", `"port"`, `"by":{"policy":"a\u2028b"},"port"`, "line 3: by: it has characters that cannot be printed"},
 		{"a_line_without_end", good, strings.Repeat(" ", longestLine+1), "line 3 has more than 1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
