@@ -63,7 +63,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.register(root.Flags())
-	root.AddCommand(explainCommand(), showCommand(), replayCommand(), cleanupCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), replayCommand(), proposeCommand(), cleanupCommand(), versionCommand())
 	return prepare(root)
 }
 
@@ -86,6 +86,6 @@ func plugin() *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl npc"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(explainCommand(), showCommand(), replayCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), replayCommand(), proposeCommand(), versionCommand())
 	return prepare(root)
 }

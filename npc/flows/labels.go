@@ -2,6 +2,7 @@ package flows
 
 import (
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +12,16 @@ func Lasting(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	maps.DeleteFunc(out, func(key, _ string) bool { return passes(key) })
 	return out
+}
+
+// Likeness returns a text that is equal for pods of a namespace with the same lasting labels, which no policy should tell apart.
+func Likeness(namespace string, labels map[string]string) string {
+	words := []string{namespace}
+	for k, v := range Lasting(labels) {
+		words = append(words, k+"="+v)
+	}
+	slices.Sort(words[1:])
+	return strings.Join(words, ",")
 }
 
 // passes reports whether a label differs between the pods of a workload or passes with one of its revisions.

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -29,23 +28,13 @@ func newStage(c *cluster.Cluster) *stage {
 	s := &stage{known: c.View(), empty: c.Clone(), alike: map[string]*npc.Pod{}}
 	for _, key := range slices.Sorted(maps.Keys(s.known.Pods)) {
 		p := s.known.Pods[key]
-		s.alike[likeness(p.Namespace, p.Labels)] = p
+		s.alike[flows.Likeness(p.Namespace, p.Labels)] = p
 		s.empty.DeletePod(p.Namespace, p.Name, "")
 		if len(p.HostAddrs) > 0 {
 			s.empty.AddNodeAddrs(p.Node, p.HostAddrs)
 		}
 	}
 	return s
-}
-
-// likeness is equal for pods that labels do not tell apart for longer than a revision.
-func likeness(namespace string, labels map[string]string) string {
-	words := []string{namespace}
-	for k, v := range flows.Lasting(labels) {
-		words = append(words, k+"="+v)
-	}
-	slices.Sort(words[1:])
-	return strings.Join(words, ",")
 }
 
 // place puts a record into the first world that it does not contradict.
@@ -79,7 +68,7 @@ func (s *stage) pod(r flows.Record, e, other flows.End, names []string) *npc.Pod
 	} else if !other.IsPod() {
 		p.Node = r.Node // which records connections of its own pods
 	}
-	if like := s.alike[likeness(e.Namespace, e.Labels)]; like != nil {
+	if like := s.alike[flows.Likeness(e.Namespace, e.Labels)]; like != nil {
 		p.Ports = like.Ports
 		return p
 	}
