@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/recorded"
 )
 
 func main() {
@@ -34,7 +35,9 @@ func main() {
 }
 
 // isAnswer reports whether an error is what was asked for, and printed already.
-func isAnswer(err error) bool { return errors.Is(err, errDenied) || errors.Is(err, errChanged) }
+func isAnswer(err error) bool {
+	return errors.Is(err, errDenied) || errors.Is(err, recorded.ErrChanged)
+}
 
 // status returns the exit status after an error of the command that ran.
 func status(ran *cobra.Command, err error) int {
@@ -63,7 +66,7 @@ func command() *cobra.Command {
 		},
 	}
 	o.register(root.Flags())
-	root.AddCommand(explainCommand(), showCommand(), replayCommand(), proposeCommand(), cleanupCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), replayCommand(), recorded.Propose(), cleanupCommand(), versionCommand())
 	return prepare(root)
 }
 
@@ -86,6 +89,6 @@ func plugin() *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl npc"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(explainCommand(), showCommand(), replayCommand(), proposeCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), replayCommand(), recorded.Propose(), versionCommand())
 	return prepare(root)
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flows"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
@@ -16,10 +17,10 @@ type census struct {
 	addrs     []netip.Addr // of pods
 }
 
-// count returns the workloads of a recording and of what else is known of the cluster.
-func (r Request) count() *census {
+// count returns the workloads of records and of what else is known of the cluster, if anything is.
+func count(records []flows.Record, known *cluster.View) *census {
 	c := &census{workloads: map[string]*workload{}}
-	for _, record := range r.Records {
+	for _, record := range records {
 		for _, e := range []flows.End{record.From, record.To} {
 			if e.IsPod() {
 				w := c.workload(e.Namespace, e.Labels, cmp.Or(e.Pod, e.Workload))
@@ -31,9 +32,9 @@ func (r Request) count() *census {
 			c.of(record.To).ports.record(record.Port, record.PortNames)
 		}
 	}
-	if r.Known != nil {
-		for _, key := range r.Known.PodNames("") {
-			p := r.Known.Pods[key]
+	if known != nil {
+		for _, key := range known.PodNames("") {
+			p := known.Pods[key]
 			c.workload(p.Namespace, p.Labels, p.Name).ports.confirm(p.Ports)
 			c.addrs = append(c.addrs, p.Addrs...)
 		}

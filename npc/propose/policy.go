@@ -3,7 +3,6 @@ package propose
 import (
 	"net/netip"
 
-	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +18,8 @@ type draft struct {
 	rules [len(traffic.Directions)][]rule
 }
 
-// policy returns the policy.
-func (d draft) policy() (Policy, error) {
+// object returns the policy as the API has it.
+func (d draft) object() *networkingv1.NetworkPolicy {
 	o := &networkingv1.NetworkPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: d.name},
@@ -33,8 +32,7 @@ func (d draft) policy() (Policy, error) {
 	for _, r := range d.rules[traffic.Egress] {
 		o.Spec.Egress = append(o.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: r.peers(d.namespace), Ports: r.ports()})
 	}
-	text, err := d.text(o)
-	return Policy{Object: o, Text: text}, errors.Wrapf(err, "writing policy %s", d.name)
+	return o
 }
 
 // peers returns the entries of a rule of a namespace's policy as the API has them.

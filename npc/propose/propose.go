@@ -44,27 +44,29 @@ type Policy struct {
 
 // Policies returns the policies, ordered by the names of the workloads, and the workloads of the namespace that get none.
 func (r Request) Policies() (policies []Policy, without []string, err error) {
-	c := r.count()
+	c := count(r.Records, r.Known)
 	if err := r.check(c); err != nil {
 		return nil, nil, err
 	}
-	all, names := r.read(c), r.names()
+	all, names := read(r.Records, r.Namespace, c, r.Known), r.names()
 	for _, w := range c.in(r.Namespace) {
 		d := draft{workload: w}
 		for _, direction := range traffic.Directions {
-			d.seen = append(d.seen, all[side{w, direction}]...)
-			d.rules[direction] = rules(all[side{w, direction}], direction, r.Limit, c.addrs)
+			seen := all.in(w, direction)
+			d.seen = append(d.seen, seen...)
+			d.rules[direction] = rules(seen, direction, r.Limit, c.addrs)
 		}
 		if len(d.seen) == 0 && !r.All {
 			without = append(without, w.String())
 			continue
 		}
 		d.name = names.free(w.nickname())
-		p, err := d.policy()
+		o := d.object()
+		text, err := d.text(o)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, errors.Wrapf(err, "writing policy %s", d.name)
 		}
-		policies = append(policies, p)
+		policies = append(policies, Policy{o, text})
 	}
 	if len(policies) == 0 {
 		return nil, nil, errors.Errorf("no connection from or to pods of namespace %s was allowed and got a reply", r.Namespace)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
@@ -49,13 +50,18 @@ type side struct {
 }
 
 // log is what was seen of the workloads of a namespace.
-type log map[side][]*seen
+type log map[side]map[peer]*seen
 
-// read returns the connections that policies of the namespace have to allow.
-func (r Request) read(c *census) log {
-	all := map[side]map[peer]*seen{}
-	for _, record := range r.Records {
-		if record.Verdict != flows.Allowed || record.Replied == 0 || r.isExempt(record) {
+// in returns what was seen of a workload in a direction, in order.
+func (l log) in(w *workload, d traffic.Direction) []*seen {
+	return slices.SortedFunc(maps.Values(l[side{w, d}]), (*seen).compare)
+}
+
+// read returns those of the records that policies of a namespace have to allow.
+func read(records []flows.Record, namespace string, c *census, known *cluster.View) log {
+	all := log{}
+	for _, record := range records {
+		if record.Verdict != flows.Allowed || record.Replied == 0 || isExempt(record, known) {
 			continue
 		}
 		i := itemOf(record.Port)
@@ -64,7 +70,7 @@ func (r Request) read(c *census) log {
 		}
 		for d, ends := range map[traffic.Direction][2]flows.End{traffic.Egress: {record.From, record.To}, traffic.Ingress: {record.To, record.From}} {
 			own, other := ends[0], ends[1]
-			if !own.IsPod() || own.Namespace != r.Namespace {
+			if !own.IsPod() || own.Namespace != namespace {
 				continue
 			}
 			at, p := side{c.of(own), d}, peer{addr: other.Addr, name: other.String(), service: record.Port}
@@ -80,11 +86,7 @@ func (r Request) read(c *census) log {
 			all[at][p].add(record)
 		}
 	}
-	out := log{}
-	for at, peers := range all {
-		out[at] = slices.SortedFunc(maps.Values(peers), (*seen).compare)
-	}
-	return out
+	return all
 }
 
 func (s *seen) add(r flows.Record) {
@@ -99,25 +101,25 @@ func (s *seen) add(r flows.Record) {
 
 // isExempt reports whether no NetworkPolicy judges connections: from a pod to itself, between a pod and its node, and multicast. A workload's
 // last connection may have been from a pod to itself, and others between its pods.
-func (r Request) isExempt(record flows.Record) bool {
+func isExempt(record flows.Record, known *cluster.View) bool {
 	from, to := record.From, record.To
 	switch {
 	case from.IsPod() && to.IsPod():
 		return from.Namespace == to.Namespace && from.Pod == to.Pod && from.Addr == to.Addr && (record.Count == 1 || strings.HasPrefix(to.Workload, "Pod/"))
 	case from.IsPod():
-		return to.Addr.IsMulticast() || r.isNodeOf(from, record.Node, to.Addr)
+		return to.Addr.IsMulticast() || isNodeOf(from, record.Node, to.Addr, known)
 	}
-	return r.isNodeOf(to, record.Node, from.Addr)
+	return isNodeOf(to, record.Node, from.Addr, known)
 }
 
 // isNodeOf reports whether an address is of a pod's own node, which recorded its connections. Only manifests tell.
-func (r Request) isNodeOf(pod flows.End, recorder string, a netip.Addr) bool {
-	if r.Known == nil {
+func isNodeOf(pod flows.End, recorder string, a netip.Addr, known *cluster.View) bool {
+	if known == nil {
 		return false
 	}
 	node := recorder
-	if p := r.Known.Pods[objectkey.Of(pod.Namespace, pod.Pod)]; p != nil {
+	if p := known.Pods[objectkey.Of(pod.Namespace, pod.Pod)]; p != nil {
 		node = p.Node
 	}
-	return r.Known.NodeHas(node, a) || slices.ContainsFunc(r.Known.NodesAt(a), func(n npc.Node) bool { return n.Name == node })
+	return known.NodeHas(node, a) || slices.ContainsFunc(known.NodesAt(a), func(n npc.Node) bool { return n.Name == node })
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flows"
-	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
 
 // stage is the worlds that the records are played in. A recording is of a long time, in which addresses change hands and pods their labels: in
@@ -102,5 +101,3 @@ func (s *stage) verdicts() map[int]explain.Verdict {
 	}
 	return all
 }
-
-func keyOf(p *npc.Pod) string { return objectkey.Of(p.Namespace, p.Name) }

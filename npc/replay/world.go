@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
 
 // world is a cluster with pods as they were recorded.
@@ -30,6 +31,8 @@ type port struct {
 func newWorld(c *cluster.Cluster) *world {
 	return &world{Cluster: c, owners: map[netip.Addr]string{}, pods: map[string]*npc.Pod{}, named: map[port]string{}, flows: map[int]flow.Flow{}}
 }
+
+func keyOf(p *npc.Pod) string { return objectkey.Of(p.Namespace, p.Name) }
 
 // hasRoom reports whether an address can be a pod's, or no pod's if it is nil.
 func (w *world) hasRoom(a netip.Addr, p *npc.Pod) bool {

@@ -1,4 +1,4 @@
-package main
+package recorded
 
 import (
 	"fmt"
@@ -8,19 +8,22 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/propose"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// proposeOptions are the values of the flags of propose.
-type proposeOptions struct {
+// proposer is propose with the values of its flags.
+type proposer struct {
 	recording
 	request   propose.Request
 	manifests string
 }
 
-func proposeCommand() *cobra.Command {
-	o := &proposeOptions{}
+// Propose returns the command propose.
+func Propose() *cobra.Command {
+	p := &proposer{}
 	cmd := &cobra.Command{
 		Use:   "propose -n NAMESPACE --flows FILE",
 		Short: "Proposes network policies that allow the recorded connections of a namespace, and nothing else that labels can tell from them",
@@ -29,35 +32,37 @@ func proposeCommand() *cobra.Command {
 			"The comments of a rule name the connections that it is for. Nothing is applied.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return p.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&o.request.Namespace, "namespace", "n", "", "namespace to propose policies for")
-	o.recording.register(f)
-	registerManifests(f, &o.manifests)
-	f.Lookup("manifests").Usage = "directory to read further pods, their named ports and the names of present policies from"
-	f.IntVar(&o.request.Limit, "limit", 8, "maximum number of address ranges in a rule; a rule with both families may have two")
-	f.BoolVar(&o.request.All, "all", false, "also propose policies that allow nothing, for workloads without connections that count")
+	f.StringVarP(&p.request.Namespace, "namespace", "n", "", "namespace to propose policies for")
+	p.register(f)
+	f.StringVar(&p.manifests, "manifests", "", "directory to read further pods, their named ports and the names of present policies from")
+	commandline.Directory(f, "manifests")
+	f.IntVar(&p.request.Limit, "limit", 8, "maximum number of address ranges in a rule; a rule with both families may have two")
+	f.BoolVar(&p.request.All, "all", false, "also propose policies that allow nothing, for workloads without connections that count")
 	return cmd
 }
 
-func (o *proposeOptions) run(in io.Reader, out, stderr io.Writer) (err error) {
-	if o.request.Namespace == "" {
+func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
+	if p.request.Namespace == "" {
 		return errors.New("--namespace is missing: name the namespace to propose policies for")
 	}
-	if o.request.Records, err = o.read(in); err != nil {
+	if p.request.Records, err = p.read(in); err != nil {
 		return err
 	}
-	if o.manifests != "" {
-		objects, err := snapshot.Load(o.manifests)
+	if p.manifests != "" {
+		objects, err := snapshot.Load(p.manifests)
 		if err != nil {
 			return err
 		}
-		o.request.Known = (&cluster{}).of(objects).View()
+		known := cluster.New()
+		objects.Deliver(known)
+		p.request.Known = known.View()
 	}
-	policies, without, err := o.request.Policies()
+	policies, without, err := p.request.Policies()
 	if err != nil {
 		return err
 	}
@@ -66,8 +71,8 @@ func (o *proposeOptions) run(in io.Reader, out, stderr io.Writer) (err error) {
 			"--all proposes to deny them everything\n", strings.Join(without, "; "))
 	}
 	var texts []string
-	for _, p := range policies {
-		texts = append(texts, p.Text)
+	for _, made := range policies {
+		texts = append(texts, made.Text)
 	}
 	_, err = io.WriteString(out, strings.Join(texts, "---\n"))
 	return errors.Wrap(err, "writing")
