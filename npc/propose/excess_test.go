@@ -29,15 +29,16 @@ func (s *scene) nothingElseIsAllowed(policies []networkingv1.NetworkPolicy, limi
 	ends = slices.Compact(ends)
 	for _, a := range ends {
 		for _, b := range ends {
-			if a.Is4() != b.Is4() || a == b {
+			judged := [2]bool{s.hasPolicy(s.podAt(a)), s.hasPolicy(s.podAt(b))}
+			if a.Is4() != b.Is4() || a == b || judged == [2]bool{} {
 				continue
 			}
 			for _, service := range services {
 				out, in := w.Judge(judge.Everywhere, packet(a, b, service))
-				if out && s.hasPolicy(s.podAt(a)) && !s.justified(s.podAt(a), b, service, true, limit) {
+				if out && judged[0] && !s.justified(s.podAt(a), b, service, true, limit) {
 					s.Fatalf("egress %s -> %s, %s is allowed, seen was\n%sby\n%s", s.about(a), s.about(b), service, s.text(), asText(policies))
 				}
-				if in && s.hasPolicy(s.podAt(b)) && !s.justified(s.podAt(b), a, service, false, limit) {
+				if in && judged[1] && !s.justified(s.podAt(b), a, service, false, limit) {
 					s.Fatalf("ingress %s -> %s, %s is allowed, seen was\n%sby\n%s", s.about(a), s.about(b), service, s.text(), asText(policies))
 				}
 			}
@@ -87,19 +88,19 @@ func (s *scene) hasPolicy(p *judge.Pod) bool {
 		slices.ContainsFunc(s.counting(), func(r flows.Record) bool { return same(p, r.From) || same(p, r.To) })
 }
 
-// isKnown reports whether a pod's labels, or only its address, are in the recording or in manifests.
-func (s *scene) isKnown(p *judge.Pod) (labels, addr bool) {
-	labels, addr = s.known, s.known
-	for _, r := range s.records {
-		labels = labels || same(p, r.From) || same(p, r.To)
-		addr = addr || slices.Contains(p.Addrs, r.From.Addr) || slices.Contains(p.Addrs, r.To.Addr)
-	}
-	return labels, addr
+// areKnown reports whether a pod's labels are in the recording or in manifests.
+func (s *scene) areKnown(p *judge.Pod) bool {
+	return s.known || slices.ContainsFunc(s.records, func(r flows.Record) bool { return same(p, r.From) || same(p, r.To) })
+}
+
+// isPods reports whether an address is known to be a pod's. Of a pod with two, the recording may have one.
+func (s *scene) isPods(a netip.Addr) bool {
+	return s.podAt(a) != nil && (s.known || slices.ContainsFunc(s.records, func(r flows.Record) bool { return r.From.Addr == a || r.To.Addr == a }))
 }
 
 // mayBe reports whether a selector of a recorded end may match a pod: it has the labels, and nobody knows of its further ones.
 func (s *scene) mayBe(p *judge.Pod, e flows.End) bool {
-	if known, _ := s.isKnown(p); known || !e.IsPod() || p.Namespace != e.Namespace {
+	if s.areKnown(p) || !e.IsPod() || p.Namespace != e.Namespace {
 		return same(p, e)
 	}
 	for k, v := range lasting(e.Labels) {
@@ -129,7 +130,7 @@ func (s *scene) justified(own *judge.Pod, other netip.Addr, service flow.Service
 			outside[theirs.Addr] = true
 		}
 		port := r.Port == service || r.Port.Port == 0 || dst != nil && slices.ContainsFunc(named(dst, service), func(n string) bool {
-			return slices.Contains(r.PortNames, n)
+			return slices.Contains(r.PortNames, n) && !s.isAmbiguous(n, dst)
 		})
 		dns := egress && pod != nil && theirs.Namespace == "kube-system" && pod.Namespace == "kube-system" && service.Port == 53 && r.Port.Port == 53 &&
 			theirs.Labels["k8s-app"] == "kube-dns" && pod.Labels["k8s-app"] == "kube-dns"
@@ -137,10 +138,23 @@ func (s *scene) justified(own *judge.Pod, other netip.Addr, service flow.Service
 			return true
 		}
 	}
-	if pod != nil {
-		if _, known := s.isKnown(pod); known {
-			return false
+	return !s.isPods(other) && len(outside) > limit // ranges may contain it; how wide they are, others ask
+}
+
+// isAmbiguous reports whether pods with the labels of a destination are known to give a name to different ports: the number tells more then.
+func (s *scene) isAmbiguous(name string, dst *judge.Pod) bool {
+	ports := map[uint16]bool{}
+	for _, r := range s.records {
+		if same(dst, r.To) && slices.Contains(r.PortNames, name) {
+			ports[r.Port.Port] = true
 		}
 	}
-	return len(outside) > min(limit, 2) // ranges may contain it; how wide they are, others ask
+	for _, p := range s.Pods {
+		for _, port := range p.Ports {
+			if s.known && p.Namespace == dst.Namespace && maps.Equal(lasting(p.Labels), lasting(dst.Labels)) && port.Name == name {
+				ports[uint16(port.ContainerPort)] = true
+			}
+		}
+	}
+	return len(ports) > 1
 }

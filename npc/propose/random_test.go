@@ -50,7 +50,10 @@ func drawScene(t *rapid.T) *scene {
 		}
 	}
 	for range rapid.IntRange(1, 25).Draw(t, "records") {
-		s.drawRecord()
+		s.drawRecord(rapid.IntRange(-1, 1).Draw(t, "outside"), len(s.Pods)-1, services)
+	}
+	for range rapid.SampledFrom([]int{0, 0, 15}).Draw(t, "addresses") { // of one pod, so many that they are put together
+		s.drawRecord(1, 0, services[:2])
 	}
 	s.known = rapid.Bool().Draw(t, "known")
 	for range rapid.IntRange(0, 6).Draw(t, "others") {
@@ -82,17 +85,18 @@ func (s *scene) addPod(namespace, workload string, labels map[string]string) {
 	pod := judge.Pod{Namespace: namespace, Name: fmt.Sprintf("pod-%d", n), Labels: labels,
 		Addrs: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(64 + n)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", 64+n))}}
 	if workload != "" {
-		for _, port := range []int32{80, 8080} {
-			if name := rapid.SampledFrom([]string{"", "http", "web"}).Draw(s.T, "name"); name != "" {
-				pod.Ports = append(pod.Ports, corev1.ContainerPort{Name: name, Protocol: corev1.ProtocolTCP, ContainerPort: port})
+		names := rapid.Permutation([]string{"", "http", "web"}).Draw(s.T, "names")
+		for i, port := range []int32{80, 8080} {
+			if names[i] != "" {
+				pod.Ports = append(pod.Ports, corev1.ContainerPort{Name: names[i], Protocol: corev1.ProtocolTCP, ContainerPort: port})
 			}
 		}
 	}
 	s.Pods, s.workloads = append(s.Pods, pod), append(s.workloads, workload)
 }
 
-// drawRecord draws connections between two pods, or of one and an address among those of pods.
-func (s *scene) drawRecord() {
+// drawRecord draws connections between two of the pods up to a number, or of one and an address among those of pods at one end.
+func (s *scene) drawRecord(outside, pod int, services []flow.Service) {
 	family := rapid.IntRange(0, 1).Draw(s.T, "family")
 	r := flows.Record{Count: 2, Verdict: flows.Allowed, Replied: 1, Port: rapid.SampledFrom(services).Draw(s.T, "service")}
 	if rapid.IntRange(0, 9).Draw(s.T, "denied") == 0 {
@@ -102,14 +106,13 @@ func (s *scene) drawRecord() {
 		r.Replied = 0
 	}
 	ends, pods := [2]flows.End{}, [2]int{-1, -1}
-	outside := rapid.IntRange(-1, 1).Draw(s.T, "outside")
 	for i := range ends {
 		if i == outside {
 			n := rapid.SampledFrom([]int{0, 1, 4, 40, 60, 63, 96, 97, 98, 99, 120, 128, 200, 255}).Draw(s.T, "address")
 			ends[i].Addr = []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", n))}[family]
 			continue
 		}
-		pods[i] = rapid.IntRange(0, len(s.Pods)-1).Draw(s.T, "pod")
+		pods[i] = rapid.IntRange(0, pod).Draw(s.T, "pod")
 		p := s.Pods[pods[i]]
 		ends[i] = flows.End{Namespace: p.Namespace, Workload: s.workloads[pods[i]], Pod: p.Name, Labels: p.Labels, Addr: p.Addrs[family]}
 	}
