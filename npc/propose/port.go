@@ -29,13 +29,14 @@ func (p *ports) record(s flow.Service, names []string) {
 	if p.common == nil {
 		p.common, p.of = map[flow.Service][]string{}, map[portName]map[uint16]struct{}{}
 	}
-	if known, seen := p.common[s]; seen {
-		names = slices.DeleteFunc(slices.Clone(known), func(name string) bool { return !slices.Contains(names, name) })
-	}
-	p.common[s] = slices.Sorted(slices.Values(names))
 	for _, name := range names {
 		p.add(name, s)
 	}
+	if known, seen := p.common[s]; seen {
+		p.common[s] = slices.DeleteFunc(known, func(name string) bool { return !slices.Contains(names, name) })
+		return
+	}
+	p.common[s] = slices.Sorted(slices.Values(names))
 }
 
 // confirm takes up how a pod of manifests names its ports.

@@ -135,6 +135,9 @@ func TestProposals(t *testing.T) {
 			nginx > web2 tcp/8080 www 1
 			nginx > web tcp/9090 metrics 1
 			nginx > web2 tcp/9090 - 1
+			nginx > web tcp/7070 a 1
+			nginx > web2 tcp/7070 b 1
+			nginx > web2 tcp/7071 b 1
 			nginx > api tcp/80 http 1
 			nginx > api tcp/81 http 1`},
 		{name: "itself", recording: `
