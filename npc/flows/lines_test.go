@@ -21,8 +21,9 @@ func records() []Record {
 	web := End{Namespace: "shop", Workload: "Deployment/web", Pod: "web-7d4-x", Labels: map[string]string{"app": "web", "pod-template-hash": "7d4"},
 		Addr: netip.MustParseAddr("10.32.1.2")}
 	return []Record{
-		{First: at, Last: at.Add(time.Hour), Count: 7, Replied: 6, Node: "node1", From: web, To: End{Addr: netip.MustParseAddr("192.0.2.1"), NodeAddr: true},
-			Port: flow.Service{Protocol: unix.IPPROTO_TCP, Port: 443}, Verdict: Allowed, By: &Rule{Policy: "shop/web", Number: 1, Direction: "egress"}},
+		{First: at, Last: at.Add(time.Hour), Count: 7, Replied: 6, Node: "node1", From: web,
+			To: End{Addr: netip.MustParseAddr("192.0.2.1"), NodeAddr: true}, Port: flow.Service{Protocol: unix.IPPROTO_TCP, Port: 443}, Verdict: Allowed,
+			By: &Rule{Policy: "shop/web", Number: 1, Direction: "egress"}},
 		{First: at, Last: at, Count: 1, From: End{Addr: netip.MustParseAddr("2001:db8::1")}, To: End{Namespace: "shop", Workload: "Pod/x",
 			Addr: netip.MustParseAddr("fd32::2")}, Port: flow.Service{Protocol: unix.IPPROTO_ICMPV6}, PortNames: []string{"http"}, Verdict: Denied},
 	}
@@ -105,7 +106,8 @@ func FuzzRead(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(text.Bytes())
-	f.Add([]byte(`{"from":{"address":"::ffff:192.0.2.1"},"to":{"namespace":"a","workload":"x","address":"10.0.0.1"},"port":"protocol 47","verdict":"denied"}`))
+	f.Add([]byte(`{"from":{"address":"::ffff:192.0.2.1"},"port":"protocol 47","verdict":"denied",` +
+		`"to":{"namespace":"a","workload":"x","address":"10.0.0.1"}}`))
 	f.Add([]byte("\n{}\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		first, _ := read(bytes.NewReader(in))
@@ -122,8 +124,9 @@ func FuzzRead(f *testing.F) {
 
 // TestLastingLabels shows which labels a pod's successors have too.
 func TestLastingLabels(t *testing.T) {
-	got := Lasting(map[string]string{"app": "web", "pod-template-hash": "7d4", "controller-revision-hash": "x", "statefulset.kubernetes.io/pod-name": "x-0",
-		"batch.kubernetes.io/job-name": "x", "job-name": "x", "helm.sh/chart": "x-1", "topology.kubernetes.io/zone": "a", "version": "2"})
+	got := Lasting(map[string]string{"app": "web", "pod-template-hash": "7d4", "controller-revision-hash": "x",
+		"statefulset.kubernetes.io/pod-name": "x-0",
+		"batch.kubernetes.io/job-name":       "x", "job-name": "x", "helm.sh/chart": "x-1", "topology.kubernetes.io/zone": "a", "version": "2"})
 	if diff := cmp.Diff(map[string]string{"app": "web", "version": "2"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -65,8 +65,8 @@ func recording(t *testing.T, lines string) (records []flows.Record) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := flows.Record{First: day, Last: day.AddDate(0, 0, 7), Count: n, Replied: n, Node: "node1", From: end(t, words[0]), To: end(t, words[2]), Port: s,
-			Verdict: flows.Allowed}
+		r := flows.Record{First: day, Last: day.AddDate(0, 0, 7), Count: n, Replied: n, Node: "node1", Verdict: flows.Allowed,
+			From: end(t, words[0]), To: end(t, words[2]), Port: s}
 		if words[4] != "-" {
 			r.PortNames = strings.Split(words[4], ",")
 		}
@@ -206,7 +206,8 @@ func TestNothingToPropose(t *testing.T) {
 		want    string
 	}{
 		{"another_namespace", propose.Request{Namespace: "shpo", Limit: 8}, "there is no pod of namespace shpo; did you mean shop?"},
-		{"nothing_that_counts", propose.Request{Namespace: "shop", Limit: 8}, "no connection from or to pods of namespace shop was allowed and got a reply"},
+		{"nothing_that_counts", propose.Request{Namespace: "shop", Limit: 8},
+			"no connection from or to pods of namespace shop was allowed and got a reply"},
 		{"no_limit", propose.Request{Namespace: "shop"}, "a limit of 0 ranges allows no address; give 1 or more"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

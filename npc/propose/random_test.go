@@ -2,13 +2,13 @@ package propose_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -34,8 +34,9 @@ type scene struct {
 	known     bool // manifests have all pods
 }
 
-var services = []flow.Service{{Protocol: unix.IPPROTO_TCP, Port: 80}, {Protocol: unix.IPPROTO_TCP, Port: 8080}, {Protocol: unix.IPPROTO_TCP, Port: 53},
-	{Protocol: unix.IPPROTO_UDP, Port: 53}, {Protocol: unix.IPPROTO_SCTP, Port: 9}, {Protocol: unix.IPPROTO_ICMP}}
+var services = []flow.Service{{Protocol: unix.IPPROTO_TCP, Port: 80}, {Protocol: unix.IPPROTO_TCP, Port: 8080},
+	{Protocol: unix.IPPROTO_TCP, Port: 53}, {Protocol: unix.IPPROTO_UDP, Port: 53},
+	{Protocol: unix.IPPROTO_SCTP, Port: 9}, {Protocol: unix.IPPROTO_ICMP}}
 
 // drawScene draws workloads that share labels and some that have none, whose pods name ports as they like, and connections of all kinds.
 func drawScene(t *rapid.T) *scene {
@@ -180,7 +181,7 @@ func TestProposalsFitTheRecording(t *testing.T) {
 			t.Fatalf("%s -> %s, %s is lost, seen was\n%sby\n%s", r.From, r.To, r.Port, s.text(), asText(policies))
 		}
 		s.nothingIsSuperfluous(policies)
-		s.replayChangesNothing(policies)
+		s.replayAgrees(policies)
 		s.nothingElseIsAllowed(policies, limit)
 	}
 	for _, name := range []string{"a", "b", "c"} { // 300 recordings, unless a flag says another number
@@ -274,13 +275,31 @@ func (s *scene) nothingIsSuperfluous(policies []networkingv1.NetworkPolicy) {
 	}
 }
 
-func (s *scene) replayChangesNothing(policies []networkingv1.NetworkPolicy) {
-	c := cluster.New()
-	for i := range policies {
-		c.SetPolicy(&policies[i])
-	}
-	for _, change := range replay.Changes(s.counting(), c) {
-		text, _ := json.Marshal(change)
-		s.Fatalf("replay says %s of\n%s", text, asText(policies))
+// replayAgrees asks replay about the policies, and about them without one of their rules: it finds what the judge says is lost, nothing else.
+func (s *scene) replayAgrees(policies []networkingv1.NetworkPolicy) {
+	less := slices.Clone(policies)
+	i := rapid.IntRange(0, len(less)-1).Draw(s.T, "policy")
+	less[i] = *policies[i].DeepCopy()
+	less[i].Spec.Ingress = less[i].Spec.Ingress[min(1, len(less[i].Spec.Ingress)):]
+	less[i].Spec.Egress = less[i].Spec.Egress[:max(1, len(less[i].Spec.Egress))-1]
+	for _, some := range [][]networkingv1.NetworkPolicy{policies, less} {
+		w := s.World
+		w.Policies = some
+		c := cluster.New()
+		for i := range some {
+			c.SetPolicy(&some[i])
+		}
+		want, got := []string{}, []string{}
+		for _, r := range s.counting() {
+			if !w.Allowed(judge.Everywhere, packet(r.From.Addr, r.To.Addr, r.Port)) {
+				want = append(want, fmt.Sprint(r))
+			}
+		}
+		for _, change := range replay.Changes(s.counting(), c) {
+			got = append(got, fmt.Sprint(change.Record))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			s.Fatalf("replay finds other changes than the judge, -judge +replay:\n%s\nseen was\n%sin\n%s", diff, s.text(), asText(some))
+		}
 	}
 }

@@ -80,7 +80,8 @@ func TestReplay(t *testing.T) {
 		{"other_pods_at_the_address_do_not_matter", []string{onlyFromWeb},
 			[]npc.Pod{{Namespace: "shop", Name: "new", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")}}},
 			[]flows.Record{named(record(t, web, db, "tcp/5432", flows.Allowed), "pg")}, ""},
-		{"a_namespace_has_its_name", []string{`{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ops}}}]}]}`},
+		{"a_namespace_has_its_name",
+			[]string{`{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ops}}}]}]}`},
 			nil, []flows.Record{record(t, mon, web, "tcp/80", flows.Allowed), record(t, api, web, "tcp/80", flows.Allowed)},
 			"shop/Deployment/api > shop/Deployment/web: allowed [], denied [no ingress rule of policy shop/p0]"},
 		{"addresses_outside", []string{`{podSelector: {}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 192.0.2.0/24}}]}]}`}, nil,
@@ -96,7 +97,8 @@ func TestReplay(t *testing.T) {
 			"10.32.1.2 > shop/StatefulSet/db: allowed [], denied [no ingress rule of policy shop/p0]\n" +
 				"shop/Deployment/api > shop/StatefulSet/db: allowed [], denied [no ingress rule of policy shop/p0]"},
 		{"a_pod_that_was_labelled_anew", []string{onlyFromWeb}, nil, []flows.Record{
-			record(t, api, "shop/Pod/x x 10.32.1.9 {app: web}", "tcp/5432", flows.Allowed), record(t, api, "shop/Pod/x x 10.32.1.9 {app: db}", "tcp/5432", flows.Allowed)},
+			record(t, api, "shop/Pod/x x 10.32.1.9 {app: web}", "tcp/5432", flows.Allowed),
+			record(t, api, "shop/Pod/x x 10.32.1.9 {app: db}", "tcp/5432", flows.Allowed)},
 			"shop/Deployment/api > shop/Pod/x: allowed [], denied [no ingress rule of policy shop/p0]"},
 		{"a_port_that_got_a_name", []string{onlyFromWeb}, nil, []flows.Record{
 			record(t, web, db, "tcp/5432", flows.Allowed), named(record(t, web, db, "tcp/5432", flows.Denied), "pg")},
