@@ -6,6 +6,7 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/established"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/syncer"
@@ -23,7 +24,7 @@ func cleanupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			marks, err := endedMarks(cmd.Context(), tables)
+			marks, err := established.Marks(cmd.Context(), tables)
 			if err != nil {
 				return err
 			}
@@ -32,7 +33,7 @@ func cleanupCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "removed", what)
 			}
 			for f, bit := range marks {
-				if e := restore(f, bit); err == nil {
+				if e := established.Restore(f, bit); err == nil {
 					err = e
 				}
 			}

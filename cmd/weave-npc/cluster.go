@@ -6,9 +6,11 @@ import (
 	"io"
 
 	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/recorded"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/source/policyapi"
@@ -62,12 +64,26 @@ func (c *cluster) network(ctx context.Context) (snapshot.Network, error) {
 
 // view reads the objects and returns them as a View. What it does not consider is noted in stderr.
 func (c *cluster) view(ctx context.Context, stderr io.Writer) (*npccluster.View, error) {
+	all, err := c.all(ctx, stderr)
+	if err != nil {
+		return nil, err
+	}
+	return all.View(), nil
+}
+
+// all reads the objects as a Cluster. What it does not consider is noted in stderr.
+func (c *cluster) all(ctx context.Context, stderr io.Writer) (*npccluster.Cluster, error) {
 	o, err := c.objects(ctx)
 	if err != nil {
 		return nil, err
 	}
 	noteClusterPolicies(stderr, o)
-	return c.of(o).View(), nil
+	return c.of(o), nil
+}
+
+func replayCommand() *cobra.Command {
+	c := &cluster{}
+	return recorded.Replay(recorded.Policies{Register: c.register, Read: c.all})
 }
 
 // noteClusterPolicies notes that ClusterNetworkPolicies, or the nodes that they name, could not be read.

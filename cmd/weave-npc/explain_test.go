@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pkg/errors"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
@@ -26,7 +25,7 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 	if err == nil {
 		return stdout.String(), 0
 	}
-	if !errors.Is(err, errDenied) {
+	if !isAnswer(err) {
 		fmt.Fprintln(&stdout, "weave-npc:", err)
 	}
 	return stdout.String(), status(ran, err)
@@ -143,5 +142,28 @@ func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
 		if got := stderr.String(); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
+	}
+}
+
+func TestReplay(t *testing.T) { checkTranscript(t, "testdata/replay.txt") }
+
+func TestPropose(t *testing.T) { checkTranscript(t, "testdata/propose.txt") }
+
+// TestProposalsPassReplay proposes policies, and replays the recording against them.
+func TestProposalsPassReplay(t *testing.T) {
+	const recorded = "testdata/recording/flows.jsonl"
+	text, code := execute(t, "propose", "-n", "shop", "--flows", recorded)
+	if code != 0 {
+		t.Fatalf("status %d\n%s", code, text)
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(folder+"/proposed.yaml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What got no reply may be denied, and what was denied stays so.
+	got, code := execute(t, "replay", "--flows", recorded, "--manifests", folder)
+	want := "shop/Deployment/api -> 198.51.100.4, tcp/443: allowed, would be denied"
+	if code != 1 || !strings.HasPrefix(got, want) || !strings.Contains(got, "1 change of 11 records") {
+		t.Errorf("status %d\n%s", code, got)
 	}
 }

@@ -112,7 +112,7 @@ func (o *options) register(f *pflag.FlagSet) {
 
 // registerFlows registers the flags about recorded connections.
 func (o *options) registerFlows(f *pflag.FlagSet) {
-	f.BoolVar(&o.flows, "flows", o.flows, "record which connections are opened from and to pods of this node, for weave-npc flows")
+	f.BoolVar(&o.flows, "record-flows", o.flows, "record which connections are opened from and to pods of this node, for weave-npc flows")
 	f.IntVar(&o.flowsRecords, "flows-records", o.flowsRecords,
 		"maximum number of records, one for all connections from a workload to another one and one port; the oldest go")
 	f.StringVar(&o.flowsDir, "flows-dir", o.flowsDir, "directory to keep records in over a restart, at most 2 KiB each (default: they are only in memory)")
@@ -227,7 +227,7 @@ func (o *options) config() (npc.Config, error) {
 	case o.flowsRecords < 1 || o.flowsRecords > maxFlowsRecords:
 		return c, errors.Errorf("--flows-records: %d is not within 1 to %d", o.flowsRecords, maxFlowsRecords)
 	case !o.flows && o.flowsDir != "":
-		return c, errors.New("--flows-dir: nothing is recorded without --flows")
+		return c, errors.New("--flows-dir: nothing is recorded without --record-flows")
 	case o.maxListSize < 0:
 		return c, errors.Errorf("--max-list-size: %d is negative", o.maxListSize)
 	case o.bridgePort != "" && !interfaceName.MatchString(o.bridgePort):

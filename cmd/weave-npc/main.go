@@ -14,6 +14,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowscommand"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/recorded"
 )
 
 func main() {
@@ -28,19 +29,25 @@ func main() {
 	if err == nil {
 		return
 	}
-	if !errors.Is(err, errDenied) {
+	if !isAnswer(err) {
 		fmt.Fprintln(os.Stderr, root.Name()+":", err)
 	}
 	os.Exit(status(ran, err))
 }
 
+// isAnswer reports whether an error is what was asked for, and printed already.
+func isAnswer(err error) bool {
+	return errors.Is(err, errDenied) || errors.Is(err, recorded.ErrChanged)
+}
+
 // status returns the exit status after an error of the command that ran.
 func status(ran *cobra.Command, err error) int {
-	if errors.Is(err, errDenied) {
+	if isAnswer(err) {
 		return 1
 	}
 	for cmd := ran; cmd != nil; cmd = cmd.Parent() {
-		if cmd.Name() == "explain" || cmd.Name() == "show" {
+		switch cmd.Name() {
+		case "explain", "show", "replay", "propose":
 			return 2
 		}
 	}
@@ -60,7 +67,8 @@ func command() *cobra.Command {
 		},
 	}
 	o.register(root.Flags())
-	root.AddCommand(explainCommand(), showCommand(), flowscommand.OfNode(defaults().flowsSocket, registerFlowsSocket), cleanupCommand(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), flowscommand.OfNode(defaults().flowsSocket, registerFlowsSocket), replayCommand(),
+		recorded.Propose(), cleanupCommand(), versionCommand())
 	return prepare(root)
 }
 
@@ -83,6 +91,6 @@ func plugin() *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl npc"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(explainCommand(), showCommand(), flowscommand.OfCluster(), versionCommand())
+	root.AddCommand(explainCommand(), showCommand(), flowscommand.OfCluster(), replayCommand(), recorded.Propose(), versionCommand())
 	return prepare(root)
 }

@@ -18,7 +18,7 @@ import (
 // observer reports what happens on this node: metrics, readiness, profiles, blocked packets, connections. Enforcement does not depend on it.
 type observer struct {
 	blocked          *blocked.Reporter
-	recorder         *recording.Recorder // nil without --flows
+	recorder         *recording.Recorder // nil without --record-flows
 	reports          ulogd.Config
 	server, profiles *httpserver.Server
 }
@@ -55,14 +55,14 @@ func (d *daemon) newObserver() (*observer, error) {
 	return x, err
 }
 
-// newRecorder opens what --flows asks for; nil if that is nothing.
+// newRecorder opens what --record-flows asks for; nil if that is nothing.
 func (d *daemon) newRecorder() (*recording.Recorder, error) {
 	if !d.options.flows {
 		return nil, nil
 	}
 	r := recording.New(recording.Config{Node: d.config.NodeName, Records: d.options.flowsRecords, Directory: d.options.flowsDir,
 		Socket: d.options.flowsSocket, Names: d.controller.Lookup(), Registry: d.registry, Log: d.log})
-	return r, errors.Wrap(r.Open(), "--flows")
+	return r, errors.Wrap(r.Open(), "--record-flows")
 }
 
 // start runs the observer until the context ends.

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/established"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/nodeobject"
 	"github.com/weave-npc/weave-npc/npc"
@@ -51,7 +52,8 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	if d.config.Hook == npc.HookForward && d.config.AllowAction == actionReturn {
 		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
 	}
-	cutter, err := d.newCutter(ctx)
+	cutter, err := established.Cutter(ctx, established.Config{Families: d.families, Backend: d.backend, Bit: d.config.CutMark, Judge: d.controller.Lookup(),
+		Registry: d.registry, Log: d.log})
 	if err != nil {
 		return err
 	}

@@ -110,7 +110,6 @@ func kubeProxy() []string {
 // BenchmarkRuleOfEndedConnections measures what the rule costs a packet by which connections end: that of 50 of them, divided.
 func BenchmarkRuleOfEndedConnections(b *testing.B) {
 	const copies = 50
-	base := &rules.Base{Hooked: true, CutMark: 0x2000}
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
 		r := newRoad(b)
 		b.Run(string(backend), func(b *testing.B) {
@@ -119,7 +118,7 @@ func BenchmarkRuleOfEndedConnections(b *testing.B) {
 			rule("-A FORWARD -m conntrack --ctstate NEW")
 			rule("-N COPIES")
 			for range copies {
-				rule("-A COPIES " + base.CutToNode().Match + " -j DROP")
+				rule("-A COPIES " + rules.CutMark(0x2000).ToNode().Match + " -j DROP")
 			}
 			var costs []float64
 			for b.Loop() {

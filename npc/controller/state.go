@@ -73,7 +73,7 @@ func (s *state) newIsolation(sharding isolation.Sharding) *isolation.Isolation {
 func (s *state) base() *rules.Base {
 	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
 		Hooked: s.config.Hook == npc.HookForward, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
-		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal, CutMark: s.config.CutMark,
+		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal, CutMark: rules.CutMark(s.config.CutMark),
 		Judging: s.judging}
 }
 

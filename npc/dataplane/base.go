@@ -22,8 +22,8 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()),
 				jump.New(naming.NodeHookChain, naming.EgressChain, b.ToNode(cs.family.ip))}
 			if b.CutMark != 0 {
-				cs.jumps = append(cs.jumps, jump.New(naming.NodeHookChain, naming.CutChain, b.CutToNode()))
-				for _, r := range b.CutFromNode() {
+				cs.jumps = append(cs.jumps, jump.New(naming.NodeHookChain, naming.CutChain, b.CutMark.ToNode()))
+				for _, r := range b.CutMark.FromNode() {
 					cs.jumps = append(cs.jumps, jump.New(naming.NodeOutHookChain, naming.CutChain, r))
 				}
 			}
@@ -35,7 +35,7 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	put(naming.MainChain, "packets to local pods", b.ToPods(cs.family.ip)...)
 	put(naming.BroadcastChain, "broadcast that is dropped", b.Broadcast(cs.family.ip)...)
 	if b.CutMark != 0 {
-		put(naming.CutChain, "connections that were ended", b.Cut()...)
+		put(naming.CutChain, "connections that were ended", rules.Cut()...)
 	}
 	put(naming.EgressChain, "packets from local pods", b.FromPods(cs.family.ip)...)
 	put(naming.DefaultChain, "local pods that are not isolated, ingress", b.Default(cs.family.ip, traffic.Ingress)...)

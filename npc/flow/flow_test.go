@@ -44,6 +44,26 @@ func TestParseNamed(t *testing.T) {
 	}
 }
 
+// TestServicesAsText shows that a service is read from JSON as it was written there.
+func TestServicesAsText(t *testing.T) {
+	for _, want := range []Service{{unix.IPPROTO_TCP, 80}, {unix.IPPROTO_SCTP, 9}, {Protocol: unix.IPPROTO_ICMP}, {Protocol: unix.IPPROTO_GRE}} {
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Service
+		if err := json.Unmarshal(text, &got); err != nil || got != want {
+			t.Errorf("%s is read as %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{`"protocol 256"`, `"protocol x"`, `"tcp"`, `7`} {
+		var got Service
+		if err := json.Unmarshal([]byte(text), &got); err == nil {
+			t.Errorf("%s is read as %v", text, got)
+		}
+	}
+}
+
 // TestBetween shows that ends of different families have no flow, and that one without an address has one with each.
 func TestBetween(t *testing.T) {
 	v4, v6 := End{Pod: "a/b", Addr: netip.MustParseAddr("10.32.1.2")}, End{Addr: netip.MustParseAddr("fd32::2")}

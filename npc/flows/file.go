@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -68,14 +67,10 @@ func (f *File) Load() (skipped int, err error) {
 	return skipped, nil
 }
 
-// decode reads a line, and reports whether it is a record.
+// decode reads a line, and reports whether it is a record that a store may have written.
 func decode(line []byte) (r Record, ok bool) {
-	err := json.Unmarshal(line, &r)
-	if r.Port.Protocol == unix.IPPROTO_ICMP && r.To.Addr.Is6() {
-		r.Port.Protocol = unix.IPPROTO_ICMPV6 // the text does not tell them apart
-	}
-	return r, err == nil && r.Count > 0 && r.Replied <= r.Count && (r.Verdict == Allowed || r.Verdict == Denied) && r.From.Addr.IsValid() &&
-		r.To.Addr.IsValid()
+	r, err := parse(line)
+	return r, err == nil && r.Count > 0 && r.Replied <= r.Count
 }
 
 // Save writes the file anew if the store has changed. Whoever reads the file, or is ended while it is written, has the former one or the new one.

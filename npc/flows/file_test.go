@@ -120,10 +120,14 @@ func TestTheFileIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	s, j := flows.NewStore("node1", 20), newJudge()
 	f := newFile(t, dir, s)
+	many := map[string]string{}
+	for i := range 80 {
+		many[fmt.Sprintf("label%d", i)] = strings.Repeat("x", 50)
+	}
 	for i := range 20 {
 		a := web1
 		e := j.pods[a]
-		e.Workload, e.Labels = fmt.Sprintf("Deployment/%d", i), map[string]string{"long": strings.Repeat("x", 4000)}
+		e.Workload, e.Labels = fmt.Sprintf("Deployment/%d", i), many
 		j.pods[a] = e
 		s.Add(noon.Add(time.Duration(i)*time.Second), j, flows.Allowed, []flows.Connection{between(a, db)})
 	}

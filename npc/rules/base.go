@@ -32,8 +32,7 @@ type Base struct {
 	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group.
 	NFLogGroup uint16
 	TCPLiberal bool
-	// CutMark is the bit of the mark of connections that have been ended; 0 if none are.
-	CutMark uint32
+	CutMark    CutMark
 	Judging
 }
 
@@ -121,7 +120,7 @@ func (b *Base) strangerTarget() string {
 // Forward returns the rules that divide forwarded packets into those from local pods and those to them.
 func (b *Base) Forward(f traffic.Family) []iptables.Rule {
 	local := naming.FixedSet(f, naming.LocalPods)
-	rules := b.toCut()
+	rules := b.CutMark.rules()
 	if b.AllowAction != "RETURN" {
 		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"), Target: b.AllowTarget(traffic.Ingress),
 			Comment: "replies to local pods"}
@@ -172,7 +171,7 @@ func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rul
 	allow := b.AllowTarget(d)
 	var rules []iptables.Rule
 	if !b.Hooked { // else WEAVE-NPC-FORWARD has the rule
-		rules = b.toCut()
+		rules = b.CutMark.rules()
 	}
 	if !b.RepliesApart() {
 		rules = append(rules, b.Replies(f, d)...)

@@ -30,14 +30,14 @@ func ofDeployment(name string) func(*world, *corev1.Pod) {
 	}
 }
 
-// startRecording starts weave-npc with --flows on both nodes.
+// startRecording starts weave-npc with --record-flows on both nodes.
 func startRecording(t *testing.T, backend lab.Backend, state change, args ...string) *world {
 	t.Helper()
 	w := newWorld(t, backend, lab.Config{})
 	m := w.fromManifests(t, state)
 	dir := t.TempDir()
 	w.startEach(t, func(i int, n *lab.Node) *daemon {
-		own := []string{"--manifests", m.dir, "--flows", "--flows-socket", filepath.Join(dir, n.Name()+".sock"), "--flows-dir", filepath.Join(dir, n.Name())}
+		own := []string{"--manifests", m.dir, "--record-flows", "--flows-socket", filepath.Join(dir, n.Name()+".sock"), "--flows-dir", filepath.Join(dir, n.Name())}
 		return newDaemon(n, w.daemonArgs(i, append(own, args...)...)...)
 	})
 	for _, d := range w.daemons {
@@ -193,7 +193,7 @@ func TestS99_NetAdminAndNetRawAreEnough(t *testing.T) {
 	w := newWorld(t, lab.NFT, lab.Config{})
 	m := w.fromManifests(t, recorded())
 	dir := t.TempDir()
-	d := newDaemon(w.Nodes()[0], w.daemonArgs(0, "--manifests", m.dir, "--flows", "--flows-socket", filepath.Join(dir, "flows.sock"), "--flows-dir", dir)...)
+	d := newDaemon(w.Nodes()[0], w.daemonArgs(0, "--manifests", m.dir, "--record-flows", "--flows-socket", filepath.Join(dir, "flows.sock"), "--flows-dir", dir)...)
 	d.wrap = slices.Concat(profiled, unprivileged)
 	d.start(t)
 	d.endWith(t)
@@ -231,7 +231,7 @@ func TestS99_BlindnessIsSaid(t *testing.T) {
 	run(t, n.Host, "conntrack", "-L") // which brings the settings
 	run(t, n.Host, "sysctl", "-qw", "net.netfilter.nf_conntrack_events=0")
 	m := w.fromManifests(t, recorded())
-	d := newDaemon(n, w.daemonArgs(0, "--manifests", m.dir, "--flows", "--flows-socket", filepath.Join(t.TempDir(), "flows.sock"))...)
+	d := newDaemon(n, w.daemonArgs(0, "--manifests", m.dir, "--record-flows", "--flows-socket", filepath.Join(t.TempDir(), "flows.sock"))...)
 	blind := "allowed connections are not recorded.*net.netfilter.nf_conntrack_events is 0"
 	d.log.expect(blind)
 	d.start(t)

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
@@ -37,8 +36,8 @@ func OfCluster() *cobra.Command {
 	var k kubectl
 	cmd := &cobra.Command{
 		Use:   "flows",
-		Short: "Lists the connections that weave-npc --flows has recorded on all nodes",
-		Long: "Lists the connections that weave-npc --flows has recorded on all nodes, one line for all connections from a workload to another one\n" +
+		Short: "Lists the connections that weave-npc --record-flows has recorded on all nodes",
+		Long: "Lists the connections that weave-npc --record-flows has recorded on all nodes, one line for all connections from a workload to another one\n" +
 			"and one port. It runs kubectl exec on the pod of weave-npc of each node. A connection that one node allowed and the other one denied\n" +
 			"is denied. Two nodes may have seen the same connections, so that a count is the least that it can be.\n" +
 			"With --follow, each node's records are printed as they come.",
@@ -168,7 +167,7 @@ func (k kubectl) ask(ctx context.Context, p pod, args []string, each func(flows.
 	if err := cmd.Start(); err != nil {
 		return errors.Wrap(err, "running kubectl")
 	}
-	read := flowsocket.Decode(out, each)
+	read := flows.Read(out, each)
 	_, _ = io.Copy(io.Discard, out) // so that it ends
 	if err := cmd.Wait(); err != nil {
 		return failure("asking pod "+p.Metadata.Namespace+"/"+p.Metadata.Name, err, &complaint)

@@ -4,7 +4,6 @@ package flowscommand
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"slices"
 	"strings"
@@ -61,8 +60,8 @@ func OfNode(socket string, registerSocket func(*pflag.FlagSet, *string)) *cobra.
 	var o options
 	cmd := &cobra.Command{
 		Use:   "flows",
-		Short: "Lists the connections that weave-npc --flows has recorded on this node",
-		Long: "Lists the connections that weave-npc --flows has recorded on this node, one line for all connections from a workload to another one\n" +
+		Short: "Lists the connections that weave-npc --record-flows has recorded on this node",
+		Long: "Lists the connections that weave-npc --record-flows has recorded on this node, one line for all connections from a workload to another one\n" +
 			"and one port, with the verdict of this node.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -125,7 +124,7 @@ func (p *printer) print(records []flows.Record) error {
 		return table(p.out, records)
 	}
 	for _, r := range records {
-		if err := p.json(r); err != nil {
+		if err := flows.Write(p.out, r); err != nil {
 			return err
 		}
 	}
@@ -135,12 +134,8 @@ func (p *printer) print(records []flows.Record) error {
 // follow prints a record that comes alone.
 func (p *printer) follow(r flows.Record) error {
 	if p.output == outputJSON {
-		return p.json(r)
+		return flows.Write(p.out, r)
 	}
 	_, err := io.WriteString(p.out, strings.Join(cells(&r), "  ")+"\n")
 	return errors.Wrap(err, "writing")
-}
-
-func (p *printer) json(r flows.Record) error {
-	return errors.Wrap(json.NewEncoder(p.out).Encode(r), "writing")
 }

@@ -140,8 +140,8 @@ func TestTable(t *testing.T) {
 	}
 	want := "LAST                 VERDICT  FROM                 TO                   PORT           COUNT  REPLIED  BY\n" +
 		at(1) + "  allowed  shop/Deployment/web  data/StatefulSet/db  tcp/5432 (pg)  1      no       -\n" +
-		at(2) + "  allowed  node 172.31.0.11     data/StatefulSet/db  tcp/5432       2      yes      Admin pci egress\n" +
-		at(3) + "  denied   192.0.2.1            data/StatefulSet/db  tcp/5432 (pg)  3      -        data/p ingress rule 2\n"
+		at(2) + "  allowed  node 172.31.0.11     data/StatefulSet/db  tcp/5432       2      yes      no egress rule of Admin policy pci\n" +
+		at(3) + "  denied   192.0.2.1            data/StatefulSet/db  tcp/5432 (pg)  3      -        ingress rule 2 of policy data/p\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

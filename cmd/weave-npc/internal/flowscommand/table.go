@@ -43,30 +43,10 @@ func cells(r *flows.Record) []string {
 	case r.Replied > 0:
 		replied = "yes"
 	}
-	return []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), endText(&r.From), endText(&r.To), port, strconv.FormatUint(r.Count, 10),
-		replied, ruleText(r.By)}
-}
-
-func endText(e *flows.End) string {
-	switch {
-	case e.IsPod():
-		return e.Namespace + "/" + e.Workload
-	case e.NodeAddr:
-		return "node " + e.Addr.String()
+	by := "-"
+	if r.By != nil {
+		by = r.By.String()
 	}
-	return e.Addr.String()
-}
-
-func ruleText(r *flows.Rule) string {
-	if r == nil {
-		return "-"
-	}
-	text := r.Policy + " " + r.Direction
-	if r.Tier != "" {
-		text = r.Tier + " " + text
-	}
-	if r.Number > 0 {
-		text += " rule " + strconv.Itoa(r.Number)
-	}
-	return text
+	return []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), r.From.String(), r.To.String(), port, strconv.FormatUint(r.Count, 10),
+		replied, by}
 }

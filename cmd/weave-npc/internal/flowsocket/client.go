@@ -1,10 +1,7 @@
 package flowsocket
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"io"
 	"net"
 	"os"
 
@@ -19,7 +16,7 @@ func Read(ctx context.Context, path string, goOn bool, each func(flows.Record) e
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return errors.Errorf("no weave-npc that records connections serves %s: it runs with --flows, and with this path as --flows-socket", path)
+		return errors.Errorf("no weave-npc that records connections serves %s: it runs with --record-flows, and with this path as --flows-socket", path)
 	case errors.Is(err, os.ErrPermission):
 		return errors.Errorf("only root may read %s", path)
 	case err != nil:
@@ -34,26 +31,9 @@ func Read(ctx context.Context, path string, goOn bool, each func(flows.Record) e
 	if _, err := conn.Write(request); err != nil {
 		return errors.Wrap(err, "reading recorded connections")
 	}
-	err = Decode(conn, each)
+	err = errors.Wrap(flows.Read(conn, each), "reading recorded connections")
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
-}
-
-// Decode passes on the records of a stream of lines until it ends.
-func Decode(in io.Reader, each func(flows.Record) error) error {
-	for lines := json.NewDecoder(bufio.NewReader(in)); ; {
-		var r flows.Record
-		err := lines.Decode(&r)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return errors.Wrap(err, "reading recorded connections")
-		}
-		if err := each(r); err != nil {
-			return err
-		}
-	}
 }

@@ -8,9 +8,7 @@
 package flowsocket
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -176,7 +174,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 		records, at := s.store.Since(version)
 		version = at
 		_ = conn.SetWriteDeadline(time.Now().Add(patience))
-		if err := write(conn, records); err != nil || request[0] != follow {
+		if err := flows.Write(conn, records...); err != nil || request[0] != follow {
 			return err
 		}
 		select {
@@ -187,15 +185,4 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 		case <-time.After(followPeriod):
 		}
 	}
-}
-
-func write(conn net.Conn, records []flows.Record) error {
-	buffered := bufio.NewWriter(conn)
-	lines := json.NewEncoder(buffered)
-	for i := range records {
-		if err := lines.Encode(&records[i]); err != nil {
-			return err
-		}
-	}
-	return buffered.Flush()
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Names tells whose addresses are.
@@ -16,17 +17,16 @@ type Names interface {
 	NameOf(netip.Addr) string
 	// IsLocal reports whether an address is that of a pod of this node.
 	IsLocal(netip.Addr) bool
+	// Judge appends what policies make of flows to out.
+	Judge(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
 }
 
-// judge names the ends of connections whose verdict is known. It does not know by which rule.
-type judge struct {
-	names   Names
-	verdict flows.Verdict
-}
+// judge names the ends of connections, and the rule that decides.
+type judge struct{ Names }
 
 // Judge implements flows.Judge.
 func (j judge) Judge(src, dst netip.Addr, s flow.Service) (from, to flows.End, portNames []string, v flows.Verdict, by *flows.Rule, concerned bool) {
-	if !j.names.IsLocal(src) && !j.names.IsLocal(dst) {
+	if !j.IsLocal(src) && !j.IsLocal(dst) {
 		return from, to, nil, "", nil, false
 	}
 	from, _ = j.end(src)
@@ -36,14 +36,21 @@ func (j judge) Judge(src, dst netip.Addr, s flow.Service) (from, to flows.End, p
 			portNames = append(portNames, p.Name)
 		}
 	}
-	return from, to, portNames, j.verdict, nil, true
+	got := j.Names.Judge([]verdict.Flow{{From: src, To: dst, Service: s}}, nil)[0]
+	if v = flows.Denied; got.Allowed {
+		v = flows.Allowed
+	}
+	if got.By != (verdict.By{}) {
+		by = &flows.Rule{Tier: got.By.Tier, Policy: got.By.Policy, Number: got.By.Number, Direction: got.Direction.String()}
+	}
+	return from, to, portNames, v, by, true
 }
 
 // end returns who has an address, and the named ports of a pod.
 func (j judge) end(a netip.Addr) (flows.End, []npc.NamedPort) {
-	p, ok := j.names.PodAt(a)
+	p, ok := j.PodAt(a)
 	if !ok {
-		return flows.End{Addr: a, NodeAddr: j.names.NameOf(a) == "node"}, nil
+		return flows.End{Addr: a, NodeAddr: j.NameOf(a) == "node"}, nil
 	}
 	workload := npc.Workload{Kind: "Pod", Name: p.Name}
 	if p.Workload != nil {

@@ -105,7 +105,7 @@ func (r *Recorder) Denied(p ulogd.Packet) {
 		return
 	}
 	c := flows.Connection{Src: p.Src, Dst: p.Dst, Service: flow.Service{Protocol: p.Protocol, Port: p.DstPort}}
-	r.store.Add(time.Now().UTC(), judge{r.config.Names, flows.Denied}, flows.Denied, []flows.Connection{c})
+	r.store.Add(time.Now().UTC(), judge{r.config.Names}, flows.Denied, []flows.Connection{c})
 }
 
 // follow records what the kernel's events tell. A failure is logged when it begins.
@@ -152,7 +152,7 @@ func (r *Recorder) read(ctx context.Context, began func()) error {
 		for _, c := range opened {
 			batch = append(batch, connection(c))
 		}
-		r.store.Add(time.Now().UTC(), judge{r.config.Names, flows.Allowed}, flows.Allowed, batch)
+		r.store.Add(time.Now().UTC(), judge{r.config.Names}, flows.Allowed, batch)
 	})
 }
 

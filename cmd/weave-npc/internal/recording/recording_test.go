@@ -15,6 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/verdict"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
@@ -39,6 +41,14 @@ func (n names) NameOf(a netip.Addr) string {
 func (n names) IsLocal(a netip.Addr) bool {
 	_, ok := n.local[a]
 	return ok
+}
+
+// Judge has one rule deny everything.
+func (n names) Judge(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
+	for range asked {
+		out = append(out, verdict.Verdict{Judged: true, Direction: traffic.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2}})
+	}
+	return out
 }
 
 var (
@@ -90,8 +100,9 @@ func TestJudge(t *testing.T) {
 				}
 				return e.Addr.String()
 			}
-			from, to, ports, v, by, concerned := judge{cast, flows.Denied}.Judge(test.src, test.dst, test.service)
-			if concerned == test.unconcerns || concerned && (end(from) != test.from || end(to) != test.to || fmt.Sprint(ports) != test.ports || v != flows.Denied || by != nil) {
+			from, to, ports, v, by, concerned := judge{cast}.Judge(test.src, test.dst, test.service)
+			if concerned == test.unconcerns || concerned && (end(from) != test.from || end(to) != test.to || fmt.Sprint(ports) != test.ports || v != flows.Denied ||
+				*by != flows.Rule{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"}) {
 				t.Errorf("%v %v %v %v %v %v", from, to, ports, v, by, concerned)
 			}
 		})

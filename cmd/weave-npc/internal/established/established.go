@@ -1,9 +1,16 @@
-package main
+// Package established prepares what becomes of open connections that a change denies: they are kept, or cut.
+//
+//	worker, err := established.Cutter(ctx, config)   // nil to keep them
+//	marks, err := established.Marks(ctx, tables)     // before weave-npc is removed
+//	err = established.Restore(family, bit)           // after that
+package established
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/pkg/errors"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/iptables"
@@ -17,12 +24,23 @@ import (
 // pinnedShare is the part of the kernel's connection table that ended connections may take: one in so many.
 const pinnedShare = 4
 
-// newCutter returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
-func (d *daemon) newCutter(ctx context.Context) (*cut.Worker, error) {
-	bit := d.config.CutMark
-	c := cut.Config{Judge: d.controller.Lookup(), Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: d.log}
-	for _, f := range d.families {
-		if err := d.takeOverMarks(ctx, f); err != nil {
+// Config is what a node has.
+type Config struct {
+	Families []traffic.Family
+	Backend  iptables.Backend
+	// Bit is the bit of the mark of connections that are ended; 0 to keep them.
+	Bit      uint32
+	Judge    cut.Judge
+	Registry prometheus.Registerer
+	Log      *slog.Logger
+}
+
+// Cutter returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
+func Cutter(ctx context.Context, of Config) (*cut.Worker, error) {
+	bit := of.Bit
+	c := cut.Config{Judge: of.Judge, Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: of.Log}
+	for _, f := range of.Families {
+		if err := of.takeOverMarks(ctx, f); err != nil {
 			return nil, errors.Wrap(err, f.String())
 		}
 		if bit == 0 {
@@ -37,7 +55,7 @@ func (d *daemon) newCutter(ctx context.Context) (*cut.Worker, error) {
 	if bit == 0 {
 		return nil, nil
 	}
-	c.Metrics = cut.NewMetrics(d.registry)
+	c.Metrics = cut.NewMetrics(of.Registry)
 	return cut.New(c), nil
 }
 
@@ -50,8 +68,8 @@ func openConnections(f iptables.Family) (*conntrack.Table, error) {
 
 // takeOverMarks sees to the marks of a family's connections that a weave-npc before has ended: they stay ended, or go on if connections are kept now.
 // It returns an error if somebody else uses the bit, or if the kernel does not take the rules that connections end by.
-func (d *daemon) takeOverMarks(ctx context.Context, f traffic.Family) error {
-	table, err := iptables.New(f.IPTables(), d.backend)
+func (c *Config) takeOverMarks(ctx context.Context, f traffic.Family) error {
+	table, err := iptables.New(f.IPTables(), c.Backend)
 	if err != nil {
 		return err
 	}
@@ -59,12 +77,12 @@ func (d *daemon) takeOverMarks(ctx context.Context, f traffic.Family) error {
 	if err != nil {
 		return err
 	}
-	bit, former := d.config.CutMark, rules.CutMarkIn(seen)
+	bit, former := c.Bit, uint32(rules.CutMarkIn(seen))
 	switch {
 	case bit == 0 && former == 0:
 		return nil
 	case bit == 0:
-		return restore(f.IPTables(), former)
+		return Restore(f.IPTables(), former)
 	}
 	connections, err := openConnections(f.IPTables())
 	if err != nil {
@@ -96,16 +114,15 @@ func (d *daemon) takeOverMarks(ctx context.Context, f traffic.Family) error {
 
 // tryCut writes the rules that connections end by to a chain that no rule leads to.
 func tryCut(ctx context.Context, t *iptables.Table, bit uint32) error {
-	b := &rules.Base{CutMark: bit}
-	try := append(b.Cut(), iptables.Rule{Match: b.CutToNode().Match, Target: "-j RETURN", Comment: "try"})
+	try := append(rules.Cut(), iptables.Rule{Match: rules.CutMark(bit).ToNode().Match, Target: "-j RETURN", Comment: "try"})
 	if err := t.Apply(ctx, iptables.Update{Replace: []iptables.Chain{{Name: naming.ScratchChain, Rules: try}}}); err != nil {
 		return err
 	}
 	return t.Apply(ctx, iptables.Update{Delete: []string{naming.ScratchChain}})
 }
 
-// endedMarks returns the bits of the marks of connections that weave-npc has ended, by rules in some tables.
-func endedMarks(ctx context.Context, tables []*iptables.Table) (map[iptables.Family]uint32, error) {
+// Marks returns the bits of the marks of connections that weave-npc has ended, by rules in some tables.
+func Marks(ctx context.Context, tables []*iptables.Table) (map[iptables.Family]uint32, error) {
 	bits := map[iptables.Family]uint32{}
 	for _, t := range tables {
 		seen, err := t.Read(ctx, naming.ChainPrefix)
@@ -113,14 +130,14 @@ func endedMarks(ctx context.Context, tables []*iptables.Table) (map[iptables.Fam
 			return nil, err
 		}
 		if bit := rules.CutMarkIn(seen); bit != 0 {
-			bits[t.Family()] = bit
+			bits[t.Family()] = uint32(bit)
 		}
 	}
 	return bits, nil
 }
 
-// restore has the connections of a family go on that have a bit in their mark.
-func restore(f iptables.Family, bit uint32) error {
+// Restore has the connections of a family go on that have a bit in their mark.
+func Restore(f iptables.Family, bit uint32) error {
 	connections, err := openConnections(f)
 	if err != nil {
 		return err

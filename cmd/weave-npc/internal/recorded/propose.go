@@ -1,0 +1,79 @@
+package recorded
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/propose"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+// proposer is propose with the values of its flags.
+type proposer struct {
+	recording
+	request   propose.Request
+	manifests string
+}
+
+// Propose returns the command propose.
+func Propose() *cobra.Command {
+	p := &proposer{}
+	cmd := &cobra.Command{
+		Use:   "propose -n NAMESPACE --flows FILE",
+		Short: "Proposes network policies that allow the recorded connections of a namespace, and nothing else that labels can tell from them",
+		Long: "Proposes network policies that allow the recorded connections of a namespace, and nothing else that labels can tell from them.\n" +
+			"Those count that were allowed and got a reply. Each workload that has some gets a policy for both directions.\n" +
+			"The comments of a rule name the connections that it is for. Nothing is applied.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&p.request.Namespace, "namespace", "n", "", "namespace to propose policies for")
+	p.register(f)
+	f.StringVar(&p.manifests, "manifests", "", "directory to read further pods, their named ports and the names of present policies from")
+	commandline.Directory(f, "manifests")
+	f.IntVar(&p.request.Limit, "limit", 8, "maximum number of address ranges in a rule; a rule with both families may have two")
+	f.BoolVar(&p.request.All, "all", false, "also propose policies that allow nothing, for workloads without connections that count")
+	return cmd
+}
+
+func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
+	if p.request.Namespace == "" {
+		return errors.New("--namespace is missing: name the namespace to propose policies for")
+	}
+	if p.request.Records, err = p.read(in); err != nil {
+		return err
+	}
+	if p.manifests != "" {
+		objects, err := snapshot.Load(p.manifests)
+		if err != nil {
+			return err
+		}
+		known := cluster.New()
+		objects.Deliver(known)
+		p.request.Known = known.View()
+	}
+	policies, without, err := p.request.Policies()
+	if err != nil {
+		return err
+	}
+	if len(without) > 0 {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: without a policy, for lack of connections that were allowed and got a reply: %s; "+
+			"--all proposes to deny them everything\n", strings.Join(without, "; "))
+	}
+	var texts []string
+	for _, made := range policies {
+		texts = append(texts, made.Text)
+	}
+	_, err = io.WriteString(out, strings.Join(texts, "---\n"))
+	return errors.Wrap(err, "writing")
+}

@@ -1,0 +1,46 @@
+// Package recorded has the subcommands that work on recorded connections: replay and propose.
+//
+//	root.AddCommand(recorded.Replay(policies), recorded.Propose())
+//
+// It does not know how connections are recorded, nor where policies come from that a recording is replayed against.
+package recorded
+
+import (
+	"io"
+	"os"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+// recording is a file of connections.
+type recording struct{ path string }
+
+func (r *recording) register(f *pflag.FlagSet) {
+	f.StringVar(&r.path, "flows", "", "file of recorded connections, JSON a line; - for standard input")
+	commandline.File(f, "flows")
+}
+
+// read reads all records.
+func (r *recording) read(stdin io.Reader) (records []flows.Record, err error) {
+	if r.path == "" {
+		return nil, errors.New("--flows is missing: give a file of recorded connections")
+	}
+	in := stdin
+	if r.path != "-" {
+		file, err := os.Open(r.path)
+		if err != nil {
+			return nil, errors.Wrap(err, "--flows")
+		}
+		defer file.Close()
+		in = file
+	}
+	err = flows.Read(in, func(r flows.Record) error {
+		records = append(records, r)
+		return nil
+	})
+	return records, errors.Wrapf(err, "--flows %s", r.path)
+}

@@ -1,0 +1,77 @@
+package recorded
+
+import (
+	"context"
+	"io"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/render"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/replay"
+)
+
+// ErrChanged is returned if a verdict changes, after the changes are printed.
+var ErrChanged = errors.New("changed")
+
+// Policies is where policies come from: flags, and what reads the objects as the flags say.
+type Policies struct {
+	Register func(*pflag.FlagSet)
+	Read     func(ctx context.Context, stderr io.Writer) (*cluster.Cluster, error)
+}
+
+// player is replay with the values of its flags.
+type player struct {
+	recording
+	policies Policies
+	output   string
+}
+
+// Replay returns the command replay.
+func Replay(policies Policies) *cobra.Command {
+	p := &player{policies: policies}
+	cmd := &cobra.Command{
+		Use:   "replay --flows FILE --manifests DIR",
+		Short: "Lists the recorded connections whose verdict changes under other policies, with the rules that decide before and after",
+		Long: "Lists the recorded connections whose verdict changes under other policies, with the rules that decide before and after.\n" +
+			"It reads the policies of an API server, or those in --manifests before they are applied. The pods are those of the recording,\n" +
+			"with the labels that they had then.\n\n" +
+			"The exit status is 0 if no verdict changes, 1 if one does, and 2 after an error.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	p.register(f)
+	f.StringVarP(&p.output, "output", "o", "text", "text or json")
+	commandline.Values(f, "output", "text", "json")
+	policies.Register(f)
+	return cmd
+}
+
+func (p *player) run(ctx context.Context, in io.Reader, out, stderr io.Writer) error {
+	if p.output != "text" && p.output != "json" {
+		return errors.Errorf("--output: %q is none of text, json", p.output)
+	}
+	records, err := p.read(in)
+	if err != nil {
+		return err
+	}
+	c, err := p.policies.Read(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	changes := replay.Changes(records, c)
+	if err := render.Changes(out, p.output, changes, len(records)); err != nil {
+		return err
+	}
+	if len(changes) > 0 {
+		return ErrChanged
+	}
+	return nil
+}

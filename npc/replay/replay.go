@@ -1,0 +1,112 @@
+// Package replay judges recorded connections by the policies of a cluster, and finds those whose verdict changes.
+//
+//	changes := replay.Changes(records, c)    // c holds the policies that are to be
+//
+// It trusts npc/explain. The pods are those of the recording, with the labels that they had; of the cluster's pods it takes only where they
+// run and how they name their ports. It does not know how verdicts could be kept.
+package replay
+
+import (
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flows"
+)
+
+// Change is a record whose verdict changes.
+type Change struct {
+	Record flows.Record `json:"record"`
+	Before Outcome      `json:"before"`
+	After  Outcome      `json:"after"`
+}
+
+// Outcome is what happens to the connections of a record.
+type Outcome struct {
+	Verdict flows.Verdict `json:"verdict"`
+	// By are the rules that decide: of both ends if the connections are allowed, else of those that deny them. There are none if no policy is
+	// for the pods.
+	By []flows.Rule `json:"by,omitempty"`
+}
+
+// Changes returns the records whose verdict is another one under the policies of a cluster, in their order.
+func Changes(records []flows.Record, c *cluster.Cluster) (changes []Change) {
+	stage, denied := newStage(c), denials(records)
+	for i, r := range records {
+		if !denied.overrule(r) {
+			stage.place(i, r)
+		}
+	}
+	after := stage.verdicts()
+	for i, r := range records {
+		v, judged := after[i]
+		if !judged || v.Allowed == (r.Verdict == flows.Allowed) {
+			continue
+		}
+		change := Change{Record: r, Before: Outcome{Verdict: r.Verdict}, After: outcome(v)}
+		if r.By != nil {
+			change.Before.By = []flows.Rule{*r.By}
+		}
+		changes = append(changes, change)
+	}
+	return changes
+}
+
+// outcome returns a verdict with the rules that decide it.
+func outcome(v explain.Verdict) Outcome {
+	o := Outcome{Verdict: flows.Denied}
+	if v.Allowed {
+		o.Verdict = flows.Allowed
+	}
+	for _, s := range []explain.Side{v.Egress, v.Ingress} {
+		if s.Allowed == v.Allowed {
+			o.By = append(o.By, deciding(s)...)
+		}
+	}
+	return o
+}
+
+// deciding returns the rule that decides a direction, or the policies that isolate the pod if no rule allows the connections.
+func deciding(s explain.Side) (rules []flows.Rule) {
+	direction := s.Direction.String()
+	if s.By != nil {
+		return []flows.Rule{{Tier: s.By.Tier, Policy: s.By.Policy, Number: s.By.Rule, Direction: direction}}
+	}
+	for _, p := range s.Policies {
+		if !s.Allowed {
+			rules = append(rules, flows.Rule{Policy: p.Policy, Direction: direction})
+		}
+		for _, r := range p.Rules {
+			if r.Allows {
+				return []flows.Rule{{Policy: p.Policy, Number: r.Number, Direction: direction}}
+			}
+		}
+	}
+	return rules
+}
+
+// pair is what records of the same connections have in common, whichever node saw them.
+type pair struct{ from, to, service string }
+
+func pairOf(r flows.Record) pair { return pair{r.From.String(), r.To.String(), r.Port.String()} }
+
+// denying holds the nodes that denied connections.
+type denying map[pair]map[string]bool
+
+func denials(records []flows.Record) denying {
+	all := denying{}
+	for _, r := range records {
+		if r.Verdict != flows.Denied {
+			continue
+		}
+		if all[pairOf(r)] == nil {
+			all[pairOf(r)] = map[string]bool{}
+		}
+		all[pairOf(r)][r.Node] = true
+	}
+	return all
+}
+
+// overrule reports whether the connections of a record were allowed by one node, and denied by the other's. The record of that node tells of them.
+func (d denying) overrule(r flows.Record) bool {
+	nodes := d[pairOf(r)]
+	return r.Verdict == flows.Allowed && r.Replied == 0 && (len(nodes) > 1 || len(nodes) == 1 && !nodes[r.Node])
+}
