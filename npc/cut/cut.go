@@ -93,6 +93,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			first = true
 		case <-again.C:
 		}
+		start := time.Now()
 		switch _, err := w.look(); {
 		case err != nil:
 			if retry == 0 {
@@ -107,6 +108,11 @@ func (w *Worker) Run(ctx context.Context) error {
 			again.Reset(lookAgain)
 		case first:
 			again.Reset(lookAgain)
+		}
+		// Who edits policies all the time gets half a processor at most.
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Since(start)):
 		}
 	}
 }
