@@ -354,7 +354,8 @@ func TestClusterPoliciesOfManifests(t *testing.T) {
 func TestNoClientNoClusterPolicies(t *testing.T) {
 	s := FromAPI(fake.NewClientset(), nil, "")
 	r := start(t, s, slog.New(slog.DiscardHandler))
-	if s.Unread() != 0 || len(r.connections(ClusterNetworkPolicies)) > 0 {
-		t.Errorf("unread %q", s.WhyUnread())
+	sourcetest.Eventually(t, "having read all", func() bool { return s.Unread() == 0 })
+	if got := r.connections(ClusterNetworkPolicies); len(got) > 0 {
+		t.Errorf("connected: %v", got)
 	}
 }
