@@ -88,15 +88,12 @@ func (s *state) facts() gate.Facts {
 }
 
 func (s *state) setPod(p npc.Pod) {
-	old := s.index.Pod(p.Namespace, p.Name)
-	switch {
-	case old == nil:
-	case old.UID != p.UID:
+	if old := s.index.Pod(p.Namespace, p.Name); old != nil && old.UID != p.UID {
 		s.endPod(old)
-	case !old.HasLabels(p.Labels) || !slices.Equal(old.Ports, p.Ports):
-		s.edited = true
 	}
-	s.follow(s.index.SetPod(p))
+	change := s.index.SetPod(p)
+	s.edited = s.edited || change.Edited
+	s.follow(change)
 }
 
 func (s *state) deletePod(namespace, name string, uid types.UID) {

@@ -67,7 +67,6 @@ func (p planner) plan() Transaction {
 		return tx
 	}
 	p.tx, tx.Mismatched = &tx, p.Mismatched
-	p.hurried = map[netip.Addr]struct{}{}
 	p.planSets()
 	if p.Known == AllKnown {
 		p.planChains()
@@ -136,6 +135,14 @@ func (p *planner) collectSets() {
 	if p.CollectGarbage && p.moves.None() {
 		p.planDestroys()
 	}
+}
+
+// hurry has the connections of an address deleted now.
+func (p *planner) hurry(a netip.Addr) {
+	if p.hurried == nil {
+		p.hurried = map[netip.Addr]struct{}{}
+	}
+	p.hurried[a] = struct{}{}
 }
 
 // replaceMismatched destroys sets that have the names of desired ones, cannot be these and are not in use.
@@ -210,7 +217,7 @@ func (p *planner) sortMembers(s *Set) *memberChange {
 		case s.order.Role.Effect() != policy.Accept && p.sets.flows.Has(e.Prefix.Addr()):
 			// To deny no more, or to meet later rules of the Admin tier, may open what neither pod's rules allow.
 			m.kept = true
-			p.hurried[e.Prefix.Addr()] = struct{}{}
+			p.hurry(e.Prefix.Addr())
 		case p.sets.flows.Has(e.Prefix.Addr()) && s != p.sets.local:
 			// As a local pod that nothing allows, the address is closed until it is its new pod's.
 			m.Stale = append(m.Stale, e)
@@ -255,7 +262,7 @@ func (p *planner) keepsBack(s *Set, e ipset.Entry, st members.State) bool {
 	if !st.Wanted || st.Exists || s.order.Role.Action == policy.Deny {
 		return false
 	}
-	p.hurried[a] = struct{}{}
+	p.hurry(a)
 	return true
 }
 

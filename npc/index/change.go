@@ -15,6 +15,8 @@ type Change struct {
 	// Reselected is set if policies may select the pod that did not before, or no longer: it became local or is local no more, or it is and
 	// has other labels.
 	Reselected bool
+	// Edited is set if the pod was there before, and has other labels or named ports.
+	Edited bool
 	// WasLocal is set if the pod was local before.
 	WasLocal bool
 	// Transfers are the addresses that changed hands, in order.

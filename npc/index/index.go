@@ -104,8 +104,8 @@ func (x *Index) CountLocal() int { return x.localPods }
 func (x *Index) SetPod(f npc.Pod) Change {
 	f.StaleAddrs = f.StaleAddrs || x.beforeBoot(&f)
 	ns := x.namespace(f.Namespace)
-	p := ns.pods[f.Name]
-	if p == nil {
+	p, known := ns.pods[f.Name]
+	if !known {
 		p = &Pod{ns: ns}
 		ns.pods[f.Name] = p
 	} else if p.same(f) {
@@ -122,6 +122,7 @@ func (x *Index) SetPod(f npc.Pod) Change {
 	p.Pod = f
 	x.setLocal(p, f.Node == x.config.NodeName && !f.HostNetwork && !f.Finished)
 	c.Reselected = p.local != c.WasLocal || p.local && relabelled
+	c.Edited = known && (relabelled || !slices.Equal(before.Ports, f.Ports))
 	if !slices.Equal(before.HostAddrs, f.HostAddrs) {
 		x.Addresses.countHosts(c, before.HostAddrs, -1)
 		x.Addresses.countHosts(c, f.HostAddrs, +1)

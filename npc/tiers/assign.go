@@ -110,7 +110,7 @@ func (t *Tiers) Prune() {
 			ls.prune()
 		}
 	}
-	t.closed.prune(t.Judging().Node)
+	t.closed.prune(func() bool { return t.Judging().Node })
 }
 
 // rank gives the sets of the rules of policies, which are ordered, their roles: what the rules do with members, and in which order they come.

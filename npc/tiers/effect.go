@@ -63,8 +63,8 @@ func (c *closed) follow(tables [len(traffic.Families)]*dataplane.Table, needed b
 }
 
 // prune drops the sets if they are not needed any more.
-func (c *closed) prune(needed bool) {
-	if c[0] == nil || needed {
+func (c *closed) prune(needed func() bool) {
+	if c[0] == nil || needed() {
 		return
 	}
 	for f, s := range c {

@@ -155,6 +155,9 @@ func (ls *lists) lead(base *rules.Base) {
 
 // prune drops the lists that no pod has.
 func (ls *lists) prune() {
+	if ls.roots[0] == nil {
+		return // there has been no list since
+	}
 	for _, l := range ls.unused {
 		l.drop()
 	}
