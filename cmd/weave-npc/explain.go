@@ -9,6 +9,7 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/explanation"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/render"
 	"github.com/weave-npc/weave-npc/npc/services"
@@ -23,7 +24,7 @@ type explainOptions struct {
 	cluster
 	*node
 	kernel bool
-	output format
+	output commandline.Format
 }
 
 func explainCommand() *cobra.Command {
@@ -47,7 +48,7 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&o.query.From, "from", "", "pod or address that opens the connection")
 	f.StringVar(&o.query.To, "to", "", "destination: a pod, an address or a Service such as svc/NAME.NAMESPACE")
 	f.StringVar(&o.query.Port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
-	o.output.register(f, "text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -", "text", "json", "yaml")
+	o.output.Register(f, "text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -", "text", "json", "yaml")
 	o.cluster.register(f)
 	f.BoolVar(&o.kernel, "kernel", false,
 		"also send the packet through this node's chains and sets, and report where they differ from the policies")
@@ -56,7 +57,7 @@ func explainCommand() *cobra.Command {
 }
 
 func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
-	if err := o.output.check(); err != nil {
+	if err := o.output.Check(); err != nil {
 		return err
 	}
 	k, err := o.know(ctx, stderr)
@@ -67,7 +68,7 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := render.Explanation(out, o.output.name, x); err != nil {
+	if err := render.Explanation(out, o.output.Name, x); err != nil {
 		return err
 	}
 	switch {

@@ -5,9 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/pkg/errors"
 	"github.com/spf13/pflag"
@@ -153,26 +151,6 @@ func registerLegacyNetpol(f *pflag.FlagSet, legacy *bool) {
 func registerBackend(f *pflag.FlagSet, backend *string) {
 	f.StringVar(backend, "iptables-backend", *backend, "nft or legacy (default: the backend of the other rules on this node)")
 	commandline.Values(f, "iptables-backend", string(iptables.NFT), string(iptables.Legacy))
-}
-
-// format is the value of --output, and the values that a subcommand supports.
-type format struct {
-	name    string
-	formats []string
-}
-
-// register registers --output. The first format is the default.
-func (o *format) register(f *pflag.FlagSet, usage string, formats ...string) {
-	o.formats = formats
-	f.StringVarP(&o.name, "output", "o", formats[0], usage)
-	commandline.Values(f, "output", formats...)
-}
-
-func (o *format) check() error {
-	if slices.Contains(o.formats, o.name) {
-		return nil
-	}
-	return errors.Errorf("--output: %q is none of %s", o.name, strings.Join(o.formats, ", "))
 }
 
 // interfaceName matches what the kernel and iptables accept as the name of an interface, or as a prefix of names followed by +.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/render"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
@@ -38,13 +39,13 @@ func showPoliciesCommand() *cobra.Command {
 func objectsCommand(name, short string, show func(out io.Writer, format string, v *npccluster.View, namespace string) error) *cobra.Command {
 	var c cluster
 	var namespace string
-	var output format
+	var output commandline.Format
 	cmd := &cobra.Command{
 		Use:   name,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.check(); err != nil {
+			if err := output.Check(); err != nil {
 				return err
 			}
 			v, err := c.view(cmd.Context(), cmd.ErrOrStderr())
@@ -54,13 +55,13 @@ func objectsCommand(name, short string, show func(out io.Writer, format string, 
 			if err := v.CheckNamespace(namespace); err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output.name, v, namespace)
+			return show(cmd.OutOrStdout(), output.Name, v, namespace)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&namespace, "namespace", "n", "", "namespace to show (default: all)")
-	output.register(f, "table or json", "table", "json")
+	output.Register(f, "table or json", "table", "json")
 	c.register(f)
 	return cmd
 }

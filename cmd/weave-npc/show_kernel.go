@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/render"
 )
@@ -27,7 +28,7 @@ func showRulesCommand() *cobra.Command {
 // kernelCommand returns a subcommand that shows a part of this node's kernel state.
 func kernelCommand(name, short string, show func(out io.Writer, format string, s *kernelstate.State) error) *cobra.Command {
 	var c cluster
-	var output format
+	var output commandline.Format
 	n := newNode()
 	cmd := &cobra.Command{
 		Use:   name,
@@ -35,7 +36,7 @@ func kernelCommand(name, short string, show func(out io.Writer, format string, s
 		Long:  short + ".\nTheir purpose is shown if the objects can be read, from an API server or from manifests.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.check(); err != nil {
+			if err := output.Check(); err != nil {
 				return err
 			}
 			s, err := n.read(cmd.Context(), &c)
@@ -45,13 +46,13 @@ func kernelCommand(name, short string, show func(out io.Writer, format string, s
 			if s.unread != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "weave-npc: the selectors of sets and chains are not known:", s.unread)
 			}
-			return show(cmd.OutOrStdout(), output.name, s.State)
+			return show(cmd.OutOrStdout(), output.Name, s.State)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	n.register(f)
-	output.register(f, "table or json", "table", "json")
+	output.Register(f, "table or json", "table", "json")
 	c.register(f)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/reach"
 )
@@ -20,7 +21,7 @@ type matrixOptions struct {
 	addresses           []string
 	namespace, from, to string // namespaces of either end, of sources, of destinations
 	eachPod             bool
-	output              format
+	output              commandline.Format
 }
 
 func showMatrixCommand() *cobra.Command {
@@ -43,7 +44,7 @@ func showMatrixCommand() *cobra.Command {
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace that the source or the destination is in (default: all)")
 	f.StringVar(&o.from, "from-namespace", "", "namespace that the sources are in (default: all)")
 	f.StringVar(&o.to, "to-namespace", "", "namespace that the destinations are in (default: all)")
-	o.output.register(f, "table, json or html", "table", "json", "html")
+	o.output.Register(f, "table, json or html", "table", "json", "html")
 	o.register(f)
 	return cmd
 }
@@ -55,7 +56,7 @@ const maxInPage = 300
 const maxNamed = 5
 
 func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if err := o.output.check(); err != nil {
+	if err := o.output.Check(); err != nil {
 		return err
 	}
 	if o.namespace != "" && (o.from != "" || o.to != "") {
@@ -82,7 +83,7 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if n := len(matrix.Omitted); n > 0 {
 		_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %v\n", strings.Join(matrix.Omitted[:min(n, maxNamed)], ","))
 	}
-	switch o.output.name {
+	switch o.output.Name {
 	case "json":
 		return matrix.WriteJSON(stdout)
 	case "html":

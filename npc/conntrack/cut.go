@@ -30,18 +30,16 @@ func (t *Table) Marked(bit uint32) (entries []Entry, err error) {
 }
 
 func (t *Table) each(filter []byte, wanted func(_, _ netip.Addr) bool, handle func(Entry)) error {
-	for try := 1; ; try++ {
+	err := untilWhole(func() error {
 		var ends [4]netip.Addr
-		err := t.list.list(t.family, filter, func(attrs []byte) error {
+		return t.list.list(t.family, filter, func(attrs []byte) error {
 			if readEnds(attrs, &ends) && wanted(ends[0], ends[2]) {
 				handle(readEntry(attrs, &ends))
 			}
 			return nil
 		})
-		if !errors.Is(err, errInterrupted) || try == listTries {
-			return errors.Wrap(err, "listing connections")
-		}
-	}
+	})
+	return errors.Wrap(err, "listing connections")
 }
 
 // Cut sets a bit in the mark of connections, for a rule that stops what has it. With pin, a TCP connection also gets a fixed end, the time

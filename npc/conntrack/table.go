@@ -52,13 +52,22 @@ func (t *Table) Close() {
 // of the original direction and then those of the reply direction, which differ by address translation. Connections of the
 // same addresses and ports that begin in the meantime stay.
 func (t *Table) Delete(match func(ends *[4]netip.Addr) bool) (deleted int, err error) {
-	for try := 1; ; try++ {
+	err = untilWhole(func() error {
 		n, err := t.deleteOnce(match)
 		deleted += n
-		if !errors.Is(err, errInterrupted) || try == listTries {
-			return deleted, errors.Wrap(err, "deleting connections")
+		return err
+	})
+	return deleted, errors.Wrap(err, "deleting connections")
+}
+
+// untilWhole repeats a listing that was interrupted, a few times.
+func untilWhole(list func() error) (err error) {
+	for range listTries {
+		if err = list(); !errors.Is(err, errInterrupted) {
+			break
 		}
 	}
+	return err
 }
 
 func (t *Table) deleteOnce(match func(*[4]netip.Addr) bool) (deleted int, err error) {

@@ -15,9 +15,8 @@ type changes struct {
 	weight         int
 	// later holds the changes that must not be planned with them.
 	later queue.Queue
-	// edited is set if flows may have another verdict, other than by pods that come and go, since the last plan, and plannedEdits if that was so
-	// for a plan before.
-	edited, plannedEdits bool
+	// edited is set if flows may have another verdict by what was planned, other than by pods that come and go.
+	edited bool
 	// inFlight reports that a plan was made and not carried out yet.
 	inFlight bool
 	// changedAt is when the first change came that no plan was made for yet, plannedAt the first that the kernel may not hold yet; zero
@@ -64,7 +63,6 @@ func (c *changes) plan(inFlight bool) {
 		c.plannedAt = c.changedAt
 	}
 	c.changedAt = time.Time{}
-	c.plannedEdits, c.edited = c.plannedEdits || c.edited, false
 }
 
 // next returns the changes that waited and are due, which count as applied.

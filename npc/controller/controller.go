@@ -84,8 +84,7 @@ func (c *Controller) change(e queue.Event) {
 func (c *Controller) apply(e queue.Event) {
 	e.Apply()
 	c.judge.forget()
-	c.changes.edited = c.changes.edited || c.state.edited || e.Kind == queue.Policies
-	c.state.edited = false
+	c.state.edited = c.state.edited || e.Kind == queue.Policies
 	if c.state.isolation.BudgetStale() {
 		c.changes.later.Put(queue.Event{Kind: queue.Policies, Key: "budget", Apply: c.state.settleBudget}, time.Now())
 		c.wakeUp()
@@ -216,7 +215,6 @@ func (c *Controller) SetSynced() {
 	defer c.mu.Unlock()
 	c.state.setSynced()
 	c.judge.forget()
-	c.changes.edited = true
 	c.changes.restart()
 	c.wakeUp()
 }

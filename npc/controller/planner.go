@@ -89,6 +89,7 @@ func (p Planner) Plan(collectGarbage bool, known [len(traffic.Families)]dataplan
 	}
 	c.state.gate.Update(c.state.facts())
 	c.changes.plan(c.state.synced)
+	c.changes.edited, c.state.edited = c.changes.edited || c.state.edited, false
 	for f, t := range c.state.tables {
 		o := dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
 			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Counts().Policies == 0 && !c.state.config.LegacyNetpol,
@@ -157,8 +158,8 @@ func (p Planner) Forgotten(f traffic.Family, addrs []netip.Addr) {
 func (p Planner) TakeEdits() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	was := p.c.changes.plannedEdits
-	p.c.changes.plannedEdits = false
+	was := p.c.changes.edited
+	p.c.changes.edited = false
 	return was
 }
 

@@ -35,7 +35,7 @@ type state struct {
 	// editing tells which chains of rules in order are edited in place.
 	editing iptables.Editing
 	synced  bool
-	// edited is set once flows may have another verdict, other than by pods that come and go.
+	// edited is set if flows may have another verdict since the last plan, other than by pods that come and go.
 	edited   bool
 	input    input
 	policies policies
@@ -230,7 +230,7 @@ func (s *state) setUplinks(ports []string, behind, here []netip.Prefix) {
 
 // setSynced records that all objects are known. What changed hands before was not followed.
 func (s *state) setSynced() {
-	s.synced = true
+	s.synced, s.edited = true, true
 	for _, t := range s.tables {
 		t.Flows.Clear()
 		s.findReassigned(t)

@@ -327,8 +327,11 @@ func (cs *Chains) TooManyUnused() bool {
 			unused++
 		}
 	}
+	if unused < 16 {
+		return false
+	}
 	chains, _ := cs.size()
-	return unused >= 16 && unused >= chains/4
+	return unused >= chains/4
 }
 
 // size counts what the kernel has.

@@ -11,12 +11,8 @@ import (
 	"github.com/pkg/errors"
 )
 
-const (
-	// recordSize is how many bytes of a file there are for each record that a store may hold. Most need a third.
-	recordSize = 2048
-	// lineSize bounds what is read for one record.
-	lineSize = 1 << 20
-)
+// recordSize is how many bytes of a file there are for each record that a store may hold. Most need a third.
+const recordSize = 2048
 
 // File keeps a store's records over a restart, as lines of JSON, in at most 2 KiB for each record that the store may hold.
 type File struct {
@@ -44,7 +40,7 @@ func (f *File) Load() (skipped int, err error) {
 	}
 	defer in.Close()
 	var records []Record
-	for lines := bufio.NewReaderSize(in, lineSize); ; {
+	for lines := bufio.NewReaderSize(in, longestLine); ; {
 		line, err := lines.ReadSlice('\n')
 		long := errors.Is(err, bufio.ErrBufferFull)
 		for errors.Is(err, bufio.ErrBufferFull) {

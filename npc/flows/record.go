@@ -70,3 +70,27 @@ type Rule struct {
 	Number    int    `json:"rule,omitempty"`
 	Direction string `json:"direction"`
 }
+
+// Between is what connections between the same ends and to the same port have in common, whichever node saw them and whatever became of them.
+type Between struct {
+	from, to party
+	port     flow.Service
+}
+
+// party is a workload or an address.
+type party struct {
+	workload
+	addr netip.Addr
+}
+
+type workload struct{ namespace, name string }
+
+// Between returns what other records of the same connections have in common with this one.
+func (r *Record) Between() Between { return Between{r.From.party(), r.To.party(), r.Port} }
+
+func (e *End) party() party {
+	if e.IsPod() {
+		return party{workload: workload{e.Namespace, e.Workload}}
+	}
+	return party{addr: e.Addr}
+}

@@ -45,18 +45,9 @@ type Store struct {
 
 // key is what connections of one record have in common.
 type key struct {
-	from, to party
-	service  flow.Service
-	verdict  Verdict
+	Between
+	verdict Verdict
 }
-
-// party is a workload or an address.
-type party struct {
-	workload
-	addr netip.Addr
-}
-
-type workload struct{ namespace, name string }
 
 // entry is a record in the list.
 type entry struct {
@@ -115,16 +106,7 @@ func (s *Store) record(now time.Time, c Connection, number int, r Record) {
 	s.push(e)
 }
 
-func keyOf(r *Record) key {
-	return key{partyOf(&r.From), partyOf(&r.To), r.Port, r.Verdict}
-}
-
-func partyOf(e *End) party {
-	if e.IsPod() {
-		return party{workload: workload{e.Namespace, e.Workload}}
-	}
-	return party{addr: e.Addr}
-}
+func keyOf(r *Record) key { return key{r.Between(), r.Verdict} }
 
 // share returns labels, as another record of the workload has them if they are equal.
 func (s *Store) share(w workload, labels map[string]string) map[string]string {

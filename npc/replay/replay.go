@@ -83,13 +83,8 @@ func deciding(s explain.Side) (rules []flows.Rule) {
 	return rules
 }
 
-// pair is what records of the same connections have in common, whichever node saw them.
-type pair struct{ from, to, service string }
-
-func pairOf(r flows.Record) pair { return pair{r.From.String(), r.To.String(), r.Port.String()} }
-
 // denying holds the nodes that denied connections.
-type denying map[pair]map[string]bool
+type denying map[flows.Between]map[string]bool
 
 func denials(records []flows.Record) denying {
 	all := denying{}
@@ -97,16 +92,16 @@ func denials(records []flows.Record) denying {
 		if r.Verdict != flows.Denied {
 			continue
 		}
-		if all[pairOf(r)] == nil {
-			all[pairOf(r)] = map[string]bool{}
+		if all[r.Between()] == nil {
+			all[r.Between()] = map[string]bool{}
 		}
-		all[pairOf(r)][r.Node] = true
+		all[r.Between()][r.Node] = true
 	}
 	return all
 }
 
 // overrule reports whether the connections of a record were allowed by one node, and denied by the other's. The record of that node tells of them.
 func (d denying) overrule(r flows.Record) bool {
-	nodes := d[pairOf(r)]
+	nodes := d[r.Between()]
 	return r.Verdict == flows.Allowed && r.Replied == 0 && (len(nodes) > 1 || len(nodes) == 1 && !nodes[r.Node])
 }

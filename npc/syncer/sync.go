@@ -269,11 +269,12 @@ func (s *Syncer) nextDeadline(now time.Time) time.Time {
 		k.postponed.deadlines(soonest)
 	}
 	soonest(s.planner.NextChange())
-	switch {
-	case s.planner.HasMuchGarbage():
-		soonest(now.Add(garbagePause))
-	case !s.garbageSince.IsZero():
-		soonest(now.Add(garbageQuiet))
+	if !s.garbageSince.IsZero() {
+		pause := garbageQuiet
+		if s.planner.HasMuchGarbage() {
+			pause = garbagePause
+		}
+		soonest(now.Add(pause))
 	}
 	if earliest := now.Add(time.Millisecond); next.Before(earliest) {
 		return earliest

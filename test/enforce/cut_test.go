@@ -150,25 +150,23 @@ func TestS96_WhatHasEndedStaysSo(t *testing.T) {
 				t.Errorf("%s, %s: %q arrived, %v", names[i], when, got, err)
 			}
 		}
-		for i, l := range lines {
-			switch i % 3 {
-			case 0:
-				silent("at once", i, l.client, l.server)
-			case 1:
-				silent("at once", i, l.server, l.client)
+		eachSpeaks := func(when string, first bool) {
+			t.Helper()
+			for i, l := range lines {
+				from, to := l.client, l.server
+				if (i%3 == 0) != first {
+					from, to = to, from
+				}
+				if i%3 != 2 {
+					silent(when, i, from, to)
+				}
 			}
 		}
+		eachSpeaks("at once", true)
 		for _, d := range w.daemons {
 			d.kill(t)
 		}
-		for i, l := range lines { // the other end, which was idle
-			switch i % 3 {
-			case 0:
-				silent("while weave-npc is down", i, l.server, l.client)
-			case 1:
-				silent("while weave-npc is down", i, l.client, l.server)
-			}
-		}
+		eachSpeaks("while weave-npc is down", false) // the other end, which was idle
 		for _, d := range w.daemons {
 			d.start(t)
 		}

@@ -64,7 +64,7 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 	}
 	var mu sync.Mutex
 	var found []flows.Record
-	p := newPrinter(out, o.output)
+	p := newPrinter(out, o.output.Name)
 	take := func(r flows.Record) error {
 		mu.Lock()
 		defer mu.Unlock()

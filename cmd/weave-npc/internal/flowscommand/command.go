@@ -31,7 +31,7 @@ type options struct {
 	// endWithInput ends what follow began when nobody is there any more who could read it. Without it, the command would run on in a container after
 	// the kubectl that called it has gone.
 	endWithInput bool
-	output       string
+	output       commandline.Format
 }
 
 func (o *options) register(f *pflag.FlagSet) {
@@ -42,15 +42,14 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.query.port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
 	f.StringVar(&o.query.verdict, "verdict", "", "allowed or denied")
 	f.DurationVar(&o.query.since, "since", 0, "only records with a connection in the last time, such as 10m")
-	f.StringVarP(&o.output, "output", "o", outputText, "text, or json: a record a line, as other commands read them")
+	o.output.Register(f, "text, or json: a record a line, as other commands read them", outputText, outputJSON)
 	commandline.Values(f, "verdict", string(flows.Allowed), string(flows.Denied))
-	commandline.Values(f, "output", outputText, outputJSON)
 }
 
 // prepare returns the filter that the flags ask for.
 func (o *options) prepare() (*filter, error) {
-	if o.output != outputText && o.output != outputJSON {
-		return nil, errors.Errorf("--output: %q is none of %s, %s", o.output, outputText, outputJSON)
+	if err := o.output.Check(); err != nil {
+		return nil, err
 	}
 	return o.query.parse(time.Now())
 }
@@ -79,7 +78,7 @@ func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, sock
 	if err != nil {
 		return err
 	}
-	p := newPrinter(out, o.output)
+	p := newPrinter(out, o.output.Name)
 	if o.follow {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

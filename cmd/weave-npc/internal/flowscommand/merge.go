@@ -1,33 +1,17 @@
 package flowscommand
 
 import (
-	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
-
-// between is what records of the same connections have in common.
-type between struct {
-	from, to [3]string
-	service  flow.Service
-}
-
-func betweenOf(r *flows.Record) between { return between{endKey(&r.From), endKey(&r.To), r.Port} }
-
-func endKey(e *flows.End) [3]string {
-	if e.IsPod() {
-		return [3]string{e.Namespace, e.Workload}
-	}
-	return [3]string{2: e.Addr.String()}
-}
 
 // merge joins what several nodes have recorded of the same connections. One that a node allowed has not arrived if the other end's node denied it:
 // that node has recorded no allowed one.
 func merge(all []flows.Record) []flows.Record {
 	type verdicts map[flows.Verdict][]flows.Record
-	groups := map[between]verdicts{}
-	var order []between
+	groups := map[flows.Between]verdicts{}
+	var order []flows.Between
 	for _, r := range all {
-		k := betweenOf(&r)
+		k := r.Between()
 		if groups[k] == nil {
 			groups[k] = verdicts{}
 			order = append(order, k)

@@ -27,7 +27,7 @@ type Policies struct {
 type player struct {
 	recording
 	policies Policies
-	output   string
+	output   commandline.Format
 }
 
 // Replay returns the command replay.
@@ -48,15 +48,14 @@ func Replay(policies Policies) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	p.register(f)
-	f.StringVarP(&p.output, "output", "o", "text", "text or json")
-	commandline.Values(f, "output", "text", "json")
+	p.output.Register(f, "text or json", "text", "json")
 	policies.Register(f)
 	return cmd
 }
 
 func (p *player) run(ctx context.Context, in io.Reader, out, stderr io.Writer) error {
-	if p.output != "text" && p.output != "json" {
-		return errors.Errorf("--output: %q is none of text, json", p.output)
+	if err := p.output.Check(); err != nil {
+		return err
 	}
 	records, err := p.read(in)
 	if err != nil {
@@ -67,7 +66,7 @@ func (p *player) run(ctx context.Context, in io.Reader, out, stderr io.Writer) e
 		return err
 	}
 	changes := replay.Changes(records, c)
-	if err := render.Changes(out, p.output, changes, len(records)); err != nil {
+	if err := render.Changes(out, p.output.Name, changes, len(records)); err != nil {
 		return err
 	}
 	if len(changes) > 0 {
