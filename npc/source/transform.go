@@ -1,6 +1,8 @@
 package source
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/facts"
 	"github.com/weave-npc/weave-npc/npc/source/policyapi"
 )
+
+// annotationPrefix is that of the annotations of policies that are for weave-npc.
+const annotationPrefix = "weave-npc/"
 
 // stored is the part of an object that an informer stores.
 type stored[T any] struct {
@@ -83,8 +88,7 @@ func transformPolicy(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	meta := metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
-	return newStored(&p.ObjectMeta, &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: p.Spec}, nil), nil
+	return newStored(&p.ObjectMeta, &networkingv1.NetworkPolicy{ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, nil), nil
 }
 
 // transformClusterPolicy is the transform of the ClusterNetworkPolicies' informer, and of those in manifests.
@@ -102,6 +106,16 @@ func transformClusterPolicy(obj any) (any, error) {
 	default:
 		return obj, nil
 	}
-	meta := metav1.ObjectMeta{Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
-	return newStored(&p.ObjectMeta, &v1alpha2.ClusterNetworkPolicy{ObjectMeta: meta, Spec: p.Spec}, ignored), nil
+	return newStored(&p.ObjectMeta, &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, ignored), nil
+}
+
+// metaOfPolicy returns what is needed of a policy's metadata: what tells it from others, its age, and the annotations that are for weave-npc.
+func metaOfPolicy(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
+	for key, value := range m.Annotations {
+		if strings.HasPrefix(key, annotationPrefix) {
+			metav1.SetMetaDataAnnotation(&out, key, value)
+		}
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
 )
@@ -47,5 +48,25 @@ func TestTransformsKeepOnlyFactsAndMayRunTwice(t *testing.T) {
 				t.Errorf("noise kept: %v", m)
 			}
 		})
+	}
+}
+
+// TestMetadataOfPolicies keeps what the budget and staging need: the age, and the annotations that are for weave-npc.
+func TestMetadataOfPolicies(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "web", UID: "u", CreationTimestamp: metav1.Unix(1_700_000_000, 0),
+		Annotations: map[string]string{"weave-npc/staged": "true", "kubectl.kubernetes.io/last-applied-configuration": "{}"}}
+	want := metav1.ObjectMeta{Name: "web", UID: "u", CreationTimestamp: meta.CreationTimestamp, Annotations: map[string]string{"weave-npc/staged": "true"}}
+	p, err := transformPolicy(&networkingv1.NetworkPolicy{ObjectMeta: meta})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, p.(*stored[networkingv1.NetworkPolicy]).facts.ObjectMeta); diff != "" {
+		t.Errorf("NetworkPolicy (-want +got):\n%s", diff)
+	}
+	if p, err = transformClusterPolicy(&v1alpha2.ClusterNetworkPolicy{ObjectMeta: meta}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, p.(*stored[v1alpha2.ClusterNetworkPolicy]).facts.ObjectMeta); diff != "" {
+		t.Errorf("ClusterNetworkPolicy (-want +got):\n%s", diff)
 	}
 }
