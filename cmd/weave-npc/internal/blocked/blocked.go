@@ -14,25 +14,13 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/repeats"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/ulogd"
-)
-
-const (
-	// window is how long packets of the same flow count as repeats of the first.
-	window = 10 * time.Second
-	// The log takes a burst of maxBurst lines and linesPerSecond in the long run. At most maxLinesOfSource in a window are about one source, so
-	// that a port scan does not hide other sources.
-	maxBurst         = 100
-	linesPerSecond   = 10
-	maxLinesOfSource = 30
-	// maxSenders bounds the number of sources that are accounted for separately.
-	maxSenders = 1024
 )
 
 // Names describes addresses.
@@ -52,14 +40,7 @@ type Reporter struct {
 	ports      map[uint16]string // counted destination port -> its label
 	count      *prometheus.CounterVec
 	suppressed prometheus.Counter
-
-	mu      sync.Mutex
-	flows   map[flow]*repeats      // flows with a line in the current window
-	senders map[netip.Addr]*sender // sources of the packets since the time in since
-	since   time.Time              // when senders was last cleared
-	omitted int                    // packets without a line since then
-	tokens  float64                // lines that the log takes at the time in filled
-	filled  time.Time
+	lines      *repeats.Log[flow, netip.Addr, ulogd.Packet]
 }
 
 // flow identifies packets that repeat each other. The source port is no part of it, as a client tries again from another one.
@@ -72,20 +53,9 @@ type flow struct {
 	fragment           bool
 }
 
-// repeats are the packets of a flow since its last line.
-type repeats struct {
-	since time.Time
-	count int
-	last  ulogd.Packet
-}
-
-// sender counts the lines about a source of blocked packets, and its packets without a line.
-type sender struct{ lines, omitted int }
-
 // NewReporter returns a reporter whose metric has a label value for each of some destination ports, and one for all others.
 func NewReporter(names Names, ports []uint16, registry prometheus.Registerer, log *slog.Logger) *Reporter {
-	r := &Reporter{names: names, log: log, ports: map[uint16]string{}, flows: map[flow]*repeats{}, senders: map[netip.Addr]*sender{},
-		tokens: maxBurst,
+	r := &Reporter{names: names, log: log, ports: map[uint16]string{},
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_blocked_connections_total",
 			Help: "Connection attempts that were blocked and reported. Ports that are not among --counted-ports count as other."},
@@ -97,6 +67,9 @@ func NewReporter(names Names, ports []uint16, registry prometheus.Registerer, lo
 	for _, p := range ports {
 		r.ports[p] = strconv.Itoa(int(p))
 	}
+	r.lines = repeats.New[flow](r.line, func(packets int, most netip.Addr) {
+		log.Info("blocked", "not_logged", packets, "most_from", r.endpoint(most, 0))
+	})
 	registry.MustRegister(r.count, r.suppressed)
 	return r
 }
@@ -113,7 +86,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			r.sumUp(time.Now().Add(window)) // as if all windows had ended
+			r.sumUp(time.Now().Add(repeats.Window)) // as if all windows had ended
 			return nil
 		case now := <-tick.C:
 			r.sumUp(now)
@@ -136,80 +109,15 @@ func (r *Reporter) handleAt(p ulogd.Packet, now time.Time) {
 	}
 	r.count.WithLabelValues(protocol, port).Inc()
 
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	f := flow{p.Group, p.Protocol, p.Src, p.Dst, p.DstPort, p.ICMPType, p.ICMPCode, p.Fragment}
-	if seen := r.flows[f]; seen != nil {
-		seen.count++
-		seen.last = p
-		return
-	}
-	if !r.allow(p.Src, 1, now) {
-		return
-	}
-	r.flows[f] = &repeats{since: now}
-	r.line(p)
+	r.suppressed.Add(float64(r.lines.Add(f, p.Src, p, 1, now)))
 }
 
 // sumUp logs the repeats of flows whose windows have ended, and the number of packets without a line.
-func (r *Reporter) sumUp(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for f, seen := range r.flows {
-		if now.Sub(seen.since) < window {
-			continue
-		}
-		if seen.count == 0 || !r.allow(f.src, seen.count, now) {
-			delete(r.flows, f)
-			continue
-		}
-		r.line(seen.last, "repeats", seen.count, "within", now.Sub(seen.since).Round(time.Second))
-		*seen = repeats{since: now}
-	}
-	if now.Sub(r.since) < window {
-		return
-	}
-	if r.omitted > 0 {
-		var most netip.Addr
-		for a, s := range r.senders {
-			if !most.IsValid() || s.omitted > r.senders[most].omitted {
-				most = a
-			}
-		}
-		r.log.Info("blocked", "not_logged", r.omitted, "most_from", r.endpoint(most, 0))
-	}
-	r.since, r.omitted = now, 0
-	clear(r.senders)
-}
+func (r *Reporter) sumUp(now time.Time) { r.suppressed.Add(float64(r.lines.SumUp(now))) }
 
-// allow reports whether the log takes a line about a number of packets of a source. If not, it counts them as omitted.
-func (r *Reporter) allow(src netip.Addr, packets int, now time.Time) bool {
-	if !r.filled.IsZero() {
-		r.tokens = min(maxBurst, r.tokens+now.Sub(r.filled).Seconds()*linesPerSecond)
-	}
-	r.filled = now
-	s := r.senders[src]
-	if s == nil && len(r.senders) < maxSenders {
-		s = &sender{}
-		r.senders[src] = s
-	}
-	if r.tokens >= 1 && (s == nil || s.lines < maxLinesOfSource) {
-		r.tokens--
-		if s != nil {
-			s.lines++
-		}
-		return true
-	}
-	if s != nil {
-		s.omitted += packets
-	}
-	r.omitted += packets
-	r.suppressed.Add(float64(packets))
-	return false
-}
-
-// line logs a packet with additional attributes.
-func (r *Reporter) line(p ulogd.Packet, more ...any) {
+// line logs a packet, with its repeats if there are any.
+func (r *Reporter) line(p ulogd.Packet, number int, within time.Duration) {
 	direction, own := traffic.Ingress, p.Dst
 	if p.Group == traffic.Egress.String() {
 		direction, own = traffic.Egress, p.Src
@@ -228,7 +136,10 @@ func (r *Reporter) line(p ulogd.Packet, more ...any) {
 	} else if policies := r.names.Isolating(own, direction); len(policies) > 0 {
 		args = append(args, "isolated_by", strings.Join(policies, ","))
 	}
-	r.log.Info("blocked", append(args, more...)...)
+	if number > 0 {
+		args = append(args, "repeats", number, "within", within.Round(time.Second))
+	}
+	r.log.Info("blocked", args...)
 }
 
 // endpoint returns the text for one end of a packet: its address, its port unless 0, and its name if known.
