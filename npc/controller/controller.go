@@ -29,8 +29,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/queue"
 	"github.com/weave-npc/weave-npc/npc/tiers"
-	"github.com/weave-npc/weave-npc/npc/traffic"
-	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Controller takes objects as they are, in any order and any number of times, and queues those that have to wait for a plan to be carried
@@ -47,7 +45,7 @@ type Controller struct {
 // New returns a Controller that knows no object.
 func New(config npc.Config) *Controller {
 	s := newState(config)
-	return &Controller{wake: make(chan struct{}, 1), state: s, judge: judge{s, map[*index.Pod]*[len(traffic.Directions)]verdict.Side{}}}
+	return &Controller{wake: make(chan struct{}, 1), state: s, judge: newJudge(s)}
 }
 
 // Wake receives when there may be something to plan. Bursts of changes make it receive once.

@@ -9,21 +9,39 @@ import (
 	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
-// judge answers what policies say of flows of local pods. It remembers what it finds of a pod until something changes.
+// judge answers what policies say of flows of local pods: those that are enforced, and those of the worlds. It remembers what it finds of a pod until
+// something changes.
 type judge struct {
 	*state
-	sides map[*index.Pod]*[len(traffic.Directions)]verdict.Side
+	enforced sides
+	worlds   worlds
 }
 
+// sides are what policies say of pods.
+type sides map[*index.Pod]*[len(traffic.Directions)]verdict.Side
+
+// hearing is a verdict with what was decided on each side.
+type hearing struct {
+	verdict.Verdict
+	decisions [len(traffic.Directions)]verdict.Decision
+}
+
+func newJudge(s *state) judge { return judge{state: s, enforced: sides{}, worlds: newWorlds()} }
+
 // forget has everything looked up anew.
-func (j *judge) forget() { clear(j.sides) }
+func (j *judge) forget() {
+	clear(j.enforced)
+	for _, w := range j.worlds.all {
+		clear(w.sides)
+	}
+}
 
 // Judge returns what policies make of flows, in order. It appends to out.
 func (l Lookup) Judge(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	for _, f := range flows {
-		out = append(out, l.c.judge.verdict(f))
+		out = append(out, l.c.judge.hear(f, nil).Verdict)
 	}
 	return out
 }
@@ -35,47 +53,76 @@ func (l Lookup) LocalAddrs() map[netip.Addr]struct{} {
 	return l.c.state.index.Addresses.Local()
 }
 
-// verdict judges a flow as the chains do with a packet that opens a connection. What has a local pod's address that another one claims is
-// judged by nobody here.
-func (j *judge) verdict(f verdict.Flow) (v verdict.Verdict) {
-	v.Allowed = true
+// hear judges a flow as the chains do with a packet that opens a connection, or would in a world. What has a local pod's address that another one
+// claims is judged by nobody here.
+func (j *judge) hear(f verdict.Flow, w *world) (h hearing) {
+	h.Allowed = true
 	x := j.index.Addresses
 	from, to := x.Owner(f.From), x.Owner(f.To)
 	if f.To.IsMulticast() {
-		return v
+		return h
 	}
 	toItself := f.From == f.To || from != nil && from == to
 	judge := func(own *index.Pod, a netip.Addr, d traffic.Direction, q verdict.Question) {
-		if own == nil || !own.Local() || !v.Allowed || j.policies.contested(a)[d] {
+		if own == nil || !own.Local() || !h.Allowed || j.policies.contested(a)[d] {
 			return
 		}
-		v.Judged = true
+		h.Judged = true
 		q.Service, q.Destination, q.Exempt = f.Service, to, q.Exempt || toItself
-		if allowed, by := j.side(own, d).Judge(j.index, q); !allowed || v.By == (verdict.By{}) {
-			v.Allowed, v.Direction, v.By = allowed, d, by.Name()
+		decision := j.side(own, d, w).Judge(j.index, q)
+		h.decisions[d] = decision
+		if !decision.Allowed || h.By == (verdict.By{}) {
+			h.Allowed, h.Direction, h.By = decision.Allowed, d, decision.By.Name()
 		}
 	}
 	judge(from, f.From, traffic.Egress, verdict.Question{Peer: f.To, PeerPod: to, Exempt: to == nil && x.IsOfNode(f.To)})
 	if from != nil || !x.IsOfNode(f.From) { // a node reaches its pods
 		judge(to, f.To, traffic.Ingress, verdict.Question{Peer: f.From, PeerPod: from})
 	}
-	return v
+	return h
 }
 
-// side returns what policies say of a local pod in a direction.
-func (j *judge) side(p *index.Pod, d traffic.Direction) *verdict.Side {
-	sides := j.sides[p]
-	if sides == nil {
-		sides = &[len(traffic.Directions)]verdict.Side{}
-		isolated := j.isolation.Of(p)
-		for i := range sides {
-			d := traffic.Direction(i)
-			sides[d] = verdict.Side{Rules: j.isolation.Rules(p, d), Isolated: isolated[d]}
-			for _, tier := range policy.Tiers {
-				sides[d].Tiers[tier] = j.tiers.Rules(p, tier, d)
-			}
-		}
-		j.sides[p] = sides
+// side returns what policies say of a local pod in a direction, in a world if one is given and it changes that.
+func (j *judge) side(p *index.Pod, d traffic.Direction, w *world) *verdict.Side {
+	known := j.enforced
+	if w != nil && w.concerns(p) {
+		known = w.sides
+	} else {
+		w = nil
 	}
-	return &sides[d]
+	of := known[p]
+	if of == nil {
+		of = &[len(traffic.Directions)]verdict.Side{}
+		for i := range of {
+			of[i] = j.find(p, traffic.Direction(i), w)
+		}
+		known[p] = of
+	}
+	return &of[d]
+}
+
+// find finds what policies say of a local pod in a direction, with the changes of a world if one is given.
+func (j *judge) find(p *index.Pod, d traffic.Direction, w *world) (s verdict.Side) {
+	s.Isolated = j.isolation.Of(p)[d]
+	if w != nil && !j.config.LegacyNetpol { // where namespaces isolate, not policies
+		s.Isolated = false
+	}
+	for q, noRoom := range j.isolation.Selecting(p) {
+		if !q.Isolates[d] || w.takes(named{policy: q.Key()}) {
+			continue
+		}
+		if s.Isolated = s.Isolated || !j.config.LegacyNetpol; noRoom == nil {
+			s.Rules = append(s.Rules, q.Judged(d)...)
+		}
+	}
+	for _, q := range w.isolating(p, d) {
+		s.Isolated = s.Isolated || !j.config.LegacyNetpol
+		s.Rules = append(s.Rules, asStaged(q.Judged(d))...)
+	}
+	for _, tier := range policy.Tiers {
+		for q := range w.asked(j.tiers, p, tier, d) {
+			s.Tiers[tier] = append(s.Tiers[tier], q...)
+		}
+	}
+	return s
 }

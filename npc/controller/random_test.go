@@ -219,9 +219,12 @@ func (h *generator) port() networkingv1.NetworkPolicyPort {
 	return p
 }
 
-func (h *generator) somePolicy() {
+func (h *generator) somePolicy() { h.setPolicy(h.drawPolicy([]string{"p", "q", "r"})) }
+
+// drawPolicy draws a policy with one of some names.
+func (h *generator) drawPolicy(names []string) *networkingv1.NetworkPolicy {
 	p := &networkingv1.NetworkPolicy{}
-	p.Namespace, p.Name = pick(h, someNamespaces, "namespace"), pick(h, []string{"p", "q", "r"}, "name")
+	p.Namespace, p.Name = pick(h, someNamespaces, "namespace"), pick(h, names, "name")
 	p.UID = types.UID(p.Namespace + "/" + p.Name)
 	p.Spec.PodSelector = *h.selector()
 	p.Spec.PolicyTypes = pick(h, [][]networkingv1.PolicyType{nil, {"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}, "types")
@@ -242,7 +245,7 @@ func (h *generator) somePolicy() {
 		peers, ports := rule()
 		p.Spec.Egress = append(p.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: peers, Ports: ports})
 	}
-	h.setPolicy(p)
+	return p
 }
 
 func (h *generator) somePod() {
@@ -329,12 +332,15 @@ func (h *generator) ownNode() {
 }
 
 // someClusterPolicy sets a cluster network policy.
-func (h *generator) someClusterPolicy() {
-	p := tiers.Draw(h.t, tiers.Universe{Names: []string{"p", "q", "r"}, Namespaces: someLabels[1:], Pods: someLabels[1:], Nodes: someLabels[1:],
+func (h *generator) someClusterPolicy() { h.setClusterPolicy(h.drawClusterPolicy([]string{"p", "q", "r"})) }
+
+// drawClusterPolicy draws a cluster network policy with one of some names.
+func (h *generator) drawClusterPolicy(names []string) *v1alpha2.ClusterNetworkPolicy {
+	p := tiers.Draw(h.t, tiers.Universe{Names: names, Namespaces: someLabels[1:], Pods: someLabels[1:], Nodes: someLabels[1:],
 		CIDRs: []v1alpha2.CIDR{"10.32.0.0/16", "10.32.1.0/30", "10.32.1.2/32", "0.0.0.0/0", "198.51.100.0/24", "::/0", "fd32:1::/64", "fd32:1::2/127"},
 		Ports: []int32{80, 81, 82}, PortNames: []string{"http", "none"}})
 	p.UID = types.UID(p.Name)
-	h.setClusterPolicy(p)
+	return p
 }
 
 // someNode sets or deletes another node. Its addresses may be another's, or pods'.
@@ -437,15 +443,20 @@ func (h *history) check() {
 
 // checkLookup compares what the controller itself says of a packet with the judge. It does not judge addresses that several local pods claim.
 func (h *history) checkLookup(p judge.Packet, j judge.World) {
-	if p.Src == p.Dst && !p.ThroughService || slices.ContainsFunc(j.Pods, func(pod judge.Pod) bool {
-		return len(pod.Rivals) > 0 && (slices.Contains(pod.Addrs, p.Src) || slices.Contains(pod.Addrs, p.Dst))
-	}) {
+	if p.Src == p.Dst && !p.ThroughService || contested(p, j) {
 		return
 	}
 	f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
 	if got, want := h.Model.Judge([]verdict.Flow{f}, nil)[0], j.Allowed(cluster.Node, p); got.Allowed != want {
 		h.t.Fatalf("%v: must be allowed = %t, and is judged as: %+v", p, want, got)
 	}
+}
+
+// contested reports whether several local pods claim an end of a packet.
+func contested(p judge.Packet, j judge.World) bool {
+	return slices.ContainsFunc(j.Pods, func(pod judge.Pod) bool {
+		return len(pod.Rivals) > 0 && (slices.Contains(pod.Addrs, p.Src) || slices.Contains(pod.Addrs, p.Dst))
+	})
 }
 
 // checkExplained compares what is explained of a packet with the judge, direction by direction. Who waits for an address is for the gate.

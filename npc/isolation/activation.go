@@ -70,7 +70,7 @@ func (s *activation) deactivate(ns *namespace, p *enforced) {
 }
 
 func (s *activation) render(p *enforced) rules.Rendered {
-	return rules.Render(&p.Policy.Policy, p.Namespace, p.key(), s.sets.FitsList)
+	return rules.Render(&p.Policy.Policy, p.Namespace, p.Key(), s.sets.FitsList)
 }
 
 // misfits reports whether a policy's rules would be others now.
@@ -101,8 +101,8 @@ func (s *activation) report(p *enforced) {
 		why = p.denied
 	}
 	if why == nil {
-		s.reports.Mend(p.key())
+		s.reports.Mend(p.Key())
 		return
 	}
-	s.reports.Put(p.key(), npc.InvalidPolicy{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Reason: why.Error()})
+	s.reports.Put(p.Key(), npc.InvalidPolicy{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Reason: why.Error()})
 }

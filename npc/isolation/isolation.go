@@ -140,7 +140,7 @@ func (s *Isolation) DeletePolicy(namespace, name string, uid types.UID) {
 	delete(ns.policies, name)
 	s.policies--
 	s.replace(ns, old, nil)
-	s.activation.reports.Remove(old.key())
+	s.activation.reports.Remove(old.Key())
 }
 
 // replace puts a policy in the place of another; either may be nil. What both use stays.

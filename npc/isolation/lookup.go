@@ -2,13 +2,13 @@ package isolation
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/traffic"
-	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Isolating returns the policies that isolate a local pod in a direction, as namespace/name, sorted.
@@ -19,29 +19,26 @@ func (s *Isolation) Isolating(q *index.Pod, d traffic.Direction) (out []string) 
 	}
 	for _, p := range ns.policies {
 		if p.selects(q) && p.Isolates[d] {
-			out = append(out, p.key())
+			out = append(out, p.Key())
 		}
 	}
 	slices.Sort(out)
 	return out
 }
 
-// Rules returns the rules of the policies that isolate a local pod in a direction. A policy for whose rules there is no room has none.
-func (s *Isolation) Rules(q *index.Pod, d traffic.Direction) (out []verdict.Rule) {
-	ns := s.namespaces[q.Namespace]
-	if ns == nil {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(ns.policies)) {
-		p := ns.policies[name]
-		if !p.selects(q) || !p.Isolates[d] || p.denied != nil {
-			continue
+// Selecting yields the policies that select a local pod, in order of their names, and why there is no room for the rules of each; nil if there is.
+func (s *Isolation) Selecting(q *index.Pod) iter.Seq2[*Policy, error] {
+	return func(yield func(*Policy, error) bool) {
+		ns := s.namespaces[q.Namespace]
+		if ns == nil {
+			return
 		}
-		for i, r := range p.Merged[d] {
-			out = append(out, verdict.Rule{MergedRule: r, By: verdict.By{Policy: p.key(), Number: i + 1}})
+		for _, name := range slices.Sorted(maps.Keys(ns.policies)) {
+			if p := ns.policies[name]; p.selects(q) && !yield(p.Policy, p.denied) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // Uses returns the sets of isolated pods with the policies that isolate them.

@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Policy is a compiled NetworkPolicy with its names. It does not change.
@@ -43,8 +44,16 @@ func (p *Policy) same(q *Policy) bool {
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
 }
 
-// key returns the policy's namespace/name.
-func (p *Policy) key() string { return objectkey.Of(p.Namespace, p.Name) }
+// Judged returns the policy's rules in a direction, as flows are judged by them.
+func (p *Policy) Judged(d traffic.Direction) (out []verdict.Rule) {
+	for i, r := range p.Merged[d] {
+		out = append(out, verdict.Rule{MergedRule: r, By: verdict.By{Policy: p.Key(), Number: i + 1}})
+	}
+	return out
+}
+
+// Key returns the policy's namespace/name.
+func (p *Policy) Key() string { return objectkey.Of(p.Namespace, p.Name) }
 
 // enforced is a policy on this node. An edit makes another one, and so does all that has its rules written anew.
 type enforced struct {

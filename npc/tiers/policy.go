@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Policy is a compiled ClusterNetworkPolicy. It does not change.
@@ -36,6 +37,20 @@ func (p *Policy) same(q *Policy) bool {
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
 }
 
+// Judged returns the policy's rules in a direction, as flows are judged by them.
+func (p *Policy) Judged(d traffic.Direction) (out []verdict.Rule) {
+	for i, r := range p.Rules[d] {
+		out = append(out, verdict.Rule{MergedRule: r.MergedRule, Action: r.Action,
+			By: verdict.By{Tier: p.Tier.String(), Policy: p.Name, Number: i + 1}})
+	}
+	return out
+}
+
+// Chooses reports whether a pod is the policy's subject.
+func (p *Policy) Chooses(q *index.Pod) bool {
+	return q.Local() && !p.Inert && q.InNamespaces(p.Namespaces) && q.ChosenBy(p.Pods)
+}
+
 // enforced is a policy on this node. An edit makes another one.
 type enforced struct {
 	*Policy
@@ -51,11 +66,6 @@ type enforced struct {
 
 func newEnforced(p *Policy) *enforced {
 	return &enforced{Policy: p, owner: &dataplane.Owner{Name: p.Name, UID: p.UID}, selected: map[*index.Pod]struct{}{}}
-}
-
-// chooses reports whether a pod is the policy's subject.
-func (p *enforced) chooses(q *index.Pod) bool {
-	return q.Local() && !p.Inert && q.InNamespaces(p.Namespaces) && q.ChosenBy(p.Pods)
 }
 
 // before orders policies as they are asked.

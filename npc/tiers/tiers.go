@@ -11,6 +11,7 @@
 package tiers
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -24,7 +25,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/reports"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
-	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // Tiers keeps the cluster network policies and the lists of local pods.
@@ -136,7 +136,7 @@ func (t *Tiers) DeletePolicy(name string, uid types.UID) {
 func (t *Tiers) replace(old, next *enforced) {
 	if next != nil {
 		for q, st := range t.pods {
-			if next.chooses(q) {
+			if next.Chooses(q) {
 				next.selected[q] = struct{}{}
 				t.changed[st] = struct{}{}
 			}
@@ -203,10 +203,10 @@ func (t *Tiers) reselect(q *index.Pod) {
 	}
 	for _, p := range t.policies {
 		switch _, was := p.selected[q]; {
-		case p.chooses(q) && !was:
+		case p.Chooses(q) && !was:
 			p.selected[q] = struct{}{}
 			t.activate(p)
-		case was && !p.chooses(q):
+		case was && !p.Chooses(q):
 			if delete(p.selected, q); len(p.selected) == 0 {
 				t.deactivate(p)
 			}
@@ -225,19 +225,19 @@ func (t *Tiers) Of(p *index.Pod) Effect {
 	return Effect{}
 }
 
-// Rules returns the rules of a tier for a local pod in a direction, in order.
-func (t *Tiers) Rules(q *index.Pod, tier policy.Tier, d traffic.Direction) (out []verdict.Rule) {
-	st := t.pods[q]
-	if st == nil || st.combinations[tier][d] == nil {
-		return nil
-	}
-	for _, p := range st.combinations[tier][d].policies {
-		for i, r := range p.Rules[d] {
-			out = append(out, verdict.Rule{MergedRule: r.MergedRule, Action: r.Action,
-				By: verdict.By{Tier: tier.String(), Policy: p.Name, Number: i + 1}})
+// Asked yields the policies of a tier that are asked about a local pod in a direction, in order.
+func (t *Tiers) Asked(q *index.Pod, tier policy.Tier, d traffic.Direction) iter.Seq[*Policy] {
+	return func(yield func(*Policy) bool) {
+		st := t.pods[q]
+		if st == nil || st.combinations[tier][d] == nil {
+			return
+		}
+		for _, p := range st.combinations[tier][d].policies {
+			if !yield(p.Policy) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // Memberships adds the memberships that lists give a local pod to out, without those in directions in which it is closed, and without

@@ -2,7 +2,7 @@
 // the rule that decides, and no reasons.
 //
 //	side := verdict.Side{Rules: rules, Isolated: true} // what policies say of a pod in one direction
-//	allowed, by := side.Judge(verdict.Question{Peer: address, PeerPod: owner, ...})
+//	decision := side.Judge(nodes, verdict.Question{Peer: address, PeerPod: owner, ...})
 //
 // It does not know which policies there are, nor what the kernel holds.
 package verdict
@@ -18,11 +18,13 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Rule is a rule of a policy, as enforced.
+// Rule is a rule of a policy.
 type Rule struct {
 	policy.MergedRule
 	Action policy.Action
 	By
+	// Staged is set for a rule of a staged policy, which is not enforced.
+	Staged bool
 }
 
 // By names a rule.
@@ -59,6 +61,16 @@ type Verdict struct {
 	Direction traffic.Direction
 }
 
+// Difference is a verdict of a world of staged policies where policies decide otherwise today.
+type Difference struct {
+	World string
+	// Content tells what the world's policies are: it is another one once any of them changes.
+	Content string
+	// Policy is the staged policy that decides, with its namespace for a NetworkPolicy.
+	Policy string
+	Verdict
+}
+
 // Question is a flow as one of its pods sees it.
 type Question struct {
 	// Peer is the other end's address, and PeerPod its owner; nil if it has none.
@@ -85,21 +97,33 @@ type Nodes interface {
 	IsNode(netip.Addr, policy.Selector) bool
 }
 
-// Judge returns whether policies allow a flow, and the rule that decides; nil if none does.
-func (s *Side) Judge(nodes Nodes, q Question) (allowed bool, by *Rule) {
-	if r := q.first(nodes, s.Tiers[policy.Admin]); r != nil && r.Action != policy.Pass {
-		return r.Action == policy.Accept, r
-	}
-	if !s.Isolated {
-		if r := q.first(nodes, s.Tiers[policy.Baseline]); r != nil && r.Action != policy.Pass {
-			return r.Action == policy.Accept, r
+// Decision is what policies say of a flow in one direction.
+type Decision struct {
+	Allowed bool
+	// By is the rule that decides; nil if none does.
+	By *Rule
+	// Passed are the rules that passed the flow on before, by tier.
+	Passed [len(policy.Tiers)]*Rule
+}
+
+// Judge returns whether policies allow a flow, and by which rules.
+func (s *Side) Judge(nodes Nodes, q Question) (d Decision) {
+	for _, tier := range policy.Tiers {
+		if tier == policy.Baseline && s.Isolated {
+			continue
 		}
+		r := q.first(nodes, s.Tiers[tier])
+		if r != nil && r.Action != policy.Pass {
+			d.Allowed, d.By = r.Action == policy.Accept, r
+			return d
+		}
+		d.Passed[tier] = r
 	}
-	if q.Exempt || !s.Isolated {
-		return true, nil
+	if d.Allowed = true; !q.Exempt && s.Isolated {
+		d.By = q.first(nodes, s.Rules)
+		d.Allowed = d.By != nil
 	}
-	by = q.first(nodes, s.Rules)
-	return by != nil, by
+	return d
 }
 
 // first returns the first rule that matches; nil if none does.

@@ -1,0 +1,51 @@
+package staging
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc/staged"
+)
+
+// report reports which policies are not what their annotations ask for, each once as long as that does not change. s.mu is held.
+func (s *Sink) report() {
+	if !s.synced || len(s.annotated) == 0 {
+		return
+	}
+	faults := s.config.Stage.Faults()
+	for _, p := range slices.SortedFunc(maps.Values(s.annotated), (*policy).compare) {
+		text := s.wrong(p, faults[p.key])
+		if text != "" && text != p.reported {
+			s.config.Report(Notice{Key: p.key, UID: p.uid, Wrong: true, Text: text})
+		}
+		p.reported = text
+	}
+}
+
+// wrong returns how a policy is not what its annotations ask for; empty if it is. The fault is what is wrong with it otherwise.
+func (s *Sink) wrong(p *policy, fault string) string {
+	switch {
+	case !p.staged && p.key.Apart:
+		return "it is not staged: " + p.problem
+	case !p.staged:
+		return "it is enforced: " + p.problem
+	case p.problem != "":
+		return "it is staged and changes nothing in its world: " + p.problem
+	case fault != "":
+		return fault
+	}
+	if _, there := s.enforced[staged.Key{Namespace: p.key.Namespace, Name: p.change.Takes}]; there || p.change.Takes == "" || p.implicit {
+		return ""
+	}
+	if p.change.Adds {
+		return fmt.Sprintf("%s names %s, which is not enforced: it counts as an addition", staged.ReplacesAnnotation, p.change.Takes)
+	}
+	return fmt.Sprintf("%s names %s, which is not enforced: it changes nothing in its world", staged.RemovesAnnotation, p.change.Takes)
+}
+
+// compare orders policies by name.
+func (p *policy) compare(q *policy) int {
+	return cmp.Or(cmp.Compare(p.key.Namespace, q.key.Namespace), cmp.Compare(p.key.Name, q.key.Name))
+}

@@ -1,0 +1,112 @@
+package staging
+
+import (
+	"fmt"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/staged"
+)
+
+// SetPolicy implements source.Sink.
+func (s *Sink) SetPolicy(o *networkingv1.NetworkPolicy) {
+	key := staged.Key{Namespace: o.Namespace, Name: o.Name}
+	s.set(s.read(key, &o.ObjectMeta), func() { s.Sink.SetPolicy(o) }, func() { s.Sink.DeletePolicy(o.Namespace, o.Name, "") },
+		func(c staged.Change) { s.config.Stage.StagePolicy(key, c, o) })
+}
+
+// SetClusterPolicy implements source.Sink.
+func (s *Sink) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
+	key := staged.Key{Name: o.Name}
+	s.set(s.read(key, &o.ObjectMeta), func() { s.Sink.SetClusterPolicy(o) }, func() { s.Sink.DeleteClusterPolicy(o.Name, "") },
+		func(c staged.Change) { s.config.Stage.StageClusterPolicy(key, c, o) })
+}
+
+// read returns what a policy's annotations ask for.
+func (s *Sink) read(key staged.Key, m *metav1.ObjectMeta) *policy {
+	p := &policy{key: key, uid: m.UID}
+	p.change, p.staged, p.problem = staged.Read(m.Annotations)
+	if p.staged && !s.config.Mode.Covers(key.Namespace == "") {
+		p.staged, p.problem = false, s.config.modeOf()
+	}
+	return p
+}
+
+func (c Config) modeOf() string { return fmt.Sprintf("weave-npc runs with --staged=%s", c.Mode) }
+
+// set has a policy enforced or staged.
+func (s *Sink) set(p *policy, enforce, cease func(), stage func(staged.Change)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.staged {
+		s.unstage(p.key, p)
+		s.enforced[p.key] = p.uid
+		enforce()
+		s.report()
+		return
+	}
+	s.annotate(p)
+	stage(p.change)
+	if _, was := s.enforced[p.key]; was {
+		delete(s.enforced, p.key)
+		cease()
+		s.config.Report(Notice{Key: p.key, UID: p.uid, Text: "it is staged: it is not enforced any more"})
+	}
+	s.report()
+}
+
+// annotate keeps a policy that is staged, or should be.
+func (s *Sink) annotate(p *policy) {
+	if was := s.annotated[p.key]; was != nil {
+		p.reported = was.reported
+	}
+	s.annotated[p.key] = p
+}
+
+// unstage removes a policy from its world, if it is in one. It is p now, which may be nil.
+func (s *Sink) unstage(key staged.Key, p *policy) {
+	was := s.annotated[key]
+	if was != nil && was.staged {
+		s.config.Stage.Unstage(key)
+	}
+	if p != nil && p.problem != "" {
+		s.annotate(p)
+		return
+	}
+	delete(s.annotated, key)
+}
+
+// DeletePolicy implements source.Sink.
+func (s *Sink) DeletePolicy(namespace, name string, uid types.UID) {
+	s.delete(staged.Key{Namespace: namespace, Name: name}, uid, func() { s.Sink.DeletePolicy(namespace, name, uid) })
+}
+
+// DeleteClusterPolicy implements source.Sink.
+func (s *Sink) DeleteClusterPolicy(name string, uid types.UID) {
+	s.delete(staged.Key{Name: name}, uid, func() { s.Sink.DeleteClusterPolicy(name, uid) })
+}
+
+func (s *Sink) delete(key staged.Key, uid types.UID, cease func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.annotated[key]; p != nil && (uid == "" || p.uid == uid) {
+		s.unstage(key, nil)
+	}
+	if is, ok := s.enforced[key]; ok && (uid == "" || is == uid) {
+		delete(s.enforced, key)
+		cease()
+	}
+	s.report()
+}
+
+// SetSynced implements source.Sink. From now on a policy that another one names can be missed.
+func (s *Sink) SetSynced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Sink.SetSynced()
+	s.synced = true
+	s.report()
+}

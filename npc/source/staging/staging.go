@@ -1,0 +1,98 @@
+// Package staging separates staged policies from those that are enforced, on their way from a source.
+//
+//	s := staging.New(enforced, staging.Config{Mode: staged.Namespaces, Stage: controller, Report: report})
+//	go src.Run(ctx, s, log)                     // staged policies go to the Stage, all else to enforced
+//	go fromDirectory.Run(ctx, s.Apart(), log)   // all policies of another source are staged
+//
+// It does not know what the policies mean. That a policy is staged, or is not as its annotations ask, is reported once.
+package staging
+
+import (
+	"sync"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/staged"
+)
+
+// Stage takes the staged policies.
+type Stage interface {
+	// StagePolicy and StageClusterPolicy take a policy as it now is, which must not be changed afterwards.
+	StagePolicy(staged.Key, staged.Change, *networkingv1.NetworkPolicy)
+	StageClusterPolicy(staged.Key, staged.Change, *v1alpha2.ClusterNetworkPolicy)
+	Unstage(staged.Key)
+	// Faults returns what is wrong with staged policies.
+	Faults() map[staged.Key]string
+}
+
+// Config is what a Sink depends on.
+type Config struct {
+	Mode  staged.Mode
+	Stage Stage
+	// Report hears of policies that are staged or should be. It is called with a lock held and must not call the Sink.
+	Report func(Notice)
+}
+
+// Notice is what there is to say about a policy.
+type Notice struct {
+	Key staged.Key
+	UID types.UID
+	// Wrong is set if the policy is not what its annotations ask for.
+	Wrong bool
+	Text  string
+}
+
+// Sink is a sink of sources.
+type Sink struct {
+	source.Sink // takes what is enforced
+	config      Config
+
+	mu     sync.Mutex
+	synced bool
+	// enforced are the policies that are, and annotated are the others and those that should be staged.
+	enforced  map[staged.Key]types.UID
+	annotated map[staged.Key]*policy
+}
+
+// policy is one that is staged, or should be.
+type policy struct {
+	key      staged.Key
+	uid      types.UID
+	staged   bool
+	change   staged.Change
+	problem  string // why it is not what the annotations ask for
+	implicit bool   // whether it takes the place of the enforced policy of its name, if there is one
+	reported string // what was reported last
+}
+
+// New returns a Sink that has policies enforced by another one.
+func New(enforced source.Sink, c Config) *Sink {
+	return &Sink{Sink: enforced, config: c, enforced: map[staged.Key]types.UID{}, annotated: map[staged.Key]*policy{}}
+}
+
+// Counts are numbers of policies.
+type Counts struct {
+	// Staged are the staged policies, and Faulty those of them that are not judged as they are written. Refused are those that are not staged although
+	// they ask for it.
+	Staged, Faulty, Refused int
+}
+
+// Counts returns them.
+func (s *Sink) Counts() (c Counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.annotated {
+		if !p.staged {
+			c.Refused++
+			continue
+		}
+		c.Staged++
+		if p.reported != "" {
+			c.Faulty++
+		}
+	}
+	return c
+}
