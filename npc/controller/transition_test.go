@@ -124,6 +124,9 @@ func (tr transition) mayDrop(p judge.Packet) string {
 		return "as pods come and go"
 	case src && dst:
 		return "(b) both ends move"
+	case (src || dst) && tr.movesSeveral():
+		// One end moves as a subject, while the other pods that the event moves do as its peers: it belongs to no list until they have.
+		return "(b) a subject moves with its peers"
 	case tr.changesTiers(p.Src), tr.changesTiers(p.Dst):
 		return "(a) a subject moves in the Admin tier and another"
 	case (src || dst || tr.kind == "node") && tr.hasPass():
@@ -135,6 +138,19 @@ func (tr transition) mayDrop(p judge.Packet) string {
 // moves reports whether an address has another pod, or its pod or its namespace other labels, after the event. A namespace that was not
 // known and has no labels does: a selector that is empty matches it.
 func (tr transition) moves(a netip.Addr) bool { return identity(tr.before, a) != identity(tr.after, a) }
+
+// movesSeveral reports whether the event moves more than one pod.
+func (tr transition) movesSeveral() bool {
+	moved := map[string]bool{}
+	for _, w := range []judge.World{tr.before, tr.after} {
+		for _, p := range w.Pods {
+			if tr.moves(p.Addrs[0]) {
+				moved[p.Namespace+"/"+p.Name] = true
+			}
+		}
+	}
+	return len(moved) > 1
+}
 
 func identity(w judge.World, a netip.Addr) string {
 	for _, p := range w.Pods {
@@ -168,6 +184,29 @@ func (tr transition) hasPass() bool {
 		}
 	}
 	return false
+}
+
+// TestS93_ANamespaceArrivesAfterItsPods has two pods become subjects and peers at once, which no selector could choose before: what one of them sends,
+// to whomever, may be dropped until both are what they become, and nothing else.
+func TestS93_ANamespaceArrivesAfterItsPods(t *testing.T) {
+	h := newHistory(t, t)
+	h.setNamespace("b", nil)
+	pod := func(namespace, name, last string) npc.Pod {
+		return npc.Pod{Namespace: namespace, Name: name, UID: types.UID(name), Node: cluster.Node,
+			Addrs: []netip.Addr{netip.MustParseAddr("10.32.1." + last), netip.MustParseAddr("fd32:1::" + last)}}
+	}
+	h.setPod(pod("b", "other", "2"))
+	h.setPod(pod("c", "m", "5"))
+	h.setPod(pod("c", "n", "1"))
+	h.setClusterPolicy(acceptingTheRest())
+	h.Sync()
+	h.check()
+	reasons := map[string]int{}
+	h.between("namespace", func() { h.setNamespace("c", nil) }, func(why string) { reasons[why]++ })
+	h.check()
+	if len(reasons) == 0 {
+		t.Error("nothing was dropped: the promise can be stronger")
+	}
 }
 
 // TestS93_AnAddressMovesBetweenRules gives a peer's address to a pod that other rules deny, and back.
