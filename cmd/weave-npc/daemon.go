@@ -14,6 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/logging"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/stage"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/iptables/bridge"
 	"github.com/weave-npc/weave-npc/npc"
@@ -23,6 +24,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/staged"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -43,6 +45,7 @@ type daemon struct {
 	registry   *prometheus.Registry
 	controller *controller.Controller
 	finder     *denial.Finder
+	stage      *stage.Stage
 	syncer     *syncer.Syncer
 	attachment npcnode.Attachment
 	uplinks    *npcnode.Follower
@@ -64,6 +67,10 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 	d.registry, d.controller = newRegistry(), controller.New(d.config)
 	d.finder = denial.NewFinder(d.controller.Lookup(), d.config.NodeName, d.config.LegacyNetpol)
 	reporter := events.NewReporter(ctx, d.client, d.config.NodeName)
+	if d.stage, err = stage.New(stage.Config{Mode: staged.Mode(o.staged), Directory: o.stagedManifests, Enforced: d.finder.Tee(d.controller),
+		Controller: d.controller, Report: reporter.Staged, Registry: d.registry, Log: d.log}); err != nil {
+		return nil, err
+	}
 	if d.syncer, err = newSyncer(d.controller, d.families, d.backend, d.registry, d.log, reporter); err != nil {
 		return nil, err
 	}

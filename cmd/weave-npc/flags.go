@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/pkg/errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/budget"
+	"github.com/weave-npc/weave-npc/npc/staged"
 )
 
 // options are the values of the daemon's flags.
@@ -37,6 +39,7 @@ type options struct {
 	flows                                        bool
 	flowsRecords                                 int
 	flowsDir, flowsSocket                        string
+	staged, stagedManifests                      string
 }
 
 // defaults returns the values of flags that are not given. Other subcommands take theirs from here, too.
@@ -58,6 +61,7 @@ func defaults() *options {
 		logFormat:     "text",
 		flowsRecords:  20000,
 		flowsSocket:   "/run/weave-npc/flows.sock",
+		staged:        string(staged.Off),
 	}
 }
 
@@ -96,6 +100,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.ulogdPcap, "ulogd-pcap", o.ulogdPcap, "capture file for the last reported packets (the file before it has .1 after its name)")
 	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", o.ulogdPcapSize, "maximum size of the two files of --ulogd-pcap together, in MiB")
 	o.registerFlows(f)
+	registerStaged(f, &o.staged, &o.stagedManifests)
 	registerLegacyNetpol(f, &o.legacyNetpol)
 	registerBackend(f, &o.backend)
 	f.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address to serve metrics and health on; empty for none")
@@ -137,6 +142,13 @@ func (o *options) registerCompletion(f *pflag.FlagSet) {
 
 func registerNodeName(f *pflag.FlagSet, name *string) {
 	f.StringVar(name, "node-name", *name, "name of this node (default $HOSTNAME)")
+}
+
+func registerStaged(f *pflag.FlagSet, mode, manifests *string) {
+	f.StringVar(mode, "staged", *mode, "which policies that are annotated weave-npc/staged are not enforced, but judged beside those that are: off (none), "+
+		"namespaces (NetworkPolicies) or all; with --record-flows, connections that they would decide otherwise are reported")
+	f.StringVar(manifests, "staged-manifests", *manifests, "directory of manifests whose policies are all staged")
+	commandline.Directory(f, "staged-manifests")
 }
 
 func registerManifests(f *pflag.FlagSet, directory *string) {
@@ -206,6 +218,12 @@ func (o *options) config() (npc.Config, error) {
 		return c, errors.Errorf("--flows-records: %d is not within 1 to %d", o.flowsRecords, maxFlowsRecords)
 	case !o.flows && o.flowsDir != "":
 		return c, errors.New("--flows-dir: nothing is recorded without --record-flows")
+	case !slices.Contains(staged.Modes[:], staged.Mode(o.staged)):
+		return c, errors.Errorf("--staged: %q is none of off, namespaces and all", o.staged)
+	case !o.flows && staged.Mode(o.staged) != staged.Off:
+		return c, errors.New("--staged: policies are judged for recorded connections, and nothing is recorded without --record-flows")
+	case o.stagedManifests != "" && staged.Mode(o.staged) == staged.Off:
+		return c, errors.New("--staged-manifests: nothing is staged without --staged=namespaces or all")
 	case o.maxListSize < 0:
 		return c, errors.Errorf("--max-list-size: %d is negative", o.maxListSize)
 	case o.bridgePort != "" && !interfaceName.MatchString(o.bridgePort):

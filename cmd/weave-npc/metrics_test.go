@@ -18,18 +18,21 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/recording"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/stage"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/cut"
 	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/staged"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/golden"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// allMetrics returns a registry with every metric of weave-npc.
-func allMetrics() *prometheus.Registry {
+// allMetrics returns a registry with every metric of weave-npc. A connection that is denied would be allowed by a staged policy.
+func allMetrics(t *testing.T) *prometheus.Registry {
 	r := newRegistry()
 	m := controller.New(npc.Config{NodeName: "node1"})
 	syncer.NewMetrics(r, m, traffic.Families[:])
@@ -40,14 +43,21 @@ func allMetrics() *prometheus.Registry {
 	blocked.NewReporter(names{m.Lookup(), denial.NewFinder(m.Lookup(), "node1", false)}, nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
 	pod := netip.MustParseAddr("10.32.1.2")
 	m.SetPod(npc.Pod{Namespace: "shop", Name: "web", UID: "1", Node: "node1", Addrs: []netip.Addr{pod}})
-	recording.New(recording.Config{Node: "node1", Records: 1, Names: m.Lookup(), Registry: r}).Denied(ulogd.Packet{Src: pod, Dst: pod})
+	m.SetPolicy(fixture.Policy(t, "shop/web", `{podSelector: {}}`))
+	if _, err := stage.New(stage.Config{Controller: m, Directory: t.TempDir(), Registry: r, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	controller.StageOf(m).StagePolicy(staged.Key{Namespace: "shop", Name: "open"}, staged.Change{World: "true", Adds: true},
+		fixture.Policy(t, "shop/open", `{podSelector: {}, ingress: [{}]}`))
+	recording.New(recording.Config{Node: "node1", Records: 1, Names: m.Lookup(), Registry: r, Log: slog.New(slog.DiscardHandler)}).Denied(
+		ulogd.Packet{Src: netip.MustParseAddr("192.0.2.1"), Dst: pod})
 	return r
 }
 
 // TestMetricsFollowTheRules lints the metrics by the rules of Prometheus. One name is an exception, as it comes from the original weave-npc.
 func TestMetricsFollowTheRules(t *testing.T) {
 	response := httptest.NewRecorder()
-	promhttp.HandlerFor(allMetrics(), promhttp.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(allMetrics(t), promhttp.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text := response.Body.String()
 	if response.Code != http.StatusOK {
 		t.Fatalf("status %d: %s", response.Code, text)
@@ -73,7 +83,7 @@ func TestMetricsFollowTheRules(t *testing.T) {
 // TestMetricsPage compares docs/metrics.md with the registered metrics.
 func TestMetricsPage(t *testing.T) {
 	const page = "../../docs/metrics.md"
-	gathered, err := allMetrics().Gather()
+	gathered, err := allMetrics(t).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +108,9 @@ func TestMetricsPage(t *testing.T) {
 // TestNoLabelHasManyValues checks that no metric has labels for pods, addresses or policies.
 func TestNoLabelHasManyValues(t *testing.T) {
 	known := []string{"family", "direction", "kind", "protocol", "dport", "version", "goversion",
-		"from", "to", "verdict"} // of namespaces, whose number of pairs is bounded
-	gathered, err := allMetrics().Gather()
+		"from", "to", "verdict", // of namespaces, whose number of pairs is bounded
+		"world", "policy", "outcome"} // of staged policies, whose number is bounded too
+	gathered, err := allMetrics(t).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (d *daemon) dryRun(ctx context.Context, tasks *errgroup.Group, stdout io.Wr
 	if err := nodeobject.Check(ctx, d.client, d.config.NodeName, d.log); err != nil {
 		return err
 	}
-	tasks.Go(func() error { return d.source.Run(ctx, d.controller, d.log) })
+	tasks.Go(func() error { return d.source.Run(ctx, d.stage, d.log) })
 	return d.syncer.DryRun(ctx, stdout)
 }
 
@@ -68,7 +68,8 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	}
 	observer.start(ctx, tasks)
 	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
-	tasks.Go(func() error { return d.source.Run(ctx, d.finder.Tee(d.controller), d.log) })
+	tasks.Go(func() error { return d.source.Run(ctx, d.stage, d.log) })
+	tasks.Go(func() error { return d.stage.Follow(ctx) })
 	tasks.Go(func() error {
 		return nodeobject.FollowAddrs(ctx, d.client, d.config.NodeName, d.controller.SetNodeAddrs, d.log)
 	})

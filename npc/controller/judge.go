@@ -107,11 +107,11 @@ func (j *judge) find(p *index.Pod, d traffic.Direction, w *world) (s verdict.Sid
 	if w != nil && !j.config.LegacyNetpol { // where namespaces isolate, not policies
 		s.Isolated = false
 	}
-	for q, noRoom := range j.isolation.Selecting(p) {
+	for q, room := range j.isolation.Selecting(p) {
 		if !q.Isolates[d] || w.takes(named{policy: q.Key()}) {
 			continue
 		}
-		if s.Isolated = s.Isolated || !j.config.LegacyNetpol; noRoom == nil {
+		if s.Isolated = s.Isolated || !j.config.LegacyNetpol; room {
 			s.Rules = append(s.Rules, q.Judged(d)...)
 		}
 	}

@@ -332,7 +332,9 @@ func (h *generator) ownNode() {
 }
 
 // someClusterPolicy sets a cluster network policy.
-func (h *generator) someClusterPolicy() { h.setClusterPolicy(h.drawClusterPolicy([]string{"p", "q", "r"})) }
+func (h *generator) someClusterPolicy() {
+	h.setClusterPolicy(h.drawClusterPolicy([]string{"p", "q", "r"}))
+}
 
 // drawClusterPolicy draws a cluster network policy with one of some names.
 func (h *generator) drawClusterPolicy(names []string) *v1alpha2.ClusterNetworkPolicy {

@@ -75,7 +75,7 @@ func (r *rehearsal) unstageOne() {
 
 // in returns the state as it would be if the staged policies of a world were applied, and the names of the staged policies.
 func (r *rehearsal) in(world string) (state, map[string]bool) {
-	s, members := r.state.clone(), map[string]bool{}
+	s, members := r.clone(), map[string]bool{}
 	for key, p := range r.policies {
 		if p.Annotations[staged.Annotation] != world {
 			continue
@@ -130,11 +130,11 @@ func (r *rehearsal) compare() {
 		for _, d := range differences {
 			got[d.World] = d.Allowed
 			if !members[d.World][d.Policy] {
-				r.generator.t.Fatalf("%v: %s is no staged policy of world %s", p, d.Policy, d.World)
+				r.t.Fatalf("%v: %s is no staged policy of world %s", p, d.Policy, d.World)
 			}
 		}
 		if r.differing += len(want); !maps.Equal(got, want) {
-			r.generator.t.Fatalf("%v: other verdicts in %v, must be in %v", p, got, want)
+			r.t.Fatalf("%v: other verdicts in %v, must be in %v", p, got, want)
 		}
 	})
 }
@@ -143,7 +143,9 @@ func (r *rehearsal) compare() {
 // whose verdict is another one according to the judge, the staged policy that decides is named, and nothing of it reaches the kernel.
 func TestS100_RandomStagedPolicies(t *testing.T) {
 	rehearsals, packets, differing := 0, 0, 0
-	defer func() { t.Logf("%d rehearsals, %d packets, %d of them with another verdict", rehearsals, packets, differing) }()
+	defer func() {
+		t.Logf("%d rehearsals, %d packets, %d of them with another verdict", rehearsals, packets, differing)
+	}()
 	rapid.Check(t, func(rt *rapid.T) {
 		g := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
 		r := &rehearsal{generator: g, policies: map[string]*networkingv1.NetworkPolicy{}, cluster: map[string]*v1alpha2.ClusterNetworkPolicy{}}
@@ -260,4 +262,41 @@ func deliverPolicy(t *testing.T, to *staging.Sink, text string, stage bool) {
 	p := fixture.Policy(t, key, spec)
 	p.Annotations = annotations
 	to.SetPolicy(p)
+}
+
+// TestS100_WorldsAreBounded: a namespace with many worlds costs others none of theirs, and its policies that there is no room for are named.
+func TestS100_WorldsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.Namespace("a", "")
+	w.Namespace("b", "")
+	w.Pod("a/web", "10.32.1.2", "")
+	w.Pod("b/web", "10.32.1.3", "")
+	stage := controller.StageOf(w.Model.Controller)
+	put := func(key, world string) {
+		namespace, name, _ := strings.Cut(key, "/")
+		stage.StagePolicy(staged.Key{Namespace: namespace, Name: name}, staged.Change{World: world, Adds: true}, fixture.Policy(t, key, `{podSelector: {}}`))
+	}
+	for i := range 10 {
+		put(fmt.Sprintf("a/p%d", i), fmt.Sprintf("w%d", i))
+	}
+	put("a/again", "w0")
+	put("b/p", "z")
+	w.Sync()
+	for to, want := range map[string]string{"10.32.1.2": "w0 w1 w2 w3 w4 w5 w6 w7", "10.32.1.3": "z"} {
+		_, differences := w.Model.Differences(verdict.Flow{From: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddr(to), Service: flow.Service{Protocol: 6, Port: 80}})
+		var worlds []string
+		for _, d := range differences {
+			worlds = append(worlds, d.World)
+		}
+		if got := strings.Join(worlds, " "); got != want {
+			t.Errorf("%s: %s, want %s", to, got, want)
+		}
+	}
+	want := map[staged.Key]string{}
+	for i := 8; i < 10; i++ {
+		want[staged.Key{Namespace: "a", Name: fmt.Sprint("p", i)}] = fmt.Sprintf("8 other worlds come before world w%d, and no more are judged of a namespace or of the cluster", i)
+	}
+	if got := stage.Faults(); !maps.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
 }

@@ -130,6 +130,22 @@ func (l Lookup) Differences(f verdict.Flow) (v verdict.Verdict, out []verdict.Di
 	return is.Verdict, out
 }
 
+// Worlds returns the content of each world of staged policies: a text that is another one once the policies change. It returns nil before SetSynced.
+func (l Lookup) Worlds() map[string]string {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if !l.c.state.synced {
+		return nil
+	}
+	ws := &l.c.judge.worlds
+	ws.find()
+	out := make(map[string]string, len(ws.all))
+	for _, w := range ws.all {
+		out[w.name] = w.content
+	}
+	return out
+}
+
 // decides returns the staged policy for which a flow has another verdict in a world.
 func (j *judge) decides(f verdict.Flow, w *world, is, would hearing) string {
 	d, a := is.Direction, f.From // the side that denies the flow

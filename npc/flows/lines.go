@@ -57,7 +57,7 @@ func parse(line []byte) (r Record, err error) {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return r, errors.Wrap(err, "it is no record of connections")
 	}
-	if r.Verdict != Allowed && r.Verdict != Denied {
+	if !r.Verdict.known() {
 		return r, errors.Errorf("verdict: it is %q, neither %s nor %s", r.Verdict, Allowed, Denied)
 	}
 	if r.Port.Protocol == 0 {
@@ -79,6 +79,14 @@ func parse(line []byte) (r Record, err error) {
 	}
 	if by := r.By; by != nil && !printable(by.Tier, by.Policy, by.Direction) {
 		return r, errors.New("by: it has characters that cannot be printed")
+	}
+	for _, s := range r.Staged {
+		if s.By != nil && !printable(s.By.Tier, s.By.Policy, s.By.Direction) || !printable(s.World, s.Policy, s.Content) {
+			return r, errors.New("staged: it has characters that cannot be printed")
+		}
+		if !s.Verdict.known() {
+			return r, errors.Errorf("staged: verdict: it is %q, neither %s nor %s", s.Verdict, Allowed, Denied)
+		}
 	}
 	for _, name := range r.PortNames {
 		if wrong := validation.IsValidPortName(name); len(wrong) > 0 {

@@ -23,6 +23,8 @@ const (
 	Denied  Verdict = "denied"
 )
 
+func (v Verdict) known() bool { return v == Allowed || v == Denied }
+
 // Record is connections from one workload to another one, to one port and with one verdict. Ends that are no pods are told apart by address.
 type Record struct {
 	// First and Last are when the first and the last of the connections were opened.
@@ -41,6 +43,23 @@ type Record struct {
 	Verdict   Verdict  `json:"verdict"`
 	// By is the rule that decided the last of them; nil if none did, because nothing isolated the pods or no rule allowed it.
 	By *Rule `json:"by,omitempty"`
+	// Staged are the worlds of staged policies that would decide otherwise.
+	Staged []Staged `json:"staged,omitempty"`
+}
+
+// Staged is what the staged policies of a world would do with connections of a record.
+type Staged struct {
+	World   string  `json:"world"`
+	Verdict Verdict `json:"verdict"`
+	// Policy is the staged policy that decides the last of them, and By the rule, which may be of another policy; nil if none does.
+	Policy string `json:"policy"`
+	By     *Rule  `json:"by,omitempty"`
+	// Count is how many of the record's connections are meant, and First and Last are when the first and the last of them were opened. They begin
+	// anew when the world's policies change, which Content tells.
+	Count   uint64    `json:"count"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+	Content string    `json:"content,omitempty"`
 }
 
 // End is one end of connections: the pods of a workload, or an address that is no pod's.

@@ -11,9 +11,20 @@ import (
 
 // Judge tells what is known of a connection when it is opened: who its ends are, and what decides about it.
 type Judge interface {
-	// Judge returns the ends, the names that the destination gives to the port, the verdict and the rule that gave it; nil if none did.
-	// concerned is false if neither end is a pod of this node, and then nothing else counts.
-	Judge(src, dst netip.Addr, s flow.Service) (from, to End, portNames []string, v Verdict, by *Rule, concerned bool)
+	// Judge returns that, and false if neither end is a pod of this node.
+	Judge(src, dst netip.Addr, s flow.Service) (Judgement, bool)
+}
+
+// Judgement is what is known of a connection.
+type Judgement struct {
+	From, To End
+	// PortNames are the names that the destination gives to the port.
+	PortNames []string
+	// Verdict is given by a rule; nil if none does.
+	Verdict Verdict
+	By      *Rule
+	// Staged are the worlds that would decide otherwise, without numbers and times.
+	Staged []Staged
 }
 
 // Connection is what connections have in common that are recorded together, and judged once if they come at the same time.
@@ -27,7 +38,7 @@ type Store struct {
 	node  string
 	limit int
 	// Seen, if not nil, hears of connections when they are recorded. It must be set before the store is used.
-	Seen func(from, to End, v Verdict, connections int)
+	Seen func(c Connection, j Judgement, number int)
 
 	mu      sync.Mutex
 	records map[key]*entry
@@ -74,22 +85,23 @@ func (s *Store) Add(now time.Time, judge Judge, v Verdict, opened []Connection) 
 		s.batch[c]++
 	}
 	for c, number := range s.batch {
-		from, to, names, judged, by, concerned := judge.Judge(c.Src, c.Dst, c.Service)
+		j, concerned := judge.Judge(c.Src, c.Dst, c.Service)
 		if !concerned {
 			continue
 		}
-		if judged != v {
-			by = nil
+		if j.Verdict != v {
+			j.Verdict, j.By, j.Staged = v, nil, nil
 		}
-		s.record(now, c, number, Record{From: from, To: to, Port: c.Service, PortNames: names, Verdict: v, By: by})
+		s.record(now, c, number, j)
 		if s.Seen != nil {
-			s.Seen(from, to, v, number)
+			s.Seen(c, j, number)
 		}
 	}
 }
 
 // record adds connections to their record.
-func (s *Store) record(now time.Time, c Connection, number int, r Record) {
+func (s *Store) record(now time.Time, c Connection, number int, j Judgement) {
+	r := Record{From: j.From, To: j.To, Port: c.Service, PortNames: j.PortNames, Verdict: j.Verdict, By: j.By}
 	k := keyOf(&r)
 	e := s.records[k]
 	if e == nil {
@@ -100,6 +112,7 @@ func (s *Store) record(now time.Time, c Connection, number int, r Record) {
 	}
 	r.First, r.Last, r.Node = e.First, now, s.node
 	r.Count, r.Replied = e.Count+uint64(number), e.Replied
+	r.Staged = addStaged(e.Staged, j.Staged, number, now)
 	r.From.Labels, r.To.Labels = s.share(k.from.workload, r.From.Labels), s.share(k.to.workload, r.To.Labels)
 	e.Record = r
 	s.await(e, c)

@@ -19,10 +19,11 @@ import (
 type judge struct {
 	pods    map[netip.Addr]flows.End
 	verdict flows.Verdict
+	staged  []flows.Staged
 	asked   int
 }
 
-func (j *judge) Judge(src, dst netip.Addr, _ flow.Service) (from, to flows.End, names []string, v flows.Verdict, by *flows.Rule, concerned bool) {
+func (j *judge) Judge(src, dst netip.Addr, _ flow.Service) (of flows.Judgement, concerned bool) {
 	j.asked++
 	end := func(a netip.Addr) flows.End {
 		e, ok := j.pods[a]
@@ -32,8 +33,9 @@ func (j *judge) Judge(src, dst netip.Addr, _ flow.Service) (from, to flows.End, 
 		e.Addr, e.Labels = a, maps.Clone(e.Labels)
 		return e
 	}
-	from, to = end(src), end(dst)
-	return from, to, []string{"http"}, j.verdict, &flows.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, concerned
+	of = flows.Judgement{From: end(src), To: end(dst), PortNames: []string{"http"}, Verdict: j.verdict,
+		By: &flows.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, Staged: j.staged}
+	return of, concerned
 }
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }

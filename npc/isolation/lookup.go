@@ -26,15 +26,15 @@ func (s *Isolation) Isolating(q *index.Pod, d traffic.Direction) (out []string) 
 	return out
 }
 
-// Selecting yields the policies that select a local pod, in order of their names, and why there is no room for the rules of each; nil if there is.
-func (s *Isolation) Selecting(q *index.Pod) iter.Seq2[*Policy, error] {
-	return func(yield func(*Policy, error) bool) {
+// Selecting yields the policies that select a local pod, in order of their names, and whether there is room for the rules of each.
+func (s *Isolation) Selecting(q *index.Pod) iter.Seq2[*Policy, bool] {
+	return func(yield func(*Policy, bool) bool) {
 		ns := s.namespaces[q.Namespace]
 		if ns == nil {
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(ns.policies)) {
-			if p := ns.policies[name]; p.selects(q) && !yield(p.Policy, p.denied) {
+			if p := ns.policies[name]; p.selects(q) && !yield(p.Policy, p.denied == nil) {
 				return
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/source/staging"
 )
 
 // Reporter reports Events where there is an API server to send them to.
@@ -43,11 +45,9 @@ func (r *Reporter) Policy(p npc.InvalidPolicy) {
 	if r.recorder == nil {
 		return
 	}
-	object := &corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+	object := policyReference(p.Namespace, p.Name, p.UID)
 	reason, message := "Invalid", "allows nothing until it is mended: %s"
 	if p.Cluster {
-		// The Event of an object without a namespace is in the namespace default.
-		object.APIVersion, object.Kind = v1alpha2.GroupVersion.String(), "ClusterNetworkPolicy"
 		message = "rules that are not understood fail closed until they are mended: %s"
 	}
 	switch {
@@ -59,6 +59,27 @@ func (r *Reporter) Policy(p npc.InvalidPolicy) {
 		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which is left out: %s"
 	}
 	r.recorder.Eventf(object, corev1.EventTypeWarning, reason, message, p.Reason)
+}
+
+// Staged reports a policy that is staged now, or that is not although it asks for it.
+func (r *Reporter) Staged(n staging.Notice) {
+	if r.recorder == nil || n.Key.Apart { // one from a directory is no object
+		return
+	}
+	kind, reason := corev1.EventTypeNormal, "Staged"
+	if n.Wrong {
+		kind, reason = corev1.EventTypeWarning, "NotStaged"
+	}
+	r.recorder.Eventf(policyReference(n.Key.Namespace, n.Key.Name, n.UID), kind, reason, "node %s: %s", r.node, n.Text)
+}
+
+// policyReference returns what Events name as their object: a ClusterNetworkPolicy if there is no namespace. Its Events are in the namespace default.
+func policyReference(namespace, name string, uid types.UID) *corev1.ObjectReference {
+	o := &corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy", Namespace: namespace, Name: name, UID: uid}
+	if namespace == "" {
+		o.APIVersion, o.Kind = v1alpha2.GroupVersion.String(), "ClusterNetworkPolicy"
+	}
+	return o
 }
 
 // Conflict reports a conflict about an address on each pod that it concerns.

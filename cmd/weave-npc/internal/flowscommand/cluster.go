@@ -105,7 +105,8 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 // arguments are those of the command on a node.
 func (o *options) arguments() []string {
 	args := []string{"weave-npc", "flows", "--output=" + outputJSON}
-	for _, a := range [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}, {"--verdict", o.query.verdict}} {
+	for _, a := range [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}, {"--verdict", o.query.verdict},
+		{"--world", o.query.world}} {
 		if a[1] != "" {
 			args = append(args, a[0]+"="+a[1])
 		}

@@ -15,19 +15,24 @@ import (
 // query is the records that are asked for, as texts.
 type query struct {
 	from, to, port, verdict string
+	world                   string // its name, or anyWorld
 	since                   time.Duration
 }
+
+// anyWorld is --world without a value. It is no name of a world.
+const anyWorld = "*"
 
 // filter is the records that are asked for.
 type filter struct {
 	from, to, port func(*flows.Record) bool
 	verdict        flows.Verdict // empty for any
+	world          string        // empty for all records
 	after          time.Time
 }
 
 // parse returns the filter that a query means.
 func (q *query) parse(now time.Time) (*filter, error) {
-	f := &filter{verdict: flows.Verdict(q.verdict)}
+	f := &filter{verdict: flows.Verdict(q.verdict), world: q.world}
 	if q.verdict != "" && f.verdict != flows.Allowed && f.verdict != flows.Denied {
 		return nil, errors.Errorf("--verdict: %q is neither %s nor %s", q.verdict, flows.Allowed, flows.Denied)
 	}
@@ -49,7 +54,12 @@ func (q *query) parse(now time.Time) (*filter, error) {
 }
 
 func (f *filter) matches(r *flows.Record) bool {
-	return (f.verdict == "" || r.Verdict == f.verdict) && !r.Last.Before(f.after) && f.from(r) && f.to(r) && f.port(r)
+	return (f.verdict == "" || r.Verdict == f.verdict) && !r.Last.Before(f.after) && f.from(r) && f.to(r) && f.port(r) && f.inWorld(r)
+}
+
+// inWorld reports whether a world that is asked for would decide otherwise.
+func (f *filter) inWorld(r *flows.Record) bool {
+	return f.world == "" || slices.ContainsFunc(r.Staged, func(s flows.Staged) bool { return f.world == anyWorld || s.World == f.world })
 }
 
 func every(*flows.Record) bool { return true }

@@ -1,6 +1,8 @@
 package flowscommand
 
 import (
+	"slices"
+
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
@@ -22,8 +24,13 @@ func merge(all []flows.Record) []flows.Record {
 	for _, k := range order {
 		g := groups[k]
 		if denied := g[flows.Denied]; len(denied) > 0 {
-			out = append(out, join(denied))
-			if !anyNodeOf(denied, g[flows.Allowed]) {
+			one := join(denied)
+			overruled := !anyNodeOf(denied, g[flows.Allowed])
+			if overruled {
+				one.Staged = without(one.Staged, g[flows.Allowed])
+			}
+			out = append(out, one)
+			if overruled {
 				continue
 			}
 		}
@@ -67,9 +74,44 @@ func join(records []flows.Record) flows.Record {
 	if out.From.IsPod() && out.To.IsPod() {
 		sum, replied = max(most, (sum+1)/2), max(mostReplied, (replied+1)/2)
 	}
-	out.Count, out.Replied = sum, replied
+	out.Count, out.Replied, out.Staged = sum, replied, joinStaged(records)
 	if len(records) > 1 {
 		out.Node = ""
+	}
+	return out
+}
+
+// joinStaged joins what worlds would do with the connections of several records. Nodes count the same connections: a count is the least that it can be.
+func joinStaged(records []flows.Record) (out []flows.Staged) {
+	for _, r := range records {
+		for _, s := range r.Staged {
+			i := slices.IndexFunc(out, func(o flows.Staged) bool { return o.World == s.World })
+			if i < 0 {
+				out = append(out, s)
+				continue
+			}
+			one := out[i]
+			if s.Last.After(one.Last) {
+				one = s
+			}
+			one.Count, one.First = max(out[i].Count, s.Count), out[i].First
+			if s.First.Before(one.First) {
+				one.First = s.First
+			}
+			out[i] = one
+		}
+	}
+	return out
+}
+
+// without leaves out worlds in which the other end's node would deny what it allows today: there the connections would be denied as they are today.
+func without(staged []flows.Staged, allowed []flows.Record) (out []flows.Staged) {
+	for _, s := range staged {
+		if !slices.ContainsFunc(allowed, func(r flows.Record) bool {
+			return slices.ContainsFunc(r.Staged, func(o flows.Staged) bool { return o.World == s.World })
+		}) {
+			out = append(out, s)
+		}
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package flowscommand
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -13,13 +14,21 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
-const head = "LAST\tVERDICT\tFROM\tTO\tPORT\tCOUNT\tREPLIED\tBY"
+const (
+	head = "LAST\tVERDICT\tFROM\tTO\tPORT\tCOUNT\tREPLIED\tBY"
+	// stagedHead is one more column if there are staged policies that would decide otherwise.
+	stagedHead = "\tSTAGED"
+)
 
 // table prints records below a head, aligned.
 func table(out io.Writer, records []flows.Record) error {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, head)
+	if slices.ContainsFunc(records, func(r flows.Record) bool { return len(r.Staged) > 0 }) {
+		fmt.Fprintln(t, head+stagedHead)
+	} else {
+		fmt.Fprintln(t, head)
+	}
 	for i := range records {
 		fmt.Fprintln(t, strings.Join(cells(&records[i]), "\t"))
 	}
@@ -47,6 +56,14 @@ func cells(r *flows.Record) []string {
 	if r.By != nil {
 		by = r.By.String()
 	}
-	return []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), r.From.String(), r.To.String(), port, strconv.FormatUint(r.Count, 10),
+	out := []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), r.From.String(), r.To.String(), port, strconv.FormatUint(r.Count, 10),
 		replied, by}
+	var staged []string
+	for _, s := range r.Staged {
+		staged = append(staged, fmt.Sprintf("%s: %d %s by %s", s.World, s.Count, s.Verdict, s.Policy))
+	}
+	if len(staged) > 0 {
+		out = append(out, strings.Join(staged, "; "))
+	}
+	return out
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
-// Names tells whose addresses are.
+// Names tells whose addresses are, and what policies make of connections.
 type Names interface {
 	// PodAt returns the pod that has an address, and whether there is one.
 	PodAt(netip.Addr) (npc.Pod, bool)
@@ -17,33 +17,47 @@ type Names interface {
 	NameOf(netip.Addr) string
 	// IsLocal reports whether an address is that of a pod of this node.
 	IsLocal(netip.Addr) bool
-	// Judge appends what policies make of flows to out.
-	Judge(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
+	// Differences returns what policies make of a flow, and the worlds of staged policies that make something else of it.
+	Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
+	// Worlds returns the content of each world, which is another one once its policies change; nil while not all policies are known.
+	Worlds() map[string]string
 }
 
 // judge names the ends of connections, and the rule that decides.
 type judge struct{ Names }
 
 // Judge implements flows.Judge.
-func (j judge) Judge(src, dst netip.Addr, s flow.Service) (from, to flows.End, portNames []string, v flows.Verdict, by *flows.Rule, concerned bool) {
+func (j judge) Judge(src, dst netip.Addr, s flow.Service) (of flows.Judgement, concerned bool) {
 	if !j.IsLocal(src) && !j.IsLocal(dst) {
-		return from, to, nil, "", nil, false
+		return of, false
 	}
-	from, _ = j.end(src)
+	of.From, _ = j.end(src)
 	to, ports := j.end(dst)
+	of.To = to
 	for _, p := range ports {
 		if p.Protocol == s.Protocol && p.Port == s.Port {
-			portNames = append(portNames, p.Name)
+			of.PortNames = append(of.PortNames, p.Name)
 		}
 	}
-	got := j.Names.Judge([]verdict.Flow{{From: src, To: dst, Service: s}}, nil)[0]
-	if v = flows.Denied; got.Allowed {
-		v = flows.Allowed
+	is, differences := j.Differences(verdict.Flow{From: src, To: dst, Service: s})
+	of.Verdict, of.By = outcome(is)
+	for _, d := range differences {
+		s := flows.Staged{World: d.World, Policy: d.Policy, Content: d.Content}
+		s.Verdict, s.By = outcome(d.Verdict)
+		of.Staged = append(of.Staged, s)
 	}
-	if got.By != (verdict.By{}) {
-		by = &flows.Rule{Tier: got.By.Tier, Policy: got.By.Policy, Number: got.By.Number, Direction: got.Direction.String()}
+	return of, true
+}
+
+// outcome returns a verdict and the rule that gives it; nil if none does.
+func outcome(v verdict.Verdict) (out flows.Verdict, by *flows.Rule) {
+	if out = flows.Denied; v.Allowed {
+		out = flows.Allowed
 	}
-	return from, to, portNames, v, by, true
+	if v.By != (verdict.By{}) {
+		by = &flows.Rule{Tier: v.By.Tier, Policy: v.By.Policy, Number: v.By.Number, Direction: v.Direction.String()}
+	}
+	return out, by
 }
 
 // end returns who has an address, and the named ports of a pod.

@@ -38,14 +38,15 @@ func (r *Recorder) register(registry prometheus.Registerer) {
 		Help: "New connections from or to pods of this node that were recorded, by namespace (outside and node for what is no pod, " +
 			"other for further pairs). Denied ones are reports of packets."}, []string{"from", "to", "verdict"})
 	pairs := map[pair]bool{}
-	r.store.Seen = func(from, to flows.End, v flows.Verdict, number int) { // one call at a time
-		p := pair{group(&from), group(&to)}
+	r.store.Seen = func(c flows.Connection, j flows.Judgement, number int) { // one call at a time
+		p := pair{group(&j.From), group(&j.To)}
 		if !pairs[p] && len(pairs) >= maxPairs {
 			p = pair{"other", "other"}
 		} else {
 			pairs[p] = true
 		}
-		connections.WithLabelValues(p.from, p.to, string(v)).Add(float64(number))
+		connections.WithLabelValues(p.from, p.to, string(j.Verdict)).Add(float64(number))
+		r.staged.seen(c, j, number)
 	}
 	counter := func(name, help string, value func() uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) })

@@ -52,6 +52,7 @@ type Recorder struct {
 	store  *flows.Store
 	file   *flows.File        // nil if none is kept
 	server *flowsocket.Server // nil if none is served
+	staged *stagedReporter
 	reader atomic.Pointer[events.Reader]
 	former totals // of the readers that have failed
 	mu     sync.Mutex
@@ -60,6 +61,7 @@ type Recorder struct {
 // New returns a recorder that does nothing yet, and registers its metrics.
 func New(c Config) *Recorder {
 	r := &Recorder{config: c, store: flows.NewStore(c.Node, c.Records)}
+	r.staged = newStagedReporter(c.Names.Worlds, c.Log, c.Registry)
 	r.register(c.Registry)
 	return r
 }
@@ -89,6 +91,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { r.follow(ctx) })
 	tasks.Go(func() { r.watchReplies(ctx) })
+	tasks.Go(func() { r.watchStaged(ctx) })
 	if r.file != nil {
 		tasks.Go(func() { r.keep(ctx) })
 	}

@@ -43,13 +43,13 @@ func (n names) IsLocal(a netip.Addr) bool {
 	return ok
 }
 
-// Judge has one rule deny everything.
-func (n names) Judge(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
-	for range asked {
-		out = append(out, verdict.Verdict{Judged: true, Direction: traffic.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2}})
-	}
-	return out
+// Differences has one rule deny everything, which a world allows.
+func (n names) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference) {
+	return verdict.Verdict{Judged: true, Direction: traffic.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2}},
+		[]verdict.Difference{{World: "open", Content: "1", Policy: "gate", Verdict: verdict.Verdict{Allowed: true}}}
 }
+
+func (n names) Worlds() map[string]string { return map[string]string{"open": "1"} }
 
 var (
 	web, db, node = netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.2.2"), netip.MustParseAddr("172.31.0.11")
@@ -100,10 +100,10 @@ func TestJudge(t *testing.T) {
 				}
 				return e.Addr.String()
 			}
-			from, to, ports, v, by, concerned := judge{cast}.Judge(test.src, test.dst, test.service)
-			if concerned == test.unconcerns || concerned && (end(from) != test.from || end(to) != test.to || fmt.Sprint(ports) != test.ports || v != flows.Denied ||
-				*by != flows.Rule{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"}) {
-				t.Errorf("%v %v %v %v %v %v", from, to, ports, v, by, concerned)
+			j, concerned := judge{cast}.Judge(test.src, test.dst, test.service)
+			if concerned == test.unconcerns || concerned && (end(j.From) != test.from || end(j.To) != test.to || fmt.Sprint(j.PortNames) != test.ports ||
+				j.Verdict != flows.Denied || *j.By != flows.Rule{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"} || len(j.Staged) != 1) {
+				t.Errorf("%+v %v", j, concerned)
 			}
 		})
 	}
@@ -132,9 +132,9 @@ func TestPairsOfNamespacesAreBounded(t *testing.T) {
 	r := newRecorder(t, func(c *Config) { c.Registry = registry })
 	for i := range maxPairs + 10 {
 		end := flows.End{Namespace: fmt.Sprint("n", i), Workload: "Pod/x"}
-		r.store.Seen(end, flows.End{Addr: outside}, flows.Allowed, 2)
+		r.store.Seen(flows.Connection{}, flows.Judgement{From: end, To: flows.End{Addr: outside}, Verdict: flows.Allowed}, 2)
 	}
-	r.store.Seen(flows.End{Namespace: "n0", Workload: "Pod/x"}, flows.End{Addr: outside}, flows.Denied, 1)
+	r.store.Seen(flows.Connection{}, flows.Judgement{From: flows.End{Namespace: "n0", Workload: "Pod/x"}, To: flows.End{Addr: outside}, Verdict: flows.Denied}, 1)
 	gathered, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
