@@ -14,10 +14,12 @@ import (
 
 	"github.com/pkg/errors"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flows"
 	"github.com/weave-npc/weave-npc/npc/spelling"
+	"github.com/weave-npc/weave-npc/npc/staged"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -33,6 +35,8 @@ type Request struct {
 	Limit int
 	// All asks for a policy that allows nothing for every workload that has no connections that count.
 	All bool
+	// World is the world of staged policies that the policies are to be in; empty if they are not staged.
+	World string
 }
 
 // Policy is a proposed policy, for the pods of a workload in both directions.
@@ -62,6 +66,9 @@ func (r Request) Policies() (policies []Policy, without []string, err error) {
 		}
 		d.name = names.free(w.nickname())
 		o := d.object()
+		if r.World != "" {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, staged.Annotation, r.World)
+		}
 		text, err := d.text(o)
 		if err != nil {
 			return nil, nil, errors.Wrapf(err, "writing policy %s", d.name)

@@ -12,6 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/propose"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+	"github.com/weave-npc/weave-npc/npc/staged"
 )
 
 // proposer is propose with the values of its flags.
@@ -43,12 +44,18 @@ func Propose() *cobra.Command {
 	commandline.Directory(f, "manifests")
 	f.IntVar(&p.request.Limit, "limit", 8, "maximum number of address ranges in a rule; a rule with both families may have two")
 	f.BoolVar(&p.request.All, "all", false, "also propose policies that allow nothing, for workloads without connections that count")
+	f.StringVar(&p.request.World, "world", "", "annotate the policies as staged in the world of this name, such as true; then they are judged and not enforced")
 	return cmd
 }
 
 func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
 	if p.request.Namespace == "" {
 		return errors.New("--namespace is missing: name the namespace to propose policies for")
+	}
+	if p.request.World != "" {
+		if _, is, problem := staged.Read(map[string]string{staged.Annotation: p.request.World}); !is {
+			return errors.Errorf("--world: %s", problem)
+		}
 	}
 	if p.request.Records, err = p.read(in); err != nil {
 		return err

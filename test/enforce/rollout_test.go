@@ -1,0 +1,185 @@
+package enforce
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/test/await"
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+// rolloutPage tells how a default deny is rolled out. Each step has a heading, and manifests begin with their name in a comment.
+const rolloutPage = "../../docs/staged.md"
+
+// rollout is a namespace that gets a default deny, as the page says.
+type rollout struct {
+	*world
+	dir       string
+	manifests map[string]string // of the page, by name
+	steps     []string          // of the page that are still to come
+	known     []func(*testing.T)
+}
+
+func newRollout(t *testing.T, backend lab.Backend) *rollout {
+	t.Helper()
+	w := startRecording(t, backend, do(base(), pod("shop/web", ofDeployment("web")), pod("shop/db", port("http", 80, ""))), "--staged", "namespaces")
+	r := &rollout{world: w, dir: w.daemons[0].flag("manifests"), manifests: map[string]string{}}
+	text, err := os.ReadFile(rolloutPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range regexp.MustCompile(`(?m)^### \d+\. (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		r.steps = append(r.steps, step[1])
+	}
+	for _, code := range regexp.MustCompile(`(?m)^    # (\S+\.yaml)\n((?:    .*\n|\n)+)`).FindAllStringSubmatch(string(text), -1) {
+		yaml, _, _ := strings.Cut(code[2], "\n    kubectl ")
+		r.manifests[code[1]] = regexp.MustCompile(`(?m)^    `).ReplaceAllString(yaml, "")
+	}
+	db, web, api := w.hosts["db"], w.hosts["web"], w.hosts["api"]
+	probe := func(from string, p lab.Packet) func(*testing.T) {
+		return func(t *testing.T) { t.Helper(); w.probe(t, from, p, lab.Allowed) }
+	}
+	r.known = []func(*testing.T){probe("web", lab.Packet{Proto: "tcp", To: db.Addr4(), Port: 80}), probe("api", lab.Packet{Proto: "udp", To: db.Addr4(), Port: 53}),
+		probe("out", lab.Packet{Proto: "tcp", To: web.Addr4(), Port: 80}), probe("db", lab.Packet{Proto: "tcp", To: api.Addr6(), Port: 80})}
+	return r
+}
+
+// step begins the next step of the page, and sends what the namespace needs.
+func (r *rollout) step(t *testing.T, name string) {
+	t.Helper()
+	if len(r.steps) == 0 || r.steps[0] != name {
+		t.Fatalf("%s goes on with %q, the test with %s", rolloutPage, r.steps, name)
+	}
+	r.steps = r.steps[1:]
+	r.needs(t)
+}
+
+func (r *rollout) needs(t *testing.T) {
+	t.Helper()
+	for _, probe := range r.known {
+		probe(t)
+	}
+}
+
+// apply has manifests of the page, or that were made, in force, and waits until as many policies are staged.
+func (r *rollout) apply(t *testing.T, number int, texts ...string) {
+	t.Helper()
+	r.stage(t, r.dir, strings.Join(texts, "---\n"), number)
+}
+
+// told waits until certain connections are told, as "Pod/mon to Pod/db tcp/80: 1 denied", and no others.
+func (r *rollout) told(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	await.Within(t, patience, func() bool {
+		got = nil
+		for _, d := range r.daemons {
+			for _, line := range d.stagedFlows(t, "--world=rollout") {
+				what, _, _ := strings.Cut(line, " in rollout")
+				got = append(got, what)
+			}
+		}
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	}, func() string { return strings.Join(got, "\n") + "\nis told, and not\n" + strings.Join(want, "\n") })
+}
+
+// propose runs weave-npc propose on what both nodes have recorded.
+func (r *rollout) propose(t *testing.T) string {
+	t.Helper()
+	var text bytes.Buffer
+	for _, d := range r.daemons {
+		if err := flows.Write(&text, d.flows(t)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "flows.jsonl")
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := r.Nodes()[0].Command(ctx, command(), "propose", "-n", "shop", "--flows", file, "--world", "rollout").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestS100_ADefaultDenyIsRolledOut as the page says, step by step: what the namespace needs passes all the time, and nothing else at the end.
+func TestS100_ADefaultDenyIsRolledOut(t *testing.T) {
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		r := newRollout(t, backend)
+		page := r.manifests
+		db := r.hosts["db"].Addr4()
+		needed, unwanted := lab.Packet{Proto: "tcp", To: db, Port: 80}, lab.Packet{Proto: "udp", To: db, Port: 53}
+
+		r.step(t, "Record")
+		for _, d := range r.daemons { // until replies are known, which propose asks for
+			await.Within(t, patience, func() bool {
+				return !slices.ContainsFunc(d.flows(t, "--verdict", "allowed"), func(f flows.Record) bool {
+					return f.Replied == 0 && (f.From.Namespace == "shop" || f.To.Namespace == "shop")
+				})
+			}, d.log.String)
+		}
+		r.step(t, "Propose")
+		allow := r.propose(t)
+		r.apply(t, 4, allow, page["deny.yaml"])
+		r.step(t, "Watch")
+		r.probe(t, "mon", needed, lab.Allowed)
+		r.probe(t, "mon", unwanted, lab.Allowed)
+		r.told(t, "Pod/mon to Pod/db tcp/80: 1 denied", "Pod/mon to Pod/db udp/53: 1 denied")
+
+		r.step(t, "Mend")
+		r.apply(t, 5, allow, page["deny.yaml"], page["monitoring.yaml"])
+		r.told(t)
+		r.known = append(r.known, func(t *testing.T) { t.Helper(); r.probe(t, "mon", needed, lab.Allowed) })
+		r.needs(t)
+		r.probe(t, "mon", unwanted, lab.Allowed)
+		r.told(t, "Pod/mon to Pod/db udp/53: 1 denied")
+
+		r.step(t, "Hold the door open")
+		r.apply(t, 6, allow, page["deny.yaml"], page["monitoring.yaml"], page["allow-all.yaml"])
+		r.needs(t)
+		r.step(t, "Enforce")
+		unstaged := regexp.MustCompile(`(?m)^ +annotations:\n +weave-npc/staged: rollout\n`)
+		enforced := []string{unstaged.ReplaceAllString(allow, ""), unstaged.ReplaceAllString(page["deny.yaml"], ""), unstaged.ReplaceAllString(page["monitoring.yaml"], "")}
+		r.apply(t, 1, append(enforced, page["allow-all.yaml"])...)
+		r.needs(t)
+		r.probe(t, "mon", unwanted, lab.Allowed)
+		r.told(t, "Pod/mon to Pod/db udp/53: 1 denied")
+
+		r.step(t, "Close the door")
+		open, _, _ := strings.Cut(page["allow-all.yaml"], "---\n")
+		r.apply(t, 0, append(enforced, open)...)
+		r.apply(t, 0, enforced...)
+		closed := unwanted
+		closed.Timeout = deniedTimeout
+		await.Within(t, patience, func() bool {
+			seen, err := r.hosts["mon"].Probe(t.Context(), closed)
+			return err == nil && seen == lab.Dropped
+		}, func() string { return "the door is open" })
+		r.needs(t)
+		r.step(t, "If something was forgotten")
+		r.apply(t, 1, append(enforced, page["allow-all.yaml"])...)
+		r.needs(t)
+		r.probe(t, "mon", unwanted, lab.Allowed)
+		if len(r.steps) > 0 {
+			t.Errorf("the page has the steps %q, too", r.steps)
+		}
+		for _, d := range r.daemons {
+			for line := range strings.Lines(d.log.all()) {
+				if strings.Contains(line, "msg=blocked") && !strings.Contains(line, `protocol=UDP from="ops/mon`) {
+					t.Errorf("on %s: %s", d.node, line)
+				}
+			}
+		}
+	})
+}
