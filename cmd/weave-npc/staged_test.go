@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -117,5 +118,16 @@ func TestS102_NodesAsJSON(t *testing.T) {
 	}
 	if got := strings.Join(lines, "\n"); got != "fence{true [a b d e f g] [c]}\nshop/deny{true [b d e f g] [c]}" {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestS102_ThePluginKnowsWorlds as weave-npc itself does.
+func TestS102_ThePluginKnowsWorlds(t *testing.T) {
+	var out bytes.Buffer
+	root := plugin()
+	root.SetArgs([]string{"explain", "--manifests", "testdata/staged", "--from", "ops/mon", "--to", "shop/db", "--port", "tcp/9187", "--world=rollout"})
+	root.SetOut(&out)
+	if err := root.Execute(); err != nil || !strings.Contains(out.String(), "policy shop/db-next") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }
