@@ -11,6 +11,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/recorded"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rehearsal"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/source/policyapi"
@@ -21,6 +22,7 @@ import (
 type cluster struct {
 	kubeconfig, context, manifests string
 	legacyNetpol                   bool
+	rehearsal                      rehearsal.Flags
 }
 
 func (c *cluster) register(f *pflag.FlagSet) {
@@ -29,10 +31,35 @@ func (c *cluster) register(f *pflag.FlagSet) {
 	f.StringVar(&c.context, "context", "", "context of the kubeconfig (default: its current one)")
 	registerManifests(f, &c.manifests)
 	registerLegacyNetpol(f, &c.legacyNetpol)
+	c.rehearsal.Register(f)
 }
 
-// objects reads namespaces, pods and policies.
-func (c *cluster) objects(ctx context.Context) (snapshot.Objects, error) {
+// registerAll registers the flags, and that by which answers are about a world of staged policies.
+func (c *cluster) registerAll(f *pflag.FlagSet) {
+	c.register(f)
+	c.rehearsal.RegisterWorld(f)
+}
+
+// objects reads namespaces, pods and those policies that count. Which others are annotated is noted in stderr.
+func (c *cluster) objects(ctx context.Context, stderr io.Writer) (snapshot.Objects, error) {
+	r, err := c.rehearse(ctx, stderr)
+	return r.Objects, err
+}
+
+// rehearse reads namespaces, pods and policies, and tells the staged policies from the others.
+func (c *cluster) rehearse(ctx context.Context, stderr io.Writer) (rehearsal.Rehearsal, error) {
+	if err := c.rehearsal.Check(); err != nil {
+		return rehearsal.Rehearsal{}, err
+	}
+	all, err := c.everything(ctx)
+	if err != nil {
+		return rehearsal.Rehearsal{}, err
+	}
+	return c.rehearsal.Apply(all, stderr)
+}
+
+// everything reads namespaces, pods and all policies.
+func (c *cluster) everything(ctx context.Context) (snapshot.Objects, error) {
 	switch {
 	case c.manifests != "" && c.kubeconfig != "":
 		return snapshot.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
@@ -62,28 +89,42 @@ func (c *cluster) network(ctx context.Context) (snapshot.Network, error) {
 	return snapshot.ListNetwork(ctx, client), nil
 }
 
-// view reads the objects and returns them as a View. What it does not consider is noted in stderr.
-func (c *cluster) view(ctx context.Context, stderr io.Writer) (*npccluster.View, error) {
-	all, err := c.all(ctx, stderr)
+// nodes finds out how the nodes treat the policies that are staged, and notes in stderr where they are enforced. It returns nil if none is staged, and
+// for manifests.
+func (c *cluster) nodes(ctx context.Context, r *rehearsal.Rehearsal, stderr io.Writer) (*rehearsal.Nodes, error) {
+	if c.manifests != "" || !r.Staged() {
+		return nil, nil //nolint:nilnil // as said
+	}
+	client, _, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
 		return nil, err
 	}
-	return all.View(), nil
+	return r.Nodes(ctx, client, stderr), nil
 }
 
-// all reads the objects as a Cluster. What it does not consider is noted in stderr.
-func (c *cluster) all(ctx context.Context, stderr io.Writer) (*npccluster.Cluster, error) {
-	o, err := c.objects(ctx)
+// view reads the objects and returns them as a View. What it does not consider is noted in stderr.
+func (c *cluster) view(ctx context.Context, stderr io.Writer) (*npccluster.View, error) {
+	o, err := c.objects(ctx, stderr)
 	if err != nil {
 		return nil, err
 	}
 	noteClusterPolicies(stderr, o)
-	return c.of(o), nil
+	return c.of(o).View(), nil
 }
 
 func replayCommand() *cobra.Command {
 	c := &cluster{}
-	return recorded.Replay(recorded.Policies{Register: c.register, Read: c.all})
+	return recorded.Replay(recorded.Policies{Register: c.registerAll, Read: func(ctx context.Context, stderr io.Writer) (*npccluster.Cluster, error) {
+		r, err := c.rehearse(ctx, stderr)
+		if err != nil {
+			return nil, err
+		}
+		noteClusterPolicies(stderr, r.Objects)
+		if err := r.ApplyOnly(stderr); err != nil {
+			return nil, err
+		}
+		return c.of(r.Objects), nil
+	}})
 }
 
 // noteClusterPolicies notes that ClusterNetworkPolicies, or the nodes that they name, could not be read.

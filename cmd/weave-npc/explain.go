@@ -49,7 +49,7 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&o.query.To, "to", "", "destination: a pod, an address or a Service such as svc/NAME.NAMESPACE")
 	f.StringVar(&o.query.Port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
 	o.output.Register(f, "text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -", "text", "json", "yaml")
-	o.cluster.register(f)
+	o.registerAll(f)
 	f.BoolVar(&o.kernel, "kernel", false,
 		"also send the packet through this node's chains and sets, and report where they differ from the policies")
 	o.node.register(f)
@@ -82,9 +82,12 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 
 // know reads what the explanation is based on. Services are read only if an end is not the name of a pod, as users may lack the right to.
 func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k explanation.Knowledge, err error) {
-	if o.kernel {
+	switch {
+	case o.kernel && o.rehearsal.World() != "":
+		return k, errors.New("--world: the kernel has what is enforced; leave out --kernel")
+	case o.kernel:
 		err = o.knowNode(ctx, stderr, &k)
-	} else {
+	default:
 		err = o.knowObjects(ctx, stderr, &k)
 	}
 	if err != nil || o.query.NamesPods() {
@@ -105,7 +108,7 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k explanat
 }
 
 func (o *explainOptions) knowObjects(ctx context.Context, stderr io.Writer, k *explanation.Knowledge) error {
-	objects, err := o.objects(ctx)
+	objects, err := o.objects(ctx, stderr)
 	if err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func (o *explainOptions) knowObjects(ctx context.Context, stderr io.Writer, k *e
 }
 
 func (o *explainOptions) knowNode(ctx context.Context, stderr io.Writer, k *explanation.Knowledge) error {
-	s, err := o.read(ctx, &o.cluster)
+	s, err := o.read(ctx, &o.cluster, stderr)
 	if err != nil {
 		return err
 	}

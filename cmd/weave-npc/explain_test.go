@@ -14,13 +14,14 @@ import (
 	"github.com/weave-npc/weave-npc/test/golden"
 )
 
-// execute runs weave-npc in this process, and returns its output and exit status.
+// execute runs weave-npc in this process, and returns its output, with what it notes beside, and its exit status.
 func execute(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	var stdout bytes.Buffer
 	root := command()
 	root.SetArgs(args)
 	root.SetOut(&stdout)
+	root.SetErr(&stdout)
 	ran, err := root.ExecuteContextC(t.Context())
 	if err == nil {
 		return stdout.String(), 0
@@ -144,6 +145,9 @@ func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
 		}
 	}
 }
+
+// TestS102_StagedPoliciesAreAskedAbout shows what the commands make of staged policies, and of those that only ask to be staged.
+func TestS102_StagedPoliciesAreAskedAbout(t *testing.T) { checkTranscript(t, "testdata/staged.txt") }
 
 func TestReplay(t *testing.T) { checkTranscript(t, "testdata/replay.txt") }
 

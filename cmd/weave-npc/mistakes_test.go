@@ -119,6 +119,7 @@ func TestCompletion(t *testing.T) {
 		"--log-format ":         "text json",
 		"show matrix --output ": "table json html",
 		"show sets -o ":         "table json",
+		"explain --staged ":     "off namespaces all",
 		"explain --output ":     "text json yaml",
 		"--node-name ":          "",
 		"--metrics":             "--metrics-addr",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/netip"
 
 	"github.com/spf13/pflag"
@@ -43,7 +44,10 @@ type nodeState struct {
 }
 
 // read reads the kernel, and the objects if they can be read.
-func (n *node) read(ctx context.Context, c *cluster) (*nodeState, error) {
+func (n *node) read(ctx context.Context, c *cluster, stderr io.Writer) (*nodeState, error) {
+	if err := c.rehearsal.Check(); err != nil {
+		return nil, err
+	}
 	n.daemon.legacyNetpol = c.legacyNetpol
 	config, err := n.daemon.config()
 	if err != nil {
@@ -53,7 +57,7 @@ func (n *node) read(ctx context.Context, c *cluster) (*nodeState, error) {
 	if s.State, err = kernelstate.Read(ctx, n.daemon.backend, host.Families()); err != nil {
 		return nil, err
 	}
-	if s.objects, s.unread = c.objects(ctx); s.unread == nil {
+	if s.objects, s.unread = c.objects(ctx, stderr); s.unread == nil {
 		s.cluster = c.of(s.objects)
 		if at := host.Booted(); !at.IsZero() {
 			s.cluster.SetBooted(s.name, at)

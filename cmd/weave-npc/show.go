@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rehearsal"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/render"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
 func showCommand() *cobra.Command {
@@ -23,45 +26,61 @@ func showCommand() *cobra.Command {
 
 func showPodsCommand() *cobra.Command {
 	return objectsCommand("pods", "Lists pods with the policies that isolate them",
-		func(out io.Writer, format string, v *npccluster.View, namespace string) error {
-			return render.Pods(out, format, explain.Pods(v, namespace))
+		func(_ context.Context, l *listing, out, _ io.Writer, r *rehearsal.Rehearsal) error {
+			return render.Pods(out, l.output.Name, explain.Pods(l.viewOf(r.Objects), l.namespace))
 		})
 }
 
 func showPoliciesCommand() *cobra.Command {
-	return objectsCommand("policies", "Lists policies with the pods that they isolate and the traffic that they allow",
-		func(out io.Writer, format string, v *npccluster.View, namespace string) error {
-			return render.Policies(out, format, explain.Policies(v, namespace))
+	cmd := objectsCommand("policies", "Lists policies with the pods that they isolate and the traffic that they allow",
+		func(ctx context.Context, l *listing, out, stderr io.Writer, r *rehearsal.Rehearsal) error {
+			nodes, err := l.nodes(ctx, r, stderr)
+			if err != nil {
+				return err
+			}
+			return render.Policies(out, l.output.Name, explain.Policies(l.viewOf(r.Objects), l.namespace), r.Rows(l.namespace, l.viewOf, nodes))
 		})
+	cmd.Long = cmd.Short + ".\n" +
+		"With --staged, staged policies are listed apart, by the worlds that they make, and it is noted which nodes enforce them nevertheless."
+	return cmd
 }
 
+// listing is a list of objects of a cluster, with the values of its flags.
+type listing struct {
+	cluster
+	namespace string
+	output    commandline.Format
+}
+
+// viewOf returns a View of some objects.
+func (l *listing) viewOf(o snapshot.Objects) *npccluster.View { return l.of(o).View() }
+
 // objectsCommand returns a subcommand that shows objects of a cluster.
-func objectsCommand(name, short string, show func(out io.Writer, format string, v *npccluster.View, namespace string) error) *cobra.Command {
-	var c cluster
-	var namespace string
-	var output commandline.Format
+func objectsCommand(name, short string, show func(ctx context.Context, l *listing, out, stderr io.Writer, r *rehearsal.Rehearsal) error) *cobra.Command {
+	var l listing
 	cmd := &cobra.Command{
 		Use:   name,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
+			if err := l.output.Check(); err != nil {
 				return err
 			}
-			v, err := c.view(cmd.Context(), cmd.ErrOrStderr())
+			r, err := l.rehearse(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			if err := v.CheckNamespace(namespace); err != nil {
+			noteClusterPolicies(cmd.ErrOrStderr(), r.Objects)
+			if err := l.viewOf(r.Objects).CheckNamespace(l.namespace); err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output.Name, v, namespace)
+			return show(cmd.Context(), &l, cmd.OutOrStdout(), cmd.ErrOrStderr(), &r)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&namespace, "namespace", "n", "", "namespace to show (default: all)")
-	output.Register(f, "table or json", "table", "json")
-	c.register(f)
+	f.StringVarP(&l.namespace, "namespace", "n", "", "namespace to show (default: all)")
+	l.output.Register(f, "table or json", "table", "json")
+	l.registerAll(f)
 	return cmd
 }

@@ -39,7 +39,7 @@ func kernelCommand(name, short string, show func(out io.Writer, format string, s
 			if err := output.Check(); err != nil {
 				return err
 			}
-			s, err := n.read(cmd.Context(), &c)
+			s, err := n.read(cmd.Context(), &c, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

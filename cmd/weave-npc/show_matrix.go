@@ -45,7 +45,7 @@ func showMatrixCommand() *cobra.Command {
 	f.StringVar(&o.from, "from-namespace", "", "namespace that the sources are in (default: all)")
 	f.StringVar(&o.to, "to-namespace", "", "namespace that the destinations are in (default: all)")
 	o.output.Register(f, "table, json or html", "table", "json", "html")
-	o.register(f)
+	o.registerAll(f)
 	return cmd
 }
 

@@ -133,17 +133,8 @@ func (p *stagedPolicy) compare(q *stagedPolicy) int {
 
 // check returns whether a policy does anything to its world, and what is wrong with it.
 func (p *stagedPolicy) check() (effect bool, fault string) {
-	effect = p.Adds || p.Takes != ""
-	if !p.Adds {
-		return effect, ""
+	if p.cluster != nil {
+		return p.Effect(p.cluster.Invalid, p.cluster.Inert)
 	}
-	switch {
-	case p.namespace != nil && p.namespace.Invalid != nil:
-		return false, "it changes nothing in its world until it is mended: " + p.namespace.Invalid.Error()
-	case p.cluster != nil && p.cluster.Inert:
-		return false, "it changes nothing in its world until it is mended: " + p.cluster.Invalid.Error()
-	case p.cluster != nil && p.cluster.Invalid != nil:
-		return true, "rules that are not understood fail closed in its world: " + p.cluster.Invalid.Error()
-	}
-	return effect, ""
+	return p.Effect(p.namespace.Invalid, true)
 }

@@ -69,6 +69,18 @@ type Change struct {
 	Takes string
 }
 
+// Effect returns whether a policy does anything to its world, and what is wrong with its rules. The error is why they are invalid, nil if they are
+// not; if the policy is inert then, it decides nothing, else it fails closed.
+func (c Change) Effect(invalid error, inert bool) (effect bool, fault string) {
+	switch effect = c.Adds || c.Takes != ""; {
+	case !c.Adds || invalid == nil: // the rules of one that removes another do not count
+		return effect, ""
+	case inert:
+		return false, "it changes nothing in its world until it is mended: " + invalid.Error()
+	}
+	return effect, "rules that are not understood fail closed in its world: " + invalid.Error()
+}
+
 // Read returns what a policy with some annotations does to its world, and whether it is staged at all. A problem is why it is not what the
 // annotations ask for: an unknown value of weave-npc/staged does not stage a policy, and one that asks for two things does nothing.
 func Read(annotations map[string]string) (c Change, is bool, problem string) {

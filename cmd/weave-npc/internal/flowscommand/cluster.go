@@ -14,18 +14,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/agents"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
-const (
-	// container is the name that every manifest gives to the container of weave-npc.
-	container = "weave-npc"
-	// selector is the label that every manifest gives to its pods.
-	selector = "network-policy-controller=weave-npc"
-	// maxAsked is how many nodes are asked at a time.
-	maxAsked = 16
-)
+// maxAsked is how many nodes are asked at a time.
+const maxAsked = 16
 
 // kubectl runs kubectl with what it needs to find the cluster.
 type kubectl struct{ kubeconfig, context string }
@@ -129,7 +124,7 @@ type pod struct {
 
 // pods returns the pods of weave-npc that run.
 func (k kubectl) pods(ctx context.Context) ([]pod, error) {
-	cmd := k.command(ctx, "get", "pods", "--all-namespaces", "--selector="+selector, "--output=json")
+	cmd := k.command(ctx, "get", "pods", "--all-namespaces", "--selector="+agents.Selector, "--output=json")
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	text, err := cmd.Output()
@@ -147,15 +142,15 @@ func (k kubectl) pods(ctx context.Context) ([]pod, error) {
 		}
 	}
 	if len(running) == 0 {
-		return nil, errors.Errorf("no pod with the label %s runs", selector)
+		return nil, errors.Errorf("no pod with the label %s runs", agents.Selector)
 	}
 	return running, nil
 }
 
 // ask passes on the records that a command in a pod prints.
 func (k kubectl) ask(ctx context.Context, p pod, args []string, each func(flows.Record) error) error {
-	cmd := k.command(ctx, append([]string{"exec", "--stdin", "--namespace=" + p.Metadata.Namespace, p.Metadata.Name, "--container=" + container, "--"},
-		args...)...)
+	cmd := k.command(ctx, append([]string{"exec", "--stdin", "--namespace=" + p.Metadata.Namespace, p.Metadata.Name,
+		"--container=" + agents.Container, "--"}, args...)...)
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rehearsal"
 	"github.com/weave-npc/weave-npc/npc/explain"
 )
 
@@ -41,11 +42,27 @@ func addresses(addrs []netip.Addr) (texts []string) {
 	return texts
 }
 
-// Policies writes policies as a table or as JSON. If there are cluster network policies, each tier has a table of its own.
-func Policies(out io.Writer, format string, policies []explain.PolicyRow) error {
+// Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network policies, each tier has a
+// table of its own.
+func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []rehearsal.Row) error {
 	if format == "json" {
-		return writeJSON(out, policies)
+		all := make([]any, 0, len(policies)+len(staged))
+		for i := range policies {
+			all = append(all, &policies[i])
+		}
+		for i := range staged {
+			all = append(all, &staged[i])
+		}
+		return writeJSON(out, all)
 	}
+	if err := enforcedPolicies(out, policies); err != nil {
+		return err
+	}
+	return stagedPolicies(out, staged)
+}
+
+// enforcedPolicies writes tables of the policies that are not staged.
+func enforcedPolicies(out io.Writer, policies []explain.PolicyRow) error {
 	if !slices.ContainsFunc(policies, func(p explain.PolicyRow) bool { return p.Tier != "" }) {
 		return networkPolicies(out, policies)
 	}
