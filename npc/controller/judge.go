@@ -53,6 +53,8 @@ func (j *judge) verdict(f verdict.Flow) (v verdict.Verdict) {
 		q.Service, q.Destination, q.Exempt = f.Service, to, q.Exempt || toItself
 		if allowed, by := j.side(own, d).Judge(j.index, q); !allowed || v.By == (verdict.By{}) {
 			v.Allowed, v.Direction, v.By = allowed, d, by.Name()
+		} else {
+			v.Also = by.Name()
 		}
 	}
 	judge(from, f.From, traffic.Egress, verdict.Question{Peer: f.To, PeerPod: to, Exempt: to == nil && x.IsOfNode(f.To)})

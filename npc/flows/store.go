@@ -11,9 +11,9 @@ import (
 
 // Judge tells what is known of a connection when it is opened: who its ends are, and what decides about it.
 type Judge interface {
-	// Judge returns the ends, the names that the destination gives to the port, the verdict and the rule that gave it; nil if none did.
-	// concerned is false if neither end is a pod of this node, and then nothing else counts.
-	Judge(src, dst netip.Addr, s flow.Service) (from, to End, portNames []string, v Verdict, by *Rule, concerned bool)
+	// Judge returns the ends, the names that the destination gives to the port, the verdict and the rules that gave it, the one that decided first;
+	// none if no rule did. concerned is false if neither end is a pod of this node, and then nothing else counts.
+	Judge(src, dst netip.Addr, s flow.Service) (from, to End, portNames []string, v Verdict, by []Applied, concerned bool)
 }
 
 // Connection is what connections have in common that are recorded together, and judged once if they come at the same time.
@@ -27,7 +27,7 @@ type Store struct {
 	node  string
 	limit int
 	// Seen, if not nil, hears of connections when they are recorded. It must be set before the store is used.
-	Seen func(from, to End, v Verdict, connections int)
+	Seen func(from, to End, v Verdict, by []Applied, connections int)
 
 	mu      sync.Mutex
 	records map[key]*entry
@@ -41,6 +41,7 @@ type Store struct {
 	// labels are those of workloads, so that records share them.
 	labels map[workload]map[string]string
 	batch  map[Connection]int
+	hits   *counter
 }
 
 // key is what connections of one record have in common.
@@ -58,10 +59,10 @@ type entry struct {
 	last         Connection
 }
 
-// NewStore returns an empty store for what a node sees.
+// NewStore returns an empty store for what a node sees. It counts hits of rules from now on.
 func NewStore(node string, limit int) *Store {
 	return &Store{node: node, limit: limit, records: map[key]*entry{}, waiting: map[Connection]*entry{}, labels: map[workload]map[string]string{},
-		batch: map[Connection]int{}}
+		batch: map[Connection]int{}, hits: newCounter(time.Now().UTC())}
 }
 
 // Add records connections that were opened by now. What the node did with them is known: a judge that says otherwise knows later policies, and
@@ -81,9 +82,16 @@ func (s *Store) Add(now time.Time, judge Judge, v Verdict, opened []Connection) 
 		if judged != v {
 			by = nil
 		}
-		s.record(now, c, number, Record{From: from, To: to, Port: c.Service, PortNames: names, Verdict: v, By: by})
+		r := Record{From: from, To: to, Port: c.Service, PortNames: names, Verdict: v}
+		if len(by) > 0 {
+			r.By = &by[0].Rule
+		}
+		s.record(now, c, number, r)
+		for _, rule := range by {
+			s.hits.add(now, rule, v, number)
+		}
 		if s.Seen != nil {
-			s.Seen(from, to, v, number)
+			s.Seen(from, to, v, by, number)
 		}
 	}
 }
@@ -175,12 +183,12 @@ func (s *Store) Since(version uint64) ([]Record, uint64) {
 	return out, s.version
 }
 
-// Counts are numbers of records.
-type Counts struct{ Held, Evicted uint64 }
+// Counts are numbers of records, and of rules whose hits were dropped.
+type Counts struct{ Held, Evicted, EvictedRules uint64 }
 
-// Counts returns how many records there are, and how many went because there were too many.
+// Counts returns how many records there are, and how many records and rules went because there were too many.
 func (s *Store) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{uint64(len(s.records)), s.evicted}
+	return Counts{uint64(len(s.records)), s.evicted, s.hits.evicted}
 }

@@ -20,9 +20,18 @@ type judge struct {
 	pods    map[netip.Addr]flows.End
 	verdict flows.Verdict
 	asked   int
+	// by has the rules that decide about ports; nil for one that decides about all.
+	by func(port uint16) []flows.Applied
 }
 
-func (j *judge) Judge(src, dst netip.Addr, _ flow.Service) (from, to flows.End, names []string, v flows.Verdict, by *flows.Rule, concerned bool) {
+func (j *judge) rules(s flow.Service) []flows.Applied {
+	if j.by != nil {
+		return j.by(s.Port)
+	}
+	return []flows.Applied{{Rule: flows.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, Content: "c"}}
+}
+
+func (j *judge) Judge(src, dst netip.Addr, s flow.Service) (from, to flows.End, names []string, v flows.Verdict, by []flows.Applied, concerned bool) {
 	j.asked++
 	end := func(a netip.Addr) flows.End {
 		e, ok := j.pods[a]
@@ -33,7 +42,7 @@ func (j *judge) Judge(src, dst netip.Addr, _ flow.Service) (from, to flows.End, 
 		return e
 	}
 	from, to = end(src), end(dst)
-	return from, to, []string{"http"}, j.verdict, &flows.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, concerned
+	return from, to, []string{"http"}, j.verdict, j.rules(s), concerned
 }
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }

@@ -6,6 +6,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
@@ -25,7 +26,7 @@ type Names interface {
 type judge struct{ Names }
 
 // Judge implements flows.Judge.
-func (j judge) Judge(src, dst netip.Addr, s flow.Service) (from, to flows.End, portNames []string, v flows.Verdict, by *flows.Rule, concerned bool) {
+func (j judge) Judge(src, dst netip.Addr, s flow.Service) (from, to flows.End, portNames []string, v flows.Verdict, by []flows.Applied, concerned bool) {
 	if !j.IsLocal(src) && !j.IsLocal(dst) {
 		return from, to, nil, "", nil, false
 	}
@@ -41,9 +42,16 @@ func (j judge) Judge(src, dst netip.Addr, s flow.Service) (from, to flows.End, p
 		v = flows.Allowed
 	}
 	if got.By != (verdict.By{}) {
-		by = &flows.Rule{Tier: got.By.Tier, Policy: got.By.Policy, Number: got.By.Number, Direction: got.Direction.String()}
+		by = append(by, applied(got.By, got.Direction))
+	}
+	if got.Also != (verdict.By{}) {
+		by = append(by, applied(got.Also, traffic.Ingress))
 	}
 	return from, to, portNames, v, by, true
+}
+
+func applied(by verdict.By, d traffic.Direction) flows.Applied {
+	return flows.Applied{Rule: flows.Rule{Tier: by.Tier, Policy: by.Policy, Number: by.Number, Direction: d.String()}, Content: by.Content}
 }
 
 // end returns who has an address, and the named ports of a pod.

@@ -11,6 +11,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
 // Pods writes pods as a table or as JSON. The column of cluster network policies is there if one chooses a pod.
@@ -41,17 +42,25 @@ func addresses(addrs []netip.Addr) (texts []string) {
 	return texts
 }
 
-// Policies writes policies as a table or as JSON. If there are cluster network policies, each tier has a table of its own.
-func Policies(out io.Writer, format string, policies []explain.PolicyRow) error {
+// Policies writes policies as a table or as JSON. If there are cluster network policies, each tier has a table of its own. Hits may be nil.
+func Policies(out io.Writer, format string, policies []explain.PolicyRow, hits *flows.Hits) error {
+	known := newHits(hits)
 	if format == "json" {
-		return writeJSON(out, policies)
+		return writeJSON(out, known.ofPolicies(policies))
 	}
+	if err := policyTables(out, policies, known); err != nil {
+		return err
+	}
+	return known.writeSpan(out)
+}
+
+func policyTables(out io.Writer, policies []explain.PolicyRow, known *hits) error {
 	if !slices.ContainsFunc(policies, func(p explain.PolicyRow) bool { return p.Tier != "" }) {
-		return networkPolicies(out, policies)
+		return networkPolicies(out, policies, known)
 	}
 	for _, section := range []struct {
 		tier, head string
-		write      func(io.Writer, []explain.PolicyRow) error
+		write      func(io.Writer, []explain.PolicyRow, *hits) error
 	}{
 		{"Admin", "Admin tier, asked first:", clusterPolicies},
 		{"", "NetworkPolicies, asked about the pods that they isolate:", networkPolicies},
@@ -73,7 +82,7 @@ func Policies(out io.Writer, format string, policies []explain.PolicyRow) error 
 		if _, err := fmt.Fprintln(out, section.head); err != nil {
 			return errors.Wrap(err, "writing")
 		}
-		if err := section.write(out, rows); err != nil {
+		if err := section.write(out, rows, known); err != nil {
 			return err
 		}
 	}
@@ -81,16 +90,16 @@ func Policies(out io.Writer, format string, policies []explain.PolicyRow) error 
 }
 
 // networkPolicies writes a table of NetworkPolicies.
-func networkPolicies(out io.Writer, policies []explain.PolicyRow) error {
+func networkPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
 	var rows [][]string
 	for _, p := range policies {
-		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p)}, allows(p))...)
+		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p)}, known.lines(p, allows(p)))...)
 	}
-	return table(out, "POLICY TYPES ISOLATES ALLOWS", rows)
+	return table(out, "POLICY TYPES ISOLATES "+known.head()+"ALLOWS", rows)
 }
 
 // clusterPolicies writes a table of cluster network policies.
-func clusterPolicies(out io.Writer, policies []explain.PolicyRow) error {
+func clusterPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
 	var rows [][]string
 	for _, p := range policies {
 		lines := rules(p)
@@ -100,16 +109,16 @@ func clusterPolicies(out io.Writer, policies []explain.PolicyRow) error {
 		case len(lines) == 0:
 			lines = []string{"nothing"}
 		}
-		rows = append(rows, withLines([]string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}, lines)...)
+		rows = append(rows, withLines([]string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}, known.lines(p, lines))...)
 	}
-	return table(out, "POLICY PRIORITY CHOOSES DECIDES", rows)
+	return table(out, "POLICY PRIORITY CHOOSES "+known.head()+"DECIDES", rows)
 }
 
-// withLines returns a row whose last cell has several lines.
-func withLines(row, lines []string) [][]string {
-	rows := [][]string{append(row, lines[0])}
+// withLines returns a row whose last cells have several lines.
+func withLines(row []string, lines [][]string) [][]string {
+	rows := [][]string{append(row, lines[0]...)}
 	for _, line := range lines[1:] {
-		rows = append(rows, append(make([]string, len(row)), line))
+		rows = append(rows, append(make([]string, len(row)), line...))
 	}
 	return rows
 }
