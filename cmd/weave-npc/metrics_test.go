@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/blocked"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
@@ -39,8 +41,13 @@ func allMetrics() *prometheus.Registry {
 	registerReadiness(r, func() string { return "" })
 	blocked.NewReporter(names{m.Lookup(), denial.NewFinder(m.Lookup(), "node1", false)}, nil, r, slog.New(slog.DiscardHandler)).Handle(ulogd.Packet{})
 	pod := netip.MustParseAddr("10.32.1.2")
+	m.SetNamespace(npc.Namespace{Name: "shop"})
 	m.SetPod(npc.Pod{Namespace: "shop", Name: "web", UID: "1", Node: "node1", Addrs: []netip.Addr{pod}})
-	recording.New(recording.Config{Node: "node1", Records: 1, Names: m.Lookup(), Registry: r}).Denied(ulogd.Packet{Src: pod, Dst: pod})
+	m.SetClusterPolicy(&v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Spec: v1alpha2.ClusterNetworkPolicySpec{
+		Tier: v1alpha2.AdminTier, Subject: v1alpha2.ClusterNetworkPolicySubject{Namespaces: &metav1.LabelSelector{}},
+		Egress: []v1alpha2.ClusterNetworkPolicyEgressRule{{Action: v1alpha2.ClusterNetworkPolicyRuleActionDeny,
+			To: []v1alpha2.ClusterNetworkPolicyEgressPeer{{Networks: []v1alpha2.CIDR{"192.0.2.0/24"}}}}}}})
+	recording.New(recording.Config{Node: "node1", Records: 1, Names: m.Lookup(), Registry: r}).Denied(ulogd.Packet{Src: pod, Dst: netip.MustParseAddr("192.0.2.1")})
 	return r
 }
 
@@ -95,10 +102,11 @@ func TestMetricsPage(t *testing.T) {
 	golden.Compare(t, page, b.String())
 }
 
-// TestNoLabelHasManyValues checks that no metric has labels for pods, addresses or policies.
+// TestNoLabelHasManyValues checks that no metric has labels for pods or addresses, nor others whose values are not bounded.
 func TestNoLabelHasManyValues(t *testing.T) {
 	known := []string{"family", "direction", "kind", "protocol", "dport", "version", "goversion",
-		"from", "to", "verdict"} // of namespaces, whose number of pairs is bounded
+		"from", "to", "verdict", // of namespaces, whose number of pairs is bounded
+		"tier", "policy", "rule"} // whose number is bounded
 	gathered, err := allMetrics().Gather()
 	if err != nil {
 		t.Fatal(err)

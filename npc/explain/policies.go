@@ -131,8 +131,8 @@ func networkRows(c *cluster.View, namespace string) (rows []PolicyRow) {
 		}
 		row.Ingress, row.Egress = ruleTexts(p.Rules[traffic.Ingress], "from"), ruleTexts(p.Rules[traffic.Egress], "to")
 		for _, d := range traffic.Directions {
-			for _, r := range p.Merged[d] {
-				row.Contents[d] = append(row.Contents[d], r.Digest(policy.Accept))
+			for _, r := range p.Rules[d] {
+				row.Contents[d] = append(row.Contents[d], r.Digest())
 			}
 		}
 		rows = append(rows, row)

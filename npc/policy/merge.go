@@ -93,6 +93,9 @@ func (r MergedRule) Digest(a Action) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
+// Digest returns that of the merged rule, which accepts.
+func (r Rule) Digest() string { return r.merge().Digest(Accept) }
+
 // crossLimit is how many rules the peers of one rule of a policy may make with its ports. With more, its peers become one list of their
 // sets. The kernel searches the list member by member, which takes as long as as many rules would, but only for packets whose port matches.
 const crossLimit = 256
