@@ -24,7 +24,8 @@ func showSetsCommand() *cobra.Command {
 
 func showRulesCommand() *cobra.Command {
 	socket := defaults().flowsSocket
-	cmd := kernelCommand("rules", "Lists the rules in this node's kernel with what they match, the policies that they enforce, and how often they decided",
+	cmd := kernelCommand("rules",
+		"Lists the rules in this node's kernel with what they match, the policies that they enforce, and how often they decided",
 		func(ctx context.Context, out, stderr io.Writer, format string, s *nodeState) error {
 			var policies []explain.PolicyRow
 			if s.cluster != nil {

@@ -104,10 +104,12 @@ func TestJudgeNamesBothRules(t *testing.T) {
 	w.ClusterPolicy("guard", `{tier: Admin, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: client}}}},
 egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 81}}}]}]}`)
 	judge := func(to string, port uint16) verdict.Verdict {
-		f := verdict.Flow{From: netip.MustParseAddr("10.32.1.3"), To: netip.MustParseAddr(to), Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: port}}
+		f := verdict.Flow{From: netip.MustParseAddr("10.32.1.3"), To: netip.MustParseAddr(to),
+			Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: port}}
 		return w.Model.Judge([]verdict.Flow{f}, nil)[0]
 	}
-	const out, in = `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{}]}`, `{podSelector: {matchLabels: {app: web}}, ingress: [%s]}`
+	const out = `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{}]}`
+	const in = `{podSelector: {matchLabels: {app: web}}, ingress: [%s]}`
 	const to80, to81 = `{ports: [{port: 80}]}`, `{ports: [{port: 81}]}`
 	contents := map[string]bool{}
 	for _, c := range []struct {

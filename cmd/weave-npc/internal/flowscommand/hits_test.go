@@ -19,8 +19,9 @@ import (
 // counted are a node's hits of one rule.
 func counted(node string, count uint64, minutes int) flows.Hits {
 	at := noon.Add(time.Duration(minutes) * time.Minute)
-	return flows.Hits{Node: node, Since: noon, Complete: noon, Rules: []flows.Hit{{Applied: flows.Applied{Rule: flows.Rule{Tier: "Admin", Policy: "pci", Number: 2,
-		Direction: "egress"}, Content: "c"}, Verdict: flows.Denied, Count: count, First: at, Last: at}}}
+	rule := flows.Applied{Rule: flows.Rule{Tier: "Admin", Policy: "pci", Number: 2, Direction: "egress"}, Content: "c"}
+	return flows.Hits{Node: node, Since: noon, Complete: noon,
+		Rules: []flows.Hit{{Applied: rule, Verdict: flows.Denied, Count: count, First: at, Last: at}}}
 }
 
 // served is a store with hits.
@@ -46,7 +47,8 @@ func TestHitsOfANode(t *testing.T) {
 		return out.String(), err
 	}
 	at := noon.Local().Format(time.DateTime)
-	want := "LAST                 HITS  VERDICT  RULE\n" + at + "  3     denied   egress rule 2 of Admin policy pci\n\nHits are counted since " + at + ".\n"
+	want := "LAST                 HITS  VERDICT  RULE\n" +
+		at + "  3     denied   egress rule 2 of Admin policy pci\n\nHits are counted since " + at + ".\n"
 	if out, err := run("--hits"); out != want || err != nil {
 		t.Errorf("%v, %s", err, out)
 	}
@@ -92,7 +94,8 @@ func TestHitsOfACluster(t *testing.T) {
 		t.Errorf("%v, (-want +got):\n%s", err, diff)
 	}
 	calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
-	if want := "exec --stdin --namespace=kube-system npc-a --container=weave-npc -- weave-npc flows --hits --output=json\n"; !strings.Contains(string(calls), want) {
-		t.Errorf("kubectl is not asked %s, but\n%s", want, calls)
+	asked := "exec --stdin --namespace=kube-system npc-a --container=weave-npc -- weave-npc flows --hits --output=json\n"
+	if !strings.Contains(string(calls), asked) {
+		t.Errorf("kubectl is not asked %s, but\n%s", asked, calls)
 	}
 }

@@ -21,13 +21,13 @@ func Read(ctx context.Context, path string, goOn bool, each func(flows.Record) e
 	if goOn {
 		request = follow
 	}
-	err := ask(ctx, path, request, func(in io.Reader) error {
-		return errors.Wrap(flows.Read(in, each), "reading recorded connections")
+	return ask(ctx, path, request, func(in io.Reader) error {
+		err := errors.Wrap(flows.Read(in, each), "reading recorded connections")
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // ReadHits returns the hits of rules.

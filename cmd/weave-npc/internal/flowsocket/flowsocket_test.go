@@ -162,7 +162,8 @@ func TestHitsAreRead(t *testing.T) {
 		_ = flows.Write(conn, records...)
 		_ = conn.Close()
 	}()
-	if _, err := flowsocket.ReadHits(t.Context(), old); err == nil || !strings.Contains(err.Error(), "no hits") || errors.Is(err, flowsocket.ErrUnserved) {
+	_, err = flowsocket.ReadHits(t.Context(), old)
+	if err == nil || !strings.Contains(err.Error(), "no hits") || errors.Is(err, flowsocket.ErrUnserved) {
 		t.Error(err)
 	}
 	if _, err := flowsocket.ReadHits(t.Context(), path+"x"); !errors.Is(err, flowsocket.ErrUnserved) {

@@ -107,7 +107,7 @@ func TestRules(t *testing.T) {
 func TestPolicyRules(t *testing.T) {
 	chains := map[string]iptables.SeenChain{
 		"WEAVE-NPC-ADMIN-EGRESS": {Text: []string{`-A WEAVE-NPC-ADMIN-EGRESS -m set --match-set weave-x src -m comment --comment id -g WEAVE-NPC-A-abc`}},
-		"WEAVE-NPC-A-abc":        {Text: []string{`-A WEAVE-NPC-A-abc -m comment --comment "id Admin policy pci rule 2 no rule 7 / Admin policy pci rule 3" -j RETURN`}},
+		"WEAVE-NPC-A-abc":        {Text: []string{`-A WEAVE-NPC-A-abc -m comment --comment "id Admin policy pci rule 2 no / Admin policy pci rule 3" -j RETURN`}},
 		"WEAVE-NPC-A-nobody":     {Text: []string{`-A WEAVE-NPC-A-nobody -m comment --comment "id Admin policy pci rule 2" -j RETURN`}},
 		"WEAVE-NPC-E-x":          {Text: []string{`-A WEAVE-NPC-E-x -m comment --comment "id a/p rule 1 / a/q rule 12 / and 2 more" -j ACCEPT`}},
 		"WEAVE-NPC-I-x":          {Text: []string{`-A WEAVE-NPC-I-x -m comment --comment "id isolated pods of a" -g WEAVE-NPC-I-y`}},

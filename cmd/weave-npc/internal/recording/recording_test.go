@@ -165,8 +165,8 @@ type bothWays struct{ names }
 
 func (bothWays) Judge(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
 	for range asked {
-		out = append(out, verdict.Verdict{Judged: true, Allowed: true, Direction: traffic.Egress, By: verdict.By{Policy: "shop/out", Number: 1, Content: "a"},
-			Also: verdict.By{Policy: "shop/in", Number: 3, Content: "b"}})
+		out = append(out, verdict.Verdict{Judged: true, Allowed: true, Direction: traffic.Egress,
+			By: verdict.By{Policy: "shop/out", Number: 1, Content: "a"}, Also: verdict.By{Policy: "shop/in", Number: 3, Content: "b"}})
 	}
 	return out
 }
@@ -265,7 +265,8 @@ func TestOpen(t *testing.T) {
 	newRecorder(t, func(c *Config) {
 		c.Directory, c.Socket, c.Log = dir, filepath.Join(dir, "flows.sock"), slog.New(slog.NewTextHandler(&log, nil))
 	})
-	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "lines=2") || !strings.Contains(text, "hits of rules are counted from now on") {
+	text := log.String()
+	if strings.Count(text, "\n") != 2 || !strings.Contains(text, "lines=2") || !strings.Contains(text, "hits of rules are counted from now on") {
 		t.Error(text)
 	}
 }

@@ -108,8 +108,10 @@ func TestRulesWithHits(t *testing.T) {
 	}
 	rows := []kernelstate.RuleRow{
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Target: "RETURN"},
-		{Family: "IPv4", Chain: "WEAVE-NPC-I-x", Number: 1, Target: "ACCEPT", For: "shop/db rule 1", PolicyRules: []kernelstate.PolicyRule{of("shop/db", 1, traffic.Ingress)}},
-		{Family: "IPv4", Chain: "WEAVE-NPC-I-x", Number: 2, Target: "ACCEPT", For: "shop/db rule 2", PolicyRules: []kernelstate.PolicyRule{of("shop/db", 2, traffic.Ingress)}},
+		{Family: "IPv4", Chain: "WEAVE-NPC-I-x", Number: 1, Target: "ACCEPT", For: "shop/db rule 1",
+			PolicyRules: []kernelstate.PolicyRule{of("shop/db", 1, traffic.Ingress)}},
+		{Family: "IPv4", Chain: "WEAVE-NPC-I-x", Number: 2, Target: "ACCEPT", For: "shop/db rule 2",
+			PolicyRules: []kernelstate.PolicyRule{of("shop/db", 2, traffic.Ingress)}},
 		{Family: "IPv4", Chain: "WEAVE-NPC-E-x", Number: 1, Target: "ACCEPT", For: "a / b / and 1 more", Unnamed: true,
 			PolicyRules: []kernelstate.PolicyRule{of("shop/db", 1, traffic.Egress), {Tier: "Admin", Policy: "pci", Number: 2, Direction: traffic.Egress}}},
 	}
@@ -127,7 +129,8 @@ Hits are counted since 2026-05-01T12:00:00Z.
 `))
 	stale := someHits()
 	stale.Rules = stale.Rules[:1]
-	for want, policies := range map[string][]explain.PolicyRow{"  1  ACCEPT  shop/db rule 1  0  never  ": policies(), "  1  ACCEPT  shop/db rule 1  900  2026": nil} {
+	for want, policies := range map[string][]explain.PolicyRow{"  1  ACCEPT  shop/db rule 1  0  never  ": policies(),
+		"  1  ACCEPT  shop/db rule 1  900  2026": nil} {
 		var out strings.Builder
 		if err := Rules(&out, "table", rows[1:2], stale, policies); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%v, no %q in\n%s", err, want, out.String())
