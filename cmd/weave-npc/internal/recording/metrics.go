@@ -89,15 +89,19 @@ func ruleCounter() (prometheus.Collector, func(flows.Rule, flows.Verdict, int)) 
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_flows_rule_connections_total",
 		Help: "New connections that were recorded, by the rule that decided (of a NetworkPolicy if there is no tier; other for further rules). " +
 			"A rule that is moved within its policy has another number."}, []string{"tier", "policy", "rule", "direction", "verdict"})
-	known := map[key]bool{}
+	known := map[key]prometheus.Counter{}
 	return c, func(r flows.Rule, v flows.Verdict, number int) {
 		k := key{r, v}
-		if !known[k] && len(known) >= maxRules {
-			c.WithLabelValues("other", "other", "other", "other", "other").Add(float64(number))
-			return
+		counter := known[k]
+		switch {
+		case counter != nil:
+		case len(known) < maxRules:
+			counter = c.WithLabelValues(r.Tier, r.Policy, strconv.Itoa(r.Number), r.Direction, string(v))
+			known[k] = counter
+		default:
+			counter = c.WithLabelValues("other", "other", "other", "other", "other")
 		}
-		known[k] = true
-		c.WithLabelValues(r.Tier, r.Policy, strconv.Itoa(r.Number), r.Direction, string(v)).Add(float64(number))
+		counter.Add(float64(number))
 	}
 }
 
