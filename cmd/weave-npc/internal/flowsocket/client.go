@@ -22,11 +22,11 @@ func Read(ctx context.Context, path string, goOn bool, each func(flows.Record) e
 		request = follow
 	}
 	return ask(ctx, path, request, func(in io.Reader) error {
-		err := errors.Wrap(flows.Read(in, each), "reading recorded connections")
+		err := flows.Read(in, each)
 		if ctx.Err() != nil {
-			return nil
+			err = nil // the end that was asked for
 		}
-		return err
+		return errors.Wrap(err, "reading recorded connections")
 	})
 }
 
