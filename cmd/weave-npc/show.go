@@ -1,16 +1,18 @@
 package main
 
 import (
-	"context"
-	"io"
+	"os"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowscommand"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rehearsal"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/render"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flows"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
@@ -26,23 +28,63 @@ func showCommand() *cobra.Command {
 
 func showPodsCommand() *cobra.Command {
 	return objectsCommand("pods", "Lists pods with the policies that isolate them",
-		func(_ context.Context, l *listing, out, _ io.Writer, r *rehearsal.Rehearsal) error {
-			return render.Pods(out, l.output.Name, explain.Pods(l.viewOf(r.Objects), l.namespace))
+		func(cmd *cobra.Command, l *listing, r *rehearsal.Rehearsal) error {
+			return render.Pods(cmd.OutOrStdout(), l.output.Name, explain.Pods(l.viewOf(r.Objects), l.namespace))
 		})
 }
 
 func showPoliciesCommand() *cobra.Command {
+	var from string
 	cmd := objectsCommand("policies", "Lists policies with the pods that they isolate and the traffic that they allow",
-		func(ctx context.Context, l *listing, out, stderr io.Writer, r *rehearsal.Rehearsal) error {
-			nodes, err := l.nodes(ctx, r, stderr)
+		func(cmd *cobra.Command, l *listing, r *rehearsal.Rehearsal) error {
+			nodes, err := l.nodes(cmd.Context(), r, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return render.Policies(out, l.output.Name, explain.Policies(l.viewOf(r.Objects), l.namespace), r.Rows(l.namespace, l.viewOf, nodes))
+			known, failed := l.hits(cmd, from)
+			if from != "" && known == nil {
+				return failed
+			}
+			err = render.Policies(cmd.OutOrStdout(), l.output.Name, explain.Policies(l.viewOf(r.Objects), l.namespace),
+				r.Rows(l.namespace, l.viewOf, nodes), known)
+			if err != nil {
+				return err
+			}
+			return failed
 		})
 	cmd.Long = cmd.Short + ".\n" +
 		"With --staged, staged policies are listed apart, by the worlds that they make, and it is noted which nodes enforce them nevertheless."
+	cmd.Flags().StringVar(&from, "hits", "", "also list how often each rule decided: as all nodes say, which are asked as kubectl npc flows does, "+
+		"or with --hits=FILE as flows --hits -o json has printed it")
+	cmd.Flags().Lookup("hits").NoOptDefVal = hitsOfNodes
 	return cmd
+}
+
+// hitsOfNodes is the value of --hits without one.
+const hitsOfNodes = "nodes"
+
+// hits returns the hits of rules that --hits asks for; nil for none. With an error they are those of some nodes.
+func (c *cluster) hits(cmd *cobra.Command, from string) (*flows.Hits, error) {
+	if from == "" {
+		return nil, nil
+	}
+	if from == hitsOfNodes {
+		return flowscommand.HitsOfCluster(cmd.Context(), c.kubeconfig, c.context, cmd.ErrOrStderr())
+	}
+	in := cmd.InOrStdin()
+	if from != "-" {
+		file, err := os.Open(from)
+		if err != nil {
+			return nil, errors.Wrap(err, "--hits")
+		}
+		defer file.Close()
+		in = file
+	}
+	h, err := flows.ReadHits(in)
+	if err != nil {
+		return nil, errors.Wrapf(err, "--hits %s", from)
+	}
+	return &h, nil
 }
 
 // listing is a list of objects of a cluster, with the values of its flags.
@@ -56,7 +98,7 @@ type listing struct {
 func (l *listing) viewOf(o snapshot.Objects) *npccluster.View { return l.of(o).View() }
 
 // objectsCommand returns a subcommand that shows objects of a cluster.
-func objectsCommand(name, short string, show func(ctx context.Context, l *listing, out, stderr io.Writer, r *rehearsal.Rehearsal) error) *cobra.Command {
+func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing, r *rehearsal.Rehearsal) error) *cobra.Command {
 	var l listing
 	cmd := &cobra.Command{
 		Use:   name,
@@ -74,7 +116,7 @@ func objectsCommand(name, short string, show func(ctx context.Context, l *listin
 			if err := l.viewOf(r.Objects).CheckNamespace(l.namespace); err != nil {
 				return err
 			}
-			return show(cmd.Context(), &l, cmd.OutOrStdout(), cmd.ErrOrStderr(), &r)
+			return show(cmd, &l, &r)
 		},
 	}
 	f := cmd.Flags()

@@ -71,8 +71,10 @@ func (j *judge) hear(f verdict.Flow, w *world) (h hearing) {
 		q.Service, q.Destination, q.Exempt = f.Service, to, q.Exempt || toItself
 		decision := j.side(own, d, w).Judge(j.index, q)
 		h.decisions[d] = decision
-		if !decision.Allowed || h.By == (verdict.By{}) {
-			h.Allowed, h.Direction, h.By = decision.Allowed, d, decision.By.Name()
+		if by := decision.By.Name(); !decision.Allowed || h.By == (verdict.By{}) {
+			h.Allowed, h.Direction, h.By = decision.Allowed, d, by
+		} else {
+			h.Also = by
 		}
 	}
 	judge(from, f.From, traffic.Egress, verdict.Question{Peer: f.To, PeerPod: to, Exempt: to == nil && x.IsOfNode(f.To)})

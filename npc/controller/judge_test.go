@@ -94,6 +94,51 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeNamesBothRules of a connection between two local pods, and tells rules that differ from rules that are moved.
+func TestJudgeNamesBothRules(t *testing.T) {
+	w := newWorld(t)
+	w.Namespace("a", "team=a")
+	w.Pod("a/web", "10.32.1.2", "app=web")
+	w.Pod("a/client", "10.32.1.3", "app=client")
+	w.Remote("a/far", "10.32.2.3", "app=far")
+	w.ClusterPolicy("guard", `{tier: Admin, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: client}}}},
+egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 81}}}]}]}`)
+	judge := func(to string, port uint16) verdict.Verdict {
+		f := verdict.Flow{From: netip.MustParseAddr("10.32.1.3"), To: netip.MustParseAddr(to),
+			Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: port}}
+		return w.Model.Judge([]verdict.Flow{f}, nil)[0]
+	}
+	const out = `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{}]}`
+	const in = `{podSelector: {matchLabels: {app: web}}, ingress: [%s]}`
+	const to80, to81 = `{ports: [{port: 80}]}`, `{ports: [{port: 81}]}`
+	contents := map[string]bool{}
+	for _, c := range []struct {
+		rules, to string
+		port      uint16
+		want      string
+		known     bool
+	}{
+		{to80, "10.32.1.2", 80, "a/out 1, a/in 1", false},
+		{to80, "10.32.2.3", 80, "a/out 1,  0", true},
+		{to80, "10.32.1.2", 82, " 0,  0", true},
+		{to81 + "," + to80, "10.32.1.2", 80, "a/out 1, a/in 2", true},
+		{to81 + "," + to80, "10.32.1.2", 81, "guard 1, a/in 1", false},
+		{`{ports: [{port: 80, endPort: 81}]}`, "10.32.1.2", 80, "a/out 1, a/in 1", false},
+	} {
+		w.Policy("a/out", out)
+		w.Policy("a/in", fmt.Sprintf(in, c.rules))
+		w.Sync()
+		v := judge(c.to, c.port)
+		if got := fmt.Sprintf("%s %d, %s %d", v.By.Policy, v.By.Number, v.Also.Policy, v.Also.Number); got != c.want {
+			t.Errorf("%s to %s, port %d: %s, want %s", c.rules, c.to, c.port, got, c.want)
+		}
+		if known := contents[v.Also.Content] || v.Also == (verdict.By{}); known != c.known || v.By.Policy != "" && v.By.Content == "" {
+			t.Errorf("%s to %s, port %d: the rule was there before: %t", c.rules, c.to, c.port, known)
+		}
+		contents[v.Also.Content] = true
+	}
+}
+
 // TestS96_PacketsOfEndedConnections are dropped wherever they come from, and those of others are not.
 func TestS96_PacketsOfEndedConnections(t *testing.T) {
 	for _, hook := range []npc.Hook{npc.HookForward, npc.HookNone} {

@@ -300,3 +300,41 @@ func TestS100_WorldsAreBounded(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestS100_WorldsFollowTheObjects: labels, enforced policies and staged ones change while the same flow is asked about.
+func TestS100_WorldsFollowTheObjects(t *testing.T) {
+	w := newWorld(t)
+	w.Namespace("a", "")
+	w.Pod("a/web", "10.32.1.2", "app=web")
+	stage := controller.StageOf(w.Model.Controller)
+	key := staged.Key{Namespace: "a", Name: "deny"}
+	put := func(spec string) {
+		stage.StagePolicy(key, staged.Change{World: "true", Adds: true}, fixture.Policy(t, "a/deny", spec))
+	}
+	w.Sync()
+	for _, c := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"nothing is staged", func() {}, "allowed"},
+		{"a policy for other pods", func() { put(`{podSelector: {matchLabels: {app: db}}}`) }, "allowed"},
+		{"the pod has other labels", func() { w.Relabel("a/web", "app=db") }, "allowed, but for true"},
+		{"something enforced denies it", func() { w.Policy("a/p", `{podSelector: {}}`) }, "denied"},
+		{"and goes", func() { w.DeletePolicy("a/p") }, "allowed, but for true"},
+		{"the staged one is edited", func() { put(`{podSelector: {matchLabels: {app: db}}, ingress: [{}]}`) }, "allowed"},
+		{"and goes", func() { stage.Unstage(key) }, "allowed"},
+	} {
+		c.change()
+		w.Again(false)
+		v, differences := w.Model.Differences(verdict.Flow{From: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddr("10.32.1.2"),
+			Service: flow.Service{Protocol: 6, Port: 80}})
+		got := map[bool]string{true: "allowed", false: "denied"}[v.Allowed]
+		for _, d := range differences {
+			got += ", but for " + d.World
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}

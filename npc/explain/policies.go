@@ -27,6 +27,8 @@ type PolicyRow struct {
 	// Ingress and Egress are the rules in words.
 	Ingress []string `json:"ingress,omitempty"`
 	Egress  []string `json:"egress,omitempty"`
+	// Contents are what tells the rules of each direction from others, as hits of rules name them; empty for a rule that passes to the next tier.
+	Contents [len(traffic.Directions)][]string `json:"-"`
 	// Invalid is the error for which the policy allows nothing, or decides nothing, or for which a rule of it fails closed; empty if there is none.
 	Invalid string `json:"invalid,omitempty"`
 }
@@ -69,6 +71,15 @@ func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 			continue
 		}
 		row.Ingress, row.Egress = clusterRuleTexts(p.Written[traffic.Ingress], "from"), clusterRuleTexts(p.Written[traffic.Egress], "to")
+		for _, d := range traffic.Directions {
+			for _, r := range p.Rules[d] {
+				content := ""
+				if r.Action != policy.Pass {
+					content = r.Digest(r.Action)
+				}
+				row.Contents[d] = append(row.Contents[d], content)
+			}
+		}
 		if len(row.Ingress) > 0 {
 			row.Types = append(row.Types, networkingv1.PolicyTypeIngress)
 		}
@@ -119,6 +130,11 @@ func networkRows(c *cluster.View, namespace string) (rows []PolicyRow) {
 			row.Invalid = p.Invalid.Error()
 		}
 		row.Ingress, row.Egress = ruleTexts(p.Rules[traffic.Ingress], "from"), ruleTexts(p.Rules[traffic.Egress], "to")
+		for _, d := range traffic.Directions {
+			for _, r := range p.Rules[d] {
+				row.Contents[d] = append(row.Contents[d], r.Digest())
+			}
+		}
 		rows = append(rows, row)
 	}
 	return rows

@@ -14,11 +14,13 @@ import (
 // recordSize is how many bytes of a file there are for each record that a store may hold. Most need a third.
 const recordSize = 2048
 
-// File keeps a store's records over a restart, as lines of JSON, in at most 2 KiB for each record that the store may hold.
+// File keeps a store's records over a restart, as lines of JSON, in at most 2 KiB for each record that the store may hold; and beside them the
+// hits of rules, in at most 10 MiB.
 type File struct {
-	path  string
-	store *Store
-	saved [2]uint64 // what of the store is in the file
+	path, hits string
+	store      *Store
+	saved      [2]uint64 // what of the store is in the file
+	savedHits  uint64
 }
 
 // NewFile returns the file of a store in a directory, which is made if it is not there.
@@ -26,7 +28,7 @@ func NewFile(directory string, s *Store) (*File, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, errors.Wrap(err, "making the directory of recorded connections")
 	}
-	return &File{path: filepath.Join(directory, "flows.json"), store: s}, nil
+	return &File{path: filepath.Join(directory, "flows.json"), hits: filepath.Join(directory, "hits.json"), store: s}, nil
 }
 
 // Load adds the file's records to the store, which must be empty. It returns how many lines are no records, which are passed over.
@@ -69,20 +71,59 @@ func decode(line []byte) (r Record, ok bool) {
 	return r, err == nil && r.Count > 0 && r.Replied <= r.Count
 }
 
-// Save writes the file anew if the store has changed. Whoever reads the file, or is ended while it is written, has the former one or the new one.
+// LoadHits has the store go on with the hits that were kept, if there are any. After an error, it counts from the start of the store on.
+func (f *File) LoadHits() error {
+	in, err := os.Open(f.hits)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return errors.Wrap(err, "reading hits of rules")
+	}
+	defer in.Close()
+	h, err := ReadHits(io.LimitReader(in, maxRules*hitSize))
+	if err != nil {
+		return errors.Wrap(err, "reading hits of rules")
+	}
+	f.store.restoreHits(h)
+	return nil
+}
+
+// Save writes the files anew if the store has changed. Whoever reads a file, or is ended while it is written, has the former one or the new one.
 // It returns how many records, the oldest ones, found no place.
 func (f *File) Save() (omitted int, err error) {
-	state := f.store.state()
-	if state == f.saved {
-		return 0, nil
+	if state := f.store.state(); state != f.saved {
+		records, _ := f.store.Since(0)
+		err := replace(f.path, func(out io.Writer) (err error) {
+			omitted, err = writeRecords(out, records, f.store.limit*recordSize)
+			return err
+		})
+		if err != nil {
+			return 0, errors.Wrap(err, "keeping recorded connections")
+		}
+		f.saved = state
 	}
-	records, _ := f.store.Since(0)
-	next := f.path + ".new"
+	f.store.mu.Lock()
+	hits, version := f.store.hitsAt()
+	f.store.mu.Unlock()
+	if version == f.savedHits {
+		return omitted, nil
+	}
+	if err := replace(f.hits, func(out io.Writer) error { return WriteHits(out, hits) }); err != nil {
+		return omitted, errors.Wrap(err, "keeping hits of rules")
+	}
+	f.savedHits = version
+	return omitted, nil
+}
+
+// replace writes a file and gives it its name when it is whole.
+func replace(path string, write func(io.Writer) error) error {
+	next := path + ".new"
 	out, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return 0, errors.Wrap(err, "keeping recorded connections")
+		return err
 	}
-	omitted, err = writeRecords(out, records, f.store.limit*recordSize)
+	err = write(out)
 	if err == nil {
 		err = out.Sync()
 	}
@@ -90,13 +131,9 @@ func (f *File) Save() (omitted int, err error) {
 		err = e
 	}
 	if err == nil {
-		err = os.Rename(next, f.path)
+		err = os.Rename(next, path)
 	}
-	if err != nil {
-		return 0, errors.Wrap(err, "keeping recorded connections")
-	}
-	f.saved = state
-	return omitted, nil
+	return err
 }
 
 // writeRecords writes records, the newest first, as long as they have room.

@@ -90,6 +90,13 @@ type Rule struct {
 	Direction string `json:"direction"`
 }
 
+// Applied is a rule as it was when it decided.
+type Applied struct {
+	Rule
+	// Content is the same as long as the rule matches the same and does the same with it.
+	Content string `json:"content"`
+}
+
 // Between is what connections between the same ends and to the same port have in common, whichever node saw them and whatever became of them.
 type Between struct {
 	from, to party

@@ -20,9 +20,9 @@ type Judgement struct {
 	From, To End
 	// PortNames are the names that the destination gives to the port.
 	PortNames []string
-	// Verdict is given by a rule; nil if none does.
+	// Verdict is given by rules, the one that decided first; none if no rule did.
 	Verdict Verdict
-	By      *Rule
+	By      []Applied
 	// Staged are the worlds that would decide otherwise, without numbers and times.
 	Staged []Staged
 }
@@ -52,6 +52,7 @@ type Store struct {
 	// labels are those of workloads, so that records share them.
 	labels map[workload]map[string]string
 	batch  map[Connection]int
+	hits   *counter
 }
 
 // key is what connections of one record have in common.
@@ -69,10 +70,10 @@ type entry struct {
 	last         Connection
 }
 
-// NewStore returns an empty store for what a node sees.
+// NewStore returns an empty store for what a node sees. It counts hits of rules from now on.
 func NewStore(node string, limit int) *Store {
 	return &Store{node: node, limit: limit, records: map[key]*entry{}, waiting: map[Connection]*entry{}, labels: map[workload]map[string]string{},
-		batch: map[Connection]int{}}
+		batch: map[Connection]int{}, hits: newCounter(time.Now().UTC())}
 }
 
 // Add records connections that were opened by now. What the node did with them is known: a judge that says otherwise knows later policies, and
@@ -93,6 +94,9 @@ func (s *Store) Add(now time.Time, judge Judge, v Verdict, opened []Connection) 
 			j.Verdict, j.By, j.Staged = v, nil, nil
 		}
 		s.record(now, c, number, j)
+		for _, rule := range j.By {
+			s.hits.add(now, rule, v, number)
+		}
 		if s.Seen != nil {
 			s.Seen(c, j, number)
 		}
@@ -101,7 +105,10 @@ func (s *Store) Add(now time.Time, judge Judge, v Verdict, opened []Connection) 
 
 // record adds connections to their record.
 func (s *Store) record(now time.Time, c Connection, number int, j Judgement) {
-	r := Record{From: j.From, To: j.To, Port: c.Service, PortNames: j.PortNames, Verdict: j.Verdict, By: j.By}
+	r := Record{From: j.From, To: j.To, Port: c.Service, PortNames: j.PortNames, Verdict: j.Verdict}
+	if len(j.By) > 0 {
+		r.By = &j.By[0].Rule
+	}
 	k := keyOf(&r)
 	e := s.records[k]
 	if e == nil {
@@ -188,12 +195,12 @@ func (s *Store) Since(version uint64) ([]Record, uint64) {
 	return out, s.version
 }
 
-// Counts are numbers of records.
-type Counts struct{ Held, Evicted uint64 }
+// Counts are numbers of records, and of rules whose hits were dropped.
+type Counts struct{ Held, Evicted, EvictedRules uint64 }
 
-// Counts returns how many records there are, and how many went because there were too many.
+// Counts returns how many records there are, and how many records and rules went because there were too many.
 func (s *Store) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{uint64(len(s.records)), s.evicted}
+	return Counts{uint64(len(s.records)), s.evicted, s.hits.evicted}
 }

@@ -21,9 +21,18 @@ type judge struct {
 	verdict flows.Verdict
 	staged  []flows.Staged
 	asked   int
+	// by has the rules that decide about ports; nil for one that decides about all.
+	by func(port uint16) []flows.Applied
 }
 
-func (j *judge) Judge(src, dst netip.Addr, _ flow.Service) (of flows.Judgement, concerned bool) {
+func (j *judge) rules(s flow.Service) []flows.Applied {
+	if j.by != nil {
+		return j.by(s.Port)
+	}
+	return []flows.Applied{{Rule: flows.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, Content: "c"}}
+}
+
+func (j *judge) Judge(src, dst netip.Addr, s flow.Service) (of flows.Judgement, concerned bool) {
 	j.asked++
 	end := func(a netip.Addr) flows.End {
 		e, ok := j.pods[a]
@@ -33,8 +42,7 @@ func (j *judge) Judge(src, dst netip.Addr, _ flow.Service) (of flows.Judgement, 
 		e.Addr, e.Labels = a, maps.Clone(e.Labels)
 		return e
 	}
-	of = flows.Judgement{From: end(src), To: end(dst), PortNames: []string{"http"}, Verdict: j.verdict,
-		By: &flows.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, Staged: j.staged}
+	of = flows.Judgement{From: end(src), To: end(dst), PortNames: []string{"http"}, Verdict: j.verdict, By: j.rules(s), Staged: j.staged}
 	return of, concerned
 }
 

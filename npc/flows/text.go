@@ -1,6 +1,9 @@
 package flows
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // String returns the end as texts name it: shop/Deployment/web, or the address of what is no pod.
 func (e End) String() string {
@@ -23,4 +26,13 @@ func (r Rule) String() string {
 		return fmt.Sprintf("no %s rule of %s", r.Direction, policy)
 	}
 	return fmt.Sprintf("%s rule %d of %s", r.Direction, r.Number, policy)
+}
+
+// Span returns since when hits are counted, for a sentence that begins so.
+func (h *Hits) Span() string {
+	text := "since " + h.Since.Local().Format(time.DateTime)
+	if h.Complete.After(h.Since) {
+		text += ", of all rules since " + h.Complete.Local().Format(time.DateTime)
+	}
+	return text
 }

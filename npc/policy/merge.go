@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"strconv"
 
 	"github.com/weave-npc/weave-npc/npc/budget"
@@ -80,6 +83,18 @@ func (r MergedRule) Key() []string {
 	}
 	return key
 }
+
+// Digest returns a short text that tells what the rule matches and what is done with it: rules with equal digests are the same.
+func (r MergedRule) Digest(a Action) string {
+	h := sha256.New()
+	for _, part := range append(r.Key(), a.String()) {
+		_, _ = fmt.Fprintf(h, "%d %s ", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Digest returns that of the merged rule, which accepts.
+func (r Rule) Digest() string { return r.merge().Digest(Accept) }
 
 // crossLimit is how many rules the peers of one rule of a policy may make with its ports. With more, its peers become one list of their
 // sets. The kernel searches the list member by member, which takes as long as as many rules would, but only for packets whose port matches.

@@ -35,6 +35,8 @@ type By struct {
 	Policy string
 	// Number counts the rules of a direction from 1.
 	Number int
+	// Content is the same as long as the rule matches the same and does the same with it, wherever it stands in its policy.
+	Content string
 }
 
 // Side is what policies say of a pod's flows in one direction.
@@ -59,6 +61,8 @@ type Verdict struct {
 	// By is the rule that decides in Direction; the zero By if none does.
 	By        By
 	Direction traffic.Direction
+	// Also is the rule that allows on ingress what By allows on egress, if both ends are local pods'; else the zero By.
+	Also By
 }
 
 // Difference is a verdict of a world of staged policies where policies decide otherwise today.
@@ -83,12 +87,15 @@ type Question struct {
 	Exempt bool
 }
 
-// Name returns the rule's name; the zero By of no rule.
-func (r *Rule) Name() (by By) {
-	if r != nil {
-		by = r.By
+// Name returns the rule's name; the zero By of no rule. It completes the name, which costs more than to judge, when it is asked for first.
+func (r *Rule) Name() By {
+	if r == nil {
+		return By{}
 	}
-	return by
+	if r.Content == "" {
+		r.Content = r.Digest(r.Action)
+	}
+	return r.By
 }
 
 // Nodes tells who Nodes are.

@@ -149,6 +149,12 @@ func TestAlertsFire(t *testing.T) {
 		{"WeaveNPCManyBlocked", "weavenpc_blocked_connections_total{instance=\"n1\",protocol=\"tcp\",dport=\"80\"} 0+2000x60\n" +
 			`weavenpc_blocked_connections_total{instance="n1",protocol="udp",dport="other"} 0+2000x60`,
 			`weavenpc_blocked_connections_total{instance="n1",protocol="tcp",dport="80"} 0+2000x60`},
+		{"WeaveNPCEndingFails", `weavenpc_ending_failures_total{instance="n1"} 0+1x60`, `weavenpc_ending_failures_total{instance="n1"} 0x20 3x40`},
+		{"WeaveNPCNotRecording", `weavenpc_flows_recording{instance="n1"} 0x60`, `weavenpc_flows_recording{instance="n1"} 1x25 0x35`},
+		{"WeaveNPCStagedWouldDrop", `weavenpc_staged_connections_total{instance="n1",world="true",policy="shop/deny",outcome="would_drop"} 0+1x60`,
+			`weavenpc_staged_connections_total{instance="n1",world="true",policy="shop/deny",outcome="would_allow"} 0+1x60`},
+		{"WeaveNPCStagedRefused", `weavenpc_staged_refused_policies{instance="n1"} 1x60`, `weavenpc_staged_refused_policies{instance="n1"} 0x60`},
+		{"WeaveNPCFlowsLost", `weavenpc_flows_lost_events_total{instance="n1"} 0+120x60`, `weavenpc_flows_lost_events_total{instance="n1"} 0+30x60`},
 	}
 	all := rules(t)
 	for _, c := range cases {

@@ -36,7 +36,10 @@ spec:
   - {name: no-ops, action: Deny, from: [{namespaces: {matchLabels: {kubernetes.io/metadata.name: ops}}}]}
 `
 
-// stage has the daemons of a world read some policies, and waits until as many are staged.
+// inKernel is a metric of a daemon whose kernel has everything.
+const inKernel = "\nweavenpc_waiting_seconds 0\n"
+
+// stage has the daemons of a world read some policies, and waits until as many are staged and the kernels have the others.
 func (w *world) stage(t *testing.T, dir, text string, number int) {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "staged.yaml"), text)
@@ -44,7 +47,7 @@ func (w *world) stage(t *testing.T, dir, text string, number int) {
 		want := fmt.Sprintf("\nweavenpc_staged_policies %d\n", number)
 		await.Within(t, patience, func() bool {
 			_, metrics := d.get("/metrics")
-			return strings.Contains(metrics, want)
+			return strings.Contains(metrics, want) && strings.Contains(metrics, inKernel)
 		}, func() string { return d.node.Name() + " has not" + want + d.log.String() })
 	}
 }
@@ -108,30 +111,32 @@ func TestS100_StagedPoliciesChangeNoPacket(t *testing.T) {
 
 // TestS102_TheAnnotationDecides what is enforced, as it comes and goes, and is reported where --staged does not cover the kind.
 func TestS102_TheAnnotationDecides(t *testing.T) {
-	w := startRecording(t, lab.NFT, recorded(), "--staged", "namespaces")
-	dir := w.daemons[0].flag("manifests")
-	web := lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}
-	for _, d := range w.daemons {
-		d.log.expect("a policy is not staged as it asks for")
-	}
-	w.stage(t, dir, stagedPolicies, 2)
-	w.probe(t, "out", web, lab.Allowed)
-	w.probe(t, "mon", web, lab.Dropped)
-	w.daemons[0].awaitLine(t, 0, `msg="a policy is not staged as it asks for" policy=fence what="it is enforced: weave-npc runs with --staged=namespaces"`)
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		w := startRecording(t, backend, recorded(), "--staged", "namespaces")
+		dir := w.daemons[0].flag("manifests")
+		web := lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}
+		for _, d := range w.daemons {
+			d.log.expect("a policy is not staged as it asks for")
+		}
+		w.stage(t, dir, stagedPolicies, 2)
+		w.probe(t, "out", web, lab.Allowed)
+		w.probe(t, "mon", web, lab.Dropped)
+		w.daemons[0].awaitLine(t, 0, `msg="a policy is not staged as it asks for" policy=fence what="it is enforced: weave-npc runs with --staged=namespaces"`)
 
-	w.stage(t, dir, strings.Replace(stagedPolicies, `weave-npc/staged: "true"`, "", 1), 1) // deny
-	w.probe(t, "out", web, lab.Dropped)
-	n := w.daemons[0].log.len()
-	w.stage(t, dir, stagedPolicies, 2)
-	w.probe(t, "out", web, lab.Allowed)
-	w.daemons[0].awaitLine(t, n, `msg="a policy is staged" policy=shop/deny what="it is staged: it is not enforced any more"`)
-	n = w.daemons[0].log.len()
-	w.stage(t, dir, strings.Replace(stagedPolicies, `weave-npc/staged: "true"`, `weave-npc/staged: "yes, please"`, 1), 1)
-	w.probe(t, "out", web, lab.Dropped)
-	w.daemons[0].awaitLine(t, n, `policy=shop/deny what="it is enforced: weave-npc/staged is .*yes, please`)
-	w.stage(t, dir, "---\n", 0)
-	w.probe(t, "out", web, lab.Allowed)
-	w.probe(t, "mon", web, lab.Allowed)
+		w.stage(t, dir, strings.Replace(stagedPolicies, `weave-npc/staged: "true"`, "", 1), 1) // deny
+		w.probe(t, "out", web, lab.Dropped)
+		n := w.daemons[0].log.len()
+		w.stage(t, dir, stagedPolicies, 2)
+		w.probe(t, "out", web, lab.Allowed)
+		w.daemons[0].awaitLine(t, n, `msg="a policy is staged" policy=shop/deny what="it is staged: it is not enforced any more"`)
+		n = w.daemons[0].log.len()
+		w.stage(t, dir, strings.Replace(stagedPolicies, `weave-npc/staged: "true"`, `weave-npc/staged: "yes, please"`, 1), 1)
+		w.probe(t, "out", web, lab.Dropped)
+		w.daemons[0].awaitLine(t, n, `policy=shop/deny what="it is enforced: weave-npc/staged is .*yes, please`)
+		w.stage(t, dir, "---\n", 0)
+		w.probe(t, "out", web, lab.Allowed)
+		w.probe(t, "mon", web, lab.Allowed)
+	})
 }
 
 // TestS102_WithoutTheFlagAnnotatedPoliciesAreEnforced, and that is said.
@@ -147,7 +152,7 @@ func TestS102_WithoutTheFlagAnnotatedPoliciesAreEnforced(t *testing.T) {
 	}
 	await.Within(t, patience, func() bool { // the cluster network policy has a transaction of its own
 		_, metrics := w.daemons[0].get("/metrics")
-		return strings.Contains(metrics, "\nweavenpc_waiting_seconds 0\n")
+		return strings.Contains(metrics, inKernel)
 	}, w.daemons[0].log.String)
 	w.probe(t, "out", lab.Packet{Proto: "tcp", To: w.hosts["web"].Addr4(), Port: 80}, lab.Dropped)
 	w.probe(t, "api", lab.Packet{Proto: "udp", To: w.hosts["db"].Addr4(), Port: 53}, lab.Allowed)
@@ -155,33 +160,35 @@ func TestS102_WithoutTheFlagAnnotatedPoliciesAreEnforced(t *testing.T) {
 
 // TestS101_StagedManifests are tried out though no object is annotated: each takes the place of the policy of its name.
 func TestS101_StagedManifests(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "db.yaml"), `apiVersion: networking.k8s.io/v1
+	eachBackend(t, func(t *testing.T, backend lab.Backend) {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, "db.yaml"), `apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: db, namespace: shop}
 spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]}
 `)
-	w := startRecording(t, lab.Legacy, recorded(), "--staged", "all", "--staged-manifests", dir)
-	for _, d := range w.daemons {
-		d.log.expect("no manifest is read") // when there is none any more
-	}
-	d := w.daemons[0]
-	db := w.hosts["db"].Addr4()
-	await.Within(t, patience, func() bool {
-		_, metrics := d.get("/metrics")
-		return strings.Contains(metrics, "\nweavenpc_staged_policies 1\n")
-	}, d.log.String)
-	w.probe(t, "web", lab.Packet{Proto: "tcp", To: db, Port: 80}, lab.Allowed)
-	w.probe(t, "api", lab.Packet{Proto: "udp", To: db, Port: 53}, lab.Dropped)
-	want := []string{"Deployment/web to Pod/db tcp/80: 1 denied in true by shop/db",
-		"Pod/api to Pod/db udp/53: 1 allowed in true by shop/db (ingress rule 1 of policy shop/db)"}
-	var got []string
-	await.Within(t, patience, func() bool {
-		got = d.stagedFlows(t)
-		return slices.Equal(got, want)
-	}, func() string { return cmp.Diff(want, got) })
-	if err := os.Remove(filepath.Join(dir, "db.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	await.Within(t, patience, func() bool { return len(d.stagedFlows(t)) == 0 }, func() string { return "what a policy that is gone would do is still told" })
+		w := startRecording(t, backend, recorded(), "--staged", "all", "--staged-manifests", dir)
+		for _, d := range w.daemons {
+			d.log.expect("no manifest is read") // when there is none any more
+		}
+		d := w.daemons[0]
+		db := w.hosts["db"].Addr4()
+		await.Within(t, patience, func() bool {
+			_, metrics := d.get("/metrics")
+			return strings.Contains(metrics, "\nweavenpc_staged_policies 1\n")
+		}, d.log.String)
+		w.probe(t, "web", lab.Packet{Proto: "tcp", To: db, Port: 80}, lab.Allowed)
+		w.probe(t, "api", lab.Packet{Proto: "udp", To: db, Port: 53}, lab.Dropped)
+		want := []string{"Deployment/web to Pod/db tcp/80: 1 denied in true by shop/db",
+			"Pod/api to Pod/db udp/53: 1 allowed in true by shop/db (ingress rule 1 of policy shop/db)"}
+		var got []string
+		await.Within(t, patience, func() bool {
+			got = d.stagedFlows(t)
+			return slices.Equal(got, want)
+		}, func() string { return cmp.Diff(want, got) })
+		if err := os.Remove(filepath.Join(dir, "db.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		await.Within(t, patience, func() bool { return len(d.stagedFlows(t)) == 0 }, func() string { return "what a policy that is gone would do is still told" })
+	})
 }

@@ -53,13 +53,19 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 	if _, err := o.prepare(); err != nil { // the nodes filter
 		return err
 	}
-	pods, err := k.pods(ctx)
-	if err != nil {
-		return err
+	p := newPrinter(out, o.output.Name)
+	if o.hits {
+		h, failed := k.hits(ctx, stderr)
+		if h == nil {
+			return failed
+		}
+		if err := p.printHits(h); err != nil {
+			return err
+		}
+		return failed
 	}
 	var mu sync.Mutex
 	var found []flows.Record
-	p := newPrinter(out, o.output.Name)
 	take := func(r flows.Record) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -69,32 +75,47 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 		found = append(found, r)
 		return nil
 	}
-	failed := 0
-	var tasks errgroup.Group
+	failed, err := k.askAll(ctx, stderr, o.follow, o.arguments(), func(in io.Reader) error { return flows.Read(in, take) })
+	if err != nil {
+		return err
+	}
 	if !o.follow {
+		if err := p.print(merge(found)); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// askAll has read take what a command prints in the pod of each node, of many at a time, or of all if they go on for ever. The error is that nothing
+// was asked, and failed that some nodes did not answer, which are named in stderr.
+func (k kubectl) askAll(ctx context.Context, stderr io.Writer, forEver bool, args []string, read func(io.Reader) error) (failed, err error) {
+	pods, err := k.pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	missing := 0
+	var tasks errgroup.Group
+	if !forEver {
 		tasks.SetLimit(maxAsked)
 	}
 	for _, pod := range pods {
 		tasks.Go(func() error {
-			if err := k.ask(ctx, pod, o.arguments(), take); err != nil && ctx.Err() == nil {
+			if err := k.ask(ctx, pod, args, read); err != nil && ctx.Err() == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				failed++
+				missing++
 				fmt.Fprintln(stderr, "weave-npc: node "+pod.Spec.NodeName+":", err)
 			}
 			return nil
 		})
 	}
 	_ = tasks.Wait() // the errors have been printed
-	if !o.follow {
-		if err := p.print(merge(found)); err != nil {
-			return err
-		}
+	if missing > 0 {
+		failed = errors.Errorf("%d of %d nodes did not tell their connections", missing, len(pods))
 	}
-	if failed > 0 {
-		return errors.Errorf("%d of %d nodes did not tell their connections", failed, len(pods))
-	}
-	return nil
+	return failed, nil
 }
 
 // arguments are those of the command on a node.
@@ -147,8 +168,8 @@ func (k kubectl) pods(ctx context.Context) ([]pod, error) {
 	return running, nil
 }
 
-// ask passes on the records that a command in a pod prints.
-func (k kubectl) ask(ctx context.Context, p pod, args []string, each func(flows.Record) error) error {
+// ask has read take what a command in a pod prints.
+func (k kubectl) ask(ctx context.Context, p pod, args []string, read func(io.Reader) error) error {
 	cmd := k.command(ctx, append([]string{"exec", "--stdin", "--namespace=" + p.Metadata.Namespace, p.Metadata.Name,
 		"--container=" + agents.Container, "--"}, args...)...)
 	var complaint bytes.Buffer
@@ -163,12 +184,12 @@ func (k kubectl) ask(ctx context.Context, p pod, args []string, each func(flows.
 	if err := cmd.Start(); err != nil {
 		return errors.Wrap(err, "running kubectl")
 	}
-	read := flows.Read(out, each)
+	unread := read(out)
 	_, _ = io.Copy(io.Discard, out) // so that it ends
 	if err := cmd.Wait(); err != nil {
 		return failure("asking pod "+p.Metadata.Namespace+"/"+p.Metadata.Name, err, &complaint)
 	}
-	return read
+	return unread
 }
 
 func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {

@@ -1,5 +1,5 @@
-// Package flowscommand has the commands that list recorded connections: of this node, from the socket of its weave-npc, and of a cluster, by asking
-// the weave-npc of every node through kubectl.
+// Package flowscommand has the commands that list recorded connections, or how often rules decided about them: of this node, from the socket of its
+// weave-npc, and of a cluster, by asking the weave-npc of every node through kubectl.
 package flowscommand
 
 import (
@@ -28,6 +28,8 @@ const (
 type options struct {
 	query  query
 	follow bool
+	// hits asks for rules instead of connections.
+	hits bool
 	// endWithInput ends what follow began when nobody is there any more who could read it. Without it, the command would run on in a container after
 	// the kubectl that called it has gone.
 	endWithInput bool
@@ -44,7 +46,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.query.since, "since", 0, "only records with a connection in the last time, such as 10m")
 	f.StringVar(&o.query.world, "world", "", "only connections that staged policies would decide otherwise: those of the world of this name, or of any without a value")
 	f.Lookup("world").NoOptDefVal = anyWorld
-	o.output.Register(f, "text, or json: a record a line, as other commands read them", outputText, outputJSON)
+	f.BoolVar(&o.hits, "hits", false, "list how often each rule decided about a recorded connection, instead of connections")
+	o.output.Register(f, "text, or json: a record a line, or all hits, as other commands read them", outputText, outputJSON)
 	commandline.Values(f, "verdict", string(flows.Allowed), string(flows.Denied))
 }
 
@@ -52,6 +55,9 @@ func (o *options) register(f *pflag.FlagSet) {
 func (o *options) prepare() (*filter, error) {
 	if err := o.output.Check(); err != nil {
 		return nil, err
+	}
+	if o.hits && (o.follow || o.query != query{}) {
+		return nil, errors.New("--hits lists rules, whatever their connections are: leave out --follow, --from, --to, --port, --verdict and --since")
 	}
 	return o.query.parse(time.Now())
 }
@@ -81,6 +87,13 @@ func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, sock
 		return err
 	}
 	p := newPrinter(out, o.output.Name)
+	if o.hits {
+		h, err := flowsocket.ReadHits(ctx, socket)
+		if err != nil {
+			return err
+		}
+		return p.printHits(&h)
+	}
 	if o.follow {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -152,6 +152,8 @@ type empty struct{}
 
 func (empty) Since(uint64) ([]flows.Record, uint64) { return nil, 0 }
 
+func (empty) Hits() flows.Hits { return flows.Hits{} }
+
 // TestFollowingEndsWithItsInput, so that nothing runs on in a container when its caller has gone.
 func TestFollowingEndsWithItsInput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flows.sock")

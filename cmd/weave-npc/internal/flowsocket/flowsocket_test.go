@@ -12,6 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -22,6 +25,7 @@ import (
 type store struct {
 	mu      sync.Mutex
 	records []flows.Record
+	hits    flows.Hits
 }
 
 func (s *store) add(number int) {
@@ -38,6 +42,8 @@ func (s *store) Since(version uint64) ([]flows.Record, uint64) {
 	defer s.mu.Unlock()
 	return s.records[version:], uint64(len(s.records))
 }
+
+func (s *store) Hits() flows.Hits { return s.hits }
 
 // serve runs a server until the test ends or stop is called.
 func serve(t *testing.T, path string, s *store) (stop func()) {
@@ -126,6 +132,42 @@ func TestFollowersGetWhatIsAdded(t *testing.T) {
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// TestHitsAreRead, and a server that knows none is told from one that has none.
+func TestHitsAreRead(t *testing.T) {
+	path, s := filepath.Join(t.TempDir(), "flows.sock"), &store{}
+	s.add(3)
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	s.hits = flows.Hits{Node: "node1", Since: at, Complete: at, Rules: []flows.Hit{{Applied: flows.Applied{Rule: flows.Rule{Policy: "shop/p", Number: 1,
+		Direction: "ingress"}, Content: "c"}, Verdict: flows.Allowed, Count: 7, First: at, Last: at}}}
+	serve(t, path, s)
+	got, err := flowsocket.ReadHits(t.Context(), path)
+	if diff := cmp.Diff(s.hits, got); diff != "" || err != nil {
+		t.Errorf("%v, (-want +got):\n%s", err, diff)
+	}
+	old := filepath.Join(t.TempDir(), "old.sock")
+	l, err := net.Listen("unix", old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { // it takes what it does not know for the wish for all records
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		records, _ := s.Since(0)
+		_ = flows.Write(conn, records...)
+		_ = conn.Close()
+	}()
+	_, err = flowsocket.ReadHits(t.Context(), old)
+	if err == nil || !strings.Contains(err.Error(), "no hits") || errors.Is(err, flowsocket.ErrUnserved) {
+		t.Error(err)
+	}
+	if _, err := flowsocket.ReadHits(t.Context(), path+"x"); !errors.Is(err, flowsocket.ErrUnserved) {
+		t.Error(err)
 	}
 }
 

@@ -1,10 +1,11 @@
-// Package flowsocket passes recorded connections on through a Unix socket that only root can open, as lines of JSON.
+// Package flowsocket passes recorded connections and hits of rules on through a Unix socket that only root can open, as lines of JSON.
 //
 //	server, err := flowsocket.Listen("/run/weave-npc/flows.sock", store)
 //	go server.Run(ctx, log)
 //	err := flowsocket.Read(ctx, "/run/weave-npc/flows.sock", false, func(r flows.Record) error { ... })
+//	hits, err := flowsocket.ReadHits(ctx, "/run/weave-npc/flows.sock")
 //
-// A client says with one byte whether it goes on to listen when it has all records. It cannot change anything.
+// A client says with one byte what it wants: all records, these and then those that are added to, or the hits. It cannot change anything.
 package flowsocket
 
 import (
@@ -36,12 +37,15 @@ const (
 
 	all    = 'a'
 	follow = 'f'
+	hits   = 'h'
 )
 
 // Store has the records.
 type Store interface {
 	// Since returns the records that were made or added to after a version, and the version that they are of.
 	Since(version uint64) ([]flows.Record, uint64)
+	// Hits returns how often rules decided.
+	Hits() flows.Hits
 }
 
 // Server serves records.
@@ -154,13 +158,16 @@ func (s *Server) remove() {
 	}
 }
 
-// serve gives a client all records, and if it asks for that those that are added to later.
+// serve gives a client the hits, or all records and if it asks for that those that are added to later.
 func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	var request [1]byte
 	if _, err := conn.Read(request[:]); err != nil {
 		return err
+	}
+	if request[0] == hits {
+		return flows.WriteHits(conn, s.store.Hits())
 	}
 	gone := make(chan struct{})
 	if request[0] == follow {

@@ -89,7 +89,7 @@ func TestRules(t *testing.T) {
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Rule: "-j RETURN", Target: "RETURN"},
 		{Family: "IPv4", Chain: "WEAVE-NPC-I-SHOP", Number: 1, About: "what policies of shop allow, ingress",
 			Rule: `-p tcp -m set --match-set weave-list src -m set --match-set weave-web dst -m comment --comment "id shop/p rule 1" -j ACCEPT`,
-			Sets: []string{"weave-list", "weave-web"}, Target: "ACCEPT", For: "shop/p rule 1",
+			Sets: []string{"weave-list", "weave-web"}, Target: "ACCEPT", For: "shop/p rule 1", PolicyRules: []PolicyRule{{Policy: "shop/p", Number: 1, Direction: traffic.Ingress}},
 			Match: "-p tcp src in {pods in namespaces with team=b} dst in {pods with app=web in shop}"},
 		{Family: "IPv4", Chain: "WEAVE-NPC-I-SHOP", Number: 2, About: "what policies of shop allow, ingress",
 			Rule: `-m bpf --bytecode "4,48 0 0 0" -m comment --comment id -g WEAVE-NPC-DROP-I`, Target: "WEAVE-NPC-DROP-I",
@@ -100,5 +100,27 @@ func TestRules(t *testing.T) {
 	}
 	if got, want := shop().Rules()[1].Match, "-p tcp src in weave-list dst in weave-web"; got != want {
 		t.Errorf("without the objects, the rule matches %q, not %q", got, want)
+	}
+}
+
+// TestPolicyRules are what comments name, with the direction of the chain.
+func TestPolicyRules(t *testing.T) {
+	chains := map[string]iptables.SeenChain{
+		"WEAVE-NPC-ADMIN-EGRESS": {Text: []string{`-A WEAVE-NPC-ADMIN-EGRESS -m set --match-set weave-x src -m comment --comment id -g WEAVE-NPC-A-abc`}},
+		"WEAVE-NPC-A-abc":        {Text: []string{`-A WEAVE-NPC-A-abc -m comment --comment "id Admin policy pci rule 2 no / Admin policy pci rule 3" -j RETURN`}},
+		"WEAVE-NPC-A-nobody":     {Text: []string{`-A WEAVE-NPC-A-nobody -m comment --comment "id Admin policy pci rule 2" -j RETURN`}},
+		"WEAVE-NPC-E-x":          {Text: []string{`-A WEAVE-NPC-E-x -m comment --comment "id a/p rule 1 / a/q rule 12 / and 2 more" -j ACCEPT`}},
+		"WEAVE-NPC-I-x":          {Text: []string{`-A WEAVE-NPC-I-x -m comment --comment "id isolated pods of a" -g WEAVE-NPC-I-y`}},
+	}
+	s := &State{families: []traffic.Family{traffic.IPv6}, tables: map[traffic.Family]iptables.Seen{traffic.IPv6: {Chains: chains}}}
+	got := map[string]RuleRow{}
+	for _, r := range s.Rules() {
+		got[r.Chain] = RuleRow{PolicyRules: r.PolicyRules, Unnamed: r.Unnamed}
+	}
+	want := map[string]RuleRow{"WEAVE-NPC-ADMIN-EGRESS": {}, "WEAVE-NPC-A-nobody": {}, "WEAVE-NPC-I-x": {},
+		"WEAVE-NPC-A-abc": {PolicyRules: []PolicyRule{{"Admin", "pci", 2, traffic.Egress}, {"Admin", "pci", 3, traffic.Egress}}},
+		"WEAVE-NPC-E-x":   {PolicyRules: []PolicyRule{{"", "a/p", 1, traffic.Egress}, {"", "a/q", 12, traffic.Egress}}, Unnamed: true}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
 	}
 }

@@ -23,6 +23,9 @@ type RuleRow struct {
 	Target string   `json:"target"`
 	// For is the rule's comment without its id: the rules of policies that the rule enforces, or its purpose.
 	For string `json:"for,omitempty"`
+	// PolicyRules are the rules of policies that the comment names, and Unnamed is set if there are more.
+	PolicyRules []PolicyRule `json:"-"`
+	Unnamed     bool         `json:"-"`
 	// Match is what the rule matches, with sets replaced by what they have.
 	Match string `json:"-"`
 }
@@ -32,10 +35,15 @@ func (s *State) Rules() []RuleRow {
 	rows := []RuleRow{}
 	for _, f := range s.families {
 		seen := s.tables[f]
+		directions := directions(seen)
 		for _, name := range slices.Sorted(maps.Keys(seen.Chains)) {
 			for i, text := range seen.Chains[name].Text {
 				r := readRule(strings.TrimPrefix(text, "-A "+name+" "), s.purpose.Sets)
 				r.Family, r.Chain, r.Number, r.About = f.String(), name, i+1, s.chainUse(name)
+				if d, ok := directions[name]; ok {
+					named, all := policyRules(r.For, d)
+					r.PolicyRules, r.Unnamed = named, !all && len(named) > 0
+				}
 				rows = append(rows, r)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
@@ -43,21 +44,31 @@ func (j judge) Judge(src, dst netip.Addr, s flow.Service) (of flows.Judgement, c
 	of.Verdict, of.By = outcome(is)
 	for _, d := range differences {
 		s := flows.Staged{World: d.World, Policy: d.Policy, Content: d.Content}
-		s.Verdict, s.By = outcome(d.Verdict)
+		verdict, by := outcome(d.Verdict)
+		if s.Verdict = verdict; len(by) > 0 {
+			s.By = &by[0].Rule
+		}
 		of.Staged = append(of.Staged, s)
+	}
+	if is.Also != (verdict.By{}) {
+		of.By = append(of.By, applied(is.Also, traffic.Ingress))
 	}
 	return of, true
 }
 
-// outcome returns a verdict and the rule that gives it; nil if none does.
-func outcome(v verdict.Verdict) (out flows.Verdict, by *flows.Rule) {
+// outcome returns a verdict and the rule that gives it; none if none does.
+func outcome(v verdict.Verdict) (out flows.Verdict, by []flows.Applied) {
 	if out = flows.Denied; v.Allowed {
 		out = flows.Allowed
 	}
 	if v.By != (verdict.By{}) {
-		by = &flows.Rule{Tier: v.By.Tier, Policy: v.By.Policy, Number: v.By.Number, Direction: v.Direction.String()}
+		by = append(by, applied(v.By, v.Direction))
 	}
 	return out, by
+}
+
+func applied(by verdict.By, d traffic.Direction) flows.Applied {
+	return flows.Applied{Rule: flows.Rule{Tier: by.Tier, Policy: by.Policy, Number: by.Number, Direction: d.String()}, Content: by.Content}
 }
 
 // end returns who has an address, and the named ports of a pod.

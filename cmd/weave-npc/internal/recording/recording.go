@@ -79,6 +79,9 @@ func (r *Recorder) Open() (err error) {
 		if skipped > 0 {
 			r.config.Log.Warn("the file of recorded connections has lines that are no records; they are passed over", "lines", skipped)
 		}
+		if err := r.file.LoadHits(); err != nil {
+			r.config.Log.Warn("hits of rules are counted from now on", "err", err)
+		}
 	}
 	if r.config.Socket != "" {
 		r.server, err = flowsocket.Listen(r.config.Socket, r.store)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,11 +46,14 @@ func (n names) IsLocal(a netip.Addr) bool {
 
 // Differences has one rule deny everything, which a world allows.
 func (n names) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference) {
-	return verdict.Verdict{Judged: true, Direction: traffic.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2}},
+	return verdict.Verdict{Judged: true, Direction: traffic.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2, Content: "c"}},
 		[]verdict.Difference{{World: "open", Content: "1", Policy: "gate", Verdict: verdict.Verdict{Allowed: true}}}
 }
 
 func (n names) Worlds() map[string]string { return map[string]string{"open": "1"} }
+
+// guard is the rule that denies everything.
+var guard = []flows.Applied{{Rule: flows.Rule{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"}, Content: "c"}}
 
 var (
 	web, db, node = netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.2.2"), netip.MustParseAddr("172.31.0.11")
@@ -102,7 +106,7 @@ func TestJudge(t *testing.T) {
 			}
 			j, concerned := judge{cast}.Judge(test.src, test.dst, test.service)
 			if concerned == test.unconcerns || concerned && (end(j.From) != test.from || end(j.To) != test.to || fmt.Sprint(j.PortNames) != test.ports ||
-				j.Verdict != flows.Denied || *j.By != flows.Rule{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"} || len(j.Staged) != 1) {
+				j.Verdict != flows.Denied || !slices.Equal(j.By, guard) || len(j.Staged) != 1) {
 				t.Errorf("%+v %v", j, concerned)
 			}
 		})
@@ -156,6 +160,65 @@ func TestPairsOfNamespacesAreBounded(t *testing.T) {
 	}
 }
 
+// bothWays has a rule of either direction allow everything.
+type bothWays struct{ names }
+
+func (bothWays) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference) {
+	return verdict.Verdict{Judged: true, Allowed: true, Direction: traffic.Egress,
+		By: verdict.By{Policy: "shop/out", Number: 1, Content: "a"}, Also: verdict.By{Policy: "shop/in", Number: 3, Content: "b"}}, nil
+}
+
+// TestHitsOfRules are of the rules of both directions, of what is recorded and of nothing else.
+func TestHitsOfRules(t *testing.T) {
+	r := newRecorder(t, func(c *Config) { c.Names = bothWays{cast} })
+	opened := flows.Connection{Src: web, Dst: db, Service: flow.Service{Protocol: 6, Port: 80}}
+	r.store.Add(time.Now(), judge{r.config.Names}, flows.Allowed, []flows.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
+	var got []string
+	for _, h := range r.store.Hits().Rules {
+		got = append(got, fmt.Sprintf("%s %d by %s", h.Verdict, h.Count, h.Rule))
+	}
+	slices.Sort(got)
+	if want := "[allowed 2 by egress rule 1 of policy shop/out allowed 2 by ingress rule 3 of policy shop/in]"; fmt.Sprint(got) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	records, _ := r.store.Since(0)
+	if len(records) != 1 || *records[0].By != (flows.Rule{Policy: "shop/out", Number: 1, Direction: "egress"}) {
+		t.Errorf("%+v", records)
+	}
+}
+
+// TestRulesInMetricsAreBounded, and those beyond the bound are counted together.
+func TestRulesInMetricsAreBounded(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	r := newRecorder(t, func(c *Config) { c.Registry = registry })
+	for i := range maxRules + 10 {
+		by := []flows.Applied{{Rule: flows.Rule{Policy: fmt.Sprint("shop/p", i), Number: 1, Direction: "ingress"}, Content: "c"}}
+		r.store.Seen(flows.Connection{}, flows.Judgement{Verdict: flows.Allowed, By: by}, 2)
+		r.store.Seen(flows.Connection{}, flows.Judgement{Verdict: flows.Allowed, By: by}, 1)
+	}
+	gathered, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series, others := 0, 0.0
+	for _, family := range gathered {
+		if family.GetName() != "weavenpc_flows_rule_connections_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			series++
+			if m.GetLabel()[0].GetValue() == "other" {
+				others += m.GetCounter().GetValue()
+			} else if m.GetCounter().GetValue() != 3 {
+				t.Errorf("%v", m)
+			}
+		}
+	}
+	if series != maxRules+1 || others != 30 {
+		t.Errorf("%d series, and %g of others", series, others)
+	}
+}
+
 // TestRepliesAreLookedForRarely where nobody answers, and soon for what is new.
 func TestRepliesAreLookedForRarely(t *testing.T) {
 	a, b := flows.Connection{Src: web}, flows.Connection{Src: db}
@@ -192,11 +255,15 @@ func TestOpen(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "flows.json"), []byte("x\ny\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "hits.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var log strings.Builder
 	newRecorder(t, func(c *Config) {
 		c.Directory, c.Socket, c.Log = dir, filepath.Join(dir, "flows.sock"), slog.New(slog.NewTextHandler(&log, nil))
 	})
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "lines=2") {
+	text := log.String()
+	if strings.Count(text, "\n") != 2 || !strings.Contains(text, "lines=2") || !strings.Contains(text, "hits of rules are counted from now on") {
 		t.Error(text)
 	}
 }

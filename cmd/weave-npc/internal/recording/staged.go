@@ -95,8 +95,8 @@ func (r *stagedReporter) line(c stagedConnection, number int, within time.Durati
 	if c.would.By != nil {
 		args = append(args, "by", *c.would.By)
 	}
-	if c.By != nil {
-		args = append(args, "now_by", *c.By)
+	if len(c.By) > 0 {
+		args = append(args, "now_by", c.By[0].Rule)
 	}
 	if number > 0 {
 		args = append(args, "repeats", number, "within", within.Round(time.Second))

@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
 // Sets writes sets with their members as a table or as JSON.
@@ -43,10 +45,15 @@ func member(m kernelstate.MemberRow) string {
 	return text
 }
 
-// Rules writes rules as a table or as JSON.
-func Rules(out io.Writer, format string, rules []kernelstate.RuleRow) error {
+// Rules writes rules as a table or as JSON. Hits may be nil. A rule of a policy may be several ones in the kernel, each of which has its hits.
+// Without policies, those of a rule that was changed count for the one that has its number now.
+func Rules(out io.Writer, format string, rules []kernelstate.RuleRow, hits *flows.Hits, policies []explain.PolicyRow) error {
+	known := newHits(hits)
+	if known != nil && policies != nil {
+		known.place(policies)
+	}
 	if format == "json" {
-		return writeJSON(out, rules)
+		return writeJSON(out, known.ofRules(rules))
 	}
 	var rows [][]string
 	for i, r := range rules {
@@ -61,7 +68,11 @@ func Rules(out io.Writer, format string, rules []kernelstate.RuleRow) error {
 		if match == "" {
 			match = "everything"
 		}
-		rows = append(rows, []string{fmt.Sprintf("  %d", r.Number), r.Target, r.For, match})
+		row := []string{fmt.Sprintf("  %d", r.Number), r.Target, r.For}
+		rows = append(rows, append(append(row, known.ofRule(r)...), match))
 	}
-	return table(out, "RULE TARGET FOR MATCHES", rows)
+	if err := table(out, "RULE TARGET FOR "+known.head()+"MATCHES", rows); err != nil {
+		return err
+	}
+	return known.writeSpan(out)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rehearsal"
 	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
 // Pods writes pods as a table or as JSON. The column of cluster network policies is there if one chooses a pod.
@@ -43,32 +44,33 @@ func addresses(addrs []netip.Addr) (texts []string) {
 }
 
 // Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network policies, each tier has a
-// table of its own.
-func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []rehearsal.Row) error {
+// table of its own. Hits may be nil.
+func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []rehearsal.Row, hits *flows.Hits) error {
+	known := newHits(hits)
 	if format == "json" {
-		all := make([]any, 0, len(policies)+len(staged))
-		for i := range policies {
-			all = append(all, &policies[i])
-		}
+		all := known.ofPolicies(policies)
 		for i := range staged {
 			all = append(all, &staged[i])
 		}
 		return writeJSON(out, all)
 	}
-	if err := enforcedPolicies(out, policies); err != nil {
+	if err := enforcedPolicies(out, policies, known); err != nil {
+		return err
+	}
+	if err := known.writeSpan(out); err != nil {
 		return err
 	}
 	return stagedPolicies(out, staged)
 }
 
 // enforcedPolicies writes tables of the policies that are not staged.
-func enforcedPolicies(out io.Writer, policies []explain.PolicyRow) error {
+func enforcedPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
 	if !slices.ContainsFunc(policies, func(p explain.PolicyRow) bool { return p.Tier != "" }) {
-		return networkPolicies(out, policies)
+		return networkPolicies(out, policies, known)
 	}
 	for _, section := range []struct {
 		tier, head string
-		write      func(io.Writer, []explain.PolicyRow) error
+		write      func(io.Writer, []explain.PolicyRow, *hits) error
 	}{
 		{"Admin", "Admin tier, asked first:", clusterPolicies},
 		{"", "NetworkPolicies, asked about the pods that they isolate:", networkPolicies},
@@ -90,7 +92,7 @@ func enforcedPolicies(out io.Writer, policies []explain.PolicyRow) error {
 		if _, err := fmt.Fprintln(out, section.head); err != nil {
 			return errors.Wrap(err, "writing")
 		}
-		if err := section.write(out, rows); err != nil {
+		if err := section.write(out, rows, known); err != nil {
 			return err
 		}
 	}
@@ -98,16 +100,16 @@ func enforcedPolicies(out io.Writer, policies []explain.PolicyRow) error {
 }
 
 // networkPolicies writes a table of NetworkPolicies.
-func networkPolicies(out io.Writer, policies []explain.PolicyRow) error {
+func networkPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
 	var rows [][]string
 	for _, p := range policies {
-		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p)}, allows(p))...)
+		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p)}, known.lines(p, allows(p)))...)
 	}
-	return table(out, "POLICY TYPES ISOLATES ALLOWS", rows)
+	return table(out, "POLICY TYPES ISOLATES "+known.head()+"ALLOWS", rows)
 }
 
 // clusterPolicies writes a table of cluster network policies.
-func clusterPolicies(out io.Writer, policies []explain.PolicyRow) error {
+func clusterPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
 	var rows [][]string
 	for _, p := range policies {
 		lines := rules(p)
@@ -117,16 +119,16 @@ func clusterPolicies(out io.Writer, policies []explain.PolicyRow) error {
 		case len(lines) == 0:
 			lines = []string{"nothing"}
 		}
-		rows = append(rows, withLines([]string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}, lines)...)
+		rows = append(rows, withLines([]string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}, known.lines(p, lines))...)
 	}
-	return table(out, "POLICY PRIORITY CHOOSES DECIDES", rows)
+	return table(out, "POLICY PRIORITY CHOOSES "+known.head()+"DECIDES", rows)
 }
 
-// withLines returns a row whose last cell has several lines.
-func withLines(row, lines []string) [][]string {
-	rows := [][]string{append(row, lines[0])}
+// withLines returns a row whose last cells have several lines.
+func withLines(row []string, lines [][]string) [][]string {
+	rows := [][]string{append(row, lines[0]...)}
 	for _, line := range lines[1:] {
-		rows = append(rows, append(make([]string, len(row)), line))
+		rows = append(rows, append(make([]string, len(row)), line...))
 	}
 	return rows
 }

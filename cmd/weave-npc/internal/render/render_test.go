@@ -56,7 +56,7 @@ func TestRules(t *testing.T) {
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 2, Target: "RETURN"},
 		{Family: "IPv6", Chain: "WEAVE-NPC", Number: 1, About: "every packet", Target: "ACCEPT", For: "shop/p rule 1", Match: "-p tcp"},
 	}
-	check(t, func(out *strings.Builder) error { return Rules(out, "table", rules) }, `
+	check(t, func(out *strings.Builder) error { return Rules(out, "table", rules, nil, nil) }, `
 RULE  TARGET  FOR  MATCHES
 IPv4 WEAVE-NPC
   1  WEAVE-NPC-I    dst in {local pods}

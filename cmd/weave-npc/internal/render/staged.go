@@ -31,18 +31,19 @@ func stagedPolicies(out io.Writer, rows []rehearsal.Row) error {
 
 // stagedCells returns the lines of a staged policy in a table.
 func stagedCells(r *rehearsal.Row) [][]string {
-	row, lines := []string{r.Policy, changed(r.Staged), "-", "-"}, []string{}
+	row, lines := []string{r.Policy, changed(r.Staged), "-", "-"}, [][]string{}
 	if p := r.PolicyRow; p != nil {
-		row[2], row[3], lines = types(*p), selects(*p), allows(*p)
+		var none *hits
+		row[2], row[3], lines = types(*p), selects(*p), none.lines(*p, allows(*p))
 		if p.Priority != nil {
 			row[2], row[3] = fmt.Sprintf("%s %d", p.Tier, *p.Priority), subject(*p)
 		}
 	}
 	if r.Staged.Problem != "" {
-		lines = append(lines, "problem: "+r.Staged.Problem)
+		lines = append(lines, []string{"problem: " + r.Staged.Problem})
 	}
 	if len(lines) == 0 {
-		lines = []string{"-"}
+		lines = [][]string{{"-"}}
 	}
 	return withLines(row, lines)
 }
