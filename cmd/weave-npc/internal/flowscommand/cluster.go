@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 
@@ -50,7 +51,8 @@ func OfCluster() *cobra.Command {
 }
 
 func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubectl) error {
-	if _, err := o.prepare(); err != nil { // the nodes filter
+	filter, err := o.prepare()
+	if err != nil {
 		return err
 	}
 	p := newPrinter(out, o.output.Name)
@@ -80,7 +82,8 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 		return err
 	}
 	if !o.follow {
-		if err := p.print(merge(found)); err != nil {
+		merged := slices.DeleteFunc(merge(found), func(r flows.Record) bool { return !filter.decided(&r) })
+		if err := p.print(merged); err != nil {
 			return err
 		}
 	}
@@ -118,11 +121,14 @@ func (k kubectl) askAll(ctx context.Context, stderr io.Writer, forEver bool, arg
 	return failed, nil
 }
 
-// arguments are those of the command on a node.
+// arguments are those of the command on a node. What a record says of a verdict is known when those of all nodes are merged, unless they are followed.
 func (o *options) arguments() []string {
 	args := []string{"weave-npc", "flows", "--output=" + outputJSON}
-	for _, a := range [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}, {"--verdict", o.query.verdict},
-		{"--world", o.query.world}} {
+	all := [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}}
+	if o.follow {
+		all = append(all, [2]string{"--verdict", o.query.verdict}, [2]string{"--world", o.query.world})
+	}
+	for _, a := range all {
 		if a[1] != "" {
 			args = append(args, a[0]+"="+a[1])
 		}

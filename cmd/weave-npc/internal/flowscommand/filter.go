@@ -54,12 +54,12 @@ func (q *query) parse(now time.Time) (*filter, error) {
 }
 
 func (f *filter) matches(r *flows.Record) bool {
-	return (f.verdict == "" || r.Verdict == f.verdict) && !r.Last.Before(f.after) && f.from(r) && f.to(r) && f.port(r) && f.inWorld(r)
+	return !r.Last.Before(f.after) && f.from(r) && f.to(r) && f.port(r) && f.decided(r)
 }
 
-// inWorld reports whether a world that is asked for would decide otherwise.
-func (f *filter) inWorld(r *flows.Record) bool {
-	return f.world == "" || slices.ContainsFunc(r.Staged, func(s flows.Staged) bool { return f.world == anyWorld || s.World == f.world })
+// decided reports whether the verdict is one that is asked for, and a world that is asked for would decide otherwise.
+func (f *filter) decided(r *flows.Record) bool {
+	return (f.verdict == "" || r.Verdict == f.verdict) && (f.world == "" || slices.ContainsFunc(r.Staged, func(s flows.Staged) bool { return f.world == anyWorld || s.World == f.world }))
 }
 
 func every(*flows.Record) bool { return true }

@@ -45,6 +45,7 @@ func record(node string, v flows.Verdict, from, to string, count, replied uint64
 
 func TestFilters(t *testing.T) {
 	r := record("node1", flows.Allowed, web, db, 60, 1)
+	r.Staged = []flows.Staged{{World: "true", Verdict: flows.Denied, Policy: "data/p"}}
 	for _, test := range []struct {
 		name  string
 		query query
@@ -68,6 +69,9 @@ func TestFilters(t *testing.T) {
 		{"another verdict", query{verdict: "denied"}, false},
 		{"lately", query{since: 10 * time.Minute}, true},
 		{"not lately", query{since: time.Minute}, false},
+		{"any world", query{world: anyWorld}, true},
+		{"a world", query{world: "true"}, true},
+		{"another world", query{world: "w"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, err := test.query.parse(noon.Add(5 * time.Minute))
@@ -124,6 +128,49 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestS100_MergedWorlds says of connections what worlds would do with them on all nodes together.
+func TestS100_MergedWorlds(t *testing.T) {
+	in := func(r flows.Record, worlds ...flows.Staged) flows.Record {
+		r.Staged = worlds
+		return r
+	}
+	would := func(world string, v flows.Verdict, count uint64, policy string) flows.Staged {
+		return flows.Staged{World: world, Verdict: v, Count: count, Policy: policy, First: noon, Last: noon.Add(time.Duration(count) * time.Second)}
+	}
+	const allowed, denied = flows.Allowed, flows.Denied
+	for _, test := range []struct {
+		name string
+		all  []flows.Record
+		want []string
+	}{
+		{"one_node_would_drop", []flows.Record{in(record("a", allowed, web, db, 5, 1), would("w", denied, 3, "data/p")), record("b", allowed, web, db, 5, 1)},
+			[]string{"allowed w: 3 denied by data/p"}},
+		{"both_would", []flows.Record{in(record("a", allowed, web, db, 5, 1), would("w", denied, 3, "shop/p")),
+			in(record("b", allowed, web, db, 5, 1), would("w", denied, 5, "data/p"), would("x", denied, 1, "data/q"))},
+			[]string{"allowed w: 5 denied by data/p; x: 1 denied by data/q"}},
+		{"denied_where_it_goes_and_would_not_be", []flows.Record{record("a", allowed, web, db, 5, 0), in(record("b", denied, web, db, 2, 0), would("w", allowed, 2, "data/p"))},
+			[]string{"denied w: 2 allowed by data/p"}},
+		{"but_would_be_where_it_comes_from", []flows.Record{in(record("a", allowed, web, db, 5, 0), would("w", denied, 5, "shop/p")),
+			in(record("b", denied, web, db, 2, 0), would("w", allowed, 2, "data/p"))}, []string{"denied "}},
+		{"denied_where_it_goes_as_before", []flows.Record{in(record("a", allowed, web, db, 5, 0), would("w", denied, 5, "shop/p")), record("b", denied, web, db, 2, 0)},
+			[]string{"denied "}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []string
+			for _, r := range merge(test.all) {
+				var worlds []string
+				for _, s := range r.Staged {
+					worlds = append(worlds, fmt.Sprintf("%s: %d %s by %s", s.World, s.Count, s.Verdict, s.Policy))
+				}
+				got = append(got, fmt.Sprintf("%s %s", r.Verdict, strings.Join(worlds, "; ")))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestTable is what an operator reads.
 func TestTable(t *testing.T) {
 	by := record("a", flows.Denied, outside, db, 3, 0)
@@ -142,6 +189,18 @@ func TestTable(t *testing.T) {
 		at(1) + "  allowed  shop/Deployment/web  data/StatefulSet/db  tcp/5432 (pg)  1      no       -\n" +
 		at(2) + "  allowed  node 172.31.0.11     data/StatefulSet/db  tcp/5432       2      yes      no egress rule of Admin policy pci\n" +
 		at(3) + "  denied   192.0.2.1            data/StatefulSet/db  tcp/5432 (pg)  3      -        ingress rule 2 of policy data/p\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	b.Reset()
+	staged := record("a", flows.Allowed, web, db, 7, 1)
+	staged.Staged = []flows.Staged{{World: "true", Verdict: flows.Denied, Count: 2, Policy: "data/deny"}, {World: "w", Verdict: flows.Denied, Count: 7, Policy: "pci"}}
+	if err := newPrinter(&b, outputText).print([]flows.Record{record("a", flows.Allowed, web, db, 1, 0), staged}); err != nil {
+		t.Fatal(err)
+	}
+	want = "LAST                 VERDICT  FROM                 TO                   PORT           COUNT  REPLIED  BY  STAGED\n" +
+		at(1) + "  allowed  shop/Deployment/web  data/StatefulSet/db  tcp/5432 (pg)  1      no       -\n" +
+		at(7) + "  allowed  shop/Deployment/web  data/StatefulSet/db  tcp/5432 (pg)  7      yes      -  true: 2 denied by data/deny; w: 7 denied by pci\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
