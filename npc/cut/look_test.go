@@ -58,11 +58,17 @@ func open(tb testing.TB, count int) {
 	for i := range count {
 		to := i % 100
 		from := (to+1)%10 + 10*(i/100%109)
-		f := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, Forward: tuple(podAddr(from), podAddr(to), uint16(1024+i/100), 80),
-			Reverse: tuple(podAddr(to), podAddr(from), 80, uint16(1024+i/100)), TimeOut: 600, ProtoInfo: &netlink.ProtoInfoTCP{State: 3}}
-		if err := netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, f); err != nil {
-			tb.Fatal(i, err)
-		}
+		enter(tb, podAddr(from), podAddr(to), uint16(1024+i/100))
+	}
+}
+
+// enter puts a connection of TCP to port 80 into the table.
+func enter(tb testing.TB, from, to netip.Addr, port uint16) {
+	tb.Helper()
+	f := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, Forward: tuple(from, to, port, 80), Reverse: tuple(to, from, 80, port), TimeOut: 600,
+		ProtoInfo: &netlink.ProtoInfoTCP{State: 3}}
+	if err := netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, f); err != nil {
+		tb.Fatal(from, to, port, err)
 	}
 }
 
@@ -105,6 +111,30 @@ func TestS95_ALookEndsWhatIsDeniedAndNothingElse(t *testing.T) {
 	c.DeletePolicy("shop", "app4", "")
 	look("the other one, too", counts{restored: 100})
 	look("and nothing is left", counts{})
+}
+
+// TestS95_FromLocalPodsAndToThem connections end. Those between other nodes' pods are these nodes' affair.
+func TestS95_FromLocalPodsAndToThem(t *testing.T) {
+	const local, remote = 0, 500
+	for _, test := range []struct {
+		name, types string
+		from, to    int
+		want        counts
+	}{
+		{"from a local pod", "Egress", local, remote, counts{cut: 1, pinned: 1}},
+		{"to a local pod", "Ingress", remote, local, counts{cut: 1, pinned: 1}},
+		{"between others", "Ingress, Egress", remote, remote + 1, counts{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := node(t)
+			open(t, 0)
+			enter(t, podAddr(test.from), podAddr(test.to), 1024)
+			c.SetPolicy(fixture.Policy(t, "shop/all", fmt.Sprintf(`{podSelector: {}, policyTypes: [%s]}`, test.types)))
+			if got, err := newWorker(t, c).look(); err != nil || got != test.want {
+				t.Errorf("%+v, want %+v; %v", got, test.want, err)
+			}
+		})
+	}
 }
 
 // TestS95_WhoOpenedItIsNotKnown of a connection that was taken up in mid-stream: it ends if both directions are denied.
