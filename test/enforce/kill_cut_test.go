@@ -15,6 +15,7 @@ import (
 // killCutScenarios returns the scenarios with --established=cut, in which connections are open when a change comes and weave-npc is killed.
 func killCutScenarios() []killScenario {
 	lone := `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], `
+	peers := lone + `ingress: [{from: [{podSelector: {matchLabels: {app: db}}}, {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}]}]}`
 	scenarios := []killScenario{
 		{name: "cut_a_policy_comes_and_goes", states: []change{killed(), do(killed(), policy("shop/q", `
 podSelector: {matchExpressions: [{key: app, operator: In, values: [api, db]}]}
@@ -24,7 +25,9 @@ egress: [{to: [{namespaceSelector: {matchLabels: {team: b}}}]}]`))}},
 		{name: "cut_a_policy_is_edited", states: []change{
 			do(killedBase(), policy("shop/p", lone+`ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}], egress: [{to: [{podSelector: {}}]}]}`)),
 			do(killedBase(), policy("shop/p", lone+`ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}], egress: [{to: [{namespaceSelector: {matchLabels: {team: b}}}]}]}`))}},
-		{name: "cut_a_peer_is_relabelled", states: []change{killed(), do(killed(), pod("shop/db", labelled("app=none")), pod("ops/mon", labelled("app=web")))}},
+		{name: "cut_peers_are_relabelled", states: []change{
+			do(killedBase(), policy("shop/p", peers), pod("ops/copy", labelled("app=web"))),
+			do(killedBase(), policy("shop/p", peers), pod("ops/copy", labelled("app=web,colour=red")), pod("shop/db", labelled("app=none")))}},
 		{name: "cut_an_Admin_Deny_comes_and_goes", nodes: true, states: []change{killed(), do(killed(),
 			clusterPolicy("guard", admin("1", allPods, ingress("Deny", webEverywhere), egress("Deny", `{networks: [$out4/32, "$n14/32", "$n16/128"]}`))))}},
 	}
