@@ -67,7 +67,8 @@ func (c *talk) reverse() judge.Packet {
 // deniedOn returns the nodes that deny the connection. One that does not know who opened it denies it if neither end may.
 func (c *talk) deniedOn(now judge.World) (nodes []*lab.Node) {
 	for _, n := range c.nodes {
-		if !now.Allowed(n.Name(), c.packet()) && !(c.takenUp[n] && now.Allowed(n.Name(), c.reverse())) {
+		allowed := now.Allowed(n.Name(), c.packet()) || c.takenUp[n] && now.Allowed(n.Name(), c.reverse())
+		if !allowed {
 			nodes = append(nodes, n)
 		}
 	}
