@@ -76,6 +76,12 @@ kills: ## kill weave-npc before calls that it makes while it follows changes and
 	test/setup
 	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce -run 'TestS63_KilledAtEveryStep$(if $(ONLY),/.*/$(ONLY))' -timeout 0 -v
 
+cuts: ## end connections by EDITS (1000 for each backend) random changes, measure how soon they end, and wait for 6 minutes for ends that speak late
+	test/setup
+	WEAVE_NPC_TEST_STEPS=$${EDITS:-1000} $(GO) test ./test/enforce -run TestS95_Random -count=1 -timeout 0 -v
+	@for b in nft legacy; do WEAVE_NPC_TEST_LONG=1 $(GO) test ./test/enforce -run "TestS95_HowSoon/$$b" -count=1 -timeout 0 -v || exit 1; done
+	WEAVE_NPC_TEST_LONG=1 $(GO) test ./test/enforce -run TestS96_AnEndThatSpeaksLate -count=1 -timeout 0 -v
+
 drift: ## measure how long repairs take, REPEATS (30) times each kind, and what watching costs
 	test/setup
 	$(GO) test ./npc/syncer -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
@@ -100,4 +106,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance image release lint fmt bench fuzz storms worlds soak kills drift flood upgrade mutants vuln clean
+.PHONY: help build demo test controlplane conformance image release lint fmt bench fuzz storms worlds soak kills cuts drift flood upgrade mutants vuln clean

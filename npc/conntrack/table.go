@@ -39,6 +39,9 @@ func Open(family uint8) (*Table, error) {
 	return t, nil
 }
 
+// Is6 reports whether the table's family is IPv6.
+func (t *Table) Is6() bool { return t.family == unix.AF_INET6 }
+
 // Close closes the sockets.
 func (t *Table) Close() {
 	for _, c := range []*conn{t.list, t.change} {

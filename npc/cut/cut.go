@@ -80,6 +80,7 @@ func (w *Worker) Ask() {
 
 // Run judges connections whenever that was asked for, until the context ends. It returns no error: what fails is tried again.
 func (w *Worker) Run(ctx context.Context) error {
+	share := share{at: time.Now()}
 	again := time.NewTimer(0)
 	again.Stop()
 	defer again.Stop()
@@ -109,19 +110,41 @@ func (w *Worker) Run(ctx context.Context) error {
 		case first:
 			again.Reset(lookAgain)
 		}
-		// Who edits policies all the time gets half a processor at most.
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Since(start)):
+		case <-time.After(share.after(time.Now(), time.Since(start))):
 		}
 	}
+}
+
+// burst is by how much looks may be ahead of their share without a pause.
+const burst = 100 * time.Millisecond
+
+// share has looks take half the time at most, in the long run, so that who edits policies all the time gets half a processor.
+type share struct {
+	ahead time.Duration // by how much they were ahead at a time
+	at    time.Time
+}
+
+// after returns the pause after a look that took some time.
+func (s *share) after(now time.Time, took time.Duration) time.Duration {
+	idle := now.Sub(s.at) - took
+	s.ahead, s.at = max(0, s.ahead-idle/2)+took/2, now
+	return max(0, 2*(s.ahead-burst))
 }
 
 // look judges all connections once.
 func (w *Worker) look() (all counts, err error) {
 	start := time.Now()
 	local := w.Judge.LocalAddrs()
+	families := map[bool]bool{} // whether local pods have IPv6 addresses, and others
+	for a := range local {
+		families[a.Is6()] = true
+	}
 	for _, t := range w.Tables {
+		if !families[t.Is6()] && w.former[t] == 0 {
+			continue // to list an empty table takes time too
+		}
 		l := pass{Worker: w, table: t, former: w.former[t]}
 		err := t.Entries(func(source, destination netip.Addr) bool {
 			_, from := local[source]

@@ -58,11 +58,17 @@ func open(tb testing.TB, count int) {
 	for i := range count {
 		to := i % 100
 		from := (to+1)%10 + 10*(i/100%109)
-		f := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, Forward: tuple(podAddr(from), podAddr(to), uint16(1024+i/100), 80),
-			Reverse: tuple(podAddr(to), podAddr(from), 80, uint16(1024+i/100)), TimeOut: 600, ProtoInfo: &netlink.ProtoInfoTCP{State: 3}}
-		if err := netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, f); err != nil {
-			tb.Fatal(i, err)
-		}
+		enter(tb, podAddr(from), podAddr(to), uint16(1024+i/100))
+	}
+}
+
+// enter puts a connection of TCP to port 80 into the table.
+func enter(tb testing.TB, from, to netip.Addr, port uint16) {
+	tb.Helper()
+	f := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, Forward: tuple(from, to, port, 80), Reverse: tuple(to, from, 80, port), TimeOut: 600,
+		ProtoInfo: &netlink.ProtoInfoTCP{State: 3}}
+	if err := netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, f); err != nil {
+		tb.Fatal(from, to, port, err)
 	}
 }
 
@@ -105,6 +111,30 @@ func TestS95_ALookEndsWhatIsDeniedAndNothingElse(t *testing.T) {
 	c.DeletePolicy("shop", "app4", "")
 	look("the other one, too", counts{restored: 100})
 	look("and nothing is left", counts{})
+}
+
+// TestS95_FromLocalPodsAndToThem connections end. Those between other nodes' pods are these nodes' affair.
+func TestS95_FromLocalPodsAndToThem(t *testing.T) {
+	const local, remote = 0, 500
+	for _, test := range []struct {
+		name, types string
+		from, to    int
+		want        counts
+	}{
+		{"from a local pod", "Egress", local, remote, counts{cut: 1, pinned: 1}},
+		{"to a local pod", "Ingress", remote, local, counts{cut: 1, pinned: 1}},
+		{"between others", "Ingress, Egress", remote, remote + 1, counts{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := node(t)
+			open(t, 0)
+			enter(t, podAddr(test.from), podAddr(test.to), 1024)
+			c.SetPolicy(fixture.Policy(t, "shop/all", fmt.Sprintf(`{podSelector: {}, policyTypes: [%s]}`, test.types)))
+			if got, err := newWorker(t, c).look(); err != nil || got != test.want {
+				t.Errorf("%+v, want %+v; %v", got, test.want, err)
+			}
+		})
+	}
 }
 
 // TestS95_WhoOpenedItIsNotKnown of a connection that was taken up in mid-stream: it ends if both directions are denied.
@@ -158,4 +188,37 @@ func cpu(tb testing.TB) time.Duration {
 		tb.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// TestLooksTakeHalfAProcessor in the long run, and no pause is made after a few short ones.
+func TestLooksTakeHalfAProcessor(t *testing.T) {
+	const ms = time.Millisecond
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name         string
+		took, idle   time.Duration
+		looks        int
+		pause, total time.Duration // after the last, and of all
+	}{
+		{"a_short_look", 20 * ms, 0, 1, 0, 0},
+		{"a_burst_of_short_ones", 20 * ms, 0, 5, 0, 0},
+		{"short_ones_with_time_between", 20 * ms, 80 * ms, 100, 0, 0},
+		{"short_ones_without_end", 20 * ms, 0, 1000, 20 * ms, 19_800 * ms},
+		{"a_long_look", 1000 * ms, 0, 1, 800 * ms, 800 * ms},
+		{"long_ones_without_end", 1000 * ms, 0, 10, 1000 * ms, 9_800 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, at := share{at: now}, now
+			var pause, total time.Duration
+			for range c.looks {
+				at = at.Add(c.took)
+				pause = s.after(at, c.took)
+				total += pause
+				at = at.Add(pause + c.idle)
+			}
+			if (pause-c.pause).Abs() > ms || (total-c.total).Abs() > c.total/50 {
+				t.Errorf("a pause of %s after the last, %s in all", pause, total)
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 
 // killScenarios returns the scenarios of TestS63_KilledAtEveryStep.
 func killScenarios() []killScenario {
-	return append([]killScenario{
+	return slices.Concat([]killScenario{
 		{name: "first_start_on_a_live_node", states: []change{killed()}, reset: func(t *testing.T, w *world) {
 			t.Helper()
 			w.clean(t)
@@ -75,7 +76,7 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 				}
 			}},
 		{name: "drift_is_repaired", states: []change{killed()}, says: "drift found", disturb: drift},
-	}, killTierScenarios()...)
+	}, killTierScenarios(), killCutScenarios())
 }
 
 // killedBase returns base with pods that name the port of the streams.

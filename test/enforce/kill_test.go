@@ -47,6 +47,8 @@ type killScenario struct {
 	nodes bool
 	// families that are asked; nil for both.
 	families []int
+	// args are flags.
+	args []string
 	// prepare and check are called before and after each transition, with the number of the state before and after it.
 	prepare, check func(t *testing.T, w *world, state int)
 	// says matches what weave-npc may log as a warning or an error.
@@ -150,7 +152,7 @@ func newKilling(t *testing.T, backend lab.Backend, s killScenario) *killing {
 			// kube-proxy has rules of this kind: conntrack knows the flows from before weave-npc's first start.
 			run(t, n.Host, program+string(backend), "-w", "-A", "INPUT", "-m", "conntrack", "--ctstate", "INVALID")
 		}
-		w.daemons = append(w.daemons, killable(t, n, w.daemonArgs(i, "--manifests", m.dir)...))
+		w.daemons = append(w.daemons, killable(t, n, w.daemonArgs(i, append([]string{"--manifests", m.dir}, s.args...)...)...))
 		w.daemons[i].log.expect("cannot serve, trying again") // one that was killed may hold its port for a moment
 		if s.says != "" {
 			w.daemons[i].log.expect(s.says)

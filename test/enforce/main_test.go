@@ -51,7 +51,8 @@ func build() (*os.File, error) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "weave-npc")
 	// The race detector takes more and more memory, and many times the time.
-	race := strconv.FormatBool(os.Getenv(floodVariable) == "" && os.Getenv(soakVariable) == "" && os.Getenv(upgradeVariable) == "")
+	race := strconv.FormatBool(os.Getenv(floodVariable) == "" && os.Getenv(soakVariable) == "" && os.Getenv(upgradeVariable) == "" &&
+		os.Getenv(longVariable) == "")
 	output, err := exec.Command("go", "build", "-race="+race, "-o", path,
 		"github.com/weave-npc/weave-npc/cmd/weave-npc").CombinedOutput()
 	if err != nil {
