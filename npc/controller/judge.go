@@ -15,6 +15,7 @@ type judge struct {
 	*state
 	enforced sides
 	worlds   worlds
+	changes  uint64 // of what verdicts depend on
 }
 
 // sides are what policies say of pods.
@@ -31,9 +32,7 @@ func newJudge(s *state) judge { return judge{state: s, enforced: sides{}, worlds
 // forget has everything looked up anew.
 func (j *judge) forget() {
 	clear(j.enforced)
-	for _, w := range j.worlds.all {
-		clear(w.sides)
-	}
+	j.changes++ // worlds forget when they are asked: there may be many
 }
 
 // Judge returns what policies make of flows, in order. It appends to out.
@@ -88,7 +87,7 @@ func (j *judge) hear(f verdict.Flow, w *world) (h hearing) {
 func (j *judge) side(p *index.Pod, d traffic.Direction, w *world) *verdict.Side {
 	known := j.enforced
 	if w != nil && w.concerns(p) {
-		known = w.sides
+		known = w.sidesAt(j.changes)
 	} else {
 		w = nil
 	}
@@ -110,7 +109,7 @@ func (j *judge) find(p *index.Pod, d traffic.Direction, w *world) (s verdict.Sid
 		s.Isolated = false
 	}
 	for q, room := range j.isolation.Selecting(p) {
-		if !q.Isolates[d] || w.takes(named{policy: q.Key()}) {
+		if !q.Isolates[d] || w.taker(named{p.Namespace, q.Key()}) != "" {
 			continue
 		}
 		if s.Isolated = s.Isolated || !j.config.LegacyNetpol; room {

@@ -296,7 +296,7 @@ func TestS100_WorldsAreBounded(t *testing.T) {
 	for i := 8; i < 10; i++ {
 		want[staged.Key{Namespace: "a", Name: fmt.Sprint("p", i)}] = fmt.Sprintf("8 other worlds come before world w%d, and no more are judged of a namespace or of the cluster", i)
 	}
-	if got := stage.Faults(); !maps.Equal(got, want) {
+	if got := stage.Faults("a"); !maps.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
 }

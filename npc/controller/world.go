@@ -2,7 +2,9 @@ package controller
 
 import (
 	"iter"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/isolation"
@@ -16,60 +18,99 @@ import (
 
 // world is what would be enforced if the staged policies of one name were applied. A nil world changes nothing.
 type world struct {
-	name, content string
-	// added are the NetworkPolicies that are added, by namespace, and tiers the ClusterNetworkPolicies, each in order of their names.
-	added map[string][]*isolation.Policy
+	name  string
+	parts map[string]*part // by namespace; that of ClusterNetworkPolicies has none
+	sides sides
+	found uint64 // after how many changes the sides were found
+	// content tells what the policies are; it is empty until it is asked for.
+	content string
+}
+
+// part is what the policies of a namespace do to a world, or ClusterNetworkPolicies.
+type part struct {
+	world, content string
+	// added are the NetworkPolicies that are added, and tiers the ClusterNetworkPolicies, each in order of their names.
+	added []*isolation.Policy
 	tiers []*tiers.Policy
 	// taken are the enforced policies that are taken away, and the staged policy that does.
 	taken map[named]string
-	// namespaces are those whose NetworkPolicies are changed, and everywhere is set if ClusterNetworkPolicies are.
-	namespaces map[string]bool
-	everywhere bool
-	sides      sides
 }
 
 // named is an enforced policy.
 type named struct {
-	cluster bool
-	policy  string // with its namespace if it has one
+	namespace string // empty for a ClusterNetworkPolicy
+	policy    string // with its namespace if it has one
 }
 
-func newWorld(name string) *world {
-	return &world{name: name, added: map[string][]*isolation.Policy{}, taken: map[named]string{}, namespaces: map[string]bool{}, sides: sides{}}
-}
+func newPart(world string) *part { return &part{world: world, taken: map[named]string{}} }
 
 // add adds what a staged policy does.
-func (w *world) add(p *stagedPolicy) {
-	w.content = naming.Hash(w.content, p.key.Policy(), p.content)
-	w.namespaces[p.key.Namespace] = true
-	w.everywhere = w.everywhere || p.cluster != nil
+func (x *part) add(p *stagedPolicy) {
+	x.content = naming.Hash(x.content, p.key.Policy(), p.content)
 	if p.Takes != "" {
-		gone := named{p.cluster != nil, staged.Key{Namespace: p.key.Namespace, Name: p.Takes}.Policy()}
-		if w.taken[gone] == "" {
-			w.taken[gone] = p.key.Policy()
+		gone := named{p.key.Namespace, staged.Key{Namespace: p.key.Namespace, Name: p.Takes}.Policy()}
+		if x.taken[gone] == "" {
+			x.taken[gone] = p.key.Policy()
 		}
 	}
 	switch {
 	case !p.Adds:
 	case p.cluster != nil:
-		w.tiers = append(w.tiers, p.cluster)
+		x.tiers = append(x.tiers, p.cluster)
 	default:
-		w.added[p.key.Namespace] = append(w.added[p.key.Namespace], p.namespace)
+		x.added = append(x.added, p.namespace)
 	}
 }
 
-// concerns reports whether anything may be otherwise for a pod.
-func (w *world) concerns(p *index.Pod) bool { return w.everywhere || w.namespaces[p.Namespace] }
+// set replaces the part of a namespace, by none if it is nil. What was found of pods is forgotten.
+func (w *world) set(namespace string, p *part) {
+	if p == nil {
+		delete(w.parts, namespace)
+	} else {
+		w.parts[namespace] = p
+	}
+	w.content = ""
+	clear(w.sides)
+}
 
-// takes reports whether an enforced policy is taken away.
-func (w *world) takes(p named) bool { return w != nil && w.taken[p] != "" }
+// sidesAt returns what was found of pods since so many changes.
+func (w *world) sidesAt(changes uint64) sides {
+	if w.found != changes {
+		clear(w.sides)
+		w.found = changes
+	}
+	return w.sides
+}
+
+// contentOfAll returns a text that is another one once a policy of the world changes.
+func (w *world) contentOfAll() string {
+	if w.content == "" {
+		var texts []string
+		for _, namespace := range slices.Sorted(maps.Keys(w.parts)) {
+			texts = append(texts, namespace, w.parts[namespace].content)
+		}
+		w.content = naming.Hash(texts...)
+	}
+	return w.content
+}
+
+// concerns reports whether anything may be otherwise for a pod.
+func (w *world) concerns(p *index.Pod) bool { return w.parts[""] != nil || w.parts[p.Namespace] != nil }
+
+// taker returns the staged policy that takes an enforced one away; empty if none does.
+func (w *world) taker(p named) string {
+	if w == nil || w.parts[p.namespace] == nil {
+		return ""
+	}
+	return w.parts[p.namespace].taken[p]
+}
 
 // isolating returns the policies that are added and isolate a pod in a direction.
 func (w *world) isolating(p *index.Pod, d traffic.Direction) (out []*isolation.Policy) {
-	if w == nil {
+	if w == nil || w.parts[p.Namespace] == nil {
 		return nil
 	}
-	for _, q := range w.added[p.Namespace] {
+	for _, q := range w.parts[p.Namespace].added {
 		if q.Isolates[d] && p.ChosenBy(q.Target) {
 			out = append(out, q)
 		}
@@ -82,13 +123,13 @@ func (w *world) asked(enforced *tiers.Tiers, p *index.Pod, tier policy.Tier, d t
 	return func(yield func([]verdict.Rule) bool) {
 		var all []*tiers.Policy
 		for q := range enforced.Asked(p, tier, d) {
-			if !w.takes(named{true, q.Name}) {
+			if w.taker(named{policy: q.Name}) == "" {
 				all = append(all, q)
 			}
 		}
 		added := map[*tiers.Policy]bool{}
-		if w != nil {
-			for _, q := range w.tiers {
+		if w != nil && w.parts[""] != nil {
+			for _, q := range w.parts[""].tiers {
 				if q.Tier == tier && q.Chooses(p) {
 					all, added[q] = append(all, q), true
 				}
@@ -115,19 +156,41 @@ func asStaged(rules []verdict.Rule) []verdict.Rule {
 	return rules
 }
 
-// Differences returns what policies make of a flow, and the worlds in which the verdict would be another one.
+// Differences returns what policies make of a flow, and the worlds in which the verdict would be another one, in order of their names.
 func (l Lookup) Differences(f verdict.Flow) (v verdict.Verdict, out []verdict.Difference) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	j := &l.c.judge
 	j.worlds.find()
 	is := j.hear(f, nil)
-	for _, w := range j.worlds.all {
+	for _, w := range j.worlds.about(j.index.Addresses.Owner(f.From), j.index.Addresses.Owner(f.To)) {
 		if would := j.hear(f, w); would.Allowed != is.Allowed {
-			out = append(out, verdict.Difference{World: w.name, Content: w.content, Policy: j.decides(f, w, is, would), Verdict: would.Verdict})
+			out = append(out, verdict.Difference{World: w.name, Content: w.contentOfAll(), Policy: j.decides(f, w, is, would), Verdict: would.Verdict})
 		}
 	}
 	return is.Verdict, out
+}
+
+// about returns the worlds that concern one of the pods of this node among some, in order of their names. Pods may be nil.
+func (ws *worlds) about(pods ...*index.Pod) (out []*world) {
+	if len(ws.byName) == 0 {
+		return nil
+	}
+	namespaces := []string{""}
+	for _, p := range pods {
+		if p != nil && p.Local() && !slices.Contains(namespaces, p.Namespace) {
+			namespaces = append(namespaces, p.Namespace)
+		}
+	}
+	for _, namespace := range namespaces {
+		if of := ws.spaces[namespace]; of != nil {
+			for _, x := range of.parts {
+				out = append(out, ws.byName[x.world])
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *world) int { return strings.Compare(a.name, b.name) })
+	return slices.Compact(out)
 }
 
 // Worlds returns the content of each world of staged policies: a text that is another one once the policies change. It returns nil before SetSynced.
@@ -139,9 +202,9 @@ func (l Lookup) Worlds() map[string]string {
 	}
 	ws := &l.c.judge.worlds
 	ws.find()
-	out := make(map[string]string, len(ws.all))
-	for _, w := range ws.all {
-		out[w.name] = w.content
+	out := make(map[string]string, len(ws.byName))
+	for name, w := range ws.byName {
+		out[name] = w.contentOfAll()
 	}
 	return out
 }
@@ -169,7 +232,7 @@ func (j *judge) decides(f verdict.Flow, w *world, is, would hearing) string {
 		return q.Key()
 	}
 	for q := range j.isolation.Selecting(own) {
-		if name := w.taken[named{policy: q.Key()}]; name != "" && q.Isolates[d] {
+		if name := w.taker(named{own.Namespace, q.Key()}); name != "" && q.Isolates[d] {
 			return name
 		}
 	}
@@ -181,8 +244,12 @@ func (w *world) decidedBy(before, after *verdict.Rule) string {
 	if after != nil && after.Staged {
 		return after.Policy
 	}
-	if before != nil {
-		return w.taken[named{before.Tier != "", before.Policy}]
+	if before == nil {
+		return ""
 	}
-	return ""
+	if before.Tier != "" {
+		return w.taker(named{policy: before.Policy})
+	}
+	namespace, _, _ := strings.Cut(before.Policy, "/")
+	return w.taker(named{namespace, before.Policy})
 }

@@ -21,13 +21,19 @@ import (
 // concern it. A namespace with more does not cost others theirs.
 const maxWorlds = 8
 
-// worlds are the staged policies, by the worlds that they make.
+// worlds are the staged policies, and the worlds that they make.
 type worlds struct {
+	spaces map[string]*space // by namespace; those of ClusterNetworkPolicies have none
+	byName map[string]*world
+	// stale are the namespaces whose policies have changed: their parts of worlds are found anew when they are asked for.
+	stale map[string]struct{}
+}
+
+// space is what is staged in a namespace.
+type space struct {
 	policies map[staged.Key]*stagedPolicy
-	// all are the worlds in order of their names, and faults what is wrong with policies. They are found anew when they are asked for.
-	all    []*world
-	faults map[staged.Key]string
-	stale  bool
+	parts    []*part // by the names of their worlds
+	faults   map[staged.Key]string
 }
 
 // stagedPolicy is either a NetworkPolicy or a ClusterNetworkPolicy.
@@ -39,7 +45,9 @@ type stagedPolicy struct {
 	cluster   *tiers.Policy
 }
 
-func newWorlds() worlds { return worlds{policies: map[staged.Key]*stagedPolicy{}} }
+func newWorlds() worlds {
+	return worlds{spaces: map[string]*space{}, byName: map[string]*world{}, stale: map[string]struct{}{}}
+}
 
 // Stage takes staged policies, of which nothing reaches the kernel.
 type Stage struct{ c *Controller }
@@ -60,24 +68,35 @@ func (s Stage) StageClusterPolicy(key staged.Key, change staged.Change, o *v1alp
 func (s Stage) put(p *stagedPolicy) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.c.judge.worlds.policies[p.key] = p
-	s.c.judge.worlds.stale = true
+	ws := &s.c.judge.worlds
+	of := ws.spaces[p.key.Namespace]
+	if of == nil {
+		of = &space{policies: map[staged.Key]*stagedPolicy{}}
+		ws.spaces[p.key.Namespace] = of
+	}
+	of.policies[p.key] = p
+	ws.stale[p.key.Namespace] = struct{}{}
 }
 
 // Unstage removes a staged policy.
 func (s Stage) Unstage(key staged.Key) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	delete(s.c.judge.worlds.policies, key)
-	s.c.judge.worlds.stale = true
+	if of := s.c.judge.worlds.spaces[key.Namespace]; of != nil {
+		delete(of.policies, key)
+		s.c.judge.worlds.stale[key.Namespace] = struct{}{}
+	}
 }
 
-// Faults returns what is wrong with staged policies.
-func (s Stage) Faults() map[staged.Key]string {
+// Faults returns what is wrong with the staged policies of a namespace, or with ClusterNetworkPolicies.
+func (s Stage) Faults(namespace string) map[staged.Key]string {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.c.judge.worlds.find()
-	return s.c.judge.worlds.faults // it is not changed, but replaced
+	if of := s.c.judge.worlds.spaces[namespace]; of != nil {
+		return of.faults // it is not changed, but replaced
+	}
+	return nil
 }
 
 // contentOf returns a text that is equal for policies that say the same.
@@ -89,46 +108,63 @@ func contentOf(change staged.Change, spec any) string {
 	return naming.Hash(fmt.Sprint(change), string(text))
 }
 
-// find finds the worlds that the policies make.
+// find has the worlds follow the policies.
 func (ws *worlds) find() {
-	if !ws.stale {
-		return
+	for namespace := range ws.stale {
+		of := ws.spaces[namespace]
+		ws.leave(namespace, of)
+		of.find()
+		for _, p := range of.parts {
+			w := ws.byName[p.world]
+			if w == nil {
+				w = &world{name: p.world, parts: map[string]*part{}, sides: sides{}}
+				ws.byName[p.world] = w
+			}
+			w.set(namespace, p)
+		}
+		if len(of.policies) == 0 {
+			delete(ws.spaces, namespace)
+		}
 	}
-	ws.stale, ws.all, ws.faults = false, nil, map[staged.Key]string{}
-	byName := map[string]*world{}
-	in := map[string]map[string]bool{} // namespace -> its worlds, those of the cluster under no name
-	// In this order, whose worlds there is room for does not depend on who came first.
-	for _, p := range slices.SortedFunc(maps.Values(ws.policies), (*stagedPolicy).compare) {
-		effect, fault := p.check()
-		if fault == "" && !effect {
-			continue
+	clear(ws.stale)
+}
+
+// leave takes the parts of a namespace out of their worlds.
+func (ws *worlds) leave(namespace string, of *space) {
+	for _, p := range of.parts {
+		w := ws.byName[p.world]
+		if w.set(namespace, nil); len(w.parts) == 0 {
+			delete(ws.byName, p.world)
 		}
-		if in[p.key.Namespace] == nil {
-			in[p.key.Namespace] = map[string]bool{}
-		}
-		if of := in[p.key.Namespace]; effect && !of[p.World] && len(of) == maxWorlds {
-			effect, fault = false, fmt.Sprintf("%d other worlds come before world %s, and no more are judged of a namespace or of the cluster", maxWorlds, p.World)
-		}
-		if fault != "" {
-			ws.faults[p.key] = fault
-		}
-		if !effect {
-			continue
-		}
-		in[p.key.Namespace][p.World] = true
-		if byName[p.World] == nil {
-			byName[p.World] = newWorld(p.World)
-			ws.all = append(ws.all, byName[p.World])
-		}
-		byName[p.World].add(p)
 	}
 }
 
-// compare orders policies by world, and in a world by name.
+// find finds the parts of worlds that the policies make.
+func (of *space) find() {
+	of.parts, of.faults = nil, map[staged.Key]string{}
+	// In this order, which worlds there is room for does not depend on which came first.
+	for _, p := range slices.SortedFunc(maps.Values(of.policies), (*stagedPolicy).compare) {
+		effect, fault := p.check()
+		if n := len(of.parts); effect && (n == 0 || of.parts[n-1].world != p.World) {
+			if n < maxWorlds {
+				of.parts = append(of.parts, newPart(p.World))
+			} else {
+				effect, fault = false, fmt.Sprintf("%d other worlds come before world %s, and no more are judged of a namespace or of the cluster", maxWorlds, p.World)
+			}
+		}
+		if fault != "" {
+			of.faults[p.key] = fault
+		}
+		if effect {
+			of.parts[len(of.parts)-1].add(p)
+		}
+	}
+}
+
+// compare orders policies of a namespace by world, and in a world by name.
 func (p *stagedPolicy) compare(q *stagedPolicy) int {
 	apart := map[bool]int{true: 1}
-	return cmp.Or(strings.Compare(p.World, q.World), strings.Compare(p.key.Namespace, q.key.Namespace), strings.Compare(p.key.Name, q.key.Name),
-		cmp.Compare(apart[p.key.Apart], apart[q.key.Apart]))
+	return cmp.Or(strings.Compare(p.World, q.World), strings.Compare(p.key.Name, q.key.Name), cmp.Compare(apart[p.key.Apart], apart[q.key.Apart]))
 }
 
 // check returns whether a policy does anything to its world, and what is wrong with it.

@@ -23,8 +23,9 @@ type Judgement struct {
 	// Verdict is given by rules, the one that decided first; none if no rule did.
 	Verdict Verdict
 	By      []Applied
-	// Staged are the worlds that would decide otherwise, without numbers and times.
-	Staged []Staged
+	// Staged are the worlds that would decide otherwise, without numbers and times. Unjudged is set if they were not asked, for lack of time.
+	Staged   []Staged
+	Unjudged bool
 }
 
 // Connection is what connections have in common that are recorded together, and judged once if they come at the same time.

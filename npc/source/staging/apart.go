@@ -63,7 +63,7 @@ func (a apart) set(p *policy, stage func(staged.Change)) {
 	} else {
 		a.s.unstage(p.key, p)
 	}
-	a.s.report()
+	a.s.report(p.key.Namespace)
 }
 
 // DeletePolicy implements source.Sink.

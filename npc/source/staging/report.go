@@ -9,13 +9,14 @@ import (
 	"github.com/weave-npc/weave-npc/npc/staged"
 )
 
-// report reports which policies are not what their annotations ask for, each once as long as that does not change. s.mu is held.
-func (s *Sink) report() {
-	if !s.synced || len(s.annotated) == 0 {
+// report reports which policies of a namespace are not what their annotations ask for, each once as long as that does not change. s.mu is held.
+func (s *Sink) report(namespace string) {
+	of := s.annotated[namespace]
+	if !s.synced || len(of) == 0 {
 		return
 	}
-	faults := s.config.Stage.Faults()
-	for _, p := range slices.SortedFunc(maps.Values(s.annotated), (*policy).compare) {
+	faults := s.config.Stage.Faults(namespace)
+	for _, p := range slices.SortedFunc(maps.Values(of), (*policy).compare) {
 		text := s.wrong(p, faults[p.key])
 		if text != "" && text != p.reported {
 			s.config.Report(Notice{Key: p.key, UID: p.uid, Wrong: true, Text: text})
@@ -45,7 +46,7 @@ func (s *Sink) wrong(p *policy, fault string) string {
 	return fmt.Sprintf("%s names %s, which is not enforced: it changes nothing in its world", staged.RemovesAnnotation, p.change.Takes)
 }
 
-// compare orders policies by name.
+// compare orders policies of a namespace by name.
 func (p *policy) compare(q *policy) int {
-	return cmp.Or(cmp.Compare(p.key.Namespace, q.key.Namespace), cmp.Compare(p.key.Name, q.key.Name))
+	return cmp.Compare(p.key.Name, q.key.Name)
 }

@@ -2,6 +2,8 @@ package staging
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +47,7 @@ func (s *Sink) set(p *policy, enforce, cease func(), stage func(staged.Change)) 
 		s.unstage(p.key, p)
 		s.enforced[p.key] = p.uid
 		enforce()
-		s.report()
+		s.report(p.key.Namespace)
 		return
 	}
 	s.annotate(p)
@@ -55,28 +57,35 @@ func (s *Sink) set(p *policy, enforce, cease func(), stage func(staged.Change)) 
 		cease()
 		s.config.Report(Notice{Key: p.key, UID: p.uid, Text: "it is staged: it is not enforced any more"})
 	}
-	s.report()
+	s.report(p.key.Namespace)
 }
 
 // annotate keeps a policy that is staged, or should be.
 func (s *Sink) annotate(p *policy) {
-	if was := s.annotated[p.key]; was != nil {
+	of := s.annotated[p.key.Namespace]
+	if of == nil {
+		of = map[staged.Key]*policy{}
+		s.annotated[p.key.Namespace] = of
+	}
+	if was := of[p.key]; was != nil {
 		p.reported = was.reported
 	}
-	s.annotated[p.key] = p
+	of[p.key] = p
 }
 
 // unstage removes a policy from its world, if it is in one. It is p now, which may be nil.
 func (s *Sink) unstage(key staged.Key, p *policy) {
-	was := s.annotated[key]
-	if was != nil && was.staged {
+	of := s.annotated[key.Namespace]
+	if was := of[key]; was != nil && was.staged {
 		s.config.Stage.Unstage(key)
 	}
 	if p != nil && p.problem != "" {
 		s.annotate(p)
 		return
 	}
-	delete(s.annotated, key)
+	if delete(of, key); len(of) == 0 {
+		delete(s.annotated, key.Namespace)
+	}
 }
 
 // DeletePolicy implements source.Sink.
@@ -92,14 +101,14 @@ func (s *Sink) DeleteClusterPolicy(name string, uid types.UID) {
 func (s *Sink) delete(key staged.Key, uid types.UID, cease func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.annotated[key]; p != nil && (uid == "" || p.uid == uid) {
+	if p := s.annotated[key.Namespace][key]; p != nil && (uid == "" || p.uid == uid) {
 		s.unstage(key, nil)
 	}
 	if is, ok := s.enforced[key]; ok && (uid == "" || is == uid) {
 		delete(s.enforced, key)
 		cease()
 	}
-	s.report()
+	s.report(key.Namespace)
 }
 
 // SetSynced implements source.Sink. From now on a policy that another one names can be missed.
@@ -108,5 +117,7 @@ func (s *Sink) SetSynced() {
 	defer s.mu.Unlock()
 	s.Sink.SetSynced()
 	s.synced = true
-	s.report()
+	for _, namespace := range slices.Sorted(maps.Keys(s.annotated)) {
+		s.report(namespace)
+	}
 }

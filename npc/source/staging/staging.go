@@ -24,8 +24,8 @@ type Stage interface {
 	StagePolicy(staged.Key, staged.Change, *networkingv1.NetworkPolicy)
 	StageClusterPolicy(staged.Key, staged.Change, *v1alpha2.ClusterNetworkPolicy)
 	Unstage(staged.Key)
-	// Faults returns what is wrong with staged policies.
-	Faults() map[staged.Key]string
+	// Faults returns what is wrong with the staged policies of a namespace; those of ClusterNetworkPolicies have none.
+	Faults(namespace string) map[staged.Key]string
 }
 
 // Config is what a Sink depends on.
@@ -53,8 +53,9 @@ type Sink struct {
 	mu     sync.Mutex
 	synced bool
 	// enforced are the policies that are, and annotated are the others and those that should be staged.
-	enforced  map[staged.Key]types.UID
-	annotated map[staged.Key]*policy
+	enforced map[staged.Key]types.UID
+	// By namespace, so that what one of them does costs others nothing.
+	annotated map[string]map[staged.Key]*policy
 }
 
 // policy is one that is staged, or should be.
@@ -70,7 +71,7 @@ type policy struct {
 
 // New returns a Sink that has policies enforced by another one.
 func New(enforced source.Sink, c Config) *Sink {
-	return &Sink{Sink: enforced, config: c, enforced: map[staged.Key]types.UID{}, annotated: map[staged.Key]*policy{}}
+	return &Sink{Sink: enforced, config: c, enforced: map[staged.Key]types.UID{}, annotated: map[string]map[staged.Key]*policy{}}
 }
 
 // Counts are numbers of policies.
@@ -84,14 +85,16 @@ type Counts struct {
 func (s *Sink) Counts() (c Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.annotated {
-		if !p.staged {
-			c.Refused++
-			continue
-		}
-		c.Staged++
-		if p.reported != "" {
-			c.Faulty++
+	for _, of := range s.annotated {
+		for _, p := range of {
+			switch {
+			case !p.staged:
+				c.Refused++
+				continue
+			case p.reported != "":
+				c.Faulty++
+			}
+			c.Staged++
 		}
 	}
 	return c

@@ -36,7 +36,7 @@ func (x *theatre) StageClusterPolicy(k staged.Key, c staged.Change, _ *v1alpha2.
 
 func (x *theatre) Unstage(k staged.Key) { delete(x.staged, k) }
 
-func (x *theatre) Faults() map[staged.Key]string { return x.faults }
+func (x *theatre) Faults(string) map[staged.Key]string { return x.faults }
 
 // text returns what is enforced and what is staged.
 func (x *theatre) text() string {

@@ -52,9 +52,12 @@ func (s *stage) StageClusterPolicy(key staged.Key, c staged.Change, o *v1alpha2.
 func (s *stage) Unstage(key staged.Key) { delete(s.policies, key) }
 
 // Faults implements staging.Stage.
-func (s *stage) Faults() map[staged.Key]string {
+func (s *stage) Faults(namespace string) map[staged.Key]string {
 	faults := map[staged.Key]string{}
 	for key, p := range s.policies {
+		if key.Namespace != namespace {
+			continue
+		}
 		if _, fault := p.effect(); fault != "" {
 			faults[key] = fault
 		}

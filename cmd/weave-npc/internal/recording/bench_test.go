@@ -57,7 +57,7 @@ func BenchmarkRecord(b *testing.B) {
 				for i := range opened {
 					opened[i] = flows.Connection{Src: c.from(n*batch + i), Dst: local, Service: flow.Service{Protocol: 6, Port: 80}}
 				}
-				s.Add(time.Now(), judge{m.Lookup()}, flows.Allowed, opened)
+				s.Add(time.Now(), judge{Names: m.Lookup()}, flows.Allowed, opened)
 			}
 			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/batch, "ns/connection")
 		})

@@ -18,14 +18,19 @@ type Names interface {
 	NameOf(netip.Addr) string
 	// IsLocal reports whether an address is that of a pod of this node.
 	IsLocal(netip.Addr) bool
+	// Judge appends what policies make of flows to out.
+	Judge(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
 	// Differences returns what policies make of a flow, and the worlds of staged policies that make something else of it.
 	Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
 	// Worlds returns the content of each world, which is another one once its policies change; nil while not all policies are known.
 	Worlds() map[string]string
 }
 
-// judge names the ends of connections, and the rule that decides.
-type judge struct{ Names }
+// judge names the ends of connections, and the rule that decides. It asks worlds of staged policies too, unless it is in haste.
+type judge struct {
+	Names
+	haste bool
+}
 
 // Judge implements flows.Judge.
 func (j judge) Judge(src, dst netip.Addr, s flow.Service) (of flows.Judgement, concerned bool) {
@@ -40,7 +45,14 @@ func (j judge) Judge(src, dst netip.Addr, s flow.Service) (of flows.Judgement, c
 			of.PortNames = append(of.PortNames, p.Name)
 		}
 	}
-	is, differences := j.Differences(verdict.Flow{From: src, To: dst, Service: s})
+	f := verdict.Flow{From: src, To: dst, Service: s}
+	var is verdict.Verdict
+	var differences []verdict.Difference
+	if of.Unjudged = j.haste; j.haste {
+		is = j.Names.Judge([]verdict.Flow{f}, nil)[0]
+	} else {
+		is, differences = j.Differences(f)
+	}
 	of.Verdict, of.By = outcome(is)
 	for _, d := range differences {
 		s := flows.Staged{World: d.World, Policy: d.Policy, Content: d.Content}

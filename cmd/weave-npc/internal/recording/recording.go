@@ -111,7 +111,16 @@ func (r *Recorder) Denied(p ulogd.Packet) {
 		return
 	}
 	c := flows.Connection{Src: p.Src, Dst: p.Dst, Service: flow.Service{Protocol: p.Protocol, Port: p.DstPort}}
-	r.store.Add(time.Now().UTC(), judge{r.config.Names}, flows.Denied, []flows.Connection{c})
+	r.record(flows.Denied, []flows.Connection{c})
+}
+
+// record records connections, and measures how long that takes while worlds of staged policies are asked.
+func (r *Recorder) record(v flows.Verdict, opened []flows.Connection) {
+	start := time.Now()
+	r.store.Add(start.UTC(), judge{r.config.Names, r.staged.haste.exceeded(start)}, v, opened)
+	if r.staged.any.Load() {
+		r.staged.haste.spend(time.Since(start))
+	}
 }
 
 // follow records what the kernel's events tell. A failure is logged when it begins.
@@ -158,7 +167,7 @@ func (r *Recorder) read(ctx context.Context, began func()) error {
 		for _, c := range opened {
 			batch = append(batch, connection(c))
 		}
-		r.store.Add(time.Now().UTC(), judge{r.config.Names}, flows.Allowed, batch)
+		r.record(flows.Allowed, batch)
 	})
 }
 

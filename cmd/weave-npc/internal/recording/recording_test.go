@@ -50,6 +50,15 @@ func (n names) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
 		[]verdict.Difference{{World: "open", Content: "1", Policy: "gate", Verdict: verdict.Verdict{Allowed: true}}}
 }
 
+// Judge is for who is in haste.
+func (n names) Judge(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
+	for _, f := range asked {
+		v, _ := n.Differences(f)
+		out = append(out, v)
+	}
+	return out
+}
+
 func (n names) Worlds() map[string]string { return map[string]string{"open": "1"} }
 
 // guard is the rule that denies everything.
@@ -104,7 +113,7 @@ func TestJudge(t *testing.T) {
 				}
 				return e.Addr.String()
 			}
-			j, concerned := judge{cast}.Judge(test.src, test.dst, test.service)
+			j, concerned := judge{Names: cast}.Judge(test.src, test.dst, test.service)
 			if concerned == test.unconcerns || concerned && (end(j.From) != test.from || end(j.To) != test.to || fmt.Sprint(j.PortNames) != test.ports ||
 				j.Verdict != flows.Denied || !slices.Equal(j.By, guard) || len(j.Staged) != 1) {
 				t.Errorf("%+v %v", j, concerned)
@@ -172,7 +181,7 @@ func (bothWays) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference
 func TestHitsOfRules(t *testing.T) {
 	r := newRecorder(t, func(c *Config) { c.Names = bothWays{cast} })
 	opened := flows.Connection{Src: web, Dst: db, Service: flow.Service{Protocol: 6, Port: 80}}
-	r.store.Add(time.Now(), judge{r.config.Names}, flows.Allowed, []flows.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
+	r.store.Add(time.Now(), judge{Names: r.config.Names}, flows.Allowed, []flows.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
 	var got []string
 	for _, h := range r.store.Hits().Rules {
 		got = append(got, fmt.Sprintf("%s %d by %s", h.Verdict, h.Count, h.Rule))

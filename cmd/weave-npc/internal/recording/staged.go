@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,10 +24,12 @@ type stagedReporter struct {
 	lines  *repeats.Log[stagedKind, string, stagedConnection]
 	log    *slog.Logger
 
-	connections *prometheus.CounterVec
-	suppressed  prometheus.Counter
-	labelled    map[stagedPolicy]bool // those with label values of their own
-	known       map[string]string     // the worlds as the store knows them; nil at first
+	connections          *prometheus.CounterVec
+	suppressed, unjudged prometheus.Counter
+	labelled             map[stagedPolicy]bool // those with label values of their own
+	known                map[string]string     // the worlds as the store knows them; nil at first
+	any                  atomic.Bool           // whether there are worlds
+	haste                allowance
 }
 
 // stagedKind is what connections have in common that are repeats of each other in the log.
@@ -51,16 +55,21 @@ func newStagedReporter(worlds func() map[string]string, log *slog.Logger, regist
 			[]string{"world", "policy", "outcome"}),
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_log_suppressed_total",
 			Help: "Connections that staged policies would decide otherwise, counted, but neither logged nor summed up in a line of the log."}),
+		unjudged: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_unjudged_connections_total",
+			Help: "Recorded connections that staged policies were not asked about, because that took too much time."}),
 	}
 	r.lines = repeats.New[stagedKind](r.line, func(number int, most string) {
 		log.Info("staged", "not_logged", number, "most_from", most)
 	})
-	registry.MustRegister(r.connections, r.suppressed)
+	registry.MustRegister(r.connections, r.suppressed, r.unjudged)
 	return r
 }
 
 // seen reports what worlds would do with a number of connections. It is called by one goroutine at a time.
 func (r *stagedReporter) seen(c flows.Connection, j flows.Judgement, number int) {
+	if j.Unjudged {
+		r.unjudged.Add(float64(number))
+	}
 	for _, s := range j.Staged {
 		p := stagedPolicy{s.World, s.Policy}
 		if !r.labelled[p] && len(r.labelled) >= maxStagedPolicies {
@@ -120,7 +129,39 @@ func (r *Recorder) watchStaged(ctx context.Context) {
 		if worlds := s.worlds(); worlds != nil && (s.known == nil || !maps.Equal(worlds, s.known)) {
 			r.store.KeepStaged(worlds)
 			s.known = worlds
+			s.any.Store(len(worlds) > 0)
 		}
 	}
 	s.lines.SumUp(time.Now().Add(repeats.Window)) // as if all windows had ended
+}
+
+const (
+	// stagedShare is the part of a processor that recording may take while worlds of staged policies are asked, and stagedBurst how much more at a time.
+	// Tenants say how many there are, and how many rules they have.
+	stagedShare = 0.15
+	stagedBurst = 300 * time.Millisecond
+)
+
+// allowance bounds the time that is spent on something in the long run.
+type allowance struct {
+	mu    sync.Mutex
+	spent time.Duration // more than the share, at a time
+	at    time.Time
+}
+
+// exceeded reports whether too much was spent.
+func (a *allowance) exceeded(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.spent > 0 {
+		a.spent = max(0, a.spent-time.Duration(float64(now.Sub(a.at))*stagedShare))
+	}
+	a.at = now
+	return a.spent > stagedBurst
+}
+
+func (a *allowance) spend(took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.spent += took
 }

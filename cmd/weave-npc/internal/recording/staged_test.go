@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -62,6 +63,49 @@ func TestStagedPoliciesInMetricsAreBounded(t *testing.T) {
 	for _, family := range gathered {
 		if n := len(family.GetMetric()); family.GetName() == "weavenpc_staged_connections_total" && n != maxStagedPolicies+1 {
 			t.Errorf("%d series", n)
+		}
+	}
+}
+
+// TestStagedPoliciesTakeLittleTime: when recording takes too much of it, worlds are not asked, which is counted, until it has taken less for a while.
+func TestStagedPoliciesTakeLittleTime(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	r := newRecorder(t, func(c *Config) { c.Registry = registry })
+	now := time.Unix(1000, 0)
+	a := &allowance{}
+	for range 100 {
+		if a.exceeded(now) {
+			t.Fatal("a tenth of the time is too much")
+		}
+		a.spend(10 * time.Millisecond)
+		now = now.Add(100 * time.Millisecond)
+	}
+	over := 0
+	for range 1000 {
+		if a.exceeded(now) {
+			over++
+		} else {
+			a.spend(50 * time.Millisecond)
+		}
+		now = now.Add(100 * time.Millisecond)
+	}
+	if over < 650 || over > 750 {
+		t.Errorf("%d of 1000 are too much, of which each takes half of the time", over)
+	}
+	r.staged.haste.at = time.Now()
+	r.staged.haste.spend(time.Hour)
+	r.Denied(ulogd.Packet{Src: web, Dst: db, Protocol: 6, DstPort: 5432})
+	records, _ := r.store.Since(0)
+	if len(records) != 1 || len(records[0].Staged) > 0 || records[0].By == nil {
+		t.Errorf("%+v", records)
+	}
+	gathered, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range gathered {
+		if n := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "weavenpc_staged_unjudged_connections_total" && n != 1 {
+			t.Errorf("%g are counted", n)
 		}
 	}
 }

@@ -11,10 +11,13 @@ package stage
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/pkg/errors"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/repeats"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/staging"
@@ -40,11 +43,18 @@ type Stage struct {
 	*staging.Sink
 	config    Config
 	manifests *source.Source // nil without a directory
+	notices   *repeats.Log[notice, string, staging.Notice]
 }
+
+// notice is what notices have in common that are repeats of each other: who may edit a policy may stage it again and again.
+type notice struct{ policy, text string }
 
 // New returns a Stage. It fails if the directory cannot be read.
 func New(c Config) (*Stage, error) {
 	s := &Stage{config: c}
+	s.notices = repeats.New[notice](s.line, func(number int, most string) {
+		c.Log.Warn("policies are staged, or not, too often to be named", "not_logged", number, "most_in", most)
+	})
 	s.Sink = staging.New(c.Enforced, staging.Config{Mode: c.Mode, Stage: controller.StageOf(c.Controller), Report: s.report})
 	gauge := func(name, help string, value func() int) {
 		c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
@@ -66,20 +76,39 @@ func New(c Config) (*Stage, error) {
 	return s, nil
 }
 
-// Follow stages the policies of the directory until the context ends.
+// Follow stages the policies of the directory, and logs repeated notices, until the context ends.
 func (s *Stage) Follow(ctx context.Context) error {
-	if s.manifests == nil {
-		return nil
+	var tasks errgroup.Group
+	if s.manifests != nil {
+		tasks.Go(func() error { return s.manifests.Run(ctx, s.Apart(), s.config.Log.With("of", "--staged-manifests")) })
 	}
-	return s.manifests.Run(ctx, s.Apart(), s.config.Log.With("of", "--staged-manifests"))
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return tasks.Wait()
+		case now := <-tick.C:
+			s.notices.SumUp(now)
+		}
+	}
 }
 
-// report logs a notice and passes it on.
 func (s *Stage) report(n staging.Notice) {
+	s.notices.Add(notice{n.Key.Policy(), n.Text}, n.Key.Namespace, n, 1, time.Now())
+}
+
+// line logs a notice, with its repeats if there are any, and passes the first one on.
+func (s *Stage) line(n staging.Notice, number int, within time.Duration) {
 	text, level := "a policy is staged", slog.LevelInfo
 	if n.Wrong {
 		text, level = "a policy is not staged as it asks for", slog.LevelWarn
 	}
-	s.config.Log.Log(context.Background(), level, text, "policy", n.Key.Policy(), "what", n.Text)
-	s.config.Report(n)
+	args := []any{"policy", n.Key.Policy(), "what", n.Text}
+	if number > 0 {
+		args = append(args, "repeats", number, "within", within.Round(time.Second))
+	} else {
+		s.config.Report(n)
+	}
+	s.config.Log.Log(context.Background(), level, text, args...)
 }
