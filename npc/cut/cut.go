@@ -108,7 +108,8 @@ func (w *Worker) Run(ctx context.Context) error {
 			retry = 0
 			again.Reset(lookAgain)
 		case first:
-			again.Reset(lookAgain)
+			// Long looks are less often in the way of the next change so.
+			again.Reset(max(lookAgain, 2*time.Since(start)))
 		}
 		select {
 		case <-ctx.Done():

@@ -66,8 +66,9 @@ func (m *cutTimes) measure(t *testing.T, about string, free, closed change, roun
 	before := usageOf(t, m.daemons[0].cmd.Process.Pid).cpu
 	for i := range rounds {
 		time.Sleep(pause + time.Duration(i%5)*100*time.Millisecond)
+		start := time.Now()
 		m.source.write(t, m.objects(closed))
-		changed := m.awaitIsolated(t)
+		changed := m.awaitIsolated(t, start)
 		took = append(took, m.awaitMark(t, true).Sub(changed))
 		time.Sleep(pause)
 		m.source.write(t, m.objects(free))
@@ -90,8 +91,8 @@ func (m *cutTimes) isFree(t *testing.T) bool {
 	return holds(sets, ipset.Addr(m.hosts["web"].Addr4()))
 }
 
-// awaitIsolated waits until web is isolated, and returns when it was last seen not to be.
-func (m *cutTimes) awaitIsolated(t *testing.T) (free time.Time) {
+// awaitIsolated waits until web is isolated, and returns when it was last known not to be: it was not at some time.
+func (m *cutTimes) awaitIsolated(t *testing.T, free time.Time) time.Time {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
 		now := time.Now()
