@@ -271,3 +271,23 @@ func TestS93_ARelabelledSubjectOfBothKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestS81_TheIsolatedNeverMeetBaseline policies, whether these accept or deny what NetworkPolicies do not or do allow.
+func TestS81_TheIsolatedNeverMeetBaseline(t *testing.T) {
+	for _, action := range []string{"Accept", "Deny"} {
+		t.Run(action, func(t *testing.T) {
+			h := newHistory(t, t)
+			h.setNamespace("a", nil)
+			for i, name := range []string{"web", "client", "other"} {
+				h.setPod(npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: cluster.Node, Labels: map[string]string{"app": name},
+					Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.32.1.", i+2)), netip.MustParseAddr(fmt.Sprint("fd32:1::", i+2))}})
+			}
+			h.setPolicy(fixture.Policy(t, "a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress],
+				ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}], egress: [{to: [{podSelector: {matchLabels: {app: client}}}]}]}`))
+			h.setClusterPolicy(fixture.ClusterPolicy(t, "base", `{tier: Baseline, priority: 1, subject: {namespaces: {}},
+				ingress: [{action: `+action+`, from: [{namespaces: {}}]}], egress: [{action: `+action+`, to: [{namespaces: {}}]}]}`))
+			h.Sync()
+			h.check()
+		})
+	}
+}
