@@ -13,14 +13,14 @@ import (
 
 const top = "../.."
 
-// pages returns all pages, path -> text: those of the top and of docs.
+// pages returns all pages, path -> text: those of the top, of docs, and the chart's.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(top, "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	names = append(names, filepath.Join(top, ".github", "PULL_REQUEST_TEMPLATE.md"))
+	names = append(names, filepath.Join(top, "prod", "chart", "README.md"), filepath.Join(top, ".github", "PULL_REQUEST_TEMPLATE.md"))
 	err = filepath.WalkDir(filepath.Join(top, "docs"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".md" {
 			names = append(names, path)
