@@ -189,7 +189,8 @@ func TestNotes(t *testing.T) {
 		tells, omits []string
 	}{
 		{"", []string{"-n kube-system rollout status", registry, address, multicast}, nil},
-		{"{image: {repository: mirror/npc}, flags: {pod-interface: cni0, allow-mcast: false}}", []string{"one engine"}, []string{registry, address, multicast}},
+		{"{image: {repository: mirror/npc}, flags: {pod-interface: cni0, allow-mcast: false}}", []string{"one engine"},
+			[]string{registry, address, multicast}},
 		{`flags: {pod-cidr: [10.0.0.0/8], allow-mcast: "true"}`, []string{registry, multicast}, []string{address}},
 	}
 	for _, c := range cases {
