@@ -58,8 +58,8 @@ func page(t *testing.T) map[string][]string {
 	return all
 }
 
-// target are the labels that a scrape adds.
-var target = []string{"instance", "job"}
+// target are the labels that a scrape adds, the last one if its configuration says so.
+var target = []string{"instance", "job", "cluster"}
 
 // check checks that an expression is one, of metrics and labels that there are.
 func check(t *testing.T, about, text string, known map[string][]string) {
@@ -108,15 +108,24 @@ func TestAlertsAreOfMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsExplained in docs/operating.md.
+// TestEveryAlertIsExplained in docs/operating.md, where its runbook_url leads.
 func TestEveryAlertIsExplained(t *testing.T) {
 	text, err := os.ReadFile(operating)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range rules(t) {
-		if !strings.Contains(string(text), "**"+name+"**") {
-			t.Errorf("%s does not explain %s", operating, name)
+	all := rules(t)
+	for name, r := range all {
+		if !strings.Contains(string(text), "\n### "+name+"\n\n") {
+			t.Errorf("%s has no heading %s", operating, name)
+		}
+		if want := strings.TrimPrefix(operating, "../../") + "#" + strings.ToLower(name); r.Annotations["runbook_url"] != want {
+			t.Errorf("%s leads to %q, not to %s", name, r.Annotations["runbook_url"], want)
+		}
+	}
+	for _, h := range regexp.MustCompile(`(?m)^### (WeaveNPC\w+)$`).FindAllStringSubmatch(string(text), -1) {
+		if _, there := all[h[1]]; !there {
+			t.Errorf("%s explains %s, which is no alert", operating, h[1])
 		}
 	}
 }
@@ -170,6 +179,7 @@ func TestAlertsFire(t *testing.T) {
 			if fires(t, r, c.quiet) {
 				t.Errorf("it fires with\n%s", c.quiet)
 			}
+			checkKeepsCluster(t, r, c.fires)
 		})
 	}
 	for name := range all {
@@ -177,13 +187,33 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
+// checkKeepsCluster gives an alert what it fires for in two clusters at once: it fires for each of them, and says which.
+func checkKeepsCluster(t *testing.T, r rulefmt.Rule, series string) {
+	t.Helper()
+	one := strings.ReplaceAll(strings.TrimSpace(series), `instance=`, `cluster="one",instance=`)
+	got := map[string]bool{}
+	for _, s := range firing(t, r, one+"\n"+strings.ReplaceAll(one, `"one"`, `"two"`)) {
+		got[s.Metric.Get("cluster")] = true
+	}
+	if len(got) != 2 || !got["one"] || !got["two"] {
+		t.Errorf("it fires in clusters one and two, and says %v", got)
+	}
+}
+
 // fires reports whether an alert fires after half an hour, that is, whether its condition has held for long enough.
 func fires(t *testing.T, r rulefmt.Rule, series string) bool {
+	t.Helper()
+	return len(firing(t, r, series)) > 0
+}
+
+// firing returns for what an alert fires after half an hour.
+func firing(t *testing.T, r rulefmt.Rule, series string) promql.Vector {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, "load 1m\n  "+strings.ReplaceAll(strings.TrimSpace(series), "\n", "\n  "))
 	defer storage.Close()
 	engine := promqltest.NewTestEngine(t, false, 5*time.Minute, 1e6)
 	end := time.Unix(0, 0).Add(30 * time.Minute)
+	var v promql.Vector
 	for at := end.Add(-time.Duration(r.For)); !at.After(end); at = at.Add(time.Minute) {
 		q, err := engine.NewInstantQuery(t.Context(), storage, promql.NewPrometheusQueryOpts(false, 0), r.Expr, at)
 		if err != nil {
@@ -193,15 +223,14 @@ func fires(t *testing.T, r rulefmt.Rule, series string) bool {
 		if result.Err != nil {
 			t.Fatal(result.Err)
 		}
-		v, err := result.Vector()
-		if err != nil {
+		if v, err = result.Vector(); err != nil {
 			t.Fatal(err)
 		}
 		if len(v) == 0 {
-			return false
+			return nil
 		}
 	}
-	return true
+	return v
 }
 
 // panel is what a test wants to know of a dashboard's panel.
@@ -213,6 +242,9 @@ type panel struct {
 	Targets []struct{ Expr string }
 }
 
+// variable is what a dashboard lets its reader choose.
+type variable struct{ Name, Definition, AllValue string }
+
 // TestDashboard loads the dashboard as Grafana would: unique numbers, no panel above another, and expressions of metrics that there are.
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile(dashboard)
@@ -222,6 +254,9 @@ func TestDashboard(t *testing.T) {
 	var d struct {
 		Title, UID string
 		Panels     []panel
+		Templating struct {
+			List []variable
+		}
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
@@ -229,7 +264,12 @@ func TestDashboard(t *testing.T) {
 	if d.Title == "" || d.UID == "" || len(d.Panels) == 0 {
 		t.Error("no title, no uid or no panel")
 	}
-	variables := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*")
+	want := []variable{{"datasource", "", ""}, {"cluster", "label_values(weavenpc_ready, cluster)", ".*"}, // .* is also what has no such label
+		{"instance", `label_values(weavenpc_ready{cluster=~"$cluster"}, instance)`, ".*"}}
+	if !slices.Equal(d.Templating.List, want) {
+		t.Errorf("the variables are %q", d.Templating.List)
+	}
+	variables := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$cluster", ".*")
 	seen, taken, shown := map[int]bool{}, map[[2]int]string{}, map[string]bool{}
 	known := page(t)
 	for _, p := range d.Panels {
@@ -249,6 +289,9 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%q shows nothing", p.Title)
 		}
 		for _, target := range p.Targets {
+			if n := strings.Count(target.Expr, `instance=~"$instance"`); n == 0 || n != strings.Count(target.Expr, `cluster=~"$cluster",instance`) {
+				t.Errorf("%q shows other nodes or clusters than those chosen: %s", p.Title, target.Expr)
+			}
 			expr := variables.Replace(target.Expr)
 			check(t, p.Title, expr, known)
 			for name := range known {

@@ -13,11 +13,15 @@ import (
 
 const top = "../.."
 
-// pages returns all pages, path -> text.
+// pages returns all pages, path -> text: those of the top, of docs, and the chart's.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	names := []string{filepath.Join(top, "README.md"), filepath.Join(top, "CHANGELOG.md")}
-	err := filepath.WalkDir(filepath.Join(top, "docs"), func(path string, d fs.DirEntry, err error) error {
+	names, err := filepath.Glob(filepath.Join(top, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = append(names, filepath.Join(top, "prod", "chart", "README.md"), filepath.Join(top, ".github", "PULL_REQUEST_TEMPLATE.md"))
+	err = filepath.WalkDir(filepath.Join(top, "docs"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".md" {
 			names = append(names, path)
 		}
@@ -83,7 +87,7 @@ func TestEveryPageIsLinked(t *testing.T) {
 	all := pages(t)
 	for page := range all {
 		name, linked := filepath.Base(page), false
-		if name == "README.md" || name == "CHANGELOG.md" || filepath.Base(filepath.Dir(page)) == "decisions" {
+		if name == "README.md" || name == "CHANGELOG.md" || name == "PULL_REQUEST_TEMPLATE.md" || filepath.Base(filepath.Dir(page)) == "decisions" {
 			continue
 		}
 		for other, text := range all {

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,8 +29,15 @@ func charted(t *testing.T, values string) objects {
 	return read(t, []byte(text))
 }
 
-// render renders the chart with the given values.
+// render returns the objects that Helm makes of the chart with the given values, as text.
 func render(t *testing.T, values string) (string, error) {
+	t.Helper()
+	text, _, err := renderWithNotes(t, values)
+	return text, err
+}
+
+// renderWithNotes returns the objects, and what Helm tells who installs them.
+func renderWithNotes(t *testing.T, values string) (objects, notes string, err error) {
 	t.Helper()
 	chart, err := loader.Load(filepath.Join(prod, "chart"))
 	if err != nil {
@@ -42,17 +50,21 @@ func render(t *testing.T, values string) (string, error) {
 	release := common.ReleaseOptions{Name: "weave-npc", Namespace: "kube-system", IsInstall: true}
 	all, err := util.ToRenderValues(chart, given, release, common.DefaultCapabilities)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	rendered, err := engine.Render(chart, all)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	var text strings.Builder
-	for _, r := range rendered {
-		text.WriteString("---\n" + r + "\n")
+	for name, r := range rendered {
+		if filepath.Base(name) == "NOTES.txt" {
+			notes = r
+		} else {
+			text.WriteString("---\n" + r + "\n")
+		}
 	}
-	return text.String(), nil
+	return text.String(), notes, nil
 }
 
 func TestChartRendersWhatKustomizeRenders(t *testing.T) {
@@ -196,7 +208,7 @@ func TestChartRefusesWhatItWouldPassOver(t *testing.T) {
 		`flags: {pod_cidr: 10.0.0.0/8}`:                               "flags.pod_cidr is unknown: did you mean flags.pod-cidr?",
 		`flags: {frobnicate: true}`:                                   "flags.frobnicate is unknown",
 		`flags: {node-name: a}`:                                       "flags.node-name is for the chart to set",
-		`flags: {gate: {mode: open}}`:                                 "flags.gate is a map",
+		`flags: {gate: {mode: open}}`:                                 "at '/flags/gate': got object, want null or string",
 		`flag: {pod-interface: cni0}`:                                 "flag is unknown: did you mean flags?",
 		`image: {tagg: v1}`:                                           "image.tagg is unknown: did you mean image.tag?",
 		`flags: {metrics-addr: "6781"}`:                               `flags.metrics-addr: "6781" is no address and port`,
@@ -206,6 +218,11 @@ func TestChartRefusesWhatItWouldPassOver(t *testing.T) {
 		`{podMonitor: true, flags: {metrics-addr: ""}}`:               "podMonitor: Prometheus does not reach",
 		`{podMonitor: true, flags: {metrics-addr: "127.0.0.1:6781"}}`: "podMonitor: Prometheus does not reach",
 		`{podMonitor: true, flags: {metrics-addr: "[::1]:6781"}}`:     "podMonitor: Prometheus does not reach",
+		`{prometheusRule: true, flags: {metrics-addr: ""}}`:           "prometheusRule: without flags.metrics-addr there are no metrics",
+		`{cluster: eu}`:                                               "cluster is a label that the PodMonitor gives: set podMonitor",
+		`{podMonitor: true, runbooks: "https://HOST"}`:                "runbooks is for the alerts: set prometheusRule",
+		`{monitorLabels: {a: b}}`:                                     "monitorLabels are those of a PodMonitor or PrometheusRule",
+		`{podmonitor: true}`:                                          "podmonitor is unknown: did you mean podMonitor?",
 	} {
 		if text, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v\n%s", values, err, text)
@@ -213,28 +230,35 @@ func TestChartRefusesWhatItWouldPassOver(t *testing.T) {
 	}
 }
 
-// TestChartKnowsAllFlags compares the chart's flags with those of docs/flags.md, which is written from the code.
-func TestChartKnowsAllFlags(t *testing.T) {
+// flagDefaults returns the flags of docs/flags.md, which is written from the code, and their defaults. The name of the node is for the chart to set.
+func flagDefaults(t *testing.T) map[string]string {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/flags.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, daemon, _ := strings.Cut(string(page), "\n## weave-npc\n")
 	daemon, _, _ = strings.Cut(daemon, "\n## ")
-	var flags []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(daemon, -1) {
-		if row[1] != "node-name" {
-			flags = append(flags, row[1])
-		}
+	flags := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `\\w+` \\| `?([^`|]*)`? \\|").FindAllStringSubmatch(daemon, -1) {
+		flags[row[1]] = strings.TrimSpace(row[2])
 	}
+	if len(flags) == 0 || flags["gate"] != "auto" {
+		t.Fatalf("the flags of docs/flags.md are %q", flags)
+	}
+	delete(flags, "node-name")
+	return flags
+}
+
+// TestChartKnowsAllFlags compares the chart's flags with those of docs/flags.md.
+func TestChartKnowsAllFlags(t *testing.T) {
 	text, err := os.ReadFile(prod + "/chart/templates/_flags.tpl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, known, _ := strings.Cut(string(text), `{{- define "weave-npc.known" -}}`)
 	known, _, _ = strings.Cut(known, "{{- end }}")
-	slices.Sort(flags)
-	if d := cmp.Diff(flags, strings.Fields(known)); d != "" || len(flags) == 0 {
+	if d := cmp.Diff(slices.Sorted(maps.Keys(flagDefaults(t))), strings.Fields(known)); d != "" {
 		t.Errorf("flags (-docs/flags.md +chart):\n%s", d)
 	}
 }

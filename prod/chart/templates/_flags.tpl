@@ -48,8 +48,6 @@ max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr p
     {{- $items := list -}}
     {{- range $value -}}{{- $items = append $items (include "weave-npc.value" (list $name .)) -}}{{- end -}}
     {{- join "," $items -}}
-  {{- else if kindIs "map" $value -}}
-    {{- fail (printf "flags.%s is a map: give a value, or a list of values" $name) -}}
   {{- else if and (kindIs "float64" $value) (eq $value (floor $value)) -}}
     {{- int64 $value -}}
   {{- else -}}
@@ -82,7 +80,8 @@ max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr p
 
 {{- /* Fails for values that would be ignored, or that cannot work together. */ -}}
 {{- define "weave-npc.validate" -}}
-  {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "maxUnavailable" "podMonitor" -}}
+  {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "maxUnavailable"
+      "podMonitor" "prometheusRule" "monitorLabels" "cluster" "runbooks" -}}
   {{- include "weave-npc.check" (dict "in" "" "map" .Values "known" (append $values "global")) -}}
   {{- include "weave-npc.check" (dict "in" "image." "map" .Values.image "known" (list "repository" "tag" "pullPolicy")) -}}
   {{- if hasKey .Values.flags "node-name" -}}
@@ -94,5 +93,17 @@ max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr p
     {{- if or (not (include "weave-npc.port" .)) (hasPrefix "127." $host) (eq $host "::1") (eq $host "localhost") -}}
       {{- fail (printf "podMonitor: Prometheus does not reach flags.metrics-addr %q: give an address of the node, such as :6781" (get .Values.flags "metrics-addr")) -}}
     {{- end -}}
+  {{- end -}}
+  {{- if and .Values.prometheusRule (not (include "weave-npc.port" .)) -}}
+    {{- fail "prometheusRule: without flags.metrics-addr there are no metrics to watch" -}}
+  {{- end -}}
+  {{- if and .Values.cluster (not .Values.podMonitor) -}}
+    {{- fail "cluster is a label that the PodMonitor gives: set podMonitor, or give the label where you scrape" -}}
+  {{- end -}}
+  {{- if and .Values.runbooks (not .Values.prometheusRule) -}}
+    {{- fail "runbooks is for the alerts: set prometheusRule" -}}
+  {{- end -}}
+  {{- if and .Values.monitorLabels (not (or .Values.podMonitor .Values.prometheusRule)) -}}
+    {{- fail "monitorLabels are those of a PodMonitor or PrometheusRule: set podMonitor or prometheusRule" -}}
   {{- end -}}
 {{- end }}
