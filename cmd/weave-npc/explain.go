@@ -40,6 +40,7 @@ func explainCommand() *cobra.Command {
 			"With --kernel, the answer is compared with the kernel of this node, as far as this node enforces it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.stdin = cmd.InOrStdin()
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
