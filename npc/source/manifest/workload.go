@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -42,21 +41,8 @@ func workloadVersion(kind string) (schema.GroupVersion, bool) {
 	return schema.GroupVersion{}, false
 }
 
-// Workload is an object of one of WorkloadKinds, as far as it says what its pods are like.
-type Workload struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta
-	// Template is that of its pods, with defaults.
-	Template corev1.PodTemplateSpec
-}
-
-// DeepCopyObject returns a copy of the workload that shares nothing with it.
-func (w *Workload) DeepCopyObject() runtime.Object {
-	c := &Workload{TypeMeta: w.TypeMeta}
-	w.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
-	w.Template.DeepCopyInto(&c.Template)
-	return c
-}
+// Workload is an object of one of WorkloadKinds, as far as it says what its pods are like: its type, metadata and template, with defaults.
+type Workload struct{ corev1.PodTemplate }
 
 // Pod returns a pod as the workload makes it, under a name. It is not scheduled, unless the template names a node, and has no address.
 func (w *Workload) Pod(name string) *corev1.Pod {

@@ -25,8 +25,8 @@ func owner(text string) []metav1.OwnerReference {
 func workload(text string) *manifest.Workload {
 	self, by, _ := strings.Cut(text, "<")
 	parts := strings.Fields(self)
-	return &manifest.Workload{TypeMeta: metav1.TypeMeta{APIVersion: parts[0], Kind: parts[1]},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: parts[2], OwnerReferences: owner(by)}}
+	return &manifest.Workload{PodTemplate: corev1.PodTemplate{TypeMeta: metav1.TypeMeta{APIVersion: parts[0], Kind: parts[1]},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: parts[2], OwnerReferences: owner(by)}}}
 }
 
 // pod returns a pod from a text such as "web-1 10.1.0.1 Running < apps/v1 StatefulSet web", where - is no address.
