@@ -23,13 +23,20 @@ type cluster struct {
 	kubeconfig, context, manifests string
 	legacyNetpol                   bool
 	rehearsal                      rehearsal.Flags
+
+	stdin io.Reader // that of the command, for manifests; nil if another flag reads it
+	// enforced asks for the pods that nodes enforce policies for, without those that stand for workloads.
+	enforced bool
+	opened   *snapshot.Manifests // nil before they are
 }
 
 func (c *cluster) register(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server (default: the one that kubectl uses)")
 	commandline.File(f, "kubeconfig")
 	f.StringVar(&c.context, "context", "", "context of the kubeconfig (default: its current one)")
-	registerManifests(f, &c.manifests)
+	f.StringVarP(&c.manifests, "manifests", "f", "", "directory or file to read namespaces, pods, workloads and policies from, or - for standard input, "+
+		"instead of an API server")
+	commandline.File(f, "manifests")
 	registerLegacyNetpol(f, &c.legacyNetpol)
 	c.rehearsal.Register(f)
 }
@@ -43,6 +50,7 @@ func (c *cluster) registerAll(f *pflag.FlagSet) {
 // objects reads namespaces, pods and those policies that count. Which others are annotated is noted in stderr.
 func (c *cluster) objects(ctx context.Context, stderr io.Writer) (snapshot.Objects, error) {
 	r, err := c.rehearse(ctx, stderr)
+	noteWorkloads(stderr, r.Objects)
 	return r.Objects, err
 }
 
@@ -64,7 +72,14 @@ func (c *cluster) everything(ctx context.Context) (snapshot.Objects, error) {
 	case c.manifests != "" && c.kubeconfig != "":
 		return snapshot.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
 	case c.manifests != "":
-		return snapshot.Load(c.manifests)
+		m, err := c.open()
+		switch {
+		case err != nil:
+			return snapshot.Objects{}, err
+		case c.enforced:
+			return m.Objects()
+		}
+		return m.WithWorkloads()
 	}
 	client, config, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
@@ -77,10 +92,22 @@ func (c *cluster) everything(ctx context.Context) (snapshot.Objects, error) {
 	return snapshot.List(ctx, client, policies)
 }
 
+// open opens the manifests, once.
+func (c *cluster) open() (_ *snapshot.Manifests, err error) {
+	if c.opened == nil {
+		c.opened, err = snapshot.Open(c.manifests, c.stdin)
+	}
+	return c.opened, errors.Wrap(err, "--manifests")
+}
+
 // network reads what leads to pods: Services, nodes and ranges of addresses.
 func (c *cluster) network(ctx context.Context) (snapshot.Network, error) {
 	if c.manifests != "" {
-		return snapshot.LoadNetwork(c.manifests)
+		m, err := c.open()
+		if err != nil {
+			return snapshot.Network{}, err
+		}
+		return m.Network()
 	}
 	client, _, err := apiclient.ForUser(c.kubeconfig, c.context, version())
 	if err != nil {
@@ -114,7 +141,8 @@ func (c *cluster) view(ctx context.Context, stderr io.Writer) (*npccluster.View,
 
 func replayCommand() *cobra.Command {
 	c := &cluster{}
-	return recorded.Replay(recorded.Policies{Register: c.registerAll, Read: func(ctx context.Context, stderr io.Writer) (*npccluster.Cluster, error) {
+	return recorded.Replay(recorded.Policies{Register: c.registerAll, Read: func(ctx context.Context, stdin io.Reader, stderr io.Writer) (*npccluster.Cluster, error) {
+		c.stdin = stdin
 		r, err := c.rehearse(ctx, stderr)
 		if err != nil {
 			return nil, err
@@ -125,6 +153,13 @@ func replayCommand() *cobra.Command {
 		}
 		return c.of(r.Objects), nil
 	}})
+}
+
+// noteWorkloads notes what the user has to know about the pods that stand for workloads.
+func noteWorkloads(stderr io.Writer, o snapshot.Objects) {
+	for _, note := range o.Notes {
+		_, _ = fmt.Fprintln(stderr, "weave-npc:", note)
+	}
 }
 
 // noteClusterPolicies notes that ClusterNetworkPolicies, or the nodes that they name, could not be read.

@@ -33,13 +33,14 @@ func explainCommand() *cobra.Command {
 		Use:   "explain --from NAMESPACE/POD|ADDRESS --to NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE --port tcp/80",
 		Short: "Explains whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would allow it",
 		Long: "Explains whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would allow it.\n" +
-			"It reads the objects of an API server, or those in --manifests before they are applied; a pod there needs no address.\n\n" +
+			"It reads the objects of an API server, or those in --manifests before they are applied: a pod there needs no address, and a workload is a pod.\n\n" +
 			"A Service, by an address of its own, a port of a node or its name, is resolved to its endpoints, and each is explained.\n\n" +
 			"The exit status is 0 if the connection is allowed, 1 if it is denied in at least one family or at one endpoint, and 2 after an error,\n" +
 			"or if an address belongs to nobody although it is in a range of pods or Services.\n" +
 			"With --kernel, the answer is compared with the kernel of this node, as far as this node enforces it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.stdin = cmd.InOrStdin()
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -17,8 +18,15 @@ import (
 // execute runs weave-npc in this process, and returns its output, with what it notes beside, and its exit status.
 func execute(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
+	return executeOn(t, nil, args...)
+}
+
+// executeOn runs weave-npc as execute does, with a standard input.
+func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code int) {
+	t.Helper()
 	var stdout bytes.Buffer
 	root := command()
+	root.SetIn(stdin)
 	root.SetArgs(args)
 	root.SetOut(&stdout)
 	root.SetErr(&stdout)
@@ -33,7 +41,7 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 }
 
 // checkTranscript runs the commands of a transcript in testdata, which are the lines that begin with "$ ", and compares their output with the
-// lines below. A status other than 0 is on the last line.
+// lines below. A status other than 0 is on the last line. "< FILE" at the end of a command is its standard input.
 func checkTranscript(t *testing.T, path string) {
 	t.Helper()
 	want, err := os.ReadFile(path)
@@ -47,7 +55,14 @@ func checkTranscript(t *testing.T, path string) {
 			continue
 		}
 		fmt.Fprintln(&got, line)
-		out, code := execute(t, strings.Fields(text)...)
+		text, input, _ := strings.Cut(text, " < ")
+		stdin := []byte{}
+		if input != "" {
+			if stdin, err = os.ReadFile(input); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, code := executeOn(t, bytes.NewReader(stdin), strings.Fields(text)...)
 		got.WriteString(out)
 		if code != 0 {
 			fmt.Fprintf(&got, "(status %d)\n", code)
@@ -145,6 +160,9 @@ func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkloadsAreAskedAbout shows what the commands make of workloads without pods, of those that have some, and of standard input.
+func TestWorkloadsAreAskedAbout(t *testing.T) { checkTranscript(t, "testdata/workloads.txt") }
 
 // TestS102_StagedPoliciesAreAskedAbout shows what the commands make of staged policies, and of those that only ask to be staged.
 func TestS102_StagedPoliciesAreAskedAbout(t *testing.T) { checkTranscript(t, "testdata/staged.txt") }

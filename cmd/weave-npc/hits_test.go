@@ -31,7 +31,11 @@ func TestHitsAreOfTheRulesThatAreShown(t *testing.T) {
 		{"tiers", "node1", "10.32.2.2", "10.32.1.3", flow.Service{Protocol: 6, Port: 80}, "Baseline", "default", 2},
 		{"tiers", "node1", "10.32.2.3", "10.32.1.2", flow.Service{Protocol: 6, Port: 9100}, "Admin", "monitoring", 1},
 	} {
-		objects, err := snapshot.Load("testdata/" + c.folder)
+		manifests, err := snapshot.Open("testdata/"+c.folder, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := manifests.Objects()
 		if err != nil {
 			t.Fatal(err)
 		}

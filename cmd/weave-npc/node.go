@@ -57,6 +57,7 @@ func (n *node) read(ctx context.Context, c *cluster, stderr io.Writer) (*nodeSta
 	if s.State, err = kernelstate.Read(ctx, n.daemon.backend, host.Families()); err != nil {
 		return nil, err
 	}
+	c.enforced = true
 	if s.objects, s.unread = c.objects(ctx, stderr); s.unread == nil {
 		s.cluster = c.of(s.objects)
 		if at := host.Booted(); !at.IsZero() {

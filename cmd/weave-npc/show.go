@@ -72,7 +72,10 @@ func (c *cluster) hits(cmd *cobra.Command, from string) (*flows.Hits, error) {
 		return flowscommand.HitsOfCluster(cmd.Context(), c.kubeconfig, c.context, cmd.ErrOrStderr())
 	}
 	in := cmd.InOrStdin()
-	if from != "-" {
+	if from == snapshot.StandardInput && c.manifests == from {
+		return nil, errors.New("--hits and --manifests: only one of them can be standard input")
+	}
+	if from != snapshot.StandardInput {
 		file, err := os.Open(from)
 		if err != nil {
 			return nil, errors.Wrap(err, "--hits")
@@ -108,10 +111,12 @@ func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing
 			if err := l.output.Check(); err != nil {
 				return err
 			}
+			l.stdin = cmd.InOrStdin()
 			r, err := l.rehearse(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			noteWorkloads(cmd.ErrOrStderr(), r.Objects)
 			noteClusterPolicies(cmd.ErrOrStderr(), r.Objects)
 			if err := l.viewOf(r.Objects).CheckNamespace(l.namespace); err != nil {
 				return err

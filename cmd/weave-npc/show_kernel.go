@@ -63,6 +63,7 @@ func kernelCommand(name, short string, show func(ctx context.Context, out, stder
 			if err := output.Check(); err != nil {
 				return err
 			}
+			c.stdin = cmd.InOrStdin()
 			s, err := n.read(cmd.Context(), &c, cmd.ErrOrStderr())
 			if err != nil {
 				return err

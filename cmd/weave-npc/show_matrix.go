@@ -33,6 +33,7 @@ func showMatrixCommand() *cobra.Command {
 			"without external resources: who reaches whom in colours, filters, and the reason for a cell when it is clicked.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.stdin = cmd.InOrStdin()
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // Find returns the ends that a text names. For a pod, as namespace/name, that is one end for each address in its status, or one without an
-// address if it has none yet. For an address it is that address. It returns an error if the pod does not exist or has finished.
+// address if it has none yet. For an address it is that address. It returns an error if the pod does not exist, has finished, or is
+// on the network of a node without known addresses.
 func (v *View) Find(text string) ([]flow.End, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return []flow.End{{Addr: a.Unmap()}}, nil
@@ -28,7 +29,11 @@ func (v *View) Find(text string) ([]flow.End, error) {
 	case p.Finished:
 		return nil, errors.Errorf("pod %s has finished: nothing reaches it, nor does it reach anything", text)
 	case p.HostNetwork:
-		return hostEnds(p), nil
+		ends := hostEnds(p)
+		if len(ends) == 0 {
+			return nil, errors.Errorf("pod %s is on the network of its node, whose addresses are not known", text)
+		}
+		return ends, nil
 	case len(p.Addrs) == 0:
 		return []flow.End{{Pod: text}}, nil
 	}

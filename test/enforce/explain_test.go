@@ -32,6 +32,12 @@ func TestExplainKernel(t *testing.T) {
 				t.Errorf("%s > shop/web: status %d, not %d\n%s", from, status, want, out)
 			}
 		}
+		w.planWorkload(t)
+		if out, stderr, status := execute(t, n, nil, "explain", "--kernel", "--node-name", n.Name(), "--iptables-backend", string(backend),
+			"--manifests", w.source.(*manifests).dir, "--from", "shop/planned", "--to", "shop/web", "--port", "tcp/80"); status != 2 ||
+			!strings.Contains(stderr, "there is no pod shop/planned") {
+			t.Errorf("of a workload without pods, explain ends with %d and says\n%s%s", status, out, stderr)
+		}
 		for _, d := range w.daemons {
 			d.kill(t)
 		}
@@ -45,6 +51,21 @@ func TestExplainKernel(t *testing.T) {
 			t.Errorf("mon is let through, and explain says\n%s", out)
 		}
 	})
+}
+
+// planWorkload adds a workload without pods to the manifests. Without a kernel, questions can be asked about it.
+func (w *world) planWorkload(t *testing.T) {
+	t.Helper()
+	dir := w.source.(*manifests).dir
+	const text = `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: shop, name: planned}, spec: {selector: {matchLabels: {app: db}},
+  template: {metadata: {labels: {app: db}}}}}`
+	if err := os.WriteFile(filepath.Join(dir, "planned.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, stderr, status := execute(t, w.Node("node1"), nil, "explain", "--manifests", dir, "--from", "shop/planned", "--to", "shop/web", "--port", "tcp/80")
+	if status != 0 {
+		t.Errorf("explain ends with %d and says\n%s%s", status, out, stderr)
+	}
 }
 
 // TestS90_ExplainKernelOfTheOwnNode asks explain on a node about what its pods send to it, and again when INPUT does not lead to weave-npc.

@@ -68,7 +68,11 @@ func (o *objects) explained(t *testing.T) *npccluster.View {
 	if err := os.WriteFile(filepath.Join(dir, "world.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	read, err := once.Load(dir)
+	manifests, err := once.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := manifests.Objects()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

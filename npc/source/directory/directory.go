@@ -67,8 +67,10 @@ func Open(path string, log *slog.Logger) (*Directory, error) {
 	return &Directory{path: filepath.Clean(path), log: log, files: map[string]*file{}, unread: newUnread(), reporter: reporter{log: log}}, nil
 }
 
-// Read reads the files as they are now, also those that are just being written.
-func (d *Directory) Read() Result { return d.read(&scan{}) }
+// Read reads the files as they are now, also those that are just being written. Each is parsed by parse, such as manifest.Parse.
+func (d *Directory) Read(parse func(path string, data []byte) manifest.File) Result {
+	return d.read(&scan{parse: parse})
+}
 
 // read reads what has changed since the last time.
 func (d *Directory) read(s *scan) Result {

@@ -347,14 +347,14 @@ func TestAnEventIsBelievedBeforeAStamp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Read()
+	d.Read(manifest.Parse)
 	sourcetest.WriteFile(t, path, sourcetest.Pod("two", ""))
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.files[path].stamp = stampOf(info)
-	if got := namesOf(d.Read()); got != "Pod shop/one" {
+	if got := namesOf(d.Read(manifest.Parse)); got != "Pod shop/one" {
 		t.Errorf("%s: a file was read although there was no event", got)
 	}
 	f := d.Follow()

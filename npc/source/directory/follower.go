@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
 const (
@@ -63,7 +65,7 @@ func (f *Follower) Close() {
 func (f *Follower) Read() Result {
 	dirty, all := f.dirty, f.all
 	f.dirty, f.all = map[string]bool{}, false
-	return f.read(&scan{patience: patience{patient: true}, watch: f.watch, force: func(path string) bool { return all || dirty[path] }})
+	return f.read(&scan{parse: manifest.Parse, patience: patience{patient: true}, watch: f.watch, force: func(path string) bool { return all || dirty[path] }})
 }
 
 // Wait waits until the directory should be read again: when changes have settled, periodically, and after the time again, unless that

@@ -20,7 +20,8 @@ import (
 // scan is one walk through the directory.
 type scan struct {
 	patience
-	files map[string]*file       // by path; the scan changes those that have changed
+	files map[string]*file // by path; the scan changes those that have changed
+	parse func(path string, data []byte) manifest.File
 	watch func(dir string)       // is called before a directory is read; nil if nobody watches
 	force func(path string) bool // reports whether to read a file although its stamp is the same; nil if none is
 
@@ -134,7 +135,7 @@ func (s *scan) readFile(path string) {
 		before.stamp = now
 		return
 	}
-	parsed := manifest.Parse(path, data)
+	parsed := s.parse(path, data)
 	if s.patient && s.isBeingTruncated(now, before, parsed.Objects) {
 		s.readNextTime(before)
 		return

@@ -57,15 +57,7 @@ func ImpliedNamespace(name string) *corev1.Namespace {
 // setPodDefaults sets the fields of a pod that become facts. A pod with an address and no phase is running.
 func setPodDefaults(p *corev1.Pod) {
 	setMetaDefaults(KindPod, &p.ObjectMeta)
-	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for c := range containers {
-			for i := range containers[c].Ports {
-				if containers[c].Ports[i].Protocol == "" {
-					containers[c].Ports[i].Protocol = corev1.ProtocolTCP
-				}
-			}
-		}
-	}
+	setPodSpecDefaults(&p.Spec)
 
 	// The API server believes podIP where podIPs contradicts it.
 	s := &p.Status
@@ -86,6 +78,18 @@ func setPodDefaults(p *corev1.Pod) {
 		s.Phase = corev1.PodRunning
 	case s.Phase == "":
 		s.Phase = corev1.PodPending
+	}
+}
+
+func setPodSpecDefaults(s *corev1.PodSpec) {
+	for _, containers := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for c := range containers {
+			for i := range containers[c].Ports {
+				if containers[c].Ports[i].Protocol == "" {
+					containers[c].Ports[i].Protocol = corev1.ProtocolTCP
+				}
+			}
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,11 +28,13 @@ func servedVersion(kind string) (schema.GroupVersion, bool) {
 	case KindClusterNetworkPolicy:
 		return schema.GroupVersion(v1alpha2.GroupVersion), true
 	}
-	return schema.GroupVersion{}, false
+	return workloadVersion(kind)
 }
 
 // isNamespaced reports whether objects of a kind that is used are in namespaces.
-func isNamespaced(kind string) bool { return kind == KindPod || kind == KindNetworkPolicy }
+func isNamespaced(kind string) bool {
+	return kind == KindPod || kind == KindNetworkPolicy || isWorkload(kind)
+}
 
 // isServed reports whether a kind is used and a version is the one that API servers have of it.
 func isServed(kind string, version schema.GroupVersion) bool {
@@ -48,6 +52,12 @@ func isOtherVersion(kind string, version schema.GroupVersion) bool {
 		return version.Group == networkingv1.GroupName || version.Group == "extensions" || version.Group == corev1.GroupName
 	case KindClusterNetworkPolicy:
 		return version.Group == v1alpha2.GroupName
+	case kindDeployment, kindStatefulSet, kindDaemonSet, kindReplicaSet:
+		return version.Group == appsv1.GroupName || version.Group == "extensions"
+	case kindJob, kindCronJob:
+		return version.Group == batchv1.GroupName
+	case kindReplicationController:
+		return version.Group == corev1.GroupName
 	}
 	return false
 }

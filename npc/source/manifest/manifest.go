@@ -33,7 +33,7 @@ type Object struct {
 	Kind, Namespace, Name string
 	// Line is the line in the file on which the object begins.
 	Line int
-	// Value is a *Namespace, *Pod, *Node, *NetworkPolicy or *ClusterNetworkPolicy. It must not be changed.
+	// Value is a *Namespace, *Pod, *Node, *NetworkPolicy, *ClusterNetworkPolicy or *Workload. It must not be changed.
 	Value runtime.Object
 }
 

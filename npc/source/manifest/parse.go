@@ -25,13 +25,20 @@ const (
 
 // parser reads the documents of one file, one at a time.
 type parser struct {
-	path string
-	file File
+	path      string
+	file      File
+	workloads bool // they are used
 }
 
-// Parse reads a file of YAML or JSON documents. Each document is an object or a list. Parse changes data.
-func Parse(path string, data []byte) File {
-	p := &parser{path: path}
+// Parse reads a file of YAML or JSON documents. Each document is an object or a list. Workloads are not used. Parse changes data.
+func Parse(path string, data []byte) File { return (&parser{path: path}).parseAll(data) }
+
+// ParseWithWorkloads reads a file as Parse does, with its workloads.
+func ParseWithWorkloads(path string, data []byte) File {
+	return (&parser{path: path, workloads: true}).parseAll(data)
+}
+
+func (p *parser) parseAll(data []byte) File {
 	documents := 0
 	for d := range splitDocuments(data) {
 		if documents++; documents > maxObjects {
@@ -137,6 +144,8 @@ func (p *parser) decode(n node, inList bool) {
 	kind := strings.TrimSuffix(t.Kind, "List")
 	isTypedList := kind != t.Kind && isServed(kind, version)
 	switch {
+	case isWorkload(kind) && !p.workloads:
+		p.ignore(t)
 	case inList && (t.Kind == "List" || isTypedList):
 		p.refuse(n.line(""), t.Kind, "is a list in a list")
 	case t.APIVersion == "v1" && t.Kind == "List":
@@ -213,6 +222,8 @@ func (p *parser) decodeObject(n node, kind string) {
 		decodeAs(p, n, kind, setClusterPolicyDefaults, func(o *v1alpha2.ClusterNetworkPolicy) field.ErrorList {
 			return validateClusterPolicy(o, newFields(n.data).has)
 		})
+	default:
+		p.decodeWorkload(n, kind)
 	}
 }
 

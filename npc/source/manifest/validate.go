@@ -24,19 +24,24 @@ func validateNode(n *corev1.Node) field.ErrorList {
 func validatePod(p *corev1.Pod) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain,
 		field.NewPath("metadata"))
-	spec := field.NewPath("spec")
-	if p.Spec.NodeName != "" {
-		for _, msg := range validation.IsDNS1123Subdomain(p.Spec.NodeName) {
-			errs = append(errs, field.Invalid(spec.Child("nodeName"), p.Spec.NodeName, msg))
+	errs = append(errs, validatePodSpec(&p.Spec, field.NewPath("spec"))...)
+	return append(errs, validatePodStatus(&p.Status, field.NewPath("status"))...)
+}
+
+func validatePodSpec(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.NodeName != "" {
+		for _, msg := range validation.IsDNS1123Subdomain(s.NodeName) {
+			errs = append(errs, field.Invalid(path.Child("nodeName"), s.NodeName, msg))
 		}
 	}
-	for i := range p.Spec.InitContainers {
-		errs = append(errs, validateContainer(&p.Spec.InitContainers[i], spec.Child("initContainers").Index(i))...)
+	for i := range s.InitContainers {
+		errs = append(errs, validateContainer(&s.InitContainers[i], path.Child("initContainers").Index(i))...)
 	}
-	for i := range p.Spec.Containers {
-		errs = append(errs, validateContainer(&p.Spec.Containers[i], spec.Child("containers").Index(i))...)
+	for i := range s.Containers {
+		errs = append(errs, validateContainer(&s.Containers[i], path.Child("containers").Index(i))...)
 	}
-	return append(errs, validatePodStatus(&p.Status, field.NewPath("status"))...)
+	return errs
 }
 
 func validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {

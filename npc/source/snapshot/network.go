@@ -63,9 +63,13 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-// LoadNetwork reads the Services, EndpointSlices and Nodes in the manifests below dir. It skips files that Load refuses.
-func LoadNetwork(dir string) (n Network, err error) {
-	err = n.readDirectory(dir, 0)
+// Network reads the Services, EndpointSlices and Nodes. It skips files that Objects refuses.
+func (m *Manifests) Network() (n Network, err error) {
+	if m.text != nil {
+		n.readFile(m.path, m.text)
+		return n, nil
+	}
+	err = n.readDirectory(m.path, 0)
 	return n, err
 }
 
@@ -97,7 +101,7 @@ func (n *Network) readDirectory(dir string, depth int) error {
 	return nil
 }
 
-// readFile reads the Services, EndpointSlices and Nodes of a file. Load reads the others.
+// readFile reads the Services, EndpointSlices and Nodes of a file. Manifests.Objects reads the others.
 func (n *Network) readFile(path string, data []byte) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
@@ -122,7 +126,7 @@ func (n *Network) readObject(document []byte) error {
 		Items           []any `json:"items"`
 	}
 	if err := yaml.Unmarshal(document, &head); err != nil {
-		return nil //nolint:nilerr // what does not parse is for Load to report
+		return nil //nolint:nilerr // what does not parse is for Manifests.Objects to report
 	}
 	kind := head.Kind
 	switch head.APIVersion + " " + kind {

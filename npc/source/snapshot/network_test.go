@@ -51,7 +51,7 @@ func TestLoadNetwork(t *testing.T) {
 	if err := os.Symlink(dir, filepath.Join(dir, "deep", "again")); err != nil {
 		t.Fatal(err)
 	}
-	n, err := LoadNetwork(dir)
+	n, err := (&Manifests{path: dir}).Network()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestLoadNetwork(t *testing.T) {
 
 // TestLoadNetworkOfNothing shows that a directory that cannot be read is an error, and not an empty network.
 func TestLoadNetworkOfNothing(t *testing.T) {
-	_, err := LoadNetwork(filepath.Join(t.TempDir(), "absent"))
+	_, err := (&Manifests{path: filepath.Join(t.TempDir(), "absent")}).Network()
 	if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading manifests: ") {
 		t.Error(err)
 	}

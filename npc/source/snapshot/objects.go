@@ -1,7 +1,8 @@
 // Package snapshot reads once what package source follows: the objects of an API server or of a directory of manifests, what leads to
 // pods, and what is known of a node.
 //
-//	objects, err := snapshot.Load("manifests/") // or List(ctx, client, policies)
+//	manifests, err := snapshot.Open("manifests/", os.Stdin)
+//	objects, err := manifests.Objects() // or List(ctx, client, policies)
 //	objects.Deliver(sink)
 //
 // A right that the user lacks costs only what needs it, where the caller can do without.
@@ -9,9 +10,7 @@ package snapshot
 
 import (
 	"context"
-	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -24,14 +23,12 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/source"
-	"github.com/weave-npc/weave-npc/npc/source/directory"
 	"github.com/weave-npc/weave-npc/npc/source/facts"
-	"github.com/weave-npc/weave-npc/npc/source/manifest"
 	"github.com/weave-npc/weave-npc/npc/source/policyapi"
-	"github.com/weave-npc/weave-npc/npc/source/store"
 )
 
-// Objects are the objects of a cluster that facts come from. Those of manifests are in the order of their names.
+// Objects are the objects of a cluster that facts come from. Those of manifests are in the order of their names, and pods that
+// stand for workloads after the others.
 type Objects struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
@@ -43,35 +40,8 @@ type Objects struct {
 	// be read.
 	Nodes       []*corev1.Node
 	NodesUnread string
-}
-
-// Load reads the manifests below dir. The error joins the problems of all files; the objects are those of the files that have none.
-func Load(dir string) (Objects, error) {
-	d, err := directory.Open(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return Objects{}, err
-	}
-	result := d.Read()
-	s := store.New()
-	merged := s.Replace(result.Files)
-	problems := slices.Concat(result.Problems, merged.Problems)
-	manifest.SortProblems(problems)
-	return Objects{
-		Namespaces: as[*corev1.Namespace](s.Objects(manifest.KindNamespace)),
-		Pods:       as[*corev1.Pod](s.Objects(manifest.KindPod)),
-		Policies:   as[*networkingv1.NetworkPolicy](s.Objects(manifest.KindNetworkPolicy)),
-
-		ClusterPolicies: as[*v1alpha2.ClusterNetworkPolicy](s.Objects(manifest.KindClusterNetworkPolicy)),
-		Nodes:           as[*corev1.Node](s.Objects(manifest.KindNode)),
-	}, joined(problems)
-}
-
-func as[T runtime.Object](objects []runtime.Object) []T {
-	var out []T
-	for _, o := range objects {
-		out = append(out, o.(T))
-	}
-	return out
+	// Notes are sentences for the user about pods that are not in the manifests.
+	Notes []string
 }
 
 // List reads the objects of an API server, ClusterNetworkPolicies only with a client for them, and Nodes only if one of these names nodes as peers.
@@ -155,16 +125,4 @@ func (o Objects) Deliver(sink source.Sink) {
 		sink.SetClusterPolicy(p)
 	}
 	sink.SetSynced()
-}
-
-// joined returns the problems as one error with a line for each, or nil.
-func joined(problems []manifest.Problem) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	lines := make([]string, len(problems))
-	for i, p := range problems {
-		lines[i] = p.Error()
-	}
-	return errors.New(strings.Join(lines, "\n"))
 }

@@ -153,7 +153,7 @@ func TestLoad(t *testing.T) {
 		"apiVersion: v1\nkind: Node\nmetadata: {name: here}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n---\n"+
 		"apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: pass}\n"+
 		"spec: {tier: Admin, priority: 1, subject: {namespaces: {}}}\n")
-	objects, err := Load(dir)
+	objects, err := load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +171,19 @@ func TestLoad(t *testing.T) {
 
 	sourcetest.WriteFile(t, filepath.Join(dir, "c.yaml"), "{")
 	sourcetest.WriteFile(t, filepath.Join(dir, "d.yaml"), sourcetest.Pod("web", ""))
-	objects, err = Load(dir)
+	objects, err = load(dir)
 	if err == nil || len(strings.Split(err.Error(), "\n")) != 2 || len(objects.Pods) != 2 {
 		t.Errorf("%v, %d pods", err, len(objects.Pods))
 	}
-	if _, err := Load(filepath.Join(dir, "absent")); err == nil {
+	if _, err := load(filepath.Join(dir, "absent")); err == nil {
 		t.Error("no error for a directory that does not exist")
 	}
+}
+
+func load(dir string) (Objects, error) {
+	m, err := Open(dir, nil)
+	if err != nil {
+		return Objects{}, err
+	}
+	return m.Objects()
 }

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
 // objectStore holds the objects of one kind. Objects in it are never changed; a changed one is put in the place of the old.
@@ -129,6 +131,9 @@ func copied(object runtime.Object) runtime.Object {
 		c := *o
 		return &c
 	case *v1alpha2.ClusterNetworkPolicy:
+		c := *o
+		return &c
+	case *manifest.Workload:
 		c := *o
 		return &c
 	}

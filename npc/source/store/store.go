@@ -25,7 +25,8 @@ type Store struct {
 
 // kinds returns the kinds of objects, in the order in which their changes are counted.
 func kinds() []string {
-	return []string{manifest.KindNamespace, manifest.KindPod, manifest.KindNode, manifest.KindNetworkPolicy, manifest.KindClusterNetworkPolicy}
+	return append(manifest.WorkloadKinds(), manifest.KindNamespace, manifest.KindPod, manifest.KindNode, manifest.KindNetworkPolicy,
+		manifest.KindClusterNetworkPolicy)
 }
 
 // New returns a store without objects.

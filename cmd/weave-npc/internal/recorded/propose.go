@@ -40,12 +40,28 @@ func Propose() *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&p.request.Namespace, "namespace", "n", "", "namespace to propose policies for")
 	p.register(f)
-	f.StringVar(&p.manifests, "manifests", "", "directory to read further pods, their named ports and the names of present policies from")
-	commandline.Directory(f, "manifests")
+	f.StringVarP(&p.manifests, "manifests", "f", "", "directory or file to read further pods and workloads, their named ports and the names of present "+
+		"policies from, or - for standard input")
+	commandline.File(f, "manifests")
 	f.IntVar(&p.request.Limit, "limit", 8, "maximum number of address ranges in a rule; a rule with both families may have two")
 	f.BoolVar(&p.request.All, "all", false, "also propose policies that allow nothing, for workloads without connections that count")
 	f.StringVar(&p.request.World, "world", "", "annotate the policies as staged in the world of this name, such as true; then they are judged and not enforced")
 	return cmd
+}
+
+// known reads what the manifests tell of the cluster.
+func (p *proposer) known(stdin io.Reader) (*cluster.View, error) {
+	manifests, err := snapshot.Open(p.manifests, stdin)
+	if err != nil {
+		return nil, errors.Wrap(err, "--manifests")
+	}
+	objects, err := manifests.WithWorkloads()
+	if err != nil {
+		return nil, err
+	}
+	known := cluster.New()
+	objects.Deliver(known)
+	return known.View(), nil
 }
 
 func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
@@ -61,13 +77,9 @@ func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
 		return err
 	}
 	if p.manifests != "" {
-		objects, err := snapshot.Load(p.manifests)
-		if err != nil {
+		if p.request.Known, err = p.known(p.rest(in)); err != nil {
 			return err
 		}
-		known := cluster.New()
-		objects.Deliver(known)
-		p.request.Known = known.View()
 	}
 	policies, without, err := p.request.Policies()
 	if err != nil {

@@ -16,6 +16,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
+// standardInput is the path that stands for it.
+const standardInput = "-"
+
 // recording is a file of connections.
 type recording struct{ path string }
 
@@ -24,13 +27,21 @@ func (r *recording) register(f *pflag.FlagSet) {
 	commandline.File(f, "flows")
 }
 
+// rest returns standard input for other flags; nil if the recording is read from there.
+func (r *recording) rest(stdin io.Reader) io.Reader {
+	if r.path == standardInput {
+		return nil
+	}
+	return stdin
+}
+
 // read reads all records.
 func (r *recording) read(stdin io.Reader) (records []flows.Record, err error) {
 	if r.path == "" {
 		return nil, errors.New("--flows is missing: give a file of recorded connections")
 	}
 	in := stdin
-	if r.path != "-" {
+	if r.path != standardInput {
 		file, err := os.Open(r.path)
 		if err != nil {
 			return nil, errors.Wrap(err, "--flows")

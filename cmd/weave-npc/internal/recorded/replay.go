@@ -20,7 +20,8 @@ var ErrChanged = errors.New("changed")
 // Policies is where policies come from: flags, and what reads the objects as the flags say.
 type Policies struct {
 	Register func(*pflag.FlagSet)
-	Read     func(ctx context.Context, stderr io.Writer) (*cluster.Cluster, error)
+	// Read is given standard input, or nil if that is the recording.
+	Read func(ctx context.Context, stdin io.Reader, stderr io.Writer) (*cluster.Cluster, error)
 }
 
 // player is replay with the values of its flags.
@@ -61,7 +62,7 @@ func (p *player) run(ctx context.Context, in io.Reader, out, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	c, err := p.policies.Read(ctx, stderr)
+	c, err := p.policies.Read(ctx, p.rest(in), stderr)
 	if err != nil {
 		return err
 	}

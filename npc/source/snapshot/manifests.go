@@ -1,0 +1,166 @@
+package snapshot
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/source/directory"
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+	"github.com/weave-npc/weave-npc/npc/source/store"
+	"github.com/weave-npc/weave-npc/npc/source/workloads"
+)
+
+// StandardInput is the path that stands for standard input, and its name in problems.
+const StandardInput = "-"
+
+// Manifests are those below a directory, in a file or in standard input.
+type Manifests struct {
+	path string
+	text []byte // of a file or of standard input; nil for a directory
+}
+
+// Open opens the manifests of a path. Standard input is read at once, as that is possible only once; nil stands for one that is used otherwise.
+func Open(path string, stdin io.Reader) (*Manifests, error) {
+	m := &Manifests{path: path}
+	if path == StandardInput {
+		if stdin == nil {
+			return nil, errors.New("standard input is read for another flag already")
+		}
+		text, err := io.ReadAll(io.LimitReader(stdin, manifest.MaxSize+1))
+		if err != nil {
+			return nil, errors.Wrap(err, "reading standard input")
+		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil, errors.New("standard input is empty")
+		}
+		m.text = text
+	} else if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		if m.text, err = os.ReadFile(path); err != nil {
+			return nil, errors.Wrap(err, "reading manifests")
+		}
+		m.text = append([]byte{}, m.text...) // of an empty file, it is nil
+	}
+	if len(m.text) > manifest.MaxSize {
+		return nil, errors.Errorf("%s: has more than %d bytes; split it", path, manifest.MaxSize)
+	}
+	return m, nil
+}
+
+// Objects returns the objects, without workloads, as weave-npc enforces them. The error joins the problems of all files; the objects are those of
+// the files that have none.
+func (m *Manifests) Objects() (Objects, error) {
+	objects, _, err := m.read(manifest.Parse)
+	return objects, err
+}
+
+// WithWorkloads returns the objects, and a pod for each workload that has none.
+func (m *Manifests) WithWorkloads() (Objects, error) {
+	mentioned := workloads.NewMentioned()
+	objects, templates, err := m.read(func(path string, data []byte) manifest.File {
+		mentioned.Add(data)
+		return manifest.ParseWithWorkloads(path, data)
+	})
+	if err != nil {
+		return objects, err
+	}
+	made := workloads.Request{Workloads: templates, Pods: objects.Pods, Mentioned: mentioned, IPv6: objects.mentionIPv6()}.Make()
+	objects.Pods, objects.Notes = append(objects.Pods, made.Pods...), made.Notes
+	return objects, nil
+}
+
+// read reads and merges the manifests.
+func (m *Manifests) read(parse func(path string, data []byte) manifest.File) (Objects, []*manifest.Workload, error) {
+	result, err := m.parse(parse)
+	if err != nil {
+		return Objects{}, nil, err
+	}
+	s := store.New()
+	merged := s.Replace(result.Files)
+	problems := slices.Concat(result.Problems, merged.Problems)
+	manifest.SortProblems(problems)
+	var templates []*manifest.Workload
+	for _, kind := range manifest.WorkloadKinds() {
+		templates = append(templates, as[*manifest.Workload](s.Objects(kind))...)
+	}
+	return Objects{
+		Namespaces: as[*corev1.Namespace](s.Objects(manifest.KindNamespace)),
+		Pods:       as[*corev1.Pod](s.Objects(manifest.KindPod)),
+		Policies:   as[*networkingv1.NetworkPolicy](s.Objects(manifest.KindNetworkPolicy)),
+
+		ClusterPolicies: as[*v1alpha2.ClusterNetworkPolicy](s.Objects(manifest.KindClusterNetworkPolicy)),
+		Nodes:           as[*corev1.Node](s.Objects(manifest.KindNode)),
+	}, templates, joined(problems)
+}
+
+func (m *Manifests) parse(parse func(path string, data []byte) manifest.File) (directory.Result, error) {
+	if m.text == nil {
+		d, err := directory.Open(m.path, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return directory.Result{}, err
+		}
+		return d.Read(parse), nil
+	}
+	f := parse(m.path, bytes.Clone(m.text)) // which it changes
+	if len(f.Problems) > 0 {
+		return directory.Result{Problems: f.Problems}, nil
+	}
+	return directory.Result{Files: []directory.File{{Path: m.path, Objects: f.Objects, Ignored: f.Ignored}}}, nil
+}
+
+func as[T runtime.Object](objects []runtime.Object) []T {
+	var out []T
+	for _, o := range objects {
+		out = append(out, o.(T))
+	}
+	return out
+}
+
+// joined returns the problems as one error with a line for each, or nil.
+func joined(problems []manifest.Problem) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.Error()
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// mentionIPv6 reports whether a policy has a range of IPv6 addresses for a peer, or a Node one for its pods.
+func (o Objects) mentionIPv6() bool {
+	isIPv6 := func(cidr string) bool { return strings.Contains(cidr, ":") }
+	isBlock := func(p networkingv1.NetworkPolicyPeer) bool { return p.IPBlock != nil && isIPv6(p.IPBlock.CIDR) }
+	for _, p := range o.Policies {
+		for _, r := range p.Spec.Ingress {
+			if slices.ContainsFunc(r.From, isBlock) {
+				return true
+			}
+		}
+		for _, r := range p.Spec.Egress {
+			if slices.ContainsFunc(r.To, isBlock) {
+				return true
+			}
+		}
+	}
+	for _, p := range o.ClusterPolicies {
+		for _, r := range p.Spec.Egress {
+			for _, to := range r.To {
+				if slices.ContainsFunc(to.Networks, func(c v1alpha2.CIDR) bool { return isIPv6(string(c)) }) {
+					return true
+				}
+			}
+		}
+	}
+	return slices.ContainsFunc(o.Nodes, func(n *corev1.Node) bool { return slices.ContainsFunc(n.Spec.PodCIDRs, isIPv6) })
+}
