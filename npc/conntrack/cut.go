@@ -110,7 +110,7 @@ func (t *Table) putCut(e *Entry, bit uint32, pin bool) {
 		const known = statusExpected | statusReplied | statusAssured | statusConfirmed | statusDying
 		attrs = appendNumber(appendNumber(attrs, attrExpiry, e.expiry+1), attrStatus, e.status&known|statusFixedEnd)
 	}
-	t.batch = t.change.message(t.batch, msgNew, unix.NLM_F_REQUEST|unix.NLM_F_ACK, t.family, attrs)
+	t.batch = t.change.message(t.batch, msgNew, unix.NLM_F_REQUEST|unix.NLM_F_ACK, e.family, attrs)
 	t.attrs = attrs
 }
 
@@ -120,7 +120,7 @@ func (t *Table) putRestored(e *Entry, bit uint32) {
 	if e.state != stateClose {
 		kind, attrs = msgNew, appendNumber(appendNumber(attrs, attrMark, 0), attrMask, bit)
 	}
-	t.batch = t.change.message(t.batch, kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, t.family, attrs)
+	t.batch = t.change.message(t.batch, kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, e.family, attrs)
 	t.attrs = attrs
 }
 
@@ -131,7 +131,7 @@ func (t *Table) named(e *Entry) []byte { return append(t.attrs[:0], e.identity..
 func (t *Table) refresh(entries []Entry) ([]Entry, error) {
 	left := entries[:0:0]
 	for _, e := range entries {
-		err := t.change.get(t.family, t.named(&e), func(attrs []byte) {
+		err := t.change.get(e.family, t.named(&e), func(attrs []byte) {
 			var ends [4]netip.Addr
 			if !readEnds(attrs, &ends) {
 				return

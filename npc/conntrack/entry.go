@@ -34,10 +34,11 @@ type Entry struct {
 	// in mid-stream, of which Source may be the end that was connected to, and of one that was offloaded.
 	Liberal bool
 	Mark    uint32
-	// Name is that of the entry in the table of its family, and Master that of the entry that led to it, such as the control
+	// Name is that of the entry in the table, and Master that of the entry that led to it, such as the control
 	// connection of a transfer of files. Master is empty if there is none.
 	Name, Master string
 
+	family   uint8
 	identity string // the attributes by which the kernel finds the entry
 	status   uint32
 	expiry   uint32 // seconds
@@ -55,7 +56,7 @@ func (e *Entry) Offloaded() bool { return e.status&(statusOffload|statusHardware
 // The kernel is to find it by the reply direction, which is what is judged: addresses and ports behind a Service's. If another
 // connection of the same client to the same Service takes the place of this one, but leads to another pod, it is not found.
 func readEntry(attrs []byte, ends *[4]netip.Addr) Entry {
-	e := Entry{Source: ends[0], Destination: ends[2]}
+	e := Entry{Source: ends[0], Destination: ends[2], family: familyOf(ends[0])}
 	var orig, reply, zone, id, master []byte
 	for len(attrs) > 0 {
 		kind, whole, value, rest := attribute(attrs)

@@ -236,7 +236,7 @@ func TestWhatChangesBeforeItIsCut(t *testing.T) {
 func TestOneThatCannotBeChanged(t *testing.T) {
 	table := open(t, unix.AF_INET)
 	create(t, table, made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53})
-	bad := Entry{identity: string(nest(tupleReply))}
+	bad := Entry{family: unix.AF_INET, identity: string(nest(tupleReply))}
 	all := append([]Entry{bad}, list(t, table)...)
 	if gone, err := table.Cut(all, bit, true); gone != 0 || !errors.Is(err, unix.EINVAL) || list(t, table)[0].Mark != bit {
 		t.Errorf("cut: %d are gone, %v; %+v", gone, err, list(t, table))
@@ -257,5 +257,31 @@ func TestOneThatCannotBeChanged(t *testing.T) {
 	table.list.close()
 	if _, err := table.Marked(bit); !errors.Is(err, unix.EBADF) {
 		t.Errorf("listed without a socket: %v", err)
+	}
+}
+
+// TestBothFamilies are listed, cut and restored by one table.
+func TestBothFamilies(t *testing.T) {
+	table := open(t, unix.AF_UNSPEC)
+	create(t, table, made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53})
+	create(t, table, made{source: "fd32:1::2", destination: "fd32:1::3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53})
+	all := list(t, table)
+	if len(all) != 2 {
+		t.Fatalf("%d connections", len(all))
+	}
+	if gone, err := table.Cut(all, bit, true); gone != 0 || err != nil {
+		t.Errorf("%d are gone, %v", gone, err)
+	}
+	marked, err := table.Marked(bit)
+	if err != nil || len(marked) != 2 {
+		t.Errorf("%d are marked, %v", len(marked), err)
+	}
+	if err := table.Restore(marked, bit); err != nil {
+		t.Error(err)
+	}
+	for _, e := range list(t, table) {
+		if e.Mark != 0 {
+			t.Errorf("%+v", e)
+		}
 	}
 }

@@ -64,7 +64,7 @@ func (m made) put(table *Table, batch []byte) []byte {
 		attrs = append(attrs, nest(attrZone, binary.BigEndian.AppendUint16(nil, m.zone)))
 	}
 	const flags = unix.NLM_F_REQUEST | unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_EXCL
-	return table.change.message(batch, msgNew, flags, table.family, append(attrs, m.attrs)...)
+	return table.change.message(batch, msgNew, flags, familyOf(source), append(attrs, m.attrs)...)
 }
 
 // create makes connections.

@@ -17,16 +17,17 @@ const (
 	deletedAtOnce = 64
 )
 
-// Table is the connection tracking of one family, in the network namespace of the thread that opened it. One goroutine at a
+// Table is the connection tracking of one family or of both, in the network namespace of the thread that opened it. One goroutine at a
 // time may use it.
 type Table struct {
-	family       uint8 // unix.AF_INET or unix.AF_INET6
+	family       uint8 // unix.AF_INET, unix.AF_INET6, or unix.AF_UNSPEC for both
 	list, change *conn
 	batch, attrs []byte
 	batched      int
 }
 
-// Open opens the table of a family, unix.AF_INET or unix.AF_INET6.
+// Open opens the table of a family, unix.AF_INET or unix.AF_INET6, or of both, unix.AF_UNSPEC: the kernel has one, and takes
+// as long to list a family of it as to list both.
 func Open(family uint8) (*Table, error) {
 	t := &Table{family: family}
 	for _, c := range []**conn{&t.list, &t.change} {
@@ -38,9 +39,6 @@ func Open(family uint8) (*Table, error) {
 	}
 	return t, nil
 }
-
-// Is6 reports whether the table's family is IPv6.
-func (t *Table) Is6() bool { return t.family == unix.AF_INET6 }
 
 // Close closes the sockets.
 func (t *Table) Close() {
@@ -80,7 +78,7 @@ func (t *Table) deleteOnce(match func(*[4]netip.Addr) bool) (deleted int, err er
 		if !readEnds(attrs, &ends) || !match(&ends) {
 			return nil
 		}
-		t.put(attrs)
+		t.put(attrs, familyOf(ends[0]))
 		deleted++
 		if t.batched < deletedAtOnce {
 			return nil
@@ -93,6 +91,17 @@ func (t *Table) deleteOnce(match func(*[4]netip.Addr) bool) (deleted int, err er
 		}
 	}
 	return deleted, err
+}
+
+// familyOf returns the family of an address; unix.AF_UNSPEC of none.
+func familyOf(a netip.Addr) uint8 {
+	switch {
+	case a.Is4():
+		return unix.AF_INET
+	case a.Is6():
+		return unix.AF_INET6
+	}
+	return unix.AF_UNSPEC
 }
 
 // readEnds reads the addresses of a connection from the two attributes that come first.
@@ -137,7 +146,7 @@ func readTuple(tuple []byte, ends []netip.Addr) {
 
 // put adds a connection to the batch: by its original direction with its zone, and by its id, which differs from that of a
 // later connection with the same addresses and ports.
-func (t *Table) put(attrs []byte) {
+func (t *Table) put(attrs []byte, family uint8) {
 	var which [][]byte
 	for len(attrs) > 0 {
 		kind, whole, _, rest := attribute(attrs)
@@ -146,7 +155,7 @@ func (t *Table) put(attrs []byte) {
 		}
 		attrs = rest
 	}
-	t.batch = t.change.message(t.batch, msgDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK, t.family, which...)
+	t.batch = t.change.message(t.batch, msgDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK, family, which...)
 	t.batched++
 }
 

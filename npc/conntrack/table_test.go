@@ -150,7 +150,7 @@ func TestALaterConnectionOfTheSameAddressesStays(t *testing.T) {
 	flow(t, "10.32.1.2", "10.32.1.3", "10.32.1.3", "10.32.1.2", 1)
 	flow(t, "10.32.1.2", "10.32.1.4", "10.32.1.4", "10.32.1.2", 2)
 	err = table.list.list(unix.AF_INET, nil, func(attrs []byte) error {
-		table.put(slices.Clone(attrs))
+		table.put(slices.Clone(attrs), unix.AF_INET)
 		return nil
 	})
 	if err != nil {

@@ -43,11 +43,11 @@ type Judge interface {
 // Config is what a Worker is made of.
 type Config struct {
 	Judge Judge
-	// Tables are the connections of each family.
-	Tables []*conntrack.Table
+	// Table has the connections of all families that there are rules for.
+	Table *conntrack.Table
 	// Bit is the bit of the mark.
 	Bit uint32
-	// MaxPinned is how many TCP connections of a family may stay in the table, ended, for as long as they would have stayed without a packet.
+	// MaxPinned is how many TCP connections may stay in the table, ended, for as long as they would have stayed without a packet.
 	// More of them are forgotten soon after they are reset, and may be opened again by an end that was idle.
 	MaxPinned int
 	Metrics   *Metrics
@@ -58,8 +58,8 @@ type Config struct {
 type Worker struct {
 	Config
 	asked chan struct{}
-	// former is how many ended connections each table had at the last look.
-	former map[*conntrack.Table]int
+	// former is how many ended connections the table had at the last look.
+	former int
 	// full and misses are set while a look found too many ended connections, and some that meet no rule: each is
 	// logged once.
 	full, misses bool
@@ -67,7 +67,7 @@ type Worker struct {
 
 // New returns a Worker that has ended nothing.
 func New(c Config) *Worker {
-	return &Worker{Config: c, asked: make(chan struct{}, 1), former: map[*conntrack.Table]int{}}
+	return &Worker{Config: c, asked: make(chan struct{}, 1)}
 }
 
 // Ask has all connections judged again. It does not wait for that.
@@ -135,35 +135,24 @@ func (s *share) after(now time.Time, took time.Duration) time.Duration {
 }
 
 // look judges all connections once.
-func (w *Worker) look() (all counts, err error) {
+func (w *Worker) look() (counts, error) {
 	start := time.Now()
 	local := w.Judge.LocalAddrs()
-	families := map[bool]bool{} // whether local pods have IPv6 addresses, and others
-	for a := range local {
-		families[a.Is6()] = true
+	l := pass{Worker: w}
+	err := w.Table.Entries(func(source, destination netip.Addr) bool {
+		_, from := local[source]
+		_, to := local[destination]
+		return from || to
+	}, l.take)
+	if err == nil {
+		err = l.end()
 	}
-	for _, t := range w.Tables {
-		if !families[t.Is6()] && w.former[t] == 0 {
-			continue // to list an empty table takes time too
-		}
-		l := pass{Worker: w, table: t, former: w.former[t]}
-		err := t.Entries(func(source, destination netip.Addr) bool {
-			_, from := local[source]
-			_, to := local[destination]
-			return from || to
-		}, l.take)
-		if err == nil {
-			err = l.end()
-		}
-		l.pinned += l.added
-		w.former[t] = l.pinned
-		all.add(l.counts)
-		if err != nil {
-			return all, err
-		}
+	l.pinned += l.added
+	if w.former = l.pinned; err != nil {
+		return l.counts, err
 	}
-	w.report(all, time.Since(start))
-	return all, nil
+	w.report(l.counts, time.Since(start))
+	return l.counts, nil
 }
 
 // report logs and counts what a look did.
@@ -188,21 +177,12 @@ func (w *Worker) report(n counts, took time.Duration) {
 // those that are to end would not, or meet no rule.
 type counts struct{ cut, restored, pinned, unpinned, offloaded int }
 
-func (c *counts) add(d counts) {
-	c.cut += d.cut
-	c.restored += d.restored
-	c.pinned += d.pinned
-	c.unpinned += d.unpinned
-	c.offloaded += d.offloaded
-}
-
-// pass is one look at the connections of a family.
+// pass is one look at the connections.
 type pass struct {
 	*Worker
-	table *conntrack.Table
 	counts
-	// former is how many ended connections the table had at the last look, and added how many more there are now.
-	former, added int
+	// added is how many more ended connections the table has now than at the last look.
+	added int
 	// entries wait to be judged, and related ones for the connection that led to them, whose fate they share.
 	entries, related []conntrack.Entry
 	flows            []verdict.Flow
@@ -292,11 +272,11 @@ func (l *pass) carryOut(verdict func(i int) (judged, allowed bool)) {
 		entries []conntrack.Entry
 		pin     bool
 	}{{pin, true}, {mark, false}} {
-		gone, err := l.table.Cut(c.entries, l.Bit, c.pin)
+		gone, err := l.Table.Cut(c.entries, l.Bit, c.pin)
 		l.note(err)
 		l.cut += len(c.entries) - gone
 	}
-	l.note(l.table.Restore(restore, l.Bit))
+	l.note(l.Table.Restore(restore, l.Bit))
 	l.restored += len(restore)
 }
 

@@ -83,7 +83,7 @@ func newWorker(tb testing.TB, c *controller.Controller) *Worker {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(t.Close)
-	return New(Config{Judge: c.Lookup(), Tables: []*conntrack.Table{t}, Bit: 0x2000, MaxPinned: 100, Metrics: NewMetrics(prometheus.NewRegistry()),
+	return New(Config{Judge: c.Lookup(), Table: t, Bit: 0x2000, MaxPinned: 100, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -154,7 +154,7 @@ func TestS95_WhoOpenedItIsNotKnown(t *testing.T) {
 		{"taken up, denied in both", 2, 0, 1024, 80, true, true},
 		{"taken up, the ports do not fit", 0, 1, 1024, 80, true, true},
 	} {
-		p := pass{Worker: w, table: w.Tables[0]}
+		p := pass{Worker: w}
 		p.take(conntrack.Entry{Name: "it", Source: podAddr(test.from), Destination: podAddr(test.to), Protocol: unix.IPPROTO_TCP, SourcePort: test.sourcePort,
 			Port: test.port, Liberal: test.liberal})
 		p.judge()

@@ -194,13 +194,14 @@ func (ts *talkers) listen(t *testing.T, h *lab.Host, port int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
+	accepted := ts.accepted[h] // the map is not complete yet
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return // closed
 			}
-			ts.accepted[h] <- conn
+			accepted <- conn
 		}
 	}()
 }

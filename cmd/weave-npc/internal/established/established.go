@@ -43,17 +43,18 @@ func Cutter(ctx context.Context, of Config) (*cut.Worker, error) {
 		if err := of.takeOverMarks(ctx, f); err != nil {
 			return nil, errors.Wrap(err, f.String())
 		}
-		if bit == 0 {
-			continue
-		}
-		t, err := openConnections(f.IPTables())
-		if err != nil {
-			return nil, err
-		}
-		c.Tables = append(c.Tables, t)
 	}
 	if bit == 0 {
 		return nil, nil
+	}
+	var err error
+	if len(of.Families) == 1 {
+		c.Table, err = openConnections(of.Families[0].IPTables())
+	} else {
+		c.Table, err = conntrack.Open(unix.AF_UNSPEC)
+	}
+	if err != nil {
+		return nil, err
 	}
 	c.Metrics = cut.NewMetrics(of.Registry)
 	return cut.New(c), nil
