@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -147,6 +146,13 @@ func (f *followed) completeWith() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.complete
+}
+
+func expectNames(t *testing.T, r Result, want string) {
+	t.Helper()
+	if got := namesOf(r); got != want {
+		t.Errorf("in force: %q, want %q", got, want)
+	}
 }
 
 func expectObjects(t *testing.T, f *followed, want string) {
@@ -290,31 +296,6 @@ func TestAFileThatIsWrittenSlowlyLosesNothing(t *testing.T) {
 	}
 }
 
-func TestOddFilesAreReportedAndHarmless(t *testing.T) {
-	f := follow(t, sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("web", ""), "b.yaml": sourcetest.Pod("db", "")}))
-	for link, target := range map[string]string{"loop.yaml": "loop.yaml", "nowhere.yaml": "absent", "sub": "."} {
-		if err := os.Symlink(target, filepath.Join(f.dir, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := syscall.Mkfifo(filepath.Join(f.dir, "pipe.yaml"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(f.dir, "directory.yaml"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	sourcetest.WriteFile(t, filepath.Join(f.dir, "b.yaml"), "# "+strings.Repeat("x", manifest.MaxSize)+"\n"+sourcetest.Pod("huge", ""))
-	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
-	expectObjects(t, f, "Pod shop/db, Pod shop/fence, Pod shop/web")
-	sourcetest.Eventually(t, "all reported", func() bool { return f.errors() == 5 })
-	for _, want := range []string{"loop.yaml: stat: too many levels of symbolic links", "nowhere.yaml: stat: no such file",
-		"sub: is the same directory as ", "pipe.yaml: is no regular file", "b.yaml: has 16777"} {
-		if n := f.log.Count(want); n != 1 {
-			t.Errorf("%q logged %d times:\n%s", want, n, f.log)
-		}
-	}
-}
-
 func TestADirectoryThatVanishesStaysInForce(t *testing.T) {
 	dir := t.TempDir()
 	sourcetest.WriteFile(t, filepath.Join(dir, "a/a.yaml"), sourcetest.Pod("web", ""))
@@ -328,6 +309,65 @@ func TestADirectoryThatVanishesStaysInForce(t *testing.T) {
 	sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), sourcetest.Pod("db", ""))
 	expectObjects(t, f, "Pod shop/db, Pod shop/web")
 	sourcetest.Eventually(t, "well again", func() bool { return f.errors() == 0 })
+}
+
+// TestADirectoryThatVanishesWhileItIsReadStaysInForce: what was listed and cannot be found is not removed if all of the directory is gone.
+func TestADirectoryThatVanishesWhileItIsReadStaysInForce(t *testing.T) {
+	for _, c := range []struct{ name, file, at string }{
+		{"before a directory below it is read", "a/a.yaml", "a"},
+		{"before its files are read", "b.yaml", "a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := sourcetest.WriteFiles(t, map[string]string{"a/empty.yaml": "", c.file: sourcetest.Pod("web", "")})
+			t.Cleanup(func() { _ = os.RemoveAll(dir + ".away") })
+			d, err := Open(dir, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectNames(t, d.Read(manifest.Parse), "Pod shop/web")
+			gone := d.read(&scan{parse: manifest.Parse, watch: func(next string) {
+				if next == filepath.Join(dir, c.at) {
+					sourcetest.Rename(t, dir, dir+".away")
+				}
+			}})
+			expectNames(t, gone, "Pod shop/web")
+			if len(gone.Problems) != 1 || gone.Problems[0].Path != dir {
+				t.Errorf("the problems are %v", gone.Problems)
+			}
+			sourcetest.Rename(t, dir+".away", dir)
+			removed := d.read(&scan{parse: manifest.Parse, watch: func(next string) {
+				if next == filepath.Join(dir, c.at) {
+					_ = os.Remove(filepath.Join(dir, c.file))
+				}
+			}})
+			expectNames(t, removed, "")
+		})
+	}
+}
+
+// TestADirectoryWhoseFilesVanishAllTheTimeStaysInForce: it never holds still for a walk, which says nothing about what was removed.
+func TestADirectoryWhoseFilesVanishAllTheTimeStaysInForce(t *testing.T) {
+	dir := sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("web", ""), "b/empty.yaml": ""})
+	d, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectNames(t, d.Read(manifest.Parse), "Pod shop/web")
+	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	restless := d.read(&scan{parse: manifest.Parse, watch: func(next string) {
+		if next == dir {
+			sourcetest.WriteFile(t, filepath.Join(dir, "c.yaml"), "")
+		} else {
+			_ = os.Remove(filepath.Join(dir, "c.yaml"))
+		}
+	}})
+	expectNames(t, restless, "Pod shop/web")
+	if len(restless.Problems) != 1 || !strings.Contains(restless.Problems[0].Text, "vanish all the time") {
+		t.Errorf("the problems are %v", restless.Problems)
+	}
+	expectNames(t, d.Read(manifest.Parse), "")
 }
 
 func TestManyProblemsOfAFileAreCut(t *testing.T) {

@@ -3,7 +3,6 @@ package directory
 import (
 	"crypto/sha256"
 	"io/fs"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,14 +51,12 @@ type stamp struct {
 	modified, status int64 // nanoseconds
 }
 
-// fileID identifies a file or directory, whatever its names are.
+// fileID identifies a file, whatever its names are. It is zero where the system does not tell.
 type fileID struct{ device, inode uint64 }
 
 func stampOf(info fs.FileInfo) stamp {
 	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano()}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.device, s.inode, s.status = sys.Dev, sys.Ino, sys.Ctim.Nano()
-	}
+	s.fileID, s.status = identify(info)
 	return s
 }
 

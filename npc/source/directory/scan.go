@@ -26,16 +26,36 @@ type scan struct {
 	force func(path string) bool // reports whether to read a file although its stamp is the same; nil if none is
 
 	root       string
-	seen       map[string]bool   // manifests that exist
-	visited    map[fileID]string // directory -> its path
-	readable   []string          // directories
-	unreadable []string          // directories
+	torn       bool            // something vanished after it was listed
+	seen       map[string]bool // manifests that exist
+	visited    []visited
+	readable   []string // directories
+	unreadable []string // directories
 	problems   []manifest.Problem
 }
 
+// visited is a directory that a scan has come to.
+type visited struct {
+	path string
+	info fs.FileInfo
+}
+
+// maxWalks is how often a scan starts again because something vanished after it was listed.
+const maxWalks = 5
+
+// run walks through the directory until nothing vanishes meanwhile: what does may have been removed, or the whole directory with it, whose
+// files stay in force. They also do if no walk is calm.
 func (s *scan) run(root string) {
-	s.root, s.seen, s.visited = root, map[string]bool{}, map[fileID]string{}
-	s.readDirectory(root)
+	s.root = root
+	for range maxWalks {
+		s.torn, s.seen, s.visited, s.readable, s.unreadable, s.problems = false, map[string]bool{}, nil, nil, nil, nil
+		s.readDirectory(root)
+		if !s.torn {
+			return
+		}
+	}
+	s.refuse(root, errors.New("files vanish all the time while it is read"))
+	s.unreadable = append(s.unreadable, root)
 }
 
 // isUnknown reports whether path may still exist, in a directory that cannot be read.
@@ -57,12 +77,13 @@ func (s *scan) refuse(path string, err error) {
 func (s *scan) readDirectory(dir string) {
 	info, err := os.Stat(dir)
 	if err == nil {
-		id := stampOf(info).fileID
-		if first, ok := s.visited[id]; ok {
-			s.refuse(dir, errors.Errorf("is the same directory as %s, which is read", first))
+		// Not by the ID of a stamp, which other systems than Linux do not tell.
+		same := func(v visited) bool { return os.SameFile(v.info, info) }
+		if i := slices.IndexFunc(s.visited, same); i >= 0 {
+			s.refuse(dir, errors.Errorf("is the same directory as %s, which is read", s.visited[i].path))
 			return
 		}
-		s.visited[id] = dir
+		s.visited = append(s.visited, visited{dir, info})
 		if s.watch != nil {
 			s.watch(dir)
 		}
@@ -70,7 +91,8 @@ func (s *scan) readDirectory(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if dir != s.root && errors.Is(err, fs.ErrNotExist) {
-			return // removed meanwhile
+			s.torn = true
+			return
 		}
 		s.refuse(dir, err)
 		s.unreadable = append(s.unreadable, dir)
@@ -96,7 +118,7 @@ func (s *scan) readEntry(path string, entry fs.DirEntry) {
 		s.seen[path] = true
 		s.refuse(path, errors.New("is no regular file"))
 	case errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0:
-		// Removed meanwhile.
+		s.torn = true
 	default:
 		s.seen[path] = true
 		s.refuse(path, err)
@@ -109,6 +131,7 @@ func (s *scan) readFile(path string) {
 	before := s.files[path]
 	handle, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
+		s.torn = s.torn || errors.Is(err, fs.ErrNotExist)
 		s.refuse(path, err)
 		return
 	}
