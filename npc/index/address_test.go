@@ -166,7 +166,7 @@ func TestFactsOfPods(t *testing.T) {
 		text string
 		want bool
 	}{{"{app: web, role: db}", true}, {"{app: web}", false}, {"{app: web, role: x}", false}, {"{app: web, rule: db}", false}} {
-		if p.labels.equal(fixture.Labels(t, c.text)) != c.want {
+		if p.labels.Equal(fixture.Labels(t, c.text)) != c.want {
 			t.Errorf("%s are its labels: %t", c.text, !c.want)
 		}
 	}

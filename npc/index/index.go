@@ -111,13 +111,13 @@ func (x *Index) SetPod(f npc.Pod) Change {
 	} else if p.same(f) {
 		return *x.begin(nil)
 	}
-	before, relabelled := p.Pod, !p.labels.equal(f.Labels)
+	before, relabelled := p.Pod, !p.labels.Equal(f.Labels)
 	c := x.begin(p)
 	c.WasLocal = p.local
 	if relabelled {
-		p.labels = x.interner.labels(f.Labels)
+		p.labels = x.interner.Of(f.Labels)
 	}
-	f.Labels, f.Namespace, f.Node = nil, ns.Name, x.interner.share(f.Node)
+	f.Labels, f.Namespace, f.Node = nil, ns.Name, x.interner.Share(f.Node)
 	f.HostAddrs, f.Ports, f.Workload = x.interner.shareHosts(f.HostAddrs), x.interner.sharePorts(f.Ports), x.interner.shareWorkload(f.Workload)
 	p.Pod = f
 	x.setLocal(p, f.Node == x.config.NodeName && !f.HostNetwork && !f.Finished)

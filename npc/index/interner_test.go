@@ -3,30 +3,13 @@ package index
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/labelset"
 )
-
-// TestSharedTexts shows that equal texts and lists share their memory, and not with what they were read with.
-func TestSharedTexts(t *testing.T) {
-	var i interner
-	read := "app=web,role=client"
-	first, second := i.share(read[:3]), i.share(strings.Clone("app"))
-	if first != "app" || unsafe.StringData(first) != unsafe.StringData(second) || unsafe.StringData(first) == unsafe.StringData(read) {
-		t.Errorf("%q and %q do not share their memory, or do with what was read", first, second)
-	}
-	one := i.labels(map[string]string{"role": "client", "app": "web"})
-	if !slices.Equal(one, labelSet{{"app", "web"}, {"role", "client"}}) || unsafe.StringData(one[0].key) != unsafe.StringData(first) {
-		t.Errorf("labels: %v", one)
-	}
-	if i.labels(nil) != nil {
-		t.Error("no labels take memory")
-	}
-}
 
 // TestSharedLists shows that pods of one node, or of one kind, share the lists of its only address or of their only port.
 func TestSharedLists(t *testing.T) {
@@ -66,20 +49,17 @@ func TestSharedWorkloads(t *testing.T) {
 // TestSharingIsBounded shows that what is remembered does not grow without end, and is right all the same.
 func TestSharingIsBounded(t *testing.T) {
 	var i interner
-	for n := range 2*maxTexts + 1 {
+	for n := range 2*labelset.MaxTexts + 1 {
 		text := fmt.Sprint(n)
 		host := netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
-		if i.share(text) != text || i.shareHosts([]netip.Addr{host})[0] != host || i.sharePorts([]npc.NamedPort{{Port: uint16(n)}})[0].Port != uint16(n) {
+		if i.shareHosts([]netip.Addr{host})[0] != host || i.sharePorts([]npc.NamedPort{{Port: uint16(n)}})[0].Port != uint16(n) {
 			t.Fatalf("%s is taken for another", text)
 		}
-		if w := (npc.Workload{Kind: "Pod", Name: text}); *i.shareWorkload(&w) != w || len(i.workloads) > maxTexts {
+		if w := (npc.Workload{Kind: "Pod", Name: text}); *i.shareWorkload(&w) != w || len(i.workloads) > labelset.MaxTexts {
 			t.Fatalf("%d workloads are remembered, or one is taken for another", len(i.workloads))
 		}
-		if len(i.known) > maxTexts || len(i.hosts) > maxTexts || len(i.ports) > maxTexts {
-			t.Fatalf("%d texts, %d hosts, %d ports are remembered", len(i.known), len(i.hosts), len(i.ports))
+		if len(i.hosts) > labelset.MaxTexts || len(i.ports) > labelset.MaxTexts {
+			t.Fatalf("%d hosts, %d ports are remembered", len(i.hosts), len(i.ports))
 		}
-	}
-	if len(i.known) == 0 || i.known["8192"] != "8192" {
-		t.Error("the last text is not remembered")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/labelset"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
@@ -20,7 +21,7 @@ import (
 type Pod struct {
 	npc.Pod // without its labels
 	ns      *namespace
-	labels  labelSet
+	labels  labelset.Set
 	local   bool
 	owned   []netip.Addr
 	// members are the entries that the pod has in sets.
@@ -79,7 +80,7 @@ func (p *Pod) Owned() []netip.Addr { return p.owned }
 // Facts returns the pod with its labels, which take memory of their own.
 func (p *Pod) Facts() npc.Pod {
 	f := p.Pod
-	f.Labels = p.labels.all()
+	f.Labels = p.labels.All()
 	return f
 }
 
@@ -87,7 +88,7 @@ func (p *Pod) Facts() npc.Pod {
 func (p *Pod) ChosenBy(s policy.Selector) bool { return s.Chooses(&p.labels) }
 
 // HasLabels reports whether these are the pod's labels.
-func (p *Pod) HasLabels(l map[string]string) bool { return p.labels.equal(l) }
+func (p *Pod) HasLabels(l map[string]string) bool { return p.labels.Equal(l) }
 
 // InNamespaces reports whether a selector matches the labels of the pod's namespace, whose object has arrived.
 func (p *Pod) InNamespaces(s policy.Selector) bool { return p.ns.known && s.Matches(p.ns.Labels) }
@@ -103,7 +104,7 @@ func (p *Pod) same(f npc.Pod) bool {
 	return p.UID == f.UID && p.Node == f.Node && p.HostNetwork == f.HostNetwork && p.Finished == f.Finished && p.Deleting == f.Deleting &&
 		p.StaleAddrs == f.StaleAddrs && sameWorkload(p.Workload, f.Workload) &&
 		p.Started.Equal(f.Started) && p.Created.Equal(f.Created) && slices.Equal(p.Addrs, f.Addrs) &&
-		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.labels.equal(f.Labels)
+		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.labels.Equal(f.Labels)
 }
 
 func sameWorkload(a, b *npc.Workload) bool { return a == b || a != nil && b != nil && *a == *b }

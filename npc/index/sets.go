@@ -9,6 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
+	"github.com/weave-npc/weave-npc/npc/labelset"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -24,8 +25,8 @@ type Sets struct {
 	selectors map[string]*selector
 	fixed     map[string]*fixedSets
 	// cluster has the selectors of rules.ClusterScope, and ofNamespace those of one namespace, by its name.
-	cluster     selectorSet
-	ofNamespace map[string]*selectorSet
+	cluster     labelset.Selectors[*selector]
+	ofNamespace map[string]*labelset.Selectors[*selector]
 	// namespaceSelectors are by their texts.
 	namespaceSelectors map[string]*namespaceSelector
 	nodes              *nodes
@@ -40,7 +41,7 @@ type fixedSets struct {
 
 func newSets(tables [len(traffic.Families)]*dataplane.Table, namespaces map[string]*namespace, x *Addresses, listLimit int) *Sets {
 	return &Sets{tables: tables, namespaces: namespaces, addresses: x, listLimit: listLimit, selectors: map[string]*selector{},
-		fixed: map[string]*fixedSets{}, ofNamespace: map[string]*selectorSet{}, namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables)}
+		fixed: map[string]*fixedSets{}, ofNamespace: map[string]*labelset.Selectors[*selector]{}, namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables)}
 }
 
 // Provision makes a policy a user of sets, and makes those that are not there. Members of a list come before it.
@@ -160,11 +161,11 @@ func (x *Sets) release(s *selector) {
 			x.unlist(s, ns)
 		}
 	case rules.ClusterScope:
-		x.cluster.remove(s)
+		x.cluster.Remove(s, s.Pods)
 		x.empty(s)
 	default:
 		if of := x.ofNamespace[s.Namespace]; of != nil {
-			if of.remove(s); of.empty() {
+			if of.Remove(s, s.Pods); of.Empty() {
 				delete(x.ofNamespace, s.Namespace)
 			}
 		}
@@ -190,12 +191,12 @@ func (x *Sets) fill(s *selector) {
 		}
 		return
 	case rules.ClusterScope:
-		x.cluster.add(s)
+		x.cluster.Add(s, s.Pods)
 	default:
 		if x.ofNamespace[s.Namespace] == nil {
-			x.ofNamespace[s.Namespace] = &selectorSet{}
+			x.ofNamespace[s.Namespace] = &labelset.Selectors[*selector]{}
 		}
-		x.ofNamespace[s.Namespace].add(s)
+		x.ofNamespace[s.Namespace].Add(s, s.Pods)
 	}
 	for p := range x.podsInScope(s) {
 		if s.matches(p) {
@@ -351,11 +352,15 @@ func (x *Sets) follow(s *selector, ns *namespace, is bool) {
 
 // memberships adds the memberships that selectors give a pod.
 func (x *Sets) memberships(p *Pod, out []Membership) []Membership {
-	join := func(s *selector) { out = s.entries(p, out) }
-	if of := x.ofNamespace[p.Namespace]; of != nil {
-		of.each(p, join)
+	join := func(s *selector) {
+		if s.matches(p) {
+			out = s.entries(p, out)
+		}
 	}
-	x.cluster.each(p, join)
+	if of := x.ofNamespace[p.Namespace]; of != nil {
+		of.Each(p.labels, join)
+	}
+	x.cluster.Each(p.labels, join)
 	return out
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/ipblock"
@@ -259,40 +258,6 @@ func TestLists(t *testing.T) {
 	w.holds(traffic.IPv6, "local pods: fd32:1::2 of shop/web\n pods in shop: fd32:1::2 of shop/web\n 3 peers of shop/p: [pods in shop]")
 	w.Sets.Deprovision(sets, o)
 	w.empty()
-}
-
-// TestSelectorsAreFoundByLabels shows by which labels a selector is looked up: every pod that it matches has exactly one of them. Few are best,
-// and a value is better than a key; without any the selector is tried with each pod.
-func TestSelectorsAreFoundByLabels(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                          "[]",
-		"!app":                      "[]",
-		"app!=web":                  "[]",
-		"app=web":                   "[app=web]",
-		"app":                       "[app]",
-		"app,tier=x":                "[tier=x]",
-		"tier=x,zone":               "[tier=x]",
-		"app in (a,b)":              "[app=a app=b]",
-		"app in (a,b),tier in (x)":  "[tier=x]",
-		"app=a,tier in (x,y)":       "[app=a]",
-		"app in (a,b),!tier,zone!=": "[app=a app=b]",
-	} {
-		s, err := labels.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, w := range wants(rules.SelectorSpec{Pods: s}) {
-			if w.anyValue {
-				got = append(got, w.key)
-			} else {
-				got = append(got, w.key+"="+w.value)
-			}
-		}
-		if slices.Sort(got); fmt.Sprint(got) != want {
-			t.Errorf("%s is found by %s, want %s", text, got, want)
-		}
-	}
 }
 
 // TestActivation shows that a family is programmed from the first address of a local pod on.

@@ -171,7 +171,7 @@ func (w *world) text(f traffic.Family) string {
 func (w *world) empty() {
 	w.Helper()
 	s := w.Sets
-	if len(s.selectors)+len(s.fixed)+len(s.ofNamespace)+len(s.namespaceSelectors) > 0 || !s.cluster.empty() || len(s.Uses()) > 0 {
+	if len(s.selectors)+len(s.fixed)+len(s.ofNamespace)+len(s.namespaceSelectors) > 0 || !s.cluster.Empty() || len(s.Uses()) > 0 {
 		w.Errorf("left: %d selectors, %d other sets, %d namespaces, %d selectors of namespaces, %d uses",
 			len(s.selectors), len(s.fixed), len(s.ofNamespace),
 			len(s.namespaceSelectors), len(s.Uses()))
