@@ -13,16 +13,11 @@ import (
 
 // Isolating returns the policies that isolate a local pod in a direction, as namespace/name, sorted.
 func (s *Isolation) Isolating(q *index.Pod, d traffic.Direction) (out []string) {
-	ns := s.namespaces[q.Namespace]
-	if ns == nil {
-		return nil
-	}
-	for _, p := range ns.policies {
-		if p.selects(q) && p.Isolates[d] {
+	for p := range s.Selecting(q) {
+		if p.Isolates[d] {
 			out = append(out, p.Key())
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -186,14 +187,14 @@ func (b *Base) alwaysRules(f traffic.Family, d traffic.Direction) []iptables.Rul
 	}
 	if d == traffic.Egress { // on ingress Isolated has the rule
 		if f == traffic.IPv6 && !b.AllowMcast {
-			rules = append(rules, dhcpRequest(f.IPTables(), allow))
+			rules = append(rules, dhcpRequest(ipfamily.IPTables(f), allow))
 		}
 		rules = append(rules, b.multicastRule(f, d))
 	}
 	if b.judged(d) {
 		return rules // the tiers judge it first
 	}
-	return append(rules, hairpin(f.IPTables(), allow))
+	return append(rules, hairpin(ipfamily.IPTables(f), allow))
 }
 
 // Replies returns the rules for packets of open connections, which were judged when they were opened, and for packets that
@@ -258,7 +259,7 @@ func (b *Base) Default(f traffic.Family, d traffic.Direction) []iptables.Rule {
 			Comment: "to this node"})
 	}
 	if b.judged(d) {
-		rules = append(rules, hairpin(f.IPTables(), b.AllowTarget(d)))
+		rules = append(rules, hairpin(ipfamily.IPTables(f), b.AllowTarget(d)))
 	}
 	rules = append(rules, b.dhcpRules(f, d)...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "everything else"})
@@ -268,9 +269,9 @@ func (b *Base) Default(f traffic.Family, d traffic.Direction) []iptables.Rule {
 func (b *Base) dhcpRules(f traffic.Family, d traffic.Direction) []iptables.Rule {
 	switch allow := b.AllowTarget(d); {
 	case f == traffic.IPv4 && d == traffic.Ingress:
-		return []iptables.Rule{dhcpRequest(f.IPTables(), allow), dhcpReply(allow)}
+		return []iptables.Rule{dhcpRequest(ipfamily.IPTables(f), allow), dhcpReply(allow)}
 	case f == traffic.IPv4 || d == traffic.Ingress && !b.AllowMcast: // else it passes as multicast, or has passed before it
-		return []iptables.Rule{dhcpRequest(f.IPTables(), allow)}
+		return []iptables.Rule{dhcpRequest(ipfamily.IPTables(f), allow)}
 	}
 	return nil
 }
@@ -297,7 +298,7 @@ func (b *Base) Isolated(f traffic.Family, d traffic.Direction) []iptables.Rule {
 			rules = append(rules, routedTo(naming.FixedSet(f, naming.BehindUplinks), stranger))
 		}
 	}
-	return append(rules, unknownDHCP(f.IPTables(), b.AllowTarget(d)),
+	return append(rules, unknownDHCP(ipfamily.IPTables(f), b.AllowTarget(d)),
 		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.Gate(d)), d.Own()), Target: "-g " + naming.DropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
 		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})

@@ -14,6 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/progress"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -85,7 +86,7 @@ type kernel struct {
 
 // openKernel opens the kernel of the current network namespace for one family. The function changed is called when connections were deleted.
 func openKernel(f traffic.Family, b iptables.Backend, doing *progress.Tracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
-	filter, err := iptables.New(f.IPTables(), b)
+	filter, err := iptables.New(ipfamily.IPTables(f), b)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,16 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+)
+
+// Protocols by their numbers in packets (IANA).
+const (
+	ICMP   = 1
+	TCP    = 6
+	UDP    = 17
+	ICMPv6 = 58
+	SCTP   = 132
 )
 
 // protocols has one line for each protocol that has ports, which are those that policies can name.
@@ -14,19 +22,19 @@ var protocols = [...]struct {
 	name   string          // as in iptables rules and on the command line
 	number uint8           // as in packets (IANA)
 }{
-	{corev1.ProtocolTCP, "tcp", unix.IPPROTO_TCP},
-	{corev1.ProtocolUDP, "udp", unix.IPPROTO_UDP},
-	{corev1.ProtocolSCTP, "sctp", unix.IPPROTO_SCTP},
+	{corev1.ProtocolTCP, "tcp", TCP},
+	{corev1.ProtocolUDP, "udp", UDP},
+	{corev1.ProtocolSCTP, "sctp", SCTP},
 }
 
 // PortProtocols are the numbers of the protocols that have ports, in the order in which rules have them.
-var PortProtocols = [...]uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP}
+var PortProtocols = [...]uint8{TCP, UDP, SCTP}
 
 // PortProtocol returns the number of the protocol of a port of a Kubernetes object. It is TCP if the object has none, and 0 if the
 // protocol has no ports or is not known.
 func PortProtocol(p corev1.Protocol) uint8 {
 	if p == "" {
-		return unix.IPPROTO_TCP
+		return TCP
 	}
 	for _, known := range protocols {
 		if known.api == p {

@@ -7,12 +7,7 @@
 // It knows neither policies nor pods.
 package traffic
 
-import (
-	"net/netip"
-
-	"github.com/weave-npc/weave-npc/ipset"
-	"github.com/weave-npc/weave-npc/iptables"
-)
+import "net/netip"
 
 // Family is an IP family; each has its own sets and its own chains.
 type Family uint8
@@ -32,22 +27,6 @@ func (f Family) String() string {
 		return "IPv6"
 	}
 	return "IPv4"
-}
-
-// IPSet returns the family of package ipset.
-func (f Family) IPSet() ipset.Family {
-	if f == IPv6 {
-		return ipset.IPv6
-	}
-	return ipset.IPv4
-}
-
-// IPTables returns the family of package iptables.
-func (f Family) IPTables() iptables.Family {
-	if f == IPv6 {
-		return iptables.IPv6
-	}
-	return iptables.IPv4
 }
 
 // FamilyOf returns the family of an unmapped address.

@@ -14,10 +14,10 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Table is one family's filter table, and the sets of all families.
@@ -273,8 +273,8 @@ var arguments = map[string]int{
 	"--hashlimit-htable-size": 1, "--hashlimit-htable-max": 1,
 }
 
-var protocols = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP,
-	"icmpv6": unix.IPPROTO_ICMPV6, "ipv6-icmp": unix.IPPROTO_ICMPV6}
+var protocols = map[string]uint8{"tcp": traffic.TCP, "udp": traffic.UDP, "sctp": traffic.SCTP, "icmp": traffic.ICMP,
+	"icmpv6": traffic.ICMPv6, "ipv6-icmp": traffic.ICMPv6}
 
 // protocolOf returns the number of a protocol by name or number. Zero, which means all of them, is an error.
 func protocolOf(text string) (uint8, error) {
