@@ -23,15 +23,19 @@ type Flow struct {
 }
 
 // End is one end of a flow: a pod, by namespace/name, with one of its addresses or without any yet; or an address alone, which belongs to
-// whichever pod owns it.
+// whichever pod owns it. The zero End is a pod of which nothing is known.
 type End struct {
 	Pod  string     `json:"pod,omitempty"`
 	Addr netip.Addr `json:"address"`
+	// Outside is set for an address that is known to be no pod's, although not all pods are known.
+	Outside bool `json:"-"`
 }
 
 // String returns the pod and its address, or the one that is known.
 func (e End) String() string {
 	switch {
+	case e == End{}:
+		return "a pod that cannot be read"
 	case e.Pod == "":
 		return e.Addr.String()
 	case !e.Addr.IsValid():

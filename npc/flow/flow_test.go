@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 func TestParseService(t *testing.T) {
 	for text, want := range map[string]Service{
-		"tcp/5432": {unix.IPPROTO_TCP, 5432}, "UDP/53": {unix.IPPROTO_UDP, 53}, "sctp/80": {unix.IPPROTO_SCTP, 80}, "80": {unix.IPPROTO_TCP, 80},
-		"icmp": {unix.IPPROTO_ICMP, 0},
+		"tcp/5432": {traffic.TCP, 5432}, "UDP/53": {traffic.UDP, 53}, "sctp/80": {traffic.SCTP, 80}, "80": {traffic.TCP, 80},
+		"icmp": {traffic.ICMP, 0},
 	} {
 		got, err := ParseService(text)
 		if err != nil || got != want {
@@ -39,14 +39,14 @@ func TestParseNamed(t *testing.T) {
 			t.Errorf("%s: protocol %d, name %q, ok = %t", text, protocol, name, ok)
 		}
 	}
-	if protocol, name, _ := ParseNamed("UDP/dns"); protocol != unix.IPPROTO_UDP || name != "dns" {
+	if protocol, name, _ := ParseNamed("UDP/dns"); protocol != traffic.UDP || name != "dns" {
 		t.Errorf("protocol %d, name %q", protocol, name)
 	}
 }
 
 // TestServicesAsText shows that a service is read from JSON as it was written there.
 func TestServicesAsText(t *testing.T) {
-	for _, want := range []Service{{unix.IPPROTO_TCP, 80}, {unix.IPPROTO_SCTP, 9}, {Protocol: unix.IPPROTO_ICMP}, {Protocol: unix.IPPROTO_GRE}} {
+	for _, want := range []Service{{traffic.TCP, 80}, {traffic.SCTP, 9}, {Protocol: traffic.ICMP}, {Protocol: 47}} {
 		text, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestBetween(t *testing.T) {
 // TestFlowAsJSON shows the fields that scripts read.
 func TestFlowAsJSON(t *testing.T) {
 	f := Flow{From: End{Pod: "a/b", Addr: netip.MustParseAddr("10.32.1.2")}, To: End{Addr: netip.MustParseAddr("192.0.2.1")},
-		Service: Service{unix.IPPROTO_TCP, 80}}
+		Service: Service{traffic.TCP, 80}}
 	text, err := json.Marshal(f)
 	want := `{"from":{"pod":"a/b","address":"10.32.1.2"},"to":{"address":"192.0.2.1"},"port":"tcp/80"}`
 	if err != nil || string(text) != want {
@@ -94,8 +94,8 @@ func TestNamesOfEnds(t *testing.T) {
 		"10.32.1.2":            End{Addr: a}.String(),
 		"shop/new":             End{Pod: "shop/new"}.String(),
 		"shop/web (10.32.1.2)": End{Pod: "shop/web", Addr: a}.String(),
-		"sctp/80":              Service{unix.IPPROTO_SCTP, 80}.String(),
-		"protocol 47":          Service{Protocol: unix.IPPROTO_GRE}.String(),
+		"sctp/80":              Service{traffic.SCTP, 80}.String(),
+		"protocol 47":          Service{Protocol: 47}.String(),
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)

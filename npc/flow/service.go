@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weave-npc/weave-npc/npc/spelling"
@@ -31,7 +30,7 @@ func ParseService(text string) (Service, error) {
 	protocol, ok := protocolNumber(name)
 	n, err := strconv.ParseUint(port, 10, 16)
 	switch {
-	case !ok, protocol == unix.IPPROTO_ICMP && port != "", protocol != unix.IPPROTO_ICMP && (err != nil || n == 0):
+	case !ok, protocol == traffic.ICMP && port != "", protocol != traffic.ICMP && (err != nil || n == 0):
 		return Service{}, noService(text, name, port)
 	}
 	return Service{protocol, uint16(n)}, nil
@@ -53,7 +52,7 @@ func ParseNamed(text string) (protocol uint8, name string, ok bool) {
 // protocolNumber returns the number of a protocol that a service can have.
 func protocolNumber(name string) (uint8, bool) {
 	if name == "icmp" {
-		return unix.IPPROTO_ICMP, true
+		return traffic.ICMP, true
 	}
 	return traffic.ProtocolNumber(name)
 }
@@ -67,7 +66,7 @@ func noService(text, name, port string) error {
 	switch {
 	case text == "":
 		return errors.New("the port is missing: give one such as tcp/80, udp/53 or sctp/80, or icmp")
-	case known && protocol == unix.IPPROTO_ICMP:
+	case known && protocol == traffic.ICMP:
 		why = ": icmp has no ports; give icmp"
 	case known && port == "":
 		why = fmt.Sprintf(": %s is a protocol, whose port is missing, as in %s/80", name, name)
@@ -84,9 +83,9 @@ func noService(text, name, port string) error {
 // String returns the service as ParseService reads it.
 func (s Service) String() string {
 	switch s.Protocol {
-	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
+	case traffic.TCP, traffic.UDP, traffic.SCTP:
 		return fmt.Sprintf("%s/%d", traffic.ProtocolName(s.Protocol), s.Port)
-	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+	case traffic.ICMP, traffic.ICMPv6:
 		return "icmp"
 	}
 	return fmt.Sprintf("protocol %d", s.Protocol)

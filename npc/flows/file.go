@@ -103,9 +103,7 @@ func (f *File) Save() (omitted int, err error) {
 		}
 		f.saved = state
 	}
-	f.store.mu.Lock()
-	hits, version := f.store.hitsAt()
-	f.store.mu.Unlock()
+	hits, version := f.store.hitsSince(f.savedHits)
 	if version == f.savedHits {
 		return omitted, nil
 	}
@@ -174,5 +172,5 @@ func (s *Store) restore(records []Record) {
 func (s *Store) state() [2]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return [2]uint64{s.version, s.replies}
+	return [2]uint64{s.version, s.changes}
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // writerVariable tells a test process to write the file in a directory for ever.
@@ -66,10 +66,10 @@ func TestS99_RecordsOutliveARestart(t *testing.T) {
 	if skipped, err := f.Load(); skipped != 0 || err != nil {
 		t.Fatal(skipped, err)
 	}
-	ping6 := flows.Connection{Src: addr("fd32::1"), Dst: addr("fd32::2"), Service: flow.Service{Protocol: unix.IPPROTO_ICMPV6}}
+	ping6 := flows.Connection{Src: addr("fd32::1"), Dst: addr("fd32::2"), Service: flow.Service{Protocol: traffic.ICMPv6}}
 	j.pods[ping6.Src] = flows.End{Namespace: "shop", Workload: "Pod/six", Pod: "six"}
 	gre := between(web1, outside)
-	gre.Service = flow.Service{Protocol: unix.IPPROTO_GRE}
+	gre.Service = flow.Service{Protocol: 47}
 	for i, c := range []flows.Connection{between(web1, db), ping6, gre, between(outside, web1)} {
 		s.Add(noon.Add(time.Duration(i)*time.Minute), j, flows.Allowed, []flows.Connection{c})
 	}
@@ -170,7 +170,7 @@ func TestSaveWritesWhatChanged(t *testing.T) {
 	if !saved() || saved() {
 		t.Error("a record is not written, or twice")
 	}
-	s.SetReplied(map[flows.Connection]uint64{{Src: web1, Dst: db, Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: 1}}: 1})
+	s.SetReplied(map[flows.Connection]uint64{{Src: web1, Dst: db, Service: flow.Service{Protocol: traffic.TCP, Port: 1}}: 1})
 	if !saved() {
 		t.Error("a reply is not written")
 	}

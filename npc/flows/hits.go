@@ -95,16 +95,19 @@ func (c *counter) push(h *Hit) {
 
 // Hits returns how often rules decided.
 func (s *Store) Hits() Hits {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h, _ := s.hitsAt()
+	h, _ := s.hitsSince(0)
 	return h
 }
 
-// hitsAt returns the hits, and the version that they are of.
-func (s *Store) hitsAt() (Hits, uint64) {
+// hitsSince returns the hits, and the version that they are of. They are empty if it is the one that is known.
+func (s *Store) hitsSince(known uint64) (h Hits, version uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	c := s.hits
-	h := Hits{Node: s.node, Since: c.since, Complete: c.complete, Evicted: c.evicted, Rules: make([]Hit, 0, len(c.rules))}
+	if c.version == known {
+		return h, known
+	}
+	h = Hits{Node: s.node, Since: c.since, Complete: c.complete, Evicted: c.evicted, Rules: make([]Hit, 0, len(c.rules))}
 	for e := c.order.Back(); e != nil; e = e.Prev() {
 		h.Rules = append(h.Rules, *e.Value.(*Hit))
 	}
@@ -145,9 +148,9 @@ func ReadHits(in io.Reader) (h Hits, err error) {
 // check returns what is wrong with what was read.
 func (h *Hit) check() error {
 	switch {
-	case h.Policy == "" || h.Number < 1 || h.Content == "" || !printable(h.Tier, h.Policy, h.Direction, h.Content):
+	case h.Policy == "" || h.Number < 1 || h.Content == "" || !h.printable() || !printable(h.Content):
 		return errors.New("it is no rule of a policy")
-	case h.Verdict != Allowed && h.Verdict != Denied:
+	case !h.Verdict.known():
 		return errors.Errorf("verdict: it is %q, neither %s nor %s", h.Verdict, Allowed, Denied)
 	case h.Count == 0 || h.First.IsZero() || h.Last.IsZero():
 		return errors.New("it was never hit")

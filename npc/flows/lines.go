@@ -9,8 +9,9 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // longestLine is how many bytes a line may have. A pod's labels are an object's, which etcd limits to 1.5 MiB in all; real ones have a few KiB.
@@ -74,14 +75,14 @@ func parse(line []byte) (r Record, err error) {
 		return r, errors.Errorf("%s and %s are of different families", r.From.Addr, r.To.Addr)
 	case !r.From.IsPod() && !r.To.IsPod():
 		return r, errors.New("neither end is a pod")
-	case r.Port.Protocol == unix.IPPROTO_ICMP && r.To.Addr.Is6():
-		r.Port.Protocol = unix.IPPROTO_ICMPV6 // the text does not tell them apart
+	case r.Port.Protocol == traffic.ICMP && r.To.Addr.Is6():
+		r.Port.Protocol = traffic.ICMPv6 // the text does not tell them apart
 	}
-	if by := r.By; by != nil && !printable(by.Tier, by.Policy, by.Direction) {
+	if r.By != nil && !r.By.printable() {
 		return r, errors.New("by: it has characters that cannot be printed")
 	}
 	for _, s := range r.Staged {
-		if s.By != nil && !printable(s.By.Tier, s.By.Policy, s.By.Direction) || !printable(s.World, s.Policy, s.Content) {
+		if s.By != nil && !s.By.printable() || !printable(s.World, s.Policy, s.Content) {
 			return r, errors.New("staged: it has characters that cannot be printed")
 		}
 		if !s.Verdict.known() {
@@ -124,6 +125,8 @@ func (e *End) check() error {
 	}
 	return nil
 }
+
+func (r *Rule) printable() bool { return printable(r.Tier, r.Policy, r.Direction) }
 
 // printable reports whether texts can be put on a terminal and into comments.
 func printable(texts ...string) bool {

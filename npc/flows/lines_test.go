@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 func records() []Record {
@@ -22,10 +22,10 @@ func records() []Record {
 		Addr: netip.MustParseAddr("10.32.1.2")}
 	return []Record{
 		{First: at, Last: at.Add(time.Hour), Count: 7, Replied: 6, Node: "node1", From: web,
-			To: End{Addr: netip.MustParseAddr("192.0.2.1"), NodeAddr: true}, Port: flow.Service{Protocol: unix.IPPROTO_TCP, Port: 443}, Verdict: Allowed,
+			To: End{Addr: netip.MustParseAddr("192.0.2.1"), NodeAddr: true}, Port: flow.Service{Protocol: traffic.TCP, Port: 443}, Verdict: Allowed,
 			By: &Rule{Policy: "shop/web", Number: 1, Direction: "egress"}},
 		{First: at, Last: at, Count: 1, From: End{Addr: netip.MustParseAddr("2001:db8::1")}, To: End{Namespace: "shop", Workload: "Pod/x",
-			Addr: netip.MustParseAddr("fd32::2")}, Port: flow.Service{Protocol: unix.IPPROTO_ICMPV6}, PortNames: []string{"http"}, Verdict: Denied},
+			Addr: netip.MustParseAddr("fd32::2")}, Port: flow.Service{Protocol: traffic.ICMPv6}, PortNames: []string{"http"}, Verdict: Denied},
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Store) SetReplied(replied map[Connection]uint64) (learned int) {
 		}
 		e.Replied = min(number, e.Count)
 		delete(s.waiting, c)
-		s.replies++
+		s.changes++
 		learned++
 	}
 	return learned

@@ -38,7 +38,7 @@ func (s *Store) KeepStaged(content map[string]string) {
 	for _, e := range s.records {
 		if slices.ContainsFunc(e.Staged, gone) {
 			e.Staged = slices.DeleteFunc(slices.Clone(e.Staged), gone) // readers have the old slice
-			s.replies++
+			s.changes++
 		}
 	}
 }

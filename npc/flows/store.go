@@ -46,7 +46,7 @@ type Store struct {
 	// newest and oldest are the ends of the list of entries, in the order in which they were last recorded.
 	newest, oldest *entry
 	version        uint64 // counts what was recorded
-	replies        uint64 // counts what else was changed
+	changes        uint64 // counts what else was changed
 	evicted        uint64
 	// waiting are entries that no reply is known of, by the last of their connections.
 	waiting map[Connection]*entry

@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // judge is a fake: pods by address, all of this node except those in remote.
@@ -51,7 +51,7 @@ func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 var (
 	web1, web2, db, outside = addr("10.32.1.2"), addr("10.32.1.3"), addr("10.32.1.4"), addr("192.0.2.1")
 	noon                    = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	http                    = flow.Service{Protocol: unix.IPPROTO_TCP, Port: 80}
+	http                    = flow.Service{Protocol: traffic.TCP, Port: 80}
 	sameAddr                = cmpopts.EquateComparable(netip.Addr{})
 )
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -300,11 +299,11 @@ func compileProtocol(p v1alpha2.ClusterNetworkPolicyProtocol) (Port, error) {
 	}
 	switch {
 	case p.TCP != nil:
-		return compileDestination(unix.IPPROTO_TCP, p.TCP.DestinationPort)
+		return compileDestination(traffic.TCP, p.TCP.DestinationPort)
 	case p.UDP != nil:
-		return compileDestination(unix.IPPROTO_UDP, p.UDP.DestinationPort)
+		return compileDestination(traffic.UDP, p.UDP.DestinationPort)
 	case p.SCTP != nil:
-		return compileDestination(unix.IPPROTO_SCTP, p.SCTP.DestinationPort)
+		return compileDestination(traffic.SCTP, p.SCTP.DestinationPort)
 	case p.DestinationNamedPort != "":
 		return Port{Name: p.DestinationNamedPort}, nil
 	}

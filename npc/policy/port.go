@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -59,7 +58,7 @@ func (p Port) String() string {
 }
 
 func compilePort(p networkingv1.NetworkPolicyPort) (Port, error) {
-	c := Port{Protocol: unix.IPPROTO_TCP}
+	c := Port{Protocol: traffic.TCP}
 	if p.Protocol != nil {
 		if c.Protocol = traffic.PortProtocol(*p.Protocol); c.Protocol == 0 || *p.Protocol == "" {
 			return c, errors.Errorf("%q is none of TCP, UDP and SCTP", *p.Protocol)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"golang.org/x/sys/unix"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -91,7 +90,7 @@ func itemOf(s flow.Service) item {
 
 // dnsItems are what a workload needs that asks DNS: long answers come over TCP, whether or not there were any.
 func dnsItems() []item {
-	return []item{{protocol: unix.IPPROTO_TCP, port: 53}, {protocol: unix.IPPROTO_UDP, port: 53}}
+	return []item{{protocol: traffic.TCP, port: 53}, {protocol: traffic.UDP, port: 53}}
 }
 
 // compare orders the items of a rule.

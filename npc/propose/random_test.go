@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"pgregory.net/rapid"
@@ -34,9 +33,9 @@ type scene struct {
 	known     bool // manifests have all pods
 }
 
-var services = []flow.Service{{Protocol: unix.IPPROTO_TCP, Port: 80}, {Protocol: unix.IPPROTO_TCP, Port: 8080},
-	{Protocol: unix.IPPROTO_TCP, Port: 53}, {Protocol: unix.IPPROTO_UDP, Port: 53},
-	{Protocol: unix.IPPROTO_SCTP, Port: 9}, {Protocol: unix.IPPROTO_ICMP}}
+var services = []flow.Service{{Protocol: traffic.TCP, Port: 80}, {Protocol: traffic.TCP, Port: 8080},
+	{Protocol: traffic.TCP, Port: 53}, {Protocol: traffic.UDP, Port: 53},
+	{Protocol: traffic.SCTP, Port: 9}, {Protocol: traffic.ICMP}}
 
 // drawScene draws workloads that share labels and some that have none, whose pods name ports as they like, and connections of all kinds.
 func drawScene(t *rapid.T) *scene {
@@ -129,7 +128,7 @@ func (s *scene) drawRecord(outside, pod int, services []flow.Service) {
 // named returns how a pod names a port.
 func named(p *judge.Pod, s flow.Service) (names []string) {
 	for _, port := range p.Ports {
-		if s.Protocol == unix.IPPROTO_TCP && port.ContainerPort == int32(s.Port) {
+		if s.Protocol == traffic.TCP && port.ContainerPort == int32(s.Port) {
 			names = append(names, port.Name)
 		}
 	}
@@ -229,7 +228,7 @@ func (s *scene) cluster() *cluster.Cluster {
 	for _, p := range s.Pods {
 		pod := npc.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Addrs: p.Addrs}
 		for _, port := range p.Ports {
-			pod.Ports = append(pod.Ports, npc.NamedPort{Name: port.Name, Protocol: unix.IPPROTO_TCP, Port: uint16(port.ContainerPort)})
+			pod.Ports = append(pod.Ports, npc.NamedPort{Name: port.Name, Protocol: traffic.TCP, Port: uint16(port.ContainerPort)})
 		}
 		c.SetPod(pod)
 	}

@@ -50,6 +50,22 @@ func Changes(records []flows.Record, c *cluster.Cluster) (changes []Change) {
 	return changes
 }
 
+// Between returns the records whose verdict differs between the policies of two clusters, in their order, whatever it was when they were recorded.
+func Between(records []flows.Record, before, after *cluster.Cluster) (changes []Change) {
+	first, second := newStage(before), newStage(after)
+	for i, r := range records {
+		first.place(i, r)
+		second.place(i, r)
+	}
+	was, is := first.verdicts(), second.verdicts()
+	for i, r := range records {
+		if was[i].Allowed != is[i].Allowed {
+			changes = append(changes, Change{Record: r, Before: outcome(was[i]), After: outcome(is[i])})
+		}
+	}
+	return changes
+}
+
 // outcome returns a verdict with the rules that decide it.
 func outcome(v explain.Verdict) Outcome {
 	o := Outcome{Verdict: flows.Denied}
@@ -58,14 +74,14 @@ func outcome(v explain.Verdict) Outcome {
 	}
 	for _, s := range []explain.Side{v.Egress, v.Ingress} {
 		if s.Allowed == v.Allowed {
-			o.By = append(o.By, deciding(s)...)
+			o.By = append(o.By, Deciding(s)...)
 		}
 	}
 	return o
 }
 
-// deciding returns the rule that decides a direction, or the policies that isolate the pod if no rule allows the connections.
-func deciding(s explain.Side) (rules []flows.Rule) {
+// Deciding returns the rule that decides a direction, or the policies that isolate the pod if no rule allows the connections.
+func Deciding(s explain.Side) (rules []flows.Rule) {
 	direction := s.Direction.String()
 	if s.By != nil {
 		return []flows.Rule{{Tier: s.By.Tier, Policy: s.By.Policy, Number: s.By.Rule, Direction: direction}}

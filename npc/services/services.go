@@ -92,23 +92,62 @@ func (x *Network) Find(text, port string) (*Target, error) {
 	return nil, nil //nolint:nilnil // it is none
 }
 
+// FindAll returns the targets of connections to an address or to the name of a Service at each of its ports, or at one if it is given. There are none
+// if the text names no Service.
+func (x *Network) FindAll(text, port string) (all []*Target, err error) {
+	s := x.service(text)
+	if port != "" || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
+		t, err := x.Find(text, port)
+		if t != nil {
+			all = append(all, t)
+		}
+		return all, err
+	}
+	for _, p := range s.Spec.Ports {
+		t, err := x.Find(text, flow.Service{Protocol: traffic.PortProtocol(p.Protocol), Port: uint16(p.Port)}.String())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	if len(all) == 0 {
+		return nil, errors.Errorf("Service %s/%s has no port: give the one to ask about", s.Namespace, s.Name)
+	}
+	return all, nil
+}
+
+// service returns the Service that an address or a name is of; nil if it is of none.
+func (x *Network) service(text string) *corev1.Service {
+	a, err := netip.ParseAddr(text)
+	name, namespace := splitName(text)
+	for _, s := range x.services {
+		if err == nil && x.via(s, a.Unmap()) != "" || err != nil && IsName(text) && s.Name == name && s.Namespace == namespace {
+			return s
+		}
+	}
+	return nil
+}
+
 // IsName reports whether a text is the name of a Service: svc/NAME.NAMESPACE or svc/NAMESPACE/NAME.
 func IsName(text string) bool {
 	rest, ok := strings.CutPrefix(text, "svc/")
 	return ok && (strings.Contains(rest, ".") || strings.Contains(rest, "/"))
 }
 
-func (x *Network) byName(text, port string) (*Target, error) {
+// splitName returns the name and the namespace of a text that IsName.
+func splitName(text string) (name, namespace string) {
 	name, namespace, dotted := strings.Cut(strings.TrimPrefix(text, "svc/"), ".")
 	if dotted {
-		namespace = strings.TrimSuffix(strings.TrimSuffix(namespace, ".cluster.local"), ".svc")
-	} else {
-		namespace, name, _ = strings.Cut(name, "/")
+		return name, strings.TrimSuffix(strings.TrimSuffix(namespace, ".cluster.local"), ".svc")
 	}
-	for _, s := range x.services {
-		if s.Name == name && s.Namespace == namespace {
-			return x.target(s, "the name of Service "+objectkey.Of(namespace, name), port, netip.Addr{})
-		}
+	namespace, name, _ = strings.Cut(name, "/")
+	return name, namespace
+}
+
+func (x *Network) byName(text, port string) (*Target, error) {
+	name, namespace := splitName(text)
+	if s := x.service(text); s != nil {
+		return x.target(s, "the name of Service "+objectkey.Of(namespace, name), port, netip.Addr{})
 	}
 	if len(x.unread) > 0 {
 		return nil, errors.Errorf("Service %s/%s is not known: %s", namespace, name, strings.Join(x.unread, "; "))

@@ -253,3 +253,37 @@ func TestRangesOfServices(t *testing.T) {
 		}
 	}
 }
+
+// TestAllPortsOfAService are asked about if none is given.
+func TestAllPortsOfAService(t *testing.T) {
+	x := network(t, func(n *snapshot.Network) {
+		for _, text := range []string{`{metadata: {namespace: shop, name: two}, spec: {clusterIP: 10.96.0.12, selector: {app: web},
+			ports: [{port: 80, targetPort: http, name: a}, {port: 53, protocol: UDP, name: b}]}}`,
+			`{metadata: {namespace: shop, name: none}, spec: {clusterIP: None, selector: {app: web}}}`,
+			`{metadata: {namespace: shop, name: other}, spec: {type: ExternalName, externalName: example.org}}`} {
+			n.Services = append(n.Services, object[corev1.Service](t, text))
+		}
+	})
+	for _, c := range []struct{ text, port, want string }{
+		{"svc/two.shop", "", "shop/new tcp/9090, shop/old tcp/8080, shop/new udp/53, shop/old udp/53"},
+		{"10.96.0.12", "", "shop/new tcp/9090, shop/old tcp/8080, shop/new udp/53, shop/old udp/53"},
+		{"svc/two.shop", "udp/53", "shop/new udp/53, shop/old udp/53"},
+		{"svc/web.shop", "", "shop/new tcp/9090, shop/old tcp/8080"},
+		{"svc/none.shop", "", "Service shop/none has no port: give the one to ask about"},
+		{"svc/none.shop", "tcp/9", "shop/new tcp/9, shop/old tcp/9"},
+		{"svc/other.shop", "", "is another name for example.org"},
+		{"svc/gone.shop", "", "there is no Service gone in namespace shop"},
+		{"10.32.1.2", "", ""},
+	} {
+		targets, err := x.FindAll(c.text, c.port)
+		var got []string
+		for _, t := range targets {
+			for _, e := range t.Endpoints {
+				got = append(got, e.Pod+" "+e.Service.String())
+			}
+		}
+		if text := strings.Join(got, ", "); err == nil && text != c.want || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %s, %v", c.text, c.port, text, err)
+		}
+	}
+}

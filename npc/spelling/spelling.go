@@ -1,24 +1,44 @@
-// Package spelling finds the name that a mistyped one was probably meant for.
+// Package spelling finds the name that a mistyped one was probably meant for, and spells out several.
 //
 //	errors.Errorf("there is no pod %s%s", name, spelling.DidYouMean(name, maps.Keys(pods)))
+//	spelling.List([]string{"web", "db", "cache"}) // web, db and cache
 //
 // It knows nothing of what the names are of.
 package spelling
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
+
+// List joins words as a sentence does.
+func List(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
 
 // DidYouMean returns the end of a sentence that offers the most similar of some names. It is empty if none is similar.
 func DidYouMean(name string, names func(func(string) bool)) string {
-	best, least := "", len(name)/3+1
+	best := Nearest(name, names, len(name)/3+1)
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// Nearest returns the most similar of some names, the first in order of several: that which the fewest characters have to be added, removed, changed or
+// swapped with the next for, and at most a number of them. It is empty if there is none.
+func Nearest(name string, names func(func(string) bool), most int) string {
+	best, least := "", most
 	for _, candidate := range slices.Sorted(names) {
 		if d := distance(name, candidate, least); d <= least && (best == "" || d < least) {
 			best, least = candidate, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
+	return best
 }
 
 // distance returns how many characters have to be added, removed, changed or swapped with the next to turn one text into another. If that is

@@ -23,3 +23,11 @@ func TestDidYouMean(t *testing.T) {
 		}
 	}
 }
+
+func TestList(t *testing.T) {
+	for want, words := range map[string][]string{"": nil, "web": {"web"}, "web and db": {"web", "db"}, "web, db and cache": {"web", "db", "cache"}} {
+		if got := List(words); got != want {
+			t.Errorf("%v are %q, want %q", words, got, want)
+		}
+	}
+}
