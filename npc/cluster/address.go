@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -75,6 +76,11 @@ func (v *View) IsNodes(a netip.Addr) bool { return v.ofNodes.has(a) }
 // them.
 func (v *View) NodesAt(a netip.Addr) []npc.Node { return v.nodesAt[a] }
 
+// StatusAddrs returns the addresses that the status of a Node has, sorted.
+func (v *View) StatusAddrs() []netip.Addr {
+	return slices.SortedFunc(maps.Keys(v.nodesAt), netip.Addr.Compare)
+}
+
 // Rivals returns the other pods of a pod's node that claim an address, ordered by namespace/name.
 func (v *View) Rivals(a netip.Addr, of *npc.Pod) []*npc.Pod {
 	return sorted(v.claims[a], func(p *npc.Pod) bool { return p != of && p.Node == of.Node })
@@ -83,6 +89,33 @@ func (v *View) Rivals(a netip.Addr, of *npc.Pod) []*npc.Pod {
 // Stale returns the pods of a node whose status has an address from before a restart, ordered by namespace/name. The empty node stands for all.
 func (v *View) Stale(a netip.Addr, node string) []*npc.Pod {
 	return sorted(v.stale[a], func(p *npc.Pod) bool { return node == "" || p.Node == node })
+}
+
+// Claiming returns the pods whose status has an address, whoever owns it, ordered by namespace/name.
+func Claiming(v *View, a netip.Addr) []*npc.Pod {
+	return sorted(slices.Concat(v.claims[a], v.stale[a]), func(*npc.Pod) bool { return true })
+}
+
+// AddrsOfNodes returns the addresses of each node that are known, sorted.
+func AddrsOfNodes(v *View) map[string][]netip.Addr {
+	out := map[string][]netip.Addr{}
+	for _, of := range []map[string]addrSet{v.nodeAddrs, v.hostAddrs} {
+		for node, addrs := range of {
+			if node != "" {
+				out[node] = slices.AppendSeq(out[node], maps.Keys(addrs))
+			}
+		}
+	}
+	for a, nodes := range v.nodesAt {
+		for i := range nodes {
+			out[nodes[i].Name] = append(out[nodes[i].Name], a)
+		}
+	}
+	for node, addrs := range out {
+		slices.SortFunc(addrs, netip.Addr.Compare)
+		out[node] = slices.Compact(addrs)
+	}
+	return out
 }
 
 // sorted returns the pods that are wanted, ordered by namespace/name.

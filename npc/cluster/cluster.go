@@ -42,7 +42,8 @@ type Cluster struct {
 	nodeAddrs map[string]addrSet
 	booted    map[string]time.Time
 	nodes     map[string]npc.Node // as policies name them as peers
-	view      *View               // of the objects; nil since they last changed
+	unread    npc.Unread
+	view      *View // of the objects; nil since they last changed
 }
 
 // New returns a cluster without objects.
@@ -58,7 +59,7 @@ func (c *Cluster) Clone() *Cluster {
 	defer c.mu.Unlock()
 	return &Cluster{LegacyNetpol: c.LegacyNetpol, namespaces: maps.Clone(c.namespaces), pods: maps.Clone(c.pods), policies: maps.Clone(c.policies),
 		clusterPolicies: maps.Clone(c.clusterPolicies), nodeAddrs: maps.Clone(c.nodeAddrs), booted: maps.Clone(c.booted),
-		nodes: maps.Clone(c.nodes)}
+		nodes: maps.Clone(c.nodes), unread: c.unread}
 }
 
 // View returns what the cluster holds now. The view does not change with the cluster.
@@ -72,7 +73,7 @@ func (c *Cluster) View() *View {
 }
 
 func newView(c *Cluster) *View {
-	v := &View{LegacyNetpol: c.LegacyNetpol, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
+	v := &View{LegacyNetpol: c.LegacyNetpol, Unread: c.unread, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
 		nodeAddrs: maps.Clone(c.nodeAddrs), nodesAt: map[netip.Addr][]npc.Node{}, selecting: map[*npc.Pod][]*Policy{},
 		choosing: map[*npc.Pod][]*policy.Cluster{}, ClusterPolicies: slices.SortedFunc(maps.Values(c.clusterPolicies), (*policy.Cluster).Compare)}
 	for _, key := range slices.Sorted(maps.Keys(c.policies)) {
@@ -127,6 +128,9 @@ func (c *Cluster) DeletePod(namespace, name string, uid types.UID) {
 		}
 	})
 }
+
+// LeavePod removes a pod of which nothing more is known.
+func (c *Cluster) LeavePod(namespace, name string, uid types.UID) { c.DeletePod(namespace, name, uid) }
 
 // SetPolicy adds or replaces a policy. The object must not be changed afterwards.
 func (c *Cluster) SetPolicy(o *networkingv1.NetworkPolicy) {
@@ -191,6 +195,9 @@ func (c *Cluster) AddNodeAddrs(node string, addrs []netip.Addr) {
 
 // SetBooted sets when a node was started, by its own clock. Statuses of its pods from before are stale.
 func (c *Cluster) SetBooted(node string, at time.Time) { c.change(func() { c.booted[node] = at }) }
+
+// SetUnread sets what could not be read. What depends on that is not known.
+func (c *Cluster) SetUnread(u npc.Unread) { c.change(func() { c.unread = u }) }
 
 // SetSynced does nothing: a cluster is read after all objects are fed to it.
 func (c *Cluster) SetSynced() {}

@@ -15,17 +15,20 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// Find returns the ends that a text names. For a pod, as namespace/name, that is one end for each address in its status, or one without an
-// address if it has none yet. For an address it is that address. It returns an error if the pod does not exist, has finished, or is
-// on the network of a node without known addresses.
+// Find returns the ends that a text names. For a pod, as namespace/name, or the first one of a workload, as namespace/kind/name, that is one end
+// for each address in its status, or one without an address if it has none yet, or if it could not be read. For an address it is that address. It
+// returns an error if the pod does not exist, has finished, or is on the network of a node without known addresses.
 func (v *View) Find(text string) ([]flow.End, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return []flow.End{{Addr: a.Unmap()}}, nil
 	}
-	p := v.Pods[text]
+	if e, ok := findUnread(v, text); ok {
+		return []flow.End{e}, nil
+	}
+	p := v.Pods[podOf(v, text)]
 	switch {
 	case p == nil:
-		return nil, v.noPod(text)
+		return nil, noPod(v, text)
 	case p.Finished:
 		return nil, errors.Errorf("pod %s has finished: nothing reaches it, nor does it reach anything", text)
 	case p.HostNetwork:
@@ -35,13 +38,29 @@ func (v *View) Find(text string) ([]flow.End, error) {
 		}
 		return ends, nil
 	case len(p.Addrs) == 0:
-		return []flow.End{{Pod: text}}, nil
+		return []flow.End{{Pod: key(p.Namespace, p.Name)}}, nil
 	}
 	var ends []flow.End
 	for _, a := range p.Addrs {
-		ends = append(ends, flow.End{Pod: text, Addr: a})
+		ends = append(ends, flow.End{Pod: key(p.Namespace, p.Name), Addr: a})
 	}
 	return ends, nil
+}
+
+// podOf returns the first pod of a workload that a text names, as namespace/kind/name, or else the text.
+func podOf(v *View, text string) string {
+	namespace, workload, _ := strings.Cut(text, "/")
+	kind, name, three := strings.Cut(workload, "/")
+	if !three || kind == "Pod" {
+		return strings.Replace(text, "/Pod/", "/", 1)
+	}
+	first := ""
+	for key, p := range v.Pods {
+		if p.Namespace == namespace && p.Workload != nil && p.Workload.Kind == kind && p.Workload.Name == name && !p.Finished && (first == "" || key < first) {
+			first = key
+		}
+	}
+	return cmp.Or(first, text)
 }
 
 // OwnedEnds returns the ends of a pod, as Find does, without addresses that another pod or a node owns or that are stale. There are none if the
@@ -109,17 +128,17 @@ func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
 }
 
 // CheckNamespace returns an error if there is neither a namespace nor any object in a namespace of that name. The empty name, which stands for
-// all namespaces, is no error.
+// all namespaces, is no error, nor is that of a namespace that could not be read.
 func (v *View) CheckNamespace(name string) error {
-	known := v.knownNamespaces()
-	if _, ok := known[name]; ok || name == "" {
+	known := knownNamespaces(v)
+	if _, ok := known[name]; ok || name == "" || v.Unread.Namespaces.Lacks(name) {
 		return nil
 	}
 	return errors.Errorf("there is no namespace %s%s", name, spelling.DidYouMean(name, maps.Keys(known)))
 }
 
 // noPod returns the error for a text that is neither a pod nor an address, with a suggestion if there is one.
-func (v *View) noPod(text string) error {
+func noPod(v *View, text string) error {
 	const forms = "give a pod as NAMESPACE/NAME, or an address"
 	namespace, name, ok := strings.Cut(text, "/")
 	if p, err := netip.ParsePrefix(text); err == nil {
@@ -138,7 +157,7 @@ func (v *View) noPod(text string) error {
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME%s", text, cmp.Or(meant, "; "+forms))
 	}
-	known := v.knownNamespaces()
+	known := knownNamespaces(v)
 	if _, ok := known[namespace]; !ok {
 		return errors.Errorf("there is no namespace %s%s", namespace, cmp.Or(meant, spelling.DidYouMean(namespace, maps.Keys(known))))
 	}
@@ -153,7 +172,7 @@ func (v *View) noPod(text string) error {
 }
 
 // knownNamespaces returns the namespaces that exist or have objects in them.
-func (v *View) knownNamespaces() map[string]struct{} {
+func knownNamespaces(v *View) map[string]struct{} {
 	known := map[string]struct{}{}
 	for name := range v.Namespaces {
 		known[name] = struct{}{}

@@ -17,15 +17,21 @@ func (v *View) Choosing(p *npc.Pod) []*policy.Cluster {
 	if ok {
 		return out
 	}
-	if namespace, known := v.Namespaces[p.Namespace]; known {
-		for _, q := range v.ClusterPolicies {
-			if !q.Inert && q.Namespaces.Matches(namespace.Labels) && q.Pods.Matches(p.Labels) {
-				out = append(out, q)
-			}
+	for _, q := range v.ClusterPolicies {
+		if v.Chooses(q, p) == Always {
+			out = append(out, q)
 		}
 	}
 	v.choosing[p] = out
 	return out
+}
+
+// Chooses reports whether a pod is the subject of a cluster network policy.
+func (v *View) Chooses(q *policy.Cluster, p *npc.Pod) Fit {
+	if q.Inert || !q.Pods.Matches(p.Labels) {
+		return Never
+	}
+	return NamespaceFits(v, q.Namespaces, p.Namespace)
 }
 
 // Tier returns the policies of a tier whose subject a pod is and that have rules in a direction, in order.

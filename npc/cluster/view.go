@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 
@@ -15,9 +16,11 @@ import (
 // View is what a cluster held at one time. What it returns must not be changed. Its methods may be called by several goroutines.
 type View struct {
 	LegacyNetpol bool
-	Namespaces   map[string]npc.Namespace
-	Pods         map[string]*npc.Pod // namespace/name -> pod
-	Policies     []*Policy           // ordered by namespace/name
+	// Unread is what could not be read and is not among the rest, although it may exist.
+	Unread     npc.Unread
+	Namespaces map[string]npc.Namespace
+	Pods       map[string]*npc.Pod // namespace/name -> pod
+	Policies   []*Policy           // ordered by namespace/name
 	// ClusterPolicies are in the order in which they are asked: by tier, priority and name. Those that decide nothing come last.
 	ClusterPolicies []*policy.Cluster
 
@@ -47,6 +50,24 @@ type Policy struct {
 	Namespace, Name string
 	UID             types.UID
 	policy.Policy
+}
+
+// Assume returns a view with some more namespaces, and with these pods instead of those that are there. Its policies and Nodes are the same.
+func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
+	w := &View{LegacyNetpol: v.LegacyNetpol, Namespaces: v.Namespaces, Pods: make(map[string]*npc.Pod, len(pods)), Policies: v.Policies,
+		ClusterPolicies: v.ClusterPolicies, byNamespace: v.byNamespace, nodeAddrs: v.nodeAddrs, nodesAt: v.nodesAt,
+		selecting: map[*npc.Pod][]*Policy{}, choosing: map[*npc.Pod][]*policy.Cluster{}}
+	if len(namespaces) > 0 {
+		w.Namespaces = maps.Clone(v.Namespaces)
+		for _, n := range namespaces {
+			w.Namespaces[n.Name] = n
+		}
+	}
+	for _, p := range pods {
+		w.Pods[key(p.Namespace, p.Name)] = p
+	}
+	w.indexAddrs()
+	return w
 }
 
 // Key returns namespace/name.

@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"strings"
+
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
@@ -18,6 +20,15 @@ func (e end) String() string {
 		return podName(e.pod)
 	}
 	return e.End.String()
+}
+
+// namespace returns the namespace of the end's pod, which may be one that could not be read; empty if it has none.
+func (e end) namespace() string {
+	if e.pod != nil {
+		return e.pod.Namespace
+	}
+	namespace, _, _ := strings.Cut(e.Pod, "/")
+	return namespace
 }
 
 func podName(p *npc.Pod) string { return objectkey.Of(p.Namespace, p.Name) }

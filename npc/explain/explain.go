@@ -12,6 +12,7 @@ import (
 func Explain(c *cluster.View, f flow.Flow) Verdict {
 	v := Verdict{Flow: f, Egress: side(c, f, traffic.Egress), Ingress: side(c, f, traffic.Ingress)}
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
+	v.Unknown = !v.Allowed && (v.Egress.Allowed || v.Egress.Unknown != "") && (v.Ingress.Allowed || v.Ingress.Unknown != "")
 	return v
 }
 
@@ -50,6 +51,10 @@ func side(c *cluster.View, f flow.Flow, d traffic.Direction) Side {
 	own := ownEnd(c, from, f.Node, d)
 	s := Side{Direction: d, Allowed: true, Reason: noPod, tiered: len(c.ClusterPolicies) > 0}
 	if own.pod == nil {
+		if why := cluster.UnreadPod(c, own.End); why != "" {
+			s.Pod = own.Pod
+			s.leaveOpen(why)
+		}
 		return s
 	}
 	s.Pod = own.String()
@@ -82,8 +87,17 @@ func side(c *cluster.View, f flow.Flow, d traffic.Direction) Side {
 		return s
 	}
 	s.ask(q)
+	if c.Unread.Any() {
+		s.Without = nil // what could not be read may decide that too
+		if why := q.open(); why != "" {
+			s.leaveOpen(why)
+		}
+	}
 	return s
 }
+
+// leaveOpen makes the side one whose verdict is not known.
+func (s *Side) leaveOpen(why string) { s.Allowed, s.Reason, s.By, s.Unknown = false, unknown, nil, why }
 
 // question is what a rule is asked.
 type question struct {
@@ -170,7 +184,148 @@ func (q question) match(rule policy.Rule) (m matching) {
 		m.Peers = append(m.Peers, peerReason(q.View, peer, q.peer))
 	}
 	for _, port := range rule.Ports {
-		m.Ports = append(m.Ports, portReason(port, q.Service, q.destination()))
+		r := portReason(port, q.Service, q.destination())
+		r.Unread = q.portFit(port) == cluster.Maybe
+		m.Ports = append(m.Ports, r)
 	}
 	return m
+}
+
+// outcomes are the verdicts that a direction may have, as far as policies could be read. A rule that may match, and a policy that may choose the
+// pod, leave both what they say and what follows.
+type outcomes struct{ allows, denies bool }
+
+func (o *outcomes) add(p outcomes) { o.allows, o.denies = o.allows || p.allows, o.denies || p.denies }
+
+// open returns what could not be read and may decide; empty if the verdict is the same whatever that is.
+func (q question) open() string {
+	pod := q.own.pod
+	conflict := q.own.Addr.IsValid() && (pod.StaleAddrs || q.ClaimsNodes(pod, q.own.Addr) || len(q.Rivals(q.own.Addr, pod)) > 0)
+	if found := q.outcomes(); !conflict && found.allows != found.denies {
+		return ""
+	}
+	switch {
+	case q.Unread.Policies.Lacks(pod.Namespace):
+		return "network policies of namespace " + pod.Namespace + " cannot be read: " + q.Unread.Policies.Reason
+	case q.peer.pod == nil && cluster.UnreadPod(q.View, q.peer.End) != "":
+		return cluster.UnreadPod(q.View, q.peer.End)
+	}
+	for _, namespace := range []string{q.peer.namespace(), pod.Namespace} {
+		if q.Unread.Namespaces.Lacks(namespace) && namespace != "" {
+			return "the labels of namespace " + namespace + " cannot be read: " + q.Unread.Namespaces.Reason
+		}
+	}
+	return "not everything can be read that decides about a disputed address"
+}
+
+// outcomes asks the policies as answer does.
+func (q question) outcomes() outcomes {
+	found, goesOn := q.tierOutcomes(policy.Admin)
+	if !goesOn {
+		return found
+	}
+	isolated := q.isolated()
+	if isolated != cluster.Never {
+		found.add(q.policyOutcomes())
+	}
+	if isolated != cluster.Always {
+		baseline, goesOn := q.tierOutcomes(policy.Baseline)
+		found.add(baseline)
+		found.allows = found.allows || goesOn
+	}
+	return found
+}
+
+// isolated reports whether NetworkPolicies isolate the pod.
+func (q question) isolated() cluster.Fit {
+	pod := q.own.pod
+	_, isolated := q.Isolating(pod, q.direction)
+	switch {
+	case isolated:
+		return cluster.Always
+	case q.LegacyNetpol && q.direction == traffic.Ingress && q.Unread.Namespaces.Lacks(pod.Namespace),
+		!q.LegacyNetpol && q.Unread.Policies.Lacks(pod.Namespace):
+		return cluster.Maybe
+	}
+	return cluster.Never
+}
+
+// policyOutcomes asks the NetworkPolicies of a pod that is isolated.
+func (q question) policyOutcomes() outcomes {
+	if q.exempt != "" {
+		return outcomes{allows: true}
+	}
+	best := cluster.Never
+	if q.Unread.Policies.Lacks(q.own.pod.Namespace) {
+		best = cluster.Maybe
+	}
+	policies, _ := q.Isolating(q.own.pod, q.direction)
+	for _, p := range policies {
+		for _, rule := range p.Rules[q.direction] {
+			best = max(best, q.fit(rule))
+		}
+	}
+	return outcomes{allows: best != cluster.Never, denies: best != cluster.Always}
+}
+
+// tierOutcomes asks the policies of a tier, and reports whether the next one may be asked.
+func (q question) tierOutcomes(t policy.Tier) (found outcomes, goesOn bool) {
+	for _, p := range q.ClusterPolicies {
+		if p.Tier != t {
+			continue
+		}
+		chosen := q.Chooses(p, q.own.pod)
+		for _, rule := range p.Written[q.direction] {
+			fit := min(chosen, q.fit(rule.Rule))
+			if fit == cluster.Never {
+				continue
+			}
+			switch rule.Action {
+			case policy.Accept:
+				found.allows = true
+			case policy.Deny:
+				found.denies = true
+			default:
+				goesOn = true
+			}
+			if fit == cluster.Always {
+				return found, goesOn
+			}
+		}
+	}
+	return found, true
+}
+
+// fit reports whether a rule matches.
+func (q question) fit(rule policy.Rule) cluster.Fit {
+	peers, ports := cluster.Never, cluster.Never
+	for _, p := range rule.Peers {
+		switch mismatch(q.View, p, q.peer) {
+		case fits:
+			peers = cluster.Always
+		case namespaceUnread, podUnread:
+			peers = max(peers, cluster.Maybe)
+		}
+	}
+	for _, p := range rule.Ports {
+		ports = max(ports, q.portFit(p))
+	}
+	if len(rule.Peers) == 0 {
+		peers = cluster.Always
+	}
+	if len(rule.Ports) == 0 {
+		ports = cluster.Always
+	}
+	return min(peers, ports)
+}
+
+// portFit reports whether an item of a rule's ports matches. What names the ports of a pod that could not be read have is not known.
+func (q question) portFit(p policy.Port) cluster.Fit {
+	switch {
+	case PortFits(p, q.Service, q.destination()):
+		return cluster.Always
+	case p.Name != "" && p.HasProtocol(q.Protocol) && q.destination() == nil && q.direction == traffic.Egress && cluster.UnreadPod(q.View, q.peer.End) != "":
+		return cluster.Maybe
+	}
+	return cluster.Never
 }

@@ -7,12 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/spelling"
 )
 
 // Mismatch is why a peer of a rule does not match an end.
@@ -27,6 +30,10 @@ const (
 	otherNamespace Mismatch = "other namespace"
 	// namespaceUnknown: the peer selects namespaces by labels, and the pod's namespace has no object.
 	namespaceUnknown Mismatch = "namespace unknown"
+	// namespaceUnread: the peer selects namespaces by labels, and those of the pod's namespace could not be read. podUnread: the peer selects pods,
+	// and the end may be one that could not be read. Both may match.
+	namespaceUnread Mismatch = "namespace unread"
+	podUnread       Mismatch = "pod unread"
 	// NamespaceLabels and PodLabels: the namespace, or the pod, does not have the labels that the peer requires.
 	NamespaceLabels Mismatch = "namespace labels"
 	PodLabels       Mismatch = "pod labels"
@@ -44,32 +51,69 @@ const (
 
 // PeerFits reports whether a peer matches an end: an address of a pod, or of no pod if pod is nil.
 func PeerFits(c *cluster.View, p policy.Peer, a netip.Addr, pod *npc.Pod) bool {
-	return mismatch(c, p, a, pod) == fits
+	return mismatch(c, p, end{flow.End{Addr: a, Outside: true}, pod}) == fits
 }
 
-func mismatch(c *cluster.View, p policy.Peer, a netip.Addr, pod *npc.Pod) Mismatch {
+func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
+	hidden := e.pod == nil && !e.Addr.IsValid() // a pod that could not be read, whose address is not known either
 	switch {
+	case hidden && (p.Block != nil || p.Nodes != nil):
+		return podUnread
 	case p.Block != nil:
-		return blockMismatch(p, a)
+		return blockMismatch(p, e.Addr)
 	case p.Nodes != nil:
-		return nodeMismatch(c.NodesAt(a), *p.Nodes)
+		return nodeMismatch(c.NodesAt(e.Addr), *p.Nodes)
 	case p.IsUnknown():
 		return unknownKind
-	case pod == nil:
-		return notAPod
-	case p.Namespaces == nil && pod.Namespace != p.Namespace:
+	case e.pod == nil:
+		return unreadMismatch(c, p, e.End)
+	case p.Namespaces == nil && e.pod.Namespace != p.Namespace:
 		return otherNamespace
-	case p.Namespaces != nil:
-		if ns, known := c.Namespaces[pod.Namespace]; !known {
-			return namespaceUnknown
-		} else if !p.Namespaces.Matches(ns.Labels) {
-			return NamespaceLabels
-		}
 	}
-	if p.Pods != nil && !p.Pods.Matches(pod.Labels) {
+	found := fits
+	if p.Namespaces != nil {
+		found = namespaceMismatch(c, *p.Namespaces, e.pod.Namespace)
+	}
+	if (found == fits || found == namespaceUnread) && p.Pods != nil && !p.Pods.Matches(e.pod.Labels) {
 		return PodLabels
 	}
-	return fits
+	return found
+}
+
+// namespaceMismatch returns why a selector does not match a namespace.
+func namespaceMismatch(c *cluster.View, choose policy.Selector, namespace string) Mismatch {
+	_, known := c.Namespaces[namespace]
+	switch cluster.NamespaceFits(c, choose, namespace) {
+	case cluster.Always:
+		return fits
+	case cluster.Maybe:
+		return namespaceUnread
+	}
+	if !known && !c.Unread.Namespaces.Lacks(namespace) {
+		return namespaceUnknown
+	}
+	return NamespaceLabels
+}
+
+// unreadMismatch returns why a peer that selects pods does not match an end that is no pod that was read. A pod that is known by its name alone is
+// taken for one that is not on the network of its node.
+func unreadMismatch(c *cluster.View, p policy.Peer, e flow.End) Mismatch {
+	namespace, _, isPod := strings.Cut(e.Pod, "/")
+	found := fits
+	switch {
+	case cluster.UnreadPod(c, e) == "", p.Namespaces == nil && !isPod && !c.Unread.Pods.Lacks(p.Namespace):
+		return notAPod
+	case !isPod:
+		return podUnread
+	case p.Namespaces != nil:
+		found = namespaceMismatch(c, *p.Namespaces, namespace)
+	case namespace != p.Namespace:
+		found = otherNamespace
+	}
+	if found == fits && p.Pods != nil {
+		return podUnread
+	}
+	return found
 }
 
 func blockMismatch(p policy.Peer, a netip.Addr) Mismatch {
@@ -107,7 +151,7 @@ type PeerReason struct {
 
 // peerReason returns the reason for which PeerFits holds or does not.
 func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
-	r := PeerReason{Mismatch: mismatch(c, p, e.Addr, e.pod), Of: e.String()}
+	r := PeerReason{Mismatch: mismatch(c, p, e), Of: e.String()}
 	if p.Block != nil {
 		r.Wants = p.Block.CIDR.String()
 	}
@@ -115,12 +159,18 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 	case unknownKind:
 		r.Of = ""
 	case otherNamespace:
-		r.Wants, r.Has = p.Namespace, e.pod.Namespace
+		r.Wants, r.Has = p.Namespace, e.namespace()
 	case namespaceUnknown:
-		r.Of = e.pod.Namespace
+		r.Of = e.namespace()
+	case namespaceUnread:
+		r.Wants, r.Of = p.Namespaces.String(), e.namespace()
 	case NamespaceLabels:
-		r.Wants, r.Has = missing(*p.Namespaces, c.Namespaces[e.pod.Namespace].Labels)
-		r.Wants, r.Of = "with "+r.Wants, "namespace "+e.pod.Namespace
+		if c.Unread.Namespaces.Lacks(e.namespace()) { // its name is wrong, and nothing else is known
+			r.Wants, r.Has = p.Namespaces.String(), corev1.LabelMetadataName+"="+e.namespace()
+		} else {
+			r.Wants, r.Has = missing(*p.Namespaces, c.Namespaces[e.namespace()].Labels)
+		}
+		r.Wants, r.Of = "with "+r.Wants, "namespace "+e.namespace()
 	case PodLabels:
 		r.Wants, r.Has = missing(*p.Pods, e.pod.Labels)
 	case nodeLabels:
@@ -159,6 +209,10 @@ func (r PeerReason) String() string {
 		return fmt.Sprintf("peer wants namespace %s, %s has %s", r.Wants, r.Of, r.Has)
 	case namespaceUnknown:
 		return fmt.Sprintf("peer wants a namespace's labels, namespace %s has no object", r.Of)
+	case namespaceUnread:
+		return fmt.Sprintf("not known: peer wants a namespace with %s, the labels of namespace %s could not be read", r.Wants, r.Of)
+	case podUnread:
+		return fmt.Sprintf("not known: peer wants pods, %s may be one, which could not be read", r.Of)
 	case PodLabels:
 		return fmt.Sprintf("peer wants %s, %s has %s", r.Wants, r.Of, r.Has)
 	case noAddress:
@@ -182,7 +236,7 @@ func missing(s policy.Selector, l map[string]string) (wants, has string) {
 		if slices.Sort(all); len(all) == 0 {
 			all = []string{"no labels"}
 		}
-		return "a value that no label can have", list(all)
+		return "a value that no label can have", spelling.List(all)
 	}
 	var wanted, present []string
 	for _, r := range unmet {
@@ -194,7 +248,7 @@ func missing(s policy.Selector, l map[string]string) (wants, has string) {
 		}
 	}
 	slices.Sort(present)
-	return list(wanted), list(slices.Compact(present))
+	return spelling.List(wanted), spelling.List(slices.Compact(present))
 }
 
 // requirement returns what a label must be.
@@ -206,13 +260,4 @@ func requirement(r labels.Requirement) string {
 		return "no label " + r.Key()
 	}
 	return r.String()
-}
-
-// list joins words as a sentence does. There is at least one.
-func list(words []string) string {
-	last := len(words) - 1
-	if last == 0 {
-		return words[0]
-	}
-	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
@@ -23,6 +24,8 @@ type PodRow struct {
 	Egress  []string `json:"egress,omitempty"`
 	// ClusterPolicies are the cluster network policies whose subject the pod is, in order.
 	ClusterPolicies []string `json:"cluster_policies,omitempty"`
+	// Unknown is why policies that are not listed may isolate or choose the pod; empty if there are none.
+	Unknown string `json:"unknown,omitempty"`
 	// Note is why policies do not apply to the pod, or to one of its addresses; usually empty.
 	Note string `json:"note,omitempty"`
 }
@@ -41,10 +44,23 @@ func Pods(c *cluster.View, namespace string) []PodRow {
 			for _, q := range c.Choosing(p) {
 				row.ClusterPolicies = append(row.ClusterPolicies, q.Name)
 			}
+			row.Unknown = unknownOf(c, p)
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// unknownOf returns what could not be read that may isolate or choose a pod; empty if nothing may.
+func unknownOf(c *cluster.View, p *npc.Pod) string {
+	switch {
+	case c.Unread.Policies.Lacks(p.Namespace):
+		return "its network policies cannot be read"
+	case c.LegacyNetpol && c.Unread.Namespaces.Lacks(p.Namespace),
+		slices.ContainsFunc(c.ClusterPolicies, func(q *policy.Cluster) bool { return c.Chooses(q, p) == cluster.Maybe }):
+		return "the labels of its namespace cannot be read"
+	}
+	return ""
 }
 
 func note(c *cluster.View, p *npc.Pod) string {

@@ -18,6 +18,8 @@ type PortReason struct {
 	Asked string `json:"asked"`
 	// Nobody is set if the item is a port's name that the destination does not have.
 	Nobody bool `json:"nobody,omitempty"`
+	// Unread is set if the item is a port's name, and the destination may be a pod that could not be read.
+	Unread bool `json:"unread,omitempty"`
 	// Number is the port that the name means on the destination; 0 if the item is no name.
 	Number uint16 `json:"number,omitempty"`
 }
@@ -59,6 +61,8 @@ func (r PortReason) String() string {
 	switch {
 	case r.Fits:
 		return "port fits " + r.Asked
+	case r.Unread:
+		return fmt.Sprintf("not known: port wants %s, the destination's ports could not be read", r.Wants)
 	case r.Nobody:
 		return fmt.Sprintf("port wants %s, the destination has no port of that name", r.Wants)
 	case r.Number != 0:

@@ -11,7 +11,15 @@ import (
 
 // String returns the verdict with all its reasons, in lines.
 func (v Verdict) String() string {
-	return fmt.Sprintf("%s -> %s, %s: %s\n", v.Flow.From, v.Flow.To, v.Flow.Service, allowed(v.Allowed)) + v.reasons()
+	return fmt.Sprintf("%s -> %s, %s: %s\n", v.Flow.From, v.Flow.To, v.Flow.Service, v.word()) + v.reasons()
+}
+
+// word returns the verdict in a word.
+func (v Verdict) word() string {
+	if v.Unknown {
+		return string(unknown)
+	}
+	return allowed(v.Allowed)
 }
 
 func (v Verdict) reasons() string { return v.Egress.text(v.Flow.From) + v.Ingress.text(v.Flow.To) }
@@ -39,17 +47,28 @@ func allowed(ok bool) string {
 	return "denied"
 }
 
-// text returns a side in lines.
-func (s Side) text(e flow.End) string {
+// Head returns what a side of a flow decides, and why, in one line. The end is the side's.
+func (s Side) Head(e flow.End) string {
 	name := s.Pod
-	if name == "" {
+	switch {
+	case name == "" && e.Addr.IsValid():
 		name = e.Addr.String()
+	case name == "":
+		name = e.String()
 	}
 	head := "egress from "
 	if s.Direction == traffic.Ingress {
 		head = "ingress to "
 	}
-	lines := []string{fmt.Sprintf("%s%s: %s", head, name, Outcome{s.Allowed, s.Reason, s.By}.text(s.sentence(s.Reason)))}
+	if s.Unknown != "" {
+		return fmt.Sprintf("%s%s: unknown: %s", head, name, s.Unknown)
+	}
+	return fmt.Sprintf("%s%s: %s", head, name, Outcome{s.Allowed, s.Reason, s.By}.text(s.sentence(s.Reason)))
+}
+
+// text returns a side in lines.
+func (s Side) text(e flow.End) string {
+	lines := []string{s.Head(e)}
 	if s.Conflict != "" {
 		lines = append(lines, "  conflict: "+s.Conflict)
 	}

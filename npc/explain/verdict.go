@@ -18,6 +18,8 @@ import (
 type Verdict struct {
 	Flow    flow.Flow `json:"flow"`
 	Allowed bool      `json:"allowed"`
+	// Unknown is set if neither is known: something could not be read that decides, and nothing that was read denies the flow.
+	Unknown bool `json:"unknown,omitempty"`
 	// Egress is the verdict of the policies that choose the source, Ingress of those that choose the destination. Both must allow the flow.
 	Egress  Side `json:"egress"`
 	Ingress Side `json:"ingress"`
@@ -45,6 +47,8 @@ type Side struct {
 	Pod     string `json:"pod,omitempty"`
 	Allowed bool   `json:"allowed"`
 	Reason  Reason `json:"because"`
+	// Unknown is what could not be read and may decide; empty if the verdict is known. An unknown verdict counts as not allowed.
+	Unknown string `json:"unknown,omitempty"`
 	// By is the rule of a cluster network policy that decides; nil if none does.
 	By *Decision `json:"by,omitempty"`
 	// Without is what would happen without the rule that decides; nil if no rule of a cluster network policy does.
@@ -101,6 +105,8 @@ const (
 	// tierAccepts and tierDenies: a rule of a cluster network policy does.
 	tierAccepts Reason = "a cluster network policy accepts it"
 	tierDenies  Reason = "a cluster network policy denies it"
+	// unknown: what decides could not be read.
+	unknown Reason = "unknown"
 )
 
 // PolicyReason is the verdict of one policy.

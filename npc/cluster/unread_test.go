@@ -1,0 +1,72 @@
+package cluster_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/test/fixture"
+)
+
+// TestNamespaceFits shows what is known about a namespace whose labels could not be read: its name.
+func TestNamespaceFits(t *testing.T) {
+	c := cluster.New()
+	c.SetNamespace(npc.Namespace{Name: "shop", Labels: map[string]string{"team": "a"}})
+	c.SetUnread(npc.Unread{Namespaces: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true, "gone": true}}})
+	v := c.View()
+	for selector, want := range map[string][3]cluster.Fit{ // of shop, of pay, of gone, which is read and is not there
+		"{}":                            {cluster.Always, cluster.Always, cluster.Never},
+		"{matchLabels: {team: a}}":      {cluster.Always, cluster.Maybe, cluster.Never},
+		"{matchLabels: {team: b}}":      {cluster.Never, cluster.Maybe, cluster.Never},
+		"{matchLabels: {team: 'no b'}}": {cluster.Never, cluster.Never, cluster.Never},
+		"{matchExpressions: [{key: team, operator: DoesNotExist}]}":                                 {cluster.Never, cluster.Maybe, cluster.Never},
+		"{matchLabels: {kubernetes.io/metadata.name: pay}}":                                         {cluster.Never, cluster.Always, cluster.Never},
+		"{matchLabels: {kubernetes.io/metadata.name: shop, team: a}}":                               {cluster.Never, cluster.Never, cluster.Never},
+		"{matchLabels: {kubernetes.io/metadata.name: pay, team: a}}":                                {cluster.Never, cluster.Maybe, cluster.Never},
+		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [shop]}]}": {cluster.Always, cluster.Always, cluster.Never},
+	} {
+		s := selectorOf(t, selector)
+		if got := [3]cluster.Fit{cluster.NamespaceFits(v, s, "shop"), cluster.NamespaceFits(v, s, "pay"), cluster.NamespaceFits(v, s, "gone")}; got != want {
+			t.Errorf("%s: %v, want %v", selector, got, want)
+		}
+	}
+}
+
+// selectorOf compiles a selector as the namespaceSelector of a peer.
+func selectorOf(t *testing.T, selector string) policy.Selector {
+	t.Helper()
+	c := cluster.New()
+	c.SetPolicy(fixture.Policy(t, "shop/p", "{podSelector: {}, ingress: [{from: [{namespaceSelector: "+selector+"}]}]}"))
+	return *c.View().Policies[0].Rules[0][0].Peers[0].Namespaces
+}
+
+// TestFindsWorkloadsAndPodsThatCannotBeRead by their names.
+func TestFindsWorkloadsAndPodsThatCannotBeRead(t *testing.T) {
+	c := cluster.New()
+	web := &npc.Workload{Kind: "Deployment", Name: "web"}
+	for _, p := range []npc.Pod{{Name: "web-2", Workload: web}, {Name: "web-1", Workload: web}, {Name: "web-0", Workload: web, Finished: true},
+		{Name: "alone"}} {
+		p.Namespace = "shop"
+		c.SetPod(p)
+	}
+	c.SetUnread(npc.Unread{Pods: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true}}})
+	v := c.View()
+	for text, want := range map[string]string{
+		"shop/Deployment/web": "shop/web-1", "shop/Pod/alone": "shop/alone", "pay/db": "pay/db",
+		"shop/Deployment/none": "is neither an address nor a pod", "shop/none": "there is no pod shop/none",
+		"pay/": "is neither an address nor a pod", "/db": "is neither an address nor a pod", "pay/Deployment/web": "is neither an address nor a pod",
+	} {
+		ends, err := v.Find(text)
+		switch {
+		case err != nil && !strings.Contains(err.Error(), want):
+			t.Errorf("%s: %v", text, err)
+		case err == nil && (len(ends) != 1 || ends[0].Pod != want):
+			t.Errorf("%s: %v, want %s", text, ends, want)
+		}
+	}
+	if err := v.CheckNamespace("pay"); err == nil {
+		t.Error("a namespace without an object passes, although namespaces were read")
+	}
+}
