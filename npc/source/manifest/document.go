@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/json"
 	"iter"
 	"strings"
 
@@ -93,6 +94,11 @@ func isBlank(text []byte) bool {
 		}
 	}
 	return true
+}
+
+// isJSON reports whether the document is an object of JSON: what reads that takes a fraction of the memory that reading YAML takes.
+func (d document) isJSON() bool {
+	return bytes.HasPrefix(bytes.TrimSpace(d.text), []byte("{")) && json.Valid(d.text)
 }
 
 // tooBig returns why the document would take too much memory to read.

@@ -107,3 +107,33 @@ func TestSplitDocuments(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestFilesOfWindows have another end of lines, or a mark before the first, and are refused in an encoding that would be taken for an empty file.
+func TestFilesOfWindows(t *testing.T) {
+	const text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n"
+	var little, big strings.Builder
+	for _, b := range []byte(text) {
+		little.Write([]byte{b, 0})
+		big.Write([]byte{0, b})
+	}
+	for name, c := range map[string]struct {
+		text, want string
+		objects    int
+	}{
+		"ends of lines": {strings.ReplaceAll(text, "\n", "\r\n"), "", 2},
+		"a mark":        {"\uFEFF" + text, "", 2},
+		"little endian": {"\xff\xfe" + little.String(), "m.yaml:1: the file is in UTF-16, as some versions of PowerShell write; save it as UTF-8", 0},
+		"big endian":    {"\xfe\xff" + big.String(), "m.yaml:1: the file is in UTF-16, as some versions of PowerShell write; save it as UTF-8", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := Parse("m.yaml", []byte(c.text))
+			var got []string
+			for _, p := range f.Problems {
+				got = append(got, p.Error())
+			}
+			if strings.Join(got, "\n") != c.want || len(f.Objects) != c.objects {
+				t.Errorf("%d objects, %q", len(f.Objects), got)
+			}
+		})
+	}
+}

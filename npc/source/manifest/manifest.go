@@ -33,6 +33,8 @@ type Object struct {
 	Kind, Namespace, Name string
 	// Line is the line in the file on which the object begins.
 	Line int
+	// place is the object in its document.
+	place place
 	// Value is a *Namespace, *Pod, *Node, *NetworkPolicy, *ClusterNetworkPolicy or *Workload. It must not be changed.
 	Value runtime.Object
 }

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -39,6 +40,10 @@ func ParseWithWorkloads(path string, data []byte) File {
 }
 
 func (p *parser) parseAll(data []byte) File {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		p.refuse(1, "", "the file is in UTF-16, as some versions of PowerShell write; save it as UTF-8")
+		return p.file
+	}
 	documents := 0
 	for d := range splitDocuments(data) {
 		if documents++; documents > maxObjects {
@@ -94,13 +99,16 @@ func (p *parser) parse(d document) {
 		p.refuse(d.firstLine(), "", err.Error())
 		return
 	}
-	// No target type: a number where a string belongs stays an error, as it is for the API server.
-	data, err := yaml.YAMLToJSONStrict(d.text)
-	if err != nil {
-		for _, e := range yamlErrors(err) {
-			p.refuse(d.line+e.line-1, "", e.text)
+	data := d.text
+	if !d.isJSON() {
+		var err error
+		// No target type: a number where a string belongs stays an error, as it is for the API server.
+		if data, err = yaml.YAMLToJSONStrict(d.text); err != nil {
+			for _, e := range yamlErrors(err) {
+				p.refuse(d.line+e.line-1, "", e.text)
+			}
+			return
 		}
-		return
 	}
 	if string(data) == "null" {
 		return
@@ -114,6 +122,9 @@ type node struct {
 	path     string // in the document, as "items[3]"; empty for the document itself
 	position *position
 }
+
+// place returns the place of the object in the file, for Lines.
+func (n node) place() place { return place{n.position.doc.line, n.path} }
 
 // line returns the line of a field of the object; of the object itself if path is empty.
 func (n node) line(path string) int {
@@ -245,7 +256,7 @@ func decodeAs[T any, P interface {
 	}
 	if len(errs) == 0 {
 		p.file.Objects = append(p.file.Objects, Object{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(),
-			Line: n.line(""), Value: o})
+			Line: n.line(""), Value: o, place: n.place()})
 	}
 }
 

@@ -1,25 +1,46 @@
 package manifest
 
 import (
+	"bytes"
+	"encoding/json"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
+// place is where an object is in its file.
+type place struct {
+	document int    // the line of its document
+	path     string // in the document, as "items[3]"; empty for the document itself
+}
+
 // position finds the lines of fields in a document. It parses the document again when it is first asked, which is rare.
 type position struct {
-	doc  document
-	root *yaml.Node
+	doc   document
+	first int   // the document's first line; 0 before it is asked for
+	items []int // the lines of a list's items, for JSON; nil before they are asked for
+	root  *yaml.Node
 }
 
 func newPosition(d document) *position { return &position{doc: d} }
+
+// firstLine returns the document's first line, which every object of a list asks for.
+func (p *position) firstLine() int {
+	if p.first == 0 {
+		p.first = p.doc.firstLine()
+	}
+	return p.first
+}
 
 // line returns the line in the file of the field that path names, as "spec.ingress[0].from", or of the nearest field
 // above it that exists.
 func (p *position) line(path string) int {
 	if path == "" {
-		return p.doc.firstLine()
+		return p.firstLine()
+	}
+	if line, ok := p.itemLine(path); ok {
+		return line
 	}
 	if p.root == nil {
 		p.root = &yaml.Node{}
@@ -28,7 +49,7 @@ func (p *position) line(path string) int {
 		}
 	}
 	if len(p.root.Content) == 0 {
-		return p.doc.firstLine()
+		return p.firstLine()
 	}
 	n := p.root.Content[0]
 	line := n.Line
@@ -45,11 +66,62 @@ func (p *position) line(path string) int {
 	return p.doc.line + line - 1
 }
 
+// itemLine returns the line of an item of a list in JSON, which every item asks for.
+func (p *position) itemLine(path string) (line int, ok bool) {
+	number, isItem := strings.CutPrefix(path, "items[")
+	number, isWhole := strings.CutSuffix(number, "]")
+	i, err := strconv.Atoi(number)
+	if !isItem || !isWhole || err != nil {
+		return 0, false
+	}
+	if p.items == nil {
+		p.items = []int{}
+		if p.doc.isJSON() {
+			p.items = itemLines(p.doc)
+		}
+	}
+	if i < 0 || i >= len(p.items) {
+		return 0, false
+	}
+	return p.items[i], true
+}
+
+// itemLines returns the lines of the items of a list, which is valid JSON.
+func itemLines(d document) []int {
+	in := json.NewDecoder(bytes.NewReader(d.text))
+	lines, line, counted := []int{}, d.line, 0
+	var skipped json.RawMessage
+	for key, err := in.Token(); err == nil; key, err = in.Token() { // the brace first, then keys
+		switch key {
+		case json.Delim('{'):
+			continue
+		case "items":
+		default:
+			_ = in.Decode(&skipped) // valid
+			continue
+		}
+		if open, err := in.Token(); err != nil || open != json.Delim('[') {
+			return lines
+		}
+		for in.More() {
+			from := int(in.InputOffset())
+			from = len(d.text) - len(bytes.TrimLeft(d.text[from:], ", \t\n"))
+			line, counted = line+bytes.Count(d.text[counted:from], []byte("\n")), from
+			lines = append(lines, line)
+			if in.Decode(&skipped) != nil {
+				return lines
+			}
+		}
+		return lines
+	}
+	return lines
+}
+
 // child returns the node that one step of a path leads to, and the node of its key.
 func child(n *yaml.Node, step string) (key, value *yaml.Node) {
 	switch n.Kind {
 	case yaml.MappingNode:
-		for i := 0; i+1 < len(n.Content); i += 2 {
+		for i := len(n.Content) - 2; i >= 0; i -= 2 { // of one that is there twice, the last is the one to be removed
 			if n.Content[i].Value == step {
 				return n.Content[i], n.Content[i+1]
 			}

@@ -50,7 +50,7 @@ func TestS70_RefusedSyntaxNamesFileAndLine(t *testing.T) {
 			`m.yaml:10: key "spec" already set in map
 m.yaml:11: key "metadata" already set in map`},
 		{"duplicate key in JSON", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Pod\",\n\t\"kind\": \"Pod\"\n}",
-			`m.yaml:4: key "kind" already set in map`},
+			`m.yaml:4: Pod: duplicate field "kind"`},
 		{"alias of nothing", "a: *b\n", `m.yaml:1: unknown anchor 'b' referenced`},
 		{"no mapping", "# c\n- 1\n", `m.yaml:2: is no Kubernetes object: json: cannot unmarshal array into Go value of type v1.TypeMeta`},
 		{"no kind", "\n\napiVersion: v1\n", `m.yaml:3: has no apiVersion or no kind`},

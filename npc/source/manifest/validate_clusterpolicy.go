@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/spelling"
 )
 
 // What the resource definition of ClusterNetworkPolicies limits, in its experimental channel, which has all that the standard one has.
@@ -86,19 +88,13 @@ func (v *clusterPolicyValidator) countSome(path *field.Path, n int) int {
 
 // exactlyOne requires one of the fields of an object.
 func (v *clusterPolicyValidator) exactlyOne(path *field.Path, fields ...string) {
-	n, all := 0, ""
-	for i, f := range fields {
+	n := 0
+	for _, f := range fields {
 		if v.given(path.Child(f)) {
 			n++
 		}
-		switch {
-		case i > 0 && i == len(fields)-1:
-			all += " and "
-		case i > 0:
-			all += ", "
-		}
-		all += f
 	}
+	all := spelling.List(fields)
 	switch {
 	case n == 0:
 		v.add(field.Required(path, "one of "+all))

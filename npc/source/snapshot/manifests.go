@@ -17,7 +17,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/directory"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 	"github.com/weave-npc/weave-npc/npc/source/store"
-	"github.com/weave-npc/weave-npc/npc/source/workloads"
 )
 
 // StandardInput is the path that stands for standard input, and its name in problems.
@@ -27,6 +26,8 @@ const StandardInput = "-"
 type Manifests struct {
 	path string
 	text []byte // of a file or of standard input; nil for a directory
+	// files are the contents of a directory that is not on disk; nil for one that is.
+	files []File
 }
 
 // Open opens the manifests of a path. Standard input is read at once, as that is possible only once; nil stands for one that is used otherwise.
@@ -65,25 +66,21 @@ func (m *Manifests) Objects() (Objects, error) {
 
 // WithWorkloads returns the objects, and a pod for each workload that has none.
 func (m *Manifests) WithWorkloads() (Objects, error) {
-	mentioned := workloads.NewMentioned()
-	objects, templates, err := m.read(func(path string, data []byte) manifest.File {
-		mentioned.Add(data)
-		return manifest.ParseWithWorkloads(path, data)
-	})
+	d, err := m.Declared()
 	if err != nil {
-		return objects, err
+		return d.Objects, err
 	}
-	made := workloads.Request{Workloads: templates, Pods: objects.Pods, Mentioned: mentioned, IPv6: objects.mentionIPv6()}.Make()
-	objects.Pods, objects.Notes = append(objects.Pods, made.Pods...), made.Notes
-	return objects, nil
+	return d.Made(), nil
 }
 
 // read reads and merges the manifests.
 func (m *Manifests) read(parse func(path string, data []byte) manifest.File) (Objects, []*manifest.Workload, error) {
-	result, err := m.parse(parse)
+	positions := newPositions()
+	result, err := m.parse(positions.parsing(parse))
 	if err != nil {
 		return Objects{}, nil, err
 	}
+	positions.add(result.Files)
 	s := store.New()
 	merged := s.Replace(result.Files)
 	problems := slices.Concat(result.Problems, merged.Problems)
@@ -99,10 +96,15 @@ func (m *Manifests) read(parse func(path string, data []byte) manifest.File) (Ob
 
 		ClusterPolicies: as[*v1alpha2.ClusterNetworkPolicy](s.Objects(manifest.KindClusterNetworkPolicy)),
 		Nodes:           as[*corev1.Node](s.Objects(manifest.KindNode)),
+
+		Positions: positions,
 	}, templates, joined(problems)
 }
 
 func (m *Manifests) parse(parse func(path string, data []byte) manifest.File) (directory.Result, error) {
+	if m.files != nil {
+		return parseFiles(m.files, parse), nil
+	}
 	if m.text == nil {
 		d, err := directory.Open(m.path, slog.New(slog.DiscardHandler))
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
@@ -30,29 +31,47 @@ type Network struct {
 	Unread []string
 }
 
-// ListNetwork reads the network of an API server, as far as the user has the rights.
-func ListNetwork(ctx context.Context, client kubernetes.Interface) (n Network) {
+// ListNetwork reads the network of an API server, as far as the user has the rights. Services that he may not list in all namespaces are read in
+// those that are given.
+func ListNetwork(ctx context.Context, client kubernetes.Interface, namespaces ...string) (n Network) {
 	unread := func(kind string, err error) {
 		if err != nil {
 			n.Unread = append(n.Unread, fmt.Sprintf("%s cannot be listed: %v", kind, err))
 		}
 	}
-	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	unread("services", err)
-	if err == nil {
-		n.Services = pointers(services.Items)
-	}
-	endpoints, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	unread("endpointslices", err)
-	if err == nil {
-		n.Slices = pointers(endpoints.Items)
-	}
+	l := lister{client, namespaces}
+	var partly npc.Partly
+	var err error
+	n.Services, partly, err = some(l, "services", func(namespace string) ([]*corev1.Service, error) {
+		list, err := client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return pointers(list.Items), nil
+	})
+	unread("services", cause(partly, err))
+	n.Slices, partly, err = some(l, "endpointslices", func(namespace string) ([]*discoveryv1.EndpointSlice, error) {
+		list, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return pointers(list.Items), nil
+	})
+	unread("endpointslices", cause(partly, err))
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	unread("nodes", err)
 	if err == nil {
 		n.Nodes = pointers(nodes.Items)
 	}
 	return n
+}
+
+// cause returns why not all of a kind was read; nil if it was.
+func cause(p npc.Partly, err error) error {
+	if err == nil && p.Reason != "" {
+		return errors.New(p.Said)
+	}
+	return errors.Cause(err)
 }
 
 func pointers[T any](items []T) []*T {

@@ -11,6 +11,7 @@ package snapshot
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/facts"
 	"github.com/weave-npc/weave-npc/npc/source/policyapi"
@@ -40,25 +42,32 @@ type Objects struct {
 	// be read.
 	Nodes       []*corev1.Node
 	NodesUnread string
+	// Positions are where the objects are in manifests; nil if they are from an API server.
+	Positions *Positions
+	// Unread is what else could not be read.
+	Unread npc.Unread
 	// Notes are sentences for the user about pods that are not in the manifests.
 	Notes []string
 }
 
 // List reads the objects of an API server, ClusterNetworkPolicies only with a client for them, and Nodes only if one of these names nodes as peers.
-func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *policyapi.Client) (Objects, error) {
-	var objects Objects
-	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return objects, errors.Wrap(err, "listing namespaces")
+// Kinds that the user may not list in all namespaces are read in those that are given; it is an error if there is none with pods or policies that
+// he may list.
+func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *policyapi.Client, namespaces ...string) (objects Objects, err error) {
+	l := lister{client, namespaces}
+	if objects.Namespaces, objects.Unread.Namespaces, err = l.listNamespaces(ctx); err != nil {
+		return objects, err
 	}
-	if objects.Pods, err = listPods(ctx, client); err != nil {
-		return objects, errors.Wrap(err, "listing pods")
+	if objects.Pods, objects.Unread.Pods, err = l.listPods(ctx); err != nil {
+		return objects, err
 	}
-	policies, err := client.NetworkingV1().NetworkPolicies(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return objects, errors.Wrap(err, "listing network policies")
+	if objects.Policies, objects.Unread.Policies, err = l.listPolicies(ctx); err != nil {
+		return objects, err
 	}
-	objects.Namespaces, objects.Policies = pointers(namespaces.Items), pointers(policies.Items)
+	if u := &objects.Unread; u.Pods.Reason != "" && u.Policies.Reason != "" && len(u.Pods.Read)+len(u.Policies.Read) == 0 {
+		return objects, errors.Errorf("neither pods nor network policies can be listed, in all namespaces or in %s: %s", strings.Join(namespaces, ", "),
+			u.Pods.Said)
+	}
 	if clusterPolicies != nil {
 		if objects.ClusterPolicies, err = listClusterPolicies(ctx, clusterPolicies); err != nil {
 			objects.ClusterPoliciesUnread = err.Error()

@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/weave-npc/weave-npc/npc/ipblock"
 	"github.com/weave-npc/weave-npc/npc/source/facts"
 )
 
@@ -42,6 +44,12 @@ func (m *Mentioned) Add(text []byte) {
 			m.prefixes[p.Masked()] = true
 		}
 	}
+}
+
+// Merge adds the addresses of another one.
+func (m *Mentioned) Merge(o *Mentioned) {
+	maps.Copy(m.addresses, o.addresses)
+	maps.Copy(m.prefixes, o.prefixes)
 }
 
 // within returns a range with an address, of those that were mentioned; it is invalid if there is none.
@@ -122,20 +130,10 @@ func (a *allocator) next(f *family) netip.Addr {
 			f.last = next
 			return next
 		}
-		next = lastOf(taken).Next()
+		next = ipblock.Last(taken).Next()
 	}
 	f.last = netip.Addr{}
 	return netip.Addr{}
-}
-
-// lastOf returns the last address of a range.
-func lastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Masked().Addr().AsSlice()
-	for bit := p.Bits(); bit < p.Addr().BitLen(); bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last, _ := netip.AddrFromSlice(bytes)
-	return last
 }
 
 // notes returns what the user has to know about the addresses.

@@ -1,0 +1,155 @@
+package snapshot
+
+import (
+	"bytes"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/objectkey"
+	"github.com/weave-npc/weave-npc/npc/source/directory"
+	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+	"github.com/weave-npc/weave-npc/npc/source/workloads"
+)
+
+// Declared are objects with their workloads, before these are pods, so that the objects of several places can be put together.
+type Declared struct {
+	Objects
+	workloads []*manifest.Workload
+	mentioned *workloads.Mentioned
+	// implied are the names of namespaces that only other objects name.
+	implied map[string]bool
+}
+
+// File is the text of a manifest that is not on disk.
+type File struct {
+	Path string // as problems name it
+	Text []byte
+}
+
+// OfFiles returns manifests that are not on disk, in the order of their paths.
+func OfFiles(files []File) *Manifests { return &Manifests{files: append([]File{}, files...)} }
+
+func parseFiles(files []File, parse func(path string, data []byte) manifest.File) (result directory.Result) {
+	for _, f := range files {
+		parsed := parse(f.Path, bytes.Clone(f.Text)) // which it changes
+		if len(parsed.Problems) > 0 {
+			result.Problems = append(result.Problems, parsed.Problems...)
+			continue
+		}
+		result.Files = append(result.Files, directory.File{Path: f.Path, Objects: parsed.Objects, Ignored: parsed.Ignored})
+	}
+	return result
+}
+
+// Declare returns the objects of an API server as a Declared.
+func Declare(o Objects) Declared { return Declared{Objects: o, mentioned: workloads.NewMentioned()} }
+
+// Declared returns the objects, and the workloads.
+func (m *Manifests) Declared() (Declared, error) {
+	d := Declare(Objects{})
+	written := map[string]bool{}
+	objects, templates, err := m.read(func(path string, data []byte) manifest.File {
+		d.mentioned.Add(data)
+		f := manifest.ParseWithWorkloads(path, data)
+		for i, o := range f.Objects {
+			switch value := o.Value.(type) {
+			case *corev1.Namespace:
+				written[o.Name] = true
+			case *corev1.Pod: // most of which nobody asks about
+				f.Objects[i].Value = shortened(value)
+			}
+		}
+		return f
+	})
+	d.Objects, d.workloads, d.implied = objects, templates, map[string]bool{}
+	for _, n := range objects.Namespaces {
+		d.implied[n.Name] = !written[n.Name]
+	}
+	return d, err
+}
+
+// Empty reports whether there are no objects.
+func (d Declared) Empty() bool {
+	return len(d.Namespaces)+len(d.Pods)+len(d.Policies)+len(d.ClusterPolicies)+len(d.Nodes)+len(d.workloads) == 0
+}
+
+// Made returns the objects, and a pod for each workload that has none.
+func (d Declared) Made() Objects {
+	o := d.Objects
+	made := workloads.Request{Workloads: d.workloads, Pods: o.Pods, Mentioned: d.mentioned, IPv6: o.mentionIPv6()}.Make()
+	o.Pods, o.Notes = append(slices.Clip(o.Pods), made.Pods...), append(slices.Clip(o.Notes), made.Notes...)
+	return o
+}
+
+// Over returns what there is after the objects were applied where others are: they replace those of the same kind, namespace and name, and a workload
+// replaces its pods.
+func (d Declared) Over(base Declared) Declared {
+	out := Declared{mentioned: workloads.NewMentioned(), implied: d.implied}
+	out.mentioned.Merge(base.mentioned)
+	out.mentioned.Merge(d.mentioned)
+	known := map[string]bool{}
+	for _, n := range base.Namespaces {
+		known[n.Name] = !base.implied[n.Name]
+	}
+	namespaces := slices.DeleteFunc(slices.Clone(d.Namespaces), func(n *corev1.Namespace) bool { return d.implied[n.Name] && known[n.Name] })
+	out.Namespaces = over(namespaces, base.Namespaces)
+	out.Pods = over(d.Pods, d.withoutPods(base.Pods))
+	out.Policies, out.ClusterPolicies = over(d.Policies, base.Policies), over(d.ClusterPolicies, base.ClusterPolicies)
+	out.Nodes, out.workloads = over(d.Nodes, base.Nodes), over(d.workloads, base.workloads)
+	out.ClusterPoliciesUnread, out.NodesUnread = d.ClusterPoliciesUnread+base.ClusterPoliciesUnread, d.NodesUnread+base.NodesUnread
+	out.Notes = slices.Concat(base.Notes, d.Notes)
+	return out
+}
+
+// over returns the objects of the base that none of top replaces, and those of top.
+func over[T metav1.Object](top, base []T) []T {
+	replaced := map[string]bool{}
+	for _, o := range top {
+		replaced[keyOf(o)] = true
+	}
+	return append(slices.DeleteFunc(slices.Clone(base), func(o T) bool { return replaced[keyOf(o)] }), top...)
+}
+
+// keyOf returns what is the same for objects that replace each other, of those of one type.
+func keyOf(o metav1.Object) string {
+	key := objectkey.Of(o.GetNamespace(), o.GetName())
+	if w, ok := o.(*manifest.Workload); ok {
+		return w.Kind + " " + key
+	}
+	return key
+}
+
+// withoutPods returns pods without those of the workloads.
+func (d Declared) withoutPods(pods []*corev1.Pod) []*corev1.Pod {
+	type owner struct {
+		namespace string
+		npc.Workload
+	}
+	replaced := map[owner]bool{}
+	for _, w := range d.workloads {
+		replaced[owner{w.Namespace, npc.Workload{Kind: w.Kind, Name: w.Name}}] = true
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
+		f, _ := facts.OfPod(p)
+		return f.Workload != nil && replaced[owner{p.Namespace, *f.Workload}]
+	})
+}
+
+// Without returns the objects without the NetworkPolicies in namespaces that others have, and, if they have ClusterNetworkPolicies, without those.
+func (d Declared) Without(policiesOf Declared) Declared {
+	has := map[string]bool{}
+	for _, n := range policiesOf.Namespaces {
+		has[n.Name] = true
+	}
+	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(p *networkingv1.NetworkPolicy) bool { return has[p.Namespace] })
+	if len(policiesOf.ClusterPolicies) > 0 {
+		d.ClusterPolicies = []*v1alpha2.ClusterNetworkPolicy{}
+	}
+	return d
+}

@@ -1,0 +1,92 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// lister reads objects of all namespaces, or of some where the user may not read all.
+type lister struct {
+	client     kubernetes.Interface
+	namespaces []string
+}
+
+// some lists a kind in all namespaces. Where that is forbidden, it lists it in those of the lister that are not forbidden too.
+func some[T any](l lister, what string, list func(namespace string) ([]T, error)) (all []T, unread npc.Partly, err error) {
+	all, err = list(metav1.NamespaceAll)
+	if err == nil || !apierrors.IsForbidden(err) || len(l.namespaces) == 0 {
+		return all, unread, errors.Wrap(err, "listing "+what)
+	}
+	unread = npc.Partly{Reason: "forbidden", Said: err.Error(), Read: map[string]bool{}}
+	for _, namespace := range l.namespaces {
+		items, err := list(namespace)
+		if apierrors.IsForbidden(err) {
+			continue
+		}
+		if err != nil {
+			return nil, unread, errors.Wrapf(err, "listing %s of namespace %s", what, namespace)
+		}
+		all, unread.Read[namespace] = append(all, items...), true
+	}
+	return all, unread, nil
+}
+
+func (l lister) listNamespaces(ctx context.Context) (all []*corev1.Namespace, unread npc.Partly, err error) {
+	return some(l, "namespaces", func(namespace string) ([]*corev1.Namespace, error) {
+		if namespace == metav1.NamespaceAll {
+			list, err := l.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return pointers(list.Items), nil
+		}
+		n, err := l.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return []*corev1.Namespace{n}, err
+	})
+}
+
+func (l lister) listPods(ctx context.Context) ([]*corev1.Pod, npc.Partly, error) {
+	return some(l, "pods", func(namespace string) ([]*corev1.Pod, error) { return listPods(ctx, l.client, namespace) })
+}
+
+func (l lister) listPolicies(ctx context.Context) ([]*networkingv1.NetworkPolicy, npc.Partly, error) {
+	return some(l, "network policies", func(namespace string) ([]*networkingv1.NetworkPolicy, error) {
+		list, err := l.client.NetworkingV1().NetworkPolicies(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return pointers(list.Items), nil
+	})
+}
+
+// UnreadNotes returns a sentence for each kind of which not all objects could be read.
+func (o *Objects) UnreadNotes() (notes []string) {
+	for _, kind := range []struct {
+		name string
+		npc.Partly
+	}{{"labels of namespaces", o.Unread.Namespaces}, {"pods", o.Unread.Pods}, {"network policies", o.Unread.Policies}} {
+		where := "in no namespace"
+		if len(kind.Read) > 0 {
+			where = "only in " + strings.Join(slices.Sorted(maps.Keys(kind.Read)), ", ")
+		}
+		if kind.Reason != "" {
+			notes = append(notes, fmt.Sprintf("%s are read %s: %s", kind.name, where, kind.Said))
+		}
+	}
+	return notes
+}
