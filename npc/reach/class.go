@@ -1,3 +1,12 @@
+// Package reach finds out which pods and addresses reach which, for all pairs at once. Pods that no policy distinguishes are one class, and are
+// evaluated once.
+//
+//	Partition         pods and addresses by class, in one or more views of a cluster
+//	Relation          which classes reach which others, for one service
+//	Sample            the same for pods that are not together in one cluster
+//	Compare, Effects  how two clusters differ
+//
+// Its verdicts are those of npc/explain. It does not know why a flow is denied.
 package reach
 
 import (
@@ -15,13 +24,47 @@ import (
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// partition is the ends by classes: two of one class get the same verdicts in each of the views that the partition was made for.
-type partition struct {
+// Partition is pods and addresses by classes: two of one class get the same verdicts in each of the views that the partition was made for.
+type Partition struct {
 	classes []podClass
 	omitted []string // pods that own none of their addresses
 	views   []*view
 	ends    []end
 }
+
+// Class is pods that no policy distinguishes, or one address.
+type Class struct {
+	// Pods are namespace/name, in the order that they were given in; none for an address.
+	Pods []string
+	Addr netip.Addr
+	// Ends are the ends of the first pod, which stands for all, or the address.
+	Ends []End
+}
+
+// End is one end of a class.
+type End struct {
+	flow.End
+	// Alone is set if its verdicts depend on the node that judges, or on other pods.
+	Alone bool
+}
+
+// Classes returns the classes.
+func (p *Partition) Classes() (out []Class) {
+	for _, c := range p.classes {
+		class := Class{Pods: c.pods, Addr: c.addr}
+		for _, i := range c.ends {
+			class.Ends = append(class.Ends, End{p.ends[i].End, p.ends[i].alone})
+		}
+		out = append(out, class)
+	}
+	return out
+}
+
+// Omitted returns the pods that are in no class, because they own none of their addresses.
+func (p *Partition) Omitted() []string { return p.omitted }
+
+// Relation evaluates the policies of the first view for a service.
+func (p *Partition) Relation(s flow.Service) *Relation { return p.evaluate(p.views[0]).relation(s) }
 
 // podClass is pods that no policy distinguishes, or an address.
 type podClass struct {
@@ -38,10 +81,10 @@ type end struct {
 	alone bool
 }
 
-// newPartition returns the classes of pods, by namespace/name, and of addresses in some views. The views must have the same pods at the same
+// NewPartition returns the classes of pods, by namespace/name, and of addresses in some views. The views must have the same pods at the same
 // addresses.
-func newPartition(pods []string, addrs []netip.Addr, of ...*cluster.View) *partition {
-	p := &partition{}
+func NewPartition(pods []string, addrs []netip.Addr, of ...*cluster.View) *Partition {
+	p := &Partition{}
 	for _, v := range of {
 		p.views = append(p.views, newView(v, addrs))
 	}
@@ -67,7 +110,7 @@ func newPartition(pods []string, addrs []netip.Addr, of ...*cluster.View) *parti
 	return p
 }
 
-func (p *partition) add(c podClass, namespace string, ends []flow.End) {
+func (p *Partition) add(c podClass, namespace string, ends []flow.End) {
 	for _, e := range ends {
 		c.ends = append(c.ends, len(p.ends))
 		p.ends = append(p.ends, end{e, namespace, e.Addr.IsMulticast() || p.views[0].special[e.Addr] || p.views[0].IsNodes(e.Addr)})
@@ -76,7 +119,7 @@ func (p *partition) add(c podClass, namespace string, ends []flow.End) {
 }
 
 // key returns what policies see of a pod in all views.
-func (p *partition) key(name string, ends []flow.End) string {
+func (p *Partition) key(name string, ends []flow.End) string {
 	var b strings.Builder
 	for _, v := range p.views {
 		v.writeKey(&b, v.Pods[name], ends)
@@ -90,7 +133,8 @@ type view struct {
 	*cluster.View
 	// labels are the keys that selectors of pods name, ports the names that rules name.
 	labels, ports map[string]bool
-	blocks        *blocks
+	blocks        []ipblock.Block // of all rules
+	addresses     *ipblock.Classes
 	// nodes are those whose pods get other verdicts than the pods of other nodes: an address of theirs is among those that are asked about, or
 	// one of their pods' addresses is claimed by several.
 	nodes map[string]bool
@@ -100,7 +144,6 @@ type view struct {
 
 func newView(of *cluster.View, addrs []netip.Addr) *view {
 	v := &view{View: of, labels: map[string]bool{}, ports: map[string]bool{}, nodes: map[string]bool{}, special: map[netip.Addr]bool{}}
-	var all []*ipblock.Block
 	for _, p := range v.Policies {
 		v.addLabels(p.Target.Keys())
 	}
@@ -110,7 +153,7 @@ func newView(of *cluster.View, addrs []netip.Addr) *view {
 	for r := range v.rules() {
 		for _, peer := range r.Peers {
 			if peer.Block != nil {
-				all = append(all, peer.Block)
+				v.blocks = append(v.blocks, *peer.Block)
 			}
 			if peer.Pods != nil {
 				v.addLabels(peer.Pods.Keys())
@@ -120,7 +163,7 @@ func newView(of *cluster.View, addrs []netip.Addr) *view {
 			v.ports[port.Name] = true
 		}
 	}
-	v.blocks = newBlocks(all)
+	v.addresses = ipblock.NewClasses(v.blocks)
 	v.findSpecial(addrs)
 	return v
 }
@@ -128,21 +171,30 @@ func newView(of *cluster.View, addrs []netip.Addr) *view {
 // rules yields the rules of all policies.
 func (v *view) rules() iter.Seq[*policy.Rule] {
 	return func(yield func(*policy.Rule) bool) {
+		for _, d := range traffic.Directions {
+			for r := range v.rulesOf(d) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rulesOf yields the rules of all policies for a direction.
+func (v *view) rulesOf(d traffic.Direction) iter.Seq[*policy.Rule] {
+	return func(yield func(*policy.Rule) bool) {
 		for _, p := range v.Policies {
-			for _, d := range traffic.Directions {
-				for i := range p.Rules[d] {
-					if !yield(&p.Rules[d][i]) {
-						return
-					}
+			for i := range p.Rules[d] {
+				if !yield(&p.Rules[d][i]) {
+					return
 				}
 			}
 		}
 		for _, p := range v.ClusterPolicies {
-			for _, d := range traffic.Directions {
-				for i := range p.Written[d] {
-					if !yield(&p.Written[d][i].Rule) {
-						return
-					}
+			for i := range p.Written[d] {
+				if !yield(&p.Written[d][i].Rule) {
+					return
 				}
 			}
 		}
@@ -203,7 +255,7 @@ func (v *view) writeKey(b *strings.Builder, p *npc.Pod, ends []flow.End) {
 		b.WriteString(word)
 	}
 	for _, e := range ends {
-		fmt.Fprintf(b, "\n%d", v.blocks.class(e.Addr))
+		fmt.Fprintf(b, "\n%d", v.addresses.Of(e.Addr))
 		if v.special[e.Addr] {
 			b.WriteString(" of " + p.Name)
 		}

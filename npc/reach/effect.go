@@ -1,14 +1,10 @@
 package reach
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math/bits"
 	"net/netip"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -52,10 +48,10 @@ const maxServices = 256
 func Effects(before, after *cluster.View, meant flow.Flow) Effect {
 	outside := append(newView(before, nil).outside(), newView(after, nil).outside()...)
 	slices.SortFunc(outside, netip.Addr.Compare)
-	p := newPartition(before.PodNames(""), slices.Compact(outside), before, after)
-	c := &comparison{partition: p, before: p.evaluate(p.views[0]), after: p.evaluate(p.views[1]), found: map[[2]int]change{},
+	p := NewPartition(before.PodNames(""), slices.Compact(outside), before, after)
+	c := &comparison{Partition: p, before: p.evaluate(p.views[0]), after: p.evaluate(p.views[1]), found: map[[2]int]change{},
 		meant: [2]int{p.classOf(meant.From), p.classOf(meant.To)}}
-	services := p.services()
+	services := p.Services()
 	atLeast := len(services) > maxServices
 	services = append(services[:min(len(services), maxServices)], meant.Service)
 	for i, s := range services {
@@ -70,61 +66,55 @@ func Effects(before, after *cluster.View, meant flow.Flow) Effect {
 }
 
 // classOf returns the class of an end, or -1.
-func (p *partition) classOf(e flow.End) int {
+func (p *Partition) classOf(e flow.End) int {
 	return slices.IndexFunc(p.classes, func(c podClass) bool {
 		return e.Pod != "" && slices.Contains(c.pods, e.Pod) || e.Pod == "" && c.addr == e.Addr
 	})
 }
 
 // outside returns an address of each class that has one of no pod and no node.
-func (v *view) outside() []netip.Addr {
+func (v *view) outside() (out []netip.Addr) {
 	claimed := map[netip.Addr]bool{}
 	for _, p := range v.Pods {
 		for _, a := range p.Claims() {
 			claimed[a] = true
 		}
 	}
-	return v.blocks.examples(func(a netip.Addr) bool {
-		return !claimed[a] && !v.IsNodes(a) && len(v.NodesAt(a)) == 0 && !a.IsMulticast()
-	})
-}
-
-// services returns one service of each protocol and range of ports that all policies treat alike.
-func (p *partition) services() []flow.Service {
-	found := map[flow.Service]bool{{Protocol: unix.IPPROTO_ICMP}: true}
-	edge := func(protocol uint8, first, last uint16) {
-		found[flow.Service{Protocol: protocol, Port: first}] = true
-		if last < 65535 {
-			found[flow.Service{Protocol: protocol, Port: last + 1}] = true
+	seen := map[int]bool{}
+	for _, r := range v.addresses.Ranges() {
+		a, ok := r.Unicast(func(a netip.Addr) bool { return !claimed[a] && !v.IsNodes(a) && len(v.NodesAt(a)) == 0 })
+		if class := v.addresses.Of(a); ok && !seen[class] {
+			seen[class] = true
+			out = append(out, a)
 		}
 	}
-	for _, protocol := range traffic.PortProtocols {
-		found[flow.Service{Protocol: protocol, Port: 1}] = true
-	}
+	return out
+}
+
+// Services returns one service of each protocol and range of ports that all policies treat alike.
+func (p *Partition) Services() []flow.Service {
+	split := flow.NewSplit()
+	split[flow.Service{Protocol: traffic.ICMP}] = true
 	for _, v := range p.views {
 		for r := range v.rules() {
 			for _, port := range r.Ports {
-				if port.First != 0 {
-					edge(port.Protocol, port.First, port.Last)
-				}
+				split.Add(port.Protocol, port.First, port.Last)
 			}
 		}
 		for _, pod := range v.Pods {
 			for _, port := range pod.Ports {
 				if v.ports[port.Name] {
-					edge(port.Protocol, port.Port, port.Port)
+					split.Add(port.Protocol, port.Port, port.Port)
 				}
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(found), func(a, b flow.Service) int {
-		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
-	})
+	return split.Services()
 }
 
 // comparison collects how two views differ.
 type comparison struct {
-	*partition
+	*Partition
 	before, after *evaluation
 	found         map[[2]int]change // classes of source and destination -> what changes between them
 	meant         [2]int

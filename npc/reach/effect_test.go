@@ -10,6 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/random"
 )
 
 func effects(before, after *cluster.Cluster, meant flow.Flow) Effect {
@@ -57,16 +58,16 @@ func TestEffectsAreCounted(t *testing.T) {
 	changed := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		before := randomWorld(t, r)
+		before := random.World(t, r)
 		after := before.Clone()
 		pods := before.View().PodNames("")
-		meant := flow.Flow{From: flow.End{Pod: pick(r, pods...)}, To: flow.End{Pod: pick(r, pods...)},
+		meant := flow.Flow{From: flow.End{Pod: random.Pick(r, pods...)}, To: flow.End{Pod: random.Pick(r, pods...)},
 			Service: flow.Service{Protocol: 6, Port: 80}}
 		if r.IntN(2) == 0 {
-			setPolicy(t, after, pick(r, "a", "b", "c")+"/new", randomSpec(r))
+			random.SetPolicy(t, after, random.Pick(r, "a", "b", "c")+"/new", random.Spec(r))
 		} else {
-			p := *before.View().Pods[pick(r, pods...)]
-			p.Labels = map[string]string{"app": pick(r, "web", "db"), "tier": pick(r, "1", "2")}
+			p := *before.View().Pods[random.Pick(r, pods...)]
+			p.Labels = map[string]string{"app": random.Pick(r, "web", "db"), "tier": random.Pick(r, "1", "2")}
 			after.SetPod(p)
 		}
 		opens, closes := counted(t, before, after, meant)
@@ -87,9 +88,9 @@ func TestEffectsOutside(t *testing.T) {
 	world := func(specs ...string) *cluster.Cluster {
 		w := cluster.New()
 		w.SetPod(npc.Pod{Namespace: "a", Name: "web", Addrs: []netip.Addr{netip.MustParseAddr("10.32.0.1")}})
-		setPolicy(t, w, "a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
+		random.SetPolicy(t, w, "a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
 		for i, spec := range specs {
-			setPolicy(t, w, fmt.Sprintf("a/p%d", i), spec)
+			random.SetPolicy(t, w, fmt.Sprintf("a/p%d", i), spec)
 		}
 		return w
 	}

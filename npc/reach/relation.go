@@ -2,6 +2,7 @@ package reach
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/weave-npc/weave-npc/npc"
@@ -39,11 +40,12 @@ func (s endSet) remove(of endSet) {
 
 // evaluation is the policies of one view, evaluated for the ends of a partition. It holds what is the same for every service.
 type evaluation struct {
-	*partition
+	*Partition
 	*view
 	byNamespace map[string][]int // namespace -> its ends
 	// peers are the ends that match the peers of a rule, and numbers tell rules from each other.
 	peers   map[*policy.Rule]endSet
+	alike   map[string]endSet // peers by peerKey
 	numbers map[*policy.Rule]uint64
 	// choices is what chooses the pod of an end, by direction.
 	choices [len(traffic.Directions)][]choice
@@ -63,8 +65,14 @@ type tierRule struct {
 	action policy.Action
 }
 
-func (p *partition) evaluate(v *view) *evaluation {
-	e := &evaluation{partition: p, view: v, byNamespace: map[string][]int{}, peers: map[*policy.Rule]endSet{}, numbers: map[*policy.Rule]uint64{}}
+// newEvaluation returns an evaluation of no ends yet.
+func newEvaluation(p *Partition, v *view) *evaluation {
+	return &evaluation{Partition: p, view: v, byNamespace: map[string][]int{}, peers: map[*policy.Rule]endSet{}, alike: map[string]endSet{},
+		numbers: map[*policy.Rule]uint64{}}
+}
+
+func (p *Partition) evaluate(v *view) *evaluation {
+	e := newEvaluation(p, v)
 	for r := range v.rules() {
 		e.numbers[r] = uint64(len(e.numbers))
 	}
@@ -124,38 +132,67 @@ func (e *evaluation) peersOf(rule *policy.Rule) endSet {
 	if ok {
 		return fit
 	}
-	fit = e.newSet()
-	for _, c := range rule.Peers {
-		add := func(i int) {
-			if explain.PeerFits(e.View, c, e.ends[i].Addr, e.pod(i)) {
-				fit[i/64] |= 1 << (i % 64)
-			}
-		}
-		switch {
-		case c.Block != nil || c.Nodes != nil:
-			for i := range e.ends {
-				add(i)
-			}
-		case c.Namespaces == nil:
-			for _, i := range e.byNamespace[c.Namespace] {
-				add(i)
-			}
-		default:
-			for name, ends := range e.byNamespace {
-				if ns, known := e.Namespaces[name]; known && c.Namespaces.Matches(ns.Labels) {
-					for _, i := range ends {
-						add(i)
-					}
-				}
-			}
+	if fit = e.peer(rule.Peers[0]); len(rule.Peers) > 1 {
+		fit = slices.Clone(fit)
+		for _, c := range rule.Peers[1:] {
+			fit.add(e.peer(c), nil)
 		}
 	}
 	e.peers[rule] = fit
 	return fit
 }
 
-// relation is which ends allow flows to and from which others, for one service.
-type relation struct {
+// peer returns the ends that match a peer. Many rules have the same peers.
+func (e *evaluation) peer(c policy.Peer) endSet {
+	key := peerKey(c)
+	fit, ok := e.alike[key]
+	if ok {
+		return fit
+	}
+	fit = e.newSet()
+	add := func(i int) {
+		if explain.PeerFits(e.View, c, e.ends[i].Addr, e.pod(i)) {
+			fit[i/64] |= 1 << (i % 64)
+		}
+	}
+	switch {
+	case c.Block != nil || c.Nodes != nil:
+		for i := range e.ends {
+			add(i)
+		}
+	case c.Namespaces == nil:
+		for _, i := range e.byNamespace[c.Namespace] {
+			add(i)
+		}
+	default:
+		for name, ends := range e.byNamespace {
+			if ns, known := e.Namespaces[name]; known && c.Namespaces.Matches(ns.Labels) {
+				for _, i := range ends {
+					add(i)
+				}
+			}
+		}
+	}
+	e.alike[key] = fit
+	return fit
+}
+
+// peerKey returns a text that is the same for peers that match the same.
+func peerKey(c policy.Peer) string {
+	part := func(name string, s *policy.Selector) string {
+		if s == nil {
+			return ""
+		}
+		return name + s.String()
+	}
+	if c.Block != nil {
+		return fmt.Sprint(c.Block.CIDR, c.Block.Except)
+	}
+	return c.Namespace + part("\nnodes ", c.Nodes) + part("\nnamespaces ", c.Namespaces) + part("\npods ", c.Pods)
+}
+
+// Relation is which ends allow flows to and from which others, for one service.
+type Relation struct {
 	*evaluation
 	flow.Service
 	// egress holds for each source the destinations that its policies allow, ingress for each destination the sources.
@@ -163,8 +200,8 @@ type relation struct {
 }
 
 // relation evaluates all ends for a service.
-func (e *evaluation) relation(s flow.Service) *relation {
-	r := &relation{evaluation: e, Service: s, egress: make([]endSet, len(e.ends)), ingress: make([]endSet, len(e.ends))}
+func (e *evaluation) relation(s flow.Service) *Relation {
+	r := &Relation{evaluation: e, Service: s, egress: make([]endSet, len(e.ends)), ingress: make([]endSet, len(e.ends))}
 	for d, sides := range map[traffic.Direction][]endSet{traffic.Egress: r.egress, traffic.Ingress: r.ingress} {
 		known := map[string]endSet{} // rules that match an end's ports -> the ends that they allow
 		for i := range e.ends {
@@ -177,7 +214,7 @@ func (e *evaluation) relation(s flow.Service) *relation {
 }
 
 // side returns the ends that policies allow a pod to exchange flows with in a direction.
-func (r *relation) side(p *npc.Pod, d traffic.Direction, of choice, known map[string]endSet) endSet {
+func (r *Relation) side(p *npc.Pod, d traffic.Direction, of choice, known map[string]endSet) endSet {
 	of = r.onPorts(p, d, of)
 	if !of.isolated && len(of.tiers[policy.Admin])+len(of.tiers[policy.Baseline]) == 0 {
 		return nil
@@ -201,7 +238,7 @@ func (r *relation) side(p *npc.Pod, d traffic.Direction, of choice, known map[st
 }
 
 // onPorts returns the rules that match the ports of flows to a pod. Of flows from it they depend on the other end.
-func (r *relation) onPorts(p *npc.Pod, d traffic.Direction, of choice) choice {
+func (r *Relation) onPorts(p *npc.Pod, d traffic.Direction, of choice) choice {
 	if d == traffic.Egress {
 		return of
 	}
@@ -222,7 +259,7 @@ func (r *relation) onPorts(p *npc.Pod, d traffic.Direction, of choice) choice {
 }
 
 // key returns a text that tells choices from each other.
-func (r *relation) key(of choice) string {
+func (r *Relation) key(of choice) string {
 	key := []byte{0}
 	if of.isolated {
 		key[0] = 1
@@ -241,7 +278,7 @@ func (r *relation) key(of choice) string {
 
 // tier asks the rules of a tier about the ends of rest. It adds those that they accept to fit, and returns those that the next tier is asked
 // about: the ones that no rule matches, and the ones that a rule passes on.
-func (r *relation) tier(rest, fit endSet, rules []tierRule, d traffic.Direction) (next endSet) {
+func (r *Relation) tier(rest, fit endSet, rules []tierRule, d traffic.Direction) (next endSet) {
 	next = r.newSet()
 	for _, rule := range rules {
 		peers := r.matching(rule.Rule, d)
@@ -258,7 +295,7 @@ func (r *relation) tier(rest, fit endSet, rules []tierRule, d traffic.Direction)
 }
 
 // matching returns the ends that match a rule in a direction: as its peers, and for egress with its ports. Those of ingress must match.
-func (r *relation) matching(rule *policy.Rule, d traffic.Direction) endSet {
+func (r *Relation) matching(rule *policy.Rule, d traffic.Direction) endSet {
 	peers := r.peersOf(rule)
 	if d == traffic.Ingress {
 		return peers
@@ -289,34 +326,46 @@ func portsFit(rule *policy.Rule, s flow.Service, destination *npc.Pod) bool {
 }
 
 // allowed reports whether an end reaches another one that is not of the same pod.
-func (r *relation) allowed(from, to int) bool {
+func (r *Relation) allowed(from, to int) bool {
 	a, b := r.ends[from], r.ends[to]
-	if a.alone || b.alone {
-		return explain.Explain(r.View, flow.Flow{From: a.End, To: b.End, Service: r.Service}).Allowed
+	if a.alone || b.alone || r.Unread.Any() {
+		return r.explain(from, to).Allowed
 	}
 	return r.egress[from].has(to) && r.ingress[to].has(from)
 }
 
-// cell is whether one end reaches another.
-type cell string
+// unknown reports whether it is not known if an end reaches another one.
+func (r *Relation) unknown(from, to int) bool { return r.explain(from, to).Unknown }
+
+func (r *Relation) explain(from, to int) explain.Verdict {
+	return explain.Explain(r.View, flow.Flow{From: r.ends[from].End, To: r.ends[to].End, Service: r.Service})
+}
+
+// Cell is whether one end reaches another.
+type Cell string
 
 // The values of cells.
 const (
-	cellAllowed cell = "allowed"
-	cellDenied  cell = "denied"
-	// cellPartly: allowed in one family and denied in the other.
-	cellPartly cell = "partly"
-	// cellNever: there are no addresses of the same family.
-	cellNever cell = "never"
+	CellAllowed Cell = "allowed"
+	CellDenied  Cell = "denied"
+	// CellPartly: allowed in one family and denied in the other.
+	CellPartly Cell = "partly"
+	// CellNever: there are no addresses of the same family.
+	CellNever Cell = "never"
+	// CellUnknown: something could not be read that decides.
+	CellUnknown Cell = "unknown"
 )
 
-// reach returns whether a pod of one class reaches another pod of the same class or of another one.
-func (r *relation) reach(from, to int) cell {
+// Reach returns whether a pod of one class reaches another pod of the same class or of another one.
+func (r *Relation) Reach(from, to int) Cell {
 	flows, allowed := 0, 0
 	for _, a := range r.classes[from].ends {
 		for _, b := range r.classes[to].ends {
 			if x, y := r.ends[a].Addr, r.ends[b].Addr; x.IsValid() && y.IsValid() && x.Is4() != y.Is4() {
 				continue
+			}
+			if r.Unread.Any() && r.unknown(a, b) {
+				return CellUnknown
 			}
 			flows++
 			if r.allowed(a, b) {
@@ -324,13 +373,18 @@ func (r *relation) reach(from, to int) cell {
 			}
 		}
 	}
+	return Tally(flows, allowed)
+}
+
+// Tally returns the cell for a number of flows between the same two, of which some are allowed.
+func Tally(flows, allowed int) Cell {
 	switch {
 	case flows == 0:
-		return cellNever
+		return CellNever
 	case allowed == 0:
-		return cellDenied
+		return CellDenied
 	case allowed == flows:
-		return cellAllowed
+		return CellAllowed
 	}
-	return cellPartly
+	return CellPartly
 }

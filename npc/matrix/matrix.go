@@ -1,13 +1,8 @@
-// Package reach finds out which pods and addresses reach which, for all pairs at once. Pods that no policy distinguishes are one class, and are
-// evaluated once.
+// Package matrix shows who reaches whom, as a table of sources and destinations. Pods with the same labels that no policy distinguishes are one row.
 //
-//	partition    pods and addresses by class, in one or more views of a cluster
-//	evaluation   the policies of one view, evaluated for the ends of a partition
-//	relation     which ends allow which others, for one service
-//	Matrix, Effects   what is made of relations
-//
-// Its verdicts are those of npc/explain. It does not know why a flow is denied.
-package reach
+//	m, err := matrix.New(view, matrix.Options{Service: service})
+//	err = m.WriteText(os.Stdout)
+package matrix
 
 import (
 	"bufio"
@@ -21,8 +16,8 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/reach"
 )
 
 // Options select what a matrix is about.
@@ -43,16 +38,27 @@ type Matrix struct {
 	From, To []Row
 	// Omitted are pods that are in no row, because they own none of their addresses.
 	Omitted  []string
-	relation *relation
+	relation *reach.Relation
 	either   string
-	lines    map[int][]cell // class -> whether it reaches each other class, as far as that was asked
+	classes  int
+	lines    map[int][]reach.Cell // class -> whether it reaches each other class, as far as that was asked
 }
 
-// NewMatrix returns which pods and addresses of a view reach which.
-func NewMatrix(v *cluster.View, o Options) (*Matrix, error) {
+// New returns which pods and addresses of a view reach which.
+func New(v *cluster.View, o Options) (*Matrix, error) {
+	p, m, err := newRows(v, o)
+	if err != nil {
+		return nil, err
+	}
+	m.relation = p.Relation(o.Service)
+	return m, nil
+}
+
+// newRows returns the rows and columns of a matrix, and the partition that they are of.
+func newRows(v *cluster.View, o Options) (*reach.Partition, *Matrix, error) {
 	addrs, bad := addresses(o.Addresses)
 	if bad != "" {
-		return nil, errors.Errorf("%q is no address", bad)
+		return nil, nil, errors.Errorf("%q is no address", bad)
 	}
 	pods := v.PodNames("")
 	if o.From != "" && o.To != "" {
@@ -61,9 +67,9 @@ func NewMatrix(v *cluster.View, o Options) (*Matrix, error) {
 			pods = append(pods, v.PodNames(o.To)...)
 		}
 	}
-	p := newPartition(pods, addrs, v)
-	m := &Matrix{Omitted: p.omitted, either: o.Either, lines: map[int][]cell{}, relation: p.evaluate(p.views[0]).relation(o.Service)}
-	for _, r := range p.rows(o.EachPod) {
+	p := reach.NewPartition(pods, addrs, v)
+	m := &Matrix{Omitted: p.Omitted(), either: o.Either, classes: len(p.Classes()), lines: map[int][]reach.Cell{}}
+	for _, r := range Rows(v, p.Classes(), o.EachPod) {
 		if o.From == "" || r.namespace == "" || r.namespace == o.From {
 			m.From = append(m.From, r)
 		}
@@ -72,9 +78,9 @@ func NewMatrix(v *cluster.View, o Options) (*Matrix, error) {
 		}
 	}
 	if len(m.From) == 0 || len(m.To) == 0 {
-		return nil, errors.New("there is no pod to ask about")
+		return nil, nil, errors.New("there is no pod to ask about")
 	}
-	return m, nil
+	return p, m, nil
 }
 
 // asked reports whether a pair is in the matrix.
@@ -86,56 +92,36 @@ func (m *Matrix) asked(from, to int) bool {
 const maxLines = 2048
 
 // cell returns whether a row reaches a column. If both are the same, that is whether one of its pods reaches another one, or its only pod itself.
-func (m *Matrix) cell(from, to int) cell {
+func (m *Matrix) cell(from, to int) reach.Cell {
 	a, b := m.From[from], m.To[to]
 	if a.Name == b.Name && len(a.Pods) < 2 {
-		return cellAllowed
+		return reach.CellAllowed
 	}
-	if len(m.relation.classes) > maxLines {
-		return m.relation.reach(a.class, b.class)
+	if m.classes > maxLines {
+		return m.relation.Reach(a.class, b.class)
 	}
 	line, ok := m.lines[a.class]
 	if !ok {
-		line = make([]cell, len(m.relation.classes))
+		line = make([]reach.Cell, m.classes)
 		m.lines[a.class] = line
 	}
 	if line[b.class] == "" {
-		line[b.class] = m.relation.reach(a.class, b.class)
+		line[b.class] = m.relation.Reach(a.class, b.class)
 	}
 	return line[b.class]
 }
 
-// verdicts returns the verdicts for the first pods of two rows, in the families that both have.
-func (m *Matrix) verdicts(from, to int) []explain.Verdict {
-	a, b := m.From[from], m.To[to]
-	sources, destinations := m.ends(a, 0), m.ends(b, 0)
-	if a.Name == b.Name && len(b.Pods) > 1 {
-		destinations = m.ends(b, 1)
-	}
-	var out []explain.Verdict
-	for _, f := range flow.Between(sources, destinations, m.relation.Service) {
-		out = append(out, explain.Explain(m.relation.View, f))
-	}
-	return out
-}
-
-// ends returns the ends of one of a row's pods, or of its address.
-func (m *Matrix) ends(r Row, pod int) []flow.End {
-	if len(r.Pods) == 0 {
-		return []flow.End{{Addr: m.relation.classes[r.class].addr}}
-	}
-	return m.relation.OwnedEnds(r.Pods[pod])
-}
-
-// sign returns the cell as the text table shows it.
-func (c cell) sign() string {
+// sign returns a cell as the text table shows it.
+func sign(c reach.Cell) string {
 	switch c {
-	case cellAllowed:
+	case reach.CellAllowed:
 		return "+"
-	case cellDenied:
+	case reach.CellDenied:
 		return "."
-	case cellPartly:
+	case reach.CellPartly:
 		return "~"
+	case reach.CellUnknown:
+		return "?"
 	}
 	return ""
 }
@@ -153,6 +139,9 @@ func (m *Matrix) WriteText(out io.Writer) error {
 	b := writer{bufio.NewWriter(out)}
 	b.printf("%s, from the rows to the columns: ", m.relation.Service)
 	b.put("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n")
+	if m.relation.Unread.Any() {
+		b.put("? unknown: what decides cannot be read\n")
+	}
 	if slices.ContainsFunc(slices.Concat(m.From, m.To), func(r Row) bool { return len(r.Pods) > 1 }) {
 		b.put("pods with the same labels that no policy tells apart are one row; --pods gives each its own\n")
 	}
@@ -205,7 +194,7 @@ func (m *Matrix) writeTable(b writer, rows, columns []int) {
 		b.printf("%*d %-*s ", digits, n+1, width, m.From[i].Name)
 		pending := 0 // blanks that are written if something follows
 		for _, j := range columns {
-			sign := m.cell(i, j).sign()
+			sign := sign(m.cell(i, j))
 			if sign == "" {
 				pending++
 				continue

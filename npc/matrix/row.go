@@ -1,4 +1,4 @@
-package reach
+package matrix
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/reach"
 )
 
 // Row is a row or a column of a matrix: pods of one namespace with the same labels that no policy distinguishes, or one address.
@@ -32,23 +34,22 @@ func isReplicaLabel(key string) bool {
 	return false
 }
 
-// rows returns the rows of all classes: one for each pod, or one for the pods of a class whose labels only differ in those of replicas.
-func (p *partition) rows(each bool) []Row {
+// Rows returns the rows of classes of a view: one for each pod, or one for the pods of a class whose labels only differ in those of replicas.
+func Rows(v *cluster.View, classes []reach.Class, each bool) []Row {
 	var rows []Row
-	pods := p.views[0].Pods
-	for i, c := range p.classes {
-		if c.addr.IsValid() {
-			rows = append(rows, Row{Name: c.addr.String(), class: i})
+	for i, c := range classes {
+		if c.Addr.IsValid() {
+			rows = append(rows, Row{Name: c.Addr.String(), class: i})
 			continue
 		}
 		known := map[string]int{} // labels -> the row of this class
-		for _, name := range c.pods {
-			key := labelKey(pods[name].Labels)
+		for _, name := range c.Pods {
+			key := labelKey(v.Pods[name].Labels)
 			at, ok := known[key]
 			if !ok || each {
 				at = len(rows)
 				known[key] = at
-				rows = append(rows, Row{Name: name, namespace: pods[name].Namespace, class: i})
+				rows = append(rows, Row{Name: name, namespace: v.Pods[name].Namespace, class: i})
 			}
 			rows[at].Pods = append(rows[at].Pods, name)
 		}
@@ -59,7 +60,7 @@ func (p *partition) rows(each bool) []Row {
 		}
 		return strings.Compare(a.Pods[0], b.Pods[0])
 	})
-	p.name(rows, pods)
+	name(rows, v.Pods)
 	return rows
 }
 
@@ -74,7 +75,7 @@ func labelKey(labels map[string]string) string {
 }
 
 // name names the rows of several pods: by a prefix of their names that no other pod has, or else by the first pod.
-func (p *partition) name(rows []Row, pods map[string]*npc.Pod) {
+func name(rows []Row, pods map[string]*npc.Pod) {
 	var all []string
 	for key, q := range pods {
 		if !q.HostNetwork && !q.Finished {

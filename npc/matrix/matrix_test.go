@@ -1,4 +1,4 @@
-package reach
+package matrix
 
 import (
 	"bytes"
@@ -11,123 +11,17 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
-
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/reach"
 	"github.com/weave-npc/weave-npc/test/fixture"
-	"github.com/weave-npc/weave-npc/test/tiers"
+	"github.com/weave-npc/weave-npc/test/random"
 )
 
-func setPolicy(t testing.TB, c *cluster.Cluster, key, spec string) {
-	t.Helper()
-	c.SetPolicy(fixture.Policy(t, key, spec))
-}
-
-func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
-
-// randomWorld has few labels, ports and addresses, so that many pods are alike, some claim the same address, and some report a stale one.
-func randomWorld(t *testing.T, r *rand.Rand) *cluster.Cluster {
-	w := cluster.New()
-	w.LegacyNetpol = r.IntN(8) == 0
-	for _, ns := range []string{"a", "b", "c"} {
-		if r.IntN(6) > 0 {
-			w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": pick(r, "x", "y")}, DefaultDeny: r.IntN(2) == 0})
-		}
-	}
-	for i := range 14 {
-		node := r.IntN(2) + 1
-		p := npc.Pod{Namespace: pick(r, "a", "b", "c"), Name: fmt.Sprintf("p%d", i), Node: fmt.Sprintf("node%d", node),
-			Labels:    map[string]string{"app": pick(r, "web", "db"), "of-no-policy": pick(r, "1", "2")},
-			HostAddrs: []netip.Addr{netip.AddrFrom4([4]byte{172, 31, 0, byte(node)})}}
-		if r.IntN(3) > 0 {
-			p.Labels["tier"] = pick(r, "1", "2")
-		}
-		if r.IntN(5) > 0 {
-			p.Addrs = append(p.Addrs, netip.AddrFrom4([4]byte{10, 32, byte(r.IntN(2)), byte(r.IntN(40))}))
-		}
-		if r.IntN(3) > 0 {
-			p.Addrs = append(p.Addrs, netip.MustParseAddr(fmt.Sprintf("fd32::%d:%d", r.IntN(2), i)))
-		}
-		if r.IntN(2) == 0 {
-			p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: pick[uint16](r, 80, 8080)}}
-		}
-		p.StaleAddrs = r.IntN(20) == 0
-		w.SetPod(p)
-	}
-	for i := range r.IntN(6) {
-		setPolicy(t, w, pick(r, "a", "b", "c")+"/"+fmt.Sprint("q", i), randomSpec(r))
-	}
-	if r.IntN(2) == 0 {
-		for i, a := range []string{"172.31.0.1", "10.32.0.9", "fd99::1"} { // pods may have addresses of Nodes too
-			n := npc.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": pick(r, "x", "y")}, Addrs: []netip.Addr{netip.MustParseAddr(a)}}
-			for j := range 5 {
-				n.Addrs = append(n.Addrs, netip.AddrFrom4([4]byte{10, 32, 1, byte(5*i + j)}))
-			}
-			w.SetNode(n)
-		}
-		for range r.IntN(5) {
-			w.SetClusterPolicy(randomClusterPolicy(r))
-		}
-	}
-	return w
-}
-
-// randomClusterPolicy returns one about the pods and namespaces of a random world.
-func randomClusterPolicy(r *rand.Rand) *v1alpha2.ClusterNetworkPolicy {
-	return rapid.Custom(func(t *rapid.T) *v1alpha2.ClusterNetworkPolicy {
-		return tiers.Draw(t, tiers.Universe{Names: []string{"p", "q", "r", "s"}, Namespaces: []map[string]string{{"team": "x"}, {"team": "y"}},
-			Pods:  []map[string]string{{"app": "web"}, {"app": "db", "tier": "1"}, {"tier": "2"}},
-			Nodes: []map[string]string{{"zone": "x"}, {"zone": "y"}},
-			CIDRs: []v1alpha2.CIDR{"0.0.0.0/0", "::/0", "10.32.0.0/17", "10.32.0.16/28", "172.31.0.0/16", "fd32::1:0/112"},
-			Ports: []int32{80, 443, 8080}, PortNames: []string{"http"}})
-	}).Example(r.Int())
-}
-
-func randomSpec(r *rand.Rand) string {
-	selector := func() string {
-		return pick(r, "{}", "{matchLabels: {app: web}}", "{matchLabels: {app: db, tier: '1'}}",
-			"{matchExpressions: [{key: tier, operator: DoesNotExist}]}", "{matchExpressions: [{key: app, operator: NotIn, values: [web]}]}")
-	}
-	peer := func() string {
-		switch r.IntN(5) {
-		case 0:
-			return "{podSelector: " + selector() + "}"
-		case 1:
-			return "{namespaceSelector: {matchLabels: {team: " + pick(r, "x", "y") + "}}, podSelector: " + selector() + "}"
-		case 2:
-			return "{namespaceSelector: {}}"
-		case 3:
-			return "{ipBlock: {cidr: 10.32.0.0/16, except: [10.32." + pick(r, "0.0/25", "0.16/28", "1.0/24") + "]}}"
-		default:
-			return "{ipBlock: {cidr: '" + pick(r, "0.0.0.0/0", "::/0", "10.32.0.8/29", "fd32::1:0/112", "172.31.0.0/16") + "'}}"
-		}
-	}
-	rules := func(peers string) (text string) {
-		for i := range r.IntN(3) {
-			if i > 0 {
-				text += ", "
-			}
-			switch r.IntN(3) {
-			case 0:
-				text += "{" + peers + ": [" + peer() + "]}"
-			case 1:
-				text += "{" + peers + ": [" + peer() + ", " + peer() + "], ports: [{port: http}, {port: 443}]}"
-			default:
-				text += "{ports: [{port: " + pick(r, "80", "http", "443", "1, endPort: 100") + "}]}"
-			}
-		}
-		return "[" + text + "]"
-	}
-	return fmt.Sprintf("{podSelector: %s, policyTypes: %s, ingress: %s, egress: %s}", selector(),
-		pick(r, "[Ingress]", "[Egress]", "[Ingress, Egress]"), rules("from"), rules("to"))
-}
-
 // explained returns what explain answers about two pods or addresses, and for how many flows and directions cluster network policies decide.
-func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) (_ cell, byTiers int) {
+func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) (_ reach.Cell, byTiers int) {
 	t.Helper()
 	flows, n := flow.Between(ownedEnds(t, c, from), ownedEnds(t, c, to), s), 0
 	for _, f := range flows {
@@ -143,13 +37,13 @@ func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) (
 	}
 	switch {
 	case len(flows) == 0:
-		return cellNever, byTiers
+		return reach.CellNever, byTiers
 	case n == 0:
-		return cellDenied, byTiers
+		return reach.CellDenied, byTiers
 	case n == len(flows):
-		return cellAllowed, byTiers
+		return reach.CellAllowed, byTiers
 	}
-	return cellPartly, byTiers
+	return reach.CellPartly, byTiers
 }
 
 // ownedEnds returns the ends that a matrix has of a pod, or an address.
@@ -178,10 +72,10 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 	folded, byTiers := 0, 0
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		w := randomWorld(t, r)
-		s := pick(r, flow.Service{Protocol: 6, Port: 80}, flow.Service{Protocol: 6, Port: 8080}, flow.Service{Protocol: 1},
+		w := random.World(t, r)
+		s := random.Pick(r, flow.Service{Protocol: 6, Port: 80}, flow.Service{Protocol: 6, Port: 8080}, flow.Service{Protocol: 1},
 			flow.Service{Protocol: 6, Port: 443})
-		m, err := NewMatrix(w.View(), Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},
+		m, err := New(w.View(), Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},
 			EachPod: seed%4 == 0})
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +115,7 @@ func crowd(t testing.TB, each int) *cluster.Cluster {
 		ns := fmt.Sprintf("ns%d", n)
 		w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": fmt.Sprint(n % 4)}})
 		for a := range 10 {
-			setPolicy(t, w, fmt.Sprintf("%s/p%d", ns, a), fmt.Sprintf(`{podSelector: {matchLabels: {app: a%d}}, policyTypes: [Ingress, Egress],
+			random.SetPolicy(t, w, fmt.Sprintf("%s/p%d", ns, a), fmt.Sprintf(`{podSelector: {matchLabels: {app: a%d}}, policyTypes: [Ingress, Egress],
 				ingress: [{from: [{podSelector: {matchLabels: {app: a%d}}}, {namespaceSelector: {matchLabels: {team: "%d"}}}]},
 					{from: [{ipBlock: {cidr: 10.%d.0.0/16, except: [10.%d.%d.0/24]}}], ports: [{port: 80}]}],
 				egress: [{to: [{podSelector: {}}, {ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}]}]}`, a, (a+1)%10, a%4, n, n, a))
@@ -241,7 +135,7 @@ func allocated(t testing.TB, w *cluster.Cluster, eachPod bool) float64 {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	m, err := NewMatrix(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: eachPod})
+	m, err := New(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: eachPod})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +188,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	pod("x", "{app: cache}", 6)
 	pod("y", "{app: cache}", 7)
 	text := func(each bool) string {
-		m, err := NewMatrix(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: each})
+		m, err := New(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: each})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +202,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	if got := text(false); got != want {
 		t.Errorf("rows are %s,\nnot      %s", got, want)
 	}
-	setPolicy(t, w, "shop/first", `{podSelector: {matchLabels: {apps.kubernetes.io/pod-index: "0"}}}`)
+	random.SetPolicy(t, w, "shop/first", `{podSelector: {matchLabels: {apps.kubernetes.io/pod-index: "0"}}}`)
 	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-* (2 pods); shop/x and 1 more"
 	if got := text(false); got != want {
 		t.Errorf("a policy tells replicas apart, and rows are %s,\nnot %s", got, want)
@@ -341,7 +235,7 @@ func TestNamespacesOfAMatrix(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Service = flow.Service{Protocol: 6, Port: 80}
-			m, err := NewMatrix(w.View(), c.o)
+			m, err := New(w.View(), c.o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,251 @@
+"use strict";
+// newEngine returns what decides who reaches whom from the policies of the page. It holds for each peer of a rule the ends that match it, as bits,
+// and makes of them for a service, for each end, the ends that it reaches.
+const INGRESS = 0, EGRESS = 1;
+
+// parseAddr returns the words of 16 bits of an address; null for none.
+function parseAddr(text) {
+  if (!text || text.includes("%")) return null;
+  if (!text.includes(":")) {
+    const b = text.split(".").map(Number);
+    return [b[0] << 8 | b[1], b[2] << 8 | b[3]];
+  }
+  const words = part => part ? part.split(":").map(w => parseInt(w, 16)) : [];
+  const [head, tail] = text.split("::").map(words);
+  return tail ? [...head, ...Array(8 - head.length - tail.length).fill(0), ...tail] : head;
+}
+
+function parsePrefix(text) {
+  const [addr, bits] = text.split("/");
+  return {addr: parseAddr(addr), bits: Number(bits)};
+}
+
+function contains(prefix, addr) {
+  if (addr === null || prefix.addr.length !== addr.length) return false;
+  for (let i = 0, left = prefix.bits; left > 0; i++, left -= 16) {
+    const mask = left >= 16 ? 0xffff : 0xffff << 16 - left & 0xffff;
+    if ((prefix.addr[i] & mask) !== (addr[i] & mask)) return false;
+  }
+  return true;
+}
+
+function requirementMet(r, labels) {
+  const has = Object.hasOwn(labels, r.k);
+  switch (r.o) {
+    case "exists": return has;
+    case "!": return !has;
+    case "notin": case "!=": return !has || !(r.v || []).includes(labels[r.k]);
+  }
+  return has && (r.v || []).includes(labels[r.k]);
+}
+
+function selects(selector, labels) {
+  return !selector.x && (selector.r || []).every(r => requirementMet(r, labels || {}));
+}
+
+// mismatch returns why a peer does not match an end; empty if it does. An end has an address or null, the subject that owns it
+// or null, and the Nodes there.
+function mismatch(data, peer, end) {
+  if (peer.b !== undefined) {
+    if (!end.text) return "no address";
+    peer.prefix ??= parsePrefix(peer.b);
+    peer.excepts ??= (peer.x || []).map(parsePrefix);
+    if (!contains(peer.prefix, end.addr)) return "outside block";
+    return peer.excepts.some(e => contains(e, end.addr)) ? "excepted" : "";
+  }
+  if (peer.o !== undefined) {
+    const nodes = end.nodes || [];
+    if (nodes.length === 0) return "not a node";
+    return nodes.some(n => selects(data.selectors[peer.o], n.l)) ? "" : "node labels";
+  }
+  if (peer.s === undefined && peer.p === undefined) return "unknown kind";
+  if (!end.subject) return "not a pod";
+  const namespace = data.namespaces[end.subject.s];
+  if (peer.s === undefined) {
+    if (namespace.n !== (peer.n || "")) return "other namespace";
+  } else if (!namespace.k) {
+    return "namespace unknown";
+  } else if (!selects(data.selectors[peer.s], namespace.l)) {
+    return "namespace labels";
+  }
+  return peer.p === undefined || selects(data.selectors[peer.p], end.subject.l) ? "" : "pod labels";
+}
+
+// portFits reports whether an item of a rule's ports matches a service of a destination, null if that is no pod.
+function portFits(port, service, destination) {
+  if (!port.n) return port.p === service.p && (!port.f || port.f <= service.port && service.port <= port.l);
+  return (port.p === 0 || port.p === service.p) && destination !== null &&
+    (destination.p || []).some(n => n.n === port.n && n.p === service.p && n.f === service.port);
+}
+
+function portsFit(data, rule, service, destination) {
+  return !rule.p || rule.p.some(i => portFits(data.ports[i], service, destination));
+}
+
+function newEngine(data) {
+  const ends = [];
+  data.classes.forEach((c, number) => {
+    c.subject = c.s < 0 ? null : data.subjects[c.s];
+    c.ends = c.a.map((text, i) => {
+      ends.push({number: ends.length, cls: number, i, text, addr: parseAddr(text), subject: c.subject, name: c.n || "",
+        nodes: c.o && c.o[i] || null, alone: null});
+      return ends.at(-1);
+    });
+  });
+  for (const a of data.alone || []) {
+    const end = data.classes[a.c].ends[a.e];
+    end.alone = a;
+    const owner = a.r < 0 ? null : data.subjects[a.r];
+    end.subject = owner || end.subject;
+  }
+  let rules = 0;
+  for (const p of [...data.policies || [], ...data.cluster || []]) for (const d of p.r) for (const r of d || []) r.id = rules++;
+  const size = (ends.length + 31) >> 5, has = (set, i) => set === null || (set[i >> 5] & 1 << (i & 31)) !== 0;
+  const empty = () => new Uint32Array(size);
+  const matching = new Map(); // rule -> ends that match its peers
+
+  function peersOf(rule) {
+    if (!rule.e) return null;
+    let set = matching.get(rule);
+    if (set) return set;
+    set = empty();
+    for (const i of rule.e) {
+      const peer = data.peers[i];
+      if (!peer.set) {
+        peer.set = empty();
+        for (const e of ends) if (mismatch(data, peer, e) === "") peer.set[e.number >> 5] |= 1 << (e.number & 31);
+      }
+      for (let w = 0; w < size; w++) set[w] |= peer.set[w];
+    }
+    matching.set(rule, set);
+    return set;
+  }
+
+  // matched returns the ends that match a rule with its ports; those of ingress have been compared.
+  function matched(rule, d, service) {
+    const peers = peersOf(rule);
+    if (d === INGRESS || !rule.p) return peers;
+    if (!rule.p.some(i => data.ports[i].n)) return portsFit(data, rule, service, null) ? peers : empty();
+    const set = empty();
+    for (const e of ends) if (has(peers, e.number) && portsFit(data, rule, service, e.subject)) set[e.number >> 5] |= 1 << (e.number & 31);
+    return set;
+  }
+
+  const all = () => empty().fill(0xffffffff);
+  const word = (set, w) => set === null ? 0xffffffff : set[w];
+
+  // tier asks rules of a tier about the ends of rest, adds those that they accept to fit, and returns those that the next tier is asked about.
+  function tier(rest, fit, rules, d, service) {
+    const next = empty();
+    for (const rule of rules) {
+      const peers = matched(rule, d, service);
+      for (let w = 0; w < size; w++) {
+        const of = rest[w] & word(peers, w);
+        if (rule.a === "Accept") fit[w] |= of;
+        if (rule.a === "Pass") next[w] |= of;
+        rest[w] &= ~of;
+      }
+    }
+    for (let w = 0; w < size; w++) next[w] |= rest[w];
+    return next;
+  }
+
+  // side returns the ends that policies allow a subject to exchange flows with in a direction; null for all.
+  function side(subject, d, service, known) {
+    const c = subject.c[d];
+    if (!c.i && !c.a && !c.b) return null;
+    const counts = rule => d === EGRESS || portsFit(data, rule, service, subject);
+    const rulesOf = (of, list) => (of || []).flatMap(i => list[i].r[d] || []).filter(counts);
+    const admin = rulesOf(c.a, data.cluster), own = rulesOf(c.p, data.policies), baseline = c.i ? [] : rulesOf(c.b, data.cluster);
+    const key = [c.i ? 1 : 0, ...admin.map(r => r.id), "own", ...own.map(r => r.id), "baseline", ...baseline.map(r => r.id)].join();
+    let fit = known.get(key);
+    if (fit) return fit;
+    fit = empty();
+    let rest = tier(all(), fit, admin, d, service);
+    if (c.i) {
+      for (const rule of own) {
+        const peers = matched(rule, d, service);
+        for (let w = 0; w < size; w++) fit[w] |= rest[w] & word(peers, w);
+      }
+    } else {
+      rest = tier(rest, fit, baseline, d, service);
+      for (let w = 0; w < size; w++) fit[w] |= rest[w];
+    }
+    known.set(key, fit);
+    return fit;
+  }
+
+  const aloneEnds = ends.filter(e => e.alone);
+
+  // rowsOf returns for each end the ends that it reaches on a service.
+  function rowsOf(service) {
+    const knownIn = new Map(), knownOut = new Map(), open = empty(), bySet = new Map();
+    const sideOf = (e, d, known, seen) => {
+      if (!data.classes[e.cls].subject) return null;
+      const of = data.classes[e.cls].subject;
+      if (!seen.has(of)) seen.set(of, side(of, d, service, known));
+      return seen.get(of);
+    };
+    const seenIn = new Map(), seenOut = new Map();
+    for (const e of ends) {
+      const set = sideOf(e, INGRESS, knownIn, seenIn);
+      if (set === null) {
+        open[e.number >> 5] |= 1 << (e.number & 31);
+      } else {
+        if (!bySet.has(set)) bySet.set(set, []);
+        bySet.get(set).push(e.number);
+      }
+    }
+    const rows = ends.map(() => open.slice());
+    for (const [set, targets] of bySet) {
+      for (let w = 0; w < size; w++) {
+        for (let bits = set[w]; bits !== 0; bits &= bits - 1) {
+          const from = (w << 5) + 31 - Math.clz32(bits & -bits);
+          if (from >= ends.length) continue;
+          const row = rows[from];
+          for (const t of targets) row[t >> 5] |= 1 << (t & 31);
+        }
+      }
+    }
+    for (const e of ends) {
+      const set = sideOf(e, EGRESS, knownOut, seenOut);
+      if (set !== null) for (let w = 0; w < size; w++) rows[e.number][w] &= set[w];
+    }
+    const put = (a, b) => {
+      const bit = 1 << (b.number & 31), at = b.number >> 5;
+      if (decide(data, a, b, service, null)) rows[a.number][at] |= bit; else rows[a.number][at] &= ~bit;
+    };
+    for (const e of aloneEnds) for (const f of ends) { put(e, f); put(f, e); }
+    return rows;
+  }
+
+  // relation returns who reaches whom on every one of some services, and on any of them.
+  function relation(services) {
+    let every = null, any = null;
+    for (const s of services) {
+      const rows = rowsOf(s);
+      if (!every) {
+        [every, any] = services.length === 1 ? [rows, rows] : [rows, rows.map(r => r.slice())];
+        continue;
+      }
+      rows.forEach((row, i) => {
+        for (let w = 0; w < size; w++) { every[i][w] &= row[w]; any[i][w] |= row[w]; }
+      });
+    }
+    // between returns the letter of a pair of classes: a allowed, d denied, p partly, n never.
+    const between = (from, to) => {
+      let flows = 0, allowed = 0, some = 0;
+      for (const a of data.classes[from].ends) {
+        for (const b of data.classes[to].ends) {
+          if (a.addr && b.addr && a.addr.length !== b.addr.length) continue;
+          flows++;
+          if (has(every[a.number], b.number)) allowed++;
+          if (has(any[a.number], b.number)) some++;
+        }
+      }
+      return flows === 0 ? "n" : allowed === flows ? "a" : some === 0 ? "d" : "p";
+    };
+    return {between};
+  }
+  return {relation};
+}

@@ -1,0 +1,225 @@
+// resolve returns the pod that an end of a flow is, as the node of the other end sees it: a subject with the pod's name, or null.
+function resolve(data, end, node) {
+  if (end.alone) {
+    const a = end.alone, owner = a.rs && Object.hasOwn(a.rs, node) ? a.rs[node] : a.r;
+    return owner < 0 ? null : named(data, end, owner);
+  }
+  return end.subject ? {subject: end.subject, name: end.name} : null;
+}
+
+// named returns a subject that stands for one pod. The first pod of a class stands for the others.
+function named(data, end, number) {
+  const subject = data.subjects[number];
+  return {subject, name: subject.n === data.classes[end.cls].n ? end.name : subject.n};
+}
+
+function podOf(data, end, d) {
+  if (!end.alone) return resolve(data, end, -1);
+  const number = end.alone.w[d].s;
+  return number < 0 ? null : named(data, end, number);
+}
+
+// decide reports whether a flow is allowed. If told is a list, the reasons are added to it in lines.
+function decide(data, from, to, service, told) {
+  const out = decideSide(data, from, to, service, EGRESS, told);
+  if (!out && told === null) return false;
+  return decideSide(data, to, from, service, INGRESS, told) && out;
+}
+
+// decideSide asks the policies of one end.
+function decideSide(data, own, peer, service, d, told) {
+  const pod = podOf(data, own, d), head = d === EGRESS ? "egress from " : "ingress to ";
+  const tell = (allowed, sentence) => {
+    if (told) told.push(head + (pod ? pod.name : own.text) + ": " + (allowed ? "allowed" : "denied") + sentence);
+    return allowed;
+  };
+  if (!pod) return tell(true, ": it is no pod, so that no policy isolates it");
+  const other = resolve(data, peer, pod.subject.o);
+  const itself = other !== null && other.name === pod.name || own.text !== "" && own.text === peer.text;
+  const toNode = !other && peer.alone !== null && (peer.alone.at || []).includes(pod.subject.o);
+  const contest = own.alone ? own.alone.w[d] : {};
+  const close = (allowed, sentence) => {
+    tell(allowed, sentence);
+    if (told && contest.c) told.push("  conflict: " + contest.c);
+    return allowed;
+  };
+  const tiered = (data.cluster || []).length > 0, destination = d === EGRESS ? peer : own;
+  if (itself) return close(true, ": a pod reaches itself");
+  if (toNode && d === INGRESS) return close(true, ": " + ownNode(tiered, d));
+  if (destination.alone && destination.alone.m) return close(true, ": multicast passes, unless weave-npc runs with --allow-mcast=false");
+  const closed = toNode ? contest.xn : contest.x;
+  if (closed) return close(false, ": " + closed);
+  const [subject, name] = other ? [other.subject, other.name] : [null, ""];
+  const q = {data, pod, peer: {text: peer.text, addr: peer.addr, nodes: peer.nodes, subject, name, end: peer}, service, d, toNode, tiered};
+  q.destination = d === EGRESS ? q.peer.subject : pod.subject;
+  const a = answer(q, null, told !== null);
+  if (!told) return a.allowed;
+  close(a.allowed, outcomeText(q, a, a));
+  told.push(...a.cluster, ...a.policies);
+  if (a.by) {
+    const without = answer(q, a.by, true);
+    told.push("  without it: " + (without.allowed ? "allowed" : "denied") + outcomeText(q, without, a));
+  }
+  return a.allowed;
+}
+
+function ownNode(tiered, d) {
+  if (!tiered) return "a pod and its own node always reach each other";
+  return d === INGRESS ? "its own node always reaches a pod" : "a pod reaches its own node, unless a cluster network policy denies it";
+}
+
+function outcomeText(q, outcome, of) {
+  if (outcome.by) return " by " + outcome.by.text;
+  switch (outcome.reason) {
+    case "own node": return ": " + ownNode(q.tiered, q.d);
+    case "not isolated": return ": " + (of.cluster.length > 0 ? "no cluster network policy decides it, and " : "") + "no policy isolates it";
+  }
+  return ": " + outcome.reason;
+}
+
+// answer asks the policies in the order of the tiers, without one of the rules if that is not null. It tells what they say if it is asked to.
+function answer(q, without, tell) {
+  const c = q.pod.subject.c[q.d], a = {allowed: true, reason: "", by: null, cluster: [], policies: []};
+  if (askTier(q, a, c.a, without, tell)) return a;
+  if (c.i) {
+    for (const i of c.b || []) if (tell) a.cluster.push(tierHead(q.data.cluster[i]) + "is not asked, for a NetworkPolicy isolates the pod");
+  } else if (askTier(q, a, c.b, without, tell)) {
+    return a;
+  }
+  if (q.toNode) {
+    a.reason = "own node";
+  } else if (c.i) {
+    askPolicies(q, a, c.p, tell);
+  } else {
+    a.reason = "not isolated";
+  }
+  return a;
+}
+
+function tierHead(p) { return "  " + p.t + " policy " + p.k + " (priority " + p.y + "): "; }
+
+// askTier reports whether a policy of a tier decides.
+function askTier(q, a, policies, without, tell) {
+  for (const i of policies || []) {
+    const p = q.data.cluster[i];
+    if (tell) a.cluster.push(tierHead(p) + "chooses it");
+    for (const [n, rule] of (p.r[q.d] || []).entries()) {
+      const fits = matches(q, rule);
+      if (tell) a.cluster.push("    rule " + (n + 1) + (rule.n || "") + ", " + rule.a + ": " + clusterRuleText(q, rule, fits));
+      if (!fits || without && without.rule === rule && without.policy === p) continue;
+      if (rule.a === "Pass") return false;
+      a.allowed = rule.a === "Accept";
+      a.by = {rule, policy: p, text: p.t + " policy " + p.k + "/rule " + (n + 1) + (rule.n || "")};
+      return true;
+    }
+  }
+  return false;
+}
+
+function clusterRuleText(q, rule, fits) {
+  if (rule.x) return fits ? "matches everything, for it fails closed: " + rule.x : "matches nothing, for it is invalid: " + rule.x;
+  if (!fits) return "no: " + misses(q, rule);
+  return rule.a === "Pass" ? "matches, and passes it to the next tier" : "matches";
+}
+
+function askPolicies(q, a, policies, tell) {
+  [a.allowed, a.reason] = [false, "no rule allows it"];
+  for (const i of policies || []) {
+    const p = q.data.policies[i], rules = p.r[q.d] || [];
+    const end = p.x ? ", and allows nothing: it is invalid: " + p.x : rules.length === 0 ? ", and has no rule" : "";
+    if (tell) a.policies.push("  policy " + p.k + ": isolates" + end);
+    for (const [n, rule] of rules.entries()) {
+      const fits = matches(q, rule);
+      if (fits) [a.allowed, a.reason] = [true, "a rule allows it"];
+      if (tell) a.policies.push("    rule " + (n + 1) + ": " + (fits ? "allows it" : "no: " + misses(q, rule)));
+    }
+  }
+}
+
+function peersFit(q, rule) { return !rule.e || rule.e.some(i => mismatch(q.data, q.data.peers[i], q.peer) === ""); }
+
+function matches(q, rule) { return portsFit(q.data, rule, q.service, q.destination) && peersFit(q, rule); }
+
+// misses returns why a rule does not match, in words.
+function misses(q, rule) {
+  const why = [];
+  if (!peersFit(q, rule)) why.push(...rule.e.map(i => peerText(q, q.data.peers[i])));
+  if (!portsFit(q.data, rule, q.service, q.destination)) why.push(...rule.p.map(i => portText(q, q.data.ports[i])));
+  return why.join("; ");
+}
+
+function peerText(q, peer) {
+  const of = q.peer.name || endText(q.peer.end), why = mismatch(q.data, peer, q.peer), selector = i => q.data.selectors[i];
+  const space = q.peer.subject ? q.data.namespaces[q.peer.subject.s] : null;
+  switch (why) {
+    case "not a pod": return "peer wants pods, " + of + " is none";
+    case "not a node": return "peer wants nodes, " + of + " is no address of one";
+    case "node labels": {
+      const node = q.peer.nodes[0], [wants, has] = missing(selector(peer.o), node.l);
+      return "peer wants nodes with " + wants + ", node " + node.n + " has " + has;
+    }
+    case "other namespace": return "peer wants namespace " + (peer.n || "") + ", " + of + " has " + space.n;
+    case "namespace labels": {
+      const [wants, has] = missing(selector(peer.s), space.l);
+      return "peer wants namespace with " + wants + ", namespace " + space.n + " has " + has;
+    }
+    case "namespace unknown": return "peer wants a namespace's labels, namespace " + space.n + " has no object";
+    case "pod labels": {
+      const [wants, has] = missing(selector(peer.p), q.peer.subject.l);
+      return "peer wants " + wants + ", " + of + " has " + has;
+    }
+    case "no address": return "peer wants addresses in " + peer.b + ", " + of + " has none yet";
+    case "outside block": return "peer wants addresses in " + peer.b + ", " + of + " is not there";
+    case "excepted": return "peer wants addresses in " + peer.b + ", " + of + " is excepted by " +
+      peer.x[peer.excepts.findIndex(e => contains(e, q.peer.addr))];
+  }
+  return "peer is of a kind that is not known, which matches nobody";
+}
+
+// missing returns the requirements that labels do not meet, and what the labels have for the same keys.
+function missing(selector, labels) {
+  if (selector.x) return ["a value that no label can have", "other labels"];
+  const unmet = (selector.r || []).filter(r => !requirementMet(r, labels || {}));
+  const present = unmet.map(r => Object.hasOwn(labels || {}, r.k) ? r.k + "=" + labels[r.k] : "no label " + r.k);
+  return [list(unmet.map(r => r.t)), list([...new Set(present)].sort())];
+}
+
+// list joins words as a sentence does.
+function list(words) {
+  return words.length < 2 ? words.join("") : words.slice(0, -1).join(", ") + " and " + words.at(-1);
+}
+
+function portText(q, port) {
+  const asked = q.service.a;
+  if (portFits(port, q.service, q.destination)) return "port fits " + asked;
+  if (port.n) {
+    const there = q.destination === null ? [] : (q.destination.p || []).filter(n => n.n === port.n && (port.p === 0 || n.p === port.p));
+    if (there.length === 0) return "port wants " + port.t + ", the destination has no port of that name";
+    return "port wants " + port.t + ", which is " + there.at(-1).f + " there, asked for is " + asked;
+  }
+  return "port wants " + port.t + ", asked for is " + asked;
+}
+
+// endText returns an end as a verdict names it.
+function endText(end) {
+  if (!end.name) return end.text;
+  return end.text ? end.name + " (" + end.text + ")" : end.name;
+}
+
+// explainPair returns the verdicts between the ends of two pods or addresses in lines, in the families that both have. If the reasons of all are the
+// same, it returns them once, without addresses.
+function explainPair(data, from, to, service) {
+  const verdicts = [];
+  for (const a of from) {
+    for (const b of to) {
+      if (a.text && b.text && a.text.includes(":") !== b.text.includes(":")) continue;
+      const reasons = [], allowed = decide(data, a, b, service, reasons);
+      verdicts.push({a, b, allowed, reasons});
+    }
+  }
+  const same = verdicts.length > 1 && verdicts.every(v => v.reasons.join("\n") === verdicts[0].reasons.join("\n"));
+  return (same ? verdicts.slice(0, 1) : verdicts).flatMap(v => {
+    const name = e => same && e.name ? e.name : endText(e);
+    return [name(v.a) + " -> " + name(v.b) + ", " + service.a + ": " + (v.allowed ? "allowed" : "denied"), ...v.reasons];
+  });
+}
