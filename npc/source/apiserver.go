@@ -6,24 +6,30 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/source/relay"
 )
 
 // apiServer watches all kinds of an API server.
 type apiServer struct {
-	watches  map[string]listWatcher      // by kind, of those that every API server has
-	nodes    listWatcher                 // of Nodes, which are followed only while they are needed
-	policies policyAPI                   // nil if ClusterNetworkPolicies are not followed
-	askKinds time.Duration               // between two questions whether there are any
-	client   any                         // reports whether streaming lists are supported
-	getNode  func(context.Context) error // gets the Node of this node
-	node     *nodeName
-	unread   *unread
+	watches  map[string]listWatcher // by kind, of those that every API server has
+	nodes    listWatcher            // of Nodes, which are followed only while they are needed
+	policies policyAPI              // nil if ClusterNetworkPolicies are not followed
+	relay    *relay.Relay           // nil if everything is followed at the API server
+	// relayPolicies returns calls of ClusterNetworkPolicies that go through the relay; nil if none do.
+	relayPolicies func(listWatcher) listWatcher
+	askKinds      time.Duration               // between two questions whether there are any
+	client        kubernetes.Interface        // reports whether streaming lists are supported, too
+	getNode       func(context.Context) error // gets the Node of this node
+	node          *nodeName
+	unread        *unread
 }
 
 // watches returns the list and watch calls of each kind that every API server has.
@@ -57,6 +63,9 @@ func (a *apiServer) run(ctx context.Context, sink Sink, log *slog.Logger) error 
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
+	if a.relay != nil {
+		running.Go(func() { a.relay.Run(klog.NewContext(ctx, logr.FromSlogHandler(quiet{log.Handler()})), a.client) })
+	}
 	asked := make(chan struct{})
 	running.Go(func() { a.node.ask(ctx, a.getNode, asked, log) })
 	synced := make([]cache.DoneChecker, 0, len(informers))
@@ -104,7 +113,7 @@ func (a *apiServer) followPolicies(ctx context.Context, sink Sink, log *slog.Log
 	}
 	nodes := newNodeFollower(sink, a.unread, log, func(sink Sink) (*nodeWatcher, error) { return a.followNodes(ctx, sink, log) })
 	c := newClusterPolicies(a.policies, a.client, a.unread, nodes, log)
-	c.every = a.askKinds
+	c.every, c.through = a.askKinds, a.relayPolicies
 	a.unread.set(ClusterNetworkPolicies, "it is not known yet whether the API server has "+ClusterNetworkPolicies)
 	running.Go(func() {
 		c.run(ctx)

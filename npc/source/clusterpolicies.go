@@ -53,6 +53,8 @@ type clusterPolicies struct {
 	sink   *policyKeeper
 	log    *slog.Logger
 	every  time.Duration // between two questions
+	// through returns calls that go through a relay; nil without one.
+	through func(listWatcher) listWatcher
 
 	// settled is closed when the sink has all objects, or when it is known why it cannot have them.
 	settled chan struct{}
@@ -149,7 +151,11 @@ func (c *clusterPolicies) follow(ctx context.Context) error {
 	if c.informer != nil {
 		return nil
 	}
-	i, err := newInformer(clusterPolicyDelivery(c.sink, c.log), listWatcher{list: c.list, watch: c.watch}, c.client, c.sink, c.log)
+	calls := listWatcher{list: c.list, watch: c.watch}
+	if c.through != nil {
+		calls = c.through(calls)
+	}
+	i, err := newInformer(clusterPolicyDelivery(c.sink, c.log), calls, c.client, c.sink, c.log)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/npc/source/span"
 )
 
 // outageGrace is how long a watch may be absent between two streams without being broken, and how long it must hold after an outage
@@ -21,9 +24,23 @@ const outageGrace = time.Second
 type listWatcher struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	// follow returns what does so through a relay; it is nil without one.
+	follow func(relay.Reports) *relay.Follower
+	// gate has objects wait for the pods that they name, and is told of those that have been handled; it is nil if all pods are followed.
+	gate *span.Gate
 }
 
-// connection observes the calls of one reflector, and reports whenever its watch breaks or works again.
+// through returns lw, with another one that asks a relay's replicas for the same.
+func (lw listWatcher) through(r *relay.Relay, kind string, relayed listWatcher) listWatcher {
+	lw.gate = r.Gate()
+	lw.follow = func(reports relay.Reports) *relay.Follower {
+		return r.Follow(kind, relay.Calls{List: relayed.list, Watch: relayed.watch}, relay.Calls{List: lw.list, Watch: lw.watch}, reports)
+	}
+	return lw
+}
+
+// connection observes the calls of one reflector, and reports whenever its watch breaks or works again. What a relay follows it hears from
+// that: there, an open watch that gives no sign is broken.
 type connection struct {
 	kind   string
 	report func(ok bool)
@@ -51,6 +68,10 @@ const (
 
 // observe returns lw with every call observed.
 func (c *connection) observe(lw listWatcher) *cache.ListWatch {
+	if lw.follow != nil {
+		f := lw.follow(relay.Reports{Started: c.started, Ended: c.ended, Failed: c.failed})
+		return &cache.ListWatch{ListWithContextFunc: f.List, WatchFuncWithContext: f.Watch}
+	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := lw.list(ctx, o)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/source/directory"
 	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/relay"
 )
 
 // Source is an API server or a directory of manifests, seen from one node. FromAPI and FromManifests return one. It is run once.
@@ -44,6 +45,22 @@ func FromAPI(client kubernetes.Interface, policies *policyapi.Client, node strin
 		api.policies = policies
 	}
 	return Source{api: api, node: name, unread: unread}
+}
+
+// Through has everything listed and watched through a relay, with its client, and at the API server only when the relay fails. Without
+// policies, ClusterNetworkPolicies are read from the API server. The source is one that FromAPI returned, and does not run yet.
+func (s Source) Through(r *relay.Relay, client kubernetes.Interface, policies *policyapi.Client) {
+	relayed := watches(client)
+	for kind, direct := range s.api.watches {
+		s.api.watches[kind] = direct.through(r, kind, relayed[kind])
+	}
+	s.api.nodes = s.api.nodes.through(r, Nodes, nodeWatch(client))
+	if policies != nil {
+		s.api.relayPolicies = func(direct listWatcher) listWatcher {
+			return direct.through(r, ClusterNetworkPolicies, listWatcher{list: policies.List, watch: policies.Watch})
+		}
+	}
+	s.api.relay = r
 }
 
 // FromManifests returns the source that reads the manifests below a directory on behalf of a node, and follows their changes. Package

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/pkg/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -50,10 +51,7 @@ func newClient(config *rest.Config, version string) (kubernetes.Interface, error
 // ForUser returns a client for the API server that kubectl would use: that of a kubeconfig file, or of $KUBECONFIG and ~/.kube/config
 // if kubeconfig is empty, or of the cluster that the process runs in. If context is not empty, it replaces the current context.
 func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	config, err := forUser(kubeconfig, context).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, nil, errors.New("no API server is known: give --kubeconfig FILE or --manifests DIR")
 	}
@@ -62,6 +60,21 @@ func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.C
 	}
 	client, err := newClient(config, version)
 	return client, config, errors.Wrap(err, "making a client")
+}
+
+// NamespaceOfUser returns the namespace of the context that ForUser chooses; empty if the context names none.
+func NamespaceOfUser(kubeconfig, context string) string {
+	namespace, named, err := forUser(kubeconfig, context).Namespace()
+	if err != nil || !named && namespace == metav1.NamespaceDefault {
+		return ""
+	}
+	return namespace
+}
+
+func forUser(kubeconfig, context string) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

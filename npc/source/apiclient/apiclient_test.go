@@ -132,3 +132,14 @@ func TestClientForUsers(t *testing.T) {
 		})
 	}
 }
+
+// TestNamespaceOfUser is that of the context, if it names one.
+func TestNamespaceOfUser(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config")
+	sourcetest.WriteFile(t, path, strings.Replace(kubeconfigText, "contexts:\n", "contexts:\n- {name: d, context: {cluster: k, user: u, namespace: shop}}\n", 1))
+	for context, want := range map[string]string{"": "", "c": "", "d": "shop", "none": ""} {
+		if got := NamespaceOfUser(path, context); got != want {
+			t.Errorf("context %q: %q, want %q", context, got, want)
+		}
+	}
+}
