@@ -95,13 +95,13 @@ func (c *Controller) SetPod(p npc.Pod) {
 		old := c.state.index.Pod(p.Namespace, p.Name)
 		return old != nil && old.Local() && !old.HasLabels(p.Labels)
 	}
-	c.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(p.Namespace, p.Name), UID: p.UID, Weight: c.weight(relabels),
+	c.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(p.Namespace, p.Name), UID: p.UID, Weight: weight(c, relabels),
 		Apply: func() { c.state.setPod(p) }})
 }
 
 // weight returns the weight of an event. If it may change which cluster network policies choose local pods, and who their peers are at once, it has
 // a plan of its own while there are such policies, because what one event may have dropped in between is little.
-func (c *Controller) weight(may func() bool) int {
+func weight(c *Controller, may func() bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state.tiers.Counts().Policies > 0 && may() {
@@ -114,6 +114,12 @@ func (c *Controller) weight(may func() bool) int {
 func (c *Controller) DeletePod(namespace, name string, uid types.UID) {
 	c.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(namespace, name), UID: uid, Ends: true, Weight: 1,
 		Apply: func() { c.state.deletePod(namespace, name, uid) }})
+}
+
+// LeavePod removes a pod of another node that is not needed and may well be there: what it has is not another's.
+func (c *Controller) LeavePod(namespace, name string, uid types.UID) {
+	c.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(namespace, name), UID: uid, Ends: true, Weight: 1,
+		Apply: func() { leavePod(c.state, namespace, name, uid) }})
 }
 
 // SetPolicy takes a policy as it now is. The object must not be changed afterwards.
@@ -146,7 +152,7 @@ func (c *Controller) DeleteClusterPolicy(name string, uid types.UID) {
 
 // SetNamespace takes a namespace as it now is.
 func (c *Controller) SetNamespace(n npc.Namespace) {
-	c.change(queue.Event{Kind: queue.Pods, Key: "namespace/" + n.Name, UID: n.UID, Weight: c.weight(func() bool { return true }),
+	c.change(queue.Event{Kind: queue.Pods, Key: "namespace/" + n.Name, UID: n.UID, Weight: weight(c, func() bool { return true }),
 		Apply: func() { c.state.followNamespace(n.Name, c.state.index.SetNamespace(n)) }})
 }
 

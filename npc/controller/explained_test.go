@@ -11,11 +11,9 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	objects "github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
-	"github.com/weave-npc/weave-npc/npc/source/staging"
 	"github.com/weave-npc/weave-npc/npc/source/worlds"
 	"github.com/weave-npc/weave-npc/npc/staged"
 	"github.com/weave-npc/weave-npc/test/cluster"
@@ -88,16 +86,7 @@ func (r *rehearsal) explain() {
 func TestS100_RandomWorldsAreExplained(t *testing.T) {
 	packets, differing := 0, 0
 	check := func(rt *rapid.T) {
-		g := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
-		r := &rehearsal{generator: g, policies: map[string]*networkingv1.NetworkPolicy{}, cluster: map[string]*v1alpha2.ClusterNetworkPolicy{}}
-		r.sink = staging.New(r.Model.Controller, staging.Config{Mode: staged.All, Stage: controller.StageOf(r.Model.Controller), Report: func(staging.Notice) {}})
-		for _, name := range someNamespaces {
-			r.setNamespace(name, pick(g, someLabels, "labels"))
-		}
-		for range 6 {
-			r.somePod()
-			r.somePolicy()
-		}
+		r := newRehearsal(t, rt)
 		r.someClusterPolicy()
 		for range rapid.IntRange(1, 6).Draw(rt, "staged") {
 			r.stageOne()

@@ -121,9 +121,7 @@ func (j *judge) find(p *index.Pod, d traffic.Direction, w *world) (s verdict.Sid
 		s.Rules = append(s.Rules, asStaged(q.Judged(d))...)
 	}
 	for _, tier := range policy.Tiers {
-		for q := range w.asked(j.tiers, p, tier, d) {
-			s.Tiers[tier] = append(s.Tiers[tier], q...)
-		}
+		s.Tiers[tier] = w.rules(j.tiers, p, tier, d)
 	}
 	return s
 }

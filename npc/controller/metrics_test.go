@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
@@ -39,7 +40,7 @@ func TestMetricsOfTheModel(t *testing.T) {
 	})
 	entries := 0
 	for _, s := range w.Kernels[traffic.IPv4].Sets {
-		if s.Family == traffic.IPv4.IPSet() {
+		if s.Family == ipfamily.IPSet(traffic.IPv4) {
 			entries += len(s.Members)
 		}
 	}

@@ -33,6 +33,21 @@ type rehearsal struct {
 	differing int
 }
 
+// newRehearsal begins with some pods and policies, and nothing staged.
+func newRehearsal(t *testing.T, rt *rapid.T) *rehearsal {
+	g := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
+	r := &rehearsal{generator: g, policies: map[string]*networkingv1.NetworkPolicy{}, cluster: map[string]*v1alpha2.ClusterNetworkPolicy{}}
+	r.sink = staging.New(r.Model.Controller, staging.Config{Mode: staged.All, Stage: controller.StageOf(r.Model.Controller), Report: func(staging.Notice) {}})
+	for _, name := range someNamespaces {
+		r.setNamespace(name, pick(g, someLabels, "labels"))
+	}
+	for range 6 {
+		r.somePod()
+		r.somePolicy()
+	}
+	return r
+}
+
 // stageOne stages, edits or unstages a policy at random.
 func (r *rehearsal) stageOne() {
 	if rapid.IntRange(0, 5).Draw(r.t, "unstage") == 0 {
@@ -147,16 +162,7 @@ func TestS100_RandomStagedPolicies(t *testing.T) {
 		t.Logf("%d rehearsals, %d packets, %d of them with another verdict", rehearsals, packets, differing)
 	}()
 	rapid.Check(t, func(rt *rapid.T) {
-		g := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
-		r := &rehearsal{generator: g, policies: map[string]*networkingv1.NetworkPolicy{}, cluster: map[string]*v1alpha2.ClusterNetworkPolicy{}}
-		r.sink = staging.New(r.Model.Controller, staging.Config{Mode: staged.All, Stage: controller.StageOf(r.Model.Controller), Report: func(staging.Notice) {}})
-		for _, name := range someNamespaces {
-			r.setNamespace(name, pick(g, someLabels, "labels"))
-		}
-		for range 6 {
-			r.somePod()
-			r.somePolicy()
-		}
+		r := newRehearsal(t, rt)
 		r.Sync()
 		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
 			for range rapid.IntRange(1, 4).Draw(rt, "staged") {

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -118,34 +117,40 @@ func (w *world) isolating(p *index.Pod, d traffic.Direction) (out []*isolation.P
 	return out
 }
 
-// asked yields the rules of each policy of a tier that is asked about a pod in a direction, in order.
-func (w *world) asked(enforced *tiers.Tiers, p *index.Pod, tier policy.Tier, d traffic.Direction) iter.Seq[[]verdict.Rule] {
-	return func(yield func([]verdict.Rule) bool) {
-		var all []*tiers.Policy
-		for q := range enforced.Asked(p, tier, d) {
-			if w.taker(named{policy: q.Name}) == "" {
-				all = append(all, q)
-			}
-		}
-		added := map[*tiers.Policy]bool{}
-		if w != nil && w.parts[""] != nil {
-			for _, q := range w.parts[""].tiers {
-				if q.Tier == tier && q.Chooses(p) {
-					all, added[q] = append(all, q), true
-				}
-			}
-		}
-		slices.SortStableFunc(all, func(a, b *tiers.Policy) int { return a.Compare(&b.Cluster) })
-		for _, q := range all {
-			rules := q.Judged(d)
-			if added[q] {
-				rules = asStaged(rules)
-			}
-			if !yield(rules) {
-				return
-			}
+// rules returns the rules of a tier that are asked about a pod in a direction, in order.
+func (w *world) rules(enforced *tiers.Tiers, p *index.Pod, tier policy.Tier, d traffic.Direction) (out []verdict.Rule) {
+	var all []*tiers.Policy
+	for q := range enforced.Asked(p, tier, d) {
+		if w.taker(named{policy: q.Name}) == "" {
+			all = append(all, q)
 		}
 	}
+	added := w.choosing(p, tier)
+	if len(added) > 0 {
+		all = append(all, added...)
+		slices.SortStableFunc(all, func(a, b *tiers.Policy) int { return a.Compare(&b.Cluster) })
+	}
+	for _, q := range all {
+		rules := q.Judged(d)
+		if slices.Contains(added, q) {
+			rules = asStaged(rules)
+		}
+		out = append(out, rules...)
+	}
+	return out
+}
+
+// choosing returns the policies of a tier that are added and choose a pod.
+func (w *world) choosing(p *index.Pod, tier policy.Tier) (out []*tiers.Policy) {
+	if w == nil || w.parts[""] == nil {
+		return nil
+	}
+	for _, q := range w.parts[""].tiers {
+		if q.Tier == tier && q.Chooses(p) {
+			out = append(out, q)
+		}
+	}
+	return out
 }
 
 // asStaged marks the rules of a staged policy.

@@ -43,11 +43,12 @@ type hold struct {
 
 // newHold keeps what the kernel holds now and no object accounts for.
 func newHold(sets *Sets, chains *Chains, owner Owners, free []*Set) *hold {
-	h := &hold{sets: sets, chains: chains, owner: owner, free: free, isolated: map[*Set]map[ipset.Entry]bool{},
-		dispatch: map[found.Stage][]*Set{}}
+	h := &hold{sets: sets, chains: chains, owner: owner, free: free, isolated: map[*Set]map[ipset.Entry]bool{}, dispatch: map[found.Stage][]*Set{}}
 	sets.needed = map[string]bool{}
-	for _, c := range chains.byName {
-		h.keepRules(c)
+	for name := range found.InForce(chains.texts(), sets.foundEmpty) {
+		if c := chains.byName[name]; c != nil { // and not one that a rule names that somebody has broken
+			h.keepRules(c)
+		}
 	}
 	for _, s := range sets.byName {
 		h.keepMembers(s)
@@ -86,7 +87,7 @@ func (h *hold) keepList(c *Chain, is found.Chain) {
 	}
 }
 
-// keepRules finds the rules of a chain that stay: those that lead to the rules of a shard, and those that allow.
+// keepRules finds the rules of a chain in force that stay: those that lead some pod to a shard, and those that allow. Others are no policy's now.
 func (h *hold) keepRules(c *Chain) {
 	is := found.ChainOf(c.name)
 	if is.List {
@@ -104,6 +105,9 @@ func (h *hold) keepRules(c *Chain) {
 		}
 	}
 	for r := range is.Rules(c.found) {
+		if is.LeadsNobody(r, h.sets.foundEmpty) {
+			continue
+		}
 		for _, name := range r.Sets() {
 			h.sets.needed[name] = true
 			if s := h.sets.byName[name]; s != nil && is.Dispatches {
@@ -118,6 +122,12 @@ func (h *hold) keepRules(c *Chain) {
 			target.ledTo = true
 		}
 	}
+}
+
+// foundEmpty reports whether the kernel's set of a name is known to have no members.
+func (ss *Sets) foundEmpty(name string) bool {
+	s := ss.byName[name]
+	return s != nil && s.exists && s.mismatch() == "" && s.members.Count() == 0
 }
 
 // keepMembers finds what of a set stays: everything of one that nobody wants, and what no object accounts for.

@@ -81,11 +81,7 @@ func (ss *Sets) readUses(cs *Chains) {
 	if !ss.loaded || !cs.read || cs.textless {
 		return
 	}
-	texts := make(map[string][]string, len(cs.byName))
-	for name, c := range cs.byName {
-		texts[name] = c.found
-	}
-	uses := found.UsesOf(ss.family.ip, texts)
+	uses := found.UsesOf(ss.family.ip, cs.texts())
 	for name, at := range uses.Judged {
 		if s := ss.byName[name]; s != nil && !s.wanted {
 			s.order.Judges, s.order.Direction, s.stage = at.Judges, at.Direction, &at
@@ -102,6 +98,15 @@ func (ss *Sets) readUses(cs *Chains) {
 	for _, s := range ss.byName {
 		s.asked = s.exists && uses.Asked[s.Name]
 	}
+}
+
+// texts returns the texts of the rules that were found, by the names of their chains.
+func (cs *Chains) texts() map[string][]string {
+	texts := make(map[string][]string, len(cs.byName))
+	for name, c := range cs.byName {
+		texts[name] = c.found
+	}
+	return texts
 }
 
 // ForeignLayout returns the layout of the chains as they were last loaded, if it is another version's; else empty. Such are

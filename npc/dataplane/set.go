@@ -13,6 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/dataplane/found"
 	"github.com/weave-npc/weave-npc/npc/dataplane/members"
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -245,7 +246,7 @@ func (ss *Sets) Add(name string, typ ipset.Type, about string) *Set {
 		s = newSet(ss, ipset.Set{}, name)
 		ss.byName[inKernel] = s
 	}
-	s.Set, s.key = ipset.Set{Name: inKernel, Type: typ, Family: ss.family.ip.IPSet()}, name
+	s.Set, s.key = ipset.Set{Name: inKernel, Type: typ, Family: ipfamily.IPSet(ss.family.ip)}, name
 	s.about, s.wanted, s.destroyNext, s.stays = about, true, false, false
 	if s.exists && !sameKind(s.Set, s.found.Set) {
 		s.unload()

@@ -7,6 +7,7 @@ package found
 import (
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/weave-npc/weave-npc/iptables"
@@ -68,6 +69,12 @@ func ChainOf(name string) Chain {
 	return c
 }
 
+// everywhere reports whether every node has the chain: it is none that policies ask for.
+func (c Chain) everywhere() bool {
+	tiers := c.Dispatches && c.At.Judges != order.Tail
+	return !c.List && !c.OfPolicies && !tiers
+}
+
 // Rules yields those of the chain's rules that do what it is for, of their texts: all of a list, those that lead on if the chain dispatches,
 // otherwise those that allow. Rules that somebody else has written are not among them.
 func (c Chain) Rules(texts []string) iter.Seq[iptables.Rule] {
@@ -94,6 +101,11 @@ func (c Chain) serves(r iptables.Rule) bool {
 // leadsOn reports whether a rule leads from a chain that dispatches to others.
 func (c Chain) leadsOn(r iptables.Rule) bool {
 	return c.Dispatches && strings.HasPrefix(r.Target, c.leads)
+}
+
+// LeadsNobody reports whether a rule leads on from a chain that dispatches, and asks a set for its members that has none.
+func (c Chain) LeadsNobody(r iptables.Rule, empty func(set string) bool) bool {
+	return c.leadsOn(r) && slices.ContainsFunc(r.Sets(), empty)
 }
 
 // Lists reports whether there are lists of tiers among the chains that were read.

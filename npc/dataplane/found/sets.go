@@ -1,9 +1,12 @@
 package found
 
 import (
+	"regexp"
+
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -24,7 +27,7 @@ func Sets[S any](read []ipset.Listing, f traffic.Family, own, other map[string]S
 		_, isOwn := own[l.Name]
 		_, isOther := other[l.Name]
 		made := naming.IsOurSet(l.Name) || naming.IsAncestorSet(l.Name)
-		if isOwn || !isOther && made && familyOf(l, families) == f.IPSet() {
+		if isOwn || !isOther && made && familyOf(l, families) == ipfamily.IPSet(f) {
 			sets[l.Name] = l
 		}
 	}
@@ -42,12 +45,12 @@ func familyOf(l *ipset.Listing, families map[string]ipset.Family) ipset.Family {
 			return f
 		}
 	}
-	return traffic.IPv4.IPSet()
+	return ipfamily.IPSet(traffic.IPv4)
 }
 
 // Uses is what rules do with the members of sets, by the names of these.
 type Uses struct {
-	// Asked are the sets that some rule asks.
+	// Asked are the sets that some rule asks that packets come to. What is left of lists that nothing leads to any more asks nobody.
 	Asked map[string]bool
 	// Judged are the sets whose members' packets are led on -> where these are judged.
 	Judged map[string]Stage
@@ -56,6 +59,7 @@ type Uses struct {
 // UsesOf returns what the rules of a family's chains do, name -> texts.
 func UsesOf(f traffic.Family, chains map[string][]string) Uses {
 	u := Uses{Asked: map[string]bool{}, Judged: map[string]Stage{}}
+	met := reached(chains, func(string) bool { return false })
 	for name, texts := range chains {
 		is := ChainOf(name)
 		for _, text := range texts {
@@ -64,7 +68,7 @@ func UsesOf(f traffic.Family, chains map[string][]string) Uses {
 				r.Printed = text
 			}
 			for _, set := range r.Sets() {
-				u.Asked[set] = true
+				u.Asked[set] = u.Asked[set] || met[name]
 				if is.leadsOn(r) {
 					u.Judged[set] = is.At
 				}
@@ -78,3 +82,40 @@ func UsesOf(f traffic.Family, chains map[string][]string) Uses {
 	}
 	return u
 }
+
+// InForce returns the chains, of those with these texts, that packets of some pod may come to; empty reports whether a set has no members. What
+// led pods to a chain stays after the last of them has left it, and so do the chain's rules, which hold for nobody then, until they are collected.
+func InForce(chains map[string][]string, empty func(set string) bool) map[string]bool {
+	return reached(chains, empty)
+}
+
+// reached returns the chains that packets may come to: those that every node has, of which others may make use, and those that rules of these
+// lead to, without those that lead on nobody but the members of a set that has none.
+func reached(chains map[string][]string, empty func(set string) bool) map[string]bool {
+	met := map[string]bool{}
+	var follow func(name string)
+	follow = func(name string) {
+		if met[name] {
+			return
+		}
+		met[name] = true
+		is := ChainOf(name)
+		for _, text := range chains[name] {
+			if r, ours := iptables.Found(text); ours && is.LeadsNobody(r, empty) {
+				continue
+			}
+			for _, to := range leads.FindAllStringSubmatch(text, -1) {
+				follow(to[1])
+			}
+		}
+	}
+	for name := range chains {
+		if ChainOf(name).everywhere() {
+			follow(name)
+		}
+	}
+	return met
+}
+
+// leads matches where a rule leads to another of our chains.
+var leads = regexp.MustCompile(` -[gj] (` + naming.ChainPrefix + `[A-Z0-9a-z-]*)`)
