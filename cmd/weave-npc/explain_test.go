@@ -9,8 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pkg/errors"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/objects"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/test/golden"
 )
@@ -25,7 +29,7 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code int) {
 	t.Helper()
 	var stdout bytes.Buffer
-	root := command()
+	root := tree.Command()
 	root.SetIn(stdin)
 	root.SetArgs(args)
 	root.SetOut(&stdout)
@@ -34,10 +38,10 @@ func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code 
 	if err == nil {
 		return stdout.String(), 0
 	}
-	if !isAnswer(err) {
+	if !errors.Is(err, commandline.ErrNo) {
 		fmt.Fprintln(&stdout, "weave-npc:", err)
 	}
-	return stdout.String(), status(ran, err)
+	return stdout.String(), commandline.Status(ran, err)
 }
 
 // checkTranscript runs the commands of a transcript in testdata, which are the lines that begin with "$ ", and compares their output with the
@@ -154,7 +158,7 @@ func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
 		"forbidden": "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: forbidden\n",
 	} {
 		var stderr bytes.Buffer
-		noteClusterPolicies(&stderr, snapshot.Objects{ClusterPoliciesUnread: unread, ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{{}}})
+		objects.NoteClusterPolicies(&stderr, snapshot.Objects{ClusterPoliciesUnread: unread, ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{{}}})
 		if got := stderr.String(); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
@@ -187,5 +191,25 @@ func TestProposalsPassReplay(t *testing.T) {
 	want := "shop/Deployment/api -> 198.51.100.4, tcp/443: allowed, would be denied"
 	if code != 1 || !strings.HasPrefix(got, want) || !strings.Contains(got, "1 change of 11 records") {
 		t.Errorf("status %d\n%s", code, got)
+	}
+}
+
+// TestMatrixPage shows that the page needs no port, and that the other formats do.
+func TestMatrixPage(t *testing.T) {
+	for _, c := range []struct {
+		name, args, want string
+		code             int
+	}{
+		{"every port", "-o html", `"port":""`, 0},
+		{"one port", "-o html --port udp/53", `"port":"udp/53"`, 0},
+		{"a table", "", "--port: the port is missing", 2},
+		{"no port", "-o html --port tcp/0", "--port: ", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, code := execute(t, append([]string{"show", "matrix", "--manifests", "testdata/shop"}, strings.Fields(c.args)...)...)
+			if code != c.code || !strings.Contains(out, c.want) {
+				t.Errorf("exits %d without %q: %.300s", code, c.want, out)
+			}
+		})
 	}
 }

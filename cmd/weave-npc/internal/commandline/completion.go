@@ -50,8 +50,9 @@ func completeFlags(cmd *cobra.Command) error {
 func completeFlag(cmd *cobra.Command, f *pflag.Flag) error {
 	_, directory := f.Annotations[directoryAnnotation]
 	_, file := f.Annotations[fileAnnotation]
-	if directory || file {
-		return nil // cobra and the shell complete these by themselves
+	_, done := cmd.GetFlagCompletionFunc(f.Name)
+	if directory || file || done {
+		return nil // cobra and the shell complete the former by themselves
 	}
 	values := cobra.FixedCompletions(f.Annotations[valuesAnnotation], cobra.ShellCompDirectiveNoFileComp)
 	return errors.Wrapf(cmd.RegisterFlagCompletionFunc(f.Name, values), "completing --%s", f.Name)

@@ -16,6 +16,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/cut"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/rules"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -49,7 +50,7 @@ func Cutter(ctx context.Context, of Config) (*cut.Worker, error) {
 	}
 	var err error
 	if len(of.Families) == 1 {
-		c.Table, err = openConnections(of.Families[0].IPTables())
+		c.Table, err = openConnections(ipfamily.IPTables(of.Families[0]))
 	} else {
 		c.Table, err = conntrack.Open(unix.AF_UNSPEC)
 	}
@@ -70,7 +71,7 @@ func openConnections(f iptables.Family) (*conntrack.Table, error) {
 // takeOverMarks sees to the marks of a family's connections that a weave-npc before has ended: they stay ended, or go on if connections are kept now.
 // It returns an error if somebody else uses the bit, or if the kernel does not take the rules that connections end by.
 func (c *Config) takeOverMarks(ctx context.Context, f traffic.Family) error {
-	table, err := iptables.New(f.IPTables(), c.Backend)
+	table, err := iptables.New(ipfamily.IPTables(f), c.Backend)
 	if err != nil {
 		return err
 	}
@@ -83,9 +84,9 @@ func (c *Config) takeOverMarks(ctx context.Context, f traffic.Family) error {
 	case bit == 0 && former == 0:
 		return nil
 	case bit == 0:
-		return Restore(f.IPTables(), former)
+		return Restore(ipfamily.IPTables(f), former)
 	}
-	connections, err := openConnections(f.IPTables())
+	connections, err := openConnections(ipfamily.IPTables(f))
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/npc/advice"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/explain"
@@ -27,11 +27,13 @@ import (
 type Explanation struct {
 	// Allowed reports whether all verdicts allow the connection, including those of the kernel if there are any.
 	Allowed bool `json:"allowed"`
+	// Unknown is set if neither is known: no verdict denies the connection, and for one something could not be read that decides.
+	Unknown bool `json:"unknown,omitempty"`
 	// Service is the Service that the connection goes to, with verdicts for each of its endpoints; nil if it goes to none.
 	Service  *services.Target  `json:"service,omitempty"`
 	Verdicts []explain.Verdict `json:"verdicts"`
 	// Kernel is what the kernel of this node does.
-	Kernel []kernelstate.Verdict `json:"kernel,omitempty"`
+	Kernel []kernelrow.Verdict `json:"kernel,omitempty"`
 	// Nearest are changes each of which would allow what is denied; the first is the one to prefer.
 	Nearest []advice.Change `json:"nearest,omitempty"`
 	// Warnings are reasons against taking an address for what it seems to be.
@@ -53,7 +55,8 @@ func Explain(q Query, k Knowledge) (*Explanation, error) {
 	for _, flows := range r.flows {
 		x.addVerdicts(k.Cluster.View(), flows)
 	}
-	if len(r.doubts) == 0 { // a mistyped address needs no policy
+	// A mistyped address needs no policy, and what a change would open is not known without all rights.
+	if read := !k.Cluster.View().Unread.Any(); read && len(r.doubts) == 0 {
 		if err := x.addAdvice(k, r.flows); err != nil {
 			return nil, err
 		}
@@ -72,6 +75,8 @@ func (x *Explanation) addVerdicts(c *cluster.View, flows []flow.Flow) {
 		verdicts = append(verdicts, v)
 		x.Allowed = x.Allowed && v.Allowed
 	}
+	all := append(slices.Clone(x.Verdicts), verdicts...)
+	x.Unknown = !x.Allowed && !slices.ContainsFunc(all, func(v explain.Verdict) bool { return !v.Allowed && !v.Unknown })
 	x.Verdicts, x.Groups = append(x.Verdicts, verdicts...), append(x.Groups, verdicts)
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/pkg/errors"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/services"
@@ -23,9 +23,14 @@ type Knowledge struct {
 	Pods []*corev1.Pod
 	// Network resolves Services and addresses; nil if both ends are names of pods.
 	Network *services.Network
-	// Kernel is the kernel state of the node called Node; nil if it is not to be compared.
-	Kernel *kernelstate.State
+	// Kernel is that of the node called Node; nil if it is not to be compared.
+	Kernel Kernel
 	Node   string
+}
+
+// Kernel answers what the chains and sets of a node do with a flow.
+type Kernel interface {
+	Verdict(f flow.Flow, node string) (kernelrow.Verdict, error)
 }
 
 // NamesPods reports whether both ends are names of pods. If so, Knowledge needs no Network.

@@ -1,5 +1,5 @@
-// Package flowscommand has the commands that list recorded connections, or how often rules decided about them: of this node, from the socket of its
-// weave-npc, and of a cluster, by asking the weave-npc of every node through kubectl.
+// Package flowscommand has the commands that list recorded connections, or how often rules decided about them: of this node, as its weave-npc
+// tells them, and of a cluster, by asking the weave-npc of every node through kubectl.
 package flowscommand
 
 import (
@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
@@ -62,8 +61,16 @@ func (o *options) prepare() (*filter, error) {
 	return o.query.parse(time.Now())
 }
 
-// OfNode returns the command that lists the connections of this node. The socket is the default of --flows-socket.
-func OfNode(socket string, registerSocket func(*pflag.FlagSet, *string)) *cobra.Command {
+// Node is the weave-npc of this node.
+type Node interface {
+	// Read passes on all records, and with goOn those that are added to, until the context ends.
+	Read(ctx context.Context, goOn bool, each func(flows.Record) error) error
+	// ReadHits returns the hits of rules.
+	ReadHits(ctx context.Context) (flows.Hits, error)
+}
+
+// OfNode returns the command that lists the connections of this node.
+func OfNode(node Node) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "flows",
@@ -72,23 +79,22 @@ func OfNode(socket string, registerSocket func(*pflag.FlagSet, *string)) *cobra.
 			"and one port, with the verdict of this node.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.runNode(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), socket)
+			return o.runNode(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), node)
 		},
 	}
 	o.register(cmd.Flags())
 	cmd.Flags().BoolVar(&o.endWithInput, "end-with-input", false, "end --follow when standard input ends, which it does if a remote caller has gone")
-	registerSocket(cmd.Flags(), &socket)
 	return cmd
 }
 
-func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, socket string) error {
+func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, node Node) error {
 	f, err := o.prepare()
 	if err != nil {
 		return err
 	}
 	p := newPrinter(out, o.output.Name)
 	if o.hits {
-		h, err := flowsocket.ReadHits(ctx, socket)
+		h, err := node.ReadHits(ctx)
 		if err != nil {
 			return err
 		}
@@ -103,7 +109,7 @@ func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, sock
 				cancel()
 			}()
 		}
-		return flowsocket.Read(ctx, socket, true, func(r flows.Record) error {
+		return node.Read(ctx, true, func(r flows.Record) error {
 			if !f.matches(&r) {
 				return nil
 			}
@@ -111,7 +117,7 @@ func (o *options) runNode(ctx context.Context, in io.Reader, out io.Writer, sock
 		})
 	}
 	var found []flows.Record
-	err = flowsocket.Read(ctx, socket, false, func(r flows.Record) error {
+	err = node.Read(ctx, false, func(r flows.Record) error {
 		if f.matches(&r) {
 			found = append(found, r)
 		}

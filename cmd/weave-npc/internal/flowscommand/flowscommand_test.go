@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -224,7 +223,7 @@ func TestFollowingEndsWithItsInput(t *testing.T) {
 	in, caller := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		cmd := OfNode(path, func(*pflag.FlagSet, *string) {})
+		cmd := OfNode(flowsocket.Client{Path: path})
 		cmd.SetArgs([]string{"-f", "--end-with-input"})
 		cmd.SetIn(in)
 		ended <- cmd.ExecuteContext(t.Context())

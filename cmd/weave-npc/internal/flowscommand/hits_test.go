@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/flowsocket"
 	"github.com/weave-npc/weave-npc/npc/flows"
@@ -39,7 +38,7 @@ func TestHitsOfANode(t *testing.T) {
 	go server.Run(t.Context(), slog.New(slog.DiscardHandler))
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		cmd := OfNode(path, func(*pflag.FlagSet, *string) {})
+		cmd := OfNode(flowsocket.Client{Path: path})
 		cmd.SetOut(&out)
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
 		cmd.SetArgs(args)

@@ -5,9 +5,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/pkg/errors"
-	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
@@ -15,13 +15,16 @@ import (
 // ErrUnserved is the cause of an error if nobody serves a socket.
 var ErrUnserved = errors.New("no weave-npc serves it that runs with --record-flows, and with this path as --flows-socket")
 
+// Client asks the server of a socket.
+type Client struct{ Path string }
+
 // Read passes on all records, and with goOn those that are added to, until the context or the server ends.
-func Read(ctx context.Context, path string, goOn bool, each func(flows.Record) error) error {
+func (c Client) Read(ctx context.Context, goOn bool, each func(flows.Record) error) error {
 	request := byte(all)
 	if goOn {
 		request = follow
 	}
-	return ask(ctx, path, request, func(in io.Reader) error {
+	return c.ask(ctx, request, func(in io.Reader) error {
 		err := flows.Read(in, each)
 		if ctx.Err() != nil {
 			err = nil // the end that was asked for
@@ -31,22 +34,22 @@ func Read(ctx context.Context, path string, goOn bool, each func(flows.Record) e
 }
 
 // ReadHits returns the hits of rules.
-func ReadHits(ctx context.Context, path string) (h flows.Hits, err error) {
-	err = ask(ctx, path, hits, func(in io.Reader) (err error) {
+func (c Client) ReadHits(ctx context.Context) (h flows.Hits, err error) {
+	err = c.ask(ctx, hits, func(in io.Reader) (err error) {
 		h, err = flows.ReadHits(in)
-		return errors.Wrapf(err, "asking %s for hits", path)
+		return errors.Wrapf(err, "asking %s for hits", c.Path)
 	})
 	return h, err
 }
 
 // ask sends a request and has the answer read.
-func ask(ctx context.Context, path string, request byte, read func(io.Reader) error) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+func (c Client) ask(ctx context.Context, request byte, read func(io.Reader) error) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.Path)
 	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return errors.Wrap(ErrUnserved, path)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return errors.Wrap(ErrUnserved, c.Path)
 	case errors.Is(err, os.ErrPermission):
-		return errors.Errorf("only root may read %s", path)
+		return errors.Errorf("only root may read %s", c.Path)
 	case err != nil:
 		return errors.Wrap(err, "reading recorded connections")
 	}

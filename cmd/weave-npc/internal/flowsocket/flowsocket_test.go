@@ -68,7 +68,7 @@ func serve(t *testing.T, path string, s *store) (stop func()) {
 
 func read(t *testing.T, path string) (numbers []uint64) {
 	t.Helper()
-	err := flowsocket.Read(t.Context(), path, false, func(r flows.Record) error {
+	err := flowsocket.Client{Path: path}.Read(t.Context(), false, func(r flows.Record) error {
 		numbers = append(numbers, r.Count)
 		return nil
 	})
@@ -106,7 +106,7 @@ func TestFollowersGetWhatIsAdded(t *testing.T) {
 	stop := serve(t, path, s)
 	got, ended := make(chan uint64, 10), make(chan error, 1)
 	go func() {
-		ended <- flowsocket.Read(t.Context(), path, true, func(r flows.Record) error {
+		ended <- flowsocket.Client{Path: path}.Read(t.Context(), true, func(r flows.Record) error {
 			got <- r.Count
 			return nil
 		})
@@ -121,7 +121,7 @@ func TestFollowersGetWhatIsAdded(t *testing.T) {
 	}
 	for range 20 { // those that go make room for others
 		ctx, cancel := context.WithCancel(t.Context())
-		err := flowsocket.Read(ctx, path, true, func(flows.Record) error { cancel(); return nil })
+		err := flowsocket.Client{Path: path}.Read(ctx, true, func(flows.Record) error { cancel(); return nil })
 		if err != nil {
 			t.Error(err)
 		}
@@ -143,7 +143,7 @@ func TestHitsAreRead(t *testing.T) {
 	s.hits = flows.Hits{Node: "node1", Since: at, Complete: at, Rules: []flows.Hit{{Applied: flows.Applied{Rule: flows.Rule{Policy: "shop/p", Number: 1,
 		Direction: "ingress"}, Content: "c"}, Verdict: flows.Allowed, Count: 7, First: at, Last: at}}}
 	serve(t, path, s)
-	got, err := flowsocket.ReadHits(t.Context(), path)
+	got, err := flowsocket.Client{Path: path}.ReadHits(t.Context())
 	if diff := cmp.Diff(s.hits, got); diff != "" || err != nil {
 		t.Errorf("%v, (-want +got):\n%s", err, diff)
 	}
@@ -158,15 +158,16 @@ func TestHitsAreRead(t *testing.T) {
 		if err != nil {
 			return
 		}
+		_, _ = conn.Read(make([]byte, 1)) // the request, which could not be sent any more after the end
 		records, _ := s.Since(0)
 		_ = flows.Write(conn, records...)
 		_ = conn.Close()
 	}()
-	_, err = flowsocket.ReadHits(t.Context(), old)
+	_, err = flowsocket.Client{Path: old}.ReadHits(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no hits") || errors.Is(err, flowsocket.ErrUnserved) {
 		t.Error(err)
 	}
-	if _, err := flowsocket.ReadHits(t.Context(), path+"x"); !errors.Is(err, flowsocket.ErrUnserved) {
+	if _, err := (flowsocket.Client{Path: path + "x"}).ReadHits(t.Context()); !errors.Is(err, flowsocket.ErrUnserved) {
 		t.Error(err)
 	}
 }
@@ -221,14 +222,14 @@ func TestPathsOfSockets(t *testing.T) {
 // TestReadErrors say what to do, in one line.
 func TestReadErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flows.sock")
-	if err := flowsocket.Read(t.Context(), path, false, nil); err == nil || !strings.Contains(err.Error(), "--record-flows") {
+	if err := (flowsocket.Client{Path: path}).Read(t.Context(), false, nil); err == nil || !strings.Contains(err.Error(), "--record-flows") {
 		t.Error(err)
 	}
 	s := &store{}
 	s.add(2)
 	serve(t, path, s)
 	failed := fmt.Errorf("full")
-	if err := flowsocket.Read(t.Context(), path, false, func(flows.Record) error { return failed }); !errors.Is(err, failed) {
+	if err := (flowsocket.Client{Path: path}).Read(t.Context(), false, func(flows.Record) error { return failed }); !errors.Is(err, failed) {
 		t.Error(err)
 	}
 }

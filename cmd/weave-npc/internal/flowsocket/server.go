@@ -2,8 +2,9 @@
 //
 //	server, err := flowsocket.Listen("/run/weave-npc/flows.sock", store)
 //	go server.Run(ctx, log)
-//	err := flowsocket.Read(ctx, "/run/weave-npc/flows.sock", false, func(r flows.Record) error { ... })
-//	hits, err := flowsocket.ReadHits(ctx, "/run/weave-npc/flows.sock")
+//	client := flowsocket.Client{Path: "/run/weave-npc/flows.sock"}
+//	err := client.Read(ctx, false, func(r flows.Record) error { ... })
+//	hits, err := client.ReadHits(ctx)
 //
 // A client says with one byte what it wants: all records, these and then those that are added to, or the hits. It cannot change anything.
 package flowsocket

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -14,7 +15,7 @@ import (
 // rule of another program accepts them. It warns if no rule accepts anything; it does not examine which packets those rules match.
 func ReportForwardPolicy(ctx context.Context, backend iptables.Backend, families []traffic.Family, log *slog.Logger) {
 	for _, f := range families {
-		t, err := iptables.New(f.IPTables(), backend)
+		t, err := iptables.New(ipfamily.IPTables(f), backend)
 		if err != nil {
 			continue // the syncer reports it
 		}

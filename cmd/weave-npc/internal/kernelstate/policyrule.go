@@ -5,25 +5,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
-// PolicyRule names a rule of a policy that a rule in the kernel enforces.
-type PolicyRule struct {
-	// Tier is that of a cluster network policy; empty for a NetworkPolicy.
-	Tier, Policy string
-	// Number counts the rules of a direction from 1.
-	Number    int
-	Direction traffic.Direction
-}
-
 // policyRule matches the name of a rule of a policy in the comment of a rule, such as "shop/web rule 2", or "Admin policy pci rule 1 databases".
 var policyRule = regexp.MustCompile(`^(?:(Admin|Baseline) policy (\S+)|(\S+/\S+)) rule (\d+)(?: |$)`)
 
 // policyRules returns the rules of policies that a comment names, and whether it names all of them.
-func policyRules(comment string, d traffic.Direction) (named []PolicyRule, all bool) {
+func policyRules(comment string, d traffic.Direction) (named []kernelrow.PolicyRule, all bool) {
 	all = true
 	for _, text := range strings.Split(comment, " / ") {
 		m := policyRule.FindStringSubmatch(text)
@@ -36,7 +28,7 @@ func policyRules(comment string, d traffic.Direction) (named []PolicyRule, all b
 			all = false
 			continue
 		}
-		named = append(named, PolicyRule{Tier: m[1], Policy: m[2] + m[3], Number: number, Direction: d})
+		named = append(named, kernelrow.PolicyRule{Tier: m[1], Policy: m[2] + m[3], Number: number, Direction: d})
 	}
 	return named, all
 }

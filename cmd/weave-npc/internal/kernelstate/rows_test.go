@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/controller"
@@ -55,24 +56,24 @@ func described() *State {
 }
 
 func TestSets(t *testing.T) {
-	web := []MemberRow{{Entry: "10.32.1.2", Is: "shop/web-1"}, {Entry: "10.32.1.3", Is: "shop/web-2"}}
-	local := SetRow{Set: "weave-local-pods", Type: "hash:ip", Members: []MemberRow{{Entry: "10.32.1.2", Is: "shop/web-1"}}}
+	web := []kernelrow.Member{{Entry: "10.32.1.2", Is: "shop/web-1"}, {Entry: "10.32.1.3", Is: "shop/web-2"}}
+	local := kernelrow.Set{Set: "weave-local-pods", Type: "hash:ip", Members: []kernelrow.Member{{Entry: "10.32.1.2", Is: "shop/web-1"}}}
 	for _, c := range []struct {
 		name  string
 		state *State
-		want  []SetRow
+		want  []kernelrow.Set
 	}{
-		{"policies by the comments of rules", shop(), []SetRow{
-			{Set: "weave-list", Type: "list:set", Policies: []string{"shop/p"}, Members: []MemberRow{{Entry: "weave-ops"}}},
+		{"policies by the comments of rules", shop(), []kernelrow.Set{
+			{Set: "weave-list", Type: "list:set", Policies: []string{"shop/p"}, Members: []kernelrow.Member{{Entry: "weave-ops"}}},
 			local,
-			{Set: "weave-ops", Type: "hash:ip", Policies: []string{"shop/p"}, Members: []MemberRow{}},
+			{Set: "weave-ops", Type: "hash:ip", Policies: []string{"shop/p"}, Members: []kernelrow.Member{}},
 			{Set: "weave-web", Type: "hash:ip", Policies: []string{"shop/p"}, Members: web},
 		}},
-		{"policies by the objects", described(), []SetRow{
+		{"policies by the objects", described(), []kernelrow.Set{
 			{Set: "weave-list", Type: "list:set", About: "pods in namespaces with team=b", Policies: []string{"shop/p"},
-				Members: []MemberRow{{Entry: "weave-ops", Is: "pods in ops"}}},
+				Members: []kernelrow.Member{{Entry: "weave-ops", Is: "pods in ops"}}},
 			local,
-			{Set: "weave-ops", Type: "hash:ip", About: "pods in ops", Members: []MemberRow{}},
+			{Set: "weave-ops", Type: "hash:ip", About: "pods in ops", Members: []kernelrow.Member{}},
 			{Set: "weave-web", Type: "hash:ip", About: "pods with app=web in shop", Policies: []string{"shop/p", "shop/q"}, Members: web},
 		}},
 	} {
@@ -85,12 +86,13 @@ func TestSets(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	want := []RuleRow{
+	want := []kernelrow.Rule{
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Rule: "-j RETURN", Target: "RETURN"},
 		{Family: "IPv4", Chain: "WEAVE-NPC-I-SHOP", Number: 1, About: "what policies of shop allow, ingress",
 			Rule: `-p tcp -m set --match-set weave-list src -m set --match-set weave-web dst -m comment --comment "id shop/p rule 1" -j ACCEPT`,
-			Sets: []string{"weave-list", "weave-web"}, Target: "ACCEPT", For: "shop/p rule 1", PolicyRules: []PolicyRule{{Policy: "shop/p", Number: 1, Direction: traffic.Ingress}},
-			Match: "-p tcp src in {pods in namespaces with team=b} dst in {pods with app=web in shop}"},
+			Sets: []string{"weave-list", "weave-web"}, Target: "ACCEPT", For: "shop/p rule 1",
+			PolicyRules: []kernelrow.PolicyRule{{Policy: "shop/p", Number: 1, Direction: traffic.Ingress}},
+			Match:       "-p tcp src in {pods in namespaces with team=b} dst in {pods with app=web in shop}"},
 		{Family: "IPv4", Chain: "WEAVE-NPC-I-SHOP", Number: 2, About: "what policies of shop allow, ingress",
 			Rule: `-m bpf --bytecode "4,48 0 0 0" -m comment --comment id -g WEAVE-NPC-DROP-I`, Target: "WEAVE-NPC-DROP-I",
 			Match: "-m bpf --bytecode .."},
@@ -113,13 +115,15 @@ func TestPolicyRules(t *testing.T) {
 		"WEAVE-NPC-I-x":          {Text: []string{`-A WEAVE-NPC-I-x -m comment --comment "id isolated pods of a" -g WEAVE-NPC-I-y`}},
 	}
 	s := &State{families: []traffic.Family{traffic.IPv6}, tables: map[traffic.Family]iptables.Seen{traffic.IPv6: {Chains: chains}}}
-	got := map[string]RuleRow{}
+	got := map[string]kernelrow.Rule{}
 	for _, r := range s.Rules() {
-		got[r.Chain] = RuleRow{PolicyRules: r.PolicyRules, Unnamed: r.Unnamed}
+		got[r.Chain] = kernelrow.Rule{PolicyRules: r.PolicyRules, Unnamed: r.Unnamed}
 	}
-	want := map[string]RuleRow{"WEAVE-NPC-ADMIN-EGRESS": {}, "WEAVE-NPC-A-nobody": {}, "WEAVE-NPC-I-x": {},
-		"WEAVE-NPC-A-abc": {PolicyRules: []PolicyRule{{"Admin", "pci", 2, traffic.Egress}, {"Admin", "pci", 3, traffic.Egress}}},
-		"WEAVE-NPC-E-x":   {PolicyRules: []PolicyRule{{"", "a/p", 1, traffic.Egress}, {"", "a/q", 12, traffic.Egress}}, Unnamed: true}}
+	want := map[string]kernelrow.Rule{"WEAVE-NPC-ADMIN-EGRESS": {}, "WEAVE-NPC-A-nobody": {}, "WEAVE-NPC-I-x": {},
+		"WEAVE-NPC-A-abc": {PolicyRules: []kernelrow.PolicyRule{{Tier: "Admin", Policy: "pci", Number: 2, Direction: traffic.Egress},
+			{Tier: "Admin", Policy: "pci", Number: 3, Direction: traffic.Egress}}},
+		"WEAVE-NPC-E-x": {PolicyRules: []kernelrow.PolicyRule{{Policy: "a/p", Number: 1, Direction: traffic.Egress},
+			{Policy: "a/q", Number: 12, Direction: traffic.Egress}}, Unnamed: true}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}

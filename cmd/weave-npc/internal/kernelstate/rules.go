@@ -6,33 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/npc/controller"
 )
 
-// RuleRow is a rule in the kernel.
-type RuleRow struct {
-	Family string `json:"family"`
-	Chain  string `json:"chain"`
-	// Number is the position of the rule in its chain, from 1.
-	Number int `json:"number"`
-	// About is what the chain is for; it is empty if that is not known.
-	About string `json:"about,omitempty"`
-	// Rule is the rule as iptables prints it, Sets are those that it matches, Target is where it leads.
-	Rule   string   `json:"rule"`
-	Sets   []string `json:"sets,omitempty"`
-	Target string   `json:"target"`
-	// For is the rule's comment without its id: the rules of policies that the rule enforces, or its purpose.
-	For string `json:"for,omitempty"`
-	// PolicyRules are the rules of policies that the comment names, and Unnamed is set if there are more.
-	PolicyRules []PolicyRule `json:"-"`
-	Unnamed     bool         `json:"-"`
-	// Match is what the rule matches, with sets replaced by what they have.
-	Match string `json:"-"`
-}
-
 // Rules returns the rules of weave-npc's chains, in the order of the chains' names.
-func (s *State) Rules() []RuleRow {
-	rows := []RuleRow{}
+func (s *State) Rules() []kernelrow.Rule {
+	rows := []kernelrow.Rule{}
 	for _, f := range s.families {
 		seen := s.tables[f]
 		directions := directions(seen)
@@ -60,8 +40,8 @@ var (
 )
 
 // readRule parses a rule as iptables prints it.
-func readRule(text string, uses map[string]controller.SetUse) RuleRow {
-	r := RuleRow{Rule: text}
+func readRule(text string, uses map[string]controller.SetUse) kernelrow.Rule {
+	r := kernelrow.Rule{Rule: text}
 	if m := ruleComment.FindStringSubmatch(text); m != nil {
 		_, r.For, _ = strings.Cut(strings.Trim(m[1], `"`), " ")
 		text = strings.Replace(text, m[0], "", 1)

@@ -5,55 +5,35 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc/controller"
 	"github.com/weave-npc/weave-npc/npc/naming"
 )
 
-// SetRow is a set in the kernel.
-type SetRow struct {
-	Set  string `json:"set"`
-	Type string `json:"type"`
-	// About is what the set has; it is empty if that is not known.
-	About string `json:"about,omitempty"`
-	// Policies are those that use the set, as namespace/name.
-	Policies []string `json:"policies"`
-	// Members are the entries of the set.
-	Members []MemberRow `json:"members"`
-}
-
-// MemberRow is an entry of a set.
-type MemberRow struct {
-	Entry string `json:"entry"`
-	// Is describes the entry: a pod, a part of an address block, another set.
-	Is string `json:"is,omitempty"`
-	// NoMatch reports whether the entry is an exception.
-	NoMatch bool `json:"nomatch,omitempty"`
-}
-
 // Sets returns the sets in the order of their names.
-func (s *State) Sets() []SetRow {
+func (s *State) Sets() []kernelrow.Set {
 	uses, byRules := s.purpose.Sets, s.policiesBySet()
-	rows := []SetRow{}
+	rows := []kernelrow.Set{}
 	for _, l := range s.sets {
 		use, known := uses[l.Name]
-		row := SetRow{Set: l.Name, Type: string(l.Type), About: use.About, Policies: use.Policies, Members: []MemberRow{}}
+		row := kernelrow.Set{Set: l.Name, Type: string(l.Type), About: use.About, Policies: use.Policies, Members: []kernelrow.Member{}}
 		if !known {
 			row.Policies = byRules[l.Name]
 		}
 		for _, m := range l.Members {
 			row.Members = append(row.Members, member(l, m, uses))
 		}
-		slices.SortFunc(row.Members, func(a, b MemberRow) int { return strings.Compare(a.Entry, b.Entry) })
+		slices.SortFunc(row.Members, func(a, b kernelrow.Member) int { return strings.Compare(a.Entry, b.Entry) })
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b SetRow) int { return strings.Compare(a.Set, b.Set) })
+	slices.SortFunc(rows, func(a, b kernelrow.Set) int { return strings.Compare(a.Set, b.Set) })
 	return rows
 }
 
 // member returns the row of an entry. Its comment describes it; an entry of a list is described by the use of the set that it names.
-func member(l ipset.Listing, m ipset.Element, uses map[string]controller.SetUse) MemberRow {
-	row := MemberRow{Entry: m.Entry.String(), Is: m.Comment, NoMatch: m.NoMatch}
+func member(l ipset.Listing, m ipset.Element, uses map[string]controller.SetUse) kernelrow.Member {
+	row := kernelrow.Member{Entry: m.Entry.String(), Is: m.Comment, NoMatch: m.NoMatch}
 	if l.Type == ipset.ListSet && uses[m.Set].About != "" {
 		row.Is = uses[m.Set].About
 	}

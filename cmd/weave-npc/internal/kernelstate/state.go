@@ -17,6 +17,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -55,7 +56,7 @@ func Read(ctx context.Context, backend string, families []traffic.Family) (*Stat
 		return nil, err
 	}
 	for _, f := range families {
-		t, err := iptables.New(f.IPTables(), s.backend)
+		t, err := iptables.New(ipfamily.IPTables(f), s.backend)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -19,33 +20,11 @@ import (
 	"github.com/weave-npc/weave-npc/npc/walk"
 )
 
-// Verdict is what the chains and sets of a node do with a flow.
-type Verdict struct {
-	Node string    `json:"node"`
-	Flow flow.Flow `json:"flow"`
-	// Asked reports whether the node forwards the packet from or to a local pod, or judges what a local pod sends to it. If not, the fields
-	// below are empty.
-	Asked bool `json:"asked"`
-	// ToNode is set if a local pod sends the packet to the node itself, so that it passes INPUT. Others pass FORWARD.
-	ToNode bool `json:"to_node,omitempty"`
-	// Accepted reports whether weave-npc's chains let the packet through, Policies whether the policies do as far as this node enforces them.
-	Accepted bool `json:"accepted"`
-	Policies bool `json:"policies"`
-	// At is the rule that led to the verdict. It is empty if the packet reached the end of FORWARD or INPUT.
-	At string `json:"at,omitempty"`
-	// Trace are the rules that the packet matched, as chain and number.
-	Trace []string `json:"way,omitempty"`
-	// ByOthers reports whether a rule of FORWARD or INPUT that is not weave-npc's decided.
-	ByOthers bool `json:"by_others,omitempty"`
-	// PassedOver are rules of other programs that could not be evaluated.
-	PassedOver []string `json:"passed_over,omitempty"`
-}
-
 // Verdict sends the first packet of a flow through the chains of its family. It needs the objects; see Describe.
-func (s *State) Verdict(f flow.Flow, node string) (Verdict, error) {
+func (s *State) Verdict(f flow.Flow, node string) (kernelrow.Verdict, error) {
 	f.Node = node
 	prescribed := explain.Explain(s.purpose.Cluster.View(), f)
-	v := Verdict{Node: node, Flow: f, Policies: prescribed.Allowed, Asked: prescribed.Forwarded()}
+	v := kernelrow.Verdict{Node: node, Flow: f, Policies: prescribed.Allowed, Asked: prescribed.Forwarded()}
 	table := s.tables[traffic.FamilyOf(f.From.Addr)]
 	if prescribed.ToNode() && (!prescribed.Allowed || judgesNode(table)) {
 		v.Asked, v.ToNode = true, true

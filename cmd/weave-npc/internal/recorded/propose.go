@@ -17,7 +17,7 @@ import (
 
 // proposer is propose with the values of its flags.
 type proposer struct {
-	recording
+	Recording
 	request   propose.Request
 	manifests string
 }
@@ -31,7 +31,8 @@ func Propose() *cobra.Command {
 		Long: "Proposes network policies that allow the recorded connections of a namespace, and nothing else that labels can tell from them.\n" +
 			"Those count that were allowed and got a reply. Each workload that has some gets a policy for both directions.\n" +
 			"The comments of a rule name the connections that it is for. Nothing is applied.",
-		Args: cobra.NoArgs,
+		Example: "  weave-npc propose -n shop --flows flows.jsonl > policies.yaml",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -39,14 +40,14 @@ func Propose() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&p.request.Namespace, "namespace", "n", "", "namespace to propose policies for")
-	p.register(f)
+	p.Register(f)
 	f.StringVarP(&p.manifests, "manifests", "f", "", "directory or file to read further pods and workloads, their named ports and the names of present "+
 		"policies from, or - for standard input")
 	commandline.File(f, "manifests")
 	f.IntVar(&p.request.Limit, "limit", 8, "maximum number of address ranges in a rule; a rule with both families may have two")
 	f.BoolVar(&p.request.All, "all", false, "also propose policies that allow nothing, for workloads without connections that count")
 	f.StringVar(&p.request.World, "world", "", "annotate the policies as staged in the world of this name, such as true; then they are judged and not enforced")
-	return cmd
+	return commandline.Answers(cmd)
 }
 
 // known reads what the manifests tell of the cluster.
@@ -73,11 +74,11 @@ func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
 			return errors.Errorf("--world: %s", problem)
 		}
 	}
-	if p.request.Records, err = p.read(in); err != nil {
+	if p.request.Records, err = p.Read(in); err != nil {
 		return err
 	}
 	if p.manifests != "" {
-		if p.request.Known, err = p.known(p.rest(in)); err != nil {
+		if p.request.Known, err = p.known(p.Rest(in)); err != nil {
 			return err
 		}
 	}

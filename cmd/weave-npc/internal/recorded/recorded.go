@@ -19,24 +19,28 @@ import (
 // standardInput is the path that stands for it.
 const standardInput = "-"
 
-// recording is a file of connections.
-type recording struct{ path string }
+// Recording is a file of connections.
+type Recording struct{ path string }
 
-func (r *recording) register(f *pflag.FlagSet) {
+// Register registers --flows.
+func (r *Recording) Register(f *pflag.FlagSet) {
 	f.StringVar(&r.path, "flows", "", "file of recorded connections, JSON a line; - for standard input")
 	commandline.File(f, "flows")
 }
 
-// rest returns standard input for other flags; nil if the recording is read from there.
-func (r *recording) rest(stdin io.Reader) io.Reader {
+// Given reports whether there is a file.
+func (r *Recording) Given() bool { return r.path != "" }
+
+// Rest returns standard input for other flags; nil if the recording is read from there.
+func (r *Recording) Rest(stdin io.Reader) io.Reader {
 	if r.path == standardInput {
 		return nil
 	}
 	return stdin
 }
 
-// read reads all records.
-func (r *recording) read(stdin io.Reader) (records []flows.Record, err error) {
+// Read reads all records.
+func (r *Recording) Read(stdin io.Reader) (records []flows.Record, err error) {
 	if r.path == "" {
 		return nil, errors.New("--flows is missing: give a file of recorded connections")
 	}

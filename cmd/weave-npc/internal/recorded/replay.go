@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 
-	"github.com/pkg/errors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -13,9 +12,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/replay"
 )
-
-// ErrChanged is returned if a verdict changes, after the changes are printed.
-var ErrChanged = errors.New("changed")
 
 // Policies is where policies come from: flags, and what reads the objects as the flags say.
 type Policies struct {
@@ -26,7 +22,7 @@ type Policies struct {
 
 // player is replay with the values of its flags.
 type player struct {
-	recording
+	Recording
 	policies Policies
 	output   commandline.Format
 }
@@ -41,28 +37,29 @@ func Replay(policies Policies) *cobra.Command {
 			"It reads the policies of an API server, or those in --manifests before they are applied. The pods are those of the recording,\n" +
 			"with the labels that they had then.\n\n" +
 			"The exit status is 0 if no verdict changes, 1 if one does, and 2 after an error.",
-		Args: cobra.NoArgs,
+		Example: "  weave-npc replay --flows flows.jsonl -f manifests",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	p.register(f)
+	p.Register(f)
 	p.output.Register(f, "text or json", "text", "json")
 	policies.Register(f)
-	return cmd
+	return commandline.Answers(cmd)
 }
 
 func (p *player) run(ctx context.Context, in io.Reader, out, stderr io.Writer) error {
 	if err := p.output.Check(); err != nil {
 		return err
 	}
-	records, err := p.read(in)
+	records, err := p.Read(in)
 	if err != nil {
 		return err
 	}
-	c, err := p.policies.Read(ctx, p.rest(in), stderr)
+	c, err := p.policies.Read(ctx, p.Rest(in), stderr)
 	if err != nil {
 		return err
 	}
@@ -71,7 +68,7 @@ func (p *player) run(ctx context.Context, in io.Reader, out, stderr io.Writer) e
 		return err
 	}
 	if len(changes) > 0 {
-		return ErrChanged
+		return commandline.ErrNo
 	}
 	return nil
 }

@@ -43,17 +43,12 @@ func (r *Recorder) register(registry prometheus.Registerer) {
 		Help: "New connections from or to pods of this node that were recorded, by namespace (outside and node for what is no pod, " +
 			"other for further pairs). Denied ones are reports of packets."}, []string{"from", "to", "verdict"})
 	ruleConnections, countRule := ruleCounter()
-	pairs := map[pair]bool{}
+	pairs := limited[pair]{max: maxPairs, other: pair{"other", "other"}}
 	r.store.Seen = func(c flows.Connection, j flows.Judgement, number int) { // one call at a time
 		for _, rule := range j.By {
 			countRule(rule.Rule, j.Verdict, number)
 		}
-		p := pair{group(&j.From), group(&j.To)}
-		if !pairs[p] && len(pairs) >= maxPairs {
-			p = pair{"other", "other"}
-		} else {
-			pairs[p] = true
-		}
+		p := pairs.of(pair{group(&j.From), group(&j.To)})
 		connections.WithLabelValues(p.from, p.to, string(j.Verdict)).Add(float64(number))
 		r.staged.seen(c, j, number)
 	}
@@ -79,6 +74,27 @@ func (r *Recorder) register(registry prometheus.Registerer) {
 			}
 			return 1
 		}))
+}
+
+// limited is the values of labels, which are limited in number: all further ones are other. The zero value of known will do.
+type limited[K comparable] struct {
+	known map[K]bool
+	max   int
+	other K
+}
+
+// of returns the value that counts for another one.
+func (l *limited[K]) of(k K) K {
+	switch {
+	case l.known[k]:
+	case len(l.known) >= l.max:
+		return l.other
+	case l.known == nil:
+		l.known = map[K]bool{k: true}
+	default:
+		l.known[k] = true
+	}
+	return k
 }
 
 // ruleCounter returns the metric of connections by rule, and what adds to it, one call at a time.

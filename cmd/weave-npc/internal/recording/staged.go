@@ -26,7 +26,7 @@ type stagedReporter struct {
 
 	connections          *prometheus.CounterVec
 	suppressed, unjudged prometheus.Counter
-	labelled             map[stagedPolicy]bool // those with label values of their own
+	labelled             limited[stagedPolicy] // those with label values of their own
 	known                map[string]string     // the worlds as the store knows them; nil at first
 	any                  atomic.Bool           // whether there are worlds
 	haste                allowance
@@ -49,7 +49,7 @@ type stagedConnection struct {
 }
 
 func newStagedReporter(worlds func() map[string]string, log *slog.Logger, registry prometheus.Registerer) *stagedReporter {
-	r := &stagedReporter{worlds: worlds, log: log, labelled: map[stagedPolicy]bool{},
+	r := &stagedReporter{worlds: worlds, log: log, labelled: limited[stagedPolicy]{max: maxStagedPolicies, other: stagedPolicy{"other", "other"}},
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_staged_connections_total",
 			Help: "Recorded connections that a world of staged policies would decide otherwise, by the staged policy that decides (other for further ones)."},
 			[]string{"world", "policy", "outcome"}),
@@ -71,12 +71,7 @@ func (r *stagedReporter) seen(c flows.Connection, j flows.Judgement, number int)
 		r.unjudged.Add(float64(number))
 	}
 	for _, s := range j.Staged {
-		p := stagedPolicy{s.World, s.Policy}
-		if !r.labelled[p] && len(r.labelled) >= maxStagedPolicies {
-			p = stagedPolicy{"other", "other"}
-		} else {
-			r.labelled[p] = true
-		}
+		p := r.labelled.of(stagedPolicy{s.World, s.Policy})
 		r.connections.WithLabelValues(p.world, p.policy, "would_"+would(s.Verdict)).Add(float64(number))
 		kind := stagedKind{s.World, s.Policy, j.From.String(), j.To.String(), flows.Connection{Service: c.Service}}
 		if !j.From.IsPod() {

@@ -8,7 +8,7 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/explanation"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/npc/advice"
 	"github.com/weave-npc/weave-npc/npc/explain"
 )
@@ -66,7 +66,7 @@ func changesText(changes []advice.Change) (text string) {
 }
 
 // kernelText returns the lines about a verdict of the kernel.
-func kernelText(v kernelstate.Verdict) string {
+func kernelText(v kernelrow.Verdict) string {
 	about := ""
 	if from, to := v.Flow.From.Addr, v.Flow.To.Addr; from.Is4() || to.Is4() {
 		about = ", IPv4"

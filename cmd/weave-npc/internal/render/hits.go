@@ -8,7 +8,7 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flows"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -108,7 +108,7 @@ func (r *ruleHits) cells(more string) []string {
 }
 
 // ofRule returns the cells of a rule in the kernel: the hits of the rules of policies that it enforces, with a + if it enforces others too.
-func (h *hits) ofRule(r kernelstate.RuleRow) []string {
+func (h *hits) ofRule(r kernelrow.Rule) []string {
 	if h == nil {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (h *hits) ofRule(r kernelstate.RuleRow) []string {
 }
 
 // sum returns the hits of the rules of policies that a rule in the kernel enforces; nil if it enforces none.
-func (h *hits) sum(r kernelstate.RuleRow) *ruleHits {
+func (h *hits) sum(r kernelrow.Rule) *ruleHits {
 	if len(r.PolicyRules) == 0 {
 		return nil
 	}
@@ -178,12 +178,12 @@ func (h *hits) ofPolicies(policies []explain.PolicyRow) []any {
 }
 
 // ofRules returns what is written as JSON.
-func (h *hits) ofRules(rules []kernelstate.RuleRow) any {
+func (h *hits) ofRules(rules []kernelrow.Rule) any {
 	if h == nil {
 		return rules
 	}
 	type row struct {
-		kernelstate.RuleRow
+		kernelrow.Rule
 		Hits *ruleHits `json:"hits,omitempty"`
 	}
 	rows := []row{}

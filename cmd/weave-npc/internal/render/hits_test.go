@@ -7,7 +7,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flows"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -103,17 +103,17 @@ Hits are counted since 2026-05-01T12:00:00Z, of all rules since 2026-05-01T13:00
 
 // TestRulesWithHits shows the hits of the rules of policies that rules in the kernel enforce: without the policies, by the numbers alone.
 func TestRulesWithHits(t *testing.T) {
-	of := func(policy string, number int, d traffic.Direction) kernelstate.PolicyRule {
-		return kernelstate.PolicyRule{Policy: policy, Number: number, Direction: d}
+	of := func(policy string, number int, d traffic.Direction) kernelrow.PolicyRule {
+		return kernelrow.PolicyRule{Policy: policy, Number: number, Direction: d}
 	}
-	rows := []kernelstate.RuleRow{
+	rows := []kernelrow.Rule{
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Target: "RETURN"},
 		{Family: "IPv4", Chain: "WEAVE-NPC-I-x", Number: 1, Target: "ACCEPT", For: "shop/db rule 1",
-			PolicyRules: []kernelstate.PolicyRule{of("shop/db", 1, traffic.Ingress)}},
+			PolicyRules: []kernelrow.PolicyRule{of("shop/db", 1, traffic.Ingress)}},
 		{Family: "IPv4", Chain: "WEAVE-NPC-I-x", Number: 2, Target: "ACCEPT", For: "shop/db rule 2",
-			PolicyRules: []kernelstate.PolicyRule{of("shop/db", 2, traffic.Ingress)}},
+			PolicyRules: []kernelrow.PolicyRule{of("shop/db", 2, traffic.Ingress)}},
 		{Family: "IPv4", Chain: "WEAVE-NPC-E-x", Number: 1, Target: "ACCEPT", For: "a / b / and 1 more", Unnamed: true,
-			PolicyRules: []kernelstate.PolicyRule{of("shop/db", 1, traffic.Egress), {Tier: "Admin", Policy: "pci", Number: 2, Direction: traffic.Egress}}},
+			PolicyRules: []kernelrow.PolicyRule{of("shop/db", 1, traffic.Egress), {Tier: "Admin", Policy: "pci", Number: 2, Direction: traffic.Egress}}},
 	}
 	check(t, func(out *strings.Builder) error { return Rules(out, "table", rows, someHits(), policies()) }, local(`
 RULE  TARGET  FOR  HITS  LAST-HIT  MATCHES

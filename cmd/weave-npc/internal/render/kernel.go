@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flows"
 )
 
 // Sets writes sets with their members as a table or as JSON.
-func Sets(out io.Writer, format string, sets []kernelstate.SetRow) error {
+func Sets(out io.Writer, format string, sets []kernelrow.Set) error {
 	if format == "json" {
 		return writeJSON(out, sets)
 	}
@@ -34,7 +34,7 @@ func Sets(out io.Writer, format string, sets []kernelstate.SetRow) error {
 }
 
 // member returns the text of a member in the table.
-func member(m kernelstate.MemberRow) string {
+func member(m kernelrow.Member) string {
 	text := m.Entry
 	if m.NoMatch {
 		text = "not " + text
@@ -47,7 +47,7 @@ func member(m kernelstate.MemberRow) string {
 
 // Rules writes rules as a table or as JSON. Hits may be nil. A rule of a policy may be several ones in the kernel, each of which has its hits.
 // Without policies, those of a rule that was changed count for the one that has its number now.
-func Rules(out io.Writer, format string, rules []kernelstate.RuleRow, hits *flows.Hits, policies []explain.PolicyRow) error {
+func Rules(out io.Writer, format string, rules []kernelrow.Rule, hits *flows.Hits, policies []explain.PolicyRow) error {
 	known := newHits(hits)
 	if known != nil && policies != nil {
 		known.place(policies)

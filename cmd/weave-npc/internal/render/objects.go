@@ -31,6 +31,12 @@ func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 		if chosen {
 			row = append(row, orDash(p.ClusterPolicies))
 		}
+		if p.Unknown != "" {
+			for i := range row[3:] {
+				row[3+i] = strings.Replace(row[3+i]+",?", "-,?", "?", 1)
+			}
+			p.Note = strings.Trim(p.Unknown+"; "+p.Note, "; ")
+		}
 		rows = append(rows, append(row, p.Note))
 	}
 	return table(out, head, rows)
@@ -146,7 +152,7 @@ func subject(p explain.PolicyRow) string {
 	if p.Tier == explain.NoTier {
 		return "-"
 	}
-	return p.Selects + named(p.Pods)
+	return p.Selects + named(p)
 }
 
 // selects describes the pods that a policy isolates.
@@ -155,17 +161,20 @@ func selects(p explain.PolicyRow) string {
 	if p.Selects != "" {
 		text = p.Selects
 	}
-	return text + named(p.Pods)
+	return text + named(p)
 }
 
-// named returns the first of some pods in parentheses.
-func named(pods []string) string {
+// named returns the first of a policy's pods in parentheses.
+func named(p explain.PolicyRow) string {
 	const most = 3
-	names := pods
+	names := p.Pods
 	if len(names) > most {
-		names = append(names[:most:most], fmt.Sprintf("%d more", len(pods)-most))
+		names = append(names[:most:most], fmt.Sprintf("%d more", len(p.Pods)-most))
 	}
-	if len(names) == 0 {
+	switch {
+	case p.Unread:
+		names = append(slices.Clone(names), "perhaps others that cannot be read")
+	case len(names) == 0:
 		return " (nobody)"
 	}
 	return " (" + strings.Join(names, ", ") + ")"

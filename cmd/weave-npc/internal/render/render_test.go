@@ -8,8 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/explanation"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelstate"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kernelrow"
 	"github.com/weave-npc/weave-npc/npc/advice"
+	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
@@ -26,10 +27,10 @@ func check(t *testing.T, write func(*strings.Builder) error, want string) {
 }
 
 func TestSets(t *testing.T) {
-	sets := []kernelstate.SetRow{
+	sets := []kernelrow.Set{
 		{Set: "weave-b", Type: "hash:net", About: "10.0.0.0/8 without 10.1.0.0/16", Policies: []string{"shop/p", "shop/q"},
-			Members: []kernelstate.MemberRow{{Entry: "10.0.0.0/8"}, {Entry: "10.1.0.0/16", NoMatch: true}, {Entry: "10.2.0.1", Is: "shop/web"}}},
-		{Set: "weave-empty", Type: "hash:ip", Members: []kernelstate.MemberRow{}},
+			Members: []kernelrow.Member{{Entry: "10.0.0.0/8"}, {Entry: "10.1.0.0/16", NoMatch: true}, {Entry: "10.2.0.1", Is: "shop/web"}}},
+		{Set: "weave-empty", Type: "hash:ip", Members: []kernelrow.Member{}},
 	}
 	check(t, func(out *strings.Builder) error { return Sets(out, "table", sets) }, `
 SET          TYPE      HOLDS                           USED-BY        MEMBERS
@@ -51,7 +52,7 @@ weave-empty  hash:ip   ?                               -              -
 }
 
 func TestRules(t *testing.T) {
-	rules := []kernelstate.RuleRow{
+	rules := []kernelrow.Rule{
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 1, Target: "WEAVE-NPC-I", Match: "dst in {local pods}"},
 		{Family: "IPv4", Chain: "WEAVE-NPC", Number: 2, Target: "RETURN"},
 		{Family: "IPv6", Chain: "WEAVE-NPC", Number: 1, About: "every packet", Target: "ACCEPT", For: "shop/p rule 1", Match: "-p tcp"},
@@ -69,7 +70,7 @@ IPv6 WEAVE-NPC: every packet
 func TestKernelVerdicts(t *testing.T) {
 	v4 := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("10.32.1.2")}, To: flow.End{Addr: netip.MustParseAddr("10.32.1.3")}}
 	v6 := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("fd00::2")}, To: flow.End{Addr: netip.MustParseAddr("fd00::3")}}
-	verdicts := []kernelstate.Verdict{
+	verdicts := []kernelrow.Verdict{
 		{Node: "node1", Flow: v4},
 		{Node: "node1", Flow: v4, Asked: true, Accepted: true, Policies: true, At: "rule 2 of WEAVE-NPC: -j ACCEPT", Trace: []string{"FORWARD 1", "WEAVE-NPC 2"}},
 		{Node: "node1", Flow: v6, Asked: true, Policies: true, Trace: []string{"FORWARD 1"}, ByOthers: true, PassedOver: []string{"FORWARD 2: -m u32"}},
@@ -98,4 +99,20 @@ kernel of node1, IPv4, to the node itself: drops it
 func TestChangesAsYAML(t *testing.T) {
 	x := &explanation.Explanation{Nearest: []advice.Change{{Apply: "kind: A\n"}, {Text: "label pod shop/web: role=api"}, {Apply: "kind: B\n"}}}
 	check(t, func(out *strings.Builder) error { return Explanation(out, "yaml", x) }, "kind: A\n---\nkind: B\n")
+}
+
+// TestPodsAndPoliciesThatCannotBeRead are marked: neither is a pod said to be free, nor a policy to be nobody's.
+func TestPodsAndPoliciesThatCannotBeRead(t *testing.T) {
+	pods := []explain.PodRow{{Pod: "shop/web", Ingress: []string{"shop/p"}}, {Pod: "pay/db", Unknown: "its network policies cannot be read", Note: "no address yet"}}
+	check(t, func(out *strings.Builder) error { return Pods(out, "table", pods) }, `
+POD       NODE  ADDRESSES  INGRESS-ISOLATED-BY  EGRESS-ISOLATED-BY  NOTE
+shop/web  -     -          shop/p               -
+pay/db    -     -          ?                    ?                   its network policies cannot be read; no address yet
+`)
+	policies := []explain.PolicyRow{{Policy: "pay/p", Unread: true}, {Policy: "shop/p", Pods: []string{}}}
+	check(t, func(out *strings.Builder) error { return Policies(out, "table", policies, nil, nil) }, `
+POLICY  TYPES  ISOLATES                                       ALLOWS
+pay/p   -      all pods (perhaps others that cannot be read)  nothing
+shop/p  -      all pods (nobody)                              nothing
+`)
 }

@@ -1,0 +1,199 @@
+package enforcing
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/pkg/errors"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/denial"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/events"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/host"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/httpserver"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/logging"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/stage"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/iptables/bridge"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
+	npcnode "github.com/weave-npc/weave-npc/npc/node"
+	"github.com/weave-npc/weave-npc/npc/nodeaddr"
+	"github.com/weave-npc/weave-npc/npc/source"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/npc/staged"
+	"github.com/weave-npc/weave-npc/npc/syncer"
+	"github.com/weave-npc/weave-npc/npc/traffic"
+)
+
+// daemon has the parts of weave-npc. None of them runs before enforce or dryRun.
+type daemon struct {
+	options *options
+	config  npc.Config
+	log     *slog.Logger
+
+	source source.Source
+	client kubernetes.Interface // nil with --manifests
+	relay  *relay.Relay         // nil without --relay
+
+	backend       iptables.Backend
+	backendReason string // why this backend
+	families      []traffic.Family
+
+	registry   *prometheus.Registry
+	controller *controller.Controller
+	finder     *denial.Finder
+	stage      *stage.Stage
+	syncer     *syncer.Syncer
+	attachment npcnode.Attachment
+	uplinks    *npcnode.Follower
+	guard      *npcnode.Guard
+}
+
+func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, err error) {
+	d = &daemon{options: o}
+	if d.log, d.config, err = o.validate(stderr); err != nil {
+		return nil, err
+	}
+	if d.source, d.client, err = open(o, d.config.NodeName, d.log); err != nil {
+		return nil, err
+	}
+	if d.relay, err = through(o, d.source, d.config.NodeName, d.log); err != nil {
+		return nil, err
+	}
+	if d.backend, d.backendReason, err = iptables.Detect(ctx, o.backend); err != nil {
+		return nil, err
+	}
+	d.families = host.Families()
+	d.registry, d.controller = newRegistry(), controller.New(d.config)
+	d.finder = denial.NewFinder(d.controller.Lookup(), d.config.NodeName, d.config.LegacyNetpol)
+	reporter := events.NewReporter(ctx, d.client, d.config.NodeName)
+	if d.stage, err = stage.New(stage.Config{Mode: staged.Mode(o.staged), Directory: o.stagedManifests, Enforced: d.finder.Tee(d.controller),
+		Controller: d.controller, Report: reporter.Staged, Registry: d.registry, Log: d.log}); err != nil {
+		return nil, err
+	}
+	if d.syncer, err = newSyncer(d.controller, d.families, d.backend, d.registry, d.log, reporter); err != nil {
+		return nil, err
+	}
+	d.attach()
+	return d, nil
+}
+
+// attach finds out how the pods of this node are attached, and passes the present uplinks to the controller, for the first transaction.
+func (d *daemon) attach() {
+	config, c := d.config, d.controller
+	d.attachment = npcnode.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: c.Lookup().InRange}
+	d.uplinks = &npcnode.Follower{Interface: config.PodInterface, Bridges: d.attachment.Bridges, Uplink: config.BridgePort,
+		Found: func(u npcnode.Uplinks) { c.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
+	d.uplinks.Look()
+	d.guard = npcnode.NewGuard(d.attachment, bridge.Table{AllowVLAN: d.options.allowVLAN}, d.log)
+}
+
+// notReady returns why policies are not enforced on this node; it is empty if they are.
+func (d *daemon) notReady() string {
+	if why := d.source.WhyUnread(); why != "" {
+		return why + "; what the kernel holds stays"
+	}
+	if why := d.syncer.Ready(); why != "" {
+		return why
+	}
+	if why := npcnode.Missing(d.attachment.Interface); why != "" {
+		return why
+	}
+	return d.attachment.BypassReason(d.families)
+}
+
+// newSyncer passes the addresses of this node to a controller, and returns its syncer.
+func newSyncer(c *controller.Controller, fs []traffic.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *events.Reporter) (*syncer.Syncer, error) {
+	own, err := nodeaddr.Read()
+	if err != nil {
+		return nil, err
+	}
+	c.SetNodeAddrs(own)
+	s, err := syncer.New(c, fs, b, syncer.NewMetrics(r, c, fs), log, e.Policy)
+	if err != nil {
+		return nil, err
+	}
+	s.OnConflict(e.Conflict)
+	return s, nil
+}
+
+// open returns the source of objects, and the client of its API server; the client is nil with --manifests. It sends no request yet.
+func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
+	if o.manifests != "" {
+		src, err := source.FromManifests(o.manifests, node, log)
+		return src, nil, err
+	}
+	client, config, err := apiclient.New(o.kubeconfig, commandline.Version())
+	if err != nil {
+		return source.Source{}, nil, err
+	}
+	policies, err := policyapi.New(client, config)
+	if err != nil {
+		return source.Source{}, nil, err
+	}
+	return source.FromAPI(client, policies, node), client, nil
+}
+
+// through has a source read through the relay of --relay on behalf of a node. It returns nil without one, and sends no request yet.
+func through(o *options, src source.Source, node string, log *slog.Logger) (*relay.Relay, error) {
+	switch {
+	case o.relay.Address == "":
+		return nil, nil //nolint:nilnil // as said
+	case o.manifests != "":
+		return nil, errors.New("--relay and --manifests: give one of them")
+	}
+	config := o.relay
+	config.Version, config.Log = commandline.Version(), log
+	if o.relaySpan {
+		config.Span = node
+	}
+	r, err := relay.New(config)
+	if err != nil {
+		return nil, errors.Wrap(err, "--relay")
+	}
+	client, access, err := r.Client()
+	if err != nil {
+		return nil, err
+	}
+	policies, err := policyapi.New(client, access)
+	if err != nil {
+		return nil, err
+	}
+	src.Through(r, client, policies)
+	return r, nil
+}
+
+// validate checks the flags, and returns the logger and the configuration that they ask for. It contacts no server.
+func (o *options) validate(stderr io.Writer) (*slog.Logger, npc.Config, error) {
+	log, err := logging.New(stderr, o.logLevel, o.logFormat)
+	if err != nil {
+		return nil, npc.Config{}, err
+	}
+	if err := o.checkBackend(); err != nil {
+		return nil, npc.Config{}, err
+	}
+	if o.relaySpan && o.relay.Address == "" {
+		return nil, npc.Config{}, errors.New("--relay-span is for agents of a relay: give --relay, too")
+	}
+	if err := httpserver.CheckAddr("--metrics-addr", o.metricsAddr); err != nil {
+		return nil, npc.Config{}, err
+	}
+	if err := httpserver.CheckAddr("--pprof-addr", o.pprofAddr); err != nil {
+		return nil, npc.Config{}, err
+	}
+	config, err := o.config()
+	if err != nil {
+		return nil, npc.Config{}, err
+	}
+	config.TCPLiberal = npcnode.TCPLiberal()
+	config.Booted = host.Booted
+	klog.SetSlogLogger(log)
+	return log, config, nil
+}
