@@ -1,0 +1,345 @@
+package relay_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/auth"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/relay"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/source"
+	agentrelay "github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/test/lab/apiserver"
+	"github.com/weave-npc/weave-npc/test/synthetic"
+)
+
+// loneVariable has this program be one agent, and holds where that reads.
+const loneVariable = "WEAVE_NPC_TEST_RELAY_LONE"
+
+// lone is where an agent reads that is a process of its own. It has no relay if there is no address, and all pods if there is no span.
+type lone struct{ API, Address, CA, Token, Span string }
+
+// synthesized returns a cluster as those that benchmarks of weave-npc measure, with pods as large as Deployments make them.
+func synthesized(c synthetic.Cluster) *stock {
+	s := &stock{pods: c.Pods + c.Local, nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: synthetic.Node}}}}
+	s.pod = func(i int) *corev1.Pod {
+		p, facts := largePod(i), c.Pod(i)
+		p.Namespace, p.Labels, p.Spec.NodeName = facts.Namespace, facts.Labels, facts.Node
+		p.Status.PodIP = facts.Addrs[0].String()
+		p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
+		p.Status.HostIP = facts.HostAddrs[0].String()
+		p.Status.HostIPs = []corev1.HostIP{{IP: p.Status.HostIP}}
+		return p
+	}
+	version := strconv.Itoa(s.first())
+	for i := range c.Namespaces {
+		n := synthetic.Namespace(i)
+		s.namespaces = append(s.namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID,
+			Labels: n.Labels, ResourceVersion: version}})
+	}
+	for i := range c.Policies {
+		p := c.Policy(i)
+		p.ResourceVersion = version
+		s.policies = append(s.policies, *p)
+	}
+	return s
+}
+
+// runLone runs an agent until its input ends, without a kernel. It writes how long it took until there was a whole plan, and, for each line that it
+// reads, what its heap is in MB.
+func runLone(text string) int {
+	err := func() error {
+		var c lone
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			return err
+		}
+		log, start := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), time.Now()
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: c.API, QPS: -1,
+			ContentConfig: rest.ContentConfig{ContentType: k8sruntime.ContentTypeProtobuf}})
+		if err != nil {
+			return err
+		}
+		s := source.FromAPI(client, nil, synthetic.Node)
+		if c.Address != "" {
+			r, err := agentrelay.New(agentrelay.Config{Address: c.Address, CA: c.CA, Token: c.Token, Span: c.Span,
+				Spread: time.Second, Version: "test", Log: log})
+			if err != nil {
+				return err
+			}
+			relayed, _, err := r.Client()
+			if err != nil {
+				return err
+			}
+			s.Through(r, relayed, nil)
+		}
+		m := controller.New(npc.Config{NodeName: synthetic.Node})
+		go func() { _ = s.Run(context.Background(), m, log) }()
+		go func() {
+			for told := false; ; {
+				<-m.Wake()
+				if !m.Synced() {
+					continue
+				}
+				for _, tx := range m.Planner().Plan(true, [2]dataplane.Known{}) {
+					m.Planner().Commit(tx, tx.Taken())
+				}
+				m.Planner().CarriedOut()
+				if !told {
+					fmt.Println(time.Since(start).Seconds())
+				}
+				for told = true; m.Planner().Resume(); {
+					for _, tx := range m.Planner().Plan(true, [2]dataplane.Known{}) {
+						m.Planner().Commit(tx, tx.Taken())
+					}
+				}
+			}
+		}()
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			fmt.Println(heap())
+		}
+		return nil
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// subject is an agent in a process of its own.
+type subject struct {
+	t     *testing.T
+	pid   int
+	in    io.WriteCloser
+	lines *bufio.Scanner
+	end   func()
+}
+
+func startLone(t *testing.T, c lone) *subject {
+	t.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), loneVariable+"="+string(text))
+	command.Stderr = os.Stderr
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &subject{t, command.Process.Pid, in, bufio.NewScanner(out), func() { _ = in.Close(); _ = command.Wait() }}
+}
+
+// number returns the next number that the agent writes.
+func (s *subject) number() float64 {
+	s.t.Helper()
+	if !s.lines.Scan() {
+		s.t.Fatal("the agent ended")
+	}
+	n, err := strconv.ParseFloat(s.lines.Text(), 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// heap returns what the agent's heap is after a collection, in MB.
+func (s *subject) heap() float64 {
+	s.t.Helper()
+	if _, err := io.WriteString(s.in, "\n"); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.number()
+}
+
+// peak returns how much memory the agent has had at most, in MB.
+func (s *subject) peak() float64 {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	kb, _ := strconv.ParseFloat(string(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)[1]), 64)
+	return kb / 1000
+}
+
+// relayOf starts a relay in this process that computes spans of a number of pods. It counts the bytes that it sends.
+func relayOf(t *testing.T, config *rest.Config, pods int) (*running, *atomic.Int64) {
+	t.Helper()
+	run, sent := &running{dir: t.TempDir()}, &atomic.Int64{}
+	writeCertificate(t, run.dir)
+	r, err := relay.New(relay.Config{API: config, CertFile: filepath.Join(run.dir, apiserver.ServerCertFile),
+		KeyFile:  filepath.Join(run.dir, apiserver.ServerKeyFile),
+		AskKinds: time.Second, Tokens: auth.Config{Audience: audience, Accounts: []string{"kube-system:weave-npc"}}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listeners [2]net.Listener
+	for i := range listeners {
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run.addr, run.metrics = listeners[0].Addr().String(), listeners[1].Addr().String()
+	go func() { _ = r.Run(t.Context(), counted{listeners[0], sent}, listeners[1]) }()
+	client := clientFor(t, run.agent("any"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if stream, err := client.CoreV1().Pods("").Watch(ctx, spanOptions("span=node-1", "")); err == nil {
+				for range stream.ResultChan() { //nolint:revive // only read
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	want := fmt.Sprintf("weavenpcrelay_span_pods %s\n", strconv.FormatFloat(float64(pods), 'g', -1, 64))
+	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(run.get(t, "/metrics"), want); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the relay does not compute spans")
+		}
+	}
+	return run, sent
+}
+
+// TestWhatSpansSave measures an agent with a span of the pods beside one that gets all, from a relay and from an API server (make relay).
+func TestWhatSpansSave(t *testing.T) {
+	if os.Getenv(measureVariable) == "" {
+		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make relay)")
+	}
+	sizes := synthetic.Sizes()
+	c := sizes[len(sizes)-1]
+	s := synthesized(c)
+	var streamed bytes.Buffer
+	s.stream(&streamed)
+	s.streamed = streamed.Bytes()
+	upstream, _ := s.serve(t)
+	direct, fromAPI := s.serve(t)
+	least, fromLeast := synthesized(synthetic.Cluster{Namespaces: c.Namespaces, Policies: c.Policies, Local: c.Local}).serve(t)
+	begun := time.Now()
+	run, fromRelay := relayOf(t, upstream, s.pods)
+	fmt.Printf("a relay serves spans of %d pods %.1f s after its start\n", s.pods, time.Since(begun).Seconds())
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("any"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	through := lone{API: upstream.Host, Address: run.addr, CA: filepath.Join(run.dir, apiserver.AuthorityFile), Token: token}
+	spanned := through
+	spanned.Span = synthetic.Node
+	for _, m := range []struct {
+		name string
+		lone lone
+		sent *atomic.Int64
+	}{{"relay", through, fromRelay}, {"span", spanned, fromRelay}, {"API server", lone{API: direct.Host}, fromAPI},
+		{"API server of no other pods", lone{API: least.Host}, fromLeast}} {
+		time.Sleep(time.Second)
+		before := m.sent.Load()
+		a := startLone(t, m.lone)
+		start := a.number()
+		received, used, peak := m.sent.Load()-before, cpu(t, a.pid), a.peak()
+		held := a.heap()
+		before, cpuBefore := m.sent.Load(), cpu(t, a.pid)
+		const changes, length = 500, 5 * time.Second
+		for i := range changes {
+			p := s.pod(i * 7919 % s.pods)
+			p.Labels["version"] = fmt.Sprintf("changed-%d", len(s.events))
+			s.change(p)
+			time.Sleep(length / changes)
+		}
+		time.Sleep(time.Second)
+		changed, spent := m.sent.Load()-before, cpu(t, a.pid)-cpuBefore
+		fmt.Printf("%s: start %.2f s (CPU %s), %.2f MB received, heap %.0f MB, at most %.0f MB resident; "+
+			"a change: %d bytes, CPU %s\n", m.name, start, used,
+			float64(received)/1e6, held, peak, changed/changes, spent/changes)
+		a.end()
+	}
+	admit(t, run, 500)
+}
+
+// admit has agents of as many nodes ask for their spans at once, and prints how long it takes until all have them.
+func admit(t *testing.T, run *running, agents int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	start, spent := time.Now(), cpu(t, os.Getpid())
+	begun, size := make(chan time.Duration, agents), atomic.Int64{}
+	client := run.http(t)
+	end := []byte(metav1.InitialEventsAnnotationKey)
+	for i := range agents {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			fmt.Sprintf("https://%s/api/v1/pods?watch=1&sendInitialEvents=true&allowWatchBookmarks=true"+
+				"&resourceVersionMatch=NotOlderThan&timeoutSeconds=300&fieldSelector=span%%3Dnode-%d", run.addr, i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer any")
+		request.Header.Set("Accept", "application/vnd.kubernetes.protobuf")
+		go func() {
+			answer, err := client.Do(request)
+			if err != nil || answer.StatusCode != http.StatusOK {
+				t.Error(err, answer)
+				return
+			}
+			defer answer.Body.Close()
+			buffer, kept, told := make([]byte, 32<<10), 0, false
+			for {
+				n, err := answer.Body.Read(buffer[kept:])
+				if err != nil {
+					return
+				}
+				size.Add(int64(n))
+				if !told && bytes.Contains(buffer[:kept+n], end) {
+					told = true
+					begun <- time.Since(start)
+				}
+				kept = copy(buffer, buffer[max(0, kept+n-len(end)):kept+n])
+			}
+		}()
+	}
+	var last time.Duration
+	for i := range agents {
+		select {
+		case last = <-begun:
+		case <-time.After(3 * time.Minute):
+			t.Fatalf("%d agents have their spans", i)
+		}
+		if i == agents/2 {
+			fmt.Printf("half of %d agents that begin at once have their spans after %s\n", agents, last.Round(time.Millisecond))
+		}
+	}
+	fmt.Printf("all of them after %s, %.2f MB for each, CPU of relay and agents %s\n",
+		last.Round(time.Millisecond), float64(size.Load())/1e6/float64(agents), cpu(t, os.Getpid())-spent)
+}
