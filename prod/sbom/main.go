@@ -1,5 +1,5 @@
-// Command sbom prints the contents of an image of weave-npc as SPDX 2.3 in JSON: the Debian packages whose control files are in
-// a directory, and the Go modules in a binary. The same input gives the same output.
+// Command sbom prints the contents of an image of weave-npc or weave-npc-relay as SPDX 2.3 in JSON: the Debian packages whose control files
+// are in a directory, and the Go modules in a binary. The same input gives the same output.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -27,8 +28,8 @@ func main() {
 // run writes the document that arguments ask for.
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sbom", flag.ContinueOnError)
-	binary := flags.String("binary", "", "weave-npc, as it is in the image")
-	packages := flags.String("packages", "", "directory of the control files of Debian's packages in the image")
+	binary := flags.String("binary", "", "the program, as it is in the image")
+	packages := flags.String("packages", "", "directory of the control files of Debian's packages in the image; none if it has no packages")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -44,13 +45,15 @@ func write(binary, packages string, out io.Writer) error {
 	d := newDocument(built)
 	d.add(goPackage("stdlib", strings.TrimPrefix(built.GoVersion, "go")))
 	for _, m := range built.Deps {
-		d.add(goModule(m))
+		d.add(goModule(m, built.Main.Version))
 	}
-	files, err := filepath.Glob(filepath.Join(packages, "*"))
-	if err != nil {
-		return errors.Wrapf(err, "looking for packages in %s", packages)
+	var files []string
+	if packages != "" {
+		if files, err = filepath.Glob(filepath.Join(packages, "*")); err != nil {
+			return errors.Wrapf(err, "looking for packages in %s", packages)
+		}
 	}
-	if len(files) == 0 {
+	if len(files) == 0 && packages != "" {
 		return errors.Errorf("%s holds no packages", packages)
 	}
 	for _, f := range files {
@@ -114,7 +117,7 @@ const (
 	unknown    = "NOASSERTION"
 )
 
-// newDocument returns a document about weave-npc itself. Its time is that of the commit, so that the output is reproducible.
+// newDocument returns a document about the program itself. Its time is that of the commit, so that the output is reproducible.
 func newDocument(built *debug.BuildInfo) *document {
 	created, revision := "1970-01-01T00:00:00Z", "unreleased"
 	for _, s := range built.Settings {
@@ -125,7 +128,7 @@ func newDocument(built *debug.BuildInfo) *document {
 			revision = s.Value
 		}
 	}
-	d := &document{SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: documentID, Name: "weave-npc",
+	d := &document{SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: documentID, Name: path.Base(built.Main.Path),
 		Namespace: "https://" + built.Main.Path + "/sbom/" + revision,
 		Creation:  creation{Created: created, Creators: []string{"Tool: weave-npc-sbom"}}}
 	p := goPackage(built.Main.Path, built.Main.Version)
@@ -154,12 +157,17 @@ func goPackage(path, version string) spdxPackage {
 	return newPackage("go", path, version, "pkg:golang/"+path+"@"+strings.ReplaceAll(version, "+", "%2B"))
 }
 
-// goModule returns the package of a module, or of what was built in its place.
-func goModule(m *debug.Module) spdxPackage {
-	if m.Replace != nil {
-		m = m.Replace
+// goModule returns the package of a module, or of what was built in its place. A folder
+// is one of the same commit, whose version is given.
+func goModule(m *debug.Module, version string) spdxPackage {
+	switch r := m.Replace; {
+	case r == nil:
+		return goPackage(m.Path, m.Version)
+	case strings.HasPrefix(r.Path, "."):
+		return goPackage(m.Path, version)
+	default:
+		return goPackage(r.Path, r.Version)
 	}
-	return goPackage(m.Path, m.Version)
 }
 
 // debianPackage returns the package of a control file (deb-control(5)).

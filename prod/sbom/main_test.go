@@ -88,12 +88,14 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestContents shows the document of a release: when it was made, what it is about, and what was built in another module's place.
+// TestContents shows the document of a release: when it was made, what it is about, and what was built in another module's place, from elsewhere
+// or from a folder of the same commit.
 func TestContents(t *testing.T) {
 	d := newDocument(&debug.BuildInfo{Main: debug.Module{Path: "example.org/npc", Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 		{Key: "vcs.time", Value: "2024-05-06T07:08:09Z"}, {Key: "vcs.revision", Value: "abc"}, {Key: "CGO_ENABLED", Value: "0"}}})
-	d.add(goModule(&debug.Module{Path: "example.org/a", Version: "v1.0.0+incompatible"}))
-	d.add(goModule(&debug.Module{Path: "example.org/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/c_d", Version: "v2.0.0"}}))
+	d.add(goModule(&debug.Module{Path: "example.org/a", Version: "v1.0.0+incompatible"}, "v1.2.3"))
+	d.add(goModule(&debug.Module{Path: "example.org/b", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/c_d", Version: "v2.0.0"}}, "v1.2.3"))
+	d.add(goModule(&debug.Module{Path: "example.org/e", Version: "v0.0.0", Replace: &debug.Module{Path: "../..", Version: "(devel)"}}, "v1.2.3"))
 	text, err := json.MarshalIndent(d, "", " ")
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 {{- define "weave-npc.known" -}}
 allow-action allow-mcast allow-vlan bridge-port-name counted-ports cut-mark dry-run established flows-dir flows-records flows-socket
 gate hook iptables-backend kubeconfig log-format log-level manifests
-max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr record-flows staged staged-manifests ulogd-pcap ulogd-pcap-size use-legacy-netpol
+max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr record-flows relay relay-ca relay-span relay-spread relay-token staged staged-manifests ulogd-pcap ulogd-pcap-size use-legacy-netpol
 {{- end }}
 
 {{- /* The edit distance of two texts: letters to insert, delete or change. Takes a list of two. */ -}}
@@ -81,9 +81,12 @@ max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr p
 {{- /* Fails for values that would be ignored, or that cannot work together. */ -}}
 {{- define "weave-npc.validate" -}}
   {{- $values := list "image" "imagePullSecrets" "flags" "resources" "priorityClassName" "nodeSelector" "tolerations" "maxUnavailable"
-      "podMonitor" "prometheusRule" "monitorLabels" "cluster" "runbooks" -}}
+      "readers" "podMonitor" "prometheusRule" "monitorLabels" "cluster" "runbooks" "relay" -}}
   {{- include "weave-npc.check" (dict "in" "" "map" .Values "known" (append $values "global")) -}}
   {{- include "weave-npc.check" (dict "in" "image." "map" .Values.image "known" (list "repository" "tag" "pullPolicy")) -}}
+  {{- include "weave-npc.check" (dict "in" "readers." "map" .Values.readers "known" (list "cluster" "namespaces")) -}}
+  {{- include "weave-npc.check" (dict "in" "relay." "map" .Values.relay "known" (list "enabled" "replicas" "image" "resources")) -}}
+  {{- include "weave-npc.check" (dict "in" "relay.image." "map" .Values.relay.image "known" (list "repository" "tag")) -}}
   {{- if hasKey .Values.flags "node-name" -}}
     {{- fail "flags.node-name is for the chart to set, from spec.nodeName: each node has its own" -}}
   {{- end -}}
