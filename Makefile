@@ -25,6 +25,11 @@ test: ## run all tests: on paper, on the real kernel, in a browser, and against 
 	$(GO) -C test/controlplane test ./conformance/command ./conformance/report ./conformance/tiers ./conformance/agnhost
 	$(GO) -C test/alerts test -count=1 . # without the cache, which misses changes of the files outside of this module
 	$(GO) -C test/manifests test -count=1 .
+	$(GO) -C cmd/weave-npc-relay vet ./...
+	$(GO) -C cmd/weave-npc-relay test -race -count=1 -timeout 20m ./...
+
+portable: ## vet what asks for macOS and Windows, amd64 and arm64, and link its tests (TARGETS=darwin/arm64)
+	test/portable/check $(TARGETS)
 
 controlplane: ## build the kube-apiserver and the etcd that the tests run (cached in .cache/controlplane)
 	test/controlplane/build
@@ -39,12 +44,21 @@ image: ## build the images of the last commit without a registry, bin/weave-npc-
 	WEAVE_NPC_TEST_IMAGES="$(addsuffix .tar,$(addprefix $(CURDIR)/bin/weave-npc-image-,$(or $(ARCHS),amd64 arm64)))" \
 	  $(GO) test -count=1 ./test/image
 
-release: ## make what a release consists of, bin/release, of the last commit (VERSION=v1.2.3, the commit's tag unless told)
+relay-image: ## build the images of weave-npc-relay, bin/weave-npc-relay-image-ARCH.tar, and look at them (ARCHS="amd64 arm64", TAG=latest)
 	test/setup image
-	prod/release $(VERSION)
+	IMAGE=weave-npc-relay prod/image $(or $(TAG),latest) $(or $(ARCHS),amd64 arm64)
+	WEAVE_NPC_TEST_RELAY_IMAGES="$(addsuffix .tar,$(addprefix $(CURDIR)/bin/weave-npc-relay-image-,$(or $(ARCHS),amd64 arm64)))" \
+	  $(GO) test -count=1 -run TestRelay ./test/image
+
+release: ## make what a release consists of, bin/release, of the last commit's tag, and look at it (VERSION=v1.2.3 makes that tag first)
+	test/setup image
+	$(if $(VERSION),prod/tag $(VERSION))
+	prod/release
+	WEAVE_NPC_TEST_RELEASE=$(CURDIR)/bin/release $(GO) test -count=1 ./test/release
 
 lint: ## run golangci-lint, as pinned in .ci/lint.mod
 	$(GO) tool -modfile=.ci/lint.mod golangci-lint run ./...
+	cd cmd/weave-npc-relay && $(GO) tool -modfile=../../.ci/lint.mod golangci-lint run --config ../../.golangci.yaml ./...
 
 fmt: ## format the code
 	$(GO) tool -modfile=.ci/lint.mod golangci-lint fmt ./...
@@ -86,6 +100,17 @@ drift: ## measure how long repairs take, REPEATS (30) times each kind, and what 
 	test/setup
 	$(GO) test ./npc/syncer -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
 
+relay: ## measure weave-npc-relay with AGENTS (50,200,1000; direct:N for agents without it) while there are 100 changes a second, in a cluster of PODS (200)
+	test/setup
+	test/controlplane/build
+	WEAVE_NPC_TEST_RELAY=$${AGENTS:-50,200,1000} WEAVE_NPC_TEST_RELAY_PODS=$${PODS:-200} \
+	  $(GO) -C cmd/weave-npc-relay test ./relay -run 'TestMeasure|TestMemory|TestWhatSpansSave' -count=1 -timeout 0 -v
+
+relay-kills: ## kill replicas of the relay and weave-npc at random, KILLS (500) times, and again with spans, while policies and pods change, with the judge on
+	test/setup
+	test/controlplane/build
+	WEAVE_NPC_TEST_RELAY_KILLS=$${KILLS:-500} $(GO) test ./test/enforce -run TestS63_S93_RelaysAndAgentsAreKilled -count=1 -timeout 0 -v
+
 flood: ## drop 20,000 new flows a second for FOR (30s), record as many, and kill ulogd2 KILLS (100) times under load; prints what it takes
 	test/setup
 	@for b in nft legacy; do WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run "TestFloodOfBlockedFlows/$$b" -timeout 0 -v || exit 1; done
@@ -106,4 +131,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test controlplane conformance image release lint fmt bench fuzz storms worlds soak kills cuts drift flood upgrade mutants vuln clean
+.PHONY: help build demo test portable controlplane conformance image relay-image release lint fmt bench fuzz storms worlds soak kills cuts drift relay relay-kills flood upgrade mutants vuln clean

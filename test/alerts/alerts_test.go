@@ -22,6 +22,7 @@ const (
 	alerts    = "../../prod/alerts.yaml"
 	dashboard = "../../prod/dashboard.json"
 	metrics   = "../../docs/metrics.md"
+	relay     = "../../docs/relay.md"
 	operating = "../../docs/operating.md"
 )
 
@@ -41,15 +42,19 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// page returns the metrics that docs/metrics.md lists -> their labels.
+// page returns the metrics that docs/metrics.md and docs/relay.md list -> their labels.
 func page(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile(metrics)
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, name := range []string{metrics, relay} {
+		part, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, part...)
 	}
 	all := map[string][]string{"up": nil, "process_cpu_seconds_total": nil, "process_resident_memory_bytes": nil}
-	for _, f := range regexp.MustCompile(`(?m)^\| (weavenpc_\w+) \| (\w+) \| ([\w, ]*) \|`).FindAllStringSubmatch(string(text), -1) {
+	for _, f := range regexp.MustCompile(`(?m)^\| (weavenpc(?:relay)?_\w+) \| (\w+) \| (?:([\w, ]*) )?\|`).FindAllStringSubmatch(string(text), -1) {
 		labels := strings.FieldsFunc(f[3], func(r rune) bool { return r == ',' || r == ' ' })
 		if all[f[1]] = labels; f[2] == "histogram" {
 			all[f[1]+"_bucket"] = append(slices.Clone(labels), "le")
@@ -138,6 +143,10 @@ func TestAlertsFire(t *testing.T) {
 	cases := []struct{ alert, fires, quiet string }{
 		{"WeaveNPCDown", `up{job="weave-npc",instance="n1"} 0x60`, "up{job=\"weave-npc\",instance=\"n1\"} 1x60\nup{job=\"other\"} 0x60"},
 		{"WeaveNPCNotReady", `weavenpc_ready{instance="n1"} 0x60`, `weavenpc_ready{instance="n1"} 0x3 1x57`},
+		{"WeaveNPCRelayNotReady", `weavenpcrelay_ready{instance="n1"} 0x60`, `weavenpcrelay_ready{instance="n1"} 0x5 1x55`},
+		{"WeaveNPCRelayAlone", `weavenpcrelay_ready{instance="n1"} 1x60`, "weavenpcrelay_ready{instance=\"n1\"} 1x60\nweavenpcrelay_ready{instance=\"n2\"} 1x60"},
+		{"WeaveNPCRelayRefuses", `weavenpcrelay_refused_tokens_total{instance="n1",reason="account"} 0+5x60`,
+			`weavenpcrelay_refused_tokens_total{instance="n1",reason="absent"} 0+5x60`},
 		{"WeaveNPCFailing", `weavenpc_failing{instance="n1",family="IPv6"} 1x60`, `weavenpc_failing{instance="n1",family="IPv6"} 0x28 1 0x31`},
 		{"WeaveNPCStale", `weavenpc_last_sync_timestamp_seconds{instance="n1"} 0x60`, `weavenpc_last_sync_timestamp_seconds{instance="n1"} 0+60x60`},
 		{"WeaveNPCSlow", slow, fast},
@@ -163,6 +172,8 @@ func TestAlertsFire(t *testing.T) {
 		{"WeaveNPCStagedWouldDrop", `weavenpc_staged_connections_total{instance="n1",world="true",policy="shop/deny",outcome="would_drop"} 0+1x60`,
 			`weavenpc_staged_connections_total{instance="n1",world="true",policy="shop/deny",outcome="would_allow"} 0+1x60`},
 		{"WeaveNPCStagedRefused", `weavenpc_staged_refused_policies{instance="n1"} 1x60`, `weavenpc_staged_refused_policies{instance="n1"} 0x60`},
+		{"WeaveNPCRelayNotUsed", `weavenpc_relay_watches{instance="n1",through="api"} 4x60`,
+			"weavenpc_relay_watches{instance=\"n1\",through=\"api\"} 0x25 4x35\nweavenpc_relay_watches{instance=\"n1\",through=\"relay\"} 4x60"},
 		{"WeaveNPCFlowsLost", `weavenpc_flows_lost_events_total{instance="n1"} 0+120x60`, `weavenpc_flows_lost_events_total{instance="n1"} 0+30x60`},
 	}
 	all := rules(t)

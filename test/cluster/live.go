@@ -18,6 +18,7 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/ipfamily"
 	"github.com/weave-npc/weave-npc/npc/syncer"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/npc/walk"
@@ -60,7 +61,7 @@ func (w *Cluster) OpenKernel(b iptables.Backend) {
 	w.Cleanup(func() { _ = sets.Close() })
 	w.Live = &Live{Backend: b, Sets: sets, flowing: map[netip.Addr]bool{}}
 	for _, f := range traffic.Families {
-		if w.Live.Tables[f], err = iptables.New(f.IPTables(), b); err != nil {
+		if w.Live.Tables[f], err = iptables.New(ipfamily.IPTables(f), b); err != nil {
 			w.Fatal(err)
 		}
 	}

@@ -140,6 +140,11 @@ func TestFlagsAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	relay, err := os.ReadFile(filepath.Join(top, "docs", "relay.md")) // which the relay's own tests compare with its flags
+	if err != nil {
+		t.Fatal(err)
+	}
+	list = append(list, relay...)
 	others := regexp.MustCompile(`^--(run-firewall|name|config|internal|unit|namespace|selector|set|for|timeout|previous|as|help|noflush|` +
 		`dport|comment|match-set|ctstate|dst-type|restart-always|platform|timestamp|version|publish)$`)
 	named := regexp.MustCompile("`(--[a-z][a-z0-9-]+)")

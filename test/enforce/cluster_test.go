@@ -80,12 +80,12 @@ func (c *cluster) assignRanges(t *testing.T, w *world) {
 	}
 }
 
-// startAPIDaemons starts weave-npc on every node with as few flags as there can be.
-func (w *world) startAPIDaemons(t *testing.T, c *cluster) {
+// startAPIDaemons starts weave-npc on every node with as few flags as there can be, and those that are given.
+func (w *world) startAPIDaemons(t *testing.T, c *cluster, args ...string) {
 	t.Helper()
 	for _, n := range w.Nodes() {
-		w.daemons = append(w.daemons, startDaemon(t, n, "--kubeconfig", c.server.Kubeconfig(),
-			"--iptables-backend", string(w.backend)))
+		w.daemons = append(w.daemons, startDaemon(t, n, append([]string{"--kubeconfig", c.server.Kubeconfig(),
+			"--iptables-backend", string(w.backend)}, args...)...))
 	}
 	for _, d := range w.daemons {
 		d.awaitReady(t)

@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -144,11 +145,14 @@ func (d *daemon) awaitReady(t *testing.T) {
 }
 
 // get asks weave-npc's server, which listens on its default address.
-func (d *daemon) get(path string) (status int, body string) {
+func (d *daemon) get(path string) (status int, body string) { return d.getAt(6781, path) }
+
+// getAt asks a server of the daemon.
+func (d *daemon) getAt(port int, path string) (status int, body string) {
 	transport := &http.Transport{DialContext: d.node.DialContext}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
-	response, err := client.Get("http://127.0.0.1:6781" + path)
+	response, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
 	if err != nil {
 		return 0, err.Error()
 	}

@@ -52,7 +52,7 @@ func build() (*os.File, error) {
 	path := filepath.Join(dir, "weave-npc")
 	// The race detector takes more and more memory, and many times the time.
 	race := strconv.FormatBool(os.Getenv(floodVariable) == "" && os.Getenv(soakVariable) == "" && os.Getenv(upgradeVariable) == "" &&
-		os.Getenv(longVariable) == "")
+		os.Getenv(longVariable) == "" && os.Getenv(relayKillsVariable) == "")
 	output, err := exec.Command("go", "build", "-race="+race, "-o", path,
 		"github.com/weave-npc/weave-npc/cmd/weave-npc").CombinedOutput()
 	if err != nil {

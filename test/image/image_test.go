@@ -17,8 +17,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// imagesVariable names the archives of the images to look at, with spaces between. "make image" sets it.
-const imagesVariable = "WEAVE_NPC_TEST_IMAGES"
+// imagesVariable and relayVariable name the archives of the images of weave-npc and of the relay to look at, with spaces between. "make image" and
+// "make relay-image" set them.
+const (
+	imagesVariable = "WEAVE_NPC_TEST_IMAGES"
+	relayVariable  = "WEAVE_NPC_TEST_RELAY_IMAGES"
+)
+
+// machines are the machines of architectures.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 // image is an image as its archive has it.
 type image struct {
@@ -26,6 +33,7 @@ type image struct {
 		Architecture, OS string
 		Config           struct {
 			Entrypoint []string
+			User       string
 			Env        []string
 			Labels     map[string]string
 		}
@@ -36,12 +44,12 @@ type image struct {
 	modes map[string]os.FileMode
 }
 
-// open reads the archives that are to be looked at.
-func open(t *testing.T) map[string]*image {
+// open reads the archives that are to be looked at, which a variable names and a target of make builds.
+func open(t *testing.T, variable, target string) map[string]*image {
 	t.Helper()
-	names := strings.Fields(os.Getenv(imagesVariable))
+	names := strings.Fields(os.Getenv(variable))
 	if len(names) == 0 {
-		t.Skipf("$%s names no image: make image builds some and looks at them", imagesVariable)
+		t.Skipf("$%s names no image: make %s builds some and looks at them", variable, target)
 	}
 	all := map[string]*image{}
 	for _, name := range names {
@@ -122,7 +130,7 @@ func (i *image) file(t *testing.T, name string) []byte {
 }
 
 func TestProgramsAreThere(t *testing.T) {
-	for name, i := range open(t) {
+	for name, i := range open(t, imagesVariable, "image") {
 		t.Run(name, func(t *testing.T) {
 			for _, family := range []string{"iptables", "ip6tables"} {
 				for _, backend := range []string{"nft", "legacy"} {
@@ -137,19 +145,25 @@ func TestProgramsAreThere(t *testing.T) {
 				t.Errorf("%v is run", i.config.Config.Entrypoint)
 			}
 			i.file(t, "usr/bin/weave-npc")
-			for _, label := range []string{"title", "description", "licenses", "source"} {
-				if i.config.Config.Labels["org.opencontainers.image."+label] == "" {
-					t.Errorf("there is no label %s", label)
-				}
-			}
+			i.checkLabels(t)
 		})
+	}
+}
+
+// checkLabels checks that the image says what it is.
+func (i *image) checkLabels(t *testing.T) {
+	t.Helper()
+	for _, label := range []string{"title", "description", "licenses", "source"} {
+		if i.config.Config.Labels["org.opencontainers.image."+label] == "" {
+			t.Errorf("there is no label %s", label)
+		}
 	}
 }
 
 // TestNoShell asks for shells, for what would need one, and for what gives more rights to who runs it.
 func TestNoShell(t *testing.T) {
 	shells := regexp.MustCompile(`^(ba|da|a|z|k|c|tc)?sh$|^busybox$|^perl|^python|^env$|^apt|^dpkg`)
-	for name, i := range open(t) {
+	for name, i := range open(t, imagesVariable, "image") {
 		t.Run(name, func(t *testing.T) {
 			for file, text := range i.files {
 				if bytes.HasPrefix(text, []byte("#!")) {
@@ -173,8 +187,7 @@ func TestNoShell(t *testing.T) {
 
 // TestLibrariesAreThere follows every program and library to what it has to be linked with.
 func TestLibrariesAreThere(t *testing.T) {
-	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
-	for name, i := range open(t) {
+	for name, i := range open(t, imagesVariable, "image") {
 		t.Run(name, func(t *testing.T) {
 			there := map[string]bool{}
 			for _, files := range []map[string]bool{keys(i.files), keys(i.links)} {
@@ -222,31 +235,39 @@ func keys[V any](m map[string]V) map[string]bool {
 	return all
 }
 
+// bill returns the packages of Debian and the modules that the image says it consists of, with their versions.
+func (i *image) bill(t *testing.T, program string) (packages, modules map[string]string) {
+	t.Helper()
+	var bill struct {
+		SPDXVersion string
+		Packages    []struct {
+			SPDXID, Name, VersionInfo string
+		}
+	}
+	if err := json.Unmarshal(i.file(t, "usr/share/sbom/"+program+".spdx.json"), &bill); err != nil {
+		t.Fatal(err)
+	}
+	packages, modules = map[string]string{}, map[string]string{}
+	seen := map[string]bool{}
+	for _, p := range bill.Packages {
+		if seen[p.SPDXID] {
+			t.Errorf("%s is there twice", p.SPDXID)
+		}
+		seen[p.SPDXID] = true
+		if strings.HasPrefix(p.SPDXID, "SPDXRef-deb-") {
+			packages[p.Name] = p.VersionInfo
+		} else {
+			modules[p.Name] = p.VersionInfo
+		}
+	}
+	return packages, modules
+}
+
 // TestBillOfMaterials asks whether it names each package of Debian that is there, in its version, and the modules of the binary.
 func TestBillOfMaterials(t *testing.T) {
-	for name, i := range open(t) {
+	for name, i := range open(t, imagesVariable, "image") {
 		t.Run(name, func(t *testing.T) {
-			var bill struct {
-				SPDXVersion string
-				Packages    []struct {
-					SPDXID, Name, VersionInfo string
-				}
-			}
-			if err := json.Unmarshal(i.file(t, "usr/share/sbom/weave-npc.spdx.json"), &bill); err != nil {
-				t.Fatal(err)
-			}
-			got, modules, seen := map[string]string{}, map[string]string{}, map[string]bool{}
-			for _, p := range bill.Packages {
-				if seen[p.SPDXID] {
-					t.Errorf("%s is there twice", p.SPDXID)
-				}
-				seen[p.SPDXID] = true
-				if strings.HasPrefix(p.SPDXID, "SPDXRef-deb-") {
-					got[p.Name] = p.VersionInfo
-				} else {
-					modules[p.Name] = p.VersionInfo
-				}
-			}
+			got, modules := i.bill(t, "weave-npc")
 			want := map[string]string{}
 			version := regexp.MustCompile(`(?m)^Version: (.*)$`)
 			for file, text := range i.files {

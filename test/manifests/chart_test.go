@@ -72,16 +72,12 @@ func TestChartRendersWhatKustomizeRenders(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(prod)); err != nil {
 		t.Fatal(err)
 	}
-	overlay := filepath.Join(dir, "monitored")
-	if err := os.Mkdir(overlay, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(monitored), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	cases := []struct{ name, dir, values string }{
 		{"as they are", prod + "/base", ""},
-		{"with a PodMonitor", overlay, "podMonitor: true"},
+		{"with a PodMonitor", withComponents(t, "../monitoring"), "podMonitor: true"},
+		{"with readers", withReaders(t, dir), "readers: {cluster: true, namespaces: [shop]}"},
+		{"with relays", withComponents(t, "../relay"), "relay: {enabled: true}"},
+		{"with relays and PodMonitors", withComponents(t, "../relay, ../monitoring, ../monitoring/relay"), "{relay: {enabled: true}, podMonitor: true}"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,10 +88,36 @@ func TestChartRendersWhatKustomizeRenders(t *testing.T) {
 	}
 }
 
-// monitored is an overlay of the base with the PodMonitor.
-const monitored = `resources: [../base]
-components: [../monitoring]
-`
+// withReaders returns an overlay of the base with the roles of readers, of a namespace too.
+func withReaders(t *testing.T, dir string) string {
+	t.Helper()
+	for name, text := range map[string]string{"": "resources: [../base, ../readers, shop]",
+		"shop": "{namespace: shop, resources: [../../readers/namespace]}"} {
+		folder := filepath.Join(dir, "read", name)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "read")
+}
+
+// withComponents returns an overlay of the base with components, in a copy of prod.
+func withComponents(t *testing.T, components string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(prod)); err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay")
+	if err := os.Mkdir(overlay, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(overlay, "kustomization.yaml"), "resources: [../base]\ncomponents: ["+components+"]\n")
+	return overlay
+}
 
 // plain returns objects as maps, whatever the order of their fields.
 func plain(t *testing.T, all objects) map[string]any {
@@ -222,6 +244,10 @@ func TestChartRefusesWhatItWouldPassOver(t *testing.T) {
 		`{cluster: eu}`:                                               "cluster is a label that the PodMonitor gives: set podMonitor",
 		`{podMonitor: true, runbooks: "https://HOST"}`:                "runbooks is for the alerts: set prometheusRule",
 		`{monitorLabels: {a: b}}`:                                     "monitorLabels are those of a PodMonitor or PrometheusRule",
+		`{readers: {namespace: [a]}}`:                                 "readers.namespace is unknown: did you mean readers.namespaces?",
+		`{readers: {namespaces: ["a: b"]}}`:                           "does not match pattern",
+		`{readers: null}`:                                             "missing property 'readers'",
+		`relay: {enable: true}`:                                       "relay.enable is unknown: did you mean relay.enabled?",
 		`{podmonitor: true}`:                                          "podmonitor is unknown: did you mean podMonitor?",
 	} {
 		if text, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -251,40 +250,25 @@ func TestRightsAreTheLeast(t *testing.T) {
 	}
 }
 
-// TestPodMonitorFindsThePort by the name that the container gives it, and the alerts their job.
-func TestPodMonitorFindsThePort(t *testing.T) {
-	text, err := os.ReadFile(prod + "/monitoring/podmonitor.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m struct {
-		Spec struct {
-			Selector            struct{ MatchLabels map[string]string }
-			PodMetricsEndpoints []struct {
-				Port, Path  string
-				Relabelings []struct{ TargetLabel, Replacement string }
+// TestReadersOnlyRead shows that the roles of users who ask give no right to change or to follow anything, nor one to secrets.
+func TestReadersOnlyRead(t *testing.T) {
+	rules := decode[rbacv1.ClusterRole](t, kustomized(t, prod+"/readers"), "ClusterRole weave-npc-reader").Rules
+	rules = append(rules, decode[rbacv1.Role](t, kustomized(t, prod+"/readers/namespace"), "Role weave-npc-reader").Rules...)
+	known := []string{"namespaces", "pods", "networkpolicies", "clusternetworkpolicies", "nodes", "services", "endpointslices"}
+	for _, r := range rules {
+		for _, verb := range r.Verbs {
+			if verb != "get" && verb != "list" {
+				t.Errorf("%s %v", verb, r.Resources)
+			}
+		}
+		for _, resource := range r.Resources {
+			if !slices.Contains(known, resource) {
+				t.Errorf("a right to %s", resource)
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &m); err != nil {
-		t.Fatal(err)
-	}
-	ds := decode[appsv1.DaemonSet](t, kustomized(t, prod+"/base"), "DaemonSet weave-npc")
-	e := m.Spec.PodMetricsEndpoints[0]
-	if port := container(t, ds.Spec.Template.Spec, "weave-npc").Ports[0]; port.Name != e.Port || e.Path != "/metrics" {
-		t.Errorf("%s of port %s is scraped, the container's is %s", e.Path, e.Port, port.Name)
-	}
-	for key, value := range m.Spec.Selector.MatchLabels {
-		if ds.Spec.Template.Labels[key] != value {
-			t.Errorf("pods with %s=%s are looked for, ours have %q", key, value, ds.Spec.Template.Labels[key])
-		}
-	}
-	alerts, err := os.ReadFile(prod + "/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := e.Relabelings[0]; r.TargetLabel != "job" || !regexp.MustCompile(`job="`+r.Replacement+`"`).Match(alerts) {
-		t.Errorf("the job is %q, which the alerts do not expect", r.Replacement)
+	if len(rules) != 9 {
+		t.Errorf("there are %d rules", len(rules))
 	}
 }
 
@@ -315,5 +299,33 @@ func TestCleanupIsAJob(t *testing.T) {
 	}
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 		t.Error("it may talk to the API server, which it does not need")
+	}
+}
+
+// TestRelayIsConfined: it needs no rights on its node, may write nothing but questions about tokens, and no policy can isolate it.
+func TestRelayIsConfined(t *testing.T) {
+	all := kustomized(t, withComponents(t, "../relay"))
+	pod := decode[appsv1.Deployment](t, all, "Deployment weave-npc-relay").Spec.Template.Spec
+	c := container(t, pod, "weave-npc-relay")
+	yes, no, nobody := true, false, int64(65532)
+	want := &corev1.SecurityContext{RunAsUser: &nobody, RunAsGroup: &nobody, RunAsNonRoot: &yes, Privileged: &no, AllowPrivilegeEscalation: &no,
+		ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	if d := cmp.Diff(want, c.SecurityContext); d != "" {
+		t.Errorf("the container is not confined as it should be (-want +got):\n%s", d)
+	}
+	if !pod.HostNetwork || pod.PriorityClassName != "system-cluster-critical" || pod.Affinity == nil || pod.Affinity.PodAntiAffinity == nil {
+		t.Errorf("host network: %t, priority class: %q, affinity: %v", pod.HostNetwork, pod.PriorityClassName, pod.Affinity)
+	}
+	got := map[string]string{}
+	for _, r := range decode[rbacv1.ClusterRole](t, all, "ClusterRole weave-npc-relay").Rules {
+		for _, resource := range r.Resources {
+			got[resource] = strings.Join(r.Verbs, " ")
+		}
+	}
+	rights := map[string]string{"namespaces": "list watch", "pods": "list watch", "nodes": "list watch", "networkpolicies": "list watch",
+		"clusternetworkpolicies": "list watch", "tokenreviews": "create"}
+	if d := cmp.Diff(rights, got); d != "" {
+		t.Errorf("rights (-want +got):\n%s", d)
 	}
 }

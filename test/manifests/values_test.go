@@ -144,7 +144,8 @@ func TestChartHasTheAlerts(t *testing.T) {
 	if _, there := charted(t, "")["PrometheusRule weave-npc"]; there {
 		t.Error("there is a PrometheusRule although nobody asked for it")
 	}
-	all := charted(t, `{prometheusRule: true, podMonitor: true, monitorLabels: {release: prom}, cluster: eu, runbooks: "https://HOST/PATH/"}`)
+	all := charted(t, `{prometheusRule: true, podMonitor: true, monitorLabels: {release: prom}, cluster: eu, runbooks: "https://HOST/PATH/",
+		relay: {enabled: true}}`)
 	var got prometheusRule
 	if err := yaml.Unmarshal([]byte(all["PrometheusRule weave-npc"]), &got); err != nil {
 		t.Fatal(err)
@@ -164,20 +165,25 @@ func TestChartHasTheAlerts(t *testing.T) {
 	if got.Metadata.Namespace != "kube-system" || !maps.Equal(got.Metadata.Labels, labels) {
 		t.Errorf("the PrometheusRule is in %q with labels %v", got.Metadata.Namespace, got.Metadata.Labels)
 	}
+	for _, name := range []string{"weave-npc", "weave-npc-relay"} {
+		checkMonitored(t, name, all["PodMonitor "+name])
+	}
+}
+
+// checkMonitored checks the labels of a PodMonitor and of what it scrapes.
+func checkMonitored(t *testing.T, name, text string) {
+	t.Helper()
 	var monitor struct {
 		Metadata struct{ Labels map[string]string }
-		Spec     struct {
-			PodMetricsEndpoints []struct {
-				Relabelings []struct{ TargetLabel, Replacement string }
-			}
-		}
+		Spec     struct{ PodMetricsEndpoints []scraped }
 	}
-	if err := yaml.Unmarshal([]byte(all["PodMonitor weave-npc"]), &monitor); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &monitor); err != nil {
 		t.Fatal(err)
 	}
+	labels := map[string]string{"app.kubernetes.io/name": name, "release": "prom"}
 	r := monitor.Spec.PodMetricsEndpoints[0].Relabelings
 	if last := r[len(r)-1]; last.TargetLabel != "cluster" || last.Replacement != "eu" || !maps.Equal(monitor.Metadata.Labels, labels) {
-		t.Errorf("the PodMonitor has the labels %v and gives %v", monitor.Metadata.Labels, r)
+		t.Errorf("the PodMonitor %s has the labels %v and gives %v", name, monitor.Metadata.Labels, r)
 	}
 }
 

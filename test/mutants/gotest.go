@@ -25,12 +25,12 @@ const (
 	baselineTime = 10 * time.Minute
 )
 
-// goTest runs tests, with an overlay if it is not empty, and returns the names of those that failed, as "npc TestX/part": only the
+// goTest runs tests in a module's directory, with an overlay if it is not empty, and returns the names of those that failed, as "npc TestX/part": only the
 // innermost ones, in the order in which they ended. What fails otherwise than by a test is an error.
-func goTest(ctx context.Context, root, overlay string, limit time.Duration, args ...string) ([]string, error) {
+func goTest(ctx context.Context, dir, overlay string, limit time.Duration, args ...string) ([]string, error) {
 	args = append([]string{"test", "-json", "-vet=off", "-timeout=" + limit.String()}, args...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = root
+	cmd.Dir = dir
 	cmd.Env = os.Environ()
 	if overlay != "" {
 		// By the environment, so that a test that builds a command builds the mutant.
@@ -87,7 +87,7 @@ func readEvents(stream []byte) (failed []string, broken string) {
 	return slices.DeleteFunc(slices.Clone(failed), func(name string) bool { return !inner(name) }), broken
 }
 
-// shortName returns a package's path below the module.
+// shortName returns a package's path below the root.
 func shortName(pkg string) string {
 	const module = "github.com/weave-npc/weave-npc/"
 	return strings.TrimPrefix(pkg, module)

@@ -21,17 +21,28 @@ type mutant struct {
 	breaks string
 	// runs are the tests that must catch it, at the latest.
 	runs []tests
-	// changed holds file, from the root of the module -> its text.
+	// changed holds file, from the root -> its text.
 	changed map[string]string
 }
 
 // tests are some tests of a package.
 type tests struct {
-	pkg string // as the go command names it: ./npc
+	pkg string // as the go command names it at the root: ./npc
 	run string // regular expressions for its flag -run
 }
 
-// packages returns the packages that the mutant changes, as the go command names them.
+// relayModule is where the module of weave-npc-relay is, from the root. It has the engine's module in its place.
+const relayModule = "./cmd/weave-npc-relay"
+
+// module returns the directory of a package's module, from the root, and the package as the go command names it there.
+func module(pkg string) (dir, inside string) {
+	if rest, ok := strings.CutPrefix(pkg, relayModule); ok && (rest == "" || rest[0] == '/') {
+		return relayModule, "." + rest
+	}
+	return ".", pkg
+}
+
+// packages returns the packages that the mutant changes, as the go command names them at the root.
 func (m mutant) packages() []string {
 	var out []string
 	for file := range m.changed {
@@ -41,7 +52,15 @@ func (m mutant) packages() []string {
 	return slices.Compact(out)
 }
 
-// loadMutants reads the patches in test/mutants and applies each to the module's files as they are.
+// ofEngine reports whether the mutant changes the engine's module, and not the relay's alone.
+func (m mutant) ofEngine() bool {
+	return slices.ContainsFunc(m.packages(), func(pkg string) bool {
+		dir, _ := module(pkg)
+		return dir == "."
+	})
+}
+
+// loadMutants reads the patches in test/mutants and applies each to the files as they are.
 func loadMutants(root string) ([]mutant, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "test/mutants/*.patch"))
 	if err != nil {
@@ -112,7 +131,7 @@ func (m *mutant) parseHead(text string) error {
 	return nil
 }
 
-// overlay writes the changed files to a directory, and a file that has the go command take them for the module's.
+// overlay writes the changed files to a directory, and a file that has the go command take them for those of the modules.
 func (m mutant) overlay(root, dir string) (path string, err error) {
 	replace := map[string]string{}
 	for file, text := range m.changed {

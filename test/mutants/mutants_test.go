@@ -39,10 +39,14 @@ func TestEveryPatchAppliesAndCompiles(t *testing.T) {
 	if len(mutants) < 25 {
 		t.Errorf("there are %d mutants", len(mutants))
 	}
-	c := newCompiler(t, root, mutants)
+	compilers := map[string]*compiler{} // module -> with what it imports in the versions that it has
+	for _, dir := range []string{".", relayModule} {
+		compilers[dir] = newCompiler(t, root, dir, mutants)
+	}
 	for _, m := range mutants {
 		for _, pkg := range m.packages() {
-			if err := c.check(pkg, m.changed); err != nil {
+			dir, _ := module(pkg)
+			if err := compilers[dir].check(pkg, m.changed); err != nil {
 				t.Errorf("%s: %v", m.name, err)
 			}
 		}
@@ -52,22 +56,27 @@ func TestEveryPatchAppliesAndCompiles(t *testing.T) {
 // compiler checks the types of packages, with what they import as the go command has compiled it.
 type compiler struct {
 	root     string
-	files    map[string][]string  // package, as ./npc -> its files
+	files    map[string][]string  // package, from the root as ./npc -> its files
 	parsed   map[string]*ast.File // file, from the root -> its syntax without a mutant
 	fset     *token.FileSet
 	importer types.Importer
 }
 
-func newCompiler(t *testing.T, root string, mutants []mutant) *compiler {
+// newCompiler returns a compiler of what mutants change of one module.
+func newCompiler(t *testing.T, root, dir string, mutants []mutant) *compiler {
 	t.Helper()
 	var pkgs []string
 	for _, m := range mutants {
-		pkgs = append(pkgs, m.packages()...)
+		for _, pkg := range m.packages() {
+			if in, inside := module(pkg); in == dir {
+				pkgs = append(pkgs, inside)
+			}
+		}
 	}
 	slices.Sort(pkgs)
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-json=Dir,ImportPath,GoFiles,Export"},
 		slices.Compact(pkgs)...)...)
-	cmd.Dir = root
+	cmd.Dir = filepath.Join(root, dir)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	list, err := cmd.Output()
@@ -176,6 +185,20 @@ func TestTheTableNamesEveryMutant(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		t.Errorf("docs/mutants.md has %s, which is gone", name)
+	}
+}
+
+func TestModuleOfAPackage(t *testing.T) {
+	for pkg, want := range map[string][2]string{
+		"./npc/gate":                    {".", "./npc/gate"},
+		"./cmd/weave-npc":               {".", "./cmd/weave-npc"},
+		"./cmd/weave-npc-relay":         {"./cmd/weave-npc-relay", "."},
+		"./cmd/weave-npc-relay/auth":    {"./cmd/weave-npc-relay", "./auth"},
+		"./cmd/weave-npc-relayed/other": {".", "./cmd/weave-npc-relayed/other"},
+	} {
+		if dir, inside := module(pkg); dir != want[0] || inside != want[1] {
+			t.Errorf("%s is %s of %s", pkg, inside, dir)
+		}
 	}
 }
 

@@ -1,87 +1,30 @@
-// Package page looks at the page of weave-npc show matrix in a real browser.
 package page
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
-	"net/netip"
+	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/reach"
+	"github.com/weave-npc/weave-npc/npc/matrix"
+	"github.com/weave-npc/weave-npc/npc/matrixpage"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-var screenshot = flag.String("screenshot", "", "file to write a picture of the page at 30 pods to")
+var pictures = flag.String("pictures", "", "directory to write screenshots to, as the documentation shows them")
 
-// program finds a browser. A machine whose system has none as a package, as Ubuntu, may be without; CI may not.
-func program(t *testing.T) string {
+// written writes the page of a world to a file.
+func written(t testing.TB, v *cluster.View, o matrixpage.Options) string {
 	t.Helper()
-	for _, name := range []string{"chromium", "google-chrome", "chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	const none = "there is no browser in the PATH, chromium or google-chrome; on Debian test/setup browser installs one"
-	if os.Getenv("CI") != "" {
-		t.Fatal(none)
-	}
-	t.Skip(none)
-	return ""
-}
-
-// browser runs a headless browser on a file and returns what it prints. It has a network of its own, where nobody is.
-func browser(t *testing.T, file string, args ...string) string {
-	t.Helper()
-	path := program(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	home := t.TempDir()
-	cmd := exec.CommandContext(ctx, path, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-		"--disable-dev-shm-usage", "--user-data-dir=" + home, "--virtual-time-budget=3000"}, append(args, "file://"+file)...)...)
-	cmd.Env = append(os.Environ(), "HOME="+home)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET, Setpgid: true, Pdeathsig: unix.SIGKILL}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("the browser: %v\n%s", err, &stderr)
-	}
-	return stdout.String()
-}
-
-// opened writes the page of a world with a row for each pod, does something in it, and returns its elements.
-func opened(t *testing.T, w *cluster.Cluster, script string) string {
-	t.Helper()
-	return browser(t, written(t, w, script, reach.Options{EachPod: true}), "--dump-dom")
-}
-
-func written(t *testing.T, w *cluster.Cluster, script string, o reach.Options) string {
-	t.Helper()
-	o.Service, o.Addresses = flow.Service{Protocol: unix.IPPROTO_TCP, Port: 80}, []string{"198.51.100.7"}
-	m, err := reach.NewMatrix(w.View(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var page bytes.Buffer
-	if err := m.WritePage(&page); err != nil {
+	if _, err := matrixpage.Write(&page, v, o); err != nil {
 		t.Fatal(err)
-	}
-	if script != "" {
-		page.WriteString("<script>" + script + "</script>")
 	}
 	file := filepath.Join(t.TempDir(), "matrix.html")
 	if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
@@ -90,170 +33,230 @@ func written(t *testing.T, w *cluster.Cluster, script string, o reach.Options) s
 	return file
 }
 
-func addPod(w *cluster.Cluster, namespace, name string, addr string, labels map[string]string) {
-	w.SetPod(npc.Pod{Namespace: namespace, Name: name, Node: "node1", Labels: labels, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
-}
-
-// small has three pods, of which web alone reaches db.
-func small(t *testing.T) *cluster.Cluster {
-	w := cluster.New()
-	w.SetNamespace(npc.Namespace{Name: "shop"})
-	for i, name := range []string{"db", "mon", "web"} {
-		addPod(w, "shop", name, fmt.Sprintf("10.32.1.%d", i+2), map[string]string{"app": name})
+// fragment returns the state of a page, from names and values in turn.
+func fragment(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		v.Add(pairs[i], pairs[i+1])
 	}
-	w.SetPolicy(fixture.Policy(t, "shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))
-	return w
+	return "#" + v.Encode()
 }
 
-var (
-	cellOf = regexp.MustCompile(`<button class="(.)" title="([^"]*)"`)
-	shown  = regexp.MustCompile(`(?s)<section id="reason"[^>]*>(.*?)</section>`)
-)
+// on80 asks about one port and an address outside.
+func on80() matrixpage.Options {
+	return matrixpage.Options{Options: matrix.Options{Service: flow.Service{Protocol: 6, Port: 80}, Addresses: []string{"198.51.100.7"}}}
+}
 
-// cells returns the titles of the page's cells -> their class.
-func cells(dom string) map[string]string {
+// everyPort asks about all ports.
+func everyPort() matrixpage.Options { return matrixpage.Options{AllPorts: true} }
+
+// cells returns the cells that are shown, one in a line: rows, columns and the words of each.
+func cells(b *browser) map[string]string {
+	b.t.Helper()
 	found := map[string]string{}
-	for _, m := range cellOf.FindAllStringSubmatch(dom, -1) {
-		found[m[2]] = m[1]
+	labels := b.text(`[...document.querySelectorAll("[role=gridcell]:not(.x)")].map(e => e.getAttribute("aria-label") + "\n").join("")`)
+	for line := range strings.Lines(labels) {
+		pair, words, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		found[pair] = words
 	}
 	return found
 }
 
+// reason returns the text of the panel; empty if it is closed.
+func reason(b *browser) string {
+	b.t.Helper()
+	return b.text(`(e => e.hidden ? "" : [...e.querySelectorAll("h2, p")].map(p => p.textContent).join("\n"))(document.getElementById("reason"))`)
+}
+
+// active returns the label of the cell or heading that keys act on.
+func active(b *browser) string {
+	b.t.Helper()
+	return b.text(`document.getElementById(document.getElementById("grid").getAttribute("aria-activedescendant")).getAttribute("aria-label")`)
+}
+
+// label returns a selector of the cell between two names.
+func label(from, to string) string {
+	return fmt.Sprintf(`[role=gridcell][aria-label^="%s → %s: "]`, from, to)
+}
+
 func TestCells(t *testing.T) {
-	dom := opened(t, small(t), "")
-	got := cells(dom)
-	if len(got) != 16 {
-		t.Fatalf("there are %d cells, not 16:\n%s", len(got), dom)
+	b := newBrowser(t, 1400, 900)
+	b.open(written(t, small(t).View(), on80()), "")
+	got := cells(b)
+	if len(got) != 36 { // two groups and four rows
+		t.Errorf("there are %d cells, not 36: %v", len(got), got)
 	}
-	for title, class := range map[string]string{"shop/web → shop/db: allowed": "a", "shop/mon → shop/db: denied": "d",
-		"shop/db → shop/web: allowed": "a", "198.51.100.7 → shop/db: denied": "d"} {
-		if got[title] != class {
-			t.Errorf("%q has class %q, not %q", title, got[title], class)
+	for pair, words := range map[string]string{"shop/web → shop/db": "allowed", "shop/mon → shop/db": "denied", "shop/db → shop/web": "allowed",
+		"198.51.100.7 → shop/db": "denied", "namespace shop → shop/db": "allowed in part", "addresses → namespace shop": "allowed in part"} {
+		if got[pair] != words {
+			t.Errorf("%s: %q, not %q", pair, got[pair], words)
 		}
 	}
-	if !strings.Contains(dom, "4 × 4, 14 allowed") {
-		t.Error("nothing is counted, or wrongly")
+	if signs := b.text(`[..."adp"].map(c => document.querySelector("[role=gridcell]." + c).textContent).join("")`); signs != "+×~" {
+		t.Errorf("the signs are %q", signs)
+	}
+}
+
+// TestEveryPort shows all ports in one page, and each that policies distinguish.
+func TestEveryPort(t *testing.T) {
+	w := small(t)
+	w.SetPolicy(fixture.Policy(t, "shop/mon", `{podSelector: {matchLabels: {app: mon}}, ingress: [{ports: [{port: 9090, endPort: 9099}]}]}`))
+	b := newBrowser(t, 1400, 900)
+	file := written(t, w.View(), everyPort())
+	b.open(file, "")
+	got := cells(b)
+	for pair, words := range map[string]string{"shop/web → shop/db": "allowed on every port", "shop/mon → shop/db": "denied on every port",
+		"shop/web → shop/mon": "allowed in part"} {
+		if got[pair] != words {
+			t.Errorf("%s: %q, not %q", pair, got[pair], words)
+		}
+	}
+	ports := b.text(`[...document.getElementById("port").options].map(o => o.textContent).join("; ")`)
+	if want := "every port; tcp/9090-9099; tcp, every other port; udp, every port; sctp, every port; icmp"; ports != want {
+		t.Errorf("the ports are %s,\nnot         %s", ports, want)
+	}
+	b.click(label("shop/web", "shop/mon"))
+	chips := b.text(`[...document.querySelectorAll("#ports button")].map(e => e.textContent).join("; ")`)
+	if !strings.HasPrefix(chips, "+ tcp/9090-9099; × tcp, every") {
+		t.Errorf("the ports of the cell are %s", chips)
+	}
+	b.click(`#ports [data-port="udp/1"]`)
+	if got := reason(b); !strings.Contains(got, "port wants tcp/9090-9099, asked for is udp/1") {
+		t.Errorf("the page shows %q", got)
+	}
+	b.choose("port", "tcp/9090")
+	if got := cells(b)["shop/web → shop/mon"]; got != "allowed" {
+		t.Errorf("on one port it is %q", got)
+	}
+	b.open(file, fragment("port", "tcp/9095", "source", "shop/web", "destination", "shop/mon", "why", "1"))
+	if got := reason(b); !strings.Contains(got, "tcp/9095: allowed") {
+		t.Errorf("asked for a port within a range, the page shows %q", got)
+	}
+}
+
+// TestTheReasonIsBesideTheCell shows it within the window, whatever the size, and the cell beside it.
+func TestTheReasonIsBesideTheCell(t *testing.T) {
+	file := written(t, thirty(t).View(), on80())
+	b := newBrowser(t, 1400, 900)
+	for _, size := range [][2]int{{1400, 900}, {2400, 1300}, {901, 500}, {700, 600}, {360, 640}, {640, 360}} {
+		b.resize(size[0], size[1])
+		b.open(file, fragment("level", "2"))
+		b.press("Control+Home")
+		b.eval(`document.getElementById("grid").focus()`)
+		b.press("Control+End", "Enter")
+		inside := b.text(`["reason", document.getElementById("grid").getAttribute("aria-activedescendant"), "close"].map(id => {
+			const r = document.getElementById(id).getBoundingClientRect();
+			return id + (r.width > 0 && r.left >= 0 && r.top >= 0 && r.right <= innerWidth && r.bottom <= innerHeight ? "" :
+				" is outside: " + JSON.stringify(r));
+		}).join("; ")`)
+		if strings.Contains(inside, "outside") {
+			t.Errorf("%v: %s", size, inside)
+		}
+		covered := b.eval(`(() => { const cell = document.querySelector("[role=gridcell].active"), r = cell.getBoundingClientRect();
+			return document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2) === cell; })()`)
+		if covered != true {
+			t.Errorf("%v: something is over the cell", size)
+		}
 	}
 }
 
 func TestReasonOnClick(t *testing.T) {
-	dom := opened(t, small(t), `document.querySelector("button[title^='shop/mon → shop/db']").click()`)
-	reason := shown.FindStringSubmatch(dom)
-	if reason == nil || !strings.Contains(reason[1], "shop/mon → shop/db: denied") ||
-		!strings.Contains(reason[1], "rule 1: no: peer wants app=web, shop/mon has app=mon") {
-		t.Errorf("the page shows %q", reason)
+	b := newBrowser(t, 1400, 900)
+	b.open(written(t, small(t).View(), on80()), "")
+	b.click(label("shop/mon", "shop/db"))
+	if got := reason(b); !strings.Contains(got, "shop/mon → shop/db\n×denied") ||
+		!strings.Contains(got, "rule 1: no: peer wants app=web, shop/mon has app=mon") {
+		t.Errorf("the page shows %q", got)
 	}
-	if strings.Count(dom, `aria-pressed="true"`) != 1 {
-		t.Error("the cell is not marked")
+	b.click("#close")
+	if got := reason(b); got != "" {
+		t.Errorf("it is closed, and shows %q", got)
+	}
+	b.click(label("namespace shop", "namespace shop"))
+	if got := reason(b); !strings.Contains(got, "+ 5 allowed") || !strings.Contains(got, "× 1 denied") {
+		t.Errorf("of namespaces the page shows %q", got)
+	}
+}
+
+// TestTwoPodsOfAWorkload tells about two of its pods where a workload meets itself.
+func TestTwoPodsOfAWorkload(t *testing.T) {
+	b := newBrowser(t, 1400, 900)
+	b.open(written(t, thirty(t).View(), on80()), "")
+	b.click(label("shop/cart-* (4 pods)", "shop/cart-* (4 pods)"))
+	if got := reason(b); !strings.Contains(got, "peer wants app=web, shop/cart-0 has app=cart") || !strings.Contains(got, "-> shop/cart-1") {
+		t.Errorf("the page shows %q", got)
 	}
 }
 
 func TestFilters(t *testing.T) {
-	set := func(id, value string) string {
-		return fmt.Sprintf(`{ const e = document.getElementById(%q); e.value = %q; e.dispatchEvent(new Event("input", {bubbles: true})); }`,
-			id, value)
-	}
-	for _, c := range []struct {
-		name, script string
-		want         int
-	}{
-		{"from", set("from", "WEB"), 4},
-		{"from_and_to", set("from", "web") + set("to", "shop/"), 3},
-		{"something_denied", set("reach", "d"), 2},
-		{"nobody", set("to", "nobody"), 0},
+	file := written(t, thirty(t).View(), on80())
+	b := newBrowser(t, 1400, 900)
+	for _, c := range []struct{ name, from, to, want string }{
+		{"from", "CART", "", "2 rows × 17 columns"},
+		{"from and to", "web", "data/", "2 rows × 4 columns"},
+		{"a namespace", "ops", "", "4 rows × 17 columns"},
+		{"one pod's name", "cart-3", "", "2 rows × 17 columns"},
+		{"an address", "198.", "", "2 rows × 17 columns"},
+		{"nobody", "", "nobody", "17 rows × 0 columns"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := cells(opened(t, small(t), c.script)); len(got) != c.want {
-				t.Errorf("shows %d cells, not %d: %v", len(got), c.want, got)
+			b.open(file, "")
+			b.choose("from", c.from)
+			b.choose("to", c.to)
+			if got := b.text(`document.getElementById("count").textContent`); got != c.want {
+				t.Errorf("shows %s, not %s", got, c.want)
 			}
+			b.press("ArrowDown", "Enter") // whatever there is, keys break nothing
 		})
 	}
 }
 
-// TestNamesAreText shows that what is in a name is shown and not obeyed.
+// TestNamespacesThatWereNotAskedFor leaves the pairs empty that -n excludes.
+func TestNamespacesThatWereNotAskedFor(t *testing.T) {
+	b := newBrowser(t, 1400, 900)
+	o := everyPort()
+	o.Either = "shop"
+	b.open(written(t, thirty(t).View(), o), "")
+	const rows, ofShop = 15, 5
+	if got := len(cells(b)); got != rows*rows-(rows-ofShop)*(rows-ofShop) {
+		t.Errorf("there are %d cells", got)
+	}
+	o.Either, o.From, o.To = "", "shop", "data"
+	b.open(written(t, thirty(t).View(), o), "")
+	if got := b.text(`document.getElementById("count").textContent`); got != "5 rows × 4 columns" {
+		t.Errorf("from shop to data it has %s", got)
+	}
+}
+
+// TestNamesAreText shows that what is in a name is shown and not obeyed, and that the page fetches nothing.
 func TestNamesAreText(t *testing.T) {
 	w := small(t)
-	const evil = `</script><img src=x onerror="document.title='obeyed'"><b>`
+	const evil = `</script><!--<script><img src=x onerror="document.title='obeyed'"><b>`
 	addPod(w, "shop", evil, "10.32.1.9", map[string]string{"app": evil})
+	addPod(w, "__proto__", "constructor", "10.32.1.10", map[string]string{"__proto__": "x", "app": "toString"})
 	w.SetPolicy(fixture.Policy(t, "shop/bad", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: "</script><img src=y>"}}]}]}`))
-	dom := opened(t, w, `for (const b of document.querySelectorAll("button[title*='onerror'][title*='shop/db']")) b.click();`)
-	if strings.Contains(dom, "<img") || strings.Contains(dom, "<title>obeyed") {
+	b := newBrowser(t, 1400, 900)
+	file := written(t, w.View(), on80())
+	b.open(file, fragment("source", "shop/"+evil, "destination", "shop/db", "why", "1", "row", `"><img src=z>`))
+	if b.eval(`document.images.length + document.querySelectorAll("b").length`) != 0.0 || strings.Contains(b.text("document.title"), "obeyed") {
 		t.Error("a name has become an element")
 	}
-	if !strings.Contains(dom, "&lt;img src=x") || !strings.Contains(dom, "&lt;img src=y") {
-		t.Error("a name is not shown")
+	got := reason(b)
+	if !strings.Contains(got, "<img src=x") || !strings.Contains(got, "<img src=y>") {
+		t.Errorf("a name is not shown: %q", got)
 	}
-}
-
-// TestThirtyPods fits thirty pods into a window, and takes the picture that the documentation shows.
-func TestThirtyPods(t *testing.T) {
-	w := thirty(t)
-	script := `document.querySelector("button[title^='shop/cart-1 → data/postgres-0']").click()`
-	if got := len(cells(opened(t, w, script))); got != 31*31 {
-		t.Errorf("there are %d cells", got)
+	if got := cells(b)["__proto__/constructor → shop/db"]; got != "denied" {
+		t.Errorf("a pod of an odd name is %q", got)
 	}
-	picture := filepath.Join(t.TempDir(), "matrix.png")
-	if *screenshot != "" {
-		picture = *screenshot
+	policy := b.text(`document.querySelector("meta[http-equiv]").content`)
+	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
+		t.Errorf("the page's policy is %s", policy)
 	}
-	picture, err := filepath.Abs(picture)
-	if err != nil {
-		t.Fatal(err)
+	b.eval(`document.body.append(Object.assign(document.createElement("script"), {textContent: "document.title = 'obeyed'"}))`)
+	if b.text("document.title") == "obeyed" {
+		t.Error("a script that is not the page's runs")
 	}
-	browser(t, written(t, w, script, reach.Options{EachPod: true}), "--window-size=1400,1000", "--screenshot="+picture)
-	if info, err := os.Stat(picture); err != nil || info.Size() < 10_000 {
-		t.Errorf("there is no picture: %v", err)
+	if source, err := os.ReadFile(file); err != nil || bytes.Contains(source, []byte("http:")) || bytes.Contains(source, []byte("https:")) {
+		t.Errorf("the page names something elsewhere: %v", err)
 	}
-}
-
-// TestRowsOfReplicas shows a row for each kind of pods, and leaves the pairs empty that were not asked for.
-func TestRowsOfReplicas(t *testing.T) {
-	script := `document.querySelector("button[title^='shop/cart-* (4 pods) → shop/cart-*']").click()`
-	dom := browser(t, written(t, thirty(t), script, reach.Options{Either: "shop"}), "--dump-dom")
-	const kinds, ofShop = 12, 4
-	if got := len(cells(dom)); got != kinds*kinds-(kinds-ofShop)*(kinds-ofShop) {
-		t.Errorf("there are %d cells", got)
-	}
-	reason := shown.FindStringSubmatch(dom)
-	if reason == nil || !strings.Contains(reason[1], "peer wants app=web, shop/cart-1 has app=cart") &&
-		!strings.Contains(reason[1], "peer wants app=web, shop/cart-0 has app=cart") {
-		t.Errorf("the page shows %q", reason)
-	}
-}
-
-// thirty is a cluster of three namespaces and 30 pods.
-func thirty(t *testing.T) *cluster.Cluster {
-	w := cluster.New()
-	n := 0
-	for _, g := range []struct {
-		namespace, app string
-		count          int
-	}{{"shop", "web", 4}, {"shop", "cart", 4}, {"shop", "checkout", 3}, {"shop", "mail", 2}, {"data", "postgres", 3}, {"data", "redis", 3},
-		{"data", "backup", 1}, {"ops", "prometheus", 2}, {"ops", "grafana", 1}, {"ops", "logs", 3}, {"ingress", "proxy", 4}} {
-		w.SetNamespace(npc.Namespace{Name: g.namespace, Labels: map[string]string{"kubernetes.io/metadata.name": g.namespace, "team": g.namespace}})
-		for i := range g.count {
-			n++
-			addPod(w, g.namespace, fmt.Sprintf("%s-%d", g.app, i), fmt.Sprintf("10.32.1.%d", n), map[string]string{"app": g.app})
-		}
-	}
-	for name, spec := range map[string]string{
-		"shop/default": `{podSelector: {}, policyTypes: [Ingress]}`,
-		"shop/web": `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ingress}}}],
-			ports: [{port: 80}]}]}`,
-		"shop/cart": `{podSelector: {matchExpressions: [{key: app, operator: In, values: [cart, checkout]}]},
-			ingress: [{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 80}]}]}`,
-		"shop/mail": `{podSelector: {matchLabels: {app: mail}}, policyTypes: [Ingress, Egress],
-			ingress: [{from: [{podSelector: {matchLabels: {app: checkout}}}]}],
-			egress: [{to: [{ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}]}]}`,
-		"data/postgres": `{podSelector: {matchLabels: {app: postgres}}, ingress: [{from: [{podSelector: {matchLabels: {app: backup}}},
-			{namespaceSelector: {matchLabels: {team: shop}}, podSelector: {matchLabels: {app: checkout}}}]}]}`,
-		"data/redis": `{podSelector: {matchLabels: {app: redis}}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: shop}},
-			podSelector: {matchLabels: {app: cart}}}]}]}`,
-		"ops/in": `{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}`,
-		"shop/monitoring": `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ops}},
-			podSelector: {matchLabels: {app: prometheus}}}]}]}`,
-	} {
-		w.SetPolicy(fixture.Policy(t, name, spec))
-	}
-	return w
 }

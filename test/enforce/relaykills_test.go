@@ -1,0 +1,389 @@
+package enforce
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/lab"
+)
+
+const (
+	// relayKillsVariable is how many kills TestS63_S93_RelaysAndAgentsAreKilled makes, on both backends together, and again with spans.
+	relayKillsVariable = "WEAVE_NPC_TEST_RELAY_KILLS"
+	// relayKillsFew is how many it makes without the variable, on one of them with spans.
+	relayKillsFew = 8
+	// relayStreamRate is how many connections a second are judged meanwhile.
+	relayStreamRate = 500
+)
+
+// TestS63_S93_RelaysAndAgentsAreKilled kills replicas of the relay, and weave-npc that reads through them, at random moments while policies and
+// pods change to and fro. New connections all the time get no verdict that neither of the two states has, and what arrives after each round is
+// what the judge says. That is so whether agents get all pods or only those that their nodes need.
+func TestS63_S93_RelaysAndAgentsAreKilled(t *testing.T) {
+	t.Parallel()
+	text := os.Getenv(relayKillsVariable)
+	if text == "" {
+		relayKillsOn(t, lab.NFT, relayKillsFew, "--relay-span")
+		return
+	}
+	kills, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("$%s: %v", relayKillsVariable, err)
+	}
+	for _, backend := range []lab.Backend{lab.NFT, lab.Legacy} {
+		t.Run(string(backend), func(t *testing.T) {
+			t.Run("all_pods", func(t *testing.T) { relayKillsOn(t, backend, kills/2) })
+			t.Run("spans", func(t *testing.T) { relayKillsOn(t, backend, kills/2, "--relay-span") })
+		})
+	}
+}
+
+func relayKillsOn(t *testing.T, backend lab.Backend, kills int, flags ...string) {
+	t.Helper()
+	k := &relayKilling{relayed: startRelayed(t, backend, base(), flags...), down: map[*daemon]bool{}, known: map[*end]reading{}}
+	for _, d := range k.daemons {
+		d.log.expect("cannot serve, trying again")                                    // one that was killed may hold its port for a moment
+		d.log.expect("watch is broken, will be tried again for ever.*stream ended")   // the way to the API server takes up to two seconds
+		d.log.expect("Unexpected error when reading response body.*context canceled") // client-go, of a request that is given up
+	}
+	for _, d := range k.replicas {
+		d.log.expect("very short watch.*Unexpected watch close") // of the cache of one that is asked to end before it has begun
+	}
+	t.Cleanup(func() { k.tellFailure(t) })
+	g, seed, _ := newGenerator(t, k.world, 0)
+	if k.g = g; seed%2 == 0 {
+		g.drawTiers()
+	}
+	k.settle(t)
+	for ; k.count.kills() < kills; k.count.rounds++ {
+		k.round(t, min(1+g.IntN(8), kills-k.count.kills()))
+		if t.Failed() {
+			text, _ := g.objects.manifest()
+			t.Fatalf("seed %d:\n%s\n%s", seed, strings.Join(g.did, "\n"), text)
+		}
+		if k.count.rounds%10 == 9 {
+			t.Log(k.count)
+		}
+	}
+	t.Log(k.count)
+	if k.count.serving == 0 || k.count.moves == 0 {
+		t.Error("no replica was killed that an agent read from, or no agent read on elsewhere")
+	}
+	spans, most := slices.Contains(flags, "--relay-span"), 0 // every version is there to go on from
+	if spans {
+		most = len(k.daemons) * k.count.replicas // all pods, each time that no replica is left
+	}
+	if spans != (k.count.spanned > 0) {
+		t.Errorf("%d times an agent had a span after a round", k.count.spanned)
+	}
+	if k.count.lists > most {
+		t.Errorf("%d lists anew, more than %d", k.count.lists, most)
+	}
+}
+
+// tellFailure logs what was done and what daemons say if the test has failed.
+func (k *relayKilling) tellFailure(t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	t.Logf("%s\n%s", k.count, strings.Join(k.events.lines, "\n"))
+	for _, d := range slices.Concat(k.daemons, k.replicas) {
+		t.Logf("%s on %s:\n%s", filepath.Base(d.cmd.Path), d.node, d.log)
+	}
+}
+
+// relayTally counts what was done, and what came of it.
+type relayTally struct {
+	rounds int
+	// replicas that were killed; those of them that agents read from, and that were the last one; agents that were killed; by SIGTERM of all.
+	replicas, serving, last, agents, asked int
+	moves, lists                           int // of agents that lived, after their first lists
+	settled, relayed, spanned              int // agents after rounds, those of them that read through the relay alone, and that have a span there
+	packets                                int // judged after rounds
+	stream                                 lab.StreamResult
+}
+
+func (c relayTally) kills() int { return c.replicas + c.agents }
+
+// String sums it up.
+func (c relayTally) String() string {
+	return fmt.Sprintf("%d rounds, %d kills (%d by SIGTERM): %d of replicas, of which %d served agents and %d were the last one, and %d of agents; "+
+		"%d moves and %d lists anew by agents that lived; after rounds %d of %d agents read through the relay, %d a span; "+
+		"%d connections and %d packets judged: %d wrong accepts, %d wrong drops", c.rounds, c.kills(), c.asked, c.replicas, c.serving, c.last, c.agents,
+		c.moves, c.lists, c.relayed, c.settled, c.spanned, c.stream.Opened, c.packets, c.stream.WrongAccepts, c.stream.WrongDrops)
+}
+
+// relayKilling is a run of kills.
+type relayKilling struct {
+	*relayed
+	g      *generator
+	count  relayTally
+	events events
+	down   map[*daemon]bool // that were killed, and are not started again
+	alone  bool             // whether the last replica may be killed, too
+	// known is what agents told last, in the life that they have.
+	known map[*end]reading
+}
+
+// round changes to a state and back, again and again, with a number of kills, and settles.
+func (k *relayKilling) round(t *testing.T, kills int) {
+	t.Helper()
+	k.g.begin()
+	k.events.lines = nil
+	k.renewToken(t)
+	k.g.edit()
+	k.g.edit()
+	k.g.crowd(k.count.rounds)
+	k.apply(t, k.g.objects)
+	before := k.g.objects.clone()
+	between, allowed := k.turn()
+	if flows := k.flows(t, before, between, allowed); len(flows) > 0 {
+		k.strikes(t, kills, before, flows)
+	}
+	if !t.Failed() {
+		k.g.change(t)
+		k.settle(t)
+	}
+}
+
+// strikes kills and starts, while the state changes from the one before to the present one and back.
+func (k *relayKilling) strikes(t *testing.T, kills int, before *objects, flows []lab.StreamFlow) {
+	t.Helper()
+	stream, err := lab.NewStream(relayStreamRate, flows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := []*objects{k.g.objects, before}
+	k.alone = k.g.IntN(3) == 0 // seldom, or agents would hardly ever read through the relay
+	k.strike(t, k.servant())
+	for i, until := 1, k.count.kills()+kills-1; k.count.kills() < until; i++ {
+		if k.g.IntN(3) > 0 {
+			k.events.add("state %d", i%2)
+			k.source.write(t, states[i%2])
+		}
+		time.Sleep(k.moment())
+		k.strike(t, k.anybody())
+	}
+	for _, d := range slices.Concat(k.daemons, k.replicas) {
+		if k.down[d] {
+			k.raise(t, d)
+		}
+	}
+	k.source.write(t, k.g.objects)
+	for _, d := range k.daemons {
+		d.awaitReady(t)
+	}
+	k.events.add("all agents are ready")
+	stream.Round(t.Context())
+	result, err := stream.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.count.stream.Add(result)
+	if result.WrongAccepts+result.WrongDrops > 0 {
+		t.Errorf("wrong:\n%s\n%s", strings.Join(result.Wrong, "\n"), k.state())
+	}
+}
+
+// moment returns how long nothing is killed: mostly too short for anybody to notice, and now and then long enough to move.
+func (k *relayKilling) moment() time.Duration {
+	most := []time.Duration{20 * time.Millisecond, 400 * time.Millisecond, 400 * time.Millisecond, 2500 * time.Millisecond}[k.g.IntN(4)]
+	return time.Duration(k.g.Int64N(int64(most)))
+}
+
+// servant returns a replica that agents read from, or any if there is none.
+func (k *relayKilling) servant() *daemon {
+	for _, d := range k.replicas {
+		if !k.down[d] && served(d) > 0 {
+			return d
+		}
+	}
+	return k.replicas[0]
+}
+
+// anybody chooses a replica or an agent.
+func (k *relayKilling) anybody() *daemon {
+	if k.g.IntN(5) < 2 {
+		return k.daemons[k.g.IntN(len(k.daemons))]
+	}
+	i := k.g.IntN(len(k.replicas))
+	if other := k.replicas[1-i]; k.down[other] && !k.alone {
+		return other
+	}
+	return k.replicas[i]
+}
+
+// strike kills a daemon, by either signal, or starts one that was killed.
+func (k *relayKilling) strike(t *testing.T, d *daemon) {
+	t.Helper()
+	if k.down[d] {
+		k.raise(t, d)
+		return
+	}
+	what := "the agent"
+	if i := slices.Index(k.replicas, d); i >= 0 {
+		what = "the replica"
+		k.count.replicas++
+		if served(d) > 0 {
+			k.count.serving++
+			what += " that serves"
+		}
+		if k.down[k.replicas[1-i]] {
+			k.count.last++
+		}
+	} else {
+		k.count.agents++
+		k.read(d)
+	}
+	k.down[d] = true
+	s := syscall.SIGKILL
+	if k.g.IntN(3) == 0 {
+		s = syscall.SIGTERM
+		k.count.asked++
+	}
+	k.events.add("%s on %s: %s", what, d.node, s)
+	if err := d.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("%v\n%s", err, d.log)
+	}
+}
+
+// raise starts a daemon that was killed.
+func (k *relayKilling) raise(t *testing.T, d *daemon) {
+	t.Helper()
+	k.events.add("a new one on %s: replica %t", d.node, slices.Contains(k.replicas, d))
+	d.restart(t)
+	delete(k.down, d)
+}
+
+// settle compares what arrives with the judge's verdicts once all agents follow.
+func (k *relayKilling) settle(t *testing.T) {
+	t.Helper()
+	k.events.add("settles")
+	k.apply(t, k.g.objects)
+	k.count.packets += k.compare(t, k.g.objects)
+	for _, d := range k.replicas {
+		_, text := d.getAt(relayMetricsPort, "/metrics")
+		k.count.spanned += sum(text, "weavenpcrelay_span_agents")
+	}
+	for _, d := range k.daemons {
+		if now, ok := k.read(d); ok {
+			k.known[d.end] = now
+			k.count.settled++
+			if now.direct == 0 && now.relayed > 0 {
+				k.count.relayed++
+			}
+		}
+	}
+}
+
+// read counts what an agent has done since it was read last, unless that was in another life.
+func (k *relayKilling) read(d *daemon) (now reading, ok bool) {
+	if now, ok = reads(d); !ok {
+		return now, false
+	}
+	if before, same := k.known[d.end]; same {
+		k.count.moves += now.moves - before.moves
+		k.count.lists += now.lists - before.lists
+		k.known[d.end] = now
+	}
+	return now, true
+}
+
+// turn makes one change that is made again and again, and taken back. It returns what there is for a moment on the way, if that is a state of its
+// own, and whether what both states allow passes meanwhile, too.
+func (k *relayKilling) turn() (between *objects, allowed bool) {
+	name := k.g.onePod()
+	for strings.HasPrefix(name, crowdPrefix) {
+		name = k.g.onePod()
+	}
+	switch k.g.IntN(5) {
+	case 0, 1:
+		return nil, k.editOne()
+	case 2:
+		k.g.relabel(name)
+		return nil, false
+	}
+	between = k.g.objects.clone()
+	without(name)(k.world, between)
+	k.g.renewed[name] = true
+	if k.g.IntN(2) == 0 {
+		l := k.g.labels()
+		k.g.do("another "+name+" with "+l, pod(name, uid(k.g.uid()), phase(corev1.PodRunning), labelled(l)))
+		return between, false
+	}
+	host, id, l := k.hostOf(k.g.objects.pods[name]), k.g.uid(), k.g.labels()
+	heir := k.g.pick("shop", "ops") + "/heir-" + id
+	k.g.renewed[heir] = true
+	k.g.do(heir+" with "+l+" has the addresses of "+name, do(without(name), pod(heir, at(host), uid(id), labelled(l))))
+	return between, false
+}
+
+// editOne adds, changes or removes one policy, and reports whether that is a NetworkPolicy: one that goes to another tier may drop for a moment what
+// both states allow. All of a tier go one after the other, and what is between is neither state.
+func (k *relayKilling) editOne() (ofNamespace bool) {
+	for {
+		before := k.g.objects.clone()
+		k.g.edit()
+		if len(removed(before.tiers, k.g.objects.tiers)) < 2 {
+			return maps.Equal(before.tiers, k.g.objects.tiers)
+		}
+		k.g.objects = before
+	}
+}
+
+// hostOf returns the host that has a pod's address.
+func (w *world) hostOf(p *corev1.Pod) string {
+	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
+		if w.hosts[name].Addrs()[0].String() == p.Status.PodIP {
+			return name
+		}
+	}
+	panic("no host has the address of " + p.Name)
+}
+
+// flows returns flows that are denied in the same direction before and after, and between the two, and if they are asked for those that are
+// allowed by both.
+func (k *relayKilling) flows(t *testing.T, before, between *objects, allowed bool) []lab.StreamFlow {
+	t.Helper()
+	was, is := before.judged(t, k.world), k.g.objects.judged(t, k.world)
+	flows := k.streamed(was, is, allowed)
+	var passing judge.World
+	if between != nil {
+		passing = between.judged(t, k.world)
+	}
+	return slices.DeleteFunc(flows, func(f lab.StreamFlow) bool {
+		if !f.Denied {
+			return !k.lives(f.From, before) || !k.lives(f.To, before)
+		}
+		return between != nil && !k.deniedThroughout(f, was, is, passing, between)
+	})
+}
+
+// lives reports whether a host is no pod's, or that of the same pod before and after.
+func (k *relayKilling) lives(h *lab.Host, before *objects) bool {
+	owner := before.ownerOf(h)
+	return k.nodeOf(h) == nil || owner != "" && owner == k.g.objects.ownerOf(h)
+}
+
+// deniedThroughout reports whether a flow is denied in a direction by all three states. A pod that is gone stays closed until another one has its
+// address.
+func (k *relayKilling) deniedThroughout(f lab.StreamFlow, was, is, passing judge.World, between *objects) bool {
+	p := packetOf(f.From.Addr(f.Family), f.To.Addr(f.Family), f.Proto, f.Port)
+	out1, in1 := was.Judge(judge.Everywhere, p)
+	out2, in2 := is.Judge(judge.Everywhere, p)
+	out, in := passing.Judge(judge.Everywhere, p)
+	gone := func(h *lab.Host) bool { return k.nodeOf(h) != nil && between.ownerOf(h) == "" }
+	return !out1 && !out2 && (!out || gone(f.From)) || !in1 && !in2 && (!in || gone(f.To))
+}

@@ -1,0 +1,133 @@
+// Package random makes clusters with few labels, ports and addresses, so that many pods are alike, some claim the same address, and some report a stale
+// one.
+package random
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"pgregory.net/rapid"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
+	"github.com/weave-npc/weave-npc/test/tiers"
+)
+
+// SetPolicy adds a network policy to a cluster, by namespace/name and its spec.
+func SetPolicy(t testing.TB, c *cluster.Cluster, key, spec string) {
+	t.Helper()
+	c.SetPolicy(fixture.Policy(t, key, spec))
+}
+
+// Pick returns one of some values.
+func Pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+// World returns a cluster that has few labels, ports and addresses, so that many pods are alike, some claim the same address, and some report a stale one.
+func World(t *testing.T, r *rand.Rand) *cluster.Cluster {
+	w := cluster.New()
+	w.LegacyNetpol = r.IntN(8) == 0
+	for _, ns := range []string{"a", "b", "c"} {
+		if r.IntN(6) > 0 {
+			w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": Pick(r, "x", "y")}, DefaultDeny: r.IntN(2) == 0})
+		}
+	}
+	for i := range 14 {
+		node := r.IntN(2) + 1
+		p := npc.Pod{Namespace: Pick(r, "a", "b", "c"), Name: fmt.Sprintf("p%d", i), Node: fmt.Sprintf("node%d", node),
+			Labels:    map[string]string{"app": Pick(r, "web", "db"), "of-no-policy": Pick(r, "1", "2")},
+			HostAddrs: []netip.Addr{netip.AddrFrom4([4]byte{172, 31, 0, byte(node)})}}
+		if r.IntN(3) > 0 {
+			p.Labels["tier"] = Pick(r, "1", "2")
+		}
+		if r.IntN(5) > 0 {
+			p.Addrs = append(p.Addrs, netip.AddrFrom4([4]byte{10, 32, byte(r.IntN(2)), byte(r.IntN(40))}))
+		}
+		if r.IntN(3) > 0 {
+			p.Addrs = append(p.Addrs, netip.MustParseAddr(fmt.Sprintf("fd32::%d:%d", r.IntN(2), i)))
+		}
+		if r.IntN(2) == 0 {
+			p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: Pick[uint16](r, 80, 8080)}}
+		}
+		p.StaleAddrs = r.IntN(20) == 0
+		w.SetPod(p)
+	}
+	for i := range r.IntN(6) {
+		SetPolicy(t, w, Pick(r, "a", "b", "c")+"/"+fmt.Sprint("q", i), Spec(r))
+	}
+	if r.IntN(2) == 0 {
+		for i, a := range []string{"172.31.0.1", "10.32.0.9", "fd99::1"} { // pods may have addresses of Nodes too
+			n := npc.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": Pick(r, "x", "y")}, Addrs: []netip.Addr{netip.MustParseAddr(a)}}
+			for j := range 5 {
+				n.Addrs = append(n.Addrs, netip.AddrFrom4([4]byte{10, 32, 1, byte(5*i + j)}))
+			}
+			w.SetNode(n)
+		}
+		for range r.IntN(5) {
+			w.SetClusterPolicy(ClusterPolicy(r))
+		}
+	}
+	return w
+}
+
+// ClusterPolicy returns one about the pods and namespaces of a random world.
+func ClusterPolicy(r *rand.Rand) *v1alpha2.ClusterNetworkPolicy {
+	return ClusterPolicyOf(r, Universe())
+}
+
+// Universe is what the ClusterNetworkPolicies of a random world are about.
+func Universe() tiers.Universe {
+	return tiers.Universe{Names: []string{"p", "q", "r", "s"}, Namespaces: []map[string]string{{"team": "x"}, {"team": "y"}},
+		Pods:  []map[string]string{{"app": "web"}, {"app": "db", "tier": "1"}, {"tier": "2"}},
+		Nodes: []map[string]string{{"zone": "x"}, {"zone": "y"}},
+		CIDRs: []v1alpha2.CIDR{"0.0.0.0/0", "::/0", "10.32.0.0/17", "10.32.0.16/28", "172.31.0.0/16", "fd32::1:0/112"},
+		Ports: []int32{80, 443, 8080}, PortNames: []string{"http"}}
+}
+
+// ClusterPolicyOf returns one of a universe.
+func ClusterPolicyOf(r *rand.Rand, u tiers.Universe) *v1alpha2.ClusterNetworkPolicy {
+	return rapid.Custom(func(t *rapid.T) *v1alpha2.ClusterNetworkPolicy { return tiers.Draw(t, u) }).Example(r.Int())
+}
+
+// Spec returns the spec of a network policy about the pods of a random world.
+func Spec(r *rand.Rand) string {
+	selector := func() string {
+		return Pick(r, "{}", "{matchLabels: {app: web}}", "{matchLabels: {app: db, tier: '1'}}",
+			"{matchExpressions: [{key: tier, operator: DoesNotExist}]}", "{matchExpressions: [{key: app, operator: NotIn, values: [web]}]}")
+	}
+	peer := func() string {
+		switch r.IntN(5) {
+		case 0:
+			return "{podSelector: " + selector() + "}"
+		case 1:
+			return "{namespaceSelector: {matchLabels: {team: " + Pick(r, "x", "y") + "}}, podSelector: " + selector() + "}"
+		case 2:
+			return "{namespaceSelector: {}}"
+		case 3:
+			return "{ipBlock: {cidr: 10.32.0.0/16, except: [10.32." + Pick(r, "0.0/25", "0.16/28", "1.0/24") + "]}}"
+		default:
+			return "{ipBlock: {cidr: '" + Pick(r, "0.0.0.0/0", "::/0", "10.32.0.8/29", "fd32::1:0/112", "172.31.0.0/16") + "'}}"
+		}
+	}
+	rules := func(peers string) (text string) {
+		for i := range r.IntN(3) {
+			if i > 0 {
+				text += ", "
+			}
+			switch r.IntN(3) {
+			case 0:
+				text += "{" + peers + ": [" + peer() + "]}"
+			case 1:
+				text += "{" + peers + ": [" + peer() + ", " + peer() + "], ports: [{port: http}, {port: 443}]}"
+			default:
+				text += "{ports: [{port: " + Pick(r, "80", "http", "443", "1, endPort: 100") + "}]}"
+			}
+		}
+		return "[" + text + "]"
+	}
+	return fmt.Sprintf("{podSelector: %s, policyTypes: %s, ingress: %s, egress: %s}", selector(),
+		Pick(r, "[Ingress]", "[Egress]", "[Ingress, Egress]"), rules("from"), rules("to"))
+}
