@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/relay"
 )
@@ -197,10 +198,16 @@ func TestARolloutMakesNoLists(t *testing.T) {
 	if _, now := f.lists(); now != lists {
 		t.Errorf("%d lists more than at the start", now-lists)
 	}
-	metrics := first.get(t, "/metrics")
+	w.expiredNothing(first)
+}
+
+// expiredNothing checks that a relay had all versions that it was asked for.
+func (w *world) expiredNothing(r *running) {
+	w.t.Helper()
+	metrics := r.get(w.t, "/metrics")
 	for _, kind := range followedKinds() {
 		if !strings.Contains(metrics, `weavenpcrelay_expired_total{kind="`+kind+`"} 0`) {
-			t.Errorf("the new relay lacked versions of %s", kind)
+			w.t.Errorf("the relay lacked versions of %s", kind)
 		}
 	}
 }
@@ -270,6 +277,50 @@ func TestTheOnlyRelayDies(t *testing.T) {
 	f.alike("with a relay again")
 	if _, now := f.lists(); now != lists {
 		t.Errorf("%d lists more than at the start", now-lists)
+	}
+}
+
+// TestSeveralAPIServers of one etcd, each a bit behind or before the other, stand before the relays and the agents, as in a cluster whose control plane
+// has several nodes. Relays and agents are led from one to the other again and again, and one of the servers goes. Nobody lists anew.
+func TestSeveralAPIServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish()
+	other, err := w.server.StartBeside(t.Context())
+	w.must(err)
+	t.Cleanup(func() { w.must(other.Stop()) })
+	servers := []*rest.Config{w.config, other.Client()}
+	var lines [3]*link
+	var through [3]*rest.Config
+	for i := range lines {
+		lines[i], through[i] = newLink(t, servers[i%2])
+	}
+	relays := []*running{w.start(through[0], ""), w.start(through[1], "")}
+	f := newFleet(t, w, clientFor(t, through[2]), time.Second, relays...)
+	w.stir(func(string) {})
+	_, before := f.lists()
+	for round := range 6 {
+		for i, l := range lines {
+			l.lead(t, servers[(i+round+1)%2])
+		}
+		w.touch(fmt.Sprintf("round-%d", round))
+		f.alike(fmt.Sprintf("round %d", round))
+	}
+	w.must(other.StopAPI())
+	for _, l := range lines {
+		l.lead(t, w.config)
+	}
+	relays[0].stop()
+	w.touch("one-of-each")
+	f.servedBy(relays[1])
+	f.alike("with one relay and one API server")
+	w.expiredNothing(relays[1])
+	relays[1].stop()
+	f.at(false, "all are at the API server")
+	w.touch("no-relay")
+	f.alike("without a relay")
+	if _, now := f.lists(); now != before {
+		t.Errorf("%d lists more than at the start", now-before)
 	}
 }
 

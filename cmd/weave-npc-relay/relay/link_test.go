@@ -12,9 +12,9 @@ import (
 // link is a line to the API server that a test can cut, or let stand still.
 type link struct {
 	listener net.Listener
-	dial     func() (net.Conn, error)
 
 	mu     sync.Mutex
+	dial   func() (net.Conn, error)
 	resume *sync.Cond
 	cut    bool // connections are refused
 	frozen bool // connections stand, and carry nothing
@@ -24,10 +24,9 @@ type link struct {
 // newLink makes a line, and returns it with the configuration of a client that uses it.
 func newLink(t *testing.T, config *rest.Config) (*link, *rest.Config) {
 	t.Helper()
-	dial := config.Dial
-	host := config.Host[len("https://"):]
-	l := &link{conns: map[net.Conn]bool{}, dial: func() (net.Conn, error) { return dial(t.Context(), "tcp", host) }}
+	l := &link{conns: map[net.Conn]bool{}}
 	l.resume = sync.NewCond(&l.mu)
+	l.lead(t, config)
 	var err error
 	if l.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -40,8 +39,19 @@ func newLink(t *testing.T, config *rest.Config) (*link, *rest.Config) {
 	out := rest.CopyConfig(config)
 	out.Dial = nil
 	out.Host = "https://" + l.listener.Addr().String()
-	out.ServerName, _, _ = net.SplitHostPort(host)
+	out.ServerName, _, _ = net.SplitHostPort(config.Host[len("https://"):])
 	return l, out
+}
+
+// lead has new connections go to an API server, and cuts those that there are.
+func (l *link) lead(t *testing.T, to *rest.Config) {
+	dial, host := to.Dial, to.Host[len("https://"):]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dial = func() (net.Conn, error) { return dial(t.Context(), "tcp", host) }
+	for c := range l.conns {
+		_ = c.Close()
+	}
 }
 
 // set cuts all connections, or lets them stand still.
@@ -73,7 +83,10 @@ func (l *link) carry(in net.Conn) {
 		return
 	}
 	defer l.drop(in)
-	out, err := l.dial()
+	l.mu.Lock()
+	dial := l.dial
+	l.mu.Unlock()
+	out, err := dial()
 	if err != nil {
 		return
 	}

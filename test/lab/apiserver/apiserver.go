@@ -42,6 +42,9 @@ type Server struct {
 	api    *process
 }
 
+// tokensFile is the file of the users' tokens in a server's directory.
+const tokensFile = "tokens"
+
 // startPatience is how long either process may take to be ready; a first start on a busy machine takes many seconds.
 const startPatience = 2 * time.Minute
 
@@ -82,7 +85,7 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	tokens := fmt.Sprintf("%s,admin,admin,system:masters\n", s.token)
-	if err := os.WriteFile(s.file("tokens"), []byte(tokens), 0o600); err != nil {
+	if err := os.WriteFile(s.file(tokensFile), []byte(tokens), 0o600); err != nil {
 		return errors.Wrap(err, "writing tokens")
 	}
 	if err := s.writeKubeconfig(); err != nil {
@@ -151,7 +154,7 @@ func (s *Server) StartAPI(ctx context.Context) error {
 		"--tls-cert-file="+s.file(ServerCertFile), "--tls-private-key-file="+s.file(ServerKeyFile),
 		"--service-account-issuer=https://lab", "--service-account-key-file="+s.file(ServerKeyFile),
 		"--service-account-signing-key-file="+s.file(ServerKeyFile),
-		"--token-auth-file="+s.file("tokens"), "--authorization-mode=RBAC", "--allow-privileged",
+		"--token-auth-file="+s.file(tokensFile), "--authorization-mode=RBAC", "--allow-privileged",
 		"--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none", "--v=1")
 	if err != nil {
 		return err
@@ -183,6 +186,41 @@ func get(ctx context.Context, client *http.Client, url string) error {
 		return errors.Errorf("%s answers %s", url, answer.Status)
 	}
 	return nil
+}
+
+// StartBeside starts another API server with the same etcd, keys and users, as a cluster with several control-plane nodes has. It is to be stopped
+// before the first.
+func (s *Server) StartBeside(ctx context.Context) (*Server, error) {
+	other := &Server{config: s.config, token: s.token, store: s.store}
+	err := other.startBeside(ctx, s)
+	if err != nil {
+		_ = other.Stop()
+		return nil, errors.Wrapf(err, "starting another API server on host %s", s.config.Host)
+	}
+	return other, nil
+}
+
+func (s *Server) startBeside(ctx context.Context, first *Server) error {
+	var err error
+	if s.dir, err = os.MkdirTemp(s.config.Dir, "apiserver-"); err != nil {
+		return errors.Wrap(err, "making a directory")
+	}
+	for _, name := range []string{AuthorityFile, ServerCertFile, ServerKeyFile, tokensFile} {
+		content, err := os.ReadFile(first.file(name))
+		if err != nil {
+			return errors.Wrap(err, "reading what the first one has")
+		}
+		if err := os.WriteFile(s.file(name), content, 0o600); err != nil {
+			return errors.Wrap(err, "copying what the first one has")
+		}
+	}
+	if s.addr, err = s.freePort(first.addr.Addr()); err != nil {
+		return err
+	}
+	if err := s.writeKubeconfig(); err != nil {
+		return err
+	}
+	return s.StartAPI(ctx)
 }
 
 // StopAPI stops the API server and leaves etcd running.
