@@ -9,6 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/claims"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -63,7 +64,7 @@ func (l Lookup) Isolating(a netip.Addr, d traffic.Direction) []string {
 		return nil
 	}
 	out := l.c.state.isolation.Isolating(q, d)
-	return out[:min(len(out), dataplane.MaxNamedOwners)]
+	return out[:min(len(out), naming.MaxNamed)]
 }
 
 // Closed returns which addresses the gate drops packets of in a direction, and why; both are empty if it is open, or if nothing is known
@@ -89,7 +90,7 @@ func (l Lookup) OutOfRangePods() []string {
 		}
 	}
 	slices.Sort(out)
-	return out[:min(len(out), dataplane.MaxNamedOwners)]
+	return out[:min(len(out), naming.MaxNamed)]
 }
 
 // NoPodRange reports whether local pods' addresses can only be told once they are known, and there are local pods.

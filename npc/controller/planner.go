@@ -87,6 +87,7 @@ func (p Planner) Plan(collectGarbage bool, known [len(traffic.Families)]dataplan
 	for f, t := range c.state.tables {
 		known[f] = p.holdFound(t, known[f])
 	}
+	p.followKernel()
 	c.state.gate.Update(c.state.facts())
 	c.changes.plan(c.state.synced)
 	c.changes.edited, c.state.edited = c.changes.edited || c.state.edited, false
@@ -100,6 +101,18 @@ func (p Planner) Plan(collectGarbage bool, known [len(traffic.Families)]dataplan
 		txs[f] = t.Plan(o)
 	}
 	return txs
+}
+
+// followKernel keeps what leads to the lists of a tier while the kernel sends pods there, and takes it away when it does not. It reports whether that
+// changed something.
+func (p Planner) followKernel() bool {
+	s := p.c.state
+	if !s.tiers.Look() {
+		return false
+	}
+	s.rebase()
+	s.tiers.Prune()
+	return true
 }
 
 // Commit takes over what the kernel took of a transaction. It returns the names of rejected sets and the ids of rejected rules
@@ -116,7 +129,7 @@ func (p Planner) Resume() bool {
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.changes.inFlight = false; c.state.unfinished() || c.changes.any() {
+	if c.changes.inFlight = false; p.followKernel() || c.state.unfinished() || c.changes.any() {
 		return true
 	}
 	if events := c.changes.next(); len(events) > 0 {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,9 +163,14 @@ func identity(w judge.World, a netip.Addr) string {
 	return ""
 }
 
-// changesTiers reports whether the Admin policies that choose the pod of an address change, and so does what judges it after them.
+// changesTiers reports whether the Admin policies that choose the pod of an address change, and so does what judges it after them. If none did, or none
+// will, the edit of a policy is no reason to drop.
 func (tr transition) changesTiers(a netip.Addr) bool {
-	return tr.before.Chosen(a, v1alpha2.AdminTier) != tr.after.Chosen(a, v1alpha2.AdminTier) &&
+	before, after := tr.before.Chosen(a, v1alpha2.AdminTier), tr.after.Chosen(a, v1alpha2.AdminTier)
+	if strings.HasPrefix(tr.kind, "cluster policy") && (before == "" || after == "") {
+		return false
+	}
+	return before != after &&
 		(tr.before.Chosen(a, v1alpha2.BaselineTier) != tr.after.Chosen(a, v1alpha2.BaselineTier) ||
 			!reflect.DeepEqual(tr.before.Isolating(a), tr.after.Isolating(a)))
 }
@@ -237,6 +243,46 @@ func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
 		h.check()
 		h.between("delete", func() { h.deletePod("a/next") }, func(string) {})
 		h.check()
+	}
+}
+
+// TestS62_APolicyChangesItsTier from Baseline to Admin and back, beside NetworkPolicies and other policies of the Baseline tier or without: what both
+// versions allow passes at any moment.
+func TestS62_APolicyChangesItsTier(t *testing.T) {
+	for _, others := range []string{"", "isolated", "baseline", "isolated, baseline"} {
+		t.Run("others_"+others, func(t *testing.T) {
+			h := newHistory(t, t)
+			h.setNamespace("a", nil)
+			for i, colour := range []string{"red", "blue", "green"} {
+				h.setPod(npc.Pod{Namespace: "a", Name: colour, UID: types.UID(colour), Node: cluster.Node, Labels: map[string]string{"colour": colour},
+					Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.32.1.", i+2)), netip.MustParseAddr(fmt.Sprint("fd32:1::", i+2))}})
+			}
+			if strings.Contains(others, "isolated") {
+				h.setPolicy(fixture.Policy(t, "a/green", `{podSelector: {matchLabels: {colour: green}}, policyTypes: [Ingress, Egress],
+					ingress: [{from: [{podSelector: {matchLabels: {colour: blue}}}]}], egress: [{to: [{podSelector: {matchLabels: {colour: red}}}]}]}`))
+			}
+			if strings.Contains(others, "baseline") {
+				h.setClusterPolicy(fixture.ClusterPolicy(t, "other", `{tier: Baseline, priority: 9, subject: {namespaces: {}},
+					ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: green}}}}]}],
+					egress: [{action: Accept, to: [{namespaces: {}}]}]}`))
+			}
+			edit := func(tier string) func() {
+				return func() {
+					h.setClusterPolicy(fixture.ClusterPolicy(t, "edited", `{tier: `+tier+`, priority: 5, subject: {namespaces: {}}, ingress: [
+						{action: Accept, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}]},
+						{action: Deny, from: [{namespaces: {}}]}], egress: [
+						{action: Deny, to: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]},
+						{action: Accept, to: [{namespaces: {}}]}]}`))
+				}
+			}
+			edit("Baseline")()
+			h.Sync()
+			h.check()
+			for _, tier := range []string{"Admin", "Baseline", "Admin"} {
+				h.between("cluster policy to "+tier, edit(tier), func(why string) { t.Errorf("to %s: dropped: %s", tier, why) })
+				h.check()
+			}
+		})
 	}
 }
 

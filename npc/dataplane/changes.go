@@ -56,56 +56,55 @@ func (p *planner) leave(s *Set, some bool) *[]ipset.Op {
 	return &p.tx.DeleteDispatch
 }
 
-// flush empties a set that is not wanted, at once.
-func (p *planner) flush(s *Set) {
-	step := p.leave(s, true)
-	*step = append(*step, ipset.Op{Kind: ipset.Flush, Set: s.Set})
+// flush empties a set that is not wanted, at once, of what is left of it.
+func (p *planner) flush(c *memberChange) {
+	if len(c.Flushed) > 0 {
+		step := p.leave(c.Of, true)
+		*step = append(*step, ipset.Op{Kind: ipset.Flush, Set: c.Of.Set})
+	}
 }
 
-// orderTiers orders the changes, if sets of cluster network policies are among them, and takes what must come first or last out of them.
-func (p *planner) orderTiers() (ordered bool) {
+// orderTiers orders the changes, if sets of cluster network policies are among them, and returns what it takes out of them.
+func (p *planner) orderTiers() (plan order.Plan[*Set], ordered bool) {
 	changes := make([]*order.Change[*Set], 0, len(p.changes))
 	for _, c := range p.changes {
 		changes = append(changes, &c.Change)
 	}
-	plan, ordered := order.Of(changes, p.sets.held)
+	plan, ordered = order.Of(changes, p.sets.held)
 	for _, c := range p.changes {
 		if ordered && c.create {
 			p.tx.Close, c.create = append(p.tx.Close, ipset.Op{Kind: ipset.Create, Set: c.Of.Set}), false
 		}
 	}
-	for _, op := range plan.Close {
-		p.tx.Close = appendMembers(p.tx.Close, op.Kind, op.Of, op.Entries)
-	}
-	for _, op := range plan.Open {
-		p.tx.Open = appendMembers(p.tx.Open, op.Kind, op.Of, op.Entries)
-	}
 	if ordered {
 		slices.SortStableFunc(p.changes, func(a, b *memberChange) int { return order.Compare(a.Set, b.Set) })
 	}
-	return ordered
+	return plan, ordered
+}
+
+// planTiers plans what orderTiers took out of the changes; the rest is planned.
+func (p *planner) planTiers(plan order.Plan[*Set]) {
+	for to, ops := range map[*[]ipset.Op][]order.Op[*Set]{&p.tx.Close: plan.Close, &p.tx.AddAfterRestore: plan.Enter, &p.tx.DeleteDispatch: plan.Leave,
+		&p.tx.Open: plan.Open} {
+		for _, op := range ops {
+			*to = appendMembers(*to, op.Kind, op.Of, op.Entries)
+		}
+	}
+	p.leading = len(plan.Enter)+len(plan.Leave) > 0
 }
 
 // held returns what the order of changes depends on beside them.
 func (ss *Sets) held() (k order.Kernel[*Set]) {
 	for _, s := range ss.byName {
 		if s.exists && (s.order.Judges == order.Tail || s.order.Judges == order.BaselineList) {
-			k.Tails = append(k.Tails, heldSet(s))
+			k.Tails = append(k.Tails, order.HeldSet[*Set]{Of: s, Direction: s.order.Direction, State: s.State})
 		}
 		if s.exists && s.wanted && s.order.Judges == order.ListOf(policy.Admin) && s.target.chain.lacksRules() {
-			k.Unwritten = append(k.Unwritten, heldSet(s))
+			k.Unwritten = append(k.Unwritten, order.HeldSet[*Set]{Of: s, Direction: s.order.Direction, State: s.State})
 		}
 	}
 	if s := ss.closed; s != nil && s.wanted {
-		k.Closed = new(heldSet(s))
+		k.Closed = new(order.HeldSet[*Set]{Of: s, Direction: s.order.Direction, State: s.State})
 	}
 	return k
-}
-
-// heldSet returns what the order depends on of a set.
-func heldSet(s *Set) order.HeldSet[*Set] {
-	return order.HeldSet[*Set]{Of: s, Direction: s.order.Direction, State: func(e ipset.Entry) (exists, wanted bool) {
-		st := s.State(e)
-		return st.Exists, st.Wanted
-	}}
 }

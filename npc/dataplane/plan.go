@@ -50,6 +50,8 @@ type planner struct {
 	tx        *Transaction
 	// moves are the members that are moved from one chain to another.
 	moves moves.Moves[*Chain]
+	// leading is set if local pods leave what judges them only after the rules are written, so that what leads there stays until then.
+	leading bool
 	// changes are what is to be done to the sets that were marked.
 	changes []*memberChange
 	// replaced are the mismatched sets that the transaction destroys first.
@@ -121,21 +123,25 @@ func (p *planner) planSets() {
 		}
 	}
 	p.tx.planned.unasked = p.unwanted
-	ordered := p.orderTiers()
+	plan, ordered := p.orderTiers()
 	p.planMembers(p.changes)
 	slices.Reverse(p.tx.DeleteDispatch)
 	if ordered {
 		slices.Reverse(p.tx.DeleteAndDestroy) // from the last rule to the first
+		p.planTiers(plan)
 	}
 	p.collectSets()
 }
 
 // collectSets destroys sets without a use, if garbage is collected.
 func (p *planner) collectSets() {
-	if p.CollectGarbage && p.moves.None() {
+	if p.collects() {
 		p.planDestroys()
 	}
 }
+
+// collects reports whether what has no use is removed: not while pods may still be led there.
+func (p *planner) collects() bool { return p.CollectGarbage && p.moves.None() && !p.leading }
 
 // hurry has the connections of an address deleted now.
 func (p *planner) hurry(a netip.Addr) {
@@ -171,7 +177,7 @@ func (p *planner) planMembers(changes []*memberChange) {
 	for _, c := range changes {
 		switch {
 		case c.flush:
-			p.flush(c.Of)
+			p.flush(c)
 		case c.Of.Type == ipset.ListSet && c.Of.wanted:
 			p.planSet(c, &lists)
 		default:
@@ -286,7 +292,7 @@ func (p *planner) planDestroys() {
 }
 
 func (p *planner) planChains() {
-	garbage := p.CollectGarbage && p.moves.None()
+	garbage := p.collects()
 	for _, c := range p.chains.toPlan() {
 		switch {
 		case c.wanted:
@@ -320,7 +326,7 @@ func (p *planner) planChain(c *Chain, garbage bool) {
 	}
 	ch := c.diff(w, p.Editing)
 	purge := ch.Surplus && (garbage || !c.lazy)
-	if purge && !ch.Replace && p.moves.Needs(c, c.loaded) {
+	if purge && !ch.Replace && (p.leading || p.moves.Needs(c, c.loaded)) {
 		purge, p.tx.planned.unfinished = false, true
 	}
 	if ch.Replace = ch.Replace || purge; ch.Lacking() {

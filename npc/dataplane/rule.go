@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/weave-npc/weave-npc/npc/naming"
 	"github.com/weave-npc/weave-npc/npc/objectkey"
 )
 
@@ -58,9 +58,6 @@ type rule struct {
 	rejected string
 }
 
-// MaxNamedOwners is how many policies a comment names.
-const MaxNamedOwners = 3
-
 // comment names the policies that a rule is there for.
 func (r *rule) comment() string {
 	if r.about != "" {
@@ -71,15 +68,7 @@ func (r *rule) comment() string {
 		names = append(names, fmt.Sprintf("%s rule %d", o, n))
 	}
 	slices.Sort(names)
-	return NameFew(names)
-}
-
-// NameFew joins names as a comment has them, at most MaxNamedOwners of them.
-func NameFew(names []string) string {
-	if more := len(names) - MaxNamedOwners; more > 0 {
-		names = append(names[:MaxNamedOwners:MaxNamedOwners], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, " / ")
+	return naming.Few(names)
 }
 
 func newRule(match string, r Rule) *rule {

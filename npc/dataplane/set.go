@@ -308,6 +308,12 @@ func (ss *Sets) toPlan() []*Set {
 	return out
 }
 
+// Occupied reports whether the kernel has a set with members that AddFixed makes, or would make.
+func (ss *Sets) Occupied(name string) bool {
+	s := ss.byName[naming.FixedSet(ss.family.ip, name)]
+	return s != nil && s.members.Count() > 0
+}
+
 // Wanted yields the sets that are desired.
 func (ss *Sets) Wanted() iter.Seq[*Set] {
 	return func(yield func(*Set) bool) {

@@ -10,6 +10,7 @@ import (
 	"crypto/sha1"
 	"encoding/base32"
 	"encoding/binary"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -204,3 +205,14 @@ func Match(set, dir string) string { return "-m set --match-set " + set + " " + 
 
 // NoMatch returns the iptables match for all other packets.
 func NoMatch(set, dir string) string { return "-m set ! --match-set " + set + " " + dir }
+
+// MaxNamed is how many of several things a comment names.
+const MaxNamed = 3
+
+// Few joins names as a comment has them, at most MaxNamed of them.
+func Few(names []string) string {
+	if more := len(names) - MaxNamed; more > 0 {
+		names = append(names[:MaxNamed:MaxNamed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, " / ")
+}

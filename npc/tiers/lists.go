@@ -28,8 +28,8 @@ type lists struct {
 	combinations map[string]*combination
 	byID         map[string]*list
 	roots        [len(traffic.Families)]*dataplane.Chain
-	// held is set if lists that were found stay because input is missing.
-	held bool
+	// held is set if lists that were found stay because input is missing, and occupied if the kernel sent pods to lists when it was looked at last.
+	held, occupied bool
 	// pods are the local pods that have a list.
 	pods [len(traffic.Families)]*dataplane.Set
 	// unused are to be dropped once no pod is in their sets.
@@ -135,9 +135,10 @@ func (ls *lists) list(id string, base *rules.Base) *list {
 
 // lead has the roots lead to the lists.
 func (ls *lists) lead(base *rules.Base) {
+	ls.look()
 	for f, t := range ls.tables {
 		switch {
-		case (ls.held || len(ls.byID) > 0) && ls.roots[f] == nil:
+		case ls.roots[f] == nil && ls.leads():
 			ls.roots[f] = t.Chains.AddLists(ls.tier, base, ls.direction)
 			ls.pods[f] = t.Sets.AddFixed(naming.TierSet(ls.tier.String(), ls.direction), ipset.HashIP,
 				"local pods that "+ls.tier.String()+" policies choose, "+ls.direction.String())
@@ -153,6 +154,17 @@ func (ls *lists) lead(base *rules.Base) {
 	}
 }
 
+// look finds out whether the kernel sends pods to lists.
+func (ls *lists) look() {
+	ls.occupied = slices.ContainsFunc(ls.tables[:], func(t *dataplane.Table) bool {
+		return t.Sets.Occupied(naming.TierSet(ls.tier.String(), ls.direction))
+	})
+}
+
+// leads reports whether something has to lead to lists: there are some, or some were found and stay, or the kernel still sends pods to those that there
+// were. They come to their tails before they cease to be judged here.
+func (ls *lists) leads() bool { return ls.held || ls.occupied || len(ls.byID) > 0 }
+
 // prune drops the lists that no pod has.
 func (ls *lists) prune() {
 	if ls.roots[0] == nil {
@@ -165,7 +177,7 @@ func (ls *lists) prune() {
 	for _, l := range ls.byID {
 		l.prune()
 	}
-	if len(ls.byID) == 0 && !ls.held && ls.roots[0] != nil {
+	if !ls.leads() {
 		for f := range traffic.Families {
 			ls.roots[f].Drop()
 			ls.pods[f].Drop()

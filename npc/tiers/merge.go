@@ -104,7 +104,7 @@ func (e entry) about(d traffic.Direction) string {
 			texts = append(texts, text)
 		}
 	}
-	return dataplane.NameFew(texts)
+	return naming.Few(texts)
 }
 
 // owners returns the policies of an entry with the number of a rule of each.

@@ -62,18 +62,36 @@ func New(x *index.Index, tables [len(traffic.Families)]*dataplane.Table, base *r
 	return t
 }
 
-// SetBase replaces the rules that chains end with from now on.
-func (t *Tiers) SetBase(b *rules.Base) { t.base = b }
+// SetBase replaces the rules that chains end with from now on, and has what is needed lead to lists.
+func (t *Tiers) SetBase(b *rules.Base) {
+	t.base = b
+	for _, tier := range policy.Tiers {
+		for _, ls := range t.lists[tier] {
+			ls.lead(b)
+		}
+	}
+}
 
 // Judging returns what the base's chains have to lead to.
 func (t *Tiers) Judging() (j rules.Judging) {
 	for _, tier := range policy.Tiers {
 		for _, d := range traffic.Directions {
-			j.Lists[tier][d] = len(t.lists[tier][d].byID) > 0 || t.held.Lists[tier][d]
+			j.Lists[tier][d] = t.lists[tier][d].leads()
 		}
 	}
 	j.Node = t.counts.node > 0 || t.held.Node
 	return j
+}
+
+// Look finds out whether the kernel still sends pods to lists, and reports whether Judging returns something else by that.
+func (t *Tiers) Look() bool {
+	before := t.Judging()
+	for _, tier := range policy.Tiers {
+		for _, ls := range t.lists[tier] {
+			ls.look()
+		}
+	}
+	return t.Judging() != before
 }
 
 // Hold has what leads to lists that were found, and stay because input is missing, stay too.
@@ -82,9 +100,9 @@ func (t *Tiers) Hold(j rules.Judging) {
 		for _, d := range traffic.Directions {
 			t.held.Lists[tier][d] = t.held.Lists[tier][d] || j.Lists[tier][d]
 			t.lists[tier][d].held = t.held.Lists[tier][d]
-			t.lists[tier][d].lead(t.base)
 		}
 	}
+	t.SetBase(t.base)
 	t.held.Node = t.held.Node || j.Node
 	t.closed.follow(t.tables, t.Judging().Node)
 }

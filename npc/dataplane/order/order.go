@@ -7,8 +7,10 @@
 // the address: it is added from the first rule to the last, and then removed from the last to the first. Else it is denied what the new rules
 // deny, and not accepted any more what the old ones accept, before the Pass rules change.
 //
-// A local pod whose Admin list and tail both change, or its Admin list and the NetworkPolicies that are for it, belongs to no tail meanwhile, and
-// so is dropped. One whose list changes while other peers change belongs to neither.
+// A local pod that gets an Admin list without having one, and another tail, is judged by the list before it goes to the tail; one that has no Admin
+// list any more goes to its tail first. Whatever the list does not decide is the tail's, so that this gives each packet the verdict of before or of
+// after, too. A pod whose Admin list is replaced and whose tail changes, or that changes its Admin list and the NetworkPolicies that are for it,
+// belongs to no tail meanwhile, and so is dropped. One whose list changes while other peers change belongs to neither.
 package order
 
 import (
@@ -16,6 +18,7 @@ import (
 	"slices"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane/members"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
@@ -36,8 +39,8 @@ type Op[T any] struct {
 	Entries []ipset.Entry
 }
 
-// Plan is what comes before all other changes, and what comes after them.
-type Plan[T any] struct{ Close, Open []Op[T] }
+// Plan is what comes before all other changes, after all additions, after all local pods have left sets, and after everything.
+type Plan[T any] struct{ Close, Enter, Leave, Open []Op[T] }
 
 // Kernel is what the order depends on beside the changes.
 type Kernel[T any] struct {
@@ -53,8 +56,7 @@ type Kernel[T any] struct {
 type HeldSet[T any] struct {
 	Of        T
 	Direction traffic.Direction
-	// State reports whether the kernel has an entry, and whether it is to.
-	State func(ipset.Entry) (exists, wanted bool)
+	State     func(ipset.Entry) members.State
 }
 
 // Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is nothing: it reports
@@ -73,7 +75,11 @@ func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
 	o.closeKept()
 	slices.Reverse(o.closeTail)
 	slices.Reverse(o.closeAdmin)
+	slices.Reverse(o.leaveTail)
+	slices.Reverse(o.leaveAdmin)
 	return Plan[T]{
+		Enter: o.enterTail,
+		Leave: slices.Concat(o.leaveTail, o.leaveAdmin),
 		Close: slices.Concat(o.closeNode(), o.closeTail, o.closeAdmin, o.deny, o.unaccept),
 		Open:  slices.Concat(o.accept, o.undeny, o.openAdmin, o.openTail, o.openNode),
 	}, true
@@ -84,8 +90,9 @@ type planner[T any] struct {
 	kernel Kernel[T]
 	// passing are the addresses that a Pass rule of the Admin tier gains or loses.
 	passing map[netip.Addr]struct{}
-	// admin and tail are the entries of local pods whose Admin list or tail changes, and listed those that other lists of a tier judge.
-	admin, tail, listed [len(traffic.Directions)]map[ipset.Entry]struct{}
+	// gains and loses are the entries of local pods that come to an Admin list or leave one, tail those whose tail changes, and listed those that
+	// other lists of a tier judge.
+	gains, loses, tail, listed [len(traffic.Directions)]map[ipset.Entry]struct{}
 	// peers are the addresses that change as peers.
 	peers map[netip.Addr]struct{}
 	// targets are the addresses of local pods that NetworkPolicies begin or cease to be for.
@@ -94,6 +101,7 @@ type planner[T any] struct {
 	noNode map[ipset.Entry]struct{}
 
 	closeTail, closeAdmin, deny, unaccept         []Op[T]
+	enterTail, leaveTail, leaveAdmin              []Op[T]
 	accept, undeny, openAdmin, openTail, openNode []Op[T]
 }
 
@@ -115,10 +123,17 @@ func appendOp[T any](ops []Op[T], kind ipset.OpKind, of T, entries []ipset.Entry
 
 // look finds out what changes for whom.
 func (o *planner[T]) look(c *Change[T]) {
+	if d := c.Direction; c.Judges == adminList {
+		for _, e := range slices.Concat(c.Add, c.Stale) {
+			record(&o.gains[d], e)
+		}
+		for _, e := range slices.Concat(c.Remove, c.Stale, c.Flushed) {
+			record(&o.loses[d], e)
+		}
+	}
 	for _, e := range slices.Concat(c.Add, c.Remove, c.Stale, c.Flushed) {
 		switch d := c.Direction; c.Judges {
 		case adminList:
-			record(&o.admin[d], e)
 			record(&o.listed[d], e)
 		case BaselineList:
 			record(&o.tail[d], e)
@@ -159,17 +174,39 @@ func (o *planner[T]) mixed(d traffic.Direction, e ipset.Entry) bool {
 
 // closed reports whether a local pod is taken from its tail while the rest changes.
 func (o *planner[T]) closed(d traffic.Direction, e ipset.Entry) bool {
-	_, admin := o.admin[d][e]
+	_, gains := o.gains[d][e]
+	_, loses := o.loses[d][e]
 	_, tail := o.tail[d][e]
 	_, target := o.targets[e.Prefix.Addr()]
-	return (tail || target) && (admin || o.unwritten(d, e)) || o.mixed(d, e)
+	unwritten := o.unwritten(d, e)
+	switch {
+	case o.mixed(d, e):
+		return true
+	case gains != loses && !target && !unwritten:
+		return false
+	}
+	return (tail || target) && (gains || loses || unwritten)
+}
+
+// enters reports whether a local pod goes to its tail once it is judged by the Admin list that it gets.
+func (o *planner[T]) enters(d traffic.Direction, e ipset.Entry) bool {
+	_, gains := o.gains[d][e]
+	return gains && !o.closed(d, e)
+}
+
+// leaves reports whether a local pod loses its Admin list once it is in its tail.
+func (o *planner[T]) leaves(d traffic.Direction, e ipset.Entry) bool {
+	_, gains := o.gains[d][e]
+	_, loses := o.loses[d][e]
+	_, tail := o.tail[d][e]
+	return tail && loses && !gains && !o.closed(d, e)
 }
 
 // unwritten reports whether the Admin policies that a local pod was given do not judge it yet: an earlier transaction was interrupted.
 func (o *planner[T]) unwritten(d traffic.Direction, e ipset.Entry) bool {
 	return slices.ContainsFunc(o.kernel.Unwritten, func(s HeldSet[T]) bool {
-		exists, wanted := s.State(e)
-		return s.Direction == d && exists && wanted
+		st := s.State(e)
+		return s.Direction == d && st.Exists && st.Wanted
 	})
 }
 
@@ -196,11 +233,17 @@ func (o *planner[T]) divide(c *Change[T]) {
 	closed := func(e ipset.Entry) bool { return o.closed(c.Direction, e) }
 	mixed := func(e ipset.Entry) bool { return o.mixed(c.Direction, e) }
 	passing := func(e ipset.Entry) bool { _, is := o.passing[e.Prefix.Addr()]; return is }
+	leaves := func(e ipset.Entry) bool { return o.leaves(c.Direction, e) }
+	enters := func(e ipset.Entry) bool { return o.enters(c.Direction, e) }
 	switch {
 	case c.Judges == adminList:
 		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, take(leaving, mixed))
 		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, take(&c.Stale, all))
 		o.openAdmin = appendOp(o.openAdmin, ipset.Add, c.Of, take(&c.Add, mixed))
+		if slices.ContainsFunc(c.Flushed, leaves) {
+			leaves = all // a flush would not wait
+		}
+		o.leaveAdmin = appendOp(o.leaveAdmin, ipset.Delete, c.Of, take(leaving, leaves))
 	case c.Judges == ClosedToNode:
 		o.openNode = appendOp(o.openNode, ipset.Delete, c.Of, take(&c.Remove, all))
 	case c.Judges != 0:
@@ -208,6 +251,8 @@ func (o *planner[T]) divide(c *Change[T]) {
 		o.leftTail(c.Direction, left)
 		o.closeTail = appendOp(o.closeTail, ipset.Delete, c.Of, left)
 		o.openTail = appendOp(o.openTail, ipset.Add, c.Of, take(&c.Add, closed))
+		o.enterTail = appendOp(o.enterTail, ipset.Add, c.Of, take(&c.Add, enters))
+		o.leaveTail = appendOp(o.leaveTail, ipset.Delete, c.Of, take(&c.Remove, leaves))
 	case len(o.passing) == 0 || !c.Peers:
 	case c.Role.Effect() == policy.Deny:
 		o.deny = appendOp(o.deny, ipset.Add, c.Of, take(&c.Add, passing))
@@ -226,7 +271,7 @@ func (o *planner[T]) closeKept() {
 	for _, s := range o.kernel.Tails {
 		var again []ipset.Entry
 		for e := range o.listed[s.Direction] {
-			if exists, wanted := s.State(e); exists && wanted && o.closed(s.Direction, e) {
+			if st := s.State(e); st.Exists && st.Wanted && o.closed(s.Direction, e) {
 				again = append(again, e)
 			}
 		}
@@ -254,7 +299,7 @@ func (o *planner[T]) closeNode() []Op[T] {
 	}
 	var entries []ipset.Entry
 	for e := range o.noNode {
-		if exists, wanted := s.State(e); !exists && !wanted {
+		if st := s.State(e); !st.Exists && !st.Wanted {
 			entries = append(entries, e)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/dataplane/members"
 	"github.com/weave-npc/weave-npc/npc/dataplane/order"
 	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/traffic"
@@ -45,49 +46,64 @@ func TestS93_WhatComesFirstAndLast(t *testing.T) {
 		return &order.Change[string]{Of: name, Set: s, Add: add, Remove: remove}
 	}
 	for name, c := range map[string]struct {
-		changes     []*order.Change[string]
-		first, last string
-		rest        string
+		changes []*order.Change[string]
+		want    string
 	}{
 		"without Pass peers are added and removed in the order of the rules": {
 			[]*order.Change[string]{change("deny", rule(policy.Deny, 1), entries(1), nil), change("accept", rule(policy.Accept, 2), nil, entries(1))},
-			"", "", "deny +1, accept -1"},
+			"change: deny +1, accept -1"},
 		"with Pass a peer is denied first, and accepted last": {
 			[]*order.Change[string]{change("deny", rule(policy.Deny, 1), entries(1), entries(2)), change("pass", rule(policy.Pass, 2), entries(1, 2), nil),
 				change("accept", rule(policy.Accept, 3), entries(2), entries(1)), change("v1", v1, nil, entries(1))},
-			"deny +1, accept -1, v1 -1", "accept +2, deny -2", "pass +1 +2"},
+			"close: deny +1, accept -1, v1 -1; change: pass +1 +2; open: accept +2, deny -2"},
 		"who does not pass changes as without": {
 			[]*order.Change[string]{change("deny", rule(policy.Deny, 1), entries(3), nil), change("pass", rule(policy.Pass, 2), entries(1), nil)},
-			"", "", "deny +3, pass +1"},
+			"change: deny +3, pass +1"},
 		"Pass of the Baseline tier accepts": {
 			[]*order.Change[string]{change("pass", rule(policy.Pass, 2), entries(1), nil), change("baseline", baselineRule(policy.Pass), entries(1), nil)},
-			"", "baseline +1", "pass +1"},
+			"change: pass +1; open: baseline +1"},
 		"a list alone changes by additions, then removals": {
 			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil)},
-			"", "", "old -1, new +1"},
-		"a pod whose Admin list and tail change leaves its tail": {
+			"change: old -1, new +1"},
+		"a pod whose Admin list is replaced and whose tail changes leaves its tail": {
+			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
+				change("tail", pods(order.Tail, -1), nil, entries(1)), change("baseline", list(policy.Baseline), entries(1), nil)},
+			"close: closed +1, tail -1; change: old -1, new +1; open: baseline +1, closed -1"},
+		"and a list that is emptied with it": {
+			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
+				{Of: "baseline", Set: list(policy.Baseline), Flushed: entries(1)}, change("tail", pods(order.Tail, -1), entries(1), nil)},
+			"close: closed +1, baseline -1; change: old -1, new +1; open: tail +1, closed -1"},
+		"a pod that had no Admin list goes to its tail once it has one": {
 			[]*order.Change[string]{change("admin", list(policy.Admin), entries(1), nil), change("tail", pods(order.Tail, -1), nil, entries(1)),
 				change("baseline", list(policy.Baseline), entries(1), nil)},
-			"closed +1, tail -1", "baseline +1, closed -1", "admin +1"},
-		"and a list that is emptied with it": {
+			"change: admin +1, tail -1; enter: baseline +1"},
+		"and leaves a list that is emptied by that": {
 			[]*order.Change[string]{change("admin", list(policy.Admin), entries(1), nil),
 				{Of: "baseline", Set: list(policy.Baseline), Flushed: entries(1)}, change("tail", pods(order.Tail, -1), entries(1), nil)},
-			"closed +1, baseline -1", "tail +1, closed -1", "admin +1"},
+			"change: admin +1; enter: tail +1"},
+		"a pod that loses its Admin list is in its tail before": {
+			[]*order.Change[string]{change("admin", list(policy.Admin), nil, entries(1)), change("root", pods(order.ListOf(policy.Admin), 2), nil, entries(1)),
+				change("tail", pods(order.Tail, -1), nil, entries(1)), change("baseline", list(policy.Baseline), entries(1), nil)},
+			"change: baseline +1; leave: tail -1, root -1, admin -1"},
+		"also if the list is emptied": {
+			[]*order.Change[string]{{Of: "admin", Set: list(policy.Admin), Flushed: entries(1)},
+				change("tail", pods(order.Tail, -1), nil, entries(1)), change("baseline", list(policy.Baseline), entries(1), nil)},
+			"change: baseline +1; leave: tail -1, admin -1"},
 		"a pod whose list changes while another changes as a peer leaves both": {
 			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				change("deny", rule(policy.Deny, 1), entries(7), nil)},
-			"closed +1, held -1, old -1", "new +1, held +1, closed -1", "deny +7"},
+			"close: closed +1, held -1, old -1; change: deny +7; open: new +1, held +1, closed -1"},
 		"but not if it alone is the peer": {
 			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				change("deny", rule(policy.Deny, 1), entries(1), nil)},
-			"", "", "old -1, new +1, deny +1"},
+			"change: old -1, new +1, deny +1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			never := func(ipset.Entry) (exists, wanted bool) { return false, false }
+			never := func(ipset.Entry) members.State { return members.State{} }
 			k := order.Kernel[string]{
-				Tails: []order.HeldSet[string]{{Of: "held", Direction: traffic.Egress, State: func(e ipset.Entry) (exists, wanted bool) {
+				Tails: []order.HeldSet[string]{{Of: "held", Direction: traffic.Egress, State: func(e ipset.Entry) members.State {
 					is := slices.Contains(entries(1), e) // it stays in a tail that does not change
-					return is, is
+					return members.State{Exists: is, Wanted: is}
 				}}},
 				Closed: &order.HeldSet[string]{Of: "closed", Direction: traffic.Egress, State: never},
 			}
@@ -100,12 +116,15 @@ func TestS93_WhatComesFirstAndLast(t *testing.T) {
 				rest = append(rest, texts(c.Of, "+", c.Add)...)
 				rest = append(rest, texts(c.Of, "-", c.Remove)...)
 			}
-			for what, got := range map[string][2]string{
-				"first": {ops(plan.Close), c.first}, "last": {ops(plan.Open), c.last}, "between": {strings.Join(rest, ", "), c.rest},
-			} {
-				if got[0] != got[1] {
-					t.Errorf("%s: %q, want %q", what, got[0], got[1])
+			var got []string
+			for _, part := range [][2]string{{"close", ops(plan.Close)}, {"change", strings.Join(rest, ", ")}, {"enter", ops(plan.Enter)},
+				{"leave", ops(plan.Leave)}, {"open", ops(plan.Open)}} {
+				if part[1] != "" {
+					got = append(got, part[0]+": "+part[1])
 				}
+			}
+			if text := strings.Join(got, "; "); text != c.want {
+				t.Errorf("%q, want %q", text, c.want)
 			}
 		})
 	}
