@@ -58,6 +58,7 @@ func page(t *testing.T) map[string][]string {
 		labels := strings.FieldsFunc(f[3], func(r rune) bool { return r == ',' || r == ' ' })
 		if all[f[1]] = labels; f[2] == "histogram" {
 			all[f[1]+"_bucket"] = append(slices.Clone(labels), "le")
+			all[f[1]+"_sum"], all[f[1]+"_count"] = labels, labels
 		}
 	}
 	return all
@@ -282,7 +283,7 @@ func TestDashboard(t *testing.T) {
 	}
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$cluster", ".*")
 	seen, taken, shown := map[int]bool{}, map[[2]int]string{}, map[string]bool{}
-	known := page(t)
+	known, series := page(t), regexp.MustCompile(`_(bucket|sum|count)$`) // of a histogram
 	for _, p := range d.Panels {
 		if seen[p.ID] {
 			t.Errorf("two panels have the number %d", p.ID)
@@ -307,13 +308,13 @@ func TestDashboard(t *testing.T) {
 			check(t, p.Title, expr, known)
 			for name := range known {
 				if regexp.MustCompile(`\b` + name + `\b`).MatchString(expr) {
-					shown[strings.TrimSuffix(name, "_bucket")] = true
+					shown[series.ReplaceAllString(name, "")] = true
 				}
 			}
 		}
 	}
 	for name := range known {
-		if !shown[strings.TrimSuffix(name, "_bucket")] && name != "up" {
+		if !shown[series.ReplaceAllString(name, "")] && name != "up" {
 			t.Errorf("no panel shows %s", name)
 		}
 	}
