@@ -49,9 +49,7 @@ func (l *link) lead(t *testing.T, to *rest.Config) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dial = func() (net.Conn, error) { return dial(t.Context(), "tcp", host) }
-	for c := range l.conns {
-		_ = c.Close()
-	}
+	l.hangUp()
 }
 
 // set cuts all connections, or lets them stand still.
@@ -61,9 +59,14 @@ func (l *link) set(cut, frozen bool) {
 	l.cut, l.frozen = cut, frozen
 	l.resume.Broadcast()
 	if cut {
-		for c := range l.conns {
-			_ = c.Close()
-		}
+		l.hangUp()
+	}
+}
+
+// hangUp closes the connections that there are. The line is locked.
+func (l *link) hangUp() {
+	for c := range l.conns {
+		_ = c.Close()
 	}
 }
 

@@ -59,7 +59,7 @@ type Uses struct {
 // UsesOf returns what the rules of a family's chains do, name -> texts.
 func UsesOf(f traffic.Family, chains map[string][]string) Uses {
 	u := Uses{Asked: map[string]bool{}, Judged: map[string]Stage{}}
-	met := reached(chains, func(string) bool { return false })
+	met := InForce(chains, func(string) bool { return false })
 	for name, texts := range chains {
 		is := ChainOf(name)
 		for _, text := range texts {
@@ -85,13 +85,10 @@ func UsesOf(f traffic.Family, chains map[string][]string) Uses {
 
 // InForce returns the chains, of those with these texts, that packets of some pod may come to; empty reports whether a set has no members. What
 // led pods to a chain stays after the last of them has left it, and so do the chain's rules, which hold for nobody then, until they are collected.
+//
+// These are the chains that every node has, of which others may make use, and those that rules of these lead to, without those that lead on nobody but
+// the members of a set that has none.
 func InForce(chains map[string][]string, empty func(set string) bool) map[string]bool {
-	return reached(chains, empty)
-}
-
-// reached returns the chains that packets may come to: those that every node has, of which others may make use, and those that rules of these
-// lead to, without those that lead on nobody but the members of a set that has none.
-func reached(chains map[string][]string, empty func(set string) bool) map[string]bool {
 	met := map[string]bool{}
 	var follow func(name string)
 	follow = func(name string) {
