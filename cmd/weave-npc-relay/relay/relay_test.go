@@ -431,37 +431,61 @@ func TestTheCertificateIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAKindThatTheAPIServerMayLack is served while the API server has it, with the fields that nobody here knows. The relay stays ready when it
-// comes: no agent has a version of it.
-func TestAKindThatTheAPIServerMayLack(t *testing.T) {
-	w := newWorld(t)
-	w.readyAfter = 5 * time.Second
-	r := w.start(w.config, "")
-	policies := schema.GroupVersion(v1alpha2.GroupVersion).WithResource("clusternetworkpolicies")
-	definitions := metav1.SchemeGroupVersion.WithResource("customresourcedefinitions")
-	definitions.Group = "apiextensions.k8s.io"
+// clusterPolicies is the kind of ClusterNetworkPolicies.
+func clusterPolicies() schema.GroupVersionResource {
+	return schema.GroupVersion(v1alpha2.GroupVersion).WithResource("clusternetworkpolicies")
+}
+
+// defineClusterPolicies has the API server serve ClusterNetworkPolicies until the function is called that it returns.
+func (w *world) defineClusterPolicies() (dynamic.Interface, func()) {
+	w.t.Helper()
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	text, err := os.ReadFile("../../../npc/source/testdata/crd.yaml")
 	w.must(err)
 	var definition map[string]any
 	w.must(yaml.Unmarshal(text, &definition))
 	admin, err := dynamic.NewForConfig(w.config)
 	w.must(err)
-	_, err = admin.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{})
+	_, err = admin.Resource(definitions).Create(w.t.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{})
 	w.must(err)
-	create := func(name string) error {
-		_, err := admin.Resource(policies).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": schema.GroupVersion(v1alpha2.GroupVersion).String(),
-			"kind": "ClusterNetworkPolicy", "metadata": map[string]any{"name": name}, "spec": map[string]any{"tier": "Admin", "priority": int64(3),
-				"subject": map[string]any{"namespaces": map[string]any{}}}}}, metav1.CreateOptions{})
-		return err
+	w.eventually("the kind is there", func() bool {
+		_, err := admin.Resource(clusterPolicies()).List(w.t.Context(), metav1.ListOptions{})
+		return err == nil
+	})
+	return admin, func() {
+		w.t.Helper()
+		w.must(admin.Resource(definitions).Delete(w.t.Context(), clusterPolicies().Resource+"."+v1alpha2.GroupName, metav1.DeleteOptions{}))
 	}
-	w.eventually("the kind is there", func() bool { return create("a") == nil })
+}
+
+// createClusterPolicy makes a ClusterNetworkPolicy, and returns its version.
+func (w *world) createClusterPolicy(admin dynamic.Interface, name string, spec map[string]any) string {
+	w.t.Helper()
+	made, err := admin.Resource(clusterPolicies()).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": schema.GroupVersion(v1alpha2.GroupVersion).String(), "kind": "ClusterNetworkPolicy", "metadata": map[string]any{"name": name},
+		"spec": spec}}, metav1.CreateOptions{})
+	w.must(err)
+	return made.GetResourceVersion()
+}
+
+// TestAKindThatTheAPIServerMayLack is served while the API server has it, with the fields that nobody here knows. The relay stays ready when it
+// comes: no agent has a version of it.
+func TestAKindThatTheAPIServerMayLack(t *testing.T) {
+	w := newWorld(t)
+	w.readyAfter = 5 * time.Second
+	r := w.start(w.config, "")
+	admin, withdraw := w.defineClusterPolicies()
+	create := func(name string) {
+		w.createClusterPolicy(admin, name, map[string]any{"tier": "Admin", "priority": int64(3), "subject": map[string]any{"namespaces": map[string]any{}}})
+	}
+	create("a")
 	config := r.agent(w.token("weave-npc", audience))
 	config.ContentType = "application/json"
 	agent, err := dynamic.NewForConfig(config)
 	w.must(err)
 	var list *unstructured.UnstructuredList
 	w.eventually("it is served", func() bool {
-		list, err = agent.Resource(policies).List(t.Context(), metav1.ListOptions{})
+		list, err = agent.Resource(clusterPolicies()).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1
 	})
 	if why := r.get(t, "/readyz"); strings.Contains(why, "versions") {
@@ -470,18 +494,18 @@ func TestAKindThatTheAPIServerMayLack(t *testing.T) {
 	if tier, _, _ := unstructured.NestedString(list.Items[0].Object, "spec", "tier"); tier != "Admin" {
 		t.Errorf("listed %v", list.Items[0].Object)
 	}
-	stream, err := agent.Resource(policies).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true})
+	stream, err := agent.Resource(clusterPolicies()).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true})
 	w.must(err)
 	defer stream.Stop()
-	w.must(create("b"))
+	create("b")
 	for e := range stream.ResultChan() {
 		if e.Type == watch.Added && e.Object.(*unstructured.Unstructured).GetName() == "b" {
 			break
 		}
 	}
-	w.must(admin.Resource(definitions).Delete(t.Context(), "clusternetworkpolicies."+v1alpha2.GroupName, metav1.DeleteOptions{}))
+	withdraw()
 	w.eventually("it is gone", func() bool {
-		_, err = agent.Resource(policies).List(t.Context(), metav1.ListOptions{})
+		_, err = agent.Resource(clusterPolicies()).List(t.Context(), metav1.ListOptions{})
 		return apierrors.IsNotFound(err)
 	})
 	w.eventually("the relay is ready without it", func() bool { return r.get(t, "/readyz") == "ok\n" })

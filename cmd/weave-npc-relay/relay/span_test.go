@@ -30,6 +30,7 @@ type spanAgent struct {
 	begun     bool // the initial events are over
 	version   string
 	markers   map[string]uint64
+	ended     chan struct{} // is closed when the stream ends
 }
 
 func spanOptions(selector, version string) metav1.ListOptions {
@@ -45,8 +46,9 @@ func followSpan(t *testing.T, client kubernetes.Interface, node string) *spanAge
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &spanAgent{pods: map[string]*corev1.Pod{}, markers: map[string]uint64{}}
+	a := &spanAgent{pods: map[string]*corev1.Pod{}, markers: map[string]uint64{}, ended: make(chan struct{})}
 	go func() {
+		defer close(a.ended)
 		for e := range stream.ResultChan() {
 			a.take(t, e)
 		}
@@ -140,11 +142,7 @@ func TestASpanIsServed(t *testing.T) {
 	w.makePod(t, "client", "node2", "client")
 	w.makePod(t, "stranger", "node2", "other")
 	a := followSpan(t, client, "node1")
-	sees := func(want ...string) {
-		t.Helper()
-		w.eventually(fmt.Sprintf("the span has %v", want), func() bool { return slices.Equal(a.names(), want) })
-	}
-	sees("web")
+	w.sees(a, "web")
 	version := w.allow(t, "from-client", "web", "client")
 	w.eventually("the marker of the policy comes", func() bool {
 		a.mu.Lock()
@@ -159,9 +157,9 @@ func TestASpanIsServed(t *testing.T) {
 	w.must(err)
 	_, err = w.client.CoreV1().Pods("shop").Patch(t.Context(), "stranger", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"client"}}}`), metav1.PatchOptions{})
 	w.must(err)
-	sees("client", "stranger", "web")
+	w.sees(a, "client", "stranger", "web")
 	w.must(w.client.NetworkingV1().NetworkPolicies("shop").Delete(t.Context(), "from-client", metav1.DeleteOptions{}))
-	sees("web")
+	w.sees(a, "web")
 	a.mu.Lock()
 	if log := strings.Join(a.log, ", "); !strings.Contains(log, "DELETED client true") || !a.begun || len(a.markers) < 2 {
 		t.Errorf("%s; begun %t, markers %v", log, a.begun, a.markers)
@@ -179,10 +177,68 @@ func TestASpanIsServed(t *testing.T) {
 	w.eventually("bookmarks come again", func() bool { return a.beats() > silent+2 })
 	zero := int64(0)
 	w.must(w.client.CoreV1().Pods("shop").Delete(t.Context(), "web", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
-	sees()
+	w.sees(a)
 	if metrics := r.get(t, "/metrics"); !strings.Contains(metrics, "weavenpcrelay_span_agents 1\n") || !strings.Contains(metrics, "weavenpcrelay_span_pods 2\n") {
 		t.Error("the metrics do not count one agent and two pods")
 	}
+}
+
+// sees waits until an agent has exactly these pods.
+func (w *world) sees(a *spanAgent, want ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("the span has %v", want), func() bool { return slices.Equal(a.names(), want) })
+}
+
+// TestASpanOfClusterNetworkPolicies has the pods that these name, of any namespace, also if the API server has the kind only later, and until it has
+// it no more. The streams that there are end then, and begin anew.
+func TestASpanOfClusterNetworkPolicies(t *testing.T) {
+	w := newWorld(t)
+	r := w.start(w.config, "")
+	client := clientFor(t, r.agent(w.token("weave-npc", audience)))
+	w.makePod(t, "web", "node1", "web")
+	w.makePod(t, "client", "node2", "client")
+	w.makePod(t, "stranger", "node2", "other")
+	again := func(before *spanAgent) *spanAgent {
+		t.Helper()
+		select {
+		case <-before.ended:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the stream goes on without a kind, or with one that is gone")
+		}
+		a := followSpan(t, client, "node1")
+		w.sees(a, "web")
+		return a
+	}
+	first := followSpan(t, client, "node1")
+	w.sees(first, "web")
+	admin, withdraw := w.defineClusterPolicies()
+	a := again(first)
+	peer := func(app string) map[string]any {
+		return map[string]any{"pods": map[string]any{"namespaceSelector": map[string]any{},
+			"podSelector": map[string]any{"matchLabels": map[string]any{"app": app}}}}
+	}
+	for i, tier := range []string{"Admin", "Baseline"} {
+		text := w.createClusterPolicy(admin, strings.ToLower(tier), map[string]any{"tier": tier, "priority": int64(i), "subject": peer("web"),
+			"ingress": []any{map[string]any{"action": "Deny", "from": []any{peer("client")}}}})
+		version, err := strconv.ParseUint(text, 10, 64)
+		w.must(err)
+		w.eventually("the marker of the policy comes", func() bool {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			reached := a.markers["clusternetworkpolicies"] >= version
+			if reached && a.pods["client"] == nil {
+				t.Error("the marker came before the pod that the policy names")
+			}
+			return reached
+		})
+		w.sees(a, "client", "web")
+		if tier == "Admin" {
+			w.must(admin.Resource(clusterPolicies()).Delete(t.Context(), "admin", metav1.DeleteOptions{}))
+			w.sees(a, "web")
+		}
+	}
+	withdraw()
+	again(a)
 }
 
 // TestRequestsForSpansThatAreRefused are those that no agent makes, and those of agents that have been told more than the relay knows.

@@ -26,12 +26,15 @@ func newSpanStream(node string, first []any) *spanStream {
 	return &spanStream{node: node, first: first, ready: make(chan struct{}, 1)}
 }
 
-// put adds an event. It returns false if too much waits already.
+// put adds an event; it returns false if too much waits already. What is put after the end is lost, as is what waited then: an agent must not
+// be told the one without the other.
 func (s *spanStream) put(m *message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.waiting) - 1
 	switch {
+	case s.closed:
+		return true
 	case last >= 0 && m.typ == watch.Bookmark && s.waiting[last].typ == watch.Bookmark && last > 0:
 		s.waiting[last] = m // an agent that reads slowly needs the last alone
 		return true
