@@ -13,7 +13,7 @@ const (
 	glance = 20 * time.Millisecond
 	// unused is how long spans are computed on after the last agent has gone.
 	unused = 5 * time.Minute
-	// crowd is how many objects of a list may wait to be taken in.
+	// crowd is how many objects may wait to be taken in.
 	crowd = 10_000
 )
 
@@ -162,12 +162,12 @@ func (s *Spans) start(ctx context.Context) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{spans: span.New(), packing: s.packing, streams: map[string]map[*spanStream]struct{}{}, stop: cancel, observer: s.observer,
 		slow: s.kinds.Pods.observer.Slow}
-	put := func(t *tap, d drop, urgent bool) {
+	put := func(t *tap, d drop) {
 		s.mail.put(func() {
 			if s.feed == f {
 				f.take(t, d)
 			}
-		}, urgent)
+		}, false)
 	}
 	for _, from := range []struct {
 		kind *Kind

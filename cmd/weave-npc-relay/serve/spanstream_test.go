@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -163,5 +164,49 @@ func TestSpansThatNobodyNeeds(t *testing.T) {
 		t.Error("spans are not computed again")
 	}
 	s.leave(third)
+	s.drop()
+}
+
+// TestSpansThatFallBehind keep no more events than they may, and have all of them in the end.
+func TestSpansThatFallBehind(t *testing.T) {
+	k, c, _ := newChurning(t)
+	s, _ := spansOf(t, k)
+	now := time.Now()
+	r := askFor(t, s, "node", now)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3 * crowd {
+		c.change(random)
+	}
+	last := c.version
+	waiting := func() int {
+		s.mail.mu.Lock()
+		defer s.mail.mu.Unlock()
+		return len(s.mail.tasks)
+	}
+	for deadline := time.Now().Add(20 * time.Second); waiting() < crowd; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("only %d events wait", waiting())
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	if n := waiting(); n > crowd+len(s.feed.taps) {
+		t.Errorf("%d events wait, want at most about %d", n, crowd)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		work(t, s, now)
+		if s.feed.lost {
+			t.Fatal("the spans are computed anew")
+		}
+		if reached, _ := s.feed.pods.reached(); reached >= last {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the spans do not catch up")
+		}
+	}
+	if have := s.feed.spans.Pods(); have != len(c.pods) {
+		t.Errorf("the spans have %d pods, want %d", have, len(c.pods))
+	}
+	s.leave(r)
 	s.drop()
 }

@@ -31,8 +31,8 @@ type tap struct {
 	read   reader
 	source upstream.Source // nil if the kind is absent
 	cache  *cacher.Cacher
-	// put is called with each drop, in their order, by one goroutine. It may wait for those that are not urgent.
-	put func(t *tap, d drop, urgent bool)
+	// put is called with each drop, in their order, by one goroutine. It may wait.
+	put func(t *tap, d drop)
 
 	// The goroutine that computes spans alone uses these.
 	listed  bool
@@ -75,11 +75,11 @@ func (t *tap) run(ctx context.Context) {
 		}
 		version, err = t.list(ctx)
 	}
-	t.put(t, drop{version: version, listed: true}, true)
+	t.put(t, drop{version: version, listed: true})
 	for ctx.Err() == nil {
 		version, err = t.watch(ctx, version)
 		if err != nil {
-			t.put(t, drop{lost: true}, true)
+			t.put(t, drop{lost: true})
 			return
 		}
 		t.wait(ctx)
@@ -107,7 +107,7 @@ func (t *tap) list(ctx context.Context) (uint64, error) {
 		return 0, errors.Wrapf(err, "listing %s", t.kind.kind.Name)
 	}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
-		_, err := t.pass(o, watch.Added, false)
+		_, err := t.pass(o, watch.Added)
 		return err
 	})
 	if err != nil {
@@ -133,15 +133,15 @@ func (t *tap) watch(ctx context.Context, version uint64) (uint64, error) {
 		if shared, ok := o.(runtime.CacheableObject); ok {
 			o = shared.GetObject()
 		}
-		if version, err = t.pass(o, e.Type, true); err != nil {
+		if version, err = t.pass(o, e.Type); err != nil {
 			return version, err
 		}
 	}
 	return version, nil
 }
 
-// pass brings an object, and returns its version.
-func (t *tap) pass(o runtime.Object, typ watch.EventType, urgent bool) (uint64, error) {
+// pass brings an object, and returns its version. It may wait: the cache ends the watch then, and another one goes on from there.
+func (t *tap) pass(o runtime.Object, typ watch.EventType) (uint64, error) {
 	version, err := t.source.Versioner().ObjectResourceVersion(o)
 	if err != nil {
 		return 0, errors.Wrapf(err, "reading one of %s", t.kind.kind.Name)
@@ -150,7 +150,7 @@ func (t *tap) pass(o runtime.Object, typ watch.EventType, urgent bool) (uint64, 
 	if err != nil {
 		return 0, err
 	}
-	t.put(t, drop{version: version, apply: apply}, urgent)
+	t.put(t, drop{version: version, apply: apply})
 	return version, nil
 }
 
