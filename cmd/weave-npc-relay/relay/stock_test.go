@@ -179,7 +179,9 @@ func (s *stock) watch(w http.ResponseWriter, r *http.Request, version schema.Gro
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(seconds)*time.Second)
 	defer cancel()
 	encoder := events(w, version)
-	send := func(typ watch.EventType, o k8sruntime.Object) { _ = encoder.Encode(&watch.Event{Type: typ, Object: o}) }
+	send := func(typ watch.EventType, o k8sruntime.Object) { // an encoder changes the object for a moment, and other watches have the same one
+		_ = encoder.Encode(&watch.Event{Type: typ, Object: o.DeepCopyObject()})
+	}
 	at, _ := strconv.Atoi(q.Get("resourceVersion"))
 	seen := max(0, at-s.first())
 	if q.Get("sendInitialEvents") == "true" {
