@@ -108,6 +108,28 @@ func (a *spanAgent) beats() int {
 	return a.bookmarks
 }
 
+// sees waits until an agent has exactly these pods.
+func (w *world) sees(a *spanAgent, want ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("the span has %v", want), func() bool { return slices.Equal(a.names(), want) })
+}
+
+// marked waits until an agent has been told that its span has what a version of a policy names. A pod that this names has to be there by then.
+func (w *world) marked(a *spanAgent, kind, version, named string) {
+	w.t.Helper()
+	want, err := strconv.ParseUint(version, 10, 64)
+	w.must(err)
+	w.eventually("the marker of the policy comes", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		reached := a.markers[kind] >= want
+		if reached && a.pods[named] == nil {
+			w.t.Error("the marker came before the pod that the policy names")
+		}
+		return reached
+	})
+}
+
 func (w *world) makePod(t *testing.T, name, node, app string) {
 	t.Helper()
 	p := pod(name)
@@ -117,7 +139,7 @@ func (w *world) makePod(t *testing.T, name, node, app string) {
 }
 
 // allow makes a policy that lets pods in from others, and returns its version.
-func (w *world) allow(t *testing.T, name, app, from string) uint64 {
+func (w *world) allow(t *testing.T, name, app, from string) string {
 	t.Helper()
 	select1 := func(app string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
@@ -127,9 +149,7 @@ func (w *world) allow(t *testing.T, name, app, from string) uint64 {
 		Spec: networkingv1.NetworkPolicySpec{PodSelector: *select1(app), Ingress: []networkingv1.NetworkPolicyIngressRule{
 			{From: []networkingv1.NetworkPolicyPeer{{PodSelector: select1(from)}}}}}}, metav1.CreateOptions{})
 	w.must(err)
-	version, err := strconv.ParseUint(p.ResourceVersion, 10, 64)
-	w.must(err)
-	return version
+	return p.ResourceVersion
 }
 
 // TestASpanIsServed follows the span of a node at a real API server's relay: what enters comes before the marker of the policy that names it.
@@ -144,16 +164,8 @@ func TestASpanIsServed(t *testing.T) {
 	a := followSpan(t, client, "node1")
 	w.sees(a, "web")
 	version := w.allow(t, "from-client", "web", "client")
-	w.eventually("the marker of the policy comes", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		reached := a.markers["networkpolicies"] >= version
-		if reached && a.pods["client"] == nil {
-			t.Error("the marker came before the pod that the policy names")
-		}
-		return reached
-	})
-	_, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: fmt.Sprintf("span=node1,after.networkpolicies=%d", version)})
+	w.marked(a, "networkpolicies", version, "client")
+	_, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: fmt.Sprintf("span=node1,after.networkpolicies=%s", version)})
 	w.must(err)
 	_, err = w.client.CoreV1().Pods("shop").Patch(t.Context(), "stranger", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"client"}}}`), metav1.PatchOptions{})
 	w.must(err)
@@ -181,12 +193,6 @@ func TestASpanIsServed(t *testing.T) {
 	if metrics := r.get(t, "/metrics"); !strings.Contains(metrics, "weavenpcrelay_span_agents 1\n") || !strings.Contains(metrics, "weavenpcrelay_span_pods 2\n") {
 		t.Error("the metrics do not count one agent and two pods")
 	}
-}
-
-// sees waits until an agent has exactly these pods.
-func (w *world) sees(a *spanAgent, want ...string) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("the span has %v", want), func() bool { return slices.Equal(a.names(), want) })
 }
 
 // TestASpanOfClusterNetworkPolicies has the pods that these name, of any namespace, also if the API server has the kind only later, and until it has
@@ -218,19 +224,9 @@ func TestASpanOfClusterNetworkPolicies(t *testing.T) {
 			"podSelector": map[string]any{"matchLabels": map[string]any{"app": app}}}}
 	}
 	for i, tier := range []string{"Admin", "Baseline"} {
-		text := w.createClusterPolicy(admin, strings.ToLower(tier), map[string]any{"tier": tier, "priority": int64(i), "subject": peer("web"),
+		version := w.createClusterPolicy(admin, strings.ToLower(tier), map[string]any{"tier": tier, "priority": int64(i), "subject": peer("web"),
 			"ingress": []any{map[string]any{"action": "Deny", "from": []any{peer("client")}}}})
-		version, err := strconv.ParseUint(text, 10, 64)
-		w.must(err)
-		w.eventually("the marker of the policy comes", func() bool {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			reached := a.markers["clusternetworkpolicies"] >= version
-			if reached && a.pods["client"] == nil {
-				t.Error("the marker came before the pod that the policy names")
-			}
-			return reached
-		})
+		w.marked(a, "clusternetworkpolicies", version, "client")
 		w.sees(a, "client", "web")
 		if tier == "Admin" {
 			w.must(admin.Resource(clusterPolicies()).Delete(t.Context(), "admin", metav1.DeleteOptions{}))
