@@ -104,9 +104,9 @@ relay: ## measure weave-npc-relay with AGENTS (50,200,1000; direct:N for agents 
 	test/setup
 	test/controlplane/build
 	WEAVE_NPC_TEST_RELAY=$${AGENTS:-50,200,1000} WEAVE_NPC_TEST_RELAY_PODS=$${PODS:-200} \
-	  $(GO) -C cmd/weave-npc-relay test ./relay -run 'TestMeasure|TestMemory|TestWhatSpansSave' -count=1 -timeout 0 -v
+	  $(GO) -C cmd/weave-npc-relay test ./relay -run 'TestMeasure|TestMemory|TestWhatAgentsTake' -count=1 -timeout 0 -v
 
-relay-kills: ## kill replicas of the relay and weave-npc at random, KILLS (500) times, and again with spans, while policies and pods change, with the judge on
+relay-kills: ## kill replicas of the relay and weave-npc at random, KILLS (500) times, while policies and pods change, with the judge on
 	test/setup
 	test/controlplane/build
 	WEAVE_NPC_TEST_RELAY_KILLS=$${KILLS:-500} $(GO) test ./test/enforce -run TestS63_S93_RelaysAndAgentsAreKilled -count=1 -timeout 0 -v

@@ -37,7 +37,6 @@ func TestMistakesAreAnswered(t *testing.T) {
 		{"range", "--node-name n --pod-cidr 10.0.0.0/33", "", `--pod-cidr: "10.0.0.0/33" is no CIDR such as 10.32.0.0/24`, 1},
 		{"action that a hook makes useless", "--node-name n --hook none --allow-action RETURN", "",
 			"--allow-action: RETURN has no effect with --hook none, where the CNI drops what returns: leave it out", 1},
-		{"span of no relay", "--node-name n --relay-span", "", "--relay-span is for agents of a relay: give --relay, too", 1},
 		{"command", "shwo", "", `unknown command "shwo" for "weave-npc": did you mean show?; see weave-npc --help`, 1},
 		{"command below another", "show matrics", "",
 			`unknown command "matrics" for "weave-npc show": did you mean matrix?; see weave-npc show --help`, 2},

@@ -129,9 +129,6 @@ func (c *Cluster) DeletePod(namespace, name string, uid types.UID) {
 	})
 }
 
-// LeavePod removes a pod of which nothing more is known.
-func (c *Cluster) LeavePod(namespace, name string, uid types.UID) { c.DeletePod(namespace, name, uid) }
-
 // SetPolicy adds or replaces a policy. The object must not be changed afterwards.
 func (c *Cluster) SetPolicy(o *networkingv1.NetworkPolicy) {
 	p := &Policy{o.Namespace, o.Name, o.UID, policy.Compile(o, budget.Default())}

@@ -116,12 +116,6 @@ func (c *Controller) DeletePod(namespace, name string, uid types.UID) {
 		Apply: func() { c.state.deletePod(namespace, name, uid) }})
 }
 
-// LeavePod removes a pod of another node that is not needed and may well be there: what it has is not another's.
-func (c *Controller) LeavePod(namespace, name string, uid types.UID) {
-	c.change(queue.Event{Kind: queue.Pods, Key: "pod/" + objectkey.Of(namespace, name), UID: uid, Ends: true, Weight: 1,
-		Apply: func() { leavePod(c.state, namespace, name, uid) }})
-}
-
 // SetPolicy takes a policy as it now is. The object must not be changed afterwards.
 func (c *Controller) SetPolicy(o *networkingv1.NetworkPolicy) {
 	p := isolation.Compile(o, c.state.limits)

@@ -43,8 +43,6 @@ type state struct {
 	uplinks []string
 	// judging is what cluster network policies judge.
 	judging rules.Judging
-	// left are the addresses of pods that left without an end.
-	left    left
 	members []index.Membership // memory to find a pod's memberships in
 }
 
@@ -95,7 +93,7 @@ func (s *state) setPod(p npc.Pod) {
 	}
 	change := s.index.SetPod(p)
 	s.edited = s.edited || change.Edited
-	s.follow(change, s.transfer)
+	s.follow(change)
 }
 
 func (s *state) deletePod(namespace, name string, uid types.UID) {
@@ -112,35 +110,16 @@ func (s *state) endPod(p *index.Pod) {
 			s.gate.Vanish(t.Addr, p, s.policies.of(p), s.now())
 		}
 	}
-	s.follow(change, s.transfer)
-}
-
-// leavePod removes a pod that may well be there. It keeps its connections; only another pod that has one of its addresses later is a new owner.
-func leavePod(s *state, namespace, name string, uid types.UID) {
-	p := s.index.Pod(namespace, name)
-	if p == nil || uid != "" && p.UID != uid {
-		return
-	}
-	if p.Local() {
-		s.endPod(p)
-		return
-	}
-	s.follow(s.index.DeletePod(p), func(t index.Transfer) {
-		if t.From == p && t.To == nil {
-			s.left.add(t.Addr, p.UID)
-			return
-		}
-		s.transfer(t)
-	})
+	s.follow(change)
 }
 
 // follow has everything follow a change of the index: which policies are active, what becomes of addresses that changed hands, and which sets
 // the pods are in.
-func (s *state) follow(change index.Change, transfer func(index.Transfer)) {
+func (s *state) follow(change index.Change) {
 	s.isolation.Update(change)
 	s.tiers.Update(change)
 	for _, t := range change.Transfers {
-		transfer(t)
+		s.transfer(t)
 	}
 	s.place(change)
 }
@@ -230,7 +209,7 @@ func (s *state) followNamespace(name string, change index.NamespaceChange) {
 
 func (s *state) setNodeAddrs(addrs []netip.Addr) {
 	s.edited = true
-	s.follow(s.index.SetNodeAddrs(addrs), s.transfer)
+	s.follow(s.index.SetNodeAddrs(addrs))
 }
 
 func (s *state) setRanges(ranges []netip.Prefix) {

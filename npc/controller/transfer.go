@@ -4,37 +4,11 @@ import (
 	"net/netip"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/dataplane"
 	"github.com/weave-npc/weave-npc/npc/index"
 	"github.com/weave-npc/weave-npc/npc/traffic"
 )
-
-// mostLeft is how many addresses of pods are kept that left. Of others it is forgotten who had them.
-const mostLeft = 1 << 16
-
-// left are addresses of pods that left and may well be there, with the UIDs of these. The zero left is empty.
-type left map[netip.Addr]types.UID
-
-func (l *left) add(a netip.Addr, uid types.UID) {
-	if *l == nil {
-		*l = left{}
-	}
-	if len(*l) < mostLeft {
-		(*l)[a] = uid
-	}
-}
-
-// other reports whether an address is now that of another pod than the one that left with it, and forgets it.
-func (l left) other(t index.Transfer) bool {
-	uid, was := l[t.Addr]
-	if was && t.To != nil {
-		delete(l, t.Addr)
-	}
-	return was && t.To != nil && t.To.UID != uid
-}
 
 // transfer gives an address that changed hands to its new owner. The former owner's connections are deleted as far as they are not the new
 // pod's as well: those of a local pod, and those that a remote pod had with local ones by its own rights. What a remote pod had while nothing
@@ -42,11 +16,7 @@ func (l left) other(t index.Transfer) bool {
 func (s *state) transfer(t index.Transfer) {
 	table := s.tables[t.Family]
 	table.Reassign(t.Entry, t.From != nil)
-	switch other := s.left.other(t); {
-	case t.From == nil && other && t.To.Local():
-		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Scope: conntrack.All})
-	case t.From == nil && other:
-		table.Flows.Enter(conntrack.Request{Addr: t.Addr})
+	switch {
 	case t.From == nil && t.To != nil:
 		table.Flows.Hurry(t.Addr)
 	case t.From == nil:

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/weave-npc/weave-npc/npc/source/relay"
-	"github.com/weave-npc/weave-npc/npc/source/span"
 )
 
 // outageGrace is how long a watch may be absent between two streams without being broken, and how long it must hold after an outage
@@ -26,13 +25,10 @@ type listWatcher struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	// follow returns what does so through a relay; it is nil without one.
 	follow func(relay.Reports) *relay.Follower
-	// gate has objects wait for the pods that they name, and is told of those that have been handled; it is nil if all pods are followed.
-	gate *span.Gate
 }
 
 // through returns lw, with another one that asks a relay's replicas for the same.
 func (lw listWatcher) through(r *relay.Relay, kind string, relayed listWatcher) listWatcher {
-	lw.gate = r.Gate()
 	lw.follow = func(reports relay.Reports) *relay.Follower {
 		return r.Follow(kind, relay.Calls{List: relayed.list, Watch: relayed.watch}, relay.Calls{List: lw.list, Watch: lw.watch}, reports)
 	}

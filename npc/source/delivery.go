@@ -1,20 +1,17 @@
 package source
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/source/span"
 )
 
 // delivery takes the objects of one kind to the sink.
@@ -24,50 +21,6 @@ type delivery struct {
 	transform cache.TransformFunc // makes a stored of an object
 	set       func(old, obj any)  // both are a stored; old is nil for a new object
 	remove    func(namespace, name string, uid types.UID)
-	leave     func(namespace, name string, uid types.UID) // as remove, with what a transform has made a departed of; nil if there is none
-	// await returns when an object may be set, or false if it is not to be; ignored reports whether it is not to be removed. They may be nil.
-	await, ignored func(obj any) bool
-}
-
-// departed is a pod that has left the span.
-type departed struct{ *stored[npc.Pod] }
-
-// gated returns d with what is needed while only a span of the pods is followed: marks among the pods go to the gate, and namespaces and policies
-// wait there for the pods that they name. Nodes name none.
-func (d delivery) gated(g *span.Gate, ctx func() context.Context) delivery {
-	switch d.kind {
-	case Pods:
-		transform := d.transform
-		d.transform = func(obj any) (any, error) {
-			if m := span.MarkOf(obj); m != nil {
-				return m, nil
-			}
-			if p, is := obj.(*corev1.Pod); is && span.HasLeft(p) {
-				return &departed{newStored[npc.Pod](&p.ObjectMeta, nil, nil)}, nil
-			}
-			return transform(obj)
-		}
-		d.await = func(obj any) bool {
-			m, is := obj.(*span.Mark)
-			if is {
-				g.Reach(m)
-			}
-			return !is
-		}
-		d.ignored = func(obj any) bool {
-			if gone, is := obj.(cache.DeletedFinalStateUnknown); is {
-				obj = gone.Obj
-			}
-			_, is := obj.(*span.Mark)
-			return is
-		}
-	case Namespaces, NetworkPolicies, ClusterNetworkPolicies:
-		d.await = func(obj any) bool {
-			m, err := meta.Accessor(obj)
-			return err != nil || g.Await(ctx(), d.kind, m.GetResourceVersion())
-		}
-	}
-	return d
 }
 
 // deliveries returns those of all kinds.
@@ -84,7 +37,6 @@ func deliveries(sink Sink, log *slog.Logger) []delivery {
 		transform: transformPod,
 		set:       deliverFacts("pod", log, func(p *npc.Pod) { sink.SetPod(*p) }),
 		remove:    sink.DeletePod,
-		leave:     sink.LeavePod,
 	}, {
 		kind:      NetworkPolicies,
 		example:   &networkingv1.NetworkPolicy{},

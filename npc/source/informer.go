@@ -19,7 +19,6 @@ type informer struct {
 	handled    cache.DoneChecker // is done when the first list has been delivered
 	connection *connection
 	log        *slog.Logger
-	ctx        context.Context //nolint:containedctx // of run, for handlers that wait
 }
 
 func newInformer(d delivery, lw listWatcher, client any, sink Sink, log *slog.Logger) (*informer, error) {
@@ -35,9 +34,6 @@ func newInformer(d delivery, lw listWatcher, client any, sink Sink, log *slog.Lo
 			d.example, cache.SharedIndexInformerOptions{ObjectDescription: d.kind}),
 		connection: connection,
 		log:        log,
-	}
-	if lw.gate != nil {
-		d = d.gated(lw.gate, func() context.Context { return i.ctx })
 	}
 	if err := i.SetTransform(d.transform); err != nil {
 		return nil, errors.Wrapf(err, "setting up the informer of %s", d.kind)
@@ -60,39 +56,25 @@ func newInformer(d delivery, lw listWatcher, client any, sink Sink, log *slog.Lo
 // run lists and watches until ctx ends and the last event has been handled.
 func (i *informer) run(ctx context.Context) {
 	defer i.connection.close()
-	i.ctx = ctx
 	i.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(quiet{i.log.Handler()})))
 }
 
 func (d delivery) handlers(oneAtATime *sync.Mutex) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
-			if d.await != nil && !d.await(obj) {
-				return
-			}
 			oneAtATime.Lock()
 			defer oneAtATime.Unlock()
 			d.set(nil, obj)
 		},
 		UpdateFunc: func(old, obj any) {
-			if d.await != nil && !d.await(obj) {
-				return
-			}
 			oneAtATime.Lock()
 			defer oneAtATime.Unlock()
 			d.set(old, obj)
 		},
 		DeleteFunc: func(obj any) {
-			if d.ignored != nil && d.ignored(obj) {
-				return
-			}
 			oneAtATime.Lock()
 			defer oneAtATime.Unlock()
-			remove := d.remove
-			if _, left := obj.(*departed); left {
-				remove = d.leave
-			}
-			remove(identity(obj))
+			d.remove(identity(obj))
 		},
 	}
 }

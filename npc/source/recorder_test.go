@@ -82,8 +82,6 @@ func (r *recorder) DeletePod(namespace, name string, uid types.UID) {
 	}, "delete pod %s/%s", namespace, name)
 }
 
-func (r *recorder) LeavePod(namespace, name string, uid types.UID) { r.DeletePod(namespace, name, uid) }
-
 func (r *recorder) SetPolicy(p *networkingv1.NetworkPolicy) {
 	r.call(NetworkPolicies, func() { r.policies[p.Namespace+"/"+p.Name] = p }, "set policy %s/%s", p.Namespace, p.Name)
 }

@@ -25,8 +25,6 @@ type Sink interface {
 	DeleteNamespace(name string, uid types.UID)
 	SetPod(npc.Pod)
 	DeletePod(namespace, name string, uid types.UID)
-	// LeavePod is called with a pod that may well be there, and that the source tells nothing more of, until it is set again.
-	LeavePod(namespace, name string, uid types.UID)
 	SetPolicy(*networkingv1.NetworkPolicy)
 	DeletePolicy(namespace, name string, uid types.UID)
 	// SetClusterPolicy is called with objects that no API server would take today too: a peer of an unknown kind has no field, and an

@@ -88,12 +88,6 @@ func (m *Model) DeletePod(namespace, name string, uid types.UID) {
 	m.objects.DeletePod(namespace, name, uid)
 }
 
-// LeavePod tells both that nothing more is told of a pod.
-func (m *Model) LeavePod(namespace, name string, uid types.UID) {
-	m.Controller.LeavePod(namespace, name, uid)
-	m.objects.LeavePod(namespace, name, uid)
-}
-
 // DeletePolicy tells both that a policy is gone.
 func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 	m.Controller.DeletePolicy(namespace, name, uid)

@@ -35,8 +35,8 @@ type relayed struct {
 	replicas []*daemon
 }
 
-// startRelayed starts a world whose cluster has a state. Agents have more flags if they are told.
-func startRelayed(t *testing.T, backend lab.Backend, state change, flags ...string) *relayed {
+// startRelayed starts a world whose cluster has a state.
+func startRelayed(t *testing.T, backend lab.Backend, state change) *relayed {
 	t.Helper()
 	w, c := newCluster(t, backend)
 	c.assignRanges(t, w)
@@ -65,8 +65,8 @@ func startRelayed(t *testing.T, backend lab.Backend, state change, flags ...stri
 	for _, d := range r.replicas {
 		r.awaitReplica(t, d)
 	}
-	w.startAPIDaemons(t, c, append([]string{"--relay", strings.Join(where, ","), "--relay-ca", filepath.Join(r.dir, apiserver.AuthorityFile),
-		"--relay-token", r.token(), "--relay-spread", "1s"}, flags...)...)
+	w.startAPIDaemons(t, c, "--relay", strings.Join(where, ","),
+		"--relay-ca", filepath.Join(r.dir, apiserver.AuthorityFile), "--relay-token", r.token(), "--relay-spread", "1s")
 	return r
 }
 

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/weave-npc/weave-npc/npc/cluster"
@@ -27,25 +25,7 @@ import (
 type agent struct {
 	*cluster.Cluster
 	synced atomic.Bool
-	left   atomic.Int64      // pods that left the span
 	stats  *agentrelay.Stats // nil without a relay
-	ca     string            // the file of the authorities that it trusts
-	// before is called with each policy before the agent knows it; nil for nothing.
-	before func(*agent, *networkingv1.NetworkPolicy)
-}
-
-// SetPolicy looks at a policy before the agent knows it.
-func (a *agent) SetPolicy(p *networkingv1.NetworkPolicy) {
-	if a.before != nil {
-		a.before(a, p)
-	}
-	a.Cluster.SetPolicy(p)
-}
-
-// LeavePod counts the pods that left the span.
-func (a *agent) LeavePod(namespace, name string, uid types.UID) {
-	a.left.Add(1)
-	a.Cluster.LeavePod(namespace, name, uid)
 }
 
 // SetSynced notes that everything has been listed.
@@ -54,26 +34,18 @@ func (a *agent) SetSynced() { a.synced.Store(true) }
 // runAgent runs a source until the test ends. It reads through relays if there are any.
 func (w *world) runAgent(t *testing.T, relays ...*running) *agent {
 	t.Helper()
-	return w.runAgentOf(t, agentConfig{direct: w.client, spread: time.Second}, relays...)
+	return w.runAgentOf(t, w.client, time.Second, relays...)
 }
 
-// agentConfig is what an agent differs in from others.
-type agentConfig struct {
-	direct kubernetes.Interface // its client of the API server
-	spread time.Duration        // over which many agents spread what they do at once
-	span   string               // the node whose span it asks for; empty for all pods
-	// before is called with each policy before the agent knows it; nil for nothing.
-	before func(*agent, *networkingv1.NetworkPolicy)
-}
-
-// runAgentOf runs a source as runAgent does.
-func (w *world) runAgentOf(t *testing.T, c agentConfig, relays ...*running) *agent {
+// runAgentOf runs a source as runAgent does, with a client of the API server and a time over which many agents spread
+// what they do at once.
+func (w *world) runAgentOf(t *testing.T, direct kubernetes.Interface, spread time.Duration, relays ...*running) *agent {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	a, s := &agent{Cluster: cluster.New(), before: c.before}, source.FromAPI(c.direct, nil, "")
+	a, s := &agent{Cluster: cluster.New()}, source.FromAPI(direct, nil, "")
 	if len(relays) > 0 {
-		config := agentrelay.Config{CA: filepath.Join(t.TempDir(), "ca.crt"), Token: filepath.Join(t.TempDir(), "token"), Spread: c.spread,
-			Span: c.span, Version: "test", Log: log}
+		config := agentrelay.Config{CA: filepath.Join(t.TempDir(), "ca.crt"), Token: filepath.Join(t.TempDir(), "token"),
+			Spread: spread, Version: "test", Log: log}
 		var authorities []byte
 		for _, r := range relays {
 			text, err := os.ReadFile(filepath.Join(r.dir, apiserver.AuthorityFile))
@@ -91,7 +63,7 @@ func (w *world) runAgentOf(t *testing.T, c agentConfig, relays ...*running) *age
 		client, _, err := r.Client()
 		w.must(err)
 		s.Through(r, client, nil)
-		a.stats, a.ca = r.Stats(), config.CA
+		a.stats = r.Stats()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup

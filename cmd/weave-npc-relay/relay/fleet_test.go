@@ -38,7 +38,7 @@ func newFleet(t *testing.T, w *world, direct kubernetes.Interface, spread time.D
 	t.Helper()
 	f := &fleet{world: w, direct: w.runAgent(t)}
 	for range fleetSize {
-		f.agents = append(f.agents, w.runAgentOf(t, agentConfig{direct: direct, spread: spread}, relays...))
+		f.agents = append(f.agents, w.runAgentOf(t, direct, spread, relays...))
 	}
 	w.eventually("all agents have listed everything by a relay", func() bool {
 		for _, a := range f.agents {

@@ -458,14 +458,13 @@ func (w *world) defineClusterPolicies() (dynamic.Interface, func()) {
 	}
 }
 
-// createClusterPolicy makes a ClusterNetworkPolicy, and returns its version.
-func (w *world) createClusterPolicy(admin dynamic.Interface, name string, spec map[string]any) string {
+// createClusterPolicy makes a ClusterNetworkPolicy.
+func (w *world) createClusterPolicy(admin dynamic.Interface, name string, spec map[string]any) {
 	w.t.Helper()
-	made, err := admin.Resource(clusterPolicies()).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	_, err := admin.Resource(clusterPolicies()).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": schema.GroupVersion(v1alpha2.GroupVersion).String(), "kind": "ClusterNetworkPolicy", "metadata": map[string]any{"name": name},
 		"spec": spec}}, metav1.CreateOptions{})
 	w.must(err)
-	return made.GetResourceVersion()
 }
 
 // TestAKindThatTheAPIServerMayLack is served while the API server has it, with the fields that nobody here knows. The relay stays ready when it

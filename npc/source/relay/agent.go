@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/weave-npc/weave-npc/npc/source/span"
 )
 
 // logEvery is the time between two lines of the log about moves.
@@ -21,30 +19,8 @@ type agent struct {
 	log      *slog.Logger
 	stats    Stats
 
-	mu      sync.Mutex
-	logged  time.Time
-	reached map[string]func() string // by kind, how far it has been delivered
-}
-
-// follows records that a kind is followed, and what returns how far it has been delivered.
-func (a *agent) follows(kind string, delivered func() string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.reached == nil {
-		a.reached = map[string]func() string{}
-	}
-	a.reached[kind] = delivered
-}
-
-// delivered returns how far each kind has been delivered.
-func (a *agent) delivered() span.Versions {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := span.Versions{}
-	for kind, delivered := range a.reached {
-		v[kind] = delivered()
-	}
-	return v
+	mu     sync.Mutex
+	logged time.Time
 }
 
 // logMove logs that a kind is followed elsewhere. All kinds of an agent move together, mostly, and agents may be many: one line tells of it.

@@ -17,10 +17,6 @@ func (f *Follower) List(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 	if err := f.await(ctx); err != nil {
 		return nil, err
 	}
-	if f.span != nil && o.Continue == "" {
-		f.span.begin()
-		o.ResourceVersion = f.atLeast(o.ResourceVersion)
-	}
 	if o.Continue == "" { // the rest of a list is where its beginning was, which was whole at a replica
 		for _, replica := range f.candidates(ctx) {
 			if list, err := f.listAt(ctx, replica, o); err == nil {
@@ -38,23 +34,12 @@ func (f *Follower) List(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 		return nil, err // with its status, which the reflector asks for
 	}
 	f.listed("", listVersion(list))
-	return list, f.span.listed(list, true)
-}
-
-// atLeast returns the version that a list has to have at least, for the one that a reflector knows of. Pods of a span come in any order.
-func (f *Follower) atLeast(version string) string {
-	if f.span == nil || !numbered(version) {
-		return version
-	}
-	return f.span.newest()
+	return list, nil
 }
 
 // listAt lists at a replica. A list that is older than what was delivered is none.
 func (f *Follower) listAt(ctx context.Context, replica string, o metav1.ListOptions) (runtime.Object, error) {
 	o.Limit = 0
-	if f.span != nil {
-		o = f.span.ask(o, false)
-	}
 	ctx, cancel := context.WithTimeout(at(ctx, replica), listsPatience)
 	defer cancel()
 	list, err := f.relayed.List(ctx, o)
@@ -68,31 +53,21 @@ func (f *Follower) listAt(ctx context.Context, replica string, o metav1.ListOpti
 		return nil, err
 	}
 	f.listed(replica, listVersion(list))
-	return list, f.span.listed(list, false)
+	return list, nil
 }
 
 // Watch watches at a replica, or at the API server. Unless it begins with a list, the watch does not end before the context does, except that
 // nobody has its version any more, or that the API server has no such kind.
 func (f *Follower) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.AllowWatchBookmarks = true
-	listed := o.SendInitialEvents == nil && numbered(o.ResourceVersion)
-	switch {
-	case f.span != nil && listed:
-		o.ResourceVersion = f.delivered()
-	default:
-		o.ResourceVersion = f.atLeast(o.ResourceVersion)
-	}
 	s := newStream(ctx, f.record, o)
-	if listed {
+	if o.SendInitialEvents == nil && numbered(o.ResourceVersion) {
 		go s.run()
 		return s, nil
 	}
 	err := f.await(s.ctx)
 	if err == nil {
 		s.initial = true
-		if f.span != nil {
-			s.view = f.span.begin()
-		}
 		s.link, err = s.route.connect(s.ctx, s.options)
 	}
 	if err != nil {

@@ -6,15 +6,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/weave-npc/weave-npc/npc/source/span"
 )
 
 const (
 	// stay is how long the API server is followed at least before the relay is tried again; the spread of agents comes to it.
 	stay = 10 * time.Second
-	// homeSoon is the same while the API server can tell of known pods only; fallSpread comes to it.
-	homeSoon = time.Second
 	// homePatience is how long a replica may be behind the API server before it is left.
 	homePatience = 10 * time.Second
 )
@@ -28,13 +24,6 @@ type homing struct {
 	opened chan *link      // receives nil if the relay could not be reached; nil if it is not tried
 	open   context.CancelFunc
 	link   *link // nil unless one is open
-	soon   bool  // the relay is tried again soon
-
-	// Of a span only: what the link has sent; that it was all, so that the API server is not read; and how far the policies are that the link has
-	// to know of.
-	fold   *span.Fold
-	paused bool
-	goal   span.Versions
 }
 
 func newHoming(ctx context.Context, of *record) *homing {
@@ -46,17 +35,12 @@ func newHoming(ctx context.Context, of *record) *homing {
 // rest waits for a random time before the relay is tried.
 func (h *homing) rest() {
 	h.stop()
-	if h.soon {
-		h.timer.Reset(homeSoon + random(fallSpread))
-		return
-	}
 	h.timer.Reset(stay + random(h.of.agent.spread))
 }
 
 // stop ends whatever is under way.
 func (h *homing) stop() {
 	h.timer.Stop()
-	h.fold, h.paused, h.goal = nil, false, nil
 	if h.open != nil {
 		h.open()
 		h.open, h.opened = nil, nil
@@ -111,7 +95,7 @@ func (h *homing) use(l *link) {
 		h.rest()
 		return
 	}
-	h.link, h.fold = l, span.NewFold()
+	h.link = l
 	h.timer.Reset(homePatience)
 }
 
@@ -121,14 +105,6 @@ func (h *homing) events() <-chan watch.Event {
 		return nil
 	}
 	return h.link.ResultChan()
-}
-
-// from returns the events of the link that is followed; nil while it is not to be read on.
-func (h *homing) from(l *link) <-chan watch.Event {
-	if h.paused {
-		return nil
-	}
-	return l.ResultChan()
 }
 
 // take returns the link, which is the caller's from then on.

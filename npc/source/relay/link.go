@@ -15,10 +15,6 @@ const (
 	openPatience   = 2 * time.Second
 	directPatience = 10 * time.Second
 	listsPatience  = time.Minute
-	// spanPatience is how long a replica may take to begin to answer with a span: it waits until it has what the agent has. firstSpanPatience is
-	// that of an agent that has nothing yet: its replica may have to begin to compute spans.
-	spanPatience      = 10 * time.Second
-	firstSpanPatience = 25 * time.Second
 	// beginPatience is the longest silence of a replica while it lists: it may have to ask the API server first. firstPatience is that
 	// before the first sign: a replica may be behind another one by as long as it goes without news itself.
 	beginPatience = 10 * time.Second
@@ -39,10 +35,7 @@ type link struct {
 	replica string // empty for the API server
 	cancel  context.CancelFunc
 	opened  time.Time
-	alive   bool      // it has delivered, or given a sign
-	marked  time.Time // it did so last
-	// comparing is set until a replica has sent a span, and narrow if the API server tells of known pods only.
-	comparing, narrow bool
+	alive   bool // it has delivered, or given a sign
 }
 
 // direct reports whether the link leads to the API server.
@@ -51,7 +44,7 @@ func (l *link) direct() bool { return l.replica == "" }
 // patience returns the longest silence that is none. The API server may be silent.
 func (l *link) patience(initial bool) time.Duration {
 	switch {
-	case initial || l.comparing:
+	case initial:
 		return beginPatience
 	case !l.alive:
 		return firstPatience
@@ -70,12 +63,6 @@ func (r *record) open(ctx context.Context, replica string, o metav1.ListOptions)
 	if replica != "" {
 		ctx = at(ctx, replica)
 		calls, patience, list = r.relayed, openPatience, beginPatience
-		if r.span != nil {
-			if list = spanPatience; o.SendInitialEvents != nil {
-				list = firstSpanPatience
-			}
-			o = r.span.ask(o, true)
-		}
 	}
 	if o.SendInitialEvents != nil {
 		patience = list

@@ -26,7 +26,7 @@ func (p *pulse) opened(l *link) {
 	switch {
 	case l.direct():
 		p.timer.Stop()
-		p.set(!l.narrow)
+		p.set(true)
 	case left > 0:
 		p.timer.Reset(left)
 		p.set(true)
@@ -45,7 +45,7 @@ func (p *pulse) expired() { p.set(false) }
 
 // closed handles that a watch has ended.
 func (p *pulse) closed(l *link) {
-	if l.direct() && !l.narrow {
+	if l.direct() {
 		p.last = time.Now()
 	}
 	p.timer.Stop()

@@ -7,13 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pkg/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/weave-npc/weave-npc/npc/source/span"
 )
 
 const (
@@ -43,7 +39,6 @@ type record struct {
 	kind            string
 	relayed, direct Calls
 	reports         Reports
-	span            *spanned // nil unless replicas are asked only for a span
 
 	mu sync.Mutex
 	// version is the newest that was delivered; empty before the first list.
@@ -136,86 +131,4 @@ func (r *record) await(ctx context.Context) error {
 	due := r.due
 	r.mu.Unlock()
 	return pause(ctx, time.Until(due))
-}
-
-// spanned is what is known about pods if replicas are asked only for a span of them.
-type spanned struct {
-	node string
-	gate *span.Gate
-
-	mu   sync.Mutex
-	told string // the newest version of any pod or of all that was passed on, which no replica may be behind
-	view *view
-}
-
-// view is what the reflector has since its last list. A list begins another one, which an older stream does not touch.
-type view struct {
-	known *span.Known
-	whole bool // it has all pods, not only a span
-}
-
-// begin begins with a list.
-func (p *spanned) begin() *view {
-	p.gate.Limit()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.view = &view{known: span.NewKnown()}
-	return p.view
-}
-
-func (p *spanned) present() *view {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.view
-}
-
-// newest returns the newest version that was passed on.
-func (p *spanned) newest() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.told
-}
-
-// tell records a version that was passed on.
-func (p *spanned) tell(version string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if numbered(version) && (p.told == "" || older(p.told, version)) {
-		p.told = version
-	}
-}
-
-// ask returns the options that ask a replica for the span.
-func (p *spanned) ask(o metav1.ListOptions, watch bool) metav1.ListOptions {
-	o.FieldSelector = span.Selector(p.node, p.gate.Wanted())
-	o.ResourceVersion, o.ResourceVersionMatch = p.newest(), ""
-	if watch {
-		yes := true
-		o.SendInitialEvents, o.AllowWatchBookmarks = &yes, true
-	}
-	if watch || o.ResourceVersion != "" {
-		o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	}
-	return o
-}
-
-// listed records a list, or a part of one that goes on. It does nothing if no span is followed.
-func (p *spanned) listed(list runtime.Object, whole bool) error {
-	if p == nil {
-		return nil
-	}
-	v := p.present()
-	err := meta.EachListItem(list, func(o runtime.Object) error {
-		m, err := meta.Accessor(o)
-		if err == nil {
-			v.known.Add(m)
-		}
-		return err
-	})
-	if err != nil {
-		return errors.Wrap(err, "reading a list of pods")
-	}
-	v.whole = whole
-	p.tell(listVersion(list))
-	return nil
 }

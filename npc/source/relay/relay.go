@@ -20,8 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/weave-npc/weave-npc/npc/source/span"
 )
 
 // Config is where the relay is, and how it and this agent know each other.
@@ -33,8 +31,6 @@ type Config struct {
 	CA, Token string
 	// Spread is the time over which agents spread what they do at once after an outage.
 	Spread time.Duration
-	// Span is the node whose span of the pods is all that replicas are asked for; empty for all pods.
-	Span string
 	// Version is that of the program.
 	Version string
 	Log     *slog.Logger
@@ -43,8 +39,6 @@ type Config struct {
 // Relay is a relay as one agent knows it. New returns one. Its methods may be called by several goroutines.
 type Relay struct {
 	agent     *agent
-	span      string
-	gate      *span.Gate // nil without a span
 	transport http.RoundTripper
 	version   string
 }
@@ -58,16 +52,9 @@ func New(c Config) (*Relay, error) {
 	if c.Spread < 0 {
 		return nil, errors.Errorf("%s is no time over which anything can be spread", c.Spread)
 	}
-	r := &Relay{agent: &agent{replicas: newReplicas(where), spread: c.Spread, log: c.Log}, span: c.Span,
-		transport: newTransport(where.serverName(), c.CA, c.Token), version: c.Version}
-	if c.Span != "" {
-		r.gate = span.NewGate()
-	}
-	return r, nil
+	return &Relay{agent: &agent{replicas: newReplicas(where), spread: c.Spread, log: c.Log},
+		transport: newTransport(where.serverName(), c.CA, c.Token), version: c.Version}, nil
 }
-
-// Gate returns what has policies wait for the pods that they name; nil if all pods are followed.
-func (r *Relay) Gate() *span.Gate { return r.gate }
 
 // Client returns a client of the relay with its configuration. Only the calls that Follow got reach a replica with it.
 func (r *Relay) Client() (kubernetes.Interface, *rest.Config, error) {
@@ -83,17 +70,11 @@ func (r *Relay) Client() (kubernetes.Interface, *rest.Config, error) {
 	return client, config, errors.Wrap(err, "making a client of the relay")
 }
 
-// Follow returns the follower of one kind. relayed are the calls by the client of the relay, direct those of the API server. Among pods of
-// which only a span is followed there are marks, which span.MarkOf tells from them.
+// Follow returns the follower of one kind. relayed are the calls by the client of the relay, direct those of the API
+// server.
 func (r *Relay) Follow(kind string, relayed, direct Calls, reports Reports) *Follower {
-	f := &Follower{&record{agent: r.agent, kind: kind, relayed: relayed, direct: direct, reports: reports, failures: map[string]time.Time{},
-		broken: map[string]time.Time{}}}
-	r.agent.follows(kind, f.delivered)
-	if kind == "pods" && r.gate != nil {
-		f.span = &spanned{node: r.span, gate: r.gate}
-		f.span.begin()
-	}
-	return f
+	return &Follower{&record{agent: r.agent, kind: kind, relayed: relayed, direct: direct, reports: reports,
+		failures: map[string]time.Time{}, broken: map[string]time.Time{}}}
 }
 
 // Run follows the addresses of the replicas until ctx ends. client is that of the API server.

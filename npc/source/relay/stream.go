@@ -8,8 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/weave-npc/weave-npc/npc/source/span"
 )
 
 // stream is a watch that goes on at another server when the one where it is fails.
@@ -27,20 +25,11 @@ type stream struct {
 	pulse    *pulse
 	patience *time.Timer // of a replica's silence
 	route    *route
-
-	view     *view // nil unless only a span is followed
-	leaving  *span.Leaving
-	narrowed *time.Timer // until all is listed, because the API server can tell of known pods only
-	due      time.Time   // when that is; zero unless it is to be done
 }
 
 func newStream(ctx context.Context, of *record, o metav1.ListOptions) *stream {
 	s := &stream{of: of, options: o, result: make(chan watch.Event), version: o.ResourceVersion, pulse: newPulse(of.reports),
-		patience: time.NewTimer(time.Hour), route: newRoute(of), narrowed: time.NewTimer(time.Hour)}
-	s.narrowed.Stop()
-	if of.span != nil {
-		s.view = of.span.present()
-	}
+		patience: time.NewTimer(time.Hour), route: newRoute(of)}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.home = newHoming(s.ctx, of)
 	return s
@@ -60,9 +49,6 @@ func (s *stream) run() {
 	for {
 		if s.link == nil {
 			s.options.ResourceVersion = s.version
-			if s.view != nil {
-				s.of.span.gate.Limit()
-			}
 			l, err := s.route.reconnect(s.ctx, s.options)
 			if err != nil {
 				s.giveUp(err)
@@ -99,13 +85,9 @@ func (s *stream) enter() {
 	case s.route.was == nil && l.direct(): // from the start
 		s.of.agent.logMove(s.of.kind, "", s.route.why)
 	}
-	if s.view != nil {
-		s.enterSpan()
-	}
 	s.pulse.opened(l)
 	s.attend()
 	if l.direct() {
-		s.home.soon = l.narrow
 		s.home.rest()
 	}
 }
@@ -116,11 +98,7 @@ func (s *stream) attend() {
 		s.patience.Stop()
 		return
 	}
-	d := s.link.patience(s.initial)
-	if s.view != nil && s.link.alive { // events of pods say nothing of the policies that they are chosen by
-		d = min(d, markPatience-time.Since(s.link.marked))
-	}
-	s.patience.Reset(d)
+	s.patience.Reset(s.link.patience(s.initial))
 }
 
 // leave ends the link, which is lost for a reason.
@@ -141,12 +119,10 @@ func (s *stream) follow() error {
 		select {
 		case <-s.ctx.Done():
 			return s.ctx.Err()
-		case e, ok := <-s.home.from(s.link):
+		case e, ok := <-s.link.ResultChan():
 			if err := s.handle(e, ok); err != nil {
 				return err
 			}
-		case <-s.narrowed.C:
-			return errNarrow
 		case <-s.patience.C:
 			select { // it may be this agent that slept
 			case e, ok := <-s.link.ResultChan():
@@ -159,9 +135,7 @@ func (s *stream) follow() error {
 		case <-s.pulse.timer.C:
 			s.pulse.expired()
 		case <-s.home.timer.C:
-			if err := s.remain(func() { s.home.next(s.version, s.initial) }); err != nil {
-				return err
-			}
+			s.home.next(s.version, s.initial)
 		case l := <-s.home.opened:
 			s.home.use(l)
 		case e, ok := <-s.home.events():
@@ -177,10 +151,7 @@ func (s *stream) handle(e watch.Event, ok bool) error {
 	if !ok {
 		return errEnded
 	}
-	switch {
-	case s.view != nil:
-		return s.handleSpan(e)
-	case s.initial:
+	if s.initial {
 		return s.handleInitial(e)
 	}
 	what, version, err := read(e, s.version)
@@ -216,22 +187,19 @@ func (s *stream) handleInitial(e watch.Event) error {
 		s.attend()
 		return nil
 	}
-	s.complete(version)
+	s.initial, s.version = false, version
+	s.of.listed(s.link.replica, version)
+	s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""
 	s.alive()
 	return nil
 }
 
-// complete handles that the list is complete.
-func (s *stream) complete(version string) {
-	s.initial, s.version = false, version
-	s.of.listed(s.link.replica, version)
-	s.options.SendInitialEvents, s.options.ResourceVersionMatch = nil, ""
-}
-
 // deliver passes an event on. Everything up to a version is delivered then.
 func (s *stream) deliver(e watch.Event, version string) error {
-	if err := s.pass(e); err != nil {
-		return err
+	select {
+	case s.result <- e:
+	case <-s.ctx.Done():
+		return s.ctx.Err()
 	}
 	if version != s.version {
 		s.version = version
@@ -241,19 +209,9 @@ func (s *stream) deliver(e watch.Event, version string) error {
 	return nil
 }
 
-// pass passes an event on.
-func (s *stream) pass(e watch.Event) error {
-	select {
-	case s.result <- e:
-		return nil
-	case <-s.ctx.Done():
-		return s.ctx.Err()
-	}
-}
-
 // alive handles that the link is as new as the API server.
 func (s *stream) alive() {
-	s.link.alive, s.link.marked = true, time.Now()
+	s.link.alive = true
 	s.route.worked()
 	if !s.link.direct() {
 		s.pulse.sign()
@@ -263,9 +221,6 @@ func (s *stream) alive() {
 
 // comeBack handles an event of the replica that is to take over from the API server, which it does once it is not behind.
 func (s *stream) comeBack(e watch.Event, ok bool) error {
-	if s.view != nil {
-		return s.comeBackToSpan(e, ok)
-	}
 	what, version, err := refused, "", errEnded
 	if ok {
 		what, version, err = read(e, s.version)
@@ -302,7 +257,7 @@ func (s *stream) giveUp(err error) {
 	if s.ctx.Err() != nil || !errors.As(err, &answer) {
 		return
 	}
-	if gone(err) && !errors.Is(err, errNarrow) { // for which the stream has waited already
+	if gone(err) {
 		s.of.expire()
 	}
 	status := answer.Status()

@@ -278,33 +278,33 @@ func (f *feed) run() {
 			marked = time.Now()
 			events = append(events, f.mark()...)
 		}
-		if !send(f.ctx, f.done, f.result, events, f.late) {
+		if !f.send(events) {
 			return
 		}
 	}
 }
 
 // send sends events, of which errors take a while, and rests; it returns false at the end of a stream.
-func send(ctx context.Context, done chan struct{}, result chan<- watch.Event, events []watch.Event, late time.Duration) bool {
+func (f *feed) send(events []watch.Event) bool {
 	for _, e := range events {
-		if stopped(done) { // what happened after the end is not sent, though a receiver waits
+		if f.stopped() { // what happened after the end is not sent, though a receiver waits
 			return false
 		}
 		if e.Type == watch.Error {
-			time.Sleep(late)
+			time.Sleep(f.late)
 		}
 		select {
-		case result <- e:
-		case <-done:
+		case f.result <- e:
+		case <-f.done:
 			return false
-		case <-ctx.Done():
+		case <-f.ctx.Done():
 			return false
 		}
 	}
 	select {
-	case <-done:
+	case <-f.done:
 		return false
-	case <-ctx.Done():
+	case <-f.ctx.Done():
 		return false
 	case <-time.After(50 * time.Millisecond):
 		return true
@@ -315,12 +315,7 @@ func send(ctx context.Context, done chan struct{}, result chan<- watch.Event, ev
 func (f *feed) next() []watch.Event {
 	f.server.guard.Lock()
 	defer f.server.guard.Unlock()
-	select {
-	case <-f.done: // what happens later is for other streams
-		return nil
-	default:
-	}
-	if f.server.mute {
+	if f.stopped() || f.server.mute { // what happens after the end is for other streams
 		return nil
 	}
 	events := f.first
@@ -350,10 +345,10 @@ func (f *feed) mark() []watch.Event {
 	return []watch.Event{{Type: watch.Bookmark, Object: pod("", f.at)}}
 }
 
-// stopped reports whether a feed was stopped. It sends nothing of what happens after that.
-func stopped(done chan struct{}) bool {
+// stopped reports whether the feed was stopped. It sends nothing of what happens after that.
+func (f *feed) stopped() bool {
 	select {
-	case <-done:
+	case <-f.done:
 		return true
 	default:
 		return false

@@ -88,9 +88,6 @@ func (apart) SetPod(npc.Pod) {}
 // DeletePod implements source.Sink.
 func (apart) DeletePod(string, string, types.UID) {}
 
-// LeavePod implements source.Sink.
-func (apart) LeavePod(string, string, types.UID) {}
-
 // SetNode implements source.Sink.
 func (apart) SetNode(npc.Node) {}
 

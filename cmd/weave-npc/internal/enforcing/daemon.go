@@ -64,7 +64,7 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 	if d.source, d.client, err = open(o, d.config.NodeName, d.log); err != nil {
 		return nil, err
 	}
-	if d.relay, err = through(o, d.source, d.config.NodeName, d.log); err != nil {
+	if d.relay, err = through(o, d.source, d.log); err != nil {
 		return nil, err
 	}
 	if d.backend, d.backendReason, err = iptables.Detect(ctx, o.backend); err != nil {
@@ -141,8 +141,8 @@ func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.
 	return source.FromAPI(client, policies, node), client, nil
 }
 
-// through has a source read through the relay of --relay on behalf of a node. It returns nil without one, and sends no request yet.
-func through(o *options, src source.Source, node string, log *slog.Logger) (*relay.Relay, error) {
+// through has a source read through the relay of --relay. It returns nil without one, and sends no request yet.
+func through(o *options, src source.Source, log *slog.Logger) (*relay.Relay, error) {
 	switch {
 	case o.relay.Address == "":
 		return nil, nil //nolint:nilnil // as said
@@ -151,9 +151,6 @@ func through(o *options, src source.Source, node string, log *slog.Logger) (*rel
 	}
 	config := o.relay
 	config.Version, config.Log = commandline.Version(), log
-	if o.relaySpan {
-		config.Span = node
-	}
 	r, err := relay.New(config)
 	if err != nil {
 		return nil, errors.Wrap(err, "--relay")
@@ -178,9 +175,6 @@ func (o *options) validate(stderr io.Writer) (*slog.Logger, npc.Config, error) {
 	}
 	if err := o.checkBackend(); err != nil {
 		return nil, npc.Config{}, err
-	}
-	if o.relaySpan && o.relay.Address == "" {
-		return nil, npc.Config{}, errors.New("--relay-span is for agents of a relay: give --relay, too")
 	}
 	if err := httpserver.CheckAddr("--metrics-addr", o.metricsAddr); err != nil {
 		return nil, npc.Config{}, err

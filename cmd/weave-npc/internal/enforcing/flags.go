@@ -44,7 +44,6 @@ type options struct {
 	flowsDir, flowsSocket                        string
 	staged, stagedManifests                      string
 	relay                                        relay.Config
-	relaySpan                                    bool
 }
 
 // defaults returns the values of flags that are not given. Other subcommands take theirs from here, too.
@@ -128,7 +127,6 @@ func (o *options) registerRelay(f *pflag.FlagSet) {
 	f.StringVar(&o.relay.Token, "relay-token", o.relay.Token, "file with the token for the relay, of the audience weave-npc-relay; read again for each request")
 	f.DurationVar(&o.relay.Spread, "relay-spread", o.relay.Spread, "time over which the agents of a cluster spread what they would all do at once after an outage "+
 		"of the relay: to list anew, and to return to it")
-	f.BoolVar(&o.relaySpan, "relay-span", o.relaySpan, "read from the relay only those pods that are on this node or that policies of its pods can name")
 	commandline.File(f, "relay-ca")
 	commandline.File(f, "relay-token")
 }

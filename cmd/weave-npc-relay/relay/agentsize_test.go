@@ -9,13 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,8 +38,8 @@ import (
 // loneVariable has this program be one agent, and holds where that reads.
 const loneVariable = "WEAVE_NPC_TEST_RELAY_LONE"
 
-// lone is where an agent reads that is a process of its own. It has no relay if there is no address, and all pods if there is no span.
-type lone struct{ API, Address, CA, Token, Span string }
+// lone is where an agent reads that is a process of its own. It has no relay if there is no address.
+type lone struct{ API, Address, CA, Token string }
 
 // synthesized returns a cluster as those that benchmarks of weave-npc measure, with pods as large as Deployments make them.
 func synthesized(c synthetic.Cluster) *stock {
@@ -85,7 +83,7 @@ func runLone(text string) int {
 		}
 		s := source.FromAPI(client, nil, synthetic.Node)
 		if c.Address != "" {
-			r, err := agentrelay.New(agentrelay.Config{Address: c.Address, CA: c.CA, Token: c.Token, Span: c.Span,
+			r, err := agentrelay.New(agentrelay.Config{Address: c.Address, CA: c.CA, Token: c.Token,
 				Spread: time.Second, Version: "test", Log: log})
 			if err != nil {
 				return err
@@ -195,14 +193,16 @@ func (s *subject) peak() float64 {
 	return kb / 1000
 }
 
-// relayOf starts a relay in this process that computes spans of a number of pods. It counts the bytes that it sends.
-func relayOf(t *testing.T, config *rest.Config, pods int) (*running, *atomic.Int64) {
+// relayOf starts a relay of a stock in this process, and waits until it has listed all. It counts the bytes that it
+// sends.
+func relayOf(t *testing.T, config *rest.Config) (*running, *atomic.Int64) {
 	t.Helper()
 	run, sent := &running{dir: t.TempDir()}, &atomic.Int64{}
 	writeCertificate(t, run.dir)
 	r, err := relay.New(relay.Config{API: config, CertFile: filepath.Join(run.dir, apiserver.ServerCertFile),
-		KeyFile:  filepath.Join(run.dir, apiserver.ServerKeyFile),
-		AskKinds: time.Second, Tokens: auth.Config{Audience: audience, Accounts: []string{"kube-system:weave-npc"}}}, slog.New(slog.DiscardHandler))
+		KeyFile: filepath.Join(run.dir, apiserver.ServerKeyFile), AskKinds: time.Second,
+		Tokens: auth.Config{Audience: audience, Accounts: []string{"kube-system:weave-npc"}}},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,29 +214,17 @@ func relayOf(t *testing.T, config *rest.Config, pods int) (*running, *atomic.Int
 	}
 	run.addr, run.metrics = listeners[0].Addr().String(), listeners[1].Addr().String()
 	go func() { _ = r.Run(t.Context(), counted{listeners[0], sent}, listeners[1]) }()
-	client := clientFor(t, run.agent("any"))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		for ctx.Err() == nil {
-			if stream, err := client.CoreV1().Pods("").Watch(ctx, spanOptions("span=node-1", "")); err == nil {
-				for range stream.ResultChan() { //nolint:revive // only read
-				}
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	}()
-	want := fmt.Sprintf("weavenpcrelay_span_pods %s\n", strconv.FormatFloat(float64(pods), 'g', -1, 64))
-	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(run.get(t, "/metrics"), want); time.Sleep(100 * time.Millisecond) {
+	deadline := time.Now().Add(5 * time.Minute)
+	for ; !hasListed(run.get(t, "/readyz")); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the relay does not compute spans")
+			t.Fatal("the relay does not list all")
 		}
 	}
 	return run, sent
 }
 
-// TestWhatSpansSave measures an agent with a span of the pods beside one that gets all, from a relay and from an API server (make relay).
-func TestWhatSpansSave(t *testing.T) {
+// TestWhatAgentsTake measures an agent that reads from a relay beside one that reads from an API server (make relay).
+func TestWhatAgentsTake(t *testing.T) {
 	if os.Getenv(measureVariable) == "" {
 		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make relay)")
 	}
@@ -248,23 +236,18 @@ func TestWhatSpansSave(t *testing.T) {
 	s.streamed = streamed.Bytes()
 	upstream, _ := s.serve(t)
 	direct, fromAPI := s.serve(t)
-	least, fromLeast := synthesized(synthetic.Cluster{Namespaces: c.Namespaces, Policies: c.Policies, Local: c.Local}).serve(t)
-	begun := time.Now()
-	run, fromRelay := relayOf(t, upstream, s.pods)
-	fmt.Printf("a relay serves spans of %d pods %.1f s after its start\n", s.pods, time.Since(begun).Seconds())
+	run, fromRelay := relayOf(t, upstream)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("any"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	through := lone{API: upstream.Host, Address: run.addr, CA: filepath.Join(run.dir, apiserver.AuthorityFile), Token: token}
-	spanned := through
-	spanned.Span = synthetic.Node
+	relayed := lone{API: upstream.Host, Address: run.addr, Token: token,
+		CA: filepath.Join(run.dir, apiserver.AuthorityFile)}
 	for _, m := range []struct {
 		name string
 		lone lone
 		sent *atomic.Int64
-	}{{"relay", through, fromRelay}, {"span", spanned, fromRelay}, {"API server", lone{API: direct.Host}, fromAPI},
-		{"API server of no other pods", lone{API: least.Host}, fromLeast}} {
+	}{{"relay", relayed, fromRelay}, {"API server", lone{API: direct.Host}, fromAPI}} {
 		time.Sleep(time.Second)
 		before := m.sent.Load()
 		a := startLone(t, m.lone)
@@ -286,60 +269,4 @@ func TestWhatSpansSave(t *testing.T) {
 			float64(received)/1e6, held, peak, changed/changes, spent/changes)
 		a.end()
 	}
-	admit(t, run, 500)
-}
-
-// admit has agents of as many nodes ask for their spans at once, and prints how long it takes until all have them.
-func admit(t *testing.T, run *running, agents int) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	start, spent := time.Now(), cpu(t, os.Getpid())
-	begun, size := make(chan time.Duration, agents), atomic.Int64{}
-	client := run.http(t)
-	end := []byte(metav1.InitialEventsAnnotationKey)
-	for i := range agents {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-			fmt.Sprintf("https://%s/api/v1/pods?watch=1&sendInitialEvents=true&allowWatchBookmarks=true"+
-				"&resourceVersionMatch=NotOlderThan&timeoutSeconds=300&fieldSelector=span%%3Dnode-%d", run.addr, i), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer any")
-		request.Header.Set("Accept", "application/vnd.kubernetes.protobuf")
-		go func() {
-			answer, err := client.Do(request)
-			if err != nil || answer.StatusCode != http.StatusOK {
-				t.Error(err, answer)
-				return
-			}
-			defer answer.Body.Close()
-			buffer, kept, told := make([]byte, 32<<10), 0, false
-			for {
-				n, err := answer.Body.Read(buffer[kept:])
-				if err != nil {
-					return
-				}
-				size.Add(int64(n))
-				if !told && bytes.Contains(buffer[:kept+n], end) {
-					told = true
-					begun <- time.Since(start)
-				}
-				kept = copy(buffer, buffer[max(0, kept+n-len(end)):kept+n])
-			}
-		}()
-	}
-	var last time.Duration
-	for i := range agents {
-		select {
-		case last = <-begun:
-		case <-time.After(3 * time.Minute):
-			t.Fatalf("%d agents have their spans", i)
-		}
-		if i == agents/2 {
-			fmt.Printf("half of %d agents that begin at once have their spans after %s\n", agents, last.Round(time.Millisecond))
-		}
-	}
-	fmt.Printf("all of them after %s, %.2f MB for each, CPU of relay and agents %s\n",
-		last.Round(time.Millisecond), float64(size.Load())/1e6/float64(agents), cpu(t, os.Getpid())-spent)
 }
