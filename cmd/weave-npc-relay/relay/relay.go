@@ -61,7 +61,6 @@ type Relay struct {
 	registry *prometheus.Registry
 	metrics  *metrics
 	kinds    []*followed
-	spans    *serve.Spans
 }
 
 // followed is a kind that the relay follows.
@@ -102,9 +101,6 @@ func New(config Config, log *slog.Logger) (*Relay, error) {
 		f.served = serve.NewKind(k, r.codecs, f.observer)
 		r.kinds = append(r.kinds, f)
 	}
-	if r.spans, err = r.newSpans(); err != nil {
-		return nil, err
-	}
 	return r, nil
 }
 
@@ -131,9 +127,6 @@ func (r *Relay) Follow(ctx context.Context) error {
 			return err
 		}
 	}
-	var computing sync.WaitGroup
-	defer computing.Wait()
-	computing.Go(func() { r.spans.Run(ctx) })
 	ask := time.NewTicker(r.config.AskKinds)
 	defer ask.Stop()
 	measure := time.NewTicker(time.Second)
@@ -225,11 +218,7 @@ func (r *Relay) unreadyFor(f *followed) string {
 func (r *Relay) agents() http.Handler {
 	mux := http.NewServeMux()
 	for _, f := range r.kinds {
-		handler := serve.Handler(f.served)
-		if f.kind.Name == pods {
-			handler = r.spans.Handler(handler)
-		}
-		mux.Handle(f.kind.Path(), handler)
+		mux.Handle(f.kind.Path(), serve.Handler(f.served))
 	}
 	return r.tokens.Protect(mux)
 }

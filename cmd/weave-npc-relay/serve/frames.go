@@ -98,12 +98,8 @@ func (f *frames) encode(e watch.Event) ([]byte, error) {
 	if err := f.object.Encode(e.Object, &object); err != nil {
 		return nil, errors.Wrap(err, "encoding an object")
 	}
-	return f.wrap(e.Type, object.Bytes())
-}
-
-// wrap returns the bytes of an event of an object that is encoded.
-func (f *frames) wrap(typ watch.EventType, object []byte) ([]byte, error) {
 	var out bytes.Buffer
-	err := f.event.Encode(&metav1.WatchEvent{Type: string(typ), Object: runtime.RawExtension{Raw: object}}, f.framer.NewFrameWriter(&out))
+	event := &metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: object.Bytes()}}
+	err := f.event.Encode(event, f.framer.NewFrameWriter(&out))
 	return out.Bytes(), errors.Wrap(err, "encoding an event")
 }
