@@ -24,4 +24,7 @@ func TestUnusedMethodsAreNotLinked(t *testing.T) {
 	if strings.Contains(string(symbols), " text/template.(*Template).Execute\n") {
 		t.Error("text/template is linked")
 	}
+	if strings.Contains(string(symbols), "github.com/spf13/cobra/doc.") {
+		t.Error("what writes manual pages is linked")
+	}
 }

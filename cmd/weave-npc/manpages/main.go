@@ -7,11 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/manpage"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
 )
 
@@ -26,23 +29,42 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("manpages", flag.ContinueOnError)
 	plugin := flags.Bool("plugin", false, "write the pages of the plug-in")
-	version := flags.String("version", "", "what the pages say that they are of")
-	day := flags.String("day", "", "the day that the pages have")
+	version := flags.String("version", "", "version of the pages")
+	day := flags.String("day", "", "date of the pages, such as 2026-11-23")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
 		return errors.New("name one directory to write to")
 	}
+	date, err := time.Parse(time.DateOnly, *day)
+	if err != nil {
+		return errors.Wrap(err, "-day")
+	}
 	root := tree.Command()
 	if *plugin {
 		root = tree.Plugin()
 	}
 	root.InitDefaultCompletionCmd()
-	for _, p := range manpage.Pages(root, manpage.Edition{Program: root.DisplayName() + " " + *version, Day: *day}) {
-		if err := os.WriteFile(filepath.Join(flags.Arg(0), p.File), p.Text, 0o644); err != nil {
-			return errors.Wrap(err, "writing a page")
-		}
+	root.DisableAutoGenTag = true
+	addSections(root)
+	header := &doc.GenManHeader{Date: &date, Source: root.DisplayName() + " " + *version}
+	return errors.Wrap(doc.GenManTree(root, header, flags.Arg(0)), "writing the pages")
+}
+
+// addSections adds sections to the text of a command and of its subcommands, in Markdown: cobra has no field for exit statuses and variables.
+func addSections(cmd *cobra.Command) {
+	if cmd.Long == "" {
+		cmd.Long = cmd.Short + "."
 	}
-	return nil
+	if !strings.Contains(cmd.Long, "exit status") {
+		cmd.Long += "\n\n# EXIT STATUS\n" + commandline.ExitStatus(cmd)
+	}
+	if cmd.HasAvailableLocalFlags() {
+		cmd.Long += "\n\n# ENVIRONMENT\nEach option can be given as a variable, which begins with " +
+			strings.ReplaceAll(commandline.Variable(""), "_", `\_`) + " and has the name of the option in capitals, with underscores for dashes."
+	}
+	for _, sub := range cmd.Commands() {
+		addSections(sub)
+	}
 }
