@@ -1,43 +1,27 @@
 package commandline
 
-import "strings"
+import (
+	"maps"
+	"strings"
 
-// nearest returns the name that a misspelt one most likely stands for, or an empty string if none is near.
+	"github.com/weave-npc/weave-npc/npc/spelling"
+)
+
+// nearest returns the name that a misspelt one most likely stands for, in upper or lower case, or an empty string if none is near: the most similar
+// one, or else the shortest that the misspelt one is a part of.
 func nearest(misspelt string, names []string) string {
 	const third = 3 // at most every third letter may be wrong, or two of a short name
-	best, least := "", 0
 	given := strings.ToLower(misspelt)
+	similar, containing, longest := map[string]string{}, map[string]string{}, 0 // by the name in lower case
 	for _, name := range names {
-		other := strings.ToLower(name)
-		d := distance(given, other)
-		part := len(given) > third && strings.Contains(other, given)
-		if d > max(2, len(given)/third) && !part || d >= min(len(given), len(other)) && !part {
-			continue
-		}
-		if best == "" || d < least || d == least && name < best {
-			best, least = name, d
+		lower := strings.ToLower(name)
+		similar[lower] = name
+		if len(given) > third && strings.Contains(lower, given) {
+			containing[lower], longest = name, max(longest, len(name))
 		}
 	}
-	return best
-}
-
-// distance returns the number of letters to insert, delete or change to turn one text into another (Levenshtein).
-func distance(a, b string) int {
-	above := make([]int, len(b)+1)
-	for j := range above {
-		above[j] = j
+	if near := spelling.Nearest(given, maps.Keys(similar), min(max(2, len(given)/third), len(given)-1)); near != "" {
+		return similar[near]
 	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := above[j]
-			if a[i] != b[j] {
-				changed++
-			}
-			row[j+1] = min(changed, above[j+1]+1, row[j]+1)
-		}
-		above = row
-	}
-	return above[len(b)]
+	return containing[spelling.Nearest(given, maps.Keys(containing), longest)]
 }
