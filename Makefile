@@ -70,13 +70,13 @@ bench: ## run the benchmarks (docs/performance.md) and draw what they measured (
 	$(GO) run ./test/speed/plot $(or $(PLOTS),docs/performance) < $(BIN)/bench.txt
 
 fuzz: ## compare HISTORIES (20000, over 100,000 states) of random clusters with the judge on paper; fuzz what parses, FUZZTIME (1m) each
-	$(GO) test ./npc/controller -run TestRandomHistories -timeout 0 -v -rapid.checks=$${HISTORIES:-20000}
+	$(GO) test ./npc/enforce/controller -run TestRandomHistories -timeout 0 -v -rapid.checks=$${HISTORIES:-20000}
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-1m} $$p; done; done
 
 storms: ## compare what CHECKS (300) random histories of interrupted and postponed transactions leave with what the last state asks for
-	WEAVE_NPC_TEST_STORMS=1 $(GO) test ./npc/controller -run TestRandomStorms -timeout 0 -v -rapid.checks=$${CHECKS:-300}
+	WEAVE_NPC_TEST_STORMS=1 $(GO) test ./npc/enforce/controller -run TestRandomStorms -timeout 0 -v -rapid.checks=$${CHECKS:-300}
 
 worlds: ## compare STATES (1000 for each backend) of random clusters with the judge, by packets; TIERS=no leaves out cluster network policies
 	test/setup
@@ -98,7 +98,7 @@ cuts: ## end connections by EDITS (1000 for each backend) random changes, measur
 
 drift: ## measure how long repairs take, REPEATS (30) times each kind, and what watching costs
 	test/setup
-	$(GO) test ./npc/syncer -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
+	$(GO) test ./npc/enforce/syncer -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
 
 relay: ## measure weave-npc-relay with AGENTS (50,200,1000; direct:N for agents without it) while there are 100 changes a second, in a cluster of PODS (200)
 	test/setup

@@ -1,3 +1,9 @@
+// Package npc is the vocabulary of weave-npc: pods, namespaces and nodes as far as policies depend on them, and the properties of packets.
+//
+// It has no state and imports no other package of this repository.
+//
+//	p := npc.Pod{Namespace: "shop", Name: "web", Node: "node1", Addrs: addrs}
+//	p.Claims() // the addresses that count as the pod's own
 package npc
 
 import (
@@ -118,19 +124,4 @@ func OwnsRather(a, b *Pod, node string) bool {
 		return c > 0
 	}
 	return a.UID > b.UID
-}
-
-// InvalidPolicy is a policy that is not enforced as it is meant.
-type InvalidPolicy struct {
-	Namespace, Name string
-	UID             types.UID
-	// Reason names the place in the object and what is wrong there, or what the kernel answered.
-	Reason string
-	// Refused is set if the kernel does not take something that the policy needs, which therefore is left out. Otherwise the
-	// policy could not be compiled: a NetworkPolicy isolates its pods then and allows nothing.
-	Refused bool
-	// Cluster is set for a ClusterNetworkPolicy, which has no namespace. A rule of it that is not understood fails closed.
-	Cluster bool
-	// Inert is set for one that decides nothing, because its tier or its subject is not understood.
-	Inert bool
 }

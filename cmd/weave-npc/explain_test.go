@@ -12,9 +12,9 @@ import (
 	"github.com/pkg/errors"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/objects"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/test/golden"
 )
@@ -29,7 +29,7 @@ func execute(t *testing.T, args ...string) (out string, code int) {
 func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code int) {
 	t.Helper()
 	var stdout bytes.Buffer
-	root := tree.Command()
+	root := rootcmd.Command()
 	root.SetIn(stdin)
 	root.SetArgs(args)
 	root.SetOut(&stdout)
@@ -38,10 +38,10 @@ func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code 
 	if err == nil {
 		return stdout.String(), 0
 	}
-	if !errors.Is(err, commandline.ErrNo) {
+	if !errors.Is(err, cli.ErrNo) {
 		fmt.Fprintln(&stdout, "weave-npc:", err)
 	}
-	return stdout.String(), commandline.Status(ran, err)
+	return stdout.String(), cli.Status(ran, err)
 }
 
 // checkTranscript runs the commands of a transcript in testdata, which are the lines that begin with "$ ", and compares their output with the
@@ -158,7 +158,7 @@ func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
 		"forbidden": "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: forbidden\n",
 	} {
 		var stderr bytes.Buffer
-		objects.NoteClusterPolicies(&stderr, snapshot.Objects{ClusterPoliciesUnread: unread, ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{{}}})
+		input.NoteClusterPolicies(&stderr, snapshot.Objects{ClusterPoliciesUnread: unread, ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{{}}})
 		if got := stderr.String(); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 	"github.com/weave-npc/weave-npc/test/golden"
 )
 
@@ -25,7 +25,7 @@ func TestFlagsPage(t *testing.T) {
 		"Every command of weave-npc on Linux, as its `--help` has it. On other systems, and as\n" +
 		"`kubectl npc`, there are those that need no node. [Commands](commands.md) has more of each.\n\n" +
 		"Each flag can be set by an environment variable. A flag on the command line takes precedence.\n")
-	writeCommand(&b, tree.Command())
+	writeCommand(&b, rootcmd.Command())
 	golden.Compare(t, page, b.String())
 }
 
@@ -50,7 +50,7 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 	}
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) { writeFlag(b, f) })
 	if c.Runnable() && !c.HasSubCommands() && !strings.Contains(about, "exit status") {
-		fmt.Fprintf(b, "\nExit status: %s\n", commandline.ExitStatus(c))
+		fmt.Fprintf(b, "\nExit status: %s\n", cli.ExitStatus(c))
 	}
 	if c.Example != "" {
 		fmt.Fprintf(b, "\nFor example:\n\n    %s\n", strings.ReplaceAll(strings.TrimSpace(c.Example), "\n  ", "\n    "))
@@ -76,13 +76,13 @@ func writeFlag(b *strings.Builder, f *pflag.Flag) {
 	if value == "``" {
 		value = ""
 	}
-	fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", name, commandline.Variable(f.Name), value, strings.ReplaceAll(f.Usage, "|", `\|`))
+	fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", name, cli.Variable(f.Name), value, strings.ReplaceAll(f.Usage, "|", `\|`))
 }
 
 // TestVariablesOfManifestsAreFlags checks that manifests set no variable that the daemon would refuse.
 func TestVariablesOfManifestsAreFlags(t *testing.T) {
 	known := map[string]bool{}
-	tree.Command().Flags().VisitAll(func(f *pflag.Flag) { known[commandline.Variable(f.Name)] = true })
+	rootcmd.Command().Flags().VisitAll(func(f *pflag.Flag) { known[cli.Variable(f.Name)] = true })
 	found := 0
 	err := filepath.WalkDir("../../prod", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" {

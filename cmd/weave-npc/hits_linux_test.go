@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/controller"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
-	"github.com/weave-npc/weave-npc/npc/verdict"
 )
 
 // TestHitsAreOfTheRulesThatAreShown: what a node counts under a content is what show finds under it.
@@ -39,7 +39,7 @@ func TestHitsAreOfTheRulesThatAreShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, all := controller.New(npc.Config{NodeName: c.node}), npccluster.New()
+		m, all := controller.New(enforce.Config{NodeName: c.node}), npccluster.New()
 		objects.Deliver(m)
 		objects.Deliver(all)
 		by := m.Lookup().Judge([]verdict.Flow{{From: netip.MustParseAddr(c.from), To: netip.MustParseAddr(c.to), Service: c.service}}, nil)[0]

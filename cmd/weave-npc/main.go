@@ -12,23 +12,23 @@ import (
 
 	"github.com/pkg/errors"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	root := tree.Command()
-	if strings.TrimSuffix(strings.ToLower(filepath.Base(os.Args[0])), ".exe") == tree.PluginName {
-		root = tree.Plugin()
+	root := rootcmd.Command()
+	if strings.TrimSuffix(strings.ToLower(filepath.Base(os.Args[0])), ".exe") == rootcmd.PluginName {
+		root = rootcmd.Plugin()
 	}
 	ran, err := root.ExecuteContextC(ctx)
 	stop()
 	if err == nil {
 		return
 	}
-	if !errors.Is(err, commandline.ErrNo) {
+	if !errors.Is(err, cli.ErrNo) {
 		fmt.Fprintln(os.Stderr, root.Name()+":", err)
 	}
-	os.Exit(commandline.Status(ran, err))
+	os.Exit(cli.Status(ran, err))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 )
 
 func TestMistakesAreAnswered(t *testing.T) {
@@ -85,7 +85,7 @@ func TestOtherCommandsRunBesideTheDaemon(t *testing.T) {
 	if out, code := execute(t, "show", "pods", "--manifests", "testdata/shop"); code != 0 {
 		t.Errorf("show ends with %d\n%s", code, out)
 	}
-	kubectl := tree.Plugin()
+	kubectl := rootcmd.Plugin()
 	kubectl.SetArgs([]string{})
 	kubectl.SetOut(io.Discard)
 	if err := kubectl.Execute(); err != nil {
@@ -137,7 +137,7 @@ func TestCompletion(t *testing.T) {
 func completed(t *testing.T, line string) string {
 	t.Helper()
 	var out bytes.Buffer
-	root := tree.Command()
+	root := rootcmd.Command()
 	root.SetArgs(append([]string{"__complete"}, strings.Split(line, " ")...))
 	root.SetOut(&out)
 	root.SetErr(&bytes.Buffer{})

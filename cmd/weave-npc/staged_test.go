@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
@@ -125,7 +125,7 @@ func TestS102_NodesAsJSON(t *testing.T) {
 // TestS102_ThePluginKnowsWorlds as weave-npc itself does.
 func TestS102_ThePluginKnowsWorlds(t *testing.T) {
 	var out bytes.Buffer
-	root := tree.Plugin()
+	root := rootcmd.Plugin()
 	root.SetArgs([]string{"explain", "--manifests", "testdata/staged", "--from", "ops/mon", "--to", "shop/db", "--port", "tcp/9187", "--world=rollout"})
 	root.SetOut(&out)
 	if err := root.Execute(); err != nil || !strings.Contains(out.String(), "policy shop/db-next") {

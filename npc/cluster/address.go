@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/claims"
+	"github.com/weave-npc/weave-npc/npc/cluster/ipowner"
 )
 
 // indexAddrs finds who claims and who has each address.
@@ -39,7 +39,7 @@ func (v *View) indexAddrs() {
 
 // Owner returns the pod that owns an address as a node sees it, or nil. For the empty node, no pod is local.
 func (v *View) Owner(a netip.Addr, node string) *npc.Pod {
-	return claims.Choose(v.claims[a], func(p *npc.Pod) bool { return v.refused(a, p, node) },
+	return ipowner.Choose(v.claims[a], func(p *npc.Pod) bool { return v.refused(a, p, node) },
 		func(p, q *npc.Pod) bool { return npc.OwnsRather(p, q, node) })
 }
 

@@ -22,9 +22,8 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/budget"
 	"github.com/weave-npc/weave-npc/npc/policy"
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
 // Cluster is the objects of a cluster. Its methods may be called by several goroutines.
@@ -131,8 +130,8 @@ func (c *Cluster) DeletePod(namespace, name string, uid types.UID) {
 
 // SetPolicy adds or replaces a policy. The object must not be changed afterwards.
 func (c *Cluster) SetPolicy(o *networkingv1.NetworkPolicy) {
-	p := &Policy{o.Namespace, o.Name, o.UID, policy.Compile(o, budget.Default())}
-	p.Merged = [len(traffic.Directions)][]policy.MergedRule{} // only the kernel needs them
+	p := &Policy{o.Namespace, o.Name, o.UID, policy.Compile(o, quota.Default())}
+	p.Merged = [len(npc.Directions)][]policy.MergedRule{} // only the kernel needs them
 	c.change(func() { c.policies[p.Key()] = p })
 }
 

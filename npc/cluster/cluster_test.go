@@ -9,7 +9,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
@@ -212,7 +211,7 @@ func TestIsolating(t *testing.T) {
 		x.SetPolicy(fixture.Policy(t, "shop/others", `{podSelector: {matchLabels: {app: db}}}`))
 		x.SetPolicy(fixture.Policy(t, "ops/others", `{podSelector: {}}`))
 		v := x.View()
-		for d, want := range map[traffic.Direction]string{traffic.Ingress: c.ingress, traffic.Egress: c.egress} {
+		for d, want := range map[npc.Direction]string{npc.Ingress: c.ingress, npc.Egress: c.egress} {
 			policies, isolated := v.Isolating(v.Pods["shop/web"], d)
 			var keys []string
 			for _, p := range policies {

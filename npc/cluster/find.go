@@ -9,10 +9,9 @@ import (
 
 	"github.com/pkg/errors"
 
+	"github.com/weave-npc/weave-npc/internal/spelling"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/spelling"
-	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Find returns the ends that a text names. For a pod, as namespace/name, or the first one of a workload, as namespace/kind/name, that is one end
@@ -124,7 +123,7 @@ func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
 			}
 		}
 	}
-	return flow.Service{}, errors.Errorf("%s has no %s port of the name %s", to[0], traffic.ProtocolName(protocol), name)
+	return flow.Service{}, errors.Errorf("%s has no %s port of the name %s", to[0], npc.ProtocolName(protocol), name)
 }
 
 // CheckNamespace returns an error if there is neither a namespace nor any object in a namespace of that name. The empty name, which stands for

@@ -5,7 +5,6 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/policy"
-	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // Choosing returns the cluster network policies whose subject a pod is, in order. The pod must neither be on the network of its node nor have
@@ -35,7 +34,7 @@ func (v *View) Chooses(q *policy.Cluster, p *npc.Pod) Fit {
 }
 
 // Tier returns the policies of a tier whose subject a pod is and that have rules in a direction, in order.
-func (v *View) Tier(t policy.Tier, p *npc.Pod, d traffic.Direction) (policies []*policy.Cluster) {
+func (v *View) Tier(t policy.Tier, p *npc.Pod, d npc.Direction) (policies []*policy.Cluster) {
 	for _, q := range v.Choosing(p) {
 		if q.Tier == t && len(q.Rules[d]) > 0 {
 			policies = append(policies, q)
@@ -46,24 +45,24 @@ func (v *View) Tier(t policy.Tier, p *npc.Pod, d traffic.Direction) (policies []
 
 // Restricted reports whether policies may deny a pod something in a direction: a NetworkPolicy isolates it, or a cluster network policy that is
 // asked about it has a rule that denies.
-func (v *View) Restricted(p *npc.Pod, d traffic.Direction) bool {
+func (v *View) Restricted(p *npc.Pod, d npc.Direction) bool {
 	_, isolated := v.Isolating(p, d)
 	return isolated || v.RestrictedByTiers(p, d)
 }
 
 // RestrictedByTiers reports whether cluster network policies may deny a pod something in a direction. A pod that NetworkPolicies isolate never
 // meets the Baseline tier.
-func (v *View) RestrictedByTiers(p *npc.Pod, d traffic.Direction) bool {
+func (v *View) RestrictedByTiers(p *npc.Pod, d npc.Direction) bool {
 	return v.asks(p, d, func(q *policy.Cluster) bool { return q.Denies(d) })
 }
 
 // RestrictedToNode reports whether cluster network policies may deny a pod something that it sends to its own node.
 func (v *View) RestrictedToNode(p *npc.Pod) bool {
-	return v.asks(p, traffic.Egress, (*policy.Cluster).DeniesNode)
+	return v.asks(p, npc.Egress, (*policy.Cluster).DeniesNode)
 }
 
 // asks reports whether one of the cluster network policies that are asked about a pod in a direction is such.
-func (v *View) asks(p *npc.Pod, d traffic.Direction, such func(*policy.Cluster) bool) bool {
+func (v *View) asks(p *npc.Pod, d npc.Direction, such func(*policy.Cluster) bool) bool {
 	_, isolated := v.Isolating(p, d)
 	return slices.ContainsFunc(v.Choosing(p), func(q *policy.Cluster) bool { return such(q) && (q.Tier == policy.Admin || !isolated) })
 }

@@ -8,9 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/objectkey"
 	"github.com/weave-npc/weave-npc/npc/policy"
-	"github.com/weave-npc/weave-npc/npc/traffic"
 )
 
 // View is what a cluster held at one time. What it returns must not be changed. Its methods may be called by several goroutines.
@@ -73,7 +71,7 @@ func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
 // Key returns namespace/name.
 func (p *Policy) Key() string { return key(p.Namespace, p.Name) }
 
-func key(namespace, name string) string { return objectkey.Of(namespace, name) }
+func key(namespace, name string) string { return npc.ObjectKey(namespace, name) }
 
 // Selecting returns the policies that select a pod, in order.
 func (v *View) Selecting(p *npc.Pod) []*Policy {
@@ -94,14 +92,14 @@ func (v *View) Selecting(p *npc.Pod) []*Policy {
 
 // Isolating returns the policies whose rules count for a pod in a direction, in order, and whether the pod is isolated. With LegacyNetpol a
 // namespace isolates, and policies only allow.
-func (v *View) Isolating(p *npc.Pod, d traffic.Direction) (policies []*Policy, isolated bool) {
+func (v *View) Isolating(p *npc.Pod, d npc.Direction) (policies []*Policy, isolated bool) {
 	for _, q := range v.Selecting(p) {
 		if q.Isolates[d] {
 			policies = append(policies, q)
 		}
 	}
 	if v.LegacyNetpol {
-		return policies, d == traffic.Ingress && v.Namespaces[p.Namespace].DefaultDeny
+		return policies, d == npc.Ingress && v.Namespaces[p.Namespace].DefaultDeny
 	}
 	return policies, len(policies) > 0
 }

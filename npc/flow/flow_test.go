@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 func TestParseService(t *testing.T) {
 	for text, want := range map[string]Service{
-		"tcp/5432": {traffic.TCP, 5432}, "UDP/53": {traffic.UDP, 53}, "sctp/80": {traffic.SCTP, 80}, "80": {traffic.TCP, 80},
-		"icmp": {traffic.ICMP, 0},
+		"tcp/5432": {npc.TCP, 5432}, "UDP/53": {npc.UDP, 53}, "sctp/80": {npc.SCTP, 80}, "80": {npc.TCP, 80},
+		"icmp": {npc.ICMP, 0},
 	} {
 		got, err := ParseService(text)
 		if err != nil || got != want {
@@ -39,14 +39,14 @@ func TestParseNamed(t *testing.T) {
 			t.Errorf("%s: protocol %d, name %q, ok = %t", text, protocol, name, ok)
 		}
 	}
-	if protocol, name, _ := ParseNamed("UDP/dns"); protocol != traffic.UDP || name != "dns" {
+	if protocol, name, _ := ParseNamed("UDP/dns"); protocol != npc.UDP || name != "dns" {
 		t.Errorf("protocol %d, name %q", protocol, name)
 	}
 }
 
 // TestServicesAsText shows that a service is read from JSON as it was written there.
 func TestServicesAsText(t *testing.T) {
-	for _, want := range []Service{{traffic.TCP, 80}, {traffic.SCTP, 9}, {Protocol: traffic.ICMP}, {Protocol: 47}} {
+	for _, want := range []Service{{npc.TCP, 80}, {npc.SCTP, 9}, {Protocol: npc.ICMP}, {Protocol: 47}} {
 		text, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestBetween(t *testing.T) {
 // TestFlowAsJSON shows the fields that scripts read.
 func TestFlowAsJSON(t *testing.T) {
 	f := Flow{From: End{Pod: "a/b", Addr: netip.MustParseAddr("10.32.1.2")}, To: End{Addr: netip.MustParseAddr("192.0.2.1")},
-		Service: Service{traffic.TCP, 80}}
+		Service: Service{npc.TCP, 80}}
 	text, err := json.Marshal(f)
 	want := `{"from":{"pod":"a/b","address":"10.32.1.2"},"to":{"address":"192.0.2.1"},"port":"tcp/80"}`
 	if err != nil || string(text) != want {
@@ -94,7 +94,7 @@ func TestNamesOfEnds(t *testing.T) {
 		"10.32.1.2":            End{Addr: a}.String(),
 		"shop/new":             End{Pod: "shop/new"}.String(),
 		"shop/web (10.32.1.2)": End{Pod: "shop/web", Addr: a}.String(),
-		"sctp/80":              Service{traffic.SCTP, 80}.String(),
+		"sctp/80":              Service{npc.SCTP, 80}.String(),
 		"protocol 47":          Service{Protocol: 47}.String(),
 	} {
 		if got != want {

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // LastPort is the greatest port.
@@ -20,7 +20,7 @@ type Ports struct {
 
 // String returns the ports as tcp/80, tcp/80-90, tcp for all of its ports, icmp, or everything.
 func (p Ports) String() string {
-	name := traffic.ProtocolName(p.Protocol)
+	name := npc.ProtocolName(p.Protocol)
 	switch {
 	case p == Ports{}:
 		return "everything"
@@ -60,7 +60,7 @@ type Split map[Service]bool
 // NewSplit returns a split that all ports of each protocol are in.
 func NewSplit() Split {
 	s := Split{}
-	for _, protocol := range traffic.PortProtocols {
+	for _, protocol := range npc.PortProtocols {
 		s[Service{Protocol: protocol, Port: 1}] = true
 	}
 	return s

@@ -9,8 +9,8 @@ import (
 	"github.com/pkg/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/weave-npc/weave-npc/npc/spelling"
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/internal/spelling"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // Service is a protocol, by its IP number, and the destination's port, if the protocol has ports.
@@ -30,7 +30,7 @@ func ParseService(text string) (Service, error) {
 	protocol, ok := protocolNumber(name)
 	n, err := strconv.ParseUint(port, 10, 16)
 	switch {
-	case !ok, protocol == traffic.ICMP && port != "", protocol != traffic.ICMP && (err != nil || n == 0):
+	case !ok, protocol == npc.ICMP && port != "", protocol != npc.ICMP && (err != nil || n == 0):
 		return Service{}, noService(text, name, port)
 	}
 	return Service{protocol, uint16(n)}, nil
@@ -42,7 +42,7 @@ func ParseNamed(text string) (protocol uint8, name string, ok bool) {
 	if !slash {
 		word, name = "tcp", word
 	}
-	protocol, ok = traffic.ProtocolNumber(word)
+	protocol, ok = npc.ProtocolNumber(word)
 	if _, isProtocol := protocolNumber(name); isProtocol {
 		ok = false // tcp is a protocol without a port, not a port's name
 	}
@@ -52,9 +52,9 @@ func ParseNamed(text string) (protocol uint8, name string, ok bool) {
 // protocolNumber returns the number of a protocol that a service can have.
 func protocolNumber(name string) (uint8, bool) {
 	if name == "icmp" {
-		return traffic.ICMP, true
+		return npc.ICMP, true
 	}
-	return traffic.ProtocolNumber(name)
+	return npc.ProtocolNumber(name)
 }
 
 // noService returns the error for a text that is no protocol and port, with a suggestion if there is one.
@@ -66,7 +66,7 @@ func noService(text, name, port string) error {
 	switch {
 	case text == "":
 		return errors.New("the port is missing: give one such as tcp/80, udp/53 or sctp/80, or icmp")
-	case known && protocol == traffic.ICMP:
+	case known && protocol == npc.ICMP:
 		why = ": icmp has no ports; give icmp"
 	case known && port == "":
 		why = fmt.Sprintf(": %s is a protocol, whose port is missing, as in %s/80", name, name)
@@ -83,9 +83,9 @@ func noService(text, name, port string) error {
 // String returns the service as ParseService reads it.
 func (s Service) String() string {
 	switch s.Protocol {
-	case traffic.TCP, traffic.UDP, traffic.SCTP:
-		return fmt.Sprintf("%s/%d", traffic.ProtocolName(s.Protocol), s.Port)
-	case traffic.ICMP, traffic.ICMPv6:
+	case npc.TCP, npc.UDP, npc.SCTP:
+		return fmt.Sprintf("%s/%d", npc.ProtocolName(s.Protocol), s.Port)
+	case npc.ICMP, npc.ICMPv6:
 		return "icmp"
 	}
 	return fmt.Sprintf("protocol %d", s.Protocol)

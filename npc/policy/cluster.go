@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/npc/ipblock"
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 // Tier is a tier of cluster network policies. Policies of the Admin tier come before NetworkPolicies, those of the Baseline tier after them.
@@ -62,9 +62,9 @@ type Cluster struct {
 	// Namespaces and Pods choose the subject. Pods are chosen in the namespaces.
 	Namespaces, Pods Selector
 	// Rules holds the rules of each direction, in the order of the object. Rules that match nothing are among them.
-	Rules [len(traffic.Directions)][]ClusterRule
+	Rules [len(npc.Directions)][]ClusterRule
 	// Written holds the same rules as they are written. Only what tells of them needs it.
-	Written [len(traffic.Directions)][]WrittenRule
+	Written [len(npc.Directions)][]WrittenRule
 	// Invalid is the first error for which a rule is not enforced as it is written, or the policy decides nothing; nil if there is none.
 	Invalid error
 	// Inert is set if the policy decides nothing, because its tier or its subject is not known.
@@ -110,10 +110,10 @@ func CompileCluster(o *v1alpha2.ClusterNetworkPolicy) Cluster {
 		for _, from := range r.From {
 			peers = append(peers, v1alpha2.ClusterNetworkPolicyEgressPeer{Namespaces: from.Namespaces, Pods: from.Pods})
 		}
-		p.add(traffic.Ingress, "spec.ingress["+strconv.Itoa(i)+"]", r.Name, r.Action, peers, r.Protocols)
+		p.add(npc.Ingress, "spec.ingress["+strconv.Itoa(i)+"]", r.Name, r.Action, peers, r.Protocols)
 	}
 	for i, r := range o.Spec.Egress {
-		p.add(traffic.Egress, "spec.egress["+strconv.Itoa(i)+"]", r.Name, r.Action, r.To, r.Protocols)
+		p.add(npc.Egress, "spec.egress["+strconv.Itoa(i)+"]", r.Name, r.Action, r.To, r.Protocols)
 	}
 	return p
 }
@@ -130,13 +130,13 @@ func (p *Cluster) Compare(q *Cluster) int {
 }
 
 // Denies reports whether a rule of a direction may deny something.
-func (p *Cluster) Denies(d traffic.Direction) bool {
+func (p *Cluster) Denies(d npc.Direction) bool {
 	return slices.ContainsFunc(p.Rules[d], func(r ClusterRule) bool { return r.Action == Deny })
 }
 
 // DeniesNode reports whether a rule may deny packets to the pod's own node, which has no address of a pod.
 func (p *Cluster) DeniesNode() bool {
-	return slices.ContainsFunc(p.Rules[traffic.Egress], func(r ClusterRule) bool {
+	return slices.ContainsFunc(p.Rules[npc.Egress], func(r ClusterRule) bool {
 		return r.Action == Deny && (r.AnyPeer || slices.ContainsFunc(r.Peers, func(p MergedPeer) bool { return p.Namespaces == nil }))
 	})
 }
@@ -185,7 +185,7 @@ func compileReadable(s *metav1.LabelSelector) (Selector, error) {
 }
 
 // add compiles a rule and adds it.
-func (p *Cluster) add(d traffic.Direction, path, name string, action v1alpha2.ClusterNetworkPolicyRuleAction,
+func (p *Cluster) add(d npc.Direction, path, name string, action v1alpha2.ClusterNetworkPolicyRuleAction,
 	peers []v1alpha2.ClusterNetworkPolicyEgressPeer, protocols []v1alpha2.ClusterNetworkPolicyProtocol) {
 	r := ClusterRule{Name: name}
 	written, err := r.compile(d, action, peers, protocols)
@@ -209,7 +209,7 @@ func failClosed(name string, action v1alpha2.ClusterNetworkPolicyRuleAction) (Cl
 }
 
 // compile compiles a rule, and returns it as it is written.
-func (r *ClusterRule) compile(d traffic.Direction, action v1alpha2.ClusterNetworkPolicyRuleAction, peers []v1alpha2.ClusterNetworkPolicyEgressPeer,
+func (r *ClusterRule) compile(d npc.Direction, action v1alpha2.ClusterNetworkPolicyRuleAction, peers []v1alpha2.ClusterNetworkPolicyEgressPeer,
 	protocols []v1alpha2.ClusterNetworkPolicyProtocol) (all Rule, err error) {
 	switch action {
 	case v1alpha2.ClusterNetworkPolicyRuleActionAccept:
@@ -299,11 +299,11 @@ func compileProtocol(p v1alpha2.ClusterNetworkPolicyProtocol) (Port, error) {
 	}
 	switch {
 	case p.TCP != nil:
-		return compileDestination(traffic.TCP, p.TCP.DestinationPort)
+		return compileDestination(npc.TCP, p.TCP.DestinationPort)
 	case p.UDP != nil:
-		return compileDestination(traffic.UDP, p.UDP.DestinationPort)
+		return compileDestination(npc.UDP, p.UDP.DestinationPort)
 	case p.SCTP != nil:
-		return compileDestination(traffic.SCTP, p.SCTP.DestinationPort)
+		return compileDestination(npc.SCTP, p.SCTP.DestinationPort)
 	case p.DestinationNamedPort != "":
 		return Port{Name: p.DestinationNamedPort}, nil
 	}

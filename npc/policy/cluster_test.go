@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // compiledCluster compiles a ClusterNetworkPolicy, given by its spec as YAML.
@@ -92,7 +92,7 @@ func TestClusterPolicies(t *testing.T) {
 			if got != c.want {
 				t.Errorf("it is %s\nwant  %s", got, c.want)
 			}
-			if len(p.Rules[traffic.Ingress]) != rules || p.Inert != (p.Invalid != nil) {
+			if len(p.Rules[npc.Ingress]) != rules || p.Inert != (p.Invalid != nil) {
 				t.Errorf("it has the rules %v, and the error %v", p.Rules, p.Invalid)
 			}
 		})
@@ -135,9 +135,9 @@ func TestClusterRules(t *testing.T) {
 			const other = `{name: first, action: Pass, SIDE: [{namespaces: {}}]}`
 			rule := `{name: no one, ` + strings.Replace(c.rule, "to:", "SIDE:", 1) + `}`
 			spec := `{tier: Admin, subject: {namespaces: {}}, DIRECTION: [` + other + `, ` + rule + `]}`
-			for _, d := range traffic.Directions {
-				side := map[traffic.Direction]string{traffic.Ingress: "from", traffic.Egress: "to"}[d]
-				if d == traffic.Ingress && strings.Contains(spec, "networks") {
+			for _, d := range npc.Directions {
+				side := map[npc.Direction]string{npc.Ingress: "from", npc.Egress: "to"}[d]
+				if d == npc.Ingress && strings.Contains(spec, "networks") {
 					continue
 				}
 				p := compiledCluster(t, strings.NewReplacer("DIRECTION", d.String(), "SIDE", side).Replace(spec))
@@ -164,10 +164,10 @@ func TestS86_NamesThatNoPortCanHave(t *testing.T) {
 				", {destinationNamedPort: web}": "-p tcp web, -p udp web, -p sctp web"} {
 				p := compiledCluster(t, fmt.Sprintf(`{tier: Admin, subject: {namespaces: {}}, ingress: [{action: %s, from: [{namespaces: {}}],
 					protocols: [{destinationNamedPort: %q}%s]}]}`, action, name, others))
-				if got := p.Rules[traffic.Ingress][0].text(); got != actionText+want || p.Invalid != nil {
+				if got := p.Rules[npc.Ingress][0].text(); got != actionText+want || p.Invalid != nil {
 					t.Errorf("%q%s: the rule is %s, want %s; said %v", name, others, got, actionText+want, p.Invalid)
 				}
-				written := p.Written[traffic.Ingress][0].Ports
+				written := p.Written[npc.Ingress][0].Ports
 				if len(written) == 0 || written[0].Name != name || strings.Contains(written[0].String(), "\n") {
 					t.Errorf("%q: written are the ports %v", name, written)
 				}
@@ -184,9 +184,9 @@ func TestNamedPortsOfClusterRules(t *testing.T) {
 	if p.Invalid != nil {
 		t.Fatal(p.Invalid)
 	}
-	for d, want := range map[traffic.Direction]string{
-		traffic.Ingress: "Accept <> by -p tcp -m tcp --dport 80, -p tcp web, -p udp, -p sctp web",
-		traffic.Egress:  "Deny [10.0.0.0/8] by -p tcp dns-1, -p udp dns-1, -p sctp dns-1",
+	for d, want := range map[npc.Direction]string{
+		npc.Ingress: "Accept <> by -p tcp -m tcp --dport 80, -p tcp web, -p udp, -p sctp web",
+		npc.Egress:  "Deny [10.0.0.0/8] by -p tcp dns-1, -p udp dns-1, -p sctp dns-1",
 	} {
 		if got := p.Rules[d][0].text(); got != want {
 			t.Errorf("%s: the rule is %s\nwant %s", d, got, want)

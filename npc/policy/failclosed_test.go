@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // TestWhatIsNotKnownFailsClosed shows what is said of a rule that cannot be enforced as it is written, and that it matches nothing if it
@@ -73,7 +73,7 @@ func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 				if p.Invalid == nil || !strings.HasPrefix(p.Invalid.Error(), "spec.egress[1]: ") || !strings.Contains(p.Invalid.Error(), c.want) {
 					t.Errorf("%s: said %q, want %q", action, fmt.Sprint(p.Invalid), c.want)
 				}
-				rules := p.Rules[traffic.Egress]
+				rules := p.Rules[npc.Egress]
 				if p.Inert || len(rules) != 3 || rules[0].text() != "Pass <> by everything" || rules[2].text() != rules[0].text() {
 					t.Fatalf("%s: it has the rules %v", action, rules)
 				}
@@ -92,7 +92,7 @@ func TestUnknownActionsFailClosed(t *testing.T) {
 		"Log": `action: "Log" is none of`,
 	} {
 		p := compiledCluster(t, `{tier: Admin, subject: {namespaces: {}}, ingress: [{action: "`+action+`", from: [{pods: {podSelector: {}}}]}]}`)
-		if got := p.Rules[traffic.Ingress][0].text(); got != denyFails {
+		if got := p.Rules[npc.Ingress][0].text(); got != denyFails {
 			t.Errorf("%q: the rule is %s", action, got)
 		}
 		if p.Invalid == nil || p.Inert || !strings.HasPrefix(p.Invalid.Error(), "spec.ingress[0]: "+want) {
@@ -141,22 +141,22 @@ func FuzzCompileCluster(f *testing.F) {
 		}
 		p := CompileCluster(o)
 		if p.Inert {
-			if p.Invalid == nil || len(p.Rules[traffic.Ingress])+len(p.Rules[traffic.Egress]) > 0 {
+			if p.Invalid == nil || len(p.Rules[npc.Ingress])+len(p.Rules[npc.Egress]) > 0 {
 				t.Fatalf("it decides nothing and has the rules %v, and the error %v", p.Rules, p.Invalid)
 			}
 			return
 		}
-		if len(p.Rules[traffic.Ingress]) != len(o.Spec.Ingress) || len(p.Rules[traffic.Egress]) != len(o.Spec.Egress) {
-			t.Fatalf("its rules are %d and %d", len(p.Rules[traffic.Ingress]), len(p.Rules[traffic.Egress]))
+		if len(p.Rules[npc.Ingress]) != len(o.Spec.Ingress) || len(p.Rules[npc.Egress]) != len(o.Spec.Egress) {
+			t.Fatalf("its rules are %d and %d", len(p.Rules[npc.Ingress]), len(p.Rules[npc.Egress]))
 		}
 		failed := false
 		for i, r := range o.Spec.Ingress {
 			alone := v1alpha2.ClusterNetworkPolicySpec{Ingress: o.Spec.Ingress[i : i+1]}
-			failed = failsAlone(t, o.Spec, alone, p.Rules[traffic.Ingress][i], r.Action) || failed
+			failed = failsAlone(t, o.Spec, alone, p.Rules[npc.Ingress][i], r.Action) || failed
 		}
 		for i, r := range o.Spec.Egress {
 			alone := v1alpha2.ClusterNetworkPolicySpec{Egress: o.Spec.Egress[i : i+1]}
-			failed = failsAlone(t, o.Spec, alone, p.Rules[traffic.Egress][i], r.Action) || failed
+			failed = failsAlone(t, o.Spec, alone, p.Rules[npc.Egress][i], r.Action) || failed
 		}
 		if failed != (p.Invalid != nil) {
 			t.Fatalf("rules fail: %t, but the error is %v", failed, p.Invalid)
@@ -173,7 +173,7 @@ func failsAlone(t *testing.T, of, alone v1alpha2.ClusterNetworkPolicySpec, got C
 	t.Helper()
 	alone.Tier, alone.Subject = of.Tier, of.Subject
 	p := CompileCluster(&v1alpha2.ClusterNetworkPolicy{Spec: alone})
-	r := append(p.Rules[traffic.Ingress], p.Rules[traffic.Egress]...)[0]
+	r := append(p.Rules[npc.Ingress], p.Rules[npc.Egress]...)[0]
 	if r.text() != got.text() || r.Name != got.Name {
 		t.Fatalf("alone the rule is %s, beside others %s", r.text(), got.text())
 	}

@@ -8,8 +8,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weave-npc/weave-npc/npc/ipblock"
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 // TestRulesOfOneKeyMatchTheSame makes rules of few parts, so that many have one key. Names are drawn that are like the words in a key.
@@ -66,7 +66,7 @@ func (d drawer) rule() (r MergedRule) {
 		r.Peers = append(r.Peers, d.peer())
 	}
 	for range d.IntN(3) {
-		p := MergedPorts{Protocol: traffic.PortProtocols[d.IntN(2)]}
+		p := MergedPorts{Protocol: npc.PortProtocols[d.IntN(2)]}
 		if d.IntN(2) == 0 {
 			p.Name = d.word()
 		} else {

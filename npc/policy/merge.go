@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/weave-npc/weave-npc/npc/budget"
-	"github.com/weave-npc/weave-npc/npc/ipblock"
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
 // MergedRule matches what a rule matches, with as few peers and ports as possible.
@@ -36,10 +36,10 @@ type MergedPeer struct {
 // merge returns the rule with its blocks united by family, its ports gathered by protocol, and without the peers that match nobody.
 func (r Rule) merge() MergedRule {
 	m := MergedRule{AnyPeer: len(r.Peers) == 0, AnyPort: len(r.Ports) == 0, Ports: mergePorts(r.Ports)}
-	var blocks [len(traffic.Families)][]ipblock.Block
+	var blocks [len(npc.Families)][]ipblock.Block
 	for _, p := range r.Peers {
 		if p.Block != nil {
-			f := traffic.FamilyOf(p.Block.CIDR.Addr())
+			f := npc.FamilyOf(p.Block.CIDR.Addr())
 			blocks[f] = append(blocks[f], *p.Block)
 			continue
 		}
@@ -106,7 +106,7 @@ func (r MergedRule) Crosses() bool {
 }
 
 // cost returns what a rule needs, at most.
-func (r MergedRule) cost() (c budget.Cost) {
+func (r MergedRule) cost() (c quota.Cost) {
 	named := 0
 	for _, p := range r.Ports {
 		if p.Name != "" {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // MergedPorts is one protocol with ranges of ports or one named port; with neither, all its ports.
@@ -23,7 +23,7 @@ type portRange struct{ first, last uint16 }
 // mergePorts gathers a rule's ports by protocol, in a fixed order.
 func mergePorts(ports []Port) []MergedPorts {
 	var out []MergedPorts
-	for _, protocol := range traffic.PortProtocols {
+	for _, protocol := range npc.PortProtocols {
 		whole, ranges, names := false, []portRange(nil), map[string]struct{}{}
 		for _, p := range ports {
 			switch {
@@ -93,7 +93,7 @@ func (p MergedPorts) Includes(protocol uint8, port uint16) bool {
 
 // Match returns the iptables match for the protocol and, if they are numbers, its ports.
 func (p MergedPorts) Match() string {
-	name := traffic.ProtocolName(p.Protocol)
+	name := npc.ProtocolName(p.Protocol)
 	text := func(r portRange) string {
 		if r.first == r.last {
 			return strconv.Itoa(int(r.first))

@@ -8,12 +8,12 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc/budget"
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
 // compiled returns a policy that allows ingress from peers to ports; each is a list in YAML.
-func compiled(t *testing.T, limits budget.Limits, peers, ports string) Policy {
+func compiled(t *testing.T, limits quota.Limits, peers, ports string) Policy {
 	t.Helper()
 	o := &networkingv1.NetworkPolicy{}
 	o.Namespace = "shop"
@@ -38,25 +38,25 @@ func TestCost(t *testing.T) {
 	const peer, named = `{podSelector: {matchLabels: {app: "a%d"}}}`, `{port: p%d}`
 	for _, c := range []struct {
 		name, peers, ports string
-		cost               budget.Cost
+		cost               quota.Cost
 		crosses            bool
 	}{
-		{"everybody to every port", "", "", budget.Cost{Rules: 1, Sets: 2}, false},
-		{"three peers to two named ports", numbered(3, peer), numbered(2, named), budget.Cost{Rules: 6, Sets: 10}, false},
-		{"a named port and a number", numbered(3, peer), `{port: http}, {port: 80}`, budget.Cost{Rules: 6, Sets: 7}, false},
-		{"a block", `{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}`, `{port: 80}`, budget.Cost{Rules: 1, Sets: 2, Entries: 2}, false},
-		{"as many as are crossed", numbered(128, peer), numbered(2, named), budget.Cost{Rules: 256, Sets: 385}, false},
-		{"so many that a list is shorter", numbered(129, peer), numbered(2, named), budget.Cost{Rules: 2, Sets: 133, Entries: 129}, true},
+		{"everybody to every port", "", "", quota.Cost{Rules: 1, Sets: 2}, false},
+		{"three peers to two named ports", numbered(3, peer), numbered(2, named), quota.Cost{Rules: 6, Sets: 10}, false},
+		{"a named port and a number", numbered(3, peer), `{port: http}, {port: 80}`, quota.Cost{Rules: 6, Sets: 7}, false},
+		{"a block", `{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}}`, `{port: 80}`, quota.Cost{Rules: 1, Sets: 2, Entries: 2}, false},
+		{"as many as are crossed", numbered(128, peer), numbered(2, named), quota.Cost{Rules: 256, Sets: 385}, false},
+		{"so many that a list is shorter", numbered(129, peer), numbered(2, named), quota.Cost{Rules: 2, Sets: 133, Entries: 129}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := compiled(t, budget.Default(), c.peers, c.ports)
+			p := compiled(t, quota.Default(), c.peers, c.ports)
 			if p.Invalid != nil {
 				t.Fatal(p.Invalid)
 			}
 			if p.Cost != c.cost {
 				t.Errorf("it costs %+v, want %+v", p.Cost, c.cost)
 			}
-			r := p.Merged[traffic.Ingress][0]
+			r := p.Merged[npc.Ingress][0]
 			if r.Crosses() != c.crosses {
 				t.Errorf("its peers become a list: %t", r.Crosses())
 			}
@@ -66,13 +66,13 @@ func TestCost(t *testing.T) {
 
 // TestOverTheLimits shows that a policy which needs too much isolates, allows nothing and costs nothing but its target.
 func TestOverTheLimits(t *testing.T) {
-	limits := budget.Default()
+	limits := quota.Default()
 	limits.Rules.Policy = 3
 	p := compiled(t, limits, numbered(4, `{podSelector: {matchLabels: {app: "a%d"}}}`), "")
 	if p.Invalid == nil || !strings.HasPrefix(p.Invalid.Error(), "spec: ") || !strings.Contains(p.Invalid.Error(), "4") {
 		t.Errorf("its error is %v", p.Invalid)
 	}
-	if !p.Isolates[traffic.Ingress] || len(p.Merged[traffic.Ingress]) > 0 || p.Cost != (budget.Cost{Sets: 1}) {
+	if !p.Isolates[npc.Ingress] || len(p.Merged[npc.Ingress]) > 0 || p.Cost != (quota.Cost{Sets: 1}) {
 		t.Errorf("it is not closed, or costs %+v", p.Cost)
 	}
 }

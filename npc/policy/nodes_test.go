@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // TestS89_PeersByNodesFailClosed if their selector is not understood, or if the peer is of another kind too: what denies or passes denies all,
@@ -30,7 +30,7 @@ func TestS89_PeersByNodesFailClosed(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := CompileCluster(o)
-				r := p.Rules[traffic.Egress][0]
+				r := p.Rules[npc.Egress][0]
 				switch {
 				case c.want == "" && (p.Invalid != nil || len(r.Peers) == 0 || r.AnyPeer || r.Action.String() != action):
 					t.Errorf("%v: %+v", p.Invalid, r)
@@ -54,7 +54,7 @@ func TestRulesAreToldApartByTheirNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := CompileCluster(o)
-		key := strings.Join(p.Rules[traffic.Egress][0].Key(), "|")
+		key := strings.Join(p.Rules[npc.Egress][0].Key(), "|")
 		if other, known := keys[key]; known {
 			t.Errorf("%s has the key of %s, %s", peer, other, key)
 		}

@@ -7,8 +7,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc/budget"
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
 // TestInvalidPolicies tells what is said of a policy that cannot be compiled.
@@ -40,11 +40,11 @@ func TestInvalidPolicies(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(c.spec), &o.Spec); err != nil {
 				t.Fatal(err)
 			}
-			p := Compile(o, budget.Default())
+			p := Compile(o, quota.Default())
 			got := ""
 			if p.Invalid != nil {
 				got = p.Invalid.Error()
-				if len(p.Rules[traffic.Ingress])+len(p.Rules[traffic.Egress]) > 0 || !p.Isolates[traffic.Ingress] && !p.Isolates[traffic.Egress] {
+				if len(p.Rules[npc.Ingress])+len(p.Rules[npc.Egress]) > 0 || !p.Isolates[npc.Ingress] && !p.Isolates[npc.Egress] {
 					t.Errorf("it allows something, or isolates nothing: %+v", p)
 				}
 			}
@@ -75,7 +75,7 @@ func TestPortMatches(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(c.ports), &ports); err != nil {
 				t.Fatal(err)
 			}
-			r, err := compileRule(traffic.Ingress, "", nil, ports)
+			r, err := compileRule(npc.Ingress, "", nil, ports)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,12 +99,12 @@ func TestBothForms(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(spec), &o.Spec); err != nil {
 		t.Fatal(err)
 	}
-	p := Compile(o, budget.Default())
+	p := Compile(o, quota.Default())
 	if p.Invalid != nil {
 		t.Fatal(p.Invalid)
 	}
 	var peers, ports []string
-	for _, c := range p.Rules[traffic.Ingress][0].Peers {
+	for _, c := range p.Rules[npc.Ingress][0].Peers {
 		switch {
 		case c.Block != nil:
 			peers = append(peers, c.Block.CIDR.String())
@@ -116,7 +116,7 @@ func TestBothForms(t *testing.T) {
 			peers = append(peers, "namespaces "+c.Namespaces.String())
 		}
 	}
-	for _, c := range p.Rules[traffic.Ingress][0].Ports {
+	for _, c := range p.Rules[npc.Ingress][0].Ports {
 		ports = append(ports, c.String())
 	}
 	if got, want := strings.Join(peers, ", "), "10.0.0.0/9, pods a value that no label can have, unknown, namespaces , fd00::/8, 10.128.0.0/9"; got != want {
@@ -125,7 +125,7 @@ func TestBothForms(t *testing.T) {
 	if got, want := strings.Join(ports, ", "), "tcp/90, tcp/http, tcp/80-89, udp"; got != want {
 		t.Errorf("ports %s, want %s", got, want)
 	}
-	m := p.Merged[traffic.Ingress][0]
+	m := p.Merged[npc.Ingress][0]
 	peers, ports = nil, nil
 	for _, c := range m.Peers {
 		if c.Block != nil {

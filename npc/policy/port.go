@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // Port is one item of a rule's ports: a protocol with a range of ports that includes both ends, or with a port's name. With neither, it
@@ -45,7 +45,7 @@ func (p Port) String() string {
 		}
 		return p.Name
 	}
-	name := traffic.ProtocolName(p.Protocol)
+	name := npc.ProtocolName(p.Protocol)
 	switch {
 	case p.Name != "":
 		return name + "/" + p.Name
@@ -58,9 +58,9 @@ func (p Port) String() string {
 }
 
 func compilePort(p networkingv1.NetworkPolicyPort) (Port, error) {
-	c := Port{Protocol: traffic.TCP}
+	c := Port{Protocol: npc.TCP}
 	if p.Protocol != nil {
-		if c.Protocol = traffic.PortProtocol(*p.Protocol); c.Protocol == 0 || *p.Protocol == "" {
+		if c.Protocol = npc.PortProtocol(*p.Protocol); c.Protocol == 0 || *p.Protocol == "" {
 			return c, errors.Errorf("%q is none of TCP, UDP and SCTP", *p.Protocol)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"github.com/pkg/errors"
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"github.com/weave-npc/weave-npc/npc/ipblock"
-	"github.com/weave-npc/weave-npc/npc/traffic"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 // Rule is one ingress or egress rule with as many peers and ports as the object's rule. Without peers it matches every peer, without ports
@@ -32,14 +32,14 @@ func (p Peer) IsUnknown() bool {
 }
 
 // peersField returns what the API calls the peers of a rule.
-func peersField(d traffic.Direction) string {
-	if d == traffic.Ingress {
+func peersField(d npc.Direction) string {
+	if d == npc.Ingress {
 		return "from"
 	}
 	return "to"
 }
 
-func compileRule(d traffic.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer,
+func compileRule(d npc.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer,
 	ports []networkingv1.NetworkPolicyPort) (r Rule, err error) {
 	for i, peer := range peers {
 		p, err := compilePeer(namespace, peer)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/npc/source/relayclient"
 )
 
 // apiServer watches all kinds of an API server.
@@ -22,7 +22,7 @@ type apiServer struct {
 	watches  map[string]listWatcher // by kind, of those that every API server has
 	nodes    listWatcher            // of Nodes, which are followed only while they are needed
 	policies policyAPI              // nil if ClusterNetworkPolicies are not followed
-	relay    *relay.Relay           // nil if everything is followed at the API server
+	relay    *relayclient.Relay     // nil if everything is followed at the API server
 	// relayPolicies returns calls of ClusterNetworkPolicies that go through the relay; nil if none do.
 	relayPolicies func(listWatcher) listWatcher
 	askKinds      time.Duration               // between two questions whether there are any

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 
 // policyAPI is what is asked of an API server about cluster-wide policies.
 type policyAPI interface {
-	Discover(context.Context) (policyapi.Presence, error)
+	Discover(context.Context) (apiclient.Presence, error)
 	ConfirmAbsence(context.Context) error
 	Any(context.Context, schema.GroupVersionResource) (bool, error)
 	List(context.Context, metav1.ListOptions) (runtime.Object, error)

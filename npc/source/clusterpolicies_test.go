@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
@@ -30,9 +30,9 @@ var (
 	formerResource = schema.GroupVersionResource{Group: v1alpha2.GroupName, Version: "v1alpha1", Resource: "adminnetworkpolicies"}
 
 	// The presence of the kind that the cases begin with and change to.
-	absent       = policyapi.Presence{}
-	served       = policyapi.Presence{Served: true}
-	otherVersion = policyapi.Presence{OtherVersions: []string{"v1"}}
+	absent       = apiclient.Presence{}
+	served       = apiclient.Presence{Served: true}
+	otherVersion = apiclient.Presence{OtherVersions: []string{"v1"}}
 )
 
 // policyServer is an API server as far as ClusterNetworkPolicies go.
@@ -40,7 +40,7 @@ type policyServer struct {
 	objects *dynamicfake.FakeDynamicClient
 
 	mu         sync.Mutex
-	presence   policyapi.Presence
+	presence   apiclient.Presence
 	discovery  error // its answer, if not nil
 	unsure     bool  // the absence is not confirmed
 	forbidden  bool
@@ -50,7 +50,7 @@ type policyServer struct {
 	openWatchs []watch.Interface
 }
 
-func newPolicyServer(p policyapi.Presence, names ...string) *policyServer {
+func newPolicyServer(p apiclient.Presence, names ...string) *policyServer {
 	var objects []runtime.Object
 	for _, name := range names {
 		objects = append(objects, storedPolicy(name, map[string]any{"tier": "Admin", "priority": int64(7)}))
@@ -75,7 +75,7 @@ func (s *policyServer) change(f func()) {
 	s.openWatchs = nil
 }
 
-func (s *policyServer) Discover(context.Context) (policyapi.Presence, error) {
+func (s *policyServer) Discover(context.Context) (apiclient.Presence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.questions++
@@ -194,7 +194,7 @@ func TestS94_TheKindComesAndGoes(t *testing.T) {
 
 // TestS94_TheKindIsInstalledAgain with other objects, after it was gone, and after it had been there in another version.
 func TestS94_TheKindIsInstalledAgain(t *testing.T) {
-	for name, between := range map[string]policyapi.Presence{"gone": absent, "other version": otherVersion} {
+	for name, between := range map[string]apiclient.Presence{"gone": absent, "other version": otherVersion} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newPolicyServer(served, "a", "b")
@@ -288,7 +288,7 @@ func TestS94_FormerKindsAreReportedOnce(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newPolicyServer(policyapi.Presence{Former: []schema.GroupVersionResource{formerResource}})
+				server := newPolicyServer(apiclient.Presence{Former: []schema.GroupVersionResource{formerResource}})
 				server.former, server.formerErr = c.found, c.err
 				s, r, log := startPolicies(t, server)
 				time.Sleep(10 * time.Minute)

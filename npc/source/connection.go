@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/npc/source/relayclient"
 )
 
 // outageGrace is how long a watch may be absent between two streams without being broken, and how long it must hold after an outage
@@ -24,13 +24,13 @@ type listWatcher struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	// follow returns what does so through a relay; it is nil without one.
-	follow func(relay.Reports) *relay.Follower
+	follow func(relayclient.Reports) *relayclient.Follower
 }
 
 // through returns lw, with another one that asks a relay's replicas for the same.
-func (lw listWatcher) through(r *relay.Relay, kind string, relayed listWatcher) listWatcher {
-	lw.follow = func(reports relay.Reports) *relay.Follower {
-		return r.Follow(kind, relay.Calls{List: relayed.list, Watch: relayed.watch}, relay.Calls{List: lw.list, Watch: lw.watch}, reports)
+func (lw listWatcher) through(r *relayclient.Relay, kind string, relayed listWatcher) listWatcher {
+	lw.follow = func(reports relayclient.Reports) *relayclient.Follower {
+		return r.Follow(kind, relayclient.Calls{List: relayed.list, Watch: relayed.watch}, relayclient.Calls{List: lw.list, Watch: lw.watch}, reports)
 	}
 	return lw
 }
@@ -65,7 +65,7 @@ const (
 // observe returns lw with every call observed.
 func (c *connection) observe(lw listWatcher) *cache.ListWatch {
 	if lw.follow != nil {
-		f := lw.follow(relay.Reports{Started: c.started, Ended: c.ended, Failed: c.failed})
+		f := lw.follow(relayclient.Reports{Started: c.started, Ended: c.ended, Failed: c.failed})
 		return &cache.ListWatch{ListWithContextFunc: f.List, WatchFuncWithContext: f.Watch}
 	}
 	return &cache.ListWatch{

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/source/directory"
+	"github.com/weave-npc/weave-npc/npc/source/internal/directory"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	"github.com/weave-npc/weave-npc/npc/source/store"
 )
 
 const (
@@ -28,7 +27,7 @@ const (
 type manifests struct {
 	path      string
 	directory *directory.Directory
-	store     *store.Store
+	store     *directory.Store
 	node      *nodeName
 	unread    *unread
 	log       *slog.Logger
@@ -44,7 +43,7 @@ type manifests struct {
 }
 
 func newManifests(path string, d *directory.Directory, node *nodeName, unread *unread, log *slog.Logger) *manifests {
-	return &manifests{path: filepath.Clean(path), directory: d, store: store.New(), node: node, unread: unread, log: log,
+	return &manifests{path: filepath.Clean(path), directory: d, store: directory.New(), node: node, unread: unread, log: log,
 		loggedKinds: map[string]bool{}}
 }
 
@@ -132,8 +131,8 @@ func (m *manifests) logIgnored(objects map[string]int) {
 	m.ignored.Store(int64(total))
 }
 
-func (m *manifests) logChanges(files int, c store.Changes) {
-	if c == (store.Changes{}) && m.counted {
+func (m *manifests) logChanges(files int, c directory.Changes) {
+	if c == (directory.Changes{}) && m.counted {
 		return
 	}
 	m.counted = true

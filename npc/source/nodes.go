@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
 // nodeWatch returns the list and watch calls of Nodes.
@@ -58,7 +58,7 @@ func newNodeFollower(sink Sink, unread *unread, log *slog.Logger, start func(Sin
 
 // SetClusterPolicy implements Sink. It returns when the sink has the Nodes that the policy needs, or when they cannot be listed.
 func (f *nodeFollower) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
-	if !policyapi.NamesNodes(p) {
+	if !apiclient.NamesNodes(p) {
 		f.Sink.SetClusterPolicy(p)
 		f.release(p.Name)
 		return

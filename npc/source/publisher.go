@@ -6,8 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weave-npc/weave-npc/npc/source/internal/directory"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	"github.com/weave-npc/weave-npc/npc/source/store"
 )
 
 // publisher delivers the objects of manifests. New policies come before new pods, and pods go before their policies, so that no pod
@@ -31,7 +31,7 @@ func newPublisher(sink Sink, log *slog.Logger) *publisher {
 }
 
 // publish delivers the updates of all kinds.
-func (p *publisher) publish(updates map[string][]store.Update) {
+func (p *publisher) publish(updates map[string][]directory.Update) {
 	order := []string{manifest.KindNamespace, manifest.KindNode, manifest.KindClusterNetworkPolicy, manifest.KindNetworkPolicy, manifest.KindPod}
 	for _, kind := range order {
 		for _, u := range updates[kind] {
@@ -51,7 +51,7 @@ func (p *publisher) publish(updates map[string][]store.Update) {
 	}
 }
 
-func (p *publisher) set(kind string, u store.Update) {
+func (p *publisher) set(kind string, u directory.Update) {
 	d := p.deliveries[kind]
 	object, err := d.transform(u.Object)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/npc/source/relayclient"
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
@@ -118,7 +118,7 @@ func TestS64_RelaysOfARealAPIServer(t *testing.T) {
 	}
 	dir := sourcetest.WriteFiles(t, map[string]string{"ca.crt": ca.String(), "token": "secret\n"})
 	log, logger := sourcetest.NewJournal()
-	r, err := relay.New(relay.Config{Address: first.Listener.Addr().String() + "," + second.Listener.Addr().String(),
+	r, err := relayclient.New(relayclient.Config{Address: first.Listener.Addr().String() + "," + second.Listener.Addr().String(),
 		CA: filepath.Join(dir, "ca.crt"), Token: filepath.Join(dir, "token"), Spread: time.Second, Version: "test", Log: logger})
 	c.must(err)
 	client, _, err := r.Client()

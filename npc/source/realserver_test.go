@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 	"github.com/weave-npc/weave-npc/test/lab"
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
@@ -162,7 +162,7 @@ func (c *realCluster) follow(user string) *watcher {
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	client, err := kubernetes.NewForConfig(config)
 	c.must(err)
-	api, err := policyapi.New(client, config)
+	api, err := apiclient.NewPolicyClient(client, config)
 	c.must(err)
 	w := &watcher{source: FromAPI(client, api, "")}
 	w.source.api.askKinds = time.Second
@@ -291,7 +291,7 @@ func TestS94_FormerKindsOfARealAPIServer(t *testing.T) {
 
 	client, err := kubernetes.NewForConfig(c.config)
 	c.must(err)
-	api, err := policyapi.New(client, c.config)
+	api, err := apiclient.NewPolicyClient(client, c.config)
 	c.must(err)
 	c.must(api.ConfirmAbsence(t.Context())) // the group is there, without the kind
 	c.install("v1alpha2", "ClusterNetworkPolicy", ClusterNetworkPolicies)

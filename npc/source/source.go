@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/weave-npc/weave-npc/npc/source/directory"
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
-	"github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/internal/directory"
+	"github.com/weave-npc/weave-npc/npc/source/relayclient"
 )
 
 // Source is an API server or a directory of manifests, seen from one node. FromAPI and FromManifests return one. It is run once.
@@ -33,7 +33,7 @@ type Source struct {
 
 // FromAPI returns the source that watches an API server on behalf of a node. If the name of the node is empty, the source does not
 // check that the node exists. Without policies, ClusterNetworkPolicies are not followed.
-func FromAPI(client kubernetes.Interface, policies *policyapi.Client, node string) Source {
+func FromAPI(client kubernetes.Interface, policies *apiclient.PolicyClient, node string) Source {
 	unread := newUnread()
 	name := newNodeName(node, unread)
 	get := func(ctx context.Context) error {
@@ -49,7 +49,7 @@ func FromAPI(client kubernetes.Interface, policies *policyapi.Client, node strin
 
 // Through has everything listed and watched through a relay, with its client, and at the API server only when the relay fails. Without
 // policies, ClusterNetworkPolicies are read from the API server. The source is one that FromAPI returned, and does not run yet.
-func (s Source) Through(r *relay.Relay, client kubernetes.Interface, policies *policyapi.Client) {
+func (s Source) Through(r *relayclient.Relay, client kubernetes.Interface, policies *apiclient.PolicyClient) {
 	relayed := watches(client)
 	for kind, direct := range s.api.watches {
 		s.api.watches[kind] = direct.through(r, kind, relayed[kind])

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/npc/source/facts"
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 // annotationPrefix is that of the annotations of policies that are for weave-npc.
@@ -54,7 +54,7 @@ func transformNamespace(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	f, ignored := facts.OfNamespace(n)
+	f, ignored := convert.OfNamespace(n)
 	return newStored(&n.ObjectMeta, &f, ignored), nil
 }
 
@@ -64,7 +64,7 @@ func transformPod(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	f, ignored := facts.OfPod(p)
+	f, ignored := convert.OfPod(p)
 	s := newStored(&p.ObjectMeta, &f, ignored)
 	f.Namespace, f.Name, f.UID = s.namespace, s.name, s.uid
 	return s, nil
@@ -76,7 +76,7 @@ func transformNode(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	f := facts.OfNode(n)
+	f := convert.OfNode(n)
 	s := newStored(&n.ObjectMeta, &f, nil)
 	f.Name, f.UID = s.name, s.uid
 	return s, nil
@@ -100,7 +100,7 @@ func transformClusterPolicy(obj any) (any, error) {
 		p = o
 	case *unstructured.Unstructured:
 		var why string
-		if p, why = policyapi.Decode(o); why != "" {
+		if p, why = apiclient.Decode(o); why != "" {
 			ignored = []string{why}
 		}
 	default:

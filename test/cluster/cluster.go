@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/dataplane"
-	"github.com/weave-npc/weave-npc/npc/explain"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/traffic"
-	"github.com/weave-npc/weave-npc/npc/walk"
+	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/paper"
 )
@@ -59,16 +59,16 @@ type Cluster struct {
 const Node = "node1"
 
 // New returns a cluster without objects, on paper, whose model has read the kernels. The functions change the model's configuration.
-func New(t *testing.T, configure ...func(*npc.Config)) *Cluster {
+func New(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
 	w := NewUnread(t, configure...)
 	w.Load()
 	return w
 }
 
 // NewUnread returns a cluster without objects, on paper, whose model has not read the kernels.
-func NewUnread(t *testing.T, configure ...func(*npc.Config)) *Cluster {
-	c := npc.Config{NodeName: Node, PodInterface: "cni0", BridgePort: "vethwe-bridge", Hook: npc.HookForward, AllowAction: "ACCEPT",
-		Gate: npc.GateAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
+func NewUnread(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
+	c := enforce.Config{NodeName: Node, PodInterface: "cni0", BridgePort: "vethwe-bridge", Hook: enforce.HookForward, AllowAction: "ACCEPT",
+		Gate: enforce.GateAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24"), netip.MustParsePrefix("fd32:1::/64")}}
 	for _, f := range configure {
 		f(&c)
@@ -84,8 +84,8 @@ func (w *Cluster) Load() {
 	w.Loaded = true
 	for f, k := range w.Kernels {
 		sets, seen := k.Read()
-		w.Model.LoadChains(traffic.Family(f), seen)
-		w.Model.LoadSets(traffic.Family(f), sets)
+		w.Model.LoadChains(npc.Family(f), seen)
+		w.Model.LoadSets(npc.Family(f), sets)
 	}
 }
 
@@ -241,7 +241,7 @@ func (w *Cluster) Again(collectGarbage bool) {
 			}
 			for _, r := range tx.FlushConntrack {
 				waits = true
-				w.Model.Forgotten(traffic.Family(f), []netip.Addr{r.Addr})
+				w.Model.Forgotten(npc.Family(f), []netip.Addr{r.Addr})
 			}
 		}
 		if !w.Model.Resume() && !waits {
@@ -284,7 +284,7 @@ func (w *Cluster) Expect(lines string) {
 					continue
 				}
 				checked = true
-				v := w.Judge(walk.Packet{Src: src, Dst: dst, Protocol: ProtocolNumbers[name], DstPort: uint16(number), In: passes(from), Out: passes(to)})
+				v := w.Judge(simulate.Packet{Src: src, Dst: dst, Protocol: ProtocolNumbers[name], DstPort: uint16(number), In: passes(from), Out: passes(to)})
 				if v.Accepted != (want == "yes") {
 					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
 				}
@@ -334,11 +334,11 @@ func (w *Cluster) Find(name string) []netip.Addr {
 }
 
 // Judge returns what the kernels do with a packet.
-func (w *Cluster) Judge(p walk.Packet) walk.Verdict {
+func (w *Cluster) Judge(p simulate.Packet) simulate.Verdict {
 	w.Helper()
-	k := w.Kernels[traffic.IPv4]
+	k := w.Kernels[npc.IPv4]
 	if p.Src.Is6() {
-		k = w.Kernels[traffic.IPv6]
+		k = w.Kernels[npc.IPv6]
 	}
 	v, err := k.Simulate(p)
 	if err != nil {
@@ -351,7 +351,7 @@ func (w *Cluster) Judge(p walk.Packet) walk.Verdict {
 func (w *Cluster) Holds(from, to string, want bool) bool {
 	w.Helper()
 	src, dst := netip.MustParseAddr(from), netip.MustParseAddr(to)
-	return w.Judge(walk.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"}).Accepted == want
+	return w.Judge(simulate.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"}).Accepted == want
 }
 
 // ManyRules returns the spec of a policy with n rules, each of which lets clients in on a port of its own.

@@ -18,10 +18,10 @@ import (
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/ipfamily"
-	"github.com/weave-npc/weave-npc/npc/syncer"
-	"github.com/weave-npc/weave-npc/npc/traffic"
-	"github.com/weave-npc/weave-npc/npc/walk"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
+	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 )
 
 // OnEveryBackend runs a test on both backends.
@@ -36,13 +36,13 @@ type Live struct {
 	*syncer.Syncer
 	Backend iptables.Backend
 	Sets    *ipset.Conn
-	Tables  [len(traffic.Families)]*iptables.Table
+	Tables  [len(npc.Families)]*iptables.Table
 	// flowing are the addresses that conntrack was given a flow of.
 	flowing map[netip.Addr]bool
 }
 
 // NewLive returns a cluster whose transactions a syncer applies to the real kernel, which is empty. The syncer does nothing by itself.
-func NewLive(t *testing.T, b iptables.Backend, configure ...func(*npc.Config)) *Cluster {
+func NewLive(t *testing.T, b iptables.Backend, configure ...func(*enforce.Config)) *Cluster {
 	t.Helper()
 	Empty(t)
 	w := NewUnread(t, configure...)
@@ -60,18 +60,18 @@ func (w *Cluster) OpenKernel(b iptables.Backend) {
 	}
 	w.Cleanup(func() { _ = sets.Close() })
 	w.Live = &Live{Backend: b, Sets: sets, flowing: map[netip.Addr]bool{}}
-	for _, f := range traffic.Families {
-		if w.Live.Tables[f], err = iptables.New(ipfamily.IPTables(f), b); err != nil {
+	for _, f := range npc.Families {
+		if w.Live.Tables[f], err = iptables.New(naming.IPTables(f), b); err != nil {
 			w.Fatal(err)
 		}
 	}
 }
 
 // NewSyncer returns a syncer of the cluster's model.
-func (w *Cluster) NewSyncer(b iptables.Backend, log *slog.Logger, report func(npc.InvalidPolicy)) *syncer.Syncer {
+func (w *Cluster) NewSyncer(b iptables.Backend, log *slog.Logger, report func(enforce.InvalidPolicy)) *syncer.Syncer {
 	w.Helper()
 	w.Registry = prometheus.NewRegistry()
-	s, err := syncer.New(w.Model.Controller, traffic.Families[:], b, syncer.NewMetrics(w.Registry, w.Model.Controller, traffic.Families[:]), log, report)
+	s, err := syncer.New(w.Model.Controller, npc.Families[:], b, syncer.NewMetrics(w.Registry, w.Model.Controller, npc.Families[:]), log, report)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func (l *Live) Copy(w *Cluster) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, f := range traffic.Families {
+	for _, f := range npc.Families {
 		seen, err := l.Tables[f].Read(w.Context(), "WEAVE-NPC")
 		if err != nil {
 			w.Fatal(err)
@@ -126,7 +126,7 @@ func (l *Live) Copy(w *Cluster) {
 		k := w.Kernels[f]
 		clear(k.Sets)
 		for _, listing := range listings {
-			s := &walk.Set{Set: listing.Set, Members: map[ipset.Entry]ipset.Attr{}}
+			s := &simulate.Set{Set: listing.Set, Members: map[ipset.Entry]ipset.Attr{}}
 			for _, e := range listing.Members {
 				s.Members[e.Entry] = e.Attr
 			}
@@ -203,9 +203,9 @@ func (l *Live) forgotten(w *Cluster) {
 			continue
 		}
 		delete(l.flowing, a)
-		f := traffic.IPv4
+		f := npc.IPv4
 		if a.Is6() {
-			f = traffic.IPv6
+			f = npc.IPv6
 		}
 		w.Kernels[f].Forgotten = append(w.Kernels[f].Forgotten, a)
 	}

@@ -9,7 +9,8 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 )
 
 // Model is a model, with an explainer of policies that is told of the same objects.
@@ -20,7 +21,7 @@ type Model struct {
 	objects *cluster.Cluster
 }
 
-func newModel(c npc.Config) *Model {
+func newModel(c enforce.Config) *Model {
 	m := &Model{Controller: controller.New(c), objects: cluster.New()}
 	m.Planner, m.Lookup = m.Controller.Planner(), m.Controller.Lookup()
 	m.objects.LegacyNetpol = c.LegacyNetpol

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -50,7 +50,7 @@ func startRecording(t *testing.T, backend lab.Backend, state change, args ...str
 func (d *daemon) flag(name string) string { return d.args[slices.Index(d.args, "--"+name)+1] }
 
 // flows runs weave-npc flows on a node.
-func (d *daemon) flows(t *testing.T, args ...string) (all []flows.Record) {
+func (d *daemon) flows(t *testing.T, args ...string) (all []flowlog.Record) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -60,7 +60,7 @@ func (d *daemon) flows(t *testing.T, args ...string) (all []flows.Record) {
 		t.Fatal(err)
 	}
 	for lines := json.NewDecoder(bytes.NewReader(text)); lines.More(); {
-		var r flows.Record
+		var r flowlog.Record
 		if err := lines.Decode(&r); err != nil {
 			t.Fatal(err)
 		}
@@ -70,12 +70,12 @@ func (d *daemon) flows(t *testing.T, args ...string) (all []flows.Record) {
 }
 
 // told returns records in short, without those of neighbour discovery and the like.
-func told(records []flows.Record) (lines []string) {
+func told(records []flowlog.Record) (lines []string) {
 	for _, r := range records {
 		if r.From.Addr.IsLinkLocalUnicast() || r.To.Addr.IsMulticast() {
 			continue
 		}
-		end := func(e flows.End) string {
+		end := func(e flowlog.End) string {
 			switch {
 			case e.IsPod():
 				return e.Namespace + "/" + e.Workload

@@ -10,19 +10,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
 // awaitHits waits until a node tells certain hits, and returns since when it counts.
-func (d *daemon) awaitHits(t *testing.T, want ...string) (h flows.Hits) {
+func (d *daemon) awaitHits(t *testing.T, want ...string) (h flowlog.Hits) {
 	t.Helper()
 	var got []string
 	await.Within(t, patience, func() bool {
 		out, stderr, status := execute(t, d.node, nil, "flows", "--hits", "-o", "json", "--flows-socket", d.flag("flows-socket"))
 		var err error
-		if h, err = flows.ReadHits(strings.NewReader(out)); status != 0 || err != nil {
+		if h, err = flowlog.ReadHits(strings.NewReader(out)); status != 0 || err != nil {
 			t.Fatalf("flows --hits ends with %d, %v\n%s%s", status, err, out, stderr)
 		}
 		got = nil

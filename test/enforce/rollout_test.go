@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/flows"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 	"github.com/weave-npc/weave-npc/test/await"
 	"github.com/weave-npc/weave-npc/test/lab"
 )
@@ -96,7 +96,7 @@ func (r *rollout) propose(t *testing.T) string {
 	t.Helper()
 	var text bytes.Buffer
 	for _, d := range r.daemons {
-		if err := flows.Write(&text, d.flows(t)...); err != nil {
+		if err := flowlog.Write(&text, d.flows(t)...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestS100_ADefaultDenyIsRolledOut(t *testing.T) {
 		r.step(t, "Record")
 		for _, d := range r.daemons { // until replies are known, which propose asks for
 			await.Within(t, patience, func() bool {
-				return !slices.ContainsFunc(d.flows(t, "--verdict", "allowed"), func(f flows.Record) bool {
+				return !slices.ContainsFunc(d.flows(t, "--verdict", "allowed"), func(f flowlog.Record) bool {
 					return f.Replied == 0 && (f.From.Namespace == "shop" || f.To.Namespace == "shop")
 				})
 			}, d.log.String)

@@ -99,7 +99,7 @@ type quarry struct {
 
 // quickly returns the arguments of go test for the tests that every mutant is run against.
 func quickly() []string {
-	return []string{"-skip=" + random + "|" + live, "./npc/controller", "./npc/dataplane", "./ipset", "./iptables"}
+	return []string{"-skip=" + random + "|" + live, "./npc/enforce/controller", "./npc/enforce/dataplane", "./ipset", "./iptables"}
 }
 
 // run has every mutant tested quickly, and then those that survive by the tests that they name.

@@ -190,11 +190,11 @@ func TestTheTableNamesEveryMutant(t *testing.T) {
 
 func TestModuleOfAPackage(t *testing.T) {
 	for pkg, want := range map[string][2]string{
-		"./npc/gate":                    {".", "./npc/gate"},
-		"./cmd/weave-npc":               {".", "./cmd/weave-npc"},
-		"./cmd/weave-npc-relay":         {"./cmd/weave-npc-relay", "."},
-		"./cmd/weave-npc-relay/auth":    {"./cmd/weave-npc-relay", "./auth"},
-		"./cmd/weave-npc-relayed/other": {".", "./cmd/weave-npc-relayed/other"},
+		"./npc/enforce/internal/failclosed": {".", "./npc/enforce/internal/failclosed"},
+		"./cmd/weave-npc":                   {".", "./cmd/weave-npc"},
+		"./cmd/weave-npc-relay":             {"./cmd/weave-npc-relay", "."},
+		"./cmd/weave-npc-relay/auth":        {"./cmd/weave-npc-relay", "./auth"},
+		"./cmd/weave-npc-relayed/other":     {".", "./cmd/weave-npc-relayed/other"},
 	} {
 		if dir, inside := module(pkg); dir != want[0] || inside != want[1] {
 			t.Errorf("%s is %s of %s", pkg, inside, dir)

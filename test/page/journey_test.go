@@ -4,15 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/analysis/matrix"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/matrix"
-	"github.com/weave-npc/weave-npc/npc/matrixpage"
 )
 
 // TestKeyboardJourney goes through the page without a mouse.
 func TestKeyboardJourney(t *testing.T) {
 	b := newBrowser(t, 1400, 600)
-	o := matrixpage.Options{Options: matrix.Options{Service: flow.Service{Protocol: 6, Port: 80}}}
+	o := matrix.PageOptions{Options: matrix.Options{Service: flow.Service{Protocol: 6, Port: 80}}}
 	b.open(written(t, thirty(t).View(), o), "")
 	for range 9 { // through the controls
 		b.press("Tab")

@@ -10,20 +10,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/analysis/matrix"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/matrix"
-	"github.com/weave-npc/weave-npc/npc/matrixpage"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 var pictures = flag.String("pictures", "", "directory to write screenshots to, as the documentation shows them")
 
 // written writes the page of a world to a file.
-func written(t testing.TB, v *cluster.View, o matrixpage.Options) string {
+func written(t testing.TB, v *cluster.View, o matrix.PageOptions) string {
 	t.Helper()
 	var page bytes.Buffer
-	if _, err := matrixpage.Write(&page, v, o); err != nil {
+	if _, err := matrix.WritePage(&page, v, o); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "matrix.html")
@@ -43,12 +42,12 @@ func fragment(pairs ...string) string {
 }
 
 // on80 asks about one port and an address outside.
-func on80() matrixpage.Options {
-	return matrixpage.Options{Options: matrix.Options{Service: flow.Service{Protocol: 6, Port: 80}, Addresses: []string{"198.51.100.7"}}}
+func on80() matrix.PageOptions {
+	return matrix.PageOptions{Options: matrix.Options{Service: flow.Service{Protocol: 6, Port: 80}, Addresses: []string{"198.51.100.7"}}}
 }
 
 // everyPort asks about all ports.
-func everyPort() matrixpage.Options { return matrixpage.Options{AllPorts: true} }
+func everyPort() matrix.PageOptions { return matrix.PageOptions{AllPorts: true} }
 
 // cells returns the cells that are shown, one in a line: rows, columns and the words of each.
 func cells(b *browser) map[string]string {

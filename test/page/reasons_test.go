@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/npc/analysis/matrix"
 	"github.com/weave-npc/weave-npc/npc/cluster"
-	"github.com/weave-npc/weave-npc/npc/explain"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/matrix"
-	"github.com/weave-npc/weave-npc/npc/matrixpage"
 	"github.com/weave-npc/weave-npc/test/random"
 )
 
@@ -87,7 +86,7 @@ func TestThePageAnswersAsExplainDoes(t *testing.T) {
 	alone, tiers := 0, 0
 	for seed := range uint64(80) {
 		v := random.World(t, rand.New(rand.NewPCG(seed, 2))).View()
-		file := written(t, v, matrixpage.Options{AllPorts: true, Options: matrix.Options{
+		file := written(t, v, matrix.PageOptions{AllPorts: true, Options: matrix.Options{
 			Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1", "192.0.2.9"}}})
 		b.open(file, "")
 		var got answers

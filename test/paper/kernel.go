@@ -14,15 +14,15 @@ import (
 
 	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/iptables"
-	"github.com/weave-npc/weave-npc/npc/dataplane"
-	"github.com/weave-npc/weave-npc/npc/traffic"
-	"github.com/weave-npc/weave-npc/npc/walk"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 )
 
 // Kernel is one family's sets and filter table.
 type Kernel struct {
-	Family traffic.Family
-	walk.Table
+	Family npc.Family
+	simulate.Table
 	// Forgotten are the addresses whose flows were deleted from conntrack.
 	Forgotten []netip.Addr
 	// other is the other family's, with which the sets are shared.
@@ -40,16 +40,16 @@ type reference struct {
 }
 
 // newTable returns a table with an empty FORWARD.
-func newTable(sets map[string]*walk.Set) walk.Table {
-	return walk.Table{Sets: sets, Chains: map[string][]string{"FORWARD": nil, "INPUT": nil}}
+func newTable(sets map[string]*simulate.Set) simulate.Table {
+	return simulate.Table{Sets: sets, Chains: map[string][]string{"FORWARD": nil, "INPUT": nil}}
 }
 
 // New returns the kernel of a fresh network namespace, by families. Sets are shared by both.
 func New() [2]*Kernel {
-	sets := map[string]*walk.Set{}
+	sets := map[string]*simulate.Set{}
 	references := map[string]reference{}
-	v4 := &Kernel{Family: traffic.IPv4, Table: newTable(sets), references: references}
-	v6 := &Kernel{Family: traffic.IPv6, Table: newTable(sets), references: references, other: v4}
+	v4 := &Kernel{Family: npc.IPv4, Table: newTable(sets), references: references}
+	v6 := &Kernel{Family: npc.IPv6, Table: newTable(sets), references: references, other: v4}
 	v4.other = v6
 	return [2]*Kernel{v4, v6}
 }
@@ -115,7 +115,7 @@ func (k *Kernel) set(op ipset.Op) error {
 		if s != nil {
 			return errors.New("exists")
 		}
-		k.Sets[op.Set.Name] = &walk.Set{Set: op.Set, Members: map[ipset.Entry]ipset.Attr{}}
+		k.Sets[op.Set.Name] = &simulate.Set{Set: op.Set, Members: map[ipset.Entry]ipset.Attr{}}
 		return k.add(k.Sets[op.Set.Name], op.Elements)
 	case ipset.Destroy:
 		if s != nil && k.inUse(op.Set.Name) {
@@ -140,7 +140,7 @@ func (k *Kernel) set(op ipset.Op) error {
 	return nil
 }
 
-func (k *Kernel) add(s *walk.Set, elements []ipset.Element) error {
+func (k *Kernel) add(s *simulate.Set, elements []ipset.Element) error {
 	for _, e := range elements {
 		switch {
 		case s.Type == ipset.ListSet && k.Sets[e.Set] == nil:
@@ -239,8 +239,8 @@ func (k *Kernel) Refers(text string) (chain string, sets []string, err error) {
 	if r, known := k.references[text]; known {
 		return r.chain, r.sets, nil
 	}
-	alone := walk.Table{Chains: map[string][]string{"FORWARD": {text}}}
-	if _, err := alone.Simulate(walk.Packet{}); err != nil {
+	alone := simulate.Table{Chains: map[string][]string{"FORWARD": {text}}}
+	if _, err := alone.Simulate(simulate.Packet{}); err != nil {
 		return "", nil, err
 	}
 	words, err := iptables.Words(text)
@@ -311,7 +311,7 @@ func (k *Kernel) Lines() []string {
 	var lines []string
 	asked := strings.Join(slices.Concat(slices.Collect(maps.Values(k.Chains))...), " ")
 	for _, s := range k.Sets {
-		if s.Type != ipset.ListSet && (s.Family == ipset.IPv4) != (k.Family == traffic.IPv4) ||
+		if s.Type != ipset.ListSet && (s.Family == ipset.IPv4) != (k.Family == npc.IPv4) ||
 			s.Type == ipset.ListSet && !strings.Contains(asked, " "+s.Name+" ") {
 			continue
 		}

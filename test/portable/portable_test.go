@@ -67,7 +67,7 @@ func TestOnlyLinuxHasWhatEnforces(t *testing.T) {
 		t.Run(s.os+"_"+s.arch, func(t *testing.T) {
 			has := run(t, s, "list", "-deps", "./cmd/weave-npc")
 			apart := behind(t, linux, has)
-			if len(apart) < 20 || !slices.Contains(apart, module+"/npc/syncer") || !slices.Contains(apart, module+"/ipset") {
+			if len(apart) < 20 || !slices.Contains(apart, module+"/npc/enforce/syncer") || !slices.Contains(apart, module+"/ipset") {
 				t.Errorf("only these packages would be apart: %q", apart)
 			}
 			for _, p := range slices.Concat(apart, kernel, []string{enforces}) {
@@ -75,7 +75,7 @@ func TestOnlyLinuxHasWhatEnforces(t *testing.T) {
 					t.Errorf("it has %s", p)
 				}
 			}
-			for _, p := range []string{"/cmd/weave-npc/internal/asking", "/npc/explain", "/npc/reach"} {
+			for _, p := range []string{"/cmd/weave-npc/internal/kubectl", "/npc/analysis/explain", "/npc/analysis/internal/reachability"} {
 				if !slices.Contains(has, module+p) {
 					t.Errorf("it lacks %s", p)
 				}
@@ -88,10 +88,10 @@ func TestOnlyLinuxHasWhatEnforces(t *testing.T) {
 // needs is a mistake.
 func behind(t *testing.T, s system, has []string) (apart []string) {
 	t.Helper()
-	roots := run(t, s, "list", "-f", `{{join .Imports "\n"}}`, "./cmd/weave-npc/internal/tree")
+	roots := run(t, s, "list", "-f", `{{join .Imports "\n"}}`, "./cmd/weave-npc/internal/rootcmd")
 	roots = slices.DeleteFunc(roots, func(p string) bool { return !strings.HasPrefix(p, module+"/") || p == enforces })
 	asked := run(t, s, append([]string{"list", "-deps"}, roots...)...)
-	for _, p := range run(t, s, "list", "-deps", "./cmd/weave-npc/internal/enforcing") {
+	for _, p := range run(t, s, "list", "-deps", "./cmd/weave-npc/internal/daemon") {
 		if strings.HasPrefix(p, module+"/") && !slices.Contains(asked, p) {
 			apart = append(apart, p)
 		}
@@ -107,10 +107,10 @@ func behind(t *testing.T, s system, has []string) (apart []string) {
 // TestSystemsAreToldApartAtTheSeam: only there do files have a system in their name or in a constraint.
 func TestSystemsAreToldApartAtTheSeam(t *testing.T) {
 	seam := map[string]string{
-		"cmd/weave-npc/internal/tree/enforce_linux.go": "linux",
-		"cmd/weave-npc/internal/tree/enforce_other.go": "!linux",
-		"npc/source/directory/identity_linux.go":       "linux", // which only the daemon makes use of
-		"npc/source/directory/identity_other.go":       "!linux",
+		"cmd/weave-npc/internal/rootcmd/enforce_linux.go": "linux",
+		"cmd/weave-npc/internal/rootcmd/enforce_other.go": "!linux",
+		"npc/source/internal/directory/identity_linux.go": "linux", // which only the daemon makes use of
+		"npc/source/internal/directory/identity_other.go": "!linux",
 	}
 	suffix := regexp.MustCompile(`_(aix|android|darwin|dragonfly|freebsd|illumos|ios|js|linux|netbsd|openbsd|plan9|solaris|wasip1|windows|` +
 		`386|amd64|arm|arm64|loong64|mips|ppc64le|riscv64|s390x|wasm)(_test)?\.go$`)

@@ -21,7 +21,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/traffic"
 	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
@@ -215,15 +214,15 @@ func (s *Scene) pod(p judge.Pod) npc.Pod {
 		}
 	}
 	for _, port := range p.Ports {
-		out.Ports = append(out.Ports, npc.NamedPort{Name: port.Name, Protocol: traffic.PortProtocol(port.Protocol), Port: uint16(port.ContainerPort)})
+		out.Ports = append(out.Ports, npc.NamedPort{Name: port.Name, Protocol: npc.PortProtocol(port.Protocol), Port: uint16(port.ContainerPort)})
 	}
 	return out
 }
 
 // Services are all that policies of a scene may tell apart, those beside them, and icmp.
 func Services() []flow.Service {
-	out := []flow.Service{{Protocol: traffic.ICMP}}
-	for _, protocol := range traffic.PortProtocols {
+	out := []flow.Service{{Protocol: npc.ICMP}}
+	for _, protocol := range npc.PortProtocols {
 		for _, port := range []uint16{1, 2, 78, 79, 80, 81, 82, 442, 443, 444, 445, 8079, 8080, 8081, 8082, 65534, 65535} {
 			out = append(out, flow.Service{Protocol: protocol, Port: port})
 		}
@@ -243,7 +242,7 @@ func Outside() []netip.Addr {
 
 // Packet returns the packet that opens a connection.
 func Packet(from, to netip.Addr, s flow.Service) judge.Packet {
-	protocol := traffic.APIProtocol(s.Protocol)
+	protocol := npc.APIProtocol(s.Protocol)
 	if protocol == "" {
 		protocol = "ICMP"
 	}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/kinds"
-	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 // kind returns the kind of a name.
@@ -96,21 +96,21 @@ func TestStripKeepsEveryFact(t *testing.T) {
 		if p.Name == "" {
 			p.Name = "p"
 		}
-		want, ignored := facts.OfPod(&p)
-		got, gotIgnored := facts.OfPod(stripped("pods", &p).(*corev1.Pod))
+		want, ignored := convert.OfPod(&p)
+		got, gotIgnored := convert.OfPod(stripped("pods", &p).(*corev1.Pod))
 		if diff := cmp.Diff(want, got, same, cmpopts.EquateEmpty(), cmpopts.EquateApproxTime(0)) + cmp.Diff(ignored, gotIgnored); diff != "" {
 			t.Fatalf("seed %d: pod (-want +got):\n%s", seed, diff)
 		}
 		var n corev1.Namespace
 		f.Fill(&n)
-		wantN, ignored := facts.OfNamespace(&n)
-		gotN, gotIgnored := facts.OfNamespace(stripped("namespaces", &n).(*corev1.Namespace))
+		wantN, ignored := convert.OfNamespace(&n)
+		gotN, gotIgnored := convert.OfNamespace(stripped("namespaces", &n).(*corev1.Namespace))
 		if diff := cmp.Diff(wantN, gotN, cmpopts.EquateEmpty()) + cmp.Diff(ignored, gotIgnored); diff != "" {
 			t.Fatalf("seed %d: namespace (-want +got):\n%s", seed, diff)
 		}
 		var node corev1.Node
 		f.Fill(&node)
-		if diff := cmp.Diff(facts.OfNode(&node), facts.OfNode(stripped("nodes", &node).(*corev1.Node)), same, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(convert.OfNode(&node), convert.OfNode(stripped("nodes", &node).(*corev1.Node)), same, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("seed %d: node (-want +got):\n%s", seed, diff)
 		}
 	}

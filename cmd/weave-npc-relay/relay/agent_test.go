@@ -17,7 +17,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source"
-	agentrelay "github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/npc/source/relayclient"
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
 )
 
@@ -25,7 +25,7 @@ import (
 type agent struct {
 	*cluster.Cluster
 	synced atomic.Bool
-	stats  *agentrelay.Stats // nil without a relay
+	stats  *relayclient.Stats // nil without a relay
 }
 
 // SetSynced notes that everything has been listed.
@@ -44,7 +44,7 @@ func (w *world) runAgentOf(t *testing.T, direct kubernetes.Interface, spread tim
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	a, s := &agent{Cluster: cluster.New()}, source.FromAPI(direct, nil, "")
 	if len(relays) > 0 {
-		config := agentrelay.Config{CA: filepath.Join(t.TempDir(), "ca.crt"), Token: filepath.Join(t.TempDir(), "token"),
+		config := relayclient.Config{CA: filepath.Join(t.TempDir(), "ca.crt"), Token: filepath.Join(t.TempDir(), "token"),
 			Spread: spread, Version: "test", Log: log}
 		var authorities []byte
 		for _, r := range relays {
@@ -58,7 +58,7 @@ func (w *world) runAgentOf(t *testing.T, direct kubernetes.Interface, spread tim
 		}
 		w.must(os.WriteFile(config.CA, authorities, 0o600))
 		w.must(os.WriteFile(config.Token, []byte(w.token("weave-npc", audience)), 0o600))
-		r, err := agentrelay.New(config)
+		r, err := relayclient.New(config)
 		w.must(err)
 		client, _, err := r.Client()
 		w.must(err)

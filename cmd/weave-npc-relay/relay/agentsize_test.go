@@ -26,11 +26,11 @@ import (
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/auth"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/relay"
-	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/controller"
-	"github.com/weave-npc/weave-npc/npc/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/source"
-	agentrelay "github.com/weave-npc/weave-npc/npc/source/relay"
+	"github.com/weave-npc/weave-npc/npc/source/relayclient"
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
@@ -83,7 +83,7 @@ func runLone(text string) int {
 		}
 		s := source.FromAPI(client, nil, synthetic.Node)
 		if c.Address != "" {
-			r, err := agentrelay.New(agentrelay.Config{Address: c.Address, CA: c.CA, Token: c.Token,
+			r, err := relayclient.New(relayclient.Config{Address: c.Address, CA: c.CA, Token: c.Token,
 				Spread: time.Second, Version: "test", Log: log})
 			if err != nil {
 				return err
@@ -94,7 +94,7 @@ func runLone(text string) int {
 			}
 			s.Through(r, relayed, nil)
 		}
-		m := controller.New(npc.Config{NodeName: synthetic.Node})
+		m := controller.New(enforce.Config{NodeName: synthetic.Node})
 		go func() { _ = s.Run(context.Background(), m, log) }()
 		go func() {
 			for told := false; ; {

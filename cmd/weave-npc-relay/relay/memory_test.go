@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/relay"
-	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
 )
@@ -98,7 +98,7 @@ func TestMemory(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m := controller.New(npc.Config{NodeName: "node-1"})
+				m := controller.New(enforce.Config{NodeName: "node-1"})
 				s := source.FromAPI(client, nil, "node-1")
 				go func() { _ = s.Run(ctx, m, quiet) }()
 				return func() bool { return s.WhyUnread() == "" }

@@ -28,7 +28,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/kinds"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/serve"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/upstream"
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
 // ReadyAfter is how long after its lists a relay is ready, so that agents that come from another one that stands have versions from after the
@@ -55,7 +55,7 @@ type Relay struct {
 	config   Config
 	log      *slog.Logger
 	codecs   *kinds.Codecs
-	presence *policyapi.Client
+	presence *apiclient.PolicyClient
 	tokens   *auth.Tokens
 	cert     *certificate
 	registry *prometheus.Registry
@@ -81,7 +81,7 @@ func New(config Config, log *slog.Logger) (*Relay, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "making a client")
 	}
-	if r.presence, err = policyapi.New(client, config.API); err != nil {
+	if r.presence, err = apiclient.NewPolicyClient(client, config.API); err != nil {
 		return nil, err
 	}
 	if r.codecs, err = kinds.NewCodecs(); err != nil {

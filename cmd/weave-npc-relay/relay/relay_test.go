@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 func pod(name string) *corev1.Pod {
@@ -71,15 +71,15 @@ func follow(t *testing.T, config *rest.Config) *follower {
 func (f *follower) state() map[string]any {
 	all := map[string]any{}
 	for _, o := range f.pods.List() {
-		p, _ := facts.OfPod(o.(*corev1.Pod))
+		p, _ := convert.OfPod(o.(*corev1.Pod))
 		all["pod "+p.Namespace+"/"+p.Name] = p
 	}
 	for _, o := range f.namespaces.List() {
-		n, _ := facts.OfNamespace(o.(*corev1.Namespace))
+		n, _ := convert.OfNamespace(o.(*corev1.Namespace))
 		all["namespace "+n.Name] = n
 	}
 	for _, o := range f.nodes.List() {
-		n := facts.OfNode(o.(*corev1.Node))
+		n := convert.OfNode(o.(*corev1.Node))
 		all["node "+n.Name] = n
 	}
 	for _, o := range f.policies.List() {

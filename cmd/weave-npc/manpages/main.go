@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/commandline"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 )
 
 func main() {
@@ -41,9 +41,9 @@ func run(args []string) error {
 	if err != nil {
 		return errors.Wrap(err, "-day")
 	}
-	root := tree.Command()
+	root := rootcmd.Command()
 	if *plugin {
-		root = tree.Plugin()
+		root = rootcmd.Plugin()
 	}
 	root.InitDefaultCompletionCmd()
 	root.DisableAutoGenTag = true
@@ -58,11 +58,11 @@ func addSections(cmd *cobra.Command) {
 		cmd.Long = cmd.Short + "."
 	}
 	if !strings.Contains(cmd.Long, "exit status") {
-		cmd.Long += "\n\n# EXIT STATUS\n" + commandline.ExitStatus(cmd)
+		cmd.Long += "\n\n# EXIT STATUS\n" + cli.ExitStatus(cmd)
 	}
 	if cmd.HasAvailableLocalFlags() {
 		cmd.Long += "\n\n# ENVIRONMENT\nEach option can be given as a variable, which begins with " +
-			strings.ReplaceAll(commandline.Variable(""), "_", `\_`) + " and has the name of the option in capitals, with underscores for dashes."
+			strings.ReplaceAll(cli.Variable(""), "_", `\_`) + " and has the name of the option in capitals, with underscores for dashes."
 	}
 	for _, sub := range cmd.Commands() {
 		addSections(sub)

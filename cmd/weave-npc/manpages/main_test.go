@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/tree"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 )
 
 // TestEveryCommandHasAPage, of the daemon and of the plug-in, with its flags, its examples and its exit status, and the date given.
@@ -17,7 +17,7 @@ func TestEveryCommandHasAPage(t *testing.T) {
 	for _, c := range []struct {
 		root *cobra.Command
 		args []string
-	}{{tree.Command(), nil}, {tree.Plugin(), []string{"-plugin"}}} {
+	}{{rootcmd.Command(), nil}, {rootcmd.Plugin(), []string{"-plugin"}}} {
 		dir := t.TempDir()
 		if err := run(append(c.args, "-version", "v1.2.3", "-day", "2026-11-23", dir)); err != nil {
 			t.Fatal(err)

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/npc/objectkey"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // stableUID returns the UID of an object without one. It depends on the kind and the name alone.
 func stableUID(kind, namespace, name string) types.UID {
-	return types.UID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("manifest:"+kind+"/"+objectkey.Of(namespace, name))).String())
+	return types.UID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("manifest:"+kind+"/"+npc.ObjectKey(namespace, name))).String())
 }
 
 // setMetaDefaults sets the metadata that an API server sets in a namespaced object.

@@ -17,7 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/weave-npc/weave-npc/npc/objectkey"
+	"github.com/weave-npc/weave-npc/npc"
 )
 
 // File is the content of one manifest file. If there are problems, the objects are not complete.
@@ -49,7 +49,7 @@ func title(kind, namespace, name string) string {
 	case namespace == "":
 		return kind + " " + name
 	}
-	return kind + " " + objectkey.Of(namespace, name)
+	return kind + " " + npc.ObjectKey(namespace, name)
 }
 
 // Problem is a reason to refuse a file, or an object in it.

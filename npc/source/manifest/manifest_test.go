@@ -10,7 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 func TestS70_DefaultsAreFilledIn(t *testing.T) {
@@ -196,9 +196,9 @@ func FuzzParseManifest(f *testing.F) {
 			}
 			switch given := o.Value.(type) {
 			case *corev1.Namespace:
-				facts.OfNamespace(given)
+				convert.OfNamespace(given)
 			case *corev1.Pod:
-				if _, ignored := facts.OfPod(given); len(ignored) > 0 {
+				if _, ignored := convert.OfPod(given); len(ignored) > 0 {
 					t.Errorf("valid pod, ignored %q", ignored)
 				}
 			}

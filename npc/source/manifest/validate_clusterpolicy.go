@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/npc/spelling"
+	"github.com/weave-npc/weave-npc/internal/spelling"
 )
 
 // What the resource definition of ClusterNetworkPolicies limits, in its experimental channel, which has all that the standard one has.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/weave-npc/weave-npc/npc/ipblock"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
 func validatePolicy(p *networkingv1.NetworkPolicy) field.ErrorList {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 // template is one that matches the selector of the tests.
@@ -34,7 +34,7 @@ func TestWorkloadsHavePods(t *testing.T) {
 				t.Fatalf("%v %v", f.Objects, f.Problems)
 			}
 			pod := f.Objects[0].Value.(*Workload).Pod("y")
-			got, ignored := facts.OfPod(pod)
+			got, ignored := convert.OfPod(pod)
 			want := fmt.Sprintf("shop/y of %s/x on node1 with [{http 6 80}], map[app:web%s]", c.kind, c.labels)
 			if text := fmt.Sprintf("%s/%s of %s on %s with %v, %v", got.Namespace, got.Name, got.Workload, got.Node, got.Ports, got.Labels); text != want ||
 				len(ignored) > 0 || got.UID == "" {

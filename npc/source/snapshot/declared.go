@@ -10,18 +10,16 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/objectkey"
-	"github.com/weave-npc/weave-npc/npc/source/directory"
-	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
+	"github.com/weave-npc/weave-npc/npc/source/internal/directory"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	"github.com/weave-npc/weave-npc/npc/source/workloads"
 )
 
 // Declared are objects with their workloads, before these are pods, so that the objects of several places can be put together.
 type Declared struct {
 	Objects
 	workloads []*manifest.Workload
-	mentioned *workloads.Mentioned
+	mentioned *mentionedPods
 	// implied are the names of namespaces that only other objects name.
 	implied map[string]bool
 }
@@ -48,7 +46,7 @@ func parseFiles(files []File, parse func(path string, data []byte) manifest.File
 }
 
 // Declare returns the objects of an API server as a Declared.
-func Declare(o Objects) Declared { return Declared{Objects: o, mentioned: workloads.NewMentioned()} }
+func Declare(o Objects) Declared { return Declared{Objects: o, mentioned: newMentionedPods()} }
 
 // Declared returns the objects, and the workloads.
 func (m *Manifests) Declared() (Declared, error) {
@@ -82,7 +80,7 @@ func (d Declared) Empty() bool {
 // Made returns the objects, and a pod for each workload that has none.
 func (d Declared) Made() Objects {
 	o := d.Objects
-	made := workloads.Request{Workloads: d.workloads, Pods: o.Pods, Mentioned: d.mentioned, IPv6: o.mentionIPv6()}.Make()
+	made := workloadRequest{Workloads: d.workloads, Pods: o.Pods, Mentioned: d.mentioned, IPv6: o.mentionIPv6()}.Make()
 	o.Pods, o.Notes = append(slices.Clip(o.Pods), made.Pods...), append(slices.Clip(o.Notes), made.Notes...)
 	return o
 }
@@ -90,7 +88,7 @@ func (d Declared) Made() Objects {
 // Over returns what there is after the objects were applied where others are: they replace those of the same kind, namespace and name, and a workload
 // replaces its pods.
 func (d Declared) Over(base Declared) Declared {
-	out := Declared{mentioned: workloads.NewMentioned(), implied: d.implied}
+	out := Declared{mentioned: newMentionedPods(), implied: d.implied}
 	out.mentioned.Merge(base.mentioned)
 	out.mentioned.Merge(d.mentioned)
 	known := map[string]bool{}
@@ -118,7 +116,7 @@ func over[T metav1.Object](top, base []T) []T {
 
 // keyOf returns what is the same for objects that replace each other, of those of one type.
 func keyOf(o metav1.Object) string {
-	key := objectkey.Of(o.GetNamespace(), o.GetName())
+	key := npc.ObjectKey(o.GetNamespace(), o.GetName())
 	if w, ok := o.(*manifest.Workload); ok {
 		return w.Kind + " " + key
 	}
@@ -136,7 +134,7 @@ func (d Declared) withoutPods(pods []*corev1.Pod) []*corev1.Pod {
 		replaced[owner{w.Namespace, npc.Workload{Kind: w.Kind, Name: w.Name}}] = true
 	}
 	return slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
-		f, _ := facts.OfPod(p)
+		f, _ := convert.OfPod(p)
 		return f.Workload != nil && replaced[owner{p.Namespace, *f.Workload}]
 	})
 }

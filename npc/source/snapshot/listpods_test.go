@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 // TestShortenedPods shows that what is left of a pod has the same facts and owners.
@@ -23,9 +23,9 @@ func TestShortenedPods(t *testing.T) {
 	start := metav1.Unix(8, 0)
 	p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, StartTime: &start, PodIPs: []corev1.PodIP{{IP: "10.32.1.2"}},
 		HostIPs: []corev1.HostIP{{IP: "172.31.0.1"}}}
-	want, _ := facts.OfPod(p)
+	want, _ := convert.OfPod(p)
 	short := shortened(p)
-	got, _ := facts.OfPod(short)
+	got, _ := convert.OfPod(short)
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

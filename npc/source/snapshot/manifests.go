@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/npc/source/directory"
+	"github.com/weave-npc/weave-npc/npc/source/internal/directory"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
-	"github.com/weave-npc/weave-npc/npc/source/store"
 )
 
 // StandardInput is the path that stands for standard input, and its name in problems.
@@ -81,7 +80,7 @@ func (m *Manifests) read(parse func(path string, data []byte) manifest.File) (Ob
 		return Objects{}, nil, err
 	}
 	positions.add(result.Files)
-	s := store.New()
+	s := directory.New()
 	merged := s.Replace(result.Files)
 	problems := slices.Concat(result.Problems, merged.Problems)
 	manifest.SortProblems(problems)

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/weave-npc/weave-npc/npc/ipblock"
-	"github.com/weave-npc/weave-npc/npc/source/facts"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 // NodeRanges returns the pod address ranges of a node (spec.podCIDRs). There may be none yet. apierrors.IsNotFound holds for the error
@@ -39,7 +39,7 @@ func NodeAddrs(ctx context.Context, client kubernetes.Interface, node string) ([
 			texts = append(texts, a.Address)
 		}
 	}
-	found, _ := facts.Addrs("status.addresses", texts)
+	found, _ := convert.Addrs("status.addresses", texts)
 	return found, nil
 }
 

@@ -25,8 +25,8 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
-	"github.com/weave-npc/weave-npc/npc/source/facts"
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
 // Objects are the objects of a cluster that facts come from. Those of manifests are in the order of their names, and pods that
@@ -53,7 +53,7 @@ type Objects struct {
 // List reads the objects of an API server, ClusterNetworkPolicies only with a client for them, and Nodes only if one of these names nodes as peers.
 // Kinds that the user may not list in all namespaces are read in those that are given; it is an error if there is none with pods or policies that
 // he may list.
-func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *policyapi.Client, namespaces ...string) (objects Objects, err error) {
+func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *apiclient.PolicyClient, namespaces ...string) (objects Objects, err error) {
 	l := lister{client, namespaces}
 	if objects.Namespaces, objects.Unread.Namespaces, err = l.listNamespaces(ctx); err != nil {
 		return objects, err
@@ -73,7 +73,7 @@ func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *pol
 			objects.ClusterPoliciesUnread = err.Error()
 		}
 	}
-	if slices.ContainsFunc(objects.ClusterPolicies, policyapi.NamesNodes) {
+	if slices.ContainsFunc(objects.ClusterPolicies, apiclient.NamesNodes) {
 		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			objects.NodesUnread = errors.Wrap(err, "listing nodes").Error()
@@ -85,7 +85,7 @@ func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *pol
 }
 
 // listClusterPolicies lists ClusterNetworkPolicies; there are none if the API server does not have the kind.
-func listClusterPolicies(ctx context.Context, client *policyapi.Client) (out []*v1alpha2.ClusterNetworkPolicy, err error) {
+func listClusterPolicies(ctx context.Context, client *apiclient.PolicyClient) (out []*v1alpha2.ClusterNetworkPolicy, err error) {
 	p, err := client.Discover(ctx)
 	switch {
 	case err != nil:
@@ -104,7 +104,7 @@ func listClusterPolicies(ctx context.Context, client *policyapi.Client) (out []*
 		if !ok {
 			return errors.Errorf("got a %T", o)
 		}
-		decoded, _ := policyapi.Decode(stored)
+		decoded, _ := apiclient.Decode(stored)
 		out = append(out, decoded)
 		return nil
 	})
@@ -117,15 +117,15 @@ func (o Objects) Deliver(sink source.Sink) {
 		sink.SetConnected(kind, true)
 	}
 	for _, n := range o.Namespaces {
-		f, _ := facts.OfNamespace(n)
+		f, _ := convert.OfNamespace(n)
 		sink.SetNamespace(f)
 	}
 	for _, p := range o.Pods {
-		f, _ := facts.OfPod(p)
+		f, _ := convert.OfPod(p)
 		sink.SetPod(f)
 	}
 	for _, n := range o.Nodes {
-		sink.SetNode(facts.OfNode(n))
+		sink.SetNode(convert.OfNode(n))
 	}
 	for _, p := range o.Policies {
 		sink.SetPolicy(p)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/source"
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
@@ -64,7 +64,7 @@ func TestListsClusterPolicies(t *testing.T) {
 		{"discovery_forbidden", map[string]string{"/apis/policy.networking.k8s.io": ""}, "", "asking for the versions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			policies, err := policyapi.New(sourcetest.Answers(t, c.answers))
+			policies, err := apiclient.NewPolicyClient(sourcetest.Answers(t, c.answers))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestListsNodesThatPoliciesName(t *testing.T) {
 			answers := sourcetest.Group(map[string]string{"v1alpha2": `{"name":"clusternetworkpolicies"}`})
 			answers[path] = `{"apiVersion":"policy.networking.k8s.io/v1alpha2","kind":"ClusterNetworkPolicyList","metadata":{},"items":[
 				{"apiVersion":"policy.networking.k8s.io/v1alpha2","kind":"ClusterNetworkPolicy","metadata":{"name":"p"},"spec":{"egress":[{"to":[` + c.peer + `]}]}}]}`
-			policies, err := policyapi.New(sourcetest.Answers(t, answers))
+			policies, err := apiclient.NewPolicyClient(sourcetest.Answers(t, answers))
 			if err != nil {
 				t.Fatal(err)
 			}

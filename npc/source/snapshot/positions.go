@@ -1,7 +1,7 @@
 package snapshot
 
 import (
-	"github.com/weave-npc/weave-npc/npc/source/directory"
+	"github.com/weave-npc/weave-npc/npc/source/internal/directory"
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 

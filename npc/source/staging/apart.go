@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
 	"github.com/weave-npc/weave-npc/npc/source"
-	"github.com/weave-npc/weave-npc/npc/source/policyapi"
-	"github.com/weave-npc/weave-npc/npc/staged"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
 // defaultWorld is the world of staged policies that name none.
@@ -32,15 +32,15 @@ func (a apart) SetPolicy(o *networkingv1.NetworkPolicy) {
 func (a apart) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 	key := staged.Key{Name: o.Name, Apart: true}
 	p := a.read(key, &o.ObjectMeta)
-	if p.problem == "" && policyapi.NamesNodes(o) {
+	if p.problem == "" && apiclient.NamesNodes(o) {
 		p.change.Adds, p.change.Takes, p.problem = false, "", "nodes as peers are not known to policies of --staged-manifests" // nobody follows Nodes for them
 	}
 	a.set(p, func(c staged.Change) { a.s.config.Stage.StageClusterPolicy(key, c, o) })
 }
 
 // read returns what a policy does to its world.
-func (a apart) read(key staged.Key, m *metav1.ObjectMeta) *policy {
-	p := &policy{key: key, uid: m.UID, staged: true}
+func (a apart) read(key staged.Key, m *metav1.ObjectMeta) *object {
+	p := &object{key: key, uid: m.UID, staged: true}
 	annotations := map[string]string{staged.Annotation: defaultWorld}
 	for name, value := range m.Annotations {
 		annotations[name] = value
@@ -54,7 +54,7 @@ func (a apart) read(key staged.Key, m *metav1.ObjectMeta) *policy {
 	return p
 }
 
-func (a apart) set(p *policy, stage func(staged.Change)) {
+func (a apart) set(p *object, stage func(staged.Change)) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	if p.staged {

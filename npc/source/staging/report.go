@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/weave-npc/weave-npc/npc/staged"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
 // report reports which policies of a namespace are not what their annotations ask for, each once as long as that does not change. s.mu is held.
@@ -16,7 +16,7 @@ func (s *Sink) report(namespace string) {
 		return
 	}
 	faults := s.config.Stage.Faults(namespace)
-	for _, p := range slices.SortedFunc(maps.Values(of), (*policy).compare) {
+	for _, p := range slices.SortedFunc(maps.Values(of), (*object).compare) {
 		text := s.wrong(p, faults[p.key])
 		if text != "" && text != p.reported {
 			s.config.Report(Notice{Key: p.key, UID: p.uid, Wrong: true, Text: text})
@@ -26,7 +26,7 @@ func (s *Sink) report(namespace string) {
 }
 
 // wrong returns how a policy is not what its annotations ask for; empty if it is. The fault is what is wrong with it otherwise.
-func (s *Sink) wrong(p *policy, fault string) string {
+func (s *Sink) wrong(p *object, fault string) string {
 	switch {
 	case !p.staged && p.key.Apart:
 		return "it is not staged: " + p.problem
@@ -47,6 +47,6 @@ func (s *Sink) wrong(p *policy, fault string) string {
 }
 
 // compare orders policies of a namespace by name.
-func (p *policy) compare(q *policy) int {
+func (p *object) compare(q *object) int {
 	return cmp.Compare(p.key.Name, q.key.Name)
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/npc/staged"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
 // SetPolicy implements source.Sink.
@@ -28,8 +28,8 @@ func (s *Sink) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 }
 
 // read returns what a policy's annotations ask for.
-func (s *Sink) read(key staged.Key, m *metav1.ObjectMeta) *policy {
-	p := &policy{key: key, uid: m.UID}
+func (s *Sink) read(key staged.Key, m *metav1.ObjectMeta) *object {
+	p := &object{key: key, uid: m.UID}
 	p.change, p.staged, p.problem = staged.Read(m.Annotations)
 	if p.staged && !s.config.Mode.Covers(key.Namespace == "") {
 		p.staged, p.problem = false, s.config.modeOf()
@@ -40,7 +40,7 @@ func (s *Sink) read(key staged.Key, m *metav1.ObjectMeta) *policy {
 func (c Config) modeOf() string { return fmt.Sprintf("weave-npc runs with --staged=%s", c.Mode) }
 
 // set has a policy enforced or staged.
-func (s *Sink) set(p *policy, enforce, cease func(), stage func(staged.Change)) {
+func (s *Sink) set(p *object, enforce, cease func(), stage func(staged.Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !p.staged {
@@ -61,10 +61,10 @@ func (s *Sink) set(p *policy, enforce, cease func(), stage func(staged.Change)) 
 }
 
 // annotate keeps a policy that is staged, or should be.
-func (s *Sink) annotate(p *policy) {
+func (s *Sink) annotate(p *object) {
 	of := s.annotated[p.key.Namespace]
 	if of == nil {
-		of = map[staged.Key]*policy{}
+		of = map[staged.Key]*object{}
 		s.annotated[p.key.Namespace] = of
 	}
 	if was := of[p.key]; was != nil {
@@ -74,7 +74,7 @@ func (s *Sink) annotate(p *policy) {
 }
 
 // unstage removes a policy from its world, if it is in one. It is p now, which may be nil.
-func (s *Sink) unstage(key staged.Key, p *policy) {
+func (s *Sink) unstage(key staged.Key, p *object) {
 	of := s.annotated[key.Namespace]
 	if was := of[key]; was != nil && was.staged {
 		s.config.Stage.Unstage(key)

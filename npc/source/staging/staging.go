@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
 	"github.com/weave-npc/weave-npc/npc/source"
-	"github.com/weave-npc/weave-npc/npc/staged"
 )
 
 // Stage takes the staged policies.
@@ -55,11 +55,11 @@ type Sink struct {
 	// enforced are the policies that are, and annotated are the others and those that should be staged.
 	enforced map[staged.Key]types.UID
 	// By namespace, so that what one of them does costs others nothing.
-	annotated map[string]map[staged.Key]*policy
+	annotated map[string]map[staged.Key]*object
 }
 
 // policy is one that is staged, or should be.
-type policy struct {
+type object struct {
 	key      staged.Key
 	uid      types.UID
 	staged   bool
@@ -71,7 +71,7 @@ type policy struct {
 
 // New returns a Sink that has policies enforced by another one.
 func New(enforced source.Sink, c Config) *Sink {
-	return &Sink{Sink: enforced, config: c, enforced: map[staged.Key]types.UID{}, annotated: map[string]map[staged.Key]*policy{}}
+	return &Sink{Sink: enforced, config: c, enforced: map[staged.Key]types.UID{}, annotated: map[string]map[staged.Key]*object{}}
 }
 
 // Counts are numbers of policies.

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/staging"
-	"github.com/weave-npc/weave-npc/npc/staged"
 )
 
 // theatre takes what is enforced and what is staged.

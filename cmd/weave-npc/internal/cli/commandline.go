@@ -1,0 +1,39 @@
+// Package cli prepares a tree of commands for operators: flags can be given as environment variables, a mistake in a flag, a variable
+// or a command is answered in one line with the likely correction, and shells complete values.
+//
+// It must not know any particular flag or command, except those that cobra adds and version: what depends on a flag is recorded on it.
+//
+//	root := &cobra.Command{Use: "weave-npc", ...}
+//	root.Flags().StringVar(&hook, "hook", "forward", "...")
+//	cli.Values(root.Flags(), "hook", "forward", "none")
+//	cli.Prepare(root, tree)
+package cli
+
+import (
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+)
+
+// Prepare makes a root command and its subcommands read environment variables, answer mistakes and complete flags. It is called once all flags
+// and subcommands are registered. The function tree returns the whole command tree, which root may be a part of; its root is the daemon.
+func Prepare(root *cobra.Command, tree func() *cobra.Command) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return setFromEnvironment(cmd, tree()) }
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return errors.Errorf("%s; see %s --help", flagMistake(cmd, err), cmd.CommandPath())
+	})
+	answerMistakes(root)
+	if err := completeFlags(root); err != nil {
+		panic(err) // a flag is registered twice
+	}
+}
+
+// answerMistakes makes every command with subcommands answer an unknown one with the nearest.
+func answerMistakes(cmd *cobra.Command) {
+	if cmd.HasSubCommands() {
+		cmd.Args = noSuchCommand
+	}
+	for _, sub := range cmd.Commands() {
+		answerMistakes(sub)
+	}
+}

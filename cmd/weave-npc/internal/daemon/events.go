@@ -1,0 +1,97 @@
+// This part of the package reports policies and pods that are not enforced as they are meant as Kubernetes Events of those objects.
+//
+// Events are best effort: nothing waits for them, and client-go bounds them by object and by time. The package must not know why something is
+// not enforced, only whom to tell.
+//
+//	r := daemon.newEventReporter(ctx, client, "node1")
+//	r.Policy(enforce.InvalidPolicy{...}) // Warning Invalid networkpolicy/web: allows nothing until it is mended: ...
+
+package daemon
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc/cluster/ipowner"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/source/staging"
+)
+
+// Reporter reports Events where there is an API server to send them to.
+type eventReporter struct {
+	recorder record.EventRecorder // nil without an API server
+	node     string
+}
+
+// NewReporter returns a reporter for a node, which sends Events until the context ends. Without a client it reports nothing.
+func newEventReporter(ctx context.Context, client kubernetes.Interface, node string) *eventReporter {
+	r := &eventReporter{node: node}
+	if client != nil {
+		b := record.NewBroadcaster(record.WithContext(ctx))
+		b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+		r.recorder = b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "weave-npc"})
+	}
+	return r
+}
+
+// Policy reports a policy that is not enforced as it is meant.
+func (r *eventReporter) Policy(p enforce.InvalidPolicy) {
+	if r.recorder == nil {
+		return
+	}
+	object := policyReference(p.Namespace, p.Name, p.UID)
+	reason, message := "Invalid", "allows nothing until it is mended: %s"
+	if p.Cluster {
+		message = "rules that are not understood fail closed until they are mended: %s"
+	}
+	switch {
+	case p.Inert:
+		message = "decides nothing until it is mended: %s"
+	case p.Refused && p.Cluster:
+		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which fails closed: %s"
+	case p.Refused:
+		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which is left out: %s"
+	}
+	r.recorder.Eventf(object, corev1.EventTypeWarning, reason, message, p.Reason)
+}
+
+// Staged reports a policy that is staged now, or that is not although it asks for it.
+func (r *eventReporter) Staged(n staging.Notice) {
+	if r.recorder == nil || n.Key.Apart { // one from a directory is no object
+		return
+	}
+	kind, reason := corev1.EventTypeNormal, "Staged"
+	if n.Wrong {
+		kind, reason = corev1.EventTypeWarning, "NotStaged"
+	}
+	r.recorder.Eventf(policyReference(n.Key.Namespace, n.Key.Name, n.UID), kind, reason, "node %s: %s", r.node, n.Text)
+}
+
+// policyReference returns what Events name as their object: a ClusterNetworkPolicy if there is no namespace. Its Events are in the namespace default.
+func policyReference(namespace, name string, uid types.UID) *corev1.ObjectReference {
+	o := &corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy", Namespace: namespace, Name: name, UID: uid}
+	if namespace == "" {
+		o.APIVersion, o.Kind = v1alpha2.GroupVersion.String(), "ClusterNetworkPolicy"
+	}
+	return o
+}
+
+// Conflict reports a conflict about an address on each pod that it concerns.
+func (r *eventReporter) Conflict(c ipowner.Conflict) {
+	if r.recorder == nil {
+		return
+	}
+	for _, p := range []ipowner.Ref{c.Pod, c.Other} {
+		if p != (ipowner.Ref{}) {
+			r.recorder.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+				corev1.EventTypeWarning, "AddressConflict", "node %s: %s", r.node, c.Message())
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package daemon
+
+import (
+	"math/bits"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/host"
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
+	"github.com/weave-npc/weave-npc/npc/source/relayclient"
+)
+
+// options are the values of the daemon's flags.
+type options struct {
+	nodeName, metricsAddr, pprofAddr, bridgePort string
+	logLevel, logFormat                          string
+	countedPorts                                 []uint
+	ulogdPcap                                    string
+	ulogdPcapSize                                int64
+	kubeconfig, manifests                        string
+	podInterface                                 string
+	podCIDRs                                     []string
+	hook, allowAction, gate, backend             string
+	established, cutMark                         string
+	maxListSize                                  int
+	budget                                       quota.Limits
+	nflogGroup                                   uint16
+	allowMcast, allowVLAN, legacyNetpol, dryRun  bool
+	flows                                        bool
+	flowsRecords                                 int
+	flowsDir, flowsSocket                        string
+	staged, stagedManifests                      string
+	relay                                        relayclient.Config
+}
+
+// defaults returns the values of flags that are not given. Other subcommands take theirs from here, too.
+func defaults() *options {
+	return &options{
+		bridgePort:    "vethwe-bridge",
+		hook:          string(enforce.HookForward),
+		gate:          string(enforce.GateAuto),
+		established:   establishedKeep,
+		cutMark:       "0x2000",
+		allowMcast:    true,
+		maxListSize:   1024,
+		budget:        quota.Default(),
+		nflogGroup:    86,
+		ulogdPcapSize: 64,
+		metricsAddr:   ":6781",
+		countedPorts:  []uint{22, 25, 53, 80, 443, 3306, 5432, 6379, 8080, 8443, 9090, 9200, 27017},
+		logLevel:      "info",
+		logFormat:     "text",
+		flowsRecords:  20000,
+		flowsSocket:   "/run/weave-npc/flows.sock",
+		staged:        string(staged.Off),
+		relay:         relayclient.Config{CA: "/etc/weave-npc-relay/ca.crt", Token: "/run/secrets/weave-npc-relay/token", Spread: 30 * time.Second},
+	}
+}
+
+// register registers the flags with the present values as defaults.
+func (o *options) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	registerNodeName(f, &o.nodeName)
+	f.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "kubeconfig file for the API server (default: the pod's service account)")
+	registerManifests(f, &o.manifests)
+	o.registerRelay(f)
+	f.StringVar(&o.podInterface, "pod-interface", o.podInterface, "bridge that the pods of this node are attached to, such as cni0")
+	f.StringSliceVar(&o.podCIDRs, "pod-cidr", o.podCIDRs,
+		"address ranges of this node's pods, where --pod-interface does not identify them (default: the node's spec.podCIDRs)")
+	f.StringVar(&o.bridgePort, "bridge-port-name", o.bridgePort,
+		"port of the bridge that leads to no pods of this node; ports other than veth and tap are recognized without it")
+	f.StringVar(&o.hook, "hook", o.hook, "forward: jump from FORWARD; none: the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
+	f.StringVar(&o.allowAction, "allow-action", o.allowAction, "verdict on allowed packets: ACCEPT, or RETURN to let the rest of FORWARD decide too "+
+		"(default: ACCEPT; with --manifests RETURN)")
+	f.StringVar(&o.gate, "gate", o.gate,
+		"packets from or to unknown addresses that may belong to pods of this node: auto (dropped while an isolated pod may have one), open, closed")
+	f.StringVar(&o.established, "established", o.established, "open connections that a change of policies, labels, namespaces or Nodes denies: keep, "+
+		"or cut (both ends are told when they send something)")
+	f.StringVar(&o.cutMark, "cut-mark", o.cutMark, "bit of the connection mark that connections have which were cut; no other program of this node may use it")
+	f.BoolVar(&o.allowMcast, "allow-mcast", o.allowMcast,
+		"let all multicast pass, regardless of policies: every host listens to 224.0.0.1 and ff02::1, so any pod of a bridge reaches each "+
+			"UDP service of its isolated pods (broadcast is always dropped while a pod is isolated for ingress)")
+	f.BoolVar(&o.allowVLAN, "allow-vlan", o.allowVLAN,
+		"let pods on a bridge send frames with a VLAN tag, which bypass policies (otherwise nftables drops them; frames that only routers send "+
+			"are always dropped)")
+	f.IntVar(&o.maxListSize, "max-list-size", o.maxListSize,
+		"maximum number of namespaces in a list:set; where a selector matches more namespaces than that, or more than 8, its pods are in one set")
+	f.Var(&o.budget.Sets, "max-sets", "maximum number of sets on this node, in each IP family, for one policy, for the policies of one namespace "+
+		"and for all policies; a policy beyond it isolates its pods and allows nothing")
+	f.Var(&o.budget.Rules, "max-rules", "the same limits for iptables rules")
+	f.Var(&o.budget.Entries, "max-entries", "the same limits for the set entries of policies themselves, which are address blocks")
+	f.Uint16Var(&o.nflogGroup, "nflog-group", o.nflogGroup, "NFLOG group of packets blocked on ingress; the next one is for egress")
+	f.StringVar(&o.ulogdPcap, "ulogd-pcap", o.ulogdPcap, "capture file for the last reported packets (the file before it has .1 after its name)")
+	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", o.ulogdPcapSize, "maximum size of the two files of --ulogd-pcap together, in MiB")
+	o.registerFlows(f)
+	registerStaged(f, &o.staged, &o.stagedManifests)
+	input.RegisterLegacyNetpol(f, &o.legacyNetpol)
+	registerBackend(f, &o.backend)
+	f.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address to serve metrics and health on; empty for none")
+	f.UintSliceVar(&o.countedPorts, "counted-ports", o.countedPorts,
+		"destination ports with a label value of their own in weavenpc_blocked_connections_total, at most 100; all others share one")
+	f.StringVar(&o.pprofAddr, "pprof-addr", o.pprofAddr, "loopback address to serve profiles on (pprof), such as 127.0.0.1:6060; empty for none")
+	f.StringVar(&o.logLevel, "log-level", o.logLevel, "debug, info, warning or error")
+	f.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
+	f.BoolVar(&o.dryRun, "dry-run", o.dryRun, "print the transactions that would be applied, and exit")
+	o.registerCompletion(f)
+}
+
+// registerRelay registers the flags about the relay.
+func (o *options) registerRelay(f *pflag.FlagSet) {
+	f.StringVar(&o.relay.Address, "relay", o.relay.Address, "relay to read namespaces, pods, policies and nodes from instead of the API server, which is read "+
+		"when the relay fails: NAMESPACE/SERVICE, or HOST:PORT of each replica with commas between (default: none)")
+	f.StringVar(&o.relay.CA, "relay-ca", o.relay.CA, "file of certificates (PEM) that may have signed the relay's; read again for each connection")
+	f.StringVar(&o.relay.Token, "relay-token", o.relay.Token, "file with the token for the relay, of the audience weave-npc-relay; read again for each request")
+	f.DurationVar(&o.relay.Spread, "relay-spread", o.relay.Spread, "time over which the agents of a cluster spread what they would all do at once after an outage "+
+		"of the relay: to list anew, and to return to it")
+	cli.File(f, "relay-ca")
+	cli.File(f, "relay-token")
+}
+
+// registerFlows registers the flags about recorded connections.
+func (o *options) registerFlows(f *pflag.FlagSet) {
+	f.BoolVar(&o.flows, "record-flows", o.flows, "record which connections are opened from and to pods of this node, for weave-npc flows")
+	f.IntVar(&o.flowsRecords, "flows-records", o.flowsRecords,
+		"maximum number of records, one for all connections from a workload to another one and one port; the oldest go")
+	f.StringVar(&o.flowsDir, "flows-dir", o.flowsDir, "directory to keep records in over a restart, at most 2 KiB each (default: they are only in memory)")
+	cli.Directory(f, "flows-dir")
+	registerFlowsSocket(f, &o.flowsSocket)
+}
+
+func registerFlowsSocket(f *pflag.FlagSet, path *string) {
+	f.StringVar(path, "flows-socket", *path, "Unix socket to read records from, for root alone")
+	cli.File(f, "flows-socket")
+}
+
+// registerCompletion records which values the flags take.
+func (o *options) registerCompletion(f *pflag.FlagSet) {
+	cli.File(f, "kubeconfig")
+	cli.File(f, "ulogd-pcap")
+	cli.Values(f, "hook", string(enforce.HookForward), string(enforce.HookNone))
+	cli.Values(f, "allow-action", actionAccept, actionReturn)
+	cli.Values(f, "gate", string(enforce.GateAuto), string(enforce.GateOpen), string(enforce.GateClosed))
+	cli.Values(f, "established", establishedKeep, establishedCut)
+	cli.Values(f, "log-level", logLevels()...)
+	cli.Values(f, "log-format", logFormats()...)
+}
+
+func registerNodeName(f *pflag.FlagSet, name *string) {
+	f.StringVar(name, "node-name", *name, "name of this node (default $HOSTNAME)")
+}
+
+func registerStaged(f *pflag.FlagSet, mode, manifests *string) {
+	f.StringVar(mode, "staged", *mode, "which policies that are annotated weave-npc/staged are not enforced, but judged beside those that are: off (none), "+
+		"namespaces (NetworkPolicies) or all; with --record-flows, connections that they would decide otherwise are reported")
+	f.StringVar(manifests, "staged-manifests", *manifests, "directory of manifests whose policies are all staged")
+	cli.Directory(f, "staged-manifests")
+}
+
+func registerManifests(f *pflag.FlagSet, directory *string) {
+	f.StringVar(directory, "manifests", *directory, "directory to read namespaces, pods and network policies from, instead of an API server")
+	cli.Directory(f, "manifests")
+}
+
+func registerBackend(f *pflag.FlagSet, backend *string) {
+	f.StringVar(backend, "iptables-backend", *backend, "nft or legacy (default: the backend of the other rules on this node)")
+	cli.Values(f, "iptables-backend", string(iptables.NFT), string(iptables.Legacy))
+}
+
+// interfaceName matches what the kernel and iptables accept as the name of an interface, or as a prefix of names followed by +.
+var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$|^[A-Za-z0-9._-]{1,14}\+$`)
+
+// maxPcapSize is the maximum of --ulogd-pcap-size, in MiB.
+const maxPcapSize = 1 << 20
+
+// maxFlowsRecords is the maximum of --flows-records, which take about 1 KiB of memory each.
+const maxFlowsRecords = 1 << 20
+
+// config validates the flags and returns the model's configuration.
+func (o *options) config() (enforce.Config, error) {
+	c := enforce.Config{NodeName: o.nodeName, PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: enforce.Hook(o.hook),
+		AllowAction: o.action(), Gate: enforce.GateMode(o.gate), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
+		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
+	if c.NodeName == "" {
+		c.NodeName = os.Getenv("HOSTNAME")
+	}
+	for _, text := range o.podCIDRs {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return c, errors.Errorf("--pod-cidr: %q is no CIDR such as 10.32.0.0/24", text)
+		}
+		c.PodRanges = append(c.PodRanges, p.Masked())
+	}
+	bit, err := o.cutBit()
+	if o.established == establishedCut {
+		c.CutMark = bit
+	}
+	switch {
+	case err != nil:
+		return c, err
+	case o.established != establishedKeep && o.established != establishedCut:
+		return c, errors.Errorf("--established: %q is neither keep nor cut", o.established)
+	case c.NodeName == "":
+		return c, errors.New("no node name: give --node-name or set $HOSTNAME")
+	case o.kubeconfig != "" && o.manifests != "":
+		return c, errors.New("--kubeconfig and --manifests: give one of them")
+	case c.Hook != enforce.HookForward && c.Hook != enforce.HookNone:
+		return c, errors.Errorf("--hook: %q is neither forward nor none", o.hook)
+	case c.AllowAction != actionAccept && c.AllowAction != actionReturn:
+		return c, errors.Errorf("--allow-action: %q is neither ACCEPT nor RETURN", o.allowAction)
+	case o.allowAction == actionReturn && c.Hook == enforce.HookNone:
+		return c, errors.New("--allow-action: RETURN has no effect with --hook none, where the CNI drops what returns: leave it out")
+	case c.Gate != enforce.GateAuto && c.Gate != enforce.GateOpen && c.Gate != enforce.GateClosed:
+		return c, errors.Errorf("--gate: %q is none of auto, open and closed", o.gate)
+	case o.nflogGroup == 0 || o.nflogGroup == 65535:
+		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65534", o.nflogGroup)
+	case o.ulogdPcapSize < 1 || o.ulogdPcapSize > maxPcapSize:
+		return c, errors.Errorf("--ulogd-pcap-size: %d is not within 1 to %d", o.ulogdPcapSize, maxPcapSize)
+	case o.flowsRecords < 1 || o.flowsRecords > maxFlowsRecords:
+		return c, errors.Errorf("--flows-records: %d is not within 1 to %d", o.flowsRecords, maxFlowsRecords)
+	case !o.flows && o.flowsDir != "":
+		return c, errors.New("--flows-dir: nothing is recorded without --record-flows")
+	case !slices.Contains(staged.Modes[:], staged.Mode(o.staged)):
+		return c, errors.Errorf("--staged: %q is none of off, namespaces and all", o.staged)
+	case !o.flows && staged.Mode(o.staged) != staged.Off:
+		return c, errors.New("--staged: policies are judged for recorded connections, and nothing is recorded without --record-flows")
+	case o.stagedManifests != "" && staged.Mode(o.staged) == staged.Off:
+		return c, errors.New("--staged-manifests: nothing is staged without --staged=namespaces or all")
+	case o.maxListSize < 0:
+		return c, errors.Errorf("--max-list-size: %d is negative", o.maxListSize)
+	case o.bridgePort != "" && !interfaceName.MatchString(o.bridgePort):
+		return c, errors.Errorf("--bridge-port-name: %q is no name of an interface", o.bridgePort)
+	case o.podInterface != "" && !interfaceName.MatchString(o.podInterface):
+		return c, errors.Errorf("--pod-interface: %q is no name of an interface", o.podInterface)
+	case o.podInterface != "":
+		return c, errors.Wrap(host.CheckPodInterface(o.podInterface), "--pod-interface")
+	}
+	return c, nil
+}
+
+// cutBit returns the bit of --cut-mark.
+func (o *options) cutBit() (uint32, error) {
+	bit, err := strconv.ParseUint(o.cutMark, 0, 32)
+	if err != nil || bits.OnesCount64(bit) != 1 {
+		return 0, errors.Errorf("--cut-mark: %q is no single bit such as 0x2000", o.cutMark)
+	}
+	return uint32(bit), nil
+}
+
+// The values of --established.
+const (
+	establishedKeep = "keep"
+	establishedCut  = "cut"
+)
+
+// The values of --allow-action.
+const (
+	actionAccept = "ACCEPT"
+	actionReturn = "RETURN"
+)
+
+// action returns the verdict on allowed packets. On a host without Kubernetes, another program owns the network of containers, such as Docker,
+// whose rules further down in FORWARD separate bridges: an ACCEPT before those rules would connect the bridges.
+func (o *options) action() string {
+	switch {
+	case o.allowAction != "":
+		return o.allowAction
+	case o.manifests != "":
+		return actionReturn
+	}
+	return actionAccept
+}
+
+// maxCountedPorts bounds the number of series of a metric.
+const maxCountedPorts = 100
+
+// ports returns the destination ports to count separately.
+func (o *options) ports() ([]uint16, error) {
+	if len(o.countedPorts) > maxCountedPorts {
+		return nil, errors.Errorf("--counted-ports: %d are more than %d", len(o.countedPorts), maxCountedPorts)
+	}
+	var ports []uint16
+	for _, p := range o.countedPorts {
+		if p == 0 || p > 65535 {
+			return nil, errors.Errorf("--counted-ports: %d is no port", p)
+		}
+		ports = append(ports, uint16(p))
+	}
+	return ports, nil
+}
+
+// checkBackend returns an error if --iptables-backend names no backend.
+func (o *options) checkBackend() error {
+	if b := iptables.Backend(o.backend); o.backend != "" && b != iptables.NFT && b != iptables.Legacy {
+		return errors.Errorf("--iptables-backend: %q is neither nft nor legacy", o.backend)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"net/netip"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/npc/analysis/query"
+	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce/host"
+	"github.com/weave-npc/weave-npc/npc/observe/kernel"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+// node reads the kernel of this node. Its options are those of the daemon that runs there, as far as they matter.
+type node struct{ daemon *options }
+
+func newNode() *node {
+	o := defaults()
+	o.gate = string(enforce.GateOpen) // the gate closes nothing that is shown
+	return &node{daemon: o}
+}
+
+// Register registers the flags of the daemon that matter.
+func (n *node) Register(f *pflag.FlagSet) {
+	registerNodeName(f, &n.daemon.nodeName)
+	registerBackend(f, &n.daemon.backend)
+	f.IntVar(&n.daemon.maxListSize, "max-list-size", n.daemon.maxListSize, "--max-list-size of weave-npc on this node")
+}
+
+// nodeState is the kernel state of a node, and the objects that explain it.
+type nodeState struct {
+	*kernel.State
+	name    string
+	cluster *npccluster.Cluster // nil if the objects cannot be read
+	objects snapshot.Objects
+	// addrs are the addresses of the node's interfaces.
+	addrs []netip.Addr
+	// unread is the reason why the objects cannot be read.
+	unread error
+}
+
+// read reads the kernel, and the objects if they can be read.
+func (n *node) read(ctx context.Context, c *input.ObjectFlags, stderr io.Writer) (*nodeState, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	n.daemon.legacyNetpol = c.LegacyNetpol
+	config, err := n.daemon.config()
+	if err != nil {
+		return nil, err
+	}
+	s := &nodeState{name: config.NodeName}
+	if s.State, err = kernel.Read(ctx, n.daemon.backend, host.Families()); err != nil {
+		return nil, err
+	}
+	c.Enforced = true
+	if s.objects, s.unread = c.Read(ctx, stderr); s.unread == nil {
+		s.cluster = c.Cluster(s.objects)
+		if at := host.Booted(); !at.IsZero() {
+			s.cluster.SetBooted(s.name, at)
+		}
+		if s.addrs, err = host.ReadAddrs(); err != nil {
+			return nil, err
+		}
+		m := controller.New(config)
+		s.objects.Deliver(m)
+		s.Describe(kernel.Purpose{Cluster: s.cluster, Sets: m.Lookup().Uses(), Chain: m.Lookup().ChainUse})
+	}
+	return s, s.Check(s.name)
+}
+
+// Know adds the kernel of this node to what an explanation is based on, with the objects that explain it.
+func (n *node) Know(ctx context.Context, flags *input.ObjectFlags, stderr io.Writer, k *query.Knowledge) error {
+	s, err := n.read(ctx, flags, stderr)
+	if err != nil {
+		return err
+	}
+	k.Cluster, k.Pods, k.Kernel, k.Node = s.cluster, s.objects.Pods, s.State, s.name
+	input.NoteClusterPolicies(stderr, s.objects)
+	if s.unread == nil {
+		k.Cluster.SetNodeAddrs(s.name, s.addrs)
+	}
+	return s.unread
+}

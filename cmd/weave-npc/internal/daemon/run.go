@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"runtime/debug"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/established"
+	"github.com/weave-npc/weave-npc/npc/enforce/host"
+)
+
+// run enforces policies until the context ends. It returns errors only before it enforces any.
+func run(ctx context.Context, o *options, stdout, stderr io.Writer) error {
+	host.FollowMemoryLimit()
+	d, err := newDaemon(ctx, o, stderr)
+	if err != nil {
+		return err
+	}
+	defer d.syncer.Close()
+	tasks, ctx := errgroup.WithContext(ctx)
+	defer func() { _ = tasks.Wait() }() // the error is returned below, or caused by the end of the context
+	if o.dryRun {
+		return d.dryRun(ctx, tasks, stdout)
+	}
+	return d.enforce(ctx, tasks)
+}
+
+// dryRun prints the first transactions.
+func (d *daemon) dryRun(ctx context.Context, tasks *errgroup.Group, stdout io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := checkNode(ctx, d.client, d.config.NodeName, d.log); err != nil {
+		return err
+	}
+	tasks.Go(func() error { return d.source.Run(ctx, d.stage, d.log) })
+	return d.syncer.DryRun(ctx, stdout)
+}
+
+// enforce runs all parts until the context ends.
+func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
+	observer, err := d.newObserver()
+	if err != nil {
+		return err
+	}
+	d.log.Info("weave-npc starts", "version", cli.Version(), "node", d.config.NodeName, "backend", d.backend, "because", d.backendReason,
+		"metrics", observer.server.Addr(), "allow-action", d.config.AllowAction)
+	if d.config.Hook == enforce.HookForward && d.config.AllowAction == actionReturn {
+		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
+	}
+	cutter, err := established.Cutter(ctx, established.Options{Families: d.families, Backend: d.backend, Bit: d.config.CutMark, Judge: d.controller.Lookup(),
+		Registry: d.registry, Log: d.log})
+	if err != nil {
+		return err
+	}
+	if cutter != nil {
+		d.syncer.OnEdit(cutter.Ask)
+		tasks.Go(func() error { return cutter.Run(ctx) })
+	}
+	boot := d.config.Gate != enforce.GateOpen && host.Booting()
+	if boot {
+		d.log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
+		d.syncer.Sync(ctx, true) // what fails is tried again by Run
+	}
+	observer.start(ctx, tasks)
+	tasks.Go(func() error { return d.syncer.Run(ctx, boot) })
+	tasks.Go(func() error { return d.source.Run(ctx, d.stage, d.log) })
+	tasks.Go(func() error { return d.stage.Follow(ctx) })
+	tasks.Go(func() error {
+		return followAddrs(ctx, d.client, d.config.NodeName, d.controller.SetNodeAddrs, d.log)
+	})
+	tasks.Go(func() error { return d.uplinks.Run(ctx) })
+	tasks.Go(func() error { return d.guard.Run(ctx) })
+	context.AfterFunc(d.syncer.Enforced(), debug.FreeOSMemory) // the memory for the first reading is not needed again
+	if len(d.config.PodRanges) == 0 {
+		tasks.Go(func() error {
+			return awaitRanges(ctx, d.client, d.config.NodeName, d.controller.SetRanges, d.log)
+		})
+	}
+	return tasks.Wait()
+}

@@ -1,0 +1,204 @@
+// This part of the package has the command check, which finds out whether policies do what is expected of them, and what is probably wrong with them.
+//
+//	root.AddCommand(check.New())
+
+package check
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output/findings"
+	"github.com/weave-npc/weave-npc/internal/spelling"
+	"github.com/weave-npc/weave-npc/npc/analysis/check/expectation"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+// cluster is the argument that stands for the objects of an API server.
+const readCluster = "cluster"
+
+// What check does, by --only.
+const (
+	onlyExpectations = "expectations"
+	onlyLint         = "lint"
+)
+
+// formatYAML is the format that has the manifests of counterexamples alone.
+const formatYAML = "yaml"
+
+// options are the values of the flags.
+type options struct {
+	input.ObjectFlags
+	output cli.Format
+	only   string
+	failOn string
+	limit  int
+}
+
+// New returns the command check.
+func New() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "check [MANIFESTS|cluster] [EXPECTATIONS...]",
+		Short: "Checks whether policies do what is expected of them, for pods that could be there too, and finds what is probably wrong with them",
+		Long: "Checks whether policies do what is expected of them, and finds what is probably wrong with them.\n" +
+			"MANIFESTS is a directory, a file, or - for standard input. Without it, or with cluster, the objects of an API server are checked.\n" +
+			"EXPECTATIONS are files, or directories with files, such as: shop/web reaches shop/db on tcp/5432, dev/* never reaches prod/*. Without\n" +
+			"them, those that are among the manifests count. What never or always happens is proved for all pods that could be there, as far as\n" +
+			"policies tell them apart; what breaks it is printed with the pods that show it.\n\n" +
+			"The exit status is 0 if all expectations hold and nothing is found that --fail-on asks for, 1 if not, and 2 after an error.",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Stdin = cmd.InOrStdin()
+			return o.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.only, "only", "", "check only expectations, or only lint: what is probably wrong with policies")
+	cli.Values(f, "only", onlyExpectations, onlyLint)
+	f.StringVar(&o.failOn, "fail-on", findings.Error.String(), "exit with status 1 from this level on: error, which broken expectations are, "+
+		"warning or note; or never")
+	cli.Values(f, "fail-on", findings.Levels()...)
+	f.IntVar(&o.limit, "limit", 1000, "findings to print at most, the gravest ones; 0 prints all")
+	o.output.Register(f, "text, json, junit, sarif, markdown, github, or yaml: only the pods that break expectations, for kubectl apply -f -",
+		append(findings.Formats(), formatYAML)...)
+	o.RegisterAll(f)
+	return cli.Answers(cmd)
+}
+
+func (o *options) run(ctx context.Context, args []string, out, stderr io.Writer) error {
+	level, err := o.check()
+	if err != nil {
+		return err
+	}
+	cli.SaveMemory()
+	files, err := o.read(args)
+	if err != nil {
+		return err
+	}
+	all, err := o.Read(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	input.NoteClusterPolicies(stderr, all)
+	report, manifests, err := o.find(all, files, stderr)
+	if err != nil {
+		return err
+	}
+	if o.output.Name == formatYAML {
+		_, err = io.WriteString(out, manifests)
+	} else {
+		err = o.write(report, level, out)
+	}
+	switch {
+	case err != nil:
+		return errors.Wrap(err, "writing the report")
+	case report.Failed(level):
+		return cli.ErrNo
+	}
+	return nil
+}
+
+// check checks the values of flags.
+func (o *options) check() (findings.Level, error) {
+	if err := o.output.Check(); err != nil {
+		return 0, err
+	}
+	if o.only != "" && o.only != onlyExpectations && o.only != onlyLint {
+		return 0, errors.Errorf("--only: %q is neither %s nor %s", o.only, onlyExpectations, onlyLint)
+	}
+	level, err := findings.ParseLevel(o.failOn)
+	return level, errors.Wrap(err, "--fail-on")
+}
+
+// read takes the manifests from the arguments, and returns the expectations.
+func (o *options) read(args []string) (files []expectation.File, err error) {
+	switch {
+	case len(args) > 0 && args[0] == readCluster:
+		if o.Manifests != "" {
+			return nil, errors.New("cluster and --manifests: give one of them")
+		}
+		args = args[1:]
+	case len(args) > 0 && o.Manifests == "" && o.Kubeconfig == "" && o.Context == "":
+		o.Manifests, args = args[0], args[1:]
+	}
+	if o.only == onlyLint {
+		return nil, nil
+	}
+	if slices.Contains(args, snapshot.StandardInput) && o.Manifests == snapshot.StandardInput {
+		return nil, errors.New("only one of MANIFESTS and EXPECTATIONS can be standard input")
+	}
+	for _, path := range args {
+		found, err := readExpectations(path, o.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, errors.Errorf("%s: there is no document with apiVersion %s and kind %s", path, expectation.APIVersion, expectation.Kind)
+		}
+		files = append(files, found...)
+	}
+	if len(args) == 0 && o.Manifests != "" && o.Manifests != snapshot.StandardInput {
+		if files, err = readExpectations(o.Manifests, nil); err != nil {
+			return nil, err
+		}
+	}
+	if len(files) == 0 && o.only == onlyExpectations {
+		return nil, errors.New("there are no expectations; give files with them after the manifests")
+	}
+	return files, nil
+}
+
+// find checks expectations, and looks for what is wrong.
+func (o *options) find(all snapshot.Objects, files []expectation.File, stderr io.Writer) (r *findings.Report, manifests string, err error) {
+	v := o.Cluster(all).View()
+	r = &findings.Report{Version: cli.Version(), Suite: onlyExpectations}
+	if o.only != onlyLint {
+		r.Rules = rules()
+		var t tally
+		for _, f := range files {
+			of, err := t.cases(v, f, stderr)
+			if err != nil {
+				return nil, "", err
+			}
+			r.Cases = append(r.Cases, of...)
+		}
+		manifests = t.manifests
+	}
+	if o.only != onlyExpectations {
+		r.Rules = append(r.Rules, lintRules()...)
+		r.Findings = lintFindings(all, v)
+	}
+	return r, manifests, nil
+}
+
+func (o *options) write(r *findings.Report, level findings.Level, out io.Writer) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return errors.Wrap(err, "finding the working directory")
+	}
+	return r.Write(out, findings.Options{Format: o.output.Name, Limit: o.limit, FailOn: level, Dir: dir})
+}
+
+// note writes a sentence to the user.
+func note(stderr io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(stderr, "weave-npc: "+format+"\n", args...)
+}
+
+// list joins texts as a sentence does, a few of them.
+func list(texts []string) string {
+	const most = 5
+	if len(texts) > most {
+		texts = append(slices.Clone(texts[:most]), fmt.Sprintf("%d more", len(texts)-most))
+	}
+	return spelling.List(texts)
+}

@@ -1,0 +1,20 @@
+// Package kubectl has the commands that answer about policies wherever they are asked, without a node: from manifests, or from an API server.
+//
+//	root.AddCommand(kubectl.Commands()...)
+package kubectl
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/check"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/diff"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/recordings"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/who"
+)
+
+// Commands returns those that are the same on a node and elsewhere.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{diff.New(), check.New(), who.WhoCanReach(), who.WhatReaches(), replayCommand(), recordings.Propose(),
+		cli.VersionCommand()}
+}

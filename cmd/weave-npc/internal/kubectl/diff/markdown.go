@@ -1,0 +1,82 @@
+package diff
+
+import (
+	"fmt"
+	"html"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/weave-npc/weave-npc/npc/analysis/diff"
+)
+
+// maxMarkdown limits the characters of a comment. Hosts of pull requests take little more.
+const maxMarkdown = 60_000
+
+// markdown returns the report for a comment of a pull request: a summary, a table of what opens and closes, and the details folded.
+func (r *report) markdown() string {
+	head := fmt.Sprintf("**weave-npc diff %s %s: %s**\n", code(r.before), code(r.after), escaped(r.summary()))
+	if r.Same() {
+		return head
+	}
+	head += "\n| | from | to | ports | pairs |\n|---|---|---|---|---|\n"
+	const foot = "\n<details><summary>what decides</summary>\n\n"
+	const end = "\n</details>\n"
+	left := maxMarkdown - utf8.RuneCountInString(head+foot+end) - 500
+	var rows, details strings.Builder
+	cut := 0 // groups of which not all is shown
+	for _, p := range r.parts() {
+		groups := p.Groups(r.limit)
+		cut += p.Len() - len(groups)
+		for _, g := range groups {
+			row := tableRow(p, &g)
+			if utf8.RuneCountInString(row) > left {
+				cut++
+				continue
+			}
+			rows.WriteString(row)
+			left -= utf8.RuneCountInString(row)
+			if text := detail(p, &g); utf8.RuneCountInString(text) <= left/2 {
+				details.WriteString(text)
+				left -= utf8.RuneCountInString(text)
+			}
+		}
+	}
+	out := head + rows.String()
+	if cut > 0 {
+		out += fmt.Sprintf("\n%s not shown here: weave-npc diff --limit 0 lists all.\n", counted(cut, "group"))
+	}
+	return out + foot + details.String() + end
+}
+
+func tableRow(p part, g *diff.Group) string {
+	return fmt.Sprintf("| %s %s | %s | %s | %s | %s |\n", map[string]string{onOpens: "🟢 **+**", onCloses: "🔴 **−**"}[p.name], p.name,
+		code(g.From.Text), code(g.To.Text), code(g.Ports.String()), escaped(pairs(g.Pods, g.Outside)))
+}
+
+// detail returns what decides about a group.
+func detail(p part, g *diff.Group) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "- %s %s → %s: %s\n", p.name, code(g.From.Text), code(g.To.Text), code(g.Ports.String()))
+	for _, line := range reasons(g) {
+		fmt.Fprintf(&b, "  - %s\n", code(line))
+	}
+	return b.String()
+}
+
+// code returns a text as code, in which nothing has a meaning, in a table neither.
+func code(text string) string {
+	return "<code>" + escaped(text) + "</code>"
+}
+
+// escaped returns a text in which nothing has a meaning.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range html.EscapeString(plain(text)) {
+		if strings.ContainsRune("|`*_[]()~#@!\\{}", r) {
+			fmt.Fprintf(&b, "&#%d;", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,106 @@
+package diff
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/analysis/diff"
+)
+
+// The values of --fail-on.
+const (
+	onOpens  = "opens"
+	onCloses = "closes"
+	onAny    = "any"
+)
+
+// report is a result that is to be written.
+type report struct {
+	*diff.Result
+	before, after string
+	limit         int
+	failOn        string
+}
+
+// part is what opens, or what closes.
+type part struct {
+	*diff.Side
+	name string // opens or closes
+	sign string
+}
+
+// parts returns both sides, what opens first.
+func (r *report) parts() []part {
+	return []part{{r.Opens, onOpens, "+"}, {r.Closes, onCloses, "-"}}
+}
+
+func writeAll(out io.Writer, text string) error {
+	_, err := io.WriteString(out, text)
+	return errors.Wrap(err, "writing")
+}
+
+// plain returns a text as one line that any terminal prints as it is.
+func plain(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// counted returns a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// pairs returns how many pairs there are in words.
+func pairs(pods, outside int) string {
+	text := counted(pods, "pair") + " of pods"
+	switch {
+	case outside == 0:
+		return text
+	case pods == 0:
+		return counted(outside, "pair") + " of a pod and addresses"
+	}
+	return fmt.Sprintf("%s, %d of a pod and addresses", text, outside)
+}
+
+// summary returns what differs in a line.
+func (r *report) summary() string {
+	if r.Same() {
+		return fmt.Sprintf("no difference between %s (%s, %s)", counted(r.Pods, "pod"), counted(r.Workloads, "workload"),
+			counted(r.Ranges, "range")+" of other addresses")
+	}
+	var texts []string
+	for _, p := range r.parts() {
+		if p.Len() == 0 {
+			texts = append(texts, p.name+" nothing")
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("%s %s in %s", p.name, pairs(p.Pods, p.Outside), counted(p.Len(), "group")))
+	}
+	return fmt.Sprintf("%s; of %s, %s", strings.Join(texts, ", "), counted(r.Workloads, "workload"), counted(r.Pods, "pod"))
+}
+
+// reasons returns what decides about an example, in lines.
+func reasons(g *diff.Group) (lines []string) {
+	if !g.Example.Only {
+		family := ""
+		if g.Example.Family == "IPv6" {
+			family = " in IPv6"
+		}
+		lines = append(lines, fmt.Sprintf("for instance %s%s:", g.Example, family))
+	}
+	return append(lines, "before: "+g.Before.String(), "after:  "+g.After.String())
+}

@@ -1,0 +1,156 @@
+package diff
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+// fromCluster is the source that stands for the API server.
+const fromCluster = "cluster"
+
+// sources are where the objects of both worlds come from.
+type sources struct {
+	flags             input.ObjectFlags // of the API server, and of staged policies
+	with              []string
+	prune, allowEmpty bool
+
+	stdin  io.Reader // nil once it is read
+	stderr io.Writer
+	server *snapshot.Declared // nil before it is read
+	noted  map[string]bool
+}
+
+// read reads both worlds.
+func (s *sources) read(ctx context.Context, before, after string) (w [2]*cluster.Cluster, err error) {
+	s.noted = map[string]bool{}
+	beneath := snapshot.Declare(snapshot.Objects{})
+	for _, name := range s.with {
+		d, err := s.source(ctx, name)
+		if err != nil {
+			return w, err
+		}
+		beneath = d.Over(beneath)
+	}
+	var worlds [2]snapshot.Declared
+	for i, name := range []string{before, after} { // one after the other: each takes much memory to read
+		if worlds[i], err = s.source(ctx, name); err != nil {
+			return w, err
+		}
+	}
+	first := s.over(worlds[0], beneath)
+	if before == fromCluster {
+		beneath = first
+	}
+	for i, d := range []snapshot.Declared{first, s.over(worlds[1], beneath)} {
+		if w[i], err = s.world(d); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// over returns a world over what is beneath it.
+func (s *sources) over(d, beneath snapshot.Declared) snapshot.Declared {
+	if s.prune {
+		beneath = beneath.Without(d)
+	}
+	return d.Over(beneath)
+}
+
+// world returns a world of some objects. What it does not consider is noted, once.
+func (s *sources) world(d snapshot.Declared) (*cluster.Cluster, error) {
+	o, err := s.flags.Apply(d.Made(), s.once())
+	if err != nil {
+		return nil, err
+	}
+	input.NoteWorkloads(s.once(), o)
+	input.NoteClusterPolicies(s.once(), o)
+	return s.flags.Cluster(o), nil
+}
+
+// once returns a writer of notes that writes none again.
+func (s *sources) once() io.Writer { return &once{to: s.stderr, noted: s.noted} }
+
+type once struct {
+	to    io.Writer
+	noted map[string]bool
+}
+
+// Write writes a note, which must be a whole one.
+func (o *once) Write(note []byte) (int, error) {
+	if o.noted[string(note)] {
+		return len(note), nil
+	}
+	o.noted[string(note)] = true
+	return o.to.Write(note)
+}
+
+// source reads a source by name.
+func (s *sources) source(ctx context.Context, name string) (d snapshot.Declared, err error) {
+	switch {
+	case name == fromCluster:
+		return s.cluster(ctx)
+	case name == snapshot.StandardInput || exists(name):
+		d, err = s.manifests(name)
+	default:
+		revision, path, ok := splitRevision(name)
+		if !ok {
+			return d, errors.Errorf("%q is no file or directory, no REVISION:DIRECTORY of git, and not cluster", name)
+		}
+		g := &git{stderr: s.stderr}
+		files, there, err := g.files(ctx, revision, path)
+		if err != nil {
+			return d, errors.Wrap(err, name)
+		}
+		if !there {
+			_, _ = fmt.Fprintf(s.stderr, "weave-npc: there is no %s in %s: its world is empty\n", path, revision)
+			return snapshot.Declare(snapshot.Objects{}), nil
+		}
+		if d, err = snapshot.OfFiles(files).Declared(); err != nil {
+			return d, err
+		}
+	}
+	if err == nil && d.Empty() && !s.allowEmpty {
+		err = errors.Errorf("%s has no namespaces, pods, workloads, nodes or policies; --allow-empty takes it for an empty world", name)
+	}
+	return d, err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// manifests reads a file, a directory or standard input.
+func (s *sources) manifests(path string) (d snapshot.Declared, err error) {
+	stdin := s.stdin
+	if path == snapshot.StandardInput {
+		s.stdin = nil
+	}
+	m, err := snapshot.Open(path, stdin)
+	if err != nil {
+		return d, err
+	}
+	return m.Declared()
+}
+
+// cluster reads the API server, once.
+func (s *sources) cluster(ctx context.Context) (snapshot.Declared, error) {
+	if s.server == nil {
+		o, err := s.flags.List(ctx)
+		if err != nil {
+			return snapshot.Declared{}, err
+		}
+		d := snapshot.Declare(o)
+		s.server = &d
+	}
+	return *s.server, nil
+}

@@ -1,0 +1,159 @@
+package kubectl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
+	"github.com/weave-npc/weave-npc/npc/analysis/query"
+	"github.com/weave-npc/weave-npc/npc/analysis/service"
+)
+
+// explainOptions are the values of the flags of explain.
+type explainOptions struct {
+	query query.Query
+	input.ObjectFlags
+	kernel  Kernel
+	compare bool
+	output  cli.Format
+}
+
+// Kernel is that of the node that a command runs on.
+type Kernel interface {
+	// Register registers the flags that say how the node is set up.
+	Register(f *pflag.FlagSet)
+	// Know adds the kernel's state, and the objects that explain it.
+	Know(ctx context.Context, flags *input.ObjectFlags, stderr io.Writer, k *query.Knowledge) error
+}
+
+// Explain returns the command explain. Its answers are compared with a kernel if that is not nil.
+func Explain(kernel Kernel) *cobra.Command {
+	o := &explainOptions{kernel: kernel}
+	cmd := &cobra.Command{
+		Use:   "explain [LINE] --from NAMESPACE/POD|ADDRESS --to NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE --port tcp/80",
+		Short: "Explains whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would allow it",
+		Long: "Explains whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would allow it.\n" +
+			"It reads the objects of an API server, or those in --manifests before they are applied: a pod there needs no address, and a workload is a pod.\n\n" +
+			"LINE is a line that tells of a connection, as weave-npc's log, flows, conntrack or the kernel print it. It takes the place of the flags that\n" +
+			"are not given, and each of these takes what such a line has for it.\n\n" +
+			"A Service, by an address of its own, a port of a node or its name, is resolved to its endpoints, and each is explained.\n\n" +
+			"The exit status is 0 if the connection is allowed, 1 if it is denied in at least one family or at one endpoint, and 2 after an error,\n" +
+			"or if an address belongs to nobody although it is in a range of pods or Services, or if the user may not read what decides.",
+		Example: "  weave-npc explain -f manifests --from shop/web --to shop/db --port tcp/5432\n" +
+			"  helm template shop | weave-npc explain -f - --from shop/web --to svc/db.shop --port 5432",
+		Args: oneLine,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Stdin = cmd.InOrStdin()
+			if err := o.readLine(args); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.query.From, "from", "", "pod or address that opens the connection")
+	f.StringVar(&o.query.To, "to", "", "destination: a pod, an address or a Service such as svc/NAME.NAMESPACE")
+	f.StringVar(&o.query.Port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
+	o.output.Register(f, "text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -", "text", "json", "yaml")
+	o.RegisterAll(f)
+	if kernel != nil {
+		cmd.Long += "\nWith --kernel, the answer is compared with the kernel of this node, as far as this node enforces it."
+		f.BoolVar(&o.compare, "kernel", false,
+			"also send the packet through this node's chains and sets, and report where they differ from the policies")
+		kernel.Register(f)
+	}
+	return cli.Answers(cmd)
+}
+
+// oneLine takes at most one argument.
+func oneLine(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return errors.New("give the line as one argument, in quotes")
+	}
+	return nil
+}
+
+// readLine completes the query by a line, if there is one.
+func (o *explainOptions) readLine(args []string) error {
+	asked, err := input.FromFlags(input.Connection(o.query))
+	if err == nil && len(args) == 1 {
+		var line input.Connection
+		line, err = input.FromLine(args[0])
+		asked = asked.Or(line)
+	}
+	o.query = query.Query(asked)
+	return err
+}
+
+func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	k, err := o.know(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	x, err := query.Explain(o.query, k)
+	if err != nil {
+		return err
+	}
+	if err := output.Explanation(out, o.output.Name, x); err != nil {
+		return err
+	}
+	switch {
+	case len(x.Warnings) > 0:
+		return errors.Errorf("%s; the answer is that for an address outside the cluster", strings.Join(x.Warnings, "; "))
+	case x.Unknown:
+		return errors.New("the answer is not known, because what decides cannot be read")
+	case !x.Allowed:
+		return cli.ErrNo
+	}
+	return nil
+}
+
+// know reads what the explanation is based on. Services are read only if an end is not the name of a pod, as users may lack the right to.
+func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Knowledge, err error) {
+	switch {
+	case o.compare && o.World() != "":
+		return k, errors.New("--world: the kernel has what is enforced; leave out --kernel")
+	case o.compare:
+		err = o.kernel.Know(ctx, &o.ObjectFlags, stderr, &k)
+	default:
+		err = o.knowObjects(ctx, stderr, &k)
+	}
+	if err != nil || o.query.NamesPods() {
+		return k, err
+	}
+	n, err := o.Network(ctx)
+	if err != nil {
+		return k, err
+	}
+	if len(n.Unread) > 0 {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unread, "; "))
+	}
+	for name, addrs := range service.NodeAddrs(n.Nodes) {
+		k.Cluster.AddNodeAddrs(name, addrs)
+	}
+	k.Network = service.New(k.Cluster.View(), n)
+	return k, nil
+}
+
+func (o *explainOptions) knowObjects(ctx context.Context, stderr io.Writer, k *query.Knowledge) error {
+	o.ReadPartly(o.query.From, o.query.To)
+	read, err := o.Read(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	input.NoteClusterPolicies(stderr, read)
+	k.Cluster, k.Pods = o.Cluster(read), read.Pods
+	return nil
+}

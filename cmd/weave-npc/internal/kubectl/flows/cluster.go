@@ -1,0 +1,218 @@
+package flows
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+)
+
+// maxAsked is how many nodes are asked at a time.
+const maxAsked = 16
+
+// kubectl runs kubectl with what it needs to find the cluster.
+type kubectl struct{ kubeconfig, context string }
+
+// OfCluster returns the command that lists the connections of all nodes.
+func OfCluster() *cobra.Command {
+	var o options
+	var k kubectl
+	cmd := &cobra.Command{
+		Use:   "flows",
+		Short: "Lists the connections that weave-npc --record-flows has recorded on all nodes",
+		Long: "Lists the connections that weave-npc --record-flows has recorded on all nodes, one line for all connections from a workload to another one\n" +
+			"and one port. It runs kubectl exec on the pod of weave-npc of each node. A connection that one node allowed and the other one denied\n" +
+			"is denied. Two nodes may have seen the same connections, so that a count is the least that it can be.\n" +
+			"With --follow, each node's records are printed as they come.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.runCluster(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), k)
+		},
+	}
+	f := cmd.Flags()
+	o.register(f)
+	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server (default: the one that kubectl uses)")
+	cli.File(f, "kubeconfig")
+	f.StringVar(&k.context, "context", "", "context of the kubeconfig (default: its current one)")
+	return cmd
+}
+
+func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubectl) error {
+	filter, err := o.prepare()
+	if err != nil {
+		return err
+	}
+	p := newPrinter(out, o.output.Name)
+	if o.hits {
+		h, failed := k.hits(ctx, stderr)
+		if h == nil {
+			return failed
+		}
+		if err := p.printHits(h); err != nil {
+			return err
+		}
+		return failed
+	}
+	var mu sync.Mutex
+	var found []flowlog.Record
+	take := func(r flowlog.Record) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if o.follow {
+			return p.follow(r)
+		}
+		found = append(found, r)
+		return nil
+	}
+	failed, err := k.askAll(ctx, stderr, o.follow, o.arguments(), func(in io.Reader) error { return flowlog.Read(in, take) })
+	if err != nil {
+		return err
+	}
+	if !o.follow {
+		merged := slices.DeleteFunc(merge(found), func(r flowlog.Record) bool { return !filter.decided(&r) })
+		if err := p.print(merged); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// askAll has read take what a command prints in the pod of each node, of many at a time, or of all if they go on for ever. The error is that nothing
+// was asked, and failed that some nodes did not answer, which are named in stderr.
+func (k kubectl) askAll(ctx context.Context, stderr io.Writer, forEver bool, args []string, read func(io.Reader) error) (failed, err error) {
+	pods, err := k.pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	missing := 0
+	var tasks errgroup.Group
+	if !forEver {
+		tasks.SetLimit(maxAsked)
+	}
+	for _, pod := range pods {
+		tasks.Go(func() error {
+			if err := k.ask(ctx, pod, args, read); err != nil && ctx.Err() == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				missing++
+				fmt.Fprintln(stderr, "weave-npc: node "+pod.Spec.NodeName+":", err)
+			}
+			return nil
+		})
+	}
+	_ = tasks.Wait() // the errors have been printed
+	if missing > 0 {
+		failed = errors.Errorf("%d of %d nodes did not tell their connections", missing, len(pods))
+	}
+	return failed, nil
+}
+
+// arguments are those of the command on a node. What a record says of a verdict is known when those of all nodes are merged, unless they are followed.
+func (o *options) arguments() []string {
+	args := []string{"weave-npc", "flows", "--output=" + outputJSON}
+	all := [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}}
+	if o.follow {
+		all = append(all, [2]string{"--verdict", o.query.verdict}, [2]string{"--world", o.query.world})
+	}
+	for _, a := range all {
+		if a[1] != "" {
+			args = append(args, a[0]+"="+a[1])
+		}
+	}
+	if o.query.since > 0 {
+		args = append(args, "--since="+o.query.since.String())
+	}
+	if o.follow {
+		args = append(args, "--follow", "--end-with-input")
+	}
+	return args
+}
+
+// pod is what is read of a pod of weave-npc.
+type pod struct {
+	Metadata struct{ Namespace, Name string }
+	Spec     struct{ NodeName string }
+	Status   struct{ Phase string }
+}
+
+// pods returns the pods of weave-npc that run.
+func (k kubectl) pods(ctx context.Context) ([]pod, error) {
+	cmd := k.command(ctx, "get", "pods", "--all-namespaces", "--selector="+input.Selector, "--output=json")
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, failure("looking for the pods of weave-npc", err, &complaint)
+	}
+	var list struct{ Items []pod }
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, errors.Wrap(err, "reading the pods of weave-npc")
+	}
+	var running []pod
+	for _, p := range list.Items {
+		if p.Status.Phase == "Running" {
+			running = append(running, p)
+		}
+	}
+	if len(running) == 0 {
+		return nil, errors.Errorf("no pod with the label %s runs", input.Selector)
+	}
+	return running, nil
+}
+
+// ask has read take what a command in a pod prints.
+func (k kubectl) ask(ctx context.Context, p pod, args []string, read func(io.Reader) error) error {
+	cmd := k.command(ctx, append([]string{"exec", "--stdin", "--namespace=" + p.Metadata.Namespace, p.Metadata.Name,
+		"--container=" + input.Container, "--"}, args...)...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
+		return errors.Wrap(err, "running kubectl")
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return errors.Wrap(err, "running kubectl")
+	}
+	if err := cmd.Start(); err != nil {
+		return errors.Wrap(err, "running kubectl")
+	}
+	unread := read(out)
+	_, _ = io.Copy(io.Discard, out) // so that it ends
+	if err := cmd.Wait(); err != nil {
+		return failure("asking pod "+p.Metadata.Namespace+"/"+p.Metadata.Name, err, &complaint)
+	}
+	return unread
+}
+
+func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
+	var where []string
+	if k.kubeconfig != "" {
+		where = append(where, "--kubeconfig="+k.kubeconfig)
+	}
+	if k.context != "" {
+		where = append(where, "--context="+k.context)
+	}
+	return exec.CommandContext(ctx, "kubectl", append(where, args...)...)
+}
+
+// failure returns what kubectl complained of, in one line.
+func failure(doing string, err error, complaint *bytes.Buffer) error {
+	if text := strings.Join(strings.Fields(complaint.String()), " "); text != "" {
+		return errors.Errorf("%s: %s", doing, text)
+	}
+	return errors.Wrap(err, doing)
+}

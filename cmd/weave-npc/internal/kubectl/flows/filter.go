@@ -1,0 +1,103 @@
+package flows
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+)
+
+// query is the records that are asked for, as texts.
+type query struct {
+	from, to, port, verdict string
+	world                   string // its name, or anyWorld
+	since                   time.Duration
+}
+
+// anyWorld is --world without a value. It is no name of a world.
+const anyWorld = "*"
+
+// filter is the records that are asked for.
+type filter struct {
+	from, to, port func(*flowlog.Record) bool
+	verdict        flowlog.Verdict // empty for any
+	world          string          // empty for all records
+	after          time.Time
+}
+
+// parse returns the filter that a query means.
+func (q *query) parse(now time.Time) (*filter, error) {
+	f := &filter{verdict: flowlog.Verdict(q.verdict), world: q.world}
+	if q.verdict != "" && f.verdict != flowlog.Allowed && f.verdict != flowlog.Denied {
+		return nil, errors.Errorf("--verdict: %q is neither %s nor %s", q.verdict, flowlog.Allowed, flowlog.Denied)
+	}
+	if q.since < 0 {
+		return nil, errors.Errorf("--since: %s is negative", q.since)
+	}
+	if q.since > 0 {
+		f.after = now.Add(-q.since)
+	}
+	var err error
+	if f.from, err = parseEnd("--from", q.from, func(r *flowlog.Record) *flowlog.End { return &r.From }); err != nil {
+		return nil, err
+	}
+	if f.to, err = parseEnd("--to", q.to, func(r *flowlog.Record) *flowlog.End { return &r.To }); err != nil {
+		return nil, err
+	}
+	f.port, err = parsePort(q.port)
+	return f, err
+}
+
+func (f *filter) matches(r *flowlog.Record) bool {
+	return !r.Last.Before(f.after) && f.from(r) && f.to(r) && f.port(r) && f.decided(r)
+}
+
+// decided reports whether the verdict is one that is asked for, and a world that is asked for would decide otherwise.
+func (f *filter) decided(r *flowlog.Record) bool {
+	return (f.verdict == "" || r.Verdict == f.verdict) && (f.world == "" || slices.ContainsFunc(r.Staged, func(s flowlog.Staged) bool { return f.world == anyWorld || s.World == f.world }))
+}
+
+func every(*flowlog.Record) bool { return true }
+
+// parseEnd reads an address, a CIDR, a namespace, or a workload or pod of a namespace.
+func parseEnd(flag, text string, end func(*flowlog.Record) *flowlog.End) (func(*flowlog.Record) bool, error) {
+	if text == "" {
+		return every, nil
+	}
+	if a, err := netip.ParseAddr(text); err == nil {
+		return func(r *flowlog.Record) bool { return end(r).Addr == a.Unmap() }, nil
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return func(r *flowlog.Record) bool { return p.Contains(end(r).Addr) }, nil
+	}
+	namespace, name, named := strings.Cut(text, "/")
+	if namespace == "" || named && name == "" || strings.Count(name, "/") > 1 {
+		return nil, errors.Errorf("%s: %q is no namespace, NAMESPACE/WORKLOAD, NAMESPACE/POD, address or CIDR", flag, text)
+	}
+	return func(r *flowlog.Record) bool {
+		e := end(r)
+		_, workload, _ := strings.Cut(e.Workload, "/")
+		return e.IsPod() && e.Namespace == namespace && (!named || name == e.Workload || name == workload || name == e.Pod)
+	}, nil
+}
+
+// parsePort reads a port, by its number or by a name.
+func parsePort(text string) (func(*flowlog.Record) bool, error) {
+	if text == "" {
+		return every, nil
+	}
+	s, err := flow.ParseService(text)
+	if err == nil {
+		return func(r *flowlog.Record) bool { return r.Port.String() == s.String() }, nil // icmp is that of either family
+	}
+	protocol, name, ok := flow.ParseNamed(text)
+	if !ok {
+		return nil, errors.Wrap(err, "--port")
+	}
+	return func(r *flowlog.Record) bool { return r.Port.Protocol == protocol && slices.Contains(r.PortNames, name) }, nil
+}

@@ -1,0 +1,63 @@
+package flows
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+)
+
+// HitsOfCluster returns how often rules decided on all nodes of a cluster, which it finds as kubectl does. With an error, the hits are those of the
+// nodes that answered; nil if none was asked. The others are named in stderr.
+func HitsOfCluster(ctx context.Context, kubeconfig, context string, stderr io.Writer) (*flowlog.Hits, error) {
+	return kubectl{kubeconfig, context}.hits(ctx, stderr)
+}
+
+func (k kubectl) hits(ctx context.Context, stderr io.Writer) (*flowlog.Hits, error) {
+	var mu sync.Mutex
+	var all []flowlog.Hits
+	failed, err := k.askAll(ctx, stderr, false, []string{"weave-npc", "flows", "--hits", "--output=" + outputJSON}, func(in io.Reader) error {
+		h, err := flowlog.ReadHits(in)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, h)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, failed
+	}
+	merged := flowlog.MergeHits(all)
+	return &merged, failed
+}
+
+// printHits prints rules, those whose last hit is the oldest first.
+func (p *printer) printHits(h *flowlog.Hits) error {
+	if p.output == outputJSON {
+		return flowlog.WriteHits(p.out, *h)
+	}
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LAST\tHITS\tVERDICT\tRULE")
+	for _, r := range h.Rules {
+		fmt.Fprintln(t, strings.Join([]string{r.Last.Local().Format(time.DateTime), strconv.FormatUint(r.Count, 10), string(r.Verdict), r.String()}, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return errors.Wrap(err, "writing")
+	}
+	_, err := fmt.Fprintf(p.out, "%s\nHits are counted %s.\n", b.String(), h.Span())
+	return errors.Wrap(err, "writing")
+}

@@ -1,0 +1,140 @@
+// This part of the package has the flags with which commands answer as if staged policies were applied, and lists those policies.
+//
+//	var f input.stagedFlags
+//	f.Register(flags)
+//	r, err := f.Apply(objects, os.Stderr)
+//	r.Objects                                  // what the answers are to be about
+//
+// It does not answer anything itself, nor does it know where objects come from.
+
+package input
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+	"github.com/weave-npc/weave-npc/npc/source/staging"
+)
+
+// Flags are the values of the flags.
+type stagedFlags struct{ mode, world string }
+
+// Register registers --staged.
+func (o *stagedFlags) Register(f *pflag.FlagSet) {
+	f.StringVar(&o.mode, "staged", "", "--staged of weave-npc on the nodes, by which policies annotated "+staged.Annotation+
+		" are not enforced: off, namespaces or all (default: off; with --world all)")
+	var values []string
+	for _, m := range staged.Modes {
+		values = append(values, string(m))
+	}
+	cli.Values(f, "staged", values...)
+}
+
+// RegisterWorld registers --world.
+func (o *stagedFlags) RegisterWorld(f *pflag.FlagSet) {
+	f.StringVar(&o.world, "world", "", "answer as if the policies were applied that are staged in this world, which is their value of "+staged.Annotation)
+}
+
+// World returns the world that is asked about; empty for what is enforced.
+func (o *stagedFlags) World() string { return o.world }
+
+// Check returns an error if the values are wrong by themselves.
+func (o *stagedFlags) Check() error {
+	switch {
+	case o.mode != "" && !slices.Contains(staged.Modes[:], staged.Mode(o.mode)):
+		return errors.Errorf("--staged: %q is none of off, namespaces and all", o.mode)
+	case o.mode == string(staged.Off) && o.world != "":
+		return errors.New("--world: nothing is staged with --staged=off; leave out one of them")
+	}
+	return nil
+}
+
+// staged returns which kinds of policies are staged.
+func (o *stagedFlags) staged() staged.Mode {
+	switch {
+	case o.mode != "":
+		return staged.Mode(o.mode)
+	case o.world != "":
+		return staged.All
+	}
+	return staged.Off
+}
+
+// Rehearsal is objects without the policies that are staged, or as if those of a world were applied.
+type Staged struct {
+	Objects snapshot.Objects
+
+	mode   staged.Mode
+	world  string
+	worlds *staging.Worlds
+}
+
+// Apply applies the flags to all objects of a cluster. Policies that are not what their annotations ask for are noted in stderr.
+func (o *stagedFlags) Apply(all snapshot.Objects, stderr io.Writer) (Staged, error) {
+	if err := o.Check(); err != nil {
+		return Staged{}, err
+	}
+	r := Staged{Objects: all, mode: o.staged(), world: o.world}
+	if r.mode == staged.Off {
+		if n := staging.Annotated(all); n > 0 && o.mode == "" {
+			_, _ = fmt.Fprintf(stderr, "weave-npc: %s for enforced, as nodes do without --staged: give --staged=namespaces or all if they run with it\n",
+				annotated(n))
+		}
+		r.worlds = &staging.Worlds{Enforced: all}
+		return r, nil
+	}
+	r.worlds = staging.Read(all, r.mode)
+	for _, n := range r.worlds.Refused {
+		note(stderr, n.Key, n.Text)
+	}
+	for _, p := range r.worlds.Staged {
+		if p.Problem != "" && (o.world == "" || o.world == p.World) {
+			note(stderr, p.Key, p.Problem)
+		}
+	}
+	r.Objects = r.worlds.Enforced
+	if o.world == "" {
+		return r, nil
+	}
+	var err error
+	r.Objects, err = r.worlds.In(o.world)
+	return r, errors.Wrap(err, "--world")
+}
+
+// ApplyOnly applies the only world that is staged, if none was asked for. It is an error if there are several.
+func (r *Staged) ApplyOnly(stderr io.Writer) (err error) {
+	names := r.worlds.Names()
+	switch {
+	case r.world != "" || len(names) == 0:
+		return nil
+	case len(names) > 1:
+		return errors.Errorf("--world is missing, and policies are staged in several: give %s", strings.Join(names, " or "))
+	}
+	r.world = names[0]
+	_, _ = fmt.Fprintf(stderr, "weave-npc: the policies that are staged in world %s are applied, the only one\n", r.world)
+	r.Objects, err = r.worlds.In(r.world)
+	return err
+}
+
+func annotated(n int) string {
+	if n == 1 {
+		return "1 policy is annotated " + staged.Annotation + " and is taken"
+	}
+	return fmt.Sprintf("%d policies are annotated %s and are taken", n, staged.Annotation)
+}
+
+func note(stderr io.Writer, key staged.Key, text string) {
+	kind := "policy"
+	if key.Namespace == "" {
+		kind = "ClusterNetworkPolicy"
+	}
+	_, _ = fmt.Fprintf(stderr, "weave-npc: %s %s: %s\n", kind, key.Policy(), text)
+}

@@ -1,0 +1,253 @@
+// Package input has the flags with which commands read the objects of a cluster: from an API server, or from manifests before they are applied.
+//
+//	var f input.ObjectFlags
+//	f.RegisterAll(cmd.Flags())
+//	v, err := f.View(ctx, os.Stderr)
+//
+// What answers are about, and what they do not consider, is noted for the user. It does not answer anything itself.
+package input
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/source/apiclient"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+// Flags are the values of the flags. Objects are read once.
+type ObjectFlags struct {
+	// Kubeconfig and Context name the API server, as for kubectl. Manifests are read instead of it.
+	Kubeconfig, Context, Manifests string
+	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6.
+	LegacyNetpol bool
+	// Stdin is that of the command, for manifests; nil if another flag reads it.
+	Stdin io.Reader
+	// Enforced asks for the pods that nodes enforce policies for, without those that stand for workloads.
+	Enforced bool
+
+	rehearsal stagedFlags
+	opened    *snapshot.Manifests // nil before they are
+	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read then.
+	partly bool
+	within []string
+}
+
+// ReadPartly has objects read of some namespaces alone where the user may not read all: those that texts name, as a namespace, as NAMESPACE/POD or as
+// svc/NAME.NAMESPACE, and that of the context. What is not read is unread in the Cluster.
+func (c *ObjectFlags) ReadPartly(texts ...string) {
+	c.partly = true
+	for _, text := range texts {
+		namespace := text
+		if name, isService := strings.CutPrefix(text, "svc/"); isService {
+			if _, dotted, ok := strings.Cut(name, "."); ok {
+				namespace, _, _ = strings.Cut(dotted, ".")
+			} else {
+				namespace = name
+			}
+		}
+		namespace, _, _ = strings.Cut(namespace, "/")
+		if len(validation.IsDNS1123Label(namespace)) == 0 {
+			c.within = append(c.within, namespace)
+		}
+	}
+}
+
+// namespaces returns those to read where the user may not read all; none if answers need all.
+func (c *ObjectFlags) namespaces() []string {
+	if !c.partly {
+		return nil
+	}
+	all := slices.Clone(c.within)
+	if of := apiclient.NamespaceOfUser(c.Kubeconfig, c.Context); of != "" {
+		all = append(all, of)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Register registers the flags.
+func (c *ObjectFlags) Register(f *pflag.FlagSet) {
+	c.registerServer(f)
+	f.StringVarP(&c.Manifests, "manifests", "f", "", "directory or file to read namespaces, pods, workloads and policies from, or - for standard input, "+
+		"instead of an API server")
+	cli.File(f, "manifests")
+	c.registerMeaning(f)
+}
+
+// RegisterServer registers the flags of an API server, and those by which answers are about a world of staged policies.
+func (c *ObjectFlags) RegisterServer(f *pflag.FlagSet) {
+	c.registerServer(f)
+	c.registerMeaning(f)
+	c.rehearsal.RegisterWorld(f)
+}
+
+func (c *ObjectFlags) registerServer(f *pflag.FlagSet) {
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig file for the API server (default: the one that kubectl uses)")
+	cli.File(f, "kubeconfig")
+	f.StringVar(&c.Context, "context", "", "context of the kubeconfig (default: its current one)")
+}
+
+func (c *ObjectFlags) registerMeaning(f *pflag.FlagSet) {
+	RegisterLegacyNetpol(f, &c.LegacyNetpol)
+	c.rehearsal.Register(f)
+}
+
+// RegisterAll registers the flags, and that by which answers are about a world of staged policies.
+func (c *ObjectFlags) RegisterAll(f *pflag.FlagSet) {
+	c.Register(f)
+	c.rehearsal.RegisterWorld(f)
+}
+
+// Read reads namespaces, pods and those policies that count. Which others are annotated is noted in stderr.
+func (c *ObjectFlags) Read(ctx context.Context, stderr io.Writer) (snapshot.Objects, error) {
+	r, err := c.Rehearse(ctx, stderr)
+	NoteWorkloads(stderr, r.Objects)
+	return r.Objects, err
+}
+
+// Rehearse reads namespaces, pods and policies, and tells the staged policies from the others.
+func (c *ObjectFlags) Rehearse(ctx context.Context, stderr io.Writer) (Staged, error) {
+	if err := c.rehearsal.Check(); err != nil {
+		return Staged{}, err
+	}
+	all, err := c.everything(ctx)
+	if err != nil {
+		return Staged{}, err
+	}
+	for _, note := range all.UnreadNotes() {
+		_, _ = fmt.Fprintln(stderr, "weave-npc:", note)
+	}
+	return c.rehearsal.Apply(all, stderr)
+}
+
+// Apply tells the staged policies among all objects from the others, and notes which are annotated in stderr.
+func (c *ObjectFlags) Apply(all snapshot.Objects, stderr io.Writer) (snapshot.Objects, error) {
+	r, err := c.rehearsal.Apply(all, stderr)
+	return r.Objects, err
+}
+
+// everything reads namespaces, pods and all policies.
+func (c *ObjectFlags) everything(ctx context.Context) (snapshot.Objects, error) {
+	switch {
+	case c.Manifests != "" && c.Kubeconfig != "":
+		return snapshot.Objects{}, errors.New("--kubeconfig and --manifests: give one of them")
+	case c.Manifests != "":
+		m, err := c.open()
+		switch {
+		case err != nil:
+			return snapshot.Objects{}, err
+		case c.Enforced:
+			return m.Objects()
+		}
+		return m.WithWorkloads()
+	}
+	return c.List(ctx)
+}
+
+// List reads namespaces, pods and all policies of the API server.
+func (c *ObjectFlags) List(ctx context.Context) (snapshot.Objects, error) {
+	client, config, err := apiclient.ForUser(c.Kubeconfig, c.Context, cli.Version())
+	if err != nil {
+		return snapshot.Objects{}, err
+	}
+	policies, err := apiclient.NewPolicyClient(client, config)
+	if err != nil {
+		return snapshot.Objects{}, err
+	}
+	return snapshot.List(ctx, client, policies, c.namespaces()...)
+}
+
+// open opens the manifests, once.
+func (c *ObjectFlags) open() (_ *snapshot.Manifests, err error) {
+	if c.opened == nil {
+		c.opened, err = snapshot.Open(c.Manifests, c.Stdin)
+	}
+	return c.opened, errors.Wrap(err, "--manifests")
+}
+
+// Network reads what leads to pods: Services, nodes and ranges of addresses.
+func (c *ObjectFlags) Network(ctx context.Context) (snapshot.Network, error) {
+	if c.Manifests != "" {
+		m, err := c.open()
+		if err != nil {
+			return snapshot.Network{}, err
+		}
+		return m.Network()
+	}
+	client, _, err := apiclient.ForUser(c.Kubeconfig, c.Context, cli.Version())
+	if err != nil {
+		return snapshot.Network{}, err
+	}
+	return snapshot.ListNetwork(ctx, client, c.namespaces()...), nil
+}
+
+// Nodes finds out how the nodes treat the policies that are staged, and notes in stderr where they are enforced. It returns nil if none is staged, and
+// for manifests.
+func (c *ObjectFlags) Nodes(ctx context.Context, r *Staged, stderr io.Writer) (*Nodes, error) {
+	if c.Manifests != "" || !r.Staged() {
+		return nil, nil //nolint:nilnil // as said
+	}
+	client, _, err := apiclient.ForUser(c.Kubeconfig, c.Context, cli.Version())
+	if err != nil {
+		return nil, err
+	}
+	return r.Nodes(ctx, client, stderr), nil
+}
+
+// View reads the objects and returns them as a View. What it does not consider is noted in stderr.
+func (c *ObjectFlags) View(ctx context.Context, stderr io.Writer) (*npccluster.View, error) {
+	o, err := c.Read(ctx, stderr)
+	if err != nil {
+		return nil, err
+	}
+	NoteClusterPolicies(stderr, o)
+	return c.Cluster(o).View(), nil
+}
+
+// NoteWorkloads notes what the user has to know about the pods that stand for workloads.
+func NoteWorkloads(stderr io.Writer, o snapshot.Objects) {
+	for _, note := range o.Notes {
+		_, _ = fmt.Fprintln(stderr, "weave-npc:", note)
+	}
+}
+
+// NoteClusterPolicies notes that ClusterNetworkPolicies, or the nodes that they name, could not be read.
+func NoteClusterPolicies(stderr io.Writer, o snapshot.Objects) {
+	if o.ClusterPoliciesUnread != "" {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: %s\n",
+			o.ClusterPoliciesUnread)
+	}
+	if o.NodesUnread != "" {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: nodes are not considered, which ClusterNetworkPolicies name as peers: %s\n", o.NodesUnread)
+	}
+}
+
+// Cluster returns a Cluster of some objects.
+func (c *ObjectFlags) Cluster(o snapshot.Objects) *npccluster.Cluster {
+	all := npccluster.New()
+	all.LegacyNetpol = c.LegacyNetpol
+	all.SetUnread(o.Unread)
+	o.Deliver(all)
+	return all
+}
+
+// World returns the world of staged policies that is asked about; empty for what is enforced.
+func (c *ObjectFlags) World() string { return c.rehearsal.World() }
+
+// Check returns an error if the values are wrong by themselves.
+func (c *ObjectFlags) Check() error { return c.rehearsal.Check() }
+
+// RegisterLegacyNetpol registers --use-legacy-netpol, which the daemon has too.
+func RegisterLegacyNetpol(f *pflag.FlagSet, legacy *bool) {
+	f.BoolVar(legacy, "use-legacy-netpol", *legacy, "give policies the meaning that they had in Kubernetes 1.6")
+}

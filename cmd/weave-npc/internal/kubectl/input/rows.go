@@ -1,0 +1,98 @@
+package input
+
+import (
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+	"github.com/weave-npc/weave-npc/npc/source/staging"
+)
+
+// Row is a staged policy.
+type Row struct {
+	Policy string `json:"policy"`
+	Staged Change `json:"staged"`
+	// PolicyRow is the policy as it would be in its world; nil if it adds nothing to it.
+	*explain.PolicyRow
+}
+
+// Change is what a staged policy does, and where it is enforced nevertheless.
+type Change struct {
+	World string `json:"world"`
+	// Adds is set if the policy adds itself. Replaces or Removes is the enforced policy that it takes away; empty for none.
+	Adds     bool   `json:"adds"`
+	Replaces string `json:"replaces,omitempty"`
+	Removes  string `json:"removes,omitempty"`
+	// Problem is why the policy is not what its annotations ask for.
+	Problem string `json:"problem,omitempty"`
+	// EnforcedOn are the nodes that enforce the policy, and UnknownOn those of which it is not known. NodesUnknown is why it is known of none.
+	EnforcedOn   []string `json:"enforced_on,omitempty"`
+	UnknownOn    []string `json:"unknown_on,omitempty"`
+	NodesUnknown string   `json:"nodes_unknown,omitempty"`
+}
+
+// Rows returns a row for each staged policy that is not applied, in order of their worlds and names; with a namespace only for those of its
+// NetworkPolicies, and for cluster network policies that choose pods of it or take one away that does.
+func (r *Staged) Rows(namespace string, view func(snapshot.Objects) *cluster.View, nodes *Nodes) (rows []Row) {
+	if !r.Staged() {
+		return nil
+	}
+	enforced := byName(view(r.worlds.Enforced), namespace)
+	for _, world := range r.worlds.Names() {
+		if world == r.world {
+			continue
+		}
+		would, err := r.worlds.In(world)
+		if err != nil {
+			continue // which cannot be, as the world has a name
+		}
+		in := byName(view(would), namespace)
+		for i := range r.worlds.Staged {
+			p := &r.worlds.Staged[i]
+			if p.World != world {
+				continue
+			}
+			row := Row{Policy: p.Key.Policy(), Staged: change(p)}
+			row.PolicyRow = in[row.Policy]
+			if namespace != "" && p.Key.Namespace != namespace && row.PolicyRow == nil && enforced[taken(p)] == nil {
+				continue
+			}
+			nodes.tell(&row.Staged, p.Key.Namespace == "")
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func byName(v *cluster.View, namespace string) map[string]*explain.PolicyRow {
+	rows := map[string]*explain.PolicyRow{}
+	for _, row := range explain.Policies(v, namespace) {
+		rows[row.Policy] = &row
+	}
+	return rows
+}
+
+func change(p *staging.Policy) Change {
+	c := Change{World: p.World, Adds: p.Adds, Problem: p.Problem}
+	if p.Adds {
+		c.Replaces = taken(p)
+	} else {
+		c.Removes = taken(p)
+	}
+	return c
+}
+
+// taken returns the policy that one takes away; empty for none.
+func taken(p *staging.Policy) string {
+	if p.Takes == "" {
+		return ""
+	}
+	return staged.Key{Namespace: p.Key.Namespace, Name: p.Takes}.Policy()
+}
+
+// has reports whether policies of a kind are staged.
+func (r *Staged) has(cluster bool) bool {
+	return slices.ContainsFunc(r.worlds.Staged, func(p staging.Policy) bool { return (p.Key.Namespace == "") == cluster })
+}

@@ -1,0 +1,108 @@
+package kubectl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/npc/analysis/matrix"
+	"github.com/weave-npc/weave-npc/npc/flow"
+)
+
+// matrixOptions are the values of the flags of show matrix.
+type matrixOptions struct {
+	input.ObjectFlags
+	port                string
+	addresses           []string
+	namespace, from, to string // namespaces of either end, of sources, of destinations
+	eachPod             bool
+	output              cli.Format
+}
+
+func showMatrixCommand() *cobra.Command {
+	o := &matrixOptions{}
+	cmd := &cobra.Command{
+		Use:   "matrix [--port tcp/80]",
+		Short: "Shows which pods reach which",
+		Long: "Shows which pods reach which. Pods of a namespace with equal labels that no policy distinguishes are one row. As html it is one page\n" +
+			"without external resources: every port, filters, and the reason for a cell when it is chosen.",
+		Example: "  weave-npc show matrix -f manifests --port tcp/80\n" +
+			"  weave-npc show matrix -f manifests -o html > matrix.html",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Stdin = cmd.InOrStdin()
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp; as html every port without it")
+	f.StringSliceVar(&o.addresses, "address", nil, "additional addresses, such as one outside the cluster")
+	f.BoolVar(&o.eachPod, "pods", false, "give each pod a row and a column of its own")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace that the source or the destination is in (default: all)")
+	f.StringVar(&o.from, "from-namespace", "", "namespace that the sources are in (default: all)")
+	f.StringVar(&o.to, "to-namespace", "", "namespace that the destinations are in (default: all)")
+	o.output.Register(f, "table, json or html", "table", "json", "html")
+	o.RegisterAll(f)
+	return cmd
+}
+
+// maxNamed is the maximum number of objects that a note names.
+const maxNamed = 5
+
+func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if err := o.output.Check(); err != nil {
+		return err
+	}
+	if o.namespace != "" && (o.from != "" || o.to != "") {
+		return errors.New("--namespace selects sources or destinations: give it, or --from-namespace and --to-namespace")
+	}
+	page := o.output.Name == "html"
+	asks := matrix.Options{Addresses: o.addresses, From: o.from, To: o.to, Either: o.namespace, EachPod: o.eachPod}
+	if o.port != "" || !page {
+		service, err := flow.ParseService(o.port)
+		if err != nil {
+			return errors.Wrap(err, "--port")
+		}
+		asks.Service = service
+	}
+	if !page { // it does not know what is unknown
+		o.ReadPartly(o.namespace, o.from, o.to)
+	}
+	v, err := o.View(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{o.namespace, o.from, o.to} {
+		if err := v.CheckNamespace(name); err != nil {
+			return err
+		}
+	}
+	if page {
+		omitted, err := matrix.WritePage(stdout, v, matrix.PageOptions{Options: asks, AllPorts: o.port == ""})
+		noteOmitted(stderr, omitted)
+		return err
+	}
+	matrix, err := matrix.New(v, asks)
+	if err != nil {
+		return err
+	}
+	noteOmitted(stderr, matrix.Omitted)
+	if o.output.Name == "json" {
+		return matrix.WriteJSON(stdout)
+	}
+	return matrix.WriteText(stdout)
+}
+
+// noteOmitted tells which pods are in no row.
+func noteOmitted(stderr io.Writer, pods []string) {
+	if len(pods) > 0 {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %v\n", strings.Join(pods[:min(len(pods), maxNamed)], ","))
+	}
+}

@@ -1,0 +1,204 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+)
+
+// Pods writes pods as a table or as JSON. The column of cluster network policies is there if one chooses a pod.
+func Pods(out io.Writer, format string, pods []explain.PodRow) error {
+	if format == "json" {
+		return writeJSON(out, pods)
+	}
+	chosen := slices.ContainsFunc(pods, func(p explain.PodRow) bool { return len(p.ClusterPolicies) > 0 })
+	head := "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE"
+	if chosen {
+		head = strings.Replace(head, "NOTE", "CHOSEN-BY NOTE", 1)
+	}
+	var rows [][]string
+	for _, p := range pods {
+		row := []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)), orDash(p.Ingress), orDash(p.Egress)}
+		if chosen {
+			row = append(row, orDash(p.ClusterPolicies))
+		}
+		if p.Unknown != "" {
+			for i := range row[3:] {
+				row[3+i] = strings.Replace(row[3+i]+",?", "-,?", "?", 1)
+			}
+			p.Note = strings.Trim(p.Unknown+"; "+p.Note, "; ")
+		}
+		rows = append(rows, append(row, p.Note))
+	}
+	return table(out, head, rows)
+}
+
+func addresses(addrs []netip.Addr) (texts []string) {
+	for _, a := range addrs {
+		texts = append(texts, a.String())
+	}
+	return texts
+}
+
+// Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network policies, each tier has a
+// table of its own. Hits may be nil.
+func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []input.Row, hits *flowlog.Hits) error {
+	known := newHits(hits)
+	if format == "json" {
+		all := known.ofPolicies(policies)
+		for i := range staged {
+			all = append(all, &staged[i])
+		}
+		return writeJSON(out, all)
+	}
+	if err := enforcedPolicies(out, policies, known); err != nil {
+		return err
+	}
+	if err := known.writeSpan(out); err != nil {
+		return err
+	}
+	return stagedPolicies(out, staged)
+}
+
+// enforcedPolicies writes tables of the policies that are not staged.
+func enforcedPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
+	if !slices.ContainsFunc(policies, func(p explain.PolicyRow) bool { return p.Tier != "" }) {
+		return networkPolicies(out, policies, known)
+	}
+	for _, section := range []struct {
+		tier, head string
+		write      func(io.Writer, []explain.PolicyRow, *hits) error
+	}{
+		{"Admin", "Admin tier, asked first:", clusterPolicies},
+		{"", "NetworkPolicies, asked about the pods that they isolate:", networkPolicies},
+		{"Baseline", "Baseline tier, asked about the pods that no NetworkPolicy isolates:", clusterPolicies},
+		{explain.NoTier, "Not asked:", clusterPolicies},
+	} {
+		var rows []explain.PolicyRow
+		for _, p := range policies {
+			if p.Tier == section.tier {
+				rows = append(rows, p)
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		if policies[0].Tier != section.tier {
+			section.head = "\n" + section.head
+		}
+		if _, err := fmt.Fprintln(out, section.head); err != nil {
+			return errors.Wrap(err, "writing")
+		}
+		if err := section.write(out, rows, known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// networkPolicies writes a table of NetworkPolicies.
+func networkPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
+	var rows [][]string
+	for _, p := range policies {
+		rows = append(rows, withLines([]string{p.Policy, types(p), selects(p)}, known.lines(p, allows(p)))...)
+	}
+	return table(out, "POLICY TYPES ISOLATES "+known.head()+"ALLOWS", rows)
+}
+
+// clusterPolicies writes a table of cluster network policies.
+func clusterPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) error {
+	var rows [][]string
+	for _, p := range policies {
+		lines := rules(p)
+		switch {
+		case p.Tier == explain.NoTier:
+			lines = []string{"nothing: it is invalid: " + p.Invalid}
+		case len(lines) == 0:
+			lines = []string{"nothing"}
+		}
+		rows = append(rows, withLines([]string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}, known.lines(p, lines))...)
+	}
+	return table(out, "POLICY PRIORITY CHOOSES "+known.head()+"DECIDES", rows)
+}
+
+// withLines returns a row whose last cells have several lines.
+func withLines(row []string, lines [][]string) [][]string {
+	rows := [][]string{append(row, lines[0]...)}
+	for _, line := range lines[1:] {
+		rows = append(rows, append(make([]string, len(row)), line...))
+	}
+	return rows
+}
+
+func types(p explain.PolicyRow) string {
+	words := make([]string, 0, len(p.Types))
+	for _, t := range p.Types {
+		words = append(words, string(t))
+	}
+	return orDash(words)
+}
+
+// subject describes the pods that a cluster network policy chooses.
+func subject(p explain.PolicyRow) string {
+	if p.Tier == explain.NoTier {
+		return "-"
+	}
+	return p.Selects + named(p)
+}
+
+// selects describes the pods that a policy isolates.
+func selects(p explain.PolicyRow) string {
+	text := "all pods"
+	if p.Selects != "" {
+		text = p.Selects
+	}
+	return text + named(p)
+}
+
+// named returns the first of a policy's pods in parentheses.
+func named(p explain.PolicyRow) string {
+	const most = 3
+	names := p.Pods
+	if len(names) > most {
+		names = append(names[:most:most], fmt.Sprintf("%d more", len(p.Pods)-most))
+	}
+	switch {
+	case p.Unread:
+		names = append(slices.Clone(names), "perhaps others that cannot be read")
+	case len(names) == 0:
+		return " (nobody)"
+	}
+	return " (" + strings.Join(names, ", ") + ")"
+}
+
+// allows describes what a policy allows, in one line at least.
+func allows(p explain.PolicyRow) (lines []string) {
+	lines = rules(p)
+	switch {
+	case len(lines) > 0:
+		return lines
+	case p.Invalid != "":
+		return []string{"nothing: it is invalid: " + p.Invalid}
+	}
+	return []string{"nothing"}
+}
+
+// rules returns a line for each rule.
+func rules(p explain.PolicyRow) (lines []string) {
+	for i, r := range p.Ingress {
+		lines = append(lines, fmt.Sprintf("ingress %d: %s", i+1, r))
+	}
+	for i, r := range p.Egress {
+		lines = append(lines, fmt.Sprintf("egress %d: %s", i+1, r))
+	}
+	return lines
+}

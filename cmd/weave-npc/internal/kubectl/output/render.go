@@ -1,0 +1,54 @@
+// Package output turns answers into what the subcommands print: aligned tables, indented text, JSON and YAML.
+//
+// It must not find anything out: everything that is printed is in the values that it is given.
+//
+//	err := output.Pods(os.Stdout, "table", explain.Pods(view, "shop"))
+//	err := output.Explanation(os.Stdout, "yaml", x)
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/pkg/errors"
+)
+
+// writeJSON writes a value as indented JSON.
+func writeJSON(out io.Writer, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return errors.Wrap(err, "writing JSON")
+	}
+	_, err = fmt.Fprintln(out, string(text))
+	return errors.Wrap(err, "writing JSON")
+}
+
+// table writes rows of cells below a head, aligned.
+func table(out io.Writer, head string, rows [][]string) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ReplaceAll(head, " ", "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return errors.Wrap(err, "writing")
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
+			return errors.Wrap(err, "writing")
+		}
+	}
+	return nil
+}
+
+// orDash returns the text of a cell for some words, a dash if there are none.
+func orDash(words []string) string {
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, ",")
+}

@@ -1,0 +1,63 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+)
+
+// stagedPolicies writes a table of the staged policies of each world.
+func stagedPolicies(out io.Writer, rows []input.Row) error {
+	for len(rows) > 0 {
+		world, n := rows[0].Staged.World, 0
+		var cells [][]string
+		for ; n < len(rows) && rows[n].Staged.World == world; n++ {
+			cells = append(cells, stagedCells(&rows[n])...)
+		}
+		if _, err := fmt.Fprintf(out, "\nStaged in world %s, not enforced:\n", world); err != nil {
+			return errors.Wrap(err, "writing")
+		}
+		if err := table(out, "POLICY CHANGE TYPES-OR-TIER CHOOSES DECIDES", cells); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// stagedCells returns the lines of a staged policy in a table.
+func stagedCells(r *input.Row) [][]string {
+	row, lines := []string{r.Policy, changed(r.Staged), "-", "-"}, [][]string{}
+	if p := r.PolicyRow; p != nil {
+		var none *hits
+		row[2], row[3], lines = types(*p), selects(*p), none.lines(*p, allows(*p))
+		if p.Priority != nil {
+			row[2], row[3] = fmt.Sprintf("%s %d", p.Tier, *p.Priority), subject(*p)
+		}
+	}
+	if r.Staged.Problem != "" {
+		lines = append(lines, []string{"problem: " + r.Staged.Problem})
+	}
+	if len(lines) == 0 {
+		lines = [][]string{{"-"}}
+	}
+	return withLines(row, lines)
+}
+
+// changed returns what a staged policy does, in words.
+func changed(c input.Change) string {
+	name := func(policy string) string { return policy[strings.Index(policy, "/")+1:] }
+	switch {
+	case c.Replaces != "":
+		return "replaces " + name(c.Replaces)
+	case c.Adds:
+		return "adds"
+	case c.Removes != "":
+		return "removes " + name(c.Removes)
+	}
+	return "nothing"
+}

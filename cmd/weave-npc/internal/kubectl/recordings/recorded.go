@@ -1,0 +1,61 @@
+// Package recordings has the subcommands that work on recorded connections: replay and propose.
+//
+//	root.AddCommand(recordings.Replay(policies), recordings.Propose())
+//
+// It does not know how connections are recorded, nor where policies come from that a recording is replayed against.
+package recordings
+
+import (
+	"io"
+	"os"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/pflag"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+)
+
+// standardInput is the path that stands for it.
+const standardInput = "-"
+
+// Recording is a file of connections.
+type Recording struct{ path string }
+
+// Register registers --flows.
+func (r *Recording) Register(f *pflag.FlagSet) {
+	f.StringVar(&r.path, "flows", "", "file of recorded connections, JSON a line; - for standard input")
+	cli.File(f, "flows")
+}
+
+// Given reports whether there is a file.
+func (r *Recording) Given() bool { return r.path != "" }
+
+// Rest returns standard input for other flags; nil if the recording is read from there.
+func (r *Recording) Rest(stdin io.Reader) io.Reader {
+	if r.path == standardInput {
+		return nil
+	}
+	return stdin
+}
+
+// Read reads all records.
+func (r *Recording) Read(stdin io.Reader) (records []flowlog.Record, err error) {
+	if r.path == "" {
+		return nil, errors.New("--flows is missing: give a file of recorded connections")
+	}
+	in := stdin
+	if r.path != standardInput {
+		file, err := os.Open(r.path)
+		if err != nil {
+			return nil, errors.Wrap(err, "--flows")
+		}
+		defer file.Close()
+		in = file
+	}
+	err = flowlog.Read(in, func(r flowlog.Record) error {
+		records = append(records, r)
+		return nil
+	})
+	return records, errors.Wrapf(err, "--flows %s", r.path)
+}

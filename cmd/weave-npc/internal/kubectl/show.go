@@ -1,0 +1,142 @@
+package kubectl
+
+import (
+	"os"
+
+	"github.com/pkg/errors"
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/flows"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+// Show returns the command show, with further subcommands than those that do not need a node.
+func Show(further ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Shows the effect of policies: pods, policies and the matrix of who reaches whom",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	if len(further) > 0 {
+		cmd.Short = "Shows the effect of policies: pods, policies, the matrix of who reaches whom, and the sets and rules of this node"
+	}
+	cmd.AddCommand(showPodsCommand(), showPoliciesCommand(), showMatrixCommand())
+	cmd.AddCommand(further...)
+	return cli.Answers(cmd)
+}
+
+func showPodsCommand() *cobra.Command {
+	return objectsCommand("pods", "Lists pods with the policies that isolate them",
+		func(cmd *cobra.Command, l *listing, r *input.Staged) error {
+			return output.Pods(cmd.OutOrStdout(), l.output.Name, explain.Pods(l.viewOf(r.Objects), l.namespace))
+		})
+}
+
+func showPoliciesCommand() *cobra.Command {
+	var from string
+	cmd := objectsCommand("policies", "Lists policies with the pods that they isolate and the traffic that they allow",
+		func(cmd *cobra.Command, l *listing, r *input.Staged) error {
+			nodes, err := l.Nodes(cmd.Context(), r, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			known, failed := l.hits(cmd, from)
+			if from != "" && known == nil {
+				return failed
+			}
+			err = output.Policies(cmd.OutOrStdout(), l.output.Name, explain.Policies(l.viewOf(r.Objects), l.namespace),
+				r.Rows(l.namespace, l.viewOf, nodes), known)
+			if err != nil {
+				return err
+			}
+			return failed
+		})
+	cmd.Long = cmd.Short + ".\n" +
+		"With --staged, staged policies are listed apart, by the worlds that they make, and it is noted which nodes enforce them nevertheless."
+	cmd.Flags().StringVar(&from, "hits", "", "also list how often each rule decided: as all nodes say, which are asked as kubectl npc flows does, "+
+		"or with --hits=FILE as flows --hits -o json has printed it")
+	cmd.Flags().Lookup("hits").NoOptDefVal = hitsOfNodes
+	return cmd
+}
+
+// hitsOfNodes is the value of --hits without one.
+const hitsOfNodes = "nodes"
+
+// hits returns the hits of rules that --hits asks for; nil for none. With an error they are those of some nodes.
+func (l *listing) hits(cmd *cobra.Command, from string) (*flowlog.Hits, error) {
+	if from == "" {
+		return nil, nil
+	}
+	if from == hitsOfNodes {
+		return flows.HitsOfCluster(cmd.Context(), l.Kubeconfig, l.Context, cmd.ErrOrStderr())
+	}
+	in := cmd.InOrStdin()
+	if from == snapshot.StandardInput && l.Manifests == from {
+		return nil, errors.New("--hits and --manifests: only one of them can be standard input")
+	}
+	if from != snapshot.StandardInput {
+		file, err := os.Open(from)
+		if err != nil {
+			return nil, errors.Wrap(err, "--hits")
+		}
+		defer file.Close()
+		in = file
+	}
+	h, err := flowlog.ReadHits(in)
+	if err != nil {
+		return nil, errors.Wrapf(err, "--hits %s", from)
+	}
+	return &h, nil
+}
+
+// listing is a list of objects of a cluster, with the values of its flags.
+type listing struct {
+	input.ObjectFlags
+	namespace string
+	output    cli.Format
+}
+
+// viewOf returns a View of some objects.
+func (l *listing) viewOf(o snapshot.Objects) *npccluster.View { return l.Cluster(o).View() }
+
+// objectsCommand returns a subcommand that shows objects of a cluster.
+func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing, r *input.Staged) error) *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := l.output.Check(); err != nil {
+				return err
+			}
+			l.Stdin = cmd.InOrStdin()
+			l.ReadPartly(l.namespace)
+			r, err := l.Rehearse(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			input.NoteWorkloads(cmd.ErrOrStderr(), r.Objects)
+			input.NoteClusterPolicies(cmd.ErrOrStderr(), r.Objects)
+			if u := &r.Objects.Unread; l.namespace != "" && u.Pods.Lacks(l.namespace) && u.Policies.Lacks(l.namespace) {
+				return errors.Errorf("namespace %s cannot be read: %s", l.namespace, u.Pods.Reason)
+			}
+			if err := l.viewOf(r.Objects).CheckNamespace(l.namespace); err != nil {
+				return err
+			}
+			return show(cmd, &l, &r)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&l.namespace, "namespace", "n", "", "namespace to show (default: all)")
+	l.output.Register(f, "table or json", "table", "json")
+	l.RegisterAll(f)
+	return cmd
+}

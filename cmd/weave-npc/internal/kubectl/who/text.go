@@ -1,0 +1,203 @@
+package who
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/analysis/whocan"
+)
+
+// writeText writes each answer as a table: who, on which ports, by what.
+func writeText(out io.Writer, answers []answer, all bool) error {
+	var b strings.Builder
+	for i, a := range answers {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(a.title() + "\n")
+		if lines := a.lines(all); len(lines) > 0 {
+			writeTable(&b, lines)
+		}
+		for _, line := range a.notes(all) {
+			b.WriteString(line + "\n")
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return errors.Wrap(err, "writing")
+}
+
+func writeTable(b *strings.Builder, lines [][]string) {
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for _, cells := range append([][]string{{"WHO", "PORTS", "VERDICT", "BECAUSE"}}, lines...) {
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	_ = t.Flush() // a strings.Builder takes everything
+	for line := range strings.Lines(table.String()) {
+		b.WriteString("  " + strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+// title tells what the answer is about.
+func (a *answer) title() string {
+	who := a.name
+	for i, e := range a.Ends {
+		switch {
+		case !e.Addr.IsValid() || e.Addr.String() == a.name:
+		case i == 0:
+			who += " (" + e.Addr.String()
+		default:
+			who += ", " + e.Addr.String()
+		}
+		if i == len(a.Ends)-1 && strings.Contains(who, "(") {
+			who += ")"
+		}
+	}
+	text := "what " + who + " reaches"
+	if a.Direction == npc.Ingress {
+		text = "who can reach " + who
+	}
+	if a.via != "" {
+		text += ", by " + a.via
+	}
+	if n := len(a.alike); n > 0 {
+		text += fmt.Sprintf(" (the same holds for %s)", some(a.alike))
+	}
+	return text + ":"
+}
+
+// lines returns a line for each neighbour and its ports that are reached, or of which that is not known; all others too if they are asked for.
+func (a *answer) lines(all bool) (lines [][]string) {
+	for i := range a.neighbours {
+		n := &a.neighbours[i]
+		name := who(n)
+		for _, s := range n.Ports {
+			if all || s.Reached() || s.Unknown() {
+				lines = append(lines, []string{name, s.Ports.String(), s.Reach, s.By})
+			}
+		}
+	}
+	return lines
+}
+
+// who names a neighbour.
+func who(n *whocan.Neighbour) string {
+	switch {
+	case n.Kind == whocan.KindNode && n.OwnNode:
+		return "its own node " + some(n.Nodes) + ", and pods on the node's network"
+	case n.Kind == whocan.KindNode && len(n.Nodes) == 1:
+		return "node " + n.Nodes[0]
+	case n.Kind == whocan.KindNode:
+		return "nodes " + some(n.Nodes)
+	case n.Kind == whocan.KindOutside && !strings.HasPrefix(n.Name, "any "):
+		var ranges []string
+		for _, r := range n.Addresses {
+			ranges = append(ranges, r.String())
+		}
+		return "outside: " + some(ranges)
+	}
+	return n.Name
+}
+
+// refused is how many are refused on all ports.
+type refused struct {
+	Pods    int  `json:"pods"`
+	Nodes   int  `json:"nodes"`
+	Outside bool `json:"outside"`
+}
+
+func (a *answer) refused() (r refused) {
+	for i := range a.neighbours {
+		n := &a.neighbours[i]
+		if !isRefused(n) {
+			continue
+		}
+		switch n.Kind {
+		case whocan.KindPods:
+			r.Pods += len(n.Pods)
+		case whocan.KindNode:
+			r.Nodes += len(n.Nodes)
+		case whocan.KindOutside:
+			r.Outside = true
+		}
+	}
+	return r
+}
+
+// isRefused reports whether a neighbour is refused on all ports.
+func isRefused(n *whocan.Neighbour) bool {
+	return !slices.ContainsFunc(n.Ports, func(s whocan.Span) bool { return s.Reached() || s.Unknown() })
+}
+
+// notes returns the lines below the table.
+func (a *answer) notes(all bool) (lines []string) {
+	r := a.refused()
+	var who []string
+	if r.Pods > 0 {
+		who = append(who, count(r.Pods, "pod"))
+	}
+	if r.Nodes > 0 {
+		who = append(who, count(r.Nodes, "node"))
+	}
+	if r.Outside {
+		who = append(who, "addresses outside")
+	}
+	if len(who) > 0 {
+		line := "  refused on all ports: " + strings.Join(who, ", ")
+		if len(a.Services) > 0 {
+			line = "  refused: " + strings.Join(who, ", ")
+		}
+		if !all {
+			line += "; --all lists them with the reasons"
+		}
+		lines = append(lines, line)
+	}
+	// Without an address of the node, it is not among the neighbours.
+	if known := slices.ContainsFunc(a.neighbours, func(n whocan.Neighbour) bool { return n.OwnNode }); !known && a.Direction == npc.Ingress && a.Ends[0].Pod != "" {
+		lines = append(lines, "  its own node, with the pods on the node's network, always reaches it")
+	}
+	return lines
+}
+
+func count(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// writeJSON writes the answers as a list of objects. Without all, those who are refused are only counted.
+func writeJSON(out io.Writer, answers []answer, all bool) error {
+	type object struct {
+		Asked     string        `json:"asked"`
+		Direction npc.Direction `json:"direction"`
+		Via       string        `json:"via,omitempty"`
+		// Alike are other pods of which the same holds.
+		Alike      []string           `json:"alike,omitempty"`
+		Neighbours []whocan.Neighbour `json:"neighbours"`
+		Refused    refused            `json:"refused"`
+	}
+	list := make([]object, 0, len(answers))
+	for _, a := range answers {
+		o := object{a.name, a.Direction, a.via, a.alike, []whocan.Neighbour{}, a.refused()}
+		for i := range a.neighbours {
+			if all || !isRefused(&a.neighbours[i]) {
+				o.Neighbours = append(o.Neighbours, a.neighbours[i])
+			}
+		}
+		list = append(list, o)
+	}
+	text, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return errors.Wrap(err, "writing JSON")
+	}
+	_, err = fmt.Fprintln(out, string(text))
+	return errors.Wrap(err, "writing JSON")
+}

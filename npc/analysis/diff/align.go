@@ -1,0 +1,86 @@
+package diff
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+)
+
+// workloadKey names a workload in a world.
+type workloadKey struct {
+	namespace string
+	npc.Workload
+}
+
+// standsFor returns the workload whose template a pod stands for; ok is false for a pod that a controller made, or nothing. Such a pod has the name
+// of its workload, or, if another pod has that, the name and the kind, and what controllers make has more to its name.
+func standsFor(p *npc.Pod) (w workloadKey, ok bool) {
+	if p.Workload == nil {
+		return w, false
+	}
+	rest, ok := strings.CutPrefix(p.Name, p.Workload.Name)
+	return workloadKey{p.Namespace, *p.Workload}, ok && (rest == "" || strings.HasPrefix(rest, "."+strings.ToLower(p.Workload.Kind)))
+}
+
+// align returns both worlds with the same pods for each workload that one of them has as a template, and the other as pods: those pods, in the world
+// of the template with its labels and ports. What tells a workload's pods from each other, they keep.
+func align(before, after *cluster.Cluster) (*cluster.Cluster, *cluster.Cluster) {
+	was, is := before.View(), after.View()
+	return aligned(before, was, is), aligned(after, is, was)
+}
+
+// aligned returns a world in which the pods of the other one take the place of its templates.
+func aligned(c *cluster.Cluster, own, other *cluster.View) *cluster.Cluster {
+	templates := map[workloadKey]*npc.Pod{}
+	for _, p := range own.Pods {
+		if w, ok := standsFor(p); ok {
+			templates[w] = p
+		}
+	}
+	made := map[workloadKey][]*npc.Pod{}
+	for _, key := range slices.Sorted(maps.Keys(other.Pods)) {
+		p := other.Pods[key]
+		if p.Workload == nil || p.Finished {
+			continue
+		}
+		if _, is := standsFor(p); is || own.Pods[key] != nil {
+			continue
+		}
+		w := workloadKey{p.Namespace, *p.Workload}
+		if templates[w] != nil {
+			made[w] = append(made[w], p)
+		}
+	}
+	if len(made) == 0 {
+		return c
+	}
+	c = c.Clone()
+	for w, pods := range made {
+		t := templates[w]
+		c.DeletePod(t.Namespace, t.Name, "")
+		for _, p := range pods {
+			c.SetPod(like(t, p))
+		}
+	}
+	return c
+}
+
+// like returns a pod as its workload makes it by a template.
+func like(template, p *npc.Pod) npc.Pod {
+	made := *p
+	made.Labels = maps.Clone(p.Labels)
+	for k := range flowlog.Lasting(p.Labels) { // controllers give the others
+		delete(made.Labels, k)
+	}
+	maps.DeleteFunc(made.Labels, func(k, _ string) bool { return k == "app.kubernetes.io/version" || k == "helm.sh/chart" }) // but not these
+	if made.Labels == nil {
+		made.Labels = map[string]string{}
+	}
+	maps.Copy(made.Labels, template.Labels)
+	made.Ports, made.HostNetwork = template.Ports, template.HostNetwork
+	return made
+}

@@ -1,0 +1,210 @@
+package diff
+
+import (
+	"flag"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/judge"
+)
+
+var (
+	pairs = flag.Int("pairs", 150, "number of random pairs of worlds")
+	seed  = flag.Uint64("seed", 1, "first seed of random pairs of worlds")
+)
+
+// thing is what the judge is asked about: a pod, or an address outside.
+type thing struct {
+	pod  string
+	addr netip.Addr
+}
+
+// addrs returns the addresses of a thing in a world; ok is false if it is not there.
+func (w *world) addrs(x thing) (addrs []netip.Addr, ok bool) {
+	if x.pod == "" {
+		return []netip.Addr{x.addr}, true
+	}
+	p, ok := w.pods[x.pod]
+	return p.Addrs, ok
+}
+
+// judged returns what the judge says of two things in both worlds.
+func judged(worlds [2]*world, judges [2]judge.World, a, b thing, s flow.Service) (opens, closes bool) {
+	protocol := map[uint8]corev1.Protocol{1: "ICMP", 6: corev1.ProtocolTCP, 17: corev1.ProtocolUDP, 132: corev1.ProtocolSCTP}[s.Protocol]
+	for _, is4 := range []bool{true, false} {
+		var there, flows, allowed [2]bool
+		for w := range worlds {
+			from, hasFrom := worlds[w].addrs(a)
+			to, hasTo := worlds[w].addrs(b)
+			there[w] = hasFrom && hasTo
+			for _, x := range from {
+				for _, y := range to {
+					if x.Is4() == is4 && y.Is4() == is4 {
+						flows[w] = true
+						allowed[w] = judges[w].Allowed(judge.Everywhere, judge.Packet{Src: x, Dst: y, Protocol: protocol, Port: int32(s.Port)})
+					}
+				}
+			}
+		}
+		opens = opens || allowed[1] && !allowed[0] && (flows[0] || !there[0])
+		closes = closes || allowed[0] && !allowed[1] && (flows[1] || !there[1])
+	}
+	return opens, closes
+}
+
+// found holds the ports that open or close between two subjects.
+type found map[[2]int]Ports
+
+func collect(t *testing.T, s *Side) found {
+	all := found{}
+	pods, outside := 0, 0
+	for _, g := range s.groups {
+		for _, line := range g.sources.numbers {
+			for _, from := range g.sources.members[line] {
+				for _, column := range g.destinations.numbers {
+					for _, to := range g.destinations.members[column] {
+						if from == to {
+							continue
+						}
+						if all[[2]int{from, to}] != nil {
+							t.Fatalf("%v -> %v is in two groups", s.Subjects[from], s.Subjects[to])
+						}
+						all[[2]int{from, to}] = g.ports
+						if s.of[from] < 0 || s.of[to] < 0 {
+							outside++
+						} else {
+							pods++
+						}
+					}
+				}
+			}
+		}
+	}
+	if pods != s.Pods || outside != s.Outside {
+		t.Fatalf("%d pairs of pods and %d with ranges are counted; there are %d and %d", s.Pods, s.Outside, pods, outside)
+	}
+	return all
+}
+
+func (p Ports) has(s flow.Service) bool {
+	for _, r := range p {
+		if r.Protocol == s.Protocol && r.First <= s.Port && s.Port <= r.Last {
+			return true
+		}
+	}
+	return false
+}
+
+// subject returns the subject that a thing is, or is among; -1 if there is none.
+func (s *Side) subject(x thing) int {
+	for i, o := range s.Subjects {
+		if x.pod != "" && o.Pod == x.pod || x.pod == "" && slices.Contains(o.NodeAddrs, x.addr) {
+			return i
+		}
+		for _, r := range o.Ranges {
+			if x.pod == "" && r.First.Is4() == x.addr.Is4() && r.First.Compare(x.addr) <= 0 && x.addr.Compare(r.Last) <= 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// things returns the pods of both worlds and some addresses outside, at the edges of ranges and within.
+func things(worlds [2]*world) (out []thing) {
+	seen := map[string]bool{}
+	taken := map[netip.Addr]bool{}
+	for _, w := range worlds {
+		for _, key := range sorted(w.pods) {
+			if !seen[key] {
+				seen[key] = true
+				out = append(out, thing{pod: key})
+			}
+			for _, a := range w.pods[key].Addrs {
+				taken[a] = true
+			}
+		}
+		for _, n := range w.nodes {
+			for _, a := range n.Addrs {
+				if !taken[a] {
+					out = append(out, thing{addr: a})
+				}
+				taken[a] = true
+			}
+		}
+	}
+	for _, text := range []string{"0.0.0.0", "10.32.0.8", "10.32.0.15", "10.32.0.16", "10.32.0.31", "10.32.0.127", "10.32.1.0", "10.33.0.0", "172.31.0.0", "172.32.0.0",
+		"192.0.2.7", "192.0.2.8", "::", "fd32::1:fff", "fd32::2:0", "10.31.255.255"} {
+		if a := netip.MustParseAddr(text); !taken[a] {
+			out = append(out, thing{addr: a})
+		}
+	}
+	return out
+}
+
+// onOwnNode reports whether an address is of the node that a pod is on.
+func onOwnNode(worlds [2]*world, pod, node thing) bool {
+	for _, w := range worlds {
+		for _, n := range w.nodes {
+			if p, ok := w.pods[pod.pod]; ok && p.Node == n.Name && slices.Contains(n.Addrs, node.addr) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// services returns those at the edges of ranges.
+func services() []flow.Service {
+	all := []flow.Service{{Protocol: npc.ICMP}, {Protocol: npc.UDP, Port: 1}, {Protocol: npc.UDP, Port: 53}, {Protocol: npc.UDP, Port: 54},
+		{Protocol: npc.UDP, Port: 443}, {Protocol: npc.SCTP, Port: 59999}, {Protocol: npc.SCTP, Port: 60000}, {Protocol: npc.SCTP, Port: 65535}}
+	for _, p := range []uint16{1, 79, 80, 81, 100, 101, 443, 444, 8080, 8081, 65535} {
+		all = append(all, flow.Service{Protocol: npc.TCP, Port: p})
+	}
+	return all
+}
+
+// TestDifferencesAreThoseOfTheJudge shows that no difference between random pairs of worlds is missed, and none invented: -pairs says how many pairs.
+func TestDifferencesAreThoseOfTheJudge(t *testing.T) {
+	differences, differing := 0, 0
+	for n := range *pairs {
+		r := rand.New(rand.NewPCG(*seed+uint64(n), 7))
+		first := randomWorld(r)
+		worlds := [2]*world{first, first.changed(r)}
+		judges := [2]judge.World{worlds[0].judge(t), worlds[1].judge(t)}
+		result := Worlds(worlds[0].cluster(t), worlds[1].cluster(t), Options{})
+		opened, closed := collect(t, result.Opens), collect(t, result.Closes)
+		if !result.Same() {
+			differing++
+		}
+		all := things(worlds)
+		for _, a := range all {
+			for _, b := range all {
+				if a == b || a.pod == "" && b.pod == "" || onOwnNode(worlds, a, b) || onOwnNode(worlds, b, a) {
+					continue
+				}
+				at := [2]int{result.Opens.subject(a), result.Opens.subject(b)}
+				for _, s := range services() {
+					opens, closes := judged(worlds, judges, a, b, s)
+					if opens || closes {
+						differences++
+					}
+					if opened[at].has(s) != opens || closed[at].has(s) != closes {
+						t.Fatalf("seed %d: %v -> %v, %s: the judge opens %t and closes %t; found to open: %v, to close: %v", *seed+uint64(n), a, b, s, opens, closes,
+							opened[at], closed[at])
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d pairs of worlds, %d of which differ, in %d pairs of subjects and ports", *pairs, differing, differences)
+	if differing < *pairs/2 {
+		t.Errorf("only %d of %d pairs of worlds differ", differing, *pairs)
+	}
+}

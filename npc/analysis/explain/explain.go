@@ -1,0 +1,330 @@
+package explain
+
+import (
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy"
+)
+
+// Explain returns what happens to a flow. The pods that its ends name must exist.
+func Explain(c *cluster.View, f flow.Flow) Verdict {
+	v := Verdict{Flow: f, Egress: side(c, f, npc.Egress), Ingress: side(c, f, npc.Ingress)}
+	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
+	v.Unknown = !v.Allowed && (v.Egress.Allowed || v.Egress.Unknown != "") && (v.Ingress.Allowed || v.Ingress.Unknown != "")
+	return v
+}
+
+// peerEnd returns an end as a node sees it.
+func peerEnd(c *cluster.View, e flow.End, node string) end {
+	if e.Addr.IsValid() {
+		return end{e, c.Owner(e.Addr, node)}
+	}
+	return end{e, c.Pods[e.Pod]}
+}
+
+// ownEnd returns an end as the node of its pod sees it. A local pod's packets are those of the pod that owns the address.
+func ownEnd(c *cluster.View, e flow.End, node string, d npc.Direction) end {
+	p := c.Pods[e.Pod]
+	if p != nil {
+		node = p.Node
+	}
+	if !e.Addr.IsValid() || p != nil && p.StaleAddrs {
+		return end{e, p}
+	}
+	if owner := c.Owner(e.Addr, node); owner != nil {
+		return end{e, owner}
+	}
+	if p == nil {
+		p = waitingAt(c, e, node, d)
+	}
+	return end{e, p}
+}
+
+// side returns the verdict for one direction.
+func side(c *cluster.View, f flow.Flow, d npc.Direction) Side {
+	from, to := f.From, f.To
+	if d == npc.Ingress {
+		from, to = f.To, f.From
+	}
+	own := ownEnd(c, from, f.Node, d)
+	s := Side{Direction: d, Allowed: true, Reason: noPod, tiered: len(c.ClusterPolicies) > 0}
+	if own.pod == nil {
+		if why := cluster.UnreadPod(c, own.End); why != "" {
+			s.Pod = own.Pod
+			s.leaveOpen(why)
+		}
+		return s
+	}
+	s.Pod = own.String()
+	peer := peerEnd(c, to, own.pod.Node)
+	toItself := own.pod == peer.pod || f.From.Addr.IsValid() && f.From.Addr == f.To.Addr
+	toNode := peer.pod == nil && peer.Addr.IsValid() && c.NodeHas(own.pod.Node, peer.Addr)
+	q := question{View: c, own: own, peer: peer, direction: d, Service: f.Service}
+	switch {
+	case toItself:
+		q.exempt = itself
+	case toNode:
+		q.exempt = ownNode
+	}
+	conflict := conflictOf(c, own, d, q.exempt)
+	s.Conflict = conflict.text
+	switch {
+	case f.Node != "" && own.pod.Node != f.Node:
+		s.Reason = otherNode
+		return s
+	case toItself && !f.ThroughService, toNode && d == npc.Ingress:
+		s.Reason, s.stays = q.exempt, true
+		return s
+	case f.To.Addr.IsMulticast():
+		s.Reason = multicast
+		return s
+	}
+	s.stays, s.toNode = q.exempt != "", q.exempt == ownNode
+	if conflict.closes != "" {
+		s.Allowed, s.Reason, s.isolated = false, conflict.closes, conflict.isolated
+		return s
+	}
+	s.ask(q)
+	if c.Unread.Any() {
+		s.Without = nil // what could not be read may decide that too
+		if why := q.open(); why != "" {
+			s.leaveOpen(why)
+		}
+	}
+	return s
+}
+
+// leaveOpen makes the side one whose verdict is not known.
+func (s *Side) leaveOpen(why string) { s.Allowed, s.Reason, s.By, s.Unknown = false, unknown, nil, why }
+
+// question is what a rule is asked.
+type question struct {
+	*cluster.View
+	own, peer end
+	direction npc.Direction
+	flow.Service
+	// exempt is why NetworkPolicies do not judge the flow; empty if they do.
+	exempt Reason
+}
+
+// destination returns the pod that the flow goes to, on which names of ports are looked up; nil if it is no pod.
+func (q question) destination() *npc.Pod {
+	if q.direction == npc.Egress {
+		return q.peer.pod
+	}
+	return q.own.pod
+}
+
+// ask asks the policies, in the order of the tiers, and what they would answer without the rule that decides.
+func (s *Side) ask(q question) {
+	a := q.answer(nil)
+	s.Allowed, s.Reason, s.By, s.ClusterPolicies, s.Policies = a.Allowed, a.Reason, a.By, a.clusterPolicies, a.policies
+	if s.By != nil {
+		without := q.answer(s.By)
+		s.Without = &without.Outcome
+	}
+}
+
+// answer is what the policies say of a flow, and which were asked.
+type answer struct {
+	Outcome
+	clusterPolicies []ClusterPolicyReason
+	policies        []PolicyReason
+}
+
+// answer asks the policies without one of the rules; nil for all of them.
+func (q question) answer(without *Decision) (a answer) {
+	if q.tier(&a, policy.Admin, without) {
+		return a
+	}
+	isolating, isolated := q.Isolating(q.own.pod, q.direction)
+	switch {
+	case isolated:
+		q.skipBaseline(&a)
+	case q.tier(&a, policy.Baseline, without):
+		return a
+	}
+	switch {
+	case q.exempt != "":
+		a.Outcome = Outcome{Allowed: true, Reason: q.exempt}
+	case isolated:
+		q.networkPolicies(&a, isolating)
+	default:
+		a.Outcome = Outcome{Allowed: true, Reason: notIsolated}
+	}
+	return a
+}
+
+// networkPolicies asks the policies that isolate a pod.
+func (q question) networkPolicies(a *answer, isolating []*cluster.Policy) {
+	a.Outcome = Outcome{Reason: nothingAllows}
+	for _, p := range isolating {
+		r := PolicyReason{Policy: p.Key()}
+		if p.Invalid != nil {
+			r.Invalid = p.Invalid.Error()
+		}
+		for i, rule := range p.Rules[q.direction] {
+			m := q.match(rule)
+			reason := RuleReason{Number: i + 1, Allows: m.fits(), matching: m}
+			r.Allows = r.Allows || reason.Allows
+			r.Rules = append(r.Rules, reason)
+		}
+		if r.Allows {
+			a.Outcome = Outcome{Allowed: true, Reason: ruleAllows}
+		}
+		a.policies = append(a.policies, r)
+	}
+}
+
+// match compares a rule's peers and ports with the flow.
+func (q question) match(rule policy.Rule) (m matching) {
+	for _, peer := range rule.Peers {
+		m.Peers = append(m.Peers, peerReason(q.View, peer, q.peer))
+	}
+	for _, port := range rule.Ports {
+		r := portReason(port, q.Service, q.destination())
+		r.Unread = q.portFit(port) == cluster.Maybe
+		m.Ports = append(m.Ports, r)
+	}
+	return m
+}
+
+// outcomes are the verdicts that a direction may have, as far as policies could be read. A rule that may match, and a policy that may choose the
+// pod, leave both what they say and what follows.
+type outcomes struct{ allows, denies bool }
+
+func (o *outcomes) add(p outcomes) { o.allows, o.denies = o.allows || p.allows, o.denies || p.denies }
+
+// open returns what could not be read and may decide; empty if the verdict is the same whatever that is.
+func (q question) open() string {
+	pod := q.own.pod
+	conflict := q.own.Addr.IsValid() && (pod.StaleAddrs || q.ClaimsNodes(pod, q.own.Addr) || len(q.Rivals(q.own.Addr, pod)) > 0)
+	if found := q.outcomes(); !conflict && found.allows != found.denies {
+		return ""
+	}
+	switch {
+	case q.Unread.Policies.Lacks(pod.Namespace):
+		return "network policies of namespace " + pod.Namespace + " cannot be read: " + q.Unread.Policies.Reason
+	case q.peer.pod == nil && cluster.UnreadPod(q.View, q.peer.End) != "":
+		return cluster.UnreadPod(q.View, q.peer.End)
+	}
+	for _, namespace := range []string{q.peer.namespace(), pod.Namespace} {
+		if q.Unread.Namespaces.Lacks(namespace) && namespace != "" {
+			return "the labels of namespace " + namespace + " cannot be read: " + q.Unread.Namespaces.Reason
+		}
+	}
+	return "not everything can be read that decides about a disputed address"
+}
+
+// outcomes asks the policies as answer does.
+func (q question) outcomes() outcomes {
+	found, goesOn := q.tierOutcomes(policy.Admin)
+	if !goesOn {
+		return found
+	}
+	isolated := q.isolated()
+	if isolated != cluster.Never {
+		found.add(q.policyOutcomes())
+	}
+	if isolated != cluster.Always {
+		baseline, goesOn := q.tierOutcomes(policy.Baseline)
+		found.add(baseline)
+		found.allows = found.allows || goesOn
+	}
+	return found
+}
+
+// isolated reports whether NetworkPolicies isolate the pod.
+func (q question) isolated() cluster.Fit {
+	pod := q.own.pod
+	_, isolated := q.Isolating(pod, q.direction)
+	switch {
+	case isolated:
+		return cluster.Always
+	case q.LegacyNetpol && q.direction == npc.Ingress && q.Unread.Namespaces.Lacks(pod.Namespace),
+		!q.LegacyNetpol && q.Unread.Policies.Lacks(pod.Namespace):
+		return cluster.Maybe
+	}
+	return cluster.Never
+}
+
+// policyOutcomes asks the NetworkPolicies of a pod that is isolated.
+func (q question) policyOutcomes() outcomes {
+	if q.exempt != "" {
+		return outcomes{allows: true}
+	}
+	best := cluster.Never
+	if q.Unread.Policies.Lacks(q.own.pod.Namespace) {
+		best = cluster.Maybe
+	}
+	policies, _ := q.Isolating(q.own.pod, q.direction)
+	for _, p := range policies {
+		for _, rule := range p.Rules[q.direction] {
+			best = max(best, q.fit(rule))
+		}
+	}
+	return outcomes{allows: best != cluster.Never, denies: best != cluster.Always}
+}
+
+// tierOutcomes asks the policies of a tier, and reports whether the next one may be asked.
+func (q question) tierOutcomes(t policy.Tier) (found outcomes, goesOn bool) {
+	for _, p := range q.ClusterPolicies {
+		if p.Tier != t {
+			continue
+		}
+		chosen := q.Chooses(p, q.own.pod)
+		for _, rule := range p.Written[q.direction] {
+			fit := min(chosen, q.fit(rule.Rule))
+			if fit == cluster.Never {
+				continue
+			}
+			switch rule.Action {
+			case policy.Accept:
+				found.allows = true
+			case policy.Deny:
+				found.denies = true
+			default:
+				goesOn = true
+			}
+			if fit == cluster.Always {
+				return found, goesOn
+			}
+		}
+	}
+	return found, true
+}
+
+// fit reports whether a rule matches.
+func (q question) fit(rule policy.Rule) cluster.Fit {
+	peers, ports := cluster.Never, cluster.Never
+	for _, p := range rule.Peers {
+		switch mismatch(q.View, p, q.peer) {
+		case fits:
+			peers = cluster.Always
+		case namespaceUnread, podUnread:
+			peers = max(peers, cluster.Maybe)
+		}
+	}
+	for _, p := range rule.Ports {
+		ports = max(ports, q.portFit(p))
+	}
+	if len(rule.Peers) == 0 {
+		peers = cluster.Always
+	}
+	if len(rule.Ports) == 0 {
+		ports = cluster.Always
+	}
+	return min(peers, ports)
+}
+
+// portFit reports whether an item of a rule's ports matches. What names the ports of a pod that could not be read have is not known.
+func (q question) portFit(p policy.Port) cluster.Fit {
+	switch {
+	case PortFits(p, q.Service, q.destination()):
+		return cluster.Always
+	case p.Name != "" && p.HasProtocol(q.Protocol) && q.destination() == nil && q.direction == npc.Egress && cluster.UnreadPod(q.View, q.peer.End) != "":
+		return cluster.Maybe
+	}
+	return cluster.Never
+}

@@ -1,0 +1,262 @@
+// Package reachability finds out which pods and addresses reach which, for all pairs at once. Pods that no policy distinguishes are one class, and are
+// evaluated once.
+//
+//	Partition         pods and addresses by class, in one or more views of a cluster
+//	Relation          which classes reach which others, for one service
+//	Sample            the same for pods that are not together in one cluster
+//	Compare, Effects  how two clusters differ
+//
+// Its verdicts are those of npc/analysis/explain. It does not know why a flow is denied.
+package reachability
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
+)
+
+// Partition is pods and addresses by classes: two of one class get the same verdicts in each of the views that the partition was made for.
+type Partition struct {
+	classes []podClass
+	omitted []string // pods that own none of their addresses
+	views   []*view
+	ends    []end
+}
+
+// Class is pods that no policy distinguishes, or one address.
+type Class struct {
+	// Pods are namespace/name, in the order that they were given in; none for an address.
+	Pods []string
+	Addr netip.Addr
+	// Ends are the ends of the first pod, which stands for all, or the address.
+	Ends []End
+}
+
+// End is one end of a class.
+type End struct {
+	flow.End
+	// Alone is set if its verdicts depend on the node that judges, or on other pods.
+	Alone bool
+}
+
+// Classes returns the classes.
+func (p *Partition) Classes() (out []Class) {
+	for _, c := range p.classes {
+		class := Class{Pods: c.pods, Addr: c.addr}
+		for _, i := range c.ends {
+			class.Ends = append(class.Ends, End{p.ends[i].End, p.ends[i].alone})
+		}
+		out = append(out, class)
+	}
+	return out
+}
+
+// Omitted returns the pods that are in no class, because they own none of their addresses.
+func (p *Partition) Omitted() []string { return p.omitted }
+
+// Relation evaluates the policies of the first view for a service.
+func (p *Partition) Relation(s flow.Service) *Relation { return p.evaluate(p.views[0]).relation(s) }
+
+// podClass is pods that no policy distinguishes, or an address.
+type podClass struct {
+	pods []string // namespace/name, in the order that they were given in
+	addr netip.Addr
+	ends []int
+}
+
+// end is one address of the first pod of a class, which stands for all, or no address yet.
+type end struct {
+	flow.End
+	namespace string // of the pods; empty for an address
+	// alone is set if the verdicts of the end have to be asked for one by one: they depend on the node that judges, or on other pods.
+	alone bool
+}
+
+// NewPartition returns the classes of pods, by namespace/name, and of addresses in some views. The views must have the same pods at the same
+// addresses.
+func NewPartition(pods []string, addrs []netip.Addr, of ...*cluster.View) *Partition {
+	p := &Partition{}
+	for _, v := range of {
+		p.views = append(p.views, newView(v, addrs))
+	}
+	classes := map[string]int{} // what policies see of a pod -> its class
+	for _, name := range pods {
+		found := of[0].OwnedEnds(name)
+		if len(found) == 0 {
+			p.omitted = append(p.omitted, name)
+			continue
+		}
+		key := p.key(name, found)
+		i, ok := classes[key]
+		if !ok {
+			i = len(p.classes)
+			classes[key] = i
+			p.add(podClass{}, of[0].Pods[name].Namespace, found)
+		}
+		p.classes[i].pods = append(p.classes[i].pods, name)
+	}
+	for _, a := range addrs {
+		p.add(podClass{addr: a}, "", []flow.End{{Addr: a}})
+	}
+	return p
+}
+
+func (p *Partition) add(c podClass, namespace string, ends []flow.End) {
+	for _, e := range ends {
+		c.ends = append(c.ends, len(p.ends))
+		p.ends = append(p.ends, end{e, namespace, e.Addr.IsMulticast() || p.views[0].special[e.Addr] || p.views[0].IsNodes(e.Addr)})
+	}
+	p.classes = append(p.classes, c)
+}
+
+// key returns what policies see of a pod in all views.
+func (p *Partition) key(name string, ends []flow.End) string {
+	var b strings.Builder
+	for _, v := range p.views {
+		v.writeKey(&b, v.Pods[name], ends)
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// view is a view of a cluster with what its policies depend on.
+type view struct {
+	*cluster.View
+	// labels are the keys that selectors of pods name, ports the names that rules name.
+	labels, ports map[string]bool
+	blocks        []ipblock.Block // of all rules
+	addresses     *ipblock.Classes
+	// nodes are those whose pods get other verdicts than the pods of other nodes: an address of theirs is among those that are asked about, or
+	// one of their pods' addresses is claimed by several.
+	nodes map[string]bool
+	// special are the addresses whose pods are in no class with others.
+	special map[netip.Addr]bool
+}
+
+func newView(of *cluster.View, addrs []netip.Addr) *view {
+	v := &view{View: of, labels: map[string]bool{}, ports: map[string]bool{}, nodes: map[string]bool{}, special: map[netip.Addr]bool{}}
+	for _, p := range v.Policies {
+		v.addLabels(p.Target.Keys())
+	}
+	for _, p := range v.ClusterPolicies {
+		v.addLabels(p.Pods.Keys())
+	}
+	for r := range v.rules() {
+		for _, peer := range r.Peers {
+			if peer.Block != nil {
+				v.blocks = append(v.blocks, *peer.Block)
+			}
+			if peer.Pods != nil {
+				v.addLabels(peer.Pods.Keys())
+			}
+		}
+		for _, port := range r.Ports {
+			v.ports[port.Name] = true
+		}
+	}
+	v.addresses = ipblock.NewClasses(v.blocks)
+	v.findSpecial(addrs)
+	return v
+}
+
+// rules yields the rules of all policies.
+func (v *view) rules() iter.Seq[*policy.Rule] {
+	return func(yield func(*policy.Rule) bool) {
+		for _, d := range npc.Directions {
+			for r := range v.rulesOf(d) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rulesOf yields the rules of all policies for a direction.
+func (v *view) rulesOf(d npc.Direction) iter.Seq[*policy.Rule] {
+	return func(yield func(*policy.Rule) bool) {
+		for _, p := range v.Policies {
+			for i := range p.Rules[d] {
+				if !yield(&p.Rules[d][i]) {
+					return
+				}
+			}
+		}
+		for _, p := range v.ClusterPolicies {
+			for i := range p.Written[d] {
+				if !yield(&p.Written[d][i].Rule) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (v *view) addLabels(keys []string) {
+	for _, k := range keys {
+		v.labels[k] = true
+	}
+}
+
+// findSpecial finds the nodes and the addresses whose pods get other verdicts than other pods.
+func (v *view) findSpecial(addrs []netip.Addr) {
+	claimed := make(map[netip.Addr]*npc.Pod, len(v.Pods))
+	for _, p := range v.Pods {
+		for _, a := range p.Addrs {
+			// A pod reaches itself, by its address too: it is in a class of its own if its address is asked about.
+			// An address that is a Node's too may match peers that choose nodes.
+			if p.StaleAddrs || slices.Contains(addrs, a) || len(v.NodesAt(a)) > 0 {
+				v.special[a] = true
+			}
+		}
+		for _, a := range p.Claims() {
+			if q := claimed[a]; q != nil {
+				v.special[a], v.nodes[p.Node], v.nodes[q.Node] = true, true, true
+			}
+			claimed[a] = p
+		}
+		for _, a := range addrs {
+			if v.NodeHas(p.Node, a) {
+				v.nodes[p.Node] = true
+			}
+		}
+	}
+}
+
+// writeKey writes what policies see of a pod.
+func (v *view) writeKey(b *strings.Builder, p *npc.Pod, ends []flow.End) {
+	b.WriteString(p.Namespace)
+	words := make([]string, 0, len(p.Labels))
+	for k, value := range p.Labels {
+		if v.labels[k] {
+			words = append(words, k+"="+value)
+		}
+	}
+	slices.Sort(words)
+	for _, port := range p.Ports {
+		if v.ports[port.Name] {
+			words = append(words, fmt.Sprintf("%s %d/%d", port.Name, port.Protocol, port.Port))
+		}
+	}
+	if v.nodes[p.Node] {
+		words = append(words, "on "+p.Node)
+	}
+	for _, word := range words {
+		b.WriteByte('\n')
+		b.WriteString(word)
+	}
+	for _, e := range ends {
+		fmt.Fprintf(b, "\n%d", v.addresses.Of(e.Addr))
+		if v.special[e.Addr] {
+			b.WriteString(" of " + p.Name)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package reachability
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/random"
+)
+
+func effects(before, after *cluster.Cluster, meant flow.Flow) Effect {
+	return Effects(before.View(), after.View(), meant)
+}
+
+// counted returns the effect of a change, pair by pair and port by port.
+func counted(t *testing.T, before, after *cluster.Cluster, meant flow.Flow) (opens, closes int) {
+	t.Helper()
+	services := []flow.Service{{Protocol: 1}, {Protocol: 6, Port: 101}}
+	for _, protocol := range []uint8{6, 17, 132} {
+		for _, port := range []uint16{1, 80, 81, 82, 443, 444, 445, 8080, 8081, 8082} { // where a port or a range begins or has ended
+			services = append(services, flow.Service{Protocol: protocol, Port: port})
+		}
+	}
+	pods := before.View().PodNames("")
+	for _, from := range pods {
+		for _, to := range pods {
+			if from == to {
+				continue
+			}
+			opened, closed := false, false
+			for _, s := range services {
+				if from == meant.From.Pod && to == meant.To.Pod && s == meant.Service {
+					continue
+				}
+				for _, f := range flow.Between(before.View().OwnedEnds(from), before.View().OwnedEnds(to), s) {
+					was, is := explain.Explain(before.View(), f).Allowed, explain.Explain(after.View(), f).Allowed
+					opened, closed = opened || is && !was, closed || was && !is
+				}
+			}
+			if opened {
+				opens++
+			}
+			if closed {
+				closes++
+			}
+		}
+	}
+	return opens, closes
+}
+
+// TestEffectsAreCounted compares what a change opens and closes with what explain answers about every pair and port.
+func TestEffectsAreCounted(t *testing.T) {
+	changed := 0
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		before := random.World(t, r)
+		after := before.Clone()
+		pods := before.View().PodNames("")
+		meant := flow.Flow{From: flow.End{Pod: random.Pick(r, pods...)}, To: flow.End{Pod: random.Pick(r, pods...)},
+			Service: flow.Service{Protocol: 6, Port: 80}}
+		if r.IntN(2) == 0 {
+			random.SetPolicy(t, after, random.Pick(r, "a", "b", "c")+"/new", random.Spec(r))
+		} else {
+			p := *before.View().Pods[random.Pick(r, pods...)]
+			p.Labels = map[string]string{"app": random.Pick(r, "web", "db"), "tier": random.Pick(r, "1", "2")}
+			after.SetPod(p)
+		}
+		opens, closes := counted(t, before, after, meant)
+		if opens+closes > 0 {
+			changed++
+		}
+		if got := effects(before, after, meant); got.Opens != opens || got.Closes != closes {
+			t.Errorf("seed %d: %s, not %d and %d", seed, got, opens, closes)
+		}
+	}
+	if changed < 20 {
+		t.Errorf("only %d changes opened or closed anything", changed)
+	}
+}
+
+// TestEffectsOutside shows that effects on addresses of no pod are reported separately.
+func TestEffectsOutside(t *testing.T) {
+	world := func(specs ...string) *cluster.Cluster {
+		w := cluster.New()
+		w.SetPod(npc.Pod{Namespace: "a", Name: "web", Addrs: []netip.Addr{netip.MustParseAddr("10.32.0.1")}})
+		random.SetPolicy(t, w, "a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
+		for i, spec := range specs {
+			random.SetPolicy(t, w, fmt.Sprintf("a/p%d", i), spec)
+		}
+		return w
+	}
+	meant := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("192.0.2.1")}, To: flow.End{Pod: "a/web"},
+		Service: flow.Service{Protocol: 6, Port: 80}}
+	for spec, want := range map[string]string{
+		`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.1/32}}], ports: [{port: 80}]}]}`: "also opens 0, closes 0 pairs of pods",
+		`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.1/32}}]}]}`: "also opens 0, closes 0 pairs of pods; " +
+			"opens pods to or from addresses outside",
+		`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24}}], ports: [{port: 80}]}]}`: "also opens 0, closes 0 pairs of pods; " +
+			"opens pods to or from addresses outside",
+		`{podSelector: {}, ingress: [{ports: [{port: 80}]}]}`: "also opens 0, closes 0 pairs of pods; opens pods to or from addresses outside",
+	} {
+		if got := effects(world(), world(spec), meant).String(); got != want {
+			t.Errorf("%s: %s,\nnot %s", spec, got, want)
+		}
+	}
+	if got := effects(world(`{podSelector: {}, ingress: [{}]}`), world(), meant); !got.ClosesOutside || got.OpensOutside {
+		t.Errorf("a policy was deleted: %s", got)
+	}
+}

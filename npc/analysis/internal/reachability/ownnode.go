@@ -1,0 +1,98 @@
+package reachability
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc/policy"
+)
+
+// nodes returns a subject for each class of addresses of Nodes that no pod claims: in the same ipBlocks, and of Nodes that the same peers choose.
+func (s *subjects) nodes() (out []Subject) {
+	var addrs []netip.Addr
+	var choose [worlds][]policy.Selector
+	for w, v := range s.views {
+		addrs = append(addrs, v.StatusAddrs()...)
+		seen := map[string]bool{}
+		for r := range v.rules() {
+			for _, peer := range r.Peers {
+				if peer.Nodes != nil && !seen[peer.Nodes.String()] {
+					seen[peer.Nodes.String()] = true
+					choose[w] = append(choose[w], *peer.Nodes)
+				}
+			}
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	found := map[string]int{} // what policies see of an address -> its subject
+	for _, a := range slices.Compact(addrs) {
+		if s.taken[a] {
+			continue
+		}
+		var key strings.Builder
+		var names []string
+		for w, v := range s.views {
+			fmt.Fprint(&key, v.addresses.Of(a), " ")
+			at := v.NodesAt(a)
+			for _, n := range at {
+				names = append(names, n.Name)
+			}
+			for i, selector := range choose[w] {
+				for _, n := range at {
+					if selector.Matches(n.Labels) {
+						fmt.Fprint(&key, i, ",")
+						break
+					}
+				}
+			}
+			key.WriteByte(';')
+		}
+		at, ok := found[key.String()]
+		if !ok {
+			at = len(out)
+			found[key.String()] = at
+			out = append(out, Subject{In: [worlds]bool{true, true}, Addr: a})
+		}
+		out[at].NodeAddrs, out[at].Nodes = append(out[at].NodeAddrs, a), append(out[at].Nodes, names...)
+	}
+	for i := range out {
+		slices.Sort(out[i].Nodes)
+		out[i].Nodes = slices.Compact(out[i].Nodes)
+	}
+	return out
+}
+
+// ownNodes finds the classes of Nodes of which a pod sees only its own node.
+type ownNodes struct {
+	views [worlds]*view
+	nodes []Subject
+	known map[[worlds]string][]int // nodes of a pod in both worlds -> numbers of classes
+}
+
+// of returns the numbers of the classes all whose addresses the node of a pod has, in one of the worlds that the pod is in.
+func (o *ownNodes) of(pod string, in [worlds]bool) []int {
+	if len(o.nodes) == 0 {
+		return nil
+	}
+	var on [worlds]string
+	for w, v := range o.views {
+		if in[w] {
+			on[w] = v.Pods[pod].Node
+		}
+	}
+	numbers, ok := o.known[on]
+	if ok {
+		return numbers
+	}
+	for i, n := range o.nodes {
+		if !slices.ContainsFunc(n.NodeAddrs, func(a netip.Addr) bool {
+			return !o.views[before].NodeHas(on[before], a) && !o.views[after].NodeHas(on[after], a)
+		}) {
+			numbers = append(numbers, i+1)
+		}
+	}
+	o.known[on] = numbers
+	return numbers
+}

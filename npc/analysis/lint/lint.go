@@ -1,0 +1,108 @@
+// Package lint finds what is probably wrong with policies: those that select nobody, peers that match nobody, rules that other rules cover, names
+// that are nearly those of something else.
+//
+//	for _, f := range lint.Run(objects, view) {
+//		fmt.Println(f.File, f.Line, f.Level, f.Message, f.Rule) // shop.yaml 12 warning selects no pod; did you mean app=web? selects-nothing
+//	}
+//
+// What a finding claims holds for the objects that there are: a policy that selects nobody can be removed, and so can a rule that others cover,
+// without any verdict changing. What is not sure is not claimed. A policy silences rules by an annotation, ignoreAnnotation.
+//
+// The package does not know what becomes of findings.
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weave-npc/weave-npc/internal/spelling"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/source/manifest"
+	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+)
+
+// ignoreAnnotation has the IDs of rules, divided by commas, that are not applied to the policy that has the annotation.
+const ignoreAnnotation = "weave-npc/ignore"
+
+// Run returns the findings about objects, in the order of their files and lines. The view must be of the same objects.
+func Run(o snapshot.Objects, view *cluster.View) []Finding {
+	l := &linter{Objects: o, pods: newPods(o, view), ignored: map[subject]map[string]bool{}, missing: map[string]bool{}}
+	l.readAnnotations()
+	l.checkNamespaces()
+	compiled := map[string]*cluster.Policy{}
+	for _, p := range view.Policies {
+		compiled[p.Key()] = p
+	}
+	for _, p := range o.Policies {
+		if c := compiled[p.Namespace+"/"+p.Name]; c != nil {
+			l.checkPolicy(p, c)
+		}
+	}
+	l.checkCovered()
+	l.checkClusterPolicies()
+	slices.SortStableFunc(l.found, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Namespace, b.Namespace),
+			strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message))
+	})
+	return l.found
+}
+
+// readAnnotations reads which rules the policies silence.
+func (l *linter) readAnnotations() {
+	known := map[string]bool{}
+	for _, r := range Rules() {
+		known[r.ID] = true
+	}
+	read := func(m metav1.Object) {
+		text, ok := m.GetAnnotations()[ignoreAnnotation]
+		if !ok {
+			return
+		}
+		s := policySubject(m)
+		l.ignored[s] = map[string]bool{}
+		for id := range strings.SplitSeq(text, ",") {
+			if id = strings.TrimSpace(id); known[id] {
+				l.ignored[s][id] = true
+			} else {
+				l.add(ignoreUnknown, s, "metadata.annotations", fmt.Sprintf("%s names %q, which is no rule%s", ignoreAnnotation, id,
+					spelling.DidYouMean(id, maps.Keys(known))), "")
+			}
+		}
+	}
+	for _, p := range l.Policies {
+		read(p)
+	}
+	for _, p := range l.ClusterPolicies {
+		read(p)
+	}
+}
+
+// checkNamespaces looks for namespaces that policies are in and that do not exist. Where no Namespace is among manifests, they are elsewhere.
+func (l *linter) checkNamespaces() {
+	declared := map[string]bool{}
+	for _, n := range l.Namespaces {
+		if path, _ := l.Positions.Of(manifest.KindNamespace, "", n.Name, ""); path != "" || l.Positions == nil {
+			declared[n.Name] = true
+		}
+	}
+	if len(declared) == 0 {
+		return
+	}
+	for _, p := range l.Policies {
+		n := p.Namespace
+		if declared[n] || isOfTheSystem(n) || l.missing[n] {
+			continue
+		}
+		l.missing[n] = true
+		near, level := nearest(n, maps.Keys(declared)), Note
+		if near != "" {
+			level = Warning
+		}
+		l.addAs(level, missingNamespace, policySubject(p), "metadata.namespace", fmt.Sprintf("there is no Namespace %s%s", n, didYouMean(near)), "")
+	}
+}

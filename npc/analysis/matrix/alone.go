@@ -1,0 +1,112 @@
+package matrix
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
+	"github.com/weave-npc/weave-npc/npc/flow"
+)
+
+// alone writes down the ends whose verdicts depend on the node that judges, or on other pods. The page cannot know who owns an address as a node sees
+// it, and why an address is closed; so this is asked here, for each such end once.
+func (w *pods) alone() {
+	var nodes []string // of the pods that stand for classes
+	var ends []reachability.End
+	for _, c := range w.kinds.Classes {
+		if pod := w.view.Pods[c.Ends[0].Pod]; pod != nil && !slices.Contains(nodes, pod.Node) {
+			nodes = append(nodes, pod.Node)
+		}
+		for _, e := range c.Ends {
+			if e.Alone {
+				ends = append(ends, e)
+			}
+		}
+	}
+	for i, c := range w.kinds.Classes {
+		for j, e := range c.Ends {
+			if !e.Alone {
+				continue
+			}
+			out := alone{Class: i, End: j, Multicast: e.Addr.IsMulticast(), Owner: w.pod(w.view.Owner(e.Addr, "")), Owners: map[int]int{}}
+			for _, d := range npc.Directions {
+				out.Own[d] = w.own(e.End, d, ends)
+			}
+			for _, name := range nodes {
+				if owner := w.pod(w.view.Owner(e.Addr, name)); owner != out.Owner {
+					out.Owners[w.node(name)] = owner
+				}
+				if w.view.NodeHas(name, e.Addr) {
+					out.At = append(out.At, w.node(name))
+				}
+			}
+			w.Alone = append(w.Alone, out)
+		}
+	}
+}
+
+// own finds out whose policies judge an end in a direction, and what contradicts that it is its address.
+func (w *pods) own(e flow.End, d npc.Direction, ends []reachability.End) own {
+	out := own{Subject: -1}
+	side := w.ask(e, flow.End{Addr: w.stranger(e.Addr)}, d)
+	pod := w.view.Pods[side.Pod]
+	if pod == nil {
+		return out
+	}
+	out.Subject, out.Conflict, out.Closed = w.pod(pod), side.Conflict, side.closed
+	if d == npc.Egress {
+		for _, other := range ends {
+			if w.view.NodeHas(pod.Node, other.Addr) && w.view.Owner(other.Addr, pod.Node) == nil && other.Addr != e.Addr {
+				out.ClosedToNode = w.ask(e, other.End, d).closed
+				break
+			}
+		}
+	}
+	return out
+}
+
+// asked is one side of a verdict, with the sentence that says why the address is closed; empty if it is not.
+type asked struct {
+	explain.Side
+	closed string
+}
+
+func (w *pods) ask(own, peer flow.End, d npc.Direction) asked {
+	f := flow.Flow{From: own, To: peer, Service: flow.Service{Protocol: npc.ICMP}}
+	if d == npc.Ingress {
+		f.From, f.To = peer, own
+	}
+	v := explain.Explain(w.view, f)
+	side, head := v.Egress, "egress from "
+	if d == npc.Ingress {
+		side, head = v.Ingress, "ingress to "
+	}
+	out := asked{Side: side}
+	if side.Reason != closedContested && side.Reason != closedWaiting {
+		return out
+	}
+	_, after, _ := strings.Cut(v.String(), head+side.Pod+": denied: ")
+	out.closed, _, _ = strings.Cut(after, "\n")
+	return out
+}
+
+// The reasons for which an address is closed, as explain writes them in JSON.
+const (
+	closedContested explain.Reason = "contested address"
+	closedWaiting   explain.Reason = "waiting for its address"
+)
+
+// stranger returns an address of the same family that is nobody's.
+func (w *pods) stranger(like netip.Addr) netip.Addr {
+	a := netip.MustParseAddr("192.0.2.1")
+	if like.Is6() {
+		a = netip.MustParseAddr("2001:db8::1")
+	}
+	for w.view.Owner(a, "") != nil || w.view.IsNodes(a) || len(w.view.NodesAt(a)) > 0 || len(w.view.Stale(a, "")) > 0 || a == like {
+		a = a.Next()
+	}
+	return a
+}

@@ -1,0 +1,242 @@
+// Package matrix shows who reaches whom, as a table of sources and destinations. Pods with the same labels that no policy distinguishes are one row.
+//
+//	m, err := matrix.New(view, matrix.Options{Service: service})
+//	err = m.WriteText(os.Stdout)
+package matrix
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+)
+
+// Options select what a matrix is about.
+type Options struct {
+	Service flow.Service
+	// Addresses are sources and destinations in addition to the pods.
+	Addresses []string
+	// From and To are the namespaces of sources and of destinations; empty for all.
+	From, To string
+	// Either is the namespace that the source or the destination is in; empty for all.
+	Either string
+	// EachPod gives each pod a row of its own.
+	EachPod bool
+}
+
+// Matrix is who reaches whom.
+type Matrix struct {
+	From, To []Row
+	// Omitted are pods that are in no row, because they own none of their addresses.
+	Omitted  []string
+	relation *reachability.Relation
+	either   string
+	classes  int
+	lines    map[int][]reachability.Cell // class -> whether it reaches each other class, as far as that was asked
+}
+
+// New returns which pods and addresses of a view reach which.
+func New(v *cluster.View, o Options) (*Matrix, error) {
+	p, m, err := newRows(v, o)
+	if err != nil {
+		return nil, err
+	}
+	m.relation = p.Relation(o.Service)
+	return m, nil
+}
+
+// newRows returns the rows and columns of a matrix, and the partition that they are of.
+func newRows(v *cluster.View, o Options) (*reachability.Partition, *Matrix, error) {
+	addrs, bad := addresses(o.Addresses)
+	if bad != "" {
+		return nil, nil, errors.Errorf("%q is no address", bad)
+	}
+	pods := v.PodNames("")
+	if o.From != "" && o.To != "" {
+		pods = v.PodNames(o.From)
+		if o.From != o.To {
+			pods = append(pods, v.PodNames(o.To)...)
+		}
+	}
+	p := reachability.NewPartition(pods, addrs, v)
+	m := &Matrix{Omitted: p.Omitted(), either: o.Either, classes: len(p.Classes()), lines: map[int][]reachability.Cell{}}
+	for _, r := range Rows(v, p.Classes(), o.EachPod) {
+		if o.From == "" || r.namespace == "" || r.namespace == o.From {
+			m.From = append(m.From, r)
+		}
+		if o.To == "" || r.namespace == "" || r.namespace == o.To {
+			m.To = append(m.To, r)
+		}
+	}
+	if len(m.From) == 0 || len(m.To) == 0 {
+		return nil, nil, errors.New("there is no pod to ask about")
+	}
+	return p, m, nil
+}
+
+// asked reports whether a pair is in the matrix.
+func (m *Matrix) asked(from, to int) bool {
+	return m.either == "" || m.From[from].namespace == m.either || m.To[to].namespace == m.either
+}
+
+// maxLines is the number of classes above which no lines are kept.
+const maxLines = 2048
+
+// cell returns whether a row reaches a column. If both are the same, that is whether one of its pods reaches another one, or its only pod itself.
+func (m *Matrix) cell(from, to int) reachability.Cell {
+	a, b := m.From[from], m.To[to]
+	if a.Name == b.Name && len(a.Pods) < 2 {
+		return reachability.CellAllowed
+	}
+	if m.classes > maxLines {
+		return m.relation.Reach(a.class, b.class)
+	}
+	line, ok := m.lines[a.class]
+	if !ok {
+		line = make([]reachability.Cell, m.classes)
+		m.lines[a.class] = line
+	}
+	if line[b.class] == "" {
+		line[b.class] = m.relation.Reach(a.class, b.class)
+	}
+	return line[b.class]
+}
+
+// sign returns a cell as the text table shows it.
+func sign(c reachability.Cell) string {
+	switch c {
+	case reachability.CellAllowed:
+		return "+"
+	case reachability.CellDenied:
+		return "."
+	case reachability.CellPartly:
+		return "~"
+	case reachability.CellUnknown:
+		return "?"
+	}
+	return ""
+}
+
+// writer writes to a buffer. Its Flush returns the first error of any write.
+type textWriter struct{ *bufio.Writer }
+
+func (w textWriter) put(text string) { _, _ = w.WriteString(text) }
+
+func (w textWriter) printf(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
+// WriteText writes the matrix as a table of one character for each cell, with a row for each source. For pairs with one namespace at either end
+// there are two: from it to all, and to it from all others.
+func (m *Matrix) WriteText(out io.Writer) error {
+	b := textWriter{bufio.NewWriter(out)}
+	b.printf("%s, from the rows to the columns: ", m.relation.Service)
+	b.put("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n")
+	if m.relation.Unread.Any() {
+		b.put("? unknown: what decides cannot be read\n")
+	}
+	if slices.ContainsFunc(slices.Concat(m.From, m.To), func(r Row) bool { return len(r.Pods) > 1 }) {
+		b.put("pods with the same labels that no policy tells apart are one row; --pods gives each its own\n")
+	}
+	var within, others, all []int
+	for i, r := range m.From {
+		if r.namespace == m.either && m.either != "" {
+			within = append(within, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	for i := range m.To {
+		all = append(all, i)
+	}
+	if m.either == "" {
+		m.writeTable(b, others, all)
+	} else {
+		b.printf("\nfrom %s:\n", m.either)
+		m.writeTable(b, within, all)
+		if len(others) > 0 {
+			b.printf("\nto %s, from all others:\n", m.either)
+			m.writeTable(b, others, within)
+		}
+	}
+	return errors.Wrap(b.Flush(), "writing")
+}
+
+func (m *Matrix) writeTable(b textWriter, rows, columns []int) {
+	width, digits := 0, max(3, len(strconv.Itoa(len(rows))))
+	for _, i := range rows {
+		width = max(width, len(m.From[i].Name))
+	}
+	b.put("\n")
+	column := max(4, len(strconv.Itoa(len(columns)))+1)
+	// Columns of a matrix whose rows are others have names of their own.
+	same := slices.EqualFunc(rows, columns, func(i, j int) bool { return m.From[i].Name == m.To[j].Name })
+	if !same {
+		for n, j := range columns {
+			b.printf("column %d: %s\n", n+1, m.To[j].Name)
+		}
+		b.put("\n")
+	}
+	b.printf("%*s ", width+digits+1, "")
+	for n := range columns {
+		b.printf("%*d", column, n+1)
+	}
+	b.put("\n")
+	blank := strings.Repeat(" ", column)
+	for n, i := range rows {
+		b.printf("%*d %-*s ", digits, n+1, width, m.From[i].Name)
+		pending := 0 // blanks that are written if something follows
+		for _, j := range columns {
+			sign := sign(m.cell(i, j))
+			if sign == "" {
+				pending++
+				continue
+			}
+			for ; pending > 0; pending-- {
+				b.put(blank)
+			}
+			b.put(blank[1:])
+			b.put(sign)
+		}
+		b.put("\n")
+	}
+}
+
+// WriteJSON writes the matrix with the names of rows and columns, their pods, and a word for each cell, or null for a pair that is not in it.
+func (m *Matrix) WriteJSON(out io.Writer) error {
+	b := textWriter{bufio.NewWriter(out)}
+	head, err := json.Marshal(map[string]any{"port": m.relation.Service, "from": m.From, "to": m.To})
+	if err != nil {
+		return errors.Wrap(err, "writing JSON")
+	}
+	b.put(string(head[:len(head)-1]))
+	b.put(`,"cells":[`)
+	for i := range m.From {
+		if i > 0 {
+			b.put(",")
+		}
+		b.put("\n[")
+		for j := range m.To {
+			if j > 0 {
+				b.put(",")
+			}
+			if !m.asked(i, j) {
+				b.put("null")
+				continue
+			}
+			b.put(`"`)
+			b.put(string(m.cell(i, j)))
+			b.put(`"`)
+		}
+		b.put("]")
+	}
+	b.put("\n]}\n")
+	return errors.Wrap(b.Flush(), "writing JSON")
+}

@@ -1,0 +1,298 @@
+package matrix
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/fixture"
+	"github.com/weave-npc/weave-npc/test/random"
+)
+
+// explained returns what explain answers about two pods or addresses, and for how many flows and directions cluster network policies decide.
+func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) (_ reachability.Cell, byTiers int) {
+	t.Helper()
+	flows, n := flow.Between(ownedEnds(t, c, from), ownedEnds(t, c, to), s), 0
+	for _, f := range flows {
+		v := explain.Explain(c, f)
+		if v.Allowed {
+			n++
+		}
+		for _, side := range []explain.Side{v.Egress, v.Ingress} {
+			if side.By != nil {
+				byTiers++
+			}
+		}
+	}
+	switch {
+	case len(flows) == 0:
+		return reachability.CellNever, byTiers
+	case n == 0:
+		return reachability.CellDenied, byTiers
+	case n == len(flows):
+		return reachability.CellAllowed, byTiers
+	}
+	return reachability.CellPartly, byTiers
+}
+
+// ownedEnds returns the ends that a matrix has of a pod, or an address.
+func ownedEnds(t *testing.T, c *cluster.View, text string) []flow.End {
+	t.Helper()
+	if strings.Contains(text, "/") {
+		return c.OwnedEnds(text)
+	}
+	ends, err := c.Find(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ends
+}
+
+// members are the pods of a row, or the address that it is.
+func members(r Row) []string {
+	if len(r.Pods) > 0 {
+		return r.Pods
+	}
+	return []string{r.Name}
+}
+
+// TestClassesGetTheVerdictsOfTheirPods compares every pair of pods with what explain answers about it.
+func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
+	folded, byTiers := 0, 0
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := random.World(t, r)
+		s := random.Pick(r, flow.Service{Protocol: 6, Port: 80}, flow.Service{Protocol: 6, Port: 8080}, flow.Service{Protocol: 1},
+			flow.Service{Protocol: 6, Port: 443})
+		m, err := New(w.View(), Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},
+			EachPod: seed%4 == 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, from := range m.From {
+			if len(from.Pods) > 1 {
+				folded++
+			}
+			for j, to := range m.To {
+				for _, a := range members(from) {
+					for _, b := range members(to) {
+						if a == b && len(to.Pods) > 1 {
+							continue // the cell is about two different ones
+						}
+						want, decided := explained(t, w.View(), a, b, s)
+						if got := m.cell(i, j); got != want {
+							t.Fatalf("seed %d: %s -> %s, %s: %s, and explain answers %s", seed, a, b, s, got, want)
+						}
+						byTiers += decided
+					}
+				}
+			}
+		}
+	}
+	if folded < 40 {
+		t.Errorf("only %d rows had several pods", folded)
+	}
+	if byTiers < 2000 {
+		t.Errorf("only %d verdicts were by cluster network policies", byTiers)
+	}
+}
+
+// crowd has 20 namespaces; in each, ten policies choose ten kinds of pods; each kind has as many pods as it is told.
+func crowd(t testing.TB, each int) *cluster.Cluster {
+	w := cluster.New()
+	for n := range 20 {
+		ns := fmt.Sprintf("ns%d", n)
+		w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": fmt.Sprint(n % 4)}})
+		for a := range 10 {
+			random.SetPolicy(t, w, fmt.Sprintf("%s/p%d", ns, a), fmt.Sprintf(`{podSelector: {matchLabels: {app: a%d}}, policyTypes: [Ingress, Egress],
+				ingress: [{from: [{podSelector: {matchLabels: {app: a%d}}}, {namespaceSelector: {matchLabels: {team: "%d"}}}]},
+					{from: [{ipBlock: {cidr: 10.%d.0.0/16, except: [10.%d.%d.0/24]}}], ports: [{port: 80}]}],
+				egress: [{to: [{podSelector: {}}, {ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}]}]}`, a, (a+1)%10, a%4, n, n, a))
+			for i := range each {
+				w.SetPod(npc.Pod{Namespace: ns, Name: fmt.Sprintf("app%d-%d", a, i), Node: fmt.Sprintf("node%d", (n*7+i)%100),
+					Labels: map[string]string{"app": fmt.Sprint("a", a), "statefulset.kubernetes.io/pod-name": fmt.Sprintf("app%d-%d", a, i)},
+					Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(n), byte(a), byte(i)}),
+						netip.MustParseAddr(fmt.Sprintf("fd32:%x::%x:%x", n, a, i))}})
+			}
+		}
+	}
+	return w
+}
+
+// allocated is what a matrix takes in memory, given back or not.
+func allocated(t testing.TB, w *cluster.Cluster, eachPod bool) float64 {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := New(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: eachPod})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WriteText(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WriteJSON(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// TestMemoryOfManyPods shows that memory grows with the pods, not with their pairs, be they folded or not.
+func TestMemoryOfManyPods(t *testing.T) {
+	for _, c := range []struct {
+		eachPod   bool
+		few, many int // of each kind
+	}{{false, 5, 50}, {true, 1, 8}} {
+		small, large := allocated(t, crowd(t, c.few), c.eachPod), allocated(t, crowd(t, c.many), c.eachPod)
+		times := float64(c.many) / float64(c.few)
+		if ratio := large / small; ratio > 2*times {
+			t.Errorf("each pod %t: %.0f times as many pods take %.1f times the memory (%.0f and %.0f MB)", c.eachPod, times, ratio, small/1e6, large/1e6)
+		}
+		if large > 300e6 {
+			t.Errorf("each pod %t: takes %.0f MB", c.eachPod, large/1e6)
+		}
+	}
+}
+
+func BenchmarkMatrix(b *testing.B) {
+	w := crowd(b, 50)
+	for b.Loop() {
+		allocated(b, w, false)
+	}
+}
+
+// TestRowsOfReplicas shows what rows are, and what they are called.
+func TestRowsOfReplicas(t *testing.T) {
+	w := cluster.New()
+	pod := func(name, labels string, addr byte) {
+		w.SetPod(npc.Pod{Namespace: "shop", Name: name, Labels: fixture.Labels(t, labels),
+			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, addr})}})
+	}
+	pod("web-7d4-a", "{app: web, pod-template-hash: 7d4}", 1)
+	pod("web-7d4-b", "{app: web, pod-template-hash: 7d4}", 2)
+	pod("db-0", "{app: db, apps.kubernetes.io/pod-index: '0'}", 3)
+	pod("db-1", "{app: db, apps.kubernetes.io/pod-index: '1'}", 4)
+	pod("db-admin", "{app: admin}", 5)
+	pod("x", "{app: cache}", 6)
+	pod("y", "{app: cache}", 7)
+	text := func(each bool) string {
+		m, err := New(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: each})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, r := range m.From {
+			names = append(names, r.Name)
+		}
+		return strings.Join(names, "; ")
+	}
+	want := "shop/db-0 and 1 more; shop/db-admin; shop/web-7d4-* (2 pods); shop/x and 1 more"
+	if got := text(false); got != want {
+		t.Errorf("rows are %s,\nnot      %s", got, want)
+	}
+	random.SetPolicy(t, w, "shop/first", `{podSelector: {matchLabels: {apps.kubernetes.io/pod-index: "0"}}}`)
+	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-* (2 pods); shop/x and 1 more"
+	if got := text(false); got != want {
+		t.Errorf("a policy tells replicas apart, and rows are %s,\nnot %s", got, want)
+	}
+	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-a; shop/web-7d4-b; shop/x; shop/y"
+	if got := text(true); got != want {
+		t.Errorf("each pod has a row of its own, and they are %s,\nnot %s", got, want)
+	}
+}
+
+// TestNamespacesOfAMatrix shows which pairs are in the matrix when namespaces are chosen.
+func TestNamespacesOfAMatrix(t *testing.T) {
+	w := cluster.New()
+	for i, name := range []string{"a/x", "b/y", "c/z"} {
+		ns, name, _ := strings.Cut(name, "/")
+		w.SetPod(npc.Pod{Namespace: ns, Name: name, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 1)})}})
+	}
+	for _, c := range []struct {
+		name string
+		o    Options
+		want string // pairs
+	}{
+		{"to_or_from", Options{Either: "b"}, "a/x>b/y b/y>a/x b/y>b/y b/y>c/z c/z>b/y"},
+		{"from", Options{From: "b"}, "b/y>a/x b/y>b/y b/y>c/z"},
+		{"to", Options{To: "b"}, "a/x>b/y b/y>b/y c/z>b/y"},
+		{"from_and_to", Options{From: "a", To: "b"}, "a/x>b/y"},
+		{"within", Options{From: "a", To: "a"}, "a/x>a/x"},
+		{"with_an_address", Options{From: "a", To: "a", Addresses: []string{"192.0.2.1"}},
+			"a/x>a/x a/x>192.0.2.1 192.0.2.1>a/x 192.0.2.1>192.0.2.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Service = flow.Service{Protocol: 6, Port: 80}
+			m, err := New(w.View(), c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for i, from := range m.From {
+				for j, to := range m.To {
+					if m.asked(i, j) {
+						got = append(got, from.Name+">"+to.Name)
+					}
+				}
+			}
+			if said := strings.Join(got, " "); said != c.want {
+				t.Errorf("asks %s,\nnot  %s", said, c.want)
+			}
+			inText(t, m, len(got))
+			inJSON(t, m, len(got))
+		})
+	}
+}
+
+// inText counts the signs of the table.
+func inText(t *testing.T, m *Matrix, want int) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(b.String(), "\n")
+	if got := strings.Count(table, "+"); got != want {
+		t.Errorf("the text has %d signs, not %d:\n%s", got, want, &b)
+	}
+}
+
+// inJSON counts the cells that are not null.
+func inJSON(t *testing.T, m *Matrix, want int) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Port     string
+		From, To []struct{ Name string }
+		Cells    [][]*string
+	}
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatalf("%v\n%s", err, &b)
+	}
+	n := 0
+	for _, row := range got.Cells {
+		for _, c := range row {
+			if c != nil && *c == "allowed" {
+				n++
+			}
+		}
+	}
+	if n != want || got.Port != "tcp/80" || len(got.Cells) != len(got.From) || len(got.Cells[0]) != len(got.To) {
+		t.Errorf("the JSON has %d cells, not %d:\n%s", n, want, &b)
+	}
+}

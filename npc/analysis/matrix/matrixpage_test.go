@@ -1,0 +1,160 @@
+package matrix
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/fixture"
+)
+
+// dataOf returns what the page's script reads.
+func dataOf(t *testing.T, page string) (d document) {
+	t.Helper()
+	found := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`).FindStringSubmatch(page)
+	if found == nil {
+		t.Fatal("there are no data")
+	}
+	if err := json.Unmarshal([]byte(found[1]), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func write(t *testing.T, w *cluster.Cluster, o PageOptions) string {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := WritePage(&b, w.View(), o); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// shop has a pod for each of some names.
+func shop(names ...string) *cluster.Cluster {
+	w := cluster.New()
+	w.SetNamespace(npc.Namespace{Name: "shop"})
+	for i, name := range names {
+		w.SetPod(npc.Pod{Namespace: "shop", Name: name, Node: "node1", Labels: map[string]string{"app": name},
+			Ports: []npc.NamedPort{{Name: "http", Protocol: 6, Port: uint16(8080 + i)}},
+			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2)})}})
+	}
+	return w
+}
+
+// TestServices shows which ports the page tells from each other: those that the same items of rules match are one.
+func TestServices(t *testing.T) {
+	for _, c := range []struct{ name, ports, want string }{
+		{"no port", "", "icmp; sctp, every port; tcp, every port; udp, every port"},
+		{"a number", "{port: 80}", "icmp; sctp, every port; tcp, every other port; tcp/80; udp, every port"},
+		{"the first port", "{port: 1}", "icmp; sctp, every port; tcp/1; tcp/2-65535; udp, every port"},
+		{"all ports of a protocol", "{protocol: UDP}", "icmp; sctp, every port; tcp, every port; udp, every port"},
+		{"ranges", "{port: 100, endPort: 199}, {port: 150, endPort: 300}",
+			"icmp; sctp, every port; tcp, every other port; tcp/100-149; tcp/150-199; tcp/200-300; udp, every port"},
+		{"a name", "{port: http}", "icmp; sctp, every port; tcp, every other port; tcp/8080; tcp/8081; udp, every port"},
+		{"some ranges in one item", "{port: 10, endPort: 50}, {port: 20}, {port: 30}, {port: 40}, {port: 60}",
+			"icmp; sctp, every port; tcp, every other port; tcp/10-19,21-29,31-39 and 1 more ranges; tcp/20; tcp/30; tcp/40; tcp/60; udp, every port"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := shop("a", "b")
+			w.SetPolicy(fixture.Policy(t, "shop/p", "{podSelector: {}, ingress: [{ports: ["+c.ports+"]}]}"))
+			var got []string
+			for _, s := range dataOf(t, write(t, w, PageOptions{AllPorts: true})).Services {
+				got = append(got, s.Text)
+				if asked, err := flow.ParseService(s.Asked); err != nil || len(s.Ranges) > 0 && asked.Port != s.Ranges[0][0] {
+					t.Errorf("%s is asked as %s: %v", s.Text, s.Asked, err)
+				}
+			}
+			slices.Sort(got)
+			if text := strings.Join(got, "; "); text != c.want {
+				t.Errorf("tells apart %s,\nnot         %s", text, c.want)
+			}
+		})
+	}
+}
+
+// TestRowsOfWorkloads shows what rows are called.
+func TestRowsOfWorkloads(t *testing.T) {
+	web, other := &npc.Workload{Kind: "Deployment", Name: "web"}, &npc.Workload{Kind: "Deployment", Name: "other"}
+	for _, c := range []struct {
+		name string
+		of   []*npc.Workload // what made the pods web-1, web-2 and so on
+		app  []string
+		want string
+	}{
+		{"a workload", []*npc.Workload{web, web}, []string{"x", "x"}, "shop/web (2 pods)"},
+		{"none", []*npc.Workload{nil, nil}, []string{"x", "x"}, "shop/web-* (2 pods)"},
+		{"one pod", []*npc.Workload{web}, []string{"x"}, "shop/web-0"},
+		{"two workloads alike", []*npc.Workload{web, other}, []string{"x", "x"}, "shop/web-* (2 pods)"},
+		{"two kinds of one workload", []*npc.Workload{web, web, web, web}, []string{"x", "x", "y", "y"}, "shop/web-0 and 1 more; shop/web-2 and 1 more"},
+		{"two workloads of one name", []*npc.Workload{web, web, {Kind: "Job", Name: "web"}, {Kind: "Job", Name: "web"}}, []string{"x", "x", "y", "y"},
+			"shop/web-0 and 1 more; shop/web-2 and 1 more"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := cluster.New()
+			for i, of := range c.of {
+				w.SetPod(npc.Pod{Namespace: "shop", Name: fmt.Sprint("web-", i), Labels: map[string]string{"app": c.app[i]}, Workload: of,
+					Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2)})}})
+			}
+			var got []string
+			for _, r := range dataOf(t, write(t, w, PageOptions{AllPorts: true})).Rows {
+				got = append(got, r.Name)
+			}
+			if text := strings.Join(got, "; "); text != c.want {
+				t.Errorf("rows are %s, not %s", text, c.want)
+			}
+		})
+	}
+}
+
+// TestWhatIsShownFirst shows the port and how far rows are unfolded.
+func TestWhatIsShownFirst(t *testing.T) {
+	many := make([]string, 130)
+	for i := range many {
+		many[i] = fmt.Sprint("pod", i)
+	}
+	on80 := Options{Service: flow.Service{Protocol: 6, Port: 80}}
+	each := on80
+	each.EachPod = true
+	for _, c := range []struct {
+		name  string
+		o     PageOptions
+		w     *cluster.Cluster
+		port  string
+		level int
+	}{
+		{"a few", PageOptions{Options: on80}, shop("a", "b"), "tcp/80", 1},
+		{"many", PageOptions{Options: on80}, shop(many...), "tcp/80", 0},
+		{"each pod", PageOptions{Options: each}, shop(many...), "tcp/80", 2},
+		{"all ports", PageOptions{AllPorts: true}, shop("a"), "", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if d := dataOf(t, write(t, c.w, c.o)); d.Port != c.port || d.Level != c.level {
+				t.Errorf("shows %q, unfolded to %d, not %q and %d", d.Port, d.Level, c.port, c.level)
+			}
+		})
+	}
+}
+
+// TestNobody shows that there has to be a pod, and that pods that own no address are told.
+func TestNobody(t *testing.T) {
+	if _, err := WritePage(&bytes.Buffer{}, cluster.New().View(), PageOptions{}); err == nil {
+		t.Error("an empty cluster has a page")
+	}
+	w := shop("a")
+	w.SetPod(npc.Pod{Namespace: "shop", Name: "b", Node: "node1", UID: "0", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")}})
+	w.SetPod(npc.Pod{Namespace: "shop", Name: "done", Finished: true})
+	w.SetPod(npc.Pod{Namespace: "shop", Name: "host", HostNetwork: true})
+	omitted, err := WritePage(&bytes.Buffer{}, w.View(), PageOptions{AllPorts: true})
+	if err != nil || len(omitted) != 1 {
+		t.Errorf("left out are %v: %v", omitted, err)
+	}
+}

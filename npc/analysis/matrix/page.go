@@ -1,0 +1,104 @@
+// This part of the package writes the matrix of who reaches whom as one HTML page that needs nothing else.
+//
+//	err := matrix.WritePage(out, view, matrix.PageOptions{Options: matrix.Options{}})
+//
+// The page holds the policies and what they see of the pods, not the cells: its script, engine.js, decides each cell and tells the reason when it is
+// asked, so that ten thousand pods on every port fit. The verdicts and the words are those of npc/analysis/explain.
+
+package matrix
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"strings"
+
+	"github.com/pkg/errors"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy"
+)
+
+//go:embed page.html
+var pageSource string
+
+//go:embed page.css
+var style string
+
+// engine decides cells, reasons finds the words, axis unfolds rows and columns, view shows them.
+var (
+	//go:embed engine.js
+	engine string
+	//go:embed reasons.js
+	reasons string
+	//go:embed axis.js
+	axis string
+	//go:embed view.js
+	view string
+)
+
+// Options select what the page shows first, and what it is about.
+type PageOptions struct {
+	Options
+	// AllPorts shows all ports first, and not the options' service.
+	AllPorts bool
+}
+
+// Write writes the page, and returns the pods that are left out because they own none of their addresses. The names of objects, which may hold
+// anything, reach it only as text.
+func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
+	each := o.EachPod
+	o.EachPod = false
+	kinds, err := newRowKinds(v, o.Options)
+	if err != nil {
+		return nil, err
+	}
+	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, kinds: kinds, numbers: map[*cluster.Policy]int{},
+		clusterNumbers: map[*policy.Cluster]int{}, namespaces: map[string]int{}, nodes: map[string]int{}, named: map[flow.Service]bool{},
+		single: map[*npc.Pod]int{}}
+	if err := w.policies(); err != nil {
+		return nil, errors.Wrap(err, "writing down the policies")
+	}
+	w.findNamed()
+	w.services()
+	w.classes()
+	w.alone()
+	w.rows()
+	w.Either, w.Level = o.Either, level(kinds, each)
+	if !o.AllPorts {
+		w.Port = o.Service.String()
+	}
+	// The escapes of JSON are such that it can stand in a script.
+	data, err := json.Marshal(w.document)
+	if err != nil {
+		return nil, errors.Wrap(err, "writing down the matrix")
+	}
+	script := engine + reasons + axis + view
+	page := strings.NewReplacer("{{style}}", style, "{{script}}", script, "{{data}}", string(data),
+		"{{style-hash}}", hash(style), "{{script-hash}}", hash(script))
+	_, err = page.WriteString(out, pageSource)
+	return kinds.Omitted, errors.Wrap(err, "writing the page")
+}
+
+// hash returns a text as a Content-Security-Policy names it.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// maxUnfolded is the number of rows above which namespaces are shown folded first.
+const maxUnfolded = 120
+
+func level(k *rowKinds, each bool) int {
+	switch {
+	case each:
+		return 2
+	case max(len(k.From), len(k.To)) <= maxUnfolded:
+		return 1
+	}
+	return 0
+}

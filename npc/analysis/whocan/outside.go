@@ -1,0 +1,74 @@
+package whocan
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
+)
+
+// outside returns the addresses of no pod and no node, those with the same answers together. Only the blocks of policies that choose the pods
+// count, as nothing else judges what is outside.
+func (a *around) outside() (out []Neighbour) {
+	taken := a.takenAddrs()
+	for _, r := range ipblock.NewClasses(a.ownBlocks()).Ranges() {
+		free, ok := r.Unicast(func(addr netip.Addr) bool { return !taken[addr] })
+		if !ok {
+			continue
+		}
+		spans := a.ask([]flow.End{{Addr: free, Outside: true}})
+		if len(spans) == 0 || spans[0].Reach == string(reachability.CellNever) {
+			continue
+		}
+		same := slices.IndexFunc(out, func(n Neighbour) bool { return slices.Equal(n.Ports, spans) })
+		if same < 0 {
+			same = len(out)
+			out = append(out, Neighbour{Kind: KindOutside, Ports: spans})
+		}
+		out[same].add(r)
+	}
+	for i := range out {
+		out[i].Name = outsideName(out[i].Addresses)
+	}
+	return out
+}
+
+// add adds a range, which joins the last one if that ends where it begins.
+func (n *Neighbour) add(r ipblock.Range) {
+	if i := len(n.Addresses) - 1; i >= 0 && n.Addresses[i].Last.Next() == r.First {
+		n.Addresses[i].Last = r.Last
+		return
+	}
+	n.Addresses = append(n.Addresses, r)
+}
+
+// ownBlocks returns the blocks that the rules of policies name which choose the pods.
+func (a *around) ownBlocks() (all []ipblock.Block) {
+	for rule := range a.rules(a.pods, a.Direction) {
+		for _, peer := range rule.Peers {
+			if peer.Block != nil {
+				all = append(all, *peer.Block)
+			}
+		}
+	}
+	return all
+}
+
+// takenAddrs returns the addresses of pods and nodes.
+func (a *around) takenAddrs() map[netip.Addr]bool {
+	taken := map[netip.Addr]bool{}
+	for _, p := range a.Pods {
+		for _, addr := range p.Addrs {
+			taken[addr] = true
+		}
+	}
+	for _, addrs := range cluster.AddrsOfNodes(a.View) {
+		for _, addr := range addrs {
+			taken[addr] = true
+		}
+	}
+	return taken
+}

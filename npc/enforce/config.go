@@ -1,0 +1,63 @@
+// Package npc has what all parts of the node daemon share: what an operator configures, and which policies are not enforced as written.
+package enforce
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
+)
+
+// Hook names who sends packets into the chains of weave-npc.
+type Hook string
+
+// The hooks.
+const (
+	// HookForward puts a jump first in FORWARD.
+	HookForward Hook = "forward"
+	// HookNone leaves it to the CNI to jump to WEAVE-NPC and WEAVE-NPC-EGRESS.
+	HookNone Hook = "none"
+)
+
+// GateMode determines when packets of unknown addresses in the node's range are dropped.
+type GateMode string
+
+// The gate's modes.
+const (
+	GateAuto   GateMode = "auto"
+	GateOpen   GateMode = "open"
+	GateClosed GateMode = "closed"
+)
+
+// Config is what an operator decides. It does not change while weave-npc runs.
+type Config struct {
+	// NodeName is the node whose pods are local.
+	NodeName string
+	// PodInterface is the bridge that local pods are attached to; empty if local pods are told by address.
+	PodInterface string
+	// PodRanges are the ranges of the local pods' addresses as the operator gives them; without any,
+	// SetRanges brings the node's own.
+	PodRanges []netip.Prefix
+	// BridgePort is the port of the bridge behind which other nodes' pods are.
+	BridgePort string
+	Hook       Hook
+	// AllowAction is what an allowed packet gets with HookForward: ACCEPT or RETURN.
+	AllowAction string
+	Gate        GateMode
+	// NFLogGroup is the NFLOG group of packets dropped on ingress; those dropped on egress have the next one.
+	NFLogGroup uint16
+	// AllowMcast lets all multicast pass; without it, none from or to local pods does.
+	AllowMcast bool
+	// MaxListSize is the most members that a list:set has; a selector of more namespaces gets a flat set.
+	MaxListSize int
+	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6.
+	LegacyNetpol bool
+	// Booted, if not nil, returns when this node was started, by its clock.
+	Booted func() time.Time
+	// Budget limits what policies may cost; the zero Limits are the defaults.
+	Budget quota.Limits
+	// CutMark is the bit of a connection's mark that ends it when a change denies it; 0 if changes end no connections.
+	CutMark uint32
+	// TCPLiberal is set if conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
+	TCPLiberal bool
+}

@@ -1,0 +1,166 @@
+package controller_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
+)
+
+// TestS95_WhichChangesMayDeny open connections: those after which all are judged again.
+func TestS95_WhichChangesMayDeny(t *testing.T) {
+	w := newWorld(t)
+	w.Namespace("a", "team=a")
+	web := func(f func(*npc.Pod)) func() {
+		return func() { w.SetPod("a/web", "10.32.1.2", []string{"app=web"}, f) }
+	}
+	web(func(*npc.Pod) {})()
+	w.Policy("a/p", `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
+	w.Sync()
+	if !w.Model.TakeEdits() {
+		t.Error("what was there at the start was not judged")
+	}
+	for _, c := range []struct {
+		name   string
+		change func()
+		want   bool
+	}{
+		{"a pod comes", func() { w.Pod("a/client", "10.32.1.3", "app=client") }, false},
+		{"a pod of another node comes", func() { w.Remote("a/far", "10.32.2.3", "app=client") }, false},
+		{"a pod of another node has other labels", func() { w.Relabel("a/far", "app=other") }, true},
+		{"a pod of another node goes", func() { w.DeletePod("a/far") }, false},
+		{"a local pod goes", func() { w.DeletePod("a/client") }, false},
+		{"a port has a name", web(func(p *npc.Pod) { p.Ports = []npc.NamedPort{{Name: "web", Protocol: 6, Port: 80}} }), true},
+		{"a policy changes", func() { w.Policy("a/p", `{podSelector: {}}`) }, true},
+		{"a policy goes", func() { w.DeletePolicy("a/p") }, true},
+		{"a namespace has other labels", func() { w.Namespace("a", "team=b") }, true},
+		{"a cluster network policy comes", func() {
+			w.ClusterPolicy("p", `{tier: Admin, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
+		}, true},
+		{"it goes", func() { w.Model.DeleteClusterPolicy("p", types.UID("p")) }, true},
+	} {
+		c.change()
+		w.Again(false)
+		if got := w.Model.TakeEdits(); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
+	}
+}
+
+// TestJudge names the rule that decides.
+func TestJudge(t *testing.T) {
+	w := newWorld(t)
+	w.Namespace("a", "team=a")
+	w.Pod("a/web", "10.32.1.2", "app=web")
+	w.Pod("a/client", "10.32.1.3", "app=client")
+	w.Remote("a/far", "10.32.2.3", "app=far")
+	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
+{from: [{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.128/25]}}]}, {from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 80, endPort: 90}]}]}`)
+	w.ClusterPolicy("guard", `{tier: Admin, subject: {namespaces: {}}, egress: [{action: Pass, to: [{namespaces: {}}]},
+{action: Deny, to: [{networks: [203.0.113.0/24]}]}]}`)
+	w.Sync()
+	for _, c := range []struct {
+		from, to string
+		port     uint16
+		want     string
+	}{
+		{"10.32.1.3", "10.32.1.2", 80, "allowed by  a/web 2 (ingress)"},
+		{"10.32.2.3", "10.32.1.2", 80, "denied by   0 (ingress)"},
+		{"198.51.100.7", "10.32.1.2", 1, "allowed by  a/web 1 (ingress)"},
+		{"198.51.100.200", "10.32.1.2", 80, "denied by   0 (ingress)"},
+		{"10.32.1.3", "10.32.1.2", 91, "denied by   0 (ingress)"},
+		{"10.32.1.3", "203.0.113.9", 443, "denied by Admin guard 2 (egress)"},
+		{"10.32.1.2", "192.0.2.1", 443, "allowed by   0 (egress)"},
+		{"10.32.2.3", "192.0.2.1", 443, "not judged"},
+		{"10.32.1.2", "10.32.1.2", 80, "allowed by   0 (ingress)"},
+	} {
+		f := verdict.Flow{From: netip.MustParseAddr(c.from), To: netip.MustParseAddr(c.to), Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: c.port}}
+		v := w.Model.Judge([]verdict.Flow{f}, nil)[0]
+		got := fmt.Sprintf("%s by %s %s %d (%s)", map[bool]string{true: "allowed", false: "denied"}[v.Allowed], v.By.Tier, v.By.Policy, v.By.Number, v.Direction)
+		if !v.Judged {
+			got = "not judged"
+		}
+		if got != c.want {
+			t.Errorf("%s to %s, port %d: %s, want %s", c.from, c.to, c.port, got, c.want)
+		}
+	}
+}
+
+// TestJudgeNamesBothRules of a connection between two local pods, and tells rules that differ from rules that are moved.
+func TestJudgeNamesBothRules(t *testing.T) {
+	w := newWorld(t)
+	w.Namespace("a", "team=a")
+	w.Pod("a/web", "10.32.1.2", "app=web")
+	w.Pod("a/client", "10.32.1.3", "app=client")
+	w.Remote("a/far", "10.32.2.3", "app=far")
+	w.ClusterPolicy("guard", `{tier: Admin, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: client}}}},
+egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 81}}}]}]}`)
+	judge := func(to string, port uint16) verdict.Verdict {
+		f := verdict.Flow{From: netip.MustParseAddr("10.32.1.3"), To: netip.MustParseAddr(to),
+			Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: port}}
+		return w.Model.Judge([]verdict.Flow{f}, nil)[0]
+	}
+	const out = `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{}]}`
+	const in = `{podSelector: {matchLabels: {app: web}}, ingress: [%s]}`
+	const to80, to81 = `{ports: [{port: 80}]}`, `{ports: [{port: 81}]}`
+	contents := map[string]bool{}
+	for _, c := range []struct {
+		rules, to string
+		port      uint16
+		want      string
+		known     bool
+	}{
+		{to80, "10.32.1.2", 80, "a/out 1, a/in 1", false},
+		{to80, "10.32.2.3", 80, "a/out 1,  0", true},
+		{to80, "10.32.1.2", 82, " 0,  0", true},
+		{to81 + "," + to80, "10.32.1.2", 80, "a/out 1, a/in 2", true},
+		{to81 + "," + to80, "10.32.1.2", 81, "guard 1, a/in 1", false},
+		{`{ports: [{port: 80, endPort: 81}]}`, "10.32.1.2", 80, "a/out 1, a/in 1", false},
+	} {
+		w.Policy("a/out", out)
+		w.Policy("a/in", fmt.Sprintf(in, c.rules))
+		w.Sync()
+		v := judge(c.to, c.port)
+		if got := fmt.Sprintf("%s %d, %s %d", v.By.Policy, v.By.Number, v.Also.Policy, v.Also.Number); got != c.want {
+			t.Errorf("%s to %s, port %d: %s, want %s", c.rules, c.to, c.port, got, c.want)
+		}
+		if known := contents[v.Also.Content] || v.Also == (verdict.By{}); known != c.known || v.By.Policy != "" && v.By.Content == "" {
+			t.Errorf("%s to %s, port %d: the rule was there before: %t", c.rules, c.to, c.port, known)
+		}
+		contents[v.Also.Content] = true
+	}
+}
+
+// TestS96_PacketsOfEndedConnections are dropped wherever they come from, and those of others are not.
+func TestS96_PacketsOfEndedConnections(t *testing.T) {
+	for _, hook := range []enforce.Hook{enforce.HookForward, enforce.HookNone} {
+		w := newWorld(t, func(c *enforce.Config) { c.CutMark, c.Hook = 0x2000, hook })
+		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+		w.Sync()
+		for _, ends := range [][2]string{{"10.32.1.2", "198.51.100.7"}, {"198.51.100.7", "10.32.1.2"}, {"fd32:1::2", "2001:db8::7"}, {"2001:db8::7", "fd32:1::2"}} {
+			src, dst := netip.MustParseAddr(ends[0]), netip.MustParseAddr(ends[1])
+			k := w.Kernels[npc.FamilyOf(src)]
+			if hook == enforce.HookNone {
+				k.Chains["FORWARD"] = []string{"-i cni0 -j WEAVE-NPC-EGRESS", "-o cni0 -j WEAVE-NPC"}
+			}
+			for mark, want := range map[uint32]bool{0: true, 0x2000: false, 0x2004: false, 0x4004: true} {
+				p := simulate.Packet{Src: src, Dst: dst, Protocol: unix.IPPROTO_TCP, DstPort: 80, State: "ESTABLISHED", Mark: mark}
+				if p.In = "cni0"; !w.Model.IsLocal(src) {
+					p.In, p.Out = "", "cni0"
+				}
+				v, err := k.Simulate(p)
+				if err != nil || v.Accepted != want {
+					t.Errorf("%s, %s to %s, mark %#x: accepted = %t by %q, %v", hook, src, dst, mark, v.Accepted, v.By, err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package controller_test
+
+import (
+	"testing"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/test/cluster"
+)
+
+// world is a cluster, with what only the tests of this package need.
+type world struct{ *cluster.Cluster }
+
+// newWorld returns a cluster without objects, on paper, whose model has read the kernels.
+func newWorld(t *testing.T, configure ...func(*enforce.Config)) *world {
+	return &world{cluster.New(t, configure...)}
+}
+
+// starter makes a world in a fresh kernel.
+type starter func(t *testing.T, configure ...func(*enforce.Config)) *world
+
+// onEveryKernel runs a test on paper, and with a syncer on a real kernel on both backends.
+func onEveryKernel(t *testing.T, test func(t *testing.T, start starter)) {
+	t.Run("paper", func(t *testing.T) { test(t, newWorld) })
+	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
+		test(t, func(t *testing.T, configure ...func(*enforce.Config)) *world {
+			return &world{cluster.NewLive(t, b, configure...)}
+		})
+	})
+}

@@ -1,0 +1,37 @@
+package controller
+
+import (
+	"net/netip"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/clusterpolicy"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
+)
+
+// policies are those of all kinds.
+type policies struct {
+	isolation *networkpolicy.Isolation
+	tiers     *clusterpolicy.Tiers
+	addresses *index.Addresses
+}
+
+// of returns the directions in which something may deny a pod's packets.
+func (x policies) of(p *index.Pod) [len(npc.Directions)]bool {
+	is := x.isolation.Of(p)
+	for d, denied := range x.tiers.Of(p).Denied {
+		is[d] = is[d] || denied
+	}
+	return is
+}
+
+// contested reports for each direction whether another local pod that something may be denied claims an address that a local pod owns: whose it
+// is cannot be told, so that nothing is allowed.
+func (x policies) contested(a netip.Addr) (by [len(npc.Directions)]bool) {
+	for _, q := range x.addresses.Others(a) {
+		for d, is := range x.of(q) {
+			by[d] = by[d] || is
+		}
+	}
+	return by
+}

@@ -1,0 +1,62 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+)
+
+// TestManyRefusals cost as much as many sets and rules, and not as much as each set with each rule.
+func TestManyRefusals(t *testing.T) {
+	now := time.Unix(1000, 0)
+	m := atWork(&now)
+	for i := range 10 {
+		o := &networkingv1.NetworkPolicy{}
+		o.Namespace, o.Name = "a", fmt.Sprint("many-", i)
+		var peers []networkingv1.NetworkPolicyPeer
+		for j := range 790 {
+			peers = append(peers, networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"n": fmt.Sprintf("n%d-%d", i, j)}}})
+		}
+		o.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers}}
+		m.SetPolicy(o)
+		m.carryOut(false)
+		m.Planner().Resume()
+	}
+	carryOut := func() {
+		for m.carryOut(false); m.Planner().Resume(); m.carryOut(false) {
+		}
+	}
+	carryOut()
+	reasons := map[string]string{}
+	for s := range m.state.tables[npc.IPv4].Sets.OfPods() {
+		if strings.HasPrefix(s.About(), "pods ") {
+			reasons[s.Name] = "no room"
+		}
+	}
+	if len(reasons) < 7900 {
+		t.Fatalf("there are only %d sets", len(reasons))
+	}
+	start := time.Now()
+	if others, _ := m.Planner().Commit(dataplane.Transaction{}, dataplane.Result{RejectedSets: reasons}); len(others) > 0 {
+		t.Errorf("%d sets cannot be left out", len(others))
+	}
+	carryOut()
+	if refused := m.Lookup().Rejected(); len(refused) < 10 {
+		t.Errorf("%d policies lack something", len(refused))
+	}
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("%d refused sets took %s", len(reasons), took)
+	}
+	m.Planner().Retry(npc.IPv4)
+	carryOut()
+	if refused := m.Lookup().Rejected(); len(refused) > 0 {
+		t.Errorf("%d policies still lack something", len(refused))
+	}
+}

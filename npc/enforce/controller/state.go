@@ -1,0 +1,251 @@
+package controller
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/clusterpolicy"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/failclosed"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
+)
+
+// state is what the node needs, in memory: the parts, and the order in which they follow an event.
+type state struct {
+	config enforce.Config
+	limits quota.Limits
+	now    func() time.Time
+
+	tables    [len(npc.Families)]*dataplane.Table
+	index     *index.Index
+	isolation *networkpolicy.Isolation
+	tiers     *clusterpolicy.Tiers
+	gate      *failclosed.Gate
+	// editing tells which chains of rules in order are edited in place.
+	editing iptables.Editing
+	synced  bool
+	// edited is set if flows may have another verdict since the last plan, other than by pods that come and go.
+	edited   bool
+	input    input
+	policies policies
+	// uplinks are the ports of the pods' bridge that lead to no pod of this node.
+	uplinks []string
+	// judging is what cluster network policies judge.
+	judging rules.Judging
+	members []index.Membership // memory to find a pod's memberships in
+}
+
+func newState(config enforce.Config) *state {
+	s := &state{config: config, limits: cmp.Or(config.Budget, quota.Default()), now: time.Now, tables: dataplane.NewTables(),
+		editing: iptables.DefaultEditing(naming.ScratchChain)}
+	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize}, s.tables)
+	s.isolation = s.newIsolation(networkpolicy.DefaultSharding())
+	s.tiers = clusterpolicy.New(s.index, s.tables, s.base())
+	s.input.tables, s.policies = s.tables, policies{s.isolation, s.tiers, s.index.Addresses}
+	s.gate = failclosed.New(config, s.tables, s.index)
+	return s
+}
+
+// newIsolation makes the base's chains, and an Isolation whose rules they lead to.
+func (s *state) newIsolation(sharding networkpolicy.Sharding) *networkpolicy.Isolation {
+	base := s.base()
+	var roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain
+	for f, t := range s.tables {
+		for d, root := range t.Chains.AddBase(base) {
+			roots[d][f] = root
+		}
+	}
+	return networkpolicy.New(networkpolicy.Config{LegacyNetpol: s.config.LegacyNetpol, Budget: s.limits, Sharding: sharding}, s.index, s.tables, base, roots)
+}
+
+// base renders the rules that every node has.
+func (s *state) base() *rules.Base {
+	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
+		Hooked: s.config.Hook == enforce.HookForward, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
+		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal, CutMark: rules.CutMark(s.config.CutMark),
+		Judging: s.judging}
+}
+
+// facts returns what the gate depends on.
+func (s *state) facts() failclosed.Facts {
+	n, chosen := s.isolation.Counts(), s.tiers.Counts()
+	f := failclosed.Facts{Now: s.now(), Synced: s.synced, Missing: s.input.missing(), Policies: n.Policies + chosen.Policies, Isolated: n.Isolated}
+	for d := range npc.Directions {
+		f.Isolated[d] += chosen.Denied[d]
+	}
+	return f
+}
+
+func (s *state) setPod(p npc.Pod) {
+	if old := s.index.Pod(p.Namespace, p.Name); old != nil && old.UID != p.UID {
+		s.endPod(old)
+	}
+	change := s.index.SetPod(p)
+	s.edited = s.edited || change.Edited
+	s.follow(change)
+}
+
+func (s *state) deletePod(namespace, name string, uid types.UID) {
+	if p := s.index.Pod(namespace, name); p != nil && (uid == "" || p.UID == uid) {
+		s.endPod(p)
+	}
+}
+
+// endPod removes a pod. The addresses of one that is isolated and has not finished stay closed, because its containers may still run.
+func (s *state) endPod(p *index.Pod) {
+	change := s.index.DeletePod(p)
+	for _, t := range change.Transfers {
+		if change.WasLocal && t.From == p {
+			s.gate.Vanish(t.Addr, p, s.policies.of(p), s.now())
+		}
+	}
+	s.follow(change)
+}
+
+// follow has everything follow a change of the index: which policies are active, what becomes of addresses that changed hands, and which sets
+// the pods are in.
+func (s *state) follow(change index.Change) {
+	s.isolation.Update(change)
+	s.tiers.Update(change)
+	for _, t := range change.Transfers {
+		s.transfer(t)
+	}
+	s.place(change)
+}
+
+// place assigns pods and rules to shards, and brings the sets up to date that the affected pods are in, once for each pod.
+func (s *state) place(change index.Change) {
+	moved := append(s.isolation.Assign(), s.tiers.Assign()...)
+	s.rebase()
+	for _, p := range moved {
+		s.placePod(p)
+	}
+	for _, p := range change.Affected() {
+		if !slices.Contains(moved, p) {
+			s.placePod(p)
+		}
+	}
+	s.isolation.Prune()
+	s.tiers.Prune()
+}
+
+// rebase has the base's chains lead to the tiers that there are lists of.
+func (s *state) rebase() {
+	if judging := s.tiers.Judging(); judging != s.judging {
+		s.judging = judging
+		s.setBase()
+	}
+}
+
+// setBase renders the base's chains anew.
+func (s *state) setBase() {
+	base := s.base()
+	s.isolation.SetBase(base)
+	s.tiers.SetBase(base)
+	for _, t := range s.tables {
+		t.Chains.SetBase(base)
+	}
+}
+
+// placePod brings the sets up to date that a pod's addresses are in, and closes the addresses that it contests to their owners.
+func (s *state) placePod(p *index.Pod) {
+	for _, q := range append(s.index.Addresses.Contested(p), p) {
+		s.placeOne(q)
+	}
+}
+
+func (s *state) placeOne(p *index.Pod) {
+	s.members = s.isolation.Memberships(p, s.tiers.Of(p).Baseline, s.policies.contested, s.members[:0])
+	s.members = s.tiers.Memberships(p, s.isolation.Of, s.policies.contested, s.members)
+	s.members = s.gate.Memberships(p, s.members)
+	s.members = s.index.Memberships(p, s.members)
+	s.index.Place(p, s.members)
+	s.gate.Follow(p, s.policies.of(p))
+}
+
+func (s *state) placeAll() {
+	for p := range s.index.Pods() {
+		s.placePod(p)
+	}
+}
+
+func (s *state) setPolicy(p *networkpolicy.Policy) {
+	s.isolation.SetPolicy(p)
+	s.place(index.Change{})
+}
+
+func (s *state) deletePolicy(namespace, name string, uid types.UID) {
+	s.isolation.DeletePolicy(namespace, name, uid)
+	s.place(index.Change{})
+}
+
+// settleBudget has the policies enforced for which there is room.
+func (s *state) settleBudget() {
+	s.isolation.SettleBudget()
+	s.place(index.Change{})
+}
+
+// followNamespace has everything follow a change of a namespace that the index took.
+func (s *state) followNamespace(name string, change index.NamespaceChange) {
+	s.edited = true
+	s.isolation.Refit(change.Refit)
+	s.tiers.UpdateNamespace(name)
+	if change.DefaultDeny {
+		s.isolation.Reisolate(name)
+	}
+	s.place(index.Change{})
+}
+
+func (s *state) setNodeAddrs(addrs []netip.Addr) {
+	s.edited = true
+	s.follow(s.index.SetNodeAddrs(addrs))
+}
+
+func (s *state) setRanges(ranges []netip.Prefix) {
+	if s.gate.Ranges.Set(ranges) {
+		s.placeAll()
+	}
+}
+
+func (s *state) setUplinks(ports []string, behind, here []netip.Prefix) {
+	s.gate.Ranges.SetUplinks(len(ports) > 0, behind, here)
+	if slices.Equal(s.uplinks, ports) {
+		return
+	}
+	s.uplinks = slices.Clone(ports)
+	s.setBase()
+	s.placeAll()
+}
+
+// setSynced records that all objects are known. What changed hands before was not followed.
+func (s *state) setSynced() {
+	s.synced, s.edited = true, true
+	for _, t := range s.tables {
+		t.Flows.Clear()
+		s.findReassigned(t)
+	}
+	s.isolation.SetSynced()
+	s.place(index.Change{})
+}
+
+// nothingToPlan reports whether the kernel needs no transaction. Most changes of pods are of what nobody asks for.
+func (s *state) nothingToPlan() bool {
+	s.gate.Update(s.facts())
+	return !slices.ContainsFunc(s.tables[:], (*dataplane.Table).Stale)
+}
+
+// unfinished reports whether the last plan left rules that the next one removes.
+func (s *state) unfinished() bool {
+	return slices.ContainsFunc(s.tables[:], (*dataplane.Table).Unfinished)
+}

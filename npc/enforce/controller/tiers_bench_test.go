@@ -1,0 +1,151 @@
+package controller_test
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/synthetic"
+)
+
+// denying returns an Admin policy that denies the pods of a subject what pods with some label send. Port tells its rule from another one.
+func denying(name string, subject map[string]string, port int32) *v1alpha2.ClusterNetworkPolicy {
+	p := &v1alpha2.ClusterNetworkPolicy{}
+	p.Name, p.UID, p.Spec.Tier = name, types.UID(name), v1alpha2.AdminTier
+	p.Spec.Subject.Pods = &v1alpha2.NamespacedPod{PodSelector: metav1.LabelSelector{MatchLabels: subject}}
+	p.Spec.Ingress = []v1alpha2.ClusterNetworkPolicyIngressRule{{Action: v1alpha2.ClusterNetworkPolicyRuleActionDeny,
+		From: []v1alpha2.ClusterNetworkPolicyIngressPeer{{Pods: &v1alpha2.NamespacedPod{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"denied-by": name}}}}},
+		Protocols: []v1alpha2.ClusterNetworkPolicyProtocol{{TCP: &v1alpha2.ClusterNetworkPolicyProtocolTCP{
+			DestinationPort: &v1alpha2.Port{Number: port}}}}}}
+	return p
+}
+
+// BenchmarkEventUnderTiers takes a change from the call to the plan, with cluster network policies that concern no local pod, and with 100 that choose
+// all of them.
+func BenchmarkEventUnderTiers(b *testing.B) {
+	c := synthetic.Cluster{Namespaces: 100, Pods: 10_000, Policies: 100, Local: 110}
+	for _, scene := range []struct {
+		name    string
+		count   int
+		subject map[string]string
+	}{{"none", 0, nil}, {"elsewhere=1000", 1000, map[string]string{"app": "nobody"}}, {"here=100", 100, nil}} {
+		m := newModel()
+		for i := range scene.count {
+			m.SetClusterPolicy(denying(fmt.Sprint("p", i), scene.subject, 80))
+		}
+		load(m, c)
+		carryOut(m)
+		run := func(name string, event func(i int)) {
+			b.Run(scene.name+"/"+name, func(b *testing.B) {
+				i := 0
+				for b.Loop() {
+					i++
+					event(i)
+					carryOut(m)
+				}
+			})
+		}
+		run("unrelated-pod", func(i int) {
+			p := c.Pod(i % c.Pods)
+			p.Labels = map[string]string{"app": "other", "run": fmt.Sprint(i)}
+			m.SetPod(p)
+		})
+		run("local-pod", func(i int) {
+			p := c.Pod(c.Pods + i%c.Local)
+			p.Labels["app"] = fmt.Sprintf("app-%d", i%synthetic.Apps)
+			m.SetPod(p)
+		})
+		if scene.count > 0 {
+			run("cluster-policy", func(i int) {
+				m.SetClusterPolicy(denying(fmt.Sprint("p", i%scene.count), scene.subject, int32(80+i/scene.count%2)))
+			})
+		}
+	}
+}
+
+// underTiers is the number of policies of one rule each that choose the pods of BenchmarkFirstPacketUnderTiers.
+const underTiers = 25
+
+// BenchmarkFirstPacketUnderTiers forwards packets that open connections to pods that nothing isolates: without cluster network policies, with one
+// that chooses another local pod, and with 25 of one rule each that choose them. Of these the rules ask for a port of another protocol, or for peers
+// that the sender is not among: each rule for itself, because neighbours do not do the same, or all by one list. "x/bare" is what the 25 rules with
+// peers of their own take more than none, for what 25 bare rules that ask for sets take more than none.
+func BenchmarkFirstPacketUnderTiers(b *testing.B) {
+	c := synthetic.Cluster{Namespaces: 1, Local: 110}
+	policies := func(edit func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule)) func(m *controller.Controller) {
+		return func(m *controller.Controller) {
+			for i := range underTiers {
+				p := denying(fmt.Sprintf("p%02d", i), nil, 80)
+				edit(i, &p.Spec.Ingress[0])
+				m.SetClusterPolicy(p)
+			}
+		}
+	}
+	scenes := []struct {
+		name string
+		make func(m *controller.Controller)
+	}{
+		{"none", func(*controller.Controller) {}},
+		{"another", func(m *controller.Controller) {
+			p := c.Pod(0)
+			p.Labels = map[string]string{"chosen": "yes"}
+			m.SetPod(p)
+			m.SetClusterPolicy(denying("p", map[string]string{"chosen": "yes"}, 80))
+		}},
+		{"protocol", policies(func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule) { r.Action = alternating[i%2] })},
+		{"peers", policies(func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule) {
+			r.Action, r.Protocols = alternating[i%2], nil
+		})},
+		{"merged", policies(func(_ int, r *v1alpha2.ClusterNetworkPolicyIngressRule) { r.Protocols = nil })},
+	}
+	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
+		r := newRoad(b)
+		b.Run(string(backend), func(b *testing.B) {
+			costs := map[string][]float64{}
+			measure := func(name string) { costs[name] = append(costs[name], r.cost(b, r.addrs(100, 5), 4)) }
+			for b.Loop() {
+				for range 3 {
+					cluster.Empty(b)
+					measure("no-rules")
+					bareSetRules(b, backend)
+					measure("bare")
+					for _, scene := range scenes {
+						cluster.Empty(b)
+						m := newModel()
+						load(m, c)
+						scene.make(m)
+						r.enforce(b, m, backend)
+						measure(scene.name)
+					}
+				}
+			}
+			more := func(of, than string) float64 { return middle(costs[of]) - middle(costs[than]) }
+			for name, of := range costs {
+				b.ReportMetric(middle(of), name+"-ns")
+			}
+			b.ReportMetric(more("another", "none"), "another-more-ns")
+			b.ReportMetric(more("peers", "none")/more("bare", "no-rules"), "x/bare")
+			b.ReportMetric(0, "ns/op")
+		})
+		r.close()
+	}
+}
+
+var alternating = [...]v1alpha2.ClusterNetworkPolicyRuleAction{v1alpha2.ClusterNetworkPolicyRuleActionDeny, v1alpha2.ClusterNetworkPolicyRuleActionAccept}
+
+// bareSetRules puts rules into FORWARD that each ask for a set that the sender is not in.
+func bareSetRules(b *testing.B, backend iptables.Backend) {
+	b.Helper()
+	for i := range underTiers {
+		set := fmt.Sprint("bare", i)
+		cluster.Command(b, "ipset", "create", set, "hash:ip", "comment")
+		cluster.Command(b, "iptables-"+string(backend), "-A", "FORWARD", "-m", "set", "--match-set", set, "src", "-j", "DROP")
+	}
+}

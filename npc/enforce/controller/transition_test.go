@@ -1,0 +1,339 @@
+package controller_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
+	"github.com/weave-npc/weave-npc/test/cluster"
+	"github.com/weave-npc/weave-npc/test/fixture"
+	"github.com/weave-npc/weave-npc/test/judge"
+)
+
+// transition is one event, and what a cluster was before and after it.
+type transition struct {
+	kind          string
+	before, after judge.World
+}
+
+// TestS93_BetweenTheSteps judges every packet after each step of the transactions that one event leads to. In no direction is accepted what
+// both the state before and the state after deny. What both allow is dropped only where the promise says so, which is counted. What becomes
+// of the packets of pods that come, go or change places is asked of wrong accepts alone.
+func TestS93_BetweenTheSteps(t *testing.T) {
+	events, drops := map[string]int{}, map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
+		h.maybeEdit()
+		h.maybeDivide()
+		h.settleTiers()
+		for range rapid.IntRange(1, 8).Draw(h.t, "rounds") {
+			kind := rapid.SampledFrom(slices.Sorted(maps.Keys(h.events()))).Draw(rt, "kind")
+			events[kind]++
+			h.between(kind, h.events()[kind], func(why string) { drops[kind+" "+why]++ })
+			h.check()
+		}
+	})
+	t.Logf("events: %v; allowed drops of packets, after steps: %v", events, drops)
+}
+
+// settleTiers has the kernel hold what some steps make, where the rest may be accepted.
+func (h *generator) settleTiers() {
+	for range rapid.IntRange(4, 16).Draw(h.t, "before") {
+		h.step()
+	}
+	if h.chance(50, "the rest is accepted") {
+		h.setClusterPolicy(acceptingTheRest())
+	}
+	h.Sync()
+}
+
+// acceptingTheRest returns a policy that accepts what no other Admin policy decides: what leaves one rule before it meets another one is accepted.
+func acceptingTheRest() *v1alpha2.ClusterNetworkPolicy {
+	p := &v1alpha2.ClusterNetworkPolicy{}
+	p.Name, p.UID, p.Spec.Tier, p.Spec.Priority = "z", "z", v1alpha2.AdminTier, 1000
+	p.Spec.Subject.Namespaces = &metav1.LabelSelector{}
+	accept := v1alpha2.ClusterNetworkPolicyRuleActionAccept
+	p.Spec.Ingress = []v1alpha2.ClusterNetworkPolicyIngressRule{{Action: accept,
+		From: []v1alpha2.ClusterNetworkPolicyIngressPeer{{Namespaces: &metav1.LabelSelector{}}}}}
+	p.Spec.Egress = []v1alpha2.ClusterNetworkPolicyEgressRule{{Action: accept,
+		To: []v1alpha2.ClusterNetworkPolicyEgressPeer{{Networks: []v1alpha2.CIDR{"0.0.0.0/0", "::/0"}}}}}
+	return p
+}
+
+// events are the kinds of events, of which one is drawn.
+func (h *generator) events() map[string]func() {
+	return map[string]func(){
+		"relabel": func() {
+			if len(h.pods) > 0 {
+				p := h.pods[pick(h, slices.Sorted(maps.Keys(h.pods)), "pod to relabel")]
+				p.Labels = pick(h, someLabels, "labels")
+				h.setPod(p)
+			}
+		},
+		"namespace": func() { h.setNamespace(pick(h, someNamespaces, "namespace"), pick(h, someLabels, "labels")) },
+		"pod":       h.somePod,
+		"swap":      h.swap,
+		"delete": func() {
+			if len(h.pods) > 0 {
+				h.deletePod(pick(h, slices.Sorted(maps.Keys(h.pods)), "pod to delete"))
+			}
+		},
+		"cluster policy": h.someClusterPolicy,
+		"cluster policy deleted": func() {
+			if len(h.cluster) > 0 {
+				h.deleteClusterPolicy(pick(h, slices.Sorted(maps.Keys(h.cluster)), "cluster policy to delete"))
+			}
+		},
+		"policy": h.somePolicy,
+		"node":   h.someNode,
+	}
+}
+
+// between has an event happen, and judges every packet after each step of what follows. It calls dropped with the reason of each drop that may be.
+func (h *history) between(kind string, event func(), dropped func(why string)) {
+	was := h.begin(event)
+	h.judgeTransition(transition{kind: kind, before: was.judged(), after: h.state.judged()}, was.node, dropped)
+}
+
+// judgeTransition has the kernel follow a transition from a state with some addresses of the node, and judges every packet after each step.
+func (h *history) judgeTransition(tr transition, node []netip.Addr, dropped func(why string)) {
+	h.judgeSteps(tr, node, false, func(p judge.Packet, by string) {
+		why := tr.mayDrop(p)
+		if why == "" {
+			h.t.Fatalf("%s: %v: dropped in between, by %q\n%s", tr.kind, p, by, h.Applied())
+		}
+		dropped(why)
+	})
+}
+
+// mayDrop returns why a packet may be dropped for the one transaction although both states allow it; empty if it may not.
+func (tr transition) mayDrop(p judge.Packet) string {
+	switch src, dst := tr.moves(p.Src), tr.moves(p.Dst); {
+	case tr.kind == "pod", tr.kind == "swap", tr.kind == "delete":
+		return "as pods come and go"
+	case src && dst:
+		return "(b) both ends move"
+	case (src || dst) && tr.movesSeveral():
+		// One end moves as a subject, while the other pods that the event moves do as its peers: it belongs to no list until they have.
+		return "(b) a subject moves with its peers"
+	case tr.changesTiers(p.Src), tr.changesTiers(p.Dst):
+		return "(a) a subject moves in the Admin tier and another"
+	case (src || dst || tr.kind == "node") && tr.hasPass():
+		return "(c) an Admin Pass rule matches another"
+	}
+	return ""
+}
+
+// moves reports whether an address has another pod, or its pod or its namespace other labels, after the event. A namespace that was not
+// known and has no labels does: a selector that is empty matches it.
+func (tr transition) moves(a netip.Addr) bool { return identity(tr.before, a) != identity(tr.after, a) }
+
+// movesSeveral reports whether the event moves more than one pod.
+func (tr transition) movesSeveral() bool {
+	moved := map[string]bool{}
+	for _, w := range []judge.World{tr.before, tr.after} {
+		for _, p := range w.Pods {
+			if tr.moves(p.Addrs[0]) {
+				moved[p.Namespace+"/"+p.Name] = true
+			}
+		}
+	}
+	return len(moved) > 1
+}
+
+func identity(w judge.World, a netip.Addr) string {
+	for _, p := range w.Pods {
+		if slices.Contains(p.Addrs, a) {
+			labels, known := w.Namespaces[p.Namespace]
+			return fmt.Sprint(p, labels, known)
+		}
+	}
+	return ""
+}
+
+// changesTiers reports whether the Admin policies that choose the pod of an address change, and so does what judges it after them. If none did, or none
+// will, the edit of a policy is no reason to drop.
+func (tr transition) changesTiers(a netip.Addr) bool {
+	before, after := tr.before.Chosen(a, v1alpha2.AdminTier), tr.after.Chosen(a, v1alpha2.AdminTier)
+	if strings.HasPrefix(tr.kind, "cluster policy") && (before == "" || after == "") {
+		return false
+	}
+	return before != after &&
+		(tr.before.Chosen(a, v1alpha2.BaselineTier) != tr.after.Chosen(a, v1alpha2.BaselineTier) ||
+			!reflect.DeepEqual(tr.before.Isolating(a), tr.after.Isolating(a)))
+}
+
+// hasPass reports whether an Admin policy passes something.
+func (tr transition) hasPass() bool {
+	for _, p := range slices.Concat(tr.before.ClusterPolicies, tr.after.ClusterPolicies) {
+		var actions []v1alpha2.ClusterNetworkPolicyRuleAction
+		for _, r := range p.Spec.Ingress {
+			actions = append(actions, r.Action)
+		}
+		for _, r := range p.Spec.Egress {
+			actions = append(actions, r.Action)
+		}
+		if p.Spec.Tier == v1alpha2.AdminTier && slices.Contains(actions, v1alpha2.ClusterNetworkPolicyRuleActionPass) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestS93_ANamespaceArrivesAfterItsPods has two pods become subjects and peers at once, which no selector could choose before: what one of them sends,
+// to whomever, may be dropped until both are what they become, and nothing else.
+func TestS93_ANamespaceArrivesAfterItsPods(t *testing.T) {
+	h := newHistory(t, t)
+	h.setNamespace("b", nil)
+	pod := func(namespace, name, last string) npc.Pod {
+		return npc.Pod{Namespace: namespace, Name: name, UID: types.UID(name), Node: cluster.Node,
+			Addrs: []netip.Addr{netip.MustParseAddr("10.32.1." + last), netip.MustParseAddr("fd32:1::" + last)}}
+	}
+	h.setPod(pod("b", "other", "2"))
+	h.setPod(pod("c", "m", "5"))
+	h.setPod(pod("c", "n", "1"))
+	h.setClusterPolicy(acceptingTheRest())
+	h.Sync()
+	h.check()
+	reasons := map[string]int{}
+	h.between("namespace", func() { h.setNamespace("c", nil) }, func(why string) { reasons[why]++ })
+	h.check()
+	if len(reasons) == 0 {
+		t.Error("nothing was dropped: the promise can be stronger")
+	}
+}
+
+// TestS93_AnAddressMovesBetweenRules gives a peer's address to a pod that other rules deny, and back.
+func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
+	h := newHistory(t, t)
+	h.setNamespace("a", nil)
+	addr := []netip.Addr{netip.MustParseAddr("10.32.1.2")}
+	peer := func(name, colour string, started int64) npc.Pod {
+		return npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: "other", Addrs: addr, Labels: map[string]string{"colour": colour},
+			Started: time.Unix(started, 0)}
+	}
+	h.setPod(npc.Pod{Namespace: "a", Name: "web", UID: "web", Node: cluster.Node, Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.3")}})
+	h.setPod(peer("old", "red", 1))
+	for name, spec := range map[string]string{
+		"first": `{tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [
+{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}]},
+{action: Pass, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]}]}`,
+		"last": `{tier: Baseline, priority: 1, subject: {namespaces: {}}, ingress: [
+{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]}]}`,
+	} {
+		h.setClusterPolicy(fixture.ClusterPolicy(t, name, spec))
+	}
+	h.setClusterPolicy(acceptingTheRest())
+	h.Sync()
+	h.check()
+	for range 2 {
+		h.between("pod", func() { h.setPod(peer("next", "blue", 2)) }, func(string) {})
+		h.check()
+		h.between("delete", func() { h.deletePod("a/next") }, func(string) {})
+		h.check()
+	}
+}
+
+// TestS62_APolicyChangesItsTier from Baseline to Admin and back, beside NetworkPolicies and other policies of the Baseline tier or without: what both
+// versions allow passes at any moment.
+func TestS62_APolicyChangesItsTier(t *testing.T) {
+	for _, others := range []string{"", "isolated", "baseline", "isolated, baseline"} {
+		t.Run("others_"+others, func(t *testing.T) {
+			h := newHistory(t, t)
+			h.setNamespace("a", nil)
+			for i, colour := range []string{"red", "blue", "green"} {
+				h.setPod(npc.Pod{Namespace: "a", Name: colour, UID: types.UID(colour), Node: cluster.Node, Labels: map[string]string{"colour": colour},
+					Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.32.1.", i+2)), netip.MustParseAddr(fmt.Sprint("fd32:1::", i+2))}})
+			}
+			if strings.Contains(others, "isolated") {
+				h.setPolicy(fixture.Policy(t, "a/green", `{podSelector: {matchLabels: {colour: green}}, policyTypes: [Ingress, Egress],
+					ingress: [{from: [{podSelector: {matchLabels: {colour: blue}}}]}], egress: [{to: [{podSelector: {matchLabels: {colour: red}}}]}]}`))
+			}
+			if strings.Contains(others, "baseline") {
+				h.setClusterPolicy(fixture.ClusterPolicy(t, "other", `{tier: Baseline, priority: 9, subject: {namespaces: {}},
+					ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: green}}}}]}],
+					egress: [{action: Accept, to: [{namespaces: {}}]}]}`))
+			}
+			edit := func(tier string) func() {
+				return func() {
+					h.setClusterPolicy(fixture.ClusterPolicy(t, "edited", `{tier: `+tier+`, priority: 5, subject: {namespaces: {}}, ingress: [
+						{action: Accept, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}]},
+						{action: Deny, from: [{namespaces: {}}]}], egress: [
+						{action: Deny, to: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: blue}}}}]},
+						{action: Accept, to: [{namespaces: {}}]}]}`))
+				}
+			}
+			edit("Baseline")()
+			h.Sync()
+			h.check()
+			for _, tier := range []string{"Admin", "Baseline", "Admin"} {
+				h.between("cluster policy to "+tier, edit(tier), func(why string) { t.Errorf("to %s: dropped: %s", tier, why) })
+				h.check()
+			}
+		})
+	}
+}
+
+// TestS93_ARelabelledSubjectOfBothKinds leaves NetworkPolicies that allow it nothing for those that allow all, and is denied all by a policy of the
+// Admin tier at the same time. Its pods stay together in one shard.
+func TestS93_ARelabelledSubjectOfBothKinds(t *testing.T) {
+	for _, known := range []bool{true, false} { // whether the other policies have rules before
+		h := newHistory(t, t)
+		h.shard(networkpolicy.DefaultSharding())
+		h.setNamespace("a", nil)
+		pod := func(name, colour, last string) npc.Pod {
+			return npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: cluster.Node, Labels: map[string]string{"colour": colour},
+				Addrs: []netip.Addr{netip.MustParseAddr("10.32.1." + last), netip.MustParseAddr("fd32:1::" + last)}}
+		}
+		h.setPod(pod("web", "red", "2"))
+		if known {
+			h.setPod(pod("other", "blue", "3"))
+		}
+		for name, spec := range map[string]string{
+			"none": `{podSelector: {matchLabels: {colour: red}}, policyTypes: [Ingress, Egress]}`,
+			"all":  `{podSelector: {matchLabels: {colour: blue}}, policyTypes: [Ingress, Egress], ingress: [{}], egress: [{}]}`,
+		} {
+			h.setPolicy(fixture.Policy(t, "a/"+name, spec))
+		}
+		h.setClusterPolicy(fixture.ClusterPolicy(t, "guard", `{tier: Admin, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {
+			colour: blue}}}}, ingress: [{action: Deny, from: [{namespaces: {}}]}], egress: [{action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}]}`))
+		h.Sync()
+		h.check()
+		for _, colour := range []string{"blue", "red"} {
+			h.between("relabel", func() { h.setPod(pod("web", colour, "2")) }, func(string) {})
+			h.check()
+		}
+	}
+}
+
+// TestS81_TheIsolatedNeverMeetBaseline policies, whether these accept or deny what NetworkPolicies do not or do allow.
+func TestS81_TheIsolatedNeverMeetBaseline(t *testing.T) {
+	for _, action := range []string{"Accept", "Deny"} {
+		t.Run(action, func(t *testing.T) {
+			h := newHistory(t, t)
+			h.setNamespace("a", nil)
+			for i, name := range []string{"web", "client", "other"} {
+				h.setPod(npc.Pod{Namespace: "a", Name: name, UID: types.UID(name), Node: cluster.Node, Labels: map[string]string{"app": name},
+					Addrs: []netip.Addr{netip.MustParseAddr(fmt.Sprint("10.32.1.", i+2)), netip.MustParseAddr(fmt.Sprint("fd32:1::", i+2))}})
+			}
+			h.setPolicy(fixture.Policy(t, "a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress],
+				ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}], egress: [{to: [{podSelector: {matchLabels: {app: client}}}]}]}`))
+			h.setClusterPolicy(fixture.ClusterPolicy(t, "base", `{tier: Baseline, priority: 1, subject: {namespaces: {}},
+				ingress: [{action: `+action+`, from: [{namespaces: {}}]}], egress: [{action: `+action+`, to: [{namespaces: {}}]}]}`))
+			h.Sync()
+			h.check()
+		})
+	}
+}

@@ -1,0 +1,260 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/clusterpolicy"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
+	"github.com/weave-npc/weave-npc/npc/policy"
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
+)
+
+// world is what would be enforced if the staged policies of one name were applied. A nil world changes nothing.
+type world struct {
+	name  string
+	parts map[string]*part // by namespace; that of ClusterNetworkPolicies has none
+	sides sides
+	found uint64 // after how many changes the sides were found
+	// content tells what the policies are; it is empty until it is asked for.
+	content string
+}
+
+// part is what the policies of a namespace do to a world, or ClusterNetworkPolicies.
+type part struct {
+	world, content string
+	// added are the NetworkPolicies that are added, and tiers the ClusterNetworkPolicies, each in order of their names.
+	added []*networkpolicy.Policy
+	tiers []*clusterpolicy.Policy
+	// taken are the enforced policies that are taken away, and the staged policy that does.
+	taken map[named]string
+}
+
+// named is an enforced policy.
+type named struct {
+	namespace string // empty for a ClusterNetworkPolicy
+	policy    string // with its namespace if it has one
+}
+
+func newPart(world string) *part { return &part{world: world, taken: map[named]string{}} }
+
+// add adds what a staged policy does.
+func (x *part) add(p *stagedPolicy) {
+	x.content = naming.Hash(x.content, p.key.Policy(), p.content)
+	if p.Takes != "" {
+		gone := named{p.key.Namespace, staged.Key{Namespace: p.key.Namespace, Name: p.Takes}.Policy()}
+		if x.taken[gone] == "" {
+			x.taken[gone] = p.key.Policy()
+		}
+	}
+	switch {
+	case !p.Adds:
+	case p.cluster != nil:
+		x.tiers = append(x.tiers, p.cluster)
+	default:
+		x.added = append(x.added, p.namespace)
+	}
+}
+
+// set replaces the part of a namespace, by none if it is nil. What was found of pods is forgotten.
+func (w *world) set(namespace string, p *part) {
+	if p == nil {
+		delete(w.parts, namespace)
+	} else {
+		w.parts[namespace] = p
+	}
+	w.content = ""
+	clear(w.sides)
+}
+
+// sidesAt returns what was found of pods since so many changes.
+func (w *world) sidesAt(changes uint64) sides {
+	if w.found != changes {
+		clear(w.sides)
+		w.found = changes
+	}
+	return w.sides
+}
+
+// contentOfAll returns a text that is another one once a policy of the world changes.
+func (w *world) contentOfAll() string {
+	if w.content == "" {
+		var texts []string
+		for _, namespace := range slices.Sorted(maps.Keys(w.parts)) {
+			texts = append(texts, namespace, w.parts[namespace].content)
+		}
+		w.content = naming.Hash(texts...)
+	}
+	return w.content
+}
+
+// concerns reports whether anything may be otherwise for a pod.
+func (w *world) concerns(p *index.Pod) bool { return w.parts[""] != nil || w.parts[p.Namespace] != nil }
+
+// taker returns the staged policy that takes an enforced one away; empty if none does.
+func (w *world) taker(p named) string {
+	if w == nil || w.parts[p.namespace] == nil {
+		return ""
+	}
+	return w.parts[p.namespace].taken[p]
+}
+
+// isolating returns the policies that are added and isolate a pod in a direction.
+func (w *world) isolating(p *index.Pod, d npc.Direction) (out []*networkpolicy.Policy) {
+	if w == nil || w.parts[p.Namespace] == nil {
+		return nil
+	}
+	for _, q := range w.parts[p.Namespace].added {
+		if q.Isolates[d] && p.ChosenBy(q.Target) {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// rules returns the rules of a tier that are asked about a pod in a direction, in order.
+func (w *world) rules(enforced *clusterpolicy.Tiers, p *index.Pod, tier policy.Tier, d npc.Direction) (out []verdict.Rule) {
+	var all []*clusterpolicy.Policy
+	for q := range enforced.Asked(p, tier, d) {
+		if w.taker(named{policy: q.Name}) == "" {
+			all = append(all, q)
+		}
+	}
+	added := w.choosing(p, tier)
+	if len(added) > 0 {
+		all = append(all, added...)
+		slices.SortStableFunc(all, func(a, b *clusterpolicy.Policy) int { return a.Compare(&b.Cluster) })
+	}
+	for _, q := range all {
+		rules := q.Judged(d)
+		if slices.Contains(added, q) {
+			rules = asStaged(rules)
+		}
+		out = append(out, rules...)
+	}
+	return out
+}
+
+// choosing returns the policies of a tier that are added and choose a pod.
+func (w *world) choosing(p *index.Pod, tier policy.Tier) (out []*clusterpolicy.Policy) {
+	if w == nil || w.parts[""] == nil {
+		return nil
+	}
+	for _, q := range w.parts[""].tiers {
+		if q.Tier == tier && q.Chooses(p) {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// asStaged marks the rules of a staged policy.
+func asStaged(rules []verdict.Rule) []verdict.Rule {
+	for i := range rules {
+		rules[i].Staged = true
+	}
+	return rules
+}
+
+// Differences returns what policies make of a flow, and the worlds in which the verdict would be another one, in order of their names.
+func (l Lookup) Differences(f verdict.Flow) (v verdict.Verdict, out []verdict.Difference) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	j := &l.c.judge
+	j.worlds.find()
+	is := j.hear(f, nil)
+	for _, w := range j.worlds.about(j.index.Addresses.Owner(f.From), j.index.Addresses.Owner(f.To)) {
+		if would := j.hear(f, w); would.Allowed != is.Allowed {
+			out = append(out, verdict.Difference{World: w.name, Content: w.contentOfAll(), Policy: j.decides(f, w, is, would), Verdict: would.Verdict})
+		}
+	}
+	return is.Verdict, out
+}
+
+// about returns the worlds that concern one of the pods of this node among some, in order of their names. Pods may be nil.
+func (ws *worlds) about(pods ...*index.Pod) (out []*world) {
+	if len(ws.byName) == 0 {
+		return nil
+	}
+	namespaces := []string{""}
+	for _, p := range pods {
+		if p != nil && p.Local() && !slices.Contains(namespaces, p.Namespace) {
+			namespaces = append(namespaces, p.Namespace)
+		}
+	}
+	for _, namespace := range namespaces {
+		if of := ws.spaces[namespace]; of != nil {
+			for _, x := range of.parts {
+				out = append(out, ws.byName[x.world])
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *world) int { return strings.Compare(a.name, b.name) })
+	return slices.Compact(out)
+}
+
+// Worlds returns the content of each world of staged policies: a text that is another one once the policies change. It returns nil before SetSynced.
+func (l Lookup) Worlds() map[string]string {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if !l.c.state.synced {
+		return nil
+	}
+	ws := &l.c.judge.worlds
+	ws.find()
+	out := make(map[string]string, len(ws.byName))
+	for name, w := range ws.byName {
+		out[name] = w.contentOfAll()
+	}
+	return out
+}
+
+// decides returns the staged policy for which a flow has another verdict in a world.
+func (j *judge) decides(f verdict.Flow, w *world, is, would hearing) string {
+	d, a := is.Direction, f.From // the side that denies the flow
+	if !would.Allowed {
+		d = would.Direction
+	}
+	if d == npc.Ingress {
+		a = f.To
+	}
+	before, after := is.decisions[d], would.decisions[d]
+	if name := w.decidedBy(before.By, after.By); name != "" {
+		return name
+	}
+	for tier := range policy.Tiers {
+		if name := w.decidedBy(before.Passed[tier], after.Passed[tier]); name != "" {
+			return name
+		}
+	}
+	own := j.index.Addresses.Owner(a)
+	for _, q := range w.isolating(own, d) {
+		return q.Key()
+	}
+	for q := range j.isolation.Selecting(own) {
+		if name := w.taker(named{own.Namespace, q.Key()}); name != "" && q.Isolates[d] {
+			return name
+		}
+	}
+	return ""
+}
+
+// decidedBy returns the staged policy that one rule is of, or that takes away the policy of another; empty if neither is.
+func (w *world) decidedBy(before, after *verdict.Rule) string {
+	if after != nil && after.Staged {
+		return after.Policy
+	}
+	if before == nil {
+		return ""
+	}
+	if before.Tier != "" {
+		return w.taker(named{policy: before.Policy})
+	}
+	namespace, _, _ := strings.Cut(before.Policy, "/")
+	return w.taker(named{namespace, before.Policy})
+}

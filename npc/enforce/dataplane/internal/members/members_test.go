@@ -1,0 +1,57 @@
+package members_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/members"
+)
+
+// TestWhatDiffers takes one entry through what can become of it.
+func TestWhatDiffers(t *testing.T) {
+	e := ipset.Addr(netip.MustParseAddr("10.32.1.2"))
+	old, renamed := ipset.Attr{Comment: "shop/web"}, ipset.Attr{Comment: "shop/web-2"}
+	m := members.New()
+	check(t, m, e, "nobody wants it", m.Unwant(e), false, members.State{}, 0)
+	check(t, m, e, "the kernel lacks it", m.Lack(e), false, members.State{}, 0)
+	check(t, m, e, "wanted", m.Want(e, old), true, members.State{Want: old, Wanted: true}, 0)
+	check(t, m, e, "taken", m.Have(e, old), false, members.State{Want: old, Have: old, Wanted: true, Exists: true}, 1)
+	check(t, m, e, "renamed", m.Want(e, renamed), true, members.State{Want: renamed, Have: old, Wanted: true, Exists: true}, 1)
+	check(t, m, e, "not wanted", m.Unwant(e), true, members.State{Have: old, Exists: true}, 1)
+	check(t, m, e, "wanted again", m.Want(e, old), false, members.State{Want: old, Have: old, Wanted: true, Exists: true}, 1)
+	check(t, m, e, "lost", m.LackAll(), true, members.State{Want: old, Wanted: true}, 0)
+	check(t, m, e, "lost again", m.LackAll(), false, members.State{Want: old, Wanted: true}, 0)
+	check(t, m, e, "given up", m.Unwant(e), false, members.State{}, 0)
+	check(t, m, e, "found", m.Have(e, old), true, members.State{Have: old, Exists: true}, 1)
+	check(t, m, e, "gone", m.Lack(e), false, members.State{}, 0)
+}
+
+// check compares the state of an entry, and all that follows from it.
+func check(t *testing.T, m members.Members, e ipset.Entry, what string, reported, differs bool, want members.State, count int) {
+	t.Helper()
+	if reported != differs {
+		t.Errorf("%s: it is reported as different: %v", what, reported)
+	}
+	if got := m.State(e); got != want || m.Count() != count {
+		t.Errorf("%s: %+v, %d in the kernel; want %+v, %d", what, got, m.Count(), want, count)
+	}
+	there := want != members.State{}
+	if m.Empty() == there {
+		t.Errorf("%s: empty is %v", what, m.Empty())
+	}
+	for range m.States() {
+		there = !there
+	}
+	if there {
+		t.Errorf("%s: States differs from State", what)
+	}
+	listed := false
+	for found, st := range m.Differences() {
+		listed = found == e && st == want
+		break
+	}
+	if want := want.Wanted != want.Exists || want.Wanted && want.Want != want.Have; listed != want || m.Clean() == want {
+		t.Errorf("%s: it is listed as different: %v, clean: %v", what, listed, m.Clean())
+	}
+}

@@ -1,0 +1,308 @@
+// Package order plans the order in which members of sets change that cluster network policies ask. Rules of NetworkPolicies only allow, so that to add
+// everywhere and then to remove everywhere gives each packet the verdict of before or of after. With rules that deny it does not.
+//
+//	p := order.Of(changes, kernel) // p.Close, the rest of the changes, p.Open
+//
+// For the address of a peer, all tiers are one list of rules of which the first decides, as long as no Pass rule of the Admin tier gains or loses
+// the address: it is added from the first rule to the last, and then removed from the last to the first. Else it is denied what the new rules
+// deny, and not accepted any more what the old ones accept, before the Pass rules change.
+//
+// A local pod that gets an Admin list without having one, and another tail, is judged by the list before it goes to the tail; one that has no Admin
+// list any more goes to its tail first. Whatever the list does not decide is the tail's, so that this gives each packet the verdict of before or of
+// after, too. A pod whose Admin list is replaced and whose tail changes, or that changes its Admin list and the NetworkPolicies that are for it,
+// belongs to no tail meanwhile, and so is dropped. One whose list changes while other peers change belongs to neither.
+package order
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/members"
+	"github.com/weave-npc/weave-npc/npc/policy"
+)
+
+// Change is what is to be done to a set, which T stands for.
+type Change[T any] struct {
+	Of T
+	Set
+	Add, Remove, Stale []ipset.Entry
+	// Flushed are entries that go because the set is flushed.
+	Flushed []ipset.Entry
+}
+
+// Op adds or deletes entries of a set.
+type Op[T any] struct {
+	Of      T
+	Kind    ipset.OpKind
+	Entries []ipset.Entry
+}
+
+// Plan is what comes before all other changes, after all additions, after all local pods have left sets, and after everything.
+type Plan[T any] struct{ Close, Enter, Leave, Open []Op[T] }
+
+// Kernel is what the order depends on beside the changes.
+type Kernel[T any] struct {
+	// Tails are the tails that the kernel has.
+	Tails []HeldSet[T]
+	// Closed is the set of the pods whose packets to this node are dropped; nil if there is none.
+	Closed *HeldSet[T]
+	// Unwritten are sets that lead to Admin policies by rules that are not in the kernel yet.
+	Unwritten []HeldSet[T]
+}
+
+// HeldSet is a set that the kernel has.
+type HeldSet[T any] struct {
+	Of        T
+	Direction npc.Direction
+	State     func(ipset.Entry) members.State
+}
+
+// Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is nothing: it reports
+// false, and k, which returns what else the order depends on, is not called.
+func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
+	if !slices.ContainsFunc(changes, func(c *Change[T]) bool { return c.Role.Cluster || c.Judges >= BaselineList }) {
+		return Plan[T]{}, false
+	}
+	o := &planner[T]{kernel: k()}
+	for _, c := range changes {
+		o.look(c)
+	}
+	for _, c := range changes {
+		o.divide(c)
+	}
+	o.closeKept()
+	slices.Reverse(o.closeTail)
+	slices.Reverse(o.closeAdmin)
+	slices.Reverse(o.leaveTail)
+	slices.Reverse(o.leaveAdmin)
+	return Plan[T]{
+		Enter: o.enterTail,
+		Leave: slices.Concat(o.leaveTail, o.leaveAdmin),
+		Close: slices.Concat(o.closeNode(), o.closeTail, o.closeAdmin, o.deny, o.unaccept),
+		Open:  slices.Concat(o.accept, o.undeny, o.openAdmin, o.openTail, o.openNode),
+	}, true
+}
+
+// planner makes one plan.
+type planner[T any] struct {
+	kernel Kernel[T]
+	// passing are the addresses that a Pass rule of the Admin tier gains or loses.
+	passing map[netip.Addr]struct{}
+	// gains and loses are the entries of local pods that come to an Admin list or leave one, tail those whose tail changes, and listed those that
+	// other lists of a tier judge.
+	gains, loses, tail, listed [len(npc.Directions)]map[ipset.Entry]struct{}
+	// peers are the addresses that change as peers.
+	peers map[netip.Addr]struct{}
+	// targets are the addresses of local pods that NetworkPolicies begin or cease to be for.
+	targets map[netip.Addr]struct{}
+	// noNode are the entries of local pods that are taken from a tail, and so must not reach their node.
+	noNode map[ipset.Entry]struct{}
+
+	closeTail, closeAdmin, deny, unaccept         []Op[T]
+	enterTail, leaveTail, leaveAdmin              []Op[T]
+	accept, undeny, openAdmin, openTail, openNode []Op[T]
+}
+
+// record puts a key into a map, which it makes if need be.
+func record[K comparable](in *map[K]struct{}, key K) {
+	if *in == nil {
+		*in = map[K]struct{}{}
+	}
+	(*in)[key] = struct{}{}
+}
+
+// appendOp appends an operation, if it has entries.
+func appendOp[T any](ops []Op[T], kind ipset.OpKind, of T, entries []ipset.Entry) []Op[T] {
+	if len(entries) == 0 {
+		return ops
+	}
+	return append(ops, Op[T]{of, kind, entries})
+}
+
+// look finds out what changes for whom.
+func (o *planner[T]) look(c *Change[T]) {
+	if d := c.Direction; c.Judges == adminList {
+		for _, e := range slices.Concat(c.Add, c.Stale) {
+			record(&o.gains[d], e)
+		}
+		for _, e := range slices.Concat(c.Remove, c.Stale, c.Flushed) {
+			record(&o.loses[d], e)
+		}
+	}
+	for _, e := range slices.Concat(c.Add, c.Remove, c.Stale, c.Flushed) {
+		switch d := c.Direction; c.Judges {
+		case adminList:
+			record(&o.listed[d], e)
+		case BaselineList:
+			record(&o.tail[d], e)
+			record(&o.listed[d], e)
+		case Tail:
+			record(&o.tail[d], e)
+		default:
+			o.lookAtPeer(c, e)
+		}
+	}
+}
+
+func (o *planner[T]) lookAtPeer(c *Change[T], e ipset.Entry) {
+	if c.Role.Target {
+		record(&o.targets, e.Prefix.Addr())
+	}
+	if len(c.Flushed) > 0 || !c.Peers {
+		return
+	}
+	a := e.Prefix.Addr()
+	record(&o.peers, a)
+	if c.Role.Cluster && c.Role.Effect() == policy.Pass {
+		record(&o.passing, a)
+	}
+}
+
+// mixed reports whether a local pod's lists change while other addresses change as peers.
+func (o *planner[T]) mixed(d npc.Direction, e ipset.Entry) bool {
+	if _, changes := o.listed[d][e]; !changes {
+		return false
+	}
+	others := len(o.peers)
+	if _, own := o.peers[e.Prefix.Addr()]; own {
+		others--
+	}
+	return others > 0
+}
+
+// closed reports whether a local pod is taken from its tail while the rest changes.
+func (o *planner[T]) closed(d npc.Direction, e ipset.Entry) bool {
+	_, gains := o.gains[d][e]
+	_, loses := o.loses[d][e]
+	_, tail := o.tail[d][e]
+	_, target := o.targets[e.Prefix.Addr()]
+	unwritten := o.unwritten(d, e)
+	switch {
+	case o.mixed(d, e):
+		return true
+	case gains != loses && !target && !unwritten:
+		return false
+	}
+	return (tail || target) && (gains || loses || unwritten)
+}
+
+// enters reports whether a local pod goes to its tail once it is judged by the Admin list that it gets.
+func (o *planner[T]) enters(d npc.Direction, e ipset.Entry) bool {
+	_, gains := o.gains[d][e]
+	return gains && !o.closed(d, e)
+}
+
+// leaves reports whether a local pod loses its Admin list once it is in its tail.
+func (o *planner[T]) leaves(d npc.Direction, e ipset.Entry) bool {
+	_, gains := o.gains[d][e]
+	_, loses := o.loses[d][e]
+	_, tail := o.tail[d][e]
+	return tail && loses && !gains && !o.closed(d, e)
+}
+
+// unwritten reports whether the Admin policies that a local pod was given do not judge it yet: an earlier transaction was interrupted.
+func (o *planner[T]) unwritten(d npc.Direction, e ipset.Entry) bool {
+	return slices.ContainsFunc(o.kernel.Unwritten, func(s HeldSet[T]) bool {
+		st := s.State(e)
+		return s.Direction == d && st.Exists && st.Wanted
+	})
+}
+
+// take removes from entries those for which when reports true, and returns them.
+func take(from *[]ipset.Entry, when func(ipset.Entry) bool) (taken []ipset.Entry) {
+	*from = slices.DeleteFunc(slices.Clone(*from), func(e ipset.Entry) bool {
+		if when(e) {
+			taken = append(taken, e)
+			return true
+		}
+		return false
+	})
+	return taken
+}
+
+func all(ipset.Entry) bool { return true }
+
+// divide takes what must come first or last out of a change.
+func (o *planner[T]) divide(c *Change[T]) {
+	leaving := &c.Remove
+	if len(c.Flushed) > 0 {
+		leaving = &c.Flushed
+	}
+	closed := func(e ipset.Entry) bool { return o.closed(c.Direction, e) }
+	mixed := func(e ipset.Entry) bool { return o.mixed(c.Direction, e) }
+	passing := func(e ipset.Entry) bool { _, is := o.passing[e.Prefix.Addr()]; return is }
+	leaves := func(e ipset.Entry) bool { return o.leaves(c.Direction, e) }
+	enters := func(e ipset.Entry) bool { return o.enters(c.Direction, e) }
+	switch {
+	case c.Judges == adminList:
+		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, take(leaving, mixed))
+		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, take(&c.Stale, all))
+		o.openAdmin = appendOp(o.openAdmin, ipset.Add, c.Of, take(&c.Add, mixed))
+		if slices.ContainsFunc(c.Flushed, leaves) {
+			leaves = all // a flush would not wait
+		}
+		o.leaveAdmin = appendOp(o.leaveAdmin, ipset.Delete, c.Of, take(leaving, leaves))
+	case c.Judges == ClosedToNode:
+		o.openNode = appendOp(o.openNode, ipset.Delete, c.Of, take(&c.Remove, all))
+	case c.Judges != 0:
+		left := take(leaving, closed)
+		o.leftTail(c.Direction, left)
+		o.closeTail = appendOp(o.closeTail, ipset.Delete, c.Of, left)
+		o.openTail = appendOp(o.openTail, ipset.Add, c.Of, take(&c.Add, closed))
+		o.enterTail = appendOp(o.enterTail, ipset.Add, c.Of, take(&c.Add, enters))
+		o.leaveTail = appendOp(o.leaveTail, ipset.Delete, c.Of, take(&c.Remove, leaves))
+	case len(o.passing) == 0 || !c.Peers:
+	case c.Role.Effect() == policy.Deny:
+		o.deny = appendOp(o.deny, ipset.Add, c.Of, take(&c.Add, passing))
+		o.undeny = appendOp(o.undeny, ipset.Delete, c.Of, take(&c.Remove, passing))
+	case c.Role.Effect() == policy.Accept:
+		o.unaccept = appendOp(o.unaccept, ipset.Delete, c.Of, take(&c.Remove, passing))
+		o.accept = appendOp(o.accept, ipset.Add, c.Of, take(&c.Add, passing))
+	}
+}
+
+// closeKept takes pods from tails that do not change, and puts them back, if other changes must not meet their lists.
+func (o *planner[T]) closeKept() {
+	if len(o.peers)+len(o.targets) == 0 {
+		return
+	}
+	for _, s := range o.kernel.Tails {
+		var again []ipset.Entry
+		for e := range o.listed[s.Direction] {
+			if st := s.State(e); st.Exists && st.Wanted && o.closed(s.Direction, e) {
+				again = append(again, e)
+			}
+		}
+		o.leftTail(s.Direction, again)
+		o.closeTail = appendOp(o.closeTail, ipset.Delete, s.Of, again)
+		o.openTail = appendOp(o.openTail, ipset.Add, s.Of, again)
+	}
+}
+
+// leftTail records that pods are taken from a tail.
+func (o *planner[T]) leftTail(d npc.Direction, entries []ipset.Entry) {
+	if d != npc.Egress {
+		return
+	}
+	for _, e := range entries {
+		record(&o.noNode, e)
+	}
+}
+
+// closeNode closes the way to this node to the pods that are taken from a tail, and has it opened at last.
+func (o *planner[T]) closeNode() []Op[T] {
+	s := o.kernel.Closed
+	if s == nil {
+		return nil
+	}
+	var entries []ipset.Entry
+	for e := range o.noNode {
+		if st := s.State(e); !st.Exists && !st.Wanted {
+			entries = append(entries, e)
+		}
+	}
+	o.openNode = appendOp(o.openNode, ipset.Delete, s.Of, entries)
+	return appendOp(nil, ipset.Add, s.Of, entries)
+}

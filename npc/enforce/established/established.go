@@ -1,0 +1,152 @@
+// This part of the package prepares what becomes of open connections that a change denies: they are kept, or cut.
+//
+//	worker, err := established.Cutter(ctx, config)   // nil to keep them
+//	marks, err := established.Marks(ctx, tables)     // before weave-npc is removed
+//	err = established.Restore(family, bit)           // after that
+
+package established
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/pkg/errors"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/conntrack"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+)
+
+// pinnedShare is the part of the kernel's connection table that ended connections may take: one in so many.
+const pinnedShare = 4
+
+// Config is what a node has.
+type Options struct {
+	Families []npc.Family
+	Backend  iptables.Backend
+	// Bit is the bit of the mark of connections that are ended; 0 to keep them.
+	Bit      uint32
+	Judge    Judge
+	Registry prometheus.Registerer
+	Log      *slog.Logger
+}
+
+// Cutter returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
+func Cutter(ctx context.Context, of Options) (*Worker, error) {
+	bit := of.Bit
+	c := Config{Judge: of.Judge, Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: of.Log}
+	for _, f := range of.Families {
+		if err := of.takeOverMarks(ctx, f); err != nil {
+			return nil, errors.Wrap(err, f.String())
+		}
+	}
+	if bit == 0 {
+		return nil, nil
+	}
+	var err error
+	if len(of.Families) == 1 {
+		c.Table, err = openConnections(naming.IPTables(of.Families[0]))
+	} else {
+		c.Table, err = conntrack.Open(unix.AF_UNSPEC)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.Metrics = NewMetrics(of.Registry)
+	return newCutter(c), nil
+}
+
+func openConnections(f iptables.Family) (*conntrack.Table, error) {
+	if f == iptables.IPv6 {
+		return conntrack.Open(unix.AF_INET6)
+	}
+	return conntrack.Open(unix.AF_INET)
+}
+
+// takeOverMarks sees to the marks of a family's connections that a weave-npc before has ended: they stay ended, or go on if connections are kept now.
+// It returns an error if somebody else uses the bit, or if the kernel does not take the rules that connections end by.
+func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
+	table, err := iptables.New(naming.IPTables(f), c.Backend)
+	if err != nil {
+		return err
+	}
+	seen, err := table.Read(ctx, naming.ChainPrefix)
+	if err != nil {
+		return err
+	}
+	bit, former := c.Bit, uint32(rules.CutMarkIn(seen))
+	switch {
+	case bit == 0 && former == 0:
+		return nil
+	case bit == 0:
+		return Restore(naming.IPTables(f), former)
+	}
+	connections, err := openConnections(naming.IPTables(f))
+	if err != nil {
+		return err
+	}
+	defer connections.Close()
+	switch former {
+	case bit:
+	case 0:
+		marked, err := connections.Marked(bit)
+		if err == nil && len(marked) > 0 {
+			err = errors.Errorf("--cut-mark: %d connections have the bit %#x of their mark already, which another program uses: give another bit",
+				len(marked), bit)
+		}
+		if err != nil {
+			return err
+		}
+	default:
+		marked, err := connections.Marked(former)
+		if err == nil {
+			_, err = connections.Cut(marked, bit, false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Wrap(tryCut(ctx, table, bit), "--established=cut: the kernel does not take the rules for it; use keep")
+}
+
+// tryCut writes the rules that connections end by to a chain that no rule leads to.
+func tryCut(ctx context.Context, t *iptables.Table, bit uint32) error {
+	try := append(rules.Cut(), iptables.Rule{Match: rules.CutMark(bit).ToNode().Match, Target: "-j RETURN", Comment: "try"})
+	if err := t.Apply(ctx, iptables.Update{Replace: []iptables.Chain{{Name: naming.ScratchChain, Rules: try}}}); err != nil {
+		return err
+	}
+	return t.Apply(ctx, iptables.Update{Delete: []string{naming.ScratchChain}})
+}
+
+// Marks returns the bits of the marks of connections that weave-npc has ended, by rules in some tables.
+func Marks(ctx context.Context, tables []*iptables.Table) (map[iptables.Family]uint32, error) {
+	bits := map[iptables.Family]uint32{}
+	for _, t := range tables {
+		seen, err := t.Read(ctx, naming.ChainPrefix)
+		if err != nil {
+			return nil, err
+		}
+		if bit := rules.CutMarkIn(seen); bit != 0 {
+			bits[t.Family()] = uint32(bit)
+		}
+	}
+	return bits, nil
+}
+
+// Restore has the connections of a family go on that have a bit in their mark.
+func Restore(f iptables.Family, bit uint32) error {
+	connections, err := openConnections(f)
+	if err != nil {
+		return err
+	}
+	defer connections.Close()
+	marked, err := connections.Marked(bit)
+	if err != nil {
+		return err
+	}
+	return connections.Restore(marked, bit)
+}

@@ -1,0 +1,94 @@
+// Package host inspects the network interfaces of this node: the bridges of its pods, their ports and uplinks, and
+// configurations in which packets bypass iptables. It knows nothing about policies, sets or chains, and passes what it finds
+// to callbacks.
+//
+//	pod ── veth ──┐
+//	pod ── veth ──┤ bridge (Attachment) ── vxlan, eth0: uplinks (Follower) ──▶ other nodes
+//	       Guard ─┘
+package host
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Attachment describes how the pods of this node are attached.
+type Attachment struct {
+	// Interface is the pods' interface as the operator gives it. If it is empty, bridges are found by their addresses.
+	Interface string
+	// BridgePort is the port of the pods' bridge that leads to the pods of other nodes.
+	BridgePort string
+	// InRange reports whether an address is in the node's range of pod addresses.
+	InRange func(netip.Addr) bool
+}
+
+// Bridges returns the names of the bridges that pods of this node are attached to: the operator's, or those with an address
+// in the node's range, where the bridge is the pods' gateway.
+func (a Attachment) Bridges() []string {
+	if a.Interface != "" {
+		return a.namedBridge()
+	}
+	list, err := listLinks()
+	if err != nil {
+		return nil // no problem is known
+	}
+	return a.gateways(list)
+}
+
+// namedBridge returns the operator's interface if it is a bridge.
+func (a Attachment) namedBridge() []string {
+	if l, err := netlink.LinkByName(a.Interface); err == nil && l.Type() == "bridge" {
+		return []string{a.Interface}
+	}
+	return nil
+}
+
+// gateways returns the names of the bridges with an address in the node's range of pod addresses.
+func (a Attachment) gateways(list links) []string {
+	var bridges []string
+	for _, l := range list.all {
+		if l.Type() == "bridge" && a.isGateway(l) {
+			bridges = append(bridges, l.Attrs().Name)
+		}
+	}
+	return bridges
+}
+
+// isGateway reports whether an interface has an address in the node's range of pod addresses.
+func (a Attachment) isGateway(l netlink.Link) bool {
+	addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(addrs, func(addr netlink.Addr) bool {
+		ip, ok := netip.AddrFromSlice(addr.IP)
+		return ok && a.InRange(ip.Unmap())
+	})
+}
+
+// podPorts returns the indexes, sorted, of the ports of the pods' bridges that lead to pods. bridged is false if there is no
+// such bridge.
+func (a Attachment) podPorts() (ports []int, bridged bool, err error) {
+	var bridges []string
+	if a.Interface != "" {
+		// Listing the interfaces of a node without a bridge would only cost time, every second.
+		if bridges = a.namedBridge(); len(bridges) == 0 {
+			return nil, false, nil
+		}
+	}
+	list, err := listLinks()
+	if err != nil {
+		return nil, len(bridges) > 0, err
+	}
+	if a.Interface == "" {
+		bridges = a.gateways(list)
+	}
+	pods, _ := list.ports(bridges, a.BridgePort)
+	for _, p := range pods {
+		ports = append(ports, p.Attrs().Index)
+	}
+	slices.Sort(ports)
+	return ports, len(bridges) > 0, nil
+}

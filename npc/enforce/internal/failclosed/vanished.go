@@ -1,0 +1,103 @@
+package failclosed
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+)
+
+// vanishedFor is how long the address stays closed of an isolated pod whose object vanished.
+const vanishedFor = 10 * time.Minute
+
+// vanishedWord ends the comment of the entry that closes the address of a pod that vanished.
+const vanishedWord = " vanished"
+
+// vanished records the addresses of isolated pods whose objects went before they had finished.
+type vanished struct {
+	node  string
+	index *index.Index
+	pods  map[netip.Addr]vanishedPod
+	// recalled is set for a family once the kernel was asked about pods that vanished before.
+	recalled [len(npc.Families)]bool
+}
+
+type vanishedPod struct {
+	pod      string
+	isolated [len(npc.Directions)]bool
+	until    time.Time
+}
+
+func newVanished(node string, x *index.Index) vanished {
+	return vanished{node: node, index: x, pods: map[netip.Addr]vanishedPod{}}
+}
+
+// put records an address of a pod that vanished, if something isolated the pod.
+func (v *vanished) put(a netip.Addr, pod string, isolated [len(npc.Directions)]bool, now time.Time) {
+	if isolated != [len(npc.Directions)]bool{} {
+		v.pods[a] = vanishedPod{pod, isolated, now.Add(vanishedFor)}
+	}
+}
+
+// expire forgets the pods that vanished long ago.
+func (v *vanished) expire(now time.Time) {
+	for a, p := range v.pods {
+		if !now.Before(p.until) {
+			delete(v.pods, a)
+		}
+	}
+}
+
+func (v *vanished) deadlines() (out []time.Time) {
+	for _, p := range v.pods {
+		out = append(out, p.until)
+	}
+	return out
+}
+
+// recall finds the pods that the kernel still has and that have no object. gates are the gate's sets, and allowed those of the
+// local pods that nothing isolates, by direction.
+func (v *vanished) recall(t *dataplane.Table, gates, allowed []*dataplane.Set, now time.Time) {
+	if v.recalled[t.Family] {
+		return
+	}
+	v.recalled[t.Family] = true
+	there := v.podsOfNode()
+	for e, st := range t.Local.States() {
+		id, name, ours := strings.Cut(st.Have.Comment, " ")
+		if !st.Exists || st.Wanted || !ours || there[id] || v.index.Addresses.Owner(e.Prefix.Addr()) != nil {
+			continue
+		}
+		var isolated [len(npc.Directions)]bool
+		for d, s := range allowed {
+			isolated[d] = !s.State(e).Exists || t.Sets.Listed(npc.Direction(d), e)
+		}
+		v.put(e.Prefix.Addr(), name, isolated, now)
+	}
+	for d, s := range gates {
+		for e, st := range s.States() {
+			name, ok := strings.CutSuffix(st.Have.Comment, vanishedWord)
+			a := e.Prefix.Addr()
+			if !st.Exists || !ok || v.index.Addresses.Owner(a) != nil {
+				continue
+			}
+			isolated := v.pods[a].isolated
+			isolated[d] = true
+			v.put(a, name, isolated, now)
+		}
+	}
+}
+
+// podsOfNode returns the IDs of all pods of this node that there are, finished ones too.
+func (v *vanished) podsOfNode() map[string]bool {
+	ids := map[string]bool{}
+	for p := range v.index.Pods() {
+		if p.Node == v.node {
+			ids[p.ID()] = true
+		}
+	}
+	return ids
+}

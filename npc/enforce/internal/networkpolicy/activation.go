@@ -1,0 +1,107 @@
+package networkpolicy
+
+import (
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
+)
+
+// activation has the rules of policies written that select a local pod and for which there is room.
+type activation struct {
+	sets    *index.Sets
+	budget  *quota.Ledger
+	reports enforce.InvalidPolicies
+	// synced is set once all policies are known that there were at the start.
+	synced bool
+	// changed are the namespaces whose pods or rules have to be assigned to shards again.
+	changed map[*namespace]struct{}
+}
+
+func newActivation(sets *index.Sets, limits quota.Limits) activation {
+	return activation{sets: sets, budget: quota.NewLedger(limits), reports: enforce.NewInvalidPolicies(), changed: map[*namespace]struct{}{}}
+}
+
+// charge asks for room for a policy's rules, if it is not active yet and selects a local pod.
+func (s *activation) charge(p *enforced) {
+	if !p.active && len(p.selected) > 0 && p.Cost.Rules > 0 {
+		p.denied = s.budget.Open(quota.Account{Namespace: p.Namespace, Name: p.Name, Created: p.created, Cost: p.Cost})
+	}
+}
+
+// refund gives back what charge asked for.
+func (s *activation) refund(p *enforced) {
+	s.budget.Close(p.Namespace, p.Name)
+	if p.denied != nil {
+		p.denied = nil
+		s.report(p)
+	}
+}
+
+// activate provisions what a policy's rules need, if it selects a local pod.
+func (s *activation) activate(ns *namespace, p *enforced) {
+	if len(p.selected) == 0 || p.active {
+		return
+	}
+	p.active, p.rules = true, [len(npc.Directions)][]rules.Rule{}
+	if p.denied == nil {
+		rendered := s.render(p)
+		p.rules, p.sets = rendered.Rules, s.sets.Provision(rendered.Sets, p.owner)
+		for _, d := range npc.Directions {
+			if len(p.Merged[d]) > 0 {
+				ns.ruleSet(d).users[p] = struct{}{}
+			}
+		}
+	}
+	s.changed[ns] = struct{}{}
+}
+
+// deactivate takes back what activate did.
+func (s *activation) deactivate(ns *namespace, p *enforced) {
+	p.active = false
+	ns.withdraw(p)
+	s.sets.Deprovision(p.sets, p.owner)
+	p.sets = index.Provisioned{}
+	s.changed[ns] = struct{}{}
+}
+
+func (s *activation) render(p *enforced) rules.Rendered {
+	return rules.Render(&p.Policy.Policy, p.Namespace, p.Key(), s.sets.FitsList)
+}
+
+// misfits reports whether a policy's rules would be others now.
+func (s *activation) misfits(p *enforced) bool {
+	now := s.render(p).Rules
+	for d := range npc.Directions {
+		if !slices.Equal(p.rules[d], now[d]) {
+			return true
+		}
+	}
+	return false
+}
+
+// renew has an active policy's rules written anew; denied is why there is no room for them, nil if there is.
+func (s *activation) renew(ns *namespace, p *enforced, denied error) *enforced {
+	again := newEnforced(p.Policy, p.selected)
+	again.denied = denied
+	ns.policies[p.Name] = again
+	s.activate(ns, again)
+	s.deactivate(ns, p)
+	return again
+}
+
+// report records that a policy is invalid, to be reported once, or that it is mended.
+func (s *activation) report(p *enforced) {
+	why := p.Invalid
+	if why == nil && s.synced {
+		why = p.denied
+	}
+	if why == nil {
+		s.reports.Mend(p.Key())
+		return
+	}
+	s.reports.Put(p.Key(), enforce.InvalidPolicy{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Reason: why.Error()})
+}

@@ -1,0 +1,58 @@
+package networkpolicy
+
+import (
+	"net/netip"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+)
+
+// Assign divides the pods and rules of the namespaces that changed among shards, and has the dispatch trees lead there. It returns the pods
+// that belong to other sets now. Prune is to be called once they have been placed.
+func (s *Isolation) Assign() []*index.Pod {
+	for ns := range s.activation.changed {
+		for _, d := range npc.Directions {
+			if rs := ns.rules[d]; rs != nil {
+				s.sharding.assign(ns, d, rs)
+			}
+		}
+		if ns.empty() {
+			delete(s.namespaces, ns.name)
+		}
+	}
+	clear(s.activation.changed)
+	s.sharding.rebuild()
+	return s.sharding.take()
+}
+
+// Prune drops the chains and sets that no pod is led to any more.
+func (s *Isolation) Prune() { s.sharding.prune() }
+
+// Memberships adds the memberships that isolation gives a local pod to out, without those in directions in which closed reports for an address
+// that it is closed. baseline are the directions in which Baseline policies judge the pod unless NetworkPolicies do.
+func (s *Isolation) Memberships(p *index.Pod, baseline [len(npc.Directions)]bool, closed func(netip.Addr) [len(npc.Directions)]bool,
+	out []index.Membership) []index.Membership {
+	st := s.state(p)
+	if st == nil {
+		return out
+	}
+	for _, a := range p.Owned() {
+		f, e := npc.FamilyOf(a), ipset.Addr(a)
+		contested := closed(a)
+		for _, d := range npc.Directions {
+			switch sh := st.shards[d]; {
+			case contested[d]: // a local pod that nothing allows is closed
+			case !st.isolated[d] && baseline[d]:
+			case !st.isolated[d]:
+				out = append(out, index.Membership{Set: s.allowed[f][d], Entry: e})
+			case sh != nil:
+				out = append(out, index.Membership{Set: sh.isolated[f], Entry: e})
+				for _, n := range sh.path {
+					out = append(out, index.Membership{Set: n.pods[f], Entry: e})
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package networkpolicy
+
+import (
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+)
+
+// namespace is what is isolated in one namespace, by which policies.
+type namespace struct {
+	name     string
+	policies map[string]*enforced     // name -> policy
+	pods     map[*index.Pod]*podState // local pods
+	rules    [len(npc.Directions)]*ruleSet
+}
+
+// podState is the isolation of one local pod.
+type podState struct {
+	*index.Pod
+	// isolated is set for each direction in which something isolates the pod.
+	isolated [len(npc.Directions)]bool
+	// shards have the rules for the pod; nil if there are none.
+	shards [len(npc.Directions)]*shard
+	// moved is set while the pod is among those that belong to other sets.
+	moved bool
+}
+
+// ruleSet is the rules of one namespace in one direction.
+type ruleSet struct {
+	// users are the active policies with rules in the direction.
+	users map[*enforced]struct{}
+	// shards have the rules: digits -> shard.
+	shards map[string]*shard
+}
+
+// ruleSet returns a namespace's rules in a direction, making them if need be.
+func (ns *namespace) ruleSet(d npc.Direction) *ruleSet {
+	if ns.rules[d] == nil {
+		ns.rules[d] = &ruleSet{users: map[*enforced]struct{}{}, shards: map[string]*shard{}}
+	}
+	return ns.rules[d]
+}
+
+// withdraw takes a policy out of the users of the namespace's rules.
+func (ns *namespace) withdraw(p *enforced) {
+	for _, rs := range ns.rules {
+		if rs != nil {
+			delete(rs.users, p)
+		}
+	}
+}
+
+// empty reports whether nothing is known of the namespace.
+func (ns *namespace) empty() bool { return len(ns.policies)+len(ns.pods) == 0 }
+
+// isolated returns the directions in which policies isolate a pod.
+func (ns *namespace) isolated(q *index.Pod) (is [len(npc.Directions)]bool) {
+	for _, p := range ns.policies {
+		if p.selects(q) {
+			for d := range npc.Directions {
+				is[d] = is[d] || p.Isolates[d]
+			}
+		}
+	}
+	return is
+}

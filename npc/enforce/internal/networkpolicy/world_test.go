@@ -1,0 +1,161 @@
+package networkpolicy
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+	"github.com/weave-npc/weave-npc/npc/enforce/rules"
+	"github.com/weave-npc/weave-npc/npc/policy/quota"
+	"github.com/weave-npc/weave-npc/test/fixture"
+)
+
+// world is the isolation of the pods of node1. It gets events as text, and after each it assigns and places pods as the
+// controller does:
+//
+//	shop/web {node: node1, addrs: [10.32.1.2]}    the pod is so now
+//	delete shop/web                               it is gone
+//	namespace shop {labels: {team: a}}            the namespace is so now
+//	policy shop/p {podSelector: {}}               the policy is so now
+//	delete policy shop/p                          it is gone
+type world struct {
+	*testing.T
+	*Isolation
+	index  *index.Index
+	tables [len(npc.Families)]*dataplane.Table
+	limits quota.Limits
+	// created is how many policies were made: each was made after the ones before.
+	created int
+}
+
+func newWorld(t *testing.T, configure func(*Config), events ...string) *world {
+	c := Config{Budget: quota.Default(), Sharding: DefaultSharding()}
+	if configure != nil {
+		configure(&c)
+	}
+	w := &world{T: t, tables: dataplane.NewTables(), limits: c.Budget}
+	w.index = index.New(index.Config{NodeName: "node1", MaxListSize: 1024}, w.tables)
+	base := &rules.Base{PodInterface: "cni0", Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
+	var roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain
+	for f := range w.tables {
+		for d, root := range w.tables[f].Chains.AddBase(base) {
+			roots[d][f] = root
+		}
+	}
+	w.Isolation = New(c, w.index, w.tables, base, roots)
+	w.do(events...)
+	return w
+}
+
+// do applies events, each with all that follows it.
+func (w *world) do(events ...string) {
+	w.Helper()
+	for _, e := range events {
+		w.settle(w.event(e))
+	}
+}
+
+// event applies an event, and nothing that follows it.
+func (w *world) event(text string) (c index.Change) {
+	w.Helper()
+	what, rest, _ := strings.Cut(text, " ")
+	gone := what == "delete"
+	if gone {
+		what, rest, _ = strings.Cut(rest, " ")
+	}
+	switch {
+	case what == "policy":
+		w.policy(rest, gone)
+	case what == "namespace":
+		name, facts, _ := strings.Cut(rest, " ")
+		n := npc.Namespace{Name: name}
+		w.read(facts, &n)
+		change := w.index.SetNamespace(n)
+		w.Refit(change.Refit)
+		if change.DefaultDeny {
+			w.Reisolate(name)
+		}
+	case gone:
+		c = w.index.DeletePod(w.pod(what))
+		w.Update(c)
+	default:
+		p := npc.Pod{UID: types.UID(what)}
+		p.Namespace, p.Name, _ = strings.Cut(what, "/")
+		w.read(rest, &p)
+		c = w.index.SetPod(p)
+		w.Update(c)
+	}
+	return c
+}
+
+// policy sets or deletes a policy.
+func (w *world) policy(text string, gone bool) {
+	w.Helper()
+	key, spec, _ := strings.Cut(text, " ")
+	namespace, name, _ := strings.Cut(key, "/")
+	if gone {
+		w.DeletePolicy(namespace, name, types.UID(spec))
+		return
+	}
+	o := fixture.Policy(w.T, key, spec)
+	o.UID = types.UID(key)
+	w.created++
+	o.CreationTimestamp = metav1.Time{Time: time.Unix(int64(w.created), 0)}
+	w.SetPolicy(Compile(o, w.limits))
+}
+
+// contested reports for each direction whether another local pod that claims an address is isolated.
+func (w *world) contested(a netip.Addr) (by [2]bool) {
+	for _, q := range w.index.Addresses.Others(a) {
+		for d, is := range w.Of(q) {
+			by[d] = by[d] || is
+		}
+	}
+	return by
+}
+
+// settle does what follows an event. It returns the pods that isolation moved.
+func (w *world) settle(c index.Change) []string {
+	moved := w.Assign()
+	for _, p := range append(slices.Clone(moved), c.Affected()...) {
+		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.contested, nil)))
+	}
+	w.Prune()
+	return names(moved)
+}
+
+func names(pods []*index.Pod) (out []string) {
+	for _, p := range pods {
+		out = append(out, p.String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// read reads facts, which are YAML.
+func (w *world) read(text string, into any) {
+	w.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		w.Fatalf("%s: %v", text, err)
+	}
+}
+
+// pod returns a pod by its namespace/name.
+func (w *world) pod(key string) *index.Pod {
+	w.Helper()
+	namespace, name, _ := strings.Cut(key, "/")
+	p := w.index.Pod(namespace, name)
+	if p == nil {
+		w.Fatalf("there is no pod %s", key)
+	}
+	return p
+}

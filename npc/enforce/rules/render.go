@@ -1,0 +1,274 @@
+package rules
+
+import (
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/policy"
+)
+
+// Rendered is a policy as the kernel is given it.
+type Rendered struct {
+	// Rules holds the rules of each direction.
+	Rules [len(npc.Directions)][]Rule
+	// Sets holds the sets that the rules refer to, each once, and members of lists before the lists.
+	Sets []Set
+	// Users identify the rules of a cluster network policy by which the specifications of their sets name them.
+	Users [len(npc.Directions)][]*RuleUser
+}
+
+// Rule is one iptables rule of a policy.
+type Rule struct {
+	Family npc.Family
+	Match  string
+	// Number is the number of the rule in the policy that it is for, from 1.
+	Number int
+	// Peer is the set that a rule of a cluster network policy asks for beside Ports, which is the rest of Match. It is nil if the rule asks for
+	// more, or for what cannot stand in a list.
+	Peer  *Set
+	Ports string
+}
+
+// Render returns the iptables rules of a policy of a namespace, and the sets that they refer to. It changes nothing. lists reports whether
+// the namespaces that a selector matches are few enough for a list of their sets.
+func Render(p *policy.Policy, namespace, name string, lists func(labels.Selector) bool) Rendered {
+	r := &renderer{target: &SelectorSpec{Scope: TargetScope, Namespace: namespace, Pods: p.Target.Selector}, name: name, lists: lists,
+		known: map[string]Set{}}
+	for _, d := range npc.Directions {
+		for i, rule := range p.Merged[d] {
+			r.add(d, i+1, rule)
+		}
+	}
+	return r.out
+}
+
+// RenderCluster returns the iptables rules of a cluster network policy and the sets that they refer to. The rules do
+// not ask whether a pod is the policy's subject. No other policy and no other rule uses the sets of pods.
+func RenderCluster(p *policy.Cluster) Rendered {
+	r := &renderer{name: p.Name, lists: func(labels.Selector) bool { return false }, known: map[string]Set{}}
+	for _, d := range npc.Directions {
+		repeats := map[string]int{}
+		for i, rule := range p.Rules[d] {
+			content := naming.Hash(append([]string{rule.Action.String()}, rule.Key()...)...)
+			repeats[content]++
+			r.user = &RuleUser{naming.Hash("cluster", p.Tier.String(), p.Name, d.String(), content, strconv.Itoa(repeats[content])), p.Tier, rule.Action}
+			r.out.Users[d] = append(r.out.Users[d], r.user)
+			r.add(d, i+1, rule.MergedRule)
+		}
+	}
+	return r.out
+}
+
+// renderer renders one policy.
+type renderer struct {
+	// target is the target of a NetworkPolicy; nil for a cluster network policy.
+	target *SelectorSpec
+	name   string
+	// user is the rule of a cluster network policy that is rendered.
+	user  *RuleUser
+	lists func(labels.Selector) bool
+	out   Rendered
+	// known holds the sets of out by their IDs.
+	known map[string]Set
+}
+
+// add renders the rule of a number, from 1.
+func (r *renderer) add(d npc.Direction, number int, rule policy.MergedRule) {
+	peers := r.peers(rule)
+	for _, f := range npc.Families {
+		for _, m := range r.matches(d, f, rule, peers) {
+			m.Family, m.Number = f, number
+			r.out.Rules[d] = append(r.out.Rules[d], m)
+		}
+	}
+}
+
+// peer is what a rule is matched with: a peer, several together, or any.
+type peer struct {
+	any   bool
+	block *Set
+	// union is the set of several peers, or of nodes.
+	union *Set
+	pods  SelectorSpec
+	// family is the family of block.
+	family npc.Family
+}
+
+// use returns the set of a specification, which the policy needs.
+func (r *renderer) use(spec SetSpec) Set {
+	switch s := spec.(type) {
+	case SelectorSpec:
+		s.User = r.user
+		spec = s
+	case NodesSpec:
+		s.User = r.user
+		spec = s
+	}
+	key := spec.key()
+	id := naming.Hash(key...)
+	s, ok := r.known[id]
+	if !ok {
+		s = newSet(spec, key, id)
+		r.known[id] = s
+		r.out.Sets = append(r.out.Sets, s)
+	}
+	return s
+}
+
+// peers returns the peers of a rule. Too many with too many ports become one list.
+func (r *renderer) peers(rule policy.MergedRule) []peer {
+	switch {
+	case rule.AnyPeer:
+		return []peer{{any: true}}
+	case rule.Crosses():
+		union := r.use(UnionSpec{Members: r.members(rule.Peers), Of: r.name})
+		return []peer{{union: &union}}
+	}
+	out := make([]peer, 0, len(rule.Peers))
+	for _, p := range rule.Peers {
+		switch {
+		case p.Block != nil:
+			spec := BlockSpec{p.Block}
+			block := r.use(spec)
+			out = append(out, peer{block: &block, family: spec.Family()})
+		case p.Nodes != nil:
+			nodes := r.use(NodesSpec{Nodes: p.Nodes.Selector})
+			out = append(out, peer{union: &nodes})
+		default:
+			out = append(out, peer{pods: r.selector(p)})
+		}
+	}
+	return out
+}
+
+// members returns the sets of peers that become one list. A list holds no lists.
+func (r *renderer) members(peers []policy.MergedPeer) []Set {
+	out := make([]Set, 0, len(peers))
+	for _, p := range peers {
+		var spec SetSpec
+		switch {
+		case p.Block != nil:
+			spec = BlockSpec{p.Block}
+		case p.Nodes != nil:
+			spec = NodesSpec{Nodes: p.Nodes.Selector}
+		default:
+			pods := r.selector(p)
+			if pods.Scope == ListScope {
+				pods.Scope = ClusterScope
+			}
+			spec = pods
+		}
+		out = append(out, r.use(spec))
+	}
+	return out
+}
+
+// selector returns the selector of a peer that names pods.
+func (r *renderer) selector(p policy.MergedPeer) SelectorSpec {
+	if p.Namespaces == nil {
+		return SelectorSpec{Scope: NamespaceScope, Namespace: p.Namespace, Pods: p.Pods.Selector}
+	}
+	spec := SelectorSpec{Scope: ClusterScope, Namespaces: labels.Everything(), Pods: p.Pods.Selector}
+	if p.Namespaces.Selector != nil {
+		spec.Namespaces = p.Namespaces.Selector
+	}
+	if spec.Pods == nil && r.lists(spec.Namespaces) {
+		spec.Scope = ListScope
+	}
+	return spec
+}
+
+// matches returns the matches of a rule in a family: one for each of its peers with each of its ports.
+func (r *renderer) matches(d npc.Direction, f npc.Family, rule policy.MergedRule, peers []peer) (out []Rule) {
+	ports := rule.Ports
+	if rule.AnyPort {
+		ports = []policy.MergedPorts{{}}
+	}
+	for _, p := range peers {
+		if p.block != nil && p.family != f {
+			continue
+		}
+		for _, port := range ports {
+			m := Rule{Match: r.match(d, f, p, port)}
+			if r.target == nil && port.Name == "" {
+				m.Peer, m.Ports = r.alone(p), protocolAndPorts(port)
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// protocolAndPorts returns the match for a protocol and its numbers of ports; empty for every protocol.
+func protocolAndPorts(port policy.MergedPorts) string {
+	if port.Protocol == 0 {
+		return ""
+	}
+	return port.Match()
+}
+
+// alone returns the set of a peer that stands for all that the peer is, and that a list can have; nil if there is none.
+func (r *renderer) alone(p peer) *Set {
+	switch {
+	case p.any:
+		return nil
+	case p.block != nil:
+		return p.block
+	case p.union == nil:
+		return new(r.use(p.pods))
+	}
+	if _, list := p.union.SetSpec.(UnionSpec); list {
+		return nil
+	}
+	return p.union
+}
+
+// match returns one of them. Protocol and ports come first, because they cost least, and a list of namespaces last, because it costs most.
+func (r *renderer) match(d npc.Direction, f npc.Family, p peer, port policy.MergedPorts) string {
+	var parts []string
+	if first := protocolAndPorts(port); first != "" {
+		parts = append(parts, first)
+	}
+	in := func(s Set, dir string) { parts = append(parts, naming.Match(s.Name(f), dir)) }
+	target := SelectorSpec{Scope: ClusterScope}
+	if r.target != nil {
+		target = *r.target
+	}
+	var name NamedPort
+	if port.Name != "" {
+		name = NamedPort{port.Name, port.Protocol}
+	}
+	switch {
+	case port.Name != "" && d == npc.Ingress:
+		target.Port = name
+		in(r.use(target), "dst,dst")
+	case target.Pods != nil:
+		in(r.use(target), d.Own())
+	}
+	ofPeer := d == npc.Egress && port.Name != ""
+	if p.any || p.block != nil || p.union != nil {
+		if ofPeer {
+			in(r.use(SelectorSpec{Scope: ClusterScope, Port: name}), "dst,dst")
+		}
+		switch {
+		case p.union != nil:
+			in(*p.union, d.Peer())
+		case p.block != nil:
+			in(*p.block, d.Peer())
+		}
+		return strings.Join(parts, " ")
+	}
+	spec, dir := p.pods, d.Peer()
+	if ofPeer {
+		if spec.Scope == ListScope {
+			spec.Scope = ClusterScope
+		}
+		spec.Port, dir = name, "dst,dst"
+	}
+	in(r.use(spec), dir)
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,185 @@
+// Package verdict judges flows of local pods by the policies that are enforced, as the controller has them: compiled, and by address. It gives
+// the rule that decides, and no reasons.
+//
+//	side := verdict.Side{Rules: rules, Isolated: true} // what policies say of a pod in one direction
+//	decision := side.Judge(nodes, verdict.Question{Peer: address, PeerPod: owner, ...})
+//
+// It does not know which policies there are, nor what the kernel holds.
+package verdict
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/policy"
+)
+
+// Rule is a rule of a policy.
+type Rule struct {
+	policy.MergedRule
+	Action policy.Action
+	By
+	// Staged is set for a rule of a staged policy, which is not enforced.
+	Staged bool
+}
+
+// By names a rule.
+type By struct {
+	// Tier is that of a ClusterNetworkPolicy; empty for a NetworkPolicy.
+	Tier string
+	// Policy is the name, with its namespace for a NetworkPolicy.
+	Policy string
+	// Number counts the rules of a direction from 1.
+	Number int
+	// Content is the same as long as the rule matches the same and does the same with it, wherever it stands in its policy.
+	Content string
+}
+
+// Side is what policies say of a pod's flows in one direction.
+type Side struct {
+	// Tiers are the rules of ClusterNetworkPolicies, in order.
+	Tiers [len(policy.Tiers)][]Rule
+	// Rules are those of NetworkPolicies, and Isolated is set if any isolates the pod.
+	Rules    []Rule
+	Isolated bool
+}
+
+// Flow is a connection, or what stands for one in a protocol without connections, from and to addresses as the node forwards its packets.
+type Flow struct {
+	From, To netip.Addr
+	flow.Service
+}
+
+// Verdict is what policies make of a flow.
+type Verdict struct {
+	// Judged is set if an end is a local pod's, whose policies were asked.
+	Judged, Allowed bool
+	// By is the rule that decides in Direction; the zero By if none does.
+	By        By
+	Direction npc.Direction
+	// Also is the rule that allows on ingress what By allows on egress, if both ends are local pods'; else the zero By.
+	Also By
+}
+
+// Difference is a verdict of a world of staged policies where policies decide otherwise today.
+type Difference struct {
+	World string
+	// Content tells what the world's policies are: it is another one once any of them changes.
+	Content string
+	// Policy is the staged policy that decides, with its namespace for a NetworkPolicy.
+	Policy string
+	Verdict
+}
+
+// Question is a flow as one of its pods sees it.
+type Question struct {
+	// Peer is the other end's address, and PeerPod its owner; nil if it has none.
+	Peer    netip.Addr
+	PeerPod *index.Pod
+	// Destination is the pod that the flow goes to, on which names of ports are looked up; nil if it is no pod.
+	Destination *index.Pod
+	flow.Service
+	// Exempt is set for flows that NetworkPolicies do not judge: to the pod itself, and to its node.
+	Exempt bool
+}
+
+// Name returns the rule's name; the zero By of no rule. It completes the name, which costs more than to judge, when it is asked for first.
+func (r *Rule) Name() By {
+	if r == nil {
+		return By{}
+	}
+	if r.Content == "" {
+		r.Content = r.Digest(r.Action)
+	}
+	return r.By
+}
+
+// Nodes tells who Nodes are.
+type Nodes interface {
+	// IsNode reports whether a selector matches a Node that has an address.
+	IsNode(netip.Addr, policy.Selector) bool
+}
+
+// Decision is what policies say of a flow in one direction.
+type Decision struct {
+	Allowed bool
+	// By is the rule that decides; nil if none does.
+	By *Rule
+	// Passed are the rules that passed the flow on before, by tier.
+	Passed [len(policy.Tiers)]*Rule
+}
+
+// Judge returns whether policies allow a flow, and by which rules.
+func (s *Side) Judge(nodes Nodes, q Question) (d Decision) {
+	for _, tier := range policy.Tiers {
+		if tier == policy.Baseline && s.Isolated {
+			continue
+		}
+		r := q.first(nodes, s.Tiers[tier])
+		if r != nil && r.Action != policy.Pass {
+			d.Allowed, d.By = r.Action == policy.Accept, r
+			return d
+		}
+		d.Passed[tier] = r
+	}
+	if d.Allowed = true; !q.Exempt && s.Isolated {
+		d.By = q.first(nodes, s.Rules)
+		d.Allowed = d.By != nil
+	}
+	return d
+}
+
+// first returns the first rule that matches; nil if none does.
+func (q Question) first(nodes Nodes, rules []Rule) *Rule {
+	for i := range rules {
+		if r := &rules[i]; q.portFits(&r.MergedRule) && q.peerFits(nodes, &r.MergedRule) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (q Question) portFits(r *policy.MergedRule) bool {
+	if r.AnyPort {
+		return true
+	}
+	for _, p := range r.Ports {
+		switch {
+		case p.Name == "":
+			if p.Includes(q.Protocol, q.Port) {
+				return true
+			}
+		case p.Protocol == q.Protocol && q.Destination != nil &&
+			slices.Contains(q.Destination.Ports, npc.NamedPort{Name: p.Name, Protocol: q.Protocol, Port: q.Port}):
+			return true
+		}
+	}
+	return false
+}
+
+func (q Question) peerFits(nodes Nodes, r *policy.MergedRule) bool {
+	if r.AnyPeer {
+		return true
+	}
+	for _, p := range r.Peers {
+		switch {
+		case p.Block != nil:
+			if p.Block.Contains(q.Peer) {
+				return true
+			}
+		case p.Nodes != nil:
+			if nodes.IsNode(q.Peer, *p.Nodes) {
+				return true
+			}
+		case q.PeerPod == nil:
+		case p.Namespaces == nil && q.PeerPod.Namespace == p.Namespace, p.Namespaces != nil && q.PeerPod.InNamespaces(*p.Namespaces):
+			if q.PeerPod.ChosenBy(p.Pods) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,134 @@
+package flowlog
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/pkg/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/weave-npc/weave-npc/npc"
+)
+
+// longestLine is how many bytes a line may have. A pod's labels are an object's, which etcd limits to 1.5 MiB in all; real ones have a few KiB.
+const longestLine = 1 << 20
+
+// Read reads records, one a line, and gives each to a function, whose error ends it. Empty lines are skipped. An error names the line.
+func Read(in io.Reader, each func(Record) error) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, longestLine)
+	number := 1
+	for ; lines.Scan(); number++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		r, err := parse(line)
+		if err == nil {
+			err = each(r)
+		}
+		if err != nil {
+			return errors.Wrapf(err, "line %d", number)
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return errors.Errorf("line %d has more than %d bytes", number, longestLine)
+	}
+	return errors.Wrapf(lines.Err(), "line %d", number)
+}
+
+// Write writes records, one a line, as Read reads them.
+func Write(out io.Writer, records ...Record) error {
+	buffered := bufio.NewWriter(out)
+	lines := json.NewEncoder(buffered)
+	for _, r := range records {
+		if err := lines.Encode(r); err != nil {
+			return errors.Wrap(err, "writing a record of connections")
+		}
+	}
+	return errors.Wrap(buffered.Flush(), "writing records of connections")
+}
+
+// parse reads a line. What is made of records must be able to rely on their names and labels being such as Kubernetes has.
+func parse(line []byte) (r Record, err error) {
+	if err := json.Unmarshal(line, &r); err != nil {
+		return r, errors.Wrap(err, "it is no record of connections")
+	}
+	if !r.Verdict.known() {
+		return r, errors.Errorf("verdict: it is %q, neither %s nor %s", r.Verdict, Allowed, Denied)
+	}
+	if r.Port.Protocol == 0 {
+		return r, errors.New("port: it is missing")
+	}
+	if err := r.From.check(); err != nil {
+		return r, errors.Wrap(err, "from")
+	}
+	if err := r.To.check(); err != nil {
+		return r, errors.Wrap(err, "to")
+	}
+	switch {
+	case r.From.Addr.Is4() != r.To.Addr.Is4():
+		return r, errors.Errorf("%s and %s are of different families", r.From.Addr, r.To.Addr)
+	case !r.From.IsPod() && !r.To.IsPod():
+		return r, errors.New("neither end is a pod")
+	case r.Port.Protocol == npc.ICMP && r.To.Addr.Is6():
+		r.Port.Protocol = npc.ICMPv6 // the text does not tell them apart
+	}
+	if r.By != nil && !r.By.printable() {
+		return r, errors.New("by: it has characters that cannot be printed")
+	}
+	for _, s := range r.Staged {
+		if s.By != nil && !s.By.printable() || !printable(s.World, s.Policy, s.Content) {
+			return r, errors.New("staged: it has characters that cannot be printed")
+		}
+		if !s.Verdict.known() {
+			return r, errors.Errorf("staged: verdict: it is %q, neither %s nor %s", s.Verdict, Allowed, Denied)
+		}
+	}
+	for _, name := range r.PortNames {
+		if wrong := validation.IsValidPortName(name); len(wrong) > 0 {
+			return r, errors.Errorf("port_names: %q: %s", name, wrong[0])
+		}
+	}
+	return r, nil
+}
+
+// check returns what is wrong with an end, and unmaps its address.
+func (e *End) check() error {
+	if e.Addr = e.Addr.Unmap(); !e.Addr.IsValid() {
+		return errors.New("address: it is missing")
+	}
+	if e.Addr.Zone() != "" {
+		return errors.Errorf("address: %s has a zone", e.Addr)
+	}
+	if !e.IsPod() {
+		*e = End{Addr: e.Addr, NodeAddr: e.NodeAddr}
+		return nil
+	}
+	if !printable(e.Workload, e.Pod) {
+		return errors.New("workload or pod: it has characters that cannot be printed")
+	}
+	if wrong := validation.IsDNS1123Label(e.Namespace); len(wrong) > 0 {
+		return errors.Errorf("namespace: %q: %s", e.Namespace, wrong[0])
+	}
+	for key, value := range e.Labels {
+		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
+			return errors.Errorf("labels: %q: %s", key, wrong[0])
+		}
+		if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
+			return errors.Errorf("labels: %s: %q: %s", key, value, wrong[0])
+		}
+	}
+	return nil
+}
+
+func (r *Rule) printable() bool { return printable(r.Tier, r.Policy, r.Direction) }
+
+// printable reports whether texts can be put on a terminal and into comments.
+func printable(texts ...string) bool {
+	return !strings.ContainsFunc(strings.Join(texts, ""), func(r rune) bool { return !strconv.IsPrint(r) })
+}

@@ -1,0 +1,122 @@
+// Package flowlog holds which connections were opened from and to pods, and what became of them, in memory and in files of JSON lines.
+//
+//	s := flowlog.NewStore("node1", 20000)
+//	s.Add(time.Now(), judge, flowlog.Allowed, opened)
+//	records, at := s.Since(0)
+//
+// It does not know where records come from, nor what policies would make of them.
+package flowlog
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/weave-npc/weave-npc/npc/flow"
+)
+
+// Verdict is what a node did with connections.
+type Verdict string
+
+// The verdicts. Scripts read them in JSON.
+const (
+	Allowed Verdict = "allowed"
+	Denied  Verdict = "denied"
+)
+
+func (v Verdict) known() bool { return v == Allowed || v == Denied }
+
+// Record is connections from one workload to another one, to one port and with one verdict. Ends that are no pods are told apart by address.
+type Record struct {
+	// First and Last are when the first and the last of the connections were opened.
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	// Count is how many connections there were. Replied is how many of them are known to have got a reply: 0 only if that was seen of none.
+	Count   uint64 `json:"count"`
+	Replied uint64 `json:"replied,omitempty"`
+	// Node is the node that saw the connections.
+	Node string       `json:"node,omitempty"`
+	From End          `json:"from"`
+	To   End          `json:"to"`
+	Port flow.Service `json:"port"`
+	// PortNames are the names that the destination gives to the port.
+	PortNames []string `json:"port_names,omitempty"`
+	Verdict   Verdict  `json:"verdict"`
+	// By is the rule that decided the last of them; nil if none did, because nothing isolated the pods or no rule allowed it.
+	By *Rule `json:"by,omitempty"`
+	// Staged are the worlds of staged policies that would decide otherwise.
+	Staged []Staged `json:"staged,omitempty"`
+}
+
+// Staged is what the staged policies of a world would do with connections of a record.
+type Staged struct {
+	World   string  `json:"world"`
+	Verdict Verdict `json:"verdict"`
+	// Policy is the staged policy that decides the last of them, and By the rule, which may be of another policy; nil if none does.
+	Policy string `json:"policy"`
+	By     *Rule  `json:"by,omitempty"`
+	// Count is how many of the record's connections are meant, and First and Last are when the first and the last of them were opened. They begin
+	// anew when the world's policies change, which Content tells.
+	Count   uint64    `json:"count"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+	Content string    `json:"content,omitempty"`
+}
+
+// End is one end of connections: the pods of a workload, or an address that is no pod's.
+type End struct {
+	Namespace string `json:"namespace,omitempty"`
+	// Workload is what the pods belong to, by kind and name: Deployment/web, or Pod/web for a pod that belongs to nothing.
+	Workload string `json:"workload,omitempty"`
+	// Pod is the last pod that was seen, and Labels are those that it had then.
+	Pod    string            `json:"pod,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	// Addr is the address that was seen last.
+	Addr netip.Addr `json:"address"`
+	// NodeAddr is set if the address is a node's.
+	NodeAddr bool `json:"node,omitempty"`
+}
+
+// IsPod reports whether the end is pods.
+func (e End) IsPod() bool { return e.Workload != "" }
+
+// Rule is a rule of a policy.
+type Rule struct {
+	// Tier is Admin or Baseline; empty for a NetworkPolicy.
+	Tier string `json:"tier,omitempty"`
+	// Policy is a NetworkPolicy's namespace/name, or a ClusterNetworkPolicy's name.
+	Policy string `json:"policy"`
+	// Number counts the rules of a direction from 1; 0 if the policies isolate the pod and no rule allows the connection.
+	Number    int    `json:"rule,omitempty"`
+	Direction string `json:"direction"`
+}
+
+// Applied is a rule as it was when it decided.
+type Applied struct {
+	Rule
+	// Content is the same as long as the rule matches the same and does the same with it.
+	Content string `json:"content"`
+}
+
+// Between is what connections between the same ends and to the same port have in common, whichever node saw them and whatever became of them.
+type Between struct {
+	from, to party
+	port     flow.Service
+}
+
+// party is a workload or an address.
+type party struct {
+	workload
+	addr netip.Addr
+}
+
+type workload struct{ namespace, name string }
+
+// Between returns what other records of the same connections have in common with this one.
+func (r *Record) Between() Between { return Between{r.From.party(), r.To.party(), r.Port} }
+
+func (e *End) party() party {
+	if e.IsPod() {
+		return party{workload: workload{e.Namespace, e.Workload}}
+	}
+	return party{addr: e.Addr}
+}

@@ -1,0 +1,207 @@
+package flowlog
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/weave-npc/weave-npc/npc/flow"
+)
+
+// Judge tells what is known of a connection when it is opened: who its ends are, and what decides about it.
+type Judge interface {
+	// Judge returns that, and false if neither end is a pod of this node.
+	Judge(src, dst netip.Addr, s flow.Service) (Judgement, bool)
+}
+
+// Judgement is what is known of a connection.
+type Judgement struct {
+	From, To End
+	// PortNames are the names that the destination gives to the port.
+	PortNames []string
+	// Verdict is given by rules, the one that decided first; none if no rule did.
+	Verdict Verdict
+	By      []Applied
+	// Staged are the worlds that would decide otherwise, without numbers and times. Unjudged is set if they were not asked, for lack of time.
+	Staged   []Staged
+	Unjudged bool
+}
+
+// Connection is what connections have in common that are recorded together, and judged once if they come at the same time.
+type Connection struct {
+	Src, Dst netip.Addr
+	Service  flow.Service
+}
+
+// Store holds records, a limited number. It may be used concurrently.
+type Store struct {
+	node  string
+	limit int
+	// Seen, if not nil, hears of connections when they are recorded. It must be set before the store is used.
+	Seen func(c Connection, j Judgement, number int)
+
+	mu      sync.Mutex
+	records map[key]*entry
+	// newest and oldest are the ends of the list of entries, in the order in which they were last recorded.
+	newest, oldest *entry
+	version        uint64 // counts what was recorded
+	changes        uint64 // counts what else was changed
+	evicted        uint64
+	// waiting are entries that no reply is known of, by the last of their connections.
+	waiting map[Connection]*entry
+	// labels are those of workloads, so that records share them.
+	labels map[workload]map[string]string
+	batch  map[Connection]int
+	hits   *counter
+}
+
+// key is what connections of one record have in common.
+type key struct {
+	Between
+	verdict Verdict
+}
+
+// entry is a record in the list.
+type entry struct {
+	Record
+	key          key
+	version      uint64
+	newer, older *entry
+	last         Connection
+}
+
+// NewStore returns an empty store for what a node sees. It counts hits of rules from now on.
+func NewStore(node string, limit int) *Store {
+	return &Store{node: node, limit: limit, records: map[key]*entry{}, waiting: map[Connection]*entry{}, labels: map[workload]map[string]string{},
+		batch: map[Connection]int{}, hits: newCounter(time.Now().UTC())}
+}
+
+// Add records connections that were opened by now. What the node did with them is known: a judge that says otherwise knows later policies, and
+// only its names count.
+func (s *Store) Add(now time.Time, judge Judge, v Verdict, opened []Connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.batch)
+	for _, c := range opened {
+		s.batch[c]++
+	}
+	for c, number := range s.batch {
+		j, concerned := judge.Judge(c.Src, c.Dst, c.Service)
+		if !concerned {
+			continue
+		}
+		if j.Verdict != v {
+			j.Verdict, j.By, j.Staged = v, nil, nil
+		}
+		s.record(now, c, number, j)
+		for _, rule := range j.By {
+			s.hits.add(now, rule, v, number)
+		}
+		if s.Seen != nil {
+			s.Seen(c, j, number)
+		}
+	}
+}
+
+// record adds connections to their record.
+func (s *Store) record(now time.Time, c Connection, number int, j Judgement) {
+	r := Record{From: j.From, To: j.To, Port: c.Service, PortNames: j.PortNames, Verdict: j.Verdict}
+	if len(j.By) > 0 {
+		r.By = &j.By[0].Rule
+	}
+	k := keyOf(&r)
+	e := s.records[k]
+	if e == nil {
+		e = &entry{key: k, Record: Record{First: now}}
+		s.records[k] = e
+	} else {
+		s.unlink(e)
+	}
+	r.First, r.Last, r.Node = e.First, now, s.node
+	r.Count, r.Replied = e.Count+uint64(number), e.Replied
+	r.Staged = addStaged(e.Staged, j.Staged, number, now)
+	r.From.Labels, r.To.Labels = s.share(k.from.workload, r.From.Labels), s.share(k.to.workload, r.To.Labels)
+	e.Record = r
+	s.await(e, c)
+	s.push(e)
+}
+
+func keyOf(r *Record) key { return key{r.Between(), r.Verdict} }
+
+// share returns labels, as another record of the workload has them if they are equal.
+func (s *Store) share(w workload, labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return nil
+	}
+	known := s.labels[w]
+	if maps.Equal(known, labels) {
+		return known
+	}
+	if len(s.labels) >= s.limit {
+		clear(s.labels)
+	}
+	s.labels[w] = labels
+	return labels
+}
+
+// push makes an entry the newest, and drops the oldest one if there are too many.
+func (s *Store) push(e *entry) {
+	s.version++
+	e.version = s.version
+	e.older, e.newer = s.newest, nil
+	if s.newest != nil {
+		s.newest.newer = e
+	} else {
+		s.oldest = e
+	}
+	s.newest = e
+	if len(s.records) <= s.limit {
+		return
+	}
+	last := s.oldest
+	s.unlink(last)
+	s.forget(last)
+	delete(s.records, last.key)
+	s.evicted++
+}
+
+func (s *Store) unlink(e *entry) {
+	if e.newer != nil {
+		e.newer.older = e.older
+	} else {
+		s.newest = e.older
+	}
+	if e.older != nil {
+		e.older.newer = e.newer
+	} else {
+		s.oldest = e.newer
+	}
+}
+
+// Since returns the records that were made or added to after a version, the oldest first, and the version that they are of.
+func (s *Store) Since(version uint64) ([]Record, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.newest
+	for first != nil && first.older != nil && first.older.version > version {
+		first = first.older
+	}
+	var out []Record
+	for e := first; e != nil; e = e.newer {
+		if e.version > version {
+			out = append(out, e.Record)
+		}
+	}
+	return out, s.version
+}
+
+// Counts are numbers of records, and of rules whose hits were dropped.
+type Counts struct{ Held, Evicted, EvictedRules uint64 }
+
+// Counts returns how many records there are, and how many records and rules went because there were too many.
+func (s *Store) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Counts{uint64(len(s.records)), s.evicted, s.hits.evicted}
+}

@@ -1,0 +1,78 @@
+// Package kernel reads the sets and chains of weave-npc in this node's kernel, and describes them for explain --kernel, show sets and show
+// rules.
+//
+// It must not change the kernel, nor print anything: results are values. Without a Purpose it still lists what is there, but not what for.
+//
+//	s, err := kernel.Read(ctx, "nft", families)
+//	s.Describe(kernel.Purpose{Cluster: c, Sets: uses, Chain: chainUse})
+//	err = s.Check("node1")              // not weave-npc's, or another node's
+//	rows := s.Sets()                    // sets with members and policies
+//	v, err := s.Verdict(flow, "node1")  // the packet's path through the chains
+package kernel
+
+import (
+	"context"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/cluster"
+	"github.com/weave-npc/weave-npc/npc/enforce/controller"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+)
+
+// State is what the kernel of this node has of weave-npc.
+type State struct {
+	backend  iptables.Backend
+	families []npc.Family
+	sets     []ipset.Listing
+	tables   map[npc.Family]iptables.Seen
+	purpose  Purpose
+}
+
+// Purpose is what sets and chains are for, as far as the objects of the cluster are known.
+type Purpose struct {
+	// Cluster has the objects; nil if they cannot be read.
+	Cluster *cluster.Cluster
+	// Sets are the uses of sets by name.
+	Sets map[string]controller.SetUse
+	// Chain returns what a chain is for, or an empty string; nil if that is not known.
+	Chain func(name string) string
+}
+
+// Read reads the kernel. An empty backend stands for the one that the other rules of this node are in.
+func Read(ctx context.Context, backend string, families []npc.Family) (*State, error) {
+	s := &State{families: families, tables: map[npc.Family]iptables.Seen{}}
+	conn, err := ipset.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if s.sets, err = conn.List(naming.SetPrefix); err != nil {
+		return nil, err
+	}
+	if s.backend, _, err = iptables.Detect(ctx, backend); err != nil {
+		return nil, err
+	}
+	for _, f := range families {
+		t, err := iptables.New(naming.IPTables(f), s.backend)
+		if err != nil {
+			return nil, err
+		}
+		if s.tables[f], err = t.Read(ctx, naming.ChainPrefix); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Describe records what sets and chains are for.
+func (s *State) Describe(p Purpose) { s.purpose = p }
+
+// chainUse returns what a chain is for, or an empty string.
+func (s *State) chainUse(name string) string {
+	if s.purpose.Chain == nil {
+		return ""
+	}
+	return s.purpose.Chain(name)
+}

@@ -1,0 +1,277 @@
+package recorder
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+	"github.com/weave-npc/weave-npc/ulogd"
+)
+
+// names is a fake: pods by address, those of this node first.
+type names struct{ local, remote map[netip.Addr]npc.Pod }
+
+func (n names) PodAt(a netip.Addr) (npc.Pod, bool) {
+	if p, ok := n.local[a]; ok {
+		return p, true
+	}
+	p, ok := n.remote[a]
+	return p, ok
+}
+
+func (n names) NameOf(a netip.Addr) string {
+	if a == node {
+		return "node"
+	}
+	return ""
+}
+
+func (n names) IsLocal(a netip.Addr) bool {
+	_, ok := n.local[a]
+	return ok
+}
+
+// Differences has one rule deny everything, which a world allows.
+func (n names) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference) {
+	return verdict.Verdict{Judged: true, Direction: npc.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2, Content: "c"}},
+		[]verdict.Difference{{World: "open", Content: "1", Policy: "gate", Verdict: verdict.Verdict{Allowed: true}}}
+}
+
+// Judge is for who is in haste.
+func (n names) Judge(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
+	for _, f := range asked {
+		v, _ := n.Differences(f)
+		out = append(out, v)
+	}
+	return out
+}
+
+func (n names) Worlds() map[string]string { return map[string]string{"open": "1"} }
+
+// guard is the rule that denies everything.
+var guard = []flowlog.Applied{{Rule: flowlog.Rule{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"}, Content: "c"}}
+
+var (
+	web, db, node = netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("10.32.2.2"), netip.MustParseAddr("172.31.0.11")
+	outside       = netip.MustParseAddr("192.0.2.1")
+	cast          = names{
+		local: map[netip.Addr]npc.Pod{web: {Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"},
+			Workload: &npc.Workload{Kind: "Deployment", Name: "web"}}},
+		remote: map[netip.Addr]npc.Pod{db: {Namespace: "data", Name: "db", Ports: []npc.NamedPort{{Name: "pg", Protocol: 6, Port: 5432},
+			{Name: "dns", Protocol: 17, Port: 53}}}},
+	}
+)
+
+func newRecorder(t *testing.T, configure func(*Config)) *Recorder {
+	t.Helper()
+	c := Config{Node: "node1", Records: 1000, Names: cast, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	configure(&c)
+	r := New(c)
+	if err := r.Open(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestJudge names the ends, and leaves out what concerns no pod of this node.
+func TestJudge(t *testing.T) {
+	pg := flow.Service{Protocol: 6, Port: 5432}
+	for _, test := range []struct {
+		name       string
+		src, dst   netip.Addr
+		service    flow.Service
+		from, to   string
+		ports      string
+		unconcerns bool
+	}{
+		{"from a local pod", web, db, pg, "shop/Deployment/web", "data/Pod/db", "[pg]", false},
+		{"another port", web, db, flow.Service{Protocol: 6, Port: 53}, "shop/Deployment/web", "data/Pod/db", "[]", false},
+		{"to a local pod", outside, web, pg, "192.0.2.1", "shop/Deployment/web", "[]", false},
+		{"from the node", node, web, pg, "node", "shop/Deployment/web", "[]", false},
+		{"of other nodes", outside, db, pg, "", "", "", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			end := func(e flowlog.End) string {
+				switch {
+				case e.IsPod():
+					return e.Namespace + "/" + e.Workload
+				case e.NodeAddr:
+					return "node"
+				}
+				return e.Addr.String()
+			}
+			j, concerned := judge{Names: cast}.Judge(test.src, test.dst, test.service)
+			if concerned == test.unconcerns || concerned && (end(j.From) != test.from || end(j.To) != test.to || fmt.Sprint(j.PortNames) != test.ports ||
+				j.Verdict != flowlog.Denied || !slices.Equal(j.By, guard) || len(j.Staged) != 1) {
+				t.Errorf("%+v %v", j, concerned)
+			}
+		})
+	}
+}
+
+// TestS99_DeniedPacketsAreRecorded as connections, if their port is known.
+func TestS99_DeniedPacketsAreRecorded(t *testing.T) {
+	r := newRecorder(t, func(*Config) {})
+	packet := ulogd.Packet{Src: web, Dst: db, Protocol: 6, SrcPort: 4711, DstPort: 5432}
+	r.Denied(packet)
+	packet.SrcPort++
+	r.Denied(packet)
+	packet.Fragment = true
+	r.Denied(packet)
+	packet.Fragment, packet.Truncated = false, true
+	r.Denied(packet)
+	got, _ := r.store.Since(0)
+	if len(got) != 1 || got[0].Count != 2 || got[0].Verdict != flowlog.Denied || got[0].Port != (flow.Service{Protocol: 6, Port: 5432}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestPairsOfNamespacesAreBounded, and those beyond the bound are counted together.
+func TestPairsOfNamespacesAreBounded(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	r := newRecorder(t, func(c *Config) { c.Registry = registry })
+	for i := range maxPairs + 10 {
+		end := flowlog.End{Namespace: fmt.Sprint("n", i), Workload: "Pod/x"}
+		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{From: end, To: flowlog.End{Addr: outside}, Verdict: flowlog.Allowed}, 2)
+	}
+	r.store.Seen(flowlog.Connection{}, flowlog.Judgement{From: flowlog.End{Namespace: "n0", Workload: "Pod/x"}, To: flowlog.End{Addr: outside}, Verdict: flowlog.Denied}, 1)
+	gathered, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series, others := 0, 0.0
+	for _, family := range gathered {
+		if family.GetName() != "weavenpc_flows_connections_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			series++
+			if m.GetLabel()[0].GetValue() == "other" {
+				others += m.GetCounter().GetValue()
+			}
+		}
+	}
+	if series != maxPairs+2 || others != 20 {
+		t.Errorf("%d series, and %g of others", series, others)
+	}
+}
+
+// bothWays has a rule of either direction allow everything.
+type bothWays struct{ names }
+
+func (bothWays) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference) {
+	return verdict.Verdict{Judged: true, Allowed: true, Direction: npc.Egress,
+		By: verdict.By{Policy: "shop/out", Number: 1, Content: "a"}, Also: verdict.By{Policy: "shop/in", Number: 3, Content: "b"}}, nil
+}
+
+// TestHitsOfRules are of the rules of both directions, of what is recorded and of nothing else.
+func TestHitsOfRules(t *testing.T) {
+	r := newRecorder(t, func(c *Config) { c.Names = bothWays{cast} })
+	opened := flowlog.Connection{Src: web, Dst: db, Service: flow.Service{Protocol: 6, Port: 80}}
+	r.store.Add(time.Now(), judge{Names: r.config.Names}, flowlog.Allowed, []flowlog.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
+	var got []string
+	for _, h := range r.store.Hits().Rules {
+		got = append(got, fmt.Sprintf("%s %d by %s", h.Verdict, h.Count, h.Rule))
+	}
+	slices.Sort(got)
+	if want := "[allowed 2 by egress rule 1 of policy shop/out allowed 2 by ingress rule 3 of policy shop/in]"; fmt.Sprint(got) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	records, _ := r.store.Since(0)
+	if len(records) != 1 || *records[0].By != (flowlog.Rule{Policy: "shop/out", Number: 1, Direction: "egress"}) {
+		t.Errorf("%+v", records)
+	}
+}
+
+// TestRulesInMetricsAreBounded, and those beyond the bound are counted together.
+func TestRulesInMetricsAreBounded(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	r := newRecorder(t, func(c *Config) { c.Registry = registry })
+	for i := range maxRules + 10 {
+		by := []flowlog.Applied{{Rule: flowlog.Rule{Policy: fmt.Sprint("shop/p", i), Number: 1, Direction: "ingress"}, Content: "c"}}
+		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{Verdict: flowlog.Allowed, By: by}, 2)
+		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{Verdict: flowlog.Allowed, By: by}, 1)
+	}
+	gathered, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series, others := 0, 0.0
+	for _, family := range gathered {
+		if family.GetName() != "weavenpc_flows_rule_connections_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			series++
+			if m.GetLabel()[0].GetValue() == "other" {
+				others += m.GetCounter().GetValue()
+			} else if m.GetCounter().GetValue() != 3 {
+				t.Errorf("%v", m)
+			}
+		}
+	}
+	if series != maxRules+1 || others != 30 {
+		t.Errorf("%d series, and %g of others", series, others)
+	}
+}
+
+// TestRepliesAreLookedForRarely where nobody answers, and soon for what is new.
+func TestRepliesAreLookedForRarely(t *testing.T) {
+	a, b := flowlog.Connection{Src: web}, flowlog.Connection{Src: db}
+	set := func(all ...flowlog.Connection) map[flowlog.Connection]uint64 {
+		out := map[flowlog.Connection]uint64{}
+		for _, c := range all {
+			out[c] = 0
+		}
+		return out
+	}
+	period := repliesPeriod
+	for _, step := range []struct {
+		known, waiting map[flowlog.Connection]uint64
+		want           time.Duration
+	}{
+		{nil, set(), repliesPeriod}, {set(), set(a), repliesPeriod}, {set(a), set(a), 2 * repliesPeriod}, {set(a), set(a), 4 * repliesPeriod},
+		{set(a), set(a, b), repliesPeriod}, {set(a, b), set(b), 2 * repliesPeriod}, {set(b), set(), repliesPeriod},
+	} {
+		if period = nextPeriod(period, step.known, step.waiting); period != step.want {
+			t.Errorf("%v after %v: %s, want %s", step.waiting, step.known, period, step.want)
+		}
+	}
+	for range 20 {
+		period = nextPeriod(period, set(a), set(a))
+	}
+	if period != maxRepliesPeriod {
+		t.Errorf("at most %s", period)
+	}
+}
+
+// TestOpen reads the file, and says once that it holds something else.
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "flows.json"), []byte("x\ny\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hits.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	newRecorder(t, func(c *Config) {
+		c.Directory, c.Socket, c.Log = dir, filepath.Join(dir, "flows.sock"), slog.New(slog.NewTextHandler(&log, nil))
+	})
+	text := log.String()
+	if strings.Count(text, "\n") != 2 || !strings.Contains(text, "lines=2") || !strings.Contains(text, "hits of rules are counted from now on") {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,162 @@
+package recorder
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+	"github.com/weave-npc/weave-npc/npc/observe/dedup"
+)
+
+// maxStagedPolicies is how many staged policies have label values of their own. All further ones share one.
+const maxStagedPolicies = 200
+
+// stagedReporter reports recorded connections that staged policies would decide otherwise: in the log and as a metric.
+type stagedReporter struct {
+	worlds func() map[string]string
+	lines  *dedup.Log[stagedKind, string, stagedConnection]
+	log    *slog.Logger
+
+	connections          *prometheus.CounterVec
+	suppressed, unjudged prometheus.Counter
+	labelled             limited[stagedPolicy] // those with label values of their own
+	known                map[string]string     // the worlds as the store knows them; nil at first
+	any                  atomic.Bool           // whether there are worlds
+	haste                allowance
+}
+
+// stagedKind is what connections have in common that are repeats of each other in the log.
+type stagedKind struct {
+	world, policy string
+	from, to      string
+	connection    flowlog.Connection
+}
+
+type stagedPolicy struct{ world, policy string }
+
+// stagedConnection is what a line of the log is about.
+type stagedConnection struct {
+	flowlog.Connection
+	flowlog.Judgement
+	would flowlog.Staged
+}
+
+func newStagedReporter(worlds func() map[string]string, log *slog.Logger, registry prometheus.Registerer) *stagedReporter {
+	r := &stagedReporter{worlds: worlds, log: log, labelled: limited[stagedPolicy]{max: maxStagedPolicies, other: stagedPolicy{"other", "other"}},
+		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_staged_connections_total",
+			Help: "Recorded connections that a world of staged policies would decide otherwise, by the staged policy that decides (other for further ones)."},
+			[]string{"world", "policy", "outcome"}),
+		suppressed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_log_suppressed_total",
+			Help: "Connections that staged policies would decide otherwise, counted, but neither logged nor summed up in a line of the log."}),
+		unjudged: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_unjudged_connections_total",
+			Help: "Recorded connections that staged policies were not asked about, because that took too much time."}),
+	}
+	r.lines = dedup.New[stagedKind](r.line, func(number int, most string) {
+		log.Info("staged", "not_logged", number, "most_from", most)
+	})
+	registry.MustRegister(r.connections, r.suppressed, r.unjudged)
+	return r
+}
+
+// seen reports what worlds would do with a number of connections. It is called by one goroutine at a time.
+func (r *stagedReporter) seen(c flowlog.Connection, j flowlog.Judgement, number int) {
+	if j.Unjudged {
+		r.unjudged.Add(float64(number))
+	}
+	for _, s := range j.Staged {
+		p := r.labelled.of(stagedPolicy{s.World, s.Policy})
+		r.connections.WithLabelValues(p.world, p.policy, "would_"+would(s.Verdict)).Add(float64(number))
+		kind := stagedKind{s.World, s.Policy, j.From.String(), j.To.String(), flowlog.Connection{Service: c.Service}}
+		if !j.From.IsPod() {
+			kind.connection.Src = c.Src
+		}
+		if !j.To.IsPod() {
+			kind.connection.Dst = c.Dst
+		}
+		r.suppressed.Add(float64(r.lines.Add(kind, kind.from, stagedConnection{c, j, s}, number, time.Now())))
+	}
+}
+
+// would returns what would be done with connections.
+func would(v flowlog.Verdict) string {
+	if v == flowlog.Denied {
+		return "drop"
+	}
+	return "allow"
+}
+
+// line logs a connection, with its repeats if there are any.
+func (r *stagedReporter) line(c stagedConnection, number int, within time.Duration) {
+	args := []any{"world", c.would.World, "would", would(c.would.Verdict), "policy", c.would.Policy,
+		"from", describe(c.From), "to", describe(c.To), "port", c.Service}
+	if c.would.By != nil {
+		args = append(args, "by", *c.would.By)
+	}
+	if len(c.By) > 0 {
+		args = append(args, "now_by", c.By[0].Rule)
+	}
+	if number > 0 {
+		args = append(args, "repeats", number, "within", within.Round(time.Second))
+	}
+	r.log.Info("staged", args...)
+}
+
+// describe returns an end as lines of the log have it.
+func describe(e flowlog.End) string {
+	if !e.IsPod() {
+		return e.String()
+	}
+	return fmt.Sprintf("%s (%s %s)", e, e.Pod, e.Addr)
+}
+
+// watchStaged logs repeats, and has the store forget what worlds would have done that are others now.
+func (r *Recorder) watchStaged(ctx context.Context) {
+	s := r.staged
+	for sleep(ctx, time.Second) {
+		s.suppressed.Add(float64(s.lines.SumUp(time.Now())))
+		if worlds := s.worlds(); worlds != nil && (s.known == nil || !maps.Equal(worlds, s.known)) {
+			r.store.KeepStaged(worlds)
+			s.known = worlds
+			s.any.Store(len(worlds) > 0)
+		}
+	}
+	s.lines.SumUp(time.Now().Add(dedup.Window)) // as if all windows had ended
+}
+
+const (
+	// stagedShare is the part of a processor that recording may take while worlds of staged policies are asked, and stagedBurst how much more at a time.
+	// Tenants say how many there are, and how many rules they have.
+	stagedShare = 0.15
+	stagedBurst = 300 * time.Millisecond
+)
+
+// allowance bounds the time that is spent on something in the long run.
+type allowance struct {
+	mu    sync.Mutex
+	spent time.Duration // more than the share, at a time
+	at    time.Time
+}
+
+// exceeded reports whether too much was spent.
+func (a *allowance) exceeded(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.spent > 0 {
+		a.spent = max(0, a.spent-time.Duration(float64(now.Sub(a.at))*stagedShare))
+	}
+	a.at = now
+	return a.spent > stagedBurst
+}
+
+func (a *allowance) spend(took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.spent += took
+}

@@ -1,0 +1,57 @@
+package staged_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weave-npc/weave-npc/npc/policy/staged"
+)
+
+// TestS101_Annotations stage a policy only with a value that is understood, and it does one thing to its world or nothing.
+func TestS101_Annotations(t *testing.T) {
+	for _, c := range []struct {
+		name, annotations string
+		want              staged.Change
+		is                bool
+		problem           string
+	}{
+		{"none", "", staged.Change{}, false, ""},
+		{"others", "owner=shop", staged.Change{}, false, ""},
+		{"true", "staged=true", staged.Change{World: "true", Adds: true}, true, ""},
+		{"a_world", "staged=rollout-7", staged.Change{World: "rollout-7", Adds: true}, true, ""},
+		{"false", "staged=false", staged.Change{}, false, "without the annotation"},
+		{"empty", "staged=", staged.Change{}, false, `is "", neither`},
+		{"upper_case", "staged=True", staged.Change{}, false, `is "True", neither`},
+		{"two_words", "staged=a,b", staged.Change{}, false, "neither"},
+		{"a_subdomain", "staged=a.b", staged.Change{}, false, "neither"},
+		{"too_long", "staged=" + strings.Repeat("a", 64), staged.Change{}, false, "neither"},
+		{"replaces", "staged=true replaces=db", staged.Change{World: "true", Adds: true, Takes: "db"}, true, ""},
+		{"removes", "staged=true removes=db.old", staged.Change{World: "true", Takes: "db.old"}, true, ""},
+		{"both", "staged=true removes=a replaces=b", staged.Change{World: "true"}, true, "it has both"},
+		{"replaces_no_name", "staged=true replaces=shop/db", staged.Change{World: "true"}, true, `"shop/db" is not the name`},
+		{"removes_no_name", "staged=true removes=*", staged.Change{World: "true"}, true, `"*" is not the name`},
+		{"forgotten", "replaces=db", staged.Change{}, false, "no effect without weave-npc/staged"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			annotations := map[string]string{}
+			for _, a := range strings.Fields(c.annotations) {
+				if key, value, found := strings.Cut(a, "="); found {
+					annotations["weave-npc/"+key] = value
+				}
+			}
+			got, is, problem := staged.Read(annotations)
+			if got != c.want || is != c.is || !strings.Contains(problem, c.problem) || (problem == "") != (c.problem == "") {
+				t.Errorf("%+v, %t, %q", got, is, problem)
+			}
+		})
+	}
+}
+
+// TestS102_Modes cover kinds of policies.
+func TestS102_Modes(t *testing.T) {
+	for mode, want := range map[staged.Mode][2]bool{staged.Off: {}, staged.Namespaces: {true, false}, staged.All: {true, true}} {
+		if got := [2]bool{mode.Covers(false), mode.Covers(true)}; got != want {
+			t.Errorf("%s: %v", mode, got)
+		}
+	}
+}
