@@ -1,18 +1,15 @@
-// Package daemon has the daemon that enforces policies on a node, and the commands that read the node's kernel.
+// Package daemon has the daemon that enforces policies on a node. It needs Linux.
 //
-//	root := daemon.Command() // which runs the daemon
-//	root.AddCommand(daemon.Commands()...)
+//	root := daemon.Command()
 //
-// It needs Linux. What is asked about policies is the job of package asking.
+// It connects the parts: a source delivers objects to the controller, the syncer brings the kernel to what the controller wants, and the observer
+// reports and records what packets did. It imports nothing that answers questions: that is the job of packages kubectl and node.
 package daemon
 
 import (
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/flows"
-	"github.com/weave-npc/weave-npc/npc/observe/flowsocket"
 )
 
 // Command returns the command that runs the daemon, without subcommands.
@@ -29,18 +26,4 @@ func Command() *cobra.Command {
 	}
 	o.register(root.Flags())
 	return root
-}
-
-// Commands returns the subcommands that read or clean up the kernel of this node.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{kubectl.Explain(newNode()), kubectl.Show(showSetsCommand(), showRulesCommand()), flowsCommand(),
-		cleanupCommand()}
-}
-
-// flowsCommand returns the command that lists the connections of this node.
-func flowsCommand() *cobra.Command {
-	client := &flowsocket.Client{Path: defaults().flowsSocket}
-	cmd := flows.OfNode(client)
-	registerFlowsSocket(cmd.Flags(), &client.Path)
-	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/daemon/httpserver"
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/iptables/bridge"
@@ -167,7 +168,7 @@ func (o *options) validate(stderr io.Writer) (*slog.Logger, enforce.Config, erro
 	if err != nil {
 		return nil, enforce.Config{}, err
 	}
-	if err := o.checkBackend(); err != nil {
+	if err := sharedflags.CheckBackend(o.backend); err != nil {
 		return nil, enforce.Config{}, err
 	}
 	if err := httpserver.CheckAddr("--metrics-addr", o.metricsAddr); err != nil {

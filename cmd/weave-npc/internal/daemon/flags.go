@@ -3,7 +3,6 @@ package daemon
 import (
 	"math/bits"
 	"net/netip"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,8 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
-	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
@@ -45,7 +43,7 @@ type options struct {
 	relay                                        relayclient.Config
 }
 
-// defaults returns the values of flags that are not given. Other subcommands take theirs from here, too.
+// defaults returns the values of flags that are not given.
 func defaults() *options {
 	return &options{
 		bridgePort:    "vethwe-bridge",
@@ -54,7 +52,7 @@ func defaults() *options {
 		established:   establishedKeep,
 		cutMark:       "0x2000",
 		allowMcast:    true,
-		maxListSize:   1024,
+		maxListSize:   sharedflags.DefaultMaxListSize,
 		budget:        quota.Default(),
 		nflogGroup:    86,
 		ulogdPcapSize: 64,
@@ -63,7 +61,7 @@ func defaults() *options {
 		logLevel:      "info",
 		logFormat:     "text",
 		flowsRecords:  20000,
-		flowsSocket:   "/run/weave-npc/flows.sock",
+		flowsSocket:   sharedflags.DefaultFlowsSocket,
 		staged:        string(staged.Off),
 		relay:         relayclient.Config{CA: "/etc/weave-npc-relay/ca.crt", Token: "/run/secrets/weave-npc-relay/token", Spread: 30 * time.Second},
 	}
@@ -72,7 +70,7 @@ func defaults() *options {
 // register registers the flags with the present values as defaults.
 func (o *options) register(f *pflag.FlagSet) {
 	f.SortFlags = false
-	registerNodeName(f, &o.nodeName)
+	sharedflags.NodeName(f, &o.nodeName)
 	f.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "kubeconfig file for the API server (default: the pod's service account)")
 	registerManifests(f, &o.manifests)
 	o.registerRelay(f)
@@ -106,8 +104,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", o.ulogdPcapSize, "maximum size of the two files of --ulogd-pcap together, in MiB")
 	o.registerFlows(f)
 	registerStaged(f, &o.staged, &o.stagedManifests)
-	input.RegisterLegacyNetpol(f, &o.legacyNetpol)
-	registerBackend(f, &o.backend)
+	sharedflags.LegacyNetpol(f, &o.legacyNetpol)
+	sharedflags.Backend(f, &o.backend)
 	f.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address to serve metrics and health on; empty for none")
 	f.UintSliceVar(&o.countedPorts, "counted-ports", o.countedPorts,
 		"destination ports with a label value of their own in weavenpc_blocked_connections_total, at most 100; all others share one")
@@ -137,12 +135,7 @@ func (o *options) registerFlows(f *pflag.FlagSet) {
 		"maximum number of records, one for all connections from a workload to another one and one port; the oldest go")
 	f.StringVar(&o.flowsDir, "flows-dir", o.flowsDir, "directory to keep records in over a restart, at most 2 KiB each (default: they are only in memory)")
 	cli.Directory(f, "flows-dir")
-	registerFlowsSocket(f, &o.flowsSocket)
-}
-
-func registerFlowsSocket(f *pflag.FlagSet, path *string) {
-	f.StringVar(path, "flows-socket", *path, "Unix socket to read records from, for root alone")
-	cli.File(f, "flows-socket")
+	sharedflags.FlowsSocket(f, &o.flowsSocket)
 }
 
 // registerCompletion records which values the flags take.
@@ -157,10 +150,6 @@ func (o *options) registerCompletion(f *pflag.FlagSet) {
 	cli.Values(f, "log-format", logFormats()...)
 }
 
-func registerNodeName(f *pflag.FlagSet, name *string) {
-	f.StringVar(name, "node-name", *name, "name of this node (default $HOSTNAME)")
-}
-
 func registerStaged(f *pflag.FlagSet, mode, manifests *string) {
 	f.StringVar(mode, "staged", *mode, "which policies that are annotated weave-npc/staged are not enforced, but judged beside those that are: off (none), "+
 		"namespaces (NetworkPolicies) or all; with --record-flows, connections that they would decide otherwise are reported")
@@ -171,11 +160,6 @@ func registerStaged(f *pflag.FlagSet, mode, manifests *string) {
 func registerManifests(f *pflag.FlagSet, directory *string) {
 	f.StringVar(directory, "manifests", *directory, "directory to read namespaces, pods and network policies from, instead of an API server")
 	cli.Directory(f, "manifests")
-}
-
-func registerBackend(f *pflag.FlagSet, backend *string) {
-	f.StringVar(backend, "iptables-backend", *backend, "nft or legacy (default: the backend of the other rules on this node)")
-	cli.Values(f, "iptables-backend", string(iptables.NFT), string(iptables.Legacy))
 }
 
 // interfaceName matches what the kernel and iptables accept as the name of an interface, or as a prefix of names followed by +.
@@ -189,11 +173,12 @@ const maxFlowsRecords = 1 << 20
 
 // config validates the flags and returns the model's configuration.
 func (o *options) config() (enforce.Config, error) {
-	c := enforce.Config{NodeName: o.nodeName, PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: enforce.Hook(o.hook),
+	c := enforce.Config{PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: enforce.Hook(o.hook),
 		AllowAction: o.action(), Gate: enforce.GateMode(o.gate), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
 		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
-	if c.NodeName == "" {
-		c.NodeName = os.Getenv("HOSTNAME")
+	var err error
+	if c.NodeName, err = sharedflags.ResolveNodeName(o.nodeName); err != nil {
+		return c, err
 	}
 	for _, text := range o.podCIDRs {
 		p, err := netip.ParsePrefix(text)
@@ -211,8 +196,6 @@ func (o *options) config() (enforce.Config, error) {
 		return c, err
 	case o.established != establishedKeep && o.established != establishedCut:
 		return c, errors.Errorf("--established: %q is neither keep nor cut", o.established)
-	case c.NodeName == "":
-		return c, errors.New("no node name: give --node-name or set $HOSTNAME")
 	case o.kubeconfig != "" && o.manifests != "":
 		return c, errors.New("--kubeconfig and --manifests: give one of them")
 	case c.Hook != enforce.HookForward && c.Hook != enforce.HookNone:
@@ -298,12 +281,4 @@ func (o *options) ports() ([]uint16, error) {
 		ports = append(ports, uint16(p))
 	}
 	return ports, nil
-}
-
-// checkBackend returns an error if --iptables-backend names no backend.
-func (o *options) checkBackend() error {
-	if b := iptables.Backend(o.backend); o.backend != "" && b != iptables.NFT && b != iptables.Legacy {
-		return errors.Errorf("--iptables-backend: %q is neither nft nor legacy", o.backend)
-	}
-	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
@@ -98,7 +99,7 @@ func (c *ObjectFlags) registerServer(f *pflag.FlagSet) {
 }
 
 func (c *ObjectFlags) registerMeaning(f *pflag.FlagSet) {
-	RegisterLegacyNetpol(f, &c.LegacyNetpol)
+	sharedflags.LegacyNetpol(f, &c.LegacyNetpol)
 	c.rehearsal.Register(f)
 }
 
@@ -246,8 +247,3 @@ func (c *ObjectFlags) World() string { return c.rehearsal.World() }
 
 // Check returns an error if the values are wrong by themselves.
 func (c *ObjectFlags) Check() error { return c.rehearsal.Check() }
-
-// RegisterLegacyNetpol registers --use-legacy-netpol, which the daemon has too.
-func RegisterLegacyNetpol(f *pflag.FlagSet, legacy *bool) {
-	f.BoolVar(legacy, "use-legacy-netpol", *legacy, "give policies the meaning that they had in Kubernetes 1.6")
-}

@@ -1,4 +1,4 @@
-package daemon
+package node
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/output"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
@@ -24,7 +25,7 @@ func showSetsCommand() *cobra.Command {
 }
 
 func showRulesCommand() *cobra.Command {
-	socket := defaults().flowsSocket
+	socket := sharedflags.DefaultFlowsSocket
 	cmd := kernelCommand("rules",
 		"Lists the rules in this node's kernel with what they match, the policies that they enforce, and how often they decided",
 		func(ctx context.Context, out, stderr io.Writer, format string, s *nodeState) error {
@@ -34,7 +35,7 @@ func showRulesCommand() *cobra.Command {
 			}
 			return output.Rules(out, format, s.Rules(), nodeHits(ctx, socket, stderr), policies)
 		})
-	registerFlowsSocket(cmd.Flags(), &socket)
+	sharedflags.FlowsSocket(cmd.Flags(), &socket)
 	return cmd
 }
 

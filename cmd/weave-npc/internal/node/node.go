@@ -1,12 +1,14 @@
-package daemon
+package node
 
 import (
 	"context"
 	"io"
 	"net/netip"
 
+	"github.com/pkg/errors"
 	"github.com/spf13/pflag"
 
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 	"github.com/weave-npc/weave-npc/npc/analysis/query"
 	npccluster "github.com/weave-npc/weave-npc/npc/cluster"
@@ -17,20 +19,19 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// node reads the kernel of this node. Its options are those of the daemon that runs there, as far as they matter.
-type node struct{ daemon *options }
-
-func newNode() *node {
-	o := defaults()
-	o.gate = string(enforce.GateOpen) // the gate closes nothing that is shown
-	return &node{daemon: o}
+// node reads the kernel of this node. Its options are flags of the daemon that runs there.
+type node struct {
+	name, backend string
+	maxListSize   int
 }
+
+func newNode() *node { return &node{maxListSize: sharedflags.DefaultMaxListSize} }
 
 // Register registers the flags of the daemon that matter.
 func (n *node) Register(f *pflag.FlagSet) {
-	registerNodeName(f, &n.daemon.nodeName)
-	registerBackend(f, &n.daemon.backend)
-	f.IntVar(&n.daemon.maxListSize, "max-list-size", n.daemon.maxListSize, "--max-list-size of weave-npc on this node")
+	sharedflags.NodeName(f, &n.name)
+	sharedflags.Backend(f, &n.backend)
+	f.IntVar(&n.maxListSize, "max-list-size", n.maxListSize, "--max-list-size of weave-npc on this node")
 }
 
 // nodeState is the kernel state of a node, and the objects that explain it.
@@ -50,13 +51,15 @@ func (n *node) read(ctx context.Context, c *input.ObjectFlags, stderr io.Writer)
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	n.daemon.legacyNetpol = c.LegacyNetpol
-	config, err := n.daemon.config()
+	name, err := sharedflags.ResolveNodeName(n.name)
 	if err != nil {
 		return nil, err
 	}
-	s := &nodeState{name: config.NodeName}
-	if s.State, err = kernel.Read(ctx, n.daemon.backend, host.Families()); err != nil {
+	if n.maxListSize < 0 {
+		return nil, errors.Errorf("--max-list-size: %d is negative", n.maxListSize)
+	}
+	s := &nodeState{name: name}
+	if s.State, err = kernel.Read(ctx, n.backend, host.Families()); err != nil {
 		return nil, err
 	}
 	c.Enforced = true
@@ -68,7 +71,9 @@ func (n *node) read(ctx context.Context, c *input.ObjectFlags, stderr io.Writer)
 		if s.addrs, err = host.ReadAddrs(); err != nil {
 			return nil, err
 		}
-		m := controller.New(config)
+		// Only names and uses of sets and chains are asked for: other settings of the daemon do not matter.
+		m := controller.New(enforce.Config{NodeName: name, Gate: enforce.GateOpen, MaxListSize: n.maxListSize,
+			LegacyNetpol: c.LegacyNetpol, Hook: enforce.HookForward, AllowAction: "ACCEPT", AllowMcast: true})
 		s.objects.Deliver(m)
 		s.Describe(kernel.Purpose{Cluster: s.cluster, Sets: m.Lookup().Uses(), Chain: m.Lookup().ChainUse})
 	}

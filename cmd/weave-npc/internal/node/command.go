@@ -1,0 +1,29 @@
+// Package node has the commands that read or clean up the kernel of the node that they run on. They need Linux.
+//
+//	root.AddCommand(node.Commands()...)
+//
+// They answer as package kubectl does, and add what the node's sets, chains and recorded connections show.
+package node
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/cli/sharedflags"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl"
+	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/flows"
+	"github.com/weave-npc/weave-npc/npc/observe/flowsocket"
+)
+
+// Commands returns explain and show with what they add on a node, flows, and cleanup.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{kubectl.Explain(newNode()), kubectl.Show(showSetsCommand(), showRulesCommand()), flowsCommand(),
+		cleanupCommand()}
+}
+
+// flowsCommand returns the command that lists the connections of this node.
+func flowsCommand() *cobra.Command {
+	client := &flowsocket.Client{Path: sharedflags.DefaultFlowsSocket}
+	cmd := flows.OfNode(client)
+	sharedflags.FlowsSocket(cmd.Flags(), &client.Path)
+	return cmd
+}
