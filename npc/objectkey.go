@@ -7,5 +7,5 @@
 
 package npc
 
-// Of returns the key of an object.
+// ObjectKey returns the key of an object.
 func ObjectKey(namespace, name string) string { return namespace + "/" + name }

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// Reports records the policies of a kind that are not enforced as they are meant. New returns one.
+// InvalidPolicies records the policies of a kind that are not enforced as specified.
 type InvalidPolicies struct {
 	all map[string]InvalidPolicy // by the names of the policies, with their namespaces
 	// unreported are those that have not been taken yet.
 	unreported map[string]InvalidPolicy
 }
 
-// New returns Reports of no policy.
+// NewInvalidPolicies returns InvalidPolicies without a policy.
 func NewInvalidPolicies() InvalidPolicies {
 	return InvalidPolicies{map[string]InvalidPolicy{}, map[string]InvalidPolicy{}}
 }

@@ -17,7 +17,7 @@ const (
 	lookPause = 200 * time.Millisecond
 )
 
-// Follower follows the pods' interface and the uplinks of the pods' bridges.
+// BridgeFollower follows the pods' interface and the uplinks of the pods' bridges.
 type BridgeFollower struct {
 	// Interface is the name that is passed to Missing; it may be empty.
 	Interface string

@@ -28,7 +28,7 @@ const (
 	askAgain = 10 * time.Second
 )
 
-// Follower reports the node's addresses when they change.
+// AddressFollower reports the node's addresses when they change.
 type AddressFollower struct {
 	// Ask returns the addresses in the Node object; nil if there is none.
 	Ask func(context.Context) ([]netip.Addr, error)
@@ -41,7 +41,7 @@ type AddressFollower struct {
 	failing     bool
 }
 
-// Read returns the addresses of the interfaces in the network namespace of the calling thread, sorted.
+// ReadAddrs returns the addresses of the interfaces in the network namespace of the calling thread, sorted.
 func ReadAddrs() ([]netip.Addr, error) {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -30,13 +30,13 @@ import (
 // resource is the plural of the kind ClusterNetworkPolicy.
 const resource = "clusternetworkpolicies"
 
-// Client asks one API server. Its methods may be called by several goroutines.
+// PolicyClient asks one API server. Its methods may be called by several goroutines.
 type PolicyClient struct {
 	discovery rest.Interface
 	objects   dynamic.Interface
 }
 
-// New returns a client for the API server that client asks, and that config leads to. It makes no requests.
+// NewPolicyClient returns a client for the API server that client asks, and that config leads to. It makes no requests.
 func NewPolicyClient(client kubernetes.Interface, config *rest.Config) (*PolicyClient, error) {
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
