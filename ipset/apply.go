@@ -184,7 +184,7 @@ func (b *batch) exchange() {
 		if r.code == 0 {
 			continue
 		}
-		if rest := b.settle(r); len(rest) > 0 {
+		if rest := b.reconcile(r); len(rest) > 0 {
 			redo = append(redo, request{op: r.op, kind: r.kind, elements: rest})
 		}
 	}
@@ -222,8 +222,8 @@ func (b *batch) transfer() {
 	})
 }
 
-// settle handles an error and returns the elements that are still to be sent.
-func (b *batch) settle(r request) []Element {
+// reconcile handles an error and returns the elements that are still to be sent.
+func (b *batch) reconcile(r request) []Element {
 	op := &b.ops[r.op]
 	err := KernelError{Code: r.code, List: op.Set.Type == ListSet}
 	switch r.kind {

@@ -30,7 +30,7 @@ func (t *Table) Apply(ctx context.Context, u Update) error {
 		return nil
 	}
 	if unparsable(stderr) && u.hasStale() {
-		return t.applyBesideNFT(ctx, u)
+		return t.applyAlongsideNFT(ctx, u)
 	}
 	failure := explain(err, "", "running %s", t.programs.restore)
 	var exit *exec.ExitError
@@ -51,9 +51,9 @@ func (t *Table) Try(ctx context.Context) error {
 	return nil
 }
 
-// applyBesideNFT applies an update to a table in which iptables cannot delete a rule because it cannot read another one of
+// applyAlongsideNFT applies an update to a table in which iptables cannot delete a rule because it cannot read another one of
 // the same chain. It inserts the jumps first and then deletes the stale rules by their handles.
-func (t *Table) applyBesideNFT(ctx context.Context, u Update) error {
+func (t *Table) applyAlongsideNFT(ctx context.Context, u Update) error {
 	filter := nftFilter{t.family}
 	before, err := filter.rules()
 	if err != nil {

@@ -19,10 +19,10 @@ type Part struct {
 	Update
 }
 
-// Cut divides an update with more than limit rules by groups of chains. group returns the group of a chain: FirstGroup, a
+// Split divides an update with more than limit rules by groups of chains. group returns the group of a chain: FirstGroup, a
 // name, or "" for the last group. Small consecutive groups share a part of at most limit rules. The last part also has the
 // jumps and the deletions.
-func (u Update) Cut(limit int, group func(chain string) string) []Part {
+func (u Update) Split(limit int, group func(chain string) string) []Part {
 	groups := u.groups(group)
 	named := slices.DeleteFunc(slices.Sorted(maps.Keys(groups)), func(g string) bool { return g == FirstGroup || g == lastGroup })
 	if u.size() <= limit {

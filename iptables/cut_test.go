@@ -42,7 +42,7 @@ func TestCut(t *testing.T) {
 		0:    ": DROP|A: A-1 A-2|B: B-1|C: C-1 C-2|: BASE BASE2 LIST",
 	} {
 		var got []string
-		parts := u.Cut(limit, group)
+		parts := u.Split(limit, group)
 		for i, p := range parts {
 			var chains []string
 			for _, c := range p.Replace {
@@ -64,7 +64,7 @@ func TestCut(t *testing.T) {
 			t.Errorf("limit %d: cut into %q, not %q", limit, strings.Join(got, "|"), want)
 		}
 	}
-	if parts := (Update{}).Cut(0, group); len(parts) != 1 || !parts[0].Empty() {
+	if parts := (Update{}).Split(0, group); len(parts) != 1 || !parts[0].Empty() {
 		t.Errorf("nothing is cut into %v", parts)
 	}
 }

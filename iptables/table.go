@@ -178,7 +178,7 @@ func (t *Table) readNFT(prefix string, why error) (Seen, error) {
 			seen.Policies[name] = ""
 			foreign[name] = nil
 		case strings.HasPrefix(name, prefix):
-			if seen.Chains[name], err = t.chainBesideNFT(name); err != nil {
+			if seen.Chains[name], err = t.chainAlongsideNFT(name); err != nil {
 				return Seen{}, errors.Wrapf(err, "after: %v", why)
 			}
 		}
@@ -194,9 +194,9 @@ func (t *Table) readNFT(prefix string, why error) (Seen, error) {
 	return seen, nil
 }
 
-// chainBesideNFT reads a chain of this program. If iptables cannot show it, somebody else has added a rule: the result
+// chainAlongsideNFT reads a chain of this program. If iptables cannot show it, somebody else has added a rule: the result
 // is one unknown rule.
-func (t *Table) chainBesideNFT(name string) (SeenChain, error) {
+func (t *Table) chainAlongsideNFT(name string) (SeenChain, error) {
 	c, _, err := t.chain(name)
 	if err == nil || !unparsable(err.Error()) && !strings.Contains(err.Error(), "incompatible") {
 		return c, err

@@ -109,8 +109,8 @@ func (p Pod) Claims() []netip.Addr {
 	return p.Addrs
 }
 
-// OwnsRather reports whether, of two pods that claim an address, a node takes a rather than b for its owner.
-func OwnsRather(a, b *Pod, node string) bool {
+// OwnsBefore reports whether, of two pods that claim an address, a node takes a rather than b for its owner.
+func OwnsBefore(a, b *Pod, node string) bool {
 	if local := a.Node == node; local != (b.Node == node) {
 		return local
 	}

@@ -59,11 +59,11 @@ func TestOwnsRather(t *testing.T) {
 		{"the one that was created later", npc.Pod{Created: late, UID: "a"}, npc.Pod{Created: early, UID: "b"}},
 		{"the greater UID, so that all nodes agree", npc.Pod{UID: "b"}, npc.Pod{UID: "a"}},
 	} {
-		if !npc.OwnsRather(&c.winner, &c.loser, "here") || npc.OwnsRather(&c.loser, &c.winner, "here") {
+		if !npc.OwnsBefore(&c.winner, &c.loser, "here") || npc.OwnsBefore(&c.loser, &c.winner, "here") {
 			t.Errorf("%s does not own the address", c.name)
 		}
 	}
-	if same := (npc.Pod{UID: "a"}); npc.OwnsRather(&same, &same, "here") {
+	if same := (npc.Pod{UID: "a"}); npc.OwnsBefore(&same, &same, "here") {
 		t.Error("a pod owns an address rather than itself")
 	}
 }

@@ -1,13 +1,13 @@
 package npc
 
-// Unread is what of a cluster could not be read, such as for lack of rights. The zero Unread is nothing.
-type Unread struct {
+// Unreadable is what of a cluster could not be read, such as for lack of rights. The zero Unread is nothing.
+type Unreadable struct {
 	// Namespaces, Pods and Policies are the kinds whose objects have a namespace, or are one.
 	Namespaces, Pods, Policies Partly
 }
 
 // Any reports whether something could not be read on which verdicts of NetworkPolicies may depend.
-func (u *Unread) Any() bool {
+func (u *Unreadable) Any() bool {
 	return u.Namespaces.Reason != "" || u.Pods.Reason != "" || u.Policies.Reason != ""
 }
 

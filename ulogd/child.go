@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// nobody is the user and group of ulogd2. It parses untrusted packets, and as root it would make itself a real-time
+	// none is the user and group of ulogd2. It parses untrusted packets, and as root it would make itself a real-time
 	// process above everything else on the node.
-	nobody = 65534
+	none = 65534
 	// pipeSize is the capacity of a pipe, which fills up while the handler is busy. It is the maximum without privileges.
 	pipeSize = 1 << 20
 )
@@ -144,7 +144,7 @@ func (ch *child) startAs(inst installation, unprivileged bool) error {
 	ch.cmd.ExtraFiles = append([]*os.File{ch.config}, ch.writers[:groups]...)
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if unprivileged {
-		attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		attr.Credential = &syscall.Credential{Uid: none, Gid: none}
 		attr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
 	}
 	ch.cmd.SysProcAttr = attr

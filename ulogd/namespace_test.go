@@ -22,8 +22,8 @@ import (
 // testMark marks what is logged; 0x77656176.
 const testMark = 2003132790
 
-// patience is how long a test waits for what must happen before it gives up.
-const patience = 30 * time.Second
+// timeout is how long a test waits for what must happen before it gives up.
+const timeout = 30 * time.Second
 
 func testTiming() timing {
 	p := defaultTiming()
@@ -199,7 +199,7 @@ func (s *session) end(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Run: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("Run did not end with its context")
 	}
 }

@@ -153,12 +153,12 @@ func TestTiers(t *testing.T) { checkTranscript(t, "testdata/tiers.txt") }
 
 // TestUnreadClusterPoliciesAreNoted shows that an answer without policies that could not be read says so.
 func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
-	for unread, want := range map[string]string{
+	for unreadable, want := range map[string]string{
 		"":          "",
 		"forbidden": "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: forbidden\n",
 	} {
 		var stderr bytes.Buffer
-		input.NoteClusterPolicies(&stderr, snapshot.Objects{ClusterPoliciesUnread: unread, ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{{}}})
+		input.NoteClusterPolicies(&stderr, snapshot.Objects{ClusterPoliciesUnreadable: unreadable, ClusterPolicies: []*v1alpha2.ClusterNetworkPolicy{{}}})
 		if got := stderr.String(); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}

@@ -105,7 +105,7 @@ func TestS102_NodesAsJSON(t *testing.T) {
 	var got []struct {
 		Policy string
 		Staged *struct {
-			World      string
+			State      string
 			EnforcedOn []string `json:"enforced_on"`
 			UnknownOn  []string `json:"unknown_on"`
 		}

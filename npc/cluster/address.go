@@ -40,7 +40,7 @@ func (v *View) indexAddrs() {
 // Owner returns the pod that owns an address as a node sees it, or nil. For the empty node, no pod is local.
 func (v *View) Owner(a netip.Addr, node string) *npc.Pod {
 	return ipowner.Choose(v.claims[a], func(p *npc.Pod) bool { return v.refused(a, p, node) },
-		func(p, q *npc.Pod) bool { return npc.OwnsRather(p, q, node) })
+		func(p, q *npc.Pod) bool { return npc.OwnsBefore(p, q, node) })
 }
 
 // refused reports whether a pod cannot own an address as a node sees it: it is the node's own, or, for a pod of
@@ -81,8 +81,8 @@ func (v *View) StatusAddrs() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(v.nodesAt), netip.Addr.Compare)
 }
 
-// Rivals returns the other pods of a pod's node that claim an address, ordered by namespace/name.
-func (v *View) Rivals(a netip.Addr, of *npc.Pod) []*npc.Pod {
+// ConflictingPods returns the other pods of a pod's node that claim an address, ordered by namespace/name.
+func (v *View) ConflictingPods(a netip.Addr, of *npc.Pod) []*npc.Pod {
 	return sorted(v.claims[a], func(p *npc.Pod) bool { return p != of && p.Node == of.Node })
 }
 

@@ -38,11 +38,11 @@ type Cluster struct {
 	// clusterPolicies holds name -> policy.
 	clusterPolicies map[string]*policy.Cluster
 	// nodeAddrs holds the addresses of the nodes whose addresses are all known, and booted when a node was started, as far as that is known.
-	nodeAddrs map[string]addrSet
-	booted    map[string]time.Time
-	nodes     map[string]npc.Node // as policies name them as peers
-	unread    npc.Unread
-	view      *View // of the objects; nil since they last changed
+	nodeAddrs  map[string]addrSet
+	booted     map[string]time.Time
+	nodes      map[string]npc.Node // as policies name them as peers
+	unreadable npc.Unreadable
+	view       *View // of the objects; nil since they last changed
 }
 
 // New returns a cluster without objects.
@@ -58,7 +58,7 @@ func (c *Cluster) Clone() *Cluster {
 	defer c.mu.Unlock()
 	return &Cluster{LegacyNetpol: c.LegacyNetpol, namespaces: maps.Clone(c.namespaces), pods: maps.Clone(c.pods), policies: maps.Clone(c.policies),
 		clusterPolicies: maps.Clone(c.clusterPolicies), nodeAddrs: maps.Clone(c.nodeAddrs), booted: maps.Clone(c.booted),
-		nodes: maps.Clone(c.nodes), unread: c.unread}
+		nodes: maps.Clone(c.nodes), unreadable: c.unreadable}
 }
 
 // View returns what the cluster holds now. The view does not change with the cluster.
@@ -72,7 +72,7 @@ func (c *Cluster) View() *View {
 }
 
 func newView(c *Cluster) *View {
-	v := &View{LegacyNetpol: c.LegacyNetpol, Unread: c.unread, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
+	v := &View{LegacyNetpol: c.LegacyNetpol, Unreadable: c.unreadable, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
 		nodeAddrs: maps.Clone(c.nodeAddrs), nodesAt: map[netip.Addr][]npc.Node{}, selecting: map[*npc.Pod][]*Policy{},
 		choosing: map[*npc.Pod][]*policy.Cluster{}, ClusterPolicies: slices.SortedFunc(maps.Values(c.clusterPolicies), (*policy.Cluster).Compare)}
 	for _, key := range slices.Sorted(maps.Keys(c.policies)) {
@@ -192,8 +192,8 @@ func (c *Cluster) AddNodeAddrs(node string, addrs []netip.Addr) {
 // SetBooted sets when a node was started, by its own clock. Statuses of its pods from before are stale.
 func (c *Cluster) SetBooted(node string, at time.Time) { c.change(func() { c.booted[node] = at }) }
 
-// SetUnread sets what could not be read. What depends on that is not known.
-func (c *Cluster) SetUnread(u npc.Unread) { c.change(func() { c.unread = u }) }
+// SetUnreadable sets what could not be read. What depends on that is not known.
+func (c *Cluster) SetUnreadable(u npc.Unreadable) { c.change(func() { c.unreadable = u }) }
 
 // SetSynced does nothing: a cluster is read after all objects are fed to it.
 func (c *Cluster) SetSynced() {}

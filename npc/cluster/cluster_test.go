@@ -185,8 +185,8 @@ func TestRivals(t *testing.T) {
 	}
 	v := c.View()
 	owner := v.Owner(a[0], "node1")
-	if owner == nil || owner.Name != "c" || names(v.Rivals(a[0], owner)) != "shop/a shop/b" {
-		t.Errorf("%v owns it, rivals are %s", owner, names(v.Rivals(a[0], owner)))
+	if owner == nil || owner.Name != "c" || names(v.ConflictingPods(a[0], owner)) != "shop/a shop/b" {
+		t.Errorf("%v owns it, rivals are %s", owner, names(v.ConflictingPods(a[0], owner)))
 	}
 }
 

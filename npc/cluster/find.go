@@ -21,7 +21,7 @@ func (v *View) Find(text string) ([]flow.End, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return []flow.End{{Addr: a.Unmap()}}, nil
 	}
-	if e, ok := findUnread(v, text); ok {
+	if e, ok := findUnreadable(v, text); ok {
 		return []flow.End{e}, nil
 	}
 	p := v.Pods[podOf(v, text)]
@@ -130,7 +130,7 @@ func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
 // all namespaces, is no error, nor is that of a namespace that could not be read.
 func (v *View) CheckNamespace(name string) error {
 	known := knownNamespaces(v)
-	if _, ok := known[name]; ok || name == "" || v.Unread.Namespaces.Lacks(name) {
+	if _, ok := known[name]; ok || name == "" || v.Unreadable.Namespaces.Lacks(name) {
 		return nil
 	}
 	return errors.Errorf("there is no namespace %s%s", name, spelling.DidYouMean(name, maps.Keys(known)))
@@ -149,16 +149,16 @@ func noPod(v *View, text string) error {
 			named = append(named, key)
 		}
 	}
-	meant := ""
+	intended := ""
 	if len(named) > 0 {
-		meant = "; did you mean " + named[0] + "?"
+		intended = "; did you mean " + named[0] + "?"
 	}
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME%s", text, cmp.Or(meant, "; "+forms))
+		return errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME%s", text, cmp.Or(intended, "; "+forms))
 	}
 	known := knownNamespaces(v)
 	if _, ok := known[namespace]; !ok {
-		return errors.Errorf("there is no namespace %s%s", namespace, cmp.Or(meant, spelling.DidYouMean(namespace, maps.Keys(known))))
+		return errors.Errorf("there is no namespace %s%s", namespace, cmp.Or(intended, spelling.DidYouMean(namespace, maps.Keys(known))))
 	}
 	near := spelling.DidYouMean(text, func(yield func(string) bool) {
 		for key, p := range v.Pods {
@@ -167,7 +167,7 @@ func noPod(v *View, text string) error {
 			}
 		}
 	})
-	return errors.Errorf("there is no pod %s%s", text, cmp.Or(near, meant))
+	return errors.Errorf("there is no pod %s%s", text, cmp.Or(near, intended))
 }
 
 // knownNamespaces returns the namespaces that exist or have objects in them.

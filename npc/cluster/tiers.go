@@ -17,7 +17,7 @@ func (v *View) Choosing(p *npc.Pod) []*policy.Cluster {
 		return out
 	}
 	for _, q := range v.ClusterPolicies {
-		if v.Chooses(q, p) == Always {
+		if v.Selects(q, p) == Always {
 			out = append(out, q)
 		}
 	}
@@ -25,8 +25,8 @@ func (v *View) Choosing(p *npc.Pod) []*policy.Cluster {
 	return out
 }
 
-// Chooses reports whether a pod is the subject of a cluster network policy.
-func (v *View) Chooses(q *policy.Cluster, p *npc.Pod) Fit {
+// Selects reports whether a pod is the subject of a cluster network policy.
+func (v *View) Selects(q *policy.Cluster, p *npc.Pod) Fit {
 	if q.Inert || !q.Pods.Matches(p.Labels) {
 		return Never
 	}

@@ -31,7 +31,7 @@ func fit(holds bool) Fit {
 // NamespaceFits reports whether a selector matches the labels of a namespace. A namespace that does not exist matches none; of one that could not
 // be read, only the label with its name is known.
 func NamespaceFits(v *View, s policy.Selector, namespace string) Fit {
-	if !v.Unread.Namespaces.Lacks(namespace) {
+	if !v.Unreadable.Namespaces.Lacks(namespace) {
 		known, exists := v.Namespaces[namespace]
 		return fit(exists && s.Matches(known.Labels))
 	}
@@ -52,16 +52,16 @@ func NamespaceFits(v *View, s policy.Selector, namespace string) Fit {
 	return Always
 }
 
-// UnreadPod returns why an end may be a pod that could not be read; empty if it is none. Such a pod has no object in the View: its labels and
+// UnreadablePod returns why an end may be a pod that could not be read; empty if it is none. Such a pod has no object in the View: its labels and
 // named ports are not known, nor which policies select it.
-func UnreadPod(v *View, e flow.End) string {
-	why := v.Unread.Pods.Reason
+func UnreadablePod(v *View, e flow.End) string {
+	why := v.Unreadable.Pods.Reason
 	switch {
 	case why == "" || e.Outside:
 		return ""
 	case e.Pod != "":
 		namespace, _, _ := strings.Cut(e.Pod, "/")
-		if v.Pods[e.Pod] == nil && v.Unread.Pods.Lacks(namespace) {
+		if v.Pods[e.Pod] == nil && v.Unreadable.Pods.Lacks(namespace) {
 			return "pod " + e.Pod + " cannot be read: " + why
 		}
 		return ""
@@ -73,12 +73,12 @@ func UnreadPod(v *View, e flow.End) string {
 	return e.Addr.String() + " may be the address of a pod that cannot be read: " + why
 }
 
-// findUnread returns the end of a pod that could not be read; ok is false if a text names none.
-func findUnread(v *View, text string) (e flow.End, ok bool) {
+// findUnreadable returns the end of a pod that could not be read; ok is false if a text names none.
+func findUnreadable(v *View, text string) (e flow.End, ok bool) {
 	namespace, name, two := strings.Cut(text, "/")
 	if _, err := netip.ParseAddr(text); err == nil || !two || name == "" || strings.Contains(name, "/") {
 		return e, false
 	}
 	e.Pod = text
-	return e, UnreadPod(v, e) != "" && namespace != ""
+	return e, UnreadablePod(v, e) != "" && namespace != ""
 }

@@ -14,7 +14,7 @@ import (
 func TestNamespaceFits(t *testing.T) {
 	c := cluster.New()
 	c.SetNamespace(npc.Namespace{Name: "shop", Labels: map[string]string{"team": "a"}})
-	c.SetUnread(npc.Unread{Namespaces: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true, "gone": true}}})
+	c.SetUnreadable(npc.Unreadable{Namespaces: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true, "gone": true}}})
 	v := c.View()
 	for selector, want := range map[string][3]cluster.Fit{ // of shop, of pay, of gone, which is read and is not there
 		"{}":                            {cluster.Always, cluster.Always, cluster.Never},
@@ -51,7 +51,7 @@ func TestFindsWorkloadsAndPodsThatCannotBeRead(t *testing.T) {
 		p.Namespace = "shop"
 		c.SetPod(p)
 	}
-	c.SetUnread(npc.Unread{Pods: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true}}})
+	c.SetUnreadable(npc.Unreadable{Pods: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true}}})
 	v := c.View()
 	for text, want := range map[string]string{
 		"shop/Deployment/web": "shop/web-1", "shop/Pod/alone": "shop/alone", "pay/db": "pay/db",

@@ -14,8 +14,8 @@ import (
 // View is what a cluster held at one time. What it returns must not be changed. Its methods may be called by several goroutines.
 type View struct {
 	LegacyNetpol bool
-	// Unread is what could not be read and is not among the rest, although it may exist.
-	Unread     npc.Unread
+	// Unreadable is what could not be read and is not among the rest, although it may exist.
+	Unreadable npc.Unreadable
 	Namespaces map[string]npc.Namespace
 	Pods       map[string]*npc.Pod // namespace/name -> pod
 	Policies   []*Policy           // ordered by namespace/name

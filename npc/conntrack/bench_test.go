@@ -40,7 +40,7 @@ func BenchmarkEntries(b *testing.B) {
 	if err := table.Entries(ofOne, func(e Entry) { some = append(some, e) }); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := table.Cut(some, bit, true); err != nil {
+	if _, err := table.Terminate(some, bit, true); err != nil {
 		b.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -86,7 +86,7 @@ func BenchmarkCut(b *testing.B) {
 		all := list(b, table)
 		b.StartTimer()
 		start := cpu(b)
-		if gone, err := table.Cut(all, bit, true); gone > 0 || err != nil {
+		if gone, err := table.Terminate(all, bit, true); gone > 0 || err != nil {
 			b.Fatal(gone, err)
 		}
 		middle := cpu(b)

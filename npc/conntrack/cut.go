@@ -11,8 +11,8 @@ import (
 const (
 	// changedAtOnce is the number of connections that are changed with one send.
 	changedAtOnce = 128
-	// cutTries bounds the tries to cut a connection that changes meanwhile. Its status changes a few times in its life.
-	cutTries = 5
+	// terminateTries bounds the tries to cut a connection that changes meanwhile. Its status changes a few times in its life.
+	terminateTries = 5
 )
 
 // Entries calls handle with the connections whose addresses are wanted, those of Entry. A connection may be handled more than
@@ -42,20 +42,20 @@ func (t *Table) each(filter []byte, wanted func(_, _ netip.Addr) bool, handle fu
 	return errors.Wrap(err, "listing connections")
 }
 
-// Cut sets a bit in the mark of connections, for a rule that stops what has it. With pin, a TCP connection also gets a fixed end, the time
+// Terminate sets a bit in the mark of connections, for a rule that stops what has it. With pin, a TCP connection also gets a fixed end, the time
 // at which the kernel would forget it now: otherwise the reset that the rule sends makes the kernel forget it early, and an end
 // that was idle would take it up as a new connection. Cut returns the number of connections that had ended by themselves. It
 // goes on after a connection that cannot be cut, and returns the first error.
-func (t *Table) Cut(entries []Entry, bit uint32, pin bool) (gone int, err error) {
+func (t *Table) Terminate(entries []Entry, bit uint32, pin bool) (gone int, err error) {
 	var failed error
 	for some := range slices.Chunk(entries, changedAtOnce) {
 		for try := 1; len(some) > 0; try++ {
 			var changed []Entry
-			err := t.send(some, func(e *Entry) { t.putCut(e, bit, pin) }, func(e *Entry, err error) {
+			err := t.send(some, func(e *Entry) { t.putTerminate(e, bit, pin) }, func(e *Entry, err error) {
 				switch {
 				case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ETIME):
 					gone++
-				case try < cutTries && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EPERM)):
+				case try < terminateTries && (errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EPERM)):
 					changed = append(changed, *e) // by a packet, or it has a fixed end by now
 				case err != nil && failed == nil:
 					failed = err
@@ -101,9 +101,9 @@ func (t *Table) send(entries []Entry, put func(*Entry), answered func(*Entry, er
 	return t.change.exchange(t.batch, len(entries), func(i int, err error) { answered(&entries[i], err) })
 }
 
-// putCut adds the message that cuts a connection to the batch. One message does all: what is marked and not pinned could be
+// putTerminate adds the message that cuts a connection to the batch. One message does all: what is marked and not pinned could be
 // forgotten, and what is pinned and not marked is not stopped.
-func (t *Table) putCut(e *Entry, bit uint32, pin bool) {
+func (t *Table) putTerminate(e *Entry, bit uint32, pin bool) {
 	attrs := appendNumber(appendNumber(t.named(e), attrMark, bit), attrMask, bit)
 	if pin && e.Protocol == unix.IPPROTO_TCP && !e.Pinned() {
 		// The kernel tells the seconds left rounded down. It refuses a status that takes away what the connection has by now.

@@ -25,14 +25,14 @@ func TestS96_ACutTCPConnectionStaysCut(t *testing.T) {
 					n.sysctl("netfilter/nf_conntrack_tcp_timeout_max_retrans", 1)
 					n.sysctl("netfilter/nf_conntrack_tcp_max_retrans", 1)
 					n.sysctl("netfilter/nf_conntrack_tcp_loose", 1)
-					staysCut(n, reject, clientFirst)
+					staysTerminated(n, reject, clientFirst)
 				})
 			}
 		}
 	}
 }
 
-func staysCut(n *network, reject, clientFirst bool) {
+func staysTerminated(n *network, reject, clientFirst bool) {
 	t := n.t
 	first, second := n.tcp()
 	if !clientFirst {

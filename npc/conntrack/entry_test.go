@@ -58,7 +58,7 @@ func TestAnEntryIsWhatForwardSees(t *testing.T) {
 				t.Error(err)
 			}
 			for range 2 { // it is found by its name, also when it is cut already
-				if gone, err := table.Cut(all, bit, true); gone != 0 || err != nil {
+				if gone, err := table.Terminate(all, bit, true); gone != 0 || err != nil {
 					t.Errorf("%d are gone, %v", gone, err)
 				}
 			}
@@ -88,7 +88,7 @@ func TestOnlyTheEntryOfItsZoneIsCut(t *testing.T) {
 		names := map[string]bool{}
 		for i, e := range all {
 			names[e.Name] = true
-			if _, err := table.Cut(all[i:i+1], bit<<i, true); err != nil {
+			if _, err := table.Terminate(all[i:i+1], bit<<i, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestAnEntryNamesItsMaster(t *testing.T) {
 		if names[e.Master] != 2121 || e.Port != 5000 {
 			t.Errorf("%+v is of %d of %+v", e, names[e.Master], names)
 		}
-		if _, err := table.Cut([]Entry{e}, bit, true); err != nil {
+		if _, err := table.Terminate([]Entry{e}, bit, true); err != nil {
 			t.Error(err)
 		}
 	}
@@ -168,13 +168,13 @@ func TestWhatEndsBeforeItIsCut(t *testing.T) {
 		clearTable(t, table)
 		m.port = 1
 		create(t, table, m)
-		if gone, err := table.Cut(all, bit, true); gone != many-1 || err != nil {
+		if gone, err := table.Terminate(all, bit, true); gone != many-1 || err != nil {
 			t.Errorf("%d are gone, %v", gone, err)
 		}
 		if left := list(t, table); len(left) != 1 {
 			t.Errorf("left are %d", len(left))
 		}
-		if gone, err := table.Cut(nil, bit, true); gone != 0 || err != nil {
+		if gone, err := table.Terminate(nil, bit, true); gone != 0 || err != nil {
 			t.Errorf("of none, %d are gone, %v", gone, err)
 		}
 	}
@@ -219,7 +219,7 @@ func TestWhatChangesBeforeItIsCut(t *testing.T) {
 			create(t, table, service)
 			before := list(t, table)
 			c.change(t, table, before[0])
-			gone, err := table.Cut(before, bit, true)
+			gone, err := table.Terminate(before, bit, true)
 			if gone != c.gone || err != nil {
 				t.Errorf("%d are gone, %v", gone, err)
 			}
@@ -238,14 +238,14 @@ func TestOneThatCannotBeChanged(t *testing.T) {
 	create(t, table, made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53})
 	bad := Entry{family: unix.AF_INET, identity: string(nest(tupleReply))}
 	all := append([]Entry{bad}, list(t, table)...)
-	if gone, err := table.Cut(all, bit, true); gone != 0 || !errors.Is(err, unix.EINVAL) || list(t, table)[0].Mark != bit {
+	if gone, err := table.Terminate(all, bit, true); gone != 0 || !errors.Is(err, unix.EINVAL) || list(t, table)[0].Mark != bit {
 		t.Errorf("cut: %d are gone, %v; %+v", gone, err, list(t, table))
 	}
 	if err := table.Restore(all, bit); !errors.Is(err, unix.EINVAL) || list(t, table)[0].Mark != 0 {
 		t.Errorf("restored: %v; %+v", err, list(t, table))
 	}
 	table.change.close()
-	if _, err := table.Cut(all, bit, true); !errors.Is(err, unix.EBADF) {
+	if _, err := table.Terminate(all, bit, true); !errors.Is(err, unix.EBADF) {
 		t.Errorf("cut without a socket: %v", err)
 	}
 	if err := table.Restore(all, bit); !errors.Is(err, unix.EBADF) {
@@ -269,7 +269,7 @@ func TestBothFamilies(t *testing.T) {
 	if len(all) != 2 {
 		t.Fatalf("%d connections", len(all))
 	}
-	if gone, err := table.Cut(all, bit, true); gone != 0 || err != nil {
+	if gone, err := table.Terminate(all, bit, true); gone != 0 || err != nil {
 		t.Errorf("%d are gone, %v", gone, err)
 	}
 	marked, err := table.Marked(bit)

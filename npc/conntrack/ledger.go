@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Ledger lists the addresses that changed hands and whose connections of the former owner are not deleted yet. Its zero
+// Pending lists the addresses that changed hands and whose connections of the former owner are not deleted yet. Its zero
 // value is empty.
-type Ledger struct {
+type Pending struct {
 	open map[netip.Addr]entry
 }
 
@@ -17,7 +17,7 @@ type entry struct {
 }
 
 // Enter adds a request. What the address was entered for before is to be done again.
-func (l *Ledger) Enter(r Request) {
+func (l *Pending) Enter(r Request) {
 	if was, ok := l.open[r.Addr]; ok {
 		r.Scope, r.Later = max(r.Scope, was.Scope), r.Later && was.Later
 	}
@@ -28,13 +28,13 @@ func (l *Ledger) Enter(r Request) {
 }
 
 // Has reports whether an address is listed.
-func (l *Ledger) Has(a netip.Addr) bool {
+func (l *Pending) Has(a netip.Addr) bool {
 	_, ok := l.open[a]
 	return ok
 }
 
 // Hurry makes an address urgent, if it is listed.
-func (l *Ledger) Hurry(a netip.Addr) {
+func (l *Pending) Hurry(a netip.Addr) {
 	if e, ok := l.open[a]; ok && e.Later {
 		e.Later, e.asked = false, false
 		l.open[a] = e
@@ -42,10 +42,10 @@ func (l *Ledger) Hurry(a netip.Addr) {
 }
 
 // Due returns the requests that Asked was not called with, in the order of their addresses; those of hurried addresses as urgent.
-func (l *Ledger) Due(hurried map[netip.Addr]struct{}) []Request {
+func (l *Pending) Due(urgent map[netip.Addr]struct{}) []Request {
 	var out []Request
 	for a, e := range l.open {
-		_, needed := hurried[a]
+		_, needed := urgent[a]
 		urgent := e.Later && needed
 		if e.asked && !urgent {
 			continue
@@ -59,7 +59,7 @@ func (l *Ledger) Due(hurried map[netip.Addr]struct{}) []Request {
 }
 
 // Asked records requests of Due that are being carried out.
-func (l *Ledger) Asked(requests []Request) {
+func (l *Pending) Asked(requests []Request) {
 	for _, r := range requests {
 		if e, ok := l.open[r.Addr]; ok && e.Scope <= r.Scope {
 			e.Later, e.asked = e.Later && r.Later, true
@@ -69,7 +69,7 @@ func (l *Ledger) Asked(requests []Request) {
 }
 
 // Untaken reports whether Due would return something without hurried addresses.
-func (l *Ledger) Untaken() bool {
+func (l *Pending) Untaken() bool {
 	for _, e := range l.open {
 		if !e.asked {
 			return true
@@ -78,8 +78,8 @@ func (l *Ledger) Untaken() bool {
 	return false
 }
 
-// Strike removes addresses whose requests were carried out.
-func (l *Ledger) Strike(addrs []netip.Addr) {
+// Remove removes addresses whose requests were carried out.
+func (l *Pending) Remove(addrs []netip.Addr) {
 	for _, a := range addrs {
 		if l.open[a].asked {
 			delete(l.open, a)
@@ -88,10 +88,10 @@ func (l *Ledger) Strike(addrs []netip.Addr) {
 }
 
 // Clear removes all addresses.
-func (l *Ledger) Clear() { clear(l.open) }
+func (l *Pending) Clear() { clear(l.open) }
 
 // Urgent counts the addresses that somebody waits for.
-func (l *Ledger) Urgent() (n int) {
+func (l *Pending) Urgent() (n int) {
 	for _, e := range l.open {
 		if !e.Later {
 			n++

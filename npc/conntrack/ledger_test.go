@@ -7,7 +7,7 @@ import (
 )
 
 func TestLedgerMergesRequestsOfOneAddress(t *testing.T) {
-	var l Ledger
+	var l Pending
 	a, b, none := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
 	expect := func(when string, urgent int, scope Scope) {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestLedgerMergesRequestsOfOneAddress(t *testing.T) {
 	l.Hurry(b)
 	l.Hurry(none)
 	expect("another becomes urgent", 2, All)
-	l.Strike([]netip.Addr{a, none})
+	l.Remove([]netip.Addr{a, none})
 	if !l.Has(a) || !l.Untaken() {
 		t.Error("a request that nobody has carried out is struck")
 	}
@@ -37,12 +37,12 @@ func TestLedgerMergesRequestsOfOneAddress(t *testing.T) {
 
 // TestTheWayOfARequest follows addresses from their entry until their connections are deleted.
 func TestTheWayOfARequest(t *testing.T) {
-	var l Ledger
+	var l Pending
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	due := func(when, want string, hurried ...netip.Addr) []Request {
+	due := func(when, want string, urgent ...netip.Addr) []Request {
 		t.Helper()
 		hurry := map[netip.Addr]struct{}{}
-		for _, x := range hurried {
+		for _, x := range urgent {
 			hurry[x] = struct{}{}
 		}
 		requests := l.Due(hurry)
@@ -63,18 +63,18 @@ func TestTheWayOfARequest(t *testing.T) {
 	if l.Untaken() || !l.Has(a) || l.Urgent() != 1 {
 		t.Errorf("asked for, and still listed: %+v", l.open)
 	}
-	hurried := due("somebody waits for it now", "10.0.0.1 all=false later=false; ", a)
-	l.Asked(hurried)
+	urgent := due("somebody waits for it now", "10.0.0.1 all=false later=false; ", a)
+	l.Asked(urgent)
 	due("asked for as urgent", "", a)
 	l.Enter(Request{Addr: a, Scope: All})
 	l.Asked(taken) // the answer to what was asked before it was entered again
 	wider := due("of more connections now", "10.0.0.1 all=true later=false; ")
-	l.Strike([]netip.Addr{a, b})
+	l.Remove([]netip.Addr{a, b})
 	if !l.Has(a) || l.Has(b) {
 		t.Errorf("what was asked for again is struck, or what was done is not: %+v", l.open)
 	}
 	l.Asked(append(wider, Request{Addr: b}))
-	l.Strike([]netip.Addr{a})
+	l.Remove([]netip.Addr{a})
 	due("all is done", "")
 	if l.Has(a) || l.Has(b) {
 		t.Errorf("left are %+v", l.open)

@@ -252,7 +252,7 @@ func (n *network) only(table *Table) Entry {
 // cut cuts the single connection that there is.
 func (n *network) cut(table *Table) {
 	n.t.Helper()
-	if gone, err := table.Cut([]Entry{n.only(table)}, bit, true); gone != 0 || err != nil {
+	if gone, err := table.Terminate([]Entry{n.only(table)}, bit, true); gone != 0 || err != nil {
 		n.t.Fatalf("%d are gone, %v", gone, err)
 	}
 }

@@ -19,14 +19,14 @@ const (
 	HookNone Hook = "none"
 )
 
-// GateMode determines when packets of unknown addresses in the node's range are dropped.
-type GateMode string
+// FailClosedMode determines when packets of unknown addresses in the node's range are dropped.
+type FailClosedMode string
 
 // The gate's modes.
 const (
-	GateAuto   GateMode = "auto"
-	GateOpen   GateMode = "open"
-	GateClosed GateMode = "closed"
+	FailClosedAuto   FailClosedMode = "auto"
+	FailClosedNever  FailClosedMode = "open"
+	FailClosedAlways FailClosedMode = "closed"
 )
 
 // Config is what an operator decides. It does not change while weave-npc runs.
@@ -43,7 +43,7 @@ type Config struct {
 	Hook       Hook
 	// AllowAction is what an allowed packet gets with HookForward: ACCEPT or RETURN.
 	AllowAction string
-	Gate        GateMode
+	FailClosed  FailClosedMode
 	// NFLogGroup is the NFLOG group of packets dropped on ingress; those dropped on egress have the next one.
 	NFLogGroup uint16
 	// AllowMcast lets all multicast pass; without it, none from or to local pods does.
@@ -56,8 +56,8 @@ type Config struct {
 	Booted func() time.Time
 	// Budget limits what policies may cost; the zero Limits are the defaults.
 	Budget quota.Limits
-	// CutMark is the bit of a connection's mark that ends it when a change denies it; 0 if changes end no connections.
-	CutMark uint32
+	// TerminateMark is the bit of a connection's mark that ends it when a change denies it; 0 if changes end no connections.
+	TerminateMark uint32
 	// TCPLiberal is set if conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool
 }

@@ -26,8 +26,8 @@ func (r *InvalidPolicies) Put(key string, p InvalidPolicy) {
 	}
 }
 
-// Mend forgets a policy that is enforced as it is meant now.
-func (r *InvalidPolicies) Mend(key string) {
+// Clear forgets a policy that is enforced as it is meant now.
+func (r *InvalidPolicies) Clear(key string) {
 	delete(r.all, key)
 	delete(r.unreported, key)
 }

@@ -18,13 +18,13 @@ type Selector struct {
 	nothing bool
 }
 
-// Chooses reports whether the selector matches labels.
-func (s Selector) Chooses(l labels.Labels) bool {
+// Selects reports whether the selector matches labels.
+func (s Selector) Selects(l labels.Labels) bool {
 	return !s.nothing && (s.Selector == nil || s.Selector.Matches(l))
 }
 
 // Matches reports whether the selector matches labels.
-func (s Selector) Matches(l map[string]string) bool { return s.Chooses(labels.Set(l)) }
+func (s Selector) Matches(l map[string]string) bool { return s.Selects(labels.Set(l)) }
 
 // Unmet returns the requirements that labels do not meet. Possible is false if no labels can: the selector requires a value that no label
 // can have.

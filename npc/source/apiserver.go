@@ -29,7 +29,7 @@ type apiServer struct {
 	client        kubernetes.Interface        // reports whether streaming lists are supported, too
 	getNode       func(context.Context) error // gets the Node of this node
 	node          *nodeName
-	unread        *unread
+	unsynced      *unsynced
 }
 
 // watches returns the list and watch calls of each kind that every API server has.
@@ -73,14 +73,14 @@ func (a *apiServer) run(ctx context.Context, sink Sink, log *slog.Logger) error 
 		running.Go(func() { i.run(ctx) })
 		running.Go(func() {
 			if cache.WaitFor(ctx, "", i.handled) {
-				a.unread.set(i.connection.kind, "")
+				a.unsynced.set(i.connection.kind, "")
 			}
 		})
 		synced = append(synced, i.handled)
 	}
-	settled := a.followPolicies(ctx, sink, log, &running)
+	resolved := a.followPolicies(ctx, sink, log, &running)
 	if cache.WaitFor(ctx, "", synced...) {
-		a.setSynced(ctx, sink, asked, settled)
+		a.setSynced(ctx, sink, asked, resolved)
 	}
 	<-ctx.Done()
 	return nil
@@ -97,8 +97,8 @@ func (a *apiServer) newInformers(sink Sink, log *slog.Logger) ([]*informer, erro
 		if err != nil {
 			return nil, err
 		}
-		i.connection.failing = func(err error) { a.unread.update(d.kind, d.kind+" cannot be listed: "+err.Error()) }
-		a.unread.set(d.kind, "not all "+d.kind+" have been received yet")
+		i.connection.failing = func(err error) { a.unsynced.update(d.kind, d.kind+" cannot be listed: "+err.Error()) }
+		a.unsynced.set(d.kind, "not all "+d.kind+" have been received yet")
 		informers = append(informers, i)
 	}
 	return informers, nil
@@ -107,27 +107,27 @@ func (a *apiServer) newInformers(sink Sink, log *slog.Logger) ([]*informer, erro
 // followPolicies follows the ClusterNetworkPolicies. What it returns is closed when they have been delivered, or cannot be.
 func (a *apiServer) followPolicies(ctx context.Context, sink Sink, log *slog.Logger, running *sync.WaitGroup) <-chan struct{} {
 	if a.policies == nil {
-		settled := make(chan struct{})
-		close(settled)
-		return settled
+		resolved := make(chan struct{})
+		close(resolved)
+		return resolved
 	}
-	nodes := newNodeFollower(sink, a.unread, log, func(sink Sink) (*nodeWatcher, error) { return a.followNodes(ctx, sink, log) })
-	c := newClusterPolicies(a.policies, a.client, a.unread, nodes, log)
+	nodes := newNodeFollower(sink, a.unsynced, log, func(sink Sink) (*nodeWatcher, error) { return a.followNodes(ctx, sink, log) })
+	c := newClusterPolicies(a.policies, a.client, a.unsynced, nodes, log)
 	c.every, c.through = a.askKinds, a.relayPolicies
-	a.unread.set(ClusterNetworkPolicies, "it is not known yet whether the API server has "+ClusterNetworkPolicies)
+	a.unsynced.set(ClusterNetworkPolicies, "it is not known yet whether the API server has "+ClusterNetworkPolicies)
 	running.Go(func() {
 		c.run(ctx)
 		nodes.end()
 	})
-	return c.settled
+	return c.resolved
 }
 
 // setSynced reports to sink that everything has been delivered, and returns when nothing is missing.
-func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked, settled <-chan struct{}) {
+func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked, resolved <-chan struct{}) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-settled:
+	case <-resolved:
 	}
 	select {
 	case <-ctx.Done():
@@ -135,7 +135,7 @@ func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked, settled <-c
 	case <-asked:
 	case <-a.node.confirmed:
 	}
-	read := a.unread.whenRead(ClusterNetworkPolicies, Nodes)
+	read := a.unsynced.whenRead(ClusterNetworkPolicies, Nodes)
 	missing := a.missing(read)
 	if missing != npc.NothingMissing {
 		sink.SetMissing(missing)

@@ -26,8 +26,8 @@ const (
 	kindsJitter = 0.5
 	// askKindsAgain is the time after the first question that failed; it doubles up to askKinds.
 	askKindsAgain = 2 * time.Second
-	// kindsPatience is how long an answer may take.
-	kindsPatience = 10 * time.Second
+	// kindsTimeout is how long an answer may take.
+	kindsTimeout = 10 * time.Second
 	// vanishGrace is the grace of the watch: when the kind goes its stream ends, a second later a list finds no such kind, and discovery is
 	// asked then.
 	vanishGrace = 5 * outageGrace
@@ -47,18 +47,18 @@ type policyAPI interface {
 // Discovery tells whether it does. Absent, the kind counts as read and empty. Of a kind that is there in no version that is known, or that
 // may not be listed, the objects that were delivered stay, and the kind is unread.
 type clusterPolicies struct {
-	api    policyAPI
-	client any // reports whether streaming lists are supported
-	unread *unread
-	sink   *policyKeeper
-	log    *slog.Logger
-	every  time.Duration // between two questions
+	api      policyAPI
+	client   any // reports whether streaming lists are supported
+	unsynced *unsynced
+	sink     *policyKeeper
+	log      *slog.Logger
+	every    time.Duration // between two questions
 	// through returns calls that go through a relay; nil without one.
 	through func(listWatcher) listWatcher
 
-	// settled is closed when the sink has all objects, or when it is known why it cannot have them.
-	settled chan struct{}
-	settle  func()
+	// resolved is closed when the sink has all objects, or when it is known why it cannot have them.
+	resolved     chan struct{}
+	markResolved func()
 	// gone receives when a call was answered as if the kind were gone.
 	gone chan struct{}
 
@@ -73,10 +73,10 @@ type running struct {
 	stop func() // returns when the last event has been handled
 }
 
-func newClusterPolicies(api policyAPI, client any, unread *unread, sink Sink, log *slog.Logger) *clusterPolicies {
-	c := &clusterPolicies{api: api, client: client, unread: unread, sink: newPolicyKeeper(sink), log: log, settled: make(chan struct{}),
+func newClusterPolicies(api policyAPI, client any, unsynced *unsynced, sink Sink, log *slog.Logger) *clusterPolicies {
+	c := &clusterPolicies{api: api, client: client, unsynced: unsynced, sink: newPolicyKeeper(sink), log: log, resolved: make(chan struct{}),
 		gone: make(chan struct{}, 1), reported: map[string]bool{}}
-	c.settle = sync.OnceFunc(func() { close(c.settled) })
+	c.markResolved = sync.OnceFunc(func() { close(c.resolved) })
 	return c
 }
 
@@ -103,7 +103,7 @@ func (c *clusterPolicies) pause() time.Duration {
 
 // handle asks discovery once, and follows the answer.
 func (c *clusterPolicies) handle(ctx context.Context) {
-	asking, cancel := context.WithTimeout(ctx, kindsPatience)
+	asking, cancel := context.WithTimeout(ctx, kindsTimeout)
 	defer cancel()
 	p, err := c.api.Discover(asking)
 	present := p.Served || p.Unknown() != ""
@@ -141,9 +141,9 @@ func (c *clusterPolicies) failed(err error) {
 	c.failures++
 	c.log.Log(context.Background(), level, "it is not known whether the API server has ClusterNetworkPolicies, asking again", "err", err)
 	if !c.asked {
-		c.unread.set(ClusterNetworkPolicies, fmt.Sprintf("it is not known whether the API server has %s: %v", ClusterNetworkPolicies, err))
+		c.unsynced.set(ClusterNetworkPolicies, fmt.Sprintf("it is not known whether the API server has %s: %v", ClusterNetworkPolicies, err))
 	}
-	c.settle()
+	c.markResolved()
 }
 
 // follow starts to list and watch the kind, unless that is done already.
@@ -161,10 +161,10 @@ func (c *clusterPolicies) follow(ctx context.Context) error {
 	}
 	i.connection.mayVanish, i.connection.grace = true, vanishGrace
 	i.connection.failing = func(err error) {
-		c.unread.update(ClusterNetworkPolicies, ClusterNetworkPolicies+" cannot be listed: "+err.Error())
-		c.settle()
+		c.unsynced.update(ClusterNetworkPolicies, ClusterNetworkPolicies+" cannot be listed: "+err.Error())
+		c.markResolved()
 	}
-	c.unread.set(ClusterNetworkPolicies, "not all "+ClusterNetworkPolicies+" have been received yet")
+	c.unsynced.set(ClusterNetworkPolicies, "not all "+ClusterNetworkPolicies+" have been received yet")
 	c.log.Info("the API server has ClusterNetworkPolicies")
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -173,8 +173,8 @@ func (c *clusterPolicies) follow(ctx context.Context) error {
 	tasks.Go(func() {
 		if cache.WaitFor(ctx, "", i.handled) {
 			c.sink.keepOnly(i.GetStore().ListKeys())
-			c.unread.set(ClusterNetworkPolicies, "")
-			c.settle()
+			c.unsynced.set(ClusterNetworkPolicies, "")
+			c.markResolved()
 		}
 	})
 	c.informer = &running{stop: func() {
@@ -214,8 +214,8 @@ func (c *clusterPolicies) suspend(why string) {
 		c.reported[why] = true
 		c.log.Warn(why)
 	}
-	c.unread.set(ClusterNetworkPolicies, why)
-	c.settle()
+	c.unsynced.set(ClusterNetworkPolicies, why)
+	c.markResolved()
 }
 
 // empty ends the watch of a kind that is absent, and deletes what was delivered.
@@ -226,8 +226,8 @@ func (c *clusterPolicies) empty() {
 	c.stop()
 	c.sink.keepOnly(nil)
 	c.sink.gone()
-	c.unread.set(ClusterNetworkPolicies, "")
-	c.settle()
+	c.unsynced.set(ClusterNetworkPolicies, "")
+	c.markResolved()
 }
 
 func (c *clusterPolicies) stop() {

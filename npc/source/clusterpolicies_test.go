@@ -138,7 +138,7 @@ func startPolicies(t *testing.T, server *policyServer) (Source, *recorder, *sour
 
 // TestS94_TheKindComesAndGoes, and its objects with it. A kind that is not known to be gone is not gone.
 func TestS94_TheKindComesAndGoes(t *testing.T) {
-	type state struct{ objects, unread string }
+	type state struct{ objects, unsynced string }
 	const listed, versions, unasked = "cannot be listed: clusternetworkpolicies", "only in versions that are not known: v1", "it is not known whether"
 	failing := errors.New("503 Service Unavailable")
 	for _, c := range []struct {
@@ -174,8 +174,8 @@ func TestS94_TheKindComesAndGoes(t *testing.T) {
 					t.Helper()
 					time.Sleep(10 * time.Minute)
 					synctest.Wait()
-					why := s.WhyUnread()
-					if got := r.names(); got != want.objects || (why == "") != (want.unread == "") || !strings.Contains(why, want.unread) {
+					why := s.WhyUnsynced()
+					if got := r.names(); got != want.objects || (why == "") != (want.unsynced == "") || !strings.Contains(why, want.unsynced) {
 						t.Errorf("sink has %q, unread %q, want %+v\n%s", got, why, want, log)
 					}
 				}
@@ -207,8 +207,8 @@ func TestS94_TheKindIsInstalledAgain(t *testing.T) {
 				server.change(func() { server.presence = served })
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if got := r.names(); got != "cluster policy b" || s.Unread() != 0 {
-					t.Errorf("sink has %q, unread %q\n%s", got, s.WhyUnread(), log)
+				if got := r.names(); got != "cluster policy b" || s.Unsynced() != 0 {
+					t.Errorf("sink has %q, unread %q\n%s", got, s.WhyUnsynced(), log)
 				}
 				if got := r.connections(ClusterNetworkPolicies); got[len(got)-1] != "true" {
 					t.Errorf("connected: %v", got)
@@ -295,8 +295,8 @@ func TestS94_FormerKindsAreReportedOnce(t *testing.T) {
 				if n := log.Count("level="); n != c.reports || log.Count("not enforced\" kind=adminnetworkpolicies.policy.networking.k8s.io") != n {
 					t.Errorf("logged:\n%s", log)
 				}
-				if s.Unread() != 0 || r.names() != "" {
-					t.Errorf("unread %q, sink has %q", s.WhyUnread(), r.names())
+				if s.Unsynced() != 0 || r.names() != "" {
+					t.Errorf("unread %q, sink has %q", s.WhyUnsynced(), r.names())
 				}
 			})
 		})
@@ -316,8 +316,8 @@ func TestS94_ABadObjectHarmsOnlyItself(t *testing.T) {
 			}
 		}
 		s, r, log := startPolicies(t, server)
-		if got := r.names(); got != "cluster policy bad, cluster policy good, cluster policy new" || s.Unread() != 0 {
-			t.Fatalf("sink has %q, unread %q\n%s", got, s.WhyUnread(), log)
+		if got := r.names(); got != "cluster policy bad, cluster policy good, cluster policy new" || s.Unsynced() != 0 {
+			t.Fatalf("sink has %q, unread %q\n%s", got, s.WhyUnsynced(), log)
 		}
 		if p := r.clusterPolicy("good"); p.Spec.Tier != v1alpha2.AdminTier || p.Spec.Priority != 7 || p.UID != "uid-good" {
 			t.Errorf("good: %+v", p)
@@ -354,7 +354,7 @@ func TestClusterPoliciesOfManifests(t *testing.T) {
 func TestNoClientNoClusterPolicies(t *testing.T) {
 	s := FromAPI(fake.NewClientset(), nil, "")
 	r := start(t, s, slog.New(slog.DiscardHandler))
-	sourcetest.Eventually(t, "having read all", func() bool { return s.Unread() == 0 })
+	sourcetest.Eventually(t, "having read all", func() bool { return s.Unsynced() == 0 })
 	if got := r.connections(ClusterNetworkPolicies); len(got) > 0 {
 		t.Errorf("connected: %v", got)
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// firstPatience is how long the first reading waits for files that are just being written.
-	firstPatience = 2 * time.Second
+	// firstTimeout is how long the first reading waits for files that are just being written.
+	firstTimeout = 2 * time.Second
 	// maxKindsNamed limits the kinds that are not used which the log names.
 	maxKindsNamed = 20
 )
@@ -29,21 +29,21 @@ type manifests struct {
 	directory *directory.Directory
 	store     *directory.Store
 	node      *nodeName
-	unread    *unread
+	unsynced  *unsynced
 	log       *slog.Logger
 
 	bad     atomic.Int64 // paths that have problems
 	ignored atomic.Int64 // objects of kinds that are not used
 
-	counted     bool              // the outcome of a reading has been logged
-	loggedKinds map[string]bool   // kinds that are not used and have been logged
-	unreadPaths map[string]string // those that the last reading found, with the reasons
-	empty       bool              // the last reading found no manifest
-	missing     npc.Missing       // as the sink knows it
+	counted         bool              // the outcome of a reading has been logged
+	loggedKinds     map[string]bool   // kinds that are not used and have been logged
+	unreadablePaths map[string]string // those that the last reading found, with the reasons
+	empty           bool              // the last reading found no manifest
+	missing         npc.Missing       // as the sink knows it
 }
 
-func newManifests(path string, d *directory.Directory, node *nodeName, unread *unread, log *slog.Logger) *manifests {
-	return &manifests{path: filepath.Clean(path), directory: d, store: directory.New(), node: node, unread: unread, log: log,
+func newManifests(path string, d *directory.Directory, node *nodeName, unsynced *unsynced, log *slog.Logger) *manifests {
+	return &manifests{path: filepath.Clean(path), directory: d, store: directory.New(), node: node, unsynced: unsynced, log: log,
 		loggedKinds: map[string]bool{}}
 }
 
@@ -75,7 +75,7 @@ func (m *manifests) run(ctx context.Context, sink Sink) {
 
 // readFirst reads the directory for the first time, and waits a while for files that are just being written.
 func (m *manifests) readFirst(ctx context.Context, follower *directory.Follower) reading {
-	deadline := time.Now().Add(firstPatience)
+	deadline := time.Now().Add(firstTimeout)
 	r := m.read(follower)
 	for r.Waiting && time.Now().Before(deadline) && ctx.Err() == nil {
 		select {
@@ -90,7 +90,7 @@ func (m *manifests) readFirst(ctx context.Context, follower *directory.Follower)
 // read reads the directory, puts the files in force into the store, and logs problems.
 func (m *manifests) read(follower *directory.Follower) reading {
 	result := follower.Read()
-	m.setUnread(result.Unread)
+	m.setUnsynced(result.Unsynced)
 	merged := m.store.Replace(result.Files)
 	m.logIgnored(merged.Ignored)
 	m.logChanges(len(result.Files), merged.Changes)
@@ -100,17 +100,17 @@ func (m *manifests) read(follower *directory.Follower) reading {
 	return reading{Result: result, nodes: merged.Nodes}
 }
 
-// setUnread lists the paths that have never been read.
-func (m *manifests) setUnread(reasons map[string]string) {
-	for path := range m.unreadPaths {
+// setUnsynced lists the paths that have never been read.
+func (m *manifests) setUnsynced(reasons map[string]string) {
+	for path := range m.unreadablePaths {
 		if reasons[path] == "" {
-			m.unread.set(path, "")
+			m.unsynced.set(path, "")
 		}
 	}
 	for path, reason := range reasons {
-		m.unread.set(path, reason)
+		m.unsynced.set(path, reason)
 	}
-	m.unreadPaths = reasons
+	m.unreadablePaths = reasons
 }
 
 // logIgnored counts the objects of kinds that are not used, and logs each kind once.

@@ -154,26 +154,26 @@ func TestS74_AFileThatWasNeverReadIsMissing(t *testing.T) {
 	if got := r.made(); len(got) < 2 || got[len(got)-1] != "synced" || got[len(got)-2] != "missing 2" {
 		t.Errorf("the sink was called with %v", got)
 	}
-	sourcetest.Eventually(t, "the good one is old enough", func() bool { return s.Unread() == 2 })
+	sourcetest.Eventually(t, "the good one is old enough", func() bool { return s.Unsynced() == 2 })
 	for _, want := range []string{filepath.Join(dir, "b.yaml") + ":1: ", filepath.Join(dir, "sub/c.yaml") + ":1: "} {
-		if why := s.WhyUnread(); !strings.Contains(why, want) {
-			t.Errorf("%d unread: %q", s.Unread(), why)
+		if why := s.WhyUnsynced(); !strings.Contains(why, want) {
+			t.Errorf("%d unread: %q", s.Unsynced(), why)
 		}
 	}
 	sourcetest.Remove(t, filepath.Join(dir, "sub/c.yaml"))
-	sourcetest.Eventually(t, "one is gone", func() bool { return s.Unread() == 1 })
+	sourcetest.Eventually(t, "one is gone", func() bool { return s.Unsynced() == 1 })
 	if r.isMissing() != npc.ObjectsMissing {
 		t.Error("nothing is missing any more")
 	}
 	r.mark()
 	sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), sourcetest.Pod("two", ""))
-	sourcetest.Eventually(t, "mended", func() bool { return s.WhyUnread() == "" && r.isMissing() == npc.NothingMissing })
+	sourcetest.Eventually(t, "mended", func() bool { return s.WhyUnsynced() == "" && r.isMissing() == npc.NothingMissing })
 	if diff := cmp.Diff([]string{"set pod shop/two", "missing 0"}, r.made()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	// A file that is added later is unread, and what is in force does not wait for it.
 	sourcetest.WriteFile(t, filepath.Join(dir, "d.yaml"), "{")
-	sourcetest.Eventually(t, "unread", func() bool { return s.Unread() == 1 })
+	sourcetest.Eventually(t, "unread", func() bool { return s.Unsynced() == 1 })
 	if r.isMissing() != npc.NothingMissing {
 		t.Error("a new file makes something missing")
 	}
@@ -209,22 +209,22 @@ func TestS74_ANodeThatNothingNamesIsMissing(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := start(t, s, logger)
-			if why := s.WhyUnread(); r.isMissing() != npc.NodeMissing || !strings.Contains(why, "no manifest below "+dir) {
+			if why := s.WhyUnsynced(); r.isMissing() != npc.NodeMissing || !strings.Contains(why, "no manifest below "+dir) {
 				t.Errorf("missing %d, %q", r.isMissing(), why)
 			}
 			if log.Count("no manifest is read") != 1 {
 				t.Errorf("log:\n%s", log)
 			}
 			sourcetest.WriteFile(t, filepath.Join(dir, "a.yaml"), strings.ReplaceAll(found, "here", "there"))
-			sourcetest.Eventually(t, "another", func() bool { return strings.Contains(s.WhyUnread(), `called "here"`) })
+			sourcetest.Eventually(t, "another", func() bool { return strings.Contains(s.WhyUnsynced(), `called "here"`) })
 			sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), strings.ReplaceAll(found, "web", "db"))
-			sourcetest.Eventually(t, "known", func() bool { return s.WhyUnread() == "" && r.isMissing() == npc.NothingMissing })
+			sourcetest.Eventually(t, "known", func() bool { return s.WhyUnsynced() == "" && r.isMissing() == npc.NothingMissing })
 			// Once it has been there, it is known for good.
 			sourcetest.Remove(t, filepath.Join(dir, "b.yaml"))
 			sourcetest.WriteFile(t, filepath.Join(dir, "c.yaml"), sourcetest.Pod("fence", ""))
 			sourcetest.Eventually(t, "read", func() bool { return r.pod("shop/fence").Name != "" })
-			if s.WhyUnread() != "" || r.isMissing() != npc.NothingMissing {
-				t.Errorf("missing %d, %q", r.isMissing(), s.WhyUnread())
+			if s.WhyUnsynced() != "" || r.isMissing() != npc.NothingMissing {
+				t.Errorf("missing %d, %q", r.isMissing(), s.WhyUnsynced())
 			}
 		})
 	}

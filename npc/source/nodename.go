@@ -23,13 +23,13 @@ const (
 // nodeName is the configured name of this node. It is confirmed for good when a Node or a pod has it.
 type nodeName struct {
 	name      string
-	unread    *unread
+	unsynced  *unsynced
 	once      sync.Once
 	confirmed chan struct{} // closed when the name is confirmed
 }
 
-func newNodeName(name string, u *unread) *nodeName {
-	n := &nodeName{name: name, unread: u, confirmed: make(chan struct{})}
+func newNodeName(name string, u *unsynced) *nodeName {
+	n := &nodeName{name: name, unsynced: u, confirmed: make(chan struct{})}
 	if name == "" {
 		n.confirm() // the check is not wanted
 	}
@@ -39,7 +39,7 @@ func newNodeName(name string, u *unread) *nodeName {
 func (n *nodeName) confirm() {
 	n.once.Do(func() {
 		close(n.confirmed)
-		n.unread.set(nodeInput, "")
+		n.unsynced.set(nodeInput, "")
 	})
 }
 
@@ -57,9 +57,9 @@ func (n *nodeName) doubt(reason string) {
 	if n.known() {
 		return
 	}
-	n.unread.set(nodeInput, fmt.Sprintf("%s: give this node's name with --node-name", reason))
+	n.unsynced.set(nodeInput, fmt.Sprintf("%s: give this node's name with --node-name", reason))
 	if n.known() { // it was confirmed meanwhile
-		n.unread.set(nodeInput, "")
+		n.unsynced.set(nodeInput, "")
 	}
 }
 

@@ -34,9 +34,9 @@ func nodeWatch(client kubernetes.Interface) listWatcher {
 type nodeFollower struct {
 	Sink
 	// start starts to follow the Nodes.
-	start  func(Sink) (*nodeWatcher, error)
-	unread *unread
-	log    *slog.Logger
+	start    func(Sink) (*nodeWatcher, error)
+	unsynced *unsynced
+	log      *slog.Logger
 
 	mu      sync.Mutex // held during calls that begin or end the following
 	users   map[string]struct{}
@@ -47,12 +47,12 @@ type nodeFollower struct {
 // nodeWatcher follows the Nodes.
 type nodeWatcher struct {
 	stop func() // returns when the last event has been handled
-	// settled is closed when the sink has all Nodes, or when it is known why it cannot have them, or when the watcher was stopped.
-	settled <-chan struct{}
+	// resolved is closed when the sink has all Nodes, or when it is known why it cannot have them, or when the watcher was stopped.
+	resolved <-chan struct{}
 }
 
-func newNodeFollower(sink Sink, unread *unread, log *slog.Logger, start func(Sink) (*nodeWatcher, error)) *nodeFollower {
-	return &nodeFollower{Sink: sink, start: start, unread: unread, log: log, users: map[string]struct{}{},
+func newNodeFollower(sink Sink, unsynced *unsynced, log *slog.Logger, start func(Sink) (*nodeWatcher, error)) *nodeFollower {
+	return &nodeFollower{Sink: sink, start: start, unsynced: unsynced, log: log, users: map[string]struct{}{},
 		nodes: newNodeKeeper(sink)}
 }
 
@@ -64,7 +64,7 @@ func (f *nodeFollower) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
 		return
 	}
 	if w := f.use(p.Name); w != nil {
-		<-w.settled
+		<-w.resolved
 	}
 	f.Sink.SetClusterPolicy(p)
 }
@@ -83,10 +83,10 @@ func (f *nodeFollower) use(name string) *nodeWatcher {
 	if f.watcher != nil {
 		return f.watcher
 	}
-	f.unread.set(Nodes, "not all nodes have been received yet, which ClusterNetworkPolicies name as peers")
+	f.unsynced.set(Nodes, "not all nodes have been received yet, which ClusterNetworkPolicies name as peers")
 	w, err := f.start(f.nodes)
 	if err != nil {
-		f.unread.set(Nodes, err.Error())
+		f.unsynced.set(Nodes, err.Error())
 		f.log.Error("nodes are not followed", "err", err)
 		return nil
 	}
@@ -109,7 +109,7 @@ func (f *nodeFollower) release(name string) {
 		f.watcher = nil
 	}
 	f.nodes.forget()
-	f.unread.set(Nodes, "")
+	f.unsynced.set(Nodes, "")
 }
 
 // end returns when nothing follows the Nodes any more.
@@ -172,21 +172,21 @@ func (a *apiServer) followNodes(ctx context.Context, sink Sink, log *slog.Logger
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	settled := make(chan struct{})
-	settle := sync.OnceFunc(func() { close(settled) })
+	resolved := make(chan struct{})
+	markResolved := sync.OnceFunc(func() { close(resolved) })
 	i.connection.failing = func(err error) {
-		a.unread.update(Nodes, "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "+err.Error())
-		settle()
+		a.unsynced.update(Nodes, "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "+err.Error())
+		markResolved()
 	}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { i.run(ctx) })
 	tasks.Go(func() {
 		if cache.WaitFor(ctx, "", i.handled) {
-			a.unread.set(Nodes, "")
+			a.unsynced.set(Nodes, "")
 		}
-		settle()
+		markResolved()
 	})
-	return &nodeWatcher{settled: settled, stop: func() {
+	return &nodeWatcher{resolved: resolved, stop: func() {
 		cancel()
 		tasks.Wait()
 	}}, nil

@@ -108,8 +108,8 @@ func TestS84_NodesAreFollowedWhilePoliciesNameThem(t *testing.T) {
 		expect := func(what string, want ...string) {
 			t.Helper()
 			made := slices.DeleteFunc(r.made(), func(call string) bool { return call == "nodes connected true" })
-			if diff := cmp.Diff(want, made, cmpopts.EquateEmpty()); diff != "" || source.Unread() > 0 {
-				t.Errorf("%s: unread %q, calls (-want +got):\n%s\n%s", what, source.WhyUnread(), diff, log)
+			if diff := cmp.Diff(want, made, cmpopts.EquateEmpty()); diff != "" || source.Unsynced() > 0 {
+				t.Errorf("%s: unread %q, calls (-want +got):\n%s\n%s", what, source.WhyUnsynced(), diff, log)
 			}
 			r.mark()
 		}
@@ -194,19 +194,19 @@ func TestS84_OnlyFactsOfNodesCount(t *testing.T) {
 
 // TestS84_NodesThatCannotBeListed are said once, and make the source unread. All else is delivered; what was delivered before stays.
 func TestS84_NodesThatCannotBeListed(t *testing.T) {
-	const unread = "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "
+	const unsynced = "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "
 	for _, c := range []struct {
 		name                string
 		forbiddenAtTheStart bool
 		change              func(*nodeServer)
-		objects, unread     string
+		objects, unsynced   string
 		warnings            int
 		connected           []string
 	}{
-		{"from the start", true, func(*nodeServer) {}, "cluster policy first", unread, 1, []string{"false"}},
+		{"from the start", true, func(*nodeServer) {}, "cluster policy first", unsynced, 1, []string{"false"}},
 		{"granted later", true, func(s *nodeServer) { s.forbidden.Store(false) }, "cluster policy first, node a", "", 1, []string{"false", "true"}},
 		{"needed no more", true, func(s *nodeServer) { s.set("first", toPods) }, "cluster policy first", "", 1, []string{"false", "true"}},
-		{"needed again", true, func(s *nodeServer) { s.set("first", toPods); s.set("first", toNodes) }, "cluster policy first", unread, 2,
+		{"needed again", true, func(s *nodeServer) { s.set("first", toPods); s.set("first", toNodes) }, "cluster policy first", unsynced, 2,
 			[]string{"false", "true", "false"}},
 		{"later", false, func(s *nodeServer) {
 			s.forbidden.Store(true)
@@ -225,8 +225,8 @@ func TestS84_NodesThatCannotBeListed(t *testing.T) {
 				c.change(s)
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				why := source.WhyUnread()
-				if got := r.names(); got != c.objects || (why == "") != (c.unread == "") || !strings.HasPrefix(why, c.unread) {
+				why := source.WhyUnsynced()
+				if got := r.names(); got != c.objects || (why == "") != (c.unsynced == "") || !strings.HasPrefix(why, c.unsynced) {
 					t.Errorf("sink has %q, unread %q", got, why)
 				}
 				if got := r.connections(Nodes); !slices.Equal(got, c.connected) {

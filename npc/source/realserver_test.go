@@ -173,16 +173,16 @@ func (c *realCluster) follow(user string) *watcher {
 }
 
 // expect waits until the sink has cluster policies, and the unread inputs are named by a text; empty if there are none.
-func (w *watcher) expect(t *testing.T, names, unread string) {
+func (w *watcher) expect(t *testing.T, names, unsynced string) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("has %q, unread %q\n%s", w.sink.clusterPolicies(), w.source.WhyUnread(), w.log)
+			t.Logf("has %q, unread %q\n%s", w.sink.clusterPolicies(), w.source.WhyUnsynced(), w.log)
 		}
 	}()
-	sourcetest.Eventually(t, fmt.Sprintf("%q, unread %q", names, unread), func() bool {
-		why := w.source.WhyUnread()
-		return w.sink.clusterPolicies() == names && (unread == "") == (why == "") && strings.Contains(why, unread)
+	sourcetest.Eventually(t, fmt.Sprintf("%q, unread %q", names, unsynced), func() bool {
+		why := w.source.WhyUnsynced()
+		return w.sink.clusterPolicies() == names && (unsynced == "") == (why == "") && strings.Contains(why, unsynced)
 	})
 }
 
@@ -235,7 +235,7 @@ func TestS94_AKindOfARealAPIServer(t *testing.T) {
 
 // TestS84_NodesOfARealAPIServer are there before a policy that names them, unless they are forbidden, and until the last such policy is gone.
 func TestS84_NodesOfARealAPIServer(t *testing.T) {
-	const unread = "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "
+	const unsynced = "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "
 	c := newCluster(t)
 	c.install("v1alpha2", "ClusterNetworkPolicy", ClusterNetworkPolicies)
 	for name, address := range map[string]string{"one": "192.0.2.1", "two": "2001:db8::2"} {
@@ -259,9 +259,9 @@ func TestS84_NodesOfARealAPIServer(t *testing.T) {
 		t.Errorf("node %+v", n)
 	}
 	granted.sink.mu.Unlock()
-	plain.expect(t, "nodes other", unread)
+	plain.expect(t, "nodes other", unsynced)
 	late := c.follow("plain") // synced all the same
-	late.expect(t, "nodes other", unread)
+	late.expect(t, "nodes other", unsynced)
 
 	c.must(c.client.CoreV1().Nodes().Delete(t.Context(), "two", metav1.DeleteOptions{}))
 	sourcetest.Eventually(t, "deleted", func() bool { return granted.sink.nodeNames() == "one" })

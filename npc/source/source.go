@@ -28,23 +28,23 @@ type Source struct {
 	api       *apiServer // nil with manifests
 	manifests *manifests // nil with an API server
 	node      *nodeName
-	unread    *unread
+	unsynced  *unsynced
 }
 
 // FromAPI returns the source that watches an API server on behalf of a node. If the name of the node is empty, the source does not
 // check that the node exists. Without policies, ClusterNetworkPolicies are not followed.
 func FromAPI(client kubernetes.Interface, policies *apiclient.PolicyClient, node string) Source {
-	unread := newUnread()
-	name := newNodeName(node, unread)
+	unsynced := newUnsynced()
+	name := newNodeName(node, unsynced)
 	get := func(ctx context.Context) error {
 		_, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		return err
 	}
-	api := &apiServer{watches: watches(client), nodes: nodeWatch(client), client: client, getNode: get, node: name, unread: unread, askKinds: askKinds}
+	api := &apiServer{watches: watches(client), nodes: nodeWatch(client), client: client, getNode: get, node: name, unsynced: unsynced, askKinds: askKinds}
 	if policies != nil {
 		api.policies = policies
 	}
-	return Source{api: api, node: name, unread: unread}
+	return Source{api: api, node: name, unsynced: unsynced}
 }
 
 // Through has everything listed and watched through a relay, with its client, and at the API server only when the relay fails. Without
@@ -71,9 +71,9 @@ func FromManifests(dir, node string, log *slog.Logger) (Source, error) {
 	if err != nil {
 		return Source{}, err
 	}
-	unread := newUnread()
-	name := newNodeName(node, unread)
-	return Source{manifests: newManifests(dir, d, name, unread, log), node: name, unread: unread}, nil
+	unsynced := newUnsynced()
+	name := newNodeName(node, unsynced)
+	return Source{manifests: newManifests(dir, d, name, unsynced, log), node: name, unsynced: unsynced}, nil
 }
 
 // Errors returns the number of manifest files and directories whose present content is not in force, because they cannot be read, do
@@ -93,17 +93,17 @@ func (s Source) Ignored() int {
 	return int(s.manifests.ignored.Load())
 }
 
-// Unread returns the number of inputs that have never been read: kinds of objects, files and directories, and the Node of this node
+// Unsynced returns the number of inputs that have never been read: kinds of objects, files and directories, and the Node of this node
 // if no pod is on it.
-func (s Source) Unread() int {
-	if s.unread == nil {
+func (s Source) Unsynced() int {
+	if s.unsynced == nil {
 		return 0
 	}
-	return s.unread.count()
+	return s.unsynced.count()
 }
 
-// WhyUnread returns the inputs that have never been read, with the reasons; it is empty if all have been.
-func (s Source) WhyUnread() string { return s.unread.String() }
+// WhyUnsynced returns the inputs that have never been read, with the reasons; it is empty if all have been.
+func (s Source) WhyUnsynced() string { return s.unsynced.String() }
 
 // Run delivers to sink until ctx ends, and returns nil then. Failures meanwhile are logged and retried without end. It makes no calls
 // to sink after it has returned.

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// maxUnreadNamed limits the inputs that the readiness names.
-const maxUnreadNamed = 5
+// maxUnsyncedNamed limits the inputs that the readiness names.
+const maxUnsyncedNamed = 5
 
-// unread lists the inputs that have never been read, with the reasons. It may be used by several goroutines.
-type unread struct {
+// unsynced lists the inputs that have never been read, with the reasons. It may be used by several goroutines.
+type unsynced struct {
 	mu      sync.Mutex
 	reasons map[string]string // by input
 	waiting []waiter
@@ -24,10 +24,10 @@ type waiter struct {
 	done   chan struct{}
 }
 
-func newUnread() *unread { return &unread{reasons: map[string]string{}} }
+func newUnsynced() *unsynced { return &unsynced{reasons: map[string]string{}} }
 
 // set lists an input; an empty reason removes it from the list.
-func (u *unread) set(input, reason string) {
+func (u *unsynced) set(input, reason string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if reason == "" {
@@ -39,7 +39,7 @@ func (u *unread) set(input, reason string) {
 }
 
 // whenRead returns a channel that is closed when none of some inputs is listed.
-func (u *unread) whenRead(inputs ...string) <-chan struct{} {
+func (u *unsynced) whenRead(inputs ...string) <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w := waiter{inputs, make(chan struct{})}
@@ -49,7 +49,7 @@ func (u *unread) whenRead(inputs ...string) <-chan struct{} {
 }
 
 // notify closes what waits for inputs none of which is listed. u.mu is held.
-func (u *unread) notify() {
+func (u *unsynced) notify() {
 	u.waiting = slices.DeleteFunc(u.waiting, func(w waiter) bool {
 		if slices.ContainsFunc(w.inputs, func(input string) bool { _, listed := u.reasons[input]; return listed }) {
 			return false
@@ -60,7 +60,7 @@ func (u *unread) notify() {
 }
 
 // update changes the reason of an input that is listed.
-func (u *unread) update(input, reason string) {
+func (u *unsynced) update(input, reason string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if _, ok := u.reasons[input]; ok {
@@ -68,20 +68,20 @@ func (u *unread) update(input, reason string) {
 	}
 }
 
-func (u *unread) count() int {
+func (u *unsynced) count() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.reasons)
 }
 
 // String returns the reasons in the order of their inputs, the first ones if there are many.
-func (u *unread) String() string {
+func (u *unsynced) String() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var texts []string
 	for _, input := range slices.Sorted(maps.Keys(u.reasons)) {
-		if len(texts) == maxUnreadNamed {
-			texts = append(texts, fmt.Sprintf("and %d more", len(u.reasons)-maxUnreadNamed))
+		if len(texts) == maxUnsyncedNamed {
+			texts = append(texts, fmt.Sprintf("and %d more", len(u.reasons)-maxUnsyncedNamed))
 			break
 		}
 		texts = append(texts, u.reasons[input])

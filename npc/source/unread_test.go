@@ -38,7 +38,7 @@ func TestS74_AnAPIServerThatKnowsNoSuchNode(t *testing.T) {
 			log, logger := sourcetest.NewJournal()
 			s := FromAPI(client, nil, "here")
 			r := start(t, s, logger)
-			if why := s.WhyUnread(); r.isMissing() != npc.NodeMissing || !strings.Contains(why, c.want) || !strings.Contains(why, "--node-name") {
+			if why := s.WhyUnsynced(); r.isMissing() != npc.NodeMissing || !strings.Contains(why, c.want) || !strings.Contains(why, "--node-name") {
 				t.Errorf("missing %d, %q", r.isMissing(), why)
 			}
 			if log.Count("this node is not known") != 1 {
@@ -49,14 +49,14 @@ func TestS74_AnAPIServerThatKnowsNoSuchNode(t *testing.T) {
 			if _, err := client.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			sourcetest.Eventually(t, "a pod has the name", func() bool { return s.WhyUnread() == "" && r.isMissing() == npc.NothingMissing })
+			sourcetest.Eventually(t, "a pod has the name", func() bool { return s.WhyUnsynced() == "" && r.isMissing() == npc.NothingMissing })
 		})
 	}
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here"}})
 	s := FromAPI(client, nil, "here")
 	r := start(t, s, slog.New(slog.DiscardHandler))
-	if s.WhyUnread() != "" || r.isMissing() != npc.NothingMissing {
-		t.Errorf("a node without pods is missing: %q", s.WhyUnread())
+	if s.WhyUnsynced() != "" || r.isMissing() != npc.NothingMissing {
+		t.Errorf("a node without pods is missing: %q", s.WhyUnsynced())
 	}
 }
 
@@ -72,8 +72,8 @@ func TestS74_AKindThatCannotBeListedIsNamed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- s.Run(ctx, r, slog.New(slog.DiscardHandler)) }()
 	sourcetest.Eventually(t, "named", func() bool {
-		why := s.WhyUnread()
-		return strings.HasPrefix(why, "networkpolicies cannot be listed: ") && strings.Contains(why, "no rights") && s.Unread() == 1
+		why := s.WhyUnsynced()
+		return strings.HasPrefix(why, "networkpolicies cannot be listed: ") && strings.Contains(why, "no rights") && s.Unsynced() == 1
 	})
 	if r.isSynced() {
 		t.Error("what is not known counts as synced")
@@ -86,7 +86,7 @@ func TestS74_AKindThatCannotBeListedIsNamed(t *testing.T) {
 
 // TestUnreadNamesAFew, however many there are.
 func TestUnreadNamesAFew(t *testing.T) {
-	u := newUnread()
+	u := newUnsynced()
 	for i := range 100 {
 		u.set(fmt.Sprintf("%03d", i), fmt.Sprintf("why %03d", i))
 	}

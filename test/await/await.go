@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// patience is how long That waits.
-	patience = 30 * time.Second
+	// timeout is how long That waits.
+	timeout = 30 * time.Second
 	// between is the pause between two looks.
 	between = 5 * time.Millisecond
 )
@@ -19,7 +19,7 @@ const (
 // That waits until ok returns true. What names it in the failure.
 func That(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	Within(t, patience, ok, func() string { return fmt.Sprintf("%s: not within %s", what, patience) })
+	Within(t, timeout, ok, func() string { return fmt.Sprintf("%s: not within %s", what, timeout) })
 }
 
 // Within waits until ok returns true, and at most for a time. Otherwise returns the text of the failure.

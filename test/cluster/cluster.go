@@ -60,15 +60,15 @@ const Node = "node1"
 
 // New returns a cluster without objects, on paper, whose model has read the kernels. The functions change the model's configuration.
 func New(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
-	w := NewUnread(t, configure...)
+	w := NewUnsynced(t, configure...)
 	w.Load()
 	return w
 }
 
-// NewUnread returns a cluster without objects, on paper, whose model has not read the kernels.
-func NewUnread(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
+// NewUnsynced returns a cluster without objects, on paper, whose model has not read the kernels.
+func NewUnsynced(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
 	c := enforce.Config{NodeName: Node, PodInterface: "cni0", BridgePort: "vethwe-bridge", Hook: enforce.HookForward, AllowAction: "ACCEPT",
-		Gate: enforce.GateAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
+		FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24"), netip.MustParsePrefix("fd32:1::/64")}}
 	for _, f := range configure {
 		f(&c)
@@ -284,7 +284,7 @@ func (w *Cluster) Expect(lines string) {
 					continue
 				}
 				checked = true
-				v := w.Judge(simulate.Packet{Src: src, Dst: dst, Protocol: ProtocolNumbers[name], DstPort: uint16(number), In: passes(from), Out: passes(to)})
+				v := w.Evaluate(simulate.Packet{Src: src, Dst: dst, Protocol: ProtocolNumbers[name], DstPort: uint16(number), In: passes(from), Out: passes(to)})
 				if v.Accepted != (want == "yes") {
 					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
 				}
@@ -333,8 +333,8 @@ func (w *Cluster) Find(name string) []netip.Addr {
 	return w.Addrs[name]
 }
 
-// Judge returns what the kernels do with a packet.
-func (w *Cluster) Judge(p simulate.Packet) simulate.Verdict {
+// Evaluate returns what the kernels do with a packet.
+func (w *Cluster) Evaluate(p simulate.Packet) simulate.Verdict {
 	w.Helper()
 	k := w.Kernels[npc.IPv4]
 	if p.Src.Is6() {
@@ -351,7 +351,7 @@ func (w *Cluster) Judge(p simulate.Packet) simulate.Verdict {
 func (w *Cluster) Holds(from, to string, want bool) bool {
 	w.Helper()
 	src, dst := netip.MustParseAddr(from), netip.MustParseAddr(to)
-	return w.Judge(simulate.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"}).Accepted == want
+	return w.Evaluate(simulate.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"}).Accepted == want
 }
 
 // ManyRules returns the spec of a policy with n rules, each of which lets clients in on a port of its own.

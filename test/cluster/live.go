@@ -45,7 +45,7 @@ type Live struct {
 func NewLive(t *testing.T, b iptables.Backend, configure ...func(*enforce.Config)) *Cluster {
 	t.Helper()
 	Empty(t)
-	w := NewUnread(t, configure...)
+	w := NewUnsynced(t, configure...)
 	w.OpenKernel(b)
 	w.Live.Syncer = w.NewSyncer(b, slog.New(slog.DiscardHandler), nil)
 	return w
@@ -253,15 +253,15 @@ func Feed(t testing.TB, input, name string, args ...string) string {
 // Run runs a program that may fail.
 func Run(name string, args ...string) error { return exec.Command(name, args...).Run() }
 
-// patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+// timeout is how long a test waits for what must happen.
+const timeout = 30 * time.Second
 
 // Eventually waits for what must become true.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, patience)
+			t.Fatalf("%s: not within %s", what, timeout)
 		}
 	}
 }

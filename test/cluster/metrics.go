@@ -10,11 +10,11 @@ import (
 // Metric returns the sum of a metric's values.
 func (w *Cluster) Metric(name string) float64 {
 	w.Helper()
-	gathered, err := w.Registry.Gather()
+	collected, err := w.Registry.Gather()
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, f := range gathered {
+	for _, f := range collected {
 		if f.GetName() != name {
 			continue
 		}
@@ -31,12 +31,12 @@ func (w *Cluster) Metric(name string) float64 {
 // Metrics returns metrics by their names and the values of their labels. A histogram's value is the number of observations.
 func Metrics(t testing.TB, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
-	gathered, err := registry.Gather()
+	collected, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]float64{}
-	for _, family := range gathered {
+	for _, family := range collected {
 		for _, m := range family.GetMetric() {
 			name := family.GetName()
 			for _, l := range m.GetLabel() {

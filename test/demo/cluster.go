@@ -61,13 +61,13 @@ const (
 // metricsAddr is where each weave-npc serves its health, in the network namespace of its node.
 const metricsAddr = "127.0.0.1:6781"
 
-// patience is how long the cluster may take for what takes it a moment. It is meant for busy machines.
-const patience = 10 * time.Second
+// timeout is how long the cluster may take for what takes it a moment. It is meant for busy machines.
+const timeout = 10 * time.Second
 
 // cluster is a world of network namespaces with manifests that describe it.
 type cluster struct {
 	npc       string // path of the program
-	world     *lab.World
+	harness   *lab.Network
 	hosts     map[string]*lab.Host // name -> pod or outside host
 	manifests manifests
 	running   errgroup.Group // the weave-npcs
@@ -79,14 +79,14 @@ func newCluster(ctx context.Context, npc string) (*cluster, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "finding weave-npc")
 	}
-	world, err := lab.New(lab.Config{Nodes: 2, IPv4: true, IPv6: true, Attach: lab.Bridge})
+	harness, err := lab.New(lab.Config{Nodes: 2, IPv4: true, IPv6: true, Attach: lab.Bridge})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{npc: npc, world: world, hosts: map[string]*lab.Host{outside: world.Outside()},
-		manifests: manifests(filepath.Join(world.Dir(), "manifests"))}
+	c := &cluster{npc: npc, harness: harness, hosts: map[string]*lab.Host{outside: harness.Outside()},
+		manifests: manifests(filepath.Join(harness.Dir(), "manifests"))}
 	if err := c.populate(ctx); err != nil {
-		_ = world.Close()
+		_ = harness.Close()
 		return nil, err
 	}
 	return c, nil
@@ -95,7 +95,7 @@ func newCluster(ctx context.Context, npc string) (*cluster, error) {
 // close waits for the weave-npcs, whose context has to have ended, and removes the cluster.
 func (c *cluster) close() error {
 	err := c.running.Wait()
-	if closed := c.world.Close(); closed != nil {
+	if closed := c.harness.Close(); closed != nil {
 		return closed
 	}
 	return err
@@ -103,7 +103,7 @@ func (c *cluster) close() error {
 
 // populate makes all that is in the cluster.
 func (c *cluster) populate(ctx context.Context) error {
-	if err := c.world.Outside().Serve("tcp", outsidePort); err != nil {
+	if err := c.harness.Outside().Serve("tcp", outsidePort); err != nil {
 		return err
 	}
 	var documents []string
@@ -111,7 +111,7 @@ func (c *cluster) populate(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		host, err := c.world.Node(p.node).AddPod(p.String(), lab.PodConfig{})
+		host, err := c.harness.Node(p.node).AddPod(p.String(), lab.PodConfig{})
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (c *cluster) arguments(n *lab.Node) []string {
 }
 
 // logFile returns the path of weave-npc's log on a node.
-func (c *cluster) logFile(n *lab.Node) string { return filepath.Join(c.world.Dir(), n.Name()+".log") }
+func (c *cluster) logFile(n *lab.Node) string { return filepath.Join(c.harness.Dir(), n.Name()+".log") }
 
 // startNPC starts weave-npc on a node. The end of the context stops it; should it end before that, died is called.
 func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died context.CancelCauseFunc) error {
@@ -177,7 +177,7 @@ func (c *cluster) startNPC(ctx context.Context, n *lab.Node, died context.Cancel
 func (c *cluster) awaitReady(ctx context.Context, n *lab.Node) error {
 	client := http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true},
 		Timeout: time.Second}
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(timeout); ; {
 		why := readiness(ctx, client)
 		switch {
 		case why == "":
@@ -185,7 +185,7 @@ func (c *cluster) awaitReady(ctx context.Context, n *lab.Node) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case time.Now().After(deadline):
-			return errors.Errorf("weave-npc on %s is not ready after %s: %s\n%s", n, patience, why, c.dump())
+			return errors.Errorf("weave-npc on %s is not ready after %s: %s\n%s", n, timeout, why, c.dump())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -246,7 +246,7 @@ func (c *cluster) logTail(n *lab.Node) string {
 // dump returns what helps to find out what is wrong with a node.
 func (c *cluster) dump() string {
 	var b strings.Builder
-	for _, n := range c.world.Nodes() {
+	for _, n := range c.harness.Nodes() {
 		fmt.Fprintf(&b, "=== %s: the kernel's rules and sets\n%s\n=== %s: the end of weave-npc's log\n%s\n", n,
 			lab.DumpFilter(n), n, c.logTail(n))
 	}

@@ -17,7 +17,7 @@ func (s *story) stay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	heard, err := s.logSize(s.world.Nodes()[0])
+	heard, err := s.logSize(s.harness.Nodes()[0])
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *story) stay(ctx context.Context) error {
 		}
 		last = version
 		sleep(ctx, 500*time.Millisecond) // an editor's save is several changes, and weave-npc waits for the last
-		if heard, err = s.tellLog(heard); err != nil {
+		if heard, err = s.reportLog(heard); err != nil {
 			return err
 		}
 		s.askAgain(ctx)
@@ -60,7 +60,7 @@ func (s *story) explain() {
 	s.quote(string(s.manifests))
 	s.say("Enter a node, for iptables -S, ip6tables -S and ipset list:")
 	var nodes, pods, logs []string
-	for _, n := range s.world.Nodes() {
+	for _, n := range s.harness.Nodes() {
 		nodes = append(nodes, "ip netns exec "+n.Namespace()+" bash")
 		logs = append(logs, s.logFile(n))
 	}
@@ -77,10 +77,10 @@ func (s *story) explain() {
 	s.quote("tail -f " + strings.Join(logs, " "))
 }
 
-// tellLog prints the warnings and errors that weave-npc logged on the first node after the first so many bytes, above all of manifests
+// reportLog prints the warnings and errors that weave-npc logged on the first node after the first so many bytes, above all of manifests
 // that it cannot read. It returns the length of the log.
-func (s *story) tellLog(heard int) (int, error) {
-	n := s.world.Nodes()[0]
+func (s *story) reportLog(heard int) (int, error) {
+	n := s.harness.Nodes()[0]
 	size, err := s.logSize(n)
 	if err != nil {
 		return 0, err

@@ -66,7 +66,7 @@ func (c *cluster) provoke(ctx context.Context, n *lab.Node, p pair) (string, err
 	if err != nil {
 		return "", err
 	}
-	for deadline := time.Now().Add(2 * patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * timeout); time.Now().Before(deadline); {
 		v, err := c.ask(ctx, p, 4)
 		if err != nil {
 			return "", errors.Wrap(err, "connecting")

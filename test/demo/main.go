@@ -72,7 +72,7 @@ func show(ctx context.Context, p *printer, npc string, keep bool) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root: run this as root, or with sudo")
 	}
-	if err := lab.Sweep(); err != nil {
+	if err := lab.Cleanup(); err != nil {
 		return errors.Wrap(err, "removing what an earlier run left behind")
 	}
 	c, err := newCluster(ctx, npc)
@@ -89,7 +89,7 @@ func show(ctx context.Context, p *printer, npc string, keep bool) (err error) {
 		}
 	}()
 	s := story{cluster: c, printer: p}
-	err = s.tell(ctx)
+	err = s.play(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -20,7 +20,7 @@ type verdict byte
 const (
 	itself  verdict = iota // not asked
 	reaches                // it is made, and the right server answers
-	blocked                // nobody answers
+	blocked                // none answers
 )
 
 // String returns the verdict in a word.
@@ -154,7 +154,7 @@ func (c *cluster) askAll(ctx context.Context, family int) (matrix, error) {
 
 // expect asks until the matrix is the wanted one, in both families, twice in a row.
 func (c *cluster) expect(ctx context.Context, want matrix) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for matches := 0; matches < 2; {
 		wrong, err := c.wrong(ctx, want)
 		switch {
@@ -163,7 +163,7 @@ func (c *cluster) expect(ctx context.Context, want matrix) error {
 		case wrong == "":
 			matches++
 		case time.Now().After(deadline):
-			return errors.Errorf("this is not as it should be, after %s:\n%s\n%s", patience, wrong, c.dump())
+			return errors.Errorf("this is not as it should be, after %s:\n%s\n%s", timeout, wrong, c.dump())
 		default:
 			matches = 0
 		}
@@ -222,7 +222,7 @@ const retryInterval = 10 * time.Millisecond
 // awaitTurn connects again and again, and returns when the first connection was tried that got the wanted verdict. If
 // none does, it returns too: what is wrong then shows in the matrix.
 func (c *cluster) awaitTurn(ctx context.Context, p pair, family int, want verdict) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	attempts := make(chan attempt)
 	try := time.NewTimer(0)

@@ -18,8 +18,8 @@ type story struct {
 	last matrix // the one that was shown last
 }
 
-// tell shows everything, in order. It fails if anything is not as it claims.
-func (s *story) tell(ctx context.Context) error {
+// play shows everything, in order. It fails if anything is not as it claims.
+func (s *story) play(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		s.introduce, s.askWithoutPolicies, s.startOnBothNodes, s.writePolicies, s.showKernel, s.showBlocked,
 		s.editPolicy, s.relabelPod, s.relabelNamespace, s.addTiers,
@@ -40,13 +40,13 @@ func (s *story) introduce(context.Context) error {
 	s.say("weave-npc runs on every node of a Kubernetes cluster and has the kernel drop the packets that the cluster's "+
 		"network policies forbid. Here is a small cluster made of network namespaces: %d nodes, %d pods and a host "+
 		"outside. The servers in them and the packets between them are real. The machine's own network is not touched.",
-		len(s.world.Nodes()), len(pods()))
+		len(s.harness.Nodes()), len(pods()))
 	var b strings.Builder
 	line := func(host, pod string, h *lab.Host, serves string) {
 		row := fmt.Sprintf("  %-8s %-22s %-13s %-16s %s", host, pod, h.Addr4(), h.Addr6(), serves)
 		b.WriteString(strings.TrimRight(row, " ") + "\n")
 	}
-	for _, n := range s.world.Nodes() {
+	for _, n := range s.harness.Nodes() {
 		line(n.Name(), "", n.Host, "")
 		for _, p := range pods() {
 			if p.node == n.Name() {
@@ -79,16 +79,16 @@ func (s *story) startOnBothNodes(ctx context.Context) error {
 	s.say("It follows an API server or, as here, a directory of manifests. What it has to know of a pod is its labels, " +
 		"its node, its addresses and the names of its ports:")
 	s.quote(podManifest(pods()[1], s.hosts[pods()[1].String()].Addrs()))
-	for _, n := range s.world.Nodes() {
+	for _, n := range s.harness.Nodes() {
 		s.quote(n.Name()+"# weave-npc "+strings.Join(s.arguments(n), " "), " --")
 	}
 	start := time.Now()
-	for _, n := range s.world.Nodes() {
+	for _, n := range s.harness.Nodes() {
 		if err := s.startNPC(ctx, n, s.cancel); err != nil {
 			return err
 		}
 	}
-	for _, n := range s.world.Nodes() {
+	for _, n := range s.harness.Nodes() {
 		if err := s.awaitReady(ctx, n); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (s *story) change(ctx context.Context, want matrix, change func() error) er
 }
 
 func (s *story) showKernel(ctx context.Context) error {
-	n := s.world.Node("node1")
+	n := s.harness.Node("node1")
 	s.headline("What the kernel of %s holds now", n)
 	rules, err := readRules(ctx, n)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *story) showKernel(ctx context.Context) error {
 }
 
 func (s *story) showBlocked(ctx context.Context) error {
-	n := s.world.Node("node1")
+	n := s.harness.Node("node1")
 	s.headline("Blocked connections are reported")
 	s.say("shop/web tries shop/db:5432, and dev/shell tries shop/api:8080. The log of weave-npc on %s names the pods "+
 		"and the policies that isolate them:", n)
@@ -213,7 +213,7 @@ func (s *story) editPolicy(ctx context.Context) error {
 func (s *story) relabelPod(ctx context.Context) error {
 	s.headline("A pod gets a label")
 	s.say("Pod shop/api gets that label, and its database back (+ok).")
-	n := s.world.Node("node1")
+	n := s.harness.Node("node1")
 	before, err := readRules(ctx, n)
 	if err != nil {
 		return err

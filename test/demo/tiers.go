@@ -88,7 +88,7 @@ func (s *story) command(ctx context.Context, status int, says, breaks []string, 
 
 // showDenied shows the log of what the tiers block.
 func (s *story) showDenied(ctx context.Context) error {
-	n := s.world.Node("node1")
+	n := s.harness.Node("node1")
 	s.say("And the log of %s names the rule that denies what is blocked:", n)
 	denials := []struct {
 		pair

@@ -19,19 +19,19 @@ func addressCases() []testCase {
 	const onlyDB = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`
 	closed := wants{"tcp 80": "-*>web +db>web", "udp 53": "-*>web +db>web"}
 	justStarted := started
-	started := func(at time.Time) func(*world, *corev1.Pod) {
-		return func(_ *world, p *corev1.Pod) {
+	started := func(at time.Time) func(*harness, *corev1.Pod) {
+		return func(_ *harness, p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at)}}}}
 		}
 	}
-	sandbox := func(ready corev1.ConditionStatus) func(*world, *corev1.Pod) {
-		return func(_ *world, p *corev1.Pod) {
+	sandbox := func(ready corev1.ConditionStatus) func(*harness, *corev1.Pod) {
+		return func(_ *harness, p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: ready}}
 		}
 	}
 	// Policies alone do not decide about an address that does not count.
-	waits := func(t *testing.T, w *world) { w.expect(t, wants{"tcp 80": "-*>web", "udp 53": "-*>web"}) }
+	waits := func(t *testing.T, w *harness) { w.expect(t, wants{"tcp 80": "-*>web", "udp 53": "-*>web"}) }
 	beforeBoot := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	return []testCase{
 		{name: "S73_an_address_counts_from_when_it_was_reported", steps: []step{
@@ -53,13 +53,13 @@ func addressCases() []testCase {
 			{about: "a pod of the same node does", do: pod("ops/liar", hostedAt("web"), phase(corev1.PodRunning), node1, noAddresses), want: closed},
 			{about: "a pod in the host's network has it itself", do: pod("ops/liar", at("web"), hostedAt("web"), hostNetwork), want: closed},
 			{about: "a later pod of the other node claims it", do: do(without("ops/liar"), pod("ops/late", at("web"), justStarted, node2)),
-				then: func(t *testing.T, w *world) { w.expect(t, closed) }}, // without a node, nothing tells whose address it is
+				then: func(t *testing.T, w *harness) { w.expect(t, closed) }}, // without a node, nothing tells whose address it is
 			{about: "a later pod of the same node that nothing isolates claims it: nothing is allowed", do: do(without("ops/late"),
-				pod("ops/later", at("web"), justStarted)), then: func(t *testing.T, w *world) {
+				pod("ops/later", at("web"), justStarted)), then: func(t *testing.T, w *harness) {
 				w.expect(t, wants{"tcp 80": "-*>web", "udp 53": "-*>web"}) // policies alone do not decide it
 			}},
 			{about: "and does not any more", do: pod("ops/later", phase(corev1.PodSucceeded)), want: closed},
-			{about: "the node has it itself", then: func(t *testing.T, w *world) {
+			{about: "the node has it itself", then: func(t *testing.T, w *harness) {
 				for _, a := range w.hosts["web"].Addrs() {
 					run(t, w.Node("node1").Host, "ip", "addr", "add", a.String()+hostBits(a.Is4()), "dev", "lo")
 				}
@@ -67,7 +67,7 @@ func addressCases() []testCase {
 					d.awaitLine(t, 0, "kind=node .*pod=shop/web")
 				}
 			}},
-			{about: "a packet to the address that another pod sends is not let in", then: func(t *testing.T, w *world) {
+			{about: "a packet to the address that another pod sends is not let in", then: func(t *testing.T, w *harness) {
 				families(func(family int) {
 					w.probe(t, "mon", lab.Packet{Proto: "udp", To: w.hosts["web"].Addr(family), Port: 53}, lab.Dropped)
 				})
@@ -88,8 +88,8 @@ func hostBits(is4 bool) string {
 }
 
 // reported returns what waits until the first node's weave-npc has reported a conflict.
-func reported(pattern string) func(*testing.T, *world) {
-	return func(t *testing.T, w *world) {
+func reported(pattern string) func(*testing.T, *harness) {
+	return func(t *testing.T, w *harness) {
 		t.Helper()
 		w.daemons[0].awaitLine(t, 0, conflict+".*"+pattern)
 		_, metrics := w.daemons[0].get("/metrics")
@@ -100,8 +100,8 @@ func reported(pattern string) func(*testing.T, *world) {
 }
 
 // hostedAt makes a pod name a host's addresses as those of its node.
-func hostedAt(host string) func(*world, *corev1.Pod) {
-	return func(w *world, p *corev1.Pod) {
+func hostedAt(host string) func(*harness, *corev1.Pod) {
+	return func(w *harness, p *corev1.Pod) {
 		p.Status.HostIPs = nil
 		for _, a := range w.hosts[host].Addrs() {
 			p.Status.HostIPs = append(p.Status.HostIPs, corev1.HostIP{IP: a.String()})
@@ -110,7 +110,7 @@ func hostedAt(host string) func(*world, *corev1.Pod) {
 	}
 }
 
-func node1(_ *world, p *corev1.Pod) { p.Spec.NodeName = "node1" }
-func node2(_ *world, p *corev1.Pod) { p.Spec.NodeName = "node2" }
+func node1(_ *harness, p *corev1.Pod) { p.Spec.NodeName = "node1" }
+func node2(_ *harness, p *corev1.Pod) { p.Spec.NodeName = "node2" }
 
-func noAddresses(_ *world, p *corev1.Pod) { p.Status.PodIP, p.Status.PodIPs = "", nil }
+func noAddresses(_ *harness, p *corev1.Pod) { p.Status.PodIP, p.Status.PodIPs = "", nil }

@@ -50,7 +50,7 @@ func (c *cluster) define(t *testing.T, u *unstructured.Unstructured) {
 func (c *cluster) awaitKind(t *testing.T, served bool) {
 	t.Helper()
 	var err error
-	await.Within(t, kindPatience, func() bool {
+	await.Within(t, kindTimeout, func() bool {
 		_, err = c.tiers.List(t.Context(), metav1.ListOptions{})
 		return err == nil && served || apierrors.IsNotFound(err) && !served
 	}, func() string { return "a list of the kind ends with " + err.Error() })
@@ -136,7 +136,7 @@ func notUnderstood() []testCase {
 }
 
 // undecided writes policies of which nobody knows when, or about whom, they decide.
-func (c *cluster) undecided(t *testing.T, w *world) {
+func (c *cluster) undecided(t *testing.T, w *harness) {
 	for name, spec := range map[string]string{
 		"an_unknown_tier":     `{tier: Platform, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{namespaces: {}}]}]}`,
 		"no_tier":             `{priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{namespaces: {}}]}]}`,
@@ -166,9 +166,9 @@ func (c *cluster) undecided(t *testing.T, w *world) {
 }
 
 // awaitEvent waits for an Event of weave-npc on a ClusterNetworkPolicy.
-func (c *cluster) awaitEvent(t *testing.T, w *world, policy, reason, message string) {
+func (c *cluster) awaitEvent(t *testing.T, w *harness, policy, reason, message string) {
 	t.Helper()
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		events, err := c.client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		c.must(t, err)
 		for _, e := range events.Items {

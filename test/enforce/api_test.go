@@ -41,7 +41,7 @@ func TestAPIServer(t *testing.T) {
 }
 
 // randomStates compares what arrives with the judge's verdicts, as TestRandomStates does.
-func (w *world) randomStates(t *testing.T, usual uint64) {
+func (w *harness) randomStates(t *testing.T, usual uint64) {
 	g, seed, steps := newGenerator(t, w, usual)
 	for i := range steps {
 		g.begin()
@@ -54,7 +54,7 @@ func (w *world) randomStates(t *testing.T, usual uint64) {
 }
 
 // explain reads the objects from the API server, found by a flag or as kubectl finds it.
-func (c *cluster) explain(t *testing.T, w *world) {
+func (c *cluster) explain(t *testing.T, w *harness) {
 	w.apply(t, w.objects(rich()))
 	for _, a := range []struct {
 		name   string
@@ -76,7 +76,7 @@ func (c *cluster) explain(t *testing.T, w *world) {
 	}
 }
 
-func (c *cluster) terminating(t *testing.T, w *world) {
+func (c *cluster) terminating(t *testing.T, w *harness) {
 	o := w.objects(rich())
 	w.apply(t, o)
 	w.expect(t, richWants())
@@ -96,7 +96,7 @@ func (c *cluster) terminating(t *testing.T, w *world) {
 	w.expect(t, wants{"udp 53": "-*>web +out>web -web>* -*>ops +web,copy>ops +web>ops"})
 }
 
-func (c *cluster) invalid(t *testing.T, w *world) {
+func (c *cluster) invalid(t *testing.T, w *harness) {
 	for _, d := range w.daemons {
 		d.log.expect("policy is invalid.*shop/broken")
 	}
@@ -113,7 +113,7 @@ ingress: [{from: [{podSelector: {}}]}]`)))
 {"from": [{"ipBlock": {"cidr": "::ffff:192.0.2.0/120"}}]}]}}`)
 	w.expect(t, wants{"tcp 80": "-*>web,db +shop>db"})
 	var seen string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		events, err := c.client.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
 		c.must(t, err)
 		seen = ""
@@ -128,14 +128,14 @@ ingress: [{from: [{podSelector: {}}]}]`)))
 		}
 		return false
 	}, func() string { return "no Event on the policy that says what is wrong:\n" + seen + w.state() })
-	const mended = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`
+	const repaired = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`
 	c.have.policies["shop/broken"] = "stored"
-	policy("shop/broken", mended)(w, o)
+	policy("shop/broken", repaired)(w, o)
 	w.apply(t, o)
 	w.expect(t, wants{"tcp 80": "-*>web,db +shop>web,db"})
 }
 
-func (c *cluster) away(t *testing.T, w *world) {
+func (c *cluster) away(t *testing.T, w *harness) {
 	o := w.objects(rich())
 	w.apply(t, o)
 	w.expect(t, richWants())
@@ -181,7 +181,7 @@ func TestS64_WhatWasMissedIsMadeUp(t *testing.T) {
 	c.assignRanges(t, w)
 	for _, n := range w.Nodes() {
 		for _, r := range n.PodRanges() {
-			await.Within(t, patience, func() bool { return holds(w.listSets(t, n), ipset.Net(r)) },
+			await.Within(t, timeout, func() bool { return holds(w.listSets(t, n), ipset.Net(r)) },
 				func() string { return n.Name() + " does not learn its range\n" + w.state() })
 		}
 	}

@@ -23,7 +23,7 @@ type neighbour struct {
 	args   []string // of weave-npc
 	// wants are verdicts beside those of richWants.
 	wants map[string]string
-	then  func(t *testing.T, w *world)
+	then  func(t *testing.T, w *harness)
 	// late is what they do once weave-npc runs.
 	late rules
 	// repairs is whether weave-npc has to put its jump first again.
@@ -78,13 +78,13 @@ func TestBesideOthers(t *testing.T) {
 		for _, n := range neighbours() {
 			t.Run(n.name, func(t *testing.T) {
 				t.Parallel()
-				n.run(t, newWorld(t, backend, lab.Config{Attach: n.attach}))
+				n.run(t, newHarness(t, backend, lab.Config{Attach: n.attach}))
 			})
 		}
 	})
 }
 
-func (n neighbour) run(t *testing.T, w *world) {
+func (n neighbour) run(t *testing.T, w *harness) {
 	whole, before := map[*lab.Node]string{}, map[*lab.Node]string{}
 	note := func(node *lab.Node) { before[node] = foreignState(t, node, n.tables) }
 	for _, node := range w.Nodes() {
@@ -123,7 +123,7 @@ func (n neighbour) run(t *testing.T, w *world) {
 }
 
 // moveIn puts the rules and sets of others on a node.
-func (n neighbour) moveIn(t *testing.T, w *world, node *lab.Node) {
+func (n neighbour) moveIn(t *testing.T, w *harness, node *lab.Node) {
 	t.Helper()
 	for _, r := range n.rules {
 		w.restore(t, node, r)
@@ -137,7 +137,7 @@ func (n neighbour) moveIn(t *testing.T, w *world, node *lab.Node) {
 }
 
 // check asks who reaches whom, and compares what others own.
-func (n neighbour) check(t *testing.T, w *world, before map[*lab.Node]string) {
+func (n neighbour) check(t *testing.T, w *harness, before map[*lab.Node]string) {
 	t.Helper()
 	all := richWants()
 	for question, verdicts := range n.wants {
@@ -156,7 +156,7 @@ func (n neighbour) check(t *testing.T, w *world, before map[*lab.Node]string) {
 }
 
 // checkFirst fails the test unless the jump of weave-npc is the only one and stands before every rule that can accept.
-func (n neighbour) checkFirst(t *testing.T, w *world, node *lab.Node) {
+func (n neighbour) checkFirst(t *testing.T, w *harness, node *lab.Node) {
 	t.Helper()
 	for _, program := range []string{"iptables-", "ip6tables-"} {
 		printed := run(t, node.Host, program+string(w.backend), "-w", "-S", "FORWARD")
@@ -172,7 +172,7 @@ func (n neighbour) checkFirst(t *testing.T, w *world, node *lab.Node) {
 
 // throughServices asks for pods by their Services, and by the port that nodes have for these. The pod decides, and what reaches its node in the
 // name of another one comes from no pod.
-func throughServices(t *testing.T, w *world) {
+func throughServices(t *testing.T, w *harness) {
 	t.Helper()
 	for _, c := range []struct {
 		from, to, node string
@@ -205,7 +205,7 @@ func throughServices(t *testing.T, w *world) {
 }
 
 // onlyBlockedIsReported has an allowed and then a blocked connection, while somebody else reports both.
-func onlyBlockedIsReported(t *testing.T, w *world) {
+func onlyBlockedIsReported(t *testing.T, w *harness) {
 	t.Helper()
 	d := w.daemons[0]
 	said := d.log.len()
@@ -213,7 +213,7 @@ func onlyBlockedIsReported(t *testing.T, w *world) {
 		for _, proto := range []string{"tcp", "udp"} {
 			p := lab.Packet{Proto: proto, To: w.hosts["web"].Addr(family), Port: map[string]uint16{"tcp": 80, "udp": 53}[proto]}
 			w.probe(t, "db", p, lab.Allowed)
-			p.Port = w.hosts["db"].FreshPort() // nobody serves it, and it is no repeat
+			p.Port = w.hosts["db"].FreshPort() // none serves it, and it is no repeat
 			w.probe(t, "db", p, lab.Dropped)
 			d.awaitLine(t, said, fmt.Sprintf(`msg=blocked.*from="shop/db .*to="shop/web .*:%d\)`, p.Port))
 		}
@@ -226,7 +226,7 @@ func onlyBlockedIsReported(t *testing.T, w *world) {
 // TestSetsOfOthers changes sets of somebody else, some with names much like those of weave-npc.
 func TestSetsOfOthers(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		n := w.Node("node1")
 		sets := func(lines ...string) {
 			t.Helper()
@@ -276,7 +276,7 @@ func maskTimeouts(snapshot string) string {
 // the reason, two pods of a node reach each other, and policies decide everything else.
 func TestABridgeThatIsNotSeen(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		seen := func(value string) {
 			t.Helper()
 			for _, n := range w.Nodes() {
@@ -293,7 +293,7 @@ func TestABridgeThatIsNotSeen(t *testing.T) {
 			for _, d := range w.daemons {
 				var status int
 				var body string
-				await.Within(t, patience, func() bool { // at first other reasons may come before it
+				await.Within(t, timeout, func() bool { // at first other reasons may come before it
 					status, body = d.get("/readyz")
 					return status == http.StatusServiceUnavailable && strings.Contains(body, "does not pass ip")
 				}, func() string { return fmt.Sprintf("readiness on %s is %d %q", d.node.Name(), status, body) })

@@ -53,7 +53,7 @@ func TestOnlyWhatWeDropIsCalledBlocked(t *testing.T) {
 		}
 		// The kernel's own count is read now and then.
 		dropped := regexp.MustCompile(`(?m)^weavenpc_dropped_packets_total\{direction="(\w+)",family="(\w+)"\} (\d+)$`)
-		await.Within(t, 2*patience, func() bool {
+		await.Within(t, 2*timeout, func() bool {
 			_, metrics = d.get("/metrics")
 			counts := map[string]string{}
 			for _, m := range dropped.FindAllStringSubmatch(metrics, -1) {

@@ -40,7 +40,7 @@ func TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached(t *testing.T) {
 
 // booting is a world with one node that has no pods, and an API server that answers nothing.
 type booting struct {
-	*world
+	*harness
 	server netip.AddrPort
 	starts atomic.Int32
 	asked  atomic.Int32 // the last start that asked the API server
@@ -58,7 +58,7 @@ func newBooting(t *testing.T, backend lab.Backend, flag string) *booting {
 		}
 	})
 	n := l.Node("node1")
-	b := &booting{world: &world{World: l, backend: backend,
+	b := &booting{harness: &harness{Network: l, backend: backend,
 		hosts: map[string]*lab.Host{"n1": n.Host, "out": l.Outside()}, places: map[*lab.Host]*lab.Node{}, veths: map[string]string{}}}
 	value := n.PodInterface()
 	if flag == "--pod-cidr" {
@@ -129,7 +129,7 @@ func (b *booting) boot(t *testing.T, at int) (calls int) {
 func (b *booting) await(t *testing.T, answer func() bool, otherwise string) {
 	t.Helper()
 	d := b.daemons[0]
-	await.Within(t, patience, answer, func() string { return fmt.Sprintf("weave-npc %s\n%s", otherwise, d.log) })
+	await.Within(t, timeout, answer, func() string { return fmt.Sprintf("weave-npc %s\n%s", otherwise, d.log) })
 }
 
 // newPod attaches a pod for a moment, and expects that all of its packets are dropped, or none.
@@ -170,7 +170,7 @@ func (b *booting) newPod(t *testing.T, closed bool) {
 func (b *booting) readAll(t *testing.T) {
 	t.Helper()
 	d := b.daemons[0]
-	dir := newManifests(t, b.world).dir
+	dir := newManifests(t, b.harness).dir
 	writeNode(t, dir, d.node.Name())
 	d.args = append(slices.Clone(d.args[:len(d.args)-2]), "--manifests", dir)
 	d.start(t)

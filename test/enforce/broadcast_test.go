@@ -43,9 +43,9 @@ func lastOf(p netip.Prefix) netip.Addr {
 
 // broadcasts returns ways to reach an isolated pod from a free one of its bridge, past any rule for the isolated pod's address.
 // A port that no earlier call had keeps conversations apart.
-func (w *world) broadcasts(t *testing.T, from, isolated, free *lab.Host, port uint16) []broadcastCase {
+func (w *harness) broadcasts(t *testing.T, from, isolated, free *lab.Host, port uint16) []broadcastCase {
 	t.Helper()
-	everybody, nobody := netip.AddrFrom4([4]byte{255, 255, 255, 255}), netip.IPv4Unspecified()
+	everybody, none := netip.AddrFrom4([4]byte{255, 255, 255, 255}), netip.IPv4Unspecified()
 	network := lastOf(w.places[from].PodRanges()[0])
 	own, forged := from.Addr4(), netip.MustParseAddr("192.0.2.77")
 	all := net.HardwareAddr{255, 255, 255, 255, 255, 255}
@@ -61,10 +61,10 @@ func (w *world) broadcasts(t *testing.T, from, isolated, free *lab.Host, port ui
 	add("to the network", all, own, network, port, 53)
 	add("to everybody, from a forged address", all, forged, everybody, port, 53)
 	add("to the network, from a forged address", all, forged, network, port, 53)
-	add("from no address to none", all, nobody, nobody, port, 53)
+	add("from no address to none", all, none, none, port, 53)
 	add("to everybody, in the isolated pod's frame", one, own, everybody, port, 53)
 	add("to the network, in the isolated pod's frame", one, forged, network, port, 53)
-	add("from no address to none, in the isolated pod's frame", one, nobody, nobody, port, 53)
+	add("from no address to none, in the isolated pod's frame", one, none, none, port, 53)
 	add("to everybody, in a group's frame", group, own, everybody, port, 53)
 	add("to the isolated pod, in a frame for all", all, own, isolated.Addr4(), port, 53)
 	add("to the isolated pod, in a group's frame", group, own, isolated.Addr4(), port, 53)
@@ -72,7 +72,7 @@ func (w *world) broadcasts(t *testing.T, from, isolated, free *lab.Host, port ui
 	add("to a free pod, in a frame for all", all, own, free.Addr4(), port, 53)
 	add("to a group, in a frame for all", all, own, netip.MustParseAddr("224.0.0.1"), port, 53)
 	add("to an IPv6 group, in a frame for all", all, from.Addr6(), allNodes, port, 53)
-	c := add("DHCP asks", all, nobody, everybody, 68, 67)
+	c := add("DHCP asks", all, none, everybody, 68, 67)
 	c.isolated, c.free = true, true
 	c = add("DHCP answers", all, own, everybody, 67, 68)
 	c.isolated, c.free = true, true
@@ -80,7 +80,7 @@ func (w *world) broadcasts(t *testing.T, from, isolated, free *lab.Host, port ui
 }
 
 // expectBroadcast sends all that broadcasts returns.
-func (w *world) expectBroadcast(t *testing.T, from, isolated, free string, closed bool) {
+func (w *harness) expectBroadcast(t *testing.T, from, isolated, free string, closed bool) {
 	t.Helper()
 	for _, c := range w.broadcasts(t, w.hosts[from], w.hosts[isolated], w.hosts[free], uint16(40000+w.step)) {
 		for to, arrives := range map[string]bool{isolated: c.isolated || !closed, free: c.free || !closed} {
@@ -97,7 +97,7 @@ func (w *world) expectBroadcast(t *testing.T, from, isolated, free string, close
 // TestS71_BroadcastIsNoWayIn asks a node configured with the interface of its pods, and one with their range.
 func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{Attach: lab.Bridge})
+		w := newHarness(t, backend, lab.Config{Attach: lab.Bridge})
 		lan, err := w.Node("node1").AddUplink("lan", "up0")
 		if err != nil {
 			t.Fatal(err)

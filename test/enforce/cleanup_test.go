@@ -37,7 +37,7 @@ func foreign(t *testing.T, n *lab.Node, backend lab.Backend) {
 
 func TestCleanupLeavesWhatIsNotOurs(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		before := map[*lab.Node]string{}
 		for _, n := range w.Nodes() {
 			foreign(t, n, backend)
@@ -63,7 +63,7 @@ func TestCleanupLeavesWhatIsNotOurs(t *testing.T) {
 
 func TestCleanupOfANodeThatHasNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, lab.NFT, lab.Config{})
+	w := newHarness(t, lab.NFT, lab.Config{})
 	n := w.Node("node1")
 	before := snapshot(t, n)
 	if stdout, stderr, status := execute(t, n, nil, "cleanup"); status != 0 || stdout != "" {
@@ -74,7 +74,7 @@ func TestCleanupOfANodeThatHasNothing(t *testing.T) {
 
 // original leaves on a node what the original weave-npc does when it is killed, beside what weave-net has in FORWARD:
 // here everybody may reach web and nobody else may be reached.
-func original(t *testing.T, w *world, n *lab.Node) {
+func original(t *testing.T, w *harness, n *lab.Node) {
 	t.Helper()
 	const (
 		targets = "weave-;rGqyMIl1HN^cfDki~Z$3]6!N"
@@ -133,7 +133,7 @@ func original(t *testing.T, w *world, n *lab.Node) {
 
 func TestCleanupRemovesWhatTheOriginalLeft(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		n := w.Node("node1")
 		foreign(t, n, backend)
 		run(t, n.Host, "iptables-"+string(backend), "-w", "-A", "FORWARD", "-o", "cni0", "-j", "DROP")
@@ -151,7 +151,7 @@ func TestWhatTheOriginalLeftIsTakenOver(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, hook := range []string{"forward", "none"} {
 			t.Run(hook, func(t *testing.T) {
-				w := newWorld(t, backend, lab.Config{IPv4: true})
+				w := newHarness(t, backend, lab.Config{IPv4: true})
 				for _, n := range w.Nodes() {
 					foreign(t, n, backend)
 					original(t, w, n)
@@ -166,7 +166,7 @@ func TestWhatTheOriginalLeftIsTakenOver(t *testing.T) {
 				w.expect(t, richWants())
 				for _, n := range w.Nodes() {
 					var left []string
-					await.Within(t, patience, func() bool {
+					await.Within(t, timeout, func() bool {
 						left = nil
 						for line := range strings.Lines(snapshot(t, n)) {
 							if strings.Contains(line, "VLAN tag") {

@@ -10,7 +10,7 @@ import (
 // TestAClockThatJumpsHarmsNothing sets weave-npc's wall clock years ahead and back, while the cluster changes under load.
 func TestAClockThatJumpsHarmsNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		m := w.fromManifests(t, ailing())
 		clocks := make([]*lab.Clock, len(w.Nodes()))
 		for i, n := range w.Nodes() {

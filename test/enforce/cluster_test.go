@@ -40,9 +40,9 @@ type cluster struct {
 }
 
 // newCluster returns a world whose objects are in a real API server, with a node object for each node.
-func newCluster(t *testing.T, backend lab.Backend) (*world, *cluster) {
+func newCluster(t *testing.T, backend lab.Backend) (*harness, *cluster) {
 	t.Helper()
-	w := newWorld(t, backend, lab.Config{})
+	w := newHarness(t, backend, lab.Config{})
 	host, err := w.AddHost("control-plane", netip.MustParseAddr("192.0.2.20"), netip.MustParseAddr("2001:db8::20"))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func newCluster(t *testing.T, backend lab.Backend) (*world, *cluster) {
 }
 
 // assignRanges does what the controller of nodes does.
-func (c *cluster) assignRanges(t *testing.T, w *world) {
+func (c *cluster) assignRanges(t *testing.T, w *harness) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		node, err := c.client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
@@ -81,7 +81,7 @@ func (c *cluster) assignRanges(t *testing.T, w *world) {
 }
 
 // startAPIDaemons starts weave-npc on every node with as few flags as there can be, and those that are given.
-func (w *world) startAPIDaemons(t *testing.T, c *cluster, args ...string) {
+func (w *harness) startAPIDaemons(t *testing.T, c *cluster, args ...string) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		w.daemons = append(w.daemons, startDaemon(t, n, append([]string{"--kubeconfig", c.server.Kubeconfig(),
@@ -291,7 +291,7 @@ func (c *cluster) store(t *testing.T, key, object string) {
 	c.must(t, err)
 	transport := &http.Transport{DialContext: c.host.DialContext}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: patience}
+	client := &http.Client{Transport: transport, Timeout: timeout}
 	response, err := client.Post(c.etcd(t)+"/v3/kv/put", "application/json", bytes.NewReader(body))
 	c.must(t, err)
 	defer response.Body.Close()

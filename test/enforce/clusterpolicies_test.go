@@ -11,8 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// kindPatience is how long a daemon may take to find a kind that was installed while it ran: it asks every 30 to 45 s.
-const kindPatience = 90 * time.Second
+// kindTimeout is how long a daemon may take to find a kind that was installed while it ran: it asks every 30 to 45 s.
+const kindTimeout = 90 * time.Second
 
 // TestS94_TheKindComesChangesAndGoes installs the kind in a real API server while daemons run, writes a good and a bad policy, lets the kind be
 // served in another version alone, and removes it.
@@ -27,7 +27,7 @@ func TestS94_TheKindComesChangesAndGoes(t *testing.T) {
 		c.define(t, c.definition(t, nil))
 		c.writeClusterPolicy(t, "good", admin("0", webAlone, ingress("Deny", allPods)))
 		for _, d := range w.daemons {
-			await.Within(t, kindPatience, func() bool { return d.metric(t, "weavenpc_cluster_policies") == 1 },
+			await.Within(t, kindTimeout, func() bool { return d.metric(t, "weavenpc_cluster_policies") == 1 },
 				func() string { return "it is not counted\n" + w.state() })
 			d.awaitReady(t)
 		}
@@ -55,7 +55,7 @@ func TestS94_TheKindComesChangesAndGoes(t *testing.T) {
 		name := c.definition(t, nil).GetName()
 		c.must(t, c.definitions(t).Delete(t.Context(), name, metav1.DeleteOptions{}))
 		for _, d := range w.daemons {
-			await.Within(t, kindPatience, func() bool { return d.metric(t, "weavenpc_cluster_policies") == 0 },
+			await.Within(t, kindTimeout, func() bool { return d.metric(t, "weavenpc_cluster_policies") == 0 },
 				func() string { return "it is still counted\n" + w.state() })
 			d.awaitReady(t)
 		}
@@ -65,7 +65,7 @@ func TestS94_TheKindComesChangesAndGoes(t *testing.T) {
 }
 
 // explainTiers asks explain of a server with ClusterNetworkPolicies.
-func (c *cluster) explainTiers(t *testing.T, w *world) {
+func (c *cluster) explainTiers(t *testing.T, w *harness) {
 	t.Helper()
 	out, stderr, _ := execute(t, w.Node("node1"), nil, "explain", "--kubeconfig", c.server.Kubeconfig(), "--from", "shop/db", "--to", "shop/web",
 		"--port", "tcp/80")
@@ -90,7 +90,7 @@ func (c *cluster) serveKind(t *testing.T, known bool) {
 }
 
 // unknownVersion lets the kind be served in a version that nobody knows: what the kernel holds stays.
-func (c *cluster) unknownVersion(t *testing.T, w *world, denied wants) {
+func (c *cluster) unknownVersion(t *testing.T, w *harness, denied wants) {
 	t.Helper()
 	for _, d := range w.daemons {
 		d.log.expect("only in versions that are not known: v1alpha9")
@@ -108,7 +108,7 @@ func (c *cluster) unknownVersion(t *testing.T, w *world, denied wants) {
 	}
 	c.serveKind(t, true)
 	for _, d := range w.daemons {
-		await.Within(t, kindPatience, func() bool { return !strings.Contains(d.ready(), "v1alpha9") }, func() string { return d.ready() + d.log.String() })
+		await.Within(t, kindTimeout, func() bool { return !strings.Contains(d.ready(), "v1alpha9") }, func() string { return d.ready() + d.log.String() })
 		d.awaitReady(t)
 	}
 	w.expect(t, denied)

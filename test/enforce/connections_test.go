@@ -14,7 +14,7 @@ import (
 func connectionCases() []testCase {
 	return []testCase{
 		{name: "S53_an_established_connection_survives_an_edit_and_icmp_errors_pass", steps: []step{
-			{do: policy("shop/p", dbToWeb), want: wants{"tcp 80": "-*>web +db>web"}, then: func(t *testing.T, w *world) {
+			{do: policy("shop/p", dbToWeb), want: wants{"tcp 80": "-*>web +db>web"}, then: func(t *testing.T, w *harness) {
 				var talks []conversation
 				for _, from := range []string{"db", "n1"} {
 					families(func(family int) { talks = append(talks, w.converse(t, from, "web", family)) })
@@ -45,7 +45,7 @@ egress: [{to: [{podSelector: {matchLabels: {app: web}}}]}]`)),
 				want: wants{"udp 9": "-*>web,api -web,api>* +api>web", "tcp 9": "-*>web,api -web,api>* +api>web"}},
 		}},
 		{name: "S53_a_packet_that_belongs_to_no_connection_is_dropped", steps: []step{
-			{do: policy("shop/p", dbToWeb), want: wants{"tcp 80": "-*>web +db>web"}, then: func(t *testing.T, w *world) {
+			{do: policy("shop/p", dbToWeb), want: wants{"tcp 80": "-*>web +db>web"}, then: func(t *testing.T, w *harness) {
 				families(func(family int) {
 					web, db := w.hosts["web"], w.hosts["db"]
 					segment := func(syn, ack bool, payload string) []byte {
@@ -67,7 +67,7 @@ egress: [{to: [{podSelector: {matchLabels: {app: web}}}]}]`)),
 		{name: "S69_fragments_get_the_verdict_of_the_packet", steps: []step{
 			{do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
-ingress: [{from: [{podSelector: {}}], ports: [{port: 53, protocol: UDP}]}]`), then: func(t *testing.T, w *world) {
+ingress: [{from: [{podSelector: {}}], ports: [{port: 53, protocol: UDP}]}]`), then: func(t *testing.T, w *harness) {
 				families(func(family int) {
 					for from, verdict := range map[string]lab.Verdict{"db": lab.Allowed, "api": lab.Allowed, "mon": lab.Dropped,
 						"copy": lab.Dropped} {
@@ -82,7 +82,7 @@ ingress: [{from: [{podSelector: {}}], ports: [{port: 53, protocol: UDP}]}]`), th
 
 // betweenGuests sends, on every node, what belongs to no connection between two hosts that are attached like pods and are none, and
 // between one of them and a pod.
-func betweenGuests(t *testing.T, w *world) {
+func betweenGuests(t *testing.T, w *harness) {
 	for node, pod := range map[string]string{"node1": "web", "node2": "api"} {
 		var guests [2]*lab.Host
 		for i := range guests {

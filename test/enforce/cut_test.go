@@ -23,7 +23,7 @@ import (
 type line struct{ client, server net.Conn }
 
 // connect opens a connection to a port that is opened for it.
-func (w *world) connect(t *testing.T, from, to string, family int) line {
+func (w *harness) connect(t *testing.T, from, to string, family int) line {
 	t.Helper()
 	var listener net.Listener
 	err := w.hosts[to].Do(func() (err error) {
@@ -34,7 +34,7 @@ func (w *world) connect(t *testing.T, from, to string, family int) line {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	client, err := w.hosts[from].DialContext(ctx, "tcp", listener.Addr().String())
 	if err != nil {
@@ -104,9 +104,9 @@ func marked(t *testing.T, n *lab.Node, bits uint32) (count int) {
 }
 
 // awaitMarked waits until as many connections of all nodes have all bits of a mark; 0 for no connection, others for at least so many.
-func (w *world) awaitMarked(t *testing.T, bits uint32, n int) {
+func (w *harness) awaitMarked(t *testing.T, bits uint32, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(20 * time.Millisecond) {
 		got := 0
 		for _, node := range w.Nodes() {
 			got += marked(t, node, bits)
@@ -120,7 +120,7 @@ func (w *world) awaitMarked(t *testing.T, bits uint32, n int) {
 	}
 }
 
-var cutEnds = []struct{ name, from, to string }{
+var terminatedEnds = []struct{ name, from, to string }{
 	{"on_the_same_node", "db", "web"}, {"from_another_node", "api", "web"}, {"from_outside", "out", "web"}, {"to_outside", "web", "out"},
 	{"from_the_other_node", "n2", "web"},
 }
@@ -133,7 +133,7 @@ func TestS96_WhatHasEndedStaysSo(t *testing.T) {
 		closed := w.objects(do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)))
 		var lines []line
 		var names []string
-		for _, ends := range cutEnds {
+		for _, ends := range terminatedEnds {
 			families(func(family int) {
 				for _, who := range []string{"client", "server", "nobody"} {
 					lines = append(lines, w.connect(t, ends.from, ends.to, family))
@@ -185,7 +185,7 @@ func TestS96_WhatHasEndedStaysSo(t *testing.T) {
 			if i%3 != 2 {
 				continue
 			}
-			if got, err := l.say(l.client, l.server, patience); got != "hello" {
+			if got, err := l.say(l.client, l.server, timeout); got != "hello" {
 				t.Errorf("%s, allowed again: got %q, %v\n%s", names[i], got, err, w.state())
 			}
 		}
@@ -199,11 +199,11 @@ func TestS96_WhatHasEndedStaysSo(t *testing.T) {
 // TestS96_WhereACNIJumpsToTheChains connections end as well.
 func TestS96_WhereACNIJumpsToTheChains(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		w.jumpsOfCNI(t)
 		w.begin(t, base(), "--hook", "none", "--established", "cut")
 		var lines []line
-		for _, ends := range cutEnds {
+		for _, ends := range terminatedEnds {
 			families(func(family int) { lines = append(lines, w.connect(t, ends.from, ends.to, family)) })
 		}
 		free := w.connect(t, "db", "api", 6)
@@ -212,7 +212,7 @@ func TestS96_WhereACNIJumpsToTheChains(t *testing.T) {
 		for i, l := range lines {
 			for _, ends := range [][2]net.Conn{{l.server, l.client}, {l.client, l.server}} {
 				if got, err := l.say(ends[0], ends[1], 150*time.Millisecond); got != "" {
-					t.Errorf("%s IPv%d: %q arrived, %v", cutEnds[i/2].name, 4+2*(i%2), got, err)
+					t.Errorf("%s IPv%d: %q arrived, %v", terminatedEnds[i/2].name, 4+2*(i%2), got, err)
 				}
 			}
 		}
@@ -227,7 +227,7 @@ func TestS97_BothEndsAreTold(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base(), "--established=cut")
 		var lines []line
-		for _, ends := range cutEnds {
+		for _, ends := range terminatedEnds {
 			families(func(family int) { lines = append(lines, w.connect(t, ends.from, ends.to, family)) })
 		}
 		w.apply(t, w.objects(do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`))))
@@ -235,7 +235,7 @@ func TestS97_BothEndsAreTold(t *testing.T) {
 		for i, l := range lines {
 			for _, ends := range [][2]net.Conn{{l.client, l.server}, {l.server, l.client}} {
 				if got, err := l.say(ends[0], ends[1], time.Second); got != "" || !errors.Is(err, unix.ECONNRESET) {
-					t.Errorf("%s IPv%d: %q arrived, and the sender is told: %v", cutEnds[i/2].name, 4+2*(i%2), got, err)
+					t.Errorf("%s IPv%d: %q arrived, and the sender is told: %v", terminatedEnds[i/2].name, 4+2*(i%2), got, err)
 				}
 			}
 		}
@@ -245,7 +245,7 @@ func TestS97_BothEndsAreTold(t *testing.T) {
 // TestS98_OtherBitsOfTheMarkStay when a connection is ended, and when it goes on.
 func TestS98_OtherBitsOfTheMarkStay(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		for _, n := range w.Nodes() {
 			for _, iptables := range []string{"iptables-", "ip6tables-"} {
 				run(t, n.Host, iptables+string(backend), "-w", "-t", "mangle", "-A", "PREROUTING", "-j", "CONNMARK", "--or-mark", "0x4100")
@@ -373,7 +373,7 @@ func TestS95_KeepAfterCut(t *testing.T) {
 // TestS95_ABitThatSomebodyElseUses is an error at the start.
 func TestS95_ABitThatSomebodyElseUses(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		l := w.connect(t, "api", "web", 4)
 		run(t, w.Node("node1").Host, "iptables-"+string(backend), "-t", "mangle", "-A", "FORWARD", "-j", "CONNMARK", "--set-mark", "0x2000")
 		if got, err := l.say(l.client, l.server, converged); got != "hello" {

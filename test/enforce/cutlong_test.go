@@ -24,15 +24,15 @@ type lateLine struct {
 	line
 	udp bool
 	// serverLate is set if it is the server that says nothing, and the other end does at once, if it is told.
-	serverLate, told bool
-	after            time.Duration
+	serverLate, reported bool
+	after                time.Duration
 }
 
 // TestS96_AnEndThatSpeaksLate is not heard: after 14 s, when the kernel forgets what a reset has closed, and after 6 minutes, when it forgets what is
 // not acknowledged. The pods may open connections to those that opened these, so that whatever is forgotten would be taken up in reverse. Of UDP
 // what is sent after 6 minutes is a new connection: the server may open it, and the client may not.
 //
-// Nobody waits for an hour, and the kernel has no clock that a test could move: it counts ticks since it was booted. Instead the entry's own end is
+// NoPod waits for an hour, and the kernel has no clock that a test could move: it counts ticks since it was booted. Instead the entry's own end is
 // read from the kernel. It is fixed, and all of what an idle open connection would have, 5 days, less the time that passed. Until then the entry
 // is what packets meet, at an hour as after 6 minutes.
 func TestS96_AnEndThatSpeaksLate(t *testing.T) {
@@ -52,7 +52,7 @@ func TestS96_AnEndThatSpeaksLate(t *testing.T) {
 		ended := time.Now()
 		w.awaitMarked(t, 0x2000, len(lines))
 		for _, l := range lines {
-			if l.told {
+			if l.reported {
 				l.heard(t, !l.serverLate, "")
 			}
 		}
@@ -71,7 +71,7 @@ func TestS96_AnEndThatSpeaksLate(t *testing.T) {
 		}
 		w.expectPinned(t, tcp, ended)
 		for _, l := range lines { // the other ends, too
-			if !l.udp && !l.told {
+			if !l.udp && !l.reported {
 				l.heard(t, !l.serverLate, "")
 			}
 		}
@@ -79,14 +79,14 @@ func TestS96_AnEndThatSpeaksLate(t *testing.T) {
 }
 
 // lateLines opens connections to web.
-func (w *world) lateLines(t *testing.T) (lines []lateLine) {
+func (w *harness) lateLines(t *testing.T) (lines []lateLine) {
 	t.Helper()
 	for _, from := range []string{"db", "api", "out", "n2"} {
 		families(func(family int) {
 			for _, after := range []time.Duration{14 * time.Second, 6 * time.Minute} {
 				for _, serverLate := range []bool{true, false} {
-					for _, told := range []bool{true, false} {
-						l := lateLine{line: w.connect(t, from, "web", family), serverLate: serverLate, told: told, after: after}
+					for _, reported := range []bool{true, false} {
+						l := lateLine{line: w.connect(t, from, "web", family), serverLate: serverLate, reported: reported, after: after}
 						for _, end := range []net.Conn{l.client, l.server} {
 							if err := end.(*net.TCPConn).SetKeepAlive(false); err != nil {
 								t.Fatal(err)
@@ -105,7 +105,7 @@ func (w *world) lateLines(t *testing.T) (lines []lateLine) {
 
 // called gives the connection a name.
 func (l lateLine) called(from string, family int) lateLine {
-	l.name = fmt.Sprintf("%s, IPv%d, UDP: %t, the server speaks late: %t, the other at once: %t, %s", from, family, l.udp, l.serverLate, l.told, l.after)
+	l.name = fmt.Sprintf("%s, IPv%d, UDP: %t, the server speaks late: %t, the other at once: %t, %s", from, family, l.udp, l.serverLate, l.reported, l.after)
 	return l
 }
 
@@ -128,7 +128,7 @@ func (l lateLine) heard(t *testing.T, server bool, want string) {
 
 // expectPinned expects that so many TCP connections stay in the table of web's node for as long as ones that have been idle since
 // they ended.
-func (w *world) expectPinned(t *testing.T, count int, ended time.Time) {
+func (w *harness) expectPinned(t *testing.T, count int, ended time.Time) {
 	t.Helper()
 	n, seen := w.Node("node1"), 0
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
@@ -163,7 +163,7 @@ func (w *world) expectPinned(t *testing.T, count int, ended time.Time) {
 }
 
 // connectUDP opens a connection of UDP from a host to a port that is opened for it.
-func (w *world) connectUDP(t *testing.T, from, to string, family int) line {
+func (w *harness) connectUDP(t *testing.T, from, to string, family int) line {
 	t.Helper()
 	var server net.PacketConn
 	err := w.hosts[to].Do(func() (err error) {
@@ -173,7 +173,7 @@ func (w *world) connectUDP(t *testing.T, from, to string, family int) line {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	client, err := w.hosts[from].DialContext(ctx, "udp", server.LocalAddr().String())
 	if err != nil {

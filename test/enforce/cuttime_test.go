@@ -32,7 +32,7 @@ const manyConnections = 100_000
 func TestS95_HowSoonAConnectionEnds(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base(), "--established=cut")
-		m := &cutTimes{world: w, events: w.marks(t, w.Node("node1"))}
+		m := &terminateTimes{harness: w, events: w.marks(t, w.Node("node1"))}
 		c := &talk{from: w.hosts["db"], to: w.hosts["web"], family: 4, proto: "tcp", port: backendPort}
 		newTalkers(t, w).begin(t, c, c.direct()) // it says nothing any more
 		free := do(base(), policy("shop/closed", `{podSelector: {matchLabels: {app: other}}}`))
@@ -52,14 +52,14 @@ func TestS95_HowSoonAConnectionEnds(t *testing.T) {
 	})
 }
 
-// cutTimes measures how soon connections end.
-type cutTimes struct {
-	*world
+// terminateTimes measures how soon connections end.
+type terminateTimes struct {
+	*harness
 	events <-chan markEvent
 }
 
 // measure ends the connection again and again by a change, with a pause after each, and logs how long that took.
-func (m *cutTimes) measure(t *testing.T, about string, free, closed change, rounds int, pause time.Duration) {
+func (m *terminateTimes) measure(t *testing.T, about string, free, closed change, rounds int, pause time.Duration) {
 	t.Helper()
 	m.apply(t, m.objects(free))
 	var took []time.Duration
@@ -82,7 +82,7 @@ func (m *cutTimes) measure(t *testing.T, about string, free, closed change, roun
 }
 
 // isFree reports whether nothing isolates web.
-func (m *cutTimes) isFree(t *testing.T) bool {
+func (m *terminateTimes) isFree(t *testing.T) bool {
 	t.Helper()
 	sets, err := m.sets[m.Node("node1")].List("weave-default-allow-ingress")
 	if err != nil {
@@ -92,9 +92,9 @@ func (m *cutTimes) isFree(t *testing.T) bool {
 }
 
 // awaitIsolated waits until web is isolated, and returns when it was last known not to be: it was not at some time.
-func (m *cutTimes) awaitIsolated(t *testing.T, free time.Time) time.Time {
+func (m *terminateTimes) awaitIsolated(t *testing.T, free time.Time) time.Time {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(200 * time.Microsecond) {
 		now := time.Now()
 		if !m.isFree(t) {
 			return free
@@ -106,9 +106,9 @@ func (m *cutTimes) awaitIsolated(t *testing.T, free time.Time) time.Time {
 }
 
 // awaitMark waits until the connection is marked, or is not any more, and returns when that was reported.
-func (m *cutTimes) awaitMark(t *testing.T, marked bool) time.Time {
+func (m *terminateTimes) awaitMark(t *testing.T, marked bool) time.Time {
 	t.Helper()
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(timeout); ; {
 		select {
 		case e := <-m.events:
 			if marked == (e.mark&0x2000 != 0) {
@@ -127,7 +127,7 @@ type markEvent struct {
 }
 
 // marks returns the changes of marks that a node's kernel reports, of connections that are opened later.
-func (w *world) marks(t *testing.T, n *lab.Node) <-chan markEvent {
+func (w *harness) marks(t *testing.T, n *lab.Node) <-chan markEvent {
 	t.Helper()
 	const updates, attrMark, kinds = 2, 8, 0x3fff // NFNLGRP_CONNTRACK_UPDATE, CTA_MARK, NLA_TYPE_MASK
 	var socket *nl.NetlinkSocket
@@ -169,7 +169,7 @@ func (w *world) marks(t *testing.T, n *lab.Node) <-chan markEvent {
 }
 
 // fill adds so many open TCP connections between pods, which everybody allows, to a node's table.
-func (w *world) fill(t *testing.T, n *lab.Node, count int) {
+func (w *harness) fill(t *testing.T, n *lab.Node, count int) {
 	t.Helper()
 	tuple := func(from, to string, source, destination int) netlink.IPTuple {
 		return netlink.IPTuple{SrcIP: net.IP(w.hosts[from].Addr4().AsSlice()), DstIP: net.IP(w.hosts[to].Addr4().AsSlice()),

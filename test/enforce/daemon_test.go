@@ -19,8 +19,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// patience is how long anything may take on a busy machine.
-const patience = 30 * time.Second
+// timeout is how long anything may take on a busy machine.
+const timeout = 30 * time.Second
 
 // daemon is weave-npc on a node.
 type daemon struct {
@@ -50,7 +50,7 @@ func startDaemon(t *testing.T, node *lab.Node, args ...string) *daemon {
 }
 
 // startEach starts the daemon that configure returns on every node, as startDaemon does, and does not wait for any.
-func (w *world) startEach(t *testing.T, configure func(i int, n *lab.Node) *daemon) {
+func (w *harness) startEach(t *testing.T, configure func(i int, n *lab.Node) *daemon) {
 	t.Helper()
 	for i, n := range w.Nodes() {
 		d := configure(i, n)
@@ -118,7 +118,7 @@ func (d *daemon) signal(t *testing.T, s syscall.Signal) {
 	}
 	select {
 	case <-d.end.seen:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("weave-npc on %s does not end after %s\n%s", d.node, s, d.log)
 	}
 }
@@ -132,7 +132,7 @@ func (d *daemon) kill(t *testing.T) {
 func (d *daemon) awaitReady(t *testing.T) {
 	t.Helper()
 	var last string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		if !d.running() {
 			t.Fatalf("weave-npc on %s has ended: %v\n%s", d.node, d.end.err, d.log)
 		}
@@ -271,7 +271,7 @@ func (d *daemon) awaitLine(t *testing.T, n int, pattern string) string {
 	t.Helper()
 	wanted := regexp.MustCompile("(?m)^.*" + pattern + ".*$")
 	var found string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		found = wanted.FindString(d.log.since(n))
 		return found != ""
 	}, func() string {

@@ -62,7 +62,7 @@ func docker28() rules {
 }
 
 // addDockerNetwork gives a node a second bridge with a container on it, which weave-npc does not manage.
-func (w *world) addDockerNetwork(t *testing.T, n *lab.Node) {
+func (w *harness) addDockerNetwork(t *testing.T, n *lab.Node) {
 	t.Helper()
 	addrs := []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("fd00:18::2")}
 	p := w.addPod(t, n.Name(), "other", lab.PodConfig{Addrs: addrs})
@@ -94,7 +94,7 @@ func TestManifestsKeepDockersIsolation(t *testing.T) {
 		for _, v := range versions {
 			t.Run(v.name, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, backend, lab.Config{})
+				w := newHarness(t, backend, lab.Config{})
 				w.addDockerNetwork(t, w.Node("node1"))
 				for _, n := range w.Nodes() {
 					w.restore(t, n, v.rules)
@@ -133,7 +133,7 @@ func TestManifestsKeepDockersIsolation(t *testing.T) {
 // TestForwardPolicyThatNobodyAcceptsBesides has a policy of FORWARD that drops, and no rule that accepts.
 func TestForwardPolicyThatNobodyAcceptsBesides(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		const drop rules = "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"
 		const warning = "the policy of FORWARD is DROP and no rule accepts.*--allow-action ACCEPT"
 		m := w.fromManifests(t, base())

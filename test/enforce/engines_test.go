@@ -19,11 +19,11 @@ type engine struct {
 	name   string
 	attach lab.Attach
 	// install writes its rules and sets, its jumps before all others.
-	install func(t *testing.T, w *world, n *lab.Node)
+	install func(t *testing.T, w *harness, n *lab.Node)
 	// again is what it does now and then: it puts its jumps first once more.
-	again func(t *testing.T, w *world, n *lab.Node)
+	again func(t *testing.T, w *harness, n *lab.Node)
 	// remove is how its own programs remove what it has written.
-	remove func(t *testing.T, w *world, n *lab.Node)
+	remove func(t *testing.T, w *harness, n *lab.Node)
 }
 
 // moving returns the policies that both engines enforce: web may be reached by db and from outside and may reach ops, copy may be reached by web.
@@ -81,7 +81,7 @@ func digest(text string) string {
 }
 
 // podsOn returns the pods of a node by their short names.
-func (w *world) podsOn(n *lab.Node) []string {
+func (w *harness) podsOn(n *lab.Node) []string {
 	var pods []string
 	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
 		if w.nodeOf(w.hosts[name]) == n {
@@ -92,7 +92,7 @@ func (w *world) podsOn(n *lab.Node) []string {
 }
 
 // write gives a node sets and rules of a family each.
-func (w *world) write(t *testing.T, n *lab.Node, family int, sets, rules string) {
+func (w *harness) write(t *testing.T, n *lab.Node, family int, sets, rules string) {
 	t.Helper()
 	outside := map[int]string{4: "192.0.2.0/24", 6: "2001:db8::/32"}[family]
 	sets = strings.ReplaceAll(sets, "$outside", outside)
@@ -101,14 +101,14 @@ func (w *world) write(t *testing.T, n *lab.Node, family int, sets, rules string)
 }
 
 // program returns the name of iptables for a family.
-func (w *world) program(family int) string {
+func (w *harness) program(family int) string {
 	return map[int]string{4: "iptables-", 6: "ip6tables-"}[family] + string(w.backend)
 }
 
 // kubeRouter returns kube-router's policy engine.
 func kubeRouter() engine {
 	return engine{name: "kube-router", attach: lab.Bridge,
-		install: func(t *testing.T, w *world, n *lab.Node) {
+		install: func(t *testing.T, w *harness, n *lab.Node) {
 			t.Helper()
 			families(func(family int) {
 				var sets, rules, tail strings.Builder
@@ -123,7 +123,7 @@ func kubeRouter() engine {
 				w.write(t, n, family, sets.String(), rules.String()+tail.String()+"COMMIT\n")
 			})
 		},
-		again: func(t *testing.T, w *world, n *lab.Node) {
+		again: func(t *testing.T, w *harness, n *lab.Node) {
 			t.Helper()
 			families(func(family int) {
 				program := w.program(family)
@@ -140,7 +140,7 @@ func kubeRouter() engine {
 				feed(t, n, saved(t, n, program+"-save", "-t", "filter"), program+"-restore", "--wait", "-T", "filter")
 			})
 		},
-		remove: func(t *testing.T, w *world, n *lab.Node) {
+		remove: func(t *testing.T, w *harness, n *lab.Node) {
 			t.Helper()
 			own := regexp.MustCompile(`(?m)^.*KUBE-(ROUTER-(INPUT|FORWARD|OUTPUT)|POD-FW|NWPLCY).*\n`)
 			families(func(family int) {
@@ -240,7 +240,7 @@ func kubeRouterPod(sets, rules, tail *strings.Builder, pod string, family int) {
 func felix() engine {
 	const jump = `-m comment --comment "cali:wUHhoiAYhphO9Mso" -j cali-FORWARD`
 	return engine{name: "Calico", attach: lab.Routed,
-		install: func(t *testing.T, w *world, n *lab.Node) {
+		install: func(t *testing.T, w *harness, n *lab.Node) {
 			t.Helper()
 			families(func(family int) {
 				var sets, rules, from, to strings.Builder
@@ -258,12 +258,12 @@ func felix() engine {
 				w.write(t, n, family, sets.String(), rules.String()+from.String()+to.String()+"COMMIT\n")
 			})
 		},
-		again: func(t *testing.T, w *world, n *lab.Node) {
+		again: func(t *testing.T, w *harness, n *lab.Node) {
 			t.Helper()
 			w.restore(t, n, rules("*filter\n-D FORWARD "+jump+"\n-I FORWARD "+jump+"\nCOMMIT\n"))
 		},
 		// Chain by chain, and empty chains and sets stay.
-		remove: func(t *testing.T, w *world, n *lab.Node) {
+		remove: func(t *testing.T, w *harness, n *lab.Node) {
 			t.Helper()
 			families(func(family int) {
 				for _, table := range []string{"nat", "raw", "mangle", "filter"} {

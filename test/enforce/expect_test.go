@@ -39,8 +39,8 @@ const (
 	deniedTimeout = 200 * time.Millisecond
 	// converged is the time within which verdicts must be as wanted, on a busy machine.
 	converged = 20 * time.Second
-	// settled is how long they must stay so.
-	settled = 200 * time.Millisecond
+	// quiescence is how long they must stay so.
+	quiescence = 200 * time.Millisecond
 )
 
 // asking is how the packets of a matrix are sent.
@@ -63,7 +63,7 @@ type question struct {
 }
 
 // questions returns the matrices that wants asks for, one for each question and family.
-func (w *world) questions(t *testing.T, all wants) []question {
+func (w *harness) questions(t *testing.T, all wants) []question {
 	t.Helper()
 	var out []question
 	for _, text := range slices.Sorted(maps.Keys(all)) {
@@ -90,7 +90,7 @@ func (w *world) questions(t *testing.T, all wants) []question {
 	return out
 }
 
-func (w *world) question(t *testing.T, proto string, port uint16, family int, verdicts string) question {
+func (w *harness) question(t *testing.T, proto string, port uint16, family int, verdicts string) question {
 	t.Helper()
 	q := question{Question: lab.Question{Proto: proto, Port: port, Family: family}}
 	var names []string
@@ -112,7 +112,7 @@ func (w *world) question(t *testing.T, proto string, port uint16, family int, ve
 }
 
 // compareHosts puts pods first.
-func (w *world) compareHosts(a, b string) int {
+func (w *harness) compareHosts(a, b string) int {
 	if pa, pb := w.isPod(a), w.isPod(b); pa != pb {
 		if pa {
 			return -1
@@ -122,21 +122,21 @@ func (w *world) compareHosts(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-func (w *world) isPod(name string) bool { return w.nodeOf(w.hosts[name]) != nil }
+func (w *harness) isPod(name string) bool { return w.nodeOf(w.hosts[name]) != nil }
 
 // undecided reports whether a pair of hosts is one that no policy decides, see wants.
-func (w *world) undecided(from, to string) bool {
+func (w *harness) undecided(from, to string) bool {
 	return from == to || w.isOwnNode(from, to) || w.isOwnNode(to, from) || !w.isPod(from) && !w.isPod(to)
 }
 
 // isOwnNode reports whether a host is a pod's own node.
-func (w *world) isOwnNode(pod, node string) bool {
+func (w *harness) isOwnNode(pod, node string) bool {
 	n := w.nodeOf(w.hosts[pod])
 	return n != nil && n.Host == w.hosts[node]
 }
 
 // verdict reports whether a pair arrives according to verdicts, see wants.
-func (w *world) verdict(t *testing.T, verdicts, from, to string) bool {
+func (w *harness) verdict(t *testing.T, verdicts, from, to string) bool {
 	t.Helper()
 	arrives, undecided := true, w.undecided(from, to)
 	for _, v := range strings.Fields(verdicts) {
@@ -152,7 +152,7 @@ func (w *world) verdict(t *testing.T, verdicts, from, to string) bool {
 }
 
 // named reports whether a list of names includes a host.
-func (w *world) named(t *testing.T, names, host string) bool {
+func (w *harness) named(t *testing.T, names, host string) bool {
 	t.Helper()
 	for _, name := range strings.Split(names, ",") {
 		switch {
@@ -171,12 +171,12 @@ func (w *world) named(t *testing.T, names, host string) bool {
 }
 
 // expect asks until everything is as wanted and stays so.
-func (w *world) expect(t *testing.T, all wants) {
+func (w *harness) expect(t *testing.T, all wants) {
 	t.Helper()
 	w.expectAll(t, w.questions(t, all))
 }
 
-func (w *world) expectAll(t *testing.T, questions []question) {
+func (w *harness) expectAll(t *testing.T, questions []question) {
 	t.Helper()
 	start, before, calm := time.Now(), "", false
 	for deadline, right := start.Add(converged), 0; right < 2; {
@@ -198,7 +198,7 @@ func (w *world) expectAll(t *testing.T, questions []question) {
 		}
 		if wrong == "" {
 			right++
-			time.Sleep(time.Until(round.Add(settled)))
+			time.Sleep(time.Until(round.Add(quiescence)))
 			continue
 		}
 		right = 0
@@ -214,7 +214,7 @@ func (w *world) expectAll(t *testing.T, questions []question) {
 }
 
 // ask asks all questions.
-func (w *world) ask(ctx context.Context, questions []question, how asking) ([]lab.Matrix, error) {
+func (w *harness) ask(ctx context.Context, questions []question, how asking) ([]lab.Matrix, error) {
 	turn := rand.IntN(how.one)
 	seen := make([]lab.Matrix, len(questions))
 	group, ctx := errgroup.WithContext(ctx)
@@ -245,7 +245,7 @@ func (w *world) ask(ctx context.Context, questions []question, how asking) ([]la
 	return seen, group.Wait()
 }
 
-func (w *world) probeOnce(ctx context.Context, q question, from, to *lab.Host, wanted bool, allowed time.Duration) (bool, error) {
+func (w *harness) probeOnce(ctx context.Context, q question, from, to *lab.Host, wanted bool, allowed time.Duration) (bool, error) {
 	p := lab.Packet{Proto: q.Proto, To: to.Addr(q.Family), Port: q.Port, Timeout: deniedTimeout}
 	switch {
 	case wanted && q.Proto == "tcp":
@@ -261,7 +261,7 @@ func (w *world) probeOnce(ctx context.Context, q question, from, to *lab.Host, w
 }
 
 // state returns the rules and sets of the nodes, and the logs of their daemons.
-func (w *world) state() string {
+func (w *harness) state() string {
 	var b strings.Builder
 	for _, n := range w.Nodes() {
 		fmt.Fprintf(&b, "=== %s\n%s\n", n, lab.DumpFilter(n))

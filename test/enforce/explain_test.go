@@ -54,7 +54,7 @@ func TestExplainKernel(t *testing.T) {
 }
 
 // planWorkload adds a workload without pods to the manifests. Without a kernel, questions can be asked about it.
-func (w *world) planWorkload(t *testing.T) {
+func (w *harness) planWorkload(t *testing.T) {
 	t.Helper()
 	dir := w.source.(*manifests).dir
 	const text = `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: shop, name: planned}, spec: {selector: {matchLabels: {app: db}},
@@ -101,7 +101,7 @@ func TestS90_ExplainKernelOfTheOwnNode(t *testing.T) {
 }
 
 // spoil takes shop/db out of the sets that are about pods of shop, and lets all of ops/mon through.
-func (w *world) spoil(t *testing.T, n *lab.Node, backend lab.Backend) {
+func (w *harness) spoil(t *testing.T, n *lab.Node, backend lab.Backend) {
 	t.Helper()
 	for _, l := range w.listSets(t, n) {
 		for _, m := range l.Members {

@@ -22,7 +22,7 @@ var protocolNumbers = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPR
 	"icmp": unix.IPPROTO_ICMP}
 
 // explainAll compares what packets got with what explain answers.
-func (w *world) explainAll(t *testing.T, o *objects, questions []question) {
+func (w *harness) explainAll(t *testing.T, o *objects, questions []question) {
 	t.Helper()
 	e := o.explained(t)
 	for _, q := range questions {
@@ -42,7 +42,7 @@ func (w *world) explainAll(t *testing.T, o *objects, questions []question) {
 }
 
 // isUnheardOf reports whether no object has the address of a pod, which is for the gate, not for policies.
-func (w *world) isUnheardOf(o *objects, h *lab.Host, family int) bool {
+func (w *harness) isUnheardOf(o *objects, h *lab.Host, family int) bool {
 	if w.nodeOf(h) == nil {
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestAMistakeIsOneClearLine(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, lab.NFT, lab.Config{})
+	w := newHarness(t, lab.NFT, lab.Config{})
 	n := w.Node("node1")
 	dir := newManifests(t, w).dir
 	writeNode(t, dir, "node1")
@@ -92,7 +92,7 @@ func TestAMistakeIsOneClearLine(t *testing.T) {
 
 func TestEveryFlagCanComeFromTheEnvironment(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, lab.Legacy, lab.Config{})
+	w := newHarness(t, lab.Legacy, lab.Config{})
 	n := w.Node("node1")
 	m := w.fromManifests(t, rich())
 	stdout, stderr, status := execute(t, n, []string{"WEAVE_NPC_NODE_NAME=node1", "WEAVE_NPC_MANIFESTS=" + m.dir,
@@ -110,7 +110,7 @@ func TestEveryFlagCanComeFromTheEnvironment(t *testing.T) {
 
 func TestVersionAndHelp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, lab.NFT, lab.Config{})
+	w := newHarness(t, lab.NFT, lab.Config{})
 	for _, c := range []struct{ arg, says string }{{"version", "weave-npc "}, {"--version", "weave-npc "}, {"--help", "--pod-interface"}} {
 		stdout, stderr, status := execute(t, w.Node("node1"), nil, c.arg)
 		if status != 0 || !strings.Contains(stdout, c.says) {

@@ -32,7 +32,7 @@ type flood struct {
 }
 
 // startFlood sends UDP to so many ports of a host, so many packets a second, catching up when it is late.
-func (w *world) startFlood(t *testing.T, from, to string, ports, rate int) *flood {
+func (w *harness) startFlood(t *testing.T, from, to string, ports, rate int) *flood {
 	t.Helper()
 	address := w.hosts[to].Addr4().As4()
 	return w.startSending(t, from, to, rate, unix.SOCK_DGRAM, 0, func(fd, n int) error {
@@ -41,7 +41,7 @@ func (w *world) startFlood(t *testing.T, from, to string, ports, rate int) *floo
 }
 
 // startPings sends one ping after the other.
-func (w *world) startPings(t *testing.T, from, to string, rate int) *flood {
+func (w *harness) startPings(t *testing.T, from, to string, rate int) *flood {
 	t.Helper()
 	address := w.hosts[to].Addr4().As4()
 	return w.startSending(t, from, to, rate, unix.SOCK_RAW, unix.IPPROTO_ICMP, func(fd, _ int) error {
@@ -50,7 +50,7 @@ func (w *world) startPings(t *testing.T, from, to string, rate int) *flood {
 }
 
 // startSending calls send for each packet, with a socket of the host.
-func (w *world) startSending(t *testing.T, from, to string, rate, kind, protocol int, send func(fd, n int) error) *flood {
+func (w *harness) startSending(t *testing.T, from, to string, rate, kind, protocol int, send func(fd, n int) error) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -134,7 +134,7 @@ func (d *daemon) ulogd(t *testing.T, n int) int {
 	t.Helper()
 	runs := regexp.MustCompile(`msg="ulogd2 runs" pid=(\d+)`)
 	var found [][]string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		found = runs.FindAllStringSubmatch(d.log.since(d.said), -1)
 		return len(found) >= n
 	}, func() string { return fmt.Sprintf("ulogd2 has not come up %d times\n%s", n, d.log) })
@@ -146,7 +146,7 @@ func (d *daemon) ulogd(t *testing.T, n int) int {
 }
 
 // startRecording starts weave-npc on all nodes, in a state, with a capture file on each.
-func (w *world) startRecording(t *testing.T, state change) (captures []string) {
+func (w *harness) startRecording(t *testing.T, state change) (captures []string) {
 	t.Helper()
 	m := w.fromManifests(t, state)
 	dir := t.TempDir()
@@ -208,7 +208,7 @@ func TestFloodOfBlockedFlows(t *testing.T) {
 			}
 			rate = 20000
 		}
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		captures := w.startRecording(t, rich())
 		w.expect(t, richWants())
 		d := w.daemons[0]
@@ -229,7 +229,7 @@ func TestFloodOfBlockedFlows(t *testing.T) {
 			t.Errorf("%d packets were sent and %d were dropped by the rule that drops", sent, n)
 		}
 		reported = packets(t, d.node.Host, iptables, chain, "NFLOG") - reported
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			return d.metric(t, "weavenpc_nflog_packets_total")-read+d.metric(t, "weavenpc_nflog_lost_packets_total") >= reported
 		}, func() string { return "packets are neither read nor counted as lost" })
 		npcAfter, ulogdAfter := usageOf(t, d.cmd.Process.Pid), usageOf(t, pid)

@@ -47,7 +47,7 @@ func TestS99_ConnectionsOfAFloodAreRecorded(t *testing.T) {
 	f.stop()
 	sent := <-f.sent
 	var recorded, lost int
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		recorded, lost = 0, d.metric(t, "weavenpc_flows_lost_events_total")
 		for _, r := range d.flows(t, "--from", "shop/web", "--to", "ops/mon") {
 			recorded += int(r.Count)

@@ -22,8 +22,8 @@ import (
 )
 
 // ofDeployment makes a pod one of a Deployment's.
-func ofDeployment(name string) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) {
+func ofDeployment(name string) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) {
 		yes := true
 		p.Labels["pod-template-hash"] = "5d8f"
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name + "-5d8f", UID: "r", Controller: &yes}}
@@ -31,9 +31,9 @@ func ofDeployment(name string) func(*world, *corev1.Pod) {
 }
 
 // startRecording starts weave-npc with --record-flows on both nodes.
-func startRecording(t *testing.T, backend lab.Backend, state change, args ...string) *world {
+func startRecording(t *testing.T, backend lab.Backend, state change, args ...string) *harness {
 	t.Helper()
-	w := newWorld(t, backend, lab.Config{})
+	w := newHarness(t, backend, lab.Config{})
 	m := w.fromManifests(t, state)
 	dir := t.TempDir()
 	w.startEach(t, func(i int, n *lab.Node) *daemon {
@@ -52,7 +52,7 @@ func (d *daemon) flag(name string) string { return d.args[slices.Index(d.args, "
 // flows runs weave-npc flows on a node.
 func (d *daemon) flows(t *testing.T, args ...string) (all []flowlog.Record) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	cmd := d.node.Command(ctx, command(), append([]string{"flows", "--flows-socket", d.flag("flows-socket"), "-o", "json"}, args...)...)
 	text, err := cmd.Output()
@@ -69,8 +69,8 @@ func (d *daemon) flows(t *testing.T, args ...string) (all []flowlog.Record) {
 	return all
 }
 
-// told returns records in short, without those of neighbour discovery and the like.
-func told(records []flowlog.Record) (lines []string) {
+// shortForm returns records in short, without those of neighbour discovery and the like.
+func shortForm(records []flowlog.Record) (lines []string) {
 	for _, r := range records {
 		if r.From.Addr.IsLinkLocalUnicast() || r.To.Addr.IsMulticast() {
 			continue
@@ -102,8 +102,8 @@ func (d *daemon) awaitFlows(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	var got []string
-	await.Within(t, patience, func() bool {
-		got = told(d.flows(t))
+	await.Within(t, timeout, func() bool {
+		got = shortForm(d.flows(t))
 		return slices.Equal(got, want)
 	}, func() string {
 		return fmt.Sprintf("%s tells\n  %s\nnot\n  %s", d.node, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
@@ -169,7 +169,7 @@ func TestS99_RecordsOutliveADaemon(t *testing.T) {
 	want := "1 allowed shop/Deployment/web -> shop/Pod/db tcp/80 [http] replied"
 	d.awaitFlows(t, want)
 	file := filepath.Join(d.flag("flows-dir"), "flows.json")
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		text, _ := os.ReadFile(file)
 		return bytes.Contains(text, []byte(`"replied"`))
 	}, func() string { return "nothing is kept in " + file })
@@ -190,7 +190,7 @@ func TestS99_NetAdminAndNetRawAreEnough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, lab.NFT, lab.Config{})
+	w := newHarness(t, lab.NFT, lab.Config{})
 	m := w.fromManifests(t, recorded())
 	dir := t.TempDir()
 	d := newDaemon(w.Nodes()[0], w.daemonArgs(0, "--manifests", m.dir, "--record-flows", "--flows-socket", filepath.Join(dir, "flows.sock"), "--flows-dir", dir)...)
@@ -226,7 +226,7 @@ func TestS99_FollowedRecordsComeAtOnce(t *testing.T) {
 
 // TestS99_BlindnessIsSaid where the kernel gives no events, and ends when it does. Denied connections are recorded meanwhile.
 func TestS99_BlindnessIsSaid(t *testing.T) {
-	w := newWorld(t, lab.NFT, lab.Config{})
+	w := newHarness(t, lab.NFT, lab.Config{})
 	n := w.Nodes()[0]
 	run(t, n.Host, "conntrack", "-L") // which brings the settings
 	run(t, n.Host, "sysctl", "-qw", "net.netfilter.nf_conntrack_events=0")

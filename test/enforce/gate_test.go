@@ -22,7 +22,7 @@ func lateIsIsolated() change {
 // an uplink of the first one's bridge.
 func TestS59_TheGateClosesWhatIsBehindTheInterface(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		uplink, err := w.Node("node1").AddUplink("lan", "up0")
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestS59_TheGateClosesWhatIsBehindTheInterface(t *testing.T) {
 }
 
 // expectRouted expects that the host behind the uplink is reached by way of its node from outside, and reaches what is there.
-func (w *world) expectRouted(t *testing.T, reached bool) {
+func (w *harness) expectRouted(t *testing.T, reached bool) {
 	t.Helper()
 	wanted := map[bool]lab.Verdict{true: lab.Allowed, false: lab.Dropped}[reached]
 	families(func(family int) {
@@ -74,7 +74,7 @@ func (w *world) expectRouted(t *testing.T, reached bool) {
 }
 
 // dhcp has a client ask for an address, or ask again for the one that it has, and a server answer.
-func (w *world) dhcp(t *testing.T, client, server string) {
+func (w *harness) dhcp(t *testing.T, client, server string) {
 	t.Helper()
 	c, s := w.hosts[client], w.hosts[server]
 	send := func(from, to *lab.Host, payload string, destination []byte, src, dst netip.Addr, sport, dport uint16) {
@@ -110,7 +110,7 @@ func frameOf(to, from, packet []byte) []byte {
 }
 
 // expectFrame sends a frame and expects it at another host.
-func (w *world) expectFrame(t *testing.T, from, to *lab.Host, frame []byte, payload string) {
+func (w *harness) expectFrame(t *testing.T, from, to *lab.Host, frame []byte, payload string) {
 	t.Helper()
 	capture, err := to.Capture("eth0")
 	if err != nil {

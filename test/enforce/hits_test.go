@@ -19,7 +19,7 @@ import (
 func (d *daemon) awaitHits(t *testing.T, want ...string) (h flowlog.Hits) {
 	t.Helper()
 	var got []string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		out, stderr, status := execute(t, d.node, nil, "flows", "--hits", "-o", "json", "--flows-socket", d.flag("flows-socket"))
 		var err error
 		if h, err = flowlog.ReadHits(strings.NewReader(out)); status != 0 || err != nil {
@@ -61,7 +61,7 @@ func TestHitsOfRules(t *testing.T) {
 		kernel := []string{"--node-name", d.node.Name(), "--iptables-backend", string(backend), "--flows-socket", d.flag("flows-socket")}
 		shows("rules", `shop/out rule 1 +2 +20\d\d-`, kernel...)
 		file := filepath.Join(d.flag("flows-dir"), "hits.json")
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			text, _ := os.ReadFile(file)
 			return bytes.Count(text, []byte(`"count":2`)) == 2
 		}, func() string { return "nothing is kept in " + file })

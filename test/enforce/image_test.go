@@ -37,7 +37,7 @@ func TestImageEnforces(t *testing.T) {
 	}
 	root := unpackImage(t, archive)
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		m := w.fromManifests(t, rich())
 		w.startEach(t, func(_ int, n *lab.Node) *daemon {
 			d := newDaemon(n, "--iptables-backend", string(backend), "--manifests", "/tmp", "--pod-cidr", ranges(n))

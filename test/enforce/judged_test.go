@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// judged returns the cluster as the judge sees it, whose nodes are those of the world.
-func (o *objects) judged(t *testing.T, in *world) judge.World {
+// evaluated returns the cluster as the judge sees it, whose nodes are those of the world.
+func (o *objects) evaluated(t *testing.T, in *harness) refmodel.State {
 	t.Helper()
-	w := judge.World{Namespaces: map[string]map[string]string{}}
+	w := refmodel.State{Namespaces: map[string]map[string]string{}}
 	for _, n := range in.Nodes() {
-		w.Nodes = append(w.Nodes, judge.Node{Name: n.Name(), Addrs: n.Addrs()})
+		w.Nodes = append(w.Nodes, refmodel.Node{Name: n.Name(), Addrs: n.Addrs()})
 	}
 	for name, n := range o.namespaces {
 		w.Namespaces[name] = map[string]string{corev1.LabelMetadataName: name}
@@ -30,7 +30,7 @@ func (o *objects) judged(t *testing.T, in *world) judge.World {
 		if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		j := judge.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels}
+		j := refmodel.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels}
 		for _, ip := range p.Status.PodIPs {
 			j.Addrs = append(j.Addrs, netip.MustParseAddr(ip.IP))
 		}
@@ -64,6 +64,6 @@ func (o *objects) judged(t *testing.T, in *world) judge.World {
 }
 
 // packetOf returns a packet of the lab as the judge sees it.
-func packetOf(from, to netip.Addr, proto string, port uint16) judge.Packet {
-	return judge.Packet{Src: from, Dst: to, Protocol: corev1.Protocol(strings.ToUpper(proto)), Port: int32(port)}
+func packetOf(from, to netip.Addr, proto string, port uint16) refmodel.Packet {
+	return refmodel.Packet{Src: from, Dst: to, Protocol: corev1.Protocol(strings.ToUpper(proto)), Port: int32(port)}
 }

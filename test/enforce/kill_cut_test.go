@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// killCutScenarios returns the scenarios with --established=cut, in which connections are open when a change comes and weave-npc is killed.
-func killCutScenarios() []killScenario {
+// killTerminateScenarios returns the scenarios with --established=cut, in which connections are open when a change comes and weave-npc is killed.
+func killTerminateScenarios() []killScenario {
 	lone := `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], `
 	peers := lone + `ingress: [{from: [{podSelector: {matchLabels: {app: db}}}, {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}]}]}`
 	scenarios := []killScenario{
@@ -33,7 +33,7 @@ egress: [{to: [{namespaceSelector: {matchLabels: {team: b}}}]}]`))}},
 	}
 	for i := range scenarios {
 		o := &openTalks{states: scenarios[i].states}
-		scenarios[i].args, scenarios[i].prepare, scenarios[i].check = []string{"--established=cut"}, o.open, o.judge
+		scenarios[i].args, scenarios[i].prepare, scenarios[i].check = []string{"--established=cut"}, o.open, o.evaluate
 	}
 	return scenarios
 }
@@ -51,19 +51,19 @@ type openTalks struct {
 
 // open opens connections that the state before a transition allows, between all pairs. Of those that the state after it allows as well, every
 // second one says something all the time.
-func (o *openTalks) open(t *testing.T, w *world, state int) {
+func (o *openTalks) open(t *testing.T, w *harness, state int) {
 	t.Helper()
 	if o.talkers == nil {
 		o.talkers = newTalkers(t, w)
 	}
-	before, after := w.objects(o.states[state]).judged(t, w), w.objects(o.states[(state+1)%len(o.states)]).judged(t, w)
+	before, after := w.objects(o.states[state]).evaluated(t, w), w.objects(o.states[(state+1)%len(o.states)]).evaluated(t, w)
 	names := slices.Sorted(maps.Keys(w.hosts))
 	o.live, o.cut, o.stop = nil, nil, make(chan struct{})
 	for _, from := range names {
 		for _, to := range names {
 			families(func(family int) {
 				c := &talk{from: w.hosts[from], to: w.hosts[to], family: family, proto: "tcp", port: backendPort}
-				if from != to && (!w.undecided(from, to) || w.isOwnNode(from, to)) && before.Allowed(judge.Everywhere, c.packet()) {
+				if from != to && (!w.undecided(from, to) || w.isOwnNode(from, to)) && before.Allowed(refmodel.Everywhere, c.packet()) {
 					o.talkers.begin(t, c, c.direct())
 					o.live = append(o.live, c)
 				}
@@ -94,12 +94,12 @@ func (o *openTalks) chat(c *talk) {
 	}
 }
 
-// judge expects that the connections have ended that the state denies, and no others.
-func (o *openTalks) judge(t *testing.T, w *world, state int) {
+// refmodel expects that the connections have ended that the state denies, and no others.
+func (o *openTalks) evaluate(t *testing.T, w *harness, state int) {
 	t.Helper()
 	close(o.stop)
 	o.chatting.Wait()
-	now := w.objects(o.states[state]).judged(t, w)
+	now := w.objects(o.states[state]).evaluated(t, w)
 	why, ended := make([]string, len(o.live)), 0
 	var speakers sync.WaitGroup
 	for i, c := range o.live {

@@ -50,19 +50,19 @@ func (k *killing) startAll(t *testing.T, at []int) {
 	k.started++
 }
 
-// settle waits until every node has its final state, garbage removed, and returns how many calls each daemon made until then. The
+// reconcile waits until every node has its final state, garbage removed, and returns how many calls each daemon made until then. The
 // first time in a state, that takes until nothing changes any more after the manifests were read.
-func (k *killing) settle(t *testing.T) []int {
+func (k *killing) reconcile(t *testing.T) []int {
 	t.Helper()
 	calls := make([]int, len(k.faults))
 	if len(k.right[k.current]) > 0 {
 		for i := range k.faults {
-			calls[i] = k.settleOne(t, i)
+			calls[i] = k.reconcileOne(t, i)
 		}
 		return calls
 	}
 	if k.disturb == nil {
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			return slices.EqualFunc(k.read, k.reads(), func(before, now int) bool { return now > before })
 		}, k.state)
 	}
@@ -79,14 +79,14 @@ func (k *killing) settle(t *testing.T) []int {
 	return calls
 }
 
-func (k *killing) settleOne(t *testing.T, i int) (calls int) {
+func (k *killing) reconcileOne(t *testing.T, i int) (calls int) {
 	t.Helper()
 	d := k.w.daemons[i]
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		k.lives(t, i)
-		settled := k.isSettled(t, i)
+		reconciled := k.isReconciled(t, i)
 		calls = k.faults[i].count() // not before: a change of few calls may be made while the node is looked at
-		return settled
+		return reconciled
 	}, func() string {
 		return fmt.Sprintf("%s is not as it is without a kill (-without +with):\n%s\n%s", d.node,
 			cmp.Diff(strings.Split(k.right[k.current][d.node.Name()], "\n"), strings.Split(canonical(snapshot(t, d.node)), "\n")), quiet(d.log))
@@ -94,7 +94,7 @@ func (k *killing) settleOne(t *testing.T, i int) (calls int) {
 	return calls
 }
 
-func (k *killing) isSettled(t *testing.T, i int) bool {
+func (k *killing) isReconciled(t *testing.T, i int) bool {
 	t.Helper()
 	d := k.w.daemons[i]
 	return d.enforces() && canonical(snapshot(t, d.node)) == k.right[k.current][d.node.Name()]
@@ -134,7 +134,7 @@ func (k *killing) cycle(t *testing.T, state int, at, again []int) {
 	k.startAll(t, nil)
 	k.awaitEnforced(dead)
 	e.add("enforced")
-	k.settle(t)
+	k.reconcile(t)
 	e.add("settled")
 	stream.Round(t.Context())
 	k.conclude(t, stream, e)
@@ -156,9 +156,9 @@ func (k *killing) awaitDeaths(t *testing.T, e *events) []*fault {
 	t.Helper()
 	for i, f := range k.faults {
 		n := k.w.daemons[i].node
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			k.lives(t, i)
-			if !f.isDead() && k.isSettled(t, i) {
+			if !f.isDead() && k.isReconciled(t, i) {
 				f.killNow()
 			}
 			return f.isDead()
@@ -234,5 +234,5 @@ func (k *killing) matrix(t *testing.T) {
 // compare expects them too, for more protocols, and waits for them.
 func (k *killing) compare(t *testing.T) {
 	t.Helper()
-	k.w.compare(t, k.judgedAs(k.current))
+	k.w.compare(t, k.evaluatedAs(k.current))
 }

@@ -7,18 +7,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // verdicts reports whether a packet may leave its source, and whether it may reach its destination.
-type verdicts func(from, to string, p judge.Packet) (out, in bool)
+type verdicts func(from, to string, p refmodel.Packet) (out, in bool)
 
 // verdicts returns the verdicts in a state.
 func (k *killing) verdicts(t *testing.T, state int) verdicts {
 	t.Helper()
-	w := k.judgedAs(state).judged(t, k.w)
-	return func(_, _ string, p judge.Packet) (out, in bool) { return w.Judge(judge.Everywhere, p) }
+	w := k.evaluatedAs(state).evaluated(t, k.w)
+	return func(_, _ string, p refmodel.Packet) (out, in bool) { return w.Evaluate(refmodel.Everywhere, p) }
 }
 
 // before returns the verdicts before a transition.
@@ -27,13 +27,15 @@ func (k *killing) before(t *testing.T) verdicts {
 	if k.reset == nil || k.stands {
 		return k.verdicts(t, k.current)
 	}
-	return func(from, to string, _ judge.Packet) (out, in bool) { return true, k.w.verdict(t, k.arrives, from, to) }
+	return func(from, to string, _ refmodel.Packet) (out, in bool) {
+		return true, k.w.verdict(t, k.arrives, from, to)
+	}
 }
 
-// judgedAs returns a state's objects as the judge needs them.
-func (k *killing) judgedAs(state int) *objects {
-	if k.judged != nil {
-		return k.w.objects(k.judged[state])
+// evaluatedAs returns a state's objects as the judge needs them.
+func (k *killing) evaluatedAs(state int) *objects {
+	if k.evaluated != nil {
+		return k.w.objects(k.evaluated[state])
 	}
 	return k.objects[state]
 }
@@ -43,7 +45,7 @@ func (k *killing) flows(before, after verdicts, from, to int) []lab.StreamFlow {
 	var flows []lab.StreamFlow
 	for _, source := range slices.Sorted(maps.Keys(k.w.hosts)) {
 		for _, destination := range slices.Sorted(maps.Keys(k.w.hosts)) {
-			if !k.judges(source, destination) {
+			if !k.models(source, destination) {
 				continue
 			}
 			same := k.same(source, from, to) && k.same(destination, from, to) && !slices.Contains(k.dropped, source) &&
@@ -62,8 +64,8 @@ func (k *killing) flows(before, after verdicts, from, to int) []lab.StreamFlow {
 	return flows
 }
 
-// judges reports whether flows between two hosts are judged. Nodes send packets of their own as well.
-func (k *killing) judges(source, destination string) bool {
+// models reports whether flows between two hosts are judged. Nodes send packets of their own as well.
+func (k *killing) models(source, destination string) bool {
 	if k.isNode(destination) {
 		return k.nodes && k.w.isPod(source)
 	}

@@ -14,7 +14,7 @@ import (
 // killScenarios returns the scenarios of TestS63_KilledAtEveryStep.
 func killScenarios() []killScenario {
 	return slices.Concat([]killScenario{
-		{name: "first_start_on_a_live_node", states: []change{killed()}, reset: func(t *testing.T, w *world) {
+		{name: "first_start_on_a_live_node", states: []change{killed()}, reset: func(t *testing.T, w *harness) {
 			t.Helper()
 			w.clean(t)
 		}},
@@ -51,14 +51,14 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 		{name: "a_namespace_is_relabelled", states: []change{killed(), do(killed(), namespace("ops", "team=a"))}},
 		{name: "a_pod_waits_for_its_address", states: []change{killed(), do(killed(), pod("shop/waits", on("node1"), labelled("app=web")),
 			pod("shop/too", on("node2"), labelled("app=web")))},
-			judged: []change{killed(), do(killed(), pod("shop/late", labelled("app=unknown")), pod("shop/later", labelled("app=unknown")),
+			evaluated: []change{killed(), do(killed(), pod("shop/late", labelled("app=unknown")), pod("shop/later", labelled("app=unknown")),
 				policy("shop/unknown", `{podSelector: {matchLabels: {app: unknown}}, policyTypes: [Ingress, Egress]}`))}},
 		{name: "an_isolated_pod_vanishes", states: []change{killed(), do(killed(), without("shop/web"))},
-			judged: []change{killed(), do(killed(), pod("shop/web", labelled("app=vanished"), noPorts),
+			evaluated: []change{killed(), do(killed(), pod("shop/web", labelled("app=vanished"), noPorts),
 				policy("shop/vanished", `{podSelector: {matchLabels: {app: vanished}}, policyTypes: [Ingress, Egress]}`))}},
 		{name: "a_thousand_pods_are_relabelled", states: []change{do(killed(), crowd("app=none")), do(killed(), crowd("app=db"))}},
 		{name: "take_over_from_the_original", families: []int{4}, states: []change{do(killed(), newcomers(phase(corev1.PodRunning)))},
-			arrives: "-*>pods +*>web", reset: func(t *testing.T, w *world) {
+			arrives: "-*>pods +*>web", reset: func(t *testing.T, w *harness) {
 				t.Helper()
 				w.clean(t)
 				for _, n := range w.Nodes() {
@@ -67,7 +67,7 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 				}
 			}},
 		{name: "another_version_left_it", states: []change{killed()}, stands: true, says: "were written by another version|sets by our names are not ours",
-			reset: func(t *testing.T, w *world) {
+			reset: func(t *testing.T, w *harness) {
 				t.Helper()
 				for _, n := range w.Nodes() {
 					for _, iptables := range []string{"iptables-", "ip6tables-"} {
@@ -76,7 +76,7 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 				}
 			}},
 		{name: "drift_is_repaired", states: []change{killed()}, says: "drift found", disturb: drift},
-	}, killTierScenarios(), killCutScenarios())
+	}, killTierScenarios(), killTerminateScenarios())
 }
 
 // killedBase returns base with pods that name the port of the streams.
@@ -113,16 +113,16 @@ func closed() change {
 }
 
 // newcomers returns pods for the two hosts whose addresses no other object has: one is isolated, the other is not.
-func newcomers(now func(*world, *corev1.Pod)) change {
+func newcomers(now func(*harness, *corev1.Pod)) change {
 	return do(pod("ops/late", now, labelled("app=web")), pod("shop/later", now, labelled("app=db")))
 }
 
 // crowd returns pods of a node that is not there, and that have names so long that a set of them takes more than one message,
 // and more than is sent at once.
 func crowd(labels string) change {
-	return func(w *world, o *objects) {
+	return func(w *harness, o *objects) {
 		for i := range 1000 {
-			pod(fmt.Sprintf("shop/%s-%d", strings.Repeat("crowd-", 30), i), on("node9"), labelled(labels), func(_ *world, p *corev1.Pod) {
+			pod(fmt.Sprintf("shop/%s-%d", strings.Repeat("crowd-", 30), i), on("node9"), labelled(labels), func(_ *harness, p *corev1.Pod) {
 				p.Status.Phase = corev1.PodRunning
 				p.Status.PodIP = fmt.Sprintf("10.32.%d.%d", 100+i/250, 1+i%250)
 				p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}, {IP: fmt.Sprintf("fd10:32:0:9::%x", 1+i)}}
@@ -132,7 +132,7 @@ func crowd(labels string) change {
 }
 
 // clean removes all that is weave-npc's from the nodes.
-func (w *world) clean(t *testing.T) {
+func (w *harness) clean(t *testing.T) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		if _, stderr, status := execute(t, n, nil, "cleanup"); status != 0 {
@@ -142,7 +142,7 @@ func (w *world) clean(t *testing.T) {
 }
 
 // oldFlowPasses opens a flow to the pod that has web's address, always from the same port.
-func oldFlowPasses(t *testing.T, w *world, state int) {
+func oldFlowPasses(t *testing.T, w *harness, state int) {
 	t.Helper()
 	if state == 0 {
 		families(func(family int) { w.probe(t, "db", oldFlow(w, "web", family), lab.Allowed) })
@@ -150,7 +150,7 @@ func oldFlowPasses(t *testing.T, w *world, state int) {
 }
 
 // oldFlowEnded expects that the next pod has nothing of it.
-func oldFlowEnded(t *testing.T, w *world, state int) {
+func oldFlowEnded(t *testing.T, w *harness, state int) {
 	t.Helper()
 	if state == 1 {
 		families(func(family int) { w.probe(t, "db", oldFlow(w, "web", family), lab.Dropped) })
@@ -158,7 +158,7 @@ func oldFlowEnded(t *testing.T, w *world, state int) {
 }
 
 // drift is what others do to the rules and sets of weave-npc without changing any verdict that is asked for.
-func drift(t *testing.T, w *world) {
+func drift(t *testing.T, w *harness) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		for _, iptables := range []string{"iptables-", "ip6tables-"} {

@@ -29,14 +29,14 @@ type killScenario struct {
 	// the first, it follows what reset or disturb does.
 	states []change
 	// reset makes nodes, on which weave-npc does not run, what they are before it starts.
-	reset func(t *testing.T, w *world)
+	reset func(t *testing.T, w *harness)
 	// arrives is the matrix before weave-npc starts, in the grammar of type wants, unless the state stands by then already.
 	arrives string
 	stands  bool
 	// disturb changes what weave-npc has on nodes.
-	disturb func(t *testing.T, w *world)
-	// judged are the states for the judge, where they differ.
-	judged []change
+	disturb func(t *testing.T, w *harness)
+	// evaluated are the states for the judge, where they differ.
+	evaluated []change
 	// dropped are hosts whose flows S93 lets be dropped for the one transaction, though both states allow them: that may last
 	// until the next start. They are judged for wrong accepts alone.
 	dropped []string
@@ -50,7 +50,7 @@ type killScenario struct {
 	// args are flags.
 	args []string
 	// prepare and check are called before and after each transition, with the number of the state before and after it.
-	prepare, check func(t *testing.T, w *world, state int)
+	prepare, check func(t *testing.T, w *harness, state int)
 	// says matches what weave-npc may log as a warning or an error.
 	says string
 }
@@ -58,7 +58,7 @@ type killScenario struct {
 // killing is a scenario that runs.
 type killing struct {
 	killScenario
-	w       *world
+	w       *harness
 	current int // number of the state: from the beginning of a transition, the one after it
 	objects []*objects
 	faults  []*fault            // of each daemon
@@ -136,7 +136,7 @@ func killPlan(t *testing.T) (*rand.Rand, int) {
 // newKilling makes the scenario's world, with two hosts more that no object knows at first.
 func newKilling(t *testing.T, backend lab.Backend, s killScenario) *killing {
 	t.Helper()
-	w := newWorld(t, backend, lab.Config{IPv4: s.asks(4), IPv6: s.asks(6)})
+	w := newHarness(t, backend, lab.Config{IPv4: s.asks(4), IPv6: s.asks(6)})
 	serve(t, w.addPod(t, "node1", "late", lab.PodConfig{}).Host)
 	serve(t, w.addPod(t, "node2", "later", lab.PodConfig{}).Host)
 	k := &killing{killScenario: s, w: w, result: killResult{points: map[string]bool{}}}
@@ -184,12 +184,12 @@ func (k *killing) run(t *testing.T, random *rand.Rand, turns int) {
 	if k.reset == nil || k.stands {
 		k.read = k.reads()
 		k.startAll(t, nil)
-		k.settle(t)
+		k.reconcile(t)
 	}
 	if k.disturb != nil {
 		k.disturb(t, k.w) // what others have as well is part of what is right
 		clear(k.right[0])
-		k.settle(t)
+		k.reconcile(t)
 	}
 	steps, starts := make([][]int, len(k.states)), make([][]int, len(k.states))
 	for range k.states {
@@ -227,12 +227,12 @@ func (k *killing) learn(t *testing.T, state int) (steps, starts []int) {
 	t.Helper()
 	k.bare(t)
 	k.begin(t, state, nil)
-	steps = k.settle(t)
+	steps = k.reconcile(t)
 	for _, f := range k.faults {
 		f.killNow()
 	}
 	k.startAll(t, nil)
-	return steps, k.settle(t)
+	return steps, k.reconcile(t)
 }
 
 // bare makes the nodes what they are before weave-npc starts, if the transition begins there.

@@ -59,7 +59,7 @@ podSelector: {matchExpressions: [{key: app, operator: In, values: [db, api]}]}}}
 			prepare: oldFlowPasses, check: oldFlowEnded},
 		{name: "tiers_a_start_with_Denies_in_the_kernel", includes: "-web>n1 -db>n1 -copy>n2 -copy>db -copy>api +mon>db +db>api",
 			nodes: true, stands: true, states: []change{do(always,
-				guard(admin("1", allPods, ingress("Deny", webEverywhere), egress("Deny", toNodes))))}, reset: func(*testing.T, *world) {}},
+				guard(admin("1", allPods, ingress("Deny", webEverywhere), egress("Deny", toNodes))))}, reset: func(*testing.T, *harness) {}},
 	}
 }
 

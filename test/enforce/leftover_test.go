@@ -14,7 +14,7 @@ func TestS62_S63_WhatIsLeftOfAListHarmsNobody(t *testing.T) {
 		w := start(t, backend, base())
 		rules := `egress: [{action: Accept, to: [` + monAlone + `]}, {action: Deny, protocols: [{udp: {destinationPort: {number: 81}}}], to: [` + allPods + `]}]`
 		without, with := w.objects(base()), w.objects(do(base(), clusterPolicy("a", admin("1", webAlone, rules))))
-		flows := w.streamed(without.judged(t, w), with.judged(t, w), true)
+		flows := w.streamed(without.evaluated(t, w), with.evaluated(t, w), true)
 		w.includes(t, flows, "+web>db +web>mon +web>out +db>web")
 		for range 4 {
 			w.apply(t, without)

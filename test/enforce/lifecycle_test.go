@@ -73,7 +73,7 @@ func prints(t *testing.T, n *lab.Node, backend lab.Backend) (both [2]iptables.Fi
 
 func TestS60_InstallingAndCleaningUpOnALiveNodeCutsNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		for _, n := range w.Nodes() {
 			for _, program := range []string{"iptables-", "ip6tables-"} {
 				// kube-proxy has rules of this kind: conntrack knows the connections from before.
@@ -106,7 +106,7 @@ func TestS60_InstallingAndCleaningUpOnALiveNodeCutsNothing(t *testing.T) {
 
 func TestDryRunPrintsAndChangesNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		m := w.fromManifests(t, rich())
 		n := w.Node("node1")
 		before := snapshot(t, n)

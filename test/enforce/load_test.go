@@ -16,12 +16,12 @@ import (
 
 // load are flows that are opened one after the other, each from the start, and what became of them.
 type load struct {
-	cancel func()
-	done   sync.WaitGroup
-	world  *world
-	flows  atomic.Int64
-	mu     sync.Mutex
-	wrong  []string
+	cancel  func()
+	done    sync.WaitGroup
+	harness *harness
+	flows   atomic.Int64
+	mu      sync.Mutex
+	wrong   []string
 }
 
 // loadFlow is a flow to open again and again.
@@ -45,7 +45,7 @@ func (f loadFlow) String() string {
 // load opens flows of both families: "db>web udp 53" must arrive and be answered, "-mon>web tcp 80" must not arrive. A flow is a verdict
 // of type wants, between two hosts, with a question behind it; "+" is left out.
 // What must arrive has to be of a protocol that sends nothing twice, or a loss would not show.
-func (w *world) load(t *testing.T, flows ...string) *load {
+func (w *harness) load(t *testing.T, flows ...string) *load {
 	t.Helper()
 	var all []loadFlow
 	for _, text := range flows {
@@ -69,10 +69,10 @@ func (w *world) load(t *testing.T, flows ...string) *load {
 	return w.open(t, all)
 }
 
-func (w *world) open(t *testing.T, flows []loadFlow) *load {
+func (w *harness) open(t *testing.T, flows []loadFlow) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{cancel: cancel, world: w}
+	l := &load{cancel: cancel, harness: w}
 	t.Cleanup(func() {
 		cancel()
 		l.done.Wait()
@@ -116,7 +116,7 @@ func (l *load) stop(t *testing.T) int64 {
 	t.Logf("%d flows", l.flows.Load())
 	if len(l.wrong) > 0 {
 		t.Errorf("%d flows had the wrong verdict:\n%s\n%s", len(l.wrong), strings.Join(l.wrong[:min(20, len(l.wrong))], "\n"),
-			l.world.state())
+			l.harness.state())
 	}
 	return l.flows.Load()
 }

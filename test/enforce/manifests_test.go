@@ -82,7 +82,7 @@ spec: {podSelector: {}, policyTypes: [Egress]}
 // manifests is a directory that holds all objects in one file.
 type manifests struct{ dir string }
 
-func newManifests(t *testing.T, w *world) *manifests {
+func newManifests(t *testing.T, w *harness) *manifests {
 	t.Helper()
 	dir, err := os.MkdirTemp(w.Dir(), "manifests-")
 	if err != nil {
@@ -92,7 +92,7 @@ func newManifests(t *testing.T, w *world) *manifests {
 }
 
 // fromManifests makes manifests with the objects of a state the source of a world.
-func (w *world) fromManifests(t *testing.T, state change) *manifests {
+func (w *harness) fromManifests(t *testing.T, state change) *manifests {
 	t.Helper()
 	m := newManifests(t, w)
 	w.source = m

@@ -20,7 +20,7 @@ func TestComingFromAnotherEngine(t *testing.T) {
 		for _, e := range []engine{kubeRouter(), felix()} {
 			t.Run(e.name, func(t *testing.T) {
 				t.Parallel()
-				m := &move{world: newWorld(t, backend, lab.Config{Attach: e.attach}), engine: e}
+				m := &move{harness: newHarness(t, backend, lab.Config{Attach: e.attach}), engine: e}
 				m.run(t)
 			})
 		}
@@ -29,7 +29,7 @@ func TestComingFromAnotherEngine(t *testing.T) {
 
 // move is a migration from an engine to weave-npc and back.
 type move struct {
-	*world
+	*harness
 	engine
 	stream *lab.Stream
 	talks  []conversation
@@ -38,7 +38,7 @@ type move struct {
 func (m *move) run(t *testing.T) {
 	for _, n := range m.Nodes() {
 		m.restore(t, n, nothing)
-		m.install(t, m.world, n)
+		m.install(t, m.harness, n)
 	}
 	alone := map[*lab.Node]string{}
 	for _, n := range m.Nodes() {
@@ -69,19 +69,19 @@ func (m *move) run(t *testing.T) {
 	for _, d := range m.daemons {
 		// The other engine may take a rule out of FORWARD at the very moment in which weave-npc moves it, which then tries again.
 		d.log.expect("drift found.*FORWARD|cannot bring the kernel up to date, trying again.*RULE_DELETE failed")
-		m.install(t, m.world, d.node)
+		m.install(t, m.harness, d.node)
 	}
 	m.check(t, "both, on the way back")
 	for _, n := range m.Nodes() {
-		m.remove(t, m.world, n)
+		m.remove(t, m.harness, n)
 	}
 	m.check(t, "the other engine has removed its own")
 	for _, n := range m.Nodes() {
-		m.install(t, m.world, n)
+		m.install(t, m.harness, n)
 	}
 	m.check(t, "both again")
 	for _, n := range m.Nodes() {
-		m.again(t, m.world, n)
+		m.again(t, m.harness, n)
 	}
 	m.check(t, "both, and the other one has put itself first again")
 	for _, d := range m.daemons {

@@ -44,7 +44,7 @@ type middleman struct {
 type misbehaviour func(http.ResponseWriter, **http.Request) bool
 
 // newMiddleman listens on the API server's host.
-func newMiddleman(t *testing.T, w *world, c *cluster) *middleman {
+func newMiddleman(t *testing.T, w *harness, c *cluster) *middleman {
 	t.Helper()
 	transport, err := rest.TransportFor(c.server.Client())
 	c.must(t, err)
@@ -77,7 +77,7 @@ func newMiddleman(t *testing.T, w *world, c *cluster) *middleman {
 		}
 		defer func() { _ = recover() }() // the proxy panics to break an answer off
 		proxy.ServeHTTP(rw, r)
-	}), ReadHeaderTimeout: patience,
+	}), ReadHeaderTimeout: timeout,
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:
@@ -140,7 +140,7 @@ func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 	t.Parallel()
 	w, c := newCluster(t, lab.NFT)
-	w.patience = 4 * patience // client-go waits up to 30 s between two tries, and may need some
+	w.timeout = 4 * timeout // client-go waits up to 30 s between two tries, and may need some
 	c.assignRanges(t, w)
 	c.write(t, w.objects(base()))
 	m := newMiddleman(t, w, c)
@@ -232,7 +232,7 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 			do(policy("shop/p0", `{podSelector: {}}`), pod("shop/db", labelled("app="+name), phase(corev1.PodRunning)))(w, g.objects)
 			w.source.write(t, g.objects)
 			for _, d := range w.daemons {
-				await.Within(t, w.patience, func() bool { return d.running() && w.follows(t, g.objects) },
+				await.Within(t, w.timeout, func() bool { return d.running() && w.follows(t, g.objects) },
 					func() string { return "it is not taken\n" + w.state() })
 			}
 			w.compare(t, g.objects)
@@ -249,9 +249,9 @@ func (m *middleman) cut() {
 }
 
 // follows reports whether every verdict is what the judge expects now.
-func (w *world) follows(t *testing.T, o *objects) bool {
+func (w *harness) follows(t *testing.T, o *objects) bool {
 	t.Helper()
-	questions, _ := w.judgedQuestions(t, o)
+	questions, _ := w.evaluatedQuestions(t, o)
 	seen, err := w.ask(t.Context(), questions, promptly())
 	if err != nil {
 		t.Fatal(err)

@@ -264,7 +264,7 @@ COMMIT
 `
 
 // neighbourly puts what rules name into a text, for a family.
-func (w *world) neighbourly(family int, text string) string {
+func (w *harness) neighbourly(family int, text string) string {
 	pairs := []string{"$pods", "10.32.0.0/12", "$docker", "172.17.0.0/16", "$bits", "32", "$prohibited", "icmp-host-prohibited",
 		"$services", "10.96.0.0/12", "$type", "ipv4_addr", "$ip", "ip", "$inet", "inet"}
 	if family == 6 {
@@ -286,7 +286,7 @@ func (w *world) neighbourly(family int, text string) string {
 }
 
 // restore adds others' rules to a node, of both families, and leaves what there is.
-func (w *world) restore(t *testing.T, n *lab.Node, text rules) {
+func (w *harness) restore(t *testing.T, n *lab.Node, text rules) {
 	t.Helper()
 	if text == "" {
 		return
@@ -303,7 +303,7 @@ func (w *world) restore(t *testing.T, n *lab.Node, text rules) {
 // feed runs a command with a text as its standard input.
 func feed(t *testing.T, n *lab.Node, text, name string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	cmd := n.Command(ctx, name, args...)
 	cmd.Stdin = bytes.NewReader([]byte(text))
@@ -332,7 +332,7 @@ func foreignState(t *testing.T, n *lab.Node, tables []string) string {
 }
 
 // serviceOn returns a Service's address, or a node's with its port, of kubeProxyServices.
-func (w *world) serviceOn(t *testing.T, family int, leads, node string) netip.AddrPort {
+func (w *harness) serviceOn(t *testing.T, family int, leads, node string) netip.AddrPort {
 	t.Helper()
 	for i, s := range kubeProxyServices() {
 		if s != leads {

@@ -23,7 +23,7 @@ type objects struct {
 }
 
 // change edits objects. A change gets the world for its addresses.
-type change func(w *world, o *objects)
+type change func(w *harness, o *objects)
 
 // clone returns a copy that can be edited.
 func (o *objects) clone() *objects {
@@ -75,7 +75,7 @@ func indented(text string) string {
 
 // namespace makes a namespace, or gives it other labels ("team=a,tier=x").
 func namespace(name, labelled string) change {
-	return func(_ *world, o *objects) {
+	return func(_ *harness, o *objects) {
 		n := o.namespaces[name]
 		if n == nil {
 			n = &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
@@ -95,8 +95,8 @@ func labelMap(text string) map[string]string {
 }
 
 // pod makes a pod object that has the addresses of the host of the same name, or changes the one that there is.
-func pod(name string, edits ...func(*world, *corev1.Pod)) change {
-	return func(w *world, o *objects) {
+func pod(name string, edits ...func(*harness, *corev1.Pod)) change {
+	return func(w *harness, o *objects) {
 		p := o.pods[name]
 		if p == nil {
 			p = newPod(name)
@@ -123,8 +123,8 @@ func newPod(name string) *corev1.Pod {
 }
 
 // at gives a pod the node and the addresses of a host.
-func at(host string) func(*world, *corev1.Pod) {
-	return func(w *world, p *corev1.Pod) {
+func at(host string) func(*harness, *corev1.Pod) {
+	return func(w *harness, p *corev1.Pod) {
 		h := w.hosts[host]
 		if h == nil {
 			panic("no host " + host)
@@ -145,26 +145,26 @@ func at(host string) func(*world, *corev1.Pod) {
 }
 
 // labelled gives a pod other labels.
-func labelled(text string) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) { p.Labels = labelMap(text) }
+func labelled(text string) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) { p.Labels = labelMap(text) }
 }
 
 // phase changes a pod's phase.
-func phase(phase corev1.PodPhase) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) { p.Status.Phase = phase }
+func phase(phase corev1.PodPhase) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) { p.Status.Phase = phase }
 }
 
 // on puts a pod that has no address yet on a node.
-func on(node string) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) {
+func on(node string) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	}
 }
 
 // running gives a pod the addresses of some ranges that end in the given byte.
-func running(last byte, ranges ...netip.Prefix) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) {
+func running(last byte, ranges ...netip.Prefix) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 		for _, r := range ranges {
 			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: within(r, last).String()})
@@ -174,7 +174,7 @@ func running(last byte, ranges ...netip.Prefix) func(*world, *corev1.Pod) {
 }
 
 // hostNetwork puts a pod into its node's network.
-func hostNetwork(_ *world, p *corev1.Pod) {
+func hostNetwork(_ *harness, p *corev1.Pod) {
 	p.Spec.HostNetwork = true
 	p.Status.PodIPs = nil
 	for _, a := range p.Status.HostIPs {
@@ -184,34 +184,34 @@ func hostNetwork(_ *world, p *corev1.Pod) {
 }
 
 // port names a port of a pod's container.
-func port(name string, number int32, protocol corev1.Protocol) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) {
+func port(name string, number int32, protocol corev1.Protocol) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
 		c.Ports = append(c.Ports, corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol})
 	}
 }
 
 // noPorts takes a pod's named ports away.
-func noPorts(_ *world, p *corev1.Pod) { p.Spec.Containers[0].Ports = nil }
+func noPorts(_ *harness, p *corev1.Pod) { p.Spec.Containers[0].Ports = nil }
 
 // uid gives a pod another UID, as a pod that replaces one of the same name has.
-func uid(text string) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) { p.UID = asUID(text) }
+func uid(text string) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) { p.UID = asUID(text) }
 }
 
 // policy makes a policy, or edits it. In its spec, $web4 and $web6 are addresses of host web.
 func policy(name, spec string) change {
-	return func(w *world, o *objects) { o.policies[name] = w.replacer().Replace(spec) }
+	return func(w *harness, o *objects) { o.policies[name] = w.replacer().Replace(spec) }
 }
 
 // clusterPolicy makes a cluster network policy, or edits it. In its spec, $web4 and $web6 are addresses of host web.
 func clusterPolicy(name, spec string) change {
-	return func(w *world, o *objects) { o.tiers[name] = w.replacer().Replace(spec) }
+	return func(w *harness, o *objects) { o.tiers[name] = w.replacer().Replace(spec) }
 }
 
 // without removes objects: a namespace by its name, with what is in it; a cluster network policy by its name; others as namespace/name.
 func without(names ...string) change {
-	return func(_ *world, o *objects) {
+	return func(_ *harness, o *objects) {
 		for _, name := range names {
 			delete(o.namespaces, name)
 			delete(o.pods, name)
@@ -234,7 +234,7 @@ func without(names ...string) change {
 
 // do returns a change that makes several.
 func do(changes ...change) change {
-	return func(w *world, o *objects) {
+	return func(w *harness, o *objects) {
 		for _, c := range changes {
 			c(w, o)
 		}
@@ -242,8 +242,8 @@ func do(changes ...change) change {
 }
 
 // only4 leaves a pod its IPv4 address, only6 the other one.
-func only4(_ *world, p *corev1.Pod) { onlyFamily(p, "4") }
-func only6(w *world, p *corev1.Pod) {
+func only4(_ *harness, p *corev1.Pod) { onlyFamily(p, "4") }
+func only6(w *harness, p *corev1.Pod) {
 	at(p.Name)(w, p)
 	onlyFamily(p, "6")
 }
@@ -256,4 +256,4 @@ func onlyFamily(p *corev1.Pod, family string) {
 }
 
 // claimsHost lets a pod that is in its node's network look like one that is not.
-func claimsHost(_ *world, p *corev1.Pod) { p.Spec.HostNetwork = false }
+func claimsHost(_ *harness, p *corev1.Pod) { p.Spec.HostNetwork = false }

@@ -21,7 +21,7 @@ func TestS56_WithoutMulticast(t *testing.T) {
 // TestHookNone leaves FORWARD to the CNI, which jumps to the chains of weave-npc and drops what returns from WEAVE-NPC.
 func TestHookNone(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		w.jumpsOfCNI(t)
 		w.begin(t, base(), "--hook", "none")
 		for _, n := range w.Nodes() {
@@ -34,7 +34,7 @@ func TestHookNone(t *testing.T) {
 }
 
 // jumpsOfCNI makes what a CNI has that jumps to the chains of weave-npc itself.
-func (w *world) jumpsOfCNI(t *testing.T) {
+func (w *harness) jumpsOfCNI(t *testing.T) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		for _, iptables := range []string{"iptables-", "ip6tables-"} {
@@ -50,7 +50,7 @@ func TestAllowActionReturnLetsTheRestOfForwardSpeak(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, action := range []string{"RETURN", "ACCEPT"} {
 			t.Run(action, func(t *testing.T) {
-				w := newWorld(t, backend, lab.Config{})
+				w := newHarness(t, backend, lab.Config{})
 				for _, n := range w.Nodes() {
 					for _, iptables := range []string{"iptables-", "ip6tables-"} {
 						run(t, n.Host, iptables+string(backend), "-w", "-A", "FORWARD", "-p", "tcp", "--dport", "81", "-j", "DROP")
@@ -100,7 +100,7 @@ func TestS67_LegacyNetworkPolicies(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		const annotation = "net.beta.kubernetes.io/network-policy"
 		annotate := func(name, value string) change {
-			return func(_ *world, o *objects) { o.namespaces[name].Annotations = map[string]string{annotation: value} }
+			return func(_ *harness, o *objects) { o.namespaces[name].Annotations = map[string]string{annotation: value} }
 		}
 		deny := annotate("shop", `{"ingress":{"isolation":"DefaultDeny"}}`)
 		allowWeb := policy("shop/p", `
@@ -117,7 +117,7 @@ ingress: [{from: [{podSelector: {matchLabels: {app: db}}}], ports: [{port: 80}]}
 				{about: "another isolation isolates nobody", do: annotate("shop", `{"ingress":{"isolation":"Other"}}`),
 					want: wants{"tcp 80": ""}},
 				{about: "without a policy", do: do(deny, without("shop/p")), want: wants{"tcp 80": "-*>shop", "udp 53": "-*>shop"}},
-				{about: "the annotation goes", do: func(_ *world, o *objects) { o.namespaces["shop"].Annotations = nil },
+				{about: "the annotation goes", do: func(_ *harness, o *objects) { o.namespaces["shop"].Annotations = nil },
 					want: wants{"tcp 80": ""}},
 			} {
 				s.do(w, o)
@@ -141,7 +141,7 @@ func TestOneFamily(t *testing.T) {
 	}{{"IPv4", lab.Config{IPv4: true}}, {"IPv6", lab.Config{IPv6: true}}} {
 		t.Run(config.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, lab.NFT, config.Config)
+			w := newHarness(t, lab.NFT, config.Config)
 			w.begin(t, rich())
 			w.expect(t, richWants())
 		})
@@ -186,6 +186,6 @@ func TestS60_APodThatFinishedWithoutAnAddressClosesNothing(t *testing.T) {
 	o := w.objects(do(base(), pod("shop/late", on("node1"), labelled("app=late"), phase(corev1.PodFailed))))
 	w.apply(t, o)
 	w.expect(t, wants{"tcp 80": ""})
-	time.Sleep(settled)
+	time.Sleep(quiescence)
 	w.closePod(t, p)
 }

@@ -10,8 +10,8 @@ import (
 func ownNodeTierCases() []testCase {
 	const node1 = `{networks: [$n14/32, "$n16/128"]}`
 	// gateway asks for addresses of the node that the networks above do not have.
-	gateway := func(wanted lab.Verdict) func(t *testing.T, w *world) {
-		return func(t *testing.T, w *world) {
+	gateway := func(wanted lab.Verdict) func(t *testing.T, w *harness) {
+		return func(t *testing.T, w *harness) {
 			if w.attach != lab.Bridge {
 				return
 			}
@@ -42,7 +42,7 @@ func ownNodeTierCases() []testCase {
 			{about: "no policy", do: without("a"), want: everyProtocol(""), then: gateway(lab.Allowed)},
 		}},
 		{name: "S90_S92_replies_to_the_own_node_pass", steps: []step{
-			{then: func(t *testing.T, w *world) {
+			{then: func(t *testing.T, w *harness) {
 				var talks []conversation
 				for _, ends := range [][2]string{{"n1", "web"}, {"web", "n1"}} {
 					families(func(family int) { talks = append(talks, w.converse(t, ends[0], ends[1], family)) })

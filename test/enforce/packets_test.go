@@ -80,7 +80,7 @@ func crosses(t *testing.T, from *lab.Host, packet []byte, to *lab.Host, payload 
 }
 
 // probe sends one packet and checks its verdict.
-func (w *world) probe(t *testing.T, from string, p lab.Packet, wanted lab.Verdict) {
+func (w *harness) probe(t *testing.T, from string, p lab.Packet, wanted lab.Verdict) {
 	t.Helper()
 	if p.Timeout == 0 {
 		p.Timeout = 5 * time.Second
@@ -108,7 +108,7 @@ func families(f func(family int)) {
 // run runs a command on a host.
 func run(t *testing.T, h *lab.Host, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	output, err := h.Command(ctx, name, args...).CombinedOutput()
 	if err != nil {
@@ -122,9 +122,9 @@ type conversation struct {
 	say func(t *testing.T)
 }
 
-func (w *world) converse(t *testing.T, from, to string, family int) conversation {
+func (w *harness) converse(t *testing.T, from, to string, family int) conversation {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	conn, err := w.hosts[from].DialContext(ctx, "tcp", netip.AddrPortFrom(w.hosts[to].Addr(family), 80).String())
 	if err != nil {

@@ -25,7 +25,7 @@ type step struct {
 	// want is a matrix in the grammar of type wants.
 	want wants
 	// then checks what a matrix cannot express.
-	then func(t *testing.T, w *world)
+	then func(t *testing.T, w *harness)
 }
 
 func cases() []testCase {
@@ -50,7 +50,7 @@ func TestPolicies(t *testing.T) {
 	} {
 		t.Run(setup.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, setup.backend, lab.Config{Attach: setup.attach})
+			w := newHarness(t, setup.backend, lab.Config{Attach: setup.attach})
 			m := newManifests(t, w)
 			w.source = m
 			m.write(t, w.baseObjects())
@@ -61,11 +61,11 @@ func TestPolicies(t *testing.T) {
 }
 
 // baseObjects returns the objects that every case begins with.
-func (w *world) baseObjects() *objects {
+func (w *harness) baseObjects() *objects {
 	return w.objects(base())
 }
 
-func (c testCase) run(t *testing.T, w *world) {
+func (c testCase) run(t *testing.T, w *harness) {
 	for _, d := range w.daemons {
 		for _, pattern := range c.says {
 			d.log.expect(pattern)
@@ -92,7 +92,7 @@ func (c testCase) run(t *testing.T, w *world) {
 }
 
 // runCases runs the cases whose names match.
-func (w *world) runCases(t *testing.T, names string) {
+func (w *harness) runCases(t *testing.T, names string) {
 	wanted := regexp.MustCompile(names)
 	for _, c := range cases() {
 		if wanted.MatchString(c.name) {

@@ -140,16 +140,16 @@ func manyRanges(n int) string {
 }
 
 // twoNamed adds a container with a TCP port of a name that another container has for UDP.
-func twoNamed(name string, number int32) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) {
+func twoNamed(name string, number int32) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: "other",
 			Ports: []corev1.ContainerPort{{Name: name, ContainerPort: number}}})
 	}
 }
 
 // initPort adds an init container with a named port.
-func initPort(name string, number int32, restart corev1.ContainerRestartPolicy) func(*world, *corev1.Pod) {
-	return func(_ *world, p *corev1.Pod) {
+func initPort(name string, number int32, restart corev1.ContainerRestartPolicy) func(*harness, *corev1.Pod) {
+	return func(_ *harness, p *corev1.Pod) {
 		c := corev1.Container{Name: name, Image: name, Ports: []corev1.ContainerPort{{Name: name, ContainerPort: number}}}
 		if restart != "" {
 			c.RestartPolicy = &restart

@@ -39,7 +39,7 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		m := w.fromManifests(t, rich())
 		w.startEach(t, func(_ int, n *lab.Node) *daemon {
 			d := newDaemon(n, "--iptables-backend", string(backend), "--manifests", m.dir, "--pod-cidr", ranges(n))
@@ -79,7 +79,7 @@ func TestNetAdminAndNetRawAreEnough(t *testing.T) {
 }
 
 // blockedIsNamed has a packet blocked, and expects its sender in the first node's log.
-func (w *world) blockedIsNamed(t *testing.T) {
+func (w *harness) blockedIsNamed(t *testing.T) {
 	t.Helper()
 	d := w.daemons[0]
 	said := d.log.len()

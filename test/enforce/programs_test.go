@@ -19,7 +19,7 @@ import (
 type programs struct{ dir string }
 
 // newPrograms makes programs that a file controls: they fail, hang, or refuse rules for port 7777; otherwise they work as usual.
-func newPrograms(t *testing.T, w *world) programs {
+func newPrograms(t *testing.T, w *harness) programs {
 	t.Helper()
 	dir, err := os.MkdirTemp(w.Dir(), "programs-")
 	if err != nil {
@@ -129,7 +129,7 @@ func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 				late := do(ailing(), pod("ops/copy", labelled("app=db")), namespace("ops", "team=a"),
 					policy("shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))
 				w.source.write(t, w.objects(late))
-				await.Within(t, patience, func() bool {
+				await.Within(t, timeout, func() bool {
 					status, why := d.get("/readyz")
 					return status == http.StatusServiceUnavailable && strings.Contains(why, a.says)
 				}, func() string { return "readiness does not say why\n" + d.log.String() })
@@ -178,9 +178,9 @@ func TestARefusedRuleHarmsNothingElse(t *testing.T) {
 }
 
 // startWithPrograms starts weave-npc on both nodes, on the first one with programs that can be made to fail.
-func startWithPrograms(t *testing.T, backend lab.Backend, state change) (*world, programs) {
+func startWithPrograms(t *testing.T, backend lab.Backend, state change) (*harness, programs) {
 	t.Helper()
-	w := newWorld(t, backend, lab.Config{})
+	w := newHarness(t, backend, lab.Config{})
 	p := newPrograms(t, w)
 	m := w.fromManifests(t, state)
 	w.startEach(t, func(i int, n *lab.Node) *daemon {
@@ -197,7 +197,7 @@ func startWithPrograms(t *testing.T, backend lab.Backend, state change) (*world,
 }
 
 // stream opens flows that have the same verdicts in all states of these tests.
-func (w *world) stream(t *testing.T) *lab.Stream {
+func (w *harness) stream(t *testing.T) *lab.Stream {
 	t.Helper()
 	var flows []lab.StreamFlow
 	families(func(family int) {
@@ -218,7 +218,7 @@ func (w *world) stream(t *testing.T) *lab.Stream {
 	return s
 }
 
-func (w *world) endStream(t *testing.T, s *lab.Stream) {
+func (w *harness) endStream(t *testing.T, s *lab.Stream) {
 	t.Helper()
 	result, err := s.Close()
 	if err != nil {

@@ -23,9 +23,9 @@ func protocolCases() []testCase {
 	return []testCase{
 		{name: "S85_no_protocols_mean_everything", steps: []step{
 			{do: deny(allPods), want: wants{"tcp 80": closed, "tcp 9": closed, "udp 53": closed, "sctp 80": closed, "icmp": closed},
-				then: func(t *testing.T, w *world) { gre(t, w, false) }},
+				then: func(t *testing.T, w *harness) { gre(t, w, false) }},
 			{about: "else", do: deny(allPods, `{tcp: {destinationPort: {number: 80}}}`), want: wants{"tcp 80": closed, "tcp 81": "", "udp 80": "",
-				"sctp 80": "", "icmp": ""}, then: func(t *testing.T, w *world) { gre(t, w, true) }},
+				"sctp 80": "", "icmp": ""}, then: func(t *testing.T, w *harness) { gre(t, w, true) }},
 		}},
 		{name: "S85_peers_are_or_protocols_are_or_and_both_are_and", steps: []step{
 			{about: "two peers", do: deny(dbAlone + ", " + monAlone), want: wants{"tcp 80": "-db,mon>web", "icmp": "-db,mon>web"}},
@@ -85,7 +85,7 @@ func protocolCases() []testCase {
 }
 
 // gre sends what is of a protocol that the rules do not know from db to web.
-func gre(t *testing.T, w *world, arrives bool) {
+func gre(t *testing.T, w *harness, arrives bool) {
 	t.Helper()
 	families(func(family int) {
 		packet := craft(t, w.hosts["db"].Addr(family), w.hosts["web"].Addr(family), 64, &layers.GRE{Protocol: layers.EthernetTypeIPv4}, gopacket.Payload("tunnelled"))
@@ -96,8 +96,8 @@ func gre(t *testing.T, w *world, arrives bool) {
 }
 
 // translated probes from db what the node translates to port 80 of web: port 8080 of a Service, and port 30081 of the node.
-func translated(wanted lab.Verdict) func(t *testing.T, w *world) {
-	return func(t *testing.T, w *world) {
+func translated(wanted lab.Verdict) func(t *testing.T, w *harness) {
+	return func(t *testing.T, w *harness) {
 		families(func(family int) {
 			virtual := w.service(t, "n1", family, 4, "tcp", 8080, "web", 80)
 			node := netip.AddrPortFrom(w.hosts["n1"].Addr(family), 30081)

@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // TestRandomStates compares what arrives with the judge's verdicts, in one random state of the cluster after the other.
@@ -65,7 +65,7 @@ func TestRandomStates(t *testing.T) {
 }
 
 // startOver removes all that weave-npc owns and starts it again: the nodes must get what they had, whatever happened before.
-func (w *world) startOver(t *testing.T) {
+func (w *harness) startOver(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Second) // until what does no harm has been removed
 	for _, d := range w.daemons {
@@ -90,14 +90,14 @@ func sorted(text string) []string {
 }
 
 // finished ends all pods, so that none vanishes while it may still run.
-func finished(w *world, o *objects) {
+func finished(w *harness, o *objects) {
 	for name := range o.pods {
 		pod(name, phase(corev1.PodSucceeded))(w, o)
 	}
 }
 
 // newGenerator returns a generator, its seed, and the number of steps to make: the given one, or that of $WEAVE_NPC_TEST_STEPS.
-func newGenerator(t *testing.T, w *world, steps uint64) (*generator, uint64, uint64) {
+func newGenerator(t *testing.T, w *harness, steps uint64) (*generator, uint64, uint64) {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	for variable, value := range map[string]*uint64{"WEAVE_NPC_TEST_SEED": &seed, "WEAVE_NPC_TEST_STEPS": &steps} {
@@ -109,7 +109,7 @@ func newGenerator(t *testing.T, w *world, steps uint64) (*generator, uint64, uin
 		}
 	}
 	t.Logf("seed %d", seed)
-	return &generator{Rand: rand.New(rand.NewPCG(seed, 0)), world: w, objects: w.objects(base())}, seed, steps
+	return &generator{Rand: rand.New(rand.NewPCG(seed, 0)), harness: w, objects: w.objects(base())}, seed, steps
 }
 
 // edit adds, changes or removes a policy.
@@ -129,18 +129,18 @@ func (g *generator) edit() {
 }
 
 // compare expects the judge's verdicts, and returns the number of packets that they are about.
-func (w *world) compare(t *testing.T, o *objects) (cells int) {
+func (w *harness) compare(t *testing.T, o *objects) (cells int) {
 	t.Helper()
-	questions, cells := w.judgedQuestions(t, o)
+	questions, cells := w.evaluatedQuestions(t, o)
 	w.expectAll(t, questions)
 	w.explainAll(t, o, questions)
 	return cells
 }
 
-// judgedQuestions returns the matrices of the judge's verdicts, and the number of packets in them.
-func (w *world) judgedQuestions(t *testing.T, o *objects) (all []question, cells int) {
+// evaluatedQuestions returns the matrices of the judge's verdicts, and the number of packets in them.
+func (w *harness) evaluatedQuestions(t *testing.T, o *objects) (all []question, cells int) {
 	t.Helper()
-	cluster := o.judged(t, w)
+	cluster := o.evaluated(t, w)
 	for _, q := range []struct {
 		proto string
 		port  uint16
@@ -151,7 +151,7 @@ func (w *world) judgedQuestions(t *testing.T, o *objects) (all []question, cells
 				for j, to := range question.To {
 					if a, b := question.want.From[i], question.want.To[j]; !w.undecided(a, b) || w.isOwnNode(a, b) {
 						cells++
-						question.want.Reached[i][j] = cluster.Allowed(judge.Everywhere,
+						question.want.Reached[i][j] = cluster.Allowed(refmodel.Everywhere,
 							packetOf(from.Addr(family), to.Addr(family), q.proto, q.port))
 					}
 				}
@@ -165,7 +165,7 @@ func (w *world) judgedQuestions(t *testing.T, o *objects) (all []question, cells
 // generator changes objects at random.
 type generator struct {
 	*rand.Rand
-	world   *world
+	harness *harness
 	objects *objects
 	next    int
 	did     []string
@@ -186,7 +186,7 @@ func (g *generator) note(format string, args ...any) {
 
 func (g *generator) do(about string, c change) {
 	g.note("%s", about)
-	c(g.world, g.objects)
+	c(g.harness, g.objects)
 }
 
 // pick chooses a word.

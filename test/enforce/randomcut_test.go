@@ -14,8 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // openAtOnce is how many connections are open while random changes are made.
@@ -41,7 +41,7 @@ func TestS95_RandomEditsEndWhatTheyDeny(t *testing.T) {
 				g.edit()
 			}
 			w.apply(t, g.objects)
-			if wrong := r.judge(t); wrong != "" {
+			if wrong := r.evaluate(t); wrong != "" {
 				text, _ := g.objects.manifest()
 				t.Fatalf("seed %d, step %d: %s\n%s\n%s\n%s", seed, i, wrong, strings.Join(g.did, "\n"), text, w.state())
 			}
@@ -100,7 +100,7 @@ func (r *randomTalks) open(t *testing.T) {
 		}
 		return old
 	})
-	now := r.g.objects.judged(t, r.world)
+	now := r.g.objects.evaluated(t, r.harness)
 	names := slices.Sorted(maps.Keys(r.hosts))
 	for try := 0; len(r.live) < openAtOnce && try < 200; try++ {
 		from, to := names[r.g.IntN(len(names))], names[r.g.IntN(len(names))]
@@ -112,7 +112,7 @@ func (r *randomTalks) open(t *testing.T) {
 			to = r.g.pick(slices.Sorted(maps.Keys(backends()))...)
 		}
 		c.from, c.to = r.hosts[from], r.hosts[to]
-		if from == to && !c.service || from != to && r.undecided(from, to) && !r.isOwnNode(from, to) || !now.Allowed(judge.Everywhere, c.packet()) {
+		if from == to && !c.service || from != to && r.undecided(from, to) && !r.isOwnNode(from, to) || !now.Allowed(refmodel.Everywhere, c.packet()) {
 			continue
 		}
 		address := c.direct()
@@ -127,7 +127,7 @@ func (r *randomTalks) open(t *testing.T) {
 // takeUp makes nodes forget some connections, whose next segment is taken for the first. It may come from either end, if that may open one.
 func (r *randomTalks) takeUp(t *testing.T) {
 	t.Helper()
-	now := r.g.objects.judged(t, r.world)
+	now := r.g.objects.evaluated(t, r.harness)
 	time.Sleep(50 * time.Millisecond) // until nobody has anything left to acknowledge
 	for _, c := range r.live {
 		if c.proto != "tcp" || len(c.endedOn) > 0 || c.from == c.to || r.g.IntN(12) > 0 {
@@ -169,7 +169,7 @@ func (r *randomTalks) takeUp(t *testing.T) {
 }
 
 // may reports whether each of the nodes lets a packet open a connection.
-func may(now judge.World, nodes []*lab.Node, p judge.Packet) bool {
+func may(now refmodel.State, nodes []*lab.Node, p refmodel.Packet) bool {
 	return !slices.ContainsFunc(nodes, func(n *lab.Node) bool { return !now.Allowed(n.Name(), p) })
 }
 
@@ -199,11 +199,11 @@ func (c *talk) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	return false
 }
 
-// judge has the ends of all connections say something, and returns what is wrong with what becomes of it. Half of those that have ended
+// refmodel has the ends of all connections say something, and returns what is wrong with what becomes of it. Half of those that have ended
 // are left alone for some changes.
-func (r *randomTalks) judge(t *testing.T) (wrong string) {
+func (r *randomTalks) evaluate(t *testing.T) (wrong string) {
 	t.Helper()
-	now := r.g.objects.judged(t, r.world)
+	now := r.g.objects.evaluated(t, r.harness)
 	var speakers sync.WaitGroup
 	why := make([]string, len(r.live))
 	over := map[*talk]bool{}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // TestS62_S63_RandomEditsCutNothingAndOpenNothing opens flows that both versions allow, and flows that both deny in the
@@ -23,10 +23,10 @@ func TestS62_S63_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
 		}
 		w.apply(t, g.objects)
 		for i := range steps {
-			before := g.objects.judged(t, w)
+			before := g.objects.evaluated(t, w)
 			g.begin()
 			g.edit() // of two, one might be seen before the other
-			flows := w.stable(g, before, g.objects.judged(t, w))
+			flows := w.stable(g, before, g.objects.evaluated(t, w))
 			load := w.open(t, flows)
 			time.Sleep(30 * time.Millisecond)
 			w.source.write(t, g.objects)
@@ -51,7 +51,7 @@ func TestS62_S63_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
 }
 
 // stable chooses flows whose verdicts are the same before and after.
-func (w *world) stable(g *generator, before, after judge.World) []loadFlow {
+func (w *harness) stable(g *generator, before, after refmodel.State) []loadFlow {
 	var allowed, denied []loadFlow
 	for from, source := range w.hosts {
 		for to, destination := range w.hosts {
@@ -63,8 +63,8 @@ func (w *world) stable(g *generator, before, after judge.World) []loadFlow {
 					l.from, l.to, l.family = from, to, family
 					p := packetOf(source.Addr(family), destination.Addr(family), l.proto, l.port)
 					var out, in [2]bool
-					out[0], in[0] = before.Judge(judge.Everywhere, p)
-					out[1], in[1] = after.Judge(judge.Everywhere, p)
+					out[0], in[0] = before.Evaluate(refmodel.Everywhere, p)
+					out[1], in[1] = after.Evaluate(refmodel.Everywhere, p)
 					switch neither := [2]bool{}; {
 					case out == neither || in == neither:
 						l.denied = true
@@ -100,7 +100,7 @@ func TestS93_RandomRelabelsOpenNothing(t *testing.T) {
 			before := g.objects.clone()
 			g.begin()
 			g.relabelOrReplace()
-			flows := w.streamed(before.judged(t, w), g.objects.judged(t, w), false)
+			flows := w.streamed(before.evaluated(t, w), g.objects.evaluated(t, w), false)
 			if len(flows) == 0 {
 				continue
 			}

@@ -21,7 +21,7 @@ func (g *generator) drawTiers() {
 	if os.Getenv(tiersVariable) == "no" {
 		return
 	}
-	for _, d := range g.world.daemons {
+	for _, d := range g.harness.daemons {
 		d.log.expect("cluster network policy is invalid.*domainNames are not supported")
 	}
 	u := g.universe()
@@ -40,7 +40,7 @@ func (g *generator) universe() tiers.Universe {
 	}
 	for _, name := range []string{"web", "api", "n2", "out"} {
 		for family, bits := range map[int]string{4: "/32", 6: "/128"} {
-			u.CIDRs = append(u.CIDRs, v1alpha2.CIDR(g.world.hosts[name].Addr(family).String()+bits))
+			u.CIDRs = append(u.CIDRs, v1alpha2.CIDR(g.harness.hosts[name].Addr(family).String()+bits))
 		}
 	}
 	slices.Sort(u.CIDRs)

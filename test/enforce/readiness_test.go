@@ -36,7 +36,7 @@ func TestWhatMakesItBlindMakesItUnready(t *testing.T) {
 
 func TestAMissingPodInterfaceMakesItUnready(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, lab.NFT, lab.Config{})
+	w := newHarness(t, lab.NFT, lab.Config{})
 	n := w.Node("node1")
 	m := w.fromManifests(t, rich())
 	for name, bridge := range map[string]string{"pods0": "pods0", "pods+": "pods1"} {
@@ -45,7 +45,7 @@ func TestAMissingPodInterfaceMakesItUnready(t *testing.T) {
 		d.start(t)
 		d.endWith(t)
 		for range 2 {
-			await.Within(t, patience, func() bool {
+			await.Within(t, timeout, func() bool {
 				status, body := d.get("/readyz")
 				return status == http.StatusServiceUnavailable && strings.Contains(body, "--pod-interface: there is no interface")
 			}, func() string { _, body := d.get("/readyz"); return "readiness is " + body })

@@ -34,7 +34,7 @@ func recipes() []recipe {
 
 		base     = "-*>db,dns "
 		ofTenant = base + "-web,api,db>mon,copy,dns -mon,copy,dns>web,api,db "
-		toNobody = base + "-web,db,api,mon,copy>* "
+		toNone   = base + "-web,db,api,mon,copy>* "
 		inAll    = base + "-pods>* +dns>out,nodes "
 	)
 	return []recipe{
@@ -49,9 +49,9 @@ func recipes() []recipe {
 		{"metadata", []string{metadata}, wants{"tcp 80": base + "-pods>meta", "icmp": base + "-pods>meta"}, false},
 		{"guard rails", []string{rails}, wants{"tcp 9100": base + "+mon>db -copy>pods", "tcp 80": base + "-copy>pods",
 			"tcp 25": base + "-copy>pods -pods>*"}, true},
-		{"no egress", []string{egress}, wants{"tcp 80": toNobody}, true},
-		{"no egress, DNS", []string{egress, dns}, wants{"tcp 80": toNobody, "udp 53": toNobody + "+pods>dns"}, true},
-		{"no egress, open", []string{egress, open}, wants{"tcp 80": toNobody + "-*>web +api>web,n2"}, true},
+		{"no egress", []string{egress}, wants{"tcp 80": toNone}, true},
+		{"no egress, DNS", []string{egress, dns}, wants{"tcp 80": toNone, "udp 53": toNone + "+pods>dns"}, true},
+		{"no egress, open", []string{egress, open}, wants{"tcp 80": toNone + "-*>web +api>web,n2"}, true},
 		{"all", []string{between, dns, tenant, metadata, rails, egress}, wants{"tcp 80": inAll, "udp 53": inAll + "+pods>dns",
 			"tcp 9100": inAll + "+mon>db"}, true},
 	}
@@ -60,7 +60,7 @@ func recipes() []recipe {
 // recipeObjects makes the cluster that recipes are tried in:
 //
 //	node1: shop/web, shop/db, monitoring/mon      node2: shop/api, lab/copy, kube-system/dns
-func recipeObjects(w *world) *objects {
+func recipeObjects(w *harness) *objects {
 	o := w.baseObjects()
 	do(without("shop", "ops"), namespace("shop", "tenant=a"), namespace("monitoring", ""), namespace("lab", "tenant=b,trust=none"),
 		namespace("kube-system", ""), pod("shop/web", labelled("app=web")),
@@ -87,7 +87,7 @@ func TestRecipes(t *testing.T) {
 		}
 	}
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{})
+		w := newHarness(t, backend, lab.Config{})
 		w.addPod(t, "node2", "dns", lab.PodConfig{})
 		metadata, err := w.AddHost("metadata", netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("fd00:ec2::254"))
 		if err != nil {
@@ -118,7 +118,7 @@ func TestRecipes(t *testing.T) {
 }
 
 // tryRecipe has a recipe's manifests enforced, and asks who reaches whom.
-func (w *world) tryRecipe(t *testing.T, o *objects, text string, r recipe) {
+func (w *harness) tryRecipe(t *testing.T, o *objects, text string, r recipe) {
 	t.Helper()
 	writeFile(t, filepath.Join(w.source.(*manifests).dir, "recipe.yaml"), text)
 	w.apply(t, o)
@@ -126,7 +126,7 @@ func (w *world) tryRecipe(t *testing.T, o *objects, text string, r recipe) {
 	for about, verdicts := range r.want {
 		for _, q := range w.questions(t, wants{about: verdicts}) {
 			if r.ownNode {
-				w.judgeOwnNode(t, q, verdicts)
+				w.evaluateOwnNode(t, q, verdicts)
 			}
 			all = append(all, q)
 		}
@@ -134,8 +134,8 @@ func (w *world) tryRecipe(t *testing.T, o *objects, text string, r recipe) {
 	w.expectAll(t, all)
 }
 
-// judgeOwnNode has verdicts decide which pods reach their own node, which they always do else.
-func (w *world) judgeOwnNode(t *testing.T, q question, verdicts string) {
+// evaluateOwnNode has verdicts decide which pods reach their own node, which they always do else.
+func (w *harness) evaluateOwnNode(t *testing.T, q question, verdicts string) {
 	t.Helper()
 	for row, from := range q.want.From {
 		for column, to := range q.want.To {
@@ -153,7 +153,7 @@ func (w *world) judgeOwnNode(t *testing.T, q question, verdicts string) {
 
 // translateMetadata has node1 translate the metadata address to a port of its own, as some agents do: the recipe misses that, and what
 // denies the port does not.
-func (w *world) translateMetadata(t *testing.T, backend lab.Backend, o *objects, text string) {
+func (w *harness) translateMetadata(t *testing.T, backend lab.Backend, o *objects, text string) {
 	rule := []string{"PREROUTING", "-d", "169.254.169.254", "-p", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination",
 		w.hosts["n1"].Addr4().String() + ":8080"}
 	program := "iptables-" + string(backend)
@@ -179,7 +179,7 @@ spec:
 }
 
 // tryUnheard has a pod that has no object yet: rules that name pods do not hold for it, and those that name networks do.
-func (w *world) tryUnheard(t *testing.T, o *objects, between, egress string) {
+func (w *harness) tryUnheard(t *testing.T, o *objects, between, egress string) {
 	late := w.addPod(t, "node2", "late", lab.PodConfig{})
 	serve(t, late.Host)
 	const base, others = "-*>db,dns ", "web,db,api,mon,copy"

@@ -29,7 +29,7 @@ const (
 
 // relayed is a world whose agents read through the relay, with a real API server behind it. Replicas are on the network of nodes, one on each.
 type relayed struct {
-	*world
+	*harness
 	cluster  *cluster
 	dir      string // of what replicas and agents need
 	replicas []*daemon
@@ -42,7 +42,7 @@ func startRelayed(t *testing.T, backend lab.Backend, state change) *relayed {
 	c.assignRanges(t, w)
 	c.define(t, c.definition(t, anything))
 	c.write(t, w.objects(state))
-	r := &relayed{world: w, cluster: c, dir: t.TempDir()}
+	r := &relayed{harness: w, cluster: c, dir: t.TempDir()}
 	var addrs []netip.Addr
 	var where []string
 	for _, n := range w.Nodes() {
@@ -84,7 +84,7 @@ func buildRelay(t *testing.T) string {
 func (r *relayed) makeAccount(t *testing.T) {
 	t.Helper()
 	var err error
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		_, err = r.cluster.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(),
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "weave-npc"}}, metav1.CreateOptions{})
 		return err == nil
@@ -108,7 +108,7 @@ func (r *relayed) renewToken(t *testing.T) {
 func (r *relayed) awaitReplica(t *testing.T, d *daemon) {
 	t.Helper()
 	var said string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		var status int
 		status, said = d.getAt(relayMetricsPort, "/readyz")
 		return status == http.StatusOK
@@ -145,7 +145,7 @@ func sum(text, pattern string) (all int) {
 // restart starts a daemon again once it has ended, which it may have been asked to do.
 func (d *daemon) restart(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	select {
 	case <-d.end.seen:

@@ -14,8 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 const (
@@ -57,12 +57,12 @@ func relayKillsOn(t *testing.T, backend lab.Backend, kills int) {
 	for _, d := range k.replicas {
 		d.log.expect("very short watch.*Unexpected watch close") // of the cache of one that is asked to end before it has begun
 	}
-	t.Cleanup(func() { k.tellFailure(t) })
-	g, seed, _ := newGenerator(t, k.world, 0)
+	t.Cleanup(func() { k.reportFailure(t) })
+	g, seed, _ := newGenerator(t, k.harness, 0)
 	if k.g = g; seed%2 == 0 {
 		g.drawTiers()
 	}
-	k.settle(t)
+	k.reconcile(t)
 	for ; k.count.kills() < kills; k.count.rounds++ {
 		k.round(t, min(1+g.IntN(8), kills-k.count.kills()))
 		if t.Failed() {
@@ -82,8 +82,8 @@ func relayKillsOn(t *testing.T, backend lab.Backend, kills int) {
 	}
 }
 
-// tellFailure logs what was done and what daemons say if the test has failed.
-func (k *relayKilling) tellFailure(t *testing.T) {
+// reportFailure logs what was done and what daemons say if the test has failed.
+func (k *relayKilling) reportFailure(t *testing.T) {
 	t.Helper()
 	if !t.Failed() {
 		return
@@ -100,8 +100,8 @@ type relayTally struct {
 	// replicas that were killed; those of them that agents read from, and that were the last one; agents that were killed; by SIGTERM of all.
 	replicas, serving, last, agents, asked int
 	moves, lists                           int // of agents that lived, after their first lists
-	settled, relayed                       int // agents after rounds, and those that read through the relay alone
-	packets                                int // judged after rounds
+	reconciled, relayed                    int // agents after rounds, and those that read through the relay alone
+	packets                                int // evaluated after rounds
 	stream                                 lab.StreamResult
 }
 
@@ -112,7 +112,7 @@ func (c relayTally) String() string {
 	return fmt.Sprintf("%d rounds, %d kills (%d by SIGTERM): %d of replicas, of which %d served agents and %d were the last one, and %d of agents; "+
 		"%d moves and %d lists anew by agents that lived; after rounds %d of %d agents read through the relay; "+
 		"%d connections and %d packets judged: %d wrong accepts, %d wrong drops", c.rounds, c.kills(), c.asked, c.replicas, c.serving, c.last, c.agents,
-		c.moves, c.lists, c.relayed, c.settled, c.stream.Opened, c.packets, c.stream.WrongAccepts, c.stream.WrongDrops)
+		c.moves, c.lists, c.relayed, c.reconciled, c.stream.Opened, c.packets, c.stream.WrongAccepts, c.stream.WrongDrops)
 }
 
 // relayKilling is a run of kills.
@@ -144,7 +144,7 @@ func (k *relayKilling) round(t *testing.T, kills int) {
 	}
 	if !t.Failed() {
 		k.g.change(t)
-		k.settle(t)
+		k.reconcile(t)
 	}
 }
 
@@ -157,14 +157,14 @@ func (k *relayKilling) strikes(t *testing.T, kills int, before *objects, flows [
 	}
 	states := []*objects{k.g.objects, before}
 	k.alone = k.g.IntN(3) == 0 // seldom, or agents would hardly ever read through the relay
-	k.strike(t, k.servant())
+	k.killRandom(t, k.servant())
 	for i, until := 1, k.count.kills()+kills-1; k.count.kills() < until; i++ {
 		if k.g.IntN(3) > 0 {
 			k.events.add("state %d", i%2)
 			k.source.write(t, states[i%2])
 		}
 		time.Sleep(k.moment())
-		k.strike(t, k.anybody())
+		k.killRandom(t, k.anybody())
 	}
 	for _, d := range slices.Concat(k.daemons, k.replicas) {
 		if k.down[d] {
@@ -215,8 +215,8 @@ func (k *relayKilling) anybody() *daemon {
 	return k.replicas[i]
 }
 
-// strike kills a daemon, by either signal, or starts one that was killed.
-func (k *relayKilling) strike(t *testing.T, d *daemon) {
+// killRandom kills a daemon, by either signal, or starts one that was killed.
+func (k *relayKilling) killRandom(t *testing.T, d *daemon) {
 	t.Helper()
 	if k.down[d] {
 		k.raise(t, d)
@@ -257,8 +257,8 @@ func (k *relayKilling) raise(t *testing.T, d *daemon) {
 	delete(k.down, d)
 }
 
-// settle compares what arrives with the judge's verdicts once all agents follow.
-func (k *relayKilling) settle(t *testing.T) {
+// reconcile compares what arrives with the judge's verdicts once all agents follow.
+func (k *relayKilling) reconcile(t *testing.T) {
 	t.Helper()
 	k.events.add("settles")
 	k.apply(t, k.g.objects)
@@ -266,7 +266,7 @@ func (k *relayKilling) settle(t *testing.T) {
 	for _, d := range k.daemons {
 		if now, ok := k.read(d); ok {
 			k.known[d.end] = now
-			k.count.settled++
+			k.count.reconciled++
 			if now.direct == 0 && now.relayed > 0 {
 				k.count.relayed++
 			}
@@ -302,7 +302,7 @@ func (k *relayKilling) turn() (between *objects, allowed bool) {
 		return nil, false
 	}
 	between = k.g.objects.clone()
-	without(name)(k.world, between)
+	without(name)(k.harness, between)
 	k.g.renewed[name] = true
 	if k.g.IntN(2) == 0 {
 		l := k.g.labels()
@@ -330,7 +330,7 @@ func (k *relayKilling) editOne() (ofNamespace bool) {
 }
 
 // hostOf returns the host that has a pod's address.
-func (w *world) hostOf(p *corev1.Pod) string {
+func (w *harness) hostOf(p *corev1.Pod) string {
 	for _, name := range slices.Sorted(maps.Keys(w.hosts)) {
 		if w.hosts[name].Addrs()[0].String() == p.Status.PodIP {
 			return name
@@ -343,11 +343,11 @@ func (w *world) hostOf(p *corev1.Pod) string {
 // allowed by both.
 func (k *relayKilling) flows(t *testing.T, before, between *objects, allowed bool) []lab.StreamFlow {
 	t.Helper()
-	was, is := before.judged(t, k.world), k.g.objects.judged(t, k.world)
+	was, is := before.evaluated(t, k.harness), k.g.objects.evaluated(t, k.harness)
 	flows := k.streamed(was, is, allowed)
-	var passing judge.World
+	var passing refmodel.State
 	if between != nil {
-		passing = between.judged(t, k.world)
+		passing = between.evaluated(t, k.harness)
 	}
 	return slices.DeleteFunc(flows, func(f lab.StreamFlow) bool {
 		if !f.Denied {
@@ -365,11 +365,11 @@ func (k *relayKilling) lives(h *lab.Host, before *objects) bool {
 
 // deniedThroughout reports whether a flow is denied in a direction by all three states. A pod that is gone stays closed until another one has its
 // address.
-func (k *relayKilling) deniedThroughout(f lab.StreamFlow, was, is, passing judge.World, between *objects) bool {
+func (k *relayKilling) deniedThroughout(f lab.StreamFlow, was, is, passing refmodel.State, between *objects) bool {
 	p := packetOf(f.From.Addr(f.Family), f.To.Addr(f.Family), f.Proto, f.Port)
-	out1, in1 := was.Judge(judge.Everywhere, p)
-	out2, in2 := is.Judge(judge.Everywhere, p)
-	out, in := passing.Judge(judge.Everywhere, p)
+	out1, in1 := was.Evaluate(refmodel.Everywhere, p)
+	out2, in2 := is.Evaluate(refmodel.Everywhere, p)
+	out, in := passing.Evaluate(refmodel.Everywhere, p)
 	gone := func(h *lab.Host) bool { return k.nodeOf(h) != nil && between.ownerOf(h) == "" }
 	return !out1 && !out2 && (!out || gone(f.From)) || !in1 && !in2 && (!in || gone(f.To))
 }

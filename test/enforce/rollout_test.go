@@ -20,7 +20,7 @@ const rolloutPage = "../../docs/staged.md"
 
 // rollout is a namespace that gets a default deny, as the page says.
 type rollout struct {
-	*world
+	*harness
 	dir       string
 	manifests map[string]string // of the page, by name
 	steps     []string          // of the page that are still to come
@@ -30,7 +30,7 @@ type rollout struct {
 func newRollout(t *testing.T, backend lab.Backend) *rollout {
 	t.Helper()
 	w := startRecording(t, backend, do(base(), pod("shop/web", ofDeployment("web")), pod("shop/db", port("http", 80, ""))), "--staged", "namespaces")
-	r := &rollout{world: w, dir: w.daemons[0].flag("manifests"), manifests: map[string]string{}}
+	r := &rollout{harness: w, dir: w.daemons[0].flag("manifests"), manifests: map[string]string{}}
 	text, err := os.ReadFile(rolloutPage)
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +74,11 @@ func (r *rollout) apply(t *testing.T, number int, texts ...string) {
 	r.stage(t, r.dir, strings.Join(texts, "---\n"), number)
 }
 
-// told waits until certain connections are told, as "Pod/mon to Pod/db tcp/80: 1 denied", and no others.
-func (r *rollout) told(t *testing.T, want ...string) {
+// reported waits until certain connections are told, as "Pod/mon to Pod/db tcp/80: 1 denied", and no others.
+func (r *rollout) reported(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		got = nil
 		for _, d := range r.daemons {
 			for _, line := range d.stagedFlows(t, "--world=rollout") {
@@ -104,7 +104,7 @@ func (r *rollout) propose(t *testing.T) string {
 	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	out, err := r.Nodes()[0].Command(ctx, command(), "propose", "-n", "shop", "--flows", file, "--world", "rollout").Output()
 	if err != nil {
@@ -123,7 +123,7 @@ func TestS100_ADefaultDenyIsRolledOut(t *testing.T) {
 
 		r.step(t, "Record")
 		for _, d := range r.daemons { // until replies are known, which propose asks for
-			await.Within(t, patience, func() bool {
+			await.Within(t, timeout, func() bool {
 				return !slices.ContainsFunc(d.flows(t, "--verdict", "allowed"), func(f flowlog.Record) bool {
 					return f.Replied == 0 && (f.From.Namespace == "shop" || f.To.Namespace == "shop")
 				})
@@ -135,15 +135,15 @@ func TestS100_ADefaultDenyIsRolledOut(t *testing.T) {
 		r.step(t, "Watch")
 		r.probe(t, "mon", needed, lab.Allowed)
 		r.probe(t, "mon", unwanted, lab.Allowed)
-		r.told(t, "Pod/mon to Pod/db tcp/80: 1 denied", "Pod/mon to Pod/db udp/53: 1 denied")
+		r.reported(t, "Pod/mon to Pod/db tcp/80: 1 denied", "Pod/mon to Pod/db udp/53: 1 denied")
 
 		r.step(t, "Mend")
 		r.apply(t, 5, allow, page["deny.yaml"], page["monitoring.yaml"])
-		r.told(t)
+		r.reported(t)
 		r.known = append(r.known, func(t *testing.T) { t.Helper(); r.probe(t, "mon", needed, lab.Allowed) })
 		r.needs(t)
 		r.probe(t, "mon", unwanted, lab.Allowed)
-		r.told(t, "Pod/mon to Pod/db udp/53: 1 denied")
+		r.reported(t, "Pod/mon to Pod/db udp/53: 1 denied")
 
 		r.step(t, "Hold the door open")
 		r.apply(t, 6, allow, page["deny.yaml"], page["monitoring.yaml"], page["allow-all.yaml"])
@@ -154,7 +154,7 @@ func TestS100_ADefaultDenyIsRolledOut(t *testing.T) {
 		r.apply(t, 1, append(enforced, page["allow-all.yaml"])...)
 		r.needs(t)
 		r.probe(t, "mon", unwanted, lab.Allowed)
-		r.told(t, "Pod/mon to Pod/db udp/53: 1 denied")
+		r.reported(t, "Pod/mon to Pod/db udp/53: 1 denied")
 
 		r.step(t, "Close the door")
 		open, _, _ := strings.Cut(page["allow-all.yaml"], "---\n")
@@ -162,7 +162,7 @@ func TestS100_ADefaultDenyIsRolledOut(t *testing.T) {
 		r.apply(t, 0, enforced...)
 		closed := unwanted
 		closed.Timeout = deniedTimeout
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			seen, err := r.hosts["mon"].Probe(t.Context(), closed)
 			return err == nil && seen == lab.Dropped
 		}, func() string { return "the door is open" })

@@ -103,7 +103,7 @@ func announces(t *testing.T, from, to *lab.Host, message []byte, frames ...[]byt
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	seen := false
 	if _, err := capture.Await(ctx, func(f lab.Frame) bool {
@@ -140,7 +140,7 @@ func takesAddress(t *testing.T, h *lab.Host, number uint16) bool {
 }
 
 // expectNoRouter sends router advertisements and redirects from one pod in all disguises and expects that another gets none.
-func (w *world) expectNoRouter(t *testing.T, from, to string, number *uint16, tags ...[]uint16) {
+func (w *harness) expectNoRouter(t *testing.T, from, to string, number *uint16, tags ...[]uint16) {
 	t.Helper()
 	src, dst := w.hosts[from], w.hosts[to]
 	for _, kind := range []uint8{134, 137} {
@@ -167,13 +167,13 @@ func (w *world) expectNoRouter(t *testing.T, from, to string, number *uint16, ta
 	}
 }
 
-func (w *world) bridgeRules(t *testing.T, pod *lab.Host) string {
+func (w *harness) bridgeRules(t *testing.T, pod *lab.Host) string {
 	t.Helper()
 	return run(t, w.places[pod].Host, "nft", "list", "ruleset", "bridge")
 }
 
 // routes reports whether a host takes an address by the advertisement of another one.
-func (w *world) routes(t *testing.T, from *lab.Host, interfaceName string, to string, number *uint16) bool {
+func (w *harness) routes(t *testing.T, from *lab.Host, interfaceName string, to string, number *uint16) bool {
 	t.Helper()
 	*number++
 	address, message := fromRouter(t, from, interfaceName, 134, *number)
@@ -208,7 +208,7 @@ func netInterfaceAddr(h *lab.Host, name string) (a net.HardwareAddr, err error) 
 // TestS54_OnlyRoutersAdvertise checks that what only routers send passes from the node and from an uplink, and never from a pod's port.
 func TestS54_OnlyRoutersAdvertise(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := newWorld(t, backend, lab.Config{Attach: lab.Bridge})
+		w := newHarness(t, backend, lab.Config{Attach: lab.Bridge})
 		n1 := w.Node("node1")
 		uplink := w.addPod(t, "node1", "uplink", lab.PodConfig{Port: "vethwe-bridge"})
 		w.addPod(t, "node1", "tenant", lab.PodConfig{Port: "tenant0"}) // ip6tables accepts no such name for a pod's port
@@ -248,7 +248,7 @@ func TestS54_OnlyRoutersAdvertise(t *testing.T) {
 }
 
 // probeAdvertised: fragments and echo of pods pass the guard.
-func probeAdvertised(t *testing.T, w *world, from, to string) {
+func probeAdvertised(t *testing.T, w *harness, from, to string) {
 	t.Helper()
 	for _, size := range []int{0, 4000} {
 		w.probe(t, from, lab.Packet{Proto: "icmp", To: w.hosts[to].Addr6(), Size: size}, lab.Allowed)

@@ -25,7 +25,7 @@ func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := conn.Write([]byte(request)); err != nil {
@@ -33,7 +33,7 @@ func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 		}
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if e, ok := err.(net.Error); ok && e.Timeout() {
-			t.Fatalf("no answer to %.40q within %s, and the connection is open", request, patience)
+			t.Fatalf("no answer to %.40q within %s, and the connection is open", request, timeout)
 		}
 		return strings.TrimSpace(line)
 	}
@@ -61,7 +61,7 @@ func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 // TestABusyPortKeepsNothingFromBeingEnforced occupies the port of the metrics, as a weave-npc that has not ended yet may.
 func TestABusyPortKeepsNothingFromBeingEnforced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, lab.NFT, lab.Config{})
+	w := newHarness(t, lab.NFT, lab.Config{})
 	n := w.Node("node1")
 	var busy net.Listener
 	if err := n.Do(func() (err error) {

@@ -12,7 +12,7 @@ func serviceCases() []testCase {
 	return []testCase{
 		{name: "S42_a_port_is_the_pods_after_translation_S39_and_so_is_the_peer", steps: []step{
 			{about: "8080 of the Service is 80 of the pod", do: policy("shop/p",
-				`{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80}]}]}`), then: func(t *testing.T, w *world) {
+				`{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80}]}]}`), then: func(t *testing.T, w *harness) {
 				families(func(family int) {
 					virtual := w.service(t, "n1", family, 1, "tcp", 8080, "web", 80)
 					w.probe(t, "db", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Allowed)
@@ -21,7 +21,7 @@ func serviceCases() []testCase {
 			}},
 			{about: "the policy names the Service's port", do: policy("shop/p",
 				`{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 8080}]}]}`),
-				then: func(t *testing.T, w *world) {
+				then: func(t *testing.T, w *harness) {
 					families(func(family int) {
 						virtual := serviceAddr(family, 1, 8080)
 						w.probe(t, "db", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Dropped)
@@ -30,7 +30,7 @@ func serviceCases() []testCase {
 			{about: "egress to the pod behind", do: do(without("shop/p"), policy("shop/q", `
 podSelector: {matchLabels: {app: db}}
 policyTypes: [Egress]
-egress: [{to: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 80}]}]`)), then: func(t *testing.T, w *world) {
+egress: [{to: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 80}]}]`)), then: func(t *testing.T, w *harness) {
 				families(func(family int) {
 					virtual := serviceAddr(family, 1, 8080)
 					w.probe(t, "db", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Allowed)
@@ -40,7 +40,7 @@ egress: [{to: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 80}]}]`
 podSelector: {matchLabels: {app: db}}
 policyTypes: [Egress]
 egress: [{to: [{ipBlock: {cidr: 10.96.0.0/16}}, {ipBlock: {cidr: "fd10:96::/112"}}]}]`),
-				then: func(t *testing.T, w *world) {
+				then: func(t *testing.T, w *harness) {
 					families(func(family int) {
 						virtual := serviceAddr(family, 1, 8080)
 						w.probe(t, "db", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Dropped)
@@ -50,7 +50,7 @@ egress: [{to: [{ipBlock: {cidr: 10.96.0.0/16}}, {ipBlock: {cidr: "fd10:96::/112"
 		{name: "S39_ingress_through_the_node_sees_the_clients_address", steps: []step{
 			{do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
-ingress: [{from: [{ipBlock: {cidr: $out4/32}}, {ipBlock: {cidr: $out6/128}}]}]`), then: func(t *testing.T, w *world) {
+ingress: [{from: [{ipBlock: {cidr: $out4/32}}, {ipBlock: {cidr: $out6/128}}]}]`), then: func(t *testing.T, w *harness) {
 				families(func(family int) {
 					// externalTrafficPolicy: Local
 					port := netip.AddrPortFrom(w.hosts["n1"].Addr(family), 30080)
@@ -61,7 +61,7 @@ ingress: [{from: [{ipBlock: {cidr: $out4/32}}, {ipBlock: {cidr: $out6/128}}]}]`)
 			}},
 		}},
 		{name: "S52_a_pod_reaches_itself_through_its_service", steps: []step{
-			{do: policy("shop/p", closeWeb), want: wants{"tcp 80": "-*>web -web>*"}, then: func(t *testing.T, w *world) {
+			{do: policy("shop/p", closeWeb), want: wants{"tcp 80": "-*>web -web>*"}, then: func(t *testing.T, w *harness) {
 				families(func(family int) {
 					virtual := w.service(t, "n1", family, 2, "tcp", 8080, "web", 80)
 					w.probe(t, "web", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, lab.Allowed)
@@ -70,9 +70,9 @@ ingress: [{from: [{ipBlock: {cidr: $out4/32}}, {ipBlock: {cidr: $out6/128}}]}]`)
 			}},
 		}},
 		{name: "S52_a_packet_that_claims_to_come_from_its_receiver", steps: []step{
-			{about: "arrives without a policy", then: func(t *testing.T, w *world) { spoofed(t, w, true) }},
+			{about: "arrives without a policy", then: func(t *testing.T, w *harness) { spoofed(t, w, true) }},
 			{about: "and does not with one", do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`),
-				then: func(t *testing.T, w *world) { spoofed(t, w, false) }},
+				then: func(t *testing.T, w *harness) { spoofed(t, w, false) }},
 		}},
 	}
 }
@@ -87,7 +87,7 @@ func serviceAddr(family int, number byte, port uint16) netip.AddrPort {
 }
 
 // service makes a node translate a virtual address to a pod's.
-func (w *world) service(t *testing.T, node string, family int, number byte, proto string, port uint16, pod string,
+func (w *harness) service(t *testing.T, node string, family int, number byte, proto string, port uint16, pod string,
 	podPort uint16) netip.AddrPort {
 	t.Helper()
 	virtual := serviceAddr(family, number, port)
@@ -95,7 +95,7 @@ func (w *world) service(t *testing.T, node string, family int, number byte, prot
 	return virtual
 }
 
-func (w *world) translate(t *testing.T, node, proto string, virtual, pod netip.AddrPort) {
+func (w *harness) translate(t *testing.T, node, proto string, virtual, pod netip.AddrPort) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		if n.Host != w.hosts[node] {
@@ -109,7 +109,7 @@ func (w *world) translate(t *testing.T, node, proto string, virtual, pod netip.A
 }
 
 // spoofed sends from db what claims to come from web, to web, on their node and from the other one.
-func spoofed(t *testing.T, w *world, wanted bool) {
+func spoofed(t *testing.T, w *harness, wanted bool) {
 	t.Helper()
 	families(func(family int) {
 		web := w.hosts["web"].Addr(family)

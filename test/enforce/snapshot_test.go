@@ -49,7 +49,7 @@ func snapshot(t *testing.T, n *lab.Node) string {
 // saved returns a command's standard output. It does not create legacy tables that do not exist yet.
 func saved(t *testing.T, n *lab.Node, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	output, err := n.Command(ctx, name, args...).Output()
 	if err != nil {
@@ -72,7 +72,7 @@ func unchanged(t *testing.T, n *lab.Node, before string) {
 func awaitSnapshot(t *testing.T, n *lab.Node, before string) {
 	t.Helper()
 	var now string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		now = snapshot(t, n)
 		return now == before
 	}, func() string {
@@ -138,7 +138,7 @@ func execute(t *testing.T, n *lab.Node, env []string, args ...string) (stdout, s
 // executeBinary runs a weave-npc of a given path, as execute does.
 func executeBinary(t *testing.T, binary string, n *lab.Node, env []string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	var out, errs output
 	cmd := n.Command(ctx, binary, args...)
@@ -192,22 +192,22 @@ func richWants() wants {
 }
 
 // start makes a world with daemons and manifests in a state.
-func start(t *testing.T, backend lab.Backend, state change, args ...string) *world {
+func start(t *testing.T, backend lab.Backend, state change, args ...string) *harness {
 	t.Helper()
-	w := newWorld(t, backend, lab.Config{})
+	w := newHarness(t, backend, lab.Config{})
 	w.begin(t, state, args...)
 	return w
 }
 
 // begin starts the daemons of a world.
-func (w *world) begin(t *testing.T, state change, args ...string) {
+func (w *harness) begin(t *testing.T, state change, args ...string) {
 	t.Helper()
 	m := w.fromManifests(t, state)
 	w.startDaemons(t, append([]string{"--manifests", m.dir}, args...)...)
 }
 
 // objects returns what a change makes of an empty cluster.
-func (w *world) objects(state change) *objects {
+func (w *harness) objects(state change) *objects {
 	o := (&objects{}).clone()
 	state(w, o)
 	return o

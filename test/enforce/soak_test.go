@@ -109,17 +109,17 @@ func (g *generator) crowd(round int) {
 	changes := []change{namespace(name(round), g.pick("team=a", "team=b", "zone=z")), without(name(round - 3))}
 	for i := range 10 {
 		addr := fmt.Sprintf("10.99.%d.%d", round%250, i+1)
-		changes = append(changes, pod(fmt.Sprintf("%s/pod-%d", name(round), i), labelled(g.labels()), func(_ *world, p *corev1.Pod) {
+		changes = append(changes, pod(fmt.Sprintf("%s/pod-%d", name(round), i), labelled(g.labels()), func(_ *harness, p *corev1.Pod) {
 			p.Spec.NodeName = "elsewhere"
 			p.Status.PodIPs = []corev1.PodIP{{IP: addr}}
 			p.Status.PodIP = addr
 		}))
 	}
-	do(append(changes, policy(name(round)+"/p", g.policy()))...)(g.world, g.objects)
+	do(append(changes, policy(name(round)+"/p", g.policy()))...)(g.harness, g.objects)
 }
 
 // breakSomething does what others do to a node.
-func (w *world) breakSomething(t *testing.T, g *generator, n *lab.Node) {
+func (w *harness) breakSomething(t *testing.T, g *generator, n *lab.Node) {
 	t.Helper()
 	iptables := g.pick("iptables-", "ip6tables-") + string(w.backend)
 	command := g.pick(iptables+" -w -F WEAVE-NPC-INGRESS", iptables+" -w -D FORWARD 1", iptables+" -w -F",

@@ -40,12 +40,12 @@ spec:
 const inKernel = "\nweavenpc_waiting_seconds 0\n"
 
 // stage has the daemons of a world read some policies, and waits until as many are staged and the kernels have the others.
-func (w *world) stage(t *testing.T, dir, text string, number int) {
+func (w *harness) stage(t *testing.T, dir, text string, number int) {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "staged.yaml"), text)
 	for _, d := range w.daemons {
 		want := fmt.Sprintf("\nweavenpc_staged_policies %d\n", number)
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			_, metrics := d.get("/metrics")
 			return strings.Contains(metrics, want) && strings.Contains(metrics, inKernel)
 		}, func() string { return d.node.Name() + " has not" + want + d.log.String() })
@@ -57,7 +57,7 @@ func (d *daemon) stagedFlows(t *testing.T, args ...string) (out []string) {
 	t.Helper()
 	for _, r := range d.flows(t, append([]string{"--world"}, args...)...) {
 		for _, s := range r.Staged {
-			line := fmt.Sprintf("%s to %s %s: %d %s in %s by %s", r.From.Workload, r.To.Workload, r.Port, s.Count, s.Verdict, s.World, s.Policy)
+			line := fmt.Sprintf("%s to %s %s: %d %s in %s by %s", r.From.Workload, r.To.Workload, r.Port, s.Count, s.Verdict, s.Group, s.Policy)
 			if s.By != nil {
 				line += fmt.Sprintf(" (%s)", s.By)
 			}
@@ -92,7 +92,7 @@ func TestS100_StagedPoliciesChangeNoPacket(t *testing.T) {
 			"Pod/db to Pod/api tcp/80: 1 denied in true by shop/deny",
 		}} {
 			var got []string
-			await.Within(t, patience, func() bool {
+			await.Within(t, timeout, func() bool {
 				got = w.daemons[i].stagedFlows(t)
 				return slices.Equal(got, want)
 			}, func() string { return cmp.Diff(want, got) })
@@ -150,7 +150,7 @@ func TestS102_WithoutTheFlagAnnotatedPoliciesAreEnforced(t *testing.T) {
 	for _, policy := range []string{"shop/deny", "shop/open", "fence"} {
 		w.daemons[0].awaitLine(t, n, `msg="a policy is not staged as it asks for" policy=`+policy+` what="it is enforced: weave-npc runs with --staged=off"`)
 	}
-	await.Within(t, patience, func() bool { // the cluster network policy has a transaction of its own
+	await.Within(t, timeout, func() bool { // the cluster network policy has a transaction of its own
 		_, metrics := w.daemons[0].get("/metrics")
 		return strings.Contains(metrics, inKernel)
 	}, w.daemons[0].log.String)
@@ -173,7 +173,7 @@ spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {m
 		}
 		d := w.daemons[0]
 		db := w.hosts["db"].Addr4()
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			_, metrics := d.get("/metrics")
 			return strings.Contains(metrics, "\nweavenpc_staged_policies 1\n")
 		}, d.log.String)
@@ -182,13 +182,13 @@ spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {m
 		want := []string{"Deployment/web to Pod/db tcp/80: 1 denied in true by shop/db",
 			"Pod/api to Pod/db udp/53: 1 allowed in true by shop/db (ingress rule 1 of policy shop/db)"}
 		var got []string
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			got = d.stagedFlows(t)
 			return slices.Equal(got, want)
 		}, func() string { return cmp.Diff(want, got) })
 		if err := os.Remove(filepath.Join(dir, "db.yaml")); err != nil {
 			t.Fatal(err)
 		}
-		await.Within(t, patience, func() bool { return len(d.stagedFlows(t)) == 0 }, func() string { return "what a policy that is gone would do is still told" })
+		await.Within(t, timeout, func() bool { return len(d.stagedFlows(t)) == 0 }, func() string { return "what a policy that is gone would do is still told" })
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weave-npc/weave-npc/npc/conntrack"
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 const (
@@ -53,19 +53,19 @@ func (c *talk) String() string {
 }
 
 // packet opens the connection.
-func (c *talk) packet() judge.Packet {
+func (c *talk) packet() refmodel.Packet {
 	p := packetOf(c.from.Addr(c.family), c.to.Addr(c.family), c.proto, c.port)
 	p.ThroughService = c.from == c.to
 	return p
 }
 
 // reverse would open it from the other end.
-func (c *talk) reverse() judge.Packet {
+func (c *talk) reverse() refmodel.Packet {
 	return packetOf(c.to.Addr(c.family), c.from.Addr(c.family), c.proto, c.local)
 }
 
 // deniedOn returns the nodes that deny the connection. One that does not know who opened it denies it if neither end may.
-func (c *talk) deniedOn(now judge.World) (nodes []*lab.Node) {
+func (c *talk) deniedOn(now refmodel.State) (nodes []*lab.Node) {
 	for _, n := range c.nodes {
 		allowed := now.Allowed(n.Name(), c.packet()) || c.takenUp[n] && now.Allowed(n.Name(), c.reverse())
 		if !allowed {
@@ -165,14 +165,14 @@ func (c *talk) close() {
 
 // talkers is a world whose hosts serve more ports of TCP, and hand out both ends of connections to these.
 type talkers struct {
-	*world
+	*harness
 	accepted map[*lab.Host]chan net.Conn
 }
 
 // newTalkers has all hosts of a world listen.
-func newTalkers(t *testing.T, w *world) *talkers {
+func newTalkers(t *testing.T, w *harness) *talkers {
 	t.Helper()
-	ts := &talkers{world: w, accepted: map[*lab.Host]chan net.Conn{}}
+	ts := &talkers{harness: w, accepted: map[*lab.Host]chan net.Conn{}}
 	for _, h := range w.hosts {
 		ts.accepted[h] = make(chan net.Conn, 1)
 		for _, port := range []int{backendPort, otherPort} {
@@ -214,7 +214,7 @@ func (ts *talkers) begin(t *testing.T, c *talk, address netip.AddrPort) {
 	if c.proto == "udp" {
 		dialer.LocalAddr = &net.UDPAddr{Port: int(c.local)}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	err := c.from.Do(func() (err error) {
 		c.client, err = dialer.DialContext(ctx, c.proto, address.String())

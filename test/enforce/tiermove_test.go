@@ -13,10 +13,10 @@ func TestS62_APolicyChangesItsTierUnderLoad(t *testing.T) {
 		w := start(t, backend, base())
 		rules := `egress: [{action: Deny, to: [` + dbAlone + `]}, {action: Accept, to: [` + allPods + `]}]`
 		isolated := policy("shop/api", `{podSelector: {matchLabels: {app: api}}, policyTypes: [Egress], egress: [{to: [{podSelector: {}}]}]}`)
-		for _, beside := range []change{base(), do(base(), isolated)} {
-			lower, upper := w.objects(do(beside, clusterPolicy("a", baseline("1", allPods, rules)))), w.objects(do(beside, clusterPolicy("a", admin("1", allPods, rules))))
+		for _, alongside := range []change{base(), do(base(), isolated)} {
+			lower, upper := w.objects(do(alongside, clusterPolicy("a", baseline("1", allPods, rules)))), w.objects(do(alongside, clusterPolicy("a", admin("1", allPods, rules))))
 			w.apply(t, lower)
-			flows := w.streamed(lower.judged(t, w), upper.judged(t, w), true)
+			flows := w.streamed(lower.evaluated(t, w), upper.evaluated(t, w), true)
 			w.includes(t, flows, "-web>db +web>mon +db>web")
 			stream, err := lab.NewStream(streamRate, flows)
 			if err != nil {

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/lab"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // colour returns the subject or the peer of the pods that have a colour.
@@ -110,9 +110,9 @@ func TestS93_NothingThatBothStatesDenyIsAccepted(t *testing.T) {
 const betweenMessages = 4 * time.Millisecond
 
 // startSlow makes a world with slow daemons and manifests.
-func startSlow(t *testing.T, backend lab.Backend) *world {
+func startSlow(t *testing.T, backend lab.Backend) *harness {
 	t.Helper()
-	w := newWorld(t, backend, lab.Config{})
+	w := newHarness(t, backend, lab.Config{})
 	m := w.fromManifests(t, base())
 	for i, n := range w.Nodes() {
 		d := newDaemon(n, w.daemonArgs(i, "--manifests", m.dir)...)
@@ -132,13 +132,13 @@ func startSlow(t *testing.T, backend lab.Backend) *world {
 	return w
 }
 
-func (f flip) run(t *testing.T, w *world) {
+func (f flip) run(t *testing.T, w *harness) {
 	red, blue := w.objects(do(base(), f.state, f.red)), w.objects(do(base(), f.state, f.red, f.blue))
 	seen := blue.clone()
 	if f.owned != nil {
 		f.owned(w, seen)
 	}
-	flows := w.streamed(red.judged(t, w), seen.judged(t, w), !f.drops)
+	flows := w.streamed(red.evaluated(t, w), seen.evaluated(t, w), !f.drops)
 	w.includes(t, flows, f.both)
 	w.apply(t, red)
 	stream, err := lab.NewStream(streamRate, flows)
@@ -160,7 +160,7 @@ func (f flip) run(t *testing.T, w *world) {
 }
 
 // includes fails the test if a flow is missing that it is about.
-func (w *world) includes(t *testing.T, flows []lab.StreamFlow, verdicts string) {
+func (w *harness) includes(t *testing.T, flows []lab.StreamFlow, verdicts string) {
 	t.Helper()
 	for _, v := range strings.Fields(verdicts) {
 		from, to, _ := strings.Cut(v[1:], ">")
@@ -173,7 +173,7 @@ func (w *world) includes(t *testing.T, flows []lab.StreamFlow, verdicts string) 
 }
 
 // finish ends a stream, and fails the test if any of its flows was wrong.
-func (w *world) finish(t *testing.T, stream *lab.Stream, flows []lab.StreamFlow) {
+func (w *harness) finish(t *testing.T, stream *lab.Stream, flows []lab.StreamFlow) {
 	t.Helper()
 	stream.Round(t.Context())
 	result, err := stream.Close()
@@ -194,7 +194,7 @@ func (w *world) finish(t *testing.T, stream *lab.Stream, flows []lab.StreamFlow)
 }
 
 // streamed returns flows that both states deny in the same direction and, if they are asked for, some that both allow.
-func (w *world) streamed(before, after judge.World, allowed bool) []lab.StreamFlow {
+func (w *harness) streamed(before, after refmodel.State, allowed bool) []lab.StreamFlow {
 	var flows []lab.StreamFlow
 	for _, from := range slices.Sorted(maps.Keys(w.hosts)) {
 		for _, to := range slices.Sorted(maps.Keys(w.hosts)) {
@@ -204,8 +204,8 @@ func (w *world) streamed(before, after judge.World, allowed bool) []lab.StreamFl
 			families(func(family int) {
 				f := lab.StreamFlow{From: w.hosts[from], To: w.hosts[to], Family: family, Proto: "udp", Port: streamPort}
 				p := packetOf(f.From.Addr(family), f.To.Addr(family), f.Proto, f.Port)
-				out1, in1 := before.Judge(judge.Everywhere, p)
-				out2, in2 := after.Judge(judge.Everywhere, p)
+				out1, in1 := before.Evaluate(refmodel.Everywhere, p)
+				out2, in2 := after.Evaluate(refmodel.Everywhere, p)
 				f.Denied = !out1 && !out2 || !in1 && !in2
 				if f.Denied || allowed && out1 && out2 && in1 && in2 {
 					flows = append(flows, f)

@@ -12,8 +12,8 @@ func tierWireCases() []testCase {
 		return tier("0", allPods, ingress("Deny", allPods), egress("Deny", allPods))
 	}
 	// itself asks web for itself through a Service, and directly.
-	itself := func(wanted lab.Verdict) func(t *testing.T, w *world) {
-		return func(t *testing.T, w *world) {
+	itself := func(wanted lab.Verdict) func(t *testing.T, w *harness) {
+		return func(t *testing.T, w *harness) {
 			families(func(family int) {
 				virtual := w.service(t, "n1", family, 5, "tcp", 8080, "web", 80)
 				w.probe(t, "web", lab.Packet{Proto: "tcp", To: virtual.Addr(), Port: virtual.Port()}, wanted)
@@ -53,7 +53,7 @@ func tierWireCases() []testCase {
 }
 
 // ownNeighbours lets a pod find its node and another pod anew. Without an answer no packet would be sent, denied or not.
-func ownNeighbours(t *testing.T, w *world) {
+func ownNeighbours(t *testing.T, w *harness) {
 	web := w.hosts["web"]
 	run(t, web, "ip", "neigh", "flush", "dev", "eth0")
 	families(func(family int) {
@@ -63,7 +63,7 @@ func ownNeighbours(t *testing.T, w *world) {
 }
 
 // keptTalks opens connections and denies new ones like them.
-func keptTalks(t *testing.T, w *world) {
+func keptTalks(t *testing.T, w *harness) {
 	var talks []conversation
 	for _, from := range []string{"db", "copy", "n1"} {
 		families(func(family int) { talks = append(talks, w.converse(t, from, "web", family)) })

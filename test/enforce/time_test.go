@@ -17,20 +17,20 @@ import (
 func timeCases() []testCase {
 	const onlyDB = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`
 	var late *lab.Pod
-	arrive := func(node string, c lab.PodConfig) func(t *testing.T, w *world) {
-		return func(t *testing.T, w *world) {
+	arrive := func(node string, c lab.PodConfig) func(t *testing.T, w *harness) {
+		return func(t *testing.T, w *harness) {
 			late = w.addPod(t, node, "late", c)
 			serve(t, late.Host)
 		}
 	}
-	leave := func(t *testing.T, w *world) { w.closePod(t, late) }
+	leave := func(t *testing.T, w *harness) { w.closePod(t, late) }
 	return []testCase{
 		{name: "S27_an_address_that_moves_gets_the_new_pods_policies", says: []string{conflict}, steps: []step{
 			{do: do(pod("shop/web", uid("a")), policy("shop/p", onlyDB), policy("ops/p", `
 podSelector: {matchLabels: {app: mon}}
 ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {app: web}}}]}]`)),
 				want: wants{"tcp 80": "-*>web,mon +db>web +web>mon"}},
-			{about: "a flow of the old pod is established", then: func(t *testing.T, w *world) {
+			{about: "a flow of the old pod is established", then: func(t *testing.T, w *harness) {
 				families(func(family int) {
 					w.probe(t, "db", oldFlow(w, "web", family), lab.Allowed)
 					w.probe(t, "web", oldFlow(w, "mon", family), lab.Allowed)
@@ -48,13 +48,13 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {ma
 				want: wants{"tcp 80": "-*>web,mon +db>web +web>mon"}},
 		}},
 		{name: "S27_the_old_pod_goes_first", steps: []step{
-			{do: policy("shop/p", onlyDB), want: wants{"tcp 80": "-*>web +db>web"}, then: func(t *testing.T, w *world) {
+			{do: policy("shop/p", onlyDB), want: wants{"tcp 80": "-*>web +db>web"}, then: func(t *testing.T, w *harness) {
 				families(func(family int) { w.probe(t, "db", oldFlow(w, "web", family), lab.Allowed) })
 			}},
 			{about: "finished", do: pod("shop/web", phase(corev1.PodSucceeded)), want: wants{"tcp 80": ""}},
 			{about: "and its address is another's", do: do(pod("ops/next", at("web"), labelled("app=next")),
 				policy("ops/q", `{podSelector: {matchLabels: {app: next}}}`)), want: wants{"tcp 80": "-*>web"},
-				then: func(t *testing.T, w *world) {
+				then: func(t *testing.T, w *harness) {
 					families(func(family int) { w.probe(t, "db", oldFlow(w, "web", family), lab.Dropped) })
 				}},
 		}},
@@ -62,7 +62,7 @@ ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}, podSelector: {ma
 			{do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]`),
-				want: wants{"tcp 80": "-*>web +api>web"}, then: func(t *testing.T, w *world) {
+				want: wants{"tcp 80": "-*>web +api>web"}, then: func(t *testing.T, w *harness) {
 					families(func(family int) {
 						w.probe(t, "api", oldFlow(w, "web", family), lab.Allowed)
 						w.probe(t, "api", oldFlow(w, "db", family), lab.Allowed)
@@ -71,7 +71,7 @@ ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]`),
 					})
 				}},
 			{about: "to a pod without rights", do: do(without("shop/api"), pod("shop/next", at("api"), labelled("app=next"))),
-				want: wants{"tcp 80": "-*>web"}, then: func(t *testing.T, w *world) {
+				want: wants{"tcp 80": "-*>web"}, then: func(t *testing.T, w *harness) {
 					families(func(family int) {
 						w.probe(t, "api", oldFlow(w, "web", family), lab.Dropped)
 						w.probe(t, "api", lab.Packet{Proto: "udp", To: serviceAddr(family, 3, 5353).Addr(), Port: 5353, FromPort: 46001}, lab.Dropped)
@@ -83,7 +83,7 @@ ingress: [{from: [{podSelector: {matchLabels: {app: api}}}]}]`),
 				want: wants{"tcp 80": "-*>web"}},
 		}},
 		{name: "S31_a_deleted_namespace_leaves_nothing", steps: []step{
-			{about: "nothing yet", then: func(t *testing.T, w *world) { w.awaitBare(t) }},
+			{about: "nothing yet", then: func(t *testing.T, w *harness) { w.awaitBare(t) }},
 			{do: do(namespace("temp", "kind=temp"), pod("temp/web", at("web"), labelled("app=web"), port("http", 80, "")),
 				without("shop/web"), policy("temp/p", `
 podSelector: {matchLabels: {app: web}}
@@ -96,7 +96,7 @@ egress: [{to: [{namespaceSelector: {}}], ports: [{port: http}]}]`)),
 				want: wants{"tcp 80 /4": "-*>web +pods,out>web -web>*", "tcp 80 /6": "-*>web +pods>web -web>*",
 					"tcp 81": "-*>web +ops>web -web>*"}},
 			{do: do(without("temp"), pod("shop/web", labelled("app=web"))), want: wants{"tcp 80": ""},
-				then: func(t *testing.T, w *world) { w.awaitBare(t) }},
+				then: func(t *testing.T, w *harness) { w.awaitBare(t) }},
 		}},
 		{name: "S59_a_pod_that_a_policy_selects_is_closed_before_its_address_is_known", steps: []step{
 			{about: "its object is there", do: do(pod("shop/late", on("node1"), labelled("app=late")),
@@ -126,13 +126,13 @@ ingress: [{from: [{podSelector: {}}]}]`)),
 			{about: "until another pod has it", do: pod("ops/heir", at("web")), want: wants{"tcp 80": ""}},
 		}},
 		{name: "S60_a_new_pod_never_loses_a_packet", steps: []step{
-			{about: "without policies", then: func(t *testing.T, w *world) {
+			{about: "without policies", then: func(t *testing.T, w *harness) {
 				arrive("node1", lab.PodConfig{})(t, w)
 				defer leave(t, w)
 				firstPackets(t, w)
 			}},
 			{about: "with policies for others that have their addresses", do: do(policy("shop/p", onlyDB),
-				policy("ops/p", `{podSelector: {}, policyTypes: [Egress], egress: [{}]}`)), then: func(t *testing.T, w *world) {
+				policy("ops/p", `{podSelector: {}, policyTypes: [Egress], egress: [{}]}`)), then: func(t *testing.T, w *harness) {
 				for _, node := range []string{"node1", "node2"} {
 					arrive(node, lab.PodConfig{})(t, w)
 					firstPackets(t, w)
@@ -163,17 +163,17 @@ func long(n int) string {
 }
 
 // started gives a pod a start time, which is later than an unknown one.
-func started(_ *world, p *corev1.Pod) {
+func started(_ *harness, p *corev1.Pod) {
 	later := metav1.NewTime(time.Now())
 	p.Status.StartTime = &later
 }
 
 // oldFlow returns a packet of a UDP flow that always has the same ports.
-func oldFlow(w *world, to string, family int) lab.Packet {
+func oldFlow(w *harness, to string, family int) lab.Packet {
 	return lab.Packet{Proto: "udp", To: w.hosts[to].Addr(family), Port: 53, FromPort: 46000}
 }
 
-func noOldFlow(t *testing.T, w *world) {
+func noOldFlow(t *testing.T, w *harness) {
 	t.Helper()
 	families(func(family int) {
 		w.probe(t, "db", oldFlow(w, "web", family), lab.Dropped)
@@ -185,7 +185,7 @@ func noOldFlow(t *testing.T, w *world) {
 }
 
 // firstPackets probes once: the first packets of a pod that has just arrived, of protocols that send nothing twice.
-func firstPackets(t *testing.T, w *world) {
+func firstPackets(t *testing.T, w *harness) {
 	t.Helper()
 	families(func(family int) {
 		late := w.hosts["late"].Addr(family)
@@ -201,11 +201,11 @@ func firstPackets(t *testing.T, w *world) {
 var ofPolicies = regexp.MustCompile(`WEAVE-NPC-([IEAB]-|ADMIN|BASELINE)`)
 
 // awaitBare waits until the nodes have only the sets and chains that they have without any policy.
-func (w *world) awaitBare(t *testing.T) {
+func (w *harness) awaitBare(t *testing.T) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		var left []string
-		await.Within(t, patience, func() bool {
+		await.Within(t, timeout, func() bool {
 			left = nil
 			for _, s := range w.listSets(t, n) {
 				if len(s.Name) == len("weave-")+25 {

@@ -17,7 +17,7 @@ import (
 func (d *daemon) awaitUnready(t *testing.T, pattern string) {
 	t.Helper()
 	wanted, last := regexp.MustCompile(pattern), ""
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		if !d.running() {
 			t.Fatalf("weave-npc on %s has ended: %v\n%s", d.node, d.end.err, d.log)
 		}
@@ -33,7 +33,7 @@ func (d *daemon) awaitUnready(t *testing.T, pattern string) {
 func (d *daemon) awaitMetric(t *testing.T, pattern string) {
 	t.Helper()
 	wanted, last := regexp.MustCompile("(?m)^"+pattern+"$"), ""
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		_, last = d.get("/metrics")
 		return wanted.MatchString(last)
 	}, func() string { return "no metric " + pattern + "\n" + last })

@@ -95,7 +95,7 @@ func buildBase(t *testing.T) string {
 
 // compareDryRuns compares, state by state, what both versions would write to a node that has nothing yet.
 func compareDryRuns(t *testing.T, base string, states int) {
-	w := newWorld(t, lab.NFT, lab.Config{})
+	w := newHarness(t, lab.NFT, lab.Config{})
 	m := newManifests(t, w)
 	g, seed, _ := newGenerator(t, w, 0)
 	lines := 0
@@ -120,7 +120,7 @@ func compareDryRuns(t *testing.T, base string, states int) {
 // compareRestarts starts this weave-npc on nodes where the base has enforced a random state, and expects that it writes nothing but
 // comments. The base then starts again where this one ran, with the next state, as it would after a downgrade.
 func compareRestarts(t *testing.T, backend lab.Backend, base string, states int) {
-	w := newWorld(t, backend, lab.Config{})
+	w := newHarness(t, backend, lab.Config{})
 	m := newManifests(t, w)
 	w.source = m
 	g, seed, _ := newGenerator(t, w, 0)
@@ -167,7 +167,7 @@ func (d *daemon) handOver(t *testing.T, base string) int {
 	t.Helper()
 	d.awaitReady(t)
 	var left string
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		left = dryRun(t, base, d.node, d.args)
 		return left == ""
 	}, func() string { return "the base does not come to an end:\n" + left })
@@ -186,7 +186,7 @@ func (d *daemon) handOver(t *testing.T, base string) int {
 	d.awaitReady(t)
 	var after string
 	differs := func() string { return cmp.Diff(kernelText(before), kernelText(after)) }
-	await.Within(t, patience, func() bool {
+	await.Within(t, timeout, func() bool {
 		after = snapshot(t, d.node)
 		return differs() == ""
 	}, func() string {
@@ -239,7 +239,7 @@ func (g *generator) nextState(t *testing.T, i int) {
 	t.Helper()
 	g.begin()
 	g.changes(t)
-	g.tenant(i, g.world.Nodes()[g.IntN(2)])
+	g.tenant(i, g.harness.Nodes()[g.IntN(2)])
 }
 
 // flags returns random flags, besides those that every daemon of a world has.
@@ -264,7 +264,7 @@ func (g *generator) tenant(round int, n *lab.Node) {
 	roles := 1 + g.IntN(14)
 	role := func(i int) string { return "r" + strconv.Itoa(i) }
 	for i := range 1 + g.IntN(tenantPods) {
-		edits := []func(*world, *corev1.Pod){uid(g.uid()), labelled(strings.Trim(g.labels()+",role="+role(g.IntN(roles)), ",")),
+		edits := []func(*harness, *corev1.Pod){uid(g.uid()), labelled(strings.Trim(g.labels()+",role="+role(g.IntN(roles)), ",")),
 			port("web", 80, ""), on(n.Name())}
 		if g.IntN(8) > 0 {
 			edits = append(edits, running(byte(100+round%tenants*tenantPods+i), n.PodRanges()...))

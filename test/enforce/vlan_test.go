@@ -45,14 +45,14 @@ func hardwareAddrOf(t *testing.T, h *lab.Host) (a net.HardwareAddr) {
 }
 
 // tunnels reports whether another host sees what a host sends in frames with VLAN tags.
-func (w *world) tunnels(t *testing.T, from, to *lab.Host, family int, stack []uint16) bool {
+func (w *harness) tunnels(t *testing.T, from, to *lab.Host, family int, stack []uint16) bool {
 	t.Helper()
 	const payload = "in a VLAN"
 	frame := tagged(t, from, to, stack, craft(t, from.Addr(family), to.Addr(family), 64, udp(53, payload)...))
 	return announces(t, from, to, []byte(payload), frame)
 }
 
-func (w *world) expectTunnels(t *testing.T, from, to string, wanted bool) {
+func (w *harness) expectTunnels(t *testing.T, from, to string, wanted bool) {
 	t.Helper()
 	for name, tag := range tags() {
 		families(func(family int) {
@@ -85,7 +85,7 @@ func TestVLANTagsAreNoWayAround(t *testing.T) {
 }
 
 // awaitGuard waits until the port of a pod is guarded.
-func (w *world) awaitGuard(t *testing.T, n *lab.Node, pod string) {
+func (w *harness) awaitGuard(t *testing.T, n *lab.Node, pod string) {
 	t.Helper()
 	var ports string
 	await.Within(t, converged, func() bool {

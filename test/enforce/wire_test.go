@@ -26,7 +26,7 @@ func wireCases() []testCase {
 	return []testCase{
 		{name: "S50_a_pod_and_its_own_node_S51_another_node_is_outside", steps: []step{
 			{do: policy("shop/p", closeAll), want: wants{"tcp 80": "-*>shop -shop>*", "udp 53": "-*>shop -shop>*",
-				"icmp": "-*>shop -shop>*"}, then: func(t *testing.T, w *world) {
+				"icmp": "-*>shop -shop>*"}, then: func(t *testing.T, w *harness) {
 				if w.attach != lab.Bridge {
 					return
 				}
@@ -41,7 +41,7 @@ ingress: [{from: [{ipBlock: {cidr: 172.31.0.0/24}}, {ipBlock: {cidr: "fd31::/64"
 				want: wants{"tcp 80": "-*>shop -shop>* +nodes>shop"}},
 		}},
 		{name: "S54_neighbour_discovery_always_passes", steps: []step{
-			{do: do(policy("shop/p", closeAll), policy("ops/p", closeAll)), then: func(t *testing.T, w *world) {
+			{do: do(policy("shop/p", closeAll), policy("ops/p", closeAll)), then: func(t *testing.T, w *harness) {
 				web := w.hosts["web"]
 				run(t, web, "ip", "-6", "neigh", "flush", "dev", "eth0")
 				w.probe(t, "web", lab.Packet{Proto: "tcp", To: w.hosts["n1"].Addr6(), Port: 80}, lab.Allowed)
@@ -73,16 +73,16 @@ ingress:
 				want: wants{"icmp": "-*>web +ops>web", "tcp 80": "-*>web +db,ops>web"}},
 		}},
 		{name: "S56_multicast_is_allowed_by_default", steps: []step{
-			{do: do(policy("shop/p", closeAll)), then: func(t *testing.T, w *world) { multicast(t, w, true) }},
+			{do: do(policy("shop/p", closeAll)), then: func(t *testing.T, w *harness) { multicast(t, w, true) }},
 		}},
 		{name: "S57_the_mark_of_a_packet_is_left_as_it_was", steps: []step{
-			{do: policy("shop/p", dbToWeb), then: func(t *testing.T, w *world) {
+			{do: policy("shop/p", dbToWeb), then: func(t *testing.T, w *harness) {
 				families(func(family int) { keepsMark(t, w, family) })
 			}},
 		}},
 		{name: "S58_what_is_no_pods_is_none_of_our_business", steps: []step{
 			{about: "a request for an address", do: do(policy("shop/p", closeAll), policy("ops/p", closeAll)),
-				then: func(t *testing.T, w *world) {
+				then: func(t *testing.T, w *harness) {
 					if w.attach != lab.Bridge {
 						return
 					}
@@ -107,14 +107,14 @@ ingress:
 				}},
 		}},
 		{name: "S68_link_local_addresses_are_no_way_around", steps: []step{
-			{about: "open without a policy", then: func(t *testing.T, w *world) { linkLocal(t, w, "db", "web", lab.Allowed) }},
+			{about: "open without a policy", then: func(t *testing.T, w *harness) { linkLocal(t, w, "db", "web", lab.Allowed) }},
 			{about: "ingress, on the first node", do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`),
-				then: func(t *testing.T, w *world) { linkLocal(t, w, "db", "web", lab.Dropped) }},
+				then: func(t *testing.T, w *harness) { linkLocal(t, w, "db", "web", lab.Dropped) }},
 			{about: "egress", do: policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress]}`),
-				then: func(t *testing.T, w *world) { linkLocal(t, w, "web", "db", lab.Dropped) }},
+				then: func(t *testing.T, w *harness) { linkLocal(t, w, "web", "db", lab.Dropped) }},
 			{about: "ingress, on the second node", do: policy("ops/p", `{podSelector: {matchLabels: {app: web}}}`),
-				then: func(t *testing.T, w *world) { linkLocal(t, w, "api", "copy", lab.Dropped) }},
-			{about: "open again", do: without("shop/p", "ops/p"), then: func(t *testing.T, w *world) {
+				then: func(t *testing.T, w *harness) { linkLocal(t, w, "api", "copy", lab.Dropped) }},
+			{about: "open again", do: without("shop/p", "ops/p"), then: func(t *testing.T, w *harness) {
 				linkLocal(t, w, "db", "web", lab.Allowed)
 				linkLocal(t, w, "api", "copy", lab.Allowed)
 			}},
@@ -123,7 +123,7 @@ ingress:
 }
 
 // multicast sends to groups from isolated pods to isolated ones. Only a bridge carries it.
-func multicast(t *testing.T, w *world, wanted bool) {
+func multicast(t *testing.T, w *harness, wanted bool) {
 	t.Helper()
 	if w.attach != lab.Bridge {
 		return
@@ -142,7 +142,7 @@ func multicast(t *testing.T, w *world, wanted bool) {
 }
 
 // linkLocal probes between pods of one bridge.
-func linkLocal(t *testing.T, w *world, from, to string, wanted lab.Verdict) {
+func linkLocal(t *testing.T, w *harness, from, to string, wanted lab.Verdict) {
 	t.Helper()
 	if w.attach != lab.Bridge {
 		return
@@ -158,7 +158,7 @@ func linkLocal(t *testing.T, w *world, from, to string, wanted lab.Verdict) {
 }
 
 // keepsMark marks packets before weave-npc sees them, and counts those that still have the mark behind it.
-func keepsMark(t *testing.T, w *world, family int) {
+func keepsMark(t *testing.T, w *harness, family int) {
 	t.Helper()
 	iptables := map[int]string{4: "iptables-", 6: "ip6tables-"}[family] + string(w.backend)
 	from := w.hosts["db"].Addr(family).String()

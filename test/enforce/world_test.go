@@ -16,13 +16,13 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// world is a lab world with the cast of every test:
+// harness is a lab world with the cast of every test:
 //
 //	node1   shop/web, shop/db, ops/mon
 //	node2   shop/api, ops/copy
 //	outside out
-type world struct {
-	*lab.World
+type harness struct {
+	*lab.Network
 	backend lab.Backend
 	attach  lab.Attach
 	hosts   map[string]*lab.Host // by their short names: web, n1, out
@@ -32,8 +32,8 @@ type world struct {
 	sets    map[*lab.Node]*ipset.Conn
 	source  objectWriter
 	step    int // number of the last state that was applied
-	// patience is how long a step may take, if that is longer than usual.
-	patience time.Duration
+	// timeout is how long a step may take, if that is longer than usual.
+	timeout time.Duration
 }
 
 // objectWriter writes objects to the source that the daemons follow.
@@ -54,7 +54,7 @@ func base() change {
 		pod("ops/mon", labelled("app=mon")), pod("ops/copy", labelled("app=web")))
 }
 
-func newWorld(t *testing.T, backend lab.Backend, config lab.Config) *world {
+func newHarness(t *testing.T, backend lab.Backend, config lab.Config) *harness {
 	t.Helper()
 	config.Nodes = 2
 	if !config.IPv4 && !config.IPv6 {
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, backend lab.Backend, config lab.Config) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{World: l, backend: backend, attach: config.Attach, hosts: map[string]*lab.Host{"out": l.Outside()},
+	w := &harness{Network: l, backend: backend, attach: config.Attach, hosts: map[string]*lab.Host{"out": l.Outside()},
 		places: map[*lab.Host]*lab.Node{}, veths: map[string]string{}, sets: map[*lab.Node]*ipset.Conn{}}
 	for i, n := range l.Nodes() {
 		w.hosts["n"+strconv.Itoa(i+1)] = n.Host
@@ -85,7 +85,7 @@ func newWorld(t *testing.T, backend lab.Backend, config lab.Config) *world {
 }
 
 // openSets opens a node's sets.
-func (w *world) openSets(t *testing.T, n *lab.Node) {
+func (w *harness) openSets(t *testing.T, n *lab.Node) {
 	t.Helper()
 	if err := n.Do(func() (err error) {
 		w.sets[n], err = ipset.Open()
@@ -97,7 +97,7 @@ func (w *world) openSets(t *testing.T, n *lab.Node) {
 }
 
 // addPod attaches a pod to a node, without an object.
-func (w *world) addPod(t *testing.T, node, name string, config lab.PodConfig) *lab.Pod {
+func (w *harness) addPod(t *testing.T, node, name string, config lab.PodConfig) *lab.Pod {
 	t.Helper()
 	p, err := w.Node(node).AddPod(name, config)
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *world) addPod(t *testing.T, node, name string, config lab.PodConfig) *l
 }
 
 // closePod ends a pod that addPod made.
-func (w *world) closePod(t *testing.T, p *lab.Pod) {
+func (w *harness) closePod(t *testing.T, p *lab.Pod) {
 	t.Helper()
 	delete(w.hosts, p.Name())
 	if err := p.Close(); err != nil {
@@ -132,10 +132,10 @@ func serve(t *testing.T, h *lab.Host) {
 }
 
 // nodeOf returns the node of a pod, nil for other hosts.
-func (w *world) nodeOf(h *lab.Host) *lab.Node { return w.places[h] }
+func (w *harness) nodeOf(h *lab.Host) *lab.Node { return w.places[h] }
 
 // replacer replaces $web4, $web6 and the like by the addresses of hosts.
-func (w *world) replacer() *strings.Replacer {
+func (w *harness) replacer() *strings.Replacer {
 	var pairs []string
 	for name, h := range w.hosts {
 		for _, family := range []int{4, 6} {
@@ -149,7 +149,7 @@ func (w *world) replacer() *strings.Replacer {
 
 // startDaemons starts weave-npc on every node. On the first one it knows local pods by their interface, if there is
 // one, on the others by their addresses.
-func (w *world) startDaemons(t *testing.T, args ...string) {
+func (w *harness) startDaemons(t *testing.T, args ...string) {
 	t.Helper()
 	for i, n := range w.Nodes() {
 		w.daemons = append(w.daemons, startDaemon(t, n, w.daemonArgs(i, args...)...))
@@ -161,7 +161,7 @@ func (w *world) startDaemons(t *testing.T, args ...string) {
 
 // daemonArgs returns the flags of weave-npc on the node with an index. Allowed packets are accepted, as with an API server, unless args
 // have another --allow-action.
-func (w *world) daemonArgs(i int, args ...string) []string {
+func (w *harness) daemonArgs(i int, args ...string) []string {
 	n := w.Nodes()[i]
 	own := []string{"--iptables-backend", string(w.backend), "--allow-action", "ACCEPT"}
 	if i == 0 && n.PodInterface() != "" {
@@ -181,7 +181,7 @@ func ranges(n *lab.Node) string {
 }
 
 // daemonOn returns the daemon of a node.
-func (w *world) daemonOn(n *lab.Node) *daemon {
+func (w *harness) daemonOn(n *lab.Node) *daemon {
 	for _, d := range w.daemons {
 		if d.node == n {
 			return d
@@ -195,7 +195,7 @@ func (w *world) daemonOn(n *lab.Node) *daemon {
 // It adds a pod on every node and a policy for a moment. The policy's egress rule names a port of the pods in a namespace with a certain
 // label, so the set of that port is filled once namespace, pod and policy have arrived, and the pods leave the sets after the
 // transaction with everything else has been applied.
-func (w *world) apply(t *testing.T, o *objects) {
+func (w *harness) apply(t *testing.T, o *objects) {
 	t.Helper()
 	w.step++
 	number := strconv.Itoa(w.step)
@@ -232,11 +232,11 @@ func within(r netip.Prefix, last byte) netip.Addr {
 }
 
 // awaitSync waits until the node's sets hold the present step's pod with its port, or do not hold it any more.
-func (w *world) awaitSync(t *testing.T, there bool) {
+func (w *harness) awaitSync(t *testing.T, there bool) {
 	t.Helper()
 	for _, n := range w.Nodes() {
 		var sets []ipset.Listing
-		await.Within(t, max(patience, w.patience), func() bool {
+		await.Within(t, max(timeout, w.timeout), func() bool {
 			if d := w.daemonOn(n); d != nil && !d.running() {
 				t.Fatalf("weave-npc on %s has ended: %v\n%s", n, d.end.err, d.log)
 			} else if d != nil && d.complains() {
@@ -256,7 +256,7 @@ func (w *world) awaitSync(t *testing.T, there bool) {
 	}
 }
 
-func (w *world) listSets(t *testing.T, n *lab.Node) []ipset.Listing {
+func (w *harness) listSets(t *testing.T, n *lab.Node) []ipset.Listing {
 	t.Helper()
 	sets, err := w.sets[n].List("weave-")
 	if err != nil {

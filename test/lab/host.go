@@ -15,12 +15,12 @@ import (
 // Host is one network namespace of a world: a node, a pod or a host outside the cluster. Its methods may be called
 // concurrently.
 type Host struct {
-	world  *World
-	name   string
-	netns  string // name below netnsDir
-	thread *thread
-	addrs  []netip.Addr
-	fresh  atomic.Uint32 // ports and identifiers given out
+	harness *Network
+	name    string
+	netns   string // name below netnsDir
+	thread  *thread
+	addrs   []netip.Addr
+	fresh   atomic.Uint32 // ports and identifiers given out
 
 	mu       sync.Mutex
 	stopped  bool
@@ -188,11 +188,11 @@ func (h *Host) stop() {
 // remove takes the host out of the world.
 func (h *Host) remove() error {
 	err := h.discard()
-	h.world.mu.Lock()
-	if h.world.hosts[h.name] == h {
-		delete(h.world.hosts, h.name)
+	h.harness.mu.Lock()
+	if h.harness.hosts[h.name] == h {
+		delete(h.harness.hosts, h.name)
 	}
-	h.world.mu.Unlock()
+	h.harness.mu.Unlock()
 	return errors.Wrapf(err, "removing host %s", h.name)
 }
 

@@ -256,7 +256,7 @@ func answerAll(listener int, answer func(*notification) response) {
 		}
 		if ready[0].Revents&unix.POLLIN == 0 {
 			if ready[0].Revents != 0 {
-				return // nobody is left
+				return // none is left
 			}
 			continue
 		}

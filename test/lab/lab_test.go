@@ -18,11 +18,11 @@ func TestMain(m *testing.M) {
 	os.Exit(Main(m))
 }
 
-// patience is for probes that must arrive: shorter than the first retransmission of a SYN, which would hide a loss.
-const patience = 900 * time.Millisecond
+// timeout is for probes that must arrive: shorter than the first retransmission of a SYN, which would hide a loss.
+const timeout = 900 * time.Millisecond
 
-// newWorld returns a world with pods that serve: two on node1, and one on node2 unless there is but one node.
-func newWorld(t *testing.T, config Config) (*World, []*Host) {
+// newHarness returns a world with pods that serve: two on node1, and one on node2 unless there is but one node.
+func newHarness(t *testing.T, config Config) (*Network, []*Host) {
 	t.Helper()
 	w, err := New(config)
 	if err != nil {
@@ -75,7 +75,7 @@ func TestEverythingReachesEverythingUntilItIsDropped(t *testing.T) {
 	for _, attach := range []Attach{Bridge, Routed} {
 		t.Run(attach.String(), func(t *testing.T) {
 			t.Parallel()
-			w, hosts := newWorld(t, Config{Nodes: 2, IPv4: true, IPv6: true, Attach: attach})
+			w, hosts := newHarness(t, Config{Nodes: 2, IPv4: true, IPv6: true, Attach: attach})
 			for _, q := range questions(hosts) {
 				if err := w.Expect(t.Context(), q, Everything, 10*time.Second); err != nil {
 					t.Errorf("%s: %v", q, err)
@@ -115,7 +115,7 @@ func TestEverythingReachesEverythingUntilItIsDropped(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	w, _ := newWorld(t, Config{Nodes: 1, IPv4: true, IPv6: true})
+	w, _ := newHarness(t, Config{Nodes: 1, IPv4: true, IPv6: true})
 	reject := w.Node("node1").Command(t.Context(), "iptables-nft", "-w", "-I", "FORWARD", "-p", "tcp", "--dport", "81",
 		"-j", "REJECT", "--reject-with", "icmp-admin-prohibited")
 	if output, err := reject.CombinedOutput(); err != nil {
@@ -143,7 +143,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.want != Dropped {
-				c.packet.Timeout = patience
+				c.packet.Timeout = timeout
 			}
 			got, answer, err := web.Ask(t.Context(), c.packet)
 			if err != nil || got != c.want || answer != c.answer {
@@ -153,7 +153,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func host(t *testing.T, w *World, name string) *Host {
+func host(t *testing.T, w *Network, name string) *Host {
 	t.Helper()
 	for _, h := range w.Hosts() {
 		if h.Name() == name {
@@ -168,7 +168,7 @@ func TestServiceReachesItsPodAlsoFromThePodItself(t *testing.T) {
 	for _, backend := range []Backend{NFT, Legacy} {
 		t.Run(string(backend), func(t *testing.T) {
 			t.Parallel()
-			w, _ := newWorld(t, Config{Nodes: 1, IPv4: true, IPv6: true})
+			w, _ := newHarness(t, Config{Nodes: 1, IPv4: true, IPv6: true})
 			node, web, db := w.Node("node1"), host(t, w, "shop/web"), host(t, w, "shop/db")
 			for _, pair := range [][2]netip.Addr{
 				{netip.MustParseAddr("10.96.0.5"), db.Addr4()},
@@ -180,7 +180,7 @@ func TestServiceReachesItsPodAlsoFromThePodItself(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, from := range []*Host{web, db, node.Host} {
-					packet := Packet{Proto: "tcp", To: pair[0], Port: 8080, Timeout: patience}
+					packet := Packet{Proto: "tcp", To: pair[0], Port: 8080, Timeout: timeout}
 					verdict, answer, err := from.Ask(t.Context(), packet)
 					if err != nil || verdict != Allowed || answer != "shop/db" {
 						t.Errorf("from %s to %s: %s %q %v", from, pair[0], verdict, answer, err)
@@ -196,7 +196,7 @@ func TestAddressIsUsedAgain(t *testing.T) {
 	for _, attach := range []Attach{Bridge, Routed} {
 		t.Run(attach.String(), func(t *testing.T) {
 			t.Parallel()
-			w, _ := newWorld(t, Config{Nodes: 2, IPv4: true, IPv6: true, Attach: attach})
+			w, _ := newHarness(t, Config{Nodes: 2, IPv4: true, IPv6: true, Attach: attach})
 			n, web := w.Node("node1"), host(t, w, "shop/web")
 			stray := netip.MustParseAddr("10.99.0.7")
 			for i := range 3 {
@@ -205,7 +205,7 @@ func TestAddressIsUsedAgain(t *testing.T) {
 				serve(t, p.Host)
 				for _, addr := range addrs {
 					for _, from := range []*Host{web, host(t, w, "ops/monitor"), n.Host, w.Outside()} {
-						packet := Packet{Proto: "tcp", To: addr, Port: 80, Timeout: patience}
+						packet := Packet{Proto: "tcp", To: addr, Port: 80, Timeout: timeout}
 						verdict, err := from.Probe(t.Context(), packet)
 						if err != nil || verdict != Allowed {
 							t.Errorf("time %d, from %s to %s: %s %v", i, from, addr, verdict, err)
@@ -225,7 +225,7 @@ func TestAddressIsUsedAgain(t *testing.T) {
 
 func TestRawPacketsArrive(t *testing.T) {
 	t.Parallel()
-	w, _ := newWorld(t, Config{Nodes: 1, IPv4: true, IPv6: true})
+	w, _ := newHarness(t, Config{Nodes: 1, IPv4: true, IPv6: true})
 	web, db := host(t, w, "shop/web"), host(t, w, "shop/db")
 	capture, err := db.Capture("eth0")
 	if err != nil {
@@ -269,13 +269,13 @@ func udpPacket(from, to netip.Addr, payload string) []byte {
 
 func TestLinkLocalAddressesAnswer(t *testing.T) {
 	t.Parallel()
-	w, _ := newWorld(t, Config{Nodes: 1, IPv4: true, IPv6: true})
+	w, _ := newHarness(t, Config{Nodes: 1, IPv4: true, IPv6: true})
 	addr, err := host(t, w, "shop/db").LinkLocal("eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for proto, port := range map[string]uint16{"tcp": 80, "udp": 53, "icmp": 0} {
-		packet := Packet{Proto: proto, To: addr, Port: port, Timeout: patience}
+		packet := Packet{Proto: proto, To: addr, Port: port, Timeout: timeout}
 		verdict, err := host(t, w, "shop/web").Probe(t.Context(), packet)
 		if err != nil || verdict != Allowed {
 			t.Errorf("%s: %s %v", proto, verdict, err)
@@ -285,7 +285,7 @@ func TestLinkLocalAddressesAnswer(t *testing.T) {
 
 func TestExpectShowsWhatIsDifferent(t *testing.T) {
 	t.Parallel()
-	w, _ := newWorld(t, Config{Nodes: 1, IPv4: true, Dump: func(n *Node) string { return "the state of " + n.Name() }})
+	w, _ := newHarness(t, Config{Nodes: 1, IPv4: true, Dump: func(n *Node) string { return "the state of " + n.Name() }})
 	web, db := host(t, w, "shop/web"), host(t, w, "shop/db")
 	q := Question{From: []*Host{web, db}, To: []*Host{web, db}, Proto: "tcp", Port: 80, Family: 4}
 	err := w.Expect(t.Context(), q, Nothing, 0)

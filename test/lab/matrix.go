@@ -61,7 +61,7 @@ func (q Question) fill(f func(from, to *Host) bool) Matrix {
 const parallelProbes = 64
 
 // Matrix probes all pairs in parallel.
-func (w *World) Matrix(ctx context.Context, q Question) (Matrix, error) {
+func (w *Network) Matrix(ctx context.Context, q Question) (Matrix, error) {
 	m := q.fill(func(_, _ *Host) bool { return false })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelProbes)
@@ -140,7 +140,7 @@ func trimLines(s string) string {
 
 // Expect asks until the matrix is as wanted twice in a row. If it is not within the given time, the error holds the
 // matrix wanted, what is different, and what Config.Dump returns for every node.
-func (w *World) Expect(ctx context.Context, q Question, want func(from, to *Host) bool, within time.Duration) error {
+func (w *Network) Expect(ctx context.Context, q Question, want func(from, to *Host) bool, within time.Duration) error {
 	wanted := q.fill(want)
 	deadline := time.Now().Add(within)
 	for matches := 0; ; {
@@ -166,7 +166,7 @@ func (w *World) Expect(ctx context.Context, q Question, want func(from, to *Host
 	}
 }
 
-func (w *World) dump() string {
+func (w *Network) dump() string {
 	var b strings.Builder
 	for _, n := range w.nodes {
 		fmt.Fprintf(&b, "=== %s\n%s\n", n.name, w.config.Dump(n))

@@ -28,14 +28,14 @@ func (n *Node) PodRanges() []netip.Prefix { return n.ranges }
 // PodInterface returns what packets from and to the node's pods pass: cni0, or "" if each pod has an interface of its
 // own.
 func (n *Node) PodInterface() string {
-	if n.world.config.Attach == Bridge {
+	if n.harness.config.Attach == Bridge {
 		return bridgeName
 	}
 	return ""
 }
 
 // newNode makes node number i: 172.31.0.1i and fd31::1i.
-func (w *World) newNode(i int) (*Node, error) {
+func (w *Network) newNode(i int) (*Node, error) {
 	h, err := w.newHost(fmt.Sprintf("node%d", i))
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (n *Node) addPodBridge() error {
 func (n *Node) gateway(r netip.Prefix) netip.Addr { return r.Addr().Next() }
 
 // connect makes the routes between a new node and those before it.
-func (w *World) connect(n *Node) error {
+func (w *Network) connect(n *Node) error {
 	for _, other := range w.nodes {
 		if err := n.inside(other.routesThrough); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (n *Node) claim(p *Pod, wanted []netip.Addr) error {
 		if holder := n.occupied[addr]; holder != nil {
 			return errors.Errorf("address %s belongs to pod %s", addr, holder.name)
 		}
-		if addr.Is4() && !n.world.config.IPv4 || addr.Is6() && !n.world.config.IPv6 {
+		if addr.Is4() && !n.harness.config.IPv4 || addr.Is6() && !n.harness.config.IPv6 {
 			return errors.Errorf("address %s is of a family that this world does not have", addr)
 		}
 	}

@@ -30,7 +30,7 @@ func (p *Pod) Port() string { return p.port }
 
 // AddPod makes a pod and returns when its addresses can be used. The name is free ("shop/web"), unique in the world.
 func (n *Node) AddPod(name string, config PodConfig) (*Pod, error) {
-	h, err := n.world.newHost(name)
+	h, err := n.harness.newHost(name)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (p *Pod) plugNode() error {
 	if err := addVeth(p.port, p.Host, hardwareAddr(p.addrs[0])); err != nil {
 		return err
 	}
-	if p.world.config.Attach == Bridge {
+	if p.harness.config.Attach == Bridge {
 		return enslave(p.port, bridgeName, true)
 	}
 	return raise(p.port, routedGateways()...)
@@ -112,7 +112,7 @@ func (p *Pod) plugNode() error {
 
 // configure sets up the pod's interface, in the pod's namespace.
 func (p *Pod) configure() error {
-	if p.world.config.Attach == Bridge {
+	if p.harness.config.Attach == Bridge {
 		return p.configureBridged()
 	}
 	if err := raise(podInterface, singles(p.addrs)...); err != nil {
@@ -157,7 +157,7 @@ func (p *Pod) configureBridged() error {
 // routeNode makes the node's own routes to the pod, in the node's namespace.
 func (p *Pod) routeNode() error {
 	device := bridgeName
-	if p.world.config.Attach == Routed {
+	if p.harness.config.Attach == Routed {
 		device = p.port
 	}
 	for _, addr := range p.addrs {
@@ -178,8 +178,8 @@ func (p *Pod) routeStrays(f func(netip.Addr) error) error {
 		if p.node.inRange(addr) {
 			continue
 		}
-		hosts := []*Host{p.world.outside}
-		for _, n := range p.world.nodes {
+		hosts := []*Host{p.harness.outside}
+		for _, n := range p.harness.nodes {
 			hosts = append(hosts, n.Host)
 		}
 		for _, h := range hosts {

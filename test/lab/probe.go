@@ -88,7 +88,7 @@ func (h *Host) Ask(ctx context.Context, packet Packet) (Verdict, string, error) 
 	if err == nil {
 		name, err = converse(ctx, socket, packet, exchange)
 	}
-	verdict, err := judge(err)
+	verdict, err := model(err)
 	if ctx.Err() != nil {
 		return Dropped, "", ctx.Err()
 	}
@@ -107,8 +107,8 @@ func converse(ctx context.Context, socket *os.File, packet Packet,
 	return exchange(socket, packet)
 }
 
-// judge turns what an exchange ended with into a verdict.
-func judge(err error) (Verdict, error) {
+// refmodel turns what an exchange ended with into a verdict.
+func model(err error) (Verdict, error) {
 	switch {
 	case err == nil:
 		return Allowed, nil

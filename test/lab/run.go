@@ -169,12 +169,12 @@ func runOf(namespace string) string {
 	return id
 }
 
-// Sweep removes what runs that ended without Close left behind: their processes, namespaces and files. It never touches
+// Cleanup removes what runs that ended without Close left behind: their processes, namespaces and files. It never touches
 // a run whose process lives.
-func Sweep() error { return sweep(abandonedRun) }
+func Cleanup() error { return cleanup(abandonedRun) }
 
-// sweep removes the runs that claim returns; it returns nil for those that must stay.
-func sweep(claim func(id string) (*run, error)) error {
+// cleanup removes the runs that claim returns; it returns nil for those that must stay.
+func cleanup(claim func(id string) (*run, error)) error {
 	ids, err := runs()
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func Main(m interface{ Run() int }) int {
 	// With a processor to spare for the goroutines that serve, the kernel shares time out among them and those that ask: Go's scheduler
 	// lets goroutines that wait for packets wait for long while all its processors have something to do.
 	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
-	if err := Sweep(); err != nil {
+	if err := Cleanup(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -302,7 +302,7 @@ func removeOwnRuns() error {
 	if _, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return errors.Wrap(err, "keeping the lock of all runs")
 	}
-	return sweep(ownRun)
+	return cleanup(ownRun)
 }
 
 // killAndWait kills a process, a child or not, and waits until it is gone or only waits to be reaped.

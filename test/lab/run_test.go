@@ -104,9 +104,9 @@ func traces(t *testing.T, id string) []string {
 
 func TestSweepRemovesWhatAKilledRunLeftAndNothingElse(t *testing.T) {
 	t.Parallel()
-	w, hosts := newWorld(t, Config{Nodes: 1, IPv4: true})
+	w, hosts := newHarness(t, Config{Nodes: 1, IPv4: true})
 	c := startChild(t)
-	if err := Sweep(); err != nil {
+	if err := Cleanup(); err != nil {
 		t.Fatal(err)
 	}
 	if len(traces(t, c.run)) == 0 {
@@ -114,7 +114,7 @@ func TestSweepRemovesWhatAKilledRunLeftAndNothingElse(t *testing.T) {
 	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
-	if err := Sweep(); err != nil {
+	if err := Cleanup(); err != nil {
 		t.Fatal(err)
 	}
 	// Another process's sweep may have been the faster one, and not be finished.
@@ -142,7 +142,7 @@ func TestSignalRemovesTheRun(t *testing.T) {
 
 func TestCloseLeavesNothing(t *testing.T) {
 	t.Parallel()
-	w, _ := newWorld(t, Config{Nodes: 2, IPv4: true, IPv6: true})
+	w, _ := newHarness(t, Config{Nodes: 2, IPv4: true, IPv6: true})
 	node := w.Node("node1")
 	command := node.Command(t.Context(), "sleep", "1000")
 	if err := command.Start(); err != nil {
@@ -222,7 +222,7 @@ func await(t *testing.T, what string, done func() bool) {
 
 func TestDoIsInsideAndOnlyThere(t *testing.T) {
 	t.Parallel()
-	w, _ := newWorld(t, Config{Nodes: 1, IPv4: true})
+	w, _ := newHarness(t, Config{Nodes: 1, IPv4: true})
 	before := namespaceOf(t, "/proc/self/ns/net")
 	err := w.Node("node1").Do(func() error {
 		inside, err := os.Readlink("/proc/thread-self/ns/net")
@@ -242,7 +242,7 @@ func TestDoIsInsideAndOnlyThere(t *testing.T) {
 // A command is not tied to the thread of the goroutine that started it.
 func TestCommandOutlivesItsGoroutine(t *testing.T) {
 	t.Parallel()
-	w, _ := newWorld(t, Config{Nodes: 1, IPv4: true})
+	w, _ := newHarness(t, Config{Nodes: 1, IPv4: true})
 	var command *Cmd
 	err := w.Node("node1").Do(func() error {
 		command = w.Node("node1").Command(t.Context(), "sleep", "1000")

@@ -72,7 +72,7 @@ func (h *Host) serveUDP(port uint16) error {
 	for _, network := range []string{"udp4", "udp6"} {
 		var conn net.PacketConn
 		err := h.inside(func() (err error) {
-			config := net.ListenConfig{Control: tellDestination}
+			config := net.ListenConfig{Control: setDestination}
 			conn, err = config.ListenPacket(context.Background(), network, anyAddress(port))
 			return err
 		})
@@ -100,8 +100,8 @@ func (h *Host) answerUDP(conn *net.UDPConn) {
 	}
 }
 
-// tellDestination makes a socket report to which of the host's addresses a datagram was sent.
-func tellDestination(network, _ string, conn syscall.RawConn) error {
+// setDestination makes a socket report to which of the host's addresses a datagram was sent.
+func setDestination(network, _ string, conn syscall.RawConn) error {
 	var failed error
 	err := conn.Control(func(fd uintptr) {
 		if network == "udp4" {

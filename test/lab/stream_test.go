@@ -7,7 +7,7 @@ import (
 
 func TestStreamFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	w, _ := newWorld(t, Config{Nodes: 1, IPv4: true, IPv6: true})
+	w, _ := newHarness(t, Config{Nodes: 1, IPv4: true, IPv6: true})
 	web, db, node := host(t, w, "shop/web"), host(t, w, "shop/db"), w.Node("node1")
 	var flows []StreamFlow
 	for _, family := range []int{4, 6} {

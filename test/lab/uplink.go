@@ -14,7 +14,7 @@ const carrier = "carrier0"
 // AddUplink makes a host that is no pod and has addresses of the node's ranges, behind a port of the pods' bridge by the given name. The port
 // is a VXLAN device, as that of an overlay network or of another segment is.
 func (n *Node) AddUplink(name, port string) (*Pod, error) {
-	h, err := n.world.newHost(name)
+	h, err := n.harness.newHost(name)
 	if err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ type Config struct {
 	Dump func(*Node) string
 }
 
-// World is a switch with nodes and outside hosts on it. Its methods may be called concurrently.
-type World struct {
+// Network is a switch with nodes and outside hosts on it. Its methods may be called concurrently.
+type Network struct {
 	config  Config
 	id      string
 	run     *run
@@ -59,7 +59,7 @@ type World struct {
 }
 
 // New builds a world. Close removes it.
-func New(config Config) (*World, error) {
+func New(config Config) (*Network, error) {
 	if config.Nodes < 1 || config.Nodes > maxNodes {
 		return nil, errors.Errorf("a world has 1 to %d nodes, not %d", maxNodes, config.Nodes)
 	}
@@ -76,7 +76,7 @@ func New(config Config) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{config: config, id: run.id, run: run, hosts: map[string]*Host{}}
+	w := &Network{config: config, id: run.id, run: run, hosts: map[string]*Host{}}
 	if err := w.build(); err != nil {
 		_ = w.Close()
 		return nil, errors.Wrap(err, "building a world of network namespaces")
@@ -84,7 +84,7 @@ func New(config Config) (*World, error) {
 	return w, nil
 }
 
-func (w *World) build() error {
+func (w *Network) build() error {
 	network, err := w.newNamespace("switch")
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func makeSwitch() error {
 }
 
 // families parses one IPv4 and one IPv6 address and returns those that this world has.
-func (w *World) families(addrs []string) []netip.Addr {
+func (w *Network) families(addrs []string) []netip.Addr {
 	var kept []netip.Addr
 	for _, s := range addrs {
 		addr := netip.MustParseAddr(s)
@@ -132,7 +132,7 @@ func (w *World) families(addrs []string) []netip.Addr {
 
 // AddHost puts a host that is no node on the switch. It reaches every node, every pod and every other host directly,
 // and they reach it, whatever its addresses are.
-func (w *World) AddHost(name string, addrs ...netip.Addr) (*Host, error) {
+func (w *Network) AddHost(name string, addrs ...netip.Addr) (*Host, error) {
 	h, err := w.newHost(name)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (w *World) AddHost(name string, addrs ...netip.Addr) (*Host, error) {
 }
 
 // plug connects a host's eth0 to the switch, with a default route that finds every address on the wire.
-func (w *World) plug(h *Host, addrs []netip.Prefix) error {
+func (w *Network) plug(h *Host, addrs []netip.Prefix) error {
 	port := portName("p", h.netns)
 	err := w.network.inside(func() error {
 		if err := addVeth(port, h, hardwareAddr(addrs[0].Addr())); err != nil {
@@ -194,7 +194,7 @@ func addDefaultRoutes(config Config) error {
 }
 
 // Node returns a node by its name, node1 to node9; it panics if there is none, as that is a mistake in the caller.
-func (w *World) Node(name string) *Node {
+func (w *Network) Node(name string) *Node {
 	for _, n := range w.nodes {
 		if n.Name() == name {
 			return n
@@ -204,13 +204,13 @@ func (w *World) Node(name string) *Node {
 }
 
 // Nodes returns the nodes in their order.
-func (w *World) Nodes() []*Node { return w.nodes }
+func (w *Network) Nodes() []*Node { return w.nodes }
 
 // Outside returns the host outside the cluster that every world has: 192.0.2.10 and 2001:db8::10.
-func (w *World) Outside() *Host { return w.outside }
+func (w *Network) Outside() *Host { return w.outside }
 
 // Hosts returns all nodes, pods and outside hosts that are there now, sorted by name.
-func (w *World) Hosts() []*Host {
+func (w *Network) Hosts() []*Host {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var hosts []*Host
@@ -222,10 +222,10 @@ func (w *World) Hosts() []*Host {
 }
 
 // Dir returns a directory for files that go with the world.
-func (w *World) Dir() string { return w.run.dir }
+func (w *Network) Dir() string { return w.run.dir }
 
 // Close ends what runs in the world and removes it. It may be called more than once.
-func (w *World) Close() error {
+func (w *Network) Close() error {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -245,7 +245,7 @@ func (w *World) Close() error {
 }
 
 // newHost makes a namespace with the settings that all hosts have in common and registers it under its name.
-func (w *World) newHost(name string) (*Host, error) {
+func (w *Network) newHost(name string) (*Host, error) {
 	h, err := w.newNamespace(name)
 	if err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func (w *World) newHost(name string) (*Host, error) {
 }
 
 // newNamespace makes a namespace whose interfaces are quiet: no router solicitations, no duplicate address detection.
-func (w *World) newNamespace(name string) (*Host, error) {
+func (w *Network) newNamespace(name string) (*Host, error) {
 	netns, err := w.run.createNamespace(name)
 	if err != nil {
 		return nil, errors.Wrapf(err, "creating the network namespace of %s", name)
@@ -274,7 +274,7 @@ func (w *World) newNamespace(name string) (*Host, error) {
 		_ = removeNamespaces(netns)
 		return nil, errors.Wrapf(err, "entering the network namespace of %s", name)
 	}
-	h := &Host{world: w, name: name, netns: netns, thread: thread, commands: map[*Cmd]bool{}}
+	h := &Host{harness: w, name: name, netns: netns, thread: thread, commands: map[*Cmd]bool{}}
 	err = h.inside(func() error {
 		if err := setSysctls(map[string]string{
 			"net/ipv6/conf/all/accept_dad":               "0",

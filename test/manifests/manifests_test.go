@@ -307,8 +307,8 @@ func TestRelayIsConfined(t *testing.T) {
 	all := kustomized(t, withComponents(t, "../relay"))
 	pod := decode[appsv1.Deployment](t, all, "Deployment weave-npc-relay").Spec.Template.Spec
 	c := container(t, pod, "weave-npc-relay")
-	yes, no, nobody := true, false, int64(65532)
-	want := &corev1.SecurityContext{RunAsUser: &nobody, RunAsGroup: &nobody, RunAsNonRoot: &yes, Privileged: &no, AllowPrivilegeEscalation: &no,
+	yes, no, none := true, false, int64(65532)
+	want := &corev1.SecurityContext{RunAsUser: &none, RunAsGroup: &none, RunAsNonRoot: &yes, Privileged: &no, AllowPrivilegeEscalation: &no,
 		ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 	if d := cmp.Diff(want, c.SecurityContext); d != "" {

@@ -33,7 +33,7 @@ func program(t testing.TB) string {
 }
 
 // browser is a headless browser with one page, which is asked by messages of the DevTools protocol through a pipe. It has a network of its own, where
-// nobody is.
+// none is.
 type browser struct {
 	t       testing.TB
 	in      *os.File
@@ -155,8 +155,8 @@ func (b *browser) text(expression string) string {
 	return s
 }
 
-// settle waits until the page has drawn what it was asked for.
-func (b *browser) settle() {
+// waitIdle waits until the page has drawn what it was asked for.
+func (b *browser) waitIdle() {
 	b.t.Helper()
 	b.eval(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))`)
 }
@@ -185,7 +185,7 @@ func (b *browser) press(keys ...string) {
 		delete(event, "text")
 		b.call("Input.dispatchKeyEvent", event)
 	}
-	b.settle()
+	b.waitIdle()
 }
 
 // click clicks in the middle of an element.
@@ -199,7 +199,7 @@ func (b *browser) click(selector string) {
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
 		b.call("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1})
 	}
-	b.settle()
+	b.waitIdle()
 }
 
 // choose sets the value of a control as a user does.
@@ -207,7 +207,7 @@ func (b *browser) choose(id, value string) {
 	b.t.Helper()
 	b.eval(`(() => { const e = document.getElementById(` + quoted(id) + `); e.value = ` + quoted(value) + `;
 		for (const kind of ["input", "change"]) e.dispatchEvent(new Event(kind, {bubbles: true})); })()`)
-	b.settle()
+	b.waitIdle()
 }
 
 // picture writes a screenshot.

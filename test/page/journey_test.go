@@ -94,7 +94,7 @@ func TestTheAddressHoldsTheState(t *testing.T) {
 	}
 	b.open(file, "")
 	b.eval(`location.hash = "port=tcp/80&to=redis"`) // as somebody edits it
-	b.settle()
+	b.waitIdle()
 	if got := b.text(`document.getElementById("count").textContent`); got != "15 rows × 2 columns" {
 		t.Errorf("the address was edited, and the page has %s", got)
 	}

@@ -85,7 +85,7 @@ func TestThePageAnswersAsExplainDoes(t *testing.T) {
 	b := newBrowser(t, 1000, 800)
 	alone, tiers := 0, 0
 	for seed := range uint64(80) {
-		v := random.World(t, rand.New(rand.NewPCG(seed, 2))).View()
+		v := random.Cluster(t, rand.New(rand.NewPCG(seed, 2))).View()
 		file := written(t, v, matrix.PageOptions{AllPorts: true, Options: matrix.Options{
 			Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1", "192.0.2.9"}}})
 		b.open(file, "")

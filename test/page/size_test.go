@@ -14,7 +14,7 @@ import (
 const (
 	maxBytes  = 2_000_000
 	maxMillis = 1_000
-	patience  = 5
+	timeout   = 5
 )
 
 // TestSizes measures pages of 30, 300 and 10,000 pods, and takes the pictures that the documentation shows.
@@ -41,7 +41,7 @@ func TestSizes(t *testing.T) {
 			ms := b.open(file, c.state)
 			drawn := b.eval(`document.querySelectorAll("[role=gridcell]").length`)
 			t.Logf("%d bytes, drawn after %d ms, %v cells in the document", info.Size(), ms, drawn)
-			if info.Size() > maxBytes || ms > maxMillis*patience {
+			if info.Size() > maxBytes || ms > maxMillis*timeout {
 				t.Errorf("%d bytes are drawn after %d ms", info.Size(), ms)
 			}
 			if got := b.text(`document.getElementById("count").textContent`); got != c.want {
@@ -74,7 +74,7 @@ func TestScrolling(t *testing.T) {
 	}
 	for _, at := range []string{"g.scrollHeight / 2, g.scrollWidth / 3", "0, g.scrollWidth", "g.scrollHeight, 0", "12345, 67890"} {
 		b.eval(`(g => { [g.scrollTop, g.scrollLeft] = [` + at + `]; })(document.getElementById("grid"))`)
-		b.settle()
+		b.waitIdle()
 		holes := b.text(`(() => { const g = document.getElementById("grid").getBoundingClientRect(), out = [];
 			for (let x = g.left + 250; x < g.right - 14; x += 97) for (let y = g.top + 200; y < g.bottom - 14; y += 97) {
 				const e = document.elementFromPoint(x, y);

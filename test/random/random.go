@@ -26,8 +26,8 @@ func SetPolicy(t testing.TB, c *cluster.Cluster, key, spec string) {
 // Pick returns one of some values.
 func Pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// World returns a cluster that has few labels, ports and addresses, so that many pods are alike, some claim the same address, and some report a stale one.
-func World(t *testing.T, r *rand.Rand) *cluster.Cluster {
+// Cluster returns a cluster that has few labels, ports and addresses, so that many pods are alike, some claim the same address, and some report a stale one.
+func Cluster(t *testing.T, r *rand.Rand) *cluster.Cluster {
 	w := cluster.New()
 	w.LegacyNetpol = r.IntN(8) == 0
 	for _, ns := range []string{"a", "b", "c"} {

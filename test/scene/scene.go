@@ -21,23 +21,23 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
 
 // Scene is a cluster.
-type Scene struct{ judge.World }
+type Scene struct{ refmodel.State }
 
 var namespaces = []string{"a", "b", "c"}
 
 // Draw draws a cluster of three namespaces, a few pods on two nodes, and policies of both kinds about them.
 func Draw(t *rapid.T) *Scene {
-	s := &Scene{judge.World{Namespaces: map[string]map[string]string{}}}
+	s := &Scene{refmodel.State{Namespaces: map[string]map[string]string{}}}
 	for _, ns := range namespaces {
 		s.Namespaces[ns] = map[string]string{corev1.LabelMetadataName: ns, "team": pick(t, "team", "x", "y")}
 	}
 	for i := 1; i <= 2; i++ {
-		s.Nodes = append(s.Nodes, judge.Node{Name: fmt.Sprint("node", i), Labels: map[string]string{"zone": pick(t, "zone", "x", "y")},
+		s.Nodes = append(s.Nodes, refmodel.Node{Name: fmt.Sprint("node", i), Labels: map[string]string{"zone": pick(t, "zone", "x", "y")},
 			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{172, 31, 0, byte(i)}), netip.MustParseAddr(fmt.Sprintf("fd31::%d", i))}})
 	}
 	for i := range rapid.IntRange(2, 8).Draw(t, "pods") {
@@ -60,8 +60,8 @@ func pick[T any](t *rapid.T, label string, from ...T) T {
 	return rapid.SampledFrom(from).Draw(t, label)
 }
 
-func drawPod(t *rapid.T, i int) judge.Pod {
-	p := judge.Pod{Namespace: pick(t, "namespace", namespaces...), Name: fmt.Sprint("p", i), Node: pick(t, "node", "node1", "node2"),
+func drawPod(t *rapid.T, i int) refmodel.Pod {
+	p := refmodel.Pod{Namespace: pick(t, "namespace", namespaces...), Name: fmt.Sprint("p", i), Node: pick(t, "node", "node1", "node2"),
 		Labels: map[string]string{"app": pick(t, "app", "web", "db"), "pod-template-hash": fmt.Sprint(i)}}
 	families := pick(t, "families", 1, 2, 3, 3)
 	if families&1 != 0 {
@@ -168,32 +168,32 @@ func (s *Scene) DrawHidden(t *rapid.T) func(namespace string) (labels, pods, pol
 // Cluster returns what a user knows of the cluster who may not read what is hidden.
 func (s *Scene) Cluster(hidden func(namespace string) (labels, pods, policies bool)) *cluster.Cluster {
 	c := cluster.New()
-	unread := [3]npc.Partly{}
+	unreadable := [3]npc.Partly{}
 	for _, ns := range namespaces {
 		var lacks [3]bool
 		lacks[0], lacks[1], lacks[2] = hidden(ns)
-		for i := range unread {
+		for i := range unreadable {
 			if lacks[i] {
-				unread[i].Reason = "forbidden"
+				unreadable[i].Reason = "forbidden"
 				continue
 			}
-			if unread[i].Read == nil {
-				unread[i].Read = map[string]bool{}
+			if unreadable[i].Read == nil {
+				unreadable[i].Read = map[string]bool{}
 			}
-			unread[i].Read[ns] = true
+			unreadable[i].Read[ns] = true
 		}
 		if !lacks[0] {
 			c.SetNamespace(npc.Namespace{Name: ns, Labels: s.Namespaces[ns]})
 		}
 	}
-	c.SetUnread(npc.Unread{Namespaces: unread[0], Pods: unread[1], Policies: unread[2]})
+	c.SetUnreadable(npc.Unreadable{Namespaces: unreadable[0], Pods: unreadable[1], Policies: unreadable[2]})
 	for _, p := range s.Pods {
-		if !unread[1].Lacks(p.Namespace) {
+		if !unreadable[1].Lacks(p.Namespace) {
 			c.SetPod(s.pod(p))
 		}
 	}
 	for i := range s.Policies {
-		if !unread[2].Lacks(s.Policies[i].Namespace) {
+		if !unreadable[2].Lacks(s.Policies[i].Namespace) {
 			c.SetPolicy(&s.Policies[i])
 		}
 	}
@@ -206,7 +206,7 @@ func (s *Scene) Cluster(hidden func(namespace string) (labels, pods, policies bo
 	return c
 }
 
-func (s *Scene) pod(p judge.Pod) npc.Pod {
+func (s *Scene) pod(p refmodel.Pod) npc.Pod {
 	out := npc.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: p.Addrs}
 	for _, n := range s.Nodes {
 		if n.Name == p.Node {
@@ -241,12 +241,12 @@ func Outside() []netip.Addr {
 }
 
 // Packet returns the packet that opens a connection.
-func Packet(from, to netip.Addr, s flow.Service) judge.Packet {
+func Packet(from, to netip.Addr, s flow.Service) refmodel.Packet {
 	protocol := npc.APIProtocol(s.Protocol)
 	if protocol == "" {
 		protocol = "ICMP"
 	}
-	return judge.Packet{Src: from, Dst: to, Protocol: protocol, Port: int32(s.Port)}
+	return refmodel.Packet{Src: from, Dst: to, Protocol: protocol, Port: int32(s.Port)}
 }
 
 // Reach returns the judge's answer about two who have some addresses: allowed, denied, partly (allowed in one family), or never (no family in
@@ -259,7 +259,7 @@ func (s *Scene) Reach(from, to []netip.Addr, service flow.Service) string {
 				continue
 			}
 			flows++
-			if s.Allowed(judge.Everywhere, Packet(a, b, service)) {
+			if s.Allowed(refmodel.Everywhere, Packet(a, b, service)) {
 				allowed++
 			}
 		}
@@ -276,7 +276,7 @@ func (s *Scene) Reach(from, to []netip.Addr, service flow.Service) string {
 }
 
 // Pod returns a pod by its namespace/name.
-func (s *Scene) Pod(name string) *judge.Pod {
-	i := slices.IndexFunc(s.Pods, func(p judge.Pod) bool { return p.Namespace+"/"+p.Name == name })
+func (s *Scene) Pod(name string) *refmodel.Pod {
+	i := slices.IndexFunc(s.Pods, func(p refmodel.Pod) bool { return p.Namespace+"/"+p.Name == name })
 	return &s.Pods[i]
 }

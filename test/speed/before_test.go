@@ -27,7 +27,7 @@ func BenchmarkStartBesideAnother(b *testing.B) {
 				clean(b, binary)
 				p := startOurs(b, binary, s)
 				defer p.end()
-				time.Sleep(settles)
+				time.Sleep(quiescence)
 				f.time, f.memory = append(f.time, p.ready.Seconds()), append(f.memory, p.resident(b))
 			}
 			for b.Loop() {

@@ -28,8 +28,8 @@ import (
 const (
 	// readyWords are what a process prints when it has caught up.
 	readyWords = "policies are enforced"
-	// settles is how long a process is left alone before its memory is looked at.
-	settles = 3 * time.Second
+	// quiescence is how long a process is left alone before its memory is looked at.
+	quiescence = 3 * time.Second
 )
 
 // process is one that is measured.
@@ -149,7 +149,7 @@ func BenchmarkStart(b *testing.B) {
 			var floor, ours struct{ time, memory []float64 }
 			measure := func(p *process) (ready, memory float64) {
 				defer p.end()
-				time.Sleep(settles)
+				time.Sleep(quiescence)
 				return p.ready.Seconds(), p.resident(b)
 			}
 			for b.Loop() {
@@ -224,7 +224,7 @@ type followed struct{ p50, p99, cpu, related float64 }
 // follow measures one process. Without the name of the set that it puts the probing pod into, the set is looked for.
 func follow(b *testing.B, s *server, p *process, c synthetic.Cluster, name string) (f followed) {
 	b.Helper()
-	time.Sleep(settles)
+	time.Sleep(quiescence)
 	k := open(b)
 	defer k.Close()
 	asks, err := netlink.NewHandle(unix.NETLINK_NETFILTER)

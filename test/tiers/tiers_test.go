@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
 
@@ -37,16 +37,16 @@ func universe() tiers.Universe {
 }
 
 // cluster has two pods in each of two namespaces, on two nodes.
-func cluster() judge.World {
-	w := judge.World{
+func cluster() refmodel.State {
+	w := refmodel.State{
 		Namespaces: map[string]map[string]string{"a": {"x": "1"}, "b": {"x": "2"}},
-		Nodes: []judge.Node{
+		Nodes: []refmodel.Node{
 			{Name: "node1", Labels: map[string]string{"role": "edge"}, Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}},
 			{Name: "node2", Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.2")}},
 		},
 	}
 	for i := 1; i <= 4; i++ {
-		w.Pods = append(w.Pods, judge.Pod{Namespace: string("ab"[i%2]), Name: fmt.Sprint(i), Node: fmt.Sprint("node", 1+i/3),
+		w.Pods = append(w.Pods, refmodel.Pod{Namespace: string("ab"[i%2]), Name: fmt.Sprint(i), Node: fmt.Sprint("node", 1+i/3),
 			Labels: map[string]string{"y": fmt.Sprint(1 + i/3)}, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i)})},
 			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 79 + int32(i), Protocol: corev1.ProtocolTCP}}})
 	}
@@ -108,7 +108,7 @@ func TestDrawnPoliciesAreJudged(t *testing.T) {
 		for _, src := range addrs {
 			for _, dst := range addrs {
 				for _, protocol := range []corev1.Protocol{"TCP", "UDP", "ICMP"} {
-					out, in := w.Judge(judge.Everywhere, judge.Packet{Src: src, Dst: dst, Protocol: protocol, Port: 80})
+					out, in := w.Evaluate(refmodel.Everywhere, refmodel.Packet{Src: src, Dst: dst, Protocol: protocol, Port: 80})
 					seen[fmt.Sprint("out ", out)]++
 					seen[fmt.Sprint("in ", in)]++
 				}

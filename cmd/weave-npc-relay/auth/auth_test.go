@@ -45,16 +45,16 @@ func jwt(expires time.Time) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, expires.Unix())) + ".c2ln"
 }
 
-// world is a relay's tokens with a clock.
-type world struct {
+// harness is a relay's tokens with a clock.
+type harness struct {
 	*Tokens
 	api     *api
 	clock   time.Time
 	refused map[string]int
 }
 
-func newWorld() *world {
-	w := &world{clock: time.Unix(1_000_000, 0), refused: map[string]int{}}
+func newHarness() *harness {
+	w := &harness{clock: time.Unix(1_000_000, 0), refused: map[string]int{}}
 	const agent = "system:serviceaccount:kube-system:weave-npc"
 	w.api = &api{users: map[string]string{"good": agent, "for everything": agent, "other": "system:serviceaccount:kube-system:other",
 		jwt(w.clock.Add(10 * time.Minute)): agent, "admin": "admin"}}
@@ -64,7 +64,7 @@ func newWorld() *world {
 }
 
 // ask returns the status of a request.
-func (w *world) ask(header string) int {
+func (w *harness) ask(header string) int {
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
 	if header != "" {
 		r.Header.Set("Authorization", header)
@@ -90,7 +90,7 @@ func TestOnlyAgentsAreLetIn(t *testing.T) {
 		{"an_admin", "Bearer admin", http.StatusForbidden, ReasonAccount},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld()
+			w := newHarness()
 			if got := w.ask(c.header); got != c.status {
 				t.Errorf("status %d", got)
 			}
@@ -103,7 +103,7 @@ func TestOnlyAgentsAreLetIn(t *testing.T) {
 
 // TestAnAnswerIsKeptForAMinute, and a refusal for ten seconds; after that the API server may say otherwise.
 func TestAnAnswerIsKeptForAMinute(t *testing.T) {
-	w := newWorld()
+	w := newHarness()
 	step := func(after time.Duration, header string, status, asked int) {
 		t.Helper()
 		w.clock = w.clock.Add(after)
@@ -123,7 +123,7 @@ func TestAnAnswerIsKeptForAMinute(t *testing.T) {
 
 // TestWhileTheAPIServerIsAway tokens that it has accepted within the hour are taken, until they expire.
 func TestWhileTheAPIServerIsAway(t *testing.T) {
-	w := newWorld()
+	w := newHarness()
 	expiring := "Bearer " + jwt(w.clock.Add(10*time.Minute))
 	for _, header := range []string{"Bearer good", expiring} {
 		if got := w.ask(header); got != http.StatusTeapot {
@@ -150,7 +150,7 @@ func TestWhileTheAPIServerIsAway(t *testing.T) {
 
 // TestAStreamEndsWithItsToken by its context.
 func TestAStreamEndsWithItsToken(t *testing.T) {
-	w := newWorld()
+	w := newHarness()
 	expires := time.Now().Add(1500 * time.Millisecond)
 	token := jwt(expires)
 	w.now = time.Now
@@ -172,7 +172,7 @@ func TestAStreamEndsWithItsToken(t *testing.T) {
 
 // TestAFloodOfTokens leaves what is remembered bounded, and agents in it.
 func TestAFloodOfTokens(t *testing.T) {
-	w := newWorld()
+	w := newHarness()
 	w.ask("Bearer good")
 	for i := range most + 10 {
 		w.ask(fmt.Sprintf("Bearer forged-%d", i))

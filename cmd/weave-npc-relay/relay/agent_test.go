@@ -32,14 +32,14 @@ type agent struct {
 func (a *agent) SetSynced() { a.synced.Store(true) }
 
 // runAgent runs a source until the test ends. It reads through relays if there are any.
-func (w *world) runAgent(t *testing.T, relays ...*running) *agent {
+func (w *harness) runAgent(t *testing.T, relays ...*running) *agent {
 	t.Helper()
 	return w.runAgentOf(t, w.client, time.Second, relays...)
 }
 
 // runAgentOf runs a source as runAgent does, with a client of the API server and a time over which many agents spread
 // what they do at once.
-func (w *world) runAgentOf(t *testing.T, direct kubernetes.Interface, spread time.Duration, relays ...*running) *agent {
+func (w *harness) runAgentOf(t *testing.T, direct kubernetes.Interface, spread time.Duration, relays ...*running) *agent {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	a, s := &agent{Cluster: cluster.New()}, source.FromAPI(direct, nil, "")
@@ -98,7 +98,7 @@ func (a *agent) state() map[string]string {
 // TestAgentsFollowThroughRelaysThatDie has an agent follow the churn of a real API server through two relays, which die one after the other. It knows
 // what another agent knows that asks the API server, and lists nothing anew.
 func TestAgentsFollowThroughRelaysThatDie(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	random := rand.New(rand.NewPCG(1, 1))
 	w.churn(t, random, 40)
 	first, second := w.start(w.config, ""), w.start(w.config, "")

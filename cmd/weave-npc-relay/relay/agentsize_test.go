@@ -97,7 +97,7 @@ func runLone(text string) int {
 		m := controller.New(enforce.Config{NodeName: synthetic.Node})
 		go func() { _ = s.Run(context.Background(), m, log) }()
 		go func() {
-			for told := false; ; {
+			for reported := false; ; {
 				<-m.Wake()
 				if !m.Synced() {
 					continue
@@ -106,10 +106,10 @@ func runLone(text string) int {
 					m.Planner().Commit(tx, tx.Taken())
 				}
 				m.Planner().CarriedOut()
-				if !told {
+				if !reported {
 					fmt.Println(time.Since(start).Seconds())
 				}
-				for told = true; m.Planner().Resume(); {
+				for reported = true; m.Planner().Resume(); {
 					for _, tx := range m.Planner().Plan(true, [2]dataplane.Known{}) {
 						m.Planner().Commit(tx, tx.Taken())
 					}

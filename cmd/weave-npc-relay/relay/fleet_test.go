@@ -28,15 +28,15 @@ func followedKinds() []string { return []string{"namespaces", "pods", "networkpo
 
 // fleet is many agents, and one beside them that knows no relay.
 type fleet struct {
-	*world
+	*harness
 	agents []*agent
 	direct *agent
 }
 
 // newFleet runs agents in a world that has some of each kind, and waits until they have listed everything.
-func newFleet(t *testing.T, w *world, direct kubernetes.Interface, spread time.Duration, relays ...*running) *fleet {
+func newFleet(t *testing.T, w *harness, direct kubernetes.Interface, spread time.Duration, relays ...*running) *fleet {
 	t.Helper()
-	f := &fleet{world: w, direct: w.runAgent(t)}
+	f := &fleet{harness: w, direct: w.runAgent(t)}
 	for range fleetSize {
 		f.agents = append(f.agents, w.runAgentOf(t, direct, spread, relays...))
 	}
@@ -130,7 +130,7 @@ func (f *fleet) alike(when string) {
 }
 
 // furnish makes one of each kind that agents follow, beside the namespaces.
-func (w *world) furnish() {
+func (w *harness) furnish() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	_, err := w.client.NetworkingV1().NetworkPolicies("shop").Create(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy"}},
@@ -141,7 +141,7 @@ func (w *world) furnish() {
 }
 
 // touch changes one of each kind that agents follow.
-func (w *world) touch(value string) {
+func (w *harness) touch(value string) {
 	w.t.Helper()
 	ctx, patch := w.t.Context(), fmt.Appendf(nil, `{"metadata":{"labels":{"touched":%q}}}`, value)
 	_, err := w.client.CoreV1().Namespaces().Patch(ctx, "shop", types.MergePatchType, patch, metav1.PatchOptions{})
@@ -155,7 +155,7 @@ func (w *world) touch(value string) {
 
 // stir changes a pod several times a second until the test ends, and leaves the other kinds alone: the versions of a kind to which nothing happens
 // fall behind those of the API server. Each version of the pod is told.
-func (w *world) stir(changed func(version string)) {
+func (w *harness) stir(changed func(version string)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -181,7 +181,7 @@ func (w *world) stir(changed func(version string)) {
 // Whoever loses its relay goes on at the other, which has its versions.
 func TestARolloutMakesNoLists(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newHarness(t)
 	w.furnish()
 	first, second := w.start(w.config, ""), w.start(w.config, "")
 	f := newFleet(t, w, w.client, time.Second, first, second)
@@ -202,7 +202,7 @@ func TestARolloutMakesNoLists(t *testing.T) {
 }
 
 // expiredNothing checks that a relay had all versions that it was asked for.
-func (w *world) expiredNothing(r *running) {
+func (w *harness) expiredNothing(r *running) {
 	w.t.Helper()
 	metrics := r.get(w.t, "/metrics")
 	for _, kind := range followedKinds() {
@@ -216,7 +216,7 @@ func (w *world) expiredNothing(r *running) {
 // than the time for which a new relay is not ready.
 func TestVersionsOfAQuietKindAreSecondsOld(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newHarness(t)
 	w.furnish()
 	client := clientFor(t, w.start(w.config, "").agent(w.token("weave-npc", audience)))
 	list, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
@@ -261,7 +261,7 @@ func TestVersionsOfAQuietKindAreSecondsOld(t *testing.T) {
 // TestTheOnlyRelayDies and is away for a while: all agents go on at the API server, and come back to the one that takes its place, without a list.
 func TestTheOnlyRelayDies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newHarness(t)
 	w.furnish()
 	only := w.start(w.config, "")
 	f := newFleet(t, w, w.client, time.Second, only)
@@ -284,9 +284,9 @@ func TestTheOnlyRelayDies(t *testing.T) {
 // has several nodes. Relays and agents are led from one to the other again and again, and one of the servers goes. Nobody lists anew.
 func TestSeveralAPIServers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newHarness(t)
 	w.furnish()
-	other, err := w.server.StartBeside(t.Context())
+	other, err := w.server.StartAlongside(t.Context())
 	w.must(err)
 	t.Cleanup(func() { w.must(other.Stop()) })
 	servers := []*rest.Config{w.config, other.Client()}
@@ -334,7 +334,7 @@ func TestListsAreSpread(t *testing.T) {
 func listsAreSpread(t *testing.T, relayed bool) {
 	t.Parallel()
 	const spread = 5 * time.Second
-	w := newWorld(t)
+	w := newHarness(t)
 	w.furnish()
 	line, config := newLink(t, w.config)
 	only := w.start(config, "")

@@ -33,7 +33,7 @@ const measureVariable = "WEAVE_NPC_TEST_RELAY"
 
 // bench is a real API server, a relay in a process of its own, and agents in this one, all on one host.
 type bench struct {
-	*world
+	*harness
 	host   *lab.Host
 	relay  *exec.Cmd
 	addr   string // of the relay
@@ -55,7 +55,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{world: worldOn(t, apiserver.Started(t, host, l.Dir())), host: host, seen: map[int64]time.Time{}}
+	b := &bench{harness: harnessOn(t, apiserver.Started(t, host, l.Dir())), host: host, seen: map[int64]time.Time{}}
 	b.apiPID = processWith(t, "kube-apiserver\x00", filepath.Dir(b.server.Kubeconfig()))
 	dir := t.TempDir()
 	authority, err := apiserver.NewAuthority(dir)

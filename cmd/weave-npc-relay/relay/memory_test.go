@@ -101,7 +101,7 @@ func TestMemory(t *testing.T) {
 				m := controller.New(enforce.Config{NodeName: "node-1"})
 				s := source.FromAPI(client, nil, "node-1")
 				go func() { _ = s.Run(ctx, m, quiet) }()
-				return func() bool { return s.WhyUnread() == "" }
+				return func() bool { return s.WhyUnsynced() == "" }
 			},
 			"client-go's informers": func(ctx context.Context) func() bool {
 				client, err := kubernetes.NewForConfig(config)

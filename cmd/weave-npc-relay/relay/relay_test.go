@@ -90,7 +90,7 @@ func (f *follower) state() map[string]any {
 }
 
 // churn changes random objects.
-func (w *world) churn(t *testing.T, random *rand.Rand, changes int) {
+func (w *harness) churn(t *testing.T, random *rand.Rand, changes int) {
 	t.Helper()
 	pods, ctx := w.client.CoreV1().Pods("shop"), t.Context()
 	for i := range changes {
@@ -123,7 +123,7 @@ func (w *world) churn(t *testing.T, random *rand.Rand, changes int) {
 // TestReflectorsKnowTheSameThroughARelay compares what client-go's reflectors know directly and through a relay, after random changes, also while the
 // line to the API server is cut again and again.
 func TestReflectorsKnowTheSameThroughARelay(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	line, config := newLink(t, w.config)
 	r := w.start(config, "")
 	_, err := w.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"},
@@ -200,7 +200,7 @@ func number(t *testing.T, version string) int {
 
 // TestAWatchMoves between the API server and two relays, at the version that it has, without a list: each event comes once, in its order.
 func TestAWatchMoves(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	first, second := w.start(w.config, ""), w.start(w.config, "")
 	token := w.token("weave-npc", audience)
 	list, err := w.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -247,7 +247,7 @@ func TestAWatchMoves(t *testing.T) {
 
 // TestAWatchAheadOfTheRelay is silent until the relay is past its version, and one from before the relay's list is expired.
 func TestAWatchAheadOfTheRelay(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	old, err := w.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	w.must(err)
 	_, err = w.client.CoreV1().Pods("shop").Create(t.Context(), pod("a"), metav1.CreateOptions{})
@@ -293,7 +293,7 @@ func TestAWatchAheadOfTheRelay(t *testing.T) {
 
 // TestBookmarksStop within seconds when the line to the API server is cut or stands still, and come back with what was missed; the watch stays.
 func TestBookmarksStop(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	for _, c := range []struct {
 		name        string
 		cut, frozen bool
@@ -348,7 +348,7 @@ func TestBookmarksStop(t *testing.T) {
 
 // TestOnlyAgentsRead by tokens of the relay's audience and of their account, also while the API server is away, and never more than lists and watches.
 func TestOnlyAgentsRead(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	line, config := newLink(t, w.config)
 	r := w.start(config, "")
 	client := r.http(t)
@@ -399,7 +399,7 @@ func TestOnlyAgentsRead(t *testing.T) {
 
 // TestTheCertificateIsReplaced without a restart, and old TLS is refused.
 func TestTheCertificateIsReplaced(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	r := w.start(w.config, "")
 	first := r.http(t)
 	serial := func(c *http.Client) string {
@@ -437,7 +437,7 @@ func clusterPolicies() schema.GroupVersionResource {
 }
 
 // defineClusterPolicies has the API server serve ClusterNetworkPolicies until the function is called that it returns.
-func (w *world) defineClusterPolicies() (dynamic.Interface, func()) {
+func (w *harness) defineClusterPolicies() (dynamic.Interface, func()) {
 	w.t.Helper()
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	text, err := os.ReadFile("../../../npc/source/testdata/crd.yaml")
@@ -459,7 +459,7 @@ func (w *world) defineClusterPolicies() (dynamic.Interface, func()) {
 }
 
 // createClusterPolicy makes a ClusterNetworkPolicy.
-func (w *world) createClusterPolicy(admin dynamic.Interface, name string, spec map[string]any) {
+func (w *harness) createClusterPolicy(admin dynamic.Interface, name string, spec map[string]any) {
 	w.t.Helper()
 	_, err := admin.Resource(clusterPolicies()).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": schema.GroupVersion(v1alpha2.GroupVersion).String(), "kind": "ClusterNetworkPolicy", "metadata": map[string]any{"name": name},
@@ -470,7 +470,7 @@ func (w *world) createClusterPolicy(admin dynamic.Interface, name string, spec m
 // TestAKindThatTheAPIServerMayLack is served while the API server has it, with the fields that nobody here knows. The relay stays ready when it
 // comes: no agent has a version of it.
 func TestAKindThatTheAPIServerMayLack(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.readyAfter = 5 * time.Second
 	r := w.start(w.config, "")
 	admin, withdraw := w.defineClusterPolicies()

@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(lab.Main(m))
 }
 
-// world is a real API server with relays before it.
-type world struct {
+// harness is a real API server with relays before it.
+type harness struct {
 	t      testing.TB
 	server *apiserver.Server
 	config *rest.Config // of an admin
@@ -56,7 +56,7 @@ type world struct {
 	readyAfter time.Duration
 }
 
-func newWorld(t testing.TB) *world {
+func newHarness(t testing.TB) *harness {
 	t.Helper()
 	l, err := lab.New(lab.Config{Nodes: 1, IPv4: true})
 	if err != nil {
@@ -71,13 +71,13 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return worldOn(t, apiserver.Started(t, host, l.Dir()))
+	return harnessOn(t, apiserver.Started(t, host, l.Dir()))
 }
 
-// worldOn returns a world with an API server that runs.
-func worldOn(t testing.TB, server *apiserver.Server) *world {
+// harnessOn returns a world with an API server that runs.
+func harnessOn(t testing.TB, server *apiserver.Server) *harness {
 	t.Helper()
-	w := &world{t: t, server: server, config: server.Client()}
+	w := &harness{t: t, server: server, config: server.Client()}
 	w.client = clientFor(t, w.config)
 	for _, name := range []string{"kube-system", "shop"} {
 		if _, err := w.client.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{}); err == nil {
@@ -94,7 +94,7 @@ func worldOn(t testing.TB, server *apiserver.Server) *world {
 	return w
 }
 
-func (w *world) must(err error) {
+func (w *harness) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -102,7 +102,7 @@ func (w *world) must(err error) {
 }
 
 // token returns a new token of a service account.
-func (w *world) token(account, audience string) string {
+func (w *harness) token(account, audience string) string {
 	w.t.Helper()
 	r, err := w.client.CoreV1().ServiceAccounts("kube-system").CreateToken(context.Background(), account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}, metav1.CreateOptions{})
@@ -117,7 +117,7 @@ type running struct {
 }
 
 // start starts a relay that reads from an API server as config says, at an address, or any if it is empty.
-func (w *world) start(config *rest.Config, addr string) *running {
+func (w *harness) start(config *rest.Config, addr string) *running {
 	w.t.Helper()
 	dir := w.t.TempDir()
 	writeCertificate(w.t, dir)
@@ -125,12 +125,12 @@ func (w *world) start(config *rest.Config, addr string) *running {
 }
 
 // again starts a relay anew that has been stopped, at its address and with its certificate.
-func (w *world) again(r *running, config *rest.Config) *running {
+func (w *harness) again(r *running, config *rest.Config) *running {
 	w.t.Helper()
 	return w.startWith(config, r.addr, r.dir)
 }
 
-func (w *world) startWith(config *rest.Config, addr, dir string) *running {
+func (w *harness) startWith(config *rest.Config, addr, dir string) *running {
 	w.t.Helper()
 	r := &running{dir: dir}
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
@@ -207,7 +207,7 @@ func (r *running) http(t testing.TB) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}}}
 }
 
-func (w *world) eventually(what string, done func() bool) {
+func (w *harness) eventually(what string, done func() bool) {
 	w.t.Helper()
 	deadline := time.Now().Add(90 * time.Second) // the machine may be busy
 	for !done() {

@@ -28,13 +28,13 @@ type hub struct {
 	ended   bool
 
 	// of run
-	gathered []gathered
-	at       upstream.Reached // when bookmarks became due
-	slot     int
+	collected []collected
+	at        upstream.Reached // when bookmarks became due
+	slot      int
 }
 
-// gathered is an event that is to be handed on.
-type gathered struct {
+// collected is an event that is to be handed on.
+type collected struct {
 	version uint64
 	frame   []byte
 }
@@ -83,7 +83,7 @@ func (h *hub) over() bool {
 // not wait is made again: what members have is not its matter.
 func (h *hub) run(ctx context.Context) {
 	defer h.end()
-	version := h.handed // nobody else changes it
+	version := h.handed // none else changes it
 	for {
 		from, err := h.open(ctx, version)
 		if err != nil {
@@ -129,10 +129,10 @@ func (h *hub) follow(ctx context.Context, from watch.Interface) (uint64, bool) {
 				h.handOn()
 				return h.handed, true
 			}
-			if !h.gather(e) {
+			if !h.collect(e) {
 				return 0, false
 			}
-			if len(h.gathered) == 1 && p.now() {
+			if len(h.collected) == 1 && p.now() {
 				h.handOn()
 				p.handed()
 			}
@@ -145,8 +145,8 @@ func (h *hub) follow(ctx context.Context, from watch.Interface) (uint64, bool) {
 	}
 }
 
-// gather takes an event; it returns false if the watch is at its end.
-func (h *hub) gather(e watch.Event) bool {
+// collect takes an event; it returns false if the watch is at its end.
+func (h *hub) collect(e watch.Event) bool {
 	switch e.Type {
 	case watch.Bookmark:
 		return true // the cache is not asked for them
@@ -158,23 +158,23 @@ func (h *hub) gather(e watch.Event) bool {
 		return false
 	}
 	frame, err := h.frames.of(e)
-	h.gathered = append(h.gathered, gathered{version, frame})
+	h.collected = append(h.collected, collected{version, frame})
 	return err == nil
 }
 
 // handOn hands all members what has been gathered.
 func (h *hub) handOn() {
-	if len(h.gathered) == 0 {
+	if len(h.collected) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first, last := h.gathered[0].version, h.gathered[len(h.gathered)-1].version
-	burst, all := together(h.gathered), 0
+	first, last := h.collected[0].version, h.collected[len(h.collected)-1].version
+	burst, all := together(h.collected), 0
 	for s := range h.members {
-		mine, events := burst, len(h.gathered)
+		mine, events := burst, len(h.collected)
 		if s.last >= first {
-			rest := h.gathered
+			rest := h.collected
 			for len(rest) > 0 && rest[0].version <= s.last {
 				rest = rest[1:]
 			}
@@ -192,13 +192,13 @@ func (h *hub) handOn() {
 	}
 	h.observer.Delivered(all)
 	h.handed = last
-	clear(h.gathered)
-	h.gathered = h.gathered[:0]
+	clear(h.collected)
+	h.collected = h.collected[:0]
 	h.beat()
 }
 
 // together returns the frames of events as one.
-func together(events []gathered) []byte {
+func together(events []collected) []byte {
 	if len(events) == 1 {
 		return events[0].frame
 	}

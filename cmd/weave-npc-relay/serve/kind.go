@@ -152,7 +152,7 @@ func (k *Kind) watch(ctx context.Context, o *metainternalversion.ListOptions, f 
 		return nil, err
 	}
 	listing := o.SendInitialEvents != nil && *o.SendInitialEvents
-	s := &stream{bookmarker: bookmarker{kind: k.kind, source: source, frames: f}, observer: k.observer, out: newOutbox(), last: start,
+	s := &stream{bookmarker: bookmarker{kind: k.kind, source: source, frames: f}, observer: k.observer, out: newSendQueue(), last: start,
 		listing: listing, bookmarks: o.AllowWatchBookmarks && start > 0, catchUp: k.joinOrBegin}
 	if start == 0 && !listing {
 		s.catchUp = never // such a watch begins with all objects, and nobody tells which is the last

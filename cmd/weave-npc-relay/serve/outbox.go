@@ -5,8 +5,8 @@ import "sync"
 // backlog is how many events may wait for an agent that reads slowly.
 const backlog = 50_000
 
-// outbox is what waits for the connection of an agent. Its methods may be called by several goroutines, take by one.
-type outbox struct {
+// sendQueue is what waits for the connection of an agent. Its methods may be called by several goroutines, take by one.
+type sendQueue struct {
 	ready chan struct{} // has room for one: there is something to take
 
 	mu     sync.Mutex
@@ -17,10 +17,10 @@ type outbox struct {
 	closed bool
 }
 
-func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1), taken: true} }
+func newSendQueue() *sendQueue { return &sendQueue{ready: make(chan struct{}, 1), taken: true} }
 
 // put adds a burst of events; it returns false if too much waits already. What is put after the end is lost.
-func (o *outbox) put(burst []byte, events int) bool {
+func (o *sendQueue) put(burst []byte, events int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -36,7 +36,7 @@ func (o *outbox) put(burst []byte, events int) bool {
 }
 
 // take waits for bursts and returns all of them; none at the end. It keeps what it has returned before.
-func (o *outbox) take(before [][]byte) [][]byte {
+func (o *sendQueue) take(before [][]byte) [][]byte {
 	clear(before)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,7 +53,7 @@ func (o *outbox) take(before [][]byte) [][]byte {
 }
 
 // keepsUp reports whether the connection takes what it gets: take waits, or was called since keepsUp was.
-func (o *outbox) keepsUp() bool {
+func (o *sendQueue) keepsUp() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	up := o.idle || o.taken
@@ -62,7 +62,7 @@ func (o *outbox) keepsUp() bool {
 }
 
 // close ends the outbox once what waits has been taken.
-func (o *outbox) close() {
+func (o *sendQueue) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
@@ -70,14 +70,14 @@ func (o *outbox) close() {
 }
 
 // discard ends the outbox at once.
-func (o *outbox) discard() {
+func (o *sendQueue) discard() {
 	o.mu.Lock()
 	o.bursts, o.events = nil, 0
 	o.mu.Unlock()
 	o.close()
 }
 
-func (o *outbox) wake() {
+func (o *sendQueue) wake() {
 	select {
 	case o.ready <- struct{}{}:
 	default:

@@ -51,8 +51,8 @@ type Observer interface {
 const (
 	// shortest is how long a watch lasts at least that does not say how long.
 	shortest = 30 * time.Minute
-	// patience is how long a write may take before the connection is closed.
-	patience = 10 * time.Second
+	// timeout is how long a write may take before the connection is closed.
+	timeout = 10 * time.Second
 	// largest is how large a buffer is kept for the next burst.
 	largest = 64 << 10
 )
@@ -99,7 +99,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a relay only lists and watches", http.StatusMethodNotAllowed)
 		return
 	}
-	guarded := &writer{ResponseWriter: w, control: http.NewResponseController(w), observer: h.observer, patience: patience}
+	guarded := &writer{ResponseWriter: w, control: http.NewResponseController(w), observer: h.observer, timeout: timeout}
 	defer guarded.end()
 	if watching := r.URL.Query().Get("watch"); watching != "" && watching != "false" && watching != "0" {
 		if err := h.serveWatch(guarded, r); err != nil {
@@ -163,7 +163,7 @@ type writer struct {
 	http.ResponseWriter
 	control  *http.ResponseController
 	observer Observer
-	patience time.Duration
+	timeout  time.Duration
 	limited  time.Time // when the time of writes was last limited
 	stuck    bool
 	once     sync.Once
@@ -177,7 +177,7 @@ func (w *writer) begin(mediaType string) {
 }
 
 // writeAll writes what an outbox gets until its end, or the agent is gone.
-func (w *writer) writeAll(out *outbox) {
+func (w *writer) writeAll(out *sendQueue) {
 	var buffer []byte
 	for bursts := out.take(nil); len(bursts) > 0; bursts = out.take(bursts) {
 		all := bursts[0]
@@ -201,11 +201,11 @@ func (w *writer) writeAll(out *outbox) {
 // limit limits the time of the next write. To set a limit takes a while, so that one serves all writes of a tenth of its length.
 func (w *writer) limit() error {
 	now := time.Now()
-	if now.Sub(w.limited) < w.patience/10 {
+	if now.Sub(w.limited) < w.timeout/10 {
 		return nil
 	}
 	w.limited = now
-	return w.control.SetWriteDeadline(now.Add(w.patience))
+	return w.control.SetWriteDeadline(now.Add(w.timeout))
 }
 
 // Write implements http.ResponseWriter.

@@ -20,7 +20,7 @@ type stream struct {
 	observer  Observer
 	from      watch.Interface // nil if it had caught up at its start
 	catchUp   func(*stream) bool
-	out       *outbox
+	out       *sendQueue
 	last      uint64 // the version that the agent has, once everything is written that is waiting
 	listing   bool   // initial events are being passed on, or nobody tells when they have been
 	bookmarks bool   // bookmarks are wanted, and can be given

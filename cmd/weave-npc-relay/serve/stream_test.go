@@ -92,7 +92,7 @@ func start(t *testing.T, from uint64, at upstream.Reached, h how) *started {
 	f := jsonFrames(t, &encodings{kind: kinds.All()[1], codecs: codecs, by: map[string]*frames{}})
 	s := &started{source: &source{at: at}, cache: watch.NewFakeWithChanSize(200, false), counts: &counts{}, opened: make(chan uint64, 100),
 		caches: make(chan *watch.FakeWatcher, 100)}
-	s.stream = &stream{bookmarker: bookmarker{kind: kinds.All()[1], source: s.source, frames: f}, observer: s.counts, out: newOutbox(),
+	s.stream = &stream{bookmarker: bookmarker{kind: kinds.All()[1], source: s.source, frames: f}, observer: s.counts, out: newSendQueue(),
 		last: from, bookmarks: h != listing, listing: h == listing, catchUp: never}
 	if h == caughtUp {
 		s.last = min(from, at.Event)
@@ -155,7 +155,7 @@ func (s *started) next(t *testing.T, within time.Duration) string {
 }
 
 // waits reports whether take would not wait.
-func (o *outbox) waits() bool {
+func (o *sendQueue) waits() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.closed || len(o.bursts) > 0
@@ -307,7 +307,7 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 	c := &counts{}
 	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		g := &writer{ResponseWriter: w, control: http.NewResponseController(w), observer: c, patience: 300 * time.Millisecond}
+		g := &writer{ResponseWriter: w, control: http.NewResponseController(w), observer: c, timeout: 300 * time.Millisecond}
 		defer g.end()
 		chunk := []byte(strings.Repeat("x", 1<<20))
 		for range 64 {

@@ -58,7 +58,7 @@ func (q question) best(trials []trial) (best *trial) {
 			continue
 		}
 		compared++
-		t.Effect = reachability.Effects(q.view, after, q.meant())
+		t.Effect = reachability.Effects(q.view, after, q.intended())
 		if best == nil || burden(t.Effect) < burden(best.Effect) {
 			best = &t
 		}
@@ -77,8 +77,8 @@ func burden(e reachability.Effect) int {
 	return n
 }
 
-// meant returns the first flow with the names of its pods instead of their addresses.
-func (q question) meant() flow.Flow {
+// intended returns the first flow with the names of its pods instead of their addresses.
+func (q question) intended() flow.Flow {
 	f := q.Flows[0]
 	for d, e := range map[npc.Direction]*flow.End{npc.Egress: &f.From, npc.Ingress: &f.To} {
 		if pod := q.pod(d); pod != nil {

@@ -18,16 +18,16 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-type world struct {
+type harness struct {
 	*testing.T
 	*cluster.Cluster
 	controllers map[string]string
 	pods        int
 }
 
-// newWorld is the shop of the README, whose database is isolated in both directions and whose web in one.
-func newWorld(t *testing.T) *world {
-	w := &world{T: t, Cluster: cluster.New(), controllers: map[string]string{}}
+// newHarness is the shop of the README, whose database is isolated in both directions and whose web in one.
+func newHarness(t *testing.T) *harness {
+	w := &harness{T: t, Cluster: cluster.New(), controllers: map[string]string{}}
 	for _, ns := range []string{"shop", "ops"} {
 		w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"kubernetes.io/metadata.name": ns}})
 	}
@@ -41,7 +41,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) pod(key, labels string) {
+func (w *harness) pod(key, labels string) {
 	w.Helper()
 	w.pods++
 	p := npc.Pod{Node: "node1", Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(w.pods)})}}
@@ -50,12 +50,12 @@ func (w *world) pod(key, labels string) {
 	w.SetPod(p)
 }
 
-func (w *world) policy(key, spec string) {
+func (w *harness) policy(key, spec string) {
 	w.Helper()
 	w.SetPolicy(fixture.Policy(w, key, spec))
 }
 
-func (w *world) nearest(from, to, service string) []advice.Change {
+func (w *harness) nearest(from, to, service string) []advice.Change {
 	w.Helper()
 	flows := fixture.Flows(w, w.View(), from, to, service)
 	changes, err := advice.Request{Cluster: w.Cluster, Flows: flows, Controllers: w.controllers}.Nearest()
@@ -66,7 +66,7 @@ func (w *world) nearest(from, to, service string) []advice.Change {
 }
 
 // apply applies the YAML of a change to a copy, as kubectl would.
-func (w *world) apply(c advice.Change) *cluster.Cluster {
+func (w *harness) apply(c advice.Change) *cluster.Cluster {
 	w.Helper()
 	after := w.Clone()
 	for text := range strings.SplitSeq(c.Apply, "---\n") {
@@ -84,7 +84,7 @@ func (w *world) apply(c advice.Change) *cluster.Cluster {
 
 // TestAdviceGivesNoMoreThanAsked applies the first advice for every denied flow, and looks for others that have become allowed or denied.
 func TestAdviceGivesNoMoreThanAsked(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.policy("ops/quiet", `{podSelector: {}, policyTypes: [Egress, Ingress]}`)
 	w.policy("shop/broken", `{podSelector: {matchLabels: {role: api}}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}]}`)
 	ends := append(w.View().PodNames(""), "198.51.100.7")
@@ -125,7 +125,7 @@ func TestAdviceGivesNoMoreThanAsked(t *testing.T) {
 
 // TestRelabellingSaysWhatElseItOpens shows the second advice, that opens more than was asked for.
 func TestRelabellingSaysWhatElseItOpens(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.controllers["shop/web"] = "ReplicaSet web-7d4"
 	changes := w.nearest("shop/web", "shop/db", "tcp/5432")
 	if len(changes) != 2 || changes[0].Apply == "" {
@@ -170,7 +170,7 @@ func TestSelectorsOfAdvice(t *testing.T) {
 			"also opens 0, closes 0 pairs of pods"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.pod("shop/x-new", c.labels)
 			for i, labels := range c.others {
 				w.pod(fmt.Sprintf("shop/other-%d", i), labels)
@@ -191,7 +191,7 @@ func TestSelectorsOfAdvice(t *testing.T) {
 
 // TestNamesOfAdvisedPolicies shows that no policy that there is would be overwritten, and that names are valid.
 func TestNamesOfAdvisedPolicies(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.policy("shop/db-from-web-tcp-80", `{podSelector: {matchLabels: {role: nobody}}}`)
 	if changes := w.nearest("shop/web", "shop/db", "tcp/80"); changes[0].Text != "add policy shop/db-from-web-tcp-80-2" {
 		t.Errorf("it says %s", changes[0].Text)
@@ -207,7 +207,7 @@ func TestNamesOfAdvisedPolicies(t *testing.T) {
 
 // TestNoAdvice shows where there is none: nothing is denied, or no policy could say it.
 func TestNoAdvice(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	if changes := w.nearest("shop/api", "shop/db", "tcp/5432"); changes != nil {
 		t.Errorf("of what is allowed, it is said: %+v", changes)
 	}
@@ -245,7 +245,7 @@ func TestAdviceOfLabels(t *testing.T) {
 			`{podSelector: {matchLabels: {fresh: "1"}}`, text + "fresh=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.pod("shop/x", c.pod)
 			w.policy("shop/closed", `{podSelector: {matchLabels: {env: closed}}, ingress: [{from: [{podSelector: {}}, {namespaceSelector: {}}]}]}`)
 			w.policy("shop/api", `{podSelector: {matchLabels: {role: web}}, ingress: [{from: [{podSelector: {matchLabels: {role: api}}}]}]}`)
@@ -265,7 +265,7 @@ func TestAdviceOfLabels(t *testing.T) {
 
 // TestAdviceOfLabelsAtBothEnds shows a flow that both ends deny, and that the advice is enough.
 func TestAdviceOfLabelsAtBothEnds(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("shop/a", "{role: a}")
 	w.pod("shop/b", "{role: b}")
 	w.policy("shop/a", `{podSelector: {matchLabels: {role: a}}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {in: "1"}}}]}]}`)
@@ -291,7 +291,7 @@ func TestAdviceOfLabelsAtBothEnds(t *testing.T) {
 
 // TestAdviceForOtherProtocols shows that a policy for icmp is advised together with what else it allows.
 func TestAdviceForOtherProtocols(t *testing.T) {
-	changes := newWorld(t).nearest("shop/web", "shop/db", "icmp")
+	changes := newHarness(t).nearest("shop/web", "shop/db", "icmp")
 	if len(changes) == 0 || strings.Contains(changes[0].Apply, "ports") ||
 		strings.Join(changes[0].Notes, ";") != "a policy cannot name icmp: without ports it allows every protocol and port between the two" {
 		t.Errorf("%+v", changes)
@@ -300,7 +300,7 @@ func TestAdviceForOtherProtocols(t *testing.T) {
 
 // TestLabelsThatTellLittle shows that the version of a pod is the last thing that an advised policy selects by.
 func TestLabelsThatTellLittle(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("shop/x", "{app.kubernetes.io/version: v1, zone: a, helm.sh/chart: c}")
 	changes := w.nearest("shop/x", "shop/db", "tcp/80")
 	if len(changes) == 0 || !strings.Contains(changes[0].Apply, "matchLabels:\n          zone: a\n    ports") {

@@ -165,17 +165,17 @@ func (q question) selector(p *npc.Pod) *metav1.LabelSelector {
 			others = append(others, o)
 		}
 	}
-	chosen := maps.Clone(want)
+	selected := maps.Clone(want)
 	for _, k := range slices.Backward(ranked(want)) {
-		if len(chosen) == 1 {
+		if len(selected) == 1 {
 			break
 		}
-		delete(chosen, k)
-		if slices.ContainsFunc(others, func(o *npc.Pod) bool { return matches(chosen, o) }) {
-			chosen[k] = want[k]
+		delete(selected, k)
+		if slices.ContainsFunc(others, func(o *npc.Pod) bool { return matches(selected, o) }) {
+			selected[k] = want[k]
 		}
 	}
-	s := &metav1.LabelSelector{MatchLabels: chosen}
+	s := &metav1.LabelSelector{MatchLabels: selected}
 	for _, key := range absent(want, like) {
 		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/test/fixture"
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/random"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 var (
@@ -30,11 +30,11 @@ var (
 	seeds  = flag.Int("proof.seed", 0, "the first world's seed")
 )
 
-// world is a cluster as weave-npc has it and as the judge has it.
-type world struct {
+// harness is a cluster as weave-npc has it and as the judge has it.
+type harness struct {
 	*rand.Rand
 	cluster *cluster.Cluster
-	judge   judge.World
+	model   refmodel.State
 	pods    []npc.Pod
 	// fresh is set if pods may be in a namespace that is not there.
 	fresh bool
@@ -42,12 +42,12 @@ type world struct {
 	selectors []*metav1.LabelSelector
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 17)), cluster: cluster.New()}
-	w.judge.Namespaces = map[string]map[string]string{}
+func newHarness(t *testing.T, seed uint64) *harness {
+	w := &harness{Rand: rand.New(rand.NewPCG(seed, 17)), cluster: cluster.New()}
+	w.model.Namespaces = map[string]map[string]string{}
 	for _, ns := range []string{"a", "b", "c"} {
 		l := map[string]string{"team": random.Pick(w.Rand, "x", "y"), "kubernetes.io/metadata.name": ns}
-		w.judge.Namespaces[ns] = l
+		w.model.Namespaces[ns] = l
 		w.cluster.SetNamespace(npc.Namespace{Name: ns, Labels: l})
 	}
 	for i := range 3 + w.IntN(6) {
@@ -61,7 +61,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 		o := fixture.Policy(t, fmt.Sprintf("%s/q%d", random.Pick(w.Rand, "a", "b", "c"), i), spec)
 		w.cluster.SetPolicy(o)
-		w.judge.Policies = append(w.judge.Policies, *o)
+		w.model.Policies = append(w.model.Policies, *o)
 		w.selectors = append(w.selectors, &o.Spec.PodSelector)
 		for _, r := range o.Spec.Ingress {
 			for _, p := range r.From {
@@ -82,7 +82,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-func (w *world) addPod(i int) {
+func (w *harness) addPod(i int) {
 	p := npc.Pod{Namespace: random.Pick(w.Rand, "a", "b", "c"), Name: fmt.Sprintf("p%d", i), Node: "node1",
 		Labels: map[string]string{"app": random.Pick(w.Rand, "web", "db"), "of-no-policy": random.Pick(w.Rand, "1", "2")}}
 	if w.IntN(3) > 0 {
@@ -100,26 +100,26 @@ func (w *world) addPod(i int) {
 	}
 	w.cluster.SetPod(p)
 	w.pods = append(w.pods, p)
-	w.judge.Pods = append(w.judge.Pods, judged(p))
+	w.model.Pods = append(w.model.Pods, evaluated(p))
 }
 
-func judged(p npc.Pod) judge.Pod {
-	out := judge.Pod{Namespace: p.Namespace, Name: p.Name, Node: "node1", Labels: p.Labels, Addrs: p.Addrs}
+func evaluated(p npc.Pod) refmodel.Pod {
+	out := refmodel.Pod{Namespace: p.Namespace, Name: p.Name, Node: "node1", Labels: p.Labels, Addrs: p.Addrs}
 	for _, port := range p.Ports {
 		out.Ports = append(out.Ports, corev1.ContainerPort{Name: port.Name, Protocol: npc.APIProtocol(port.Protocol), ContainerPort: int32(port.Port)})
 	}
 	return out
 }
 
-func (w *world) addClusterPolicy() {
+func (w *harness) addClusterPolicy() {
 	u := random.Universe()
 	u.Nodes, u.CIDRs = u.Nodes[:1], []v1alpha2.CIDR{"0.0.0.0/0", "::/0", "10.32.0.0/17", "10.32.0.16/28", "fd32::1:0/112"}
 	o := random.ClusterPolicyOf(w.Rand, u)
-	if slices.ContainsFunc(w.judge.ClusterPolicies, func(p v1alpha2.ClusterNetworkPolicy) bool { return p.Name == o.Name }) {
+	if slices.ContainsFunc(w.model.ClusterPolicies, func(p v1alpha2.ClusterNetworkPolicy) bool { return p.Name == o.Name }) {
 		return
 	}
 	w.cluster.SetClusterPolicy(o)
-	w.judge.ClusterPolicies = append(w.judge.ClusterPolicies, *o)
+	w.model.ClusterPolicies = append(w.model.ClusterPolicies, *o)
 	pods := func(p *v1alpha2.NamespacedPod) {
 		if p != nil {
 			w.selectors = append(w.selectors, &p.PodSelector)
@@ -138,7 +138,7 @@ func (w *world) addClusterPolicy() {
 	}
 }
 
-func (w *world) spec() string {
+func (w *harness) spec() string {
 	selector := func() string {
 		return random.Pick(w.Rand, "{}", "{matchLabels: {app: web}}", "{matchLabels: {app: db, tier: '1'}}",
 			"{matchExpressions: [{key: tier, operator: DoesNotExist}]}", "{matchExpressions: [{key: app, operator: NotIn, values: [web]}]}",
@@ -176,7 +176,7 @@ func (w *world) spec() string {
 }
 
 // subject returns a random subject, as a text and as what is in it.
-func (w *world) subject() (text string, is func(p party, outside bool) bool) {
+func (w *harness) subject() (text string, is func(p party, outside bool) bool) {
 	at := w.pods[w.IntN(len(w.pods))]
 	switch w.IntN(9) {
 	case 0:
@@ -184,10 +184,10 @@ func (w *world) subject() (text string, is func(p party, outside bool) bool) {
 	case 1, 2:
 		return at.Namespace + "/*", func(p party, _ bool) bool { return p.pod != nil && p.pod.Namespace == at.Namespace }
 	case 3:
-		return "namespaces(team=x)", func(p party, _ bool) bool { return p.pod != nil && w.judge.Namespaces[p.pod.Namespace]["team"] == "x" }
+		return "namespaces(team=x)", func(p party, _ bool) bool { return p.pod != nil && w.model.Namespaces[p.pod.Namespace]["team"] == "x" }
 	case 4:
 		return "pods(app=web,tier!=1) in namespaces(team)", func(p party, _ bool) bool {
-			return p.pod != nil && w.judge.Namespaces[p.pod.Namespace]["team"] != "" && p.pod.Labels["app"] == "web" && p.pod.Labels["tier"] != "1"
+			return p.pod != nil && w.model.Namespaces[p.pod.Namespace]["team"] != "" && p.pod.Labels["app"] == "web" && p.pod.Labels["tier"] != "1"
 		}
 	case 5:
 		cidr := random.Pick(w.Rand, "10.32.0.0/24", "198.18.0.0/15", "::/0", "10.32.0.9/32", "0.0.0.0/0")
@@ -212,7 +212,7 @@ func (w *world) subject() (text string, is func(p party, outside bool) bool) {
 
 // named reports whether a pod counts as one of those that are named. One that could be there does if it is a replica of one of them or, where
 // those are asked about that are not named, if policies see its labels in it.
-func (w *world) named(p party, outside bool, name func(npc.Pod) bool) bool {
+func (w *harness) named(p party, outside bool, name func(npc.Pod) bool) bool {
 	return slices.ContainsFunc(w.pods, func(q npc.Pod) bool {
 		if !name(q) || p.pod.Namespace != q.Namespace {
 			return false
@@ -237,7 +237,7 @@ func isPublic(a netip.Addr) bool {
 }
 
 // like reports whether a pod that could be there counts as one that is: it has its labels that policies name.
-func (w *world) like(there npc.Pod, p *npc.Pod) bool {
+func (w *harness) like(there npc.Pod, p *npc.Pod) bool {
 	keys := map[string]bool{}
 	for _, s := range w.selectors {
 		if s == nil {
@@ -276,7 +276,7 @@ type asked struct {
 	port     string
 }
 
-func (w *world) expectation(t *testing.T) asked {
+func (w *harness) expectation(t *testing.T) asked {
 	var e asked
 	from, isFrom := w.subject()
 	to, isTo := w.subject()
@@ -334,7 +334,7 @@ type party struct {
 }
 
 // parties returns all that are there, and addresses of nobody near the ends of blocks.
-func (w *world) parties() (out []party) {
+func (w *harness) parties() (out []party) {
 	for i := range w.pods {
 		for _, a := range w.pods[i].Addrs {
 			out = append(out, party{&w.pods[i], a, true, nil})
@@ -350,20 +350,20 @@ func (w *world) parties() (out []party) {
 	return out
 }
 
-func (w *world) taken(a netip.Addr) bool {
+func (w *harness) taken(a netip.Addr) bool {
 	return slices.ContainsFunc(w.pods, func(p npc.Pod) bool { return slices.Contains(p.Addrs, a) })
 }
 
 // could returns a random pod that could be there.
-func (w *world) could(name string) party {
+func (w *harness) could(name string) party {
 	p := npc.Pod{Namespace: random.Pick(w.Rand, "a", "b", "c"), Name: name, Labels: map[string]string{}}
 	if w.fresh && w.IntN(3) == 0 {
 		p.Namespace = "fresh"
 		l := map[string]string{"kubernetes.io/metadata.name": "fresh"}
 		if w.IntN(3) > 0 {
-			l["team"] = w.judge.Namespaces[random.Pick(w.Rand, "a", "b", "c")]["team"]
+			l["team"] = w.model.Namespaces[random.Pick(w.Rand, "a", "b", "c")]["team"]
 		}
-		w.judge.Namespaces["fresh"] = l
+		w.model.Namespaces["fresh"] = l
 	}
 	for key, values := range map[string][]string{"app": {"web", "db", "cache", "none"}, "tier": {"1", "2", "3"}} {
 		if w.IntN(4) > 0 {
@@ -388,25 +388,25 @@ func (w *world) could(name string) party {
 }
 
 // replica returns another replica of a pod, with another address.
-func (w *world) replica(name string) party {
+func (w *harness) replica(name string) party {
 	p, of := w.could(name), &w.pods[w.IntN(len(w.pods))]
 	p.of, p.pod.Namespace, p.pod.Labels, p.pod.Ports, p.pod.Workload = of, of.Namespace, of.Labels, of.Ports, of.Workload
 	return p
 }
 
 // allowed returns what the judge says of a flow between two parties, with those that could be there.
-func (w *world) allowed(from, to party, s flow.Service) bool {
-	j := w.judge
+func (w *harness) allowed(from, to party, s flow.Service) bool {
+	j := w.model
 	for _, p := range []party{from, to} {
 		if !p.there {
-			j.Pods = append(slices.Clip(j.Pods), judged(*p.pod))
+			j.Pods = append(slices.Clip(j.Pods), evaluated(*p.pod))
 		}
 	}
 	protocol := npc.APIProtocol(s.Protocol)
 	if protocol == "" {
 		protocol = "ICMP"
 	}
-	return j.Allowed(judge.Everywhere, judge.Packet{Src: from.addr, Dst: to.addr, Protocol: protocol, Port: int32(s.Port)})
+	return j.Allowed(refmodel.Everywhere, refmodel.Packet{Src: from.addr, Dst: to.addr, Protocol: protocol, Port: int32(s.Port)})
 }
 
 // about reports whether an expectation is about a flow.
@@ -421,7 +421,7 @@ func (e asked) about(from, to party, s flow.Service) bool {
 }
 
 // breaks returns what breaks an expectation among some parties, or an empty text.
-func (w *world) breaks(e asked, from, to party) string {
+func (w *harness) breaks(e asked, from, to party) string {
 	asked, some := false, false
 	for _, s := range e.ports {
 		if !e.about(from, to, s) {
@@ -441,13 +441,13 @@ func (w *world) breaks(e asked, from, to party) string {
 }
 
 // confirm compares a counterexample with the judge.
-func (w *world) confirm(t *testing.T, e asked, x *check.Counterexample) {
+func (w *harness) confirm(t *testing.T, e asked, x *check.Counterexample) {
 	t.Helper()
 	for _, n := range x.Namespaces {
-		if w.judge.Namespaces[n.Name] != nil || !w.fresh {
+		if w.model.Namespaces[n.Name] != nil || !w.fresh {
 			t.Errorf("%s: namespace %s is no new one", e.text, n.Name)
 		}
-		w.judge.Namespaces[n.Name] = n.Labels
+		w.model.Namespaces[n.Name] = n.Labels
 	}
 	of := func(end flow.End) party {
 		for _, p := range x.Pods {
@@ -507,7 +507,7 @@ func TestExpectationsAgainstTheJudge(t *testing.T) {
 	outcomes, possible, attacks := map[string]int{}, 0, 0
 	for i := range *checks {
 		seed := uint64(*seeds + i)
-		w := newWorld(t, seed)
+		w := newHarness(t, seed)
 		w.fresh = w.IntN(3) == 0
 		e := w.expectation(t)
 		p := check.New(w.cluster.View(), check.Assumptions{NewNamespaces: w.fresh}, []expectation.Expectation{e.Expectation})
@@ -536,7 +536,7 @@ func TestExpectationsAgainstTheJudge(t *testing.T) {
 }
 
 // attack looks for what breaks an expectation that is said to hold, and returns how many pairs it asked about.
-func (w *world) attack(t *testing.T, e asked) (n int) {
+func (w *harness) attack(t *testing.T, e asked) (n int) {
 	all := w.parties()
 	for _, from := range all {
 		for _, to := range all {
@@ -571,7 +571,7 @@ func (w *world) attack(t *testing.T, e asked) (n int) {
 }
 
 // isAboutNothing checks that an expectation that is broken without a counterexample matches no pod, or a port's name that is not there.
-func (w *world) isAboutNothing(t *testing.T, e asked, r check.Result) {
+func (w *harness) isAboutNothing(t *testing.T, e asked, r check.Result) {
 	t.Helper()
 	all := w.parties()
 	lacks := slices.ContainsFunc(all, func(p party) bool { return e.to(p) && (p.pod == nil || len(p.pod.Ports) == 0) })

@@ -42,17 +42,17 @@ type Side struct {
 	Pods, Outside int
 	groups        []*group
 	*names
-	worlds *worlds
+	states *states
 	opens  bool
 }
 
-// worlds are the views that are compared.
-type worlds [2]*cluster.View
+// states are the views that are compared.
+type states [2]*cluster.View
 
-// Worlds compares two worlds. It changes neither.
-func Worlds(before, after *cluster.Cluster, o Options) *Result {
+// Compare compares two worlds. It changes neither.
+func Compare(before, after *cluster.Cluster, o Options) *Result {
 	before, after = align(before, after)
-	w := &worlds{before.View(), after.View()}
+	w := &states{before.View(), after.View()}
 	d := reachability.Compare(w[0], w[1])
 	n := newNames(d, w)
 	r := &Result{Omitted: slices.Concat(d.Omitted[0], d.Omitted[1]), Workloads: len(n.workloads), Pods: n.pods, Ranges: n.ranges}
@@ -111,11 +111,11 @@ type group struct {
 	pods, outside         int
 }
 
-func newSide(n *names, w *worlds, o Options, opens bool) *Side {
-	s := &Side{names: n, worlds: w, opens: opens}
-	gathered := gather(n.Differences, opens)
+func newSide(n *names, w *states, o Options, opens bool) *Side {
+	s := &Side{names: n, states: w, opens: opens}
+	block := findBlocks(n.Differences, opens)
 	for _, p := range n.pairings(o) {
-		for _, found := range gathered {
+		for _, found := range block {
 			if g := p.group(found); g.pods+g.outside > 0 {
 				s.groups = append(s.groups, g)
 				s.Pods, s.Outside = s.Pods+g.pods, s.Outside+g.outside

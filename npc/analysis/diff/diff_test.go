@@ -96,7 +96,7 @@ func TestWorlds(t *testing.T) {
 		{name: "one_pod", before: "a/x 10.0.0.1 app=x\n", after: "a/x 10.0.0.1 app=to\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := lines(Worlds(made(t, c.before), made(t, c.after), c.options))
+			got := lines(Compare(made(t, c.before), made(t, c.after), c.options))
 			if fmt.Sprint(got) != fmt.Sprint(c.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
@@ -106,7 +106,7 @@ func TestWorlds(t *testing.T) {
 
 // TestReasons shows what decides about the example of a group, in each world on the side that decides.
 func TestReasons(t *testing.T) {
-	r := Worlds(made(t, two+allow), made(t, two+strings.Replace(allow, "5432", "5433", 1)), Options{})
+	r := Compare(made(t, two+allow), made(t, two+strings.Replace(allow, "5432", "5433", 1)), Options{})
 	g := r.Opens.Groups(1)[0]
 	if got := g.Example.String(); got != "shop/web-1 -> shop/db, tcp/5433" || g.Example.Only || g.Example.Family != "IPv4" {
 		t.Errorf("%+v", g.Example)
@@ -117,7 +117,7 @@ func TestReasons(t *testing.T) {
 	if got := g.After.String(); got != "ingress to shop/db: allowed: a rule allows it (ingress rule 1 of policy shop/db)" {
 		t.Errorf("after: %s", got)
 	}
-	gone := Worlds(made(t, two), made(t, "shop/db 10.0.0.3 app=db\n"), Options{From: "shop", To: "shop"}).Closes.Groups(1)[0]
+	gone := Compare(made(t, two), made(t, "shop/db 10.0.0.3 app=db\n"), Options{From: "shop", To: "shop"}).Closes.Groups(1)[0]
 	if got := gone.After.String(); got != "shop/web-1 is not there" {
 		t.Errorf("after: %s", got)
 	}
@@ -159,7 +159,7 @@ func TestManyInWords(t *testing.T) {
 	}
 	after.WriteString(before.String())
 	after.WriteString("prod/deny {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [p3]}]}, ingress: [{from: [{namespaceSelector: {matchLabels: {name: dev}}}]}]}\n")
-	got := lines(Worlds(made(t, before.String()), made(t, after.String()), Options{From: "prod"}))
+	got := lines(Compare(made(t, before.String()), made(t, after.String()), Options{From: "prod"}))
 	want := "[- all 12 workloads of prod -> all 12 workloads of prod except prod/p03: everything (121, 0)]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)

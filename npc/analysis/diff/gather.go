@@ -7,8 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
 )
 
-// gathered is lines and columns between all of which the same ports open, or close.
-type gathered struct {
+// block is lines and columns between all of which the same ports open, or close.
+type block struct {
 	lines, columns []int
 	ports          Ports
 }
@@ -19,11 +19,11 @@ type gatherer struct {
 	number []int            // change -> its ports; 0 is none
 	known  map[uint64][]int // hash of ports and columns -> groups
 	of     []int            // group -> its ports
-	out    []gathered
+	out    []block
 }
 
-// gather returns what opens, or what closes. Each pair of a line and a column is in one group at most.
-func gather(d *reachability.Differences, opens bool) []gathered {
+// findBlocks returns what opens, or what closes. Each pair of a line and a column is in one group at most.
+func findBlocks(d *reachability.Differences, opens bool) []block {
 	g := &gatherer{ports: make([]Ports, 1), known: map[uint64][]int{}}
 	numbers := map[string]int{"": 0}
 	for _, c := range d.Changes {
@@ -83,5 +83,5 @@ func (g *gatherer) add(line, ports int, columns []int) {
 	}
 	g.known[key] = append(g.known[key], len(g.out))
 	g.of = append(g.of, ports)
-	g.out = append(g.out, gathered{[]int{line}, slices.Clone(columns), g.ports[ports]})
+	g.out = append(g.out, block{[]int{line}, slices.Clone(columns), g.ports[ports]})
 }

@@ -48,7 +48,7 @@ func stateOf(s *reachability.Subject) state {
 	return isInBoth
 }
 
-func newNames(d *reachability.Differences, w *worlds) *names {
+func newNames(d *reachability.Differences, w *states) *names {
 	n := &names{Differences: d, of: make([]int, len(d.Subjects)), spaces: map[string]int{}}
 	found := map[workloadKey]*workload{}
 	for i := range d.Subjects {
@@ -204,7 +204,7 @@ func (n *names) pairings(o Options) []*pairing {
 }
 
 // group returns a group of what was gathered, and counts it.
-func (p *pairing) group(g gathered) *group {
+func (p *pairing) group(g block) *group {
 	out := &group{sources: part{p.sources, g.lines}, destinations: part{p.destinations, g.columns}, ports: g.ports}
 	var pods, ranges int
 	isThere := map[int]bool{}

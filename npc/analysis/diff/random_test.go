@@ -11,7 +11,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 var (
@@ -26,7 +26,7 @@ type thing struct {
 }
 
 // addrs returns the addresses of a thing in a world; ok is false if it is not there.
-func (w *world) addrs(x thing) (addrs []netip.Addr, ok bool) {
+func (w *harness) addrs(x thing) (addrs []netip.Addr, ok bool) {
 	if x.pod == "" {
 		return []netip.Addr{x.addr}, true
 	}
@@ -34,20 +34,20 @@ func (w *world) addrs(x thing) (addrs []netip.Addr, ok bool) {
 	return p.Addrs, ok
 }
 
-// judged returns what the judge says of two things in both worlds.
-func judged(worlds [2]*world, judges [2]judge.World, a, b thing, s flow.Service) (opens, closes bool) {
+// evaluated returns what the judge says of two things in both worlds.
+func evaluated(states [2]*harness, models [2]refmodel.State, a, b thing, s flow.Service) (opens, closes bool) {
 	protocol := map[uint8]corev1.Protocol{1: "ICMP", 6: corev1.ProtocolTCP, 17: corev1.ProtocolUDP, 132: corev1.ProtocolSCTP}[s.Protocol]
 	for _, is4 := range []bool{true, false} {
 		var there, flows, allowed [2]bool
-		for w := range worlds {
-			from, hasFrom := worlds[w].addrs(a)
-			to, hasTo := worlds[w].addrs(b)
+		for w := range states {
+			from, hasFrom := states[w].addrs(a)
+			to, hasTo := states[w].addrs(b)
 			there[w] = hasFrom && hasTo
 			for _, x := range from {
 				for _, y := range to {
 					if x.Is4() == is4 && y.Is4() == is4 {
 						flows[w] = true
-						allowed[w] = judges[w].Allowed(judge.Everywhere, judge.Packet{Src: x, Dst: y, Protocol: protocol, Port: int32(s.Port)})
+						allowed[w] = models[w].Allowed(refmodel.Everywhere, refmodel.Packet{Src: x, Dst: y, Protocol: protocol, Port: int32(s.Port)})
 					}
 				}
 			}
@@ -117,10 +117,10 @@ func (s *Side) subject(x thing) int {
 }
 
 // things returns the pods of both worlds and some addresses outside, at the edges of ranges and within.
-func things(worlds [2]*world) (out []thing) {
+func things(states [2]*harness) (out []thing) {
 	seen := map[string]bool{}
 	taken := map[netip.Addr]bool{}
-	for _, w := range worlds {
+	for _, w := range states {
 		for _, key := range sorted(w.pods) {
 			if !seen[key] {
 				seen[key] = true
@@ -149,8 +149,8 @@ func things(worlds [2]*world) (out []thing) {
 }
 
 // onOwnNode reports whether an address is of the node that a pod is on.
-func onOwnNode(worlds [2]*world, pod, node thing) bool {
-	for _, w := range worlds {
+func onOwnNode(states [2]*harness, pod, node thing) bool {
+	for _, w := range states {
 		for _, n := range w.nodes {
 			if p, ok := w.pods[pod.pod]; ok && p.Node == n.Name && slices.Contains(n.Addrs, node.addr) {
 				return true
@@ -175,23 +175,23 @@ func TestDifferencesAreThoseOfTheJudge(t *testing.T) {
 	differences, differing := 0, 0
 	for n := range *pairs {
 		r := rand.New(rand.NewPCG(*seed+uint64(n), 7))
-		first := randomWorld(r)
-		worlds := [2]*world{first, first.changed(r)}
-		judges := [2]judge.World{worlds[0].judge(t), worlds[1].judge(t)}
-		result := Worlds(worlds[0].cluster(t), worlds[1].cluster(t), Options{})
+		first := randomHarness(r)
+		states := [2]*harness{first, first.changed(r)}
+		models := [2]refmodel.State{states[0].model(t), states[1].model(t)}
+		result := Compare(states[0].cluster(t), states[1].cluster(t), Options{})
 		opened, closed := collect(t, result.Opens), collect(t, result.Closes)
 		if !result.Same() {
 			differing++
 		}
-		all := things(worlds)
+		all := things(states)
 		for _, a := range all {
 			for _, b := range all {
-				if a == b || a.pod == "" && b.pod == "" || onOwnNode(worlds, a, b) || onOwnNode(worlds, b, a) {
+				if a == b || a.pod == "" && b.pod == "" || onOwnNode(states, a, b) || onOwnNode(states, b, a) {
 					continue
 				}
 				at := [2]int{result.Opens.subject(a), result.Opens.subject(b)}
 				for _, s := range services() {
-					opens, closes := judged(worlds, judges, a, b, s)
+					opens, closes := evaluated(states, models, a, b, s)
 					if opens || closes {
 						differences++
 					}

@@ -123,8 +123,8 @@ func (s *Side) pair(of *group) (from, to *reachability.Subject) {
 func (s *Side) otherNode(of, pod *reachability.Subject) *reachability.Subject {
 	for _, a := range of.NodeAddrs {
 		own := false
-		for world, v := range s.worlds {
-			own = own || pod.In[world] && pod.Pod != "" && v.NodeHas(v.Pods[pod.Pod].Node, a)
+		for state, v := range s.states {
+			own = own || pod.In[state] && pod.Pod != "" && v.NodeHas(v.Pods[pod.Pod].Node, a)
 		}
 		if !own {
 			other := *of
@@ -143,21 +143,21 @@ func (s *Side) endText(e *reachability.Subject) string {
 }
 
 // verdict returns the verdict between two subjects in a world and a family; ok is false if there is no flow.
-func (s *Side) verdict(world int, from, to *reachability.Subject, port flow.Service, is4 bool) (v explain.Verdict, ok bool) {
-	a, hasFrom := end(s.worlds[world], world, from, is4)
-	b, hasTo := end(s.worlds[world], world, to, is4)
+func (s *Side) verdict(state int, from, to *reachability.Subject, port flow.Service, is4 bool) (v explain.Verdict, ok bool) {
+	a, hasFrom := end(s.states[state], state, from, is4)
+	b, hasTo := end(s.states[state], state, to, is4)
 	if !hasFrom || !hasTo {
 		return v, false
 	}
-	return explain.Explain(s.worlds[world], flow.Flow{From: a, To: b, Service: port}), true
+	return explain.Explain(s.states[state], flow.Flow{From: a, To: b, Service: port}), true
 }
 
 // end returns the end of a subject in a family; ok is false if it has none.
-func end(v *cluster.View, world int, s *reachability.Subject, is4 bool) (e flow.End, ok bool) {
+func end(v *cluster.View, state int, s *reachability.Subject, is4 bool) (e flow.End, ok bool) {
 	switch {
 	case s.Pod == "":
 		return flow.End{Addr: s.Addr}, s.Addr.Is4() == is4
-	case !s.In[world]:
+	case !s.In[state]:
 		return e, false
 	}
 	for _, e := range v.OwnedEnds(s.Pod) {
@@ -169,10 +169,10 @@ func end(v *cluster.View, world int, s *reachability.Subject, is4 bool) (e flow.
 }
 
 // reason returns what decides in a world, by its verdict and that of the other world, if there are any.
-func (s *Side) reason(world int, v explain.Verdict, judged bool, other explain.Verdict, otherJudged bool, from, to *reachability.Subject) (r Reason) {
-	if !judged {
+func (s *Side) reason(state int, v explain.Verdict, evaluated bool, other explain.Verdict, otherEvaluated bool, from, to *reachability.Subject) (r Reason) {
+	if !evaluated {
 		for _, e := range []*reachability.Subject{from, to} {
-			if !e.In[world] {
+			if !e.In[state] {
 				r.Absent = append(r.Absent, e.Pod)
 			}
 		}
@@ -180,7 +180,7 @@ func (s *Side) reason(world int, v explain.Verdict, judged bool, other explain.V
 	}
 	r.Allowed = v.Allowed
 	for i, side := range []explain.Side{v.Egress, v.Ingress} {
-		if otherJudged && side.Allowed == []explain.Side{other.Egress, other.Ingress}[i].Allowed {
+		if otherEvaluated && side.Allowed == []explain.Side{other.Egress, other.Ingress}[i].Allowed {
 			continue
 		}
 		e := v.Flow.From

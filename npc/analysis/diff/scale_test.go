@@ -19,8 +19,8 @@ func (s size) String() string {
 
 func (s size) namespaces() int { return max(1, s.workloads/10) }
 
-// world returns the world. Each namespace has ten workloads.
-func (s size) world(t testing.TB) *cluster.Cluster {
+// harness returns the world. Each namespace has ten workloads.
+func (s size) harness(t testing.TB) *cluster.Cluster {
 	c := cluster.New()
 	for i := range s.namespaces() {
 		c.SetNamespace(npc.Namespace{Name: fmt.Sprintf("ns%d", i), Labels: map[string]string{"kubernetes.io/metadata.name": fmt.Sprintf("ns%d", i), "team": fmt.Sprint(i % 10)}})
@@ -66,7 +66,7 @@ func (s size) open(c *cluster.Cluster) *cluster.Cluster {
 // was none.
 func BenchmarkWorlds(b *testing.B) {
 	for _, s := range []size{{10_000, 500, 1_000}, {100_000, 500, 1_000}, {100_000, 5_000, 5_000}} {
-		w := s.world(b)
+		w := s.harness(b)
 		for _, name := range []string{"denied", "first"} {
 			before := w
 			after := w
@@ -77,7 +77,7 @@ func BenchmarkWorlds(b *testing.B) {
 			}
 			b.Run(s.String()+"/"+name, func(b *testing.B) {
 				for b.Loop() {
-					r := Worlds(before, after, Options{})
+					r := Compare(before, after, Options{})
 					b.ReportMetric(float64(r.Closes.Len()), "groups")
 					for _, side := range []*Side{r.Opens, r.Closes} {
 						side.Groups(200)

@@ -14,22 +14,22 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/random"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// world is what a random cluster is made of.
-type world struct {
+// harness is what a random cluster is made of.
+type harness struct {
 	namespaces map[string]map[string]string
-	pods       map[string]judge.Pod
+	pods       map[string]refmodel.Pod
 	policies   map[string]string
 	tiers      map[string]*v1alpha2.ClusterNetworkPolicy
-	nodes      []judge.Node
+	nodes      []refmodel.Node
 }
 
-// randomWorld returns a world with few labels, ports and ranges, so that policies meet.
-func randomWorld(r *rand.Rand) *world {
-	w := &world{namespaces: map[string]map[string]string{}, pods: map[string]judge.Pod{}, policies: map[string]string{}, tiers: map[string]*v1alpha2.ClusterNetworkPolicy{}}
+// randomHarness returns a world with few labels, ports and ranges, so that policies meet.
+func randomHarness(r *rand.Rand) *harness {
+	w := &harness{namespaces: map[string]map[string]string{}, pods: map[string]refmodel.Pod{}, policies: map[string]string{}, tiers: map[string]*v1alpha2.ClusterNetworkPolicy{}}
 	for _, ns := range []string{"a", "b", "c"} {
 		if r.IntN(8) > 0 {
 			w.namespaces[ns] = map[string]string{"team": random.Pick(r, "x", "y")}
@@ -42,7 +42,7 @@ func randomWorld(r *rand.Rand) *world {
 		w.change(r, 3)
 	}
 	for i := range 2 {
-		w.nodes = append(w.nodes, judge.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": random.Pick(r, "x", "y")},
+		w.nodes = append(w.nodes, refmodel.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": random.Pick(r, "x", "y")},
 			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{172, 31, 0, byte(i + 1)}), netip.MustParseAddr(fmt.Sprintf("fd99::%d", i+1))}})
 	}
 	for range r.IntN(4) {
@@ -51,8 +51,8 @@ func randomWorld(r *rand.Rand) *world {
 	return w
 }
 
-func (w *world) addPod(r *rand.Rand, i int) {
-	p := judge.Pod{Namespace: random.Pick(r, "a", "b", "c"), Name: fmt.Sprint("p", i), Node: fmt.Sprint("node", 1+r.IntN(2)),
+func (w *harness) addPod(r *rand.Rand, i int) {
+	p := refmodel.Pod{Namespace: random.Pick(r, "a", "b", "c"), Name: fmt.Sprint("p", i), Node: fmt.Sprint("node", 1+r.IntN(2)),
 		Labels: map[string]string{"app": random.Pick(r, "web", "db")}}
 	if r.IntN(3) > 0 {
 		p.Labels["tier"] = random.Pick(r, "1", "2")
@@ -78,7 +78,7 @@ func (w *world) addPod(r *rand.Rand, i int) {
 }
 
 // change makes a random change of a kind.
-func (w *world) change(r *rand.Rand, kind int) {
+func (w *harness) change(r *rand.Rand, kind int) {
 	switch kind {
 	case 0:
 		w.addPod(r, r.IntN(8))
@@ -133,11 +133,11 @@ func sorted[T any](m map[string]T) (keys []string) {
 }
 
 // changed returns a copy with random changes, or another world.
-func (w *world) changed(r *rand.Rand) *world {
+func (w *harness) changed(r *rand.Rand) *harness {
 	if r.IntN(6) == 0 {
-		return randomWorld(r)
+		return randomHarness(r)
 	}
-	out := &world{namespaces: copied(w.namespaces), pods: copied(w.pods), policies: copied(w.policies), tiers: copied(w.tiers), nodes: slices.Clone(w.nodes)}
+	out := &harness{namespaces: copied(w.namespaces), pods: copied(w.pods), policies: copied(w.policies), tiers: copied(w.tiers), nodes: slices.Clone(w.nodes)}
 	for range 1 + r.IntN(4) {
 		out.change(r, r.IntN(9))
 	}
@@ -184,7 +184,7 @@ func randomSpec(r *rand.Rand) string {
 }
 
 // cluster returns the world for the code that is tested.
-func (w *world) cluster(t *testing.T) *cluster.Cluster {
+func (w *harness) cluster(t *testing.T) *cluster.Cluster {
 	c := cluster.New()
 	for name, labels := range w.namespaces {
 		c.SetNamespace(npc.Namespace{Name: name, Labels: labels})
@@ -209,9 +209,9 @@ func (w *world) cluster(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-// judge returns the world for the judge.
-func (w *world) judge(t *testing.T) judge.World {
-	j := judge.World{Namespaces: w.namespaces, Nodes: w.nodes}
+// refmodel returns the world for the judge.
+func (w *harness) model(t *testing.T) refmodel.State {
+	j := refmodel.State{Namespaces: w.namespaces, Nodes: w.nodes}
 	for _, key := range sorted(w.pods) {
 		j.Pods = append(j.Pods, w.pods[key])
 	}

@@ -34,7 +34,7 @@ func conflictOf(c *cluster.View, own end, d npc.Direction, exempt Reason) confli
 	case c.ClaimsNodes(p, a):
 		found.text = ipowner.Conflict{Addr: a, Kind: ipowner.OfNode, Pod: ref(p)}.Message()
 	default:
-		return contestedBy(c, own, d, exempt)
+		return conflictingWith(c, own, d, exempt)
 	}
 	if restricted(c, p, d, exempt) {
 		found.closes = waiting
@@ -64,12 +64,12 @@ func staleText(c *cluster.View, p *npc.Pod, a netip.Addr) string {
 	return text
 }
 
-// contestedBy returns the conflict with the other pods of the node that claim the address. Nothing is allowed in a direction in which policies
+// conflictingWith returns the conflict with the other pods of the node that claim the address. Nothing is allowed in a direction in which policies
 // may deny one of them something. While a pod is being replaced by the next one with its address, one of them is terminating: that is
 // mentioned only if it matters.
-func contestedBy(c *cluster.View, own end, d npc.Direction, exempt Reason) (found conflict) {
-	rivals := c.Rivals(own.Addr, own.pod)
-	for _, rival := range rivals {
+func conflictingWith(c *cluster.View, own end, d npc.Direction, exempt Reason) (found conflict) {
+	conflictingPods := c.ConflictingPods(own.Addr, own.pod)
+	for _, rival := range conflictingPods {
 		closes := c.Restricted(rival, d)
 		asked := own.Pod == podName(rival)
 		if !closes && !asked && (rival.Deleting || own.pod.Deleting || found.text != "") {
@@ -78,13 +78,13 @@ func contestedBy(c *cluster.View, own end, d npc.Direction, exempt Reason) (foun
 		found.text = ipowner.Conflict{Addr: own.Addr, Kind: ipowner.LocalPod, Pod: ref(own.pod), Other: ref(rival)}.Message()
 		if closes {
 			_, isolated := c.Isolating(rival, d)
-			found.closes, found.isolated = contested, isolated && exempt == ""
+			found.closes, found.isolated = conflicting, isolated && exempt == ""
 			break
 		}
 	}
-	asked := rivals
+	asked := conflictingPods
 	if exempt == ownNode {
-		asked = append(slices.Clone(rivals), own.pod) // its own policies may deny it the node: which of what it sends, cannot be told
+		asked = append(slices.Clone(conflictingPods), own.pod) // its own policies may deny it the node: which of what it sends, cannot be told
 	}
 	if exempt != "" && !slices.ContainsFunc(asked, func(p *npc.Pod) bool { return restricted(c, p, d, exempt) }) {
 		found.closes = ""

@@ -18,7 +18,7 @@ func started(second int64) func(*npc.Pod) {
 }
 
 // isolate adds a policy that isolates the pods of an app for ingress, and allows nothing.
-func (w world) isolate(app string) {
+func (w harness) isolate(app string) {
 	w.Helper()
 	w.policy("a/deny", `{podSelector: {matchLabels: {app: `+app+`}}, policyTypes: [Ingress]}`)
 }
@@ -28,7 +28,7 @@ func hostIP(addr string) func(*npc.Pod) {
 }
 
 // expectIngress compares the ingress of a pod or an address from a/client.
-func (w world) expectIngress(to string, want explain.Side) {
+func (w harness) expectIngress(to string, want explain.Side) {
 	w.Helper()
 	got := w.verdict("a/client", to).Ingress
 	want.Direction, got.Policies = got.Direction, nil
@@ -62,7 +62,7 @@ func TestS72_TwoPodsOfANodeClaimOneAddress(t *testing.T) {
 		{"the_rival_is_on_another_node", "old", onAnotherNode, "a/later", explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			if c.old == nil {
 				c.old = func(*npc.Pod) {}
 			}
@@ -81,26 +81,26 @@ func TestS72_APodClaimsAnAddressOfItsNode(t *testing.T) {
 	closed := explain.Side{Pod: "a/x", Reason: "waiting for its address", Conflict: conflict}
 	for _, c := range []struct {
 		name, isolates string
-		change         func(world)
+		change         func(harness)
 		want           explain.Side
 	}{
-		{"by_its_own_status", "x", func(w world) { w.pod("a/x", "10.32.1.9", "app=x", hostIP("10.32.1.9")) }, closed},
-		{"by_the_node", "x", func(w world) { w.SetNodeAddrs("node1", own) }, closed},
-		{"added_to_others_of_the_node", "x", func(w world) {
+		{"by_its_own_status", "x", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", hostIP("10.32.1.9")) }, closed},
+		{"by_the_node", "x", func(w harness) { w.SetNodeAddrs("node1", own) }, closed},
+		{"added_to_others_of_the_node", "x", func(w harness) {
 			w.SetNodeAddrs("node1", own)
 			w.AddNodeAddrs("node1", []netip.Addr{netip.MustParseAddr("172.31.0.1")})
 		}, closed},
-		{"without_isolation", "nobody", func(w world) { w.SetNodeAddrs("node1", own) },
+		{"without_isolation", "nobody", func(w harness) { w.SetNodeAddrs("node1", own) },
 			explain.Side{Pod: "a/x", Allowed: true, Reason: "not isolated", Conflict: conflict}},
-		{"by_the_status_of_another", "x", func(w world) { w.pod("a/liar", "10.32.1.7", "app=liar", hostIP("10.32.1.9")) },
+		{"by_the_status_of_another", "x", func(w harness) { w.pod("a/liar", "10.32.1.7", "app=liar", hostIP("10.32.1.9")) },
 			explain.Side{Pod: "a/x", Reason: "no rule allows it"}},
-		{"not_by_the_node", "x", func(w world) {
+		{"not_by_the_node", "x", func(w harness) {
 			w.pod("a/x", "10.32.1.9", "app=x", hostIP("10.32.1.9"))
 			w.SetNodeAddrs("node1", nil)
 		}, explain.Side{Pod: "a/x", Reason: "no rule allows it"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.pod("a/x", "10.32.1.9", "app=x")
 			c.change(w)
 			w.isolate(c.isolates)
@@ -117,34 +117,34 @@ func TestS73_AStaleAddress(t *testing.T) {
 	boot := time.Unix(1000, 0)
 	for _, c := range []struct {
 		name, isolates, to string
-		change             func(world)
+		change             func(harness)
 		want               explain.Side
 	}{
-		{"of_another_sandbox", "x", "a/x", func(w world) { w.pod("a/x", "10.32.1.9", "app=x", stale) }, closed},
-		{"of_another_boot", "x", "a/x", func(w world) {
+		{"of_another_sandbox", "x", "a/x", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) }, closed},
+		{"of_another_boot", "x", "a/x", func(w harness) {
 			w.pod("a/x", "10.32.1.9", "app=x", func(p *npc.Pod) { p.LastStart = boot.Add(-time.Minute) })
 			w.SetBooted("node1", boot)
 		}, closed},
-		{"of_this_boot", "x", "a/x", func(w world) {
+		{"of_this_boot", "x", "a/x", func(w harness) {
 			w.pod("a/x", "10.32.1.9", "app=x", func(p *npc.Pod) { p.LastStart = boot.Add(time.Minute) })
 			w.SetBooted("node1", boot)
 		}, explain.Side{Pod: "a/x", Reason: "no rule allows it"}},
-		{"the_address_is_asked_about", "x", "10.32.1.9", func(w world) { w.pod("a/x", "10.32.1.9", "app=x", stale) }, closed},
-		{"without_isolation", "nobody", "a/x", func(w world) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
+		{"the_address_is_asked_about", "x", "10.32.1.9", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) }, closed},
+		{"without_isolation", "nobody", "a/x", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
 			explain.Side{Pod: "a/x", Allowed: true, Reason: "not isolated", Conflict: conflict}},
-		{"the_address_alone_without_isolation", "nobody", "10.32.1.9", func(w world) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
+		{"the_address_alone_without_isolation", "nobody", "10.32.1.9", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
 			explain.Side{Allowed: true, Reason: "no pod"}},
-		{"another_pod_has_the_address", "x", "10.32.1.9", func(w world) {
+		{"another_pod_has_the_address", "x", "10.32.1.9", func(w harness) {
 			w.pod("a/x", "10.32.1.9", "app=x", stale)
 			w.pod("a/next", "10.32.1.9", "app=next")
 		}, explain.Side{Pod: "a/next", Allowed: true, Reason: "not isolated"}},
-		{"the_answer_names_the_pod_that_has_it", "x", "a/x", func(w world) {
+		{"the_answer_names_the_pod_that_has_it", "x", "a/x", func(w harness) {
 			w.pod("a/x", "10.32.1.9", "app=x", stale)
 			w.pod("a/next", "10.32.1.9", "app=next")
 		}, explain.Side{Pod: "a/x", Reason: "waiting for its address", Conflict: conflict + ", and the address belongs to pod a/next"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			c.change(w)
 			w.isolate(c.isolates)
 			w.expectIngress(c.to, c.want)
@@ -154,7 +154,7 @@ func TestS73_AStaleAddress(t *testing.T) {
 
 // TestNotesOfPods shows that the table of pods has the conflicts too.
 func TestNotesOfPods(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("b/old", "10.32.1.9", "app=old")
 	w.pod("b/later", "10.32.1.9", "app=later", started(9))
 	w.pod("b/stale", "10.32.1.8", "app=x", func(p *npc.Pod) { p.StaleAddrs = true })

@@ -50,7 +50,7 @@ func side(c *cluster.View, f flow.Flow, d npc.Direction) Side {
 	own := ownEnd(c, from, f.Node, d)
 	s := Side{Direction: d, Allowed: true, Reason: noPod, tiered: len(c.ClusterPolicies) > 0}
 	if own.pod == nil {
-		if why := cluster.UnreadPod(c, own.End); why != "" {
+		if why := cluster.UnreadablePod(c, own.End); why != "" {
 			s.Pod = own.Pod
 			s.leaveOpen(why)
 		}
@@ -86,7 +86,7 @@ func side(c *cluster.View, f flow.Flow, d npc.Direction) Side {
 		return s
 	}
 	s.ask(q)
-	if c.Unread.Any() {
+	if c.Unreadable.Any() {
 		s.Without = nil // what could not be read may decide that too
 		if why := q.open(); why != "" {
 			s.leaveOpen(why)
@@ -184,7 +184,7 @@ func (q question) match(rule policy.Rule) (m matching) {
 	}
 	for _, port := range rule.Ports {
 		r := portReason(port, q.Service, q.destination())
-		r.Unread = q.portFit(port) == cluster.Maybe
+		r.Unreadable = q.portFit(port) == cluster.Maybe
 		m.Ports = append(m.Ports, r)
 	}
 	return m
@@ -199,19 +199,19 @@ func (o *outcomes) add(p outcomes) { o.allows, o.denies = o.allows || p.allows, 
 // open returns what could not be read and may decide; empty if the verdict is the same whatever that is.
 func (q question) open() string {
 	pod := q.own.pod
-	conflict := q.own.Addr.IsValid() && (pod.StaleAddrs || q.ClaimsNodes(pod, q.own.Addr) || len(q.Rivals(q.own.Addr, pod)) > 0)
+	conflict := q.own.Addr.IsValid() && (pod.StaleAddrs || q.ClaimsNodes(pod, q.own.Addr) || len(q.ConflictingPods(q.own.Addr, pod)) > 0)
 	if found := q.outcomes(); !conflict && found.allows != found.denies {
 		return ""
 	}
 	switch {
-	case q.Unread.Policies.Lacks(pod.Namespace):
-		return "network policies of namespace " + pod.Namespace + " cannot be read: " + q.Unread.Policies.Reason
-	case q.peer.pod == nil && cluster.UnreadPod(q.View, q.peer.End) != "":
-		return cluster.UnreadPod(q.View, q.peer.End)
+	case q.Unreadable.Policies.Lacks(pod.Namespace):
+		return "network policies of namespace " + pod.Namespace + " cannot be read: " + q.Unreadable.Policies.Reason
+	case q.peer.pod == nil && cluster.UnreadablePod(q.View, q.peer.End) != "":
+		return cluster.UnreadablePod(q.View, q.peer.End)
 	}
 	for _, namespace := range []string{q.peer.namespace(), pod.Namespace} {
-		if q.Unread.Namespaces.Lacks(namespace) && namespace != "" {
-			return "the labels of namespace " + namespace + " cannot be read: " + q.Unread.Namespaces.Reason
+		if q.Unreadable.Namespaces.Lacks(namespace) && namespace != "" {
+			return "the labels of namespace " + namespace + " cannot be read: " + q.Unreadable.Namespaces.Reason
 		}
 	}
 	return "not everything can be read that decides about a disputed address"
@@ -242,8 +242,8 @@ func (q question) isolated() cluster.Fit {
 	switch {
 	case isolated:
 		return cluster.Always
-	case q.LegacyNetpol && q.direction == npc.Ingress && q.Unread.Namespaces.Lacks(pod.Namespace),
-		!q.LegacyNetpol && q.Unread.Policies.Lacks(pod.Namespace):
+	case q.LegacyNetpol && q.direction == npc.Ingress && q.Unreadable.Namespaces.Lacks(pod.Namespace),
+		!q.LegacyNetpol && q.Unreadable.Policies.Lacks(pod.Namespace):
 		return cluster.Maybe
 	}
 	return cluster.Never
@@ -255,7 +255,7 @@ func (q question) policyOutcomes() outcomes {
 		return outcomes{allows: true}
 	}
 	best := cluster.Never
-	if q.Unread.Policies.Lacks(q.own.pod.Namespace) {
+	if q.Unreadable.Policies.Lacks(q.own.pod.Namespace) {
 		best = cluster.Maybe
 	}
 	policies, _ := q.Isolating(q.own.pod, q.direction)
@@ -273,9 +273,9 @@ func (q question) tierOutcomes(t policy.Tier) (found outcomes, goesOn bool) {
 		if p.Tier != t {
 			continue
 		}
-		chosen := q.Chooses(p, q.own.pod)
+		selected := q.Selects(p, q.own.pod)
 		for _, rule := range p.Written[q.direction] {
-			fit := min(chosen, q.fit(rule.Rule))
+			fit := min(selected, q.fit(rule.Rule))
 			if fit == cluster.Never {
 				continue
 			}
@@ -302,7 +302,7 @@ func (q question) fit(rule policy.Rule) cluster.Fit {
 		switch mismatch(q.View, p, q.peer) {
 		case fits:
 			peers = cluster.Always
-		case namespaceUnread, podUnread:
+		case namespaceUnreadable, podUnreadable:
 			peers = max(peers, cluster.Maybe)
 		}
 	}
@@ -323,7 +323,7 @@ func (q question) portFit(p policy.Port) cluster.Fit {
 	switch {
 	case PortFits(p, q.Service, q.destination()):
 		return cluster.Always
-	case p.Name != "" && p.HasProtocol(q.Protocol) && q.destination() == nil && q.direction == npc.Egress && cluster.UnreadPod(q.View, q.peer.End) != "":
+	case p.Name != "" && p.HasProtocol(q.Protocol) && q.destination() == nil && q.direction == npc.Egress && cluster.UnreadablePod(q.View, q.peer.End) != "":
 		return cluster.Maybe
 	}
 	return cluster.Never

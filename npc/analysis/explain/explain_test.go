@@ -15,20 +15,20 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-type world struct {
+type harness struct {
 	*testing.T
 	*cluster.Cluster
 }
 
-func newWorld(t *testing.T) world {
-	w := world{t, cluster.New()}
+func newHarness(t *testing.T) harness {
+	w := harness{t, cluster.New()}
 	w.SetNamespace(npc.Namespace{Name: "a", Labels: map[string]string{"kubernetes.io/metadata.name": "a"}})
 	w.pod("a/web", "10.32.1.2", "app=web")
 	w.pod("a/client", "10.32.1.3", "app=client")
 	return w
 }
 
-func (w world) pod(key, addr, label string, change ...func(*npc.Pod)) {
+func (w harness) pod(key, addr, label string, change ...func(*npc.Pod)) {
 	namespace, name, _ := strings.Cut(key, "/")
 	k, v, _ := strings.Cut(label, "=")
 	p := npc.Pod{Namespace: namespace, Name: name, Node: "node1", Labels: map[string]string{k: v},
@@ -39,19 +39,19 @@ func (w world) pod(key, addr, label string, change ...func(*npc.Pod)) {
 	w.SetPod(p)
 }
 
-func (w world) policy(key, spec string) {
+func (w harness) policy(key, spec string) {
 	w.Helper()
 	w.SetPolicy(fixture.Policy(w, key, spec))
 }
 
 // verdict returns the verdict on a flow to TCP port 80.
-func (w world) verdict(from, to string) explain.Verdict {
+func (w harness) verdict(from, to string) explain.Verdict {
 	w.Helper()
 	return explain.Explain(w.View(), fixture.Flows(w, w.View(), from, to, "tcp/80")[0])
 }
 
 // expect compares the reasons of the ingress of a/web from a pod, or from an address.
-func (w world) expect(from, want string) {
+func (w harness) expect(from, want string) {
 	w.Helper()
 	_, got, _ := strings.Cut(explain.Text([]explain.Verdict{w.verdict(from, "a/web")}), "ingress to ")
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
@@ -137,7 +137,7 @@ func TestReasons(t *testing.T) {
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.SetNamespace(npc.Namespace{Name: "b", Labels: map[string]string{"kubernetes.io/metadata.name": "b"}})
 			w.pod("b/x", "10.32.1.7", "app=x")
 			w.pod("late/x", "10.32.1.8", "app=x")
@@ -152,7 +152,7 @@ func TestReasons(t *testing.T) {
 
 // TestS67_LegacyNetpol shows that an annotation isolates, and policies only allow.
 func TestS67_LegacyNetpol(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.LegacyNetpol = true
 	w.policy("a/p", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
 	w.expect("198.51.100.7", "a/web: allowed: no policy isolates it\n")
@@ -164,7 +164,7 @@ func TestS67_LegacyNetpol(t *testing.T) {
 
 // TestS27_EachNodeHasItsOwnView shows that a node takes an address for its own pod's, and other nodes for the later one's.
 func TestS27_EachNodeHasItsOwnView(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("a/old", "10.32.1.9", "app=old")
 	w.pod("a/later", "10.32.1.9", "app=later", func(p *npc.Pod) { p.Node, p.Started = "node2", time.Unix(9, 0) })
 	w.pod("a/far", "10.32.2.2", "app=web", func(p *npc.Pod) { p.Node = "node2" })
@@ -179,7 +179,7 @@ func TestS27_EachNodeHasItsOwnView(t *testing.T) {
 
 // TestS50_OwnNode shows that another node's address is one from outside.
 func TestS50_OwnNode(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	host := func(node, addr string) func(*npc.Pod) {
 		return func(p *npc.Pod) { p.Node, p.HostAddrs = node, []netip.Addr{netip.MustParseAddr(addr)} }
 	}
@@ -198,7 +198,7 @@ func TestS50_OwnNode(t *testing.T) {
 
 // TestWhereNoPolicyDecides shows the flows about which policies are not asked.
 func TestWhereNoPolicyDecides(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("a/two", "10.32.1.5", "app=two", func(p *npc.Pod) {
 		p.Addrs = append(p.Addrs, netip.MustParseAddr("fd32:1::5"))
 		p.HostAddrs = []netip.Addr{netip.MustParseAddr("172.31.0.1")}
@@ -232,14 +232,14 @@ func TestWhereNoPolicyDecides(t *testing.T) {
 func TestConflictsAsText(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(world)
+		change func(harness)
 		want   string
 	}{
-		{"stale", func(w world) { w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.StaleAddrs = true }) },
+		{"stale", func(w harness) { w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.StaleAddrs = true }) },
 			`a/web: denied: it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --gate=open
   conflict: 10.32.1.2 of pod a/web was reported before the pod or its node was restarted: the pod counts as waiting for its address
 `},
-		{"contested", func(w world) {
+		{"contested", func(w harness) {
 			w.pod("a/web", "10.32.1.2", "app=web", started(9))
 			w.pod("a/rival", "10.32.1.2", "app=web")
 		},
@@ -249,7 +249,7 @@ func TestConflictsAsText(t *testing.T) {
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			c.change(w)
 			w.policy("a/p", `{podSelector: {matchLabels: {app: web}}}`)
 			w.expect("a/client", c.want)
@@ -259,7 +259,7 @@ func TestConflictsAsText(t *testing.T) {
 
 // TestNamedPortsOfTheDestination shows that egress looks a port's name up on the other end.
 func TestNamedPortsOfTheDestination(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}} })
 	w.policy("a/p", `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}`)
 	for _, c := range []struct {
@@ -274,7 +274,7 @@ func TestNamedPortsOfTheDestination(t *testing.T) {
 
 // TestForwarded shows which flows a node forwards from or to a pod of its own.
 func TestForwarded(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("a/two", "10.32.1.5", "app=two", func(p *npc.Pod) { p.HostAddrs = []netip.Addr{netip.MustParseAddr("172.31.0.1")} })
 	w.pod("a/new", "10.32.1.6", "app=new", func(p *npc.Pod) { p.Addrs = nil })
 	for _, c := range []struct {
@@ -295,7 +295,7 @@ func TestForwarded(t *testing.T) {
 
 // TestVerdictAsJSON shows the fields that scripts read.
 func TestVerdictAsJSON(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.policy("a/p", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}, {podSelector: {}}],
 		ports: [{port: 443}, {port: 8080}]}]}`)
 	f := fixture.Flows(w, w.View(), "a/client", "a/web", "tcp/8080")[0]

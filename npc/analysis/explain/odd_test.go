@@ -15,7 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // oddities draws specs that hold what the resource definition refuses, beside what it takes: a definition of another version may take it, and the
@@ -119,8 +119,8 @@ func (o oddities) spec() string {
 		`, "egress": ` + o.some(rule("to", o.peer)) + `}`
 }
 
-// oddWorld returns a cluster for the judge, and the same one to explain.
-func oddWorld(t *testing.T) (judge.World, world) {
+// oddHarness returns a cluster for the judge, and the same one to explain.
+func oddHarness(t *testing.T) (refmodel.State, harness) {
 	addrs := func(texts ...string) (all []netip.Addr) {
 		for _, text := range texts {
 			all = append(all, netip.MustParseAddr(text))
@@ -128,18 +128,18 @@ func oddWorld(t *testing.T) (judge.World, world) {
 		return all
 	}
 	port := corev1.ContainerPort{Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolTCP}
-	on := judge.World{
+	on := refmodel.State{
 		Namespaces: map[string]map[string]string{"a": {"team": "a"}, "b": {"team": "b"}},
-		Pods: []judge.Pod{
+		Pods: []refmodel.Pod{
 			{Namespace: "a", Name: "web", Node: "node1", Labels: map[string]string{"app": "web"}, Addrs: addrs("10.32.1.2", "fd32:1::2"),
 				Ports: []corev1.ContainerPort{port}},
 			{Namespace: "a", Name: "client", Node: "node1", Addrs: addrs("10.32.1.3", "fd32:1::3")},
 			{Namespace: "b", Name: "web", Node: "node2", Labels: map[string]string{"app": ""}, Addrs: addrs("10.32.2.2", "fd32:2::2")},
 		},
-		Nodes: []judge.Node{{Name: "node1", Labels: map[string]string{"app": "web"}, Addrs: addrs("172.31.0.1")},
+		Nodes: []refmodel.Node{{Name: "node1", Labels: map[string]string{"app": "web"}, Addrs: addrs("172.31.0.1")},
 			{Name: "node2", Addrs: addrs("172.31.0.2")}},
 	}
-	w := world{t, cluster.New()}
+	w := harness{t, cluster.New()}
 	for name, labels := range on.Namespaces {
 		w.SetNamespace(npc.Namespace{Name: name, Labels: labels})
 	}
@@ -163,7 +163,7 @@ func TestS89_OddPoliciesAreJudgedAsTheAPISays(t *testing.T) {
 	const seed, tries = 89, 5000
 	ends := []string{"10.32.1.2", "10.32.1.3", "10.32.2.2", "fd32:1::2", "fd32:2::2", "172.31.0.1", "172.31.0.2", "198.51.100.7"}
 	draw := oddities{rand.New(rand.NewPCG(seed, seed))}
-	on, w := oddWorld(t)
+	on, w := oddHarness(t)
 	asked, denied := 0, 0
 	for range tries {
 		specs := []string{draw.spec(), draw.spec()}
@@ -178,12 +178,12 @@ func TestS89_OddPoliciesAreJudgedAsTheAPISays(t *testing.T) {
 			on.ClusterPolicies = append(on.ClusterPolicies, *o)
 		}
 		for range 8 {
-			p := judge.Packet{Src: netip.MustParseAddr(draw.pick(ends...)), Dst: netip.MustParseAddr(draw.pick(ends...)),
+			p := refmodel.Packet{Src: netip.MustParseAddr(draw.pick(ends...)), Dst: netip.MustParseAddr(draw.pick(ends...)),
 				Protocol: corev1.Protocol(draw.pick("TCP", "UDP", "SCTP")), Port: []int32{1, 80, 81, 65535}[draw.IntN(4)]}
 			if p.Src.Is4() != p.Dst.Is4() || p.Src == p.Dst {
 				continue
 			}
-			out, in := on.Judge(judge.Everywhere, p)
+			out, in := on.Evaluate(refmodel.Everywhere, p)
 			v := explain.Explain(w.View(), flow.Flow{From: flow.End{Addr: p.Src}, To: flow.End{Addr: p.Dst},
 				Service: flow.Service{Protocol: npc.PortProtocol(p.Protocol), Port: uint16(p.Port)}})
 			if v.Egress.Allowed != out || v.Ingress.Allowed != in {

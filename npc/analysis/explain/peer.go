@@ -30,10 +30,10 @@ const (
 	otherNamespace Mismatch = "other namespace"
 	// namespaceUnknown: the peer selects namespaces by labels, and the pod's namespace has no object.
 	namespaceUnknown Mismatch = "namespace unknown"
-	// namespaceUnread: the peer selects namespaces by labels, and those of the pod's namespace could not be read. podUnread: the peer selects pods,
+	// namespaceUnreadable: the peer selects namespaces by labels, and those of the pod's namespace could not be read. podUnreadable: the peer selects pods,
 	// and the end may be one that could not be read. Both may match.
-	namespaceUnread Mismatch = "namespace unread"
-	podUnread       Mismatch = "pod unread"
+	namespaceUnreadable Mismatch = "namespace unread"
+	podUnreadable       Mismatch = "pod unread"
 	// NamespaceLabels and PodLabels: the namespace, or the pod, does not have the labels that the peer requires.
 	NamespaceLabels Mismatch = "namespace labels"
 	PodLabels       Mismatch = "pod labels"
@@ -58,7 +58,7 @@ func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 	hidden := e.pod == nil && !e.Addr.IsValid() // a pod that could not be read, whose address is not known either
 	switch {
 	case hidden && (p.Block != nil || p.Nodes != nil):
-		return podUnread
+		return podUnreadable
 	case p.Block != nil:
 		return blockMismatch(p, e.Addr)
 	case p.Nodes != nil:
@@ -66,7 +66,7 @@ func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 	case p.IsUnknown():
 		return unknownKind
 	case e.pod == nil:
-		return unreadMismatch(c, p, e.End)
+		return unreadableMismatch(c, p, e.End)
 	case p.Namespaces == nil && e.pod.Namespace != p.Namespace:
 		return otherNamespace
 	}
@@ -74,7 +74,7 @@ func mismatch(c *cluster.View, p policy.Peer, e end) Mismatch {
 	if p.Namespaces != nil {
 		found = namespaceMismatch(c, *p.Namespaces, e.pod.Namespace)
 	}
-	if (found == fits || found == namespaceUnread) && p.Pods != nil && !p.Pods.Matches(e.pod.Labels) {
+	if (found == fits || found == namespaceUnreadable) && p.Pods != nil && !p.Pods.Matches(e.pod.Labels) {
 		return PodLabels
 	}
 	return found
@@ -87,31 +87,31 @@ func namespaceMismatch(c *cluster.View, choose policy.Selector, namespace string
 	case cluster.Always:
 		return fits
 	case cluster.Maybe:
-		return namespaceUnread
+		return namespaceUnreadable
 	}
-	if !known && !c.Unread.Namespaces.Lacks(namespace) {
+	if !known && !c.Unreadable.Namespaces.Lacks(namespace) {
 		return namespaceUnknown
 	}
 	return NamespaceLabels
 }
 
-// unreadMismatch returns why a peer that selects pods does not match an end that is no pod that was read. A pod that is known by its name alone is
+// unreadableMismatch returns why a peer that selects pods does not match an end that is no pod that was read. A pod that is known by its name alone is
 // taken for one that is not on the network of its node.
-func unreadMismatch(c *cluster.View, p policy.Peer, e flow.End) Mismatch {
+func unreadableMismatch(c *cluster.View, p policy.Peer, e flow.End) Mismatch {
 	namespace, _, isPod := strings.Cut(e.Pod, "/")
 	found := fits
 	switch {
-	case cluster.UnreadPod(c, e) == "", p.Namespaces == nil && !isPod && !c.Unread.Pods.Lacks(p.Namespace):
+	case cluster.UnreadablePod(c, e) == "", p.Namespaces == nil && !isPod && !c.Unreadable.Pods.Lacks(p.Namespace):
 		return notAPod
 	case !isPod:
-		return podUnread
+		return podUnreadable
 	case p.Namespaces != nil:
 		found = namespaceMismatch(c, *p.Namespaces, namespace)
 	case namespace != p.Namespace:
 		found = otherNamespace
 	}
 	if found == fits && p.Pods != nil {
-		return podUnread
+		return podUnreadable
 	}
 	return found
 }
@@ -162,10 +162,10 @@ func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 		r.Wants, r.Has = p.Namespace, e.namespace()
 	case namespaceUnknown:
 		r.Of = e.namespace()
-	case namespaceUnread:
+	case namespaceUnreadable:
 		r.Wants, r.Of = p.Namespaces.String(), e.namespace()
 	case NamespaceLabels:
-		if c.Unread.Namespaces.Lacks(e.namespace()) { // its name is wrong, and nothing else is known
+		if c.Unreadable.Namespaces.Lacks(e.namespace()) { // its name is wrong, and nothing else is known
 			r.Wants, r.Has = p.Namespaces.String(), corev1.LabelMetadataName+"="+e.namespace()
 		} else {
 			r.Wants, r.Has = missing(*p.Namespaces, c.Namespaces[e.namespace()].Labels)
@@ -209,9 +209,9 @@ func (r PeerReason) String() string {
 		return fmt.Sprintf("peer wants namespace %s, %s has %s", r.Wants, r.Of, r.Has)
 	case namespaceUnknown:
 		return fmt.Sprintf("peer wants a namespace's labels, namespace %s has no object", r.Of)
-	case namespaceUnread:
+	case namespaceUnreadable:
 		return fmt.Sprintf("not known: peer wants a namespace with %s, the labels of namespace %s could not be read", r.Wants, r.Of)
-	case podUnread:
+	case podUnreadable:
 		return fmt.Sprintf("not known: peer wants pods, %s may be one, which could not be read", r.Of)
 	case PodLabels:
 		return fmt.Sprintf("peer wants %s, %s has %s", r.Wants, r.Of, r.Has)

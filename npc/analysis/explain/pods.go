@@ -53,10 +53,10 @@ func Pods(c *cluster.View, namespace string) []PodRow {
 // unknownOf returns what could not be read that may isolate or choose a pod; empty if nothing may.
 func unknownOf(c *cluster.View, p *npc.Pod) string {
 	switch {
-	case c.Unread.Policies.Lacks(p.Namespace):
+	case c.Unreadable.Policies.Lacks(p.Namespace):
 		return "its network policies cannot be read"
-	case c.LegacyNetpol && c.Unread.Namespaces.Lacks(p.Namespace),
-		slices.ContainsFunc(c.ClusterPolicies, func(q *policy.Cluster) bool { return c.Chooses(q, p) == cluster.Maybe }):
+	case c.LegacyNetpol && c.Unreadable.Namespaces.Lacks(p.Namespace),
+		slices.ContainsFunc(c.ClusterPolicies, func(q *policy.Cluster) bool { return c.Selects(q, p) == cluster.Maybe }):
 		return "the labels of its namespace cannot be read"
 	}
 	return ""

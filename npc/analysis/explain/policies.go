@@ -24,8 +24,8 @@ type PolicyRow struct {
 	Types []networkingv1.PolicyType `json:"types"`
 	// Pods are the pods that it selects, as namespace/name.
 	Pods []string `json:"pods"`
-	// Unread is set if there may be further ones, which could not be read.
-	Unread bool `json:"unread,omitempty"`
+	// Unreadable is set if there may be further ones, which could not be read.
+	Unreadable bool `json:"unread,omitempty"`
 	// Ingress and Egress are the rules in words.
 	Ingress []string `json:"ingress,omitempty"`
 	Egress  []string `json:"egress,omitempty"`
@@ -52,7 +52,7 @@ func Policies(c *cluster.View, namespace string) []PolicyRow {
 func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 	for _, p := range c.ClusterPolicies {
 		row := PolicyRow{Tier: p.Tier.String(), Priority: &p.Priority, Policy: p.Name, Types: []networkingv1.PolicyType{}, Pods: []string{},
-			Unread: c.Unread.Any()}
+			Unreadable: c.Unreadable.Any()}
 		if p.Invalid != nil {
 			row.Invalid = p.Invalid.Error()
 		}
@@ -116,7 +116,7 @@ func networkRows(c *cluster.View, namespace string) (rows []PolicyRow) {
 		if namespace != "" && p.Namespace != namespace {
 			continue
 		}
-		row := PolicyRow{Policy: p.Key(), Selects: p.Target.String(), Pods: []string{}, Unread: c.Unread.Pods.Lacks(p.Namespace)}
+		row := PolicyRow{Policy: p.Key(), Selects: p.Target.String(), Pods: []string{}, Unreadable: c.Unreadable.Pods.Lacks(p.Namespace)}
 		if p.Isolates[npc.Ingress] {
 			row.Types = append(row.Types, networkingv1.PolicyTypeIngress)
 		}

@@ -16,10 +16,10 @@ type PortReason struct {
 	// Wants is the item, Asked the flow's protocol and port.
 	Wants string `json:"wants"`
 	Asked string `json:"asked"`
-	// Nobody is set if the item is a port's name that the destination does not have.
-	Nobody bool `json:"nobody,omitempty"`
-	// Unread is set if the item is a port's name, and the destination may be a pod that could not be read.
-	Unread bool `json:"unread,omitempty"`
+	// NoPod is set if the item is a port's name that the destination does not have.
+	NoPod bool `json:"nobody,omitempty"`
+	// Unreadable is set if the item is a port's name, and the destination may be a pod that could not be read.
+	Unreadable bool `json:"unread,omitempty"`
 	// Number is the port that the name means on the destination; 0 if the item is no name.
 	Number uint16 `json:"number,omitempty"`
 }
@@ -35,13 +35,13 @@ func PortFits(p policy.Port, s flow.Service, destination *npc.Pod) bool {
 
 // portReason returns the reason for which PortFits holds or does not.
 func portReason(p policy.Port, s flow.Service, destination *npc.Pod) PortReason {
-	r := PortReason{Wants: p.String(), Asked: s.String(), Fits: PortFits(p, s, destination), Nobody: p.Name != ""}
+	r := PortReason{Wants: p.String(), Asked: s.String(), Fits: PortFits(p, s, destination), NoPod: p.Name != ""}
 	if p.Name == "" || destination == nil {
 		return r
 	}
 	for _, n := range destination.Ports {
 		if n.Name == p.Name && p.HasProtocol(n.Protocol) {
-			r.Nobody, r.Number = false, n.Port
+			r.NoPod, r.Number = false, n.Port
 		}
 	}
 	return r
@@ -61,9 +61,9 @@ func (r PortReason) String() string {
 	switch {
 	case r.Fits:
 		return "port fits " + r.Asked
-	case r.Unread:
+	case r.Unreadable:
 		return fmt.Sprintf("not known: port wants %s, the destination's ports could not be read", r.Wants)
-	case r.Nobody:
+	case r.NoPod:
 		return fmt.Sprintf("port wants %s, the destination has no port of that name", r.Wants)
 	case r.Number != 0:
 		return fmt.Sprintf("port wants %s, which is %d there, asked for is %s", r.Wants, r.Number, r.Asked)

@@ -14,8 +14,8 @@ import (
 )
 
 // tables has a pod of each kind, and policies of many forms.
-func tables(t *testing.T) world {
-	w := newWorld(t)
+func tables(t *testing.T) harness {
+	w := newHarness(t)
 	w.pod("a/agent", "172.31.0.1", "app=agent", func(p *npc.Pod) { p.HostNetwork = true })
 	w.pod("a/job", "10.32.1.4", "app=job", func(p *npc.Pod) { p.Finished = true })
 	w.pod("a/new", "10.32.1.5", "app=new", func(p *npc.Pod) { p.Addrs = nil })
@@ -63,7 +63,7 @@ func TestPods(t *testing.T) {
 
 // TestPodsWithLegacyNetpol shows that a namespace isolates its pods.
 func TestPodsWithLegacyNetpol(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.LegacyNetpol = true
 	w.SetNamespace(npc.Namespace{Name: "a", DefaultDeny: true})
 	w.policy("a/p", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
@@ -105,7 +105,7 @@ a/broken () [Ingress] [a/client a/former a/new a/stale a/web] spec.ingress[0]: p
 
 // TestWhatFits asks for the verdict on one item of a rule, as npc/analysis/internal/reachability does.
 func TestWhatFits(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.policy("a/p", `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}, {ipBlock: {cidr: 10.32.1.0/30}}]}]}`)
 	v := w.View()
 	rule := v.Policies[0].Rules[0][0]

@@ -95,7 +95,7 @@ func (o Outcome) text(sentence string) string {
 // sentence returns a reason in words. They are others where there are cluster network policies.
 func (s Side) sentence(r Reason) string {
 	switch {
-	case r == contested && !s.isolated:
+	case r == conflicting && !s.isolated:
 		return "a pod of its node to which a cluster network policy denies something claims the same address, so that nothing is allowed"
 	case r == waiting && !s.isolated:
 		return "a cluster network policy denies something to it and its address is not known, so that nothing is allowed, " +
@@ -123,7 +123,7 @@ func (r Reason) sentence() string {
 		return "a pod and its own node always reach each other"
 	case multicast:
 		return "multicast passes, unless weave-npc runs with --allow-mcast=false"
-	case contested:
+	case conflicting:
 		return "an isolated pod of its node claims the same address, so that nothing is allowed"
 	case waiting:
 		return "it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --gate=open"

@@ -15,7 +15,7 @@ import (
 )
 
 // tiers sets cluster network policies, each as its name and spec.
-func (w world) tiers(policies ...string) {
+func (w harness) tiers(policies ...string) {
 	w.Helper()
 	for _, text := range policies {
 		name, spec, _ := strings.Cut(text, " ")
@@ -118,7 +118,7 @@ func TestTiersDecideInOrder(t *testing.T) {
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 80}} })
 			w.tiers(c.policies...)
 			if c.isolates != "" {
@@ -162,7 +162,7 @@ func TestTiersAndTheNode(t *testing.T) {
 			`{podSelector: {}, policyTypes: [Egress]}`, "a/web", "a/web", true, "allowed: a pod reaches itself"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.pod("a/web", "10.32.1.2", "app=web", hostIP(node))
 			w.SetNode(npc.Node{Name: "node1", Labels: map[string]string{"zone": "x"}, Addrs: []netip.Addr{netip.MustParseAddr(node)}})
 			w.tiers(c.policy)
@@ -188,7 +188,7 @@ func TestTiersAndTheNode(t *testing.T) {
 
 // TestS84_PeersByNodes shows whom peers by nodes match, and what is said of those that they do not. Whose an address is does not matter.
 func TestS84_PeersByNodes(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	for _, n := range []struct{ name, zone, addr string }{{"near", "x", "192.0.2.1"}, {"far", "y", "192.0.2.2"}, {"both", "x", "192.0.2.2"},
 		{"last", "y", "192.0.2.3"}, {"mad", "x", "10.32.1.2"}} {
 		w.SetNode(npc.Node{Name: n.name, Labels: map[string]string{"zone": n.zone}, Addrs: []netip.Addr{netip.MustParseAddr(n.addr)}})
@@ -220,18 +220,18 @@ func TestS84_PeersByNodes(t *testing.T) {
 
 // TestS72_RivalsAndTheNode shows that a pod reaches its node with an address that another one claims, if nothing denies that one its node.
 func TestS72_RivalsAndTheNode(t *testing.T) {
-	const node, contested = "172.31.0.1", "denied: a pod of its node to which a cluster network policy denies something claims the same address, " +
+	const node, conflicting = "172.31.0.1", "denied: a pod of its node to which a cluster network policy denies something claims the same address, " +
 		"so that nothing is allowed"
 	for name, c := range map[string]struct{ tier, peer, isolates, want string }{
 		"pods":               {"Admin", "namespaces: {}", "", ""},
-		"networks":           {"Admin", "networks: [198.51.100.0/24]", "", contested},
-		"nodes":              {"Baseline", "nodes: {matchLabels: {zone: y}}", "", contested},
+		"networks":           {"Admin", "networks: [198.51.100.0/24]", "", conflicting},
+		"nodes":              {"Baseline", "nodes: {matchLabels: {zone: y}}", "", conflicting},
 		"isolated":           {"Baseline", "nodes: {}", `{podSelector: {}, policyTypes: [Egress]}`, ""},
-		"what_is_not_known":  {"Admin", "", "", contested},
-		"isolated_but_admin": {"Admin", "nodes: {}", `{podSelector: {}, policyTypes: [Egress]}`, contested},
+		"what_is_not_known":  {"Admin", "", "", conflicting},
+		"isolated_but_admin": {"Admin", "nodes: {}", `{podSelector: {}, policyTypes: [Egress]}`, conflicting},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.pod("a/old", "10.32.1.9", "app=old", hostIP(node))
 			w.pod("a/later", "10.32.1.9", "app=later", hostIP(node), started(9))
 			w.tiers(`a {tier: ` + c.tier + `, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: old}}}},
@@ -258,7 +258,7 @@ func TestS72_WhatThePodItselfIsDenied(t *testing.T) {
 		"an_isolated_rival_and_no_node": {"namespaces: {}", `{podSelector: {matchLabels: {app: old}}, policyTypes: [Egress]}`, "allowed: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.pod("a/old", "10.32.1.9", "app=old", hostIP(node))
 			w.pod("a/later", "10.32.1.9", "app=later", hostIP(node), started(9))
 			w.tiers(`a {tier: Baseline, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: later}}}},
@@ -292,7 +292,7 @@ func TestS72_DeniedClaims(t *testing.T) {
 				"unless weave-npc runs with --gate=open"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.pod("a/old", "10.32.1.9", "app=old", func(p *npc.Pod) {
 				if c.change != nil {
 					c.change(p)
@@ -314,7 +314,7 @@ func TestS72_DeniedClaims(t *testing.T) {
 
 // TestS83_SubjectsOfUnknownNamespaces shows that a namespace without an object is nobody's subject.
 func TestS83_SubjectsOfUnknownNamespaces(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("late/x", "10.32.1.8", "app=x")
 	w.tiers(`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Deny, ` + fromAll + `}]}`)
 	if !w.verdict("a/client", "late/x").Allowed {
@@ -336,7 +336,7 @@ func TestS83_SubjectsOfUnknownNamespaces(t *testing.T) {
 
 // TestTiersAsJSON shows the fields that scripts read.
 func TestTiersAsJSON(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.tiers(`pci {tier: Admin, priority: 10, `+everyPod+`ingress: [{action: Accept, from: [{}]}, {action: Deny, name: stop, `+fromAll+`}]}`,
 		`rest {tier: Baseline, priority: 0, `+everyPod+`ingress: [{action: Accept, `+fromAll+`}]}`)
 	got, err := json.MarshalIndent(w.verdict("a/client", "a/web").Ingress, "", "  ")
@@ -400,7 +400,7 @@ func TestTiersAsJSON(t *testing.T) {
 
 // TestS82_PoliciesInOrder shows that policies are listed as they are asked, and those last that decide nothing.
 func TestS82_PoliciesInOrder(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.policy("a/p", `{podSelector: {}}`)
 	rules := everyPod + `ingress: [{action: Deny, name: stop, ` + fromAll + `}]}`
 	w.tiers(`late {tier: Admin, priority: 7, `+rules, `z {tier: Admin, priority: 1, `+rules, `y {tier: Admin, priority: 1, `+rules,

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/test/fixture"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/scene"
 )
 
@@ -38,7 +38,7 @@ func TestWhatIsKnownWithoutAllRightsHolds(t *testing.T) {
 		}
 		service := rapid.SampledFrom(scene.Services()).Draw(rt, "service")
 		for _, f := range append(flow.Between(ends, ends, service), byName(rt, s, v, service)...) {
-			out, in := s.Judge(judge.Everywhere, judged(s, f))
+			out, in := s.Evaluate(refmodel.Everywhere, evaluated(s, f))
 			said := explain.Explain(v, f)
 			for _, side := range []struct {
 				explain.Side
@@ -49,7 +49,7 @@ func TestWhatIsKnownWithoutAllRightsHolds(t *testing.T) {
 				} else if known++; side.Allowed != side.want {
 					rt.Fatalf("%s must be %t:\n%s", side.Direction, side.want, said)
 				}
-				if side.Unknown != "" && !v.Unread.Any() {
+				if side.Unknown != "" && !v.Unreadable.Any() {
 					rt.Fatalf("everything is read, and yet:\n%s", said)
 				}
 			}
@@ -87,8 +87,8 @@ func byName(rt *rapid.T, s *scene.Scene, v *cluster.View, service flow.Service) 
 	return out
 }
 
-// judged returns the packet of a flow. A pod of which only the name is known has one of its addresses, of the other end's family if it has one.
-func judged(s *scene.Scene, f flow.Flow) judge.Packet {
+// evaluated returns the packet of a flow. A pod of which only the name is known has one of its addresses, of the other end's family if it has one.
+func evaluated(s *scene.Scene, f flow.Flow) refmodel.Packet {
 	from, to := f.From.Addr, f.To.Addr
 	for range 2 {
 		if !from.IsValid() {
@@ -116,33 +116,33 @@ func TestUnknownIsNeitherAllowedNorDenied(t *testing.T) {
 	shop := map[string]bool{"shop": true}
 	hidden := npc.Partly{Reason: "forbidden", Read: shop}
 	for _, c := range []struct {
-		name     string
-		unread   npc.Unread
-		policy   string // of shop/web
-		from, to string
-		want     string // in the text
-		unknown  bool
+		name       string
+		unreadable npc.Unreadable
+		policy     string // of shop/web
+		from, to   string
+		want       string // in the text
+		unknown    bool
 	}{
-		{"policies_of_the_other_side", npc.Unread{Policies: hidden}, "", "shop/web", "pay/db",
+		{"policies_of_the_other_side", npc.Unreadable{Policies: hidden}, "", "shop/web", "pay/db",
 			"ingress to pay/db: unknown: network policies of namespace pay cannot be read: forbidden", true},
-		{"the_known_side_denies", npc.Unread{Policies: hidden}, `{podSelector: {}, policyTypes: [Egress]}`, "shop/web", "pay/db", ": denied\n", false},
-		{"no_pod_of_the_other_side", npc.Unread{Pods: hidden, Policies: hidden, Namespaces: npc.Partly{Reason: "forbidden"}}, "", "shop/web", "pay/other",
+		{"the_known_side_denies", npc.Unreadable{Policies: hidden}, `{podSelector: {}, policyTypes: [Egress]}`, "shop/web", "pay/db", ": denied\n", false},
+		{"no_pod_of_the_other_side", npc.Unreadable{Pods: hidden, Policies: hidden, Namespaces: npc.Partly{Reason: "forbidden"}}, "", "shop/web", "pay/other",
 			"ingress to pay/other: unknown: pod pay/other cannot be read: forbidden", true},
-		{"labels_may_match", npc.Unread{Namespaces: hidden},
+		{"labels_may_match", npc.Unreadable{Namespaces: hidden},
 			`{podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {team: pay}}}]}]}`, "shop/web", "pay/db",
 			"not known: peer wants a namespace with team=pay, the labels of namespace pay could not be read", true},
-		{"the_name_of_a_namespace_is_known", npc.Unread{Namespaces: npc.Partly{Reason: "forbidden"}},
+		{"the_name_of_a_namespace_is_known", npc.Unreadable{Namespaces: npc.Partly{Reason: "forbidden"}},
 			`{podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: pay}}}]}]}`,
 			"shop/web", "pay/db", ": allowed\n", false},
-		{"it_is_another_name", npc.Unread{Namespaces: npc.Partly{Reason: "forbidden"}},
+		{"it_is_another_name", npc.Unreadable{Namespaces: npc.Partly{Reason: "forbidden"}},
 			`{podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop, team: a}}}]}]}`,
 			"shop/web", "pay/db", ": denied\n", false},
-		{"an_address_may_be_a_pods", npc.Unread{Pods: hidden}, "", "shop/web", "10.32.9.9",
+		{"an_address_may_be_a_pods", npc.Unreadable{Pods: hidden}, "", "shop/web", "10.32.9.9",
 			"ingress to 10.32.9.9: unknown: 10.32.9.9 may be the address of a pod that cannot be read: forbidden", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := cluster.New()
-			w.SetUnread(c.unread)
+			w.SetUnreadable(c.unreadable)
 			w.SetPod(npc.Pod{Namespace: "shop", Name: "web"})
 			w.SetPod(npc.Pod{Namespace: "pay", Name: "db"})
 			if c.policy != "" {
@@ -164,19 +164,19 @@ func TestRowsOfWhatCannotBeRead(t *testing.T) {
 	c.SetPolicy(fixture.Policy(t, "shop/p", `{podSelector: {}}`))
 	c.SetPolicy(fixture.Policy(t, "ops/q", `{podSelector: {}}`))
 	hidden := npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true}}
-	c.SetUnread(npc.Unread{Policies: hidden, Pods: hidden})
+	c.SetUnreadable(npc.Unreadable{Policies: hidden, Pods: hidden})
 	for _, p := range explain.Pods(c.View(), "") {
 		if unknown := p.Unknown != ""; unknown != (p.Pod == "pay/db") {
 			t.Errorf("%s: %q", p.Pod, p.Unknown)
 		}
 	}
 	for _, p := range explain.Policies(c.View(), "") {
-		if p.Unread != (p.Policy == "ops/q") {
-			t.Errorf("%s: others unread: %t", p.Policy, p.Unread)
+		if p.Unreadable != (p.Policy == "ops/q") {
+			t.Errorf("%s: others unread: %t", p.Policy, p.Unreadable)
 		}
 	}
 	c.SetClusterPolicy(fixture.ClusterPolicy(t, "x", `{tier: Admin, priority: 1, subject: {namespaces: {matchLabels: {team: a}}}}`))
-	c.SetUnread(npc.Unread{Namespaces: hidden})
+	c.SetUnreadable(npc.Unreadable{Namespaces: hidden})
 	if rows := explain.Pods(c.View(), "pay"); rows[0].Unknown != "the labels of its namespace cannot be read" {
 		t.Errorf("%+v", rows)
 	}

@@ -27,14 +27,14 @@ type Verdict struct {
 
 // Forwarded reports whether a node forwards the flow, from or to a pod that it judges.
 func (v Verdict) Forwarded() bool {
-	judged := false
+	evaluated := false
 	for _, s := range []Side{v.Egress, v.Ingress} {
 		if s.stays {
 			return false
 		}
-		judged = judged || s.Reason != noPod && s.Reason != otherNode
+		evaluated = evaluated || s.Reason != noPod && s.Reason != otherNode
 	}
-	return judged && v.Flow.From.Addr.IsValid() && v.Flow.To.Addr.IsValid()
+	return evaluated && v.Flow.From.Addr.IsValid() && v.Flow.To.Addr.IsValid()
 }
 
 // ToNode reports whether a pod sends the flow to its own node, which judges the pod.
@@ -92,8 +92,8 @@ const (
 	ownNode Reason = "own node"
 	// multicast: multicast is allowed unless weave-npc runs with --allow-mcast=false.
 	multicast Reason = "multicast"
-	// contested: a pod of the same node that policies may deny something claims the same address.
-	contested Reason = "contested address"
+	// conflicting: a pod of the same node that policies may deny something claims the same address.
+	conflicting Reason = "contested address"
 	// waiting: policies may deny the pod something, and its address does not count.
 	waiting Reason = "waiting for its address"
 	// notIsolated: no policy isolates the pod in this direction.

@@ -20,18 +20,18 @@ import (
 	"github.com/weave-npc/weave-npc/npc/analysis/lint"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
-	"github.com/weave-npc/weave-npc/test/judge"
 	"github.com/weave-npc/weave-npc/test/random"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// world is random objects, and pods that could come: the linter does not know them.
-type world struct {
+// harness is random objects, and pods that could come: the linter does not know them.
+type harness struct {
 	snapshot.Objects
 	toCome []*corev1.Pod
 }
 
-func randomWorld(r *rand.Rand) world {
-	var w world
+func randomHarness(r *rand.Rand) harness {
+	var w harness
 	for _, name := range []string{"aaa", "bbb", "ccc"} {
 		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 		n.Labels = map[string]string{corev1.LabelMetadataName: name, "team": random.Pick(r, "x", "y")}
@@ -138,8 +138,8 @@ func randomSpec(r *rand.Rand) string {
 }
 
 // verdicts returns what the judge decides about all connections of pods with each other and with addresses.
-func (w world) verdicts(pods []*corev1.Pod) (out []bool) {
-	j := judge.World{Namespaces: map[string]map[string]string{}}
+func (w harness) verdicts(pods []*corev1.Pod) (out []bool) {
+	j := refmodel.State{Namespaces: map[string]map[string]string{}}
 	for _, n := range w.Namespaces {
 		j.Namespaces[n.Name] = n.Labels
 	}
@@ -147,7 +147,7 @@ func (w world) verdicts(pods []*corev1.Pod) (out []bool) {
 	for _, p := range pods {
 		a := netip.MustParseAddr(p.Status.PodIP)
 		ends = append(ends, a)
-		j.Pods = append(j.Pods, judge.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels, Addrs: []netip.Addr{a},
+		j.Pods = append(j.Pods, refmodel.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels, Addrs: []netip.Addr{a},
 			Ports: p.Spec.Containers[0].Ports})
 	}
 	for _, p := range w.Policies {
@@ -163,9 +163,9 @@ func (w world) verdicts(pods []*corev1.Pod) (out []bool) {
 			if i >= inside && k >= inside || from.Is4() != to.Is4() {
 				continue
 			}
-			for _, s := range []judge.Packet{{Protocol: "TCP", Port: 80}, {Protocol: "TCP", Port: 8080}, {Protocol: "UDP", Port: 80}, {Protocol: "ICMP"}} {
+			for _, s := range []refmodel.Packet{{Protocol: "TCP", Port: 80}, {Protocol: "TCP", Port: 8080}, {Protocol: "UDP", Port: 80}, {Protocol: "ICMP"}} {
 				s.Src, s.Dst = from, to
-				let, in := j.Judge(judge.Everywhere, s)
+				let, in := j.Evaluate(refmodel.Everywhere, s)
 				out = append(out, let, in)
 			}
 		}
@@ -176,7 +176,7 @@ func (w world) verdicts(pods []*corev1.Pod) (out []bool) {
 var place = regexp.MustCompile(`^spec\.(ingress|egress)\[(\d+)\](?:\.(?:from|to)\[(\d+)\])?`)
 
 // without returns the world without what findings of some rules say is superfluous.
-func (w world) without(found []lint.Finding, rules ...string) (_ world, claims int) {
+func (w harness) without(found []lint.Finding, rules ...string) (_ harness, claims int) {
 	gone := map[string]bool{}
 	for _, f := range found {
 		if slices.Contains(rules, f.Rule) {
@@ -241,14 +241,14 @@ func keep[R, P any](field, side string, rules []R, peers func(*R) *[]P, gone fun
 // TestJudgeAgreesThatItIsSuperfluous removes what the linter says is superfluous, all of a kind at once: no verdict of the judge changes. What others
 // cover is compared with pods to come too, of which the linter does not know. LINT_WORLDS is the number of worlds.
 func TestJudgeAgreesThatItIsSuperfluous(t *testing.T) {
-	worlds := 25
+	states := 25
 	if n, err := strconv.Atoi(os.Getenv("LINT_WORLDS")); err == nil {
-		worlds = n
+		states = n
 	}
 	total := map[string]int{}
-	for seed := range uint64(worlds) {
+	for seed := range uint64(states) {
 		r := rand.New(rand.NewPCG(seed, 17))
-		w := randomWorld(r)
+		w := randomHarness(r)
 		c := cluster.New()
 		w.Deliver(c)
 		found := lint.Run(w.Objects, c.View())
@@ -281,10 +281,10 @@ func TestJudgeAgreesThatItIsSuperfluous(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d worlds, claims: %v", worlds, total)
+	t.Logf("%d worlds, claims: %v", states, total)
 	for _, rule := range []string{"rule-covered", "rule-unreachable", "except-all", "selects-nothing", "peer-matches-nobody"} {
-		if total[rule] < worlds/15 {
-			t.Errorf("%s is found %d times in %d worlds", rule, total[rule], worlds)
+		if total[rule] < states/15 {
+			t.Errorf("%s is found %d times in %d worlds", rule, total[rule], states)
 		}
 	}
 }

@@ -57,23 +57,23 @@ func (l *linter) checkPods(s subject, field string, p policy.Peer, namespaces, c
 		l.addTypos(s, slices.Concat(nsTypos, podTypos))
 		return
 	}
-	chosen, pods := 0, 0
+	selected, pods := 0, 0
 	for name := range l.namespacesOf(p.Namespace, p.Namespaces) {
-		chosen++
+		selected++
 		pods += len(l.byNamespace[name])
 	}
 	switch {
 	case p.IsUnknown():
-		l.add(peerNobody, s, field, "is of no known kind", "")
-	case l.elsewhere() || chosen == 0 && l.Positions != nil && ofTheSystem(p.Namespaces):
-	case chosen == 0:
+		l.add(peerNoPod, s, field, "is of no known kind", "")
+	case l.elsewhere() || selected == 0 && l.Positions != nil && ofTheSystem(p.Namespaces):
+	case selected == 0:
 		level := Warning
 		if l.Positions != nil && len(nsTypos) == 0 { // the namespaces may be in other manifests
 			level = Note
 		}
-		l.addAs(level, peerNobody, s, field, fmt.Sprintf("no namespace has %s%s", selectorText(*p.Namespaces), suggestions(nsTypos)), "")
+		l.addAs(level, peerNoPod, s, field, fmt.Sprintf("no namespace has %s%s", selectorText(*p.Namespaces), suggestions(nsTypos)), "")
 	case pods == 0:
-		l.addAs(Note, peerNobody, s, field, "the namespaces that it chooses have no pods", "")
+		l.addAs(Note, peerNoPod, s, field, "the namespaces that it chooses have no pods", "")
 	default:
 		text := "any labels"
 		if p.Pods != nil {
@@ -83,7 +83,7 @@ func (l *linter) checkPods(s subject, field string, p policy.Peer, namespaces, c
 		if p.Namespaces == nil {
 			where = "of namespace " + p.Namespace
 		}
-		l.add(peerNobody, s, field, fmt.Sprintf("no pod %s has %s%s", where, text, suggestions(podTypos)), "")
+		l.add(peerNoPod, s, field, fmt.Sprintf("no pod %s has %s%s", where, text, suggestions(podTypos)), "")
 	}
 }
 

@@ -22,7 +22,7 @@ type Rule struct {
 
 // Rules returns all rules, in the order of the documentation.
 func Rules() []Rule {
-	return []Rule{invalidPolicy, selectsNothing, hostNetwork, peerNobody, labelTypo, missingNamespace, peersSplit, emptyList, allowsAll, rulesIgnored,
+	return []Rule{invalidPolicy, selectsNothing, hostNetwork, peerNoPod, labelTypo, missingNamespace, peersSplit, emptyList, allowsAll, rulesIgnored,
 		nameSaysEgress, denyOneWay, egressDNS, egressDNSOverTCP, portName, portNotOffered, exceptAll, exceptTwice, blockOfPods, ruleCovered, policyCovered,
 		ruleUnreachable, samePriority, passInBaseline, ignoreUnknown}
 }
@@ -35,7 +35,7 @@ var (
 		"It does nothing. Compare its selector with the labels of the pods, or remove it."}
 	hostNetwork = Rule{"host-network-selected", Note, "A policy selects pods on the network of their node.",
 		"Policies do not apply to them: they have the addresses of the node. Protect the node instead."}
-	peerNobody = Rule{"peer-matches-nobody", Warning, "A peer of a rule matches no pod.",
+	peerNoPod = Rule{"peer-matches-nobody", Warning, "A peer of a rule matches no pod.",
 		"The rule allows or denies nothing by it. A podSelector alone means pods of the policy's own namespace."}
 	labelTypo = Rule{"label-typo", Warning, "A selector names a label that nothing has, and something has nearly the same.",
 		"With notIn a misspelt value matches what was to be left out."}

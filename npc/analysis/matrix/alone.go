@@ -51,7 +51,7 @@ func (w *pods) alone() {
 // own finds out whose policies judge an end in a direction, and what contradicts that it is its address.
 func (w *pods) own(e flow.End, d npc.Direction, ends []reachability.End) own {
 	out := own{Subject: -1}
-	side := w.ask(e, flow.End{Addr: w.stranger(e.Addr)}, d)
+	side := w.ask(e, flow.End{Addr: w.unknown(e.Addr)}, d)
 	pod := w.view.Pods[side.Pod]
 	if pod == nil {
 		return out
@@ -85,7 +85,7 @@ func (w *pods) ask(own, peer flow.End, d npc.Direction) asked {
 		side, head = v.Ingress, "ingress to "
 	}
 	out := asked{Side: side}
-	if side.Reason != closedContested && side.Reason != closedWaiting {
+	if side.Reason != closedConflicting && side.Reason != closedWaiting {
 		return out
 	}
 	_, after, _ := strings.Cut(v.String(), head+side.Pod+": denied: ")
@@ -95,12 +95,12 @@ func (w *pods) ask(own, peer flow.End, d npc.Direction) asked {
 
 // The reasons for which an address is closed, as explain writes them in JSON.
 const (
-	closedContested explain.Reason = "contested address"
-	closedWaiting   explain.Reason = "waiting for its address"
+	closedConflicting explain.Reason = "contested address"
+	closedWaiting     explain.Reason = "waiting for its address"
 )
 
-// stranger returns an address of the same family that is nobody's.
-func (w *pods) stranger(like netip.Addr) netip.Addr {
+// unknown returns an address of the same family that is nobody's.
+func (w *pods) unknown(like netip.Addr) netip.Addr {
 	a := netip.MustParseAddr("192.0.2.1")
 	if like.Is6() {
 		a = netip.MustParseAddr("2001:db8::1")

@@ -1,7 +1,7 @@
 package matrix
 
 // document is what the page's script reads. Its fields have short names, for there are many of them. What has many equals is in a list once, and is
-// meant by its number in the list; -1 is none.
+// intended by its number in the list; -1 is none.
 type document struct {
 	// Port is the service that is shown first, empty for all ports.
 	Port string `json:"port"`

@@ -139,7 +139,7 @@ func (m *Matrix) WriteText(out io.Writer) error {
 	b := textWriter{bufio.NewWriter(out)}
 	b.printf("%s, from the rows to the columns: ", m.relation.Service)
 	b.put("+ allowed, . denied, ~ allowed in one family, blank: no family in common\n")
-	if m.relation.Unread.Any() {
+	if m.relation.Unreadable.Any() {
 		b.put("? unknown: what decides cannot be read\n")
 	}
 	if slices.ContainsFunc(slices.Concat(m.From, m.To), func(r Row) bool { return len(r.Pods) > 1 }) {

@@ -72,7 +72,7 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 	folded, byTiers := 0, 0
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		w := random.World(t, r)
+		w := random.Cluster(t, r)
 		s := random.Pick(r, flow.Service{Protocol: 6, Port: 80}, flow.Service{Protocol: 6, Port: 8080}, flow.Service{Protocol: 1},
 			flow.Service{Protocol: 6, Port: 443})
 		m, err := New(w.View(), Options{Service: s, Addresses: []string{"172.31.0.1", "10.32.0.9", "224.0.0.1", "fd99::1"},

@@ -11,15 +11,15 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// census is every workload that is known, whether or not its connections count.
-type census struct {
+// counts is every workload that is known, whether or not its connections count.
+type counts struct {
 	workloads map[string]*workload
 	addrs     []netip.Addr // of pods
 }
 
 // count returns the workloads of records and of what else is known of the cluster, if anything is.
-func count(records []flowlog.Record, known *cluster.View) *census {
-	c := &census{workloads: map[string]*workload{}}
+func count(records []flowlog.Record, known *cluster.View) *counts {
+	c := &counts{workloads: map[string]*workload{}}
 	for _, record := range records {
 		for _, e := range []flowlog.End{record.From, record.To} {
 			if e.IsPod() {
@@ -49,7 +49,7 @@ func count(records []flowlog.Record, known *cluster.View) *census {
 }
 
 // workload returns the workload of pods with some labels, which is added if it was not known.
-func (c *census) workload(namespace string, labels map[string]string, pod string) *workload {
+func (c *counts) workload(namespace string, labels map[string]string, pod string) *workload {
 	key := flowlog.Likeness(namespace, labels)
 	w := c.workloads[key]
 	if w == nil {
@@ -60,12 +60,12 @@ func (c *census) workload(namespace string, labels map[string]string, pod string
 }
 
 // of returns the workload of an end that is a pod.
-func (c *census) of(e flowlog.End) *workload {
+func (c *counts) of(e flowlog.End) *workload {
 	return c.workloads[flowlog.Likeness(e.Namespace, e.Labels)]
 }
 
 // in returns the workloads of a namespace, in order.
-func (c *census) in(namespace string) (all []*workload) {
+func (c *counts) in(namespace string) (all []*workload) {
 	for _, w := range c.workloads {
 		if w.namespace == namespace {
 			all = append(all, w)

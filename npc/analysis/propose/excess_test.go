@@ -10,13 +10,13 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // nothingElseIsAllowed asks about all pairs of pods and some addresses. What is allowed to or from a pod whose workload was recorded must be what was
 // seen of that workload, or of one that labels cannot tell from it.
 func (s *scene) nothingElseIsAllowed(policies []networkingv1.NetworkPolicy, limit int) {
-	w := s.World
+	w := s.State
 	w.Policies = policies
 	ends := []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("2001:db8:2::9")}
 	for _, p := range s.Pods {
@@ -29,16 +29,16 @@ func (s *scene) nothingElseIsAllowed(policies []networkingv1.NetworkPolicy, limi
 	ends = slices.Compact(ends)
 	for _, a := range ends {
 		for _, b := range ends {
-			judged := [2]bool{s.hasPolicy(s.podAt(a)), s.hasPolicy(s.podAt(b))}
-			if a.Is4() != b.Is4() || a == b || judged == [2]bool{} {
+			evaluated := [2]bool{s.hasPolicy(s.podAt(a)), s.hasPolicy(s.podAt(b))}
+			if a.Is4() != b.Is4() || a == b || evaluated == [2]bool{} {
 				continue
 			}
 			for _, service := range services {
-				out, in := w.Judge(judge.Everywhere, packet(a, b, service))
-				if out && judged[0] && !s.justified(s.podAt(a), b, service, true, limit) {
+				out, in := w.Evaluate(refmodel.Everywhere, packet(a, b, service))
+				if out && evaluated[0] && !s.justified(s.podAt(a), b, service, true, limit) {
 					s.Fatalf("egress %s -> %s, %s is allowed, seen was\n%sby\n%s", s.about(a), s.about(b), service, s.text(), asText(policies))
 				}
-				if in && judged[1] && !s.justified(s.podAt(b), a, service, false, limit) {
+				if in && evaluated[1] && !s.justified(s.podAt(b), a, service, false, limit) {
 					s.Fatalf("ingress %s -> %s, %s is allowed, seen was\n%sby\n%s", s.about(a), s.about(b), service, s.text(), asText(policies))
 				}
 			}
@@ -62,7 +62,7 @@ func (s *scene) text() (lines string) {
 	return lines
 }
 
-func (s *scene) podAt(a netip.Addr) *judge.Pod {
+func (s *scene) podAt(a netip.Addr) *refmodel.Pod {
 	for i := range s.Pods {
 		if slices.Contains(s.Pods[i].Addrs, a) {
 			return &s.Pods[i]
@@ -78,18 +78,18 @@ func lasting(labels map[string]string) map[string]string {
 	return labels
 }
 
-func same(p *judge.Pod, e flowlog.End) bool {
+func same(p *refmodel.Pod, e flowlog.End) bool {
 	return e.IsPod() && p.Namespace == e.Namespace && maps.Equal(lasting(p.Labels), lasting(e.Labels))
 }
 
 // hasPolicy reports whether connections of a pod's workload count.
-func (s *scene) hasPolicy(p *judge.Pod) bool {
+func (s *scene) hasPolicy(p *refmodel.Pod) bool {
 	return p != nil && p.Namespace == "shop" &&
 		slices.ContainsFunc(s.counting(), func(r flowlog.Record) bool { return same(p, r.From) || same(p, r.To) })
 }
 
 // areKnown reports whether a pod's labels are in the recording or in manifests.
-func (s *scene) areKnown(p *judge.Pod) bool {
+func (s *scene) areKnown(p *refmodel.Pod) bool {
 	return s.known || slices.ContainsFunc(s.records, func(r flowlog.Record) bool { return same(p, r.From) || same(p, r.To) })
 }
 
@@ -99,7 +99,7 @@ func (s *scene) isPods(a netip.Addr) bool {
 }
 
 // mayBe reports whether a selector of a recorded end may match a pod: it has the labels, and nobody knows of its further ones.
-func (s *scene) mayBe(p *judge.Pod, e flowlog.End) bool {
+func (s *scene) mayBe(p *refmodel.Pod, e flowlog.End) bool {
 	if s.areKnown(p) || !e.IsPod() || p.Namespace != e.Namespace {
 		return same(p, e)
 	}
@@ -112,7 +112,7 @@ func (s *scene) mayBe(p *judge.Pod, e flowlog.End) bool {
 }
 
 // justified reports whether a pod's connections in a direction are what was seen, as far as it can be told.
-func (s *scene) justified(own *judge.Pod, other netip.Addr, service flow.Service, egress bool, limit int) bool {
+func (s *scene) justified(own *refmodel.Pod, other netip.Addr, service flow.Service, egress bool, limit int) bool {
 	pod, dst := s.podAt(other), own
 	if egress {
 		dst = s.podAt(other)
@@ -142,7 +142,7 @@ func (s *scene) justified(own *judge.Pod, other netip.Addr, service flow.Service
 }
 
 // isAmbiguous reports whether pods with the labels of a destination are known to give a name to different ports: the number tells more then.
-func (s *scene) isAmbiguous(name string, dst *judge.Pod) bool {
+func (s *scene) isAmbiguous(name string, dst *refmodel.Pod) bool {
 	ports := map[uint16]bool{}
 	for _, r := range s.records {
 		if same(dst, r.To) && slices.Contains(r.PortNames, name) {

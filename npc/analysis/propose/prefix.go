@@ -21,7 +21,7 @@ func group(seen, avoid []netip.Addr, limit int) (blocks []block) {
 	seen = slices.SortedFunc(slices.Values(seen), netip.Addr.Compare)
 	seen = slices.Compact(seen)
 	avoid = slices.DeleteFunc(slices.SortedFunc(slices.Values(avoid), netip.Addr.Compare), func(a netip.Addr) bool { return contains(seen, a) })
-	for _, p := range grow(seen, avoid, limit).chosen(limit) {
+	for _, p := range grow(seen, avoid, limit).selected(limit) {
 		blocks = append(blocks, block{p, excepts(p, seen, avoid)})
 	}
 	return blocks
@@ -140,8 +140,8 @@ func grow(sorted, avoid []netip.Addr, limit int) *tree {
 	return t
 }
 
-// chosen returns the ranges of the best choice of at most n.
-func (t *tree) chosen(n int) []netip.Prefix {
+// selected returns the ranges of the best choice of at most n.
+func (t *tree) selected(n int) []netip.Prefix {
 	n = min(max(n, 1), len(t.best))
 	if !t.prefix.IsValid() {
 		n = max(n, 2) // each family needs one
@@ -153,7 +153,7 @@ func (t *tree) chosen(n int) []netip.Prefix {
 	if low == 0 {
 		return []netip.Prefix{t.prefix}
 	}
-	return append(t.low.chosen(low), t.high.chosen(n-low)...)
+	return append(t.low.selected(low), t.high.selected(n-low)...)
 }
 
 // common returns the smallest range that contains two addresses of a family.

@@ -35,8 +35,8 @@ type Request struct {
 	Limit int
 	// All asks for a policy that allows nothing for every workload that has no connections that count.
 	All bool
-	// World is the world of staged policies that the policies are to be in; empty if they are not staged.
-	World string
+	// Group is the world of staged policies that the policies are to be in; empty if they are not staged.
+	Group string
 }
 
 // Policy is a proposed policy, for the pods of a workload in both directions.
@@ -66,8 +66,8 @@ func (r Request) Policies() (policies []Policy, without []string, err error) {
 		}
 		d.name = names.free(w.nickname())
 		o := d.object()
-		if r.World != "" {
-			metav1.SetMetaDataAnnotation(&o.ObjectMeta, staged.Annotation, r.World)
+		if r.Group != "" {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, staged.Annotation, r.Group)
 		}
 		text, err := d.text(o)
 		if err != nil {
@@ -82,7 +82,7 @@ func (r Request) Policies() (policies []Policy, without []string, err error) {
 }
 
 // check returns an error if nobody knows the namespace, or the limit is none.
-func (r Request) check(c *census) error {
+func (r Request) check(c *counts) error {
 	if r.Limit < 1 {
 		return errors.Errorf("a limit of %d ranges allows no address; give 1 or more", r.Limit)
 	}

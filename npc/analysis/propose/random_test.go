@@ -20,13 +20,13 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // scene is a random recording, and the world that it is of.
 type scene struct {
 	*rapid.T
-	judge.World
+	refmodel.State
 	workloads []string // of the pods, by index
 	records   []flowlog.Record
 	known     bool // manifests have all pods
@@ -38,7 +38,7 @@ var services = []flow.Service{{Protocol: npc.TCP, Port: 80}, {Protocol: npc.TCP,
 
 // drawScene draws workloads that share labels and some that have none, whose pods name ports as they like, and connections of all kinds.
 func drawScene(t *rapid.T) *scene {
-	s := &scene{T: t, World: judge.World{Namespaces: map[string]map[string]string{}}}
+	s := &scene{T: t, State: refmodel.State{Namespaces: map[string]map[string]string{}}}
 	for _, ns := range []string{"shop", "ops", "kube-system"} {
 		s.Namespaces[ns] = map[string]string{corev1.LabelMetadataName: ns}
 	}
@@ -81,7 +81,7 @@ func (s *scene) addPod(namespace, workload string, labels map[string]string) {
 	n := len(s.Pods)
 	labels = maps.Clone(labels)
 	labels["pod-template-hash"] = fmt.Sprint(n)
-	pod := judge.Pod{Namespace: namespace, Name: fmt.Sprintf("pod-%d", n), Labels: labels,
+	pod := refmodel.Pod{Namespace: namespace, Name: fmt.Sprintf("pod-%d", n), Labels: labels,
 		Addrs: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(64 + n)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", 64+n))}}
 	if workload != "" {
 		names := rapid.Permutation([]string{"", "http", "web"}).Draw(s.T, "names")
@@ -125,7 +125,7 @@ func (s *scene) drawRecord(outside, pod int, services []flow.Service) {
 }
 
 // named returns how a pod names a port.
-func named(p *judge.Pod, s flow.Service) (names []string) {
+func named(p *refmodel.Pod, s flow.Service) (names []string) {
 	for _, port := range p.Ports {
 		if s.Protocol == npc.TCP && port.ContainerPort == int32(s.Port) {
 			names = append(names, port.Name)
@@ -134,12 +134,12 @@ func named(p *judge.Pod, s flow.Service) (names []string) {
 	return names
 }
 
-func packet(from, to netip.Addr, s flow.Service) judge.Packet {
+func packet(from, to netip.Addr, s flow.Service) refmodel.Packet {
 	protocol := npc.APIProtocol(s.Protocol)
 	if protocol == "" {
 		protocol = "ICMP"
 	}
-	return judge.Packet{Src: from, Dst: to, Protocol: protocol, Port: int32(s.Port)}
+	return refmodel.Packet{Src: from, Dst: to, Protocol: protocol, Port: int32(s.Port)}
 }
 
 // counting returns the records that the policies have to allow.
@@ -154,10 +154,10 @@ func (s *scene) counting() (all []flowlog.Record) {
 
 // lost returns the first of the records that policies do not allow, or nil.
 func (s *scene) lost(policies []networkingv1.NetworkPolicy) *flowlog.Record {
-	w := s.World
+	w := s.State
 	w.Policies = policies
 	for _, r := range s.counting() {
-		if !w.Allowed(judge.Everywhere, packet(r.From.Addr, r.To.Addr, r.Port)) {
+		if !w.Allowed(refmodel.Everywhere, packet(r.From.Addr, r.To.Addr, r.Port)) {
 			return &r
 		}
 	}
@@ -281,7 +281,7 @@ func (s *scene) replayAgrees(policies []networkingv1.NetworkPolicy) {
 	less[i].Spec.Ingress = less[i].Spec.Ingress[min(1, len(less[i].Spec.Ingress)):]
 	less[i].Spec.Egress = less[i].Spec.Egress[:max(1, len(less[i].Spec.Egress))-1]
 	for _, some := range [][]networkingv1.NetworkPolicy{policies, less} {
-		w := s.World
+		w := s.State
 		w.Policies = some
 		c := cluster.New()
 		for i := range some {
@@ -289,7 +289,7 @@ func (s *scene) replayAgrees(policies []networkingv1.NetworkPolicy) {
 		}
 		want, got := []string{}, []string{}
 		for _, r := range s.counting() {
-			if !w.Allowed(judge.Everywhere, packet(r.From.Addr, r.To.Addr, r.Port)) {
+			if !w.Allowed(refmodel.Everywhere, packet(r.From.Addr, r.To.Addr, r.Port)) {
 				want = append(want, fmt.Sprint(r))
 			}
 		}

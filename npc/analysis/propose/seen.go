@@ -56,7 +56,7 @@ func (l log) in(w *workload, d npc.Direction) []*seen {
 }
 
 // read returns those of the records that policies of a namespace have to allow.
-func read(records []flowlog.Record, namespace string, c *census, known *cluster.View) log {
+func read(records []flowlog.Record, namespace string, c *counts, known *cluster.View) log {
 	all := log{}
 	for _, record := range records {
 		if record.Verdict != flowlog.Allowed || record.Replied == 0 || isExempt(record, known) {

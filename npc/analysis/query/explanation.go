@@ -56,7 +56,7 @@ func Explain(q Query, k Knowledge) (*Explanation, error) {
 		x.addVerdicts(k.Cluster.View(), flows)
 	}
 	// A mistyped address needs no policy, and what a change would open is not known without all rights.
-	if read := !k.Cluster.View().Unread.Any(); read && len(r.doubts) == 0 {
+	if read := !k.Cluster.View().Unreadable.Any(); read && len(r.doubts) == 0 {
 		if err := x.addAdvice(k, r.flows); err != nil {
 			return nil, err
 		}

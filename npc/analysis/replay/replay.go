@@ -37,8 +37,8 @@ func Changes(records []flowlog.Record, c *cluster.Cluster) (changes []Change) {
 	}
 	after := stage.verdicts()
 	for i, r := range records {
-		v, judged := after[i]
-		if !judged || v.Allowed == (r.Verdict == flowlog.Allowed) {
+		v, evaluated := after[i]
+		if !evaluated || v.Allowed == (r.Verdict == flowlog.Allowed) {
 			continue
 		}
 		change := Change{Record: r, Before: Outcome{Verdict: r.Verdict}, After: outcome(v)}

@@ -20,7 +20,7 @@ type stage struct {
 	known  *cluster.View
 	empty  *cluster.Cluster    // what is known without its pods
 	alike  map[string]*npc.Pod // likeness -> one of the pods that have it
-	worlds []*world
+	states []*state
 }
 
 func newStage(c *cluster.Cluster) *stage {
@@ -39,19 +39,19 @@ func newStage(c *cluster.Cluster) *stage {
 // place puts a record into the first world that it does not contradict.
 func (s *stage) place(i int, r flowlog.Record) {
 	from, to := s.pod(r, r.From, r.To, nil), s.pod(r, r.To, r.From, r.PortNames)
-	var in *world
-	for _, w := range s.worlds {
+	var in *state
+	for _, w := range s.states {
 		if w.hasRoom(r.From.Addr, from) && w.hasRoom(r.To.Addr, to) && w.agrees(to, r) {
 			in = w
 			break
 		}
 	}
 	if in == nil {
-		in = newWorld(s.empty.Clone())
-		s.worlds = append(s.worlds, in)
+		in = newState(s.empty.Clone())
+		s.states = append(s.states, in)
 	}
 	for _, e := range []flowlog.End{r.From, r.To} {
-		s.settle(in, e)
+		s.reconcile(in, e)
 	}
 	in.add(i, r, from, to)
 }
@@ -77,8 +77,8 @@ func (s *stage) pod(r flowlog.Record, e, other flowlog.End, names []string) *npc
 	return p
 }
 
-// settle adds what else of an end is known: that an address is a node's, and that a namespace has its name as a label, as each has.
-func (s *stage) settle(w *world, e flowlog.End) {
+// reconcile adds what else of an end is known: that an address is a node's, and that a namespace has its name as a label, as each has.
+func (s *stage) reconcile(w *state, e flowlog.End) {
 	if !e.IsPod() {
 		for _, n := range s.known.NodesAt(e.Addr) {
 			w.AddNodeAddrs(n.Name, []netip.Addr{e.Addr})
@@ -93,7 +93,7 @@ func (s *stage) settle(w *world, e flowlog.End) {
 // verdicts returns the verdict of each record that was placed, by its index.
 func (s *stage) verdicts() map[int]explain.Verdict {
 	all := map[int]explain.Verdict{}
-	for _, w := range s.worlds {
+	for _, w := range s.states {
 		view := w.View()
 		for i, f := range w.flows {
 			all[i] = explain.Explain(view, f)

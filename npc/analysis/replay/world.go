@@ -12,8 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// world is a cluster with pods as they were recorded.
-type world struct {
+// state is a cluster with pods as they were recorded.
+type state struct {
 	*cluster.Cluster
 	owners map[netip.Addr]string // address -> key of its pod, empty for what is no pod's
 	pods   map[string]*npc.Pod
@@ -27,14 +27,14 @@ type port struct {
 	flow.Service
 }
 
-func newWorld(c *cluster.Cluster) *world {
-	return &world{Cluster: c, owners: map[netip.Addr]string{}, pods: map[string]*npc.Pod{}, named: map[port]string{}, flows: map[int]flow.Flow{}}
+func newState(c *cluster.Cluster) *state {
+	return &state{Cluster: c, owners: map[netip.Addr]string{}, pods: map[string]*npc.Pod{}, named: map[port]string{}, flows: map[int]flow.Flow{}}
 }
 
 func keyOf(p *npc.Pod) string { return npc.ObjectKey(p.Namespace, p.Name) }
 
 // hasRoom reports whether an address can be a pod's, or no pod's if it is nil.
-func (w *world) hasRoom(a netip.Addr, p *npc.Pod) bool {
+func (w *state) hasRoom(a netip.Addr, p *npc.Pod) bool {
 	owner, known := w.owners[a]
 	if p == nil {
 		return owner == ""
@@ -47,7 +47,7 @@ func (w *world) hasRoom(a netip.Addr, p *npc.Pod) bool {
 }
 
 // agrees reports whether a destination names the port of a record as it does in the other records.
-func (w *world) agrees(to *npc.Pod, r flowlog.Record) bool {
+func (w *state) agrees(to *npc.Pod, r flowlog.Record) bool {
 	if to == nil {
 		return true
 	}
@@ -58,7 +58,7 @@ func (w *world) agrees(to *npc.Pod, r flowlog.Record) bool {
 func joined(names []string) string { return strings.Join(slices.Sorted(slices.Values(names)), ",") }
 
 // add adds the ends of a record as pods, and what is to be asked.
-func (w *world) add(i int, r flowlog.Record, from, to *npc.Pod) {
+func (w *state) add(i int, r flowlog.Record, from, to *npc.Pod) {
 	f := flow.Flow{From: w.end(r.From.Addr, from), To: w.end(r.To.Addr, to), Service: r.Port}
 	if to != nil {
 		w.named[port{keyOf(to), r.Port}] = joined(r.PortNames)
@@ -77,7 +77,7 @@ func (w *world) add(i int, r flowlog.Record, from, to *npc.Pod) {
 }
 
 // end returns an end, and adds its pod if it is one.
-func (w *world) end(a netip.Addr, p *npc.Pod) flow.End {
+func (w *state) end(a netip.Addr, p *npc.Pod) flow.End {
 	if p == nil {
 		w.owners[a] = ""
 		return flow.End{Addr: a}

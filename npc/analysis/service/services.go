@@ -26,18 +26,18 @@ import (
 
 // Network has a cluster's pods and the Services, slices and nodes that lead to them.
 type Network struct {
-	view     *cluster.View
-	services []*corev1.Service
-	slices   map[string][]*discoveryv1.EndpointSlice // namespace/name of a Service -> its slices
-	nodes    map[netip.Addr]bool
-	ranges   []addrRange
-	unread   []string
+	view       *cluster.View
+	services   []*corev1.Service
+	slices     map[string][]*discoveryv1.EndpointSlice // namespace/name of a Service -> its slices
+	nodes      map[netip.Addr]bool
+	ranges     []addrRange
+	unreadable []string
 }
 
 // New returns the network of a cluster.
 func New(v *cluster.View, n snapshot.Network) *Network {
 	x := &Network{view: v, services: n.Services, slices: map[string][]*discoveryv1.EndpointSlice{},
-		nodes: map[netip.Addr]bool{}, unread: n.Unread}
+		nodes: map[netip.Addr]bool{}, unreadable: n.Unreadable}
 	for _, s := range n.Slices {
 		key := npc.ObjectKey(s.Namespace, s.Labels[discoveryv1.LabelServiceName])
 		x.slices[key] = append(x.slices[key], s)
@@ -148,8 +148,8 @@ func (x *Network) byName(text, port string) (*Target, error) {
 	if s := x.service(text); s != nil {
 		return x.target(s, "the name of Service "+npc.ObjectKey(namespace, name), port, netip.Addr{})
 	}
-	if len(x.unread) > 0 {
-		return nil, errors.Errorf("Service %s/%s is not known: %s", namespace, name, strings.Join(x.unread, "; "))
+	if len(x.unreadable) > 0 {
+		return nil, errors.Errorf("Service %s/%s is not known: %s", namespace, name, strings.Join(x.unreadable, "; "))
 	}
 	if err := x.view.CheckNamespace(namespace); err != nil {
 		return nil, err

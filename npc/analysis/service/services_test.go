@@ -121,7 +121,7 @@ func TestEndpoints(t *testing.T) {
 			spec: {clusterIP: 10.96.0.13, selector: {app: web}, ports: [{port: 80, targetPort: grpc}]}}`),
 			"Service shop/grpc has no endpoints for port tcp/80: nothing answers"},
 		{"services_that_cannot_be_read", "svc/db.shop", "80", func(n *snapshot.Network) {
-			*n = snapshot.Network{Unread: []string{"services cannot be listed: forbidden"}}
+			*n = snapshot.Network{Unreadable: []string{"services cannot be listed: forbidden"}}
 		}, "Service shop/db is not known: services cannot be listed: forbidden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

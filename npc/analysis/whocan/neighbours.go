@@ -40,8 +40,8 @@ const (
 	KindPods    = "pods"
 	KindNode    = "node"
 	KindOutside = "outside"
-	// kindUnread is the pods that could not be read.
-	kindUnread = "unread"
+	// kindUnreadable is the pods that could not be read.
+	kindUnreadable = "unread"
 )
 
 // Neighbour is who may reach a pod, or what it may reach: pods of one namespace with the same labels that no policy distinguishes, nodes with the
@@ -95,8 +95,8 @@ func Around(v *cluster.View, q Question) (all Answer) {
 		}
 		all.Neighbours = append(all.Neighbours, Neighbour{Kind: KindPods, Name: r.Name, Namespace: r.Namespace(), Pods: r.Pods, Ports: spans})
 	}
-	if v.Unread.Pods.Reason != "" {
-		all.Neighbours = append(all.Neighbours, Neighbour{Kind: kindUnread, Name: "pods that cannot be read", Ports: a.ask([]flow.End{{}})})
+	if v.Unreadable.Pods.Reason != "" {
+		all.Neighbours = append(all.Neighbours, Neighbour{Kind: kindUnreadable, Name: "pods that cannot be read", Ports: a.ask([]flow.End{{}})})
 	}
 	if len(a.pods) > 0 {
 		all.Neighbours = append(all.Neighbours, a.nodes()...)
@@ -209,7 +209,7 @@ func (a *around) rules(pods []*npc.Pod, d npc.Direction) iter.Seq[*policy.Rule] 
 			}
 			for _, q := range a.ClusterPolicies {
 				for i := range q.Written[d] {
-					if a.Chooses(q, p) != cluster.Never && !yield(&q.Written[d][i].Rule) {
+					if a.Selects(q, p) != cluster.Never && !yield(&q.Written[d][i].Rule) {
 						return
 					}
 				}
@@ -220,7 +220,7 @@ func (a *around) rules(pods []*npc.Pod, d npc.Direction) iter.Seq[*policy.Rule] 
 
 // mayMatch reports whether one of the ends may be among the peers of a rule.
 func (a *around) mayMatch(rule *policy.Rule, ends []flow.End) bool {
-	if len(rule.Peers) == 0 || a.Unread.Any() {
+	if len(rule.Peers) == 0 || a.Unreadable.Any() {
 		return true
 	}
 	for _, peer := range rule.Peers {

@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/scene"
 )
 
@@ -166,7 +166,7 @@ func TestWhoReachesAPodIsUnknownOnlyWithoutRights(t *testing.T) {
 	check := func(rt *rapid.T) {
 		s := scene.Draw(rt)
 		v := s.Cluster(s.DrawHidden(rt)).View()
-		i := slices.IndexFunc(s.Pods, func(p judge.Pod) bool { return v.Pods[p.Namespace+"/"+p.Name] != nil })
+		i := slices.IndexFunc(s.Pods, func(p refmodel.Pod) bool { return v.Pods[p.Namespace+"/"+p.Name] != nil })
 		if i < 0 {
 			return
 		}

@@ -13,8 +13,8 @@ import (
 // Table holds the pods that claim each address, and its owner. Several pods may claim one address, because addresses are used
 // again before the end of the former pod is known; at most one owns it. P identifies a pod; its zero value is no pod.
 type Table[P comparable] struct {
-	// Rather reports whether a owns an address rather than b, if both claim it.
-	Rather func(a, b P) bool
+	// Before reports whether a owns an address rather than b, if both claim it.
+	Before func(a, b P) bool
 	// Refused reports whether a pod cannot own an address.
 	Refused func(netip.Addr, P) bool
 
@@ -33,9 +33,9 @@ func (t *Table[P]) Owner(a netip.Addr) P { return t.claimants[a].owner }
 // Others returns the pods that claim an address without owning it. The caller must not change the slice.
 func (t *Table[P]) Others(a netip.Addr) []P { return t.claimants[a].others }
 
-// Settle adds or withdraws a pod's claim, or decides again after a change of the pod. It returns the owner of the address
+// Resolve adds or withdraws a pod's claim, or decides again after a change of the pod. It returns the owner of the address
 // before and after.
-func (t *Table[P]) Settle(a netip.Addr, p P, claimed bool) (from, to P) {
+func (t *Table[P]) Resolve(a netip.Addr, p P, claimed bool) (from, to P) {
 	var none P
 	c := t.claimants[a]
 	if claimed && (c.owner == none || c.owner == p) && len(c.others) == 0 && !t.Refused(a, p) {
@@ -65,7 +65,7 @@ func (t *Table[P]) Review(a netip.Addr) (from, to P) {
 // choose gives an address to one of the pods that claim it.
 func (t *Table[P]) choose(a netip.Addr, all []P) (owner P) {
 	var none P
-	owner = Choose(all, func(q P) bool { return t.Refused(a, q) }, t.Rather)
+	owner = Choose(all, func(q P) bool { return t.Refused(a, q) }, t.Before)
 	if len(all) == 0 {
 		delete(t.claimants, a)
 		return none
@@ -77,10 +77,10 @@ func (t *Table[P]) choose(a netip.Addr, all []P) (owner P) {
 
 // Choose returns which of the pods that claim an address owns it, or the zero value if all are refused. Rather reports whether the address
 // belongs to a rather than to b.
-func Choose[P comparable](all []P, refused func(P) bool, rather func(a, b P) bool) (owner P) {
+func Choose[P comparable](all []P, refused func(P) bool, before func(a, b P) bool) (owner P) {
 	var none P
 	for _, q := range all {
-		if !refused(q) && (owner == none || rather(q, owner)) {
+		if !refused(q) && (owner == none || before(q, owner)) {
 			owner = q
 		}
 	}

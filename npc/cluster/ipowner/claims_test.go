@@ -13,7 +13,7 @@ import (
 func TestOwners(t *testing.T) {
 	refused := map[string]bool{}
 	table := Table[string]{
-		Rather:  func(a, b string) bool { return a > b },
+		Before:  func(a, b string) bool { return a > b },
 		Refused: func(_ netip.Addr, p string) bool { return refused[p] },
 	}
 	a := netip.MustParseAddr("192.0.2.1")
@@ -36,7 +36,7 @@ func TestOwners(t *testing.T) {
 	} {
 		clear(refused)
 		refused[step.refused] = true
-		table.Settle(a, step.pod, step.claims)
+		table.Resolve(a, step.pod, step.claims)
 		if got := table.Owner(a); got != step.owner || len(table.Others(a)) != step.others {
 			t.Errorf("step %d: owner %q and %d others, want %q and %d", i, got, len(table.Others(a)), step.owner, step.others)
 		}
@@ -90,13 +90,13 @@ func TestWatcher(t *testing.T) {
 
 func TestReview(t *testing.T) {
 	best := "m"
-	table := Table[string]{Rather: func(a, _ string) bool { return a == best }, Refused: func(netip.Addr, string) bool { return false }}
+	table := Table[string]{Before: func(a, _ string) bool { return a == best }, Refused: func(netip.Addr, string) bool { return false }}
 	a := netip.MustParseAddr("192.0.2.1")
 	if from, to := table.Review(a); from != "" || to != "" {
 		t.Errorf("nobody claims it: from %q to %q", from, to)
 	}
 	for _, p := range []string{"a", "m", "z"} {
-		table.Settle(a, p, true)
+		table.Resolve(a, p, true)
 	}
 	best = "z"
 	if from, to := table.Review(a); from != "m" || to != "z" || table.Owner(a) != "z" || len(table.Others(a)) != 2 {

@@ -30,9 +30,9 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{OfNode, HostIPs, LocalPod, RemotePod} }
 
-// settled returns the minimum duration of a conflict before it is reported. The next pod of an address may claim it shortly
+// reconciled returns the minimum duration of a conflict before it is reported. The next pod of an address may claim it shortly
 // before the end of the former one is known.
-func (k Kind) settled() time.Duration {
+func (k Kind) reconciled() time.Duration {
 	if k == LocalPod || k == RemotePod {
 		return 5 * time.Second
 	}
@@ -117,7 +117,7 @@ func (w *Watcher) Look(now time.Time, conflicts []Conflict) {
 			s.since = now
 		}
 		s.last = now
-		if now.Sub(s.since) < c.Kind.settled() || !s.reported.IsZero() && now.Sub(s.reported) < repeatAfter {
+		if now.Sub(s.since) < c.Kind.reconciled() || !s.reported.IsZero() && now.Sub(s.reported) < repeatAfter {
 			continue
 		}
 		if s.reported.IsZero() || s.since.After(s.reported) {

@@ -38,12 +38,12 @@ type Connection struct {
 
 // Reader reads events in the network namespace of the thread that opened it.
 type Reader struct {
-	socket  *socket
-	opened  []Connection
-	blind   func() error
-	lost    atomic.Uint64
-	resumed atomic.Uint64
-	unread  atomic.Uint64
+	socket   *socket
+	opened   []Connection
+	blind    func() error
+	lost     atomic.Uint64
+	resumed  atomic.Uint64
+	unsynced atomic.Uint64
 }
 
 // Open subscribes to the events of new connections.
@@ -83,8 +83,8 @@ func (r *Reader) Lost() uint64 { return r.lost.Load() }
 // them is not known.
 func (r *Reader) Resumed() uint64 { return r.resumed.Load() }
 
-// Unread returns how many events could not be understood.
-func (r *Reader) Unread() uint64 { return r.unread.Load() }
+// Unsynced returns how many events could not be understood.
+func (r *Reader) Unsynced() uint64 { return r.unsynced.Load() }
 
 // Run passes on the new connections of each period until the context ends, or until there are no events any more. The slice is valid until
 // handle returns.
@@ -139,7 +139,7 @@ func (r *Reader) add(datagram []byte) {
 		var m message
 		var ok bool
 		if datagram, ok = m.read(datagram); !ok {
-			r.unread.Add(1)
+			r.unsynced.Add(1)
 			return
 		}
 		switch {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 // scene is a node with two pods and a reader of its events.
 type scene struct {
 	testing.TB
-	world   *lab.World
+	harness *lab.Network
 	node    *lab.Node
 	web, db *lab.Pod
 	reader  *Reader
@@ -37,7 +37,7 @@ func newScene(t testing.TB) *scene {
 			t.Error(err)
 		}
 	})
-	s := &scene{TB: t, world: w, node: w.Nodes()[0]}
+	s := &scene{TB: t, harness: w, node: w.Nodes()[0]}
 	for name, pod := range map[string]**lab.Pod{"shop/web": &s.web, "shop/db": &s.db} {
 		if *pod, err = s.node.AddPod(name, lab.PodConfig{}); err != nil {
 			t.Fatal(err)
@@ -139,8 +139,8 @@ func TestS99_NewConnections(t *testing.T) {
 			}
 		})
 	}
-	if s.reader.Lost() != 0 || s.reader.Resumed() != 0 || s.reader.Unread() != 0 {
-		t.Errorf("lost %d, resumed %d, unread %d", s.reader.Lost(), s.reader.Resumed(), s.reader.Unread())
+	if s.reader.Lost() != 0 || s.reader.Resumed() != 0 || s.reader.Unsynced() != 0 {
+		t.Errorf("lost %d, resumed %d, unread %d", s.reader.Lost(), s.reader.Resumed(), s.reader.Unsynced())
 	}
 }
 

@@ -21,26 +21,26 @@ func TestS72_NoObjectTakesALocalPodOutOfEnforcement(t *testing.T) {
 	hosts := func(p *npc.Pod) { p.HostAddrs = parseAddrs(web) }
 	for _, c := range []struct {
 		name string
-		do   func(w *world)
+		do   func(w *harness)
 		kind ipowner.Kind // of the conflicts; empty for none
 		want string
 	}{
-		{"nothing", func(*world) {}, "", "outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"},
-		{"another_nodes_finished_pod_names_it_as_its_hosts", func(w *world) {
+		{"nothing", func(*harness) {}, "", "outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"},
+		{"another_nodes_finished_pod_names_it_as_its_hosts", func(w *harness) {
 			w.SetPod("b/liar", "", nil, func(p *npc.Pod) { hosts(p); p.Node, p.Finished = "node2", true })
 		}, ipowner.HostIPs, "outside > a/web tcp:80 = no\n outside > unknown tcp:80 = yes"},
-		{"a_pod_of_this_node_names_it_as_its_hosts", func(w *world) { w.SetPod("b/liar", "10.32.1.9,fd32:1::9", nil, hosts) },
+		{"a_pod_of_this_node_names_it_as_its_hosts", func(w *harness) { w.SetPod("b/liar", "10.32.1.9,fd32:1::9", nil, hosts) },
 			ipowner.HostIPs, "outside > a/web tcp:80 = no\n outside > b/liar tcp:80 = yes"},
-		{"a_host_network_pod_has_it", func(w *world) {
+		{"a_host_network_pod_has_it", func(w *harness) {
 			w.SetPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { hosts(p); p.HostNetwork = true })
 		}, ipowner.HostIPs, "outside > a/web tcp:80 = no"},
-		{"a_later_pod_of_another_node_claims_it", func(w *world) {
+		{"a_later_pod_of_another_node_claims_it", func(w *harness) {
 			w.SetPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Node, p.Started = "node2", time.Unix(9, 0) })
 		}, ipowner.RemotePod, "outside > a/web tcp:80 = no"},
-		{"a_later_free_pod_of_this_node_claims_it", func(w *world) {
+		{"a_later_free_pod_of_this_node_claims_it", func(w *harness) {
 			w.SetPod("b/liar", "10.32.1.2,fd32:1::2", nil, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
 		}, ipowner.LocalPod, "outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = no\n a/web > outside tcp:80 = yes"},
-		{"the_node_has_it", func(w *world) { w.Model.SetNodeAddrs(parseAddrs(web)) },
+		{"the_node_has_it", func(w *harness) { w.Model.SetNodeAddrs(parseAddrs(web)) },
 			ipowner.OfNode, "outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = no\n outside > unknown tcp:80 = no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func parseAddrs(texts []string) []netip.Addr {
 
 // TestS27_ARemotePeersAddressIsForgotten shows for which addresses of other nodes' pods connections are deleted, and when.
 func TestS27_ARemotePeersAddressIsForgotten(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a")
 	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 	w.Remote("a/peer", "10.32.2.3,fd32:2::3", "app=client")
@@ -161,7 +161,7 @@ func TestS73_AnAddressCountsFromWhenItWasReported(t *testing.T) {
 		})
 	})
 	t.Run("a_remote_pod_is_no_peer_by_it", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		w.Namespace("a")
 		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 		w.Remote("a/client", "10.32.2.3,fd32:2::3", "app=client")
@@ -176,7 +176,7 @@ func TestS73_AnAddressCountsFromWhenItWasReported(t *testing.T) {
 
 // TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt has a remote pod come and go between two plans.
 func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	w.Namespace("a")
 	w.SetPod("a/web", "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
 	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
@@ -203,12 +203,12 @@ func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
 
 // TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart for the local pod that had it before and was isolated.
 func TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart(t *testing.T) {
-	objects := func(w *world) {
+	objects := func(w *harness) {
 		w.Namespace("a")
 		w.Pod("a/client", "10.32.1.3,fd32:1::3")
 		w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
 	}
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	objects(w)
 	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 	w.Sync()
@@ -221,7 +221,7 @@ func TestS60_AnAddressThatARemotePodHasNowIsNotClosedAtTheStart(t *testing.T) {
 
 // TestPodsThatShareAStaleAddressMakeNoTransactions when nothing changes.
 func TestPodsThatShareAStaleAddressMakeNoTransactions(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a")
 	for i := range 5 {
 		w.SetPod(fmt.Sprintf("a/web%d", i), "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.StaleAddrs = true })
@@ -240,7 +240,7 @@ func TestPodsThatShareAStaleAddressMakeNoTransactions(t *testing.T) {
 // TestS59_AVanishedPodsAddressIsRememberedOverAStart although another pod reported it too, as a stale one.
 func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
 	const deny = `{podSelector: {matchLabels: {app: web}}}`
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	w.Namespace("a")
 	w.Policy("a/web", deny)
 	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
@@ -258,7 +258,7 @@ func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
 // TestS72_TheNodeOfAContestedPod is not reached by a pod whose policies may deny that, while another pod that claims its address is isolated:
 // whose the packets are cannot be told, and the pod is in no list meanwhile.
 func TestS72_TheNodeOfAContestedPod(t *testing.T) {
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	w.Namespace("a")
 	w.Pod("a/old", "10.32.1.2,fd32:1::2", "app=old")
 	w.SetPod("a/later", "10.32.1.2,fd32:1::2", []string{"app=later"}, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
@@ -269,7 +269,7 @@ egress: [{action: Deny, to: [{networks: [192.0.2.1/32, '2001:db8::1/128']}]}]}`)
 		t.Helper()
 		for _, addrs := range [][2]string{{"10.32.1.2", "192.0.2.1"}, {"fd32:1::2", "2001:db8::1"}} {
 			p := simulate.Packet{Src: netip.MustParseAddr(addrs[0]), Dst: netip.MustParseAddr(addrs[1]), Protocol: 6, DstPort: 22, In: "cni0", ToNode: true}
-			if got := w.Judge(p); got.Accepted != want {
+			if got := w.Evaluate(p); got.Accepted != want {
 				t.Errorf("%v: accepted = %t, by %q", p, got.Accepted, got.By)
 			}
 		}

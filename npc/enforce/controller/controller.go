@@ -35,16 +35,16 @@ import (
 type Controller struct {
 	wake chan struct{}
 
-	mu      sync.Mutex
-	state   *state
-	judge   judge
-	changes changes
+	mu        sync.Mutex
+	state     *state
+	evaluator evaluator
+	changes   changes
 }
 
 // New returns a Controller that knows no object.
 func New(config enforce.Config) *Controller {
 	s := newState(config)
-	return &Controller{wake: make(chan struct{}, 1), state: s, judge: newJudge(s)}
+	return &Controller{wake: make(chan struct{}, 1), state: s, evaluator: newEvaluator(s)}
 }
 
 // Wake receives when there may be something to plan. Bursts of changes make it receive once.
@@ -80,10 +80,10 @@ func (c *Controller) change(e queuedChange) {
 // apply applies an event. What it leaves of the budget is for a plan of its own: with pods, rules must not change that are others'.
 func (c *Controller) apply(e queuedChange) {
 	e.Apply()
-	c.judge.forget()
+	c.evaluator.forget()
 	c.state.edited = c.state.edited || e.Kind == policyChanges
 	if c.state.isolation.BudgetStale() {
-		c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: c.state.settleBudget}, time.Now())
+		c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: c.state.reconcileBudget}, time.Now())
 		c.wakeUp()
 	}
 }
@@ -174,7 +174,7 @@ func (c *Controller) changeNode(e queuedChange) {
 	asked := c.state.index.AsksForNodes() || c.changes.later.Pending(e.Key)
 	if !asked {
 		e.Apply()
-		c.judge.forget()
+		c.evaluator.forget()
 	}
 	c.mu.Unlock()
 	if asked {
@@ -211,7 +211,7 @@ func (c *Controller) SetSynced() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.setSynced()
-	c.judge.forget()
+	c.evaluator.forget()
 	c.changes.restart()
 	c.wakeUp()
 }
@@ -228,7 +228,7 @@ func (c *Controller) SetMissing(what npc.Missing) {
 func (c *Controller) SetConnected(kind string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state.gate.Watches.Set(kind, ok, c.state.now()) {
+	if c.state.failClosed.Watches.Set(kind, ok, c.state.now()) {
 		c.wakeUp()
 	}
 }

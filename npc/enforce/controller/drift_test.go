@@ -15,7 +15,7 @@ func allKnown() [2]dataplane.Known { return [2]dataplane.Known{} }
 
 // TestDrift shows that what others change in the kernel is found, and mended once it was read.
 func TestDrift(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Pod("a/web", "10.32.1.2")
 	w.Policy("a/p", `{podSelector: {}, ingress: [{}]}`)
 	w.Sync()
@@ -61,7 +61,7 @@ func TestDrift(t *testing.T) {
 
 // TestPostponedNamespace shows that the rules of a namespace stay as they are as long as they are postponed, and those of others change.
 func TestPostponedNamespace(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	for _, ns := range []string{"a", "b"} {
 		w.Pod(ns+"/web", map[string]string{"a": "10.32.1.2", "b": "10.32.1.3"}[ns])
 		w.Policy(ns+"/p", `{podSelector: {}, ingress: [{ports: [{port: 80}]}]}`)
@@ -75,7 +75,7 @@ func TestPostponedNamespace(t *testing.T) {
 	w.Again(false)
 	w.Expect(before + "outside > b/web tcp:80 = no\n outside > b/web tcp:81 = yes")
 	w.Model.Postpone(npc.IPv4, "a", false)
-	w.Loaded = true // nobody has to announce it: the one who postponed it plans again
+	w.Loaded = true // none has to announce it: the one who postponed it plans again
 	w.Again(false)
 	w.Expect("outside > a/web tcp:80 = no\n outside > a/web tcp:81 = yes")
 }

@@ -22,8 +22,8 @@ func manyDenials(from, ports int) string {
 
 // denyingALot returns a world whose pod shop/web has a list of 12 policies with 25 rules each: p00 denies the ports from 1000 on, p01 those from
 // 1100 on.
-func denyingALot(t *testing.T, start starter) *world {
-	w := start(t, toldByRange)
+func denyingALot(t *testing.T, start starter) *harness {
+	w := start(t, identifiedByRange)
 	tieredPods(w)
 	for i := range 12 {
 		w.ClusterPolicy(fmt.Sprintf("p%02d", i), manyDenials(1000+100*i, 25))
@@ -62,7 +62,7 @@ func TestS93_ALongListIsEditedInPlace(t *testing.T) {
 }
 
 // edited checks that the last transaction edits one chain.
-func (w *world) edited(name string, deleted, inserted int) {
+func (w *harness) edited(name string, deleted, inserted int) {
 	w.Helper()
 	last := w.Applied()
 	last = last[strings.LastIndex(last, "*filter"):]
@@ -74,7 +74,7 @@ func (w *world) edited(name string, deleted, inserted int) {
 // TestS65_AnEditAfterOthersFails and what is planned after the chains were read again is the whole list, because nothing is known of how it came to
 // be as it is.
 func TestS65_AnEditAfterOthersFails(t *testing.T) {
-	w := denyingALot(t, newWorld)
+	w := denyingALot(t, newHarness)
 	k := w.Kernels[npc.IPv4]
 	for name, rules := range k.Chains {
 		if len(rules) > 250 {

@@ -17,11 +17,11 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 	"github.com/weave-npc/weave-npc/npc/source/staging"
 	"github.com/weave-npc/weave-npc/test/cluster"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // applied returns the objects as an operator reads them, with the staged policies of a world applied.
-func (r *rehearsal) applied(world string) *objects.View {
+func (r *preview) applied(harness string) *objects.View {
 	var all snapshot.Objects
 	for _, from := range []map[string]*networkingv1.NetworkPolicy{r.state.policies, r.policies} {
 		for _, key := range slices.Sorted(maps.Keys(from)) {
@@ -35,9 +35,9 @@ func (r *rehearsal) applied(world string) *objects.View {
 	}
 	made := staging.Read(all, staged.All)
 	in := made.Enforced
-	if slices.Contains(made.Names(), world) { // else nothing is staged in it now
+	if slices.Contains(made.Names(), harness) { // else nothing is staged in it now
 		var err error
-		if in, err = made.In(world); err != nil {
+		if in, err = made.In(harness); err != nil {
 			r.t.Fatalf("%v", err)
 		}
 	}
@@ -57,22 +57,22 @@ func (r *rehearsal) applied(world string) *objects.View {
 }
 
 // explain compares what is explained of every packet, in each world, with the judge's verdict on the edited objects.
-func (r *rehearsal) explain() {
-	is := r.state.judged()
-	for _, world := range []string{"true", "w"} {
-		s, _ := r.in(world)
-		would, v := s.judged(), r.applied(world)
-		r.cells(would, func(p judge.Packet) {
+func (r *preview) explain() {
+	is := r.state.evaluated()
+	for _, harness := range []string{"true", "w"} {
+		s, _ := r.in(harness)
+		would, v := s.evaluated(), r.applied(harness)
+		r.cells(would, func(p refmodel.Packet) {
 			f := flow.Flow{From: flow.End{Addr: p.Src}, To: flow.End{Addr: p.Dst}, Node: cluster.Node,
 				Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
 			got := explain.Explain(v, f)
 			if cluster.NotByPolicies(got) {
 				return
 			}
-			r.judged++
-			out, in := would.Judge(cluster.Node, p)
+			r.evaluated++
+			out, in := would.Evaluate(cluster.Node, p)
 			if got.Egress.Allowed != out || got.Ingress.Allowed != in {
-				r.t.Fatalf("%v in world %s: must be let out = %t, let in = %t, and is explained as:\n%s", p, world, out, in, got)
+				r.t.Fatalf("%v in world %s: must be let out = %t, let in = %t, and is explained as:\n%s", p, harness, out, in, got)
 			}
 			if is.Allowed(cluster.Node, p) != (out && in) {
 				r.differing++
@@ -86,13 +86,13 @@ func (r *rehearsal) explain() {
 func TestS100_RandomWorldsAreExplained(t *testing.T) {
 	packets, differing := 0, 0
 	check := func(rt *rapid.T) {
-		r := newRehearsal(t, rt)
+		r := newPreview(t, rt)
 		r.someClusterPolicy()
 		for range rapid.IntRange(1, 6).Draw(rt, "staged") {
 			r.stageOne()
 		}
 		r.explain()
-		packets, differing = packets+r.judged, differing+r.differing
+		packets, differing = packets+r.evaluated, differing+r.differing
 	}
 	for _, name := range []string{"a", "b", "c"} { // 300 worlds, unless a flag says another number
 		t.Run(name, func(t *testing.T) { rapid.Check(t, check) })

@@ -9,7 +9,7 @@ import (
 func TestS75_APodEventIsInTheThirdTransaction(t *testing.T) {
 	for _, inFlight := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in_flight=%t", inFlight), func(t *testing.T) {
-			w := newOrderWorld(t)
+			w := newOrderHarness(t)
 			edits := 0
 			edit := func() {
 				edits++
@@ -56,7 +56,7 @@ func TestS75_APodEventIsInTheThirdTransaction(t *testing.T) {
 
 // TestAChangeWaitsUntilItIsCarriedOut although a sync ends after it has left the queue, with all that was planned carried out.
 func TestAChangeWaitsUntilItIsCarriedOut(t *testing.T) {
-	w := newOrderWorld(t)
+	w := newOrderHarness(t)
 	w.Again(false)
 	w.Model.CarriedOut()
 	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)

@@ -18,7 +18,7 @@ func TestS74_RulesThatHoldForNobodyAreNotKept(t *testing.T) {
 	}{{npc.Ingress, "ops/copy", "ops/mon"}, {npc.Egress, "ops/mon", "ops/copy"}} {
 		t.Run(c.direction.String(), func(t *testing.T) {
 			// other is what has the set of the peers stay.
-			state := func(w *world, rule string) {
+			state := func(w *harness, rule string) {
 				w.Namespace("ops", "team=ops")
 				w.Pod("ops/mon", "10.32.1.4,fd32:1::4", "app=mon")
 				w.Pod("ops/other", "10.32.1.5,fd32:1::5", "app=other")
@@ -26,7 +26,7 @@ func TestS74_RulesThatHoldForNobodyAreNotKept(t *testing.T) {
 				w.Policy("ops/policy", policyOf(c.direction, "mon", rule))
 				w.Policy("ops/other", policyOf(1-c.direction, "other", fromOps+", ports: [{port: 53}]"))
 			}
-			w := newWorld(t, toldByRange)
+			w := newHarness(t, identifiedByRange)
 			flow := c.from + " > " + c.to + " tcp:%d = %s\n"
 			state(w, fromOps)
 			w.Sync()

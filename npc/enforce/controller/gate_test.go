@@ -14,14 +14,14 @@ import (
 
 // closes reports whether the gate is to drop packets of a prefix in a direction.
 func closes(c *Controller, d npc.Direction, prefix string) bool {
-	st := c.state.gate.Sets(npc.IPv4)[d].State(ipset.Net(netip.MustParsePrefix(prefix)))
+	st := c.state.failClosed.Sets(npc.IPv4)[d].State(ipset.Net(netip.MustParsePrefix(prefix)))
 	return st.Wanted && !st.Want.NoMatch
 }
 
 // TestBrokenWatchesCloseBothDirections: the watches break a moment apart, and time passes while a plan is made.
 func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 	now := time.Unix(1000, 0)
-	m := New(enforce.Config{NodeName: "n", Hook: enforce.HookForward, Gate: enforce.GateAuto, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
+	m := New(enforce.Config{NodeName: "n", Hook: enforce.HookForward, FailClosed: enforce.FailClosedAuto, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
 	m.state.now = func() time.Time {
 		now = now.Add(100 * time.Microsecond)
 		return now

@@ -20,7 +20,7 @@ func TestGateOfAnInterface(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEveryKernel(t, func(t *testing.T, fresh starter) {
-				test(t, func(t *testing.T, configure ...func(*enforce.Config)) *world {
+				test(t, func(t *testing.T, configure ...func(*enforce.Config)) *harness {
 					w := fresh(t, configure...)
 					w.Namespace("a")
 					w.Addr("unknown", "10.32.1.77", "fd32:1::77")
@@ -44,7 +44,7 @@ func interfaceCounts(t *testing.T, start starter) {
 }
 
 func uplinkIsNoPod(t *testing.T, start starter) {
-	w := start(t, func(c *enforce.Config) { c.Gate = enforce.GateClosed })
+	w := start(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedAlways })
 	w.Remote("a/far", "10.32.1.9,fd32:1::9")
 	w.Pod("a/free", "10.32.1.6,fd32:1::6")
 	w.Sync()
@@ -67,12 +67,12 @@ func uplinkIsNoPod(t *testing.T, start starter) {
 				"routed from":  {Src: dst, Dst: src, In: "cni0", Out: "eth0", PhysIn: "up0"},
 			} {
 				p.Protocol, p.DstPort = unix.IPPROTO_TCP, 80
-				if v := w.Judge(p); v.Accepted != want {
+				if v := w.Evaluate(p); v.Accepted != want {
 					t.Errorf("uplinks %q, %s %s: accepted = %t, by %q", ports, what, dst, v.Accepted, v.By)
 				}
 			}
 			p := simulate.Packet{Src: src, Dst: dst, In: "cni0", Out: "cni0", PhysIn: "veth1", PhysOut: "veth2", Protocol: unix.IPPROTO_TCP, DstPort: 80}
-			if v := w.Judge(p); v.Accepted {
+			if v := w.Evaluate(p); v.Accepted {
 				t.Errorf("uplinks %q, to %s at a pod's port: accepted by %q", ports, dst, v.By)
 			}
 		}
@@ -87,7 +87,7 @@ func uplinkIsNoPod(t *testing.T, start starter) {
 
 func dhcpPasses(t *testing.T, start starter) {
 	for _, multicast := range []bool{true, false} {
-		w := start(t, func(c *enforce.Config) { c.Gate, c.AllowMcast = enforce.GateClosed, multicast })
+		w := start(t, func(c *enforce.Config) { c.FailClosed, c.AllowMcast = enforce.FailClosedAlways, multicast })
 		w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
 		w.Pod("a/web", "10.32.1.5,fd32:1::5", "app=web")
 		w.Pod("a/free", "10.32.1.6,fd32:1::6")
@@ -117,7 +117,7 @@ func dhcpPasses(t *testing.T, start starter) {
 		} {
 			p := simulate.Packet{Src: netip.MustParseAddr(c.src), Dst: netip.MustParseAddr(c.dst), Protocol: unix.IPPROTO_UDP, SrcPort: c.sport,
 				DstPort: c.dport, In: "cni0", Out: "cni0", PhysIn: "veth1", PhysOut: "veth2"}
-			if v := w.Judge(p); v.Accepted != c.accepted {
+			if v := w.Evaluate(p); v.Accepted != c.accepted {
 				t.Errorf("%s:%d > %s:%d, multicast %t: accepted = %t, by %q", c.src, c.sport, c.dst, c.dport, multicast, v.Accepted, v.By)
 			}
 		}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/test/cluster"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // kept is where histories are that went wrong once: a directory each, with a manifest for each state of the cluster, in
@@ -89,9 +89,9 @@ func (s state) sameButForPolicies(o state) bool {
 		maps.EqualFunc(s.pods, o.pods, func(a, b npc.Pod) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 }
 
-// judged is the state for the judge, with each address given to the pod that it belongs to.
-func (s state) judged() judge.World {
-	j := judge.World{Namespaces: s.spaces}
+// evaluated is the state for the judge, with each address given to the pod that it belongs to.
+func (s state) evaluated() refmodel.State {
+	j := refmodel.State{Namespaces: s.spaces}
 	hosts := map[netip.Addr]bool{}
 	for _, p := range s.pods {
 		for _, a := range p.HostAddrs {
@@ -115,13 +115,13 @@ func (s state) judged() judge.World {
 		}
 	}
 	for a, p := range owners {
-		k := judge.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: []netip.Addr{a}}
+		k := refmodel.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: []netip.Addr{a}}
 		for _, port := range p.Ports {
 			k.Ports = append(k.Ports, containerPort(port))
 		}
 		for _, q := range claiming[a] {
 			if q.Node == cluster.Node && p.Node == cluster.Node && q.UID != p.UID {
-				k.Rivals = append(k.Rivals, judge.Pod{Namespace: q.Namespace, Name: q.Name, Node: q.Node, Labels: q.Labels})
+				k.ConflictingPods = append(k.ConflictingPods, refmodel.Pod{Namespace: q.Namespace, Name: q.Name, Node: q.Node, Labels: q.Labels})
 			}
 		}
 		j.Pods = append(j.Pods, k)
@@ -133,7 +133,7 @@ func (s state) judged() judge.World {
 		j.ClusterPolicies = append(j.ClusterPolicies, *p)
 	}
 	for _, n := range s.nodes {
-		j.Nodes = append(j.Nodes, judge.Node{Name: n.Name, Labels: n.Labels, Addrs: n.Addrs})
+		j.Nodes = append(j.Nodes, refmodel.Node{Name: n.Name, Labels: n.Labels, Addrs: n.Addrs})
 	}
 	return j
 }

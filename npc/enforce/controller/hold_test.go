@@ -15,8 +15,8 @@ import (
 )
 
 // restarted returns a world whose model has no objects yet and whose kernel holds what w's does.
-func (w *world) restarted(configure ...func(*enforce.Config)) *world {
-	next := &world{cluster.NewUnread(w.T, append(configure, toldByRange)...)}
+func (w *harness) restarted(configure ...func(*enforce.Config)) *harness {
+	next := &harness{cluster.NewUnsynced(w.T, append(configure, identifiedByRange)...)}
 	next.Kernels = w.Kernels
 	for name, addrs := range w.Addrs {
 		next.Addrs[name] = addrs
@@ -25,8 +25,8 @@ func (w *world) restarted(configure ...func(*enforce.Config)) *world {
 	return next
 }
 
-// toldByRange has local pods told by their addresses, so that remote ones may be behind any interface.
-func toldByRange(c *enforce.Config) { c.PodInterface = "" }
+// identifiedByRange has local pods told by their addresses, so that remote ones may be behind any interface.
+func identifiedByRange(c *enforce.Config) { c.PodInterface = "" }
 
 const (
 	webFromAPI = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: api}}}], ports: [{port: 80}]}]}`
@@ -36,14 +36,14 @@ const (
 
 // TestS74_WhatWasNotReadKeepsWhatTheKernelHolds restarts with parts of what was there.
 func TestS74_WhatWasNotReadKeepsWhatTheKernelHolds(t *testing.T) {
-	pods := func(w *world) {
+	pods := func(w *harness) {
 		w.Namespace("shop")
 		w.Pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
 		w.Pod("shop/db", "10.32.1.3,fd32:1::3", "app=db")
 		w.Pod("shop/free", "10.32.1.4,fd32:1::4", "app=free")
 		w.Remote("shop/api", "10.32.2.2,fd32:2::2", "app=api")
 	}
-	policies := func(w *world) {
+	policies := func(w *harness) {
 		w.Policy("shop/web", webFromAPI)
 		w.Policy("shop/db", dbFromWeb)
 		w.Policy("shop/egress", denyEgress)
@@ -55,8 +55,8 @@ func TestS74_WhatWasNotReadKeepsWhatTheKernelHolds(t *testing.T) {
 		shop/web > shop/db tcp:80 = yes
 		shop/db > outside tcp:80 = no
 		outside > shop/free tcp:80 = yes`
-	before := func(t *testing.T) *world {
-		w := newWorld(t, toldByRange)
+	before := func(t *testing.T) *harness {
+		w := newHarness(t, identifiedByRange)
 		pods(w)
 		policies(w)
 		w.Sync()
@@ -175,7 +175,7 @@ func TestS74_AnyPartOfTheObjectsCanBeMissing(t *testing.T) {
 	for seed := range rounds {
 		random := rand.New(rand.NewSource(int64(seed)))
 		objects, names := randomObjects(random)
-		w := newWorld(t, toldByRange)
+		w := newHarness(t, identifiedByRange)
 		for _, set := range objects {
 			set(w)
 		}
@@ -183,7 +183,7 @@ func TestS74_AnyPartOfTheObjectsCanBeMissing(t *testing.T) {
 		want := w.matrix(names)
 		next := w.restarted()
 		next.Model.SetMissing(npc.ObjectsMissing)
-		var missing []func(*world)
+		var missing []func(*harness)
 		for _, set := range objects {
 			if random.Intn(2) == 0 {
 				set(next)
@@ -223,7 +223,7 @@ func TestS74_AnyPartOfTheObjectsCanBeMissing(t *testing.T) {
 }
 
 // churn changes and deletes some of the objects that are known, one after the other.
-func (w *world) churn(random *rand.Rand, names []string) {
+func (w *harness) churn(random *rand.Rand, names []string) {
 	for range random.Intn(8) {
 		name := names[random.Intn(len(names))]
 		what := random.Intn(4)
@@ -241,21 +241,21 @@ func (w *world) churn(random *rand.Rand, names []string) {
 }
 
 // randomObjects returns what sets the objects of a cluster, and the names of its pods.
-func randomObjects(random *rand.Rand) (objects []func(*world), names []string) {
-	add := func(set func(*world)) { objects = append(objects, set) }
+func randomObjects(random *rand.Rand) (objects []func(*harness), names []string) {
+	add := func(set func(*harness)) { objects = append(objects, set) }
 	for n := range 2 {
 		ns := fmt.Sprintf("ns%d", n)
-		add(func(w *world) { w.Namespace(ns, "team="+ns) })
+		add(func(w *harness) { w.Namespace(ns, "team="+ns) })
 		for i := range 4 {
 			name, app := fmt.Sprintf("%s/p%d", ns, i), fmt.Sprintf("app=%d", random.Intn(3))
 			addrs := fmt.Sprintf("10.32.1.%d,fd32:1::%d", 10*(n+1)+i, 10*(n+1)+i)
 			names = append(names, name)
 			if i == 3 {
 				addrs = fmt.Sprintf("10.32.2.%d,fd32:2::%d", 10+n, 10+n)
-				add(func(w *world) { w.Remote(name, addrs, app) })
+				add(func(w *harness) { w.Remote(name, addrs, app) })
 				continue
 			}
-			add(func(w *world) { w.Pod(name, addrs, app) })
+			add(func(w *harness) { w.Pod(name, addrs, app) })
 		}
 		for i := range random.Intn(20) {
 			name := fmt.Sprintf("%s/policy%d", ns, i)
@@ -276,7 +276,7 @@ func randomObjects(random *rand.Rand) (objects []func(*world), names []string) {
 			if random.Intn(3) == 0 {
 				spec = fmt.Sprintf("{podSelector: %s, policyTypes: [Egress], egress: [%s]}", target, strings.ReplaceAll(rules, "from:", "to:"))
 			}
-			add(func(w *world) { w.Policy(name, spec) })
+			add(func(w *harness) { w.Policy(name, spec) })
 		}
 	}
 	random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
@@ -284,7 +284,7 @@ func randomObjects(random *rand.Rand) (objects []func(*world), names []string) {
 }
 
 // matrix returns the verdicts between the pods and an address outside, for two ports.
-func (w *world) matrix(names []string) string {
+func (w *harness) matrix(names []string) string {
 	var b strings.Builder
 	names = append([]string{"outside"}, names...)
 	for _, from := range names {
@@ -292,7 +292,7 @@ func (w *world) matrix(names []string) string {
 			for _, port := range []uint16{80, 81} {
 				for i, src := range w.Addrs[from] {
 					dst := w.Addrs[to][i]
-					v := w.Judge(simulate.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: port, In: behind(src), Out: behind(dst)})
+					v := w.Evaluate(simulate.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: port, In: behind(src), Out: behind(dst)})
 					fmt.Fprintf(&b, "%s > %s:%d %t\n", src, dst, port, v.Accepted)
 				}
 			}
@@ -312,7 +312,7 @@ func behind(a netip.Addr) string {
 // TestS74_ARuleThatStaysLeadsToAChain: a policy is read late and deleted while other input is missing. The rule that led to its chain stays, for
 // it was found, and so the chain has to.
 func TestS74_ARuleThatStaysLeadsToAChain(t *testing.T) {
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	w.Namespace("shop")
 	w.Pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
 	w.Remote("shop/api", "10.32.2.2,fd32:2::2", "app=api")

@@ -16,35 +16,35 @@ import (
 func TestS27_LateDeletesOfSeveralPredecessors(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		do   func(w *world)
+		do   func(w *harness)
 		want string // of what is in force for the pod of that name
 	}{
-		{"two_late_deletes", func(w *world) {
+		{"two_late_deletes", func(w *harness) {
 			w.setUID("3", "app=other")
 			w.Model.DeletePod("a", "web", "2")
 			w.Model.DeletePod("a", "web", "1")
 		}, "yes"},
-		{"it_goes_and_another_comes", func(w *world) {
+		{"it_goes_and_another_comes", func(w *harness) {
 			w.setUID("3", "app=other")
 			w.Model.DeletePod("a", "web", "3")
 			w.setUID("4", "app=web")
 		}, "no"},
-		{"it_comes_and_goes", func(w *world) {
+		{"it_comes_and_goes", func(w *harness) {
 			w.setUID("3", "app=web")
 			w.Model.DeletePod("a", "web", "3")
 			w.Model.DeletePod("a", "web", "1")
 		}, "yes"},
-		{"only_deletes_the_right_one_first", func(w *world) {
+		{"only_deletes_the_right_one_first", func(w *harness) {
 			w.Model.DeletePod("a", "web", "first")
 			w.Model.DeletePod("a", "web", "2")
 		}, "yes"},
-		{"only_deletes_the_right_one_last", func(w *world) {
+		{"only_deletes_the_right_one_last", func(w *harness) {
 			w.Model.DeletePod("a", "web", "2")
 			w.Model.DeletePod("a", "web", "first")
 		}, "yes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, func(c *enforce.Config) { c.Gate = enforce.GateOpen })
+			w := newHarness(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever })
 			w.Namespace("a")
 			w.setUID("first", "app=web")
 			w.Sync()
@@ -57,13 +57,13 @@ func TestS27_LateDeletesOfSeveralPredecessors(t *testing.T) {
 }
 
 // setUID sets pod a/web, as the object with that UID.
-func (w *world) setUID(uid types.UID, labels ...string) {
+func (w *harness) setUID(uid types.UID, labels ...string) {
 	w.SetPod("a/web", "10.32.1.2", labels, func(p *npc.Pod) { p.UID = uid })
 }
 
 // TestUpdatesThatWaitAreFew has one pod change a hundred thousand times while nobody plans.
 func TestUpdatesThatWaitAreFew(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a")
 	w.Pod("a/web", "10.32.1.2", "app=web")
 	w.Sync()
@@ -93,7 +93,7 @@ func heap() int64 {
 
 // TestHugeObjects are within what the API server takes.
 func TestHugeObjects(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a", "team=a")
 	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 	w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")

@@ -9,12 +9,12 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// judge answers what policies say of flows of local pods: those that are enforced, and those of the worlds. It remembers what it finds of a pod until
+// evaluator answers what policies say of flows of local pods: those that are enforced, and those of the worlds. It remembers what it finds of a pod until
 // something changes.
-type judge struct {
+type evaluator struct {
 	*state
 	enforced sides
-	worlds   worlds
+	groups   groups
 	changes  uint64 // of what verdicts depend on
 }
 
@@ -27,20 +27,22 @@ type hearing struct {
 	decisions [len(npc.Directions)]verdict.Decision
 }
 
-func newJudge(s *state) judge { return judge{state: s, enforced: sides{}, worlds: newWorlds()} }
-
-// forget has everything looked up anew.
-func (j *judge) forget() {
-	clear(j.enforced)
-	j.changes++ // worlds forget when they are asked: there may be many
+func newEvaluator(s *state) evaluator {
+	return evaluator{state: s, enforced: sides{}, groups: newGroups()}
 }
 
-// Judge returns what policies make of flows, in order. It appends to out.
-func (l Lookup) Judge(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
+// forget has everything looked up anew.
+func (j *evaluator) forget() {
+	clear(j.enforced)
+	j.changes++ // groups forget when they are asked: there may be many
+}
+
+// Evaluate returns what policies make of flows, in order. It appends to out.
+func (l Lookup) Evaluate(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	for _, f := range flows {
-		out = append(out, l.c.judge.hear(f, nil).Verdict)
+		out = append(out, l.c.evaluator.hear(f, nil).Verdict)
 	}
 	return out
 }
@@ -54,7 +56,7 @@ func (l Lookup) LocalAddrs() map[netip.Addr]struct{} {
 
 // hear judges a flow as the chains do with a packet that opens a connection, or would in a world. What has a local pod's address that another one
 // claims is judged by nobody here.
-func (j *judge) hear(f verdict.Flow, w *world) (h hearing) {
+func (j *evaluator) hear(f verdict.Flow, w *group) (h hearing) {
 	h.Allowed = true
 	x := j.index.Addresses
 	from, to := x.Owner(f.From), x.Owner(f.To)
@@ -62,13 +64,13 @@ func (j *judge) hear(f verdict.Flow, w *world) (h hearing) {
 		return h
 	}
 	toItself := f.From == f.To || from != nil && from == to
-	judge := func(own *index.Pod, a netip.Addr, d npc.Direction, q verdict.Question) {
-		if own == nil || !own.Local() || !h.Allowed || j.policies.contested(a)[d] {
+	evaluate := func(own *index.Pod, a netip.Addr, d npc.Direction, q verdict.Question) {
+		if own == nil || !own.Local() || !h.Allowed || j.policies.conflicting(a)[d] {
 			return
 		}
-		h.Judged = true
+		h.Evaluated = true
 		q.Service, q.Destination, q.Exempt = f.Service, to, q.Exempt || toItself
-		decision := j.side(own, d, w).Judge(j.index, q)
+		decision := j.side(own, d, w).Evaluate(j.index, q)
 		h.decisions[d] = decision
 		if by := decision.By.Name(); !decision.Allowed || h.By == (verdict.By{}) {
 			h.Allowed, h.Direction, h.By = decision.Allowed, d, by
@@ -76,15 +78,15 @@ func (j *judge) hear(f verdict.Flow, w *world) (h hearing) {
 			h.Also = by
 		}
 	}
-	judge(from, f.From, npc.Egress, verdict.Question{Peer: f.To, PeerPod: to, Exempt: to == nil && x.IsOfNode(f.To)})
+	evaluate(from, f.From, npc.Egress, verdict.Question{Peer: f.To, PeerPod: to, Exempt: to == nil && x.IsOfNode(f.To)})
 	if from != nil || !x.IsOfNode(f.From) { // a node reaches its pods
-		judge(to, f.To, npc.Ingress, verdict.Question{Peer: f.From, PeerPod: from})
+		evaluate(to, f.To, npc.Ingress, verdict.Question{Peer: f.From, PeerPod: from})
 	}
 	return h
 }
 
 // side returns what policies say of a local pod in a direction, in a world if one is given and it changes that.
-func (j *judge) side(p *index.Pod, d npc.Direction, w *world) *verdict.Side {
+func (j *evaluator) side(p *index.Pod, d npc.Direction, w *group) *verdict.Side {
 	known := j.enforced
 	if w != nil && w.concerns(p) {
 		known = w.sidesAt(j.changes)
@@ -103,7 +105,7 @@ func (j *judge) side(p *index.Pod, d npc.Direction, w *world) *verdict.Side {
 }
 
 // find finds what policies say of a local pod in a direction, with the changes of a world if one is given.
-func (j *judge) find(p *index.Pod, d npc.Direction, w *world) (s verdict.Side) {
+func (j *evaluator) find(p *index.Pod, d npc.Direction, w *group) (s verdict.Side) {
 	s.Isolated = j.isolation.Of(p)[d]
 	if w != nil && !j.config.LegacyNetpol { // where namespaces isolate, not policies
 		s.Isolated = false
@@ -113,12 +115,12 @@ func (j *judge) find(p *index.Pod, d npc.Direction, w *world) (s verdict.Side) {
 			continue
 		}
 		if s.Isolated = s.Isolated || !j.config.LegacyNetpol; room {
-			s.Rules = append(s.Rules, q.Judged(d)...)
+			s.Rules = append(s.Rules, q.Evaluated(d)...)
 		}
 	}
 	for _, q := range w.isolating(p, d) {
 		s.Isolated = s.Isolated || !j.config.LegacyNetpol
-		s.Rules = append(s.Rules, asStaged(q.Judged(d))...)
+		s.Rules = append(s.Rules, asStaged(q.Evaluated(d))...)
 	}
 	for _, tier := range policy.Tiers {
 		s.Tiers[tier] = w.rules(j.tiers, p, tier, d)

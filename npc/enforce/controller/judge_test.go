@@ -17,7 +17,7 @@ import (
 
 // TestS95_WhichChangesMayDeny open connections: those after which all are judged again.
 func TestS95_WhichChangesMayDeny(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a", "team=a")
 	web := func(f func(*npc.Pod)) func() {
 		return func() { w.SetPod("a/web", "10.32.1.2", []string{"app=web"}, f) }
@@ -57,7 +57,7 @@ func TestS95_WhichChangesMayDeny(t *testing.T) {
 
 // TestJudge names the rule that decides.
 func TestJudge(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a", "team=a")
 	w.Pod("a/web", "10.32.1.2", "app=web")
 	w.Pod("a/client", "10.32.1.3", "app=client")
@@ -83,9 +83,9 @@ func TestJudge(t *testing.T) {
 		{"10.32.1.2", "10.32.1.2", 80, "allowed by   0 (ingress)"},
 	} {
 		f := verdict.Flow{From: netip.MustParseAddr(c.from), To: netip.MustParseAddr(c.to), Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: c.port}}
-		v := w.Model.Judge([]verdict.Flow{f}, nil)[0]
+		v := w.Model.Evaluate([]verdict.Flow{f}, nil)[0]
 		got := fmt.Sprintf("%s by %s %s %d (%s)", map[bool]string{true: "allowed", false: "denied"}[v.Allowed], v.By.Tier, v.By.Policy, v.By.Number, v.Direction)
-		if !v.Judged {
+		if !v.Evaluated {
 			got = "not judged"
 		}
 		if got != c.want {
@@ -96,17 +96,17 @@ func TestJudge(t *testing.T) {
 
 // TestJudgeNamesBothRules of a connection between two local pods, and tells rules that differ from rules that are moved.
 func TestJudgeNamesBothRules(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a", "team=a")
 	w.Pod("a/web", "10.32.1.2", "app=web")
 	w.Pod("a/client", "10.32.1.3", "app=client")
 	w.Remote("a/far", "10.32.2.3", "app=far")
 	w.ClusterPolicy("guard", `{tier: Admin, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: client}}}},
 egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 81}}}]}]}`)
-	judge := func(to string, port uint16) verdict.Verdict {
+	evaluate := func(to string, port uint16) verdict.Verdict {
 		f := verdict.Flow{From: netip.MustParseAddr("10.32.1.3"), To: netip.MustParseAddr(to),
 			Service: flow.Service{Protocol: unix.IPPROTO_TCP, Port: port}}
-		return w.Model.Judge([]verdict.Flow{f}, nil)[0]
+		return w.Model.Evaluate([]verdict.Flow{f}, nil)[0]
 	}
 	const out = `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{}]}`
 	const in = `{podSelector: {matchLabels: {app: web}}, ingress: [%s]}`
@@ -128,7 +128,7 @@ egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destination
 		w.Policy("a/out", out)
 		w.Policy("a/in", fmt.Sprintf(in, c.rules))
 		w.Sync()
-		v := judge(c.to, c.port)
+		v := evaluate(c.to, c.port)
 		if got := fmt.Sprintf("%s %d, %s %d", v.By.Policy, v.By.Number, v.Also.Policy, v.Also.Number); got != c.want {
 			t.Errorf("%s to %s, port %d: %s, want %s", c.rules, c.to, c.port, got, c.want)
 		}
@@ -142,7 +142,7 @@ egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destination
 // TestS96_PacketsOfEndedConnections are dropped wherever they come from, and those of others are not.
 func TestS96_PacketsOfEndedConnections(t *testing.T) {
 	for _, hook := range []enforce.Hook{enforce.HookForward, enforce.HookNone} {
-		w := newWorld(t, func(c *enforce.Config) { c.CutMark, c.Hook = 0x2000, hook })
+		w := newHarness(t, func(c *enforce.Config) { c.TerminateMark, c.Hook = 0x2000, hook })
 		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 		w.Sync()
 		for _, ends := range [][2]string{{"10.32.1.2", "198.51.100.7"}, {"198.51.100.7", "10.32.1.2"}, {"fd32:1::2", "2001:db8::7"}, {"2001:db8::7", "fd32:1::2"}} {

@@ -8,23 +8,23 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// world is a cluster, with what only the tests of this package need.
-type world struct{ *cluster.Cluster }
+// harness is a cluster, with what only the tests of this package need.
+type harness struct{ *cluster.Cluster }
 
-// newWorld returns a cluster without objects, on paper, whose model has read the kernels.
-func newWorld(t *testing.T, configure ...func(*enforce.Config)) *world {
-	return &world{cluster.New(t, configure...)}
+// newHarness returns a cluster without objects, on paper, whose model has read the kernels.
+func newHarness(t *testing.T, configure ...func(*enforce.Config)) *harness {
+	return &harness{cluster.New(t, configure...)}
 }
 
 // starter makes a world in a fresh kernel.
-type starter func(t *testing.T, configure ...func(*enforce.Config)) *world
+type starter func(t *testing.T, configure ...func(*enforce.Config)) *harness
 
 // onEveryKernel runs a test on paper, and with a syncer on a real kernel on both backends.
 func onEveryKernel(t *testing.T, test func(t *testing.T, start starter)) {
-	t.Run("paper", func(t *testing.T) { test(t, newWorld) })
+	t.Run("paper", func(t *testing.T) { test(t, newHarness) })
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
-		test(t, func(t *testing.T, configure ...func(*enforce.Config)) *world {
-			return &world{cluster.NewLive(t, b, configure...)}
+		test(t, func(t *testing.T, configure ...func(*enforce.Config)) *harness {
+			return &harness{cluster.NewLive(t, b, configure...)}
 		})
 	})
 }

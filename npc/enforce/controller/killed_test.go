@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // TestS63_KilledBetweenTheSteps interrupts the transactions that one event leads to after any of their steps, starts anew with what the kernel
@@ -22,7 +22,7 @@ func TestS63_KilledBetweenTheSteps(t *testing.T) {
 	kills, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
-		h.settleTiers()
+		h.reconcileTiers()
 		for range rapid.IntRange(1, 4).Draw(h.t, "rounds") {
 			kind := rapid.SampledFrom(slices.Sorted(maps.Keys(h.events()))).Draw(rt, "kind")
 			was := h.begin(h.events()[kind])
@@ -30,7 +30,7 @@ func TestS63_KilledBetweenTheSteps(t *testing.T) {
 				kills[kind]++
 			}
 			h.history = h.successor(t)
-			h.judgeTransition(transition{kind: kind, before: was.judged(), after: h.state.judged()}, was.node,
+			h.evaluateTransition(transition{kind: kind, before: was.evaluated(), after: h.state.evaluated()}, was.node,
 				func(why string) { drops[kind+" "+why]++ })
 			h.check()
 		}
@@ -110,7 +110,7 @@ func TestS63_KilledAfterEachStep(t *testing.T) {
 				was := h.begin(func() { h.setClusterPolicies(t, c.after) })
 				killed = h.killed(steps)
 				next := h.successor(t)
-				next.judgeSteps(transition{before: was.judged(), after: h.state.judged()}, nil, false, func(p judge.Packet, by string) {
+				next.evaluateSteps(transition{before: was.evaluated(), after: h.state.evaluated()}, nil, false, func(p refmodel.Packet, by string) {
 					if !c.drops {
 						t.Errorf("after %d steps: %v is dropped by %q\n%s", steps, p, by, next.Applied())
 					}

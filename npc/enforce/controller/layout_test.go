@@ -21,7 +21,7 @@ type newKernel struct {
 
 const ourLayout, newerLayout = "WEAVE-NPC-LAYOUT-1", "WEAVE-NPC-LAYOUT-2"
 
-func populateLayout(w *world) {
+func populateLayout(w *harness) {
 	w.Namespace("a", "team=a")
 	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 	w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
@@ -60,14 +60,14 @@ func TestLayouts(t *testing.T) {
 		{"both", func(k *newKernel) { k.Chains[newerLayout] = nil }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			populateLayout(w)
 			w.Sync()
 			w.CollectGarbage()
 			for f, k := range w.Kernels {
 				c.leave(&newKernel{k, w.Addrs["a/web"][f], w.Addrs["a/client"][f], [...]string{"", "-v6"}[f]})
 			}
-			next := newWorld(t)
+			next := newHarness(t)
 			next.Kernels = w.Kernels
 			populateLayout(next)
 			if c.name != "newer, with sets of another meaning" {
@@ -117,7 +117,7 @@ func TestLayouts(t *testing.T) {
 // another version yet, takes no address for another pod's.
 func TestS63_AnUpgradeThatWasKilledCutsNothing(t *testing.T) {
 	killedAt := func(t *testing.T, step int) (steps int) {
-		w := newWorld(t)
+		w := newHarness(t)
 		populateLayout(w)
 		w.Sync()
 		w.CollectGarbage()

@@ -8,7 +8,7 @@ import (
 )
 
 // populate makes a namespace with two pods and a policy that needs sets of every kind.
-func populate(w *world) {
+func populate(w *harness) {
 	w.Namespace("a", "team=a")
 	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 	w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
@@ -20,7 +20,7 @@ func populate(w *world) {
 // TestLifecycle checks what is left behind, and what is written, as objects come and go.
 func TestLifecycle(t *testing.T) {
 	t.Run("S31_nothing_is_left", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		w.Sync()
 		sets, chains := len(w.Kernels[0].Sets), len(w.Kernels[0].Chains)
 		populate(w)
@@ -42,7 +42,7 @@ func TestLifecycle(t *testing.T) {
 		}
 	})
 	t.Run("pods_come_and_go_without_iptables", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		populate(w)
 		w.Sync()
 		w.Applied()
@@ -59,7 +59,7 @@ func TestLifecycle(t *testing.T) {
 		}
 	})
 	t.Run("deletes_of_another_object_of_that_name_are_late", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		populate(w)
 		w.Sync()
 		w.Model.DeletePod("a", "web", "another")
@@ -68,7 +68,7 @@ func TestLifecycle(t *testing.T) {
 		w.Expect("outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes")
 	})
 	t.Run("drift_is_mended", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		populate(w)
 		w.Sync()
 		w.CollectGarbage()
@@ -86,7 +86,7 @@ func TestLifecycle(t *testing.T) {
 		}
 	})
 	t.Run("many_namespaces_make_a_flat_set", func(t *testing.T) {
-		w := newWorld(t, func(c *enforce.Config) { c.MaxListSize = 2 })
+		w := newHarness(t, func(c *enforce.Config) { c.MaxListSize = 2 })
 		populate(w)
 		w.Sync()
 		for _, name := range []string{"b", "c", "d"} {

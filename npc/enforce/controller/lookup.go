@@ -50,7 +50,7 @@ func (l Lookup) IsLocal(a netip.Addr) bool {
 func (l Lookup) InRange(a netip.Addr) bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	return l.c.state.gate.Ranges.Contains(a)
+	return l.c.state.failClosed.Ranges.Contains(a)
 }
 
 // Isolating returns the policies that isolate the local pod with an address in a direction, as namespace/name, sorted; at most
@@ -71,11 +71,11 @@ func (l Lookup) Isolating(a netip.Addr, d npc.Direction) []string {
 func (l Lookup) Closed(d npc.Direction) (what, why string) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	return l.c.state.gate.Closed(d, l.c.state.facts())
+	return l.c.state.failClosed.Closed(d, l.c.state.facts())
 }
 
-// GateMode returns when the gate closes.
-func (l Lookup) GateMode() enforce.GateMode { return l.c.state.config.Gate }
+// FailClosedMode returns when the gate closes.
+func (l Lookup) FailClosedMode() enforce.FailClosedMode { return l.c.state.config.FailClosed }
 
 // OutOfRangePods returns local pods whose addresses are not in the node's range of their family, as namespace/name, sorted; at
 // most as many as a comment names. Before such an address is known, its packets are not seen.
@@ -84,7 +84,7 @@ func (l Lookup) OutOfRangePods() []string {
 	defer l.c.mu.Unlock()
 	var out []string
 	for p := range l.c.state.index.LocalPods() {
-		if l.c.state.gate.OutOfRange(p) {
+		if l.c.state.failClosed.OutOfRange(p) {
 			out = append(out, p.String())
 		}
 	}
@@ -96,7 +96,7 @@ func (l Lookup) OutOfRangePods() []string {
 func (l Lookup) NoPodRange() bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	return l.c.state.synced && l.c.state.gate.Ranges.Unknown() && l.c.state.index.Addresses.AnyLocal()
+	return l.c.state.synced && l.c.state.failClosed.Ranges.Unknown() && l.c.state.index.Addresses.AnyLocal()
 }
 
 // Conflicts returns the claims of local pods to addresses that something contradicts, in order.

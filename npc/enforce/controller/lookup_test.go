@@ -10,7 +10,7 @@ import (
 
 // TestLookup tells what a blocked packet's addresses are called, and who is named for having isolated them.
 func TestLookup(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.SetPod("a/web", "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.HostAddrs = []netip.Addr{netip.MustParseAddr("172.31.0.1")} })
 	w.Remote("a/far", "10.32.2.9", "app=web")
 	for _, name := range []string{"in1", "in2", "in3", "in4"} {

@@ -27,7 +27,7 @@ var (
 		"Cluster network policies of which a rule fails closed, or that decide nothing, because they are not understood.", nil, nil)
 	waitingDesc = prometheus.NewDesc("weavenpc_waiting_seconds",
 		"How long the oldest change has been waiting that the kernel may not hold yet.", nil, nil)
-	gateDesc = prometheus.NewDesc("weavenpc_gate_closed",
+	failClosedDesc = prometheus.NewDesc("weavenpc_gate_closed",
 		"Whether packets of unknown addresses that may be those of this node's pods are dropped.", []string{"direction"}, nil)
 	droppedDesc = prometheus.NewDesc("weavenpc_dropped_packets_total",
 		"Packets that policies dropped, reported or not; read from the kernel every half minute.", []string{"family", "direction"}, nil)
@@ -57,12 +57,12 @@ func (m collector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, c.changes.waiting().Seconds())
 	for _, d := range npc.Directions {
 		gauge(isolatedDesc, counts.Isolated[d], d.String())
-		gauge(pendingDesc, c.state.gate.Waiting(d), d.String())
+		gauge(pendingDesc, c.state.failClosed.Waiting(d), d.String())
 		closed := 0
-		if what, _ := c.state.gate.Closed(d, facts); what != "" {
+		if what, _ := c.state.failClosed.Closed(d, facts); what != "" {
 			closed = 1
 		}
-		gauge(gateDesc, closed, d.String())
+		gauge(failClosedDesc, closed, d.String())
 	}
 	for _, t := range c.state.tables {
 		sets, entries, chains, rules := t.Size()

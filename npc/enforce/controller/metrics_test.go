@@ -13,7 +13,7 @@ import (
 
 // TestMetricsOfTheModel tells what is counted of local pods, isolation and the gate.
 func TestMetricsOfTheModel(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(controller.Collector(w.Model.Controller))
 	w.Namespace("a")

@@ -15,7 +15,7 @@ import (
 
 // atWork is a model whose kernels are in the desired state: a policy isolates a pod.
 func atWork(now *time.Time) *Controller {
-	m := New(enforce.Config{NodeName: "n", Hook: enforce.HookForward, Gate: enforce.GateAuto, MaxListSize: 1024,
+	m := New(enforce.Config{NodeName: "n", Hook: enforce.HookForward, FailClosed: enforce.FailClosedAuto, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
 	m.state.now = func() time.Time { return *now }
 	m.SetNamespace(npc.Namespace{Name: "a", UID: "a"})
@@ -51,7 +51,7 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 	}
 	counts := m.state.isolation.Counts()
 	for name, n := range map[string]int{"local pods": m.state.index.CountLocal(), "policies": counts.Policies, "isolated pods": counts.Isolated[npc.Ingress],
-		"waiting pods": m.state.gate.Waiting(npc.Ingress), "sets of policies": len(m.state.index.Sets.Uses())} {
+		"waiting pods": m.state.failClosed.Waiting(npc.Ingress), "sets of policies": len(m.state.index.Sets.Uses())} {
 		if n != 0 {
 			t.Errorf("%d %s are kept", n, name)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestUnknownRange(t *testing.T) {
-	w := cluster.NewUnread(t, func(c *enforce.Config) { c.PodInterface, c.PodRanges = "", nil })
+	w := cluster.NewUnsynced(t, func(c *enforce.Config) { c.PodInterface, c.PodRanges = "", nil })
 	rangeless := func(want bool) {
 		t.Helper()
 		if w.Model.NoPodRange() != want {
@@ -26,7 +26,7 @@ func TestUnknownRange(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a")
 	w.SetPod("a/web", "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.HostAddrs = []netip.Addr{netip.MustParseAddr("172.31.0.1")} })
 	w.Policy("a/p", `{podSelector: {}}`)

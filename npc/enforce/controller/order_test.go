@@ -12,9 +12,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
 )
 
-// newOrderWorld has a web, a db, clients, and policies that let clients in, at work.
-func newOrderWorld(t *testing.T) *world {
-	w := newWorld(t)
+// newOrderHarness has a web, a db, clients, and policies that let clients in, at work.
+func newOrderHarness(t *testing.T) *harness {
+	w := newHarness(t)
 	w.Namespace("a")
 	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 	w.Pod("a/db", "10.32.1.3,fd32:1::3", "app=db")
@@ -28,7 +28,7 @@ func newOrderWorld(t *testing.T) *world {
 }
 
 // always checks verdicts after every step of every transaction that do makes.
-func (w *world) always(lines string, do func()) {
+func (w *harness) always(lines string, do func()) {
 	w.Helper()
 	for _, k := range w.Kernels {
 		k.AfterStep = func() { w.Expect(lines) }
@@ -61,7 +61,7 @@ func TestS62_EditsOfPolicies(t *testing.T) {
 		"closed": {`a/web {podSelector: {matchLabels: {app: web}}}`, "a/x > a/web tcp:80 = no\n a/client > a/db tcp:80 = yes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newOrderWorld(t)
+			w := newOrderHarness(t)
 			key, spec, _ := strings.Cut(c.policies, " ")
 			w.always(c.always, func() {
 				w.Policy(key, spec)
@@ -78,7 +78,7 @@ func TestS62_APodGoesFromPartToPart(t *testing.T) {
 	for _, tidy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tidy=%t", tidy), func(t *testing.T) {
 			const policies = 20
-			w := newWorld(t)
+			w := newHarness(t)
 			w.Model.Shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 4})
 			w.Namespace("a")
 			w.Pod("a/client", "10.32.1.2", "app=client")
@@ -109,7 +109,7 @@ func TestS62_APodGoesFromPartToPart(t *testing.T) {
 // TestS62_PoliciesGoBeforePods: a rule that is about to go does not meet a member that is about to come.
 func TestS62_PoliciesGoBeforePods(t *testing.T) {
 	t.Run("edit_then_relabel", func(t *testing.T) {
-		w := newOrderWorld(t)
+		w := newOrderHarness(t)
 		w.always("a/x > a/web tcp:80 = no", func() {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
 			w.Relabel("a/x", "app=client")
@@ -118,7 +118,7 @@ func TestS62_PoliciesGoBeforePods(t *testing.T) {
 		w.Expect("a/x > a/db tcp:80 = yes")
 	})
 	t.Run("a_change_does_not_overtake_one_that_waits", func(t *testing.T) {
-		w := newOrderWorld(t)
+		w := newOrderHarness(t)
 		w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: last}}}]}]}`)
 		w.Relabel("a/x", "app=client")
 		for f, tx := range w.Plan(false) {
@@ -134,7 +134,7 @@ func TestS62_PoliciesGoBeforePods(t *testing.T) {
 		w.Expect("a/x > a/db tcp:80 = no\n a/x > a/web tcp:80 = yes")
 	})
 	t.Run("S30_a_pod_that_came_and_went_while_it_waited", func(t *testing.T) {
-		w := newOrderWorld(t)
+		w := newOrderHarness(t)
 		w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`)
 		w.SetPod("a/client", "10.32.1.44,fd32:1::44", []string{"app=client"}, func(p *npc.Pod) { p.UID = "another" })
 		w.Model.DeletePod("a", "client", "another")
@@ -145,7 +145,7 @@ func TestS62_PoliciesGoBeforePods(t *testing.T) {
 
 // TestS27_RightsGoBeforeFlows: a flow that the next pod opens by what the address had for its former pod would survive.
 func TestS27_RightsGoBeforeFlows(t *testing.T) {
-	w := newOrderWorld(t)
+	w := newOrderHarness(t)
 	for _, k := range w.Kernels {
 		k.AfterStep = func() {
 			if len(k.Forgotten) > 0 {
@@ -167,9 +167,9 @@ func TestS27_RightsGoBeforeFlows(t *testing.T) {
 // TestS63_AStartTakesNothingAway: before all objects are read, the kernel state stays as it is, except for unknown addresses.
 func TestS63_AStartTakesNothingAway(t *testing.T) {
 	for _, boot := range []bool{false, true} {
-		w := newOrderWorld(t)
+		w := newOrderHarness(t)
 		before := [2][]string{w.Kernels[0].Lines(), w.Kernels[1].Lines()}
-		again := newWorld(t)
+		again := newHarness(t)
 		again.Kernels, again.Addrs = w.Kernels, w.Addrs
 		again.Load()
 		again.Namespace("a")
@@ -190,7 +190,7 @@ func TestS63_AStartTakesNothingAway(t *testing.T) {
 
 // TestASecondJumpGoes: FORWARD has our jump once.
 func TestASecondJumpGoes(t *testing.T) {
-	w := newOrderWorld(t)
+	w := newOrderHarness(t)
 	for _, k := range w.Kernels {
 		k.Chains["FORWARD"] = append(k.Chains["FORWARD"], "-p udp -j RETURN", k.Chains["FORWARD"][0])
 	}
@@ -205,8 +205,8 @@ func TestASecondJumpGoes(t *testing.T) {
 
 // TestS31_WhatAnEarlierRunLeft is removed: what nobody asks for any more, and members that are none.
 func TestS31_WhatAnEarlierRunLeft(t *testing.T) {
-	w := newOrderWorld(t)
-	again := newWorld(t)
+	w := newOrderHarness(t)
+	again := newHarness(t)
 	again.Kernels = w.Kernels
 	again.Load()
 	again.Namespace("a")

@@ -118,7 +118,7 @@ func BenchmarkRuleOfEndedConnections(b *testing.B) {
 			rule("-A FORWARD -m conntrack --ctstate NEW")
 			rule("-N COPIES")
 			for range copies {
-				rule("-A COPIES " + rules.CutMark(0x2000).ToNode().Match + " -j DROP")
+				rule("-A COPIES " + rules.TerminateMark(0x2000).ToNode().Match + " -j DROP")
 			}
 			var costs []float64
 			for b.Loop() {

@@ -70,9 +70,9 @@ func (p Planner) ChainDrift(f npc.Family, seen iptables.Seen) []string {
 func (p Planner) PlanStart(boot bool, known [len(npc.Families)]dataplane.Known) (txs [len(npc.Families)]dataplane.Transaction) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	p.c.state.gate.Update(p.c.state.facts())
+	p.c.state.failClosed.Update(p.c.state.facts())
 	for f, t := range p.c.state.tables {
-		txs[f] = t.PlanStart(boot, known[f], p.c.state.gate.Sets(npc.Family(f)))
+		txs[f] = t.PlanStart(boot, known[f], p.c.state.failClosed.Sets(npc.Family(f)))
 	}
 	return txs
 }
@@ -87,7 +87,7 @@ func (p Planner) Plan(collectGarbage bool, known [len(npc.Families)]dataplane.Kn
 		known[f] = p.holdFound(t, known[f])
 	}
 	p.followKernel()
-	c.state.gate.Update(c.state.facts())
+	c.state.failClosed.Update(c.state.facts())
 	c.changes.plan(c.state.synced)
 	c.changes.edited, c.state.edited = c.changes.edited || c.state.edited, false
 	for f, t := range c.state.tables {
@@ -162,7 +162,7 @@ func (p Planner) Retry(f npc.Family) {
 func (p Planner) Forgotten(f npc.Family, addrs []netip.Addr) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	p.c.state.tables[f].Flows.Strike(addrs)
+	p.c.state.tables[f].Flows.Remove(addrs)
 }
 
 // TakeEdits reports whether flows may have another verdict by what was planned since the last call, other than by pods that come and go: policies,
@@ -208,7 +208,7 @@ func (p Planner) Waiting() time.Duration {
 func (p Planner) NextChange() time.Time {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return p.c.state.gate.NextDeadline()
+	return p.c.state.failClosed.NextDeadline()
 }
 
 // holdFound has a family keep what was found, if input is missing. It returns how much may be planned:

@@ -18,7 +18,7 @@ func tight(c *enforce.Config) {
 }
 
 // reported checks which policies are reported as invalid since the last call.
-func (w *world) reported(want string) {
+func (w *harness) reported(want string) {
 	w.Helper()
 	var got []string
 	for _, p := range w.Model.Unreported() {
@@ -56,7 +56,7 @@ func TestS76_PoliciesOverBudget(t *testing.T) {
 			b/client > b/one tcp:80 = no
 			b/client > b/two tcp:80 = yes
 			c/client > c/one tcp:87 = yes`)
-		w.Policy("b/1", cluster.ManyRules("one", 4)) // mended: 8, 4 and 8 on the node
+		w.Policy("b/1", cluster.ManyRules("one", 4)) // repaired: 8, 4 and 8 on the node
 		w.Again(false)
 		w.reported("")
 		w.Expect("b/client > b/one tcp:83 = yes\n c/client > c/one tcp:80 = yes\n a/client > a/two tcp:80 = no")
@@ -93,13 +93,13 @@ func TestS76_WhoIsOverBudgetIsTheSameAfterARestart(t *testing.T) {
 	names := []string{"a/1", "a/2", "b/1", "b/2", "c/1"}
 	var first []string
 	for turn := range len(names) {
-		w := newWorld(t, tight)
-		tell := func(names []string) {
+		w := newHarness(t, tight)
+		notify := func(names []string) {
 			for _, name := range names {
 				w.Policy(name, cluster.ManyRules("one", 6))
 			}
 		}
-		tell(names[turn:])
+		notify(names[turn:])
 		for i, ns := range []string{"a", "b", "c"} {
 			w.Namespace(ns)
 			w.Pod(ns+"/one", fmt.Sprintf("10.32.1.%d", 10*i+2), "app=one")
@@ -107,7 +107,7 @@ func TestS76_WhoIsOverBudgetIsTheSameAfterARestart(t *testing.T) {
 		if turn%2 == 0 {
 			w.Sync()
 		}
-		tell(names[:turn])
+		notify(names[:turn])
 		w.Sync()
 		w.CollectGarbage()
 		lines := w.Kernels[0].Lines()

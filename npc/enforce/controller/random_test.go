@@ -26,19 +26,19 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 	"github.com/weave-npc/weave-npc/test/cluster"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
 
 // history is a cluster that changes, for the judge and for the model.
 type history struct {
-	*world
+	*harness
 	state
 	t tester
 	// past are the states that were checked.
 	past []state
-	// judged is how many packets were judged.
-	judged int
+	// evaluated is how many packets were judged.
+	evaluated int
 	// plain is set if no rule has a protocol or a port.
 	plain    bool
 	sharding networkpolicy.Sharding
@@ -51,7 +51,7 @@ type tester interface {
 
 // newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
 func newHistory(t *testing.T, tt tester) *history {
-	h := &history{world: newWorld(t, func(c *enforce.Config) { c.Gate = enforce.GateOpen }), t: tt, state: newState()}
+	h := &history{harness: newHarness(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }), t: tt, state: newState()}
 	h.shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
 	return h
 }
@@ -395,7 +395,7 @@ func (h *generator) repeat() {
 }
 
 // cells calls f with every packet that concerns a pod.
-func (h *history) cells(j judge.World, f func(judge.Packet)) {
+func (h *history) cells(j refmodel.State, f func(refmodel.Packet)) {
 	var addrs []netip.Addr
 	for i := 1; i <= 6; i++ {
 		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("10.32.1.%d", i)), netip.MustParseAddr(fmt.Sprintf("fd32:1::%d", i)))
@@ -411,12 +411,12 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 				continue
 			}
 			if h.plain {
-				f(judge.Packet{Src: src, Dst: dst, Protocol: corev1.ProtocolTCP, Port: 80})
+				f(refmodel.Packet{Src: src, Dst: dst, Protocol: corev1.ProtocolTCP, Port: 80})
 				continue
 			}
 			for _, protocol := range []corev1.Protocol{"TCP", "UDP", "SCTP", "ICMP"} {
 				for _, port := range []int32{79, 80, 81} {
-					f(judge.Packet{Src: src, Dst: dst, Protocol: protocol, Port: port})
+					f(refmodel.Packet{Src: src, Dst: dst, Protocol: protocol, Port: port})
 				}
 			}
 		}
@@ -424,17 +424,17 @@ func (h *history) cells(j judge.World, f func(judge.Packet)) {
 }
 
 // onPaper is the verdict of the kernel on paper.
-func (h *history) onPaper(p judge.Packet) simulate.Verdict {
-	return h.Judge(simulate.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
+func (h *history) onPaper(p refmodel.Packet) simulate.Verdict {
+	return h.Evaluate(simulate.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
 		Protocol: packetProtocols[p.Protocol], ToNode: slices.Contains(h.node, p.Dst)})
 }
 
 // check compares every cell with the judge's.
 func (h *history) check() {
 	h.past = append(h.past, h.clone())
-	j := h.state.judged()
-	h.cells(j, func(p judge.Packet) {
-		h.judged++
+	j := h.state.evaluated()
+	h.cells(j, func(p refmodel.Packet) {
+		h.evaluated++
 		if got, want := h.onPaper(p), j.Allowed(cluster.Node, p); got.Accepted != want {
 			h.t.Fatalf("%v: accepted = %t, by %q; must be %t", p, got.Accepted, got.By, want)
 		}
@@ -444,31 +444,31 @@ func (h *history) check() {
 }
 
 // checkLookup compares what the controller itself says of a packet with the judge. It does not judge addresses that several local pods claim.
-func (h *history) checkLookup(p judge.Packet, j judge.World) {
-	if p.Src == p.Dst && !p.ThroughService || contested(p, j) {
+func (h *history) checkLookup(p refmodel.Packet, j refmodel.State) {
+	if p.Src == p.Dst && !p.ThroughService || conflicting(p, j) {
 		return
 	}
 	f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
-	if got, want := h.Model.Judge([]verdict.Flow{f}, nil)[0], j.Allowed(cluster.Node, p); got.Allowed != want {
+	if got, want := h.Model.Evaluate([]verdict.Flow{f}, nil)[0], j.Allowed(cluster.Node, p); got.Allowed != want {
 		h.t.Fatalf("%v: must be allowed = %t, and is judged as: %+v", p, want, got)
 	}
 }
 
-// contested reports whether several local pods claim an end of a packet.
-func contested(p judge.Packet, j judge.World) bool {
-	return slices.ContainsFunc(j.Pods, func(pod judge.Pod) bool {
-		return len(pod.Rivals) > 0 && (slices.Contains(pod.Addrs, p.Src) || slices.Contains(pod.Addrs, p.Dst))
+// conflicting reports whether several local pods claim an end of a packet.
+func conflicting(p refmodel.Packet, j refmodel.State) bool {
+	return slices.ContainsFunc(j.Pods, func(pod refmodel.Pod) bool {
+		return len(pod.ConflictingPods) > 0 && (slices.Contains(pod.Addrs, p.Src) || slices.Contains(pod.Addrs, p.Dst))
 	})
 }
 
 // checkExplained compares what is explained of a packet with the judge, direction by direction. Who waits for an address is for the gate.
-func (h *history) checkExplained(p judge.Packet, j judge.World) {
+func (h *history) checkExplained(p refmodel.Packet, j refmodel.State) {
 	const waits = "waiting for its address"
 	got := h.Explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
 	if got.Egress.Reason == waits || got.Ingress.Reason == waits {
 		return
 	}
-	if out, in := j.Judge(cluster.Node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
+	if out, in := j.Evaluate(cluster.Node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
 		h.t.Fatalf("%v: must be let out = %t, let in = %t, and is explained as:\n%s", p, out, in, got)
 	}
 }
@@ -479,8 +479,10 @@ var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132
 // passes, and that nothing passes a direction that both deny (S62).
 func (h *history) stepwise(edit func(), tidy bool) {
 	was := h.begin(edit)
-	h.judgeSteps(transition{before: was.judged(), after: h.state.judged()}, was.node, tidy,
-		func(p judge.Packet, by string) { h.t.Fatalf("%v: dropped in between, by %q\n%s", p, by, h.Applied()) })
+	h.evaluateSteps(transition{before: was.evaluated(), after: h.state.evaluated()}, was.node, tidy,
+		func(p refmodel.Packet, by string) {
+			h.t.Fatalf("%v: dropped in between, by %q\n%s", p, by, h.Applied())
+		})
 }
 
 // begin has an event happen, which the kernel is yet to follow, and returns the state before it.
@@ -491,19 +493,19 @@ func (h *history) begin(event func()) state {
 	return was
 }
 
-// judgeSteps has the kernel follow an event, and judges every packet after each step of that. Nothing may pass a direction that is denied
+// evaluateSteps has the kernel follow an event, and judges every packet after each step of that. Nothing may pass a direction that is denied
 // before the event and after it; dropped is called with each packet that is dropped though it is allowed before and after. The addresses
 // that the node had send nothing.
-func (h *history) judgeSteps(tr transition, node []netip.Addr, tidy bool, dropped func(p judge.Packet, by string)) {
+func (h *history) evaluateSteps(tr transition, node []netip.Addr, tidy bool, dropped func(p refmodel.Packet, by string)) {
 	for _, k := range h.Kernels {
 		k.AfterStep = func() {
-			h.cells(tr.after, func(p judge.Packet) {
+			h.cells(tr.after, func(p refmodel.Packet) {
 				if p.Src.Is4() != (k.Family == npc.IPv4) || slices.Contains(node, p.Src) {
 					return
 				}
-				h.judged++
-				out, in := tr.before.Judge(cluster.Node, p)
-				outNow, inNow := tr.after.Judge(cluster.Node, p)
+				h.evaluated++
+				out, in := tr.before.Evaluate(cluster.Node, p)
+				outNow, inNow := tr.after.Evaluate(cluster.Node, p)
 				switch got := h.onPaper(p); {
 				case got.Accepted && (!out && !outNow || !in && !inNow):
 					h.t.Fatalf("%s: %v: let through in between, by %q\n%s", tr.kind, p, got.By, h.Applied())
@@ -540,7 +542,7 @@ func randomHistories(t *testing.T, tiers int) {
 		g.maybeEdit()
 		g.maybeDivide()
 		defer func() {
-			histories, states, packets = histories+1, states+len(g.past), packets+g.judged
+			histories, states, packets = histories+1, states+len(g.past), packets+g.evaluated
 			if rt.Failed() {
 				broken = slices.Concat(g.past, []state{g.state}) // that of the smallest history comes last
 			}
@@ -595,27 +597,27 @@ func (h *generator) live() {
 func (h *generator) anotherWay() {
 	other := newHistory(h.T, h.t)
 	other.shard(h.sharding)
-	tell := []func(){func() { other.setNodeAddrs(h.node) }}
+	notify := []func(){func() { other.setNodeAddrs(h.node) }}
 	for name, labels := range h.spaces {
-		tell = append(tell, func() { other.setNamespace(name, labels) })
+		notify = append(notify, func() { other.setNamespace(name, labels) })
 	}
 	for _, p := range h.pods {
-		tell = append(tell, func() { other.setPod(p) })
+		notify = append(notify, func() { other.setPod(p) })
 	}
 	for _, p := range h.policies {
-		tell = append(tell, func() { other.setPolicy(p) })
+		notify = append(notify, func() { other.setPolicy(p) })
 	}
 	for _, p := range h.cluster {
-		tell = append(tell, func() { other.setClusterPolicy(p) })
+		notify = append(notify, func() { other.setClusterPolicy(p) })
 	}
 	for _, n := range h.nodes {
-		tell = append(tell, func() { other.setNode(n) })
+		notify = append(notify, func() { other.setNode(n) })
 	}
-	rand.New(rand.NewPCG(rapid.Uint64().Draw(h.t, "order"), 0)).Shuffle(len(tell), func(i, j int) { tell[i], tell[j] = tell[j], tell[i] })
+	rand.New(rand.NewPCG(rapid.Uint64().Draw(h.t, "order"), 0)).Shuffle(len(notify), func(i, j int) { notify[i], notify[j] = notify[j], notify[i] })
 	if h.chance(50, "synced before") {
 		other.Sync()
 	}
-	for _, f := range tell {
+	for _, f := range notify {
 		f()
 	}
 	other.Sync()
@@ -633,7 +635,7 @@ func (h *generator) anotherWay() {
 
 // concerns reports whether a local pod has an address of the family.
 func (h *history) concerns(f npc.Family) bool {
-	for _, p := range h.state.judged().Pods {
+	for _, p := range h.state.evaluated().Pods {
 		if p.Node == cluster.Node && p.Addrs[0].Is4() == (f == npc.IPv4) {
 			return true
 		}

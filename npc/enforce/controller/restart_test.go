@@ -11,8 +11,8 @@ import (
 )
 
 // successor returns a world whose model has no objects yet, with the kernels of another one. It has not read them again.
-func successor(w *world) *world {
-	again := newWorld(w.T)
+func successor(w *harness) *harness {
+	again := newHarness(w.T)
 	again.Kernels = w.Kernels
 	return again
 }
@@ -20,7 +20,7 @@ func successor(w *world) *world {
 // TestRestart checks what a start keeps of what the kernel holds, and what it cuts.
 func TestRestart(t *testing.T) {
 	t.Run("a_second_start_changes_nothing", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		populate(w)
 		w.Sync()
 		w.CollectGarbage()
@@ -37,7 +37,7 @@ func TestRestart(t *testing.T) {
 		}
 	})
 	t.Run("S27_an_address_changed_hands_while_nobody_looked", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		populate(w)
 		w.Sync()
 		again := successor(w)
@@ -51,7 +51,7 @@ func TestRestart(t *testing.T) {
 		}
 	})
 	t.Run("S27_a_pod_of_the_same_name_has_the_address_since_nobody_looked", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		populate(w)
 		w.Sync()
 		again := successor(w)
@@ -66,11 +66,11 @@ func TestRestart(t *testing.T) {
 		}
 	})
 	t.Run("S63_a_list_of_one_family_outlives_what_the_other_family_does", func(t *testing.T) {
-		allow := func(w *world, peer string) {
+		allow := func(w *harness, peer string) {
 			populate(w)
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [`+peer+`]}]}`)
 		}
-		w := newWorld(t)
+		w := newHarness(t)
 		allow(w, `{namespaceSelector: {matchLabels: {team: a}}}`)
 		w.Sync()
 		// The policy changes between the two. The first family is written before the second one.
@@ -89,7 +89,7 @@ func TestRestart(t *testing.T) {
 		}
 	})
 	t.Run("S59_a_booting_node_is_closed_if_who_was_killed_made_only_the_sets", func(t *testing.T) {
-		w := newWorld(t)
+		w := newHarness(t)
 		w.PlanStart(true, func(tx dataplane.Transaction) {
 			tx.Rules = iptables.Update{}
 			if err := w.Kernels[tx.Family].Apply(tx); err != nil {
@@ -104,7 +104,7 @@ func TestRestart(t *testing.T) {
 	})
 	t.Run("S59_an_isolated_pod_that_vanished_stays_closed_over_a_start", func(t *testing.T) {
 		deny := `{podSelector: {matchLabels: {app: web}}}`
-		w := newWorld(t)
+		w := newHarness(t)
 		w.Policy("a/web", deny)
 		w.Pod("a/before", "10.32.1.5,fd32:1::5", "app=web")
 		w.Pod("a/meanwhile", "10.32.1.6,fd32:1::6", "app=web")

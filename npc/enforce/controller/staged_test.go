@@ -19,11 +19,11 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/staging"
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// rehearsal is a history with staged policies.
-type rehearsal struct {
+// preview is a history with staged policies.
+type preview struct {
 	*generator
 	sink *staging.Sink
 	// what is staged, by name
@@ -33,10 +33,10 @@ type rehearsal struct {
 	differing int
 }
 
-// newRehearsal begins with some pods and policies, and nothing staged.
-func newRehearsal(t *testing.T, rt *rapid.T) *rehearsal {
+// newPreview begins with some pods and policies, and nothing staged.
+func newPreview(t *testing.T, rt *rapid.T) *preview {
 	g := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
-	r := &rehearsal{generator: g, policies: map[string]*networkingv1.NetworkPolicy{}, cluster: map[string]*v1alpha2.ClusterNetworkPolicy{}}
+	r := &preview{generator: g, policies: map[string]*networkingv1.NetworkPolicy{}, cluster: map[string]*v1alpha2.ClusterNetworkPolicy{}}
 	r.sink = staging.New(r.Model.Controller, staging.Config{Mode: staged.All, Stage: controller.StageOf(r.Model.Controller), Report: func(staging.Notice) {}})
 	for _, name := range someNamespaces {
 		r.setNamespace(name, pick(g, someLabels, "labels"))
@@ -49,7 +49,7 @@ func newRehearsal(t *testing.T, rt *rapid.T) *rehearsal {
 }
 
 // stageOne stages, edits or unstages a policy at random.
-func (r *rehearsal) stageOne() {
+func (r *preview) stageOne() {
 	if rapid.IntRange(0, 5).Draw(r.t, "unstage") == 0 {
 		r.unstageOne()
 		return
@@ -75,7 +75,7 @@ func (r *rehearsal) stageOne() {
 	r.sink.SetPolicy(p.DeepCopy())
 }
 
-func (r *rehearsal) unstageOne() {
+func (r *preview) unstageOne() {
 	if keys := slices.Sorted(maps.Keys(r.policies)); len(keys) > 0 {
 		p := r.policies[pick(r.generator, keys, "unstaged")]
 		delete(r.policies, p.Namespace+"/"+p.Name)
@@ -89,10 +89,10 @@ func (r *rehearsal) unstageOne() {
 }
 
 // in returns the state as it would be if the staged policies of a world were applied, and the names of the staged policies.
-func (r *rehearsal) in(world string) (state, map[string]bool) {
+func (r *preview) in(harness string) (state, map[string]bool) {
 	s, members := r.clone(), map[string]bool{}
 	for key, p := range r.policies {
-		if p.Annotations[staged.Annotation] != world {
+		if p.Annotations[staged.Annotation] != harness {
 			continue
 		}
 		members[key] = true
@@ -100,7 +100,7 @@ func (r *rehearsal) in(world string) (state, map[string]bool) {
 		delete(s.policies, p.Namespace+"/"+p.Annotations[staged.RemovesAnnotation])
 	}
 	for name, p := range r.cluster {
-		if p.Annotations[staged.Annotation] != world {
+		if p.Annotations[staged.Annotation] != harness {
 			continue
 		}
 		members[name] = true
@@ -119,33 +119,33 @@ func (r *rehearsal) in(world string) (state, map[string]bool) {
 }
 
 // compare compares the worlds' verdicts about every packet with the judge's.
-func (r *rehearsal) compare() {
+func (r *preview) compare() {
 	lookup := r.Model
-	is := r.state.judged()
-	would, members := map[string]judge.World{}, map[string]map[string]bool{}
-	for _, world := range []string{"true", "w"} {
-		s, of := r.in(world)
-		would[world], members[world] = s.judged(), of
+	is := r.state.evaluated()
+	would, members := map[string]refmodel.State{}, map[string]map[string]bool{}
+	for _, harness := range []string{"true", "w"} {
+		s, of := r.in(harness)
+		would[harness], members[harness] = s.evaluated(), of
 	}
-	r.cells(is, func(p judge.Packet) {
-		if contested(p, is) {
+	r.cells(is, func(p refmodel.Packet) {
+		if conflicting(p, is) {
 			return
 		}
-		r.judged++
+		r.evaluated++
 		now := is.Allowed(cluster.Node, p)
 		want := map[string]bool{}
-		for world, j := range would {
+		for harness, j := range would {
 			if v := j.Allowed(cluster.Node, p); v != now {
-				want[world] = v
+				want[harness] = v
 			}
 		}
 		f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
 		_, differences := lookup.Differences(f)
 		got := map[string]bool{}
 		for _, d := range differences {
-			got[d.World] = d.Allowed
-			if !members[d.World][d.Policy] {
-				r.t.Fatalf("%v: %s is no staged policy of world %s", p, d.Policy, d.World)
+			got[d.Group] = d.Allowed
+			if !members[d.Group][d.Policy] {
+				r.t.Fatalf("%v: %s is no staged policy of world %s", p, d.Policy, d.Group)
 			}
 		}
 		if r.differing += len(want); !maps.Equal(got, want) {
@@ -162,7 +162,7 @@ func TestS100_RandomStagedPolicies(t *testing.T) {
 		t.Logf("%d rehearsals, %d packets, %d of them with another verdict", rehearsals, packets, differing)
 	}()
 	rapid.Check(t, func(rt *rapid.T) {
-		r := newRehearsal(t, rt)
+		r := newPreview(t, rt)
 		r.Sync()
 		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
 			for range rapid.IntRange(1, 4).Draw(rt, "staged") {
@@ -175,7 +175,7 @@ func TestS100_RandomStagedPolicies(t *testing.T) {
 				r.compare()
 			}
 		}
-		rehearsals, packets, differing = rehearsals+1, packets+r.judged, differing+r.differing
+		rehearsals, packets, differing = rehearsals+1, packets+r.evaluated, differing+r.differing
 	})
 }
 
@@ -214,7 +214,7 @@ func TestS100_TheDecidingPolicyIsNamed(t *testing.T) {
 			"allowed; true: denied by a/s, rule 1 of q"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.Namespace("a", "team=a")
 			w.Pod("a/web", "10.32.1.2", "app=web")
 			w.Pod("a/client", "10.32.1.3", "app=client")
@@ -230,7 +230,7 @@ func TestS100_TheDecidingPolicyIsNamed(t *testing.T) {
 			words := map[bool]string{true: "allowed", false: "denied"}
 			got := []string{words[v.Allowed]}
 			for _, d := range differences {
-				text := fmt.Sprintf("%s: %s by %s", d.World, words[d.Allowed], d.Policy)
+				text := fmt.Sprintf("%s: %s by %s", d.Group, words[d.Allowed], d.Policy)
 				if d.By.Number > 0 {
 					text += fmt.Sprintf(", rule %d of %s", d.By.Number, d.By.Policy)
 				}
@@ -272,15 +272,15 @@ func deliverPolicy(t *testing.T, to *staging.Sink, text string, stage bool) {
 
 // TestS100_WorldsAreBounded: a namespace with many worlds costs others none of theirs, and its policies that there is no room for are named.
 func TestS100_WorldsAreBounded(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a", "")
 	w.Namespace("b", "")
 	w.Pod("a/web", "10.32.1.2", "")
 	w.Pod("b/web", "10.32.1.3", "")
 	stage := controller.StageOf(w.Model.Controller)
-	put := func(key, world string) {
+	put := func(key, harness string) {
 		namespace, name, _ := strings.Cut(key, "/")
-		stage.StagePolicy(staged.Key{Namespace: namespace, Name: name}, staged.Change{World: world, Adds: true}, fixture.Policy(t, key, `{podSelector: {}}`))
+		stage.StagePolicy(staged.Key{Namespace: namespace, Name: name}, staged.Change{Group: harness, Adds: true}, fixture.Policy(t, key, `{podSelector: {}}`))
 	}
 	for i := range 10 {
 		put(fmt.Sprintf("a/p%d", i), fmt.Sprintf("w%d", i))
@@ -290,11 +290,11 @@ func TestS100_WorldsAreBounded(t *testing.T) {
 	w.Sync()
 	for to, want := range map[string]string{"10.32.1.2": "w0 w1 w2 w3 w4 w5 w6 w7", "10.32.1.3": "z"} {
 		_, differences := w.Model.Differences(verdict.Flow{From: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddr(to), Service: flow.Service{Protocol: 6, Port: 80}})
-		var worlds []string
+		var harnesses []string
 		for _, d := range differences {
-			worlds = append(worlds, d.World)
+			harnesses = append(harnesses, d.Group)
 		}
-		if got := strings.Join(worlds, " "); got != want {
+		if got := strings.Join(harnesses, " "); got != want {
 			t.Errorf("%s: %s, want %s", to, got, want)
 		}
 	}
@@ -309,13 +309,13 @@ func TestS100_WorldsAreBounded(t *testing.T) {
 
 // TestS100_WorldsFollowTheObjects: labels, enforced policies and staged ones change while the same flow is asked about.
 func TestS100_WorldsFollowTheObjects(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a", "")
 	w.Pod("a/web", "10.32.1.2", "app=web")
 	stage := controller.StageOf(w.Model.Controller)
 	key := staged.Key{Namespace: "a", Name: "deny"}
 	put := func(spec string) {
-		stage.StagePolicy(key, staged.Change{World: "true", Adds: true}, fixture.Policy(t, "a/deny", spec))
+		stage.StagePolicy(key, staged.Change{Group: "true", Adds: true}, fixture.Policy(t, "a/deny", spec))
 	}
 	w.Sync()
 	for _, c := range []struct {
@@ -337,7 +337,7 @@ func TestS100_WorldsFollowTheObjects(t *testing.T) {
 			Service: flow.Service{Protocol: 6, Port: 80}})
 		got := map[bool]string{true: "allowed", false: "denied"}[v.Allowed]
 		for _, d := range differences {
-			got += ", but for " + d.World
+			got += ", but for " + d.Group
 		}
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)

@@ -27,11 +27,11 @@ type state struct {
 	limits quota.Limits
 	now    func() time.Time
 
-	tables    [len(npc.Families)]*dataplane.Table
-	index     *index.Index
-	isolation *networkpolicy.Isolation
-	tiers     *clusterpolicy.Tiers
-	gate      *failclosed.Gate
+	tables     [len(npc.Families)]*dataplane.Table
+	index      *index.Index
+	isolation  *networkpolicy.Isolation
+	tiers      *clusterpolicy.Tiers
+	failClosed *failclosed.Filter
 	// editing tells which chains of rules in order are edited in place.
 	editing iptables.Editing
 	synced  bool
@@ -41,9 +41,9 @@ type state struct {
 	policies policies
 	// uplinks are the ports of the pods' bridge that lead to no pod of this node.
 	uplinks []string
-	// judging is what cluster network policies judge.
-	judging rules.Judging
-	members []index.Membership // memory to find a pod's memberships in
+	// activeTiers is what cluster network policies judge.
+	activeTiers rules.ActiveTiers
+	members     []index.Membership // memory to find a pod's memberships in
 }
 
 func newState(config enforce.Config) *state {
@@ -53,7 +53,7 @@ func newState(config enforce.Config) *state {
 	s.isolation = s.newIsolation(networkpolicy.DefaultSharding())
 	s.tiers = clusterpolicy.New(s.index, s.tables, s.base())
 	s.input.tables, s.policies = s.tables, policies{s.isolation, s.tiers, s.index.Addresses}
-	s.gate = failclosed.New(config, s.tables, s.index)
+	s.failClosed = failclosed.New(config, s.tables, s.index)
 	return s
 }
 
@@ -73,16 +73,16 @@ func (s *state) newIsolation(sharding networkpolicy.Sharding) *networkpolicy.Iso
 func (s *state) base() *rules.Base {
 	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
 		Hooked: s.config.Hook == enforce.HookForward, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
-		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal, CutMark: rules.CutMark(s.config.CutMark),
-		Judging: s.judging}
+		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal, TerminateMark: rules.TerminateMark(s.config.TerminateMark),
+		ActiveTiers: s.activeTiers}
 }
 
 // facts returns what the gate depends on.
 func (s *state) facts() failclosed.Facts {
-	n, chosen := s.isolation.Counts(), s.tiers.Counts()
-	f := failclosed.Facts{Now: s.now(), Synced: s.synced, Missing: s.input.missing(), Policies: n.Policies + chosen.Policies, Isolated: n.Isolated}
+	n, selected := s.isolation.Counts(), s.tiers.Counts()
+	f := failclosed.Facts{Now: s.now(), Synced: s.synced, Missing: s.input.missing(), Policies: n.Policies + selected.Policies, Isolated: n.Isolated}
 	for d := range npc.Directions {
-		f.Isolated[d] += chosen.Denied[d]
+		f.Isolated[d] += selected.Denied[d]
 	}
 	return f
 }
@@ -107,7 +107,7 @@ func (s *state) endPod(p *index.Pod) {
 	change := s.index.DeletePod(p)
 	for _, t := range change.Transfers {
 		if change.WasLocal && t.From == p {
-			s.gate.Vanish(t.Addr, p, s.policies.of(p), s.now())
+			s.failClosed.Vanish(t.Addr, p, s.policies.of(p), s.now())
 		}
 	}
 	s.follow(change)
@@ -142,8 +142,8 @@ func (s *state) place(change index.Change) {
 
 // rebase has the base's chains lead to the tiers that there are lists of.
 func (s *state) rebase() {
-	if judging := s.tiers.Judging(); judging != s.judging {
-		s.judging = judging
+	if activeTiers := s.tiers.ActiveTiers(); activeTiers != s.activeTiers {
+		s.activeTiers = activeTiers
 		s.setBase()
 	}
 }
@@ -160,18 +160,18 @@ func (s *state) setBase() {
 
 // placePod brings the sets up to date that a pod's addresses are in, and closes the addresses that it contests to their owners.
 func (s *state) placePod(p *index.Pod) {
-	for _, q := range append(s.index.Addresses.Contested(p), p) {
+	for _, q := range append(s.index.Addresses.Conflicting(p), p) {
 		s.placeOne(q)
 	}
 }
 
 func (s *state) placeOne(p *index.Pod) {
-	s.members = s.isolation.Memberships(p, s.tiers.Of(p).Baseline, s.policies.contested, s.members[:0])
-	s.members = s.tiers.Memberships(p, s.isolation.Of, s.policies.contested, s.members)
-	s.members = s.gate.Memberships(p, s.members)
+	s.members = s.isolation.Memberships(p, s.tiers.Of(p).Baseline, s.policies.conflicting, s.members[:0])
+	s.members = s.tiers.Memberships(p, s.isolation.Of, s.policies.conflicting, s.members)
+	s.members = s.failClosed.Memberships(p, s.members)
 	s.members = s.index.Memberships(p, s.members)
 	s.index.Place(p, s.members)
-	s.gate.Follow(p, s.policies.of(p))
+	s.failClosed.Follow(p, s.policies.of(p))
 }
 
 func (s *state) placeAll() {
@@ -190,9 +190,9 @@ func (s *state) deletePolicy(namespace, name string, uid types.UID) {
 	s.place(index.Change{})
 }
 
-// settleBudget has the policies enforced for which there is room.
-func (s *state) settleBudget() {
-	s.isolation.SettleBudget()
+// reconcileBudget has the policies enforced for which there is room.
+func (s *state) reconcileBudget() {
+	s.isolation.ReconcileBudget()
 	s.place(index.Change{})
 }
 
@@ -213,13 +213,13 @@ func (s *state) setNodeAddrs(addrs []netip.Addr) {
 }
 
 func (s *state) setRanges(ranges []netip.Prefix) {
-	if s.gate.Ranges.Set(ranges) {
+	if s.failClosed.Ranges.Set(ranges) {
 		s.placeAll()
 	}
 }
 
 func (s *state) setUplinks(ports []string, behind, here []netip.Prefix) {
-	s.gate.Ranges.SetUplinks(len(ports) > 0, behind, here)
+	s.failClosed.Ranges.SetUplinks(len(ports) > 0, behind, here)
 	if slices.Equal(s.uplinks, ports) {
 		return
 	}
@@ -241,7 +241,7 @@ func (s *state) setSynced() {
 
 // nothingToPlan reports whether the kernel needs no transaction. Most changes of pods are of what nobody asks for.
 func (s *state) nothingToPlan() bool {
-	s.gate.Update(s.facts())
+	s.failClosed.Update(s.facts())
 	return !slices.ContainsFunc(s.tables[:], (*dataplane.Table).Stale)
 }
 

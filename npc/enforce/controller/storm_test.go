@@ -37,12 +37,12 @@ func TestRandomStorms(t *testing.T) {
 		t.Skip("takes minutes: runs only with WEAVE_NPC_TEST_STORMS=1 (make storms)")
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		gate := rapid.SampledFrom([]enforce.GateMode{enforce.GateAuto, enforce.GateOpen}).Draw(rt, "gate")
+		failClosed := rapid.SampledFrom([]enforce.FailClosedMode{enforce.FailClosedAuto, enforce.FailClosedNever}).Draw(rt, "gate")
 		byRange := rapid.Bool().Draw(rt, "by range")
 		begin := func() *history {
-			h := &history{world: newWorld(t, func(c *enforce.Config) {
-				if c.Gate = gate; byRange {
-					toldByRange(c)
+			h := &history{harness: newHarness(t, func(c *enforce.Config) {
+				if c.FailClosed = failClosed; byRange {
+					identifiedByRange(c)
 				}
 				c.Budget = quota.Default()
 				c.Budget.Rules = quota.Limit{Policy: 6, Namespace: 8, Node: 12}
@@ -53,12 +53,12 @@ func TestRandomStorms(t *testing.T) {
 		s := &storm{generator: &generator{history: begin(), t: rt}, postponed: map[string]bool{}}
 		s.maybeEdit()
 		s.rage()
-		s.settle()
+		s.reconcile()
 		if left := s.Model.Leftovers(); len(left) > 0 {
 			rt.Fatalf("left over: %v", left)
 		}
 		calm := begin()
-		s.tellAll(calm)
+		s.notifyAll(calm)
 		calm.Sync()
 		calm.CollectGarbage()
 		calm.CollectGarbage()
@@ -104,8 +104,8 @@ func (s *storm) rage() {
 	}
 }
 
-// settle ends a storm.
-func (s *storm) settle() {
+// reconcile ends a storm.
+func (s *storm) reconcile() {
 	s.Model.SetMissing(npc.NothingMissing)
 	for _, ns := range someNamespaces {
 		s.Model.Postpone(npc.IPv4, ns, false)
@@ -118,14 +118,14 @@ func (s *storm) settle() {
 
 // run is a sync, if anybody asked for one.
 func (s *storm) run(tidy bool, meanwhile func(), interrupt bool) {
-	told := s.Loaded || tidy
+	reported := s.Loaded || tidy
 	s.Loaded = false
 	select {
 	case <-s.Model.Wake():
-		told = true
+		reported = true
 	default:
 	}
-	for more := told; more; more = s.Model.Resume() {
+	for more := reported; more; more = s.Model.Resume() {
 		txs := s.Model.Plan(tidy, [2]dataplane.Known{})
 		meanwhile()
 		var broken []npc.Family
@@ -182,20 +182,20 @@ func (s *storm) forgotten() {
 	}
 }
 
-// tellAll tells another model of the present state, in another order.
-func (s *storm) tellAll(other *history) {
-	tell := []func(){func() { other.setNodeAddrs(s.node) }}
+// notifyAll tells another model of the present state, in another order.
+func (s *storm) notifyAll(other *history) {
+	notify := []func(){func() { other.setNodeAddrs(s.node) }}
 	for name, labels := range s.spaces {
-		tell = append(tell, func() { other.setNamespace(name, labels) })
+		notify = append(notify, func() { other.setNamespace(name, labels) })
 	}
 	for _, p := range s.pods {
-		tell = append(tell, func() { other.setPod(p) })
+		notify = append(notify, func() { other.setPod(p) })
 	}
 	for _, p := range s.policies {
-		tell = append(tell, func() { other.setPolicy(p) })
+		notify = append(notify, func() { other.setPolicy(p) })
 	}
-	rand.New(rand.NewPCG(rapid.Uint64().Draw(s.t, "order"), 0)).Shuffle(len(tell), func(i, j int) { tell[i], tell[j] = tell[j], tell[i] })
-	for _, f := range tell {
+	rand.New(rand.NewPCG(rapid.Uint64().Draw(s.t, "order"), 0)).Shuffle(len(notify), func(i, j int) { notify[i], notify[j] = notify[j], notify[i] })
+	for _, f := range notify {
 		f()
 	}
 }

@@ -21,7 +21,7 @@ ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {mat
 egress: [{action: Accept, to: [{networks: [198.51.100.0/24, '2001:db8::/32']}]}, {action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}]}`
 )
 
-func tieredPods(w *world) {
+func tieredPods(w *harness) {
 	w.Namespace("shop")
 	w.Pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
 	w.Pod("shop/db", "10.32.1.3,fd32:1::3", "app=db")
@@ -35,8 +35,8 @@ const tieredVerdicts = `
 	shop/free > shop/api tcp:80 = no
 	shop/db > shop/api tcp:80 = yes`
 
-func tiered(t *testing.T) *world {
-	w := newWorld(t, toldByRange)
+func tiered(t *testing.T) *harness {
+	w := newHarness(t, identifiedByRange)
 	tieredPods(w)
 	w.ClusterPolicy("web", denyWebFromDB)
 	w.ClusterPolicy("free", freeDeniesAll)
@@ -75,7 +75,7 @@ func TestS94_ListsStayWhileClusterPoliciesCannotBeRead(t *testing.T) {
 
 // TestS94_NothingIsHeldWhereNothingWas starts without the cluster network policies on a node without rules of any.
 func TestS94_NothingIsHeldWhereNothingWas(t *testing.T) {
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	tieredPods(w)
 	w.Model.SetMissing(npc.ClusterPoliciesMissing)
 	w.Sync()
@@ -119,7 +119,7 @@ func TestS89_RejectedRulesDeny(t *testing.T) {
 		"Accept": {"Accept", "shop/api > shop/web tcp:80 = yes\nshop/db > shop/web tcp:80 = yes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, toldByRange)
+			w := newHarness(t, identifiedByRange)
 			w.Explained = false // as the kernel takes all
 			tieredPods(w)
 			w.ClusterPolicy("web", strings.Replace(denyWebFromDB, "Deny", c.action, 1))
@@ -136,7 +136,7 @@ func TestS89_RejectedRulesDeny(t *testing.T) {
 }
 
 // rejecting carries out a plan on kernels that take no rule of a policy of a tier.
-func rejecting(w *world) {
+func rejecting(w *harness) {
 	for f, tx := range w.Plan(false) {
 		r := tx.Taken()
 		r.RejectedRules = map[string]string{}
@@ -161,7 +161,7 @@ func rejecting(w *world) {
 
 // TestS89_RejectedSetsDeny what their rules would have asked for, and leave all else as it is.
 func TestS89_RejectedSetsDeny(t *testing.T) {
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	w.Explained = false
 	tieredPods(w)
 	w.ClusterPolicy("web", denyWebFromDB)
@@ -223,7 +223,7 @@ func TestS81_RulesSideBySideAreOne(t *testing.T) {
 		return `{action: ` + action + `, from: [` + peers + `], protocols: [` + protocols + `]}`
 	}
 	const tcp80, tcp81 = `{tcp: {destinationPort: {number: 80}}}`, `{tcp: {destinationPort: {number: 81}}}`
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	w.Namespace("shop")
 	w.Pod("shop/web", "10.32.1.2,fd32:1::2", "app=web")
 	for i, app := range []string{"a", "b", "c", "d", "e"} {
@@ -262,7 +262,7 @@ func TestS81_RulesSideBySideAreOne(t *testing.T) {
 // one. What each pod gets stays the same while policies come and go, and which have their own follows from the policies alone.
 func TestS80_ManyCombinations(t *testing.T) {
 	const combinations = 20
-	w := newWorld(t, toldByRange)
+	w := newHarness(t, identifiedByRange)
 	w.Namespace("shop")
 	w.Remote("shop/db", "10.32.2.2", "app=db")
 	w.Remote("shop/api", "10.32.2.3", "app=api")

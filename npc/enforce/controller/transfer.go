@@ -29,7 +29,7 @@ func (s *state) transfer(t index.Transfer) {
 		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Later: true})
 	}
 	if t.To != nil {
-		s.gate.Appear(t.Addr)
+		s.failClosed.Appear(t.Addr)
 	}
 }
 
@@ -62,5 +62,5 @@ func (s *state) findReassigned(t *dataplane.Table) {
 			}
 		}
 	}
-	s.gate.Recall(t.Family, s.isolation.Allowed(t.Family), s.facts())
+	s.failClosed.Recall(t.Family, s.isolation.Allowed(t.Family), s.facts())
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
 	"github.com/weave-npc/weave-npc/test/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // transition is one event, and what a cluster was before and after it.
 type transition struct {
 	kind          string
-	before, after judge.World
+	before, after refmodel.State
 }
 
 // TestS93_BetweenTheSteps judges every packet after each step of the transactions that one event leads to. In no direction is accepted what
@@ -37,7 +37,7 @@ func TestS93_BetweenTheSteps(t *testing.T) {
 		h := &generator{history: newHistory(t, rt), t: rt, tiers: moreSteps}
 		h.maybeEdit()
 		h.maybeDivide()
-		h.settleTiers()
+		h.reconcileTiers()
 		for range rapid.IntRange(1, 8).Draw(h.t, "rounds") {
 			kind := rapid.SampledFrom(slices.Sorted(maps.Keys(h.events()))).Draw(rt, "kind")
 			events[kind]++
@@ -48,8 +48,8 @@ func TestS93_BetweenTheSteps(t *testing.T) {
 	t.Logf("events: %v; allowed drops of packets, after steps: %v", events, drops)
 }
 
-// settleTiers has the kernel hold what some steps make, where the rest may be accepted.
-func (h *generator) settleTiers() {
+// reconcileTiers has the kernel hold what some steps make, where the rest may be accepted.
+func (h *generator) reconcileTiers() {
 	for range rapid.IntRange(4, 16).Draw(h.t, "before") {
 		h.step()
 	}
@@ -104,12 +104,12 @@ func (h *generator) events() map[string]func() {
 // between has an event happen, and judges every packet after each step of what follows. It calls dropped with the reason of each drop that may be.
 func (h *history) between(kind string, event func(), dropped func(why string)) {
 	was := h.begin(event)
-	h.judgeTransition(transition{kind: kind, before: was.judged(), after: h.state.judged()}, was.node, dropped)
+	h.evaluateTransition(transition{kind: kind, before: was.evaluated(), after: h.state.evaluated()}, was.node, dropped)
 }
 
-// judgeTransition has the kernel follow a transition from a state with some addresses of the node, and judges every packet after each step.
-func (h *history) judgeTransition(tr transition, node []netip.Addr, dropped func(why string)) {
-	h.judgeSteps(tr, node, false, func(p judge.Packet, by string) {
+// evaluateTransition has the kernel follow a transition from a state with some addresses of the node, and judges every packet after each step.
+func (h *history) evaluateTransition(tr transition, node []netip.Addr, dropped func(why string)) {
+	h.evaluateSteps(tr, node, false, func(p refmodel.Packet, by string) {
 		why := tr.mayDrop(p)
 		if why == "" {
 			h.t.Fatalf("%s: %v: dropped in between, by %q\n%s", tr.kind, p, by, h.Applied())
@@ -119,7 +119,7 @@ func (h *history) judgeTransition(tr transition, node []netip.Addr, dropped func
 }
 
 // mayDrop returns why a packet may be dropped for the one transaction although both states allow it; empty if it may not.
-func (tr transition) mayDrop(p judge.Packet) string {
+func (tr transition) mayDrop(p refmodel.Packet) string {
 	switch src, dst := tr.moves(p.Src), tr.moves(p.Dst); {
 	case tr.kind == "pod", tr.kind == "swap", tr.kind == "delete":
 		return "as pods come and go"
@@ -143,7 +143,7 @@ func (tr transition) moves(a netip.Addr) bool { return identity(tr.before, a) !=
 // movesSeveral reports whether the event moves more than one pod.
 func (tr transition) movesSeveral() bool {
 	moved := map[string]bool{}
-	for _, w := range []judge.World{tr.before, tr.after} {
+	for _, w := range []refmodel.State{tr.before, tr.after} {
 		for _, p := range w.Pods {
 			if tr.moves(p.Addrs[0]) {
 				moved[p.Namespace+"/"+p.Name] = true
@@ -153,7 +153,7 @@ func (tr transition) movesSeveral() bool {
 	return len(moved) > 1
 }
 
-func identity(w judge.World, a netip.Addr) string {
+func identity(w refmodel.State, a netip.Addr) string {
 	for _, p := range w.Pods {
 		if slices.Contains(p.Addrs, a) {
 			labels, known := w.Namespaces[p.Namespace]
@@ -166,12 +166,12 @@ func identity(w judge.World, a netip.Addr) string {
 // changesTiers reports whether the Admin policies that choose the pod of an address change, and so does what judges it after them. If none did, or none
 // will, the edit of a policy is no reason to drop.
 func (tr transition) changesTiers(a netip.Addr) bool {
-	before, after := tr.before.Chosen(a, v1alpha2.AdminTier), tr.after.Chosen(a, v1alpha2.AdminTier)
+	before, after := tr.before.Selected(a, v1alpha2.AdminTier), tr.after.Selected(a, v1alpha2.AdminTier)
 	if strings.HasPrefix(tr.kind, "cluster policy") && (before == "" || after == "") {
 		return false
 	}
 	return before != after &&
-		(tr.before.Chosen(a, v1alpha2.BaselineTier) != tr.after.Chosen(a, v1alpha2.BaselineTier) ||
+		(tr.before.Selected(a, v1alpha2.BaselineTier) != tr.after.Selected(a, v1alpha2.BaselineTier) ||
 			!reflect.DeepEqual(tr.before.Isolating(a), tr.after.Isolating(a)))
 }
 

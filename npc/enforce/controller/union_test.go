@@ -172,7 +172,7 @@ func TestManyBlocksOfOneRuleAreOneSet(t *testing.T) {
 }
 
 // size is how many sets and rules the kernels hold.
-func (w *world) size() (sets, rules int) {
+func (w *harness) size() (sets, rules int) {
 	for _, k := range w.Kernels {
 		for _, of := range k.Chains {
 			rules += len(of)

@@ -31,7 +31,7 @@ func expectLines(t *testing.T, about, want string, got []string) {
 
 // TestUses shows what is reported of each set of IPv4, and which policies use it.
 func TestUses(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Namespace("a", "team=a")
 	w.Pod("a/web", "10.32.1.2", "app=web")
 	w.Policy("a/p", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}, {ipBlock: {cidr: 10.0.0.0/8}}]}]}`)
@@ -92,7 +92,7 @@ func trimAll(lines []string) []string {
 
 // TestAddressesOfPods shows which addresses are taken for those of local pods, and which pods are reported because theirs are not.
 func TestAddressesOfPods(t *testing.T) {
-	w := newWorld(t, func(c *enforce.Config) { c.PodInterface = "" })
+	w := newHarness(t, func(c *enforce.Config) { c.PodInterface = "" })
 	w.Pod("a/web", "10.32.1.2")
 	w.Remote("a/far", "10.32.2.9")
 	for _, name := range []string{"d", "b", "c", "a"} {
@@ -111,14 +111,14 @@ func TestAddressesOfPods(t *testing.T) {
 	if got := w.Model.OutOfRangePods(); !slices.Equal(got, []string{"out/a", "out/b", "out/c"}) {
 		t.Errorf("out of the range: %q", got)
 	}
-	if mode := w.Model.GateMode(); mode != enforce.GateAuto {
+	if mode := w.Model.FailClosedMode(); mode != enforce.FailClosedAuto {
 		t.Errorf("the gate's mode is %s", mode)
 	}
 }
 
 // TestRejectedReports shows that it is told why packets that are dropped are not reported.
 func TestRejectedReports(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.Pod("a/web", "10.32.1.2")
 	w.Model.SetSynced()
 	tx := w.Model.Plan(false, allKnown())[npc.IPv4]
@@ -144,7 +144,7 @@ func TestRejectedReports(t *testing.T) {
 
 // TestAnnotatedNamespace shows that a namespace that begins to ask for isolation, as in Kubernetes 1.6, gets it at once.
 func TestAnnotatedNamespace(t *testing.T) {
-	w := newWorld(t, func(c *enforce.Config) { c.LegacyNetpol = true })
+	w := newHarness(t, func(c *enforce.Config) { c.LegacyNetpol = true })
 	w.Namespace("a")
 	w.Pod("a/web", "10.32.1.2,fd32:1::2")
 	w.Sync()

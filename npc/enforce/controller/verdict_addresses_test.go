@@ -11,13 +11,13 @@ import (
 // TestVerdictsOfAddresses checks which pod an address belongs to, as pods claim it, leave it and come back.
 func TestVerdictsOfAddresses(t *testing.T) {
 	verdicts(t, []verdictCase{
-		{"S25_host_network_pod_is_no_pod", func(w *world) {
+		{"S25_host_network_pod_is_no_pod", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {}}]}]}`)
 			w.SetPod("a/host", "172.31.0.1", []string{"app=web"}, func(p *npc.Pod) { p.HostNetwork = true })
 			w.Sync()
 			w.Expect("172.31.0.1 > a/web tcp:80 = no\n a/client > 172.31.0.1 tcp:80 = yes")
 		}},
-		{"S25_an_address_of_a_node_is_no_pods", func(w *world) {
+		{"S25_an_address_of_a_node_is_no_pods", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`)
 			w.SetPod("a/client", "10.32.1.3,fd32:1::3", []string{"app=client"}, func(p *npc.Pod) {
 				p.HostAddrs = []netip.Addr{netip.MustParseAddr("10.32.1.40"), netip.MustParseAddr("fd32:1::40")}
@@ -29,7 +29,7 @@ func TestVerdictsOfAddresses(t *testing.T) {
 			w.Again(false)
 			w.Expect("a/liar > a/web tcp:80 = yes")
 		}},
-		{"S26_finished_pod_leaves", func(w *world) {
+		{"S26_finished_pod_leaves", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {}}]}]}`)
 			w.Sync()
 			w.Expect("a/client > a/web tcp:80 = yes")
@@ -42,7 +42,7 @@ func TestVerdictsOfAddresses(t *testing.T) {
 				}
 			}
 		}},
-		{"S27_address_moves_before_the_delete", func(w *world) {
+		{"S27_address_moves_before_the_delete", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
 			w.Sync()
 			w.SetPod("a/late", "10.32.1.3,fd32:1::3", []string{"app=late"}, func(p *npc.Pod) { p.Started = time.Unix(9, 0) })
@@ -55,7 +55,7 @@ func TestVerdictsOfAddresses(t *testing.T) {
 				w.Errorf("flows of %d addresses were forgotten, not of one", got)
 			}
 		}},
-		{"S27_of_two_that_claim_an_address", func(w *world) {
+		{"S27_of_two_that_claim_an_address", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
 			claim := func(name, addrs string, change func(*npc.Pod)) { w.SetPod(name, addrs, []string{"app=client"}, change) }
 			later := time.Unix(9, 0)
@@ -73,7 +73,7 @@ func TestVerdictsOfAddresses(t *testing.T) {
 			w.Again(false)
 			w.Expect("a/remote > a/web tcp:80 = yes\n a/ends > a/web tcp:80 = yes\n a/older > a/web tcp:80 = yes")
 		}},
-		{"S27_a_flow_between_other_nodes_pods_is_not_ours_to_forget", func(w *world) {
+		{"S27_a_flow_between_other_nodes_pods_is_not_ours_to_forget", func(w *harness) {
 			w.Sync()
 			w.Remote("b/next", "10.32.2.9,fd32:2::9", "app=next")
 			w.DeletePod("b/other")
@@ -84,7 +84,7 @@ func TestVerdictsOfAddresses(t *testing.T) {
 				}
 			}
 		}},
-		{"S30_made_again_with_the_same_name_and_address", func(w *world) {
+		{"S30_made_again_with_the_same_name_and_address", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
 			w.Sync()
 			w.SetPod("a/client", "10.32.1.3,fd32:1::3", []string{"app=client"}, func(p *npc.Pod) { p.UID = "another" })
@@ -96,7 +96,7 @@ func TestVerdictsOfAddresses(t *testing.T) {
 				}
 			}
 		}},
-		{"S32_pods_before_and_after_their_namespaces", func(w *world) {
+		{"S32_pods_before_and_after_their_namespaces", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{namespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}], ports: [{port: 1}]},
 				{from: [{namespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}, podSelector: {matchLabels: {app: x}}}],

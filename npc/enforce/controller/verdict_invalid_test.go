@@ -5,7 +5,7 @@ import "testing"
 // TestVerdictsOfInvalidPolicies checks what policies with mistakes leave allowed.
 func TestVerdictsOfInvalidPolicies(t *testing.T) {
 	verdicts(t, []verdictCase{
-		{"S61_invalid_policy", func(w *world) {
+		{"S61_invalid_policy", func(w *harness) {
 			w.Policy("a/bad", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/33}}]}, {}]}`)
 			w.Policy("b/worse", `{podSelector: {matchExpressions: [{key: "&", operator: Exists}]}}`)
 			w.Sync()
@@ -18,7 +18,7 @@ func TestVerdictsOfInvalidPolicies(t *testing.T) {
 			w.Again(false)
 			w.Expect("10.1.1.1 > 10.32.1.2 tcp:80 = yes\n 11.1.1.1 > 10.32.1.2 tcp:80 = no")
 		}},
-		{"S20_value_that_no_label_can_have", func(w *world) {
+		{"S20_value_that_no_label_can_have", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{podSelector: {matchLabels: {app: "no label;"}}}], ports: [{port: 1}]},
 				{from: [{podSelector: {matchExpressions: [{key: app, operator: NotIn, values: ["no label;"]}]}}], ports: [{port: 2}]}]}`)

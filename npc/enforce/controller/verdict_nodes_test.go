@@ -10,7 +10,7 @@ import (
 )
 
 // clusterPolicy sets a cluster network policy.
-func (w *world) clusterPolicy(t *testing.T, name, spec string) {
+func (w *harness) clusterPolicy(t *testing.T, name, spec string) {
 	t.Helper()
 	o := &v1alpha2.ClusterNetworkPolicy{}
 	o.Name = name
@@ -22,11 +22,11 @@ func (w *world) clusterPolicy(t *testing.T, name, spec string) {
 
 // TestVerdictsOfPeersByNodes checks whom nodes name, as nodes are relabelled, get other addresses and go.
 func TestVerdictsOfPeersByNodes(t *testing.T) {
-	outside := func(w *world, i int) npc.Node {
+	outside := func(w *harness, i int) npc.Node {
 		return npc.Node{Name: "far", UID: "far", Labels: map[string]string{"zone": "x"}, Addrs: w.Addrs["outside"][i : i+1]}
 	}
 	verdicts(t, []verdictCase{
-		{"S84_nodes_are_matched_by_all_their_addresses_in_their_family", func(w *world) {
+		{"S84_nodes_are_matched_by_all_their_addresses_in_their_family", func(w *harness) {
 			w.clusterPolicy(t, "p", `{tier: Admin, priority: 1, subject: {namespaces: {matchLabels: {team: a}}}, egress: [
 				{action: Deny, to: [{nodes: {matchLabels: {zone: x}}}], protocols: [{tcp: {destinationPort: {number: 80}}}]}]}`)
 			n := outside(w, 0)
@@ -52,7 +52,7 @@ func TestVerdictsOfPeersByNodes(t *testing.T) {
 			w.Again(false)
 			w.Expect("a/web > outside tcp:80 = yes\n a/web > b/client tcp:80 = yes")
 		}},
-		{"S84_nodes_accepted_before_all_else_is_denied", func(w *world) {
+		{"S84_nodes_accepted_before_all_else_is_denied", func(w *harness) {
 			w.Model.SetNode(outside(w, 0))
 			w.clusterPolicy(t, "p", `{tier: Baseline, priority: 1, subject: {namespaces: {}}, egress: [{action: Accept, to: [{nodes: {}}]},
 				{action: Deny, to: [{networks: [0.0.0.0/0, "::/0"]}]}]}`)
@@ -68,7 +68,7 @@ func TestVerdictsOfPeersByNodes(t *testing.T) {
 // TestS93_NodesAreThereBeforeThePolicyThatNamesThem, though both come while a plan is carried out: in between, the policy would be enforced as if
 // there were no nodes.
 func TestS93_NodesAreThereBeforeThePolicyThatNamesThem(t *testing.T) {
-	w := newOrderWorld(t)
+	w := newOrderHarness(t)
 	accepted := func() bool { return w.Holds("10.32.1.2", "198.51.100.7", true) }
 	apply := func(meanwhile func()) {
 		txs := w.Plan(false)

@@ -5,13 +5,13 @@ import "testing"
 // TestVerdictsOfPeers checks whom from and to name, as the labels of pods and namespaces change.
 func TestVerdictsOfPeers(t *testing.T) {
 	verdicts(t, []verdictCase{
-		{"S12_peers_that_match_nobody", func(w *world) {
+		{"S12_peers_that_match_nobody", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{}], ports: [{port: 1}]},
 				{from: [{podSelector: {matchLabels: {app: none}}}], ports: [{port: 2}]}]}`)
 			w.Sync()
 			w.Expect("a/client > a/web tcp:1 = no\n outside > a/web tcp:1 = no\n a/client > a/web tcp:2 = no\n outside > a/web tcp:2 = no")
 		}},
-		{"S15_S16_S17_S18_peers", func(w *world) {
+		{"S15_S16_S17_S18_peers", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 1}]},
 				{from: [{namespaceSelector: {}}], ports: [{port: 2}]},
@@ -40,7 +40,7 @@ func TestVerdictsOfPeers(t *testing.T) {
 				a/client > a/web tcp:7 = yes
 				b/other > a/web tcp:7 = yes`)
 		}},
-		{"S19_the_same_selectors_in_two_namespaces", func(w *world) {
+		{"S19_the_same_selectors_in_two_namespaces", func(w *harness) {
 			w.Remote("b/far", "10.32.2.8,fd32:2::8", "app=client")
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
 			w.Policy("b/client", `{podSelector: {matchLabels: {app: client}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`)
@@ -48,7 +48,7 @@ func TestVerdictsOfPeers(t *testing.T) {
 			w.Expect("a/client > a/web tcp:80 = yes\n b/client > a/web tcp:80 = no\n a/client > b/client tcp:80 = no\n b/far > b/client tcp:80 = yes\n" +
 				"b/far > a/web tcp:80 = no")
 		}},
-		{"S20_operators", func(w *world) {
+		{"S20_operators", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchExpressions: [
 				{key: app, operator: In, values: [client, x]}, {key: zone, operator: DoesNotExist}, {key: tier, operator: NotIn, values: [dev]}]}}]}]}`)
 			w.Sync()
@@ -60,7 +60,7 @@ func TestVerdictsOfPeers(t *testing.T) {
 			w.Again(false)
 			w.Expect("a/client > a/web tcp:80 = no")
 		}},
-		{"S20_operators_of_pods_that_arrive_late", func(w *world) {
+		{"S20_operators_of_pods_that_arrive_late", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{podSelector: {matchExpressions: [{key: app, operator: In, values: [w, x, y]}]}}], ports: [{port: 1}]},
 				{from: [{podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [x]}]}}], ports: [{port: 2}]},
@@ -80,7 +80,7 @@ func TestVerdictsOfPeers(t *testing.T) {
 				a/x > a/web tcp:4 = no
 				a/none > a/web tcp:4 = yes`)
 		}},
-		{"S22_namespace_relabelled", func(w *world) {
+		{"S22_namespace_relabelled", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{namespaceSelector: {matchLabels: {team: b}}}], ports: [{port: 1}]},
 				{from: [{namespaceSelector: {matchLabels: {team: b}}, podSelector: {matchLabels: {app: client}}}], ports: [{port: 2}]}]}`)
@@ -93,7 +93,7 @@ func TestVerdictsOfPeers(t *testing.T) {
 			w.Again(false)
 			w.Expect("b/client > a/web tcp:1 = yes\n b/client > a/web tcp:2 = yes")
 		}},
-		{"S23_a_target_is_relabelled", func(w *world) {
+		{"S23_a_target_is_relabelled", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80}]}]}`)
 			w.Sync()
 			w.Expect("outside > a/web tcp:81 = no\n outside > a/client tcp:81 = yes")

@@ -9,7 +9,7 @@ import (
 // TestVerdictsOfBlocks checks address blocks and their exceptions.
 func TestVerdictsOfBlocks(t *testing.T) {
 	verdicts(t, []verdictCase{
-		{"S33_to_S36_blocks", func(w *world) {
+		{"S33_to_S36_blocks", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.0/29]}}], ports: [{port: 1}]},
 				{from: [{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.0/29]}}, {ipBlock: {cidr: 198.51.100.4/30}}], ports: [{port: 2}]},
@@ -26,7 +26,7 @@ func TestVerdictsOfBlocks(t *testing.T) {
 				fd00::1 > fd32:1::2 tcp:3 = yes
 				198.51.100.7 > 10.32.1.2 tcp:4 = yes`)
 		}},
-		{"S35_blocks_with_the_same_excepts", func(w *world) {
+		{"S35_blocks_with_the_same_excepts", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.0/29]}}, {ipBlock: {cidr: "2001:db8::/64", except: ["2001:db8::/120"]}}],
 					ports: [{port: 1}]},
@@ -45,7 +45,7 @@ func TestVerdictsOfBlocks(t *testing.T) {
 				2001:db8:1::7 > fd32:1::2 tcp:2 = yes
 				2001:db8:1::7 > fd32:1::2 tcp:3 = no`)
 		}},
-		{"S36_a_half_is_excepted", func(w *world) {
+		{"S36_a_half_is_excepted", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{ipBlock: {cidr: 0.0.0.0/0, except: [0.0.0.0/1]}}, {ipBlock: {cidr: "::/0", except: ["::/1"]}}]}]}`)
 			w.Sync()
@@ -58,7 +58,7 @@ func TestVerdictsOfBlocks(t *testing.T) {
 // TestVerdictsOfPorts checks ports by number, range and name, in both directions.
 func TestVerdictsOfPorts(t *testing.T) {
 	verdicts(t, []verdictCase{
-		{"S40_to_S49_ports", func(w *world) {
+		{"S40_to_S49_ports", func(w *harness) {
 			w.SetPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) {
 				p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 80}, {Name: "dns", Protocol: 17, Port: 53}}
 			})
@@ -86,13 +86,13 @@ func TestVerdictsOfPorts(t *testing.T) {
 				outside > a/web tcp:30 = no
 				outside > a/web udp:31 = no`)
 		}},
-		{"S43_one_between_two_ranges", func(w *world) {
+		{"S43_one_between_two_ranges", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 10, endPort: 12}, {port: 14}, {port: 15, endPort: 15}]}]}`)
 			w.Sync()
 			w.Expect("outside > a/web tcp:12 = yes\n outside > a/web tcp:13 = no\n outside > a/web tcp:14 = yes\n outside > a/web tcp:15 = yes\n" +
 				"outside > a/web tcp:16 = no")
 		}},
-		{"S44_S46_a_named_port_with_peers", func(w *world) {
+		{"S44_S46_a_named_port_with_peers", func(w *harness) {
 			w.SetPod("a/web", "10.32.1.2,fd32:1::2", []string{"app=web"}, func(p *npc.Pod) {
 				p.Ports = []npc.NamedPort{{Name: "dns", Protocol: 6, Port: 53}, {Name: "dns", Protocol: 17, Port: 54}}
 			})
@@ -109,7 +109,7 @@ func TestVerdictsOfPorts(t *testing.T) {
 				outside > a/web udp:53 = no
 				b/other > a/web udp:54 = no`)
 		}},
-		{"S45_S48_named_ports_on_egress", func(w *world) {
+		{"S45_S48_named_ports_on_egress", func(w *harness) {
 			w.SetPod("b/other", "10.32.2.9", []string{"app=other"}, func(p *npc.Pod) {
 				p.Node, p.Ports = "node2", []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
 			})
@@ -125,7 +125,7 @@ func TestVerdictsOfPorts(t *testing.T) {
 				a/client > b/other tcp:80 = no
 				a/client > a/web tcp:8080 = no`)
 		}},
-		{"S45_S32_a_named_port_towards_anywhere_before_the_namespace_has_arrived", func(w *world) {
+		{"S45_S32_a_named_port_towards_anywhere_before_the_namespace_has_arrived", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}`)
 			w.SetPod("late/other", "10.32.2.10,fd32:2::10", nil, func(p *npc.Pod) {
 				p.Node, p.Ports = "node2", []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}

@@ -5,7 +5,7 @@ import "testing"
 // verdictCase is one or more promises, by the numbers that its name begins with. The cluster has the pods that verdicts makes, and nothing else.
 type verdictCase struct {
 	name string
-	do   func(w *world)
+	do   func(w *harness)
 }
 
 // verdicts runs each case on paper and on real kernels. The cases state what they expect in the grammar of world.expect.
@@ -30,44 +30,44 @@ func verdicts(t *testing.T, cases []verdictCase) {
 // TestVerdictsOfIsolation checks which pods a policy isolates, in which direction, and what an empty list means.
 func TestVerdictsOfIsolation(t *testing.T) {
 	verdicts(t, []verdictCase{
-		{"S1_no_policy", func(w *world) {
+		{"S1_no_policy", func(w *harness) {
 			w.Sync()
 			w.Expect("a/client > a/web tcp:80 = yes\n outside > a/web udp:53 = yes\n a/web > outside tcp:1 = yes")
 		}},
-		{"S2_ingress_leaves_egress_free", func(w *world) {
+		{"S2_ingress_leaves_egress_free", func(w *harness) {
 			w.Policy("a/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}`)
 			w.Sync()
 			w.Expect("a/client > a/web tcp:80 = no\n a/web > a/client tcp:80 = yes\n a/web > outside icmp = yes")
 		}},
-		{"S4_egress_only", func(w *world) {
+		{"S4_egress_only", func(w *harness) {
 			w.Policy("a/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress]}`)
 			w.Sync()
 			w.Expect("a/client > a/web tcp:80 = yes\n a/web > a/client tcp:80 = no\n a/web > outside tcp:80 = no")
 		}},
-		{"S3_types_absent", func(w *world) {
+		{"S3_types_absent", func(w *harness) {
 			w.Policy("a/p", `{podSelector: {matchLabels: {app: web}}, egress: [{to: [{podSelector: {}}]}]}`)
 			w.Policy("a/q", `{podSelector: {matchLabels: {app: client}}}`)
 			w.Sync()
 			w.Expect("a/client > a/web tcp:80 = no\n a/web > outside tcp:80 = no\n outside > a/client tcp:1 = no\n a/client > outside tcp:1 = yes")
 		}},
-		{"S5_ingress_section_ignored", func(w *world) {
+		{"S5_ingress_section_ignored", func(w *harness) {
 			w.Policy("a/p", `{podSelector: {}, policyTypes: [Egress], ingress: [], egress: [{}]}`)
 			w.Sync()
 			w.Expect("outside > a/web tcp:80 = yes\n a/web > outside tcp:80 = yes")
 		}},
-		{"S7_S10_allow_all_beside_deny_all", func(w *world) {
+		{"S7_S10_allow_all_beside_deny_all", func(w *harness) {
 			w.Policy("a/deny", `{podSelector: {}}`)
 			w.Policy("a/allow", `{podSelector: {}, ingress: [{}]}`)
 			w.Sync()
 			w.Expect("outside > a/web tcp:80 = yes\n outside > a/web sctp:80 = yes\n outside > a/web icmp = yes")
 		}},
-		{"S8_empty_lists_are_everything", func(w *world) {
+		{"S8_empty_lists_are_everything", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [], ports: [{port: 80}]}]}`)
 			w.Policy("a/client", `{podSelector: {matchLabels: {app: client}}, ingress: [{from: [{podSelector: {}}], ports: []}]}`)
 			w.Sync()
 			w.Expect("outside > a/web tcp:80 = yes\n outside > a/web tcp:81 = no\n a/web > a/client icmp = yes\n b/other > a/client icmp = no")
 		}},
-		{"S9_empty_selector_its_namespace_only", func(w *world) {
+		{"S9_empty_selector_its_namespace_only", func(w *harness) {
 			w.Policy("a/deny", `{podSelector: {}}`)
 			w.Sync()
 			w.Expect("b/other > a/web tcp:80 = no\n a/web > b/other tcp:80 = yes")
@@ -78,7 +78,7 @@ func TestVerdictsOfIsolation(t *testing.T) {
 // TestVerdictsOfSeveralPolicies checks that the policies of a pod add up, that those of both ends must allow, and what happens when one goes.
 func TestVerdictsOfSeveralPolicies(t *testing.T) {
 	verdicts(t, []verdictCase{
-		{"S10_rules_are_for_the_pods_of_their_policy", func(w *world) {
+		{"S10_rules_are_for_the_pods_of_their_policy", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80}]}]}`)
 			w.Policy("a/client", `{podSelector: {matchLabels: {app: client}}, policyTypes: [Ingress, Egress], ingress: [{ports: [{port: 81}]}],
 				egress: [{ports: [{port: 82}]}]}`)
@@ -94,7 +94,7 @@ func TestVerdictsOfSeveralPolicies(t *testing.T) {
 				a/web > outside tcp:82 = no
 				a/web > outside tcp:83 = yes`)
 		}},
-		{"S11_both_must_allow", func(w *world) {
+		{"S11_both_must_allow", func(w *harness) {
 			w.Policy("a/in", `{podSelector: {matchLabels: {app: web}}, ingress: [{}]}`)
 			w.Policy("b/out", `{podSelector: {}, policyTypes: [Egress]}`)
 			w.Sync()
@@ -103,7 +103,7 @@ func TestVerdictsOfSeveralPolicies(t *testing.T) {
 			w.Again(false)
 			w.Expect("b/client > a/web tcp:80 = yes\n b/client > a/web tcp:81 = no")
 		}},
-		{"S13_last_policy_goes", func(w *world) {
+		{"S13_last_policy_goes", func(w *harness) {
 			w.Policy("a/one", `{podSelector: {matchLabels: {app: web}}}`)
 			w.Policy("a/two", `{podSelector: {matchLabels: {app: web}}}`)
 			w.Sync()
@@ -114,7 +114,7 @@ func TestVerdictsOfSeveralPolicies(t *testing.T) {
 			w.Again(false)
 			w.Expect("a/client > a/web tcp:80 = yes")
 		}},
-		{"S13_one_of_two_with_the_same_rules_goes", func(w *world) {
+		{"S13_one_of_two_with_the_same_rules_goes", func(w *harness) {
 			spec := `{podSelector: {matchLabels: {app: web}}, ingress: [
 				{from: [{podSelector: {matchLabels: {app: client}}}, {ipBlock: {cidr: 198.51.100.0/24}}, {ipBlock: {cidr: "2001:db8::/32"}}]}]}`
 			w.Policy("a/one", spec)
@@ -135,7 +135,7 @@ func TestVerdictsOfSeveralPolicies(t *testing.T) {
 			w.CollectGarbage()
 			w.Expect("b/other > a/web tcp:80 = yes\n outside > b/client tcp:80 = yes\n outside > b/client tcp:81 = no")
 		}},
-		{"S13_of_two_with_the_same_many_peers_one_goes", func(w *world) {
+		{"S13_of_two_with_the_same_many_peers_one_goes", func(w *harness) {
 			w.Policy("a/one", crossed("Ingress", manyPeers(40), 300))
 			w.Policy("a/two", crossed("Ingress", manyPeers(40), 300, "{port: http}"))
 			w.Sync()

@@ -56,7 +56,7 @@ func TestWire(t *testing.T) {
 		{name: "S53_invalid_to_a_pod", from: "outside", to: client, change: in("INVALID")},
 		{name: "S58_invalid_between_hosts_that_are_no_pods", from: "outside", to: "b/other", change: in("INVALID"), accepted: true},
 		{name: "S59_invalid_to_what_the_gate_closes", from: "outside", to: "unknown", change: in("INVALID"),
-			configure: func(c *enforce.Config) { c.Gate = enforce.GateClosed }},
+			configure: func(c *enforce.Config) { c.FailClosed = enforce.FailClosedAlways }},
 		{name: "S53_invalid_where_conntrack_is_liberal", from: client, to: "b/client", change: in("INVALID"), accepted: true,
 			configure: func(c *enforce.Config) { c.TCPLiberal = true }},
 		{name: "S52_a_pod_to_itself_through_its_service", from: web, to: web, change: func(p *simulate.Packet) { p.DNAT = true }, accepted: true},
@@ -87,7 +87,7 @@ func TestWire(t *testing.T) {
 		{name: "S71_broadcast_without_multicast", from: client, to: "everybody", change: broadcast(40000, 7), only4: true,
 			configure: func(c *enforce.Config) { c.AllowMcast = false }},
 		{name: "S71_broadcast_with_an_open_gate", from: client, to: "everybody", change: broadcast(40000, 7), only4: true,
-			configure: func(c *enforce.Config) { c.Gate = enforce.GateOpen }},
+			configure: func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }},
 		{name: "S71_broadcast_DHCP_asks", from: "none", to: "everybody", change: broadcast(68, 67), only4: true, accepted: true},
 		{name: "S71_broadcast_DHCP_answers", from: client, to: "everybody", change: broadcast(67, 68), only4: true, accepted: true},
 		{name: "S71_broadcast_by_an_uplink", from: "outside", to: "everybody", only4: true, accepted: true,
@@ -111,7 +111,7 @@ func TestWire(t *testing.T) {
 			if c.configure != nil {
 				configure = c.configure
 			}
-			w := newWorld(t, configure)
+			w := newHarness(t, configure)
 			w.Namespace("a")
 			w.Namespace("b")
 			w.Pod(web, "10.32.1.2,fd32:1::2", "app=web")
@@ -132,7 +132,7 @@ func TestWire(t *testing.T) {
 				if c.change != nil {
 					c.change(&p)
 				}
-				if v := w.Judge(p); v.Accepted != c.accepted {
+				if v := w.Evaluate(p); v.Accepted != c.accepted {
 					t.Errorf("%s > %s: accepted = %t, by %q", p.Src, p.Dst, v.Accepted, v.By)
 				}
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
-// world is what would be enforced if the staged policies of one name were applied. A nil world changes nothing.
-type world struct {
+// group is what would be enforced if the staged policies of one name were applied. A nil world changes nothing.
+type group struct {
 	name  string
 	parts map[string]*part // by namespace; that of ClusterNetworkPolicies has none
 	sides sides
@@ -27,7 +27,7 @@ type world struct {
 
 // part is what the policies of a namespace do to a world, or ClusterNetworkPolicies.
 type part struct {
-	world, content string
+	group, content string
 	// added are the NetworkPolicies that are added, and tiers the ClusterNetworkPolicies, each in order of their names.
 	added []*networkpolicy.Policy
 	tiers []*clusterpolicy.Policy
@@ -41,7 +41,7 @@ type named struct {
 	policy    string // with its namespace if it has one
 }
 
-func newPart(world string) *part { return &part{world: world, taken: map[named]string{}} }
+func newPart(group string) *part { return &part{group: group, taken: map[named]string{}} }
 
 // add adds what a staged policy does.
 func (x *part) add(p *stagedPolicy) {
@@ -62,7 +62,7 @@ func (x *part) add(p *stagedPolicy) {
 }
 
 // set replaces the part of a namespace, by none if it is nil. What was found of pods is forgotten.
-func (w *world) set(namespace string, p *part) {
+func (w *group) set(namespace string, p *part) {
 	if p == nil {
 		delete(w.parts, namespace)
 	} else {
@@ -73,7 +73,7 @@ func (w *world) set(namespace string, p *part) {
 }
 
 // sidesAt returns what was found of pods since so many changes.
-func (w *world) sidesAt(changes uint64) sides {
+func (w *group) sidesAt(changes uint64) sides {
 	if w.found != changes {
 		clear(w.sides)
 		w.found = changes
@@ -82,7 +82,7 @@ func (w *world) sidesAt(changes uint64) sides {
 }
 
 // contentOfAll returns a text that is another one once a policy of the world changes.
-func (w *world) contentOfAll() string {
+func (w *group) contentOfAll() string {
 	if w.content == "" {
 		var texts []string
 		for _, namespace := range slices.Sorted(maps.Keys(w.parts)) {
@@ -94,10 +94,10 @@ func (w *world) contentOfAll() string {
 }
 
 // concerns reports whether anything may be otherwise for a pod.
-func (w *world) concerns(p *index.Pod) bool { return w.parts[""] != nil || w.parts[p.Namespace] != nil }
+func (w *group) concerns(p *index.Pod) bool { return w.parts[""] != nil || w.parts[p.Namespace] != nil }
 
 // taker returns the staged policy that takes an enforced one away; empty if none does.
-func (w *world) taker(p named) string {
+func (w *group) taker(p named) string {
 	if w == nil || w.parts[p.namespace] == nil {
 		return ""
 	}
@@ -105,12 +105,12 @@ func (w *world) taker(p named) string {
 }
 
 // isolating returns the policies that are added and isolate a pod in a direction.
-func (w *world) isolating(p *index.Pod, d npc.Direction) (out []*networkpolicy.Policy) {
+func (w *group) isolating(p *index.Pod, d npc.Direction) (out []*networkpolicy.Policy) {
 	if w == nil || w.parts[p.Namespace] == nil {
 		return nil
 	}
 	for _, q := range w.parts[p.Namespace].added {
-		if q.Isolates[d] && p.ChosenBy(q.Target) {
+		if q.Isolates[d] && p.SelectedBy(q.Target) {
 			out = append(out, q)
 		}
 	}
@@ -118,7 +118,7 @@ func (w *world) isolating(p *index.Pod, d npc.Direction) (out []*networkpolicy.P
 }
 
 // rules returns the rules of a tier that are asked about a pod in a direction, in order.
-func (w *world) rules(enforced *clusterpolicy.Tiers, p *index.Pod, tier policy.Tier, d npc.Direction) (out []verdict.Rule) {
+func (w *group) rules(enforced *clusterpolicy.Tiers, p *index.Pod, tier policy.Tier, d npc.Direction) (out []verdict.Rule) {
 	var all []*clusterpolicy.Policy
 	for q := range enforced.Asked(p, tier, d) {
 		if w.taker(named{policy: q.Name}) == "" {
@@ -131,7 +131,7 @@ func (w *world) rules(enforced *clusterpolicy.Tiers, p *index.Pod, tier policy.T
 		slices.SortStableFunc(all, func(a, b *clusterpolicy.Policy) int { return a.Compare(&b.Cluster) })
 	}
 	for _, q := range all {
-		rules := q.Judged(d)
+		rules := q.Evaluated(d)
 		if slices.Contains(added, q) {
 			rules = asStaged(rules)
 		}
@@ -141,12 +141,12 @@ func (w *world) rules(enforced *clusterpolicy.Tiers, p *index.Pod, tier policy.T
 }
 
 // choosing returns the policies of a tier that are added and choose a pod.
-func (w *world) choosing(p *index.Pod, tier policy.Tier) (out []*clusterpolicy.Policy) {
+func (w *group) choosing(p *index.Pod, tier policy.Tier) (out []*clusterpolicy.Policy) {
 	if w == nil || w.parts[""] == nil {
 		return nil
 	}
 	for _, q := range w.parts[""].tiers {
-		if q.Tier == tier && q.Chooses(p) {
+		if q.Tier == tier && q.Selects(p) {
 			out = append(out, q)
 		}
 	}
@@ -165,19 +165,19 @@ func asStaged(rules []verdict.Rule) []verdict.Rule {
 func (l Lookup) Differences(f verdict.Flow) (v verdict.Verdict, out []verdict.Difference) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	j := &l.c.judge
-	j.worlds.find()
+	j := &l.c.evaluator
+	j.groups.find()
 	is := j.hear(f, nil)
-	for _, w := range j.worlds.about(j.index.Addresses.Owner(f.From), j.index.Addresses.Owner(f.To)) {
+	for _, w := range j.groups.about(j.index.Addresses.Owner(f.From), j.index.Addresses.Owner(f.To)) {
 		if would := j.hear(f, w); would.Allowed != is.Allowed {
-			out = append(out, verdict.Difference{World: w.name, Content: w.contentOfAll(), Policy: j.decides(f, w, is, would), Verdict: would.Verdict})
+			out = append(out, verdict.Difference{Group: w.name, Content: w.contentOfAll(), Policy: j.decides(f, w, is, would), Verdict: would.Verdict})
 		}
 	}
 	return is.Verdict, out
 }
 
 // about returns the worlds that concern one of the pods of this node among some, in order of their names. Pods may be nil.
-func (ws *worlds) about(pods ...*index.Pod) (out []*world) {
+func (ws *groups) about(pods ...*index.Pod) (out []*group) {
 	if len(ws.byName) == 0 {
 		return nil
 	}
@@ -190,22 +190,22 @@ func (ws *worlds) about(pods ...*index.Pod) (out []*world) {
 	for _, namespace := range namespaces {
 		if of := ws.spaces[namespace]; of != nil {
 			for _, x := range of.parts {
-				out = append(out, ws.byName[x.world])
+				out = append(out, ws.byName[x.group])
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *world) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(out, func(a, b *group) int { return strings.Compare(a.name, b.name) })
 	return slices.Compact(out)
 }
 
-// Worlds returns the content of each world of staged policies: a text that is another one once the policies change. It returns nil before SetSynced.
-func (l Lookup) Worlds() map[string]string {
+// Groups returns the content of each world of staged policies: a text that is another one once the policies change. It returns nil before SetSynced.
+func (l Lookup) Groups() map[string]string {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	if !l.c.state.synced {
 		return nil
 	}
-	ws := &l.c.judge.worlds
+	ws := &l.c.evaluator.groups
 	ws.find()
 	out := make(map[string]string, len(ws.byName))
 	for name, w := range ws.byName {
@@ -215,7 +215,7 @@ func (l Lookup) Worlds() map[string]string {
 }
 
 // decides returns the staged policy for which a flow has another verdict in a world.
-func (j *judge) decides(f verdict.Flow, w *world, is, would hearing) string {
+func (j *evaluator) decides(f verdict.Flow, w *group, is, would hearing) string {
 	d, a := is.Direction, f.From // the side that denies the flow
 	if !would.Allowed {
 		d = would.Direction
@@ -245,7 +245,7 @@ func (j *judge) decides(f verdict.Flow, w *world, is, would hearing) string {
 }
 
 // decidedBy returns the staged policy that one rule is of, or that takes away the policy of another; empty if neither is.
-func (w *world) decidedBy(before, after *verdict.Rule) string {
+func (w *group) decidedBy(before, after *verdict.Rule) string {
 	if after != nil && after.Staged {
 		return after.Policy
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
-// maxWorlds limits the worlds that a namespace's staged policies may be in, and those of the cluster: each recorded connection is judged in all that
+// maxGroups limits the worlds that a namespace's staged policies may be in, and those of the cluster: each recorded connection is judged in all that
 // concern it. A namespace with more does not cost others theirs.
-const maxWorlds = 8
+const maxGroups = 8
 
-// worlds are the staged policies, and the worlds that they make.
-type worlds struct {
+// groups are the staged policies, and the worlds that they make.
+type groups struct {
 	spaces map[string]*space // by namespace; those of ClusterNetworkPolicies have none
-	byName map[string]*world
+	byName map[string]*group
 	// stale are the namespaces whose policies have changed: their parts of worlds are found anew when they are asked for.
 	stale map[string]struct{}
 }
@@ -45,8 +45,8 @@ type stagedPolicy struct {
 	cluster   *clusterpolicy.Policy
 }
 
-func newWorlds() worlds {
-	return worlds{spaces: map[string]*space{}, byName: map[string]*world{}, stale: map[string]struct{}{}}
+func newGroups() groups {
+	return groups{spaces: map[string]*space{}, byName: map[string]*group{}, stale: map[string]struct{}{}}
 }
 
 // Stage takes staged policies, of which nothing reaches the kernel.
@@ -68,7 +68,7 @@ func (s Stage) StageClusterPolicy(key staged.Key, change staged.Change, o *v1alp
 func (s Stage) put(p *stagedPolicy) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	ws := &s.c.judge.worlds
+	ws := &s.c.evaluator.groups
 	of := ws.spaces[p.key.Namespace]
 	if of == nil {
 		of = &space{policies: map[staged.Key]*stagedPolicy{}}
@@ -82,9 +82,9 @@ func (s Stage) put(p *stagedPolicy) {
 func (s Stage) Unstage(key staged.Key) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if of := s.c.judge.worlds.spaces[key.Namespace]; of != nil {
+	if of := s.c.evaluator.groups.spaces[key.Namespace]; of != nil {
 		delete(of.policies, key)
-		s.c.judge.worlds.stale[key.Namespace] = struct{}{}
+		s.c.evaluator.groups.stale[key.Namespace] = struct{}{}
 	}
 }
 
@@ -92,8 +92,8 @@ func (s Stage) Unstage(key staged.Key) {
 func (s Stage) Faults(namespace string) map[staged.Key]string {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	s.c.judge.worlds.find()
-	if of := s.c.judge.worlds.spaces[namespace]; of != nil {
+	s.c.evaluator.groups.find()
+	if of := s.c.evaluator.groups.spaces[namespace]; of != nil {
 		return of.faults // it is not changed, but replaced
 	}
 	return nil
@@ -109,16 +109,16 @@ func contentOf(change staged.Change, spec any) string {
 }
 
 // find has the worlds follow the policies.
-func (ws *worlds) find() {
+func (ws *groups) find() {
 	for namespace := range ws.stale {
 		of := ws.spaces[namespace]
 		ws.leave(namespace, of)
 		of.find()
 		for _, p := range of.parts {
-			w := ws.byName[p.world]
+			w := ws.byName[p.group]
 			if w == nil {
-				w = &world{name: p.world, parts: map[string]*part{}, sides: sides{}}
-				ws.byName[p.world] = w
+				w = &group{name: p.group, parts: map[string]*part{}, sides: sides{}}
+				ws.byName[p.group] = w
 			}
 			w.set(namespace, p)
 		}
@@ -130,11 +130,11 @@ func (ws *worlds) find() {
 }
 
 // leave takes the parts of a namespace out of their worlds.
-func (ws *worlds) leave(namespace string, of *space) {
+func (ws *groups) leave(namespace string, of *space) {
 	for _, p := range of.parts {
-		w := ws.byName[p.world]
+		w := ws.byName[p.group]
 		if w.set(namespace, nil); len(w.parts) == 0 {
-			delete(ws.byName, p.world)
+			delete(ws.byName, p.group)
 		}
 	}
 }
@@ -145,11 +145,11 @@ func (of *space) find() {
 	// In this order, which worlds there is room for does not depend on which came first.
 	for _, p := range slices.SortedFunc(maps.Values(of.policies), (*stagedPolicy).compare) {
 		effect, fault := p.check()
-		if n := len(of.parts); effect && (n == 0 || of.parts[n-1].world != p.World) {
-			if n < maxWorlds {
-				of.parts = append(of.parts, newPart(p.World))
+		if n := len(of.parts); effect && (n == 0 || of.parts[n-1].group != p.Group) {
+			if n < maxGroups {
+				of.parts = append(of.parts, newPart(p.Group))
 			} else {
-				effect, fault = false, fmt.Sprintf("%d other worlds come before world %s, and no more are judged of a namespace or of the cluster", maxWorlds, p.World)
+				effect, fault = false, fmt.Sprintf("%d other worlds come before world %s, and no more are judged of a namespace or of the cluster", maxGroups, p.Group)
 			}
 		}
 		if fault != "" {
@@ -164,7 +164,7 @@ func (of *space) find() {
 // compare orders policies of a namespace by world, and in a world by name.
 func (p *stagedPolicy) compare(q *stagedPolicy) int {
 	apart := map[bool]int{true: 1}
-	return cmp.Or(strings.Compare(p.World, q.World), strings.Compare(p.key.Name, q.key.Name), cmp.Compare(apart[p.key.Apart], apart[q.key.Apart]))
+	return cmp.Or(strings.Compare(p.Group, q.Group), strings.Compare(p.key.Name, q.key.Name), cmp.Compare(apart[p.key.Apart], apart[q.key.Apart]))
 }
 
 // check returns whether a policy does anything to its world, and what is wrong with it.

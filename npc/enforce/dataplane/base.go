@@ -21,10 +21,10 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 		if cs.jumps == nil {
 			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()),
 				jump.New(naming.NodeHookChain, naming.EgressChain, b.ToNode(cs.family.ip))}
-			if b.CutMark != 0 {
-				cs.jumps = append(cs.jumps, jump.New(naming.NodeHookChain, naming.CutChain, b.CutMark.ToNode()))
-				for _, r := range b.CutMark.FromNode() {
-					cs.jumps = append(cs.jumps, jump.New(naming.NodeOutHookChain, naming.CutChain, r))
+			if b.TerminateMark != 0 {
+				cs.jumps = append(cs.jumps, jump.New(naming.NodeHookChain, naming.TerminateChain, b.TerminateMark.ToNode()))
+				for _, r := range b.TerminateMark.FromNode() {
+					cs.jumps = append(cs.jumps, jump.New(naming.NodeOutHookChain, naming.TerminateChain, r))
 				}
 			}
 		}
@@ -34,8 +34,8 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	put(naming.LayoutPrefix+naming.Layout, "which layout of sets and chains this is")
 	put(naming.MainChain, "packets to local pods", b.ToPods(cs.family.ip)...)
 	put(naming.BroadcastChain, "broadcast that is dropped", b.Broadcast(cs.family.ip)...)
-	if b.CutMark != 0 {
-		put(naming.CutChain, "connections that were ended", rules.Cut()...)
+	if b.TerminateMark != 0 {
+		put(naming.TerminateChain, "connections that were ended", rules.Terminate()...)
 	}
 	put(naming.EgressChain, "packets from local pods", b.FromPods(cs.family.ip)...)
 	put(naming.DefaultChain, "local pods that are not isolated, ingress", b.Default(cs.family.ip, npc.Ingress)...)
@@ -56,10 +56,10 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 }
 
 // SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge or lead to tiers, and has packets to the node itself
-// judged if they are to be.
+// evaluated if they are to be.
 func (cs *Chains) SetBase(b *rules.Base) {
 	for _, j := range cs.jumps {
-		j.Want(j.Chain() == naming.HookChain || b.JudgesNode())
+		j.Want(j.Chain() == naming.HookChain || b.EvaluatesNode())
 	}
 	cs.want(naming.MainChain).setTail(b.ToPods(cs.family.ip))
 	cs.want(naming.EgressChain).setTail(b.FromPods(cs.family.ip))

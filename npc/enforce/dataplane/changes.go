@@ -96,10 +96,10 @@ func (p *planner) planTiers(plan order.Plan[*Set]) {
 // held returns what the order of changes depends on beside them.
 func (ss *Sets) held() (k order.Kernel[*Set]) {
 	for _, s := range ss.byName {
-		if s.exists && (s.order.Judges == order.Tail || s.order.Judges == order.BaselineList) {
+		if s.exists && (s.order.Evaluation == order.Tail || s.order.Evaluation == order.BaselineList) {
 			k.Tails = append(k.Tails, order.HeldSet[*Set]{Of: s, Direction: s.order.Direction, State: s.State})
 		}
-		if s.exists && s.wanted && s.order.Judges == order.ListOf(policy.Admin) && s.target.chain.lacksRules() {
+		if s.exists && s.wanted && s.order.Evaluation == order.ListOf(policy.Admin) && s.target.chain.lacksRules() {
 			k.Unwritten = append(k.Unwritten, order.HeldSet[*Set]{Of: s, Direction: s.order.Direction, State: s.State})
 		}
 	}

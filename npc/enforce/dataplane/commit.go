@@ -62,13 +62,13 @@ func (c commit) transaction(tx Transaction) {
 	}
 }
 
-// settle has the next plan pass over the sets and chains that this one is done with, if the kernel took everything.
-func (c commit) settle(p planned) {
+// done has the next plan pass over the sets and chains that this one is done with, if the kernel took everything.
+func (c commit) done(p planned) {
 	if !c.Asked || !c.AllWritten || len(c.RejectedSets)+len(c.RejectedRules) > 0 {
 		return
 	}
-	settle(c.sets.marked, p.sets, p.changes)
-	settle(c.chains.marked, p.chains, p.changes)
+	done(c.sets.marked, p.sets, p.changes)
+	done(c.chains.marked, p.chains, p.changes)
 	for _, s := range p.destroyNext {
 		s.destroyNext = !s.wanted
 	}

@@ -32,7 +32,7 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 	t.Run("everything", func(t *testing.T) {
 		n := newNode(t)
 		n.carryOut()
-		n.settled()
+		n.reconciled()
 	})
 	t.Run("nothing_that_needs_rules_if_these_were_not_written", func(t *testing.T) {
 		n := newNode(t)
@@ -63,7 +63,7 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 		if sets, _ := n.Commit(tx, r); len(sets) > 0 {
 			t.Errorf("cannot be left out: %q", sets)
 		}
-		n.settled()
+		n.reconciled()
 		for owner, why := range n.Rejected() {
 			if owner != n.policy || why != "no room" {
 				t.Errorf("%s lacks something: %s", owner, why)
@@ -83,7 +83,7 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 		if _, rules := n.Commit(tx, r); len(rules) > 0 {
 			t.Errorf("cannot be left out: %q", rules)
 		}
-		n.settled()
+		n.reconciled()
 		n.Retry()
 		if text := n.Plan(dataplane.Options{}).String(); !strings.Contains(text, fromPeers) {
 			t.Errorf("it is tried again by\n%s", text)

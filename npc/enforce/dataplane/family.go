@@ -61,9 +61,9 @@ func reason(sets map[string]string, match string) string {
 	return ""
 }
 
-// settle removes from the marked sets or chains those that a plan is done with, unless they were marked again since there were so many
+// done removes from the marked sets or chains those that a plan is done with, unless they were marked again since there were so many
 // changes.
-func settle[T comparable](marked map[T]uint64, done []T, changes uint64) {
+func done[T comparable](marked map[T]uint64, done []T, changes uint64) {
 	for _, x := range done {
 		if marked[x] <= changes {
 			delete(marked, x)

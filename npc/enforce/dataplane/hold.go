@@ -105,7 +105,7 @@ func (h *hold) keepRules(c *Chain) {
 		}
 	}
 	for r := range is.Rules(c.found) {
-		if is.LeadsNobody(r, h.sets.foundEmpty) {
+		if is.LeadsNoPod(r, h.sets.foundEmpty) {
 			continue
 		}
 		for _, name := range r.Sets() {
@@ -212,7 +212,7 @@ func (h *hold) bars(s *Set, e ipset.Entry) bool {
 	case s.target == nil:
 		return false
 	}
-	for _, led := range h.dispatch[found.Stage{Judges: s.order.Judges, Direction: s.target.direction}] {
+	for _, led := range h.dispatch[found.Stage{Evaluation: s.order.Evaluation, Direction: s.target.direction}] {
 		if led != s && led.kept[e] {
 			return true
 		}
@@ -224,7 +224,7 @@ func (h *hold) bars(s *Set, e ipset.Entry) bool {
 func (cs *Chains) FoundLists() bool { return cs.foundLists }
 
 // HeldLists returns what the rules judge that stay because input is missing.
-func (t *Table) HeldLists() (held rules.Judging) {
+func (t *Table) HeldLists() (held rules.ActiveTiers) {
 	for _, tier := range policy.Tiers {
 		for _, d := range npc.Directions {
 			root := t.Chains.byName[naming.TierChain(tier.String(), d)]

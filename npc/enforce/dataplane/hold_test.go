@@ -60,7 +60,7 @@ func TestHoldKeepsWhatNobodyAccountsFor(t *testing.T) {
 		if n.kernel.Sets[shopPods] != nil || n.kernel.Sets[peersName] != nil || n.kernel.Chains[shopChain] != nil {
 			t.Error("what nobody asks for is left")
 		}
-		n.settled()
+		n.reconciled()
 	})
 	t.Run("the_policy_is_read", func(t *testing.T) {
 		n := heldNode(t, bothPods)

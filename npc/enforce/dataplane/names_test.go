@@ -31,7 +31,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 		}
 		n.expect(tx.String(), "+destroy "+peersName, "+create "+peersName+" hash:ip")
 		n.Commit(tx, tx.Taken())
-		n.settled()
+		n.reconciled()
 	})
 	t.Run("it_is_in_use", func(t *testing.T) {
 		n := newNode(t)
@@ -46,7 +46,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 		tx := n.Plan(dataplane.Options{})
 		n.expect(tx.String(), "+create "+alias+" hash:ip", "+add "+alias+" 10.32.1.3", "+"+naming.Match(alias, "src"), "-"+peersName, "+add "+list+" "+alias)
 		n.Commit(tx, tx.Taken())
-		n.settled()
+		n.reconciled()
 		if n.Sets.Add(peersName, ipset.HashIP, "pods with role=client") != n.peers || n.peers.Name != alias || n.peers.Key() != peersName {
 			t.Errorf("%s is another set", n.peers.Name)
 		}

@@ -31,10 +31,10 @@ type node struct {
 	kernel       *paper.Kernel
 	peers, shard *dataplane.Set
 	// free are the default-allow sets, and gates those of unknown addresses.
-	free, gates []*dataplane.Set
-	rules       *dataplane.Chain
-	root        *dataplane.Chain
-	policy      *dataplane.Owner
+	free, failClosedSets []*dataplane.Set
+	rules                *dataplane.Chain
+	root                 *dataplane.Chain
+	policy               *dataplane.Owner
 }
 
 // bareNode returns a node with a kernel and one pod, but no policy.
@@ -45,7 +45,7 @@ func bareNode(t *testing.T, kernel *paper.Kernel) *node {
 	n.Activate()
 	for _, d := range npc.Directions {
 		n.free = append(n.free, n.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, naming.DefaultAllow(d)))
-		n.gates = append(n.gates, n.Sets.AddFixed(naming.Gate(d), ipset.HashNet, naming.Gate(d)))
+		n.failClosedSets = append(n.failClosedSets, n.Sets.AddFixed(naming.FailClosed(d), ipset.HashNet, naming.FailClosed(d)))
 	}
 	for _, name := range []string{naming.Broadcast, naming.PodRange} {
 		n.Sets.AddFixed(name, ipset.HashNet, name)
@@ -127,8 +127,8 @@ func (n *node) expect(text string, parts ...string) {
 	}
 }
 
-// settled fails if a plan finds something to do.
-func (n *node) settled() {
+// reconciled fails if a plan finds something to do.
+func (n *node) reconciled() {
 	n.Helper()
 	if tx := n.Plan(dataplane.Options{}); !tx.Empty() {
 		n.Errorf("there is something to do:\n%s", tx)

@@ -82,9 +82,9 @@ func (ss *Sets) readUses(cs *Chains) {
 		return
 	}
 	uses := found.UsesOf(ss.family.ip, cs.texts())
-	for name, at := range uses.Judged {
+	for name, at := range uses.Evaluated {
 		if s := ss.byName[name]; s != nil && !s.wanted {
-			s.order.Judges, s.order.Direction, s.stage = at.Judges, at.Direction, &at
+			s.order.Evaluation, s.order.Direction, s.stage = at.Evaluation, at.Direction, &at
 		}
 	}
 	for _, s := range ss.byName {

@@ -58,8 +58,8 @@ type planner struct {
 	replaced map[*Set]struct{}
 	// unwanted are the sets that may be destroyed.
 	unwanted []*Set
-	// hurried are addresses that something is to be opened to, whose connections therefore have to be deleted now.
-	hurried map[netip.Addr]struct{}
+	// urgent are addresses that something is to be opened to, whose connections therefore have to be deleted now.
+	urgent map[netip.Addr]struct{}
 }
 
 // plan returns the transaction.
@@ -73,13 +73,13 @@ func (p planner) plan() Transaction {
 	if p.Known == AllKnown {
 		p.planChains()
 	}
-	tx.FlushConntrack = p.sets.flows.Due(p.hurried)
+	tx.FlushConntrack = p.sets.flows.Due(p.urgent)
 	return tx
 }
 
-// planGates adds the members that sets lack that the kernel has.
-func planGates(gates []*Set) (ops []ipset.Op) {
-	for _, s := range gates {
+// planFailClosedSets adds the members that sets lack that the kernel has.
+func planFailClosedSets(failClosedSets []*Set) (ops []ipset.Op) {
+	for _, s := range failClosedSets {
 		if !s.exists || s.mismatch() != "" {
 			continue
 		}
@@ -106,7 +106,7 @@ func (p *planner) planSets() {
 	for _, s := range marked {
 		switch {
 		case s.rejected != "":
-			p.tx.settle(s)
+			p.tx.done(s)
 		case !s.wanted && p.Known != AllKnown, s.mismatch() != "" && !p.replaces(s):
 			// until it is known what rules may need
 		case !s.wanted && s.keeps():
@@ -145,10 +145,10 @@ func (p *planner) collects() bool { return p.CollectGarbage && p.moves.None() &&
 
 // hurry has the connections of an address deleted now.
 func (p *planner) hurry(a netip.Addr) {
-	if p.hurried == nil {
-		p.hurried = map[netip.Addr]struct{}{}
+	if p.urgent == nil {
+		p.urgent = map[netip.Addr]struct{}{}
 	}
-	p.hurried[a] = struct{}{}
+	p.urgent[a] = struct{}{}
 }
 
 // replaceMismatched destroys sets that have the names of desired ones, cannot be these and are not in use.
@@ -202,7 +202,7 @@ func (p *planner) planSet(c *memberChange, grow *[]ipset.Op) {
 	leave := p.leave(c.Of, len(c.Remove) > 0)
 	*leave = appendMembers(*leave, ipset.Delete, c.Of, c.Remove)
 	if !c.kept {
-		p.tx.settle(c.Of)
+		p.tx.done(c.Of)
 	}
 }
 
@@ -298,7 +298,7 @@ func (p *planner) planChains() {
 		case c.wanted:
 			p.planChain(c, garbage)
 		case c.keeps() && c.tail == nil:
-			p.tx.settleChain(c)
+			p.tx.reconcileChain(c)
 		case c.keeps():
 			p.planChain(c, garbage) // what an object wanted of it goes
 		case garbage || strings.HasPrefix(c.name, naming.LayoutPrefix):
@@ -333,6 +333,6 @@ func (p *planner) planChain(c *Chain, garbage bool) {
 		p.tx.Write(c.namespace, w, ch)
 	}
 	if !ch.Surplus || ch.Replace {
-		p.tx.settleChain(c)
+		p.tx.reconcileChain(c)
 	}
 }

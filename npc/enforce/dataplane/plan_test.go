@@ -17,29 +17,29 @@ import (
 func TestPlanStart(t *testing.T) {
 	everything := ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))
 	closed := func(n *node) {
-		for _, g := range n.gates {
+		for _, g := range n.failClosedSets {
 			g.Add(everything, ipset.Attr{Comment: "not all is read"})
 		}
 	}
 	t.Run("a_new_node", func(t *testing.T) {
 		n := bareNode(t, paper.New()[npc.IPv4])
 		closed(n)
-		n.expect(n.PlanStart(true, dataplane.NothingKnown, n.gates).String(), "-e")
-		n.expect(n.PlanStart(false, dataplane.AllKnown, n.gates).String(), "-e")
-		tx := n.PlanStart(true, dataplane.AllKnown, n.gates)
+		n.expect(n.PlanStart(true, dataplane.NothingKnown, n.failClosedSets).String(), "-e")
+		n.expect(n.PlanStart(false, dataplane.AllKnown, n.failClosedSets).String(), "-e")
+		tx := n.PlanStart(true, dataplane.AllKnown, n.failClosedSets)
 		n.expect(tx.String(), "+create weave-gate-ingress", "+add weave-gate-ingress 10.32.1.0/24", "+:WEAVE-NPC - ", "+-I FORWARD 1")
 		if err := n.kernel.Apply(tx); err != nil {
 			t.Fatal(err)
 		}
 		n.Commit(tx, tx.Taken())
-		n.settled()
+		n.reconciled()
 	})
 	t.Run("chains_stand", func(t *testing.T) {
 		former := newNode(t)
 		former.carryOut()
 		n := bareNode(t, former.kernel)
 		closed(n)
-		tx := n.PlanStart(true, dataplane.AllKnown, n.gates)
+		tx := n.PlanStart(true, dataplane.AllKnown, n.failClosedSets)
 		n.expect(tx.String(), "+add weave-gate-ingress 10.32.1.0/24", "+add weave-gate-egress 10.32.1.0/24", "-del ", "-# IPv4: rules", "-create weave", "-:WEAVE")
 		if !tx.OnlyMembers() || tx.Empty() {
 			t.Errorf("there is more than members:\n%s", tx)
@@ -105,9 +105,9 @@ func TestAnAddressThatChangedHands(t *testing.T) {
 		t.Errorf("first of all: %v", tx.DeleteStale)
 	}
 	n.expect(n.Plan(dataplane.Options{NoPolicies: true}).String(), "+add "+other.Name+" 10.32.1.3")
-	n.Flows.Strike([]netip.Addr{web, client})
+	n.Flows.Remove([]netip.Addr{web, client})
 	n.expect(n.carryOut().String(), "+add "+other.Name+" 10.32.1.3", "+add weave-local-pods 10.32.1.2")
-	n.settled()
+	n.reconciled()
 }
 
 // TestPostponedNamespace: its rules are left as they are, and its pods where they are, or no more.

@@ -50,7 +50,7 @@ func TestAnyHistoryLeavesNothing(t *testing.T) {
 			h.drop()
 		}
 		h.collectGarbage()
-		h.settled()
+		h.reconciled()
 		if got, want := strings.Join(h.kernel.Lines(), "\n"), strings.Join(fresh.kernel.Lines(), "\n"); got != want {
 			t.Errorf("the kernel has\n%s\nand not\n%s", got, want)
 		}

@@ -40,7 +40,7 @@ func TestAPolicyOfWhichTooManyRulesAreRejected(t *testing.T) {
 	}
 	t.Run("few", func(t *testing.T) {
 		n := rejected(t, 4)
-		n.settled()
+		n.reconciled()
 		n.Retry()
 		n.expect(n.Plan(dataplane.Options{}).String(), "+--dport 0", "+--dport 3", "-"+fromPeers)
 	})
@@ -49,7 +49,7 @@ func TestAPolicyOfWhichTooManyRulesAreRejected(t *testing.T) {
 		tx := n.Plan(dataplane.Options{})
 		n.expect(tx.String(), "+"+shared, "-"+fromPeers, "--p udp")
 		n.Commit(tx, tx.Taken())
-		n.settled()
+		n.reconciled()
 		n.Retry()
 		n.expect(n.Plan(dataplane.Options{}).String(), "+--dport 0", "+--dport 4", "+"+fromPeers, "-"+shared)
 	})
@@ -70,7 +70,7 @@ func TestWhatDoesNotReport(t *testing.T) {
 	if why := n.LoggingRejected(); why != "no such match" {
 		t.Errorf("it is not reported because %q", why)
 	}
-	n.settled()
+	n.reconciled()
 }
 
 // TestWhatNamesARejectedSet: lists do without it, and sets that every node has cannot be done without.

@@ -99,7 +99,7 @@ func (s *Set) Differences() iter.Seq2[ipset.Entry, members.State] { return s.mem
 // Dispatch records that packets of members are sent to a chain, at a height above the rules that they lead to (0 for those rules).
 func (s *Set) Dispatch(to *Chain, d npc.Direction, height int) {
 	s.target = &target{chain: to, direction: d, height: height}
-	s.order.Judges, s.order.Direction = order.Tail, d
+	s.order.Evaluation, s.order.Direction = order.Tail, d
 }
 
 // SetRole replaces what becomes of packets of members.
@@ -108,11 +108,11 @@ func (s *Set) SetRole(r order.Role) { s.order.Role = r }
 // DispatchToTier records that packets of members are sent to a chain with policies of a tier, at a height above their rules (0 for those).
 func (s *Set) DispatchToTier(t policy.Tier, to *Chain, d npc.Direction, height int) {
 	s.Dispatch(to, d, height)
-	s.order.Judges = order.ListOf(t)
+	s.order.Evaluation = order.ListOf(t)
 }
 
 // Allow records that packets of members are allowed in a direction.
-func (s *Set) Allow(d npc.Direction) { s.order.Judges, s.order.Direction = order.Tail, d }
+func (s *Set) Allow(d npc.Direction) { s.order.Evaluation, s.order.Direction = order.Tail, d }
 
 // Add makes an entry desired. Adding it again with another comment changes the comment.
 func (s *Set) Add(e ipset.Entry, a ipset.Attr) {
@@ -220,7 +220,7 @@ type Sets struct {
 	// closed is the set of the local pods whose packets to this node are dropped; nil while policies judge none of these.
 	closed *Set
 	// flows are the addresses that changed hands and have connections of former pods.
-	flows *conntrack.Ledger
+	flows *conntrack.Pending
 	// needed are the names of the sets that rules and lists refer to which stay because input is missing.
 	needed map[string]bool
 	// loaded is set once the kernel's sets have been read.
@@ -228,7 +228,7 @@ type Sets struct {
 }
 
 func newSets(f *family) *Sets {
-	return &Sets{family: f, byName: map[string]*Set{}, marked: map[*Set]uint64{}, flows: &conntrack.Ledger{}}
+	return &Sets{family: f, byName: map[string]*Set{}, marked: map[*Set]uint64{}, flows: &conntrack.Pending{}}
 }
 
 // Add makes a set desired and returns it. A set that the kernel still has by that name is taken up again.
@@ -265,7 +265,7 @@ func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 // AddClosed makes the set desired of the local pods whose packets to this node are dropped. They are, too, while it changes who judges them.
 func (ss *Sets) AddClosed(about string) *Set {
 	ss.closed = ss.AddFixed(naming.Closed, ipset.HashIP, about)
-	ss.closed.order.Judges, ss.closed.order.Direction = order.ClosedToNode, npc.Egress
+	ss.closed.order.Evaluation, ss.closed.order.Direction = order.ClosedToNode, npc.Egress
 	return ss.closed
 }
 

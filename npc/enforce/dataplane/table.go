@@ -34,7 +34,7 @@ type Table struct {
 	Local *Set
 	// Flows are the addresses that changed hands and have connections of former pods. Until these are deleted, nothing is opened to
 	// their next pods: a local one is closed, and a remote one is no peer.
-	Flows *conntrack.Ledger
+	Flows *conntrack.Pending
 
 	family     *family
 	rejections rejections
@@ -161,14 +161,14 @@ func (t *Table) Plan(o Options) Transaction {
 
 // PlanStart returns what is to be done before all objects are known. It takes nothing away: where weave-npc's chains stand, the gates
 // are closed. With boot, on a node without pods and without such chains, the base is made, closed.
-func (t *Table) PlanStart(boot bool, known Known, gates []*Set) Transaction {
+func (t *Table) PlanStart(boot bool, known Known, failClosedSets []*Set) Transaction {
 	// Sets alone do nothing: who made them did not come as far as the chains.
 	if standing, _ := t.Chains.size(); boot && known == AllKnown && standing == 0 {
 		return t.Plan(Options{Mismatched: t.ResolveNames(false)})
 	}
 	tx := newTransaction(t.family)
 	if known != NothingKnown {
-		tx.AddMembers = planGates(gates)
+		tx.AddMembers = planFailClosedSets(failClosedSets)
 	}
 	return tx
 }
@@ -180,7 +180,7 @@ func (t *Table) Commit(tx Transaction, r Result) (sets, rules []string) {
 	c := commit{Result: r, sets: t.Sets, chains: t.Chains}
 	c.transaction(tx)
 	sets, rules = t.rejections.rejectSets(r.RejectedSets), t.rejections.rejectRules(r.RejectedRules)
-	c.settle(tx.planned)
+	c.done(tx.planned)
 	return sets, rules
 }
 

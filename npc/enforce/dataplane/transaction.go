@@ -30,5 +30,5 @@ func newTransaction(f *family) Transaction {
 	return Transaction{Steps: steps.Steps{Family: f.ip}, planned: planned{changes: f.changes}}
 }
 
-func (tx *Transaction) settle(s *Set)        { tx.planned.sets = append(tx.planned.sets, s) }
-func (tx *Transaction) settleChain(c *Chain) { tx.planned.chains = append(tx.planned.chains, c) }
+func (tx *Transaction) done(s *Set)             { tx.planned.sets = append(tx.planned.sets, s) }
+func (tx *Transaction) reconcileChain(c *Chain) { tx.planned.chains = append(tx.planned.chains, c) }

@@ -83,7 +83,7 @@ func TestAnOrderedChainIsEdited(t *testing.T) {
 	if got := n.carryOutWith(o).LogValue().String(); got != "[chains_edited=1 rules_deleted=1 rules_inserted=2]" {
 		t.Errorf("edited: %s", got)
 	}
-	n.settled()
+	n.reconciled()
 	set(8, 1, 9, 2, 3, 7)
 	tx := n.Plan(o)
 	isEight := func(r iptables.Rule) bool { return strings.HasSuffix(r.Match, " 8") }
@@ -95,13 +95,13 @@ func TestAnOrderedChainIsEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Commit(tx, r)
-	n.settled()
+	n.reconciled()
 	_, seen := n.kernel.Read()
 	if drift := n.Chains.Drift(seen); len(drift) > 0 {
 		t.Errorf("drift: %q", drift)
 	}
 	n.load()
-	n.settled()
+	n.reconciled()
 	set(1, 9, 2, 3, 6)
 	if got := n.carryOutWith(o).LogValue().String(); got != "[chains_replaced=1]" {
 		t.Errorf("after it was read: %s", got)

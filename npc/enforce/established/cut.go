@@ -1,7 +1,7 @@
 // Package established ends the connections of local pods that policies do not allow any more, once a change of policies, labels, namespaces or Nodes is in
 // the kernel. A connection that has ended has a bit in its mark, by which a rule stops its packets.
 //
-//	w := established.newCutter(config)
+//	w := established.newTerminator(config)
 //	go w.Run(ctx)
 //	w.Ask() // after each change
 //
@@ -26,23 +26,23 @@ import (
 const (
 	// lookAgain is when connections are looked at again that were being opened during the first look, whose first packet the former rules let pass.
 	lookAgain = 100 * time.Millisecond
-	// judgedAtOnce is how many connections are judged while changes of the objects wait.
-	judgedAtOnce = 128
+	// evaluatedAtOnce is how many connections are judged while changes of the objects wait.
+	evaluatedAtOnce = 128
 	// A look that fails is repeated after retryFirst, and later after twice the last pause, up to retryLast.
 	retryFirst, retryLast = 100 * time.Millisecond, 30 * time.Second
 )
 
-// Judge tells what policies make of flows of local pods.
-type Judge interface {
+// Evaluate tells what policies make of flows of local pods.
+type Evaluator interface {
 	// LocalAddrs returns the addresses of the local pods.
 	LocalAddrs() map[netip.Addr]struct{}
-	// Judge appends the verdicts on flows, in their order, to out.
-	Judge(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
+	// Evaluate appends the verdicts on flows, in their order, to out.
+	Evaluate(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
 }
 
 // Config is what a Worker is made of.
 type Config struct {
-	Judge Judge
+	Evaluator Evaluator
 	// Table has the connections of all families that there are rules for.
 	Table *conntrack.Table
 	// Bit is the bit of the mark.
@@ -66,7 +66,7 @@ type Worker struct {
 }
 
 // New returns a Worker that has ended nothing.
-func newCutter(c Config) *Worker {
+func newTerminator(c Config) *Worker {
 	return &Worker{Config: c, asked: make(chan struct{}, 1)}
 }
 
@@ -137,7 +137,7 @@ func (s *share) after(now time.Time, took time.Duration) time.Duration {
 // look judges all connections once.
 func (w *Worker) look() (counts, error) {
 	start := time.Now()
-	local := w.Judge.LocalAddrs()
+	local := w.Evaluator.LocalAddrs()
 	l := pass{Worker: w}
 	err := w.Table.Entries(func(source, destination netip.Addr) bool {
 		_, from := local[source]
@@ -198,13 +198,13 @@ func (l *pass) take(e conntrack.Entry) {
 		l.related = append(l.related, e)
 		return
 	}
-	if l.entries = append(l.entries, e); len(l.entries) == judgedAtOnce {
-		l.judge()
+	if l.entries = append(l.entries, e); len(l.entries) == evaluatedAtOnce {
+		l.evaluate()
 	}
 }
 
-// judge judges the connections that wait.
-func (l *pass) judge() {
+// evaluate judges the connections that wait.
+func (l *pass) evaluate() {
 	l.flows, l.verdicts = l.flows[:0], l.verdicts[:0]
 	for _, e := range l.entries {
 		l.flows = append(l.flows, verdict.Flow{From: e.Source, To: e.Destination, Service: flow.Service{Protocol: e.Protocol, Port: e.Port}})
@@ -214,24 +214,24 @@ func (l *pass) judge() {
 			l.flows = append(l.flows, verdict.Flow{From: e.Destination, To: e.Source, Service: flow.Service{Protocol: e.Protocol, Port: e.SourcePort}})
 		}
 	}
-	l.verdicts = l.Judge.Judge(l.flows, l.verdicts)
+	l.verdicts = l.Evaluator.Evaluate(l.flows, l.verdicts)
 	reverse := l.verdicts[len(l.entries):]
-	l.carryOut(func(i int) (judged, allowed bool) {
+	l.carryOut(func(i int) (evaluated, allowed bool) {
 		v := l.verdicts[i]
 		if l.entries[i].Liberal {
 			v.Allowed, reverse = v.Allowed || reverse[0].Allowed, reverse[1:]
 		}
-		return v.Judged, v.Allowed
+		return v.Evaluated, v.Allowed
 	})
 }
 
 // end judges the rest.
 func (l *pass) end() error {
 	if len(l.entries) > 0 {
-		l.judge()
+		l.evaluate()
 	}
 	if l.entries = l.related; len(l.entries) > 0 {
-		l.carryOut(func(i int) (judged, allowed bool) {
+		l.carryOut(func(i int) (evaluated, allowed bool) {
 			_, ended := l.ended[l.entries[i].Master]
 			return true, !ended
 		})
@@ -240,16 +240,16 @@ func (l *pass) end() error {
 }
 
 // carryOut ends the connections that are denied, and restores those that were ended and are allowed.
-func (l *pass) carryOut(verdict func(i int) (judged, allowed bool)) {
+func (l *pass) carryOut(verdict func(i int) (evaluated, allowed bool)) {
 	var pin, mark, restore []conntrack.Entry
 	for i, e := range l.entries {
-		judged, allowed := verdict(i)
+		evaluated, allowed := verdict(i)
 		marked := e.Mark&l.Bit != 0
-		if judged && !allowed {
+		if evaluated && !allowed {
 			l.remember(e.Name)
 		}
 		switch {
-		case !judged, allowed && !marked:
+		case !evaluated, allowed && !marked:
 		case allowed:
 			restore = append(restore, e)
 		case marked:
@@ -263,7 +263,7 @@ func (l *pass) carryOut(verdict func(i int) (judged, allowed bool)) {
 		if marked && e.Pinned() {
 			l.pinned++
 		}
-		if judged && !allowed && e.Offloaded() {
+		if evaluated && !allowed && e.Offloaded() {
 			l.offloaded++
 		}
 	}
@@ -272,7 +272,7 @@ func (l *pass) carryOut(verdict func(i int) (judged, allowed bool)) {
 		entries []conntrack.Entry
 		pin     bool
 	}{{pin, true}, {mark, false}} {
-		gone, err := l.Table.Cut(c.entries, l.Bit, c.pin)
+		gone, err := l.Table.Terminate(c.entries, l.Bit, c.pin)
 		l.note(err)
 		l.cut += len(c.entries) - gone
 	}

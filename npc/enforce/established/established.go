@@ -29,16 +29,16 @@ type Options struct {
 	Families []npc.Family
 	Backend  iptables.Backend
 	// Bit is the bit of the mark of connections that are ended; 0 to keep them.
-	Bit      uint32
-	Judge    Judge
-	Registry prometheus.Registerer
-	Log      *slog.Logger
+	Bit       uint32
+	Evaluator Evaluator
+	Registry  prometheus.Registerer
+	Log       *slog.Logger
 }
 
-// Cutter returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
-func Cutter(ctx context.Context, of Options) (*Worker, error) {
+// Terminator returns what ends connections, or nil if they are kept. An error says why they cannot be ended.
+func Terminator(ctx context.Context, of Options) (*Worker, error) {
 	bit := of.Bit
-	c := Config{Judge: of.Judge, Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: of.Log}
+	c := Config{Evaluator: of.Evaluator, Bit: bit, MaxPinned: conntrack.MaxEntries() / pinnedShare, Log: of.Log}
 	for _, f := range of.Families {
 		if err := of.takeOverMarks(ctx, f); err != nil {
 			return nil, errors.Wrap(err, f.String())
@@ -57,7 +57,7 @@ func Cutter(ctx context.Context, of Options) (*Worker, error) {
 		return nil, err
 	}
 	c.Metrics = NewMetrics(of.Registry)
-	return newCutter(c), nil
+	return newTerminator(c), nil
 }
 
 func openConnections(f iptables.Family) (*conntrack.Table, error) {
@@ -78,7 +78,7 @@ func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
 	if err != nil {
 		return err
 	}
-	bit, former := c.Bit, uint32(rules.CutMarkIn(seen))
+	bit, former := c.Bit, uint32(rules.TerminateMarkIn(seen))
 	switch {
 	case bit == 0 && former == 0:
 		return nil
@@ -104,18 +104,18 @@ func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
 	default:
 		marked, err := connections.Marked(former)
 		if err == nil {
-			_, err = connections.Cut(marked, bit, false)
+			_, err = connections.Terminate(marked, bit, false)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return errors.Wrap(tryCut(ctx, table, bit), "--established=cut: the kernel does not take the rules for it; use keep")
+	return errors.Wrap(tryTerminate(ctx, table, bit), "--established=cut: the kernel does not take the rules for it; use keep")
 }
 
-// tryCut writes the rules that connections end by to a chain that no rule leads to.
-func tryCut(ctx context.Context, t *iptables.Table, bit uint32) error {
-	try := append(rules.Cut(), iptables.Rule{Match: rules.CutMark(bit).ToNode().Match, Target: "-j RETURN", Comment: "try"})
+// tryTerminate writes the rules that connections end by to a chain that no rule leads to.
+func tryTerminate(ctx context.Context, t *iptables.Table, bit uint32) error {
+	try := append(rules.Terminate(), iptables.Rule{Match: rules.TerminateMark(bit).ToNode().Match, Target: "-j RETURN", Comment: "try"})
 	if err := t.Apply(ctx, iptables.Update{Replace: []iptables.Chain{{Name: naming.ScratchChain, Rules: try}}}); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func Marks(ctx context.Context, tables []*iptables.Table) (map[iptables.Family]u
 		if err != nil {
 			return nil, err
 		}
-		if bit := rules.CutMarkIn(seen); bit != 0 {
+		if bit := rules.TerminateMarkIn(seen); bit != 0 {
 			bits[t.Family()] = uint32(bit)
 		}
 	}

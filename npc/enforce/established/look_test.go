@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
 // node returns a controller of 100 local pods and 1,000 others of ten applications, and policies that let each application reach the next one.
 func node(tb testing.TB) *controller.Controller {
 	tb.Helper()
-	c := controller.New(enforce.Config{NodeName: "node1", Hook: enforce.HookForward, AllowAction: "ACCEPT", Gate: enforce.GateAuto, NFLogGroup: 86, MaxListSize: 1024})
+	c := controller.New(enforce.Config{NodeName: "node1", Hook: enforce.HookForward, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, MaxListSize: 1024})
 	c.SetNamespace(npc.Namespace{Name: "shop", UID: "shop"})
 	for i := range 1100 {
 		name, at := fmt.Sprintf("pod%d", i), "node2"
@@ -84,7 +84,7 @@ func newWorker(tb testing.TB, c *controller.Controller) *Worker {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(t.Close)
-	return newCutter(Config{Judge: c.Lookup(), Table: t, Bit: 0x2000, MaxPinned: 100, Metrics: NewMetrics(prometheus.NewRegistry()),
+	return newTerminator(Config{Evaluator: c.Lookup(), Table: t, Bit: 0x2000, MaxPinned: 100, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -158,7 +158,7 @@ func TestS95_WhoOpenedItIsNotKnown(t *testing.T) {
 		p := pass{Worker: w}
 		p.take(conntrack.Entry{Name: "it", Source: podAddr(test.from), Destination: podAddr(test.to), Protocol: unix.IPPROTO_TCP, SourcePort: test.sourcePort,
 			Port: test.port, Liberal: test.liberal})
-		p.judge()
+		p.evaluate()
 		if _, ends := p.ended["it"]; ends != test.ends {
 			t.Errorf("%s: ends = %t", test.name, ends)
 		}

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// settle is the time for which changes of interfaces are collected before the addresses are read again.
-	settle = 100 * time.Millisecond
+	// debounce is the time for which changes of interfaces are collected before the addresses are read again.
+	debounce = 100 * time.Millisecond
 	// rereadEvery is the period of reading the addresses without reported changes.
 	rereadEvery = 10 * time.Second
 	// askEvery is the period of reading the Node object. Its addresses rarely change, and most are interfaces' too.
@@ -78,7 +78,7 @@ func (f *AddressFollower) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(settle):
+			case <-time.After(debounce):
 			}
 			for len(changes) > 0 {
 				<-changes

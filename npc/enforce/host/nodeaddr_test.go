@@ -157,7 +157,7 @@ func TestBursts(t *testing.T) {
 		t.Errorf("20 addresses are passed on in %d parts", times)
 	}
 	assign("192.0.2.120/24")
-	time.Sleep(settle / 4)
+	time.Sleep(debounce / 4)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -76,8 +76,8 @@ const (
 // direction.
 func DefaultAllow(d npc.Direction) string { return "default-allow-" + d.String() }
 
-// Gate returns the name, without prefix and family, of the set of the unknown addresses that are dropped in a direction.
-func Gate(d npc.Direction) string { return "gate-" + d.String() }
+// FailClosed returns the name, without prefix and family, of the set of the unknown addresses that are dropped in a direction.
+func FailClosed(d npc.Direction) string { return "gate-" + d.String() }
 
 // ourSetName matches the names that Set and FixedSet return.
 var ourSetName = regexp.MustCompile(
@@ -137,7 +137,7 @@ const (
 	EgressDefaultChain = ChainPrefix + "-EGRESS-DEFAULT"
 	EgressCustomChain  = ChainPrefix + "-EGRESS-CUSTOM"
 	BroadcastChain     = ChainPrefix + "-BROADCAST"
-	CutChain           = ChainPrefix + "-CUT"
+	TerminateChain     = ChainPrefix + "-CUT"
 )
 
 // IsolatedChain returns the chain for packets that default-allow does not let pass.

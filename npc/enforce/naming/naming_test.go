@@ -36,7 +36,7 @@ func TestSetNames(t *testing.T) {
 func TestNamesInTheKernel(t *testing.T) {
 	for want, got := range map[string]string{
 		"weave-local-pods":                        FixedSet(npc.IPv4, LocalPods),
-		"weave-gate-egress-v6":                    FixedSet(npc.IPv6, Gate(npc.Egress)),
+		"weave-gate-egress-v6":                    FixedSet(npc.IPv6, FailClosed(npc.Egress)),
 		"weave-default-allow-ingress":             FixedSet(npc.IPv4, DefaultAllow(npc.Ingress)),
 		"WEAVE-NPC-I-abc":                         NodeChain(npc.Ingress, "abc"),
 		"WEAVE-NPC-E-abc":                         NodeChain(npc.Egress, "abc"),

@@ -30,22 +30,22 @@ type Base struct {
 	AllowAction string
 	AllowMcast  bool
 	// NFLogGroup is the NFLOG group of packets dropped on ingress. Packets dropped on egress have the next group.
-	NFLogGroup uint16
-	TCPLiberal bool
-	CutMark    CutMark
-	Judging
+	NFLogGroup    uint16
+	TCPLiberal    bool
+	TerminateMark TerminateMark
+	ActiveTiers
 }
 
-// Judging is what cluster network policies judge.
-type Judging struct {
+// ActiveTiers is what cluster network policies judge.
+type ActiveTiers struct {
 	// Lists reports for each tier and direction whether they choose local pods.
 	Lists [len(policy.Tiers)][len(npc.Directions)]bool
 	// Node is set if they may deny packets of local pods to the node itself.
 	Node bool
 }
 
-// JudgesNode reports whether packets of local pods to the node itself are judged.
-func (b *Base) JudgesNode() bool { return b.Node && b.judged(npc.Egress) }
+// EvaluatesNode reports whether packets of local pods to the node itself are judged.
+func (b *Base) EvaluatesNode() bool { return b.Node && b.evaluated(npc.Egress) }
 
 // Through returns the rule for packets that pass the node.
 func (b *Base) Through() iptables.Rule {
@@ -61,8 +61,8 @@ func (b *Base) ToNode(f npc.Family) iptables.Rule {
 // toNode matches packets to addresses of the node.
 const toNode = "-m addrtype --dst-type LOCAL"
 
-// judged reports whether some tier judges new connections in a direction.
-func (b *Base) judged(d npc.Direction) bool {
+// evaluated reports whether some tier judges new connections in a direction.
+func (b *Base) evaluated(d npc.Direction) bool {
 	return b.Lists[policy.Admin][d] || b.Lists[policy.Baseline][d]
 }
 
@@ -108,9 +108,9 @@ func (b *Base) AllowTarget(d npc.Direction) string {
 	return "-j ACCEPT"
 }
 
-// strangerTarget returns the target, on ingress, of packets that are not for local pods. A CNI that jumps to these chains drops
+// foreignTarget returns the target, on ingress, of packets that are not for local pods. A CNI that jumps to these chains drops
 // packets that return.
-func (b *Base) strangerTarget() string {
+func (b *Base) foreignTarget() string {
 	if !b.Hooked {
 		return "-j ACCEPT"
 	}
@@ -120,7 +120,7 @@ func (b *Base) strangerTarget() string {
 // Forward returns the rules that divide forwarded packets into those from local pods and those to them.
 func (b *Base) Forward(f npc.Family) []iptables.Rule {
 	local := naming.FixedSet(f, naming.LocalPods)
-	rules := b.CutMark.rules()
+	rules := b.TerminateMark.rules()
 	if b.AllowAction != "RETURN" {
 		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"), Target: b.AllowTarget(npc.Ingress),
 			Comment: "replies to local pods"}
@@ -171,7 +171,7 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 	allow := b.AllowTarget(d)
 	var rules []iptables.Rule
 	if !b.Hooked { // else WEAVE-NPC-FORWARD has the rule
-		rules = b.CutMark.rules()
+		rules = b.TerminateMark.rules()
 	}
 	if !b.RepliesApart() {
 		rules = append(rules, b.Replies(f, d)...)
@@ -190,7 +190,7 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 		}
 		rules = append(rules, b.multicastRule(f, d))
 	}
-	if b.judged(d) {
+	if b.evaluated(d) {
 		return rules // the tiers judge it first
 	}
 	return append(rules, hairpin(naming.IPTables(f), allow))
@@ -231,7 +231,7 @@ func (b *Base) uplinkPorts() []string {
 func (b *Base) ToPods(f npc.Family) []iptables.Rule {
 	rules := b.alwaysRules(f, npc.Ingress)
 	rules = append(rules, droppedFrameToAll(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
-	rules = append(rules, toUplinks(b.uplinkPorts(), b.strangerTarget())...)
+	rules = append(rules, toUplinks(b.uplinkPorts(), b.foreignTarget())...)
 	rules = append(rules, b.toTier(f, policy.Admin, npc.Ingress)...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.DefaultChain, Comment: "new connections"})
 }
@@ -239,7 +239,7 @@ func (b *Base) ToPods(f npc.Family) []iptables.Rule {
 // FromPods returns the rules for packets from local pods.
 func (b *Base) FromPods(f npc.Family) []iptables.Rule {
 	rules := b.alwaysRules(f, npc.Egress)
-	if !b.JudgesNode() {
+	if !b.EvaluatesNode() {
 		rules = append(rules, iptables.Rule{Match: toNode, Target: "-j RETURN", Comment: "to this node"})
 	}
 	rules = append(rules, fromUplinks(b.uplinkPorts(), "-j RETURN")...)
@@ -253,11 +253,11 @@ func (b *Base) Default(f npc.Family, d npc.Direction) []iptables.Rule {
 		{Match: naming.Match(naming.FixedSet(f, naming.DefaultAllow(d)), d.Own()), Target: b.AllowTarget(d), Comment: "no policy isolates it"},
 	}
 	rules = append(rules, b.toTier(f, policy.Baseline, d)...)
-	if d == npc.Egress && b.JudgesNode() {
+	if d == npc.Egress && b.EvaluatesNode() {
 		rules = append(rules, iptables.Rule{Match: toNode + " " + naming.NoMatch(naming.FixedSet(f, naming.Closed), "src"), Target: "-j RETURN",
 			Comment: "to this node"})
 	}
-	if b.judged(d) {
+	if b.evaluated(d) {
 		rules = append(rules, hairpin(naming.IPTables(f), b.AllowTarget(d)))
 	}
 	rules = append(rules, b.dhcpRules(f, d)...)
@@ -286,21 +286,21 @@ func (b *Base) Isolated(f npc.Family, d npc.Direction) []iptables.Rule {
 		{Match: naming.Match(naming.FixedSet(f, naming.LocalPods), d.Own()), Target: "-g " + naming.DropChain(d),
 			Comment: "isolated and nothing allows it"},
 	}
-	stranger := "-j RETURN"
+	unknown := "-j RETURN"
 	if d == npc.Ingress {
-		stranger = b.strangerTarget()
+		unknown = b.foreignTarget()
 		if f == npc.IPv4 {
 			rules = append(rules, droppedBroadcast(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
 		}
 		rules = append(rules, b.multicastRule(f, d))
 		if len(b.Uplinks) > 0 {
-			rules = append(rules, routedTo(naming.FixedSet(f, naming.BehindUplinks), stranger))
+			rules = append(rules, routedTo(naming.FixedSet(f, naming.BehindUplinks), unknown))
 		}
 	}
 	return append(rules, unknownDHCP(naming.IPTables(f), b.AllowTarget(d)),
-		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.Gate(d)), d.Own()), Target: "-g " + naming.DropChain(d),
+		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.FailClosed(d)), d.Own()), Target: "-g " + naming.DropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
-		iptables.Rule{Target: stranger, Comment: "not a pod of this node"})
+		iptables.Rule{Target: unknown, Comment: "not a pod of this node"})
 }
 
 // reportLimit lets the first five packets through, and then one a second, that one address sends to one port of another; where there are no

@@ -11,52 +11,52 @@ import (
 
 const endedComment = "its connection was ended: what policies allow changed"
 
-// CutMark is the bit of the mark of connections that were ended; 0 if none are.
-type CutMark uint32
+// TerminateMark is the bit of the mark of connections that were ended; 0 if none are.
+type TerminateMark uint32
 
 // match matches the packets of connections that were ended.
-func (m CutMark) match() string {
+func (m TerminateMark) match() string {
 	return fmt.Sprintf("-m connmark --mark %#x/%#x", uint32(m), uint32(m))
 }
 
 // rules returns the rule that leads the packets of connections to their end, if there are such connections.
-func (m CutMark) rules() []iptables.Rule {
+func (m TerminateMark) rules() []iptables.Rule {
 	if m == 0 {
 		return nil
 	}
-	return []iptables.Rule{{Match: m.match(), Target: "-g " + naming.CutChain, Comment: endedComment}}
+	return []iptables.Rule{{Match: m.match(), Target: "-g " + naming.TerminateChain, Comment: endedComment}}
 }
 
 // ToNode returns the rule for packets of local pods to the node itself, whose connection was ended.
-func (m CutMark) ToNode() iptables.Rule {
-	return iptables.Rule{Match: m.match(), Target: "-j " + naming.CutChain, Comment: endedComment}
+func (m TerminateMark) ToNode() iptables.Rule {
+	return iptables.Rule{Match: m.match(), Target: "-j " + naming.TerminateChain, Comment: endedComment}
 }
 
 // FromNode returns the rules for what the node itself answers to such packets. A reset that tells a pod of the end passes.
-func (m CutMark) FromNode() [2]iptables.Rule {
+func (m TerminateMark) FromNode() [2]iptables.Rule {
 	tcp, rest := m.ToNode(), m.ToNode()
 	tcp.Match = "-p tcp -m tcp ! --tcp-flags RST RST " + tcp.Match
 	rest.Match = "! -p tcp " + rest.Match
 	return [2]iptables.Rule{tcp, rest}
 }
 
-// Cut returns the rules for packets of connections that were ended. Both ends of a TCP connection are told, each when it sends something.
-func Cut() []iptables.Rule {
+// Terminate returns the rules for packets of connections that were ended. Both ends of a TCP connection are told, each when it sends something.
+func Terminate() []iptables.Rule {
 	return []iptables.Rule{{Match: "-p tcp", Target: "-j REJECT --reject-with tcp-reset", Comment: "tells who sent it"},
 		{Target: "-j DROP", Comment: "ended"}}
 }
 
-// CutMarkIn returns the bit of the mark by which rules in the kernel tell connections that were ended; 0 if there are no such rules.
-func CutMarkIn(seen iptables.Seen) CutMark {
+// TerminateMarkIn returns the bit of the mark by which rules in the kernel tell connections that were ended; 0 if there are no such rules.
+func TerminateMarkIn(seen iptables.Seen) TerminateMark {
 	for _, chain := range []string{naming.ForwardChain, naming.MainChain} {
 		for _, text := range seen.Chains[chain].Text {
 			_, mark, found := strings.Cut(text, " -m connmark --mark 0x")
-			if !found || !strings.HasSuffix(text, " -g "+naming.CutChain) {
+			if !found || !strings.HasSuffix(text, " -g "+naming.TerminateChain) {
 				continue
 			}
 			digits, _, _ := strings.Cut(mark, "/")
 			if bit, err := strconv.ParseUint(digits, 16, 32); err == nil {
-				return CutMark(bit)
+				return TerminateMark(bit)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func FuzzSelectorSets(f *testing.F) {
 			{MatchExpressions: []metav1.LabelSelectorRequirement{e}},
 			{MatchLabels: map[string]string{key2: value2}},
 		}
-		worlds := []map[string]string{{}, {labelKey: labelValue}, {key: value}, {key2: value2}, {key: value, key2: value3}}
+		harnesses := []map[string]string{{}, {labelKey: labelValue}, {key: value}, {key2: value2}, {key: value, key2: value3}}
 		names := map[string][]bool{} // set -> what it matches
 		for _, s := range specs {
 			p := compiled.Compile(&networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{PodSelector: s}}, quota.Default())
@@ -47,14 +47,14 @@ func FuzzSelectorSets(f *testing.F) {
 				continue
 			}
 			var matched []bool
-			for _, l := range worlds {
+			for _, l := range harnesses {
 				if !possible(l) {
 					continue
 				}
-				if c.Chooses(labels.Set(l)) != matches(s, l) {
-					t.Fatalf("%v matches %v: %t", s, l, c.Chooses(labels.Set(l)))
+				if c.Selects(labels.Set(l)) != matches(s, l) {
+					t.Fatalf("%v matches %v: %t", s, l, c.Selects(labels.Set(l)))
 				}
-				matched = append(matched, c.Chooses(labels.Set(l)))
+				matched = append(matched, c.Selects(labels.Set(l)))
 			}
 			if _, possible := c.Unmet(nil); !possible {
 				continue // it gets no set

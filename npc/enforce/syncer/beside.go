@@ -8,8 +8,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// probePatience is how long a sync waits for a probe before it goes on without: most failures come at once.
-const probePatience = 300 * time.Millisecond
+// probeTimeout is how long a sync waits for a probe before it goes on without: most failures come at once.
+const probeTimeout = 300 * time.Millisecond
 
 // probe is a try whether the programs of iptables work, which goes on beside the syncs. The zero probe is not running.
 type probe struct{ result chan error }
@@ -30,8 +30,8 @@ func (p *probe) start(ctx context.Context, limit time.Duration, try func(context
 }
 
 // wait waits for the end of the probe and returns its result. It reports whether the probe has ended.
-func (p *probe) wait(patience time.Duration) (ended bool, err error) {
-	timer := time.NewTimer(patience)
+func (p *probe) wait(timeout time.Duration) (ended bool, err error) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case err = <-p.result: // even if no patience is left
@@ -62,11 +62,11 @@ type reading struct {
 type readChains struct {
 	kernel *kernel
 	// print is the table's fingerprint, and written the kernel's count, from before the read.
-	print    iptables.Fingerprint
-	written  int
-	patience time.Duration
-	seen     iptables.Seen
-	err      error
+	print   iptables.Fingerprint
+	written int
+	timeout time.Duration
+	seen    iptables.Seen
+	err     error
 }
 
 // begin reads chains, one family after the other.
@@ -84,7 +84,7 @@ func (r *reading) again(ctx context.Context, chains []readChains) {
 func (r *reading) read(ctx context.Context, chains []readChains) {
 	r.chains, r.limit = chains, 0
 	for _, c := range chains {
-		r.limit += c.patience
+		r.limit += c.timeout
 	}
 	r.start(ctx, r.limit, func(ctx context.Context) error {
 		for i := range chains {
@@ -96,7 +96,7 @@ func (r *reading) read(ctx context.Context, chains []readChains) {
 
 func (c *readChains) read(ctx context.Context) {
 	defer c.kernel.doing.Begin(c.kernel.family.String()+" beside", "reading the chains")()
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	c.seen, c.err = c.kernel.filter.Read(ctx, naming.ChainPrefix)
 }

@@ -19,7 +19,7 @@ import (
 // Watch is what Run does every watchEvery and until the look has ended, without a pause for what looking costs, and long before everything is read.
 func (s *Syncer) Watch(ctx context.Context) bool {
 	w := &s.watcher
-	w.lastRead, w.setsAt, w.chainsAt, w.unreadAt = time.Now(), time.Time{}, time.Time{}, time.Time{}
+	w.lastRead, w.setsAt, w.chainsAt, w.unsyncedAt = time.Now(), time.Time{}, time.Time{}, time.Time{}
 	return s.watchToTheEnd(ctx)
 }
 
@@ -147,7 +147,7 @@ func (s *Syncer) FailForgetting(f npc.Family, err error) {
 			continue
 		}
 		if err == nil {
-			k.flows.(*failingFlows).mend()
+			k.flows.(*failingFlows).repair()
 			continue
 		}
 		broken := &failingFlows{err: err}
@@ -169,7 +169,7 @@ func (x *failingFlows) Delete(func(*[4]netip.Addr) bool) (int, error) {
 	return 0, x.err
 }
 
-func (x *failingFlows) mend() {
+func (x *failingFlows) repair() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.err = nil

@@ -48,14 +48,14 @@ func BenchmarkPodBesideABusyTenant(b *testing.B) {
 			name           string
 			edited, atOnce int
 		}{{"alone", 0, 0}, {"edited=3000", 3000, 0}, {"edited=5000", 5000, 0}, {"at-once=9x7500", 0, 7500}} {
-			b.Run(string(backend)+"/"+c.name, func(b *testing.B) { besideABusyTenant(b, backend, c.edited, c.atOnce) })
+			b.Run(string(backend)+"/"+c.name, func(b *testing.B) { alongsideABusyTenant(b, backend, c.edited, c.atOnce) })
 		}
 	}
 }
 
-func besideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce int) {
+func alongsideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce int) {
 	cluster.Empty(b)
-	m := controller.New(enforce.Config{NodeName: cluster.Node, PodInterface: "cni0", Hook: enforce.HookForward, AllowAction: "ACCEPT", Gate: enforce.GateAuto, NFLogGroup: 86,
+	m := controller.New(enforce.Config{NodeName: cluster.Node, PodInterface: "cni0", Hook: enforce.HookForward, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86,
 		AllowMcast: true, MaxListSize: 1024})
 	s, err := syncer.New(m, npc.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m, npc.Families[:]), slog.New(slog.DiscardHandler), func(enforce.InvalidPolicy) {})
 	if err != nil {

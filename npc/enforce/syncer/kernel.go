@@ -60,8 +60,8 @@ type kernel struct {
 	setsKnown, chainsKnown bool
 	// print is what the filter table looked like after the last transaction; zero if that is not known.
 	print iptables.Fingerprint
-	// unread reports that chains were written that were not read since: how their rules look when printed is not known.
-	unread bool
+	// unsynced reports that chains were written that were not read since: how their rules look when printed is not known.
+	unsynced bool
 	// written counts the writes of chains.
 	written int
 	// nftOnly reports whether the table has rules that iptables cannot show, as last logged.
@@ -127,8 +127,8 @@ func (k *kernel) known() dataplane.Known {
 // steady reports whether the kernel is expected to hold what the transactions left.
 func (k *kernel) steady() bool { return k.known() == dataplane.AllKnown && k.failing == "" }
 
-// patience returns how long one run of a program may take.
-func (k *kernel) patience() time.Duration { return programTimeout + k.retry.wait }
+// timeout returns how long one run of a program may take.
+func (k *kernel) timeout() time.Duration { return programTimeout + k.retry.wait }
 
 // loadSets gives the controller the family's sets unless it knows them.
 func (k *kernel) loadSets(p controller.Planner) error {
@@ -147,7 +147,7 @@ func (k *kernel) loadSets(p controller.Planner) error {
 // readChains reads weave-npc's chains, and those that the original weave-npc may have left.
 func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
 	defer k.doing.Begin(k.family.String(), "reading the chains")()
-	ctx, cancel := context.WithTimeout(ctx, k.patience())
+	ctx, cancel := context.WithTimeout(ctx, k.timeout())
 	defer cancel()
 	print, err := k.filter.Fingerprint()
 	if err != nil {
@@ -171,8 +171,8 @@ func (k *kernel) works(ctx context.Context, ended func()) (known bool, err error
 	if k.retry.wait == 0 {
 		return true, nil
 	}
-	k.probe.start(ctx, k.patience(), k.try, ended)
-	return k.probe.wait(probePatience)
+	k.probe.start(ctx, k.timeout(), k.try, ended)
+	return k.probe.wait(probeTimeout)
 }
 
 // try runs the programs of iptables as a sync does, without a change.

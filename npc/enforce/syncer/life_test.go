@@ -17,7 +17,7 @@ import (
 func TestTheLifeOfASyncer(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		cluster.Empty(t)
-		w := cluster.NewUnread(t)
+		w := cluster.NewUnsynced(t)
 		log := &journal{}
 		var reports []enforce.InvalidPolicy
 		w.OpenKernel(b)
@@ -104,7 +104,7 @@ func TestTheLifeOfASyncer(t *testing.T) {
 		}
 
 		t.Run("adoption", func(t *testing.T) {
-			next := cluster.NewUnread(t)
+			next := cluster.NewUnsynced(t)
 			next.Namespace("a")
 			next.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 			next.Pod("a/late", "10.99.1.4", "app=web")
@@ -137,7 +137,7 @@ func TestTheLifeOfASyncer(t *testing.T) {
 
 func TestDryRunEnds(t *testing.T) {
 	cluster.Empty(t)
-	w := cluster.NewUnread(t)
+	w := cluster.NewUnsynced(t)
 	s := w.NewSyncer(iptables.NFT, (&journal{}).logger(), func(enforce.InvalidPolicy) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -156,7 +156,7 @@ func TestDryRunEnds(t *testing.T) {
 // TestWhatBecomesKnownMeanwhileIsNotEnforcedYet: the last object arrives while unknown addresses are being closed.
 func TestWhatBecomesKnownMeanwhileIsNotEnforcedYet(t *testing.T) {
 	cluster.Empty(t)
-	w := cluster.NewUnread(t)
+	w := cluster.NewUnsynced(t)
 	s := w.NewSyncer(iptables.NFT, slog.New(slog.NewTextHandler(lineWriter(func(line string) {
 		if strings.Contains(line, "msg=transaction") {
 			w.Model.SetSynced()
@@ -183,7 +183,7 @@ func (l lineWriter) Write(p []byte) (int, error) {
 
 func TestPodsOutOfRangeAreReportedOnce(t *testing.T) {
 	cluster.Empty(t)
-	w := cluster.NewUnread(t, func(c *enforce.Config) { c.PodInterface = "" })
+	w := cluster.NewUnsynced(t, func(c *enforce.Config) { c.PodInterface = "" })
 	log := &journal{}
 	s := w.NewSyncer(iptables.NFT, log.logger(), func(enforce.InvalidPolicy) {})
 	w.Pod("a/stray", "10.99.1.2")

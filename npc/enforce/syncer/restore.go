@@ -33,7 +33,7 @@ func (r *result) write(ctx context.Context, k *kernel, tx dataplane.Transaction)
 			r.Written = append(r.Written, part.Update)
 			continue
 		}
-		alone := iptables.Update{Replace: part.Replace, Insert: part.Insert, Edits: part.Edits}.Cut(0, func(chain string) string { return tx.Namespaces[chain] })
+		alone := iptables.Update{Replace: part.Replace, Insert: part.Insert, Edits: part.Edits}.Split(0, func(chain string) string { return tx.Namespaces[chain] })
 		switch {
 		case len(rejected) > 0 || len(part.Groups) == 0 || ctx.Err() != nil || k.writable(ctx) != nil:
 			r.ruleErrs = append(r.ruleErrs, err)
@@ -72,7 +72,7 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Ref
 	if u.Empty() {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.patience())
+	ctx, cancel := context.WithTimeout(ctx, k.timeout())
 	defer cancel()
 	before, err := k.filter.Fingerprint()
 	if err != nil {
@@ -83,7 +83,7 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Ref
 	if err != nil {
 		return rejected, err
 	}
-	k.unread = true
+	k.unsynced = true
 	after, err := k.filter.Fingerprint()
 	if err != nil {
 		return rejected, err

@@ -68,7 +68,7 @@ func newStation(t *testing.T, b iptables.Backend, before ...func(t *testing.T)) 
 	for _, f := range before {
 		f(t)
 	}
-	s := &station{Cluster: cluster.NewUnread(t), log: &journal{}}
+	s := &station{Cluster: cluster.NewUnsynced(t), log: &journal{}}
 	s.OpenKernel(b) // with the real programs
 	s.dir = programs(t)
 	s.Live.Syncer = s.NewSyncer(b, s.log.logger(), func(p enforce.InvalidPolicy) { s.reports = append(s.reports, p) })

@@ -201,7 +201,7 @@ func (s *Syncer) DryRun(ctx context.Context, w io.Writer) error {
 // watch reports what changes with time alone, and whether there is drift to repair.
 func (s *Syncer) watch(ctx context.Context) (drift bool) {
 	now := time.Now()
-	s.watcher.watchGate(now)
+	s.watcher.watchFailClosed(now)
 	s.watcher.watchConflicts(now)
 	if s.enforced.Err() == nil {
 		return false
@@ -210,8 +210,8 @@ func (s *Syncer) watch(ctx context.Context) (drift bool) {
 }
 
 // conclude ends the look for drift under way if the chains have been read, for which it waits a while. It reports whether there is drift to repair.
-func (s *Syncer) conclude(ctx context.Context, patience time.Duration) (drift bool) {
-	return s.look(time.Now(), func() bool { return s.watcher.conclude(ctx, patience) })
+func (s *Syncer) conclude(ctx context.Context, timeout time.Duration) (drift bool) {
+	return s.look(time.Now(), func() bool { return s.watcher.conclude(ctx, timeout) })
 }
 
 // look sets what Ready returns when the watcher's problems change.

@@ -35,19 +35,19 @@ const (
 // watcher looks for drift: what somebody else changed of weave-npc's sets and chains. It also reports what the gate closes, and conflicts about
 // addresses, because both change with time alone.
 type watcher struct {
-	planner   controller.Planner
-	lookup    controller.Lookup
-	kernels   []*kernel
-	metrics   *Metrics
-	log       *slog.Logger
-	gate      failclosed.Reporter
-	conflicts ipowner.Watcher
+	planner    controller.Planner
+	lookup     controller.Lookup
+	kernels    []*kernel
+	metrics    *Metrics
+	log        *slog.Logger
+	failClosed failclosed.Reporter
+	conflicts  ipowner.Watcher
 
 	lastRead time.Time
 	// setsAt and chainsAt are when sets and chains may be looked at again, by what the last look cost.
 	setsAt, chainsAt time.Time
-	// unreadAt is when chains that were written may be read again.
-	unreadAt   time.Time
+	// unsyncedAt is when chains that were written may be read again.
+	unsyncedAt time.Time
 	reading    reading
 	contention contention
 	// blind is why the kernel cannot be looked at, and retry when to look again.
@@ -59,7 +59,7 @@ type watcher struct {
 }
 
 func newWatcher(c *controller.Controller, kernels []*kernel, x *Metrics, log *slog.Logger) watcher {
-	return watcher{planner: c.Planner(), lookup: c.Lookup(), kernels: kernels, metrics: x, log: log, gate: failclosed.Reporter{Log: log},
+	return watcher{planner: c.Planner(), lookup: c.Lookup(), kernels: kernels, metrics: x, log: log, failClosed: failclosed.Reporter{Log: log},
 		conflicts: ipowner.Watcher{Log: log}, retry: backoff{first: retryFirst, last: retryLast},
 		reading: reading{done: make(chan struct{}, 1)}}
 }
@@ -103,8 +103,8 @@ func (w *watcher) look(ctx context.Context, now time.Time) bool {
 }
 
 // conclude ends the look under way if its chains have been read, for which it waits a while, and reports whether there is something to repair.
-func (w *watcher) conclude(ctx context.Context, patience time.Duration) bool {
-	if ended, _ := w.reading.wait(patience); !ended {
+func (w *watcher) conclude(ctx context.Context, timeout time.Duration) bool {
+	if ended, _ := w.reading.wait(timeout); !ended {
 		return false
 	}
 	overtaken := w.compareChains()
@@ -118,8 +118,8 @@ func (w *watcher) conclude(ctx context.Context, patience time.Duration) bool {
 	}
 	began, took := w.reading.began, time.Since(w.reading.began)
 	w.chainsAt = began.Add(min(took*watchShare/8, longestShare))
-	if !began.Before(w.unreadAt) {
-		w.unreadAt = began.Add(took * watchShare / 2)
+	if !began.Before(w.unsyncedAt) {
+		w.unsyncedAt = began.Add(took * watchShare / 2)
 	}
 	return w.finish(ctx, time.Now())
 }
@@ -184,7 +184,7 @@ func (w *watcher) chainsDue(all bool) ([]readChains, error) {
 	if !all && start.Before(w.chainsAt) {
 		return nil, nil
 	}
-	readNew := all || !start.Before(w.unreadAt)
+	readNew := all || !start.Before(w.unsyncedAt)
 	var due []readChains
 	for _, k := range w.kernels {
 		if k.failing != "" || !k.chainsKnown {
@@ -194,8 +194,8 @@ func (w *watcher) chainsDue(all bool) ([]readChains, error) {
 		if err != nil {
 			return nil, errors.Wrap(err, k.family.String())
 		}
-		if all || k.unread && readNew || print != k.print || print == (iptables.Fingerprint{}) {
-			due = append(due, readChains{kernel: k, print: print, written: k.written, patience: k.patience()})
+		if all || k.unsynced && readNew || print != k.print || print == (iptables.Fingerprint{}) {
+			due = append(due, readChains{kernel: k, print: print, written: k.written, timeout: k.timeout()})
 		}
 	}
 	w.chainsAt = start.Add(min(time.Since(start)*watchShare/8, longestShare))
@@ -218,7 +218,7 @@ func (w *watcher) compareChains() (overtaken []readChains) {
 		default:
 			k.noteNFTOnly(c.seen.Native, w.log)
 			k.chainsKnown = !w.drifted(k, "chain", w.planner.ChainDrift(k.family, c.seen))
-			k.print, k.unread = c.print, false
+			k.print, k.unsynced = c.print, false
 		}
 	}
 	return overtaken
@@ -252,15 +252,15 @@ func (w *watcher) setBlind(err error, now time.Time) {
 	}
 }
 
-// watchGate reports what the gate closes, and what it cannot close.
-func (w *watcher) watchGate(now time.Time) {
-	w.gate.Open(w.lookup.OutOfRangePods(), w.lookup.NoPodRange(), now)
-	if w.lookup.GateMode() != enforce.GateAuto {
+// watchFailClosed reports what the gate closes, and what it cannot close.
+func (w *watcher) watchFailClosed(now time.Time) {
+	w.failClosed.Open(w.lookup.OutOfRangePods(), w.lookup.NoPodRange(), now)
+	if w.lookup.FailClosedMode() != enforce.FailClosedAuto {
 		return
 	}
 	for _, d := range npc.Directions {
 		what, why := w.lookup.Closed(d)
-		w.gate.Closed(d.String(), what, why, now)
+		w.failClosed.Closed(d.String(), what, why, now)
 	}
 }
 

@@ -342,7 +342,7 @@ func TestHowMuchWatchingCosts(t *testing.T) {
 func TestTwoOnOneNode(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newWatched(t, b)
-		other := cluster.NewUnread(t, func(c *enforce.Config) { c.NodeName = "node2" })
+		other := cluster.NewUnsynced(t, func(c *enforce.Config) { c.NodeName = "node2" })
 		other.Pod("a/elsewhere", "10.32.9.9,fd32:9::9")
 		other.SetPod("a/mine", "10.32.9.10,fd32:9::10", nil, func(p *npc.Pod) { p.Node = "node2" })
 		other.Model.SetSynced()

@@ -55,8 +55,8 @@ type Flow struct {
 
 // Verdict is what policies make of a flow.
 type Verdict struct {
-	// Judged is set if an end is a local pod's, whose policies were asked.
-	Judged, Allowed bool
+	// Evaluated is set if an end is a local pod's, whose policies were asked.
+	Evaluated, Allowed bool
 	// By is the rule that decides in Direction; the zero By if none does.
 	By        By
 	Direction npc.Direction
@@ -66,7 +66,7 @@ type Verdict struct {
 
 // Difference is a verdict of a world of staged policies where policies decide otherwise today.
 type Difference struct {
-	World string
+	Group string
 	// Content tells what the world's policies are: it is another one once any of them changes.
 	Content string
 	// Policy is the staged policy that decides, with its namespace for a NetworkPolicy.
@@ -112,8 +112,8 @@ type Decision struct {
 	Passed [len(policy.Tiers)]*Rule
 }
 
-// Judge returns whether policies allow a flow, and by which rules.
-func (s *Side) Judge(nodes Nodes, q Question) (d Decision) {
+// Evaluate returns whether policies allow a flow, and by which rules.
+func (s *Side) Evaluate(nodes Nodes, q Question) (d Decision) {
 	for _, tier := range policy.Tiers {
 		if tier == policy.Baseline && s.Isolated {
 			continue
@@ -176,7 +176,7 @@ func (q Question) peerFits(nodes Nodes, r *policy.MergedRule) bool {
 			}
 		case q.PeerPod == nil:
 		case p.Namespaces == nil && q.PeerPod.Namespace == p.Namespace, p.Namespaces != nil && q.PeerPod.InNamespaces(*p.Namespaces):
-			if q.PeerPod.ChosenBy(p.Pods) {
+			if q.PeerPod.SelectedBy(p.Pods) {
 				return true
 			}
 		}

@@ -13,7 +13,7 @@ import (
 // TestTenMillionConnections of the same pairs need no more memory than the first of them.
 func TestTenMillionConnections(t *testing.T) {
 	const total, batch = 10_000_000, 20_000
-	j, s := newJudge(), flowlog.NewStore("node1", 1000)
+	j, s := newEvaluator(), flowlog.NewStore("node1", 1000)
 	opened := make([]flowlog.Connection, batch)
 	for i := range opened {
 		opened[i] = flowlog.Connection{Src: []netip.Addr{web1, web2, outside}[i%3], Dst: db, Service: flow.Service{Protocol: 6, Port: uint16(80 + i%7)}}

@@ -35,7 +35,7 @@ func fill(s *flowlog.Store, ports int, now time.Time) {
 		c.Service.Port = uint16(1 + i)
 		all = append(all, c)
 	}
-	s.Add(now, newJudge(), flowlog.Allowed, all)
+	s.Add(now, newEvaluator(), flowlog.Allowed, all)
 }
 
 func newFile(t testing.TB, dir string, s *flowlog.Store) *flowlog.File {
@@ -61,7 +61,7 @@ func load(t testing.TB, dir string, limit int) (*flowlog.Store, int) {
 // TestS99_RecordsOutliveARestart as they were, and connections are added to them.
 func TestS99_RecordsOutliveARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "directory")
-	s, j := flowlog.NewStore("node1", 10), newJudge()
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	f := newFile(t, dir, s)
 	if skipped, err := f.Load(); skipped != 0 || err != nil {
 		t.Fatal(skipped, err)
@@ -118,7 +118,7 @@ func TestForeignLinesAreSkipped(t *testing.T) {
 // TestTheFileIsBounded by what the store may hold, and keeps the newest records.
 func TestTheFileIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	s, j := flowlog.NewStore("node1", 20), newJudge()
+	s, j := flowlog.NewStore("node1", 20), newEvaluator()
 	f := newFile(t, dir, s)
 	many := map[string]string{}
 	for i := range 80 {

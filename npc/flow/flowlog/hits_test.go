@@ -55,14 +55,14 @@ func lines(h flowlog.Hits) (out []string) {
 
 // TestHitsAreCounted for each rule that decides: of both directions if both ends are of this node, and of none if that is not known.
 func TestHitsAreCounted(t *testing.T) {
-	s, j := flowlog.NewStore("node1", 10), newJudge()
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	ports := map[uint16][]flowlog.Applied{1: rules("egress 1 of shop/web: a", "ingress 2 of shop/db: b"), 2: rules("ingress 2 of shop/db: b"),
 		3: rules("Admin/egress 1 of guard: c"), 5: rules("ingress 3 of shop/db: b"), 6: rules("ingress 2 of shop/db: new")}
 	j.by = func(port uint16) []flowlog.Applied { return ports[port] }
 	for minute, step := range []struct {
-		port            uint16
-		number          int
-		judged, verdict flowlog.Verdict
+		port               uint16
+		number             int
+		evaluated, verdict flowlog.Verdict
 	}{
 		{1, 3, flowlog.Allowed, flowlog.Allowed}, {2, 2, flowlog.Allowed, flowlog.Allowed}, {3, 1, flowlog.Denied, flowlog.Denied},
 		{4, 9, flowlog.Denied, flowlog.Denied},    // no rule decided
@@ -70,7 +70,7 @@ func TestHitsAreCounted(t *testing.T) {
 		{5, 4, flowlog.Allowed, flowlog.Allowed},  // the rule has another place
 		{6, 1, flowlog.Allowed, flowlog.Allowed},  // another rule has its place
 	} {
-		j.verdict = step.judged
+		j.verdict = step.evaluated
 		s.Add(noon.Add(time.Duration(minute)*time.Minute), j, step.verdict, onPort(step.port, step.number))
 	}
 	want := []string{"3 allowed by egress rule 1 of policy shop/web a, 12:00 to 12:00",
@@ -95,7 +95,7 @@ func TestHitsAreCountedAtTheSameTime(t *testing.T) {
 	ended := make(chan struct{})
 	for i := range adders {
 		adding.Go(func() {
-			j := newJudge()
+			j := newEvaluator()
 			j.by = func(uint16) []flowlog.Applied {
 				return rules("egress 1 of shop/all: a", fmt.Sprintf("ingress 1 of shop/p%d: b", i))
 			}
@@ -148,7 +148,7 @@ func TestHitsAreCountedAtTheSameTime(t *testing.T) {
 // TestTheRuleOfTheOldestHitGoes when there are too many, and it is told from when on none is missing.
 func TestTheRuleOfTheOldestHitGoes(t *testing.T) {
 	const limit = 10_000
-	s, j := flowlog.NewStore("node1", 10), newJudge()
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	began := s.Hits().Since
 	policy := 0
 	j.by = func(uint16) []flowlog.Applied { return rules(fmt.Sprintf("ingress 1 of shop/p%d: a", policy)) }
@@ -176,7 +176,7 @@ func TestTheRuleOfTheOldestHitGoes(t *testing.T) {
 // TestHitsOutliveARestart as they were; from a file that is not whole they are counted anew, and the records stay.
 func TestHitsOutliveARestart(t *testing.T) {
 	dir := t.TempDir()
-	s, j := flowlog.NewStore("node1", 10), newJudge()
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	j.by = func(port uint16) []flowlog.Applied {
 		return rules(fmt.Sprintf("Baseline/ingress %d of p%d: a", port, port))
 	}

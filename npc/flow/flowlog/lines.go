@@ -82,7 +82,7 @@ func parse(line []byte) (r Record, err error) {
 		return r, errors.New("by: it has characters that cannot be printed")
 	}
 	for _, s := range r.Staged {
-		if s.By != nil && !s.By.printable() || !printable(s.World, s.Policy, s.Content) {
+		if s.By != nil && !s.By.printable() || !printable(s.Group, s.Policy, s.Content) {
 			return r, errors.New("staged: it has characters that cannot be printed")
 		}
 		if !s.Verdict.known() {

@@ -16,7 +16,7 @@ func addStaged(old, now []Staged, number int, at time.Time) []Staged {
 	out := slices.Clone(old)
 	for _, s := range now {
 		s.Count, s.First, s.Last = uint64(number), at, at
-		i := slices.IndexFunc(out, func(o Staged) bool { return o.World == s.World })
+		i := slices.IndexFunc(out, func(o Staged) bool { return o.Group == s.Group })
 		switch {
 		case i < 0:
 			out = append(out, s)
@@ -34,7 +34,7 @@ func addStaged(old, now []Staged, number int, at time.Time) []Staged {
 func (s *Store) KeepStaged(content map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gone := func(w Staged) bool { return content[w.World] != w.Content }
+	gone := func(w Staged) bool { return content[w.Group] != w.Content }
 	for _, e := range s.records {
 		if slices.ContainsFunc(e.Staged, gone) {
 			e.Staged = slices.DeleteFunc(slices.Clone(e.Staged), gone) // readers have the old slice

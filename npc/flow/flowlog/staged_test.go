@@ -18,16 +18,16 @@ func stagedText(t *testing.T, s *flowlog.Store) (out []string) {
 		t.Fatalf("%d records", len(records))
 	}
 	for _, w := range records[0].Staged {
-		out = append(out, fmt.Sprintf("%s: %d %s by %s, %s to %s", w.World, w.Count, w.Verdict, w.Policy, w.First.Format("04:05"), w.Last.Format("04:05")))
+		out = append(out, fmt.Sprintf("%s: %d %s by %s, %s to %s", w.Group, w.Count, w.Verdict, w.Policy, w.First.Format("04:05"), w.Last.Format("04:05")))
 	}
 	return out
 }
 
 // TestS100_StagedVerdictsAreCounted for each world, from when its policies last changed.
 func TestS100_StagedVerdictsAreCounted(t *testing.T) {
-	s, j := flowlog.NewStore("node1", 10), newJudge()
-	in := func(world, content, policy string) flowlog.Staged {
-		return flowlog.Staged{World: world, Content: content, Policy: policy, Verdict: flowlog.Denied}
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
+	in := func(group, content, policy string) flowlog.Staged {
+		return flowlog.Staged{Group: group, Content: content, Policy: policy, Verdict: flowlog.Denied}
 	}
 	for i, c := range []struct {
 		name    string
@@ -69,9 +69,9 @@ func TestS100_StagedVerdictsAreCounted(t *testing.T) {
 
 // TestWorldsOfARecordAreBounded, and those heard of last stay.
 func TestWorldsOfARecordAreBounded(t *testing.T) {
-	s, j := flowlog.NewStore("node1", 10), newJudge()
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	for i := range 100 {
-		j.staged = []flowlog.Staged{{World: fmt.Sprint("w", i), Verdict: flowlog.Denied}}
+		j.staged = []flowlog.Staged{{Group: fmt.Sprint("w", i), Verdict: flowlog.Denied}}
 		s.Add(noon.Add(time.Duration(i)*time.Second), j, flowlog.Allowed, []flowlog.Connection{between(web1, db)})
 	}
 	if got := stagedText(t, s); len(got) != 16 || got[0][:3] != "w99" || got[15][:3] != "w84" {

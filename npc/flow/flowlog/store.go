@@ -9,10 +9,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Judge tells what is known of a connection when it is opened: who its ends are, and what decides about it.
-type Judge interface {
-	// Judge returns that, and false if neither end is a pod of this node.
-	Judge(src, dst netip.Addr, s flow.Service) (Judgement, bool)
+// Evaluate tells what is known of a connection when it is opened: who its ends are, and what decides about it.
+type Evaluate interface {
+	// Evaluate returns that, and false if neither end is a pod of this node.
+	Evaluate(src, dst netip.Addr, s flow.Service) (Judgement, bool)
 }
 
 // Judgement is what is known of a connection.
@@ -24,8 +24,8 @@ type Judgement struct {
 	Verdict Verdict
 	By      []Applied
 	// Staged are the worlds that would decide otherwise, without numbers and times. Unjudged is set if they were not asked, for lack of time.
-	Staged   []Staged
-	Unjudged bool
+	Staged      []Staged
+	Unevaluated bool
 }
 
 // Connection is what connections have in common that are recorded together, and judged once if they come at the same time.
@@ -79,7 +79,7 @@ func NewStore(node string, limit int) *Store {
 
 // Add records connections that were opened by now. What the node did with them is known: a judge that says otherwise knows later policies, and
 // only its names count.
-func (s *Store) Add(now time.Time, judge Judge, v Verdict, opened []Connection) {
+func (s *Store) Add(now time.Time, evaluator Evaluate, v Verdict, opened []Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.batch)
@@ -87,7 +87,7 @@ func (s *Store) Add(now time.Time, judge Judge, v Verdict, opened []Connection) 
 		s.batch[c]++
 	}
 	for c, number := range s.batch {
-		j, concerned := judge.Judge(c.Src, c.Dst, c.Service)
+		j, concerned := evaluator.Evaluate(c.Src, c.Dst, c.Service)
 		if !concerned {
 			continue
 		}

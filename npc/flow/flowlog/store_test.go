@@ -15,8 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// judge is a fake: pods by address, all of this node except those in remote.
-type judge struct {
+// refmodel is a fake: pods by address, all of this node except those in remote.
+type model struct {
 	pods    map[netip.Addr]flowlog.End
 	verdict flowlog.Verdict
 	staged  []flowlog.Staged
@@ -25,14 +25,14 @@ type judge struct {
 	by func(port uint16) []flowlog.Applied
 }
 
-func (j *judge) rules(s flow.Service) []flowlog.Applied {
+func (j *model) rules(s flow.Service) []flowlog.Applied {
 	if j.by != nil {
 		return j.by(s.Port)
 	}
 	return []flowlog.Applied{{Rule: flowlog.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, Content: "c"}}
 }
 
-func (j *judge) Judge(src, dst netip.Addr, s flow.Service) (of flowlog.Judgement, concerned bool) {
+func (j *model) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Judgement, concerned bool) {
 	j.asked++
 	end := func(a netip.Addr) flowlog.End {
 		e, ok := j.pods[a]
@@ -55,11 +55,11 @@ var (
 	sameAddr                = cmpopts.EquateComparable(netip.Addr{})
 )
 
-func newJudge() *judge {
+func newEvaluator() *model {
 	pod := func(workload, name, app string) flowlog.End {
 		return flowlog.End{Namespace: "shop", Workload: workload, Pod: name, Labels: map[string]string{"app": app}}
 	}
-	return &judge{verdict: flowlog.Allowed, pods: map[netip.Addr]flowlog.End{web1: pod("Deployment/web", "web-1", "web"), web2: pod("Deployment/web", "web-2", "web"),
+	return &model{verdict: flowlog.Allowed, pods: map[netip.Addr]flowlog.End{web1: pod("Deployment/web", "web-1", "web"), web2: pod("Deployment/web", "web-2", "web"),
 		db: pod("StatefulSet/db", "db-0", "db")}}
 }
 
@@ -69,7 +69,7 @@ func between(src, dst netip.Addr) flowlog.Connection {
 
 // TestS99_RecordsAreByWorkload, by port and by verdict, and by the address of what is no pod.
 func TestS99_RecordsAreByWorkload(t *testing.T) {
-	s, j := flowlog.NewStore("node1", 10), newJudge()
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	s.Add(noon, j, flowlog.Allowed, []flowlog.Connection{between(web1, db), between(web1, db), between(web2, db), between(outside, web1), between(outside, outside)})
 	if j.asked != 4 {
 		t.Errorf("the judge was asked %d times about 4 different connections", j.asked)
@@ -98,7 +98,7 @@ func TestS99_RecordsAreByWorkload(t *testing.T) {
 
 // TestS99_TheOldestRecordGoes when there are too many, and is counted.
 func TestS99_TheOldestRecordGoes(t *testing.T) {
-	s, j := flowlog.NewStore("node1", 100), newJudge()
+	s, j := flowlog.NewStore("node1", 100), newEvaluator()
 	for i := range 150 {
 		c := between(web1, db)
 		c.Service.Port = uint16(1000 + i)
@@ -125,7 +125,7 @@ func TestS99_TheOldestRecordGoes(t *testing.T) {
 
 // TestSince tells what was added after a version, and nothing twice.
 func TestSince(t *testing.T) {
-	s, j := flowlog.NewStore("node1", 3), newJudge()
+	s, j := flowlog.NewStore("node1", 3), newEvaluator()
 	got, at := s.Since(0)
 	if len(got) != 0 {
 		t.Errorf("%v", got)
@@ -145,7 +145,7 @@ func TestSince(t *testing.T) {
 
 // TestReplies are known of the last connection of each record that was allowed, until one got a reply.
 func TestReplies(t *testing.T) {
-	s, j := flowlog.NewStore("node1", 10), newJudge()
+	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	s.Add(noon, j, flowlog.Allowed, []flowlog.Connection{between(web1, db)})
 	s.Add(noon, j, flowlog.Allowed, []flowlog.Connection{between(web2, db), between(outside, db)})
 	s.Add(noon, j, flowlog.Denied, []flowlog.Connection{between(web1, db)})
@@ -175,7 +175,7 @@ func TestReplies(t *testing.T) {
 
 // TestS99_TenMillionConnections of the same pairs take no more memory than the first ones, and each is counted.
 func TestS99_TenMillionConnections(t *testing.T) {
-	s, j := flowlog.NewStore("node1", 1000), newJudge()
+	s, j := flowlog.NewStore("node1", 1000), newEvaluator()
 	var all []flowlog.Connection
 	for i := range 1000 {
 		a := netip.AddrFrom4([4]byte{10, 33, 0, byte(i % 40)})

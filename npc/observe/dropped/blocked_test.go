@@ -89,12 +89,12 @@ func (r *report) want(t *testing.T, want ...string) {
 // counts returns the counters by their names and the values of their labels.
 func (r *report) counts(t *testing.T) map[string]float64 {
 	t.Helper()
-	gathered, err := r.registry.Gather()
+	collected, err := r.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	counts := map[string]float64{}
-	for _, family := range gathered {
+	for _, family := range collected {
 		for _, m := range family.GetMetric() {
 			name := family.GetName()
 			for _, l := range m.GetLabel() {

@@ -28,8 +28,8 @@ import (
 const (
 	// maxClients is how many clients are served at a time. Others wait.
 	maxClients = 8
-	// patience is how long a client may take to ask, or to read a batch of records.
-	patience = 30 * time.Second
+	// timeout is how long a client may take to ask, or to read a batch of records.
+	timeout = 30 * time.Second
 	// followPeriod is the time between two batches.
 	followPeriod = time.Second
 	// longestPath is what the kernel takes for a socket's path, without the ending of the new one.
@@ -105,7 +105,7 @@ func check(path string) error {
 		_ = conn.Close()
 		return errors.Errorf("another process serves %s", path)
 	}
-	return nil // nobody listens
+	return nil // none listens
 }
 
 func (s *Server) install(next string) (err error) {
@@ -162,7 +162,7 @@ func (s *Server) remove() {
 // serve gives a client the hits, or all records and if it asks for that those that are added to later.
 func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	var request [1]byte
 	if _, err := conn.Read(request[:]); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	for version := uint64(0); ; {
 		records, at := s.store.Since(version)
 		version = at
-		_ = conn.SetWriteDeadline(time.Now().Add(patience))
+		_ = conn.SetWriteDeadline(time.Now().Add(timeout))
 		if err := flowlog.Write(conn, records...); err != nil || request[0] != follow {
 			return err
 		}

@@ -26,7 +26,7 @@ func (s *State) Verdict(f flow.Flow, node string) (kernelview.Verdict, error) {
 	prescribed := explain.Explain(s.purpose.Cluster.View(), f)
 	v := kernelview.Verdict{Node: node, Flow: f, Policies: prescribed.Allowed, Asked: prescribed.Forwarded()}
 	table := s.tables[npc.FamilyOf(f.From.Addr)]
-	if prescribed.ToNode() && (!prescribed.Allowed || judgesNode(table)) {
+	if prescribed.ToNode() && (!prescribed.Allowed || evaluatesNode(table)) {
 		v.Asked, v.ToNode = true, true
 	}
 	if !v.Asked {
@@ -55,8 +55,8 @@ func (s *State) Verdict(f flow.Flow, node string) (kernelview.Verdict, error) {
 	return v, nil
 }
 
-// judgesNode reports whether what pods send to the node is led to weave-npc.
-func judgesNode(table iptables.Seen) bool {
+// evaluatesNode reports whether what pods send to the node is led to weave-npc.
+func evaluatesNode(table iptables.Seen) bool {
 	return slices.ContainsFunc(table.Hooks[naming.NodeHookChain], func(rule string) bool {
 		m := ruleTarget.FindStringSubmatch(rule)
 		return m != nil && strings.HasPrefix(m[2], naming.ChainPrefix)

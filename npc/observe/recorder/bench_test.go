@@ -35,7 +35,7 @@ func BenchmarkRecord(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		from   func(i int) netip.Addr
-		worlds int
+		groups int
 	}{
 		{"alike", func(int) netip.Addr { return pods[0] }, 0},
 		{"20-pods", func(i int) netip.Addr { return pods[i%len(pods)] }, 0},
@@ -43,12 +43,12 @@ func BenchmarkRecord(b *testing.B) {
 		{"strangers", func(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, byte(i >> 16), byte(i >> 8), byte(i)}) }, 0},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			for i := range c.worlds { // each denies all
-				controller.StageOf(m).StageClusterPolicy(staged.Key{Name: fmt.Sprint("w", i)}, staged.Change{World: fmt.Sprint("w", i), Adds: true},
+			for i := range c.groups { // each denies all
+				controller.StageOf(m).StageClusterPolicy(staged.Key{Name: fmt.Sprint("w", i)}, staged.Change{Group: fmt.Sprint("w", i), Adds: true},
 					fixture.ClusterPolicy(b, fmt.Sprint("w", i), `{tier: Admin, priority: 1, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`))
 			}
 			defer func() {
-				for i := range c.worlds {
+				for i := range c.groups {
 					controller.StageOf(m).Unstage(staged.Key{Name: fmt.Sprint("w", i)})
 				}
 			}()
@@ -58,7 +58,7 @@ func BenchmarkRecord(b *testing.B) {
 				for i := range opened {
 					opened[i] = flowlog.Connection{Src: c.from(n*batch + i), Dst: local, Service: flow.Service{Protocol: 6, Port: 80}}
 				}
-				s.Add(time.Now(), judge{Names: m.Lookup()}, flowlog.Allowed, opened)
+				s.Add(time.Now(), evaluator{Names: m.Lookup()}, flowlog.Allowed, opened)
 			}
 			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/batch, "ns/connection")
 		})

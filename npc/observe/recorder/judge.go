@@ -17,22 +17,22 @@ type Names interface {
 	NameOf(netip.Addr) string
 	// IsLocal reports whether an address is that of a pod of this node.
 	IsLocal(netip.Addr) bool
-	// Judge appends what policies make of flows to out.
-	Judge(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
+	// Evaluate appends what policies make of flows to out.
+	Evaluate(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
 	// Differences returns what policies make of a flow, and the worlds of staged policies that make something else of it.
 	Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
-	// Worlds returns the content of each world, which is another one once its policies change; nil while not all policies are known.
-	Worlds() map[string]string
+	// Groups returns the content of each world, which is another one once its policies change; nil while not all policies are known.
+	Groups() map[string]string
 }
 
-// judge names the ends of connections, and the rule that decides. It asks worlds of staged policies too, unless it is in haste.
-type judge struct {
+// evaluator names the ends of connections, and the rule that decides. It asks worlds of staged policies too, unless it is in haste.
+type evaluator struct {
 	Names
 	haste bool
 }
 
-// Judge implements flowlog.Judge.
-func (j judge) Judge(src, dst netip.Addr, s flow.Service) (of flowlog.Judgement, concerned bool) {
+// Evaluate implements flowlog.Judge.
+func (j evaluator) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Judgement, concerned bool) {
 	if !j.IsLocal(src) && !j.IsLocal(dst) {
 		return of, false
 	}
@@ -47,14 +47,14 @@ func (j judge) Judge(src, dst netip.Addr, s flow.Service) (of flowlog.Judgement,
 	f := verdict.Flow{From: src, To: dst, Service: s}
 	var is verdict.Verdict
 	var differences []verdict.Difference
-	if of.Unjudged = j.haste; j.haste {
-		is = j.Names.Judge([]verdict.Flow{f}, nil)[0]
+	if of.Unevaluated = j.haste; j.haste {
+		is = j.Names.Evaluate([]verdict.Flow{f}, nil)[0]
 	} else {
 		is, differences = j.Differences(f)
 	}
 	of.Verdict, of.By = outcome(is)
 	for _, d := range differences {
-		s := flowlog.Staged{World: d.World, Policy: d.Policy, Content: d.Content}
+		s := flowlog.Staged{Group: d.Group, Policy: d.Policy, Content: d.Content}
 		verdict, by := outcome(d.Verdict)
 		if s.Verdict = verdict; len(by) > 0 {
 			s.By = &by[0].Rule
@@ -83,7 +83,7 @@ func applied(by verdict.By, d npc.Direction) flowlog.Applied {
 }
 
 // end returns who has an address, and the named ports of a pod.
-func (j judge) end(a netip.Addr) (flowlog.End, []npc.NamedPort) {
+func (j evaluator) end(a netip.Addr) (flowlog.End, []npc.NamedPort) {
 	p, ok := j.PodAt(a)
 	if !ok {
 		return flowlog.End{Addr: a, NodeAddr: j.NameOf(a) == "node"}, nil

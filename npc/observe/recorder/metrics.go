@@ -22,7 +22,7 @@ type pair struct{ from, to string }
 type totals struct{ lost, resumed uint64 }
 
 func (t *totals) add(r *events.Reader) {
-	t.lost += r.Lost() + r.Unread()
+	t.lost += r.Lost() + r.Unsynced()
 	t.resumed += r.Resumed()
 }
 

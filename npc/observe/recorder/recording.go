@@ -61,7 +61,7 @@ type Recorder struct {
 // New returns a recorder that does nothing yet, and registers its metrics.
 func New(c Config) *Recorder {
 	r := &Recorder{config: c, store: flowlog.NewStore(c.Node, c.Records)}
-	r.staged = newStagedReporter(c.Names.Worlds, c.Log, c.Registry)
+	r.staged = newStagedReporter(c.Names.Groups, c.Log, c.Registry)
 	r.register(c.Registry)
 	return r
 }
@@ -117,7 +117,7 @@ func (r *Recorder) Denied(p ulogd.Packet) {
 // record records connections, and measures how long that takes while worlds of staged policies are asked.
 func (r *Recorder) record(v flowlog.Verdict, opened []flowlog.Connection) {
 	start := time.Now()
-	r.store.Add(start.UTC(), judge{r.config.Names, r.staged.haste.exceeded(start)}, v, opened)
+	r.store.Add(start.UTC(), evaluator{r.config.Names, r.staged.haste.exceeded(start)}, v, opened)
 	if r.staged.any.Load() {
 		r.staged.haste.spend(time.Since(start))
 	}

@@ -45,12 +45,12 @@ func (n names) IsLocal(a netip.Addr) bool {
 
 // Differences has one rule deny everything, which a world allows.
 func (n names) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference) {
-	return verdict.Verdict{Judged: true, Direction: npc.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2, Content: "c"}},
-		[]verdict.Difference{{World: "open", Content: "1", Policy: "gate", Verdict: verdict.Verdict{Allowed: true}}}
+	return verdict.Verdict{Evaluated: true, Direction: npc.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2, Content: "c"}},
+		[]verdict.Difference{{Group: "open", Content: "1", Policy: "gate", Verdict: verdict.Verdict{Allowed: true}}}
 }
 
-// Judge is for who is in haste.
-func (n names) Judge(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
+// Evaluate is for who is in haste.
+func (n names) Evaluate(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verdict {
 	for _, f := range asked {
 		v, _ := n.Differences(f)
 		out = append(out, v)
@@ -58,7 +58,7 @@ func (n names) Judge(asked []verdict.Flow, out []verdict.Verdict) []verdict.Verd
 	return out
 }
 
-func (n names) Worlds() map[string]string { return map[string]string{"open": "1"} }
+func (n names) Groups() map[string]string { return map[string]string{"open": "1"} }
 
 // guard is the rule that denies everything.
 var guard = []flowlog.Applied{{Rule: flowlog.Rule{Tier: "Admin", Policy: "guard", Number: 2, Direction: "egress"}, Content: "c"}}
@@ -112,7 +112,7 @@ func TestJudge(t *testing.T) {
 				}
 				return e.Addr.String()
 			}
-			j, concerned := judge{Names: cast}.Judge(test.src, test.dst, test.service)
+			j, concerned := evaluator{Names: cast}.Evaluate(test.src, test.dst, test.service)
 			if concerned == test.unconcerns || concerned && (end(j.From) != test.from || end(j.To) != test.to || fmt.Sprint(j.PortNames) != test.ports ||
 				j.Verdict != flowlog.Denied || !slices.Equal(j.By, guard) || len(j.Staged) != 1) {
 				t.Errorf("%+v %v", j, concerned)
@@ -147,12 +147,12 @@ func TestPairsOfNamespacesAreBounded(t *testing.T) {
 		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{From: end, To: flowlog.End{Addr: outside}, Verdict: flowlog.Allowed}, 2)
 	}
 	r.store.Seen(flowlog.Connection{}, flowlog.Judgement{From: flowlog.End{Namespace: "n0", Workload: "Pod/x"}, To: flowlog.End{Addr: outside}, Verdict: flowlog.Denied}, 1)
-	gathered, err := registry.Gather()
+	collected, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	series, others := 0, 0.0
-	for _, family := range gathered {
+	for _, family := range collected {
 		if family.GetName() != "weavenpc_flows_connections_total" {
 			continue
 		}
@@ -172,7 +172,7 @@ func TestPairsOfNamespacesAreBounded(t *testing.T) {
 type bothWays struct{ names }
 
 func (bothWays) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference) {
-	return verdict.Verdict{Judged: true, Allowed: true, Direction: npc.Egress,
+	return verdict.Verdict{Evaluated: true, Allowed: true, Direction: npc.Egress,
 		By: verdict.By{Policy: "shop/out", Number: 1, Content: "a"}, Also: verdict.By{Policy: "shop/in", Number: 3, Content: "b"}}, nil
 }
 
@@ -180,7 +180,7 @@ func (bothWays) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference
 func TestHitsOfRules(t *testing.T) {
 	r := newRecorder(t, func(c *Config) { c.Names = bothWays{cast} })
 	opened := flowlog.Connection{Src: web, Dst: db, Service: flow.Service{Protocol: 6, Port: 80}}
-	r.store.Add(time.Now(), judge{Names: r.config.Names}, flowlog.Allowed, []flowlog.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
+	r.store.Add(time.Now(), evaluator{Names: r.config.Names}, flowlog.Allowed, []flowlog.Connection{opened, opened, {Src: outside, Dst: db, Service: opened.Service}})
 	var got []string
 	for _, h := range r.store.Hits().Rules {
 		got = append(got, fmt.Sprintf("%s %d by %s", h.Verdict, h.Count, h.Rule))
@@ -204,12 +204,12 @@ func TestRulesInMetricsAreBounded(t *testing.T) {
 		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{Verdict: flowlog.Allowed, By: by}, 2)
 		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{Verdict: flowlog.Allowed, By: by}, 1)
 	}
-	gathered, err := registry.Gather()
+	collected, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	series, others := 0, 0.0
-	for _, family := range gathered {
+	for _, family := range collected {
 		if family.GetName() != "weavenpc_flows_rule_connections_total" {
 			continue
 		}

@@ -20,26 +20,26 @@ const maxStagedPolicies = 200
 
 // stagedReporter reports recorded connections that staged policies would decide otherwise: in the log and as a metric.
 type stagedReporter struct {
-	worlds func() map[string]string
+	groups func() map[string]string
 	lines  *dedup.Log[stagedKind, string, stagedConnection]
 	log    *slog.Logger
 
-	connections          *prometheus.CounterVec
-	suppressed, unjudged prometheus.Counter
-	labelled             limited[stagedPolicy] // those with label values of their own
-	known                map[string]string     // the worlds as the store knows them; nil at first
-	any                  atomic.Bool           // whether there are worlds
-	haste                allowance
+	connections             *prometheus.CounterVec
+	suppressed, unevaluated prometheus.Counter
+	labelled                limited[stagedPolicy] // those with label values of their own
+	known                   map[string]string     // the worlds as the store knows them; nil at first
+	any                     atomic.Bool           // whether there are worlds
+	haste                   allowance
 }
 
 // stagedKind is what connections have in common that are repeats of each other in the log.
 type stagedKind struct {
-	world, policy string
+	group, policy string
 	from, to      string
 	connection    flowlog.Connection
 }
 
-type stagedPolicy struct{ world, policy string }
+type stagedPolicy struct{ group, policy string }
 
 // stagedConnection is what a line of the log is about.
 type stagedConnection struct {
@@ -48,32 +48,32 @@ type stagedConnection struct {
 	would flowlog.Staged
 }
 
-func newStagedReporter(worlds func() map[string]string, log *slog.Logger, registry prometheus.Registerer) *stagedReporter {
-	r := &stagedReporter{worlds: worlds, log: log, labelled: limited[stagedPolicy]{max: maxStagedPolicies, other: stagedPolicy{"other", "other"}},
+func newStagedReporter(groups func() map[string]string, log *slog.Logger, registry prometheus.Registerer) *stagedReporter {
+	r := &stagedReporter{groups: groups, log: log, labelled: limited[stagedPolicy]{max: maxStagedPolicies, other: stagedPolicy{"other", "other"}},
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_staged_connections_total",
 			Help: "Recorded connections that a world of staged policies would decide otherwise, by the staged policy that decides (other for further ones)."},
 			[]string{"world", "policy", "outcome"}),
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_log_suppressed_total",
 			Help: "Connections that staged policies would decide otherwise, counted, but neither logged nor summed up in a line of the log."}),
-		unjudged: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_unjudged_connections_total",
+		unevaluated: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_unjudged_connections_total",
 			Help: "Recorded connections that staged policies were not asked about, because that took too much time."}),
 	}
 	r.lines = dedup.New[stagedKind](r.line, func(number int, most string) {
 		log.Info("staged", "not_logged", number, "most_from", most)
 	})
-	registry.MustRegister(r.connections, r.suppressed, r.unjudged)
+	registry.MustRegister(r.connections, r.suppressed, r.unevaluated)
 	return r
 }
 
 // seen reports what worlds would do with a number of connections. It is called by one goroutine at a time.
 func (r *stagedReporter) seen(c flowlog.Connection, j flowlog.Judgement, number int) {
-	if j.Unjudged {
-		r.unjudged.Add(float64(number))
+	if j.Unevaluated {
+		r.unevaluated.Add(float64(number))
 	}
 	for _, s := range j.Staged {
-		p := r.labelled.of(stagedPolicy{s.World, s.Policy})
-		r.connections.WithLabelValues(p.world, p.policy, "would_"+would(s.Verdict)).Add(float64(number))
-		kind := stagedKind{s.World, s.Policy, j.From.String(), j.To.String(), flowlog.Connection{Service: c.Service}}
+		p := r.labelled.of(stagedPolicy{s.Group, s.Policy})
+		r.connections.WithLabelValues(p.group, p.policy, "would_"+would(s.Verdict)).Add(float64(number))
+		kind := stagedKind{s.Group, s.Policy, j.From.String(), j.To.String(), flowlog.Connection{Service: c.Service}}
 		if !j.From.IsPod() {
 			kind.connection.Src = c.Src
 		}
@@ -94,7 +94,7 @@ func would(v flowlog.Verdict) string {
 
 // line logs a connection, with its repeats if there are any.
 func (r *stagedReporter) line(c stagedConnection, number int, within time.Duration) {
-	args := []any{"world", c.would.World, "would", would(c.would.Verdict), "policy", c.would.Policy,
+	args := []any{"world", c.would.Group, "would", would(c.would.Verdict), "policy", c.would.Policy,
 		"from", describe(c.From), "to", describe(c.To), "port", c.Service}
 	if c.would.By != nil {
 		args = append(args, "by", *c.would.By)
@@ -121,10 +121,10 @@ func (r *Recorder) watchStaged(ctx context.Context) {
 	s := r.staged
 	for sleep(ctx, time.Second) {
 		s.suppressed.Add(float64(s.lines.SumUp(time.Now())))
-		if worlds := s.worlds(); worlds != nil && (s.known == nil || !maps.Equal(worlds, s.known)) {
-			r.store.KeepStaged(worlds)
-			s.known = worlds
-			s.any.Store(len(worlds) > 0)
+		if groups := s.groups(); groups != nil && (s.known == nil || !maps.Equal(groups, s.known)) {
+			r.store.KeepStaged(groups)
+			s.known = groups
+			s.any.Store(len(groups) > 0)
 		}
 	}
 	s.lines.SumUp(time.Now().Add(dedup.Window)) // as if all windows had ended

@@ -37,11 +37,11 @@ msg=staged world=open would=allow policy=gate from=192.0.2.1 to="shop/Deployment
 	if log.String() != want {
 		t.Errorf("%s\nwant\n%s", log.String(), want)
 	}
-	gathered, err := registry.Gather()
+	collected, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range gathered {
+	for _, family := range collected {
 		if family.GetName() == "weavenpc_staged_connections_total" && (len(family.GetMetric()) != 1 || family.GetMetric()[0].GetCounter().GetValue() != 4) {
 			t.Errorf("%v", family)
 		}
@@ -54,13 +54,13 @@ func TestStagedPoliciesInMetricsAreBounded(t *testing.T) {
 	r := newStagedReporter(nil, slog.New(slog.DiscardHandler), registry)
 	for i := range maxStagedPolicies + 10 {
 		r.seen(flowlog.Connection{Src: web, Dst: db, Service: flow.Service{Protocol: 6, Port: 1}},
-			flowlog.Judgement{Staged: []flowlog.Staged{{World: "true", Policy: fmt.Sprint("shop/", i), Verdict: flowlog.Denied}}}, 1)
+			flowlog.Judgement{Staged: []flowlog.Staged{{Group: "true", Policy: fmt.Sprint("shop/", i), Verdict: flowlog.Denied}}}, 1)
 	}
-	gathered, err := registry.Gather()
+	collected, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range gathered {
+	for _, family := range collected {
 		if n := len(family.GetMetric()); family.GetName() == "weavenpc_staged_connections_total" && n != maxStagedPolicies+1 {
 			t.Errorf("%d series", n)
 		}
@@ -99,11 +99,11 @@ func TestStagedPoliciesTakeLittleTime(t *testing.T) {
 	if len(records) != 1 || len(records[0].Staged) > 0 || records[0].By == nil {
 		t.Errorf("%+v", records)
 	}
-	gathered, err := registry.Gather()
+	collected, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, family := range gathered {
+	for _, family := range collected {
 		if n := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "weavenpc_staged_unjudged_connections_total" && n != 1 {
 			t.Errorf("%g are counted", n)
 		}

@@ -1,7 +1,7 @@
 // Package quota limits the cost of network policies on a node, so that the policies of one namespace cannot use up the
 // resources of others. It knows nothing about the contents of policies.
 //
-//	l := quota.NewLedger(quota.Default())
+//	l := quota.NewUsage(quota.Default())
 //	err := l.Open(quota.Account{Namespace: "default", Name: "web", Created: t, Cost: c}) // why it is denied, or nil
 //	changed := l.Settle()
 package quota
@@ -121,8 +121,8 @@ func (a *Account) before(b *Account) int {
 
 type key struct{ namespace, name string }
 
-// Ledger grants the requests of policies within the limits.
-type Ledger struct {
+// Usage grants the requests of policies within the limits.
+type Usage struct {
 	Limits
 	accounts   map[key]*Account
 	denied     map[key]error
@@ -131,14 +131,14 @@ type Ledger struct {
 	stale      bool
 }
 
-// NewLedger returns a ledger without accounts.
-func NewLedger(l Limits) *Ledger {
-	return &Ledger{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, namespaces: map[string]Cost{}}
+// NewUsage returns a ledger without accounts.
+func NewUsage(l Limits) *Usage {
+	return &Usage{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, namespaces: map[string]Cost{}}
 }
 
 // Open adds a policy, or replaces the one of the same name, and grants its request if there is room. Otherwise it returns the
 // reason, which is preliminary until Settle is called.
-func (l *Ledger) Open(a Account) error {
+func (l *Usage) Open(a Account) error {
 	l.Close(a.Namespace, a.Name)
 	k := key{a.Namespace, a.Name}
 	l.accounts[k] = &a
@@ -151,7 +151,7 @@ func (l *Ledger) Open(a Account) error {
 }
 
 // Close removes a policy, if it exists.
-func (l *Ledger) Close(namespace, name string) {
+func (l *Usage) Close(namespace, name string) {
 	k := key{namespace, name}
 	a := l.accounts[k]
 	if a == nil {
@@ -171,20 +171,20 @@ func (l *Ledger) Close(namespace, name string) {
 	}
 }
 
-func (l *Ledger) room(a *Account) error {
+func (l *Usage) room(a *Account) error {
 	if err := l.fits(l.namespaces[a.Namespace], a.Cost, namespaceScope()); err != nil {
 		return err
 	}
 	return l.fits(l.node, a.Cost, nodeScope())
 }
 
-func (l *Ledger) grant(a *Account) {
+func (l *Usage) grant(a *Account) {
 	l.node = l.node.Plus(a.Cost)
 	l.namespaces[a.Namespace] = l.namespaces[a.Namespace].Plus(a.Cost)
 }
 
 // Stale reports whether Settle may change which policies are granted.
-func (l *Ledger) Stale() bool { return l.stale }
+func (l *Usage) Stale() bool { return l.stale }
 
 // Verdict is the result of Settle for one policy.
 type Verdict struct {
@@ -195,9 +195,9 @@ type Verdict struct {
 	Changed bool
 }
 
-// Settle decides again about all policies, the oldest first, so that the result depends only on the existing policies and not
+// Reconcile decides again about all policies, the oldest first, so that the result depends only on the existing policies and not
 // on the order in which they became known. It returns the policies that are denied or no longer denied, the oldest first.
-func (l *Ledger) Settle() []Verdict {
+func (l *Usage) Reconcile() []Verdict {
 	if !l.stale {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (l *Ledger) Settle() []Verdict {
 }
 
 // Denied returns the number of denied policies.
-func (l *Ledger) Denied() int { return len(l.denied) }
+func (l *Usage) Denied() int { return len(l.denied) }
 
 // String returns the limit in the format of Set.
 func (l *Limit) String() string {

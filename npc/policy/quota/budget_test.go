@@ -31,7 +31,7 @@ func TestWhatAPolicyMayNeed(t *testing.T) {
 }
 
 // open opens accounts of sets, "namespace/name=sets@created", and settles.
-func open(l *Ledger, texts ...string) {
+func open(l *Usage, texts ...string) {
 	for _, text := range texts {
 		var a Account
 		var created int64
@@ -43,14 +43,14 @@ func open(l *Ledger, texts ...string) {
 		a.Created = time.Unix(created, 0)
 		_ = l.Open(a)
 	}
-	l.Settle()
+	l.Reconcile()
 }
 
 // denied are the policies that are, in order.
-func (l *Ledger) names() string {
+func (l *Usage) names() string {
 	var out []string
 	l.stale = true
-	for _, v := range l.Settle() {
+	for _, v := range l.Reconcile() {
 		if v.Denied != nil {
 			out = append(out, v.Namespace+"/"+v.Name)
 		}
@@ -59,7 +59,7 @@ func (l *Ledger) names() string {
 }
 
 func TestTheOldestAreGranted(t *testing.T) {
-	l := NewLedger(small())
+	l := NewUsage(small())
 	open(l, "a/1=10@1", "a/2=10@2", "b/1=10@3")
 	if l.Stale() || l.Denied() > 0 {
 		t.Error("all of it fits")
@@ -76,7 +76,7 @@ func TestTheOldestAreGranted(t *testing.T) {
 	if !l.Stale() {
 		t.Error("there is room now")
 	}
-	verdicts := l.Settle()
+	verdicts := l.Reconcile()
 	if len(verdicts) != 3 || !verdicts[0].Changed || verdicts[0].Denied != nil || verdicts[1].Denied == nil || verdicts[1].Changed {
 		t.Errorf("verdicts: %v", verdicts)
 	}
@@ -102,7 +102,7 @@ func TestWhoIsDeniedDependsOnThePoliciesAlone(t *testing.T) {
 		for i := range 20 {
 			texts = append(texts, fmt.Sprintf("%c/%d=%d@%d", 'a'+r.IntN(4), i, r.IntN(11), r.IntN(5)))
 		}
-		first, second := NewLedger(small()), NewLedger(small())
+		first, second := NewUsage(small()), NewUsage(small())
 		open(first, texts...)
 		open(second, "a/gone=10@0", "b/gone=10@9")
 		r.Shuffle(len(texts), func(i, j int) { texts[i], texts[j] = texts[j], texts[i] })
@@ -110,7 +110,7 @@ func TestWhoIsDeniedDependsOnThePoliciesAlone(t *testing.T) {
 		open(second, texts[10:]...)
 		second.Close("a", "gone")
 		second.Close("b", "gone")
-		second.Settle()
+		second.Reconcile()
 		if a, b := first.names(), second.names(); a != b {
 			t.Fatalf("denied: %q in one order, %q in another", a, b)
 		}

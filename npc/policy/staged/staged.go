@@ -62,7 +62,7 @@ func (k Key) Policy() string {
 
 // Change is what a staged policy does to its world.
 type Change struct {
-	World string
+	Group string
 	// Adds is set if the policy adds itself.
 	Adds bool
 	// Takes is the name of the enforced policy, of the same kind and namespace, that it takes away; empty for none.
@@ -84,20 +84,20 @@ func (c Change) Effect(invalid error, inert bool) (effect bool, fault string) {
 // Read returns what a policy with some annotations does to its world, and whether it is staged at all. A problem is why it is not what the
 // annotations ask for: an unknown value of weave-npc/staged does not stage a policy, and one that asks for two things does nothing.
 func Read(annotations map[string]string) (c Change, is bool, problem string) {
-	world, annotated := annotations[Annotation]
+	group, annotated := annotations[Annotation]
 	replaces, removes := annotations[ReplacesAnnotation], annotations[RemovesAnnotation]
 	switch {
 	case !annotated && replaces+removes != "":
 		return c, false, fmt.Sprintf("%s and %s have no effect without %s", ReplacesAnnotation, RemovesAnnotation, Annotation)
 	case !annotated:
 		return c, false, ""
-	case world == "false":
+	case group == "false":
 		// A world could be called that. Who writes it wants the policy enforced.
-		return c, false, fmt.Sprintf("%s is %q: without the annotation the policy is enforced too", Annotation, world)
-	case len(validation.IsDNS1123Label(world)) > 0:
-		return c, false, fmt.Sprintf("%s is %q, neither \"true\" nor a name of lower case letters, digits and -, at most 63", Annotation, world)
+		return c, false, fmt.Sprintf("%s is %q: without the annotation the policy is enforced too", Annotation, group)
+	case len(validation.IsDNS1123Label(group)) > 0:
+		return c, false, fmt.Sprintf("%s is %q, neither \"true\" nor a name of lower case letters, digits and -, at most 63", Annotation, group)
 	}
-	c = Change{World: world}
+	c = Change{Group: group}
 	switch {
 	case replaces != "" && removes != "":
 		return c, true, fmt.Sprintf("it has both %s and %s", ReplacesAnnotation, RemovesAnnotation)

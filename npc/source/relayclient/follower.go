@@ -26,7 +26,7 @@ func (f *Follower) List(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 			}
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, listsPatience)
+	within, cancel := context.WithTimeout(ctx, listsTimeout)
 	defer cancel()
 	list, err := f.direct.List(within, o)
 	if err != nil {
@@ -40,7 +40,7 @@ func (f *Follower) List(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 // listAt lists at a replica. A list that is older than what was delivered is none.
 func (f *Follower) listAt(ctx context.Context, replica string, o metav1.ListOptions) (runtime.Object, error) {
 	o.Limit = 0
-	ctx, cancel := context.WithTimeout(at(ctx, replica), listsPatience)
+	ctx, cancel := context.WithTimeout(at(ctx, replica), listsTimeout)
 	defer cancel()
 	list, err := f.relayed.List(ctx, o)
 	switch {
@@ -57,7 +57,7 @@ func (f *Follower) listAt(ctx context.Context, replica string, o metav1.ListOpti
 }
 
 // Watch watches at a replica, or at the API server. Unless it begins with a list, the watch does not end before the context does, except that
-// nobody has its version any more, or that the API server has no such kind.
+// none has its version any more, or that the API server has no such kind.
 func (f *Follower) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.AllowWatchBookmarks = true
 	s := newStream(ctx, f.record, o)

@@ -34,7 +34,7 @@ type failer interface {
 // cluster is an API server, some replicas of a relay, and an agent.
 type cluster struct {
 	t        failer
-	world    *world
+	harness  *harness
 	api      *server
 	replicas map[string]*server // by address
 	addrs    []string           // in the order in which the agent prefers them
@@ -43,12 +43,12 @@ type cluster struct {
 
 func newCluster(t failer, replicas int) *cluster {
 	t.Helper()
-	c := &cluster{t: t, world: newWorld(), replicas: map[string]*server{}}
-	c.api = newServer(c.world, false)
+	c := &cluster{t: t, harness: newHarness(), replicas: map[string]*server{}}
+	c.api = newServer(c.harness, false)
 	all := ""
 	for i := range replicas {
 		addr := fmt.Sprintf("192.0.2.%d:443", i+1)
-		c.replicas[addr] = newServer(c.world, true)
+		c.replicas[addr] = newServer(c.harness, true)
 		all += "," + addr
 	}
 	r, err := New(Config{Address: all[1:], Spread: 30 * time.Second, Log: slog.New(slog.DiscardHandler)})
@@ -57,7 +57,7 @@ func newCluster(t failer, replicas int) *cluster {
 	}
 	c.relay, c.addrs = r, r.agent.replicas.list(context.Background())
 	for i := range 10 {
-		c.world.change(strconv.Itoa(i), false)
+		c.harness.change(strconv.Itoa(i), false)
 	}
 	return c
 }
@@ -213,7 +213,7 @@ func (a *follow) expect(after time.Duration) {
 	a.c.t.Helper()
 	time.Sleep(after)
 	synctest.Wait()
-	if got, want := a.has(), a.c.world.at(a.c.world.now()); !maps.Equal(got, want) {
+	if got, want := a.has(), a.c.harness.at(a.c.harness.now()); !maps.Equal(got, want) {
 		a.c.t.Errorf("agent has %v, want %v", got, want)
 	}
 }
@@ -269,7 +269,7 @@ func TestS64_AReplicaThatFails(t *testing.T) {
 		{"has_no_such_version", status(http.StatusGone), 100 * time.Millisecond, false},
 		{"has_no_such_version_any_more", within(http.StatusGone), 100 * time.Millisecond, false},
 		{"breaks_off", within(http.StatusInternalServerError), 100 * time.Millisecond, false},
-		{"hangs", func(s *server) { s.set(func(s *server) { s.hangs = true }); s.cut() }, openPatience + 100*time.Millisecond, false},
+		{"hangs", func(s *server) { s.set(func(s *server) { s.hangs = true }); s.cut() }, openTimeout + 100*time.Millisecond, false},
 		{"is_mute", func(s *server) { s.set(func(s *server) { s.mute = true }) }, freshness + 100*time.Millisecond, false},
 		{"hears_nothing", func(s *server) { s.set(func(s *server) { s.frozen = true }) }, freshness + 100*time.Millisecond, false},
 		{"sends_an_old_event", sends(watch.Modified, pod("1", 50)), 100 * time.Millisecond, true},
@@ -290,15 +290,15 @@ func TestS64_AReplicaThatFails(t *testing.T) {
 					if lists != 1 || first.open() != 1 {
 						t.Fatalf("%d lists, %d streams", lists, first.open())
 					}
-					c.world.change("before", false)
+					c.harness.change("before", false)
 					time.Sleep(time.Second)
 					test.fails(first)
-					c.world.change("after", false)
-					c.world.change("3", true)
+					c.harness.change("after", false)
+					c.harness.change("3", true)
 					a.expect(test.after)
 					time.Sleep(time.Second)
 					a.connected(true)
-					c.world.change("later", false)
+					c.harness.change("later", false)
 					a.expect(100 * time.Millisecond)
 					if c.lists() != lists || c.api.open() != 0 || (first.open() == 1) != test.stays {
 						t.Errorf("%d lists, %d streams at the API server, %d at the first replica", c.lists(), c.api.open(), first.open())
@@ -317,19 +317,19 @@ func TestS64_NoReplicaIsLeft(t *testing.T) {
 		defer a.stop()
 		a.expect(2 * time.Second)
 		c.all((*server).kill)
-		c.world.change("a", false)
+		c.harness.change("a", false)
 		a.expect(fallSpread + 100*time.Millisecond)
 		a.connected(true)
 		if c.lists() != 1 || c.api.open() != 1 {
 			t.Errorf("%d lists, %d streams at the API server", c.lists(), c.api.open())
 		}
 		time.Sleep(5 * time.Minute)
-		c.world.change("b", false)
+		c.harness.change("b", false)
 		a.expect(100 * time.Millisecond)
 		marked := len(a.reports)
 		c.replica(1).restart()
 		for range 500 {
-			c.world.change(strconv.Itoa(rand.IntN(20)), rand.IntN(2) == 0)
+			c.harness.change(strconv.Itoa(rand.IntN(20)), rand.IntN(2) == 0)
 			a.expect(100 * time.Millisecond)
 		}
 		if c.lists() != 1 || c.api.open() != 0 || c.replica(1).open() != 1 {
@@ -356,7 +356,7 @@ func TestS64_AReplicaThatIsBehind(t *testing.T) {
 		a.expect(fallSpread + 100*time.Millisecond)
 		c.replica(0).set(func(s *server) { s.down, s.frozen, s.reached = false, true, s.now() })
 		for range 1200 {
-			c.world.change(strconv.Itoa(rand.IntN(20)), rand.IntN(2) == 0)
+			c.harness.change(strconv.Itoa(rand.IntN(20)), rand.IntN(2) == 0)
 			a.expect(100 * time.Millisecond)
 			a.connected(true)
 		}
@@ -379,7 +379,7 @@ func TestS59_ARelayThatLagsIsNoConnection(t *testing.T) {
 		defer a.stop()
 		a.expect(2500 * time.Millisecond)
 		a.connected(true)
-		c.api.kill() // nobody hears anything
+		c.api.kill() // none hears anything
 		c.all(func(s *server) { s.set(func(s *server) { s.frozen = true }) })
 		time.Sleep(freshness - time.Second)
 		a.connected(true)
@@ -391,7 +391,7 @@ func TestS59_ARelayThatLagsIsNoConnection(t *testing.T) {
 			t.Error("that nobody answers is not reported")
 		}
 		c.all(func(s *server) { s.set(func(s *server) { s.frozen = false }) })
-		c.world.change("new", false)
+		c.harness.change("new", false)
 		a.expect(retryMost + 10*time.Second)
 		a.connected(true)
 		if c.lists() != 1 {
@@ -411,7 +411,7 @@ func TestS64_NobodyHasTheVersion(t *testing.T) {
 			defer all[i].stop()
 		}
 		time.Sleep(2 * time.Second)
-		c.world.change("a", false)
+		c.harness.change("a", false)
 		c.replica(0).kill()
 		c.api.forget()
 		started := time.Now()
@@ -454,7 +454,7 @@ func TestS64_TheFirstList(t *testing.T) {
 					test.set(c)
 					a := c.follow()
 					defer a.stop()
-					a.expect(2*listsPatience + 10*time.Second)
+					a.expect(2*listsTimeout + 10*time.Second)
 					a.connected(true)
 					if c.api.listed() != test.api || c.lists() != 1 {
 						t.Errorf("%d lists, %d of the API server", c.lists(), c.api.listed())
@@ -490,7 +490,7 @@ func TestS64_RandomOutages(t *testing.T) {
 				switch what := rapid.SampledFrom([]string{"change", "change", "change", "delete", "kill", "restart", "cut", "mute", "freeze", "hang",
 					"answer", "forget", "heal", "old", "wait"}).Draw(rt, "what"); what {
 				case "change", "delete":
-					c.world.change(strconv.Itoa(rapid.IntRange(0, 5).Draw(rt, "object")), what == "delete")
+					c.harness.change(strconv.Itoa(rapid.IntRange(0, 5).Draw(rt, "object")), what == "delete")
 				case "kill":
 					s.kill()
 				case "restart":

@@ -11,13 +11,13 @@ import (
 const (
 	// stay is how long the API server is followed at least before the relay is tried again; the spread of agents comes to it.
 	stay = 10 * time.Second
-	// homePatience is how long a replica may be behind the API server before it is left.
-	homePatience = 10 * time.Second
+	// failbackTimeout is how long a replica may be behind the API server before it is left.
+	failbackTimeout = 10 * time.Second
 )
 
-// homing leads a stream from the API server back to the relay: it opens a watch there, too, and the stream changes over when that is not
+// failback leads a stream from the API server back to the relay: it opens a watch there, too, and the stream changes over when that is not
 // behind. Until then the API server is followed.
-type homing struct {
+type failback struct {
 	of     *record
 	ctx    context.Context //nolint:containedctx // of the stream
 	timer  *time.Timer     // until the next step
@@ -26,20 +26,20 @@ type homing struct {
 	link   *link // nil unless one is open
 }
 
-func newHoming(ctx context.Context, of *record) *homing {
-	h := &homing{of: of, ctx: ctx, timer: time.NewTimer(time.Hour)}
+func newFailback(ctx context.Context, of *record) *failback {
+	h := &failback{of: of, ctx: ctx, timer: time.NewTimer(time.Hour)}
 	h.timer.Stop()
 	return h
 }
 
 // rest waits for a random time before the relay is tried.
-func (h *homing) rest() {
+func (h *failback) rest() {
 	h.stop()
 	h.timer.Reset(stay + random(h.of.agent.spread))
 }
 
 // stop ends whatever is under way.
-func (h *homing) stop() {
+func (h *failback) stop() {
 	h.timer.Stop()
 	if h.open != nil {
 		h.open()
@@ -52,7 +52,7 @@ func (h *homing) stop() {
 }
 
 // next tries a replica from a version on, or gives up the one that was tried. There is no way back before a list is complete.
-func (h *homing) next(version string, initial bool) {
+func (h *failback) next(version string, initial bool) {
 	if h.link != nil {
 		h.of.failed(h.link.replica)
 	}
@@ -88,7 +88,7 @@ func (h *homing) next(version string, initial bool) {
 }
 
 // use waits for the first sign on a link.
-func (h *homing) use(l *link) {
+func (h *failback) use(l *link) {
 	h.open()
 	h.open, h.opened = nil, nil
 	if l == nil {
@@ -96,11 +96,11 @@ func (h *homing) use(l *link) {
 		return
 	}
 	h.link = l
-	h.timer.Reset(homePatience)
+	h.timer.Reset(failbackTimeout)
 }
 
 // events returns the events of the link; nil if there is none.
-func (h *homing) events() <-chan watch.Event {
+func (h *failback) events() <-chan watch.Event {
 	if h.link == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (h *homing) events() <-chan watch.Event {
 }
 
 // take returns the link, which is the caller's from then on.
-func (h *homing) take() *link {
+func (h *failback) take() *link {
 	l := h.link
 	h.link = nil
 	h.stop()

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// openPatience is how long a replica may take to begin an answer, and directPatience the API server, which may queue requests;
-	// listsPatience is how long a list may take, or the beginning of one that the API server gives as a stream.
-	openPatience   = 2 * time.Second
-	directPatience = 10 * time.Second
-	listsPatience  = time.Minute
-	// beginPatience is the longest silence of a replica while it lists: it may have to ask the API server first. firstPatience is that
+	// openTimeout is how long a replica may take to begin an answer, and directTimeout the API server, which may queue requests;
+	// listsTimeout is how long a list may take, or the beginning of one that the API server gives as a stream.
+	openTimeout   = 2 * time.Second
+	directTimeout = 10 * time.Second
+	listsTimeout  = time.Minute
+	// beginTimeout is the longest silence of a replica while it lists: it may have to ask the API server first. firstTimeout is that
 	// before the first sign: a replica may be behind another one by as long as it goes without news itself.
-	beginPatience = 10 * time.Second
-	firstPatience = 5 * time.Second
+	beginTimeout = 10 * time.Second
+	firstTimeout = 5 * time.Second
 	// tooShort is how long a watch holds at least that is no failure.
 	tooShort = time.Second
 )
@@ -41,13 +41,13 @@ type link struct {
 // direct reports whether the link leads to the API server.
 func (l *link) direct() bool { return l.replica == "" }
 
-// patience returns the longest silence that is none. The API server may be silent.
-func (l *link) patience(initial bool) time.Duration {
+// timeout returns the longest silence that is none. The API server may be silent.
+func (l *link) timeout(initial bool) time.Duration {
 	switch {
 	case initial:
-		return beginPatience
+		return beginTimeout
 	case !l.alive:
-		return firstPatience
+		return firstTimeout
 	}
 	return freshness
 }
@@ -59,16 +59,16 @@ func (l *link) close() {
 
 // open opens a watch at a replica, or at the API server for none.
 func (r *record) open(ctx context.Context, replica string, o metav1.ListOptions) (*link, error) {
-	calls, patience, list := r.direct, directPatience, listsPatience
+	calls, timeout, list := r.direct, directTimeout, listsTimeout
 	if replica != "" {
 		ctx = at(ctx, replica)
-		calls, patience, list = r.relayed, openPatience, beginPatience
+		calls, timeout, list = r.relayed, openTimeout, beginTimeout
 	}
 	if o.SendInitialEvents != nil {
-		patience = list
+		timeout = list
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	late := time.AfterFunc(patience, func() { cancel(errors.Errorf("no answer for %s", patience)) })
+	late := time.AfterFunc(timeout, func() { cancel(errors.Errorf("no answer for %s", timeout)) })
 	w, err := calls.Watch(ctx, o)
 	if err == nil && !late.Stop() {
 		w.Stop()

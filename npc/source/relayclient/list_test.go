@@ -19,7 +19,7 @@ func TestS64_AListThatIsBrokenOff(t *testing.T) {
 		{"one_replica_says_so", func(c *cluster) { c.replica(0).breaks = 1 }, 2, blockTimeout + time.Second, 0},
 		{"all_replicas_say_so", func(c *cluster) { c.all(func(s *server) { s.breaks = 1 }) }, 2, 2*blockTimeout + time.Second, 1},
 		{"after_some_objects", func(c *cluster) { c.all(func(s *server) { s.breaks = 4 }) }, 3, 3*blockTimeout + time.Second, 1},
-		{"all_replicas_are_silent", func(c *cluster) { c.all(func(s *server) { s.mute = true }) }, 2, 2*beginPatience + time.Second, 1},
+		{"all_replicas_are_silent", func(c *cluster) { c.all(func(s *server) { s.mute = true }) }, 2, 2*beginTimeout + time.Second, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestS64_AListThatIsBrokenOff(t *testing.T) {
 					t.Errorf("%d lists of the API server, want %d", c.api.listed(), test.api)
 				}
 				c.all(func(s *server) { s.set(func(s *server) { s.breaks, s.mute = 0, false }) })
-				c.world.change("later", false)
+				c.harness.change("later", false)
 				a.expect(2*stay + c.relay.agent.spread)
 				if c.api.open() != 0 {
 					t.Error("the API server is followed though the relay works")

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// findPatience is how long the first list may wait for the addresses of the replicas.
-const findPatience = 5 * time.Second
+// findTimeout is how long the first list may wait for the addresses of the replicas.
+const findTimeout = 5 * time.Second
 
 // replicas are the addresses of the relay's replicas, in the order in which this agent prefers them. Each agent has an order of its own,
 // which stays the same: agents spread over replicas, and all kinds of one go to the same replica.
@@ -61,13 +61,13 @@ func (r *replicas) list(ctx context.Context) []string {
 	select {
 	case <-r.found:
 	default:
-		timer := time.NewTimer(findPatience)
+		timer := time.NewTimer(findTimeout)
 		defer timer.Stop()
 		select {
 		case <-r.found:
 		case <-ctx.Done():
 		case <-timer.C:
-			r.find() // nobody waits again
+			r.find() // none waits again
 		}
 	}
 	r.mu.Lock()
@@ -93,10 +93,10 @@ func (r *replicas) run(ctx context.Context, client kubernetes.Interface, log *sl
 		},
 	}, client), &discoveryv1.EndpointSlice{}, cache.SharedIndexInformerOptions{ObjectDescription: "endpointslices of the relay"})
 	refresh := func() { r.set(endpoints(informer.GetStore().List())) }
-	unread := false
+	unsynced := false
 	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) { // the informer does not run yet
-		if ctx.Err() == nil && !informer.HasSynced() && !unread {
-			unread = true
+		if ctx.Err() == nil && !informer.HasSynced() && !unsynced {
+			unsynced = true
 			log.Warn("the replicas of the relay are not known: its EndpointSlices cannot be read", "service", r.where.namespace+"/"+r.where.service, "err", err)
 			r.find()
 		}

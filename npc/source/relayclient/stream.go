@@ -18,20 +18,20 @@ type stream struct {
 	ctx     context.Context //nolint:containedctx // of the watch, which Stop ends
 	cancel  context.CancelFunc
 
-	link     *link // the watch that is open; nil between two
-	initial  bool  // the list is not complete
-	version  string
-	home     *homing
-	pulse    *pulse
-	patience *time.Timer // of a replica's silence
-	route    *route
+	link    *link // the watch that is open; nil between two
+	initial bool  // the list is not complete
+	version string
+	home    *failback
+	pulse   *pulse
+	timeout *time.Timer // of a replica's silence
+	route   *route
 }
 
 func newStream(ctx context.Context, of *record, o metav1.ListOptions) *stream {
 	s := &stream{of: of, options: o, result: make(chan watch.Event), version: o.ResourceVersion, pulse: newPulse(of.reports),
-		patience: time.NewTimer(time.Hour), route: newRoute(of)}
+		timeout: time.NewTimer(time.Hour), route: newRoute(of)}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.home = newHoming(s.ctx, of)
+	s.home = newFailback(s.ctx, of)
 	return s
 }
 
@@ -95,10 +95,10 @@ func (s *stream) enter() {
 // attend waits anew for the replica to be silent for too long.
 func (s *stream) attend() {
 	if s.link.direct() {
-		s.patience.Stop()
+		s.timeout.Stop()
 		return
 	}
-	s.patience.Reset(s.link.patience(s.initial))
+	s.timeout.Reset(s.link.timeout(s.initial))
 }
 
 // leave ends the link, which is lost for a reason.
@@ -123,7 +123,7 @@ func (s *stream) follow() error {
 			if err := s.handle(e, ok); err != nil {
 				return err
 			}
-		case <-s.patience.C:
+		case <-s.timeout.C:
 			select { // it may be this agent that slept
 			case e, ok := <-s.link.ResultChan():
 				if err := s.handle(e, ok); err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// dialPatience is how long it may take to reach a replica and to agree on keys with it.
-	dialPatience = 2 * time.Second
+	// dialTimeout is how long it may take to reach a replica and to agree on keys with it.
+	dialTimeout = 2 * time.Second
 	// pingEvery is the silence of a connection after which it is asked whether it stands, and how long the answer may take.
 	pingEvery = 2 * time.Second
 )
@@ -36,7 +36,7 @@ type transport struct {
 }
 
 func newTransport(name, ca, token string) *transport {
-	dialer := &net.Dialer{Timeout: dialPatience}
+	dialer := &net.Dialer{Timeout: dialTimeout}
 	return &transport{name: name, token: token, base: &http.Transport{
 		ForceAttemptHTTP2: true,
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingEvery, PingTimeout: pingEvery},
@@ -46,7 +46,7 @@ func newTransport(name, ca, token string) *transport {
 			if err != nil {
 				return nil, err
 			}
-			ctx, cancel := context.WithTimeout(ctx, dialPatience)
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
 			return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, addr)
 		},

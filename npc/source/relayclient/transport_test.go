@@ -56,7 +56,7 @@ func TestARelayIsKnownByItsCertificate(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		server string // of its certificate
-		mend   func()
+		repair func()
 		err    string
 	}{
 		{"right", right, func() {}, ""},
@@ -84,7 +84,7 @@ func TestARelayIsKnownByItsCertificate(t *testing.T) {
 			server.EnableHTTP2 = true
 			server.StartTLS()
 			defer server.Close()
-			test.mend()
+			test.repair()
 			r, err := New(Config{Address: "kube-system/weave-npc-relay", CA: ca, Token: token, Version: "test", Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)

@@ -28,18 +28,18 @@ type change struct {
 	name    string
 }
 
-// world is what is in the store of an API server, of one kind.
-type world struct {
+// harness is what is in the store of an API server, of one kind.
+type harness struct {
 	mu      sync.Mutex
 	version int
 	objects map[string]int // name -> version
 	changes []change
 }
 
-func newWorld() *world { return &world{version: 100, objects: map[string]int{}} }
+func newHarness() *harness { return &harness{version: 100, objects: map[string]int{}} }
 
 // change changes an object, or deletes it.
-func (w *world) change(name string, gone bool) {
+func (w *harness) change(name string, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.version += 2 // something else changes, too
@@ -60,14 +60,14 @@ func (w *world) change(name string, gone bool) {
 	}
 }
 
-func (w *world) now() int {
+func (w *harness) now() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.version
 }
 
 // at returns the objects at a version.
-func (w *world) at(version int) map[string]int {
+func (w *harness) at(version int) map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	objects := map[string]int{}
@@ -89,13 +89,13 @@ func pod(name string, version int) *corev1.Pod {
 
 // server is a replica of a relay, or the API server, and each way in which it can fail.
 type server struct {
-	*world
+	*harness
 	relay bool
 	// plain servers do not list as a stream.
 	plain bool
 
 	guard   sync.Mutex
-	down    bool           // nobody answers
+	down    bool           // none answers
 	hangs   bool           // it takes requests and never answers
 	mute    bool           // streams stay open and carry nothing
 	breaks  int            // lists fail, those that come as streams late, with their event of this number; 0 never
@@ -109,8 +109,8 @@ type server struct {
 	opened  int
 }
 
-func newServer(w *world, relay bool) *server {
-	return &server{world: w, relay: relay, reached: w.now(), streams: map[*feed]bool{}}
+func newServer(w *harness, relay bool) *server {
+	return &server{harness: w, relay: relay, reached: w.now(), streams: map[*feed]bool{}}
 }
 
 // set changes how the server behaves.

@@ -100,7 +100,7 @@ func (d Declared) Over(base Declared) Declared {
 	out.Pods = over(d.Pods, d.withoutPods(base.Pods))
 	out.Policies, out.ClusterPolicies = over(d.Policies, base.Policies), over(d.ClusterPolicies, base.ClusterPolicies)
 	out.Nodes, out.workloads = over(d.Nodes, base.Nodes), over(d.workloads, base.workloads)
-	out.ClusterPoliciesUnread, out.NodesUnread = d.ClusterPoliciesUnread+base.ClusterPoliciesUnread, d.NodesUnread+base.NodesUnread
+	out.ClusterPoliciesUnreadable, out.NodesUnreadable = d.ClusterPoliciesUnreadable+base.ClusterPoliciesUnreadable, d.NodesUnreadable+base.NodesUnreadable
 	out.Notes = slices.Concat(base.Notes, d.Notes)
 	return out
 }

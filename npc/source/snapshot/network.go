@@ -27,16 +27,16 @@ type Network struct {
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
 	Nodes    []*corev1.Node
-	// Unread has a line for each kind or file that could not be read, with the reason.
-	Unread []string
+	// Unreadable has a line for each kind or file that could not be read, with the reason.
+	Unreadable []string
 }
 
 // ListNetwork reads the network of an API server, as far as the user has the rights. Services that he may not list in all namespaces are read in
 // those that are given.
 func ListNetwork(ctx context.Context, client kubernetes.Interface, namespaces ...string) (n Network) {
-	unread := func(kind string, err error) {
+	unreadable := func(kind string, err error) {
 		if err != nil {
-			n.Unread = append(n.Unread, fmt.Sprintf("%s cannot be listed: %v", kind, err))
+			n.Unreadable = append(n.Unreadable, fmt.Sprintf("%s cannot be listed: %v", kind, err))
 		}
 	}
 	l := lister{client, namespaces}
@@ -49,7 +49,7 @@ func ListNetwork(ctx context.Context, client kubernetes.Interface, namespaces ..
 		}
 		return pointers(list.Items), nil
 	})
-	unread("services", cause(partly, err))
+	unreadable("services", cause(partly, err))
 	n.Slices, partly, err = some(l, "endpointslices", func(namespace string) ([]*discoveryv1.EndpointSlice, error) {
 		list, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -57,9 +57,9 @@ func ListNetwork(ctx context.Context, client kubernetes.Interface, namespaces ..
 		}
 		return pointers(list.Items), nil
 	})
-	unread("endpointslices", cause(partly, err))
+	unreadable("endpointslices", cause(partly, err))
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	unread("nodes", err)
+	unreadable("nodes", err)
 	if err == nil {
 		n.Nodes = pointers(nodes.Items)
 	}
@@ -127,13 +127,13 @@ func (n *Network) readFile(path string, data []byte) {
 		document, err := documents.Read()
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				n.Unread = append(n.Unread, fmt.Sprintf("%s: %v", path, err))
+				n.Unreadable = append(n.Unreadable, fmt.Sprintf("%s: %v", path, err))
 			}
 			return
 		}
 		if bytes.Contains(document, []byte("Service")) || bytes.Contains(document, []byte("EndpointSlice")) || bytes.Contains(document, []byte("Node")) {
 			if err := n.readObject(document); err != nil {
-				n.Unread = append(n.Unread, fmt.Sprintf("%s: %v", path, err))
+				n.Unreadable = append(n.Unreadable, fmt.Sprintf("%s: %v", path, err))
 			}
 		}
 	}

@@ -19,13 +19,13 @@ import (
 func TestListNetwork(t *testing.T) {
 	client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}})
-	if n := ListNetwork(context.Background(), client); len(n.Services) != 1 || len(n.Nodes) != 1 || len(n.Unread) != 0 {
+	if n := ListNetwork(context.Background(), client); len(n.Services) != 1 || len(n.Nodes) != 1 || len(n.Unreadable) != 0 {
 		t.Errorf("%+v", n)
 	}
 	for _, kind := range []string{"services", "endpointslices", "nodes"} {
 		db := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 		n := ListNetwork(context.Background(), forbidden("list", kind, db))
-		if len(n.Unread) != 1 || n.Unread[0] != kind+" cannot be listed: forbidden" || len(n.Services) == 0 && kind != "services" {
+		if len(n.Unreadable) != 1 || n.Unreadable[0] != kind+" cannot be listed: forbidden" || len(n.Services) == 0 && kind != "services" {
 			t.Errorf("%s: %+v", kind, n)
 		}
 	}
@@ -70,8 +70,8 @@ func TestLoadNetwork(t *testing.T) {
 	if len(n.Slices) == 0 || n.Slices[0].Namespace+"/"+n.Slices[0].Name != "default/a-1" {
 		t.Errorf("the slices are %v", n.Slices)
 	}
-	if len(n.Unread) == 0 || !strings.Contains(n.Unread[0], "g.yaml") {
-		t.Errorf("the files that cannot be read are %v", n.Unread)
+	if len(n.Unreadable) == 0 || !strings.Contains(n.Unreadable[0], "g.yaml") {
+		t.Errorf("the files that cannot be read are %v", n.Unreadable)
 	}
 }
 

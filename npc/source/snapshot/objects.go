@@ -35,17 +35,17 @@ type Objects struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
 	Policies   []*networkingv1.NetworkPolicy
-	// ClusterPolicies are those that could be read, and ClusterPoliciesUnread the reason why not all could be; empty if they were.
-	ClusterPolicies       []*v1alpha2.ClusterNetworkPolicy
-	ClusterPoliciesUnread string
-	// Nodes are those of manifests, or of an API server if a cluster policy names nodes as peers. NodesUnread is the reason why they could not
+	// ClusterPolicies are those that could be read, and ClusterPoliciesUnreadable the reason why not all could be; empty if they were.
+	ClusterPolicies           []*v1alpha2.ClusterNetworkPolicy
+	ClusterPoliciesUnreadable string
+	// Nodes are those of manifests, or of an API server if a cluster policy names nodes as peers. NodesUnreadable is the reason why they could not
 	// be read.
-	Nodes       []*corev1.Node
-	NodesUnread string
+	Nodes           []*corev1.Node
+	NodesUnreadable string
 	// Positions are where the objects are in manifests; nil if they are from an API server.
 	Positions *Positions
-	// Unread is what else could not be read.
-	Unread npc.Unread
+	// Unreadable is what else could not be read.
+	Unreadable npc.Unreadable
 	// Notes are sentences for the user about pods that are not in the manifests.
 	Notes []string
 }
@@ -55,28 +55,28 @@ type Objects struct {
 // he may list.
 func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *apiclient.PolicyClient, namespaces ...string) (objects Objects, err error) {
 	l := lister{client, namespaces}
-	if objects.Namespaces, objects.Unread.Namespaces, err = l.listNamespaces(ctx); err != nil {
+	if objects.Namespaces, objects.Unreadable.Namespaces, err = l.listNamespaces(ctx); err != nil {
 		return objects, err
 	}
-	if objects.Pods, objects.Unread.Pods, err = l.listPods(ctx); err != nil {
+	if objects.Pods, objects.Unreadable.Pods, err = l.listPods(ctx); err != nil {
 		return objects, err
 	}
-	if objects.Policies, objects.Unread.Policies, err = l.listPolicies(ctx); err != nil {
+	if objects.Policies, objects.Unreadable.Policies, err = l.listPolicies(ctx); err != nil {
 		return objects, err
 	}
-	if u := &objects.Unread; u.Pods.Reason != "" && u.Policies.Reason != "" && len(u.Pods.Read)+len(u.Policies.Read) == 0 {
+	if u := &objects.Unreadable; u.Pods.Reason != "" && u.Policies.Reason != "" && len(u.Pods.Read)+len(u.Policies.Read) == 0 {
 		return objects, errors.Errorf("neither pods nor network policies can be listed, in all namespaces or in %s: %s", strings.Join(namespaces, ", "),
 			u.Pods.Said)
 	}
 	if clusterPolicies != nil {
 		if objects.ClusterPolicies, err = listClusterPolicies(ctx, clusterPolicies); err != nil {
-			objects.ClusterPoliciesUnread = err.Error()
+			objects.ClusterPoliciesUnreadable = err.Error()
 		}
 	}
 	if slices.ContainsFunc(objects.ClusterPolicies, apiclient.NamesNodes) {
 		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
-			objects.NodesUnread = errors.Wrap(err, "listing nodes").Error()
+			objects.NodesUnreadable = errors.Wrap(err, "listing nodes").Error()
 			return objects, nil
 		}
 		objects.Nodes = pointers(nodes.Items)

@@ -53,9 +53,9 @@ func TestListsClusterPolicies(t *testing.T) {
 	forbidden := sourcetest.Group(map[string]string{"v1alpha2": kind})
 	forbidden[path] = ""
 	for _, c := range []struct {
-		name          string
-		answers       map[string]string
-		names, unread string
+		name              string
+		answers           map[string]string
+		names, unreadable string
 	}{
 		{"absent", nil, "", ""},
 		{"there", there, "deny", ""},
@@ -76,8 +76,8 @@ func TestListsClusterPolicies(t *testing.T) {
 			for _, p := range o.ClusterPolicies {
 				names = append(names, p.Name)
 			}
-			if got := strings.Join(names, " "); got != c.names || !strings.Contains(o.ClusterPoliciesUnread, c.unread) || c.unread == "" && o.ClusterPoliciesUnread != "" {
-				t.Errorf("listed %q, unread: %q", got, o.ClusterPoliciesUnread)
+			if got := strings.Join(names, " "); got != c.names || !strings.Contains(o.ClusterPoliciesUnreadable, c.unreadable) || c.unreadable == "" && o.ClusterPoliciesUnreadable != "" {
+				t.Errorf("listed %q, unread: %q", got, o.ClusterPoliciesUnreadable)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestListsNodesThatPoliciesName(t *testing.T) {
 		name, peer string
 		forbidden  bool
 		nodes      int
-		unread     string
+		unreadable string
 	}{
 		{"named", `{"nodes":{}}`, false, 1, ""},
 		{"not_named", `{"namespaces":{}}`, true, 0, ""},
@@ -111,8 +111,8 @@ func TestListsNodesThatPoliciesName(t *testing.T) {
 				})
 			}
 			o, err := List(t.Context(), client, policies)
-			if err != nil || len(o.ClusterPolicies) != 1 || len(o.Nodes) != c.nodes || o.NodesUnread != c.unread {
-				t.Errorf("%v: %d policies, %d nodes, unread: %q", err, len(o.ClusterPolicies), len(o.Nodes), o.NodesUnread)
+			if err != nil || len(o.ClusterPolicies) != 1 || len(o.Nodes) != c.nodes || o.NodesUnreadable != c.unreadable {
+				t.Errorf("%v: %d policies, %d nodes, unread: %q", err, len(o.ClusterPolicies), len(o.Nodes), o.NodesUnreadable)
 			}
 		})
 	}

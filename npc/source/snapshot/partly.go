@@ -24,26 +24,26 @@ type lister struct {
 }
 
 // some lists a kind in all namespaces. Where that is forbidden, it lists it in those of the lister that are not forbidden too.
-func some[T any](l lister, what string, list func(namespace string) ([]T, error)) (all []T, unread npc.Partly, err error) {
+func some[T any](l lister, what string, list func(namespace string) ([]T, error)) (all []T, unreadable npc.Partly, err error) {
 	all, err = list(metav1.NamespaceAll)
 	if err == nil || !apierrors.IsForbidden(err) || len(l.namespaces) == 0 {
-		return all, unread, errors.Wrap(err, "listing "+what)
+		return all, unreadable, errors.Wrap(err, "listing "+what)
 	}
-	unread = npc.Partly{Reason: "forbidden", Said: err.Error(), Read: map[string]bool{}}
+	unreadable = npc.Partly{Reason: "forbidden", Said: err.Error(), Read: map[string]bool{}}
 	for _, namespace := range l.namespaces {
 		items, err := list(namespace)
 		if apierrors.IsForbidden(err) {
 			continue
 		}
 		if err != nil {
-			return nil, unread, errors.Wrapf(err, "listing %s of namespace %s", what, namespace)
+			return nil, unreadable, errors.Wrapf(err, "listing %s of namespace %s", what, namespace)
 		}
-		all, unread.Read[namespace] = append(all, items...), true
+		all, unreadable.Read[namespace] = append(all, items...), true
 	}
-	return all, unread, nil
+	return all, unreadable, nil
 }
 
-func (l lister) listNamespaces(ctx context.Context) (all []*corev1.Namespace, unread npc.Partly, err error) {
+func (l lister) listNamespaces(ctx context.Context) (all []*corev1.Namespace, unreadable npc.Partly, err error) {
 	return some(l, "namespaces", func(namespace string) ([]*corev1.Namespace, error) {
 		if namespace == metav1.NamespaceAll {
 			list, err := l.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
@@ -74,12 +74,12 @@ func (l lister) listPolicies(ctx context.Context) ([]*networkingv1.NetworkPolicy
 	})
 }
 
-// UnreadNotes returns a sentence for each kind of which not all objects could be read.
-func (o *Objects) UnreadNotes() (notes []string) {
+// UnreadableNotes returns a sentence for each kind of which not all objects could be read.
+func (o *Objects) UnreadableNotes() (notes []string) {
 	for _, kind := range []struct {
 		name string
 		npc.Partly
-	}{{"labels of namespaces", o.Unread.Namespaces}, {"pods", o.Unread.Pods}, {"network policies", o.Unread.Policies}} {
+	}{{"labels of namespaces", o.Unreadable.Namespaces}, {"pods", o.Unreadable.Pods}, {"network policies", o.Unreadable.Policies}} {
 		where := "in no namespace"
 		if len(kind.Read) > 0 {
 			where = "only in " + strings.Join(slices.Sorted(maps.Keys(kind.Read)), ", ")

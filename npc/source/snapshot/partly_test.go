@@ -73,14 +73,14 @@ func TestListPartly(t *testing.T) {
 			for _, kind := range []struct {
 				name  string
 				lacks bool
-			}{{"namespaces", o.Unread.Namespaces.Lacks("pay")}, {"pods", o.Unread.Pods.Lacks("pay")}, {"policies", o.Unread.Policies.Lacks("pay")}} {
+			}{{"namespaces", o.Unreadable.Namespaces.Lacks("pay")}, {"pods", o.Unreadable.Pods.Lacks("pay")}, {"policies", o.Unreadable.Policies.Lacks("pay")}} {
 				if kind.lacks {
 					lacks = append(lacks, kind.name)
 				}
 			}
 			read := strings.Join([]string{count(o.Namespaces), count(o.Pods), count(o.Policies)}, " ")
-			if got := strings.Join(lacks, " "); read != c.read || got != c.lacks || (len(o.UnreadNotes()) > 0) != (o.Unread.Any()) {
-				t.Errorf("read %s, lacks %s: %v", read, got, o.UnreadNotes())
+			if got := strings.Join(lacks, " "); read != c.read || got != c.lacks || (len(o.UnreadableNotes()) > 0) != (o.Unreadable.Any()) {
+				t.Errorf("read %s, lacks %s: %v", read, got, o.UnreadableNotes())
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func count[T any](list []T) string { return string(rune('0' + len(list))) }
 func TestListNetworkPartly(t *testing.T) {
 	service := func(m metav1.ObjectMeta) *corev1.Service { return &corev1.Service{ObjectMeta: m} }
 	n := ListNetwork(t.Context(), userOf("services/shop endpointslices/", in("shop", "web", service), in("pay", "db", service)), "shop")
-	said := strings.Join(n.Unread, "; ")
+	said := strings.Join(n.Unreadable, "; ")
 	if len(n.Services) != 1 || !strings.Contains(said, "services cannot be listed: services is forbidden") || strings.Contains(said, "endpointslices") ||
 		!strings.Contains(said, "nodes cannot be listed") {
 		t.Errorf("%d Services, unread: %s", len(n.Services), said)

@@ -12,8 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
-// defaultWorld is the world of staged policies that name none.
-const defaultWorld = "true"
+// defaultGroup is the world of staged policies that name none.
+const defaultGroup = "true"
 
 // apart is the sink of a source whose policies are all staged, and of which nothing else is used.
 type apart struct{ s *Sink }
@@ -33,7 +33,7 @@ func (a apart) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 	key := staged.Key{Name: o.Name, Apart: true}
 	p := a.read(key, &o.ObjectMeta)
 	if p.problem == "" && apiclient.NamesNodes(o) {
-		p.change.Adds, p.change.Takes, p.problem = false, "", "nodes as peers are not known to policies of --staged-manifests" // nobody follows Nodes for them
+		p.change.Adds, p.change.Takes, p.problem = false, "", "nodes as peers are not known to policies of --staged-manifests" // none follows Nodes for them
 	}
 	a.set(p, func(c staged.Change) { a.s.config.Stage.StageClusterPolicy(key, c, o) })
 }
@@ -41,7 +41,7 @@ func (a apart) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 // read returns what a policy does to its world.
 func (a apart) read(key staged.Key, m *metav1.ObjectMeta) *object {
 	p := &object{key: key, uid: m.UID, staged: true}
-	annotations := map[string]string{staged.Annotation: defaultWorld}
+	annotations := map[string]string{staged.Annotation: defaultGroup}
 	for name, value := range m.Annotations {
 		annotations[name] = value
 	}

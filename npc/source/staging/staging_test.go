@@ -49,7 +49,7 @@ func (x *theatre) text() string {
 		lines = append(lines, "enforced "+p.Name)
 	}
 	for k, c := range x.staged {
-		line := fmt.Sprintf("staged %s in %s", k.Policy(), c.World)
+		line := fmt.Sprintf("staged %s in %s", k.Policy(), c.Group)
 		if k.Apart {
 			line += " apart"
 		}

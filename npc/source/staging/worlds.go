@@ -21,8 +21,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// Worlds are objects and the worlds that their staged policies make.
-type Worlds struct {
+// Groups are objects and the worlds that their staged policies make.
+type Groups struct {
 	// Enforced are the objects without staged policies.
 	Enforced snapshot.Objects
 	// Staged are the staged policies, in order of their worlds, namespaces and names.
@@ -44,8 +44,8 @@ type Policy struct {
 }
 
 // Read separates the staged policies of some objects, which must not be changed afterwards. Which kinds can be staged depends on the mode.
-func Read(o snapshot.Objects, mode staged.Mode) *Worlds {
-	w := &Worlds{Enforced: o}
+func Read(o snapshot.Objects, mode staged.Mode) *Groups {
+	w := &Groups{Enforced: o}
 	w.Enforced.Policies, w.Enforced.ClusterPolicies = nil, nil
 	to := newStage()
 	sink := New(enforced{Sink: to.rest, to: &w.Enforced}, Config{Mode: mode, Stage: to, Report: to.hear})
@@ -61,7 +61,7 @@ func Read(o snapshot.Objects, mode staged.Mode) *Worlds {
 		delete(to.problems, p.Key)
 		w.Staged = append(w.Staged, *p)
 	}
-	slices.SortFunc(w.Staged, func(p, q Policy) int { return cmp.Or(cmp.Compare(p.World, q.World), compare(p.Key, q.Key)) })
+	slices.SortFunc(w.Staged, func(p, q Policy) int { return cmp.Or(cmp.Compare(p.Group, q.Group), compare(p.Key, q.Key)) })
 	for _, n := range to.problems {
 		w.Refused = append(w.Refused, n)
 	}
@@ -89,27 +89,27 @@ func Annotated(o snapshot.Objects) (n int) {
 }
 
 // Names returns the names of the worlds, in order.
-func (w *Worlds) Names() (names []string) {
+func (w *Groups) Names() (names []string) {
 	for _, p := range w.Staged {
-		names = append(names, p.World)
+		names = append(names, p.Group)
 	}
 	return slices.Compact(names)
 }
 
 // In returns the objects as they would be if the staged policies of a world were applied: those that are added beside what is enforced, without
 // what they take away.
-func (w *Worlds) In(world string) (snapshot.Objects, error) {
+func (w *Groups) In(group string) (snapshot.Objects, error) {
 	switch names := w.Names(); {
 	case len(names) == 0:
-		return snapshot.Objects{}, errors.Errorf("there is no world %q: no policy is staged", world)
-	case !slices.Contains(names, world):
-		return snapshot.Objects{}, errors.Errorf("there is no world %q; give %s", world, strings.Join(names, " or "))
+		return snapshot.Objects{}, errors.Errorf("there is no world %q: no policy is staged", group)
+	case !slices.Contains(names, group):
+		return snapshot.Objects{}, errors.Errorf("there is no world %q; give %s", group, strings.Join(names, " or "))
 	}
 	o, taken := w.Enforced, map[staged.Key]bool{}
 	o.Policies, o.ClusterPolicies = nil, nil
 	for i := range w.Staged {
 		p := &w.Staged[i]
-		if effect, _ := p.effect(); p.World != world || !effect {
+		if effect, _ := p.effect(); p.Group != group || !effect {
 			continue
 		}
 		taken[staged.Key{Namespace: p.Key.Namespace, Name: p.Takes}] = true

@@ -55,19 +55,19 @@ func names(o snapshot.Objects) string {
 }
 
 // text returns the worlds, with the policies that there are in each and what is wrong.
-func text(t *testing.T, w *staging.Worlds) string {
+func text(t *testing.T, w *staging.Groups) string {
 	t.Helper()
 	lines := []string{"enforced: " + names(w.Enforced)}
-	for _, world := range w.Names() {
-		in, err := w.In(world)
+	for _, group := range w.Names() {
+		in, err := w.In(group)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, world+": "+names(in))
+		lines = append(lines, group+": "+names(in))
 	}
 	for _, p := range w.Staged {
 		if p.Problem != "" {
-			lines = append(lines, fmt.Sprintf("%s in %s: %s", p.Key.Policy(), p.World, p.Problem))
+			lines = append(lines, fmt.Sprintf("%s in %s: %s", p.Key.Policy(), p.Group, p.Problem))
 		}
 	}
 	for _, n := range w.Refused {

@@ -115,5 +115,5 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 		r.Print("Skipped, for want of SCTP sockets in the nodes' kernels: %d specs; SCTP=1 runs them.\n", len(skip))
 	}
 	defer command.Announce(ctx, stop, "removing the namespaces of this run (interrupt again to leave them)")()
-	return r.Conclude(r.runAll(ctx), func() error { return c.Sweep(runLabel + "=" + o.run) }, r.close)
+	return r.Conclude(r.runAll(ctx), func() error { return c.Cleanup(runLabel + "=" + o.run) }, r.close)
 }

@@ -99,12 +99,12 @@ func (r *runner) runOne(ctx context.Context, spec types.SpecReport, file string)
 	if ctx.Err() != nil {
 		return ending{spec: spec, killed: true}
 	}
-	ended, unread := report.Read(file, spec.FullText())
+	ended, unsynced := report.Read(file, spec.FullText())
 	switch {
-	case unread != nil && err != nil:
+	case unsynced != nil && err != nil:
 		ended = report.Broken(spec, "its process ended without a report: "+err.Error()+lastLine(output.String()))
-	case unread != nil:
-		ended = report.Broken(spec, unread.Error())
+	case unsynced != nil:
+		ended = report.Broken(spec, unsynced.Error())
 	case err != nil && report.Of(ended) != report.Failed:
 		ended = report.Broken(ended, "its process ended with "+err.Error())
 	}

@@ -45,8 +45,8 @@ type Server struct {
 // tokensFile is the file of the users' tokens in a server's directory.
 const tokensFile = "tokens"
 
-// startPatience is how long either process may take to be ready; a first start on a busy machine takes many seconds.
-const startPatience = 2 * time.Minute
+// startTimeout is how long either process may take to be ready; a first start on a busy machine takes many seconds.
+const startTimeout = 2 * time.Minute
 
 // Start starts both and returns when the API server is ready. There is no controller manager: what its controllers do
 // (service accounts, endpoints, emptying a deleted namespace) does not happen, and a pod needs no service account.
@@ -133,7 +133,7 @@ func (s *Server) startEtcd(ctx context.Context) error {
 	}
 	transport := &http.Transport{DialContext: s.config.Host.DialContext}
 	defer transport.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return s.etcd.await(ctx, func() error {
 		return get(ctx, &http.Client{Transport: transport}, client+"/health")
@@ -164,7 +164,7 @@ func (s *Server) StartAPI(ctx context.Context) error {
 		return errors.Wrap(err, "making a client")
 	}
 	defer client.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return s.api.await(ctx, func() error { return get(ctx, client, s.URL()+"/readyz") })
 }
@@ -188,11 +188,11 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	return nil
 }
 
-// StartBeside starts another API server with the same etcd, keys and users, as a cluster with several control-plane nodes has. It is to be stopped
+// StartAlongside starts another API server with the same etcd, keys and users, as a cluster with several control-plane nodes has. It is to be stopped
 // before the first.
-func (s *Server) StartBeside(ctx context.Context) (*Server, error) {
+func (s *Server) StartAlongside(ctx context.Context) (*Server, error) {
 	other := &Server{config: s.config, token: s.token, store: s.store}
-	err := other.startBeside(ctx, s)
+	err := other.startAlongside(ctx, s)
 	if err != nil {
 		_ = other.Stop()
 		return nil, errors.Wrapf(err, "starting another API server on host %s", s.config.Host)
@@ -200,7 +200,7 @@ func (s *Server) StartBeside(ctx context.Context) (*Server, error) {
 	return other, nil
 }
 
-func (s *Server) startBeside(ctx context.Context, first *Server) error {
+func (s *Server) startAlongside(ctx context.Context, first *Server) error {
 	var err error
 	if s.dir, err = os.MkdirTemp(s.config.Dir, "apiserver-"); err != nil {
 		return errors.Wrap(err, "making a directory")

@@ -72,7 +72,7 @@ func TestObjectsAreKeptOverARestartAndNothingIsLeft(t *testing.T) {
 }
 
 // reachesFromNode checks that the kubeconfig's address is one for nodes.
-func reachesFromNode(t *testing.T, w *lab.World, server *apiserver.Server) {
+func reachesFromNode(t *testing.T, w *lab.Network, server *apiserver.Server) {
 	t.Helper()
 	addr := strings.TrimPrefix(server.URL(), "https://")
 	conn, err := w.Node("node1").DialContext(t.Context(), "tcp", addr)

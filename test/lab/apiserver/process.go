@@ -79,8 +79,8 @@ func (p *process) lastWords() string {
 	return strings.TrimSpace(string(end))
 }
 
-// patience is how long a process may take to end by itself.
-const patience = 5 * time.Second
+// timeout is how long a process may take to end by itself.
+const timeout = 5 * time.Second
 
 // stop asks the process to end, and kills it if it does not.
 func (p *process) stop() error {
@@ -94,7 +94,7 @@ func (p *process) stop() error {
 		select {
 		case <-p.ended:
 			return nil
-		case <-time.After(patience):
+		case <-time.After(timeout):
 		}
 	}
 	return errors.Errorf("%s does not end though it was killed", p.name)

@@ -92,7 +92,7 @@ func (d *daemon) attach() {
 
 // notReady returns why policies are not enforced on this node; it is empty if they are.
 func (d *daemon) notReady() string {
-	if why := d.source.WhyUnread(); why != "" {
+	if why := d.source.WhyUnsynced(); why != "" {
 		return why + "; what the kernel holds stays"
 	}
 	if why := d.syncer.Ready(); why != "" {

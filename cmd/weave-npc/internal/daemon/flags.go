@@ -30,8 +30,8 @@ type options struct {
 	kubeconfig, manifests                        string
 	podInterface                                 string
 	podCIDRs                                     []string
-	hook, allowAction, gate, backend             string
-	established, cutMark                         string
+	hook, allowAction, failClosed, backend       string
+	established, terminateMark                   string
 	maxListSize                                  int
 	budget                                       quota.Limits
 	nflogGroup                                   uint16
@@ -48,9 +48,9 @@ func defaults() *options {
 	return &options{
 		bridgePort:    "vethwe-bridge",
 		hook:          string(enforce.HookForward),
-		gate:          string(enforce.GateAuto),
+		failClosed:    string(enforce.FailClosedAuto),
 		established:   establishedKeep,
-		cutMark:       "0x2000",
+		terminateMark: "0x2000",
 		allowMcast:    true,
 		maxListSize:   sharedflags.DefaultMaxListSize,
 		budget:        quota.Default(),
@@ -82,11 +82,11 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.hook, "hook", o.hook, "forward: jump from FORWARD; none: the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
 	f.StringVar(&o.allowAction, "allow-action", o.allowAction, "verdict on allowed packets: ACCEPT, or RETURN to let the rest of FORWARD decide too "+
 		"(default: ACCEPT; with --manifests RETURN)")
-	f.StringVar(&o.gate, "gate", o.gate,
+	f.StringVar(&o.failClosed, "gate", o.failClosed,
 		"packets from or to unknown addresses that may belong to pods of this node: auto (dropped while an isolated pod may have one), open, closed")
 	f.StringVar(&o.established, "established", o.established, "open connections that a change of policies, labels, namespaces or Nodes denies: keep, "+
 		"or cut (both ends are told when they send something)")
-	f.StringVar(&o.cutMark, "cut-mark", o.cutMark, "bit of the connection mark that connections have which were cut; no other program of this node may use it")
+	f.StringVar(&o.terminateMark, "cut-mark", o.terminateMark, "bit of the connection mark that connections have which were cut; no other program of this node may use it")
 	f.BoolVar(&o.allowMcast, "allow-mcast", o.allowMcast,
 		"let all multicast pass, regardless of policies: every host listens to 224.0.0.1 and ff02::1, so any pod of a bridge reaches each "+
 			"UDP service of its isolated pods (broadcast is always dropped while a pod is isolated for ingress)")
@@ -144,8 +144,8 @@ func (o *options) registerCompletion(f *pflag.FlagSet) {
 	cli.File(f, "ulogd-pcap")
 	cli.Values(f, "hook", string(enforce.HookForward), string(enforce.HookNone))
 	cli.Values(f, "allow-action", actionAccept, actionReturn)
-	cli.Values(f, "gate", string(enforce.GateAuto), string(enforce.GateOpen), string(enforce.GateClosed))
-	cli.Values(f, "established", establishedKeep, establishedCut)
+	cli.Values(f, "gate", string(enforce.FailClosedAuto), string(enforce.FailClosedNever), string(enforce.FailClosedAlways))
+	cli.Values(f, "established", establishedKeep, establishedTerminate)
 	cli.Values(f, "log-level", logLevels()...)
 	cli.Values(f, "log-format", logFormats()...)
 }
@@ -174,7 +174,7 @@ const maxFlowsRecords = 1 << 20
 // config validates the flags and returns the model's configuration.
 func (o *options) config() (enforce.Config, error) {
 	c := enforce.Config{PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: enforce.Hook(o.hook),
-		AllowAction: o.action(), Gate: enforce.GateMode(o.gate), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
+		AllowAction: o.action(), FailClosed: enforce.FailClosedMode(o.failClosed), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
 		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
 	var err error
 	if c.NodeName, err = sharedflags.ResolveNodeName(o.nodeName); err != nil {
@@ -187,14 +187,14 @@ func (o *options) config() (enforce.Config, error) {
 		}
 		c.PodRanges = append(c.PodRanges, p.Masked())
 	}
-	bit, err := o.cutBit()
-	if o.established == establishedCut {
-		c.CutMark = bit
+	bit, err := o.terminateBit()
+	if o.established == establishedTerminate {
+		c.TerminateMark = bit
 	}
 	switch {
 	case err != nil:
 		return c, err
-	case o.established != establishedKeep && o.established != establishedCut:
+	case o.established != establishedKeep && o.established != establishedTerminate:
 		return c, errors.Errorf("--established: %q is neither keep nor cut", o.established)
 	case o.kubeconfig != "" && o.manifests != "":
 		return c, errors.New("--kubeconfig and --manifests: give one of them")
@@ -204,8 +204,8 @@ func (o *options) config() (enforce.Config, error) {
 		return c, errors.Errorf("--allow-action: %q is neither ACCEPT nor RETURN", o.allowAction)
 	case o.allowAction == actionReturn && c.Hook == enforce.HookNone:
 		return c, errors.New("--allow-action: RETURN has no effect with --hook none, where the CNI drops what returns: leave it out")
-	case c.Gate != enforce.GateAuto && c.Gate != enforce.GateOpen && c.Gate != enforce.GateClosed:
-		return c, errors.Errorf("--gate: %q is none of auto, open and closed", o.gate)
+	case c.FailClosed != enforce.FailClosedAuto && c.FailClosed != enforce.FailClosedNever && c.FailClosed != enforce.FailClosedAlways:
+		return c, errors.Errorf("--gate: %q is none of auto, open and closed", o.failClosed)
 	case o.nflogGroup == 0 || o.nflogGroup == 65535:
 		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65534", o.nflogGroup)
 	case o.ulogdPcapSize < 1 || o.ulogdPcapSize > maxPcapSize:
@@ -232,19 +232,19 @@ func (o *options) config() (enforce.Config, error) {
 	return c, nil
 }
 
-// cutBit returns the bit of --cut-mark.
-func (o *options) cutBit() (uint32, error) {
-	bit, err := strconv.ParseUint(o.cutMark, 0, 32)
+// terminateBit returns the bit of --cut-mark.
+func (o *options) terminateBit() (uint32, error) {
+	bit, err := strconv.ParseUint(o.terminateMark, 0, 32)
 	if err != nil || bits.OnesCount64(bit) != 1 {
-		return 0, errors.Errorf("--cut-mark: %q is no single bit such as 0x2000", o.cutMark)
+		return 0, errors.Errorf("--cut-mark: %q is no single bit such as 0x2000", o.terminateMark)
 	}
 	return uint32(bit), nil
 }
 
 // The values of --established.
 const (
-	establishedKeep = "keep"
-	establishedCut  = "cut"
+	establishedKeep      = "keep"
+	establishedTerminate = "cut"
 )
 
 // The values of --allow-action.

@@ -51,16 +51,16 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	if d.config.Hook == enforce.HookForward && d.config.AllowAction == actionReturn {
 		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
 	}
-	cutter, err := established.Cutter(ctx, established.Options{Families: d.families, Backend: d.backend, Bit: d.config.CutMark, Judge: d.controller.Lookup(),
+	terminator, err := established.Terminator(ctx, established.Options{Families: d.families, Backend: d.backend, Bit: d.config.TerminateMark, Evaluator: d.controller.Lookup(),
 		Registry: d.registry, Log: d.log})
 	if err != nil {
 		return err
 	}
-	if cutter != nil {
-		d.syncer.OnEdit(cutter.Ask)
-		tasks.Go(func() error { return cutter.Run(ctx) })
+	if terminator != nil {
+		d.syncer.OnEdit(terminator.Ask)
+		tasks.Go(func() error { return terminator.Run(ctx) })
 	}
-	boot := d.config.Gate != enforce.GateOpen && host.Booting()
+	boot := d.config.FailClosed != enforce.FailClosedNever && host.Booting()
 	if boot {
 		d.log.Info("the node has no pods yet: unknown addresses of its pods are closed first")
 		d.syncer.Sync(ctx, true) // what fails is tried again by Run

@@ -123,7 +123,7 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 // know reads what the explanation is based on. Services are read only if an end is not the name of a pod, as users may lack the right to.
 func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Knowledge, err error) {
 	switch {
-	case o.compare && o.World() != "":
+	case o.compare && o.Group() != "":
 		return k, errors.New("--world: the kernel has what is enforced; leave out --kernel")
 	case o.compare:
 		err = o.kernel.Know(ctx, &o.ObjectFlags, stderr, &k)
@@ -137,8 +137,8 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Kn
 	if err != nil {
 		return k, err
 	}
-	if len(n.Unread) > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unread, "; "))
+	if len(n.Unreadable) > 0 {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unreadable, "; "))
 	}
 	for name, addrs := range service.NodeAddrs(n.Nodes) {
 		k.Cluster.AddNodeAddrs(name, addrs)

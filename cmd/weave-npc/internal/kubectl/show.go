@@ -124,7 +124,7 @@ func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing
 			}
 			input.NoteWorkloads(cmd.ErrOrStderr(), r.Objects)
 			input.NoteClusterPolicies(cmd.ErrOrStderr(), r.Objects)
-			if u := &r.Objects.Unread; l.namespace != "" && u.Pods.Lacks(l.namespace) && u.Policies.Lacks(l.namespace) {
+			if u := &r.Objects.Unreadable; l.namespace != "" && u.Pods.Lacks(l.namespace) && u.Policies.Lacks(l.namespace) {
 				return errors.Errorf("namespace %s cannot be read: %s", l.namespace, u.Pods.Reason)
 			}
 			if err := l.viewOf(r.Objects).CheckNamespace(l.namespace); err != nil {

@@ -42,8 +42,8 @@ type nodeState struct {
 	objects snapshot.Objects
 	// addrs are the addresses of the node's interfaces.
 	addrs []netip.Addr
-	// unread is the reason why the objects cannot be read.
-	unread error
+	// unreadable is the reason why the objects cannot be read.
+	unreadable error
 }
 
 // read reads the kernel, and the objects if they can be read.
@@ -63,7 +63,7 @@ func (n *node) read(ctx context.Context, c *input.ObjectFlags, stderr io.Writer)
 		return nil, err
 	}
 	c.Enforced = true
-	if s.objects, s.unread = c.Read(ctx, stderr); s.unread == nil {
+	if s.objects, s.unreadable = c.Read(ctx, stderr); s.unreadable == nil {
 		s.cluster = c.Cluster(s.objects)
 		if at := host.Booted(); !at.IsZero() {
 			s.cluster.SetBooted(s.name, at)
@@ -72,7 +72,7 @@ func (n *node) read(ctx context.Context, c *input.ObjectFlags, stderr io.Writer)
 			return nil, err
 		}
 		// Only names and uses of sets and chains are asked for: other settings of the daemon do not matter.
-		m := controller.New(enforce.Config{NodeName: name, Gate: enforce.GateOpen, MaxListSize: n.maxListSize,
+		m := controller.New(enforce.Config{NodeName: name, FailClosed: enforce.FailClosedNever, MaxListSize: n.maxListSize,
 			LegacyNetpol: c.LegacyNetpol, Hook: enforce.HookForward, AllowAction: "ACCEPT", AllowMcast: true})
 		s.objects.Deliver(m)
 		s.Describe(kernel.Purpose{Cluster: s.cluster, Sets: m.Lookup().Uses(), Chain: m.Lookup().ChainUse})
@@ -88,8 +88,8 @@ func (n *node) Know(ctx context.Context, flags *input.ObjectFlags, stderr io.Wri
 	}
 	k.Cluster, k.Pods, k.Kernel, k.Node = s.cluster, s.objects.Pods, s.State, s.name
 	input.NoteClusterPolicies(stderr, s.objects)
-	if s.unread == nil {
+	if s.unreadable == nil {
 		k.Cluster.SetNodeAddrs(s.name, s.addrs)
 	}
-	return s.unread
+	return s.unreadable
 }

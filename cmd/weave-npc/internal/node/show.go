@@ -70,8 +70,8 @@ func kernelCommand(name, short string, show func(ctx context.Context, out, stder
 			if err != nil {
 				return err
 			}
-			if s.unread != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "weave-npc: the selectors of sets and chains are not known:", s.unread)
+			if s.unreadable != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "weave-npc: the selectors of sets and chains are not known:", s.unreadable)
 			}
 			return show(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), output.Name, s)
 		},

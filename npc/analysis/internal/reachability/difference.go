@@ -43,7 +43,7 @@ const maxPairs = 16 << 20
 // only the families count that both worlds have for them.
 func Compare(before, after *cluster.View) *Differences {
 	s := newSubjects(before, after)
-	sources, destinations := s.quotient()
+	sources, destinations := s.alikeGroups()
 	d := &Differences{Subjects: s.all, Omitted: s.omitted}
 	var columns []int
 	for _, group := range destinations {
@@ -55,7 +55,7 @@ func Compare(before, after *cluster.View) *Differences {
 	lines := map[[sha256.Size]byte]int{}
 	at := 0
 	for rows := range slices.Chunk(firsts(sources), max(64, maxPairs/max(1, len(columns)))) {
-		w := s.newSweep(services, rows, columns, t)
+		w := s.newScan(services, rows, columns, t)
 		w.run()
 		for i := range rows {
 			d.addLine(lines, w.found[i*len(columns):(i+1)*len(columns)], s.members(sources[at]))

@@ -26,7 +26,7 @@ func edgeServices() []flow.Service {
 
 // changed returns a world with some random changes.
 func changed(t *testing.T, r *rand.Rand, c *cluster.Cluster) *cluster.Cluster {
-	other := random.World(t, r)
+	other := random.Cluster(t, r)
 	if r.IntN(4) == 0 {
 		return other
 	}
@@ -118,7 +118,7 @@ func TestDifferencesAreWhatExplainAnswers(t *testing.T) {
 	found := 0
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		first := random.World(t, r)
+		first := random.Cluster(t, r)
 		second := changed(t, r, first)
 		views := [2]*cluster.View{first.View(), second.View()}
 		d := Compare(views[0], views[1])

@@ -45,20 +45,20 @@ const maxServices = 256
 
 // Effects compares two views of the same pods at the same addresses, which differ in labels or policies. The flows of meant are what the change
 // is for, and are not counted for its service.
-func Effects(before, after *cluster.View, meant flow.Flow) Effect {
+func Effects(before, after *cluster.View, intended flow.Flow) Effect {
 	outside := append(newView(before, nil).outside(), newView(after, nil).outside()...)
 	slices.SortFunc(outside, netip.Addr.Compare)
 	p := NewPartition(before.PodNames(""), slices.Compact(outside), before, after)
 	c := &comparison{Partition: p, before: p.evaluate(p.views[0]), after: p.evaluate(p.views[1]), found: map[[2]int]change{},
-		meant: [2]int{p.classOf(meant.From), p.classOf(meant.To)}}
+		intended: [2]int{p.classOf(intended.From), p.classOf(intended.To)}}
 	services := p.Services()
 	atLeast := len(services) > maxServices
-	services = append(services[:min(len(services), maxServices)], meant.Service)
+	services = append(services[:min(len(services), maxServices)], intended.Service)
 	for i, s := range services {
-		if i+1 < len(services) && s == meant.Service {
+		if i+1 < len(services) && s == intended.Service {
 			continue
 		}
-		c.compare(s, s == meant.Service)
+		c.compare(s, s == intended.Service)
 	}
 	e := c.sum()
 	e.AtLeast = atLeast
@@ -117,7 +117,7 @@ type comparison struct {
 	*Partition
 	before, after *evaluation
 	found         map[[2]int]change // classes of source and destination -> what changes between them
-	meant         [2]int
+	intended      [2]int
 }
 
 // change is what changes between two classes.
@@ -128,7 +128,7 @@ type change struct {
 }
 
 // compare adds what changes for a service. Meant reports whether it is the service that the change is for.
-func (c *comparison) compare(s flow.Service, meant bool) {
+func (c *comparison) compare(s flow.Service, intended bool) {
 	before, after := c.before.relation(s), c.after.relation(s)
 	class := make([]int, len(c.ends))
 	for i, k := range c.classes {
@@ -150,7 +150,7 @@ func (c *comparison) compare(s flow.Service, meant bool) {
 		}
 		key := [2]int{class[from], class[to]}
 		found := c.found[key]
-		found.opens, found.closes, found.aside = found.opens || is, found.closes || was, found.aside || !meant
+		found.opens, found.closes, found.aside = found.opens || is, found.closes || was, found.aside || !intended
 		c.found[key] = found
 	}
 	differ(before.egress, after.egress, add)
@@ -186,7 +186,7 @@ func (c *comparison) sum() (e Effect) {
 	for key, found := range c.found {
 		from, to := c.classes[key[0]], c.classes[key[1]]
 		if from.addr.IsValid() || to.addr.IsValid() {
-			if key != c.meant || found.aside {
+			if key != c.intended || found.aside {
 				e.OpensOutside, e.ClosesOutside = e.OpensOutside || found.opens, e.ClosesOutside || found.closes
 			}
 			continue
@@ -196,7 +196,7 @@ func (c *comparison) sum() (e Effect) {
 			pairs -= len(from.pods)
 		}
 		opened := pairs
-		if key == c.meant && !found.aside {
+		if key == c.intended && !found.aside {
 			opened--
 		}
 		if found.opens {

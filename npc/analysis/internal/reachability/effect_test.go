@@ -13,12 +13,12 @@ import (
 	"github.com/weave-npc/weave-npc/test/random"
 )
 
-func effects(before, after *cluster.Cluster, meant flow.Flow) Effect {
-	return Effects(before.View(), after.View(), meant)
+func effects(before, after *cluster.Cluster, intended flow.Flow) Effect {
+	return Effects(before.View(), after.View(), intended)
 }
 
 // counted returns the effect of a change, pair by pair and port by port.
-func counted(t *testing.T, before, after *cluster.Cluster, meant flow.Flow) (opens, closes int) {
+func counted(t *testing.T, before, after *cluster.Cluster, intended flow.Flow) (opens, closes int) {
 	t.Helper()
 	services := []flow.Service{{Protocol: 1}, {Protocol: 6, Port: 101}}
 	for _, protocol := range []uint8{6, 17, 132} {
@@ -34,7 +34,7 @@ func counted(t *testing.T, before, after *cluster.Cluster, meant flow.Flow) (ope
 			}
 			opened, closed := false, false
 			for _, s := range services {
-				if from == meant.From.Pod && to == meant.To.Pod && s == meant.Service {
+				if from == intended.From.Pod && to == intended.To.Pod && s == intended.Service {
 					continue
 				}
 				for _, f := range flow.Between(before.View().OwnedEnds(from), before.View().OwnedEnds(to), s) {
@@ -58,10 +58,10 @@ func TestEffectsAreCounted(t *testing.T) {
 	changed := 0
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		before := random.World(t, r)
+		before := random.Cluster(t, r)
 		after := before.Clone()
 		pods := before.View().PodNames("")
-		meant := flow.Flow{From: flow.End{Pod: random.Pick(r, pods...)}, To: flow.End{Pod: random.Pick(r, pods...)},
+		intended := flow.Flow{From: flow.End{Pod: random.Pick(r, pods...)}, To: flow.End{Pod: random.Pick(r, pods...)},
 			Service: flow.Service{Protocol: 6, Port: 80}}
 		if r.IntN(2) == 0 {
 			random.SetPolicy(t, after, random.Pick(r, "a", "b", "c")+"/new", random.Spec(r))
@@ -70,11 +70,11 @@ func TestEffectsAreCounted(t *testing.T) {
 			p.Labels = map[string]string{"app": random.Pick(r, "web", "db"), "tier": random.Pick(r, "1", "2")}
 			after.SetPod(p)
 		}
-		opens, closes := counted(t, before, after, meant)
+		opens, closes := counted(t, before, after, intended)
 		if opens+closes > 0 {
 			changed++
 		}
-		if got := effects(before, after, meant); got.Opens != opens || got.Closes != closes {
+		if got := effects(before, after, intended); got.Opens != opens || got.Closes != closes {
 			t.Errorf("seed %d: %s, not %d and %d", seed, got, opens, closes)
 		}
 	}
@@ -85,7 +85,7 @@ func TestEffectsAreCounted(t *testing.T) {
 
 // TestEffectsOutside shows that effects on addresses of no pod are reported separately.
 func TestEffectsOutside(t *testing.T) {
-	world := func(specs ...string) *cluster.Cluster {
+	harness := func(specs ...string) *cluster.Cluster {
 		w := cluster.New()
 		w.SetPod(npc.Pod{Namespace: "a", Name: "web", Addrs: []netip.Addr{netip.MustParseAddr("10.32.0.1")}})
 		random.SetPolicy(t, w, "a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
@@ -94,7 +94,7 @@ func TestEffectsOutside(t *testing.T) {
 		}
 		return w
 	}
-	meant := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("192.0.2.1")}, To: flow.End{Pod: "a/web"},
+	intended := flow.Flow{From: flow.End{Addr: netip.MustParseAddr("192.0.2.1")}, To: flow.End{Pod: "a/web"},
 		Service: flow.Service{Protocol: 6, Port: 80}}
 	for spec, want := range map[string]string{
 		`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.1/32}}], ports: [{port: 80}]}]}`: "also opens 0, closes 0 pairs of pods",
@@ -104,11 +104,11 @@ func TestEffectsOutside(t *testing.T) {
 			"opens pods to or from addresses outside",
 		`{podSelector: {}, ingress: [{ports: [{port: 80}]}]}`: "also opens 0, closes 0 pairs of pods; opens pods to or from addresses outside",
 	} {
-		if got := effects(world(), world(spec), meant).String(); got != want {
+		if got := effects(harness(), harness(spec), intended).String(); got != want {
 			t.Errorf("%s: %s,\nnot %s", spec, got, want)
 		}
 	}
-	if got := effects(world(`{podSelector: {}, ingress: [{}]}`), world(), meant); !got.ClosesOutside || got.OpensOutside {
+	if got := effects(harness(`{podSelector: {}, ingress: [{}]}`), harness(), intended); !got.ClosesOutside || got.OpensOutside {
 		t.Errorf("a policy was deleted: %s", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // nodes returns a subject for each class of addresses of Nodes that no pod claims: in the same ipBlocks, and of Nodes that the same peers choose.
 func (s *subjects) nodes() (out []Subject) {
 	var addrs []netip.Addr
-	var choose [worlds][]policy.Selector
+	var choose [states][]policy.Selector
 	for w, v := range s.views {
 		addrs = append(addrs, v.StatusAddrs()...)
 		seen := map[string]bool{}
@@ -53,7 +53,7 @@ func (s *subjects) nodes() (out []Subject) {
 		if !ok {
 			at = len(out)
 			found[key.String()] = at
-			out = append(out, Subject{In: [worlds]bool{true, true}, Addr: a})
+			out = append(out, Subject{In: [states]bool{true, true}, Addr: a})
 		}
 		out[at].NodeAddrs, out[at].Nodes = append(out[at].NodeAddrs, a), append(out[at].Nodes, names...)
 	}
@@ -66,17 +66,17 @@ func (s *subjects) nodes() (out []Subject) {
 
 // ownNodes finds the classes of Nodes of which a pod sees only its own node.
 type ownNodes struct {
-	views [worlds]*view
+	views [states]*view
 	nodes []Subject
-	known map[[worlds]string][]int // nodes of a pod in both worlds -> numbers of classes
+	known map[[states]string][]int // nodes of a pod in both worlds -> numbers of classes
 }
 
 // of returns the numbers of the classes all whose addresses the node of a pod has, in one of the worlds that the pod is in.
-func (o *ownNodes) of(pod string, in [worlds]bool) []int {
+func (o *ownNodes) of(pod string, in [states]bool) []int {
 	if len(o.nodes) == 0 {
 		return nil
 	}
-	var on [worlds]string
+	var on [states]string
 	for w, v := range o.views {
 		if in[w] {
 			on[w] = v.Pods[pod].Node

@@ -67,17 +67,17 @@ func (c *cells) groups() (out [][]int) {
 }
 
 // evaluate evaluates the policies of a world for some classes in one family. The ends of classes that have none there match no selector.
-func (s *subjects) evaluate(classes []int, world, family int) *evaluation {
+func (s *subjects) evaluate(classes []int, state, family int) *evaluation {
 	p := &Partition{}
 	for _, i := range classes {
-		p.ends = append(p.ends, s.classes[i].ends[world][family])
+		p.ends = append(p.ends, s.classes[i].ends[state][family])
 	}
-	return p.evaluate(s.views[world])
+	return p.evaluate(s.views[state])
 }
 
-// quotient returns the classes that are alike as sources, and those that are alike as destinations: whatever is asked about the first of a group
+// alikeGroups returns the classes that are alike as sources, and those that are alike as destinations: whatever is asked about the first of a group
 // holds for all of it. Most policies tell classes apart in one respect only.
-func (s *subjects) quotient() (sources, destinations [][]int) {
+func (s *subjects) alikeGroups() (sources, destinations [][]int) {
 	all := make([]int, len(s.classes))
 	for i := range all {
 		all[i] = i
@@ -97,7 +97,7 @@ func (s *subjects) quotient() (sources, destinations [][]int) {
 		in[i].WriteString(key)
 	}
 	var peers [len(npc.Directions)][]endSet
-	for w := range worlds {
+	for w := range states {
 		for f := range families {
 			e := s.evaluate(all, w, f)
 			r := &Relation{evaluation: e}

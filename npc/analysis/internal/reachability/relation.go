@@ -327,7 +327,7 @@ func portsFit(rule *policy.Rule, s flow.Service, destination *npc.Pod) bool {
 // allowed reports whether an end reaches another one that is not of the same pod.
 func (r *Relation) allowed(from, to int) bool {
 	a, b := r.ends[from], r.ends[to]
-	if a.alone || b.alone || r.Unread.Any() {
+	if a.alone || b.alone || r.Unreadable.Any() {
 		return r.explain(from, to).Allowed
 	}
 	return r.egress[from].has(to) && r.ingress[to].has(from)
@@ -363,7 +363,7 @@ func (r *Relation) Reach(from, to int) Cell {
 			if x, y := r.ends[a].Addr, r.ends[b].Addr; x.IsValid() && y.IsValid() && x.Is4() != y.Is4() {
 				continue
 			}
-			if r.Unread.Any() && r.unknown(a, b) {
+			if r.Unreadable.Any() && r.unknown(a, b) {
 				return CellUnknown
 			}
 			flows++

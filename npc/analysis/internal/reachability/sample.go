@@ -46,8 +46,8 @@ func sampled(v *cluster.View, ends []flow.End) *evaluation {
 	return e
 }
 
-// chosen returns what chooses the pod of an end, and numbers its rules.
-func (e *evaluation) chosen(i int, d npc.Direction, peers *evaluation) *choice {
+// selected returns what chooses the pod of an end, and numbers its rules.
+func (e *evaluation) selected(i int, d npc.Direction, peers *evaluation) *choice {
 	of := e.choice(e.pod(i), d)
 	number := func(r *policy.Rule) {
 		if _, known := peers.numbers[r]; !known {
@@ -88,7 +88,7 @@ func (a *Answers) from(to int) endSet {
 		return a.ingress[to]
 	}
 	if a.Sample.ingress[to] == nil {
-		a.Sample.ingress[to] = a.destinations.chosen(to, npc.Ingress, a.sources)
+		a.Sample.ingress[to] = a.destinations.selected(to, npc.Ingress, a.sources)
 	}
 	r := &Relation{evaluation: a.sources, Service: a.Service}
 	a.ingress[to], a.hasIngress[to] = r.side(pod, npc.Ingress, *a.Sample.ingress[to], a.knownIngress), true
@@ -102,7 +102,7 @@ func (a *Answers) to(from int) endSet {
 		return a.egress[from]
 	}
 	if a.Sample.egress[from] == nil {
-		a.Sample.egress[from] = a.sources.chosen(from, npc.Egress, a.destinations)
+		a.Sample.egress[from] = a.sources.selected(from, npc.Egress, a.destinations)
 	}
 	r := &Relation{evaluation: a.destinations, Service: a.Service}
 	a.egress[from], a.hasEgress[from] = r.side(pod, npc.Egress, *a.Sample.egress[from], a.knownEgress), true

@@ -10,7 +10,7 @@ import (
 
 // schedule finds out for which services each row and each column has to be asked: for the first of each protocol, and wherever a range of ports of
 // one of its rules begins or has ended.
-func (w *sweep) schedule() {
+func (w *scan) schedule() {
 	e := &edges{at: make(map[flow.Service]int, len(w.services))}
 	for k, s := range w.services {
 		e.at[s] = k
@@ -18,8 +18,8 @@ func (w *sweep) schedule() {
 			e.starts = append(e.starts, k)
 		}
 	}
-	for world, v := range w.views {
-		e.named[world] = v.numbers()
+	for state, v := range w.views {
+		e.named[state] = v.numbers()
 	}
 	w.askRows, w.askCols = make([][]int, len(w.services)), make([][]int, len(w.services))
 	for i, class := range w.rows {
@@ -38,7 +38,7 @@ func (w *sweep) schedule() {
 type edges struct {
 	at     map[flow.Service]int
 	starts []int                              // of protocols
-	named  [worlds]map[string][]npc.NamedPort // name -> the ports that pods have under it
+	named  [states]map[string][]npc.NamedPort // name -> the ports that pods have under it
 	found  []int
 }
 
@@ -67,7 +67,7 @@ func (e *edges) of(s *subjects, c *subjectClass, d npc.Direction) []int {
 }
 
 // add adds the edges of what chooses a pod.
-func (e *edges) add(world int, of choice, d npc.Direction, p *npc.Pod) {
+func (e *edges) add(state int, of choice, d npc.Direction, p *npc.Pod) {
 	for r := range of.all() {
 		for _, port := range r.Ports {
 			if port.Name == "" {
@@ -76,7 +76,7 @@ func (e *edges) add(world int, of choice, d npc.Direction, p *npc.Pod) {
 			}
 			ports := p.Ports
 			if d == npc.Egress {
-				ports = e.named[world][port.Name]
+				ports = e.named[state][port.Name]
 			}
 			e.addNamed(port, ports)
 		}

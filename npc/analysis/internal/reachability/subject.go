@@ -39,28 +39,28 @@ const families = len(npc.Families)
 const (
 	before = iota
 	after
-	worlds
+	states
 )
 
 // subjects are the subjects of two worlds by classes: two of one class get the same verdicts in each world.
 type subjects struct {
 	all     []Subject
-	omitted [worlds][]string // pods that own none of their addresses
+	omitted [states][]string // pods that own none of their addresses
 	classes []subjectClass
-	views   [worlds]*view
+	views   [states]*view
 	// claimants are the pods that claim an address which is in no class with others.
-	claimants [worlds]map[netip.Addr][]*npc.Pod
+	claimants [states]map[netip.Addr][]*npc.Pod
 	taken     map[netip.Addr]bool // addresses that pods claim in either world
 }
 
 // subjectClass is subjects that no policy distinguishes.
 type subjectClass struct {
 	members []int
-	in      [worlds]bool
+	in      [states]bool
 	// ends are those of the first member, by world and family. A pod without an address yet has one of each family. An end is absent where has is
 	// not set.
-	ends [worlds][families]end
-	has  [worlds][families]bool
+	ends [states][families]end
+	has  [states][families]bool
 	// nodes is the number of a class of Nodes, from 1; 0 for pods and addresses. own are those of which pods see only their own node.
 	nodes int
 	own   []int
@@ -89,7 +89,7 @@ func newSubjects(of ...*cluster.View) *subjects {
 			}
 		}
 	}
-	ends := [worlds]map[string][]flow.End{{}, {}}
+	ends := [states]map[string][]flow.End{{}, {}}
 	var names []string
 	for w, v := range of {
 		for _, name := range v.PodNames("") {
@@ -137,8 +137,8 @@ func firstOfFamilies(ends []flow.End) (out []flow.End) {
 }
 
 // addPods adds pods by name. They must be sorted.
-func (s *subjects) addPods(names []string, ends [worlds]map[string][]flow.End, nodes []Subject) {
-	own := ownNodes{views: s.views, nodes: nodes, known: map[[worlds]string][]int{}}
+func (s *subjects) addPods(names []string, ends [states]map[string][]flow.End, nodes []Subject) {
+	own := ownNodes{views: s.views, nodes: nodes, known: map[[states]string][]int{}}
 	known := map[string]int{} // what policies see of a pod in both worlds -> its class
 	for _, name := range names {
 		var key strings.Builder
@@ -168,16 +168,16 @@ func (s *subjects) addPods(names []string, ends [worlds]map[string][]flow.End, n
 }
 
 // addEnds adds the ends of a pod in one world.
-func (c *subjectClass) addEnds(world int, v *view, p *npc.Pod, ends []flow.End) {
+func (c *subjectClass) addEnds(state int, v *view, p *npc.Pod, ends []flow.End) {
 	for _, e := range ends {
 		made := end{End: e, namespace: p.Namespace}
 		if !e.Addr.IsValid() {
-			c.ends[world], c.has[world] = [families]end{made, made}, [families]bool{true, true}
+			c.ends[state], c.has[state] = [families]end{made, made}, [families]bool{true, true}
 			continue
 		}
 		made.alone = v.special[e.Addr] || v.IsNodes(e.Addr)
 		f := npc.FamilyOf(e.Addr)
-		c.ends[world][f], c.has[world][f] = made, true
+		c.ends[state][f], c.has[state][f] = made, true
 	}
 }
 
@@ -196,7 +196,7 @@ func (s *subjects) addOutside() {
 		class := classes.Of(a)
 		if _, known := at[class]; !known {
 			at[class] = len(found)
-			found = append(found, Subject{In: [worlds]bool{true, true}, Addr: a})
+			found = append(found, Subject{In: [states]bool{true, true}, Addr: a})
 		}
 		of := &found[at[class]]
 		of.Ranges = append(of.Ranges, Stretch{r, number})
@@ -219,7 +219,7 @@ func (s *subjects) isFree(a netip.Addr) bool {
 // addAddress adds a subject that is addresses: Nodes of a number, or such outside.
 func (s *subjects) addAddress(of Subject, nodes int) {
 	e := end{End: flow.End{Addr: of.Addr}}
-	c := subjectClass{members: []int{len(s.all)}, in: [worlds]bool{true, true}, nodes: nodes}
+	c := subjectClass{members: []int{len(s.all)}, in: [states]bool{true, true}, nodes: nodes}
 	for w := range c.ends {
 		c.ends[w][npc.FamilyOf(of.Addr)], c.has[w][npc.FamilyOf(of.Addr)] = e, true
 	}

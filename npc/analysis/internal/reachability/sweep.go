@@ -9,15 +9,15 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// sweep compares two worlds for some sources and some destinations, service after service. From one to the next only those pods are asked whose rules
+// scan compares two worlds for some sources and some destinations, service after service. From one to the next only those pods are asked whose rules
 // begin or cease to match.
-type sweep struct {
+type scan struct {
 	*subjects
 	services []flow.Service
 	// rows and columns are classes: sources, and destinations.
 	rows, columns []int
 	words         int // of a set of columns
-	planes        [worlds][families]*plane
+	planes        [states][families]*plane
 	timelines     *timelines
 	// opens and closes hold what differs for the service, by row and column, and found the timeline of each pair.
 	opens, closes []uint64
@@ -46,8 +46,8 @@ type plane struct {
 	verdicts []uint64
 }
 
-func (s *subjects) newSweep(services []flow.Service, rows, columns []int, t *timelines) *sweep {
-	w := &sweep{subjects: s, services: services, rows: rows, columns: columns, words: (len(columns) + 63) / 64, timelines: t,
+func (s *subjects) newScan(services []flow.Service, rows, columns []int, t *timelines) *scan {
+	w := &scan{subjects: s, services: services, rows: rows, columns: columns, words: (len(columns) + 63) / 64, timelines: t,
 		aloneRow: make([]bool, len(rows)), aloneCol: make(endSet, (len(columns)+63)/64)}
 	size := len(rows) * w.words
 	w.opens, w.closes, w.isDirty = make([]uint64, size), make([]uint64, size), make([]bool, size)
@@ -63,11 +63,11 @@ func (s *subjects) newSweep(services []flow.Service, rows, columns []int, t *tim
 			anyAlone = true
 		}
 	}
-	for world := range worlds {
+	for state := range states {
 		for f := range families {
-			w.planes[world][f] = w.newPlane(world, f)
+			w.planes[state][f] = w.newPlane(state, f)
 			if anyAlone {
-				w.planes[world][f].verdicts = make([]uint64, size)
+				w.planes[state][f].verdicts = make([]uint64, size)
 			}
 		}
 	}
@@ -77,16 +77,16 @@ func (s *subjects) newSweep(services []flow.Service, rows, columns []int, t *tim
 }
 
 // newPlane returns a plane in which nobody reaches anybody.
-func (w *sweep) newPlane(world, family int) *plane {
-	p := &plane{sources: w.evaluate(w.rows, world, family), destinations: w.evaluate(w.columns, world, family),
+func (w *scan) newPlane(state, family int) *plane {
+	p := &plane{sources: w.evaluate(w.rows, state, family), destinations: w.evaluate(w.columns, state, family),
 		reached: make([]uint64, len(w.rows)*w.words), hasCol: make(endSet, w.words)}
 	for _, class := range w.rows {
 		p.egress = append(p.egress, make(endSet, w.words))
-		p.hasRow = append(p.hasRow, w.classes[class].has[world][family])
+		p.hasRow = append(p.hasRow, w.classes[class].has[state][family])
 	}
 	for j, class := range w.columns {
 		p.ingress = append(p.ingress, p.sources.newSet())
-		if w.classes[class].has[world][family] {
+		if w.classes[class].has[state][family] {
 			p.hasCol[j/64] |= 1 << (j % 64)
 		}
 	}
@@ -94,16 +94,16 @@ func (w *sweep) newPlane(world, family int) *plane {
 }
 
 // run finds the timelines of all pairs.
-func (w *sweep) run() {
+func (w *scan) run() {
 	for k, s := range w.services {
-		for world := range worlds {
+		for state := range states {
 			for f := range families {
-				w.ask(w.planes[world][f], k, s)
+				w.ask(w.planes[state][f], k, s)
 			}
 		}
-		for world := range worlds {
+		for state := range states {
 			for f := range families {
-				w.askAlone(w.planes[world][f], k, s)
+				w.askAlone(w.planes[state][f], k, s)
 			}
 		}
 		w.compare(k)
@@ -111,7 +111,7 @@ func (w *sweep) run() {
 }
 
 // ask asks the pods whose rules may match otherwise than for the service before.
-func (w *sweep) ask(p *plane, k int, s flow.Service) {
+func (w *scan) ask(p *plane, k int, s flow.Service) {
 	out, known := &Relation{evaluation: p.destinations, Service: s}, map[string]endSet{}
 	for _, i := range w.askRows[k] {
 		if !p.hasRow[i] {
@@ -142,7 +142,7 @@ func (w *sweep) ask(p *plane, k int, s flow.Service) {
 }
 
 // turn replaces the rows that a column allows.
-func (w *sweep) turn(p *plane, j int, fit endSet) {
+func (w *scan) turn(p *plane, j int, fit endSet) {
 	bit := uint64(1) << (j % 64)
 	for word := range (len(w.rows) + 63) / 64 {
 		for changed := p.ingress[j].word(word) ^ fit.word(word); changed != 0; changed &= changed - 1 {
@@ -159,7 +159,7 @@ func (w *sweep) turn(p *plane, j int, fit endSet) {
 }
 
 // mark marks a word as one that has to be compared again.
-func (w *sweep) mark(at int) {
+func (w *scan) mark(at int) {
 	if !w.isDirty[at] {
 		w.isDirty[at] = true
 		w.dirty = append(w.dirty, at)
@@ -167,7 +167,7 @@ func (w *sweep) mark(at int) {
 }
 
 // askAlone asks about the pairs of those that have to be asked about alone.
-func (w *sweep) askAlone(p *plane, k int, s flow.Service) {
+func (w *scan) askAlone(p *plane, k int, s flow.Service) {
 	if p.verdicts == nil {
 		return
 	}
@@ -197,7 +197,7 @@ func (w *sweep) askAlone(p *plane, k int, s flow.Service) {
 }
 
 // allowed returns a word of the columns that a row reaches.
-func (w *sweep) allowed(p *plane, i, word int) uint64 {
+func (w *scan) allowed(p *plane, i, word int) uint64 {
 	if !p.hasRow[i] {
 		return 0
 	}
@@ -215,10 +215,10 @@ func (w *sweep) allowed(p *plane, i, word int) uint64 {
 
 // compared returns a word of the columns whose pairs with a row count as denied in a world if it does not allow them: in the family, there is a flow,
 // or one of the two is not in the world at all.
-func (w *sweep) compared(world, family, i, word int) uint64 {
-	p, absent := w.planes[world][family], ^w.in(world, word)
+func (w *scan) compared(state, family, i, word int) uint64 {
+	p, absent := w.planes[state][family], ^w.in(state, word)
 	switch {
-	case !w.classes[w.rows[i]].in[world]:
+	case !w.classes[w.rows[i]].in[state]:
 		return ^uint64(0)
 	case p.hasRow[i]:
 		return p.hasCol[word] | absent
@@ -227,9 +227,9 @@ func (w *sweep) compared(world, family, i, word int) uint64 {
 }
 
 // in returns a word of the columns that are in a world.
-func (w *sweep) in(world, word int) (in uint64) {
+func (w *scan) in(state, word int) (in uint64) {
 	for j := word * 64; j < min(word*64+64, len(w.columns)); j++ {
-		if w.classes[w.columns[j]].in[world] {
+		if w.classes[w.columns[j]].in[state] {
 			in |= 1 << (j % 64)
 		}
 	}
@@ -237,7 +237,7 @@ func (w *sweep) in(world, word int) (in uint64) {
 }
 
 // compare takes the marked words over into the timelines.
-func (w *sweep) compare(k int) {
+func (w *scan) compare(k int) {
 	for _, at := range w.dirty {
 		w.isDirty[at] = false
 		i, word := at/w.words, at%w.words
@@ -265,7 +265,7 @@ func (w *sweep) compare(k int) {
 }
 
 // exclude finds the pairs of rows and columns that are pods and their own node.
-func (w *sweep) exclude() {
+func (w *scan) exclude() {
 	for i, row := range w.rows {
 		for j, column := range w.columns {
 			a, b := &w.classes[row], &w.classes[column]

@@ -62,7 +62,7 @@ type HeldSet[T any] struct {
 // Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is nothing: it reports
 // false, and k, which returns what else the order depends on, is not called.
 func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
-	if !slices.ContainsFunc(changes, func(c *Change[T]) bool { return c.Role.Cluster || c.Judges >= BaselineList }) {
+	if !slices.ContainsFunc(changes, func(c *Change[T]) bool { return c.Role.Cluster || c.Evaluation >= BaselineList }) {
 		return Plan[T]{}, false
 	}
 	o := &planner[T]{kernel: k()}
@@ -123,7 +123,7 @@ func appendOp[T any](ops []Op[T], kind ipset.OpKind, of T, entries []ipset.Entry
 
 // look finds out what changes for whom.
 func (o *planner[T]) look(c *Change[T]) {
-	if d := c.Direction; c.Judges == adminList {
+	if d := c.Direction; c.Evaluation == adminList {
 		for _, e := range slices.Concat(c.Add, c.Stale) {
 			record(&o.gains[d], e)
 		}
@@ -132,7 +132,7 @@ func (o *planner[T]) look(c *Change[T]) {
 		}
 	}
 	for _, e := range slices.Concat(c.Add, c.Remove, c.Stale, c.Flushed) {
-		switch d := c.Direction; c.Judges {
+		switch d := c.Direction; c.Evaluation {
 		case adminList:
 			record(&o.listed[d], e)
 		case BaselineList:
@@ -236,7 +236,7 @@ func (o *planner[T]) divide(c *Change[T]) {
 	leaves := func(e ipset.Entry) bool { return o.leaves(c.Direction, e) }
 	enters := func(e ipset.Entry) bool { return o.enters(c.Direction, e) }
 	switch {
-	case c.Judges == adminList:
+	case c.Evaluation == adminList:
 		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, take(leaving, mixed))
 		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, take(&c.Stale, all))
 		o.openAdmin = appendOp(o.openAdmin, ipset.Add, c.Of, take(&c.Add, mixed))
@@ -244,9 +244,9 @@ func (o *planner[T]) divide(c *Change[T]) {
 			leaves = all // a flush would not wait
 		}
 		o.leaveAdmin = appendOp(o.leaveAdmin, ipset.Delete, c.Of, take(leaving, leaves))
-	case c.Judges == ClosedToNode:
+	case c.Evaluation == ClosedToNode:
 		o.openNode = appendOp(o.openNode, ipset.Delete, c.Of, take(&c.Remove, all))
-	case c.Judges != 0:
+	case c.Evaluation != 0:
 		left := take(leaving, closed)
 		o.leftTail(c.Direction, left)
 		o.closeTail = appendOp(o.closeTail, ipset.Delete, c.Of, left)

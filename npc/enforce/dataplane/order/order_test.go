@@ -33,8 +33,8 @@ func baselineRule(action policy.Action) order.Set {
 	return s
 }
 
-func pods(j order.Judges, height int) order.Set {
-	return order.Set{Judges: j, Direction: npc.Egress, Height: height}
+func pods(j order.Evaluation, height int) order.Set {
+	return order.Set{Evaluation: j, Direction: npc.Egress, Height: height}
 }
 
 func list(t policy.Tier) order.Set { return pods(order.ListOf(t), 1) }

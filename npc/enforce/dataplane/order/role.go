@@ -40,12 +40,12 @@ func (r Role) Effect() policy.Action {
 	return r.Action
 }
 
-// Judges is what the chain does that members of a set of local pods are sent to, or that asks for them. It is zero for other sets.
-type Judges uint8
+// Evaluation is what the chain does that members of a set of local pods are sent to, or that asks for them. It is zero for other sets.
+type Evaluation uint8
 
 const (
 	// Tail sets say where a pod's packets are judged after the Admin tier: default-allow, Baseline policies or NetworkPolicies.
-	Tail Judges = iota + 1
+	Tail Evaluation = iota + 1
 	// BaselineList is the tail of a pod with Baseline policies.
 	BaselineList
 	// adminList sets say which Admin policies judge a pod's packets.
@@ -55,7 +55,7 @@ const (
 )
 
 // ListOf returns what the sets do that lead to the lists of a tier.
-func ListOf(t policy.Tier) Judges {
+func ListOf(t policy.Tier) Evaluation {
 	if t == policy.Baseline {
 		return BaselineList
 	}
@@ -64,8 +64,8 @@ func ListOf(t policy.Tier) Judges {
 
 // Set is what the order depends on of a set.
 type Set struct {
-	Role   Role
-	Judges Judges
+	Role       Role
+	Evaluation Evaluation
 	// Direction is that of the packets of local pods.
 	Direction npc.Direction
 	// Peers is set for a set of addresses that rules in the kernel may ask for.

@@ -29,7 +29,7 @@ func (t *Tiers) Assign() []*index.Pod {
 			ls.distribute(t.base, func(p *index.Pod) { moved[p] = struct{}{} })
 		}
 	}
-	if t.closed.follow(t.tables, t.Judging().Node) {
+	if t.closed.follow(t.tables, t.ActiveTiers().Node) {
 		for p := range t.pods {
 			moved[p] = struct{}{}
 		}
@@ -48,13 +48,13 @@ type assignment struct {
 // assign finds a pod's combinations of policies, which are ordered. It reports whether they, or what they may do, are others than before. What
 // is known for one pod holds for others that the same policies choose.
 func (t *Tiers) assign(st *podState, ordered []*enforced, known map[string]assignment) (moved bool) {
-	chosen := make([]byte, (len(ordered)+7)/8) // a bit for each policy
+	selected := make([]byte, (len(ordered)+7)/8) // a bit for each policy
 	for i, p := range ordered {
 		if _, is := p.selected[st.Pod]; is {
-			chosen[i/8] |= 1 << (i % 8)
+			selected[i/8] |= 1 << (i % 8)
 		}
 	}
-	next, is := known[string(chosen)]
+	next, is := known[string(selected)]
 	if !is {
 		for _, tier := range policy.Tiers {
 			for d, ls := range t.lists[tier] {
@@ -63,7 +63,7 @@ func (t *Tiers) assign(st *podState, ordered []*enforced, known map[string]assig
 				next.combinations[tier][d] = ls.combine(of)
 			}
 		}
-		known[string(chosen)] = next
+		known[string(selected)] = next
 	}
 	was := st.assignment
 	for _, tier := range policy.Tiers {
@@ -110,7 +110,7 @@ func (t *Tiers) Prune() {
 			ls.prune()
 		}
 	}
-	t.closed.prune(func() bool { return t.Judging().Node })
+	t.closed.prune(func() bool { return t.ActiveTiers().Node })
 }
 
 // rank gives the sets of the rules of policies, which are ordered, their roles: what the rules do with members, and in which order they come.

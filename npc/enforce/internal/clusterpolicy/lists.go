@@ -78,7 +78,7 @@ func (ls *lists) distribute(base *rules.Base, moved func(*index.Pod)) {
 		own = all[:maxLists-1]
 	}
 	used := map[*list]bool{}
-	lead := func(c *combination, id string) *list {
+	jump := func(c *combination, id string) *list {
 		l := ls.list(id, base)
 		used[l] = true
 		if c.list != l {
@@ -90,12 +90,12 @@ func (ls *lists) distribute(base *rules.Base, moved func(*index.Pod)) {
 		return l
 	}
 	for _, c := range own {
-		lead(c, c.id).set(c.policies, base)
+		jump(c, c.id).set(c.policies, base)
 	}
 	if rest := all[len(own):]; len(rest) > 0 {
 		var l *list
 		for _, c := range rest {
-			l = lead(c, sharedID)
+			l = jump(c, sharedID)
 		}
 		l.set(union(rest), base)
 	}
@@ -105,7 +105,7 @@ func (ls *lists) distribute(base *rules.Base, moved func(*index.Pod)) {
 			ls.unused = append(ls.unused, l)
 		}
 	}
-	ls.lead(base)
+	ls.jump(base)
 }
 
 // union returns the policies of combinations, in order.
@@ -133,8 +133,8 @@ func (ls *lists) list(id string, base *rules.Base) *list {
 	return l
 }
 
-// lead has the roots lead to the lists.
-func (ls *lists) lead(base *rules.Base) {
+// jump has the roots lead to the lists.
+func (ls *lists) jump(base *rules.Base) {
 	ls.look()
 	for f, t := range ls.tables {
 		switch {

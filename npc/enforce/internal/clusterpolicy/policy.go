@@ -37,8 +37,8 @@ func (p *Policy) same(q *Policy) bool {
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
 }
 
-// Judged returns the policy's rules in a direction, as flows are judged by them.
-func (p *Policy) Judged(d npc.Direction) (out []verdict.Rule) {
+// Evaluated returns the policy's rules in a direction, as flows are judged by them.
+func (p *Policy) Evaluated(d npc.Direction) (out []verdict.Rule) {
 	for i, r := range p.Rules[d] {
 		out = append(out, verdict.Rule{MergedRule: r.MergedRule, Action: r.Action,
 			By: verdict.By{Tier: p.Tier.String(), Policy: p.Name, Number: i + 1}})
@@ -46,9 +46,9 @@ func (p *Policy) Judged(d npc.Direction) (out []verdict.Rule) {
 	return out
 }
 
-// Chooses reports whether a pod is the policy's subject.
-func (p *Policy) Chooses(q *index.Pod) bool {
-	return q.Local() && !p.Inert && q.InNamespaces(p.Namespaces) && q.ChosenBy(p.Pods)
+// Selects reports whether a pod is the policy's subject.
+func (p *Policy) Selects(q *index.Pod) bool {
+	return q.Local() && !p.Inert && q.InNamespaces(p.Namespaces) && q.SelectedBy(p.Pods)
 }
 
 // enforced is a policy on this node. An edit makes another one.

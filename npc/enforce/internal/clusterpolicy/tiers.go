@@ -37,7 +37,7 @@ type Tiers struct {
 	counts   counts
 	closed   closed
 	// held is what rules judge that were found in the kernel and stay because input is missing.
-	held rules.Judging
+	held rules.ActiveTiers
 	// changed are the pods that may have other lists, or lists with other rules.
 	changed map[*podState]struct{}
 	reports enforce.InvalidPolicies
@@ -66,13 +66,13 @@ func (t *Tiers) SetBase(b *rules.Base) {
 	t.base = b
 	for _, tier := range policy.Tiers {
 		for _, ls := range t.lists[tier] {
-			ls.lead(b)
+			ls.jump(b)
 		}
 	}
 }
 
-// Judging returns what the base's chains have to lead to.
-func (t *Tiers) Judging() (j rules.Judging) {
+// ActiveTiers returns what the base's chains have to lead to.
+func (t *Tiers) ActiveTiers() (j rules.ActiveTiers) {
 	for _, tier := range policy.Tiers {
 		for _, d := range npc.Directions {
 			j.Lists[tier][d] = t.lists[tier][d].leads()
@@ -84,17 +84,17 @@ func (t *Tiers) Judging() (j rules.Judging) {
 
 // Look finds out whether the kernel still sends pods to lists, and reports whether Judging returns something else by that.
 func (t *Tiers) Look() bool {
-	before := t.Judging()
+	before := t.ActiveTiers()
 	for _, tier := range policy.Tiers {
 		for _, ls := range t.lists[tier] {
 			ls.look()
 		}
 	}
-	return t.Judging() != before
+	return t.ActiveTiers() != before
 }
 
 // Hold has what leads to lists that were found, and stay because input is missing, stay too.
-func (t *Tiers) Hold(j rules.Judging) {
+func (t *Tiers) Hold(j rules.ActiveTiers) {
 	for _, tier := range policy.Tiers {
 		for _, d := range npc.Directions {
 			t.held.Lists[tier][d] = t.held.Lists[tier][d] || j.Lists[tier][d]
@@ -103,12 +103,12 @@ func (t *Tiers) Hold(j rules.Judging) {
 	}
 	t.SetBase(t.base)
 	t.held.Node = t.held.Node || j.Node
-	t.closed.follow(t.tables, t.Judging().Node)
+	t.closed.follow(t.tables, t.ActiveTiers().Node)
 }
 
 // Release ends that. Prune is to be called then.
 func (t *Tiers) Release() {
-	t.held = rules.Judging{}
+	t.held = rules.ActiveTiers{}
 	for _, tier := range policy.Tiers {
 		for _, ls := range t.lists[tier] {
 			ls.held = false
@@ -131,7 +131,7 @@ func (t *Tiers) SetPolicy(p *Policy) {
 // report records that a policy is not enforced as it is meant, to be reported once, or that it is.
 func (t *Tiers) report(p *Policy) {
 	if p.Invalid == nil {
-		t.reports.Mend(p.Name)
+		t.reports.Clear(p.Name)
 		return
 	}
 	t.reports.Put(p.Name, enforce.InvalidPolicy{Name: p.Name, UID: p.UID, Reason: p.Invalid.Error(), Cluster: true, Inert: p.Inert})
@@ -153,7 +153,7 @@ func (t *Tiers) DeletePolicy(name string, uid types.UID) {
 func (t *Tiers) replace(old, next *enforced) {
 	if next != nil {
 		for q, st := range t.pods {
-			if next.Chooses(q) {
+			if next.Selects(q) {
 				next.selected[q] = struct{}{}
 				t.changed[st] = struct{}{}
 			}
@@ -220,10 +220,10 @@ func (t *Tiers) reselect(q *index.Pod) {
 	}
 	for _, p := range t.policies {
 		switch _, was := p.selected[q]; {
-		case p.Chooses(q) && !was:
+		case p.Selects(q) && !was:
 			p.selected[q] = struct{}{}
 			t.activate(p)
-		case was && !p.Chooses(q):
+		case was && !p.Selects(q):
 			if delete(p.selected, q); len(p.selected) == 0 {
 				t.deactivate(p)
 			}
@@ -267,13 +267,13 @@ func (t *Tiers) Memberships(p *index.Pod, isolated func(*index.Pod) [len(npc.Dir
 		return out
 	}
 	mayNotReachNode := func(q *index.Pod) bool { return t.Of(q).deniesNode(isolated(q)[npc.Egress]) }
-	judged := isolated(p)
+	evaluated := isolated(p)
 	for _, a := range p.Owned() {
 		f, e := npc.FamilyOf(a), ipset.Addr(a)
 		is := closed(a)
 		for _, tier := range policy.Tiers {
 			for d, c := range st.combinations[tier] {
-				if c != nil && !is[d] && (tier == policy.Admin || !judged[d]) {
+				if c != nil && !is[d] && (tier == policy.Admin || !evaluated[d]) {
 					out = c.memberships(f, e, out)
 				}
 			}

@@ -13,7 +13,7 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 	const waits = "in/new {node: node1}"
 	for _, c := range []struct {
 		name   string
-		mode   enforce.GateMode
+		mode   enforce.FailClosedMode
 		events []string
 		facts  func(f *Facts)
 		broken string // a watch that has been broken for long
@@ -21,10 +21,10 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 	}{
 		{name: "open"},
 		{name: "not_synced", facts: func(f *Facts) { f.Synced = false }, why: "not all objects are known yet"},
-		{name: "opened_by_the_operator", mode: enforce.GateOpen, events: []string{waits},
+		{name: "opened_by_the_operator", mode: enforce.FailClosedNever, events: []string{waits},
 			facts: func(f *Facts) { f.Synced, f.Missing = false, npc.ObjectsMissing }},
-		{name: "closed_by_the_operator", mode: enforce.GateClosed, events: []string{waits}, facts: func(f *Facts) { f.Synced = false }, why: "--gate closed"},
-		{name: "objects_missing", mode: enforce.GateClosed, facts: func(f *Facts) { f.Missing = npc.ObjectsMissing }, why: "not all objects could be read"},
+		{name: "closed_by_the_operator", mode: enforce.FailClosedAlways, events: []string{waits}, facts: func(f *Facts) { f.Synced = false }, why: "--gate closed"},
+		{name: "objects_missing", mode: enforce.FailClosedAlways, facts: func(f *Facts) { f.Missing = npc.ObjectsMissing }, why: "not all objects could be read"},
 		{name: "the_node_is_missing", facts: func(f *Facts) { f.Missing = npc.NodeMissing }},
 		{name: "the_node_is_missing_and_there_are_policies", facts: func(f *Facts) { f.Missing, f.Policies = npc.NodeMissing, 1 },
 			why: "not all objects could be read"},
@@ -49,9 +49,9 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 			why: "in/new has no address yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, func(config *enforce.Config) {
+			w := newHarness(t, func(config *enforce.Config) {
 				if c.mode != "" {
-					config.Gate = c.mode
+					config.FailClosed = c.mode
 				}
 			}, c.events...)
 			if c.broken != "" {
@@ -69,7 +69,7 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 			}
 		})
 	}
-	w := newWorld(t, func(c *enforce.Config) { c.PodRanges = nil }, waits)
+	w := newHarness(t, func(c *enforce.Config) { c.PodRanges = nil }, waits)
 	if what, why := w.Closed(npc.Ingress, w.facts); what != "" || why != "" || !w.Ranges.Unknown() {
 		t.Errorf("without a range dropped: %q, because %q", what, why)
 	}
@@ -77,7 +77,7 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 
 // TestWaiting counts the isolated local pods that wait for an address, by direction.
 func TestWaiting(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	for _, c := range []struct {
 		event       string
 		to, fromPod int
@@ -127,7 +127,7 @@ func TestWatches(t *testing.T) {
 
 // TestNextDeadline shows when time alone changes what is dropped: when a watch has been broken for long, and when a pod has vanished long ago.
 func TestNextDeadline(t *testing.T) {
-	w := newWorld(t, nil, "in/a {node: node1, addrs: [10.32.1.2]}", "in/b {node: node1, addrs: [10.32.1.3]}",
+	w := newHarness(t, nil, "in/a {node: node1, addrs: [10.32.1.2]}", "in/b {node: node1, addrs: [10.32.1.3]}",
 		"shop/free {node: node1, addrs: [10.32.1.4]}")
 	start := w.facts.Now
 	for _, c := range []struct {
@@ -137,11 +137,11 @@ func TestNextDeadline(t *testing.T) {
 	}{
 		{"nothing", func() {}, 0},
 		{"a pod vanishes that nothing isolates", func() { w.do("vanish shop/free") }, 0},
-		{"a pod vanishes", func() { w.do("vanish in/a") }, vanishedFor},
+		{"a pod vanishes", func() { w.do("vanish in/a") }, deletedFor},
 		{"a watch breaks", func() { w.Watches.Set("pods", false, w.facts.Now) }, brokenAfter},
 		{"another pod vanishes", func() { w.facts.Now = start.Add(time.Second); w.do("vanish in/b") }, brokenAfter},
-		{"the watch has been broken for long", func() { w.facts.Now = start.Add(brokenAfter); w.do() }, vanishedFor},
-		{"a pod has the address", func() { w.do("in/c {node: node1, addrs: [10.32.1.2]}") }, vanishedFor + time.Second},
+		{"the watch has been broken for long", func() { w.facts.Now = start.Add(brokenAfter); w.do() }, deletedFor},
+		{"a pod has the address", func() { w.do("in/c {node: node1, addrs: [10.32.1.2]}") }, deletedFor + time.Second},
 		{"all is long ago", func() { w.facts.Now = start.Add(time.Hour); w.do() }, 0},
 	} {
 		c.do()

@@ -35,43 +35,43 @@ type Facts struct {
 	Isolated [len(npc.Directions)]int
 }
 
-// Gate keeps the sets of the unknown addresses that are dropped.
-type Gate struct {
+// Filter keeps the sets of the unknown addresses that are dropped.
+type Filter struct {
 	Ranges  *Ranges
 	Watches Watches
 
-	mode   enforce.GateMode
+	mode   enforce.FailClosedMode
 	tables [len(npc.Families)]*dataplane.Table
 	index  *index.Index
 	sets   [len(npc.Families)][len(npc.Directions)]*dataplane.Set
 	// closed is what the sets hold beside the known remote pods -> the comment.
 	closed [len(npc.Families)][len(npc.Directions)]entries
 	// waiting holds the isolated local pods with an address that is missing or does not count.
-	waiting   [len(npc.Directions)]map[*index.Pod]struct{}
-	vanished  vanished
-	broadcast broadcast
+	waiting     [len(npc.Directions)]map[*index.Pod]struct{}
+	deletedPods deletedPods
+	broadcast   broadcast
 	// updatedAt is the time of the last update.
 	updatedAt time.Time
 }
 
 // New returns a gate that is closed to nothing yet.
-func New(c enforce.Config, tables [len(npc.Families)]*dataplane.Table, x *index.Index) *Gate {
-	g := &Gate{mode: c.Gate, tables: tables, index: x, Ranges: newRanges(c, tables), vanished: newVanished(c.NodeName, x),
+func New(c enforce.Config, tables [len(npc.Families)]*dataplane.Table, x *index.Index) *Filter {
+	g := &Filter{mode: c.FailClosed, tables: tables, index: x, Ranges: newRanges(c, tables), deletedPods: newDeletedPods(c.NodeName, x),
 		waiting: [len(npc.Directions)]map[*index.Pod]struct{}{{}, {}}}
 	for f, t := range tables {
 		g.broadcast.sets[f] = t.Sets.AddFixed(naming.Broadcast, ipset.HashNet, "every address while broadcast is dropped")
 		for _, d := range npc.Directions {
-			g.sets[f][d] = t.Sets.AddFixed(naming.Gate(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
+			g.sets[f][d] = t.Sets.AddFixed(naming.FailClosed(d), ipset.HashNet, "unknown addresses that are dropped, "+d.String())
 		}
 	}
 	return g
 }
 
 // Sets returns the gate's sets of a family, by direction.
-func (g *Gate) Sets(f npc.Family) []*dataplane.Set { return g.sets[f][:] }
+func (g *Filter) Sets(f npc.Family) []*dataplane.Set { return g.sets[f][:] }
 
 // Memberships adds the memberships of a known pod of another node to out: addresses that the gate must not close.
-func (g *Gate) Memberships(p *index.Pod, out []index.Membership) []index.Membership {
+func (g *Filter) Memberships(p *index.Pod, out []index.Membership) []index.Membership {
 	if p.Local() {
 		return out
 	}
@@ -86,7 +86,7 @@ func (g *Gate) Memberships(p *index.Pod, out []index.Membership) []index.Members
 }
 
 // Follow records whether a pod waits for an address, and in which directions it is isolated.
-func (g *Gate) Follow(p *index.Pod, isolated [len(npc.Directions)]bool) {
+func (g *Filter) Follow(p *index.Pod, isolated [len(npc.Directions)]bool) {
 	waits := p.Local() && g.waits(p) != ""
 	for _, d := range npc.Directions {
 		if waits && isolated[d] {
@@ -98,10 +98,10 @@ func (g *Gate) Follow(p *index.Pod, isolated [len(npc.Directions)]bool) {
 }
 
 // Waiting returns how many isolated local pods wait for an address.
-func (g *Gate) Waiting(d npc.Direction) int { return len(g.waiting[d]) }
+func (g *Filter) Waiting(d npc.Direction) int { return len(g.waiting[d]) }
 
 // waits returns why an address of a local pod is not known, in words that follow the pod's name; empty if all are.
-func (g *Gate) waits(p *index.Pod) string {
+func (g *Filter) waits(p *index.Pod) string {
 	switch {
 	case len(p.Addrs) == 0:
 		return " has no address yet"
@@ -114,35 +114,35 @@ func (g *Gate) waits(p *index.Pod) string {
 }
 
 // Vanish closes an address of an isolated pod that goes without having finished: its containers may still run.
-func (g *Gate) Vanish(a netip.Addr, p *index.Pod, isolated [len(npc.Directions)]bool, now time.Time) {
+func (g *Filter) Vanish(a netip.Addr, p *index.Pod, isolated [len(npc.Directions)]bool, now time.Time) {
 	for d, found := range g.tables[npc.FamilyOf(a)].HoldsIsolated(a) {
 		isolated[d] = isolated[d] || found
 	}
-	g.vanished.put(a, p.String(), isolated, now)
+	g.deletedPods.put(a, p.String(), isolated, now)
 }
 
 // Appear opens a closed address to the pod that has it now.
-func (g *Gate) Appear(a netip.Addr) { delete(g.vanished.pods, a) }
+func (g *Filter) Appear(a netip.Addr) { delete(g.deletedPods.pods, a) }
 
 // Recall finds, once, the isolated pods of a family that vanished before weave-npc started: those whose addresses a weave-npc before
 // had closed, and those that the kernel still has as local pods and that have no object any more. Their addresses stay
 // closed as if they had vanished now. allowed are the sets of the local pods that nothing isolates, by direction; those that Admin policies choose
 // may be denied something all the same.
-func (g *Gate) Recall(f npc.Family, allowed []*dataplane.Set, facts Facts) {
+func (g *Filter) Recall(f npc.Family, allowed []*dataplane.Set, facts Facts) {
 	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Sets.Loaded() {
-		g.vanished.recall(g.tables[f], g.sets[f][:], allowed, facts.Now)
+		g.deletedPods.recall(g.tables[f], g.sets[f][:], allowed, facts.Now)
 	}
 }
 
 // closedBy returns why the gate is closed to the node's range in a direction; empty if it is open.
-func (g *Gate) closedBy(d npc.Direction, f Facts) string {
+func (g *Filter) closedBy(d npc.Direction, f Facts) string {
 	switch {
-	case g.mode == enforce.GateOpen:
+	case g.mode == enforce.FailClosedNever:
 		return ""
 	case f.Missing == npc.ObjectsMissing, f.Missing == npc.ClusterPoliciesMissing,
 		f.Missing == npc.NodeMissing && (f.Policies > 0 || slices.ContainsFunc(g.tables[:], (*dataplane.Table).HoldsPods)):
 		return "not all objects could be read"
-	case g.mode == enforce.GateClosed:
+	case g.mode == enforce.FailClosedAlways:
 		return "--gate closed"
 	case !f.Synced:
 		return "not all objects are known yet"
@@ -162,7 +162,7 @@ func (g *Gate) closedBy(d npc.Direction, f Facts) string {
 
 // Closed returns which addresses the gate drops packets of in a direction, and why; both are empty if it is open, or if nothing is known
 // that it could close.
-func (g *Gate) Closed(d npc.Direction, f Facts) (what, why string) {
+func (g *Filter) Closed(d npc.Direction, f Facts) (what, why string) {
 	if why = g.closedBy(d, f); why == "" {
 		return "", ""
 	}
@@ -173,7 +173,7 @@ func (g *Gate) Closed(d npc.Direction, f Facts) (what, why string) {
 }
 
 // Update brings the gate's sets up to date.
-func (g *Gate) Update(f Facts) {
+func (g *Filter) Update(f Facts) {
 	g.updatedAt = f.Now
 	// Broadcast is dropped while a local pod is isolated for ingress, or one may be that is not known yet.
 	if f.Isolated[npc.Ingress] > 0 {
@@ -181,7 +181,7 @@ func (g *Gate) Update(f Facts) {
 	} else {
 		g.broadcast.drop(g.closedBy(npc.Ingress, f))
 	}
-	g.vanished.expire(f.Now)
+	g.deletedPods.expire(f.Now)
 	for _, d := range npc.Directions {
 		want := g.unknown(d, f)
 		for _, family := range npc.Families {
@@ -194,7 +194,7 @@ func (g *Gate) Update(f Facts) {
 type entries map[ipset.Entry]string
 
 // unknown returns the entries that are closed in a direction, by family.
-func (g *Gate) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entries) {
+func (g *Filter) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entries) {
 	put := func(e ipset.Entry, why string) {
 		family := npc.FamilyOf(e.Prefix.Addr())
 		if want[family] == nil {
@@ -209,7 +209,7 @@ func (g *Gate) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entrie
 			}
 		}
 	}
-	if g.mode == enforce.GateOpen {
+	if g.mode == enforce.FailClosedNever {
 		return want
 	}
 	for p := range g.waiting[d] {
@@ -220,9 +220,9 @@ func (g *Gate) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entrie
 			}
 		}
 	}
-	for a, v := range g.vanished.pods { // whose entries tell of them after a restart
+	for a, v := range g.deletedPods.pods { // whose entries tell of them after a restart
 		if v.isolated[d] {
-			put(ipset.Addr(a), v.pod+vanishedWord)
+			put(ipset.Addr(a), v.pod+deletedWord)
 		}
 	}
 	if f.Isolated[d] > 0 {
@@ -232,7 +232,7 @@ func (g *Gate) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entrie
 }
 
 // set makes a set hold some addresses with the given comments, and no others beside exceptions.
-func (g *Gate) set(f npc.Family, d npc.Direction, want entries) {
+func (g *Filter) set(f npc.Family, d npc.Direction, want entries) {
 	s, have := g.sets[f][d], g.closed[f][d]
 	for e := range have {
 		// An entry may have become that of a remote pod meanwhile.
@@ -251,9 +251,9 @@ func (g *Gate) set(f npc.Family, d npc.Direction, want entries) {
 
 // NextDeadline returns when time alone changes what is wanted, after the time of the last update; zero if it does not. It may have passed
 // meanwhile.
-func (g *Gate) NextDeadline() time.Time {
+func (g *Filter) NextDeadline() time.Time {
 	var next time.Time
-	for _, t := range slices.Concat(g.Watches.deadlines(), g.vanished.deadlines()) {
+	for _, t := range slices.Concat(g.Watches.deadlines(), g.deletedPods.deadlines()) {
 		if t.After(g.updatedAt) && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
@@ -263,6 +263,6 @@ func (g *Gate) NextDeadline() time.Time {
 
 // OutOfRange reports whether a pod has an address that is not in the node's range of its family. Before such an address is known,
 // its packets are not seen.
-func (g *Gate) OutOfRange(p *index.Pod) bool {
+func (g *Filter) OutOfRange(p *index.Pod) bool {
 	return slices.ContainsFunc(p.Owned(), g.Ranges.scope().misses)
 }

@@ -11,13 +11,13 @@ import (
 // TestDroppedAddresses shows the entries of the gate's set on ingress. What is excepted is marked with "not".
 func TestDroppedAddresses(t *testing.T) {
 	const far = "shop/far {node: node2, addrs: [10.32.1.200, 192.0.2.9]}"
-	notSynced := func(w *world) { w.facts.Synced = false }
+	notSynced := func(w *harness) { w.facts.Synced = false }
 	byInterface := func(c *enforce.Config) { c.PodInterface = "cni0" }
 	byCNI := func(c *enforce.Config) { c.PodRanges, c.Hook = nil, enforce.HookNone }
 	for _, c := range []struct {
 		name      string
 		configure func(*enforce.Config)
-		before    func(w *world)
+		before    func(w *harness)
 		events    []string
 		want      string
 	}{
@@ -36,7 +36,7 @@ func TestDroppedAddresses(t *testing.T) {
 		{"a_remote_pod_in_the_range", nil, nil, []string{far}, "not 10.32.1.200: shop/far"},
 		{"a_remote_pod_that_the_cni_may_send_to", byCNI, nil, []string{far}, "not 10.32.1.200: shop/far\n not 192.0.2.9: shop/far"},
 		{"a_remote_pod_behind_the_interface", byInterface, nil, []string{far}, ""},
-		{"a_remote_pod_behind_an_uplink", byInterface, func(w *world) { w.Ranges.SetUplinks(true, nil, nil) }, []string{far},
+		{"a_remote_pod_behind_an_uplink", byInterface, func(w *harness) { w.Ranges.SetUplinks(true, nil, nil) }, []string{far},
 			"not 10.32.1.200: shop/far\n not 192.0.2.9: shop/far"},
 		{"a_remote_pod_is_excepted_from_the_range", nil, notSynced, []string{far}, `
 			10.32.1.0/24: not all objects are known yet
@@ -86,11 +86,11 @@ func TestDroppedAddresses(t *testing.T) {
 			"shop/x {node: node1, addrs: [10.32.1.2]}"}, ""},
 		{"a_pod_that_is_free_vanishes", nil, nil, []string{"shop/web {node: node1, addrs: [10.32.1.2]}", "vanish shop/web"}, ""},
 		{"a_pod_that_is_isolated_in_the_other_direction_vanishes", nil, nil, []string{"out/web {node: node1, addrs: [10.32.1.2]}", "vanish out/web"}, ""},
-		{"opened_by_the_operator", func(c *enforce.Config) { c.Gate = enforce.GateOpen }, notSynced, []string{"in/new {node: node1}",
+		{"opened_by_the_operator", func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }, notSynced, []string{"in/new {node: node1}",
 			"in/web {node: node1, addrs: [10.32.1.2]}", "vanish in/web"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, c.configure)
+			w := newHarness(t, c.configure)
 			if c.before != nil {
 				c.before(w)
 			}
@@ -102,7 +102,7 @@ func TestDroppedAddresses(t *testing.T) {
 
 // TestEachDirectionHasItsOwnGate shows that a pod closes the gate only in the directions in which it is isolated.
 func TestEachDirectionHasItsOwnGate(t *testing.T) {
-	w := newWorld(t, nil, "out/new {node: node1}", "out/web {node: node1, addrs: [10.32.1.2]}", "vanish out/web")
+	w := newHarness(t, nil, "out/new {node: node1}", "out/web {node: node1, addrs: [10.32.1.2]}", "vanish out/web")
 	w.drops(npc.Ingress, "")
 	w.drops(npc.Egress, `
 		10.32.1.0/24: out/new has no address yet
@@ -111,7 +111,7 @@ func TestEachDirectionHasItsOwnGate(t *testing.T) {
 		fe80::/10: link-local is no way around policies`)
 	w.do("delete out/new")
 	w.drops(npc.Egress, "10.32.1.2: out/web vanished")
-	w = newWorld(t, func(c *enforce.Config) { c.PodInterface = "cni0" })
+	w = newHarness(t, func(c *enforce.Config) { c.PodInterface = "cni0" })
 	w.Ranges.SetUplinks(true, nil, nil) // by which packets from behind it are told
 	w.do("shop/far {node: node2, addrs: [10.32.1.200]}")
 	w.drops(npc.Ingress, "not 10.32.1.200: shop/far")
@@ -120,7 +120,7 @@ func TestEachDirectionHasItsOwnGate(t *testing.T) {
 
 // TestEntriesThatWereTaken shows that an address stays closed that a remote pod had for a moment, which took the entry with it.
 func TestEntriesThatWereTaken(t *testing.T) {
-	w := newWorld(t, nil, "in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}")
+	w := newHarness(t, nil, "in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}")
 	want := entryTexts(w.Sets(npc.IPv4)[npc.Ingress])
 	w.follow(w.event("shop/x {node: node2, addrs: [10.32.1.2]}"))
 	w.follow(w.event("delete shop/x"))
@@ -130,7 +130,7 @@ func TestEntriesThatWereTaken(t *testing.T) {
 
 // TestBroadcast shows when every address is a reason to drop broadcast.
 func TestBroadcast(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	for _, c := range []struct{ event, why string }{
 		{"shop/web {node: node1, addrs: [10.32.1.2]}", ""},
 		{"out/web {node: node1, addrs: [10.32.1.3]}", ""},
@@ -172,7 +172,7 @@ func TestRangeSets(t *testing.T) {
 			"10.99.0.0/24: the node's pods"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, c.configure)
+			w := newHarness(t, c.configure)
 			if changed := w.Ranges.Set(ranges(c.set...)); changed != c.changed {
 				t.Errorf("they change something: %t", changed)
 			}
@@ -186,7 +186,7 @@ func TestRangeSets(t *testing.T) {
 
 // TestUplinks shows what the kernel is told to be behind uplinks of the pods' bridge: nothing until there is one.
 func TestUplinks(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newHarness(t, nil)
 	w.Ranges.SetUplinks(false, ranges("10.0.0.0/8"), nil)
 	if w.Ranges.behind[npc.IPv4] != nil || w.Ranges.uplink {
 		t.Error("there is a set without an uplink")
@@ -204,7 +204,7 @@ func TestUplinks(t *testing.T) {
 
 // TestOutOfRange shows which pods' packets are not seen before their addresses are known.
 func TestOutOfRange(t *testing.T) {
-	w := newWorld(t, func(c *enforce.Config) { c.PodRanges = ranges("10.32.1.0/24") }, "shop/in {node: node1, addrs: [10.32.1.2, 'fd32:1::2']}",
+	w := newHarness(t, func(c *enforce.Config) { c.PodRanges = ranges("10.32.1.0/24") }, "shop/in {node: node1, addrs: [10.32.1.2, 'fd32:1::2']}",
 		"shop/out {node: node1, addrs: [10.32.1.3, 10.99.1.3]}", "shop/new {node: node1}")
 	for pod, want := range map[string]bool{"shop/in": false, "shop/out": true, "shop/new": false} {
 		if w.OutOfRange(w.pod(pod)) != want {

@@ -10,40 +10,40 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 )
 
-// vanishedFor is how long the address stays closed of an isolated pod whose object vanished.
-const vanishedFor = 10 * time.Minute
+// deletedFor is how long the address stays closed of an isolated pod whose object vanished.
+const deletedFor = 10 * time.Minute
 
-// vanishedWord ends the comment of the entry that closes the address of a pod that vanished.
-const vanishedWord = " vanished"
+// deletedWord ends the comment of the entry that closes the address of a pod that vanished.
+const deletedWord = " vanished"
 
-// vanished records the addresses of isolated pods whose objects went before they had finished.
-type vanished struct {
+// deletedPods records the addresses of isolated pods whose objects went before they had finished.
+type deletedPods struct {
 	node  string
 	index *index.Index
-	pods  map[netip.Addr]vanishedPod
+	pods  map[netip.Addr]deletedPod
 	// recalled is set for a family once the kernel was asked about pods that vanished before.
 	recalled [len(npc.Families)]bool
 }
 
-type vanishedPod struct {
+type deletedPod struct {
 	pod      string
 	isolated [len(npc.Directions)]bool
 	until    time.Time
 }
 
-func newVanished(node string, x *index.Index) vanished {
-	return vanished{node: node, index: x, pods: map[netip.Addr]vanishedPod{}}
+func newDeletedPods(node string, x *index.Index) deletedPods {
+	return deletedPods{node: node, index: x, pods: map[netip.Addr]deletedPod{}}
 }
 
 // put records an address of a pod that vanished, if something isolated the pod.
-func (v *vanished) put(a netip.Addr, pod string, isolated [len(npc.Directions)]bool, now time.Time) {
+func (v *deletedPods) put(a netip.Addr, pod string, isolated [len(npc.Directions)]bool, now time.Time) {
 	if isolated != [len(npc.Directions)]bool{} {
-		v.pods[a] = vanishedPod{pod, isolated, now.Add(vanishedFor)}
+		v.pods[a] = deletedPod{pod, isolated, now.Add(deletedFor)}
 	}
 }
 
 // expire forgets the pods that vanished long ago.
-func (v *vanished) expire(now time.Time) {
+func (v *deletedPods) expire(now time.Time) {
 	for a, p := range v.pods {
 		if !now.Before(p.until) {
 			delete(v.pods, a)
@@ -51,7 +51,7 @@ func (v *vanished) expire(now time.Time) {
 	}
 }
 
-func (v *vanished) deadlines() (out []time.Time) {
+func (v *deletedPods) deadlines() (out []time.Time) {
 	for _, p := range v.pods {
 		out = append(out, p.until)
 	}
@@ -60,7 +60,7 @@ func (v *vanished) deadlines() (out []time.Time) {
 
 // recall finds the pods that the kernel still has and that have no object. gates are the gate's sets, and allowed those of the
 // local pods that nothing isolates, by direction.
-func (v *vanished) recall(t *dataplane.Table, gates, allowed []*dataplane.Set, now time.Time) {
+func (v *deletedPods) recall(t *dataplane.Table, failClosedSets, allowed []*dataplane.Set, now time.Time) {
 	if v.recalled[t.Family] {
 		return
 	}
@@ -77,9 +77,9 @@ func (v *vanished) recall(t *dataplane.Table, gates, allowed []*dataplane.Set, n
 		}
 		v.put(e.Prefix.Addr(), name, isolated, now)
 	}
-	for d, s := range gates {
+	for d, s := range failClosedSets {
 		for e, st := range s.States() {
-			name, ok := strings.CutSuffix(st.Have.Comment, vanishedWord)
+			name, ok := strings.CutSuffix(st.Have.Comment, deletedWord)
 			a := e.Prefix.Addr()
 			if !st.Exists || !ok || v.index.Addresses.Owner(a) != nil {
 				continue
@@ -92,7 +92,7 @@ func (v *vanished) recall(t *dataplane.Table, gates, allowed []*dataplane.Set, n
 }
 
 // podsOfNode returns the IDs of all pods of this node that there are, finished ones too.
-func (v *vanished) podsOfNode() map[string]bool {
+func (v *deletedPods) podsOfNode() map[string]bool {
 	ids := map[string]bool{}
 	for p := range v.index.Pods() {
 		if p.Node == v.node {

@@ -38,7 +38,7 @@ func TestRecall(t *testing.T) {
 		{"closed_for_another_reason", []string{"in/new {node: node1}"}, nil, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, nil, c.before...).restart(c.after...)
+			w := newHarness(t, nil, c.before...).restart(c.after...)
 			w.recall()
 			w.drops(npc.Ingress, c.to)
 			w.drops(npc.Egress, c.from)
@@ -50,7 +50,7 @@ func TestRecall(t *testing.T) {
 func TestWhenVanishedPodsAreRecalled(t *testing.T) {
 	const web, closed = "in/web {node: node1, addrs: [10.32.1.2]}", "10.32.1.2: in/web vanished"
 	t.Run("synced", func(t *testing.T) {
-		w := newWorld(t, nil, web).restart()
+		w := newHarness(t, nil, web).restart()
 		w.facts.Synced = false
 		w.recall()
 		w.facts.Synced = true
@@ -60,7 +60,7 @@ func TestWhenVanishedPodsAreRecalled(t *testing.T) {
 		w.drops(npc.Ingress, closed)
 	})
 	t.Run("nothing_missing", func(t *testing.T) {
-		w := newWorld(t, nil, web).restart()
+		w := newHarness(t, nil, web).restart()
 		w.facts.Missing = npc.NodeMissing
 		w.recall()
 		w.drops(npc.Ingress, "")
@@ -69,16 +69,16 @@ func TestWhenVanishedPodsAreRecalled(t *testing.T) {
 		w.drops(npc.Ingress, closed)
 	})
 	t.Run("the_kernel_is_read", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newHarness(t, nil)
 		w.recall()
-		if w.vanished.recalled != [len(npc.Families)]bool{} {
+		if w.deletedPods.recalled != [len(npc.Families)]bool{} {
 			t.Error("an unread kernel was asked")
 		}
 	})
 	t.Run("once", func(t *testing.T) {
-		w := newWorld(t, nil, web).restart()
+		w := newHarness(t, nil, web).restart()
 		w.recall()
-		w.facts.Now = w.facts.Now.Add(vanishedFor - time.Second)
+		w.facts.Now = w.facts.Now.Add(deletedFor - time.Second)
 		w.recall()
 		w.drops(npc.Ingress, closed)
 		w.facts.Now = w.facts.Now.Add(time.Second)
@@ -90,7 +90,7 @@ func TestWhenVanishedPodsAreRecalled(t *testing.T) {
 // TestPodsThatAreHeld shows that pods that the kernel has and no object accounts for close the gate while the node is missing, and that their
 // isolation is remembered if they vanish.
 func TestPodsThatAreHeld(t *testing.T) {
-	w := newWorld(t, nil, "both/web {node: node1, addrs: [10.32.1.2]}").restart()
+	w := newHarness(t, nil, "both/web {node: node1, addrs: [10.32.1.2]}").restart()
 	w.facts.Missing = npc.NodeMissing
 	w.do()
 	w.drops(npc.Ingress, "")

@@ -21,7 +21,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
-// world is the gate of node1, which gets pods as text, as in
+// harness is the gate of node1, which gets pods as text, as in
 //
 //	shop/web {node: node1, addrs: [10.32.1.2]}    the pod is so now
 //	delete shop/web                               it is gone
@@ -29,9 +29,9 @@ import (
 //	node 10.32.1.1                                the node itself has the addresses
 //
 // Pods of namespaces that begin with "in" are isolated for ingress, those of "out" for egress, those of "both" in both directions.
-type world struct {
+type harness struct {
 	*testing.T
-	*Gate
+	*Filter
 	index  *index.Index
 	tables [len(npc.Families)]*dataplane.Table
 	facts  Facts
@@ -47,14 +47,14 @@ func ranges(texts ...string) (out []netip.Prefix) {
 	return out
 }
 
-func newWorld(t *testing.T, configure func(*enforce.Config), events ...string) *world {
-	c := enforce.Config{NodeName: "node1", Hook: enforce.HookForward, Gate: enforce.GateAuto, PodRanges: ranges("10.32.1.0/24", "fd32:1::/64")}
+func newHarness(t *testing.T, configure func(*enforce.Config), events ...string) *harness {
+	c := enforce.Config{NodeName: "node1", Hook: enforce.HookForward, FailClosed: enforce.FailClosedAuto, PodRanges: ranges("10.32.1.0/24", "fd32:1::/64")}
 	if configure != nil {
 		configure(&c)
 	}
-	w := &world{T: t, tables: dataplane.NewTables(), facts: Facts{Now: time.Unix(1000, 0), Synced: true}}
+	w := &harness{T: t, tables: dataplane.NewTables(), facts: Facts{Now: time.Unix(1000, 0), Synced: true}}
 	w.index = index.New(index.Config{NodeName: "node1", MaxListSize: 1024}, w.tables)
-	w.Gate = New(c, w.tables, w.index)
+	w.Filter = New(c, w.tables, w.index)
 	for f := range w.tables {
 		for _, d := range npc.Directions {
 			w.allowed[f] = append(w.allowed[f], w.tables[f].Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, "not isolated, "+d.String()))
@@ -71,7 +71,7 @@ func isolation(p *index.Pod) [len(npc.Directions)]bool {
 }
 
 // do applies events, and updates the gate after each.
-func (w *world) do(events ...string) {
+func (w *harness) do(events ...string) {
 	w.Helper()
 	for _, e := range events {
 		w.follow(w.event(e))
@@ -81,7 +81,7 @@ func (w *world) do(events ...string) {
 }
 
 // follow places the pods that a change affects, as the controller does.
-func (w *world) follow(c index.Change) {
+func (w *harness) follow(c index.Change) {
 	for _, t := range c.Transfers {
 		if t.To != nil {
 			w.Appear(t.Addr)
@@ -102,7 +102,7 @@ func (w *world) follow(c index.Change) {
 }
 
 // update counts the isolated pods, and updates the gate.
-func (w *world) update() {
+func (w *harness) update() {
 	w.facts.Isolated = [len(npc.Directions)]int{}
 	for p := range w.index.LocalPods() {
 		for d, is := range isolation(p) {
@@ -115,7 +115,7 @@ func (w *world) update() {
 }
 
 // event applies an event.
-func (w *world) event(text string) index.Change {
+func (w *harness) event(text string) index.Change {
 	w.Helper()
 	what, rest, _ := strings.Cut(text, " ")
 	switch what {
@@ -144,7 +144,7 @@ func (w *world) event(text string) index.Change {
 }
 
 // pod returns a pod by its namespace/name.
-func (w *world) pod(key string) *index.Pod {
+func (w *harness) pod(key string) *index.Pod {
 	w.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
 	p := w.index.Pod(namespace, name)
@@ -155,9 +155,9 @@ func (w *world) pod(key string) *index.Pod {
 }
 
 // restart returns a gate of the same node that has read what this one left in the kernel, after other events.
-func (w *world) restart(events ...string) *world {
+func (w *harness) restart(events ...string) *harness {
 	w.Helper()
-	next := newWorld(w.T, nil, events...)
+	next := newHarness(w.T, nil, events...)
 	for f, kernel := range paper.New() {
 		if err := kernel.Apply(w.tables[f].Plan(dataplane.Options{})); err != nil {
 			w.Fatal(err)
@@ -169,7 +169,7 @@ func (w *world) restart(events ...string) *world {
 }
 
 // recall recalls the pods that vanished, and updates the gate.
-func (w *world) recall() {
+func (w *harness) recall() {
 	w.Helper()
 	for f := range w.tables {
 		w.Recall(npc.Family(f), w.allowed[f], w.facts)
@@ -196,7 +196,7 @@ func entryTexts(sets ...*dataplane.Set) (out []string) {
 }
 
 // drops fails if the gate drops other packets in a direction than those of the given entryTexts, of both families.
-func (w *world) drops(d npc.Direction, want string) {
+func (w *harness) drops(d npc.Direction, want string) {
 	w.Helper()
 	expect(w.T, d.String(), want, w.Sets(npc.IPv4)[d], w.Sets(npc.IPv6)[d])
 }

@@ -25,7 +25,7 @@ type Addresses struct {
 
 func newAddresses(node string) *Addresses {
 	x := &Addresses{node: node, hosts: map[netip.Addr]int{}, local: map[netip.Addr]struct{}{}}
-	x.claims = ipowner.Table[*Pod]{Refused: x.Refused, Rather: func(a, b *Pod) bool { return npc.OwnsRather(&a.Pod, &b.Pod, node) }}
+	x.claims = ipowner.Table[*Pod]{Refused: x.Refused, Before: func(a, b *Pod) bool { return npc.OwnsBefore(&a.Pod, &b.Pod, node) }}
 	return x
 }
 
@@ -70,17 +70,17 @@ func (x *Addresses) Refused(a netip.Addr, p *Pod) bool {
 func (x *Addresses) claim(c *Change, p *Pod, former, present []netip.Addr) {
 	for _, a := range former {
 		if !slices.Contains(present, a) {
-			x.settle(c, a, p, false)
+			x.resolve(c, a, p, false)
 		}
 	}
 	for _, a := range present {
-		x.settle(c, a, p, true)
+		x.resolve(c, a, p, true)
 	}
 }
 
-// settle finds the owner of an address after a pod's claim to it, or what speaks for the claim, changed.
-func (x *Addresses) settle(c *Change, a netip.Addr, p *Pod, claimed bool) {
-	switch from, to := x.claims.Settle(a, p, claimed); {
+// resolve finds the owner of an address after a pod's claim to it, or what speaks for the claim, changed.
+func (x *Addresses) resolve(c *Change, a netip.Addr, p *Pod, claimed bool) {
+	switch from, to := x.claims.Resolve(a, p, claimed); {
 	case from != to:
 		x.transfer(c, a, from, to)
 	case to != nil && to != p && p.Node == x.node:
@@ -149,8 +149,8 @@ func (x *Addresses) review(c *Change, a netip.Addr) {
 	}
 }
 
-// Contested returns the owners of addresses that a pod of this node claims and does not own.
-func (x *Addresses) Contested(p *Pod) (owners []*Pod) {
+// Conflicting returns the owners of addresses that a pod of this node claims and does not own.
+func (x *Addresses) Conflicting(p *Pod) (owners []*Pod) {
 	if p.Node != x.node || len(p.owned) == len(p.Claims()) {
 		return nil
 	}

@@ -44,7 +44,7 @@ func TestOwners(t *testing.T) {
 			"node"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, c.events...)
+			w := newHarness(t, c.events...)
 			a := addrs("10.32.1.2")[0]
 			owner := ""
 			if p := w.Addresses.Owner(a); p != nil {
@@ -53,7 +53,7 @@ func TestOwners(t *testing.T) {
 			others := names(w.Addresses.Others(a))
 			var contesting []string
 			for p := range w.Pods() {
-				if owners := w.Addresses.Contested(p); len(owners) > 0 {
+				if owners := w.Addresses.Conflicting(p); len(owners) > 0 {
 					contesting = append(contesting, p.String()+": "+strings.Join(names(owners), " "))
 				}
 			}
@@ -101,7 +101,7 @@ func TestConflicts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, found := range newWorld(t, c.events...).Conflicts() {
+			for _, found := range newHarness(t, c.events...).Conflicts() {
 				got = append(got, fmt.Sprintf("%s %s %s %s", found.Addr, found.Kind, found.Pod, found.Other))
 			}
 			if !slices.Equal(got, c.want) {
@@ -114,14 +114,14 @@ func TestConflicts(t *testing.T) {
 // TestPlace shows that a pod is in the sets that others want it in as long as they do, and that it is an exception in a set of networks even
 // if the set took the entry for something else meanwhile.
 func TestPlace(t *testing.T) {
-	w := newWorld(t, "shop/far {node: node2, addrs: [10.32.2.2]}")
+	w := newHarness(t, "shop/far {node: node2, addrs: [10.32.2.2]}")
 	p, a := w.pod("shop/far"), addrs("10.32.2.2")[0]
-	gate := w.tables[npc.IPv4].Sets.AddFixed("gate-ingress", ipset.HashNet, "gate")
+	failClosed := w.tables[npc.IPv4].Sets.AddFixed("gate-ingress", ipset.HashNet, "gate")
 	allowed := w.tables[npc.IPv4].Sets.AddFixed("allowed", ipset.HashIP, "allowed")
-	exception, member := Membership{gate, ipset.Addr(a)}, Membership{allowed, ipset.Addr(a)}
+	exception, member := Membership{failClosed, ipset.Addr(a)}, Membership{allowed, ipset.Addr(a)}
 	check := func(when string, excepted, is bool) {
 		t.Helper()
-		g, m := gate.State(ipset.Addr(a)), allowed.State(ipset.Addr(a))
+		g, m := failClosed.State(ipset.Addr(a)), allowed.State(ipset.Addr(a))
 		if g.Wanted != excepted || g.Want.NoMatch != excepted || m.Wanted != is || m.Want.NoMatch || is && m.Want.Comment != "shop/far" {
 			t.Errorf("%s: in the set of networks %+v, in the other %+v", when, g.Want, m.Want)
 		}
@@ -130,7 +130,7 @@ func TestPlace(t *testing.T) {
 	w.Place(p, both)
 	clear(both) // it is the caller's
 	check("placed", true, true)
-	gate.Add(ipset.Addr(a), ipset.Attr{Comment: "closed"})
+	failClosed.Add(ipset.Addr(a), ipset.Attr{Comment: "closed"})
 	w.Place(p, []Membership{exception, member})
 	check("placed again", true, true)
 	w.Place(p, []Membership{exception})
@@ -143,7 +143,7 @@ func TestPlace(t *testing.T) {
 
 // TestFactsOfPods shows what is asked about one pod.
 func TestFactsOfPods(t *testing.T) {
-	w := newWorld(t, "namespace shop {defaultDeny: true}", "shop/web {node: node1, labels: {app: web, role: db}}", "ops/x {}")
+	w := newHarness(t, "namespace shop {defaultDeny: true}", "shop/web {node: node1, labels: {app: web, role: db}}", "ops/x {}")
 	p := w.pod("shop/web")
 	if !p.DefaultDeny() || w.pod("ops/x").DefaultDeny() || !p.Local() || w.pod("ops/x").Local() {
 		t.Error("its namespace or its node is taken for another")
@@ -152,7 +152,7 @@ func TestFactsOfPods(t *testing.T) {
 		`app: "a b"`: false} {
 		spec := `{podSelector: {matchLabels: {` + text + `}}}`
 		c := policy.Compile(fixture.Policy(t, "shop/p", spec), quota.Default())
-		if p.ChosenBy(c.Target) != want {
+		if p.SelectedBy(c.Target) != want {
 			t.Errorf("%s chooses it: %t", spec, !want)
 		}
 	}

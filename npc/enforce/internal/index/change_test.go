@@ -21,7 +21,7 @@ type changeCase struct {
 func changes(t *testing.T, cases []changeCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newHarness(t)
 			w.use("shop/p", `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {role: client}}}]}]}`)
 			w.do(c.given...)
 			if got := describe(w.event(c.event)); got != c.want {
@@ -112,7 +112,7 @@ func TestChangesOfNodes(t *testing.T) {
 
 // TestAddressesLeaveAtOnce shows that an address leaves every set of its former owner when it changes hands, before anybody places pods.
 func TestAddressesLeaveAtOnce(t *testing.T) {
-	w := newWorld(t, "shop/web {node: node1, addrs: [10.32.1.2, 10.32.1.3], labels: {role: client}, ports: [{name: http, protocol: 6, port: 80}]}")
+	w := newHarness(t, "shop/web {node: node1, addrs: [10.32.1.2, 10.32.1.3], labels: {role: client}, ports: [{name: http, protocol: 6, port: 80}]}")
 	w.use("shop/p", `{podSelector: {matchLabels: {role: client}}, ingress: [{from: [{podSelector: {}}], ports: [{port: http}]}]}`)
 	w.holds(npc.IPv4, `
 		local pods: 10.32.1.2 of shop/web, 10.32.1.3 of shop/web
@@ -151,7 +151,7 @@ func TestAddressesFromBeforeTheBoot(t *testing.T) {
 
 // TestPods shows which pods there are, and which are local.
 func TestPods(t *testing.T) {
-	w := newWorld(t, "shop/web {node: node1}", "shop/db {node: node2}", "ops/agent {node: node1, hostNetwork: true}", "ops/job {node: node1}",
+	w := newHarness(t, "shop/web {node: node1}", "shop/db {node: node2}", "ops/agent {node: node1, hostNetwork: true}", "ops/job {node: node1}",
 		"ops/done {node: node1}", "ops/done {node: node1, finished: true}")
 	names := func(pods func(func(*Pod) bool)) (out []string) {
 		for p := range pods {
@@ -189,7 +189,7 @@ func TestPods(t *testing.T) {
 
 // TestLocalComments shows that pods that had one name, one after the other, are told apart in the set of the local pods.
 func TestLocalComments(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	var comments []string
 	for _, uid := range []string{"1", "2"} {
 		w.do("shop/web {uid: '" + uid + "', node: node1, addrs: [10.32.1.2]}")

@@ -16,7 +16,7 @@ type interner struct {
 }
 
 // shareOnly returns a list of one element that is remembered as equal, or the list.
-func shareOnly[E comparable](known *map[E][]E, list []E, settle func(E) E) []E {
+func shareOnly[E comparable](known *map[E][]E, list []E, resolve func(E) E) []E {
 	if len(list) != 1 {
 		return list
 	}
@@ -26,7 +26,7 @@ func shareOnly[E comparable](known *map[E][]E, list []E, settle func(E) E) []E {
 	if *known == nil || len(*known) >= labelset.MaxTexts {
 		*known = make(map[E][]E)
 	}
-	e := settle(list[0])
+	e := resolve(list[0])
 	(*known)[e] = []E{e}
 	return (*known)[e]
 }

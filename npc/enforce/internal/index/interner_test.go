@@ -30,7 +30,7 @@ func TestSharedLists(t *testing.T) {
 
 // TestSharedWorkloads shows that pods of one workload share it, and that a pod which gets another one is told apart.
 func TestSharedWorkloads(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	set := func(name string, workload *npc.Workload) *npc.Workload {
 		w.SetPod(npc.Pod{Namespace: "shop", Name: name, UID: "1", Workload: workload})
 		return w.Pod("shop", name).Facts().Workload

@@ -79,7 +79,7 @@ func (ns *nodes) replace(name string, by *npc.Node) {
 	}
 	for _, s := range ns.sets {
 		for a := range touched {
-			s.settle(a, ns.byAddr[a])
+			s.resolve(a, ns.byAddr[a])
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (ns *nodes) use(set rules.Set, spec rules.NodesSpec) *nodeSets {
 	}
 	ns.sets[set.ID] = s
 	for a, of := range ns.byAddr {
-		s.settle(a, of)
+		s.resolve(a, of)
 	}
 	return s
 }
@@ -111,9 +111,9 @@ func (ns *nodes) release(s *nodeSets, user *dataplane.Owner) {
 	}
 }
 
-// settle puts an address into its family's set if the selector matches one of the nodes that have it, and else takes it out. Of several nodes
+// resolve puts an address into its family's set if the selector matches one of the nodes that have it, and else takes it out. Of several nodes
 // the entry names the first.
-func (s *nodeSets) settle(a netip.Addr, of []*npc.Node) {
+func (s *nodeSets) resolve(a netip.Addr, of []*npc.Node) {
 	set := s.sets[npc.FamilyOf(a)]
 	var first *npc.Node
 	for _, n := range of {

@@ -15,7 +15,7 @@ import (
 )
 
 // setNode sets a Node with labels in YAML.
-func (w *world) setNode(name, labels, has string) {
+func (w *harness) setNode(name, labels, has string) {
 	w.Helper()
 	n := npc.Node{Name: name, UID: types.UID(name), Addrs: addrs(has)}
 	w.read(labels, &n.Labels)
@@ -23,7 +23,7 @@ func (w *world) setNode(name, labels, has string) {
 }
 
 // deny provisions the sets of a policy that denies egress to peers, in YAML. It returns what ends that.
-func (w *world) deny(peers string) (end func()) {
+func (w *harness) deny(peers string) (end func()) {
 	w.Helper()
 	o := &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	if err := yaml.UnmarshalStrict([]byte("{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: ["+peers+"]}]}"), &o.Spec); err != nil {
@@ -51,39 +51,39 @@ func (w *world) deny(peers string) (end func()) {
 // that has such an address changes nothing.
 func TestS84_SetsOfNodes(t *testing.T) {
 	const all, some = "nodes: ", "nodes with zone=x: "
-	nodes := func(w *world) {
+	nodes := func(w *harness) {
 		w.setNode("a", "{zone: x}", "192.0.2.1 2001:db8::1 192.0.2.11")
 		w.setNode("b", "{zone: y}", "192.0.2.2")
 		w.setNode("c", "{}", "")
 	}
 	for _, c := range []struct {
 		name   string
-		event  func(*world)
+		event  func(*harness)
 		v4, v6 string
 	}{
 		{"as they were", nodes, all + "192.0.2.1 of a, 192.0.2.11 of a, 192.0.2.2 of b\n" + some + "192.0.2.1 of a, 192.0.2.11 of a",
 			all + "2001:db8::1 of a\n" + some + "2001:db8::1 of a"},
-		{"relabelled", func(w *world) { w.setNode("a", "{}", "192.0.2.1"); w.setNode("b", "{zone: x}", "192.0.2.2") },
+		{"relabelled", func(w *harness) { w.setNode("a", "{}", "192.0.2.1"); w.setNode("b", "{zone: x}", "192.0.2.2") },
 			all + "192.0.2.1 of a, 192.0.2.2 of b\n" + some + "192.0.2.2 of b", all + "\n" + some},
-		{"another address", func(w *world) { w.setNode("a", "{zone: x}", "192.0.2.3 2001:db8::3") },
+		{"another address", func(w *harness) { w.setNode("a", "{zone: x}", "192.0.2.3 2001:db8::3") },
 			all + "192.0.2.2 of b, 192.0.2.3 of a\n" + some + "192.0.2.3 of a", all + "2001:db8::3 of a\n" + some + "2001:db8::3 of a"},
-		{"an address of two nodes", func(w *world) { w.setNode("b", "{zone: x}", "192.0.2.1") },
+		{"an address of two nodes", func(w *harness) { w.setNode("b", "{zone: x}", "192.0.2.1") },
 			all + "192.0.2.1 of a, 192.0.2.11 of a\n" + some + "192.0.2.1 of a, 192.0.2.11 of a", all + "2001:db8::1 of a\n" + some + "2001:db8::1 of a"},
-		{"one of them goes", func(w *world) { w.setNode("b", "{zone: x}", "192.0.2.1"); w.DeleteNode("a", "a") },
+		{"one of them goes", func(w *harness) { w.setNode("b", "{zone: x}", "192.0.2.1"); w.DeleteNode("a", "a") },
 			all + "192.0.2.1 of b\n" + some + "192.0.2.1 of b", all + "\n" + some},
-		{"one of them is relabelled", func(w *world) { w.setNode("b", "{zone: x}", "192.0.2.1"); w.setNode("a", "{zone: y}", "192.0.2.1") },
+		{"one of them is relabelled", func(w *harness) { w.setNode("b", "{zone: x}", "192.0.2.1"); w.setNode("a", "{zone: y}", "192.0.2.1") },
 			all + "192.0.2.1 of a\n" + some + "192.0.2.1 of b", all + "\n" + some},
-		{"deleted", func(w *world) { w.DeleteNode("a", "a"); w.DeleteNode("b", "") }, all + "\n" + some, all + "\n" + some},
-		{"another of its name deleted", func(w *world) { w.DeleteNode("a", "z"); w.DeleteNode("z", "") },
+		{"deleted", func(w *harness) { w.DeleteNode("a", "a"); w.DeleteNode("b", "") }, all + "\n" + some, all + "\n" + some},
+		{"another of its name deleted", func(w *harness) { w.DeleteNode("a", "z"); w.DeleteNode("z", "") },
 			all + "192.0.2.1 of a, 192.0.2.11 of a, 192.0.2.2 of b\n" + some + "192.0.2.1 of a, 192.0.2.11 of a",
 			all + "2001:db8::1 of a\n" + some + "2001:db8::1 of a"},
-		{"a pod with such an address", func(w *world) { w.do("shop/web {node: node1, addrs: [192.0.2.1]}", "delete shop/web") },
+		{"a pod with such an address", func(w *harness) { w.do("shop/web {node: node1, addrs: [192.0.2.1]}", "delete shop/web") },
 			all + "192.0.2.1 of a, 192.0.2.11 of a, 192.0.2.2 of b\n" + some + "192.0.2.1 of a, 192.0.2.11 of a",
 			all + "2001:db8::1 of a\n" + some + "2001:db8::1 of a"},
 	} {
 		for _, first := range []string{"nodes", "policy"} {
 			t.Run(c.name+" "+first+" first", func(t *testing.T) {
-				w := newWorld(t)
+				w := newHarness(t)
 				steps := []func(){func() { nodes(w); c.event(w) }, nil}
 				var end func()
 				steps[1] = func() { end = w.deny("{nodes: {}}, {nodes: {matchLabels: {zone: x}}}") }

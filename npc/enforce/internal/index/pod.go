@@ -83,8 +83,8 @@ func (p *Pod) Facts() npc.Pod {
 	return f
 }
 
-// ChosenBy reports whether a selector matches the pod's labels.
-func (p *Pod) ChosenBy(s policy.Selector) bool { return s.Chooses(&p.labels) }
+// SelectedBy reports whether a selector matches the pod's labels.
+func (p *Pod) SelectedBy(s policy.Selector) bool { return s.Selects(&p.labels) }
 
 // HasLabels reports whether these are the pod's labels.
 func (p *Pod) HasLabels(l map[string]string) bool { return p.labels.Equal(l) }

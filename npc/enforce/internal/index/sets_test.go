@@ -71,10 +71,10 @@ func TestSetsOfSelectors(t *testing.T) {
 			"10.0.0.0/8 except 10.1.0.0/16: 10.0.0.0/8 of 10.0.0.0/8, not 10.1.0.0/16 of 10.0.0.0/8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			after := newWorld(t, shop()...)
+			after := newHarness(t, shop()...)
 			_, endAfter := after.use("shop/p", c.spec)
 			after.holds(npc.IPv4, local+c.want)
-			before := newWorld(t)
+			before := newHarness(t)
 			_, endBefore := before.use("shop/p", c.spec)
 			if !strings.Contains(c.name, "list") { // for which namespaces had to be known
 				before.do(shop()...)
@@ -94,7 +94,7 @@ func TestSetsOfSelectors(t *testing.T) {
 
 // TestUsers shows that two policies share the sets that both need, that these are there as long as one of them is, and who uses which.
 func TestUsers(t *testing.T) {
-	w := newWorld(t, shop()...)
+	w := newHarness(t, shop()...)
 	uses := func(want string) {
 		t.Helper()
 		var got []string
@@ -159,7 +159,7 @@ func TestRelabelledNamespaces(t *testing.T) {
 			pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, shop()...)
+			w := newHarness(t, shop()...)
 			_, end := w.use("x/p", `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}},
 				{namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchExpressions: [{key: app, operator: Exists}]}}]}]}`)
 			w.do(c.event)
@@ -169,7 +169,7 @@ func TestRelabelledNamespaces(t *testing.T) {
 		})
 	}
 	t.Run("a_set_of_a_namespace_that_others_use", func(t *testing.T) {
-		w := newWorld(t, shop()...)
+		w := newHarness(t, shop()...)
 		w.use("shop/p", `{podSelector: {}, ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}}}]}]}`)
 		w.do("namespace shop {}")
 		w.holds(npc.IPv4, local+list+"\n pods in shop: 10.32.1.2 of shop/web, 10.32.2.2 of shop/db, 10.32.2.3 of shop/bare")
@@ -179,7 +179,7 @@ func TestRelabelledNamespaces(t *testing.T) {
 // TestRefit shows which policies have to be rendered again, because the namespaces that they name fit into a list no more, or again.
 func TestRefit(t *testing.T) {
 	const spec = `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}`
-	w := newWorld(t)
+	w := newHarness(t)
 	refit := func(what string, c NamespaceChange, want ...*dataplane.Owner) {
 		t.Helper()
 		got := slices.Collect(maps.Keys(c.Refit))
@@ -222,7 +222,7 @@ func TestRefit(t *testing.T) {
 
 // TestDefaultDeny shows that it is told when a namespace asks for isolation as Kubernetes 1.6 did, or no longer.
 func TestDefaultDeny(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	for _, c := range []struct {
 		text string
 		gone bool
@@ -243,7 +243,7 @@ func TestDefaultDeny(t *testing.T) {
 
 // TestLists shows a list of peers of several kinds: each family has the sets that there are of it.
 func TestLists(t *testing.T) {
-	w := newWorld(t, shop()...)
+	w := newHarness(t, shop()...)
 	p, _ := ipblock.Compile(&networkingv1.IPBlock{CIDR: "10.0.0.0/8"})
 	block := rules.NewSet(rules.BlockSpec{Union: ipblock.Of([]ipblock.Block{p})})
 	pods := rules.NewSet(rules.SelectorSpec{Scope: rules.NamespaceScope, Namespace: "shop"})
@@ -262,7 +262,7 @@ func TestLists(t *testing.T) {
 
 // TestActivation shows that a family is programmed from the first address of a local pod on.
 func TestActivation(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	for _, c := range []struct{ event, want string }{
 		{"shop/far {node: node2, addrs: [10.32.2.2]}", ""},
 		{"shop/web {node: node1}", ""},

@@ -19,26 +19,26 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// world is an index of node1 that gets events as text:
+// harness is an index of node1 that gets events as text:
 //
 //	shop/web {node: node1, addrs: [10.32.1.2]}    the pod is so now
 //	delete shop/web                               it is gone
 //	namespace shop {labels: {team: a}}            the namespace is so now
 //	delete namespace shop                         it is gone
 //	node 10.32.1.1                                the node itself has the addresses
-type world struct {
+type harness struct {
 	*testing.T
 	*Index
 }
 
-func newWorld(t *testing.T, events ...string) *world {
-	w := &world{t, New(Config{NodeName: "node1", MaxListSize: 1024}, dataplane.NewTables())}
+func newHarness(t *testing.T, events ...string) *harness {
+	w := &harness{t, New(Config{NodeName: "node1", MaxListSize: 1024}, dataplane.NewTables())}
 	w.do(events...)
 	return w
 }
 
 // do applies events, and places the pods that they affect.
-func (w *world) do(events ...string) {
+func (w *harness) do(events ...string) {
 	w.Helper()
 	for _, e := range events {
 		if what, rest, _ := strings.Cut(e, " "); what == "namespace" || strings.HasPrefix(e, "delete namespace ") {
@@ -50,7 +50,7 @@ func (w *world) do(events ...string) {
 }
 
 // namespace sets or deletes a namespace.
-func (w *world) namespace(text string, gone bool) NamespaceChange {
+func (w *harness) namespace(text string, gone bool) NamespaceChange {
 	w.Helper()
 	name, rest, _ := strings.Cut(text, " ")
 	n := npc.Namespace{Name: name}
@@ -62,7 +62,7 @@ func (w *world) namespace(text string, gone bool) NamespaceChange {
 }
 
 // event applies an event of pods or of the node.
-func (w *world) event(text string) Change {
+func (w *harness) event(text string) Change {
 	w.Helper()
 	what, rest, _ := strings.Cut(text, " ")
 	switch what {
@@ -78,14 +78,14 @@ func (w *world) event(text string) Change {
 }
 
 // place puts the pods that a change affects where the index itself wants them.
-func (w *world) place(c Change) {
+func (w *harness) place(c Change) {
 	for _, p := range c.Affected() {
 		w.Place(p, w.Memberships(p, nil))
 	}
 }
 
 // read reads facts, which are YAML.
-func (w *world) read(text string, into any) {
+func (w *harness) read(text string, into any) {
 	w.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 		w.Fatalf("%s: %v", text, err)
@@ -93,7 +93,7 @@ func (w *world) read(text string, into any) {
 }
 
 // pod returns a pod by its namespace/name.
-func (w *world) pod(key string) *Pod {
+func (w *harness) pod(key string) *Pod {
 	w.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
 	p := w.Pod(namespace, name)
@@ -104,7 +104,7 @@ func (w *world) pod(key string) *Pod {
 }
 
 // use renders a policy and provisions its sets. It returns what ends that.
-func (w *world) use(key, spec string) (o *dataplane.Owner, end func()) {
+func (w *harness) use(key, spec string) (o *dataplane.Owner, end func()) {
 	w.Helper()
 	p := policy.Compile(fixture.Policy(w.T, key, spec), quota.Default())
 	if p.Invalid != nil {
@@ -118,7 +118,7 @@ func (w *world) use(key, spec string) (o *dataplane.Owner, end func()) {
 
 // holds fails if the sets of a family do not hold what is wanted: a line for each set that somebody uses or that has members, by what it is
 // about, with its members.
-func (w *world) holds(f npc.Family, want string) {
+func (w *harness) holds(f npc.Family, want string) {
 	w.Helper()
 	if diff := cmp.Diff(lines(want), lines(w.text(f))); diff != "" {
 		w.Errorf("%s sets (-want +got):\n%s", f, diff)
@@ -136,7 +136,7 @@ func lines(text string) (out []string) {
 }
 
 // text returns the sets of a family.
-func (w *world) text(f npc.Family) string {
+func (w *harness) text(f npc.Family) string {
 	all, names := []*dataplane.Set{w.tables[f].Local}, map[string]string{}
 	for _, use := range w.Sets.Uses() {
 		if use.Set.Family() == f {
@@ -167,7 +167,7 @@ func (w *world) text(f npc.Family) string {
 }
 
 // empty fails if anything is left of the sets that policies used.
-func (w *world) empty() {
+func (w *harness) empty() {
 	w.Helper()
 	s := w.Sets
 	if len(s.selectors)+len(s.fixed)+len(s.ofNamespace)+len(s.namespaceSelectors) > 0 || !s.cluster.Empty() || len(s.Uses()) > 0 {

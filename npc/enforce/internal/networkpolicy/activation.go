@@ -13,7 +13,7 @@ import (
 // activation has the rules of policies written that select a local pod and for which there is room.
 type activation struct {
 	sets    *index.Sets
-	budget  *quota.Ledger
+	budget  *quota.Usage
 	reports enforce.InvalidPolicies
 	// synced is set once all policies are known that there were at the start.
 	synced bool
@@ -22,7 +22,7 @@ type activation struct {
 }
 
 func newActivation(sets *index.Sets, limits quota.Limits) activation {
-	return activation{sets: sets, budget: quota.NewLedger(limits), reports: enforce.NewInvalidPolicies(), changed: map[*namespace]struct{}{}}
+	return activation{sets: sets, budget: quota.NewUsage(limits), reports: enforce.NewInvalidPolicies(), changed: map[*namespace]struct{}{}}
 }
 
 // charge asks for room for a policy's rules, if it is not active yet and selects a local pod.
@@ -100,7 +100,7 @@ func (s *activation) report(p *enforced) {
 		why = p.denied
 	}
 	if why == nil {
-		s.reports.Mend(p.Key())
+		s.reports.Clear(p.Key())
 		return
 	}
 	s.reports.Put(p.Key(), enforce.InvalidPolicy{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Reason: why.Error()})

@@ -26,7 +26,7 @@ const (
 // remain at each rule, so that it meets as many rules as the logarithm of the shards.
 //
 // A rule of it states only that members of a set are found by way of a chain. So surplus rules, and rules that are missing yet, mislead
-// nobody.
+// none.
 type dispatchTree struct {
 	direction npc.Direction
 	tables    [len(npc.Families)]*dataplane.Table

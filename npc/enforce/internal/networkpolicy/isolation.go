@@ -65,7 +65,7 @@ func (s *Isolation) SetBase(b *rules.Base) { s.sharding.base = b }
 // SetSynced records that all objects are known that there were at the start: it is known who is the oldest.
 func (s *Isolation) SetSynced() {
 	s.activation.synced = true
-	s.SettleBudget()
+	s.ReconcileBudget()
 }
 
 // Counts are numbers for metrics, and for the gate.
@@ -150,7 +150,7 @@ func (s *Isolation) replace(ns *namespace, old, next *enforced) {
 	}
 	if next != nil {
 		for q := range ns.pods {
-			if q.ChosenBy(next.Target) {
+			if q.SelectedBy(next.Target) {
 				next.selected[q] = struct{}{}
 			}
 		}
@@ -161,7 +161,7 @@ func (s *Isolation) replace(ns *namespace, old, next *enforced) {
 		s.activation.deactivate(ns, old)
 	}
 	s.Reisolate(ns.name)
-	s.SettleBudget()
+	s.ReconcileBudget()
 }
 
 // Update follows a change of a pod.
@@ -189,7 +189,7 @@ func (s *Isolation) Update(c index.Change) {
 // reselect finds out whether a policy selects a pod.
 func (s *Isolation) reselect(ns *namespace, p *enforced, q *index.Pod) {
 	was := p.selects(q)
-	switch is := q.Local() && q.ChosenBy(p.Target); {
+	switch is := q.Local() && q.SelectedBy(p.Target); {
 	case is && !was:
 		p.selected[q] = struct{}{}
 		s.activation.charge(p)
@@ -253,13 +253,13 @@ func (s *Isolation) Refit(policies map[*dataplane.Owner]struct{}) {
 	}
 }
 
-// SettleBudget has the policies enforced for which there is room, the oldest first. It is for changes of policies: with pods, rules must not
+// ReconcileBudget has the policies enforced for which there is room, the oldest first. It is for changes of policies: with pods, rules must not
 // change that are others'.
-func (s *Isolation) SettleBudget() {
+func (s *Isolation) ReconcileBudget() {
 	if !s.activation.synced {
 		return // who is the oldest is not known
 	}
-	for _, v := range s.activation.budget.Settle() {
+	for _, v := range s.activation.budget.Reconcile() {
 		ns := s.namespaces[v.Namespace]
 		p := ns.policies[v.Name]
 		if v.Changed {
@@ -270,5 +270,5 @@ func (s *Isolation) SettleBudget() {
 	}
 }
 
-// BudgetStale reports whether SettleBudget may change which policies are enforced.
+// BudgetStale reports whether ReconcileBudget may change which policies are enforced.
 func (s *Isolation) BudgetStale() bool { return s.activation.synced && s.activation.budget.Stale() }

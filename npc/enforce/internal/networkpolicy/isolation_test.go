@@ -52,7 +52,7 @@ func TestIsolatedPods(t *testing.T) {
 			"shop/db: ingress(shop/p)\nshop/web: ingress(shop/p)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, nil, c.events...)
+			w := newHarness(t, nil, c.events...)
 			if got := w.isolated(); got != c.want {
 				t.Errorf("isolated:\n%s\nwant\n%s", got, c.want)
 			}
@@ -115,10 +115,10 @@ func TestRulesOfIsolatedPods(t *testing.T) {
 		{"invalid", []string{web, "policy shop/p " + target + ", ingress: [{ports: [{port: 0}]}, {}]}"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			newWorld(t, nil, c.events...).leads(npc.IPv4, npc.Ingress, c.want)
+			newHarness(t, nil, c.events...).leads(npc.IPv4, npc.Ingress, c.want)
 		})
 	}
-	w := newWorld(t, nil, web, "policy shop/p "+target+", policyTypes: [Ingress, Egress], ingress: [{}], "+
+	w := newHarness(t, nil, web, "policy shop/p "+target+", policyTypes: [Ingress, Egress], ingress: [{}], "+
 		"egress: [{ports: [{port: 53, protocol: UDP}]}]}")
 	w.leads(npc.IPv6, npc.Egress, `
 		isolated pods of shop: shop/web
@@ -145,10 +145,10 @@ func TestMemberships(t *testing.T) {
 			"policy shop/p {podSelector: {matchLabels: {app: old}}}"}, []string{allowed + "egress"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, nil, "shop/db {node: node1, addrs: [10.32.1.3], started: '2024-01-02T00:00:00Z'}", far)
+			w := newHarness(t, nil, "shop/db {node: node1, addrs: [10.32.1.3], started: '2024-01-02T00:00:00Z'}", far)
 			w.do(c.events...)
 			var got []string
-			for _, m := range w.Memberships(w.pod("shop/db"), [2]bool{}, w.contested, nil) {
+			for _, m := range w.Memberships(w.pod("shop/db"), [2]bool{}, w.conflicting, nil) {
 				got = append(got, m.Set.About())
 				if m.Entry.String() != "10.32.1.3" {
 					t.Errorf("%s has %s", m.Set.About(), m.Entry)
@@ -157,12 +157,12 @@ func TestMemberships(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("it is in %q, want %q", got, c.want)
 			}
-			if m := w.Memberships(w.pod("shop/far"), [2]bool{}, w.contested, nil); len(m) > 0 {
+			if m := w.Memberships(w.pod("shop/far"), [2]bool{}, w.conflicting, nil); len(m) > 0 {
 				t.Errorf("a remote pod is in %v", m)
 			}
 		})
 	}
-	w := newWorld(t, nil, web)
+	w := newHarness(t, nil, web)
 	for _, f := range npc.Families {
 		for d, s := range w.Allowed(f) {
 			if s.Family() != f || s.About() != allowed+npc.Direction(d).String() {
@@ -174,7 +174,7 @@ func TestMemberships(t *testing.T) {
 
 // TestLegacyIsolation shows what Kubernetes 1.6 meant: a namespace isolates its pods for ingress, and policies only allow.
 func TestLegacyIsolation(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.LegacyNetpol = true }, web, other,
+	w := newHarness(t, func(c *Config) { c.LegacyNetpol = true }, web, other,
 		"policy shop/p {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}]}")
 	for _, c := range []struct{ event, want string }{
 		{"namespace nowhere {defaultDeny: true}", ""},
@@ -198,7 +198,7 @@ func TestLegacyIsolation(t *testing.T) {
 // TestNothingIsLeft shows that what pods and policies brought goes with them.
 func TestNothingIsLeft(t *testing.T) {
 	for _, maxLeaves := range []int{0, 2} {
-		w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = maxLeaves })
+		w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = maxLeaves })
 		before := w.kernel(npc.IPv4).text
 		w.do(web, db, other, "policy shop/p "+target+", ingress: [{}]}", "policy shop/q {podSelector: {}, policyTypes: [Egress], egress: [{}]}",
 			"policy ops/p {podSelector: {}, ingress: [{}]}")

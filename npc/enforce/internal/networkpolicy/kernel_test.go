@@ -34,7 +34,7 @@ var (
 )
 
 // kernel returns what a plan would write to an empty kernel.
-func (w *world) kernel(f npc.Family) kernel {
+func (w *harness) kernel(f npc.Family) kernel {
 	w.tables[f].Activate()
 	k := kernel{text: w.tables[f].Plan(dataplane.Options{}).String(), members: map[string][]string{}, rules: map[string][]rule{},
 		about: map[string]string{}}
@@ -100,7 +100,7 @@ func (k kernel) named(match string) string {
 }
 
 // leads fails if isolated pods are not led to these rules.
-func (w *world) leads(f npc.Family, d npc.Direction, want string) {
+func (w *harness) leads(f npc.Family, d npc.Direction, want string) {
 	w.Helper()
 	got := w.kernel(f).tree(w.T, d, true)
 	if diff := cmp.Diff(trimmed(want), trimmed(got)); diff != "" {
@@ -119,7 +119,7 @@ func trimmed(text string) (out []string) {
 }
 
 // isolated returns a line for each local pod that something isolates: the directions, each with the policies that isolate the pod.
-func (w *world) isolated() string {
+func (w *harness) isolated() string {
 	var out []string
 	for p := range w.index.LocalPods() {
 		line := p.String() + ":"

@@ -39,10 +39,10 @@ func (s *Isolation) Memberships(p *index.Pod, baseline [len(npc.Directions)]bool
 	}
 	for _, a := range p.Owned() {
 		f, e := npc.FamilyOf(a), ipset.Addr(a)
-		contested := closed(a)
+		conflicting := closed(a)
 		for _, d := range npc.Directions {
 			switch sh := st.shards[d]; {
-			case contested[d]: // a local pod that nothing allows is closed
+			case conflicting[d]: // a local pod that nothing allows is closed
 			case !st.isolated[d] && baseline[d]:
 			case !st.isolated[d]:
 				out = append(out, index.Membership{Set: s.allowed[f][d], Entry: e})

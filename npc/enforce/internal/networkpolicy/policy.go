@@ -43,8 +43,8 @@ func (p *Policy) same(q *Policy) bool {
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
 }
 
-// Judged returns the policy's rules in a direction, as flows are judged by them.
-func (p *Policy) Judged(d npc.Direction) (out []verdict.Rule) {
+// Evaluated returns the policy's rules in a direction, as flows are judged by them.
+func (p *Policy) Evaluated(d npc.Direction) (out []verdict.Rule) {
 	for i, r := range p.Merged[d] {
 		out = append(out, verdict.Rule{MergedRule: r, By: verdict.By{Policy: p.Key(), Number: i + 1}})
 	}

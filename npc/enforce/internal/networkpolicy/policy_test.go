@@ -11,7 +11,7 @@ import (
 )
 
 // reported returns the policies that were not reported before, with the reason.
-func (w *world) reported() (out []string) {
+func (w *harness) reported() (out []string) {
 	for _, p := range w.Unreported() {
 		out = append(out, p.Namespace+"/"+p.Name+": "+p.Reason)
 	}
@@ -20,7 +20,7 @@ func (w *world) reported() (out []string) {
 }
 
 // expectReports fails if other policies are reported than those that are wanted, by the beginnings of the lines, or others counted.
-func (w *world) expectReports(when string, invalid, denied int, want ...string) {
+func (w *harness) expectReports(when string, invalid, denied int, want ...string) {
 	w.Helper()
 	got := w.reported()
 	if !slices.EqualFunc(got, want, strings.HasPrefix) {
@@ -49,13 +49,13 @@ func TestReports(t *testing.T) {
 			`shop/p: spec.policyTypes: "Up"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, nil, c.events...)
+			w := newHarness(t, nil, c.events...)
 			w.expectReports("at first", c.invalid, 0, c.want...)
 			w.expectReports("again", c.invalid, 0)
 			w.do(c.events...)
 		})
 	}
-	w := newWorld(t, nil, up)
+	w := newHarness(t, nil, up)
 	w.expectReports("at first", 1, 0, "shop/p: ")
 	w.do(up)
 	w.expectReports("as it was", 1, 0)
@@ -81,8 +81,8 @@ func TestBudget(t *testing.T) {
 		-p tcp -m tcp --dport 2 -j ACCEPT # shop/q rule 1
 		-g WEAVE-NPC-DROP-INGRESS # shop: nothing allows it`
 	const noRoom = "shop/q: needs 1 rules, for which older policies leave no room, the limit per namespace is 1"
-	start := func(t *testing.T, events ...string) *world {
-		w := newWorld(t, func(c *Config) { c.Budget.Rules.Namespace = 1 })
+	start := func(t *testing.T, events ...string) *harness {
+		w := newHarness(t, func(c *Config) { c.Budget.Rules.Namespace = 1 })
 		w.SetSynced()
 		w.do(events...)
 		return w
@@ -130,8 +130,8 @@ func TestBudget(t *testing.T) {
 		if !w.BudgetStale() {
 			t.Error("nothing is to be settled")
 		}
-		w.SettleBudget()
-		w.settle(w.event("shop/db " + strings.SplitN(db, " ", 2)[1]))
+		w.ReconcileBudget()
+		w.reconcile(w.event("shop/db " + strings.SplitN(db, " ", 2)[1]))
 		w.expectReports("settled", 1, 1, noRoom)
 		if w.BudgetStale() {
 			t.Error("something is to be settled still")
@@ -140,20 +140,20 @@ func TestBudget(t *testing.T) {
 		if !w.BudgetStale() {
 			t.Error("room that a pod leaves is not found")
 		}
-		w.SettleBudget()
-		w.settle(w.event(web))
+		w.ReconcileBudget()
+		w.reconcile(w.event(web))
 		w.leads(npc.IPv4, npc.Ingress, rulesOfQ)
 		w.expectReports("with room", 0, 0)
 	})
 	t.Run("its_pods_go", func(t *testing.T) {
 		w := start(t, web, "policy shop/p "+one, "policy shop/q {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 2}]}]}", db)
-		w.SettleBudget()
+		w.ReconcileBudget()
 		w.expectReports("with pods", 1, 1, noRoom)
 		w.do("delete shop/db")
 		w.expectReports("without pods", 0, 0)
 	})
 	t.Run("who_is_the_oldest_is_not_known_at_first", func(t *testing.T) {
-		w := newWorld(t, func(c *Config) { c.Budget.Rules.Namespace = 1 }, web)
+		w := newHarness(t, func(c *Config) { c.Budget.Rules.Namespace = 1 }, web)
 		w.created = 10
 		w.do("policy shop/q " + two)
 		w.created = 0
@@ -164,7 +164,7 @@ func TestBudget(t *testing.T) {
 			t.Error("something is to be settled")
 		}
 		w.SetSynced()
-		w.settle(w.event(web))
+		w.reconcile(w.event(web))
 		w.leads(npc.IPv4, npc.Ingress, rulesOfP)
 		w.expectReports("once all is known", 1, 1, noRoom)
 	})
@@ -172,7 +172,7 @@ func TestBudget(t *testing.T) {
 
 // TestRefit shows that a policy is rendered anew once the namespaces that it names are too many for a list, and when they are few again.
 func TestRefit(t *testing.T) {
-	w := newWorld(t, nil, web, "policy shop/p {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}",
+	w := newHarness(t, nil, web, "policy shop/p {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}",
 		"policy nowhere/p {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}")
 	set := func() (name string) {
 		for _, use := range w.index.Sets.Uses() {
@@ -216,7 +216,7 @@ func TestRefit(t *testing.T) {
 
 // TestUses shows which policies the sets of isolated pods lead to.
 func TestUses(t *testing.T) {
-	w := newWorld(t, nil, web, other, "policy shop/p {podSelector: {}, ingress: [{}]}",
+	w := newHarness(t, nil, web, other, "policy shop/p {podSelector: {}, ingress: [{}]}",
 		"policy shop/q {podSelector: {}, policyTypes: [Egress], egress: [{}]}",
 		"policy shop/r {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}], egress: [{}]}", "policy shop/s {podSelector: {}}")
 	var got []string
@@ -248,7 +248,7 @@ func TestUses(t *testing.T) {
 // TestUnreachable shows which policies are reported if the kernel rejects a set of the path to their rules.
 func TestUnreachable(t *testing.T) {
 	for _, which := range []string{"the pods of the rules", "the pods of a node"} {
-		w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, other, "policy shop/p {podSelector: {}, ingress: [{}]}",
+		w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, other, "policy shop/p {podSelector: {}, ingress: [{}]}",
 			"policy shop/q {podSelector: {}, policyTypes: [Egress], egress: [{}]}", "policy ops/p {podSelector: {}, ingress: [{}]}")
 		sh := w.namespaces["shop"].pods[w.pod("shop/web")].shards[npc.Ingress]
 		name := sh.isolated[npc.IPv4].Name
@@ -273,7 +273,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestSetBase shows that chains that are made from now on end as the rules that every node has now want it.
 func TestSetBase(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, "policy shop/p {podSelector: {}, ingress: [{}]}")
+	w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, "policy shop/p {podSelector: {}, ingress: [{}]}")
 	uplinks := func() int {
 		return strings.Count(w.kernel(npc.IPv4).text, "routed to what is behind an uplink of the bridge")
 	}

@@ -31,7 +31,7 @@ func TestDigits(t *testing.T) {
 // TestShardsOfANamespace shows that pods that the same targets choose are in the same shard, that a rule for pods of several shards stands in
 // each, and that a pod that nothing allows is in none.
 func TestShardsOfANamespace(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Sharding = Sharding{Targets: 1, MaxLeaves: 9} })
+	w := newHarness(t, func(c *Config) { c.Sharding = Sharding{Targets: 1, MaxLeaves: 9} })
 	for i, labels := range []string{"app: a", "app: a", "app: b", "app: b, tier: db", "app: c", ""} {
 		w.do(fmt.Sprintf("shop/p%d {node: node1, addrs: [10.32.1.%d], labels: {%s}}", i, i, labels))
 	}
@@ -84,7 +84,7 @@ func TestDispatch(t *testing.T) {
 		{"forty shards", 40, npc.Ingress, 2},
 		{"forty shards, a chain at every chance", 40, npc.Egress, 0},
 	} {
-		w := newWorld(t, func(config *Config) { config.Sharding.MaxLeaves = c.maxLeaves })
+		w := newHarness(t, func(config *Config) { config.Sharding.MaxLeaves = c.maxLeaves })
 		for i := range c.shards {
 			w.do(fmt.Sprintf("n%d/web {node: node1, addrs: [10.32.1.%d]}", i, i),
 				fmt.Sprintf("policy n%d/p {podSelector: {}, policyTypes: [%s], ingress: [{}], egress: [{}]}", i, map[npc.Direction]string{
@@ -122,7 +122,7 @@ func TestDispatchIsBounded(t *testing.T) {
 	} {
 		name, bits := c.name, c.bits
 		for maxLeaves, want := range c.want {
-			w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = maxLeaves })
+			w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = maxLeaves })
 			tree, n := w.sharding.trees[npc.Ingress], 3*maxBits
 			var all []*shard
 			for i := range n {
@@ -168,7 +168,7 @@ func TestDispatchIsBounded(t *testing.T) {
 // TestPathsAreMadeFromTheirLeaves shows that a pod is added to the set of its rules first and to that of the root of its path last, so that packets
 // never reach a chain without rules.
 func TestPathsAreMadeFromTheirLeaves(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 })
+	w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = 0 })
 	for i := range 3 {
 		w.do(fmt.Sprintf("n%d/web {node: node1, addrs: [10.32.1.%d]}", i, i), fmt.Sprintf("policy n%d/p {podSelector: {}, ingress: [{}]}", i))
 	}
@@ -190,7 +190,7 @@ func TestPathsAreMadeFromTheirLeaves(t *testing.T) {
 
 // TestAssign shows that each pod that has to be placed is returned once, however many reasons there are, and none that does not.
 func TestAssign(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, db, other, far)
+	w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, db, other, far)
 	for _, c := range []struct {
 		event string
 		want  []string
@@ -204,7 +204,7 @@ func TestAssign(t *testing.T) {
 		{"namespace shop {labels: {a: b}}", nil},
 	} {
 		change := w.event(c.event)
-		if got := w.settle(change); !slices.Equal(got, c.want) {
+		if got := w.reconcile(change); !slices.Equal(got, c.want) {
 			t.Errorf("after %s placed: %q, want %q", c.event, got, c.want)
 		}
 		if again := w.Assign(); again != nil {
@@ -215,14 +215,14 @@ func TestAssign(t *testing.T) {
 
 // TestAssignMovesWhatMoves shows that exactly those isolated pods have to be placed again that belong to other sets, while shards come and go.
 func TestAssignMovesWhatMoves(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Sharding = Sharding{Targets: 1, MaxLeaves: 1} })
+	w := newHarness(t, func(c *Config) { c.Sharding = Sharding{Targets: 1, MaxLeaves: 1} })
 	placed := map[string][]index.Membership{}
 	follow := func(event string) {
 		t.Helper()
 		w.event(event)
 		moved := names(w.Assign())
 		for p := range w.index.LocalPods() {
-			now := w.Memberships(p, [2]bool{}, w.contested, nil)
+			now := w.Memberships(p, [2]bool{}, w.conflicting, nil)
 			if same := slices.Equal(now, placed[p.String()]); same == slices.Contains(moved, p.String()) && w.Of(p)[npc.Ingress] {
 				t.Errorf("after %s %s belongs to other sets: %t, and is moved: %t", event, p, !same, same)
 			}
@@ -273,7 +273,7 @@ func TestShardsByTargets(t *testing.T) {
 
 // TestPrune shows that chains that pods were led to are there until these have been placed.
 func TestPrune(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, "policy shop/p "+target+", ingress: [{}]}")
+	w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, "policy shop/p "+target+", ingress: [{}]}")
 	chains := func() []string {
 		text := w.kernel(npc.IPv4).text
 		return slices.DeleteFunc([]string{naming.ShardChain(npc.Ingress, "shop", ""), naming.NodeChain(npc.Ingress, "1")},
@@ -287,7 +287,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("there are the chains %q, before %q", got, before)
 	}
 	for _, p := range moved {
-		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.contested, nil)))
+		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.conflicting, nil)))
 	}
 	w.Prune()
 	if got := chains(); len(got) > 0 || len(w.kernel(npc.IPv4).members[pods.Name]) > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// world is the isolation of the pods of node1. It gets events as text, and after each it assigns and places pods as the
+// harness is the isolation of the pods of node1. It gets events as text, and after each it assigns and places pods as the
 // controller does:
 //
 //	shop/web {node: node1, addrs: [10.32.1.2]}    the pod is so now
@@ -27,7 +27,7 @@ import (
 //	namespace shop {labels: {team: a}}            the namespace is so now
 //	policy shop/p {podSelector: {}}               the policy is so now
 //	delete policy shop/p                          it is gone
-type world struct {
+type harness struct {
 	*testing.T
 	*Isolation
 	index  *index.Index
@@ -37,12 +37,12 @@ type world struct {
 	created int
 }
 
-func newWorld(t *testing.T, configure func(*Config), events ...string) *world {
+func newHarness(t *testing.T, configure func(*Config), events ...string) *harness {
 	c := Config{Budget: quota.Default(), Sharding: DefaultSharding()}
 	if configure != nil {
 		configure(&c)
 	}
-	w := &world{T: t, tables: dataplane.NewTables(), limits: c.Budget}
+	w := &harness{T: t, tables: dataplane.NewTables(), limits: c.Budget}
 	w.index = index.New(index.Config{NodeName: "node1", MaxListSize: 1024}, w.tables)
 	base := &rules.Base{PodInterface: "cni0", Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
 	var roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain
@@ -57,15 +57,15 @@ func newWorld(t *testing.T, configure func(*Config), events ...string) *world {
 }
 
 // do applies events, each with all that follows it.
-func (w *world) do(events ...string) {
+func (w *harness) do(events ...string) {
 	w.Helper()
 	for _, e := range events {
-		w.settle(w.event(e))
+		w.reconcile(w.event(e))
 	}
 }
 
 // event applies an event, and nothing that follows it.
-func (w *world) event(text string) (c index.Change) {
+func (w *harness) event(text string) (c index.Change) {
 	w.Helper()
 	what, rest, _ := strings.Cut(text, " ")
 	gone := what == "delete"
@@ -98,7 +98,7 @@ func (w *world) event(text string) (c index.Change) {
 }
 
 // policy sets or deletes a policy.
-func (w *world) policy(text string, gone bool) {
+func (w *harness) policy(text string, gone bool) {
 	w.Helper()
 	key, spec, _ := strings.Cut(text, " ")
 	namespace, name, _ := strings.Cut(key, "/")
@@ -113,8 +113,8 @@ func (w *world) policy(text string, gone bool) {
 	w.SetPolicy(Compile(o, w.limits))
 }
 
-// contested reports for each direction whether another local pod that claims an address is isolated.
-func (w *world) contested(a netip.Addr) (by [2]bool) {
+// conflicting reports for each direction whether another local pod that claims an address is isolated.
+func (w *harness) conflicting(a netip.Addr) (by [2]bool) {
 	for _, q := range w.index.Addresses.Others(a) {
 		for d, is := range w.Of(q) {
 			by[d] = by[d] || is
@@ -123,11 +123,11 @@ func (w *world) contested(a netip.Addr) (by [2]bool) {
 	return by
 }
 
-// settle does what follows an event. It returns the pods that isolation moved.
-func (w *world) settle(c index.Change) []string {
+// reconcile does what follows an event. It returns the pods that isolation moved.
+func (w *harness) reconcile(c index.Change) []string {
 	moved := w.Assign()
 	for _, p := range append(slices.Clone(moved), c.Affected()...) {
-		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.contested, nil)))
+		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.conflicting, nil)))
 	}
 	w.Prune()
 	return names(moved)
@@ -142,7 +142,7 @@ func names(pods []*index.Pod) (out []string) {
 }
 
 // read reads facts, which are YAML.
-func (w *world) read(text string, into any) {
+func (w *harness) read(text string, into any) {
 	w.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 		w.Fatalf("%s: %v", text, err)
@@ -150,7 +150,7 @@ func (w *world) read(text string, into any) {
 }
 
 // pod returns a pod by its namespace/name.
-func (w *world) pod(key string) *index.Pod {
+func (w *harness) pod(key string) *index.Pod {
 	w.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
 	p := w.index.Pod(namespace, name)

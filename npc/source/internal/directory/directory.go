@@ -30,7 +30,7 @@ type Directory struct {
 	path     string
 	log      *slog.Logger
 	files    map[string]*file // by path
-	unread   unread
+	unsynced unsynced
 	reporter reporter
 }
 
@@ -40,8 +40,8 @@ type Result struct {
 	Files []File
 	// Problems are those of all files and directories, in the order of their paths and lines.
 	Problems []manifest.Problem
-	// Unread has a reason for each file and directory that has never been read.
-	Unread map[string]string
+	// Unsynced has a reason for each file and directory that has never been read.
+	Unsynced map[string]string
 	// Complete reports whether everything that existed had been read at some time.
 	Complete bool
 	// Waiting reports whether files that were just being written have been left for the next time.
@@ -64,7 +64,7 @@ func Open(path string, log *slog.Logger) (*Directory, error) {
 	if _, err := os.ReadDir(path); err != nil {
 		return nil, errors.Wrap(err, "manifests directory cannot be read")
 	}
-	return &Directory{path: filepath.Clean(path), log: log, files: map[string]*file{}, unread: newUnread(), reporter: reporter{log: log}}, nil
+	return &Directory{path: filepath.Clean(path), log: log, files: map[string]*file{}, unsynced: newUnsynced(), reporter: reporter{log: log}}, nil
 }
 
 // Read reads the files as they are now, also those that are just being written. Each is parsed by parse, such as manifest.Parse.
@@ -74,7 +74,7 @@ func (d *Directory) Read(parse func(path string, data []byte) manifest.File) Res
 
 // read reads what has changed since the last time.
 func (d *Directory) read(s *scan) Result {
-	s.files, s.first = d.files, !d.unread.complete
+	s.files, s.first = d.files, !d.unsynced.complete
 	s.run(d.path)
 	problems := s.problems
 	for path := range s.seen {
@@ -83,14 +83,14 @@ func (d *Directory) read(s *scan) Result {
 		}
 	}
 	manifest.SortProblems(problems)
-	reasons := d.unread.update(s, problems)
+	reasons := d.unsynced.update(s, problems)
 	for path, f := range d.files {
 		if !s.seen[path] {
 			problems = append(problems, f.problems...)
 		}
 	}
 	manifest.SortProblems(problems)
-	return Result{Files: d.inForce(), Problems: problems, Unread: reasons, Complete: d.unread.complete, Waiting: s.waiting, Again: s.again}
+	return Result{Files: d.inForce(), Problems: problems, Unsynced: reasons, Complete: d.unsynced.complete, Waiting: s.waiting, Again: s.again}
 }
 
 func (d *Directory) inForce() []File {

@@ -122,10 +122,10 @@ func (f *followed) isRead() bool {
 	return !f.result.Waiting
 }
 
-func (f *followed) unread() int {
+func (f *followed) unsynced() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.result.Unread)
+	return len(f.result.Unsynced)
 }
 
 // wasWithout reports whether an object has been absent since a state.
@@ -413,7 +413,7 @@ func TestS74_AFileThatIsRenamedAndBrokenIsNotGone(t *testing.T) {
 	sourcetest.WriteFile(t, filepath.Join(f.dir, ".new/b.yaml"), "{")
 	sourcetest.Rename(t, filepath.Join(f.dir, "a"), filepath.Join(f.dir, ".old"))
 	sourcetest.Rename(t, filepath.Join(f.dir, ".new"), filepath.Join(f.dir, "c"))
-	sourcetest.Eventually(t, "unread", func() bool { return f.unread() == 1 })
+	sourcetest.Eventually(t, "unread", func() bool { return f.unsynced() == 1 })
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
 	expectObjects(t, f, "Pod shop/fence, Pod shop/one, Pod shop/two")
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "c/b.yaml"), sourcetest.Pod("three", ""))
@@ -437,7 +437,7 @@ func TestS74_TheFirstReadingIsPatient(t *testing.T) {
 	write(sourcetest.Pod("one", ""))
 	time.AfterFunc(truncatedFor/2, func() { write("---\n" + sourcetest.Pod("two", "")) })
 	f := follow(t, dir)
-	sourcetest.Eventually(t, "complete", func() bool { return f.completeWith() != "" && f.unread() == 0 })
+	sourcetest.Eventually(t, "complete", func() bool { return f.completeWith() != "" && f.unsynced() == 0 })
 	if got := f.completeWith(); got != "Pod shop/one, Pod shop/two" {
 		t.Errorf("it counts as complete with %s", got)
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// settleAtMost is how long changes wait while others keep coming.
-	settleAtMost = 300 * time.Millisecond
+	// debounceLimit is how long changes wait while others keep coming.
+	debounceLimit = 300 * time.Millisecond
 	// slowRescan is the period at which the directory is read without an event, because of changes without events: on network file
 	// systems, or of a symbolic link's target.
 	slowRescan = 10 * time.Second
@@ -65,7 +65,7 @@ func (f *Follower) Close() {
 func (f *Follower) Read() Result {
 	dirty, all := f.dirty, f.all
 	f.dirty, f.all = map[string]bool{}, false
-	return f.read(&scan{parse: manifest.Parse, patience: patience{patient: true}, watch: f.watch, force: func(path string) bool { return all || dirty[path] }})
+	return f.read(&scan{parse: manifest.Parse, timeout: timeout{patient: true}, watch: f.watch, force: func(path string) bool { return all || dirty[path] }})
 }
 
 // Wait waits until the directory should be read again: when changes have settled, periodically, and after the time again, unless that
@@ -101,7 +101,7 @@ func (f *Follower) Wait(ctx context.Context, again time.Duration) bool {
 func (f *Follower) arm(again time.Duration) {
 	switch {
 	case f.due == nil:
-		f.slow, f.due = time.NewTicker(f.every), time.NewTimer(settle)
+		f.slow, f.due = time.NewTicker(f.every), time.NewTimer(debounce)
 	case again > 0:
 		f.due.Reset(again)
 	}
@@ -113,7 +113,7 @@ func (f *Follower) readSoon() {
 	if f.first.IsZero() {
 		f.first = now
 	}
-	f.due.Reset(min(settle, max(0, settleAtMost-now.Sub(f.first))))
+	f.due.Reset(min(debounce, max(0, debounceLimit-now.Sub(f.first))))
 }
 
 // watch makes inotify report changes in dir, also if another directory has taken its name.

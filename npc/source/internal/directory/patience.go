@@ -11,14 +11,14 @@ import (
 // place is read when nothing was written for inPlaceFor; objects that it then lacks count as removed only after truncatedFor: the
 // rest may be on its way.
 const (
-	// settle is how long nothing may happen before changes are read: an editor's save is several events.
-	settle       = 30 * time.Millisecond
+	// debounce is how long nothing may happen before changes are read: an editor's save is several events.
+	debounce     = 30 * time.Millisecond
 	inPlaceFor   = 200 * time.Millisecond
 	truncatedFor = time.Second
 )
 
-// patience decides which files to leave for later, and when that is.
-type patience struct {
+// timeout decides which files to leave for later, and when that is.
+type timeout struct {
 	patient bool // leave files that are just being written for the next time
 	first   bool // files may have been in force before this process: wait for new ones as long as for known ones
 
@@ -27,14 +27,14 @@ type patience struct {
 }
 
 // lookAgainIn makes sure that the directory is read again after a time.
-func (p *patience) lookAgainIn(d time.Duration) {
+func (p *timeout) lookAgainIn(d time.Duration) {
 	if p.again == 0 || d < p.again {
 		p.again = d
 	}
 }
 
 // isYounger reports whether a file was last written less than a time ago. If so, it is looked at again after that time.
-func (p *patience) isYounger(now stamp, quiet time.Duration) bool {
+func (p *timeout) isYounger(now stamp, quiet time.Duration) bool {
 	age := now.age()
 	if age < 0 || age >= quiet {
 		return false
@@ -44,8 +44,8 @@ func (p *patience) isYounger(now stamp, quiet time.Duration) bool {
 }
 
 // isBeingWritten reports whether a file has changed so recently that it may be incomplete. It is then looked at again later.
-func (p *patience) isBeingWritten(now stamp, before *file) bool {
-	quiet := settle
+func (p *timeout) isBeingWritten(now stamp, before *file) bool {
+	quiet := debounce
 	if now.isInPlaceOf(before) || p.first && !now.isRenamed() {
 		quiet = inPlaceFor
 	}
@@ -53,7 +53,7 @@ func (p *patience) isBeingWritten(now stamp, before *file) bool {
 }
 
 // isBeingTruncated reports whether a file has lost objects so recently that they may come back. It is then looked at again later.
-func (p *patience) isBeingTruncated(now stamp, before *file, objects []manifest.Object) bool {
+func (p *timeout) isBeingTruncated(now stamp, before *file, objects []manifest.Object) bool {
 	if !now.isInPlaceOf(before) {
 		return false
 	}
@@ -67,7 +67,7 @@ func (p *patience) isBeingTruncated(now stamp, before *file, objects []manifest.
 
 // mayGrow reports whether a file that is read for the first time was written so recently that the rest of it may be on its way. It is
 // then looked at again later.
-func (p *patience) mayGrow(now stamp, before *file) bool {
+func (p *timeout) mayGrow(now stamp, before *file) bool {
 	isNew := before == nil && p.first || before != nil && before.fresh
 	return isNew && p.patient && !now.isRenamed() && p.isYounger(now, truncatedFor)
 }

@@ -19,7 +19,7 @@ import (
 
 // scan is one walk through the directory.
 type scan struct {
-	patience
+	timeout
 	files map[string]*file // by path; the scan changes those that have changed
 	parse func(path string, data []byte) manifest.File
 	watch func(dir string)       // is called before a directory is read; nil if nobody watches
@@ -194,7 +194,7 @@ func (s *scan) readChanged(path string, handle *os.File, now stamp, before *file
 	}
 	if info, err := handle.Stat(); err == nil && s.patient && stampOf(info) != now {
 		s.waiting = true
-		s.lookAgainIn(settle)
+		s.lookAgainIn(debounce)
 		s.readNextTime(before)
 		return nil, false
 	}

@@ -7,18 +7,18 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// unread has the files and directories that exist and have never been read.
-type unread struct {
+// unsynced has the files and directories that exist and have never been read.
+type unsynced struct {
 	never    map[string]bool
 	readOnce map[string]bool // directories that have been read
 	complete bool            // everything that existed had been read at some time
 }
 
-func newUnread() unread { return unread{never: map[string]bool{}, readOnce: map[string]bool{}} }
+func newUnsynced() unsynced { return unsynced{never: map[string]bool{}, readOnce: map[string]bool{}} }
 
 // update follows a scan, and removes vanished files from those in force. It returns a reason for each path that has never been read,
 // which is the first of its problems.
-func (u *unread) update(s *scan, problems []manifest.Problem) map[string]string {
+func (u *unsynced) update(s *scan, problems []manifest.Problem) map[string]string {
 	never := u.find(s)
 	reasons := map[string]string{}
 	for _, p := range problems {
@@ -37,11 +37,11 @@ func (u *unread) update(s *scan, problems []manifest.Problem) map[string]string 
 	}
 	u.never = never
 	u.complete = u.complete || len(never) == 0
-	u.dropVanished(s, appeared)
+	u.dropDeleted(s, appeared)
 	return reasons
 }
 
-func (u *unread) find(s *scan) map[string]bool {
+func (u *unsynced) find(s *scan) map[string]bool {
 	never := map[string]bool{}
 	for path := range s.seen {
 		f := s.files[path]
@@ -60,9 +60,9 @@ func (u *unread) find(s *scan) map[string]bool {
 	return never
 }
 
-// dropVanished removes files that do not exist any more. A file that vanished when unread ones appeared may have been renamed to one
+// dropDeleted removes files that do not exist any more. A file that vanished when unread ones appeared may have been renamed to one
 // of them: it stays in force until those have been read, or are gone too.
-func (u *unread) dropVanished(s *scan, appeared []string) {
+func (u *unsynced) dropDeleted(s *scan, appeared []string) {
 	for path, f := range s.files {
 		switch {
 		case s.seen[path]:

@@ -17,8 +17,8 @@ import (
 const (
 	// answerLimit is how long an API server may take to answer.
 	answerLimit = 15 * time.Second
-	// sweepLimit is how long namespaces may take to go.
-	sweepLimit = 2 * time.Minute
+	// cleanupLimit is how long namespaces may take to go.
+	cleanupLimit = 2 * time.Minute
 )
 
 // Cluster is what a suite runs against.
@@ -85,9 +85,9 @@ func takesPods(n *corev1.Node) bool {
 	return false
 }
 
-// Sweep deletes the namespaces that a label selector matches, and waits until all are gone.
-func (c *Cluster) Sweep(selector string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
+// Cleanup deletes the namespaces that a label selector matches, and waits until all are gone.
+func (c *Cluster) Cleanup(selector string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 	defer cancel()
 	for {
 		left, err := c.deleteNamespaces(ctx, selector)
@@ -98,7 +98,7 @@ func (c *Cluster) Sweep(selector string) error {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
 			if err == nil {
-				err = errors.Errorf("%d are still there after %s", left, sweepLimit)
+				err = errors.Errorf("%d are still there after %s", left, cleanupLimit)
 			}
 			return errors.Wrapf(err, "removing the namespaces of this run (kubectl delete namespaces --selector %s)", selector)
 		}

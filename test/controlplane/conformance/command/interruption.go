@@ -17,7 +17,7 @@ func Interruptible() (ctx context.Context, stop context.CancelFunc) {
 // function that it returns is called.
 func Announce(ctx context.Context, stop context.CancelFunc, what string) (done func() bool) {
 	return context.AfterFunc(ctx, func() {
-		signal.Ignore(unix.SIGPIPE) // nobody may read what follows
+		signal.Ignore(unix.SIGPIPE) // none may read what follows
 		stop()                      // the next signal ends this process
 		fmt.Println("interrupted: " + what)
 	})

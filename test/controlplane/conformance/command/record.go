@@ -61,8 +61,8 @@ func (r *Record) Close(what string, also ...string) error {
 
 // Conclude ends a run that has come to an error or to none: it removes what the suite left in the cluster, closes the record, and returns the
 // exit status with the first error of the run and the record.
-func (r *Record) Conclude(err error, sweep, end func() error) (int, error) {
-	if swept := sweep(); swept != nil {
+func (r *Record) Conclude(err error, cleanup, end func() error) (int, error) {
+	if swept := cleanup(); swept != nil {
 		complain(swept)
 	}
 	if ended := end(); err == nil {

@@ -15,19 +15,19 @@ import (
 // TestConclude ends runs: all that is to end is ended, whatever went wrong before, and the first error counts.
 func TestConclude(t *testing.T) {
 	passed, failed := types.SpecReport{State: types.SpecStatePassed}, types.SpecReport{State: types.SpecStateFailed}
-	run, end, sweep := errors.New("run"), errors.New("end"), errors.New("sweep")
+	run, end, cleanup := errors.New("run"), errors.New("end"), errors.New("sweep")
 	for name, c := range map[string]struct {
-		ended           []types.SpecReport
-		run, sweep, end error
-		status          int
-		err             error
+		ended             []types.SpecReport
+		run, cleanup, end error
+		status            int
+		err               error
 	}{
 		"all passed":          {[]types.SpecReport{passed, passed}, nil, nil, nil, command.Passed, nil},
 		"one failed":          {[]types.SpecReport{passed, failed}, nil, nil, nil, command.Failed, nil},
 		"nothing ran":         {nil, nil, nil, nil, command.Failed, nil},
 		"the run":             {[]types.SpecReport{passed}, run, nil, end, command.Failed, run},
 		"the end":             {[]types.SpecReport{passed}, nil, nil, end, command.Failed, end},
-		"what is left behind": {[]types.SpecReport{passed}, nil, sweep, nil, command.Passed, nil},
+		"what is left behind": {[]types.SpecReport{passed}, nil, cleanup, nil, command.Passed, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := command.NewRecord(filepath.Join(t.TempDir(), "new"), "suite")
@@ -36,7 +36,7 @@ func TestConclude(t *testing.T) {
 			}
 			r.Result.Ended = c.ended
 			order := ""
-			status, err := r.Conclude(c.run, func() error { order += "sweep "; return c.sweep }, func() error {
+			status, err := r.Conclude(c.run, func() error { order += "sweep "; return c.cleanup }, func() error {
 				order += "end"
 				if err := r.Close("tests"); err != nil {
 					t.Error(err)

@@ -67,12 +67,12 @@ func findKind(ctx context.Context, client dynamic.Interface, host string, nodes 
 	return k, nil
 }
 
-// sweep removes what the suite may have left: its policies, which are all that there are, and its namespaces.
-func (k *kind) sweep(c *cluster.Cluster) error {
+// cleanup removes what the suite may have left: its policies, which are all that there are, and its namespaces.
+func (k *kind) cleanup(c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removalLimit)
 	defer cancel()
 	err := k.client.Resource(policies).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	if swept := c.Sweep(baseSelector); swept != nil {
+	if swept := c.Cleanup(baseSelector); swept != nil {
 		return swept
 	}
 	return errors.Wrapf(err, "removing the policies of this run (kubectl delete %s --all)", policies.Resource)

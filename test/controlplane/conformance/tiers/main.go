@@ -100,7 +100,7 @@ func (o *options) conduct(all []subtest) (int, error) {
 		r.Print("%s\n", line)
 	}
 	defer command.Announce(ctx, stop, "removing what the suite made (interrupt again to leave it)")()
-	return r.Conclude(r.run(ctx, o.plan(all, run, skip, about)), func() error { return k.sweep(c) }, r.close)
+	return r.Conclude(r.run(ctx, o.plan(all, run, skip, about)), func() error { return k.cleanup(c) }, r.close)
 }
 
 // leftOut says what was left out and why, a line for each reason.

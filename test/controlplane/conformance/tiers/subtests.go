@@ -135,13 +135,13 @@ func mentions(n ast.Node, value string) bool {
 // choose splits the subtests of the tests that match into those that run and those that are left out. A test is chosen as a
 // whole, because its subtests change one policy, each what the one before it left.
 func (c selection) choose(all []subtest) (run, skip []subtest) {
-	chosen := map[string]bool{}
+	selected := map[string]bool{}
 	for _, s := range all {
-		chosen[s.test] = chosen[s.test] || c.focus.MatchString(s.test+" "+s.name)
+		selected[s.test] = selected[s.test] || c.focus.MatchString(s.test+" "+s.name)
 	}
 	for _, s := range all {
 		switch {
-		case !chosen[s.test]:
+		case !selected[s.test]:
 		case c.why(s) != "":
 			skip = append(skip, s)
 		default:

@@ -78,9 +78,9 @@ func TestListSubtestsRefuses(t *testing.T) {
 
 // TestPattern compares what -test.run gets with the names that Go's tests have.
 func TestPattern(t *testing.T) {
-	chosen := []subtest{{test: "A", name: "allow 'x'; 1|2 (y)"}, {test: "B", name: "z"}}
+	selected := []subtest{{test: "A", name: "allow 'x'; 1|2 (y)"}, {test: "B", name: "z"}}
 	want := `^ClusterNetworkPolicy$/^A$/^allow_'x';_1\|2_\(y\)$|^ClusterNetworkPolicy$/^B$/^z$`
-	if got := pattern(chosen); got != want {
+	if got := pattern(selected); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

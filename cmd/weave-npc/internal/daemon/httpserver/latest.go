@@ -9,7 +9,7 @@ import (
 type latest[T any] struct {
 	compute func() T
 	// A result counts as current for fresh; callers wait for a newer one at most for patience.
-	fresh, patience time.Duration
+	fresh, timeout time.Duration
 
 	mu      sync.Mutex
 	value   T
@@ -29,7 +29,7 @@ func (l *latest[T]) get() (T, time.Time) {
 	if running != nil {
 		select {
 		case <-running:
-		case <-time.After(l.patience):
+		case <-time.After(l.timeout):
 		}
 	}
 	l.mu.Lock()

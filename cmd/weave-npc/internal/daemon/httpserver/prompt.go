@@ -11,21 +11,21 @@ import (
 const (
 	// scrapeFresh is how long gathered metrics are served again, which bounds how often scrapes take locks.
 	scrapeFresh = 100 * time.Millisecond
-	// answerPatience is how long an answer waits for locks before it is given from the last known values.
-	answerPatience = 2 * time.Second
+	// answerTimeout is how long an answer waits for locks before it is given from the last known values.
+	answerTimeout = 2 * time.Second
 	// answerOutdated is the age from which a last known value no longer counts as readiness.
 	answerOutdated = 15 * time.Second
 )
 
-// gathered is the result of gathering from a registry.
-type gathered struct {
+// collected is the result of gathering from a registry.
+type collected struct {
 	families []*dto.MetricFamily
 	err      error
 }
 
 // newGatherer returns a gatherer that lets one scrape at a time gather from a registry.
 func newGatherer(registry prometheus.Gatherer) prometheus.Gatherer {
-	l := &latest[gathered]{fresh: scrapeFresh, patience: answerPatience, compute: func() (g gathered) {
+	l := &latest[collected]{fresh: scrapeFresh, timeout: answerTimeout, compute: func() (g collected) {
 		g.families, g.err = registry.Gather()
 		return g
 	}}
@@ -40,7 +40,7 @@ func newGatherer(registry prometheus.Gatherer) prometheus.Gatherer {
 
 // Prompt returns a version of notReady that answers within seconds, even while the locks that notReady takes are held.
 func Prompt(notReady func() string) func() string {
-	l := &latest[string]{compute: notReady, patience: answerPatience}
+	l := &latest[string]{compute: notReady, timeout: answerTimeout}
 	return func() string {
 		why, at := l.get()
 		if at.IsZero() || time.Since(at) > answerOutdated {

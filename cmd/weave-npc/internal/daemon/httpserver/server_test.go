@@ -84,7 +84,7 @@ func TestABusyModelDelaysNoAnswer(t *testing.T) {
 		})
 	}
 	start := time.Now()
-	if status, _ := ask("/healthz"); status != http.StatusOK || time.Since(start) > answerPatience/2 {
+	if status, _ := ask("/healthz"); status != http.StatusOK || time.Since(start) > answerTimeout/2 {
 		t.Errorf("health is %d after %s", status, time.Since(start))
 	}
 	if status, _ := ask("/readyz"); status != http.StatusOK {
@@ -106,7 +106,7 @@ func TestAReadinessOfLongAgoDoesNotCount(t *testing.T) {
 		t.Errorf("%q of %s", value, at)
 	}
 	calls := 0
-	fresh := &latest[string]{fresh: time.Hour, patience: time.Minute, compute: func() string { calls++; return fmt.Sprint(calls) }}
+	fresh := &latest[string]{fresh: time.Hour, timeout: time.Minute, compute: func() string { calls++; return fmt.Sprint(calls) }}
 	for range 3 {
 		if value, _ := fresh.get(); value != "1" {
 			t.Errorf("computed again: %s", value)

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// patience is how long objects are waited for.
-const patience = 2 * time.Second
+// timeout is how long objects are waited for.
+const timeout = 2 * time.Second
 
 // most is how many objects of a kind are asked for.
 const most = 500
@@ -51,7 +51,7 @@ func Prepare(cmd *cobra.Command) error {
 }
 
 // lister lists the names of objects of a world that may follow what is typed. They are prefixes if more follows each.
-type lister func(ctx context.Context, w world, typed string) (names []string, prefixes bool)
+type lister func(ctx context.Context, w inputs, typed string) (names []string, prefixes bool)
 
 // function returns how a flag is completed by a lister.
 func (l lister) function() cobra.CompletionFunc {
@@ -60,7 +60,7 @@ func (l lister) function() cobra.CompletionFunc {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		names, prefixes := l.within(ctx, patience, worldOf(cmd), typed)
+		names, prefixes := l.within(ctx, timeout, inputsOf(cmd), typed)
 		directive := cobra.ShellCompDirectiveNoFileComp
 		if prefixes {
 			directive |= cobra.ShellCompDirectiveNoSpace
@@ -70,7 +70,7 @@ func (l lister) function() cobra.CompletionFunc {
 }
 
 // within returns what is known within some time. What reads on ends with the program.
-func (l lister) within(ctx context.Context, limit time.Duration, w world, typed string) ([]string, bool) {
+func (l lister) within(ctx context.Context, limit time.Duration, w inputs, typed string) ([]string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	type answer struct {
@@ -102,12 +102,12 @@ func fitting(names []string, typed string) (fit []string) {
 }
 
 // namespaces lists namespaces.
-func namespaces(ctx context.Context, w world, _ string) ([]string, bool) {
+func namespaces(ctx context.Context, w inputs, _ string) ([]string, bool) {
 	return w.namespaces(ctx), false
 }
 
 // endpoints lists namespaces, and after one and a slash its pods.
-func endpoints(ctx context.Context, w world, typed string) (names []string, prefixes bool) {
+func endpoints(ctx context.Context, w inputs, typed string) (names []string, prefixes bool) {
 	namespace, _, slash := strings.Cut(typed, "/")
 	if !slash {
 		for _, n := range w.namespaces(ctx) {
@@ -122,4 +122,4 @@ func endpoints(ctx context.Context, w world, typed string) (names []string, pref
 }
 
 // contexts lists the contexts of the kubeconfig.
-func contexts(_ context.Context, w world, _ string) ([]string, bool) { return w.contexts(), false }
+func contexts(_ context.Context, w inputs, _ string) ([]string, bool) { return w.contexts(), false }

@@ -103,10 +103,10 @@ func offered(t *testing.T, line string) string {
 // TestNobodyWaits for what is not known soon.
 func TestNobodyWaits(t *testing.T) {
 	started := time.Now()
-	never := lister(func(context.Context, world, string) ([]string, bool) { select {} })
-	names, _ := never.within(t.Context(), 50*time.Millisecond, world{}, "")
-	if took := time.Since(started); len(names) > 0 || took > 10*time.Second || patience > 2*time.Second {
-		t.Errorf("%q after %s, and the patience is %s", names, took, patience)
+	never := lister(func(context.Context, inputs, string) ([]string, bool) { select {} })
+	names, _ := never.within(t.Context(), 50*time.Millisecond, inputs{}, "")
+	if took := time.Since(started); len(names) > 0 || took > 10*time.Second || timeout > 2*time.Second {
+		t.Errorf("%q after %s, and the patience is %s", names, took, timeout)
 	}
 }
 

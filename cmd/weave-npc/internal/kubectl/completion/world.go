@@ -22,22 +22,22 @@ const (
 	contextFlag    = "context"
 )
 
-// world is where objects are.
-type world struct{ manifests, kubeconfig, context string }
+// inputs is where objects are.
+type inputs struct{ manifests, kubeconfig, context string }
 
-// worldOf returns where the flags of a command lead to.
-func worldOf(cmd *cobra.Command) world {
+// inputsOf returns where the flags of a command lead to.
+func inputsOf(cmd *cobra.Command) inputs {
 	value := func(name string) string {
 		if f := cmd.Flag(name); f != nil {
 			return f.Value.String()
 		}
 		return ""
 	}
-	return world{manifests: value(manifestsFlag), kubeconfig: value(kubeconfigFlag), context: value(contextFlag)}
+	return inputs{manifests: value(manifestsFlag), kubeconfig: value(kubeconfigFlag), context: value(contextFlag)}
 }
 
 // namespaces returns the names of namespaces, also of those that only an object of manifests names.
-func (w world) namespaces(ctx context.Context) (names []string) {
+func (w inputs) namespaces(ctx context.Context) (names []string) {
 	if w.manifests != "" {
 		found := map[string]bool{}
 		o := w.objects()
@@ -67,7 +67,7 @@ func (w world) namespaces(ctx context.Context) (names []string) {
 }
 
 // pods returns the names of the pods of a namespace. Those of manifests stand for workloads too.
-func (w world) pods(ctx context.Context, namespace string) (names []string) {
+func (w inputs) pods(ctx context.Context, namespace string) (names []string) {
 	if w.manifests != "" {
 		for _, p := range w.objects().Pods {
 			if p.Namespace == namespace {
@@ -91,7 +91,7 @@ func (w world) pods(ctx context.Context, namespace string) (names []string) {
 }
 
 // objects returns those of manifests, without files that have mistakes. Standard input is for the command itself.
-func (w world) objects() snapshot.Objects {
+func (w inputs) objects() snapshot.Objects {
 	if w.manifests == snapshot.StandardInput {
 		return snapshot.Objects{}
 	}
@@ -104,7 +104,7 @@ func (w world) objects() snapshot.Objects {
 }
 
 // client returns one for the API server; nil if none is known.
-func (w world) client() kubernetes.Interface {
+func (w inputs) client() kubernetes.Interface {
 	client, _, err := apiclient.ForUser(w.kubeconfig, w.context, cli.Version())
 	if err != nil {
 		return nil
@@ -113,7 +113,7 @@ func (w world) client() kubernetes.Interface {
 }
 
 // contexts returns the names of the contexts of the kubeconfig.
-func (w world) contexts() []string {
+func (w inputs) contexts() []string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = w.kubeconfig
 	config, err := rules.Load()

@@ -117,7 +117,7 @@ func (o *options) run(ctx context.Context, before, after string, out io.Writer) 
 			}
 		}
 	}
-	r := diff.Worlds(w[0], w[1], o.restrict)
+	r := diff.Compare(w[0], w[1], o.restrict)
 	for i, pod := range r.Omitted {
 		if i == 3 {
 			_, _ = fmt.Fprintf(o.stderr, "weave-npc: nor are %d more pods\n", len(r.Omitted)-i)

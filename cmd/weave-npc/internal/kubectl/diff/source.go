@@ -39,18 +39,18 @@ func (s *sources) read(ctx context.Context, before, after string) (w [2]*cluster
 		}
 		beneath = d.Over(beneath)
 	}
-	var worlds [2]snapshot.Declared
+	var states [2]snapshot.Declared
 	for i, name := range []string{before, after} { // one after the other: each takes much memory to read
-		if worlds[i], err = s.source(ctx, name); err != nil {
+		if states[i], err = s.source(ctx, name); err != nil {
 			return w, err
 		}
 	}
-	first := s.over(worlds[0], beneath)
+	first := s.over(states[0], beneath)
 	if before == fromCluster {
 		beneath = first
 	}
-	for i, d := range []snapshot.Declared{first, s.over(worlds[1], beneath)} {
-		if w[i], err = s.world(d); err != nil {
+	for i, d := range []snapshot.Declared{first, s.over(states[1], beneath)} {
+		if w[i], err = s.newCluster(d); err != nil {
 			return w, err
 		}
 	}
@@ -65,8 +65,8 @@ func (s *sources) over(d, beneath snapshot.Declared) snapshot.Declared {
 	return d.Over(beneath)
 }
 
-// world returns a world of some objects. What it does not consider is noted, once.
-func (s *sources) world(d snapshot.Declared) (*cluster.Cluster, error) {
+// newCluster returns a world of some objects. What it does not consider is noted, once.
+func (s *sources) newCluster(d snapshot.Declared) (*cluster.Cluster, error) {
 	o, err := s.flags.Apply(d.Made(), s.once())
 	if err != nil {
 		return nil, err

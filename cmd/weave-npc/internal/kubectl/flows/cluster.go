@@ -126,7 +126,7 @@ func (o *options) arguments() []string {
 	args := []string{"weave-npc", "flows", "--output=" + outputJSON}
 	all := [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}}
 	if o.follow {
-		all = append(all, [2]string{"--verdict", o.query.verdict}, [2]string{"--world", o.query.world})
+		all = append(all, [2]string{"--verdict", o.query.verdict}, [2]string{"--world", o.query.group})
 	}
 	for _, a := range all {
 		if a[1] != "" {
@@ -190,12 +190,12 @@ func (k kubectl) ask(ctx context.Context, p pod, args []string, read func(io.Rea
 	if err := cmd.Start(); err != nil {
 		return errors.Wrap(err, "running kubectl")
 	}
-	unread := read(out)
+	unreadable := read(out)
 	_, _ = io.Copy(io.Discard, out) // so that it ends
 	if err := cmd.Wait(); err != nil {
 		return failure("asking pod "+p.Metadata.Namespace+"/"+p.Metadata.Name, err, &complaint)
 	}
-	return unread
+	return unreadable
 }
 
 func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {

@@ -15,24 +15,24 @@ import (
 // query is the records that are asked for, as texts.
 type query struct {
 	from, to, port, verdict string
-	world                   string // its name, or anyWorld
+	group                   string // its name, or anyGroup
 	since                   time.Duration
 }
 
-// anyWorld is --world without a value. It is no name of a world.
-const anyWorld = "*"
+// anyGroup is --world without a value. It is no name of a world.
+const anyGroup = "*"
 
 // filter is the records that are asked for.
 type filter struct {
 	from, to, port func(*flowlog.Record) bool
 	verdict        flowlog.Verdict // empty for any
-	world          string          // empty for all records
+	group          string          // empty for all records
 	after          time.Time
 }
 
 // parse returns the filter that a query means.
 func (q *query) parse(now time.Time) (*filter, error) {
-	f := &filter{verdict: flowlog.Verdict(q.verdict), world: q.world}
+	f := &filter{verdict: flowlog.Verdict(q.verdict), group: q.group}
 	if q.verdict != "" && f.verdict != flowlog.Allowed && f.verdict != flowlog.Denied {
 		return nil, errors.Errorf("--verdict: %q is neither %s nor %s", q.verdict, flowlog.Allowed, flowlog.Denied)
 	}
@@ -59,7 +59,7 @@ func (f *filter) matches(r *flowlog.Record) bool {
 
 // decided reports whether the verdict is one that is asked for, and a world that is asked for would decide otherwise.
 func (f *filter) decided(r *flowlog.Record) bool {
-	return (f.verdict == "" || r.Verdict == f.verdict) && (f.world == "" || slices.ContainsFunc(r.Staged, func(s flowlog.Staged) bool { return f.world == anyWorld || s.World == f.world }))
+	return (f.verdict == "" || r.Verdict == f.verdict) && (f.group == "" || slices.ContainsFunc(r.Staged, func(s flowlog.Staged) bool { return f.group == anyGroup || s.Group == f.group }))
 }
 
 func every(*flowlog.Record) bool { return true }

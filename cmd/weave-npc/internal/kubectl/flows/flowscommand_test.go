@@ -44,7 +44,7 @@ func record(node string, v flowlog.Verdict, from, to string, count, replied uint
 
 func TestFilters(t *testing.T) {
 	r := record("node1", flowlog.Allowed, web, db, 60, 1)
-	r.Staged = []flowlog.Staged{{World: "true", Verdict: flowlog.Denied, Policy: "data/p"}}
+	r.Staged = []flowlog.Staged{{Group: "true", Verdict: flowlog.Denied, Policy: "data/p"}}
 	for _, test := range []struct {
 		name  string
 		query query
@@ -68,9 +68,9 @@ func TestFilters(t *testing.T) {
 		{"another verdict", query{verdict: "denied"}, false},
 		{"lately", query{since: 10 * time.Minute}, true},
 		{"not lately", query{since: time.Minute}, false},
-		{"any world", query{world: anyWorld}, true},
-		{"a world", query{world: "true"}, true},
-		{"another world", query{world: "w"}, false},
+		{"any world", query{group: anyGroup}, true},
+		{"a world", query{group: "true"}, true},
+		{"another world", query{group: "w"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, err := test.query.parse(noon.Add(5 * time.Minute))
@@ -129,12 +129,12 @@ func TestMerge(t *testing.T) {
 
 // TestS100_MergedWorlds says of connections what worlds would do with them on all nodes together.
 func TestS100_MergedWorlds(t *testing.T) {
-	in := func(r flowlog.Record, worlds ...flowlog.Staged) flowlog.Record {
-		r.Staged = worlds
+	in := func(r flowlog.Record, groups ...flowlog.Staged) flowlog.Record {
+		r.Staged = groups
 		return r
 	}
-	would := func(world string, v flowlog.Verdict, count uint64, policy string) flowlog.Staged {
-		return flowlog.Staged{World: world, Verdict: v, Count: count, Policy: policy, First: noon, Last: noon.Add(time.Duration(count) * time.Second)}
+	would := func(group string, v flowlog.Verdict, count uint64, policy string) flowlog.Staged {
+		return flowlog.Staged{Group: group, Verdict: v, Count: count, Policy: policy, First: noon, Last: noon.Add(time.Duration(count) * time.Second)}
 	}
 	const allowed, denied = flowlog.Allowed, flowlog.Denied
 	for _, test := range []struct {
@@ -157,11 +157,11 @@ func TestS100_MergedWorlds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
 			for _, r := range merge(test.all) {
-				var worlds []string
+				var groups []string
 				for _, s := range r.Staged {
-					worlds = append(worlds, fmt.Sprintf("%s: %d %s by %s", s.World, s.Count, s.Verdict, s.Policy))
+					groups = append(groups, fmt.Sprintf("%s: %d %s by %s", s.Group, s.Count, s.Verdict, s.Policy))
 				}
-				got = append(got, fmt.Sprintf("%s %s", r.Verdict, strings.Join(worlds, "; ")))
+				got = append(got, fmt.Sprintf("%s %s", r.Verdict, strings.Join(groups, "; ")))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -193,7 +193,7 @@ func TestTable(t *testing.T) {
 	}
 	b.Reset()
 	staged := record("a", flowlog.Allowed, web, db, 7, 1)
-	staged.Staged = []flowlog.Staged{{World: "true", Verdict: flowlog.Denied, Count: 2, Policy: "data/deny"}, {World: "w", Verdict: flowlog.Denied, Count: 7, Policy: "pci"}}
+	staged.Staged = []flowlog.Staged{{Group: "true", Verdict: flowlog.Denied, Count: 2, Policy: "data/deny"}, {Group: "w", Verdict: flowlog.Denied, Count: 7, Policy: "pci"}}
 	if err := newPrinter(&b, outputText).print([]flowlog.Record{record("a", flowlog.Allowed, web, db, 1, 0), staged}); err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func join(records []flowlog.Record) flowlog.Record {
 func joinStaged(records []flowlog.Record) (out []flowlog.Staged) {
 	for _, r := range records {
 		for _, s := range r.Staged {
-			i := slices.IndexFunc(out, func(o flowlog.Staged) bool { return o.World == s.World })
+			i := slices.IndexFunc(out, func(o flowlog.Staged) bool { return o.Group == s.Group })
 			if i < 0 {
 				out = append(out, s)
 				continue
@@ -108,7 +108,7 @@ func joinStaged(records []flowlog.Record) (out []flowlog.Staged) {
 func without(staged []flowlog.Staged, allowed []flowlog.Record) (out []flowlog.Staged) {
 	for _, s := range staged {
 		if !slices.ContainsFunc(allowed, func(r flowlog.Record) bool {
-			return slices.ContainsFunc(r.Staged, func(o flowlog.Staged) bool { return o.World == s.World })
+			return slices.ContainsFunc(r.Staged, func(o flowlog.Staged) bool { return o.Group == s.Group })
 		}) {
 			out = append(out, s)
 		}

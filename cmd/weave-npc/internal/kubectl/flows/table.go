@@ -60,7 +60,7 @@ func cells(r *flowlog.Record) []string {
 		replied, by}
 	var staged []string
 	for _, s := range r.Staged {
-		staged = append(staged, fmt.Sprintf("%s: %d %s by %s", s.World, s.Count, s.Verdict, s.Policy))
+		staged = append(staged, fmt.Sprintf("%s: %d %s by %s", s.Group, s.Count, s.Verdict, s.Policy))
 	}
 	if len(staged) > 0 {
 		out = append(out, strings.Join(staged, "; "))

@@ -58,9 +58,9 @@ func TestS102_HowNodesRun(t *testing.T) {
 
 // TestPodsOfWeaveNPC are those with its label that run, in order of their nodes.
 func TestPodsOfWeaveNPC(t *testing.T) {
-	stranger := pod(t, "a", "Running", "")
-	stranger.Labels = nil
-	client := fake.NewClientset(pod(t, "c", "Running", ""), pod(t, "b", "Running", ""), pod(t, "d", "Pending", ""), stranger)
+	unknown := pod(t, "a", "Running", "")
+	unknown.Labels = nil
+	client := fake.NewClientset(pod(t, "c", "Running", ""), pod(t, "b", "Running", ""), pod(t, "d", "Pending", ""), unknown)
 	all, err := input.ListAgents(t.Context(), client)
 	if got := fmt.Sprint(all); err != nil || got != "[{b off true} {c off true}]" {
 		t.Errorf("%s, %v", got, err)

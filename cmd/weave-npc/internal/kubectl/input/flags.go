@@ -25,7 +25,7 @@ import (
 )
 
 // Flags are the values of the flags.
-type stagedFlags struct{ mode, world string }
+type stagedFlags struct{ mode, group string }
 
 // Register registers --staged.
 func (o *stagedFlags) Register(f *pflag.FlagSet) {
@@ -38,20 +38,20 @@ func (o *stagedFlags) Register(f *pflag.FlagSet) {
 	cli.Values(f, "staged", values...)
 }
 
-// RegisterWorld registers --world.
-func (o *stagedFlags) RegisterWorld(f *pflag.FlagSet) {
-	f.StringVar(&o.world, "world", "", "answer as if the policies were applied that are staged in this world, which is their value of "+staged.Annotation)
+// RegisterGroup registers --world.
+func (o *stagedFlags) RegisterGroup(f *pflag.FlagSet) {
+	f.StringVar(&o.group, "world", "", "answer as if the policies were applied that are staged in this world, which is their value of "+staged.Annotation)
 }
 
-// World returns the world that is asked about; empty for what is enforced.
-func (o *stagedFlags) World() string { return o.world }
+// Group returns the world that is asked about; empty for what is enforced.
+func (o *stagedFlags) Group() string { return o.group }
 
 // Check returns an error if the values are wrong by themselves.
 func (o *stagedFlags) Check() error {
 	switch {
 	case o.mode != "" && !slices.Contains(staged.Modes[:], staged.Mode(o.mode)):
 		return errors.Errorf("--staged: %q is none of off, namespaces and all", o.mode)
-	case o.mode == string(staged.Off) && o.world != "":
+	case o.mode == string(staged.Off) && o.group != "":
 		return errors.New("--world: nothing is staged with --staged=off; leave out one of them")
 	}
 	return nil
@@ -62,7 +62,7 @@ func (o *stagedFlags) staged() staged.Mode {
 	switch {
 	case o.mode != "":
 		return staged.Mode(o.mode)
-	case o.world != "":
+	case o.group != "":
 		return staged.All
 	}
 	return staged.Off
@@ -73,8 +73,8 @@ type Staged struct {
 	Objects snapshot.Objects
 
 	mode   staged.Mode
-	world  string
-	worlds *staging.Worlds
+	group  string
+	groups *staging.Groups
 }
 
 // Apply applies the flags to all objects of a cluster. Policies that are not what their annotations ask for are noted in stderr.
@@ -82,45 +82,45 @@ func (o *stagedFlags) Apply(all snapshot.Objects, stderr io.Writer) (Staged, err
 	if err := o.Check(); err != nil {
 		return Staged{}, err
 	}
-	r := Staged{Objects: all, mode: o.staged(), world: o.world}
+	r := Staged{Objects: all, mode: o.staged(), group: o.group}
 	if r.mode == staged.Off {
 		if n := staging.Annotated(all); n > 0 && o.mode == "" {
 			_, _ = fmt.Fprintf(stderr, "weave-npc: %s for enforced, as nodes do without --staged: give --staged=namespaces or all if they run with it\n",
 				annotated(n))
 		}
-		r.worlds = &staging.Worlds{Enforced: all}
+		r.groups = &staging.Groups{Enforced: all}
 		return r, nil
 	}
-	r.worlds = staging.Read(all, r.mode)
-	for _, n := range r.worlds.Refused {
+	r.groups = staging.Read(all, r.mode)
+	for _, n := range r.groups.Refused {
 		note(stderr, n.Key, n.Text)
 	}
-	for _, p := range r.worlds.Staged {
-		if p.Problem != "" && (o.world == "" || o.world == p.World) {
+	for _, p := range r.groups.Staged {
+		if p.Problem != "" && (o.group == "" || o.group == p.Group) {
 			note(stderr, p.Key, p.Problem)
 		}
 	}
-	r.Objects = r.worlds.Enforced
-	if o.world == "" {
+	r.Objects = r.groups.Enforced
+	if o.group == "" {
 		return r, nil
 	}
 	var err error
-	r.Objects, err = r.worlds.In(o.world)
+	r.Objects, err = r.groups.In(o.group)
 	return r, errors.Wrap(err, "--world")
 }
 
 // ApplyOnly applies the only world that is staged, if none was asked for. It is an error if there are several.
 func (r *Staged) ApplyOnly(stderr io.Writer) (err error) {
-	names := r.worlds.Names()
+	names := r.groups.Names()
 	switch {
-	case r.world != "" || len(names) == 0:
+	case r.group != "" || len(names) == 0:
 		return nil
 	case len(names) > 1:
 		return errors.Errorf("--world is missing, and policies are staged in several: give %s", strings.Join(names, " or "))
 	}
-	r.world = names[0]
-	_, _ = fmt.Fprintf(stderr, "weave-npc: the policies that are staged in world %s are applied, the only one\n", r.world)
-	r.Objects, err = r.worlds.In(r.world)
+	r.group = names[0]
+	_, _ = fmt.Fprintf(stderr, "weave-npc: the policies that are staged in world %s are applied, the only one\n", r.group)
+	r.Objects, err = r.groups.In(r.group)
 	return err
 }
 

@@ -22,7 +22,7 @@ type Nodes struct {
 }
 
 // Staged reports whether any policy is staged.
-func (r *Staged) Staged() bool { return len(r.worlds.Staged) > 0 }
+func (r *Staged) Staged() bool { return len(r.groups.Staged) > 0 }
 
 // Nodes finds out how the nodes treat the staged policies, and notes in stderr where they are enforced.
 func (r *Staged) Nodes(ctx context.Context, client kubernetes.Interface, stderr io.Writer) *Nodes {
@@ -84,8 +84,8 @@ func (n *Nodes) unsettled() (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// tell adds where a policy is enforced.
-func (n *Nodes) tell(c *Change, cluster bool) {
+// notify adds where a policy is enforced.
+func (n *Nodes) notify(c *Change, cluster bool) {
 	if n != nil {
 		c.EnforcedOn, c.UnknownOn, c.NodesUnknown = n.enforcing(cluster), n.unsettled(), n.unknown
 	}

@@ -36,8 +36,8 @@ type ObjectFlags struct {
 	// Enforced asks for the pods that nodes enforce policies for, without those that stand for workloads.
 	Enforced bool
 
-	rehearsal stagedFlags
-	opened    *snapshot.Manifests // nil before they are
+	preview stagedFlags
+	opened  *snapshot.Manifests // nil before they are
 	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read then.
 	partly bool
 	within []string
@@ -89,7 +89,7 @@ func (c *ObjectFlags) Register(f *pflag.FlagSet) {
 func (c *ObjectFlags) RegisterServer(f *pflag.FlagSet) {
 	c.registerServer(f)
 	c.registerMeaning(f)
-	c.rehearsal.RegisterWorld(f)
+	c.preview.RegisterGroup(f)
 }
 
 func (c *ObjectFlags) registerServer(f *pflag.FlagSet) {
@@ -100,13 +100,13 @@ func (c *ObjectFlags) registerServer(f *pflag.FlagSet) {
 
 func (c *ObjectFlags) registerMeaning(f *pflag.FlagSet) {
 	sharedflags.LegacyNetpol(f, &c.LegacyNetpol)
-	c.rehearsal.Register(f)
+	c.preview.Register(f)
 }
 
 // RegisterAll registers the flags, and that by which answers are about a world of staged policies.
 func (c *ObjectFlags) RegisterAll(f *pflag.FlagSet) {
 	c.Register(f)
-	c.rehearsal.RegisterWorld(f)
+	c.preview.RegisterGroup(f)
 }
 
 // Read reads namespaces, pods and those policies that count. Which others are annotated is noted in stderr.
@@ -118,22 +118,22 @@ func (c *ObjectFlags) Read(ctx context.Context, stderr io.Writer) (snapshot.Obje
 
 // Rehearse reads namespaces, pods and policies, and tells the staged policies from the others.
 func (c *ObjectFlags) Rehearse(ctx context.Context, stderr io.Writer) (Staged, error) {
-	if err := c.rehearsal.Check(); err != nil {
+	if err := c.preview.Check(); err != nil {
 		return Staged{}, err
 	}
 	all, err := c.everything(ctx)
 	if err != nil {
 		return Staged{}, err
 	}
-	for _, note := range all.UnreadNotes() {
+	for _, note := range all.UnreadableNotes() {
 		_, _ = fmt.Fprintln(stderr, "weave-npc:", note)
 	}
-	return c.rehearsal.Apply(all, stderr)
+	return c.preview.Apply(all, stderr)
 }
 
 // Apply tells the staged policies among all objects from the others, and notes which are annotated in stderr.
 func (c *ObjectFlags) Apply(all snapshot.Objects, stderr io.Writer) (snapshot.Objects, error) {
-	r, err := c.rehearsal.Apply(all, stderr)
+	r, err := c.preview.Apply(all, stderr)
 	return r.Objects, err
 }
 
@@ -224,12 +224,12 @@ func NoteWorkloads(stderr io.Writer, o snapshot.Objects) {
 
 // NoteClusterPolicies notes that ClusterNetworkPolicies, or the nodes that they name, could not be read.
 func NoteClusterPolicies(stderr io.Writer, o snapshot.Objects) {
-	if o.ClusterPoliciesUnread != "" {
+	if o.ClusterPoliciesUnreadable != "" {
 		_, _ = fmt.Fprintf(stderr, "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: %s\n",
-			o.ClusterPoliciesUnread)
+			o.ClusterPoliciesUnreadable)
 	}
-	if o.NodesUnread != "" {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: nodes are not considered, which ClusterNetworkPolicies name as peers: %s\n", o.NodesUnread)
+	if o.NodesUnreadable != "" {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: nodes are not considered, which ClusterNetworkPolicies name as peers: %s\n", o.NodesUnreadable)
 	}
 }
 
@@ -237,13 +237,13 @@ func NoteClusterPolicies(stderr io.Writer, o snapshot.Objects) {
 func (c *ObjectFlags) Cluster(o snapshot.Objects) *npccluster.Cluster {
 	all := npccluster.New()
 	all.LegacyNetpol = c.LegacyNetpol
-	all.SetUnread(o.Unread)
+	all.SetUnreadable(o.Unreadable)
 	o.Deliver(all)
 	return all
 }
 
-// World returns the world of staged policies that is asked about; empty for what is enforced.
-func (c *ObjectFlags) World() string { return c.rehearsal.World() }
+// Group returns the world of staged policies that is asked about; empty for what is enforced.
+func (c *ObjectFlags) Group() string { return c.preview.Group() }
 
 // Check returns an error if the values are wrong by themselves.
-func (c *ObjectFlags) Check() error { return c.rehearsal.Check() }
+func (c *ObjectFlags) Check() error { return c.preview.Check() }

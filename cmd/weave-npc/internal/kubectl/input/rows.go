@@ -20,7 +20,7 @@ type Row struct {
 
 // Change is what a staged policy does, and where it is enforced nevertheless.
 type Change struct {
-	World string `json:"world"`
+	Group string `json:"world"`
 	// Adds is set if the policy adds itself. Replaces or Removes is the enforced policy that it takes away; empty for none.
 	Adds     bool   `json:"adds"`
 	Replaces string `json:"replaces,omitempty"`
@@ -39,19 +39,19 @@ func (r *Staged) Rows(namespace string, view func(snapshot.Objects) *cluster.Vie
 	if !r.Staged() {
 		return nil
 	}
-	enforced := byName(view(r.worlds.Enforced), namespace)
-	for _, world := range r.worlds.Names() {
-		if world == r.world {
+	enforced := byName(view(r.groups.Enforced), namespace)
+	for _, group := range r.groups.Names() {
+		if group == r.group {
 			continue
 		}
-		would, err := r.worlds.In(world)
+		would, err := r.groups.In(group)
 		if err != nil {
 			continue // which cannot be, as the world has a name
 		}
 		in := byName(view(would), namespace)
-		for i := range r.worlds.Staged {
-			p := &r.worlds.Staged[i]
-			if p.World != world {
+		for i := range r.groups.Staged {
+			p := &r.groups.Staged[i]
+			if p.Group != group {
 				continue
 			}
 			row := Row{Policy: p.Key.Policy(), Staged: change(p)}
@@ -59,7 +59,7 @@ func (r *Staged) Rows(namespace string, view func(snapshot.Objects) *cluster.Vie
 			if namespace != "" && p.Key.Namespace != namespace && row.PolicyRow == nil && enforced[taken(p)] == nil {
 				continue
 			}
-			nodes.tell(&row.Staged, p.Key.Namespace == "")
+			nodes.notify(&row.Staged, p.Key.Namespace == "")
 			rows = append(rows, row)
 		}
 	}
@@ -75,7 +75,7 @@ func byName(v *cluster.View, namespace string) map[string]*explain.PolicyRow {
 }
 
 func change(p *staging.Policy) Change {
-	c := Change{World: p.World, Adds: p.Adds, Problem: p.Problem}
+	c := Change{Group: p.Group, Adds: p.Adds, Problem: p.Problem}
 	if p.Adds {
 		c.Replaces = taken(p)
 	} else {
@@ -94,5 +94,5 @@ func taken(p *staging.Policy) string {
 
 // has reports whether policies of a kind are staged.
 func (r *Staged) has(cluster bool) bool {
-	return slices.ContainsFunc(r.worlds.Staged, func(p staging.Policy) bool { return (p.Key.Namespace == "") == cluster })
+	return slices.ContainsFunc(r.groups.Staged, func(p staging.Policy) bool { return (p.Key.Namespace == "") == cluster })
 }

@@ -20,15 +20,15 @@ func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	if format == "json" {
 		return writeJSON(out, pods)
 	}
-	chosen := slices.ContainsFunc(pods, func(p explain.PodRow) bool { return len(p.ClusterPolicies) > 0 })
+	selected := slices.ContainsFunc(pods, func(p explain.PodRow) bool { return len(p.ClusterPolicies) > 0 })
 	head := "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE"
-	if chosen {
+	if selected {
 		head = strings.Replace(head, "NOTE", "CHOSEN-BY NOTE", 1)
 	}
 	var rows [][]string
 	for _, p := range pods {
 		row := []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)), orDash(p.Ingress), orDash(p.Egress)}
-		if chosen {
+		if selected {
 			row = append(row, orDash(p.ClusterPolicies))
 		}
 		if p.Unknown != "" {
@@ -172,7 +172,7 @@ func named(p explain.PolicyRow) string {
 		names = append(names[:most:most], fmt.Sprintf("%d more", len(p.Pods)-most))
 	}
 	switch {
-	case p.Unread:
+	case p.Unreadable:
 		names = append(slices.Clone(names), "perhaps others that cannot be read")
 	case len(names) == 0:
 		return " (nobody)"

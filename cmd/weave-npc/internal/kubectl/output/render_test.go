@@ -109,7 +109,7 @@ POD       NODE  ADDRESSES  INGRESS-ISOLATED-BY  EGRESS-ISOLATED-BY  NOTE
 shop/web  -     -          shop/p               -
 pay/db    -     -          ?                    ?                   its network policies cannot be read; no address yet
 `)
-	policies := []explain.PolicyRow{{Policy: "pay/p", Unread: true}, {Policy: "shop/p", Pods: []string{}}}
+	policies := []explain.PolicyRow{{Policy: "pay/p", Unreadable: true}, {Policy: "shop/p", Pods: []string{}}}
 	check(t, func(out *strings.Builder) error { return Policies(out, "table", policies, nil, nil) }, `
 POLICY  TYPES  ISOLATES                                       ALLOWS
 pay/p   -      all pods (perhaps others that cannot be read)  nothing

@@ -13,12 +13,12 @@ import (
 // stagedPolicies writes a table of the staged policies of each world.
 func stagedPolicies(out io.Writer, rows []input.Row) error {
 	for len(rows) > 0 {
-		world, n := rows[0].Staged.World, 0
+		group, n := rows[0].Staged.Group, 0
 		var cells [][]string
-		for ; n < len(rows) && rows[n].Staged.World == world; n++ {
+		for ; n < len(rows) && rows[n].Staged.Group == group; n++ {
 			cells = append(cells, stagedCells(&rows[n])...)
 		}
-		if _, err := fmt.Fprintf(out, "\nStaged in world %s, not enforced:\n", world); err != nil {
+		if _, err := fmt.Fprintf(out, "\nStaged in world %s, not enforced:\n", group); err != nil {
 			return errors.Wrap(err, "writing")
 		}
 		if err := table(out, "POLICY CHANGE TYPES-OR-TIER CHOOSES DECIDES", cells); err != nil {

@@ -139,8 +139,8 @@ func (o *options) know(ctx context.Context, text string, stderr io.Writer) (*clu
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(n.Unread) > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unread, "; "))
+	if len(n.Unreadable) > 0 {
+		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unreadable, "; "))
 	}
 	for name, addrs := range service.NodeAddrs(n.Nodes) {
 		c.AddNodeAddrs(name, addrs)

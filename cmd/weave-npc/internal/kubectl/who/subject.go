@@ -34,7 +34,7 @@ func (o *options) find(v *cluster.View, network *service.Network, text string) (
 		return nil, err
 	}
 	if v.Pods[ends[0].Pod] == nil {
-		if why := cluster.UnreadPod(v, ends[0]); why != "" {
+		if why := cluster.UnreadablePod(v, ends[0]); why != "" {
 			return nil, errors.Errorf("who it is, is not known: %s", why)
 		}
 	}

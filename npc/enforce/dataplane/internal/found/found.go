@@ -31,8 +31,8 @@ type Chain struct {
 
 // Stage is where packets of a direction are judged by one of several chains: by shards, or by lists of a tier.
 type Stage struct {
-	Judges    order.Judges
-	Direction npc.Direction
+	Evaluation order.Evaluation
+	Direction  npc.Direction
 	// Depth is how far the chain is from where the dispatch begins.
 	Depth int
 }
@@ -52,12 +52,12 @@ func ChainOf(name string) Chain {
 	for _, t := range policy.Tiers {
 		for _, d := range npc.Directions {
 			if name == naming.TierChain(t.String(), d) {
-				return Chain{Dispatches: true, At: Stage{Judges: order.ListOf(t), Direction: d}, leads: "-g " + naming.ListPrefix(t.String())}
+				return Chain{Dispatches: true, At: Stage{Evaluation: order.ListOf(t), Direction: d}, leads: "-g " + naming.ListPrefix(t.String())}
 			}
 		}
 	}
 	parts := shardOrDispatch.FindStringSubmatch(name)
-	c := Chain{OfPolicies: parts != nil, At: Stage{Judges: order.Tail}}
+	c := Chain{OfPolicies: parts != nil, At: Stage{Evaluation: order.Tail}}
 	c.Dispatches = name == naming.IngressChain || name == naming.EgressCustomChain || parts != nil && strings.Trim(parts[2], "01") == ""
 	if name == naming.EgressCustomChain || parts != nil && parts[1] == "E" {
 		c.At.Direction = npc.Egress
@@ -71,7 +71,7 @@ func ChainOf(name string) Chain {
 
 // everywhere reports whether every node has the chain: it is none that policies ask for.
 func (c Chain) everywhere() bool {
-	tiers := c.Dispatches && c.At.Judges != order.Tail
+	tiers := c.Dispatches && c.At.Evaluation != order.Tail
 	return !c.List && !c.OfPolicies && !tiers
 }
 
@@ -103,8 +103,8 @@ func (c Chain) leadsOn(r iptables.Rule) bool {
 	return c.Dispatches && strings.HasPrefix(r.Target, c.leads)
 }
 
-// LeadsNobody reports whether a rule leads on from a chain that dispatches, and asks a set for its members that has none.
-func (c Chain) LeadsNobody(r iptables.Rule, empty func(set string) bool) bool {
+// LeadsNoPod reports whether a rule leads on from a chain that dispatches, and asks a set for its members that has none.
+func (c Chain) LeadsNoPod(r iptables.Rule, empty func(set string) bool) bool {
 	return c.leadsOn(r) && slices.ContainsFunc(r.Sets(), empty)
 }
 

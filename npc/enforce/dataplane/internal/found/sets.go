@@ -51,13 +51,13 @@ func familyOf(l *ipset.Listing, families map[string]ipset.Family) ipset.Family {
 type Uses struct {
 	// Asked are the sets that some rule asks that packets come to. What is left of lists that nothing leads to any more asks nobody.
 	Asked map[string]bool
-	// Judged are the sets whose members' packets are led on -> where these are judged.
-	Judged map[string]Stage
+	// Evaluated are the sets whose members' packets are led on -> where these are judged.
+	Evaluated map[string]Stage
 }
 
 // UsesOf returns what the rules of a family's chains do, name -> texts.
 func UsesOf(f npc.Family, chains map[string][]string) Uses {
-	u := Uses{Asked: map[string]bool{}, Judged: map[string]Stage{}}
+	u := Uses{Asked: map[string]bool{}, Evaluated: map[string]Stage{}}
 	met := InForce(chains, func(string) bool { return false })
 	for name, texts := range chains {
 		is := ChainOf(name)
@@ -69,14 +69,14 @@ func UsesOf(f npc.Family, chains map[string][]string) Uses {
 			for _, set := range r.Sets() {
 				u.Asked[set] = u.Asked[set] || met[name]
 				if is.leadsOn(r) {
-					u.Judged[set] = is.At
+					u.Evaluated[set] = is.At
 				}
 			}
 		}
 	}
 	for _, t := range policy.Tiers {
 		for _, d := range npc.Directions {
-			u.Judged[naming.FixedSet(f, naming.TierSet(t.String(), d))] = Stage{Judges: order.ListOf(t), Direction: d}
+			u.Evaluated[naming.FixedSet(f, naming.TierSet(t.String(), d))] = Stage{Evaluation: order.ListOf(t), Direction: d}
 		}
 	}
 	return u
@@ -97,7 +97,7 @@ func InForce(chains map[string][]string, empty func(set string) bool) map[string
 		met[name] = true
 		is := ChainOf(name)
 		for _, text := range chains[name] {
-			if r, ours := iptables.Found(text); ours && is.LeadsNobody(r, empty) {
+			if r, ours := iptables.Found(text); ours && is.LeadsNoPod(r, empty) {
 				continue
 			}
 			for _, to := range leads.FindAllStringSubmatch(text, -1) {

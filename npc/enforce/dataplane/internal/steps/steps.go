@@ -65,7 +65,7 @@ func (s Steps) Empty() bool {
 // Restores returns the rules as they are written, part by part: all at once, or those of namespaces first if that would be more than
 // limit rules. Each part leaves every pod with the rules of before or of after: to new chains nobody is led until the last part is written.
 func (s Steps) Restores(limit int) []iptables.Part {
-	return s.Rules.Cut(limit, func(chain string) string {
+	return s.Rules.Split(limit, func(chain string) string {
 		if chain == naming.DropChain(npc.Ingress) || chain == naming.DropChain(npc.Egress) {
 			return iptables.FirstGroup // the ends of all others
 		}

@@ -138,17 +138,17 @@ func (r *Report) levels() (n [3]int) {
 	return n
 }
 
-// chosen returns the gravest findings, as many as the limit allows, in the order of their files, lines and objects, and how many are left out.
-func (r *Report) chosen(limit int) (chosen []Finding, omitted int) {
-	chosen = slices.SortedStableFunc(slices.Values(r.Findings), inOrder)
-	if limit <= 0 || limit >= len(chosen) {
-		return chosen, 0
+// selected returns the gravest findings, as many as the limit allows, in the order of their files, lines and objects, and how many are left out.
+func (r *Report) selected(limit int) (selected []Finding, omitted int) {
+	selected = slices.SortedStableFunc(slices.Values(r.Findings), inOrder)
+	if limit <= 0 || limit >= len(selected) {
+		return selected, 0
 	}
-	slices.SortStableFunc(chosen, func(a, b Finding) int { return cmp.Compare(b.Level, a.Level) })
-	omitted = len(chosen) - limit
-	chosen = chosen[:limit]
-	slices.SortStableFunc(chosen, inOrder)
-	return chosen, omitted
+	slices.SortStableFunc(selected, func(a, b Finding) int { return cmp.Compare(b.Level, a.Level) })
+	omitted = len(selected) - limit
+	selected = selected[:limit]
+	slices.SortStableFunc(selected, inOrder)
+	return selected, omitted
 }
 
 func inOrder(a, b Finding) int {

@@ -8,8 +8,8 @@ import (
 
 // writeGitHub writes a workflow command of GitHub for each finding, which shows it beside the line of the file.
 func (r *Report) writeGitHub(out *bytes.Buffer, o Options) {
-	chosen, omitted := r.chosen(o.Limit)
-	for _, f := range chosen {
+	selected, omitted := r.selected(o.Limit)
+	for _, f := range selected {
 		properties := "title=" + escapeProperty(clean(f.Rule))
 		if isFile(f.File) {
 			where := "file=" + escapeProperty(clean(o.relative(f.File)))

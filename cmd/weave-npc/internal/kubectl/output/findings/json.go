@@ -58,9 +58,9 @@ func (r *Report) writeJSON(out *bytes.Buffer, o Options) error {
 	for c := passed; c <= skipped; c++ {
 		report.Counts[c.String()] = outcomes[c]
 	}
-	var chosen []Finding
-	chosen, report.Omitted = r.chosen(o.Limit)
-	for _, f := range chosen {
+	var selected []Finding
+	selected, report.Omitted = r.selected(o.Limit)
+	for _, f := range selected {
 		found := jsonFinding{Rule: f.Rule, Level: f.Level.String(), Message: f.Message, Detail: f.Detail, File: f.File, Line: f.Line}
 		if f.Object.Kind != "" {
 			found.Object = &jsonObject{f.Object.Kind, f.Object.Namespace, f.Object.Name}

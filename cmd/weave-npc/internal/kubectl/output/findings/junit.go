@@ -103,9 +103,9 @@ func (c *Case) junit(class string, o Options) junitCase {
 
 // junitRules returns a test for each rule.
 func (r *Report) junitRules(o Options) (cases []junitCase) {
-	chosen, omitted := r.chosen(o.Limit)
+	selected, omitted := r.selected(o.Limit)
 	byRule := map[string][]Finding{}
-	for _, f := range chosen {
+	for _, f := range selected {
 		byRule[f.Rule] = append(byRule[f.Rule], f)
 	}
 	for _, rule := range r.allRules() {

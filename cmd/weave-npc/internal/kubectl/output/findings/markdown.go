@@ -15,7 +15,7 @@ func (r *Report) writeMarkdown(out *bytes.Buffer, o Options) {
 	end := r.summary()
 	left := maxMarkdown - 1000 - utf8.RuneCountInString(end)
 	fmt.Fprintf(out, "**weave-npc: %s**\n\n", end)
-	chosen, omitted := r.chosen(o.Limit)
+	selected, omitted := r.selected(o.Limit)
 	var items []string
 	for _, c := range r.Cases {
 		if c.Outcome == passed {
@@ -25,7 +25,7 @@ func (r *Report) writeMarkdown(out *bytes.Buffer, o Options) {
 		items = append(items, item(c.Outcome.String(), at, clean(c.Name+": "+c.Message), "", c.Detail))
 	}
 	cases := len(items)
-	for _, f := range chosen {
+	for _, f := range selected {
 		items = append(items, item(f.Level.String(), place(f), f.text(), f.Rule, f.Detail))
 	}
 	leftOut := 0

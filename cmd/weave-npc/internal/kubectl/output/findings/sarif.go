@@ -102,8 +102,8 @@ func (r *Report) writeSARIF(out *bytes.Buffer, o Options) error {
 		index[rule.ID] = i
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, rule.sarif())
 	}
-	chosen, omitted := r.chosen(o.Limit)
-	for _, f := range chosen {
+	selected, omitted := r.selected(o.Limit)
+	for _, f := range selected {
 		run.Results = append(run.Results, f.sarif(index[f.Rule], o))
 	}
 	if omitted > 0 {

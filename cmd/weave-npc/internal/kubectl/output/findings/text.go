@@ -16,8 +16,8 @@ func (r *Report) writeText(out *bytes.Buffer, o Options) {
 		fmt.Fprintln(out)
 		writeDetail(out, c.Detail)
 	}
-	chosen, omitted := r.chosen(o.Limit)
-	for _, f := range chosen {
+	selected, omitted := r.selected(o.Limit)
+	for _, f := range selected {
 		fmt.Fprintf(out, "%s%s: %s [%s]\n", place(f), f.Level, f.text(), clean(f.Rule))
 		writeDetail(out, f.Detail)
 	}

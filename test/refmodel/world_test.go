@@ -1,4 +1,4 @@
-package judge_test
+package refmodel_test
 
 import (
 	"maps"
@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 // verdict says what a packet gets at its source and at its destination.
@@ -49,7 +49,7 @@ func run(t *testing.T, scenarios []scenario) {
 	t.Helper()
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
-			w := world(t, s.cluster, s.policies)
+			w := harness(t, s.cluster, s.policies)
 			for _, order := range []string{"as named", "in reverse"} {
 				for text, want := range s.want {
 					if got := ask(t, w, text); got != want {
@@ -70,8 +70,8 @@ var addresses = map[string]string{
 	"outside": "198.51.100.7", "outside6": "2001:db8::7",
 }
 
-// world returns the cluster of all scenarios with policies.
-func world(t *testing.T, cluster, policies string) judge.World {
+// harness returns the cluster of all scenarios with policies.
+func harness(t *testing.T, cluster, policies string) refmodel.State {
 	t.Helper()
 	addrs := func(names ...string) (all []netip.Addr) {
 		for _, name := range names {
@@ -82,16 +82,16 @@ func world(t *testing.T, cluster, policies string) judge.World {
 	port := func(name string, number int32, protocol corev1.Protocol) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: protocol}
 	}
-	w := judge.World{
+	w := refmodel.State{
 		Namespaces: map[string]map[string]string{"shop": {"team": "a"}, "ops": {"team": "b", "zone": "z"}},
-		Pods: []judge.Pod{
+		Pods: []refmodel.Pod{
 			{Namespace: "shop", Name: "web", Node: "node1", Labels: map[string]string{"app": "web"}, Addrs: addrs("web", "web6"),
 				Ports: []corev1.ContainerPort{port("http", 80, corev1.ProtocolTCP), port("dns", 53, corev1.ProtocolUDP)}},
 			{Namespace: "shop", Name: "db", Node: "node1", Labels: map[string]string{"app": "db"}, Addrs: addrs("db", "db6"),
 				Ports: []corev1.ContainerPort{port("http", 8080, corev1.ProtocolTCP)}},
 			{Namespace: "ops", Name: "mon", Node: "node2", Labels: map[string]string{"app": "mon"}, Addrs: addrs("mon", "mon6")},
 		},
-		Nodes: []judge.Node{
+		Nodes: []refmodel.Node{
 			{Name: "node1", Labels: map[string]string{"role": "edge"}, Addrs: addrs("node1", "node16", "also1")},
 			{Name: "node2", Addrs: addrs("node2", "node26")},
 		},
@@ -116,7 +116,7 @@ func world(t *testing.T, cluster, policies string) judge.World {
 }
 
 // ask judges a packet as scenario.want has it.
-func ask(t *testing.T, w judge.World, text string) verdict {
+func ask(t *testing.T, w refmodel.State, text string) verdict {
 	t.Helper()
 	ends, service, _ := strings.Cut(text, " ")
 	service, through := strings.CutSuffix(service, " through a Service")
@@ -129,7 +129,7 @@ func ask(t *testing.T, w judge.World, text string) verdict {
 	if !ok || protocol == "" || err != nil || addresses[from] == "" || addresses[to] == "" {
 		t.Fatalf("%q is no packet", text)
 	}
-	out, in := w.Judge(judge.Everywhere, judge.Packet{Src: netip.MustParseAddr(addresses[from]), Dst: netip.MustParseAddr(addresses[to]),
+	out, in := w.Evaluate(refmodel.Everywhere, refmodel.Packet{Src: netip.MustParseAddr(addresses[from]), Dst: netip.MustParseAddr(addresses[to]),
 		Protocol: corev1.Protocol(strings.ToUpper(protocol)), Port: int32(port), ThroughService: through})
 	return map[[2]bool]verdict{{true, true}: passes, {true, false}: notIn, {false, true}: notOut, {false, false}: isDenied}[[2]bool{out, in}]
 }

@@ -1,10 +1,10 @@
-package judge_test
+package refmodel_test
 
 import (
 	"net/netip"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/test/judge"
+	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
 func TestS87_NoImplicitIsolation(t *testing.T) {
@@ -153,8 +153,8 @@ func TestS72_ClusterPoliciesOfRivals(t *testing.T) {
 		"Deny in the other direction":         {"Admin", `, egress: [{action: Deny, ` + toAll + `}]`, "", passes},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, `a: {tier: `+c.tier+`, priority: 1, subject: {namespaces: {matchLabels: {team: b}}}`+c.rules+`}`, c.policies)
-			w.Pods[1].Rivals = []judge.Pod{{Namespace: "ops", Name: "rival", Node: "node1", Addrs: []netip.Addr{netip.MustParseAddr(addresses["db"])}}}
+			w := harness(t, `a: {tier: `+c.tier+`, priority: 1, subject: {namespaces: {matchLabels: {team: b}}}`+c.rules+`}`, c.policies)
+			w.Pods[1].ConflictingPods = []refmodel.Pod{{Namespace: "ops", Name: "rival", Node: "node1", Addrs: []netip.Addr{netip.MustParseAddr(addresses["db"])}}}
 			if got := ask(t, w, webDBTCP); got != c.want {
 				t.Errorf("%s; must be %s", got, c.want)
 			}

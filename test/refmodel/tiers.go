@@ -1,4 +1,4 @@
-package judge
+package refmodel
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ type rule struct {
 }
 
 // tier returns what the first rule that matches in a tier does with a packet in one direction: "" if none matches.
-func (w World) tier(tier v1alpha2.Tier, e end) v1alpha2.ClusterNetworkPolicyRuleAction {
+func (w State) tier(tier v1alpha2.Tier, e end) v1alpha2.ClusterNetworkPolicyRuleAction {
 	for _, policy := range w.inOrder(tier) {
 		if !w.isSubject(policy.Spec.Subject, e.pod) {
 			continue
@@ -36,7 +36,7 @@ func (w World) tier(tier v1alpha2.Tier, e end) v1alpha2.ClusterNetworkPolicyRule
 }
 
 // inOrder returns the policies of a tier in the order in which they are asked.
-func (w World) inOrder(tier v1alpha2.Tier) []v1alpha2.ClusterNetworkPolicy {
+func (w State) inOrder(tier v1alpha2.Tier) []v1alpha2.ClusterNetworkPolicy {
 	var policies []v1alpha2.ClusterNetworkPolicy
 	for _, p := range w.ClusterPolicies {
 		if p.Spec.Tier == tier {
@@ -51,7 +51,7 @@ func (w World) inOrder(tier v1alpha2.Tier) []v1alpha2.ClusterNetworkPolicy {
 
 // isSubject reports whether a subject includes a pod. One that is not exactly one of the kinds that we know, or that cannot be read,
 // includes none.
-func (w World) isSubject(s v1alpha2.ClusterNetworkPolicySubject, pod *Pod) bool {
+func (w State) isSubject(s v1alpha2.ClusterNetworkPolicySubject, pod *Pod) bool {
 	switch {
 	case s.Namespaces != nil && s.Pods == nil:
 		return w.inNamespaces(s.Namespaces, pod)
@@ -61,12 +61,12 @@ func (w World) isSubject(s v1alpha2.ClusterNetworkPolicySubject, pod *Pod) bool 
 	return false
 }
 
-func (w World) inNamespaces(s *metav1.LabelSelector, pod *Pod) bool {
+func (w State) inNamespaces(s *metav1.LabelSelector, pod *Pod) bool {
 	l, known := w.Namespaces[pod.Namespace]
 	return known && selects(s, l)
 }
 
-func (w World) isNamespacedPod(s *v1alpha2.NamespacedPod, pod *Pod) bool {
+func (w State) isNamespacedPod(s *v1alpha2.NamespacedPod, pod *Pod) bool {
 	return w.inNamespaces(&s.NamespaceSelector, pod) && selects(&s.PodSelector, pod.Labels)
 }
 
@@ -90,7 +90,7 @@ func rules(s v1alpha2.ClusterNetworkPolicySpec, direction networkingv1.PolicyTyp
 }
 
 // apply returns the action of a rule if it matches, else "". A rule that is not understood fails closed.
-func (w World) apply(r rule, e end) v1alpha2.ClusterNetworkPolicyRuleAction {
+func (w State) apply(r rule, e end) v1alpha2.ClusterNetworkPolicyRuleAction {
 	switch {
 	case !r.understood() && r.action == v1alpha2.ClusterNetworkPolicyRuleActionAccept:
 		return ""
@@ -162,7 +162,7 @@ func count(all ...bool) (n int) {
 	return n
 }
 
-func (w World) matchesPeers(peers []v1alpha2.ClusterNetworkPolicyEgressPeer, e end) bool {
+func (w State) matchesPeers(peers []v1alpha2.ClusterNetworkPolicyEgressPeer, e end) bool {
 	for _, p := range peers {
 		switch {
 		case p.Namespaces != nil && e.other != nil && w.inNamespaces(p.Namespaces, e.other),
@@ -175,7 +175,7 @@ func (w World) matchesPeers(peers []v1alpha2.ClusterNetworkPolicyEgressPeer, e e
 	return false
 }
 
-func (w World) isOneOfNodes(s *metav1.LabelSelector, a netip.Addr) bool {
+func (w State) isOneOfNodes(s *metav1.LabelSelector, a netip.Addr) bool {
 	for _, n := range w.Nodes {
 		if selects(s, n.Labels) && slices.Contains(n.Addrs, a) {
 			return true
@@ -185,7 +185,7 @@ func (w World) isOneOfNodes(s *metav1.LabelSelector, a netip.Addr) bool {
 }
 
 // isNode reports whether an address is one of a node's.
-func (w World) isNode(name string, a netip.Addr) bool {
+func (w State) isNode(name string, a netip.Addr) bool {
 	for _, n := range w.Nodes {
 		if n.Name == name && slices.Contains(n.Addrs, a) {
 			return true
@@ -244,7 +244,7 @@ func matchesPort(port *v1alpha2.Port, n int32) bool {
 
 // closes reports whether a policy of a tier that selects a pod denies anything in a direction, or anything to the pod's own node. Rules that are
 // understood and whose peers are pods deny nothing to a node.
-func (w World) closes(tier v1alpha2.Tier, pod *Pod, direction networkingv1.PolicyType, toNode bool) bool {
+func (w State) closes(tier v1alpha2.Tier, pod *Pod, direction networkingv1.PolicyType, toNode bool) bool {
 	for _, policy := range w.inOrder(tier) {
 		if !w.isSubject(policy.Spec.Subject, pod) {
 			continue
@@ -267,8 +267,8 @@ func (r rule) mayMatchNodes() bool {
 	return slices.ContainsFunc(r.peers, func(p v1alpha2.ClusterNetworkPolicyEgressPeer) bool { return p.Nodes != nil || len(p.Networks) > 0 })
 }
 
-// Chosen names the policies of a tier that choose the pod of an address, in order, with what of them lists of subjects depend on.
-func (w World) Chosen(a netip.Addr, tier v1alpha2.Tier) string {
+// Selected names the policies of a tier that choose the pod of an address, in order, with what of them lists of subjects depend on.
+func (w State) Selected(a netip.Addr, tier v1alpha2.Tier) string {
 	pod, names := w.owner(a), []string{}
 	for _, p := range w.inOrder(tier) {
 		if pod != nil && w.isSubject(p.Spec.Subject, pod) {

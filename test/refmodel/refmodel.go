@@ -1,6 +1,6 @@
-// Package judge decides which packets Kubernetes network policies allow, from the field comments of k8s.io/api/networking/v1 and of
+// Package refmodel decides which packets Kubernetes network policies allow, from the field comments of k8s.io/api/networking/v1 and of
 // sigs.k8s.io/network-policy-api/apis/v1alpha2 alone. It shares no code with what it judges, and must not import it.
-package judge
+package refmodel
 
 import (
 	"net/netip"
@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// World is a cluster.
-type World struct {
+// State is a cluster.
+type State struct {
 	// Namespaces holds name -> labels.
 	Namespaces map[string]map[string]string
 	Pods       []Pod
@@ -37,9 +37,9 @@ type Pod struct {
 	Labels                map[string]string
 	Addrs                 []netip.Addr
 	Ports                 []corev1.ContainerPort
-	// Rivals are other pods of its node that claim its addresses too. Nothing is allowed in a direction that one of them is
+	// ConflictingPods are other pods of its node that claim its addresses too. Nothing is allowed in a direction that one of them is
 	// isolated in, or that a cluster policy denies it anything in, because their packets cannot be told apart.
-	Rivals []Pod
+	ConflictingPods []Pod
 }
 
 // Packet opens a connection. A protocol other than TCP, UDP and SCTP has no port. Src, Dst and Port are what they are where policies are
@@ -67,26 +67,26 @@ type end struct {
 	dst *Pod
 }
 
-// Judge reports whether the policies of a packet's source let it out, and whether those of its destination let it in. An end that is no
+// Evaluate reports whether the policies of a packet's source let it out, and whether those of its destination let it in. An end that is no
 // pod of the node allows everything.
-func (w World) Judge(node string, p Packet) (out, in bool) {
+func (w State) Evaluate(node string, p Packet) (out, in bool) {
 	if p.Src == p.Dst && !p.ThroughService {
 		return true, true
 	}
-	judges := func(pod *Pod) bool { return pod != nil && (node == Everywhere || pod.Node == node) }
+	enforced := func(pod *Pod) bool { return pod != nil && (node == Everywhere || pod.Node == node) }
 	src, dst := w.owner(p.Src), w.owner(p.Dst)
-	out = !judges(src) || w.allows(end{pod: src, direction: networkingv1.PolicyTypeEgress, addr: p.Dst, other: dst, packet: p, dst: dst})
-	in = !judges(dst) || w.allows(end{pod: dst, direction: networkingv1.PolicyTypeIngress, addr: p.Src, other: src, packet: p, dst: dst})
+	out = !enforced(src) || w.allows(end{pod: src, direction: networkingv1.PolicyTypeEgress, addr: p.Dst, other: dst, packet: p, dst: dst})
+	in = !enforced(dst) || w.allows(end{pod: dst, direction: networkingv1.PolicyTypeIngress, addr: p.Src, other: src, packet: p, dst: dst})
 	return out, in
 }
 
 // Allowed reports whether a packet passes a node, or arrives if node is Everywhere.
-func (w World) Allowed(node string, p Packet) bool {
-	out, in := w.Judge(node, p)
+func (w State) Allowed(node string, p Packet) bool {
+	out, in := w.Evaluate(node, p)
 	return out && in
 }
 
-func (w World) owner(a netip.Addr) *Pod {
+func (w State) owner(a netip.Addr) *Pod {
 	for i := range w.Pods {
 		for _, b := range w.Pods[i].Addrs {
 			if a == b {
@@ -98,14 +98,14 @@ func (w World) owner(a netip.Addr) *Pod {
 }
 
 // allows judges one direction: the Admin tier, then v1 policies, then the Baseline tier.
-func (w World) allows(e end) bool {
+func (w State) allows(e end) bool {
 	ownNode := w.isNode(e.pod.Node, e.addr)
 	if ownNode && e.direction == networkingv1.PolicyTypeIngress {
 		return true
 	}
 	// No v1 policy judges what a pod sends to its own node, or to itself.
 	exempt := ownNode || e.packet.Src == e.packet.Dst
-	if w.contested(e, exempt, ownNode) {
+	if w.conflicting(e, exempt, ownNode) {
 		return false
 	}
 	switch w.tier(v1alpha2.AdminTier, e) {
@@ -120,13 +120,13 @@ func (w World) allows(e end) bool {
 	return w.tier(v1alpha2.BaselineTier, e) != v1alpha2.ClusterNetworkPolicyRuleActionDeny
 }
 
-// contested reports whether a rival of the pod must not have what would be allowed. A rival's v1 policies do not matter for what they do
+// conflicting reports whether a rival of the pod must not have what would be allowed. A rival's v1 policies do not matter for what they do
 // not judge, nor do those policies that deny nothing to a node for what goes there. What the pod's own policies deny it to the node counts for
 // all that it sends there, if rivals close what it sends elsewhere.
-func (w World) contested(e end, exempt, toNode bool) bool {
+func (w State) conflicting(e end, exempt, toNode bool) bool {
 	closed := false
-	for i := range e.pod.Rivals {
-		rival := &e.pod.Rivals[i]
+	for i := range e.pod.ConflictingPods {
+		rival := &e.pod.ConflictingPods[i]
 		isolated := w.isolated(rival, e.direction)
 		if isolated && !exempt || w.closedByTiers(rival, e.direction, toNode) {
 			return true
@@ -137,13 +137,13 @@ func (w World) contested(e end, exempt, toNode bool) bool {
 }
 
 // closedByTiers reports whether a cluster policy that is asked about a pod denies it something in a direction.
-func (w World) closedByTiers(pod *Pod, direction networkingv1.PolicyType, toNode bool) bool {
+func (w State) closedByTiers(pod *Pod, direction networkingv1.PolicyType, toNode bool) bool {
 	return w.closes(v1alpha2.AdminTier, pod, direction, toNode) ||
 		!w.isolated(pod, direction) && w.closes(v1alpha2.BaselineTier, pod, direction, toNode)
 }
 
 // isolated reports whether a v1 policy isolates a pod in a direction.
-func (w World) isolated(pod *Pod, direction networkingv1.PolicyType) bool {
+func (w State) isolated(pod *Pod, direction networkingv1.PolicyType) bool {
 	for _, policy := range w.Policies {
 		if isolates(policy, pod, direction) {
 			return true
@@ -159,7 +159,7 @@ func isolates(policy networkingv1.NetworkPolicy, pod *Pod, direction networkingv
 }
 
 // allowedByPolicies reports whether one of the v1 policies that isolate the pod allows the packet. One that cannot be read allows nothing.
-func (w World) allowedByPolicies(e end) bool {
+func (w State) allowedByPolicies(e end) bool {
 	for _, policy := range w.Policies {
 		if !isolates(policy, e.pod, e.direction) || !valid(policy.Spec) {
 			continue
@@ -233,7 +233,7 @@ func readable(s *metav1.LabelSelector) bool {
 	return err == nil
 }
 
-func (w World) peers(namespace string, peers []networkingv1.NetworkPolicyPeer, addr netip.Addr, other *Pod) bool {
+func (w State) peers(namespace string, peers []networkingv1.NetworkPolicyPeer, addr netip.Addr, other *Pod) bool {
 	for _, peer := range peers {
 		if peer.IPBlock != nil {
 			if inBlock(peer.IPBlock, addr) {
@@ -305,7 +305,7 @@ func named(dst *Pod, name string, p Packet) bool {
 }
 
 // Isolating returns the NetworkPolicies that isolate the pod of an address, for egress and for ingress.
-func (w World) Isolating(a netip.Addr) (by [2][]string) {
+func (w State) Isolating(a netip.Addr) (by [2][]string) {
 	pod := w.owner(a)
 	for i, direction := range []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress} {
 		for _, policy := range w.Policies {

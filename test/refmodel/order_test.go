@@ -1,4 +1,4 @@
-package judge_test
+package refmodel_test
 
 import "testing"
 
