@@ -75,10 +75,10 @@ fuzz: ## compare HISTORIES (20000, over 100,000 states) of random clusters with 
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-1m} $$p; done; done
 
-storms: ## compare what CHECKS (300) random histories of interrupted and postponed transactions leave with what the last state asks for
+fuzz-interrupts: ## compare what CHECKS (300) random histories of interrupted and postponed transactions leave with what the last state asks for
 	WEAVE_NPC_TEST_STORMS=1 $(GO) test ./npc/enforce/controller -run TestRandomStorms -timeout 0 -v -rapid.checks=$${CHECKS:-300}
 
-worlds: ## compare STATES (1000 for each backend) of random clusters with the judge, by packets; TIERS=no leaves out cluster network policies
+fuzz-cluster: ## compare STATES (1000 for each backend) of random clusters with the judge, by packets; TIERS=no leaves out cluster network policies
 	test/setup
 	WEAVE_NPC_TEST_STEPS=$${STATES:-1000} WEAVE_NPC_TEST_TIERS=$${TIERS:-yes} $(GO) test ./test/enforce -run 'TestRandomStates|TestS62_S63_Random' -timeout 0 -v
 
@@ -86,32 +86,32 @@ soak: ## change, break and kill at random for FOR (10m), with the judge on, and 
 	test/setup
 	WEAVE_NPC_TEST_SOAK=$${FOR:-10m} $(GO) test ./test/enforce -run TestSoak -timeout 0 -v
 
-kills: ## kill weave-npc before calls that it makes while it follows changes and starts, each transition KILLS (20) times, under 1,000 new flows a second (ONLY=SCENARIOS)
+chaos-kill: ## kill weave-npc before calls that it makes while it follows changes and starts, each transition KILLS (20) times, under 1,000 new flows a second (ONLY=SCENARIOS)
 	test/setup
 	WEAVE_NPC_TEST_KILLS=$${KILLS:-20} $(GO) test ./test/enforce -run 'TestS63_KilledAtEveryStep$(if $(ONLY),/.*/$(ONLY))' -timeout 0 -v
 
-cuts: ## end connections by EDITS (1000 for each backend) random changes, measure how soon they end, and wait for 6 minutes for ends that speak late
+fuzz-terminate: ## end connections by EDITS (1000 for each backend) random changes, measure how soon they end, and wait for 6 minutes for ends that speak late
 	test/setup
 	WEAVE_NPC_TEST_STEPS=$${EDITS:-1000} $(GO) test ./test/enforce -run TestS95_Random -count=1 -timeout 0 -v
 	@for b in nft legacy; do WEAVE_NPC_TEST_LONG=1 $(GO) test ./test/enforce -run "TestS95_HowSoon/$$b" -count=1 -timeout 0 -v || exit 1; done
 	WEAVE_NPC_TEST_LONG=1 $(GO) test ./test/enforce -run TestS96_AnEndThatSpeaksLate -count=1 -timeout 0 -v
 
-drift: ## measure how long repairs take, REPEATS (30) times each kind, and what watching costs
+bench-drift: ## measure how long repairs take, REPEATS (30) times each kind, and what watching costs
 	test/setup
 	$(GO) test ./npc/enforce/syncer -run 'TestHowLongARepairTakes|TestHowMuchWatchingCosts' -timeout 0 -v -drift.repeats=$${REPEATS:-30} -drift.cpu=1m
 
-relay: ## measure weave-npc-relay with AGENTS (50,200,1000; direct:N for agents without it) while there are 100 changes a second, in a cluster of PODS (200)
+bench-relay: ## measure weave-npc-relay with AGENTS (50,200,1000; direct:N for agents without it) while there are 100 changes a second, in a cluster of PODS (200)
 	test/setup
 	test/controlplane/build
 	WEAVE_NPC_TEST_RELAY=$${AGENTS:-50,200,1000} WEAVE_NPC_TEST_RELAY_PODS=$${PODS:-200} \
 	  $(GO) -C cmd/weave-npc-relay test ./relay -run 'TestMeasure|TestMemory|TestWhatAgentsTake' -count=1 -timeout 0 -v
 
-relay-kills: ## kill replicas of the relay and weave-npc at random, KILLS (500) times, while policies and pods change, with the judge on
+chaos-relay: ## kill replicas of the relay and weave-npc at random, KILLS (500) times, while policies and pods change, with the judge on
 	test/setup
 	test/controlplane/build
 	WEAVE_NPC_TEST_RELAY_KILLS=$${KILLS:-500} $(GO) test ./test/enforce -run TestS63_S93_RelaysAndAgentsAreKilled -count=1 -timeout 0 -v
 
-flood: ## drop 20,000 new flows a second for FOR (30s), record as many, and kill ulogd2 KILLS (100) times under load; prints what it takes
+load-drops: ## drop 20,000 new flows a second for FOR (30s), record as many, and kill ulogd2 KILLS (100) times under load; prints what it takes
 	test/setup
 	@for b in nft legacy; do WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run "TestFloodOfBlockedFlows/$$b" -timeout 0 -v || exit 1; done
 	WEAVE_NPC_TEST_FLOOD=$${FOR:-30s} $(GO) test ./test/enforce -run TestS99_ConnectionsOfAFlood -timeout 0 -v
@@ -131,4 +131,4 @@ vuln: ## look the dependencies up in Go's vulnerability database, which has to b
 clean: ## remove what was built
 	rm -rf $(BIN) .cache
 
-.PHONY: help build demo test portable controlplane conformance image relay-image release lint fmt bench fuzz storms worlds soak kills cuts drift relay relay-kills flood upgrade mutants vuln clean
+.PHONY: help build demo test portable controlplane conformance image relay-image release lint fmt bench fuzz fuzz-interrupts fuzz-cluster soak chaos-kill fuzz-terminate bench-drift bench-relay chaos-relay load-drops upgrade mutants vuln clean

@@ -35,8 +35,8 @@ func TestMistakesAreAnswered(t *testing.T) {
 		{"port", "--node-name n --pprof-addr 127.0.0.1:70000", "",
 			`--pprof-addr: "127.0.0.1:70000" is no address and port such as :6781 or 127.0.0.1:6781`, 1},
 		{"range", "--node-name n --pod-cidr 10.0.0.0/33", "", `--pod-cidr: "10.0.0.0/33" is no CIDR such as 10.32.0.0/24`, 1},
-		{"action that a hook makes useless", "--node-name n --hook none --allow-action RETURN", "",
-			"--allow-action: RETURN has no effect with --hook none, where the CNI drops what returns: leave it out", 1},
+		{"action that a hook makes useless", "--node-name n --forward-jump=false --allow-action RETURN", "",
+			"--allow-action: RETURN has no effect with --forward-jump=false, where the CNI drops what returns: leave it out", 1},
 		{"command", "shwo", "", `unknown command "shwo" for "weave-npc": did you mean show?; see weave-npc --help`, 1},
 		{"command below another", "show matrics", "",
 			`unknown command "matrics" for "weave-npc show": did you mean matrix?; see weave-npc show --help`, 2},
@@ -113,8 +113,8 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"--hook ":               "forward none",
-		"--gate ":               "auto open closed",
+		"--forward-jump ":       "forward none",
+		"--fail-closed ":        "auto open closed",
 		"--allow-action ":       "ACCEPT RETURN",
 		"--iptables-backend ":   "nft legacy",
 		"--log-level ":          "debug info warning error",

@@ -126,7 +126,7 @@ func TestS102_NodesAsJSON(t *testing.T) {
 func TestS102_ThePluginKnowsWorlds(t *testing.T) {
 	var out bytes.Buffer
 	root := rootcmd.Plugin()
-	root.SetArgs([]string{"explain", "--manifests", "testdata/staged", "--from", "ops/mon", "--to", "shop/db", "--port", "tcp/9187", "--world=rollout"})
+	root.SetArgs([]string{"explain", "--manifests", "testdata/staged", "--from", "ops/mon", "--to", "shop/db", "--port", "tcp/9187", "--staged-group=rollout"})
 	root.SetOut(&out)
 	if err := root.Execute(); err != nil || !strings.Contains(out.String(), "policy shop/db-next") {
 		t.Errorf("%v\n%s", err, out.String())

@@ -1,4 +1,4 @@
-// Package npc has what all parts of the node daemon share: what an operator configures, and which policies are not enforced as written.
+// Package enforce has what all parts of the node daemon share: what an operator configures, and which policies are not enforced as written.
 package enforce
 
 import (
@@ -8,25 +8,14 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// Hook names who sends packets into the chains of weave-npc.
-type Hook string
-
-// The hooks.
-const (
-	// HookForward puts a jump first in FORWARD.
-	HookForward Hook = "forward"
-	// HookNone leaves it to the CNI to jump to WEAVE-NPC and WEAVE-NPC-EGRESS.
-	HookNone Hook = "none"
-)
-
 // FailClosedMode determines when packets of unknown addresses in the node's range are dropped.
 type FailClosedMode string
 
-// The gate's modes.
+// The modes of the fail-closed filter.
 const (
 	FailClosedAuto   FailClosedMode = "auto"
-	FailClosedNever  FailClosedMode = "open"
-	FailClosedAlways FailClosedMode = "closed"
+	FailClosedNever  FailClosedMode = "never"
+	FailClosedAlways FailClosedMode = "always"
 )
 
 // Config is what an operator decides. It does not change while weave-npc runs.
@@ -40,8 +29,9 @@ type Config struct {
 	PodRanges []netip.Prefix
 	// BridgePort is the port of the bridge behind which other nodes' pods are.
 	BridgePort string
-	Hook       Hook
-	// AllowAction is what an allowed packet gets with HookForward: ACCEPT or RETURN.
+	// ForwardJump has a jump put first in FORWARD; without it the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS.
+	ForwardJump bool
+	// AllowAction is what an allowed packet gets with ForwardJump: ACCEPT or RETURN.
 	AllowAction string
 	FailClosed  FailClosedMode
 	// NFLogGroup is the NFLOG group of packets dropped on ingress; those dropped on egress have the next one.

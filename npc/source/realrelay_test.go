@@ -119,7 +119,7 @@ func TestS64_RelaysOfARealAPIServer(t *testing.T) {
 	dir := sourcetest.WriteFiles(t, map[string]string{"ca.crt": ca.String(), "token": "secret\n"})
 	log, logger := sourcetest.NewJournal()
 	r, err := relayclient.New(relayclient.Config{Address: first.Listener.Addr().String() + "," + second.Listener.Addr().String(),
-		CA: filepath.Join(dir, "ca.crt"), Token: filepath.Join(dir, "token"), Spread: time.Second, Version: "test", Log: logger})
+		CA: filepath.Join(dir, "ca.crt"), Token: filepath.Join(dir, "token"), Jitter: time.Second, Version: "test", Log: logger})
 	c.must(err)
 	client, _, err := r.Client()
 	c.must(err)

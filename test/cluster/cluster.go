@@ -67,7 +67,7 @@ func New(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
 
 // NewUnsynced returns a cluster without objects, on paper, whose model has not read the kernels.
 func NewUnsynced(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
-	c := enforce.Config{NodeName: Node, PodInterface: "cni0", BridgePort: "vethwe-bridge", Hook: enforce.HookForward, AllowAction: "ACCEPT",
+	c := enforce.Config{NodeName: Node, PodInterface: "cni0", BridgePort: "vethwe-bridge", ForwardJump: true, AllowAction: "ACCEPT",
 		FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24"), netip.MustParsePrefix("fd32:1::/64")}}
 	for _, f := range configure {

@@ -150,7 +150,7 @@ func (l *Live) Copy(w *Cluster) {
 // Forgetting reports whether an address waits for the connections of its former pod to be deleted, or for the sync after that.
 func (w *Cluster) Forgetting() bool {
 	w.Helper()
-	return w.Metric("weavenpc_held_addresses") > 0
+	return w.Metric("weavenpc_quarantined_addresses") > 0
 }
 
 // flow gives conntrack a flow of every pod's address that has none.

@@ -131,7 +131,7 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 // TestS71_BroadcastIsNoWayInWithoutMulticast checks that neither --allow-mcast nor the gate changes what broadcast gets.
 func TestS71_BroadcastIsNoWayInWithoutMulticast(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`)), "--allow-mcast=false", "--gate=open")
+		w := start(t, backend, do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`)), "--allow-mcast=false", "--fail-closed=never")
 		w.expectBroadcast(t, "db", "web", "mon", true)
 	})
 }

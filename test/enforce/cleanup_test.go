@@ -156,7 +156,7 @@ func TestWhatTheOriginalLeftIsTakenOver(t *testing.T) {
 					foreign(t, n, backend)
 					original(t, w, n)
 				}
-				w.begin(t, rich(), "--hook", hook)
+				w.begin(t, rich(), "--forward-jump", hook)
 				if hook == "forward" {
 					// What drops stands behind weave-net's jumps, as long as weave-net's rules are there.
 					for _, n := range w.Nodes() {

@@ -129,7 +129,7 @@ var terminatedEnds = []struct{ name, from, to string }{
 // again, unless an end was told.
 func TestS96_WhatHasEndedStaysSo(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, base(), "--established=cut")
+		w := start(t, backend, base(), "--established=terminate")
 		closed := w.objects(do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)))
 		var lines []line
 		var names []string
@@ -201,7 +201,7 @@ func TestS96_WhereACNIJumpsToTheChains(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newHarness(t, backend, lab.Config{})
 		w.jumpsOfCNI(t)
-		w.begin(t, base(), "--hook", "none", "--established", "cut")
+		w.begin(t, base(), "--forward-jump=false", "--established", "terminate")
 		var lines []line
 		for _, ends := range terminatedEnds {
 			families(func(family int) { lines = append(lines, w.connect(t, ends.from, ends.to, family)) })
@@ -225,7 +225,7 @@ func TestS96_WhereACNIJumpsToTheChains(t *testing.T) {
 // TestS97_BothEndsAreTold with a reset, each when it sends something.
 func TestS97_BothEndsAreTold(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, base(), "--established=cut")
+		w := start(t, backend, base(), "--established=terminate")
 		var lines []line
 		for _, ends := range terminatedEnds {
 			families(func(family int) { lines = append(lines, w.connect(t, ends.from, ends.to, family)) })
@@ -251,7 +251,7 @@ func TestS98_OtherBitsOfTheMarkStay(t *testing.T) {
 				run(t, n.Host, iptables+string(backend), "-w", "-t", "mangle", "-A", "PREROUTING", "-j", "CONNMARK", "--or-mark", "0x4100")
 			}
 		}
-		w.begin(t, base(), "--established=cut", "--cut-mark=0x10000")
+		w.begin(t, base(), "--established=terminate", "--terminate-mark=0x10000")
 		var lines []line
 		families(func(family int) { lines = append(lines, w.connect(t, "api", "web", family)) })
 		w.apply(t, w.objects(do(base(), policy("shop/p", closeWeb))))
@@ -275,7 +275,7 @@ func TestS98_OtherBitsOfTheMarkStay(t *testing.T) {
 // TestS95_ToTheOwnNode a connection ends both ways when an Admin policy denies it.
 func TestS95_ToTheOwnNode(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, base(), "--established=cut")
+		w := start(t, backend, base(), "--established=terminate")
 		var lines []line
 		families(func(family int) {
 			lines = append(lines, w.connect(t, "web", "n1", family), w.connect(t, "web", "n1", family))
@@ -301,7 +301,7 @@ func TestS95_ToTheOwnNode(t *testing.T) {
 // TestS95_TakenUpInMidStream a connection ends only if both directions are denied: who opened it is not known.
 func TestS95_TakenUpInMidStream(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, base(), "--established=cut")
+		w := start(t, backend, base(), "--established=terminate")
 		l, free := w.connect(t, "api", "web", 4), w.connect(t, "api", "db", 4)
 		for _, n := range w.Nodes() {
 			if err := n.Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) }); err != nil {
@@ -340,7 +340,7 @@ func TestS95_KeepAfterCut(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, how := range []string{"keep", "cleanup", "another bit"} {
 			t.Run(strings.ReplaceAll(how, " ", "_"), func(t *testing.T) {
-				w := start(t, backend, base(), "--established=cut")
+				w := start(t, backend, base(), "--established=terminate")
 				l := w.connect(t, "api", "web", 4)
 				w.apply(t, w.objects(do(base(), policy("shop/p", closeWeb))))
 				w.awaitMarked(t, 0x2000, 1)
@@ -356,7 +356,7 @@ func TestS95_KeepAfterCut(t *testing.T) {
 						}
 						d.start(t)
 					default:
-						d.args = append(d.args, "--cut-mark=0x40000")
+						d.args = append(d.args, "--terminate-mark=0x40000")
 						d.start(t)
 					}
 					d.awaitReady(t)
@@ -383,8 +383,8 @@ func TestS95_ABitThatSomebodyElseUses(t *testing.T) {
 		if err := os.WriteFile(dir+"/none.yaml", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, stderr, status := execute(t, w.Node("node1"), nil, "--manifests", dir, "--node-name=node1", "--metrics-addr=", "--established=cut")
-		if status == 0 || !strings.Contains(stderr, "--cut-mark: 1 connections have the bit 0x2000 of their mark already") {
+		_, stderr, status := execute(t, w.Node("node1"), nil, "--manifests", dir, "--node-name=node1", "--metrics-addr=", "--established=terminate")
+		if status == 0 || !strings.Contains(stderr, "--terminate-mark: 1 connections have the bit 0x2000 of their mark already") {
 			t.Errorf("it ends with %d: %s", status, stderr)
 		}
 		if got, err := l.say(l.client, l.server, converged); got != "hello" {

@@ -37,10 +37,10 @@ type lateLine struct {
 // is what packets meet, at an hour as after 6 minutes.
 func TestS96_AnEndThatSpeaksLate(t *testing.T) {
 	if os.Getenv(longVariable) == "" {
-		t.Skip("takes 6.5 minutes: runs only with " + longVariable + "=1 (make cuts)")
+		t.Skip("takes 6.5 minutes: runs only with " + longVariable + "=1 (make fuzz-terminate)")
 	}
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, base(), "--established=cut")
+		w := start(t, backend, base(), "--established=terminate")
 		lines := w.lateLines(t)
 		tcp := 0
 		for _, l := range lines {

@@ -31,7 +31,7 @@ const manyConnections = 100_000
 // of them while connections are still looked at for the one before, or calmly.
 func TestS95_HowSoonAConnectionEnds(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, base(), "--established=cut")
+		w := start(t, backend, base(), "--established=terminate")
 		m := &terminateTimes{harness: w, events: w.marks(t, w.Node("node1"))}
 		c := &talk{from: w.hosts["db"], to: w.hosts["web"], family: 4, proto: "tcp", port: backendPort}
 		newTalkers(t, w).begin(t, c, c.direct()) // it says nothing any more

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// killTerminateScenarios returns the scenarios with --established=cut, in which connections are open when a change comes and weave-npc is killed.
+// killTerminateScenarios returns the scenarios with --established=terminate, in which connections are open when a change comes and weave-npc is killed.
 func killTerminateScenarios() []killScenario {
 	lone := `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], `
 	peers := lone + `ingress: [{from: [{podSelector: {matchLabels: {app: db}}}, {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}]}]}`
@@ -33,7 +33,7 @@ egress: [{to: [{namespaceSelector: {matchLabels: {team: b}}}]}]`))}},
 	}
 	for i := range scenarios {
 		o := &openTalks{states: scenarios[i].states}
-		scenarios[i].args, scenarios[i].prepare, scenarios[i].check = []string{"--established=cut"}, o.open, o.evaluate
+		scenarios[i].args, scenarios[i].prepare, scenarios[i].check = []string{"--established=terminate"}, o.open, o.evaluate
 	}
 	return scenarios
 }

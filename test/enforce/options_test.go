@@ -23,7 +23,7 @@ func TestHookNone(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newHarness(t, backend, lab.Config{})
 		w.jumpsOfCNI(t)
-		w.begin(t, base(), "--hook", "none")
+		w.begin(t, base(), "--forward-jump=false")
 		for _, n := range w.Nodes() {
 			if rules := snapshot(t, n); strings.Contains(rules, "WEAVE-NPC-FORWARD") {
 				t.Errorf("%s has a jump of weave-npc\n%s", n, rules)
@@ -74,7 +74,7 @@ func TestGateClosedAndOpen(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		pending := policy("shop/p", `{podSelector: {matchLabels: {app: late}}, policyTypes: [Ingress, Egress]}`)
 		t.Run("S59_closed", func(t *testing.T) {
-			w := start(t, backend, base(), "--gate", "closed")
+			w := start(t, backend, base(), "--fail-closed", "always")
 			w.expect(t, wants{"tcp 80": ""})
 			p := w.addPod(t, "node1", "late", lab.PodConfig{})
 			q := w.addPod(t, "node2", "late2", lab.PodConfig{})
@@ -86,7 +86,7 @@ func TestGateClosedAndOpen(t *testing.T) {
 			w.closePod(t, q)
 		})
 		t.Run("open", func(t *testing.T) {
-			w := start(t, backend, do(base(), pod("shop/late", on("node1"), labelled("app=late")), pending), "--gate", "open")
+			w := start(t, backend, do(base(), pod("shop/late", on("node1"), labelled("app=late")), pending), "--fail-closed", "never")
 			w.addPod(t, "node1", "late", lab.PodConfig{})
 			w.expect(t, wants{"tcp 80": ""})
 			o := w.objects(do(base(), pending, pod("shop/late", labelled("app=late"))))

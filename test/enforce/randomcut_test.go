@@ -21,12 +21,12 @@ import (
 // openAtOnce is how many connections are open while random changes are made.
 const openAtOnce = 24
 
-// TestS95_RandomEditsEndWhatTheyDeny makes random changes with --established=cut, while connections are open: of these, those that the judge denies
+// TestS95_RandomEditsEndWhatTheyDeny makes random changes with --established=terminate, while connections are open: of these, those that the judge denies
 // after a change have ended, and all others go on. Some of them lead through Services, some are taken up in mid-stream, and some that have ended
 // say nothing before a later change.
 func TestS95_RandomEditsEndWhatTheyDeny(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		w := start(t, backend, base(), "--established=cut")
+		w := start(t, backend, base(), "--established=terminate")
 		g, seed, steps := newGenerator(t, w, 12)
 		g.drawTiers()
 		r := &randomTalks{talkers: newTalkers(t, w), g: g}

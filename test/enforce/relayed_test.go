@@ -66,7 +66,7 @@ func startRelayed(t *testing.T, backend lab.Backend, state change) *relayed {
 		r.awaitReplica(t, d)
 	}
 	w.startAPIDaemons(t, c, "--relay", strings.Join(where, ","),
-		"--relay-ca", filepath.Join(r.dir, apiserver.AuthorityFile), "--relay-token", r.token(), "--relay-spread", "1s")
+		"--relay-ca", filepath.Join(r.dir, apiserver.AuthorityFile), "--relay-token", r.token(), "--relay-jitter", "1s")
 	return r
 }
 

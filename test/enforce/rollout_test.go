@@ -81,7 +81,7 @@ func (r *rollout) reported(t *testing.T, want ...string) {
 	await.Within(t, timeout, func() bool {
 		got = nil
 		for _, d := range r.daemons {
-			for _, line := range d.stagedFlows(t, "--world=rollout") {
+			for _, line := range d.stagedFlows(t, "--staged-group=rollout") {
 				what, _, _ := strings.Cut(line, " in rollout")
 				got = append(got, what)
 			}
@@ -106,7 +106,7 @@ func (r *rollout) propose(t *testing.T) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	out, err := r.Nodes()[0].Command(ctx, command(), "propose", "-n", "shop", "--flows", file, "--world", "rollout").Output()
+	out, err := r.Nodes()[0].Command(ctx, command(), "propose", "-n", "shop", "--flows", file, "--staged-group", "rollout").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func (w *harness) stage(t *testing.T, dir, text string, number int) {
 // stagedFlows returns what the worlds of staged policies would do with the connections that a node has recorded.
 func (d *daemon) stagedFlows(t *testing.T, args ...string) (out []string) {
 	t.Helper()
-	for _, r := range d.flows(t, append([]string{"--world"}, args...)...) {
+	for _, r := range d.flows(t, append([]string{"--staged-group"}, args...)...) {
 		for _, s := range r.Staged {
 			line := fmt.Sprintf("%s to %s %s: %d %s in %s by %s", r.From.Workload, r.To.Workload, r.Port, s.Count, s.Verdict, s.Group, s.Policy)
 			if s.By != nil {
@@ -97,7 +97,7 @@ func TestS100_StagedPoliciesChangeNoPacket(t *testing.T) {
 				return slices.Equal(got, want)
 			}, func() string { return cmp.Diff(want, got) })
 		}
-		if got := w.daemons[0].stagedFlows(t, "--world=fence"); len(got) != 2 { // of the same record, which has both worlds
+		if got := w.daemons[0].stagedFlows(t, "--staged-group=fence"); len(got) != 2 { // of the same record, which has both worlds
 			t.Errorf("%q", got)
 		}
 		w.daemons[0].awaitLine(t, 0, `msg=staged world=fence would=drop policy=fence from="ops/Pod/mon .*port=tcp/80 by="`+fence+`"`)

@@ -77,7 +77,7 @@ func TestS74_ARestartWithABrokenFileTakesNothingAway(t *testing.T) {
 		for _, d := range w.daemons {
 			d.start(t)
 			d.awaitUnready(t, `never read: .*/web\.yaml:\d+: .*what the kernel holds stays`)
-			d.awaitMetric(t, "weavenpc_unread_inputs 1")
+			d.awaitMetric(t, "weavenpc_unsynced_inputs 1")
 			d.awaitMetric(t, "weavenpc_manifest_errors 1")
 		}
 		w.expect(t, isolated)
@@ -94,7 +94,7 @@ func TestS74_ARestartWithABrokenFileTakesNothingAway(t *testing.T) {
 		file("web.yaml", strings.ReplaceAll(isolateWeb, "app: api", "app: db"))
 		for _, d := range w.daemons {
 			d.awaitReady(t)
-			d.awaitMetric(t, "weavenpc_unread_inputs 0")
+			d.awaitMetric(t, "weavenpc_unsynced_inputs 0")
 		}
 		w.expect(t, wants{"tcp 80": "-*>web +db>web"})
 		if err := os.Remove(filepath.Join(dir, "web.yaml")); err != nil {

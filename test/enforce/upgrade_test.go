@@ -244,7 +244,7 @@ func (g *generator) nextState(t *testing.T, i int) {
 
 // flags returns random flags, besides those that every daemon of a world has.
 func (g *generator) flags() []string {
-	return strings.Fields(g.pick("", "", "", "--gate=closed", "--gate=open", "--allow-mcast=false", "--hook=none", "--allow-action=RETURN",
+	return strings.Fields(g.pick("", "", "", "--fail-closed=always", "--fail-closed=never", "--allow-mcast=false", "--forward-jump=false", "--allow-action=RETURN",
 		"--max-list-size=0", "--max-list-size=1", "--use-legacy-netpol", "--nflog-group=100", "--max-sets=policy=2,namespace=6,node=12",
 		"--max-rules=policy=3", "--max-entries=policy=1", "--bridge-port-name="))
 }

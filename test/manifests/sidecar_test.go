@@ -23,7 +23,7 @@ func TestSidecar(t *testing.T) {
 		flags                                  map[string]string
 	}{
 		{"weave-net", "weave-net", "kube-system", "weave-net", []string{"weave"},
-			map[string]string{"WEAVE_NPC_HOOK": "none", "WEAVE_NPC_POD_INTERFACE": "weave"}},
+			map[string]string{"WEAVE_NPC_FORWARD_JUMP": "none", "WEAVE_NPC_POD_INTERFACE": "weave"}},
 		{"flannel", "kube-flannel-ds", "kube-flannel", "flannel", []string{"kube-flannel"},
 			map[string]string{"WEAVE_NPC_POD_INTERFACE": "cni0"}},
 		{"kindnet", "kindnet", "kube-system", "kindnet", []string{"kindnet-cni"}, map[string]string{}},

@@ -115,7 +115,7 @@ func startFloor(b *testing.B, s *server) *process {
 func startOurs(b *testing.B, binary string, s *server) *process {
 	b.Helper()
 	return start(b, exec.Command(binary, "--kubeconfig", s.kubeconfig(b), "--node-name", synthetic.Node, "--pod-interface", "cni0",
-		"--metrics-addr", "127.0.0.1:0", "--gate", "open"))
+		"--metrics-addr", "127.0.0.1:0", "--fail-closed", "never"))
 }
 
 // clean leaves nothing in the kernel.

@@ -45,7 +45,7 @@ func (w *harness) runAgentOf(t *testing.T, direct kubernetes.Interface, spread t
 	a, s := &agent{Cluster: cluster.New()}, source.FromAPI(direct, nil, "")
 	if len(relays) > 0 {
 		config := relayclient.Config{CA: filepath.Join(t.TempDir(), "ca.crt"), Token: filepath.Join(t.TempDir(), "token"),
-			Spread: spread, Version: "test", Log: log}
+			Jitter: spread, Version: "test", Log: log}
 		var authorities []byte
 		for _, r := range relays {
 			text, err := os.ReadFile(filepath.Join(r.dir, apiserver.AuthorityFile))

@@ -84,7 +84,7 @@ func runLone(text string) int {
 		s := source.FromAPI(client, nil, synthetic.Node)
 		if c.Address != "" {
 			r, err := relayclient.New(relayclient.Config{Address: c.Address, CA: c.CA, Token: c.Token,
-				Spread: time.Second, Version: "test", Log: log})
+				Jitter: time.Second, Version: "test", Log: log})
 			if err != nil {
 				return err
 			}
@@ -223,10 +223,10 @@ func relayOf(t *testing.T, config *rest.Config) (*running, *atomic.Int64) {
 	return run, sent
 }
 
-// TestWhatAgentsTake measures an agent that reads from a relay beside one that reads from an API server (make relay).
+// TestWhatAgentsTake measures an agent that reads from a relay beside one that reads from an API server (make bench-relay).
 func TestWhatAgentsTake(t *testing.T) {
 	if os.Getenv(measureVariable) == "" {
-		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make relay)")
+		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make bench-relay)")
 	}
 	sizes := synthetic.Sizes()
 	c := sizes[len(sizes)-1]

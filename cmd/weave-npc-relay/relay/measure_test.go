@@ -200,10 +200,10 @@ func (b *bench) agent(ctx context.Context, addr, token string, trust *x509.CertP
 	return nil
 }
 
-// TestMeasure measures what a relay takes and adds (make relay).
+// TestMeasure measures what a relay takes and adds (make bench-relay).
 func TestMeasure(t *testing.T) {
 	if os.Getenv(measureVariable) == "" {
-		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make relay)")
+		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make bench-relay)")
 	}
 	b := newBench(t)
 	pods := 200

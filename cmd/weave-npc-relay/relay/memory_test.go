@@ -69,10 +69,10 @@ func hasListed(why string) bool {
 	return !strings.Contains(why, "not listed") && strings.Count(why, "known") <= 1
 }
 
-// TestMemory measures what a relay, an agent and an informer of client-go hold of many pods (make relay).
+// TestMemory measures what a relay, an agent and an informer of client-go hold of many pods (make bench-relay).
 func TestMemory(t *testing.T) {
 	if os.Getenv(measureVariable) == "" {
-		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make relay)")
+		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make bench-relay)")
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	for _, pods := range []int{10_000, 100_000} {

@@ -36,7 +36,7 @@ func newMetrics(registry prometheus.Registerer, ready func() string) *metrics {
 		failures:   counter("upstream_failures_total", "Lists and watches of the API server that failed.", "kind"),
 		expired:    counter("expired_total", "Agents that were told that their version is too old (410), so that they list anew.", "kind"),
 		slow:       counter("slow_agents_total", "Watches that were ended because their agent did not read.", "kind"),
-		refused:    counter("refused_tokens_total", "Requests refused for their token, by reason.", "reason"),
+		refused:    counter("rejected_tokens_total", "Requests refused for their token, by reason.", "reason"),
 	}
 	m.ready = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weavenpcrelay_ready", Help: "Whether agents may use this replica: 1 or 0."},
 		func() float64 {

@@ -236,7 +236,7 @@ func TestConflictsAsText(t *testing.T) {
 		want   string
 	}{
 		{"stale", func(w harness) { w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.StaleAddrs = true }) },
-			`a/web: denied: it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --gate=open
+			`a/web: denied: it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --fail-closed=never
   conflict: 10.32.1.2 of pod a/web was reported before the pod or its node was restarted: the pod counts as waiting for its address
 `},
 		{"contested", func(w harness) {

@@ -99,7 +99,7 @@ func (s Side) sentence(r Reason) string {
 		return "a pod of its node to which a cluster network policy denies something claims the same address, so that nothing is allowed"
 	case r == waiting && !s.isolated:
 		return "a cluster network policy denies something to it and its address is not known, so that nothing is allowed, " +
-			"unless weave-npc runs with --gate=open"
+			"unless weave-npc runs with --fail-closed=never"
 	case r == notIsolated && len(s.ClusterPolicies) > 0:
 		return "no cluster network policy decides it, and no policy isolates it"
 	case r == ownNode && s.tiered && s.Direction == npc.Ingress:
@@ -126,7 +126,7 @@ func (r Reason) sentence() string {
 	case conflicting:
 		return "an isolated pod of its node claims the same address, so that nothing is allowed"
 	case waiting:
-		return "it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --gate=open"
+		return "it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --fail-closed=never"
 	case notIsolated:
 		return "no policy isolates it"
 	}

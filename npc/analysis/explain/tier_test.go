@@ -289,7 +289,7 @@ func TestS72_DeniedClaims(t *testing.T) {
 			"denied: an isolated pod of its node claims the same address, so that nothing is allowed"},
 		{"a_stale_address", denied, "", "a/old", func(p *npc.Pod) { p.StaleAddrs = true },
 			"denied: a cluster network policy denies something to it and its address is not known, so that nothing is allowed, " +
-				"unless weave-npc runs with --gate=open"},
+				"unless weave-npc runs with --fail-closed=never"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newHarness(t)

@@ -182,7 +182,7 @@ func TestS73_AStaleAddressStaysClosedAfterARemotePodHadIt(t *testing.T) {
 	w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}}`)
 	w.Sync()
 	closed := func() bool {
-		for e, attr := range w.Kernels[npc.IPv4].Sets["weave-gate-ingress"].Members {
+		for e, attr := range w.Kernels[npc.IPv4].Sets["weave-fail-closed-ingress"].Members {
 			if e == ipset.Addr(netip.MustParseAddr("10.32.1.2")) {
 				return !attr.NoMatch
 			}

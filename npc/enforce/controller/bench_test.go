@@ -20,7 +20,7 @@ import (
 
 // newModel returns a model that has received no objects.
 func newModel() *controller.Controller {
-	return controller.New(enforce.Config{NodeName: synthetic.Node, PodInterface: "cni0", NFLogGroup: 86, AllowMcast: true, Hook: enforce.HookForward,
+	return controller.New(enforce.Config{NodeName: synthetic.Node, PodInterface: "cni0", NFLogGroup: 86, AllowMcast: true, ForwardJump: true,
 		AllowAction: "ACCEPT", MaxListSize: 1 << 16})
 }
 

@@ -81,7 +81,7 @@ func (r *preview) explain() {
 	}
 }
 
-// TestS100_RandomWorldsAreExplained applies staged policies to the objects as explain --world, show and replay do, in 300 random worlds: what is
+// TestS100_RandomWorldsAreExplained applies staged policies to the objects as explain --staged-group, show and replay do, in 300 random worlds: what is
 // explained is what the judge makes of the edited objects.
 func TestS100_RandomWorldsAreExplained(t *testing.T) {
 	packets, differing := 0, 0

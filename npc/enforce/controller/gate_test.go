@@ -21,7 +21,7 @@ func closes(c *Controller, d npc.Direction, prefix string) bool {
 // TestBrokenWatchesCloseBothDirections: the watches break a moment apart, and time passes while a plan is made.
 func TestBrokenWatchesCloseBothDirections(t *testing.T) {
 	now := time.Unix(1000, 0)
-	m := New(enforce.Config{NodeName: "n", Hook: enforce.HookForward, FailClosed: enforce.FailClosedAuto, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
+	m := New(enforce.Config{NodeName: "n", ForwardJump: true, FailClosed: enforce.FailClosedAuto, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
 	m.state.now = func() time.Time {
 		now = now.Add(100 * time.Microsecond)
 		return now

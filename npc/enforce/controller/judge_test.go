@@ -141,14 +141,14 @@ egress: [{action: Accept, to: [{namespaces: {}}], protocols: [{tcp: {destination
 
 // TestS96_PacketsOfEndedConnections are dropped wherever they come from, and those of others are not.
 func TestS96_PacketsOfEndedConnections(t *testing.T) {
-	for _, hook := range []enforce.Hook{enforce.HookForward, enforce.HookNone} {
-		w := newHarness(t, func(c *enforce.Config) { c.TerminateMark, c.Hook = 0x2000, hook })
+	for _, jump := range []bool{true, false} {
+		w := newHarness(t, func(c *enforce.Config) { c.TerminateMark, c.ForwardJump = 0x2000, jump })
 		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 		w.Sync()
 		for _, ends := range [][2]string{{"10.32.1.2", "198.51.100.7"}, {"198.51.100.7", "10.32.1.2"}, {"fd32:1::2", "2001:db8::7"}, {"2001:db8::7", "fd32:1::2"}} {
 			src, dst := netip.MustParseAddr(ends[0]), netip.MustParseAddr(ends[1])
 			k := w.Kernels[npc.FamilyOf(src)]
-			if hook == enforce.HookNone {
+			if !jump {
 				k.Chains["FORWARD"] = []string{"-i cni0 -j WEAVE-NPC-EGRESS", "-o cni0 -j WEAVE-NPC"}
 			}
 			for mark, want := range map[uint32]bool{0: true, 0x2000: false, 0x2004: false, 0x4004: true} {
@@ -158,7 +158,7 @@ func TestS96_PacketsOfEndedConnections(t *testing.T) {
 				}
 				v, err := k.Simulate(p)
 				if err != nil || v.Accepted != want {
-					t.Errorf("%s, %s to %s, mark %#x: accepted = %t by %q, %v", hook, src, dst, mark, v.Accepted, v.By, err)
+					t.Errorf("forward jump %t, %s to %s, mark %#x: accepted = %t by %q, %v", jump, src, dst, mark, v.Accepted, v.By, err)
 				}
 			}
 		}

@@ -20,18 +20,18 @@ var (
 	chainsDesc     = prometheus.NewDesc("weavenpc_chains", "iptables chains in use.", []string{"family"}, nil)
 	rulesDesc      = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
 	invalidDesc    = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
-	overBudgetDesc = prometheus.NewDesc("weavenpc_over_budget_policies",
+	overBudgetDesc = prometheus.NewDesc("weavenpc_over_quota_policies",
 		"Policies for which there is no room in the limits of their namespace or of the node, which allow nothing.", nil, nil)
 	clusterPoliciesDesc        = prometheus.NewDesc("weavenpc_cluster_policies", "Cluster network policies.", nil, nil)
 	invalidClusterPoliciesDesc = prometheus.NewDesc("weavenpc_invalid_cluster_policies",
 		"Cluster network policies of which a rule fails closed, or that decide nothing, because they are not understood.", nil, nil)
 	waitingDesc = prometheus.NewDesc("weavenpc_waiting_seconds",
 		"How long the oldest change has been waiting that the kernel may not hold yet.", nil, nil)
-	failClosedDesc = prometheus.NewDesc("weavenpc_gate_closed",
+	failClosedDesc = prometheus.NewDesc("weavenpc_fail_closed",
 		"Whether packets of unknown addresses that may be those of this node's pods are dropped.", []string{"direction"}, nil)
 	droppedDesc = prometheus.NewDesc("weavenpc_dropped_packets_total",
 		"Packets that policies dropped, reported or not; read from the kernel every half minute.", []string{"family", "direction"}, nil)
-	heldDesc = prometheus.NewDesc("weavenpc_held_addresses",
+	heldDesc = prometheus.NewDesc("weavenpc_quarantined_addresses",
 		"Addresses that are not opened to their pods until the connections of their former pods are deleted.", []string{"family"}, nil)
 	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
 		"Isolated local pods that have no address yet and keep the gate closed.", []string{"direction"}, nil)

@@ -27,7 +27,7 @@ func TestMetricsOfTheModel(t *testing.T) {
 		"weavenpc_local_pods": 2, "weavenpc_invalid_policies": 1,
 		"weavenpc_isolated_pods ingress": 1, "weavenpc_isolated_pods egress": 1,
 		"weavenpc_pending_pods ingress": 0, "weavenpc_pending_pods egress": 0,
-		"weavenpc_gate_closed ingress": 0, "weavenpc_gate_closed egress": 0,
+		"weavenpc_fail_closed ingress": 0, "weavenpc_fail_closed egress": 0,
 	})
 	w.SetPod("a/new", "", []string{"app=new"}, nil)
 	w.Policy("a/new", `{podSelector: {matchLabels: {app: new}}, policyTypes: [Egress], egress: [{}]}`)
@@ -36,7 +36,7 @@ func TestMetricsOfTheModel(t *testing.T) {
 		"weavenpc_local_pods":            3,
 		"weavenpc_isolated_pods ingress": 1, "weavenpc_isolated_pods egress": 2,
 		"weavenpc_pending_pods ingress": 0, "weavenpc_pending_pods egress": 1,
-		"weavenpc_gate_closed ingress": 0, "weavenpc_gate_closed egress": 1,
+		"weavenpc_fail_closed ingress": 0, "weavenpc_fail_closed egress": 1,
 	})
 	entries := 0
 	for _, s := range w.Kernels[npc.IPv4].Sets {

@@ -15,7 +15,7 @@ import (
 
 // atWork is a model whose kernels are in the desired state: a policy isolates a pod.
 func atWork(now *time.Time) *Controller {
-	m := New(enforce.Config{NodeName: "n", Hook: enforce.HookForward, FailClosed: enforce.FailClosedAuto, MaxListSize: 1024,
+	m := New(enforce.Config{NodeName: "n", ForwardJump: true, FailClosed: enforce.FailClosedAuto, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24")}})
 	m.state.now = func() time.Time { return *now }
 	m.SetNamespace(npc.Namespace{Name: "a", UID: "a"})

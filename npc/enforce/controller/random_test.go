@@ -49,7 +49,7 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// newHistory begins with nothing. Unknown addresses are let through (--gate open), for the judge knows nothing of them.
+// newHistory begins with nothing. Unknown addresses are let through (--fail-closed never), for the judge knows nothing of them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{harness: newHarness(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }), t: tt, state: newState()}
 	h.shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be

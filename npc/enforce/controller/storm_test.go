@@ -34,7 +34,7 @@ type interrupted struct{}
 // TestRandomStorms compares what the kernel holds after random storms with what a model puts there that is told the last state only.
 func TestRandomStorms(t *testing.T) {
 	if os.Getenv("WEAVE_NPC_TEST_STORMS") == "" {
-		t.Skip("takes minutes: runs only with WEAVE_NPC_TEST_STORMS=1 (make storms)")
+		t.Skip("takes minutes: runs only with WEAVE_NPC_TEST_STORMS=1 (make fuzz-interrupts)")
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		failClosed := rapid.SampledFrom([]enforce.FailClosedMode{enforce.FailClosedAuto, enforce.FailClosedNever}).Draw(rt, "gate")
@@ -206,6 +206,6 @@ func withoutHistory(lines []string) []string {
 		var set, element string
 		n, _ := fmt.Sscanf(line, "set %s %s", &set, &element)
 		_, err := netip.ParseAddr(element)
-		return n == 2 && strings.HasPrefix(set, "weave-gate-") && err == nil && !strings.Contains(line, " nomatch ")
+		return n == 2 && strings.HasPrefix(set, "weave-fail-closed-") && err == nil && !strings.Contains(line, " nomatch ")
 	})
 }

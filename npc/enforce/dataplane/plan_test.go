@@ -27,7 +27,7 @@ func TestPlanStart(t *testing.T) {
 		n.expect(n.PlanStart(true, dataplane.NothingKnown, n.failClosedSets).String(), "-e")
 		n.expect(n.PlanStart(false, dataplane.AllKnown, n.failClosedSets).String(), "-e")
 		tx := n.PlanStart(true, dataplane.AllKnown, n.failClosedSets)
-		n.expect(tx.String(), "+create weave-gate-ingress", "+add weave-gate-ingress 10.32.1.0/24", "+:WEAVE-NPC - ", "+-I FORWARD 1")
+		n.expect(tx.String(), "+create weave-fail-closed-ingress", "+add weave-fail-closed-ingress 10.32.1.0/24", "+:WEAVE-NPC - ", "+-I FORWARD 1")
 		if err := n.kernel.Apply(tx); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestPlanStart(t *testing.T) {
 		n := bareNode(t, former.kernel)
 		closed(n)
 		tx := n.PlanStart(true, dataplane.AllKnown, n.failClosedSets)
-		n.expect(tx.String(), "+add weave-gate-ingress 10.32.1.0/24", "+add weave-gate-egress 10.32.1.0/24", "-del ", "-# IPv4: rules", "-create weave", "-:WEAVE")
+		n.expect(tx.String(), "+add weave-fail-closed-ingress 10.32.1.0/24", "+add weave-fail-closed-egress 10.32.1.0/24", "-del ", "-# IPv4: rules", "-create weave", "-:WEAVE")
 		if !tx.OnlyMembers() || tx.Empty() {
 			t.Errorf("there is more than members:\n%s", tx)
 		}

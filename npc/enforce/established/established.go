@@ -95,7 +95,7 @@ func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
 	case 0:
 		marked, err := connections.Marked(bit)
 		if err == nil && len(marked) > 0 {
-			err = errors.Errorf("--cut-mark: %d connections have the bit %#x of their mark already, which another program uses: give another bit",
+			err = errors.Errorf("--terminate-mark: %d connections have the bit %#x of their mark already, which another program uses: give another bit",
 				len(marked), bit)
 		}
 		if err != nil {
@@ -110,7 +110,7 @@ func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
 			return err
 		}
 	}
-	return errors.Wrap(tryTerminate(ctx, table, bit), "--established=cut: the kernel does not take the rules for it; use keep")
+	return errors.Wrap(tryTerminate(ctx, table, bit), "--established=terminate: the kernel does not take the rules for it; use keep")
 }
 
 // tryTerminate writes the rules that connections end by to a chain that no rule leads to.

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
 // node returns a controller of 100 local pods and 1,000 others of ten applications, and policies that let each application reach the next one.
 func node(tb testing.TB) *controller.Controller {
 	tb.Helper()
-	c := controller.New(enforce.Config{NodeName: "node1", Hook: enforce.HookForward, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, MaxListSize: 1024})
+	c := controller.New(enforce.Config{NodeName: "node1", ForwardJump: true, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, MaxListSize: 1024})
 	c.SetNamespace(npc.Namespace{Name: "shop", UID: "shop"})
 	for i := range 1100 {
 		name, at := fmt.Sprintf("pod%d", i), "node2"

@@ -21,12 +21,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return c
 	}
 	m := &Metrics{
-		ended:    counter("weavenpc_ended_connections_total", "Connections that were ended because a change denies them."),
+		ended:    counter("weavenpc_terminated_connections_total", "Connections that were ended because a change denies them."),
 		restored: counter("weavenpc_restored_connections_total", "Ended connections that are allowed again."),
-		failures: counter("weavenpc_ending_failures_total", "Looks at the connections that failed. They are repeated."),
+		failures: counter("weavenpc_termination_failures_total", "Looks at the connections that failed. They are repeated."),
 		remembered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weavenpc_remembered_connections",
 			Help: "Ended connections that are still in the table of connections, at the last look."}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weavenpc_ending_duration_seconds",
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weavenpc_termination_duration_seconds",
 			Help: "Duration of a look at all connections.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 12)}),
 	}
 	r.MustRegister(m.remembered, m.duration)

@@ -77,11 +77,11 @@ const (
 func DefaultAllow(d npc.Direction) string { return "default-allow-" + d.String() }
 
 // FailClosed returns the name, without prefix and family, of the set of the unknown addresses that are dropped in a direction.
-func FailClosed(d npc.Direction) string { return "gate-" + d.String() }
+func FailClosed(d npc.Direction) string { return "fail-closed-" + d.String() }
 
 // ourSetName matches the names that Set and FixedSet return.
 var ourSetName = regexp.MustCompile(
-	`^weave-(?:[a-z2-7]{25}|(?:local-pods|pod-range|behind-uplinks|broadcast|closed|(?:default-allow|gate|admin|baseline)-(?:ingress|egress))(?:-v6)?)$`)
+	`^weave-(?:[a-z2-7]{25}|(?:local-pods|pod-range|behind-uplinks|broadcast|closed|(?:default-allow|fail-closed|admin|baseline)-(?:ingress|egress))(?:-v6)?)$`)
 
 // IsOurSet reports whether a set of this program can have the name.
 func IsOurSet(name string) bool { return ourSetName.MatchString(name) }
@@ -137,7 +137,7 @@ const (
 	EgressDefaultChain = ChainPrefix + "-EGRESS-DEFAULT"
 	EgressCustomChain  = ChainPrefix + "-EGRESS-CUSTOM"
 	BroadcastChain     = ChainPrefix + "-BROADCAST"
-	TerminateChain     = ChainPrefix + "-CUT"
+	TerminateChain     = ChainPrefix + "-TERMINATE"
 )
 
 // IsolatedChain returns the chain for packets that default-allow does not let pass.

@@ -13,7 +13,7 @@ func TestSetNames(t *testing.T) {
 		Set(npc.IPv4, "x"):                 {true, true},
 		"weave-local-pods":                 {true, false},
 		"weave-local-pods-v6":              {true, false},
-		"weave-gate-egress-v6":             {true, false},
+		"weave-fail-closed-egress-v6":      {true, false},
 		"weave-default-allow-ingress":      {true, false},
 		"weave-;rGqyMIl1HN^cfDki~Z$3]6!N":  {false, true},
 		"weave-foo":                        {false, false},
@@ -36,7 +36,7 @@ func TestSetNames(t *testing.T) {
 func TestNamesInTheKernel(t *testing.T) {
 	for want, got := range map[string]string{
 		"weave-local-pods":                        FixedSet(npc.IPv4, LocalPods),
-		"weave-gate-egress-v6":                    FixedSet(npc.IPv6, FailClosed(npc.Egress)),
+		"weave-fail-closed-egress-v6":             FixedSet(npc.IPv6, FailClosed(npc.Egress)),
 		"weave-default-allow-ingress":             FixedSet(npc.IPv4, DefaultAllow(npc.Ingress)),
 		"WEAVE-NPC-I-abc":                         NodeChain(npc.Ingress, "abc"),
 		"WEAVE-NPC-E-abc":                         NodeChain(npc.Egress, "abc"),

@@ -55,7 +55,7 @@ func BenchmarkPodBesideABusyTenant(b *testing.B) {
 
 func alongsideABusyTenant(b *testing.B, backend iptables.Backend, edited, atOnce int) {
 	cluster.Empty(b)
-	m := controller.New(enforce.Config{NodeName: cluster.Node, PodInterface: "cni0", Hook: enforce.HookForward, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86,
+	m := controller.New(enforce.Config{NodeName: cluster.Node, PodInterface: "cni0", ForwardJump: true, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86,
 		AllowMcast: true, MaxListSize: 1024})
 	s, err := syncer.New(m, npc.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m, npc.Families[:]), slog.New(slog.DiscardHandler), func(enforce.InvalidPolicy) {})
 	if err != nil {

@@ -15,7 +15,7 @@ func TestANewerLayoutIsTakenOver(t *testing.T) {
 		for _, program := range []string{"iptables-", "ip6tables-"} {
 			cluster.Command(t, program+string(b), "-w", "-E", "WEAVE-NPC-LAYOUT-1", "WEAVE-NPC-LAYOUT-2")
 		}
-		cluster.Command(t, "ipset", "flush", "weave-gate-ingress")
+		cluster.Command(t, "ipset", "flush", "weave-fail-closed-ingress")
 		if !s.Live.Watch(t.Context()) {
 			t.Fatal("nobody saw it")
 		}

@@ -92,7 +92,7 @@ func TestTheLifeOfASyncer(t *testing.T) {
 			t.Errorf("the log is\n%s", log.String())
 		}
 		for name, want := range map[string]float64{
-			"weavenpc_local_pods": 2, "weavenpc_invalid_policies": 1, "weavenpc_refused_policies": 0, "weavenpc_failing": 0,
+			"weavenpc_local_pods": 2, "weavenpc_invalid_policies": 1, "weavenpc_rejected_policies": 0, "weavenpc_failing": 0,
 			"weavenpc_drift_total": 1, "weavenpc_policy_enforcement_errors": 0,
 		} {
 			if got := w.Metric(name); got != want {

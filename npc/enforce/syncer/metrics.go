@@ -48,7 +48,7 @@ func NewMetrics(r prometheus.Registerer, c *controller.Controller, fs []npc.Fami
 		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weavenpc_failing", Help: "Whether sets and chains cannot be brought up to date."}, []string{"family"}),
 		rejected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weavenpc_refused_policies", Help: "Policies with a rule or a set that the kernel refuses and that is left out."}),
+			Name: "weavenpc_rejected_policies", Help: "Policies with a rule or a set that the kernel refuses and that is left out."}),
 	}
 	x.conflicts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weavenpc_address_conflicts",
 		Help: "Addresses claimed by local pods that something contradicts: the node, another pod's hostIPs, another pod."}, []string{"kind"})

@@ -31,7 +31,7 @@ func BenchmarkEditsUnderTiers(b *testing.B) {
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
 		b.Run(string(backend), func(b *testing.B) {
 			cluster.Empty(b)
-			m := controller.New(enforce.Config{NodeName: cluster.Node, PodInterface: "cni0", Hook: enforce.HookForward, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto,
+			m := controller.New(enforce.Config{NodeName: cluster.Node, PodInterface: "cni0", ForwardJump: true, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto,
 				NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024})
 			s, err := syncer.New(m, npc.Families[:], backend, syncer.NewMetrics(prometheus.NewRegistry(), m, npc.Families[:]),
 				slog.New(slog.DiscardHandler), func(enforce.InvalidPolicy) {})

@@ -49,7 +49,7 @@ type Record struct {
 
 // Staged is what the staged policies of a world would do with connections of a record.
 type Staged struct {
-	Group   string  `json:"world"`
+	Group   string  `json:"group"`
 	Verdict Verdict `json:"verdict"`
 	// Policy is the staged policy that decides the last of them, and By the rule, which may be of another policy; nil if none does.
 	Policy string `json:"policy"`

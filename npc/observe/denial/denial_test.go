@@ -16,7 +16,7 @@ import (
 
 // TestDeniedBy names the rule for which a packet was dropped, of a policy that names pods and of one that names nodes.
 func TestDeniedBy(t *testing.T) {
-	m := controller.New(enforce.Config{NodeName: "node1", Hook: enforce.HookForward, MaxListSize: 8})
+	m := controller.New(enforce.Config{NodeName: "node1", ForwardJump: true, MaxListSize: 8})
 	f := denial.NewFinder(m.Lookup(), "node1", false)
 	sink := f.Tee(m)
 	sink.SetNamespace(npc.Namespace{Name: "shop", UID: "shop"})

@@ -55,7 +55,7 @@ func newStagedReporter(groups func() map[string]string, log *slog.Logger, regist
 			[]string{"world", "policy", "outcome"}),
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_log_suppressed_total",
 			Help: "Connections that staged policies would decide otherwise, counted, but neither logged nor summed up in a line of the log."}),
-		unevaluated: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_unjudged_connections_total",
+		unevaluated: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_unevaluated_connections_total",
 			Help: "Recorded connections that staged policies were not asked about, because that took too much time."}),
 	}
 	r.lines = dedup.New[stagedKind](r.line, func(number int, most string) {

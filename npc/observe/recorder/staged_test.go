@@ -104,7 +104,7 @@ func TestStagedPoliciesTakeLittleTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, family := range collected {
-		if n := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "weavenpc_staged_unjudged_connections_total" && n != 1 {
+		if n := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "weavenpc_staged_unevaluated_connections_total" && n != 1 {
 			t.Errorf("%g are counted", n)
 		}
 	}

@@ -51,7 +51,7 @@ func newCluster(t failer, replicas int) *cluster {
 		c.replicas[addr] = newServer(c.harness, true)
 		all += "," + addr
 	}
-	r, err := New(Config{Address: all[1:], Spread: 30 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	r, err := New(Config{Address: all[1:], Jitter: 30 * time.Second, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -29,8 +29,8 @@ type Config struct {
 	// CA is a file with the certificates that may have signed the relay's, and Token one with what this agent shows to the relay. Both are
 	// read whenever they are needed.
 	CA, Token string
-	// Spread is the time over which agents spread what they do at once after an outage.
-	Spread time.Duration
+	// Jitter is the time over which agents spread what they do at once after an outage.
+	Jitter time.Duration
 	// Version is that of the program.
 	Version string
 	Log     *slog.Logger
@@ -49,10 +49,10 @@ func New(c Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Spread < 0 {
-		return nil, errors.Errorf("%s is no time over which anything can be spread", c.Spread)
+	if c.Jitter < 0 {
+		return nil, errors.Errorf("%s is no time over which anything can be spread", c.Jitter)
 	}
-	return &Relay{agent: &agent{replicas: newReplicas(where), spread: c.Spread, log: c.Log},
+	return &Relay{agent: &agent{replicas: newReplicas(where), spread: c.Jitter, log: c.Log},
 		transport: newTransport(where.serverName(), c.CA, c.Token), version: c.Version}, nil
 }
 

@@ -2,7 +2,7 @@
 {{- define "weave-npc.known" -}}
 allow-action allow-mcast allow-vlan bridge-port-name counted-ports cut-mark dry-run established flows-dir flows-records flows-socket
 gate hook iptables-backend kubeconfig log-format log-level manifests
-max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr record-flows relay relay-ca relay-spread relay-token staged staged-manifests ulogd-pcap ulogd-pcap-size use-legacy-netpol
+max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr record-flows relay relay-ca relay-jitter relay-token staged staged-manifests ulogd-pcap ulogd-pcap-size use-legacy-netpol
 {{- end }}
 
 {{- /* The edit distance of two texts: letters to insert, delete or change. Takes a list of two. */ -}}

@@ -30,7 +30,8 @@ type options struct {
 	kubeconfig, manifests                        string
 	podInterface                                 string
 	podCIDRs                                     []string
-	hook, allowAction, failClosed, backend       string
+	forwardJump                                  bool
+	allowAction, failClosed, backend             string
 	established, terminateMark                   string
 	maxListSize                                  int
 	budget                                       quota.Limits
@@ -47,7 +48,7 @@ type options struct {
 func defaults() *options {
 	return &options{
 		bridgePort:    "vethwe-bridge",
-		hook:          string(enforce.HookForward),
+		forwardJump:   true,
 		failClosed:    string(enforce.FailClosedAuto),
 		established:   establishedKeep,
 		terminateMark: "0x2000",
@@ -63,7 +64,7 @@ func defaults() *options {
 		flowsRecords:  20000,
 		flowsSocket:   sharedflags.DefaultFlowsSocket,
 		staged:        string(staged.Off),
-		relay:         relayclient.Config{CA: "/etc/weave-npc-relay/ca.crt", Token: "/run/secrets/weave-npc-relay/token", Spread: 30 * time.Second},
+		relay:         relayclient.Config{CA: "/etc/weave-npc-relay/ca.crt", Token: "/run/secrets/weave-npc-relay/token", Jitter: 30 * time.Second},
 	}
 }
 
@@ -79,14 +80,15 @@ func (o *options) register(f *pflag.FlagSet) {
 		"address ranges of this node's pods, where --pod-interface does not identify them (default: the node's spec.podCIDRs)")
 	f.StringVar(&o.bridgePort, "bridge-port-name", o.bridgePort,
 		"port of the bridge that leads to no pods of this node; ports other than veth and tap are recognized without it")
-	f.StringVar(&o.hook, "hook", o.hook, "forward: jump from FORWARD; none: the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
+	f.BoolVar(&o.forwardJump, "forward-jump", o.forwardJump,
+		"jump to the chains of weave-npc from FORWARD; if false, the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
 	f.StringVar(&o.allowAction, "allow-action", o.allowAction, "verdict on allowed packets: ACCEPT, or RETURN to let the rest of FORWARD decide too "+
 		"(default: ACCEPT; with --manifests RETURN)")
-	f.StringVar(&o.failClosed, "gate", o.failClosed,
-		"packets from or to unknown addresses that may belong to pods of this node: auto (dropped while an isolated pod may have one), open, closed")
+	f.StringVar(&o.failClosed, "fail-closed", o.failClosed,
+		"packets from or to unknown addresses that may belong to pods of this node: auto (dropped while an isolated pod may have one), never, always")
 	f.StringVar(&o.established, "established", o.established, "open connections that a change of policies, labels, namespaces or Nodes denies: keep, "+
-		"or cut (both ends are told when they send something)")
-	f.StringVar(&o.terminateMark, "cut-mark", o.terminateMark, "bit of the connection mark that connections have which were cut; no other program of this node may use it")
+		"or terminate (both ends are reset when they send something)")
+	f.StringVar(&o.terminateMark, "terminate-mark", o.terminateMark, "bit of the connection mark that terminated connections have; no other program of this node may use it")
 	f.BoolVar(&o.allowMcast, "allow-mcast", o.allowMcast,
 		"let all multicast pass, regardless of policies: every host listens to 224.0.0.1 and ff02::1, so any pod of a bridge reaches each "+
 			"UDP service of its isolated pods (broadcast is always dropped while a pod is isolated for ingress)")
@@ -122,7 +124,7 @@ func (o *options) registerRelay(f *pflag.FlagSet) {
 		"when the relay fails: NAMESPACE/SERVICE, or HOST:PORT of each replica with commas between (default: none)")
 	f.StringVar(&o.relay.CA, "relay-ca", o.relay.CA, "file of certificates (PEM) that may have signed the relay's; read again for each connection")
 	f.StringVar(&o.relay.Token, "relay-token", o.relay.Token, "file with the token for the relay, of the audience weave-npc-relay; read again for each request")
-	f.DurationVar(&o.relay.Spread, "relay-spread", o.relay.Spread, "time over which the agents of a cluster spread what they would all do at once after an outage "+
+	f.DurationVar(&o.relay.Jitter, "relay-jitter", o.relay.Jitter, "time over which the agents of a cluster spread what they would all do at once after an outage "+
 		"of the relay: to list anew, and to return to it")
 	cli.File(f, "relay-ca")
 	cli.File(f, "relay-token")
@@ -142,9 +144,9 @@ func (o *options) registerFlows(f *pflag.FlagSet) {
 func (o *options) registerCompletion(f *pflag.FlagSet) {
 	cli.File(f, "kubeconfig")
 	cli.File(f, "ulogd-pcap")
-	cli.Values(f, "hook", string(enforce.HookForward), string(enforce.HookNone))
 	cli.Values(f, "allow-action", actionAccept, actionReturn)
-	cli.Values(f, "gate", string(enforce.FailClosedAuto), string(enforce.FailClosedNever), string(enforce.FailClosedAlways))
+	cli.Values(f, "fail-closed", string(enforce.FailClosedAuto), string(enforce.FailClosedNever),
+		string(enforce.FailClosedAlways))
 	cli.Values(f, "established", establishedKeep, establishedTerminate)
 	cli.Values(f, "log-level", logLevels()...)
 	cli.Values(f, "log-format", logFormats()...)
@@ -173,7 +175,7 @@ const maxFlowsRecords = 1 << 20
 
 // config validates the flags and returns the model's configuration.
 func (o *options) config() (enforce.Config, error) {
-	c := enforce.Config{PodInterface: o.podInterface, BridgePort: o.bridgePort, Hook: enforce.Hook(o.hook),
+	c := enforce.Config{PodInterface: o.podInterface, BridgePort: o.bridgePort, ForwardJump: o.forwardJump,
 		AllowAction: o.action(), FailClosed: enforce.FailClosedMode(o.failClosed), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
 		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
 	var err error
@@ -195,17 +197,15 @@ func (o *options) config() (enforce.Config, error) {
 	case err != nil:
 		return c, err
 	case o.established != establishedKeep && o.established != establishedTerminate:
-		return c, errors.Errorf("--established: %q is neither keep nor cut", o.established)
+		return c, errors.Errorf("--established: %q is neither keep nor terminate", o.established)
 	case o.kubeconfig != "" && o.manifests != "":
 		return c, errors.New("--kubeconfig and --manifests: give one of them")
-	case c.Hook != enforce.HookForward && c.Hook != enforce.HookNone:
-		return c, errors.Errorf("--hook: %q is neither forward nor none", o.hook)
 	case c.AllowAction != actionAccept && c.AllowAction != actionReturn:
 		return c, errors.Errorf("--allow-action: %q is neither ACCEPT nor RETURN", o.allowAction)
-	case o.allowAction == actionReturn && c.Hook == enforce.HookNone:
-		return c, errors.New("--allow-action: RETURN has no effect with --hook none, where the CNI drops what returns: leave it out")
+	case o.allowAction == actionReturn && !c.ForwardJump:
+		return c, errors.New("--allow-action: RETURN has no effect with --forward-jump=false, where the CNI drops what returns: leave it out")
 	case c.FailClosed != enforce.FailClosedAuto && c.FailClosed != enforce.FailClosedNever && c.FailClosed != enforce.FailClosedAlways:
-		return c, errors.Errorf("--gate: %q is none of auto, open and closed", o.failClosed)
+		return c, errors.Errorf("--fail-closed: %q is none of auto, never and always", o.failClosed)
 	case o.nflogGroup == 0 || o.nflogGroup == 65535:
 		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65534", o.nflogGroup)
 	case o.ulogdPcapSize < 1 || o.ulogdPcapSize > maxPcapSize:
@@ -232,11 +232,11 @@ func (o *options) config() (enforce.Config, error) {
 	return c, nil
 }
 
-// terminateBit returns the bit of --cut-mark.
+// terminateBit returns the bit of --terminate-mark.
 func (o *options) terminateBit() (uint32, error) {
 	bit, err := strconv.ParseUint(o.terminateMark, 0, 32)
 	if err != nil || bits.OnesCount64(bit) != 1 {
-		return 0, errors.Errorf("--cut-mark: %q is no single bit such as 0x2000", o.terminateMark)
+		return 0, errors.Errorf("--terminate-mark: %q is no single bit such as 0x2000", o.terminateMark)
 	}
 	return uint32(bit), nil
 }
@@ -244,7 +244,7 @@ func (o *options) terminateBit() (uint32, error) {
 // The values of --established.
 const (
 	establishedKeep      = "keep"
-	establishedTerminate = "cut"
+	establishedTerminate = "terminate"
 )
 
 // The values of --allow-action.

@@ -34,7 +34,7 @@ func registerInputs(r prometheus.Registerer, src source.Source) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return float64(value()) }))
 	}
-	number("weavenpc_unread_inputs", "Kinds of objects, manifest files and directories that have never been read, and the name of this node if "+
+	number("weavenpc_unsynced_inputs", "Kinds of objects, manifest files and directories that have never been read, and the name of this node if "+
 		"neither a Node nor a pod has it; /readyz names them.", src.Unsynced)
 	number("weavenpc_manifest_errors", "Manifest files and directories whose present content is not in force.", src.Errors)
 	number("weavenpc_manifest_ignored_objects", "Objects in manifests of kinds that are not used.", src.Ignored)

@@ -63,7 +63,7 @@ func newStage(c stageConfig) (*stagedPolicies, error) {
 	gauge("weavenpc_staged_policies", "Policies that are staged: judged, but not enforced.", func() int { return s.Counts().Staged })
 	gauge("weavenpc_staged_faulty_policies", "Staged policies that are not judged as they are written; the log and an Event have the reason.",
 		func() int { return s.Counts().Faulty })
-	gauge("weavenpc_staged_refused_policies", "Policies that are enforced, or passed over if they are from --staged-manifests, although they ask to be staged.",
+	gauge("weavenpc_staged_rejected_policies", "Policies that are enforced, or passed over if they are from --staged-manifests, although they ask to be staged.",
 		func() int { return s.Counts().Refused })
 	if c.Directory == "" {
 		return s, nil

@@ -124,7 +124,7 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Knowledge, err error) {
 	switch {
 	case o.compare && o.Group() != "":
-		return k, errors.New("--world: the kernel has what is enforced; leave out --kernel")
+		return k, errors.New("--staged-group: the kernel has what is enforced; leave out --kernel")
 	case o.compare:
 		err = o.kernel.Know(ctx, &o.ObjectFlags, stderr, &k)
 	default:

@@ -243,7 +243,7 @@ func TestRightsOfReaders(t *testing.T) {
 		{"what_of_all", "anna", "what-reaches shop/web", 0, []string{"pay/db", "tcp/5432"}, []string{"weave-npc:", "unknown"}},
 		{"diff", "anna", "diff cluster " + change, 1, []string{"shop/web -> pay/db: tcp/22", "closes nothing"}, []string{"shop/api"}},
 		{"diff_of_nothing_else", "anna", "diff cluster " + change + " --prune", 1, []string{"-> pay/db: tcp/22", "- shop/web -> pay/db: tcp/5432"}, nil},
-		{"diff_with_the_cluster", "anna", "diff " + change + " " + change + " --with cluster", 0, []string{"no difference"}, []string{"weave-npc:"}},
+		{"diff_with_the_cluster", "anna", "diff " + change + " " + change + " --base cluster", 0, []string{"no difference"}, []string{"weave-npc:"}},
 		{"check", "anna", "check cluster " + expectations + " --only expectations", 1, []string{"passed: shop/web reaches pay/db", "failed: pay/* never reaches"}, nil},
 		{"diff_needs_all", "ben", "diff cluster " + change, 2, []string{"listing namespaces: "}, nil},
 		{"other_namespace", "ben", "explain --from shop/web --to pay/db --port 5432", 2, []string{"shop/web (10.32.0.2) -> pay/db, tcp/5432: unknown\n",

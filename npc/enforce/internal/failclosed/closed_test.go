@@ -23,7 +23,7 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 		{name: "not_synced", facts: func(f *Facts) { f.Synced = false }, why: "not all objects are known yet"},
 		{name: "opened_by_the_operator", mode: enforce.FailClosedNever, events: []string{waits},
 			facts: func(f *Facts) { f.Synced, f.Missing = false, npc.ObjectsMissing }},
-		{name: "closed_by_the_operator", mode: enforce.FailClosedAlways, events: []string{waits}, facts: func(f *Facts) { f.Synced = false }, why: "--gate closed"},
+		{name: "closed_by_the_operator", mode: enforce.FailClosedAlways, events: []string{waits}, facts: func(f *Facts) { f.Synced = false }, why: "--fail-closed always"},
 		{name: "objects_missing", mode: enforce.FailClosedAlways, facts: func(f *Facts) { f.Missing = npc.ObjectsMissing }, why: "not all objects could be read"},
 		{name: "the_node_is_missing", facts: func(f *Facts) { f.Missing = npc.NodeMissing }},
 		{name: "the_node_is_missing_and_there_are_policies", facts: func(f *Facts) { f.Missing, f.Policies = npc.NodeMissing, 1 },

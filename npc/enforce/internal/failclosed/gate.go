@@ -143,7 +143,7 @@ func (g *Filter) closedBy(d npc.Direction, f Facts) string {
 		f.Missing == npc.NodeMissing && (f.Policies > 0 || slices.ContainsFunc(g.tables[:], (*dataplane.Table).HoldsPods)):
 		return "not all objects could be read"
 	case g.mode == enforce.FailClosedAlways:
-		return "--gate closed"
+		return "--fail-closed always"
 	case !f.Synced:
 		return "not all objects are known yet"
 	case len(g.waiting[d]) > 0:

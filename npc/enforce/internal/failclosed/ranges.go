@@ -27,7 +27,7 @@ type Ranges struct {
 }
 
 func newRanges(c enforce.Config, tables [len(npc.Families)]*dataplane.Table) *Ranges {
-	r := &Ranges{podInterface: c.PodInterface, byCNI: c.Hook == enforce.HookNone && len(c.PodRanges) == 0, configured: len(c.PodRanges) > 0,
+	r := &Ranges{podInterface: c.PodInterface, byCNI: !c.ForwardJump && len(c.PodRanges) == 0, configured: len(c.PodRanges) > 0,
 		tables: tables}
 	for f, t := range tables {
 		r.sets[f] = t.Sets.AddFixed(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")

@@ -13,7 +13,7 @@ func TestDroppedAddresses(t *testing.T) {
 	const far = "shop/far {node: node2, addrs: [10.32.1.200, 192.0.2.9]}"
 	notSynced := func(w *harness) { w.facts.Synced = false }
 	byInterface := func(c *enforce.Config) { c.PodInterface = "cni0" }
-	byCNI := func(c *enforce.Config) { c.PodRanges, c.Hook = nil, enforce.HookNone }
+	byCNI := func(c *enforce.Config) { c.PodRanges, c.ForwardJump = nil, false }
 	for _, c := range []struct {
 		name      string
 		configure func(*enforce.Config)

@@ -48,7 +48,7 @@ func ranges(texts ...string) (out []netip.Prefix) {
 }
 
 func newHarness(t *testing.T, configure func(*enforce.Config), events ...string) *harness {
-	c := enforce.Config{NodeName: "node1", Hook: enforce.HookForward, FailClosed: enforce.FailClosedAuto, PodRanges: ranges("10.32.1.0/24", "fd32:1::/64")}
+	c := enforce.Config{NodeName: "node1", ForwardJump: true, FailClosed: enforce.FailClosedAuto, PodRanges: ranges("10.32.1.0/24", "fd32:1::/64")}
 	if configure != nil {
 		configure(&c)
 	}

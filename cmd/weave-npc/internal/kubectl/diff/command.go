@@ -50,10 +50,10 @@ func New() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVar(&o.with, "with", nil, "a further source of objects that both worlds have, unless they have their own; "+
+	f.StringArrayVar(&o.base, "base", nil, "a further source of objects that both worlds have, unless they have their own; "+
 		"given as BEFORE and AFTER are; repeatable")
 	f.BoolVar(&o.prune, "prune", false, "take the policies of a world for the only ones in its namespaces, "+
-		"whatever is beneath it: the cluster, or what --with gives")
+		"whatever is beneath it: the cluster, or what --base gives")
 	f.BoolVar(&o.allowEmpty, "allow-empty", false, "take a source without objects for an empty world, instead of for a mistake")
 	f.StringVarP(&o.restrict.Either, "namespace", "n", "", "only what is from or to this namespace")
 	f.StringVar(&o.restrict.From, "from-namespace", "", "only what is from pods of this namespace")

@@ -126,17 +126,17 @@ func TestSources(t *testing.T) {
 	parts := strings.SplitAfterN(string(manifest), "---\napiVersion: networking", 2)
 	write(t, workloads, strings.TrimSuffix(parts[0], "---\napiVersion: networking"))
 	write(t, policies, "apiVersion: networking"+parts[1])
-	with, _, _ := run(t, "", workloads, policies, "--with", workloads)
+	with, _, _ := run(t, "", workloads, policies, "--base", workloads)
 	whole, _, _ := run(t, "", workloads, after)
 	if with != whole {
 		t.Errorf("policies with workloads beneath:\n%s\nboth together:\n%s", with, whole)
 	}
 	none := filepath.Join(dir, "none.yaml")
 	write(t, none, "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: shop}}}")
-	if out, _, status := run(t, "", policies, none, "--with", after); status != 0 {
+	if out, _, status := run(t, "", policies, none, "--base", after); status != 0 {
 		t.Errorf("what is beneath stays: %s", out)
 	}
-	if out, _, status := run(t, "", policies, none, "--with", after, "--prune"); status != 1 || !strings.Contains(out, "opens") {
+	if out, _, status := run(t, "", policies, none, "--base", after, "--prune"); status != 1 || !strings.Contains(out, "opens") {
 		t.Errorf("--prune: %s", out)
 	}
 }

@@ -19,7 +19,7 @@ const fromCluster = "cluster"
 // sources are where the objects of both worlds come from.
 type sources struct {
 	flags             input.ObjectFlags // of the API server, and of staged policies
-	with              []string
+	base              []string
 	prune, allowEmpty bool
 
 	stdin  io.Reader // nil once it is read
@@ -32,7 +32,7 @@ type sources struct {
 func (s *sources) read(ctx context.Context, before, after string) (w [2]*cluster.Cluster, err error) {
 	s.noted = map[string]bool{}
 	beneath := snapshot.Declare(snapshot.Objects{})
-	for _, name := range s.with {
+	for _, name := range s.base {
 		d, err := s.source(ctx, name)
 		if err != nil {
 			return w, err

@@ -126,7 +126,7 @@ func (o *options) arguments() []string {
 	args := []string{"weave-npc", "flows", "--output=" + outputJSON}
 	all := [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}}
 	if o.follow {
-		all = append(all, [2]string{"--verdict", o.query.verdict}, [2]string{"--world", o.query.group})
+		all = append(all, [2]string{"--verdict", o.query.verdict}, [2]string{"--staged-group", o.query.group})
 	}
 	for _, a := range all {
 		if a[1] != "" {

@@ -43,8 +43,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.query.port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
 	f.StringVar(&o.query.verdict, "verdict", "", "allowed or denied")
 	f.DurationVar(&o.query.since, "since", 0, "only records with a connection in the last time, such as 10m")
-	f.StringVar(&o.query.group, "world", "", "only connections that staged policies would decide otherwise: those of the world of this name, or of any without a value")
-	f.Lookup("world").NoOptDefVal = anyGroup
+	f.StringVar(&o.query.group, "staged-group", "", "only connections that staged policies would decide otherwise: those of the world of this name, or of any without a value")
+	f.Lookup("staged-group").NoOptDefVal = anyGroup
 	f.BoolVar(&o.hits, "hits", false, "list how often each rule decided about a recorded connection, instead of connections")
 	o.output.Register(f, "text, or json: a record a line, or all hits, as other commands read them", outputText, outputJSON)
 	cli.Values(f, "verdict", string(flowlog.Allowed), string(flowlog.Denied))

@@ -19,7 +19,7 @@ type query struct {
 	since                   time.Duration
 }
 
-// anyGroup is --world without a value. It is no name of a world.
+// anyGroup is --staged-group without a value. It is no name of a world.
 const anyGroup = "*"
 
 // filter is the records that are asked for.

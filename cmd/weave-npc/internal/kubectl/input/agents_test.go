@@ -31,12 +31,12 @@ func pod(t *testing.T, name, phase, fields string) *corev1.Pod {
 func TestS102_HowNodesRun(t *testing.T) {
 	for _, c := range []struct{ name, fields, want string }{
 		{"nothing", "", "off true"},
-		{"other-arguments", ", args: [--hook=none, --record-flows]", "off true"},
+		{"other-arguments", ", args: [--forward-jump=false, --record-flows]", "off true"},
 		{"one-word", ", args: [--staged=namespaces]", "namespaces true"},
-		{"two-words", ", args: [--staged, all, --hook=none]", "all true"},
+		{"two-words", ", args: [--staged, all, --forward-jump=false]", "all true"},
 		{"command", ", command: [/weave-npc, --staged=all]", "all true"},
 		{"the-last-one-counts", ", command: [/weave-npc, --staged=all], args: [--staged=off]", "off true"},
-		{"variable", ", env: [{name: WEAVE_NPC_HOOK, value: none}, {name: WEAVE_NPC_STAGED, value: all}]", "all true"},
+		{"variable", ", env: [{name: WEAVE_NPC_FORWARD_JUMP, value: none}, {name: WEAVE_NPC_STAGED, value: all}]", "all true"},
 		{"argument-before-variable", ", args: [--staged=off], env: [{name: WEAVE_NPC_STAGED, value: all}]", "off true"},
 		{"from-elsewhere", ", env: [{name: WEAVE_NPC_STAGED, valueFrom: {configMapKeyRef: {name: c, key: k}}}]", " false"},
 		{"all-from-elsewhere", ", envFrom: [{configMapRef: {name: c}}]", "off false"},

@@ -30,7 +30,7 @@ type stagedFlags struct{ mode, group string }
 // Register registers --staged.
 func (o *stagedFlags) Register(f *pflag.FlagSet) {
 	f.StringVar(&o.mode, "staged", "", "--staged of weave-npc on the nodes, by which policies annotated "+staged.Annotation+
-		" are not enforced: off, namespaces or all (default: off; with --world all)")
+		" are not enforced: off, namespaces or all (default: off; with --staged-group all)")
 	var values []string
 	for _, m := range staged.Modes {
 		values = append(values, string(m))
@@ -38,9 +38,9 @@ func (o *stagedFlags) Register(f *pflag.FlagSet) {
 	cli.Values(f, "staged", values...)
 }
 
-// RegisterGroup registers --world.
+// RegisterGroup registers --staged-group.
 func (o *stagedFlags) RegisterGroup(f *pflag.FlagSet) {
-	f.StringVar(&o.group, "world", "", "answer as if the policies were applied that are staged in this world, which is their value of "+staged.Annotation)
+	f.StringVar(&o.group, "staged-group", "", "answer as if the policies were applied that are staged in this world, which is their value of "+staged.Annotation)
 }
 
 // Group returns the world that is asked about; empty for what is enforced.
@@ -52,7 +52,7 @@ func (o *stagedFlags) Check() error {
 	case o.mode != "" && !slices.Contains(staged.Modes[:], staged.Mode(o.mode)):
 		return errors.Errorf("--staged: %q is none of off, namespaces and all", o.mode)
 	case o.mode == string(staged.Off) && o.group != "":
-		return errors.New("--world: nothing is staged with --staged=off; leave out one of them")
+		return errors.New("--staged-group: nothing is staged with --staged=off; leave out one of them")
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (o *stagedFlags) Apply(all snapshot.Objects, stderr io.Writer) (Staged, err
 	}
 	var err error
 	r.Objects, err = r.groups.In(o.group)
-	return r, errors.Wrap(err, "--world")
+	return r, errors.Wrap(err, "--staged-group")
 }
 
 // ApplyOnly applies the only world that is staged, if none was asked for. It is an error if there are several.
@@ -116,7 +116,7 @@ func (r *Staged) ApplyOnly(stderr io.Writer) (err error) {
 	case r.group != "" || len(names) == 0:
 		return nil
 	case len(names) > 1:
-		return errors.Errorf("--world is missing, and policies are staged in several: give %s", strings.Join(names, " or "))
+		return errors.Errorf("--staged-group is missing, and policies are staged in several: give %s", strings.Join(names, " or "))
 	}
 	r.group = names[0]
 	_, _ = fmt.Fprintf(stderr, "weave-npc: the policies that are staged in world %s are applied, the only one\n", r.group)

@@ -20,7 +20,7 @@ type Row struct {
 
 // Change is what a staged policy does, and where it is enforced nevertheless.
 type Change struct {
-	Group string `json:"world"`
+	Group string `json:"group"`
 	// Adds is set if the policy adds itself. Replaces or Removes is the enforced policy that it takes away; empty for none.
 	Adds     bool   `json:"adds"`
 	Replaces string `json:"replaces,omitempty"`

@@ -46,7 +46,7 @@ func Propose() *cobra.Command {
 	cli.File(f, "manifests")
 	f.IntVar(&p.request.Limit, "limit", 8, "maximum number of address ranges in a rule; a rule with both families may have two")
 	f.BoolVar(&p.request.All, "all", false, "also propose policies that allow nothing, for workloads without connections that count")
-	f.StringVar(&p.request.Group, "world", "", "annotate the policies as staged in the world of this name, such as true; then they are judged and not enforced")
+	f.StringVar(&p.request.Group, "staged-group", "", "annotate the policies as staged in the world of this name, such as true; then they are judged and not enforced")
 	return cli.Answers(cmd)
 }
 
@@ -71,7 +71,7 @@ func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
 	}
 	if p.request.Group != "" {
 		if _, is, problem := staged.Read(map[string]string{staged.Annotation: p.request.Group}); !is {
-			return errors.Errorf("--world: %s", problem)
+			return errors.Errorf("--staged-group: %s", problem)
 		}
 	}
 	if p.request.Records, err = p.Read(in); err != nil {
