@@ -234,16 +234,16 @@ func TestSetsOfOthers(t *testing.T) {
 		}
 		w.restore(t, n, nothing)
 		before := snapshot(t, n)
-		sets("create weave-local hash:ip", "create weave-local-pods-old hash:ip", "create weaver-local-pods hash:ip", "create weave-gate hash:net",
+		sets("create weave-local hash:ip", "create weave-local-pods-old hash:ip", "create weaver-local-pods hash:ip", "create weave-fail-closed hash:net",
 			"create weave-kubernetes-node-sets hash:ip", "create KUBE-LOAD-BALANCER hash:ip,port", "create cali40masq-ipam-pools hash:net",
-			"create lists list:set", "add lists weave-local", "add KUBE-LOAD-BALANCER 192.0.2.1,tcp:80", "add weave-gate 10.32.1.0/24")
+			"create lists list:set", "add lists weave-local", "add KUBE-LOAD-BALANCER 192.0.2.1,tcp:80", "add weave-fail-closed 10.32.1.0/24")
 		w.begin(t, rich())
 		w.expect(t, richWants())
 		d := w.daemonOn(n)
 		said := d.log.len()
 		web := w.hosts["web"].Addr4().String()
 		sets("add weave-local "+web, "add weave-local-pods-old "+web, "add weaver-local-pods "+web, "add weave-kubernetes-node-sets "+web,
-			"swap weave-local weave-local-pods-old", "destroy weave-gate", "create weave-gate hash:ip timeout 600", "add weave-gate 192.0.2.9")
+			"swap weave-local weave-local-pods-old", "destroy weave-fail-closed", "create weave-fail-closed hash:ip timeout 600", "add weave-fail-closed 192.0.2.9")
 		now := foreignState(t, n, nil)
 		w.apply(t, w.objects(do(rich(), churn(1))))
 		w.apply(t, w.objects(rich()))
@@ -259,7 +259,7 @@ func TestSetsOfOthers(t *testing.T) {
 		if left := maskTimeouts(foreignState(t, n, nil)); left != maskTimeouts(now) {
 			t.Errorf("after cleanup others have\n%s\nand had\n%s", left, now)
 		}
-		for _, name := range []string{"lists", "weave-local", "weave-local-pods-old", "weaver-local-pods", "weave-gate",
+		for _, name := range []string{"lists", "weave-local", "weave-local-pods-old", "weaver-local-pods", "weave-fail-closed",
 			"weave-kubernetes-node-sets", "KUBE-LOAD-BALANCER", "cali40masq-ipam-pools"} {
 			run(t, n.Host, "ipset", "destroy", name)
 		}

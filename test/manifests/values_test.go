@@ -63,7 +63,7 @@ func TestSchemaKnowsAllValues(t *testing.T) {
 // TestSchemaAccepts what people give: each flag's default as text, which --set-string makes of all, and values as YAML and --set read them.
 func TestSchemaAccepts(t *testing.T) {
 	all := []string{
-		`flags: {allow-mcast: false, max-list-size: 8, cut-mark: 0x2000, gate: null, pod-cidr: [10.0.0.0/8], counted-ports: [80, 443]}`,
+		`flags: {allow-mcast: false, max-list-size: 8, terminate-mark: 0x2000, fail-closed: null, pod-cidr: [10.0.0.0/8], counted-ports: [80, 443]}`,
 		`flags: {max-sets: [policy=10, node=20], ulogd-pcap-size: "12", allow-vlan: "true", staged: "off", counted-ports: 80}`,
 		`flags: {max-rules: 'policy=10,namespace=20', iptables-backend: "", pod-cidr: "10.0.0.0/8,fd00::/8"}`,
 		`{image: {tag: v1, pullPolicy: Always}, imagePullSecrets: [{name: a}], resources: {limits: {cpu: 1}}, maxUnavailable: 3}`,

@@ -1,6 +1,6 @@
 {{- /* The flags of weave-npc that the chart accepts, as docs/flags.md lists them. node-name is not one: each node has its own. */ -}}
 {{- define "weave-npc.known" -}}
-allow-action allow-mcast allow-vlan bridge-port-name counted-ports cut-mark dry-run established flows-dir flows-records flows-socket
+allow-action allow-mcast allow-vlan bridge-port-name counted-ports terminate-mark dry-run established flows-dir flows-records flows-socket
 gate hook iptables-backend kubeconfig log-format log-level manifests
 max-entries max-list-size max-rules max-sets metrics-addr nflog-group pod-cidr pod-interface pprof-addr record-flows relay relay-ca relay-jitter relay-token staged staged-manifests ulogd-pcap ulogd-pcap-size use-legacy-netpol
 {{- end }}
