@@ -28,8 +28,8 @@ const (
 // Apply carries out the operations in order, many at a time. A failing operation or element does not stop the others;
 // Apply returns the failures as a *BatchError. Operations on elements of a missing set fail, Delete included.
 //
-// The order is kept between operations of different groups: Create and Add form one group, Delete, Flush and Destroy one
-// each. Within a run of operations of one group, elements after a failed one may be applied after later operations.
+// The order is kept between operations of different groups: Create and Add form one group, Delete, Flush and Destroy
+// one each. Within a run of operations of one group, elements after a failed one may be applied after later operations.
 func (c *Conn) Apply(ops []Op) error {
 	b := batch{conn: c, ops: ops, merged: map[failure]*OpError{}, sizes: sizes(ops)}
 	c.out.buf = c.out.buf[:0]

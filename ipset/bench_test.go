@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkAdd100k creates a set of 100,000 commented addresses. "x-raw" is the ratio to sending the same messages, encoded before, to a new set,
-// in the median of the rounds.
+// BenchmarkAdd100k creates a set of 100,000 commented addresses. "x-raw" is the ratio to sending the same messages,
+// encoded before, to a new set, in the median of the rounds.
 func BenchmarkAdd100k(b *testing.B) {
 	const count = 100000
 	set := Set{Name: "x", Type: HashIP, Family: IPv4}

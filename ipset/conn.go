@@ -28,8 +28,8 @@ type Conn struct {
 	in     []byte
 }
 
-// Open opens a socket and asks the kernel for its version of the ipset protocol. It fails if the kernel does not support
-// sets, and with unix.EPERM without CAP_NET_ADMIN.
+// Open opens a socket and asks the kernel for its version of the ipset protocol. It fails if the kernel does not
+// support sets, and with unix.EPERM without CAP_NET_ADMIN.
 func Open() (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -143,8 +143,8 @@ func (c *Conn) send() error {
 	}
 }
 
-// receive passes the answers to count requests, starting with sequence number first, to handle until handle returns true
-// or an error. It ignores answers to earlier requests, which were given up.
+// receive passes the answers to count requests, starting with sequence number first, to handle until handle returns
+// true or an error. It ignores answers to earlier requests, which were given up.
 func (c *Conn) receive(first uint32, count int, handle func(packet) (bool, error)) error {
 	for {
 		buf, err := c.read(0)

@@ -58,8 +58,8 @@ func (p packet) code() (uint32, error) {
 	return uint32(-code), nil
 }
 
-// failedLine returns the line number of the element that a batch stopped at, or 0 if the kernel blames none. The echo of
-// the request has it, which is complete in that case only.
+// failedLine returns the line number of the element that a batch stopped at, or 0 if the kernel blames none. The echo
+// of the request has it, which is complete in that case only.
 func (p packet) failedLine() uint32 {
 	const before = 4 + headerLen + nfgenLen
 	if p.flags&unix.NLM_F_CAPPED != 0 || len(p.body) < before {

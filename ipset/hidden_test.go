@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestListsOfSetsAreListedHoweverManySetsThereAre passes the numbers of sets at which the kernel's own listing lacks all lists of sets:
-// 256 and 320, where the kernel has room for no other set.
+// TestListsOfSetsAreListedHoweverManySetsThereAre passes the numbers of sets at which the kernel's own listing lacks
+// all lists of sets: 256 and 320, where the kernel has room for no other set.
 func TestListsOfSetsAreListedHoweverManySetsThereAre(t *testing.T) {
 	for _, buffer := range []string{"large", "small"} {
 		t.Run(buffer+" receive buffer", func(t *testing.T) {
@@ -23,8 +23,8 @@ func TestListsOfSetsAreListedHoweverManySetsThereAre(t *testing.T) {
 	}
 }
 
-// growSlotBySlot creates sets one by one, every other one of somebody else, and expects to see the lists of sets all the time, also while
-// a set that is older is gone.
+// growSlotBySlot creates sets one by one, every other one of somebody else, and expects to see the lists of sets all
+// the time, also while a set that is older is gone.
 func growSlotBySlot(t *testing.T, c *Conn) {
 	t.Helper()
 	member := Set{Name: "weave-member", Type: HashIP, Family: IPv4}

@@ -16,7 +16,8 @@ const minElement = 16
 type listing struct {
 	prefix string
 	sets   []Listing
-	// count is the number of sets of any name, last the name of the last one, and hasLists is set if lists of sets are among them.
+	// count is the number of sets of any name, last the name of the last one, and hasLists is set if lists of sets are
+	// among them.
 	count    int
 	last     []byte
 	hasLists bool

@@ -152,8 +152,8 @@ func (e Entry) String() string {
 	return text + "," + name + ":" + strconv.Itoa(int(e.Port))
 }
 
-// protocol returns the name of a protocol as in /etc/protocols, and whether it has ports. The name of a protocol without
-// ports is its number.
+// protocol returns the name of a protocol as in /etc/protocols, and whether it has ports. The name of a protocol
+// without ports is its number.
 func protocol(number uint8) (string, bool) {
 	switch number {
 	case unix.IPPROTO_TCP:

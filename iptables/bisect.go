@@ -17,10 +17,10 @@ type Refusal struct {
 	Err error
 }
 
-// ApplyWithout carries out the update as Apply does, but leaves out the rules that the kernel rejects, as long as they are
-// optional. Where the kernel does not name the rejected rules, as under legacy, ApplyWithout finds them by bisection in a
-// chain called scratch, to which no rule leads, so that nothing in force is affected. With an error nothing has changed, and
-// the refusals are those found until then.
+// ApplyWithout carries out the update as Apply does, but leaves out the rules that the kernel rejects, as long as they
+// are optional. Where the kernel does not name the rejected rules, as under legacy, ApplyWithout finds them by
+// bisection in a chain called scratch, to which no rule leads, so that nothing in force is affected. With an error
+// nothing has changed, and the refusals are those found until then.
 func (t *Table) ApplyWithout(ctx context.Context, u Update, scratch string, optional func(Rule) bool) ([]Refusal, error) {
 	b := bisection{table: t, scratch: scratch, tries: maxTries}
 	var refused []Refusal
@@ -49,7 +49,8 @@ func (t *Table) ApplyWithout(ctx context.Context, u Update, scratch string, opti
 	}
 }
 
-// isLockFailure reports whether an update failed because of the lock that legacy programs share. No rule is to blame then.
+// isLockFailure reports whether an update failed because of the lock that legacy programs share. No rule is to blame
+// then.
 func isLockFailure(err error) bool {
 	var failure *restoreError
 	return errors.As(err, &failure) &&

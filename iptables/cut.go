@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// The names of the groups with a fixed place in a cut update. The chains of the first group refer to no others, those of
-// the last one to any.
+// The names of the groups with a fixed place in a cut update. The chains of the first group refer to no others, those
+// of the last one to any.
 const (
 	FirstGroup = "\x00first"
 	lastGroup  = ""
@@ -19,9 +19,9 @@ type Part struct {
 	Update
 }
 
-// Split divides an update with more than limit rules by groups of chains. group returns the group of a chain: FirstGroup, a
-// name, or "" for the last group. Small consecutive groups share a part of at most limit rules. The last part also has the
-// jumps and the deletions.
+// Split divides an update with more than limit rules by groups of chains. group returns the group of a chain:
+// FirstGroup, a name, or "" for the last group. Small consecutive groups share a part of at most limit rules. The last
+// part also has the jumps and the deletions.
 func (u Update) Split(limit int, group func(chain string) string) []Part {
 	groups := u.groups(group)
 	named := slices.DeleteFunc(slices.Sorted(maps.Keys(groups)), func(g string) bool { return g == FirstGroup || g == lastGroup })

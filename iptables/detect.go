@@ -9,10 +9,10 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Detect returns the backend that the node's other rules are in, and the reason for the choice, for the log. A non-empty
-// override, "legacy" or "nft", decides. Otherwise Detect prefers the backend with the kubelet's hint, then the one with
-// more rules, then the one of the plain iptables command. It ignores backends whose programs are not installed. It
-// creates no table in either backend.
+// Detect returns the backend that the node's other rules are in, and the reason for the choice, for the log. A
+// non-empty override, "legacy" or "nft", decides. Otherwise Detect prefers the backend with the kubelet's hint, then
+// the one with more rules, then the one of the plain iptables command. It ignores backends whose programs are not
+// installed. It creates no table in either backend.
 func Detect(ctx context.Context, override string) (backend Backend, reason string, err error) {
 	return searchPath().detect(ctx, override)
 }
@@ -45,8 +45,8 @@ func (d programDirs) detect(ctx context.Context, override string) (Backend, stri
 	return d.byRules(ctx)
 }
 
-// hinted looks for the chains that the kubelet keeps in the mangle table of the backend that it uses, as a hint for others
-// (KEP-3178).
+// hinted looks for the chains that the kubelet keeps in the mangle table of the backend that it uses, as a hint for
+// others (KEP-3178).
 func (d programDirs) hinted(ctx context.Context) (backend Backend, reason string, found bool, err error) {
 	for _, backend := range []Backend{NFT, Legacy} {
 		for _, family := range []Family{IPv4, IPv6} {
@@ -112,8 +112,8 @@ func (d programDirs) countRules(ctx context.Context, backend Backend) (int, erro
 	return 0, firstErr
 }
 
-// look returns the rules of one table, or of all if table is empty, as iptables-save prints them. It creates no table. If
-// the program fails after it has printed something, look returns that without an error.
+// look returns the rules of one table, or of all if table is empty, as iptables-save prints them. It creates no table.
+// If the program fails after it has printed something, look returns that without an error.
 func (d programDirs) look(ctx context.Context, family Family, backend Backend, table string) (string, error) {
 	if backend == Legacy {
 		tables, err := legacyTables(family)

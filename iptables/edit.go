@@ -9,11 +9,12 @@ import (
 
 // Edit changes rules of an existing chain at their places.
 //
-// iptables inserts by number alone, and numbers are those of other rules if somebody else has inserted or deleted one since the chain was
-// read or written. So Update appends a rule that leads to the chain Probe, deletes the rule by the number that this one has in a chain of as many
-// rules as there are to be, and in the end deletes Probe, which fails while a rule leads there. With one rule more or less the update thus fails, and
-// nothing has changed. A rule that was replaced by another one moves none. Rules that changed places do not make it fail: rules may be
-// deleted and inserted beside their places then, in a chain that was wrong before, until who reads it finds it changed and replaces it.
+// iptables inserts by number alone, and numbers are those of other rules if somebody else has inserted or deleted one
+// since the chain was read or written. So Update appends a rule that leads to the chain Probe, deletes the rule by the
+// number that this one has in a chain of as many rules as there are to be, and in the end deletes Probe, which fails
+// while a rule leads there. With one rule more or less the update thus fails, and nothing has changed. A rule that was
+// replaced by another one moves none. Rules that changed places do not make it fail: rules may be deleted and inserted
+// beside their places then, in a chain that was wrong before, until who reads it finds it changed and replaces it.
 type Edit struct {
 	Chain string
 	// Rules is how many rules the chain has.
@@ -69,7 +70,8 @@ func (e Edit) without(drop func(Rule) bool) Edit {
 	return e
 }
 
-// lines returns the lines of the edit. What comes last in the chain is changed first, so that it moves nothing that is still to be changed.
+// lines returns the lines of the edit. What comes last in the chain is changed first, so that it moves nothing that is
+// still to be changed.
 func (e Edit) lines() (lines []string) {
 	add := func(words ...string) { lines = append(lines, strings.Join(words, " ")) }
 	add("-A", e.Chain, "-j", e.Probe)
@@ -78,7 +80,8 @@ func (e Edit) lines() (lines []string) {
 		for n := h.At + h.Delete; n > h.At; n-- {
 			add("-D", e.Chain, strconv.Itoa(n))
 		}
-		// In this order each rule comes before one that the kernel has: under nft, old programs cannot name one of the same transaction.
+		// In this order each rule comes before one that the kernel has: under nft, old programs cannot name one of the
+		// same transaction.
 		for i, r := range h.Insert {
 			add("-I", e.Chain, strconv.Itoa(h.At+1+i), r.String())
 		}
@@ -141,7 +144,8 @@ func (u *Update) Change(desired Chain, ch ChainChange) {
 	}
 }
 
-// Since compares the chain with the rules that the kernel has, by their ids, in order. The order of Rules has no meaning.
+// Since compares the chain with the rules that the kernel has, by their ids, in order. The order of Rules has no
+// meaning.
 func (c Chain) Since(have []string) ChainChange {
 	have, same := c.cutTail(have)
 	if !same {
@@ -208,9 +212,9 @@ func (c Chain) cutTail(have []string) (rest []string, same bool) {
 // pair is a place in what there is and one in what is wanted.
 type pair struct{ have, want int }
 
-// common returns the places of a longest common subsequence of have and want, in order. Of an id that comes several times, only the last
-// place in have is considered: no rule comes twice unless somebody else has put it there. So each id of want has one place in have at
-// most, and what is looked for is a longest sequence of growing places.
+// common returns the places of a longest common subsequence of have and want, in order. Of an id that comes several
+// times, only the last place in have is considered: no rule comes twice unless somebody else has put it there. So each
+// id of want has one place in have at most, and what is looked for is a longest sequence of growing places.
 func common(have, want []string) []pair {
 	places := make(map[string]int, len(have))
 	for i, id := range have {

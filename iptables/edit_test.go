@@ -30,7 +30,8 @@ func count(n int) []int {
 	return numbers
 }
 
-// numbersAfter carries out the lines of an edit on the numbers of a chain's rules. The tail and rules that lead to the probe are -1.
+// numbersAfter carries out the lines of an edit on the numbers of a chain's rules. The tail and rules that lead to the
+// probe are -1.
 func numbersAfter(t *testing.T, before []int, e Edit) []int {
 	t.Helper()
 	chain := append(slices.Clone(before), -1)
@@ -207,8 +208,8 @@ func TestEditsInTheKernel(t *testing.T) {
 	})
 }
 
-// TestAnEditAfterOthers: where somebody else has inserted or deleted a rule, the edit fails and changes nothing, and where a rule was
-// replaced at its place, the edit is right.
+// TestAnEditAfterOthers: where somebody else has inserted or deleted a rule, the edit fails and changes nothing, and
+// where a rule was replaced at its place, the edit is right.
 func TestAnEditAfterOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		others string
@@ -282,7 +283,8 @@ func TestARefusedRuleOfAnEdit(t *testing.T) {
 	})
 }
 
-// BenchmarkEdit changes one rule in the middle of a chain, and then half of those that an edit may change, in place and by replacing the chain.
+// BenchmarkEdit changes one rule in the middle of a chain, and then half of those that an edit may change, in place and
+// by replacing the chain.
 func BenchmarkEdit(b *testing.B) {
 	for _, backend := range []Backend{NFT, Legacy} {
 		for _, n := range []int{300, 625, 2000} {

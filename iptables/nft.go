@@ -164,8 +164,8 @@ func (r *nftRule) verdict(a map[uint16][]byte) {
 	}
 }
 
-// userComment returns the comment in a rule's user data, which is where later versions of iptables put it: a sequence of
-// type, length and value.
+// userComment returns the comment in a rule's user data, which is where later versions of iptables put it: a sequence
+// of type, length and value.
 func userComment(data []byte) string {
 	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
 		if data[0] == nftUserComment {

@@ -108,9 +108,9 @@ func programMode(ctx context.Context, path string) (Backend, error) {
 	return Legacy, nil
 }
 
-// run executes a program without a shell, in its own process group, which it kills when the context ends. The kernel kills
-// the program when this process dies, so that the program cannot overwrite the changes of the next instance. run returns
-// the first 4 KiB of the error output.
+// run executes a program without a shell, in its own process group, which it kills when the context ends. The kernel
+// kills the program when this process dies, so that the program cannot overwrite the changes of the next instance. run
+// returns the first 4 KiB of the error output.
 func run(ctx context.Context, stdin, path string, args ...string) (stdout, stderr string, err error) {
 	// The kernel sends the parent-death signal when the thread that started the program ends.
 	runtime.LockOSThread()
@@ -145,8 +145,8 @@ func environment() []string {
 	return env
 }
 
-// limitedBuffer keeps the first maxOutput bytes that are written to it. The buffer is no embedded field: its ReadFrom would
-// bypass the limit.
+// limitedBuffer keeps the first maxOutput bytes that are written to it. The buffer is no embedded field: its ReadFrom
+// would bypass the limit.
 type limitedBuffer struct{ kept bytes.Buffer }
 
 // Write never fails and never returns a short count, so that the program does not block.

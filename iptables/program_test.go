@@ -12,7 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/await"
 )
 
-// TestProgramsEndWithUs: what a program of a weave-npc that was killed still does would come after what the next one does.
+// TestProgramsEndWithUs: what a program of a weave-npc that was killed still does would come after what the next one
+// does.
 func TestProgramsEndWithUs(t *testing.T) {
 	const variable = "WEAVE_NPC_TEST_PROGRAM"
 	if path := os.Getenv(variable); path != "" {

@@ -17,17 +17,19 @@ type Rule struct {
 	// Match holds iptables arguments without chain, comment and target, for example
 	// `-m set --match-set weave-x src -p tcp -m tcp --dport 80`.
 	Match string
-	// Target holds the target's arguments, for example `-j ACCEPT` or `-g WEAVE-NPC-DROP-INGRESS`. A rule without a target
-	// only counts packets.
+	// Target holds the target's arguments, for example `-j ACCEPT` or `-g WEAVE-NPC-DROP-INGRESS`. A rule without a
+	// target only counts packets.
 	Target string
 	// Comment is for humans. String sanitizes it.
 	Comment string
-	// Order is the first sort key of rules whose order has no meaning; the text is the second. It is no part of the rule.
+	// Order is the first sort key of rules whose order has no meaning; the text is the second. It is no part of the
+	// rule.
 	Order int
-	// Instead, if not nil, takes the rule's place if the kernel rejects it. Without it the rule is left out. It is no part of the rule.
+	// Instead, if not nil, takes the rule's place if the kernel rejects it. Without it the rule is left out. It is no
+	// part of the rule.
 	Instead *Rule
-	// Printed, if not empty, is the rule as the kernel prints it, without command and chain. Such a rule is written back
-	// unchanged; Target is its target, Match and Comment are empty.
+	// Printed, if not empty, is the rule as the kernel prints it, without command and chain. Such a rule is written
+	// back unchanged; Target is its target, Match and Comment are empty.
 	Printed string
 }
 
@@ -120,10 +122,10 @@ func Comment(parts ...string) string {
 	return strings.TrimSpace(clean)
 }
 
-// HairpinIPv4 and HairpinIPv6 are classic BPF programs for `-m bpf --bytecode "..."` that match packets with equal source
-// and destination addresses. Together with `-m conntrack --ctstate DNAT` one rule matches every pod that reaches itself
-// through a Service. The programs start at the network header and compare the addresses word by word (bytes 12 and 16 of
-// the IPv4 header, RFC 791; 8 and 24 of the IPv6 header, RFC 8200):
+// HairpinIPv4 and HairpinIPv6 are classic BPF programs for `-m bpf --bytecode "..."` that match packets with equal
+// source and destination addresses. Together with `-m conntrack --ctstate DNAT` one rule matches every pod that reaches
+// itself through a Service. The programs start at the network header and compare the addresses word by word (bytes 12
+// and 16 of the IPv4 header, RFC 791; 8 and 24 of the IPv6 header, RFC 8200):
 //
 //	ld [src]; tax; ld [dst]; jeq x, next, no   (once for IPv4, four times for IPv6)
 //	ret 65535

@@ -66,8 +66,8 @@ type SeenChain struct {
 	IDs []string
 	// Text holds the rules as printed ("-A CHAIN ..."), in order, without their counters.
 	Text []string
-	// Packets holds the number of packets that each rule has matched since it was written, in order; nil if the counters
-	// were not read.
+	// Packets holds the number of packets that each rule has matched since it was written, in order; nil if the
+	// counters were not read.
 	Packets []uint64
 }
 

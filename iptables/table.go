@@ -34,8 +34,8 @@ type Table struct {
 	single *goiptables.IPTables
 }
 
-// New returns the filter table of a family in a backend. It fails if there are no programs for it, or if this process may
-// not use them.
+// New returns the filter table of a family in a backend. It fails if there are no programs for it, or if this process
+// may not use them.
 func New(family Family, backend Backend) (*Table, error) {
 	return searchPath().open(family, backend)
 }
@@ -70,8 +70,9 @@ func (d programDirs) open(family Family, backend Backend) (*Table, error) {
 	return t, nil
 }
 
-// waitArgs returns the arguments that make a version of iptables-restore wait for the lock. Versions up to 1.8.7 poll the
-// lock once a second by default; later ones deprecate the interval. The nft programs accept the arguments and have no lock.
+// waitArgs returns the arguments that make a version of iptables-restore wait for the lock. Versions up to 1.8.7 poll
+// the lock once a second by default; later ones deprecate the interval. The nft programs accept the arguments and have
+// no lock.
 func waitArgs(version []int) []string {
 	args := []string{"--wait=" + strconv.Itoa(lockWait)}
 	if slices.Compare(version, []int{1, 8, 8}) < 0 {
@@ -89,9 +90,9 @@ func (t *Table) Backend() Backend { return t.backend }
 // String returns a name for logs, such as "IPv6 nft".
 func (t *Table) String() string { return fmt.Sprintf("%s %s", t.family, t.backend) }
 
-// Read reads the whole filter table. The chains of this program are those whose names have the prefix. A table that does
-// not exist reads as an empty one, and Read does not create it. The cost grows with the table (10,000 foreign rules: a
-// third of a second under nft), so compare the Fingerprint first.
+// Read reads the whole filter table. The chains of this program are those whose names have the prefix. A table that
+// does not exist reads as an empty one, and Read does not create it. The cost grows with the table (10,000 foreign
+// rules: a third of a second under nft), so compare the Fingerprint first.
 func (t *Table) Read(ctx context.Context, prefix string) (Seen, error) {
 	if t.backend == Legacy {
 		tables, err := legacyTables(t.family)
@@ -137,8 +138,8 @@ func (t *Table) chain(name string) (chain SeenChain, exists bool, err error) {
 	return chain, true, nil
 }
 
-// listed iterates over the rules in a listing of one chain (iptables -S): text, rule. A rule that cannot be read counts as
-// a rule without an id.
+// listed iterates over the rules in a listing of one chain (iptables -S): text, rule. A rule that cannot be read counts
+// as a rule without an id.
 func listed(lines []string) func(yield func(string, parsed) bool) {
 	return func(yield func(string, parsed) bool) {
 		for text := strings.Join(lines, "\n"); text != ""; {
@@ -156,8 +157,8 @@ func listed(lines []string) func(yield func(string, parsed) bool) {
 	}
 }
 
-// readNFT reads a table with rules that iptables cannot show: chains of this program one by one with iptables, the rules
-// that lead to them from nft. why is the error of iptables.
+// readNFT reads a table with rules that iptables cannot show: chains of this program one by one with iptables, the
+// rules that lead to them from nft. why is the error of iptables.
 func (t *Table) readNFT(prefix string, why error) (Seen, error) {
 	seen := Seen{Chains: map[string]SeenChain{}, Hooks: map[string][]string{}, Policies: map[string]string{},
 		Accepting: map[string]bool{}, Native: true}
@@ -194,8 +195,8 @@ func (t *Table) readNFT(prefix string, why error) (Seen, error) {
 	return seen, nil
 }
 
-// chainAlongsideNFT reads a chain of this program. If iptables cannot show it, somebody else has added a rule: the result
-// is one unknown rule.
+// chainAlongsideNFT reads a chain of this program. If iptables cannot show it, somebody else has added a rule: the
+// result is one unknown rule.
 func (t *Table) chainAlongsideNFT(name string) (SeenChain, error) {
 	c, _, err := t.chain(name)
 	if err == nil || !unparsable(err.Error()) && !strings.Contains(err.Error(), "incompatible") {
@@ -205,8 +206,8 @@ func (t *Table) chainAlongsideNFT(name string) (SeenChain, error) {
 	return SeenChain{IDs: []string{"?" + text}, Text: []string{text}}, nil
 }
 
-// Fingerprint reads the fingerprint of the table, which takes microseconds. Under legacy a table that does not exist has
-// the zero fingerprint: asking the kernel about it would create it.
+// Fingerprint reads the fingerprint of the table, which takes microseconds. Under legacy a table that does not exist
+// has the zero fingerprint: asking the kernel about it would create it.
 func (t *Table) Fingerprint() (Fingerprint, error) {
 	if t.backend == NFT {
 		generation, err := nftGeneration()

@@ -77,8 +77,8 @@ func Referrers(seen Seen, prefix string) []Jump {
 type Update struct {
 	// Replace are chains to create, or to empty, and to fill.
 	Replace []Chain
-	// Insert holds rules to insert at the head of existing chains: chain -> rules. Under nft an update that only inserts
-	// is about nine times faster than one that flushes or deletes.
+	// Insert holds rules to insert at the head of existing chains: chain -> rules. Under nft an update that only
+	// inserts is about nine times faster than one that flushes or deletes.
 	Insert map[string][]Rule
 	// Edits change rules of existing chains at their places.
 	Edits []Edit
@@ -93,8 +93,8 @@ func (u Update) Empty() bool {
 	return len(u.lines()) == 0
 }
 
-// Without returns the update without the rules of its chains for which drop returns true, or with those that stand in their places. Tails and
-// jumps stay.
+// Without returns the update without the rules of its chains for which drop returns true, or with those that stand in
+// their places. Tails and jumps stay.
 func (u Update) Without(drop func(Rule) bool) Update {
 	out := Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]Rule{}}
 	for _, c := range u.Replace {
@@ -130,8 +130,8 @@ func (u Update) hasStale() bool {
 	return slices.ContainsFunc(u.Jumps, func(j Jump) bool { return len(j.Stale) > 0 })
 }
 
-// String returns the update as input of iptables-restore --noflush. Equal updates have equal texts: everything without an
-// order is sorted.
+// String returns the update as input of iptables-restore --noflush. Equal updates have equal texts: everything without
+// an order is sorted.
 func (u Update) String() string {
 	return restoreInput(u.lines())
 }
@@ -196,8 +196,8 @@ func (u Update) lines() []string {
 	return lines
 }
 
-// deletion returns the line that deletes a printed rule of a chain. For any other text it returns a comment, which String
-// shows and checkLine rejects.
+// deletion returns the line that deletes a printed rule of a chain. For any other text it returns a comment, which
+// String shows and checkLine rejects.
 func deletion(chain, printed string) string {
 	if rest, ok := strings.CutPrefix(printed, "-A "+chain+" "); ok {
 		return "-D " + chain + " " + rest

@@ -1,4 +1,5 @@
-// Package npc is the vocabulary of weave-npc: pods, namespaces and nodes as far as policies depend on them, and the properties of packets.
+// Package npc is the vocabulary of weave-npc: pods, namespaces and nodes as far as policies depend on them, and the
+// properties of packets.
 //
 // It has no state and imports no other package of this repository.
 //
@@ -28,7 +29,8 @@ type Node struct {
 	Name   string
 	UID    types.UID
 	Labels map[string]string
-	// Addrs are the entries of status.addresses that are IP addresses, of whatever type, unmapped and without duplicates.
+	// Addrs are the entries of status.addresses that are IP addresses, of whatever type, unmapped and without
+	// duplicates.
 	Addrs []netip.Addr
 }
 
@@ -53,7 +55,8 @@ type Pod struct {
 	Finished bool
 	// Deleting is set if the pod has a deletion timestamp.
 	Deleting bool
-	// StaleAddrs is set if Addrs were reported for a former sandbox of the pod, so that whose they are now is not known.
+	// StaleAddrs is set if Addrs were reported for a former sandbox of the pod, so that whose they are now is not
+	// known.
 	StaleAddrs bool
 	// LastStart is when one of the containers was last started, as far as that is reported; zero if it is not.
 	LastStart time.Time
@@ -68,12 +71,12 @@ type Workload struct{ Kind, Name string }
 // String returns the kind and the name.
 func (w Workload) String() string { return w.Kind + "/" + w.Name }
 
-// bootTolerance is how much earlier than the node's start a container may have been started by its time stamp, before that counts
-// as another boot: clocks are set, and time stamps are rounded.
+// bootTolerance is how much earlier than the node's start a container may have been started by its time stamp, before
+// that counts as another boot: clocks are set, and time stamps are rounded.
 const bootTolerance = 10 * time.Second
 
-// ReportedBefore reports whether the pod's status is from before its node was started: no container has been started since. The
-// network of such a pod does not exist any more, and may be made anew with another address.
+// ReportedBefore reports whether the pod's status is from before its node was started: no container has been started
+// since. The network of such a pod does not exist any more, and may be made anew with another address.
 func (p *Pod) ReportedBefore(boot time.Time) bool {
 	return !p.LastStart.IsZero() && p.LastStart.Before(boot.Add(-bootTolerance))
 }
@@ -97,11 +100,13 @@ const (
 	NodeMissing
 	// ObjectsMissing: a file has never been read.
 	ObjectsMissing
-	// ClusterPoliciesMissing: the API server has ClusterNetworkPolicies, or does not tell, and they have never been read. All else has been.
+	// ClusterPoliciesMissing: the API server has ClusterNetworkPolicies, or does not tell, and they have never been
+	// read. All else has been.
 	ClusterPoliciesMissing
 )
 
-// Claims returns the addresses that the pod has by its status: none if it is on the host network or finished, or if they are stale.
+// Claims returns the addresses that the pod has by its status: none if it is on the host network or finished, or if
+// they are stale.
 func (p Pod) Claims() []netip.Addr {
 	if p.HostNetwork || p.Finished || p.StaleAddrs {
 		return nil

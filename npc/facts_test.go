@@ -46,7 +46,8 @@ func TestReportedBefore(t *testing.T) {
 	}
 }
 
-// TestOwnsRather shows which of two pods gets an address that both claim. What comes first in the list decides before what comes later.
+// TestOwnsRather shows which of two pods gets an address that both claim. What comes first in the list decides before
+// what comes later.
 func TestOwnsRather(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	for _, c := range []struct {

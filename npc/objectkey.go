@@ -1,5 +1,5 @@
-// This part of the package spells the key of a Kubernetes object, "namespace/name": one spelling for maps, log lines and texts, so that a
-// key from one place finds the object in another.
+// This part of the package spells the key of a Kubernetes object, "namespace/name": one spelling for maps, log lines
+// and texts, so that a key from one place finds the object in another.
 //
 //	pods[npc.ObjectKey("shop", "web")] // pods["shop/web"]
 //

@@ -30,8 +30,8 @@ var protocols = [...]struct {
 // PortProtocols are the numbers of the protocols that have ports, in the order in which rules have them.
 var PortProtocols = [...]uint8{TCP, UDP, SCTP}
 
-// PortProtocol returns the number of the protocol of a port of a Kubernetes object. It is TCP if the object has none, and 0 if the
-// protocol has no ports or is not known.
+// PortProtocol returns the number of the protocol of a port of a Kubernetes object. It is TCP if the object has none,
+// and 0 if the protocol has no ports or is not known.
 func PortProtocol(p corev1.Protocol) uint8 {
 	if p == "" {
 		return TCP
@@ -54,7 +54,8 @@ func APIProtocol(number uint8) corev1.Protocol {
 	return ""
 }
 
-// ProtocolName returns a protocol's name in lower case, as iptables takes it, or its number if the protocol has no ports.
+// ProtocolName returns a protocol's name in lower case, as iptables takes it, or its number if the protocol has no
+// ports.
 func ProtocolName(number uint8) string {
 	for _, known := range protocols {
 		if known.number == number {

@@ -21,9 +21,9 @@ const (
 	recordMax = 1 << 20
 )
 
-// captureReader reads a stream of pcap records. pcapgo's reader rejects a record that is longer than the packet's length in
-// the record header. ulogd2 writes such records for packets with no or a wrong length in their IP header, so that one such
-// packet would end the log.
+// captureReader reads a stream of pcap records. pcapgo's reader rejects a record that is longer than the packet's
+// length in the record header. ulogd2 writes such records for packets with no or a wrong length in their IP header, so
+// that one such packet would end the log.
 type captureReader struct {
 	in  *bufio.Reader
 	buf []byte
@@ -45,14 +45,15 @@ func newCaptureReader(in io.Reader) (*captureReader, error) {
 	return r, nil
 }
 
-// isCaptureHeader reports whether b is the start of a capture. A record cannot look like one: its time would be in 2056.
+// isCaptureHeader reports whether b is the start of a capture. A record cannot look like one: its time would be in
+// 2056.
 func isCaptureHeader(b []byte) bool {
 	version := binary.NativeEndian.Uint32(b[4:])
 	return binary.NativeEndian.Uint32(b) == captureMagic && (version == captureVersion || version == captureVersionBig)
 }
 
-// next returns the next packet, which is valid until the following call. At the end of the stream, even within a record, it
-// returns io.EOF.
+// next returns the next packet, which is valid until the following call. At the end of the stream, even within a
+// record, it returns io.EOF.
 func (r *captureReader) next() (time.Time, []byte, error) {
 	head := r.buf[:recordHeader]
 	if err := r.fill(head); err != nil {

@@ -18,7 +18,8 @@ const (
 	// none is the user and group of ulogd2. It parses untrusted packets, and as root it would make itself a real-time
 	// process above everything else on the node.
 	none = 65534
-	// pipeSize is the capacity of a pipe, which fills up while the handler is busy. It is the maximum without privileges.
+	// pipeSize is the capacity of a pipe, which fills up while the handler is busy. It is the maximum without
+	// privileges.
 	pipeSize = 1 << 20
 )
 
@@ -41,8 +42,8 @@ type child struct {
 	handle func(Packet)
 }
 
-// runChild runs ulogd2 until it ends or ctx does. It returns whether ulogd2 came up and why it ended. It leaves no process
-// and no open file.
+// runChild runs ulogd2 until it ends or ctx does. It returns whether ulogd2 came up and why it ended. It leaves no
+// process and no open file.
 func runChild(ctx context.Context, c Config, p timing, inst installation, rec *recording, handle func(Packet)) (cameUp bool, err error) {
 	ch := &child{c: c, timing: p, lines: newLineLog(c.Log), record: rec, handle: handle}
 	ch.ctx, ch.cancel = context.WithCancelCause(ctx)
@@ -152,8 +153,8 @@ func (ch *child) startAs(inst installation, unprivileged bool) error {
 	return ch.cmd.Start()
 }
 
-// readGroup passes the packets of the i-th group to the handler until the child ends. It ends the child if its output is
-// not a capture.
+// readGroup passes the packets of the i-th group to the handler until the child ends. It ends the child if its output
+// is not a capture.
 func (ch *child) readGroup(i int) {
 	g := ch.c.Groups[i]
 	r, err := newCaptureReader(ch.readers[i])

@@ -22,11 +22,11 @@ type Config struct {
 	Mark uint32
 	// Binary is the path of ulogd2's executable. If it is empty, PATH and the usual directories are searched.
 	Binary string
-	// PluginDir is the directory of ulogd2's plug-ins. If it is empty, the directories of Debian, Ubuntu, Fedora and Alpine
-	// are searched.
+	// PluginDir is the directory of ulogd2's plug-ins. If it is empty, the directories of Debian, Ubuntu, Fedora and
+	// Alpine are searched.
 	PluginDir string
-	// Recording is the path of a capture file (pcap, raw IP packets) for the last logged packets; empty for none. At half of
-	// RecordingSize the file is renamed to end in .1, in place of the previous such file, and a new one starts.
+	// Recording is the path of a capture file (pcap, raw IP packets) for the last logged packets; empty for none. At
+	// half of RecordingSize the file is renamed to end in .1, in place of the previous such file, and a new one starts.
 	Recording string
 	// RecordingSize is the maximum size of both files together, in bytes.
 	RecordingSize int64
@@ -36,8 +36,8 @@ type Config struct {
 	Stats *Stats
 }
 
-// Group is one NFLOG group. ulogd2's pcap output does not contain the prefix of the rule, so only the group tells which rule
-// logged a packet.
+// Group is one NFLOG group. ulogd2's pcap output does not contain the prefix of the rule, so only the group tells which
+// rule logged a packet.
 type Group struct {
 	// Number is the argument of --nflog-group. 0 is an error: ulogd2 would replace the system's own packet loggers.
 	Number uint16
@@ -53,8 +53,8 @@ type Stats struct {
 	Undecodable atomic.Uint64
 	// Restarts is the number of times that ulogd2 was started again after it had ended or had not come up.
 	Restarts atomic.Uint64
-	// Lost is the number of packets that the kernel dropped because ulogd2's receive buffer was full. It lags by a second,
-	// and does not include the last second of a process.
+	// Lost is the number of packets that the kernel dropped because ulogd2's receive buffer was full. It lags by a
+	// second, and does not include the last second of a process.
 	Lost atomic.Uint64
 	// Unrecorded is the number of packets that could not be written to the recording.
 	Unrecorded atomic.Uint64

@@ -14,13 +14,15 @@ const (
 	receiveBuffer = 8 << 20
 )
 
-// configuration returns ulogd2's configuration file: a stack of plug-ins per group, each of which writes to its own pipe.
+// configuration returns ulogd2's configuration file: a stack of plug-ins per group, each of which writes to its own
+// pipe.
 //
-// With a threshold of 1 ulogd2 gets every packet at once instead of after 1 s or 100 packets, and one lost message is one
-// lost packet. ulogd2 sets the receive buffer only below its maximum; a maximum just above keeps it from being doubled
-// later. bind and unbind stay 0: they would change the system's own loggers.
+// With a threshold of 1 ulogd2 gets every packet at once instead of after 1 s or 100 packets, and one lost message is
+// one lost packet. ulogd2 sets the receive buffer only below its maximum; a maximum just above keeps it from being
+// doubled later. bind and unbind stay 0: they would change the system's own loggers.
 //
-// Packets without the mark are somebody else's reports. MARK stands after BASE because it accepts the output of BASE as it is.
+// Packets without the mark are somebody else's reports. MARK stands after BASE because it accepts the output of BASE as
+// it is.
 func configuration(groups []Group, mark uint32, plugins []string) string {
 	var b strings.Builder
 	b.WriteString("[global]\nlogfile=\"stdout\"\nloglevel=5\n")

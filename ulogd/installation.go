@@ -24,8 +24,8 @@ func pluginNames() []string {
 	return []string{"ulogd_inppkt_NFLOG.so", "ulogd_filter_MARK.so", "ulogd_raw2packet_BASE.so", "ulogd_output_PCAP.so"}
 }
 
-// findInstallation returns the paths of ulogd2 and its plug-ins: those of c, or those found in the file system below root.
-// Its error names what is missing.
+// findInstallation returns the paths of ulogd2 and its plug-ins: those of c, or those found in the file system below
+// root. Its error names what is missing.
 func findInstallation(c Config, root string) (installation, error) {
 	binary, err := findBinary(c.Binary, root)
 	if err != nil {

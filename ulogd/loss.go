@@ -17,7 +17,8 @@ const (
 	lossReportPeriod = time.Minute
 )
 
-// watchLoss adds the packets that the kernel could not deliver to ulogd2, with process id pid, to Stats.Lost until ctx ends.
+// watchLoss adds the packets that the kernel could not deliver to ulogd2, with process id pid, to Stats.Lost until ctx
+// ends.
 func watchLoss(ctx context.Context, pid int, c Config, period time.Duration) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -78,8 +79,8 @@ func groupPorts(logs string, groups []Group) map[string]bool {
 	return ports
 }
 
-// countDrops returns the sum of the drops of the netfilter sockets with these port ids. The columns of /proc/net/netlink
-// are sk, protocol, port id, groups, rmem, wmem, dump, locks, drops, inode.
+// countDrops returns the sum of the drops of the netfilter sockets with these port ids. The columns of
+// /proc/net/netlink are sk, protocol, port id, groups, rmem, wmem, dump, locks, drops, inode.
 func countDrops(sockets string, ports map[string]bool) uint64 {
 	var sum uint64
 	for line := range strings.Lines(sockets) {

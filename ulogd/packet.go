@@ -69,8 +69,9 @@ func (p Packet) ProtocolName() string {
 	return strconv.Itoa(int(p.Protocol))
 }
 
-// decode decodes a packet that begins with its IPv4 or IPv6 header (LINKTYPE_RAW) and may end anywhere after the addresses.
-// It fails if there is no complete IP header. It does not set Group and Time, and the result does not refer to b.
+// decode decodes a packet that begins with its IPv4 or IPv6 header (LINKTYPE_RAW) and may end anywhere after the
+// addresses. It fails if there is no complete IP header. It does not set Group and Time, and the result does not refer
+// to b.
 func decode(b []byte) (Packet, error) {
 	if len(b) == 0 {
 		return Packet{}, errors.New("empty packet")
@@ -112,7 +113,8 @@ func decodeIPv4(b []byte) (Packet, error) {
 	return p, nil
 }
 
-// decodeIPv6 decodes a packet according to RFC 8200, 3. It skips the extension headers that the kernel's own matches skip.
+// decodeIPv6 decodes a packet according to RFC 8200, 3. It skips the extension headers that the kernel's own matches
+// skip.
 func decodeIPv6(b []byte) (Packet, error) {
 	if len(b) < ipv6Header {
 		return Packet{}, errors.Errorf("%d bytes of an IPv6 header", len(b))

@@ -21,7 +21,8 @@ const (
 	snapLength = 262144
 )
 
-// recording keeps the last logged packets in two capture files: the current one and the previous one, whose name ends in .1.
+// recording keeps the last logged packets in two capture files: the current one and the previous one, whose name ends
+// in .1.
 type recording struct {
 	path string
 	half int64 // maximum bytes of either file

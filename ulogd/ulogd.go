@@ -1,5 +1,5 @@
-// Package ulogd runs and supervises ulogd2 and decodes the packets that it logs. It knows nothing about policies or pods, and
-// imports no other package of this module.
+// Package ulogd runs and supervises ulogd2 and decodes the packets that it logs. It knows nothing about policies or
+// pods, and imports no other package of this module.
 //
 //	kernel ── NFLOG group ──▶ ulogd2 ── pcap, one pipe per group ──▶ Run ──▶ handle(Packet)
 //	                          (child process, restarted)                └──▶ recording (optional)
@@ -18,8 +18,8 @@ import (
 )
 
 // Run runs ulogd2 and calls handle for every logged packet, one call at a time, until ctx ends. Then it ends the child
-// process and returns nil. It returns an error, at once, only for a Config that can never work. If ulogd2 is absent, fails or
-// dies, Run logs it and tries again. If handle is slow, the kernel drops packets, which Stats.Lost counts.
+// process and returns nil. It returns an error, at once, only for a Config that can never work. If ulogd2 is absent,
+// fails or dies, Run logs it and tries again. If handle is slow, the kernel drops packets, which Stats.Lost counts.
 //
 // ulogd2 inherits the network namespace of the calling thread, which Run locks. It runs as user nobody with only
 // CAP_NET_ADMIN, if this process may change the user, and needs no writable directory.

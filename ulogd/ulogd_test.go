@@ -390,7 +390,8 @@ func TestRunRecords(t *testing.T) {
 	}
 }
 
-// TestRunKilledAgainAndAgain: ulogd2 is killed under load, the packets go on coming. WEAVE_NPC_TEST_ULOGD_KILLS sets how often.
+// TestRunKilledAgainAndAgain: ulogd2 is killed under load, the packets go on coming. WEAVE_NPC_TEST_ULOGD_KILLS sets
+// how often.
 func TestRunKilledAgainAndAgain(t *testing.T) {
 	kills := 10
 	if text := os.Getenv("WEAVE_NPC_TEST_ULOGD_KILLS"); text != "" {
@@ -430,7 +431,8 @@ func TestRunKilledAgainAndAgain(t *testing.T) {
 	s.end(t)
 }
 
-// flood sends so many UDP packets a second to as many ports of 127.0.0.2, catching up when it is late, until ctx ends, and returns how many.
+// flood sends so many UDP packets a second to as many ports of 127.0.0.2, catching up when it is late, until ctx ends,
+// and returns how many.
 func flood(ctx context.Context, fd, perSecond int, sent chan<- int) {
 	n := 0
 	tick := time.NewTicker(time.Millisecond)

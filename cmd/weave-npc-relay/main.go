@@ -1,5 +1,5 @@
-// Command weave-npc-relay follows an API server and serves weave-npc's agents what they watch, so that the API server sends each change to a few
-// relays and not to every node.
+// Command weave-npc-relay follows an API server and serves weave-npc's agents what they watch, so that the API server
+// sends each change to a few relays and not to every node.
 package main
 
 import (
@@ -77,7 +77,8 @@ func run(ctx context.Context, f flags) error {
 	if f.audience == "" || f.readyAfter < 0 {
 		return errors.New("--audience must not be empty, --ready-after not negative")
 	}
-	// A connection to an API server that is gone has to be noticed before agents would take the relay for fresh. client-go asks these variables.
+	// A connection to an API server that is gone has to be noticed before agents would take the relay for fresh.
+	// client-go asks these variables.
 	for name, value := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "2", "HTTP2_PING_TIMEOUT_SECONDS": "2"} {
 		if err := os.Setenv(name, value); err != nil {
 			return errors.Wrap(err, "setting how often the API server's connection is tested")

@@ -44,8 +44,9 @@ func executeOn(t *testing.T, stdin io.Reader, args ...string) (out string, code 
 	return stdout.String(), cli.Status(ran, err)
 }
 
-// checkTranscript runs the commands of a transcript in testdata, which are the lines that begin with "$ ", and compares their output with the
-// lines below. A status other than 0 is on the last line. "< FILE" at the end of a command is its standard input.
+// checkTranscript runs the commands of a transcript in testdata, which are the lines that begin with "$ ", and compares
+// their output with the lines below. A status other than 0 is on the last line. "< FILE" at the end of a command is its
+// standard input.
 func checkTranscript(t *testing.T, path string) {
 	t.Helper()
 	want, err := os.ReadFile(path)
@@ -165,10 +166,12 @@ func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
 	}
 }
 
-// TestWorkloadsAreAskedAbout shows what the commands make of workloads without pods, of those that have some, and of standard input.
+// TestWorkloadsAreAskedAbout shows what the commands make of workloads without pods, of those that have some, and of
+// standard input.
 func TestWorkloadsAreAskedAbout(t *testing.T) { checkTranscript(t, "testdata/workloads.txt") }
 
-// TestS102_StagedPoliciesAreAskedAbout shows what the commands make of staged policies, and of those that only ask to be staged.
+// TestS102_StagedPoliciesAreAskedAbout shows what the commands make of staged policies, and of those that only ask to
+// be staged.
 func TestS102_StagedPoliciesAreAskedAbout(t *testing.T) { checkTranscript(t, "testdata/staged.txt") }
 
 func TestReplay(t *testing.T) { checkTranscript(t, "testdata/replay.txt") }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestUnusedMethodsAreNotLinked checks that the program has no templates: they call methods by name, so the linker keeps every exported method,
-// which would be half of the program and a third of its memory.
+// TestUnusedMethodsAreNotLinked checks that the program has no templates: they call methods by name, so the linker
+// keeps every exported method, which would be half of the program and a third of its memory.
 func TestUnusedMethodsAreNotLinked(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "weave-npc")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {

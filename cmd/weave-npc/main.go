@@ -1,4 +1,5 @@
-// Command weave-npc enforces Kubernetes network policies on a node with ipsets and iptables, and answers what they allow, there and elsewhere.
+// Command weave-npc enforces Kubernetes network policies on a node with ipsets and iptables, and answers what they
+// allow, there and elsewhere.
 package main
 
 import (

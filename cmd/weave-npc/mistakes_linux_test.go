@@ -64,8 +64,8 @@ func TestMistakesAreAnswered(t *testing.T) {
 	}
 }
 
-// TestVariablesOfServicesAreNoFlags sets the variable that Kubernetes gives to containers for a Service called weave-npc. By its name, it is a
-// flag of explain and show matrix.
+// TestVariablesOfServicesAreNoFlags sets the variable that Kubernetes gives to containers for a Service called
+// weave-npc. By its name, it is a flag of explain and show matrix.
 func TestVariablesOfServicesAreNoFlags(t *testing.T) {
 	t.Setenv("WEAVE_NPC_PORT", "tcp://10.96.0.7:6781")
 	out, code := execute(t, "explain", "--manifests", "testdata/shop", "--from", "shop/web", "--to", "shop/db", "--port", "tcp/5432")

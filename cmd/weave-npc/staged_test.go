@@ -15,7 +15,8 @@ import (
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
-// apiServer starts a server with policies and pods of weave-npc, each on the node of its name, and returns a kubeconfig for it.
+// apiServer starts a server with policies and pods of weave-npc, each on the node of its name, and returns a kubeconfig
+// for it.
 func apiServer(t *testing.T, policies []string, pods ...string) string {
 	t.Helper()
 	list := func(apiVersion, kind string, items []string) string {

@@ -29,8 +29,9 @@ func DidYouMean(name string, names func(func(string) bool)) string {
 	return "; did you mean " + best + "?"
 }
 
-// Nearest returns the most similar of some names, the first in order of several: that which the fewest characters have to be added, removed, changed or
-// swapped with the next for, and at most a number of them. It is empty if there is none.
+// Nearest returns the most similar of some names, the first in order of several: that which the fewest characters have
+// to be added, removed, changed or swapped with the next for, and at most a number of them. It is empty if there is
+// none.
 func Nearest(name string, names func(func(string) bool), most int) string {
 	best, least := "", most
 	for _, candidate := range slices.Sorted(names) {
@@ -41,8 +42,8 @@ func Nearest(name string, names func(func(string) bool), most int) string {
 	return best
 }
 
-// distance returns how many characters have to be added, removed, changed or swapped with the next to turn one text into another. If that is
-// more than most, it returns any number above most.
+// distance returns how many characters have to be added, removed, changed or swapped with the next to turn one text
+// into another. If that is more than most, it returns any number above most.
 func distance(a, b string, most int) int {
 	if len(a)-len(b) > most || len(b)-len(a) > most {
 		return most + 1

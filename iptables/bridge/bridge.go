@@ -32,8 +32,8 @@ const (
 	redirect            = 137
 )
 
-// Table is the table weave-npc of nftables' bridge family, in the network namespace of the calling thread. It drops frames
-// that arrive at the given bridge ports:
+// Table is the table weave-npc of nftables' bridge family, in the network namespace of the calling thread. It drops
+// frames that arrive at the given bridge ports:
 //   - frames with a VLAN tag (802.1Q, 802.1ad), unless AllowVLAN is set: br_netfilter does not pass them to iptables;
 //   - ICMPv6 messages that only routers send: with a router advertisement, a pod gives all pods of the bridge an address
 //     that no API object has, and with a redirect it becomes their router.
@@ -86,8 +86,8 @@ func (g Table) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nftables.
 		}
 	}
 	const accept, drop = expr.VerdictAccept, expr.VerdictDrop
-	// Nearly all frames leave here. The kernel has skipped extension headers to find the protocol. If they are cut short,
-	// there is no protocol, and this rule does not match.
+	// Nearly all frames leave here. The kernel has skipped extension headers to find the protocol. If they are cut
+	// short, there is no protocol, and this rule does not match.
 	add(accept, "", protocol(expr.CmpOpNeq))
 	add(accept, "", []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
@@ -97,8 +97,8 @@ func (g Table) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nftables.
 	add(drop, routerComment, protocol(expr.CmpOpEq), icmpType(expr.CmpOpEq, routerAdvertisement))
 	add(drop, routerComment, protocol(expr.CmpOpEq), icmpType(expr.CmpOpEq, redirect))
 	add(accept, "", protocol(expr.CmpOpEq), icmpType(expr.CmpOpGte, 0))
-	// The type of the remaining packets cannot be read. That is normal for all fragments except the first. A first fragment
-	// that ends before the type hides it: conntrack reassembles the packet and may pass it on whole.
+	// The type of the remaining packets cannot be read. That is normal for all fragments except the first. A first
+	// fragment that ends before the type hides it: conntrack reassembles the packet and may pass it on whole.
 	add(accept, "", []expr.Any{
 		&expr.Exthdr{DestRegister: 1, Type: unix.IPPROTO_FRAGMENT, Offset: offsetOfFragment, Len: 2, Op: expr.ExthdrOpIpv6},
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, fragmentMask), Xor: []byte{0, 0}},
@@ -123,8 +123,8 @@ func icmpType(op expr.CmpOp, kind byte) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Len: 1}, compare(op, kind)}
 }
 
-// Ports returns the indexes of the guarded interfaces, sorted. whole is false if there is no table, or if it differs from
-// the one that Guard writes.
+// Ports returns the indexes of the guarded interfaces, sorted. whole is false if there is no table, or if it differs
+// from the one that Guard writes.
 func (g Table) Ports() (ports []int, whole bool, err error) {
 	t := kernelTable()
 	there, err := g.there()

@@ -52,8 +52,8 @@ func (v *View) refused(a netip.Addr, p *npc.Pod, node string) bool {
 	return v.nodeAddrs[node].has(a) || v.hostIPs.has(a)
 }
 
-// ClaimsNodes reports whether an address that a pod claims is its own node's. As long as a node's addresses are not known, only the pod's own
-// status.hostIPs count.
+// ClaimsNodes reports whether an address that a pod claims is its own node's. As long as a node's addresses are not
+// known, only the pod's own status.hostIPs count.
 func (v *View) ClaimsNodes(p *npc.Pod, a netip.Addr) bool {
 	if known, ok := v.nodeAddrs[p.Node]; ok {
 		return known.has(a)
@@ -72,8 +72,8 @@ func (v *View) NodeHas(node string, a netip.Addr) bool {
 // IsNodes reports whether an address is of any node.
 func (v *View) IsNodes(a netip.Addr) bool { return v.ofNodes.has(a) }
 
-// NodesAt returns the Nodes whose status has an address, ordered by name: a selector of nodes as peers matches the address if it matches one of
-// them.
+// NodesAt returns the Nodes whose status has an address, ordered by name: a selector of nodes as peers matches the
+// address if it matches one of them.
 func (v *View) NodesAt(a netip.Addr) []npc.Node { return v.nodesAt[a] }
 
 // StatusAddrs returns the addresses that the status of a Node has, sorted.
@@ -86,7 +86,8 @@ func (v *View) ConflictingPods(a netip.Addr, of *npc.Pod) []*npc.Pod {
 	return sorted(v.claims[a], func(p *npc.Pod) bool { return p != of && p.Node == of.Node })
 }
 
-// Stale returns the pods of a node whose status has an address from before a restart, ordered by namespace/name. The empty node stands for all.
+// Stale returns the pods of a node whose status has an address from before a restart, ordered by namespace/name. The
+// empty node stands for all.
 func (v *View) Stale(a netip.Addr, node string) []*npc.Pod {
 	return sorted(v.stale[a], func(p *npc.Pod) bool { return node == "" || p.Node == node })
 }

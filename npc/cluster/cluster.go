@@ -1,5 +1,5 @@
-// Package cluster holds the namespaces, pods and policies of a cluster, and answers which pod owns an address, which policies select a pod,
-// in which order they are asked, and which pod a name is of.
+// Package cluster holds the namespaces, pods and policies of a cluster, and answers which pod owns an address, which
+// policies select a pod, in which order they are asked, and which pod a name is of.
 //
 //	c := cluster.New()
 //	objects.Deliver(c)                         // a Cluster is a sink of sources
@@ -37,7 +37,8 @@ type Cluster struct {
 	policies   map[string]*Policy  // namespace/name -> policy
 	// clusterPolicies holds name -> policy.
 	clusterPolicies map[string]*policy.Cluster
-	// nodeAddrs holds the addresses of the nodes whose addresses are all known, and booted when a node was started, as far as that is known.
+	// nodeAddrs holds the addresses of the nodes whose addresses are all known, and booted when a node was started, as
+	// far as that is known.
 	nodeAddrs  map[string]addrSet
 	booted     map[string]time.Time
 	nodes      map[string]npc.Node // as policies name them as peers
@@ -159,7 +160,8 @@ func (c *Cluster) DeleteClusterPolicy(name string, uid types.UID) {
 	})
 }
 
-// SetNode adds or replaces a Node, whose addresses policies may name as peers. What a node has itself is for SetNodeAddrs.
+// SetNode adds or replaces a Node, whose addresses policies may name as peers. What a node has itself is for
+// SetNodeAddrs.
 func (c *Cluster) SetNode(n npc.Node) { c.change(func() { c.nodes[n.Name] = n }) }
 
 // DeleteNode removes a Node.
@@ -171,7 +173,8 @@ func (c *Cluster) DeleteNode(name string, uid types.UID) {
 	})
 }
 
-// SetNodeAddrs replaces the addresses that a node has itself. Before that, a node has the addresses in the status.hostIPs of its pods.
+// SetNodeAddrs replaces the addresses that a node has itself. Before that, a node has the addresses in the
+// status.hostIPs of its pods.
 func (c *Cluster) SetNodeAddrs(node string, addrs []netip.Addr) {
 	c.change(func() { delete(c.nodeAddrs, node) })
 	c.AddNodeAddrs(node, addrs)

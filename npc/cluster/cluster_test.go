@@ -123,7 +123,8 @@ func TestDeletesOfFormerObjects(t *testing.T) {
 	}
 }
 
-// TestOwnersByNode shows that other objects take no address from a pod of the node itself, but from pods of other nodes.
+// TestOwnersByNode shows that other objects take no address from a pod of the node itself, but from pods of other
+// nodes.
 func TestOwnersByNode(t *testing.T) {
 	c := shop(t)
 	c.SetPod(npc.Pod{Namespace: "shop", Name: "liar", Node: "node3", HostAddrs: addrs("10.32.1.2")})
@@ -149,8 +150,8 @@ func names(pods []*npc.Pod) string {
 	return strings.Join(out, " ")
 }
 
-// TestStatusesFromBeforeABoot shows that a pod has no address while its status is older than its node's start, and that the address is
-// still known as one that it may have.
+// TestStatusesFromBeforeABoot shows that a pod has no address while its status is older than its node's start, and that
+// the address is still known as one that it may have.
 func TestStatusesFromBeforeABoot(t *testing.T) {
 	c := shop(t)
 	boot, a := time.Unix(10_000, 0), netip.MustParseAddr("10.32.1.9")

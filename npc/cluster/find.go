@@ -14,9 +14,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Find returns the ends that a text names. For a pod, as namespace/name, or the first one of a workload, as namespace/kind/name, that is one end
-// for each address in its status, or one without an address if it has none yet, or if it could not be read. For an address it is that address. It
-// returns an error if the pod does not exist, has finished, or is on the network of a node without known addresses.
+// Find returns the ends that a text names. For a pod, as namespace/name, or the first one of a workload, as
+// namespace/kind/name, that is one end for each address in its status, or one without an address if it has none yet, or
+// if it could not be read. For an address it is that address. It returns an error if the pod does not exist, has
+// finished, or is on the network of a node without known addresses.
 func (v *View) Find(text string) ([]flow.End, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return []flow.End{{Addr: a.Unmap()}}, nil
@@ -62,8 +63,8 @@ func podOf(v *View, text string) string {
 	return cmp.Or(first, text)
 }
 
-// OwnedEnds returns the ends of a pod, as Find does, without addresses that another pod or a node owns or that are stale. There are none if the
-// pod owns none of its addresses, or cannot be an end.
+// OwnedEnds returns the ends of a pod, as Find does, without addresses that another pod or a node owns or that are
+// stale. There are none if the pod owns none of its addresses, or cannot be an end.
 func (v *View) OwnedEnds(pod string) []flow.End {
 	ends, err := v.Find(pod)
 	if err != nil {
@@ -86,8 +87,8 @@ func hostEnds(p *npc.Pod) []flow.End {
 	return ends
 }
 
-// PodNames returns the pods that can be ends of a flow, sorted; only those of one namespace if it is not empty. Pods on the network of their
-// node and finished ones are not among them.
+// PodNames returns the pods that can be ends of a flow, sorted; only those of one namespace if it is not empty. Pods on
+// the network of their node and finished ones are not among them.
 func (v *View) PodNames(namespace string) []string {
 	var out []string
 	for key, p := range v.Pods {
@@ -99,7 +100,8 @@ func (v *View) PodNames(namespace string) []string {
 	return out
 }
 
-// Service reads what flow.ParseService does, or a port by the name that a pod of the ends gives to it: "tcp/http", or "http" (of TCP).
+// Service reads what flow.ParseService does, or a port by the name that a pod of the ends gives to it: "tcp/http", or
+// "http" (of TCP).
 func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
 	s, err := flow.ParseService(text)
 	if err == nil {
@@ -126,8 +128,8 @@ func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
 	return flow.Service{}, errors.Errorf("%s has no %s port of the name %s", to[0], npc.ProtocolName(protocol), name)
 }
 
-// CheckNamespace returns an error if there is neither a namespace nor any object in a namespace of that name. The empty name, which stands for
-// all namespaces, is no error, nor is that of a namespace that could not be read.
+// CheckNamespace returns an error if there is neither a namespace nor any object in a namespace of that name. The empty
+// name, which stands for all namespaces, is no error, nor is that of a namespace that could not be read.
 func (v *View) CheckNamespace(name string) error {
 	known := knownNamespaces(v)
 	if _, ok := known[name]; ok || name == "" || v.Unreadable.Namespaces.Lacks(name) {

@@ -7,8 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Choosing returns the cluster network policies whose subject a pod is, in order. The pod must neither be on the network of its node nor have
-// finished.
+// Choosing returns the cluster network policies whose subject a pod is, in order. The pod must neither be on the
+// network of its node nor have finished.
 func (v *View) Choosing(p *npc.Pod) []*policy.Cluster {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -43,15 +43,15 @@ func (v *View) Tier(t policy.Tier, p *npc.Pod, d npc.Direction) (policies []*pol
 	return policies
 }
 
-// Restricted reports whether policies may deny a pod something in a direction: a NetworkPolicy isolates it, or a cluster network policy that is
-// asked about it has a rule that denies.
+// Restricted reports whether policies may deny a pod something in a direction: a NetworkPolicy isolates it, or a
+// cluster network policy that is asked about it has a rule that denies.
 func (v *View) Restricted(p *npc.Pod, d npc.Direction) bool {
 	_, isolated := v.Isolating(p, d)
 	return isolated || v.RestrictedByTiers(p, d)
 }
 
-// RestrictedByTiers reports whether cluster network policies may deny a pod something in a direction. A pod that NetworkPolicies isolate never
-// meets the Baseline tier.
+// RestrictedByTiers reports whether cluster network policies may deny a pod something in a direction. A pod that
+// NetworkPolicies isolate never meets the Baseline tier.
 func (v *View) RestrictedByTiers(p *npc.Pod, d npc.Direction) bool {
 	return v.asks(p, d, func(q *policy.Cluster) bool { return q.Denies(d) })
 }

@@ -28,8 +28,8 @@ func fit(holds bool) Fit {
 	return Never
 }
 
-// NamespaceFits reports whether a selector matches the labels of a namespace. A namespace that does not exist matches none; of one that could not
-// be read, only the label with its name is known.
+// NamespaceFits reports whether a selector matches the labels of a namespace. A namespace that does not exist matches
+// none; of one that could not be read, only the label with its name is known.
 func NamespaceFits(v *View, s policy.Selector, namespace string) Fit {
 	if !v.Unreadable.Namespaces.Lacks(namespace) {
 		known, exists := v.Namespaces[namespace]
@@ -52,8 +52,8 @@ func NamespaceFits(v *View, s policy.Selector, namespace string) Fit {
 	return Always
 }
 
-// UnreadablePod returns why an end may be a pod that could not be read; empty if it is none. Such a pod has no object in the View: its labels and
-// named ports are not known, nor which policies select it.
+// UnreadablePod returns why an end may be a pod that could not be read; empty if it is none. Such a pod has no object
+// in the View: its labels and named ports are not known, nor which policies select it.
 func UnreadablePod(v *View, e flow.End) string {
 	why := v.Unreadable.Pods.Reason
 	switch {

@@ -11,7 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// View is what a cluster held at one time. What it returns must not be changed. Its methods may be called by several goroutines.
+// View is what a cluster held at one time. What it returns must not be changed. Its methods may be called by several
+// goroutines.
 type View struct {
 	LegacyNetpol bool
 	// Unreadable is what could not be read and is not among the rest, although it may exist.
@@ -19,7 +20,8 @@ type View struct {
 	Namespaces map[string]npc.Namespace
 	Pods       map[string]*npc.Pod // namespace/name -> pod
 	Policies   []*Policy           // ordered by namespace/name
-	// ClusterPolicies are in the order in which they are asked: by tier, priority and name. Those that decide nothing come last.
+	// ClusterPolicies are in the order in which they are asked: by tier, priority and name. Those that decide nothing
+	// come last.
 	ClusterPolicies []*policy.Cluster
 
 	byNamespace map[string][]*Policy // namespace -> its policies, in order
@@ -50,7 +52,8 @@ type Policy struct {
 	policy.Policy
 }
 
-// Assume returns a view with some more namespaces, and with these pods instead of those that are there. Its policies and Nodes are the same.
+// Assume returns a view with some more namespaces, and with these pods instead of those that are there. Its policies
+// and Nodes are the same.
 func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
 	w := &View{LegacyNetpol: v.LegacyNetpol, Namespaces: v.Namespaces, Pods: make(map[string]*npc.Pod, len(pods)), Policies: v.Policies,
 		ClusterPolicies: v.ClusterPolicies, byNamespace: v.byNamespace, nodeAddrs: v.nodeAddrs, nodesAt: v.nodesAt,
@@ -90,8 +93,8 @@ func (v *View) Selecting(p *npc.Pod) []*Policy {
 	return out
 }
 
-// Isolating returns the policies whose rules count for a pod in a direction, in order, and whether the pod is isolated. With LegacyNetpol a
-// namespace isolates, and policies only allow.
+// Isolating returns the policies whose rules count for a pod in a direction, in order, and whether the pod is isolated.
+// With LegacyNetpol a namespace isolates, and policies only allow.
 func (v *View) Isolating(p *npc.Pod, d npc.Direction) (policies []*Policy, isolated bool) {
 	for _, q := range v.Selecting(p) {
 		if q.Isolates[d] {

@@ -29,7 +29,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkEntries lists a table with 100,000 connections, of which none, one in a thousand or all are wanted, or marked.
+// BenchmarkEntries lists a table with 100,000 connections, of which none, one in a thousand or all are wanted, or
+// marked.
 func BenchmarkEntries(b *testing.B) {
 	table := open(b, unix.AF_INET)
 	many(b, table, 100_000)

@@ -1,6 +1,6 @@
 // Package conntrack deletes the connections of addresses from the kernel's connection tracking, so that packets of an
-// address's former pod do not pass as packets of its next one, and cuts single connections by a bit of their mark. It knows
-// nothing about pods or policies, and imports no other package of this module.
+// address's former pod do not pass as packets of its next one, and cuts single connections by a bit of their mark. It
+// knows nothing about pods or policies, and imports no other package of this module.
 //
 //	Ledger.Enter ──▶ Ledger ──▶ Worker.Ask ──▶ Table.Delete   (in the background, one listing for many requests)
 //	Ledger.Strike ◀────────────── Worker.Done
@@ -164,8 +164,8 @@ func (c *conn) receive(handle func(answer) (done bool, err error)) error {
 	}
 }
 
-// exchange sends the last n messages, each of which asks for an acknowledgement, and calls answered with the place of each and
-// what the kernel says of it.
+// exchange sends the last n messages, each of which asks for an acknowledgement, and calls answered with the place of
+// each and what the kernel says of it.
 func (c *conn) exchange(messages []byte, n int, answered func(i int, err error)) error {
 	if n == 0 {
 		return nil
@@ -203,8 +203,8 @@ func (c *conn) get(family uint8, attrs []byte, handle func(attrs []byte)) error 
 	})
 }
 
-// list calls handle with the attributes of every connection of a family that passes the kernel's filter. The attributes are
-// valid until handle returns.
+// list calls handle with the attributes of every connection of a family that passes the kernel's filter. The attributes
+// are valid until handle returns.
 func (c *conn) list(family uint8, filter []byte, handle func(attrs []byte) error) error {
 	if err := c.send(c.message(nil, msgGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, filter)); err != nil {
 		return err

@@ -11,13 +11,14 @@ import (
 const (
 	// changedAtOnce is the number of connections that are changed with one send.
 	changedAtOnce = 128
-	// terminateTries bounds the tries to cut a connection that changes meanwhile. Its status changes a few times in its life.
+	// terminateTries bounds the tries to cut a connection that changes meanwhile. Its status changes a few times in its
+	// life.
 	terminateTries = 5
 )
 
-// Entries calls handle with the connections whose addresses are wanted, those of Entry. A connection may be handled more than
-// once. One that is not confirmed yet, because its first packet is still on its way through the rules, is not listed. The
-// function handle may cut and restore connections.
+// Entries calls handle with the connections whose addresses are wanted, those of Entry. A connection may be handled
+// more than once. One that is not confirmed yet, because its first packet is still on its way through the rules, is not
+// listed. The function handle may cut and restore connections.
 func (t *Table) Entries(wanted func(source, destination netip.Addr) bool, handle func(Entry)) error {
 	return t.each(nil, wanted, handle)
 }
@@ -42,10 +43,11 @@ func (t *Table) each(filter []byte, wanted func(_, _ netip.Addr) bool, handle fu
 	return errors.Wrap(err, "listing connections")
 }
 
-// Terminate sets a bit in the mark of connections, for a rule that stops what has it. With pin, a TCP connection also gets a fixed end, the time
-// at which the kernel would forget it now: otherwise the reset that the rule sends makes the kernel forget it early, and an end
-// that was idle would take it up as a new connection. Cut returns the number of connections that had ended by themselves. It
-// goes on after a connection that cannot be cut, and returns the first error.
+// Terminate sets a bit in the mark of connections, for a rule that stops what has it. With pin, a TCP connection also
+// gets a fixed end, the time at which the kernel would forget it now: otherwise the reset that the rule sends makes the
+// kernel forget it early, and an end that was idle would take it up as a new connection. Cut returns the number of
+// connections that had ended by themselves. It goes on after a connection that cannot be cut, and returns the first
+// error.
 func (t *Table) Terminate(entries []Entry, bit uint32, pin bool) (gone int, err error) {
 	var failed error
 	for some := range slices.Chunk(entries, changedAtOnce) {
@@ -74,9 +76,9 @@ func (t *Table) Terminate(entries []Entry, bit uint32, pin bool) (gone int, err 
 	return gone, errors.Wrap(failed, "cutting connections")
 }
 
-// Restore takes the bit of Cut away from connections that are allowed again. A TCP connection that a reset has closed is deleted
-// instead. The others keep their fixed end, which the kernel has no way to lift. Restore goes on after a connection that cannot
-// be restored, and returns the first error; one that has ended by itself is none.
+// Restore takes the bit of Cut away from connections that are allowed again. A TCP connection that a reset has closed
+// is deleted instead. The others keep their fixed end, which the kernel has no way to lift. Restore goes on after a
+// connection that cannot be restored, and returns the first error; one that has ended by itself is none.
 func (t *Table) Restore(entries []Entry, bit uint32) error {
 	var failed error
 	for some := range slices.Chunk(entries, changedAtOnce) {
@@ -92,7 +94,8 @@ func (t *Table) Restore(entries []Entry, bit uint32) error {
 	return errors.Wrap(failed, "restoring connections")
 }
 
-// send sends a message for each entry, which put adds to the batch, and calls answered with what the kernel says of each.
+// send sends a message for each entry, which put adds to the batch, and calls answered with what the kernel says of
+// each.
 func (t *Table) send(entries []Entry, put func(*Entry), answered func(*Entry, error)) error {
 	t.batch = t.batch[:0]
 	for i := range entries {
@@ -101,12 +104,13 @@ func (t *Table) send(entries []Entry, put func(*Entry), answered func(*Entry, er
 	return t.change.exchange(t.batch, len(entries), func(i int, err error) { answered(&entries[i], err) })
 }
 
-// putTerminate adds the message that cuts a connection to the batch. One message does all: what is marked and not pinned could be
-// forgotten, and what is pinned and not marked is not stopped.
+// putTerminate adds the message that cuts a connection to the batch. One message does all: what is marked and not
+// pinned could be forgotten, and what is pinned and not marked is not stopped.
 func (t *Table) putTerminate(e *Entry, bit uint32, pin bool) {
 	attrs := appendNumber(appendNumber(t.named(e), attrMark, bit), attrMask, bit)
 	if pin && e.Protocol == unix.IPPROTO_TCP && !e.Pinned() {
-		// The kernel tells the seconds left rounded down. It refuses a status that takes away what the connection has by now.
+		// The kernel tells the seconds left rounded down. It refuses a status that takes away what the connection has
+		// by now.
 		const known = statusExpected | statusReplied | statusAssured | statusConfirmed | statusDying
 		attrs = appendNumber(appendNumber(attrs, attrExpiry, e.expiry+1), attrStatus, e.status&known|statusFixedEnd)
 	}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestS96_ACutTCPConnectionStaysCut whichever end speaks first, and when the other does after the kernel would have forgotten
-// the connection that the reset closed. The other direction is allowed: taken up in reverse, it would pass.
+// TestS96_ACutTCPConnectionStaysCut whichever end speaks first, and when the other does after the kernel would have
+// forgotten the connection that the reset closed. The other direction is allowed: taken up in reverse, it would pass.
 func TestS96_ACutTCPConnectionStaysCut(t *testing.T) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		for _, reject := range []bool{true, false} {

@@ -23,15 +23,15 @@ const (
 
 // Entry is a connection as the kernel tracks it.
 type Entry struct {
-	// Source and Destination are the ends, and Port the destination's port, as rules in FORWARD see them: after the translation
-	// of the destination and before that of the source. Port is 0 of a protocol without ports.
+	// Source and Destination are the ends, and Port the destination's port, as rules in FORWARD see them: after the
+	// translation of the destination and before that of the source. Port is 0 of a protocol without ports.
 	Source, Destination netip.Addr
 	Port                uint16
 	Protocol            uint8
 	// SourcePort is the source's port.
 	SourcePort uint16
-	// Liberal tells that the kernel does not check the sequence numbers of a TCP connection. It does not of one that it took up
-	// in mid-stream, of which Source may be the end that was connected to, and of one that was offloaded.
+	// Liberal tells that the kernel does not check the sequence numbers of a TCP connection. It does not of one that it
+	// took up in mid-stream, of which Source may be the end that was connected to, and of one that was offloaded.
 	Liberal bool
 	Mark    uint32
 	// Name is that of the entry in the table, and Master that of the entry that led to it, such as the control
@@ -53,8 +53,9 @@ func (e *Entry) Offloaded() bool { return e.status&(statusOffload|statusHardware
 
 // readEntry reads a connection whose ends are known.
 //
-// The kernel is to find it by the reply direction, which is what is judged: addresses and ports behind a Service's. If another
-// connection of the same client to the same Service takes the place of this one, but leads to another pod, it is not found.
+// The kernel is to find it by the reply direction, which is what is judged: addresses and ports behind a Service's. If
+// another connection of the same client to the same Service takes the place of this one, but leads to another pod, it
+// is not found.
 func readEntry(attrs []byte, ends *[4]netip.Addr) Entry {
 	e := Entry{Source: ends[0], Destination: ends[2], family: familyOf(ends[0])}
 	var orig, reply, zone, id, master []byte

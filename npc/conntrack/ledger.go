@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Pending lists the addresses that changed hands and whose connections of the former owner are not deleted yet. Its zero
-// value is empty.
+// Pending lists the addresses that changed hands and whose connections of the former owner are not deleted yet. Its
+// zero value is empty.
 type Pending struct {
 	open map[netip.Addr]entry
 }
@@ -41,7 +41,8 @@ func (l *Pending) Hurry(a netip.Addr) {
 	}
 }
 
-// Due returns the requests that Asked was not called with, in the order of their addresses; those of hurried addresses as urgent.
+// Due returns the requests that Asked was not called with, in the order of their addresses; those of hurried addresses
+// as urgent.
 func (l *Pending) Due(urgent map[netip.Addr]struct{}) []Request {
 	var out []Request
 	for a, e := range l.open {

@@ -30,8 +30,8 @@ type network struct {
 	client, server netip.Addr
 }
 
-// newNetwork makes a network of a family and puts the test's thread into the middle. Its first rule stops connections that
-// have the bit: with a reset for TCP if reject says so, else silently.
+// newNetwork makes a network of a family and puts the test's thread into the middle. Its first rule stops connections
+// that have the bit: with a reset for TCP if reject says so, else silently.
 func newNetwork(t testing.TB, family uint8, reject bool) *network {
 	t.Helper()
 	inNamespace(t)

@@ -17,8 +17,8 @@ const (
 	deletedAtOnce = 64
 )
 
-// Table is the connection tracking of one family or of both, in the network namespace of the thread that opened it. One goroutine at a
-// time may use it.
+// Table is the connection tracking of one family or of both, in the network namespace of the thread that opened it. One
+// goroutine at a time may use it.
 type Table struct {
 	family       uint8 // unix.AF_INET, unix.AF_INET6, or unix.AF_UNSPEC for both
 	list, change *conn
@@ -26,8 +26,8 @@ type Table struct {
 	batched      int
 }
 
-// Open opens the table of a family, unix.AF_INET or unix.AF_INET6, or of both, unix.AF_UNSPEC: the kernel has one, and takes
-// as long to list a family of it as to list both.
+// Open opens the table of a family, unix.AF_INET or unix.AF_INET6, or of both, unix.AF_UNSPEC: the kernel has one, and
+// takes as long to list a family of it as to list both.
 func Open(family uint8) (*Table, error) {
 	t := &Table{family: family}
 	for _, c := range []**conn{&t.list, &t.change} {
@@ -49,9 +49,9 @@ func (t *Table) Close() {
 	}
 }
 
-// Delete deletes the connections for which match returns true, and returns their number. ends are the source and destination
-// of the original direction and then those of the reply direction, which differ by address translation. Connections of the
-// same addresses and ports that begin in the meantime stay.
+// Delete deletes the connections for which match returns true, and returns their number. ends are the source and
+// destination of the original direction and then those of the reply direction, which differ by address translation.
+// Connections of the same addresses and ports that begin in the meantime stay.
 func (t *Table) Delete(match func(ends *[4]netip.Addr) bool) (deleted int, err error) {
 	err = untilWhole(func() error {
 		n, err := t.deleteOnce(match)
@@ -144,8 +144,8 @@ func readTuple(tuple []byte, ends []netip.Addr) {
 	}
 }
 
-// put adds a connection to the batch: by its original direction with its zone, and by its id, which differs from that of a
-// later connection with the same addresses and ports.
+// put adds a connection to the batch: by its original direction with its zone, and by its id, which differs from that
+// of a later connection with the same addresses and ports.
 func (t *Table) put(attrs []byte, family uint8) {
 	var which [][]byte
 	for len(attrs) > 0 {

@@ -139,7 +139,8 @@ func TestOnlyTheKernelIsBelieved(t *testing.T) {
 	}
 }
 
-// TestALaterConnectionOfTheSameAddressesStays shows that what begins between the listing and the deletion is not deleted.
+// TestALaterConnectionOfTheSameAddressesStays shows that what begins between the listing and the deletion is not
+// deleted.
 func TestALaterConnectionOfTheSameAddressesStays(t *testing.T) {
 	inNamespace(t)
 	table, err := Open(unix.AF_INET)

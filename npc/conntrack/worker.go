@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	// inFlight is the maximum time of a packet from the rules that allow it until its connection is in the table. A request
-	// is carried out only after that.
+	// inFlight is the maximum time of a packet from the rules that allow it until its connection is in the table. A
+	// request is carried out only after that.
 	inFlight = time.Millisecond
-	// The pause between two listings of the table, as a multiple of the duration of the last one: a pod can fill the table.
+	// The pause between two listings of the table, as a multiple of the duration of the last one: a pod can fill the
+	// table.
 	urgentPause, laterPause = 4, 50
 	// laterFor is the minimum time for which requests that are not urgent are collected.
 	laterFor = time.Second
@@ -39,8 +40,9 @@ type Request struct {
 	Later bool
 }
 
-// Worker deletes connections in the background. One listing of the table serves all requests before it, and the worker's
-// share of the processor is bounded. It tries again after failures. Its methods may be called by several goroutines.
+// Worker deletes connections in the background. One listing of the table serves all requests before it, and the
+// worker's share of the processor is bounded. It tries again after failures. Its methods may be called by several
+// goroutines.
 type Worker struct {
 	deleteAll Deleter
 	isLocal   func(netip.Addr) bool
@@ -70,8 +72,8 @@ type waiting struct {
 // Deleter deletes the connections for which match returns true, as Table.Delete does.
 type Deleter func(match func(ends *[4]netip.Addr) bool) (deleted int, err error)
 
-// NewWorker returns a worker. isLocal reports whether an address belongs to a local pod. The worker calls changed whenever
-// the results of Done or Trouble may have changed. Neither function may call the worker's methods.
+// NewWorker returns a worker. isLocal reports whether an address belongs to a local pod. The worker calls changed
+// whenever the results of Done or Trouble may have changed. Neither function may call the worker's methods.
 func NewWorker(d Deleter, isLocal func(netip.Addr) bool, changed func()) *Worker {
 	return &Worker{deleteAll: d, isLocal: isLocal, changed: changed, pending: map[netip.Addr]waiting{}, kick: make(chan struct{}, 1)}
 }

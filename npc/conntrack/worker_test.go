@@ -41,8 +41,8 @@ func urgent(last ...byte) (out []Request) {
 	return out
 }
 
-// TestOneListingServesAllThatWait shows that requests which come while the table is listed share the next listing, and that the
-// worker leaves most of the time to others.
+// TestOneListingServesAllThatWait shows that requests which come while the table is listed share the next listing, and
+// that the worker leaves most of the time to others.
 func TestOneListingServesAllThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &slow{takes: 200 * time.Millisecond}
@@ -89,8 +89,8 @@ func TestWhatIsNotUrgentWaits(t *testing.T) {
 	})
 }
 
-// TestS27_WhatFailsIsTriedAgainAndNotDone shows that an address is done only when its connections are deleted, and that one which
-// was asked for again meanwhile is done again.
+// TestS27_WhatFailsIsTriedAgainAndNotDone shows that an address is done only when its connections are deleted, and that
+// one which was asked for again meanwhile is done again.
 func TestS27_WhatFailsIsTriedAgainAndNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := &slow{err: errors.New("no"), takes: time.Millisecond}

@@ -1,4 +1,5 @@
-// Package enforce has what all parts of the node daemon share: what an operator configures, and which policies are not enforced as written.
+// Package enforce has what all parts of the node daemon share: what an operator configures, and which policies are not
+// enforced as written.
 package enforce
 
 import (
@@ -46,7 +47,8 @@ type Config struct {
 	Booted func() time.Time
 	// Budget limits what policies may cost; the zero Limits are the defaults.
 	Budget quota.Limits
-	// TerminateMark is the bit of a connection's mark that ends it when a change denies it; 0 if changes end no connections.
+	// TerminateMark is the bit of a connection's mark that ends it when a change denies it; 0 if changes end no
+	// connections.
 	TerminateMark uint32
 	// TCPLiberal is set if conntrack takes TCP segments out of window as valid, so that INVALID is no reason to drop.
 	TCPLiberal bool

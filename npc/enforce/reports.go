@@ -1,4 +1,5 @@
-// This part of the package remembers which policies are not enforced as they are meant, so that each is reported once for a reason.
+// This part of the package remembers which policies are not enforced as they are meant, so that each is reported once
+// for a reason.
 
 package enforce
 

@@ -18,12 +18,13 @@ type Flow struct {
 	Service Service `json:"port"`
 	// Node, if not empty, is the only node whose verdict is asked for. It judges only its own pods.
 	Node string `json:"node,omitempty"`
-	// ThroughService is set for what goes to a Service and from there to one of its endpoints. It matters for a pod that reaches itself so.
+	// ThroughService is set for what goes to a Service and from there to one of its endpoints. It matters for a pod
+	// that reaches itself so.
 	ThroughService bool `json:"-"`
 }
 
-// End is one end of a flow: a pod, by namespace/name, with one of its addresses or without any yet; or an address alone, which belongs to
-// whichever pod owns it. The zero End is a pod of which nothing is known.
+// End is one end of a flow: a pod, by namespace/name, with one of its addresses or without any yet; or an address
+// alone, which belongs to whichever pod owns it. The zero End is a pod of which nothing is known.
 type End struct {
 	Pod  string     `json:"pod,omitempty"`
 	Addr netip.Addr `json:"address"`

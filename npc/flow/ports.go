@@ -12,7 +12,8 @@ import (
 // LastPort is the greatest port.
 const LastPort = 65535
 
-// Ports are ports of a protocol from First to Last, or a protocol that has none, which stands for all such. The zero Ports is everything.
+// Ports are ports of a protocol from First to Last, or a protocol that has none, which stands for all such. The zero
+// Ports is everything.
 type Ports struct {
 	Protocol    uint8
 	First, Last uint16
@@ -66,7 +67,8 @@ func NewSplit() Split {
 	return s
 }
 
-// Add tells the ports of a range from others. One that begins with 0 is a protocol's whole range, or that of no protocol with ports.
+// Add tells the ports of a range from others. One that begins with 0 is a protocol's whole range, or that of no
+// protocol with ports.
 func (s Split) Add(protocol uint8, first, last uint16) {
 	if first == 0 {
 		return

@@ -36,7 +36,8 @@ func ParseService(text string) (Service, error) {
 	return Service{protocol, uint16(n)}, nil
 }
 
-// ParseNamed reads "tcp/http", or "http" (of TCP): a protocol and the name that pods give to a port. ok is false if the text cannot be that.
+// ParseNamed reads "tcp/http", or "http" (of TCP): a protocol and the name that pods give to a port. ok is false if the
+// text cannot be that.
 func ParseNamed(text string) (protocol uint8, name string, ok bool) {
 	word, name, slash := strings.Cut(strings.ToLower(text), "/")
 	if !slash {

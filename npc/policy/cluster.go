@@ -18,7 +18,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// Tier is a tier of cluster network policies. Policies of the Admin tier come before NetworkPolicies, those of the Baseline tier after them.
+// Tier is a tier of cluster network policies. Policies of the Admin tier come before NetworkPolicies, those of the
+// Baseline tier after them.
 type Tier uint8
 
 // The tiers of cluster network policies.
@@ -65,7 +66,8 @@ type Cluster struct {
 	Rules [len(npc.Directions)][]ClusterRule
 	// Written holds the same rules as they are written. Only what tells of them needs it.
 	Written [len(npc.Directions)][]WrittenRule
-	// Invalid is the first error for which a rule is not enforced as it is written, or the policy decides nothing; nil if there is none.
+	// Invalid is the first error for which a rule is not enforced as it is written, or the policy decides nothing; nil
+	// if there is none.
 	Invalid error
 	// Inert is set if the policy decides nothing, because its tier or its subject is not known.
 	Inert bool
@@ -79,8 +81,8 @@ type ClusterRule struct {
 	MergedRule
 }
 
-// WrittenRule is a rule of a cluster network policy with as many peers and ports as the object's. Without peers it matches every peer, without
-// ports every protocol and port. One that matches nothing has a peer of an unknown kind.
+// WrittenRule is a rule of a cluster network policy with as many peers and ports as the object's. Without peers it
+// matches every peer, without ports every protocol and port. One that matches nothing has a peer of an unknown kind.
 type WrittenRule struct {
 	Name   string
 	Action Action
@@ -89,8 +91,8 @@ type WrittenRule struct {
 	Invalid error
 }
 
-// CompileCluster compiles an API object, which must not be changed afterwards. As the API asks for, a rule with a peer, a protocol or an action
-// that is not known fails closed: if it accepts it matches nothing, else it denies everything.
+// CompileCluster compiles an API object, which must not be changed afterwards. As the API asks for, a rule with a peer,
+// a protocol or an action that is not known fails closed: if it accepts it matches nothing, else it denies everything.
 func CompileCluster(o *v1alpha2.ClusterNetworkPolicy) Cluster {
 	p := Cluster{Name: o.Name, UID: o.UID, Priority: o.Spec.Priority}
 	switch o.Spec.Tier {
@@ -162,8 +164,9 @@ func compilePods(namespaces *metav1.LabelSelector, pods *v1alpha2.NamespacedPod)
 	return in, choose, errors.Wrap(err, "pods.podSelector")
 }
 
-// compileReadable compiles a label selector, whose values the resource definition leaves unchecked. One that no label can have is an error, other
-// than in a NetworkPolicy, where it matches nothing: there that denies more, but a rule that denies nobody would do so unseen.
+// compileReadable compiles a label selector, whose values the resource definition leaves unchecked. One that no label
+// can have is an error, other than in a NetworkPolicy, where it matches nothing: there that denies more, but a rule
+// that denies nobody would do so unseen.
 func compileReadable(s *metav1.LabelSelector) (Selector, error) {
 	c, err := compileSelector(s)
 	if err != nil {
@@ -200,7 +203,8 @@ func (p *Cluster) add(d npc.Direction, path, name string, action v1alpha2.Cluste
 	p.Written[d] = append(p.Written[d], WrittenRule{name, r.Action, written, err})
 }
 
-// failClosed returns what stands for a rule that cannot be enforced as it is written, and the same as if it were written.
+// failClosed returns what stands for a rule that cannot be enforced as it is written, and the same as if it were
+// written.
 func failClosed(name string, action v1alpha2.ClusterNetworkPolicyRuleAction) (ClusterRule, Rule) {
 	if action == v1alpha2.ClusterNetworkPolicyRuleActionAccept {
 		return ClusterRule{Name: name, Action: Accept}, Rule{Peers: []Peer{{}}}
@@ -280,7 +284,8 @@ func compileClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) ([]Peer, e
 	return out, nil
 }
 
-// compileNetwork compiles a network as the resource definition reads it: leading zeros, which some programs take for octal numbers, are an error.
+// compileNetwork compiles a network as the resource definition reads it: leading zeros, which some programs take for
+// octal numbers, are an error.
 func compileNetwork(text string) (ipblock.Block, error) {
 	cidr, err := netip.ParsePrefix(text)
 	switch {
@@ -292,7 +297,8 @@ func compileNetwork(text string) (ipblock.Block, error) {
 	return ipblock.Block{CIDR: cidr.Masked()}, nil
 }
 
-// compileProtocol compiles an item of protocols. A named port is of any protocol, and any text is a name: one that no port can have matches nothing.
+// compileProtocol compiles an item of protocols. A named port is of any protocol, and any text is a name: one that no
+// port can have matches nothing.
 func compileProtocol(p v1alpha2.ClusterNetworkPolicyProtocol) (Port, error) {
 	if several(p.TCP != nil, p.UDP != nil, p.SCTP != nil, p.DestinationNamedPort != "") {
 		return Port{}, errors.New("it is of several kinds")

@@ -156,7 +156,8 @@ func TestClusterRules(t *testing.T) {
 	}
 }
 
-// TestS86_NamesThatNoPortCanHave match nothing, for no pod has such a port. They are no mistake of the rule, whose other ports count.
+// TestS86_NamesThatNoPortCanHave match nothing, for no pod has such a port. They are no mistake of the rule, whose
+// other ports count.
 func TestS86_NamesThatNoPortCanHave(t *testing.T) {
 	for _, name := range []string{"80", "Web", "a_b", "-", "sixteen-letters-", "a\nb"} {
 		for action, actionText := range map[string]string{"Accept": "Accept <> by ", "Deny": "Deny <> by ", "Pass": "Pass <> by "} {

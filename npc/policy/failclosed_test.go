@@ -11,8 +11,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// TestWhatIsNotKnownFailsClosed shows what is said of a rule that cannot be enforced as it is written, and that it matches nothing if it
-// accepts and denies everything else (S89), whatever its other peers and protocols. The rules beside it are enforced.
+// TestWhatIsNotKnownFailsClosed shows what is said of a rule that cannot be enforced as it is written, and that it
+// matches nothing if it accepts and denies everything else (S89), whatever its other peers and protocols. The rules
+// beside it are enforced.
 func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 	const anybody, sound = "to: [{namespaces: {}}]", "{action: Pass, to: [{namespaces: {}}]}"
 	for _, c := range []struct{ name, rule, want string }{
@@ -85,7 +86,8 @@ func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 	}
 }
 
-// TestUnknownActionsFailClosed shows that only a rule that surely accepts matches nothing: any other denies everything (S89).
+// TestUnknownActionsFailClosed shows that only a rule that surely accepts matches nothing: any other denies everything
+// (S89).
 func TestUnknownActionsFailClosed(t *testing.T) {
 	for action, want := range map[string]string{
 		"": `action: "" is none of Accept, Deny and Pass`, "accept": `action: "accept" is none of`, "Allow": `action: "Allow" is none of`,
@@ -101,7 +103,8 @@ func TestUnknownActionsFailClosed(t *testing.T) {
 	}
 }
 
-// TestTheFirstErrorIsReported shows that the rule which comes first in the object is named, and that all others fail closed, too.
+// TestTheFirstErrorIsReported shows that the rule which comes first in the object is named, and that all others fail
+// closed, too.
 func TestTheFirstErrorIsReported(t *testing.T) {
 	p := compiledCluster(t, `{tier: Admin, subject: {namespaces: {}}, ingress: [{action: Accept, from: [{namespaces: {}}]}, {action: Deny, from: [{}]}],
 		egress: [{action: Pass, to: [{domainNames: [example.com]}]}, {action: Accept, to: [{}]}]}`)
@@ -119,7 +122,8 @@ func TestTheFirstErrorIsReported(t *testing.T) {
 	}
 }
 
-// FuzzCompileCluster compiles whatever JSON can be decoded. Each rule is compiled alone, too: it tells which rules fail.
+// FuzzCompileCluster compiles whatever JSON can be decoded. Each rule is compiled alone, too: it tells which rules
+// fail.
 func FuzzCompileCluster(f *testing.F) {
 	for _, seed := range []string{
 		`{"tier": "Admin", "subject": {"namespaces": {}}, "ingress": [{"action": "Accept", "from": [{"namespaces": {}}]}]}`,
@@ -167,8 +171,8 @@ func FuzzCompileCluster(f *testing.F) {
 	})
 }
 
-// failsAlone compiles a policy with one of the rules of another, and reports whether the rule fails. It has to be the rule that it is beside
-// the others.
+// failsAlone compiles a policy with one of the rules of another, and reports whether the rule fails. It has to be the
+// rule that it is beside the others.
 func failsAlone(t *testing.T, of, alone v1alpha2.ClusterNetworkPolicySpec, got ClusterRule, action v1alpha2.ClusterNetworkPolicyRuleAction) bool {
 	t.Helper()
 	alone.Tier, alone.Subject = of.Tier, of.Subject

@@ -12,7 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// TestRulesOfOneKeyMatchTheSame makes rules of few parts, so that many have one key. Names are drawn that are like the words in a key.
+// TestRulesOfOneKeyMatchTheSame makes rules of few parts, so that many have one key. Names are drawn that are like the
+// words in a key.
 func TestRulesOfOneKeyMatchTheSame(t *testing.T) {
 	d := drawer{rand.New(rand.NewPCG(1, 2))}
 	known, met := map[string]string{}, 0

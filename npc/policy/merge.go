@@ -21,7 +21,8 @@ type MergedRule struct {
 	Ports   []MergedPorts
 }
 
-// MergedPeer is either the pods or the nodes of one item of from or to, or all address blocks of the rule that are of one family.
+// MergedPeer is either the pods or the nodes of one item of from or to, or all address blocks of the rule that are of
+// one family.
 type MergedPeer struct {
 	Block *ipblock.Union
 	// Nodes is set for the addresses of nodes.
@@ -33,7 +34,8 @@ type MergedPeer struct {
 	Pods       Selector
 }
 
-// merge returns the rule with its blocks united by family, its ports gathered by protocol, and without the peers that match nobody.
+// merge returns the rule with its blocks united by family, its ports gathered by protocol, and without the peers that
+// match nobody.
 func (r Rule) merge() MergedRule {
 	m := MergedRule{AnyPeer: len(r.Peers) == 0, AnyPort: len(r.Ports) == 0, Ports: mergePorts(r.Ports)}
 	var blocks [len(npc.Families)][]ipblock.Block
@@ -84,7 +86,8 @@ func (r MergedRule) Key() []string {
 	return key
 }
 
-// Digest returns a short text that tells what the rule matches and what is done with it: rules with equal digests are the same.
+// Digest returns a short text that tells what the rule matches and what is done with it: rules with equal digests are
+// the same.
 func (r MergedRule) Digest(a Action) string {
 	h := sha256.New()
 	for _, part := range append(r.Key(), a.String()) {
@@ -96,8 +99,9 @@ func (r MergedRule) Digest(a Action) string {
 // Digest returns that of the merged rule, which accepts.
 func (r Rule) Digest() string { return r.merge().Digest(Accept) }
 
-// crossLimit is how many rules the peers of one rule of a policy may make with its ports. With more, its peers become one list of their
-// sets. The kernel searches the list member by member, which takes as long as as many rules would, but only for packets whose port matches.
+// crossLimit is how many rules the peers of one rule of a policy may make with its ports. With more, its peers become
+// one list of their sets. The kernel searches the list member by member, which takes as long as as many rules would,
+// but only for packets whose port matches.
 const crossLimit = 256
 
 // Crosses reports whether the rule's peers have to become one list.

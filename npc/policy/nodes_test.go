@@ -11,8 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// TestS89_PeersByNodesFailClosed if their selector is not understood, or if the peer is of another kind too: what denies or passes denies all,
-// what accepts matches nothing.
+// TestS89_PeersByNodesFailClosed if their selector is not understood, or if the peer is of another kind too: what
+// denies or passes denies all, what accepts matches nothing.
 func TestS89_PeersByNodesFailClosed(t *testing.T) {
 	for name, c := range map[string]struct{ peer, want string }{
 		"valid":            {"{nodes: {matchLabels: {zone: x}}}", ""},

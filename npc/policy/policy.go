@@ -1,5 +1,6 @@
-// Package policy compiles NetworkPolicies, each of them once, into two forms of the same rules. Rules has the peers and ports of the object
-// in their order: it answers what a policy means. Merged has as few matches as enforce the same: it is what the kernel is given.
+// Package policy compiles NetworkPolicies, each of them once, into two forms of the same rules. Rules has the peers and
+// ports of the object in their order: it answers what a policy means. Merged has as few matches as enforce the same: it
+// is what the kernel is given.
 //
 //	NetworkPolicy ──Compile──▶ Policy ─┬─ Rules   one Peer or Port per item      ▶ npc/analysis/explain, npc/analysis/internal/reachability, npc/analysis/advice
 //	                                   └─ Merged  blocks united, ports gathered  ▶ npc
@@ -21,7 +22,8 @@ type Policy struct {
 	Isolates [len(npc.Directions)]bool
 	// Target selects the pods that the policy isolates, in its own namespace.
 	Target Selector
-	// Rules holds the rules of each direction that the policy isolates in, in the order of the object. An invalid policy has none.
+	// Rules holds the rules of each direction that the policy isolates in, in the order of the object. An invalid
+	// policy has none.
 	Rules [len(npc.Directions)][]Rule
 	// Merged holds the same rules, merged.
 	Merged [len(npc.Directions)][]MergedRule
@@ -31,8 +33,8 @@ type Policy struct {
 	Invalid error
 }
 
-// Compile compiles an API object, which must not be changed afterwards. An invalid policy isolates the pods that it selects, or its whole
-// namespace if its podSelector is invalid, and allows nothing.
+// Compile compiles an API object, which must not be changed afterwards. An invalid policy isolates the pods that it
+// selects, or its whole namespace if its podSelector is invalid, and allows nothing.
 func Compile(o *networkingv1.NetworkPolicy, limits quota.Limits) Policy {
 	p := Policy{}
 	types := o.Spec.PolicyTypes

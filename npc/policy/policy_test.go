@@ -90,7 +90,8 @@ func TestPortMatches(t *testing.T) {
 	}
 }
 
-// TestBothForms shows that Rules keeps the peers and ports of the object in their order, and Merged those that the kernel needs.
+// TestBothForms shows that Rules keeps the peers and ports of the object in their order, and Merged those that the
+// kernel needs.
 func TestBothForms(t *testing.T) {
 	o := &networkingv1.NetworkPolicy{}
 	o.Namespace = "shop"

@@ -12,8 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// Port is one item of a rule's ports: a protocol with a range of ports that includes both ends, or with a port's name. With neither, it
-// matches all ports of the protocol.
+// Port is one item of a rule's ports: a protocol with a range of ports that includes both ends, or with a port's name.
+// With neither, it matches all ports of the protocol.
 type Port struct {
 	// Protocol is anyProtocol if a name is that of a port of any protocol.
 	Protocol    uint8
@@ -29,7 +29,8 @@ func (p Port) HasProtocol(protocol uint8) bool {
 	return p.Protocol == protocol || p.Protocol == anyProtocol
 }
 
-// Includes reports whether the item matches a protocol and a port by number. An item with a name does not: the number depends on the pod.
+// Includes reports whether the item matches a protocol and a port by number. An item with a name does not: the number
+// depends on the pod.
 func (p Port) Includes(protocol uint8, port uint16) bool {
 	return p.Name == "" && p.Protocol == protocol && (p.First == 0 || p.First <= port && port <= p.Last)
 }

@@ -8,17 +8,19 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// Rule is one ingress or egress rule with as many peers and ports as the object's rule. Without peers it matches every peer, without ports
-// every protocol and port.
+// Rule is one ingress or egress rule with as many peers and ports as the object's rule. Without peers it matches every
+// peer, without ports every protocol and port.
 type Rule struct {
 	Peers []Peer
 	Ports []Port
 }
 
-// Peer is one item of from or to: a block, nodes, or pods by at least one selector. A peer of an unknown kind has none of these and matches nobody.
+// Peer is one item of from or to: a block, nodes, or pods by at least one selector. A peer of an unknown kind has none
+// of these and matches nobody.
 type Peer struct {
 	Block *ipblock.Block
-	// Nodes chooses nodes, all whose addresses are meant. Only egress rules of cluster network policies have such peers.
+	// Nodes chooses nodes, all whose addresses are meant. Only egress rules of cluster network policies have such
+	// peers.
 	Nodes *Selector
 	// Namespace is the policy's own. It is meant if Namespaces is nil.
 	Namespace string

@@ -26,8 +26,8 @@ func (s Selector) Selects(l labels.Labels) bool {
 // Matches reports whether the selector matches labels.
 func (s Selector) Matches(l map[string]string) bool { return s.Selects(labels.Set(l)) }
 
-// Unmet returns the requirements that labels do not meet. Possible is false if no labels can: the selector requires a value that no label
-// can have.
+// Unmet returns the requirements that labels do not meet. Possible is false if no labels can: the selector requires a
+// value that no label can have.
 func (s Selector) Unmet(l map[string]string) (unmet labels.Requirements, possible bool) {
 	for _, r := range s.requirements() {
 		if !r.Matches(labels.Set(l)) {
@@ -65,8 +65,8 @@ func (s Selector) String() string {
 	return s.Selector.String()
 }
 
-// compileSelector compiles a label selector. A value that no label can have matches nothing, as it would in the API; an invalid key or
-// operator is an error.
+// compileSelector compiles a label selector. A value that no label can have matches nothing, as it would in the API; an
+// invalid key or operator is an error.
 func compileSelector(s *metav1.LabelSelector) (Selector, error) {
 	var all labels.Requirements
 	require := func(key string, op selection.Operator, values []string) (nothing bool, err error) {

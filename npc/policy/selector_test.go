@@ -62,8 +62,8 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// TestASelectorHasOneText shows that a selector with many requirements on the same labels, or with several errors, is always compiled to the
-// same. Its text is in the names of sets, and its error is reported whenever it is another.
+// TestASelectorHasOneText shows that a selector with many requirements on the same labels, or with several errors, is
+// always compiled to the same. Its text is in the names of sets, and its error is reported whenever it is another.
 func TestASelectorHasOneText(t *testing.T) {
 	many, bad := &metav1.LabelSelector{MatchLabels: map[string]string{}}, &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "", "c d": ""}}
 	for i := range 20 {

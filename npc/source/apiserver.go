@@ -104,7 +104,8 @@ func (a *apiServer) newInformers(sink Sink, log *slog.Logger) ([]*informer, erro
 	return informers, nil
 }
 
-// followPolicies follows the ClusterNetworkPolicies. What it returns is closed when they have been delivered, or cannot be.
+// followPolicies follows the ClusterNetworkPolicies. What it returns is closed when they have been delivered, or cannot
+// be.
 func (a *apiServer) followPolicies(ctx context.Context, sink Sink, log *slog.Logger, running *sync.WaitGroup) <-chan struct{} {
 	if a.policies == nil {
 		resolved := make(chan struct{})
@@ -160,7 +161,8 @@ func (a *apiServer) setSynced(ctx context.Context, sink Sink, asked, resolved <-
 	}
 }
 
-// missing returns what of the input is missing. The channel is closed, or nil, once cluster network policies and what they name have been read.
+// missing returns what of the input is missing. The channel is closed, or nil, once cluster network policies and what
+// they name have been read.
 func (a *apiServer) missing(read <-chan struct{}) npc.Missing {
 	if !a.node.known() {
 		return npc.NodeMissing

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// askKinds is the time between two questions whether the API server has ClusterNetworkPolicies, and kindsJitter by how much of it that
-	// varies, so that the nodes of a cluster do not ask at once.
+	// askKinds is the time between two questions whether the API server has ClusterNetworkPolicies, and kindsJitter by
+	// how much of it that varies, so that the nodes of a cluster do not ask at once.
 	askKinds    = 30 * time.Second
 	kindsJitter = 0.5
 	// askKindsAgain is the time after the first question that failed; it doubles up to askKinds.
 	askKindsAgain = 2 * time.Second
 	// kindsTimeout is how long an answer may take.
 	kindsTimeout = 10 * time.Second
-	// vanishGrace is the grace of the watch: when the kind goes its stream ends, a second later a list finds no such kind, and discovery is
-	// asked then.
+	// vanishGrace is the grace of the watch: when the kind goes its stream ends, a second later a list finds no such
+	// kind, and discovery is asked then.
 	vanishGrace = 5 * outageGrace
 )
 
@@ -44,8 +44,8 @@ type policyAPI interface {
 
 // clusterPolicies follows the ClusterNetworkPolicies of an API server, while it has that kind.
 //
-// Discovery tells whether it does. Absent, the kind counts as read and empty. Of a kind that is there in no version that is known, or that
-// may not be listed, the objects that were delivered stay, and the kind is unread.
+// Discovery tells whether it does. Absent, the kind counts as read and empty. Of a kind that is there in no version
+// that is known, or that may not be listed, the objects that were delivered stay, and the kind is unread.
 type clusterPolicies struct {
 	api      policyAPI
 	client   any // reports whether streaming lists are supported

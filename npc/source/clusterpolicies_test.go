@@ -192,7 +192,8 @@ func TestS94_TheKindComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestS94_TheKindIsInstalledAgain with other objects, after it was gone, and after it had been there in another version.
+// TestS94_TheKindIsInstalledAgain with other objects, after it was gone, and after it had been there in another
+// version.
 func TestS94_TheKindIsInstalledAgain(t *testing.T) {
 	for name, between := range map[string]apiclient.Presence{"gone": absent, "other version": otherVersion} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/relayclient"
 )
 
-// outageGrace is how long a watch may be absent between two streams without being broken, and how long it must hold after an outage
-// before it counts as working: by then what was missed has been delivered.
+// outageGrace is how long a watch may be absent between two streams without being broken, and how long it must hold
+// after an outage before it counts as working: by then what was missed has been delivered.
 const outageGrace = time.Second
 
 // listWatcher lists and watches one kind.
@@ -35,8 +35,8 @@ func (lw listWatcher) through(r *relayclient.Relay, kind string, relayed listWat
 	return lw
 }
 
-// connection observes the calls of one reflector, and reports whenever its watch breaks or works again. What a relay follows it hears from
-// that: there, an open watch that gives no sign is broken.
+// connection observes the calls of one reflector, and reports whenever its watch breaks or works again. What a relay
+// follows it hears from that: there, an open watch that gives no sign is broken.
 type connection struct {
 	kind   string
 	report func(ok bool)
@@ -148,8 +148,8 @@ func (c *connection) failed(ctx context.Context, err error) {
 	}
 }
 
-// answeredByOtherCall reports whether an error is part of normal operation: the server works, and the reflector makes another call at
-// once, because the server does not stream lists or no longer has the version that was asked for.
+// answeredByOtherCall reports whether an error is part of normal operation: the server works, and the reflector makes
+// another call at once, because the server does not stream lists or no longer has the version that was asked for.
 func answeredByOtherCall(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)

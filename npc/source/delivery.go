@@ -68,7 +68,8 @@ func clusterPolicyDelivery(sink Sink, log *slog.Logger) delivery {
 	}
 }
 
-// deliverFacts returns a function that delivers the facts of a stored object, once. From then on only the sink has them.
+// deliverFacts returns a function that delivers the facts of a stored object, once. From then on only the sink has
+// them.
 func deliverFacts[T any](kind string, log *slog.Logger, set func(*T)) func(old, obj any) {
 	return func(old, obj any) {
 		s := obj.(*stored[T])

@@ -23,7 +23,8 @@ const (
 	maxKindsNamed = 20
 )
 
-// manifests follows a directory of manifests and delivers the changes. Only the counters are used by several goroutines.
+// manifests follows a directory of manifests and delivers the changes. Only the counters are used by several
+// goroutines.
 type manifests struct {
 	path      string
 	directory *directory.Directory
@@ -139,8 +140,8 @@ func (m *manifests) logChanges(files int, c directory.Changes) {
 	m.log.Info("manifests read", "files", files, "added", c.Added, "changed", c.Changed, "removed", c.Removed)
 }
 
-// setMissing reports to sink what is missing, if that has changed. The objects that are not missing any more have been delivered
-// before.
+// setMissing reports to sink what is missing, if that has changed. The objects that are not missing any more have been
+// delivered before.
 func (m *manifests) setMissing(sink Sink, r reading) {
 	m.checkNode(r)
 	missing := npc.NothingMissing

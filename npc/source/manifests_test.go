@@ -111,7 +111,8 @@ func TestTheFirstOfTwoFilesCounts(t *testing.T) {
 	}
 }
 
-// TestNothingIsMissed checks that the sink ends up with exactly the content of the directory, whatever happens meanwhile.
+// TestNothingIsMissed checks that the sink ends up with exactly the content of the directory, whatever happens
+// meanwhile.
 func TestNothingIsMissed(t *testing.T) {
 	dir, _, r, _ := startDirectory(t, nil)
 	random := rand.New(rand.NewSource(1))

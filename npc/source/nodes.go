@@ -27,10 +27,12 @@ func nodeWatch(client kubernetes.Interface) listWatcher {
 	}
 }
 
-// nodeFollower is a sink of ClusterNetworkPolicies that follows the Nodes of an API server while the sink behind it has a policy that names
-// nodes as peers. Every change of a Node's status is sent to all who watch Nodes: without such a policy nobody should.
+// nodeFollower is a sink of ClusterNetworkPolicies that follows the Nodes of an API server while the sink behind it has
+// a policy that names nodes as peers. Every change of a Node's status is sent to all who watch Nodes: without such a
+// policy nobody should.
 //
-// The sink gets the Nodes before the first of these policies, so that none is enforced as if there were no Nodes, unless they cannot be listed.
+// The sink gets the Nodes before the first of these policies, so that none is enforced as if there were no Nodes,
+// unless they cannot be listed.
 type nodeFollower struct {
 	Sink
 	// start starts to follow the Nodes.
@@ -47,7 +49,8 @@ type nodeFollower struct {
 // nodeWatcher follows the Nodes.
 type nodeWatcher struct {
 	stop func() // returns when the last event has been handled
-	// resolved is closed when the sink has all Nodes, or when it is known why it cannot have them, or when the watcher was stopped.
+	// resolved is closed when the sink has all Nodes, or when it is known why it cannot have them, or when the watcher
+	// was stopped.
 	resolved <-chan struct{}
 }
 
@@ -56,7 +59,8 @@ func newNodeFollower(sink Sink, unsynced *unsynced, log *slog.Logger, start func
 		nodes: newNodeKeeper(sink)}
 }
 
-// SetClusterPolicy implements Sink. It returns when the sink has the Nodes that the policy needs, or when they cannot be listed.
+// SetClusterPolicy implements Sink. It returns when the sink has the Nodes that the policy needs, or when they cannot
+// be listed.
 func (f *nodeFollower) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
 	if !apiclient.NamesNodes(p) {
 		f.Sink.SetClusterPolicy(p)
@@ -121,8 +125,9 @@ func (f *nodeFollower) end() {
 	}
 }
 
-// nodeKeeper is a sink of Nodes that records what the one behind it has, and passes on only what differs from that: the status of a Node
-// changes every few minutes, but hardly ever its addresses. The records share their memory with those of the sink.
+// nodeKeeper is a sink of Nodes that records what the one behind it has, and passes on only what differs from that: the
+// status of a Node changes every few minutes, but hardly ever its addresses. The records share their memory with those
+// of the sink.
 type nodeKeeper struct {
 	keeper
 	known map[string]npc.Node

@@ -98,7 +98,8 @@ func (s *nodeServer) calls() (n int) {
 	return n
 }
 
-// TestS84_NodesAreFollowedWhilePoliciesNameThem, and no longer. They are there before the first policy that names them, and go after the last.
+// TestS84_NodesAreFollowedWhilePoliciesNameThem, and no longer. They are there before the first policy that names them,
+// and go after the last.
 func TestS84_NodesAreFollowedWhilePoliciesNameThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newNodeServer(t, apiNode("a", "x", "192.0.2.1"))
@@ -192,7 +193,8 @@ func TestS84_OnlyFactsOfNodesCount(t *testing.T) {
 	}
 }
 
-// TestS84_NodesThatCannotBeListed are said once, and make the source unread. All else is delivered; what was delivered before stays.
+// TestS84_NodesThatCannotBeListed are said once, and make the source unread. All else is delivered; what was delivered
+// before stays.
 func TestS84_NodesThatCannotBeListed(t *testing.T) {
 	const unsynced = "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "
 	for _, c := range []struct {

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// policyKeeper is a sink that records which ClusterNetworkPolicies the one behind it has: they stay there while no informer runs, and are
-// deleted when the kind turns out to be gone.
+// policyKeeper is a sink that records which ClusterNetworkPolicies the one behind it has: they stay there while no
+// informer runs, and are deleted when the kind turns out to be gone.
 type policyKeeper struct {
 	keeper
 	known map[string]types.UID
@@ -32,8 +32,8 @@ func (k *keeper) SetConnected(kind string, ok bool) {
 	k.Sink.SetConnected(kind, ok)
 }
 
-// reconnect reports that the watch works if it was last reported as broken: a kind that is gone, or that nobody needs any more, has no watch
-// to wait for. k.mu is held.
+// reconnect reports that the watch works if it was last reported as broken: a kind that is gone, or that nobody needs
+// any more, has no watch to wait for. k.mu is held.
 func (k *keeper) reconnect() {
 	if k.broken {
 		k.broken = false

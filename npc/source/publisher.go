@@ -10,8 +10,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// publisher delivers the objects of manifests. New policies come before new pods, and pods go before their policies, so that no pod
-// is open between two states that both isolate it. Nodes, which policies name as peers, come before policies and go after them.
+// publisher delivers the objects of manifests. New policies come before new pods, and pods go before their policies, so
+// that no pod is open between two states that both isolate it. Nodes, which policies name as peers, come before
+// policies and go after them.
 type publisher struct {
 	deliveries map[string]delivery // by kind of object
 	// delivered is what was last delivered of each object: kind -> key -> stored.

@@ -23,8 +23,8 @@ import (
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
 )
 
-// relayed is a server that passes on lists and watches of namespaces, which it has from a real API server, as a relay does: with a bookmark each
-// second. It knows no other kind.
+// relayed is a server that passes on lists and watches of namespaces, which it has from a real API server, as a relay
+// does: with a bookmark each second. It knows no other kind.
 type relayed struct {
 	*httptest.Server
 	client kubernetes.Interface
@@ -107,7 +107,8 @@ func (r *relayed) pass(ctx context.Context, w http.ResponseWriter, stream watch.
 	}
 }
 
-// TestS64_RelaysOfARealAPIServer come and go while namespaces do, and the sink has in the end what the API server has, from one list.
+// TestS64_RelaysOfARealAPIServer come and go while namespaces do, and the sink has in the end what the API server has,
+// from one list.
 func TestS64_RelaysOfARealAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.grant("granted")

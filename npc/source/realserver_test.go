@@ -186,7 +186,8 @@ func (w *watcher) expect(t *testing.T, names, unsynced string) {
 	})
 }
 
-// TestS94_AKindOfARealAPIServer is absent, installed, forbidden to one user, removed, there in another version only, and installed again.
+// TestS94_AKindOfARealAPIServer is absent, installed, forbidden to one user, removed, there in another version only,
+// and installed again.
 func TestS94_AKindOfARealAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.grant("plain")
@@ -233,7 +234,8 @@ func TestS94_AKindOfARealAPIServer(t *testing.T) {
 	}
 }
 
-// TestS84_NodesOfARealAPIServer are there before a policy that names them, unless they are forbidden, and until the last such policy is gone.
+// TestS84_NodesOfARealAPIServer are there before a policy that names them, unless they are forbidden, and until the
+// last such policy is gone.
 func TestS84_NodesOfARealAPIServer(t *testing.T) {
 	const unsynced = "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "
 	c := newCluster(t)
@@ -300,7 +302,8 @@ func TestS94_FormerKindsOfARealAPIServer(t *testing.T) {
 	}
 }
 
-// TestManifestsAreRefusedAsByARealAPIServer compares what reading a manifest refuses with what the resource definition refuses.
+// TestManifestsAreRefusedAsByARealAPIServer compares what reading a manifest refuses with what the resource definition
+// refuses.
 func TestManifestsAreRefusedAsByARealAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.install("v1alpha2", "ClusterNetworkPolicy", ClusterNetworkPolicies)

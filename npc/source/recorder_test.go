@@ -164,7 +164,8 @@ func (r *recorder) nodeNames() string {
 	return strings.Join(slices.Sorted(maps.Keys(r.nodes)), " ")
 }
 
-// names returns the objects of the sink: "ns shop", "pod shop/web", "policy shop/deny", "cluster policy deny", "node a".
+// names returns the objects of the sink: "ns shop", "pod shop/web", "policy shop/deny", "cluster policy deny", "node
+// a".
 func (r *recorder) names() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

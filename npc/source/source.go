@@ -1,14 +1,14 @@
-// Package source follows namespaces, pods, network policies and cluster network policies, and delivers their facts to a sink. They come
-// from an API server or from a directory of manifests. An API server may have the kind of the last or not. While one of its cluster network
-// policies names nodes as peers, its Nodes are followed too.
+// Package source follows namespaces, pods, network policies and cluster network policies, and delivers their facts to a
+// sink. They come from an API server or from a directory of manifests. An API server may have the kind of the last or
+// not. While one of its cluster network policies names nodes as peers, its Nodes are followed too.
 //
 //	API server ── informers ── transform ──────────────┐
 //	                                                   ├─▶ delivery, one for each kind ─▶ Sink
 //	manifests ── directory ── store ── publisher ──────┘
 //
-// The package knows neither what the facts are for nor what the kernel has. Reading manifests is the job of the packages below it:
-// manifest reads one file, directory decides which files are in force, and store merges them. Package snapshot reads once what this
-// package follows.
+// The package knows neither what the facts are for nor what the kernel has. Reading manifests is the job of the
+// packages below it: manifest reads one file, directory decides which files are in force, and store merges them.
+// Package snapshot reads once what this package follows.
 package source
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/relayclient"
 )
 
-// Source is an API server or a directory of manifests, seen from one node. FromAPI and FromManifests return one. It is run once.
+// Source is an API server or a directory of manifests, seen from one node. FromAPI and FromManifests return one. It is
+// run once.
 type Source struct {
 	api       *apiServer // nil with manifests
 	manifests *manifests // nil with an API server
@@ -31,8 +32,8 @@ type Source struct {
 	unsynced  *unsynced
 }
 
-// FromAPI returns the source that watches an API server on behalf of a node. If the name of the node is empty, the source does not
-// check that the node exists. Without policies, ClusterNetworkPolicies are not followed.
+// FromAPI returns the source that watches an API server on behalf of a node. If the name of the node is empty, the
+// source does not check that the node exists. Without policies, ClusterNetworkPolicies are not followed.
 func FromAPI(client kubernetes.Interface, policies *apiclient.PolicyClient, node string) Source {
 	unsynced := newUnsynced()
 	name := newNodeName(node, unsynced)
@@ -47,8 +48,9 @@ func FromAPI(client kubernetes.Interface, policies *apiclient.PolicyClient, node
 	return Source{api: api, node: name, unsynced: unsynced}
 }
 
-// Through has everything listed and watched through a relay, with its client, and at the API server only when the relay fails. Without
-// policies, ClusterNetworkPolicies are read from the API server. The source is one that FromAPI returned, and does not run yet.
+// Through has everything listed and watched through a relay, with its client, and at the API server only when the relay
+// fails. Without policies, ClusterNetworkPolicies are read from the API server. The source is one that FromAPI
+// returned, and does not run yet.
 func (s Source) Through(r *relayclient.Relay, client kubernetes.Interface, policies *apiclient.PolicyClient) {
 	relayed := watches(client)
 	for kind, direct := range s.api.watches {
@@ -63,9 +65,9 @@ func (s Source) Through(r *relayclient.Relay, client kubernetes.Interface, polic
 	s.api.relay = r
 }
 
-// FromManifests returns the source that reads the manifests below a directory on behalf of a node, and follows their changes. Package
-// directory describes which files count. If the name of the node is empty, the source does not check that the node exists. It fails if
-// the directory cannot be read.
+// FromManifests returns the source that reads the manifests below a directory on behalf of a node, and follows their
+// changes. Package directory describes which files count. If the name of the node is empty, the source does not check
+// that the node exists. It fails if the directory cannot be read.
 func FromManifests(dir, node string, log *slog.Logger) (Source, error) {
 	d, err := directory.Open(dir, log)
 	if err != nil {
@@ -76,8 +78,8 @@ func FromManifests(dir, node string, log *slog.Logger) (Source, error) {
 	return Source{manifests: newManifests(dir, d, name, unsynced, log), node: name, unsynced: unsynced}, nil
 }
 
-// Errors returns the number of manifest files and directories whose present content is not in force, because they cannot be read, do
-// not parse or have an object that is refused. It is 0 with an API server.
+// Errors returns the number of manifest files and directories whose present content is not in force, because they
+// cannot be read, do not parse or have an object that is refused. It is 0 with an API server.
 func (s Source) Errors() int {
 	if s.manifests == nil {
 		return 0
@@ -93,8 +95,8 @@ func (s Source) Ignored() int {
 	return int(s.manifests.ignored.Load())
 }
 
-// Unsynced returns the number of inputs that have never been read: kinds of objects, files and directories, and the Node of this node
-// if no pod is on it.
+// Unsynced returns the number of inputs that have never been read: kinds of objects, files and directories, and the
+// Node of this node if no pod is on it.
 func (s Source) Unsynced() int {
 	if s.unsynced == nil {
 		return 0
@@ -105,8 +107,8 @@ func (s Source) Unsynced() int {
 // WhyUnsynced returns the inputs that have never been read, with the reasons; it is empty if all have been.
 func (s Source) WhyUnsynced() string { return s.unsynced.String() }
 
-// Run delivers to sink until ctx ends, and returns nil then. Failures meanwhile are logged and retried without end. It makes no calls
-// to sink after it has returned.
+// Run delivers to sink until ctx ends, and returns nil then. Failures meanwhile are logged and retried without end. It
+// makes no calls to sink after it has returned.
 func (s Source) Run(ctx context.Context, sink Sink, log *slog.Logger) error {
 	sink = podWatcher{sink, s.node}
 	if s.manifests != nil {

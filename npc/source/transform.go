@@ -109,7 +109,8 @@ func transformClusterPolicy(obj any) (any, error) {
 	return newStored(&p.ObjectMeta, &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, ignored), nil
 }
 
-// metaOfPolicy returns what is needed of a policy's metadata: what tells it from others, its age, and the annotations that are for weave-npc.
+// metaOfPolicy returns what is needed of a policy's metadata: what tells it from others, its age, and the annotations
+// that are for weave-npc.
 func metaOfPolicy(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
 	for key, value := range m.Annotations {

@@ -1,5 +1,5 @@
-// Command sbom prints the contents of an image of weave-npc or weave-npc-relay as SPDX 2.3 in JSON: the Debian packages whose control files
-// are in a directory, and the Go modules in a binary. The same input gives the same output.
+// Command sbom prints the contents of an image of weave-npc or weave-npc-relay as SPDX 2.3 in JSON: the Debian packages
+// whose control files are in a directory, and the Go modules in a binary. The same input gives the same output.
 package main
 
 import (
@@ -117,7 +117,8 @@ const (
 	unknown    = "NOASSERTION"
 )
 
-// newDocument returns a document about the program itself. Its time is that of the commit, so that the output is reproducible.
+// newDocument returns a document about the program itself. Its time is that of the commit, so that the output is
+// reproducible.
 func newDocument(built *debug.BuildInfo) *document {
 	created, revision := "1970-01-01T00:00:00Z", "unreleased"
 	for _, s := range built.Settings {

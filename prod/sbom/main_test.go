@@ -88,8 +88,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestContents shows the document of a release: when it was made, what it is about, and what was built in another module's place, from elsewhere
-// or from a folder of the same commit.
+// TestContents shows the document of a release: when it was made, what it is about, and what was built in another
+// module's place, from elsewhere or from a folder of the same commit.
 func TestContents(t *testing.T) {
 	d := newDocument(&debug.BuildInfo{Main: debug.Module{Path: "example.org/npc", Version: "v1.2.3"}, Settings: []debug.BuildSetting{
 		{Key: "vcs.time", Value: "2024-05-06T07:08:09Z"}, {Key: "vcs.revision", Value: "abc"}, {Key: "CGO_ENABLED", Value: "0"}}})

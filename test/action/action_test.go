@@ -1,5 +1,5 @@
-// Package action asks whether the action for pull requests does what it says, as far as that can be known without its platform: its steps' scripts
-// are run here, with programs in place of those that reach something.
+// Package action asks whether the action for pull requests does what it says, as far as that can be known without its
+// platform: its steps' scripts are run here, with programs in place of those that reach something.
 package action
 
 import (
@@ -50,7 +50,8 @@ func readAction(t *testing.T) action {
 	return a
 }
 
-// TestAction checks the file: that it is whole, that its scripts are shell, and that what comes from outside reaches them by variables alone.
+// TestAction checks the file: that it is whole, that its scripts are shell, and that what comes from outside reaches
+// them by variables alone.
 func TestAction(t *testing.T) {
 	a := readAction(t)
 	if a.Name == "" || a.Description == "" || a.Runs.Using != "composite" || len(a.Runs.Steps) != 4 {

@@ -1,5 +1,5 @@
-// Package alerts asks which alerts of prod fire, and whether its dashboard shows metrics that there are. It is a module of its own, so that
-// Prometheus is none of the product's dependencies.
+// Package alerts asks which alerts of prod fire, and whether its dashboard shows metrics that there are. It is a module
+// of its own, so that Prometheus is none of the product's dependencies.
 package alerts
 
 import (
@@ -199,7 +199,8 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// checkKeepsCluster gives an alert what it fires for in two clusters at once: it fires for each of them, and says which.
+// checkKeepsCluster gives an alert what it fires for in two clusters at once: it fires for each of them, and says
+// which.
 func checkKeepsCluster(t *testing.T, r rulefmt.Rule, series string) {
 	t.Helper()
 	one := strings.ReplaceAll(strings.TrimSpace(series), `instance=`, `cluster="one",instance=`)
@@ -257,7 +258,8 @@ type panel struct {
 // variable is what a dashboard lets its reader choose.
 type variable struct{ Name, Definition, AllValue string }
 
-// TestDashboard loads the dashboard as Grafana would: unique numbers, no panel above another, and expressions of metrics that there are.
+// TestDashboard loads the dashboard as Grafana would: unique numbers, no panel above another, and expressions of
+// metrics that there are.
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile(dashboard)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package cluster is a small Kubernetes cluster for tests, as one of its nodes sees it: namespaces, pods and policies by short names, the model
-// that is told of them, and the kernel that the model's transactions are applied to, on paper or in this network namespace.
+// Package cluster is a small Kubernetes cluster for tests, as one of its nodes sees it: namespaces, pods and policies
+// by short names, the model that is told of them, and the kernel that the model's transactions are applied to, on paper
+// or in this network namespace.
 //
 //	w := cluster.New(t)
 //	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
@@ -44,7 +45,8 @@ type Cluster struct {
 	Pods map[string]npc.Pod
 	// Explained makes Expect compare each verdict with that of package explain, which does not know the gate.
 	Explained bool
-	// Loaded reports that the kernels were read since the last plan, so that there may be something to plan that the model did not announce.
+	// Loaded reports that the kernels were read since the last plan, so that there may be something to plan that the
+	// model did not announce.
 	Loaded bool
 	// Live applies the transactions to the real kernel; nil on paper.
 	Live *Live
@@ -58,7 +60,8 @@ type Cluster struct {
 // Node is the name of the node whose pods are local.
 const Node = "node1"
 
-// New returns a cluster without objects, on paper, whose model has read the kernels. The functions change the model's configuration.
+// New returns a cluster without objects, on paper, whose model has read the kernels. The functions change the model's
+// configuration.
 func New(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
 	w := NewUnsynced(t, configure...)
 	w.Load()
@@ -203,7 +206,8 @@ func (w *Cluster) PlanStart(boot bool, carryOut func(dataplane.Transaction)) {
 	}
 }
 
-// Plan plans once all objects are known, and tells the model that everything was carried out, which is up to the caller.
+// Plan plans once all objects are known, and tells the model that everything was carried out, which is up to the
+// caller.
 func (w *Cluster) Plan(collectGarbage bool) [2]dataplane.Transaction {
 	txs := w.Model.Plan(collectGarbage, [2]dataplane.Known{})
 	for _, tx := range txs {
@@ -308,8 +312,8 @@ func passes(end string) string {
 	return "cni0"
 }
 
-// NotByPolicies reports whether a verdict is not for policies: it is between a pod and its node, which is not forwarded, or a pod waits for
-// its address, which is for the gate.
+// NotByPolicies reports whether a verdict is not for policies: it is between a pod and its node, which is not
+// forwarded, or a pod waits for its address, which is for the gate.
 func NotByPolicies(v explain.Verdict) bool {
 	return slices.ContainsFunc([]explain.Reason{v.Egress.Reason, v.Ingress.Reason}, func(r explain.Reason) bool {
 		return r == "own node" || r == "waiting for its address"

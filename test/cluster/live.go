@@ -41,7 +41,8 @@ type Live struct {
 	flowing map[netip.Addr]bool
 }
 
-// NewLive returns a cluster whose transactions a syncer applies to the real kernel, which is empty. The syncer does nothing by itself.
+// NewLive returns a cluster whose transactions a syncer applies to the real kernel, which is empty. The syncer does
+// nothing by itself.
 func NewLive(t *testing.T, b iptables.Backend, configure ...func(*enforce.Config)) *Cluster {
 	t.Helper()
 	Empty(t)
@@ -51,7 +52,8 @@ func NewLive(t *testing.T, b iptables.Backend, configure ...func(*enforce.Config
 	return w
 }
 
-// OpenKernel makes the cluster's kernels copies of the real one. A syncer must be given to Live before anything is applied.
+// OpenKernel makes the cluster's kernels copies of the real one. A syncer must be given to Live before anything is
+// applied.
 func (w *Cluster) OpenKernel(b iptables.Backend) {
 	w.Helper()
 	sets, err := ipset.Open()
@@ -147,7 +149,8 @@ func (l *Live) Copy(w *Cluster) {
 	}
 }
 
-// Forgetting reports whether an address waits for the connections of its former pod to be deleted, or for the sync after that.
+// Forgetting reports whether an address waits for the connections of its former pod to be deleted, or for the sync
+// after that.
 func (w *Cluster) Forgetting() bool {
 	w.Helper()
 	return w.Metric("weavenpc_quarantined_addresses") > 0

@@ -28,7 +28,8 @@ func (w *Cluster) Metric(name string) float64 {
 	return 0
 }
 
-// Metrics returns metrics by their names and the values of their labels. A histogram's value is the number of observations.
+// Metrics returns metrics by their names and the values of their labels. A histogram's value is the number of
+// observations.
 func Metrics(t testing.TB, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	collected, err := registry.Gather()

@@ -77,8 +77,8 @@ func (s *story) explain() {
 	s.quote("tail -f " + strings.Join(logs, " "))
 }
 
-// reportLog prints the warnings and errors that weave-npc logged on the first node after the first so many bytes, above all of manifests
-// that it cannot read. It returns the length of the log.
+// reportLog prints the warnings and errors that weave-npc logged on the first node after the first so many bytes, above
+// all of manifests that it cannot read. It returns the length of the log.
 func (s *story) reportLog(heard int) (int, error) {
 	n := s.harness.Nodes()[0]
 	size, err := s.logSize(n)

@@ -53,7 +53,8 @@ func (s interruption) Error() string {
 // cancelOnSignal makes SIGINT, SIGTERM and SIGHUP end the context, so that the cluster is removed on the way out.
 func cancelOnSignal(cancel context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 8)
-	// SIGPIPE would end this process as soon as the reader of its output goes away; the error of the write tells as much.
+	// SIGPIPE would end this process as soon as the reader of its output goes away; the error of the write tells as
+	// much.
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
 	go func() {
 		for s := range signals {

@@ -110,8 +110,8 @@ func wrap(line string, width int, indent string, before ...string) string {
 	return b.String() + line
 }
 
-// lastBreak returns the last place within the width where one of the strings begins, or else the first one after it; -1 if
-// there is none.
+// lastBreak returns the last place within the width where one of the strings begins, or else the first one after it; -1
+// if there is none.
 func lastBreak(line string, width int, before []string) int {
 	last, next := -1, -1
 	for _, s := range before {

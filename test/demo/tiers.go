@@ -20,8 +20,8 @@ const (
 	baselineDenies = "Baseline policy default-deny/rule 2 'nobody-else'"
 )
 
-// tiered returns the matrix after the policies of both tiers are written: databases lose who is not of the shop, though a NetworkPolicy lets it in,
-// and the pods that no NetworkPolicy isolates lose whom no rule accepts.
+// tiered returns the matrix after the policies of both tiers are written: databases lose who is not of the shop, though
+// a NetworkPolicy lets it in, and the pods that no NetworkPolicy isolates lose whom no rule accepts.
 func tiered(before matrix) matrix {
 	m := before.but("monitoring/prometheus", "shop/db", 9187, blocked)
 	for _, from := range []string{"shop/web", "shop/api", "shop/db"} {
@@ -65,7 +65,8 @@ func (s *story) listTiers(ctx context.Context) error {
 		[]string{" from "}, "show", "policies", "-n", "shop")
 }
 
-// command runs weave-npc for an operator, which has to end with a status and to say some texts, and quotes what it says.
+// command runs weave-npc for an operator, which has to end with a status and to say some texts, and quotes what it
+// says.
 func (s *story) command(ctx context.Context, status int, says, breaks []string, args ...string) error {
 	said, err := exec.CommandContext(ctx, s.npc, append(args, "--manifests", string(s.manifests))...).Output()
 	var exit *exec.ExitError

@@ -14,7 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// workflow is a workflow of the hosting platform, as far as ours use its fields. Others are unknown, and so are misspelt ones.
+// workflow is a workflow of the hosting platform, as far as ours use its fields. Others are unknown, and so are
+// misspelt ones.
 type workflow struct {
 	Name        string
 	On          map[string]any
@@ -54,8 +55,8 @@ func readStrictly(t *testing.T, into any, path ...string) {
 	}
 }
 
-// TestWorkflows checks what can be known of the workflows without their platform: their fields, that their scripts are shell, and that what
-// they run and name is there.
+// TestWorkflows checks what can be known of the workflows without their platform: their fields, that their scripts are
+// shell, and that what they run and name is there.
 func TestWorkflows(t *testing.T) {
 	runs := map[string][]string{
 		"ci.yaml":      {".ci/run", "make build", "make demo"},

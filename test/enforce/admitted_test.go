@@ -62,8 +62,8 @@ func anything(versions []any) {
 	versions[0].(map[string]any)["schema"] = map[string]any{"openAPIV3Schema": open}
 }
 
-// TestS84_S85_S86_S89_WhatOtherDefinitionsOfTheKindAdmit has an API server admit everything, as one with an older or a newer definition of the
-// kind may.
+// TestS84_S85_S86_S89_WhatOtherDefinitionsOfTheKindAdmit has an API server admit everything, as one with an older or a
+// newer definition of the kind may.
 func TestS84_S85_S86_S89_WhatOtherDefinitionsOfTheKindAdmit(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w, c := newCluster(t, backend)

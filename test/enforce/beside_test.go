@@ -71,8 +71,9 @@ func neighbours() []neighbour {
 	}
 }
 
-// TestBesideOthers has others' rules on every node, from before weave-npc and put in front of its own later. What is denied never passes;
-// what is allowed passes unless they object where they are asked; and what others own stays as they left it.
+// TestBesideOthers has others' rules on every node, from before weave-npc and put in front of its own later. What is
+// denied never passes; what is allowed passes unless they object where they are asked; and what others own stays as
+// they left it.
 func TestBesideOthers(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, n := range neighbours() {
@@ -170,8 +171,8 @@ func (n neighbour) checkFirst(t *testing.T, w *harness, node *lab.Node) {
 	}
 }
 
-// throughServices asks for pods by their Services, and by the port that nodes have for these. The pod decides, and what reaches its node in the
-// name of another one comes from no pod.
+// throughServices asks for pods by their Services, and by the port that nodes have for these. The pod decides, and what
+// reaches its node in the name of another one comes from no pod.
 func throughServices(t *testing.T, w *harness) {
 	t.Helper()
 	for _, c := range []struct {
@@ -272,8 +273,8 @@ func maskTimeouts(snapshot string) string {
 	return regexp.MustCompile(`(?m)^(add .* timeout) \d+`).ReplaceAllString(snapshot, "$1")
 }
 
-// TestABridgeThatIsNotSeen has a bridge whose packets do not pass iptables, when weave-npc starts and while it runs: it is not ready and gives
-// the reason, two pods of a node reach each other, and policies decide everything else.
+// TestABridgeThatIsNotSeen has a bridge whose packets do not pass iptables, when weave-npc starts and while it runs: it
+// is not ready and gives the reason, two pods of a node reach each other, and policies decide everything else.
 func TestABridgeThatIsNotSeen(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newHarness(t, backend, lab.Config{})

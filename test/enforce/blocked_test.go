@@ -35,7 +35,8 @@ func TestBlockedPacketsAreLoggedWithNames(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatWeDropIsCalledBlocked has a rule of somebody else report all packets that pass to the NFLOG group of weave-npc.
+// TestOnlyWhatWeDropIsCalledBlocked has a rule of somebody else report all packets that pass to the NFLOG group of
+// weave-npc.
 func TestOnlyWhatWeDropIsCalledBlocked(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, rich())

@@ -16,8 +16,8 @@ import (
 )
 
 // TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached starts weave-npc on a node that has no pods yet. When the API
-// server is asked for the first time, a new pod, whose object nobody has read, can neither reach nor be reached; no more
-// when weave-npc was killed before, at whichever step.
+// server is asked for the first time, a new pod, whose object nobody has read, can neither reach nor be reached; no
+// more when weave-npc was killed before, at whichever step.
 func TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		random, _ := killPlan(t)
@@ -108,8 +108,8 @@ current-context: c
 // wasAsked reports whether the weave-npc that was started last has asked the API server.
 func (b *booting) wasAsked() bool { return b.asked.Load() == b.starts.Load() }
 
-// boot starts weave-npc, kills it at a call and starts it again, if that is asked for, and looks at what a new pod can do when the
-// API server is asked. It returns how many calls were made up to then.
+// boot starts weave-npc, kills it at a call and starts it again, if that is asked for, and looks at what a new pod can
+// do when the API server is asked. It returns how many calls were made up to then.
 func (b *booting) boot(t *testing.T, at int) (calls int) {
 	t.Helper()
 	if at > 0 {

@@ -41,8 +41,8 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(raw)
 }
 
-// broadcasts returns ways to reach an isolated pod from a free one of its bridge, past any rule for the isolated pod's address.
-// A port that no earlier call had keeps conversations apart.
+// broadcasts returns ways to reach an isolated pod from a free one of its bridge, past any rule for the isolated pod's
+// address. A port that no earlier call had keeps conversations apart.
 func (w *harness) broadcasts(t *testing.T, from, isolated, free *lab.Host, port uint16) []broadcastCase {
 	t.Helper()
 	everybody, none := netip.AddrFrom4([4]byte{255, 255, 255, 255}), netip.IPv4Unspecified()
@@ -128,7 +128,8 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 	})
 }
 
-// TestS71_BroadcastIsNoWayInWithoutMulticast checks that neither --allow-mcast nor the gate changes what broadcast gets.
+// TestS71_BroadcastIsNoWayInWithoutMulticast checks that neither --allow-mcast nor the gate changes what broadcast
+// gets.
 func TestS71_BroadcastIsNoWayInWithoutMulticast(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`)), "--allow-mcast=false", "--fail-closed=never")

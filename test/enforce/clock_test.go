@@ -7,7 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// TestAClockThatJumpsHarmsNothing sets weave-npc's wall clock years ahead and back, while the cluster changes under load.
+// TestAClockThatJumpsHarmsNothing sets weave-npc's wall clock years ahead and back, while the cluster changes under
+// load.
 func TestAClockThatJumpsHarmsNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newHarness(t, backend, lab.Config{})

@@ -256,7 +256,8 @@ func (c *cluster) writePolicy(t *testing.T, name, spec string) {
 	c.must(t, err)
 }
 
-// writeClusterPolicy writes a spec as it is: fields that this program does not know stay, if the resource definition lets them.
+// writeClusterPolicy writes a spec as it is: fields that this program does not know stay, if the resource definition
+// lets them.
 func (c *cluster) writeClusterPolicy(t *testing.T, name, spec string) {
 	t.Helper()
 	have, exists := c.have.tiers[name]

@@ -14,8 +14,8 @@ import (
 // kindTimeout is how long a daemon may take to find a kind that was installed while it ran: it asks every 30 to 45 s.
 const kindTimeout = 90 * time.Second
 
-// TestS94_TheKindComesChangesAndGoes installs the kind in a real API server while daemons run, writes a good and a bad policy, lets the kind be
-// served in another version alone, and removes it.
+// TestS94_TheKindComesChangesAndGoes installs the kind in a real API server while daemons run, writes a good and a bad
+// policy, lets the kind be served in another version alone, and removes it.
 func TestS94_TheKindComesChangesAndGoes(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w, c := newCluster(t, backend)
@@ -120,7 +120,8 @@ func (d *daemon) ready() string {
 	return text
 }
 
-// TestS94_ARestartTakesNothingAwayThatCannotBeRead starts daemons anew while the kind is there in an unknown version alone.
+// TestS94_ARestartTakesNothingAwayThatCannotBeRead starts daemons anew while the kind is there in an unknown version
+// alone.
 func TestS94_ARestartTakesNothingAwayThatCannotBeRead(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w, c := newCluster(t, backend)

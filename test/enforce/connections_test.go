@@ -10,7 +10,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// connectionCases show which packets count as part of a connection: answers, ICMP errors, fragments, and packets that only look like one.
+// connectionCases show which packets count as part of a connection: answers, ICMP errors, fragments, and packets that
+// only look like one.
 func connectionCases() []testCase {
 	return []testCase{
 		{name: "S53_an_established_connection_survives_an_edit_and_icmp_errors_pass", steps: []step{
@@ -80,8 +81,8 @@ ingress: [{from: [{podSelector: {}}], ports: [{port: 53, protocol: UDP}]}]`), th
 	}
 }
 
-// betweenGuests sends, on every node, what belongs to no connection between two hosts that are attached like pods and are none, and
-// between one of them and a pod.
+// betweenGuests sends, on every node, what belongs to no connection between two hosts that are attached like pods and
+// are none, and between one of them and a pod.
 func betweenGuests(t *testing.T, w *harness) {
 	for node, pod := range map[string]string{"node1": "web", "node2": "api"} {
 		var guests [2]*lab.Host

@@ -103,7 +103,8 @@ func marked(t *testing.T, n *lab.Node, bits uint32) (count int) {
 	return count
 }
 
-// awaitMarked waits until as many connections of all nodes have all bits of a mark; 0 for no connection, others for at least so many.
+// awaitMarked waits until as many connections of all nodes have all bits of a mark; 0 for no connection, others for at
+// least so many.
 func (w *harness) awaitMarked(t *testing.T, bits uint32, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(timeout); ; time.Sleep(20 * time.Millisecond) {
@@ -125,8 +126,8 @@ var terminatedEnds = []struct{ name, from, to string }{
 	{"from_the_other_node", "n2", "web"},
 }
 
-// TestS96_WhatHasEndedStaysSo, whichever end speaks first, and when weave-npc was killed and started again meanwhile. It goes on when it is allowed
-// again, unless an end was told.
+// TestS96_WhatHasEndedStaysSo, whichever end speaks first, and when weave-npc was killed and started again meanwhile.
+// It goes on when it is allowed again, unless an end was told.
 func TestS96_WhatHasEndedStaysSo(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base(), "--established=terminate")

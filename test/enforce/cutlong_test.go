@@ -28,13 +28,14 @@ type lateLine struct {
 	after                time.Duration
 }
 
-// TestS96_AnEndThatSpeaksLate is not heard: after 14 s, when the kernel forgets what a reset has closed, and after 6 minutes, when it forgets what is
-// not acknowledged. The pods may open connections to those that opened these, so that whatever is forgotten would be taken up in reverse. Of UDP
-// what is sent after 6 minutes is a new connection: the server may open it, and the client may not.
+// TestS96_AnEndThatSpeaksLate is not heard: after 14 s, when the kernel forgets what a reset has closed, and after 6
+// minutes, when it forgets what is not acknowledged. The pods may open connections to those that opened these, so that
+// whatever is forgotten would be taken up in reverse. Of UDP what is sent after 6 minutes is a new connection: the
+// server may open it, and the client may not.
 //
-// NoPod waits for an hour, and the kernel has no clock that a test could move: it counts ticks since it was booted. Instead the entry's own end is
-// read from the kernel. It is fixed, and all of what an idle open connection would have, 5 days, less the time that passed. Until then the entry
-// is what packets meet, at an hour as after 6 minutes.
+// NoPod waits for an hour, and the kernel has no clock that a test could move: it counts ticks since it was booted.
+// Instead the entry's own end is read from the kernel. It is fixed, and all of what an idle open connection would have,
+// 5 days, less the time that passed. Until then the entry is what packets meet, at an hour as after 6 minutes.
 func TestS96_AnEndThatSpeaksLate(t *testing.T) {
 	if os.Getenv(longVariable) == "" {
 		t.Skip("takes 6.5 minutes: runs only with " + longVariable + "=1 (make fuzz-terminate)")
@@ -126,8 +127,8 @@ func (l lateLine) heard(t *testing.T, server bool, want string) {
 	}
 }
 
-// expectPinned expects that so many TCP connections stay in the table of web's node for as long as ones that have been idle since
-// they ended.
+// expectPinned expects that so many TCP connections stay in the table of web's node for as long as ones that have been
+// idle since they ended.
 func (w *harness) expectPinned(t *testing.T, count int, ended time.Time) {
 	t.Helper()
 	n, seen := w.Node("node1"), 0

@@ -23,12 +23,14 @@ import (
 // longVariable is set for tests that wait for minutes, or measure.
 const longVariable = "WEAVE_NPC_TEST_LONG"
 
-// manyConnections is how many more connections a table has the second time that TestS95_HowSoonAConnectionEnds measures.
+// manyConnections is how many more connections a table has the second time that TestS95_HowSoonAConnectionEnds
+// measures.
 const manyConnections = 100_000
 
-// TestS95_HowSoonAConnectionEnds after the change is in the kernel that denies it. With $WEAVE_NPC_TEST_LONG it is measured: from the last look at
-// which a set still held the pod as one that nothing isolates, to the kernel's report of the connection's mark. Changes come one after the other, most
-// of them while connections are still looked at for the one before, or calmly.
+// TestS95_HowSoonAConnectionEnds after the change is in the kernel that denies it. With $WEAVE_NPC_TEST_LONG it is
+// measured: from the last look at which a set still held the pod as one that nothing isolates, to the kernel's report
+// of the connection's mark. Changes come one after the other, most of them while connections are still looked at for
+// the one before, or calmly.
 func TestS95_HowSoonAConnectionEnds(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base(), "--established=terminate")

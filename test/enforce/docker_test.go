@@ -22,7 +22,8 @@ func dockerNetworks(whole, each string) rules {
 	return rules(whole + "COMMIT\n")
 }
 
-// docker27 returns the rules of Docker up to version 27: a packet from one network to another is dropped in an isolation chain.
+// docker27 returns the rules of Docker up to version 27: a packet from one network to another is dropped in an
+// isolation chain.
 func docker27() rules {
 	return dockerNetworks(`*filter
 :FORWARD DROP [0:0]
@@ -41,7 +42,8 @@ func docker27() rules {
 `)
 }
 
-// docker28 returns the rules of Docker from version 28: what is not published is dropped in the chain of the network that it goes to.
+// docker28 returns the rules of Docker from version 28: what is not published is dropped in the chain of the network
+// that it goes to.
 func docker28() rules {
 	return dockerNetworks(`*filter
 :FORWARD DROP [0:0]
@@ -79,15 +81,17 @@ func (w *harness) addDockerNetwork(t *testing.T, n *lab.Node) {
 	}
 }
 
-// TestManifestsKeepDockersIsolation starts weave-npc as README.md does on a host without Kubernetes. What Docker keeps apart stays apart and what
-// it lets pass still passes, before and after policies; with --allow-action ACCEPT what it keeps apart is open.
+// TestManifestsKeepDockersIsolation starts weave-npc as README.md does on a host without Kubernetes. What Docker keeps
+// apart stays apart and what it lets pass still passes, before and after policies; with --allow-action ACCEPT what it
+// keeps apart is open.
 func TestManifestsKeepDockersIsolation(t *testing.T) {
 	const apart = onlyOnBridge + " -out,nodes>other -web,db,mon,api,copy>other -other>web,db,mon,api,copy"
 	alone := wants{"tcp 80": apart, "udp 53": apart, "icmp": apart}
 	versions := []struct {
 		name  string
 		rules rules
-		// opens is what --allow-action ACCEPT opens. Answers to another network still are Docker's to drop, as version 27 does.
+		// opens is what --allow-action ACCEPT opens. Answers to another network still are Docker's to drop, as version
+		// 27 does.
 		opens string
 	}{{"Docker_27", docker27(), " +out,n2,api,copy>web,db,mon"}, {"Docker_28", docker28(), " +other,out,n2,api,copy>web,db,mon"}}
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {

@@ -26,7 +26,8 @@ type engine struct {
 	remove func(t *testing.T, w *harness, n *lab.Node)
 }
 
-// moving returns the policies that both engines enforce: web may be reached by db and from outside and may reach ops, copy may be reached by web.
+// moving returns the policies that both engines enforce: web may be reached by db and from outside and may reach ops,
+// copy may be reached by web.
 func moving() change {
 	return do(base(), policy("shop/web", `
 podSelector: {matchLabels: {app: web}}
@@ -47,8 +48,8 @@ type engineSet struct {
 	ranges  bool
 }
 
-// enginePolicy is a policy as another engine has it: the sets of those who may reach its pods, and of those whom they may reach. Nil is a
-// direction that it does not isolate.
+// enginePolicy is a policy as another engine has it: the sets of those who may reach its pods, and of those whom they
+// may reach. Nil is a direction that it does not isolate.
 type enginePolicy struct {
 	name, pod string
 	in, out   []engineSet

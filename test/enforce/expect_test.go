@@ -17,8 +17,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// wants states which packets arrive: question -> verdicts. "-*>web +db>web", as an answer to "tcp 80", means that no host reaches port 80
-// of web by TCP, except db. The grammar of both:
+// wants states which packets arrive: question -> verdicts. "-*>web +db>web", as an answer to "tcp 80", means that no
+// host reaches port 80 of web by TCP, except db. The grammar of both:
 //
 //	question = protocol [ port ] [ "/" family ]      "tcp 80", "icmp", "udp 53 /6"; both families are asked without one
 //	verdicts = { verdict }                           separated by spaces; "" means that everything arrives
@@ -26,11 +26,11 @@ import (
 //	hosts    = name { "," name }                     "web,n2"
 //	name     = host | "*" | "pods" | "nodes" | "shop" | "ops"
 //
-// Every pair of hosts begins as one that arrives, and the last verdict that names the pair counts. Hosts are those of world; "*" is all
-// of them, "shop" and "ops" are the pods of these namespaces.
+// Every pair of hosts begins as one that arrives, and the last verdict that names the pair counts. Hosts are those of
+// world; "*" is all of them, "shop" and "ops" are the pods of these namespaces.
 //
-// Pairs that no policy can decide always arrive, and no verdict changes that: a host and itself, a node and its own pods, and two hosts
-// that are no pods. A pod and its own node are such a pair as well, except for "!".
+// Pairs that no policy can decide always arrive, and no verdict changes that: a host and itself, a node and its own
+// pods, and two hosts that are no pods. A pod and its own node are such a pair as well, except for "!".
 type wants map[string]string
 
 const (
@@ -50,7 +50,8 @@ type asking struct {
 	allowed time.Duration // how long what must arrive may take
 }
 
-// calmly gives a busy machine time, so that late answers of the test's own servers are no failures. A test's last attempt asks this way.
+// calmly gives a busy machine time, so that late answers of the test's own servers are no failures. A test's last
+// attempt asks this way.
 func calmly() asking { return asking{one: 1, atOnce: 16, allowed: 10 * time.Second} }
 
 // promptly is for all attempts except the last.

@@ -68,7 +68,8 @@ func (w *harness) planWorkload(t *testing.T) {
 	}
 }
 
-// TestS90_ExplainKernelOfTheOwnNode asks explain on a node about what its pods send to it, and again when INPUT does not lead to weave-npc.
+// TestS90_ExplainKernelOfTheOwnNode asks explain on a node about what its pods send to it, and again when INPUT does
+// not lead to weave-npc.
 func TestS90_ExplainKernelOfTheOwnNode(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, do(base(), clusterPolicy("a", admin("1", webAlone, egress("Deny", `{networks: [0.0.0.0/0, "::/0"]}`)))))
@@ -143,7 +144,8 @@ func TestShowKernel(t *testing.T) {
 	})
 }
 
-// TestKernelThatIsNotAsked shows that nothing is read from a kernel that weave-npc does not keep, or that is another node's.
+// TestKernelThatIsNotAsked shows that nothing is read from a kernel that weave-npc does not keep, or that is another
+// node's.
 func TestKernelThatIsNotAsked(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, rich())

@@ -54,8 +54,8 @@ func (w *harness) isUnheardOf(o *objects, h *lab.Host, family int) bool {
 	return true
 }
 
-// explained returns the objects as weave-npc explain reads them from manifests, and cluster network policies as it reads them from an API server,
-// which may hold what no manifest may.
+// explained returns the objects as weave-npc explain reads them from manifests, and cluster network policies as it
+// reads them from an API server, which may hold what no manifest may.
 func (o *objects) explained(t *testing.T) *npccluster.View {
 	t.Helper()
 	others := *o

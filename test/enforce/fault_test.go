@@ -29,7 +29,8 @@ func (m manner) String() string {
 	return [...]string{withAll: "with all", alone: "alone", late: "alone, the rest late"}[m]
 }
 
-// fault kills a weave-npc at a point: before one of the system calls that it, or a program that it runs, is about to make.
+// fault kills a weave-npc at a point: before one of the system calls that it, or a program that it runs, is about to
+// make.
 type fault struct {
 	manner   manner
 	starting bool   // the point was chosen before the start

@@ -196,8 +196,8 @@ func usageOf(t *testing.T, pid int) usage {
 	return u
 }
 
-// TestFloodOfBlockedFlows checks that under a flood denied packets are dropped and allowed ones pass, that the log and the recording stay
-// small, and that every lost report is counted.
+// TestFloodOfBlockedFlows checks that under a flood denied packets are dropped and allowed ones pass, that the log and
+// the recording stay small, and that every lost report is counted.
 func TestFloodOfBlockedFlows(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		rate, length := 2000, 3*time.Second
@@ -245,7 +245,8 @@ func TestFloodOfBlockedFlows(t *testing.T) {
 	})
 }
 
-// TestALoopIsReportedNowAndThen checks that packets sent again and again have few reports, also those without ports, and hide no others.
+// TestALoopIsReportedNowAndThen checks that packets sent again and again have few reports, also those without ports,
+// and hide no others.
 func TestALoopIsReportedNowAndThen(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, rich())
@@ -299,7 +300,8 @@ func checkCaptures(t *testing.T, path string, size int64, f *flood) {
 	}
 }
 
-// TestUlogdIsKilledUnderLoad again and again: nothing passes that must not, and afterwards blocked packets are reported as before.
+// TestUlogdIsKilledUnderLoad again and again: nothing passes that must not, and afterwards blocked packets are reported
+// as before.
 func TestUlogdIsKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	kills := 5

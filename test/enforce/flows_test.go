@@ -116,8 +116,8 @@ func recorded() change {
 		policy("shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))
 }
 
-// TestS99_EachNodeRecordsItsConnections with the names of workloads, whatever became of them, also behind Services and from other nodes, nodes and
-// hosts outside.
+// TestS99_EachNodeRecordsItsConnections with the names of workloads, whatever became of them, also behind Services and
+// from other nodes, nodes and hosts outside.
 func TestS99_EachNodeRecordsItsConnections(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := startRecording(t, backend, recorded())
@@ -224,7 +224,8 @@ func TestS99_FollowedRecordsComeAtOnce(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// TestS99_BlindnessIsSaid where the kernel gives no events, and ends when it does. Denied connections are recorded meanwhile.
+// TestS99_BlindnessIsSaid where the kernel gives no events, and ends when it does. Denied connections are recorded
+// meanwhile.
 func TestS99_BlindnessIsSaid(t *testing.T) {
 	w := newHarness(t, lab.NFT, lab.Config{})
 	n := w.Nodes()[0]

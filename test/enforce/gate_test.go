@@ -18,8 +18,8 @@ func lateIsIsolated() change {
 		policy("shop/late", `{podSelector: {matchLabels: {app: late}}, policyTypes: [Ingress, Egress]}`))
 }
 
-// TestS59_TheGateClosesWhatIsBehindTheInterface has nodes whose ranges are not those of their pods, as with weave-net, and a host behind
-// an uplink of the first one's bridge.
+// TestS59_TheGateClosesWhatIsBehindTheInterface has nodes whose ranges are not those of their pods, as with weave-net,
+// and a host behind an uplink of the first one's bridge.
 func TestS59_TheGateClosesWhatIsBehindTheInterface(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newHarness(t, backend, lab.Config{})
@@ -63,7 +63,8 @@ func TestS59_TheGateClosesWhatIsBehindTheInterface(t *testing.T) {
 	})
 }
 
-// expectRouted expects that the host behind the uplink is reached by way of its node from outside, and reaches what is there.
+// expectRouted expects that the host behind the uplink is reached by way of its node from outside, and reaches what is
+// there.
 func (w *harness) expectRouted(t *testing.T, reached bool) {
 	t.Helper()
 	wanted := map[bool]lab.Verdict{true: lab.Allowed, false: lab.Dropped}[reached]

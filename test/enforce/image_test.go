@@ -14,8 +14,8 @@ import (
 // imageVariable is the archive of an image that prod/image built for this machine.
 const imageVariable = "WEAVE_NPC_TEST_IMAGE"
 
-// inImage runs what an image holds in place of the command: $1 is the image's root, $2 the directory of manifests, $3 the command. Its
-// root is read-only as a container's.
+// inImage runs what an image holds in place of the command: $1 is the image's root, $2 the directory of manifests, $3
+// the command. Its root is read-only as a container's.
 var inImage = []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `set -e
 root=$1 manifests=$2
 shift 3

@@ -12,7 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// killTerminateScenarios returns the scenarios with --established=terminate, in which connections are open when a change comes and weave-npc is killed.
+// killTerminateScenarios returns the scenarios with --established=terminate, in which connections are open when a
+// change comes and weave-npc is killed.
 func killTerminateScenarios() []killScenario {
 	lone := `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], `
 	peers := lone + `ingress: [{from: [{podSelector: {matchLabels: {app: db}}}, {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}]}]}`
@@ -49,8 +50,8 @@ type openTalks struct {
 	cut      []string // what went wrong with those that chat
 }
 
-// open opens connections that the state before a transition allows, between all pairs. Of those that the state after it allows as well, every
-// second one says something all the time.
+// open opens connections that the state before a transition allows, between all pairs. Of those that the state after it
+// allows as well, every second one says something all the time.
 func (o *openTalks) open(t *testing.T, w *harness, state int) {
 	t.Helper()
 	if o.talkers == nil {

@@ -50,8 +50,8 @@ func (k *killing) startAll(t *testing.T, at []int) {
 	k.started++
 }
 
-// reconcile waits until every node has its final state, garbage removed, and returns how many calls each daemon made until then. The
-// first time in a state, that takes until nothing changes any more after the manifests were read.
+// reconcile waits until every node has its final state, garbage removed, and returns how many calls each daemon made
+// until then. The first time in a state, that takes until nothing changes any more after the manifests were read.
 func (k *killing) reconcile(t *testing.T) []int {
 	t.Helper()
 	calls := make([]int, len(k.faults))
@@ -108,7 +108,8 @@ func (k *killing) lives(t *testing.T, i int) {
 	}
 }
 
-// cycle changes to a state with a kill of each daemon, kills the next ones while they start, and expects that no verdict shows it.
+// cycle changes to a state with a kill of each daemon, kills the next ones while they start, and expects that no
+// verdict shows it.
 func (k *killing) cycle(t *testing.T, state int, at, again []int) {
 	t.Helper()
 	if k.prepare != nil {
@@ -172,8 +173,8 @@ func (k *killing) awaitDeaths(t *testing.T, e *events) []*fault {
 	return k.faults
 }
 
-// awaitEnforced waits until all daemons report that they enforce, and lets processes go on that killed daemons had started. It does
-// not wait for long: that may hold a lock.
+// awaitEnforced waits until all daemons report that they enforce, and lets processes go on that killed daemons had
+// started. It does not wait for long: that may hold a lock.
 func (k *killing) awaitEnforced(dead []*fault) {
 	enforced := func() bool {
 		return !slices.ContainsFunc(k.w.daemons, func(d *daemon) bool { return !d.enforces() })

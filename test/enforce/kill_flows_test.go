@@ -90,8 +90,8 @@ func (k *killing) flowsBetween(from, to string) []lab.StreamFlow {
 	return flows
 }
 
-// same reports whether a host is no pod, or the same pod in both states: one that comes, goes or follows another may have to
-// wait for what it is allowed.
+// same reports whether a host is no pod, or the same pod in both states: one that comes, goes or follows another may
+// have to wait for what it is allowed.
 func (k *killing) same(host string, before, after int) bool {
 	h := k.w.hosts[host]
 	if k.w.nodeOf(h) == nil {

@@ -90,7 +90,8 @@ func killed() change {
 	return do(killedBase(), richPolicies(`{port: echo, protocol: UDP}, {port: 53, protocol: UDP}, {port: 80}`, `{port: echo, protocol: UDP}`))
 }
 
-// targets returns policies with different targets: all pods except some that do not exist, and one target without web. They allow next to nothing.
+// targets returns policies with different targets: all pods except some that do not exist, and one target without web.
+// They allow next to nothing.
 func targets(n int) change {
 	var all []change
 	for i := range n {
@@ -117,8 +118,8 @@ func newcomers(now func(*harness, *corev1.Pod)) change {
 	return do(pod("ops/late", now, labelled("app=web")), pod("shop/later", now, labelled("app=db")))
 }
 
-// crowd returns pods of a node that is not there, and that have names so long that a set of them takes more than one message,
-// and more than is sent at once.
+// crowd returns pods of a node that is not there, and that have names so long that a set of them takes more than one
+// message, and more than is sent at once.
 func crowd(labels string) change {
 	return func(w *harness, o *objects) {
 		for i := range 1000 {

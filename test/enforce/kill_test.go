@@ -25,23 +25,24 @@ const (
 // killScenario is what happens when weave-npc is killed.
 type killScenario struct {
 	name string
-	// states are those of the cluster: weave-npc follows the transition from the first to the second, and back. If there is only
-	// the first, it follows what reset or disturb does.
+	// states are those of the cluster: weave-npc follows the transition from the first to the second, and back. If
+	// there is only the first, it follows what reset or disturb does.
 	states []change
 	// reset makes nodes, on which weave-npc does not run, what they are before it starts.
 	reset func(t *testing.T, w *harness)
-	// arrives is the matrix before weave-npc starts, in the grammar of type wants, unless the state stands by then already.
+	// arrives is the matrix before weave-npc starts, in the grammar of type wants, unless the state stands by then
+	// already.
 	arrives string
 	stands  bool
 	// disturb changes what weave-npc has on nodes.
 	disturb func(t *testing.T, w *harness)
 	// evaluated are the states for the judge, where they differ.
 	evaluated []change
-	// dropped are hosts whose flows S93 lets be dropped for the one transaction, though both states allow them: that may last
-	// until the next start. They are judged for wrong accepts alone.
+	// dropped are hosts whose flows S93 lets be dropped for the one transaction, though both states allow them: that
+	// may last until the next start. They are judged for wrong accepts alone.
 	dropped []string
-	// includes are flows, as wants has them, that must be among those that are opened: + if both states allow them, - if both deny them in
-	// one direction.
+	// includes are flows, as wants has them, that must be among those that are opened: + if both states allow them, -
+	// if both deny them in one direction.
 	includes string
 	// nodes is set where flows from pods to nodes are judged too, those to a pod's own node among them.
 	nodes bool
@@ -89,9 +90,9 @@ func (r *killResult) add(about string, other killResult) {
 	}
 }
 
-// TestS63_KilledAtEveryStep kills weave-npc before system calls that it, and the programs that it runs, make while it follows a
-// change, and those that it makes while it starts again, and starts it once more, all while new flows are opened, of
-// which some are allowed before and after, and others are denied.
+// TestS63_KilledAtEveryStep kills weave-npc before system calls that it, and the programs that it runs, make while it
+// follows a change, and those that it makes while it starts again, and starts it once more, all while new flows are
+// opened, of which some are allowed before and after, and others are denied.
 func TestS63_KilledAtEveryStep(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		random, each := killPlan(t)
@@ -113,8 +114,8 @@ func TestS63_KilledAtEveryStep(t *testing.T) {
 	})
 }
 
-// killPlan returns the source of random points, which $WEAVE_NPC_TEST_SEED repeats, and how many times each transition of each scenario is
-// followed, from $WEAVE_NPC_TEST_KILLS; 0 stands for a few scenarios within a minute.
+// killPlan returns the source of random points, which $WEAVE_NPC_TEST_SEED repeats, and how many times each transition
+// of each scenario is followed, from $WEAVE_NPC_TEST_KILLS; 0 stands for a few scenarios within a minute.
 func killPlan(t *testing.T) (*rand.Rand, int) {
 	t.Helper()
 	number := func(variable string, otherwise uint64) uint64 {
@@ -178,8 +179,8 @@ func (s *killScenario) asks(family int) bool {
 	return s.families == nil || slices.Contains(s.families, family)
 }
 
-// run makes each transition once without a kill, to see how many points there are and what is left in the end, and then so many times
-// with.
+// run makes each transition once without a kill, to see how many points there are and what is left in the end, and then
+// so many times with.
 func (k *killing) run(t *testing.T, random *rand.Rand, turns int) {
 	if k.reset == nil || k.stands {
 		k.read = k.reads()

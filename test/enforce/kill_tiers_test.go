@@ -2,8 +2,8 @@ package enforce
 
 import "testing"
 
-// killTierScenarios returns the scenarios with cluster network policies that deny. Most of what is denied in both states is denied by another
-// rule, policy or tier in each of them.
+// killTierScenarios returns the scenarios with cluster network policies that deny. Most of what is denied in both
+// states is denied by another rule, policy or tier in each of them.
 func killTierScenarios() []killScenario {
 	const toOut, toNodes = `{networks: [$out4/32, "$out6/128"]}`, `{networks: [$n14/32, $n24/32, "$n16/128", "$n26/128"]}`
 	// freeAlone are the pods that killed isolates in no direction, one on each node.
@@ -66,7 +66,8 @@ podSelector: {matchExpressions: [{key: app, operator: In, values: [db, api]}]}}}
 // webEverywhere are the pods whose label says web, of all namespaces.
 const webEverywhere = `{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}}`
 
-// leaving returns policies under which a red pod has an Admin and a Baseline list, and a blue one has rules of a NetworkPolicy.
+// leaving returns policies under which a red pod has an Admin and a Baseline list, and a blue one has rules of a
+// NetworkPolicy.
 func leaving() change {
 	const out = `{networks: [$out4/32, "$out6/128"]}`
 	return do(killed(), clusterPolicy("a", admin("1", colour("red"), ingress("Deny", monAlone), egress("Deny", out))),

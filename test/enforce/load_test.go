@@ -42,9 +42,9 @@ func (f loadFlow) String() string {
 	return fmt.Sprintf("%s%s>%s %s %d /%d", sign, f.from, f.to, f.proto, f.port, f.family)
 }
 
-// load opens flows of both families: "db>web udp 53" must arrive and be answered, "-mon>web tcp 80" must not arrive. A flow is a verdict
-// of type wants, between two hosts, with a question behind it; "+" is left out.
-// What must arrive has to be of a protocol that sends nothing twice, or a loss would not show.
+// load opens flows of both families: "db>web udp 53" must arrive and be answered, "-mon>web tcp 80" must not arrive. A
+// flow is a verdict of type wants, between two hosts, with a question behind it; "+" is left out. What must arrive has
+// to be of a protocol that sends nothing twice, or a loss would not show.
 func (w *harness) load(t *testing.T, flows ...string) *load {
 	t.Helper()
 	var all []loadFlow

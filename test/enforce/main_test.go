@@ -41,8 +41,8 @@ func (b builder) Run() int {
 	return b.tests.Run()
 }
 
-// build builds the command, with the race detector unless its cost is measured or it starts thousands of times. No file is left but the
-// open one, which the kernel removes when this process ends, however that is.
+// build builds the command, with the race detector unless its cost is measured or it starts thousands of times. No file
+// is left but the open one, which the kernel removes when this process ends, however that is.
 func build() (*os.File, error) {
 	dir, err := os.MkdirTemp("", "weave-npc-enforce-")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// TestComingFromAnotherEngine and going back to it, by the steps of docs/migrate.md, while flows are opened all the time and connections
-// stay open.
+// TestComingFromAnotherEngine and going back to it, by the steps of docs/migrate.md, while flows are opened all the
+// time and connections stay open.
 func TestComingFromAnotherEngine(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, e := range []engine{kubeRouter(), felix()} {
@@ -67,7 +67,8 @@ func (m *move) run(t *testing.T) {
 	m.restart(t, "--allow-action", "RETURN")
 	m.check(t, "weave-npc asks the others again")
 	for _, d := range m.daemons {
-		// The other engine may take a rule out of FORWARD at the very moment in which weave-npc moves it, which then tries again.
+		// The other engine may take a rule out of FORWARD at the very moment in which weave-npc moves it, which then
+		// tries again.
 		d.log.expect("drift found.*FORWARD|cannot bring the kernel up to date, trying again.*RULE_DELETE failed")
 		m.install(t, m.harness, d.node)
 	}
@@ -112,7 +113,8 @@ egress:
 	shut = `{podSelector: {matchLabels: {app: db}}, policyTypes: [Ingress]}`
 )
 
-// load begins to open flows, and connections that are to last. kube-router lets all echo requests pass, so none is sent that is denied.
+// load begins to open flows, and connections that are to last. kube-router lets all echo requests pass, so none is sent
+// that is denied.
 func (m *move) load(t *testing.T) {
 	t.Helper()
 	var flows []lab.StreamFlow

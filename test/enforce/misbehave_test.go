@@ -136,7 +136,8 @@ func answer(rw http.ResponseWriter, code int, reason metav1.StatusReason, messag
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
-// TestS64_TheAPIServerMisbehaves changes the cluster while what is between the nodes and the API server cuts, delays and refuses.
+// TestS64_TheAPIServerMisbehaves changes the cluster while what is between the nodes and the API server cuts, delays
+// and refuses.
 func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 	t.Parallel()
 	w, c := newCluster(t, lab.NFT)

@@ -12,11 +12,12 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// rules are what others have in a node's tables, as iptables-restore reads it, the same for both families. In them $web is the address of a
-// pod, $service1 that of a Service, $pods the range of all pods and $prohibited an ICMP error.
+// rules are what others have in a node's tables, as iptables-restore reads it, the same for both families. In them $web
+// is the address of a pod, $service1 that of a Service, $pods the range of all pods and $prohibited an ICMP error.
 type rules string
 
-// kubeProxyServices returns kube-proxy's Services: where they lead to. Each has port 8080, and as many as there are node ports after 30080.
+// kubeProxyServices returns kube-proxy's Services: where they lead to. Each has port 8080, and as many as there are
+// node ports after 30080.
 func kubeProxyServices() []string { return []string{"web:80", "api:80", "api:81", "mon:80", "copy:80"} }
 
 // kubeProxyIPTables returns kube-proxy's chains in iptables mode, without its jumps from FORWARD.
@@ -180,7 +181,8 @@ COMMIT
 COMMIT
 `
 
-// dockerRestarts puts Docker's jumps before all others, and so does an administrator's ACCEPT for what is denied get there.
+// dockerRestarts puts Docker's jumps before all others, and so does an administrator's ACCEPT for what is denied get
+// there.
 const dockerRestarts rules = `*filter
 -A DOCKER-USER -p tcp -m tcp --dport 80 -j ACCEPT
 -D FORWARD -j DOCKER-ISOLATION-STAGE-1

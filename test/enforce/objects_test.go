@@ -209,7 +209,8 @@ func clusterPolicy(name, spec string) change {
 	return func(w *harness, o *objects) { o.tiers[name] = w.replacer().Replace(spec) }
 }
 
-// without removes objects: a namespace by its name, with what is in it; a cluster network policy by its name; others as namespace/name.
+// without removes objects: a namespace by its name, with what is in it; a cluster network policy by its name; others as
+// namespace/name.
 func without(names ...string) change {
 	return func(_ *harness, o *objects) {
 		for _, name := range names {

@@ -18,7 +18,8 @@ import (
 // programs are those of iptables, as ones that can be made to fail.
 type programs struct{ dir string }
 
-// newPrograms makes programs that a file controls: they fail, hang, or refuse rules for port 7777; otherwise they work as usual.
+// newPrograms makes programs that a file controls: they fail, hang, or refuse rules for port 7777; otherwise they work
+// as usual.
 func newPrograms(t *testing.T, w *harness) programs {
 	t.Helper()
 	dir, err := os.MkdirTemp(w.Dir(), "programs-")
@@ -111,8 +112,9 @@ func ailments() []ailment {
 	}
 }
 
-// TestWhatCannotBeWrittenHarmsNothingElse checks that, while iptables cannot be written on a node, policies stay enforced, a new policy
-// isolates its pods, and new pods get what is allowed already, and that the rest follows once iptables works again.
+// TestWhatCannotBeWrittenHarmsNothingElse checks that, while iptables cannot be written on a node, policies stay
+// enforced, a new policy isolates its pods, and new pods get what is allowed already, and that the rest follows once
+// iptables works again.
 func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		for _, a := range ailments() {
@@ -152,7 +154,8 @@ podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}]}]`))
 }
 
-// TestARefusedRuleHarmsNothingElse has the kernel refuse one rule of a policy: its other rules and all other policies are enforced.
+// TestARefusedRuleHarmsNothingElse has the kernel refuse one rule of a policy: its other rules and all other policies
+// are enforced.
 func TestARefusedRuleHarmsNothingElse(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w, p := startWithPrograms(t, backend, ailing())

@@ -95,7 +95,8 @@ func gre(t *testing.T, w *harness, arrives bool) {
 	})
 }
 
-// translated probes from db what the node translates to port 80 of web: port 8080 of a Service, and port 30081 of the node.
+// translated probes from db what the node translates to port 80 of web: port 8080 of a Service, and port 30081 of the
+// node.
 func translated(wanted lab.Verdict) func(t *testing.T, w *harness) {
 	return func(t *testing.T, w *harness) {
 		families(func(family int) {

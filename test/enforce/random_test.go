@@ -21,8 +21,8 @@ import (
 )
 
 // TestRandomStates compares what arrives with the judge's verdicts, in one random state of the cluster after the other.
-// A seed in $WEAVE_NPC_TEST_SEED repeats a run, $WEAVE_NPC_TEST_STEPS makes it longer, and $WEAVE_NPC_TEST_TIERS=no leaves out cluster network
-// policies.
+// A seed in $WEAVE_NPC_TEST_SEED repeats a run, $WEAVE_NPC_TEST_STEPS makes it longer, and $WEAVE_NPC_TEST_TIERS=no
+// leaves out cluster network policies.
 func TestRandomStates(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base())
@@ -64,7 +64,8 @@ func TestRandomStates(t *testing.T) {
 	})
 }
 
-// startOver removes all that weave-npc owns and starts it again: the nodes must get what they had, whatever happened before.
+// startOver removes all that weave-npc owns and starts it again: the nodes must get what they had, whatever happened
+// before.
 func (w *harness) startOver(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Second) // until what does no harm has been removed
@@ -96,7 +97,8 @@ func finished(w *harness, o *objects) {
 	}
 }
 
-// newGenerator returns a generator, its seed, and the number of steps to make: the given one, or that of $WEAVE_NPC_TEST_STEPS.
+// newGenerator returns a generator, its seed, and the number of steps to make: the given one, or that of
+// $WEAVE_NPC_TEST_STEPS.
 func newGenerator(t *testing.T, w *harness, steps uint64) (*generator, uint64, uint64) {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -169,8 +171,8 @@ type generator struct {
 	objects *objects
 	next    int
 	did     []string
-	// renewed are the pods that are others than in the last state. One that comes and ends before anybody has seen it leaves its
-	// predecessor vanished, which may still run and stays closed.
+	// renewed are the pods that are others than in the last state. One that comes and ends before anybody has seen it
+	// leaves its predecessor vanished, which may still run and stays closed.
 	renewed map[string]bool
 	cells   int
 	// tiers draws cluster network policies; nil if there are none.

@@ -21,9 +21,9 @@ import (
 // openAtOnce is how many connections are open while random changes are made.
 const openAtOnce = 24
 
-// TestS95_RandomEditsEndWhatTheyDeny makes random changes with --established=terminate, while connections are open: of these, those that the judge denies
-// after a change have ended, and all others go on. Some of them lead through Services, some are taken up in mid-stream, and some that have ended
-// say nothing before a later change.
+// TestS95_RandomEditsEndWhatTheyDeny makes random changes with --established=terminate, while connections are open: of
+// these, those that the judge denies after a change have ended, and all others go on. Some of them lead through
+// Services, some are taken up in mid-stream, and some that have ended say nothing before a later change.
 func TestS95_RandomEditsEndWhatTheyDeny(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base(), "--established=terminate")
@@ -50,7 +50,8 @@ func TestS95_RandomEditsEndWhatTheyDeny(t *testing.T) {
 	})
 }
 
-// talkCounts are how often what happened. onService and onTakenUp are parts of went, and the others with a capital letter inside are parts of ended.
+// talkCounts are how often what happened. onService and onTakenUp are parts of went, and the others with a capital
+// letter inside are parts of ended.
 type talkCounts struct {
 	ended, endedService, endedTakenUp, endedIdle  int
 	went, onService, onTakenUp, takenUp, restored int
@@ -124,7 +125,8 @@ func (r *randomTalks) open(t *testing.T) {
 	}
 }
 
-// takeUp makes nodes forget some connections, whose next segment is taken for the first. It may come from either end, if that may open one.
+// takeUp makes nodes forget some connections, whose next segment is taken for the first. It may come from either end,
+// if that may open one.
 func (r *randomTalks) takeUp(t *testing.T) {
 	t.Helper()
 	now := r.g.objects.evaluated(t, r.harness)
@@ -199,8 +201,8 @@ func (c *talk) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	return false
 }
 
-// refmodel has the ends of all connections say something, and returns what is wrong with what becomes of it. Half of those that have ended
-// are left alone for some changes.
+// refmodel has the ends of all connections say something, and returns what is wrong with what becomes of it. Half of
+// those that have ended are left alone for some changes.
 func (r *randomTalks) evaluate(t *testing.T) (wrong string) {
 	t.Helper()
 	now := r.g.objects.evaluated(t, r.harness)

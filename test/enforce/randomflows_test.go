@@ -85,8 +85,8 @@ func (w *harness) stable(g *generator, before, after refmodel.State) []loadFlow 
 	return append(some(allowed), some(denied)...)
 }
 
-// TestS93_RandomRelabelsOpenNothing relabels, replaces and ends pods and relabels namespaces to and fro, under random policies of all tiers,
-// while new connections are opened that both states deny in the same direction.
+// TestS93_RandomRelabelsOpenNothing relabels, replaces and ends pods and relabels namespaces to and fro, under random
+// policies of all tiers, while new connections are opened that both states deny in the same direction.
 func TestS93_RandomRelabelsOpenNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := startSlow(t, backend)

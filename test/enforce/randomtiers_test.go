@@ -15,8 +15,8 @@ import (
 // tiersVariable is "no" for random worlds without cluster network policies.
 const tiersVariable = "WEAVE_NPC_TEST_TIERS"
 
-// drawTiers mixes cluster network policies into a generator's worlds, unless $WEAVE_NPC_TEST_TIERS is "no". A few of them have domain names,
-// which fail closed.
+// drawTiers mixes cluster network policies into a generator's worlds, unless $WEAVE_NPC_TEST_TIERS is "no". A few of
+// them have domain names, which fail closed.
 func (g *generator) drawTiers() {
 	if os.Getenv(tiersVariable) == "no" {
 		return
@@ -67,7 +67,8 @@ func (g *generator) editTier() {
 	g.do("cluster network policy "+p.Name+"\n"+string(spec), clusterPolicy(p.Name, string(spec)))
 }
 
-// clusterPolicy draws one that manifests may have: not with named ports of networks, which only one definition of the kind admits.
+// clusterPolicy draws one that manifests may have: not with named ports of networks, which only one definition of the
+// kind admits.
 func (g *generator) clusterPolicy() *v1alpha2.ClusterNetworkPolicy {
 	for {
 		p := g.tiers.Example(g.Int())

@@ -151,8 +151,8 @@ func (w *harness) evaluateOwnNode(t *testing.T, q question, verdicts string) {
 	}
 }
 
-// translateMetadata has node1 translate the metadata address to a port of its own, as some agents do: the recipe misses that, and what
-// denies the port does not.
+// translateMetadata has node1 translate the metadata address to a port of its own, as some agents do: the recipe misses
+// that, and what denies the port does not.
 func (w *harness) translateMetadata(t *testing.T, backend lab.Backend, o *objects, text string) {
 	rule := []string{"PREROUTING", "-d", "169.254.169.254", "-p", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination",
 		w.hosts["n1"].Addr4().String() + ":8080"}
@@ -178,7 +178,8 @@ spec:
 	run(t, w.hosts["n1"], program, append([]string{"-w", "-t", "nat", "-D"}, rule...)...)
 }
 
-// tryUnheard has a pod that has no object yet: rules that name pods do not hold for it, and those that name networks do.
+// tryUnheard has a pod that has no object yet: rules that name pods do not hold for it, and those that name networks
+// do.
 func (w *harness) tryUnheard(t *testing.T, o *objects, between, egress string) {
 	late := w.addPod(t, "node2", "late", lab.PodConfig{})
 	serve(t, late.Host)

@@ -27,7 +27,8 @@ const (
 	relayMetricsPort = 6786
 )
 
-// relayed is a world whose agents read through the relay, with a real API server behind it. Replicas are on the network of nodes, one on each.
+// relayed is a world whose agents read through the relay, with a real API server behind it. Replicas are on the network
+// of nodes, one on each.
 type relayed struct {
 	*harness
 	cluster  *cluster
@@ -80,7 +81,8 @@ func buildRelay(t *testing.T) string {
 	return path
 }
 
-// makeAccount makes the service account of agents. The API server makes its namespace a moment after it has begun to answer.
+// makeAccount makes the service account of agents. The API server makes its namespace a moment after it has begun to
+// answer.
 func (r *relayed) makeAccount(t *testing.T) {
 	t.Helper()
 	var err error

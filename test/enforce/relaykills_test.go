@@ -27,9 +27,9 @@ const (
 	relayStreamRate = 500
 )
 
-// TestS63_S93_RelaysAndAgentsAreKilled kills replicas of the relay, and weave-npc that reads through them, at random moments while policies and
-// pods change to and fro. New connections all the time get no verdict that neither of the two states has, and what arrives after each round is
-// what the judge says.
+// TestS63_S93_RelaysAndAgentsAreKilled kills replicas of the relay, and weave-npc that reads through them, at random
+// moments while policies and pods change to and fro. New connections all the time get no verdict that neither of the
+// two states has, and what arrives after each round is what the judge says.
 func TestS63_S93_RelaysAndAgentsAreKilled(t *testing.T) {
 	t.Parallel()
 	text := os.Getenv(relayKillsVariable)
@@ -97,7 +97,8 @@ func (k *relayKilling) reportFailure(t *testing.T) {
 // relayTally counts what was done, and what came of it.
 type relayTally struct {
 	rounds int
-	// replicas that were killed; those of them that agents read from, and that were the last one; agents that were killed; by SIGTERM of all.
+	// replicas that were killed; those of them that agents read from, and that were the last one; agents that were
+	// killed; by SIGTERM of all.
 	replicas, serving, last, agents, asked int
 	moves, lists                           int // of agents that lived, after their first lists
 	reconciled, relayed                    int // agents after rounds, and those that read through the relay alone
@@ -187,7 +188,8 @@ func (k *relayKilling) strikes(t *testing.T, kills int, before *objects, flows [
 	}
 }
 
-// moment returns how long nothing is killed: mostly too short for anybody to notice, and now and then long enough to move.
+// moment returns how long nothing is killed: mostly too short for anybody to notice, and now and then long enough to
+// move.
 func (k *relayKilling) moment() time.Duration {
 	most := []time.Duration{20 * time.Millisecond, 400 * time.Millisecond, 400 * time.Millisecond, 2500 * time.Millisecond}[k.g.IntN(4)]
 	return time.Duration(k.g.Int64N(int64(most)))
@@ -287,8 +289,8 @@ func (k *relayKilling) read(d *daemon) (now reading, ok bool) {
 	return now, true
 }
 
-// turn makes one change that is made again and again, and taken back. It returns what there is for a moment on the way, if that is a state of its
-// own, and whether what both states allow passes meanwhile, too.
+// turn makes one change that is made again and again, and taken back. It returns what there is for a moment on the way,
+// if that is a state of its own, and whether what both states allow passes meanwhile, too.
 func (k *relayKilling) turn() (between *objects, allowed bool) {
 	name := k.g.onePod()
 	for strings.HasPrefix(name, crowdPrefix) {
@@ -316,8 +318,9 @@ func (k *relayKilling) turn() (between *objects, allowed bool) {
 	return between, false
 }
 
-// editOne adds, changes or removes one policy, and reports whether that is a NetworkPolicy: one that goes to another tier may drop for a moment what
-// both states allow. All of a tier go one after the other, and what is between is neither state.
+// editOne adds, changes or removes one policy, and reports whether that is a NetworkPolicy: one that goes to another
+// tier may drop for a moment what both states allow. All of a tier go one after the other, and what is between is
+// neither state.
 func (k *relayKilling) editOne() (ofNamespace bool) {
 	for {
 		before := k.g.objects.clone()
@@ -339,8 +342,8 @@ func (w *harness) hostOf(p *corev1.Pod) string {
 	panic("no host has the address of " + p.Name)
 }
 
-// flows returns flows that are denied in the same direction before and after, and between the two, and if they are asked for those that are
-// allowed by both.
+// flows returns flows that are denied in the same direction before and after, and between the two, and if they are
+// asked for those that are allowed by both.
 func (k *relayKilling) flows(t *testing.T, before, between *objects, allowed bool) []lab.StreamFlow {
 	t.Helper()
 	was, is := before.evaluated(t, k.harness), k.g.objects.evaluated(t, k.harness)
@@ -363,8 +366,8 @@ func (k *relayKilling) lives(h *lab.Host, before *objects) bool {
 	return k.nodeOf(h) == nil || owner != "" && owner == k.g.objects.ownerOf(h)
 }
 
-// deniedThroughout reports whether a flow is denied in a direction by all three states. A pod that is gone stays closed until another one has its
-// address.
+// deniedThroughout reports whether a flow is denied in a direction by all three states. A pod that is gone stays closed
+// until another one has its address.
 func (k *relayKilling) deniedThroughout(f lab.StreamFlow, was, is, passing refmodel.State, between *objects) bool {
 	p := packetOf(f.From.Addr(f.Family), f.To.Addr(f.Family), f.Proto, f.Port)
 	out1, in1 := was.Evaluate(refmodel.Everywhere, p)

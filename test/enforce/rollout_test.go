@@ -15,7 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// rolloutPage tells how a default deny is rolled out. Each step has a heading, and manifests begin with their name in a comment.
+// rolloutPage tells how a default deny is rolled out. Each step has a heading, and manifests begin with their name in a
+// comment.
 const rolloutPage = "../../docs/staged.md"
 
 // rollout is a namespace that gets a default deny, as the page says.
@@ -113,7 +114,8 @@ func (r *rollout) propose(t *testing.T) string {
 	return string(out)
 }
 
-// TestS100_ADefaultDenyIsRolledOut as the page says, step by step: what the namespace needs passes all the time, and nothing else at the end.
+// TestS100_ADefaultDenyIsRolledOut as the page says, step by step: what the namespace needs passes all the time, and
+// nothing else at the end.
 func TestS100_ADefaultDenyIsRolledOut(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		r := newRollout(t, backend)

@@ -22,8 +22,8 @@ const advertised = "2001:db8:5ec:"
 
 var allNodes = netip.MustParseAddr("ff02::1")
 
-// fromRouter returns an ICMPv6 message that only routers send, with its checksum, from a host's link-local address to all nodes. Number is the
-// last part of the advertised network.
+// fromRouter returns an ICMPv6 message that only routers send, with its checksum, from a host's link-local address to
+// all nodes. Number is the last part of the advertised network.
 func fromRouter(t *testing.T, h *lab.Host, interfaceName string, kind uint8, number uint16) (from netip.Addr, message []byte) {
 	t.Helper()
 	from, err := h.LinkLocal(interfaceName)
@@ -43,8 +43,8 @@ func fromRouter(t *testing.T, h *lab.Host, interfaceName string, kind uint8, num
 	return from, packet[40:]
 }
 
-// disguises returns ways to send an ICMPv6 message, each as IPv6 packets. Behind some of them the kernel takes no message of a router, and
-// they must not pass nevertheless: not every kernel may be as strict.
+// disguises returns ways to send an ICMPv6 message, each as IPv6 packets. Behind some of them the kernel takes no
+// message of a router, and they must not pass nevertheless: not every kernel may be as strict.
 func disguises(from netip.Addr, message []byte) map[string][][]byte {
 	const fragment, hopByHop, destination = 44, 0, 60
 	ip := func(next byte, parts ...[]byte) []byte {
@@ -87,7 +87,8 @@ func toAll(t *testing.T, h *lab.Host, packet []byte) []byte {
 	return append(append(frame, 0x86, 0xdd), packet...)
 }
 
-// announces sends frames from one host and reports whether another one gets the message that they carry as a whole in one of them.
+// announces sends frames from one host and reports whether another one gets the message that they carry as a whole in
+// one of them.
 func announces(t *testing.T, from, to *lab.Host, message []byte, frames ...[]byte) bool {
 	t.Helper()
 	capture, err := to.Capture("eth0")
@@ -95,8 +96,8 @@ func announces(t *testing.T, from, to *lab.Host, message []byte, frames ...[]byt
 		t.Fatal(err)
 	}
 	defer capture.Close()
-	// What comes behind them shows that they will not come any more. No two are alike: a bridge gives a frame to one port after
-	// the other, and one of an earlier call may be on its way to this host still.
+	// What comes behind them shows that they will not come any more. No two are alike: a bridge gives a frame to one
+	// port after the other, and one of an earlier call may be on its way to this host still.
 	marker := append(bytes.Clone(frames[0][:12]), "\x88\xb5that was all "+uuid.NewString()...)
 	for _, frame := range append(frames, marker) {
 		if err := from.SendFrame("eth0", frame); err != nil {
@@ -139,7 +140,8 @@ func takesAddress(t *testing.T, h *lab.Host, number uint16) bool {
 	return found
 }
 
-// expectNoRouter sends router advertisements and redirects from one pod in all disguises and expects that another gets none.
+// expectNoRouter sends router advertisements and redirects from one pod in all disguises and expects that another gets
+// none.
 func (w *harness) expectNoRouter(t *testing.T, from, to string, number *uint16, tags ...[]uint16) {
 	t.Helper()
 	src, dst := w.hosts[from], w.hosts[to]
@@ -205,7 +207,8 @@ func netInterfaceAddr(h *lab.Host, name string) (a net.HardwareAddr, err error) 
 	return a, err
 }
 
-// TestS54_OnlyRoutersAdvertise checks that what only routers send passes from the node and from an uplink, and never from a pod's port.
+// TestS54_OnlyRoutersAdvertise checks that what only routers send passes from the node and from an uplink, and never
+// from a pod's port.
 func TestS54_OnlyRoutersAdvertise(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newHarness(t, backend, lab.Config{Attach: lab.Bridge})
@@ -256,7 +259,8 @@ func probeAdvertised(t *testing.T, w *harness, from, to string) {
 	}
 }
 
-// TestS54_OnlyRoutersAdvertiseWhereTagsAreAllowed checks that --allow-vlan lets no advertisements pass, without a tag or with one.
+// TestS54_OnlyRoutersAdvertiseWhereTagsAreAllowed checks that --allow-vlan lets no advertisements pass, without a tag
+// or with one.
 func TestS54_OnlyRoutersAdvertiseWhereTagsAreAllowed(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, do(base(), policy("shop/p", `{podSelector: {}}`)), "--allow-vlan")

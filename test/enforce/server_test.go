@@ -17,7 +17,8 @@ func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 	t.Parallel()
 	w := start(t, lab.NFT, base())
 	d := w.daemons[0]
-	// ask sends a request as it is, and returns the answer's status line; it is empty if the connection is closed without one.
+	// ask sends a request as it is, and returns the answer's status line; it is empty if the connection is closed
+	// without one.
 	ask := func(request string) string {
 		t.Helper()
 		conn, err := d.node.DialContext(t.Context(), "tcp", "127.0.0.1:6781")
@@ -58,7 +59,8 @@ func TestTheServerChangesNothingAndIsBounded(t *testing.T) {
 	}
 }
 
-// TestABusyPortKeepsNothingFromBeingEnforced occupies the port of the metrics, as a weave-npc that has not ended yet may.
+// TestABusyPortKeepsNothingFromBeingEnforced occupies the port of the metrics, as a weave-npc that has not ended yet
+// may.
 func TestABusyPortKeepsNothingFromBeingEnforced(t *testing.T) {
 	t.Parallel()
 	w := newHarness(t, lab.NFT, lab.Config{})

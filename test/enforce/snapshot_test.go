@@ -26,7 +26,8 @@ func eachBackend(t *testing.T, test func(t *testing.T, backend lab.Backend)) {
 	}
 }
 
-// snapshot returns everything in a node's iptables, of both backends and families, in nftables' tables of bridges, and ipsets, without counters.
+// snapshot returns everything in a node's iptables, of both backends and families, in nftables' tables of bridges, and
+// ipsets, without counters.
 func snapshot(t *testing.T, n *lab.Node) string {
 	t.Helper()
 	var b strings.Builder
@@ -81,8 +82,8 @@ func awaitSnapshot(t *testing.T, n *lab.Node, before string) {
 	})
 }
 
-// canonical returns a snapshot in which chains are sorted, and rules too that only allow: those of a namespace's chain, or of the chains
-// that lead to it, before the first that drops.
+// canonical returns a snapshot in which chains are sorted, and rules too that only allow: those of a namespace's chain,
+// or of the chains that lead to it, before the first that drops.
 func canonical(snapshot string) string {
 	var out, chains, rules, allow []string
 	endChain := func() {

@@ -28,8 +28,9 @@ func (g gauges) String() string {
 		float64(g.memory)/(1<<20), g.goroutines, g.files, g.sets, g.chains)
 }
 
-// TestSoak changes the cluster at random, breaks what the kernel holds and kills one of two weave-npc, while the judge compares what
-// arrives. In the end the weave-npc that lived through all of it has to hold what it held in the beginning.
+// TestSoak changes the cluster at random, breaks what the kernel holds and kills one of two weave-npc, while the judge
+// compares what arrives. In the end the weave-npc that lived through all of it has to hold what it held in the
+// beginning.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	length := 30 * time.Second

@@ -14,7 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// stagedPolicies are a default deny with what db takes, in the world true, and a cluster network policy in the world fence.
+// stagedPolicies are a default deny with what db takes, in the world true, and a cluster network policy in the world
+// fence.
 const stagedPolicies = `apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: deny, namespace: shop, annotations: {weave-npc/staged: "true"}}
@@ -39,7 +40,8 @@ spec:
 // inKernel is a metric of a daemon whose kernel has everything.
 const inKernel = "\nweavenpc_waiting_seconds 0\n"
 
-// stage has the daemons of a world read some policies, and waits until as many are staged and the kernels have the others.
+// stage has the daemons of a world read some policies, and waits until as many are staged and the kernels have the
+// others.
 func (w *harness) stage(t *testing.T, dir, text string, number int) {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "staged.yaml"), text)
@@ -109,7 +111,8 @@ func TestS100_StagedPoliciesChangeNoPacket(t *testing.T) {
 	})
 }
 
-// TestS102_TheAnnotationDecides what is enforced, as it comes and goes, and is reported where --staged does not cover the kind.
+// TestS102_TheAnnotationDecides what is enforced, as it comes and goes, and is reported where --staged does not cover
+// the kind.
 func TestS102_TheAnnotationDecides(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := startRecording(t, backend, recorded(), "--staged", "namespaces")

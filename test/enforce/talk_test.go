@@ -33,7 +33,8 @@ type talk struct {
 	port     uint16 // of the server
 	local    uint16 // of the client
 	service  bool   // the client knows a Service's address
-	// nodes are those of local pods that judge it, and those of them that took it up in mid-stream: who opened it is not known there.
+	// nodes are those of local pods that judge it, and those of them that took it up in mid-stream: who opened it is
+	// not known there.
 	nodes   []*lab.Node
 	takenUp map[*lab.Node]bool
 	// endedOn are the nodes that have ended it, as long as nobody has said anything since.
@@ -64,7 +65,8 @@ func (c *talk) reverse() refmodel.Packet {
 	return packetOf(c.to.Addr(c.family), c.from.Addr(c.family), c.proto, c.local)
 }
 
-// deniedOn returns the nodes that deny the connection. One that does not know who opened it denies it if neither end may.
+// deniedOn returns the nodes that deny the connection. One that does not know who opened it denies it if neither end
+// may.
 func (c *talk) deniedOn(now refmodel.State) (nodes []*lab.Node) {
 	for _, n := range c.nodes {
 		allowed := now.Allowed(n.Name(), c.packet()) || c.takenUp[n] && now.Allowed(n.Name(), c.reverse())
@@ -75,8 +77,8 @@ func (c *talk) deniedOn(now refmodel.State) (nodes []*lab.Node) {
 	return nodes
 }
 
-// becomes returns what is wrong with what becomes of the connection when both ends say something, now that nodes deny it. It ends a moment after
-// the change, or has ended if one of them denied it before.
+// becomes returns what is wrong with what becomes of the connection when both ends say something, now that nodes deny
+// it. It ends a moment after the change, or has ended if one of them denied it before.
 func (c *talk) becomes(deniedOn []*lab.Node, serverFirst bool) (why string) {
 	allowed := len(deniedOn) == 0
 	ended := slices.ContainsFunc(c.endedOn, func(n *lab.Node) bool { return slices.Contains(deniedOn, n) })
@@ -206,7 +208,8 @@ func (ts *talkers) listen(t *testing.T, h *lab.Host, port int) {
 	}()
 }
 
-// begin opens a connection to an address that leads to its server, from a port that was not in use for long: an ended connection keeps its own.
+// begin opens a connection to an address that leads to its server, from a port that was not in use for long: an ended
+// connection keeps its own.
 func (ts *talkers) begin(t *testing.T, c *talk, address netip.AddrPort) {
 	t.Helper()
 	c.local, c.takenUp = c.from.FreshPort(), map[*lab.Node]bool{}

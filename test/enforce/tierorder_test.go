@@ -12,7 +12,8 @@ const (
 	monAlone = `{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: mon}}}}`
 )
 
-// admin and baseline return the spec of a cluster network policy. Rules are sections, as in "ingress: [{action: Deny, from: [...]}]".
+// admin and baseline return the spec of a cluster network policy. Rules are sections, as in "ingress: [{action: Deny,
+// from: [...]}]".
 func admin(priority, subject string, rules ...string) string {
 	return "{tier: Admin, priority: " + priority + ", subject: " + subject + ", " + strings.Join(rules, ", ") + "}"
 }
@@ -110,7 +111,8 @@ ingress: [{from: [{podSelector: {}}]}, {from: [{ipBlock: {cidr: "::ffff:192.0.2.
 	}
 }
 
-// priorityCases show in which order the policies and rules of a tier are asked, and that nothing but their rules decides.
+// priorityCases show in which order the policies and rules of a tier are asked, and that nothing but their rules
+// decides.
 func priorityCases() []testCase {
 	const accept, deny, pass = `{action: Accept, from: [{namespaces: {}}]}`, `{action: Deny, from: [{namespaces: {}}]}`, `{action: Pass, from: [{namespaces: {}}]}`
 	two := func(tier func(priority, subject string, rules ...string) string, acceptAs, acceptPriority, denyAs, denyPriority string) change {

@@ -24,16 +24,19 @@ type flip struct {
 	name      string
 	state     change
 	red, blue change
-	// both are flows, as wants has them, that are denied in one direction in both states: they must be among those that are opened.
+	// both are flows, as wants has them, that are denied in one direction in both states: they must be among those that
+	// are opened.
 	both string
-	// drops is set where S93 lets what both states allow be dropped for a moment, and where an event ends or begins a pod.
+	// drops is set where S93 lets what both states allow be dropped for a moment, and where an event ends or begins a
+	// pod.
 	drops bool
 	// owned leaves of the second state the pods that have their addresses, where two claim one; nil for all.
 	owned change
 	says  string
 }
 
-// flips are events under policies whose last rule accepts everything: what leaves one set before it is in the next is accepted.
+// flips are events under policies whose last rule accepts everything: what leaves one set before it is in the next is
+// accepted.
 func flips() []flip {
 	acceptIn, acceptOut := clusterPolicy("z", admin("9", allPods, ingress("Accept", allPods))), clusterPolicy("z", admin("9", allPods, egress("Accept", allPods)))
 	deny, allow := "ingress: [{action: Deny, from: [{namespaces: {}}]}]", "ingress: [{action: Pass, from: [{namespaces: {}}]}]"
@@ -88,8 +91,8 @@ func flips() []flip {
 	}
 }
 
-// TestS93_NothingThatBothStatesDenyIsAccepted changes what rules and lists pods are in, at short intervals, while new connections are opened
-// all the time.
+// TestS93_NothingThatBothStatesDenyIsAccepted changes what rules and lists pods are in, at short intervals, while new
+// connections are opened all the time.
 func TestS93_NothingThatBothStatesDenyIsAccepted(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := startSlow(t, backend)
@@ -106,7 +109,8 @@ func TestS93_NothingThatBothStatesDenyIsAccepted(t *testing.T) {
 	})
 }
 
-// betweenMessages is how long a slow weave-npc waits before each message to the kernel: what is between two of them is seen by packets.
+// betweenMessages is how long a slow weave-npc waits before each message to the kernel: what is between two of them is
+// seen by packets.
 const betweenMessages = 4 * time.Millisecond
 
 // startSlow makes a world with slow daemons and manifests.

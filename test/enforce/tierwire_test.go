@@ -52,7 +52,8 @@ func tierWireCases() []testCase {
 	}
 }
 
-// ownNeighbours lets a pod find its node and another pod anew. Without an answer no packet would be sent, denied or not.
+// ownNeighbours lets a pod find its node and another pod anew. Without an answer no packet would be sent, denied or
+// not.
 func ownNeighbours(t *testing.T, w *harness) {
 	web := w.hosts["web"]
 	run(t, web, "ip", "neigh", "flush", "dev", "eth0")

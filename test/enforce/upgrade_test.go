@@ -28,13 +28,14 @@ const (
 	defaultBase = "9617437"
 	// setsOfAll is more than the sets that a node ever has at once, those without a use among them.
 	setsOfAll = 4096
-	// runsPerRestart is how many states are compared by dry runs for each one that is also handed over between running programs, which
-	// takes longer.
+	// runsPerRestart is how many states are compared by dry runs for each one that is also handed over between running
+	// programs, which takes longer.
 	runsPerRestart = 10
 )
 
-// TestUpgradeKeepsTheKernel compares this weave-npc with the one of an earlier commit: both want the same sets, members, chains and rules in
-// each of many random states, and the later one changes nothing but comments where the earlier one ran.
+// TestUpgradeKeepsTheKernel compares this weave-npc with the one of an earlier commit: both want the same sets,
+// members, chains and rules in each of many random states, and the later one changes nothing but comments where the
+// earlier one ran.
 //
 // It is kept for one release. A commit that changes what the kernel holds becomes the new base.
 func TestUpgradeKeepsTheKernel(t *testing.T) {
@@ -61,7 +62,8 @@ func upgradeStates(t *testing.T) int {
 	return states
 }
 
-// buildBase builds weave-npc as it was in another commit, from the history of this repository, and returns the path of the command.
+// buildBase builds weave-npc as it was in another commit, from the history of this repository, and returns the path of
+// the command.
 func buildBase(t *testing.T) string {
 	t.Helper()
 	commit := os.Getenv(baseVariable)
@@ -117,8 +119,9 @@ func compareDryRuns(t *testing.T, base string, states int) {
 	t.Logf("%d states, %d sets, members, chains and rules", states, lines)
 }
 
-// compareRestarts starts this weave-npc on nodes where the base has enforced a random state, and expects that it writes nothing but
-// comments. The base then starts again where this one ran, with the next state, as it would after a downgrade.
+// compareRestarts starts this weave-npc on nodes where the base has enforced a random state, and expects that it writes
+// nothing but comments. The base then starts again where this one ran, with the next state, as it would after a
+// downgrade.
 func compareRestarts(t *testing.T, backend lab.Backend, base string, states int) {
 	w := newHarness(t, backend, lab.Config{})
 	m := newManifests(t, w)
@@ -148,8 +151,9 @@ func compareRestarts(t *testing.T, backend lab.Backend, base string, states int)
 	t.Logf("%d states on %d nodes, %d comments written", states, len(w.daemons), commented)
 }
 
-// makeRoomForSets has the kernel of a node make room for more sets than there will be. It makes room for 256, and for 64 more whenever that
-// is too little. When the last place is taken, it leaves lists of sets out of its listings, and the base takes these for gone.
+// makeRoomForSets has the kernel of a node make room for more sets than there will be. It makes room for 256, and for
+// 64 more whenever that is too little. When the last place is taken, it leaves lists of sets out of its listings, and
+// the base takes these for gone.
 func makeRoomForSets(t *testing.T, n *lab.Node) {
 	t.Helper()
 	var create, destroy strings.Builder
@@ -160,9 +164,9 @@ func makeRoomForSets(t *testing.T, n *lab.Node) {
 	feed(t, n, create.String()+destroy.String(), "ipset", "restore")
 }
 
-// handOver stops a weave-npc of the base when it has nothing left to do, starts this one in its place, and stops it again. It returns
-// how many members and chains got other comments. As every start, this one closes the gate until all objects are known; what counts is
-// what the node has before and after.
+// handOver stops a weave-npc of the base when it has nothing left to do, starts this one in its place, and stops it
+// again. It returns how many members and chains got other comments. As every start, this one closes the gate until all
+// objects are known; what counts is what the node has before and after.
 func (d *daemon) handOver(t *testing.T, base string) int {
 	t.Helper()
 	d.awaitReady(t)
@@ -210,14 +214,16 @@ func dryRun(t *testing.T, binary string, n *lab.Node, args []string) string {
 	return stdout
 }
 
-// more matches the lines of a dry run that do more than give comments to members and rules: adding a member again gives it another
-// comment, and a chain is written as a whole.
+// more matches the lines of a dry run that do more than give comments to members and rules: adding a member again gives
+// it another comment, and a chain is written as a whole.
 var more = regexp.MustCompile(`^(create|del|destroy|flush|conntrack|-X) `)
 
-// comments are those of rules and members, with the ids that rules begin theirs with. They stand in dry runs and in what is saved.
+// comments are those of rules and members, with the ids that rules begin theirs with. They stand in dry runs and in
+// what is saved.
 var comments = regexp.MustCompile(` -m comment --comment ("[^"]*"|\S+)| comment "[^"]*"`)
 
-// kernelText returns the lines of a dry run or of a snapshot without comments, and without the order that means nothing.
+// kernelText returns the lines of a dry run or of a snapshot without comments, and without the order that means
+// nothing.
 func kernelText(text string) []string {
 	var sets []string
 	var rest strings.Builder
@@ -256,8 +262,8 @@ const (
 	tenantPods = 8
 )
 
-// tenant makes a namespace with pods of a node, some without an address yet, and with up to as many policies as need several chains. It
-// removes the namespace of an earlier round.
+// tenant makes a namespace with pods of a node, some without an address yet, and with up to as many policies as need
+// several chains. It removes the namespace of an earlier round.
 func (g *generator) tenant(round int, n *lab.Node) {
 	name := crowdPrefix + strconv.Itoa(round)
 	changes := []change{namespace(name, g.pick("team=a", "team=b", "zone=z")), without(crowdPrefix + strconv.Itoa(round-tenants))}

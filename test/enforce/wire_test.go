@@ -20,8 +20,8 @@ const (
 	dbToWeb  = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`
 )
 
-// wireCases show what holds for every packet, whatever the peers are: what always passes, what only looks like a way around policies, and
-// what a packet keeps.
+// wireCases show what holds for every packet, whatever the peers are: what always passes, what only looks like a way
+// around policies, and what a packet keeps.
 func wireCases() []testCase {
 	return []testCase{
 		{name: "S50_a_pod_and_its_own_node_S51_another_node_is_outside", steps: []step{

@@ -159,8 +159,8 @@ func (w *harness) startDaemons(t *testing.T, args ...string) {
 	}
 }
 
-// daemonArgs returns the flags of weave-npc on the node with an index. Allowed packets are accepted, as with an API server, unless args
-// have another --allow-action.
+// daemonArgs returns the flags of weave-npc on the node with an index. Allowed packets are accepted, as with an API
+// server, unless args have another --allow-action.
 func (w *harness) daemonArgs(i int, args ...string) []string {
 	n := w.Nodes()[i]
 	own := []string{"--iptables-backend", string(w.backend), "--allow-action", "ACCEPT"}
@@ -192,9 +192,9 @@ func (w *harness) daemonOn(n *lab.Node) *daemon {
 
 // apply writes objects to the source, and returns when every node has enforced them.
 //
-// It adds a pod on every node and a policy for a moment. The policy's egress rule names a port of the pods in a namespace with a certain
-// label, so the set of that port is filled once namespace, pod and policy have arrived, and the pods leave the sets after the
-// transaction with everything else has been applied.
+// It adds a pod on every node and a policy for a moment. The policy's egress rule names a port of the pods in a
+// namespace with a certain label, so the set of that port is filled once namespace, pod and policy have arrived, and
+// the pods leave the sets after the transaction with everything else has been applied.
 func (w *harness) apply(t *testing.T, o *objects) {
 	t.Helper()
 	w.step++

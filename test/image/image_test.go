@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// imagesVariable and relayVariable name the archives of the images of weave-npc and of the relay to look at, with spaces between. "make image" and
-// "make relay-image" set them.
+// imagesVariable and relayVariable name the archives of the images of weave-npc and of the relay to look at, with
+// spaces between. "make image" and "make relay-image" set them.
 const (
 	imagesVariable = "WEAVE_NPC_TEST_IMAGES"
 	relayVariable  = "WEAVE_NPC_TEST_RELAY_IMAGES"
@@ -263,7 +263,8 @@ func (i *image) bill(t *testing.T, program string) (packages, modules map[string
 	return packages, modules
 }
 
-// TestBillOfMaterials asks whether it names each package of Debian that is there, in its version, and the modules of the binary.
+// TestBillOfMaterials asks whether it names each package of Debian that is there, in its version, and the modules of
+// the binary.
 func TestBillOfMaterials(t *testing.T) {
 	for name, i := range open(t, imagesVariable, "image") {
 		t.Run(name, func(t *testing.T) {

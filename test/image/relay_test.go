@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRelayIsAlone in its image, for the machine that the image is for and linked with nothing, and runs without rights.
+// TestRelayIsAlone in its image, for the machine that the image is for and linked with nothing, and runs without
+// rights.
 func TestRelayIsAlone(t *testing.T) {
 	const program = "usr/bin/weave-npc-relay"
 	for name, i := range open(t, relayVariable, "relay-image") {
@@ -42,7 +43,8 @@ func TestRelayIsAlone(t *testing.T) {
 	}
 }
 
-// TestRelayBillOfMaterials asks whether it names each module of the binary, in its version, and that of weave-npc in the binary's own.
+// TestRelayBillOfMaterials asks whether it names each module of the binary, in its version, and that of weave-npc in
+// the binary's own.
 func TestRelayBillOfMaterials(t *testing.T) {
 	for name, i := range open(t, relayVariable, "relay-image") {
 		t.Run(name, func(t *testing.T) {

@@ -36,8 +36,8 @@ func (c *Clock) Set(wrong time.Duration) { c.wrong.Store(int64(wrong)) }
 // Asked returns how often a program has read the clock.
 func (c *Clock) Asked() int { return int(c.asked.Load()) }
 
-// StartWithClock starts the command, a Go program, with a wall clock of its own; its monotonic clock is everybody's. The program that
-// calls it must run Main first of all. It is for amd64 only.
+// StartWithClock starts the command, a Go program, with a wall clock of its own; its monotonic clock is everybody's.
+// The program that calls it must run Main first of all. It is for amd64 only.
 func (c *Cmd) StartWithClock() (*Clock, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, errors.New("a program's clock can be made wrong on amd64 only")
@@ -46,8 +46,8 @@ func (c *Cmd) StartWithClock() (*Clock, error) {
 	return clock, c.startFiltered(clockLauncherName, clock.answer)
 }
 
-// clockFilter asks before the wall clock is read, and at the first call of a program; before a program begins too, so that the launcher
-// waits until its listener is taken.
+// clockFilter asks before the wall clock is read, and at the first call of a program; before a program begins too, so
+// that the launcher waits until its listener is taken.
 func clockFilter() []unix.SockFilter {
 	return []unix.SockFilter{
 		loadData(callNumber),

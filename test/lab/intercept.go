@@ -43,9 +43,9 @@ func callNames() map[int]string {
 	}
 }
 
-// passed returns the system calls before which nothing is asked: they read, wait, or change nothing but the caller's own
-// memory, threads, signals, descriptors and rights, so that an end before them leaves what an end after them leaves. All
-// others are intercepted, those too that nobody has thought of.
+// passed returns the system calls before which nothing is asked: they read, wait, or change nothing but the caller's
+// own memory, threads, signals, descriptors and rights, so that an end before them leaves what an end after them
+// leaves. All others are intercepted, those too that nobody has thought of.
 func passed() []uint32 {
 	// Calls that not all architectures have.
 	own := map[string][]uint32{
@@ -150,7 +150,8 @@ func endFilter(action uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 }
 
-// callNumber and firstArgument are where struct seccomp_data has these; of the argument the lower half, on little-endian machines.
+// callNumber and firstArgument are where struct seccomp_data has these; of the argument the lower half, on
+// little-endian machines.
 const callNumber, firstArgument = 0, 16
 
 // interceptingFilter asks before all calls except those of passed.
@@ -165,8 +166,8 @@ func interceptingFilter() []unix.SockFilter {
 		endFilter(unix.SECCOMP_RET_USER_NOTIF))
 }
 
-// installFilter puts the calling thread, and what it becomes and starts, under a filter. With a listener, the next call that the filter
-// asks about waits for somebody to take the listener out of this process's descriptors.
+// installFilter puts the calling thread, and what it becomes and starts, under a filter. With a listener, the next call
+// that the filter asks about waits for somebody to take the listener out of this process's descriptors.
 func installFilter(program []unix.SockFilter, flags uintptr) error {
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&filter)))

@@ -94,8 +94,8 @@ func (m Matrix) String() string {
 // Equal reports whether two matrices have the same verdicts for the same hosts.
 func (m Matrix) Equal(other Matrix) bool { return m.String() == other.String() }
 
-// Diff returns a table of the verdicts, in which those that are not wanted are marked: "OK!" where a packet arrived and must
-// not, "--!" where it must and did not. It is empty if there are none.
+// Diff returns a table of the verdicts, in which those that are not wanted are marked: "OK!" where a packet arrived and
+// must not, "--!" where it must and did not. It is empty if there are none.
 func (m Matrix) Diff(want Matrix) string {
 	if m.Equal(want) {
 		return ""

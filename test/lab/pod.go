@@ -84,7 +84,8 @@ func (p *Pod) attach() error {
 	return nil
 }
 
-// listenToRouters makes a pod take what routers send, as the kernel does by default and as pods do. It does not ask them.
+// listenToRouters makes a pod take what routers send, as the kernel does by default and as pods do. It does not ask
+// them.
 func listenToRouters() error {
 	return setSysctls(map[string]string{
 		"net/ipv6/conf/all/accept_ra":            "1",

@@ -227,7 +227,8 @@ func socketAddress(addr netip.Addr, port uint16) (unix.Sockaddr, error) {
 	return address, nil
 }
 
-// askTCP waits for the handshake, and a moment for the server's name. It ends with a reset, which leaves nothing behind.
+// askTCP waits for the handshake, and a moment for the server's name. It ends with a reset, which leaves nothing
+// behind.
 func askTCP(socket *os.File, _ Packet) (string, error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -283,8 +284,8 @@ func askUDP(socket *os.File, packet Packet) (string, error) {
 	return string(answer[:n]), err
 }
 
-// readInTime reads what has come by the deadline. When that is over it looks once more: in a process that has much to do the clock is
-// heard before the packet that came first.
+// readInTime reads what has come by the deadline. When that is over it looks once more: in a process that has much to
+// do the clock is heard before the packet that came first.
 func readInTime(socket *os.File, buffer []byte) (int, error) {
 	n, err := socket.Read(buffer)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {

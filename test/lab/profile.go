@@ -22,8 +22,8 @@ const DefaultProfile = "/usr/share/containers/seccomp.json"
 // profileVariable holds the path of the profile that this program installs when ProfileWrap starts it.
 const profileVariable = "WEAVE_NPC_TEST_SECCOMP"
 
-// ProfileWrap returns what runs a command, as the arguments that follow, under a seccomp profile as it is for given capabilities. The
-// program that calls it must run Main first of all.
+// ProfileWrap returns what runs a command, as the arguments that follow, under a seccomp profile as it is for given
+// capabilities. The program that calls it must run Main first of all.
 func ProfileWrap(path string, capabilities ...string) ([]string, error) {
 	filter, err := compileProfile(path, capabilities)
 	if err != nil {

@@ -169,8 +169,8 @@ func runOf(namespace string) string {
 	return id
 }
 
-// Cleanup removes what runs that ended without Close left behind: their processes, namespaces and files. It never touches
-// a run whose process lives.
+// Cleanup removes what runs that ended without Close left behind: their processes, namespaces and files. It never
+// touches a run whose process lives.
 func Cleanup() error { return cleanup(abandonedRun) }
 
 // cleanup removes the runs that claim returns; it returns nil for those that must stay.
@@ -250,8 +250,9 @@ func ownRun(id string) (*run, error) {
 func Main(m interface{ Run() int }) int {
 	launch()
 	launchProfiled()
-	// With a processor to spare for the goroutines that serve, the kernel shares time out among them and those that ask: Go's scheduler
-	// lets goroutines that wait for packets wait for long while all its processors have something to do.
+	// With a processor to spare for the goroutines that serve, the kernel shares time out among them and those that
+	// ask: Go's scheduler lets goroutines that wait for packets wait for long while all its processors have something
+	// to do.
 	runtime.GOMAXPROCS(max(8, runtime.GOMAXPROCS(0)))
 	if err := Cleanup(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -262,8 +263,8 @@ func Main(m interface{ Run() int }) int {
 }
 
 // RemoveOnSignal makes an interrupt (SIGINT, SIGTERM, SIGHUP) remove the worlds of this process and then end it with
-// the status that a shell gives such an end. The function it returns undoes that; called during the removal, it does not
-// return, so that the process does not end half-way.
+// the status that a shell gives such an end. The function it returns undoes that; called during the removal, it does
+// not return, so that the process does not end half-way.
 func RemoveOnSignal() (undo func()) {
 	signals := make(chan os.Signal, 1)
 	ended := make(chan struct{})
@@ -289,7 +290,8 @@ func RemoveOnSignal() (undo func()) {
 	}
 }
 
-// removeOwnRuns removes the worlds of this process. What it is just making is waited for, and nothing is made from then on.
+// removeOwnRuns removes the worlds of this process. What it is just making is waited for, and nothing is made from then
+// on.
 func removeOwnRuns() error {
 	lock, err := lockRuns(unix.LOCK_EX)
 	if errors.Is(err, os.ErrNotExist) {

@@ -59,7 +59,8 @@ const (
 	streamDenied = 200 * time.Millisecond
 	// streamLate is how long a stream waits once more when this process may have been late itself.
 	streamLate = time.Second
-	// streamDelay is the longest delay that is made up for, streamBurst the most flows that are opened at once to do so.
+	// streamDelay is the longest delay that is made up for, streamBurst the most flows that are opened at once to do
+	// so.
 	streamDelay = time.Second
 	streamBurst = 32
 	// streamWrong is the most wrong flows that are described.
@@ -286,8 +287,8 @@ func (s *Stream) sendFirst(o *opened, from netip.AddrPort, to netip.Addr) error 
 	return errors.Wrapf(err, "sending to %s", to)
 }
 
-// FreshPort returns a port or an identifier that the host has not used for long. It is below those that the kernel chooses: one of
-// these may be that of a flow that was allowed a moment ago, and is still.
+// FreshPort returns a port or an identifier that the host has not used for long. It is below those that the kernel
+// chooses: one of these may be that of a flow that was allowed a moment ago, and is still.
 func (h *Host) FreshPort() uint16 {
 	const first, last = 1024, 32767
 	return first + uint16(h.fresh.Add(1)%(last-first))

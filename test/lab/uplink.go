@@ -11,8 +11,8 @@ import (
 // carrier is the interface that an uplink's frames travel by, on both sides.
 const carrier = "carrier0"
 
-// AddUplink makes a host that is no pod and has addresses of the node's ranges, behind a port of the pods' bridge by the given name. The port
-// is a VXLAN device, as that of an overlay network or of another segment is.
+// AddUplink makes a host that is no pod and has addresses of the node's ranges, behind a port of the pods' bridge by
+// the given name. The port is a VXLAN device, as that of an overlay network or of another segment is.
 func (n *Node) AddUplink(name, port string) (*Pod, error) {
 	h, err := n.harness.newHost(name)
 	if err != nil {

@@ -256,7 +256,8 @@ func TestChartRefusesWhatItWouldPassOver(t *testing.T) {
 	}
 }
 
-// flagDefaults returns the flags of docs/flags.md, which is written from the code, and their defaults. The name of the node is for the chart to set.
+// flagDefaults returns the flags of docs/flags.md, which is written from the code, and their defaults. The name of the
+// node is for the chart to set.
 func flagDefaults(t *testing.T) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/flags.md")

@@ -1,5 +1,5 @@
-// Package manifests asks what the manifests of prod make of a cluster: kustomize's bases and components, and the Helm chart. It is a module of
-// its own, so that neither tool is one of the product's dependencies.
+// Package manifests asks what the manifests of prod make of a cluster: kustomize's bases and components, and the Helm
+// chart. It is a module of its own, so that neither tool is one of the product's dependencies.
 package manifests
 
 import (
@@ -60,7 +60,8 @@ func read(t *testing.T, text []byte) objects {
 	}
 }
 
-// decode makes an object of a rendered one, and fails if there is none, or if it has a field that objects of its kind have not.
+// decode makes an object of a rendered one, and fails if there is none, or if it has a field that objects of its kind
+// have not.
 func decode[T any](t *testing.T, all objects, name string) *T {
 	t.Helper()
 	text, ok := all[name]
@@ -250,7 +251,8 @@ func TestRightsAreTheLeast(t *testing.T) {
 	}
 }
 
-// TestReadersOnlyRead shows that the roles of users who ask give no right to change or to follow anything, nor one to secrets.
+// TestReadersOnlyRead shows that the roles of users who ask give no right to change or to follow anything, nor one to
+// secrets.
 func TestReadersOnlyRead(t *testing.T) {
 	rules := decode[rbacv1.ClusterRole](t, kustomized(t, prod+"/readers"), "ClusterRole weave-npc-reader").Rules
 	rules = append(rules, decode[rbacv1.Role](t, kustomized(t, prod+"/readers/namespace"), "Role weave-npc-reader").Rules...)
@@ -302,7 +304,8 @@ func TestCleanupIsAJob(t *testing.T) {
 	}
 }
 
-// TestRelayIsConfined: it needs no rights on its node, may write nothing but questions about tokens, and no policy can isolate it.
+// TestRelayIsConfined: it needs no rights on its node, may write nothing but questions about tokens, and no policy can
+// isolate it.
 func TestRelayIsConfined(t *testing.T) {
 	all := kustomized(t, withComponents(t, "../relay"))
 	pod := decode[appsv1.Deployment](t, all, "Deployment weave-npc-relay").Spec.Template.Spec

@@ -24,7 +24,8 @@ func TestPodMonitorFindsThePort(t *testing.T) {
 	}
 }
 
-// TestPodMonitorFindsRelays by their label, at the port that their probes ask too, and names them by their nodes, as it does agents.
+// TestPodMonitorFindsRelays by their label, at the port that their probes ask too, and names them by their nodes, as it
+// does agents.
 func TestPodMonitorFindsRelays(t *testing.T) {
 	all := kustomized(t, withComponents(t, "../relay"))
 	template := decode[appsv1.Deployment](t, all, "Deployment weave-npc-relay").Spec.Template
@@ -45,7 +46,8 @@ type scraped struct {
 	}
 }
 
-// checkMonitor checks that a PodMonitor finds pods with the given labels and scrapes their port, and returns what it scrapes.
+// checkMonitor checks that a PodMonitor finds pods with the given labels and scrapes their port, and returns what it
+// scrapes.
 func checkMonitor(t *testing.T, file string, labels map[string]string, port string) scraped {
 	t.Helper()
 	text, err := os.ReadFile(file)

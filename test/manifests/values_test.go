@@ -60,7 +60,8 @@ func TestSchemaKnowsAllValues(t *testing.T) {
 	}
 }
 
-// TestSchemaAccepts what people give: each flag's default as text, which --set-string makes of all, and values as YAML and --set read them.
+// TestSchemaAccepts what people give: each flag's default as text, which --set-string makes of all, and values as YAML
+// and --set read them.
 func TestSchemaAccepts(t *testing.T) {
 	all := []string{
 		`flags: {allow-mcast: false, max-list-size: 8, terminate-mark: 0x2000, fail-closed: null, pod-cidr: [10.0.0.0/8], counted-ports: [80, 443]}`,
@@ -139,7 +140,8 @@ type prometheusRule struct {
 	}
 }
 
-// TestChartHasTheAlerts of prod/alerts.yaml, of which it has a copy: a chart has no files of other folders, and not all tools follow links.
+// TestChartHasTheAlerts of prod/alerts.yaml, of which it has a copy: a chart has no files of other folders, and not all
+// tools follow links.
 func TestChartHasTheAlerts(t *testing.T) {
 	if _, there := charted(t, "")["PrometheusRule weave-npc"]; there {
 		t.Error("there is a PrometheusRule although nobody asked for it")

@@ -1,8 +1,9 @@
-// Command mutants breaks the engine and the relay in many small ways, one at a time, and shows that the tests catch each.
+// Command mutants breaks the engine and the relay in many small ways, one at a time, and shows that the tests catch
+// each.
 //
-// A mutant is a patch in this directory. It is never applied to the tree: the go command sees it by an overlay. First the quick tests
-// are run, most of which ask a kernel on paper, and those that the patch names only if these do not catch it. The quick ones know nothing
-// of the relay's module.
+// A mutant is a patch in this directory. It is never applied to the tree: the go command sees it by an overlay. First
+// the quick tests are run, most of which ask a kernel on paper, and those that the patch names only if these do not
+// catch it. The quick ones know nothing of the relay's module.
 package main
 
 import (

@@ -131,7 +131,8 @@ func (m *mutant) parseHead(text string) error {
 	return nil
 }
 
-// overlay writes the changed files to a directory, and a file that has the go command take them for those of the modules.
+// overlay writes the changed files to a directory, and a file that has the go command take them for those of the
+// modules.
 func (m mutant) overlay(root, dir string) (path string, err error) {
 	replace := map[string]string{}
 	for file, text := range m.changed {

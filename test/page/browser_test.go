@@ -32,8 +32,8 @@ func program(t testing.TB) string {
 	return ""
 }
 
-// browser is a headless browser with one page, which is asked by messages of the DevTools protocol through a pipe. It has a network of its own, where
-// none is.
+// browser is a headless browser with one page, which is asked by messages of the DevTools protocol through a pipe. It
+// has a network of its own, where none is.
 type browser struct {
 	t       testing.TB
 	in      *os.File

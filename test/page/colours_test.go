@@ -54,7 +54,8 @@ func contrast(a, b colour) float64 {
 	return (math.Max(x, y) + 0.05) / (math.Min(x, y) + 0.05)
 }
 
-// visions are how people see colours, as matrices over linear light. Those of colour-blind people are by Machado, Oliveira and Fernandes (2009).
+// visions are how people see colours, as matrices over linear light. Those of colour-blind people are by Machado,
+// Oliveira and Fernandes (2009).
 var visions = map[string][3][3]float64{
 	"all colours":  {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
 	"deuteranopia": {{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
@@ -87,8 +88,8 @@ func difference(a, b colour, vision [3][3]float64) float64 {
 	return math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2])
 }
 
-// minDifference is the least difference of two kinds of cells, in CIELAB, where 2.3 can just be seen. Those who see no colours at all have the
-// signs and at least a tenth of the way from black to white.
+// minDifference is the least difference of two kinds of cells, in CIELAB, where 2.3 can just be seen. Those who see no
+// colours at all have the signs and at least a tenth of the way from black to white.
 var minDifference = map[string]float64{"all colours": 25, "deuteranopia": 25, "protanopia": 25, "tritanopia": 15, "no colours": 10}
 
 // TestColours measures contrasts, and how different cells are to people who see fewer colours.

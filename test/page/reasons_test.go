@@ -13,8 +13,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/random"
 )
 
-// asking makes the page's script answer for each service and for each pair of its pods and addresses: a letter, and on one of the services the
-// reasons. Of the letters of all services the page makes one for every port.
+// asking makes the page's script answer for each service and for each pair of its pods and addresses: a letter, and on
+// one of the services the reasons. Of the letters of all services the page makes one for every port.
 const asking = `((told) => {
 	const data = readData(), engine = newEngine(data), services = data.services.map(g => ({...g, port: g.r ? g.r[0][0] : 0}));
 	const ends = [];

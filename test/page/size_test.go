@@ -9,8 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 )
 
-// The limits of a page of 10,000 pods. The time is that of the page in the browser, from its address to what is seen; on a machine that does other
-// things it may take longer, so that a test allows for more.
+// The limits of a page of 10,000 pods. The time is that of the page in the browser, from its address to what is seen;
+// on a machine that does other things it may take longer, so that a test allows for more.
 const (
 	maxBytes  = 2_000_000
 	maxMillis = 1_000

@@ -1,5 +1,5 @@
-// Package paper simulates a kernel in memory: it applies transactions to sets and chains as strictly as the real one, and judges packets
-// by them, as package walk does.
+// Package paper simulates a kernel in memory: it applies transactions to sets and chains as strictly as the real one,
+// and judges packets by them, as package walk does.
 package paper
 
 import (
@@ -234,7 +234,8 @@ func restoreLine(chains map[string][]string, line string) error {
 	return nil
 }
 
-// Refers returns the chain that a rule leads to, if any, and the sets that it matches. A rule that walk cannot evaluate is an error.
+// Refers returns the chain that a rule leads to, if any, and the sets that it matches. A rule that walk cannot evaluate
+// is an error.
 func (k *Kernel) Refers(text string) (chain string, sets []string, err error) {
 	if r, known := k.references[text]; known {
 		return r.chain, r.sets, nil
@@ -306,7 +307,8 @@ func (k *Kernel) Read() ([]ipset.Listing, iptables.Seen) {
 	return listings, seen
 }
 
-// Lines returns all that the kernel holds, sorted: the chains, the sets of the family, and the lists of sets that rules of the chains name.
+// Lines returns all that the kernel holds, sorted: the chains, the sets of the family, and the lists of sets that rules
+// of the chains name.
 func (k *Kernel) Lines() []string {
 	var lines []string
 	asked := strings.Join(slices.Concat(slices.Collect(maps.Values(k.Chains))...), " ")

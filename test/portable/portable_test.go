@@ -1,4 +1,5 @@
-// Package portable asks whether what answers questions is for every system, and whether what needs Linux stays apart from it.
+// Package portable asks whether what answers questions is for every system, and whether what needs Linux stays apart
+// from it.
 package portable
 
 import (
@@ -47,8 +48,8 @@ func run(t *testing.T, s system, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-// TestOnlyLinuxHasWhatEnforces lists what the program has on other systems: nothing of the module that on Linux only package enforcing brings, and
-// no library that touches the kernel.
+// TestOnlyLinuxHasWhatEnforces lists what the program has on other systems: nothing of the module that on Linux only
+// package enforcing brings, and no library that touches the kernel.
 func TestOnlyLinuxHasWhatEnforces(t *testing.T) {
 	linux := system{"linux", "amd64"}
 	all := run(t, linux, "list", "-deps", "./cmd/weave-npc")
@@ -84,8 +85,8 @@ func TestOnlyLinuxHasWhatEnforces(t *testing.T) {
 	}
 }
 
-// behind returns the packages of the module that enforcing needs and nothing else of the tree of commands. What a system has beside what the latter
-// needs is a mistake.
+// behind returns the packages of the module that enforcing needs and nothing else of the tree of commands. What a
+// system has beside what the latter needs is a mistake.
 func behind(t *testing.T, s system, has []string) (apart []string) {
 	t.Helper()
 	roots := run(t, s, "list", "-f", `{{join .Imports "\n"}}`, "./cmd/weave-npc/internal/rootcmd")

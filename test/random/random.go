@@ -1,5 +1,5 @@
-// Package random makes clusters with few labels, ports and addresses, so that many pods are alike, some claim the same address, and some report a stale
-// one.
+// Package random makes clusters with few labels, ports and addresses, so that many pods are alike, some claim the same
+// address, and some report a stale one.
 package random
 
 import (
@@ -26,7 +26,8 @@ func SetPolicy(t testing.TB, c *cluster.Cluster, key, spec string) {
 // Pick returns one of some values.
 func Pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// Cluster returns a cluster that has few labels, ports and addresses, so that many pods are alike, some claim the same address, and some report a stale one.
+// Cluster returns a cluster that has few labels, ports and addresses, so that many pods are alike, some claim the same
+// address, and some report a stale one.
 func Cluster(t *testing.T, r *rand.Rand) *cluster.Cluster {
 	w := cluster.New()
 	w.LegacyNetpol = r.IntN(8) == 0

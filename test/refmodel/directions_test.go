@@ -137,7 +137,8 @@ func TestS91_APodReachesItself(t *testing.T) {
 	})
 }
 
-// TestS72_ClusterPoliciesOfRivals shows that what a cluster policy denies a rival anything in is closed to who has the address.
+// TestS72_ClusterPoliciesOfRivals shows that what a cluster policy denies a rival anything in is closed to who has the
+// address.
 func TestS72_ClusterPoliciesOfRivals(t *testing.T) {
 	const denies = `[{action: Deny, ` + fromAll + `}]`
 	for name, c := range map[string]struct {

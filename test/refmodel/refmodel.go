@@ -1,5 +1,6 @@
-// Package refmodel decides which packets Kubernetes network policies allow, from the field comments of k8s.io/api/networking/v1 and of
-// sigs.k8s.io/network-policy-api/apis/v1alpha2 alone. It shares no code with what it judges, and must not import it.
+// Package refmodel decides which packets Kubernetes network policies allow, from the field comments of
+// k8s.io/api/networking/v1 and of sigs.k8s.io/network-policy-api/apis/v1alpha2 alone. It shares no code with what it
+// judges, and must not import it.
 package refmodel
 
 import (
@@ -19,7 +20,8 @@ type State struct {
 	Namespaces map[string]map[string]string
 	Pods       []Pod
 	Policies   []networkingv1.NetworkPolicy
-	// ClusterPolicies and Nodes may be left empty: then there are no tiers but that of Policies, and no address is a node's.
+	// ClusterPolicies and Nodes may be left empty: then there are no tiers but that of Policies, and no address is a
+	// node's.
 	ClusterPolicies []v1alpha2.ClusterNetworkPolicy
 	Nodes           []Node
 }
@@ -37,18 +39,20 @@ type Pod struct {
 	Labels                map[string]string
 	Addrs                 []netip.Addr
 	Ports                 []corev1.ContainerPort
-	// ConflictingPods are other pods of its node that claim its addresses too. Nothing is allowed in a direction that one of them is
-	// isolated in, or that a cluster policy denies it anything in, because their packets cannot be told apart.
+	// ConflictingPods are other pods of its node that claim its addresses too. Nothing is allowed in a direction that
+	// one of them is isolated in, or that a cluster policy denies it anything in, because their packets cannot be told
+	// apart.
 	ConflictingPods []Pod
 }
 
-// Packet opens a connection. A protocol other than TCP, UDP and SCTP has no port. Src, Dst and Port are what they are where policies are
-// enforced: after the translation of Services, NodePorts and hostPorts.
+// Packet opens a connection. A protocol other than TCP, UDP and SCTP has no port. Src, Dst and Port are what they are
+// where policies are enforced: after the translation of Services, NodePorts and hostPorts.
 type Packet struct {
 	Src, Dst netip.Addr
 	Protocol corev1.Protocol
 	Port     int32
-	// ThroughService says that a pod reaches itself through a Service. What it sends to its own address directly never leaves it.
+	// ThroughService says that a pod reaches itself through a Service. What it sends to its own address directly never
+	// leaves it.
 	ThroughService bool
 }
 
@@ -67,8 +71,8 @@ type end struct {
 	dst *Pod
 }
 
-// Evaluate reports whether the policies of a packet's source let it out, and whether those of its destination let it in. An end that is no
-// pod of the node allows everything.
+// Evaluate reports whether the policies of a packet's source let it out, and whether those of its destination let it
+// in. An end that is no pod of the node allows everything.
 func (w State) Evaluate(node string, p Packet) (out, in bool) {
 	if p.Src == p.Dst && !p.ThroughService {
 		return true, true
@@ -120,9 +124,9 @@ func (w State) allows(e end) bool {
 	return w.tier(v1alpha2.BaselineTier, e) != v1alpha2.ClusterNetworkPolicyRuleActionDeny
 }
 
-// conflicting reports whether a rival of the pod must not have what would be allowed. A rival's v1 policies do not matter for what they do
-// not judge, nor do those policies that deny nothing to a node for what goes there. What the pod's own policies deny it to the node counts for
-// all that it sends there, if rivals close what it sends elsewhere.
+// conflicting reports whether a rival of the pod must not have what would be allowed. A rival's v1 policies do not
+// matter for what they do not judge, nor do those policies that deny nothing to a node for what goes there. What the
+// pod's own policies deny it to the node counts for all that it sends there, if rivals close what it sends elsewhere.
 func (w State) conflicting(e end, exempt, toNode bool) bool {
 	closed := false
 	for i := range e.pod.ConflictingPods {
@@ -152,13 +156,15 @@ func (w State) isolated(pod *Pod, direction networkingv1.PolicyType) bool {
 	return false
 }
 
-// isolates reports whether a policy isolates a pod in a direction. One whose selector cannot be read isolates all pods of its namespace.
+// isolates reports whether a policy isolates a pod in a direction. One whose selector cannot be read isolates all pods
+// of its namespace.
 func isolates(policy networkingv1.NetworkPolicy, pod *Pod, direction networkingv1.PolicyType) bool {
 	s := &policy.Spec.PodSelector
 	return policy.Namespace == pod.Namespace && hasType(policy.Spec, direction) && (selects(s, pod.Labels) || !readable(s))
 }
 
-// allowedByPolicies reports whether one of the v1 policies that isolate the pod allows the packet. One that cannot be read allows nothing.
+// allowedByPolicies reports whether one of the v1 policies that isolate the pod allows the packet. One that cannot be
+// read allows nothing.
 func (w State) allowedByPolicies(e end) bool {
 	for _, policy := range w.Policies {
 		if !isolates(policy, e.pod, e.direction) || !valid(policy.Spec) {

@@ -49,8 +49,8 @@ func (w State) inOrder(tier v1alpha2.Tier) []v1alpha2.ClusterNetworkPolicy {
 	return policies
 }
 
-// isSubject reports whether a subject includes a pod. One that is not exactly one of the kinds that we know, or that cannot be read,
-// includes none.
+// isSubject reports whether a subject includes a pod. One that is not exactly one of the kinds that we know, or that
+// cannot be read, includes none.
 func (w State) isSubject(s v1alpha2.ClusterNetworkPolicySubject, pod *Pod) bool {
 	switch {
 	case s.Namespaces != nil && s.Pods == nil:
@@ -102,7 +102,8 @@ func (w State) apply(r rule, e end) v1alpha2.ClusterNetworkPolicyRuleAction {
 	return ""
 }
 
-// understood reports whether the API defines all of a rule, and we have what it asks for: we know no addresses of domain names.
+// understood reports whether the API defines all of a rule, and we have what it asks for: we know no addresses of
+// domain names.
 func (r rule) understood() bool {
 	switch r.action {
 	case v1alpha2.ClusterNetworkPolicyRuleActionAccept, v1alpha2.ClusterNetworkPolicyRuleActionDeny, v1alpha2.ClusterNetworkPolicyRuleActionPass:
@@ -136,7 +137,8 @@ func peerUnderstood(p v1alpha2.ClusterNetworkPolicyEgressPeer) bool {
 		(p.Pods == nil || readable(&p.Pods.NamespaceSelector) && readable(&p.Pods.PodSelector))
 }
 
-// protocolUnderstood reports whether exactly one field of a protocol's entry is set, and its port, if it has one, is a number or a range.
+// protocolUnderstood reports whether exactly one field of a protocol's entry is set, and its port, if it has one, is a
+// number or a range.
 func protocolUnderstood(p v1alpha2.ClusterNetworkPolicyProtocol) bool {
 	if count(p.TCP != nil, p.UDP != nil, p.SCTP != nil, p.DestinationNamedPort != "") != 1 {
 		return false
@@ -242,8 +244,8 @@ func matchesPort(port *v1alpha2.Port, n int32) bool {
 	return port.Number == n
 }
 
-// closes reports whether a policy of a tier that selects a pod denies anything in a direction, or anything to the pod's own node. Rules that are
-// understood and whose peers are pods deny nothing to a node.
+// closes reports whether a policy of a tier that selects a pod denies anything in a direction, or anything to the pod's
+// own node. Rules that are understood and whose peers are pods deny nothing to a node.
 func (w State) closes(tier v1alpha2.Tier, pod *Pod, direction networkingv1.PolicyType, toNode bool) bool {
 	for _, policy := range w.inOrder(tier) {
 		if !w.isSubject(policy.Spec.Subject, pod) {
@@ -267,7 +269,8 @@ func (r rule) mayMatchNodes() bool {
 	return slices.ContainsFunc(r.peers, func(p v1alpha2.ClusterNetworkPolicyEgressPeer) bool { return p.Nodes != nil || len(p.Networks) > 0 })
 }
 
-// Selected names the policies of a tier that choose the pod of an address, in order, with what of them lists of subjects depend on.
+// Selected names the policies of a tier that choose the pod of an address, in order, with what of them lists of
+// subjects depend on.
 func (w State) Selected(a netip.Addr, tier v1alpha2.Tier) string {
 	pod, names := w.owner(a), []string{}
 	for _, p := range w.inOrder(tier) {

@@ -34,8 +34,8 @@ type scenario struct {
 	name string
 	// cluster has cluster policies, name -> spec, and policies has v1 policies, namespace/name -> spec, as YAML.
 	cluster, policies string
-	// want has packets as "FROM>TO PROTOCOL/PORT". An end is a pod, a node, "outside", or one of these with a 6 for its IPv6 address. A pod that
-	// reaches itself "through a Service" says so behind.
+	// want has packets as "FROM>TO PROTOCOL/PORT". An end is a pod, a node, "outside", or one of these with a 6 for its
+	// IPv6 address. A pod that reaches itself "through a Service" says so behind.
 	want map[string]verdict
 }
 

@@ -129,8 +129,8 @@ func TestArchivesOfTheDaemon(t *testing.T) {
 	}
 }
 
-// checkFiles checks the files of an archive below a folder: the program for a system, its licence, its manual, what shells complete it by, and
-// further scripts.
+// checkFiles checks the files of an archive below a folder: the program for a system, its licence, its manual, what
+// shells complete it by, and further scripts.
 func checkFiles(t *testing.T, files map[string]entry, folder, program, system string, scripts ...string) {
 	t.Helper()
 	name := strings.TrimSuffix(program, ".exe")
@@ -197,7 +197,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestImageIndex checks that one index has the images of both architectures, of weave-npc and of the relay, and that each image has its bill.
+// TestImageIndex checks that one index has the images of both architectures, of weave-npc and of the relay, and that
+// each image has its bill.
 func TestImageIndex(t *testing.T) {
 	dir := directory(t)
 	for _, image := range []string{"weave-npc", "weave-npc-relay"} {
@@ -220,7 +221,8 @@ func TestImageIndex(t *testing.T) {
 	}
 }
 
-// TestArchivesOfTheRelay looks into those of weave-npc-relay, whose version has to be that of the release although it is a module of its own.
+// TestArchivesOfTheRelay looks into those of weave-npc-relay, whose version has to be that of the release although it
+// is a module of its own.
 func TestArchivesOfTheRelay(t *testing.T) {
 	dir := directory(t)
 	for _, arch := range []string{"amd64", "arm64"} {

@@ -20,8 +20,8 @@ const outside = "WEAVE_NPC_TEST_OUTSIDE"
 // Runner is what testing.M is to this package.
 type Runner interface{ Run() int }
 
-// Main runs tests in a process that is alone in a network namespace, with a /run and a /sys of its own, and returns the exit status. What is
-// tested uses several threads, so that one thread's namespace would not do.
+// Main runs tests in a process that is alone in a network namespace, with a /run and a /sys of its own, and returns the
+// exit status. What is tested uses several threads, so that one thread's namespace would not do.
 func Main(tests Runner) int {
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package scene draws small random clusters for tests, as the independent judge knows them and as the product does, wholly or as a user sees them who
-// may not read all namespaces.
+// Package scene draws small random clusters for tests, as the independent judge knows them and as the product does,
+// wholly or as a user sees them who may not read all namespaces.
 //
 //	s := scene.Draw(t)
 //	v := s.Cluster(scene.Nothing).View()    // everything is read
@@ -249,8 +249,8 @@ func Packet(from, to netip.Addr, s flow.Service) refmodel.Packet {
 	return refmodel.Packet{Src: from, Dst: to, Protocol: protocol, Port: int32(s.Port)}
 }
 
-// Reach returns the judge's answer about two who have some addresses: allowed, denied, partly (allowed in one family), or never (no family in
-// common).
+// Reach returns the judge's answer about two who have some addresses: allowed, denied, partly (allowed in one family),
+// or never (no family in common).
 func (s *Scene) Reach(from, to []netip.Addr, service flow.Service) string {
 	flows, allowed := 0, 0
 	for _, a := range from {

@@ -11,7 +11,8 @@ import (
 // beforeVariable names another weave-npc, such as that of an earlier commit.
 const beforeVariable = "WEAVE_NPC_TEST_BEFORE"
 
-// BenchmarkStartBesideAnother starts weave-npc as BenchmarkStart does, and another one in turn with it, and compares medians.
+// BenchmarkStartBesideAnother starts weave-npc as BenchmarkStart does, and another one in turn with it, and compares
+// medians.
 func BenchmarkStartBesideAnother(b *testing.B) {
 	other := os.Getenv(beforeVariable)
 	if other == "" {

@@ -138,8 +138,8 @@ func open(b *testing.B) *ipset.Conn {
 	return k
 }
 
-// BenchmarkStart starts weave-npc on a node without rules, until policies are enforced, beside informers until they are synced. The memory is what
-// is resident later; "B/pod" is how much more than with no pods.
+// BenchmarkStart starts weave-npc on a node without rules, until policies are enforced, beside informers until they are
+// synced. The memory is what is resident later; "B/pod" is how much more than with no pods.
 func BenchmarkStart(b *testing.B) {
 	binary := build(b)
 	none := math.NaN()
@@ -175,9 +175,10 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow changes the label that a policy asks for, from the event until the kernel's set has changed, beside informers that send one
-// message to the kernel; and counts the CPU time that an event takes: of all that it takes the process ("cpu"), from the socket on, "own" is what
-// is not the floor's. An event changes labels that nobody asks for, or, if it is related, that of the probe.
+// BenchmarkFollow changes the label that a policy asks for, from the event until the kernel's set has changed, beside
+// informers that send one message to the kernel; and counts the CPU time that an event takes: of all that it takes the
+// process ("cpu"), from the socket on, "own" is what is not the floor's. An event changes labels that nobody asks for,
+// or, if it is related, that of the probe.
 func BenchmarkFollow(b *testing.B) {
 	binary := build(b)
 	for _, c := range synthetic.Sizes()[1:] {
@@ -290,8 +291,8 @@ func setOfProbe(b *testing.B, k *ipset.Conn) string {
 	return smallest.Name
 }
 
-// holds asks the kernel whether a set holds the address of the probe. It reads no set, so that little of the processor is taken from what is
-// measured.
+// holds asks the kernel whether a set holds the address of the probe. It reads no set, so that little of the processor
+// is taken from what is measured.
 func holds(b *testing.B, k *netlink.Handle, name string) bool {
 	b.Helper()
 	held, err := k.IpsetTest(name, &netlink.IPSetEntry{IP: net.ParseIP(probeAddr).To4()})

@@ -1,5 +1,5 @@
-// Package synthetic generates clusters of a given size for benchmarks, as one of their nodes sees them. Everything follows from the numbers of a
-// Cluster: the same number always has the same labels, addresses and rules.
+// Package synthetic generates clusters of a given size for benchmarks, as one of their nodes sees them. Everything
+// follows from the numbers of a Cluster: the same number always has the same labels, addresses and rules.
 //
 //	c := synthetic.Cluster{Pods: 1_000, Namespaces: 100, Policies: 100, Local: 110}
 //	for i := range c.Pods + c.Local {
@@ -82,8 +82,8 @@ func (c Cluster) Pod(i int) npc.Pod {
 	return p
 }
 
-// Policy returns policy i. Its three ingress rules have a peer each: pods of the own namespace, namespaces, and pods of namespaces. Policies with
-// odd numbers restrict egress too, by an ipBlock.
+// Policy returns policy i. Its three ingress rules have a peer each: pods of the own namespace, namespaces, and pods of
+// namespaces. Policies with odd numbers restrict egress too, by an ipBlock.
 func (c Cluster) Policy(i int) *networkingv1.NetworkPolicy {
 	k := i / c.Namespaces
 	app := func(n int) *metav1.LabelSelector {

@@ -21,8 +21,8 @@ type Universe struct {
 	PortNames               []string
 }
 
-// Draw returns a policy that one of the two definitions of the kind admits, the standard or the experimental one. Priorities are few, so
-// that policies tie. A few policies have domain names, which fail closed.
+// Draw returns a policy that one of the two definitions of the kind admits, the standard or the experimental one.
+// Priorities are few, so that policies tie. A few policies have domain names, which fail closed.
 func Draw(t *rapid.T, u Universe) *v1alpha2.ClusterNetworkPolicy {
 	d := drawing{t, u, rapid.Bool().Draw(t, "experimental")}
 	p := &v1alpha2.ClusterNetworkPolicy{}
@@ -116,7 +116,8 @@ func (d drawing) pods() *v1alpha2.NamespacedPod {
 	return &v1alpha2.NamespacedPod{NamespaceSelector: *d.selector(d.u.Namespaces), PodSelector: *d.selector(d.u.Pods)}
 }
 
-// selector returns one that chooses by some of the given labels, by an expression about their keys and values, or everything.
+// selector returns one that chooses by some of the given labels, by an expression about their keys and values, or
+// everything.
 func (d drawing) selector(some []map[string]string) *metav1.LabelSelector {
 	if d.chance(30, "everything") {
 		return &metav1.LabelSelector{}

@@ -3,9 +3,9 @@
 //	tokens := auth.New(reviewer, auth.Config{Audience: "weave-npc-relay", Accounts: []string{"kube-system:weave-npc"}}, observer)
 //	handler = tokens.Protect(handler)
 //
-// The API server is asked for each token, by a TokenReview for the relay's own audience, so that a token that was made for something else, or that a
-// relay was given, is worth nothing elsewhere. What it answers is kept for a minute. While it cannot be asked, tokens that it has accepted within
-// the hour are taken, until they expire.
+// The API server is asked for each token, by a TokenReview for the relay's own audience, so that a token that was made
+// for something else, or that a relay was given, is worth nothing elsewhere. What it answers is kept for a minute.
+// While it cannot be asked, tokens that it has accepted within the hour are taken, until they expire.
 package auth
 
 import (
@@ -86,7 +86,8 @@ func New(reviewer Reviewer, config Config, refused func(reason string)) *Tokens 
 		known: make(map[[sha256.Size]byte]*verdict)}
 }
 
-// Protect returns a handler that passes on to next what comes from agents. The context of a request ends with its token.
+// Protect returns a handler that passes on to next what comes from agents. The context of a request ends with its
+// token.
 func (t *Tokens) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expires, reason := t.check(r)
@@ -192,7 +193,8 @@ func (t *Tokens) verdict(digest [sha256.Size]byte) *verdict {
 	return v
 }
 
-// forget makes room: for it forgets what is refused, or expired, and if there is nothing else the half of all. t.mu is held.
+// forget makes room: for it forgets what is refused, or expired, and if there is nothing else the half of all. t.mu is
+// held.
 func (t *Tokens) forget() {
 	now := t.now()
 	for digest, v := range t.known {

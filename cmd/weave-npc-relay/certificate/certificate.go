@@ -1,8 +1,10 @@
-// Package certificate makes a certificate for relays and the objects that bring it to them and to agents, where nothing else does.
+// Package certificate makes a certificate for relays and the objects that bring it to them and to agents, where nothing
+// else does.
 //
 //	yaml, err := certificate.Objects(certificate.Config{Namespace: "kube-system", Service: "weave-npc-relay", For: 365 * 24 * time.Hour})
 //
-// The authority's key is forgotten: it signs one certificate. The next certificate has another authority, and agents trust both for a while.
+// The authority's key is forgotten: it signs one certificate. The next certificate has another authority, and agents
+// trust both for a while.
 package certificate
 
 import (

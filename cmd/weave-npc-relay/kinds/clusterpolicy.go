@@ -13,8 +13,8 @@ import (
 // clusterPolicyVersion is the version of ClusterNetworkPolicies that agents know.
 var clusterPolicyVersion = schema.GroupVersion(v1alpha2.GroupVersion)
 
-// clusterPolicy is a ClusterNetworkPolicy whose spec is passed on as it was read: agents decide what to make of a field that they do not know,
-// and one bad object must not keep the others from being served.
+// clusterPolicy is a ClusterNetworkPolicy whose spec is passed on as it was read: agents decide what to make of a field
+// that they do not know, and one bad object must not keep the others from being served.
 type clusterPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -1,4 +1,5 @@
-// Package kinds names the kinds that a relay serves: how each is read from an API server, and what of an object agents need.
+// Package kinds names the kinds that a relay serves: how each is read from an API server, and what of an object agents
+// need.
 package kinds
 
 import (

@@ -107,7 +107,8 @@ func withNamedPorts(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// lastStart returns the latest time at which a container of a pod was started, which is all that agents make of the containers' states.
+// lastStart returns the latest time at which a container of a pod was started, which is all that agents make of the
+// containers' states.
 func lastStart(s *corev1.PodStatus) metav1.Time {
 	var last metav1.Time
 	take := func(t metav1.Time) {

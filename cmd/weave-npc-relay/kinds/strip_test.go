@@ -70,7 +70,8 @@ func filler(seed int64) *randfill.Filler {
 	)
 }
 
-// TestStripKeepsEveryFact compares what agents make of random objects with what they make of the stripped ones, encoded and decoded.
+// TestStripKeepsEveryFact compares what agents make of random objects with what they make of the stripped ones, encoded
+// and decoded.
 func TestStripKeepsEveryFact(t *testing.T) {
 	same := cmpopts.EquateComparable(netip.Addr{})
 	codecs, err := kinds.NewCodecs()

@@ -95,8 +95,8 @@ func (a *agent) state() map[string]string {
 	return all
 }
 
-// TestAgentsFollowThroughRelaysThatDie has an agent follow the churn of a real API server through two relays, which die one after the other. It knows
-// what another agent knows that asks the API server, and lists nothing anew.
+// TestAgentsFollowThroughRelaysThatDie has an agent follow the churn of a real API server through two relays, which die
+// one after the other. It knows what another agent knows that asks the API server, and lists nothing anew.
 func TestAgentsFollowThroughRelaysThatDie(t *testing.T) {
 	w := newHarness(t)
 	random := rand.New(rand.NewPCG(1, 1))

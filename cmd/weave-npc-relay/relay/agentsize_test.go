@@ -41,7 +41,8 @@ const loneVariable = "WEAVE_NPC_TEST_RELAY_LONE"
 // lone is where an agent reads that is a process of its own. It has no relay if there is no address.
 type lone struct{ API, Address, CA, Token string }
 
-// synthesized returns a cluster as those that benchmarks of weave-npc measure, with pods as large as Deployments make them.
+// synthesized returns a cluster as those that benchmarks of weave-npc measure, with pods as large as Deployments make
+// them.
 func synthesized(c synthetic.Cluster) *stock {
 	s := &stock{pods: c.Pods + c.Local, nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: synthetic.Node}}}}
 	s.pod = func(i int) *corev1.Pod {
@@ -67,8 +68,8 @@ func synthesized(c synthetic.Cluster) *stock {
 	return s
 }
 
-// runLone runs an agent until its input ends, without a kernel. It writes how long it took until there was a whole plan, and, for each line that it
-// reads, what its heap is in MB.
+// runLone runs an agent until its input ends, without a kernel. It writes how long it took until there was a whole
+// plan, and, for each line that it reads, what its heap is in MB.
 func runLone(text string) int {
 	err := func() error {
 		var c lone
@@ -223,7 +224,8 @@ func relayOf(t *testing.T, config *rest.Config) (*running, *atomic.Int64) {
 	return run, sent
 }
 
-// TestWhatAgentsTake measures an agent that reads from a relay beside one that reads from an API server (make bench-relay).
+// TestWhatAgentsTake measures an agent that reads from a relay beside one that reads from an API server (make
+// bench-relay).
 func TestWhatAgentsTake(t *testing.T) {
 	if os.Getenv(measureVariable) == "" {
 		t.Skip("measures for minutes: runs only with " + measureVariable + "=1 (make bench-relay)")

@@ -13,7 +13,8 @@ import (
 // look is how often the certificate's files are looked at, at most.
 const look = time.Second
 
-// certificate is the server's certificate, read again when its files change. Kubernetes replaces the files of a Secret without a restart.
+// certificate is the server's certificate, read again when its files change. Kubernetes replaces the files of a Secret
+// without a restart.
 type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -54,7 +55,8 @@ func (c *certificate) load(changed [2]time.Time) error {
 	return nil
 }
 
-// get implements tls.Config.GetCertificate. Files that cannot be read, or that do not belong together yet, leave what was read before.
+// get implements tls.Config.GetCertificate. Files that cannot be read, or that do not belong together yet, leave what
+// was read before.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -153,8 +153,8 @@ func (w *harness) touch(value string) {
 	w.must(err)
 }
 
-// stir changes a pod several times a second until the test ends, and leaves the other kinds alone: the versions of a kind to which nothing happens
-// fall behind those of the API server. Each version of the pod is told.
+// stir changes a pod several times a second until the test ends, and leaves the other kinds alone: the versions of a
+// kind to which nothing happens fall behind those of the API server. Each version of the pod is told.
 func (w *harness) stir(changed func(version string)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
@@ -177,8 +177,8 @@ func (w *harness) stir(changed func(version string)) {
 	})
 }
 
-// TestARolloutMakesNoLists: of two relays each is replaced by an empty one, the next when that is ready, while nothing happens to most kinds.
-// Whoever loses its relay goes on at the other, which has its versions.
+// TestARolloutMakesNoLists: of two relays each is replaced by an empty one, the next when that is ready, while nothing
+// happens to most kinds. Whoever loses its relay goes on at the other, which has its versions.
 func TestARolloutMakesNoLists(t *testing.T) {
 	t.Parallel()
 	w := newHarness(t)
@@ -212,8 +212,8 @@ func (w *harness) expiredNothing(r *running) {
 	}
 }
 
-// TestVersionsOfAQuietKindAreSecondsOld though nothing happens to it: what an agent has of it follows what the API server has of other kinds, by less
-// than the time for which a new relay is not ready.
+// TestVersionsOfAQuietKindAreSecondsOld though nothing happens to it: what an agent has of it follows what the API
+// server has of other kinds, by less than the time for which a new relay is not ready.
 func TestVersionsOfAQuietKindAreSecondsOld(t *testing.T) {
 	t.Parallel()
 	w := newHarness(t)
@@ -258,7 +258,8 @@ func TestVersionsOfAQuietKindAreSecondsOld(t *testing.T) {
 	}
 }
 
-// TestTheOnlyRelayDies and is away for a while: all agents go on at the API server, and come back to the one that takes its place, without a list.
+// TestTheOnlyRelayDies and is away for a while: all agents go on at the API server, and come back to the one that takes
+// its place, without a list.
 func TestTheOnlyRelayDies(t *testing.T) {
 	t.Parallel()
 	w := newHarness(t)
@@ -280,8 +281,9 @@ func TestTheOnlyRelayDies(t *testing.T) {
 	}
 }
 
-// TestSeveralAPIServers of one etcd, each a bit behind or before the other, stand before the relays and the agents, as in a cluster whose control plane
-// has several nodes. Relays and agents are led from one to the other again and again, and one of the servers goes. Nobody lists anew.
+// TestSeveralAPIServers of one etcd, each a bit behind or before the other, stand before the relays and the agents, as
+// in a cluster whose control plane has several nodes. Relays and agents are led from one to the other again and again,
+// and one of the servers goes. Nobody lists anew.
 func TestSeveralAPIServers(t *testing.T) {
 	t.Parallel()
 	w := newHarness(t)
@@ -324,8 +326,9 @@ func TestSeveralAPIServers(t *testing.T) {
 	}
 }
 
-// TestListsAreSpread where nobody has the versions of agents any more: the API server has been started anew, and the relay is dead, or had to list
-// itself. Each kind of each agent is listed once, and not all at the same time; by the relay, if there is one.
+// TestListsAreSpread where nobody has the versions of agents any more: the API server has been started anew, and the
+// relay is dead, or had to list itself. Each kind of each agent is listed once, and not all at the same time; by the
+// relay, if there is one.
 func TestListsAreSpread(t *testing.T) {
 	t.Run("without_a_relay", func(t *testing.T) { listsAreSpread(t, false) })
 	t.Run("by_the_relay", func(t *testing.T) { listsAreSpread(t, true) })

@@ -156,7 +156,8 @@ func changes(text []byte, got func(change int64)) []byte {
 	}
 }
 
-// agent opens the watches of an agent and reads them until ctx ends. It parses no more than it must: its processor time is not the relay's.
+// agent opens the watches of an agent and reads them until ctx ends. It parses no more than it must: its processor time
+// is not the relay's.
 func (b *bench) agent(ctx context.Context, addr, token string, trust *x509.CertPool, got func(change int64, at time.Time), size *atomic.Int64, versions map[string]string) error {
 	for path, version := range versions {
 		conn, err := b.host.DialContext(ctx, "tcp", addr)

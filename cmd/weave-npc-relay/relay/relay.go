@@ -31,9 +31,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
-// ReadyAfter is how long after its lists a relay is ready, so that agents that come from another one that stands have versions from after the
-// lists. Those versions are behind the API server by five seconds from one question for it to the next, by five more if one of them fails, by the
-// three seconds of an upstream watch and by the second from one bookmark to the next. The rest is for an API server that answers slowly.
+// ReadyAfter is how long after its lists a relay is ready, so that agents that come from another one that stands have
+// versions from after the lists. Those versions are behind the API server by five seconds from one question for it to
+// the next, by five more if one of them fails, by the three seconds of an upstream watch and by the second from one
+// bookmark to the next. The rest is for an API server that answers slowly.
 const ReadyAfter = 20 * time.Second
 
 // Config is what a relay needs.
@@ -44,7 +45,8 @@ type Config struct {
 	CertFile, KeyFile string
 	// Tokens is whose tokens are accepted.
 	Tokens auth.Config
-	// ReadyAfter is how long after its lists the relay is ready, so that others are not ended while it cannot go on from their agents' versions.
+	// ReadyAfter is how long after its lists the relay is ready, so that others are not ended while it cannot go on
+	// from their agents' versions.
 	ReadyAfter time.Duration
 	// AskKinds is how often the API server is asked which kinds it has.
 	AskKinds time.Duration
@@ -243,7 +245,8 @@ func (r *Relay) server() *http.Server {
 	return &http.Server{
 		Handler: r.agents(),
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: r.cert.get,
-			// With HTTP/2 all watches of an agent would share a connection, and closing one that is full would end the others; each write would cost more.
+			// With HTTP/2 all watches of an agent would share a connection, and closing one that is full would end the
+			// others; each write would cost more.
 			NextProtos: []string{"http/1.1"}},
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,

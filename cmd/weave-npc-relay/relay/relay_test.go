@@ -120,8 +120,8 @@ func (w *harness) churn(t *testing.T, random *rand.Rand, changes int) {
 	w.must(err)
 }
 
-// TestReflectorsKnowTheSameThroughARelay compares what client-go's reflectors know directly and through a relay, after random changes, also while the
-// line to the API server is cut again and again.
+// TestReflectorsKnowTheSameThroughARelay compares what client-go's reflectors know directly and through a relay, after
+// random changes, also while the line to the API server is cut again and again.
 func TestReflectorsKnowTheSameThroughARelay(t *testing.T) {
 	w := newHarness(t)
 	line, config := newLink(t, w.config)
@@ -158,7 +158,8 @@ func TestReflectorsKnowTheSameThroughARelay(t *testing.T) {
 	}
 }
 
-// sequence collects the events of a watch from a version on, until it has had one of a version; it returns what they were, and the last version.
+// sequence collects the events of a watch from a version on, until it has had one of a version; it returns what they
+// were, and the last version.
 func sequence(t *testing.T, config *rest.Config, from, until string) ([]string, string) {
 	t.Helper()
 	w, err := clientFor(t, config).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true})
@@ -198,7 +199,8 @@ func number(t *testing.T, version string) int {
 	return n
 }
 
-// TestAWatchMoves between the API server and two relays, at the version that it has, without a list: each event comes once, in its order.
+// TestAWatchMoves between the API server and two relays, at the version that it has, without a list: each event comes
+// once, in its order.
 func TestAWatchMoves(t *testing.T) {
 	w := newHarness(t)
 	first, second := w.start(w.config, ""), w.start(w.config, "")
@@ -245,7 +247,8 @@ func TestAWatchMoves(t *testing.T) {
 	}
 }
 
-// TestAWatchAheadOfTheRelay is silent until the relay is past its version, and one from before the relay's list is expired.
+// TestAWatchAheadOfTheRelay is silent until the relay is past its version, and one from before the relay's list is
+// expired.
 func TestAWatchAheadOfTheRelay(t *testing.T) {
 	w := newHarness(t)
 	old, err := w.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -291,7 +294,8 @@ func TestAWatchAheadOfTheRelay(t *testing.T) {
 	}
 }
 
-// TestBookmarksStop within seconds when the line to the API server is cut or stands still, and come back with what was missed; the watch stays.
+// TestBookmarksStop within seconds when the line to the API server is cut or stands still, and come back with what was
+// missed; the watch stays.
 func TestBookmarksStop(t *testing.T) {
 	w := newHarness(t)
 	for _, c := range []struct {
@@ -320,7 +324,8 @@ func TestBookmarksStop(t *testing.T) {
 					}
 				}
 			}
-			// The times are those of a busy machine: a bookmark comes each second otherwise, and the last one within five.
+			// The times are those of a busy machine: a bookmark comes each second otherwise, and the last one within
+			// five.
 			until := func(when string, done func(seen []string) bool) {
 				t.Helper()
 				var all []string
@@ -346,7 +351,8 @@ func TestBookmarksStop(t *testing.T) {
 	}
 }
 
-// TestOnlyAgentsRead by tokens of the relay's audience and of their account, also while the API server is away, and never more than lists and watches.
+// TestOnlyAgentsRead by tokens of the relay's audience and of their account, also while the API server is away, and
+// never more than lists and watches.
 func TestOnlyAgentsRead(t *testing.T) {
 	w := newHarness(t)
 	line, config := newLink(t, w.config)
@@ -467,8 +473,8 @@ func (w *harness) createClusterPolicy(admin dynamic.Interface, name string, spec
 	w.must(err)
 }
 
-// TestAKindThatTheAPIServerMayLack is served while the API server has it, with the fields that nobody here knows. The relay stays ready when it
-// comes: no agent has a version of it.
+// TestAKindThatTheAPIServerMayLack is served while the API server has it, with the fields that nobody here knows. The
+// relay stays ready when it comes: no agent has a version of it.
 func TestAKindThatTheAPIServerMayLack(t *testing.T) {
 	w := newHarness(t)
 	w.readyAfter = 5 * time.Second

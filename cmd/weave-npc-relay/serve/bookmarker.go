@@ -16,8 +16,8 @@ type bookmarker struct {
 	of     uint64
 }
 
-// bookmark returns the bookmark, and its version, of an agent that has the version last, and all events up to handed; none unless it has everything that
-// the relay had reached, and the relay had what the API server has.
+// bookmark returns the bookmark, and its version, of an agent that has the version last, and all events up to handed;
+// none unless it has everything that the relay had reached, and the relay had what the API server has.
 func (b *bookmarker) bookmark(at upstream.Reached, handed, last uint64) ([]byte, uint64) {
 	version := max(at.Version, handed)
 	if !at.Fresh || max(last, handed) < at.Event || version < last {

@@ -17,7 +17,8 @@ import (
 // kept is how many frames are kept for the watches that have not come to them yet.
 const kept = 512
 
-// frames encodes the events of a kind as watches in one encoding send them. All watches of the kind send the same bytes, which are made once.
+// frames encodes the events of a kind as watches in one encoding send them. All watches of the kind send the same
+// bytes, which are made once.
 type frames struct {
 	mediaType     string
 	object, event runtime.Encoder

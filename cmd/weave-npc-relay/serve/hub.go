@@ -11,11 +11,13 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/upstream"
 )
 
-// slots is in how many parts the streams of a hub get their bookmarks: to write to all at once would hold up the next event.
+// slots is in how many parts the streams of a hub get their bookmarks: to write to all at once would hold up the next
+// event.
 const slots = 10
 
-// hub is one watch of the cache for all streams in one encoding that have caught up: each burst is made once, and an agent's goroutine only writes it.
-// With a watch for each stream the cache would have to wake a thousand goroutines in a tenth of a second, and each delivery would wake three.
+// hub is one watch of the cache for all streams in one encoding that have caught up: each burst is made once, and an
+// agent's goroutine only writes it. With a watch for each stream the cache would have to wake a thousand goroutines in
+// a tenth of a second, and each delivery would wake three.
 type hub struct {
 	bookmarker
 	observer Observer
@@ -48,7 +50,8 @@ func newHub(s *stream, open func(context.Context, uint64) (watch.Interface, erro
 	return h
 }
 
-// join makes a stream a member if it has everything that members have been handed; what it has beyond that it will not be handed again.
+// join makes a stream a member if it has everything that members have been handed; what it has beyond that it will not
+// be handed again.
 func (h *hub) join(s *stream) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,8 +82,8 @@ func (h *hub) over() bool {
 	return h.ended
 }
 
-// run hands on events until ctx ends, or the cache refuses to go on; then the streams of all members end. A watch that the cache ended because it could
-// not wait is made again: what members have is not its matter.
+// run hands on events until ctx ends, or the cache refuses to go on; then the streams of all members end. A watch that
+// the cache ended because it could not wait is made again: what members have is not its matter.
 func (h *hub) run(ctx context.Context) {
 	defer h.end()
 	version := h.handed // none else changes it
@@ -112,7 +115,8 @@ func (h *hub) end() {
 	clear(h.members)
 }
 
-// follow hands on the events of a watch until it ends; it returns the last version, and whether another watch can go on from there.
+// follow hands on the events of a watch until it ends; it returns the last version, and whether another watch can go on
+// from there.
 func (h *hub) follow(ctx context.Context, from watch.Interface) (uint64, bool) {
 	defer from.Stop()
 	ticker := time.NewTicker(heartbeat / slots)

@@ -127,7 +127,8 @@ type agent struct {
 	joined int // watches that have caught up
 }
 
-// follow watches until the agent has a version, or as many events and bookmarks as it wants. It reads slowly if it is told to pause.
+// follow watches until the agent has a version, or as many events and bookmarks as it wants. It reads slowly if it is
+// told to pause.
 func (a *agent) follow(t *testing.T, k *Kind, f *frames, until *atomic.Uint64, want int, pause time.Duration) {
 	done := func() bool { return len(a.got) >= want || until.Load() > 0 && a.version() >= until.Load() }
 	for !done() {
@@ -169,7 +170,8 @@ func versionOf(event string) uint64 {
 	return version
 }
 
-// events returns what an agent has got without bookmarks, and fails if anything goes back, or an event comes that a bookmark said was there.
+// events returns what an agent has got without bookmarks, and fails if anything goes back, or an event comes that a
+// bookmark said was there.
 func (a *agent) events(t *testing.T) []string {
 	t.Helper()
 	var events []string
@@ -215,8 +217,8 @@ func direct(t *testing.T, k *Kind, f *frames, version, until uint64) []string {
 	}
 }
 
-// TestAgentsThatJoinUnderChurn begin watches at any version while pods change. Each gets what a watch of the cache gives from there, nothing twice, nothing
-// out of order, and bookmarks of no more than that.
+// TestAgentsThatJoinUnderChurn begin watches at any version while pods change. Each gets what a watch of the cache
+// gives from there, nothing twice, nothing out of order, and bookmarks of no more than that.
 func TestAgentsThatJoinUnderChurn(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -273,8 +275,8 @@ func TestAgentsThatJoinUnderChurn(t *testing.T) {
 	}
 }
 
-// TestAHubIsMadeAgain watches the cache anew when the cache has ended its watch, as it does when a watch takes no event in time: agents do not notice.
-// They do if it cannot.
+// TestAHubIsMadeAgain watches the cache anew when the cache has ended its watch, as it does when a watch takes no event
+// in time: agents do not notice. They do if it cannot.
 func TestAHubIsMadeAgain(t *testing.T) {
 	s := start(t, 10, upstream.Reached{Event: 10, Version: 10}, caughtUp)
 	for v := 11; v < 31; v++ {

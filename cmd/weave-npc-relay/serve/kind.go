@@ -176,7 +176,8 @@ func everything(version string) storage.ListOptions {
 // never is how a stream catches up that cannot.
 func never(*stream) bool { return false }
 
-// joinOrBegin makes a stream a member of its hub if it has caught up with it. If there is no hub, one begins where the stream is.
+// joinOrBegin makes a stream a member of its hub if it has caught up with it. If there is no hub, one begins where the
+// stream is.
 func (k *Kind) joinOrBegin(s *stream) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -205,7 +206,8 @@ func (k *Kind) join(s *stream) bool {
 	return current && h != nil && h.join(s)
 }
 
-// predicate returns what a request selects. A watch of a part could not be told what it has reached, so that there is none.
+// predicate returns what a request selects. A watch of a part could not be told what it has reached, so that there is
+// none.
 func (k *Kind) predicate(o *metainternalversion.ListOptions) (storage.SelectionPredicate, error) {
 	if o.LabelSelector != nil && !o.LabelSelector.Empty() || o.FieldSelector != nil && !o.FieldSelector.Empty() {
 		return storage.SelectionPredicate{}, apierrors.NewBadRequest("a relay serves all " + k.kind.Name + " or none: it takes no selectors")

@@ -2,7 +2,8 @@ package serve
 
 import "time"
 
-// coalescing is the time between two bursts: a write takes far more time than an event, so that those that are close together share one.
+// coalescing is the time between two bursts: a write takes far more time than an event, so that those that are close
+// together share one.
 const coalescing = 5 * time.Millisecond
 
 // pace decides when gathered events are handed on: the first after a pause at once, those that follow together.

@@ -1,11 +1,13 @@
-// Package serve answers lists and watches of agents out of the watch cache of k8s.io/apiserver, with the resource versions of the API server.
+// Package serve answers lists and watches of agents out of the watch cache of k8s.io/apiserver, with the resource
+// versions of the API server.
 //
 //	kind := serve.NewKind(k, codecs, observer)
 //	err := kind.Start(source)
 //	handler := serve.Handler(kind)
 //
-// Beyond what an API server does, each watch gets a bookmark each second, of exactly what it has been sent, as long as the source's own watch
-// stands; and events that are close together are written together. Watches that have caught up share a hub: the cache has one watch for all of them.
+// Beyond what an API server does, each watch gets a bookmark each second, of exactly what it has been sent, as long as
+// the source's own watch stands; and events that are close together are written together. Watches that have caught up
+// share a hub: the cache has one watch for all of them.
 package serve
 
 import (
@@ -57,7 +59,8 @@ const (
 	largest = 64 << 10
 )
 
-// progressing answers that the storage tells of progress, without which there are no streaming lists. It does: see package upstream.
+// progressing answers that the storage tells of progress, without which there are no streaming lists. It does: see
+// package upstream.
 type progressing struct {
 	etcdfeature.FeatureSupportChecker
 }
@@ -65,8 +68,8 @@ type progressing struct {
 // Supports implements etcdfeature.FeatureSupportChecker.
 func (progressing) Supports(f storage.Feature) bool { return f == storage.RequestWatchProgress }
 
-// AllowStreamingLists makes caches answer lists in watches. What they ask is a variable of k8s.io/apiserver, so that it has to be called before
-// the first cache is made.
+// AllowStreamingLists makes caches answer lists in watches. What they ask is a variable of k8s.io/apiserver, so that it
+// has to be called before the first cache is made.
 func AllowStreamingLists() {
 	etcdfeature.DefaultFeatureSupportChecker = progressing{etcdfeature.DefaultFeatureSupportChecker}
 }
@@ -158,7 +161,8 @@ func (h *handler) serveWatch(w *writer, r *http.Request) error {
 	return nil
 }
 
-// writer closes the connection of an agent that does not read: a stream that is merely cut short would leave the connection full.
+// writer closes the connection of an agent that does not read: a stream that is merely cut short would leave the
+// connection full.
 type writer struct {
 	http.ResponseWriter
 	control  *http.ResponseController
@@ -198,7 +202,8 @@ func (w *writer) writeAll(out *sendQueue) {
 	}
 }
 
-// limit limits the time of the next write. To set a limit takes a while, so that one serves all writes of a tenth of its length.
+// limit limits the time of the next write. To set a limit takes a while, so that one serves all writes of a tenth of
+// its length.
 func (w *writer) limit() error {
 	now := time.Now()
 	if now.Sub(w.limited) < w.timeout/10 {
@@ -235,7 +240,8 @@ func (w *writer) check(err error) error {
 	return err
 }
 
-// end gives up the connection if the agent did not read: what is still to be written, the end of the stream, could not be.
+// end gives up the connection if the agent did not read: what is still to be written, the end of the stream, could not
+// be.
 func (w *writer) end() {
 	if w.stuck {
 		panic(http.ErrAbortHandler)

@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// heartbeat is how often an agent is told what it has reached; after three that are missing it takes the relay for broken.
+// heartbeat is how often an agent is told what it has reached; after three that are missing it takes the relay for
+// broken.
 const heartbeat = time.Second
 
-// stream is the watch of one agent. Until it has caught up it has a watch of the cache, from which it takes events at once, for the cache ends watchers
-// that do not, and hands them on in bursts, encoded, with a bookmark each second of what has been handed on, as long as the upstream watch stands.
-// Then a hub does that.
+// stream is the watch of one agent. Until it has caught up it has a watch of the cache, from which it takes events at
+// once, for the cache ends watchers that do not, and hands them on in bursts, encoded, with a bookmark each second of
+// what has been handed on, as long as the upstream watch stands. Then a hub does that.
 type stream struct {
 	bookmarker
 	observer  Observer
@@ -135,7 +136,8 @@ func (s *stream) put(burst []byte, events int) bool {
 	return false
 }
 
-// beat adds a bookmark if the agent has, or is about to get, everything that the relay has, and the relay has what the API server has.
+// beat adds a bookmark if the agent has, or is about to get, everything that the relay has, and the relay has what the
+// API server has.
 func (s *stream) beat() {
 	if s.listing || !s.bookmarks || len(s.waiting) > 0 {
 		return

@@ -185,7 +185,8 @@ func decode(t *testing.T, bursts [][]byte) []string {
 // both are how an agent's watch can be fed.
 var both = map[string]how{"behind": behind, "caught_up": caughtUp}
 
-// TestBookmarks are of what the agent has been sent, never ahead of it, never back, and only while the API server's watch stands.
+// TestBookmarks are of what the agent has been sent, never ahead of it, never back, and only while the API server's
+// watch stands.
 func TestBookmarks(t *testing.T) {
 	const soon = 1500 * time.Millisecond
 	for _, c := range []struct {
@@ -243,7 +244,8 @@ func TestBookmarks(t *testing.T) {
 	})
 }
 
-// TestEventsThatAreCloseTogether are passed on together, all of them and in their order, and the cache's own bookmarks are not.
+// TestEventsThatAreCloseTogether are passed on together, all of them and in their order, and the cache's own bookmarks
+// are not.
 func TestEventsThatAreCloseTogether(t *testing.T) {
 	for name, h := range both {
 		t.Run(name, func(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// silence is how long an upstream watch may bring nothing, not even its end, before what it said is no longer fresh. A watch is renewed
-// after three seconds at most.
+// silence is how long an upstream watch may bring nothing, not even its end, before what it said is no longer fresh. A
+// watch is renewed after three seconds at most.
 const silence = 5 * time.Second
 
 // Reached is how far the upstream watch of a kind has come.

@@ -1,11 +1,13 @@
-// Package upstream reads one kind of objects from an API server, in the form in which the watch cache of k8s.io/apiserver reads them from etcd.
+// Package upstream reads one kind of objects from an API server, in the form in which the watch cache of
+// k8s.io/apiserver reads them from etcd.
 //
 //	store := upstream.New(kind, client, observer)
 //	cache, err := cacher.NewCacherFromConfig(cacher.Config{Storage: store, ...})
 //	store.Reached() // how far its watch has come, and whether it stands
 //
-// What goes wrong on the way is tried again here: the cache ends all its watchers at any error, so that it is told of one alone, that a version is
-// too old. Objects are stripped to what agents need, and updates that change nothing of that become progress.
+// What goes wrong on the way is tried again here: the cache ends all its watchers at any error, so that it is told of
+// one alone, that a version is too old. Objects are stripped to what agents need, and updates that change nothing of
+// that become progress.
 package upstream
 
 import (
@@ -31,8 +33,8 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc-relay/kinds"
 )
 
-// asking is how often the API server is asked for the version of a kind. What a watch has reached is behind the API server by that, by one renewal,
-// and by the time of the answer, however little happens to the kind.
+// asking is how often the API server is asked for the version of a kind. What a watch has reached is behind the API
+// server by that, by one renewal, and by the time of the answer, however little happens to the kind.
 const asking = 5 * time.Second
 
 // Observer is told what happens; its methods may be called by several goroutines.
@@ -87,7 +89,8 @@ func (s *store) Reached() Reached { return s.progress.reached() }
 // IsWatchListSemanticsUnSupported makes the cache list instead of asking for a list in a watch.
 func (s *store) IsWatchListSemanticsUnSupported() bool { return true }
 
-// GetList lists a page of all objects; it returns only when it could, when the list is expired, or when the store is closed.
+// GetList lists a page of all objects; it returns only when it could, when the list is expired, or when the store is
+// closed.
 func (s *store) GetList(_ context.Context, _ string, o storage.ListOptions, into runtime.Object) error {
 	options := metav1.ListOptions{Limit: o.Predicate.Limit, Continue: o.Predicate.Continue, ResourceVersion: o.ResourceVersion,
 		ResourceVersionMatch: o.ResourceVersionMatch}
@@ -200,8 +203,8 @@ func (s *store) forget(stripped runtime.Object) {
 	delete(s.held, key(stripped))
 }
 
-// digest returns a digest of an object without its version. Its seed is random, so that nobody can make two objects that share one. It changes the
-// object's version for a moment, which nobody else has yet.
+// digest returns a digest of an object without its version. Its seed is random, so that nobody can make two objects
+// that share one. It changes the object's version for a moment, which nobody else has yet.
 func (s *store) digest(stripped runtime.Object) (uint64, error) {
 	m := objectMeta(stripped)
 	version := m.GetResourceVersion()
@@ -225,7 +228,8 @@ func key(o runtime.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}
 }
 
-// GetCurrentResourceVersion asks the API server for the version of the kind as of now. Calls at the same time share an answer.
+// GetCurrentResourceVersion asks the API server for the version of the kind as of now. Calls at the same time share an
+// answer.
 func (s *store) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
 	return s.current.get(ctx)
 }
@@ -246,8 +250,9 @@ func (s *store) askVersion() (uint64, error) {
 	return version, errors.Wrapf(err, "reading the version of %s", s.kind.Name)
 }
 
-// advance asks for the version of the kind again and again. An API server learns that nothing happened to a kind only when it is asked, if its etcd does
-// not tell it by itself; and the versions of a kind to which nothing happens would become too old for a relay that has just listed it.
+// advance asks for the version of the kind again and again. An API server learns that nothing happened to a kind only
+// when it is asked, if its etcd does not tell it by itself; and the versions of a kind to which nothing happens would
+// become too old for a relay that has just listed it.
 func (s *store) advance() {
 	ticker := time.NewTicker(asking)
 	defer ticker.Stop()

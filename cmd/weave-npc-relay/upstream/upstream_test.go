@@ -225,7 +225,8 @@ func TestFreshness(t *testing.T) {
 	w.Stop()
 }
 
-// TestListedIsTheFirstTime that a kind was listed: a list anew, since the API server no longer has a version, is not another start.
+// TestListedIsTheFirstTime that a kind was listed: a list anew, since the API server no longer has a version, is not
+// another start.
 func TestListedIsTheFirstTime(t *testing.T) {
 	s, _, _ := listed(t, &api{lists: []string{empty}})
 	first := s.Reached().Listed

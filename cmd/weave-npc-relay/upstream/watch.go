@@ -16,8 +16,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// renewal is how long each upstream watch is asked to last, in seconds. An API server sends a bookmark about two seconds before the end of a watch, by
-// a clock of its own that ticks each second, and else once a minute, which is too seldom for progress. With three seconds each watch gets one.
+// renewal is how long each upstream watch is asked to last, in seconds. An API server sends a bookmark about two
+// seconds before the end of a watch, by a clock of its own that ticks each second, and else once a minute, which is too
+// seldom for progress. With three seconds each watch gets one.
 const renewal = 3
 
 // watcher is a watch that is renewed until its version is too old.
@@ -80,7 +81,8 @@ func (w *watcher) run(version uint64) {
 	}
 }
 
-// follow watches from a version on until the watch ends, as it was asked to or with an error, and returns the version that it has reached.
+// follow watches from a version on until the watch ends, as it was asked to or with an error, and returns the version
+// that it has reached.
 func (w *watcher) follow(ctx context.Context, version uint64, again bool) (uint64, error) {
 	s := w.store
 	start, seconds := time.Now(), int64(renewal)

@@ -1,4 +1,5 @@
-// Command manpages writes the manual pages of weave-npc, or of the plug-in for kubectl, into a directory, for a release.
+// Command manpages writes the manual pages of weave-npc, or of the plug-in for kubectl, into a directory, for a
+// release.
 //
 //	go run ./cmd/weave-npc/manpages -plugin -version v1.2.3 -day 2026-11-23 DIR
 package main
@@ -52,7 +53,8 @@ func run(args []string) error {
 	return errors.Wrap(doc.GenManTree(root, header, flags.Arg(0)), "writing the pages")
 }
 
-// addSections adds sections to the text of a command and of its subcommands, in Markdown: cobra has no field for exit statuses and variables.
+// addSections adds sections to the text of a command and of its subcommands, in Markdown: cobra has no field for exit
+// statuses and variables.
 func addSections(cmd *cobra.Command) {
 	if cmd.Long == "" {
 		cmd.Long = cmd.Short + "."

@@ -12,7 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 )
 
-// TestEveryCommandHasAPage, of the daemon and of the plug-in, with its flags, its examples and its exit status, and the date given.
+// TestEveryCommandHasAPage, of the daemon and of the plug-in, with its flags, its examples and its exit status, and the
+// date given.
 func TestEveryCommandHasAPage(t *testing.T) {
 	for _, c := range []struct {
 		root *cobra.Command

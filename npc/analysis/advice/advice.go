@@ -3,7 +3,8 @@
 //	changes, err := advice.Request{Cluster: c, Flows: flows}.Nearest()
 //	after := changes[0].In(c)    // a copy of the cluster with the first change
 //
-// It tries every change on a copy of the cluster: it trusts npc/analysis/explain and npc/analysis/internal/reachability, not its own reasoning. It changes nothing.
+// It tries every change on a copy of the cluster: it trusts npc/analysis/explain and
+// npc/analysis/internal/reachability, not its own reasoning. It changes nothing.
 package advice
 
 import (
@@ -19,8 +20,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Nearest returns changes that allow all flows: policies to add, and then the change of labels that opens and closes the least. There are none if
-// nothing denies the flows, or no change was found.
+// Nearest returns changes that allow all flows: policies to add, and then the change of labels that opens and closes
+// the least. There are none if nothing denies the flows, or no change was found.
 func (r Request) Nearest() ([]Change, error) {
 	q := question{Request: r, view: r.Cluster.View()}
 	for _, f := range r.Flows {

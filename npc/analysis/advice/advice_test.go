@@ -82,7 +82,8 @@ func (w *harness) apply(c advice.Change) *cluster.Cluster {
 	return after
 }
 
-// TestAdviceGivesNoMoreThanAsked applies the first advice for every denied flow, and looks for others that have become allowed or denied.
+// TestAdviceGivesNoMoreThanAsked applies the first advice for every denied flow, and looks for others that have become
+// allowed or denied.
 func TestAdviceGivesNoMoreThanAsked(t *testing.T) {
 	w := newHarness(t)
 	w.policy("ops/quiet", `{podSelector: {}, policyTypes: [Egress, Ingress]}`)
@@ -145,7 +146,8 @@ func TestRelabellingSaysWhatElseItOpens(t *testing.T) {
 	}
 }
 
-// TestSelectorsOfAdvice shows how pods are chosen: by few labels, that their successors have, and by no more pods than labels can tell.
+// TestSelectorsOfAdvice shows how pods are chosen: by few labels, that their successors have, and by no more pods than
+// labels can tell.
 func TestSelectorsOfAdvice(t *testing.T) {
 	const head = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: db-from-%s-tcp-80\n  namespace: shop\nspec:\n" +
 		"  ingress:\n  - from:\n    - podSelector:%s\n    ports:\n    - port: 80\n      protocol: TCP\n" +

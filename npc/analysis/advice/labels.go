@@ -58,7 +58,8 @@ func joined(a, b trial) trial {
 	}
 }
 
-// towards returns changes of the other end's labels that may make it match a rule of the policies that isolate a pod in a direction.
+// towards returns changes of the other end's labels that may make it match a rule of the policies that isolate a pod in
+// a direction.
 func (q question) towards(d npc.Direction) (out []trial) {
 	peer := q.pod(other(d))
 	if peer == nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// policy returns a policy that allows the flows in a direction and as little else as labels can distinguish, or nil if the isolated end is no pod.
+// policy returns a policy that allows the flows in a direction and as little else as labels can distinguish, or nil if
+// the isolated end is no pod.
 func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
 	own, peerPod := q.pod(d), q.pod(other(d))
 	if own == nil {
@@ -81,7 +82,8 @@ func (q question) free(namespace, wish string) string {
 	return name
 }
 
-// nickname returns a short name for the pods that a selector matches: the value of a label, or the pod's name if there is none.
+// nickname returns a short name for the pods that a selector matches: the value of a label, or the pod's name if there
+// is none.
 func nickname(p *npc.Pod, s *metav1.LabelSelector) string {
 	for _, k := range ranked(s.MatchLabels) {
 		if rank(k) < len(ranks) && s.MatchLabels[k] != "" {
@@ -142,8 +144,9 @@ func ranked(labels map[string]string) []string {
 // mostAbsent is the maximal number of keys that a selector requires to be absent.
 const mostAbsent = 5
 
-// selector returns a selector that matches, in the pod's namespace, the pod and as few others as labels can distinguish, with as few labels as
-// possible. It has a label if the pod has any, because other pods may be created later.
+// selector returns a selector that matches, in the pod's namespace, the pod and as few others as labels can
+// distinguish, with as few labels as possible. It has a label if the pod has any, because other pods may be created
+// later.
 func (q question) selector(p *npc.Pod) *metav1.LabelSelector {
 	want := stable(p)
 	matches := func(labels map[string]string, o *npc.Pod) bool {

@@ -7,10 +7,12 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// place is free addresses that policies do not tell apart, of no pod and no node: one, and another one or the same if there is no other.
+// place is free addresses that policies do not tell apart, of no pod and no node: one, and another one or the same if
+// there is no other.
 type place struct{ first, second netip.Addr }
 
-// places returns one for each class of free addresses that are wanted. Wanted must be the same for all addresses of a class.
+// places returns one for each class of free addresses that are wanted. Wanted must be the same for all addresses of a
+// class.
 func (p *Prover) places(blocks []ipblock.Block, wanted func(netip.Addr) bool) (out []place) {
 	classes := ipblock.NewClasses(blocks)
 	known := map[int]int{} // class -> its place
@@ -47,8 +49,8 @@ func ranges(addrs []netip.Addr) (out []ipblock.Range) {
 	return out
 }
 
-// free returns two addresses of a range that no pod and no node has, or fewer if there are no more: if possible not the first of the range, which may
-// be that of a network.
+// free returns two addresses of a range that no pod and no node has, or fewer if there are no more: if possible not the
+// first of the range, which may be that of a network.
 func (p *Prover) free(r ipblock.Range) (out []netip.Addr) {
 	for a := r.First; a.IsValid() && !r.Last.Less(a) && len(out) < 3; a = a.Next() {
 		if at, taken := p.takenAt(a); taken {
@@ -78,7 +80,8 @@ func (p *Prover) takenAt(a netip.Addr) (int, bool) {
 
 func (p *Prover) isNodes(a netip.Addr) bool { return p.view.IsNodes(a) || len(p.view.NodesAt(a)) > 0 }
 
-// nowhere returns ranges without addresses that anybody has for others: multicast, broadcast, loopback, link-local of IPv6, and mapped IPv4.
+// nowhere returns ranges without addresses that anybody has for others: multicast, broadcast, loopback, link-local of
+// IPv6, and mapped IPv4.
 func nowhere() (out []ipblock.Block) {
 	for _, cidr := range []string{"0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "::ffff:0:0/96", "fe80::/10", "ff00::/8"} {
 		out = append(out, ipblock.Block{CIDR: netip.MustParsePrefix(cidr)})

@@ -21,9 +21,11 @@ type candidate struct {
 	class *class
 	// pod is nil for an address of nobody.
 	pod *npc.Pod
-	// of is the pod that is there which the candidate would be a replica of, with another address; nil if there is none.
+	// of is the pod that is there which the candidate would be a replica of, with another address; nil if there is
+	// none.
 	of *npc.Pod
-	// bound is the service that names of the pod's ports stand for. The candidate is only asked about that one, if it is set.
+	// bound is the service that names of the pod's ports stand for. The candidate is only asked about that one, if it
+	// is set.
 	bound flow.Service
 }
 
@@ -112,8 +114,8 @@ func (p *Prover) combinedLabels(s *selectors) ([]map[string]string, bool) {
 	return out, true
 }
 
-// variants adds names of ports: for each service that is asked about, each set of names that pods have for it and that rules or the question
-// name.
+// variants adds names of ports: for each service that is asked about, each set of names that pods have for it and that
+// rules or the question name.
 func (x *side) variants(asks []ask, variants [][]npc.NamedPort, bound []flow.Service) ([][]npc.NamedPort, []flow.Service) {
 	seen := map[flow.Service]bool{}
 	for _, a := range asks {

@@ -212,7 +212,8 @@ func together(of []candidate) []candidate {
 	return slices.DeleteFunc(slices.Clone(of), func(k candidate) bool { return k.class != nil && k.class.alone })
 }
 
-// pair returns the ends of a source and a destination. They are none if both are one pod, or have one address, or if no pod is among them.
+// pair returns the ends of a source and a destination. They are none if both are one pod, or have one address, or if no
+// pod is among them.
 func pair(from, to candidate) (f flow.Flow, ok bool) {
 	f = flow.Flow{From: from.End, To: to.End}
 	switch {
@@ -228,7 +229,8 @@ func pair(from, to candidate) (f flow.Flow, ok bool) {
 	return f, !f.From.Addr.IsValid() || f.From.Addr != f.To.Addr
 }
 
-// search looks for a pair that breaks the expectation, and reports whether it found one. With mixed, one of both could be there only.
+// search looks for a pair that breaks the expectation, and reports whether it found one. With mixed, one of both could
+// be there only.
 func (c *check) search(v *cluster.View, from, to []candidate, mixed bool) bool {
 	s := reachability.NewSample(v, ends(from), ends(to))
 	for _, a := range c.asks {

@@ -70,7 +70,8 @@ func (x *Counterexample) place(s *side, k candidate, name string, end *flow.End,
 	x.describe(s, &q, peers)
 }
 
-// describe records what a pod's address has to be in, and what it must not be in, if rules tell addresses of pods apart.
+// describe records what a pod's address has to be in, and what it must not be in, if rules tell addresses of pods
+// apart.
 func (x *Counterexample) describe(s *side, q *npc.Pod, peers *side) {
 	places := slices.DeleteFunc(s.podPlaces(peers.rules), func(at place) bool { return at.first.Is4() != q.Addrs[0].Is4() })
 	if len(places) < 2 {

@@ -210,8 +210,8 @@ func (w *harness) subject() (text string, is func(p party, outside bool) bool) {
 	}
 }
 
-// named reports whether a pod counts as one of those that are named. One that could be there does if it is a replica of one of them or, where
-// those are asked about that are not named, if policies see its labels in it.
+// named reports whether a pod counts as one of those that are named. One that could be there does if it is a replica of
+// one of them or, where those are asked about that are not named, if policies see its labels in it.
 func (w *harness) named(p party, outside bool, name func(npc.Pod) bool) bool {
 	return slices.ContainsFunc(w.pods, func(q npc.Pod) bool {
 		if !name(q) || p.pod.Namespace != q.Namespace {
@@ -306,7 +306,8 @@ func (w *harness) expectation(t *testing.T) asked {
 	return e
 }
 
-// services returns the services that a random expectation's ports are: all those around which rules of random worlds begin or end.
+// services returns the services that a random expectation's ports are: all those around which rules of random worlds
+// begin or end.
 func services(port string) (out []flow.Service) {
 	all := []flow.Service{{Protocol: 1}}
 	for _, protocol := range []uint8{6, 17, 132} {
@@ -501,8 +502,9 @@ func (e asked) of(q npc.Pod) bool {
 	})
 }
 
-// TestExpectationsAgainstTheJudge checks random expectations in random worlds. What is said to break one is confirmed by the judge; what is said to
-// hold is compared with the judge for all that are there, and attacked with random pods that could be there.
+// TestExpectationsAgainstTheJudge checks random expectations in random worlds. What is said to break one is confirmed
+// by the judge; what is said to hold is compared with the judge for all that are there, and attacked with random pods
+// that could be there.
 func TestExpectationsAgainstTheJudge(t *testing.T) {
 	outcomes, possible, attacks := map[string]int{}, 0, 0
 	for i := range *checks {
@@ -570,7 +572,8 @@ func (w *harness) attack(t *testing.T, e asked) (n int) {
 	return n
 }
 
-// isAboutNothing checks that an expectation that is broken without a counterexample matches no pod, or a port's name that is not there.
+// isAboutNothing checks that an expectation that is broken without a counterexample matches no pod, or a port's name
+// that is not there.
 func (w *harness) isAboutNothing(t *testing.T, e asked, r check.Result) {
 	t.Helper()
 	all := w.parties()

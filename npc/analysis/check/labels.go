@@ -18,8 +18,9 @@ type combination struct {
 	key, value string // no label has the key if it is empty
 }
 
-// combinations returns labels for each set of selectors that some labels match exactly. It walks over the keys of all selectors. Labels up to a key
-// that contradict the same selectors are continued alike, so that one of them stands for all. It returns false if there are too many.
+// combinations returns labels for each set of selectors that some labels match exactly. It walks over the keys of all
+// selectors. Labels up to a key that contradict the same selectors are continued alike, so that one of them stands for
+// all. It returns false if there are too many.
 func combinations(selectors []labels.Selector) (out []map[string]string, ok bool) {
 	all := make([]labels.Requirements, len(selectors))
 	keys := map[string]bool{}
@@ -62,7 +63,8 @@ func combinations(selectors []labels.Selector) (out []map[string]string, ok bool
 	return out, true
 }
 
-// distinct returns the values of a key that requirements tell apart: no label, the values that they name, and another one.
+// distinct returns the values of a key that requirements tell apart: no label, the values that they name, and another
+// one.
 func distinct(all []labels.Requirements, key string, words int) (out []combination) {
 	named := map[string]bool{}
 	for _, requirements := range all {

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TestCombinationsStandForAllLabels compares the sets of selectors that combinations match with those that any labels match.
+// TestCombinationsStandForAllLabels compares the sets of selectors that combinations match with those that any labels
+// match.
 func TestCombinationsStandForAllLabels(t *testing.T) {
 	requirements := []string{"app=web", "app!=web", "app in (web,db)", "app notin (db)", "app", "!app", "tier=1", "tier!=1", "!tier", "env in (a,b)", "env"}
 	for seed := range uint64(300) {

@@ -1,5 +1,5 @@
-// Package check finds out whether expectations of network policies hold: for all pods that are there and, where an expectation is about never or
-// always, for all pods that could be there.
+// Package check finds out whether expectations of network policies hold: for all pods that are there and, where an
+// expectation is about never or always, for all pods that could be there.
 //
 //	p := check.New(view, check.Assumptions{}, expectations)
 //	result := p.Check(expectations[0])
@@ -31,9 +31,11 @@ import (
 
 // Assumptions are what is known of pods that could be there.
 type Assumptions struct {
-	// PodCIDRs are the ranges in which they may have addresses. Without any, that is the /16 or the /48 of each address that a pod has.
+	// PodCIDRs are the ranges in which they may have addresses. Without any, that is the /16 or the /48 of each address
+	// that a pod has.
 	PodCIDRs []netip.Prefix
-	// NewNamespaces is set if they may be in namespaces that are not there, with the labels of those that are or without any.
+	// NewNamespaces is set if they may be in namespaces that are not there, with the labels of those that are or
+	// without any.
 	NewNamespaces bool
 }
 
@@ -116,7 +118,8 @@ func (p *Prover) PodCIDRs() (out []netip.Prefix) {
 	return out
 }
 
-// Unasked returns the pods that no expectation is checked for, because they own none of their addresses, as namespace/name.
+// Unasked returns the pods that no expectation is checked for, because they own none of their addresses, as
+// namespace/name.
 func (p *Prover) Unasked() []string { return p.unasked }
 
 // findNamespaces finds the namespaces that exist or have objects in them, and their policies.

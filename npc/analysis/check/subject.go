@@ -21,7 +21,8 @@ type side struct {
 	outside bool
 	// direction is that of the policies that judge these pods.
 	direction npc.Direction
-	// likes holds for each name in the subject the selectors of pods that count as those of that name. It counts if outside is set.
+	// likes holds for each name in the subject the selectors of pods that count as those of that name. It counts if
+	// outside is set.
 	likes  map[string][]labels.Selector
 	scopes []scope
 	// rules are those that may judge the pods.
@@ -71,8 +72,8 @@ func named(t expectation.Term, q *npc.Pod) bool {
 	return t.Name != "" && t.Namespace == q.Namespace && (t.Name == q.Name || q.Workload != nil && t.Name == q.Workload.Name)
 }
 
-// like returns a selector of the pods that count as replicas of a pod: those with its labels that policies name or, if these name none of them,
-// with all of its labels. It is nil if the pod has no labels.
+// like returns a selector of the pods that count as replicas of a pod: those with its labels that policies name or, if
+// these name none of them, with all of its labels. It is nil if the pod has no labels.
 func (p *Prover) like(q *npc.Pod) labels.Selector {
 	of := labels.Set{}
 	for k, v := range q.Labels {
@@ -89,7 +90,8 @@ func (p *Prover) like(q *npc.Pod) labels.Selector {
 	return labels.SelectorFromValidatedSet(of)
 }
 
-// has reports whether a pod with an address is one of the side's, or an address if the pod is nil. There is set for a pod that is there.
+// has reports whether a pod with an address is one of the side's, or an address if the pod is nil. There is set for a
+// pod that is there.
 func (x *side) has(q *npc.Pod, a netip.Addr, there bool) bool {
 	return slices.ContainsFunc(x.subject, func(t expectation.Term) bool { return x.inTerm(t, q, a, there) }) != x.outside
 }
@@ -167,12 +169,14 @@ func (s scope) mayMatch(selector policy.Selector) bool {
 	return s.any || slices.ContainsFunc(s.templates, func(q *npc.Pod) bool { return selector.Matches(q.Labels) })
 }
 
-// blocks returns those by which addresses are told apart: those of rules and of the subject, the ranges of pods, and what nobody has.
+// blocks returns those by which addresses are told apart: those of rules and of the subject, the ranges of pods, and
+// what nobody has.
 func (x *side) blocks(rules []*policy.Rule) []ipblock.Block {
 	return slices.Concat(x.ruleBlocks(rules), x.ranges, nowhere())
 }
 
-// ruleBlocks returns those by which rules, whose peers the side's pods are, and the side's subject tell addresses apart.
+// ruleBlocks returns those by which rules, whose peers the side's pods are, and the side's subject tell addresses
+// apart.
 func (x *side) ruleBlocks(rules []*policy.Rule) (out []ipblock.Block) {
 	for _, r := range rules {
 		for _, peer := range r.Peers {
@@ -192,7 +196,8 @@ func (x *side) podPlaces(peerRules []*policy.Rule) []place {
 	return x.places(x.blocks(peerRules), func(a netip.Addr) bool { return inBlocks(x.ranges, a) && !inBlocks(nowhere(), a) })
 }
 
-// selectors returns for each namespace of a scope those that tell labels of its pods apart, without those that match everything or nothing.
+// selectors returns for each namespace of a scope those that tell labels of its pods apart, without those that match
+// everything or nothing.
 func (x *side) selectors(rules []*policy.Rule) map[string]*selectors {
 	out := map[string]*selectors{}
 	for _, s := range x.scopes {

@@ -16,8 +16,9 @@ type workloadKey struct {
 	npc.Workload
 }
 
-// standsFor returns the workload whose template a pod stands for; ok is false for a pod that a controller made, or nothing. Such a pod has the name
-// of its workload, or, if another pod has that, the name and the kind, and what controllers make has more to its name.
+// standsFor returns the workload whose template a pod stands for; ok is false for a pod that a controller made, or
+// nothing. Such a pod has the name of its workload, or, if another pod has that, the name and the kind, and what
+// controllers make has more to its name.
 func standsFor(p *npc.Pod) (w workloadKey, ok bool) {
 	if p.Workload == nil {
 		return w, false
@@ -26,8 +27,9 @@ func standsFor(p *npc.Pod) (w workloadKey, ok bool) {
 	return workloadKey{p.Namespace, *p.Workload}, ok && (rest == "" || strings.HasPrefix(rest, "."+strings.ToLower(p.Workload.Kind)))
 }
 
-// align returns both worlds with the same pods for each workload that one of them has as a template, and the other as pods: those pods, in the world
-// of the template with its labels and ports. What tells a workload's pods from each other, they keep.
+// align returns both worlds with the same pods for each workload that one of them has as a template, and the other as
+// pods: those pods, in the world of the template with its labels and ports. What tells a workload's pods from each
+// other, they keep.
 func align(before, after *cluster.Cluster) (*cluster.Cluster, *cluster.Cluster) {
 	was, is := before.View(), after.View()
 	return aligned(before, was, is), aligned(after, is, was)

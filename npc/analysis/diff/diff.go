@@ -7,10 +7,11 @@
 //		g.Before, g.After  // what decides about g.Example
 //	}
 //
-// A workload that one world has as a template, and the other as pods, is compared pod by pod (align). npc/analysis/internal/reachability compares; the package puts together
-// what is alike and names it.
+// A workload that one world has as a template, and the other as pods, is compared pod by pod (align).
+// npc/analysis/internal/reachability compares; the package puts together what is alike and names it.
 //
-// It trusts npc/analysis/internal/reachability and npc/analysis/explain. It does not know where worlds come from, nor how differences are written.
+// It trusts npc/analysis/internal/reachability and npc/analysis/explain. It does not know where worlds come from, nor
+// how differences are written.
 package diff
 
 import (
@@ -23,7 +24,8 @@ import (
 
 // Options limit what is compared.
 type Options struct {
-	// From and To are the namespaces of sources and of destinations, Either that of at least one of both. Empty stands for all.
+	// From and To are the namespaces of sources and of destinations, Either that of at least one of both. Empty stands
+	// for all.
 	From, To, Either string
 }
 
@@ -38,7 +40,8 @@ type Result struct {
 
 // Side is what opens, or what closes.
 type Side struct {
-	// Pods counts the ordered pairs of pods that differ on some port, and Outside those of a pod and a range of addresses outside.
+	// Pods counts the ordered pairs of pods that differ on some port, and Outside those of a pod and a range of
+	// addresses outside.
 	Pods, Outside int
 	groups        []*group
 	*names
@@ -93,7 +96,8 @@ func (s *Side) Groups(limit int) []Group {
 	return out
 }
 
-// Each calls found for each group, the largest first, as long as it returns true. Groups may have long lists, which are not kept.
+// Each calls found for each group, the largest first, as long as it returns true. Groups may have long lists, which are
+// not kept.
 func (s *Side) Each(found func(Group) bool) {
 	for _, g := range s.groups {
 		made := Group{From: s.set(g.sources), To: s.set(g.destinations), Ports: g.ports, Pods: g.pods, Outside: g.outside}

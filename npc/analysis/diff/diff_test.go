@@ -13,8 +13,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// made returns a cluster of pods and policies in lines: "shop/web-1 10.0.0.1 app=web Deployment/web", with - for no address and no workload at will, or
-// "shop/policy {spec}".
+// made returns a cluster of pods and policies in lines: "shop/web-1 10.0.0.1 app=web Deployment/web", with - for no
+// address and no workload at will, or "shop/policy {spec}".
 func made(t *testing.T, text string) *cluster.Cluster {
 	t.Helper()
 	c := cluster.New()

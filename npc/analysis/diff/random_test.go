@@ -170,7 +170,8 @@ func services() []flow.Service {
 	return all
 }
 
-// TestDifferencesAreThoseOfTheJudge shows that no difference between random pairs of worlds is missed, and none invented: -pairs says how many pairs.
+// TestDifferencesAreThoseOfTheJudge shows that no difference between random pairs of worlds is missed, and none
+// invented: -pairs says how many pairs.
 func TestDifferencesAreThoseOfTheJudge(t *testing.T) {
 	differences, differing := 0, 0
 	for n := range *pairs {

@@ -10,7 +10,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// size is a world of a number of pods, workloads and policies: one for each workload with a port of its own, and others that let one team in.
+// size is a world of a number of pods, workloads and policies: one for each workload with a port of its own, and others
+// that let one team in.
 type size struct{ pods, workloads, policies int }
 
 func (s size) String() string {
@@ -62,8 +63,8 @@ func (s size) open(c *cluster.Cluster) *cluster.Cluster {
 	return c
 }
 
-// BenchmarkWorlds compares worlds in which everything changes: a default deny for all, and a policy with a port of its own for each workload where there
-// was none.
+// BenchmarkWorlds compares worlds in which everything changes: a default deny for all, and a policy with a port of its
+// own for each workload where there was none.
 func BenchmarkWorlds(b *testing.B) {
 	for _, s := range []size{{10_000, 500, 1_000}, {100_000, 500, 1_000}, {100_000, 5_000, 5_000}} {
 		w := s.harness(b)

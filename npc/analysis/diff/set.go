@@ -148,7 +148,8 @@ func (n *names) workloadTexts(members []Member) (texts []string) {
 	return texts
 }
 
-// allExcept returns a text for members that are all of some workloads, or all but a few; ok is false if they are not, or there are too few.
+// allExcept returns a text for members that are all of some workloads, or all but a few; ok is false if they are not,
+// or there are too few.
 func (n *names) allExcept(members []Member, first, count int, of string) (text string, ok bool) {
 	var except []string
 	states, next := map[state]int{}, 0

@@ -7,8 +7,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// Brief returns in a few words what decides verdicts on flows between the same two: the policy and the rule in each direction. Of a flow that is not
-// allowed, that is only the direction that denies it, or is not known. Verdicts of two families with other words are told apart.
+// Brief returns in a few words what decides verdicts on flows between the same two: the policy and the rule in each
+// direction. Of a flow that is not allowed, that is only the direction that denies it, or is not known. Verdicts of two
+// families with other words are told apart.
 func Brief(verdicts []Verdict) string {
 	var texts []string
 	same := true
@@ -36,7 +37,8 @@ func (v Verdict) family() string {
 	return npc.FamilyOf(a).String()
 }
 
-// brief returns what decides: for a flow that is allowed what allows it in each direction in which something is asked, else what does not.
+// brief returns what decides: for a flow that is allowed what allows it in each direction in which something is asked,
+// else what does not.
 func (v Verdict) brief() string {
 	var words []string
 	for _, s := range []Side{v.Egress, v.Ingress} {

@@ -21,8 +21,8 @@ type conflict struct {
 	isolated bool
 }
 
-// conflictOf returns what contradicts that an end's pod has the end's address. Exempt is why NetworkPolicies do not judge the flow; empty if
-// they do.
+// conflictOf returns what contradicts that an end's pod has the end's address. Exempt is why NetworkPolicies do not
+// judge the flow; empty if they do.
 func conflictOf(c *cluster.View, own end, d npc.Direction, exempt Reason) conflict {
 	p, a := own.pod, own.Addr
 	var found conflict
@@ -64,9 +64,9 @@ func staleText(c *cluster.View, p *npc.Pod, a netip.Addr) string {
 	return text
 }
 
-// conflictingWith returns the conflict with the other pods of the node that claim the address. Nothing is allowed in a direction in which policies
-// may deny one of them something. While a pod is being replaced by the next one with its address, one of them is terminating: that is
-// mentioned only if it matters.
+// conflictingWith returns the conflict with the other pods of the node that claim the address. Nothing is allowed in a
+// direction in which policies may deny one of them something. While a pod is being replaced by the next one with its
+// address, one of them is terminating: that is mentioned only if it matters.
 func conflictingWith(c *cluster.View, own end, d npc.Direction, exempt Reason) (found conflict) {
 	conflictingPods := c.ConflictingPods(own.Addr, own.pod)
 	for _, rival := range conflictingPods {
@@ -92,8 +92,8 @@ func conflictingWith(c *cluster.View, own end, d npc.Direction, exempt Reason) (
 	return found
 }
 
-// waitingAt returns a pod whose status has an address from before a restart, and to which policies may deny something: the address is
-// closed as long as nobody owns it. It returns nil if there is none.
+// waitingAt returns a pod whose status has an address from before a restart, and to which policies may deny something:
+// the address is closed as long as nobody owns it. It returns nil if there is none.
 func waitingAt(c *cluster.View, e flow.End, node string, d npc.Direction) *npc.Pod {
 	for _, p := range c.Stale(e.Addr, node) {
 		if c.Restricted(p, d) {

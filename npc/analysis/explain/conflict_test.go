@@ -37,8 +37,8 @@ func (w harness) expectIngress(to string, want explain.Side) {
 	}
 }
 
-// TestS72_TwoPodsOfANodeClaimOneAddress shows that nothing is allowed in a direction that a rival of the owner is isolated in, and that the
-// answer names both.
+// TestS72_TwoPodsOfANodeClaimOneAddress shows that nothing is allowed in a direction that a rival of the owner is
+// isolated in, and that the answer names both.
 func TestS72_TwoPodsOfANodeClaimOneAddress(t *testing.T) {
 	const conflict = "10.32.1.9 of pod a/later, contradicted by pod a/old: two pods of this node claim one address: " +
 		"nothing is allowed in a direction that either is isolated in"
@@ -74,7 +74,8 @@ func TestS72_TwoPodsOfANodeClaimOneAddress(t *testing.T) {
 	}
 }
 
-// TestS72_APodClaimsAnAddressOfItsNode shows that the pod counts as waiting for its address, and that objects of other pods take none from it.
+// TestS72_APodClaimsAnAddressOfItsNode shows that the pod counts as waiting for its address, and that objects of other
+// pods take none from it.
 func TestS72_APodClaimsAnAddressOfItsNode(t *testing.T) {
 	const conflict = "10.32.1.9 of pod a/x: the address is this node's: the pod counts as waiting for its address"
 	own := []netip.Addr{netip.MustParseAddr("10.32.1.9")}
@@ -109,7 +110,8 @@ func TestS72_APodClaimsAnAddressOfItsNode(t *testing.T) {
 	}
 }
 
-// TestS73_AStaleAddress shows that a pod whose status is from before a restart waits for its address, which is closed until another pod has it.
+// TestS73_AStaleAddress shows that a pod whose status is from before a restart waits for its address, which is closed
+// until another pod has it.
 func TestS73_AStaleAddress(t *testing.T) {
 	const conflict = "10.32.1.9 of pod a/x was reported before the pod or its node was restarted: the pod counts as waiting for its address"
 	stale := func(p *npc.Pod) { p.StaleAddrs = true }

@@ -23,7 +23,8 @@ func peerEnd(c *cluster.View, e flow.End, node string) end {
 	return end{e, c.Pods[e.Pod]}
 }
 
-// ownEnd returns an end as the node of its pod sees it. A local pod's packets are those of the pod that owns the address.
+// ownEnd returns an end as the node of its pod sees it. A local pod's packets are those of the pod that owns the
+// address.
 func ownEnd(c *cluster.View, e flow.End, node string, d npc.Direction) end {
 	p := c.Pods[e.Pod]
 	if p != nil {
@@ -190,8 +191,8 @@ func (q question) match(rule policy.Rule) (m matching) {
 	return m
 }
 
-// outcomes are the verdicts that a direction may have, as far as policies could be read. A rule that may match, and a policy that may choose the
-// pod, leave both what they say and what follows.
+// outcomes are the verdicts that a direction may have, as far as policies could be read. A rule that may match, and a
+// policy that may choose the pod, leave both what they say and what follows.
 type outcomes struct{ allows, denies bool }
 
 func (o *outcomes) add(p outcomes) { o.allows, o.denies = o.allows || p.allows, o.denies || p.denies }
@@ -318,7 +319,8 @@ func (q question) fit(rule policy.Rule) cluster.Fit {
 	return min(peers, ports)
 }
 
-// portFit reports whether an item of a rule's ports matches. What names the ports of a pod that could not be read have is not known.
+// portFit reports whether an item of a rule's ports matches. What names the ports of a pod that could not be read have
+// is not known.
 func (q question) portFit(p policy.Port) cluster.Fit {
 	switch {
 	case PortFits(p, q.Service, q.destination()):

@@ -162,7 +162,8 @@ func TestS67_LegacyNetpol(t *testing.T) {
 	}
 }
 
-// TestS27_EachNodeHasItsOwnView shows that a node takes an address for its own pod's, and other nodes for the later one's.
+// TestS27_EachNodeHasItsOwnView shows that a node takes an address for its own pod's, and other nodes for the later
+// one's.
 func TestS27_EachNodeHasItsOwnView(t *testing.T) {
 	w := newHarness(t)
 	w.pod("a/old", "10.32.1.9", "app=old")

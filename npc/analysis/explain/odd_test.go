@@ -18,8 +18,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// oddities draws specs that hold what the resource definition refuses, beside what it takes: a definition of another version may take it, and the
-// typed decoding of an object drops what it does not know. All are JSON.
+// oddities draws specs that hold what the resource definition refuses, beside what it takes: a definition of another
+// version may take it, and the typed decoding of an object drops what it does not know. All are JSON.
 type oddities struct{ *rand.Rand }
 
 func (o oddities) pick(from ...string) string { return from[o.IntN(len(from))] }
@@ -157,8 +157,8 @@ func oddHarness(t *testing.T) (refmodel.State, harness) {
 	return on, w
 }
 
-// TestS89_OddPoliciesAreJudgedAsTheAPISays draws policies that the API server should not have taken, and compares what is said of packets with what
-// a judge says who has read the API alone.
+// TestS89_OddPoliciesAreJudgedAsTheAPISays draws policies that the API server should not have taken, and compares what
+// is said of packets with what a judge says who has read the API alone.
 func TestS89_OddPoliciesAreJudgedAsTheAPISays(t *testing.T) {
 	const seed, tries = 89, 5000
 	ends := []string{"10.32.1.2", "10.32.1.3", "10.32.2.2", "fd32:1::2", "fd32:2::2", "172.31.0.1", "172.31.0.2", "198.51.100.7"}

@@ -30,8 +30,8 @@ const (
 	otherNamespace Mismatch = "other namespace"
 	// namespaceUnknown: the peer selects namespaces by labels, and the pod's namespace has no object.
 	namespaceUnknown Mismatch = "namespace unknown"
-	// namespaceUnreadable: the peer selects namespaces by labels, and those of the pod's namespace could not be read. podUnreadable: the peer selects pods,
-	// and the end may be one that could not be read. Both may match.
+	// namespaceUnreadable: the peer selects namespaces by labels, and those of the pod's namespace could not be read.
+	// podUnreadable: the peer selects pods, and the end may be one that could not be read. Both may match.
 	namespaceUnreadable Mismatch = "namespace unread"
 	podUnreadable       Mismatch = "pod unread"
 	// NamespaceLabels and PodLabels: the namespace, or the pod, does not have the labels that the peer requires.
@@ -42,7 +42,8 @@ const (
 	// outsideBlock: the address is not in the block. excepted: it is in a range that is excepted from the block.
 	outsideBlock Mismatch = "outside block"
 	excepted     Mismatch = "excepted"
-	// notANode: the peer chooses nodes, and the address is no Node's. nodeLabels: the Node does not have the labels that the peer requires.
+	// notANode: the peer chooses nodes, and the address is no Node's. nodeLabels: the Node does not have the labels
+	// that the peer requires.
 	notANode   Mismatch = "not a node"
 	nodeLabels Mismatch = "node labels"
 	// unknownKind: the peer is of an unknown kind, which matches nobody.
@@ -95,8 +96,8 @@ func namespaceMismatch(c *cluster.View, choose policy.Selector, namespace string
 	return NamespaceLabels
 }
 
-// unreadableMismatch returns why a peer that selects pods does not match an end that is no pod that was read. A pod that is known by its name alone is
-// taken for one that is not on the network of its node.
+// unreadableMismatch returns why a peer that selects pods does not match an end that is no pod that was read. A pod
+// that is known by its name alone is taken for one that is not on the network of its node.
 func unreadableMismatch(c *cluster.View, p policy.Peer, e flow.End) Mismatch {
 	namespace, _, isPod := strings.Cut(e.Pod, "/")
 	found := fits

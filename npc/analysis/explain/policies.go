@@ -14,11 +14,13 @@ import (
 
 // PolicyRow is a policy and the pods that it isolates or chooses.
 type PolicyRow struct {
-	// Tier and Priority are those of a cluster network policy. Tier is empty for a NetworkPolicy, and NoTier if the policy decides nothing.
+	// Tier and Priority are those of a cluster network policy. Tier is empty for a NetworkPolicy, and NoTier if the
+	// policy decides nothing.
 	Tier     string `json:"tier,omitempty"`
 	Priority *int32 `json:"priority,omitempty"`
 	Policy   string `json:"policy"`
-	// Selects is its podSelector as kubectl takes it; empty for all pods of the namespace. Of a cluster network policy it is the subject in words.
+	// Selects is its podSelector as kubectl takes it; empty for all pods of the namespace. Of a cluster network policy
+	// it is the subject in words.
 	Selects string `json:"selects"`
 	// Types are its policy types as weave-npc understands them, or the directions that it has rules for.
 	Types []networkingv1.PolicyType `json:"types"`
@@ -29,18 +31,20 @@ type PolicyRow struct {
 	// Ingress and Egress are the rules in words.
 	Ingress []string `json:"ingress,omitempty"`
 	Egress  []string `json:"egress,omitempty"`
-	// Contents are what tells the rules of each direction from others, as hits of rules name them; empty for a rule that passes to the next tier.
+	// Contents are what tells the rules of each direction from others, as hits of rules name them; empty for a rule
+	// that passes to the next tier.
 	Contents [len(npc.Directions)][]string `json:"-"`
-	// Invalid is the error for which the policy allows nothing, or decides nothing, or for which a rule of it fails closed; empty if there is none.
+	// Invalid is the error for which the policy allows nothing, or decides nothing, or for which a rule of it fails
+	// closed; empty if there is none.
 	Invalid string `json:"invalid,omitempty"`
 }
 
 // NoTier is the Tier of cluster network policies that decide nothing.
 const NoTier = "none"
 
-// Policies returns a row for each policy, in the order in which they are asked: the Admin tier by priority and name, NetworkPolicies by
-// namespace/name, the Baseline tier; then what decides nothing. With a namespace it does only for its NetworkPolicies, and for cluster network
-// policies that choose pods of it.
+// Policies returns a row for each policy, in the order in which they are asked: the Admin tier by priority and name,
+// NetworkPolicies by namespace/name, the Baseline tier; then what decides nothing. With a namespace it does only for
+// its NetworkPolicies, and for cluster network policies that choose pods of it.
 func Policies(c *cluster.View, namespace string) []PolicyRow {
 	rows := append([]PolicyRow{}, clusterRows(c, policy.Admin.String(), namespace)...)
 	rows = append(rows, networkRows(c, namespace)...)
@@ -110,7 +114,8 @@ func clusterRuleTexts(rules []policy.WrittenRule, preposition string) (texts []s
 	return texts
 }
 
-// networkRows returns a row for each NetworkPolicy, ordered by namespace/name; only for those of one namespace if it is not empty.
+// networkRows returns a row for each NetworkPolicy, ordered by namespace/name; only for those of one namespace if it is
+// not empty.
 func networkRows(c *cluster.View, namespace string) (rows []PolicyRow) {
 	for _, p := range c.Policies {
 		if namespace != "" && p.Namespace != namespace {

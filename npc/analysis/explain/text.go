@@ -24,7 +24,8 @@ func (v Verdict) word() string {
 
 func (v Verdict) reasons() string { return v.Egress.text(v.Flow.From) + v.Ingress.text(v.Flow.To) }
 
-// Text returns verdicts between the same pods in lines. If the reasons of all are the same, it returns them once, without addresses.
+// Text returns verdicts between the same pods in lines. If the reasons of all are the same, it returns them once,
+// without addresses.
 func Text(verdicts []Verdict) string {
 	same := len(verdicts) > 1
 	var b strings.Builder

@@ -23,7 +23,8 @@ func (d Decision) String() string {
 	return fmt.Sprintf("%s policy %s/rule %d%s", d.Tier, d.Policy, d.Rule, named(d.Name))
 }
 
-// named returns the name of a rule as it follows its number; empty without one. A name may be any text, such as one that would begin a line.
+// named returns the name of a rule as it follows its number; empty without one. A name may be any text, such as one
+// that would begin a line.
 func named(rule string) string {
 	switch {
 	case rule == "":
@@ -52,7 +53,8 @@ type ClusterRuleReason struct {
 	Action string `json:"action"`
 	// Matches reports whether the rule matches the flow.
 	Matches bool `json:"matches"`
-	// Invalid is the error for which the rule fails closed: one that accepts matches nothing, any other denies everything.
+	// Invalid is the error for which the rule fails closed: one that accepts matches nothing, any other denies
+	// everything.
 	Invalid string `json:"invalid,omitempty"`
 	matching
 }

@@ -186,7 +186,8 @@ func TestTiersAndTheNode(t *testing.T) {
 	}
 }
 
-// TestS84_PeersByNodes shows whom peers by nodes match, and what is said of those that they do not. Whose an address is does not matter.
+// TestS84_PeersByNodes shows whom peers by nodes match, and what is said of those that they do not. Whose an address is
+// does not matter.
 func TestS84_PeersByNodes(t *testing.T) {
 	w := newHarness(t)
 	for _, n := range []struct{ name, zone, addr string }{{"near", "x", "192.0.2.1"}, {"far", "y", "192.0.2.2"}, {"both", "x", "192.0.2.2"},
@@ -218,7 +219,8 @@ func TestS84_PeersByNodes(t *testing.T) {
 	}
 }
 
-// TestS72_RivalsAndTheNode shows that a pod reaches its node with an address that another one claims, if nothing denies that one its node.
+// TestS72_RivalsAndTheNode shows that a pod reaches its node with an address that another one claims, if nothing denies
+// that one its node.
 func TestS72_RivalsAndTheNode(t *testing.T) {
 	const node, conflicting = "172.31.0.1", "denied: a pod of its node to which a cluster network policy denies something claims the same address, " +
 		"so that nothing is allowed"
@@ -249,7 +251,8 @@ func TestS72_RivalsAndTheNode(t *testing.T) {
 	}
 }
 
-// TestS72_WhatThePodItselfIsDenied to the node counts for all that it sends there, while a rival's policies close its address.
+// TestS72_WhatThePodItselfIsDenied to the node counts for all that it sends there, while a rival's policies close its
+// address.
 func TestS72_WhatThePodItselfIsDenied(t *testing.T) {
 	const node = "172.31.0.1"
 	for name, c := range map[string]struct{ peer, isolates, want string }{
@@ -273,7 +276,8 @@ func TestS72_WhatThePodItselfIsDenied(t *testing.T) {
 	}
 }
 
-// TestS72_DeniedClaims shows that a pod that a cluster network policy may deny something closes an address that it claims as an isolated one does.
+// TestS72_DeniedClaims shows that a pod that a cluster network policy may deny something closes an address that it
+// claims as an isolated one does.
 func TestS72_DeniedClaims(t *testing.T) {
 	const subject = `subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: old}}}}, `
 	denied := `a {tier: Baseline, priority: 1, ` + subject + `ingress: [{action: Deny, from: [{namespaces: {matchLabels: {team: x}}}]}]}`

@@ -16,8 +16,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/scene"
 )
 
-// TestWhatIsKnownWithoutAllRightsHolds hides namespaces of random clusters: their labels, pods and policies, together or not. A verdict that is
-// not unknown is the judge's on the whole cluster, in each direction, and where nothing is hidden, none is unknown.
+// TestWhatIsKnownWithoutAllRightsHolds hides namespaces of random clusters: their labels, pods and policies, together
+// or not. A verdict that is not unknown is the judge's on the whole cluster, in each direction, and where nothing is
+// hidden, none is unknown.
 func TestWhatIsKnownWithoutAllRightsHolds(t *testing.T) {
 	known, open := 0, 0
 	check := func(rt *rapid.T) {
@@ -87,7 +88,8 @@ func byName(rt *rapid.T, s *scene.Scene, v *cluster.View, service flow.Service) 
 	return out
 }
 
-// evaluated returns the packet of a flow. A pod of which only the name is known has one of its addresses, of the other end's family if it has one.
+// evaluated returns the packet of a flow. A pod of which only the name is known has one of its addresses, of the other
+// end's family if it has one.
 func evaluated(s *scene.Scene, f flow.Flow) refmodel.Packet {
 	from, to := f.From.Addr, f.To.Addr
 	for range 2 {

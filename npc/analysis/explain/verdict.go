@@ -1,5 +1,5 @@
-// Package explain finds out which policy, and which rule of it, allows or denies a flow, and why. It evaluates the policies themselves, not the
-// rules that the kernel is given for them.
+// Package explain finds out which policy, and which rule of it, allows or denies a flow, and why. It evaluates the
+// policies themselves, not the rules that the kernel is given for them.
 //
 //	v := explain.Explain(c.View(), flow.Flow{From: from, To: to, Service: s})
 //	fmt.Print(v)    // a verdict, then a line for each reason
@@ -18,9 +18,11 @@ import (
 type Verdict struct {
 	Flow    flow.Flow `json:"flow"`
 	Allowed bool      `json:"allowed"`
-	// Unknown is set if neither is known: something could not be read that decides, and nothing that was read denies the flow.
+	// Unknown is set if neither is known: something could not be read that decides, and nothing that was read denies
+	// the flow.
 	Unknown bool `json:"unknown,omitempty"`
-	// Egress is the verdict of the policies that choose the source, Ingress of those that choose the destination. Both must allow the flow.
+	// Egress is the verdict of the policies that choose the source, Ingress of those that choose the destination. Both
+	// must allow the flow.
 	Egress  Side `json:"egress"`
 	Ingress Side `json:"ingress"`
 }
@@ -47,7 +49,8 @@ type Side struct {
 	Pod     string `json:"pod,omitempty"`
 	Allowed bool   `json:"allowed"`
 	Reason  Reason `json:"because"`
-	// Unknown is what could not be read and may decide; empty if the verdict is known. An unknown verdict counts as not allowed.
+	// Unknown is what could not be read and may decide; empty if the verdict is known. An unknown verdict counts as not
+	// allowed.
 	Unknown string `json:"unknown,omitempty"`
 	// By is the rule of a cluster network policy that decides; nil if none does.
 	By *Decision `json:"by,omitempty"`
@@ -57,7 +60,8 @@ type Side struct {
 	Conflict string `json:"conflict,omitempty"`
 	// ClusterPolicies are the cluster network policies that were asked, in order.
 	ClusterPolicies []ClusterPolicyReason `json:"cluster_policies,omitempty"`
-	// Policies are those that isolate the pod in this direction, ordered by namespace/name. There are none if the reason is another one.
+	// Policies are those that isolate the pod in this direction, ordered by namespace/name. There are none if the
+	// reason is another one.
 	Policies []PolicyReason `json:"policies,omitempty"`
 	// stays is set if the flow does not leave the pod, or the pod's node.
 	stays bool
@@ -129,7 +133,8 @@ type RuleReason struct {
 
 // matching is what a flow and a rule have in common.
 type matching struct {
-	// Peers and Ports hold a reason for each item of the rule. A rule without peers matches every peer, one without ports every port.
+	// Peers and Ports hold a reason for each item of the rule. A rule without peers matches every peer, one without
+	// ports every port.
 	Peers []PeerReason `json:"peers,omitempty"`
 	Ports []PortReason `json:"ports,omitempty"`
 }

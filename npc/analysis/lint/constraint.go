@@ -9,7 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// constraint is what a selector requires of one label: it is absent, or has a value that is one of some, or none of some.
+// constraint is what a selector requires of one label: it is absent, or has a value that is one of some, or none of
+// some.
 type constraint struct {
 	absent bool            // it may be absent
 	others bool            // it may have any value that is not among values

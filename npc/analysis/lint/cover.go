@@ -12,12 +12,13 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// coverage finds policies and rules of one namespace that others make superfluous. What it found is not asked any more when it looks for
-// more: all can be removed together.
+// coverage finds policies and rules of one namespace that others make superfluous. What it found is not asked any more
+// when it looks for more: all can be removed together.
 type coverage struct {
 	*relation
 	policies []*cluster.Policy
-	// around holds for each policy those, itself among them, that select at least the same pods, whatever pods there are.
+	// around holds for each policy those, itself among them, that select at least the same pods, whatever pods there
+	// are.
 	around map[*cluster.Policy][]*cluster.Policy
 	names  map[*policy.Rule]string
 	gone   map[*policy.Rule]bool
@@ -42,7 +43,8 @@ func newCoverage(r *relation, policies []*cluster.Policy) *coverage {
 	return c
 }
 
-// checkCovered looks for policies and rules that others cover. Of those that cover each other the last by name is found.
+// checkCovered looks for policies and rules that others cover. Of those that cover each other the last by name is
+// found.
 func (l *linter) checkCovered() {
 	byNamespace := map[string][]*cluster.Policy{}
 	for _, p := range l.view.Policies {
@@ -77,7 +79,8 @@ func subjectOf(p *cluster.Policy) subject {
 	return subject{manifest.KindNetworkPolicy, p.Namespace, p.Name}
 }
 
-// coveringPolicies returns the names of policies that isolate all that a policy does and allow all that it does; none if they do not.
+// coveringPolicies returns the names of policies that isolate all that a policy does and allow all that it does; none
+// if they do not.
 func (c *coverage) coveringPolicies(p *cluster.Policy) []string {
 	by := map[string]bool{}
 	for _, d := range npc.Directions {

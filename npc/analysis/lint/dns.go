@@ -14,7 +14,8 @@ import (
 // dnsPorts are those at which DNS servers in pods listen: behind the Service, it need not be 53.
 func dnsPorts() []uint16 { return []uint16{53, 5353, 8053, 1053} }
 
-// checkDNS looks for pods that a policy isolates for egress, that may open connections to pods, and that may not ask any DNS server.
+// checkDNS looks for pods that a policy isolates for egress, that may open connections to pods, and that may not ask
+// any DNS server.
 func (l *linter) checkDNS(p *networkingv1.NetworkPolicy, c *cluster.Policy, targets []*group) {
 	if !c.Isolates[npc.Egress] || !slices.ContainsFunc(c.Rules[npc.Egress], opensToPods) {
 		return

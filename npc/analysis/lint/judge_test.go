@@ -219,7 +219,8 @@ func (w harness) without(found []lint.Finding, rules ...string) (_ harness, clai
 	return w, claims
 }
 
-// keep returns the rules that are not gone, without their peers that are gone. A rule whose peers are all gone is gone too.
+// keep returns the rules that are not gone, without their peers that are gone. A rule whose peers are all gone is gone
+// too.
 func keep[R, P any](field, side string, rules []R, peers func(*R) *[]P, gone func(string) bool) (out []R) {
 	for i, r := range rules {
 		at := field + "[" + strconv.Itoa(i) + "]"
@@ -238,8 +239,9 @@ func keep[R, P any](field, side string, rules []R, peers func(*R) *[]P, gone fun
 	return out
 }
 
-// TestJudgeAgreesThatItIsSuperfluous removes what the linter says is superfluous, all of a kind at once: no verdict of the judge changes. What others
-// cover is compared with pods to come too, of which the linter does not know. LINT_WORLDS is the number of worlds.
+// TestJudgeAgreesThatItIsSuperfluous removes what the linter says is superfluous, all of a kind at once: no verdict of
+// the judge changes. What others cover is compared with pods to come too, of which the linter does not know.
+// LINT_WORLDS is the number of worlds.
 func TestJudgeAgreesThatItIsSuperfluous(t *testing.T) {
 	states := 25
 	if n, err := strconv.Atoi(os.Getenv("LINT_WORLDS")); err == nil {

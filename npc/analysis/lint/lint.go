@@ -1,12 +1,13 @@
-// Package lint finds what is probably wrong with policies: those that select nobody, peers that match nobody, rules that other rules cover, names
-// that are nearly those of something else.
+// Package lint finds what is probably wrong with policies: those that select nobody, peers that match nobody, rules
+// that other rules cover, names that are nearly those of something else.
 //
 //	for _, f := range lint.Run(objects, view) {
 //		fmt.Println(f.File, f.Line, f.Level, f.Message, f.Rule) // shop.yaml 12 warning selects no pod; did you mean app=web? selects-nothing
 //	}
 //
-// What a finding claims holds for the objects that there are: a policy that selects nobody can be removed, and so can a rule that others cover,
-// without any verdict changing. What is not sure is not claimed. A policy silences rules by an annotation, ignoreAnnotation.
+// What a finding claims holds for the objects that there are: a policy that selects nobody can be removed, and so can a
+// rule that others cover, without any verdict changing. What is not sure is not claimed. A policy silences rules by an
+// annotation, ignoreAnnotation.
 //
 // The package does not know what becomes of findings.
 package lint
@@ -82,7 +83,8 @@ func (l *linter) readAnnotations() {
 	}
 }
 
-// checkNamespaces looks for namespaces that policies are in and that do not exist. Where no Namespace is among manifests, they are elsewhere.
+// checkNamespaces looks for namespaces that policies are in and that do not exist. Where no Namespace is among
+// manifests, they are elsewhere.
 func (l *linter) checkNamespaces() {
 	declared := map[string]bool{}
 	for _, n := range l.Namespaces {

@@ -21,7 +21,8 @@ type Finding struct {
 	Message, Detail string
 	// Kind, Namespace and Name are those of the object. A ClusterNetworkPolicy has no namespace.
 	Kind, Namespace, Name string
-	// File and Line are where the object is, or the field of it that the finding is about; empty and 0 if it is in no file.
+	// File and Line are where the object is, or the field of it that the finding is about; empty and 0 if it is in no
+	// file.
 	File string
 	Line int
 }

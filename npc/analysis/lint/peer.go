@@ -31,8 +31,8 @@ func (l *linter) checkPeers(s subject, w writtenRule, r policy.Rule) {
 	}
 }
 
-// splitPeers returns the peers that choose pods of the own namespace by labels that none has, and that were probably meant for the namespaces of
-// another peer of the rule, where pods have them.
+// splitPeers returns the peers that choose pods of the own namespace by labels that none has, and that were probably
+// meant for the namespaces of another peer of the rule, where pods have them.
 func (l *pods) splitPeers(r policy.Rule) map[int]int {
 	split := map[int]int{}
 	for i, p := range r.Peers {
@@ -87,7 +87,8 @@ func (l *linter) checkPods(s subject, field string, p policy.Peer, namespaces, c
 	}
 }
 
-// ofTheSystem reports whether a selector chooses namespaces by names of which manifests of applications have no Namespace.
+// ofTheSystem reports whether a selector chooses namespaces by names of which manifests of applications have no
+// Namespace.
 func ofTheSystem(s *policy.Selector) bool {
 	names, ok := constraintsOf(*s)[corev1.LabelMetadataName]
 	if !ok || names.others {
@@ -115,7 +116,8 @@ func (l *linter) checkBlock(s subject, field string, b ipblock.Block, written *n
 	}
 }
 
-// narrow reports whether a block is too small for a network of its own: whoever writes it means those who have its addresses.
+// narrow reports whether a block is too small for a network of its own: whoever writes it means those who have its
+// addresses.
 func narrow(p netip.Prefix) bool { return p.Addr().BitLen()-p.Bits() <= 4 }
 
 // podWithin returns an address of a pod that a block matches.

@@ -14,7 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// group is pods of a namespace with the same labels, as far as selectors name them, and the same ports. One stands for all.
+// group is pods of a namespace with the same labels, as far as selectors name them, and the same ports. One stands for
+// all.
 type group struct {
 	*npc.Pod
 	count int
@@ -89,7 +90,8 @@ func newPods(o snapshot.Objects, view *cluster.View) *pods {
 	return p
 }
 
-// elsewhere reports whether the pods that policies are about are not among the objects: manifests of policies alone have none.
+// elsewhere reports whether the pods that policies are about are not among the objects: manifests of policies alone
+// have none.
 func (l *pods) elsewhere() bool {
 	return l.manifests && len(l.byNamespace)+len(l.onHost) == 0
 }
@@ -157,7 +159,8 @@ func containerPorts(p *corev1.Pod) map[offered]bool {
 	return ports
 }
 
-// selected returns the groups that are chosen by selectors of namespaces and of pods. Nil namespaces stand for one namespace, by its name.
+// selected returns the groups that are chosen by selectors of namespaces and of pods. Nil namespaces stand for one
+// namespace, by its name.
 func (l *pods) selected(namespace string, namespaces *policy.Selector, choose policy.Selector) (out []*group) {
 	for name := range l.namespacesOf(namespace, namespaces) {
 		for _, g := range l.byNamespace[name] {

@@ -24,7 +24,8 @@ func (l *linter) checkPorts(s subject, w writtenRule, r policy.Rule, d npc.Direc
 	}
 }
 
-// receivers returns the pods whose ports the names of a rule are: for ingress those that it is for, for egress its peers.
+// receivers returns the pods whose ports the names of a rule are: for ingress those that it is for, for egress its
+// peers.
 func (l *pods) receivers(r policy.Rule, d npc.Direction, targets []*group) (out []*group) {
 	if d == npc.Ingress {
 		return targets

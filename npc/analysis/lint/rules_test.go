@@ -46,7 +46,8 @@ func objects(t *testing.T, policies ...string) string {
 	return all
 }
 
-// TestRules has for each rule what it finds and what it does not. The page of the documentation has an example of each too.
+// TestRules has for each rule what it finds and what it does not. The page of the documentation has an example of each
+// too.
 func TestRules(t *testing.T) {
 	const db, frontend = "shop/p {podSelector: {matchLabels: {app: db}}, ", "shop/p {podSelector: {matchLabels: {app: frontend}}, "
 	admin := func(rules string) string {

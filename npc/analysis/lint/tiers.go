@@ -129,8 +129,8 @@ func (l *linter) checkTierPeers(p *tierPolicy, d npc.Direction, i int, field str
 	}
 }
 
-// checkUnreachable looks for rules of a direction all of whose matches rules match that are asked before. Which of two policies of one priority is
-// asked first is not defined by the API, so that none of them comes before the other.
+// checkUnreachable looks for rules of a direction all of whose matches rules match that are asked before. Which of two
+// policies of one priority is asked first is not defined by the API, so that none of them comes before the other.
 func (l *linter) checkUnreachable(r *relation, before []*tierPolicy, p *tierPolicy, d npc.Direction) {
 	var earlier []*policy.Rule
 	names := map[*policy.Rule]string{}

@@ -17,7 +17,8 @@ import (
 // shortest is the length of the shortest text that may be a misspelt one: short ones are similar by chance.
 const shortest = 4
 
-// nearest returns the name that another one was probably meant for; empty if there is none. Names that differ in digits alone are different ones.
+// nearest returns the name that another one was probably meant for; empty if there is none. Names that differ in digits
+// alone are different ones.
 func nearest(name string, names iter.Seq[string]) string {
 	if len(name) < shortest {
 		return ""

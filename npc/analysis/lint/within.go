@@ -12,8 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// relation tells whether all that one selector, peer or port matches another one matches too, whatever pods there are. It may fail to see that,
-// and never sees what is not so. It remembers what selectors require.
+// relation tells whether all that one selector, peer or port matches another one matches too, whatever pods there are.
+// It may fail to see that, and never sees what is not so. It remembers what selectors require.
 type relation struct {
 	view  *cluster.View
 	known map[*policy.Selector]constraints
@@ -53,8 +53,8 @@ func (r *relation) peerWithin(a, b policy.Peer) bool {
 	return r.namespacesWithin(a, b) && r.selectorWithin(a.Pods, b.Pods)
 }
 
-// namespacesWithin reports whether a peer's namespaces are among those of another one. Labels of existing namespaces may change, except for the one
-// that is the name.
+// namespacesWithin reports whether a peer's namespaces are among those of another one. Labels of existing namespaces
+// may change, except for the one that is the name.
 func (r *relation) namespacesWithin(a, b policy.Peer) bool {
 	switch {
 	case a.Namespaces == nil && b.Namespaces == nil:
@@ -98,14 +98,16 @@ func portWithin(p, q policy.Port) bool {
 	return p.Protocol == q.Protocol && p.First != 0 && q.First <= p.First && p.Last <= q.Last
 }
 
-// within reports whether a rule matches all of one peer, or of any peer if it is nil, at one port, or at any protocol and port if it is nil.
+// within reports whether a rule matches all of one peer, or of any peer if it is nil, at one port, or at any protocol
+// and port if it is nil.
 func (r *relation) within(peer *policy.Peer, port *policy.Port, rule *policy.Rule) bool {
 	portFits := len(rule.Ports) == 0 || port != nil && slices.ContainsFunc(rule.Ports, func(q policy.Port) bool { return portWithin(*port, q) })
 	return portFits && // asked first: it is the quicker one
 		(len(rule.Peers) == 0 || peer != nil && slices.ContainsFunc(rule.Peers, func(q policy.Peer) bool { return r.peerWithin(*peer, q) }))
 }
 
-// covered returns rules, of others but for those that are gone, that match together all that a rule matches; none if they do not.
+// covered returns rules, of others but for those that are gone, that match together all that a rule matches; none if
+// they do not.
 func (r *relation) covered(rule *policy.Rule, others []*policy.Rule, gone map[*policy.Rule]bool) []*policy.Rule {
 	peers, ports := []*policy.Peer{nil}, []*policy.Port{nil}
 	if len(rule.Peers) > 0 {

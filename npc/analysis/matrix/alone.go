@@ -11,8 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// alone writes down the ends whose verdicts depend on the node that judges, or on other pods. The page cannot know who owns an address as a node sees
-// it, and why an address is closed; so this is asked here, for each such end once.
+// alone writes down the ends whose verdicts depend on the node that judges, or on other pods. The page cannot know who
+// owns an address as a node sees it, and why an address is closed; so this is asked here, for each such end once.
 func (w *pods) alone() {
 	var nodes []string // of the pods that stand for classes
 	var ends []reachability.End

@@ -1,7 +1,7 @@
 package matrix
 
-// document is what the page's script reads. Its fields have short names, for there are many of them. What has many equals is in a list once, and is
-// intended by its number in the list; -1 is none.
+// document is what the page's script reads. Its fields have short names, for there are many of them. What has many
+// equals is in a list once, and is intended by its number in the list; -1 is none.
 type document struct {
 	// Port is the service that is shown first, empty for all ports.
 	Port string `json:"port"`
@@ -143,7 +143,8 @@ type alone struct {
 	Multicast bool `json:"m,omitempty"`
 	// Own holds for each direction whose policies judge it.
 	Own [2]own `json:"w"`
-	// Owner is the subject that owns the address, Owners the same as some nodes see it; At are the nodes that have the address themselves.
+	// Owner is the subject that owns the address, Owners the same as some nodes see it; At are the nodes that have the
+	// address themselves.
 	Owner  int         `json:"r"`
 	Owners map[int]int `json:"rs,omitempty"`
 	At     []int       `json:"at,omitempty"`
@@ -170,7 +171,8 @@ type row struct {
 	Class     int    `json:"c"`
 	// Axes has bit 1 for a row and bit 2 for a column.
 	Axes int `json:"x"`
-	// Prefix begins the names of all its pods, Pods are how they go on, and Addrs their addresses: as many for each as the class has.
+	// Prefix begins the names of all its pods, Pods are how they go on, and Addrs their addresses: as many for each as
+	// the class has.
 	Prefix string   `json:"p,omitempty"`
 	Pods   []string `json:"d,omitempty"`
 	Addrs  []string `json:"a,omitempty"`

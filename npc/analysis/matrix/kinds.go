@@ -12,7 +12,8 @@ type rowKinds struct {
 	From, To []Row
 	// Classes are the classes of pods and addresses that the rows are of.
 	Classes []reachability.Class
-	// Services holds one service of each protocol and range of ports that all policies treat alike: the first one of the range.
+	// Services holds one service of each protocol and range of ports that all policies treat alike: the first one of
+	// the range.
 	Services []flow.Service
 	// Omitted are pods that are in no row, because they own none of their addresses.
 	Omitted []string

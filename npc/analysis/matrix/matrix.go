@@ -1,4 +1,5 @@
-// Package matrix shows who reaches whom, as a table of sources and destinations. Pods with the same labels that no policy distinguishes are one row.
+// Package matrix shows who reaches whom, as a table of sources and destinations. Pods with the same labels that no
+// policy distinguishes are one row.
 //
 //	m, err := matrix.New(view, matrix.Options{Service: service})
 //	err = m.WriteText(os.Stdout)
@@ -91,7 +92,8 @@ func (m *Matrix) asked(from, to int) bool {
 // maxLines is the number of classes above which no lines are kept.
 const maxLines = 2048
 
-// cell returns whether a row reaches a column. If both are the same, that is whether one of its pods reaches another one, or its only pod itself.
+// cell returns whether a row reaches a column. If both are the same, that is whether one of its pods reaches another
+// one, or its only pod itself.
 func (m *Matrix) cell(from, to int) reachability.Cell {
 	a, b := m.From[from], m.To[to]
 	if a.Name == b.Name && len(a.Pods) < 2 {
@@ -133,8 +135,8 @@ func (w textWriter) put(text string) { _, _ = w.WriteString(text) }
 
 func (w textWriter) printf(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
-// WriteText writes the matrix as a table of one character for each cell, with a row for each source. For pairs with one namespace at either end
-// there are two: from it to all, and to it from all others.
+// WriteText writes the matrix as a table of one character for each cell, with a row for each source. For pairs with one
+// namespace at either end there are two: from it to all, and to it from all others.
 func (m *Matrix) WriteText(out io.Writer) error {
 	b := textWriter{bufio.NewWriter(out)}
 	b.printf("%s, from the rows to the columns: ", m.relation.Service)
@@ -209,7 +211,8 @@ func (m *Matrix) writeTable(b textWriter, rows, columns []int) {
 	}
 }
 
-// WriteJSON writes the matrix with the names of rows and columns, their pods, and a word for each cell, or null for a pair that is not in it.
+// WriteJSON writes the matrix with the names of rows and columns, their pods, and a word for each cell, or null for a
+// pair that is not in it.
 func (m *Matrix) WriteJSON(out io.Writer) error {
 	b := textWriter{bufio.NewWriter(out)}
 	head, err := json.Marshal(map[string]any{"port": m.relation.Service, "from": m.From, "to": m.To})

@@ -20,7 +20,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/random"
 )
 
-// explained returns what explain answers about two pods or addresses, and for how many flows and directions cluster network policies decide.
+// explained returns what explain answers about two pods or addresses, and for how many flows and directions cluster
+// network policies decide.
 func explained(t *testing.T, c *cluster.View, from, to string, s flow.Service) (_ reachability.Cell, byTiers int) {
 	t.Helper()
 	flows, n := flow.Between(ownedEnds(t, c, from), ownedEnds(t, c, to), s), 0

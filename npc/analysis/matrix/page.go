@@ -2,8 +2,9 @@
 //
 //	err := matrix.WritePage(out, view, matrix.PageOptions{Options: matrix.Options{}})
 //
-// The page holds the policies and what they see of the pods, not the cells: its script, engine.js, decides each cell and tells the reason when it is
-// asked, so that ten thousand pods on every port fit. The verdicts and the words are those of npc/analysis/explain.
+// The page holds the policies and what they see of the pods, not the cells: its script, engine.js, decides each cell
+// and tells the reason when it is asked, so that ten thousand pods on every port fit. The verdicts and the words are
+// those of npc/analysis/explain.
 
 package matrix
 
@@ -48,8 +49,8 @@ type PageOptions struct {
 	AllPorts bool
 }
 
-// Write writes the page, and returns the pods that are left out because they own none of their addresses. The names of objects, which may hold
-// anything, reach it only as text.
+// Write writes the page, and returns the pods that are left out because they own none of their addresses. The names of
+// objects, which may hold anything, reach it only as text.
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod
 	o.EachPod = false

@@ -14,7 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 )
 
-// Row is a row or a column of a matrix: pods of one namespace with the same labels that no policy distinguishes, or one address.
+// Row is a row or a column of a matrix: pods of one namespace with the same labels that no policy distinguishes, or one
+// address.
 type Row struct {
 	Name string `json:"name"`
 	// Pods are its pods, as namespace/name; none for an address.
@@ -23,7 +24,8 @@ type Row struct {
 	class     int
 }
 
-// isReplicaLabel reports whether a controller puts a label on pods to distinguish them or the revisions of their template.
+// isReplicaLabel reports whether a controller puts a label on pods to distinguish them or the revisions of their
+// template.
 func isReplicaLabel(key string) bool {
 	switch key {
 	case "pod-template-hash", "pod-template-generation", "controller-revision-hash", "controller-uid", "job-name",
@@ -34,7 +36,8 @@ func isReplicaLabel(key string) bool {
 	return false
 }
 
-// Rows returns the rows of classes of a view: one for each pod, or one for the pods of a class whose labels only differ in those of replicas.
+// Rows returns the rows of classes of a view: one for each pod, or one for the pods of a class whose labels only differ
+// in those of replicas.
 func Rows(v *cluster.View, classes []reachability.Class, each bool) []Row {
 	var rows []Row
 	for i, c := range classes {
@@ -104,7 +107,8 @@ func name(rows []Row, pods map[string]*npc.Pod) {
 	}
 }
 
-// commonPrefix returns the common prefix of two names of one namespace up to a dash. It is empty if that is only the namespace.
+// commonPrefix returns the common prefix of two names of one namespace up to a dash. It is empty if that is only the
+// namespace.
 func commonPrefix(a, b string) string {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {

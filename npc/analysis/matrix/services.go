@@ -8,7 +8,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// services writes down the services that policies treat differently: ranges of ports of one protocol that the same items of rules match are one.
+// services writes down the services that policies treat differently: ranges of ports of one protocol that the same
+// items of rules match are one.
 func (w *pods) services() {
 	groups := map[string]int{} // protocol and items that match -> the service
 	for _, ports := range flow.PortsFrom(w.kinds.Services) {

@@ -13,8 +13,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// nothingElseIsAllowed asks about all pairs of pods and some addresses. What is allowed to or from a pod whose workload was recorded must be what was
-// seen of that workload, or of one that labels cannot tell from it.
+// nothingElseIsAllowed asks about all pairs of pods and some addresses. What is allowed to or from a pod whose workload
+// was recorded must be what was seen of that workload, or of one that labels cannot tell from it.
 func (s *scene) nothingElseIsAllowed(policies []networkingv1.NetworkPolicy, limit int) {
 	w := s.State
 	w.Policies = policies
@@ -98,7 +98,8 @@ func (s *scene) isPods(a netip.Addr) bool {
 	return s.podAt(a) != nil && (s.known || slices.ContainsFunc(s.records, func(r flowlog.Record) bool { return r.From.Addr == a || r.To.Addr == a }))
 }
 
-// mayBe reports whether a selector of a recorded end may match a pod: it has the labels, and nobody knows of its further ones.
+// mayBe reports whether a selector of a recorded end may match a pod: it has the labels, and nobody knows of its
+// further ones.
 func (s *scene) mayBe(p *refmodel.Pod, e flowlog.End) bool {
 	if s.areKnown(p) || !e.IsPod() || p.Namespace != e.Namespace {
 		return same(p, e)
@@ -141,7 +142,8 @@ func (s *scene) justified(own *refmodel.Pod, other netip.Addr, service flow.Serv
 	return !s.isPods(other) && len(outside) > limit // ranges may contain it; how wide they are, others ask
 }
 
-// isAmbiguous reports whether pods with the labels of a destination are known to give a name to different ports: the number tells more then.
+// isAmbiguous reports whether pods with the labels of a destination are known to give a name to different ports: the
+// number tells more then.
 func (s *scene) isAmbiguous(name string, dst *refmodel.Pod) bool {
 	ports := map[uint16]bool{}
 	for _, r := range s.records {

@@ -59,7 +59,8 @@ func (p *ports) add(name string, s flow.Service) {
 	p.of[key][s.Port] = struct{}{}
 }
 
-// item returns how a rule names a service of the workload: by a name that all its pods have for the port, and for no other one.
+// item returns how a rule names a service of the workload: by a name that all its pods have for the port, and for no
+// other one.
 func (p *ports) item(s flow.Service) item {
 	for _, name := range p.common[s] {
 		if len(p.of[portName{s.Protocol, name}]) == 1 {

@@ -15,8 +15,9 @@ type block struct {
 	except []netip.Prefix
 }
 
-// group returns ranges that contain all addresses: at most a limit, and of those the ones that contain the fewest addresses. What is to be avoided
-// is not contained if the limit allows that, and else excepted with as much around it as was not seen either.
+// group returns ranges that contain all addresses: at most a limit, and of those the ones that contain the fewest
+// addresses. What is to be avoided is not contained if the limit allows that, and else excepted with as much around it
+// as was not seen either.
 func group(seen, avoid []netip.Addr, limit int) (blocks []block) {
 	seen = slices.SortedFunc(slices.Values(seen), netip.Addr.Compare)
 	seen = slices.Compact(seen)
@@ -67,7 +68,8 @@ type tree struct {
 	best []choice
 }
 
-// choice is how many ranges are chosen in the lower half of a tree, 0 if the tree's own range is, and what that costs in all.
+// choice is how many ranges are chosen in the lower half of a tree, 0 if the tree's own range is, and what that costs
+// in all.
 type choice struct {
 	low  int
 	cost cost

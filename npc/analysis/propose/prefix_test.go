@@ -51,7 +51,8 @@ func TestGroupsOfAddresses(t *testing.T) {
 	}
 }
 
-// narrowest returns the number of addresses in the narrowest ranges, at most a limit, that contain sorted ones: each holds some in a row.
+// narrowest returns the number of addresses in the narrowest ranges, at most a limit, that contain sorted ones: each
+// holds some in a row.
 func narrowest(sorted []netip.Addr, limit int) uint64 {
 	if len(sorted) == 0 {
 		return 0

@@ -1,5 +1,5 @@
-// Package propose finds the NetworkPolicies that allow the connections of a recording from and to the workloads of a namespace, and nothing else
-// that labels can tell from them.
+// Package propose finds the NetworkPolicies that allow the connections of a recording from and to the workloads of a
+// namespace, and nothing else that labels can tell from them.
 //
 //	policies, err := propose.Request{Namespace: "shop", Records: records, Limit: 8}.Policies()
 //	fmt.Print(policies[0].Text)    // YAML, with the connections that justify each rule as comments
@@ -26,12 +26,14 @@ import (
 // Request is what policies are sought for.
 type Request struct {
 	Namespace string
-	// Records are as flowlog.Read gives them, which checks their names and labels. Those count that were allowed and got a reply.
+	// Records are as flowlog.Read gives them, which checks their names and labels. Those count that were allowed and
+	// got a reply.
 	Records []flowlog.Record
-	// Known is what manifests tell of the cluster, or nil: further pods to tell apart, how they name their ports, the addresses of their nodes and
-	// the names of policies that there are.
+	// Known is what manifests tell of the cluster, or nil: further pods to tell apart, how they name their ports, the
+	// addresses of their nodes and the names of policies that there are.
 	Known *cluster.View
-	// Limit is how many ranges of addresses a rule may have. It is at least 1; a rule with addresses of both families has two or more.
+	// Limit is how many ranges of addresses a rule may have. It is at least 1; a rule with addresses of both families
+	// has two or more.
 	Limit int
 	// All asks for a policy that allows nothing for every workload that has no connections that count.
 	All bool
@@ -46,7 +48,8 @@ type Policy struct {
 	Text string
 }
 
-// Policies returns the policies, ordered by the names of the workloads, and the workloads of the namespace that get none.
+// Policies returns the policies, ordered by the names of the workloads, and the workloads of the namespace that get
+// none.
 func (r Request) Policies() (policies []Policy, without []string, err error) {
 	c := count(r.Records, r.Known)
 	if err := r.check(c); err != nil {

@@ -47,8 +47,8 @@ func end(t *testing.T, text string) (e flowlog.End) {
 	return flowlog.End{Namespace: words[0], Workload: words[1], Pod: words[2], Addr: netip.MustParseAddr(words[3]), Labels: fixture.Labels(t, words[4])}
 }
 
-// recording reads lines such as "web > api tcp/80 http 12": the ends, the port, its names or -, how many connections there were, and what was
-// otherwise than usual.
+// recording reads lines such as "web > api tcp/80 http 12": the ends, the port, its names or -, how many connections
+// there were, and what was otherwise than usual.
 func recording(t *testing.T, lines string) (records []flowlog.Record) {
 	t.Helper()
 	day := time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC)

@@ -36,7 +36,8 @@ var services = []flow.Service{{Protocol: npc.TCP, Port: 80}, {Protocol: npc.TCP,
 	{Protocol: npc.TCP, Port: 53}, {Protocol: npc.UDP, Port: 53},
 	{Protocol: npc.SCTP, Port: 9}, {Protocol: npc.ICMP}}
 
-// drawScene draws workloads that share labels and some that have none, whose pods name ports as they like, and connections of all kinds.
+// drawScene draws workloads that share labels and some that have none, whose pods name ports as they like, and
+// connections of all kinds.
 func drawScene(t *rapid.T) *scene {
 	s := &scene{T: t, State: refmodel.State{Namespaces: map[string]map[string]string{}}}
 	for _, ns := range []string{"shop", "ops", "kube-system"} {
@@ -94,7 +95,8 @@ func (s *scene) addPod(namespace, workload string, labels map[string]string) {
 	s.Pods, s.workloads = append(s.Pods, pod), append(s.workloads, workload)
 }
 
-// drawRecord draws connections between two of the pods up to a number, or of one and an address among those of pods at one end.
+// drawRecord draws connections between two of the pods up to a number, or of one and an address among those of pods at
+// one end.
 func (s *scene) drawRecord(outside, pod int, services []flow.Service) {
 	family := rapid.IntRange(0, 1).Draw(s.T, "family")
 	r := flowlog.Record{Count: 2, Verdict: flowlog.Allowed, Replied: 1, Port: rapid.SampledFrom(services).Draw(s.T, "service")}
@@ -273,7 +275,8 @@ func (s *scene) nothingIsSuperfluous(policies []networkingv1.NetworkPolicy) {
 	}
 }
 
-// replayAgrees asks replay about the policies, and about them without one of their rules: it finds what the judge says is lost, nothing else.
+// replayAgrees asks replay about the policies, and about them without one of their rules: it finds what the judge says
+// is lost, nothing else.
 func (s *scene) replayAgrees(policies []networkingv1.NetworkPolicy) {
 	less := slices.Clone(policies)
 	i := rapid.IntRange(0, len(less)-1).Draw(s.T, "policy")

@@ -147,8 +147,8 @@ func joined(single []*entry, limit int, pods []netip.Addr) (out []*entry) {
 	return out
 }
 
-// indispensable returns the entries without those whose connections others allow too, the narrowest first: a range that stands for many addresses
-// may contain one that has an entry of its own.
+// indispensable returns the entries without those whose connections others allow too, the narrowest first: a range that
+// stands for many addresses may contain one that has an entry of its own.
 func indispensable(entries []*entry) []*entry {
 	slices.SortStableFunc(entries, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.kind(), b.kind()), cmp.Compare(b.block.Bits(), a.block.Bits()))

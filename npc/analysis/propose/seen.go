@@ -97,8 +97,8 @@ func (s *seen) add(r flowlog.Record) {
 	}
 }
 
-// isExempt reports whether no NetworkPolicy judges connections: from a pod to itself, between a pod and its node, and multicast. A workload's
-// last connection may have been from a pod to itself, and others between its pods.
+// isExempt reports whether no NetworkPolicy judges connections: from a pod to itself, between a pod and its node, and
+// multicast. A workload's last connection may have been from a pod to itself, and others between its pods.
 func isExempt(record flowlog.Record, known *cluster.View) bool {
 	from, to := record.From, record.To
 	switch {

@@ -28,14 +28,16 @@ func (w *workload) String() string {
 	return strings.Join(w.names, ", ")
 }
 
-// isDNS reports whether the pods answer the cluster's DNS queries. All clusters give them this label, whichever program they run.
+// isDNS reports whether the pods answer the cluster's DNS queries. All clusters give them this label, whichever program
+// they run.
 func (w *workload) isDNS() bool {
 	return w.namespace == dnsNamespace && w.labels[dnsLabel] == dnsValue
 }
 
 const dnsNamespace, dnsLabel, dnsValue = "kube-system", "k8s-app", "kube-dns"
 
-// contains reports whether another workload of the namespace has all labels of this one, and more: a selector of the labels alone would match it.
+// contains reports whether another workload of the namespace has all labels of this one, and more: a selector of the
+// labels alone would match it.
 func (w *workload) contains(o *workload) bool {
 	if w.namespace != o.namespace || len(o.labels) <= len(w.labels) {
 		return false

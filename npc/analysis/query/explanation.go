@@ -1,5 +1,6 @@
-// Package query answers whether a connection is allowed: it resolves the ends of a query, explains each flow between them, compares that
-// with the kernel of this node if asked to, and adds the nearest changes that would allow what is denied.
+// Package query answers whether a connection is allowed: it resolves the ends of a query, explains each flow between
+// them, compares that with the kernel of this node if asked to, and adds the nearest changes that would allow what is
+// denied.
 //
 // It must not read clusters or kernels, which come as Knowledge, nor print anything.
 //
@@ -27,9 +28,11 @@ import (
 type Explanation struct {
 	// Allowed reports whether all verdicts allow the connection, including those of the kernel if there are any.
 	Allowed bool `json:"allowed"`
-	// Unknown is set if neither is known: no verdict denies the connection, and for one something could not be read that decides.
+	// Unknown is set if neither is known: no verdict denies the connection, and for one something could not be read
+	// that decides.
 	Unknown bool `json:"unknown,omitempty"`
-	// Service is the Service that the connection goes to, with verdicts for each of its endpoints; nil if it goes to none.
+	// Service is the Service that the connection goes to, with verdicts for each of its endpoints; nil if it goes to
+	// none.
 	Service  *service.Target   `json:"service,omitempty"`
 	Verdicts []explain.Verdict `json:"verdicts"`
 	// Kernel is what the kernel of this node does.
@@ -80,8 +83,8 @@ func (x *Explanation) addVerdicts(c *cluster.View, flows []flow.Flow) {
 	x.Verdicts, x.Groups = append(x.Verdicts, verdicts...), append(x.Groups, verdicts)
 }
 
-// addAdvice adds changes for the first endpoints that are denied. The change preferred for one may be enough for the next, so each endpoint is
-// looked at as if the changes before were made.
+// addAdvice adds changes for the first endpoints that are denied. The change preferred for one may be enough for the
+// next, so each endpoint is looked at as if the changes before were made.
 func (x *Explanation) addAdvice(k Knowledge, endpoints [][]flow.Flow) error {
 	c, controllers, advised := k.Cluster, controllers(k.Pods), 0
 	for _, flows := range endpoints {

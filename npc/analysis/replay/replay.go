@@ -2,8 +2,8 @@
 //
 //	changes := replay.Changes(records, c)    // c holds the policies that are to be
 //
-// It trusts npc/analysis/explain. The pods are those of the recording, with the labels that they had; of the cluster's pods it takes only where they
-// run and how they name their ports. It does not know how verdicts could be kept.
+// It trusts npc/analysis/explain. The pods are those of the recording, with the labels that they had; of the cluster's
+// pods it takes only where they run and how they name their ports. It does not know how verdicts could be kept.
 package replay
 
 import (
@@ -22,8 +22,8 @@ type Change struct {
 // Outcome is what happens to the connections of a record.
 type Outcome struct {
 	Verdict flowlog.Verdict `json:"verdict"`
-	// By are the rules that decide: of both ends if the connections are allowed, else of those that deny them. There are none if no policy is
-	// for the pods.
+	// By are the rules that decide: of both ends if the connections are allowed, else of those that deny them. There
+	// are none if no policy is for the pods.
 	By []flowlog.Rule `json:"by,omitempty"`
 }
 
@@ -50,7 +50,8 @@ func Changes(records []flowlog.Record, c *cluster.Cluster) (changes []Change) {
 	return changes
 }
 
-// Between returns the records whose verdict differs between the policies of two clusters, in their order, whatever it was when they were recorded.
+// Between returns the records whose verdict differs between the policies of two clusters, in their order, whatever it
+// was when they were recorded.
 func Between(records []flowlog.Record, before, after *cluster.Cluster) (changes []Change) {
 	first, second := newStage(before), newStage(after)
 	for i, r := range records {
@@ -80,7 +81,8 @@ func outcome(v explain.Verdict) Outcome {
 	return o
 }
 
-// Deciding returns the rule that decides a direction, or the policies that isolate the pod if no rule allows the connections.
+// Deciding returns the rule that decides a direction, or the policies that isolate the pod if no rule allows the
+// connections.
 func Deciding(s explain.Side) (rules []flowlog.Rule) {
 	direction := s.Direction.String()
 	if s.By != nil {
@@ -116,7 +118,8 @@ func denials(records []flowlog.Record) denying {
 	return all
 }
 
-// overrule reports whether the connections of a record were allowed by one node, and denied by the other's. The record of that node tells of them.
+// overrule reports whether the connections of a record were allowed by one node, and denied by the other's. The record
+// of that node tells of them.
 func (d denying) overrule(r flowlog.Record) bool {
 	nodes := d[r.Between()]
 	return r.Verdict == flowlog.Allowed && r.Replied == 0 && (len(nodes) > 1 || len(nodes) == 1 && !nodes[r.Node])

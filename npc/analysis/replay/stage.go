@@ -14,8 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// stage is the worlds that the records are played in. A recording is of a long time, in which addresses change hands and pods their labels: in
-// one world, nothing has two owners or two sets of labels.
+// stage is the worlds that the records are played in. A recording is of a long time, in which addresses change hands
+// and pods their labels: in one world, nothing has two owners or two sets of labels.
 type stage struct {
 	known  *cluster.View
 	empty  *cluster.Cluster    // what is known without its pods
@@ -56,7 +56,8 @@ func (s *stage) place(i int, r flowlog.Record) {
 	in.add(i, r, from, to)
 }
 
-// pod returns the pod that an end of a record is, nil if it is none. Its names of the port count if the cluster has no pod like it.
+// pod returns the pod that an end of a record is, nil if it is none. Its names of the port count if the cluster has no
+// pod like it.
 func (s *stage) pod(r flowlog.Record, e, other flowlog.End, names []string) *npc.Pod {
 	if !e.IsPod() {
 		return nil
@@ -77,7 +78,8 @@ func (s *stage) pod(r flowlog.Record, e, other flowlog.End, names []string) *npc
 	return p
 }
 
-// reconcile adds what else of an end is known: that an address is a node's, and that a namespace has its name as a label, as each has.
+// reconcile adds what else of an end is known: that an address is a node's, and that a namespace has its name as a
+// label, as each has.
 func (s *stage) reconcile(w *state, e flowlog.End) {
 	if !e.IsPod() {
 		for _, n := range s.known.NodesAt(e.Addr) {

@@ -64,7 +64,8 @@ func (w *state) add(i int, r flowlog.Record, from, to *npc.Pod) {
 		w.named[port{keyOf(to), r.Port}] = joined(r.PortNames)
 	}
 	if f.From == f.To {
-		// The last connection was from a pod to itself, which only a Service can lead out of the pod. The others may have been between pods.
+		// The last connection was from a pod to itself, which only a Service can lead out of the pod. The others may
+		// have been between pods.
 		f.ThroughService = true
 		if r.Count > 1 && !strings.HasPrefix(r.To.Workload, "Pod/") {
 			another := *w.pods[f.To.Pod]

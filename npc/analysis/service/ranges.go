@@ -16,8 +16,8 @@ type addrRange struct {
 	Of string
 }
 
-// findRanges returns the ranges of the cluster's addresses. Those of pods are in the nodes, or around the pods of nodes without ranges;
-// those of Services are around the Services.
+// findRanges returns the ranges of the cluster's addresses. Those of pods are in the nodes, or around the pods of nodes
+// without ranges; those of Services are around the Services.
 func findRanges(v *cluster.View, services []*corev1.Service, nodes []*corev1.Node) []addrRange {
 	var out []addrRange
 	add := func(p netip.Prefix, of string) {
@@ -57,8 +57,8 @@ func around(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, bits6)
 }
 
-// serviceRange returns the smallest range with all cluster IPs of a family, and at least the one around an address. It is invalid if they
-// have too little in common.
+// serviceRange returns the smallest range with all cluster IPs of a family, and at least the one around an address. It
+// is invalid if they have too little in common.
 func serviceRange(services []*corev1.Service, is4 bool) (out netip.Prefix) {
 	for _, s := range services {
 		for _, text := range clusterIPs(s) {

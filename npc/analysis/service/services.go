@@ -91,8 +91,8 @@ func (x *Network) Find(text, port string) (*Target, error) {
 	return nil, nil //nolint:nilnil // it is none
 }
 
-// FindAll returns the targets of connections to an address or to the name of a Service at each of its ports, or at one if it is given. There are none
-// if the text names no Service.
+// FindAll returns the targets of connections to an address or to the name of a Service at each of its ports, or at one
+// if it is given. There are none if the text names no Service.
 func (x *Network) FindAll(text, port string) (all []*Target, err error) {
 	s := x.service(text)
 	if port != "" || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -323,8 +323,8 @@ func (x *Network) Name(a netip.Addr) string {
 	return ""
 }
 
-// Doubt returns the reason to doubt that an address is outside of the cluster: it is in the range of pods or Services, but none has it. It
-// is empty if there is no such reason.
+// Doubt returns the reason to doubt that an address is outside of the cluster: it is in the range of pods or Services,
+// but none has it. It is empty if there is no such reason.
 func (x *Network) Doubt(a netip.Addr) string {
 	if !a.IsValid() || x.nodes[a] || a.IsMulticast() {
 		return ""

@@ -1,5 +1,5 @@
-// Package whocan finds out who reaches a pod or an address, and what it reaches: pods, nodes and addresses outside, on which ports, and by which
-// policy and rule.
+// Package whocan finds out who reaches a pod or an address, and what it reaches: pods, nodes and addresses outside, on
+// which ports, and by which policy and rule.
 //
 //	answer := whocan.Around(view, whocan.Question{Ends: ends, Direction: npc.Ingress})
 //
@@ -44,8 +44,8 @@ const (
 	kindUnreadable = "unread"
 )
 
-// Neighbour is who may reach a pod, or what it may reach: pods of one namespace with the same labels that no policy distinguishes, nodes with the
-// pods on their network, or addresses of no pod and no node that no policy distinguishes.
+// Neighbour is who may reach a pod, or what it may reach: pods of one namespace with the same labels that no policy
+// distinguishes, nodes with the pods on their network, or addresses of no pod and no node that no policy distinguishes.
 type Neighbour struct {
 	Kind      string   `json:"kind"`
 	Name      string   `json:"name,omitempty"`
@@ -156,8 +156,8 @@ func (a *around) ask(ends []flow.End) (spans []Span) {
 	return merge(spans)
 }
 
-// intervals returns the ports that are asked about, such that policies treat those of one interval alike between the question's ends and some
-// others.
+// intervals returns the ports that are asked about, such that policies treat those of one interval alike between the
+// question's ends and some others.
 func (a *around) intervals(ends []flow.End) (out []flow.Ports) {
 	for _, s := range a.Services {
 		out = append(out, flow.Ports{Protocol: s.Protocol, First: s.Port, Last: s.Port})

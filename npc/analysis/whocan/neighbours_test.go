@@ -41,8 +41,8 @@ func ask(rt *rapid.T, s *scene.Scene, v *cluster.View, pod string, services ...f
 	return a
 }
 
-// alike checks that addresses outside get the same answers about another pod of which the same is said to hold. Of pods, each has the other in place
-// of itself, and their nodes may be others.
+// alike checks that addresses outside get the same answers about another pod of which the same is said to hold. Of
+// pods, each has the other in place of itself, and their nodes may be others.
 func (a *asked) alike(name, pod string, others []whocan.Neighbour) {
 	outside := func(all []whocan.Neighbour) (out []whocan.Neighbour) {
 		for _, n := range all {
@@ -134,8 +134,9 @@ func (a *asked) everybody(v *cluster.View, services []flow.Service) (unknown int
 	return unknown
 }
 
-// TestWhoReachesAPodAndWhatItReachesIsWhatTheJudgeSays asks about a pod of random clusters. The answers for each pod, node and address outside are
-// the judge's, on all ports that policies may tell apart, also if only one port is asked about.
+// TestWhoReachesAPodAndWhatItReachesIsWhatTheJudgeSays asks about a pod of random clusters. The answers for each pod,
+// node and address outside are the judge's, on all ports that policies may tell apart, also if only one port is asked
+// about.
 func TestWhoReachesAPodAndWhatItReachesIsWhatTheJudgeSays(t *testing.T) {
 	differing := 0
 	check := func(rt *rapid.T) {
@@ -160,7 +161,8 @@ func TestWhoReachesAPodAndWhatItReachesIsWhatTheJudgeSays(t *testing.T) {
 	}
 }
 
-// TestWhoReachesAPodIsUnknownOnlyWithoutRights hides namespaces of random clusters: an answer that is not unknown is the judge's on the whole.
+// TestWhoReachesAPodIsUnknownOnlyWithoutRights hides namespaces of random clusters: an answer that is not unknown is
+// the judge's on the whole.
 func TestWhoReachesAPodIsUnknownOnlyWithoutRights(t *testing.T) {
 	known, unknown := 0, 0
 	check := func(rt *rapid.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// outside returns the addresses of no pod and no node, those with the same answers together. Only the blocks of policies that choose the pods
-// count, as nothing else judges what is outside.
+// outside returns the addresses of no pod and no node, those with the same answers together. Only the blocks of
+// policies that choose the pods count, as nothing else judges what is outside.
 func (a *around) outside() (out []Neighbour) {
 	taken := a.takenAddrs()
 	for _, r := range ipblock.NewClasses(a.ownBlocks()).Ranges() {

@@ -29,7 +29,8 @@ func addPorts(to flow.Split, rule *policy.Rule, destinations []*npc.Pod) {
 // Span is ports with one answer.
 type Span struct {
 	Ports flow.Ports `json:"ports"`
-	// Reach is allowed, denied, partly (in one family), never (no addresses of the same family) or unknown. By is what decides, in words.
+	// Reach is allowed, denied, partly (in one family), never (no addresses of the same family) or unknown. By is what
+	// decides, in words.
 	Reach string `json:"verdict"`
 	By    string `json:"by,omitempty"`
 }
@@ -42,7 +43,8 @@ func (s Span) Reached() bool {
 // Unknown reports whether that is not known, because something could not be read.
 func (s Span) Unknown() bool { return s.Reach == string(reachability.CellUnknown) }
 
-// merge joins spans of neighbouring ports with the same answer, and those of all protocols if the answer is the same for everything.
+// merge joins spans of neighbouring ports with the same answer, and those of all protocols if the answer is the same
+// for everything.
 func merge(spans []Span) (out []Span) {
 	for _, s := range spans {
 		if n := len(out) - 1; n >= 0 && out[n].Ports.Protocol == s.Ports.Protocol && out[n].Reach == s.Reach && out[n].By == s.By {

@@ -7,7 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// TestMergedSpans are those of neighbouring ports with the same answer, never of two protocols unless everything has it.
+// TestMergedSpans are those of neighbouring ports with the same answer, never of two protocols unless everything has
+// it.
 func TestMergedSpans(t *testing.T) {
 	of := func(protocol uint8, first, last uint16, answer string) Span {
 		return Span{Ports: flow.Ports{Protocol: protocol, First: first, Last: last}, Reach: answer}

@@ -1,5 +1,5 @@
-// Package ipowner decides which of the pods that claim an address owns it, and reports claims that contradict each other. It
-// knows nothing about policies or the kernel.
+// Package ipowner decides which of the pods that claim an address owns it, and reports claims that contradict each
+// other. It knows nothing about policies or the kernel.
 //
 //	t := ipowner.Table[*pod]{Rather: startedLater, Refused: isNodeAddress}
 //	from, to := t.Settle(addr, p, true) // p claims addr: the owner before and after
@@ -10,8 +10,9 @@ import (
 	"slices"
 )
 
-// Table holds the pods that claim each address, and its owner. Several pods may claim one address, because addresses are used
-// again before the end of the former pod is known; at most one owns it. P identifies a pod; its zero value is no pod.
+// Table holds the pods that claim each address, and its owner. Several pods may claim one address, because addresses
+// are used again before the end of the former pod is known; at most one owns it. P identifies a pod; its zero value is
+// no pod.
 type Table[P comparable] struct {
 	// Before reports whether a owns an address rather than b, if both claim it.
 	Before func(a, b P) bool
@@ -33,8 +34,8 @@ func (t *Table[P]) Owner(a netip.Addr) P { return t.claimants[a].owner }
 // Others returns the pods that claim an address without owning it. The caller must not change the slice.
 func (t *Table[P]) Others(a netip.Addr) []P { return t.claimants[a].others }
 
-// Resolve adds or withdraws a pod's claim, or decides again after a change of the pod. It returns the owner of the address
-// before and after.
+// Resolve adds or withdraws a pod's claim, or decides again after a change of the pod. It returns the owner of the
+// address before and after.
 func (t *Table[P]) Resolve(a netip.Addr, p P, claimed bool) (from, to P) {
 	var none P
 	c := t.claimants[a]
@@ -75,8 +76,8 @@ func (t *Table[P]) choose(a netip.Addr, all []P) (owner P) {
 	return owner
 }
 
-// Choose returns which of the pods that claim an address owns it, or the zero value if all are refused. Rather reports whether the address
-// belongs to a rather than to b.
+// Choose returns which of the pods that claim an address owns it, or the zero value if all are refused. Rather reports
+// whether the address belongs to a rather than to b.
 func Choose[P comparable](all []P, refused func(P) bool, before func(a, b P) bool) (owner P) {
 	var none P
 	for _, q := range all {

@@ -30,8 +30,8 @@ const (
 // Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{OfNode, HostIPs, LocalPod, RemotePod} }
 
-// reconciled returns the minimum duration of a conflict before it is reported. The next pod of an address may claim it shortly
-// before the end of the former one is known.
+// reconciled returns the minimum duration of a conflict before it is reported. The next pod of an address may claim it
+// shortly before the end of the former one is known.
 func (k Kind) reconciled() time.Duration {
 	if k == LocalPod || k == RemotePod {
 		return 5 * time.Second

@@ -16,8 +16,9 @@ import (
 // batch is how many connections are opened before their events are read.
 const batch = 2000
 
-// BenchmarkEvents opens UDP connections that the node forwards, in turns without a subscription and with it. "first-more-ns" is how much longer the
-// first packet of a connection takes with it, sending included, and "read-ns" what the reader takes for each event: the medians of batches.
+// BenchmarkEvents opens UDP connections that the node forwards, in turns without a subscription and with it.
+// "first-more-ns" is how much longer the first packet of a connection takes with it, sending included, and "read-ns"
+// what the reader takes for each event: the medians of batches.
 func BenchmarkEvents(b *testing.B) {
 	s := newScene(b)
 	s.reader.Close()
@@ -50,8 +51,9 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkReplies holds whole TCP connections, with ways to learn that there was a reply. "more-ns" is how much longer a connection takes than without
-// any subscription, and "read-ns" what reading takes for each connection. The updates are those of each state that a connection takes.
+// BenchmarkReplies holds whole TCP connections, with ways to learn that there was a reply. "more-ns" is how much longer
+// a connection takes than without any subscription, and "read-ns" what reading takes for each connection. The updates
+// are those of each state that a connection takes.
 func BenchmarkReplies(b *testing.B) {
 	for name, groups := range map[string][]int{"new": {unix.NFNLGRP_CONNTRACK_NEW}, "new+update": {unix.NFNLGRP_CONNTRACK_NEW, unix.NFNLGRP_CONNTRACK_UPDATE}} {
 		b.Run(name, func(b *testing.B) {
@@ -274,7 +276,8 @@ func drain(b *testing.B, all []*socket) {
 	}
 }
 
-// onThread returns how long a function keeps the processor, in nanoseconds. A packet is forwarded by the thread that sends it.
+// onThread returns how long a function keeps the processor, in nanoseconds. A packet is forwarded by the thread that
+// sends it.
 func onThread(f func()) float64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

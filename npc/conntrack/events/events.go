@@ -1,5 +1,5 @@
-// Package events tells which connections the kernel's connection tracking has taken in: those whose first packet got through. It knows nothing
-// about pods or policies, and imports no other package of this module.
+// Package events tells which connections the kernel's connection tracking has taken in: those whose first packet got
+// through. It knows nothing about pods or policies, and imports no other package of this module.
 //
 //	r, err := events.Open()
 //	err = r.Run(ctx, func(opened []events.Connection) { ... })
@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// period is the time between two readings. A reader that waits for each event wakes with each packet, which costs four times as much.
+	// period is the time between two readings. A reader that waits for each event wakes with each packet, which costs
+	// four times as much.
 	period = 10 * time.Millisecond
 	// bufferSize is the size of the kernel's queue of events: a third of a second at 20,000 connections a second.
 	bufferSize = 4 << 20
@@ -28,7 +29,8 @@ const (
 	setting = "/proc/sys/net/netfilter/nf_conntrack_events"
 )
 
-// Connection is a new connection as the FORWARD chain saw it, after the destination and before the source was translated.
+// Connection is a new connection as the FORWARD chain saw it, after the destination and before the source was
+// translated.
 type Connection struct {
 	Src, Dst netip.Addr
 	// Protocol is the IP protocol number, and Port the destination's port, 0 of a protocol without ports.
@@ -79,15 +81,15 @@ func (r *Reader) Close() { r.socket.close() }
 // Lost returns how many events the kernel dropped because they were not read in time.
 func (r *Reader) Lost() uint64 { return r.lost.Load() }
 
-// Resumed returns how many TCP connections were taken up in the middle. They may be older than the node's memory of them, and which end opened
-// them is not known.
+// Resumed returns how many TCP connections were taken up in the middle. They may be older than the node's memory of
+// them, and which end opened them is not known.
 func (r *Reader) Resumed() uint64 { return r.resumed.Load() }
 
 // Unsynced returns how many events could not be understood.
 func (r *Reader) Unsynced() uint64 { return r.unsynced.Load() }
 
-// Run passes on the new connections of each period until the context ends, or until there are no events any more. The slice is valid until
-// handle returns.
+// Run passes on the new connections of each period until the context ends, or until there are no events any more. The
+// slice is valid until handle returns.
 func (r *Reader) Run(ctx context.Context, handle func(opened []Connection)) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()

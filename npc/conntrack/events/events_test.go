@@ -144,7 +144,8 @@ func TestS99_NewConnections(t *testing.T) {
 	}
 }
 
-// TestS99_PickUpsAreApart: a TCP connection that the node has forgotten is taken up by its next segment, and is no new one.
+// TestS99_PickUpsAreApart: a TCP connection that the node has forgotten is taken up by its next segment, and is no new
+// one.
 func TestS99_PickUpsAreApart(t *testing.T) {
 	s := newScene(t)
 	conn, err := s.web.DialContext(t.Context(), "tcp", netip.AddrPortFrom(s.db.Addr4(), 80).String())

@@ -10,8 +10,8 @@ import (
 // receiveTimeout bounds the wait for the kernel, in seconds.
 const receiveTimeout = 10
 
-// Replied lists the connections in the kernel's table that both ends have sent packets of. What comes and goes meanwhile may be missing. Zones
-// other than the node's own are left out.
+// Replied lists the connections in the kernel's table that both ends have sent packets of. What comes and goes
+// meanwhile may be missing. Zones other than the node's own are left out.
 func Replied(each func(Connection)) error {
 	s, err := open(0)
 	if err != nil {

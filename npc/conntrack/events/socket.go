@@ -59,7 +59,8 @@ func (s *socket) prepare(group int) error {
 
 func (s *socket) close() { _ = unix.Close(s.fd) }
 
-// next returns the next datagram of the kernel, valid until the next call, or nil if there is none, on a socket that waits: in time.
+// next returns the next datagram of the kernel, valid until the next call, or nil if there is none, on a socket that
+// waits: in time.
 func (s *socket) next() ([]byte, error) {
 	for {
 		n, from, err := unix.Recvfrom(s.fd, s.in, 0)

@@ -15,7 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 )
 
-// TestS72_NoObjectTakesALocalPodOutOfEnforcement shows what others' objects and the node do to the address of a local pod.
+// TestS72_NoObjectTakesALocalPodOutOfEnforcement shows what others' objects and the node do to the address of a local
+// pod.
 func TestS72_NoObjectTakesALocalPodOutOfEnforcement(t *testing.T) {
 	web := []string{"10.32.1.2", "fd32:1::2"}
 	hosts := func(p *npc.Pod) { p.HostAddrs = parseAddrs(web) }
@@ -84,7 +85,8 @@ func parseAddrs(texts []string) []netip.Addr {
 	return out
 }
 
-// TestS27_ARemotePeersAddressIsForgotten shows for which addresses of other nodes' pods connections are deleted, and when.
+// TestS27_ARemotePeersAddressIsForgotten shows for which addresses of other nodes' pods connections are deleted, and
+// when.
 func TestS27_ARemotePeersAddressIsForgotten(t *testing.T) {
 	w := newHarness(t)
 	w.Namespace("a")
@@ -255,8 +257,8 @@ func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
 	w.Expect("outside > a/web tcp:80 = no")
 }
 
-// TestS72_TheNodeOfAContestedPod is not reached by a pod whose policies may deny that, while another pod that claims its address is isolated:
-// whose the packets are cannot be told, and the pod is in no list meanwhile.
+// TestS72_TheNodeOfAContestedPod is not reached by a pod whose policies may deny that, while another pod that claims
+// its address is isolated: whose the packets are cannot be told, and the pod is in no list meanwhile.
 func TestS72_TheNodeOfAContestedPod(t *testing.T) {
 	w := newHarness(t, identifiedByRange)
 	w.Namespace("a")

@@ -78,7 +78,8 @@ func remembered(c synthetic.Cluster, n int) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkEvent takes one change from the call to the plan. Its floor is a map of pods in which a pod gets other labels.
+// BenchmarkEvent takes one change from the call to the plan. Its floor is a map of pods in which a pod gets other
+// labels.
 func BenchmarkEvent(b *testing.B) {
 	for _, c := range synthetic.Sizes() {
 		var m *controller.Controller
@@ -201,9 +202,9 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkRulesMet measures how many rules a packet that opens a connection is tried against, from FORWARD on, before the rules of the namespace of
-// the local pod that it is for ("before-space"), and before the first rule that is for that pod ("before-own"): those of the pod that
-// is worst off.
+// BenchmarkRulesMet measures how many rules a packet that opens a connection is tried against, from FORWARD on, before
+// the rules of the namespace of the local pod that it is for ("before-space"), and before the first rule that is for
+// that pod ("before-own"): those of the pod that is worst off.
 func BenchmarkRulesMet(b *testing.B) {
 	for _, c := range []synthetic.Cluster{
 		fullNode(1, 1), fullNode(1, 10), fullNode(1, 1_000), fullNode(10, 100), fullNode(50, 1_000), fullNode(110, 2_200),
@@ -249,7 +250,8 @@ func onPaper(tb testing.TB, c synthetic.Cluster) [2]*paper.Kernel {
 	}
 }
 
-// rulesMet sends a packet of a protocol that no rule allows to a pod, or from it. A pod that no rule is for has none before them.
+// rulesMet sends a packet of a protocol that no rule allows to a pod, or from it. A pod that no rule is for has none
+// before them.
 func rulesMet(tb testing.TB, k *paper.Kernel, pod npc.Pod, d npc.Direction) (toSpace, toOwn int) {
 	tb.Helper()
 	p := simulate.Packet{Src: netip.MustParseAddr("198.51.100.7"), Dst: pod.Addrs[0], Protocol: 47, In: "eth0", Out: "cni0"}

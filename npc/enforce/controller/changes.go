@@ -4,11 +4,12 @@ import (
 	"time"
 )
 
-// changes records what is to be planned next. Once in operation, changes of policies and changes of pods do not share a plan: between its
-// steps a new member would meet an old rule, which opens what both states deny. Nor does a plan have more of them than one transaction
-// should carry.
+// changes records what is to be planned next. Once in operation, changes of policies and changes of pods do not share a
+// plan: between its steps a new member would meet an old rule, which opens what both states deny. Nor does a plan have
+// more of them than one transaction should carry.
 type changes struct {
-	// batch is the kind of the changes since the last plan, and weight what they weigh together; planned is the kind of those before.
+	// batch is the kind of the changes since the last plan, and weight what they weigh together; planned is the kind of
+	// those before.
 	batch, planned queuedKind
 	weight         int
 	// later holds the changes that must not be planned with them.
@@ -17,13 +18,13 @@ type changes struct {
 	edited bool
 	// inFlight reports that a plan was made and not carried out yet.
 	inFlight bool
-	// changedAt is when the first change came that no plan was made for yet, plannedAt the first that the kernel may not hold yet; zero
-	// if there is none.
+	// changedAt is when the first change came that no plan was made for yet, plannedAt the first that the kernel may
+	// not hold yet; zero if there is none.
 	changedAt, plannedAt time.Time
 }
 
-// mustWait reports whether an event has to be queued. While a transaction is carried out all do: applied at once, changes of one kind
-// would come before those of the other that wait.
+// mustWait reports whether an event has to be queued. While a transaction is carried out all do: applied at once,
+// changes of one kind would come before those of the other that wait.
 func (c *changes) mustWait(e queuedChange) bool {
 	return c.inFlight || !c.later.Empty() || c.batch != noKind && (c.batch != e.Kind || c.weight+e.Weight > maxWeight)
 }
@@ -76,7 +77,8 @@ func (c *changes) next() []queuedChange {
 	return events
 }
 
-// carriedOut records that the kernel holds what was planned. It returns when the first of these changes came; zero if there were none.
+// carriedOut records that the kernel holds what was planned. It returns when the first of these changes came; zero if
+// there were none.
 func (c *changes) carriedOut() time.Time {
 	at := c.plannedAt
 	c.plannedAt = time.Time{}

@@ -1,10 +1,10 @@
-// Package controller turns namespaces, pods and network policies, as they come, into what the node's ipsets and iptables chains are to
-// be, and plans the transactions that lead there.
+// Package controller turns namespaces, pods and network policies, as they come, into what the node's ipsets and
+// iptables chains are to be, and plans the transactions that lead there.
 //
 //	source ──Set, Delete──▶ Controller ──Wake──▶ syncer ──Planner: Plan, Commit──▶ kernel
 //
-// A handler is a sequence: the index takes the fact, isolation and the gate follow, pods are placed in the sets where they belong. The
-// Controller has the only lock. It reads no API server and touches no kernel.
+// A handler is a sequence: the index takes the fact, isolation and the gate follow, pods are placed in the sets where
+// they belong. The Controller has the only lock. It reads no API server and touches no kernel.
 //
 //	c := controller.New(enforce.Config{NodeName: "node1"})
 //	c.SetPod(pod)                                 // as often as anything changes
@@ -30,8 +30,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
 )
 
-// Controller takes objects as they are, in any order and any number of times, and queues those that have to wait for a plan to be carried
-// out. Nothing in it fails. Its methods may be called by several goroutines.
+// Controller takes objects as they are, in any order and any number of times, and queues those that have to wait for a
+// plan to be carried out. Nothing in it fails. Its methods may be called by several goroutines.
 type Controller struct {
 	wake chan struct{}
 
@@ -77,7 +77,8 @@ func (c *Controller) change(e queuedChange) {
 	c.wakeUp()
 }
 
-// apply applies an event. What it leaves of the budget is for a plan of its own: with pods, rules must not change that are others'.
+// apply applies an event. What it leaves of the budget is for a plan of its own: with pods, rules must not change that
+// are others'.
 func (c *Controller) apply(e queuedChange) {
 	e.Apply()
 	c.evaluator.forget()
@@ -98,8 +99,9 @@ func (c *Controller) SetPod(p npc.Pod) {
 		Apply: func() { c.state.setPod(p) }})
 }
 
-// weight returns the weight of an event. If it may change which cluster network policies choose local pods, and who their peers are at once, it has
-// a plan of its own while there are such policies, because what one event may have dropped in between is little.
+// weight returns the weight of an event. If it may change which cluster network policies choose local pods, and who
+// their peers are at once, it has a plan of its own while there are such policies, because what one event may have
+// dropped in between is little.
 func weight(c *Controller, may func() bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +111,8 @@ func weight(c *Controller, may func() bool) int {
 	return 1
 }
 
-// DeletePod removes a pod. One of that name with another UID is another pod; an empty UID stands for whichever is there.
+// DeletePod removes a pod. One of that name with another UID is another pod; an empty UID stands for whichever is
+// there.
 func (c *Controller) DeletePod(namespace, name string, uid types.UID) {
 	c.change(queuedChange{Kind: podChanges, Key: "pod/" + npc.ObjectKey(namespace, name), UID: uid, Ends: true, Weight: 1,
 		Apply: func() { c.state.deletePod(namespace, name, uid) }})
@@ -122,22 +125,23 @@ func (c *Controller) SetPolicy(o *networkingv1.NetworkPolicy) {
 		Apply: func() { c.state.setPolicy(p) }})
 }
 
-// DeletePolicy removes a policy. One of that name with another UID is another policy; an empty UID stands for whichever is there.
+// DeletePolicy removes a policy. One of that name with another UID is another policy; an empty UID stands for whichever
+// is there.
 func (c *Controller) DeletePolicy(namespace, name string, uid types.UID) {
 	c.change(queuedChange{Kind: policyChanges, Key: "policy/" + npc.ObjectKey(namespace, name), UID: uid, Ends: true, Weight: 1,
 		Apply: func() { c.state.deletePolicy(namespace, name, uid) }})
 }
 
-// SetClusterPolicy takes a cluster network policy as it now is. The object must not be changed afterwards. Changes of these policies have plans of
-// their own: what one may have dropped in between is little, but not what two have.
+// SetClusterPolicy takes a cluster network policy as it now is. The object must not be changed afterwards. Changes of
+// these policies have plans of their own: what one may have dropped in between is little, but not what two have.
 func (c *Controller) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 	p := clusterpolicy.Compile(o)
 	c.change(queuedChange{Kind: policyChanges, Key: "cluster-policy/" + o.Name, UID: o.UID, Weight: maxWeight,
 		Apply: func() { c.state.tiers.SetPolicy(p); c.state.place(index.Change{}) }})
 }
 
-// DeleteClusterPolicy removes a cluster network policy. One of that name with another UID is another policy; an empty UID stands for whichever
-// is there.
+// DeleteClusterPolicy removes a cluster network policy. One of that name with another UID is another policy; an empty
+// UID stands for whichever is there.
 func (c *Controller) DeleteClusterPolicy(name string, uid types.UID) {
 	c.change(queuedChange{Kind: policyChanges, Key: "cluster-policy/" + name, UID: uid, Ends: true, Weight: maxWeight,
 		Apply: func() { c.state.tiers.DeletePolicy(name, uid); c.state.place(index.Change{}) }})
@@ -160,14 +164,16 @@ func (c *Controller) SetNode(n npc.Node) {
 	c.changeNode(queuedChange{Key: "node/" + n.Name, UID: n.UID, Apply: func() { c.state.index.SetNode(n) }})
 }
 
-// DeleteNode removes a Node. One of that name with another UID is another Node; an empty UID stands for whichever is there.
+// DeleteNode removes a Node. One of that name with another UID is another Node; an empty UID stands for whichever is
+// there.
 func (c *Controller) DeleteNode(name string, uid types.UID) {
 	c.changeNode(queuedChange{Key: "node/" + name, UID: uid, Ends: true, Apply: func() { c.state.index.DeleteNode(name, uid) }})
 }
 
-// changeNode applies an event of a Node, or queues it. As long as no rule asks for Nodes, the kernel needs none of it, and it need not wait:
-// a policy that comes after it must not be enforced before it, as if there were no Nodes. Else it has a plan of its own, as cluster network
-// policies have, and comes after those that wait: Nodes are deleted when the last policy is gone that names any.
+// changeNode applies an event of a Node, or queues it. As long as no rule asks for Nodes, the kernel needs none of it,
+// and it need not wait: a policy that comes after it must not be enforced before it, as if there were no Nodes. Else it
+// has a plan of its own, as cluster network policies have, and comes after those that wait: Nodes are deleted when the
+// last policy is gone that names any.
 func (c *Controller) changeNode(e queuedChange) {
 	e.Kind, e.Weight = policyChanges, maxWeight
 	c.mu.Lock()
@@ -187,14 +193,15 @@ func (c *Controller) SetNodeAddrs(addrs []netip.Addr) {
 	c.change(queuedChange{Kind: podChanges, Key: "node-addresses", Apply: func() { c.state.setNodeAddrs(addrs) }})
 }
 
-// SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the operator gave come before them.
+// SetRanges takes the node's own ranges of pod addresses, once they are known. Ranges that the operator gave come
+// before them.
 func (c *Controller) SetRanges(ranges []netip.Prefix) {
 	c.change(queuedChange{Kind: podChanges, Key: "ranges", Apply: func() { c.state.setRanges(ranges) }})
 }
 
-// SetUplinks tells which ports of the pods' bridge lead away from the pods of this node; their names must be such that iptables takes each
-// for one interface. Behind are the prefixes that the node routes to by them, here those of them that it finds on the bridge after all: the
-// longest that holds an address counts.
+// SetUplinks tells which ports of the pods' bridge lead away from the pods of this node; their names must be such that
+// iptables takes each for one interface. Behind are the prefixes that the node routes to by them, here those of them
+// that it finds on the bridge after all: the longest that holds an address counts.
 func (c *Controller) SetUplinks(ports []string, behind, here []netip.Prefix) {
 	c.change(queuedChange{Kind: podChanges, Key: "uplinks", Apply: func() { c.state.setUplinks(ports, behind, here) }})
 }

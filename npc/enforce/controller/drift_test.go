@@ -59,7 +59,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestPostponedNamespace shows that the rules of a namespace stay as they are as long as they are postponed, and those of others change.
+// TestPostponedNamespace shows that the rules of a namespace stay as they are as long as they are postponed, and those
+// of others change.
 func TestPostponedNamespace(t *testing.T) {
 	w := newHarness(t)
 	for _, ns := range []string{"a", "b"} {

@@ -20,8 +20,8 @@ func manyDenials(from, ports int) string {
 		ingress: [%s]}`, strings.Join(rules, ", ")), "\t", " ")
 }
 
-// denyingALot returns a world whose pod shop/web has a list of 12 policies with 25 rules each: p00 denies the ports from 1000 on, p01 those from
-// 1100 on.
+// denyingALot returns a world whose pod shop/web has a list of 12 policies with 25 rules each: p00 denies the ports
+// from 1000 on, p01 those from 1100 on.
 func denyingALot(t *testing.T, start starter) *harness {
 	w := start(t, identifiedByRange)
 	tieredPods(w)
@@ -33,8 +33,8 @@ func denyingALot(t *testing.T, start starter) *harness {
 	return w
 }
 
-// TestS93_ALongListIsEditedInPlace: of the rules of a list only those of a policy that changes are written, and they come to their places. One that
-// accepts what others deny shows where that is.
+// TestS93_ALongListIsEditedInPlace: of the rules of a list only those of a policy that changes are written, and they
+// come to their places. One that accepts what others deny shows where that is.
 func TestS93_ALongListIsEditedInPlace(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, start starter) {
 		w := denyingALot(t, start)
@@ -71,8 +71,8 @@ func (w *harness) edited(name string, deleted, inserted int) {
 	}
 }
 
-// TestS65_AnEditAfterOthersFails and what is planned after the chains were read again is the whole list, because nothing is known of how it came to
-// be as it is.
+// TestS65_AnEditAfterOthersFails and what is planned after the chains were read again is the whole list, because
+// nothing is known of how it came to be as it is.
 func TestS65_AnEditAfterOthersFails(t *testing.T) {
 	w := denyingALot(t, newHarness)
 	k := w.Kernels[npc.IPv4]

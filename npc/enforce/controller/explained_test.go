@@ -81,8 +81,8 @@ func (r *preview) explain() {
 	}
 }
 
-// TestS100_RandomWorldsAreExplained applies staged policies to the objects as explain --staged-group, show and replay do, in 300 random worlds: what is
-// explained is what the judge makes of the edited objects.
+// TestS100_RandomWorldsAreExplained applies staged policies to the objects as explain --staged-group, show and replay
+// do, in 300 random worlds: what is explained is what the judge makes of the edited objects.
 func TestS100_RandomWorldsAreExplained(t *testing.T) {
 	packets, differing := 0, 0
 	check := func(rt *rapid.T) {

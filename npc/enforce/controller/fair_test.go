@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestS75_APodEventIsInTheThirdTransaction at the latest, the one under way counted, though a policy is edited whenever there is time to.
+// TestS75_APodEventIsInTheThirdTransaction at the latest, the one under way counted, though a policy is edited whenever
+// there is time to.
 func TestS75_APodEventIsInTheThirdTransaction(t *testing.T) {
 	for _, inFlight := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in_flight=%t", inFlight), func(t *testing.T) {
@@ -54,7 +55,8 @@ func TestS75_APodEventIsInTheThirdTransaction(t *testing.T) {
 	}
 }
 
-// TestAChangeWaitsUntilItIsCarriedOut although a sync ends after it has left the queue, with all that was planned carried out.
+// TestAChangeWaitsUntilItIsCarriedOut although a sync ends after it has left the queue, with all that was planned
+// carried out.
 func TestAChangeWaitsUntilItIsCarriedOut(t *testing.T) {
 	w := newOrderHarness(t)
 	w.Again(false)

@@ -91,7 +91,8 @@ func TestAVanishedPodsAddressOpensInTime(t *testing.T) {
 	}
 }
 
-// TestWhichBrokenWatchesClose: a pod or a policy may be there that nobody told us of, but only where there are policies.
+// TestWhichBrokenWatchesClose: a pod or a policy may be there that nobody told us of, but only where there are
+// policies.
 func TestWhichBrokenWatchesClose(t *testing.T) {
 	for name, c := range map[string]struct {
 		kinds  []string

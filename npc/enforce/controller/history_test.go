@@ -138,7 +138,8 @@ func (s state) evaluated() refmodel.State {
 	return j
 }
 
-// rank orders those that claim an address: a pod of this node, one that is not being deleted, the one that started last.
+// rank orders those that claim an address: a pod of this node, one that is not being deleted, the one that started
+// last.
 func rank(p npc.Pod) string {
 	return fmt.Sprintf("%t %t %020d %020d %s", p.Node == cluster.Node, !p.Deleting, p.Started.Unix(), p.Created.Unix(), p.UID)
 }

@@ -309,8 +309,8 @@ func behind(a netip.Addr) string {
 	return "eth0"
 }
 
-// TestS74_ARuleThatStaysLeadsToAChain: a policy is read late and deleted while other input is missing. The rule that led to its chain stays, for
-// it was found, and so the chain has to.
+// TestS74_ARuleThatStaysLeadsToAChain: a policy is read late and deleted while other input is missing. The rule that
+// led to its chain stays, for it was found, and so the chain has to.
 func TestS74_ARuleThatStaysLeadsToAChain(t *testing.T) {
 	w := newHarness(t, identifiedByRange)
 	w.Namespace("shop")

@@ -9,8 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// evaluator answers what policies say of flows of local pods: those that are enforced, and those of the worlds. It remembers what it finds of a pod until
-// something changes.
+// evaluator answers what policies say of flows of local pods: those that are enforced, and those of the worlds. It
+// remembers what it finds of a pod until something changes.
 type evaluator struct {
 	*state
 	enforced sides
@@ -54,8 +54,8 @@ func (l Lookup) LocalAddrs() map[netip.Addr]struct{} {
 	return l.c.state.index.Addresses.Local()
 }
 
-// hear judges a flow as the chains do with a packet that opens a connection, or would in a world. What has a local pod's address that another one
-// claims is judged by nobody here.
+// hear judges a flow as the chains do with a packet that opens a connection, or would in a world. What has a local
+// pod's address that another one claims is judged by nobody here.
 func (j *evaluator) hear(f verdict.Flow, w *group) (h hearing) {
 	h.Allowed = true
 	x := j.index.Addresses

@@ -94,7 +94,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeNamesBothRules of a connection between two local pods, and tells rules that differ from rules that are moved.
+// TestJudgeNamesBothRules of a connection between two local pods, and tells rules that differ from rules that are
+// moved.
 func TestJudgeNamesBothRules(t *testing.T) {
 	w := newHarness(t)
 	w.Namespace("a", "team=a")

@@ -16,8 +16,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// TestS63_KilledBetweenTheSteps interrupts the transactions that one event leads to after any of their steps, starts anew with what the kernel
-// holds then, and judges every packet after each step of the start, as TestS93_BetweenTheSteps does without an interruption.
+// TestS63_KilledBetweenTheSteps interrupts the transactions that one event leads to after any of their steps, starts
+// anew with what the kernel holds then, and judges every packet after each step of the start, as
+// TestS93_BetweenTheSteps does without an interruption.
 func TestS63_KilledBetweenTheSteps(t *testing.T) {
 	kills, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -71,8 +72,9 @@ func (h *history) successor(t *testing.T) *history {
 	return next
 }
 
-// TestS63_KilledAfterEachStep interrupts the transactions that a change of cluster policies leads to after each of their steps, starts anew with
-// what the kernel holds then, and judges every packet after each step of the start, as TestS93_BetweenTheSteps does without an interruption.
+// TestS63_KilledAfterEachStep interrupts the transactions that a change of cluster policies leads to after each of
+// their steps, starts anew with what the kernel holds then, and judges every packet after each step of the start, as
+// TestS93_BetweenTheSteps does without an interruption.
 func TestS63_KilledAfterEachStep(t *testing.T) {
 	const red = `{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}`
 	const accepting = `{tier: Admin, priority: 9, subject: {namespaces: {}}, ingress: [{action: Accept, from: [{namespaces: {}}]}]}`

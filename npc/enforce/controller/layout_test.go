@@ -113,8 +113,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestS63_AnUpgradeThatWasKilledCutsNothing: a start that finds sets under the names that they got because theirs were taken, and chains of
-// another version yet, takes no address for another pod's.
+// TestS63_AnUpgradeThatWasKilledCutsNothing: a start that finds sets under the names that they got because theirs were
+// taken, and chains of another version yet, takes no address for another pod's.
 func TestS63_AnUpgradeThatWasKilledCutsNothing(t *testing.T) {
 	killedAt := func(t *testing.T, step int) (steps int) {
 		w := newHarness(t)

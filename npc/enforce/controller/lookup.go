@@ -53,8 +53,8 @@ func (l Lookup) InRange(a netip.Addr) bool {
 	return l.c.state.failClosed.Ranges.Contains(a)
 }
 
-// Isolating returns the policies that isolate the local pod with an address in a direction, as namespace/name, sorted; at most
-// as many as a rule's comment names.
+// Isolating returns the policies that isolate the local pod with an address in a direction, as namespace/name, sorted;
+// at most as many as a rule's comment names.
 func (l Lookup) Isolating(a netip.Addr, d npc.Direction) []string {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -66,8 +66,8 @@ func (l Lookup) Isolating(a netip.Addr, d npc.Direction) []string {
 	return out[:min(len(out), naming.MaxNamed)]
 }
 
-// Closed returns which addresses the gate drops packets of in a direction, and why; both are empty if it is open, or if nothing is known
-// that it could close.
+// Closed returns which addresses the gate drops packets of in a direction, and why; both are empty if it is open, or if
+// nothing is known that it could close.
 func (l Lookup) Closed(d npc.Direction) (what, why string) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -77,8 +77,8 @@ func (l Lookup) Closed(d npc.Direction) (what, why string) {
 // FailClosedMode returns when the gate closes.
 func (l Lookup) FailClosedMode() enforce.FailClosedMode { return l.c.state.config.FailClosed }
 
-// OutOfRangePods returns local pods whose addresses are not in the node's range of their family, as namespace/name, sorted; at
-// most as many as a comment names. Before such an address is known, its packets are not seen.
+// OutOfRangePods returns local pods whose addresses are not in the node's range of their family, as namespace/name,
+// sorted; at most as many as a comment names. Before such an address is known, its packets are not seen.
 func (l Lookup) OutOfRangePods() []string {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -113,7 +113,8 @@ func (l Lookup) Unreported() []enforce.InvalidPolicy {
 	return append(l.c.state.isolation.Unreported(), l.c.state.tiers.Unreported()...)
 }
 
-// Inert returns the names of the cluster network policies that decide nothing, because they are not understood, in order.
+// Inert returns the names of the cluster network policies that decide nothing, because they are not understood, in
+// order.
 func (l Lookup) Inert() []string {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -145,7 +146,8 @@ func (l Lookup) Rejected() []enforce.InvalidPolicy {
 	return out
 }
 
-// LoggingRejected returns why packets that are dropped are not reported, in some family and direction; empty if they are.
+// LoggingRejected returns why packets that are dropped are not reported, in some family and direction; empty if they
+// are.
 func (l Lookup) LoggingRejected() string {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -165,8 +167,8 @@ type SetUse struct {
 	Policies []string
 }
 
-// Uses returns what the sets are for: name -> use. Of a set that is not there because no local pod has an address of its
-// family, the name that it would have is among them.
+// Uses returns what the sets are for: name -> use. Of a set that is not there because no local pod has an address of
+// its family, the name that it would have is among them.
 func (l Lookup) Uses() map[string]SetUse {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

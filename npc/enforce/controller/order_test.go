@@ -72,8 +72,8 @@ func TestS62_EditsOfPolicies(t *testing.T) {
 	}
 }
 
-// TestS62_APodGoesFromPartToPart: twenty policies choose a pod in turn, each as others do or nobody does, and allow the same; so in a part of their
-// namespace's rules that it leaves, and in one that it enters, rules go and come with it.
+// TestS62_APodGoesFromPartToPart: twenty policies choose a pod in turn, each as others do or nobody does, and allow the
+// same; so in a part of their namespace's rules that it leaves, and in one that it enters, rules go and come with it.
 func TestS62_APodGoesFromPartToPart(t *testing.T) {
 	for _, tidy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tidy=%t", tidy), func(t *testing.T) {
@@ -164,7 +164,8 @@ func TestS27_RightsGoBeforeFlows(t *testing.T) {
 	}
 }
 
-// TestS63_AStartTakesNothingAway: before all objects are read, the kernel state stays as it is, except for unknown addresses.
+// TestS63_AStartTakesNothingAway: before all objects are read, the kernel state stays as it is, except for unknown
+// addresses.
 func TestS63_AStartTakesNothingAway(t *testing.T) {
 	for _, boot := range []bool{false, true} {
 		w := newOrderHarness(t)

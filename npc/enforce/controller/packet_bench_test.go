@@ -29,9 +29,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
-// BenchmarkFirstPacket forwards packets that open connections, as local policies and the namespaces that a policy names grow. The floor is forwarding
-// the same packets before there is any rule of ours. "isolated-more" is what a packet to a pod that is isolated takes more than one to a pod that is
-// not, of pairs of batches that follow each other.
+// BenchmarkFirstPacket forwards packets that open connections, as local policies and the namespaces that a policy names
+// grow. The floor is forwarding the same packets before there is any rule of ours. "isolated-more" is what a packet to
+// a pod that is isolated takes more than one to a pod that is not, of pairs of batches that follow each other.
 func BenchmarkFirstPacket(b *testing.B) {
 	type scene struct {
 		cluster synthetic.Cluster
@@ -73,9 +73,9 @@ func BenchmarkFirstPacket(b *testing.B) {
 	}
 }
 
-// BenchmarkEstablishedPacket forwards packets of a connection. The floors are forwarding them without any rule ("x/bare"), and with what is in
-// FORWARD of somebody else, in turns with ours before it ("x/floor"): one rule that asks for the state of connections, or all that kube-proxy
-// has there.
+// BenchmarkEstablishedPacket forwards packets of a connection. The floors are forwarding them without any rule
+// ("x/bare"), and with what is in FORWARD of somebody else, in turns with ours before it ("x/floor"): one rule that
+// asks for the state of connections, or all that kube-proxy has there.
 func BenchmarkEstablishedPacket(b *testing.B) {
 	stateAlone := []string{"-A FORWARD -m conntrack --ctstate NEW"}
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
@@ -107,7 +107,8 @@ func kubeProxy() []string {
 	}
 }
 
-// BenchmarkRuleOfEndedConnections measures what the rule costs a packet by which connections end: that of 50 of them, divided.
+// BenchmarkRuleOfEndedConnections measures what the rule costs a packet by which connections end: that of 50 of them,
+// divided.
 func BenchmarkRuleOfEndedConnections(b *testing.B) {
 	const copies = 50
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
@@ -136,7 +137,8 @@ func BenchmarkRuleOfEndedConnections(b *testing.B) {
 	}
 }
 
-// compare measures what packets of a connection to a pod take, or their replies, with and without us before others' rules.
+// compare measures what packets of a connection to a pod take, or their replies, with and without us before others'
+// rules.
 func (r *road) compare(b *testing.B, backend iptables.Backend, c synthetic.Cluster, others []string, replies bool) {
 	b.Helper()
 	rule := func(args string) {
@@ -169,8 +171,8 @@ func (r *road) compare(b *testing.B, backend iptables.Backend, c synthetic.Clust
 	b.ReportMetric(0, "ns/op")
 }
 
-// admit has every namespace with local pods let in what the road sends, from addresses outside or from pods of the named namespaces; pods of one
-// more namespace are not isolated.
+// admit has every namespace with local pods let in what the road sends, from addresses outside or from pods of the
+// named namespaces; pods of one more namespace are not isolated.
 func admit(m *controller.Controller, c synthetic.Cluster, named int) {
 	for i := range c.Namespaces {
 		p := &networkingv1.NetworkPolicy{}
@@ -329,7 +331,8 @@ func (o *own) send(b *testing.B, p []byte) {
 
 const batch = 2_000
 
-// cost is what it takes to forward a packet that opens a connection to one of the pods, sending included, in nanoseconds: the median of batches.
+// cost is what it takes to forward a packet that opens a connection to one of the pods, sending included, in
+// nanoseconds: the median of batches.
 func (r *road) cost(b *testing.B, to []netip.Addr, batches int) float64 {
 	b.Helper()
 	from := netip.MustParseAddr("198.51.100.0")
@@ -368,8 +371,8 @@ func (r *road) flowing(b *testing.B, replies bool) float64 {
 	})
 }
 
-// median is how long an element of a batch keeps the processor, in nanoseconds. A packet is forwarded by the thread that sends it; what else the
-// machine does meanwhile does not count.
+// median is how long an element of a batch keeps the processor, in nanoseconds. A packet is forwarded by the thread
+// that sends it; what else the machine does meanwhile does not count.
 func median(batches int, prepare, run func()) float64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -64,8 +64,8 @@ func (p Planner) ChainDrift(f npc.Family, seen iptables.Seen) []string {
 	return p.c.state.tables[f].Chains.Drift(seen)
 }
 
-// PlanStart returns what is to be done for each family before all objects are known. It takes nothing away: where weave-npc's chains
-// stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
+// PlanStart returns what is to be done for each family before all objects are known. It takes nothing away: where
+// weave-npc's chains stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
 // without such chains, the base is made, closed.
 func (p Planner) PlanStart(boot bool, known [len(npc.Families)]dataplane.Known) (txs [len(npc.Families)]dataplane.Transaction) {
 	p.c.mu.Lock()
@@ -77,8 +77,9 @@ func (p Planner) PlanStart(boot bool, known [len(npc.Families)]dataplane.Known) 
 	return txs
 }
 
-// Plan returns what is to be done for each family, as far as it is known, after all changes up to now. With collectGarbage, that
-// includes removing what does no harm and costs time to remove. Commit is to be called with what the kernel took of it.
+// Plan returns what is to be done for each family, as far as it is known, after all changes up to now. With
+// collectGarbage, that includes removing what does no harm and costs time to remove. Commit is to be called with what
+// the kernel took of it.
 func (p Planner) Plan(collectGarbage bool, known [len(npc.Families)]dataplane.Known) (txs [len(npc.Families)]dataplane.Transaction) {
 	c := p.c
 	c.mu.Lock()
@@ -102,8 +103,8 @@ func (p Planner) Plan(collectGarbage bool, known [len(npc.Families)]dataplane.Kn
 	return txs
 }
 
-// followKernel keeps what leads to the lists of a tier while the kernel sends pods there, and takes it away when it does not. It reports whether that
-// changed something.
+// followKernel keeps what leads to the lists of a tier while the kernel sends pods there, and takes it away when it
+// does not. It reports whether that changed something.
 func (p Planner) followKernel() bool {
 	s := p.c.state
 	if !s.tiers.Look() {
@@ -114,16 +115,16 @@ func (p Planner) followKernel() bool {
 	return true
 }
 
-// Commit takes over what the kernel took of a transaction. It returns the names of rejected sets and the ids of rejected rules
-// that cannot be left out.
+// Commit takes over what the kernel took of a transaction. It returns the names of rejected sets and the ids of
+// rejected rules that cannot be left out.
 func (p Planner) Commit(tx dataplane.Transaction, r dataplane.Result) (sets, rules []string) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	return p.c.state.tables[tx.Family].Commit(tx, r)
 }
 
-// Resume reports whether another plan is due now that one was carried out: it had to leave something, or changes waited for it, and the
-// next of them are applied.
+// Resume reports whether another plan is due now that one was carried out: it had to leave something, or changes waited
+// for it, and the next of them are applied.
 func (p Planner) Resume() bool {
 	c := p.c
 	c.mu.Lock()
@@ -165,8 +166,8 @@ func (p Planner) Forgotten(f npc.Family, addrs []netip.Addr) {
 	p.c.state.tables[f].Flows.Remove(addrs)
 }
 
-// TakeEdits reports whether flows may have another verdict by what was planned since the last call, other than by pods that come and go: policies,
-// labels, named ports, namespaces or Nodes changed.
+// TakeEdits reports whether flows may have another verdict by what was planned since the last call, other than by pods
+// that come and go: policies, labels, named ports, namespaces or Nodes changed.
 func (p Planner) TakeEdits() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -203,8 +204,8 @@ func (p Planner) Waiting() time.Duration {
 	return p.c.changes.waiting()
 }
 
-// NextChange returns when time alone changes what is wanted, after the time that the last plan was made for; zero if it does not. It
-// may have passed meanwhile.
+// NextChange returns when time alone changes what is wanted, after the time that the last plan was made for; zero if it
+// does not. It may have passed meanwhile.
 func (p Planner) NextChange() time.Time {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

@@ -25,8 +25,8 @@ func (x policies) of(p *index.Pod) [len(npc.Directions)]bool {
 	return is
 }
 
-// conflicting reports for each direction whether another local pod that something may be denied claims an address that a local pod owns: whose it
-// is cannot be told, so that nothing is allowed.
+// conflicting reports for each direction whether another local pod that something may be denied claims an address that
+// a local pod owns: whose it is cannot be told, so that nothing is allowed.
 func (x policies) conflicting(a netip.Addr) (by [len(npc.Directions)]bool) {
 	for _, q := range x.addresses.Others(a) {
 		for d, is := range x.of(q) {

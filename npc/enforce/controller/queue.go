@@ -1,5 +1,5 @@
-// This part of the package orders pending changes of objects: kinds alternate, and within a kind the oldest come first. It does not know
-// what the changes are.
+// This part of the package orders pending changes of objects: kinds alternate, and within a kind the oldest come first.
+// It does not know what the changes are.
 //
 //	q.Put(controller.queuedChange{Kind: controller.podChanges, Key: "pod/default/web", Apply: func() { ... }}, now)
 //	for _, e := range q.Take(controller.policyChanges) { // pods, if there are any
@@ -28,7 +28,8 @@ const (
 // MaxWeight is the maximum weight of the changes that Take returns, unless one change alone weighs more.
 const maxWeight = 1 << 16
 
-// maxEnds bounds the pending ends of objects of one name that do not follow a beginning. At most one of them is not late.
+// maxEnds bounds the pending ends of objects of one name that do not follow a beginning. At most one of them is not
+// late.
 const maxEnds = 4
 
 // Event is a change of an object.
@@ -100,8 +101,8 @@ func (q *changeQueue) Put(e queuedChange, now time.Time) {
 	}
 }
 
-// Take removes and returns the next events, at most MaxWeight of them, the oldest first. Their kind differs from last, if
-// such events are pending.
+// Take removes and returns the next events, at most MaxWeight of them, the oldest first. Their kind differs from last,
+// if such events are pending.
 func (q *changeQueue) Take(last queuedKind) []queuedChange {
 	next := policyChanges
 	if last == policyChanges {

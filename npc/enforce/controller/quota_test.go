@@ -33,7 +33,8 @@ func (w *harness) reported(want string) {
 	}
 }
 
-// TestS76_PoliciesOverBudget isolate what they select and allow nothing, take nothing from others, and heal when there is room.
+// TestS76_PoliciesOverBudget isolate what they select and allow nothing, take nothing from others, and heal when there
+// is room.
 func TestS76_PoliciesOverBudget(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, start starter) {
 		w := start(t, tight)

@@ -49,7 +49,8 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// newHistory begins with nothing. Unknown addresses are let through (--fail-closed never), for the judge knows nothing of them.
+// newHistory begins with nothing. Unknown addresses are let through (--fail-closed never), for the judge knows nothing
+// of them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{harness: newHarness(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }), t: tt, state: newState()}
 	h.shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
@@ -443,7 +444,8 @@ func (h *history) check() {
 	})
 }
 
-// checkLookup compares what the controller itself says of a packet with the judge. It does not judge addresses that several local pods claim.
+// checkLookup compares what the controller itself says of a packet with the judge. It does not judge addresses that
+// several local pods claim.
 func (h *history) checkLookup(p refmodel.Packet, j refmodel.State) {
 	if p.Src == p.Dst && !p.ThroughService || conflicting(p, j) {
 		return
@@ -461,7 +463,8 @@ func conflicting(p refmodel.Packet, j refmodel.State) bool {
 	})
 }
 
-// checkExplained compares what is explained of a packet with the judge, direction by direction. Who waits for an address is for the gate.
+// checkExplained compares what is explained of a packet with the judge, direction by direction. Who waits for an
+// address is for the gate.
 func (h *history) checkExplained(p refmodel.Packet, j refmodel.State) {
 	const waits = "waiting for its address"
 	got := h.Explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
@@ -475,8 +478,8 @@ func (h *history) checkExplained(p refmodel.Packet, j refmodel.State) {
 
 var packetProtocols = map[corev1.Protocol]uint8{"TCP": 6, "UDP": 17, "SCTP": 132, "ICMP": 1}
 
-// stepwise changes policies alone, or the labels of one pod, and checks after every step of every transaction that what both versions allow
-// passes, and that nothing passes a direction that both deny (S62).
+// stepwise changes policies alone, or the labels of one pod, and checks after every step of every transaction that what
+// both versions allow passes, and that nothing passes a direction that both deny (S62).
 func (h *history) stepwise(edit func(), tidy bool) {
 	was := h.begin(edit)
 	h.evaluateSteps(transition{before: was.evaluated(), after: h.state.evaluated()}, was.node, tidy,
@@ -493,9 +496,9 @@ func (h *history) begin(event func()) state {
 	return was
 }
 
-// evaluateSteps has the kernel follow an event, and judges every packet after each step of that. Nothing may pass a direction that is denied
-// before the event and after it; dropped is called with each packet that is dropped though it is allowed before and after. The addresses
-// that the node had send nothing.
+// evaluateSteps has the kernel follow an event, and judges every packet after each step of that. Nothing may pass a
+// direction that is denied before the event and after it; dropped is called with each packet that is dropped though it
+// is allowed before and after. The addresses that the node had send nothing.
 func (h *history) evaluateSteps(tr transition, node []netip.Addr, tidy bool, dropped func(p refmodel.Packet, by string)) {
 	for _, k := range h.Kernels {
 		k.AfterStep = func() {
@@ -521,8 +524,8 @@ func (h *history) evaluateSteps(tr transition, node []netip.Addr, tidy bool, dro
 	}
 }
 
-// TestRandomHistories compares the verdicts of random states of a cluster, after each round of random histories, with the judge's.
-// -rapid.checks sets how many histories.
+// TestRandomHistories compares the verdicts of random states of a cluster, after each round of random histories, with
+// the judge's. -rapid.checks sets how many histories.
 func TestRandomHistories(t *testing.T) { randomHistories(t, 0) }
 
 // TestRandomHistoriesWithTiers does the same with cluster network policies mixed in.
@@ -662,8 +665,9 @@ func (h *history) end() {
 	}
 }
 
-// TestS62_PodsMoveBetweenParts has many policies of one namespace choose its pods by one label each, and changes one pod or one policy at a time: what
-// both states allow passes at any moment, whichever part of the namespace's rules a pod is sent to.
+// TestS62_PodsMoveBetweenParts has many policies of one namespace choose its pods by one label each, and changes one
+// pod or one policy at a time: what both states allow passes at any moment, whichever part of the namespace's rules a
+// pod is sent to.
 func TestS62_PodsMoveBetweenParts(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &generator{history: newHistory(t, rt), t: rt}

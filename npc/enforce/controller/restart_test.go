@@ -10,7 +10,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 )
 
-// successor returns a world whose model has no objects yet, with the kernels of another one. It has not read them again.
+// successor returns a world whose model has no objects yet, with the kernels of another one. It has not read them
+// again.
 func successor(w *harness) *harness {
 	again := newHarness(w.T)
 	again.Kernels = w.Kernels

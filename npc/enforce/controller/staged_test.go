@@ -88,7 +88,8 @@ func (r *preview) unstageOne() {
 	}
 }
 
-// in returns the state as it would be if the staged policies of a world were applied, and the names of the staged policies.
+// in returns the state as it would be if the staged policies of a world were applied, and the names of the staged
+// policies.
 func (r *preview) in(harness string) (state, map[string]bool) {
 	s, members := r.clone(), map[string]bool{}
 	for key, p := range r.policies {
@@ -154,8 +155,9 @@ func (r *preview) compare() {
 	})
 }
 
-// TestS100_RandomStagedPolicies adds, replaces and takes away policies of both kinds in two worlds at random: those packets have another verdict there
-// whose verdict is another one according to the judge, the staged policy that decides is named, and nothing of it reaches the kernel.
+// TestS100_RandomStagedPolicies adds, replaces and takes away policies of both kinds in two worlds at random: those
+// packets have another verdict there whose verdict is another one according to the judge, the staged policy that
+// decides is named, and nothing of it reaches the kernel.
 func TestS100_RandomStagedPolicies(t *testing.T) {
 	rehearsals, packets, differing := 0, 0, 0
 	defer func() {
@@ -270,7 +272,8 @@ func deliverPolicy(t *testing.T, to *staging.Sink, text string, stage bool) {
 	to.SetPolicy(p)
 }
 
-// TestS100_WorldsAreBounded: a namespace with many worlds costs others none of theirs, and its policies that there is no room for are named.
+// TestS100_WorldsAreBounded: a namespace with many worlds costs others none of theirs, and its policies that there is
+// no room for are named.
 func TestS100_WorldsAreBounded(t *testing.T) {
 	w := newHarness(t)
 	w.Namespace("a", "")

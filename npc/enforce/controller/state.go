@@ -102,7 +102,8 @@ func (s *state) deletePod(namespace, name string, uid types.UID) {
 	}
 }
 
-// endPod removes a pod. The addresses of one that is isolated and has not finished stay closed, because its containers may still run.
+// endPod removes a pod. The addresses of one that is isolated and has not finished stay closed, because its containers
+// may still run.
 func (s *state) endPod(p *index.Pod) {
 	change := s.index.DeletePod(p)
 	for _, t := range change.Transfers {
@@ -113,8 +114,8 @@ func (s *state) endPod(p *index.Pod) {
 	s.follow(change)
 }
 
-// follow has everything follow a change of the index: which policies are active, what becomes of addresses that changed hands, and which sets
-// the pods are in.
+// follow has everything follow a change of the index: which policies are active, what becomes of addresses that changed
+// hands, and which sets the pods are in.
 func (s *state) follow(change index.Change) {
 	s.isolation.Update(change)
 	s.tiers.Update(change)
@@ -124,7 +125,8 @@ func (s *state) follow(change index.Change) {
 	s.place(change)
 }
 
-// place assigns pods and rules to shards, and brings the sets up to date that the affected pods are in, once for each pod.
+// place assigns pods and rules to shards, and brings the sets up to date that the affected pods are in, once for each
+// pod.
 func (s *state) place(change index.Change) {
 	moved := append(s.isolation.Assign(), s.tiers.Assign()...)
 	s.rebase()
@@ -158,7 +160,8 @@ func (s *state) setBase() {
 	}
 }
 
-// placePod brings the sets up to date that a pod's addresses are in, and closes the addresses that it contests to their owners.
+// placePod brings the sets up to date that a pod's addresses are in, and closes the addresses that it contests to their
+// owners.
 func (s *state) placePod(p *index.Pod) {
 	for _, q := range append(s.index.Addresses.Conflicting(p), p) {
 		s.placeOne(q)

@@ -19,8 +19,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// storm is a history in which events arrive while transactions are carried out, transactions are interrupted, connections are deleted late,
-// the rules of namespaces are postponed and policies are over their budget.
+// storm is a history in which events arrive while transactions are carried out, transactions are interrupted,
+// connections are deleted late, the rules of namespaces are postponed and policies are over their budget.
 type storm struct {
 	*generator
 	// asked are the addresses whose connections are not deleted yet.
@@ -31,7 +31,8 @@ type storm struct {
 // interrupted is what an interrupted transaction panics with.
 type interrupted struct{}
 
-// TestRandomStorms compares what the kernel holds after random storms with what a model puts there that is told the last state only.
+// TestRandomStorms compares what the kernel holds after random storms with what a model puts there that is told the
+// last state only.
 func TestRandomStorms(t *testing.T) {
 	if os.Getenv("WEAVE_NPC_TEST_STORMS") == "" {
 		t.Skip("takes minutes: runs only with WEAVE_NPC_TEST_STORMS=1 (make fuzz-interrupts)")

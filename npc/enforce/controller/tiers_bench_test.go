@@ -14,7 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
-// denying returns an Admin policy that denies the pods of a subject what pods with some label send. Port tells its rule from another one.
+// denying returns an Admin policy that denies the pods of a subject what pods with some label send. Port tells its rule
+// from another one.
 func denying(name string, subject map[string]string, port int32) *v1alpha2.ClusterNetworkPolicy {
 	p := &v1alpha2.ClusterNetworkPolicy{}
 	p.Name, p.UID, p.Spec.Tier = name, types.UID(name), v1alpha2.AdminTier
@@ -27,8 +28,8 @@ func denying(name string, subject map[string]string, port int32) *v1alpha2.Clust
 	return p
 }
 
-// BenchmarkEventUnderTiers takes a change from the call to the plan, with cluster network policies that concern no local pod, and with 100 that choose
-// all of them.
+// BenchmarkEventUnderTiers takes a change from the call to the plan, with cluster network policies that concern no
+// local pod, and with 100 that choose all of them.
 func BenchmarkEventUnderTiers(b *testing.B) {
 	c := synthetic.Cluster{Namespaces: 100, Pods: 10_000, Policies: 100, Local: 110}
 	for _, scene := range []struct {
@@ -73,10 +74,11 @@ func BenchmarkEventUnderTiers(b *testing.B) {
 // underTiers is the number of policies of one rule each that choose the pods of BenchmarkFirstPacketUnderTiers.
 const underTiers = 25
 
-// BenchmarkFirstPacketUnderTiers forwards packets that open connections to pods that nothing isolates: without cluster network policies, with one
-// that chooses another local pod, and with 25 of one rule each that choose them. Of these the rules ask for a port of another protocol, or for peers
-// that the sender is not among: each rule for itself, because neighbours do not do the same, or all by one list. "x/bare" is what the 25 rules with
-// peers of their own take more than none, for what 25 bare rules that ask for sets take more than none.
+// BenchmarkFirstPacketUnderTiers forwards packets that open connections to pods that nothing isolates: without cluster
+// network policies, with one that chooses another local pod, and with 25 of one rule each that choose them. Of these
+// the rules ask for a port of another protocol, or for peers that the sender is not among: each rule for itself,
+// because neighbours do not do the same, or all by one list. "x/bare" is what the 25 rules with peers of their own take
+// more than none, for what 25 bare rules that ask for sets take more than none.
 func BenchmarkFirstPacketUnderTiers(b *testing.B) {
 	c := synthetic.Cluster{Namespaces: 1, Local: 110}
 	policies := func(edit func(i int, r *v1alpha2.ClusterNetworkPolicyIngressRule)) func(m *controller.Controller) {

@@ -45,8 +45,8 @@ func tiered(t *testing.T) *harness {
 	return w
 }
 
-// TestS94_ListsStayWhileClusterPoliciesCannotBeRead restarts without the cluster network policies that the kernel has the rules of. A policy of a
-// namespace that comes meanwhile is enforced.
+// TestS94_ListsStayWhileClusterPoliciesCannotBeRead restarts without the cluster network policies that the kernel has
+// the rules of. A policy of a namespace that comes meanwhile is enforced.
 func TestS94_ListsStayWhileClusterPoliciesCannotBeRead(t *testing.T) {
 	w := tiered(t).restarted()
 	tieredPods(w)
@@ -214,7 +214,8 @@ func TestS89_RejectedSetsDeny(t *testing.T) {
 	w.Expect("shop/api > shop/web tcp:80 = no\nshop/db > shop/web tcp:80 = no\nshop/web > shop/api tcp:80 = yes\nshop/api > shop/db tcp:80 = yes")
 }
 
-// TestS81_RulesSideBySideAreOne in the kernel, if they do the same with the same ports: a packet is compared with a list of their peers' sets once.
+// TestS81_RulesSideBySideAreOne in the kernel, if they do the same with the same ports: a packet is compared with a
+// list of their peers' sets once.
 func TestS81_RulesSideBySideAreOne(t *testing.T) {
 	peer := func(app string) string {
 		return `{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: ` + app + `}}}}`
@@ -258,8 +259,9 @@ func TestS81_RulesSideBySideAreOne(t *testing.T) {
 		shop/e > shop/web tcp:80 = yes`)
 }
 
-// TestS80_ManyCombinations has more combinations of policies choose local pods than there are lists: 15 have lists of their own, all others share
-// one. What each pod gets stays the same while policies come and go, and which have their own follows from the policies alone.
+// TestS80_ManyCombinations has more combinations of policies choose local pods than there are lists: 15 have lists of
+// their own, all others share one. What each pod gets stays the same while policies come and go, and which have their
+// own follows from the policies alone.
 func TestS80_ManyCombinations(t *testing.T) {
 	const combinations = 20
 	w := newHarness(t, identifiedByRange)

@@ -28,9 +28,10 @@ type transition struct {
 	before, after refmodel.State
 }
 
-// TestS93_BetweenTheSteps judges every packet after each step of the transactions that one event leads to. In no direction is accepted what
-// both the state before and the state after deny. What both allow is dropped only where the promise says so, which is counted. What becomes
-// of the packets of pods that come, go or change places is asked of wrong accepts alone.
+// TestS93_BetweenTheSteps judges every packet after each step of the transactions that one event leads to. In no
+// direction is accepted what both the state before and the state after deny. What both allow is dropped only where the
+// promise says so, which is counted. What becomes of the packets of pods that come, go or change places is asked of
+// wrong accepts alone.
 func TestS93_BetweenTheSteps(t *testing.T) {
 	events, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -59,7 +60,8 @@ func (h *generator) reconcileTiers() {
 	h.Sync()
 }
 
-// acceptingTheRest returns a policy that accepts what no other Admin policy decides: what leaves one rule before it meets another one is accepted.
+// acceptingTheRest returns a policy that accepts what no other Admin policy decides: what leaves one rule before it
+// meets another one is accepted.
 func acceptingTheRest() *v1alpha2.ClusterNetworkPolicy {
 	p := &v1alpha2.ClusterNetworkPolicy{}
 	p.Name, p.UID, p.Spec.Tier, p.Spec.Priority = "z", "z", v1alpha2.AdminTier, 1000
@@ -101,13 +103,15 @@ func (h *generator) events() map[string]func() {
 	}
 }
 
-// between has an event happen, and judges every packet after each step of what follows. It calls dropped with the reason of each drop that may be.
+// between has an event happen, and judges every packet after each step of what follows. It calls dropped with the
+// reason of each drop that may be.
 func (h *history) between(kind string, event func(), dropped func(why string)) {
 	was := h.begin(event)
 	h.evaluateTransition(transition{kind: kind, before: was.evaluated(), after: h.state.evaluated()}, was.node, dropped)
 }
 
-// evaluateTransition has the kernel follow a transition from a state with some addresses of the node, and judges every packet after each step.
+// evaluateTransition has the kernel follow a transition from a state with some addresses of the node, and judges every
+// packet after each step.
 func (h *history) evaluateTransition(tr transition, node []netip.Addr, dropped func(why string)) {
 	h.evaluateSteps(tr, node, false, func(p refmodel.Packet, by string) {
 		why := tr.mayDrop(p)
@@ -118,7 +122,8 @@ func (h *history) evaluateTransition(tr transition, node []netip.Addr, dropped f
 	})
 }
 
-// mayDrop returns why a packet may be dropped for the one transaction although both states allow it; empty if it may not.
+// mayDrop returns why a packet may be dropped for the one transaction although both states allow it; empty if it may
+// not.
 func (tr transition) mayDrop(p refmodel.Packet) string {
 	switch src, dst := tr.moves(p.Src), tr.moves(p.Dst); {
 	case tr.kind == "pod", tr.kind == "swap", tr.kind == "delete":
@@ -126,7 +131,8 @@ func (tr transition) mayDrop(p refmodel.Packet) string {
 	case src && dst:
 		return "(b) both ends move"
 	case (src || dst) && tr.movesSeveral():
-		// One end moves as a subject, while the other pods that the event moves do as its peers: it belongs to no list until they have.
+		// One end moves as a subject, while the other pods that the event moves do as its peers: it belongs to no list
+		// until they have.
 		return "(b) a subject moves with its peers"
 	case tr.changesTiers(p.Src), tr.changesTiers(p.Dst):
 		return "(a) a subject moves in the Admin tier and another"
@@ -136,8 +142,8 @@ func (tr transition) mayDrop(p refmodel.Packet) string {
 	return ""
 }
 
-// moves reports whether an address has another pod, or its pod or its namespace other labels, after the event. A namespace that was not
-// known and has no labels does: a selector that is empty matches it.
+// moves reports whether an address has another pod, or its pod or its namespace other labels, after the event. A
+// namespace that was not known and has no labels does: a selector that is empty matches it.
 func (tr transition) moves(a netip.Addr) bool { return identity(tr.before, a) != identity(tr.after, a) }
 
 // movesSeveral reports whether the event moves more than one pod.
@@ -163,8 +169,8 @@ func identity(w refmodel.State, a netip.Addr) string {
 	return ""
 }
 
-// changesTiers reports whether the Admin policies that choose the pod of an address change, and so does what judges it after them. If none did, or none
-// will, the edit of a policy is no reason to drop.
+// changesTiers reports whether the Admin policies that choose the pod of an address change, and so does what judges it
+// after them. If none did, or none will, the edit of a policy is no reason to drop.
 func (tr transition) changesTiers(a netip.Addr) bool {
 	before, after := tr.before.Selected(a, v1alpha2.AdminTier), tr.after.Selected(a, v1alpha2.AdminTier)
 	if strings.HasPrefix(tr.kind, "cluster policy") && (before == "" || after == "") {
@@ -192,8 +198,8 @@ func (tr transition) hasPass() bool {
 	return false
 }
 
-// TestS93_ANamespaceArrivesAfterItsPods has two pods become subjects and peers at once, which no selector could choose before: what one of them sends,
-// to whomever, may be dropped until both are what they become, and nothing else.
+// TestS93_ANamespaceArrivesAfterItsPods has two pods become subjects and peers at once, which no selector could choose
+// before: what one of them sends, to whomever, may be dropped until both are what they become, and nothing else.
 func TestS93_ANamespaceArrivesAfterItsPods(t *testing.T) {
 	h := newHistory(t, t)
 	h.setNamespace("b", nil)
@@ -246,8 +252,8 @@ func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
 	}
 }
 
-// TestS62_APolicyChangesItsTier from Baseline to Admin and back, beside NetworkPolicies and other policies of the Baseline tier or without: what both
-// versions allow passes at any moment.
+// TestS62_APolicyChangesItsTier from Baseline to Admin and back, beside NetworkPolicies and other policies of the
+// Baseline tier or without: what both versions allow passes at any moment.
 func TestS62_APolicyChangesItsTier(t *testing.T) {
 	for _, others := range []string{"", "isolated", "baseline", "isolated, baseline"} {
 		t.Run("others_"+others, func(t *testing.T) {
@@ -286,8 +292,8 @@ func TestS62_APolicyChangesItsTier(t *testing.T) {
 	}
 }
 
-// TestS93_ARelabelledSubjectOfBothKinds leaves NetworkPolicies that allow it nothing for those that allow all, and is denied all by a policy of the
-// Admin tier at the same time. Its pods stay together in one shard.
+// TestS93_ARelabelledSubjectOfBothKinds leaves NetworkPolicies that allow it nothing for those that allow all, and is
+// denied all by a policy of the Admin tier at the same time. Its pods stay together in one shard.
 func TestS93_ARelabelledSubjectOfBothKinds(t *testing.T) {
 	for _, known := range []bool{true, false} { // whether the other policies have rules before
 		h := newHistory(t, t)

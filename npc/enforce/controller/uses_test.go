@@ -90,7 +90,8 @@ func trimAll(lines []string) []string {
 	return lines
 }
 
-// TestAddressesOfPods shows which addresses are taken for those of local pods, and which pods are reported because theirs are not.
+// TestAddressesOfPods shows which addresses are taken for those of local pods, and which pods are reported because
+// theirs are not.
 func TestAddressesOfPods(t *testing.T) {
 	w := newHarness(t, func(c *enforce.Config) { c.PodInterface = "" })
 	w.Pod("a/web", "10.32.1.2")
@@ -142,7 +143,8 @@ func TestRejectedReports(t *testing.T) {
 	}
 }
 
-// TestAnnotatedNamespace shows that a namespace that begins to ask for isolation, as in Kubernetes 1.6, gets it at once.
+// TestAnnotatedNamespace shows that a namespace that begins to ask for isolation, as in Kubernetes 1.6, gets it at
+// once.
 func TestAnnotatedNamespace(t *testing.T) {
 	w := newHarness(t, func(c *enforce.Config) { c.LegacyNetpol = true })
 	w.Namespace("a")

@@ -65,8 +65,8 @@ func TestVerdictsOfPeersByNodes(t *testing.T) {
 	})
 }
 
-// TestS93_NodesAreThereBeforeThePolicyThatNamesThem, though both come while a plan is carried out: in between, the policy would be enforced as if
-// there were no nodes.
+// TestS93_NodesAreThereBeforeThePolicyThatNamesThem, though both come while a plan is carried out: in between, the
+// policy would be enforced as if there were no nodes.
 func TestS93_NodesAreThereBeforeThePolicyThatNamesThem(t *testing.T) {
 	w := newOrderHarness(t)
 	accepted := func() bool { return w.Holds("10.32.1.2", "198.51.100.7", true) }

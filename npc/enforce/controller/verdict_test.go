@@ -2,13 +2,15 @@ package controller_test
 
 import "testing"
 
-// verdictCase is one or more promises, by the numbers that its name begins with. The cluster has the pods that verdicts makes, and nothing else.
+// verdictCase is one or more promises, by the numbers that its name begins with. The cluster has the pods that verdicts
+// makes, and nothing else.
 type verdictCase struct {
 	name string
 	do   func(w *harness)
 }
 
-// verdicts runs each case on paper and on real kernels. The cases state what they expect in the grammar of world.expect.
+// verdicts runs each case on paper and on real kernels. The cases state what they expect in the grammar of
+// world.expect.
 func verdicts(t *testing.T, cases []verdictCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,7 +77,8 @@ func TestVerdictsOfIsolation(t *testing.T) {
 	})
 }
 
-// TestVerdictsOfSeveralPolicies checks that the policies of a pod add up, that those of both ends must allow, and what happens when one goes.
+// TestVerdictsOfSeveralPolicies checks that the policies of a pod add up, that those of both ends must allow, and what
+// happens when one goes.
 func TestVerdictsOfSeveralPolicies(t *testing.T) {
 	verdicts(t, []verdictCase{
 		{"S10_rules_are_for_the_pods_of_their_policy", func(w *harness) {

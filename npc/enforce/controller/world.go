@@ -161,7 +161,8 @@ func asStaged(rules []verdict.Rule) []verdict.Rule {
 	return rules
 }
 
-// Differences returns what policies make of a flow, and the worlds in which the verdict would be another one, in order of their names.
+// Differences returns what policies make of a flow, and the worlds in which the verdict would be another one, in order
+// of their names.
 func (l Lookup) Differences(f verdict.Flow) (v verdict.Verdict, out []verdict.Difference) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -176,7 +177,8 @@ func (l Lookup) Differences(f verdict.Flow) (v verdict.Verdict, out []verdict.Di
 	return is.Verdict, out
 }
 
-// about returns the worlds that concern one of the pods of this node among some, in order of their names. Pods may be nil.
+// about returns the worlds that concern one of the pods of this node among some, in order of their names. Pods may be
+// nil.
 func (ws *groups) about(pods ...*index.Pod) (out []*group) {
 	if len(ws.byName) == 0 {
 		return nil
@@ -198,7 +200,8 @@ func (ws *groups) about(pods ...*index.Pod) (out []*group) {
 	return slices.Compact(out)
 }
 
-// Groups returns the content of each world of staged policies: a text that is another one once the policies change. It returns nil before SetSynced.
+// Groups returns the content of each world of staged policies: a text that is another one once the policies change. It
+// returns nil before SetSynced.
 func (l Lookup) Groups() map[string]string {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -244,7 +247,8 @@ func (j *evaluator) decides(f verdict.Flow, w *group, is, would hearing) string 
 	return ""
 }
 
-// decidedBy returns the staged policy that one rule is of, or that takes away the policy of another; empty if neither is.
+// decidedBy returns the staged policy that one rule is of, or that takes away the policy of another; empty if neither
+// is.
 func (w *group) decidedBy(before, after *verdict.Rule) string {
 	if after != nil && after.Staged {
 		return after.Policy

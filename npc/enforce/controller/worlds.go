@@ -17,15 +17,16 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
-// maxGroups limits the worlds that a namespace's staged policies may be in, and those of the cluster: each recorded connection is judged in all that
-// concern it. A namespace with more does not cost others theirs.
+// maxGroups limits the worlds that a namespace's staged policies may be in, and those of the cluster: each recorded
+// connection is judged in all that concern it. A namespace with more does not cost others theirs.
 const maxGroups = 8
 
 // groups are the staged policies, and the worlds that they make.
 type groups struct {
 	spaces map[string]*space // by namespace; those of ClusterNetworkPolicies have none
 	byName map[string]*group
-	// stale are the namespaces whose policies have changed: their parts of worlds are found anew when they are asked for.
+	// stale are the namespaces whose policies have changed: their parts of worlds are found anew when they are asked
+	// for.
 	stale map[string]struct{}
 }
 

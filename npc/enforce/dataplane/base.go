@@ -9,7 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// AddBase makes the chains desired that every node has. It returns those in which the dispatch to the rules of isolated pods begins.
+// AddBase makes the chains desired that every node has. It returns those in which the dispatch to the rules of isolated
+// pods begins.
 func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	put := func(name, about string, tail ...iptables.Rule) *Chain {
 		c := cs.want(name)
@@ -55,8 +56,8 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	return roots
 }
 
-// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge or lead to tiers, and has packets to the node itself
-// evaluated if they are to be.
+// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge or lead to tiers, and has
+// packets to the node itself evaluated if they are to be.
 func (cs *Chains) SetBase(b *rules.Base) {
 	for _, j := range cs.jumps {
 		j.Want(j.Chain() == naming.HookChain || b.EvaluatesNode())

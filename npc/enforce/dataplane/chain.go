@@ -31,18 +31,20 @@ type Chain struct {
 	tail []iptables.Rule
 	// loaded is set if the kernel's rules were found, and it is not known what they were there for.
 	loaded bool
-	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since the chain was last
-	// written. A rule that somebody else changes may keep its id.
+	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since the chain
+	// was last written. A rule that somebody else changes may keep its id.
 	have, printed []string
 	// found are the texts of the rules that were found at the start, until they have been looked at.
 	found []string
-	// held are those of them that stay because input is missing; stays is set if the chain does, as long as nobody wants it.
+	// held are those of them that stay because input is missing; stays is set if the chain does, as long as nobody
+	// wants it.
 	held  []iptables.Rule
 	stays bool
 	// ledTo is set if a rule that stays leads to the chain.
 	ledTo bool
-	// met is how many packets the rule had matched that matched most, when everything was read last; from 0 again when the chain is
-	// rewritten. Every packet that comes to a chain that reports meets its first rule; hashlimit drops some before the last.
+	// met is how many packets the rule had matched that matched most, when everything was read last; from 0 again when
+	// the chain is rewritten. Every packet that comes to a chain that reports meets its first rule; hashlimit drops
+	// some before the last.
 	met uint64
 	// ordered is set if what the chain does depends on the order of its rules.
 	ordered bool
@@ -145,7 +147,8 @@ func (c *Chain) render(r *rule) iptables.Rule {
 	return out
 }
 
-// accepted returns what the chain has for a rule: the rule, or what takes its place if it was rejected. ok is false if that is nothing.
+// accepted returns what the chain has for a rule: the rule, or what takes its place if it was rejected. ok is false if
+// that is nothing.
 func (c *Chain) accepted(r *rule) (rendered iptables.Rule, ok bool) {
 	f := c.chains.family
 	rendered = c.render(r)
@@ -180,8 +183,8 @@ func (c *Chain) stillHeld(w iptables.Chain) []iptables.Rule {
 	return slices.DeleteFunc(slices.Clone(c.held), func(r iptables.Rule) bool { return slices.Contains(wanted, r.ID()) })
 }
 
-// accountFor ends keeping a rule that was found: a policy that was read asks for it. Rules of the dispatch are kept, because others may
-// need them.
+// accountFor ends keeping a rule that was found: a policy that was read asks for it. Rules of the dispatch are kept,
+// because others may need them.
 func (c *Chain) accountFor(r *rule) {
 	if len(c.held) > 0 && c.namespace != "" {
 		id := c.render(r).ID()
@@ -192,8 +195,8 @@ func (c *Chain) accountFor(r *rule) {
 // keeps reports whether the chain stays although nobody wants it.
 func (c *Chain) keeps() bool { return c.stays || c.ledTo || len(c.held) > 0 }
 
-// diff compares the desired chain with the kernel's rules. What was read from the kernel, which somebody may have changed or refused to
-// change, is not edited but rewritten.
+// diff compares the desired chain with the kernel's rules. What was read from the kernel, which somebody may have
+// changed or refused to change, is not edited but rewritten.
 func (c *Chain) diff(w iptables.Chain, editing iptables.Editing) iptables.ChainChange {
 	switch {
 	case !c.exists:
@@ -206,8 +209,8 @@ func (c *Chain) diff(w iptables.Chain, editing iptables.Editing) iptables.ChainC
 	return w.SinceInOrder(c.have, editing)
 }
 
-// unready reports whether members must not come to the kernel's chain before the next plan has changed it: it lacks rules,
-// or has rules that are not desired and will be gone.
+// unready reports whether members must not come to the kernel's chain before the next plan has changed it: it lacks
+// rules, or has rules that are not desired and will be gone.
 func (c *Chain) unready() bool {
 	if _, dirty := c.chains.marked[c]; !dirty || !c.exists {
 		return false

@@ -64,7 +64,8 @@ func (p *planner) flush(c *memberChange) {
 	}
 }
 
-// orderTiers orders the changes, if sets of cluster network policies are among them, and returns what it takes out of them.
+// orderTiers orders the changes, if sets of cluster network policies are among them, and returns what it takes out of
+// them.
 func (p *planner) orderTiers() (plan order.Plan[*Set], ordered bool) {
 	changes := make([]*order.Change[*Set], 0, len(p.changes))
 	for _, c := range p.changes {

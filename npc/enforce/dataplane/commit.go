@@ -7,15 +7,15 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 )
 
-// Result is what the kernel took of a transaction. What failed in a way that leaves open what the kernel holds is no part of it: then sets
-// or chains have to be loaded again before the next plan.
+// Result is what the kernel took of a transaction. What failed in a way that leaves open what the kernel holds is no
+// part of it: then sets or chains have to be loaded again before the next plan.
 type Result struct {
 	// Asked is set if the flows of addresses that changed hands are being deleted.
 	Asked bool
 	// Written are the rules that were written.
 	Written []iptables.Update
-	// AllWritten is set if these are all rules. Otherwise nothing was done that needs them: of the steps after them, members were
-	// deleted from sets that lead nowhere, and nothing else.
+	// AllWritten is set if these are all rules. Otherwise nothing was done that needs them: of the steps after them,
+	// members were deleted from sets that lead nowhere, and nothing else.
 	AllWritten bool
 	// RejectedSets are the sets that the kernel does not take, by name, and RejectedRules such rules, by id -> why.
 	RejectedSets, RejectedRules map[string]string
@@ -74,8 +74,8 @@ func (c commit) done(p planned) {
 	}
 }
 
-// ops takes over operations on sets. It finds the sets by their names, because one may have been dropped and wanted again since
-// the plan.
+// ops takes over operations on sets. It finds the sets by their names, because one may have been dropped and wanted
+// again since the plan.
 func (c commit) ops(ops []ipset.Op) {
 	for _, op := range ops {
 		if c.RejectedSets[op.Set.Name] != "" {

@@ -1,6 +1,7 @@
 package dataplane
 
-// Leftovers returns the sets and chains that are neither desired nor in the kernel. There are none unless something was forgotten.
+// Leftovers returns the sets and chains that are neither desired nor in the kernel. There are none unless something was
+// forgotten.
 func (t *Table) Leftovers() (out []string) {
 	for name, s := range t.Sets.byName {
 		if !s.wanted && !s.exists || name != s.Name {

@@ -12,7 +12,8 @@ import (
 // family is what the sets and the chains of one IP family both depend on.
 type family struct {
 	ip npc.Family
-	// active is set once a local pod has had an address of the family. Until then only what every node has is programmed.
+	// active is set once a local pod has had an address of the family. Until then only what every node has is
+	// programmed.
 	active bool
 	// changes counts the calls that marked a set or a chain for the next plan.
 	changes uint64
@@ -61,8 +62,8 @@ func reason(sets map[string]string, match string) string {
 	return ""
 }
 
-// done removes from the marked sets or chains those that a plan is done with, unless they were marked again since there were so many
-// changes.
+// done removes from the marked sets or chains those that a plan is done with, unless they were marked again since there
+// were so many changes.
 func done[T comparable](marked map[T]uint64, done []T, changes uint64) {
 	for _, x := range done {
 		if marked[x] <= changes {

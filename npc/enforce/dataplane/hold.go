@@ -15,8 +15,8 @@ import (
 
 // Pod is a pod as the entries of sets name it.
 type Pod struct {
-	// Comment is the comment of the pod's entries, and LocalComment that of its entries in the set of the local pods, which tells pods
-	// of one name apart.
+	// Comment is the comment of the pod's entries, and LocalComment that of its entries in the set of the local pods,
+	// which tells pods of one name apart.
 	Comment, LocalComment string
 	// Local is set for a pod of this node.
 	Local bool
@@ -26,8 +26,8 @@ type Pod struct {
 type Owners func(netip.Addr) (p Pod, ok bool)
 
 // hold is what a family's kernel held when the first plan was made while input was missing, and no object that has been
-// read accounts for. It stays until nothing is missing. What an object accounts for once is the object's from then on. Sets and chains
-// hold what of them stays; here is what else it takes to know what may change beside it.
+// read accounts for. It stays until nothing is missing. What an object accounts for once is the object's from then on.
+// Sets and chains hold what of them stays; here is what else it takes to know what may change beside it.
 type hold struct {
 	sets   *Sets
 	chains *Chains
@@ -35,7 +35,8 @@ type hold struct {
 	owner Owners
 	// free are the sets with the pods that nothing isolates.
 	free []*Set
-	// isolated are the local pods' addresses that no default-allow set had: such a set -> its entries that are not added.
+	// isolated are the local pods' addresses that no default-allow set had: such a set -> its entries that are not
+	// added.
 	isolated map[*Set]map[ipset.Entry]bool
 	// dispatch are the sets by which the kernel's rules lead packets to the rules of a shard, or of a list of a tier.
 	dispatch map[found.Stage][]*Set
@@ -87,7 +88,8 @@ func (h *hold) keepList(c *Chain, is found.Chain) {
 	}
 }
 
-// keepRules finds the rules of a chain in force that stay: those that lead some pod to a shard, and those that allow. Others are no policy's now.
+// keepRules finds the rules of a chain in force that stay: those that lead some pod to a shard, and those that allow.
+// Others are no policy's now.
 func (h *hold) keepRules(c *Chain) {
 	is := found.ChainOf(c.name)
 	if is.List {
@@ -165,8 +167,8 @@ func (h *hold) sameOwner(s *Set, e ipset.Entry) bool {
 	return s.State(e).Have.Comment == p.Comment
 }
 
-// reassign ends keeping what was found for an address that another pod has now, or none any more; known is set if the former pod was
-// read.
+// reassign ends keeping what was found for an address that another pod has now, or none any more; known is set if the
+// former pod was read.
 func (h *hold) reassign(host ipset.Entry, known bool) {
 	end := func(s *Set, e ipset.Entry) {
 		if s.kept[e] && (known || !h.sameOwner(s, e)) {
@@ -193,7 +195,8 @@ func (h *hold) reassign(host ipset.Entry, known bool) {
 	}
 }
 
-// isolates reports, for each of the sets with the pods that nothing isolates, whether a pod that was found with an address stays out of it.
+// isolates reports, for each of the sets with the pods that nothing isolates, whether a pod that was found with an
+// address stays out of it.
 func (h *hold) isolates(a netip.Addr) (is [len(npc.Directions)]bool) {
 	for i, free := range h.free {
 		is[i] = h.isolated[free][ipset.Addr(a)]
@@ -201,8 +204,8 @@ func (h *hold) isolates(a netip.Addr) (is [len(npc.Directions)]bool) {
 	return is
 }
 
-// bars reports whether an entry that is wanted is not added all the same: it would free a pod that was isolated, or lead
-// it away from the rules that it has.
+// bars reports whether an entry that is wanted is not added all the same: it would free a pod that was isolated, or
+// lead it away from the rules that it has.
 func (h *hold) bars(s *Set, e ipset.Entry) bool {
 	switch {
 	case h == nil:

@@ -7,7 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// mismatch returns in words why the set that the kernel has by the name cannot be the desired one; empty if it can, or if there is none.
+// mismatch returns in words why the set that the kernel has by the name cannot be the desired one; empty if it can, or
+// if there is none.
 func (s *Set) mismatch() string {
 	if !s.exists || !s.wanted {
 		return ""
@@ -32,9 +33,9 @@ type renamer struct {
 	chains *Chains
 }
 
-// resolve renames the sets whose own names are taken by sets that cannot be the desired ones, and that are in use: these can neither be
-// destroyed nor always be swapped for others. With back, sets get their own names back that are free again. It returns what was in the
-// way, in words.
+// resolve renames the sets whose own names are taken by sets that cannot be the desired ones, and that are in use:
+// these can neither be destroyed nor always be swapped for others. With back, sets get their own names back that are
+// free again. It returns what was in the way, in words.
 func (n renamer) resolve(back bool) (inTheWay []string) {
 	sets, f := n.sets.byName, n.sets.family
 	if back {
@@ -59,7 +60,8 @@ func (n renamer) resolve(back bool) (inTheWay []string) {
 	return inTheWay
 }
 
-// rename gives a set another name in the kernel, where it is made anew. What has the former name is not wanted any more.
+// rename gives a set another name in the kernel, where it is made anew. What has the former name is not wanted any
+// more.
 func (n renamer) rename(s *Set, name string) {
 	sets, aliases := n.sets.byName, n.sets.family.aliases
 	former := s.Name

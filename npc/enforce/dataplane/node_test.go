@@ -135,7 +135,8 @@ func (n *node) reconciled() {
 	}
 }
 
-// without returns a transaction's rules without those that a function chooses, as the kernel takes them if it rejects these.
+// without returns a transaction's rules without those that a function chooses, as the kernel takes them if it rejects
+// these.
 func without(tx dataplane.Transaction, rejected func(iptables.Rule) bool) (u iptables.Update, ids map[string]string) {
 	ids = map[string]string{}
 	for _, c := range tx.Rules.Replace {

@@ -30,8 +30,8 @@ func (ss *Sets) load(listings []ipset.Listing) {
 	}
 }
 
-// markForeign records of the sets that every node has that they were found with chains of another version's layout. Sets with hashed
-// names of another layout have other names.
+// markForeign records of the sets that every node has that they were found with chains of another version's layout.
+// Sets with hashed names of another layout have other names.
 func (ss *Sets) markForeign(layout string) {
 	for _, s := range ss.byName {
 		if s.fixed && s.Name == s.key {
@@ -75,8 +75,9 @@ func (cs *Chains) load(seen iptables.Seen) {
 	}
 }
 
-// readUses finds out, once sets and chains have been read, what the rules that were found do with the members of the sets: which sets they ask,
-// and where those lead that nobody wants. A transaction that was interrupted leaves sets that no rule asks yet.
+// readUses finds out, once sets and chains have been read, what the rules that were found do with the members of the
+// sets: which sets they ask, and where those lead that nobody wants. A transaction that was interrupted leaves sets
+// that no rule asks yet.
 func (ss *Sets) readUses(cs *Chains) {
 	if !ss.loaded || !cs.read || cs.textless {
 		return
@@ -109,8 +110,8 @@ func (cs *Chains) texts() map[string][]string {
 	return texts
 }
 
-// ForeignLayout returns the layout of the chains as they were last loaded, if it is another version's; else empty. Such are
-// rewritten: what their sets mean is not known.
+// ForeignLayout returns the layout of the chains as they were last loaded, if it is another version's; else empty. Such
+// are rewritten: what their sets mean is not known.
 func (cs *Chains) ForeignLayout() string {
 	if cs.foundLayout != naming.Layout {
 		return cs.foundLayout
@@ -132,8 +133,8 @@ func (cs *Chains) dropTexts() {
 	}
 }
 
-// Drift returns in words how the kernel's sets differ from what the transactions left, judged by headers: a set that is missing
-// or has another number of members.
+// Drift returns in words how the kernel's sets differ from what the transactions left, judged by headers: a set that is
+// missing or has another number of members.
 func (ss *Sets) Drift(headers []ipset.Header) []string {
 	there := make(map[string]*ipset.Header, len(headers))
 	for i := range headers {
@@ -179,8 +180,8 @@ func (ss *Sets) MemberDrift(listings []ipset.Listing) []string {
 	return drift
 }
 
-// Drift returns in words how the kernel's chains differ from what the transactions left. It takes over how the rules print that
-// do not differ, and what they have met.
+// Drift returns in words how the kernel's chains differ from what the transactions left. It takes over how the rules
+// print that do not differ, and what they have met.
 func (cs *Chains) Drift(seen iptables.Seen) []string {
 	var drift []string
 	for name, c := range cs.byName {

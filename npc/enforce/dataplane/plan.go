@@ -28,7 +28,8 @@ const (
 // Options are what a plan depends on beside the table.
 type Options struct {
 	Known Known
-	// CollectGarbage removes what does no harm and costs time to remove: chains and sets without a use, and the dispatch to them.
+	// CollectGarbage removes what does no harm and costs time to remove: chains and sets without a use, and the
+	// dispatch to them.
 	CollectGarbage bool
 	// NoPolicies is set while there is no policy, so that nothing has to wait for connections to be deleted.
 	NoPolicies bool
@@ -50,7 +51,8 @@ type planner struct {
 	tx        *Transaction
 	// moves are the members that are moved from one chain to another.
 	moves moves.Moves[*Chain]
-	// leading is set if local pods leave what judges them only after the rules are written, so that what leads there stays until then.
+	// leading is set if local pods leave what judges them only after the rules are written, so that what leads there
+	// stays until then.
 	leading bool
 	// changes are what is to be done to the sets that were marked.
 	changes []*memberChange
@@ -209,7 +211,8 @@ func (p *planner) planSet(c *memberChange, grow *[]ipset.Op) {
 // sortMembers finds out what is to be done to the members of a set that differ.
 func (p *planner) sortMembers(s *Set) *memberChange {
 	m := changeOf(s)
-	// While chains are not known, it is not known whether old rules stand where members are sent, nor whether they would be sent elsewhere.
+	// While chains are not known, it is not known whether old rules stand where members are sent, nor whether they
+	// would be sent elsewhere.
 	closed := s.target != nil && (p.Known != AllKnown || p.postpones(s.target.chain))
 	sort := func(e ipset.Entry, st members.State) {
 		switch {

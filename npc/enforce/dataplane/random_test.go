@@ -31,8 +31,8 @@ type history struct {
 	spaces []*space
 }
 
-// TestAnyHistoryLeavesNothing changes what is desired, has plans carried out, or not, or in part, and has others change the kernel. In the
-// end the kernel has what is desired, and what is desired no more is forgotten.
+// TestAnyHistoryLeavesNothing changes what is desired, has plans carried out, or not, or in part, and has others change
+// the kernel. In the end the kernel has what is desired, and what is desired no more is forgotten.
 func TestAnyHistoryLeavesNothing(t *testing.T) {
 	fresh := bareNode(t, paper.New()[npc.IPv4])
 	fresh.carryOut()

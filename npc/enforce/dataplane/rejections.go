@@ -10,8 +10,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// maxRejected is how many rules of a policy are left out one by one in a family. With more, all of its rules are: each takes
-// several restores to be found.
+// maxRejected is how many rules of a policy are left out one by one in a family. With more, all of its rules are: each
+// takes several restores to be found.
 const maxRejected = 4
 
 // rejections are what the kernel did not take, which is left out until it is tried again.
@@ -22,8 +22,8 @@ type rejections struct {
 	any bool
 }
 
-// rejectSets leaves out sets that the kernel did not take, name -> reason, and the rules that need them. It returns those that
-// cannot be left out, which are those that every node has.
+// rejectSets leaves out sets that the kernel did not take, name -> reason, and the rules that need them. It returns
+// those that cannot be left out, which are those that every node has.
 func (x *rejections) rejectSets(reasons map[string]string) (others []string) {
 	for _, name := range slices.Sorted(maps.Keys(reasons)) {
 		s := x.sets.byName[name]
@@ -38,8 +38,8 @@ func (x *rejections) rejectSets(reasons map[string]string) (others []string) {
 	return others
 }
 
-// rejectRules leaves out rules that the kernel did not take, id -> reason. It returns those that cannot be left out: only those can
-// that only allow, or only report.
+// rejectRules leaves out rules that the kernel did not take, id -> reason. It returns those that cannot be left out:
+// only those can that only allow, or only report.
 func (x *rejections) rejectRules(reasons map[string]string) (others []string) {
 	if len(reasons) == 0 {
 		return nil

@@ -15,7 +15,8 @@ import (
 // TestAPolicyOfWhichTooManyRulesAreRejected lacks all rules that only it asks for.
 func TestAPolicyOfWhichTooManyRulesAreRejected(t *testing.T) {
 	const shared = "-p tcp --dport 9"
-	// rejected returns a node whose kernel rejected so many rules of the policy, which has one more, and one with another.
+	// rejected returns a node whose kernel rejected so many rules of the policy, which has one more, and one with
+	// another.
 	rejected := func(t *testing.T, rules int) *node {
 		n := newNode(t)
 		for port := range rules {

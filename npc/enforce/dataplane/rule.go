@@ -11,8 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// Owner is a policy on whose behalf rules are there. The same policy before and after an edit are two owners: an Owner is
-// identified by its address.
+// Owner is a policy on whose behalf rules are there. The same policy before and after an edit are two owners: an Owner
+// is identified by its address.
 type Owner struct {
 	Namespace, Name string
 	UID             types.UID
@@ -35,7 +35,8 @@ type Rule struct {
 	Order int
 	// Owners are the policies that the rule is of -> its number there, from 1; nil for a rule of the dispatch.
 	Owners map[*Owner]int
-	// Closed is the target of what takes the rule's place if the kernel rejects it; empty if it is left out. ClosedMatch says for which packets.
+	// Closed is the target of what takes the rule's place if the kernel rejects it; empty if it is left out.
+	// ClosedMatch says for which packets.
 	Closed, ClosedMatch string
 }
 

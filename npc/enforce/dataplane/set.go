@@ -36,17 +36,20 @@ type Set struct {
 	target *target
 	// stage is where rules that were found ask for members that they send on, if nobody wants the set; nil if none do.
 	stage *found.Stage
-	// order is what the order of changes depends on, as far as it is known; asked is set once rules in the kernel may ask for members.
+	// order is what the order of changes depends on, as far as it is known; asked is set once rules in the kernel may
+	// ask for members.
 	order order.Set
 	asked bool
 	// foreignLayout is the layout of the chains that were found with the set, if it is another version's.
 	foreignLayout string
 	// rejected is why the kernel did not take the set.
 	rejected string
-	// destroyNext is set once a plan that collects garbage has passed since the set is not wanted: the next one destroys it.
+	// destroyNext is set once a plan that collects garbage has passed since the set is not wanted: the next one
+	// destroys it.
 	destroyNext bool
 	members     members.Members
-	// kept are the members that stay because input is missing; stays is set if the set does, as long as nobody wants it.
+	// kept are the members that stay because input is missing; stays is set if the set does, as long as nobody wants
+	// it.
 	kept  map[ipset.Entry]bool
 	stays bool
 }
@@ -59,8 +62,8 @@ type target struct {
 	height int
 }
 
-// heightOf returns how far a set is from the rules that its members are sent to; less than 0 if they are sent nowhere. Of a set that was found
-// it is known only whether it is farther than another one.
+// heightOf returns how far a set is from the rules that its members are sent to; less than 0 if they are sent nowhere.
+// Of a set that was found it is known only whether it is farther than another one.
 func heightOf(s *Set) int {
 	switch {
 	case s.target != nil:
@@ -96,7 +99,8 @@ func (s *Set) States() iter.Seq2[ipset.Entry, members.State] { return s.members.
 // Differences yields the entries that differ between what is desired and the kernel.
 func (s *Set) Differences() iter.Seq2[ipset.Entry, members.State] { return s.members.Differences() }
 
-// Dispatch records that packets of members are sent to a chain, at a height above the rules that they lead to (0 for those rules).
+// Dispatch records that packets of members are sent to a chain, at a height above the rules that they lead to (0 for
+// those rules).
 func (s *Set) Dispatch(to *Chain, d npc.Direction, height int) {
 	s.target = &target{chain: to, direction: d, height: height}
 	s.order.Evaluation, s.order.Direction = order.Tail, d
@@ -105,7 +109,8 @@ func (s *Set) Dispatch(to *Chain, d npc.Direction, height int) {
 // SetRole replaces what becomes of packets of members.
 func (s *Set) SetRole(r order.Role) { s.order.Role = r }
 
-// DispatchToTier records that packets of members are sent to a chain with policies of a tier, at a height above their rules (0 for those).
+// DispatchToTier records that packets of members are sent to a chain with policies of a tier, at a height above their
+// rules (0 for those).
 func (s *Set) DispatchToTier(t policy.Tier, to *Chain, d npc.Direction, height int) {
 	s.Dispatch(to, d, height)
 	s.order.Evaluation = order.ListOf(t)
@@ -164,8 +169,8 @@ func (s *Set) keepMembers() {
 // keeps reports whether the set stays although nobody wants it.
 func (s *Set) keeps() bool { return s.stays || s.sets.needed[s.Name] || len(s.kept) > 0 }
 
-// touch marks the set for the next plan. While the family is not active, sets are left alone that are desired and not every node has: one that
-// was found could be a list whose members are not made.
+// touch marks the set for the next plan. While the family is not active, sets are left alone that are desired and not
+// every node has: one that was found could be a list whose members are not made.
 func (s *Set) touch() {
 	if s.sets.family.active || s.fixed || !s.wanted {
 		s.mark()
@@ -217,7 +222,8 @@ type Sets struct {
 	other *Sets
 	// local is the set of the local pods.
 	local *Set
-	// closed is the set of the local pods whose packets to this node are dropped; nil while policies judge none of these.
+	// closed is the set of the local pods whose packets to this node are dropped; nil while policies judge none of
+	// these.
 	closed *Set
 	// flows are the addresses that changed hands and have connections of former pods.
 	flows *conntrack.Pending
@@ -262,7 +268,8 @@ func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 	return s
 }
 
-// AddClosed makes the set desired of the local pods whose packets to this node are dropped. They are, too, while it changes who judges them.
+// AddClosed makes the set desired of the local pods whose packets to this node are dropped. They are, too, while it
+// changes who judges them.
 func (ss *Sets) AddClosed(about string) *Set {
 	ss.closed = ss.AddFixed(naming.Closed, ipset.HashIP, about)
 	ss.closed.order.Evaluation, ss.closed.order.Direction = order.ClosedToNode, npc.Egress
@@ -298,7 +305,8 @@ func (ss *Sets) touchAll() {
 	}
 }
 
-// toPlan returns the sets that were marked: those that lead nowhere, those that lead to rules, those that lead there, and so on.
+// toPlan returns the sets that were marked: those that lead nowhere, those that lead to rules, those that lead there,
+// and so on.
 func (ss *Sets) toPlan() []*Set {
 	out := slices.AppendSeq(make([]*Set, 0, len(ss.marked)), maps.Keys(ss.marked))
 	slices.SortFunc(out, func(a, b *Set) int {

@@ -1,8 +1,8 @@
-// Package dataplane holds what one IP family has in the kernel, ipsets and iptables chains, as it is desired and as it is known to be,
-// and plans the transaction that leads from one to the other.
+// Package dataplane holds what one IP family has in the kernel, ipsets and iptables chains, as it is desired and as it
+// is known to be, and plans the transaction that leads from one to the other.
 //
-// It knows neither pods nor policies: sets have members with comments, and chains have rules with owners. It touches no kernel: what was
-// read is loaded, and what the kernel took of a transaction is committed.
+// It knows neither pods nor policies: sets have members with comments, and chains have rules with owners. It touches no
+// kernel: what was read is loaded, and what the kernel took of a transaction is committed.
 //
 //	t := dataplane.NewTables()[npc.IPv4]
 //	t.Sets.Add(name, ipset.HashIP, "pods with app=web").Add(ipset.Addr(a), ipset.Attr{Comment: "shop/web"})
@@ -32,8 +32,8 @@ type Table struct {
 	Chains *Chains
 	// Local is the set of the local pods.
 	Local *Set
-	// Flows are the addresses that changed hands and have connections of former pods. Until these are deleted, nothing is opened to
-	// their next pods: a local one is closed, and a remote one is no peer.
+	// Flows are the addresses that changed hands and have connections of former pods. Until these are deleted, nothing
+	// is opened to their next pods: a local one is closed, and a remote one is no peer.
 	Flows *conntrack.Pending
 
 	family     *family
@@ -99,8 +99,8 @@ func (t *Table) LoadChains(seen iptables.Seen) {
 	t.Sets.readUses(t.Chains)
 }
 
-// Hold keeps what the family's kernel holds now and no object accounts for, until Release; free are the sets with the pods that
-// nothing isolates.
+// Hold keeps what the family's kernel holds now and no object accounts for, until Release; free are the sets with the
+// pods that nothing isolates.
 func (t *Table) Hold(owner Owners, free []*Set) {
 	t.hold = newHold(t.Sets, t.Chains, owner, free)
 	t.Chains.DropTexts()
@@ -118,8 +118,8 @@ func (t *Table) Release() {
 	t.touchAll()
 }
 
-// Reassign ends keeping what was found for an address, as its entry, that another pod has now, or none any more; known is set if the former
-// pod was read.
+// Reassign ends keeping what was found for an address, as its entry, that another pod has now, or none any more; known
+// is set if the former pod was read.
 func (t *Table) Reassign(e ipset.Entry, known bool) {
 	if t.hold != nil {
 		t.hold.reassign(e, known)
@@ -129,7 +129,8 @@ func (t *Table) Reassign(e ipset.Entry, known bool) {
 // HoldsPods reports whether local pods stay that no object accounts for.
 func (t *Table) HoldsPods() bool { return len(t.Local.kept) > 0 }
 
-// HoldsIsolated reports, for each of the sets given to Hold, whether a pod that was found with an address stays isolated.
+// HoldsIsolated reports, for each of the sets given to Hold, whether a pod that was found with an address stays
+// isolated.
 func (t *Table) HoldsIsolated(a netip.Addr) (is [len(npc.Directions)]bool) {
 	if t.hold != nil {
 		is = t.hold.isolates(a)
@@ -146,21 +147,22 @@ func (t *Table) Postpone(namespace string, postpone bool) {
 	}
 }
 
-// ResolveNames gives sets other names in the kernel whose own name is taken by a set that cannot be the desired one, and that is in use: it can
-// neither be destroyed nor always be swapped for another. The rules find the desired one by that name until the wrong one is gone; with back, sets get
-// their own names back that are free again. It is to be called before Plan, and returns what was in the way, in words.
+// ResolveNames gives sets other names in the kernel whose own name is taken by a set that cannot be the desired one,
+// and that is in use: it can neither be destroyed nor always be swapped for another. The rules find the desired one by
+// that name until the wrong one is gone; with back, sets get their own names back that are free again. It is to be
+// called before Plan, and returns what was in the way, in words.
 func (t *Table) ResolveNames(back bool) (inTheWay []string) {
 	return renamer{t.Sets, t.Chains}.resolve(back)
 }
 
-// Plan returns the transaction that makes the kernel what is desired. It changes nothing: Commit takes over what the kernel took of it.
-// ResolveNames is to be called before.
+// Plan returns the transaction that makes the kernel what is desired. It changes nothing: Commit takes over what the
+// kernel took of it. ResolveNames is to be called before.
 func (t *Table) Plan(o Options) Transaction {
 	return planner{Options: o, sets: t.Sets, chains: t.Chains, hold: t.hold, postponed: t.postponed}.plan()
 }
 
-// PlanStart returns what is to be done before all objects are known. It takes nothing away: where weave-npc's chains stand, the gates
-// are closed. With boot, on a node without pods and without such chains, the base is made, closed.
+// PlanStart returns what is to be done before all objects are known. It takes nothing away: where weave-npc's chains
+// stand, the gates are closed. With boot, on a node without pods and without such chains, the base is made, closed.
 func (t *Table) PlanStart(boot bool, known Known, failClosedSets []*Set) Transaction {
 	// Sets alone do nothing: who made them did not come as far as the chains.
 	if standing, _ := t.Chains.size(); boot && known == AllKnown && standing == 0 {
@@ -173,8 +175,9 @@ func (t *Table) PlanStart(boot bool, known Known, failClosedSets []*Set) Transac
 	return tx
 }
 
-// Commit takes over what the kernel took of a transaction that Plan returned; the rest is planned again. It returns the names of rejected
-// sets and the ids of rejected rules that cannot be left out: those of policies and those that only report can.
+// Commit takes over what the kernel took of a transaction that Plan returned; the rest is planned again. It returns the
+// names of rejected sets and the ids of rejected rules that cannot be left out: those of policies and those that only
+// report can.
 func (t *Table) Commit(tx Transaction, r Result) (sets, rules []string) {
 	t.unfinished = tx.planned.unfinished
 	c := commit{Result: r, sets: t.Sets, chains: t.Chains}

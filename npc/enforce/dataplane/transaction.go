@@ -17,7 +17,8 @@ type planned struct {
 	// sets and chains need no look by the next plan, unless they are changed meanwhile.
 	sets   []*Set
 	chains []*Chain
-	// asked are the sets whose members rules ask for once they are written, and unasked those that no rule asks for any more.
+	// asked are the sets whose members rules ask for once they are written, and unasked those that no rule asks for any
+	// more.
 	asked, unasked []*Set
 	// destroyNext are the sets that the next plan that collects garbage destroys.
 	destroyNext []*Set

@@ -64,8 +64,8 @@ func TestACommentNamesSomeOwners(t *testing.T) {
 	n.expect(n.Plan(dataplane.Options{}).String(), "+shop/a rule 1 / shop/b rule 1 / shop/c rule 1 / and 3 more")
 }
 
-// TestAnOrderedChainIsEdited: what was written so is known afterwards, without what the kernel did not take, and logged. What was read is
-// written as a whole.
+// TestAnOrderedChainIsEdited: what was written so is known afterwards, without what the kernel did not take, and
+// logged. What was read is written as a whole.
 func TestAnOrderedChainIsEdited(t *testing.T) {
 	n := newNode(t)
 	list := n.Chains.AddList("WEAVE-NPC-A-x", "a list", policy.Admin, base, npc.Ingress)

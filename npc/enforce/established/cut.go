@@ -1,5 +1,6 @@
-// Package established ends the connections of local pods that policies do not allow any more, once a change of policies, labels, namespaces or Nodes is in
-// the kernel. A connection that has ended has a bit in its mark, by which a rule stops its packets.
+// Package established ends the connections of local pods that policies do not allow any more, once a change of
+// policies, labels, namespaces or Nodes is in the kernel. A connection that has ended has a bit in its mark, by which a
+// rule stops its packets.
 //
 //	w := established.newTerminator(config)
 //	go w.Run(ctx)
@@ -24,7 +25,8 @@ import (
 )
 
 const (
-	// lookAgain is when connections are looked at again that were being opened during the first look, whose first packet the former rules let pass.
+	// lookAgain is when connections are looked at again that were being opened during the first look, whose first
+	// packet the former rules let pass.
 	lookAgain = 100 * time.Millisecond
 	// evaluatedAtOnce is how many connections are judged while changes of the objects wait.
 	evaluatedAtOnce = 128
@@ -47,8 +49,8 @@ type Config struct {
 	Table *conntrack.Table
 	// Bit is the bit of the mark.
 	Bit uint32
-	// MaxPinned is how many TCP connections may stay in the table, ended, for as long as they would have stayed without a packet.
-	// More of them are forgotten soon after they are reset, and may be opened again by an end that was idle.
+	// MaxPinned is how many TCP connections may stay in the table, ended, for as long as they would have stayed without
+	// a packet. More of them are forgotten soon after they are reset, and may be opened again by an end that was idle.
 	MaxPinned int
 	Metrics   *Metrics
 	Log       *slog.Logger
@@ -78,7 +80,8 @@ func (w *Worker) Ask() {
 	}
 }
 
-// Run judges connections whenever that was asked for, until the context ends. It returns no error: what fails is tried again.
+// Run judges connections whenever that was asked for, until the context ends. It returns no error: what fails is tried
+// again.
 func (w *Worker) Run(ctx context.Context) error {
 	share := share{at: time.Now()}
 	again := time.NewTimer(0)
@@ -121,7 +124,8 @@ func (w *Worker) Run(ctx context.Context) error {
 // burst is by how much looks may be ahead of their share without a pause.
 const burst = 100 * time.Millisecond
 
-// share has looks take half the time at most, in the long run, so that who edits policies all the time gets half a processor.
+// share has looks take half the time at most, in the long run, so that who edits policies all the time gets half a
+// processor.
 type share struct {
 	ahead time.Duration // by how much they were ahead at a time
 	at    time.Time
@@ -173,8 +177,8 @@ func (w *Worker) report(n counts, took time.Duration) {
 	}
 }
 
-// counts are what a look found and did: how many connections it ended and allowed again, how many ended ones stay in the table, and how many of
-// those that are to end would not, or meet no rule.
+// counts are what a look found and did: how many connections it ended and allowed again, how many ended ones stay in
+// the table, and how many of those that are to end would not, or meet no rule.
 type counts struct{ cut, restored, pinned, unpinned, offloaded int }
 
 // pass is one look at the connections.

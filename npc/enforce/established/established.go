@@ -67,8 +67,9 @@ func openConnections(f iptables.Family) (*conntrack.Table, error) {
 	return conntrack.Open(unix.AF_INET)
 }
 
-// takeOverMarks sees to the marks of a family's connections that a weave-npc before has ended: they stay ended, or go on if connections are kept now.
-// It returns an error if somebody else uses the bit, or if the kernel does not take the rules that connections end by.
+// takeOverMarks sees to the marks of a family's connections that a weave-npc before has ended: they stay ended, or go
+// on if connections are kept now. It returns an error if somebody else uses the bit, or if the kernel does not take the
+// rules that connections end by.
 func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
 	table, err := iptables.New(naming.IPTables(f), c.Backend)
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sandbox.Main(m)) }
 
-// node returns a controller of 100 local pods and 1,000 others of ten applications, and policies that let each application reach the next one.
+// node returns a controller of 100 local pods and 1,000 others of ten applications, and policies that let each
+// application reach the next one.
 func node(tb testing.TB) *controller.Controller {
 	tb.Helper()
 	c := controller.New(enforce.Config{NodeName: "node1", ForwardJump: true, AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, MaxListSize: 1024})

@@ -1,6 +1,6 @@
 // Package host inspects the network interfaces of this node: the bridges of its pods, their ports and uplinks, and
-// configurations in which packets bypass iptables. It knows nothing about policies, sets or chains, and passes what it finds
-// to callbacks.
+// configurations in which packets bypass iptables. It knows nothing about policies, sets or chains, and passes what it
+// finds to callbacks.
 //
 //	pod ── veth ──┐
 //	pod ── veth ──┤ bridge (Attachment) ── vxlan, eth0: uplinks (Follower) ──▶ other nodes
@@ -24,8 +24,8 @@ type Attachment struct {
 	InRange func(netip.Addr) bool
 }
 
-// Bridges returns the names of the bridges that pods of this node are attached to: the operator's, or those with an address
-// in the node's range, where the bridge is the pods' gateway.
+// Bridges returns the names of the bridges that pods of this node are attached to: the operator's, or those with an
+// address in the node's range, where the bridge is the pods' gateway.
 func (a Attachment) Bridges() []string {
 	if a.Interface != "" {
 		return a.namedBridge()
@@ -68,8 +68,8 @@ func (a Attachment) isGateway(l netlink.Link) bool {
 	})
 }
 
-// podPorts returns the indexes, sorted, of the ports of the pods' bridges that lead to pods. bridged is false if there is no
-// such bridge.
+// podPorts returns the indexes, sorted, of the ports of the pods' bridges that lead to pods. bridged is false if there
+// is no such bridge.
 func (a Attachment) podPorts() (ports []int, bridged bool, err error) {
 	var bridges []string
 	if a.Interface != "" {

@@ -17,13 +17,14 @@ const maxBehind = 4096
 
 // forwarding follows the forwarding databases of bridges.
 type forwarding struct {
-	// ports holds hardware address -> index of the bridge port at which it was last seen. A bridge forgets silent hosts.
+	// ports holds hardware address -> index of the bridge port at which it was last seen. A bridge forgets silent
+	// hosts.
 	ports map[string]int
 }
 
-// behind returns the addresses that the node routes through uplinks, and those that it looks for on their bridges; both are
-// given by their indexes. A routed packet does not show the port by which it will leave the bridge, but the node knows the
-// ports of its neighbours, and addresses behind a router are not on the bridge.
+// behind returns the addresses that the node routes through uplinks, and those that it looks for on their bridges; both
+// are given by their indexes. A routed packet does not show the port by which it will leave the bridge, but the node
+// knows the ports of its neighbours, and addresses behind a router are not on the bridge.
 func (f *forwarding) behind(uplinks, bridges map[int]bool) (away, onBridge []netip.Prefix, err error) {
 	known := map[string]int{}
 	behind, here := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
@@ -72,8 +73,8 @@ func (f *forwarding) neighbours(bridge int) ([]netlink.Neigh, error) {
 	return found, errors.Wrap(err, "listing the neighbours on the pods' bridge")
 }
 
-// findRoutes adds the prefixes that the node routes through a router on a bridge to behind, and those that it looks for on
-// the bridge itself to here.
+// findRoutes adds the prefixes that the node routes through a router on a bridge to behind, and those that it looks for
+// on the bridge itself to here.
 func findRoutes(bridge int, behind, here map[netip.Prefix]bool) error {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := retryInterrupted(func() ([]netlink.Route, error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// BypassReason returns why packets of local pods bypass iptables, and what to do about it. It is empty if no reason is known.
+// BypassReason returns why packets of local pods bypass iptables, and what to do about it. It is empty if no reason is
+// known.
 func (a Attachment) BypassReason(fs []npc.Family) string {
 	if _, err := netlink.LinkByName("kube-ipvs0"); err == nil {
 		return "kube-proxy runs in IPVS mode (there is a kube-ipvs0): what it forwards to pods does not pass FORWARD; " +

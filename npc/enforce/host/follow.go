@@ -64,8 +64,8 @@ func (f *BridgeFollower) Run(ctx context.Context) error {
 	return nil
 }
 
-// subscribe returns a channel that receives a value after changes of interfaces, neighbours and routes, until the context
-// ends. It calls stop when the kernel stops to report changes, for example after too many at once.
+// subscribe returns a channel that receives a value after changes of interfaces, neighbours and routes, until the
+// context ends. It calls stop when the kernel stops to report changes, for example after too many at once.
 func subscribe(ctx context.Context, stop func()) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
 	links, neighbours, routes := make(chan netlink.LinkUpdate), make(chan netlink.NeighUpdate), make(chan netlink.RouteUpdate)

@@ -10,8 +10,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// ReportForwardPolicy logs, for each family whose FORWARD chain has the policy DROP, that allowed packets which return to FORWARD pass only if a
-// rule of another program accepts them. It warns if no rule accepts anything; it does not examine which packets those rules match.
+// ReportForwardPolicy logs, for each family whose FORWARD chain has the policy DROP, that allowed packets which return
+// to FORWARD pass only if a rule of another program accepts them. It warns if no rule accepts anything; it does not
+// examine which packets those rules match.
 func ReportForwardPolicy(ctx context.Context, backend iptables.Backend, families []npc.Family, log *slog.Logger) {
 	for _, f := range families {
 		t, err := iptables.New(naming.IPTables(f), backend)

@@ -27,8 +27,8 @@ type bridgeTable interface {
 	Guard(ports []int) error
 }
 
-// Guard keeps the ports of pods guarded: frames with which a pod bypasses iptables, or acts as a router, are dropped where
-// they arrive.
+// Guard keeps the ports of pods guarded: frames with which a pod bypasses iptables, or acts as a router, are dropped
+// where they arrive.
 type Guard struct {
 	attachment Attachment
 	log        *slog.Logger

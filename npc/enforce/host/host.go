@@ -1,5 +1,5 @@
-// This part of the package reads what weave-npc has to know about the machine and the container it runs in: IP families, time of boot, memory limit,
-// interfaces, the policy of FORWARD.
+// This part of the package reads what weave-npc has to know about the machine and the container it runs in: IP
+// families, time of boot, memory limit, interfaces, the policy of FORWARD.
 //
 // It must not know network policies, nor keep any state: every function reads the machine when it is called.
 //
@@ -26,8 +26,8 @@ func Families() []npc.Family {
 	return []npc.Family{npc.IPv4, npc.IPv6}
 }
 
-// CheckPodInterface returns an error if a name, or a prefix of names that ends in +, is that of a bridge port: iptables sees packets of pods on
-// the bridge, never on its ports.
+// CheckPodInterface returns an error if a name, or a prefix of names that ends in +, is that of a bridge port: iptables
+// sees packets of pods on the bridge, never on its ports.
 func CheckPodInterface(name string) error {
 	links, err := netlink.LinkList()
 	if err != nil {

@@ -43,8 +43,8 @@ func listLinks() (links, error) {
 	return links{all, byIndex}, nil
 }
 
-// ports returns the ports of the named bridges: those that lead to pods, and the uplinks, which lead away from the pods of
-// this node. The port named uplink is always an uplink.
+// ports returns the ports of the named bridges: those that lead to pods, and the uplinks, which lead away from the pods
+// of this node. The port named uplink is always an uplink.
 func (l links) ports(bridges []string, uplink string) (pods, uplinks []netlink.Link) {
 	for _, port := range l.all {
 		a := port.Attrs()
@@ -66,8 +66,8 @@ func (l links) leadsToPod(port netlink.Link) bool {
 	a := port.Attrs()
 	switch port.Type() {
 	case "veth":
-		// A CNI may attach a pod's port to the bridge before it moves the other end into the pod. Only if the other end is
-		// a port of another bridge, which never happens for a pod, does the pair join two bridges.
+		// A CNI may attach a pod's port to the bridge before it moves the other end into the pod. Only if the other end
+		// is a port of another bridge, which never happens for a pod, does the pair join two bridges.
 		peer := l.byIndex[a.ParentIndex]
 		return a.NetNsID >= 0 || peer == nil || peer.Attrs().MasterIndex == 0 || peer.Attrs().MasterIndex == a.MasterIndex
 	case "tuntap", "netkit", "macvtap", "ipvtap":
@@ -87,8 +87,8 @@ func isRepresentor(name string) bool {
 	return err == nil && representor.MatchString(strings.TrimSpace(string(b)))
 }
 
-// Missing returns a warning if there is no interface with the name or, if the name ends in a plus, none whose name begins
-// with it. Otherwise it returns an empty string.
+// Missing returns a warning if there is no interface with the name or, if the name ends in a plus, none whose name
+// begins with it. Otherwise it returns an empty string.
 func Missing(name string) string {
 	if name == "" {
 		return ""

@@ -13,8 +13,9 @@ const (
 	memoryMaxV1 = "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 )
 
-// FollowMemoryLimit makes the garbage collector keep the process within nine tenths of the container's memory limit, so that a burst costs CPU
-// time instead of an out-of-memory kill. $GOMEMLIMIT takes precedence. Go reads the container's CPU limit by itself.
+// FollowMemoryLimit makes the garbage collector keep the process within nine tenths of the container's memory limit, so
+// that a burst costs CPU time instead of an out-of-memory kill. $GOMEMLIMIT takes precedence. Go reads the container's
+// CPU limit by itself.
 func FollowMemoryLimit() {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -31,8 +32,8 @@ func FollowMemoryLimit() {
 	}
 }
 
-// memoryLimit returns the limit to follow for the text in a control group's file. Without a limit, the file holds max (version 2) or a number
-// close to the largest int64 (version 1).
+// memoryLimit returns the limit to follow for the text in a control group's file. Without a limit, the file holds max
+// (version 2) or a number close to the largest int64 (version 1).
 func memoryLimit(text string) (limit int64, limited bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n <= 0 || n >= 1<<62 {

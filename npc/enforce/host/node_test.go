@@ -19,8 +19,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/await"
 )
 
-// newNetwork puts the test's thread into a network namespace of its own, which the thread takes with it when the test ends, and returns
-// another one.
+// newNetwork puts the test's thread into a network namespace of its own, which the thread takes with it when the test
+// ends, and returns another one.
 func newNetwork(t *testing.T) netns.NsHandle {
 	t.Helper()
 	runtime.LockOSThread()
@@ -251,7 +251,8 @@ func TestFollowerRuns(t *testing.T) {
 	}
 }
 
-// TestPodPortsOfABridgeFoundByItsAddress: without --pod-interface the bridge is the one with an address in the node's range.
+// TestPodPortsOfABridgeFoundByItsAddress: without --pod-interface the bridge is the one with an address in the node's
+// range.
 func TestPodPortsOfABridgeFoundByItsAddress(t *testing.T) {
 	pods := newNetwork(t)
 	cni, other := addBridge(t, "cni0"), addBridge(t, "br1")

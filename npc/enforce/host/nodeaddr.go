@@ -1,5 +1,5 @@
-// This part of the package follows the addresses of this node: those of its interfaces and those in its Node object. It knows nothing
-// about pods or policies.
+// This part of the package follows the addresses of this node: those of its interfaces and those in its Node object. It
+// knows nothing about pods or policies.
 //
 //	f := host.AddressFollower{Ask: nodeObject, Set: model.SetNodeAddrs, Log: log}
 //	err := f.Run(ctx)
@@ -87,8 +87,8 @@ func (f *AddressFollower) Run(ctx context.Context) error {
 	}
 }
 
-// subscribe returns a channel that receives changes of interfaces' addresses. It is nil if the kernel does not report them; the
-// follower is only slower then.
+// subscribe returns a channel that receives changes of interfaces' addresses. It is nil if the kernel does not report
+// them; the follower is only slower then.
 func (f *AddressFollower) subscribe(ctx context.Context) <-chan netlink.AddrUpdate {
 	changes := make(chan netlink.AddrUpdate, 64)
 	options := netlink.AddrSubscribeOptions{ErrorCallback: func(error) {}}

@@ -15,8 +15,8 @@ type Uplinks struct {
 	Names []string
 	// Left are the names of uplinks for which there can be no rule. Addresses behind them count as pods.
 	Left []string
-	// Behind are the addresses that the node routes through an uplink, Here the addresses that it looks for on the bridge
-	// itself. The longest prefix that contains an address decides. Both are sorted.
+	// Behind are the addresses that the node routes through an uplink, Here the addresses that it looks for on the
+	// bridge itself. The longest prefix that contains an address decides. Both are sorted.
 	Behind, Here []netip.Prefix
 }
 

@@ -1,5 +1,5 @@
-// Package naming defines the names of sets and chains, and recognizes sets of this program and of the original weave-npc by
-// their names. It knows nothing about their contents.
+// Package naming defines the names of sets and chains, and recognizes sets of this program and of the original
+// weave-npc by their names. It knows nothing about their contents.
 //
 //	naming.Set(npc.IPv4, "selector", "app=web")      // weave- and 25 characters
 //	naming.FixedSet(npc.IPv6, naming.LocalPods)      // weave-local-pods-v6
@@ -23,16 +23,16 @@ const SetPrefix = "weave-"
 // ChainPrefix begins the names of all chains of this program.
 const ChainPrefix = "WEAVE-NPC"
 
-// ScratchChain is where rules are tried that the kernel may reject, and which a chain that is edited must not lead to. No rule in force
-// leads there.
+// ScratchChain is where rules are tried that the kernel may reject, and which a chain that is edited must not lead to.
+// No rule in force leads there.
 const ScratchChain = ChainPrefix + "-TRY"
 
-// Layout is the version of the meaning of sets and chains. It is part of every hashed name, so that a release that changes
-// the meaning of a set also changes its name.
+// Layout is the version of the meaning of sets and chains. It is part of every hashed name, so that a release that
+// changes the meaning of a set also changes its name.
 const Layout = "1"
 
-// LayoutPrefix begins the name of the empty chain that marks the layout of the sets and chains in the kernel. Without such a
-// chain they have layout 1, which had no marker at first.
+// LayoutPrefix begins the name of the empty chain that marks the layout of the sets and chains in the kernel. Without
+// such a chain they have layout 1, which had no marker at first.
 const LayoutPrefix = ChainPrefix + "-LAYOUT-"
 
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -76,7 +76,8 @@ const (
 // direction.
 func DefaultAllow(d npc.Direction) string { return "default-allow-" + d.String() }
 
-// FailClosed returns the name, without prefix and family, of the set of the unknown addresses that are dropped in a direction.
+// FailClosed returns the name, without prefix and family, of the set of the unknown addresses that are dropped in a
+// direction.
 func FailClosed(d npc.Direction) string { return "fail-closed-" + d.String() }
 
 // ourSetName matches the names that Set and FixedSet return.
@@ -89,15 +90,15 @@ func IsOurSet(name string) bool { return ourSetName.MatchString(name) }
 // ancestorAlphabet holds the digits of SHA1 sums in names of the original weave-npc.
 const ancestorAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789(){}[]+=_$%^!*|/?.;:@#~"
 
-// IsAncestorSet reports whether a set of the original weave-npc can have the name. A SHA1 sum has 25 digits to that base,
-// rarely fewer, and never less than 22.
+// IsAncestorSet reports whether a set of the original weave-npc can have the name. A SHA1 sum has 25 digits to that
+// base, rarely fewer, and never less than 22.
 func IsAncestorSet(name string) bool {
 	digits, ok := strings.CutPrefix(name, SetPrefix)
 	return ok && len(digits) >= 22 && len(digits) <= 25 && strings.Trim(digits, ancestorAlphabet) == ""
 }
 
-// ShardChain returns the name of the chain with the rules of one shard of a namespace. Without digits the shard is the whole
-// namespace.
+// ShardChain returns the name of the chain with the rules of one shard of a namespace. Without digits the shard is the
+// whole namespace.
 func ShardChain(d npc.Direction, namespace, digits string) string {
 	id := []string{"chain", namespace}
 	if digits != "" {
@@ -115,8 +116,8 @@ func ShardSet(f npc.Family, d npc.Direction, namespace, digits string) string {
 	return Set(f, id...)
 }
 
-// NodeChain returns the name of a node of the dispatch tree, which leads to the chains of shards. Hashes contain neither 0
-// nor 1.
+// NodeChain returns the name of a node of the dispatch tree, which leads to the chains of shards. Hashes contain
+// neither 0 nor 1.
 func NodeChain(d npc.Direction, bits string) string {
 	if d == npc.Egress {
 		return ChainPrefix + "-E-" + bits

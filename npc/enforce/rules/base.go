@@ -52,7 +52,8 @@ func (b *Base) Through() iptables.Rule {
 	return iptables.Rule{Target: "-j " + naming.ForwardChain, Comment: "policies of pods on this node"}
 }
 
-// ToNode returns the rule for packets of local pods to the node itself that open a connection. Multicast and broadcast are not among them.
+// ToNode returns the rule for packets of local pods to the node itself that open a connection. Multicast and broadcast
+// are not among them.
 func (b *Base) ToNode(f npc.Family) iptables.Rule {
 	return iptables.Rule{Match: "-m conntrack --ctstate NEW,UNTRACKED " + naming.Match(naming.FixedSet(f, naming.LocalPods), "src") + " " + toNode,
 		Target: "-j " + naming.EgressChain, Comment: "from a local pod to this node"}
@@ -100,7 +101,8 @@ func (b *Base) ActionTarget(a policy.Action, t policy.Tier, d npc.Direction) str
 	return b.AllowTarget(d)
 }
 
-// AllowTarget returns the target of allowed packets. On egress they continue, because their destination may be isolated too.
+// AllowTarget returns the target of allowed packets. On egress they continue, because their destination may be isolated
+// too.
 func (b *Base) AllowTarget(d npc.Direction) string {
 	if d == npc.Egress || b.Hooked && b.AllowAction == "RETURN" {
 		return "-j RETURN"
@@ -108,8 +110,8 @@ func (b *Base) AllowTarget(d npc.Direction) string {
 	return "-j ACCEPT"
 }
 
-// foreignTarget returns the target, on ingress, of packets that are not for local pods. A CNI that jumps to these chains drops
-// packets that return.
+// foreignTarget returns the target, on ingress, of packets that are not for local pods. A CNI that jumps to these
+// chains drops packets that return.
 func (b *Base) foreignTarget() string {
 	if !b.Hooked {
 		return "-j ACCEPT"
@@ -196,9 +198,9 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 	return append(rules, hairpin(naming.IPTables(f), allow))
 }
 
-// Replies returns the rules for packets of open connections, which were judged when they were opened, and for packets that
-// neither belong to a connection nor open one. Of the latter, those of local pods are dropped; others are treated like packets
-// that open a connection.
+// Replies returns the rules for packets of open connections, which were judged when they were opened, and for packets
+// that neither belong to a connection nor open one. Of the latter, those of local pods are dropped; others are treated
+// like packets that open a connection.
 func (b *Base) Replies(f npc.Family, d npc.Direction) []iptables.Rule {
 	rules := []iptables.Rule{{Match: established, Target: b.AllowTarget(d), Comment: "replies"}}
 	if b.TCPLiberal {
@@ -213,8 +215,8 @@ func (b *Base) Replies(f npc.Family, d npc.Direction) []iptables.Rule {
 	return append(rules, rest, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "not a known pod of this node"})
 }
 
-// RepliesApart reports whether Replies have a chain of their own, which saves packets that open a connection a rule. After
-// WEAVE-NPC-FORWARD few packets match Replies; without it nearly all do.
+// RepliesApart reports whether Replies have a chain of their own, which saves packets that open a connection a rule.
+// After WEAVE-NPC-FORWARD few packets match Replies; without it nearly all do.
 func (b *Base) RepliesApart() bool { return b.Hooked && !b.TCPLiberal }
 
 // uplinkPorts returns the ports of the pods' bridge that lead away from the pods of this node, sorted.
@@ -303,21 +305,22 @@ func (b *Base) Isolated(f npc.Family, d npc.Direction) []iptables.Rule {
 		iptables.Rule{Target: unknown, Comment: "not a pod of this node"})
 }
 
-// reportLimit lets the first five packets through, and then one a second, that one address sends to one port of another; where there are no
-// ports, to the other address. So a loop is reported now and then, and hides nobody else.
+// reportLimit lets the first five packets through, and then one a second, that one address sends to one port of
+// another; where there are no ports, to the other address. So a loop is reported now and then, and hides nobody else.
 //
-// An entry is 120 bytes and goes after the five seconds in which it would have filled up again. A table of 131,072 holds those of over 20,000
-// new flows a second, in 16 MiB; the kernel itself drops what finds it full, without a report. Tables belong to one family of one network
-// namespace and are found there by their name, with whatever numbers they were made: other numbers need another name.
+// An entry is 120 bytes and goes after the five seconds in which it would have filled up again. A table of 131,072
+// holds those of over 20,000 new flows a second, in 16 MiB; the kernel itself drops what finds it full, without a
+// report. Tables belong to one family of one network namespace and are found there by their name, with whatever numbers
+// they were made: other numbers need another name.
 const reportLimit = "-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 --hashlimit-mode srcip,dstip,dstport " +
 	"--hashlimit-name weave-npc-%s-1 --hashlimit-htable-size 16384 --hashlimit-htable-max 131072 --hashlimit-htable-expire 5000"
 
-// BlockedMark is what a packet that we report is marked with, on its way to being dropped: others may report packets to our groups, and
-// what is read there has no prefix. It says "weav" in ASCII.
+// BlockedMark is what a packet that we report is marked with, on its way to being dropped: others may report packets to
+// our groups, and what is read there has no prefix. It says "weav" in ASCII.
 const BlockedMark = 0x77656176
 
-// Reports returns the rules that report the first packets of a flow, their headers at least. A kernel that lacks what they take drops
-// without a report.
+// Reports returns the rules that report the first packets of a flow, their headers at least. A kernel that lacks what
+// they take drops without a report.
 func (b *Base) Reports(d npc.Direction) []iptables.Rule {
 	return []iptables.Rule{
 		{

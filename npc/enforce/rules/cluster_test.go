@@ -53,8 +53,8 @@ func clusterRendered(t *testing.T, cases []renderCase) {
 	}
 }
 
-// TestPeersOfClusterRules shows the match of each kind of peer. The rules do not ask for the subject, and namespaces never become a list,
-// which would be shared.
+// TestPeersOfClusterRules shows the match of each kind of peer. The rules do not ask for the subject, and namespaces
+// never become a list, which would be shared.
 func TestPeersOfClusterRules(t *testing.T) {
 	clusterRendered(t, []renderCase{
 		{"namespaces", `ingress: [{action: Accept, from: [{namespaces: {matchLabels: {team: a}}}]}]`, `
@@ -128,7 +128,8 @@ func TestProtocolsOfClusterRules(t *testing.T) {
 	})
 }
 
-// TestManyPeersOfAClusterRule shows that so many peers with so many ports that they become one list use sets of their rule alone.
+// TestManyPeersOfAClusterRule shows that so many peers with so many ports that they become one list use sets of their
+// rule alone.
 func TestManyPeersOfAClusterRule(t *testing.T) {
 	var peers, protocols []string
 	for i := range 25 {
@@ -161,7 +162,8 @@ func podSets(r Rendered) map[string]bool {
 	return ids
 }
 
-// TestSetsOfClusterRulesAreTheirOwn shows that no other rule or policy uses the sets of pods of a rule, whatever they have in common.
+// TestSetsOfClusterRulesAreTheirOwn shows that no other rule or policy uses the sets of pods of a rule, whatever they
+// have in common.
 func TestSetsOfClusterRulesAreTheirOwn(t *testing.T) {
 	const rule = `ingress: [{action: Deny, from: [{namespaces: {matchLabels: {team: a}}}], protocols: [{destinationNamedPort: http}]}]`
 	all := map[string]string{} // set -> whose it is
@@ -209,8 +211,8 @@ func TestSetsOfClusterRulesAreTheirOwn(t *testing.T) {
 	add("a NetworkPolicy", Render(&v1, "shop", "shop/p", func(labels.Selector) bool { return false }), 2)
 }
 
-// TestSetsOfClusterRulesStay shows that a rule keeps its sets while what it matches stays, wherever it is moved. Of equal rules each has its
-// own.
+// TestSetsOfClusterRulesStay shows that a rule keeps its sets while what it matches stays, wherever it is moved. Of
+// equal rules each has its own.
 func TestSetsOfClusterRulesStay(t *testing.T) {
 	const a = `{name: x, action: Deny, from: [{namespaces: {matchLabels: {team: a}}}]}`
 	const b = `{action: Deny, from: [{namespaces: {matchLabels: {team: b}}}]}`
@@ -240,7 +242,8 @@ func TestSetsOfClusterRulesStay(t *testing.T) {
 	}
 }
 
-// TestSetsOfNetworkPoliciesKeepTheirNames compares names of sets with testdata/names.txt: with others, an upgrade would replace all sets.
+// TestSetsOfNetworkPoliciesKeepTheirNames compares names of sets with testdata/names.txt: with others, an upgrade would
+// replace all sets.
 func TestSetsOfNetworkPoliciesKeepTheirNames(t *testing.T) {
 	ports := `{port: http}`
 	for i := range 64 {

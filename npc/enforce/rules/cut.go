@@ -32,7 +32,8 @@ func (m TerminateMark) ToNode() iptables.Rule {
 	return iptables.Rule{Match: m.match(), Target: "-j " + naming.TerminateChain, Comment: endedComment}
 }
 
-// FromNode returns the rules for what the node itself answers to such packets. A reset that tells a pod of the end passes.
+// FromNode returns the rules for what the node itself answers to such packets. A reset that tells a pod of the end
+// passes.
 func (m TerminateMark) FromNode() [2]iptables.Rule {
 	tcp, rest := m.ToNode(), m.ToNode()
 	tcp.Match = "-p tcp -m tcp ! --tcp-flags RST RST " + tcp.Match
@@ -40,13 +41,15 @@ func (m TerminateMark) FromNode() [2]iptables.Rule {
 	return [2]iptables.Rule{tcp, rest}
 }
 
-// Terminate returns the rules for packets of connections that were ended. Both ends of a TCP connection are told, each when it sends something.
+// Terminate returns the rules for packets of connections that were ended. Both ends of a TCP connection are told, each
+// when it sends something.
 func Terminate() []iptables.Rule {
 	return []iptables.Rule{{Match: "-p tcp", Target: "-j REJECT --reject-with tcp-reset", Comment: "tells who sent it"},
 		{Target: "-j DROP", Comment: "ended"}}
 }
 
-// TerminateMarkIn returns the bit of the mark by which rules in the kernel tell connections that were ended; 0 if there are no such rules.
+// TerminateMarkIn returns the bit of the mark by which rules in the kernel tell connections that were ended; 0 if there
+// are no such rules.
 func TerminateMarkIn(seen iptables.Seen) TerminateMark {
 	for _, chain := range []string{naming.ForwardChain, naming.MainChain} {
 		for _, text := range seen.Chains[chain].Text {

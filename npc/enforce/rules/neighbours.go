@@ -26,8 +26,8 @@ func neighbourDiscovery(target string) []iptables.Rule {
 	return rules
 }
 
-// fromRouters matches messages that only routers send, from ports with the name of a pod's. Package node drops all of them;
-// these rules cover kernels without nftables for bridges, and new ports that are not guarded yet.
+// fromRouters matches messages that only routers send, from ports with the name of a pod's. Package node drops all of
+// them; these rules cover kernels without nftables for bridges, and new ports that are not guarded yet.
 func fromRouters(uplinks []string, target string) []iptables.Rule {
 	match := " -m physdev --physdev-is-bridged --physdev-in " + podPortNames + "+" + notByUplinks(uplinks)
 	return []iptables.Rule{

@@ -14,7 +14,8 @@ import (
 	compiled "github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// TestS84_PeersByNodes are one set of the rule's own in each family. With a named port the destination has to be a pod that has it.
+// TestS84_PeersByNodes are one set of the rule's own in each family. With a named port the destination has to be a pod
+// that has it.
 func TestS84_PeersByNodes(t *testing.T) {
 	many := func(n int, format string) string {
 		var items []string

@@ -27,14 +27,14 @@ type Rule struct {
 	Match  string
 	// Number is the number of the rule in the policy that it is for, from 1.
 	Number int
-	// Peer is the set that a rule of a cluster network policy asks for beside Ports, which is the rest of Match. It is nil if the rule asks for
-	// more, or for what cannot stand in a list.
+	// Peer is the set that a rule of a cluster network policy asks for beside Ports, which is the rest of Match. It is
+	// nil if the rule asks for more, or for what cannot stand in a list.
 	Peer  *Set
 	Ports string
 }
 
-// Render returns the iptables rules of a policy of a namespace, and the sets that they refer to. It changes nothing. lists reports whether
-// the namespaces that a selector matches are few enough for a list of their sets.
+// Render returns the iptables rules of a policy of a namespace, and the sets that they refer to. It changes nothing.
+// lists reports whether the namespaces that a selector matches are few enough for a list of their sets.
 func Render(p *policy.Policy, namespace, name string, lists func(labels.Selector) bool) Rendered {
 	r := &renderer{target: &SelectorSpec{Scope: TargetScope, Namespace: namespace, Pods: p.Target.Selector}, name: name, lists: lists,
 		known: map[string]Set{}}
@@ -227,7 +227,8 @@ func (r *renderer) alone(p peer) *Set {
 	return p.union
 }
 
-// match returns one of them. Protocol and ports come first, because they cost least, and a list of namespaces last, because it costs most.
+// match returns one of them. Protocol and ports come first, because they cost least, and a list of namespaces last,
+// because it costs most.
 func (r *renderer) match(d npc.Direction, f npc.Family, p peer, port policy.MergedPorts) string {
 	var parts []string
 	if first := protocolAndPorts(port); first != "" {

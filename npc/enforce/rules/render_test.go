@@ -26,7 +26,8 @@ func render(t *testing.T, spec string, lists func(labels.Selector) bool) string 
 	return written(Render(&p, "shop", "shop/p", lists))
 }
 
-// written returns rules, and the sets that they refer to as S1, S2 and so on. A rule that both families have is one line.
+// written returns rules, and the sets that they refer to as S1, S2 and so on. A rule that both families have is one
+// line.
 func written(r Rendered) string {
 	var out strings.Builder
 	for _, d := range npc.Directions {
@@ -107,7 +108,8 @@ func compare(t *testing.T, want, got string) {
 	}
 }
 
-// TestRulesOfPorts shows the match of each kind of port. Protocol and ports come first; the target is asked unless it is the whole namespace.
+// TestRulesOfPorts shows the match of each kind of port. Protocol and ports come first; the target is asked unless it
+// is the whole namespace.
 func TestRulesOfPorts(t *testing.T) {
 	rendered(t, true, []renderCase{
 		{"deny_all_needs_no_rule", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`, ""},
@@ -244,8 +246,8 @@ func TestRulesOfManyNamespaces(t *testing.T) {
 	}
 }
 
-// TestManyPeersWithManyPorts shows that peers whose rules with the ports would be too many become one list of their sets, which holds no
-// other list.
+// TestManyPeersWithManyPorts shows that peers whose rules with the ports would be too many become one list of their
+// sets, which holds no other list.
 func TestManyPeersWithManyPorts(t *testing.T) {
 	spec := func(section, peers string, ports int) string {
 		text := `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], ` + section + `: [{` + peers + `: [

@@ -1,5 +1,6 @@
-// Package rules renders rules as text: those that every node has, by its configuration, and those of a policy, with the specifications of
-// the sets that they refer to. The package knows nothing about the kernel's state and changes nothing.
+// Package rules renders rules as text: those that every node has, by its configuration, and those of a policy, with the
+// specifications of the sets that they refer to. The package knows nothing about the kernel's state and changes
+// nothing.
 //
 //	b := &rules.Base{Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
 //	b.ToPods(npc.IPv4)                       // the rules of chain WEAVE-NPC
@@ -9,9 +10,9 @@ package rules
 
 import "github.com/weave-npc/weave-npc/iptables"
 
-// DHCP is allowed as far as a client without an address needs it: it asks all servers by broadcast or multicast, and one on its
-// bridge answers, to an address that is not known yet. Packets between two known addresses are judged like any others: a client
-// whose renewal is dropped asks all servers in the end.
+// DHCP is allowed as far as a client without an address needs it: it asks all servers by broadcast or multicast, and
+// one on its bridge answers, to an address that is not known yet. Packets between two known addresses are judged like
+// any others: a client whose renewal is dropped asks all servers in the end.
 
 // onBridge matches bridged packets. An answer that is routed belongs to a connection.
 const onBridge = " -m physdev --physdev-is-bridged"
@@ -25,14 +26,15 @@ func dhcpRequest(f iptables.Family, target string) iptables.Rule {
 	return iptables.Rule{Match: match, Target: target, Comment: "DHCP: a client asks all servers"}
 }
 
-// dhcpReply matches IPv4 packets of a server to a client. IPv6 servers send to link-local addresses, which no known pod has.
+// dhcpReply matches IPv4 packets of a server to a client. IPv6 servers send to link-local addresses, which no known pod
+// has.
 func dhcpReply(target string) iptables.Rule {
 	return iptables.Rule{Match: "-p udp -m udp --sport 67 --dport 68" + onBridge, Target: target,
 		Comment: "DHCP: a server on the bridge answers"}
 }
 
-// unknownDHCP matches DHCP of addresses that the gate may drop: new addresses of clients, and servers and relays that are not
-// pods. DHCPv6 answers go from one link-local address to another.
+// unknownDHCP matches DHCP of addresses that the gate may drop: new addresses of clients, and servers and relays that
+// are not pods. DHCPv6 answers go from one link-local address to another.
 func unknownDHCP(f iptables.Family, target string) iptables.Rule {
 	match := "-p udp -m udp --sport 67:68 --dport 67:68" + onBridge
 	if f == iptables.IPv6 {

@@ -15,8 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// FuzzSelectorSets makes two selectors of what it is given. Each has to match what the API says, and they may share a set
-// only if they match the same.
+// FuzzSelectorSets makes two selectors of what it is given. Each has to match what the API says, and they may share a
+// set only if they match the same.
 func FuzzSelectorSets(f *testing.F) {
 	f.Add("app", "web", uint8(0), "app", "db", "web", "app", "web")
 	f.Add("app", "a b", uint8(1), "tier", "x", ";", "tier", "y")

@@ -66,7 +66,8 @@ type SelectorSpec struct {
 	Scope Scope
 	// Namespace is the namespace of TargetScope and NamespaceScope.
 	Namespace string
-	// Namespaces chooses the namespaces of ClusterScope and ListScope. Nil chooses all, also those whose objects have not arrived.
+	// Namespaces chooses the namespaces of ClusterScope and ListScope. Nil chooses all, also those whose objects have
+	// not arrived.
 	Namespaces labels.Selector
 	// Pods chooses among the pods of the scope. Nil chooses all.
 	Pods labels.Selector
@@ -76,8 +77,8 @@ type SelectorSpec struct {
 	Port NamedPort
 }
 
-// RuleUser is a rule of a cluster network policy, as the sets know it that only this rule uses. Its ID follows from the policy's tier and name
-// and from what the rule matches, but not from its number or the policy's priority.
+// RuleUser is a rule of a cluster network policy, as the sets know it that only this rule uses. Its ID follows from the
+// policy's tier and name and from what the rule matches, but not from its number or the policy's priority.
 type RuleUser struct {
 	ID     string
 	Tier   policy.Tier

@@ -63,7 +63,8 @@ func (r *result) apply(k *kernel, step string, ops []ipset.Op) {
 	}
 }
 
-// rejects reports whether an error means that the kernel does not take the set as it is now, and not that something is in the way.
+// rejects reports whether an error means that the kernel does not take the set as it is now, and not that something is
+// in the way.
 func rejects(err error) bool {
 	var answer ipset.KernelError
 	if !stderrors.As(err, &answer) {
@@ -89,8 +90,8 @@ func (r *result) followsRejection(e *ipset.OpError) bool {
 	return len(e.Elements) > 0
 }
 
-// withoutRejected returns an update without the rules that need sets which the kernel rejected. Rules of which another one takes the place need
-// all members of a list too: who is not in it would not be denied.
+// withoutRejected returns an update without the rules that need sets which the kernel rejected. Rules of which another
+// one takes the place need all members of a list too: who is not in it would not be denied.
 func (r *result) withoutRejected(u iptables.Update) iptables.Update {
 	if len(r.RejectedSets) == 0 {
 		return u

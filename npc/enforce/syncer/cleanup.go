@@ -17,8 +17,9 @@ import (
 // cleanupTries is how often a set is tried to be destroyed that rules just removed may still refer to.
 const cleanupTries = 20
 
-// Cleanup removes every chain and set of weave-npc from the current network namespace, and from the given tables, together with what the
-// original weave-npc left behind and the rules that jump to either. It changes nothing else. It describes what it removed.
+// Cleanup removes every chain and set of weave-npc from the current network namespace, and from the given tables,
+// together with what the original weave-npc left behind and the rules that jump to either. It changes nothing else. It
+// describes what it removed.
 func Cleanup(ctx context.Context, tables []*iptables.Table) (removed []string, err error) {
 	for _, t := range tables {
 		seen, err := t.Read(ctx, naming.ChainPrefix)

@@ -14,8 +14,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// result is what became of a transaction: what the controller is told, and what went wrong besides. The connections of addresses that changed hands
-// are not deleted (Asked) while the kernel may still hold what the addresses had for their former pods.
+// result is what became of a transaction: what the controller is told, and what went wrong besides. The connections of
+// addresses that changed hands are not deleted (Asked) while the kernel may still hold what the addresses had for their
+// former pods.
 type result struct {
 	dataplane.Result
 	// setErrs are why operations on sets failed, ruleErrs why rules were not written.
@@ -58,8 +59,8 @@ func (c *committer) commit(k *kernel, tx dataplane.Transaction, r *result) (left
 	return leftOut
 }
 
-// sortRejected returns why the kernel rejected rules, by their ids, and errors about those that lacked a set: somebody destroyed it after it
-// was made, which is nothing against the rule.
+// sortRejected returns why the kernel rejected rules, by their ids, and errors about those that lacked a set: somebody
+// destroyed it after it was made, which is nothing against the rule.
 func (c *committer) sortRejected(rules []iptables.Refusal) (rejected map[string]string, lacking []error) {
 	rejected = map[string]string{}
 	for _, r := range rules {
@@ -77,7 +78,8 @@ func lacksSet(err error) bool {
 	return strings.Contains(err.Error(), ": Set "+naming.SetPrefix) && strings.Contains(err.Error(), " doesn't exist")
 }
 
-// postpone leaves the rules of namespaces that could not be written for later, and reports whether more can be done without them.
+// postpone leaves the rules of namespaces that could not be written for later, and reports whether more can be done
+// without them.
 func (c *committer) postpone(k *kernel, failed map[string]error) (more bool) {
 	now := time.Now()
 	for ns, err := range failed {

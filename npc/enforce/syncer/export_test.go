@@ -16,7 +16,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 )
 
-// Watch is what Run does every watchEvery and until the look has ended, without a pause for what looking costs, and long before everything is read.
+// Watch is what Run does every watchEvery and until the look has ended, without a pause for what looking costs, and
+// long before everything is read.
 func (s *Syncer) Watch(ctx context.Context) bool {
 	w := &s.watcher
 	w.lastRead, w.setsAt, w.chainsAt, w.unsyncedAt = time.Now(), time.Time{}, time.Time{}, time.Time{}
@@ -29,7 +30,8 @@ func (s *Syncer) Look(ctx context.Context) bool {
 	return s.watch(ctx)
 }
 
-// Conclude waits for the end of what the look reads, and does what Run does then. It reports whether the look has ended.
+// Conclude waits for the end of what the look reads, and does what Run does then. It reports whether the look has
+// ended.
 func (s *Syncer) Conclude(ctx context.Context) (drift, ended bool) {
 	drift = s.conclude(ctx, time.Minute)
 	return drift, !s.watcher.reading.running()

@@ -40,8 +40,8 @@ func manyBlocks(name string, blocks, edit int) *networkingv1.NetworkPolicy {
 	return p
 }
 
-// BenchmarkPodBesideABusyTenant is the time from when a new pod that a policy isolates is heard of until the kernel has it among the isolated ones,
-// alone, and while another namespace's policies keep us busy.
+// BenchmarkPodBesideABusyTenant is the time from when a new pod that a policy isolates is heard of until the kernel has
+// it among the isolated ones, alone, and while another namespace's policies keep us busy.
 func BenchmarkPodBesideABusyTenant(b *testing.B) {
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
 		for _, c := range []struct {

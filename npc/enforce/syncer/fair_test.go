@@ -15,7 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// TestPoliciesAreEditedAllTheTime, and all the same others' pods are enforced, what others change is repaired, and what is left over goes.
+// TestPoliciesAreEditedAllTheTime, and all the same others' pods are enforced, what others change is repaired, and what
+// is left over goes.
 func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
@@ -46,7 +47,8 @@ func TestPoliciesAreEditedAllTheTime(t *testing.T) {
 	})
 }
 
-// TestListsThatAreReplacedAllTheTime leave few chains behind, though nothing is ever quiet and every change moves a pod.
+// TestListsThatAreReplacedAllTheTime leave few chains behind, though nothing is ever quiet and every change moves a
+// pod.
 func TestListsThatAreReplacedAllTheTime(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)

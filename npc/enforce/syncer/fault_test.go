@@ -355,7 +355,8 @@ func divided(s *station) {
 	s.Pod("a/many", "10.32.1.90,fd32:1::90", labels...)
 }
 
-// TestAPodGoesToAnotherPartWhileRulesFail: where it is not known whether its rules are there, it stays with those that it had.
+// TestAPodGoesToAnotherPartWhileRulesFail: where it is not known whether its rules are there, it stays with those that
+// it had.
 func TestAPodGoesToAnotherPartWhileRulesFail(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)

@@ -11,8 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// TestS27_NothingIsOpenedBeforeFlowsAreForgotten shows what an address gets that changed hands, while the connections of its former
-// pod cannot be deleted, and that others do not wait for it.
+// TestS27_NothingIsOpenedBeforeFlowsAreForgotten shows what an address gets that changed hands, while the connections
+// of its former pod cannot be deleted, and that others do not wait for it.
 func TestS27_NothingIsOpenedBeforeFlowsAreForgotten(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
@@ -22,7 +22,8 @@ func TestS27_NothingIsOpenedBeforeFlowsAreForgotten(t *testing.T) {
 		for _, f := range npc.Families {
 			s.Live.FailForgetting(f, errors.New("no room"))
 		}
-		// A peer gives its address to another peer, of this node and of another one, and an isolated pod to one that nothing isolates.
+		// A peer gives its address to another peer, of this node and of another one, and an isolated pod to one that
+		// nothing isolates.
 		s.DeletePod("a/client")
 		s.Pod("a/next", "10.32.1.4,fd32:1::4", "app=other", "role=web")
 		s.DeletePod("a/far")

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// programTimeout bounds one run of iptables-save or iptables-restore, the wait for the lock included. The wait between tries is added, so
-	// that a program that is only slow gets more time with each try.
+	// programTimeout bounds one run of iptables-save or iptables-restore, the wait for the lock included. The wait
+	// between tries is added, so that a program that is only slow gets more time with each try.
 	programTimeout = 10 * time.Second
 	// Retries of what fails wait between these, doubling.
 	retryFirst = 100 * time.Millisecond
@@ -60,7 +60,8 @@ type kernel struct {
 	setsKnown, chainsKnown bool
 	// print is what the filter table looked like after the last transaction; zero if that is not known.
 	print iptables.Fingerprint
-	// unsynced reports that chains were written that were not read since: how their rules look when printed is not known.
+	// unsynced reports that chains were written that were not read since: how their rules look when printed is not
+	// known.
 	unsynced bool
 	// written counts the writes of chains.
 	written int
@@ -75,14 +76,16 @@ type kernel struct {
 	postponed postponements
 	// errs are the errors of the sync under way.
 	errs []error
-	// failing is why the kernel is not up to date, and failingSince since when; empty if it is. failingLogged is when that was last logged.
+	// failing is why the kernel is not up to date, and failingSince since when; empty if it is. failingLogged is when
+	// that was last logged.
 	failing                     string
 	failingSince, failingLogged time.Time
 	// flowsFailing is why connections cannot be deleted, as last logged; empty if they can.
 	flowsFailing string
 }
 
-// openKernel opens the kernel of the current network namespace for one family. The function changed is called when connections were deleted.
+// openKernel opens the kernel of the current network namespace for one family. The function changed is called when
+// connections were deleted.
 func openKernel(f npc.Family, b iptables.Backend, doing *progressTracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
 	filter, err := iptables.New(naming.IPTables(f), b)
 	if err != nil {
@@ -161,9 +164,9 @@ func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
 	return seen, nil
 }
 
-// works reports whether the programs of iptables work, once that is known. They are taken to work until something fails. After a failure they
-// are tried first, beside everything else: where they hang, sets are kept up to date all the same. The function ended is called when
-// such a probe ends.
+// works reports whether the programs of iptables work, once that is known. They are taken to work until something
+// fails. After a failure they are tried first, beside everything else: where they hang, sets are kept up to date all
+// the same. The function ended is called when such a probe ends.
 func (k *kernel) works(ctx context.Context, ended func()) (known bool, err error) {
 	if k.probe.running() {
 		return k.probe.wait(0)

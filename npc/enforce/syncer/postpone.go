@@ -22,7 +22,8 @@ type postponement struct {
 // postponements are the namespaces of one family whose rules are left as they are: name -> why.
 type postponements map[string]*postponement
 
-// add postpones a namespace whose rules could not be written, or not again. It reports whether the namespace was not postponed before.
+// add postpones a namespace whose rules could not be written, or not again. It reports whether the namespace was not
+// postponed before.
 func (p postponements) add(ns string, why error, now time.Time) (isNew bool) {
 	h := p[ns]
 	if h == nil {
@@ -49,7 +50,8 @@ func (p postponements) due(now time.Time) (names []string) {
 	return names
 }
 
-// written removes the namespaces that were being tried, since all rules were written, and returns since when each was postponed.
+// written removes the namespaces that were being tried, since all rules were written, and returns since when each was
+// postponed.
 func (p postponements) written() map[string]time.Time {
 	since := map[string]time.Time{}
 	for ns, h := range p {

@@ -15,7 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// TestS89_APeerOfADenyIsRefused: the rule asks for a list of its peers' sets, of which the kernel does not take one. It denies everything then.
+// TestS89_APeerOfADenyIsRefused: the rule asks for a list of its peers' sets, of which the kernel does not take one. It
+// denies everything then.
 func TestS89_APeerOfADenyIsRefused(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
@@ -38,7 +39,8 @@ egress: [{action: Deny, to: [{networks: [198.51.100.0/24]}, {pods: {namespaceSel
 	})
 }
 
-// TestS89_WhatIsWrittenWithoutAPeer of a list, at once: what denies by the list denies everything, what accepts accepts whom it can.
+// TestS89_WhatIsWrittenWithoutAPeer of a list, at once: what denies by the list denies everything, what accepts accepts
+// whom it can.
 func TestS89_WhatIsWrittenWithoutAPeer(t *testing.T) {
 	match := naming.Match("weave-list", "src")
 	chain := func(rules ...iptables.Rule) iptables.Update {

@@ -21,7 +21,8 @@ const (
 	namedInReport = 5
 )
 
-// reporter reports what is not enforced as it is meant, and when it is again: to the log, the metrics, and about policies to a function.
+// reporter reports what is not enforced as it is meant, and when it is again: to the log, the metrics, and about
+// policies to a function.
 type reporter struct {
 	lookup  controller.Lookup
 	metrics *Metrics
@@ -52,8 +53,8 @@ func (r *reporter) invalid() {
 	}
 }
 
-// rejections reports the policies of which the kernel rejects something, each once, and those of which it does not any more. It returns
-// whether the kernel rejects anything.
+// rejections reports the policies of which the kernel rejects something, each once, and those of which it does not any
+// more. It returns whether the kernel rejects anything.
 func (r *reporter) rejections() bool {
 	rejected := map[string]enforce.InvalidPolicy{}
 	for _, p := range r.lookup.Rejected() {

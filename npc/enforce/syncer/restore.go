@@ -18,8 +18,9 @@ const (
 	tryTimeout = 2 * time.Second
 )
 
-// write writes the rules of a transaction part by part. What fails for one namespace alone does not keep others from being written, but leaves
-// the dispatch to all of them as it is. It reports whether all rules were written, except those that were rejected.
+// write writes the rules of a transaction part by part. What fails for one namespace alone does not keep others from
+// being written, but leaves the dispatch to all of them as it is. It reports whether all rules were written, except
+// those that were rejected.
 func (r *result) write(ctx context.Context, k *kernel, tx dataplane.Transaction) (all bool) {
 	parts := tx.Restores(maxRestore)
 	for i := 0; i < len(parts); i++ {
@@ -102,8 +103,9 @@ func (k *kernel) changedOnce(before, after iptables.Fingerprint) bool {
 	return k.filter.Backend() != iptables.NFT || after.Generation == before.Generation+1
 }
 
-// optional reports whether a rule can be left out, or another one written instead, without opening anything: rules of NetworkPolicies only allow,
-// rules that report decide nothing, and those that end connections are for connections that were allowed.
+// optional reports whether a rule can be left out, or another one written instead, without opening anything: rules of
+// NetworkPolicies only allow, rules that report decide nothing, and those that end connections are for connections that
+// were allowed.
 func optional(r iptables.Rule) bool {
 	return r.Instead != nil || r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ") ||
 		strings.HasPrefix(r.Target, "-j MARK ") || strings.HasPrefix(r.Target, "-j REJECT ") || strings.HasPrefix(r.Match, "-m connmark ")

@@ -17,7 +17,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// station is a cluster with a syncer on a real kernel, whose log and reports are kept, and whose programs can be made to fail.
+// station is a cluster with a syncer on a real kernel, whose log and reports are kept, and whose programs can be made
+// to fail.
 type station struct {
 	*cluster.Cluster
 	// dir has the programs of iptables.
@@ -84,7 +85,8 @@ func newStation(t *testing.T, b iptables.Backend, before ...func(t *testing.T)) 
 
 const bothServed = "a/client > a/web tcp:80 = yes\n a/client > a/db tcp:5432 = yes\n a/web > a/db tcp:5432 = no\n outside > a/web tcp:80 = no"
 
-// programs puts the programs of iptables, as ones that can be made to fail, first in the PATH, and returns their directory.
+// programs puts the programs of iptables, as ones that can be made to fail, first in the PATH, and returns their
+// directory.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,17 +17,19 @@ import (
 )
 
 const (
-	// garbageQuiet is how long nothing may change before garbage is collected, and garbageLast how long that is put off at most.
+	// garbageQuiet is how long nothing may change before garbage is collected, and garbageLast how long that is put off
+	// at most.
 	garbageQuiet = time.Second
 	garbageLast  = 30 * time.Second
 	// garbagePause is how long it is put off at most when there is much.
 	garbagePause = 20 * time.Millisecond
-	// turn is how long changes that keep coming are followed before something else, such as the look for drift, gets its turn.
+	// turn is how long changes that keep coming are followed before something else, such as the look for drift, gets
+	// its turn.
 	turn = watchEvery
 )
 
-// sync makes the kernel what the controller wants, as far as that is possible now: what failed before is not tried before its time.
-// It returns what failed.
+// sync makes the kernel what the controller wants, as far as that is possible now: what failed before is not tried
+// before its time. It returns what failed.
 func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	start := time.Now()
 	s.begin(start)
@@ -85,8 +87,8 @@ func (s *Syncer) collectsGarbage() bool {
 	return now.Sub(s.lastChange) >= garbageQuiet || now.Sub(s.garbageSince) >= garbageLast || s.planner.HasMuchGarbage()
 }
 
-// load reads what is not known of the kernel, if it is time to. Chains that could not be read or written before are left alone until
-// it is known that they can be.
+// load reads what is not known of the kernel, if it is time to. Chains that could not be read or written before are
+// left alone until it is known that they can be.
 func (s *Syncer) load(ctx context.Context) {
 	now := time.Now()
 	var due []*kernel
@@ -140,8 +142,8 @@ func (s *Syncer) loadChains(ctx context.Context, kernels []*kernel) {
 	}
 }
 
-// apply carries out a transaction in every family, side by side. It reports whether the kernel rejected something that is now left out, so that
-// there may be more to do at once.
+// apply carries out a transaction in every family, side by side. It reports whether the kernel rejected something that
+// is now left out, so that there may be more to do at once.
 func (s *Syncer) apply(ctx context.Context, txs [len(npc.Families)]dataplane.Transaction) (again bool) {
 	var results [len(txs)]*result
 	var steps []func()
@@ -169,7 +171,8 @@ func (s *Syncer) apply(ctx context.Context, txs [len(npc.Families)]dataplane.Tra
 	return again
 }
 
-// sideBySide runs tasks at once, and one alone without waking another thread, which would take longer than most transactions.
+// sideBySide runs tasks at once, and one alone without waking another thread, which would take longer than most
+// transactions.
 func sideBySide(tasks []func()) {
 	if len(tasks) == 0 {
 		return

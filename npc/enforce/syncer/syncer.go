@@ -1,12 +1,13 @@
-// Package syncer makes the kernel hold what the controller wants, and keeps it so. It is the only package that touches the sets and chains while
-// weave-npc runs, and it does so in one goroutine (Run).
+// Package syncer makes the kernel hold what the controller wants, and keeps it so. It is the only package that touches
+// the sets and chains while weave-npc runs, and it does so in one goroutine (Run).
 //
 //	controller.Wake, retry, drift ─▶ sync:  load ─▶ Plan ─▶ apply ─▶ commit ─▶ finish
 //	                                   what is not     each family      what the kernel    readiness, metrics,
 //	                                   known of it     side by side     did not take       the next deadline
 //
-// It knows neither Kubernetes nor what a policy means: a transaction comes from the controller, and what the kernel did not take of it
-// goes back there. It never gives up: what fails is tried again, less and less often, while everything else goes on.
+// It knows neither Kubernetes nor what a policy means: a transaction comes from the controller, and what the kernel did
+// not take of it goes back there. It never gives up: what fails is tried again, less and less often, while everything
+// else goes on.
 package syncer
 
 import (
@@ -50,7 +51,8 @@ type Syncer struct {
 	edited func()
 	// more reports that the last sync left changes for the next one.
 	more bool
-	// lastChange is when the controller last announced changes, and garbageSince since when it has garbage; zero if it has none.
+	// lastChange is when the controller last announced changes, and garbageSince since when it has garbage; zero if it
+	// has none.
 	lastChange, garbageSince time.Time
 	// stuckAfter is the constant; tests shorten it.
 	stuckAfter time.Duration
@@ -63,8 +65,8 @@ type Syncer struct {
 	setEnforced context.CancelFunc
 }
 
-// New opens the kernel of the current network namespace, for the given families. The function report is called with each policy that is not
-// enforced as it is meant. An error describes what is missing and the way out.
+// New opens the kernel of the current network namespace, for the given families. The function report is called with
+// each policy that is not enforced as it is meant. An error describes what is missing and the way out.
 func New(c *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(enforce.InvalidPolicy)) (*Syncer, error) {
 	s := &Syncer{controller: c, planner: c.Planner(), metrics: x, log: log, ended: make(chan struct{}, 1), stuckAfter: stuckAfter, edited: func() {}}
@@ -83,11 +85,12 @@ func New(c *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metri
 	return s, nil
 }
 
-// OnConflict sets the function that is called with each lasting conflict about a local pod's address. It must be called before Run.
+// OnConflict sets the function that is called with each lasting conflict about a local pod's address. It must be called
+// before Run.
 func (s *Syncer) OnConflict(report func(ipowner.Conflict)) { s.watcher.conflicts.Report = report }
 
-// OnEdit sets the function that is called when the kernel holds changes by which open connections may not be allowed any more, or may be again. It
-// must not block, and be set before Run.
+// OnEdit sets the function that is called when the kernel holds changes by which open connections may not be allowed
+// any more, or may be again. It must not block, and be set before Run.
 func (s *Syncer) OnEdit(edited func()) { s.edited = edited }
 
 // Close closes the sockets to the kernel. What is in the kernel stays.
@@ -158,8 +161,8 @@ func (s *Syncer) Run(ctx context.Context, boot bool) error {
 	}
 }
 
-// Sync brings the kernel up to date until nothing is left to do for now, and returns what failed. With boot, on a node without pods, it closes
-// unknown local addresses before the objects are known. It must not be called while Run runs.
+// Sync brings the kernel up to date until nothing is left to do for now, and returns what failed. With boot, on a node
+// without pods, it closes unknown local addresses before the objects are known. It must not be called while Run runs.
 func (s *Syncer) Sync(ctx context.Context, boot bool) []error {
 	errs := s.sync(ctx, boot)
 	for s.more && ctx.Err() == nil {
@@ -209,7 +212,8 @@ func (s *Syncer) watch(ctx context.Context) (drift bool) {
 	return s.look(now, func() bool { return s.watcher.look(ctx, now) })
 }
 
-// conclude ends the look for drift under way if the chains have been read, for which it waits a while. It reports whether there is drift to repair.
+// conclude ends the look for drift under way if the chains have been read, for which it waits a while. It reports
+// whether there is drift to repair.
 func (s *Syncer) conclude(ctx context.Context, timeout time.Duration) (drift bool) {
 	return s.look(time.Now(), func() bool { return s.watcher.conclude(ctx, timeout) })
 }

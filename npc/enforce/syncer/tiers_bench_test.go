@@ -24,8 +24,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// BenchmarkEditsUnderTiers makes 100 changes of pods a second, and edits one of 100 cluster network policies ten times a second, for ten seconds: its
-// priority, its rules, or its subject. The metrics are within what time the kernel had the oldest change of a sync: of half of them, and of 99 of
+// BenchmarkEditsUnderTiers makes 100 changes of pods a second, and edits one of 100 cluster network policies ten times
+// a second, for ten seconds: its priority, its rules, or its subject. The metrics are within what time the kernel had
+// the oldest change of a sync: of half of them, and of 99 of
 // 100. An edit is one of ten; "edits-99%-ms" takes the edits for the slowest syncs of all.
 func BenchmarkEditsUnderTiers(b *testing.B) {
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {

@@ -32,8 +32,8 @@ const (
 	maxOvertaken = 4
 )
 
-// watcher looks for drift: what somebody else changed of weave-npc's sets and chains. It also reports what the gate closes, and conflicts about
-// addresses, because both change with time alone.
+// watcher looks for drift: what somebody else changed of weave-npc's sets and chains. It also reports what the gate
+// closes, and conflicts about addresses, because both change with time alone.
 type watcher struct {
 	planner    controller.Planner
 	lookup     controller.Lookup
@@ -77,7 +77,8 @@ func (w *watcher) problems() []string {
 	return texts
 }
 
-// look looks for drift, and reports whether there is something to repair. Chains are read beside the syncs: the look then ends with conclude.
+// look looks for drift, and reports whether there is something to repair. Chains are read beside the syncs: the look
+// then ends with conclude.
 func (w *watcher) look(ctx context.Context, now time.Time) bool {
 	if w.contention.over(now) {
 		w.log.Info("drift is no longer found again and again")
@@ -102,7 +103,8 @@ func (w *watcher) look(ctx context.Context, now time.Time) bool {
 	return w.finish(ctx, now)
 }
 
-// conclude ends the look under way if its chains have been read, for which it waits a while, and reports whether there is something to repair.
+// conclude ends the look under way if its chains have been read, for which it waits a while, and reports whether there
+// is something to repair.
 func (w *watcher) conclude(ctx context.Context, timeout time.Duration) bool {
 	if ended, _ := w.reading.wait(timeout); !ended {
 		return false
@@ -202,7 +204,8 @@ func (w *watcher) chainsDue(all bool) ([]readChains, error) {
 	return due, nil
 }
 
-// compareChains compares the chains that were read with what the controller knows, and returns those that a sync has written meanwhile.
+// compareChains compares the chains that were read with what the controller knows, and returns those that a sync has
+// written meanwhile.
 func (w *watcher) compareChains() (overtaken []readChains) {
 	for _, c := range w.reading.chains {
 		k := c.kernel

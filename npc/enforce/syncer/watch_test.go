@@ -29,7 +29,8 @@ type meddling struct {
 	name string
 	// nftOnly is set if it cannot be done on legacy.
 	nftOnly bool
-	// commands have $iptables for the family's program, $v6 for the end of its sets' names, and $web for a pod's address.
+	// commands have $iptables for the family's program, $v6 for the end of its sets' names, and $web for a pod's
+	// address.
 	commands string
 	// input is fed to the commands.
 	input string
@@ -72,7 +73,8 @@ func (s *station) meddle(m meddling) {
 	}
 }
 
-// shape returns what the kernel holds, as it was last copied, without what is in FORWARD behind the jump to WEAVE-NPC-FORWARD.
+// shape returns what the kernel holds, as it was last copied, without what is in FORWARD behind the jump to
+// WEAVE-NPC-FORWARD.
 func (s *station) shape() []any {
 	var out []any
 	for _, k := range s.Kernels {

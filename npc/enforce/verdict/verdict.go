@@ -1,5 +1,5 @@
-// Package verdict judges flows of local pods by the policies that are enforced, as the controller has them: compiled, and by address. It gives
-// the rule that decides, and no reasons.
+// Package verdict judges flows of local pods by the policies that are enforced, as the controller has them: compiled,
+// and by address. It gives the rule that decides, and no reasons.
 //
 //	side := verdict.Side{Rules: rules, Isolated: true} // what policies say of a pod in one direction
 //	decision := side.Judge(nodes, verdict.Question{Peer: address, PeerPod: owner, ...})
@@ -34,7 +34,8 @@ type By struct {
 	Policy string
 	// Number counts the rules of a direction from 1.
 	Number int
-	// Content is the same as long as the rule matches the same and does the same with it, wherever it stands in its policy.
+	// Content is the same as long as the rule matches the same and does the same with it, wherever it stands in its
+	// policy.
 	Content string
 }
 
@@ -47,7 +48,8 @@ type Side struct {
 	Isolated bool
 }
 
-// Flow is a connection, or what stands for one in a protocol without connections, from and to addresses as the node forwards its packets.
+// Flow is a connection, or what stands for one in a protocol without connections, from and to addresses as the node
+// forwards its packets.
 type Flow struct {
 	From, To netip.Addr
 	flow.Service
@@ -86,7 +88,8 @@ type Question struct {
 	Exempt bool
 }
 
-// Name returns the rule's name; the zero By of no rule. It completes the name, which costs more than to judge, when it is asked for first.
+// Name returns the rule's name; the zero By of no rule. It completes the name, which costs more than to judge, when it
+// is asked for first.
 func (r *Rule) Name() By {
 	if r == nil {
 		return By{}

@@ -14,8 +14,8 @@ import (
 // recordSize is how many bytes of a file there are for each record that a store may hold. Most need a third.
 const recordSize = 2048
 
-// File keeps a store's records over a restart, as lines of JSON, in at most 2 KiB for each record that the store may hold; and beside them the
-// hits of rules, in at most 10 MiB.
+// File keeps a store's records over a restart, as lines of JSON, in at most 2 KiB for each record that the store may
+// hold; and beside them the hits of rules, in at most 10 MiB.
 type File struct {
 	path, hits string
 	store      *Store
@@ -31,7 +31,8 @@ func NewFile(directory string, s *Store) (*File, error) {
 	return &File{path: filepath.Join(directory, "flows.json"), hits: filepath.Join(directory, "hits.json"), store: s}, nil
 }
 
-// Load adds the file's records to the store, which must be empty. It returns how many lines are no records, which are passed over.
+// Load adds the file's records to the store, which must be empty. It returns how many lines are no records, which are
+// passed over.
 func (f *File) Load() (skipped int, err error) {
 	in, err := os.Open(f.path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -71,7 +72,8 @@ func decode(line []byte) (r Record, ok bool) {
 	return r, err == nil && r.Count > 0 && r.Replied <= r.Count
 }
 
-// LoadHits has the store go on with the hits that were kept, if there are any. After an error, it counts from the start of the store on.
+// LoadHits has the store go on with the hits that were kept, if there are any. After an error, it counts from the start
+// of the store on.
 func (f *File) LoadHits() error {
 	in, err := os.Open(f.hits)
 	if errors.Is(err, os.ErrNotExist) {
@@ -89,8 +91,8 @@ func (f *File) LoadHits() error {
 	return nil
 }
 
-// Save writes the files anew if the store has changed. Whoever reads a file, or is ended while it is written, has the former one or the new one.
-// It returns how many records, the oldest ones, found no place.
+// Save writes the files anew if the store has changed. Whoever reads a file, or is ended while it is written, has the
+// former one or the new one. It returns how many records, the oldest ones, found no place.
 func (f *File) Save() (omitted int, err error) {
 	if state := f.store.state(); state != f.saved {
 		records, _ := f.store.Since(0)

@@ -22,8 +22,8 @@ const (
 type Hits struct {
 	// Node is the node that counted; empty for several.
 	Node string `json:"node,omitempty"`
-	// Since is when counting began. Rules has every rule that was hit after Complete: it is later than Since if rules were dropped, because they
-	// were too many, or if some of several nodes began later.
+	// Since is when counting began. Rules has every rule that was hit after Complete: it is later than Since if rules
+	// were dropped, because they were too many, or if some of several nodes began later.
 	Since    time.Time `json:"since"`
 	Complete time.Time `json:"complete_since"`
 	// Evicted is how many rules were dropped.
@@ -32,7 +32,8 @@ type Hits struct {
 	Rules []Hit `json:"rules"`
 }
 
-// Hit is how often a rule decided. A rule that is changed is another one, and one that is moved within its policy is not.
+// Hit is how often a rule decided. A rule that is changed is another one, and one that is moved within its policy is
+// not.
 type Hit struct {
 	Applied
 	Verdict Verdict   `json:"verdict"`
@@ -163,8 +164,8 @@ func WriteHits(out io.Writer, h Hits) error {
 	return errors.Wrap(json.NewEncoder(out).Encode(h), "writing hits of rules")
 }
 
-// MergeHits returns what several nodes' hits are together. A connection between pods of two nodes hits the rules of egress on the one, and those
-// of ingress on the other, so that none counts twice.
+// MergeHits returns what several nodes' hits are together. A connection between pods of two nodes hits the rules of
+// egress on the one, and those of ingress on the other, so that none counts twice.
 func MergeHits(all []Hits) (out Hits) {
 	rules := map[identity]Hit{}
 	for i, h := range all {

@@ -53,7 +53,8 @@ func lines(h flowlog.Hits) (out []string) {
 	return out
 }
 
-// TestHitsAreCounted for each rule that decides: of both directions if both ends are of this node, and of none if that is not known.
+// TestHitsAreCounted for each rule that decides: of both directions if both ends are of this node, and of none if that
+// is not known.
 func TestHitsAreCounted(t *testing.T) {
 	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	ports := map[uint16][]flowlog.Applied{1: rules("egress 1 of shop/web: a", "ingress 2 of shop/db: b"), 2: rules("ingress 2 of shop/db: b"),

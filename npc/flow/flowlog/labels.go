@@ -6,15 +6,17 @@ import (
 	"strings"
 )
 
-// Lasting returns the labels that a pod shares with the other pods of its workload, now and after an update: without those that controllers give
-// to a pod, to a revision or to a run, without the release that is deployed, and without where the pod happens to run.
+// Lasting returns the labels that a pod shares with the other pods of its workload, now and after an update: without
+// those that controllers give to a pod, to a revision or to a run, without the release that is deployed, and without
+// where the pod happens to run.
 func Lasting(labels map[string]string) map[string]string {
 	out := maps.Clone(labels)
 	maps.DeleteFunc(out, func(key, _ string) bool { return passes(key) })
 	return out
 }
 
-// Likeness returns a text that is equal for pods of a namespace with the same lasting labels, which no policy should tell apart.
+// Likeness returns a text that is equal for pods of a namespace with the same lasting labels, which no policy should
+// tell apart.
 func Likeness(namespace string, labels map[string]string) string {
 	words := []string{namespace}
 	for k, v := range Lasting(labels) {

@@ -14,10 +14,12 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// longestLine is how many bytes a line may have. A pod's labels are an object's, which etcd limits to 1.5 MiB in all; real ones have a few KiB.
+// longestLine is how many bytes a line may have. A pod's labels are an object's, which etcd limits to 1.5 MiB in all;
+// real ones have a few KiB.
 const longestLine = 1 << 20
 
-// Read reads records, one a line, and gives each to a function, whose error ends it. Empty lines are skipped. An error names the line.
+// Read reads records, one a line, and gives each to a function, whose error ends it. Empty lines are skipped. An error
+// names the line.
 func Read(in io.Reader, each func(Record) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, longestLine)
@@ -53,7 +55,8 @@ func Write(out io.Writer, records ...Record) error {
 	return errors.Wrap(buffered.Flush(), "writing records of connections")
 }
 
-// parse reads a line. What is made of records must be able to rely on their names and labels being such as Kubernetes has.
+// parse reads a line. What is made of records must be able to rely on their names and labels being such as Kubernetes
+// has.
 func parse(line []byte) (r Record, err error) {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return r, errors.Wrap(err, "it is no record of connections")

@@ -1,4 +1,5 @@
-// Package flowlog holds which connections were opened from and to pods, and what became of them, in memory and in files of JSON lines.
+// Package flowlog holds which connections were opened from and to pods, and what became of them, in memory and in files
+// of JSON lines.
 //
 //	s := flowlog.NewStore("node1", 20000)
 //	s.Add(time.Now(), judge, flowlog.Allowed, opened)
@@ -25,12 +26,14 @@ const (
 
 func (v Verdict) known() bool { return v == Allowed || v == Denied }
 
-// Record is connections from one workload to another one, to one port and with one verdict. Ends that are no pods are told apart by address.
+// Record is connections from one workload to another one, to one port and with one verdict. Ends that are no pods are
+// told apart by address.
 type Record struct {
 	// First and Last are when the first and the last of the connections were opened.
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
-	// Count is how many connections there were. Replied is how many of them are known to have got a reply: 0 only if that was seen of none.
+	// Count is how many connections there were. Replied is how many of them are known to have got a reply: 0 only if
+	// that was seen of none.
 	Count   uint64 `json:"count"`
 	Replied uint64 `json:"replied,omitempty"`
 	// Node is the node that saw the connections.
@@ -41,7 +44,8 @@ type Record struct {
 	// PortNames are the names that the destination gives to the port.
 	PortNames []string `json:"port_names,omitempty"`
 	Verdict   Verdict  `json:"verdict"`
-	// By is the rule that decided the last of them; nil if none did, because nothing isolated the pods or no rule allowed it.
+	// By is the rule that decided the last of them; nil if none did, because nothing isolated the pods or no rule
+	// allowed it.
 	By *Rule `json:"by,omitempty"`
 	// Staged are the worlds of staged policies that would decide otherwise.
 	Staged []Staged `json:"staged,omitempty"`
@@ -51,11 +55,12 @@ type Record struct {
 type Staged struct {
 	Group   string  `json:"group"`
 	Verdict Verdict `json:"verdict"`
-	// Policy is the staged policy that decides the last of them, and By the rule, which may be of another policy; nil if none does.
+	// Policy is the staged policy that decides the last of them, and By the rule, which may be of another policy; nil
+	// if none does.
 	Policy string `json:"policy"`
 	By     *Rule  `json:"by,omitempty"`
-	// Count is how many of the record's connections are meant, and First and Last are when the first and the last of them were opened. They begin
-	// anew when the world's policies change, which Content tells.
+	// Count is how many of the record's connections are meant, and First and Last are when the first and the last of
+	// them were opened. They begin anew when the world's policies change, which Content tells.
 	Count   uint64    `json:"count"`
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`
@@ -65,7 +70,8 @@ type Staged struct {
 // End is one end of connections: the pods of a workload, or an address that is no pod's.
 type End struct {
 	Namespace string `json:"namespace,omitempty"`
-	// Workload is what the pods belong to, by kind and name: Deployment/web, or Pod/web for a pod that belongs to nothing.
+	// Workload is what the pods belong to, by kind and name: Deployment/web, or Pod/web for a pod that belongs to
+	// nothing.
 	Workload string `json:"workload,omitempty"`
 	// Pod is the last pod that was seen, and Labels are those that it had then.
 	Pod    string            `json:"pod,omitempty"`
@@ -85,7 +91,8 @@ type Rule struct {
 	Tier string `json:"tier,omitempty"`
 	// Policy is a NetworkPolicy's namespace/name, or a ClusterNetworkPolicy's name.
 	Policy string `json:"policy"`
-	// Number counts the rules of a direction from 1; 0 if the policies isolate the pod and no rule allows the connection.
+	// Number counts the rules of a direction from 1; 0 if the policies isolate the pod and no rule allows the
+	// connection.
 	Number    int    `json:"rule,omitempty"`
 	Direction string `json:"direction"`
 }
@@ -97,7 +104,8 @@ type Applied struct {
 	Content string `json:"content"`
 }
 
-// Between is what connections between the same ends and to the same port have in common, whichever node saw them and whatever became of them.
+// Between is what connections between the same ends and to the same port have in common, whichever node saw them and
+// whatever became of them.
 type Between struct {
 	from, to party
 	port     flow.Service

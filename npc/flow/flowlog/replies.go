@@ -9,7 +9,8 @@ func (s *Store) await(e *entry, c Connection) {
 	}
 }
 
-// forget ends what await began. Records whose workloads have changed hands may have had the same connection: the last one waits for it.
+// forget ends what await began. Records whose workloads have changed hands may have had the same connection: the last
+// one waits for it.
 func (s *Store) forget(e *entry) {
 	if s.waiting[e.last] == e {
 		delete(s.waiting, e.last)

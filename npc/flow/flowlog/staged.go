@@ -8,7 +8,8 @@ import (
 // maxStaged limits the worlds of a record. Those that were not heard of for the longest time go.
 const maxStaged = 16
 
-// addStaged returns what worlds would do with the connections of a record, once a number of connections are added. Readers have the old slice.
+// addStaged returns what worlds would do with the connections of a record, once a number of connections are added.
+// Readers have the old slice.
 func addStaged(old, now []Staged, number int, at time.Time) []Staged {
 	if len(now) == 0 {
 		return old

@@ -23,12 +23,14 @@ type Judgement struct {
 	// Verdict is given by rules, the one that decided first; none if no rule did.
 	Verdict Verdict
 	By      []Applied
-	// Staged are the worlds that would decide otherwise, without numbers and times. Unjudged is set if they were not asked, for lack of time.
+	// Staged are the worlds that would decide otherwise, without numbers and times. Unjudged is set if they were not
+	// asked, for lack of time.
 	Staged      []Staged
 	Unevaluated bool
 }
 
-// Connection is what connections have in common that are recorded together, and judged once if they come at the same time.
+// Connection is what connections have in common that are recorded together, and judged once if they come at the same
+// time.
 type Connection struct {
 	Src, Dst netip.Addr
 	Service  flow.Service
@@ -77,8 +79,8 @@ func NewStore(node string, limit int) *Store {
 		batch: map[Connection]int{}, hits: newCounter(time.Now().UTC())}
 }
 
-// Add records connections that were opened by now. What the node did with them is known: a judge that says otherwise knows later policies, and
-// only its names count.
+// Add records connections that were opened by now. What the node did with them is known: a judge that says otherwise
+// knows later policies, and only its names count.
 func (s *Store) Add(now time.Time, evaluator Evaluate, v Verdict, opened []Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +181,8 @@ func (s *Store) unlink(e *entry) {
 	}
 }
 
-// Since returns the records that were made or added to after a version, the oldest first, and the version that they are of.
+// Since returns the records that were made or added to after a version, the oldest first, and the version that they are
+// of.
 func (s *Store) Since(version uint64) ([]Record, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package dedup limits what is logged about things that happen again and again: the first of a kind has a line of its own, repeats are summed up
-// at the end of a window, and the lines are limited in total and for each source.
+// Package dedup limits what is logged about things that happen again and again: the first of a kind has a line of its
+// own, repeats are summed up at the end of a window, and the lines are limited in total and for each source.
 //
 //	log := dedup.New(func(v packet, n int, within time.Duration) { ... }, func(n int, most netip.Addr) { ... })
 //	omitted := log.Add(kind, source, value, 1, time.Now())
@@ -16,8 +16,8 @@ import (
 const (
 	// Window is how long things of the same kind count as repeats of the first.
 	Window = 10 * time.Second
-	// The log takes a burst of maxBurst lines and linesPerSecond in the long run. At most maxLinesOfSource in a window are about one source, so
-	// that one does not hide the others.
+	// The log takes a burst of maxBurst lines and linesPerSecond in the long run. At most maxLinesOfSource in a window
+	// are about one source, so that one does not hide the others.
 	maxBurst         = 100
 	linesPerSecond   = 10
 	maxLinesOfSource = 30
@@ -50,8 +50,8 @@ type repeated[S comparable, V any] struct {
 // source counts the lines about a source, and its things without a line.
 type source struct{ lines, omitted int }
 
-// New returns a log. line writes a line about a thing, with the number of its repeats within a time; both are 0 for the first of its kind. rest writes
-// how many things have no line, and the source of most of them.
+// New returns a log. line writes a line about a thing, with the number of its repeats within a time; both are 0 for the
+// first of its kind. rest writes how many things have no line, and the source of most of them.
 func New[K, S comparable, V any](line func(v V, number int, within time.Duration), rest func(number int, most S)) *Log[K, S, V] {
 	return &Log[K, S, V]{line: line, rest: rest, kinds: map[K]*repeated[S, V]{}, sources: map[S]*source{}, tokens: maxBurst}
 }
@@ -73,7 +73,8 @@ func (l *Log[K, S, V]) Add(kind K, from S, v V, number int, now time.Time) (omit
 	return 0
 }
 
-// SumUp writes the repeats of kinds whose windows have ended, and the number of things without a line. It returns how many more will be in none.
+// SumUp writes the repeats of kinds whose windows have ended, and the number of things without a line. It returns how
+// many more will be in none.
 func (l *Log[K, S, V]) SumUp(now time.Time) (omitted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

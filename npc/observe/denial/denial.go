@@ -1,5 +1,5 @@
-// Package denial finds the rule of a cluster network policy for which this node dropped a packet. The kernel does not tell: it is asked for on
-// paper, when a packet is reported.
+// Package denial finds the rule of a cluster network policy for which this node dropped a packet. The kernel does not
+// tell: it is asked for on paper, when a packet is reported.
 //
 //	f := denial.NewFinder(controller.Lookup(), "node1", false)
 //	go source.Run(ctx, f.Tee(controller), log)   // the finder hears of policies, the controller of everything
@@ -89,8 +89,8 @@ func (t tee) DeleteNode(name string, uid types.UID) {
 	t.policies.DeleteNode(name, uid)
 }
 
-// DeniedBy returns the rule that denies a packet in a direction, as sentences name it. It is empty if none does, or if the packet does not tell
-// its port.
+// DeniedBy returns the rule that denies a packet in a direction, as sentences name it. It is empty if none does, or if
+// the packet does not tell its port.
 func (f *Finder) DeniedBy(p ulogd.Packet, d npc.Direction) string {
 	if p.Fragment || p.Truncated || len(f.policies.View().ClusterPolicies) == 0 {
 		return ""

@@ -1,7 +1,7 @@
 // Package dropped logs and counts the packets that the chains of weave-npc dropped.
 //
-// The first packet of a flow has a line of its own, repeats are summed up, and the log is bounded in total and for each source. The package must
-// not know how packets are reported, nor how policies are compiled: names come from a Names.
+// The first packet of a flow has a line of its own, repeats are summed up, and the log is bounded in total and for each
+// source. The package must not know how packets are reported, nor how policies are compiled: names come from a Names.
 //
 //	r := dropped.NewReporter(model, []uint16{80, 443}, registry, log)
 //	go r.Run(ctx)
@@ -25,7 +25,8 @@ import (
 
 // Names describes addresses.
 type Names interface {
-	// NameOf returns the pod that has an address, as namespace/name, "node" for an address of a node, or an empty string.
+	// NameOf returns the pod that has an address, as namespace/name, "node" for an address of a node, or an empty
+	// string.
 	NameOf(netip.Addr) string
 	// Isolating returns the policies, as namespace/name, that isolate the local pod with an address in a direction.
 	Isolating(netip.Addr, npc.Direction) []string
@@ -43,7 +44,8 @@ type Reporter struct {
 	lines      *dedup.Log[flow, netip.Addr, ulogd.Packet]
 }
 
-// flow identifies packets that repeat each other. The source port is no part of it, as a client tries again from another one.
+// flow identifies packets that repeat each other. The source port is no part of it, as a client tries again from
+// another one.
 type flow struct {
 	group              string
 	protocol           uint8
@@ -53,7 +55,8 @@ type flow struct {
 	fragment           bool
 }
 
-// NewReporter returns a reporter whose metric has a label value for each of some destination ports, and one for all others.
+// NewReporter returns a reporter whose metric has a label value for each of some destination ports, and one for all
+// others.
 func NewReporter(names Names, ports []uint16, registry prometheus.Registerer, log *slog.Logger) *Reporter {
 	r := &Reporter{names: names, log: log, ports: map[uint16]string{},
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -204,7 +204,8 @@ func TestBlockedLineInJSON(t *testing.T) {
 	}
 }
 
-// TestRepeats checks that the first packet of a flow is logged at once and the others are summed up while there are any.
+// TestRepeats checks that the first packet of a flow is logged at once and the others are summed up while there are
+// any.
 func TestRepeats(t *testing.T) {
 	const line = `msg=blocked direction=ingress protocol=TCP from=10.9.9.9:%d to="shop/web (10.32.1.2:80)"`
 	r := newReport(t, "text")
@@ -225,7 +226,8 @@ func TestRepeats(t *testing.T) {
 	r.want(t, fmt.Sprintf(line, 9))
 }
 
-// TestAScanHidesNobody checks that the log about a port scan is bounded, omitted packets are counted, and other sources are still logged.
+// TestAScanHidesNobody checks that the log about a port scan is bounded, omitted packets are counted, and other sources
+// are still logged.
 func TestAScanHidesNobody(t *testing.T) {
 	r := newReport(t, "text")
 	for port := range 60000 {

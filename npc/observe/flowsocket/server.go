@@ -1,4 +1,5 @@
-// Package flowsocket passes recorded connections and hits of rules on through a Unix socket that only root can open, as lines of JSON.
+// Package flowsocket passes recorded connections and hits of rules on through a Unix socket that only root can open, as
+// lines of JSON.
 //
 //	server, err := flowsocket.Listen("/run/weave-npc/flows.sock", store)
 //	go server.Run(ctx, log)
@@ -6,7 +7,8 @@
 //	err := client.Read(ctx, false, func(r flowlog.Record) error { ... })
 //	hits, err := client.ReadHits(ctx)
 //
-// A client says with one byte what it wants: all records, these and then those that are added to, or the hits. It cannot change anything.
+// A client says with one byte what it wants: all records, these and then those that are added to, or the hits. It
+// cannot change anything.
 package flowsocket
 
 import (

@@ -12,7 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// Check returns an error if the state is not that of a running weave-npc, or is another node's: then every answer from it would mislead.
+// Check returns an error if the state is not that of a running weave-npc, or is another node's: then every answer from
+// it would mislead.
 func (s *State) Check(node string) error {
 	chains, marked := 0, false
 	for _, t := range s.tables {

@@ -11,7 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// policyRule matches the name of a rule of a policy in the comment of a rule, such as "shop/web rule 2", or "Admin policy pci rule 1 databases".
+// policyRule matches the name of a rule of a policy in the comment of a rule, such as "shop/web rule 2", or "Admin
+// policy pci rule 1 databases".
 var policyRule = regexp.MustCompile(`^(?:(Admin|Baseline) policy (\S+)|(\S+/\S+)) rule (\d+)(?: |$)`)
 
 // policyRules returns the rules of policies that a comment names, and whether it names all of them.

@@ -31,7 +31,8 @@ func (s *State) Sets() []kernelview.Set {
 	return rows
 }
 
-// member returns the row of an entry. Its comment describes it; an entry of a list is described by the use of the set that it names.
+// member returns the row of an entry. Its comment describes it; an entry of a list is described by the use of the set
+// that it names.
 func member(l ipset.Listing, m ipset.Element, uses map[string]controller.SetUse) kernelview.Member {
 	row := kernelview.Member{Entry: m.Entry.String(), Is: m.Comment, NoMatch: m.NoMatch}
 	if l.Type == ipset.ListSet && uses[m.Set].About != "" {
@@ -46,7 +47,8 @@ func member(l ipset.Listing, m ipset.Element, uses map[string]controller.SetUse)
 // ruleOwner matches a policy's rule in the comment of an iptables rule, such as "shop/web rule 2".
 var ruleOwner = regexp.MustCompile(`(\S+/\S+) rule \d+`)
 
-// policiesBySet returns the policies of each set, as named in the comments of the rules that match the set or a list that contains it.
+// policiesBySet returns the policies of each set, as named in the comments of the rules that match the set or a list
+// that contains it.
 func (s *State) policiesBySet() map[string][]string {
 	found := map[string][]string{}
 	add := func(set string, policies []string) {

@@ -1,7 +1,8 @@
-// Package kernel reads the sets and chains of weave-npc in this node's kernel, and describes them for explain --kernel, show sets and show
-// rules.
+// Package kernel reads the sets and chains of weave-npc in this node's kernel, and describes them for explain --kernel,
+// show sets and show rules.
 //
-// It must not change the kernel, nor print anything: results are values. Without a Purpose it still lists what is there, but not what for.
+// It must not change the kernel, nor print anything: results are values. Without a Purpose it still lists what is
+// there, but not what for.
 //
 //	s, err := kernel.Read(ctx, "nft", families)
 //	s.Describe(kernel.Purpose{Cluster: c, Sets: uses, Chain: chainUse})

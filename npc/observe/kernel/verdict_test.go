@@ -11,8 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// TestS90_KernelVerdictsToTheNode shows that what a pod sends to its own node is sent through INPUT if INPUT leads to weave-npc or policies deny
-// it, and else not at all.
+// TestS90_KernelVerdictsToTheNode shows that what a pod sends to its own node is sent through INPUT if INPUT leads to
+// weave-npc or policies deny it, and else not at all.
 func TestS90_KernelVerdictsToTheNode(t *testing.T) {
 	const web, other, node = "10.32.1.2", "10.32.1.3", "192.0.2.1"
 	deny := "-A WEAVE-NPC-EGRESS -s " + web + "/32 -g WEAVE-NPC-DROP-E"

@@ -16,8 +16,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
-// BenchmarkRecord names and records connections to local pods, as many at a time as a reading has at 20,000 a second: all alike, from a few pods, and each
-// from another address outside, so that each makes a record and drops another one; or in eight worlds of staged policies, all of which would deny it.
+// BenchmarkRecord names and records connections to local pods, as many at a time as a reading has at 20,000 a second:
+// all alike, from a few pods, and each from another address outside, so that each makes a record and drops another one;
+// or in eight worlds of staged policies, all of which would deny it.
 func BenchmarkRecord(b *testing.B) {
 	const batch = 200
 	objects := synthetic.Cluster{Namespaces: 100, Pods: 10_000, Local: 110, Policies: 1}

@@ -19,13 +19,16 @@ type Names interface {
 	IsLocal(netip.Addr) bool
 	// Evaluate appends what policies make of flows to out.
 	Evaluate(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
-	// Differences returns what policies make of a flow, and the worlds of staged policies that make something else of it.
+	// Differences returns what policies make of a flow, and the worlds of staged policies that make something else of
+	// it.
 	Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
-	// Groups returns the content of each world, which is another one once its policies change; nil while not all policies are known.
+	// Groups returns the content of each world, which is another one once its policies change; nil while not all
+	// policies are known.
 	Groups() map[string]string
 }
 
-// evaluator names the ends of connections, and the rule that decides. It asks worlds of staged policies too, unless it is in haste.
+// evaluator names the ends of connections, and the rule that decides. It asks worlds of staged policies too, unless it
+// is in haste.
 type evaluator struct {
 	Names
 	haste bool

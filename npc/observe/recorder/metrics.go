@@ -76,7 +76,8 @@ func (r *Recorder) register(registry prometheus.Registerer) {
 		}))
 }
 
-// limited is the values of labels, which are limited in number: all further ones are other. The zero value of known will do.
+// limited is the values of labels, which are limited in number: all further ones are other. The zero value of known
+// will do.
 type limited[K comparable] struct {
 	known map[K]bool
 	max   int
@@ -122,7 +123,8 @@ func ruleCounter() (prometheus.Collector, func(flowlog.Rule, flowlog.Verdict, in
 	}
 }
 
-// group returns what an end is counted as. No namespace is called outside by accident: it would share the value, no more.
+// group returns what an end is counted as. No namespace is called outside by accident: it would share the value, no
+// more.
 func group(e *flowlog.End) string {
 	switch {
 	case e.IsPod():

@@ -1,5 +1,5 @@
-// Package recorder records which connections are opened from and to the pods of this node: the allowed ones from the kernel's events, the denied
-// ones from the reports of blocked packets.
+// Package recorder records which connections are opened from and to the pods of this node: the allowed ones from the
+// kernel's events, the denied ones from the reports of blocked packets.
 //
 //	r := recorder.New(recorder.Config{...})
 //	err := r.Open()          // the file and the socket
@@ -89,7 +89,8 @@ func (r *Recorder) Open() (err error) {
 	return err
 }
 
-// Run records connections until the context ends. It returns no error: without events, denied connections are still recorded.
+// Run records connections until the context ends. It returns no error: without events, denied connections are still
+// recorded.
 func (r *Recorder) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { r.follow(ctx) })

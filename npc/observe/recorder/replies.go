@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// repliesPeriod is how long after a connection its reply is looked for: while the kernel still has a connection that was reset, 10 s.
+	// repliesPeriod is how long after a connection its reply is looked for: while the kernel still has a connection
+	// that was reset, 10 s.
 	repliesPeriod = 5 * time.Second
 	// maxRepliesPeriod is the longest time between two looks at connections that nobody answers.
 	maxRepliesPeriod = 5 * time.Minute
@@ -17,7 +18,8 @@ const (
 	repliesShare = 20
 )
 
-// watchReplies looks which connections got a reply. Only those matter that no reply is known of: most records have one after the first look.
+// watchReplies looks which connections got a reply. Only those matter that no reply is known of: most records have one
+// after the first look.
 func (r *Recorder) watchReplies(ctx context.Context) {
 	period, failed := repliesPeriod, false
 	var known map[flowlog.Connection]uint64
@@ -43,7 +45,8 @@ func (r *Recorder) watchReplies(ctx context.Context) {
 	}
 }
 
-// nextPeriod returns how long to wait after a look: longer and longer as long as nothing waits that did not wait before.
+// nextPeriod returns how long to wait after a look: longer and longer as long as nothing waits that did not wait
+// before.
 func nextPeriod(period time.Duration, known, waiting map[flowlog.Connection]uint64) time.Duration {
 	for c := range waiting {
 		if _, ok := known[c]; !ok {

@@ -131,8 +131,8 @@ func (r *Recorder) watchStaged(ctx context.Context) {
 }
 
 const (
-	// stagedShare is the part of a processor that recording may take while worlds of staged policies are asked, and stagedBurst how much more at a time.
-	// Tenants say how many there are, and how many rules they have.
+	// stagedShare is the part of a processor that recording may take while worlds of staged policies are asked, and
+	// stagedBurst how much more at a time. Tenants say how many there are, and how many rules they have.
 	stagedShare = 0.15
 	stagedBurst = 300 * time.Millisecond
 )

@@ -14,7 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// TestS100_StagedVerdictsAreLogged once for all connections between two workloads and to one port, with what decides now and then.
+// TestS100_StagedVerdictsAreLogged once for all connections between two workloads and to one port, with what decides
+// now and then.
 func TestS100_StagedVerdictsAreLogged(t *testing.T) {
 	var log strings.Builder
 	registry := prometheus.NewRegistry()
@@ -67,7 +68,8 @@ func TestStagedPoliciesInMetricsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStagedPoliciesTakeLittleTime: when recording takes too much of it, worlds are not asked, which is counted, until it has taken less for a while.
+// TestStagedPoliciesTakeLittleTime: when recording takes too much of it, worlds are not asked, which is counted, until
+// it has taken less for a while.
 func TestStagedPoliciesTakeLittleTime(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := newRecorder(t, func(c *Config) { c.Registry = registry })

@@ -9,13 +9,15 @@ import (
 // Classes distinguishes addresses by the blocks that they are in.
 type Classes struct {
 	blocks []Block
-	// edges are the addresses where a block or an except begins, or has just ended. Between two edges all addresses are in the same blocks.
+	// edges are the addresses where a block or an except begins, or has just ended. Between two edges all addresses are
+	// in the same blocks.
 	edges   []netip.Addr
 	classes map[int]int    // index of an edge -> the class of the addresses from there
 	known   map[string]int // the blocks that an address is in -> its class
 }
 
-// NewClasses returns the classes of addresses that some blocks make. IPv4 and IPv6 are distinguished, whatever the blocks are.
+// NewClasses returns the classes of addresses that some blocks make. IPv4 and IPv6 are distinguished, whatever the
+// blocks are.
 func NewClasses(blocks []Block) *Classes {
 	c := &Classes{classes: map[int]int{}, known: map[string]int{}, edges: []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}}
 	seen := map[string]bool{}

@@ -1,5 +1,5 @@
-// Package ipblock parses ipBlocks of network policies, merges those of one rule into the entries of one hash:net set, and tells addresses apart by
-// the blocks that they are in. It knows nothing about policies or the kernel.
+// Package ipblock parses ipBlocks of network policies, merges those of one rule into the entries of one hash:net set,
+// and tells addresses apart by the blocks that they are in. It knows nothing about policies or the kernel.
 //
 //	block, err := ipblock.Compile(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}})
 //	ipblock.Of([]ipblock.Block{block}).Entries // 10.0.0.0/8 !10.1.0.0/16
@@ -104,8 +104,8 @@ type Union struct {
 	Blocks int
 	// Block is the only block; the zero Block if there are several.
 	Block Block
-	// Entries match the same. Each differs from what the others make of its addresses, so there are no more of them than prefixes, except for
-	// /0, which a set does not take and which is two entries.
+	// Entries match the same. Each differs from what the others make of its addresses, so there are no more of them
+	// than prefixes, except for /0, which a set does not take and which is two entries.
 	Entries []Entry // in order of their prefixes
 	is6     bool
 	// digest identifies the entries.
@@ -173,16 +173,19 @@ func (u *Union) About(e Entry) string {
 	return u.Block.CIDR.String()
 }
 
-// weighted is a prefix and the difference between the number of blocks that match its addresses and the number outside of it.
+// weighted is a prefix and the difference between the number of blocks that match its addresses and the number outside
+// of it.
 type weighted struct {
 	netip.Prefix
 	weight int
 }
 
-// merge returns the entries of a set that matches what at least one of the blocks matches. How many blocks match an address is the sum of
-// the weights of the prefixes that contain it: each block's CIDR adds one, and each of its excepts that is in no other takes it away again.
+// merge returns the entries of a set that matches what at least one of the blocks matches. How many blocks match an
+// address is the sum of the weights of the prefixes that contain it: each block's CIDR adds one, and each of its
+// excepts that is in no other takes it away again.
 func merge(blocks []Block) []Entry {
-	// level is a prefix that contains the next one, how many blocks match its addresses, and whether the entries match them.
+	// level is a prefix that contains the next one, how many blocks match its addresses, and whether the entries match
+	// them.
 	type level struct {
 		netip.Prefix
 		sum     int

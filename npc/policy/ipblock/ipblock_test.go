@@ -74,7 +74,8 @@ func (b Block) covers(a netip.Addr) bool {
 	return b.CIDR.Contains(a) && !slices.ContainsFunc(b.Except, func(e netip.Prefix) bool { return e.Contains(a) })
 }
 
-// TestMergedMeansTheSame as the blocks one by one, for random blocks in a small space, where they meet often, and in each family.
+// TestMergedMeansTheSame as the blocks one by one, for random blocks in a small space, where they meet often, and in
+// each family.
 func TestMergedMeansTheSame(t *testing.T) {
 	for _, is6 := range []bool{false, true} {
 		t.Run(fmt.Sprint("IPv6=", is6), func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { checkMerged(t, is6) }) })

@@ -40,8 +40,8 @@ func TestSharingIsBounded(t *testing.T) {
 	}
 }
 
-// TestSelectorsAreFoundByLabels shows by which labels a selector is looked up: everything that it matches has exactly one of them. Few are best,
-// and a value is better than a key; without any the selector is tried with everything.
+// TestSelectorsAreFoundByLabels shows by which labels a selector is looked up: everything that it matches has exactly
+// one of them. Few are best, and a value is better than a key; without any the selector is tried with everything.
 func TestSelectorsAreFoundByLabels(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "[]",

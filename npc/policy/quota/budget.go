@@ -35,7 +35,8 @@ const ruleWeight = 32
 // Weight returns the work for the kernel, in set entries.
 func (c Cost) Weight() int { return ruleWeight*(c.Rules+c.Sets) + c.Entries }
 
-// Limit bounds one resource for a policy, for the policies of a namespace, and for all policies of the node, in one family.
+// Limit bounds one resource for a policy, for the policies of a namespace, and for all policies of the node, in one
+// family.
 type Limit struct{ Policy, Namespace, Node int }
 
 // Limits holds the limits of all resources.
@@ -60,8 +61,8 @@ func policyScope() scope    { return scope{"policy", func(l Limit) int { return 
 func namespaceScope() scope { return scope{"namespace", func(l Limit) int { return l.Namespace }} }
 func nodeScope() scope      { return scope{"node", func(l Limit) int { return l.Node }} }
 
-// over returns the first resource of which a cost exceeds the limit of a scope, with its flag and limit. what is empty if there
-// is none.
+// over returns the first resource of which a cost exceeds the limit of a scope, with its flag and limit. what is empty
+// if there is none.
 func (l Limits) over(c Cost, s scope) (what, flag string, limit int) {
 	switch {
 	case c.Sets > s.of(l.Sets):
@@ -109,8 +110,8 @@ func number(n int) string {
 // Account is the request of a policy.
 type Account struct {
 	Namespace, Name string
-	// Created is the creation time of the policy. If policies do not fit together, the older ones are granted; at equal times
-	// the names decide.
+	// Created is the creation time of the policy. If policies do not fit together, the older ones are granted; at equal
+	// times the names decide.
 	Created time.Time
 	Cost    Cost
 }
@@ -136,8 +137,8 @@ func NewUsage(l Limits) *Usage {
 	return &Usage{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, namespaces: map[string]Cost{}}
 }
 
-// Open adds a policy, or replaces the one of the same name, and grants its request if there is room. Otherwise it returns the
-// reason, which is preliminary until Settle is called.
+// Open adds a policy, or replaces the one of the same name, and grants its request if there is room. Otherwise it
+// returns the reason, which is preliminary until Settle is called.
 func (l *Usage) Open(a Account) error {
 	l.Close(a.Namespace, a.Name)
 	k := key{a.Namespace, a.Name}
@@ -195,8 +196,9 @@ type Verdict struct {
 	Changed bool
 }
 
-// Reconcile decides again about all policies, the oldest first, so that the result depends only on the existing policies and not
-// on the order in which they became known. It returns the policies that are denied or no longer denied, the oldest first.
+// Reconcile decides again about all policies, the oldest first, so that the result depends only on the existing
+// policies and not on the order in which they became known. It returns the policies that are denied or no longer
+// denied, the oldest first.
 func (l *Usage) Reconcile() []Verdict {
 	if !l.stale {
 		return nil

@@ -1,10 +1,10 @@
-// Package staged reads from the annotations of a policy whether it is enforced or staged: judged beside the policies that are enforced, without
-// changing a verdict.
+// Package staged reads from the annotations of a policy whether it is enforced or staged: judged beside the policies
+// that are enforced, without changing a verdict.
 //
 //	change, is, problem := staged.Read(policy.Annotations)
 //
-// All staged policies with the same value of the annotation weave-npc/staged are a world: what would be enforced if all of them were applied. The
-// package does not know what policies mean, nor where they come from.
+// All staged policies with the same value of the annotation weave-npc/staged are a world: what would be enforced if all
+// of them were applied. The package does not know what policies mean, nor where they come from.
 package staged
 
 import (
@@ -21,7 +21,8 @@ const (
 	Annotation = "weave-npc/staged"
 	// ReplacesAnnotation has a staged policy replace the enforced one that it names, of the same kind and namespace.
 	ReplacesAnnotation = "weave-npc/replaces"
-	// RemovesAnnotation has a staged policy stand for the absence of the enforced one that it names. Its own rules do not count.
+	// RemovesAnnotation has a staged policy stand for the absence of the enforced one that it names. Its own rules do
+	// not count.
 	RemovesAnnotation = "weave-npc/removes"
 )
 
@@ -69,8 +70,8 @@ type Change struct {
 	Takes string
 }
 
-// Effect returns whether a policy does anything to its world, and what is wrong with its rules. The error is why they are invalid, nil if they are
-// not; if the policy is inert then, it decides nothing, else it fails closed.
+// Effect returns whether a policy does anything to its world, and what is wrong with its rules. The error is why they
+// are invalid, nil if they are not; if the policy is inert then, it decides nothing, else it fails closed.
 func (c Change) Effect(invalid error, inert bool) (effect bool, fault string) {
 	switch effect = c.Adds || c.Takes != ""; {
 	case !c.Adds || invalid == nil: // the rules of one that removes another do not count
@@ -81,8 +82,9 @@ func (c Change) Effect(invalid error, inert bool) (effect bool, fault string) {
 	return effect, "rules that are not understood fail closed in its world: " + invalid.Error()
 }
 
-// Read returns what a policy with some annotations does to its world, and whether it is staged at all. A problem is why it is not what the
-// annotations ask for: an unknown value of weave-npc/staged does not stage a policy, and one that asks for two things does nothing.
+// Read returns what a policy with some annotations does to its world, and whether it is staged at all. A problem is why
+// it is not what the annotations ask for: an unknown value of weave-npc/staged does not stage a policy, and one that
+// asks for two things does nothing.
 func Read(annotations map[string]string) (c Change, is bool, problem string) {
 	group, annotated := annotations[Annotation]
 	replaces, removes := annotations[ReplacesAnnotation], annotations[RemovesAnnotation]

@@ -7,7 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
-// TestS101_Annotations stage a policy only with a value that is understood, and it does one thing to its world or nothing.
+// TestS101_Annotations stage a policy only with a value that is understood, and it does one thing to its world or
+// nothing.
 func TestS101_Annotations(t *testing.T) {
 	for _, c := range []struct {
 		name, annotations string

@@ -22,8 +22,8 @@ const (
 	clientBurst = 40
 )
 
-// New returns a client for the API server that a kubeconfig file names, or, if kubeconfig is empty, for that of the cluster that the
-// process runs in.
+// New returns a client for the API server that a kubeconfig file names, or, if kubeconfig is empty, for that of the
+// cluster that the process runs in.
 func New(kubeconfig, version string) (kubernetes.Interface, *rest.Config, error) {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
@@ -48,8 +48,9 @@ func newClient(config *rest.Config, version string) (kubernetes.Interface, error
 	return kubernetes.NewForConfig(config)
 }
 
-// ForUser returns a client for the API server that kubectl would use: that of a kubeconfig file, or of $KUBECONFIG and ~/.kube/config
-// if kubeconfig is empty, or of the cluster that the process runs in. If context is not empty, it replaces the current context.
+// ForUser returns a client for the API server that kubectl would use: that of a kubeconfig file, or of $KUBECONFIG and
+// ~/.kube/config if kubeconfig is empty, or of the cluster that the process runs in. If context is not empty, it
+// replaces the current context.
 func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.Config, error) {
 	config, err := forUser(kubeconfig, context).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {

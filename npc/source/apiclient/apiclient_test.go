@@ -94,7 +94,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientForUsers shows where the commands that a user runs look for an API server, and what they answer if there is none.
+// TestClientForUsers shows where the commands that a user runs look for an API server, and what they answer if there is
+// none.
 func TestClientForUsers(t *testing.T) {
 	two := strings.Replace(kubeconfigText, "contexts:\n", "contexts:\n- {name: d, context: {cluster: gone, user: u}}\n", 1)
 	for _, test := range []struct {

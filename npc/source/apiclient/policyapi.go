@@ -1,5 +1,5 @@
-// This part of the package asks an API server for the cluster-wide policies of the group policy.networking.k8s.io: whether it has their kinds at all,
-// in which versions, and for the ClusterNetworkPolicies themselves.
+// This part of the package asks an API server for the cluster-wide policies of the group policy.networking.k8s.io:
+// whether it has their kinds at all, in which versions, and for the ClusterNetworkPolicies themselves.
 //
 //	api, err := apiclient.NewPolicyClient(client, config)
 //	presence, err := api.Discover(ctx) // a list answers 403 whether the kind exists or not: only discovery tells
@@ -45,7 +45,8 @@ func NewPolicyClient(client kubernetes.Interface, config *rest.Config) (*PolicyC
 	return &PolicyClient{discovery: client.Discovery().RESTClient(), objects: objects}, nil
 }
 
-// List lists ClusterNetworkPolicies, each as it is stored: Decode reads them one by one, so that a bad one harms only itself.
+// List lists ClusterNetworkPolicies, each as it is stored: Decode reads them one by one, so that a bad one harms only
+// itself.
 func (c *PolicyClient) List(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := c.policies().List(ctx, o)
 	if err != nil {
@@ -72,8 +73,8 @@ func (c *PolicyClient) policies() dynamic.ResourceInterface {
 	return c.objects.Resource(schema.GroupVersion(v1alpha2.GroupVersion).WithResource(resource))
 }
 
-// Decode reads a stored object. Fields that are not known are left out, so that a peer of an unknown kind becomes one without any field. An
-// object that cannot be read has its metadata alone, and the text is the reason.
+// Decode reads a stored object. Fields that are not known are left out, so that a peer of an unknown kind becomes one
+// without any field. An object that cannot be read has its metadata alone, and the text is the reason.
 func Decode(stored *unstructured.Unstructured) (p *v1alpha2.ClusterNetworkPolicy, ignored string) {
 	p = &v1alpha2.ClusterNetworkPolicy{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, p)

@@ -19,12 +19,13 @@ type Presence struct {
 	Served bool
 	// OtherVersions are further versions in which it has them.
 	OtherVersions []string
-	// Former are the resources that came before ClusterNetworkPolicy: AdminNetworkPolicies and BaselineAdminNetworkPolicies.
+	// Former are the resources that came before ClusterNetworkPolicy: AdminNetworkPolicies and
+	// BaselineAdminNetworkPolicies.
 	Former []schema.GroupVersionResource
 }
 
-// Unknown returns why the policies of the API server cannot be read although it has some; empty if it has them in the version that is known, or
-// not at all.
+// Unknown returns why the policies of the API server cannot be read although it has some; empty if it has them in the
+// version that is known, or not at all.
 func (p Presence) Unknown() string {
 	if p.Served || len(p.OtherVersions) == 0 {
 		return ""
@@ -78,8 +79,8 @@ func (p *Presence) addFormer(r schema.GroupVersionResource) {
 	}
 }
 
-// ConfirmAbsence returns an error unless the API server lists groups, and not the one of the policies. An answer that a path does not exist,
-// by which Discover finds it absent, may be somebody else's between here and there.
+// ConfirmAbsence returns an error unless the API server lists groups, and not the one of the policies. An answer that a
+// path does not exist, by which Discover finds it absent, may be somebody else's between here and there.
 func (c *PolicyClient) ConfirmAbsence(ctx context.Context) error {
 	var groups metav1.APIGroupList
 	if err := c.get(ctx, "/apis", &groups); err != nil {

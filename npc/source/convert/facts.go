@@ -2,7 +2,8 @@
 //
 //	pod, ignored := convert.OfPod(object) // ignored: "status.podIPs: \"x\" is no address"
 //
-// It is pure. It does not know where objects come from, and it reads invalid ones too: what cannot be read is left out and named.
+// It is pure. It does not know where objects come from, and it reads invalid ones too: what cannot be read is left out
+// and named.
 package convert
 
 import (
@@ -43,8 +44,8 @@ func OfNamespace(n *corev1.Namespace) (facts npc.Namespace, ignored []string) {
 	return facts, nil
 }
 
-// OfNode returns the facts of a Node. Host names are among its addresses by right. An unspecified address is none that packets are sent to, and no
-// set can hold it.
+// OfNode returns the facts of a Node. Host names are among its addresses by right. An unspecified address is none that
+// packets are sent to, and no set can hold it.
 func OfNode(n *corev1.Node) npc.Node {
 	var texts []string
 	for _, a := range n.Status.Addresses {
@@ -80,8 +81,8 @@ func OfPod(p *corev1.Pod) (facts npc.Pod, ignored []string) {
 	return facts, append(ignored, ignoredHost...)
 }
 
-// workload returns what made a pod: its controller, or the Deployment of that if it is a ReplicaSet which a Deployment made. The pods that a kubelet
-// makes of its own files have its Node for a controller; nothing made those.
+// workload returns what made a pod: its controller, or the Deployment of that if it is a ReplicaSet which a Deployment
+// made. The pods that a kubelet makes of its own files have its Node for a controller; nothing made those.
 func workload(p *corev1.Pod) *npc.Workload {
 	c := metav1.GetControllerOfNoCopy(p)
 	if c == nil || c.Kind == "" || c.Name == "" || c.Kind == "Node" {
@@ -113,8 +114,8 @@ func lastStart(s *corev1.PodStatus) time.Time {
 	return last
 }
 
-// lacksSandbox reports whether a pod's sandbox, which has its addresses, is known to be absent. Kubernetes before 1.29 does not
-// report that.
+// lacksSandbox reports whether a pod's sandbox, which has its addresses, is known to be absent. Kubernetes before 1.29
+// does not report that.
 func lacksSandbox(s *corev1.PodStatus) bool {
 	for i := range s.Conditions {
 		if c := &s.Conditions[i]; c.Type == corev1.PodReadyToStartContainers {
@@ -136,7 +137,8 @@ func addressTexts[T corev1.PodIP | corev1.HostIP](list []T, single string) []str
 	return texts
 }
 
-// Addrs reads the addresses of a field as the API server does, without duplicates, and returns a text for each that is none.
+// Addrs reads the addresses of a field as the API server does, without duplicates, and returns a text for each that is
+// none.
 func Addrs(field string, texts []string) (found []netip.Addr, ignored []string) {
 	for _, text := range texts {
 		addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))

@@ -109,8 +109,8 @@ func setPolicyDefaults(p *networkingv1.NetworkPolicy) {
 	}
 }
 
-// setClusterPolicyDefaults sets the metadata: the resource definition of ClusterNetworkPolicies has no default. A status is written by
-// controllers alone.
+// setClusterPolicyDefaults sets the metadata: the resource definition of ClusterNetworkPolicies has no default. A
+// status is written by controllers alone.
 func setClusterPolicyDefaults(p *v1alpha2.ClusterNetworkPolicy) {
 	setClusterMetaDefaults(KindClusterNetworkPolicy, &p.ObjectMeta)
 	p.Status = v1alpha2.ClusterNetworkPolicyStatus{}

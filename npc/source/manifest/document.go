@@ -13,8 +13,8 @@ import (
 const (
 	// MaxSize limits the bytes of a file.
 	MaxSize = 16 << 20
-	// maxNodes limits the fields and values of a document, as far as its lines, commas and brackets show them: each takes some
-	// hundred bytes of memory while it is read.
+	// maxNodes limits the fields and values of a document, as far as its lines, commas and brackets show them: each
+	// takes some hundred bytes of memory while it is read.
 	maxNodes = 3 << 18
 	// maxExpanded limits the bytes of a document with all aliases written out.
 	maxExpanded = 2 * MaxSize
@@ -38,8 +38,9 @@ func (d document) firstLine() int {
 	return line
 }
 
-// splitDocuments yields the documents of a file, which document markers divide (YAML 1.2, section 9.1.2). The documents share the
-// memory of data. It overwrites markers with blanks, and makes directives, which have no meaning here, comments.
+// splitDocuments yields the documents of a file, which document markers divide (YAML 1.2, section 9.1.2). The documents
+// share the memory of data. It overwrites markers with blanks, and makes directives, which have no meaning here,
+// comments.
 func splitDocuments(data []byte) iter.Seq[document] {
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	if bytes.IndexByte(data, '\r') >= 0 {
@@ -96,7 +97,8 @@ func isBlank(text []byte) bool {
 	return true
 }
 
-// isJSON reports whether the document is an object of JSON: what reads that takes a fraction of the memory that reading YAML takes.
+// isJSON reports whether the document is an object of JSON: what reads that takes a fraction of the memory that reading
+// YAML takes.
 func (d document) isJSON() bool {
 	return bytes.HasPrefix(bytes.TrimSpace(d.text), []byte("{")) && json.Valid(d.text)
 }
@@ -124,8 +126,8 @@ func (d document) tooBig() error {
 	return nil
 }
 
-// expanded returns the approximate size of a node in bytes with all aliases written out. It stops counting a little above
-// maxExpanded, which a node that contains itself exceeds too.
+// expanded returns the approximate size of a node in bytes with all aliases written out. It stops counting a little
+// above maxExpanded, which a node that contains itself exceeds too.
 func expanded(n *yaml.Node, known map[*yaml.Node]int) int {
 	if size, ok := known[n]; ok {
 		return size

@@ -108,7 +108,8 @@ func TestSplitDocuments(t *testing.T) {
 	}
 }
 
-// TestFilesOfWindows have another end of lines, or a mark before the first, and are refused in an encoding that would be taken for an empty file.
+// TestFilesOfWindows have another end of lines, or a mark before the first, and are refused in an encoding that would
+// be taken for an empty file.
 func TestFilesOfWindows(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: b}\n"
 	var little, big strings.Builder

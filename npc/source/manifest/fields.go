@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// fields are the fields that an object has in its manifest. In its type, a field that is absent may be the same as an empty one.
+// fields are the fields that an object has in its manifest. In its type, a field that is absent may be the same as an
+// empty one.
 type fields struct{ root any }
 
 // newFields reads the fields of an object, which has been decoded before.

@@ -42,8 +42,8 @@ func isServed(kind string, version schema.GroupVersion) bool {
 	return ok && served == version
 }
 
-// isOtherVersion reports whether a kind is one that is used, in a version that is not served. The group matters: other groups have
-// policies of the same name.
+// isOtherVersion reports whether a kind is one that is used, in a version that is not served. The group matters: other
+// groups have policies of the same name.
 func isOtherVersion(kind string, version schema.GroupVersion) bool {
 	switch kind {
 	case KindNamespace, KindPod, KindNode:

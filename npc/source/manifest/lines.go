@@ -11,7 +11,8 @@ type Lines struct {
 // NewLines returns the lines of a file, whose objects have been parsed from a copy of text.
 func NewLines(text []byte) *Lines { return &Lines{text: text} }
 
-// Of returns the line of a field of an object of the file, such as "spec.ingress[0].from", or of the nearest field above it that exists.
+// Of returns the line of a field of an object of the file, such as "spec.ingress[0].from", or of the nearest field
+// above it that exists.
 func (l *Lines) Of(o Object, field string) int {
 	if l.documents == nil {
 		l.documents = map[int]*position{}

@@ -1,5 +1,5 @@
-// Package manifest reads one manifest file: the YAML or JSON text of Kubernetes objects. Like an API server it fills in defaults,
-// validates, and decodes strictly; unlike one it names the file and the line of everything that it refuses.
+// Package manifest reads one manifest file: the YAML or JSON text of Kubernetes objects. Like an API server it fills in
+// defaults, validates, and decodes strictly; unlike one it names the file and the line of everything that it refuses.
 //
 //	f := manifest.Parse("shop.yaml", data)
 //	for _, p := range f.Problems {

@@ -31,7 +31,8 @@ type parser struct {
 	workloads bool // they are used
 }
 
-// Parse reads a file of YAML or JSON documents. Each document is an object or a list. Workloads are not used. Parse changes data.
+// Parse reads a file of YAML or JSON documents. Each document is an object or a list. Workloads are not used. Parse
+// changes data.
 func Parse(path string, data []byte) File { return (&parser{path: path}).parseAll(data) }
 
 // ParseWithWorkloads reads a file as Parse does, with its workloads.

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestItemLinesOfJSON compares the lines of a list's items in JSON with those that the YAML parser has for the same text.
+// TestItemLinesOfJSON compares the lines of a list's items in JSON with those that the YAML parser has for the same
+// text.
 func TestItemLinesOfJSON(t *testing.T) {
 	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","annotations":{"items":"[{\n}]"}},"spec":{"x":[{},{"items":[1]}]}}`
 	for _, test := range []struct{ name, text string }{

@@ -96,7 +96,8 @@ m.yaml:18: ClusterNetworkPolicy web: spec.egress[0].protocols[4].tcp.destination
 	})
 }
 
-// TestS70_ClusterPolicyDefaults shows what an API server sets: the definition has no defaults, and a status is not taken.
+// TestS70_ClusterPolicyDefaults shows what an API server sets: the definition has no defaults, and a status is not
+// taken.
 func TestS70_ClusterPolicyDefaults(t *testing.T) {
 	m := Parse("m.yaml", []byte(clusterPolicyText("status: {conditions: []}\n")))
 	if len(m.Problems) > 0 || len(m.Objects) != 1 {

@@ -15,7 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/internal/spelling"
 )
 
-// What the resource definition of ClusterNetworkPolicies limits, in its experimental channel, which has all that the standard one has.
+// What the resource definition of ClusterNetworkPolicies limits, in its experimental channel, which has all that the
+// standard one has.
 const (
 	maxPriority  = 1000
 	maxPerList   = 25 // rules of a direction, peers and protocols of a rule, networks and domain names of a peer
@@ -23,11 +24,12 @@ const (
 	maxCIDRBytes = 43
 )
 
-// domainName is the pattern of the resource definition, except for the punctuation between Z and a, which its ranges let in.
+// domainName is the pattern of the resource definition, except for the punctuation between Z and a, which its ranges
+// let in.
 var domainName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.)+[a-zA-Z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.?$`)
 
-// clusterPolicyValidator validates one ClusterNetworkPolicy. Label selectors, which the resource definition leaves unchecked, have to be valid
-// too: a rule with another one fails closed.
+// clusterPolicyValidator validates one ClusterNetworkPolicy. Label selectors, which the resource definition leaves
+// unchecked, have to be valid too: a rule with another one fails closed.
 type clusterPolicyValidator struct {
 	given func(*field.Path) bool // whether the manifest has a field
 	errs  field.ErrorList

@@ -126,8 +126,8 @@ func validateCIDR(text string, path *field.Path) (netip.Prefix, field.ErrorList)
 	return prefix, nil
 }
 
-// isStrictlyInside reports whether a range lies in another one and is smaller. Like an API server, it does not take IPv4 addresses in
-// the form of IPv6 ones for parts of an IPv6 range.
+// isStrictlyInside reports whether a range lies in another one and is smaller. Like an API server, it does not take
+// IPv4 addresses in the form of IPv6 ones for parts of an IPv6 range.
 func isStrictlyInside(small, large netip.Prefix) bool {
 	return small.Bits() > large.Bits() && small.Addr().Is4In6() == large.Addr().Is4In6() && large.Contains(small.Addr())
 }

@@ -41,10 +41,12 @@ func workloadVersion(kind string) (schema.GroupVersion, bool) {
 	return schema.GroupVersion{}, false
 }
 
-// Workload is an object of one of WorkloadKinds, as far as it says what its pods are like: its type, metadata and template, with defaults.
+// Workload is an object of one of WorkloadKinds, as far as it says what its pods are like: its type, metadata and
+// template, with defaults.
 type Workload struct{ corev1.PodTemplate }
 
-// Pod returns a pod as the workload makes it, under a name. It is not scheduled, unless the template names a node, and has no address.
+// Pod returns a pod as the workload makes it, under a name. It is not scheduled, unless the template names a node, and
+// has no address.
 func (w *Workload) Pod(name string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: w.Template.Labels,
 		Annotations: w.Template.Annotations, CreationTimestamp: w.CreationTimestamp}, Spec: w.Template.Spec}
@@ -96,7 +98,8 @@ func (p *parser) decodeWorkload(n node, kind string) {
 	}
 }
 
-// controllerParts returns the parts of a ReplicationController. Without a selector, it selects the labels of its template.
+// controllerParts returns the parts of a ReplicationController. Without a selector, it selects the labels of its
+// template.
 func controllerParts(o *corev1.ReplicationController) workloadParts {
 	if len(o.Spec.Selector) == 0 && o.Spec.Template != nil {
 		o.Spec.Selector = o.Spec.Template.Labels

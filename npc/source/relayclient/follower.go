@@ -56,8 +56,8 @@ func (f *Follower) listAt(ctx context.Context, replica string, o metav1.ListOpti
 	return list, nil
 }
 
-// Watch watches at a replica, or at the API server. Unless it begins with a list, the watch does not end before the context does, except that
-// none has its version any more, or that the API server has no such kind.
+// Watch watches at a replica, or at the API server. Unless it begins with a list, the watch does not end before the
+// context does, except that none has its version any more, or that the API server has no such kind.
 func (f *Follower) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.AllowWatchBookmarks = true
 	s := newStream(ctx, f.record, o)

@@ -309,7 +309,8 @@ func TestS64_AReplicaThatFails(t *testing.T) {
 	}
 }
 
-// TestS64_NoReplicaIsLeft shows that the API server is watched then, at the same version, and the relay when it is back.
+// TestS64_NoReplicaIsLeft shows that the API server is watched then, at the same version, and the relay when it is
+// back.
 func TestS64_NoReplicaIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -371,7 +372,8 @@ func TestS64_AReplicaThatIsBehind(t *testing.T) {
 	})
 }
 
-// TestS59_ARelayThatLagsIsNoConnection shows that what no replica confirms within three seconds does not count as what the API server has.
+// TestS59_ARelayThatLagsIsNoConnection shows that what no replica confirms within three seconds does not count as what
+// the API server has.
 func TestS59_ARelayThatLagsIsNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -465,7 +467,8 @@ func TestS64_TheFirstList(t *testing.T) {
 	}
 }
 
-// TestS64_RandomOutages changes objects while replicas and the API server come and go, and compares what an agent has with what there is.
+// TestS64_RandomOutages changes objects while replicas and the API server come and go, and compares what an agent has
+// with what there is.
 func TestS64_RandomOutages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(*testing.T) {

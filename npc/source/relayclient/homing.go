@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// stay is how long the API server is followed at least before the relay is tried again; the spread of agents comes to it.
+	// stay is how long the API server is followed at least before the relay is tried again; the spread of agents comes
+	// to it.
 	stay = 10 * time.Second
 	// failbackTimeout is how long a replica may be behind the API server before it is left.
 	failbackTimeout = 10 * time.Second
 )
 
-// failback leads a stream from the API server back to the relay: it opens a watch there, too, and the stream changes over when that is not
-// behind. Until then the API server is followed.
+// failback leads a stream from the API server back to the relay: it opens a watch there, too, and the stream changes
+// over when that is not behind. Until then the API server is followed.
 type failback struct {
 	of     *record
 	ctx    context.Context //nolint:containedctx // of the stream
@@ -51,7 +52,8 @@ func (h *failback) stop() {
 	}
 }
 
-// next tries a replica from a version on, or gives up the one that was tried. There is no way back before a list is complete.
+// next tries a replica from a version on, or gives up the one that was tried. There is no way back before a list is
+// complete.
 func (h *failback) next(version string, initial bool) {
 	if h.link != nil {
 		h.of.failed(h.link.replica)

@@ -10,13 +10,15 @@ import (
 )
 
 const (
-	// openTimeout is how long a replica may take to begin an answer, and directTimeout the API server, which may queue requests;
-	// listsTimeout is how long a list may take, or the beginning of one that the API server gives as a stream.
+	// openTimeout is how long a replica may take to begin an answer, and directTimeout the API server, which may queue
+	// requests; listsTimeout is how long a list may take, or the beginning of one that the API server gives as a
+	// stream.
 	openTimeout   = 2 * time.Second
 	directTimeout = 10 * time.Second
 	listsTimeout  = time.Minute
-	// beginTimeout is the longest silence of a replica while it lists: it may have to ask the API server first. firstTimeout is that
-	// before the first sign: a replica may be behind another one by as long as it goes without news itself.
+	// beginTimeout is the longest silence of a replica while it lists: it may have to ask the API server first.
+	// firstTimeout is that before the first sign: a replica may be behind another one by as long as it goes without
+	// news itself.
 	beginTimeout = 10 * time.Second
 	firstTimeout = 5 * time.Second
 	// tooShort is how long a watch holds at least that is no failure.

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestS64_AListThatIsBrokenOff is made elsewhere in the end: replicas that take the request for a list, and then do not list, must not keep an agent
-// from the API server. A relay does so while it cannot know that it has what the API server has.
+// TestS64_AListThatIsBrokenOff is made elsewhere in the end: replicas that take the request for a list, and then do not
+// list, must not keep an agent from the API server. A relay does so while it cannot know that it has what the API
+// server has.
 func TestS64_AListThatIsBrokenOff(t *testing.T) {
 	for _, test := range []struct {
 		name     string

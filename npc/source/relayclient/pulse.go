@@ -2,11 +2,12 @@ package relayclient
 
 import "time"
 
-// freshness is how long what was delivered counts as what the API server has, without a sign from the relay that it is. A relay gives one
-// each second while it hears from the API server itself.
+// freshness is how long what was delivered counts as what the API server has, without a sign from the relay that it is.
+// A relay gives one each second while it hears from the API server itself.
 const freshness = 3 * time.Second
 
-// pulse reports whether what was delivered of a kind is what the API server has. An open watch at the API server says so by itself.
+// pulse reports whether what was delivered of a kind is what the API server has. An open watch at the API server says
+// so by itself.
 type pulse struct {
 	reports Reports
 	timer   *time.Timer // of the last sign
@@ -20,7 +21,8 @@ func newPulse(reports Reports) *pulse {
 	return p
 }
 
-// opened handles that a watch has been opened. That a relay opens one says nothing, but the sign of another replica still counts.
+// opened handles that a watch has been opened. That a relay opens one says nothing, but the sign of another replica
+// still counts.
 func (p *pulse) opened(l *link) {
 	left := freshness - time.Since(p.last)
 	switch {

@@ -27,7 +27,8 @@ type Calls struct {
 
 // Reports are told what is known about a kind. They are called one at a time for each stream.
 type Reports struct {
-	// Started is called when what was delivered is what the API server has, as far as can be known, and Ended when it may be older.
+	// Started is called when what was delivered is what the API server has, as far as can be known, and Ended when it
+	// may be older.
 	Started, Ended func()
 	// Failed is called when neither the relay nor the API server answers as it should.
 	Failed func(context.Context, error)
@@ -87,8 +88,8 @@ func (r *record) brokeOff(replica string) {
 	r.broken[replica] = time.Now()
 }
 
-// breaksOff reports whether a replica has broken off a list a short while ago. It seems to serve whoever asks for the next one, who would never come
-// to ask the API server.
+// breaksOff reports whether a replica has broken off a list a short while ago. It seems to serve whoever asks for the
+// next one, who would never come to ask the API server.
 func (r *record) breaksOff(replica string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

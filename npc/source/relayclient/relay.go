@@ -1,13 +1,15 @@
-// Package relayclient follows one kind of objects through the replicas of a relay, and at the API server when none of them helps. A relay speaks
-// Kubernetes' list and watch with the resource versions of the API server, so that a watch that breaks goes on elsewhere at the same version.
+// Package relayclient follows one kind of objects through the replicas of a relay, and at the API server when none of
+// them helps. A relay speaks Kubernetes' list and watch with the resource versions of the API server, so that a watch
+// that breaks goes on elsewhere at the same version.
 //
 //	r, err := relayclient.New(relayclient.Config{Address: "kube-system/weave-npc-relay", ...})
 //	client, config, err := r.Client()
 //	follower := r.Follow("pods", relayclient.Calls{...}, relayclient.Calls{...}, reports) // lists and watches like one server
 //	go r.Run(ctx, client)                                                     // follows the addresses of the replicas
 //
-// The reflector above it sees neither a replica that goes nor one that returns: no error, no event twice, none that is older than what it
-// had, and no reason to list anew, unless nobody has the version at which it stands. The package does not know what is in an object.
+// The reflector above it sees neither a replica that goes nor one that returns: no error, no event twice, none that is
+// older than what it had, and no reason to list anew, unless nobody has the version at which it stands. The package
+// does not know what is in an object.
 package relayclient
 
 import (
@@ -26,8 +28,8 @@ import (
 type Config struct {
 	// Address is NAMESPACE/SERVICE, or HOST:PORT of each replica with commas between.
 	Address string
-	// CA is a file with the certificates that may have signed the relay's, and Token one with what this agent shows to the relay. Both are
-	// read whenever they are needed.
+	// CA is a file with the certificates that may have signed the relay's, and Token one with what this agent shows to
+	// the relay. Both are read whenever they are needed.
 	CA, Token string
 	// Jitter is the time over which agents spread what they do at once after an outage.
 	Jitter time.Duration

@@ -23,8 +23,8 @@ import (
 // findTimeout is how long the first list may wait for the addresses of the replicas.
 const findTimeout = 5 * time.Second
 
-// replicas are the addresses of the relay's replicas, in the order in which this agent prefers them. Each agent has an order of its own,
-// which stays the same: agents spread over replicas, and all kinds of one go to the same replica.
+// replicas are the addresses of the relay's replicas, in the order in which this agent prefers them. Each agent has an
+// order of its own, which stays the same: agents spread over replicas, and all kinds of one go to the same replica.
 type replicas struct {
 	where address
 	seed  maphash.Seed

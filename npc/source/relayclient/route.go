@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// fallSpread is the time over which agents spread their way to the API server when no replica is left. Watches are cheap, and without
-	// one new pods are closed.
+	// fallSpread is the time over which agents spread their way to the API server when no replica is left. Watches are
+	// cheap, and without one new pods are closed.
 	fallSpread = 2 * time.Second
 	// retryFirst and retryMost are the times, at most, after which all servers are asked again.
 	retryFirst = time.Second
@@ -71,8 +71,8 @@ func (r *route) expired(ctx context.Context) error {
 	return why
 }
 
-// connect opens a watch at the first server that agrees, the API server last. The error is that of the API server, or of a server that does
-// not list as a stream.
+// connect opens a watch at the first server that agrees, the API server last. The error is that of the API server, or
+// of a server that does not list as a stream.
 func (r *route) connect(ctx context.Context, o metav1.ListOptions) (*link, error) {
 	for _, replica := range r.of.candidates(ctx) {
 		if r.gone[replica] != nil || r.tried[replica] && !r.again(replica) || o.SendInitialEvents != nil && r.of.breaksOff(replica) {
@@ -97,7 +97,8 @@ func (r *route) connect(ctx context.Context, o metav1.ListOptions) (*link, error
 	return r.of.open(ctx, "", o)
 }
 
-// again reports whether a replica may be tried once more: it worked until now, and no other one is known to have failed.
+// again reports whether a replica may be tried once more: it worked until now, and no other one is known to have
+// failed.
 func (r *route) again(replica string) bool {
 	return r.was != nil && r.was.replica == replica && r.was.alive && len(r.tried) == 1
 }

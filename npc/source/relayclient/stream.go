@@ -219,7 +219,8 @@ func (s *stream) alive() {
 	s.attend()
 }
 
-// comeBack handles an event of the replica that is to take over from the API server, which it does once it is not behind.
+// comeBack handles an event of the replica that is to take over from the API server, which it does once it is not
+// behind.
 func (s *stream) comeBack(e watch.Event, ok bool) error {
 	what, version, err := refused, "", errEnded
 	if ok {

@@ -16,7 +16,8 @@ import (
 const (
 	// dialTimeout is how long it may take to reach a replica and to agree on keys with it.
 	dialTimeout = 2 * time.Second
-	// pingEvery is the silence of a connection after which it is asked whether it stands, and how long the answer may take.
+	// pingEvery is the silence of a connection after which it is asked whether it stands, and how long the answer may
+	// take.
 	pingEvery = 2 * time.Second
 )
 
@@ -53,7 +54,8 @@ func newTransport(name, ca, token string) *transport {
 	}}
 }
 
-// trust returns how a replica is known: by the certificates that the file has now, which may have changed since the last connection.
+// trust returns how a replica is known: by the certificates that the file has now, which may have changed since the
+// last connection.
 func trust(name, ca, addr string) (*tls.Config, error) {
 	if name == "" {
 		host, _, err := net.SplitHostPort(addr)

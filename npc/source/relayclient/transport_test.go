@@ -47,8 +47,8 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// TestARelayIsKnownByItsCertificate shows who is asked, and with what: only a server with the name of the relay's Service and a certificate of
-// the authority, and with the token that the file has at the time.
+// TestARelayIsKnownByItsCertificate shows who is asked, and with what: only a server with the name of the relay's
+// Service and a certificate of the authority, and with the token that the file has at the time.
 func TestARelayIsKnownByItsCertificate(t *testing.T) {
 	const right = "weave-npc-relay.kube-system.svc"
 	dir := t.TempDir()

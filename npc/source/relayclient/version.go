@@ -20,8 +20,8 @@ const (
 	refused              // the sender cannot go on from here
 )
 
-// read returns what an event of a watch means for one who has everything up to a version, and the version of the event. An error is the
-// sender's, or about an event that makes no sense.
+// read returns what an event of a watch means for one who has everything up to a version, and the version of the event.
+// An error is the sender's, or about an event that makes no sense.
 func read(e watch.Event, since string) (sense, string, error) {
 	if e.Type == watch.Error {
 		return refused, "", errors.WithStack(apierrors.FromObject(e.Object))
@@ -43,7 +43,8 @@ func read(e watch.Event, since string) (sense, string, error) {
 	return stale, version, nil
 }
 
-// endsList reports whether an event is the bookmark after the last object of a list that came as a stream, and its version.
+// endsList reports whether an event is the bookmark after the last object of a list that came as a stream, and its
+// version.
 func endsList(e watch.Event) (version string, ends bool) {
 	if e.Type != watch.Bookmark {
 		return "", false
@@ -82,5 +83,6 @@ func gone(err error) bool { return apierrors.IsResourceExpired(err) || apierrors
 // unlisted reports whether an error means that a server does not list as a stream: the reflector then asks for a list.
 func unlisted(err error) bool { return apierrors.IsInvalid(err) }
 
-// final reports whether an answer of the API server is for the reflector: it has to list anew, or there is no such kind.
+// final reports whether an answer of the API server is for the reflector: it has to list anew, or there is no such
+// kind.
 func final(err error) bool { return gone(err) || apierrors.IsNotFound(err) }

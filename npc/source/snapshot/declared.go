@@ -15,7 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// Declared are objects with their workloads, before these are pods, so that the objects of several places can be put together.
+// Declared are objects with their workloads, before these are pods, so that the objects of several places can be put
+// together.
 type Declared struct {
 	Objects
 	workloads []*manifest.Workload
@@ -85,8 +86,8 @@ func (d Declared) Made() Objects {
 	return o
 }
 
-// Over returns what there is after the objects were applied where others are: they replace those of the same kind, namespace and name, and a workload
-// replaces its pods.
+// Over returns what there is after the objects were applied where others are: they replace those of the same kind,
+// namespace and name, and a workload replaces its pods.
 func (d Declared) Over(base Declared) Declared {
 	out := Declared{mentioned: newMentionedPods(), implied: d.implied}
 	out.mentioned.Merge(base.mentioned)
@@ -139,7 +140,8 @@ func (d Declared) withoutPods(pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
-// Without returns the objects without the NetworkPolicies in namespaces that others have, and, if they have ClusterNetworkPolicies, without those.
+// Without returns the objects without the NetworkPolicies in namespaces that others have, and, if they have
+// ClusterNetworkPolicies, without those.
 func (d Declared) Without(policiesOf Declared) Declared {
 	has := map[string]bool{}
 	for _, n := range policiesOf.Namespaces {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// listPods lists the pods of a namespace, or all, page by page, and keeps only the parts that facts and owners are read from. Most of a pod is something else.
+// listPods lists the pods of a namespace, or all, page by page, and keeps only the parts that facts and owners are read
+// from. Most of a pod is something else.
 func listPods(ctx context.Context, client kubernetes.Interface, namespace string) (out []*corev1.Pod, err error) {
 	list := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Pods(namespace).List(ctx, o)

@@ -29,7 +29,8 @@ type Manifests struct {
 	files []File
 }
 
-// Open opens the manifests of a path. Standard input is read at once, as that is possible only once; nil stands for one that is used otherwise.
+// Open opens the manifests of a path. Standard input is read at once, as that is possible only once; nil stands for one
+// that is used otherwise.
 func Open(path string, stdin io.Reader) (*Manifests, error) {
 	m := &Manifests{path: path}
 	if path == StandardInput {
@@ -56,8 +57,8 @@ func Open(path string, stdin io.Reader) (*Manifests, error) {
 	return m, nil
 }
 
-// Objects returns the objects, without workloads, as weave-npc enforces them. The error joins the problems of all files; the objects are those of
-// the files that have none.
+// Objects returns the objects, without workloads, as weave-npc enforces them. The error joins the problems of all
+// files; the objects are those of the files that have none.
 func (m *Manifests) Objects() (Objects, error) {
 	objects, _, err := m.read(manifest.Parse)
 	return objects, err

@@ -31,8 +31,8 @@ type Network struct {
 	Unreadable []string
 }
 
-// ListNetwork reads the network of an API server, as far as the user has the rights. Services that he may not list in all namespaces are read in
-// those that are given.
+// ListNetwork reads the network of an API server, as far as the user has the rights. Services that he may not list in
+// all namespaces are read in those that are given.
 func ListNetwork(ctx context.Context, client kubernetes.Interface, namespaces ...string) (n Network) {
 	unreadable := func(kind string, err error) {
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
-// NodeRanges returns the pod address ranges of a node (spec.podCIDRs). There may be none yet. apierrors.IsNotFound holds for the error
-// if the cluster has no such node.
+// NodeRanges returns the pod address ranges of a node (spec.podCIDRs). There may be none yet. apierrors.IsNotFound
+// holds for the error if the cluster has no such node.
 func NodeRanges(ctx context.Context, client kubernetes.Interface, node string) ([]netip.Prefix, error) {
 	n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

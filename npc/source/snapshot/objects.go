@@ -1,5 +1,5 @@
-// Package snapshot reads once what package source follows: the objects of an API server or of a directory of manifests, what leads to
-// pods, and what is known of a node.
+// Package snapshot reads once what package source follows: the objects of an API server or of a directory of manifests,
+// what leads to pods, and what is known of a node.
 //
 //	manifests, err := snapshot.Open("manifests/", os.Stdin)
 //	objects, err := manifests.Objects() // or List(ctx, client, policies)
@@ -29,17 +29,18 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
-// Objects are the objects of a cluster that facts come from. Those of manifests are in the order of their names, and pods that
-// stand for workloads after the others.
+// Objects are the objects of a cluster that facts come from. Those of manifests are in the order of their names, and
+// pods that stand for workloads after the others.
 type Objects struct {
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
 	Policies   []*networkingv1.NetworkPolicy
-	// ClusterPolicies are those that could be read, and ClusterPoliciesUnreadable the reason why not all could be; empty if they were.
+	// ClusterPolicies are those that could be read, and ClusterPoliciesUnreadable the reason why not all could be;
+	// empty if they were.
 	ClusterPolicies           []*v1alpha2.ClusterNetworkPolicy
 	ClusterPoliciesUnreadable string
-	// Nodes are those of manifests, or of an API server if a cluster policy names nodes as peers. NodesUnreadable is the reason why they could not
-	// be read.
+	// Nodes are those of manifests, or of an API server if a cluster policy names nodes as peers. NodesUnreadable is
+	// the reason why they could not be read.
 	Nodes           []*corev1.Node
 	NodesUnreadable string
 	// Positions are where the objects are in manifests; nil if they are from an API server.
@@ -50,9 +51,9 @@ type Objects struct {
 	Notes []string
 }
 
-// List reads the objects of an API server, ClusterNetworkPolicies only with a client for them, and Nodes only if one of these names nodes as peers.
-// Kinds that the user may not list in all namespaces are read in those that are given; it is an error if there is none with pods or policies that
-// he may list.
+// List reads the objects of an API server, ClusterNetworkPolicies only with a client for them, and Nodes only if one of
+// these names nodes as peers. Kinds that the user may not list in all namespaces are read in those that are given; it
+// is an error if there is none with pods or policies that he may list.
 func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *apiclient.PolicyClient, namespaces ...string) (objects Objects, err error) {
 	l := lister{client, namespaces}
 	if objects.Namespaces, objects.Unreadable.Namespaces, err = l.listNamespaces(ctx); err != nil {

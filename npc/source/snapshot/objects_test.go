@@ -43,7 +43,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestListsClusterPolicies, if the API server has the kind and shows it; what cannot be read is said, and nothing else is missing for it.
+// TestListsClusterPolicies, if the API server has the kind and shows it; what cannot be read is said, and nothing else
+// is missing for it.
 func TestListsClusterPolicies(t *testing.T) {
 	const path = "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies"
 	const kind = `{"name":"clusternetworkpolicies"}`

@@ -34,8 +34,9 @@ func controllerOf(o metav1.Object) (identity, bool) {
 	return identity{groupOf(ref.APIVersion), ref.Kind, o.GetNamespace(), ref.Name}, true
 }
 
-// missing returns the workloads that neither a pod nor another workload stands for. Those that own a pod, or own what owns it, have a pod that is
-// there. What a workload made, as a Deployment makes ReplicaSets, is not asked about beside it.
+// missing returns the workloads that neither a pod nor another workload stands for. Those that own a pod, or own what
+// owns it, have a pod that is there. What a workload made, as a Deployment makes ReplicaSets, is not asked about beside
+// it.
 func (r workloadRequest) missing() (out []*manifest.Workload) {
 	known := map[identity]*manifest.Workload{}
 	for _, w := range r.Workloads {
@@ -54,7 +55,8 @@ func (r workloadRequest) missing() (out []*manifest.Workload) {
 	return out
 }
 
-// markOwners marks what owns a pod, and what owns that. A pod that has finished stands for nothing: another one will run.
+// markOwners marks what owns a pod, and what owns that. A pod that has finished stands for nothing: another one will
+// run.
 func markOwners(p *corev1.Pod, known map[identity]*manifest.Workload, present map[identity]bool) {
 	f, _ := convert.OfPod(p)
 	if f.Finished {

@@ -23,7 +23,8 @@ type lister struct {
 	namespaces []string
 }
 
-// some lists a kind in all namespaces. Where that is forbidden, it lists it in those of the lister that are not forbidden too.
+// some lists a kind in all namespaces. Where that is forbidden, it lists it in those of the lister that are not
+// forbidden too.
 func some[T any](l lister, what string, list func(namespace string) ([]T, error)) (all []T, unreadable npc.Partly, err error) {
 	all, err = list(metav1.NamespaceAll)
 	if err == nil || !apierrors.IsForbidden(err) || len(l.namespaces) == 0 {

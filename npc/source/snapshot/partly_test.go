@@ -15,7 +15,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// userOf returns a client that may do some things: KIND/NAMESPACE to list or get a kind there, and what it has not is forbidden.
+// userOf returns a client that may do some things: KIND/NAMESPACE to list or get a kind there, and what it has not is
+// forbidden.
 func userOf(may string, objects ...runtime.Object) kubernetes.Interface {
 	client := fake.NewClientset(objects...)
 	client.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -35,7 +36,8 @@ func in[T any](namespace, name string, make func(metav1.ObjectMeta) T) T {
 	return make(metav1.ObjectMeta{Namespace: namespace, Name: name})
 }
 
-// TestListPartly reads what the user may read, in all namespaces or in those that are asked about, and says what it did not.
+// TestListPartly reads what the user may read, in all namespaces or in those that are asked about, and says what it did
+// not.
 func TestListPartly(t *testing.T) {
 	pod := func(m metav1.ObjectMeta) *corev1.Pod { return &corev1.Pod{ObjectMeta: m} }
 	policy := func(m metav1.ObjectMeta) *networkingv1.NetworkPolicy {

@@ -42,8 +42,8 @@ func (p *Positions) add(files []directory.File) {
 	}
 }
 
-// Of returns the file of an object, and the line of one of its fields, such as "spec.ingress[0].from", or of the object itself if the field is
-// empty. The path is empty if the object is in no manifest.
+// Of returns the file of an object, and the line of one of its fields, such as "spec.ingress[0].from", or of the object
+// itself if the field is empty. The path is empty if the object is in no manifest.
 func (p *Positions) Of(kind, namespace, name, field string) (path string, line int) {
 	if p == nil {
 		return "", 0

@@ -30,7 +30,8 @@ spec:
   template: {metadata: {labels: {app: api}}}
 `
 
-// TestPositions finds objects and fields in a file of several documents and a list, in a directory and in standard input.
+// TestPositions finds objects and fields in a file of several documents and a list, in a directory and in standard
+// input.
 func TestPositions(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")

@@ -1,5 +1,5 @@
-// This part of the package makes pods of the workloads in manifests: one for each template, so that questions can be asked about pods before there
-// are any.
+// This part of the package makes pods of the workloads in manifests: one for each template, so that questions can be
+// asked about pods before there are any.
 //
 //	made := snapshot.workloadRequest{Workloads: deployments, Pods: pods, Mentioned: mentioned}.Make()
 //	made.Pods  // shop/web of Deployment shop/web, with an address that is made up
@@ -41,7 +41,8 @@ type madeWorkloads struct {
 	Notes []string
 }
 
-// Make makes a pod for each workload that no pod stands for. It has the workload's name, or, if another pod has that, the name and the kind.
+// Make makes a pod for each workload that no pod stands for. It has the workload's name, or, if another pod has that,
+// the name and the kind.
 func (r workloadRequest) Make() madeWorkloads {
 	missing := r.missing()
 	slices.SortStableFunc(missing, func(a, b *manifest.Workload) int {

@@ -18,8 +18,8 @@ const defaultGroup = "true"
 // apart is the sink of a source whose policies are all staged, and of which nothing else is used.
 type apart struct{ s *Sink }
 
-// Apart returns a sink that stages all policies. One that has no annotations about it takes the place of the enforced policy of its name, if there is
-// one.
+// Apart returns a sink that stages all policies. One that has no annotations about it takes the place of the enforced
+// policy of its name, if there is one.
 func (s *Sink) Apart() source.Sink { return apart{s} }
 
 // SetPolicy implements source.Sink.

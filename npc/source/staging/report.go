@@ -9,7 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
-// report reports which policies of a namespace are not what their annotations ask for, each once as long as that does not change. s.mu is held.
+// report reports which policies of a namespace are not what their annotations ask for, each once as long as that does
+// not change. s.mu is held.
 func (s *Sink) report(namespace string) {
 	of := s.annotated[namespace]
 	if !s.synced || len(of) == 0 {
@@ -25,7 +26,8 @@ func (s *Sink) report(namespace string) {
 	}
 }
 
-// wrong returns how a policy is not what its annotations ask for; empty if it is. The fault is what is wrong with it otherwise.
+// wrong returns how a policy is not what its annotations ask for; empty if it is. The fault is what is wrong with it
+// otherwise.
 func (s *Sink) wrong(p *object, fault string) string {
 	switch {
 	case !p.staged && p.key.Apart:

@@ -76,8 +76,8 @@ func New(enforced source.Sink, c Config) *Sink {
 
 // Counts are numbers of policies.
 type Counts struct {
-	// Staged are the staged policies, and Faulty those of them that are not judged as they are written. Refused are those that are not staged although
-	// they ask for it.
+	// Staged are the staged policies, and Faulty those of them that are not judged as they are written. Refused are
+	// those that are not staged although they ask for it.
 	Staged, Faulty, Refused int
 }
 

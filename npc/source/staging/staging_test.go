@@ -108,7 +108,8 @@ func set(to source.Sink, text string) {
 	to.SetPolicy(&networkingv1.NetworkPolicy{ObjectMeta: m})
 }
 
-// TestS101_S102_PoliciesAreEnforcedOrStaged as their annotations and --staged say, and what is not as they say is reported.
+// TestS101_S102_PoliciesAreEnforcedOrStaged as their annotations and --staged say, and what is not as they say is
+// reported.
 func TestS101_S102_PoliciesAreEnforcedOrStaged(t *testing.T) {
 	for _, c := range []struct {
 		name       string

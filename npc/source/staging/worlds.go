@@ -1,4 +1,5 @@
-// This part of the package separates the staged policies of objects that were read once from those that are enforced, and applies them.
+// This part of the package separates the staged policies of objects that were read once from those that are enforced,
+// and applies them.
 //
 //	all := staging.Read(objects, staged.Namespaces)
 //	all.Enforced                        // the objects without staged policies
@@ -43,7 +44,8 @@ type Policy struct {
 	cluster   *v1alpha2.ClusterNetworkPolicy
 }
 
-// Read separates the staged policies of some objects, which must not be changed afterwards. Which kinds can be staged depends on the mode.
+// Read separates the staged policies of some objects, which must not be changed afterwards. Which kinds can be staged
+// depends on the mode.
 func Read(o snapshot.Objects, mode staged.Mode) *Groups {
 	w := &Groups{Enforced: o}
 	w.Enforced.Policies, w.Enforced.ClusterPolicies = nil, nil
@@ -96,8 +98,8 @@ func (w *Groups) Names() (names []string) {
 	return slices.Compact(names)
 }
 
-// In returns the objects as they would be if the staged policies of a world were applied: those that are added beside what is enforced, without
-// what they take away.
+// In returns the objects as they would be if the staged policies of a world were applied: those that are added beside
+// what is enforced, without what they take away.
 func (w *Groups) In(group string) (snapshot.Objects, error) {
 	switch names := w.Names(); {
 	case len(names) == 0:

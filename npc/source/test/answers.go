@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Answers starts a server that answers each path with a text in JSON, a path with an empty text with status 403, and all others with 404. It
-// returns a client of it with its configuration.
+// Answers starts a server that answers each path with a text in JSON, a path with an empty text with status 403, and
+// all others with 404. It returns a client of it with its configuration.
 func Answers(t *testing.T, texts map[string]string) (kubernetes.Interface, *rest.Config) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,8 +34,8 @@ func Answers(t *testing.T, texts map[string]string) (kubernetes.Interface, *rest
 	return client, config
 }
 
-// Group returns the answers of an API server that has resources of the group policy.networking.k8s.io: version -> their names, as JSON strings
-// with commas between.
+// Group returns the answers of an API server that has resources of the group policy.networking.k8s.io: version -> their
+// names, as JSON strings with commas between.
 func Group(versions map[string]string) map[string]string {
 	const group = "policy.networking.k8s.io"
 	answers, all := map[string]string{}, ""

@@ -1,4 +1,5 @@
-// Package sourcetest has what tests of package source and of those below it share: manifests as text, files, and a log to search.
+// Package sourcetest has what tests of package source and of those below it share: manifests as text, files, and a log
+// to search.
 package sourcetest
 
 import (

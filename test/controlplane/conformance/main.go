@@ -1,5 +1,5 @@
-// Command conformance runs Kubernetes' own NetworkPolicy specs (test/e2e/network/netpol) against a cluster, several at a
-// time, each in a process of its own, and sums up what came of them.
+// Command conformance runs Kubernetes' own NetworkPolicy specs (test/e2e/network/netpol) against a cluster, several at
+// a time, each in a process of its own, and sums up what came of them.
 package main
 
 import (

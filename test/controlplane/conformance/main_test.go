@@ -9,8 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
 )
 
-// TestSpecs looks at the specs that the suite really has. `make test` leaves it out, for it builds the whole suite; run it after a
-// change of Kubernetes' version: go -C test/controlplane test ./conformance
+// TestSpecs looks at the specs that the suite really has. `make test` leaves it out, for it builds the whole suite; run
+// it after a change of Kubernetes' version: go -C test/controlplane test ./conformance
 func TestSpecs(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	all, err := load("", "test")

@@ -82,7 +82,8 @@ func (r *runner) runAll(ctx context.Context) error {
 	return err
 }
 
-// runOne runs a spec in a process of its own, which is killed when the context ends. The file is for the process's report.
+// runOne runs a spec in a process of its own, which is killed when the context ends. The file is for the process's
+// report.
 func (r *runner) runOne(ctx context.Context, spec types.SpecReport, file string) ending {
 	if ctx.Err() != nil {
 		return ending{spec: spec, killed: true}

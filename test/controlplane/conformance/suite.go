@@ -27,11 +27,13 @@ const (
 	suiteName = "NetworkPolicy conformance"
 	// sctpLabel is on specs that need SCTP sockets in the kernels of the nodes.
 	sctpLabel = "Feature:SCTPConnectivity"
-	// specLimit is how long a spec may take. A minute is usual, but one whose pods never reach each other tries much longer.
+	// specLimit is how long a spec may take. A minute is usual, but one whose pods never reach each other tries much
+	// longer.
 	specLimit = 15 * time.Minute
 )
 
-// load prepares Kubernetes' test framework and lists the specs. The namespaces that specs make are labelled with the run.
+// load prepares Kubernetes' test framework and lists the specs. The namespaces that specs make are labelled with the
+// run.
 func load(kubeconfig, run string) ([]types.SpecReport, error) {
 	// Defaults of the framework's settings come with its flags.
 	flags := flag.NewFlagSet("framework", flag.ContinueOnError)

@@ -188,8 +188,8 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	return nil
 }
 
-// StartAlongside starts another API server with the same etcd, keys and users, as a cluster with several control-plane nodes has. It is to be stopped
-// before the first.
+// StartAlongside starts another API server with the same etcd, keys and users, as a cluster with several control-plane
+// nodes has. It is to be stopped before the first.
 func (s *Server) StartAlongside(ctx context.Context) (*Server, error) {
 	other := &Server{config: s.config, token: s.token, store: s.store}
 	err := other.startAlongside(ctx, s)

@@ -44,8 +44,8 @@ func NewAuthority(dir string) (*Authority, error) {
 	return a, a.write(AuthorityFile, a.cert, key)
 }
 
-// WriteServer writes a server's certificate, for its addresses, and its key, which also signs service account tokens. They take the
-// place of those that were written before.
+// WriteServer writes a server's certificate, for its addresses, and its key, which also signs service account tokens.
+// They take the place of those that were written before.
 func (a *Authority) WriteServer(addrs []netip.Addr) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// Started starts a server for a test, which fails if that is not possible, and stops it when the test ends. The binaries are those that
-// test/controlplane/build makes, or those in the directory that $WEAVE_NPC_TEST_CONTROLPLANE names.
+// Started starts a server for a test, which fails if that is not possible, and stops it when the test ends. The
+// binaries are those that test/controlplane/build makes, or those in the directory that $WEAVE_NPC_TEST_CONTROLPLANE
+// names.
 func Started(t testing.TB, host *lab.Host, dir string) *Server {
 	t.Helper()
 	binaries := os.Getenv("WEAVE_NPC_TEST_CONTROLPLANE")

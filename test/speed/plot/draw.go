@@ -18,7 +18,8 @@ var colours = [...]string{"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e",
 
 type point struct{ x, y float64 }
 
-// points returns what a line goes through, from left to right. What is not above zero has no place on a logarithmic axis.
+// points returns what a line goes through, from left to right. What is not above zero has no place on a logarithmic
+// axis.
 func (l line) points(results []result) (out []point) {
 	for _, r := range results {
 		found := l.name.FindStringSubmatch(r.name)

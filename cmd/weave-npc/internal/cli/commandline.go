@@ -1,7 +1,8 @@
-// Package cli prepares a tree of commands for operators: flags can be given as environment variables, a mistake in a flag, a variable
-// or a command is answered in one line with the likely correction, and shells complete values.
+// Package cli prepares a tree of commands for operators: flags can be given as environment variables, a mistake in a
+// flag, a variable or a command is answered in one line with the likely correction, and shells complete values.
 //
-// It must not know any particular flag or command, except those that cobra adds and version: what depends on a flag is recorded on it.
+// It must not know any particular flag or command, except those that cobra adds and version: what depends on a flag is
+// recorded on it.
 //
 //	root := &cobra.Command{Use: "weave-npc", ...}
 //	root.Flags().StringVar(&hook, "hook", "forward", "...")
@@ -14,8 +15,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Prepare makes a root command and its subcommands read environment variables, answer mistakes and complete flags. It is called once all flags
-// and subcommands are registered. The function tree returns the whole command tree, which root may be a part of; its root is the daemon.
+// Prepare makes a root command and its subcommands read environment variables, answer mistakes and complete flags. It
+// is called once all flags and subcommands are registered. The function tree returns the whole command tree, which root
+// may be a part of; its root is the daemon.
 func Prepare(root *cobra.Command, tree func() *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return setFromEnvironment(cmd, tree()) }

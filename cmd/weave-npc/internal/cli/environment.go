@@ -25,8 +25,8 @@ func Variable(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// setFromEnvironment sets those flags of a command that were not given from WEAVE_NPC_... variables, and refuses such variables that belong to
-// no flag. The tree has all commands; its root is the daemon.
+// setFromEnvironment sets those flags of a command that were not given from WEAVE_NPC_... variables, and refuses such
+// variables that belong to no flag. The tree has all commands; its root is the daemon.
 func setFromEnvironment(cmd, tree *cobra.Command) error {
 	if !readsEnvironment(cmd) {
 		return nil
@@ -62,8 +62,9 @@ func readsEnvironment(cmd *cobra.Command) bool {
 // hasVariable reports whether a flag can be given as a variable.
 func hasVariable(f *pflag.Flag) bool { return f.Name != "help" && f.Name != "version" }
 
-// checkEnvironment refuses variables ("NAME=value") that belong to no flag. The daemon accepts only its own flags; other commands may run in
-// the daemon's environment, as by kubectl exec, and accept the flags of every command of the tree.
+// checkEnvironment refuses variables ("NAME=value") that belong to no flag. The daemon accepts only its own flags;
+// other commands may run in the daemon's environment, as by kubectl exec, and accept the flags of every command of the
+// tree.
 func checkEnvironment(cmd, tree *cobra.Command, environment []string) error {
 	daemon := cmd.Name() == tree.Name() && !cmd.HasParent()
 	known := map[string]string{} // variable -> path of a command that has it as a flag
@@ -104,8 +105,8 @@ func addVariables(known map[string]string, cmd *cobra.Command) {
 	}
 }
 
-// variableMistake describes a variable that sets no flag of a command. The path of another command that has such a flag is in owner, the
-// variables that may be meant are in candidates.
+// variableMistake describes a variable that sets no flag of a command. The path of another command that has such a flag
+// is in owner, the variables that may be meant are in candidates.
 func variableMistake(cmd *cobra.Command, name, owner string, candidates []string) string {
 	shown := "$" + strings.Trim(strconv.QuoteToASCII(name), `"`)
 	if owner != "" {
@@ -118,7 +119,8 @@ func variableMistake(cmd *cobra.Command, name, owner string, candidates []string
 	return text + ": unset it, or see " + cmd.CommandPath() + " --help"
 }
 
-// serviceVariable matches the names of the variables that Kubernetes gives to containers for a Service whose name begins with weave-npc.
+// serviceVariable matches the names of the variables that Kubernetes gives to containers for a Service whose name
+// begins with weave-npc.
 var serviceVariable = regexp.MustCompile(`^WEAVE_NPC_(?:[A-Z0-9_]+?_)??(?:` +
 	`(?P<address>SERVICE_HOST|PORT_\d+_(?:TCP|UDP|SCTP)_ADDR)|` +
 	`(?P<number>SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_\d+_(?:TCP|UDP|SCTP)_PORT)|` +

@@ -17,7 +17,8 @@ func tree() *cobra.Command {
 	return daemon
 }
 
-// TestVariablesOfServicesAreAccepted tests the variables that Kubernetes gives to the containers of a namespace with Services of such names.
+// TestVariablesOfServicesAreAccepted tests the variables that Kubernetes gives to the containers of a namespace with
+// Services of such names.
 func TestVariablesOfServicesAreAccepted(t *testing.T) {
 	for _, service := range []string{"WEAVE_NPC", "WEAVE_NPC_METRICS"} {
 		for _, at := range []string{"10.96.0.7", "fd10:96::7"} {

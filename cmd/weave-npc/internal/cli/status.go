@@ -18,7 +18,8 @@ const (
 // answers marks commands that answer a question.
 const answers = "answers"
 
-// Answers marks a command, and its subcommands, as one that answers a question: its exit status is 2 after an error. It returns the command.
+// Answers marks a command, and its subcommands, as one that answers a question: its exit status is 2 after an error. It
+// returns the command.
 func Answers(cmd *cobra.Command) *cobra.Command {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}

@@ -80,7 +80,8 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 	return d, nil
 }
 
-// attach finds out how the pods of this node are attached, and passes the present uplinks to the controller, for the first transaction.
+// attach finds out how the pods of this node are attached, and passes the present uplinks to the controller, for the
+// first transaction.
 func (d *daemon) attach() {
 	config, c := d.config, d.controller
 	d.attachment = host.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: c.Lookup().InRange}
@@ -119,7 +120,8 @@ func newSyncer(c *controller.Controller, fs []npc.Family, b iptables.Backend, r 
 	return s, nil
 }
 
-// open returns the source of objects, and the client of its API server; the client is nil with --manifests. It sends no request yet.
+// open returns the source of objects, and the client of its API server; the client is nil with --manifests. It sends no
+// request yet.
 func open(o *options, node string, log *slog.Logger) (source.Source, kubernetes.Interface, error) {
 	if o.manifests != "" {
 		src, err := source.FromManifests(o.manifests, node, log)

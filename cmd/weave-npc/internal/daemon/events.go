@@ -1,7 +1,8 @@
-// This part of the package reports policies and pods that are not enforced as they are meant as Kubernetes Events of those objects.
+// This part of the package reports policies and pods that are not enforced as they are meant as Kubernetes Events of
+// those objects.
 //
-// Events are best effort: nothing waits for them, and client-go bounds them by object and by time. The package must not know why something is
-// not enforced, only whom to tell.
+// Events are best effort: nothing waits for them, and client-go bounds them by object and by time. The package must not
+// know why something is not enforced, only whom to tell.
 //
 //	r := daemon.newEventReporter(ctx, client, "node1")
 //	r.Policy(enforce.InvalidPolicy{...}) // Warning Invalid networkpolicy/web: allows nothing until it is mended: ...
@@ -30,7 +31,8 @@ type eventReporter struct {
 	node     string
 }
 
-// NewReporter returns a reporter for a node, which sends Events until the context ends. Without a client it reports nothing.
+// NewReporter returns a reporter for a node, which sends Events until the context ends. Without a client it reports
+// nothing.
 func newEventReporter(ctx context.Context, client kubernetes.Interface, node string) *eventReporter {
 	r := &eventReporter{node: node}
 	if client != nil {
@@ -74,7 +76,8 @@ func (r *eventReporter) Staged(n staging.Notice) {
 	r.recorder.Eventf(policyReference(n.Key.Namespace, n.Key.Name, n.UID), kind, reason, "node %s: %s", r.node, n.Text)
 }
 
-// policyReference returns what Events name as their object: a ClusterNetworkPolicy if there is no namespace. Its Events are in the namespace default.
+// policyReference returns what Events name as their object: a ClusterNetworkPolicy if there is no namespace. Its Events
+// are in the namespace default.
 func policyReference(namespace, name string, uid types.UID) *corev1.ObjectReference {
 	o := &corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy", Namespace: namespace, Name: name, UID: uid}
 	if namespace == "" {

@@ -164,7 +164,8 @@ func registerManifests(f *pflag.FlagSet, directory *string) {
 	cli.Directory(f, "manifests")
 }
 
-// interfaceName matches what the kernel and iptables accept as the name of an interface, or as a prefix of names followed by +.
+// interfaceName matches what the kernel and iptables accept as the name of an interface, or as a prefix of names
+// followed by +.
 var interfaceName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,15}$|^[A-Za-z0-9._-]{1,14}\+$`)
 
 // maxPcapSize is the maximum of --ulogd-pcap-size, in MiB.
@@ -253,8 +254,9 @@ const (
 	actionReturn = "RETURN"
 )
 
-// action returns the verdict on allowed packets. On a host without Kubernetes, another program owns the network of containers, such as Docker,
-// whose rules further down in FORWARD separate bridges: an ACCEPT before those rules would connect the bridges.
+// action returns the verdict on allowed packets. On a host without Kubernetes, another program owns the network of
+// containers, such as Docker, whose rules further down in FORWARD separate bridges: an ACCEPT before those rules would
+// connect the bridges.
 func (o *options) action() string {
 	switch {
 	case o.allowAction != "":

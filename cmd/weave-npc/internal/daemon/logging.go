@@ -51,7 +51,8 @@ func parseLevel(level string) (slog.Level, error) {
 	return 0, errors.Errorf("--log-level: %q is none of debug, info, warning and error", level)
 }
 
-// plainText replaces errors and stringers by their text, in JSON as in text: an error that is formatted in full includes its stack.
+// plainText replaces errors and stringers by their text, in JSON as in text: an error that is formatted in full
+// includes its stack.
 func plainText(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case slog.Level, time.Time:

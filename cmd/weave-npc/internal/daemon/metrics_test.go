@@ -31,7 +31,8 @@ import (
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// allMetrics returns a registry with every metric of weave-npc. A connection that is denied would be allowed by a staged policy.
+// allMetrics returns a registry with every metric of weave-npc. A connection that is denied would be allowed by a
+// staged policy.
 func allMetrics(t *testing.T) *prometheus.Registry {
 	r := newRegistry()
 	m := controller.New(enforce.Config{NodeName: "node1"})
@@ -59,7 +60,8 @@ func allMetrics(t *testing.T) *prometheus.Registry {
 	return r
 }
 
-// TestMetricsFollowTheRules lints the metrics by the rules of Prometheus. One name is an exception, as it comes from the original weave-npc.
+// TestMetricsFollowTheRules lints the metrics by the rules of Prometheus. One name is an exception, as it comes from
+// the original weave-npc.
 func TestMetricsFollowTheRules(t *testing.T) {
 	response := httptest.NewRecorder()
 	promhttp.HandlerFor(allMetrics(t), promhttp.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -110,7 +112,8 @@ func TestMetricsPage(t *testing.T) {
 	golden.Compare(t, page, b.String())
 }
 
-// TestNoLabelHasManyValues checks that no metric has labels for pods or addresses, nor others whose values are not bounded.
+// TestNoLabelHasManyValues checks that no metric has labels for pods or addresses, nor others whose values are not
+// bounded.
 func TestNoLabelHasManyValues(t *testing.T) {
 	known := []string{"family", "direction", "kind", "protocol", "dport", "version", "goversion",
 		"from", "to", "verdict", // of namespaces, whose number of pairs is bounded

@@ -15,7 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/ulogd"
 )
 
-// observer reports what happens on this node: metrics, readiness, profiles, blocked packets, connections. Enforcement does not depend on it.
+// observer reports what happens on this node: metrics, readiness, profiles, blocked packets, connections. Enforcement
+// does not depend on it.
 type observer struct {
 	blocked          *dropped.Reporter
 	recorder         *recorder.Recorder // nil without --record-flows

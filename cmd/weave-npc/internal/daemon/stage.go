@@ -1,5 +1,5 @@
-// This part of the package has staged policies judged beside those that are enforced, and tells which are not as their annotations ask: in the log, as Events
-// and as metrics.
+// This part of the package has staged policies judged beside those that are enforced, and tells which are not as their
+// annotations ask: in the log, as Events and as metrics.
 //
 //	s, err := daemon.newStage(daemon.stageConfig{...})
 //	go src.Run(ctx, s, log) // instead of the sink of what is enforced
@@ -47,7 +47,8 @@ type stagedPolicies struct {
 	notices   *dedup.Log[notice, string, staging.Notice]
 }
 
-// notice is what notices have in common that are repeats of each other: who may edit a policy may stage it again and again.
+// notice is what notices have in common that are repeats of each other: who may edit a policy may stage it again and
+// again.
 type notice struct{ policy, text string }
 
 // New returns a Stage. It fails if the directory cannot be read.

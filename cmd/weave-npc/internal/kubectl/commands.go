@@ -1,4 +1,5 @@
-// Package kubectl has the commands that answer about policies wherever they are asked, without a node: from manifests, or from an API server.
+// Package kubectl has the commands that answer about policies wherever they are asked, without a node: from manifests,
+// or from an API server.
 //
 //	root.AddCommand(kubectl.Commands()...)
 package kubectl

@@ -120,7 +120,8 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 	return nil
 }
 
-// know reads what the explanation is based on. Services are read only if an end is not the name of a pod, as users may lack the right to.
+// know reads what the explanation is based on. Services are read only if an end is not the name of a pod, as users may
+// lack the right to.
 func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Knowledge, err error) {
 	switch {
 	case o.compare && o.Group() != "":

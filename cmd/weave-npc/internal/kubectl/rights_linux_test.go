@@ -213,7 +213,8 @@ func (c *cluster) as(user, namespace, command string) (out string, status int) {
 	return text.String(), cli.Status(ran, err)
 }
 
-// TestRightsOfReaders asks a real API server as users who have the shipped ClusterRole, the Role of one namespace, and nothing.
+// TestRightsOfReaders asks a real API server as users who have the shipped ClusterRole, the Role of one namespace, and
+// nothing.
 func TestRightsOfReaders(t *testing.T) {
 	c := newCluster(t)
 	c.addPod("shop", "web", "10.32.0.2")

@@ -1,10 +1,11 @@
-// Package rootcmd puts the commands together: weave-npc, which on Linux is the daemon, and the plug-in for kubectl. The program, and what writes its
-// manual, take them from here.
+// Package rootcmd puts the commands together: weave-npc, which on Linux is the daemon, and the plug-in for kubectl. The
+// program, and what writes its manual, take them from here.
 //
 //	root := rootcmd.Command()
 //	ran, err := root.ExecuteContextC(ctx)
 //
-// What the kernel is needed for is added in a file for Linux alone. Elsewhere both commands only answer what policies allow.
+// What the kernel is needed for is added in a file for Linux alone. Elsewhere both commands only answer what policies
+// allow.
 package rootcmd
 
 import (
@@ -62,8 +63,9 @@ func rename(cmd *cobra.Command) {
 	}
 }
 
-// prepare gives a root command its version, variables, completion and answers to mistakes. The version has cobra's text: another text needs a
-// template, and a program with templates links every exported method, which makes it half as large again.
+// prepare gives a root command its version, variables, completion and answers to mistakes. The version has cobra's
+// text: another text needs a template, and a program with templates links every exported method, which makes it half as
+// large again.
 func prepare(root *cobra.Command) *cobra.Command {
 	root.Version = cli.Version()
 	if err := completion.Prepare(root); err != nil {

@@ -84,7 +84,8 @@ type Term struct {
 	All bool
 	// Blocks are addresses, whoever has them; none if the term is about pods.
 	Blocks []ipblock.Block
-	// Name is the name of a pod, or of the workload that makes pods; empty for pods by selectors. It goes with Namespace.
+	// Name is the name of a pod, or of the workload that makes pods; empty for pods by selectors. It goes with
+	// Namespace.
 	Name string
 	// Namespace is that of the pods; empty for the namespaces that Namespaces selects.
 	Namespace        string

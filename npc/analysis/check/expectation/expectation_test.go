@@ -178,7 +178,8 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestOtherDocumentsArePassedOver shows that expectations may be among manifests, and that each document has its own assumptions.
+// TestOtherDocumentsArePassedOver shows that expectations may be among manifests, and that each document has its own
+// assumptions.
 func TestOtherDocumentsArePassedOver(t *testing.T) {
 	files, problems := Parse("x.yaml", []byte(`apiVersion: v1
 kind: Namespace

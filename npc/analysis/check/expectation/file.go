@@ -27,7 +27,8 @@ type parser struct {
 	problems []Problem
 }
 
-// Parse reads the documents of a file that are of Kind; it passes over others. Each of them is a File: what one says of pods is not for another.
+// Parse reads the documents of a file that are of Kind; it passes over others. Each of them is a File: what one says of
+// pods is not for another.
 func Parse(path string, data []byte) ([]File, []Problem) {
 	p := &parser{path: path}
 	var files []File
@@ -113,7 +114,8 @@ func resolved(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// fields calls the function of each field of a mapping, and refuses fields that have none and those that are there twice.
+// fields calls the function of each field of a mapping, and refuses fields that have none and those that are there
+// twice.
 func (p *parser) fields(n *yaml.Node, known map[string]func(*yaml.Node)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

@@ -26,7 +26,8 @@ func parsePorts(text string) (ports []Port, err error) {
 	return ports, nil
 }
 
-// parsePort reads "tcp/80", "80", "8000-8100", "udp/8000-8100", "tcp" for all ports of a protocol, "postgres", "tcp/http", or "icmp".
+// parsePort reads "tcp/80", "80", "8000-8100", "udp/8000-8100", "tcp" for all ports of a protocol, "postgres",
+// "tcp/http", or "icmp".
 func parsePort(text string) (Port, error) {
 	if protocol, ok := npc.ProtocolNumber(text); ok {
 		return Port{Protocol: protocol, First: 1, Last: flow.LastPort}, nil

@@ -130,7 +130,8 @@ func isCall(word, function string) bool {
 	return strings.HasPrefix(word, function+"(") && strings.HasSuffix(word, ")")
 }
 
-// parseSelectors reads namespaces(SELECTOR), or pods(SELECTOR) or pods, both alone or before in NAMESPACE or in namespaces(SELECTOR).
+// parseSelectors reads namespaces(SELECTOR), or pods(SELECTOR) or pods, both alone or before in NAMESPACE or in
+// namespaces(SELECTOR).
 func (t *Term) parseSelectors(words []string) (err error) {
 	if isCall(words[0], "pods") {
 		if t.Pods, err = parseSelector(words[0], "pods"); err != nil {

@@ -1,5 +1,5 @@
-// Package reachability finds out which pods and addresses reach which, for all pairs at once. Pods that no policy distinguishes are one class, and are
-// evaluated once.
+// Package reachability finds out which pods and addresses reach which, for all pairs at once. Pods that no policy
+// distinguishes are one class, and are evaluated once.
 //
 //	Partition         pods and addresses by class, in one or more views of a cluster
 //	Relation          which classes reach which others, for one service
@@ -23,7 +23,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// Partition is pods and addresses by classes: two of one class get the same verdicts in each of the views that the partition was made for.
+// Partition is pods and addresses by classes: two of one class get the same verdicts in each of the views that the
+// partition was made for.
 type Partition struct {
 	classes []podClass
 	omitted []string // pods that own none of their addresses
@@ -76,12 +77,13 @@ type podClass struct {
 type end struct {
 	flow.End
 	namespace string // of the pods; empty for an address
-	// alone is set if the verdicts of the end have to be asked for one by one: they depend on the node that judges, or on other pods.
+	// alone is set if the verdicts of the end have to be asked for one by one: they depend on the node that judges, or
+	// on other pods.
 	alone bool
 }
 
-// NewPartition returns the classes of pods, by namespace/name, and of addresses in some views. The views must have the same pods at the same
-// addresses.
+// NewPartition returns the classes of pods, by namespace/name, and of addresses in some views. The views must have the
+// same pods at the same addresses.
 func NewPartition(pods []string, addrs []netip.Addr, of ...*cluster.View) *Partition {
 	p := &Partition{}
 	for _, v := range of {
@@ -134,8 +136,8 @@ type view struct {
 	labels, ports map[string]bool
 	blocks        []ipblock.Block // of all rules
 	addresses     *ipblock.Classes
-	// nodes are those whose pods get other verdicts than the pods of other nodes: an address of theirs is among those that are asked about, or
-	// one of their pods' addresses is claimed by several.
+	// nodes are those whose pods get other verdicts than the pods of other nodes: an address of theirs is among those
+	// that are asked about, or one of their pods' addresses is claimed by several.
 	nodes map[string]bool
 	// special are the addresses whose pods are in no class with others.
 	special map[netip.Addr]bool

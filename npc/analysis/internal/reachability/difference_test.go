@@ -113,7 +113,8 @@ func has(all []flow.Ports, s flow.Service) bool {
 	return false
 }
 
-// TestDifferencesAreWhatExplainAnswers compares all pairs of random worlds, with pods that claim the same addresses, and at each edge of a range.
+// TestDifferencesAreWhatExplainAnswers compares all pairs of random worlds, with pods that claim the same addresses,
+// and at each edge of a range.
 func TestDifferencesAreWhatExplainAnswers(t *testing.T) {
 	found := 0
 	for seed := range uint64(30) {

@@ -13,8 +13,8 @@ import (
 
 // Effect is what a change opens and closes besides what it is meant for.
 type Effect struct {
-	// Opens counts the pairs of pods, source and destination, between which a flow to some port is allowed that was denied before. Closes counts
-	// those between which one is denied that was allowed.
+	// Opens counts the pairs of pods, source and destination, between which a flow to some port is allowed that was
+	// denied before. Closes counts those between which one is denied that was allowed.
 	Opens  int `json:"opens"`
 	Closes int `json:"closes"`
 	// OpensOutside and ClosesOutside report whether the same holds for a pod and an address of no pod.
@@ -43,8 +43,8 @@ func (e Effect) String() string {
 // maxServices is how many ports are asked about at most.
 const maxServices = 256
 
-// Effects compares two views of the same pods at the same addresses, which differ in labels or policies. The flows of meant are what the change
-// is for, and are not counted for its service.
+// Effects compares two views of the same pods at the same addresses, which differ in labels or policies. The flows of
+// meant are what the change is for, and are not counted for its service.
 func Effects(before, after *cluster.View, intended flow.Flow) Effect {
 	outside := append(newView(before, nil).outside(), newView(after, nil).outside()...)
 	slices.SortFunc(outside, netip.Addr.Compare)

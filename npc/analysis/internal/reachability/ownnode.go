@@ -9,7 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// nodes returns a subject for each class of addresses of Nodes that no pod claims: in the same ipBlocks, and of Nodes that the same peers choose.
+// nodes returns a subject for each class of addresses of Nodes that no pod claims: in the same ipBlocks, and of Nodes
+// that the same peers choose.
 func (s *subjects) nodes() (out []Subject) {
 	var addrs []netip.Addr
 	var choose [states][]policy.Selector
@@ -71,7 +72,8 @@ type ownNodes struct {
 	known map[[states]string][]int // nodes of a pod in both worlds -> numbers of classes
 }
 
-// of returns the numbers of the classes all whose addresses the node of a pod has, in one of the worlds that the pod is in.
+// of returns the numbers of the classes all whose addresses the node of a pod has, in one of the worlds that the pod is
+// in.
 func (o *ownNodes) of(pod string, in [states]bool) []int {
 	if len(o.nodes) == 0 {
 		return nil

@@ -66,7 +66,8 @@ func (c *cells) groups() (out [][]int) {
 	return out
 }
 
-// evaluate evaluates the policies of a world for some classes in one family. The ends of classes that have none there match no selector.
+// evaluate evaluates the policies of a world for some classes in one family. The ends of classes that have none there
+// match no selector.
 func (s *subjects) evaluate(classes []int, state, family int) *evaluation {
 	p := &Partition{}
 	for _, i := range classes {
@@ -75,8 +76,8 @@ func (s *subjects) evaluate(classes []int, state, family int) *evaluation {
 	return p.evaluate(s.views[state])
 }
 
-// alikeGroups returns the classes that are alike as sources, and those that are alike as destinations: whatever is asked about the first of a group
-// holds for all of it. Most policies tell classes apart in one respect only.
+// alikeGroups returns the classes that are alike as sources, and those that are alike as destinations: whatever is
+// asked about the first of a group holds for all of it. Most policies tell classes apart in one respect only.
 func (s *subjects) alikeGroups() (sources, destinations [][]int) {
 	all := make([]int, len(s.classes))
 	for i := range all {

@@ -37,7 +37,8 @@ func (s endSet) remove(of endSet) {
 	}
 }
 
-// evaluation is the policies of one view, evaluated for the ends of a partition. It holds what is the same for every service.
+// evaluation is the policies of one view, evaluated for the ends of a partition. It holds what is the same for every
+// service.
 type evaluation struct {
 	*Partition
 	*view
@@ -50,8 +51,8 @@ type evaluation struct {
 	choices [len(npc.Directions)][]choice
 }
 
-// choice is the rules that count for a pod in one direction: those of each tier in order, those of NetworkPolicies, and whether the pod is
-// isolated at all.
+// choice is the rules that count for a pod in one direction: those of each tier in order, those of NetworkPolicies, and
+// whether the pod is isolated at all.
 type choice struct {
 	tiers    [len(policy.Tiers)][]tierRule
 	rules    []*policy.Rule
@@ -275,8 +276,8 @@ func (r *Relation) key(of choice) string {
 	return string(key)
 }
 
-// tier asks the rules of a tier about the ends of rest. It adds those that they accept to fit, and returns those that the next tier is asked
-// about: the ones that no rule matches, and the ones that a rule passes on.
+// tier asks the rules of a tier about the ends of rest. It adds those that they accept to fit, and returns those that
+// the next tier is asked about: the ones that no rule matches, and the ones that a rule passes on.
 func (r *Relation) tier(rest, fit endSet, rules []tierRule, d npc.Direction) (next endSet) {
 	next = r.newSet()
 	for _, rule := range rules {
@@ -293,7 +294,8 @@ func (r *Relation) tier(rest, fit endSet, rules []tierRule, d npc.Direction) (ne
 	return next
 }
 
-// matching returns the ends that match a rule in a direction: as its peers, and for egress with its ports. Those of ingress must match.
+// matching returns the ends that match a rule in a direction: as its peers, and for egress with its ports. Those of
+// ingress must match.
 func (r *Relation) matching(rule *policy.Rule, d npc.Direction) endSet {
 	peers := r.peersOf(rule)
 	if d == npc.Ingress {

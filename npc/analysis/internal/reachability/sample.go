@@ -9,10 +9,11 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Sample is sources and destinations whose policies decide alone: pods that own their addresses, which are no node's, and addresses of no
-// pod and no node. Several may have one address, as no two of them are together in one cluster.
+// Sample is sources and destinations whose policies decide alone: pods that own their addresses, which are no node's,
+// and addresses of no pod and no node. Several may have one address, as no two of them are together in one cluster.
 type Sample struct {
-	// sources has the sources as the other ends of ingress rules, destinations the destinations as those of egress rules.
+	// sources has the sources as the other ends of ingress rules, destinations the destinations as those of egress
+	// rules.
 	sources, destinations *evaluation
 	ingress, egress       []*choice // of destinations and of sources; nil as long as they were not asked for
 	// families holds the sources that have flows to IPv4 and to IPv6 addresses.
@@ -109,7 +110,8 @@ func (a *Answers) to(from int) endSet {
 	return a.egress[from]
 }
 
-// Find returns a source and a destination of one family between which policies allow the service, or deny it, and that are wanted.
+// Find returns a source and a destination of one family between which policies allow the service, or deny it, and that
+// are wanted.
 func (a *Answers) Find(allowed bool, wanted func(from, to int) bool) (from, to int, found bool) {
 	for to := range a.Sample.ingress {
 		admitted := a.from(to)
@@ -137,5 +139,6 @@ func (a *Answers) family(to, w int) uint64 {
 	return a.families[npc.IPv4][w] | a.families[npc.IPv6][w]
 }
 
-// Allowed reports whether policies allow the service between a source and a destination, which have an address of one family.
+// Allowed reports whether policies allow the service between a source and a destination, which have an address of one
+// family.
 func (a *Answers) Allowed(from, to int) bool { return a.from(to).has(from) && a.to(from).has(to) }

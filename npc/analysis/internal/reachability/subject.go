@@ -12,22 +12,25 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// Subject is what two worlds are compared for: a pod, Nodes that no policy of either world tells apart, or the addresses outside that none does.
+// Subject is what two worlds are compared for: a pod, Nodes that no policy of either world tells apart, or the
+// addresses outside that none does.
 type Subject struct {
 	// Pod is namespace/name; empty for addresses.
 	Pod string
-	// Nodes are the names of Nodes, and NodeAddrs their addresses. What a pod and its own node exchange is not compared.
+	// Nodes are the names of Nodes, and NodeAddrs their addresses. What a pod and its own node exchange is not
+	// compared.
 	Nodes     []string
 	NodeAddrs []netip.Addr
 	// In tells in which of the worlds the subject is, before and after.
 	In [2]bool
-	// Addr is one of the addresses, which stands for all, and Ranges are all of them if they are outside. Ranges that no subject has lie between,
-	// where all addresses are those of pods or nodes.
+	// Addr is one of the addresses, which stands for all, and Ranges are all of them if they are outside. Ranges that
+	// no subject has lie between, where all addresses are those of pods or nodes.
 	Addr   netip.Addr
 	Ranges []Stretch
 }
 
-// Stretch is a range with the number of its place among all ranges of the family: what lies between two with the numbers n and n+1 is nobody's.
+// Stretch is a range with the number of its place among all ranges of the family: what lies between two with the
+// numbers n and n+1 is nobody's.
 type Stretch struct {
 	ipblock.Range
 	Number int
@@ -57,11 +60,12 @@ type subjects struct {
 type subjectClass struct {
 	members []int
 	in      [states]bool
-	// ends are those of the first member, by world and family. A pod without an address yet has one of each family. An end is absent where has is
-	// not set.
+	// ends are those of the first member, by world and family. A pod without an address yet has one of each family. An
+	// end is absent where has is not set.
 	ends [states][families]end
 	has  [states][families]bool
-	// nodes is the number of a class of Nodes, from 1; 0 for pods and addresses. own are those of which pods see only their own node.
+	// nodes is the number of a class of Nodes, from 1; 0 for pods and addresses. own are those of which pods see only
+	// their own node.
 	nodes int
 	own   []int
 }

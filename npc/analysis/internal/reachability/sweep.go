@@ -9,8 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// scan compares two worlds for some sources and some destinations, service after service. From one to the next only those pods are asked whose rules
-// begin or cease to match.
+// scan compares two worlds for some sources and some destinations, service after service. From one to the next only
+// those pods are asked whose rules begin or cease to match.
 type scan struct {
 	*subjects
 	services []flow.Service
@@ -213,8 +213,8 @@ func (w *scan) allowed(p *plane, i, word int) uint64 {
 	return allowed & p.hasCol[word]
 }
 
-// compared returns a word of the columns whose pairs with a row count as denied in a world if it does not allow them: in the family, there is a flow,
-// or one of the two is not in the world at all.
+// compared returns a word of the columns whose pairs with a row count as denied in a world if it does not allow them:
+// in the family, there is a flow, or one of the two is not in the world at all.
 func (w *scan) compared(state, family, i, word int) uint64 {
 	p, absent := w.planes[state][family], ^w.in(state, word)
 	switch {

@@ -15,7 +15,8 @@ const (
 	closes
 )
 
-// timelines numbers the ways in which what differs may change from service to service. Number 0 is that nothing ever differs.
+// timelines numbers the ways in which what differs may change from service to service. Number 0 is that nothing ever
+// differs.
 type timelines struct {
 	steps []step
 	known map[step]uint32

@@ -1,16 +1,19 @@
-// Package order plans the order in which members of sets change that cluster network policies ask. Rules of NetworkPolicies only allow, so that to add
-// everywhere and then to remove everywhere gives each packet the verdict of before or of after. With rules that deny it does not.
+// Package order plans the order in which members of sets change that cluster network policies ask. Rules of
+// NetworkPolicies only allow, so that to add everywhere and then to remove everywhere gives each packet the verdict of
+// before or of after. With rules that deny it does not.
 //
 //	p := order.Of(changes, kernel) // p.Close, the rest of the changes, p.Open
 //
-// For the address of a peer, all tiers are one list of rules of which the first decides, as long as no Pass rule of the Admin tier gains or loses
-// the address: it is added from the first rule to the last, and then removed from the last to the first. Else it is denied what the new rules
-// deny, and not accepted any more what the old ones accept, before the Pass rules change.
+// For the address of a peer, all tiers are one list of rules of which the first decides, as long as no Pass rule of the
+// Admin tier gains or loses the address: it is added from the first rule to the last, and then removed from the last to
+// the first. Else it is denied what the new rules deny, and not accepted any more what the old ones accept, before the
+// Pass rules change.
 //
-// A local pod that gets an Admin list without having one, and another tail, is judged by the list before it goes to the tail; one that has no Admin
-// list any more goes to its tail first. Whatever the list does not decide is the tail's, so that this gives each packet the verdict of before or of
-// after, too. A pod whose Admin list is replaced and whose tail changes, or that changes its Admin list and the NetworkPolicies that are for it,
-// belongs to no tail meanwhile, and so is dropped. One whose list changes while other peers change belongs to neither.
+// A local pod that gets an Admin list without having one, and another tail, is judged by the list before it goes to the
+// tail; one that has no Admin list any more goes to its tail first. Whatever the list does not decide is the tail's, so
+// that this gives each packet the verdict of before or of after, too. A pod whose Admin list is replaced and whose tail
+// changes, or that changes its Admin list and the NetworkPolicies that are for it, belongs to no tail meanwhile, and so
+// is dropped. One whose list changes while other peers change belongs to neither.
 package order
 
 import (
@@ -39,7 +42,8 @@ type Op[T any] struct {
 	Entries []ipset.Entry
 }
 
-// Plan is what comes before all other changes, after all additions, after all local pods have left sets, and after everything.
+// Plan is what comes before all other changes, after all additions, after all local pods have left sets, and after
+// everything.
 type Plan[T any] struct{ Close, Enter, Leave, Open []Op[T] }
 
 // Kernel is what the order depends on beside the changes.
@@ -59,8 +63,8 @@ type HeldSet[T any] struct {
 	State     func(ipset.Entry) members.State
 }
 
-// Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is nothing: it reports
-// false, and k, which returns what else the order depends on, is not called.
+// Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is
+// nothing: it reports false, and k, which returns what else the order depends on, is not called.
 func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
 	if !slices.ContainsFunc(changes, func(c *Change[T]) bool { return c.Role.Cluster || c.Evaluation >= BaselineList }) {
 		return Plan[T]{}, false
@@ -90,8 +94,8 @@ type planner[T any] struct {
 	kernel Kernel[T]
 	// passing are the addresses that a Pass rule of the Admin tier gains or loses.
 	passing map[netip.Addr]struct{}
-	// gains and loses are the entries of local pods that come to an Admin list or leave one, tail those whose tail changes, and listed those that
-	// other lists of a tier judge.
+	// gains and loses are the entries of local pods that come to an Admin list or leave one, tail those whose tail
+	// changes, and listed those that other lists of a tier judge.
 	gains, loses, tail, listed [len(npc.Directions)]map[ipset.Entry]struct{}
 	// peers are the addresses that change as peers.
 	peers map[netip.Addr]struct{}
@@ -202,7 +206,8 @@ func (o *planner[T]) leaves(d npc.Direction, e ipset.Entry) bool {
 	return tail && loses && !gains && !o.closed(d, e)
 }
 
-// unwritten reports whether the Admin policies that a local pod was given do not judge it yet: an earlier transaction was interrupted.
+// unwritten reports whether the Admin policies that a local pod was given do not judge it yet: an earlier transaction
+// was interrupted.
 func (o *planner[T]) unwritten(d npc.Direction, e ipset.Entry) bool {
 	return slices.ContainsFunc(o.kernel.Unwritten, func(s HeldSet[T]) bool {
 		st := s.State(e)

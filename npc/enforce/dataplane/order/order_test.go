@@ -39,7 +39,8 @@ func pods(j order.Evaluation, height int) order.Set {
 
 func list(t policy.Tier) order.Set { return pods(order.ListOf(t), 1) }
 
-// TestS93_WhatComesFirstAndLast shows what of the changes of one transaction comes before all else, what after it, and what is left for it.
+// TestS93_WhatComesFirstAndLast shows what of the changes of one transaction comes before all else, what after it, and
+// what is left for it.
 func TestS93_WhatComesFirstAndLast(t *testing.T) {
 	v1 := order.Set{Peers: true, Height: -1}
 	change := func(name string, s order.Set, add, remove []ipset.Entry) *order.Change[string] {
@@ -159,7 +160,8 @@ func TestNetworkPoliciesAloneHaveNoOrder(t *testing.T) {
 	}
 }
 
-// TestCompare orders Admin rules before those of NetworkPolicies, and these before Baseline rules; lists before what leads to them.
+// TestCompare orders Admin rules before those of NetworkPolicies, and these before Baseline rules; lists before what
+// leads to them.
 func TestCompare(t *testing.T) {
 	in := []order.Set{rule(policy.Deny, 1), rule(policy.Accept, 2), {Height: -1}, baselineRule(policy.Deny), list(policy.Admin), pods(order.ListOf(policy.Admin), 2)}
 	if !slices.IsSortedFunc(in, order.Compare) {

@@ -7,8 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Role is what becomes of packets of a set's members, where that depends on the order in which members change. The zero Role is that of a
-// set that NetworkPolicies ask, whose rules allow.
+// Role is what becomes of packets of a set's members, where that depends on the order in which members change. The zero
+// Role is that of a set that NetworkPolicies ask, whose rules allow.
 type Role struct {
 	// Cluster is set for a set that a rule of a cluster network policy asks.
 	Cluster bool
@@ -32,7 +32,8 @@ func (r Role) tier() int {
 	return 0
 }
 
-// Effect returns what the rules do in effect with packets that come as far as these: to pass the Baseline tier is to be accepted.
+// Effect returns what the rules do in effect with packets that come as far as these: to pass the Baseline tier is to be
+// accepted.
 func (r Role) Effect() policy.Action {
 	if r.Cluster && r.Baseline && r.Action == policy.Pass {
 		return policy.Accept
@@ -40,11 +41,13 @@ func (r Role) Effect() policy.Action {
 	return r.Action
 }
 
-// Evaluation is what the chain does that members of a set of local pods are sent to, or that asks for them. It is zero for other sets.
+// Evaluation is what the chain does that members of a set of local pods are sent to, or that asks for them. It is zero
+// for other sets.
 type Evaluation uint8
 
 const (
-	// Tail sets say where a pod's packets are judged after the Admin tier: default-allow, Baseline policies or NetworkPolicies.
+	// Tail sets say where a pod's packets are judged after the Admin tier: default-allow, Baseline policies or
+	// NetworkPolicies.
 	Tail Evaluation = iota + 1
 	// BaselineList is the tail of a pod with Baseline policies.
 	BaselineList
@@ -74,7 +77,8 @@ type Set struct {
 	Height int
 }
 
-// Compare orders sets of local pods by their heights above the rules that they lead to, and sets of equal heights, as others, by their roles.
+// Compare orders sets of local pods by their heights above the rules that they lead to, and sets of equal heights, as
+// others, by their roles.
 func Compare(a, b Set) int {
 	return cmp.Or(cmp.Compare(a.Height, b.Height), cmp.Compare(a.Role.tier(), b.Role.tier()), cmp.Compare(a.Role.Rank, b.Role.Rank))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Assign finds the lists of the pods that may have others now, and writes the rules that changed. It returns the pods that have other
-// lists, or are denied something else. Prune is to be called once they have been placed.
+// Assign finds the lists of the pods that may have others now, and writes the rules that changed. It returns the pods
+// that have other lists, or are denied something else. Prune is to be called once they have been placed.
 func (t *Tiers) Assign() []*index.Pod {
 	if len(t.changed) == 0 {
 		return nil
@@ -45,8 +45,8 @@ type assignment struct {
 	Effect
 }
 
-// assign finds a pod's combinations of policies, which are ordered. It reports whether they, or what they may do, are others than before. What
-// is known for one pod holds for others that the same policies choose.
+// assign finds a pod's combinations of policies, which are ordered. It reports whether they, or what they may do, are
+// others than before. What is known for one pod holds for others that the same policies choose.
 func (t *Tiers) assign(st *podState, ordered []*enforced, known map[string]assignment) (moved bool) {
 	selected := make([]byte, (len(ordered)+7)/8) // a bit for each policy
 	for i, p := range ordered {
@@ -113,8 +113,8 @@ func (t *Tiers) Prune() {
 	t.closed.prune(func() bool { return t.ActiveTiers().Node })
 }
 
-// rank gives the sets of the rules of policies, which are ordered, their roles: what the rules do with members, and in which order they come.
-// Subjects come in the same order.
+// rank gives the sets of the rules of policies, which are ordered, their roles: what the rules do with members, and in
+// which order they come. Subjects come in the same order.
 func (t *Tiers) rank(ordered []*enforced) {
 	next := 0
 	for _, p := range ordered {

@@ -43,12 +43,14 @@ func (c *counts) add(e Effect, n int) {
 	}
 }
 
-// deniesNode reports whether policies may deny the pod its node. One that a NetworkPolicy isolates never meets the Baseline tier.
+// deniesNode reports whether policies may deny the pod its node. One that a NetworkPolicy isolates never meets the
+// Baseline tier.
 func (e Effect) deniesNode(isolated bool) bool {
 	return e.Node[policy.Admin] || e.Node[policy.Baseline] && !isolated
 }
 
-// closed are the sets of the local pods whose packets to this node are dropped. They are there while some may be denied their node.
+// closed are the sets of the local pods whose packets to this node are dropped. They are there while some may be denied
+// their node.
 type closed [len(npc.Families)]*dataplane.Set
 
 // follow makes the sets desired if they are needed. It reports whether they were not there.

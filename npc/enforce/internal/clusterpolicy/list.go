@@ -16,8 +16,8 @@ import (
 // sharedID is the id of the list that several combinations share.
 const sharedID = "shared"
 
-// list is a chain with the rules of policies in order, and the local pods that are led there. It is there for one combination of policies, or
-// shared by several: then each rule also matches the subject of its policy.
+// list is a chain with the rules of policies in order, and the local pods that are led there. It is there for one
+// combination of policies, or shared by several: then each rule also matches the subject of its policy.
 type list struct {
 	*lists
 	id, about string

@@ -14,8 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// maxLists limits the lists of a tier and direction. With more combinations of policies, the last list is shared by all that have none of
-// their own: packets are matched with one list after the other.
+// maxLists limits the lists of a tier and direction. With more combinations of policies, the last list is shared by all
+// that have none of their own: packets are matched with one list after the other.
 const maxLists = 16
 
 // lists are the lists of one tier and direction, and what leads to them, which is there while there is a list.
@@ -28,7 +28,8 @@ type lists struct {
 	combinations map[string]*combination
 	byID         map[string]*list
 	roots        [len(npc.Families)]*dataplane.Chain
-	// held is set if lists that were found stay because input is missing, and occupied if the kernel sent pods to lists when it was looked at last.
+	// held is set if lists that were found stay because input is missing, and occupied if the kernel sent pods to lists
+	// when it was looked at last.
 	held, occupied bool
 	// pods are the local pods that have a list.
 	pods [len(npc.Families)]*dataplane.Set
@@ -68,8 +69,8 @@ func (ls *lists) combine(policies []*enforced) *combination {
 	return c
 }
 
-// distribute finds the list of each combination, and calls moved with the pods of those that have another one now. Which combinations have
-// lists of their own follows from the combinations alone.
+// distribute finds the list of each combination, and calls moved with the pods of those that have another one now.
+// Which combinations have lists of their own follows from the combinations alone.
 func (ls *lists) distribute(base *rules.Base, moved func(*index.Pod)) {
 	maps.DeleteFunc(ls.combinations, func(_ string, c *combination) bool { return len(c.pods) == 0 })
 	all := slices.SortedFunc(maps.Values(ls.combinations), func(a, b *combination) int { return strings.Compare(a.id, b.id) })
@@ -161,8 +162,8 @@ func (ls *lists) look() {
 	})
 }
 
-// leads reports whether something has to lead to lists: there are some, or some were found and stay, or the kernel still sends pods to those that there
-// were. They come to their tails before they cease to be judged here.
+// leads reports whether something has to lead to lists: there are some, or some were found and stay, or the kernel
+// still sends pods to those that there were. They come to their tails before they cease to be judged here.
 func (ls *lists) leads() bool { return ls.held || ls.occupied || len(ls.byID) > 0 }
 
 // prune drops the lists that no pod has.

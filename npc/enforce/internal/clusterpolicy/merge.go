@@ -12,8 +12,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// entry is a rule of a list in the kernel: a rule of a policy with one peer and some ports, or several that do the same with the same ports and
-// with no other action between them. They ask for their peers by one list of sets, which takes a packet less time than one rule after the other.
+// entry is a rule of a list in the kernel: a rule of a policy with one peer and some ports, or several that do the same
+// with the same ports and with no other action between them. They ask for their peers by one list of sets, which takes
+// a packet less time than one rule after the other.
 type entry struct {
 	// subject is the id of the policy whose subject is asked for; empty where all pods of the list are subjects.
 	subject string
@@ -28,8 +29,8 @@ type policyRule struct {
 	rules.Rule
 }
 
-// entriesOf returns the rules of policies of a tier for each family, in order, and the sets of those that are several in one. In a shared list
-// rules of different policies are for different subjects.
+// entriesOf returns the rules of policies of a tier for each family, in order, and the sets of those that are several
+// in one. In a shared list rules of different policies are for different subjects.
 func entriesOf(policies []*enforced, t policy.Tier, d npc.Direction, shared bool) (out [len(npc.Families)][]entry, unions []rules.Set) {
 	for run := range runs(policies, d, shared) {
 		subject, action := "", run[0].action(d)

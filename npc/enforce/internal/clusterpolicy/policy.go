@@ -18,8 +18,8 @@ import (
 // Policy is a compiled ClusterNetworkPolicy. It does not change.
 type Policy struct {
 	policy.Cluster
-	// id tells the policy from others as long as its tier and its subject stay: an edit of both these and the rules is one policy that goes and
-	// another that comes.
+	// id tells the policy from others as long as its tier and its subject stay: an edit of both these and the rules is
+	// one policy that goes and another that comes.
 	id string
 }
 

@@ -1,5 +1,5 @@
-// Package clusterpolicy knows the cluster network policies, which local pods they choose, and where their rules are. Local pods that the same policies of a
-// tier choose share a list: a chain with the rules of these policies, in order.
+// Package clusterpolicy knows the cluster network policies, which local pods they choose, and where their rules are.
+// Local pods that the same policies of a tier choose share a list: a chain with the rules of these policies, in order.
 //
 //	t.SetPolicy(policy)        // or t.Update(change) after a change of a pod
 //	for _, p := range t.Assign() {
@@ -82,7 +82,8 @@ func (t *Tiers) ActiveTiers() (j rules.ActiveTiers) {
 	return j
 }
 
-// Look finds out whether the kernel still sends pods to lists, and reports whether Judging returns something else by that.
+// Look finds out whether the kernel still sends pods to lists, and reports whether Judging returns something else by
+// that.
 func (t *Tiers) Look() bool {
 	before := t.ActiveTiers()
 	for _, tier := range policy.Tiers {
@@ -257,9 +258,10 @@ func (t *Tiers) Asked(q *index.Pod, tier policy.Tier, d npc.Direction) iter.Seq[
 	}
 }
 
-// Memberships adds the memberships that lists give a local pod to out, without those in directions in which it is closed, and without
-// Baseline lists in directions in which a NetworkPolicy isolates it. An address of which it cannot be told whose the packets are does not
-// reach the node if policies may deny that to another pod that claims it, or to the pod itself while it is closed.
+// Memberships adds the memberships that lists give a local pod to out, without those in directions in which it is
+// closed, and without Baseline lists in directions in which a NetworkPolicy isolates it. An address of which it cannot
+// be told whose the packets are does not reach the node if policies may deny that to another pod that claims it, or to
+// the pod itself while it is closed.
 func (t *Tiers) Memberships(p *index.Pod, isolated func(*index.Pod) [len(npc.Directions)]bool,
 	closed func(a netip.Addr) [len(npc.Directions)]bool, out []index.Membership) []index.Membership {
 	st := t.pods[p]
@@ -298,7 +300,8 @@ func (c *combination) memberships(f npc.Family, e ipset.Entry, out []index.Membe
 
 // Counts are numbers for metrics, and for the gate.
 type Counts struct {
-	// Policies is the number of policies in the cluster, and Invalid that of those that are not enforced as they are meant.
+	// Policies is the number of policies in the cluster, and Invalid that of those that are not enforced as they are
+	// meant.
 	Policies, Invalid int
 	// Denied is the number of local pods that a policy may deny something.
 	Denied [len(npc.Directions)]int
@@ -309,7 +312,8 @@ func (t *Tiers) Counts() Counts {
 	return Counts{Policies: len(t.policies), Invalid: t.reports.Len(), Denied: t.counts.denied}
 }
 
-// Inert returns the names of those that decide nothing, because their tier or their subject is not understood, in order.
+// Inert returns the names of those that decide nothing, because their tier or their subject is not understood, in
+// order.
 func (t *Tiers) Inert() (names []string) {
 	for name, p := range t.policies {
 		if p.Inert {

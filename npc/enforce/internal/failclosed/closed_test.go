@@ -125,7 +125,8 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// TestNextDeadline shows when time alone changes what is dropped: when a watch has been broken for long, and when a pod has vanished long ago.
+// TestNextDeadline shows when time alone changes what is dropped: when a watch has been broken for long, and when a pod
+// has vanished long ago.
 func TestNextDeadline(t *testing.T) {
 	w := newHarness(t, nil, "in/a {node: node1, addrs: [10.32.1.2]}", "in/b {node: node1, addrs: [10.32.1.3]}",
 		"shop/free {node: node1, addrs: [10.32.1.4]}")

@@ -1,5 +1,5 @@
-// Package failclosed closes the addresses that may belong to pods that are not known yet, exactly as long as that has to be: it fills, for each
-// direction, a set of the unknown addresses whose packets are dropped. It logs when they are.
+// Package failclosed closes the addresses that may belong to pods that are not known yet, exactly as long as that has
+// to be: it fills, for each direction, a set of the unknown addresses whose packets are dropped. It logs when they are.
 //
 //	g.Follow(pod, isolated)           // after each change of a local pod: does it wait for its address?
 //	g.Update(facts)                   // before each plan
@@ -124,10 +124,10 @@ func (g *Filter) Vanish(a netip.Addr, p *index.Pod, isolated [len(npc.Directions
 // Appear opens a closed address to the pod that has it now.
 func (g *Filter) Appear(a netip.Addr) { delete(g.deletedPods.pods, a) }
 
-// Recall finds, once, the isolated pods of a family that vanished before weave-npc started: those whose addresses a weave-npc before
-// had closed, and those that the kernel still has as local pods and that have no object any more. Their addresses stay
-// closed as if they had vanished now. allowed are the sets of the local pods that nothing isolates, by direction; those that Admin policies choose
-// may be denied something all the same.
+// Recall finds, once, the isolated pods of a family that vanished before weave-npc started: those whose addresses a
+// weave-npc before had closed, and those that the kernel still has as local pods and that have no object any more.
+// Their addresses stay closed as if they had vanished now. allowed are the sets of the local pods that nothing
+// isolates, by direction; those that Admin policies choose may be denied something all the same.
 func (g *Filter) Recall(f npc.Family, allowed []*dataplane.Set, facts Facts) {
 	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Sets.Loaded() {
 		g.deletedPods.recall(g.tables[f], g.sets[f][:], allowed, facts.Now)
@@ -160,8 +160,8 @@ func (g *Filter) closedBy(d npc.Direction, f Facts) string {
 	return ""
 }
 
-// Closed returns which addresses the gate drops packets of in a direction, and why; both are empty if it is open, or if nothing is known
-// that it could close.
+// Closed returns which addresses the gate drops packets of in a direction, and why; both are empty if it is open, or if
+// nothing is known that it could close.
 func (g *Filter) Closed(d npc.Direction, f Facts) (what, why string) {
 	if why = g.closedBy(d, f); why == "" {
 		return "", ""
@@ -249,8 +249,8 @@ func (g *Filter) set(f npc.Family, d npc.Direction, want entries) {
 	g.closed[f][d] = want
 }
 
-// NextDeadline returns when time alone changes what is wanted, after the time of the last update; zero if it does not. It may have passed
-// meanwhile.
+// NextDeadline returns when time alone changes what is wanted, after the time of the last update; zero if it does not.
+// It may have passed meanwhile.
 func (g *Filter) NextDeadline() time.Time {
 	var next time.Time
 	for _, t := range slices.Concat(g.Watches.deadlines(), g.deletedPods.deadlines()) {
@@ -261,8 +261,8 @@ func (g *Filter) NextDeadline() time.Time {
 	return next
 }
 
-// OutOfRange reports whether a pod has an address that is not in the node's range of its family. Before such an address is known,
-// its packets are not seen.
+// OutOfRange reports whether a pod has an address that is not in the node's range of its family. Before such an address
+// is known, its packets are not seen.
 func (g *Filter) OutOfRange(p *index.Pod) bool {
 	return slices.ContainsFunc(p.Owned(), g.Ranges.scope().misses)
 }

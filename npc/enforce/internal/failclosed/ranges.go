@@ -49,12 +49,12 @@ func (r *Ranges) excepts(a netip.Addr, d npc.Direction) bool {
 // Contains reports whether an address may be that of a local pod.
 func (r *Ranges) Contains(a netip.Addr) bool { return r.scope().contains(a) }
 
-// Unknown reports whether local pods' addresses can only be told once they are known: neither an interface nor a range is given, and
-// the node has none.
+// Unknown reports whether local pods' addresses can only be told once they are known: neither an interface nor a range
+// is given, and the node has none.
 func (r *Ranges) Unknown() bool { return r.scope().String() == "" }
 
-// Set takes the node's own ranges of pod addresses, once they are known, and reports whether they change anything. Ranges that the
-// operator gave come before them.
+// Set takes the node's own ranges of pod addresses, once they are known, and reports whether they change anything.
+// Ranges that the operator gave come before them.
 func (r *Ranges) Set(ranges []netip.Prefix) (changed bool) {
 	if r.configured || slices.Equal(r.ranges, ranges) {
 		return false
@@ -88,8 +88,9 @@ func (r *Ranges) set(ranges []netip.Prefix) {
 	}
 }
 
-// SetUplinks records whether a port of the pods' bridge leads away from the pods of this node. behind are the prefixes that the node routes
-// to by such ports, here those of them that it finds on the bridge after all: the longest that holds an address counts.
+// SetUplinks records whether a port of the pods' bridge leads away from the pods of this node. behind are the prefixes
+// that the node routes to by such ports, here those of them that it finds on the bridge after all: the longest that
+// holds an address counts.
 func (r *Ranges) SetUplinks(uplink bool, behind, here []netip.Prefix) {
 	r.uplink = uplink
 	if !uplink && r.behind[npc.IPv4] == nil {

@@ -28,8 +28,8 @@ type closed struct {
 	warned bool
 }
 
-// Closed logs that the gate closes or opens in a direction, and warns if it is closed for long. what describes the dropped
-// addresses; an empty why means open.
+// Closed logs that the gate closes or opens in a direction, and warns if it is closed for long. what describes the
+// dropped addresses; an empty why means open.
 func (r *Reporter) Closed(direction, what, why string, now time.Time) {
 	if r.closed == nil {
 		r.closed = map[string]closed{}
@@ -51,8 +51,8 @@ func (r *Reporter) Closed(direction, what, why string, now time.Time) {
 	r.closed[direction] = c
 }
 
-// Open logs the local pods that the gate does not protect because they are outside the ranges, when they change, and warns
-// if no range is known for long.
+// Open logs the local pods that the gate does not protect because they are outside the ranges, when they change, and
+// warns if no range is known for long.
 func (r *Reporter) Open(outOfRangePods []string, noPodRange bool, now time.Time) {
 	names := strings.Join(outOfRangePods, ", ")
 	if names != "" && names != r.outOfRangePods {

@@ -56,9 +56,9 @@ func (s scope) misses(a netip.Addr) bool {
 	return !s.byInterface() && slices.ContainsFunc(s.Ranges, ofFamily) && !s.contains(a)
 }
 
-// excepts reports whether the gate could drop packets to (dst) or from the address of a known pod of another node, so that
-// the address must be excepted. Behind the pods' interface there are such pods only if it has an uplink. Packets from them,
-// and bridged packets to them, are identified by the uplink; routed packets to them only by their addresses.
+// excepts reports whether the gate could drop packets to (dst) or from the address of a known pod of another node, so
+// that the address must be excepted. Behind the pods' interface there are such pods only if it has an uplink. Packets
+// from them, and bridged packets to them, are identified by the uplink; routed packets to them only by their addresses.
 func (s scope) excepts(a netip.Addr, dst, uplink bool) bool {
 	if s.Interface != "" {
 		return dst && uplink

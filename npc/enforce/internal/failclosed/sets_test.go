@@ -118,7 +118,8 @@ func TestEachDirectionHasItsOwnGate(t *testing.T) {
 	w.drops(npc.Egress, "")
 }
 
-// TestEntriesThatWereTaken shows that an address stays closed that a remote pod had for a moment, which took the entry with it.
+// TestEntriesThatWereTaken shows that an address stays closed that a remote pod had for a moment, which took the entry
+// with it.
 func TestEntriesThatWereTaken(t *testing.T) {
 	w := newHarness(t, nil, "in/z {node: node1, addrs: [10.32.1.2], staleAddrs: true}")
 	want := entryTexts(w.Sets(npc.IPv4)[npc.Ingress])

@@ -58,8 +58,8 @@ func (v *deletedPods) deadlines() (out []time.Time) {
 	return out
 }
 
-// recall finds the pods that the kernel still has and that have no object. gates are the gate's sets, and allowed those of the
-// local pods that nothing isolates, by direction.
+// recall finds the pods that the kernel still has and that have no object. gates are the gate's sets, and allowed those
+// of the local pods that nothing isolates, by direction.
 func (v *deletedPods) recall(t *dataplane.Table, failClosedSets, allowed []*dataplane.Set, now time.Time) {
 	if v.recalled[t.Family] {
 		return

@@ -9,7 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 )
 
-// TestRecall shows which addresses are closed after a restart, because their pods were isolated before and vanished meanwhile.
+// TestRecall shows which addresses are closed after a restart, because their pods were isolated before and vanished
+// meanwhile.
 func TestRecall(t *testing.T) {
 	const web = "in/web {node: node1, addrs: [10.32.1.2]}"
 	for _, c := range []struct {
@@ -87,8 +88,8 @@ func TestWhenVanishedPodsAreRecalled(t *testing.T) {
 	})
 }
 
-// TestPodsThatAreHeld shows that pods that the kernel has and no object accounts for close the gate while the node is missing, and that their
-// isolation is remembered if they vanish.
+// TestPodsThatAreHeld shows that pods that the kernel has and no object accounts for close the gate while the node is
+// missing, and that their isolation is remembered if they vanish.
 func TestPodsThatAreHeld(t *testing.T) {
 	w := newHarness(t, nil, "both/web {node: node1, addrs: [10.32.1.2]}").restart()
 	w.facts.Missing = npc.NodeMissing

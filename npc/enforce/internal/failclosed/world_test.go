@@ -28,7 +28,8 @@ import (
 //	vanish shop/web                               it is gone, and had not finished
 //	node 10.32.1.1                                the node itself has the addresses
 //
-// Pods of namespaces that begin with "in" are isolated for ingress, those of "out" for egress, those of "both" in both directions.
+// Pods of namespaces that begin with "in" are isolated for ingress, those of "out" for egress, those of "both" in both
+// directions.
 type harness struct {
 	*testing.T
 	*Filter

@@ -59,8 +59,8 @@ func (x *Addresses) isNode(a netip.Addr) bool {
 	return own || x.hosts[a] > 0
 }
 
-// Refused reports whether a pod cannot own an address: no pod owns one of this node's, and a pod of another node none that
-// some pod's status.hostIPs contains. What other objects say takes no address from a local pod.
+// Refused reports whether a pod cannot own an address: no pod owns one of this node's, and a pod of another node none
+// that some pod's status.hostIPs contains. What other objects say takes no address from a local pod.
 func (x *Addresses) Refused(a netip.Addr, p *Pod) bool {
 	_, own := x.ofNode[a]
 	return own || p.Node != x.node && x.hosts[a] > 0
@@ -162,8 +162,8 @@ func (x *Addresses) Conflicting(p *Pod) (owners []*Pod) {
 	return owners
 }
 
-// conflicts adds what contradicts a local pod's claim to an address. Of two local pods, the owner's claim is contradicted. hostedAt returns
-// a pod that names an address as its node's.
+// conflicts adds what contradicts a local pod's claim to an address. Of two local pods, the owner's claim is
+// contradicted. hostedAt returns a pod that names an address as its node's.
 func (x *Addresses) conflicts(p *Pod, a netip.Addr, hostedAt func(netip.Addr) *Pod, out []ipowner.Conflict) []ipowner.Conflict {
 	if _, own := x.ofNode[a]; own {
 		return append(out, ipowner.Conflict{Addr: a, Kind: ipowner.OfNode, Pod: p.ref()})

@@ -21,7 +21,8 @@ const (
 	deleting = "shop/older {node: node1, addrs: [10.32.1.2], deleting: true}"
 )
 
-// TestOwners shows who owns 10.32.1.2, who else claims it, whose claim its owner's sets depend on, and what reports name it.
+// TestOwners shows who owns 10.32.1.2, who else claims it, whose claim its owner's sets depend on, and what reports
+// name it.
 func TestOwners(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -111,8 +112,8 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestPlace shows that a pod is in the sets that others want it in as long as they do, and that it is an exception in a set of networks even
-// if the set took the entry for something else meanwhile.
+// TestPlace shows that a pod is in the sets that others want it in as long as they do, and that it is an exception in a
+// set of networks even if the set took the entry for something else meanwhile.
 func TestPlace(t *testing.T) {
 	w := newHarness(t, "shop/far {node: node2, addrs: [10.32.2.2]}")
 	p, a := w.pod("shop/far"), addrs("10.32.2.2")[0]

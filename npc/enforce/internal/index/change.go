@@ -12,8 +12,8 @@ import (
 type Change struct {
 	// Pod is the pod that was set or deleted; nil if nothing of it changed.
 	Pod *Pod
-	// Reselected is set if policies may select the pod that did not before, or no longer: it became local or is local no more, or it is and
-	// has other labels.
+	// Reselected is set if policies may select the pod that did not before, or no longer: it became local or is local
+	// no more, or it is and has other labels.
 	Reselected bool
 	// Edited is set if the pod was there before, and has other labels or named ports.
 	Edited bool

@@ -31,8 +31,8 @@ func changes(t *testing.T, cases []changeCase) {
 	}
 }
 
-// TestChangesOfPods shows what is reported of a pod that comes, changes and goes. Only a local pod can be selected by policies. Pods of shop
-// with role=client are asked for as peers.
+// TestChangesOfPods shows what is reported of a pod that comes, changes and goes. Only a local pod can be selected by
+// policies. Pods of shop with role=client are asked for as peers.
 func TestChangesOfPods(t *testing.T) {
 	const local, remote = "shop/web {node: node1, addrs: [10.32.1.2]}", "shop/web {node: node2, addrs: [10.32.2.2]}"
 	changes(t, []changeCase{
@@ -88,8 +88,8 @@ func TestChangesOfContestedAddresses(t *testing.T) {
 	})
 }
 
-// TestChangesOfNodes shows what addresses of nodes do: no pod owns one of this node, and no pod of another node one that some pod's
-// status.hostIPs contains.
+// TestChangesOfNodes shows what addresses of nodes do: no pod owns one of this node, and no pod of another node one
+// that some pod's status.hostIPs contains.
 func TestChangesOfNodes(t *testing.T) {
 	const local, remote = "shop/web {node: node1, addrs: [10.32.1.2]}", "shop/web {node: node2, addrs: [10.32.1.2]}"
 	const agent = "ops/agent {node: node3, hostNetwork: true, hostAddrs: [10.32.1.2]}"
@@ -110,7 +110,8 @@ func TestChangesOfNodes(t *testing.T) {
 	})
 }
 
-// TestAddressesLeaveAtOnce shows that an address leaves every set of its former owner when it changes hands, before anybody places pods.
+// TestAddressesLeaveAtOnce shows that an address leaves every set of its former owner when it changes hands, before
+// anybody places pods.
 func TestAddressesLeaveAtOnce(t *testing.T) {
 	w := newHarness(t, "shop/web {node: node1, addrs: [10.32.1.2, 10.32.1.3], labels: {role: client}, ports: [{name: http, protocol: 6, port: 80}]}")
 	w.use("shop/p", `{podSelector: {matchLabels: {role: client}}, ingress: [{from: [{podSelector: {}}], ports: [{port: http}]}]}`)
@@ -133,7 +134,8 @@ func TestAddressesLeaveAtOnce(t *testing.T) {
 		port http/tcp of local pods with role=client in shop: 10.32.1.3,tcp:80 of shop/web`)
 }
 
-// TestAddressesFromBeforeTheBoot shows that a status of a pod of this node counts only if a container was started since the node was.
+// TestAddressesFromBeforeTheBoot shows that a status of a pod of this node counts only if a container was started since
+// the node was.
 func TestAddressesFromBeforeTheBoot(t *testing.T) {
 	boot := time.Date(2024, 1, 2, 0, 0, 0, 0, time.UTC)
 	x := New(Config{NodeName: "node1", MaxListSize: 1024, Booted: func() time.Time { return boot }}, dataplane.NewTables())
@@ -187,7 +189,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestLocalComments shows that pods that had one name, one after the other, are told apart in the set of the local pods.
+// TestLocalComments shows that pods that had one name, one after the other, are told apart in the set of the local
+// pods.
 func TestLocalComments(t *testing.T) {
 	w := newHarness(t)
 	var comments []string

@@ -1,5 +1,5 @@
-// Package index keeps the facts about pods, namespaces and Nodes: which pods are local, who owns which address, and which selectors match
-// which pods and Nodes. It fills the sets of the selectors that somebody uses.
+// Package index keeps the facts about pods, namespaces and Nodes: which pods are local, who owns which address, and
+// which selectors match which pods and Nodes. It fills the sets of the selectors that somebody uses.
 //
 //	change := x.SetPod(pod)                          // what became of it, as a value
 //	rendered := rules.Render(policy, "shop", "shop/web", x.Sets.FitsList)
@@ -33,7 +33,8 @@ type Config struct {
 	MaxListSize int
 }
 
-// maxListed is how many namespaces a list of their sets may have. A packet that no member holds asks them all, one after the other.
+// maxListed is how many namespaces a list of their sets may have. A packet that no member holds asks them all, one
+// after the other.
 const maxListed = 8
 
 // Index knows the pods and the namespaces.
@@ -196,7 +197,8 @@ func (x *Index) SetNamespace(n npc.Namespace) (c NamespaceChange) {
 	return c
 }
 
-// DeleteNamespace removes a namespace, if it is there and has the UID; an empty UID stands for any. Its pods are removed by themselves.
+// DeleteNamespace removes a namespace, if it is there and has the UID; an empty UID stands for any. Its pods are
+// removed by themselves.
 func (x *Index) DeleteNamespace(name string, uid types.UID) (c NamespaceChange) {
 	ns := x.namespaces[name]
 	if ns == nil || !ns.known || uid != "" && ns.UID != uid {

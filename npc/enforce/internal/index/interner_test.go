@@ -11,7 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/labelset"
 )
 
-// TestSharedLists shows that pods of one node, or of one kind, share the lists of its only address or of their only port.
+// TestSharedLists shows that pods of one node, or of one kind, share the lists of its only address or of their only
+// port.
 func TestSharedLists(t *testing.T) {
 	var i interner
 	hosts := func(texts string) []netip.Addr { return i.shareHosts(addrs(texts)) }

@@ -16,8 +16,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// nodes are the Nodes of the cluster, and the sets of the addresses of those that selectors match. Nodes are peers alone: whose an address is
-// does not depend on them.
+// nodes are the Nodes of the cluster, and the sets of the addresses of those that selectors match. Nodes are peers
+// alone: whose an address is does not depend on them.
 type nodes struct {
 	tables [len(npc.Families)]*dataplane.Table
 	byName map[string]*npc.Node
@@ -111,8 +111,8 @@ func (ns *nodes) release(s *nodeSets, user *dataplane.Owner) {
 	}
 }
 
-// resolve puts an address into its family's set if the selector matches one of the nodes that have it, and else takes it out. Of several nodes
-// the entry names the first.
+// resolve puts an address into its family's set if the selector matches one of the nodes that have it, and else takes
+// it out. Of several nodes the entry names the first.
 func (s *nodeSets) resolve(a netip.Addr, of []*npc.Node) {
 	set := s.sets[npc.FamilyOf(a)]
 	var first *npc.Node

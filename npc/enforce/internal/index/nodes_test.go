@@ -47,8 +47,8 @@ func (w *harness) deny(peers string) (end func()) {
 	return func() { w.Sets.Deprovision(sets, user) }
 }
 
-// TestS84_SetsOfNodes hold the addresses of the nodes that a selector matches, each in its family, however the nodes came to be what they are. A pod
-// that has such an address changes nothing.
+// TestS84_SetsOfNodes hold the addresses of the nodes that a selector matches, each in its family, however the nodes
+// came to be what they are. A pod that has such an address changes nothing.
 func TestS84_SetsOfNodes(t *testing.T) {
 	const all, some = "nodes: ", "nodes with zone=x: "
 	nodes := func(w *harness) {

@@ -57,10 +57,12 @@ func (p *Pod) Comment() string { return iptables.Comment(p.String()) }
 // ID tells the pod from others that had its name before.
 func (p *Pod) ID() string { return naming.Hash("pod", string(p.UID))[:10] }
 
-// LocalComment returns the comment of the pod's entries in the set of the local pods, which tells pods of one name apart.
+// LocalComment returns the comment of the pod's entries in the set of the local pods, which tells pods of one name
+// apart.
 func (p *Pod) LocalComment() string { return iptables.Comment(p.ID() + " " + p.String()) }
 
-// attrs returns the attributes of the pod's entries, and those of its entries in the set of the local pods if it is one.
+// attrs returns the attributes of the pod's entries, and those of its entries in the set of the local pods if it is
+// one.
 func (p *Pod) attrs() (attr, local ipset.Attr) {
 	if p.local {
 		local.Comment = p.LocalComment()
@@ -69,8 +71,8 @@ func (p *Pod) attrs() (attr, local ipset.Attr) {
 	return attr, local
 }
 
-// Local reports whether policies apply to the pod's packets: it is on this node, not on the host network and not finished. It may still be
-// without an address.
+// Local reports whether policies apply to the pod's packets: it is on this node, not on the host network and not
+// finished. It may still be without an address.
 func (p *Pod) Local() bool { return p.local }
 
 // Owned returns the addresses that the pod alone is taken for. The caller must not change the slice.
@@ -111,7 +113,8 @@ func sameWorkload(a, b *npc.Workload) bool { return a == b || a != nil && b != n
 // isException reports whether pods are in a set as exceptions: it is a set of networks.
 func isException(s *dataplane.Set) bool { return s.Type == ipset.HashNet }
 
-// withdraw takes an address that the pod does not own any more out of all sets. It reports whether one of them is asked who a peer is.
+// withdraw takes an address that the pod does not own any more out of all sets. It reports whether one of them is asked
+// who a peer is.
 func (p *Pod) withdraw(a netip.Addr) (asked bool) {
 	p.members = slices.DeleteFunc(p.members, func(m Membership) bool {
 		if m.Entry.Prefix.Addr() != a {

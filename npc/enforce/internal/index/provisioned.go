@@ -13,7 +13,8 @@ type Provisioned struct {
 	fixed     []*fixedSets
 }
 
-// OfRules yields the sets of pods and of nodes that one rule of a cluster network policy alone uses, with the ID of the rule.
+// OfRules yields the sets of pods and of nodes that one rule of a cluster network policy alone uses, with the ID of the
+// rule.
 func (p Provisioned) OfRules() iter.Seq2[string, *dataplane.Set] {
 	return func(yield func(string, *dataplane.Set) bool) {
 		for _, s := range p.selectors {

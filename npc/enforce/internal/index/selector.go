@@ -101,7 +101,8 @@ func (s *selector) users() map[*dataplane.Owner]struct{} {
 	return all
 }
 
-// namespaceSelector is a selector of namespaces with those that it matches, found once for all selectors of pods that ask for it.
+// namespaceSelector is a selector of namespaces with those that it matches, found once for all selectors of pods that
+// ask for it.
 type namespaceSelector struct {
 	selector labels.Selector
 	matched  map[*namespace]struct{}

@@ -303,8 +303,8 @@ func (x *Sets) FitsList(s labels.Selector) bool {
 	return n <= x.listLimit
 }
 
-// relabel lets everything follow that chooses namespaces by their labels. It returns the policies that name a selector whose namespaces
-// fit into a list only now, or no longer.
+// relabel lets everything follow that chooses namespaces by their labels. It returns the policies that name a selector
+// whose namespaces fit into a list only now, or no longer.
 func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 	refit := map[*dataplane.Owner]struct{}{}
 	for _, n := range x.namespaceSelectors {

@@ -34,8 +34,8 @@ func shop() []string {
 // local is the set of the local pods of shop.
 const local = "local pods: 10.32.1.2 of shop/web, 10.32.1.4 of ops/probe\n"
 
-// TestSetsOfSelectors shows what the sets hold that a policy of shop needs. It is the same whether the policy came before the pods or after
-// them, and nothing is left when it goes.
+// TestSetsOfSelectors shows what the sets hold that a policy of shop needs. It is the same whether the policy came
+// before the pods or after them, and nothing is left when it goes.
 func TestSetsOfSelectors(t *testing.T) {
 	from := func(peer string) string { return `{podSelector: {}, ingress: [{from: [` + peer + `]}]}` }
 	expression := func(e string) string { return from(`{podSelector: {matchExpressions: [{` + e + `}]}}`) }
@@ -92,7 +92,8 @@ func TestSetsOfSelectors(t *testing.T) {
 	}
 }
 
-// TestUsers shows that two policies share the sets that both need, that these are there as long as one of them is, and who uses which.
+// TestUsers shows that two policies share the sets that both need, that these are there as long as one of them is, and
+// who uses which.
 func TestUsers(t *testing.T) {
 	w := newHarness(t, shop()...)
 	uses := func(want string) {
@@ -176,7 +177,8 @@ func TestRelabelledNamespaces(t *testing.T) {
 	})
 }
 
-// TestRefit shows which policies have to be rendered again, because the namespaces that they name fit into a list no more, or again.
+// TestRefit shows which policies have to be rendered again, because the namespaces that they name fit into a list no
+// more, or again.
 func TestRefit(t *testing.T) {
 	const spec = `{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}`
 	w := newHarness(t)

@@ -116,8 +116,8 @@ func (w *harness) use(key, spec string) (o *dataplane.Owner, end func()) {
 	return o, func() { w.Sets.Deprovision(sets, o) }
 }
 
-// holds fails if the sets of a family do not hold what is wanted: a line for each set that somebody uses or that has members, by what it is
-// about, with its members.
+// holds fails if the sets of a family do not hold what is wanted: a line for each set that somebody uses or that has
+// members, by what it is about, with its members.
 func (w *harness) holds(f npc.Family, want string) {
 	w.Helper()
 	if diff := cmp.Diff(lines(want), lines(w.text(f))); diff != "" {

@@ -17,16 +17,16 @@ import (
 const (
 	// maxBits is how many bits tell the shards from each other; their digits end the names of nodes.
 	maxBits = 16
-	// maxNesting is how many nodes may follow each other: nf_tables takes 16 chains, gotos among them, and weave-npc's other chains are up
-	// to eight below FORWARD, with a list of Admin policies.
+	// maxNesting is how many nodes may follow each other: nf_tables takes 16 chains, gotos among them, and weave-npc's
+	// other chains are up to eight below FORWARD, with a list of Admin policies.
 	maxNesting = 7
 )
 
-// dispatchTree leads packets of isolated pods to the rules of their shard, in one direction. A packet asks a set of half of the pods that
-// remain at each rule, so that it meets as many rules as the logarithm of the shards.
+// dispatchTree leads packets of isolated pods to the rules of their shard, in one direction. A packet asks a set of
+// half of the pods that remain at each rule, so that it meets as many rules as the logarithm of the shards.
 //
-// A rule of it states only that members of a set are found by way of a chain. So surplus rules, and rules that are missing yet, mislead
-// none.
+// A rule of it states only that members of a set are found by way of a chain. So surplus rules, and rules that are
+// missing yet, mislead none.
 type dispatchTree struct {
 	direction npc.Direction
 	tables    [len(npc.Families)]*dataplane.Table
@@ -83,8 +83,8 @@ func (t *dispatchTree) remove(s *shard) {
 	}
 }
 
-// rebuild makes the tree as its shards want it. It returns the shards with another path, and the nodes that lead nowhere now, which are to
-// be dropped once no pod is in their sets.
+// rebuild makes the tree as its shards want it. It returns the shards with another path, and the nodes that lead
+// nowhere now, which are to be dropped once no pod is in their sets.
 func (t *dispatchTree) rebuild(base *rules.Base) (moved []*shard, unused []*node) {
 	t.stale = false
 	p := &treePlan{paths: map[*shard][]*node{}}

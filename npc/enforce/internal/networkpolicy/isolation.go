@@ -1,5 +1,5 @@
-// Package networkpolicy knows the policies, which local pods they isolate, and where the rules for these pods are. It keeps the chains with the
-// rules of policies, and the tree that dispatches packets to them.
+// Package networkpolicy knows the policies, which local pods they isolate, and where the rules for these pods are. It
+// keeps the chains with the rules of policies, and the tree that dispatches packets to them.
 //
 //	s.SetPolicy(policy)        // or s.Update(change) after a change of a pod
 //	for _, p := range s.Assign() {
@@ -44,8 +44,8 @@ type Isolation struct {
 	allowed  [len(npc.Families)][len(npc.Directions)]*dataplane.Set
 }
 
-// New returns an Isolation without policies. roots are the chains, by direction and family, where the dispatch to the rules of isolated
-// pods begins.
+// New returns an Isolation without policies. roots are the chains, by direction and family, where the dispatch to the
+// rules of isolated pods begins.
 func New(c Config, x *index.Index, tables [len(npc.Families)]*dataplane.Table, base *rules.Base,
 	roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain) *Isolation {
 	s := &Isolation{legacy: c.LegacyNetpol, index: x, namespaces: map[string]*namespace{},
@@ -74,7 +74,8 @@ type Counts struct {
 	Policies int
 	// Isolated is the number of local pods that are isolated.
 	Isolated [len(npc.Directions)]int
-	// Invalid is the number of policies that are not enforced as they are meant, and Denied that of those for which there is no room.
+	// Invalid is the number of policies that are not enforced as they are meant, and Denied that of those for which
+	// there is no room.
 	Invalid, Denied int
 }
 
@@ -239,8 +240,8 @@ func (s *Isolation) isolate(ns *namespace, st *podState) {
 	s.sharding.move(st)
 }
 
-// Refit has the rules of policies written anew that name sets of another kind now: a list of namespaces where a flat set was, or the
-// reverse.
+// Refit has the rules of policies written anew that name sets of another kind now: a list of namespaces where a flat
+// set was, or the reverse.
 func (s *Isolation) Refit(policies map[*dataplane.Owner]struct{}) {
 	for o := range policies {
 		ns := s.namespaces[o.Namespace]
@@ -253,8 +254,8 @@ func (s *Isolation) Refit(policies map[*dataplane.Owner]struct{}) {
 	}
 }
 
-// ReconcileBudget has the policies enforced for which there is room, the oldest first. It is for changes of policies: with pods, rules must not
-// change that are others'.
+// ReconcileBudget has the policies enforced for which there is room, the oldest first. It is for changes of policies:
+// with pods, rules must not change that are others'.
 func (s *Isolation) ReconcileBudget() {
 	if !s.activation.synced {
 		return // who is the oldest is not known

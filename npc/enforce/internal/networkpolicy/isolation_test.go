@@ -126,8 +126,8 @@ func TestRulesOfIsolatedPods(t *testing.T) {
 		-g WEAVE-NPC-DROP-EGRESS # shop: nothing allows it`)
 }
 
-// TestMemberships shows the sets that isolation puts a pod in: those of what is allowed as long as nothing isolates it, that of its rules if
-// it has any, and none if nothing allows it.
+// TestMemberships shows the sets that isolation puts a pod in: those of what is allowed as long as nothing isolates it,
+// that of its rules if it has any, and none if nothing allows it.
 func TestMemberships(t *testing.T) {
 	const allowed = "local pods that no policy isolates, "
 	for _, c := range []struct {
@@ -172,7 +172,8 @@ func TestMemberships(t *testing.T) {
 	}
 }
 
-// TestLegacyIsolation shows what Kubernetes 1.6 meant: a namespace isolates its pods for ingress, and policies only allow.
+// TestLegacyIsolation shows what Kubernetes 1.6 meant: a namespace isolates its pods for ingress, and policies only
+// allow.
 func TestLegacyIsolation(t *testing.T) {
 	w := newHarness(t, func(c *Config) { c.LegacyNetpol = true }, web, other,
 		"policy shop/p {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}]}")

@@ -51,9 +51,9 @@ func (w *harness) kernel(f npc.Family) kernel {
 	return k
 }
 
-// tree returns the rules that isolated pods are led to in a direction, from the root of the dispatch tree: a line for each set with its
-// pods, or with their number where the path goes on; at last the rules themselves, if they are
-// asked for. It fails if others are led to a chain than on from there.
+// tree returns the rules that isolated pods are led to in a direction, from the root of the dispatch tree: a line for
+// each set with its pods, or with their number where the path goes on; at last the rules themselves, if they are asked
+// for. It fails if others are led to a chain than on from there.
 func (k kernel) tree(t *testing.T, d npc.Direction, withRules bool) string {
 	var out strings.Builder
 	var visit func(chain, indent string) []string // the pods that are led on
@@ -118,7 +118,8 @@ func trimmed(text string) (out []string) {
 	return out
 }
 
-// isolated returns a line for each local pod that something isolates: the directions, each with the policies that isolate the pod.
+// isolated returns a line for each local pod that something isolates: the directions, each with the policies that
+// isolate the pod.
 func (w *harness) isolated() string {
 	var out []string
 	for p := range w.index.LocalPods() {

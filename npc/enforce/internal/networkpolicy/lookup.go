@@ -21,7 +21,8 @@ func (s *Isolation) Isolating(q *index.Pod, d npc.Direction) (out []string) {
 	return out
 }
 
-// Selecting yields the policies that select a local pod, in order of their names, and whether there is room for the rules of each.
+// Selecting yields the policies that select a local pod, in order of their names, and whether there is room for the
+// rules of each.
 func (s *Isolation) Selecting(q *index.Pod) iter.Seq2[*Policy, bool] {
 	return func(yield func(*Policy, bool) bool) {
 		ns := s.namespaces[q.Namespace]
@@ -53,8 +54,8 @@ func (s *Isolation) Uses() (out []index.Use) {
 	return out
 }
 
-// Unreachable calls found with the policies whose rules cannot be reached by some of their pods in a family, because the kernel does not
-// take a set on the path, and why.
+// Unreachable calls found with the policies whose rules cannot be reached by some of their pods in a family, because
+// the kernel does not take a set on the path, and why.
 func (s *Isolation) Unreachable(f npc.Family, found func(o *dataplane.Owner, why string)) {
 	for _, t := range s.sharding.trees {
 		for _, sh := range t.shards {

@@ -19,7 +19,8 @@ func (w *harness) reported() (out []string) {
 	return out
 }
 
-// expectReports fails if other policies are reported than those that are wanted, by the beginnings of the lines, or others counted.
+// expectReports fails if other policies are reported than those that are wanted, by the beginnings of the lines, or
+// others counted.
 func (w *harness) expectReports(when string, invalid, denied int, want ...string) {
 	w.Helper()
 	got := w.reported()
@@ -31,7 +32,8 @@ func (w *harness) expectReports(when string, invalid, denied int, want ...string
 	}
 }
 
-// TestReports shows that an invalid policy is reported once for one reason, also when it is gone by then, and not when it is mended.
+// TestReports shows that an invalid policy is reported once for one reason, also when it is gone by then, and not when
+// it is mended.
 func TestReports(t *testing.T) {
 	const up, down = "policy shop/p {podSelector: {}, policyTypes: [Up]}", "policy shop/p {podSelector: {}, policyTypes: [Down]}"
 	for _, c := range []struct {
@@ -170,7 +172,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestRefit shows that a policy is rendered anew once the namespaces that it names are too many for a list, and when they are few again.
+// TestRefit shows that a policy is rendered anew once the namespaces that it names are too many for a list, and when
+// they are few again.
 func TestRefit(t *testing.T) {
 	w := newHarness(t, nil, web, "policy shop/p {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}",
 		"policy nowhere/p {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}")

@@ -16,8 +16,9 @@ import (
 // maxDigits is how many binary digits tell the shards of a namespace from each other at most.
 const maxDigits = 6
 
-// shard is a share of a namespace's isolated pods in one direction, and all rules that are for them: pods that the same targets choose are in
-// the same shard, so that a pod that takes another's place touches no rule. A rule that is for pods of several shards stands in each.
+// shard is a share of a namespace's isolated pods in one direction, and all rules that are for them: pods that the same
+// targets choose are in the same shard, so that a pod that takes another's place touches no rule. A rule that is for
+// pods of several shards stands in each.
 type shard struct {
 	ns *namespace
 	// name tells humans which shard of which namespace it is, and gives the bits by which the dispatch tree finds it.
@@ -75,7 +76,8 @@ func (s *shard) hold(d npc.Direction, policies map[*enforced]struct{}) {
 	}
 }
 
-// digits returns how many binary digits tell the shards apart that the rules are to have, with so many targets in each on average.
+// digits returns how many binary digits tell the shards apart that the rules are to have, with so many targets in each
+// on average.
 func (rs *ruleSet) digits(targetsEach int) int {
 	if len(rs.users) <= targetsEach {
 		return 0

@@ -28,8 +28,8 @@ func TestDigits(t *testing.T) {
 	}
 }
 
-// TestShardsOfANamespace shows that pods that the same targets choose are in the same shard, that a rule for pods of several shards stands in
-// each, and that a pod that nothing allows is in none.
+// TestShardsOfANamespace shows that pods that the same targets choose are in the same shard, that a rule for pods of
+// several shards stands in each, and that a pod that nothing allows is in none.
 func TestShardsOfANamespace(t *testing.T) {
 	w := newHarness(t, func(c *Config) { c.Sharding = Sharding{Targets: 1, MaxLeaves: 9} })
 	for i, labels := range []string{"app: a", "app: a", "app: b", "app: b, tier: db", "app: c", ""} {
@@ -103,7 +103,8 @@ func TestDispatch(t *testing.T) {
 	golden.Compare(t, "testdata/dispatch.txt", got.String())
 }
 
-// TestDispatchIsBounded shows that no more chains follow each other than the kernel takes, whatever the namespaces are called.
+// TestDispatchIsBounded shows that no more chains follow each other than the kernel takes, whatever the namespaces are
+// called.
 func TestDispatchIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -165,8 +166,8 @@ func TestDispatchIsBounded(t *testing.T) {
 	}
 }
 
-// TestPathsAreMadeFromTheirLeaves shows that a pod is added to the set of its rules first and to that of the root of its path last, so that packets
-// never reach a chain without rules.
+// TestPathsAreMadeFromTheirLeaves shows that a pod is added to the set of its rules first and to that of the root of
+// its path last, so that packets never reach a chain without rules.
 func TestPathsAreMadeFromTheirLeaves(t *testing.T) {
 	w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = 0 })
 	for i := range 3 {
@@ -188,7 +189,8 @@ func TestPathsAreMadeFromTheirLeaves(t *testing.T) {
 	}
 }
 
-// TestAssign shows that each pod that has to be placed is returned once, however many reasons there are, and none that does not.
+// TestAssign shows that each pod that has to be placed is returned once, however many reasons there are, and none that
+// does not.
 func TestAssign(t *testing.T) {
 	w := newHarness(t, func(c *Config) { c.Sharding.MaxLeaves = 0 }, web, db, other, far)
 	for _, c := range []struct {
@@ -213,7 +215,8 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestAssignMovesWhatMoves shows that exactly those isolated pods have to be placed again that belong to other sets, while shards come and go.
+// TestAssignMovesWhatMoves shows that exactly those isolated pods have to be placed again that belong to other sets,
+// while shards come and go.
 func TestAssignMovesWhatMoves(t *testing.T) {
 	w := newHarness(t, func(c *Config) { c.Sharding = Sharding{Targets: 1, MaxLeaves: 1} })
 	placed := map[string][]index.Membership{}
@@ -244,8 +247,8 @@ func TestAssignMovesWhatMoves(t *testing.T) {
 	}
 }
 
-// TestShardsByTargets shows that the shard of a pod depends on the targets that choose it alone: not on their order, nor on how many policies
-// have them.
+// TestShardsByTargets shows that the shard of a pod depends on the targets that choose it alone: not on their order,
+// nor on how many policies have them.
 func TestShardsByTargets(t *testing.T) {
 	pod := &index.Pod{}
 	shardOf := func(targets ...string) string {

@@ -9,11 +9,11 @@ import (
 
 // Sharding is how the rules of isolated pods are divided.
 type Sharding struct {
-	// Targets is how many targets the policies may have whose rules stand one after the other, on average. With more the rules and their
-	// pods are divided.
+	// Targets is how many targets the policies may have whose rules stand one after the other, on average. With more
+	// the rules and their pods are divided.
 	Targets int
-	// MaxLeaves is how many shards a chain may lead to one by one. With more, half of them go to a chain of their own; with 0 there is a
-	// chain at every chance.
+	// MaxLeaves is how many shards a chain may lead to one by one. With more, half of them go to a chain of their own;
+	// with 0 there is a chain at every chance.
 	MaxLeaves int
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// harness is the isolation of the pods of node1. It gets events as text, and after each it assigns and places pods as the
-// controller does:
+// harness is the isolation of the pods of node1. It gets events as text, and after each it assigns and places pods as
+// the controller does:
 //
 //	shop/web {node: node1, addrs: [10.32.1.2]}    the pod is so now
 //	delete shop/web                               it is gone

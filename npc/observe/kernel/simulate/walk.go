@@ -27,7 +27,8 @@ type Table struct {
 	Chains map[string][]string
 	// Policies holds the policies of builtin chains. ACCEPT is the default.
 	Policies map[string]string
-	// Lenient passes over rules that cannot be parsed or lead to unknown chains, as those of other programs may. A verdict lists them.
+	// Lenient passes over rules that cannot be parsed or lead to unknown chains, as those of other programs may. A
+	// verdict lists them.
 	Lenient bool
 	parsed  map[string]rule // text -> rule, of all rules ever met
 }
@@ -76,13 +77,15 @@ type Packet struct {
 	Protocol uint8
 	// SrcPort and DstPort count for TCP, UDP and SCTP.
 	SrcPort, DstPort uint16
-	// Broadcast is set if the node's routes have the destination as the broadcast address of a network, ToAll if the frame is a broadcast.
+	// Broadcast is set if the node's routes have the destination as the broadcast address of a network, ToAll if the
+	// frame is a broadcast.
 	Broadcast, ToAll bool
 	// ToNode is set if the destination is an address of the node.
 	ToNode bool
 	// ICMPType and HopLimit count for ICMPv6.
 	ICMPType, HopLimit uint8
-	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT is set if its destination was translated.
+	// State is the connection's: NEW if empty, or ESTABLISHED, RELATED, INVALID, UNTRACKED. DNAT is set if its
+	// destination was translated.
 	State string
 	DNAT  bool
 	// Mark is the connection's mark.

@@ -1,12 +1,13 @@
-// Package directory follows the manifest files below a directory. It decides which files to read and when: it waits for files that
-// are just being written, and what a file lost or broke while somebody was writing it stays in force.
+// Package directory follows the manifest files below a directory. It decides which files to read and when: it waits for
+// files that are just being written, and what a file lost or broke while somebody was writing it stays in force.
 //
 //	Follower.Wait ─▶ Follower.Read ─▶ scan: which files there are, which of them changed, which to leave for later
 //	     ▲                                │
 //	  inotify                             ▼
 //	                       Result: files in force, problems, paths that were never read
 //
-// The package knows one file at a time: two files with the same object are none of its business, nor is who uses the objects.
+// The package knows one file at a time: two files with the same object are none of its business, nor is who uses the
+// objects.
 package directory
 
 import (
@@ -23,9 +24,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// Directory is a directory of manifests. Files named *.yaml, *.yml and *.json count, also in directories below it; hidden files, and
-// those in hidden directories, do not. A file that cannot be used is reported, and its last valid content stays in force, whole.
-// A Directory is used by one goroutine.
+// Directory is a directory of manifests. Files named *.yaml, *.yml and *.json count, also in directories below it;
+// hidden files, and those in hidden directories, do not. A file that cannot be used is reported, and its last valid
+// content stays in force, whole. A Directory is used by one goroutine.
 type Directory struct {
 	path     string
 	log      *slog.Logger
@@ -67,7 +68,8 @@ func Open(path string, log *slog.Logger) (*Directory, error) {
 	return &Directory{path: filepath.Clean(path), log: log, files: map[string]*file{}, unsynced: newUnsynced(), reporter: reporter{log: log}}, nil
 }
 
-// Read reads the files as they are now, also those that are just being written. Each is parsed by parse, such as manifest.Parse.
+// Read reads the files as they are now, also those that are just being written. Each is parsed by parse, such as
+// manifest.Parse.
 func (d *Directory) Read(parse func(path string, data []byte) manifest.File) Result {
 	return d.read(&scan{parse: parse})
 }
@@ -101,8 +103,8 @@ func (d *Directory) inForce() []File {
 	return files
 }
 
-// Report logs the problems that are new, and the files that have none any more. The problems are all that there are now. It returns the
-// number of paths with problems.
+// Report logs the problems that are new, and the files that have none any more. The problems are all that there are
+// now. It returns the number of paths with problems.
 func (d *Directory) Report(problems []manifest.Problem) (bad int) {
 	return d.reporter.report(d.files, problems)
 }

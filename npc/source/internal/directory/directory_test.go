@@ -29,7 +29,8 @@ type followed struct {
 	complete string   // the names in force when everything had been read once
 }
 
-// follow starts to follow a directory, after changes to the follower if there are some, and waits until its files have been read.
+// follow starts to follow a directory, after changes to the follower if there are some, and waits until its files have
+// been read.
 func follow(t *testing.T, dir string, change ...func(*Follower)) *followed {
 	t.Helper()
 	log, logger := sourcetest.NewJournal()
@@ -311,7 +312,8 @@ func TestADirectoryThatVanishesStaysInForce(t *testing.T) {
 	sourcetest.Eventually(t, "well again", func() bool { return f.errors() == 0 })
 }
 
-// TestADirectoryThatVanishesWhileItIsReadStaysInForce: what was listed and cannot be found is not removed if all of the directory is gone.
+// TestADirectoryThatVanishesWhileItIsReadStaysInForce: what was listed and cannot be found is not removed if all of the
+// directory is gone.
 func TestADirectoryThatVanishesWhileItIsReadStaysInForce(t *testing.T) {
 	for _, c := range []struct{ name, file, at string }{
 		{"before a directory below it is read", "a/a.yaml", "a"},
@@ -345,7 +347,8 @@ func TestADirectoryThatVanishesWhileItIsReadStaysInForce(t *testing.T) {
 	}
 }
 
-// TestADirectoryWhoseFilesVanishAllTheTimeStaysInForce: it never holds still for a walk, which says nothing about what was removed.
+// TestADirectoryWhoseFilesVanishAllTheTimeStaysInForce: it never holds still for a walk, which says nothing about what
+// was removed.
 func TestADirectoryWhoseFilesVanishAllTheTimeStaysInForce(t *testing.T) {
 	dir := sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("web", ""), "b/empty.yaml": ""})
 	d, err := Open(dir, slog.New(slog.DiscardHandler))
@@ -378,8 +381,8 @@ func TestManyProblemsOfAFileAreCut(t *testing.T) {
 	}
 }
 
-// TestAnEventIsBelievedBeforeAStamp: two writes within one tick of the file system's clock leave the same stamp, and an event makes the
-// difference.
+// TestAnEventIsBelievedBeforeAStamp: two writes within one tick of the file system's clock leave the same stamp, and an
+// event makes the difference.
 func TestAnEventIsBelievedBeforeAStamp(t *testing.T) {
 	dir := sourcetest.WriteFiles(t, map[string]string{"a.yaml": sourcetest.Pod("one", "")})
 	path := filepath.Join(dir, "a.yaml")

@@ -13,8 +13,8 @@ import (
 const (
 	// debounceLimit is how long changes wait while others keep coming.
 	debounceLimit = 300 * time.Millisecond
-	// slowRescan is the period at which the directory is read without an event, because of changes without events: on network file
-	// systems, or of a symbolic link's target.
+	// slowRescan is the period at which the directory is read without an event, because of changes without events: on
+	// network file systems, or of a symbolic link's target.
 	slowRescan = 10 * time.Second
 	// pollRescan is the period without inotify.
 	pollRescan = time.Second
@@ -68,8 +68,8 @@ func (f *Follower) Read() Result {
 	return f.read(&scan{parse: manifest.Parse, timeout: timeout{patient: true}, watch: f.watch, force: func(path string) bool { return all || dirty[path] }})
 }
 
-// Wait waits until the directory should be read again: when changes have settled, periodically, and after the time again, unless that
-// is 0. It reports false when ctx has ended.
+// Wait waits until the directory should be read again: when changes have settled, periodically, and after the time
+// again, unless that is 0. It reports false when ctx has ended.
 func (f *Follower) Wait(ctx context.Context, again time.Duration) bool {
 	f.arm(again)
 	var events <-chan fsnotify.Event

@@ -15,7 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// objectStore holds the objects of one kind. Objects in it are never changed; a changed one is put in the place of the old.
+// objectStore holds the objects of one kind. Objects in it are never changed; a changed one is put in the place of the
+// old.
 type objectStore struct {
 	version uint64
 	objects map[string]stored // by key
@@ -48,8 +49,8 @@ type entry struct {
 
 func newObjectStore() *objectStore { return &objectStore{objects: map[string]stored{}} }
 
-// replace replaces all objects and records the real differences. An object without a creation time keeps the one that it had; a new
-// one was created when its file was written.
+// replace replaces all objects and records the real differences. An object without a creation time keeps the one that
+// it had; a new one was created when its file was written.
 func (s *objectStore) replace(objects map[string]entry) Changes {
 	var c Changes
 	for _, key := range slices.Sorted(maps.Keys(objects)) {

@@ -7,9 +7,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// Nothing marks the end of a write. A file that is replaced by another one under its name is complete. One that is written in
-// place is read when nothing was written for inPlaceFor; objects that it then lacks count as removed only after truncatedFor: the
-// rest may be on its way.
+// Nothing marks the end of a write. A file that is replaced by another one under its name is complete. One that is
+// written in place is read when nothing was written for inPlaceFor; objects that it then lacks count as removed only
+// after truncatedFor: the rest may be on its way.
 const (
 	// debounce is how long nothing may happen before changes are read: an editor's save is several events.
 	debounce     = 30 * time.Millisecond
@@ -43,7 +43,8 @@ func (p *timeout) isYounger(now stamp, quiet time.Duration) bool {
 	return true
 }
 
-// isBeingWritten reports whether a file has changed so recently that it may be incomplete. It is then looked at again later.
+// isBeingWritten reports whether a file has changed so recently that it may be incomplete. It is then looked at again
+// later.
 func (p *timeout) isBeingWritten(now stamp, before *file) bool {
 	quiet := debounce
 	if now.isInPlaceOf(before) || p.first && !now.isRenamed() {
@@ -52,7 +53,8 @@ func (p *timeout) isBeingWritten(now stamp, before *file) bool {
 	return p.isYounger(now, quiet)
 }
 
-// isBeingTruncated reports whether a file has lost objects so recently that they may come back. It is then looked at again later.
+// isBeingTruncated reports whether a file has lost objects so recently that they may come back. It is then looked at
+// again later.
 func (p *timeout) isBeingTruncated(now stamp, before *file, objects []manifest.Object) bool {
 	if !now.isInPlaceOf(before) {
 		return false
@@ -65,8 +67,8 @@ func (p *timeout) isBeingTruncated(now stamp, before *file, objects []manifest.O
 	return slices.ContainsFunc(before.Objects, isLost) && p.isYounger(now, truncatedFor)
 }
 
-// mayGrow reports whether a file that is read for the first time was written so recently that the rest of it may be on its way. It is
-// then looked at again later.
+// mayGrow reports whether a file that is read for the first time was written so recently that the rest of it may be on
+// its way. It is then looked at again later.
 func (p *timeout) mayGrow(now stamp, before *file) bool {
 	isNew := before == nil && p.first || before != nil && before.fresh
 	return isNew && p.patient && !now.isRenamed() && p.isYounger(now, truncatedFor)

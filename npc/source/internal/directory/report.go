@@ -23,7 +23,8 @@ type reporter struct {
 	reported map[revision]bool // problems that have been logged and still exist
 }
 
-// report logs the problems that are new, and the files that have none any more. It returns the number of paths with problems.
+// report logs the problems that are new, and the files that have none any more. It returns the number of paths with
+// problems.
 func (r *reporter) report(files map[string]*file, problems []manifest.Problem) (bad int) {
 	before := pathsOf(r.reported)
 	reported := map[revision]bool{}

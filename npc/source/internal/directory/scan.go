@@ -43,8 +43,8 @@ type visited struct {
 // maxWalks is how often a scan starts again because something vanished after it was listed.
 const maxWalks = 5
 
-// run walks through the directory until nothing vanishes meanwhile: what does may have been removed, or the whole directory with it, whose
-// files stay in force. They also do if no walk is calm.
+// run walks through the directory until nothing vanishes meanwhile: what does may have been removed, or the whole
+// directory with it, whose files stay in force. They also do if no walk is calm.
 func (s *scan) run(root string) {
 	s.root = root
 	for range maxWalks {

@@ -1,5 +1,5 @@
-// This part of the package merges the manifest files that are in force into the objects of a cluster, and keeps the differences since they were
-// last taken.
+// This part of the package merges the manifest files that are in force into the objects of a cluster, and keeps the
+// differences since they were last taken.
 //
 //	merged := s.Replace(result.Files) // "shop/web" of a.yaml counts, that of b.yaml is a problem
 //	updates := s.Take()               // new, changed and removed objects by kind
@@ -50,8 +50,8 @@ type Merged struct {
 	Changes Changes
 }
 
-// Replace replaces all objects by those of files, which are in the order of their paths. Of objects with the same kind and name, the
-// first counts. A namespace that only other objects name is added.
+// Replace replaces all objects by those of files, which are in the order of their paths. Of objects with the same kind
+// and name, the first counts. A namespace that only other objects name is added.
 func (s *Store) Replace(files []File) Merged {
 	m := merger{
 		Merged:  Merged{Nodes: map[string]bool{}, Ignored: map[string]int{}},

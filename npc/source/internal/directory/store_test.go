@@ -28,7 +28,8 @@ func files(t *testing.T, texts ...string) (out []File) {
 	return out
 }
 
-// taken returns the updates: "+Pod shop/web@1" is a new or changed object with its resource version, "-Pod shop/web@1" a removed one.
+// taken returns the updates: "+Pod shop/web@1" is a new or changed object with its resource version, "-Pod shop/web@1"
+// a removed one.
 func taken(s *Store) []string {
 	var out []string
 	for kind, updates := range s.Take() {

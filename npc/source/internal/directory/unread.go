@@ -16,8 +16,8 @@ type unsynced struct {
 
 func newUnsynced() unsynced { return unsynced{never: map[string]bool{}, readOnce: map[string]bool{}} }
 
-// update follows a scan, and removes vanished files from those in force. It returns a reason for each path that has never been read,
-// which is the first of its problems.
+// update follows a scan, and removes vanished files from those in force. It returns a reason for each path that has
+// never been read, which is the first of its problems.
 func (u *unsynced) update(s *scan, problems []manifest.Problem) map[string]string {
 	never := u.find(s)
 	reasons := map[string]string{}
@@ -60,8 +60,8 @@ func (u *unsynced) find(s *scan) map[string]bool {
 	return never
 }
 
-// dropDeleted removes files that do not exist any more. A file that vanished when unread ones appeared may have been renamed to one
-// of them: it stays in force until those have been read, or are gone too.
+// dropDeleted removes files that do not exist any more. A file that vanished when unread ones appeared may have been
+// renamed to one of them: it stays in force until those have been read, or are gone too.
 func (u *unsynced) dropDeleted(s *scan, appeared []string) {
 	for path, f := range s.files {
 		switch {

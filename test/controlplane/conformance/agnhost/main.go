@@ -1,6 +1,7 @@
-// Command agnhost stands before the agnhost of Kubernetes' tests in an image for kernels without SCTP sockets. It speaks as
-// much of SCTP as `agnhost porter` and `agnhost connect --protocol=sctp` need, on raw sockets, and leaves all else to the
-// program /agnhost-upstream. The packets are real: they pass netfilter and connection tracking like those of a kernel.
+// Command agnhost stands before the agnhost of Kubernetes' tests in an image for kernels without SCTP sockets. It
+// speaks as much of SCTP as `agnhost porter` and `agnhost connect --protocol=sctp` need, on raw sockets, and leaves all
+// else to the program /agnhost-upstream. The packets are real: they pass netfilter and connection tracking like those
+// of a kernel.
 package main
 
 import (
@@ -72,8 +73,8 @@ func connectFlags(protocol *string, timeout *time.Duration) *flag.FlagSet {
 	return flags
 }
 
-// connect does what `agnhost connect --protocol=sctp` does, prints in agnhost's words what went wrong, and returns the exit
-// status.
+// connect does what `agnhost connect --protocol=sctp` does, prints in agnhost's words what went wrong, and returns the
+// exit status.
 func connect(args []string, stderr io.Writer) int {
 	var protocol string
 	var timeout time.Duration

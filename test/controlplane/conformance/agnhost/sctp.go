@@ -129,8 +129,8 @@ func awaitAnswer(conn *net.IPConn, init packet) (packet, error) {
 	}
 }
 
-// reply returns the answer to an INIT for one of the ports. Others are not answered: each container of a pod has a server,
-// and all of them see all packets.
+// reply returns the answer to an INIT for one of the ports. Others are not answered: each container of a pod has a
+// server, and all of them see all packets.
 func reply(raw []byte, ports map[uint16]bool) (packet, bool) {
 	init, whole := parse(raw)
 	if !whole || init.chunk != chunkInit || !ports[init.destination] {
@@ -140,8 +140,8 @@ func reply(raw []byte, ports map[uint16]bool) (packet, bool) {
 		ownTag: rand.Uint32() | 1}, true
 }
 
-// serve answers INITs for ports over both families, from the address that they were sent to, until the context or a socket
-// ends.
+// serve answers INITs for ports over both families, from the address that they were sent to, until the context or a
+// socket ends.
 func serve(ctx context.Context, ports map[uint16]bool) error {
 	v4, err := net.ListenPacket("ip4:132", "0.0.0.0")
 	if err != nil {

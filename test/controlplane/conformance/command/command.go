@@ -1,5 +1,5 @@
-// Package command holds what the commands that run a conformance suite have in common: their exit statuses, arguments that are all flags, their
-// end by a signal, and the files in which they record a run.
+// Package command holds what the commands that run a conformance suite have in common: their exit statuses, arguments
+// that are all flags, their end by a signal, and the files in which they record a run.
 package command
 
 import (
@@ -19,7 +19,8 @@ const (
 	Usage  = 2 // nothing ran
 )
 
-// Main carries out the arguments of the process and ends it with the exit status that run returns. The error flag.ErrHelp is none.
+// Main carries out the arguments of the process and ends it with the exit status that run returns. The error
+// flag.ErrHelp is none.
 func Main(run func(args []string) (int, error)) {
 	status, err := run(os.Args[1:])
 	switch {

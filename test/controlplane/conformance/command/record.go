@@ -43,7 +43,8 @@ func (r *Record) Print(format string, args ...any) {
 	fmt.Fprintf(io.MultiWriter(r.summary, os.Stdout), format, args...)
 }
 
-// Close prints the summary and where the record is. The log is of what did something; also says what there is beside the files of the record.
+// Close prints the summary and where the record is. The log is of what did something; also says what there is beside
+// the files of the record.
 func (r *Record) Close(what string, also ...string) error {
 	var b strings.Builder
 	r.Result.Summary(&b)
@@ -59,8 +60,8 @@ func (r *Record) Close(what string, also ...string) error {
 	return err
 }
 
-// Conclude ends a run that has come to an error or to none: it removes what the suite left in the cluster, closes the record, and returns the
-// exit status with the first error of the run and the record.
+// Conclude ends a run that has come to an error or to none: it removes what the suite left in the cluster, closes the
+// record, and returns the exit status with the first error of the run and the record.
 func (r *Record) Conclude(err error, cleanup, end func() error) (int, error) {
 	if swept := cleanup(); swept != nil {
 		complain(swept)

@@ -50,8 +50,8 @@ func Of(spec types.SpecReport) Verdict {
 	return Failed
 }
 
-// Read finds a spec by its full name in the report (Ginkgo's JSON) of a suite that was to run this spec only. The spec has
-// failed too if anything around it did, and if it did not run at all.
+// Read finds a spec by its full name in the report (Ginkgo's JSON) of a suite that was to run this spec only. The spec
+// has failed too if anything around it did, and if it did not run at all.
 func Read(file, name string) (types.SpecReport, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {

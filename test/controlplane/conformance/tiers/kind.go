@@ -32,8 +32,8 @@ type kind struct {
 	bundle, channel string // of its resource definition
 }
 
-// findKind looks for the kind in a cluster that the suite can run on, by the name of its host and the number of its nodes.
-// Every error names a remedy.
+// findKind looks for the kind in a cluster that the suite can run on, by the name of its host and the number of its
+// nodes. Every error names a remedy.
 func findKind(ctx context.Context, client dynamic.Interface, host string, nodes int, experimental bool) (*kind, error) {
 	k := &kind{client: client, bundle: "unknown", channel: "unknown"}
 	existing, err := client.Resource(policies).List(ctx, metav1.ListOptions{})

@@ -1,5 +1,5 @@
-// Command tiers runs the conformance suite of ClusterNetworkPolicy, of the module sigs.k8s.io/network-policy-api, against a
-// cluster, and sums up what came of it.
+// Command tiers runs the conformance suite of ClusterNetworkPolicy, of the module sigs.k8s.io/network-policy-api,
+// against a cluster, and sums up what came of it.
 package main
 
 import (

@@ -34,8 +34,8 @@ type reader struct {
 	current string
 }
 
-// read reads the output until its end, and calls ended for each test of Go that ended and is a subtest of the suite, or has
-// failed without one of them having failed.
+// read reads the output until its end, and calls ended for each test of Go that ended and is a subtest of the suite, or
+// has failed without one of them having failed.
 func (r *reader) read(output io.Reader) error {
 	r.printed = map[string]*strings.Builder{}
 	failed := map[string]bool{} // tests with a subtest that failed

@@ -10,8 +10,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
 )
 
-// output is what Go's tests print: a subtest that passed after an attempt that did not, one that failed, one that failed
-// without a word of ours, and a test that failed around its subtests.
+// output is what Go's tests print: a subtest that passed after an attempt that did not, one that failed, one that
+// failed without a word of ours, and a test that failed around its subtests.
 const output = `^=== RUN   ClusterNetworkPolicy
     suite.go:157: Test Setup: Applying base manifests
 ^=== RUN   ClusterNetworkPolicy/A

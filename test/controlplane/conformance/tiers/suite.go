@@ -133,8 +133,8 @@ func (p *plan) leftOut() []string {
 	return names
 }
 
-// tests returns the tests of the suite. One of which a part runs counts as skipped in upstream's report unless it fails:
-// Go's tests say nothing of what -test.run leaves out.
+// tests returns the tests of the suite. One of which a part runs counts as skipped in upstream's report unless it
+// fails: Go's tests say nothing of what -test.run leaves out.
 func (p *plan) tests() []suite.ConformanceTest {
 	var all []suite.ConformanceTest
 	for _, test := range tests.ConformanceTests {

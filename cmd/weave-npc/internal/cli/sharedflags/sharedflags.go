@@ -1,4 +1,5 @@
-// Package sharedflags registers the flags that the daemon shares with other commands, so that they read and check alike.
+// Package sharedflags registers the flags that the daemon shares with other commands, so that they read and check
+// alike.
 //
 //	name := ""
 //	sharedflags.NodeName(cmd.Flags(), &name)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// latest caches the result of a function that may block on locks. One call of the function runs at a time, however many callers wait.
+// latest caches the result of a function that may block on locks. One call of the function runs at a time, however many
+// callers wait.
 type latest[T any] struct {
 	compute func() T
 	// A result counts as current for fresh; callers wait for a newer one at most for patience.

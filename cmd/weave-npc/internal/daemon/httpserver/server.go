@@ -1,7 +1,7 @@
 // Package httpserver serves metrics, health, readiness and profiles over HTTP.
 //
-// Requests never wait long for the locks of what they report on, and are bounded in number: enforcement must not notice them. The package must
-// not know where metrics and readiness come from.
+// Requests never wait long for the locks of what they report on, and are bounded in number: enforcement must not notice
+// them. The package must not know where metrics and readiness come from.
 //
 //	GET /metrics   the registry, gathered for one scrape at a time
 //	GET /healthz   ok while the process runs
@@ -39,8 +39,8 @@ type Server struct {
 // Addr returns the address that is served; it is empty if none is.
 func (s *Server) Addr() string { return s.addr }
 
-// Listen opens the address for metrics and health; an empty one serves nothing. The function notReady returns why the node is not ready, or an
-// empty string; see Prompt.
+// Listen opens the address for metrics and health; an empty one serves nothing. The function notReady returns why the
+// node is not ready, or an empty string; see Prompt.
 func Listen(flag, addr string, registry prometheus.Gatherer, notReady func() string) (*Server, error) {
 	if addr == "" {
 		return &Server{}, nil
@@ -98,8 +98,8 @@ func CheckAddr(flag, addr string) error {
 	return nil
 }
 
-// newServer opens an address. An address that another process has is no error: that may be a weave-npc that is about to end, and policies do
-// not wait for it.
+// newServer opens an address. An address that another process has is no error: that may be a weave-npc that is about to
+// end, and policies do not wait for it.
 func newServer(flag, addr string, h http.Handler) (*Server, error) {
 	s := &Server{flag: flag, addr: addr, http: &http.Server{
 		Handler:           h,

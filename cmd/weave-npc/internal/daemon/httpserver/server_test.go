@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestABusyModelDelaysNoAnswer holds the lock behind metrics and readiness: one call at a time waits for it, a few requests wait for that call,
-// and health does not wait.
+// TestABusyModelDelaysNoAnswer holds the lock behind metrics and readiness: one call at a time waits for it, a few
+// requests wait for that call, and health does not wait.
 func TestABusyModelDelaysNoAnswer(t *testing.T) {
 	var lock sync.Mutex
 	var waiting, most atomic.Int64
@@ -99,7 +99,8 @@ func TestABusyModelDelaysNoAnswer(t *testing.T) {
 	}
 }
 
-// TestAReadinessOfLongAgoDoesNotCount checks the age of the last known value while a call blocks, and that a fresh value is not computed again.
+// TestAReadinessOfLongAgoDoesNotCount checks the age of the last known value while a call blocks, and that a fresh
+// value is not computed again.
 func TestAReadinessOfLongAgoDoesNotCount(t *testing.T) {
 	l := &latest[string]{compute: func() string { select {} }, at: time.Now().Add(-time.Hour), value: "old"}
 	if value, at := l.get(); value != "old" || time.Since(at) < time.Minute {

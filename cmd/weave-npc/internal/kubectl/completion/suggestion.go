@@ -2,8 +2,9 @@
 //
 //	completion.Prepare(root) // before cli.Prepare, which completes the other flags
 //
-// The objects are those that the flags on the line lead to, of manifests or of an API server. Whoever presses a key waits, so that nothing is offered
-// that is not known soon; and nothing is said of what fails, for it would be printed into the line.
+// The objects are those that the flags on the line lead to, of manifests or of an API server. Whoever presses a key
+// waits, so that nothing is offered that is not known soon; and nothing is said of what fails, for it would be printed
+// into the line.
 package completion
 
 import (
@@ -20,7 +21,8 @@ const timeout = 2 * time.Second
 // most is how many objects of a kind are asked for.
 const most = 500
 
-// Prepare makes shells complete the flags of a command and of its subcommands that name objects of a cluster, where others say which cluster.
+// Prepare makes shells complete the flags of a command and of its subcommands that name objects of a cluster, where
+// others say which cluster.
 func Prepare(cmd *cobra.Command) error {
 	for _, sub := range cmd.Commands() {
 		if err := Prepare(sub); err != nil {

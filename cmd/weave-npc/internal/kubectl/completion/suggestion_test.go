@@ -31,7 +31,8 @@ func kubeconfig(t *testing.T) string {
 	return path
 }
 
-// TestWhatIsOffered for flags and for a first argument, of manifests and of an API server, and that nothing is said where nothing is known.
+// TestWhatIsOffered for flags and for a first argument, of manifests and of an API server, and that nothing is said
+// where nothing is known.
 func TestWhatIsOffered(t *testing.T) {
 	manifests := sourcetest.WriteFiles(t, map[string]string{
 		"a.yaml": sourcetest.Pod("web", ""),

@@ -2,7 +2,8 @@
 //
 //	root.AddCommand(diff.New())
 //
-// It reads the worlds, from manifests, from git or from an API server, and writes what npc/analysis/diff finds. It compares nothing itself.
+// It reads the worlds, from manifests, from git or from an API server, and writes what npc/analysis/diff finds. It
+// compares nothing itself.
 package diff
 
 import (

@@ -77,7 +77,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// files returns the manifests below a directory of a revision, or the file of that name. there is false if the revision does not have it.
+// files returns the manifests below a directory of a revision, or the file of that name. there is false if the revision
+// does not have it.
 func (g *git) files(ctx context.Context, revision, dir string) (files []snapshot.File, there bool, err error) {
 	commit, err := g.run(ctx, nil, "rev-parse", "--verify", "--quiet", revision+"^{commit}")
 	if err != nil {
@@ -108,7 +109,8 @@ func (g *git) files(ctx context.Context, revision, dir string) (files []snapshot
 // entry is a file of a tree.
 type entry struct{ id, path string }
 
-// list returns the manifests of a tree, by the rules of directories on disk: no hidden ones. Links and other repositories are noted.
+// list returns the manifests of a tree, by the rules of directories on disk: no hidden ones. Links and other
+// repositories are noted.
 func (g *git) list(ctx context.Context, revision, dir, tree string) (entries []entry, err error) {
 	listing, err := g.run(ctx, nil, "ls-tree", "-r", "-z", "--full-tree", tree)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 // maxMarkdown limits the characters of a comment. Hosts of pull requests take little more.
 const maxMarkdown = 60_000
 
-// markdown returns the report for a comment of a pull request: a summary, a table of what opens and closes, and the details folded.
+// markdown returns the report for a comment of a pull request: a summary, a table of what opens and closes, and the
+// details folded.
 func (r *report) markdown() string {
 	head := fmt.Sprintf("**weave-npc diff %s %s: %s**\n", code(r.before), code(r.after), escaped(r.summary()))
 	if r.Same() {

@@ -90,8 +90,8 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 	return failed
 }
 
-// askAll has read take what a command prints in the pod of each node, of many at a time, or of all if they go on for ever. The error is that nothing
-// was asked, and failed that some nodes did not answer, which are named in stderr.
+// askAll has read take what a command prints in the pod of each node, of many at a time, or of all if they go on for
+// ever. The error is that nothing was asked, and failed that some nodes did not answer, which are named in stderr.
 func (k kubectl) askAll(ctx context.Context, stderr io.Writer, forEver bool, args []string, read func(io.Reader) error) (failed, err error) {
 	pods, err := k.pods(ctx)
 	if err != nil {
@@ -121,7 +121,8 @@ func (k kubectl) askAll(ctx context.Context, stderr io.Writer, forEver bool, arg
 	return failed, nil
 }
 
-// arguments are those of the command on a node. What a record says of a verdict is known when those of all nodes are merged, unless they are followed.
+// arguments are those of the command on a node. What a record says of a verdict is known when those of all nodes are
+// merged, unless they are followed.
 func (o *options) arguments() []string {
 	args := []string{"weave-npc", "flows", "--output=" + outputJSON}
 	all := [][2]string{{"--from", o.query.from}, {"--to", o.query.to}, {"--port", o.query.port}}

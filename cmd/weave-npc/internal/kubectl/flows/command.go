@@ -1,5 +1,5 @@
-// Package flows has the commands that list recorded connections, or how often rules decided about them: of this node, as its weave-npc
-// tells them, and of a cluster, by asking the weave-npc of every node through kubectl.
+// Package flows has the commands that list recorded connections, or how often rules decided about them: of this node,
+// as its weave-npc tells them, and of a cluster, by asking the weave-npc of every node through kubectl.
 package flows
 
 import (
@@ -29,8 +29,8 @@ type options struct {
 	follow bool
 	// hits asks for rules instead of connections.
 	hits bool
-	// endWithInput ends what follow began when nobody is there any more who could read it. Without it, the command would run on in a container after
-	// the kubectl that called it has gone.
+	// endWithInput ends what follow began when nobody is there any more who could read it. Without it, the command
+	// would run on in a container after the kubectl that called it has gone.
 	endWithInput bool
 	output       cli.Format
 }

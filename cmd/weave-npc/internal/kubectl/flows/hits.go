@@ -15,8 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// HitsOfCluster returns how often rules decided on all nodes of a cluster, which it finds as kubectl does. With an error, the hits are those of the
-// nodes that answered; nil if none was asked. The others are named in stderr.
+// HitsOfCluster returns how often rules decided on all nodes of a cluster, which it finds as kubectl does. With an
+// error, the hits are those of the nodes that answered; nil if none was asked. The others are named in stderr.
 func HitsOfCluster(ctx context.Context, kubeconfig, context string, stderr io.Writer) (*flowlog.Hits, error) {
 	return kubectl{kubeconfig, context}.hits(ctx, stderr)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// merge joins what several nodes have recorded of the same connections. One that a node allowed has not arrived if the other end's node denied it:
-// that node has recorded no allowed one.
+// merge joins what several nodes have recorded of the same connections. One that a node allowed has not arrived if the
+// other end's node denied it: that node has recorded no allowed one.
 func merge(all []flowlog.Record) []flowlog.Record {
 	type verdicts map[flowlog.Verdict][]flowlog.Record
 	groups := map[flowlog.Between]verdicts{}
@@ -55,8 +55,8 @@ func anyNodeOf(records, others []flowlog.Record) bool {
 	return false
 }
 
-// join makes one record of several with the same ends, port and verdict. Each connection between pods was seen by two nodes at most, and any other
-// by one.
+// join makes one record of several with the same ends, port and verdict. Each connection between pods was seen by two
+// nodes at most, and any other by one.
 func join(records []flowlog.Record) flowlog.Record {
 	out := records[0]
 	var sum, replied, most, mostReplied uint64
@@ -81,7 +81,8 @@ func join(records []flowlog.Record) flowlog.Record {
 	return out
 }
 
-// joinStaged joins what worlds would do with the connections of several records. Nodes count the same connections: a count is the least that it can be.
+// joinStaged joins what worlds would do with the connections of several records. Nodes count the same connections: a
+// count is the least that it can be.
 func joinStaged(records []flowlog.Record) (out []flowlog.Staged) {
 	for _, r := range records {
 		for _, s := range r.Staged {
@@ -104,7 +105,8 @@ func joinStaged(records []flowlog.Record) (out []flowlog.Staged) {
 	return out
 }
 
-// without leaves out worlds in which the other end's node would deny what it allows today: there the connections would be denied as they are today.
+// without leaves out worlds in which the other end's node would deny what it allows today: there the connections would
+// be denied as they are today.
 func without(staged []flowlog.Staged, allowed []flowlog.Record) (out []flowlog.Staged) {
 	for _, s := range staged {
 		if !slices.ContainsFunc(allowed, func(r flowlog.Record) bool {

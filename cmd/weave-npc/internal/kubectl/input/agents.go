@@ -37,7 +37,8 @@ const flag = "staged"
 // Agent is the weave-npc of a node.
 type Agent struct {
 	Node string
-	// Staged is which kinds of policies it stages. It is not Known if the definition of the pod refers to something else for it.
+	// Staged is which kinds of policies it stages. It is not Known if the definition of the pod refers to something
+	// else for it.
 	Staged staged.Mode
 	Known  bool
 }
@@ -64,7 +65,8 @@ func ListAgents(ctx context.Context, client kubernetes.Interface) (all []Agent, 
 	return all, nil
 }
 
-// modeOf returns which kinds of policies a container stages: as its last argument about it says, else as the variable does.
+// modeOf returns which kinds of policies a container stages: as its last argument about it says, else as the variable
+// does.
 func modeOf(c *corev1.Container) (mode staged.Mode, known bool) {
 	if value, given := argument(slices.Concat(c.Command, c.Args)); given {
 		return parse(value)

@@ -1,4 +1,5 @@
-// This part of the package has the flags with which commands answer as if staged policies were applied, and lists those policies.
+// This part of the package has the flags with which commands answer as if staged policies were applied, and lists those
+// policies.
 //
 //	var f input.stagedFlags
 //	f.Register(flags)
@@ -77,7 +78,8 @@ type Staged struct {
 	groups *staging.Groups
 }
 
-// Apply applies the flags to all objects of a cluster. Policies that are not what their annotations ask for are noted in stderr.
+// Apply applies the flags to all objects of a cluster. Policies that are not what their annotations ask for are noted
+// in stderr.
 func (o *stagedFlags) Apply(all snapshot.Objects, stderr io.Writer) (Staged, error) {
 	if err := o.Check(); err != nil {
 		return Staged{}, err

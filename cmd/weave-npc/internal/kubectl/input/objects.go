@@ -1,4 +1,5 @@
-// Package input has the flags with which commands read the objects of a cluster: from an API server, or from manifests before they are applied.
+// Package input has the flags with which commands read the objects of a cluster: from an API server, or from manifests
+// before they are applied.
 //
 //	var f input.ObjectFlags
 //	f.RegisterAll(cmd.Flags())
@@ -38,13 +39,15 @@ type ObjectFlags struct {
 
 	preview stagedFlags
 	opened  *snapshot.Manifests // nil before they are
-	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read then.
+	// partly is set if answers can do without what the user may not read, and within are the namespaces that are read
+	// then.
 	partly bool
 	within []string
 }
 
-// ReadPartly has objects read of some namespaces alone where the user may not read all: those that texts name, as a namespace, as NAMESPACE/POD or as
-// svc/NAME.NAMESPACE, and that of the context. What is not read is unread in the Cluster.
+// ReadPartly has objects read of some namespaces alone where the user may not read all: those that texts name, as a
+// namespace, as NAMESPACE/POD or as svc/NAME.NAMESPACE, and that of the context. What is not read is unread in the
+// Cluster.
 func (c *ObjectFlags) ReadPartly(texts ...string) {
 	c.partly = true
 	for _, text := range texts {
@@ -192,8 +195,8 @@ func (c *ObjectFlags) Network(ctx context.Context) (snapshot.Network, error) {
 	return snapshot.ListNetwork(ctx, client, c.namespaces()...), nil
 }
 
-// Nodes finds out how the nodes treat the policies that are staged, and notes in stderr where they are enforced. It returns nil if none is staged, and
-// for manifests.
+// Nodes finds out how the nodes treat the policies that are staged, and notes in stderr where they are enforced. It
+// returns nil if none is staged, and for manifests.
 func (c *ObjectFlags) Nodes(ctx context.Context, r *Staged, stderr io.Writer) (*Nodes, error) {
 	if c.Manifests != "" || !r.Staged() {
 		return nil, nil //nolint:nilnil // as said

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestReadPartly shows which namespaces are read where the user may not read all: those that are asked about, if answers can do without the others.
+// TestReadPartly shows which namespaces are read where the user may not read all: those that are asked about, if
+// answers can do without the others.
 func TestReadPartly(t *testing.T) {
 	c := ObjectFlags{Kubeconfig: filepath.Join(t.TempDir(), "none")}
 	if got := c.namespaces(); len(got) > 0 {

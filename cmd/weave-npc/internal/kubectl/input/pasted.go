@@ -1,5 +1,6 @@
-// This part of the package reads connections from lines as they are printed, so that they can be asked about without being edited: lines of weave-npc's log
-// about what was blocked or what staged policies would do, records of flows, as a table or as JSON, and lines of conntrack and the kernel.
+// This part of the package reads connections from lines as they are printed, so that they can be asked about without
+// being edited: lines of weave-npc's log about what was blocked or what staged policies would do, records of flows, as
+// a table or as JSON, and lines of conntrack and the kernel.
 //
 //	c, err := input.FromLine(`msg=blocked protocol=TCP from="shop/web (10.32.1.2:41234)" to="shop/db (10.32.1.4:5432)"`)
 //	c.From, c.To, c.Port // shop/web, shop/db, tcp/5432
@@ -130,8 +131,8 @@ func cells(text string) (c Connection) {
 	return c
 }
 
-// values are the values of a line by their keys in lower case. Of several with one key the first counts: conntrack prints the direction that
-// opened the connection first.
+// values are the values of a line by their keys in lower case. Of several with one key the first counts: conntrack
+// prints the direction that opened the connection first.
 type values map[string]string
 
 // fields reads what a line has as key=value or key="value".
@@ -195,7 +196,8 @@ func portOf(protocol, port string) (string, error) {
 	return s.String(), errors.Wrap(err, "the line")
 }
 
-// End reads an end as lines have it: a pod or an address, with a port, or with an address in parentheses. The port is empty if there is none.
+// End reads an end as lines have it: a pod or an address, with a port, or with an address in parentheses. The port is
+// empty if there is none.
 func ParseEnd(text string) (end, port string) {
 	text = value(text, "from", "to", "src", "dst")
 	name, inside, both := strings.Cut(strings.TrimSuffix(text, ")"), "(")
@@ -236,8 +238,8 @@ func value(text string, keys ...string) string {
 	return text
 }
 
-// Flags returns what flags name, each of which may be as a line has it. A port that is missing, or only a protocol, is completed by that of the
-// destination.
+// Flags returns what flags name, each of which may be as a line has it. A port that is missing, or only a protocol, is
+// completed by that of the destination.
 func FromFlags(given Connection) (c Connection, err error) {
 	var port string
 	c.From, _ = ParseEnd(given.From)

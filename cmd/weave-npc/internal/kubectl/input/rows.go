@@ -21,20 +21,23 @@ type Row struct {
 // Change is what a staged policy does, and where it is enforced nevertheless.
 type Change struct {
 	Group string `json:"group"`
-	// Adds is set if the policy adds itself. Replaces or Removes is the enforced policy that it takes away; empty for none.
+	// Adds is set if the policy adds itself. Replaces or Removes is the enforced policy that it takes away; empty for
+	// none.
 	Adds     bool   `json:"adds"`
 	Replaces string `json:"replaces,omitempty"`
 	Removes  string `json:"removes,omitempty"`
 	// Problem is why the policy is not what its annotations ask for.
 	Problem string `json:"problem,omitempty"`
-	// EnforcedOn are the nodes that enforce the policy, and UnknownOn those of which it is not known. NodesUnknown is why it is known of none.
+	// EnforcedOn are the nodes that enforce the policy, and UnknownOn those of which it is not known. NodesUnknown is
+	// why it is known of none.
 	EnforcedOn   []string `json:"enforced_on,omitempty"`
 	UnknownOn    []string `json:"unknown_on,omitempty"`
 	NodesUnknown string   `json:"nodes_unknown,omitempty"`
 }
 
-// Rows returns a row for each staged policy that is not applied, in order of their worlds and names; with a namespace only for those of its
-// NetworkPolicies, and for cluster network policies that choose pods of it or take one away that does.
+// Rows returns a row for each staged policy that is not applied, in order of their worlds and names; with a namespace
+// only for those of its NetworkPolicies, and for cluster network policies that choose pods of it or take one away that
+// does.
 func (r *Staged) Rows(namespace string, view func(snapshot.Objects) *cluster.View, nodes *Nodes) (rows []Row) {
 	if !r.Staged() {
 		return nil

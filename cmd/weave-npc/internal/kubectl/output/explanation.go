@@ -13,7 +13,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/analysis/query"
 )
 
-// Explanation writes an explanation as text, as JSON, or as YAML: only the policies that would allow what is denied, for kubectl apply.
+// Explanation writes an explanation as text, as JSON, or as YAML: only the policies that would allow what is denied,
+// for kubectl apply.
 func Explanation(out io.Writer, format string, x *query.Explanation) error {
 	text := ""
 	switch format {

@@ -17,7 +17,8 @@ import (
 // hits finds the hits of rules. A nil one is for lists without hits.
 type hits struct {
 	all *flowlog.Hits
-	// byContent finds those of rules by what they match and do, without their numbers. byPlace finds the last ones of what had a number.
+	// byContent finds those of rules by what they match and do, without their numbers. byPlace finds the last ones of
+	// what had a number.
 	byContent map[flowlog.Applied]ruleHits
 	byPlace   map[flowlog.Rule]ruleHits
 }
@@ -107,7 +108,8 @@ func (r *ruleHits) cells(more string) []string {
 	return []string{strconv.FormatUint(r.Count, 10) + more, last}
 }
 
-// ofRule returns the cells of a rule in the kernel: the hits of the rules of policies that it enforces, with a + if it enforces others too.
+// ofRule returns the cells of a rule in the kernel: the hits of the rules of policies that it enforces, with a + if it
+// enforces others too.
 func (h *hits) ofRule(r kernelview.Rule) []string {
 	if h == nil {
 		return nil

@@ -29,7 +29,8 @@ func hit(tier, policy, direction string, number int, content string, count uint6
 		Verdict: flowlog.Allowed, Count: count, First: noon.Add(time.Hour), Last: noon.Add(time.Duration(hour) * time.Hour)}
 }
 
-// someHits are hits of a rule, of the one that had its place before, of one that is moved, of a policy of a tier, and of a policy that is gone.
+// someHits are hits of a rule, of the one that had its place before, of one that is moved, of a policy of a tier, and
+// of a policy that is gone.
 func someHits() *flowlog.Hits {
 	return &flowlog.Hits{Since: noon, Complete: noon, Rules: []flowlog.Hit{
 		hit("", "shop/db", "ingress", 1, "old", 900, 1), hit("", "shop/gone", "ingress", 1, "x", 7, 2), hit("", "shop/db", "ingress", 1, "a", 5, 3),
@@ -47,7 +48,8 @@ func policies() []explain.PolicyRow {
 	}
 }
 
-// TestPoliciesWithHits shows the hits of the rules that are there, by what they match: not those of a former rule, nor of a policy that is gone.
+// TestPoliciesWithHits shows the hits of the rules that are there, by what they match: not those of a former rule, nor
+// of a policy that is gone.
 func TestPoliciesWithHits(t *testing.T) {
 	check(t, func(out *strings.Builder) error { return Policies(out, "table", policies(), nil, someHits()) }, local(`
 Admin tier, asked first:
@@ -101,7 +103,8 @@ Hits are counted since 2026-05-01T12:00:00Z, of all rules since 2026-05-01T13:00
 `)
 }
 
-// TestRulesWithHits shows the hits of the rules of policies that rules in the kernel enforce: without the policies, by the numbers alone.
+// TestRulesWithHits shows the hits of the rules of policies that rules in the kernel enforce: without the policies, by
+// the numbers alone.
 func TestRulesWithHits(t *testing.T) {
 	of := func(policy string, number int, d npc.Direction) kernelview.PolicyRule {
 		return kernelview.PolicyRule{Policy: policy, Number: number, Direction: d}

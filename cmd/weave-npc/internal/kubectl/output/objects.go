@@ -49,8 +49,8 @@ func addresses(addrs []netip.Addr) (texts []string) {
 	return texts
 }
 
-// Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network policies, each tier has a
-// table of its own. Hits may be nil.
+// Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network
+// policies, each tier has a table of its own. Hits may be nil.
 func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []input.Row, hits *flowlog.Hits) error {
 	known := newHits(hits)
 	if format == "json" {

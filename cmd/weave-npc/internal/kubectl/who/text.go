@@ -73,7 +73,8 @@ func (a *answer) title() string {
 	return text + ":"
 }
 
-// lines returns a line for each neighbour and its ports that are reached, or of which that is not known; all others too if they are asked for.
+// lines returns a line for each neighbour and its ports that are reached, or of which that is not known; all others too
+// if they are asked for.
 func (a *answer) lines(all bool) (lines [][]string) {
 	for i := range a.neighbours {
 		n := &a.neighbours[i]

@@ -1,5 +1,5 @@
-// Package found tells what sets, chains and rules that were read from a kernel are for, when nothing else is known of them yet: by their
-// names, and by the texts of rules.
+// Package found tells what sets, chains and rules that were read from a kernel are for, when nothing else is known of
+// them yet: by their names, and by the texts of rules.
 //
 //	found.ChainOf("WEAVE-NPC-A-...").List // true: it has the rules of policies of the Admin tier
 package found
@@ -21,7 +21,8 @@ import (
 type Chain struct {
 	// List is set if it has the rules of a list of a tier.
 	List bool
-	// OfPolicies is set if it stands for namespaces' policies, and Dispatches if it leads to such chains, or to lists of a tier.
+	// OfPolicies is set if it stands for namespaces' policies, and Dispatches if it leads to such chains, or to lists
+	// of a tier.
 	OfPolicies, Dispatches bool
 	// At is where packets are judged that come to it, if it is one of these two.
 	At Stage
@@ -38,7 +39,8 @@ type Stage struct {
 }
 
 var (
-	// shardOrDispatch matches the names of the chains that stand for namespaces' policies; nodes of the dispatch tree have digits only.
+	// shardOrDispatch matches the names of the chains that stand for namespaces' policies; nodes of the dispatch tree
+	// have digits only.
 	shardOrDispatch = regexp.MustCompile(`^` + naming.ChainPrefix + `-([IE])-([a-z2-7]{16}|[01]+)$`)
 	// isList matches the names of the chains with the rules of lists of tiers.
 	isList = regexp.MustCompile(`^` + naming.ChainPrefix + `-[AB]-[a-z2-7]{16}$`)
@@ -75,8 +77,8 @@ func (c Chain) everywhere() bool {
 	return !c.List && !c.OfPolicies && !tiers
 }
 
-// Rules yields those of the chain's rules that do what it is for, of their texts: all of a list, those that lead on if the chain dispatches,
-// otherwise those that allow. Rules that somebody else has written are not among them.
+// Rules yields those of the chain's rules that do what it is for, of their texts: all of a list, those that lead on if
+// the chain dispatches, otherwise those that allow. Rules that somebody else has written are not among them.
 func (c Chain) Rules(texts []string) iter.Seq[iptables.Rule] {
 	return func(yield func(iptables.Rule) bool) {
 		for _, text := range texts {
@@ -103,7 +105,8 @@ func (c Chain) leadsOn(r iptables.Rule) bool {
 	return c.Dispatches && strings.HasPrefix(r.Target, c.leads)
 }
 
-// LeadsNoPod reports whether a rule leads on from a chain that dispatches, and asks a set for its members that has none.
+// LeadsNoPod reports whether a rule leads on from a chain that dispatches, and asks a set for its members that has
+// none.
 func (c Chain) LeadsNoPod(r iptables.Rule, empty func(set string) bool) bool {
 	return c.leadsOn(r) && slices.ContainsFunc(r.Sets(), empty)
 }
@@ -118,7 +121,8 @@ func Lists(seen iptables.Seen) bool {
 	return false
 }
 
-// Layout returns the layout of the chains that were read: of several, one that is another version's. It is empty if there are none.
+// Layout returns the layout of the chains that were read: of several, one that is another version's. It is empty if
+// there are none.
 func Layout(seen iptables.Seen) string {
 	found := ""
 	for name := range seen.Chains {

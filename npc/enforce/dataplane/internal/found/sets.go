@@ -11,8 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Sets returns those of the sets that were read that are a family's to keep or to remove, by name: those that it knows, which are its own, and
-// of those that the other family does not know either what weave-npc has made for it.
+// Sets returns those of the sets that were read that are a family's to keep or to remove, by name: those that it knows,
+// which are its own, and of those that the other family does not know either what weave-npc has made for it.
 func Sets[S any](read []ipset.Listing, f npc.Family, own, other map[string]S) map[string]*ipset.Listing {
 	families := map[string]ipset.Family{}
 	for _, l := range read {
@@ -33,8 +33,9 @@ func Sets[S any](read []ipset.Listing, f npc.Family, own, other map[string]S) ma
 	return sets
 }
 
-// familyOf returns a set's family; families are those of the sets that are no lists. A list has none but its members': the rules of one
-// family must not lose it for what the other one does. One without members that neither wants is removed with the first.
+// familyOf returns a set's family; families are those of the sets that are no lists. A list has none but its members':
+// the rules of one family must not lose it for what the other one does. One without members that neither wants is
+// removed with the first.
 func familyOf(l *ipset.Listing, families map[string]ipset.Family) ipset.Family {
 	if l.Type != ipset.ListSet {
 		return l.Family
@@ -49,7 +50,8 @@ func familyOf(l *ipset.Listing, families map[string]ipset.Family) ipset.Family {
 
 // Uses is what rules do with the members of sets, by the names of these.
 type Uses struct {
-	// Asked are the sets that some rule asks that packets come to. What is left of lists that nothing leads to any more asks nobody.
+	// Asked are the sets that some rule asks that packets come to. What is left of lists that nothing leads to any more
+	// asks nobody.
 	Asked map[string]bool
 	// Evaluated are the sets whose members' packets are led on -> where these are judged.
 	Evaluated map[string]Stage
@@ -82,11 +84,12 @@ func UsesOf(f npc.Family, chains map[string][]string) Uses {
 	return u
 }
 
-// InForce returns the chains, of those with these texts, that packets of some pod may come to; empty reports whether a set has no members. What
-// led pods to a chain stays after the last of them has left it, and so do the chain's rules, which hold for nobody then, until they are collected.
+// InForce returns the chains, of those with these texts, that packets of some pod may come to; empty reports whether a
+// set has no members. What led pods to a chain stays after the last of them has left it, and so do the chain's rules,
+// which hold for nobody then, until they are collected.
 //
-// These are the chains that every node has, of which others may make use, and those that rules of these lead to, without those that lead on nobody but
-// the members of a set that has none.
+// These are the chains that every node has, of which others may make use, and those that rules of these lead to,
+// without those that lead on nobody but the members of a set that has none.
 func InForce(chains map[string][]string, empty func(set string) bool) map[string]bool {
 	met := map[string]bool{}
 	var follow func(name string)

@@ -1,4 +1,5 @@
-// Package jump keeps rules in builtin chains that lead to weave-npc's: each is there once, with nothing above it that accepts a packet, or not at all.
+// Package jump keeps rules in builtin chains that lead to weave-npc's: each is there once, with nothing above it that
+// accepts a packet, or not at all.
 //
 //	j := jump.New("FORWARD", "WEAVE-NPC-FORWARD", rule)
 //	j.Want(true)
@@ -20,8 +21,8 @@ type Jump struct {
 	chain, leadsTo string
 	rule           iptables.Rule
 	wanted         bool
-	// loaded is set once it is known what the kernel has; stale are the jumps there, as they print or were written, and placed is set if that is
-	// one, and nothing above it accepts a packet.
+	// loaded is set once it is known what the kernel has; stale are the jumps there, as they print or were written, and
+	// placed is set if that is one, and nothing above it accepts a packet.
 	loaded, placed bool
 	stale          []string
 }

@@ -10,7 +10,8 @@ import (
 
 var rule = iptables.Rule{Match: "-m addrtype --dst-type LOCAL", Target: "-j WEAVE-NPC-EGRESS", Comment: "to this node"}
 
-// TestJump shows what is to be done about what the kernel has, while the jump is wanted and while it is not, and that nothing is left to do then.
+// TestJump shows what is to be done about what the kernel has, while the jump is wanted and while it is not, and that
+// nothing is left to do then.
 func TestJump(t *testing.T) {
 	ours := "-A INPUT " + rule.String()
 	const accepts, drops = "-A INPUT -p udp -j ACCEPT", "-A INPUT -p udp -j DROP"

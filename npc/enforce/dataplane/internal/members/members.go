@@ -1,5 +1,5 @@
-// Package members tracks the entries of one set, as they are desired beside what is known of the kernel's. The difference is kept as it
-// arises, so that a plan looks at nothing that did not change.
+// Package members tracks the entries of one set, as they are desired beside what is known of the kernel's. The
+// difference is kept as it arises, so that a plan looks at nothing that did not change.
 //
 // It knows neither what the entries are for nor who wants them, plans nothing and touches no kernel.
 //
@@ -75,7 +75,8 @@ func (m Members) Count() int {
 	return n
 }
 
-// Want makes an entry desired. It reports, as all that change an entry do, whether the entry differs from the kernel's now.
+// Want makes an entry desired. It reports, as all that change an entry do, whether the entry differs from the kernel's
+// now.
 func (m Members) Want(e ipset.Entry, a ipset.Attr) bool {
 	st := m.states[e]
 	st.Want, st.Wanted = a, true

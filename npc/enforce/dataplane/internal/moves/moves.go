@@ -1,5 +1,6 @@
-// Package moves knows which entries a plan moves from one chain to another. A pod must be found in one of them at any moment, with its rules: so it
-// is added to sets from the rules up to the root, and deleted from them from the root down to the rules.
+// Package moves knows which entries a plan moves from one chain to another. A pod must be found in one of them at any
+// moment, with its rules: so it is added to sets from the rules up to the root, and deleted from them from the root
+// down to the rules.
 //
 //	var m moves.Moves[*Chain]
 //	before, after := m.Enter(next, npc.Ingress, unready, entries) // of the rules
@@ -12,7 +13,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// Moves are the entries of a plan that come to chains and leave chains. The zero Moves are those of no entries, as most plans have.
+// Moves are the entries of a plan that come to chains and leave chains. The zero Moves are those of no entries, as most
+// plans have.
 type Moves[C comparable] struct {
 	// late are the entries that are added to a set of the dispatch tree only after the rules are written.
 	late map[lateEntry]struct{}
@@ -25,8 +27,9 @@ type lateEntry struct {
 	npc.Direction
 }
 
-// Enter divides entries that come to a chain into those that are added before the rules and those that are added after them; unready is set
-// if they must not come to the chain as it is in the kernel. Calls go from the rules up to the root.
+// Enter divides entries that come to a chain into those that are added before the rules and those that are added after
+// them; unready is set if they must not come to the chain as it is in the kernel. Calls go from the rules up to the
+// root.
 func (m *Moves[C]) Enter(to C, d npc.Direction, unready bool, entries []ipset.Entry) (before, after []ipset.Entry) {
 	if m.entered == nil {
 		m.late, m.entered = map[lateEntry]struct{}{}, map[C]struct{}{}
@@ -52,8 +55,8 @@ func (m *Moves[C]) Leave(from C) {
 	m.left[from] = struct{}{}
 }
 
-// Needs reports whether a chain keeps rules that it is to have no more, because entries leave it that they are still for. Of rules
-// that were loaded it is not known whom else they let in: nobody new may meet them.
+// Needs reports whether a chain keeps rules that it is to have no more, because entries leave it that they are still
+// for. Of rules that were loaded it is not known whom else they let in: nobody new may meet them.
 func (m *Moves[C]) Needs(c C, loaded bool) bool {
 	_, entered := m.entered[c]
 	_, left := m.left[c]

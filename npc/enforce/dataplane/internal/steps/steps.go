@@ -23,10 +23,11 @@ type Steps struct {
 	Mismatched []string
 	// DeleteStale deletes what an address that changed hands had for its former pod.
 	DeleteStale []ipset.Op
-	// FlushConntrack are addresses that changed hands: their flows in conntrack are not the new pod's. They are deleted while the
-	// transaction goes on, and nothing is opened to these addresses before they are.
+	// FlushConntrack are addresses that changed hands: their flows in conntrack are not the new pod's. They are deleted
+	// while the transaction goes on, and nothing is opened to these addresses before they are.
 	FlushConntrack []conntrack.Request
-	// Close closes what must not meet half of a change of tiers: it has local pods judged by nobody, who are dropped then, and others denied.
+	// Close closes what must not meet half of a change of tiers: it has local pods judged by nobody, who are dropped
+	// then, and others denied.
 	Close []ipset.Op
 	// AddMembers creates sets with their members and adds members.
 	AddMembers []ipset.Op
@@ -34,7 +35,8 @@ type Steps struct {
 	Rules iptables.Update
 	// Namespaces are those whose rules chains have: chain -> namespace.
 	Namespaces map[string]string
-	// AddAfterRestore adds members to sets that lead to chains whose old rules, of policies that went before, are gone only now.
+	// AddAfterRestore adds members to sets that lead to chains whose old rules, of policies that went before, are gone
+	// only now.
 	AddAfterRestore []ipset.Op
 	// DeleteDispatch deletes members of sets that lead to chains, in which nobody looks for them any more.
 	DeleteDispatch []ipset.Op
@@ -62,8 +64,9 @@ func (s Steps) Empty() bool {
 		len(s.DeleteDispatch)+len(s.DeleteAndDestroy)+len(s.Open) == 0
 }
 
-// Restores returns the rules as they are written, part by part: all at once, or those of namespaces first if that would be more than
-// limit rules. Each part leaves every pod with the rules of before or of after: to new chains nobody is led until the last part is written.
+// Restores returns the rules as they are written, part by part: all at once, or those of namespaces first if that would
+// be more than limit rules. Each part leaves every pod with the rules of before or of after: to new chains nobody is
+// led until the last part is written.
 func (s Steps) Restores(limit int) []iptables.Part {
 	return s.Rules.Split(limit, func(chain string) string {
 		if chain == naming.DropChain(npc.Ingress) || chain == naming.DropChain(npc.Egress) {
@@ -73,8 +76,8 @@ func (s Steps) Restores(limit int) []iptables.Part {
 	})
 }
 
-// DeletedWithoutRules returns what is done of DeleteAndDestroy if not all rules were written. What the old rules allow by sets
-// that are not wanted any more stays, and who is led to them; members that are not wanted go.
+// DeletedWithoutRules returns what is done of DeleteAndDestroy if not all rules were written. What the old rules allow
+// by sets that are not wanted any more stays, and who is led to them; members that are not wanted go.
 func (s Steps) DeletedWithoutRules() []ipset.Op {
 	return slices.DeleteFunc(slices.Clone(s.DeleteAndDestroy), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
 }

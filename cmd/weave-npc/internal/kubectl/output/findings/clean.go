@@ -14,8 +14,8 @@ const (
 	maxDetail = 200
 )
 
-// clean returns a text as one line without anything that a terminal or a reader would not print as it is, such as escape sequences and marks that
-// turn the direction of writing. These are written as Go would.
+// clean returns a text as one line without anything that a terminal or a reader would not print as it is, such as
+// escape sequences and marks that turn the direction of writing. These are written as Go would.
 func clean(text string) string {
 	var b strings.Builder
 	for i, r := range text {
@@ -61,7 +61,8 @@ func cleanLines(text string) (lines []string) {
 	return lines
 }
 
-// asciiJSON returns JSON whose strings keep their meaning, without anything in it that a terminal would not print as it is.
+// asciiJSON returns JSON whose strings keep their meaning, without anything in it that a terminal would not print as it
+// is.
 func asciiJSON(text []byte) []byte {
 	var b strings.Builder
 	for _, r := range string(text) {

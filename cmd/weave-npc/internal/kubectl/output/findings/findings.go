@@ -1,10 +1,12 @@
-// Package findings writes what commands find out about objects: as text for people, as JSON, and as the formats that continuous integration reads.
+// Package findings writes what commands find out about objects: as text for people, as JSON, and as the formats that
+// continuous integration reads.
 //
 //	r := findings.Report{Version: version, Rules: rules, Findings: found, Cases: cases}
 //	if err := r.Write(out, findings.Options{Format: "sarif", Limit: 1000}); err != nil { ... }
 //	if r.Failed(findings.Error) { ... } // exit status 1
 //
-// Names, labels and paths may hold any text. Each writer escapes them for its format, and none passes control characters on.
+// Names, labels and paths may hold any text. Each writer escapes them for its format, and none passes control
+// characters on.
 //
 // The package knows neither how things are found out nor what they mean.
 package findings
@@ -19,7 +21,8 @@ import (
 // Level is how grave a finding is.
 type Level uint8
 
-// The levels, in ascending order. Never is none of a finding: it is above all of them, as a threshold that none reaches.
+// The levels, in ascending order. Never is none of a finding: it is above all of them, as a threshold that none
+// reaches.
 const (
 	Note Level = iota
 	Warning
@@ -45,7 +48,8 @@ func ParseLevel(name string) (Level, error) {
 	return 0, errors.Errorf("%q is none of error, warning, note and never", name)
 }
 
-// Object names the object that a finding is about. Its namespace is empty if it has none, its kind if there is no object.
+// Object names the object that a finding is about. Its namespace is empty if it has none, its kind if there is no
+// object.
 type Object struct{ Kind, Namespace, Name string }
 
 // String returns the kind and the name, as "Pod shop/web"; empty if there is no object.
@@ -94,7 +98,8 @@ const (
 // String returns the outcome in lower case.
 func (o Outcome) String() string { return [...]string{"passed", "failed", "skipped"}[o] }
 
-// Case is something that was expected. A failed one counts as a finding of level Error. Formats that have no cases show it as one.
+// Case is something that was expected. A failed one counts as a finding of level Error. Formats that have no cases show
+// it as one.
 type Case struct {
 	Name    string
 	Outcome Outcome
@@ -138,7 +143,8 @@ func (r *Report) levels() (n [3]int) {
 	return n
 }
 
-// selected returns the gravest findings, as many as the limit allows, in the order of their files, lines and objects, and how many are left out.
+// selected returns the gravest findings, as many as the limit allows, in the order of their files, lines and objects,
+// and how many are left out.
 func (r *Report) selected(limit int) (selected []Finding, omitted int) {
 	selected = slices.SortedStableFunc(slices.Values(r.Findings), inOrder)
 	if limit <= 0 || limit >= len(selected) {

@@ -44,8 +44,8 @@ type junitResult struct {
 	Text    string `xml:",chardata"`
 }
 
-// writeJUnit writes a test for each case, and one for each rule: it fails if the rule has findings of the level that fails. Those of lower levels
-// are its output.
+// writeJUnit writes a test for each case, and one for each rule: it fails if the rule has findings of the level that
+// fails. Those of lower levels are its output.
 func (r *Report) writeJUnit(out *bytes.Buffer, o Options) error {
 	all := junitSuites{Name: tool}
 	if len(r.Cases) > 0 {

@@ -10,7 +10,8 @@ import (
 // maxMarkdown limits the characters of a report in markdown: comments of pull requests take little more.
 const maxMarkdown = 60_000
 
-// writeMarkdown writes the report for a comment of a pull request. All text of objects is within code, where it is neither markdown nor a mention.
+// writeMarkdown writes the report for a comment of a pull request. All text of objects is within code, where it is
+// neither markdown nor a mention.
 func (r *Report) writeMarkdown(out *bytes.Buffer, o Options) {
 	end := r.summary()
 	left := maxMarkdown - 1000 - utf8.RuneCountInString(end)
