@@ -23,7 +23,7 @@ type Conn struct {
 	fd     int
 	seq    uint32 // of the last request
 	budget int    // bytes of answers that the receive buffer can take
-	slots  bool   // whether the kernel tells the slots of sets
+	slots  bool   // whether the kernel reports the slots of sets
 	out    encoder
 	in     []byte
 }

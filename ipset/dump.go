@@ -97,8 +97,8 @@ func (c *Conn) dumpOnce(name, prefix string, headersOnly bool) (listing, error) 
 // addHidden adds the lists of sets that the kernel left out of a listing of all sets. The kernel keeps each set in a
 // slot. It has as many slots as sets needed at once so far: 256 at first, unless it is configured otherwise, and 64
 // more whenever these are too few. It lists the sets slot by slot, in two rounds: lists of sets come in the second, and
-// there is no second round if the last slot holds another set. So it is up to Linux 6.18 at least. Before Linux 4.20 it
-// does not tell which set is in a slot, and nothing helps.
+// there is no second round if the last slot holds another set. This holds up to Linux 6.18 at least. Before Linux 4.20
+// the kernel does not report which set is in a slot, and there is no remedy.
 func (c *Conn) addHidden(l *listing, headersOnly bool) error {
 	if l.hasLists || l.count == 0 || !c.slots {
 		return nil

@@ -23,8 +23,8 @@ func TestListsOfSetsAreListedHoweverManySetsThereAre(t *testing.T) {
 	}
 }
 
-// growSlotBySlot creates sets one by one, every other one of somebody else, and expects to see the lists of sets all
-// the time, also while a set that is older is gone.
+// growSlotBySlot creates sets one by one, every other one foreign, and expects to see the lists of sets all the time,
+// also while an older set is gone.
 func growSlotBySlot(t *testing.T, c *Conn) {
 	t.Helper()
 	member := Set{Name: "weave-member", Type: HashIP, Family: IPv4}

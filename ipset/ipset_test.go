@@ -630,7 +630,7 @@ add d fd00::1
 	}
 }
 
-// TestOtherOptionsShow: a header tells what Create does not give.
+// TestOtherOptionsShow: a header shows options that Create does not set.
 func TestOtherOptionsShow(t *testing.T) {
 	c := open(t)
 	apply(t, c, Op{Kind: Create, Set: Set{Name: "ours", Type: HashIP, Family: IPv4}}, Op{Kind: Create, Set: Set{Name: "list", Type: ListSet}})

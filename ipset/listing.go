@@ -108,7 +108,8 @@ func knownType(name []byte) Type {
 var options = []struct {
 	flag uint32
 	name string
-}{{nl.IPSET_FLAG_WITH_COUNTERS, "counters"}, {nl.IPSET_FLAG_WITH_FORCEADD, "forceadd"}, {nl.IPSET_FLAG_WITH_SKBINFO, "skbinfo"}}
+}{{nl.IPSET_FLAG_WITH_COUNTERS, "counters"}, {nl.IPSET_FLAG_WITH_FORCEADD, "forceadd"},
+	{nl.IPSET_FLAG_WITH_SKBINFO, "skbinfo"}}
 
 // parse reads the data of a header.
 func (h *Header) parse(data []byte) error {

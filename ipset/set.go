@@ -44,7 +44,7 @@ func (f Family) String() string {
 // Type is the type of a set, by the name that ipset(8) gives it.
 type Type string
 
-// The types that this package can create. Sets of other types are listed too, as far as they can be read.
+// The types that this package can create. Sets of other types are listed too, with the entries that can be parsed.
 const (
 	HashIP     Type = "hash:ip"
 	HashNet    Type = "hash:net"

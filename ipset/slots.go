@@ -26,7 +26,7 @@ func (t slotTable) slotOf(name string) (slot int, err error) {
 	return slot, errors.Wrapf(err, "asking for the slot of set %s", printable(name))
 }
 
-// namesBefore returns the names that wanted chooses, of those of the sets in the slots before one.
+// namesBefore returns the names that wanted selects among those of the sets in the slots before end.
 func (t slotTable) namesBefore(end int, wanted func(name []byte) bool) ([]string, error) {
 	c := t.conn
 	var names []string

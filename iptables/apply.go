@@ -51,8 +51,8 @@ func (t *Table) Try(ctx context.Context) error {
 	return nil
 }
 
-// applyAlongsideNFT applies an update to a table in which iptables cannot delete a rule because it cannot read another
-// one of the same chain. It inserts the jumps first and then deletes the stale rules by their handles.
+// applyAlongsideNFT applies an update to a table where iptables cannot delete a rule because it cannot parse another
+// rule of the same chain. It inserts the jumps first and then deletes the stale rules by their handles.
 func (t *Table) applyAlongsideNFT(ctx context.Context, u Update) error {
 	filter := nftFilter{t.family}
 	before, err := filter.rules()

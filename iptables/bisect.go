@@ -21,7 +21,8 @@ type Refusal struct {
 // are optional. Where the kernel does not name the rejected rules, as under legacy, ApplyWithout finds them by
 // bisection in a chain called scratch, to which no rule leads, so that nothing in force is affected. With an error
 // nothing has changed, and the refusals are those found until then.
-func (t *Table) ApplyWithout(ctx context.Context, u Update, scratch string, optional func(Rule) bool) ([]Refusal, error) {
+func (t *Table) ApplyWithout(ctx context.Context, u Update, scratch string,
+	optional func(Rule) bool) ([]Refusal, error) {
 	b := bisection{table: t, scratch: scratch, tries: maxTries}
 	var refused []Refusal
 	for searched := false; ; {

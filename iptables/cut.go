@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The names of the groups with a fixed place in a cut update. The chains of the first group refer to no others, those
+// The names of the groups with a fixed place in a split update. The chains of the first group refer to no others, those
 // of the last one to any.
 const (
 	FirstGroup = "\x00first"
@@ -24,7 +24,8 @@ type Part struct {
 // part also has the jumps and the deletions.
 func (u Update) Split(limit int, group func(chain string) string) []Part {
 	groups := u.groups(group)
-	named := slices.DeleteFunc(slices.Sorted(maps.Keys(groups)), func(g string) bool { return g == FirstGroup || g == lastGroup })
+	named := slices.DeleteFunc(slices.Sorted(maps.Keys(groups)),
+		func(g string) bool { return g == FirstGroup || g == lastGroup })
 	if u.size() <= limit {
 		return []Part{{named, u}}
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// installation makes a directory in which only the given iptables programs are installed, for both families.
-// "iptables=nft" is a plain iptables of the nft backend.
+// installation makes a directory with only the given iptables programs, for both families. "iptables=nft" is a plain
+// iptables of the nft backend.
 func installation(t *testing.T, names ...string) programDirs {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func TestDetect(t *testing.T) {
 		"only legacy programs":      {installed: []string{"iptables-legacy"}, nft4: hint, want: Legacy, reason: "only"},
 		"only a plain nft":          {installed: []string{"iptables=nft"}, want: NFT, reason: "only"},
 		"only a plain legacy":       {installed: []string{"iptables=legacy"}, want: Legacy, reason: "only"},
-		"plain legacy beside nft":   {installed: mixed, legacy4: three, want: Legacy, reason: "3 rules"},
+		"plain legacy and nft":      {installed: mixed, legacy4: three, want: Legacy, reason: "3 rules"},
 		"no programs":               {errContains: "install"},
 		"asked for":                 {installed: all, nft4: hint, override: "legacy", want: Legacy, reason: "asked"},
 		"asked for what is lacking": {installed: []string{"iptables-legacy"}, override: "nft", errContains: "install"},
@@ -122,7 +122,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestDetectWithABackendThatCannotBeRead: the other backend is chosen.
+// TestDetectWithABackendThatCannotBeRead: the other backend is selected.
 func TestDetectWithABackendThatCannotBeRead(t *testing.T) {
 	for broken, want := range map[Backend]Backend{NFT: Legacy, Legacy: NFT} {
 		t.Run(string(broken), func(t *testing.T) {

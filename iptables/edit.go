@@ -9,12 +9,12 @@ import (
 
 // Edit changes rules of an existing chain at their places.
 //
-// iptables inserts by number alone, and numbers are those of other rules if somebody else has inserted or deleted one
-// since the chain was read or written. So Update appends a rule that leads to the chain Probe, deletes the rule by the
-// number that this one has in a chain of as many rules as there are to be, and in the end deletes Probe, which fails
-// while a rule leads there. With one rule more or less the update thus fails, and nothing has changed. A rule that was
-// replaced by another one moves none. Rules that changed places do not make it fail: rules may be deleted and inserted
-// beside their places then, in a chain that was wrong before, until who reads it finds it changed and replaces it.
+// iptables inserts only by rule number, and the numbers are wrong if another process has inserted or deleted a rule
+// since the chain was read or written. So Update appends a rule that jumps to the chain Probe, deletes that rule by the
+// number that it has in a chain of the expected length, and finally deletes Probe, which fails while a rule still jumps
+// there. With one rule more or less the update thus fails, and nothing has changed. A replaced rule does not move
+// others. Reordered rules do not make the update fail: rules may then be deleted and inserted at wrong places, in a
+// chain that was wrong before, until the next read finds the drift and rewrites the chain.
 type Edit struct {
 	Chain string
 	// Rules is how many rules the chain has.
@@ -35,7 +35,7 @@ type Hunk struct {
 // IDs returns the ids of the chain's rules after the edit, given those before it.
 func (e Edit) IDs(have []string) []string {
 	if len(have) != e.Rules {
-		return nil // the chain was read anew meanwhile
+		return nil // the chain was read again meanwhile
 	}
 	var ids []string
 	from := 0
@@ -101,7 +101,7 @@ func (u Update) edits() (edits []Edit, probes []string) {
 	return edits, slices.Compact(probes)
 }
 
-// Editing tells when a chain is edited in place, and not written as a whole. With the zero Editing it never is.
+// Editing decides when a chain is edited in place instead of rewritten. With the zero Editing it never is.
 type Editing struct {
 	// Above is the number of rules that the chain must exceed, before and after.
 	Above int
@@ -170,7 +170,7 @@ func (c Chain) Since(have []string) ChainChange {
 	return ch
 }
 
-// SinceInOrder is as Since for a chain in which the order of all rules has a meaning.
+// SinceInOrder is like Since, for a chain whose rules must be in order.
 func (c Chain) SinceInOrder(have []string, editing Editing) ChainChange {
 	all := len(have)
 	have, same := c.cutTail(have)
@@ -209,12 +209,12 @@ func (c Chain) cutTail(have []string) (rest []string, same bool) {
 	return have[:n], slices.EqualFunc(have[n:], c.Tail, func(id string, r Rule) bool { return id == r.ID() })
 }
 
-// pair is a place in what there is and one in what is wanted.
+// pair is an index into the existing rules and one into the desired rules.
 type pair struct{ have, want int }
 
-// common returns the places of a longest common subsequence of have and want, in order. Of an id that comes several
-// times, only the last place in have is considered: no rule comes twice unless somebody else has put it there. So each
-// id of want has one place in have at most, and what is looked for is a longest sequence of growing places.
+// common returns the pairs of a longest common subsequence of have and want, in order. Of an id that occurs several
+// times, only the last place in have is considered: no rule occurs twice unless another process added it. So each id of
+// want has at most one place in have, and the problem is a longest increasing subsequence.
 func common(have, want []string) []pair {
 	places := make(map[string]int, len(have))
 	for i, id := range have {
@@ -232,7 +232,8 @@ func common(have, want []string) []pair {
 		if !there {
 			continue
 		}
-		n, _ := slices.BinarySearchFunc(ends, place, func(end, place int) int { return cmp.Compare(pairs[end].have, place) })
+		n, _ := slices.BinarySearchFunc(ends, place,
+			func(end, place int) int { return cmp.Compare(pairs[end].have, place) })
 		previous := -1
 		if n > 0 {
 			previous = ends[n-1]

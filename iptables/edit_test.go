@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// anyEdit edits every chain of which some rules differ.
+// anyEdit edits every chain where some rules differ.
 var anyEdit = Editing{Share: 1, Probe: "WEAVE-NPC-TRY"}
 
 // inOrder returns a chain with rules in order, each of a number.
@@ -30,8 +30,7 @@ func count(n int) []int {
 	return numbers
 }
 
-// numbersAfter carries out the lines of an edit on the numbers of a chain's rules. The tail and rules that lead to the
-// probe are -1.
+// numbersAfter applies the lines of an edit to the numbers of a chain's rules. The tail and jumps to the probe are -1.
 func numbersAfter(t *testing.T, before []int, e Edit) []int {
 	t.Helper()
 	chain := append(slices.Clone(before), -1)
@@ -145,8 +144,8 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// TestAnEditOfAChainThatWasReadAnew knows nothing of its rules.
-func TestAnEditOfAChainThatWasReadAnew(t *testing.T) {
+// TestAnEditOfAChainThatWasReadAgain: the edit does not depend on the rules.
+func TestAnEditOfAChainThatWasReadAgain(t *testing.T) {
 	e := inOrder(1, 9, 3).SinceInOrder(inOrder(1, 2, 3).IDs(), anyEdit).Edit
 	if ids := e.IDs(inOrder(1, 2).IDs()); ids != nil {
 		t.Errorf("the chain has %q", ids)
@@ -194,21 +193,21 @@ func TestEditsInTheKernel(t *testing.T) {
 				if ch.Edit == nil {
 					t.Fatalf("not edited: %+v", ch)
 				}
-				// The other chain tells that edits share an update with everything else.
+				// The other chain shows that edits share an update with other changes.
 				table.apply(t, Update{Edits: []Edit{*ch.Edit}, Replace: []Chain{{Name: "WEAVE-NPC-B", Tail: []Rule{{Target: "-j DROP"}}}}})
 				seen := table.read(t)
 				if !slices.Equal(seen.Chains["WEAVE-NPC-A"].IDs, c.IDs()) {
 					t.Fatalf("the chain has\n%s\nafter\n%s", strings.Join(seen.Chains["WEAVE-NPC-A"].Text, "\n"), Update{Edits: []Edit{*ch.Edit}})
 				}
 				if _, left := seen.Chains["WEAVE-NPC-TRY"]; left || len(seen.Chains["WEAVE-NPC-B"].IDs) != 1 {
-					t.Fatalf("beside it there is %v", seen.Chains)
+					t.Fatalf("there are also %v", seen.Chains)
 				}
 			}
 		}
 	})
 }
 
-// TestAnEditAfterOthers: where somebody else has inserted or deleted a rule, the edit fails and changes nothing, and
+// TestAnEditAfterOthers: where another process has inserted or deleted a rule, the edit fails and changes nothing, and
 // where a rule was replaced at its place, the edit is right.
 func TestAnEditAfterOthers(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -3,9 +3,9 @@ package iptables
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 	"strings"
 
+	"github.com/google/nftables"
 	"github.com/pkg/errors"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -74,7 +74,7 @@ func (f nftFilter) dump(command int, each func(map[uint16][]byte)) error {
 	return nil
 }
 
-// attributes returns the attributes of a message by their type, as far as they can be read.
+// attributes returns the attributes of a message by their type. It skips those that cannot be parsed.
 func attributes(data []byte) map[uint16][]byte {
 	out := map[uint16][]byte{}
 	attrs, err := nl.ParseRouteAttr(data)
@@ -132,7 +132,8 @@ func parseNFTRule(a map[uint16][]byte) nftRule {
 		case "target":
 			r.target = zeroTerminated(data[nftTargetName])
 		case "lookup":
-			if register := data[unix.NFTA_LOOKUP_DREG]; len(register) == 4 && binary.BigEndian.Uint32(register) == unix.NFT_REG_VERDICT {
+			if register := data[unix.NFTA_LOOKUP_DREG]; len(register) == 4 &&
+				binary.BigEndian.Uint32(register) == unix.NFT_REG_VERDICT {
 				r.target = "ACCEPT" // a map of verdicts may hold it
 			}
 		case "match":
@@ -178,42 +179,11 @@ func userComment(data []byte) string {
 
 // delete deletes a rule in a transaction of its own.
 func (f nftFilter) delete(r nftRule) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
-	if err != nil {
-		return errors.Wrap(err, "opening a netlink socket")
+	table := &nftables.Table{Family: nftables.TableFamily(f.number()), Name: "filter"}
+	conn := new(nftables.Conn)
+	rule := &nftables.Rule{Table: table, Chain: &nftables.Chain{Name: r.chain}, Handle: r.handle}
+	if err := conn.DelRule(rule); err != nil {
+		return err
 	}
-	defer unix.Close(fd)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
-		return errors.Wrap(err, "setting the timeout of a netlink socket")
-	}
-	message := func(kind, flags int, family uint8, resource uint16, attrs ...*nl.RtAttr) []byte {
-		req := nl.NewNetlinkRequest(kind, flags)
-		req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: unix.NFNETLINK_V0, ResId: resource<<8 | resource>>8})
-		for _, a := range attrs {
-			req.AddData(a)
-		}
-		return req.Serialize()
-	}
-	batch := slices.Concat(
-		message(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES),
-		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELRULE, unix.NLM_F_ACK, f.number(), 0,
-			nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated("filter")),
-			nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(r.chain)),
-			nl.NewRtAttr(unix.NFTA_RULE_HANDLE, binary.BigEndian.AppendUint64(nil, r.handle))),
-		message(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES))
-	if err := unix.Sendto(fd, batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return errors.Wrap(err, "sending to nft")
-	}
-	answer := make([]byte, 8192)
-	n, _, err := unix.Recvfrom(fd, answer, 0)
-	if err != nil {
-		return errors.Wrap(err, "receiving from nft")
-	}
-	if n < unix.SizeofNlMsghdr+4 {
-		return errors.New("the answer is too short")
-	}
-	if code := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); code < 0 {
-		return unix.Errno(-code)
-	}
-	return nil
+	return conn.Flush()
 }

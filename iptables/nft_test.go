@@ -17,7 +17,7 @@ var nativeExamples = map[string]bool{
 	"fib daddr type local counter jump FOREIGN comment \"hello\"": true,
 }
 
-// TestATableWithRulesOfNFT: what is ours is read and moved beside rules that iptables cannot show.
+// TestATableWithRulesOfNFT: weave-npc's rules are read and moved alongside rules that iptables cannot show.
 func TestATableWithRulesOfNFT(t *testing.T) {
 	for _, family := range []Family{IPv4, IPv6} {
 		for example, accepts := range nativeExamples {

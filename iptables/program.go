@@ -33,7 +33,7 @@ func isDenied(err error) bool {
 	return errors.As(err, &denied)
 }
 
-// programDirs are the directories in which programs are looked up, in order.
+// programDirs are the directories where programs are looked up, in order.
 type programDirs []string
 
 // searchPath returns the directories of this process's PATH.
@@ -91,7 +91,8 @@ func (d programDirs) missing(family Family, backend Backend) error {
 	if backend != "" {
 		name, which = name+"-"+string(backend), "the "+string(backend)+" backend"
 	}
-	return errors.Errorf("no programs for %s in %s: neither %s, %s-save and %s-restore nor a plain %s of it are in %s: "+
+	return errors.Errorf("no programs for %s in %s: neither %s, %s-save and %s-restore nor a plain %s of it "+
+		"are in %s: "+
 		"install the package iptables (1.8 or later), or choose the other backend",
 		family, which, name, name, name, family.command(), strings.Join(d, ":"))
 }

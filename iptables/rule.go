@@ -34,7 +34,7 @@ type Rule struct {
 }
 
 // Found returns a rule that the kernel printed ("-A CHAIN ...") as a Rule to be kept. ok is false for a rule without an
-// id: somebody else has written it.
+// id: another program wrote it.
 func Found(printed string) (r Rule, ok bool) {
 	found, err := parseRule(printed)
 	if err != nil || commentID(found.comment) == "" {
@@ -106,7 +106,7 @@ func (r Rule) String() string {
 }
 
 // Comment joins parts with spaces into a text that is safe between double quotes in iptables-restore input: every
-// character outside [A-Za-z0-9 ._/:=-] becomes "?", and a text that is too long beside an id is cut off with "..".
+// character outside [A-Za-z0-9 ._/:=-] becomes "?", and a text that is too long next to an id is truncated with "..".
 func Comment(parts ...string) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {

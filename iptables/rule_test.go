@@ -57,7 +57,7 @@ func TestRuleString(t *testing.T) {
 	}
 }
 
-func TestRuleIDTellsFieldsApart(t *testing.T) {
+func TestRuleIDDistinguishesFields(t *testing.T) {
 	rules := []Rule{
 		{},
 		{Match: "ab"}, {Target: "ab"}, {Comment: "ab"},

@@ -5,7 +5,8 @@
 //
 //	table, err := iptables.New(iptables.IPv4, iptables.NFT)
 //	allow := iptables.Rule{Match: "-p tcp -m tcp --dport 80", Target: "-j ACCEPT", Comment: "web"}
-//	err = table.Apply(ctx, iptables.Update{Replace: []iptables.Chain{{Name: "WEAVE-NPC", Rules: []iptables.Rule{allow}}}})
+//	chain := iptables.Chain{Name: "WEAVE-NPC", Rules: []iptables.Rule{allow}}
+//	err = table.Apply(ctx, iptables.Update{Replace: []iptables.Chain{chain}})
 //	state, err := table.Read(ctx, "WEAVE-NPC")
 package iptables
 
@@ -60,7 +61,8 @@ func (d programDirs) open(family Family, backend Backend) (*Table, error) {
 	major, minor, patch := single.GetIptablesVersion()
 	version := []int{major, minor, patch}
 	if slices.Compare(version, []int{1, 6, 2}) < 0 {
-		return nil, errors.Errorf("%s is version %d.%d.%d: its restore does not wait for the lock; 1.6.2 is the least, "+
+		return nil, errors.Errorf("%s is version %d.%d.%d: its restore does not wait for the lock; "+
+			"1.6.2 is the least, "+
 			"1.8.7 or later is better", programs.iptables, major, minor, patch)
 	}
 	t.waitArgs = waitArgs(version)
@@ -118,7 +120,7 @@ func (t *Table) Read(ctx context.Context, prefix string) (Seen, error) {
 	return seen, err
 }
 
-// chain reads one chain of any name. Beside many foreign rules under nft this is much cheaper than Read.
+// chain reads one chain of any name. With many foreign rules under nft this is much cheaper than Read.
 func (t *Table) chain(name string) (chain SeenChain, exists bool, err error) {
 	if err := checkChainName(name); err != nil {
 		return SeenChain{}, false, err
@@ -157,8 +159,8 @@ func listed(lines []string) func(yield func(string, parsed) bool) {
 	}
 }
 
-// readNFT reads a table with rules that iptables cannot show: chains of this program one by one with iptables, the
-// rules that lead to them from nft. why is the error of iptables.
+// readNFT reads a table with rules that iptables cannot show: chains of this program one by one with iptables, and the
+// jumps to them from nft. why is the error of iptables.
 func (t *Table) readNFT(prefix string, why error) (Seen, error) {
 	seen := Seen{Chains: map[string]SeenChain{}, Hooks: map[string][]string{}, Policies: map[string]string{},
 		Accepting: map[string]bool{}, Native: true}
@@ -195,7 +197,7 @@ func (t *Table) readNFT(prefix string, why error) (Seen, error) {
 	return seen, nil
 }
 
-// chainAlongsideNFT reads a chain of this program. If iptables cannot show it, somebody else has added a rule: the
+// chainAlongsideNFT reads a chain of this program. If iptables cannot show it, another program has added a rule: the
 // result is one unknown rule.
 func (t *Table) chainAlongsideNFT(name string) (SeenChain, error) {
 	c, _, err := t.chain(name)

@@ -25,13 +25,13 @@ type Chain struct {
 	Tail []Rule
 }
 
-// all returns the rules in the order in which Update writes them.
+// all returns the rules in the order that Update writes.
 func (c Chain) all() []Rule {
 	return slices.Concat(sorted(c.Rules), c.Tail)
 }
 
-// IDs returns the ids of the rules in the order in which Update writes them. They equal SeenChain.IDs if the kernel has
-// the same rules.
+// IDs returns the ids of the rules in the order that Update writes. They equal SeenChain.IDs if the kernel has the same
+// rules.
 func (c Chain) IDs() []string {
 	ids := make([]string, 0, len(c.Rules)+len(c.Tail))
 	for _, r := range c.all() {
@@ -72,8 +72,8 @@ func Referrers(seen Seen, prefix string) []Jump {
 	return jumps
 }
 
-// Update is one transaction on the filter table. The order of its steps does not depend on the order in which they were
-// added.
+// Update is one transaction on the filter table. The order of its steps is fixed, whatever the order of the calls that
+// added them.
 type Update struct {
 	// Replace are chains to create, or to empty, and to fill.
 	Replace []Chain
@@ -93,8 +93,8 @@ func (u Update) Empty() bool {
 	return len(u.lines()) == 0
 }
 
-// Without returns the update without the rules of its chains for which drop returns true, or with those that stand in
-// their places. Tails and jumps stay.
+// Without returns the update without those rules of its chains that drop reports, or with the rules that replace them.
+// Tails and jumps stay.
 func (u Update) Without(drop func(Rule) bool) Update {
 	out := Update{Jumps: u.Jumps, Delete: u.Delete, Insert: map[string][]Rule{}}
 	for _, c := range u.Replace {
@@ -155,7 +155,8 @@ func (u Update) lines() []string {
 	var lines []string
 	add := func(words ...string) { lines = append(lines, strings.Join(words, " ")) }
 
-	replace := slices.SortedFunc(slices.Values(u.Replace), func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
+	replace := slices.SortedFunc(slices.Values(u.Replace),
+		func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	for _, chain := range replace {
 		add(":"+chain.Name, "-", "[0:0]")
 	}
@@ -215,7 +216,9 @@ func sorted(rules []Rule) []Rule {
 	for _, rule := range rules {
 		lines = append(lines, line{rule.String(), rule})
 	}
-	slices.SortFunc(lines, func(a, b line) int { return cmp.Or(a.rule.Order-b.rule.Order, strings.Compare(a.text, b.text)) })
+	slices.SortFunc(lines, func(a, b line) int {
+		return cmp.Or(a.rule.Order-b.rule.Order, strings.Compare(a.text, b.text))
+	})
 	ordered := make([]Rule, 0, len(rules))
 	for _, l := range lines {
 		ordered = append(ordered, l.rule)

@@ -1,5 +1,5 @@
-// Package npc is the vocabulary of weave-npc: pods, namespaces and nodes as far as policies depend on them, and the
-// properties of packets.
+// Package npc is the vocabulary of weave-npc: the facts about pods, namespaces and nodes that policies depend on, and
+// the properties of packets.
 //
 // It has no state and imports no other package of this repository.
 //
@@ -58,7 +58,7 @@ type Pod struct {
 	// StaleAddrs is set if Addrs were reported for a former sandbox of the pod, so that whose they are now is not
 	// known.
 	StaleAddrs bool
-	// LastStart is when one of the containers was last started, as far as that is reported; zero if it is not.
+	// LastStart is when one of the containers was last started; zero if it is not reported.
 	LastStart time.Time
 	// Started is status.startTime; zero if the kubelet has not reported it.
 	Started time.Time
@@ -76,7 +76,7 @@ func (w Workload) String() string { return w.Kind + "/" + w.Name }
 const bootTolerance = 10 * time.Second
 
 // ReportedBefore reports whether the pod's status is from before its node was started: no container has been started
-// since. The network of such a pod does not exist any more, and may be made anew with another address.
+// since. The network of such a pod does not exist any more, and may be created again with another address.
 func (p *Pod) ReportedBefore(boot time.Time) bool {
 	return !p.LastStart.IsZero() && p.LastStart.Before(boot.Add(-bootTolerance))
 }
@@ -100,8 +100,8 @@ const (
 	NodeMissing
 	// ObjectsMissing: a file has never been read.
 	ObjectsMissing
-	// ClusterPoliciesMissing: the API server has ClusterNetworkPolicies, or does not tell, and they have never been
-	// read. All else has been.
+	// ClusterPoliciesMissing: the API server has ClusterNetworkPolicies, or does not report whether it has, and they
+	// have never been read. All other kinds have been.
 	ClusterPoliciesMissing
 )
 
@@ -114,7 +114,7 @@ func (p Pod) Claims() []netip.Addr {
 	return p.Addrs
 }
 
-// OwnsBefore reports whether, of two pods that claim an address, a node takes a rather than b for its owner.
+// OwnsBefore reports whether a node takes a for the owner of an address that both a and b claim.
 func OwnsBefore(a, b *Pod, node string) bool {
 	if local := a.Node == node; local != (b.Node == node) {
 		return local

@@ -46,9 +46,8 @@ func TestReportedBefore(t *testing.T) {
 	}
 }
 
-// TestOwnsRather shows which of two pods gets an address that both claim. What comes first in the list decides before
-// what comes later.
-func TestOwnsRather(t *testing.T) {
+// TestOwnsBefore shows which of two pods gets an address that both claim. Earlier cases of the list have precedence.
+func TestOwnsBefore(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	for _, c := range []struct {
 		name          string
@@ -65,6 +64,6 @@ func TestOwnsRather(t *testing.T) {
 		}
 	}
 	if same := (npc.Pod{UID: "a"}); npc.OwnsBefore(&same, &same, "here") {
-		t.Error("a pod owns an address rather than itself")
+		t.Error("a pod has precedence over itself")
 	}
 }

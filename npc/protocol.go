@@ -27,7 +27,7 @@ var protocols = [...]struct {
 	{corev1.ProtocolSCTP, "sctp", SCTP},
 }
 
-// PortProtocols are the numbers of the protocols that have ports, in the order in which rules have them.
+// PortProtocols are the numbers of the protocols that have ports, in the order of the rules.
 var PortProtocols = [...]uint8{TCP, UDP, SCTP}
 
 // PortProtocol returns the number of the protocol of a port of a Kubernetes object. It is TCP if the object has none,

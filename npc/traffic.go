@@ -13,7 +13,7 @@ import "net/netip"
 // Family is an IP family; each has its own sets and its own chains.
 type Family uint8
 
-// The families, in the order in which they are indexed.
+// The families, in the order of their indices.
 const (
 	IPv4 Family = iota
 	IPv6
@@ -41,7 +41,7 @@ func FamilyOf(a netip.Addr) Family {
 // Direction is the direction of a policy type, seen from the isolated pod.
 type Direction uint8
 
-// The directions, in the order in which they are indexed.
+// The directions, in the order of their indices.
 const (
 	Ingress Direction = iota
 	Egress

@@ -59,7 +59,7 @@ func (r *captureReader) next() (time.Time, []byte, error) {
 	if err := r.fill(head); err != nil {
 		return time.Time{}, nil, err
 	}
-	if isCaptureHeader(head) { // ulogd2 was told to reopen its files, and starts a new capture
+	if isCaptureHeader(head) { // ulogd2 got the signal to reopen its files, and starts a new capture
 		if _, err := r.in.Discard(captureHeader - recordHeader); err != nil {
 			return time.Time{}, nil, err
 		}

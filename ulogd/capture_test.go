@@ -63,7 +63,7 @@ func TestCaptureReader(t *testing.T) {
 		{"no packets", capture(t, at), nil, true},
 		{"cut in a record", whole[:len(whole)-1], []string{"one", ""}, true},
 		{"cut in a record's header", whole[:captureHeader+recordHeader+3+5], []string{"one"}, true},
-		{"begun anew", append(capture(t, at, []byte("one")), capture(t, at, []byte("two"))...), []string{"one", "two"}, true},
+		{"begun again", append(capture(t, at, []byte("one")), capture(t, at, []byte("two"))...), []string{"one", "two"}, true},
 		{"captured more than the packet's length", longer, []string{"one", "two"}, true},
 		{"record of 2 GiB", huge, nil, false},
 		{"nothing", nil, nil, true},

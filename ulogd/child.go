@@ -44,7 +44,8 @@ type child struct {
 
 // runChild runs ulogd2 until it ends or ctx does. It returns whether ulogd2 came up and why it ended. It leaves no
 // process and no open file.
-func runChild(ctx context.Context, c Config, p timing, inst installation, rec *recording, handle func(Packet)) (cameUp bool, err error) {
+func runChild(ctx context.Context, c Config, p timing, inst installation, rec *recording,
+	handle func(Packet)) (cameUp bool, err error) {
 	ch := &child{c: c, timing: p, lines: newLineLog(c.Log), record: rec, handle: handle}
 	ch.ctx, ch.cancel = context.WithCancelCause(ctx)
 	defer ch.cancel(nil)
@@ -123,14 +124,14 @@ func setPipeSize(f *os.File) error {
 	return failed
 }
 
-// start starts ulogd2 as nobody, or as the user of this process if that may not be changed.
+// start starts ulogd2 as an unprivileged user, or as the user of this process if that may not be changed.
 func (ch *child) start(inst installation) error {
 	if os.Geteuid() == 0 {
 		err := ch.startAs(inst, true)
 		if !errors.Is(err, os.ErrPermission) {
 			return errors.Wrap(err, "starting ulogd2")
 		}
-		ch.c.Log.Debug("ulogd2 cannot run as nobody", "err", err)
+		ch.c.Log.Debug("ulogd2 cannot run as an unprivileged user", "err", err)
 	}
 	return errors.Wrap(ch.startAs(inst, false), "starting ulogd2")
 }

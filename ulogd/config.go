@@ -18,7 +18,8 @@ const minRecordingSize = 128 << 10
 type Config struct {
 	// Groups are the NFLOG groups to read, at least one, each in the network namespace that Run is called in.
 	Groups []Group
-	// Mark is the mark of the packets to report, below 1<<31. Packets without it are ignored: somebody else logs them.
+	// Mark is the mark of the packets to report, below 1<<31. Packets without it are ignored: another program logs
+	// them.
 	Mark uint32
 	// Binary is the path of ulogd2's executable. If it is empty, PATH and the usual directories are searched.
 	Binary string
@@ -36,8 +37,8 @@ type Config struct {
 	Stats *Stats
 }
 
-// Group is one NFLOG group. ulogd2's pcap output does not contain the prefix of the rule, so only the group tells which
-// rule logged a packet.
+// Group is one NFLOG group. ulogd2's pcap output does not contain the prefix of the rule, so only the group identifies
+// the rule that logged a packet.
 type Group struct {
 	// Number is the argument of --nflog-group. 0 is an error: ulogd2 would replace the system's own packet loggers.
 	Number uint16

@@ -91,7 +91,8 @@ func parseLine(line string) (slog.Level, string) {
 		}
 	}
 	// ulogd2 asks for a higher priority than it may have, and runs without it.
-	if strings.HasPrefix(text, "Could not nice process") || strings.HasPrefix(text, "WARNING: scheduler configuration") {
+	if strings.HasPrefix(text, "Could not nice process") ||
+		strings.HasPrefix(text, "WARNING: scheduler configuration") {
 		level = slog.LevelDebug
 	}
 	return level, strings.TrimSpace(text)

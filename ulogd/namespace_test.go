@@ -145,7 +145,7 @@ func startRun(t *testing.T, c Config, p timing) *session {
 	c.Log, c.Stats = slog.New(s.log), s.stats
 	go func() {
 		defer ns.Close()
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			s.done <- err
 			return

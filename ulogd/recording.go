@@ -133,7 +133,7 @@ func (r *recording) write() error {
 	return nil
 }
 
-// inPlace reports whether there is a file to write to that nobody has moved or removed.
+// inPlace reports whether there is a file to write to that has not been moved or removed.
 func (r *recording) inPlace() bool {
 	if r.file == nil {
 		return false

@@ -104,7 +104,7 @@ func TestRecordingGoesOn(t *testing.T) {
 	if len(older) != 1 || string(older[0]) != "first" || len(newer) != 1 || string(newer[0]) != "second" {
 		t.Errorf("%q, then %q", older, newer)
 	}
-	if err := os.Remove(first.path); err != nil { // somebody tidies up
+	if err := os.Remove(first.path); err != nil { // as a cleanup job does
 		t.Fatal(err)
 	}
 	second.add(recordedAt, []byte("third"), 5)
@@ -126,7 +126,7 @@ func TestRecordingGoesOn(t *testing.T) {
 func TestRecordingOverwritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for name, make := range map[string]func(path string) error{
-		"text":      func(path string) error { return os.WriteFile(path, []byte("something that somebody needs"), 0o600) },
+		"text":      func(path string) error { return os.WriteFile(path, []byte("contents of another program"), 0o600) },
 		"short":     func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) },
 		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
 		"link":      func(path string) error { return os.Symlink("/etc/passwd", path) },
@@ -211,7 +211,7 @@ func TestRecordingKeepsTheLastFile(t *testing.T) {
 	first := newRecording(c)
 	first.add(recordedAt, []byte("first"), 5)
 	first.close()
-	// Whatever room there is, somebody else takes it.
+	// Fill the rest of the file system.
 	if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the file system is not small")
 	}

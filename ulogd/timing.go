@@ -9,7 +9,7 @@ type timing struct {
 	maxDelay   time.Duration // the longest wait before a restart
 	healthy    time.Duration // a process that lived this long resets the delay
 	cameUp     time.Duration // the longest wait before a restart of a process that had come up
-	startup    time.Duration // by then every group's capture must have begun
+	startup    time.Duration // the longest time until every group's capture has begun
 	lossPeriod time.Duration // between two readings of the kernel's loss counters
 }
 

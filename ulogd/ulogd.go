@@ -21,8 +21,8 @@ import (
 // process and returns nil. It returns an error, at once, only for a Config that can never work. If ulogd2 is absent,
 // fails or dies, Run logs it and tries again. If handle is slow, the kernel drops packets, which Stats.Lost counts.
 //
-// ulogd2 inherits the network namespace of the calling thread, which Run locks. It runs as user nobody with only
-// CAP_NET_ADMIN, if this process may change the user, and needs no writable directory.
+// ulogd2 inherits the network namespace of the calling thread, which Run locks. It runs as an unprivileged user with
+// only CAP_NET_ADMIN, if this process may change the user, and needs no writable directory.
 func Run(ctx context.Context, c Config, handle func(Packet)) error {
 	return run(ctx, c, defaultTiming(), handle)
 }

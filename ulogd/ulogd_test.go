@@ -169,7 +169,8 @@ func TestRunRestartsKilledChild(t *testing.T) {
 	s.end(t)
 }
 
-// Told to reopen its files, as by a log rotation on the node, ulogd2 begins the capture anew in the same pipe.
+// On the signal to reopen its files, as after a log rotation on the node, ulogd2 begins the capture again in the same
+// pipe.
 func TestRunReopenedCapture(t *testing.T) {
 	inNamespace(t)
 	s := startRun(t, Config{Groups: testGroups()}, testTiming())
@@ -424,7 +425,7 @@ func TestRunKilledAgainAndAgain(t *testing.T) {
 	}
 	s.awaitRunning(t, kills+1)
 	stop()
-	t.Logf("%d packets sent, %d read, %d known to be lost, the others while nobody listened", <-sent, s.stats.Packets.Load(), s.stats.Lost.Load())
+	t.Logf("%d packets sent, %d read, %d known to be lost, the others while no process listened", <-sent, s.stats.Packets.Load(), s.stats.Lost.Load())
 	if n := s.stats.Restarts.Load(); int(n) != kills {
 		t.Errorf("%d restarts, not %d", n, kills)
 	}

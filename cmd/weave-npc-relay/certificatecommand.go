@@ -18,7 +18,8 @@ func certificateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "certificate",
 		Short: "Prints a new certificate, as the Secret of relays and the ConfigMap of agents",
-		Long: "Prints a new certificate, as the Secret of relays and the ConfigMap of agents, both named after the Service. " +
+		Long: "Prints a new certificate, as the Secret of relays and the ConfigMap of agents, " +
+			"both named after the Service. " +
 			"The authority that signs it is new too, and its key is forgotten.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,6 +44,7 @@ func certificateCommand() *cobra.Command {
 	c.Flags().StringVar(&config.Namespace, "namespace", "kube-system", "namespace of the relays")
 	c.Flags().StringVar(&config.Service, "service", "weave-npc-relay", "Service of the relays")
 	c.Flags().IntVar(&days, "days", 365, "how long the certificate is valid")
-	c.Flags().StringVar(&trusted, "trusted", "", "file of certificates (PEM) that agents go on to trust: those of the ConfigMap that is there")
+	c.Flags().StringVar(&trusted, "trusted", "",
+		"file of certificates (PEM) that agents continue to trust: those of the existing ConfigMap")
 	return c
 }

@@ -52,11 +52,15 @@ func command() *cobra.Command {
 	}
 	c.Flags().StringVar(&f.listen, "listen", ":6785", "address at which agents are served")
 	c.Flags().StringVar(&f.metricsAddr, "metrics-addr", ":6786", "address of /metrics, /livez and /readyz")
-	c.Flags().StringVar(&f.cert, "tls-cert", "/etc/weave-npc-relay/tls.crt", "certificate (PEM), read again when it changes")
-	c.Flags().StringVar(&f.key, "tls-key", "/etc/weave-npc-relay/tls.key", "key of the certificate (PEM), read again when it changes")
+	c.Flags().StringVar(&f.cert, "tls-cert", "/etc/weave-npc-relay/tls.crt",
+		"certificate (PEM), read again when it changes")
+	c.Flags().StringVar(&f.key, "tls-key", "/etc/weave-npc-relay/tls.key",
+		"key of the certificate (PEM), read again when it changes")
 	c.Flags().StringVar(&f.audience, "audience", "weave-npc-relay", "audience that agents' tokens must be made for")
-	c.Flags().StringSliceVar(&f.agents, "agent", []string{"kube-system/weave-npc"}, "service account that may read, as NAMESPACE/NAME; may be repeated")
-	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server (default: that of the cluster in which the relay runs)")
+	c.Flags().StringSliceVar(&f.agents, "agent", []string{"kube-system/weave-npc"},
+		"service account that may read, as NAMESPACE/NAME; may be repeated")
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the API server (default: that of the relay's own cluster)")
 	c.Flags().DurationVar(&f.readyAfter, "ready-after", relay.ReadyAfter,
 		"how long after its lists the relay is ready; agents that have older versions cannot move to it")
 	c.Flags().StringVar(&f.logLevel, "log-level", "info", "what is logged: debug, info, warn or error")
@@ -79,7 +83,8 @@ func run(ctx context.Context, f flags) error {
 	}
 	// A connection to an API server that is gone has to be noticed before agents would take the relay for fresh.
 	// client-go asks these variables.
-	for name, value := range map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "2", "HTTP2_PING_TIMEOUT_SECONDS": "2"} {
+	variables := map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "2", "HTTP2_PING_TIMEOUT_SECONDS": "2"}
+	for name, value := range variables {
 		if err := os.Setenv(name, value); err != nil {
 			return errors.Wrap(err, "setting how often the API server's connection is tested")
 		}
@@ -91,7 +96,8 @@ func run(ctx context.Context, f flags) error {
 	config.UserAgent = "weave-npc-relay/" + version()
 	config.QPS = -1 // the number of requests at a time is limited, and the API server has its own limits
 	serve.AllowStreamingLists()
-	r, err := relay.New(relay.Config{API: config, CertFile: f.cert, KeyFile: f.key, Tokens: tokens, ReadyAfter: f.readyAfter, AskKinds: 10 * time.Second}, log)
+	r, err := relay.New(relay.Config{API: config, CertFile: f.cert, KeyFile: f.key, Tokens: tokens,
+		ReadyAfter: f.readyAfter, AskKinds: 10 * time.Second}, log)
 	if err != nil {
 		return err
 	}
@@ -103,7 +109,8 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return errors.Wrap(err, "listening for metrics; choose another address with --metrics-addr")
 	}
-	log.Info("serves agents", "addr", agents.Addr(), "metrics", metrics.Addr(), "accounts", f.agents, "version", version())
+	log.Info("serves agents", "addr", agents.Addr(), "metrics", metrics.Addr(), "accounts", f.agents,
+		"version", version())
 	return r.Run(ctx, agents, metrics)
 }
 

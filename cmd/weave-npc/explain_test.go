@@ -19,7 +19,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/golden"
 )
 
-// execute runs weave-npc in this process, and returns its output, with what it notes beside, and its exit status.
+// execute runs weave-npc in this process, and returns its output, with its notes on stderr, and its exit status.
 func execute(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	return executeOn(t, nil, args...)
@@ -143,17 +143,17 @@ func TestServiceAsJSON(t *testing.T) {
 	}
 	out, code = execute(t, "explain", "--manifests", "testdata/shop", "--from", "shop/api", "--to", "10.32.1.99", "--port", "80", "-o", "json")
 	if code != 2 || !strings.Contains(out, `"warnings": [`) {
-		t.Errorf("of an address that nobody has, status %d and\n%s", code, out)
+		t.Errorf("of an address that no pod has, status %d and\n%s", code, out)
 	}
 }
 
 func TestShow(t *testing.T) { checkTranscript(t, "testdata/show.txt") }
 
-// TestTiers shows what explain, the matrix and the lists tell of cluster network policies.
+// TestTiers shows what explain, the matrix and the lists show of cluster network policies.
 func TestTiers(t *testing.T) { checkTranscript(t, "testdata/tiers.txt") }
 
-// TestUnreadClusterPoliciesAreNoted shows that an answer without policies that could not be read says so.
-func TestUnreadClusterPoliciesAreNoted(t *testing.T) {
+// TestUnreadableClusterPoliciesAreNoted shows that an answer without policies that could not be read says so.
+func TestUnreadableClusterPoliciesAreNoted(t *testing.T) {
 	for unreadable, want := range map[string]string{
 		"":          "",
 		"forbidden": "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: forbidden\n",

@@ -78,8 +78,8 @@ func TestVariablesOfServicesAreNoFlags(t *testing.T) {
 	}
 }
 
-// TestOtherCommandsRunBesideTheDaemon runs them in its environment, as by kubectl exec.
-func TestOtherCommandsRunBesideTheDaemon(t *testing.T) {
+// TestOtherCommandsRunAlongsideTheDaemon runs them in its environment, as by kubectl exec.
+func TestOtherCommandsRunAlongsideTheDaemon(t *testing.T) {
 	t.Setenv("WEAVE_NPC_POD_INTERFACE", "cni0")
 	t.Setenv("WEAVE_NPC_TEST_COMMAND", "x")
 	if out, code := execute(t, "show", "pods", "--manifests", "testdata/shop"); code != 0 {
@@ -113,8 +113,7 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"--forward-jump ":       "forward none",
-		"--fail-closed ":        "auto open closed",
+		"--fail-closed ":        "auto never always",
 		"--allow-action ":       "ACCEPT RETURN",
 		"--iptables-backend ":   "nft legacy",
 		"--log-level ":          "debug info warning error",

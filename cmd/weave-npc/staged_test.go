@@ -58,7 +58,7 @@ func apiServer(t *testing.T, policies []string, pods ...string) string {
 	return path
 }
 
-// TestS102_NodesThatEnforceStagedPolicies are named by show policies, and nobody is where there is nothing to be told.
+// TestS102_NodesThatEnforceStagedPolicies are named by show policies, and none is named if none enforces them.
 func TestS102_NodesThatEnforceStagedPolicies(t *testing.T) {
 	const inNamespace, inCluster, none = `shop/deny "weave-npc/staged":"true"`, `fence "weave-npc/staged":"true"`, "shop/deny"
 	for _, c := range []struct {
@@ -97,7 +97,7 @@ func TestS102_NodesThatEnforceStagedPolicies(t *testing.T) {
 	}
 }
 
-// TestS102_NodesAsJSON shows the fields that tell where a staged policy is enforced.
+// TestS102_NodesAsJSON shows the fields for the nodes that enforce a staged policy.
 func TestS102_NodesAsJSON(t *testing.T) {
 	kubeconfig := apiServer(t, []string{`shop/deny "weave-npc/staged":"true"`, `fence "weave-npc/staged":"true"`},
 		"a --staged=namespaces", "b", "c --staged=$(MODE)", "d", "e", "f", "g")
@@ -106,7 +106,7 @@ func TestS102_NodesAsJSON(t *testing.T) {
 	var got []struct {
 		Policy string
 		Staged *struct {
-			State      string
+			Group      string
 			EnforcedOn []string `json:"enforced_on"`
 			UnknownOn  []string `json:"unknown_on"`
 		}
@@ -123,8 +123,8 @@ func TestS102_NodesAsJSON(t *testing.T) {
 	}
 }
 
-// TestS102_ThePluginKnowsWorlds as weave-npc itself does.
-func TestS102_ThePluginKnowsWorlds(t *testing.T) {
+// TestS102_ThePluginKnowsGroups as weave-npc itself does.
+func TestS102_ThePluginKnowsGroups(t *testing.T) {
 	var out bytes.Buffer
 	root := rootcmd.Plugin()
 	root.SetArgs([]string{"explain", "--manifests", "testdata/staged", "--from", "ops/mon", "--to", "shop/db", "--port", "tcp/9187", "--staged-group=rollout"})

@@ -1,4 +1,4 @@
-// Package spelling finds the name that a mistyped one was probably meant for, and spells out several.
+// Package spelling finds the name that a mistyped one probably stands for, and joins several names to a text.
 //
 //	errors.Errorf("there is no pod %s%s", name, spelling.DidYouMean(name, maps.Keys(pods)))
 //	spelling.List([]string{"web", "db", "cache"}) // web, db and cache

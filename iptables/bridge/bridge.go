@@ -35,8 +35,8 @@ const (
 // Table is the table weave-npc of nftables' bridge family, in the network namespace of the calling thread. It drops
 // frames that arrive at the given bridge ports:
 //   - frames with a VLAN tag (802.1Q, 802.1ad), unless AllowVLAN is set: br_netfilter does not pass them to iptables;
-//   - ICMPv6 messages that only routers send: with a router advertisement, a pod gives all pods of the bridge an address
-//     that no API object has, and with a redirect it becomes their router.
+//   - ICMPv6 messages that only routers send: with a router advertisement, a pod gives all pods of the bridge an
+//     address that no API object has, and with a redirect it becomes their router.
 //
 // The table works where a frame arrives: later, a VLAN tag may have been added by the bridge itself.
 type Table struct {
@@ -50,13 +50,15 @@ func kernelTable() *nftables.Table {
 
 // podPorts returns the set of the guarded ports.
 func podPorts(t *nftables.Table) *nftables.Set {
-	return &nftables.Set{Table: t, Name: "pod-ports", KeyType: nftables.TypeIFIndex, KeyByteOrder: binaryutil.NativeEndian}
+	return &nftables.Set{Table: t, Name: "pod-ports", KeyType: nftables.TypeIFIndex,
+		KeyByteOrder: binaryutil.NativeEndian}
 }
 
 // entry returns the chain, which the kernel enters for every frame.
 func entry(t *nftables.Table) *nftables.Chain {
 	accept := nftables.ChainPolicyAccept
-	return &nftables.Chain{Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting,
+	return &nftables.Chain{Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter,
+		Hooknum:  nftables.ChainHookPrerouting,
 		Priority: nftables.ChainPriorityRef(beforeBridgeNetfilter), Policy: &accept}
 }
 
@@ -93,15 +95,18 @@ func (g Table) rules(c *nftables.Chain, ports *nftables.Set) (rules []*nftables.
 		&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1},
 		compare(expr.CmpOpNeq, binary.BigEndian.AppendUint16(nil, unix.ETH_P_IPV6)...),
 	})
-	add(accept, "", []expr.Any{fromPod[0], &expr.Lookup{SourceRegister: 1, SetName: ports.Name, SetID: ports.ID, Invert: true}})
+	add(accept, "", []expr.Any{fromPod[0],
+		&expr.Lookup{SourceRegister: 1, SetName: ports.Name, SetID: ports.ID, Invert: true}})
 	add(drop, routerComment, protocol(expr.CmpOpEq), icmpType(expr.CmpOpEq, routerAdvertisement))
 	add(drop, routerComment, protocol(expr.CmpOpEq), icmpType(expr.CmpOpEq, redirect))
 	add(accept, "", protocol(expr.CmpOpEq), icmpType(expr.CmpOpGte, 0))
 	// The type of the remaining packets cannot be read. That is normal for all fragments except the first. A first
 	// fragment that ends before the type hides it: conntrack reassembles the packet and may pass it on whole.
 	add(accept, "", []expr.Any{
-		&expr.Exthdr{DestRegister: 1, Type: unix.IPPROTO_FRAGMENT, Offset: offsetOfFragment, Len: 2, Op: expr.ExthdrOpIpv6},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 2, Mask: binary.BigEndian.AppendUint16(nil, fragmentMask), Xor: []byte{0, 0}},
+		&expr.Exthdr{DestRegister: 1, Type: unix.IPPROTO_FRAGMENT, Offset: offsetOfFragment, Len: 2,
+			Op: expr.ExthdrOpIpv6},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 2,
+			Mask: binary.BigEndian.AppendUint16(nil, fragmentMask), Xor: []byte{0, 0}},
 		compare(expr.CmpOpNeq, 0, 0),
 	})
 	add(drop, hiddenComment)

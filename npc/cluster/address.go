@@ -61,7 +61,7 @@ func (v *View) ClaimsNodes(p *npc.Pod, a netip.Addr) bool {
 	return slices.Contains(p.HostAddrs, a)
 }
 
-// NodeHas reports whether a node has an address itself, as far as that is known.
+// NodeHas reports whether a node is known to have an address itself.
 func (v *View) NodeHas(node string, a netip.Addr) bool {
 	if known, ok := v.nodeAddrs[node]; ok {
 		return known.has(a)
@@ -127,6 +127,8 @@ func sorted(pods []*npc.Pod, want func(*npc.Pod) bool) []*npc.Pod {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(p, q *npc.Pod) int { return strings.Compare(key(p.Namespace, p.Name), key(q.Namespace, q.Name)) })
+	slices.SortFunc(out, func(p, q *npc.Pod) int {
+		return strings.Compare(key(p.Namespace, p.Name), key(q.Namespace, q.Name))
+	})
 	return out
 }

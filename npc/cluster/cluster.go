@@ -1,5 +1,5 @@
 // Package cluster holds the namespaces, pods and policies of a cluster, and answers which pod owns an address, which
-// policies select a pod, in which order they are asked, and which pod a name is of.
+// policies select a pod, the order of their evaluation, and which pod a name stands for.
 //
 //	c := cluster.New()
 //	objects.Deliver(c)                         // a Cluster is a sink of sources
@@ -7,7 +7,7 @@
 //	ends, err := v.Find("shop/web")
 //	owner := v.Owner(ends[0].Addr, "node1")    // as node1 sees it
 //
-// It does not know what becomes of a flow, nor how the kernel enforces policies.
+// It does not evaluate flows, and does not know how the kernel enforces policies.
 package cluster
 
 import (
@@ -37,8 +37,8 @@ type Cluster struct {
 	policies   map[string]*Policy  // namespace/name -> policy
 	// clusterPolicies holds name -> policy.
 	clusterPolicies map[string]*policy.Cluster
-	// nodeAddrs holds the addresses of the nodes whose addresses are all known, and booted when a node was started, as
-	// far as that is known.
+	// nodeAddrs holds the addresses of the nodes whose addresses are all known. booted holds the known times when nodes
+	// were started.
 	nodeAddrs  map[string]addrSet
 	booted     map[string]time.Time
 	nodes      map[string]npc.Node // as policies name them as peers
@@ -57,9 +57,10 @@ func New() *Cluster {
 func (c *Cluster) Clone() *Cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &Cluster{LegacyNetpol: c.LegacyNetpol, namespaces: maps.Clone(c.namespaces), pods: maps.Clone(c.pods), policies: maps.Clone(c.policies),
-		clusterPolicies: maps.Clone(c.clusterPolicies), nodeAddrs: maps.Clone(c.nodeAddrs), booted: maps.Clone(c.booted),
-		nodes: maps.Clone(c.nodes), unreadable: c.unreadable}
+	return &Cluster{LegacyNetpol: c.LegacyNetpol,
+		namespaces: maps.Clone(c.namespaces), pods: maps.Clone(c.pods), policies: maps.Clone(c.policies),
+		clusterPolicies: maps.Clone(c.clusterPolicies), nodeAddrs: maps.Clone(c.nodeAddrs),
+		booted: maps.Clone(c.booted), nodes: maps.Clone(c.nodes), unreadable: c.unreadable}
 }
 
 // View returns what the cluster holds now. The view does not change with the cluster.
@@ -73,9 +74,11 @@ func (c *Cluster) View() *View {
 }
 
 func newView(c *Cluster) *View {
-	v := &View{LegacyNetpol: c.LegacyNetpol, Unreadable: c.unreadable, Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
+	v := &View{LegacyNetpol: c.LegacyNetpol, Unreadable: c.unreadable,
+		Namespaces: maps.Clone(c.namespaces), Pods: maps.Clone(c.pods), byNamespace: map[string][]*Policy{},
 		nodeAddrs: maps.Clone(c.nodeAddrs), nodesAt: map[netip.Addr][]npc.Node{}, selecting: map[*npc.Pod][]*Policy{},
-		choosing: map[*npc.Pod][]*policy.Cluster{}, ClusterPolicies: slices.SortedFunc(maps.Values(c.clusterPolicies), (*policy.Cluster).Compare)}
+		choosing:        map[*npc.Pod][]*policy.Cluster{},
+		ClusterPolicies: slices.SortedFunc(maps.Values(c.clusterPolicies), (*policy.Cluster).Compare)}
 	for _, key := range slices.Sorted(maps.Keys(c.policies)) {
 		p := c.policies[key]
 		v.Policies = append(v.Policies, p)

@@ -171,13 +171,13 @@ func TestStatusesFromBeforeABoot(t *testing.T) {
 	if got := v.OwnedEnds("shop/of-node1"); len(got) > 0 {
 		t.Errorf("the pod owns %v", got)
 	}
-	if got := v.OwnedEnds("shop/nobody"); len(got) > 0 {
+	if got := v.OwnedEnds("shop/missing"); len(got) > 0 {
 		t.Errorf("a pod that does not exist owns %v", got)
 	}
 }
 
-// TestRivals shows who else of the same node claims an address, and who owns it.
-func TestRivals(t *testing.T) {
+// TestConflictingPods shows which pods of the same node claim an address, and which one owns it.
+func TestConflictingPods(t *testing.T) {
 	c := shop(t)
 	a := addrs("10.32.1.9")
 	for i, p := range []npc.Pod{{Name: "b", Node: "node1"}, {Name: "a", Node: "node1"}, {Name: "c", Node: "node1"}, {Name: "far", Node: "node2"}} {
@@ -187,7 +187,7 @@ func TestRivals(t *testing.T) {
 	v := c.View()
 	owner := v.Owner(a[0], "node1")
 	if owner == nil || owner.Name != "c" || names(v.ConflictingPods(a[0], owner)) != "shop/a shop/b" {
-		t.Errorf("%v owns it, rivals are %s", owner, names(v.ConflictingPods(a[0], owner)))
+		t.Errorf("%v owns it, conflicting pods are %s", owner, names(v.ConflictingPods(a[0], owner)))
 	}
 }
 
@@ -225,7 +225,7 @@ func TestIsolating(t *testing.T) {
 	}
 }
 
-// TestS84_NodesAreFoundByTheirAddresses, of which two may have the same.
+// TestS84_NodesAreFoundByTheirAddresses shows that two nodes may have the same address.
 func TestS84_NodesAreFoundByTheirAddresses(t *testing.T) {
 	c := cluster.New()
 	addr := netip.MustParseAddr("192.0.2.1")

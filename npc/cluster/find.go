@@ -56,7 +56,8 @@ func podOf(v *View, text string) string {
 	}
 	first := ""
 	for key, p := range v.Pods {
-		if p.Namespace == namespace && p.Workload != nil && p.Workload.Kind == kind && p.Workload.Name == name && !p.Finished && (first == "" || key < first) {
+		is := p.Namespace == namespace && p.Workload != nil && p.Workload.Kind == kind && p.Workload.Name == name
+		if is && !p.Finished && (first == "" || key < first) {
 			first = key
 		}
 	}
@@ -117,7 +118,8 @@ func (v *View) Service(text string, to []flow.End) (flow.Service, error) {
 			pod = v.Owner(e.Addr, "")
 		}
 		if pod == nil {
-			return flow.Service{}, errors.Errorf("%q is the name of a port, and %s is no pod that could have one", text, e)
+			return flow.Service{}, errors.Errorf("%q is the name of a port, and %s is no pod that could have one",
+				text, e)
 		}
 		for _, p := range pod.Ports {
 			if p.Name == name && p.Protocol == protocol {
@@ -143,7 +145,9 @@ func noPod(v *View, text string) error {
 	const forms = "give a pod as NAMESPACE/NAME, or an address"
 	namespace, name, ok := strings.Cut(text, "/")
 	if p, err := netip.ParsePrefix(text); err == nil {
-		return errors.Errorf("%s is a range; ask about one of its addresses, such as %s, or about a pod as NAMESPACE/NAME", text, p.Addr())
+		return errors.Errorf("%s is a range; ask about one of its addresses, such as %s, "+
+			"or about a pod as NAMESPACE/NAME",
+			text, p.Addr())
 	}
 	var named []string // the pods of the same name in other namespaces
 	for _, key := range slices.Sorted(maps.Keys(v.Pods)) {
@@ -156,11 +160,13 @@ func noPod(v *View, text string) error {
 		intended = "; did you mean " + named[0] + "?"
 	}
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME%s", text, cmp.Or(intended, "; "+forms))
+		return errors.Errorf("%q is neither an address nor a pod as NAMESPACE/NAME%s",
+			text, cmp.Or(intended, "; "+forms))
 	}
 	known := knownNamespaces(v)
 	if _, ok := known[namespace]; !ok {
-		return errors.Errorf("there is no namespace %s%s", namespace, cmp.Or(intended, spelling.DidYouMean(namespace, maps.Keys(known))))
+		return errors.Errorf("there is no namespace %s%s",
+			namespace, cmp.Or(intended, spelling.DidYouMean(namespace, maps.Keys(known))))
 	}
 	near := spelling.DidYouMean(text, func(yield func(string) bool) {
 		for key, p := range v.Pods {

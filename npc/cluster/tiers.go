@@ -44,7 +44,7 @@ func (v *View) Tier(t policy.Tier, p *npc.Pod, d npc.Direction) (policies []*pol
 }
 
 // Restricted reports whether policies may deny a pod something in a direction: a NetworkPolicy isolates it, or a
-// cluster network policy that is asked about it has a rule that denies.
+// cluster network policy that applies to it has a rule that denies.
 func (v *View) Restricted(p *npc.Pod, d npc.Direction) bool {
 	_, isolated := v.Isolating(p, d)
 	return isolated || v.RestrictedByTiers(p, d)
@@ -61,8 +61,10 @@ func (v *View) RestrictedToNode(p *npc.Pod) bool {
 	return v.asks(p, npc.Egress, (*policy.Cluster).DeniesNode)
 }
 
-// asks reports whether one of the cluster network policies that are asked about a pod in a direction is such.
+// asks reports whether a function holds for one of the cluster network policies that apply to a pod in a direction.
 func (v *View) asks(p *npc.Pod, d npc.Direction, such func(*policy.Cluster) bool) bool {
 	_, isolated := v.Isolating(p, d)
-	return slices.ContainsFunc(v.Choosing(p), func(q *policy.Cluster) bool { return such(q) && (q.Tier == policy.Admin || !isolated) })
+	return slices.ContainsFunc(v.Choosing(p), func(q *policy.Cluster) bool {
+		return such(q) && (q.Tier == policy.Admin || !isolated)
+	})
 }

@@ -20,8 +20,7 @@ type View struct {
 	Namespaces map[string]npc.Namespace
 	Pods       map[string]*npc.Pod // namespace/name -> pod
 	Policies   []*Policy           // ordered by namespace/name
-	// ClusterPolicies are in the order in which they are asked: by tier, priority and name. Those that decide nothing
-	// come last.
+	// ClusterPolicies are in the order of evaluation: by tier, priority and name. Those that decide nothing come last.
 	ClusterPolicies []*policy.Cluster
 
 	byNamespace map[string][]*Policy // namespace -> its policies, in order
@@ -34,7 +33,7 @@ type View struct {
 	nodesAt     map[netip.Addr][]npc.Node // ordered by name
 
 	mu        sync.Mutex
-	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order, as far as they were asked for
+	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order; filled on demand
 	choosing  map[*npc.Pod][]*policy.Cluster
 }
 
@@ -55,7 +54,8 @@ type Policy struct {
 // Assume returns a view with some more namespaces, and with these pods instead of those that are there. Its policies
 // and Nodes are the same.
 func (v *View) Assume(namespaces []npc.Namespace, pods []*npc.Pod) *View {
-	w := &View{LegacyNetpol: v.LegacyNetpol, Namespaces: v.Namespaces, Pods: make(map[string]*npc.Pod, len(pods)), Policies: v.Policies,
+	w := &View{LegacyNetpol: v.LegacyNetpol, Namespaces: v.Namespaces,
+		Pods: make(map[string]*npc.Pod, len(pods)), Policies: v.Policies,
 		ClusterPolicies: v.ClusterPolicies, byNamespace: v.byNamespace, nodeAddrs: v.nodeAddrs, nodesAt: v.nodesAt,
 		selecting: map[*npc.Pod][]*Policy{}, choosing: map[*npc.Pod][]*policy.Cluster{}}
 	if len(namespaces) > 0 {

@@ -29,8 +29,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkEntries lists a table with 100,000 connections, of which none, one in a thousand or all are wanted, or
-// marked.
+// BenchmarkEntries lists a table with 100,000 connections; none, one in a thousand or all are wanted, or marked.
 func BenchmarkEntries(b *testing.B) {
 	table := open(b, unix.AF_INET)
 	many(b, table, 100_000)
@@ -75,8 +74,8 @@ func BenchmarkEntries(b *testing.B) {
 	}
 }
 
-// BenchmarkCut cuts TCP connections and restores them.
-func BenchmarkCut(b *testing.B) {
+// BenchmarkTerminate terminates TCP connections and restores them.
+func BenchmarkTerminate(b *testing.B) {
 	table := open(b, unix.AF_INET)
 	const count = 20_000
 	var cut, restored time.Duration
@@ -96,6 +95,6 @@ func BenchmarkCut(b *testing.B) {
 		}
 		cut, restored = cut+middle-start, restored+cpu(b)-middle
 	}
-	b.ReportMetric(float64(cut.Nanoseconds())/float64(b.N*count), "cpu-ns/cut")
+	b.ReportMetric(float64(cut.Nanoseconds())/float64(b.N*count), "cpu-ns/terminate")
 	b.ReportMetric(float64(restored.Nanoseconds())/float64(b.N*count), "cpu-ns/restored")
 }

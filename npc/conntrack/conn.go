@@ -1,11 +1,14 @@
 // Package conntrack deletes the connections of addresses from the kernel's connection tracking, so that packets of an
-// address's former pod do not pass as packets of its next one, and cuts single connections by a bit of their mark. It
-// knows nothing about pods or policies, and imports no other package of this module.
+// address's former pod do not pass as packets of its next one, terminates single connections by a bit of their mark,
+// and reads the kernel's events of connections. It knows nothing about pods or policies, and imports no other package
+// of this module.
 //
-//	Ledger.Enter ──▶ Ledger ──▶ Worker.Ask ──▶ Table.Delete   (in the background, one listing for many requests)
-//	Ledger.Strike ◀────────────── Worker.Done
+//	Pending.Enter ──▶ Pending ──▶ Worker.Ask ──▶ Table.Delete   (in the background, batched)
+//	Pending.Remove ◀───────────── Worker.Done
 //
-//	Table.Entries ──▶ Table.Cut ──▶ Table.Marked ──▶ Table.Restore
+//	Table.Entries ──▶ Table.Terminate ──▶ Table.Marked ──▶ Table.Restore
+//
+//	Subscribe ──▶ Subscription.Next      (one datagram after the other, for package events)
 package conntrack
 
 import (
@@ -60,6 +63,9 @@ const (
 // errInterrupted is the error of a listing that is incomplete because the table changed.
 var errInterrupted = errors.New("the table was changed while it was listed")
 
+// ErrMalformed is the error of a message from the kernel that cannot be read.
+var ErrMalformed = errors.New("the kernel sent a malformed message")
+
 // conn is a netlink socket in the network namespace of the thread that opened it.
 type conn struct {
 	fd  int
@@ -67,9 +73,9 @@ type conn struct {
 	in  []byte
 }
 
-// dial opens a socket.
-func dial() (*conn, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+// dial opens a socket. flags are those of socket(2) beyond the usual ones.
+func dial(flags int) (*conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, errors.Wrap(err, "opening a netlink socket")
 	}
@@ -124,7 +130,7 @@ type answer struct {
 // code returns the error in an error message, or nil for an acknowledgement.
 func (a answer) code() error {
 	if len(a.body) < 4 {
-		return errors.New("the kernel sent a short message")
+		return ErrMalformed
 	}
 	if code := int32(binary.NativeEndian.Uint32(a.body)); code != 0 {
 		return unix.Errno(-code)
@@ -132,40 +138,65 @@ func (a answer) code() error {
 	return nil
 }
 
-// receive passes the kernel's answers to handle until handle returns true or an error.
-func (c *conn) receive(handle func(answer) (done bool, err error)) error {
+// split splits the first message off a datagram.
+func split(b []byte) (first answer, rest []byte, err error) {
+	if len(b) < headerLen {
+		return answer{}, nil, ErrMalformed
+	}
+	size := int(binary.NativeEndian.Uint32(b))
+	if size < headerLen || size > len(b) {
+		return answer{}, nil, ErrMalformed
+	}
+	first = answer{kind: binary.NativeEndian.Uint16(b[4:]), flags: binary.NativeEndian.Uint16(b[6:]),
+		seq: binary.NativeEndian.Uint32(b[8:]), body: b[headerLen:size]}
+	return first, b[min((size+3)&^3, len(b)):], nil
+}
+
+// read returns the next datagram of the kernel, which is valid until the next call. It returns nil if none comes in
+// time.
+func (c *conn) read() ([]byte, error) {
 	for {
 		n, from, err := unix.Recvfrom(c.fd, c.in, unix.MSG_TRUNC)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EAGAIN):
-			return errors.Errorf("no answer from the kernel within %d s", receiveTimeout)
+			return nil, nil
 		case err != nil:
-			return errors.Wrap(err, "receiving from the kernel")
+			return nil, errors.Wrap(err, "receiving from the kernel")
 		case n > len(c.in):
-			return errors.Errorf("the kernel sent %d bytes at once", n)
+			return nil, errors.Errorf("the kernel sent %d bytes at once", n)
 		}
-		if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
-			continue
-		}
-		for rest := c.in[:n]; len(rest) >= headerLen; {
-			size := int(binary.NativeEndian.Uint32(rest))
-			if size < headerLen || size > len(rest) {
-				return errors.New("the kernel sent a message that is cut off")
-			}
-			done, err := handle(answer{kind: binary.NativeEndian.Uint16(rest[4:]), flags: binary.NativeEndian.Uint16(rest[6:]),
-				seq: binary.NativeEndian.Uint32(rest[8:]), body: rest[headerLen:size]})
-			if done || err != nil {
-				return err
-			}
-			rest = rest[min((size+3)&^3, len(rest)):]
+		if sender, ok := from.(*unix.SockaddrNetlink); ok && sender.Pid == 0 {
+			return c.in[:n], nil
 		}
 	}
 }
 
-// exchange sends the last n messages, each of which asks for an acknowledgement, and calls answered with the place of
-// each and what the kernel says of it.
+// receive passes the kernel's answers to handle until handle returns true or an error.
+func (c *conn) receive(handle func(answer) (done bool, err error)) error {
+	for {
+		b, err := c.read()
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			return errors.Errorf("no answer from the kernel within %d s", receiveTimeout)
+		}
+		for len(b) > 0 {
+			var a answer
+			if a, b, err = split(b); err != nil {
+				return err
+			}
+			if done, err := handle(a); done || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// exchange sends the last n messages, which each ask for an acknowledgement, and calls answered with the index of each
+// and the kernel's error.
 func (c *conn) exchange(messages []byte, n int, answered func(i int, err error)) error {
 	if n == 0 {
 		return nil
@@ -196,7 +227,7 @@ func (c *conn) get(family uint8, attrs []byte, handle func(attrs []byte)) error 
 		case a.kind == unix.NLMSG_ERROR:
 			return true, a.code()
 		case len(a.body) < nfgenLen:
-			return true, errors.New("the kernel sent a short message")
+			return true, ErrMalformed
 		}
 		handle(a.body[nfgenLen:])
 		return true, nil
@@ -222,7 +253,7 @@ func (c *conn) list(family uint8, filter []byte, handle func(attrs []byte) error
 		case a.kind == unix.NLMSG_ERROR:
 			return true, a.code()
 		case len(a.body) < nfgenLen:
-			return true, errors.New("the kernel sent a short message")
+			return true, ErrMalformed
 		}
 		interrupted = interrupted || a.flags&unix.NLM_F_DUMP_INTR != 0
 		return false, handle(a.body[nfgenLen:])

@@ -18,6 +18,7 @@ const (
 	statusOffload   = 1 << 14
 	statusHardware  = 1 << 15
 	flagLiberal     = 1 << 3
+	stateSYNSent    = 1
 	stateClose      = 8
 )
 
@@ -30,10 +31,11 @@ type Entry struct {
 	Protocol            uint8
 	// SourcePort is the source's port.
 	SourcePort uint16
-	// Liberal tells that the kernel does not check the sequence numbers of a TCP connection. It does not of one that it
-	// took up in mid-stream, of which Source may be the end that was connected to, and of one that was offloaded.
+	// Liberal reports that the kernel does not check the sequence numbers of a TCP connection: it was picked up in
+	// mid-stream, so that Source may be the server, or it was offloaded.
 	Liberal bool
 	Mark    uint32
+	Zone    uint16
 	// Name is that of the entry in the table, and Master that of the entry that led to it, such as the control
 	// connection of a transfer of files. Master is empty if there is none.
 	Name, Master string
@@ -51,29 +53,60 @@ func (e *Entry) Pinned() bool { return e.status&statusFixedEnd != 0 }
 // Offloaded reports whether packets of the connection may pass without meeting rules.
 func (e *Entry) Offloaded() bool { return e.status&(statusOffload|statusHardware) != 0 }
 
-// readEntry reads a connection whose ends are known.
+// replied reports whether both ends have sent packets.
+func (e *Entry) replied() bool { return e.status&statusReplied != 0 }
+
+// Expected reports whether a helper of the kernel expected the connection, such as a transfer of FTP.
+func (e *Entry) Expected() bool { return e.status&statusExpected != 0 }
+
+// SYNSent reports whether the kernel has seen the SYN of a TCP connection and nothing else.
+func (e *Entry) SYNSent() bool { return e.state == stateSYNSent }
+
+// readEntry reads a connection with its names.
 //
-// The kernel is to find it by the reply direction, which is what is judged: addresses and ports behind a Service's. If
-// another connection of the same client to the same Service takes the place of this one, but leads to another pod, it
-// is not found.
-func readEntry(attrs []byte, ends *[4]netip.Addr) Entry {
-	e := Entry{Source: ends[0], Destination: ends[2], family: familyOf(ends[0])}
-	var orig, reply, zone, id, master []byte
+// The kernel looks the connection up by the reply direction, whose addresses and ports are those behind a Service;
+// policies are evaluated with them too. If another connection of the same client to the same Service takes the place of
+// this one, but goes to another pod, it is not found.
+func readEntry(attrs []byte) Entry {
+	var e Entry
+	names := e.read(attrs)
+	var space [256]byte
+	text := append(append(space[:0], names.zone...), names.orig...)
+	name := len(text)
+	text = append(appendPadded(appendPadded(text, names.reply), names.zone), names.id...)
+	all := string(text)
+	e.Name, e.identity = all[:name], all[name:]
+	if names.master != nil {
+		e.Master = string(names.zone) + string(names.master)
+	}
+	return e
+}
+
+// names are the attributes that name a connection.
+type names struct{ orig, reply, zone, id, master []byte }
+
+// read reads all but the names of a connection into an empty entry, without allocating. It returns the attributes of
+// the names.
+func (e *Entry) read(attrs []byte) (n names) {
 	for len(attrs) > 0 {
 		kind, whole, value, rest := attribute(attrs)
 		switch kind {
 		case tupleOrig:
-			orig = value
-			_, e.SourcePort = readPort(value)
+			n.orig = value
+			e.Source, _, e.SourcePort = readSource(value)
+			e.family = familyOf(e.Source)
 		case tupleReply:
-			reply = whole
-			e.Protocol, e.Port = readPort(value)
+			n.reply = whole
+			e.Destination, e.Protocol, e.Port = readSource(value)
 		case attrZone:
-			zone = whole
+			n.zone = whole
+			if len(value) == 2 {
+				e.Zone = binary.BigEndian.Uint16(value)
+			}
 		case attrID:
-			id = whole
+			n.id = whole
 		case attrMaster:
-			master = value
+			n.master = value
 		case attrStatus:
 			e.status = number(value)
 		case attrProto:
@@ -85,43 +118,32 @@ func readEntry(attrs []byte, ends *[4]netip.Addr) Entry {
 		}
 		attrs = rest
 	}
-	var space [256]byte
-	text := append(append(space[:0], zone...), orig...)
-	name := len(text)
-	text = append(appendPadded(appendPadded(text, reply), zone), id...)
-	all := string(text)
-	e.Name, e.identity = all[:name], all[name:]
-	if master != nil {
-		e.Master = string(zone) + string(master)
-	}
-	return e
+	return n
 }
 
-// readPort reads the protocol and the source port of a direction.
-func readPort(tuple []byte) (protocol uint8, port uint16) {
-	var proto []byte
+// readSource reads the source's address, the protocol and the source's port of a direction.
+func readSource(tuple []byte) (source netip.Addr, protocol uint8, port uint16) {
 	for len(tuple) > 0 {
-		kind, _, value, rest := attribute(tuple)
-		if kind == tupleProto {
-			proto = value
-		}
+		part, _, value, rest := attribute(tuple)
 		tuple = rest
-	}
-	for len(proto) > 0 {
-		kind, _, value, rest := attribute(proto)
-		switch {
-		case kind == protoNum && len(value) == 1:
-			protocol = value[0]
-		case kind == protoSrc && len(value) == 2:
-			port = binary.BigEndian.Uint16(value)
+		for len(value) > 0 {
+			kind, _, v, more := attribute(value)
+			switch {
+			case part == tupleIP && (kind == ipSrc4 || kind == ipSrc6):
+				source, _ = netip.AddrFromSlice(v)
+			case part == tupleProto && kind == protoNum && len(v) == 1:
+				protocol = v[0]
+			case part == tupleProto && kind == protoSrc && len(v) == 2:
+				port = binary.BigEndian.Uint16(v)
+			}
+			value = more
 		}
-		proto = rest
 	}
 	switch protocol {
 	case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_UDPLITE, unix.IPPROTO_SCTP, unix.IPPROTO_DCCP:
-		return protocol, port
+		return source, protocol, port
 	}
-	return protocol, 0 // GRE has its key there
+	return source, protocol, 0 // GRE has its key there
 }
 
 // readTCP reads what the kernel knows of a TCP connection.

@@ -3,6 +3,7 @@ package conntrack
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -57,13 +58,13 @@ func TestAnEntryIsWhatForwardSees(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			for range 2 { // it is found by its name, also when it is cut already
+			for range 2 { // it is found by its name, also when it is terminated already
 				if gone, err := table.Terminate(all, bit, true); gone != 0 || err != nil {
 					t.Errorf("%d are gone, %v", gone, err)
 				}
 			}
 			if e := list(t, table)[0]; e.Mark != bit || e.Pinned() != (e.Protocol == unix.IPPROTO_TCP) || e.expiry < 590 || e.expiry > 601 {
-				t.Errorf("cut it is %+v", e)
+				t.Errorf("terminated it is %+v", e)
 			}
 		})
 	}
@@ -152,8 +153,8 @@ func TestAnEntryNamesItsMaster(t *testing.T) {
 	}
 }
 
-// TestWhatEndsBeforeItIsCut is counted, and not made again.
-func TestWhatEndsBeforeItIsCut(t *testing.T) {
+// TestWhatEndsBeforeItIsTerminated is counted, and not made again.
+func TestWhatEndsBeforeItIsTerminated(t *testing.T) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		m := made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_TCP, sourcePort: 4000, attrs: tcpInfo(3, 0, 0), zone: 7}
 		if family == unix.AF_INET6 {
@@ -180,8 +181,8 @@ func TestWhatEndsBeforeItIsCut(t *testing.T) {
 	}
 }
 
-// TestWhatChangesBeforeItIsCut by packets, by another program, or because another connection has its place.
-func TestWhatChangesBeforeItIsCut(t *testing.T) {
+// TestWhatChangesBeforeItIsTerminated by packets, by another program, or because another connection has its place.
+func TestWhatChangesBeforeItIsTerminated(t *testing.T) {
 	const confirmed = statusConfirmed
 	service := made{source: "10.32.1.2", destination: "10.96.0.1", replySource: "10.32.1.3", replyPort: 8080, protocol: unix.IPPROTO_TCP,
 		sourcePort: 4000, port: 80, attrs: tcpInfo(3, 0, 0)}
@@ -207,11 +208,23 @@ func TestWhatChangesBeforeItIsCut(t *testing.T) {
 			clearTable(t, table)
 			create(t, table, elsewhere)
 		}, 1, 600},
-		"another that is answered": {func(t *testing.T, table *Table, _ Entry) {
-			clearTable(t, table)
-			other := service
-			other.sourcePort = 1 // takes the memory, which is the id
-			create(t, table, other, answered)
+		"another that is answered": {func(t *testing.T, table *Table, e Entry) {
+			// The kernel derives the id from the memory. Others take that of the first connection, unless the kernel
+			// gives it out later.
+			same := func(now Entry) bool { return now.identity == e.identity }
+			for n := uint16(1); n < 100; n++ {
+				clearTable(t, table)
+				others := make([]made, n, n+1)
+				for i := range others {
+					others[i] = service
+					others[i].sourcePort = uint16(i + 1)
+				}
+				create(t, table, append(others, answered)...)
+				if !slices.ContainsFunc(list(t, table), same) {
+					return
+				}
+			}
+			t.Fatal("each connection gets the id of the first")
 		}, 1, 600},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,21 +245,21 @@ func TestWhatChangesBeforeItIsCut(t *testing.T) {
 	}
 }
 
-// TestOneThatCannotBeChanged does not keep the others from it, and nobody is told that all went well.
+// TestOneThatCannotBeChanged: the others are changed, and an error is returned.
 func TestOneThatCannotBeChanged(t *testing.T) {
 	table := open(t, unix.AF_INET)
 	create(t, table, made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53})
 	bad := Entry{family: unix.AF_INET, identity: string(nest(tupleReply))}
 	all := append([]Entry{bad}, list(t, table)...)
 	if gone, err := table.Terminate(all, bit, true); gone != 0 || !errors.Is(err, unix.EINVAL) || list(t, table)[0].Mark != bit {
-		t.Errorf("cut: %d are gone, %v; %+v", gone, err, list(t, table))
+		t.Errorf("terminated: %d are gone, %v; %+v", gone, err, list(t, table))
 	}
 	if err := table.Restore(all, bit); !errors.Is(err, unix.EINVAL) || list(t, table)[0].Mark != 0 {
 		t.Errorf("restored: %v; %+v", err, list(t, table))
 	}
 	table.change.close()
 	if _, err := table.Terminate(all, bit, true); !errors.Is(err, unix.EBADF) {
-		t.Errorf("cut without a socket: %v", err)
+		t.Errorf("terminated without a socket: %v", err)
 	}
 	if err := table.Restore(all, bit); !errors.Is(err, unix.EBADF) {
 		t.Errorf("restored without a socket: %v", err)
@@ -260,7 +273,7 @@ func TestOneThatCannotBeChanged(t *testing.T) {
 	}
 }
 
-// TestBothFamilies are listed, cut and restored by one table.
+// TestBothFamilies are listed, terminated and restored by one table.
 func TestBothFamilies(t *testing.T) {
 	table := open(t, unix.AF_UNSPEC)
 	create(t, table, made{source: "10.32.1.2", destination: "10.32.1.3", protocol: unix.IPPROTO_UDP, sourcePort: 4000, port: 53})

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bit is the one that cuts in tests.
+// bit is the bit that terminates connections in tests.
 const bit = 0x2000
 
 // network is a client and a server in namespaces of their own, and one between that forwards for them, the test's.
@@ -54,11 +54,11 @@ func newNetwork(t testing.TB, family uint8, reject bool) *network {
 	n.join("server", n.server)
 	n.sysctl("ipv4/ip_forward", 1)
 	n.sysctl("ipv6/conf/all/forwarding", 1)
-	n.rule("-A", "FORWARD", "-m", "connmark", "--mark", fmt.Sprintf("%#x/%#x", bit, bit), "-j", "CUT")
+	n.rule("-A", "FORWARD", "-m", "connmark", "--mark", fmt.Sprintf("%#x/%#x", bit, bit), "-j", "TERMINATE")
 	if reject {
-		n.rule("-A", "CUT", "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset")
+		n.rule("-A", "TERMINATE", "-p", "tcp", "-j", "REJECT", "--reject-with", "tcp-reset")
 	}
-	n.rule("-A", "CUT", "-j", "DROP")
+	n.rule("-A", "TERMINATE", "-j", "DROP")
 	return n
 }
 
@@ -127,8 +127,8 @@ func (n *network) sysctl(name string, value int) {
 // rule runs iptables in the middle.
 func (n *network) rule(args ...string) string {
 	n.t.Helper()
-	if len(args) > 1 && args[1] == "CUT" || args[len(args)-1] == "CUT" {
-		_ = exec.Command(n.iptables, "-w", "-N", "CUT").Run() // it may be there
+	if len(args) > 1 && args[1] == "TERMINATE" || args[len(args)-1] == "TERMINATE" {
+		_ = exec.Command(n.iptables, "-w", "-N", "TERMINATE").Run() // it may be there
 	}
 	out, err := exec.Command(n.iptables, append([]string{"-w"}, args...)...).CombinedOutput()
 	if err != nil {
@@ -249,7 +249,7 @@ func (n *network) only(table *Table) Entry {
 	return all[0]
 }
 
-// cut cuts the single connection that there is.
+// cut terminates the single connection.
 func (n *network) cut(table *Table) {
 	n.t.Helper()
 	if gone, err := table.Terminate([]Entry{n.only(table)}, bit, true); gone != 0 || err != nil {

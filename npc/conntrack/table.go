@@ -32,7 +32,7 @@ func Open(family uint8) (*Table, error) {
 	t := &Table{family: family}
 	for _, c := range []**conn{&t.list, &t.change} {
 		var err error
-		if *c, err = dial(); err != nil {
+		if *c, err = dial(0); err != nil {
 			t.Close()
 			return nil, err
 		}
@@ -49,9 +49,9 @@ func (t *Table) Close() {
 	}
 }
 
-// Delete deletes the connections for which match returns true, and returns their number. ends are the source and
-// destination of the original direction and then those of the reply direction, which differ by address translation.
-// Connections of the same addresses and ports that begin in the meantime stay.
+// Delete deletes the connections that match reports, and returns their number. ends are the source and destination of
+// the original direction and then those of the reply direction, which differ by address translation. Connections of the
+// same addresses and ports that begin in the meantime stay.
 func (t *Table) Delete(match func(ends *[4]netip.Addr) bool) (deleted int, err error) {
 	err = untilWhole(func() error {
 		n, err := t.deleteOnce(match)
@@ -173,6 +173,27 @@ func (t *Table) flush() error {
 		err = failed
 	}
 	return err
+}
+
+// Replied calls handle with the connections of both families that both ends have sent packets of, without Name and
+// Master. What comes and goes meanwhile may be missing.
+func Replied(handle func(Entry)) error {
+	c, err := dial(0)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	err = c.list(unix.AF_UNSPEC, nil, func(attrs []byte) error {
+		var e Entry
+		if e.read(attrs); e.replied() {
+			handle(e)
+		}
+		return nil
+	})
+	if errors.Is(err, errInterrupted) {
+		err = nil
+	}
+	return errors.Wrap(err, "listing connections")
 }
 
 // MaxEntries returns how many connections the kernel tracks at most; 0 if that is not known.

@@ -87,7 +87,7 @@ func TestS27_DeletesExactlyTheConnectionsOfAnAddress(t *testing.T) {
 	}
 }
 
-// TestMoreConnectionsThanAreDeletedAtOnce deletes several batches, beside connections that end by themselves meanwhile.
+// TestMoreConnectionsThanAreDeletedAtOnce deletes several batches, while other connections end by themselves.
 func TestMoreConnectionsThanAreDeletedAtOnce(t *testing.T) {
 	inNamespace(t)
 	const many = 3*deletedAtOnce + 1
@@ -196,7 +196,7 @@ func BenchmarkDelete(b *testing.B) {
 	}
 }
 
-// TestErrorsOfTheKernelAreReturned: without sockets nothing is deleted, and nobody is told that it was.
+// TestErrorsOfTheKernelAreReturned: without sockets nothing is deleted, and an error is returned.
 func TestErrorsOfTheKernelAreReturned(t *testing.T) {
 	inNamespace(t)
 	table, err := Open(unix.AF_INET)
@@ -243,10 +243,30 @@ func TestMalformedMessages(t *testing.T) {
 		t.Error("a connection without a reply direction has ends")
 	}
 	short := slices.Concat([]byte{5, 0, attrStatus, 0, 1, 0, 0, 0}, nest(attrMark), nest(attrProto, []byte{1, 2, 3}), []byte{9, 0, 1})
-	if e := readEntry(short, &ends); e != (Entry{}) {
+	if e := readEntry(short); e != (Entry{}) {
 		t.Errorf("an entry of malformed attributes is %+v", e)
+	}
+	noEnds := (&conn{}).message(nil, msgNew, 0, unix.AF_INET)
+	for name, b := range map[string][]byte{
+		"too short": {8, 0}, "of no length": make([]byte, headerLen), "without ends": noEnds,
+	} {
+		if _, ok, err := (&Subscription{rest: b}).Next(); ok || !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: an event: %v, %v", name, ok, err)
+		}
 	}
 	if err := (answer{body: []byte{1, 2}}).code(); err == nil {
 		t.Error("a short answer is no error")
 	}
+}
+
+// FuzzNext shows that nothing the kernel might send ends the program.
+func FuzzNext(f *testing.F) {
+	f.Add([]byte{20, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0})
+	f.Add([]byte{40, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 20, 0, 1, 128, 12, 0, 1, 128, 8, 0, 1, 0, 10, 32, 1, 2, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, datagram []byte) {
+		s := &Subscription{rest: datagram}
+		for len(s.rest) > 0 {
+			_, _, _ = s.Next()
+		}
+	})
 }

@@ -13,7 +13,7 @@ const (
 	// The pause between two listings of the table, as a multiple of the duration of the last one: a pod can fill the
 	// table.
 	urgentPause, laterPause = 4, 50
-	// laterFor is the minimum time for which requests that are not urgent are collected.
+	// laterFor is the minimum time that requests which are not urgent are collected.
 	laterFor = time.Second
 	// The first and the longest pause after a failure. Pauses double.
 	retryFirst, retryLast = 100 * time.Millisecond, 30 * time.Second
@@ -69,13 +69,14 @@ type waiting struct {
 	since time.Time
 }
 
-// Deleter deletes the connections for which match returns true, as Table.Delete does.
+// Deleter deletes the connections that match reports, as Table.Delete does.
 type Deleter func(match func(ends *[4]netip.Addr) bool) (deleted int, err error)
 
 // NewWorker returns a worker. isLocal reports whether an address belongs to a local pod. The worker calls changed
 // whenever the results of Done or Trouble may have changed. Neither function may call the worker's methods.
 func NewWorker(d Deleter, isLocal func(netip.Addr) bool, changed func()) *Worker {
-	return &Worker{deleteAll: d, isLocal: isLocal, changed: changed, pending: map[netip.Addr]waiting{}, kick: make(chan struct{}, 1)}
+	return &Worker{deleteAll: d, isLocal: isLocal, changed: changed, pending: map[netip.Addr]waiting{},
+		kick: make(chan struct{}, 1)}
 }
 
 // concerns reports whether a connection is to be deleted.
@@ -158,7 +159,7 @@ func (w *Worker) busy() bool {
 	return urgent || len(w.running) > 0
 }
 
-// Trouble returns the error for which connections cannot be deleted, and whether deleting them takes too long.
+// Trouble returns the error that prevents deleting connections, and whether deleting them takes too long.
 func (w *Worker) Trouble(now time.Time) (err error, stuck bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,7 +23,7 @@ const (
 type Config struct {
 	// NodeName is the node whose pods are local.
 	NodeName string
-	// PodInterface is the bridge that local pods are attached to; empty if local pods are told by address.
+	// PodInterface is the bridge that local pods are attached to; empty if local pods are identified by address.
 	PodInterface string
 	// PodRanges are the ranges of the local pods' addresses as the operator gives them; without any,
 	// SetRanges brings the node's own.

@@ -2,7 +2,7 @@ package enforce
 
 import "k8s.io/apimachinery/pkg/types"
 
-// InvalidPolicy is a policy that is not enforced as it is meant.
+// InvalidPolicy is a policy that is not enforced as specified.
 type InvalidPolicy struct {
 	Namespace, Name string
 	UID             types.UID

@@ -1,5 +1,5 @@
-// This part of the package remembers which policies are not enforced as they are meant, so that each is reported once
-// for a reason.
+// This part of the package records the policies that are not enforced as specified, so that each is reported once for a
+// reason.
 
 package enforce
 
@@ -27,7 +27,7 @@ func (r *InvalidPolicies) Put(key string, p InvalidPolicy) {
 	}
 }
 
-// Clear forgets a policy that is enforced as it is meant now.
+// Clear forgets a policy that is enforced as specified now.
 func (r *InvalidPolicies) Clear(key string) {
 	delete(r.all, key)
 	delete(r.unreported, key)

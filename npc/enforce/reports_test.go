@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestEachReasonIsReportedOnce follows what becomes of two policies.
+// TestEachReasonIsReportedOnce follows the reports about two policies.
 func TestEachReasonIsReportedOnce(t *testing.T) {
 	r := NewInvalidPolicies()
 	put := func(key, reason string) func() {
@@ -23,9 +23,9 @@ func TestEachReasonIsReportedOnce(t *testing.T) {
 		{"the same again", []func(){put("a", "x"), put("b", "x")}, "", 2},
 		{"another reason", []func(){put("a", "y")}, "a:y", 2},
 		{"two reasons before they are taken", []func(){put("a", "z"), put("a", "x")}, "a:x", 2},
-		{"mended before it is taken", []func(){put("a", "y"), func() { r.Clear("a") }}, "", 1},
+		{"cleared before it is taken", []func(){put("a", "y"), func() { r.Clear("a") }}, "", 1},
 		{"broken again", []func(){put("a", "y")}, "a:y", 2},
-		{"mended and broken for the same reason", []func(){func() { r.Clear("a") }, put("a", "y")}, "a:y", 2},
+		{"cleared and broken for the same reason", []func(){func() { r.Clear("a") }, put("a", "y")}, "a:y", 2},
 		{"gone before it is taken", []func(){put("b", "y"), func() { r.Remove("b") }}, "b:y", 1},
 		{"there again", []func(){put("b", "y")}, "b:y", 2},
 		{"gone", []func(){func() { r.Remove("a") }, func() { r.Remove("b") }, func() { r.Remove("never there") }}, "", 0},

@@ -3,7 +3,7 @@
 //	s, err := flow.ParseService("tcp/5432")
 //	f := flow.Flow{From: flow.End{Pod: "shop/web", Addr: a}, To: flow.End{Addr: b}, Service: s}
 //
-// It does not know which pods there are, nor what becomes of a flow.
+// It does not know which pods exist, nor how a flow is decided.
 package flow
 
 import (
@@ -16,7 +16,7 @@ type Flow struct {
 	From    End     `json:"from"`
 	To      End     `json:"to"`
 	Service Service `json:"port"`
-	// Node, if not empty, is the only node whose verdict is asked for. It judges only its own pods.
+	// Node, if not empty, is the only node whose verdict is asked for. A node evaluates only its own pods.
 	Node string `json:"node,omitempty"`
 	// ThroughService is set for what goes to a Service and from there to one of its endpoints. It matters for a pod
 	// that reaches itself so.
@@ -24,7 +24,7 @@ type Flow struct {
 }
 
 // End is one end of a flow: a pod, by namespace/name, with one of its addresses or without any yet; or an address
-// alone, which belongs to whichever pod owns it. The zero End is a pod of which nothing is known.
+// alone, which belongs to whichever pod owns it. The zero End is an unknown pod.
 type End struct {
 	Pod  string     `json:"pod,omitempty"`
 	Addr netip.Addr `json:"address"`

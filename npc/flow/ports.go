@@ -67,8 +67,8 @@ func NewSplit() Split {
 	return s
 }
 
-// Add tells the ports of a range from others. One that begins with 0 is a protocol's whole range, or that of no
-// protocol with ports.
+// Add distinguishes the ports of a range from others. A range that begins with 0 is a protocol's whole range, or that
+// of no protocol with ports.
 func (s Split) Add(protocol uint8, first, last uint16) {
 	if first == 0 {
 		return

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -60,13 +61,13 @@ type Cluster struct {
 	UID      types.UID
 	Tier     Tier
 	Priority int32
-	// Namespaces and Pods choose the subject. Pods are chosen in the namespaces.
+	// Namespaces and Pods select the subject: the pods that Pods selects in those namespaces.
 	Namespaces, Pods Selector
-	// Rules holds the rules of each direction, in the order of the object. Rules that match nothing are among them.
+	// Rules holds the rules of each direction, in the order of the object. It includes rules that match nothing.
 	Rules [len(npc.Directions)][]ClusterRule
-	// Written holds the same rules as they are written. Only what tells of them needs it.
+	// Written holds the same rules as they are written. Only reports need it.
 	Written [len(npc.Directions)][]WrittenRule
-	// Invalid is the first error for which a rule is not enforced as it is written, or the policy decides nothing; nil
+	// Invalid is the first reason why a rule is not enforced as it is written, or why the policy decides nothing; nil
 	// if there is none.
 	Invalid error
 	// Inert is set if the policy decides nothing, because its tier or its subject is not known.
@@ -87,8 +88,26 @@ type WrittenRule struct {
 	Name   string
 	Action Action
 	Rule
-	// Invalid is the error for which the rule is not enforced as it is written; nil if it is.
+	// Invalid is the reason why the rule is not enforced as it is written; nil if it is.
 	Invalid error
+}
+
+// DescribeRule returns a rule of a cluster network policy as sentences name it, such as Admin policy pci/rule 2
+// 'no-internet'. The number counts from 1, and the rule may have no name.
+func DescribeRule(tier, policy string, number int, name string) string {
+	return fmt.Sprintf("%s policy %s/rule %d%s", tier, policy, number, QuoteRuleName(name))
+}
+
+// QuoteRuleName returns the name of a rule as it follows its number, or nothing if it has none. A name may be any text,
+// such as one that would begin a line.
+func QuoteRuleName(name string) string {
+	switch {
+	case name == "":
+		return ""
+	case strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) || r == '\'' }):
+		return " " + strconv.Quote(name)
+	}
+	return " '" + name + "'"
 }
 
 // CompileCluster compiles an API object, which must not be changed afterwards. As the API asks for, a rule with a peer,
@@ -139,7 +158,8 @@ func (p *Cluster) Denies(d npc.Direction) bool {
 // DeniesNode reports whether a rule may deny packets to the pod's own node, which has no address of a pod.
 func (p *Cluster) DeniesNode() bool {
 	return slices.ContainsFunc(p.Rules[npc.Egress], func(r ClusterRule) bool {
-		return r.Action == Deny && (r.AnyPeer || slices.ContainsFunc(r.Peers, func(p MergedPeer) bool { return p.Namespaces == nil }))
+		noPods := func(p MergedPeer) bool { return p.Namespaces == nil }
+		return r.Action == Deny && (r.AnyPeer || slices.ContainsFunc(r.Peers, noPods))
 	})
 }
 
@@ -164,9 +184,9 @@ func compilePods(namespaces *metav1.LabelSelector, pods *v1alpha2.NamespacedPod)
 	return in, choose, errors.Wrap(err, "pods.podSelector")
 }
 
-// compileReadable compiles a label selector, whose values the resource definition leaves unchecked. One that no label
-// can have is an error, other than in a NetworkPolicy, where it matches nothing: there that denies more, but a rule
-// that denies nobody would do so unseen.
+// compileReadable compiles a label selector, whose values the resource definition leaves unchecked. A value that no
+// label can have is an error. In a NetworkPolicy it is none and matches nothing, which denies more; but a deny rule
+// that matches nothing would go unnoticed.
 func compileReadable(s *metav1.LabelSelector) (Selector, error) {
 	c, err := compileSelector(s)
 	if err != nil {
@@ -213,8 +233,10 @@ func failClosed(name string, action v1alpha2.ClusterNetworkPolicyRuleAction) (Cl
 }
 
 // compile compiles a rule, and returns it as it is written.
-func (r *ClusterRule) compile(d npc.Direction, action v1alpha2.ClusterNetworkPolicyRuleAction, peers []v1alpha2.ClusterNetworkPolicyEgressPeer,
-	protocols []v1alpha2.ClusterNetworkPolicyProtocol) (all Rule, err error) {
+func (r *ClusterRule) compile(
+	d npc.Direction, action v1alpha2.ClusterNetworkPolicyRuleAction,
+	peers []v1alpha2.ClusterNetworkPolicyEgressPeer, protocols []v1alpha2.ClusterNetworkPolicyProtocol,
+) (all Rule, err error) {
 	switch action {
 	case v1alpha2.ClusterNetworkPolicyRuleActionAccept:
 	case v1alpha2.ClusterNetworkPolicyRuleActionDeny:
@@ -252,7 +274,8 @@ func (r *ClusterRule) compile(d npc.Direction, action v1alpha2.ClusterNetworkPol
 
 // compileClusterPeer returns the peers that one peer of a rule stands for.
 func compileClusterPeer(peer v1alpha2.ClusterNetworkPolicyEgressPeer) ([]Peer, error) {
-	if several(peer.Namespaces != nil, peer.Pods != nil, peer.Nodes != nil, len(peer.Networks) > 0, len(peer.DomainNames) > 0) {
+	if several(peer.Namespaces != nil, peer.Pods != nil, peer.Nodes != nil,
+		len(peer.Networks) > 0, len(peer.DomainNames) > 0) {
 		return nil, errors.New("it is of several kinds")
 	}
 	switch {
@@ -324,14 +347,15 @@ func compileDestination(protocol uint8, port *v1alpha2.Port) (Port, error) {
 	first, last := port.Number, port.Number
 	if port.Range != nil {
 		if first, last = port.Range.Start, port.Range.End; port.Number != 0 || first == last {
-			return Port{}, errors.New("destinationPort: a range stands beside a number, or ends where it starts")
+			return Port{}, errors.New("destinationPort: both a number and a range are set, " +
+				"or the range ends where it starts")
 		}
 	}
 	compiled, err := compileRange(protocol, first, last)
 	return compiled, errors.Wrap(err, "destinationPort")
 }
 
-// several reports whether more than one field is set of those of which the API asks for exactly one.
+// several reports whether more than one of the fields is set. The API requires exactly one.
 func several(set ...bool) bool {
 	n := 0
 	for _, is := range set {

@@ -46,7 +46,7 @@ func (r ClusterRule) text() string {
 		ports = append(ports, strings.TrimSpace(p.Match()+" "+p.Name))
 	}
 	if len(peers) == 0 {
-		peers = []string{"nobody"}
+		peers = []string{"none"}
 	}
 	if len(ports) == 0 {
 		ports = []string{"nothing"}
@@ -56,7 +56,7 @@ func (r ClusterRule) text() string {
 
 // What failing closed makes of rules: one that accepts matches nothing, another denies everything.
 const (
-	openFails, denyFails = "Accept nobody by nothing", "Deny anybody by everything"
+	openFails, denyFails = "Accept none by nothing", "Deny anybody by everything"
 )
 
 // TestClusterPolicies shows what a policy is besides its rules: its tier, its priority and its subject (S80, S82, S83).
@@ -67,7 +67,7 @@ func TestClusterPolicies(t *testing.T) {
 		{"pods of all namespaces", `{tier: Admin, subject: {pods: {podSelector: {matchLabels: {app: web}}}}}`, "Admin 0 </app=web>"},
 		{"pods of some", `{tier: Admin, subject: {pods: {namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {app: web}}}}}`,
 			"Admin 0 <team=a/app=web>"},
-		{"a label that nobody can have", `{tier: Admin, subject: {namespaces: {matchLabels: {team: "a b"}}}}`,
+		{"a label that no namespace can have", `{tier: Admin, subject: {namespaces: {matchLabels: {team: "a b"}}}}`,
 			`inert: spec.subject: namespaces: matchLabels[team]: no label can have the value "a b"`},
 		{"no tier", `{subject: {namespaces: {}}}`, `inert: spec.tier: "" is neither Admin nor Baseline`},
 		{"a tier in another case", `{tier: admin, subject: {namespaces: {}}}`, `inert: spec.tier: "admin" is neither Admin nor Baseline`},

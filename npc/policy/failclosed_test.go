@@ -12,13 +12,13 @@ import (
 )
 
 // TestWhatIsNotKnownFailsClosed shows what is said of a rule that cannot be enforced as it is written, and that it
-// matches nothing if it accepts and denies everything else (S89), whatever its other peers and protocols. The rules
-// beside it are enforced.
+// matches nothing if it accepts and denies everything else (S89), whatever its other peers and protocols. Other rules
+// of the policy are enforced.
 func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 	const anybody, sound = "to: [{namespaces: {}}]", "{action: Pass, to: [{namespaces: {}}]}"
 	for _, c := range []struct{ name, rule, want string }{
 		{"a peer of no kind", `to: [{}]`, "to[0]: it is of no known kind"},
-		{"beside others", `to: [{namespaces: {}}, {}, {networks: [10.0.0.0/8]}], protocols: [{tcp: {}}]`, "to[1]: it is of no known kind"},
+		{"among others", `to: [{namespaces: {}}, {}, {networks: [10.0.0.0/8]}], protocols: [{tcp: {}}]`, "to[1]: it is of no known kind"},
 		{"empty networks", `to: [{networks: []}]`, "to[0]: it is of no known kind"},
 		{"domain names", `to: [{namespaces: {}}, {domainNames: [example.com]}]`, "to[1]: peers by domainNames are not supported"},
 		{"domain names and networks", `to: [{domainNames: [example.com], networks: [10.0.0.0/8]}]`, "to[0]: it is of several kinds"},
@@ -45,7 +45,7 @@ func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 		{"an empty network", `to: [{networks: [""]}]`, `to[0]: networks[0]: "" is no CIDR`},
 		{"a value that no label can have", `to: [{namespaces: {matchLabels: {a: b, c: "d e"}}}]`,
 			`to[0]: namespaces: matchLabels[c]: no label can have the value "d e"`},
-		{"such a value beside another", `to: [{pods: {podSelector: {matchExpressions: [{key: a, operator: In, values: [b, "c d"]}]}}}]`,
+		{"such a value and another", `to: [{pods: {podSelector: {matchExpressions: [{key: a, operator: In, values: [b, "c d"]}]}}}]`,
 			`to[0]: pods.podSelector: matchExpressions[0]: no label can have the value "c d"`},
 		{"not such a value", `to: [{pods: {podSelector: {}, namespaceSelector: {matchExpressions: [{key: a, operator: NotIn, values: ["b c"]}]}}}]`,
 			`to[0]: pods.namespaceSelector: matchExpressions[0]: no label can have the value "b c"`},
@@ -53,9 +53,9 @@ func TestWhatIsNotKnownFailsClosed(t *testing.T) {
 		{"two protocols", anybody + `, protocols: [{tcp: {}, udp: {}}]`, "protocols[0]: it is of several kinds"},
 		{"a protocol and a name", anybody + `, protocols: [{tcp: {}, destinationNamedPort: web}]`, "protocols[0]: it is of several kinds"},
 		{"a number and a range", anybody + `, protocols: [{tcp: {destinationPort: {number: 80, range: {start: 80, end: 90}}}}]`,
-			"protocols[0]: destinationPort: a range stands beside a number"},
+			"protocols[0]: destinationPort: both a number and a range are set"},
 		{"a range of one port", anybody + `, protocols: [{tcp: {destinationPort: {range: {start: 80, end: 80}}}}]`,
-			"or ends where it starts"},
+			"or the range ends where it starts"},
 		{"neither number nor range", anybody + `, protocols: [{tcp: {destinationPort: {}}}]`,
 			"protocols[0]: destinationPort: 0 to 0 is no range within 1 to 65535"},
 		{"port 0", anybody + `, protocols: [{udp: {destinationPort: {number: 0}}}]`,
@@ -122,8 +122,8 @@ func TestTheFirstErrorIsReported(t *testing.T) {
 	}
 }
 
-// FuzzCompileCluster compiles whatever JSON can be decoded. Each rule is compiled alone, too: it tells which rules
-// fail.
+// FuzzCompileCluster compiles whatever JSON can be decoded. It compiles each rule alone, too, which shows the rules
+// that fail.
 func FuzzCompileCluster(f *testing.F) {
 	for _, seed := range []string{
 		`{"tier": "Admin", "subject": {"namespaces": {}}, "ingress": [{"action": "Accept", "from": [{"namespaces": {}}]}]}`,
@@ -172,14 +172,14 @@ func FuzzCompileCluster(f *testing.F) {
 }
 
 // failsAlone compiles a policy with one of the rules of another, and reports whether the rule fails. It has to be the
-// rule that it is beside the others.
+// same rule as among the others.
 func failsAlone(t *testing.T, of, alone v1alpha2.ClusterNetworkPolicySpec, got ClusterRule, action v1alpha2.ClusterNetworkPolicyRuleAction) bool {
 	t.Helper()
 	alone.Tier, alone.Subject = of.Tier, of.Subject
 	p := CompileCluster(&v1alpha2.ClusterNetworkPolicy{Spec: alone})
 	r := append(p.Rules[npc.Ingress], p.Rules[npc.Egress]...)[0]
 	if r.text() != got.text() || r.Name != got.Name {
-		t.Fatalf("alone the rule is %s, beside others %s", r.text(), got.text())
+		t.Fatalf("alone the rule is %s, among others %s", r.text(), got.text())
 	}
 	if p.Invalid == nil {
 		if r.AnyPeer || r.Action.String() != string(action) {

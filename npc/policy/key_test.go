@@ -34,7 +34,7 @@ func TestRulesOfOneKeyMatchTheSame(t *testing.T) {
 	}
 }
 
-// content returns what a rule matches: the parts of which it is made, each in quotes or of a fixed form.
+// content returns what a rule matches: its parts, each in quotes or of a fixed form.
 func content(r MergedRule) string {
 	text := fmt.Sprintf("peers(any %t)", r.AnyPeer)
 	for _, p := range r.Peers {

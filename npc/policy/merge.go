@@ -13,7 +13,7 @@ import (
 
 // MergedRule matches what a rule matches, with as few peers and ports as possible.
 type MergedRule struct {
-	// AnyPeer is set if the rule names no peers. Without it a rule without peers matches nobody.
+	// AnyPeer is set if the rule names no peers. Without it a rule without peers matches no pod.
 	AnyPeer bool
 	Peers   []MergedPeer
 	// AnyPort is set if the rule names no ports: it matches every protocol.
@@ -27,15 +27,15 @@ type MergedPeer struct {
 	Block *ipblock.Union
 	// Nodes is set for the addresses of nodes.
 	Nodes *Selector
-	// Namespace is the policy's own. It is meant if Namespaces is nil.
+	// Namespace is the policy's own. It applies if Namespaces is nil.
 	Namespace string
 	// Namespaces is nil where there is no namespaceSelector.
 	Namespaces *Selector
 	Pods       Selector
 }
 
-// merge returns the rule with its blocks united by family, its ports gathered by protocol, and without the peers that
-// match nobody.
+// merge returns the rule with its blocks united by family, its ports merged by protocol, and without the peers that
+// match nothing.
 func (r Rule) merge() MergedRule {
 	m := MergedRule{AnyPeer: len(r.Peers) == 0, AnyPort: len(r.Ports) == 0, Ports: mergePorts(r.Ports)}
 	var blocks [len(npc.Families)][]ipblock.Block
@@ -65,7 +65,7 @@ func (r Rule) merge() MergedRule {
 	return m
 }
 
-// Key returns texts that tell what the rule matches: rules with equal keys match the same.
+// Key returns texts that describe what the rule matches: rules with equal keys match the same.
 func (r MergedRule) Key() []string {
 	key := []string{strconv.FormatBool(r.AnyPeer), strconv.FormatBool(r.AnyPort)}
 	for _, p := range r.Peers {
@@ -86,8 +86,8 @@ func (r MergedRule) Key() []string {
 	return key
 }
 
-// Digest returns a short text that tells what the rule matches and what is done with it: rules with equal digests are
-// the same.
+// Digest returns a short text that identifies what the rule matches and what is done with it: rules with equal digests
+// are the same.
 func (r MergedRule) Digest(a Action) string {
 	h := sha256.New()
 	for _, part := range append(r.Key(), a.String()) {

@@ -20,7 +20,7 @@ type MergedPorts struct {
 // portRange includes both ends.
 type portRange struct{ first, last uint16 }
 
-// mergePorts gathers a rule's ports by protocol, in a fixed order.
+// mergePorts collects a rule's ports by protocol, in a fixed order.
 func mergePorts(ports []Port) []MergedPorts {
 	var out []MergedPorts
 	for _, protocol := range npc.PortProtocols {

@@ -44,8 +44,8 @@ func TestS89_PeersByNodesFailClosed(t *testing.T) {
 	}
 }
 
-// TestRulesAreToldApartByTheirNodes and by what else their peers are.
-func TestRulesAreToldApartByTheirNodes(t *testing.T) {
+// TestRulesAreDistinguishedByTheirNodes and by the other fields of their peers.
+func TestRulesAreDistinguishedByTheirNodes(t *testing.T) {
 	keys := map[string]string{}
 	for _, peer := range []string{"{nodes: {}}", "{nodes: {matchLabels: {zone: x}}}", "{nodes: {matchLabels: {zone: y}}}", "{namespaces: {}}",
 		"{namespaces: {matchLabels: {zone: x}}}"} {

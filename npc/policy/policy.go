@@ -2,8 +2,8 @@
 // ports of the object in their order: it answers what a policy means. Merged has as few matches as enforce the same: it
 // is what the kernel is given.
 //
-//	NetworkPolicy ──Compile──▶ Policy ─┬─ Rules   one Peer or Port per item      ▶ npc/analysis/explain, npc/analysis/internal/reachability, npc/analysis/advice
-//	                                   └─ Merged  blocks united, ports gathered  ▶ npc
+//	NetworkPolicy ──Compile──▶ Policy ─┬─ Rules   one Peer or Port per item      ▶ packages of npc/analysis
+//	                                   └─ Merged  blocks united, ports merged    ▶ npc/enforce
 //
 // It knows nothing of pods, nodes, sets or chains.
 package policy
@@ -29,7 +29,7 @@ type Policy struct {
 	Merged [len(npc.Directions)][]MergedRule
 	// Cost is what the merged rules need in the kernel.
 	Cost quota.Cost
-	// Invalid is the error for which the policy allows nothing; nil if it could be compiled.
+	// Invalid is the reason why the policy allows nothing; nil if it could be compiled.
 	Invalid error
 }
 
@@ -88,7 +88,9 @@ func (p *Policy) compile(o *networkingv1.NetworkPolicy) (err error) {
 }
 
 // add compiles a rule and adds it in both forms.
-func (p *Policy) add(d npc.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) error {
+func (p *Policy) add(
+	d npc.Direction, namespace string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort,
+) error {
 	r, err := compileRule(d, namespace, peers, ports)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// TestInvalidPolicies tells what is said of a policy that cannot be compiled.
+// TestInvalidPolicies shows the errors of policies that cannot be compiled.
 func TestInvalidPolicies(t *testing.T) {
 	for name, c := range map[string]struct{ spec, want string }{
 		"valid":               {`{podSelector: {}}`, ""},
@@ -22,7 +22,7 @@ func TestInvalidPolicies(t *testing.T) {
 		"cidr":                {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0}}]}]}`, `spec.ingress[0]: from[0]: ipBlock: cidr: "10.0.0.0" is no CIDR`},
 		"mapped cidr":         {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: "::ffff:10.0.0.0/104"}}]}]}`, "is an IPv4 address in the form of an IPv6 one"},
 		"except":              {`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/9]}}]}]}`, "except[0]: 11.0.0.0/9 is not within 10.0.0.0/8"},
-		"block and selector":  {`{podSelector: {}, ingress: [{from: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}`, "ipBlock stands beside a selector"},
+		"block and selector":  {`{podSelector: {}, ingress: [{from: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}`, "both ipBlock and a selector are set"},
 		"protocol":            {`{podSelector: {}, ingress: [{ports: [{protocol: ICMP}]}]}`, `spec.ingress[0]: ports[0]: "ICMP" is none of TCP, UDP and SCTP`},
 		"port":                {`{podSelector: {}, ingress: [{ports: [{port: 65536}]}]}`, "ports[0]: 65536 to 65536 is no range"},
 		"range":               {`{podSelector: {}, ingress: [{ports: [{port: 9, endPort: 8}]}]}`, "9 to 8 is no range"},
@@ -55,7 +55,7 @@ func TestInvalidPolicies(t *testing.T) {
 	}
 }
 
-// TestPortMatches tells what iptables is asked for.
+// TestPortMatches shows the iptables matches of ports.
 func TestPortMatches(t *testing.T) {
 	for name, c := range map[string]struct{ ports, want string }{
 		"one":       {`[{port: 80}]`, "-p tcp -m tcp --dport 80"},

@@ -16,13 +16,13 @@ type Rule struct {
 }
 
 // Peer is one item of from or to: a block, nodes, or pods by at least one selector. A peer of an unknown kind has none
-// of these and matches nobody.
+// of these and matches no pod.
 type Peer struct {
 	Block *ipblock.Block
-	// Nodes chooses nodes, all whose addresses are meant. Only egress rules of cluster network policies have such
+	// Nodes selects nodes: the peer is all addresses of them. Only egress rules of cluster network policies have such
 	// peers.
 	Nodes *Selector
-	// Namespace is the policy's own. It is meant if Namespaces is nil.
+	// Namespace is the policy's own. It applies if Namespaces is nil.
 	Namespace string
 	// Namespaces is nil without a namespaceSelector, Pods without a podSelector. Nil Pods means all pods.
 	Namespaces, Pods *Selector
@@ -63,7 +63,7 @@ func compileRule(d npc.Direction, namespace string, peers []networkingv1.Network
 func compilePeer(namespace string, peer networkingv1.NetworkPolicyPeer) (p Peer, err error) {
 	if peer.IPBlock != nil {
 		if peer.PodSelector != nil || peer.NamespaceSelector != nil {
-			return p, errors.New("ipBlock stands beside a selector")
+			return p, errors.New("both ipBlock and a selector are set")
 		}
 		block, err := ipblock.Compile(peer.IPBlock)
 		if err != nil {

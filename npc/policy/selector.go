@@ -90,7 +90,8 @@ func compileSelector(s *metav1.LabelSelector) (Selector, error) {
 		return false, nil
 	}
 	var c Selector
-	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) { // the same selector has the same text or error each time
+	// Sorted, so that the same selector has the same text or error each time.
+	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) {
 		nothing, err := require(k, selection.Equals, []string{s.MatchLabels[k]})
 		if err != nil {
 			return Selector{}, errors.Wrap(err, "matchLabels")

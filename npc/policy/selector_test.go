@@ -23,7 +23,7 @@ func TestSelectors(t *testing.T) {
 		{"another value", `{matchLabels: {app: db, tier: front}}`, "app=db,tier=front", false, "app=db", "app tier"},
 		{"one of several values", `{matchExpressions: [{key: app, operator: In, values: [db, web]}]}`, "app in (db,web)", true, "", "app"},
 		{"none of them", `{matchExpressions: [{key: app, operator: NotIn, values: [db, web]}]}`, "app notin (db,web)", false, "app notin (db,web)", "app"},
-		{"a label that is there", `{matchExpressions: [{key: tier, operator: Exists}]}`, "tier", true, "", "tier"},
+		{"an existing label", `{matchExpressions: [{key: tier, operator: Exists}]}`, "tier", true, "", "tier"},
 		{"one that must not be", `{matchExpressions: [{key: tier, operator: DoesNotExist}]}`, "!tier", false, "!tier", "tier"},
 		{"a value that no label can have", `{matchLabels: {app: "no label;"}}`, "a value that no label can have", false, "impossible", ""},
 		{"not such a value", `{matchExpressions: [{key: app, operator: NotIn, values: ["no label;"]}]}`, "", true, "", ""},

@@ -49,7 +49,9 @@ func watches(client kubernetes.Interface) map[string]listWatcher {
 			watch: pods.Watch,
 		},
 		NetworkPolicies: {
-			list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return policies.List(ctx, o) },
+			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return policies.List(ctx, o)
+			},
 			watch: policies.Watch,
 		},
 	}
@@ -106,13 +108,17 @@ func (a *apiServer) newInformers(sink Sink, log *slog.Logger) ([]*informer, erro
 
 // followPolicies follows the ClusterNetworkPolicies. What it returns is closed when they have been delivered, or cannot
 // be.
-func (a *apiServer) followPolicies(ctx context.Context, sink Sink, log *slog.Logger, running *sync.WaitGroup) <-chan struct{} {
+func (a *apiServer) followPolicies(
+	ctx context.Context, sink Sink, log *slog.Logger, running *sync.WaitGroup,
+) <-chan struct{} {
 	if a.policies == nil {
 		resolved := make(chan struct{})
 		close(resolved)
 		return resolved
 	}
-	nodes := newNodeFollower(sink, a.unsynced, log, func(sink Sink) (*nodeWatcher, error) { return a.followNodes(ctx, sink, log) })
+	nodes := newNodeFollower(sink, a.unsynced, log, func(sink Sink) (*nodeWatcher, error) {
+		return a.followNodes(ctx, sink, log)
+	})
 	c := newClusterPolicies(a.policies, a.client, a.unsynced, nodes, log)
 	c.every, c.through = a.askKinds, a.relayPolicies
 	a.unsynced.set(ClusterNetworkPolicies, "it is not known yet whether the API server has "+ClusterNetworkPolicies)

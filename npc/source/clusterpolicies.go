@@ -44,8 +44,8 @@ type policyAPI interface {
 
 // clusterPolicies follows the ClusterNetworkPolicies of an API server, while it has that kind.
 //
-// Discovery tells whether it does. Absent, the kind counts as read and empty. Of a kind that is there in no version
-// that is known, or that may not be listed, the objects that were delivered stay, and the kind is unread.
+// Discovery shows whether it has the kind. An absent kind counts as synced and empty. If the kind exists in unknown
+// versions alone, or may not be listed, the delivered objects stay, and the kind is not synced.
 type clusterPolicies struct {
 	api      policyAPI
 	client   any // reports whether streaming lists are supported
@@ -74,7 +74,8 @@ type running struct {
 }
 
 func newClusterPolicies(api policyAPI, client any, unsynced *unsynced, sink Sink, log *slog.Logger) *clusterPolicies {
-	c := &clusterPolicies{api: api, client: client, unsynced: unsynced, sink: newPolicyKeeper(sink), log: log, resolved: make(chan struct{}),
+	c := &clusterPolicies{api: api, client: client, unsynced: unsynced,
+		sink: newPolicyKeeper(sink), log: log, resolved: make(chan struct{}),
 		gone: make(chan struct{}, 1), reported: map[string]bool{}}
 	c.markResolved = sync.OnceFunc(func() { close(c.resolved) })
 	return c
@@ -139,9 +140,11 @@ func (c *clusterPolicies) failed(err error) {
 		level = slog.LevelWarn
 	}
 	c.failures++
-	c.log.Log(context.Background(), level, "it is not known whether the API server has ClusterNetworkPolicies, asking again", "err", err)
+	c.log.Log(context.Background(), level,
+		"it is not known whether the API server has ClusterNetworkPolicies, asking again", "err", err)
 	if !c.asked {
-		c.unsynced.set(ClusterNetworkPolicies, fmt.Sprintf("it is not known whether the API server has %s: %v", ClusterNetworkPolicies, err))
+		c.unsynced.set(ClusterNetworkPolicies,
+			fmt.Sprintf("it is not known whether the API server has %s: %v", ClusterNetworkPolicies, err))
 	}
 	c.markResolved()
 }
@@ -207,7 +210,7 @@ func (c *clusterPolicies) noteGone(err error) {
 	}
 }
 
-// suspend ends the watch of a kind that is there in other versions alone. What was delivered stays.
+// suspend ends the watch of a kind that exists in other versions alone. The delivered objects stay.
 func (c *clusterPolicies) suspend(why string) {
 	c.stop()
 	if !c.reported[why] {
@@ -246,10 +249,12 @@ func (c *clusterPolicies) reportFormer(ctx context.Context, resources []schema.G
 		found, err := c.api.Any(ctx, r)
 		switch {
 		case err != nil:
-			c.log.Debug("it is not known whether there are policies of a kind that is not enforced", "kind", r.Resource, "err", err)
+			c.log.Debug("it is not known whether there are policies of a kind that is not enforced",
+				"kind", r.Resource, "err", err)
 		case found:
 			c.reported[r.Resource] = true
-			c.log.Warn("there are policies of a kind that is not enforced", "kind", r.GroupResource().String(), "version", r.Version)
+			c.log.Warn("there are policies of a kind that is not enforced",
+				"kind", r.GroupResource().String(), "version", r.Version)
 		}
 	}
 }

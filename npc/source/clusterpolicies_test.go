@@ -35,7 +35,7 @@ var (
 	otherVersion = apiclient.Presence{OtherVersions: []string{"v1"}}
 )
 
-// policyServer is an API server as far as ClusterNetworkPolicies go.
+// policyServer is an API server for ClusterNetworkPolicies alone.
 type policyServer struct {
 	objects *dynamicfake.FakeDynamicClient
 
@@ -151,7 +151,7 @@ func TestS94_TheKindComesAndGoes(t *testing.T) {
 		{"absent", newPolicyServer(absent), state{}, func(*policyServer) {}, state{}},
 		{"installed later", newPolicyServer(absent, "a"), state{}, func(s *policyServer) { s.presence = served }, state{"cluster policy a", ""}},
 		{"removed", newPolicyServer(served, "a"), state{"cluster policy a", ""}, func(s *policyServer) { s.presence = absent }, state{}},
-		{"removed, as only one answer tells", newPolicyServer(served, "a"), state{"cluster policy a", ""},
+		{"removed, according to only one answer", newPolicyServer(served, "a"), state{"cluster policy a", ""},
 			func(s *policyServer) { s.presence, s.unsure = absent, true }, state{"cluster policy a", ""}},
 		{"in another version only", newPolicyServer(otherVersion), state{"", versions}, func(s *policyServer) { s.presence = absent }, state{}},
 		{"changed to another version", newPolicyServer(served, "a"), state{"cluster policy a", ""},
@@ -176,7 +176,7 @@ func TestS94_TheKindComesAndGoes(t *testing.T) {
 					synctest.Wait()
 					why := s.WhyUnsynced()
 					if got := r.names(); got != want.objects || (why == "") != (want.unsynced == "") || !strings.Contains(why, want.unsynced) {
-						t.Errorf("sink has %q, unread %q, want %+v\n%s", got, why, want, log)
+						t.Errorf("sink has %q, unsynced %q, want %+v\n%s", got, why, want, log)
 					}
 				}
 				check(c.start)
@@ -209,7 +209,7 @@ func TestS94_TheKindIsInstalledAgain(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if got := r.names(); got != "cluster policy b" || s.Unsynced() != 0 {
-					t.Errorf("sink has %q, unread %q\n%s", got, s.WhyUnsynced(), log)
+					t.Errorf("sink has %q, unsynced %q\n%s", got, s.WhyUnsynced(), log)
 				}
 				if got := r.connections(ClusterNetworkPolicies); got[len(got)-1] != "true" {
 					t.Errorf("connected: %v", got)
@@ -297,7 +297,7 @@ func TestS94_FormerKindsAreReportedOnce(t *testing.T) {
 					t.Errorf("logged:\n%s", log)
 				}
 				if s.Unsynced() != 0 || r.names() != "" {
-					t.Errorf("unread %q, sink has %q", s.WhyUnsynced(), r.names())
+					t.Errorf("unsynced %q, sink has %q", s.WhyUnsynced(), r.names())
 				}
 			})
 		})
@@ -318,7 +318,7 @@ func TestS94_ABadObjectHarmsOnlyItself(t *testing.T) {
 		}
 		s, r, log := startPolicies(t, server)
 		if got := r.names(); got != "cluster policy bad, cluster policy good, cluster policy new" || s.Unsynced() != 0 {
-			t.Fatalf("sink has %q, unread %q\n%s", got, s.WhyUnsynced(), log)
+			t.Fatalf("sink has %q, unsynced %q\n%s", got, s.WhyUnsynced(), log)
 		}
 		if p := r.clusterPolicy("good"); p.Spec.Tier != v1alpha2.AdminTier || p.Spec.Priority != 7 || p.UID != "uid-good" {
 			t.Errorf("good: %+v", p)

@@ -16,7 +16,7 @@ import (
 )
 
 // outageGrace is how long a watch may be absent between two streams without being broken, and how long it must hold
-// after an outage before it counts as working: by then what was missed has been delivered.
+// after an outage before it counts as working: the changes in between have been delivered then.
 const outageGrace = time.Second
 
 // listWatcher lists and watches one kind.
@@ -30,7 +30,8 @@ type listWatcher struct {
 // through returns lw, with another one that asks a relay's replicas for the same.
 func (lw listWatcher) through(r *relayclient.Relay, kind string, relayed listWatcher) listWatcher {
 	lw.follow = func(reports relayclient.Reports) *relayclient.Follower {
-		return r.Follow(kind, relayclient.Calls{List: relayed.list, Watch: relayed.watch}, relayclient.Calls{List: lw.list, Watch: lw.watch}, reports)
+		return r.Follow(kind, relayclient.Calls{List: relayed.list, Watch: relayed.watch},
+			relayclient.Calls{List: lw.list, Watch: lw.watch}, reports)
 	}
 	return lw
 }
@@ -173,9 +174,9 @@ func (c *connection) become(state connectionState, cause error) {
 	c.state = state
 	switch {
 	case state == broken && cause != nil:
-		c.log.Warn("watch is broken, will be tried again for ever", "kind", c.kind, "err", cause)
+		c.log.Warn("watch is broken, will be retried indefinitely", "kind", c.kind, "err", cause)
 	case state == broken:
-		c.log.Warn("watch is broken, will be tried again for ever", "kind", c.kind, "err", "stream ended")
+		c.log.Warn("watch is broken, will be retried indefinitely", "kind", c.kind, "err", "stream ended")
 	case before == broken:
 		c.log.Info("watch works again", "kind", c.kind)
 	}

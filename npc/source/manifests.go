@@ -43,8 +43,11 @@ type manifests struct {
 	missing         npc.Missing       // as the sink knows it
 }
 
-func newManifests(path string, d *directory.Directory, node *nodeName, unsynced *unsynced, log *slog.Logger) *manifests {
-	return &manifests{path: filepath.Clean(path), directory: d, store: directory.New(), node: node, unsynced: unsynced, log: log,
+func newManifests(
+	path string, d *directory.Directory, node *nodeName, unsynced *unsynced, log *slog.Logger,
+) *manifests {
+	return &manifests{path: filepath.Clean(path), directory: d, store: directory.New(), node: node,
+		unsynced: unsynced, log: log,
 		loggedKinds: map[string]bool{}}
 }
 
@@ -170,8 +173,10 @@ func (m *manifests) checkNode(r reading) {
 	switch {
 	case m.node.known():
 	case empty:
-		m.node.doubt(fmt.Sprintf("there is no manifest below %s, and so no Node and no pod with spec.nodeName %q", m.path, m.node.name))
+		m.node.doubt(fmt.Sprintf("there is no manifest below %s, and so no Node and no pod with spec.nodeName %q",
+			m.path, m.node.name))
 	default:
-		m.node.doubt(fmt.Sprintf("no Node in the manifests is called %q and no pod has it as spec.nodeName", m.node.name))
+		m.node.doubt(fmt.Sprintf("no Node in the manifests is called %q and no pod has it as spec.nodeName",
+			m.node.name))
 	}
 }

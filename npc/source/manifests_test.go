@@ -158,7 +158,7 @@ func TestS74_AFileThatWasNeverReadIsMissing(t *testing.T) {
 	sourcetest.Eventually(t, "the good one is old enough", func() bool { return s.Unsynced() == 2 })
 	for _, want := range []string{filepath.Join(dir, "b.yaml") + ":1: ", filepath.Join(dir, "sub/c.yaml") + ":1: "} {
 		if why := s.WhyUnsynced(); !strings.Contains(why, want) {
-			t.Errorf("%d unread: %q", s.Unsynced(), why)
+			t.Errorf("%d unsynced: %q", s.Unsynced(), why)
 		}
 	}
 	sourcetest.Remove(t, filepath.Join(dir, "sub/c.yaml"))
@@ -168,13 +168,13 @@ func TestS74_AFileThatWasNeverReadIsMissing(t *testing.T) {
 	}
 	r.mark()
 	sourcetest.WriteFile(t, filepath.Join(dir, "b.yaml"), sourcetest.Pod("two", ""))
-	sourcetest.Eventually(t, "mended", func() bool { return s.WhyUnsynced() == "" && r.isMissing() == npc.NothingMissing })
+	sourcetest.Eventually(t, "repaired", func() bool { return s.WhyUnsynced() == "" && r.isMissing() == npc.NothingMissing })
 	if diff := cmp.Diff([]string{"set pod shop/two", "missing 0"}, r.made()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	// A file that is added later is unread, and what is in force does not wait for it.
+	// A file that is added later is not synced, and the files in force do not wait for it.
 	sourcetest.WriteFile(t, filepath.Join(dir, "d.yaml"), "{")
-	sourcetest.Eventually(t, "unread", func() bool { return s.Unsynced() == 1 })
+	sourcetest.Eventually(t, "unsynced", func() bool { return s.Unsynced() == 1 })
 	if r.isMissing() != npc.NothingMissing {
 		t.Error("a new file makes something missing")
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// nodeInput is the node's name in the list of unread inputs.
+	// nodeInput is the node's name in the list of unsynced inputs.
 	nodeInput = "node"
 	// askNodeAgain is the time between two requests for the Node.
 	askNodeAgain = 5 * time.Second
@@ -52,7 +52,7 @@ func (n *nodeName) known() bool {
 	}
 }
 
-// doubt lists the name as unread, unless it has been confirmed.
+// doubt lists the name as not synced, unless it has been confirmed.
 func (n *nodeName) doubt(reason string) {
 	if n.known() {
 		return

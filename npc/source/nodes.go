@@ -28,8 +28,8 @@ func nodeWatch(client kubernetes.Interface) listWatcher {
 }
 
 // nodeFollower is a sink of ClusterNetworkPolicies that follows the Nodes of an API server while the sink behind it has
-// a policy that names nodes as peers. Every change of a Node's status is sent to all who watch Nodes: without such a
-// policy nobody should.
+// a policy that names nodes as peers. Every change of a Node's status is sent to all watches of Nodes: without such a
+// policy there should be no watch.
 //
 // The sink gets the Nodes before the first of these policies, so that none is enforced as if there were no Nodes,
 // unless they cannot be listed.
@@ -54,7 +54,9 @@ type nodeWatcher struct {
 	resolved <-chan struct{}
 }
 
-func newNodeFollower(sink Sink, unsynced *unsynced, log *slog.Logger, start func(Sink) (*nodeWatcher, error)) *nodeFollower {
+func newNodeFollower(
+	sink Sink, unsynced *unsynced, log *slog.Logger, start func(Sink) (*nodeWatcher, error),
+) *nodeFollower {
 	return &nodeFollower{Sink: sink, start: start, unsynced: unsynced, log: log, users: map[string]struct{}{},
 		nodes: newNodeKeeper(sink)}
 }
@@ -141,7 +143,8 @@ func newNodeKeeper(sink Sink) *nodeKeeper {
 func (k *nodeKeeper) SetNode(n npc.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if is, ok := k.known[n.Name]; ok && is.UID == n.UID && maps.Equal(is.Labels, n.Labels) && slices.Equal(is.Addrs, n.Addrs) {
+	if is, ok := k.known[n.Name]; ok && is.UID == n.UID && maps.Equal(is.Labels, n.Labels) &&
+		slices.Equal(is.Addrs, n.Addrs) {
 		return
 	}
 	k.known[n.Name] = n
@@ -159,7 +162,7 @@ func (k *nodeKeeper) DeleteNode(name string, uid types.UID) {
 	k.Sink.DeleteNode(name, uid)
 }
 
-// forget deletes all Nodes, which nobody follows any more: there is no watch that could be broken.
+// forget deletes all Nodes, which are not followed any more: there is no watch that could be broken.
 func (k *nodeKeeper) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -30,7 +30,7 @@ func apiNode(name, zone string, addrs ...string) *corev1.Node {
 	return n
 }
 
-// toNodes is the spec of a policy that names nodes as peers, beside another peer; toPods that of one that does not.
+// toNodes is the spec of a policy that names nodes as peers, and another peer; toPods that of one that does not.
 var (
 	toNodes = map[string]any{"tier": "Admin", "egress": []any{map[string]any{"action": "Deny", "to": []any{
 		map[string]any{"networks": []any{"192.0.2.0/24"}}, map[string]any{"nodes": map[string]any{}}}}}}
@@ -110,7 +110,7 @@ func TestS84_NodesAreFollowedWhilePoliciesNameThem(t *testing.T) {
 			t.Helper()
 			made := slices.DeleteFunc(r.made(), func(call string) bool { return call == "nodes connected true" })
 			if diff := cmp.Diff(want, made, cmpopts.EquateEmpty()); diff != "" || source.Unsynced() > 0 {
-				t.Errorf("%s: unread %q, calls (-want +got):\n%s\n%s", what, source.WhyUnsynced(), diff, log)
+				t.Errorf("%s: unsynced %q, calls (-want +got):\n%s\n%s", what, source.WhyUnsynced(), diff, log)
 			}
 			r.mark()
 		}
@@ -132,7 +132,7 @@ func TestS84_NodesAreFollowedWhilePoliciesNameThem(t *testing.T) {
 		calls := s.calls()
 		s.must(s.CoreV1().Nodes().Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		time.Sleep(time.Hour)
-		expect("a node that nobody names")
+		expect("a node that no policy names")
 		if s.calls() > calls+1 { // the deletion is one itself
 			t.Errorf("Nodes are read although no policy names them: %v", s.Actions())
 		}
@@ -157,7 +157,8 @@ func TestS84_NodesAreThereFromTheStart(t *testing.T) {
 	})
 }
 
-// TestS84_OnlyFactsOfNodesCount: labels, and addresses of whatever type. Else a status that changes reaches nobody.
+// TestS84_OnlyFactsOfNodesCount shows that only labels, and addresses of any type, are delivered: other changes of the
+// status are not.
 func TestS84_OnlyFactsOfNodesCount(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -193,8 +194,8 @@ func TestS84_OnlyFactsOfNodesCount(t *testing.T) {
 	}
 }
 
-// TestS84_NodesThatCannotBeListed are said once, and make the source unread. All else is delivered; what was delivered
-// before stays.
+// TestS84_NodesThatCannotBeListed are reported once, and make the source not synced. All other kinds are delivered;
+// objects that were delivered before stay.
 func TestS84_NodesThatCannotBeListed(t *testing.T) {
 	const unsynced = "nodes cannot be listed, which ClusterNetworkPolicies name as peers: "
 	for _, c := range []struct {
@@ -229,12 +230,12 @@ func TestS84_NodesThatCannotBeListed(t *testing.T) {
 				synctest.Wait()
 				why := source.WhyUnsynced()
 				if got := r.names(); got != c.objects || (why == "") != (c.unsynced == "") || !strings.HasPrefix(why, c.unsynced) {
-					t.Errorf("sink has %q, unread %q", got, why)
+					t.Errorf("sink has %q, unsynced %q", got, why)
 				}
 				if got := r.connections(Nodes); !slices.Equal(got, c.connected) {
 					t.Errorf("connected %v", got)
 				}
-				if n := log.Count("broken, will be tried again for ever\" kind=nodes"); n != c.warnings {
+				if n := log.Count("broken, will be retried indefinitely\" kind=nodes"); n != c.warnings {
 					t.Errorf("said %d times:\n%s", n, log)
 				}
 			})

@@ -21,7 +21,7 @@ type keeper struct {
 	kind string
 
 	mu     sync.Mutex // held during calls, which come one at a time so
-	broken bool       // the last that the sink was told of the watch
+	broken bool       // as last reported to the sink
 }
 
 // SetConnected implements Sink.
@@ -32,7 +32,7 @@ func (k *keeper) SetConnected(kind string, ok bool) {
 	k.Sink.SetConnected(kind, ok)
 }
 
-// reconnect reports that the watch works if it was last reported as broken: a kind that is gone, or that nobody needs
+// reconnect reports that the watch works if it was last reported as broken: a kind that is gone, or that is not needed
 // any more, has no watch to wait for. k.mu is held.
 func (k *keeper) reconnect() {
 	if k.broken {

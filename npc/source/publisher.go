@@ -22,7 +22,8 @@ type publisher struct {
 
 func newPublisher(sink Sink, log *slog.Logger) *publisher {
 	p := &publisher{deliveries: map[string]delivery{}, delivered: map[string]map[string]any{}, log: log}
-	kinds := map[string]string{Namespaces: manifest.KindNamespace, Pods: manifest.KindPod, Nodes: manifest.KindNode, NetworkPolicies: manifest.KindNetworkPolicy,
+	kinds := map[string]string{Namespaces: manifest.KindNamespace, Pods: manifest.KindPod,
+		Nodes: manifest.KindNode, NetworkPolicies: manifest.KindNetworkPolicy,
 		ClusterNetworkPolicies: manifest.KindClusterNetworkPolicy}
 	for _, d := range deliveries(sink, log) {
 		p.deliveries[kinds[d.kind]] = d
@@ -33,7 +34,8 @@ func newPublisher(sink Sink, log *slog.Logger) *publisher {
 
 // publish delivers the updates of all kinds.
 func (p *publisher) publish(updates map[string][]directory.Update) {
-	order := []string{manifest.KindNamespace, manifest.KindNode, manifest.KindClusterNetworkPolicy, manifest.KindNetworkPolicy, manifest.KindPod}
+	order := []string{manifest.KindNamespace, manifest.KindNode, manifest.KindClusterNetworkPolicy,
+		manifest.KindNetworkPolicy, manifest.KindPod}
 	for _, kind := range order {
 		for _, u := range updates[kind] {
 			if !u.Removed {

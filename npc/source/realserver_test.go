@@ -172,15 +172,16 @@ func (c *realCluster) follow(user string) *watcher {
 	return w
 }
 
-// expect waits until the sink has cluster policies, and the unread inputs are named by a text; empty if there are none.
+// expect waits until the sink has cluster policies, and the unsynced inputs are named by a text; empty if there are
+// none.
 func (w *watcher) expect(t *testing.T, names, unsynced string) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("has %q, unread %q\n%s", w.sink.clusterPolicies(), w.source.WhyUnsynced(), w.log)
+			t.Logf("has %q, unsynced %q\n%s", w.sink.clusterPolicies(), w.source.WhyUnsynced(), w.log)
 		}
 	}()
-	sourcetest.Eventually(t, fmt.Sprintf("%q, unread %q", names, unsynced), func() bool {
+	sourcetest.Eventually(t, fmt.Sprintf("%q, unsynced %q", names, unsynced), func() bool {
 		why := w.source.WhyUnsynced()
 		return w.sink.clusterPolicies() == names && (unsynced == "") == (why == "") && strings.Contains(why, unsynced)
 	})

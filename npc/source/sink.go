@@ -40,8 +40,8 @@ type Sink interface {
 	// and whenever that changes. What is missing may still exist: the sink must not remove anything because of it.
 	SetMissing(npc.Missing)
 	// SetSynced is called once, when the sink has received everything that existed at the start and could be read. It
-	// does not wait for ClusterNetworkPolicies that cannot be listed, nor for those of an API server that does not tell
-	// whether it has them, nor for Nodes that cannot be listed.
+	// does not wait for ClusterNetworkPolicies that cannot be listed, nor for those of an API server that does not
+	// report whether it has them, nor for Nodes that cannot be listed.
 	SetSynced()
 	// SetConnected reports whether the watch of a kind works. It is called when that changes. ClusterNetworkPolicies
 	// have a watch only while the API server has that kind, Nodes only while they are needed.

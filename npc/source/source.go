@@ -41,7 +41,8 @@ func FromAPI(client kubernetes.Interface, policies *apiclient.PolicyClient, node
 		_, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		return err
 	}
-	api := &apiServer{watches: watches(client), nodes: nodeWatch(client), client: client, getNode: get, node: name, unsynced: unsynced, askKinds: askKinds}
+	api := &apiServer{watches: watches(client), nodes: nodeWatch(client), client: client, getNode: get,
+		node: name, unsynced: unsynced, askKinds: askKinds}
 	if policies != nil {
 		api.policies = policies
 	}

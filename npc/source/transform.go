@@ -88,7 +88,8 @@ func transformPolicy(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	return newStored(&p.ObjectMeta, &networkingv1.NetworkPolicy{ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, nil), nil
+	return newStored(&p.ObjectMeta, &networkingv1.NetworkPolicy{
+		ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, nil), nil
 }
 
 // transformClusterPolicy is the transform of the ClusterNetworkPolicies' informer, and of those in manifests.
@@ -106,13 +107,15 @@ func transformClusterPolicy(obj any) (any, error) {
 	default:
 		return obj, nil
 	}
-	return newStored(&p.ObjectMeta, &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, ignored), nil
+	return newStored(&p.ObjectMeta, &v1alpha2.ClusterNetworkPolicy{
+		ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}, ignored), nil
 }
 
-// metaOfPolicy returns what is needed of a policy's metadata: what tells it from others, its age, and the annotations
-// that are for weave-npc.
+// metaOfPolicy returns the part of a policy's metadata that is needed: its identity, its age, and the annotations for
+// weave-npc.
 func metaOfPolicy(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
+	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID,
+		ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
 	for key, value := range m.Annotations {
 		if strings.HasPrefix(key, annotationPrefix) {
 			metav1.SetMetaDataAnnotation(&out, key, value)

@@ -29,7 +29,8 @@ func main() {
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sbom", flag.ContinueOnError)
 	binary := flags.String("binary", "", "the program, as it is in the image")
-	packages := flags.String("packages", "", "directory of the control files of Debian's packages in the image; none if it has no packages")
+	packages := flags.String("packages", "",
+		"directory of the control files of Debian's packages in the image; none if it has no packages")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -129,7 +130,8 @@ func newDocument(built *debug.BuildInfo) *document {
 			revision = s.Value
 		}
 	}
-	d := &document{SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: documentID, Name: path.Base(built.Main.Path),
+	d := &document{SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: documentID,
+		Name:      path.Base(built.Main.Path),
 		Namespace: "https://" + built.Main.Path + "/sbom/" + revision,
 		Creation:  creation{Created: created, Creators: []string{"Tool: weave-npc-sbom"}}}
 	p := goPackage(built.Main.Path, built.Main.Version)
@@ -150,8 +152,9 @@ var notID = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 // newPackage returns a package with a package-url locator.
 func newPackage(kind, name, version, locator string) spdxPackage {
-	return spdxPackage{SPDXID: "SPDXRef-" + kind + "-" + notID.ReplaceAllString(name, "-"), Name: name, Version: version, Download: unknown,
-		Concluded: unknown, Declared: unknown, Copyright: unknown, ExternalRefs: []external{{"PACKAGE-MANAGER", "purl", locator}}}
+	return spdxPackage{SPDXID: "SPDXRef-" + kind + "-" + notID.ReplaceAllString(name, "-"), Name: name,
+		Version: version, Download: unknown, Concluded: unknown, Declared: unknown, Copyright: unknown,
+		ExternalRefs: []external{{"PACKAGE-MANAGER", "purl", locator}}}
 }
 
 func goPackage(path, version string) spdxPackage {

@@ -1,5 +1,5 @@
-// Package action asks whether the action for pull requests does what it says, as far as that can be known without its
-// platform: its steps' scripts are run here, with programs in place of those that reach something.
+// Package action tests the action for pull requests without its platform. It runs the scripts of the steps, with
+// stand-ins for the programs that reach the network.
 package action
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const top = "../.."
 
-// action is what the file has, as far as ours uses its fields. Others are unknown, and so are misspelt ones.
+// action has the fields of the file that our action uses. Other fields, also misspelt ones, are an error.
 type action struct {
 	Name, Description, Author string
 	Branding                  struct{ Icon, Color string }

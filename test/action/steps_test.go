@@ -142,7 +142,7 @@ cp "`+r.dir+`/release/${1##*/}" "$out" 2>/dev/null || { echo 404 >&2; exit 22; }
 	}
 }
 
-// TestAsk shows what the program is asked, and what becomes of its answers.
+// TestAsk shows how the program is called, and how its answers are used.
 func TestAsk(t *testing.T) {
 	const asked = `echo "$*" >>"$RUNNER_TEMP/asked"; echo "answer to $1 as ${@: -1}"
 case "$1 $*" in diff*--fail-on*) exit ${FAILS:-0};; diff*) exit ${DIFFERS:-0};; check*) exit ${BROKEN:-0};; esac`
@@ -168,14 +168,14 @@ case "$1 $*" in diff*--fail-on*) exit ${FAILS:-0};; diff*) exit ${DIFFERS:-0};; 
 		{"an_option_as_file", "MANIFESTS=.|FAIL_ON=never|EXPECTATIONS=-o", "", "", "no name of a file begins with a dash"},
 		{"no_such_fail_on", "MANIFESTS=.|FAIL_ON=sometimes", "-", "", "::error::fail-on is none of"},
 		{"no_pull_request", "MANIFESTS=.|FAIL_ON=never|TARGET=", "-", "", "::error::this is no pull request"},
-		{"no_history", "MANIFESTS=.|FAIL_ON=never|TARGET=elsewhere", "-", "", "::error::the merge base is not there"},
+		{"no_history", "MANIFESTS=.|FAIL_ON=never|TARGET=elsewhere", "-", "", "::error::the merge base is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRunner(t)
 			r.program("npc", asked)
 			rev := r.repository()
 			env := []string{"PROGRAM=" + r.bin + "/npc", "TARGET=main"}
-			out, failed := r.run("Ask it", append(env, strings.Split(c.env, "|")...)...)
+			out, failed := r.run("Compare and check", append(env, strings.Split(c.env, "|")...)...)
 			want := strings.ReplaceAll(c.asked, "REV", rev)
 			if got := strings.TrimSpace(r.read("asked")); want != "" && want != "-" && got != want || want == "-" && got != "" {
 				t.Errorf("asked is\n%s\nnot\n%s", got, want)
@@ -240,7 +240,7 @@ func TestComment(t *testing.T) {
 // TestTheJobEndsByTheAnswer fails where something that was asked for failed.
 func TestTheJobEndsByTheAnswer(t *testing.T) {
 	for status, want := range map[string]bool{"0": false, "1": true} {
-		if _, failed := newRunner(t).run("Fail if something that was asked for fails", "FAILED="+status); failed != want {
+		if _, failed := newRunner(t).run("Fail on findings", "FAILED="+status); failed != want {
 			t.Errorf("with %s, failed is %v", status, failed)
 		}
 	}

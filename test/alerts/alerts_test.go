@@ -170,8 +170,8 @@ func TestAlertsFire(t *testing.T) {
 			`weavenpc_blocked_connections_total{instance="n1",protocol="tcp",dport="80"} 0+2000x60`},
 		{"WeaveNPCTerminationFails", `weavenpc_termination_failures_total{instance="n1"} 0+1x60`, `weavenpc_termination_failures_total{instance="n1"} 0x20 3x40`},
 		{"WeaveNPCNotRecording", `weavenpc_flows_recording{instance="n1"} 0x60`, `weavenpc_flows_recording{instance="n1"} 1x25 0x35`},
-		{"WeaveNPCStagedWouldDrop", `weavenpc_staged_connections_total{instance="n1",world="true",policy="shop/deny",outcome="would_drop"} 0+1x60`,
-			`weavenpc_staged_connections_total{instance="n1",world="true",policy="shop/deny",outcome="would_allow"} 0+1x60`},
+		{"WeaveNPCStagedWouldDrop", `weavenpc_staged_connections_total{instance="n1",group="true",policy="shop/deny",outcome="would_drop"} 0+1x60`,
+			`weavenpc_staged_connections_total{instance="n1",group="true",policy="shop/deny",outcome="would_allow"} 0+1x60`},
 		{"WeaveNPCStagedRejected", `weavenpc_staged_rejected_policies{instance="n1"} 1x60`, `weavenpc_staged_rejected_policies{instance="n1"} 0x60`},
 		{"WeaveNPCRelayNotUsed", `weavenpc_relay_watches{instance="n1",through="api"} 4x60`,
 			"weavenpc_relay_watches{instance=\"n1\",through=\"api\"} 0x25 4x35\nweavenpc_relay_watches{instance=\"n1\",through=\"relay\"} 4x60"},
@@ -304,7 +304,7 @@ func TestDashboard(t *testing.T) {
 		}
 		for _, target := range p.Targets {
 			if n := strings.Count(target.Expr, `instance=~"$instance"`); n == 0 || n != strings.Count(target.Expr, `cluster=~"$cluster",instance`) {
-				t.Errorf("%q shows other nodes or clusters than those chosen: %s", p.Title, target.Expr)
+				t.Errorf("%q shows other nodes or clusters than the selected ones: %s", p.Title, target.Expr)
 			}
 			expr := variables.Replace(target.Expr)
 			check(t, p.Title, expr, known)

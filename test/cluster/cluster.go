@@ -1,6 +1,6 @@
 // Package cluster is a small Kubernetes cluster for tests, as one of its nodes sees it: namespaces, pods and policies
-// by short names, the model that is told of them, and the kernel that the model's transactions are applied to, on paper
-// or in this network namespace.
+// by short names, the model that is notified of them, and the kernel that the model's transactions are applied to. That
+// is an in-memory kernel or the real one, in this network namespace.
 //
 //	w := cluster.New(t)
 //	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
@@ -43,12 +43,13 @@ type Cluster struct {
 	Addrs map[string][]netip.Addr
 	// Pods holds the pods as they were last set: namespace/name -> pod.
 	Pods map[string]npc.Pod
-	// Explained makes Expect compare each verdict with that of package explain, which does not know the gate.
+	// Explained makes Expect compare each verdict with that of package explain, which does not know the fail-closed
+	// filter.
 	Explained bool
 	// Loaded reports that the kernels were read since the last plan, so that there may be something to plan that the
 	// model did not announce.
 	Loaded bool
-	// Live applies the transactions to the real kernel; nil on paper.
+	// Live applies the transactions to the real kernel. It is nil with in-memory kernels.
 	Live *Live
 	// Registry has the metrics of the syncer that was made last.
 	Registry *prometheus.Registry
@@ -60,18 +61,18 @@ type Cluster struct {
 // Node is the name of the node whose pods are local.
 const Node = "node1"
 
-// New returns a cluster without objects, on paper, whose model has read the kernels. The functions change the model's
-// configuration.
+// New returns a cluster without objects, with in-memory kernels, whose model has read the kernels. The functions change
+// the model's configuration.
 func New(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
 	w := NewUnsynced(t, configure...)
 	w.Load()
 	return w
 }
 
-// NewUnsynced returns a cluster without objects, on paper, whose model has not read the kernels.
+// NewUnsynced returns a cluster without objects, with in-memory kernels, whose model has not read the kernels.
 func NewUnsynced(t *testing.T, configure ...func(*enforce.Config)) *Cluster {
-	c := enforce.Config{NodeName: Node, PodInterface: "cni0", BridgePort: "vethwe-bridge", ForwardJump: true, AllowAction: "ACCEPT",
-		FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
+	c := enforce.Config{NodeName: Node, PodInterface: "cni0", BridgePort: "vethwe-bridge", ForwardJump: true,
+		AllowAction: "ACCEPT", FailClosed: enforce.FailClosedAuto, NFLogGroup: 86, AllowMcast: true, MaxListSize: 1024,
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.32.1.0/24"), netip.MustParsePrefix("fd32:1::/64")}}
 	for _, f := range configure {
 		f(&c)
@@ -177,7 +178,8 @@ func (w *Cluster) ClusterPolicy(name, spec string) {
 	w.Model.SetClusterPolicy(fixture.ClusterPolicy(w, name, spec))
 }
 
-// Sync tells the model that all objects are known, plans, and applies the transactions until nothing is left to do.
+// Sync reports to the model that all objects are known, plans, and applies the transactions until nothing is left to
+// do.
 func (w *Cluster) Sync() {
 	w.Helper()
 	w.Model.SetSynced()
@@ -198,7 +200,7 @@ func (w *Cluster) Boot() {
 	})
 }
 
-// PlanStart carries out what is planned before all objects are known, and tells the model so.
+// PlanStart carries out what is planned before all objects are known, and commits it to the model.
 func (w *Cluster) PlanStart(boot bool, carryOut func(dataplane.Transaction)) {
 	for _, tx := range w.Model.PlanStart(boot, [2]dataplane.Known{}) {
 		carryOut(tx)
@@ -206,8 +208,7 @@ func (w *Cluster) PlanStart(boot bool, carryOut func(dataplane.Transaction)) {
 	}
 }
 
-// Plan plans once all objects are known, and tells the model that everything was carried out, which is up to the
-// caller.
+// Plan plans once all objects are known, and commits the plan to the model. The caller has to carry it out.
 func (w *Cluster) Plan(collectGarbage bool) [2]dataplane.Transaction {
 	txs := w.Model.Plan(collectGarbage, [2]dataplane.Known{})
 	for _, tx := range txs {
@@ -269,7 +270,9 @@ func (w *Cluster) Applied() string {
 }
 
 // ProtocolNumbers are those of the protocols that Expect knows.
-var ProtocolNumbers = map[string]uint8{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP}
+var ProtocolNumbers = map[string]uint8{
+	"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP, "icmp": unix.IPPROTO_ICMP,
+}
 
 // Expect checks verdicts, one a line: "from > to tcp:80 = yes". Both families are checked that both ends have.
 func (w *Cluster) Expect(lines string) {
@@ -288,13 +291,15 @@ func (w *Cluster) Expect(lines string) {
 					continue
 				}
 				checked = true
-				v := w.Evaluate(simulate.Packet{Src: src, Dst: dst, Protocol: ProtocolNumbers[name], DstPort: uint16(number), In: passes(from), Out: passes(to)})
+				v := w.Evaluate(simulate.Packet{Src: src, Dst: dst, Protocol: ProtocolNumbers[name],
+					DstPort: uint16(number), In: passes(from), Out: passes(to)})
 				if v.Accepted != (want == "yes") {
 					w.Errorf("%s: %s > %s: accepted = %t, by %q", strings.TrimSpace(line), src, dst, v.Accepted, v.By)
 				}
 				e := w.Explain(src, dst, ProtocolNumbers[name], uint16(number))
 				if w.Explained && !NotByPolicies(e) && e.Allowed != (want == "yes") {
-					w.Errorf("%s: %s > %s: explained as allowed = %t:\n%s", strings.TrimSpace(line), src, dst, e.Allowed, e)
+					w.Errorf("%s: %s > %s: explained as allowed = %t:\n%s",
+						strings.TrimSpace(line), src, dst, e.Allowed, e)
 				}
 			}
 		}
@@ -312,8 +317,8 @@ func passes(end string) string {
 	return "cni0"
 }
 
-// NotByPolicies reports whether a verdict is not for policies: it is between a pod and its node, which is not
-// forwarded, or a pod waits for its address, which is for the gate.
+// NotByPolicies reports whether policies do not decide a verdict: the packet is between a pod and its node, which is
+// not forwarded, or a pod waits for its address, so that the fail-closed filter decides.
 func NotByPolicies(v explain.Verdict) bool {
 	return slices.ContainsFunc([]explain.Reason{v.Egress.Reason, v.Ingress.Reason}, func(r explain.Reason) bool {
 		return r == "own node" || r == "waiting for its address"
@@ -322,8 +327,10 @@ func NotByPolicies(v explain.Verdict) bool {
 
 // Explain returns the verdict of package explain, from the policies alone.
 func (w *Cluster) Explain(src, dst netip.Addr, protocol uint8, port uint16) explain.Verdict {
-	return explain.Explain(w.Model.objects.View(), flow.Flow{From: flow.End{Addr: src}, To: flow.End{Addr: dst}, Node: Node,
-		Service: flow.Service{Protocol: protocol, Port: port}})
+	return explain.Explain(w.Model.objects.View(), flow.Flow{
+		From: flow.End{Addr: src}, To: flow.End{Addr: dst}, Node: Node,
+		Service: flow.Service{Protocol: protocol, Port: port},
+	})
 }
 
 // Find returns the addresses of a name, or an address that is given as such.
@@ -332,7 +339,7 @@ func (w *Cluster) Find(name string) []netip.Addr {
 		return []netip.Addr{a}
 	}
 	if w.Addrs[name] == nil {
-		w.Fatalf("nobody is called %q", name)
+		w.Fatalf("no pod or address is called %q", name)
 	}
 	return w.Addrs[name]
 }
@@ -355,14 +362,16 @@ func (w *Cluster) Evaluate(p simulate.Packet) simulate.Verdict {
 func (w *Cluster) Holds(from, to string, want bool) bool {
 	w.Helper()
 	src, dst := netip.MustParseAddr(from), netip.MustParseAddr(to)
-	return w.Evaluate(simulate.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"}).Accepted == want
+	p := simulate.Packet{Src: src, Dst: dst, Protocol: 6, DstPort: 80, In: "cni0", Out: "cni0"}
+	return w.Evaluate(p).Accepted == want
 }
 
-// ManyRules returns the spec of a policy with n rules, each of which lets clients in on a port of its own.
+// ManyRules returns the spec of a policy with n rules. Each rule allows clients on a port of its own.
 func ManyRules(target string, n int) string {
 	var rules []string
 	for i := range n {
-		rules = append(rules, fmt.Sprintf("{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: %d}]}", 80+i))
+		const rule = "{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: %d}]}"
+		rules = append(rules, fmt.Sprintf(rule, 80+i))
 	}
 	return fmt.Sprintf("{podSelector: {matchLabels: {app: %s}}, ingress: [%s]}", target, strings.Join(rules, ","))
 }

@@ -73,7 +73,8 @@ func (w *Cluster) OpenKernel(b iptables.Backend) {
 func (w *Cluster) NewSyncer(b iptables.Backend, log *slog.Logger, report func(enforce.InvalidPolicy)) *syncer.Syncer {
 	w.Helper()
 	w.Registry = prometheus.NewRegistry()
-	s, err := syncer.New(w.Model.Controller, npc.Families[:], b, syncer.NewMetrics(w.Registry, w.Model.Controller, npc.Families[:]), log, report)
+	metrics := syncer.NewMetrics(w.Registry, w.Model.Controller, npc.Families[:])
+	s, err := syncer.New(w.Model.Controller, npc.Families[:], b, metrics, log, report)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -164,14 +165,16 @@ func (l *Live) flow(w *Cluster) {
 			if l.flowing[a] {
 				continue
 			}
-			far := netip.MustParseAddr("198.51.100.99")
+			far := net.ParseIP("198.51.100.99").To4()
 			if a.Is6() {
-				far = netip.MustParseAddr("2001:db8::99")
+				far = net.ParseIP("2001:db8::99")
 			}
+			near := net.IP(a.AsSlice())
 			flow := &netlink.ConntrackFlow{FamilyType: familyNumber(a), TimeOut: 600,
-				Forward: netlink.IPTuple{SrcIP: net.IP(a.AsSlice()), DstIP: net.IP(far.AsSlice()), SrcPort: 1, DstPort: 2, Protocol: 17},
-				Reverse: netlink.IPTuple{SrcIP: net.IP(far.AsSlice()), DstIP: net.IP(a.AsSlice()), SrcPort: 2, DstPort: 1, Protocol: 17}}
-			if err := netlink.ConntrackCreate(netlink.ConntrackTable, netlink.InetFamily(flow.FamilyType), flow); err != nil {
+				Forward: netlink.IPTuple{SrcIP: near, DstIP: far, SrcPort: 1, DstPort: 2, Protocol: 17},
+				Reverse: netlink.IPTuple{SrcIP: far, DstIP: near, SrcPort: 2, DstPort: 1, Protocol: 17}}
+			err := netlink.ConntrackCreate(netlink.ConntrackTable, netlink.InetFamily(flow.FamilyType), flow)
+			if err != nil {
 				w.Fatalf("giving conntrack a flow of %s: %v", a, err)
 			}
 			l.flowing[a] = true

@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 )
 
-// Model is a model, with an explainer of policies that is told of the same objects.
+// Model is a controller, with an explainer of policies that is notified of the same objects.
 type Model struct {
 	*controller.Controller
 	controller.Planner
@@ -29,67 +29,67 @@ func newModel(c enforce.Config) *Model {
 	return m
 }
 
-// SetNamespace tells both of a namespace.
+// SetNamespace notifies both of a namespace.
 func (m *Model) SetNamespace(n npc.Namespace) {
 	m.Controller.SetNamespace(n)
 	m.objects.SetNamespace(n)
 }
 
-// SetNodeAddrs tells both of the addresses of the node.
+// SetNodeAddrs notifies both of the addresses of the node.
 func (m *Model) SetNodeAddrs(addrs []netip.Addr) {
 	m.Controller.SetNodeAddrs(addrs)
 	m.objects.SetNodeAddrs(Node, addrs)
 }
 
-// SetPod tells both of a pod.
+// SetPod notifies both of a pod.
 func (m *Model) SetPod(p npc.Pod) {
 	m.Controller.SetPod(p)
 	m.objects.SetPod(p)
 }
 
-// SetNode tells both of a Node.
+// SetNode notifies both of a Node.
 func (m *Model) SetNode(n npc.Node) {
 	m.Controller.SetNode(n)
 	m.objects.SetNode(n)
 }
 
-// DeleteNode tells both that a Node is gone.
+// DeleteNode notifies both that a Node was deleted.
 func (m *Model) DeleteNode(name string, uid types.UID) {
 	m.Controller.DeleteNode(name, uid)
 	m.objects.DeleteNode(name, uid)
 }
 
-// SetPolicy tells both of a policy.
+// SetPolicy notifies both of a policy.
 func (m *Model) SetPolicy(p *networkingv1.NetworkPolicy) {
 	m.Controller.SetPolicy(p)
 	m.objects.SetPolicy(p)
 }
 
-// SetClusterPolicy tells both of a cluster network policy.
+// SetClusterPolicy notifies both of a cluster network policy.
 func (m *Model) SetClusterPolicy(p *v1alpha2.ClusterNetworkPolicy) {
 	m.Controller.SetClusterPolicy(p)
 	m.objects.SetClusterPolicy(p)
 }
 
-// DeleteClusterPolicy tells both that a cluster network policy is gone.
+// DeleteClusterPolicy notifies both that a cluster network policy was deleted.
 func (m *Model) DeleteClusterPolicy(name string, uid types.UID) {
 	m.Controller.DeleteClusterPolicy(name, uid)
 	m.objects.DeleteClusterPolicy(name, uid)
 }
 
-// DeleteNamespace tells both that a namespace is gone.
+// DeleteNamespace notifies both that a namespace was deleted.
 func (m *Model) DeleteNamespace(name string, uid types.UID) {
 	m.Controller.DeleteNamespace(name, uid)
 	m.objects.DeleteNamespace(name, uid)
 }
 
-// DeletePod tells both that a pod is gone.
+// DeletePod notifies both that a pod was deleted.
 func (m *Model) DeletePod(namespace, name string, uid types.UID) {
 	m.Controller.DeletePod(namespace, name, uid)
 	m.objects.DeletePod(namespace, name, uid)
 }
 
-// DeletePolicy tells both that a policy is gone.
+// DeletePolicy notifies both that a policy was deleted.
 func (m *Model) DeletePolicy(namespace, name string, uid types.UID) {
 	m.Controller.DeletePolicy(namespace, name, uid)
 	m.objects.DeletePolicy(namespace, name, uid)

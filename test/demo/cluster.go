@@ -61,10 +61,10 @@ const (
 // metricsAddr is where each weave-npc serves its health, in the network namespace of its node.
 const metricsAddr = "127.0.0.1:6781"
 
-// timeout is how long the cluster may take for what takes it a moment. It is meant for busy machines.
+// timeout is how long each step of the cluster may take. It is long enough for busy machines.
 const timeout = 10 * time.Second
 
-// cluster is a world of network namespaces with manifests that describe it.
+// cluster is a network of namespaces with manifests that describe it.
 type cluster struct {
 	npc       string // path of the program
 	harness   *lab.Network

@@ -109,7 +109,7 @@ func TestDemo(t *testing.T) {
 		says   string
 	}{
 		"to the end":               {weaveNPC, false, 0, "", 0, "all of it was checked"},
-		"interrupted at once":      {weaveNPC, false, unix.SIGINT, "who reaches whom", 130, "SIGINT"},
+		"interrupted at once":      {weaveNPC, false, unix.SIGINT, "weave-npc: reachability", 130, "SIGINT"},
 		"interrupted at the start": {weaveNPC, false, unix.SIGHUP, "node2# weave-npc", 129, "SIGHUP"},
 		"interrupted later":        {weaveNPC, false, unix.SIGTERM, "5. Blocked", 143, "SIGTERM"},
 		"kept, then interrupted":   {weaveNPC, true, unix.SIGINT, "tail -f", 0, "The cluster is removed."},

@@ -9,7 +9,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// stay keeps the cluster standing until the context ends. Whenever a manifest changes it asks again who reaches whom.
+// stay keeps the cluster standing until the context ends. Whenever a manifest changes it asks for the matrix again.
 func (s *story) stay(ctx context.Context) error {
 	s.headline("The cluster stays until you press ^C")
 	s.explain()
@@ -97,7 +97,7 @@ func (s *story) reportLog(heard int) (int, error) {
 	return size, nil
 }
 
-// askAgain prints who reaches whom now. That something cannot be asked is no reason to end.
+// askAgain prints the current matrix. An error is printed and does not end the demo.
 func (s *story) askAgain(ctx context.Context) {
 	before := s.last
 	seen, err := s.askAll(ctx, 4)

@@ -1,5 +1,5 @@
-// Command demo builds a small cluster of network namespaces, in which weave-npc enforces policies, and shows who
-// reaches whom.
+// Command demo builds a small cluster of network namespaces. weave-npc enforces policies in it, and the demo shows
+// which pods reach each other.
 package main
 
 import (
@@ -53,8 +53,7 @@ func (s interruption) Error() string {
 // cancelOnSignal makes SIGINT, SIGTERM and SIGHUP end the context, so that the cluster is removed on the way out.
 func cancelOnSignal(cancel context.CancelCauseFunc) {
 	signals := make(chan os.Signal, 8)
-	// SIGPIPE would end this process as soon as the reader of its output goes away; the error of the write tells as
-	// much.
+	// SIGPIPE would end this process as soon as the reader of its output goes away. The error of the write is enough.
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
 	go func() {
 		for s := range signals {
@@ -65,7 +64,7 @@ func cancelOnSignal(cancel context.CancelCauseFunc) {
 	}()
 }
 
-// show builds the cluster, tells the story and removes the cluster.
+// show builds the cluster, plays the story and removes the cluster.
 func show(ctx context.Context, p *printer, npc string, keep bool) (err error) {
 	if _, err := os.Stat(npc); err != nil {
 		return errors.Wrap(err, "there is no weave-npc to show; build it (make build) or say where it is (-weave-npc)")
@@ -99,7 +98,7 @@ func show(ctx context.Context, p *printer, npc string, keep bool) (err error) {
 	case keep:
 		return s.stay(ctx)
 	}
-	s.say("That is all, and all of it was checked. The cluster is removed now; `make demo KEEP=1` leaves it standing, " +
+	s.say("That is all, and all of it was checked. The cluster is removed now. `make demo KEEP=1` keeps it, " +
 		"to look around and to try other policies.")
 	return nil
 }

@@ -35,7 +35,7 @@ kind: Namespace
 metadata: {name: dev}
 `
 
-// podManifest describes a pod, as far as weave-npc has to know it.
+// podManifest describes a pod with the fields that weave-npc needs.
 func podManifest(p pod, addrs []netip.Addr) string {
 	var ports, ips []string
 	for _, port := range p.ports {
@@ -62,7 +62,7 @@ type manifests string
 
 func (m manifests) path(file string) string { return filepath.Join(string(m), file) }
 
-// write puts a file in place as a whole: nobody sees half of it.
+// write replaces a file atomically: no reader sees half of it.
 func (m manifests) write(file, text string) error {
 	draft := m.path("." + file) // hidden files are no manifests
 	if err := os.WriteFile(draft, []byte(text), 0o644); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// verdict is what becomes of a connection.
+// verdict is the result of a connection.
 type verdict byte
 
 const (
@@ -43,7 +43,7 @@ type pair struct {
 
 func (p pair) String() string { return fmt.Sprintf("%s -> %s:%d", p.from, p.to.host, p.to.port) }
 
-// matrix holds who reaches whom: pair -> verdict. It has no cell for a host and itself.
+// matrix holds reachability: pair -> verdict. It has no cell for a host and itself.
 type matrix map[pair]verdict
 
 // rows returns the hosts that connections come from.
@@ -149,7 +149,7 @@ func (c *cluster) askAll(ctx context.Context, family int) (matrix, error) {
 			return err
 		})
 	}
-	return m, errors.Wrap(group.Wait(), "asking who reaches whom")
+	return m, errors.Wrap(group.Wait(), "asking for the matrix")
 }
 
 // expect asks until the matrix is the wanted one, in both families, twice in a row.

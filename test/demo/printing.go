@@ -48,7 +48,7 @@ func (ansi) paint(text string, colours ...colour) string {
 type printer struct {
 	painter
 	w      io.Writer
-	cancel context.CancelCauseFunc // called if nobody reads the output any more
+	cancel context.CancelCauseFunc // called when the reader of the output is gone
 	steps  int
 	spaced bool // the last line is empty
 }

@@ -36,10 +36,11 @@ func (s *story) play(ctx context.Context) error {
 
 func (s *story) introduce(context.Context) error {
 	s.spaced = true
-	s.print(s.paint("weave-npc: who reaches whom", bold) + "\n")
-	s.say("weave-npc runs on every node of a Kubernetes cluster and has the kernel drop the packets that the cluster's "+
-		"network policies forbid. Here is a small cluster made of network namespaces: %d nodes, %d pods and a host "+
-		"outside. The servers in them and the packets between them are real. The machine's own network is not touched.",
+	s.print(s.paint("weave-npc: reachability between pods", bold) + "\n")
+	s.say("weave-npc runs on every node of a Kubernetes cluster and has the kernel drop the packets that "+
+		"the cluster's network policies forbid. Here is a small cluster made of network namespaces: %d nodes, "+
+		"%d pods and a host outside. The servers in them and the packets between them are real. "+
+		"The machine's own network is not touched.",
 		len(s.harness.Nodes()), len(pods()))
 	var b strings.Builder
 	line := func(host, pod string, h *lab.Host, serves string) {
@@ -60,14 +61,14 @@ func (s *story) introduce(context.Context) error {
 }
 
 func (s *story) askWithoutPolicies(ctx context.Context) error {
-	s.headline("No policies: everybody reaches everybody")
+	s.headline("No policies: every pod reaches every pod")
 	s.last = everybody()
 	if err := s.expect(ctx, s.last); err != nil {
 		return err
 	}
 	s.show(nil)
-	s.say("ok: a TCP connection is made and the right server answers. x: nobody answers. .: itself, not asked. " +
-		"This matrix and those below are IPv4's. IPv6 is asked the same each time, and has to say the same.")
+	s.say("ok: a TCP connection is made and the right server answers. x: no answer. .: itself, not asked. " +
+		"This matrix and those below are IPv4's. The same is asked over IPv6 each time, with the same result.")
 	return nil
 }
 
@@ -76,8 +77,8 @@ func (s *story) show(before matrix) { s.print(s.last.draw(before, s.painter)) }
 
 func (s *story) startOnBothNodes(ctx context.Context) error {
 	s.headline("weave-npc starts on both nodes")
-	s.say("It follows an API server or, as here, a directory of manifests. What it has to know of a pod is its labels, " +
-		"its node, its addresses and the names of its ports:")
+	s.say("It follows an API server or, as here, a directory of manifests. Of a pod, it needs the labels, " +
+		"the node, the addresses and the names of the ports:")
 	s.quote(podManifest(pods()[1], s.hosts[pods()[1].String()].Addrs()))
 	for _, n := range s.harness.Nodes() {
 		s.quote(n.Name()+"# weave-npc "+strings.Join(s.arguments(n), " "), " --")
@@ -121,9 +122,9 @@ func (s *story) writePolicies(ctx context.Context) error {
 		return err
 	}
 	s.show(nil)
-	s.say("Read it by columns: whoever gets there visits shop/web:80; only web calls api:8080; only api calls db:5432; " +
-		"only prometheus scrapes the shop, each pod at its own metrics port. By rows: prometheus does nothing else, and " +
-		"dev/shell gets out of the cluster and to none of its pods.")
+	s.say("Read it by columns: only hosts outside visit shop/web:80; only web calls api:8080; only api calls " +
+		"db:5432; only prometheus scrapes the shop, each pod at its own metrics port. By rows: prometheus does " +
+		"nothing else, and dev/shell reaches hosts outside the cluster and none of its pods.")
 	return nil
 }
 
@@ -153,9 +154,9 @@ func (s *story) showKernel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("A packet to a pod of this node that a policy isolates comes to the chain WEAVE-NPC-INGRESS, and from there " +
-		"to the chain of the pod's namespace. Each rule in that names its policy and lets something through. What none " +
-		"lets through is reported and dropped. (Long lines are broken here.)")
+	s.say("A packet to a pod of this node that a policy isolates comes to the chain WEAVE-NPC-INGRESS, and " +
+		"from there to the chain of the pod's namespace. Each rule in that chain names its policy and allows " +
+		"something. A packet that no rule allows is reported and dropped. (Long lines are broken here.)")
 	for _, name := range []string{"WEAVE-NPC-INGRESS", chain} {
 		text, err := output(ctx, n, "iptables", "-w", "-S", name)
 		if err != nil {
@@ -163,9 +164,9 @@ func (s *story) showKernel(ctx context.Context) error {
 		}
 		s.quote(n.Name()+"# iptables -S "+name+"\n"+text, " -m ", " -g ", " -j ")
 	}
-	s.say("The rules match sets, whose members have names. Three of them: whom policy shop/db lets in, the ports that " +
-		"are called metrics for policy shop/metrics, and the ipBlock of policy dev/internet-only, where nomatch is what " +
-		"it excepts. (The lines on memory are left out here.)")
+	s.say("The rules match sets, whose members have names. Three of them: the peers that policy shop/db allows, " +
+		"the ports that are called metrics for policy shop/metrics, and the ipBlock of policy dev/internet-only, " +
+		"where nomatch marks its exceptions. (The lines on memory are left out here.)")
 	for _, x := range []struct{ policy, direction, member string }{
 		{"shop/db", "src", s.hosts["shop/api"].Addr4().String() + ` comment "shop/api"`},
 		{"shop/metrics", "dst,dst", s.hosts["shop/db"].Addr4().String() + `,tcp:9187 comment "shop/db"`},
@@ -204,8 +205,8 @@ func (s *story) showBlocked(ctx context.Context) error {
 
 func (s *story) editPolicy(ctx context.Context) error {
 	s.headline("A policy is edited")
-	s.say("Policy shop/db shall no longer name the api, but a label for all that may use the database. Nobody has that " +
-		"label yet, so the api loses its database (-x).")
+	s.say("Policy shop/db shall no longer name the api, but a label for all that may use the database. " +
+		"No pod has that label yet, so the api loses its database (-x).")
 	return s.edit(ctx, edit{policiesFile, `- podSelector: {matchLabels: {app: api}}`,
 		`- podSelector: {matchLabels: {db-client: "yes"}}`}, s.last.but("shop/api", "shop/db", 5432, blocked))
 }
@@ -218,8 +219,8 @@ func (s *story) relabelPod(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.edit(ctx, edit{podsFile, `name: api, labels: {app: api}`,
-		`name: api, labels: {app: api, db-client: "yes"}`}, s.last.but("shop/api", "shop/db", 5432, reaches)); err != nil {
+	label := edit{podsFile, `name: api, labels: {app: api}`, `name: api, labels: {app: api, db-client: "yes"}`}
+	if err := s.edit(ctx, label, s.last.but("shop/api", "shop/db", 5432, reaches)); err != nil {
 		return err
 	}
 	after, err := readRules(ctx, n)
@@ -240,7 +241,7 @@ func (s *story) relabelNamespace(ctx context.Context) error {
 		s.last.but("monitoring/prometheus", "dev/shell", 9100, reaches))
 }
 
-// edit shows and makes a change of a manifest, and shows what becomes of it.
+// edit shows and makes a change of a manifest, and shows its effect.
 func (s *story) edit(ctx context.Context, e edit, want matrix) error {
 	old, edited, err := s.manifests.lines(e)
 	if err != nil {

@@ -14,14 +14,15 @@ import (
 //go:embed tiers.yaml
 var tiersManifest string
 
-// The rules of the policies that deny something, as they are named to operators.
+// The rules of the policies that deny something, by the names that operators see.
 const (
-	adminDenies    = "Admin policy databases/rule 2 'nobody-else'"
-	baselineDenies = "Baseline policy default-deny/rule 2 'nobody-else'"
+	adminDenies    = "Admin policy databases/rule 2 'all-others'"
+	baselineDenies = "Baseline policy default-deny/rule 2 'all-others'"
 )
 
-// tiered returns the matrix after the policies of both tiers are written: databases lose who is not of the shop, though
-// a NetworkPolicy lets it in, and the pods that no NetworkPolicy isolates lose whom no rule accepts.
+// tiered returns the matrix after the policies of both tiers are written. Pods outside the shop lose the databases,
+// though a NetworkPolicy allows them, and the pods that no NetworkPolicy isolates lose the clients that no rule
+// accepts.
 func tiered(before matrix) matrix {
 	m := before.but("monitoring/prometheus", "shop/db", 9187, blocked)
 	for _, from := range []string{"shop/web", "shop/api", "shop/db"} {
@@ -32,16 +33,18 @@ func tiered(before matrix) matrix {
 
 func (s *story) addTiers(ctx context.Context) error {
 	s.headline("An administrator writes policies for the whole cluster to %s", tiersFile)
-	s.say("ClusterNetworkPolicies of the Admin tier are asked before NetworkPolicies, and those of the Baseline tier after them, about " +
-		"pods that no NetworkPolicy isolates. The first rule that matches decides; Pass leaves it to the next tier.")
+	s.say("ClusterNetworkPolicies of the Admin tier are evaluated before NetworkPolicies, and those of the Baseline " +
+		"tier after them, for pods that no NetworkPolicy isolates. The first rule that matches decides. " +
+		"Pass leaves it to the next tier.")
 	s.quote(tiersManifest)
 	before := s.last
-	if err := s.change(ctx, tiered(before), func() error { return s.manifests.write(tiersFile, tiersManifest) }); err != nil {
+	err := s.change(ctx, tiered(before), func() error { return s.manifests.write(tiersFile, tiersManifest) })
+	if err != nil {
 		return err
 	}
 	s.show(before)
-	s.say("Prometheus scrapes the database no more, though policy shop/metrics allows it, and the shop's own pods reach only " +
-		"what somebody has allowed. Hosts outside are no pods: neither policy names them.")
+	s.say("Prometheus scrapes the database no more, though policy shop/metrics allows it, and the shop's own " +
+		"pods reach only what a rule allows. Hosts outside are no pods: neither policy names them.")
 	for _, ask := range []func(context.Context) error{s.explainTiers, s.listTiers, s.showDenied} {
 		if err := ask(ctx); err != nil {
 			return err
@@ -50,30 +53,33 @@ func (s *story) addTiers(ctx context.Context) error {
 	return nil
 }
 
-// explainTiers asks why prometheus does not reach the database, which a NetworkPolicy would let it.
+// explainTiers asks why prometheus does not reach the database, although a NetworkPolicy allows it.
 func (s *story) explainTiers(ctx context.Context) error {
-	s.say("weave-npc explains who has decided, and what would have been decided without it:")
+	s.say("weave-npc explains which rule decides, and the verdict without that rule:")
 	const denied = 1 // the exit status
-	return s.command(ctx, denied, []string{"denied by " + adminDenies, "without it: allowed: a rule allows it"}, []string{" "},
+	says := []string{"denied by " + adminDenies, "without it: allowed: a rule allows it"}
+	return s.command(ctx, denied, says, []string{" "},
 		"explain", "--from", "monitoring/prometheus", "--to", s.hosts["shop/db"].Addr4().String(), "--port", "tcp/9187")
 }
 
-// listTiers lists the policies in the order in which they are asked.
+// listTiers lists the policies in the order of their evaluation.
 func (s *story) listTiers(ctx context.Context) error {
-	s.say("It lists the policies in the order in which they are asked. (Each rule has a line of its own here.)")
-	return s.command(ctx, 0, []string{"Admin tier, asked first", "Deny 'nobody-else'", "Baseline tier, asked about the pods that no NetworkPolicy"},
-		[]string{" from "}, "show", "policies", "-n", "shop")
+	s.say("It lists the policies in the order of their evaluation. (Each rule has a line of its own here.)")
+	says := []string{
+		"Admin tier, asked first", "Deny 'all-others'", "Baseline tier, asked about the pods that no NetworkPolicy",
+	}
+	return s.command(ctx, 0, says, []string{" from "}, "show", "policies", "-n", "shop")
 }
 
-// command runs weave-npc for an operator, which has to end with a status and to say some texts, and quotes what it
-// says.
+// command runs weave-npc and quotes its output. The command has to end with a status and to print some texts.
 func (s *story) command(ctx context.Context, status int, says, breaks []string, args ...string) error {
 	said, err := exec.CommandContext(ctx, s.npc, append(args, "--manifests", string(s.manifests))...).Output()
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.ExitCode() == status, err == nil && status == 0:
 	case err == nil:
-		return errors.Errorf("weave-npc %s ends with status 0, not %d, and says:\n%s", strings.Join(args, " "), status, said)
+		return errors.Errorf("weave-npc %s ends with status 0, not %d, and says:\n%s",
+			strings.Join(args, " "), status, said)
 	default:
 		return errors.Wrapf(err, "running weave-npc %s", strings.Join(args, " "))
 	}
@@ -82,7 +88,8 @@ func (s *story) command(ctx context.Context, status int, says, breaks []string, 
 			return errors.Errorf("weave-npc %s does not say %q:\n%s", strings.Join(args, " "), text, said)
 		}
 	}
-	text := regexp.MustCompile(`\s+((in|e)gress \d+: )`).ReplaceAllString(string(said), "\n    $1") // else a table is too wide
+	// Without these breaks a table is too wide.
+	text := regexp.MustCompile(`\s+((in|e)gress \d+: )`).ReplaceAllString(string(said), "\n    $1")
 	s.quote("# weave-npc "+strings.Join(args, " ")+" --manifests "+string(s.manifests)+"\n"+text, breaks...)
 	return nil
 }

@@ -52,10 +52,10 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// code is what is meant literally, and no link.
+// code matches literal text, which has no links.
 var code = regexp.MustCompile("(?m)^    .*$|`[^`]*`")
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinksHaveTargets(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	all := pages(t)
 	found := 0
@@ -82,7 +82,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsLinked from another one, or nobody finds it.
+// TestEveryPageIsLinked checks that another page links to each page, so that readers find it.
 func TestEveryPageIsLinked(t *testing.T) {
 	all := pages(t)
 	for page := range all {

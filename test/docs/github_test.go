@@ -14,8 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// workflow is a workflow of the hosting platform, as far as ours use its fields. Others are unknown, and so are
-// misspelt ones.
+// workflow has the fields that our workflows use. Other fields, also misspelt ones, are an error.
 type workflow struct {
 	Name        string
 	On          map[string]any

@@ -37,9 +37,9 @@ func addressCases() []testCase {
 		{name: "S73_an_address_counts_from_when_it_was_reported", steps: []step{
 			{do: policy("shop/p", onlyDB), want: closed},
 			{about: "since before the node was started", do: pod("shop/web", started(beforeBoot)), then: waits},
-			{about: "it is reported anew", do: pod("shop/web", started(time.Now())), want: closed},
+			{about: "it is reported again", do: pod("shop/web", started(time.Now())), want: closed},
 			{about: "the sandbox is not there any more", do: pod("shop/web", sandbox(corev1.ConditionFalse)), then: waits},
-			{about: "it was made anew", do: pod("shop/web", sandbox(corev1.ConditionTrue)), want: closed},
+			{about: "it was made again", do: pod("shop/web", sandbox(corev1.ConditionTrue)), want: closed},
 			{about: "a pod that nothing isolates still claims, since before the start, what an isolated one has now that has not reported it",
 				do: do(pod("ops/old", at("web"), started(beforeBoot)), pod("shop/web", noAddresses)), then: waits},
 			{about: "the isolated one has reported it", do: pod("shop/web", at("web"), started(time.Now())), want: closed},
@@ -53,7 +53,7 @@ func addressCases() []testCase {
 			{about: "a pod of the same node does", do: pod("ops/liar", hostedAt("web"), phase(corev1.PodRunning), node1, noAddresses), want: closed},
 			{about: "a pod in the host's network has it itself", do: pod("ops/liar", at("web"), hostedAt("web"), hostNetwork), want: closed},
 			{about: "a later pod of the other node claims it", do: do(without("ops/liar"), pod("ops/late", at("web"), justStarted, node2)),
-				then: func(t *testing.T, w *harness) { w.expect(t, closed) }}, // without a node, nothing tells whose address it is
+				then: func(t *testing.T, w *harness) { w.expect(t, closed) }}, // without a node, the owner of the address is unknown
 			{about: "a later pod of the same node that nothing isolates claims it: nothing is allowed", do: do(without("ops/late"),
 				pod("ops/later", at("web"), justStarted)), then: func(t *testing.T, w *harness) {
 				w.expect(t, wants{"tcp 80": "-*>web", "udp 53": "-*>web"}) // policies alone do not decide it

@@ -131,11 +131,11 @@ func notUnderstood() []testCase {
 			want: everyProtocol("!db,api>*")},
 		step{about: "rules before it stand", do: do(without("shop/p"), clusterPolicy("deny", admin("1", webAlone,
 			`egress: [{action: Accept, to: [{namespaces: {}}]}, {action: Deny, to: [{galaxies: {}}]}]`))), want: everyProtocol("!web>* +web>pods")},
-		step{about: "mended", do: clusterPolicy("deny", admin("1", webAlone, egress("Deny", monAlone))), want: everyProtocol("-web>mon")})
+		step{about: "valid again", do: clusterPolicy("deny", admin("1", webAlone, egress("Deny", monAlone))), want: everyProtocol("-web>mon")})
 	return []testCase{c}
 }
 
-// undecided writes policies of which nobody knows when, or about whom, they decide.
+// undecided writes policies whose tier or subject is unknown.
 func (c *cluster) undecided(t *testing.T, w *harness) {
 	for name, spec := range map[string]string{
 		"an_unknown_tier":     `{tier: Platform, priority: 1, subject: {namespaces: {}}, egress: [{action: Deny, to: [{namespaces: {}}]}]}`,
@@ -146,7 +146,7 @@ func (c *cluster) undecided(t *testing.T, w *harness) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, d := range w.daemons {
-				d.log.expect("cluster network policy is invalid: it decides nothing until it is mended.*policy=odd ")
+				d.log.expect("cluster network policy is invalid: it decides nothing until it is valid.*policy=odd ")
 			}
 			o := w.objects(do(base(), clusterPolicy("odd", spec), clusterPolicy("other", admin("1", webAlone, ingress("Deny", monAlone)))))
 			w.apply(t, o)

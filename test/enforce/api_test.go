@@ -40,7 +40,7 @@ func TestAPIServer(t *testing.T) {
 	})
 }
 
-// randomStates compares what arrives with the judge's verdicts, as TestRandomStates does.
+// randomStates compares what arrives with the reference model's verdicts, as TestRandomStates does.
 func (w *harness) randomStates(t *testing.T, usual uint64) {
 	g, seed, steps := newGenerator(t, w, usual)
 	for i := range steps {
@@ -141,7 +141,7 @@ func (c *cluster) away(t *testing.T, w *harness) {
 	w.expect(t, richWants())
 	for _, d := range w.daemons {
 		d.log.expect("watch is broken|no range of this node's pods is known")
-		d.log.expect("API server does not answer|gate closed for long|this node is not known, trying again")
+		d.log.expect("API server does not answer|fail-closed filter closed for long|this node is not known, trying again")
 	}
 	c.must(t, c.server.StopAPI())
 	w.expect(t, richWants())

@@ -35,7 +35,7 @@ func TestBlockedPacketsAreLoggedWithNames(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatWeDropIsCalledBlocked has a rule of somebody else report all packets that pass to the NFLOG group of
+// TestOnlyWhatWeDropIsCalledBlocked has a rule of another program report all packets that pass to the NFLOG group of
 // weave-npc.
 func TestOnlyWhatWeDropIsCalledBlocked(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {

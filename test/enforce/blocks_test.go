@@ -99,7 +99,7 @@ ingress:
 				{about: "another policy is not harmed", do: policy("shop/q", `
 podSelector: {matchLabels: {app: web}}
 ingress: [{from: [{podSelector: {}}]}]`), want: wants{"tcp 80": "-*>web +shop>web"}},
-				{about: "mended", do: do(without("shop/q"), ingress(`  - ipBlock: {cidr: 192.0.2.0/24}`)),
+				{about: "valid again", do: do(without("shop/q"), ingress(`  - ipBlock: {cidr: 192.0.2.0/24}`)),
 					want: wants{"tcp 80 /4": "-*>web +out>web", "tcp 80 /6": "-*>web"}},
 			}},
 		{name: "S38_a_block_that_covers_pod_addresses_matches_pods", steps: []step{

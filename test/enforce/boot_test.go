@@ -16,8 +16,8 @@ import (
 )
 
 // TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached starts weave-npc on a node that has no pods yet. When the API
-// server is asked for the first time, a new pod, whose object nobody has read, can neither reach nor be reached; no
-// more when weave-npc was killed before, at whichever step.
+// server is asked for the first time, a new pod, whose object is not read yet, can neither reach nor be reached. The
+// same holds when weave-npc was killed before, at any step.
 func TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		random, _ := killPlan(t)
@@ -38,7 +38,7 @@ func TestS59_ABootingNodeIsClosedBeforeTheAPIServerIsReached(t *testing.T) {
 	})
 }
 
-// booting is a world with one node that has no pods, and an API server that answers nothing.
+// booting is a network with one node that has no pods, and an API server that answers nothing.
 type booting struct {
 	*harness
 	server netip.AddrPort
@@ -66,7 +66,7 @@ func newBooting(t *testing.T, backend lab.Backend, flag string) *booting {
 	}
 	b.serveAPI(t)
 	d := killable(t, n, "--iptables-backend", string(backend), flag, value, "--kubeconfig", filepath.Join(l.Dir(), "kubeconfig"))
-	d.log.expect("API server does not answer|watch error|watch is broken|gate closed for long")
+	d.log.expect("API server does not answer|watch error|watch is broken|fail-closed filter closed for long")
 	b.daemons = []*daemon{d}
 	return b
 }

@@ -128,8 +128,8 @@ func TestS71_BroadcastIsNoWayIn(t *testing.T) {
 	})
 }
 
-// TestS71_BroadcastIsNoWayInWithoutMulticast checks that neither --allow-mcast nor the gate changes what broadcast
-// gets.
+// TestS71_BroadcastIsNoWayInWithoutMulticast checks that neither --allow-mcast nor the fail-closed filter changes the
+// verdicts of broadcast.
 func TestS71_BroadcastIsNoWayInWithoutMulticast(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, do(base(), policy("shop/p", `{podSelector: {matchLabels: {app: web}}}`)), "--allow-mcast=false", "--fail-closed=never")

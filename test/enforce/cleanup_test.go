@@ -72,8 +72,8 @@ func TestCleanupOfANodeThatHasNothing(t *testing.T) {
 	unchanged(t, n, before)
 }
 
-// original leaves on a node what the original weave-npc does when it is killed, beside what weave-net has in FORWARD:
-// here everybody may reach web and nobody else may be reached.
+// original leaves on a node what the original weave-npc leaves when it is killed, alongside the rules of weave-net in
+// FORWARD: all hosts may reach web, and no other pod may be reached.
 func original(t *testing.T, w *harness, n *lab.Node) {
 	t.Helper()
 	const (

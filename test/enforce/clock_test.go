@@ -40,7 +40,7 @@ func TestAClockThatJumpsHarmsNothing(t *testing.T) {
 			w.compare(t, w.objects(state))
 		}
 		w.endStream(t, stream)
-		// For ten minutes by the monotonic clock, the address of an isolated pod that vanished is closed.
+		// For ten minutes by the monotonic clock, the address of a deleted isolated pod is closed.
 		w.apply(t, w.objects(do(ailing(), without("shop/web"))))
 		for _, wrong := range []time.Duration{0, time.Hour, -time.Hour} {
 			for _, c := range clocks {

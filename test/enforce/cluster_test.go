@@ -39,7 +39,7 @@ type cluster struct {
 	half   bool // that writing was broken off
 }
 
-// newCluster returns a world whose objects are in a real API server, with a node object for each node.
+// newCluster returns a harness whose objects are in a real API server, with a node object for each node.
 func newCluster(t *testing.T, backend lab.Backend) (*harness, *cluster) {
 	t.Helper()
 	w := newHarness(t, backend, lab.Config{})

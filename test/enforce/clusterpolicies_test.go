@@ -74,7 +74,7 @@ func (c *cluster) explainTiers(t *testing.T, w *harness) {
 	}
 }
 
-// serveKind serves the kind in the version that it is stored in, or in one that nobody knows.
+// serveKind serves the kind in the version that it is stored in, or in an unknown one.
 func (c *cluster) serveKind(t *testing.T, known bool) {
 	t.Helper()
 	u, err := c.definitions(t).Get(t.Context(), c.definition(t, nil).GetName(), metav1.GetOptions{})
@@ -89,7 +89,7 @@ func (c *cluster) serveKind(t *testing.T, known bool) {
 	c.awaitKind(t, known)
 }
 
-// unknownVersion lets the kind be served in a version that nobody knows: what the kernel holds stays.
+// unknownVersion has the kind served in an unknown version: what the kernel holds stays.
 func (c *cluster) unknownVersion(t *testing.T, w *harness, denied wants) {
 	t.Helper()
 	for _, d := range w.daemons {
@@ -120,7 +120,7 @@ func (d *daemon) ready() string {
 	return text
 }
 
-// TestS94_ARestartTakesNothingAwayThatCannotBeRead starts daemons anew while the kind is there in an unknown version
+// TestS94_ARestartTakesNothingAwayThatCannotBeRead restarts daemons while the kind is served in an unknown version
 // alone.
 func TestS94_ARestartTakesNothingAwayThatCannotBeRead(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {

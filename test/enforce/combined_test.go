@@ -32,7 +32,7 @@ podSelector: {matchLabels: {app: api}}
 ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]`),
 				want: everyProtocol("-web>* +web>ops -*>api +db>api")},
 		}},
-		{name: "S12_a_peer_that_matches_nobody_allows_nothing", steps: []step{
+		{name: "S12_a_peer_that_matches_no_pod_allows_nothing", steps: []step{
 			{do: policy("shop/p", `
 podSelector: {matchLabels: {app: web}}
 policyTypes: [Ingress, Egress]
@@ -66,7 +66,7 @@ podSelector: {matchLabels: {app: db}}
 policyTypes: [Egress]
 egress: [{to: [{podSelector: {matchLabels: {app: api}}}], ports: [{port: 81}]}]`),
 				want: wants{"tcp 80": "-db>*", "tcp 81": "-db>* +db>api"}},
-			{about: "nobody", do: policy("shop/p", `{podSelector: {matchLabels: {app: none}}}`), want: everyProtocol("")},
+			{about: "no pod", do: policy("shop/p", `{podSelector: {matchLabels: {app: none}}}`), want: everyProtocol("")},
 		}},
 	}
 }

@@ -134,8 +134,8 @@ func TestManifestsKeepDockersIsolation(t *testing.T) {
 	})
 }
 
-// TestForwardPolicyThatNobodyAcceptsBesides has a policy of FORWARD that drops, and no rule that accepts.
-func TestForwardPolicyThatNobodyAcceptsBesides(t *testing.T) {
+// TestForwardPolicyWithoutAnAcceptingRule has a policy of FORWARD that drops, and no rule that accepts.
+func TestForwardPolicyWithoutAnAcceptingRule(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := newHarness(t, backend, lab.Config{})
 		const drop rules = "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n"

@@ -48,8 +48,8 @@ type engineSet struct {
 	ranges  bool
 }
 
-// enginePolicy is a policy as another engine has it: the sets of those who may reach its pods, and of those whom they
-// may reach. Nil is a direction that it does not isolate.
+// enginePolicy is a policy as another engine has it: the sets of the sources that may reach its pods, and of the
+// destinations that its pods may reach. Nil is a direction that it does not isolate.
 type enginePolicy struct {
 	name, pod string
 	in, out   []engineSet

@@ -27,7 +27,7 @@ import (
 //	name     = host | "*" | "pods" | "nodes" | "shop" | "ops"
 //
 // Every pair of hosts begins as one that arrives, and the last verdict that names the pair counts. Hosts are those of
-// world; "*" is all of them, "shop" and "ops" are the pods of these namespaces.
+// the harness; "*" is all of them, "shop" and "ops" are the pods of these namespaces.
 //
 // Pairs that no policy can decide always arrive, and no verdict changes that: a host and itself, a node and its own
 // pods, and two hosts that are no pods. A pod and its own node are such a pair as well, except for "!".

@@ -69,7 +69,7 @@ func (w *harness) planWorkload(t *testing.T) {
 }
 
 // TestS90_ExplainKernelOfTheOwnNode asks explain on a node about what its pods send to it, and again when INPUT does
-// not lead to weave-npc.
+// not jump to weave-npc.
 func TestS90_ExplainKernelOfTheOwnNode(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, do(base(), clusterPolicy("a", admin("1", webAlone, egress("Deny", `{networks: [0.0.0.0/0, "::/0"]}`)))))

@@ -41,7 +41,8 @@ func (w *harness) explainAll(t *testing.T, o *objects, questions []question) {
 	}
 }
 
-// isUnheardOf reports whether no object has the address of a pod, which is for the gate, not for policies.
+// isUnheardOf reports whether no object has the address of a pod. The fail-closed filter decides about it, and not
+// policies.
 func (w *harness) isUnheardOf(o *objects, h *lab.Host, family int) bool {
 	if w.nodeOf(h) == nil {
 		return false
@@ -65,7 +66,7 @@ func (o *objects) explained(t *testing.T) *npccluster.View {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "world.yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	manifests, err := once.Open(dir, nil)

@@ -33,11 +33,11 @@ func (m manner) String() string {
 // make.
 type fault struct {
 	manner   manner
-	starting bool   // the point was chosen before the start
+	starting bool   // the point was selected before the start
 	kill     func() // and wait until it is dead
 
 	mu    sync.Mutex
-	calls int      // made since the point was chosen
+	calls int      // made since the point was selected
 	at    int      // number of the call, from 1; 0 for none
 	call  lab.Call // the one that was not made
 	dead  bool
@@ -94,7 +94,7 @@ func (f *fault) die() {
 	f.kill()
 }
 
-// choose chooses the point, counted from now.
+// choose selects the point, counted from now.
 func (f *fault) choose(at int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +110,7 @@ func (f *fault) killNow() {
 	}
 }
 
-// count returns how many calls were made since the point was chosen.
+// count returns the number of calls since the point was selected.
 func (f *fault) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -97,7 +97,7 @@ func shortForm(records []flowlog.Record) (lines []string) {
 	return lines
 }
 
-// awaitFlows waits until a node tells certain records.
+// awaitFlows waits until a node shows certain records.
 func (d *daemon) awaitFlows(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -106,11 +106,11 @@ func (d *daemon) awaitFlows(t *testing.T, want ...string) {
 		got = shortForm(d.flows(t))
 		return slices.Equal(got, want)
 	}, func() string {
-		return fmt.Sprintf("%s tells\n  %s\nnot\n  %s", d.node, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		return fmt.Sprintf("%s shows\n  %s\nnot\n  %s", d.node, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	})
 }
 
-// recorded is a world where shop/db takes connections from shop/web alone.
+// recorded is a cluster where shop/db accepts connections from shop/web alone.
 func recorded() change {
 	return do(base(), pod("shop/web", ofDeployment("web")), pod("shop/db", port("http", 80, "")),
 		policy("shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))

@@ -15,7 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// awaitHits waits until a node tells certain hits, and returns since when it counts.
+// awaitHits waits until a node shows certain hits, and returns all of its hits.
 func (d *daemon) awaitHits(t *testing.T, want ...string) (h flowlog.Hits) {
 	t.Helper()
 	var got []string
@@ -32,7 +32,7 @@ func (d *daemon) awaitHits(t *testing.T, want ...string) (h flowlog.Hits) {
 		slices.Sort(got)
 		return slices.Equal(got, want)
 	}, func() string {
-		return fmt.Sprintf("%s tells\n  %s\nnot\n  %s", d.node, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		return fmt.Sprintf("%s shows\n  %s\nnot\n  %s", d.node, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	})
 	return h
 }

@@ -1,11 +1,11 @@
 package enforce
 
-// isolationCases show which pods one policy isolates, and in which direction.
+// isolationCases show the pods and directions that one policy isolates.
 func isolationCases() []testCase {
 	return []testCase{
 		{name: "S1_no_policy_everything_is_allowed", steps: []step{
 			{want: wants{"tcp 80": "", "tcp 9": "", "udp 53": "", "udp 9": "", "icmp": "", "sctp 80": "", "sctp 9": ""}},
-			{about: "a policy that selects nobody", do: policy("shop/nobody", `{podSelector: {matchLabels: {app: none}}}`),
+			{about: "a policy that selects no pod", do: policy("shop/none", `{podSelector: {matchLabels: {app: none}}}`),
 				want: everyProtocol("")},
 		}},
 		{name: "S2_one_direction_leaves_the_other_free", steps: []step{

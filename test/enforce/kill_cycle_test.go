@@ -32,7 +32,7 @@ func (k *killing) begin(t *testing.T, state int, at []int) {
 	k.w.source.write(t, k.objects[state])
 }
 
-// pointOf returns the point of a daemon, if points were chosen.
+// pointOf returns the point of a daemon, if points were selected.
 func pointOf(at []int, i int) int {
 	if at == nil {
 		return 0
@@ -136,7 +136,7 @@ func (k *killing) cycle(t *testing.T, state int, at, again []int) {
 	k.awaitEnforced(dead)
 	e.add("enforced")
 	k.reconcile(t)
-	e.add("settled")
+	e.add("reconciled")
 	stream.Round(t.Context())
 	k.conclude(t, stream, e)
 	if k.check != nil {

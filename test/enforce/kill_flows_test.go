@@ -32,7 +32,7 @@ func (k *killing) before(t *testing.T) verdicts {
 	}
 }
 
-// evaluatedAs returns a state's objects as the judge needs them.
+// evaluatedAs returns a state's objects for the reference model.
 func (k *killing) evaluatedAs(state int) *objects {
 	if k.evaluated != nil {
 		return k.w.objects(k.evaluated[state])
@@ -64,7 +64,7 @@ func (k *killing) flows(before, after verdicts, from, to int) []lab.StreamFlow {
 	return flows
 }
 
-// models reports whether flows between two hosts are judged. Nodes send packets of their own as well.
+// models reports whether flows between two hosts are evaluated. Nodes send packets of their own as well.
 func (k *killing) models(source, destination string) bool {
 	if k.isNode(destination) {
 		return k.nodes && k.w.isPod(source)

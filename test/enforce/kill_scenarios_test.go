@@ -53,9 +53,9 @@ ingress: [{from: [{podSelector: {}}, {namespaceSelector: {matchLabels: {team: a}
 			pod("shop/too", on("node2"), labelled("app=web")))},
 			evaluated: []change{killed(), do(killed(), pod("shop/late", labelled("app=unknown")), pod("shop/later", labelled("app=unknown")),
 				policy("shop/unknown", `{podSelector: {matchLabels: {app: unknown}}, policyTypes: [Ingress, Egress]}`))}},
-		{name: "an_isolated_pod_vanishes", states: []change{killed(), do(killed(), without("shop/web"))},
-			evaluated: []change{killed(), do(killed(), pod("shop/web", labelled("app=vanished"), noPorts),
-				policy("shop/vanished", `{podSelector: {matchLabels: {app: vanished}}, policyTypes: [Ingress, Egress]}`))}},
+		{name: "an_isolated_pod_is_deleted", states: []change{killed(), do(killed(), without("shop/web"))},
+			evaluated: []change{killed(), do(killed(), pod("shop/web", labelled("app=deleted"), noPorts),
+				policy("shop/deleted", `{podSelector: {matchLabels: {app: deleted}}, policyTypes: [Ingress, Egress]}`))}},
 		{name: "a_thousand_pods_are_relabelled", states: []change{do(killed(), crowd("app=none")), do(killed(), crowd("app=db"))}},
 		{name: "take_over_from_the_original", families: []int{4}, states: []change{do(killed(), newcomers(phase(corev1.PodRunning)))},
 			arrives: "-*>pods +*>web", reset: func(t *testing.T, w *harness) {
@@ -85,7 +85,7 @@ func killedBase() change {
 		pod("shop/api", port("echo", streamPort+1, corev1.ProtocolUDP)))
 }
 
-// killed makes a state of the cluster with sets of every type, in which the streams' flows have all kinds of verdicts.
+// killed makes a state of the cluster with sets of every type. In it, the streams' flows have all kinds of verdicts.
 func killed() change {
 	return do(killedBase(), richPolicies(`{port: echo, protocol: UDP}, {port: 53, protocol: UDP}, {port: 80}`, `{port: echo, protocol: UDP}`))
 }
@@ -166,7 +166,7 @@ func drift(t *testing.T, w *harness) {
 			iptables += string(w.backend)
 			run(t, n.Host, iptables, strings.Fields("-w -I WEAVE-NPC-INGRESS -p tcp --dport 1 -j ACCEPT")...)
 			run(t, n.Host, iptables, strings.Fields("-w -I WEAVE-NPC-FORWARD -p tcp --dport 2 -j ACCEPT")...)
-			// The rule of somebody else was put above the jump, and stays below it.
+			// Another program's rule was put above the jump, and stays below it.
 			rule := strings.Fields("FORWARD -p tcp --dport 3 -j ACCEPT")
 			_ = n.Command(t.Context(), iptables, append([]string{"-w", "-D"}, rule...)...).Run() // there is none at first
 			run(t, n.Host, iptables, append([]string{"-w", "-I"}, rule...)...)

@@ -30,21 +30,21 @@ type killScenario struct {
 	states []change
 	// reset makes nodes, on which weave-npc does not run, what they are before it starts.
 	reset func(t *testing.T, w *harness)
-	// arrives is the matrix before weave-npc starts, in the grammar of type wants, unless the state stands by then
+	// arrives is the matrix before weave-npc starts, in the grammar of type wants, unless the state is enforced
 	// already.
 	arrives string
 	stands  bool
 	// disturb changes what weave-npc has on nodes.
 	disturb func(t *testing.T, w *harness)
-	// evaluated are the states for the judge, where they differ.
+	// evaluated are the states for the reference model, where they differ.
 	evaluated []change
 	// dropped are hosts whose flows S93 lets be dropped for the one transaction, though both states allow them: that
-	// may last until the next start. They are judged for wrong accepts alone.
+	// may last until the next start. They are checked for wrong accepts alone.
 	dropped []string
 	// includes are flows, as wants has them, that must be among those that are opened: + if both states allow them, -
 	// if both deny them in one direction.
 	includes string
-	// nodes is set where flows from pods to nodes are judged too, those to a pod's own node among them.
+	// nodes is set where flows from pods to nodes are evaluated too, those to a pod's own node among them.
 	nodes bool
 	// families that are asked; nil for both.
 	families []int
@@ -91,8 +91,8 @@ func (r *killResult) add(about string, other killResult) {
 }
 
 // TestS63_KilledAtEveryStep kills weave-npc before system calls that it, and the programs that it runs, make while it
-// follows a change, and those that it makes while it starts again, and starts it once more, all while new flows are
-// opened, of which some are allowed before and after, and others are denied.
+// follows a change, and those that it makes while it starts again, and starts it once more. New flows are opened all
+// the time. Some of them are allowed before and after, and others are denied.
 func TestS63_KilledAtEveryStep(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		random, each := killPlan(t)
@@ -134,7 +134,7 @@ func killPlan(t *testing.T) (*rand.Rand, int) {
 	return rand.New(rand.NewPCG(seed, 0)), int(number("WEAVE_NPC_TEST_KILLS", 0))
 }
 
-// newKilling makes the scenario's world, with two hosts more that no object knows at first.
+// newKilling makes the scenario's network, with two hosts more that no object has at first.
 func newKilling(t *testing.T, backend lab.Backend, s killScenario) *killing {
 	t.Helper()
 	w := newHarness(t, backend, lab.Config{IPv4: s.asks(4), IPv6: s.asks(6)})
@@ -213,7 +213,7 @@ func (k *killing) run(t *testing.T, random *rand.Rand, turns int) {
 // next returns the state after the current one.
 func (k *killing) next() int { return (k.current + 1) % len(k.states) }
 
-// spread chooses one of so many points for each daemon, such that all turns together go evenly over them.
+// spread selects one of so many points for each daemon, such that all turns together cover them evenly.
 func spread(random *rand.Rand, points []int, turn, turns int) []int {
 	var at []int
 	for _, n := range points {

@@ -78,7 +78,7 @@ ingress: [{from: [{podSelector: {}}]}]
 egress: [{to: [{podSelector: {}}]}]`))
 }
 
-// passing returns policies of which Admin denies red pods, and passes blue ones on to those that deny them.
+// passing returns policies: Admin denies red pods, and passes blue ones on to policies that deny them.
 func passing() change {
 	return do(killed(), clusterPolicy("a", admin("1", shopPods,
 		`ingress: [{action: Pass, from: [`+colour("blue")+`]}, {action: Deny, from: [`+colour("red")+`]}]`)),

@@ -7,9 +7,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// TestS62_S63_WhatIsLeftOfAListHarmsNobody kills weave-npc a moment after the only policy of a tier went, when its
+// TestS62_S63_WhatIsLeftOfAListHarmsNoPod kills weave-npc a moment after the only policy of a tier went, when its
 // chains and sets are not removed yet, and has it find the policy again when it starts.
-func TestS62_S63_WhatIsLeftOfAListHarmsNobody(t *testing.T) {
+func TestS62_S63_WhatIsLeftOfAListHarmsNoPod(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base())
 		rules := `egress: [{action: Accept, to: [` + monAlone + `]}, {action: Deny, protocols: [{udp: {destinationPort: {number: 81}}}], to: [` + allPods + `]}]`

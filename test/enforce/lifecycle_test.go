@@ -39,7 +39,7 @@ func TestASecondStartChangesNothingAndSIGTERMLeavesEverything(t *testing.T) {
 				t.Errorf("weave-npc on %s wrote its rules again: %+v, before %+v\n%s", d.node, now, written[d.node],
 					d.log.since(said))
 			}
-			// The gate is closed as long as not all objects are known.
+			// The fail-closed filter drops packets as long as not all objects are known.
 			_, metrics := d.get("/metrics")
 			made := regexp.MustCompile(`(?m)^weavenpc_transactions_total.* (\d+)$`).FindAllStringSubmatch(metrics, -1)
 			for _, m := range made {

@@ -59,7 +59,7 @@ spec:
 	d.awaitLine(t, said, `level=ERROR msg=".*/policy.yaml:9: .*70000`)
 	w.expect(t, wants{"tcp 80": "-*>web +out>web"})
 
-	write("policy.yaml", `# mended, and two more documents
+	write("policy.yaml", `# valid again, and two more documents
 kind: List
 apiVersion: v1
 items:
@@ -91,7 +91,7 @@ func newManifests(t *testing.T, w *harness) *manifests {
 	return &manifests{dir}
 }
 
-// fromManifests makes manifests with the objects of a state the source of a world.
+// fromManifests makes manifests with the objects of a state the source of a harness.
 func (w *harness) fromManifests(t *testing.T, state change) *manifests {
 	t.Helper()
 	m := newManifests(t, w)
@@ -107,7 +107,7 @@ func (m *manifests) write(t *testing.T, o *objects) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(m.dir, "world.yaml"), text)
+	writeFile(t, filepath.Join(m.dir, "cluster.yaml"), text)
 }
 
 // writeNode adds a node object to manifests.

@@ -67,8 +67,8 @@ func (m *move) run(t *testing.T) {
 	m.restart(t, "--allow-action", "RETURN")
 	m.check(t, "weave-npc asks the others again")
 	for _, d := range m.daemons {
-		// The other engine may take a rule out of FORWARD at the very moment in which weave-npc moves it, which then
-		// tries again.
+		// The other engine may take a rule out of FORWARD at the moment when weave-npc moves it. Then weave-npc tries
+		// again.
 		d.log.expect("drift found.*FORWARD|cannot bring the kernel up to date, trying again.*RULE_DELETE failed")
 		m.install(t, m.harness, d.node)
 	}
@@ -185,7 +185,7 @@ func (m *move) expectFlow(t *testing.T, from, to string, arrives bool) {
 	})
 }
 
-// maskSeeds takes from a snapshot what differs when a set is made anew.
+// maskSeeds removes from a snapshot what differs when a set is made again.
 func maskSeeds(snapshot string) string {
 	return regexp.MustCompile(` initval 0x[0-9a-f]+`).ReplaceAllString(snapshot, "")
 }
@@ -217,7 +217,7 @@ func (m *move) removeTheirs(t *testing.T) {
 	}
 }
 
-// programs returns a directory where iptables means the backend of this world, as it does on a node.
+// programs returns a directory where iptables is the backend of this network, as it is on a node.
 func (m *move) programs(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(m.Dir(), "bin-")

@@ -53,7 +53,7 @@ func newMiddleman(t *testing.T, w *harness, c *cluster) *middleman {
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1,
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Authorization") },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-		ErrorLog:     log.New(io.Discard, "", 0)} // what is cut on purpose is not worth a line
+		ErrorLog:     log.New(io.Discard, "", 0)} // what is closed on purpose is not worth a line
 	m := &middleman{}
 	m.dir, err = os.MkdirTemp(w.Dir(), "middleman-")
 	c.must(t, err)
@@ -136,7 +136,7 @@ func answer(rw http.ResponseWriter, code int, reason metav1.StatusReason, messag
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
-// TestS64_TheAPIServerMisbehaves changes the cluster while what is between the nodes and the API server cuts, delays
+// TestS64_TheAPIServerMisbehaves changes the cluster while a proxy between the nodes and the API server closes, delays
 // and refuses.
 func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,7 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 	m := newMiddleman(t, w, c)
 	for _, n := range w.Nodes() {
 		d := startDaemon(t, n, "--kubeconfig", m.kubeconfig(t), "--iptables-backend", string(w.backend))
-		d.log.expect("watch is broken|watch error|API server does not answer|gate closed for long")
+		d.log.expect("watch is broken|watch error|API server does not answer|fail-closed filter closed for long")
 		w.daemons = append(w.daemons, d)
 	}
 	for _, d := range w.daemons {
@@ -158,7 +158,7 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 		name      string
 		misbehave func() misbehaviour
 	}{
-		{"watches_are_cut_every_second", func() misbehaviour {
+		{"watches_are_closed_every_second", func() misbehaviour {
 			return func(_ http.ResponseWriter, r **http.Request) bool {
 				if isWatch(*r) {
 					ctx, cancel := context.WithTimeout((*r).Context(), time.Second)
@@ -175,7 +175,7 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 					answer(rw, http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 					return true
 				}
-				// What does flow is cut, so that the version is asked for again.
+				// Open connections are closed, so that the version is asked for again.
 				ctx, cancel := context.WithTimeout((*r).Context(), 2*time.Second)
 				context.AfterFunc(ctx, cancel)
 				*r = (*r).WithContext(ctx)
@@ -207,7 +207,7 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 			misbehave := c.misbehave()
 			m.mode.Store(&misbehave)
 			defer m.mode.Store(nil)
-			m.cut()
+			m.reset()
 			for i := range 2 {
 				g.begin()
 				// While a watch is broken for long, addresses that no pod has are closed: no pod ends here.
@@ -229,7 +229,7 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			change()
-			m.cut()
+			m.reset()
 			do(policy("shop/p0", `{podSelector: {}}`), pod("shop/db", labelled("app="+name), phase(corev1.PodRunning)))(w, g.objects)
 			w.source.write(t, g.objects)
 			for _, d := range w.daemons {
@@ -241,15 +241,15 @@ func TestS64_TheAPIServerMisbehaves(t *testing.T) {
 	}
 }
 
-// cut breaks every connection off: the nodes have to begin anew.
-func (m *middleman) cut() {
+// reset closes every connection: the nodes have to connect again.
+func (m *middleman) reset() {
 	m.conns.Range(func(conn, _ any) bool {
 		_ = conn.(net.Conn).Close() // one that is closed already is as good
 		return true
 	})
 }
 
-// follows reports whether every verdict is what the judge expects now.
+// follows reports whether every verdict is what the reference model expects now.
 func (w *harness) follows(t *testing.T, o *objects) bool {
 	t.Helper()
 	questions, _ := w.evaluatedQuestions(t, o)

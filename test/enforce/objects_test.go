@@ -22,7 +22,7 @@ type objects struct {
 	tiers      map[string]string            // name -> spec of a cluster network policy, in YAML
 }
 
-// change edits objects. A change gets the world for its addresses.
+// change edits objects. A change gets the harness for its addresses.
 type change func(w *harness, o *objects)
 
 // clone returns a copy that can be edited.

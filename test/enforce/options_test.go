@@ -111,10 +111,10 @@ ingress: [{from: [{podSelector: {matchLabels: {app: db}}}], ports: [{port: 80}]}
 			w := start(t, backend, base(), "--use-legacy-netpol")
 			o := w.objects(base())
 			for _, s := range []step{
-				{about: "policies isolate nobody", do: allowWeb, want: wants{"tcp 80": "", "icmp": ""}},
+				{about: "policies isolate no pod", do: allowWeb, want: wants{"tcp 80": "", "icmp": ""}},
 				{about: "the annotation isolates the namespace", do: deny,
 					want: wants{"tcp 80": "-*>shop +db>web", "tcp 81": "-*>shop"}},
-				{about: "another isolation isolates nobody", do: annotate("shop", `{"ingress":{"isolation":"Other"}}`),
+				{about: "another isolation isolates no pod", do: annotate("shop", `{"ingress":{"isolation":"Other"}}`),
 					want: wants{"tcp 80": ""}},
 				{about: "without a policy", do: do(deny, without("shop/p")), want: wants{"tcp 80": "-*>shop", "udp 53": "-*>shop"}},
 				{about: "the annotation goes", do: func(_ *harness, o *objects) { o.namespaces["shop"].Annotations = nil },

@@ -35,7 +35,7 @@ func ownNodeTierCases() []testCase {
 				want: wants{"tcp 80": "!web>* +web>n1", "udp 53": "!web>*", "icmp": "!web>*"}},
 			{about: "in Baseline", do: do(without("a"), clusterPolicy("b", baseline("1", allPods, egress("Deny", node1)))), want: everyProtocol("!pods>n1")},
 			{about: "which the isolated never meet", do: policy("shop/p", closeAll), want: everyProtocol("!ops>n1 -*>shop -shop>* +shop>n1 -api>n1")},
-			{about: "v1 policies do not judge what Admin passes", do: do(without("b"), clusterPolicy("a", admin("1", allPods, egress("Pass", node1)))),
+			{about: "v1 policies do not apply to what Admin passes", do: do(without("b"), clusterPolicy("a", admin("1", allPods, egress("Pass", node1)))),
 				want: everyProtocol("-*>shop -shop>*")},
 			{about: "nor namespaces and pods", do: do(without("shop/p"), clusterPolicy("a", admin("1", allPods,
 				egress("Deny", `{namespaces: {}}, {pods: {namespaceSelector: {}, podSelector: {}}}`)))), want: everyProtocol("-pods>pods"), then: gateway(lab.Allowed)},
@@ -67,7 +67,7 @@ func ownNodeTierCases() []testCase {
 {action: Accept, to: [{namespaces: {}}]}, {action: Deny, to: [{domainNames: [example.com]}]}]`)), want: everyProtocol("!web>* +web>pods")},
 			{about: "other pods are free", do: clusterPolicy("a", baseline("1", dbAlone, egress("Pass", `{domainNames: [example.com]}`))),
 				want: everyProtocol("!db>*")},
-			{about: "mended", do: clusterPolicy("a", baseline("1", dbAlone, egress("Deny", monAlone))), want: everyProtocol("-db>mon")},
+			{about: "valid again", do: clusterPolicy("a", baseline("1", dbAlone, egress("Deny", monAlone))), want: everyProtocol("-db>mon")},
 		}},
 	}
 }

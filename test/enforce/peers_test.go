@@ -1,6 +1,6 @@
 package enforce
 
-// peerCases show whom from and to name.
+// peerCases show which peers from and to select.
 func peerCases() []testCase {
 	return []testCase{
 		{name: "S15_a_pod_selector_means_the_own_namespace", steps: []step{

@@ -34,8 +34,8 @@ func cases() []testCase {
 		tierWireCases(), ownNodeTierCases())
 }
 
-// TestPolicies runs the cases, one after the other, in a world for each backend and attachment: what a case leaves
-// behind is the next one's trouble. Both families are asked at once.
+// TestPolicies runs the cases, one after the other, in a network for each backend and attachment: what a case leaves
+// behind disturbs the next one. Both families are asked at once.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	for _, setup := range []struct {

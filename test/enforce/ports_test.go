@@ -83,16 +83,16 @@ policyTypes: [Egress]
 egress: [{to: [{ipBlock: {cidr: 10.32.2.0/24}}, {ipBlock: {cidr: "fd10:32:0:2::/64"}}], ports: [{port: http}]}]`),
 				want: wants{"tcp 80": "-web>*", "tcp 8080": "-web>* +web>api"}},
 		}},
-		{name: "S46_the_protocol_decides_and_names_that_nobody_has_allow_nothing", steps: []step{
+		{name: "S46_the_protocol_decides_and_names_that_no_pod_has_allow_nothing", steps: []step{
 			{about: "one name for TCP and for UDP", do: do(
 				pod("shop/web", port("dns", 53, corev1.ProtocolUDP), twoNamed("dns", 5353)),
 				policy("shop/p", `{podSelector: {}, ingress: [{ports: [{port: dns, protocol: UDP}]}]}`)),
 				want: wants{"udp 53": "-*>db,api", "tcp 53": "-*>shop", "tcp 5353": "-*>shop", "udp 5353": "-*>shop"}},
 			{do: policy("shop/p", `{podSelector: {}, ingress: [{ports: [{port: dns}]}]}`),
 				want: wants{"udp 53": "-*>shop", "tcp 53": "-*>shop", "tcp 5353": "-*>db,api", "udp 5353": "-*>shop"}},
-			{about: "a name that nobody has", do: ingress(`[{port: nobody}, {port: 80}]`),
+			{about: "a name that no pod has", do: ingress(`[{port: unknown}, {port: 80}]`),
 				want: wants{"tcp 80": "", "tcp 53": closed, "udp 53": closed}},
-			{about: "and nothing else", do: ingress(`[{port: nobody}]`), want: wants{"tcp 80": closed, "tcp 53": closed}},
+			{about: "and nothing else", do: ingress(`[{port: unknown}]`), want: wants{"tcp 80": closed, "tcp 53": closed}},
 			{about: "the name's number changes by a new pod", do: do(ingress(`[{port: http}]`),
 				pod("shop/web", uid("one"), noPorts, port("http", 80, ""))), want: wants{"tcp 80": "", "tcp 81": closed}},
 			{do: pod("shop/web", uid("two"), noPorts, port("http", 81, "")), want: wants{"tcp 80": closed, "tcp 81": ""}},

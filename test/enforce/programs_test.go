@@ -135,7 +135,7 @@ func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 					status, why := d.get("/readyz")
 					return status == http.StatusServiceUnavailable && strings.Contains(why, a.says)
 				}, func() string { return "readiness does not say why\n" + d.log.String() })
-				// Sets are kept up to date: copy may reach web now, and nobody may reach db yet.
+				// Sets are kept up to date: copy may reach web now, and no host may reach db yet.
 				w.expect(t, wants{"tcp 80": "-*>web +copy,db>web -*>db"})
 				end()
 				w.apply(t, w.objects(late))
@@ -147,7 +147,7 @@ func TestWhatCannotBeWrittenHarmsNothingElse(t *testing.T) {
 	})
 }
 
-// ailing returns the state in which iptables cannot be written any more.
+// ailing returns the state when iptables cannot be written any more.
 func ailing() change {
 	return do(base(), policy("shop/p", `
 podSelector: {matchLabels: {app: web}}

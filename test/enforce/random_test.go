@@ -20,9 +20,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// TestRandomStates compares what arrives with the judge's verdicts, in one random state of the cluster after the other.
-// A seed in $WEAVE_NPC_TEST_SEED repeats a run, $WEAVE_NPC_TEST_STEPS makes it longer, and $WEAVE_NPC_TEST_TIERS=no
-// leaves out cluster network policies.
+// TestRandomStates compares what arrives with the reference model's verdicts, in one random state of the cluster after
+// the other. A seed in $WEAVE_NPC_TEST_SEED repeats a run, $WEAVE_NPC_TEST_STEPS makes it longer, and
+// $WEAVE_NPC_TEST_TIERS=no leaves out cluster network policies.
 func TestRandomStates(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base())
@@ -130,7 +130,7 @@ func (g *generator) edit() {
 	g.do("policy "+name+"\n"+spec, policy(name, spec))
 }
 
-// compare expects the judge's verdicts, and returns the number of packets that they are about.
+// compare expects the reference model's verdicts, and returns the number of packets that they are about.
 func (w *harness) compare(t *testing.T, o *objects) (cells int) {
 	t.Helper()
 	questions, cells := w.evaluatedQuestions(t, o)
@@ -139,7 +139,7 @@ func (w *harness) compare(t *testing.T, o *objects) (cells int) {
 	return cells
 }
 
-// evaluatedQuestions returns the matrices of the judge's verdicts, and the number of packets in them.
+// evaluatedQuestions returns the matrices of the reference model's verdicts, and the number of packets in them.
 func (w *harness) evaluatedQuestions(t *testing.T, o *objects) (all []question, cells int) {
 	t.Helper()
 	cluster := o.evaluated(t, w)
@@ -171,8 +171,8 @@ type generator struct {
 	objects *objects
 	next    int
 	did     []string
-	// renewed are the pods that are others than in the last state. One that comes and ends before anybody has seen it
-	// leaves its predecessor vanished, which may still run and stays closed.
+	// renewed are the pods that were replaced since the last state. If a pod starts and ends before it is read, its
+	// predecessor counts as deleted: it may still run and stays closed.
 	renewed map[string]bool
 	cells   int
 	// tiers draws cluster network policies; nil if there are none.
@@ -191,7 +191,7 @@ func (g *generator) do(about string, c change) {
 	c(g.harness, g.objects)
 }
 
-// pick chooses a word.
+// pick returns one of the words.
 func (g *generator) pick(words ...string) string { return words[g.IntN(len(words))] }
 
 func (g *generator) uid() string {
@@ -266,7 +266,7 @@ func (g *generator) replace(name string) {
 		pod(name, uid(g.uid()), phase(corev1.PodRunning), noPorts, port("web", number, protocol)))
 }
 
-// swap makes two pods anew with each other's addresses.
+// swap replaces two pods by new ones with each other's addresses.
 func (g *generator) swap(a, b string) {
 	if a == b {
 		return
@@ -338,7 +338,7 @@ func (g *generator) ports() string {
 
 func (g *generator) policy() string { return g.policyFor(g.podSelector()) }
 
-// policyFor returns the spec of a policy whose pods a selector chooses.
+// policyFor returns the spec of a policy with a pod selector.
 func (g *generator) policyFor(selector string) string {
 	spec := "podSelector: " + selector
 	if types := g.pick("", "[Ingress]", "[Egress]", "[Ingress, Egress]"); types != "" {

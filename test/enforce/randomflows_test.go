@@ -50,7 +50,7 @@ func TestS62_S63_RandomEditsCutNothingAndOpenNothing(t *testing.T) {
 	})
 }
 
-// stable chooses flows whose verdicts are the same before and after.
+// stable selects flows whose verdicts are the same before and after.
 func (w *harness) stable(g *generator, before, after refmodel.State) []loadFlow {
 	var allowed, denied []loadFlow
 	for from, source := range w.hosts {
@@ -133,7 +133,7 @@ func (g *generator) relabelOrReplace() {
 	g.relabel(name)
 }
 
-// onePod chooses a pod that has a network of its own.
+// onePod selects a pod that has a network of its own.
 func (g *generator) onePod() string {
 	pods := slices.DeleteFunc(slices.Sorted(maps.Keys(g.objects.pods)), func(name string) bool { return ownName(name) == agent })
 	return pods[g.IntN(len(pods))]

@@ -12,10 +12,10 @@ import (
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
 
-// tiersVariable is "no" for random worlds without cluster network policies.
+// tiersVariable is "no" for random states without cluster network policies.
 const tiersVariable = "WEAVE_NPC_TEST_TIERS"
 
-// drawTiers mixes cluster network policies into a generator's worlds, unless $WEAVE_NPC_TEST_TIERS is "no". A few of
+// drawTiers mixes cluster network policies into a generator's states, unless $WEAVE_NPC_TEST_TIERS is "no". A few of
 // them have domain names, which fail closed.
 func (g *generator) drawTiers() {
 	if os.Getenv(tiersVariable) == "no" {

@@ -83,7 +83,7 @@ func TestRecipes(t *testing.T) {
 	}
 	for s := range sections {
 		if !tried[s] {
-			t.Errorf("%s: nobody tries %q", recipesPage, s)
+			t.Errorf("%s: no test tries %q", recipesPage, s)
 		}
 	}
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
@@ -110,14 +110,14 @@ func TestRecipes(t *testing.T) {
 				w.tryRecipe(t, o, strings.Join(all, "---\n"), r)
 			})
 		}
-		t.Run("a pod that nobody has heard of", func(t *testing.T) {
+		t.Run("an unknown pod", func(t *testing.T) {
 			w.tryUnheard(t, o.clone(), sections["Deny between pods by default"], sections["Deny all egress by default"])
 		})
 		t.Run("translated metadata", func(t *testing.T) { w.translateMetadata(t, backend, o, sections["Forbid the metadata address"]) })
 	})
 }
 
-// tryRecipe has a recipe's manifests enforced, and asks who reaches whom.
+// tryRecipe has a recipe's manifests enforced, and asks for the matrices.
 func (w *harness) tryRecipe(t *testing.T, o *objects, text string, r recipe) {
 	t.Helper()
 	writeFile(t, filepath.Join(w.source.(*manifests).dir, "recipe.yaml"), text)

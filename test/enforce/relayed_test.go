@@ -27,8 +27,8 @@ const (
 	relayMetricsPort = 6786
 )
 
-// relayed is a world whose agents read through the relay, with a real API server behind it. Replicas are on the network
-// of nodes, one on each.
+// relayed is a harness whose agents read through the relay, with a real API server behind it. Replicas are on the
+// network of nodes, one on each.
 type relayed struct {
 	*harness
 	cluster  *cluster
@@ -36,7 +36,7 @@ type relayed struct {
 	replicas []*daemon
 }
 
-// startRelayed starts a world whose cluster has a state.
+// startRelayed starts a harness whose cluster has a state.
 func startRelayed(t *testing.T, backend lab.Backend, state change) *relayed {
 	t.Helper()
 	w, c := newCluster(t, backend)
@@ -125,7 +125,7 @@ func served(d *daemon) int {
 	return sum(text, `weavenpcrelay_watchers\{.*\}`)
 }
 
-// reading is what an agent tells about where it reads.
+// reading is what an agent reports about where it reads.
 type reading struct{ relayed, direct, moves, lists int }
 
 // reads returns where an agent reads, and false if it does not answer.

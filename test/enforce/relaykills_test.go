@@ -23,13 +23,13 @@ const (
 	relayKillsVariable = "WEAVE_NPC_TEST_RELAY_KILLS"
 	// relayKillsFew is how many it makes without the variable, on one of them.
 	relayKillsFew = 8
-	// relayStreamRate is how many connections a second are judged meanwhile.
+	// relayStreamRate is how many connections a second are evaluated meanwhile.
 	relayStreamRate = 500
 )
 
 // TestS63_S93_RelaysAndAgentsAreKilled kills replicas of the relay, and weave-npc that reads through them, at random
 // moments while policies and pods change to and fro. New connections all the time get no verdict that neither of the
-// two states has, and what arrives after each round is what the judge says.
+// two states has, and what arrives after each round is what the reference model says.
 func TestS63_S93_RelaysAndAgentsAreKilled(t *testing.T) {
 	t.Parallel()
 	text := os.Getenv(relayKillsVariable)
@@ -51,7 +51,7 @@ func relayKillsOn(t *testing.T, backend lab.Backend, kills int) {
 	k := &relayKilling{relayed: startRelayed(t, backend, base()), down: map[*daemon]bool{}, known: map[*end]reading{}}
 	for _, d := range k.daemons {
 		d.log.expect("cannot serve, trying again")                                    // one that was killed may hold its port for a moment
-		d.log.expect("watch is broken, will be tried again for ever.*stream ended")   // the way to the API server takes up to two seconds
+		d.log.expect("watch is broken, will be retried indefinitely.*stream ended")   // the way to the API server takes up to two seconds
 		d.log.expect("Unexpected error when reading response body.*context canceled") // client-go, of a request that is given up
 	}
 	for _, d := range k.replicas {
@@ -78,7 +78,7 @@ func relayKillsOn(t *testing.T, backend lab.Backend, kills int) {
 		t.Error("no replica was killed that an agent read from, or no agent read on elsewhere")
 	}
 	if k.count.lists > 0 { // every version is there to go on from
-		t.Errorf("%d lists anew", k.count.lists)
+		t.Errorf("%d repeated lists", k.count.lists)
 	}
 }
 
@@ -94,7 +94,7 @@ func (k *relayKilling) reportFailure(t *testing.T) {
 	}
 }
 
-// relayTally counts what was done, and what came of it.
+// relayTally counts what was done, and the results.
 type relayTally struct {
 	rounds int
 	// replicas that were killed; those of them that agents read from, and that were the last one; agents that were
@@ -110,9 +110,9 @@ func (c relayTally) kills() int { return c.replicas + c.agents }
 
 // String sums it up.
 func (c relayTally) String() string {
-	return fmt.Sprintf("%d rounds, %d kills (%d by SIGTERM): %d of replicas, of which %d served agents and %d were the last one, and %d of agents; "+
-		"%d moves and %d lists anew by agents that lived; after rounds %d of %d agents read through the relay; "+
-		"%d connections and %d packets judged: %d wrong accepts, %d wrong drops", c.rounds, c.kills(), c.asked, c.replicas, c.serving, c.last, c.agents,
+	return fmt.Sprintf("%d rounds, %d kills (%d by SIGTERM): %d of replicas (%d served agents, %d were the last one), %d of agents; "+
+		"%d moves and %d repeated lists by agents that lived; after rounds %d of %d agents read through the relay; "+
+		"%d connections and %d packets evaluated: %d wrong accepts, %d wrong drops", c.rounds, c.kills(), c.asked, c.replicas, c.serving, c.last, c.agents,
 		c.moves, c.lists, c.relayed, c.reconciled, c.stream.Opened, c.packets, c.stream.WrongAccepts, c.stream.WrongDrops)
 }
 
@@ -124,11 +124,11 @@ type relayKilling struct {
 	events events
 	down   map[*daemon]bool // that were killed, and are not started again
 	alone  bool             // whether the last replica may be killed, too
-	// known is what agents told last, in the life that they have.
+	// known is what agents reported last, since their last start.
 	known map[*end]reading
 }
 
-// round changes to a state and back, again and again, with a number of kills, and settles.
+// round changes to a state and back, again and again, with a number of kills, and reconciles.
 func (k *relayKilling) round(t *testing.T, kills int) {
 	t.Helper()
 	k.g.begin()
@@ -205,7 +205,7 @@ func (k *relayKilling) servant() *daemon {
 	return k.replicas[0]
 }
 
-// anybody chooses a replica or an agent.
+// anybody returns a replica or an agent.
 func (k *relayKilling) anybody() *daemon {
 	if k.g.IntN(5) < 2 {
 		return k.daemons[k.g.IntN(len(k.daemons))]
@@ -259,10 +259,10 @@ func (k *relayKilling) raise(t *testing.T, d *daemon) {
 	delete(k.down, d)
 }
 
-// reconcile compares what arrives with the judge's verdicts once all agents follow.
+// reconcile compares what arrives with the reference model's verdicts once all agents follow.
 func (k *relayKilling) reconcile(t *testing.T) {
 	t.Helper()
-	k.events.add("settles")
+	k.events.add("reconciles")
 	k.apply(t, k.g.objects)
 	k.count.packets += k.compare(t, k.g.objects)
 	for _, d := range k.daemons {
@@ -289,8 +289,8 @@ func (k *relayKilling) read(d *daemon) (now reading, ok bool) {
 	return now, true
 }
 
-// turn makes one change that is made again and again, and taken back. It returns what there is for a moment on the way,
-// if that is a state of its own, and whether what both states allow passes meanwhile, too.
+// turn makes one change that is made again and again, and taken back. It returns the state for a moment on the way, if
+// that is a state of its own, and whether what both states allow passes meanwhile, too.
 func (k *relayKilling) turn() (between *objects, allowed bool) {
 	name := k.g.onePod()
 	for strings.HasPrefix(name, crowdPrefix) {

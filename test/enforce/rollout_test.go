@@ -15,7 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// rolloutPage tells how a default deny is rolled out. Each step has a heading, and manifests begin with their name in a
+// rolloutPage shows how a default deny is rolled out. Each step has a heading, and manifests begin with their name in a
 // comment.
 const rolloutPage = "../../docs/staged.md"
 
@@ -75,7 +75,7 @@ func (r *rollout) apply(t *testing.T, number int, texts ...string) {
 	r.stage(t, r.dir, strings.Join(texts, "---\n"), number)
 }
 
-// reported waits until certain connections are told, as "Pod/mon to Pod/db tcp/80: 1 denied", and no others.
+// reported waits until certain connections are reported, as "Pod/mon to Pod/db tcp/80: 1 denied", and no others.
 func (r *rollout) reported(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -89,7 +89,7 @@ func (r *rollout) reported(t *testing.T, want ...string) {
 		}
 		slices.Sort(got)
 		return slices.Equal(got, want)
-	}, func() string { return strings.Join(got, "\n") + "\nis told, and not\n" + strings.Join(want, "\n") })
+	}, func() string { return strings.Join(got, "\n") + "\nis reported, and not\n" + strings.Join(want, "\n") })
 }
 
 // propose runs weave-npc propose on what both nodes have recorded.
@@ -139,7 +139,7 @@ func TestS100_ADefaultDenyIsRolledOut(t *testing.T) {
 		r.probe(t, "mon", unwanted, lab.Allowed)
 		r.reported(t, "Pod/mon to Pod/db tcp/80: 1 denied", "Pod/mon to Pod/db udp/53: 1 denied")
 
-		r.step(t, "Mend")
+		r.step(t, "Correct")
 		r.apply(t, 5, allow, page["deny.yaml"], page["monitoring.yaml"])
 		r.reported(t)
 		r.known = append(r.known, func(t *testing.T) { t.Helper(); r.probe(t, "mon", needed, lab.Allowed) })

@@ -17,7 +17,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// advertised is the network of the advertisements that these tests send: addresses in it are taken from nobody else.
+// advertised is the network of the advertisements that these tests send: no other host has addresses in it.
 const advertised = "2001:db8:5ec:"
 
 var allNodes = netip.MustParseAddr("ff02::1")

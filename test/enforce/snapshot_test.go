@@ -82,8 +82,8 @@ func awaitSnapshot(t *testing.T, n *lab.Node, before string) {
 	})
 }
 
-// canonical returns a snapshot in which chains are sorted, and rules too that only allow: those of a namespace's chain,
-// or of the chains that lead to it, before the first that drops.
+// canonical returns a snapshot with sorted chains. Rules that only allow are sorted too: those of a namespace's chain,
+// or of the chains that jump to it, before the first that drops.
 func canonical(snapshot string) string {
 	var out, chains, rules, allow []string
 	endChain := func() {
@@ -192,7 +192,7 @@ func richWants() wants {
 	}
 }
 
-// start makes a world with daemons and manifests in a state.
+// start makes a harness with daemons and manifests in a state.
 func start(t *testing.T, backend lab.Backend, state change, args ...string) *harness {
 	t.Helper()
 	w := newHarness(t, backend, lab.Config{})
@@ -200,7 +200,7 @@ func start(t *testing.T, backend lab.Backend, state change, args ...string) *har
 	return w
 }
 
-// begin starts the daemons of a world.
+// begin starts the daemons of a harness.
 func (w *harness) begin(t *testing.T, state change, args ...string) {
 	t.Helper()
 	m := w.fromManifests(t, state)

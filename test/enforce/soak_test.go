@@ -28,9 +28,9 @@ func (g gauges) String() string {
 		float64(g.memory)/(1<<20), g.goroutines, g.files, g.sets, g.chains)
 }
 
-// TestSoak changes the cluster at random, breaks what the kernel holds and kills one of two weave-npc, while the judge
-// compares what arrives. In the end the weave-npc that lived through all of it has to hold what it held in the
-// beginning.
+// TestSoak changes the cluster at random, breaks what the kernel holds and kills one of two weave-npc, and compares
+// what arrives with the reference model. In the end the weave-npc that lived through all of it has to hold what it held
+// in the beginning.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	length := 30 * time.Second
@@ -125,7 +125,7 @@ func (w *harness) breakSomething(t *testing.T, g *generator, n *lab.Node) {
 	iptables := g.pick("iptables-", "ip6tables-") + string(w.backend)
 	command := g.pick(iptables+" -w -F WEAVE-NPC-INGRESS", iptables+" -w -D FORWARD 1", iptables+" -w -F",
 		"ipset flush weave-local-pods", "ipset flush", iptables+" -w -F WEAVE-NPC-EGRESS-DEFAULT", "nft flush ruleset")
-	g.note("somebody runs %s", command)
+	g.note("another program runs %s", command)
 	words := strings.Fields(command)
 	run(t, n.Host, words[0], words[1:]...)
 	time.Sleep(3 * time.Second) // until it is repaired, what should not pass may pass

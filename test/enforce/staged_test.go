@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab"
 )
 
-// stagedPolicies are a default deny with what db takes, in the world true, and a cluster network policy in the world
+// stagedPolicies are a default deny with what db accepts, in the group true, and a cluster network policy in the group
 // fence.
 const stagedPolicies = `apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -40,7 +40,7 @@ spec:
 // inKernel is a metric of a daemon whose kernel has everything.
 const inKernel = "\nweavenpc_waiting_seconds 0\n"
 
-// stage has the daemons of a world read some policies, and waits until as many are staged and the kernels have the
+// stage has the daemons of a harness read some policies, and waits until as many are staged and the kernels have the
 // others.
 func (w *harness) stage(t *testing.T, dir, text string, number int) {
 	t.Helper()
@@ -54,7 +54,7 @@ func (w *harness) stage(t *testing.T, dir, text string, number int) {
 	}
 }
 
-// stagedFlows returns what the worlds of staged policies would do with the connections that a node has recorded.
+// stagedFlows returns what the groups of staged policies would do with the connections that a node has recorded.
 func (d *daemon) stagedFlows(t *testing.T, args ...string) (out []string) {
 	t.Helper()
 	for _, r := range d.flows(t, append([]string{"--staged-group"}, args...)...) {
@@ -99,13 +99,13 @@ func TestS100_StagedPoliciesChangeNoPacket(t *testing.T) {
 				return slices.Equal(got, want)
 			}, func() string { return cmp.Diff(want, got) })
 		}
-		if got := w.daemons[0].stagedFlows(t, "--staged-group=fence"); len(got) != 2 { // of the same record, which has both worlds
+		if got := w.daemons[0].stagedFlows(t, "--staged-group=fence"); len(got) != 2 { // of the same record, which has both groups
 			t.Errorf("%q", got)
 		}
-		w.daemons[0].awaitLine(t, 0, `msg=staged world=fence would=drop policy=fence from="ops/Pod/mon .*port=tcp/80 by="`+fence+`"`)
-		w.daemons[0].awaitLine(t, 0, `msg=staged world=true would=allow policy=shop/open from="shop/Pod/api .*by="ingress rule 1 of policy shop/open"`)
+		w.daemons[0].awaitLine(t, 0, `msg=staged group=fence would=drop policy=fence from="ops/Pod/mon .*port=tcp/80 by="`+fence+`"`)
+		w.daemons[0].awaitLine(t, 0, `msg=staged group=true would=allow policy=shop/open from="shop/Pod/api .*by="ingress rule 1 of policy shop/open"`)
 		_, metrics := w.daemons[0].get("/metrics")
-		if want := "\nweavenpc_staged_connections_total{outcome=\"would_drop\",policy=\"fence\",world=\"fence\"} 2\n"; !strings.Contains(metrics, want) {
+		if want := "\nweavenpc_staged_connections_total{group=\"fence\",outcome=\"would_drop\",policy=\"fence\"} 2\n"; !strings.Contains(metrics, want) {
 			t.Error("no", want)
 		}
 	})
@@ -192,6 +192,6 @@ spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {m
 		if err := os.Remove(filepath.Join(dir, "db.yaml")); err != nil {
 			t.Fatal(err)
 		}
-		await.Within(t, timeout, func() bool { return len(d.stagedFlows(t)) == 0 }, func() string { return "what a policy that is gone would do is still told" })
+		await.Within(t, timeout, func() bool { return len(d.stagedFlows(t)) == 0 }, func() string { return "the verdicts of a deleted policy are still reported" })
 	})
 }

@@ -33,11 +33,11 @@ type talk struct {
 	port     uint16 // of the server
 	local    uint16 // of the client
 	service  bool   // the client knows a Service's address
-	// nodes are those of local pods that judge it, and those of them that took it up in mid-stream: who opened it is
-	// not known there.
+	// nodes are the nodes of local pods that evaluate it. takenUp are those that took it up in mid-stream: they do not
+	// know its client.
 	nodes   []*lab.Node
 	takenUp map[*lab.Node]bool
-	// endedOn are the nodes that have ended it, as long as nobody has said anything since.
+	// endedOn are the nodes that have ended it, as long as no end has said anything since.
 	endedOn []*lab.Node
 }
 
@@ -65,8 +65,8 @@ func (c *talk) reverse() refmodel.Packet {
 	return packetOf(c.to.Addr(c.family), c.from.Addr(c.family), c.proto, c.local)
 }
 
-// deniedOn returns the nodes that deny the connection. One that does not know who opened it denies it if neither end
-// may.
+// deniedOn returns the nodes that deny the connection. A node that does not know the client denies it if neither end
+// may open it.
 func (c *talk) deniedOn(now refmodel.State) (nodes []*lab.Node) {
 	for _, n := range c.nodes {
 		allowed := now.Allowed(n.Name(), c.packet()) || c.takenUp[n] && now.Allowed(n.Name(), c.reverse())
@@ -77,8 +77,8 @@ func (c *talk) deniedOn(now refmodel.State) (nodes []*lab.Node) {
 	return nodes
 }
 
-// becomes returns what is wrong with what becomes of the connection when both ends say something, now that nodes deny
-// it. It ends a moment after the change, or has ended if one of them denied it before.
+// becomes returns what is wrong with the connection when both ends say something, now that nodes deny it. It ends a
+// moment after the change, or has ended if one of them denied it before.
 func (c *talk) becomes(deniedOn []*lab.Node, serverFirst bool) (why string) {
 	allowed := len(deniedOn) == 0
 	ended := slices.ContainsFunc(c.endedOn, func(n *lab.Node) bool { return slices.Contains(deniedOn, n) })
@@ -89,7 +89,7 @@ func (c *talk) becomes(deniedOn []*lab.Node, serverFirst bool) (why string) {
 	}
 }
 
-// once has both ends say something, or the client of UDP, and returns what is wrong with what becomes of it.
+// once has both ends say something, or the client of UDP, and returns what is wrong with the result.
 func (c *talk) once(allowed, serverFirst bool) string {
 	if c.proto == "udp" {
 		return c.ask(allowed)
@@ -110,7 +110,7 @@ func (c *talk) once(allowed, serverFirst bool) string {
 	return ""
 }
 
-// ask sends a datagram, and returns what is wrong with what becomes of it.
+// ask sends a datagram, and returns what is wrong with the result.
 func (c *talk) ask(allowed bool) string {
 	wait := shortly
 	if allowed {
@@ -165,13 +165,13 @@ func (c *talk) close() {
 	}
 }
 
-// talkers is a world whose hosts serve more ports of TCP, and hand out both ends of connections to these.
+// talkers is a harness whose hosts serve more ports of TCP, and return both ends of connections to these.
 type talkers struct {
 	*harness
 	accepted map[*lab.Host]chan net.Conn
 }
 
-// newTalkers has all hosts of a world listen.
+// newTalkers has all hosts of a harness listen.
 func newTalkers(t *testing.T, w *harness) *talkers {
 	t.Helper()
 	ts := &talkers{harness: w, accepted: map[*lab.Host]chan net.Conn{}}

@@ -57,8 +57,8 @@ spec:
 	return b.String()
 }
 
-// TestS76_WhatIsOverBudgetAllowsNothingAndHarmsNobody until it is mended, or there is room for it.
-func TestS76_WhatIsOverBudgetAllowsNothingAndHarmsNobody(t *testing.T) {
+// TestS76_WhatIsOverBudgetAllowsNothingAndHarmsNoPod until it is within the budget again, or there is room for it.
+func TestS76_WhatIsOverBudgetAllowsNothingAndHarmsNoPod(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		rules := func(n int) string {
 			text := "podSelector: {matchLabels: {app: web}}\ningress:\n"
@@ -76,7 +76,7 @@ func TestS76_WhatIsOverBudgetAllowsNothingAndHarmsNobody(t *testing.T) {
 		for _, s := range []step{
 			{about: "within", do: do(), want: wants{"tcp 80": "-*>web +db>web", "tcp 82": "-*>web -*>mon +db>web", "tcp 83": "-*>web -*>mon"}},
 			{about: "more than a policy may", do: policy("shop/a", rules(5)), want: wants{"tcp 80": "-*>web", "tcp 82": "-*>web -*>mon"}},
-			{about: "mended", do: policy("shop/a", rules(4)), want: wants{"tcp 80": "-*>web +db>web", "tcp 83": "-*>web -*>mon +db>web"}},
+			{about: "within again", do: policy("shop/a", rules(4)), want: wants{"tcp 80": "-*>web +db>web", "tcp 83": "-*>web -*>mon +db>web"}},
 			{about: "more than is left of the namespace's", do: policy("shop/b", `
 podSelector: {matchLabels: {app: db}}
 ingress: [{ports: [{port: 80}]}, {ports: [{port: 81}]}]`), want: wants{"tcp 80": "-*>web -*>db +db>web", "tcp 81": "-*>web -*>db -*>mon +db>web"}},

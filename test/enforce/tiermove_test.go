@@ -7,7 +7,7 @@ import (
 )
 
 // TestS62_APolicyChangesItsTierUnderLoad has a policy be one of the Baseline and of the Admin tier in turn, alone and
-// beside a NetworkPolicy, while flows are opened that both versions allow, or deny.
+// alongside a NetworkPolicy, while flows are opened that both versions allow, or deny.
 func TestS62_APolicyChangesItsTierUnderLoad(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
 		w := start(t, backend, base())

@@ -105,14 +105,13 @@ podSelector: {matchLabels: {app: db}}
 ingress: [{from: [{podSelector: {}}]}, {from: [{ipBlock: {cidr: "::ffff:192.0.2.0/120"}}]}]`),
 				clusterPolicy("b", baseline("1", allPods, ingress("Accept", allPods)))), want: everyProtocol("-*>db")},
 			{about: "Admin's does", do: clusterPolicy("a", admin("1", allPods, ingress("Accept", monAlone))), want: everyProtocol("-*>db +mon>db")},
-			{about: "mended", do: do(without("a"), clusterPolicy("b", baseline("1", allPods, ingress("Deny", allPods))),
+			{about: "valid again", do: do(without("a"), clusterPolicy("b", baseline("1", allPods, ingress("Deny", allPods))),
 				policy("shop/p", `{podSelector: {matchLabels: {app: db}}, ingress: [{}]}`)), want: everyProtocol("-pods>pods +pods>db")},
 		}},
 	}
 }
 
-// priorityCases show in which order the policies and rules of a tier are asked, and that nothing but their rules
-// decides.
+// priorityCases show the order of the policies and rules of a tier, and that nothing but their rules decides.
 func priorityCases() []testCase {
 	const accept, deny, pass = `{action: Accept, from: [{namespaces: {}}]}`, `{action: Deny, from: [{namespaces: {}}]}`, `{action: Pass, from: [{namespaces: {}}]}`
 	two := func(tier func(priority, subject string, rules ...string) string, acceptAs, acceptPriority, denyAs, denyPriority string) change {

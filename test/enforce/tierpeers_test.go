@@ -22,7 +22,7 @@ func subjectCases() []testCase {
 			{about: "pods of some namespaces", do: deny(webAlone), want: closed("web")},
 			{about: "the labels of a pod change", do: do(pod("shop/web", labelled("app=other")), pod("shop/api", labelled("app=web"))), want: closed("api")},
 			{about: "those of a namespace", do: namespace("ops", "team=a"), want: closed("api,copy")},
-			{about: "nobody", do: deny(`{namespaces: {matchLabels: {team: none}}}`), want: open},
+			{about: "no pod", do: deny(`{namespaces: {matchLabels: {team: none}}}`), want: open},
 		}},
 		{name: "S83_pods_of_the_host_network_and_finished_ones_are_none", steps: []step{
 			{about: "a node is not closed with its pods", do: do(pod("ops/agent", at("copy"), labelled("app=agent"), hostNetwork), deny(allPods)),
@@ -35,7 +35,7 @@ func subjectCases() []testCase {
 	}
 }
 
-// tierPeerCases show whom the rules of cluster network policies name.
+// tierPeerCases show which peers the rules of cluster network policies select.
 func tierPeerCases() []testCase {
 	from := func(peers string) change { return clusterPolicy("a", admin("1", webAlone, ingress("Deny", peers))) }
 	to := func(peers string) change { return clusterPolicy("a", admin("1", webAlone, egress("Deny", peers))) }

@@ -113,7 +113,7 @@ func TestS93_NothingThatBothStatesDenyIsAccepted(t *testing.T) {
 // seen by packets.
 const betweenMessages = 4 * time.Millisecond
 
-// startSlow makes a world with slow daemons and manifests.
+// startSlow makes a harness with slow daemons and manifests.
 func startSlow(t *testing.T, backend lab.Backend) *harness {
 	t.Helper()
 	w := newHarness(t, backend, lab.Config{})

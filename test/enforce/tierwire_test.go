@@ -25,10 +25,10 @@ func tierWireCases() []testCase {
 		{name: "S90_the_own_node_reaches_its_pods_S54_neighbours_are_found", steps: []step{
 			{about: "under Admin", do: clusterPolicy("a", everything(admin)), want: everyProtocol("-pods>pods"), then: ownNeighbours},
 			{about: "under Baseline", do: do(without("a"), clusterPolicy("b", everything(baseline))), want: everyProtocol("-pods>pods"), then: ownNeighbours},
-			{about: "beside v1 policies", do: do(clusterPolicy("a", everything(admin)), policy("shop/p", closeAll)),
+			{about: "alongside v1 policies", do: do(clusterPolicy("a", everything(admin)), policy("shop/p", closeAll)),
 				want: everyProtocol("-pods>pods -*>shop -shop>*"), then: ownNeighbours},
 		}},
-		{name: "S91_a_pod_reaches_itself_but_through_a_service_it_is_judged", steps: []step{
+		{name: "S91_a_pod_reaches_itself_but_policies_apply_through_a_service", steps: []step{
 			{about: "nothing denies", do: clusterPolicy("a", admin("1", webAlone, ingress("Accept", monAlone))), then: itself(lab.Allowed)},
 			{about: "ingress", do: clusterPolicy("a", admin("1", webAlone, ingress("Deny", allPods))), want: everyProtocol("-pods>web"), then: itself(lab.Dropped)},
 			{about: "egress", do: clusterPolicy("a", admin("1", webAlone, egress("Deny", webAlone))), then: itself(lab.Dropped)},
@@ -37,7 +37,7 @@ func tierWireCases() []testCase {
 			{about: "an Accept before", do: clusterPolicy("a", admin("1", webAlone, `ingress: [{action: Accept, from: [`+webAlone+
 				`]}, {action: Deny, from: [{namespaces: {}}]}]`)), want: everyProtocol("-pods>web"), then: itself(lab.Allowed)},
 			{about: "Baseline", do: do(without("a"), clusterPolicy("b", baseline("1", webAlone, ingress("Deny", allPods)))), then: itself(lab.Dropped)},
-			{about: "which the isolated never meet, and v1 policies do not judge it", do: policy("shop/p", closeWeb), then: itself(lab.Allowed)},
+			{about: "which the isolated never meet, and v1 policies do not apply", do: policy("shop/p", closeWeb), then: itself(lab.Allowed)},
 			{about: "Admin passes to v1 policies", do: clusterPolicy("a", admin("1", webAlone, ingress("Pass", allPods), egress("Pass", allPods))),
 				then: itself(lab.Allowed)},
 		}},
@@ -47,13 +47,13 @@ func tierWireCases() []testCase {
 			{about: "in Baseline", do: do(without("a"), clusterPolicy("b", baseline("1", allPods, `egress: [{action: Accept, to: [`+webAlone+
 				`]}, {action: Deny, to: [{namespaces: {}}]}]`))), want: wants{"tcp 80": "-pods>pods +pods>web", "udp 9": "-pods>pods +pods>web",
 				"icmp": "-pods>pods +pods>web"}},
-			{about: "nobody is denied yet", do: without("b"), want: wants{"tcp 80": ""}, then: keptTalks},
+			{about: "nothing is denied yet", do: without("b"), want: wants{"tcp 80": ""}, then: keptTalks},
 		}},
 	}
 }
 
-// ownNeighbours lets a pod find its node and another pod anew. Without an answer no packet would be sent, denied or
-// not.
+// ownNeighbours makes a pod resolve its node and another pod again. Without an answer no packet would be sent, denied
+// or not.
 func ownNeighbours(t *testing.T, w *harness) {
 	web := w.hosts["web"]
 	run(t, web, "ip", "neigh", "flush", "dev", "eth0")

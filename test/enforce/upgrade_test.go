@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// upgradeVariable is the number of random states in which weave-npc is compared with that of another commit.
+	// upgradeVariable is the number of random states for the comparison of weave-npc with that of another commit.
 	upgradeVariable = "WEAVE_NPC_TEST_UPGRADE"
 	// baseVariable names that commit, in any way that git understands.
 	baseVariable = "WEAVE_NPC_TEST_BASE"
@@ -165,8 +165,8 @@ func makeRoomForSets(t *testing.T, n *lab.Node) {
 }
 
 // handOver stops a weave-npc of the base when it has nothing left to do, starts this one in its place, and stops it
-// again. It returns how many members and chains got other comments. As every start, this one closes the gate until all
-// objects are known; what counts is what the node has before and after.
+// again. It returns how many members and chains got other comments. As every start, this one closes the fail-closed
+// filter until all objects are known. What counts is what the node has before and after.
 func (d *daemon) handOver(t *testing.T, base string) int {
 	t.Helper()
 	d.awaitReady(t)
@@ -248,7 +248,7 @@ func (g *generator) nextState(t *testing.T, i int) {
 	g.tenant(i, g.harness.Nodes()[g.IntN(2)])
 }
 
-// flags returns random flags, besides those that every daemon of a world has.
+// flags returns random flags, in addition to those that every daemon of a harness has.
 func (g *generator) flags() []string {
 	return strings.Fields(g.pick("", "", "", "--fail-closed=always", "--fail-closed=never", "--allow-mcast=false", "--forward-jump=false", "--allow-action=RETURN",
 		"--max-list-size=0", "--max-list-size=1", "--use-legacy-netpol", "--nflog-group=100", "--max-sets=policy=2,namespace=6,node=12",

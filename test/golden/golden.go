@@ -34,5 +34,6 @@ func Compare(t testing.TB, path, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Errorf("%s does not contain what was generated; if that is right, run go test %s -update (-want +got):\n%s", path, folder, diff)
+	t.Errorf("%s does not contain what was generated; if that is right, run go test %s -update (-want +got):\n%s",
+		path, folder, diff)
 }

@@ -263,8 +263,8 @@ func (i *image) bill(t *testing.T, program string) (packages, modules map[string
 	return packages, modules
 }
 
-// TestBillOfMaterials asks whether it names each package of Debian that is there, in its version, and the modules of
-// the binary.
+// TestBillOfMaterials checks that it names each installed package of Debian, in its version, and the modules of the
+// binary.
 func TestBillOfMaterials(t *testing.T) {
 	for name, i := range open(t, imagesVariable, "image") {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,7 @@ func (c *Clock) answer(n *notification) response {
 	return response{id: n.id}
 }
 
-// hideVDSO takes the vDSO, which tells the time without a system call, out of what a program was told when it began.
+// hideVDSO removes the vDSO, which returns the time without a system call, from a new program's auxiliary vector.
 func hideVDSO(pid int) error {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

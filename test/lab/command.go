@@ -14,7 +14,7 @@ import (
 type Cmd struct {
 	*exec.Cmd
 	host     *Host
-	answered chan struct{} // closed when nobody is intercepted any more; nil if nobody was
+	answered chan struct{} // closed when no process is intercepted any more; nil if none was
 }
 
 // Command prepares a command on the host. The end of the context kills it.

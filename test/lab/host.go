@@ -12,7 +12,7 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Host is one network namespace of a world: a node, a pod or a host outside the cluster. Its methods may be called
+// Host is one network namespace of a network: a node, a pod or a host outside the cluster. Its methods may be called
 // concurrently.
 type Host struct {
 	harness *Network
@@ -112,7 +112,7 @@ func (h *Host) Do(f func() error) error {
 }
 
 // DialContext connects from the host, as net.Dialer does; rest.Config and http.Transport take it. The address must be
-// numeric: there are no name servers in a world.
+// numeric: a network has no name servers.
 func (h *Host) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err != nil {
 		return nil, errors.Wrapf(err, "dialing from host %s", h.name)
@@ -185,7 +185,7 @@ func (h *Host) stop() {
 	h.thread.stop()
 }
 
-// remove takes the host out of the world.
+// remove removes the host from the network.
 func (h *Host) remove() error {
 	err := h.discard()
 	h.harness.mu.Lock()

@@ -35,46 +35,57 @@ func (c Call) String() string {
 // callNames returns the names of the calls that are intercepted most; number -> name.
 func callNames() map[int]string {
 	return map[int]string{
-		unix.SYS_EXECVE: "execve", unix.SYS_CLONE: "clone", unix.SYS_CLONE3: "clone3", unix.SYS_EXIT_GROUP: "exit_group",
-		unix.SYS_WAIT4: "wait4", unix.SYS_WAITID: "waitid", unix.SYS_KILL: "kill", unix.SYS_PIDFD_SEND_SIGNAL: "pidfd_send_signal",
+		unix.SYS_EXECVE: "execve", unix.SYS_CLONE: "clone", unix.SYS_CLONE3: "clone3", unix.SYS_KILL: "kill",
+		unix.SYS_EXIT_GROUP: "exit_group", unix.SYS_PIDFD_SEND_SIGNAL: "pidfd_send_signal",
+		unix.SYS_WAIT4: "wait4", unix.SYS_WAITID: "waitid", unix.SYS_ACCEPT4: "accept4", unix.SYS_LISTEN: "listen",
 		unix.SYS_WRITE: "write", unix.SYS_WRITEV: "writev", unix.SYS_SENDTO: "sendto", unix.SYS_SENDMSG: "sendmsg",
-		unix.SYS_CONNECT: "connect", unix.SYS_LISTEN: "listen", unix.SYS_ACCEPT4: "accept4", unix.SYS_SETSOCKOPT: "setsockopt",
-		unix.SYS_FLOCK: "flock", unix.SYS_IOCTL: "ioctl", unix.SYS_FCHMOD: "fchmod", unix.SYS_UNLINKAT: "unlinkat",
+		unix.SYS_CONNECT: "connect", unix.SYS_SETSOCKOPT: "setsockopt", unix.SYS_UNLINKAT: "unlinkat",
+		unix.SYS_FLOCK: "flock", unix.SYS_IOCTL: "ioctl", unix.SYS_FCHMOD: "fchmod",
 	}
 }
 
 // passed returns the system calls before which nothing is asked: they read, wait, or change nothing but the caller's
 // own memory, threads, signals, descriptors and rights, so that an end before them leaves what an end after them
-// leaves. All others are intercepted, those too that nobody has thought of.
+// leaves. All others are intercepted, also those that are not known here.
 func passed() []uint32 {
 	// Calls that not all architectures have.
 	own := map[string][]uint32{
-		"amd64": {4 /* stat */, 21 /* access */, 33 /* dup2 */, 89 /* readlink */, 158 /* arch_prctl */, 262 /* newfstatat */},
+		"amd64": {
+			4 /* stat */, 21 /* access */, 33 /* dup2 */, 89 /* readlink */, 158 /* arch_prctl */, 262, /* newfstatat */
+		},
 		"arm64": {79 /* newfstatat */},
 	}
 	return append(own[runtime.GOARCH],
 		// reading
-		unix.SYS_READ, unix.SYS_READV, unix.SYS_PREAD64, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG, unix.SYS_OPENAT,
+		unix.SYS_READ, unix.SYS_READV, unix.SYS_PREAD64, unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG,
+		unix.SYS_OPENAT,
 		unix.SYS_FSTAT, unix.SYS_STATX, unix.SYS_LSEEK, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_FACCESSAT,
-		unix.SYS_FACCESSAT2, unix.SYS_FSTATFS, unix.SYS_STATFS, unix.SYS_GETCWD, unix.SYS_GETSOCKOPT, unix.SYS_GETSOCKNAME,
+		unix.SYS_FACCESSAT2, unix.SYS_FSTATFS, unix.SYS_STATFS, unix.SYS_GETCWD, unix.SYS_GETSOCKOPT,
+		unix.SYS_GETSOCKNAME,
 		unix.SYS_GETPEERNAME, unix.SYS_GETPID, unix.SYS_GETPPID, unix.SYS_GETTID, unix.SYS_GETUID, unix.SYS_GETEUID,
 		unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_CAPGET, unix.SYS_UNAME, unix.SYS_SYSINFO, unix.SYS_GETRANDOM,
 		unix.SYS_GETRUSAGE, unix.SYS_GETPRIORITY,
 		// waiting, and the time
-		unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL,
+		unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_EPOLL_PWAIT,
+		unix.SYS_PPOLL,
 		unix.SYS_PSELECT6, unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME, unix.SYS_TIMER_DELETE, unix.SYS_SCHED_YIELD,
 		unix.SYS_RESTART_SYSCALL,
 		// memory, threads and signals
-		unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_MINCORE, unix.SYS_BRK,
+		unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_MINCORE,
+		unix.SYS_BRK,
 		unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL,
-		unix.SYS_SET_ROBUST_LIST, unix.SYS_SET_TID_ADDRESS, unix.SYS_RSEQ, unix.SYS_SCHED_GETAFFINITY, unix.SYS_MEMBARRIER,
+		unix.SYS_SET_ROBUST_LIST, unix.SYS_SET_TID_ADDRESS, unix.SYS_RSEQ, unix.SYS_SCHED_GETAFFINITY,
+		unix.SYS_MEMBARRIER,
 		unix.SYS_EXIT,
 		// descriptors
-		unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_BIND,
-		unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EVENTFD2, unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH,
+		unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR,
+		unix.SYS_BIND,
+		unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EVENTFD2, unix.SYS_INOTIFY_INIT1,
+		unix.SYS_INOTIFY_ADD_WATCH,
 		unix.SYS_INOTIFY_RM_WATCH, unix.SYS_MEMFD_CREATE, unix.SYS_PIDFD_OPEN,
 		// the process itself
-		unix.SYS_PRCTL, unix.SYS_PRLIMIT64, unix.SYS_SETPGID, unix.SYS_SETSID, unix.SYS_CHDIR, unix.SYS_SETUID, unix.SYS_SETGID,
+		unix.SYS_PRCTL, unix.SYS_PRLIMIT64, unix.SYS_SETPGID, unix.SYS_SETSID, unix.SYS_CHDIR, unix.SYS_SETUID,
+		unix.SYS_SETGID,
 		unix.SYS_SETGROUPS, unix.SYS_CAPSET, unix.SYS_SETPRIORITY, unix.SYS_SCHED_SETSCHEDULER,
 	)
 }
@@ -167,7 +178,7 @@ func interceptingFilter() []unix.SockFilter {
 }
 
 // installFilter puts the calling thread, and what it becomes and starts, under a filter. With a listener, the next call
-// that the filter asks about waits for somebody to take the listener out of this process's descriptors.
+// that the filter asks about waits for another process to take the listener out of this process's descriptors.
 func installFilter(program []unix.SockFilter, flags uintptr) error {
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&filter)))

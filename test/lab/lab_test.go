@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 // timeout is for probes that must arrive: shorter than the first retransmission of a SYN, which would hide a loss.
 const timeout = 900 * time.Millisecond
 
-// newHarness returns a world with pods that serve: two on node1, and one on node2 unless there is but one node.
+// newHarness returns a network with pods that serve: two on node1, and one on node2 unless there is but one node.
 func newHarness(t *testing.T, config Config) (*Network, []*Host) {
 	t.Helper()
 	w, err := New(config)
@@ -139,7 +139,7 @@ func TestVerdicts(t *testing.T) {
 		{"sctp source port", Packet{Proto: "sctp", To: db.Addr4(), Port: 9999, FromPort: 7777}, Allowed, ""},
 		{"tcp source", Packet{Proto: "tcp", To: db.Addr4(), Port: 80, From: web.Addr4(), FromPort: 4444}, Allowed, "shop/db"},
 		{"tcp rejected", Packet{Proto: "tcp", To: db.Addr4(), Port: 81}, Unreachable, ""},
-		{"nobody there", Packet{Proto: "tcp", To: netip.MustParseAddr("10.32.1.200"), Port: 80}, Dropped, ""},
+		{"no pod there", Packet{Proto: "tcp", To: netip.MustParseAddr("10.32.1.200"), Port: 80}, Dropped, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.want != Dropped {

@@ -94,8 +94,8 @@ func (m Matrix) String() string {
 // Equal reports whether two matrices have the same verdicts for the same hosts.
 func (m Matrix) Equal(other Matrix) bool { return m.String() == other.String() }
 
-// Diff returns a table of the verdicts, in which those that are not wanted are marked: "OK!" where a packet arrived and
-// must not, "--!" where it must and did not. It is empty if there are none.
+// Diff returns a table of the verdicts that marks the unwanted ones: "OK!" where a packet arrived and must not, "--!"
+// where it must and did not. It is empty if there are none.
 func (m Matrix) Diff(want Matrix) string {
 	if m.Equal(want) {
 		return ""
@@ -146,7 +146,7 @@ func (w *Network) Expect(ctx context.Context, q Question, want func(from, to *Ho
 	for matches := 0; ; {
 		seen, err := w.Matrix(ctx, q)
 		if err != nil {
-			return errors.Wrapf(err, "asking who reaches whom by %s", q)
+			return errors.Wrapf(err, "asking for the matrix of %s", q)
 		}
 		if seen.Equal(wanted) {
 			if matches++; matches == 2 {
@@ -174,8 +174,7 @@ func (w *Network) dump() string {
 	return b.String()
 }
 
-// DumpFilter returns a node's filter tables of both families and backends, as far as there is something in them, and
-// its ipsets.
+// DumpFilter returns a node's filter tables of both families and backends, unless they are empty, and its ipsets.
 func DumpFilter(n *Node) string {
 	var b strings.Builder
 	for _, args := range [][]string{

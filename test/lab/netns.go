@@ -18,8 +18,8 @@ const (
 	netnsPrefix = "wnpc-"
 )
 
-// prepareNetnsDir makes netnsDir a mount point of its own, as `ip netns add` does. Done later, by somebody else, it
-// would bury these mounts.
+// prepareNetnsDir makes netnsDir a mount point of its own, as `ip netns add` does. If another process did it later, it
+// would hide these mounts.
 func prepareNetnsDir() error {
 	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
 		return errors.Wrapf(err, "making %s", netnsDir)
@@ -136,7 +136,7 @@ func killInside(names []string) error {
 		return errors.Wrap(err, "listing processes")
 	}
 	for _, process := range processes {
-		// A process that cannot be looked at has ended, or is none that a world started.
+		// A process that cannot be looked at has ended, or is none that a network started.
 		if id, err := inode(process); err != nil || !inside[id] {
 			continue
 		}

@@ -137,7 +137,7 @@ func (n *Node) claim(p *Pod, wanted []netip.Addr) error {
 			return errors.Errorf("address %s belongs to pod %s", addr, holder.name)
 		}
 		if addr.Is4() && !n.harness.config.IPv4 || addr.Is6() && !n.harness.config.IPv6 {
-			return errors.Errorf("address %s is of a family that this world does not have", addr)
+			return errors.Errorf("address %s is of a family that this network does not have", addr)
 		}
 	}
 	for _, addr := range wanted {
@@ -182,7 +182,7 @@ func (n *Node) release(p *Pod) {
 	}
 }
 
-// inRange reports whether the node's own routes lead to an address.
+// inRange reports whether the node's own routes cover an address.
 func (n *Node) inRange(addr netip.Addr) bool {
 	for _, r := range n.ranges {
 		if r.Contains(addr) {

@@ -28,7 +28,7 @@ func (p *Pod) Node() *Node { return p.node }
 // Port returns the name of the pod's interface on its node.
 func (p *Pod) Port() string { return p.port }
 
-// AddPod makes a pod and returns when its addresses can be used. The name is free ("shop/web"), unique in the world.
+// AddPod makes a pod and returns when its addresses can be used. The name is free ("shop/web"), unique in the network.
 func (n *Node) AddPod(name string, config PodConfig) (*Pod, error) {
 	h, err := n.harness.newHost(name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultProfile is the seccomp profile that container runtimes of Debian and Ubuntu use unless they are told otherwise
-// (package golang-github-containers-common). That of containerd and Docker differs in few calls.
+// DefaultProfile is the seccomp profile that container runtimes of Debian and Ubuntu use unless they are configured
+// otherwise (package golang-github-containers-common). That of containerd and Docker differs in few calls.
 const DefaultProfile = "/usr/share/containers/seccomp.json"
 
 // profileVariable holds the path of the profile that this program installs when ProfileWrap starts it.
@@ -139,7 +139,8 @@ func (r profileRule) compile(number uint32) []unix.SockFilter {
 			test = append(test, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: uint32(a.Value)},
 				unless(unix.BPF_JEQ, uint32(a.ValueTwo), skip))
 		case "SCMP_CMP_NE":
-			test = append(test, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(a.Value), Jt: skip})
+			test = append(test,
+				unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(a.Value), Jt: skip})
 		default:
 			test = append(test, unless(unix.BPF_JEQ, uint32(a.Value), skip))
 		}

@@ -114,7 +114,7 @@ type Capture struct {
 
 	mu     sync.Mutex
 	frames []Frame
-	more   chan struct{} // closed and made anew with every frame
+	more   chan struct{} // closed and replaced with every frame
 }
 
 // Capture starts collecting what an interface of the host sends and receives, until Close or the host's end.

@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runsDir has, for each world, a file ID.lock, locked as long as the process that made the world lives, and a directory
-// ID. The lock is made first and removed last.
+// runsDir has, for each network, a directory ID and a file ID.lock, which is locked as long as the process that made
+// the network lives. The lock is made first and removed last.
 const runsDir = "/run/weave-npc-lab"
 
-// run is what a world owns outside its namespaces: an id that is in all its names, a lock and a directory.
+// run is what a network owns outside its namespaces: an id that is in all its names, a lock and a directory.
 type run struct {
 	id   string
 	dir  string
@@ -58,7 +58,7 @@ func newRun() (*run, error) {
 		if held, err := hold(lock); err != nil {
 			return nil, err
 		} else if !held {
-			continue // a sweep came between
+			continue // another process's Cleanup came between
 		}
 		if _, err = fmt.Fprintf(lock, "%d\n", os.Getpid()); err != nil {
 			return nil, errors.Wrapf(err, "writing %s", lock.Name())
@@ -99,7 +99,7 @@ func newRunOf(id string, lock *os.File) *run {
 	return &run{id: id, dir: filepath.Join(runsDir, id), lock: lock}
 }
 
-// hold takes the lock on a file. It closes the file and returns false if somebody else has it, or had it and removed
+// hold takes the lock on a file. It closes the file and returns false if another process has it, or had it and removed
 // the file.
 func hold(lock *os.File) (bool, error) {
 	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -245,8 +245,8 @@ func ownRun(id string) (*run, error) {
 	return newRunOf(id, nil), nil
 }
 
-// Main runs a test binary's tests, for TestMain: os.Exit(lab.Main(m)). It sweeps first, and an interrupt (SIGINT,
-// SIGTERM, SIGHUP) removes the worlds of this process before it ends it.
+// Main runs a test binary's tests, for TestMain: os.Exit(lab.Main(m)). It cleans up first, and an interrupt (SIGINT,
+// SIGTERM, SIGHUP) removes the networks of this process before it ends it.
 func Main(m interface{ Run() int }) int {
 	launch()
 	launchProfiled()
@@ -262,7 +262,7 @@ func Main(m interface{ Run() int }) int {
 	return m.Run()
 }
 
-// RemoveOnSignal makes an interrupt (SIGINT, SIGTERM, SIGHUP) remove the worlds of this process and then end it with
+// RemoveOnSignal makes an interrupt (SIGINT, SIGTERM, SIGHUP) remove the networks of this process and then end it with
 // the status that a shell gives such an end. The function it returns undoes that; called during the removal, it does
 // not return, so that the process does not end half-way.
 func RemoveOnSignal() (undo func()) {
@@ -290,8 +290,8 @@ func RemoveOnSignal() (undo func()) {
 	}
 }
 
-// removeOwnRuns removes the worlds of this process. What it is just making is waited for, and nothing is made from then
-// on.
+// removeOwnRuns removes the networks of this process. It waits for what the process is just making. Nothing is made
+// from then on.
 func removeOwnRuns() error {
 	lock, err := lockRuns(unix.LOCK_EX)
 	if errors.Is(err, os.ErrNotExist) {

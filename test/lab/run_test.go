@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// childVariable makes this test binary a process that builds a world and waits to be killed.
+// childVariable makes this test binary a process that builds a network and waits to be killed.
 const childVariable = "WEAVE_NPC_TEST_LAB_CHILD"
 
-// standUntilKilled builds a world, runs a command in it that outlives its parent, tells the run's id and the command's
-// process id, and waits for its own end or its parent's.
+// standUntilKilled builds a network, runs a command in it that outlives its parent, prints the run's id and the
+// command's process id, and waits for its own end or its parent's.
 func standUntilKilled() {
 	defer RemoveOnSignal()()
 	w, err := New(Config{Nodes: 1, IPv4: true})
@@ -44,7 +44,7 @@ func standUntilKilled() {
 type child struct {
 	*exec.Cmd
 	run string
-	pid int // of a process in its world that is nobody's child
+	pid int // of a process in its network that has lost its parent
 }
 
 func startChild(t *testing.T) child {
@@ -79,7 +79,7 @@ func startChild(t *testing.T) child {
 	return c
 }
 
-// traces lists what there is of a run: namespaces, mounts and files.
+// traces lists the traces of a run: namespaces, mounts and files.
 func traces(t *testing.T, id string) []string {
 	t.Helper()
 	var found []string
@@ -102,7 +102,7 @@ func traces(t *testing.T, id string) []string {
 	return found
 }
 
-func TestSweepRemovesWhatAKilledRunLeftAndNothingElse(t *testing.T) {
+func TestCleanupRemovesWhatAKilledRunLeftAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w, hosts := newHarness(t, Config{Nodes: 1, IPv4: true})
 	c := startChild(t)
@@ -110,18 +110,18 @@ func TestSweepRemovesWhatAKilledRunLeftAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(traces(t, c.run)) == 0 {
-		t.Fatal("a run that lives was swept away")
+		t.Fatal("Cleanup removed a run that lives")
 	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
 	if err := Cleanup(); err != nil {
 		t.Fatal(err)
 	}
-	// Another process's sweep may have been the faster one, and not be finished.
+	// Another process's Cleanup may have been faster, and not be finished.
 	await(t, "the dead run to go", func() bool { return len(traces(t, c.run)) == 0 && !alive(c.pid) })
 	q := Question{From: hosts, To: hosts, Proto: "tcp", Port: 80, Family: 4}
 	if err := w.Expect(t.Context(), q, Everything, 10*time.Second); err != nil {
-		t.Errorf("the world of a run that lives: %v", err)
+		t.Errorf("the network of a run that lives: %v", err)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	await(t, "processes to end", func() bool { return !alive(command.Process.Pid) && !alive(daemon) })
 	await(t, "threads to leave", func() bool { return !inhabited(t, namespaces) })
 	if _, err := node.AddPod("late/pod", PodConfig{}); err == nil || len(traces(t, w.id)) != 0 {
-		t.Errorf("a pod was added to a closed world: %q, %v", traces(t, w.id), err)
+		t.Errorf("a pod was added to a closed network: %q, %v", traces(t, w.id), err)
 	}
 }
 

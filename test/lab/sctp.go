@@ -215,7 +215,7 @@ func (s *sctpServer) reply(init sctpPacket) sctpPacket {
 	return answer
 }
 
-// withoutPort clears the port, in which raw IPv6 sockets report the protocol and do not want to see it again.
+// withoutPort clears the port. Raw IPv6 sockets report the protocol in it and do not accept it back.
 func withoutPort(address unix.Sockaddr) unix.Sockaddr {
 	if v6, ok := address.(*unix.SockaddrInet6); ok {
 		v6.Port = 0

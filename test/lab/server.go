@@ -16,7 +16,7 @@ import (
 //
 //	tcp   sends the host's name and a newline, then echoes what it is sent until the client closes
 //	udp   answers every datagram with the host's name
-//	sctp  answers an INIT with an INIT ACK, and an INIT for a port that nobody serves with an ABORT
+//	sctp  answers an INIT with an INIT ACK, and an INIT for a port without a server with an ABORT
 //
 // ICMP echo needs no server.
 func (h *Host) Serve(proto string, port uint16) error {

@@ -18,12 +18,12 @@ type StreamFlow struct {
 	From, To *Host
 	Family   int    // 4 or 6: between the first addresses of that family
 	Proto    string // udp or icmp, which send nothing twice
-	Port     uint16 // of udp: the stream serves it, so nobody else may
+	Port     uint16 // of udp: only the stream may serve it
 	// Denied is whether nothing may arrive. Otherwise everything must arrive and be answered.
 	Denied bool
 }
 
-// String names the flow, with what has to become of it.
+// String names the flow, with its wanted result.
 func (f StreamFlow) String() string {
 	what := "allowed"
 	if f.Denied {
@@ -67,8 +67,8 @@ const (
 	streamWrong = 40
 )
 
-// Stream opens new flows at a steady rate, in turn and over and over, and keeps account of what becomes of them. One
-// goroutine sends, serves and receives.
+// Stream opens new flows at a steady rate, in turn and over and over, and counts the results. One goroutine sends,
+// serves and receives.
 type Stream struct {
 	flows  []StreamFlow
 	opened atomic.Int64
@@ -76,7 +76,7 @@ type Stream struct {
 	done   chan struct{}
 
 	epoll   int
-	servers map[int]*Host           // descriptor -> who serves
+	servers map[int]*Host           // descriptor -> host that serves
 	waiting map[int]*opened         // descriptor -> flow that may still be answered
 	queues  map[bool][]*opened      // denied -> those flows in the order of their deadlines
 	arrived map[uint64]*opened      // number -> flow of udp
@@ -183,8 +183,8 @@ func streamSocket(of netip.Addr, protocol int) (int, error) {
 }
 
 func (s *Stream) watch(fd int) error {
-	return errors.Wrap(unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}),
-		"watching a socket")
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+	return errors.Wrap(unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &event), "watching a socket")
 }
 
 // run is the stream's one goroutine.
@@ -287,8 +287,8 @@ func (s *Stream) sendFirst(o *opened, from netip.AddrPort, to netip.Addr) error 
 	return errors.Wrapf(err, "sending to %s", to)
 }
 
-// FreshPort returns a port or an identifier that the host has not used for long. It is below those that the kernel
-// chooses: one of these may be that of a flow that was allowed a moment ago, and is still.
+// FreshPort returns a port or an identifier that the host has not used for long. It is below the kernel's ephemeral
+// ports: one of these may be that of a flow that was allowed a moment ago, and is still.
 func (h *Host) FreshPort() uint16 {
 	const first, last = 1024, 32767
 	return first + uint16(h.fresh.Add(1)%(last-first))
@@ -358,7 +358,11 @@ func (s *Stream) expire(now time.Time) {
 		for len(queue) > 0 && (queue[0].over || now.After(queue[0].deadline) && !s.comesLate(queue[0], now)) {
 			if o := queue[0]; !o.over {
 				if !denied {
-					s.dropped(o, map[bool]string{true: "arrived, and its answer did not", false: "did not arrive"}[o.seen])
+					what := "did not arrive"
+					if o.seen {
+						what = "arrived, and its answer did not"
+					}
+					s.dropped(o, what)
 				}
 				s.end(o)
 			}
@@ -400,7 +404,8 @@ func (s *Stream) dropped(o *opened, what string) {
 
 func (s *Stream) wrong(o *opened, what string) {
 	if len(s.result.Wrong) < streamWrong {
-		s.result.Wrong = append(s.result.Wrong, fmt.Sprintf("%s %s: %s", o.at.UTC().Format("15:04:05.000000"), o.StreamFlow, what))
+		at := o.at.UTC().Format("15:04:05.000000")
+		s.result.Wrong = append(s.result.Wrong, fmt.Sprintf("%s %s: %s", at, o.StreamFlow, what))
 	}
 }
 

@@ -63,7 +63,8 @@ func addVXLAN(name string, own, other byte, addr net.HardwareAddr) error {
 	if err != nil {
 		return errors.Wrapf(err, "finding interface %s", carrier)
 	}
-	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: carrierAddr(own).To4(), Mask: net.CIDRMask(30, 32)}}); err != nil {
+	addrs := &net.IPNet{IP: carrierAddr(own).To4(), Mask: net.CIDRMask(30, 32)}
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: addrs}); err != nil {
 		return errors.Wrapf(err, "adding an address to %s", carrier)
 	}
 	if err := raise(carrier); err != nil {
@@ -71,8 +72,10 @@ func addVXLAN(name string, own, other byte, addr net.HardwareAddr) error {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr = name, addr
-	vxlan := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: 7, VtepDevIndex: link.Attrs().Index, SrcAddr: carrierAddr(own).To4(),
-		Group: carrierAddr(other).To4(), Port: 4789, Learning: true}
+	vxlan := &netlink.Vxlan{
+		LinkAttrs: attrs, VxlanId: 7, VtepDevIndex: link.Attrs().Index, Port: 4789, Learning: true,
+		SrcAddr: carrierAddr(own).To4(), Group: carrierAddr(other).To4(),
+	}
 	if err := netlink.LinkAdd(vxlan); err != nil {
 		return errors.Wrapf(err, "making VXLAN device %s", name)
 	}

@@ -36,7 +36,7 @@ func render(t *testing.T, values string) (string, error) {
 	return text, err
 }
 
-// renderWithNotes returns the objects, and what Helm tells who installs them.
+// renderWithNotes returns the objects, and the notes that Helm prints after an installation.
 func renderWithNotes(t *testing.T, values string) (objects, notes string, err error) {
 	t.Helper()
 	chart, err := loader.Load(filepath.Join(prod, "chart"))
@@ -180,7 +180,7 @@ func TestChartRendersFlagsAsTheyAreRead(t *testing.T) {
 		`{ulogd-pcap-size: 1048576}`:                 "WEAVE_NPC_ULOGD_PCAP_SIZE=1048576",
 		`{allow-mcast: false}`:                       "WEAVE_NPC_ALLOW_MCAST=false",
 		`{pod-interface: "lxc+"}`:                    "WEAVE_NPC_POD_INTERFACE=lxc+",
-		`{gate: null}`:                               "",
+		`{fail-closed: null}`:                        "",
 	} {
 		var got []string
 		for _, e := range chartedContainer(t, flags).Env {
@@ -230,7 +230,7 @@ func TestChartRefusesWhatItWouldPassOver(t *testing.T) {
 		`flags: {pod_cidr: 10.0.0.0/8}`:                               "flags.pod_cidr is unknown: did you mean flags.pod-cidr?",
 		`flags: {frobnicate: true}`:                                   "flags.frobnicate is unknown",
 		`flags: {node-name: a}`:                                       "flags.node-name is for the chart to set",
-		`flags: {gate: {mode: open}}`:                                 "at '/flags/gate': got object, want null or string",
+		`flags: {fail-closed: {mode: never}}`:                         "at '/flags/fail-closed': got object, want null or string",
 		`flag: {pod-interface: cni0}`:                                 "flag is unknown: did you mean flags?",
 		`image: {tagg: v1}`:                                           "image.tagg is unknown: did you mean image.tag?",
 		`flags: {metrics-addr: "6781"}`:                               `flags.metrics-addr: "6781" is no address and port`,
@@ -270,7 +270,7 @@ func flagDefaults(t *testing.T) map[string]string {
 	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| `\\w+` \\| `?([^`|]*)`? \\|").FindAllStringSubmatch(daemon, -1) {
 		flags[row[1]] = strings.TrimSpace(row[2])
 	}
-	if len(flags) == 0 || flags["gate"] != "auto" {
+	if len(flags) == 0 || flags["fail-closed"] != "auto" {
 		t.Fatalf("the flags of docs/flags.md are %q", flags)
 	}
 	delete(flags, "node-name")

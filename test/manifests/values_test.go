@@ -98,7 +98,7 @@ func TestSchemaRefusesOtherTypes(t *testing.T) {
 		`imagePullSecrets: [{nam: a}]`:    "'/imagePullSecrets/0': missing property 'name'",
 		`flags: null`:                     "missing property 'flags'",
 		`flags: {staged: off}`:            "'/flags/staged': got boolean",
-		`flags: {gate: shut}`:             "'/flags/gate': value must be one of",
+		`flags: {fail-closed: shut}`:      "'/flags/fail-closed': value must be one of",
 		`flags: {allow-mcast: "no"}`:      "'/flags/allow-mcast': value must be one of",
 		`flags: {max-list-size: many}`:    "'/flags/max-list-size': 'many' does not match",
 		`flags: {nflog-group: 1.5}`:       "'/flags/nflog-group': got number",
@@ -140,11 +140,11 @@ type prometheusRule struct {
 	}
 }
 
-// TestChartHasTheAlerts of prod/alerts.yaml, of which it has a copy: a chart has no files of other folders, and not all
-// tools follow links.
+// TestChartHasTheAlerts checks that the chart has a copy of prod/alerts.yaml: a chart has no files of other folders,
+// and not all tools follow links.
 func TestChartHasTheAlerts(t *testing.T) {
 	if _, there := charted(t, "")["PrometheusRule weave-npc"]; there {
-		t.Error("there is a PrometheusRule although nobody asked for it")
+		t.Error("there is a PrometheusRule although the values do not ask for it")
 	}
 	all := charted(t, `{prometheusRule: true, podMonitor: true, monitorLabels: {release: prom}, cluster: eu, runbooks: "https://HOST/PATH/",
 		relay: {enabled: true}}`)
@@ -189,12 +189,12 @@ func checkMonitored(t *testing.T, name, text string) {
 	}
 }
 
-// TestNotes tells what the values leave to be looked after, and nothing that they have settled.
+// TestNotes checks that the notes name what the values leave to be done, and nothing that the values already have.
 func TestNotes(t *testing.T) {
 	const registry, address, multicast = "names no registry", "flags.pod-interface", "allow-mcast=false"
 	cases := []struct {
-		values       string
-		tells, omits []string
+		values          string
+		includes, omits []string
 	}{
 		{"", []string{"-n kube-system rollout status", registry, address, multicast}, nil},
 		{"{image: {repository: mirror/npc}, flags: {pod-interface: cni0, allow-mcast: false}}", []string{"one engine"},
@@ -206,7 +206,7 @@ func TestNotes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, text := range c.tells {
+		for _, text := range c.includes {
 			if !strings.Contains(notes, text) {
 				t.Errorf("%s: %q is not in\n%s", c.values, text, notes)
 			}

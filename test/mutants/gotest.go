@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// random are tests that no mutant is to be caught by: it is to be caught every time.
+	// random matches tests that must not catch a mutant: they do not catch it every time.
 	random = "Random"
-	// live are tests of package npc that ask a real kernel: they are slow, and a busy machine may make one fail. Of
+	// live matches tests of package npc that use a real kernel: they are slow, and a busy machine may make one fail. Of
 	// alternatives the go command takes the first that matches a test or may match a part of it: those for whole tests
 	// come first.
-	live = "^Test(AFight|ANewerLayout|AProgram|ASetIsDestroyed|ASetOfOurs|DryRunEnds|How|LongClosed|RulesOfNFT|SetOperations|" +
-		"Strays|TheLock|TwoOnOneNode|WhatFailed|WhatMakesItBlind)|/^(nft|legacy)$|//^(nft|legacy)$"
+	live = "^Test(AFight|ANewerLayout|AProgram|ASetIsDestroyed|ASetOfOurs|DryRunEnds|How|LongClosed|RulesOfNFT|" +
+		"SetOperations|Strays|TheLock|TwoOnOneNode|WhatFailed|WhatMakesItBlind)|/^(nft|legacy)$|//^(nft|legacy)$"
 	// mutantTime is how long the tests of a package may take with a mutant, baselineTime without one.
 	mutantTime   = 100 * time.Second
 	baselineTime = 10 * time.Minute
 )
 
 // goTest runs tests in a module's directory, with an overlay if it is not empty, and returns the names of those that
-// failed, as "npc TestX/part": only the innermost ones, in the order in which they ended. What fails otherwise than by
-// a test is an error.
+// failed, as "npc TestX/part": only the innermost ones, in the order of their ends. A failure outside a test is an
+// error.
 func goTest(ctx context.Context, dir, overlay string, limit time.Duration, args ...string) ([]string, error) {
 	args = append([]string{"test", "-json", "-vet=off", "-timeout=" + limit.String()}, args...)
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -64,7 +64,7 @@ var visions = map[string][3][3]float64{
 	"no colours":   {{0.2126, 0.7152, 0.0722}, {0.2126, 0.7152, 0.0722}, {0.2126, 0.7152, 0.0722}},
 }
 
-// lab returns the colour in CIELAB as somebody sees it.
+// lab returns the colour in CIELAB as a person with this vision sees it.
 func (c colour) lab(vision [3][3]float64) [3]float64 {
 	l := c.linear()
 	var seen [3]float64
@@ -97,7 +97,7 @@ func TestColours(t *testing.T) {
 	b := newBrowser(t, 1400, 900)
 	file := written(t, thirty(t).View(), everyPort())
 	for _, theme := range []string{"light", "dark"} {
-		for _, how := range []string{"system", "chosen"} {
+		for _, how := range []string{"system", "selected"} {
 			t.Run(theme+" "+how, func(t *testing.T) {
 				state := fragment("theme", theme, "source", "shop/cart-* (4 pods)", "destination", "data/redis-* (3 pods)", "why", "1")
 				if how == "system" {

@@ -85,7 +85,7 @@ func TestTheAddressHoldsTheState(t *testing.T) {
 	if after := b.text(looks); after != before {
 		t.Errorf("opened again it is\n%s,\nnot\n%s", after, before)
 	}
-	for _, odd := range []string{"#port=tcp/0&level=9&row=%00&source=nobody", "#port=nonsense", "#%%%",
+	for _, odd := range []string{"#port=tcp/0&level=9&row=%00&source=unknown", "#port=nonsense", "#%%%",
 		"#level=x&theme=blue&why=1&destination=" + strings.Repeat("x", 5000)} {
 		b.open(file, odd)
 		if got := len(cells(b)); got != 15*15 {
@@ -93,14 +93,14 @@ func TestTheAddressHoldsTheState(t *testing.T) {
 		}
 	}
 	b.open(file, "")
-	b.eval(`location.hash = "port=tcp/80&to=redis"`) // as somebody edits it
+	b.eval(`location.hash = "port=tcp/80&to=redis"`) // as a user edits it
 	b.waitIdle()
 	if got := b.text(`document.getElementById("count").textContent`); got != "15 rows × 2 columns" {
 		t.Errorf("the address was edited, and the page has %s", got)
 	}
 }
 
-// TestScreenReaders asks what the browser tells them.
+// TestScreenReaders checks what the browser reports to them.
 func TestScreenReaders(t *testing.T) {
 	b := newBrowser(t, 1400, 900)
 	b.open(written(t, thirty(t).View(), everyPort()), "")
@@ -120,7 +120,7 @@ func TestScreenReaders(t *testing.T) {
 			t.Errorf("%d of role %s, not %d", count[role], role, want)
 		}
 	}
-	for _, name := range []string{"grid Who reaches whom: sources in rows, destinations in columns", "rowheader namespace shop",
+	for _, name := range []string{"grid Reachability: sources in rows, destinations in columns", "rowheader namespace shop",
 		"gridcell shop/cart-* (4 pods) → data/redis-* (3 pods): allowed on every port", "combobox port", "searchbox from"} {
 		if !names[name] {
 			t.Errorf("there is no %s", name)

@@ -18,7 +18,7 @@ import (
 
 var pictures = flag.String("pictures", "", "directory to write screenshots to, as the documentation shows them")
 
-// written writes the page of a world to a file.
+// written writes the page of a cluster to a file.
 func written(t testing.TB, v *cluster.View, o matrix.PageOptions) string {
 	t.Helper()
 	var page bytes.Buffer
@@ -133,8 +133,8 @@ func TestEveryPort(t *testing.T) {
 	}
 }
 
-// TestTheReasonIsBesideTheCell shows it within the window, whatever the size, and the cell beside it.
-func TestTheReasonIsBesideTheCell(t *testing.T) {
+// TestTheReasonIsNextToTheCell shows it within the window, whatever the size, and the cell next to it.
+func TestTheReasonIsNextToTheCell(t *testing.T) {
 	file := written(t, thirty(t).View(), on80())
 	b := newBrowser(t, 1400, 900)
 	for _, size := range [][2]int{{1400, 900}, {2400, 1300}, {901, 500}, {700, 600}, {360, 640}, {640, 360}} {
@@ -177,7 +177,7 @@ func TestReasonOnClick(t *testing.T) {
 	}
 }
 
-// TestTwoPodsOfAWorkload tells about two of its pods where a workload meets itself.
+// TestTwoPodsOfAWorkload shows two of its pods where a workload meets itself.
 func TestTwoPodsOfAWorkload(t *testing.T) {
 	b := newBrowser(t, 1400, 900)
 	b.open(written(t, thirty(t).View(), on80()), "")
@@ -196,7 +196,7 @@ func TestFilters(t *testing.T) {
 		{"a namespace", "ops", "", "4 rows × 17 columns"},
 		{"one pod's name", "cart-3", "", "2 rows × 17 columns"},
 		{"an address", "198.", "", "2 rows × 17 columns"},
-		{"nobody", "", "nobody", "17 rows × 0 columns"},
+		{"unknown", "", "unknown", "17 rows × 0 columns"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b.open(file, "")

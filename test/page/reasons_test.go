@@ -15,7 +15,7 @@ import (
 
 // asking makes the page's script answer for each service and for each pair of its pods and addresses: a letter, and on
 // one of the services the reasons. Of the letters of all services the page makes one for every port.
-const asking = `((told) => {
+const asking = `((seed) => {
 	const data = readData(), engine = newEngine(data), services = data.services.map(g => ({...g, port: g.r ? g.r[0][0] : 0}));
 	const ends = [];
 	for (const [number, row] of data.rows.entries()) for (let pod = 0; pod < (row.d || [""]).length; pod++) {
@@ -24,7 +24,7 @@ const asking = `((told) => {
 	const cells = services.map(s => newCells(data, engine.relation([s]))), every = newCells(data, engine.relation(services));
 	const item = e => ({key: e.name, rows: [e.row], pod: e.pod});
 	const letters = of => ends.map(a => ends.map(b => of.letter(item(a), item(b))).join(""));
-	const shown = services[told % services.length];
+	const shown = services[seed % services.length];
 	return JSON.stringify({names: ends.map(e => e.name), services: services.map(s => s.a), shown: shown.a,
 		letters: cells.map(letters), every: letters(every),
 		reasons: ends.map(a => ends.map(b => explainPair(data, a.ends, b.ends, shown).join("\n")))});
@@ -80,7 +80,7 @@ func letterOf(all []explain.Verdict) byte {
 	return 'p'
 }
 
-// TestThePageAnswersAsExplainDoes compares cells and reasons of random worlds.
+// TestThePageAnswersAsExplainDoes compares cells and reasons of random clusters.
 func TestThePageAnswersAsExplainDoes(t *testing.T) {
 	b := newBrowser(t, 1000, 800)
 	alone, tiers := 0, 0
@@ -127,7 +127,7 @@ func TestThePageAnswersAsExplainDoes(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d reasons tell of conflicts, %d of cluster network policies that decide", alone, tiers)
+	t.Logf("%d reasons name conflicts, %d name cluster network policies that decide", alone, tiers)
 	if alone < 400 || tiers < 400 {
 		t.Error("too few of them")
 	}

@@ -1,5 +1,5 @@
 // Package paper simulates a kernel in memory: it applies transactions to sets and chains as strictly as the real one,
-// and judges packets by them, as package walk does.
+// and evaluates packets by them, as package simulate does.
 package paper
 
 import (

@@ -17,11 +17,13 @@ import (
 )
 
 const (
-	top      = "../.."
-	module   = "github.com/weave-npc/weave-npc"
-	program  = module + "/cmd/weave-npc"
-	enforces = program + "/internal/enforcing"
+	top     = "../.."
+	module  = "github.com/weave-npc/weave-npc"
+	program = module + "/cmd/weave-npc"
 )
+
+// onlyLinux are the packages with the commands that only Linux has: the daemon, and those that read the kernel.
+func onlyLinux() []string { return []string{program + "/internal/daemon", program + "/internal/node"} }
 
 // system is what a program is built for.
 type system struct{ os, arch string }
@@ -48,8 +50,8 @@ func run(t *testing.T, s system, args ...string) []string {
 	return strings.Fields(string(out))
 }
 
-// TestOnlyLinuxHasWhatEnforces lists what the program has on other systems: nothing of the module that on Linux only
-// package enforcing brings, and no library that touches the kernel.
+// TestOnlyLinuxHasWhatEnforces lists what the program has on other systems: no package of the module that only the
+// packages onlyLinux need, and no library that touches the kernel.
 func TestOnlyLinuxHasWhatEnforces(t *testing.T) {
 	linux := system{"linux", "amd64"}
 	all := run(t, linux, "list", "-deps", "./cmd/weave-npc")
@@ -71,7 +73,7 @@ func TestOnlyLinuxHasWhatEnforces(t *testing.T) {
 			if len(apart) < 20 || !slices.Contains(apart, module+"/npc/enforce/syncer") || !slices.Contains(apart, module+"/ipset") {
 				t.Errorf("only these packages would be apart: %q", apart)
 			}
-			for _, p := range slices.Concat(apart, kernel, []string{enforces}) {
+			for _, p := range slices.Concat(apart, kernel, onlyLinux()) {
 				if slices.Contains(has, p) {
 					t.Errorf("it has %s", p)
 				}
@@ -85,28 +87,28 @@ func TestOnlyLinuxHasWhatEnforces(t *testing.T) {
 	}
 }
 
-// behind returns the packages of the module that enforcing needs and nothing else of the tree of commands. What a
-// system has beside what the latter needs is a mistake.
+// behind returns the packages of the module that only the packages onlyLinux need. All packages of another system must
+// be needed by its commands.
 func behind(t *testing.T, s system, has []string) (apart []string) {
 	t.Helper()
 	roots := run(t, s, "list", "-f", `{{join .Imports "\n"}}`, "./cmd/weave-npc/internal/rootcmd")
-	roots = slices.DeleteFunc(roots, func(p string) bool { return !strings.HasPrefix(p, module+"/") || p == enforces })
+	roots = slices.DeleteFunc(roots, func(p string) bool { return !strings.HasPrefix(p, module+"/") || slices.Contains(onlyLinux(), p) })
 	asked := run(t, s, append([]string{"list", "-deps"}, roots...)...)
-	for _, p := range run(t, s, "list", "-deps", "./cmd/weave-npc/internal/daemon") {
+	for _, p := range run(t, s, append([]string{"list", "-deps"}, onlyLinux()...)...) {
 		if strings.HasPrefix(p, module+"/") && !slices.Contains(asked, p) {
 			apart = append(apart, p)
 		}
 	}
 	for _, p := range has {
-		if strings.HasPrefix(p, module+"/") && !slices.Contains(asked, p) && p != program && p != program+"/internal/tree" {
+		if strings.HasPrefix(p, module+"/") && !slices.Contains(asked, p) && p != program && p != program+"/internal/rootcmd" {
 			t.Errorf("%s is neither what asks nor what it needs", p)
 		}
 	}
 	return apart
 }
 
-// TestSystemsAreToldApartAtTheSeam: only there do files have a system in their name or in a constraint.
-func TestSystemsAreToldApartAtTheSeam(t *testing.T) {
+// TestSystemsAreDistinguishedAtTheSeam: only there do files have a system in their name or in a constraint.
+func TestSystemsAreDistinguishedAtTheSeam(t *testing.T) {
 	seam := map[string]string{
 		"cmd/weave-npc/internal/rootcmd/enforce_linux.go": "linux",
 		"cmd/weave-npc/internal/rootcmd/enforce_other.go": "!linux",

@@ -33,7 +33,8 @@ func Cluster(t *testing.T, r *rand.Rand) *cluster.Cluster {
 	w.LegacyNetpol = r.IntN(8) == 0
 	for _, ns := range []string{"a", "b", "c"} {
 		if r.IntN(6) > 0 {
-			w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": Pick(r, "x", "y")}, DefaultDeny: r.IntN(2) == 0})
+			labels := map[string]string{"team": Pick(r, "x", "y")}
+			w.SetNamespace(npc.Namespace{Name: ns, Labels: labels, DefaultDeny: r.IntN(2) == 0})
 		}
 	}
 	for i := range 14 {
@@ -61,7 +62,8 @@ func Cluster(t *testing.T, r *rand.Rand) *cluster.Cluster {
 	}
 	if r.IntN(2) == 0 {
 		for i, a := range []string{"172.31.0.1", "10.32.0.9", "fd99::1"} { // pods may have addresses of Nodes too
-			n := npc.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": Pick(r, "x", "y")}, Addrs: []netip.Addr{netip.MustParseAddr(a)}}
+			n := npc.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": Pick(r, "x", "y")},
+				Addrs: []netip.Addr{netip.MustParseAddr(a)}}
 			for j := range 5 {
 				n.Addrs = append(n.Addrs, netip.AddrFrom4([4]byte{10, 32, 1, byte(5*i + j)}))
 			}
@@ -74,17 +76,20 @@ func Cluster(t *testing.T, r *rand.Rand) *cluster.Cluster {
 	return w
 }
 
-// ClusterPolicy returns one about the pods and namespaces of a random world.
+// ClusterPolicy returns one about the pods and namespaces of a random cluster.
 func ClusterPolicy(r *rand.Rand) *v1alpha2.ClusterNetworkPolicy {
 	return ClusterPolicyOf(r, Universe())
 }
 
-// Universe is what the ClusterNetworkPolicies of a random world are about.
+// Universe has the labels, addresses and ports of the ClusterNetworkPolicies of a random cluster.
 func Universe() tiers.Universe {
-	return tiers.Universe{Names: []string{"p", "q", "r", "s"}, Namespaces: []map[string]string{{"team": "x"}, {"team": "y"}},
-		Pods:  []map[string]string{{"app": "web"}, {"app": "db", "tier": "1"}, {"tier": "2"}},
-		Nodes: []map[string]string{{"zone": "x"}, {"zone": "y"}},
-		CIDRs: []v1alpha2.CIDR{"0.0.0.0/0", "::/0", "10.32.0.0/17", "10.32.0.16/28", "172.31.0.0/16", "fd32::1:0/112"},
+	return tiers.Universe{Names: []string{"p", "q", "r", "s"},
+		Namespaces: []map[string]string{{"team": "x"}, {"team": "y"}},
+		Pods:       []map[string]string{{"app": "web"}, {"app": "db", "tier": "1"}, {"tier": "2"}},
+		Nodes:      []map[string]string{{"zone": "x"}, {"zone": "y"}},
+		CIDRs: []v1alpha2.CIDR{
+			"0.0.0.0/0", "::/0", "10.32.0.0/17", "10.32.0.16/28", "172.31.0.0/16", "fd32::1:0/112",
+		},
 		Ports: []int32{80, 443, 8080}, PortNames: []string{"http"}}
 }
 
@@ -93,24 +98,27 @@ func ClusterPolicyOf(r *rand.Rand, u tiers.Universe) *v1alpha2.ClusterNetworkPol
 	return rapid.Custom(func(t *rapid.T) *v1alpha2.ClusterNetworkPolicy { return tiers.Draw(t, u) }).Example(r.Int())
 }
 
-// Spec returns the spec of a network policy about the pods of a random world.
+// Spec returns the spec of a network policy about the pods of a random cluster.
 func Spec(r *rand.Rand) string {
 	selector := func() string {
 		return Pick(r, "{}", "{matchLabels: {app: web}}", "{matchLabels: {app: db, tier: '1'}}",
-			"{matchExpressions: [{key: tier, operator: DoesNotExist}]}", "{matchExpressions: [{key: app, operator: NotIn, values: [web]}]}")
+			"{matchExpressions: [{key: tier, operator: DoesNotExist}]}",
+			"{matchExpressions: [{key: app, operator: NotIn, values: [web]}]}")
 	}
 	peer := func() string {
 		switch r.IntN(5) {
 		case 0:
 			return "{podSelector: " + selector() + "}"
 		case 1:
-			return "{namespaceSelector: {matchLabels: {team: " + Pick(r, "x", "y") + "}}, podSelector: " + selector() + "}"
+			team := Pick(r, "x", "y")
+			return "{namespaceSelector: {matchLabels: {team: " + team + "}}, podSelector: " + selector() + "}"
 		case 2:
 			return "{namespaceSelector: {}}"
 		case 3:
 			return "{ipBlock: {cidr: 10.32.0.0/16, except: [10.32." + Pick(r, "0.0/25", "0.16/28", "1.0/24") + "]}}"
 		default:
-			return "{ipBlock: {cidr: '" + Pick(r, "0.0.0.0/0", "::/0", "10.32.0.8/29", "fd32::1:0/112", "172.31.0.0/16") + "'}}"
+			cidr := Pick(r, "0.0.0.0/0", "::/0", "10.32.0.8/29", "fd32::1:0/112", "172.31.0.0/16")
+			return "{ipBlock: {cidr: '" + cidr + "'}}"
 		}
 	}
 	rules := func(peers string) (text string) {

@@ -123,7 +123,7 @@ func TestS91_APodReachesItself(t *testing.T) {
 		return `a: {tier: ` + tier + `, priority: 1, subject: {namespaces: {}}, ` + rest + `}`
 	}
 	run(t, []scenario{
-		{"v1 policies judge neither", "", isolates, map[string]verdict{direct: passes, through: passes, webDBTCP: isDenied}},
+		{"v1 policies apply to neither", "", isolates, map[string]verdict{direct: passes, through: passes, webDBTCP: isDenied}},
 		{"Admin denies ingress", deny("Admin", `ingress: [{action: Deny, `+fromAll+`}]`), "", map[string]verdict{direct: passes, through: notIn}},
 		{"Admin denies egress", deny("Admin", `egress: [{action: Deny, `+toAll+`}]`), "", map[string]verdict{direct: passes, through: notOut}},
 		{"Admin denies both, whatever v1 policies say", deny("Admin", `egress: [{action: Deny, to: [{}]}],
@@ -137,9 +137,9 @@ func TestS91_APodReachesItself(t *testing.T) {
 	})
 }
 
-// TestS72_ClusterPoliciesOfRivals shows that what a cluster policy denies a rival anything in is closed to who has the
-// address.
-func TestS72_ClusterPoliciesOfRivals(t *testing.T) {
+// TestS72_ClusterPoliciesOfConflictingPods shows that a direction is closed to the pod that has an address if a cluster
+// policy denies a conflicting pod anything in it.
+func TestS72_ClusterPoliciesOfConflictingPods(t *testing.T) {
 	const denies = `[{action: Deny, ` + fromAll + `}]`
 	for name, c := range map[string]struct {
 		tier, rules, policies string

@@ -1,6 +1,6 @@
 // Package refmodel decides which packets Kubernetes network policies allow, from the field comments of
-// k8s.io/api/networking/v1 and of sigs.k8s.io/network-policy-api/apis/v1alpha2 alone. It shares no code with what it
-// judges, and must not import it.
+// k8s.io/api/networking/v1 and of sigs.k8s.io/network-policy-api/apis/v1alpha2 alone. It shares no code with the
+// product, and must not import it.
 package refmodel
 
 import (
@@ -39,9 +39,9 @@ type Pod struct {
 	Labels                map[string]string
 	Addrs                 []netip.Addr
 	Ports                 []corev1.ContainerPort
-	// ConflictingPods are other pods of its node that claim its addresses too. Nothing is allowed in a direction that
-	// one of them is isolated in, or that a cluster policy denies it anything in, because their packets cannot be told
-	// apart.
+	// ConflictingPods are other pods of its node that claim its addresses too. Nothing is allowed in a direction if one
+	// of them is isolated in it, or if a cluster policy denies it anything in it, because their packets cannot be
+	// distinguished.
 	ConflictingPods []Pod
 }
 
@@ -79,9 +79,9 @@ func (w State) Evaluate(node string, p Packet) (out, in bool) {
 	}
 	enforced := func(pod *Pod) bool { return pod != nil && (node == Everywhere || pod.Node == node) }
 	src, dst := w.owner(p.Src), w.owner(p.Dst)
-	out = !enforced(src) || w.allows(end{pod: src, direction: networkingv1.PolicyTypeEgress, addr: p.Dst, other: dst, packet: p, dst: dst})
-	in = !enforced(dst) || w.allows(end{pod: dst, direction: networkingv1.PolicyTypeIngress, addr: p.Src, other: src, packet: p, dst: dst})
-	return out, in
+	egress := end{pod: src, direction: networkingv1.PolicyTypeEgress, addr: p.Dst, other: dst, packet: p, dst: dst}
+	ingress := end{pod: dst, direction: networkingv1.PolicyTypeIngress, addr: p.Src, other: src, packet: p, dst: dst}
+	return !enforced(src) || w.allows(egress), !enforced(dst) || w.allows(ingress)
 }
 
 // Allowed reports whether a packet passes a node, or arrives if node is Everywhere.
@@ -101,13 +101,13 @@ func (w State) owner(a netip.Addr) *Pod {
 	return nil
 }
 
-// allows judges one direction: the Admin tier, then v1 policies, then the Baseline tier.
+// allows evaluates one direction: the Admin tier, then v1 policies, then the Baseline tier.
 func (w State) allows(e end) bool {
 	ownNode := w.isNode(e.pod.Node, e.addr)
 	if ownNode && e.direction == networkingv1.PolicyTypeIngress {
 		return true
 	}
-	// No v1 policy judges what a pod sends to its own node, or to itself.
+	// No v1 policy applies to what a pod sends to its own node, or to itself.
 	exempt := ownNode || e.packet.Src == e.packet.Dst
 	if w.conflicting(e, exempt, ownNode) {
 		return false
@@ -124,23 +124,24 @@ func (w State) allows(e end) bool {
 	return w.tier(v1alpha2.BaselineTier, e) != v1alpha2.ClusterNetworkPolicyRuleActionDeny
 }
 
-// conflicting reports whether a rival of the pod must not have what would be allowed. A rival's v1 policies do not
-// matter for what they do not judge, nor do those policies that deny nothing to a node for what goes there. What the
-// pod's own policies deny it to the node counts for all that it sends there, if rivals close what it sends elsewhere.
+// conflicting reports whether a conflicting pod must not have what would be allowed. The v1 policies of a conflicting
+// pod do not matter for packets that they do not apply to. For packets to a node, policies that deny nothing to a node
+// do not matter either. If conflicting pods close what the pod sends elsewhere, a denial by the pod's own policies
+// counts for all that it sends to the node.
 func (w State) conflicting(e end, exempt, toNode bool) bool {
 	closed := false
 	for i := range e.pod.ConflictingPods {
-		rival := &e.pod.ConflictingPods[i]
-		isolated := w.isolated(rival, e.direction)
-		if isolated && !exempt || w.closedByTiers(rival, e.direction, toNode) {
+		other := &e.pod.ConflictingPods[i]
+		isolated := w.isolated(other, e.direction)
+		if isolated && !exempt || w.closedByTiers(other, e.direction, toNode) {
 			return true
 		}
-		closed = closed || isolated || w.closedByTiers(rival, e.direction, false)
+		closed = closed || isolated || w.closedByTiers(other, e.direction, false)
 	}
 	return toNode && closed && w.closedByTiers(e.pod, e.direction, true)
 }
 
-// closedByTiers reports whether a cluster policy that is asked about a pod denies it something in a direction.
+// closedByTiers reports whether a cluster policy that applies to a pod denies it something in a direction.
 func (w State) closedByTiers(pod *Pod, direction networkingv1.PolicyType, toNode bool) bool {
 	return w.closes(v1alpha2.AdminTier, pod, direction, toNode) ||
 		!w.isolated(pod, direction) && w.closes(v1alpha2.BaselineTier, pod, direction, toNode)
@@ -156,11 +157,12 @@ func (w State) isolated(pod *Pod, direction networkingv1.PolicyType) bool {
 	return false
 }
 
-// isolates reports whether a policy isolates a pod in a direction. One whose selector cannot be read isolates all pods
+// isolates reports whether a policy isolates a pod in a direction. A policy with an invalid selector isolates all pods
 // of its namespace.
 func isolates(policy networkingv1.NetworkPolicy, pod *Pod, direction networkingv1.PolicyType) bool {
 	s := &policy.Spec.PodSelector
-	return policy.Namespace == pod.Namespace && hasType(policy.Spec, direction) && (selects(s, pod.Labels) || !readable(s))
+	return policy.Namespace == pod.Namespace && hasType(policy.Spec, direction) &&
+		(selects(s, pod.Labels) || !readable(s))
 }
 
 // allowedByPolicies reports whether one of the v1 policies that isolate the pod allows the packet. One that cannot be

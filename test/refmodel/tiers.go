@@ -35,7 +35,7 @@ func (w State) tier(tier v1alpha2.Tier, e end) v1alpha2.ClusterNetworkPolicyRule
 	return ""
 }
 
-// inOrder returns the policies of a tier in the order in which they are asked.
+// inOrder returns the policies of a tier in the order of their evaluation.
 func (w State) inOrder(tier v1alpha2.Tier) []v1alpha2.ClusterNetworkPolicy {
 	var policies []v1alpha2.ClusterNetworkPolicy
 	for _, p := range w.ClusterPolicies {
@@ -106,7 +106,8 @@ func (w State) apply(r rule, e end) v1alpha2.ClusterNetworkPolicyRuleAction {
 // domain names.
 func (r rule) understood() bool {
 	switch r.action {
-	case v1alpha2.ClusterNetworkPolicyRuleActionAccept, v1alpha2.ClusterNetworkPolicyRuleActionDeny, v1alpha2.ClusterNetworkPolicyRuleActionPass:
+	case v1alpha2.ClusterNetworkPolicyRuleActionAccept, v1alpha2.ClusterNetworkPolicyRuleActionDeny,
+		v1alpha2.ClusterNetworkPolicyRuleActionPass:
 	default:
 		return false
 	}
@@ -125,7 +126,8 @@ func (r rule) understood() bool {
 
 // peerUnderstood reports whether exactly one field of a peer is set, and can be read.
 func peerUnderstood(p v1alpha2.ClusterNetworkPolicyEgressPeer) bool {
-	if count(p.Namespaces != nil, p.Pods != nil, p.Nodes != nil, len(p.Networks) > 0, len(p.DomainNames) > 0) != 1 || len(p.DomainNames) > 0 {
+	fields := count(p.Namespaces != nil, p.Pods != nil, p.Nodes != nil, len(p.Networks) > 0, len(p.DomainNames) > 0)
+	if fields != 1 || len(p.DomainNames) > 0 {
 		return false
 	}
 	for _, cidr := range p.Networks {
@@ -266,7 +268,9 @@ func (w State) closes(tier v1alpha2.Tier, pod *Pod, direction networkingv1.Polic
 
 // mayMatchNodes reports whether a peer of a rule matches addresses that are no pods'.
 func (r rule) mayMatchNodes() bool {
-	return slices.ContainsFunc(r.peers, func(p v1alpha2.ClusterNetworkPolicyEgressPeer) bool { return p.Nodes != nil || len(p.Networks) > 0 })
+	return slices.ContainsFunc(r.peers, func(p v1alpha2.ClusterNetworkPolicyEgressPeer) bool {
+		return p.Nodes != nil || len(p.Networks) > 0
+	})
 }
 
 // Selected names the policies of a tier that choose the pod of an address, in order, with what of them lists of

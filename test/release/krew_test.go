@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// krew is a manifest of krew, as far as ours uses its fields. Others are unknown, and so are misspelt ones.
+// krew has the fields of krew's manifests that ours uses. Other fields, also misspelt ones, are an error.
 type krew struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outside is the variable that tells a test process which network namespace the one that started it is in.
+// outside is the variable that holds the network namespace of the process that started a test process.
 const outside = "WEAVE_NPC_TEST_OUTSIDE"
 
-// Runner is what testing.M is to this package.
+// Runner is the part of testing.M that this package uses.
 type Runner interface{ Run() int }
 
 // Main runs tests in a process that is alone in a network namespace, with a /run and a /sys of its own, and returns the

@@ -1,5 +1,5 @@
-// Package scene draws small random clusters for tests, as the independent judge knows them and as the product does,
-// wholly or as a user sees them who may not read all namespaces.
+// Package scene draws small random clusters for tests, in the form of the independent reference model and in that of
+// the product. They are complete, or limited to what a user without the right to read all namespaces sees.
 //
 //	s := scene.Draw(t)
 //	v := s.Cluster(scene.Nothing).View()    // everything is read
@@ -37,8 +37,12 @@ func Draw(t *rapid.T) *Scene {
 		s.Namespaces[ns] = map[string]string{corev1.LabelMetadataName: ns, "team": pick(t, "team", "x", "y")}
 	}
 	for i := 1; i <= 2; i++ {
-		s.Nodes = append(s.Nodes, refmodel.Node{Name: fmt.Sprint("node", i), Labels: map[string]string{"zone": pick(t, "zone", "x", "y")},
-			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{172, 31, 0, byte(i)}), netip.MustParseAddr(fmt.Sprintf("fd31::%d", i))}})
+		s.Nodes = append(s.Nodes, refmodel.Node{
+			Name: fmt.Sprint("node", i), Labels: map[string]string{"zone": pick(t, "zone", "x", "y")},
+			Addrs: []netip.Addr{
+				netip.AddrFrom4([4]byte{172, 31, 0, byte(i)}), netip.MustParseAddr(fmt.Sprintf("fd31::%d", i)),
+			},
+		})
 	}
 	for i := range rapid.IntRange(2, 8).Draw(t, "pods") {
 		s.Pods = append(s.Pods, drawPod(t, i))
@@ -61,7 +65,8 @@ func pick[T any](t *rapid.T, label string, from ...T) T {
 }
 
 func drawPod(t *rapid.T, i int) refmodel.Pod {
-	p := refmodel.Pod{Namespace: pick(t, "namespace", namespaces...), Name: fmt.Sprint("p", i), Node: pick(t, "node", "node1", "node2"),
+	p := refmodel.Pod{Namespace: pick(t, "namespace", namespaces...), Name: fmt.Sprint("p", i),
+		Node:   pick(t, "node", "node1", "node2"),
 		Labels: map[string]string{"app": pick(t, "app", "web", "db"), "pod-template-hash": fmt.Sprint(i)}}
 	families := pick(t, "families", 1, 2, 3, 3)
 	if families&1 != 0 {
@@ -80,19 +85,23 @@ func drawPolicy(t *rapid.T, i int) networkingv1.NetworkPolicy {
 	p := networkingv1.NetworkPolicy{}
 	p.Namespace, p.Name = pick(t, "namespace", namespaces...), fmt.Sprint("q", i)
 	p.Spec.PodSelector = *drawSelector(t, "app", "web", "db")
-	p.Spec.PolicyTypes = pick(t, "types", []networkingv1.PolicyType{"Ingress"}, []networkingv1.PolicyType{"Egress"}, []networkingv1.PolicyType{"Ingress", "Egress"})
+	type types = []networkingv1.PolicyType
+	p.Spec.PolicyTypes = pick(t, "types", types{"Ingress"}, types{"Egress"}, types{"Ingress", "Egress"})
 	for range rapid.IntRange(0, 2).Draw(t, "ingress") {
-		p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: drawPeers(t), Ports: drawPorts(t)})
+		rule := networkingv1.NetworkPolicyIngressRule{From: drawPeers(t), Ports: drawPorts(t)}
+		p.Spec.Ingress = append(p.Spec.Ingress, rule)
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "egress") {
-		p.Spec.Egress = append(p.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: drawPeers(t), Ports: drawPorts(t)})
+		rule := networkingv1.NetworkPolicyEgressRule{To: drawPeers(t), Ports: drawPorts(t)}
+		p.Spec.Egress = append(p.Spec.Egress, rule)
 	}
 	return p
 }
 
 func drawSelector(t *rapid.T, key string, values ...string) *metav1.LabelSelector {
 	expression := func(operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+		requirement := metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: values}
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{requirement}}
 	}
 	switch rapid.IntRange(0, 5).Draw(t, "selector") {
 	case 0:
@@ -111,7 +120,8 @@ func drawPeers(t *rapid.T) (peers []networkingv1.NetworkPolicyPeer) {
 		kind := rapid.IntRange(0, 5).Draw(t, "peer")
 		switch kind {
 		case 0, 1:
-			p.IPBlock = &networkingv1.IPBlock{CIDR: pick(t, "cidr", "0.0.0.0/0", "::/0", "10.32.0.0/16", "172.31.0.0/16", "10.32.0.8/29", "fd32::1:0/112", "198.51.100.0/24")}
+			p.IPBlock = &networkingv1.IPBlock{CIDR: pick(t, "cidr", "0.0.0.0/0", "::/0", "10.32.0.0/16",
+				"172.31.0.0/16", "10.32.0.8/29", "fd32::1:0/112", "198.51.100.0/24")}
 			if p.IPBlock.CIDR == "10.32.0.0/16" {
 				p.IPBlock.Except = []string{"10.32.1.0/24"}
 			}
@@ -130,12 +140,14 @@ func drawPeers(t *rapid.T) (peers []networkingv1.NetworkPolicyPeer) {
 
 func drawPorts(t *rapid.T) (ports []networkingv1.NetworkPolicyPort) {
 	for range rapid.IntRange(0, 2).Draw(t, "ports") {
-		p := networkingv1.NetworkPolicyPort{Protocol: new(pick(t, "protocol", corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP))}
+		p := networkingv1.NetworkPolicyPort{Protocol: new(pick(t, "protocol",
+			corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP))}
 		switch rapid.IntRange(0, 4).Draw(t, "port") {
 		case 0, 1:
 			p.Port = new(intstr.FromInt32(pick[int32](t, "number", 1, 80, 443, 65535)))
 		case 2:
-			p.Port, p.EndPort = new(intstr.FromInt32(pick[int32](t, "first", 79, 80))), new(pick[int32](t, "last", 80, 8080, 65535))
+			p.Port = new(intstr.FromInt32(pick[int32](t, "first", 79, 80)))
+			p.EndPort = new(pick[int32](t, "last", 80, 8080, 65535))
 		case 3:
 			p.Port = new(intstr.FromString("http"))
 		}
@@ -145,10 +157,17 @@ func drawPorts(t *rapid.T) (ports []networkingv1.NetworkPolicyPort) {
 }
 
 func universe() tiers.Universe {
-	return tiers.Universe{Names: []string{"p", "q", "r"}, Namespaces: []map[string]string{nil, {"team": "x"}, {"team": "y"}},
-		Pods: []map[string]string{nil, {"app": "web"}, {"app": "db"}}, Nodes: []map[string]string{nil, {"zone": "x"}},
-		CIDRs: []v1alpha2.CIDR{"0.0.0.0/0", "::/0", "10.32.0.0/17", "172.31.0.0/31", "fd32::1:0/112", "198.51.100.0/25"},
-		Ports: []int32{80, 443, 8080}, PortNames: []string{"http"}}
+	return tiers.Universe{
+		Names:      []string{"p", "q", "r"},
+		Namespaces: []map[string]string{nil, {"team": "x"}, {"team": "y"}},
+		Pods:       []map[string]string{nil, {"app": "web"}, {"app": "db"}},
+		Nodes:      []map[string]string{nil, {"zone": "x"}},
+		CIDRs: []v1alpha2.CIDR{
+			"0.0.0.0/0", "::/0", "10.32.0.0/17", "172.31.0.0/31", "fd32::1:0/112", "198.51.100.0/25",
+		},
+		Ports:     []int32{80, 443, 8080},
+		PortNames: []string{"http"},
+	}
 }
 
 // Nothing is hidden.
@@ -165,7 +184,7 @@ func (s *Scene) DrawHidden(t *rapid.T) func(namespace string) (labels, pods, pol
 	}
 }
 
-// Cluster returns what a user knows of the cluster who may not read what is hidden.
+// Cluster returns the cluster as a user sees it who may not read what is hidden.
 func (s *Scene) Cluster(hidden func(namespace string) (labels, pods, policies bool)) *cluster.Cluster {
 	c := cluster.New()
 	unreadable := [3]npc.Partly{}
@@ -214,16 +233,20 @@ func (s *Scene) pod(p refmodel.Pod) npc.Pod {
 		}
 	}
 	for _, port := range p.Ports {
-		out.Ports = append(out.Ports, npc.NamedPort{Name: port.Name, Protocol: npc.PortProtocol(port.Protocol), Port: uint16(port.ContainerPort)})
+		out.Ports = append(out.Ports, npc.NamedPort{
+			Name: port.Name, Protocol: npc.PortProtocol(port.Protocol), Port: uint16(port.ContainerPort),
+		})
 	}
 	return out
 }
 
-// Services are all that policies of a scene may tell apart, those beside them, and icmp.
+// Services are all services that policies of a scene may distinguish, the adjacent ports, and icmp.
 func Services() []flow.Service {
 	out := []flow.Service{{Protocol: npc.ICMP}}
 	for _, protocol := range npc.PortProtocols {
-		for _, port := range []uint16{1, 2, 78, 79, 80, 81, 82, 442, 443, 444, 445, 8079, 8080, 8081, 8082, 65534, 65535} {
+		for _, port := range []uint16{
+			1, 2, 78, 79, 80, 81, 82, 442, 443, 444, 445, 8079, 8080, 8081, 8082, 65534, 65535,
+		} {
 			out = append(out, flow.Service{Protocol: protocol, Port: port})
 		}
 	}
@@ -233,8 +256,11 @@ func Services() []flow.Service {
 // Outside are addresses of no pod and no node.
 func Outside() []netip.Addr {
 	var out []netip.Addr
-	for _, text := range []string{"0.0.0.1", "10.31.255.255", "10.32.0.1", "10.32.0.200", "10.32.1.200", "10.33.0.0", "172.30.255.255", "172.31.0.9", "172.32.0.1",
-		"198.51.100.1", "198.51.100.200", "198.51.101.1", "203.0.113.9", "fd32::99", "fd32::1:99", "fd32::2:99", "2001:db8::1"} {
+	for _, text := range []string{
+		"0.0.0.1", "10.31.255.255", "10.32.0.1", "10.32.0.200", "10.32.1.200", "10.33.0.0", "172.30.255.255",
+		"172.31.0.9", "172.32.0.1", "198.51.100.1", "198.51.100.200", "198.51.101.1", "203.0.113.9",
+		"fd32::99", "fd32::1:99", "fd32::2:99", "2001:db8::1",
+	} {
 		out = append(out, netip.MustParseAddr(text))
 	}
 	return out
@@ -249,8 +275,8 @@ func Packet(from, to netip.Addr, s flow.Service) refmodel.Packet {
 	return refmodel.Packet{Src: from, Dst: to, Protocol: protocol, Port: int32(s.Port)}
 }
 
-// Reach returns the judge's answer about two who have some addresses: allowed, denied, partly (allowed in one family),
-// or never (no family in common).
+// Reach returns the reference model's answer about two ends with some addresses: allowed, denied, partly (allowed in
+// one family), or never (no family in common).
 func (s *Scene) Reach(from, to []netip.Addr, service flow.Service) string {
 	flows, allowed := 0, 0
 	for _, a := range from {

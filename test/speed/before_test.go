@@ -11,9 +11,9 @@ import (
 // beforeVariable names another weave-npc, such as that of an earlier commit.
 const beforeVariable = "WEAVE_NPC_TEST_BEFORE"
 
-// BenchmarkStartBesideAnother starts weave-npc as BenchmarkStart does, and another one in turn with it, and compares
+// BenchmarkStartAgainstAnother starts weave-npc as BenchmarkStart does, and another one in turn with it, and compares
 // medians.
-func BenchmarkStartBesideAnother(b *testing.B) {
+func BenchmarkStartAgainstAnother(b *testing.B) {
 	other := os.Getenv(beforeVariable)
 	if other == "" {
 		b.Skipf("$%s names no weave-npc to compare with", beforeVariable)

@@ -21,7 +21,7 @@ import (
 // floorSet holds the probing pod while it has its label.
 const floorSet = "floor"
 
-// floor runs three informers that keep next to nothing, and tells the kernel of the label of the probing pod alone.
+// floor runs three informers that keep next to nothing, and writes only the label of the probing pod to the kernel.
 func floor(url string) error {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: url, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package speed measures the weave-npc command as a whole, beside the least that anything like it does: three informers
-// of client-go that keep next to nothing, and one message to the kernel for an event. Both read from the same server,
-// which is a part of the benchmark and has all answers ready.
+// Package speed measures the weave-npc command as a whole, and compares it with a floor, the minimum that any such
+// program does: three informers of client-go that keep next to nothing, and one message to the kernel for an event.
+// Both read from the same server, which is a part of the benchmark and has all answers ready.
 package speed
 
 import (
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVariable tells a process of this test binary what it is: nothing at first, then the one in namespaces of its own,
+// roleVariable holds the role of a process of this test binary: none at first, then the one in namespaces of its own,
 // or the floor.
 const (
 	roleVariable = "WEAVE_NPC_TEST_SPEED_ROLE"

@@ -138,8 +138,9 @@ func open(b *testing.B) *ipset.Conn {
 	return k
 }
 
-// BenchmarkStart starts weave-npc on a node without rules, until policies are enforced, beside informers until they are
-// synced. The memory is what is resident later; "B/pod" is how much more than with no pods.
+// BenchmarkStart starts weave-npc on a node without rules, until policies are enforced, and compares it with informers
+// until they are synced. The memory is the resident memory later; "B/pod" is the difference to a cluster without pods,
+// per pod.
 func BenchmarkStart(b *testing.B) {
 	binary := build(b)
 	none := math.NaN()
@@ -175,10 +176,10 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow changes the label that a policy asks for, from the event until the kernel's set has changed, beside
-// informers that send one message to the kernel; and counts the CPU time that an event takes: of all that it takes the
-// process ("cpu"), from the socket on, "own" is what is not the floor's. An event changes labels that nobody asks for,
-// or, if it is related, that of the probe.
+// BenchmarkFollow changes the label that a policy selects, and measures the time from the event until the kernel's set
+// has changed. It compares it with informers that send one message to the kernel. It also counts the CPU time of an
+// event: "cpu" is all CPU time of the process, from the socket on, and "own" is "cpu" without the floor's. An event
+// changes labels that no policy selects, or, if it is related, that of the probe.
 func BenchmarkFollow(b *testing.B) {
 	binary := build(b)
 	for _, c := range synthetic.Sizes()[1:] {

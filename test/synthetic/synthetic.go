@@ -58,7 +58,10 @@ func NamespaceName(i int) string { return fmt.Sprintf("ns-%04d", i) }
 func Namespace(i int) npc.Namespace {
 	name := NamespaceName(i)
 	return npc.Namespace{Name: name, UID: types.UID(name), Labels: map[string]string{
-		"kubernetes.io/metadata.name": name, "team": fmt.Sprintf("team-%d", i%10), "tier": []string{"dev", "prod"}[i%2]}}
+		"kubernetes.io/metadata.name": name,
+		"team":                        fmt.Sprintf("team-%d", i%10),
+		"tier":                        []string{"dev", "prod"}[i%2],
+	}}
 }
 
 // Labels returns the labels of pod i of other nodes, and of local pod i.
@@ -69,11 +72,18 @@ func (c Cluster) Labels(i int) map[string]string {
 
 // Pod returns pod i. The first c.Pods pods run on other nodes, the next c.Local ones on Node.
 func (c Cluster) Pod(i int) npc.Pod {
-	p := npc.Pod{Namespace: NamespaceName(i % c.Namespaces), Name: fmt.Sprintf("pod-%06d", i), UID: types.UID(fmt.Sprintf("%036d", i)),
-		Labels: c.Labels(i), Node: fmt.Sprintf("node-%d", i/100), Started: time.Unix(int64(i), 0), Created: time.Unix(int64(i), 0),
+	p := npc.Pod{
+		Namespace: NamespaceName(i % c.Namespaces),
+		Name:      fmt.Sprintf("pod-%06d", i),
+		UID:       types.UID(fmt.Sprintf("%036d", i)),
+		Labels:    c.Labels(i),
+		Node:      fmt.Sprintf("node-%d", i/100),
+		Started:   time.Unix(int64(i), 0),
+		Created:   time.Unix(int64(i), 0),
 		Addrs:     []netip.Addr{netip.AddrFrom4([4]byte{10, byte(64 + i>>16), byte(i >> 8), byte(i)})},
 		HostAddrs: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, byte(i / 100 >> 8), byte(i / 100)})},
-		Ports:     []npc.NamedPort{{Name: "http", Protocol: 6, Port: 80}}}
+		Ports:     []npc.NamedPort{{Name: "http", Protocol: 6, Port: 80}},
+	}
 	if i >= c.Pods {
 		local := i - c.Pods
 		p.Node, p.Labels, p.Namespace = Node, c.Labels(local), NamespaceName(local%c.Namespaces)
@@ -97,7 +107,8 @@ func (c Cluster) Policy(i int) *networkingv1.NetworkPolicy {
 		return out
 	}
 	p := &networkingv1.NetworkPolicy{}
-	p.Namespace, p.Name, p.UID = NamespaceName(i%c.Namespaces), fmt.Sprintf("np-%05d", i), types.UID(fmt.Sprintf("np-%05d", i))
+	p.Namespace, p.Name = NamespaceName(i%c.Namespaces), fmt.Sprintf("np-%05d", i)
+	p.UID = types.UID(p.Name)
 	p.Spec.PodSelector = *app(k)
 	p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{
 		{From: []networkingv1.NetworkPolicyPeer{{PodSelector: app(k + 1)}}, Ports: ports(80, 443)},

@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 )
 
-// Universe is what policies are about. It should be small, so that policies meet.
+// Universe has the names that policies use. It should be small, so that policies overlap.
 type Universe struct {
 	// Names are those of policies.
 	Names []string
-	// Namespaces, Pods and Nodes are labels of which selectors are made. Without Nodes, no policy has nodes as peers.
+	// Namespaces, Pods and Nodes are labels for selectors. Without Nodes, no policy has nodes as peers.
 	Namespaces, Pods, Nodes []map[string]string
 	CIDRs                   []v1alpha2.CIDR
 	Ports                   []int32
@@ -107,7 +107,8 @@ func (d drawing) egressPeer() (peer v1alpha2.ClusterNetworkPolicyEgressPeer) {
 	case 1:
 		peer.Pods = d.pods()
 	default:
-		peer.Networks = rapid.SliceOfNDistinct(rapid.SampledFrom(d.u.CIDRs), 1, min(2, len(d.u.CIDRs)), rapid.ID).Draw(d.t, "networks")
+		networks := rapid.SliceOfNDistinct(rapid.SampledFrom(d.u.CIDRs), 1, min(2, len(d.u.CIDRs)), rapid.ID)
+		peer.Networks = networks.Draw(d.t, "networks")
 	}
 	return peer
 }
@@ -116,8 +117,8 @@ func (d drawing) pods() *v1alpha2.NamespacedPod {
 	return &v1alpha2.NamespacedPod{NamespaceSelector: *d.selector(d.u.Namespaces), PodSelector: *d.selector(d.u.Pods)}
 }
 
-// selector returns one that chooses by some of the given labels, by an expression about their keys and values, or
-// everything.
+// selector returns a selector by some of the given labels, by an expression about their keys and values, or one that
+// selects everything.
 func (d drawing) selector(some []map[string]string) *metav1.LabelSelector {
 	if d.chance(30, "everything") {
 		return &metav1.LabelSelector{}
@@ -134,8 +135,13 @@ func (d drawing) selector(some []map[string]string) *metav1.LabelSelector {
 	if len(values) == 0 || !d.chance(30, "expression") {
 		return s
 	}
-	e := metav1.LabelSelectorRequirement{Key: pick(d.t, slices.Sorted(maps.Keys(values)), "key"), Operator: pick(d.t, []metav1.LabelSelectorOperator{
-		metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist}, "operator")}
+	e := metav1.LabelSelectorRequirement{
+		Key: pick(d.t, slices.Sorted(maps.Keys(values)), "key"),
+		Operator: pick(d.t, []metav1.LabelSelectorOperator{
+			metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn,
+			metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
+		}, "operator"),
+	}
 	if e.Operator == metav1.LabelSelectorOpIn || e.Operator == metav1.LabelSelectorOpNotIn {
 		slices.Sort(values[e.Key])
 		e.Values = []string{pick(d.t, values[e.Key], "value")}
@@ -164,7 +170,7 @@ func (d drawing) protocols(named bool) []v1alpha2.ClusterNetworkPolicyProtocol {
 	return all
 }
 
-// port returns a number, or a range that begins or ends at or beside one of the universe's.
+// port returns a number, or a range that begins or ends at or next to one of the universe's.
 func (d drawing) port() *v1alpha2.Port {
 	n := pick(d.t, d.u.Ports, "port")
 	switch rapid.IntRange(0, 4).Draw(d.t, "kind of port") {

@@ -53,8 +53,8 @@ func cluster() refmodel.State {
 	return w
 }
 
-// TestDrawnPoliciesAreAdmitted draws policies and asks the two definitions of the kind, one of which must admit each.
-// All that policies can hold must occur.
+// TestDrawnPoliciesAreAdmitted draws policies and validates them by the two definitions of the kind. At least one
+// definition must admit each policy. All that policies can hold must occur.
 func TestDrawnPoliciesAreAdmitted(t *testing.T) {
 	standard, experimental := definition(t, "standard"), definition(t, "experimental")
 	seen := map[string]int{}
@@ -87,9 +87,8 @@ func TestDrawnPoliciesAreAdmitted(t *testing.T) {
 	}
 }
 
-// TestDrawnPoliciesAreJudged lets some policies at a time decide in both directions, on their own and beside one
-// another.
-func TestDrawnPoliciesAreJudged(t *testing.T) {
+// TestDrawnPoliciesAreEvaluated lets some policies at a time decide in both directions, on their own and together.
+func TestDrawnPoliciesAreEvaluated(t *testing.T) {
 	w, policies := cluster(), draw(1000)
 	addrs := []netip.Addr{netip.MustParseAddr("198.51.100.7"), w.Nodes[0].Addrs[0], w.Nodes[1].Addrs[0]}
 	for _, p := range w.Pods {

@@ -1,6 +1,7 @@
-// Package auth tells agents from others by their tokens.
+// Package auth authenticates agents by their tokens.
 //
-//	tokens := auth.New(reviewer, auth.Config{Audience: "weave-npc-relay", Accounts: []string{"kube-system:weave-npc"}}, observer)
+//	config := auth.Config{Audience: "weave-npc-relay", Accounts: []string{"kube-system:weave-npc"}}
+//	tokens := auth.New(reviewer, config, observer)
 //	handler = tokens.Protect(handler)
 //
 // The API server is asked for each token, by a TokenReview for the relay's own audience, so that a token that was made
@@ -23,10 +24,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// Reasons for which a token is refused, as metrics name them.
+// The reasons to refuse a token, as metrics name them.
 const (
 	ReasonAbsent      = "absent"      // the request has none
-	ReasonInvalid     = "invalid"     // the API server refuses it: forged, expired, of another audience, of a pod that is gone
+	ReasonInvalid     = "invalid"     // the API server refuses it: forged, expired, for another audience or pod gone
 	ReasonAccount     = "account"     // it is another account's
 	ReasonUnavailable = "unavailable" // the API server cannot be asked, and has not accepted the token lately
 )
@@ -38,7 +39,7 @@ const (
 	keepRefusal = 10 * time.Second
 	// outage is how long a token that was accepted is taken while the API server cannot be asked.
 	outage = time.Hour
-	// most is how many tokens are remembered; a stranger who sends more makes the relay forget refusals first.
+	// most is how many tokens are cached. Refusals are evicted first, if an unknown client sends more.
 	most = 20_000
 	// asking is how many reviews there are at the same time.
 	asking = 10
@@ -82,8 +83,8 @@ type verdict struct {
 
 // New returns a Tokens that knows none. It calls refused with the reason of each refusal.
 func New(reviewer Reviewer, config Config, refused func(reason string)) *Tokens {
-	return &Tokens{reviewer: reviewer, config: config, refused: refused, now: time.Now, slots: make(chan struct{}, asking),
-		known: make(map[[sha256.Size]byte]*verdict)}
+	return &Tokens{reviewer: reviewer, config: config, refused: refused, now: time.Now,
+		slots: make(chan struct{}, asking), known: make(map[[sha256.Size]byte]*verdict)}
 }
 
 // Protect returns a handler that passes on to next what comes from agents. The context of a request ends with its
@@ -164,7 +165,8 @@ func (t *Tokens) review(ctx context.Context, token string) (string, error) {
 	case <-ctx.Done():
 		return "", errors.Wrap(ctx.Err(), "waiting to ask the API server for a token")
 	}
-	answer, err := t.reviewer.Review(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{t.config.Audience}}})
+	answer, err := t.reviewer.Review(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{t.config.Audience}}})
 	if err != nil {
 		return "", errors.Wrap(err, "asking the API server for a token")
 	}
@@ -172,7 +174,9 @@ func (t *Tokens) review(ctx context.Context, token string) (string, error) {
 	switch {
 	case !s.Authenticated, !slices.Contains(s.Audiences, t.config.Audience):
 		return ReasonInvalid, nil
-	case !slices.ContainsFunc(t.config.Accounts, func(a string) bool { return s.User.Username == "system:serviceaccount:"+a }):
+	case !slices.ContainsFunc(t.config.Accounts, func(a string) bool {
+		return s.User.Username == "system:serviceaccount:"+a
+	}):
 		return ReasonAccount, nil
 	}
 	return "", nil
@@ -201,7 +205,8 @@ func (t *Tokens) forget() {
 		if !v.mu.TryLock() {
 			continue // being asked for
 		}
-		old := v.reason != "" || v.accepted.IsZero() || now.Sub(v.accepted) > outage || !v.expires.IsZero() && now.After(v.expires)
+		old := v.reason != "" || v.accepted.IsZero() || now.Sub(v.accepted) > outage ||
+			!v.expires.IsZero() && now.After(v.expires)
 		v.mu.Unlock()
 		if old {
 			delete(t.known, digest)
@@ -215,7 +220,8 @@ func (t *Tokens) forget() {
 	}
 }
 
-// expiry returns when a token that the API server has accepted expires; zero if it does not, or does not tell.
+// expiry returns when a token that the API server has accepted expires. It is zero if it does not expire or
+// does not contain the time.
 func expiry(token string) time.Time {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

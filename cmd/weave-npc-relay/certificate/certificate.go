@@ -1,7 +1,9 @@
 // Package certificate makes a certificate for relays and the objects that bring it to them and to agents, where nothing
 // else does.
 //
-//	yaml, err := certificate.Objects(certificate.Config{Namespace: "kube-system", Service: "weave-npc-relay", For: 365 * 24 * time.Hour})
+//	yaml, err := certificate.Objects(certificate.Config{
+//		Namespace: "kube-system", Service: "weave-npc-relay", For: 365 * 24 * time.Hour,
+//	})
 //
 // The authority's key is forgotten: it signs one certificate. The next certificate has another authority, and agents
 // trust both for a while.
@@ -47,9 +49,12 @@ func Objects(c Config) ([]byte, error) {
 	var out bytes.Buffer
 	for _, o := range []any{
 		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Name: c.Service + "-ca", Namespace: c.Namespace}, Data: map[string]string{"ca.crt": string(authority) + string(trusted)}},
-		&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: c.Service + "-tls", Namespace: c.Namespace},
-			Type: corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key}},
+			ObjectMeta: metav1.ObjectMeta{Name: c.Service + "-ca", Namespace: c.Namespace},
+			Data:       map[string]string{"ca.crt": string(authority) + string(trusted)}},
+		&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Name: c.Service + "-tls", Namespace: c.Namespace},
+			Type:       corev1.SecretTypeTLS,
+			Data:       map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key}},
 	} {
 		text, err := yaml.Marshal(o)
 		if err != nil {
@@ -87,8 +92,9 @@ func pair(name string, valid time.Duration) (authority, cert, key []byte, err er
 	if err != nil {
 		return nil, nil, nil, errors.Wrap(err, "making a key")
 	}
-	root := &x509.Certificate{Subject: pkix.Name{CommonName: "authority of " + name}, NotBefore: now, NotAfter: now.Add(valid), IsCA: true,
-		BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign}
+	root := &x509.Certificate{Subject: pkix.Name{CommonName: "authority of " + name},
+		NotBefore: now, NotAfter: now.Add(valid), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign}
 	if authority, err = sign(root, root, &signer.PublicKey, signer); err != nil {
 		return nil, nil, nil, err
 	}
@@ -96,8 +102,9 @@ func pair(name string, valid time.Duration) (authority, cert, key []byte, err er
 	if err != nil {
 		return nil, nil, nil, errors.Wrap(err, "making a key")
 	}
-	server := &x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: now, NotAfter: now.Add(valid),
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	server := &x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: now, NotAfter: now.Add(valid), BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if cert, err = sign(server, root, &own.PublicKey, signer); err != nil {
 		return nil, nil, nil, err
 	}

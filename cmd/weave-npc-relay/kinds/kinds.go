@@ -49,15 +49,22 @@ func (k *Kind) Path() string {
 func All() []*Kind {
 	return []*Kind{
 		{Name: "namespaces", Kind: "Namespace", Version: corev1.SchemeGroupVersion, strip: stripAs(stripNamespace),
-			New: func() runtime.Object { return &corev1.Namespace{} }, NewList: func() runtime.Object { return &corev1.NamespaceList{} }},
+			New:     func() runtime.Object { return &corev1.Namespace{} },
+			NewList: func() runtime.Object { return &corev1.NamespaceList{} }},
 		{Name: "pods", Kind: "Pod", Version: corev1.SchemeGroupVersion, PerSpace: true, strip: stripAs(stripPod),
-			New: func() runtime.Object { return &corev1.Pod{} }, NewList: func() runtime.Object { return &corev1.PodList{} }},
-		{Name: "networkpolicies", Kind: "NetworkPolicy", Version: networkingv1.SchemeGroupVersion, PerSpace: true, strip: stripAs(stripPolicy),
-			New: func() runtime.Object { return &networkingv1.NetworkPolicy{} }, NewList: func() runtime.Object { return &networkingv1.NetworkPolicyList{} }},
+			New:     func() runtime.Object { return &corev1.Pod{} },
+			NewList: func() runtime.Object { return &corev1.PodList{} }},
+		{Name: "networkpolicies", Kind: "NetworkPolicy", Version: networkingv1.SchemeGroupVersion, PerSpace: true,
+			strip:   stripAs(stripPolicy),
+			New:     func() runtime.Object { return &networkingv1.NetworkPolicy{} },
+			NewList: func() runtime.Object { return &networkingv1.NetworkPolicyList{} }},
 		{Name: "nodes", Kind: "Node", Version: corev1.SchemeGroupVersion, strip: stripAs(stripNode),
-			New: func() runtime.Object { return &corev1.Node{} }, NewList: func() runtime.Object { return &corev1.NodeList{} }},
-		{Name: "clusternetworkpolicies", Kind: "ClusterNetworkPolicy", Version: clusterPolicyVersion, Optional: true, strip: stripAs(stripClusterPolicy),
-			New: func() runtime.Object { return &clusterPolicy{} }, NewList: func() runtime.Object { return &clusterPolicyList{} }},
+			New:     func() runtime.Object { return &corev1.Node{} },
+			NewList: func() runtime.Object { return &corev1.NodeList{} }},
+		{Name: "clusternetworkpolicies", Kind: "ClusterNetworkPolicy", Version: clusterPolicyVersion, Optional: true,
+			strip:   stripAs(stripClusterPolicy),
+			New:     func() runtime.Object { return &clusterPolicy{} },
+			NewList: func() runtime.Object { return &clusterPolicyList{} }},
 	}
 }
 
@@ -77,7 +84,8 @@ func NewCodecs() (*Codecs, error) {
 		}
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	return &Codecs{Scheme: scheme, Factory: serializer.NewCodecFactory(scheme), Parameters: runtime.NewParameterCodec(scheme)}, nil
+	return &Codecs{Scheme: scheme, Factory: serializer.NewCodecFactory(scheme),
+		Parameters: runtime.NewParameterCodec(scheme)}, nil
 }
 
 // Serializer returns what a kind is served with: kinds of custom resources know no protobuf.

@@ -11,7 +11,7 @@ import (
 const (
 	// policyAnnotations is the prefix of the annotations of policies that are for weave-npc.
 	policyAnnotations = "weave-npc/"
-	// isolationAnnotation is the annotation of namespaces in which Kubernetes 1.6 had its isolation.
+	// isolationAnnotation is the annotation that isolated namespaces in Kubernetes 1.6.
 	isolationAnnotation = "net.beta.kubernetes.io/network-policy"
 )
 
@@ -41,8 +41,10 @@ func stripPolicy(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
 }
 
 func stripClusterPolicy(p *clusterPolicy) *clusterPolicy {
-	return &clusterPolicy{TypeMeta: metav1.TypeMeta{APIVersion: clusterPolicyVersion.String(), Kind: "ClusterNetworkPolicy"},
-		ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec}
+	return &clusterPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterPolicyVersion.String(), Kind: "ClusterNetworkPolicy"},
+		ObjectMeta: metaOfPolicy(&p.ObjectMeta), Spec: p.Spec,
+	}
 }
 
 func metaOfPolicy(m *metav1.ObjectMeta) metav1.ObjectMeta {
@@ -63,7 +65,8 @@ func stripPod(p *corev1.Pod) *corev1.Pod {
 	out.DeletionTimestamp = p.DeletionTimestamp
 	if c := metav1.GetControllerOfNoCopy(p); c != nil {
 		controls := true
-		out.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, Controller: &controls}}
+		out.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, Controller: &controls}}
 	}
 	out.Spec.NodeName = p.Spec.NodeName
 	out.Spec.HostNetwork = p.Spec.HostNetwork
@@ -85,7 +88,8 @@ func stripStatus(s, out *corev1.PodStatus) {
 		}
 	}
 	if last := lastStart(s); !last.IsZero() {
-		out.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: last}}}}
+		out.ContainerStatuses = []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: last}}}}
 	}
 }
 
@@ -97,7 +101,8 @@ func withNamedPorts(containers []corev1.Container) []corev1.Container {
 		var named []corev1.ContainerPort
 		for _, p := range c.Ports {
 			if p.Name != "" {
-				named = append(named, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
+				named = append(named,
+					corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
 			}
 		}
 		if named != nil {
@@ -116,7 +121,8 @@ func lastStart(s *corev1.PodStatus) metav1.Time {
 			last = t
 		}
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+	all := [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses}
+	for _, statuses := range all {
 		for i := range statuses {
 			for _, state := range []*corev1.ContainerState{&statuses[i].State, &statuses[i].LastTerminationState} {
 				if state.Running != nil {

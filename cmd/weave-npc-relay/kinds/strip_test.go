@@ -117,7 +117,7 @@ func TestStripKeepsEveryFact(t *testing.T) {
 	}
 }
 
-// TestPoliciesKeepTheirSpecAndTheirAnnotationsForWeaveNPC, and nothing else but what tells them from others.
+// TestPoliciesKeepTheirSpecAndTheirAnnotationsForWeaveNPC, and nothing else but what identifies them.
 func TestPoliciesKeepTheirSpecAndTheirAnnotationsForWeaveNPC(t *testing.T) {
 	m := metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "u", ResourceVersion: "5", CreationTimestamp: metav1.Unix(1, 0), Generation: 3,
 		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"weave-npc/x": "1", "kubectl.kubernetes.io/last-applied-configuration": "{}"},

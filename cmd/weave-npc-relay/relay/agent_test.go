@@ -21,7 +21,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/lab/apiserver"
 )
 
-// agent is the source of a weave-npc, and what it has told.
+// agent is the source of a weave-npc, and what it has reported.
 type agent struct {
 	*cluster.Cluster
 	synced atomic.Bool
@@ -96,7 +96,7 @@ func (a *agent) state() map[string]string {
 }
 
 // TestAgentsFollowThroughRelaysThatDie has an agent follow the churn of a real API server through two relays, which die
-// one after the other. It knows what another agent knows that asks the API server, and lists nothing anew.
+// one after the other. It knows what an agent knows that asks the API server directly, and lists nothing again.
 func TestAgentsFollowThroughRelaysThatDie(t *testing.T) {
 	w := newHarness(t)
 	random := rand.New(rand.NewPCG(1, 1))

@@ -26,14 +26,14 @@ const fleetSize, kindsEach = 30, 3
 // followedKinds returns the kinds that agents follow where no policy needs another one.
 func followedKinds() []string { return []string{"namespaces", "pods", "networkpolicies"} }
 
-// fleet is many agents, and one beside them that knows no relay.
+// fleet is many agents with a relay, and one without.
 type fleet struct {
 	*harness
 	agents []*agent
 	direct *agent
 }
 
-// newFleet runs agents in a world that has some of each kind, and waits until they have listed everything.
+// newFleet runs agents in a cluster that has some objects of each kind, and waits until they have listed everything.
 func newFleet(t *testing.T, w *harness, direct kubernetes.Interface, spread time.Duration, relays ...*running) *fleet {
 	t.Helper()
 	f := &fleet{harness: w, direct: w.runAgent(t)}
@@ -129,7 +129,7 @@ func (f *fleet) alike(when string) {
 	})
 }
 
-// furnish makes one of each kind that agents follow, beside the namespaces.
+// furnish creates an object of each kind that agents follow, besides the namespaces.
 func (w *harness) furnish() {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -154,7 +154,7 @@ func (w *harness) touch(value string) {
 }
 
 // stir changes a pod several times a second until the test ends, and leaves the other kinds alone: the versions of a
-// kind to which nothing happens fall behind those of the API server. Each version of the pod is told.
+// kind to which nothing happens fall behind those of the API server. Each version of the pod is passed to changed.
 func (w *harness) stir(changed func(version string)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
@@ -213,7 +213,7 @@ func (w *harness) expiredNothing(r *running) {
 }
 
 // TestVersionsOfAQuietKindAreSecondsOld though nothing happens to it: what an agent has of it follows what the API
-// server has of other kinds, by less than the time for which a new relay is not ready.
+// server has of other kinds. The delay is shorter than the time until a new relay is ready.
 func TestVersionsOfAQuietKindAreSecondsOld(t *testing.T) {
 	t.Parallel()
 	w := newHarness(t)
@@ -282,8 +282,8 @@ func TestTheOnlyRelayDies(t *testing.T) {
 }
 
 // TestSeveralAPIServers of one etcd, each a bit behind or before the other, stand before the relays and the agents, as
-// in a cluster whose control plane has several nodes. Relays and agents are led from one to the other again and again,
-// and one of the servers goes. Nobody lists anew.
+// in a cluster whose control plane has several nodes. The connections of relays and agents are redirected from one to
+// the other again and again, and one of the servers stops. No agent and no relay lists again.
 func TestSeveralAPIServers(t *testing.T) {
 	t.Parallel()
 	w := newHarness(t)
@@ -303,14 +303,14 @@ func TestSeveralAPIServers(t *testing.T) {
 	_, before := f.lists()
 	for round := range 6 {
 		for i, l := range lines {
-			l.lead(t, servers[(i+round+1)%2])
+			l.redirect(t, servers[(i+round+1)%2])
 		}
 		w.touch(fmt.Sprintf("round-%d", round))
 		f.alike(fmt.Sprintf("round %d", round))
 	}
 	w.must(other.StopAPI())
 	for _, l := range lines {
-		l.lead(t, w.config)
+		l.redirect(t, w.config)
 	}
 	relays[0].stop()
 	w.touch("one-of-each")
@@ -326,8 +326,8 @@ func TestSeveralAPIServers(t *testing.T) {
 	}
 }
 
-// TestListsAreSpread where nobody has the versions of agents any more: the API server has been started anew, and the
-// relay is dead, or had to list itself. Each kind of each agent is listed once, and not all at the same time; by the
+// TestListsAreSpread when neither the relay nor the API server has the versions of agents any more: the API server has
+// been restarted, and the relay is dead, or had to list itself. Each kind of each agent is listed once, and not all at the same time; by the
 // relay, if there is one.
 func TestListsAreSpread(t *testing.T) {
 	t.Run("without_a_relay", func(t *testing.T) { listsAreSpread(t, false) })

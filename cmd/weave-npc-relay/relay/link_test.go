@@ -26,7 +26,7 @@ func newLink(t *testing.T, config *rest.Config) (*link, *rest.Config) {
 	t.Helper()
 	l := &link{conns: map[net.Conn]bool{}}
 	l.resume = sync.NewCond(&l.mu)
-	l.lead(t, config)
+	l.redirect(t, config)
 	var err error
 	if l.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -43,8 +43,8 @@ func newLink(t *testing.T, config *rest.Config) (*link, *rest.Config) {
 	return l, out
 }
 
-// lead has new connections go to an API server, and cuts those that there are.
-func (l *link) lead(t *testing.T, to *rest.Config) {
+// redirect directs new connections to an API server, and closes the existing ones.
+func (l *link) redirect(t *testing.T, to *rest.Config) {
 	dial, host := to.Dial, to.Host[len("https://"):]
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -63,12 +63,6 @@ func heap() float64 {
 	return float64(s.HeapAlloc) / 1e6
 }
 
-// hasListed reports whether a relay has listed all that a stock has, by what it answers at /readyz. A stock does not
-// say whether it has the kind that an API server may lack.
-func hasListed(why string) bool {
-	return !strings.Contains(why, "not listed") && strings.Count(why, "known") <= 1
-}
-
 // TestMemory measures what a relay, an agent and an informer of client-go hold of many pods (make bench-relay).
 func TestMemory(t *testing.T) {
 	if os.Getenv(measureVariable) == "" {
@@ -90,7 +84,7 @@ func TestMemory(t *testing.T) {
 				return func() bool {
 					answer := httptest.NewRecorder()
 					r.Metrics().ServeHTTP(answer, httptest.NewRequest("GET", "/readyz", nil))
-					return hasListed(answer.Body.String())
+					return !strings.Contains(answer.Body.String(), "not listed") && strings.Count(answer.Body.String(), "known") <= 1
 				}
 			},
 			"agent": func(ctx context.Context) func() bool {

@@ -24,28 +24,35 @@ func newMetrics(registry prometheus.Registerer, ready func() string) *metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weavenpcrelay_" + name, Help: help}, []string{"kind"})
 	}
 	counter := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpcrelay_" + name, Help: help}, []string{label})
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpcrelay_" + name, Help: help},
+			[]string{label})
 	}
 	m := &metrics{
-		watchers:   gauge("watchers", "Watches of agents that are open."),
-		lag:        gauge("upstream_silence_seconds", "Time since the API server's watch brought anything; it is renewed every two seconds."),
+		watchers: gauge("watchers", "Watches of agents that are open."),
+		lag: gauge("upstream_silence_seconds",
+			"Time since the API server's watch brought anything; it is renewed every two seconds."),
 		deliveries: counter("deliveries_total", "Events passed on to agents, without bookmarks.", "kind"),
-		writes:     counter("writes_total", "Writes to agents' connections; events that are close together share one.", "kind"),
-		heartbeats: counter("bookmarks_total", "Bookmarks that told agents that nothing is missing.", "kind"),
-		reconnects: counter("upstream_reconnects_total", "Times that the API server's watch was made again after it broke.", "kind"),
-		failures:   counter("upstream_failures_total", "Lists and watches of the API server that failed.", "kind"),
-		expired:    counter("expired_total", "Agents that were told that their version is too old (410), so that they list anew.", "kind"),
-		slow:       counter("slow_agents_total", "Watches that were ended because their agent did not read.", "kind"),
-		refused:    counter("rejected_tokens_total", "Requests refused for their token, by reason.", "reason"),
+		writes: counter("writes_total",
+			"Writes to agents' connections; events that are close together share one.", "kind"),
+		heartbeats: counter("bookmarks_total", "Bookmarks that confirm to agents that no event is missing.", "kind"),
+		reconnects: counter("upstream_reconnects_total",
+			"Times that the API server's watch was made again after it broke.", "kind"),
+		failures: counter("upstream_failures_total", "Lists and watches of the API server that failed.", "kind"),
+		expired: counter("expired_total",
+			"Requests of agents whose version is too old (410), so that they list again.", "kind"),
+		slow:    counter("slow_agents_total", "Watches that were ended because their agent did not read.", "kind"),
+		refused: counter("rejected_tokens_total", "Requests refused for their token, by reason.", "reason"),
 	}
-	m.ready = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weavenpcrelay_ready", Help: "Whether agents may use this replica: 1 or 0."},
+	m.ready = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weavenpcrelay_ready",
+		Help: "Whether agents may use this replica: 1 or 0."},
 		func() float64 {
 			if ready() == "" {
 				return 1
 			}
 			return 0
 		})
-	registry.MustRegister(m.watchers, m.lag, m.deliveries, m.writes, m.heartbeats, m.reconnects, m.failures, m.expired, m.slow, m.refused, m.ready)
+	registry.MustRegister(m.watchers, m.lag, m.deliveries, m.writes, m.heartbeats, m.reconnects, m.failures,
+		m.expired, m.slow, m.refused, m.ready)
 	for _, reason := range []string{auth.ReasonAbsent, auth.ReasonInvalid, auth.ReasonAccount, auth.ReasonUnavailable} {
 		m.refused.WithLabelValues(reason)
 	}
@@ -65,9 +72,13 @@ type observer struct {
 
 func (m *metrics) observer(k *kinds.Kind, log *slog.Logger) *observer {
 	m.lag.WithLabelValues(k.Name)
-	return &observer{kind: k.Name, log: log, watchers: m.watchers.WithLabelValues(k.Name), delivered: m.deliveries.WithLabelValues(k.Name),
-		written: m.writes.WithLabelValues(k.Name), heartbeat: m.heartbeats.WithLabelValues(k.Name), reconnected: m.reconnects.WithLabelValues(k.Name),
-		failed: m.failures.WithLabelValues(k.Name), old: m.expired.WithLabelValues(k.Name), slow: m.slow.WithLabelValues(k.Name)}
+	return &observer{
+		kind: k.Name, log: log,
+		watchers: m.watchers.WithLabelValues(k.Name), delivered: m.deliveries.WithLabelValues(k.Name),
+		written: m.writes.WithLabelValues(k.Name), heartbeat: m.heartbeats.WithLabelValues(k.Name),
+		reconnected: m.reconnects.WithLabelValues(k.Name), failed: m.failures.WithLabelValues(k.Name),
+		old: m.expired.WithLabelValues(k.Name), slow: m.slow.WithLabelValues(k.Name),
+	}
 }
 
 // Watching implements serve.Observer.
@@ -106,7 +117,7 @@ func (o *observer) Failed(doing string, err error) {
 		return
 	}
 	o.logged = time.Now()
-	o.log.Warn("the API server fails, will be tried again for ever", "kind", o.kind, "doing", doing, "err", err)
+	o.log.Warn("the API server fails, will be retried indefinitely", "kind", o.kind, "doing", doing, "err", err)
 }
 
 // lags writes how long each kind has been silent.

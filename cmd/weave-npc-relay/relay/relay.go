@@ -93,8 +93,10 @@ func New(config Config, log *slog.Logger) (*Relay, error) {
 		return nil, err
 	}
 	r.metrics = newMetrics(r.registry, r.unready)
-	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	r.tokens = auth.New(reviewer{client}, config.Tokens, func(reason string) { r.metrics.refused.WithLabelValues(reason).Inc() })
+	r.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.tokens = auth.New(reviewer{client}, config.Tokens,
+		func(reason string) { r.metrics.refused.WithLabelValues(reason).Inc() })
 	for _, k := range kinds.All() {
 		f := &followed{kind: k, observer: r.metrics.observer(k, log), unknown: k.Optional}
 		if f.client, err = r.codecs.Client(k, config.API); err != nil {
@@ -110,7 +112,8 @@ func New(config Config, log *slog.Logger) (*Relay, error) {
 type reviewer struct{ client kubernetes.Interface }
 
 // Review implements auth.Reviewer.
-func (r reviewer) Review(ctx context.Context, review *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
+func (r reviewer) Review(ctx context.Context, review *authenticationv1.TokenReview,
+) (*authenticationv1.TokenReview, error) {
 	return r.client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 }
 
@@ -158,7 +161,7 @@ func (r *Relay) askKinds(ctx context.Context) {
 	presence, err := r.presence.Discover(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.log.Warn("the API server does not tell whether it has cluster network policies", "err", err)
+			r.log.Warn("the API server does not report whether it has cluster network policies", "err", err)
 		}
 		return
 	}
@@ -208,7 +211,8 @@ func (r *Relay) unreadyFor(f *followed) string {
 	case !ok, reached.Listed.IsZero():
 		return "not listed yet"
 	case !reached.Fresh:
-		return fmt.Sprintf("the API server's watch is broken, or has been silent for %s", reached.Silent.Round(time.Second))
+		return fmt.Sprintf("the API server's watch is broken, or has been silent for %s",
+			reached.Silent.Round(time.Second))
 	}
 	if left := r.config.ReadyAfter - time.Since(reached.Listed); left > 0 && !late {
 		return fmt.Sprintf("agents' versions may be older than the list, for another %s", left.Round(time.Second))

@@ -154,7 +154,7 @@ func TestReflectorsKnowTheSameThroughARelay(t *testing.T) {
 		}
 	}
 	if metrics := r.get(t, "/metrics"); !strings.Contains(metrics, `weavenpcrelay_expired_total{kind="pods"} 0`) {
-		t.Error("an agent had to list anew")
+		t.Error("an agent had to list again")
 	}
 }
 
@@ -399,7 +399,7 @@ func TestOnlyAgentsRead(t *testing.T) {
 		t.Errorf("while the API server is away: status %d", got)
 	}
 	if got := ask("GET", "/api/v1/pods?resourceVersion=0", fresh); got != 503 {
-		t.Errorf("a token that nobody has seen, while the API server is away: status %d", got)
+		t.Errorf("an unknown token, while the API server is away: status %d", got)
 	}
 }
 
@@ -473,7 +473,7 @@ func (w *harness) createClusterPolicy(admin dynamic.Interface, name string, spec
 	w.must(err)
 }
 
-// TestAKindThatTheAPIServerMayLack is served while the API server has it, with the fields that nobody here knows. The
+// TestAKindThatTheAPIServerMayLack is served while the API server has it, with fields that the relay does not know. The
 // relay stays ready when it comes: no agent has a version of it.
 func TestAKindThatTheAPIServerMayLack(t *testing.T) {
 	w := newHarness(t)

@@ -169,7 +169,7 @@ func pointers[T any, P interface {
 	return objects
 }
 
-// watch streams what there is, if that is asked for, and then the changes if they are followed.
+// watch streams the existing objects, if that is requested, and then the changes if they are followed.
 func (s *stock) watch(w http.ResponseWriter, r *http.Request, version schema.GroupVersion, objects []k8sruntime.Object, followed bool) {
 	q := r.URL.Query()
 	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")

@@ -29,7 +29,7 @@ type frames struct {
 	next          int
 }
 
-// eventKey tells an event of the cache from others: it hands the same object to all watches.
+// eventKey identifies an event of the cache, which hands the same object to all watches.
 type eventKey struct {
 	object runtime.Object
 	typ    watch.EventType
@@ -63,7 +63,8 @@ func (e *encodings) of(r *http.Request) (*frames, error) {
 	}
 	version := e.kind.Version
 	f := &frames{mediaType: info.MediaType, object: serializer.EncoderForVersion(info.Serializer, version),
-		event: serializer.EncoderForVersion(info.StreamSerializer.Serializer, version), framer: info.StreamSerializer.Framer, byEvent: map[eventKey]*frame{}}
+		event:  serializer.EncoderForVersion(info.StreamSerializer.Serializer, version),
+		framer: info.StreamSerializer.Framer, byEvent: map[eventKey]*frame{}}
 	if info.MediaType != runtime.ContentTypeJSON {
 		f.mediaType += ";stream=watch"
 	}

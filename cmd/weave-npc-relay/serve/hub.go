@@ -26,8 +26,9 @@ type hub struct {
 
 	mu      sync.Mutex
 	members map[*stream]bool // value: is owed a bookmark
-	handed  uint64           // the version of the last event that members have been handed: they will be handed all that come after
-	ended   bool
+	// handed is the version of the last event that members have been handed. They will be handed all later events.
+	handed uint64
+	ended  bool
 
 	// of run
 	collected []collected
@@ -44,8 +45,8 @@ type collected struct {
 // newHub begins a hub at the version that a stream has.
 func newHub(s *stream, open func(context.Context, uint64) (watch.Interface, error)) *hub {
 	ctx, stop := context.WithCancel(context.Background())
-	h := &hub{bookmarker: bookmarker{kind: s.kind, source: s.source, frames: s.frames}, observer: s.observer, open: open, stop: stop,
-		members: map[*stream]bool{}, handed: s.last}
+	h := &hub{bookmarker: bookmarker{kind: s.kind, source: s.source, frames: s.frames}, observer: s.observer,
+		open: open, stop: stop, members: map[*stream]bool{}, handed: s.last}
 	go h.run(ctx)
 	return h
 }
@@ -75,7 +76,7 @@ func (h *hub) leave(s *stream) {
 	}
 }
 
-// over reports whether nobody can join any more.
+// over reports whether no stream can join any more.
 func (h *hub) over() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,7 +167,7 @@ func (h *hub) collect(e watch.Event) bool {
 	return err == nil
 }
 
-// handOn hands all members what has been gathered.
+// handOn hands all members what has been collected.
 func (h *hub) handOn() {
 	if len(h.collected) == 0 {
 		return

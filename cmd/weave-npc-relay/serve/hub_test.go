@@ -127,8 +127,8 @@ type agent struct {
 	joined int // watches that have caught up
 }
 
-// follow watches until the agent has a version, or as many events and bookmarks as it wants. It reads slowly if it is
-// told to pause.
+// follow watches until the agent has a version, or as many events and bookmarks as it wants. It pauses
+// between reads if pause is set.
 func (a *agent) follow(t *testing.T, k *Kind, f *frames, until *atomic.Uint64, want int, pause time.Duration) {
 	done := func() bool { return len(a.got) >= want || until.Load() > 0 && a.version() >= until.Load() }
 	for !done() {
@@ -275,7 +275,7 @@ func TestAgentsThatJoinUnderChurn(t *testing.T) {
 	}
 }
 
-// TestAHubIsMadeAgain watches the cache anew when the cache has ended its watch, as it does when a watch takes no event
+// TestAHubIsMadeAgain watches the cache again when the cache has ended its watch, as it does when a watch takes no event
 // in time: agents do not notice. They do if it cannot.
 func TestAHubIsMadeAgain(t *testing.T) {
 	s := start(t, 10, upstream.Reached{Event: 10, Version: 10}, caughtUp)

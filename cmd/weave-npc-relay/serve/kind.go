@@ -50,7 +50,8 @@ func (k *Kind) Start(source upstream.Source) error {
 		Storage: source, Versioner: source.Versioner(), GroupResource: k.kind.Resource().GroupResource(),
 		EventsHistoryWindow: cacher.DefaultEventFreshDuration, ResourcePrefix: prefix,
 		KeyFunc:      func(o runtime.Object) (string, error) { return keyOf(prefix, o) },
-		GetAttrsFunc: attributes, NewFunc: k.kind.New, NewListFunc: k.kind.NewList, Codec: k.codecs.Factory.LegacyCodec(k.kind.Version),
+		GetAttrsFunc: attributes, NewFunc: k.kind.New, NewListFunc: k.kind.NewList,
+		Codec: k.codecs.Factory.LegacyCodec(k.kind.Version),
 	})
 	if err != nil {
 		return errors.Wrapf(err, "making the cache of %s", k.kind.Name)
@@ -127,8 +128,8 @@ func (k lister) List(ctx context.Context, o *metainternalversion.ListOptions) (r
 		return nil, err
 	}
 	list := k.kind.NewList()
-	err = cache.GetList(ctx, "/"+k.kind.Name, storage.ListOptions{ResourceVersion: o.ResourceVersion, ResourceVersionMatch: o.ResourceVersionMatch,
-		Predicate: predicate, Recursive: true}, list)
+	err = cache.GetList(ctx, "/"+k.kind.Name, storage.ListOptions{ResourceVersion: o.ResourceVersion,
+		ResourceVersionMatch: o.ResourceVersionMatch, Predicate: predicate, Recursive: true}, list)
 	if err != nil {
 		k.expired(err)
 		return nil, err
@@ -152,15 +153,17 @@ func (k *Kind) watch(ctx context.Context, o *metainternalversion.ListOptions, f 
 		return nil, err
 	}
 	listing := o.SendInitialEvents != nil && *o.SendInitialEvents
-	s := &stream{bookmarker: bookmarker{kind: k.kind, source: source, frames: f}, observer: k.observer, out: newSendQueue(), last: start,
-		listing: listing, bookmarks: o.AllowWatchBookmarks && start > 0, catchUp: k.joinOrBegin}
+	s := &stream{bookmarker: bookmarker{kind: k.kind, source: source, frames: f}, observer: k.observer,
+		out: newSendQueue(), last: start, listing: listing,
+		bookmarks: o.AllowWatchBookmarks && start > 0, catchUp: k.joinOrBegin}
 	if start == 0 && !listing {
-		s.catchUp = never // such a watch begins with all objects, and nobody tells which is the last
+		s.catchUp = never // such a watch begins with all objects, and the last of them is not marked
 	} else if !listing && k.join(s) {
 		return s, nil
 	}
-	s.from, err = cache.Watch(ctx, "/"+k.kind.Name, storage.ListOptions{ResourceVersion: o.ResourceVersion, ResourceVersionMatch: o.ResourceVersionMatch,
-		Predicate: predicate, Recursive: true, SendInitialEvents: o.SendInitialEvents})
+	s.from, err = cache.Watch(ctx, "/"+k.kind.Name, storage.ListOptions{ResourceVersion: o.ResourceVersion,
+		ResourceVersionMatch: o.ResourceVersionMatch, Predicate: predicate, Recursive: true,
+		SendInitialEvents: o.SendInitialEvents})
 	if err != nil {
 		return nil, err
 	}
@@ -206,18 +209,21 @@ func (k *Kind) join(s *stream) bool {
 	return current && h != nil && h.join(s)
 }
 
-// predicate returns what a request selects. A watch of a part could not be told what it has reached, so that there is
-// none.
+// predicate returns what a request selects. There are no watches of a part, because
+// they could get no bookmarks.
 func (k *Kind) predicate(o *metainternalversion.ListOptions) (storage.SelectionPredicate, error) {
 	if o.LabelSelector != nil && !o.LabelSelector.Empty() || o.FieldSelector != nil && !o.FieldSelector.Empty() {
-		return storage.SelectionPredicate{}, apierrors.NewBadRequest("a relay serves all " + k.kind.Name + " or none: it takes no selectors")
+		return storage.SelectionPredicate{}, apierrors.NewBadRequest(
+			"a relay serves all " + k.kind.Name + " or none: it takes no selectors")
 	}
-	return storage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), GetAttrs: attributes, Limit: o.Limit, Continue: o.Continue}, nil
+	return storage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), GetAttrs: attributes,
+		Limit: o.Limit, Continue: o.Continue}, nil
 }
 
 // absent is the answer of an API server that lacks a kind.
 func (k *Kind) absent(verb string) error {
-	return apierrors.NewGenericServerResponse(http.StatusNotFound, verb, k.kind.Resource().GroupResource(), "", "", 0, true)
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, verb, k.kind.Resource().GroupResource(),
+		"", "", 0, true)
 }
 
 // expired counts an error if it is that a version is too old.

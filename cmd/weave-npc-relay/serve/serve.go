@@ -34,7 +34,7 @@ import (
 	etcdfeature "k8s.io/apiserver/pkg/storage/feature"
 )
 
-// Observer is told what happens to the watches of a kind; its methods may be called by several goroutines.
+// Observer is notified of what happens to the watches of a kind; its methods may be called by several goroutines.
 type Observer interface {
 	// Watching is called with 1 for each watch that begins and -1 for each that ends.
 	Watching(delta int)
@@ -44,7 +44,7 @@ type Observer interface {
 	Heartbeat()
 	// Written is called with each write of a watch.
 	Written()
-	// Expired is called when an agent is told that its version is too old.
+	// Expired is called when an agent gets the answer that its version is too old.
 	Expired()
 	// Slow is called when a watch is ended because its agent does not read.
 	Slow()
@@ -59,8 +59,7 @@ const (
 	largest = 64 << 10
 )
 
-// progressing answers that the storage tells of progress, without which there are no streaming lists. It does: see
-// package upstream.
+// progressing reports that the storage notifies of progress, as streaming lists require. It does: see package upstream.
 type progressing struct {
 	etcdfeature.FeatureSupportChecker
 }
@@ -88,8 +87,9 @@ func Handler(k *Kind) http.Handler {
 	scope := &handlers.RequestScope{
 		Namer:      handlers.ContextBasedNaming{Namer: runtime.Namer(meta.NewAccessor()), ClusterScoped: true},
 		Serializer: k.codecs.Serializer(k.kind), ParameterCodec: k.codecs.Parameters,
-		Creater: k.codecs.Scheme, Convertor: k.codecs.Scheme, Defaulter: k.codecs.Scheme, Typer: k.codecs.Scheme, UnsafeConvertor: k.codecs.Scheme,
-		TableConvertor: l, Resource: k.kind.Resource(), Kind: k.kind.GroupVersionKind(), MetaGroupVersion: metav1.SchemeGroupVersion,
+		Creater: k.codecs.Scheme, Convertor: k.codecs.Scheme, Defaulter: k.codecs.Scheme, Typer: k.codecs.Scheme,
+		UnsafeConvertor: k.codecs.Scheme, TableConvertor: l,
+		Resource: k.kind.Resource(), Kind: k.kind.GroupVersionKind(), MetaGroupVersion: metav1.SchemeGroupVersion,
 		HubGroupVersion: k.kind.Version,
 	}
 	return &handler{Kind: k, scope: scope, list: handlers.ListResource(l, nil, scope, false, shortest),
@@ -102,7 +102,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a relay only lists and watches", http.StatusMethodNotAllowed)
 		return
 	}
-	guarded := &writer{ResponseWriter: w, control: http.NewResponseController(w), observer: h.observer, timeout: timeout}
+	guarded := &writer{ResponseWriter: w, control: http.NewResponseController(w), observer: h.observer,
+		timeout: timeout}
 	defer guarded.end()
 	if watching := r.URL.Query().Get("watch"); watching != "" && watching != "false" && watching != "0" {
 		if err := h.serveWatch(guarded, r); err != nil {
@@ -110,8 +111,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	info := &request.RequestInfo{IsResourceRequest: true, Path: r.URL.Path, Verb: "list", APIGroup: h.kind.Version.Group,
-		APIVersion: h.kind.Version.Version, Resource: h.kind.Name}
+	info := &request.RequestInfo{IsResourceRequest: true, Path: r.URL.Path, Verb: "list",
+		APIGroup: h.kind.Version.Group, APIVersion: h.kind.Version.Version, Resource: h.kind.Name}
 	h.list.ServeHTTP(guarded, r.WithContext(request.WithRequestInfo(r.Context(), info)))
 }
 
@@ -180,7 +181,7 @@ func (w *writer) begin(mediaType string) {
 	w.Flush()
 }
 
-// writeAll writes what an outbox gets until its end, or the agent is gone.
+// writeAll writes what a send queue gets until its end, or until the agent is gone.
 func (w *writer) writeAll(out *sendQueue) {
 	var buffer []byte
 	for bursts := out.take(nil); len(bursts) > 0; bursts = out.take(bursts) {

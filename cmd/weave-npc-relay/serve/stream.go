@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// heartbeat is how often an agent is told what it has reached; after three that are missing it takes the relay for
-// broken.
+// heartbeat is the period of bookmarks. An agent takes the relay for broken if three of them are missing.
 const heartbeat = time.Second
 
 // stream is the watch of one agent. Until it has caught up it has a watch of the cache, from which it takes events at
@@ -23,7 +22,7 @@ type stream struct {
 	catchUp   func(*stream) bool
 	out       *sendQueue
 	last      uint64 // the version that the agent has, once everything is written that is waiting
-	listing   bool   // initial events are being passed on, or nobody tells when they have been
+	listing   bool   // initial events are being passed on, or their end is not known
 	bookmarks bool   // bookmarks are wanted, and can be given
 	hub       *hub   // once it has caught up
 	slot      int    // of the hub
@@ -32,7 +31,7 @@ type stream struct {
 	events  int // of those that wait, without bookmarks
 }
 
-// begin begins to fill the outbox, until ctx ends. What it returns ends that, and waits for it.
+// begin begins to fill the send queue, until ctx ends. What it returns ends that, and waits for it.
 func (s *stream) begin(ctx context.Context, cancel context.CancelFunc) func() {
 	closing := context.AfterFunc(ctx, s.out.close)
 	var running sync.WaitGroup

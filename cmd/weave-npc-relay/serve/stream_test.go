@@ -285,7 +285,7 @@ func TestAnAgentThatFallsFarBehind(t *testing.T) {
 			sent := make(chan int)
 			go func() {
 				defer close(sent)
-				for v := range backlog + 1 { // the fake watcher drops nothing: it blocks when nobody reads
+				for v := range backlog + 1 { // the fake watcher drops nothing: it blocks without a reader
 					s.cache.Modify(pod(11 + v))
 				}
 			}()
@@ -339,6 +339,6 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 			t.Errorf("error %v, ended %d times", err, c.slow.Load())
 		}
 	case <-ctx.Done():
-		t.Error("the write waits for ever")
+		t.Error("the write waits indefinitely")
 	}
 }

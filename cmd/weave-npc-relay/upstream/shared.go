@@ -41,7 +41,7 @@ func (s *shared) get(ctx context.Context) (uint64, error) {
 	}
 }
 
-// run asks as long as somebody waits.
+// run asks as long as a caller waits.
 func (s *shared) run() {
 	for {
 		s.mu.Lock()

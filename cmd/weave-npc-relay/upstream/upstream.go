@@ -1,12 +1,12 @@
-// Package upstream reads one kind of objects from an API server, in the form in which the watch cache of
-// k8s.io/apiserver reads them from etcd.
+// Package upstream reads one kind of objects from an API server, in the form that the watch cache of k8s.io/apiserver
+// reads from etcd.
 //
 //	store := upstream.New(kind, client, observer)
 //	cache, err := cacher.NewCacherFromConfig(cacher.Config{Storage: store, ...})
 //	store.Reached() // how far its watch has come, and whether it stands
 //
-// What goes wrong on the way is tried again here: the cache ends all its watchers at any error, so that it is told of
-// one alone, that a version is too old. Objects are stripped to what agents need, and updates that change nothing of
+// Package upstream retries after errors itself. The cache ends all its watchers at any error, so it gets only one: that
+// a version is too old. Objects are stripped to what agents need, and updates that change nothing of
 // that become progress.
 package upstream
 
@@ -37,7 +37,7 @@ import (
 // server by that, by one renewal, and by the time of the answer, however little happens to the kind.
 const asking = 5 * time.Second
 
-// Observer is told what happens; its methods may be called by several goroutines.
+// Observer is notified of what happens; its methods may be called by several goroutines.
 type Observer interface {
 	// Reconnected is called when a watch is made again after it broke.
 	Reconnected()
@@ -92,8 +92,8 @@ func (s *store) IsWatchListSemanticsUnSupported() bool { return true }
 // GetList lists a page of all objects; it returns only when it could, when the list is expired, or when the store is
 // closed.
 func (s *store) GetList(_ context.Context, _ string, o storage.ListOptions, into runtime.Object) error {
-	options := metav1.ListOptions{Limit: o.Predicate.Limit, Continue: o.Predicate.Continue, ResourceVersion: o.ResourceVersion,
-		ResourceVersionMatch: o.ResourceVersionMatch}
+	options := metav1.ListOptions{Limit: o.Predicate.Limit, Continue: o.Predicate.Continue,
+		ResourceVersion: o.ResourceVersion, ResourceVersionMatch: o.ResourceVersionMatch}
 	for attempt := 0; ; attempt++ {
 		err := s.list(options, into)
 		switch {
@@ -112,7 +112,9 @@ func (s *store) GetList(_ context.Context, _ string, o storage.ListOptions, into
 
 func (s *store) list(o metav1.ListOptions, into runtime.Object) error {
 	page := s.kind.NewList()
-	err := s.client.Get().Resource(s.kind.Name).SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).Do(s.ctx).Into(page)
+	err := s.client.Get().Resource(s.kind.Name).
+		SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).
+		Do(s.ctx).Into(page)
 	if err != nil {
 		return err
 	}
@@ -203,8 +205,9 @@ func (s *store) forget(stripped runtime.Object) {
 	delete(s.held, key(stripped))
 }
 
-// digest returns a digest of an object without its version. Its seed is random, so that nobody can make two objects
-// that share one. It changes the object's version for a moment, which nobody else has yet.
+// digest returns a digest of an object without its version. Its seed is random, so that no
+// client can create two objects that share one. It changes the object's version for a moment, so no other goroutine may
+// have the object yet.
 func (s *store) digest(stripped runtime.Object) (uint64, error) {
 	m := objectMeta(stripped)
 	version := m.GetResourceVersion()
@@ -238,9 +241,13 @@ func (s *store) askVersion() (uint64, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
 	defer cancel()
 	page := s.kind.NewList()
-	err := s.client.Get().Resource(s.kind.Name).SpecificallyVersionedParams(&metav1.ListOptions{Limit: 1}, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).Do(ctx).Into(page)
+	one := &metav1.ListOptions{Limit: 1}
+	err := s.client.Get().Resource(s.kind.Name).
+		SpecificallyVersionedParams(one, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).
+		Do(ctx).Into(page)
 	if err != nil {
-		return 0, apierrors.NewServiceUnavailable("asking the API server for the version of " + s.kind.Name + ": " + err.Error())
+		return 0, apierrors.NewServiceUnavailable(
+			"asking the API server for the version of " + s.kind.Name + ": " + err.Error())
 	}
 	list, err := meta.ListAccessor(page)
 	if err != nil {
@@ -251,7 +258,7 @@ func (s *store) askVersion() (uint64, error) {
 }
 
 // advance asks for the version of the kind again and again. An API server learns that nothing happened to a kind only
-// when it is asked, if its etcd does not tell it by itself; and the versions of a kind to which nothing happens would
+// when it is asked, if its etcd does not notify it; and the versions of a kind to which nothing happens would
 // become too old for a relay that has just listed it.
 func (s *store) advance() {
 	ticker := time.NewTicker(asking)

@@ -206,7 +206,7 @@ func TestFreshness(t *testing.T) {
 			break
 		}
 	}
-	for range 70 { // over the renewals of watches in which nothing happens
+	for range 70 { // over the renewals of watches without events
 		time.Sleep(100 * time.Millisecond)
 		if at := s.Reached(); !at.Fresh || at.Version != 11 {
 			t.Fatalf("%+v", at)
@@ -225,8 +225,8 @@ func TestFreshness(t *testing.T) {
 	w.Stop()
 }
 
-// TestListedIsTheFirstTime that a kind was listed: a list anew, since the API server no longer has a version, is not
-// another start.
+// TestListedIsTheFirstTime that a kind was listed: a second list, since the API server no longer has a version, is
+// not another start.
 func TestListedIsTheFirstTime(t *testing.T) {
 	s, _, _ := listed(t, &api{lists: []string{empty}})
 	first := s.Reached().Listed

@@ -86,8 +86,11 @@ func (w *watcher) run(version uint64) {
 func (w *watcher) follow(ctx context.Context, version uint64, again bool) (uint64, error) {
 	s := w.store
 	start, seconds := time.Now(), int64(renewal)
-	o := metav1.ListOptions{Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(version, 10), TimeoutSeconds: &seconds}
-	stream, err := s.client.Get().Resource(s.kind.Name).SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).Watch(ctx)
+	o := metav1.ListOptions{Watch: true, AllowWatchBookmarks: true,
+		ResourceVersion: strconv.FormatUint(version, 10), TimeoutSeconds: &seconds}
+	stream, err := s.client.Get().Resource(s.kind.Name).
+		SpecificallyVersionedParams(&o, scheme.ParameterCodec, schema.GroupVersion{Version: "v1"}).
+		Watch(ctx)
 	if err != nil {
 		return version, err
 	}
@@ -180,8 +183,8 @@ func (readOnly) Create(context.Context, string, runtime.Object, runtime.Object, 
 	return errReadOnly()
 }
 
-func (readOnly) Delete(context.Context, string, runtime.Object, *storage.Preconditions, storage.ValidateObjectFunc, runtime.Object,
-	storage.DeleteOptions) error {
+func (readOnly) Delete(context.Context, string, runtime.Object, *storage.Preconditions, storage.ValidateObjectFunc,
+	runtime.Object, storage.DeleteOptions) error {
 	return errReadOnly()
 }
 
@@ -189,7 +192,8 @@ func (readOnly) Get(context.Context, string, storage.GetOptions, runtime.Object)
 	return errReadOnly()
 }
 
-func (readOnly) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions, storage.UpdateFunc, runtime.Object) error {
+func (readOnly) GuaranteedUpdate(context.Context, string, runtime.Object, bool, *storage.Preconditions,
+	storage.UpdateFunc, runtime.Object) error {
 	return errReadOnly()
 }
 

@@ -63,8 +63,9 @@ func addSections(cmd *cobra.Command) {
 		cmd.Long += "\n\n# EXIT STATUS\n" + cli.ExitStatus(cmd)
 	}
 	if cmd.HasAvailableLocalFlags() {
-		cmd.Long += "\n\n# ENVIRONMENT\nEach option can be given as a variable, which begins with " +
-			strings.ReplaceAll(cli.Variable(""), "_", `\_`) + " and has the name of the option in capitals, with underscores for dashes."
+		prefix := strings.ReplaceAll(cli.Variable(""), "_", `\_`)
+		cmd.Long += "\n\n# ENVIRONMENT\nEach option can be given as a variable, which begins with " + prefix +
+			" and has the name of the option in capitals, with underscores for dashes."
 	}
 	for _, sub := range cmd.Commands() {
 		addSections(sub)

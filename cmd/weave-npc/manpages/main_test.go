@@ -12,8 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/rootcmd"
 )
 
-// TestEveryCommandHasAPage, of the daemon and of the plug-in, with its flags, its examples and its exit status, and the
-// date given.
+// TestEveryCommandHasAPage checks that each command of the daemon and of the plug-in has a page with its flags, its
+// examples, its exit status and the date given.
 func TestEveryCommandHasAPage(t *testing.T) {
 	for _, c := range []struct {
 		root *cobra.Command

@@ -55,7 +55,8 @@ func (q question) best(trials []trial) (best *trial) {
 	compared := 0
 	for _, t := range trials {
 		after := t.In(q.Cluster).View()
-		if compared == mostTried || slices.ContainsFunc(q.Flows, func(f flow.Flow) bool { return !explain.Explain(after, f).Allowed }) {
+		if compared == mostTried ||
+			slices.ContainsFunc(q.Flows, func(f flow.Flow) bool { return !explain.Explain(after, f).Allowed }) {
 			continue
 		}
 		compared++
@@ -112,7 +113,8 @@ func (q question) policies() ([]trial, error) {
 		}
 	}}}
 	if q.Flows[0].Service.Port == 0 {
-		t.Notes = append(t.Notes, "a policy cannot name icmp: without ports it allows every protocol and port between the two")
+		t.Notes = append(t.Notes,
+			"a policy cannot name icmp: without ports it allows every protocol and port between the two")
 	}
 	return []trial{t}, nil
 }

@@ -146,8 +146,8 @@ func TestRelabellingSaysWhatElseItOpens(t *testing.T) {
 	}
 }
 
-// TestSelectorsOfAdvice shows how pods are chosen: by few labels, that their successors have, and by no more pods than
-// labels can tell.
+// TestSelectorsOfAdvice shows which labels select pods: few, those that later replicas have too, and such that they
+// match no more pods than necessary.
 func TestSelectorsOfAdvice(t *testing.T) {
 	const head = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: db-from-%s-tcp-80\n  namespace: shop\nspec:\n" +
 		"  ingress:\n  - from:\n    - podSelector:%s\n    ports:\n    - port: 80\n      protocol: TCP\n" +
@@ -159,7 +159,7 @@ func TestSelectorsOfAdvice(t *testing.T) {
 		// nick and selector stand in the advice.
 		nick, selector, effect string
 	}{
-		{"replicas_are_not_told_apart", "{app: x, pod-template-hash: abc}", []string{"{app: x, pod-template-hash: abc}"}, "x",
+		{"replicas_are_not_distinguished", "{app: x, pod-template-hash: abc}", []string{"{app: x, pod-template-hash: abc}"}, "x",
 			"\n        matchLabels:\n          app: x", "also opens 1, closes 0 pairs of pods"},
 		{"a_stateful_pod_is", "{app: x, statefulset.kubernetes.io/pod-name: x-0}", []string{"{app: x, statefulset.kubernetes.io/pod-name: x-1}"},
 			"x-new", "\n        matchLabels:\n          statefulset.kubernetes.io/pod-name: x-0", "also opens 0, closes 0 pairs of pods"},
@@ -194,7 +194,7 @@ func TestSelectorsOfAdvice(t *testing.T) {
 // TestNamesOfAdvisedPolicies shows that no policy that there is would be overwritten, and that names are valid.
 func TestNamesOfAdvisedPolicies(t *testing.T) {
 	w := newHarness(t)
-	w.policy("shop/db-from-web-tcp-80", `{podSelector: {matchLabels: {role: nobody}}}`)
+	w.policy("shop/db-from-web-tcp-80", `{podSelector: {matchLabels: {role: absent}}}`)
 	if changes := w.nearest("shop/web", "shop/db", "tcp/80"); changes[0].Text != "add policy shop/db-from-web-tcp-80-2" {
 		t.Errorf("it says %s", changes[0].Text)
 	}
@@ -240,7 +240,7 @@ func TestAdviceOfLabels(t *testing.T) {
 		{"the_namespace_and_the_pod", "{role: x}", `namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {role: api}}`,
 			"label namespace shop: team=a, and label pod shop/x: role=api"},
 		{"the_name_of_a_namespace", "{role: x}", `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ops}}`, "none"},
-		{"a_pod_rather_than_its_namespace", "{}", `namespaceSelector: {matchLabels: {team: a}}}, {podSelector: {matchLabels: {role: api}}`,
+		{"a_pod_instead_of_its_namespace", "{}", `namespaceSelector: {matchLabels: {team: a}}}, {podSelector: {matchLabels: {role: api}}`,
 			text + "role=api"},
 		{"what_opens_less", "{}", `podSelector: {matchLabels: {role: api}}}, {podSelector: {matchLabels: {fresh: "1"}}`, text + "fresh=1"},
 		{"what_opens_nothing_outside", "{env: closed}", `podSelector: {matchExpressions: [{key: env, operator: DoesNotExist}]}}, ` +
@@ -300,8 +300,8 @@ func TestAdviceForOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestLabelsThatTellLittle shows that the version of a pod is the last thing that an advised policy selects by.
-func TestLabelsThatTellLittle(t *testing.T) {
+// TestVersionLabelsAreSelectedLast shows that the version of a pod is the last thing that an advised policy selects by.
+func TestVersionLabelsAreSelectedLast(t *testing.T) {
 	w := newHarness(t)
 	w.pod("shop/x", "{app.kubernetes.io/version: v1, zone: a, helm.sh/chart: c}")
 	changes := w.nearest("shop/x", "shop/db", "tcp/80")

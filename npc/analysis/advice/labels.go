@@ -50,10 +50,11 @@ func joined(a, b trial) trial {
 		return a
 	}
 	return trial{
-		Change: Change{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes)), apply: func(w *cluster.Cluster) {
-			a.apply(w)
-			b.apply(w)
-		}},
+		Change: Change{Text: a.Text + ", and " + b.Text, Notes: slices.Compact(slices.Concat(a.Notes, b.Notes)),
+			apply: func(w *cluster.Cluster) {
+				a.apply(w)
+				b.apply(w)
+			}},
 		cost: a.cost + b.cost,
 	}
 }
@@ -139,9 +140,11 @@ func (q question) notes(name string, before, after map[string]string) []string {
 		}
 	}
 	if len(changed) == 0 {
-		return []string{fmt.Sprintf("%s makes its next pod without the label, unless its template has it too", controller)}
+		return []string{fmt.Sprintf("%s makes its next pod without the label, unless its template has it too",
+			controller)}
 	}
-	return []string{fmt.Sprintf("%s disowns pod %s if it selects by %s, and starts another pod in its place", controller, name,
+	return []string{fmt.Sprintf("%s disowns pod %s if it selects by %s, and starts another pod in its place",
+		controller, name,
 		strings.Join(changed, " or "))}
 }
 

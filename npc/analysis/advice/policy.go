@@ -31,7 +31,9 @@ func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
 	if peerPod != nil {
 		peer := networkingv1.NetworkPolicyPeer{PodSelector: q.selector(peerPod)}
 		if peerPod.Namespace != own.Namespace {
-			peer.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: peerPod.Namespace}}
+			peer.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{
+				corev1.LabelMetadataName: peerPod.Namespace,
+			}}
 		}
 		peers, peerName = append(peers, peer), nickname(peerPod, peer.PodSelector)
 	} else {
@@ -61,7 +63,8 @@ func (q question) policy(d npc.Direction) *networkingv1.NetworkPolicy {
 		p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: peers, Ports: ports}}
 	}
 	p.Namespace = own.Namespace
-	p.Name = q.free(own.Namespace, fmt.Sprintf("%s-%s-%s-%s", nickname(own, selector), preposition, peerName, q.Flows[0].Service))
+	p.Name = q.free(own.Namespace,
+		fmt.Sprintf("%s-%s-%s-%s", nickname(own, selector), preposition, peerName, q.Flows[0].Service))
 	return p
 }
 
@@ -76,7 +79,9 @@ func (q question) free(namespace, wish string) string {
 	wish = strings.Trim(notInNames.ReplaceAllString(strings.ToLower(wish), "-"), "-")
 	wish = strings.TrimRight(wish[:min(len(wish), mostName-number)], "-")
 	name := wish
-	for i := 2; slices.ContainsFunc(q.view.Policies, func(p *cluster.Policy) bool { return p.Key() == npc.ObjectKey(namespace, name) }); i++ {
+	for i := 2; slices.ContainsFunc(q.view.Policies, func(p *cluster.Policy) bool {
+		return p.Key() == npc.ObjectKey(namespace, name)
+	}); i++ {
 		name = fmt.Sprintf("%s-%d", wish, i)
 	}
 	return name
@@ -105,7 +110,8 @@ func portItems(s flow.Service) []networkingv1.NetworkPolicyPort {
 // isOfRevision reports whether a label changes whenever its pod is replaced, so that no policy should name it.
 func isOfRevision(key string) bool {
 	switch key {
-	case "pod-template-hash", "pod-template-generation", "controller-revision-hash", "controller-uid", "batch.kubernetes.io/controller-uid":
+	case "pod-template-hash", "pod-template-generation", "controller-revision-hash", "controller-uid",
+		"batch.kubernetes.io/controller-uid":
 		return true
 	}
 	return false
@@ -119,7 +125,8 @@ func stable(p *npc.Pod) map[string]string {
 }
 
 // ranks are the labels that usually identify what a pod runs, the most specific first.
-var ranks = [...]string{"app.kubernetes.io/name", "app", "k8s-app", "name", "role", "component", "app.kubernetes.io/component", "tier",
+var ranks = [...]string{"app.kubernetes.io/name", "app", "k8s-app", "name", "role", "component",
+	"app.kubernetes.io/component", "tier",
 	"app.kubernetes.io/instance"}
 
 // rank returns the place of a label in ranks, or a number after the last one.
@@ -180,7 +187,8 @@ func (q question) selector(p *npc.Pod) *metav1.LabelSelector {
 	}
 	s := &metav1.LabelSelector{MatchLabels: selected}
 	for _, key := range absent(want, like) {
-		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
+		s.MatchExpressions = append(s.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
 	}
 	return s
 }

@@ -12,7 +12,7 @@ import (
 type Change struct {
 	// For is the end that the change is for, if there are several.
 	For string `json:"for,omitempty"`
-	// Text tells in one line what to do.
+	// Text describes the change in one line.
 	Text string `json:"text"`
 	// Apply is the YAML of the objects to apply; empty if labels are to be changed.
 	Apply string `json:"apply,omitempty"`

@@ -7,8 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// place is free addresses that policies do not tell apart, of no pod and no node: one, and another one or the same if
-// there is no other.
+// place is a set of free addresses, of no pod and no node, that policies do not distinguish. It has two of them, or the
+// same one twice if there is no other.
 type place struct{ first, second netip.Addr }
 
 // places returns one for each class of free addresses that are wanted. Wanted must be the same for all addresses of a
@@ -83,7 +83,8 @@ func (p *Prover) isNodes(a netip.Addr) bool { return p.view.IsNodes(a) || len(p.
 // nowhere returns ranges without addresses that anybody has for others: multicast, broadcast, loopback, link-local of
 // IPv6, and mapped IPv4.
 func nowhere() (out []ipblock.Block) {
-	for _, cidr := range []string{"0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "::ffff:0:0/96", "fe80::/10", "ff00::/8"} {
+	for _, cidr := range []string{"0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3", "::/127", "::ffff:0:0/96", "fe80::/10",
+		"ff00::/8"} {
 		out = append(out, ipblock.Block{CIDR: netip.MustParsePrefix(cidr)})
 	}
 	return out

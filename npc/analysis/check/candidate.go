@@ -19,9 +19,9 @@ type candidate struct {
 	flow.End
 	// class is that of pods that are there; nil for other candidates.
 	class *class
-	// pod is nil for an address of nobody.
+	// pod is nil for an address that belongs to no pod.
 	pod *npc.Pod
-	// of is the pod that is there which the candidate would be a replica of, with another address; nil if there is
+	// of is the existing pod that the candidate would be another replica of, with another address; nil if there is
 	// none.
 	of *npc.Pod
 	// bound is the service that names of the pod's ports stand for. The candidate is only asked about that one, if it
@@ -29,7 +29,7 @@ type candidate struct {
 	bound flow.Service
 }
 
-// there returns the side's pods that are there and, as far as policies tell them apart, its addresses of nobody.
+// there returns the side's existing pods, and one of its free addresses for each set that policies distinguish.
 func (x *side) there(peerRules []*policy.Rule) (out []candidate) {
 	for _, c := range x.classes {
 		if x.has(c.pod, c.ends[0].Addr, true) {
@@ -37,7 +37,9 @@ func (x *side) there(peerRules []*policy.Rule) (out []candidate) {
 		}
 	}
 	blocks := x.blocks(peerRules)
-	for _, at := range x.places(blocks, func(a netip.Addr) bool { return !inBlocks(nowhere(), a) && x.has(nil, a, true) }) {
+	for _, at := range x.places(blocks, func(a netip.Addr) bool {
+		return !inBlocks(nowhere(), a) && x.has(nil, a, true)
+	}) {
 		out = append(out, candidate{End: flow.End{Addr: x.pick(at)}})
 	}
 	return out
@@ -76,7 +78,8 @@ func (x *side) possible(peerRules []*policy.Rule, asks []ask) (out []candidate, 
 				q := &npc.Pod{Namespace: s.namespace, Name: x.name(len(out)), Labels: l, Ports: ports}
 				for _, at := range places {
 					if a := x.pick(at); x.has(q, a, false) {
-						out = append(out, candidate{End: flow.End{Pod: q.Namespace + "/" + q.Name, Addr: a}, pod: q, bound: bound[i]})
+						out = append(out,
+							candidate{End: flow.End{Pod: q.Namespace + "/" + q.Name, Addr: a}, pod: q, bound: bound[i]})
 					}
 				}
 			}
@@ -88,12 +91,13 @@ func (x *side) possible(peerRules []*policy.Rule, asks []ask) (out []candidate, 
 	return out, true
 }
 
-// name returns a name that no pod that is there can have.
+// name returns a name that no existing pod can have.
 func (x *side) name(n int) string { return x.direction.String() + " " + strconv.Itoa(n) }
 
 // replicas adds replicas of a pod at all places.
 func (x *side) replicas(out []candidate, of *npc.Pod, places []place) []candidate {
-	q := &npc.Pod{Namespace: of.Namespace, Name: x.name(len(out)), Labels: of.Labels, Ports: of.Ports, Workload: of.Workload}
+	q := &npc.Pod{Namespace: of.Namespace, Name: x.name(len(out)), Labels: of.Labels, Ports: of.Ports,
+		Workload: of.Workload}
 	for _, at := range places {
 		out = append(out, candidate{End: flow.End{Pod: q.Namespace + "/" + q.Name, Addr: x.pick(at)}, pod: q, of: of})
 	}
@@ -116,7 +120,9 @@ func (p *Prover) combinedLabels(s *selectors) ([]map[string]string, bool) {
 
 // variants adds names of ports: for each service that is asked about, each set of names that pods have for it and that
 // rules or the question name.
-func (x *side) variants(asks []ask, variants [][]npc.NamedPort, bound []flow.Service) ([][]npc.NamedPort, []flow.Service) {
+func (x *side) variants(
+	asks []ask, variants [][]npc.NamedPort, bound []flow.Service,
+) ([][]npc.NamedPort, []flow.Service) {
 	seen := map[flow.Service]bool{}
 	for _, a := range asks {
 		if seen[a.Service] {

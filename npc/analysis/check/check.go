@@ -110,25 +110,28 @@ func (c *check) possible(rules []*policy.Rule, from, to []candidate) {
 	sources, ok := c.from.possible(c.to.rules, c.asks)
 	destinations, ok2 := c.to.possible(c.from.rules, c.asks)
 	if !ok || !ok2 {
-		c.unproved(fmt.Sprintf("%d rules tell too many kinds of pods apart", len(rules)))
+		c.unproved(fmt.Sprintf("%d rules distinguish too many kinds of pods", len(rules)))
 		return
 	}
 	c.PossibleFrom, c.PossibleTo = len(sources), len(destinations)
-	from, to = append(together(from), sources...), append(together(to), destinations...) // with as few pods that are not there as possible
+	// As few pods as possible that do not exist.
+	from, to = append(together(from), sources...), append(together(to), destinations...)
 	c.search(c.view.Assume(nil, podsOf(from, to)), from, to, true)
 }
 
 func (c *check) unproved(why string) { c.Outcome, c.Why = Unproved, why+", so that it is not proved" }
 
-// missing returns an error if a term matches nothing that is there.
+// missing returns an error if a term matches nothing that exists.
 func (c *check) missing(t expectation.Term) error {
 	switch {
 	case len(t.Blocks) == 1 && t.Blocks[0].CIDR.IsSingleIP() && c.isNodes(t.Blocks[0].CIDR.Addr()):
-		return errors.Errorf("%s is an address of a node: expectations are about pods and about addresses of no node", t.Text)
+		return errors.Errorf("%s is an address of a node: expectations are about pods and about addresses of no node",
+			t.Text)
 	case t.All || len(t.Blocks) > 0:
 		return nil
 	case t.Namespace != "" && !slices.Contains(c.namespaces, t.Namespace):
-		return errors.Errorf("there is no namespace %s%s", t.Namespace, spelling.DidYouMean(t.Namespace, slices.Values(c.namespaces)))
+		return errors.Errorf("there is no namespace %s%s", t.Namespace,
+			spelling.DidYouMean(t.Namespace, slices.Values(c.namespaces)))
 	}
 	one := &side{Prover: c.Prover, subject: expectation.Subject{t}}
 	for _, of := range c.classes {
@@ -149,9 +152,11 @@ func (c *check) missing(t expectation.Term) error {
 	}
 	switch {
 	case host:
-		return errors.Errorf("%s has only pods on the network of their nodes, which policies do not tell from the nodes", t.Text)
+		return errors.Errorf("%s has only pods on the network of their nodes, "+
+			"which policies do not distinguish from the nodes", t.Text)
 	case t.Name != "":
-		return errors.Errorf("there is no pod and no workload %s%s", t.Text, spelling.DidYouMean(t.Name, maps.Keys(near)))
+		return errors.Errorf("there is no pod and no workload %s%s", t.Text,
+			spelling.DidYouMean(t.Name, maps.Keys(near)))
 	}
 	return errors.Errorf("%s matches no pod", t.Text)
 }
@@ -176,7 +181,8 @@ func (c *check) empty(from, to []candidate) error {
 		}
 		lacks := slices.IndexFunc(to, func(k candidate) bool { return !has(k) })
 		if lacks >= 0 && (c.Verb != expectation.Never || !slices.ContainsFunc(to, has)) {
-			return errors.Errorf("%s has no %s port of the name %s", to[lacks].End, npc.ProtocolName(port.Protocol), port.Name)
+			return errors.Errorf("%s has no %s port of the name %s", to[lacks].End, npc.ProtocolName(port.Protocol),
+				port.Name)
 		}
 	}
 	return nil
@@ -234,7 +240,9 @@ func pair(from, to candidate) (f flow.Flow, ok bool) {
 func (c *check) search(v *cluster.View, from, to []candidate, mixed bool) bool {
 	s := reachability.NewSample(v, ends(from), ends(to))
 	for _, a := range c.asks {
-		i, j, found := s.Ask(a.Service).Find(c.Verb == expectation.Never, func(i, j int) bool { return c.asked(a, from[i], to[j], mixed) })
+		i, j, found := s.Ask(a.Service).Find(c.Verb == expectation.Never, func(i, j int) bool {
+			return c.asked(a, from[i], to[j], mixed)
+		})
 		if found {
 			f, _ := pair(from[i], to[j])
 			f.Service = a.Service

@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// class is pods that neither policies nor expectations tell apart, each with one of its addresses.
+// class is pods that neither policies nor expectations distinguish, each with one of its addresses.
 type class struct {
 	ends []flow.End
 	pod  *npc.Pod // the first one
@@ -21,7 +21,7 @@ type class struct {
 	alone bool
 }
 
-// addNumbers adds what a pod's names of ports stand for, without those that nobody names.
+// addNumbers adds the numbers of a pod's named ports. It skips names that no policy and no expectation uses.
 func (p *Prover) addNumbers(q *npc.Pod) {
 	for _, port := range q.Ports {
 		s := flow.Service{Protocol: port.Protocol, Port: port.Port}

@@ -22,7 +22,8 @@ type Counterexample struct {
 	// Namespaces and Pods are not there: with them, there is the flow.
 	Namespaces []npc.Namespace
 	Pods       []*npc.Pod
-	// replicas holds the pod that is there of which a pod is a replica; blocks what a pod's address has to be in.
+	// replicas maps a pod to the existing pod that it is a replica of. blocks maps a pod to the ranges that its address
+	// has to be in.
 	replicas map[*npc.Pod]*npc.Pod
 	blocks   map[*npc.Pod][]string
 }
@@ -40,7 +41,7 @@ func (c *check) broken(f flow.Flow, from, to candidate) {
 		v = c.view.Assume(nil, all)
 	}
 	if x.Verdict = explain.Explain(v, f); x.Verdict.Allowed != (c.Verb == expectation.Never) {
-		c.unproved(fmt.Sprintf("it is not certain what becomes of %s -> %s, %s", f.From, f.To, f.Service))
+		c.unproved(fmt.Sprintf("the result of %s -> %s, %s is not certain", f.From, f.To, f.Service))
 		return
 	}
 	c.Outcome, c.Counterexample, c.Why = Broken, x, c.why(f, x)
@@ -63,17 +64,20 @@ func (x *Counterexample) place(s *side, k candidate, name string, end *flow.End,
 		x.replicas[&q] = k.of
 	}
 	for _, n := range s.invented {
-		if n.Name == q.Namespace && !slices.ContainsFunc(x.Namespaces, func(m npc.Namespace) bool { return m.Name == n.Name }) {
+		if n.Name == q.Namespace &&
+			!slices.ContainsFunc(x.Namespaces, func(m npc.Namespace) bool { return m.Name == n.Name }) {
 			x.Namespaces = append(x.Namespaces, n)
 		}
 	}
 	x.describe(s, &q, peers)
 }
 
-// describe records what a pod's address has to be in, and what it must not be in, if rules tell addresses of pods
-// apart.
+// describe records which ranges a pod's address has to be in, and which it must not be in, if rules distinguish
+// addresses of pods.
 func (x *Counterexample) describe(s *side, q *npc.Pod, peers *side) {
-	places := slices.DeleteFunc(s.podPlaces(peers.rules), func(at place) bool { return at.first.Is4() != q.Addrs[0].Is4() })
+	places := slices.DeleteFunc(s.podPlaces(peers.rules), func(at place) bool {
+		return at.first.Is4() != q.Addrs[0].Is4()
+	})
 	if len(places) < 2 {
 		return
 	}
@@ -123,7 +127,8 @@ func (x *Counterexample) name(e flow.End) string {
 			return "another replica of " + of.Namespace + "/" + of.Name
 		}
 		text := "a pod that could be in " + q.Namespace
-		if len(x.Namespaces) > 0 && slices.ContainsFunc(x.Namespaces, func(n npc.Namespace) bool { return n.Name == q.Namespace }) {
+		if len(x.Namespaces) > 0 &&
+			slices.ContainsFunc(x.Namespaces, func(n npc.Namespace) bool { return n.Name == q.Namespace }) {
 			text = "a pod that could be in a new namespace"
 		}
 		if len(q.Labels) == 0 {
@@ -175,12 +180,14 @@ func podManifest(q *npc.Pod) map[string]any {
 	container := map[string]any{"name": "pause", "image": "registry.k8s.io/pause:3.10"}
 	var ports []any
 	for _, port := range q.Ports {
-		ports = append(ports, map[string]any{"name": port.Name, "containerPort": port.Port, "protocol": string(npc.APIProtocol(port.Protocol))})
+		ports = append(ports, map[string]any{"name": port.Name, "containerPort": port.Port,
+			"protocol": string(npc.APIProtocol(port.Protocol))})
 	}
 	if len(ports) > 0 {
 		container["ports"] = ports
 	}
-	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": map[string]any{"containers": []any{container}}}
+	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+		"spec": map[string]any{"containers": []any{container}}}
 }
 
 // write writes an object as a YAML document.

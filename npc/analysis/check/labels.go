@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// maxCombinations is how many combinations of labels are told apart in one namespace at most.
+// maxCombinations is how many combinations of labels are distinguished in one namespace at most.
 const maxCombinations = 20_000
 
 // combination is labels up to one key, and the selectors that they do not contradict.
@@ -63,7 +63,7 @@ func combinations(selectors []labels.Selector) (out []map[string]string, ok bool
 	return out, true
 }
 
-// distinct returns the values of a key that requirements tell apart: no label, the values that they name, and another
+// distinct returns the values of a key that requirements distinguish: no label, the values that they name, and another
 // one.
 func distinct(all []labels.Requirements, key string, words int) (out []combination) {
 	named := map[string]bool{}
@@ -80,7 +80,9 @@ func distinct(all []labels.Requirements, key string, words int) (out []combinati
 	add := func(has labels.Set, value string) {
 		c := combination{matches: make([]uint64, words), value: value}
 		for i, requirements := range all {
-			if !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() == key && !r.Matches(has) }) {
+			if !slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+				return r.Key() == key && !r.Matches(has)
+			}) {
 				c.matches[i/64] |= 1 << (i % 64)
 			}
 		}

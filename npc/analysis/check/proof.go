@@ -7,9 +7,9 @@
 //		fmt.Print(result.Why, result.Counterexample)
 //	}
 //
-//	class         pods that are there, and that neither policies nor expectations tell apart
+//	class         existing pods that neither policies nor expectations distinguish
 //	combination   labels of pods that could be there, one for each set of selectors that they match
-//	place         addresses of nobody, one for each set of blocks that they are in
+//	place         free addresses, one for each set of blocks that they are in
 //
 // The verdicts are those of npc/analysis/internal/reachability and npc/analysis/explain.
 package check
@@ -31,7 +31,7 @@ import (
 
 // Assumptions are what is known of pods that could be there.
 type Assumptions struct {
-	// PodCIDRs are the ranges in which they may have addresses. Without any, that is the /16 or the /48 of each address
+	// PodCIDRs are the ranges that they get addresses from. Without any, that is the /16 or the /48 of each address
 	// that a pod has.
 	PodCIDRs []netip.Prefix
 	// NewNamespaces is set if they may be in namespaces that are not there, with the labels of those that are or
@@ -46,7 +46,7 @@ type Prover struct {
 
 	view       *cluster.View
 	ranges     []ipblock.Block
-	namespaces []string // in which pods may be, sorted
+	namespaces []string // where pods may be, sorted
 	invented   []npc.Namespace
 	policies   map[string][]*cluster.Policy // by namespace
 	tiers      map[string][]*policy.Cluster // by namespace, those whose subject pods in it may be
@@ -66,8 +66,9 @@ type Prover struct {
 
 // New returns a prover for expectations about a view.
 func New(v *cluster.View, a Assumptions, expectations []expectation.Expectation) *Prover {
-	p := &Prover{view: v, policies: map[string][]*cluster.Policy{}, tiers: map[string][]*policy.Cluster{}, policyKeys: map[string]bool{},
-		portNames: map[string]bool{}, numbers: map[string][]flow.Service{}, mentioned: map[string]bool{},
+	p := &Prover{view: v, policies: map[string][]*cluster.Policy{}, tiers: map[string][]*policy.Cluster{},
+		policyKeys: map[string]bool{},
+		portNames:  map[string]bool{}, numbers: map[string][]flow.Service{}, mentioned: map[string]bool{},
 		selected: map[string][]string{}, combined: map[string][]map[string]string{}}
 	if a.NewNamespaces {
 		p.invent()
@@ -188,7 +189,7 @@ func (p *Prover) invent() {
 // nameLabel is the label that the API server gives to each namespace.
 const nameLabel = "kubernetes.io/metadata.name"
 
-// findNames finds the labels, ports and names that policies and expectations tell apart, and returns their blocks.
+// findNames finds the labels, ports and names that policies and expectations distinguish, and returns their blocks.
 func (p *Prover) findNames(expectations []expectation.Expectation) (blocks []ipblock.Block) {
 	add := func(s policy.Selector, into map[string]bool) {
 		for _, k := range s.Keys() {

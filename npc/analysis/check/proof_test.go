@@ -60,12 +60,12 @@ func TestCheck(t *testing.T) {
 		"some port":                  {"shop/web reaches shop/db-0", "", holds, ""},
 		"no port":                    {"dev/tool reaches shop/db-0", "", "dev/tool (10.32.0.4) does not reach shop/db-0 (10.32.0.3) on any port", ""},
 		"one of a range is denied":   {"shop/web reaches shop/db-0 on 5432-5433", "", "shop/web-1 (10.32.0.2) does not reach shop/db-0 (10.32.0.3) on tcp/5433", ""},
-		"a pod that is there":        {"shop/web never reaches shop/db-0", "", "shop/web-1 (10.32.0.2) reaches shop/db-0 (10.32.0.3) on tcp/5432", ""},
+		"an existing pod":            {"shop/web never reaches shop/db-0", "", "shop/web-1 (10.32.0.2) reaches shop/db-0 (10.32.0.3) on tcp/5432", ""},
 		"only, by labels":            {"only shop/web reaches shop/db-0 on sql", "", holds, ""},
 		"only, but another port":     {"only shop/web reaches shop/db-0", "", "monitoring/prom (10.32.0.5) reaches shop/db-0 (10.32.0.3) on tcp/9187", ""},
-		"nobody outside":             {"nobody outside monitoring reaches shop/db-0 on 9187", "", holds, ""},
-		"outside a new namespace":    {"nobody outside monitoring reaches shop/db-0 on 9187", newNamespaces, "a pod that could be in a new namespace without labels reaches shop/db-0 (10.32.0.3) on tcp/9187", ""},
-		"replicas of another kind":   {"nobody outside shop/web reaches shop/db-0 on sql", "", "a pod that could be in shop with role=batch reaches shop/db-0 (10.32.0.3) on tcp/5432", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {role: batch}}}]}]}`},
+		"none outside":               {"none outside monitoring reaches shop/db-0 on 9187", "", holds, ""},
+		"outside a new namespace":    {"none outside monitoring reaches shop/db-0 on 9187", newNamespaces, "a pod that could be in a new namespace without labels reaches shop/db-0 (10.32.0.3) on tcp/9187", ""},
+		"replicas of another kind":   {"none outside shop/web reaches shop/db-0 on sql", "", "a pod that could be in shop with role=batch reaches shop/db-0 (10.32.0.3) on tcp/5432", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {role: batch}}}]}]}`},
 		"pods that could be there":   {"dev/* never reaches shop/web", "", "a pod that could be in dev with open=other reaches shop/web-1 (10.32.0.2) on tcp/1", ""},
 		"pods of a workload":         {"dev/tool never reaches shop/web", "", holds, ""},
 		"always, with other pods":    {"pods in monitoring always reaches shop/db-0 on 9187", "", holds, ""},
@@ -75,15 +75,15 @@ func TestCheck(t *testing.T) {
 		"an address":                 {"shop/db-0 reaches 192.0.2.1 on 443", "", holds, ""},
 		"an address that is denied":  {"dev/tool reaches 192.0.2.1", "", "dev/tool (10.32.0.4) does not reach 192.0.2.1 on any port", ""},
 		"a node":                     {"172.31.0.1 never reaches shop/web", "", "172.31.0.1 is an address of a node: expectations are about pods and about addresses of no node", ""},
-		"nodes are left out":         {"nobody reaches shop/db-0 on 22", "", holds, ""},
+		"nodes are left out":         {"none reaches shop/db-0 on 22", "", holds, ""},
 		"a range with pods":          {"10.0.0.0/8 reaches the internet", "", "dev/tool (10.32.0.4) does not reach 1.0.0.2 on any port", ""},
 		"only addresses":             {"192.0.2.1 reaches the internet", "", "it is about no pod, and only what pods send and get is for policies to decide", ""},
 		"no namespace":               {"dev reaches shp", "", "there is no namespace shp; did you mean shop?", ""},
 		"no workload":                {"shop/wep reaches shop/db-0", "", "there is no pod and no workload shop/wep; did you mean web?", ""},
 		"no pod with labels":         {"pods(app=wbe) in shop never reaches dev", "", "pods(app=wbe) in shop matches no pod", ""},
 		"no pod, and that is right":  {"{expect: pods(app=wbe) in shop never reaches dev on 80, allowEmpty: true}", "", "a pod that could be in shop with app=wbe reaches dev/tool (10.32.0.4) on tcp/80", ""},
-		"none outside":               {"nobody outside monitorng reaches shop", "", "there is no namespace monitorng; did you mean monitoring?", ""},
-		"only on its node's network": {"monitoring/agent never reaches shop", "", "monitoring/agent has only pods on the network of their nodes, which policies do not tell from the nodes", ""},
+		"outside none":               {"none outside monitorng reaches shop", "", "there is no namespace monitorng; did you mean monitoring?", ""},
+		"only on its node's network": {"monitoring/agent never reaches shop", "", "monitoring/agent has only pods on the network of their nodes, which policies do not distinguish from the nodes", ""},
 		"no port of the name":        {"everyone never reaches shop/db-0 on sqk", "", "no pod has a tcp port of the name sqk; did you mean sql?", ""},
 		"another's port":             {"dev/tool reaches shop/web on sql", "", "shop/web-1 (10.32.0.2) has no tcp port of the name sql", ""},
 	} {
@@ -141,7 +141,7 @@ func TestWhatIsTooMuchIsNotProved(t *testing.T) {
 		c.SetPolicy(fixture.Policy(t, fmt.Sprintf("shop/p%d", i), fmt.Sprintf(`{podSelector: {matchLabels: {key%d: x}}}`, i)))
 	}
 	r, _ := checkOf(t, c, "monitoring/prom never reaches pods in shop on 22", "")
-	if r.Outcome != check.Broken { // what is there is checked first
+	if r.Outcome != check.Broken { // existing pods are checked first
 		t.Errorf("%d: %s", r.Outcome, r.Why)
 	}
 	c.SetPolicy(fixture.Policy(t, "dev/egress", `{podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {matchLabels: {team: x}}}]}]}`))
@@ -150,8 +150,8 @@ func TestWhatIsTooMuchIsNotProved(t *testing.T) {
 	}
 }
 
-// TestContestedAddresses shows that pods whose address another pod claims too get what explain says.
-func TestContestedAddresses(t *testing.T) {
+// TestConflictingAddresses shows that pods whose address another pod claims too get what explain says.
+func TestConflictingAddresses(t *testing.T) {
 	c := shop(t)
 	for _, name := range []string{"one", "two"} {
 		c.SetPod(npc.Pod{Namespace: "dev", Name: name, Node: "node1", Labels: map[string]string{"app": name}, Addrs: []netip.Addr{netip.MustParseAddr("10.32.0.9")}})

@@ -19,7 +19,7 @@ const maxNames = 6
 // ask is a service that is asked about. It stands for those that rules treat alike.
 type ask struct {
 	flow.Service
-	// name is that which a destination must have for the service; empty if all destinations are meant.
+	// name is the port name that a destination must have for the service; empty for all destinations.
 	name string
 	// names are those of rules and of the expectation that pods have for the service, in order.
 	names []string
@@ -99,5 +99,6 @@ func (p *Prover) namesFor(s flow.Service, names map[string]bool) (out []string) 
 
 // names reports whether a pod has a name for a service. No name is one that everybody has.
 func (a ask) named(q *npc.Pod) bool {
-	return a.name == "" || q != nil && slices.Contains(q.Ports, npc.NamedPort{Name: a.name, Protocol: a.Protocol, Port: a.Port})
+	return a.name == "" ||
+		q != nil && slices.Contains(q.Ports, npc.NamedPort{Name: a.name, Protocol: a.Protocol, Port: a.Port})
 }

@@ -39,7 +39,7 @@ func hundred(t testing.TB, namespaces int) []expectation.Expectation {
 		case 0:
 			text += fmt.Sprintf("- %s/* never reaches %s/* on 22\n", a, b)
 		case 3:
-			text += fmt.Sprintf("- nobody outside namespaces(team in (team-1,team-2)) and pods(app=app-1) reaches %s/app-3 on 2222\n", a)
+			text += fmt.Sprintf("- none outside namespaces(team in (team-1,team-2)) and pods(app=app-1) reaches %s/app-3 on 2222\n", a)
 		case 6:
 			text += []string{fmt.Sprintf("- everyone never reaches %s/* on udp/53\n", a),
 				fmt.Sprintf("- pods in namespaces(tier=prod) always reaches %s/app-2 on 9090\n", b),

@@ -17,15 +17,15 @@ import (
 type side struct {
 	*Prover
 	subject expectation.Subject
-	// outside is set if all pods and addresses are meant that are not the subject's.
+	// outside is set if the side is all pods and addresses that are not the subject's.
 	outside bool
-	// direction is that of the policies that judge these pods.
+	// direction is that of the policies that apply to these pods.
 	direction npc.Direction
 	// likes holds for each name in the subject the selectors of pods that count as those of that name. It counts if
 	// outside is set.
 	likes  map[string][]labels.Selector
 	scopes []scope
-	// rules are those that may judge the pods.
+	// rules are those that may apply to the pods.
 	rules []*policy.Rule
 }
 
@@ -69,7 +69,8 @@ func (p *Prover) templates(t expectation.Term) (out []*npc.Pod) {
 
 // named reports whether a term names a pod or its workload.
 func named(t expectation.Term, q *npc.Pod) bool {
-	return t.Name != "" && t.Namespace == q.Namespace && (t.Name == q.Name || q.Workload != nil && t.Name == q.Workload.Name)
+	return t.Name != "" && t.Namespace == q.Namespace &&
+		(t.Name == q.Name || q.Workload != nil && t.Name == q.Workload.Name)
 }
 
 // like returns a selector of the pods that count as replicas of a pod: those with its labels that policies name or, if
@@ -90,10 +91,12 @@ func (p *Prover) like(q *npc.Pod) labels.Selector {
 	return labels.SelectorFromValidatedSet(of)
 }
 
-// has reports whether a pod with an address is one of the side's, or an address if the pod is nil. There is set for a
-// pod that is there.
+// has reports whether a pod with an address is one of the side's, or an address if the pod is nil. There is set for an
+// existing pod.
 func (x *side) has(q *npc.Pod, a netip.Addr, there bool) bool {
-	return slices.ContainsFunc(x.subject, func(t expectation.Term) bool { return x.inTerm(t, q, a, there) }) != x.outside
+	return slices.ContainsFunc(x.subject, func(t expectation.Term) bool {
+		return x.inTerm(t, q, a, there)
+	}) != x.outside
 }
 
 func (x *side) inTerm(t expectation.Term, q *npc.Pod, a netip.Addr, there bool) bool {
@@ -107,9 +110,10 @@ func (x *side) inTerm(t expectation.Term, q *npc.Pod, a netip.Addr, there bool) 
 	case t.Name != "" && there:
 		return named(t, q)
 	case t.Name != "":
-		return x.outside && q.Namespace == t.Namespace && slices.ContainsFunc(x.likes[t.Namespace+"/"+t.Name], func(s labels.Selector) bool {
-			return s.Matches(labels.Set(q.Labels))
-		})
+		return x.outside && q.Namespace == t.Namespace &&
+			slices.ContainsFunc(x.likes[t.Namespace+"/"+t.Name], func(s labels.Selector) bool {
+				return s.Matches(labels.Set(q.Labels))
+			})
 	}
 	return x.inNamespace(t, q.Namespace) && t.Pods.Matches(q.Labels)
 }
@@ -140,7 +144,7 @@ func (x *side) findScopes() {
 	}
 }
 
-// findRules finds the rules that may judge pods of the side.
+// findRules finds the rules that may apply to pods of the side.
 func (x *side) findRules() {
 	seen := map[*policy.Cluster]bool{}
 	for _, s := range x.scopes {
@@ -169,14 +173,13 @@ func (s scope) mayMatch(selector policy.Selector) bool {
 	return s.any || slices.ContainsFunc(s.templates, func(q *npc.Pod) bool { return selector.Matches(q.Labels) })
 }
 
-// blocks returns those by which addresses are told apart: those of rules and of the subject, the ranges of pods, and
-// what nobody has.
+// blocks returns the blocks that distinguish addresses: those of rules and of the subject, the ranges of pods, and the
+// free ranges.
 func (x *side) blocks(rules []*policy.Rule) []ipblock.Block {
 	return slices.Concat(x.ruleBlocks(rules), x.ranges, nowhere())
 }
 
-// ruleBlocks returns those by which rules, whose peers the side's pods are, and the side's subject tell addresses
-// apart.
+// ruleBlocks returns the blocks of the side's subject, and those of the rules whose peers the side's pods are.
 func (x *side) ruleBlocks(rules []*policy.Rule) (out []ipblock.Block) {
 	for _, r := range rules {
 		for _, peer := range r.Peers {
@@ -193,11 +196,13 @@ func (x *side) ruleBlocks(rules []*policy.Rule) (out []ipblock.Block) {
 
 // podPlaces returns places of pods that could be there.
 func (x *side) podPlaces(peerRules []*policy.Rule) []place {
-	return x.places(x.blocks(peerRules), func(a netip.Addr) bool { return inBlocks(x.ranges, a) && !inBlocks(nowhere(), a) })
+	return x.places(x.blocks(peerRules), func(a netip.Addr) bool {
+		return inBlocks(x.ranges, a) && !inBlocks(nowhere(), a)
+	})
 }
 
-// selectors returns for each namespace of a scope those that tell labels of its pods apart, without those that match
-// everything or nothing.
+// selectors returns for each namespace of a scope the selectors that distinguish labels of its pods, without those that
+// match everything or nothing.
 func (x *side) selectors(rules []*policy.Rule) map[string]*selectors {
 	out := map[string]*selectors{}
 	for _, s := range x.scopes {
@@ -231,7 +236,7 @@ func (x *side) selectors(rules []*policy.Rule) map[string]*selectors {
 	return out
 }
 
-// addOwn adds the selectors of the policies that judge pods of a namespace, and those of the subject.
+// addOwn adds the selectors of the policies that apply to pods of a namespace, and those of the subject.
 func (x *side) addOwn(namespace string, of *selectors) {
 	for _, q := range x.policies[namespace] {
 		if q.Isolates[x.direction] {

@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// workloadKey names a workload in a world.
+// workloadKey names a workload in a cluster state.
 type workloadKey struct {
 	namespace string
 	npc.Workload
@@ -24,18 +24,19 @@ func standsFor(p *npc.Pod) (w workloadKey, ok bool) {
 		return w, false
 	}
 	rest, ok := strings.CutPrefix(p.Name, p.Workload.Name)
-	return workloadKey{p.Namespace, *p.Workload}, ok && (rest == "" || strings.HasPrefix(rest, "."+strings.ToLower(p.Workload.Kind)))
+	return workloadKey{p.Namespace, *p.Workload}, ok &&
+		(rest == "" || strings.HasPrefix(rest, "."+strings.ToLower(p.Workload.Kind)))
 }
 
-// align returns both worlds with the same pods for each workload that one of them has as a template, and the other as
-// pods: those pods, in the world of the template with its labels and ports. What tells a workload's pods from each
-// other, they keep.
+// align returns both cluster states with the same pods for each workload that one state has as a template, and the
+// other as pods. In the state of the template, these pods have the labels and ports of the template. They keep what
+// distinguishes one pod of the workload from another.
 func align(before, after *cluster.Cluster) (*cluster.Cluster, *cluster.Cluster) {
 	was, is := before.View(), after.View()
 	return aligned(before, was, is), aligned(after, is, was)
 }
 
-// aligned returns a world in which the pods of the other one take the place of its templates.
+// aligned returns a cluster state where the pods of the other state replace its templates.
 func aligned(c *cluster.Cluster, own, other *cluster.View) *cluster.Cluster {
 	templates := map[workloadKey]*npc.Pod{}
 	for _, p := range own.Pods {
@@ -78,7 +79,10 @@ func like(template, p *npc.Pod) npc.Pod {
 	for k := range flowlog.Lasting(p.Labels) { // controllers give the others
 		delete(made.Labels, k)
 	}
-	maps.DeleteFunc(made.Labels, func(k, _ string) bool { return k == "app.kubernetes.io/version" || k == "helm.sh/chart" }) // but not these
+	// These labels do not count.
+	maps.DeleteFunc(made.Labels, func(k, _ string) bool {
+		return k == "app.kubernetes.io/version" || k == "helm.sh/chart"
+	})
 	if made.Labels == nil {
 		made.Labels = map[string]string{}
 	}

@@ -1,17 +1,17 @@
-// Package diff finds out who gains and who loses whom between two worlds, on which ports, and why.
+// Package diff finds the connections that are allowed in one of two cluster states only, on which ports, and why.
 //
-//	r := diff.Worlds(before, after, diff.Options{})
+//	r := diff.Compare(before, after, diff.Options{})
 //	for _, g := range r.Closes.Groups(200) {
 //		g.From, g.To       // workloads and addresses
 //		g.Ports            // what the group loses
 //		g.Before, g.After  // what decides about g.Example
 //	}
 //
-// A workload that one world has as a template, and the other as pods, is compared pod by pod (align).
+// A workload that one state has as a template, and the other as pods, is compared pod by pod (align).
 // npc/analysis/internal/reachability compares; the package puts together what is alike and names it.
 //
-// It trusts npc/analysis/internal/reachability and npc/analysis/explain. It does not know where worlds come from, nor
-// how differences are written.
+// It trusts npc/analysis/internal/reachability and npc/analysis/explain. It does not know where cluster states come
+// from, nor how differences are written.
 package diff
 
 import (
@@ -29,10 +29,10 @@ type Options struct {
 	From, To, Either string
 }
 
-// Result is how two worlds differ.
+// Result is how two cluster states differ.
 type Result struct {
 	Opens, Closes *Side
-	// Omitted are pods that are not compared, because they own none of their addresses in one of the worlds.
+	// Omitted are pods that are not compared, because they own none of their addresses in one of the cluster states.
 	Omitted []string
 	// Pods, Workloads and Ranges count what was compared: pods, their workloads, and ranges of addresses outside.
 	Pods, Workloads, Ranges int
@@ -52,13 +52,14 @@ type Side struct {
 // states are the views that are compared.
 type states [2]*cluster.View
 
-// Compare compares two worlds. It changes neither.
+// Compare compares two cluster states. It changes neither.
 func Compare(before, after *cluster.Cluster, o Options) *Result {
 	before, after = align(before, after)
 	w := &states{before.View(), after.View()}
 	d := reachability.Compare(w[0], w[1])
 	n := newNames(d, w)
-	r := &Result{Omitted: slices.Concat(d.Omitted[0], d.Omitted[1]), Workloads: len(n.workloads), Pods: n.pods, Ranges: n.ranges}
+	r := &Result{Omitted: slices.Concat(d.Omitted[0], d.Omitted[1]), Workloads: len(n.workloads), Pods: n.pods,
+		Ranges: n.ranges}
 	slices.Sort(r.Omitted)
 	r.Omitted = slices.Compact(r.Omitted)
 	r.Opens = newSide(n, w, o, true)
@@ -72,7 +73,7 @@ func (r *Result) Same() bool { return len(r.Opens.groups)+len(r.Closes.groups) =
 // Len returns the number of groups.
 func (s *Side) Len() int { return len(s.groups) }
 
-// Group is sources and destinations between all of which the same ports open, or close.
+// Group is sources and destinations. The same ports open, or close, between each source and each destination.
 type Group struct {
 	From  Set   `json:"from"`
 	To    Set   `json:"to"`
@@ -100,7 +101,8 @@ func (s *Side) Groups(limit int) []Group {
 // not kept.
 func (s *Side) Each(found func(Group) bool) {
 	for _, g := range s.groups {
-		made := Group{From: s.set(g.sources), To: s.set(g.destinations), Ports: g.ports, Pods: g.pods, Outside: g.outside}
+		made := Group{From: s.set(g.sources), To: s.set(g.destinations), Ports: g.ports, Pods: g.pods,
+			Outside: g.outside}
 		s.explain(&made, g)
 		if !found(made) {
 			return
@@ -127,7 +129,8 @@ func newSide(n *names, w *states, o Options, opens bool) *Side {
 		}
 	}
 	slices.SortStableFunc(s.groups, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(b.pods, a.pods), cmp.Compare(b.outside, a.outside), slices.Compare(a.sources.first(), b.sources.first()),
+		return cmp.Or(cmp.Compare(b.pods, a.pods), cmp.Compare(b.outside, a.outside),
+			slices.Compare(a.sources.first(), b.sources.first()),
 			slices.Compare(a.destinations.first(), b.destinations.first()), comparePorts(a.ports, b.ports))
 	})
 	return s

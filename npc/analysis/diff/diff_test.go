@@ -65,7 +65,7 @@ const (
 	allow = "shop/db {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 5432}]}]}\n"
 )
 
-func TestWorlds(t *testing.T) {
+func TestCompare(t *testing.T) {
 	for _, c := range []struct {
 		name, before, after string
 		options             Options
@@ -83,7 +83,7 @@ func TestWorlds(t *testing.T) {
 		{name: "a_pod_goes", before: two, after: "shop/web-1 10.0.0.1 app=web Deployment/web\nshop/db 10.0.0.3 app=db\n", options: Options{To: "shop", From: "shop"},
 			want: []string{"- shop/db and 1 of 2 pods of shop/web (web-1) -> 1 of 2 pods of shop/web (web-2) (gone): everything (2, 0)",
 				"- 1 of 2 pods of shop/web (web-2) (gone) -> all 2 workloads: everything (2, 0)"}},
-		{name: "a_family_that_one_world_has", before: "a/x 10.0.0.1 app=x\na/y 10.0.0.2 app=to\n", after: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\n"},
+		{name: "a_family_that_one_state_has", before: "a/x 10.0.0.1 app=x\na/y 10.0.0.2 app=to\n", after: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\n"},
 		{name: "a_family_of_two", before: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\n",
 			after: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\na/p {podSelector: {matchLabels: {app: to}}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0}}]}]}\n",
 			want:  []string{"- all 2 workloads and ::/0 -> a/y: everything (1, 1)"}},
@@ -104,7 +104,7 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// TestReasons shows what decides about the example of a group, in each world on the side that decides.
+// TestReasons shows what decides about the example of a group, in each cluster state, in the direction that decides.
 func TestReasons(t *testing.T) {
 	r := Compare(made(t, two+allow), made(t, two+strings.Replace(allow, "5432", "5433", 1)), Options{})
 	g := r.Opens.Groups(1)[0]

@@ -28,7 +28,7 @@ type workload struct {
 	states map[state]int
 }
 
-// state tells in which worlds something is.
+// state is which of the cluster states something is in.
 type state string
 
 // The states. Scripts read them in JSON.
@@ -133,7 +133,8 @@ func (p part) first() []int {
 
 // newLists returns lists of those subjects that are wanted.
 func (n *names) newLists(all [][]int, want func(subject int) bool) *lists {
-	l := &lists{members: make([][]int, len(all)), pods: make([]int, len(all)), ranges: make([]int, len(all)), number: make([]int, len(n.of))}
+	l := &lists{members: make([][]int, len(all)), pods: make([]int, len(all)), ranges: make([]int, len(all)),
+		number: make([]int, len(n.of))}
 	for i := range l.number {
 		l.number[i] = -1
 	}

@@ -76,7 +76,7 @@ func (p Ports) example() flow.Service {
 	return flow.Service{Protocol: p[0].Protocol, Port: p[0].First}
 }
 
-// key returns a text that tells ports from others.
+// key returns a text that identifies the ports.
 func (p Ports) key() string {
 	var b strings.Builder
 	for _, r := range p {

@@ -15,17 +15,17 @@ import (
 )
 
 var (
-	pairs = flag.Int("pairs", 150, "number of random pairs of worlds")
-	seed  = flag.Uint64("seed", 1, "first seed of random pairs of worlds")
+	pairs = flag.Int("pairs", 150, "number of random pairs of cluster states")
+	seed  = flag.Uint64("seed", 1, "first seed of random pairs of cluster states")
 )
 
-// thing is what the judge is asked about: a pod, or an address outside.
+// thing is what the reference model is asked about: a pod, or an address outside.
 type thing struct {
 	pod  string
 	addr netip.Addr
 }
 
-// addrs returns the addresses of a thing in a world; ok is false if it is not there.
+// addrs returns the addresses of a thing in a cluster state; ok is false if it does not exist there.
 func (w *harness) addrs(x thing) (addrs []netip.Addr, ok bool) {
 	if x.pod == "" {
 		return []netip.Addr{x.addr}, true
@@ -34,7 +34,7 @@ func (w *harness) addrs(x thing) (addrs []netip.Addr, ok bool) {
 	return p.Addrs, ok
 }
 
-// evaluated returns what the judge says of two things in both worlds.
+// evaluated returns the reference model's verdicts on two things in both cluster states.
 func evaluated(states [2]*harness, models [2]refmodel.State, a, b thing, s flow.Service) (opens, closes bool) {
 	protocol := map[uint8]corev1.Protocol{1: "ICMP", 6: corev1.ProtocolTCP, 17: corev1.ProtocolUDP, 132: corev1.ProtocolSCTP}[s.Protocol]
 	for _, is4 := range []bool{true, false} {
@@ -116,7 +116,7 @@ func (s *Side) subject(x thing) int {
 	return -1
 }
 
-// things returns the pods of both worlds and some addresses outside, at the edges of ranges and within.
+// things returns the pods of both cluster states and some addresses outside, at the edges of ranges and within.
 func things(states [2]*harness) (out []thing) {
 	seen := map[string]bool{}
 	taken := map[netip.Addr]bool{}
@@ -170,9 +170,9 @@ func services() []flow.Service {
 	return all
 }
 
-// TestDifferencesAreThoseOfTheJudge shows that no difference between random pairs of worlds is missed, and none
-// invented: -pairs says how many pairs.
-func TestDifferencesAreThoseOfTheJudge(t *testing.T) {
+// TestDifferencesMatchReferenceModel shows that no difference between random pairs of cluster states is missed, and
+// none invented. The flag -pairs is the number of pairs.
+func TestDifferencesMatchReferenceModel(t *testing.T) {
 	differences, differing := 0, 0
 	for n := range *pairs {
 		r := rand.New(rand.NewPCG(*seed+uint64(n), 7))
@@ -197,15 +197,15 @@ func TestDifferencesAreThoseOfTheJudge(t *testing.T) {
 						differences++
 					}
 					if opened[at].has(s) != opens || closed[at].has(s) != closes {
-						t.Fatalf("seed %d: %v -> %v, %s: the judge opens %t and closes %t; found to open: %v, to close: %v", *seed+uint64(n), a, b, s, opens, closes,
+						t.Fatalf("seed %d: %v -> %v, %s: the reference model opens %t and closes %t; found to open: %v, to close: %v", *seed+uint64(n), a, b, s, opens, closes,
 							opened[at], closed[at])
 					}
 				}
 			}
 		}
 	}
-	t.Logf("%d pairs of worlds, %d of which differ, in %d pairs of subjects and ports", *pairs, differing, differences)
+	t.Logf("%d pairs of cluster states; %d differ, in %d pairs of subjects and ports", *pairs, differing, differences)
 	if differing < *pairs/2 {
-		t.Errorf("only %d of %d pairs of worlds differ", differing, *pairs)
+		t.Errorf("only %d of %d pairs of cluster states differ", differing, *pairs)
 	}
 }

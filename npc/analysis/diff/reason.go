@@ -26,12 +26,12 @@ type Example struct {
 // String returns the example as commands name flows.
 func (e Example) String() string { return fmt.Sprintf("%s -> %s, %s", e.From, e.To, e.Port) }
 
-// Reason is what decides about a flow in a world.
+// Reason is what decides about a flow in a cluster state.
 type Reason struct {
 	Allowed bool `json:"allowed"`
-	// Absent are the pods that are not in the world.
+	// Absent are the pods that are not in the cluster state.
 	Absent []string `json:"absent,omitempty"`
-	// Sides are those directions that decide: the ones that are allowed in one world only.
+	// Sides are the directions that decide: the ones that are allowed in one cluster state only.
 	Sides []Decision `json:"sides,omitempty"`
 }
 
@@ -77,12 +77,14 @@ func (d Decision) String() string {
 func (s *Side) explain(g *Group, of *group) {
 	from, to := s.pair(of)
 	from, to = s.otherNode(from, to), s.otherNode(to, from)
-	g.Example = Example{From: s.endText(from), To: s.endText(to), Port: of.ports.example(), Only: of.pods+of.outside == 1 && of.ports.isOne()}
+	g.Example = Example{From: s.endText(from), To: s.endText(to), Port: of.ports.example(),
+		Only: of.pods+of.outside == 1 && of.ports.isOne()}
 	for _, is4 := range []bool{true, false} {
 		was, inFirst := s.verdict(0, from, to, g.Example.Port, is4)
 		is, inSecond := s.verdict(1, from, to, g.Example.Port, is4)
 		absent := [2]bool{!from.In[0] || !to.In[0], !from.In[1] || !to.In[1]}
-		if inFirst == absent[0] || inSecond == absent[1] || inFirst && was.Allowed == s.opens || inSecond && is.Allowed != s.opens {
+		if inFirst == absent[0] || inSecond == absent[1] || inFirst && was.Allowed == s.opens ||
+			inSecond && is.Allowed != s.opens {
 			continue
 		}
 		v := is
@@ -95,7 +97,8 @@ func (s *Side) explain(g *Group, of *group) {
 				g.Example.Family = "IPv4"
 			}
 		}
-		g.Before, g.After = s.reason(0, was, inFirst, is, inSecond, from, to), s.reason(1, is, inSecond, was, inFirst, from, to)
+		g.Before, g.After = s.reason(0, was, inFirst, is, inSecond, from, to),
+			s.reason(1, is, inSecond, was, inFirst, from, to)
 		return
 	}
 }
@@ -103,7 +106,7 @@ func (s *Side) explain(g *Group, of *group) {
 // isOne reports whether the ports are a single one.
 func (p Ports) isOne() bool { return len(p) == 1 && p[0].First == p[0].Last }
 
-// pair returns two subjects of a group, of which at most one is addresses.
+// pair returns two subjects of a group. At most one of them is addresses.
 func (s *Side) pair(of *group) (from, to *reachability.Subject) {
 	for _, line := range of.sources.numbers {
 		for _, a := range of.sources.members[line] {
@@ -142,8 +145,10 @@ func (s *Side) endText(e *reachability.Subject) string {
 	return e.Pod
 }
 
-// verdict returns the verdict between two subjects in a world and a family; ok is false if there is no flow.
-func (s *Side) verdict(state int, from, to *reachability.Subject, port flow.Service, is4 bool) (v explain.Verdict, ok bool) {
+// verdict returns the verdict between two subjects in a cluster state and a family; ok is false if there is no flow.
+func (s *Side) verdict(
+	state int, from, to *reachability.Subject, port flow.Service, is4 bool,
+) (v explain.Verdict, ok bool) {
 	a, hasFrom := end(s.states[state], state, from, is4)
 	b, hasTo := end(s.states[state], state, to, is4)
 	if !hasFrom || !hasTo {
@@ -168,8 +173,11 @@ func end(v *cluster.View, state int, s *reachability.Subject, is4 bool) (e flow.
 	return e, false
 }
 
-// reason returns what decides in a world, by its verdict and that of the other world, if there are any.
-func (s *Side) reason(state int, v explain.Verdict, evaluated bool, other explain.Verdict, otherEvaluated bool, from, to *reachability.Subject) (r Reason) {
+// reason returns what decides in a cluster state, by its verdict and that of the other state, if there are any.
+func (s *Side) reason(
+	state int, v explain.Verdict, evaluated bool, other explain.Verdict, otherEvaluated bool,
+	from, to *reachability.Subject,
+) (r Reason) {
 	if !evaluated {
 		for _, e := range []*reachability.Subject{from, to} {
 			if !e.In[state] {
@@ -187,7 +195,8 @@ func (s *Side) reason(state int, v explain.Verdict, evaluated bool, other explai
 		if i == 1 {
 			e = v.Flow.To
 		}
-		r.Sides = append(r.Sides, Decision{Direction: side.Direction.String(), Allowed: side.Allowed, Text: side.Head(e), By: replay.Deciding(side)})
+		r.Sides = append(r.Sides, Decision{Direction: side.Direction.String(), Allowed: side.Allowed,
+			Text: side.Head(e), By: replay.Deciding(side)})
 	}
 	return r
 }

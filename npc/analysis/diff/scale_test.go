@@ -10,8 +10,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// size is a world of a number of pods, workloads and policies: one for each workload with a port of its own, and others
-// that let one team in.
+// size is the numbers of pods, workloads and policies of a cluster: one policy for each workload with a port of its
+// own, and others that let one team in.
 type size struct{ pods, workloads, policies int }
 
 func (s size) String() string {
@@ -20,7 +20,7 @@ func (s size) String() string {
 
 func (s size) namespaces() int { return max(1, s.workloads/10) }
 
-// harness returns the world. Each namespace has ten workloads.
+// harness returns the cluster. Each namespace has ten workloads.
 func (s size) harness(t testing.TB) *cluster.Cluster {
 	c := cluster.New()
 	for i := range s.namespaces() {
@@ -45,7 +45,7 @@ func (s size) harness(t testing.TB) *cluster.Cluster {
 	return c
 }
 
-// closed returns a copy in which a policy isolates all pods in both directions.
+// closed returns a copy with a policy that isolates all pods in both directions.
 func (s size) closed(t testing.TB, c *cluster.Cluster) *cluster.Cluster {
 	c = c.Clone()
 	for i := range s.namespaces() {
@@ -63,9 +63,9 @@ func (s size) open(c *cluster.Cluster) *cluster.Cluster {
 	return c
 }
 
-// BenchmarkWorlds compares worlds in which everything changes: a default deny for all, and a policy with a port of its
-// own for each workload where there was none.
-func BenchmarkWorlds(b *testing.B) {
+// BenchmarkCompare compares cluster states where everything changes: a default deny for all, and a policy with a port
+// of its own for each workload where there was none.
+func BenchmarkCompare(b *testing.B) {
 	for _, s := range []size{{10_000, 500, 1_000}, {100_000, 500, 1_000}, {100_000, 5_000, 5_000}} {
 		w := s.harness(b)
 		for _, name := range []string{"denied", "first"} {

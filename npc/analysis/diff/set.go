@@ -24,10 +24,10 @@ type Member struct {
 	Namespace string `json:"namespace"`
 	// Workload is the kind and the name, as Deployment/web, or Pod/web if nothing makes the pod.
 	Workload string `json:"workload"`
-	// Pods are the names of those that are meant, if that is not all; All counts all.
+	// Pods are the names of the pods of the set, if these are not all of the workload's pods; All counts all.
 	Pods []string `json:"pods,omitempty"`
 	All  int      `json:"all_pods"`
-	// State is new or gone if those that are meant are in one of the worlds only.
+	// State is new or gone if the pods of the set are in one of the cluster states only.
 	State state `json:"state,omitempty"`
 
 	text   string
@@ -70,7 +70,8 @@ func (n *names) set(p part) (out Set) {
 // member returns some pods of a workload.
 func (n *names) member(at int, subjects []int) Member {
 	w := &n.workloads[at]
-	m := Member{Namespace: w.namespace, Workload: w.kind + "/" + w.name, All: len(w.subjects), text: w.short, number: at}
+	m := Member{Namespace: w.namespace, Workload: w.kind + "/" + w.name, All: len(w.subjects), text: w.short,
+		number: at}
 	states := map[state]bool{}
 	for _, s := range subjects {
 		states[stateOf(&n.Subjects[s])] = true

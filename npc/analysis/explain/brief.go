@@ -9,7 +9,7 @@ import (
 
 // Brief returns in a few words what decides verdicts on flows between the same two: the policy and the rule in each
 // direction. Of a flow that is not allowed, that is only the direction that denies it, or is not known. Verdicts of two
-// families with other words are told apart.
+// families with different texts are listed separately.
 func Brief(verdicts []Verdict) string {
 	var texts []string
 	same := true
@@ -28,7 +28,7 @@ func Brief(verdicts []Verdict) string {
 	return strings.Join(texts, "; ")
 }
 
-// family returns the family of a flow between addresses, of which one is known.
+// family returns the family of a flow between addresses. At least one of them is known.
 func (v Verdict) family() string {
 	a := v.Flow.From.Addr
 	if !a.IsValid() {
@@ -37,8 +37,8 @@ func (v Verdict) family() string {
 	return npc.FamilyOf(a).String()
 }
 
-// brief returns what decides: for a flow that is allowed what allows it in each direction in which something is asked,
-// else what does not.
+// brief returns what decides: for a flow that is allowed, what allows it in each direction that policies are asked
+// about; else what does not.
 func (v Verdict) brief() string {
 	var words []string
 	for _, s := range []Side{v.Egress, v.Ingress} {

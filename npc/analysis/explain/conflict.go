@@ -15,14 +15,14 @@ import (
 type conflict struct {
 	// text describes it; empty if there is none.
 	text string
-	// closes is the reason for which nothing is allowed; empty if the policies decide.
+	// closes is the reason why nothing is allowed; empty if the policies decide.
 	closes Reason
-	// isolated reports whether a NetworkPolicy isolates the pod for which that is so.
+	// isolated reports whether a NetworkPolicy isolates the pod that causes this.
 	isolated bool
 }
 
 // conflictOf returns what contradicts that an end's pod has the end's address. Exempt is why NetworkPolicies do not
-// judge the flow; empty if they do.
+// apply to the flow; empty if they do.
 func conflictOf(c *cluster.View, own end, d npc.Direction, exempt Reason) conflict {
 	p, a := own.pod, own.Addr
 	var found conflict
@@ -44,7 +44,7 @@ func conflictOf(c *cluster.View, own end, d npc.Direction, exempt Reason) confli
 	return found
 }
 
-// restricted reports whether policies may deny a pod something of what they judge.
+// restricted reports whether policies may deny a pod something of what they apply to.
 func restricted(c *cluster.View, p *npc.Pod, d npc.Direction, exempt Reason) bool {
 	switch exempt {
 	case "":
@@ -57,7 +57,8 @@ func restricted(c *cluster.View, p *npc.Pod, d npc.Direction, exempt Reason) boo
 
 // staleText describes the address of a pod that was reported before a restart.
 func staleText(c *cluster.View, p *npc.Pod, a netip.Addr) string {
-	text := fmt.Sprintf("%s of pod %s was reported before the pod or its node was restarted: the pod counts as waiting for its address", a, podName(p))
+	text := fmt.Sprintf("%s of pod %s was reported before the pod or its node was restarted: "+
+		"the pod counts as waiting for its address", a, podName(p))
 	if owner := c.Owner(a, p.Node); owner != nil {
 		text += fmt.Sprintf(", and the address belongs to pod %s", podName(owner))
 	}
@@ -65,8 +66,8 @@ func staleText(c *cluster.View, p *npc.Pod, a netip.Addr) string {
 }
 
 // conflictingWith returns the conflict with the other pods of the node that claim the address. Nothing is allowed in a
-// direction in which policies may deny one of them something. While a pod is being replaced by the next one with its
-// address, one of them is terminating: that is mentioned only if it matters.
+// direction if policies may deny one of them something in this direction. While a pod is being replaced by the next one
+// with its address, one of them is terminating: that is mentioned only if it matters.
 func conflictingWith(c *cluster.View, own end, d npc.Direction, exempt Reason) (found conflict) {
 	conflictingPods := c.ConflictingPods(own.Addr, own.pod)
 	for _, rival := range conflictingPods {
@@ -75,7 +76,8 @@ func conflictingWith(c *cluster.View, own end, d npc.Direction, exempt Reason) (
 		if !closes && !asked && (rival.Deleting || own.pod.Deleting || found.text != "") {
 			continue
 		}
-		found.text = ipowner.Conflict{Addr: own.Addr, Kind: ipowner.LocalPod, Pod: ref(own.pod), Other: ref(rival)}.Message()
+		found.text = ipowner.Conflict{Addr: own.Addr, Kind: ipowner.LocalPod, Pod: ref(own.pod),
+			Other: ref(rival)}.Message()
 		if closes {
 			_, isolated := c.Isolating(rival, d)
 			found.closes, found.isolated = conflicting, isolated && exempt == ""
@@ -84,7 +86,8 @@ func conflictingWith(c *cluster.View, own end, d npc.Direction, exempt Reason) (
 	}
 	asked := conflictingPods
 	if exempt == ownNode {
-		asked = append(slices.Clone(conflictingPods), own.pod) // its own policies may deny it the node: which of what it sends, cannot be told
+		// Its own policies may deny it the node: what it sends cannot be attributed to one of the pods.
+		asked = append(slices.Clone(conflictingPods), own.pod)
 	}
 	if exempt != "" && !slices.ContainsFunc(asked, func(p *npc.Pod) bool { return restricted(c, p, d, exempt) }) {
 		found.closes = ""
@@ -93,7 +96,7 @@ func conflictingWith(c *cluster.View, own end, d npc.Direction, exempt Reason) (
 }
 
 // waitingAt returns a pod whose status has an address from before a restart, and to which policies may deny something:
-// the address is closed as long as nobody owns it. It returns nil if there is none.
+// the address is closed as long as no pod owns it. It returns nil if there is none.
 func waitingAt(c *cluster.View, e flow.End, node string, d npc.Direction) *npc.Pod {
 	for _, p := range c.Stale(e.Addr, node) {
 		if c.Restricted(p, d) {

@@ -43,7 +43,7 @@ func TestS72_TwoPodsOfANodeClaimOneAddress(t *testing.T) {
 	const conflict = "10.32.1.9 of pod a/later, contradicted by pod a/old: two pods of this node claim one address: " +
 		"nothing is allowed in a direction that either is isolated in"
 	free := explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated", Conflict: conflict}
-	closed := explain.Side{Pod: "a/later", Reason: "contested address", Conflict: conflict}
+	closed := explain.Side{Pod: "a/later", Reason: "conflicting address", Conflict: conflict}
 	onAnotherNode := func(p *npc.Pod) { p.Node = "node2" }
 	terminating := func(p *npc.Pod) { p.Deleting = true }
 	for _, c := range []struct {
@@ -52,13 +52,13 @@ func TestS72_TwoPodsOfANodeClaimOneAddress(t *testing.T) {
 		to             string
 		want           explain.Side
 	}{
-		{"nobody_is_isolated", "nobody", nil, "a/later", free},
+		{"no_pod_is_isolated", "none", nil, "a/later", free},
 		{"the_rival_is_isolated", "old", nil, "a/later", closed},
 		{"the_rival_is_asked_about", "old", nil, "a/old", closed},
 		{"the_address_is_asked_about", "old", nil, "10.32.1.9", closed},
 		{"the_owner_is_isolated", "later", nil, "a/later", explain.Side{Pod: "a/later", Reason: "no rule allows it", Conflict: conflict}},
 		{"the_rival_terminates", "old", terminating, "a/later", closed},
-		{"it_is_being_replaced", "nobody", terminating, "a/later", explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated"}},
+		{"it_is_being_replaced", "none", terminating, "a/later", explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated"}},
 		{"the_rival_is_on_another_node", "old", onAnotherNode, "a/later", explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestS72_APodClaimsAnAddressOfItsNode(t *testing.T) {
 			w.SetNodeAddrs("node1", own)
 			w.AddNodeAddrs("node1", []netip.Addr{netip.MustParseAddr("172.31.0.1")})
 		}, closed},
-		{"without_isolation", "nobody", func(w harness) { w.SetNodeAddrs("node1", own) },
+		{"without_isolation", "none", func(w harness) { w.SetNodeAddrs("node1", own) },
 			explain.Side{Pod: "a/x", Allowed: true, Reason: "not isolated", Conflict: conflict}},
 		{"by_the_status_of_another", "x", func(w harness) { w.pod("a/liar", "10.32.1.7", "app=liar", hostIP("10.32.1.9")) },
 			explain.Side{Pod: "a/x", Reason: "no rule allows it"}},
@@ -132,9 +132,9 @@ func TestS73_AStaleAddress(t *testing.T) {
 			w.SetBooted("node1", boot)
 		}, explain.Side{Pod: "a/x", Reason: "no rule allows it"}},
 		{"the_address_is_asked_about", "x", "10.32.1.9", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) }, closed},
-		{"without_isolation", "nobody", "a/x", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
+		{"without_isolation", "none", "a/x", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
 			explain.Side{Pod: "a/x", Allowed: true, Reason: "not isolated", Conflict: conflict}},
-		{"the_address_alone_without_isolation", "nobody", "10.32.1.9", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
+		{"the_address_alone_without_isolation", "none", "10.32.1.9", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
 			explain.Side{Allowed: true, Reason: "no pod"}},
 		{"another_pod_has_the_address", "x", "10.32.1.9", func(w harness) {
 			w.pod("a/x", "10.32.1.9", "app=x", stale)

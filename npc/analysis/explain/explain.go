@@ -11,7 +11,8 @@ import (
 func Explain(c *cluster.View, f flow.Flow) Verdict {
 	v := Verdict{Flow: f, Egress: side(c, f, npc.Egress), Ingress: side(c, f, npc.Ingress)}
 	v.Allowed = v.Egress.Allowed && v.Ingress.Allowed
-	v.Unknown = !v.Allowed && (v.Egress.Allowed || v.Egress.Unknown != "") && (v.Ingress.Allowed || v.Ingress.Unknown != "")
+	v.Unknown = !v.Allowed && (v.Egress.Allowed || v.Egress.Unknown != "") &&
+		(v.Ingress.Allowed || v.Ingress.Unknown != "")
 	return v
 }
 
@@ -105,7 +106,7 @@ type question struct {
 	own, peer end
 	direction npc.Direction
 	flow.Service
-	// exempt is why NetworkPolicies do not judge the flow; empty if they do.
+	// exempt is why NetworkPolicies do not apply to the flow; empty if they do.
 	exempt Reason
 }
 
@@ -191,7 +192,7 @@ func (q question) match(rule policy.Rule) (m matching) {
 	return m
 }
 
-// outcomes are the verdicts that a direction may have, as far as policies could be read. A rule that may match, and a
+// outcomes are the verdicts that a direction may have by the policies that could be read. A rule that may match, and a
 // policy that may choose the pod, leave both what they say and what follows.
 type outcomes struct{ allows, denies bool }
 
@@ -200,7 +201,8 @@ func (o *outcomes) add(p outcomes) { o.allows, o.denies = o.allows || p.allows, 
 // open returns what could not be read and may decide; empty if the verdict is the same whatever that is.
 func (q question) open() string {
 	pod := q.own.pod
-	conflict := q.own.Addr.IsValid() && (pod.StaleAddrs || q.ClaimsNodes(pod, q.own.Addr) || len(q.ConflictingPods(q.own.Addr, pod)) > 0)
+	conflict := q.own.Addr.IsValid() &&
+		(pod.StaleAddrs || q.ClaimsNodes(pod, q.own.Addr) || len(q.ConflictingPods(q.own.Addr, pod)) > 0)
 	if found := q.outcomes(); !conflict && found.allows != found.denies {
 		return ""
 	}
@@ -215,7 +217,7 @@ func (q question) open() string {
 			return "the labels of namespace " + namespace + " cannot be read: " + q.Unreadable.Namespaces.Reason
 		}
 	}
-	return "not everything can be read that decides about a disputed address"
+	return "some objects that decide about a conflicting address cannot be read"
 }
 
 // outcomes asks the policies as answer does.
@@ -325,7 +327,8 @@ func (q question) portFit(p policy.Port) cluster.Fit {
 	switch {
 	case PortFits(p, q.Service, q.destination()):
 		return cluster.Always
-	case p.Name != "" && p.HasProtocol(q.Protocol) && q.destination() == nil && q.direction == npc.Egress && cluster.UnreadablePod(q.View, q.peer.End) != "":
+	case p.Name != "" && p.HasProtocol(q.Protocol) && q.destination() == nil && q.direction == npc.Egress &&
+		cluster.UnreadablePod(q.View, q.peer.End) != "":
 		return cluster.Maybe
 	}
 	return cluster.Never

@@ -68,7 +68,7 @@ func TestReasons(t *testing.T) {
 `},
 		{"unknown_kind_of_peer", `{podSelector: {}, ingress: [{from: [{}]}]}`, "a/client", `a/web: denied: no rule allows it
   policy a/p: isolates
-    rule 1: no: peer is of a kind that is not known, which matches nobody
+    rule 1: no: peer is of an unknown kind, which matches no pod
 `},
 		{"value_that_no_label_can_have", `{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: "no label;"}}}]}]}`, "a/client",
 			`a/web: denied: no rule allows it
@@ -213,7 +213,7 @@ func TestWhereNoPolicyDecides(t *testing.T) {
 		{"multicast", "a/web", "224.0.0.251", "", "egress from a/web: allowed: multicast passes, unless weave-npc runs with --allow-mcast=false; " +
 			"ingress to 224.0.0.251: allowed: it is no pod, so that no policy isolates it"},
 		{"one node's verdict", "a/web", "a/far", "node1", "egress from a/web: denied: no rule allows it; policy a/deny: isolates, and has no rule; " +
-			"ingress to a/far: allowed: another node judges its pods"},
+			"ingress to a/far: allowed: another node enforces its policies"},
 	} {
 		f := fixture.Flows(t, w.View(), c.from, c.to, "tcp/80")[0]
 		f.Node = c.node
@@ -240,7 +240,7 @@ func TestConflictsAsText(t *testing.T) {
 			`a/web: denied: it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --fail-closed=never
   conflict: 10.32.1.2 of pod a/web was reported before the pod or its node was restarted: the pod counts as waiting for its address
 `},
-		{"contested", func(w harness) {
+		{"conflicting", func(w harness) {
 			w.pod("a/web", "10.32.1.2", "app=web", started(9))
 			w.pod("a/rival", "10.32.1.2", "app=web")
 		},

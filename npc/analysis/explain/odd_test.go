@@ -18,8 +18,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// oddities draws specs that hold what the resource definition refuses, beside what it takes: a definition of another
-// version may take it, and the typed decoding of an object drops what it does not know. All are JSON.
+// oddities draws specs with fields that the resource definition rejects, alongside valid ones. A definition of another
+// version may accept them, and the typed decoding of an object drops unknown fields. All are JSON.
 type oddities struct{ *rand.Rand }
 
 func (o oddities) pick(from ...string) string { return from[o.IntN(len(from))] }
@@ -119,7 +119,7 @@ func (o oddities) spec() string {
 		`, "egress": ` + o.some(rule("to", o.peer)) + `}`
 }
 
-// oddHarness returns a cluster for the judge, and the same one to explain.
+// oddHarness returns a cluster for the reference model, and the same one to explain.
 func oddHarness(t *testing.T) (refmodel.State, harness) {
 	addrs := func(texts ...string) (all []netip.Addr) {
 		for _, text := range texts {
@@ -157,9 +157,9 @@ func oddHarness(t *testing.T) (refmodel.State, harness) {
 	return on, w
 }
 
-// TestS89_OddPoliciesAreJudgedAsTheAPISays draws policies that the API server should not have taken, and compares what
-// is said of packets with what a judge says who has read the API alone.
-func TestS89_OddPoliciesAreJudgedAsTheAPISays(t *testing.T) {
+// TestS89_OddPoliciesAreEvaluatedAsTheAPISays draws policies that the API server should have rejected, and compares the
+// verdicts on packets with those of a reference model that is written from the API's documentation alone.
+func TestS89_OddPoliciesAreEvaluatedAsTheAPISays(t *testing.T) {
 	const seed, tries = 89, 5000
 	ends := []string{"10.32.1.2", "10.32.1.3", "10.32.2.2", "fd32:1::2", "fd32:2::2", "172.31.0.1", "172.31.0.2", "198.51.100.7"}
 	draw := oddities{rand.New(rand.NewPCG(seed, seed))}
@@ -187,7 +187,7 @@ func TestS89_OddPoliciesAreJudgedAsTheAPISays(t *testing.T) {
 			v := explain.Explain(w.View(), flow.Flow{From: flow.End{Addr: p.Src}, To: flow.End{Addr: p.Dst},
 				Service: flow.Service{Protocol: npc.PortProtocol(p.Protocol), Port: uint16(p.Port)}})
 			if v.Egress.Allowed != out || v.Ingress.Allowed != in {
-				t.Fatalf("%v\nthe judge lets it out: %t, in: %t\nthe policies are\n%s\nexplained is\n%s", p, out, in, strings.Join(specs, "\n"), v)
+				t.Fatalf("%v\nthe reference model lets it out: %t, in: %t\nthe policies are\n%s\nexplained is\n%s", p, out, in, strings.Join(specs, "\n"), v)
 			}
 			asked++
 			if !v.Allowed {

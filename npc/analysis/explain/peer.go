@@ -32,8 +32,8 @@ const (
 	namespaceUnknown Mismatch = "namespace unknown"
 	// namespaceUnreadable: the peer selects namespaces by labels, and those of the pod's namespace could not be read.
 	// podUnreadable: the peer selects pods, and the end may be one that could not be read. Both may match.
-	namespaceUnreadable Mismatch = "namespace unread"
-	podUnreadable       Mismatch = "pod unread"
+	namespaceUnreadable Mismatch = "namespace unreadable"
+	podUnreadable       Mismatch = "pod unreadable"
 	// NamespaceLabels and PodLabels: the namespace, or the pod, does not have the labels that the peer requires.
 	NamespaceLabels Mismatch = "namespace labels"
 	PodLabels       Mismatch = "pod labels"
@@ -42,11 +42,11 @@ const (
 	// outsideBlock: the address is not in the block. excepted: it is in a range that is excepted from the block.
 	outsideBlock Mismatch = "outside block"
 	excepted     Mismatch = "excepted"
-	// notANode: the peer chooses nodes, and the address is no Node's. nodeLabels: the Node does not have the labels
+	// notANode: the peer selects nodes, and the address is no Node's. nodeLabels: the Node does not have the labels
 	// that the peer requires.
 	notANode   Mismatch = "not a node"
 	nodeLabels Mismatch = "node labels"
-	// unknownKind: the peer is of an unknown kind, which matches nobody.
+	// unknownKind: the peer is of an unknown kind, which matches no pod.
 	unknownKind Mismatch = "unknown kind"
 )
 
@@ -130,7 +130,7 @@ func blockMismatch(p policy.Peer, a netip.Addr) Mismatch {
 	return outsideBlock
 }
 
-// nodeMismatch returns why none of the Nodes that an address belongs to is chosen.
+// nodeMismatch returns why none of the Nodes that an address belongs to is selected.
 func nodeMismatch(nodes []npc.Node, choose policy.Selector) Mismatch {
 	switch {
 	case len(nodes) == 0:
@@ -141,16 +141,16 @@ func nodeMismatch(nodes []npc.Node, choose policy.Selector) Mismatch {
 	return nodeLabels
 }
 
-// PeerReason tells of one peer of a rule whether it matches, and if not, why.
+// PeerReason is whether one peer of a rule matches, and if not, why.
 type PeerReason struct {
 	Mismatch Mismatch `json:"miss,omitempty"`
-	// Wants is what the peer requires and does not find, Has what there is instead, Of whose that is.
+	// Wants is what the peer requires and does not find, Has what it finds instead, Of whose that is.
 	Wants string `json:"wants,omitempty"`
 	Has   string `json:"has,omitempty"`
 	Of    string `json:"of,omitempty"`
 }
 
-// peerReason returns the reason for which PeerFits holds or does not.
+// peerReason returns the reason why PeerFits holds or does not.
 func peerReason(c *cluster.View, p policy.Peer, e end) PeerReason {
 	r := PeerReason{Mismatch: mismatch(c, p, e), Of: e.String()}
 	if p.Block != nil {
@@ -211,7 +211,8 @@ func (r PeerReason) String() string {
 	case namespaceUnknown:
 		return fmt.Sprintf("peer wants a namespace's labels, namespace %s has no object", r.Of)
 	case namespaceUnreadable:
-		return fmt.Sprintf("not known: peer wants a namespace with %s, the labels of namespace %s could not be read", r.Wants, r.Of)
+		return fmt.Sprintf("not known: peer wants a namespace with %s, the labels of namespace %s could not be read",
+			r.Wants, r.Of)
 	case podUnreadable:
 		return fmt.Sprintf("not known: peer wants pods, %s may be one, which could not be read", r.Of)
 	case PodLabels:
@@ -223,7 +224,7 @@ func (r PeerReason) String() string {
 	case excepted:
 		return fmt.Sprintf("peer wants addresses in %s, %s is excepted by %s", r.Wants, r.Of, r.Has)
 	}
-	return "peer is of a kind that is not known, which matches nobody"
+	return "peer is of an unknown kind, which matches no pod"
 }
 
 // missing returns the requirements that labels do not meet, and what the labels have for the same keys.

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// PodRow is a pod and what isolates or chooses it.
+// PodRow is a pod and the policies that isolate or select it.
 type PodRow struct {
 	Pod       string            `json:"pod"`
 	Node      string            `json:"node,omitempty"`
@@ -56,7 +56,9 @@ func unknownOf(c *cluster.View, p *npc.Pod) string {
 	case c.Unreadable.Policies.Lacks(p.Namespace):
 		return "its network policies cannot be read"
 	case c.LegacyNetpol && c.Unreadable.Namespaces.Lacks(p.Namespace),
-		slices.ContainsFunc(c.ClusterPolicies, func(q *policy.Cluster) bool { return c.Selects(q, p) == cluster.Maybe }):
+		slices.ContainsFunc(c.ClusterPolicies, func(q *policy.Cluster) bool {
+			return c.Selects(q, p) == cluster.Maybe
+		}):
 		return "the labels of its namespace cannot be read"
 	}
 	return ""

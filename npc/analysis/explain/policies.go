@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// PolicyRow is a policy and the pods that it isolates or chooses.
+// PolicyRow is a policy and the pods that it isolates or selects.
 type PolicyRow struct {
 	// Tier and Priority are those of a cluster network policy. Tier is empty for a NetworkPolicy, and NoTier if the
 	// policy decides nothing.
@@ -27,14 +27,14 @@ type PolicyRow struct {
 	// Pods are the pods that it selects, as namespace/name.
 	Pods []string `json:"pods"`
 	// Unreadable is set if there may be further ones, which could not be read.
-	Unreadable bool `json:"unread,omitempty"`
+	Unreadable bool `json:"unreadable,omitempty"`
 	// Ingress and Egress are the rules in words.
 	Ingress []string `json:"ingress,omitempty"`
 	Egress  []string `json:"egress,omitempty"`
-	// Contents are what tells the rules of each direction from others, as hits of rules name them; empty for a rule
-	// that passes to the next tier.
+	// Contents identify the rules of each direction, as hits of rules name them; empty for a rule that passes to the
+	// next tier.
 	Contents [len(npc.Directions)][]string `json:"-"`
-	// Invalid is the error for which the policy allows nothing, or decides nothing, or for which a rule of it fails
+	// Invalid is the error that makes the policy allow nothing, or decide nothing, or that makes a rule of it fail
 	// closed; empty if there is none.
 	Invalid string `json:"invalid,omitempty"`
 }
@@ -42,9 +42,9 @@ type PolicyRow struct {
 // NoTier is the Tier of cluster network policies that decide nothing.
 const NoTier = "none"
 
-// Policies returns a row for each policy, in the order in which they are asked: the Admin tier by priority and name,
-// NetworkPolicies by namespace/name, the Baseline tier; then what decides nothing. With a namespace it does only for
-// its NetworkPolicies, and for cluster network policies that choose pods of it.
+// Policies returns a row for each policy, in evaluation order: the Admin tier by priority and name, NetworkPolicies by
+// namespace/name, the Baseline tier; then those that decide nothing. With a namespace it returns only its
+// NetworkPolicies, and the cluster network policies that select pods of it.
 func Policies(c *cluster.View, namespace string) []PolicyRow {
 	rows := append([]PolicyRow{}, clusterRows(c, policy.Admin.String(), namespace)...)
 	rows = append(rows, networkRows(c, namespace)...)
@@ -55,7 +55,8 @@ func Policies(c *cluster.View, namespace string) []PolicyRow {
 // clusterRows returns rows of the cluster network policies of a tier, or of those that decide nothing.
 func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 	for _, p := range c.ClusterPolicies {
-		row := PolicyRow{Tier: p.Tier.String(), Priority: &p.Priority, Policy: p.Name, Types: []networkingv1.PolicyType{}, Pods: []string{},
+		row := PolicyRow{Tier: p.Tier.String(), Priority: &p.Priority, Policy: p.Name,
+			Types: []networkingv1.PolicyType{}, Pods: []string{},
 			Unreadable: c.Unreadable.Any()}
 		if p.Invalid != nil {
 			row.Invalid = p.Invalid.Error()
@@ -69,7 +70,8 @@ func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 			continue
 		}
 		for pod, q := range c.Pods {
-			if (namespace == "" || q.Namespace == namespace) && !q.HostNetwork && !q.Finished && slices.Contains(c.Choosing(q), p) {
+			if (namespace == "" || q.Namespace == namespace) && !q.HostNetwork && !q.Finished &&
+				slices.Contains(c.Choosing(q), p) {
 				row.Pods = append(row.Pods, pod)
 			}
 		}
@@ -77,7 +79,8 @@ func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 		if namespace != "" && len(row.Pods) == 0 {
 			continue
 		}
-		row.Ingress, row.Egress = clusterRuleTexts(p.Written[npc.Ingress], "from"), clusterRuleTexts(p.Written[npc.Egress], "to")
+		row.Ingress, row.Egress = clusterRuleTexts(p.Written[npc.Ingress], "from"),
+			clusterRuleTexts(p.Written[npc.Egress], "to")
 		for _, d := range npc.Directions {
 			for _, r := range p.Rules[d] {
 				content := ""
@@ -101,7 +104,7 @@ func clusterRows(c *cluster.View, tier, namespace string) (rows []PolicyRow) {
 // clusterRuleTexts returns rules of a cluster network policy in words.
 func clusterRuleTexts(rules []policy.WrittenRule, preposition string) (texts []string) {
 	for _, r := range rules {
-		name := named(r.Name)
+		name := policy.QuoteRuleName(r.Name)
 		switch {
 		case r.Invalid == nil:
 			texts = append(texts, r.Action.String()+name+": "+ruleText(r.Rule, preposition))
@@ -121,7 +124,8 @@ func networkRows(c *cluster.View, namespace string) (rows []PolicyRow) {
 		if namespace != "" && p.Namespace != namespace {
 			continue
 		}
-		row := PolicyRow{Policy: p.Key(), Selects: p.Target.String(), Pods: []string{}, Unreadable: c.Unreadable.Pods.Lacks(p.Namespace)}
+		row := PolicyRow{Policy: p.Key(), Selects: p.Target.String(), Pods: []string{},
+			Unreadable: c.Unreadable.Pods.Lacks(p.Namespace)}
 		if p.Isolates[npc.Ingress] {
 			row.Types = append(row.Types, networkingv1.PolicyTypeIngress)
 		}
@@ -192,7 +196,7 @@ func peerText(p policy.Peer) string {
 	case p.Nodes != nil:
 		return "nodes with " + p.Nodes.String()
 	case p.IsUnknown():
-		return "nobody"
+		return "no pod"
 	}
 	text := "pods"
 	if p.Pods != nil && p.Pods.String() != "" {

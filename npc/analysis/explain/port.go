@@ -10,16 +10,16 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// PortReason tells of one item of a rule's ports whether it matches.
+// PortReason is whether one item of a rule's ports matches.
 type PortReason struct {
 	Fits bool `json:"fits"`
 	// Wants is the item, Asked the flow's protocol and port.
 	Wants string `json:"wants"`
 	Asked string `json:"asked"`
 	// NoPod is set if the item is a port's name that the destination does not have.
-	NoPod bool `json:"nobody,omitempty"`
+	NoPod bool `json:"none,omitempty"`
 	// Unreadable is set if the item is a port's name, and the destination may be a pod that could not be read.
-	Unreadable bool `json:"unread,omitempty"`
+	Unreadable bool `json:"unreadable,omitempty"`
 	// Number is the port that the name means on the destination; 0 if the item is no name.
 	Number uint16 `json:"number,omitempty"`
 }
@@ -33,7 +33,7 @@ func PortFits(p policy.Port, s flow.Service, destination *npc.Pod) bool {
 		slices.Contains(destination.Ports, npc.NamedPort{Name: p.Name, Protocol: s.Protocol, Port: s.Port})
 }
 
-// portReason returns the reason for which PortFits holds or does not.
+// portReason returns the reason why PortFits holds or does not.
 func portReason(p policy.Port, s flow.Service, destination *npc.Pod) PortReason {
 	r := PortReason{Wants: p.String(), Asked: s.String(), Fits: PortFits(p, s, destination), NoPod: p.Name != ""}
 	if p.Name == "" || destination == nil {

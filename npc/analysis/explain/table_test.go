@@ -26,7 +26,7 @@ func tables(t *testing.T) harness {
 		{from: [{podSelector: {}}, {namespaceSelector: {}, podSelector: {matchLabels: {app: x}}}, {namespaceSelector: {matchLabels: {team: b}}}, {}],
 			ports: [{port: 80}, {protocol: UDP}]}, {from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16, 10.2.0.0/16]}}]}], egress: [{}]}`)
 	w.policy("a/broken", `{podSelector: {}, ingress: [{ports: [{port: 0}]}]}`)
-	w.policy("b/nobody", `{podSelector: {matchLabels: {app: none}}}`)
+	w.policy("b/empty", `{podSelector: {matchLabels: {app: none}}}`)
 	return w
 }
 
@@ -90,7 +90,7 @@ func TestPolicies(t *testing.T) {
 		return b.String()
 	}
 	const ofA = `a/both (app=web) [Ingress Egress] [a/web] ` + `
-  in: tcp/80, udp from pods in a, or pods with app=x in all namespaces, or pods in namespaces with team=b, or nobody
+  in: tcp/80, udp from pods in a, or pods with app=x in all namespaces, or pods in namespaces with team=b, or no pod
   in: everything from 10.0.0.0/8 except 10.1.0.0/16 10.2.0.0/16
   out: everything to anywhere
 a/broken () [Ingress] [a/client a/former a/new a/stale a/web] spec.ingress[0]: ports[0]: 0 to 0 is no range within 1 to 65535
@@ -98,7 +98,7 @@ a/broken () [Ingress] [a/client a/former a/new a/stale a/web] spec.ingress[0]: p
 	if diff := cmp.Diff(ofA, table("a")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(ofA+"b/nobody (app=none) [Ingress] [] \n", table("")); diff != "" {
+	if diff := cmp.Diff(ofA+"b/empty (app=none) [Ingress] [] \n", table("")); diff != "" {
 		t.Errorf("all namespaces: -want +got:\n%s", diff)
 	}
 }

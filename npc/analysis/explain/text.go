@@ -97,10 +97,11 @@ func (o Outcome) text(sentence string) string {
 func (s Side) sentence(r Reason) string {
 	switch {
 	case r == conflicting && !s.isolated:
-		return "a pod of its node to which a cluster network policy denies something claims the same address, so that nothing is allowed"
+		return "a pod of its node to which a cluster network policy denies something claims the same address, " +
+			"so that nothing is allowed"
 	case r == waiting && !s.isolated:
-		return "a cluster network policy denies something to it and its address is not known, so that nothing is allowed, " +
-			"unless weave-npc runs with --fail-closed=never"
+		return "a cluster network policy denies something to it and its address is not known, " +
+			"so that nothing is allowed, unless weave-npc runs with --fail-closed=never"
 	case r == notIsolated && len(s.ClusterPolicies) > 0:
 		return "no cluster network policy decides it, and no policy isolates it"
 	case r == ownNode && s.tiered && s.Direction == npc.Ingress:
@@ -117,7 +118,7 @@ func (r Reason) sentence() string {
 	case noPod:
 		return "it is no pod, so that no policy isolates it"
 	case otherNode:
-		return "another node judges its pods"
+		return "another node enforces its policies"
 	case itself:
 		return "a pod reaches itself"
 	case ownNode:
@@ -127,7 +128,8 @@ func (r Reason) sentence() string {
 	case conflicting:
 		return "an isolated pod of its node claims the same address, so that nothing is allowed"
 	case waiting:
-		return "it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --fail-closed=never"
+		return "it is isolated and its address is not known, so that nothing is allowed, " +
+			"unless weave-npc runs with --fail-closed=never"
 	case notIsolated:
 		return "no policy isolates it"
 	}
@@ -136,7 +138,8 @@ func (r Reason) sentence() string {
 
 func (p PolicyReason) lines() []string {
 	if p.Invalid != "" {
-		return []string{fmt.Sprintf("  policy %s: isolates, and allows nothing: it is invalid: %s", p.Policy, p.Invalid)}
+		return []string{fmt.Sprintf("  policy %s: isolates, and allows nothing: it is invalid: %s", p.Policy,
+			p.Invalid)}
 	}
 	if len(p.Rules) == 0 {
 		return []string{fmt.Sprintf("  policy %s: isolates, and has no rule", p.Policy)}

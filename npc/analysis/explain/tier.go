@@ -2,8 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
@@ -20,19 +18,7 @@ type Decision struct {
 
 // String returns the decision as sentences name it.
 func (d Decision) String() string {
-	return fmt.Sprintf("%s policy %s/rule %d%s", d.Tier, d.Policy, d.Rule, named(d.Name))
-}
-
-// named returns the name of a rule as it follows its number; empty without one. A name may be any text, such as one
-// that would begin a line.
-func named(rule string) string {
-	switch {
-	case rule == "":
-		return ""
-	case strings.ContainsFunc(rule, func(r rune) bool { return !strconv.IsPrint(r) || r == '\'' }):
-		return " " + strconv.Quote(rule)
-	}
-	return " '" + rule + "'"
+	return policy.DescribeRule(d.Tier, d.Policy, d.Rule, d.Name)
 }
 
 // ClusterPolicyReason is what a cluster network policy says.
@@ -53,7 +39,7 @@ type ClusterRuleReason struct {
 	Action string `json:"action"`
 	// Matches reports whether the rule matches the flow.
 	Matches bool `json:"matches"`
-	// Invalid is the error for which the rule fails closed: one that accepts matches nothing, any other denies
+	// Invalid is the error that makes the rule fail closed: a rule that accepts matches nothing, any other denies
 	// everything.
 	Invalid string `json:"invalid,omitempty"`
 	matching
@@ -113,9 +99,9 @@ func (p ClusterPolicyReason) lines() []string {
 	if p.Isolated {
 		return []string{head + "is not asked, for a NetworkPolicy isolates the pod"}
 	}
-	lines := []string{head + "chooses it"}
+	lines := []string{head + "selects it"}
 	for _, r := range p.Rules {
-		lines = append(lines, fmt.Sprintf("    rule %d%s, %s: %s", r.Number, named(r.Name), r.Action, r))
+		lines = append(lines, fmt.Sprintf("    rule %d%s, %s: %s", r.Number, policy.QuoteRuleName(r.Name), r.Action, r))
 	}
 	return lines
 }

@@ -42,7 +42,7 @@ func TestTiersDecideInOrder(t *testing.T) {
 			`a {tier: Admin, priority: 2, ` + everyPod + `ingress: [{action: Deny, ` + fromAll + `}]}`,
 			`b {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Accept, ` + fromAll + `}]}`,
 		}, "", `a/web: allowed by Admin policy b/rule 1
-  Admin policy b (priority 1): chooses it
+  Admin policy b (priority 1): selects it
     rule 1, Accept: matches
   without it: denied by Admin policy a/rule 1
 `},
@@ -51,7 +51,7 @@ func TestTiersDecideInOrder(t *testing.T) {
 			`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Accept, from: [{namespaces: {matchLabels: {team: x}}}]},
 				{action: Deny, name: stop, ` + fromAll + `}, {action: Accept, ` + fromAll + `}]}`,
 		}, "", `a/web: denied by Admin policy a/rule 2 'stop'
-  Admin policy a (priority 1): chooses it
+  Admin policy a (priority 1): selects it
     rule 1, Accept: no: peer wants namespace with team=x, namespace a has no label team
     rule 2 'stop', Deny: matches
   without it: allowed by Admin policy a/rule 3
@@ -59,13 +59,13 @@ func TestTiersDecideInOrder(t *testing.T) {
 		{"S82_a_name_of_several_lines", []string{
 			`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Deny, name: "x\nallowed", ` + fromAll + `}]}`,
 		}, "", `a/web: denied by Admin policy a/rule 1 "x\nallowed"
-  Admin policy a (priority 1): chooses it
+  Admin policy a (priority 1): selects it
     rule 1 "x\nallowed", Deny: matches
   without it: allowed: no cluster network policy decides it, and no policy isolates it
 `},
 		{"S80_admin_before_networkpolicies", []string{`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Accept, ` + fromAll + `}]}`},
 			`{podSelector: {}}`, `a/web: allowed by Admin policy a/rule 1
-  Admin policy a (priority 1): chooses it
+  Admin policy a (priority 1): selects it
     rule 1, Accept: matches
   without it: denied: no rule allows it
 `},
@@ -73,7 +73,7 @@ func TestTiersDecideInOrder(t *testing.T) {
 			`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Pass, ` + fromAll + `}]}`,
 			`b {tier: Admin, priority: 2, ` + everyPod + `ingress: [{action: Accept, ` + fromAll + `}]}`,
 		}, `{podSelector: {}}`, `a/web: denied: no rule allows it
-  Admin policy a (priority 1): chooses it
+  Admin policy a (priority 1): selects it
     rule 1, Pass: matches, and passes it to the next tier
   policy a/p: isolates, and has no rule
 `},
@@ -85,13 +85,13 @@ func TestTiersDecideInOrder(t *testing.T) {
 `},
 		{"S81_baseline_where_nothing_isolates", []string{`a {tier: Baseline, priority: 1, ` + everyPod + `ingress: [{action: Deny, ` + fromAll + `}]}`},
 			`{podSelector: {}, policyTypes: [Egress]}`, `a/web: denied by Baseline policy a/rule 1
-  Baseline policy a (priority 1): chooses it
+  Baseline policy a (priority 1): selects it
     rule 1, Deny: matches
   without it: allowed: no cluster network policy decides it, and no policy isolates it
 `},
 		{"S80_pass_of_baseline_allows", []string{`a {tier: Baseline, priority: 1, ` + everyPod + `ingress: [{action: Pass, ` + fromAll + `},
 			{action: Deny, ` + fromAll + `}]}`}, "", `a/web: allowed: no cluster network policy decides it, and no policy isolates it
-  Baseline policy a (priority 1): chooses it
+  Baseline policy a (priority 1): selects it
     rule 1, Pass: matches, and passes it to the next tier
 `},
 		{"S87_only_its_direction", []string{`a {tier: Admin, priority: 1, ` + everyPod + `egress: [{action: Accept, ` + toAll + `}]}`}, "",
@@ -102,7 +102,7 @@ func TestTiersDecideInOrder(t *testing.T) {
 `},
 		{"S89_a_rule_fails_closed", []string{`a {tier: Admin, priority: 1, ` + everyPod +
 			`ingress: [{action: Accept, from: [{}]}, {action: Pass, from: [{}]}]}`}, "", `a/web: denied by Admin policy a/rule 2
-  Admin policy a (priority 1): chooses it
+  Admin policy a (priority 1): selects it
     rule 1, Accept: matches nothing, for it is invalid: spec.ingress[0]: from[0]: it is of no known kind
     rule 2, Deny: matches everything, for it fails closed: spec.ingress[1]: from[0]: it is of no known kind
   without it: allowed: no cluster network policy decides it, and no policy isolates it
@@ -112,7 +112,7 @@ func TestTiersDecideInOrder(t *testing.T) {
 `},
 		{"S86_named_ports_of_any_protocol", []string{`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Deny, ` + fromAll + `,
 			protocols: [{destinationNamedPort: dns}, {destinationNamedPort: http}]}]}`}, "", `a/web: denied by Admin policy a/rule 1
-  Admin policy a (priority 1): chooses it
+  Admin policy a (priority 1): selects it
     rule 1, Deny: matches
   without it: allowed: no cluster network policy decides it, and no policy isolates it
 `},
@@ -129,7 +129,7 @@ func TestTiersDecideInOrder(t *testing.T) {
 	}
 }
 
-// TestTiersAndTheNode shows what of the traffic between a pod and its own node tiers judge, and of a pod's to itself.
+// TestTiersAndTheNode shows which traffic between a pod and its own node, and from a pod to itself, tiers apply to.
 func TestTiersAndTheNode(t *testing.T) {
 	const (
 		node     = "172.31.0.1"
@@ -186,8 +186,8 @@ func TestTiersAndTheNode(t *testing.T) {
 	}
 }
 
-// TestS84_PeersByNodes shows whom peers by nodes match, and what is said of those that they do not. Whose an address is
-// does not matter.
+// TestS84_PeersByNodes shows which addresses peers by nodes match, and the reason for those that they do not match. The
+// owner of an address does not matter.
 func TestS84_PeersByNodes(t *testing.T) {
 	w := newHarness(t)
 	for _, n := range []struct{ name, zone, addr string }{{"near", "x", "192.0.2.1"}, {"far", "y", "192.0.2.2"}, {"both", "x", "192.0.2.2"},
@@ -219,9 +219,9 @@ func TestS84_PeersByNodes(t *testing.T) {
 	}
 }
 
-// TestS72_RivalsAndTheNode shows that a pod reaches its node with an address that another one claims, if nothing denies
-// that one its node.
-func TestS72_RivalsAndTheNode(t *testing.T) {
+// TestS72_ConflictingPodsAndTheNode shows that a pod reaches its node with an address that another one claims, if
+// nothing denies that one its node.
+func TestS72_ConflictingPodsAndTheNode(t *testing.T) {
 	const node, conflicting = "172.31.0.1", "denied: a pod of its node to which a cluster network policy denies something claims the same address, " +
 		"so that nothing is allowed"
 	for name, c := range map[string]struct{ tier, peer, isolates, want string }{
@@ -316,17 +316,17 @@ func TestS72_DeniedClaims(t *testing.T) {
 	}
 }
 
-// TestS83_SubjectsOfUnknownNamespaces shows that a namespace without an object is nobody's subject.
+// TestS83_SubjectsOfUnknownNamespaces shows that a namespace without an object is the subject of no policy.
 func TestS83_SubjectsOfUnknownNamespaces(t *testing.T) {
 	w := newHarness(t)
 	w.pod("late/x", "10.32.1.8", "app=x")
 	w.tiers(`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Deny, ` + fromAll + `}]}`)
 	if !w.verdict("a/client", "late/x").Allowed {
-		t.Error("it is chosen")
+		t.Error("it is selected")
 	}
 	w.SetNamespace(npc.Namespace{Name: "late"})
 	if w.verdict("a/client", "late/x").Allowed {
-		t.Error("it is not chosen")
+		t.Error("it is not selected")
 	}
 	w.DeleteClusterPolicy("a", "another")
 	if w.verdict("a/client", "late/x").Allowed {
@@ -408,7 +408,7 @@ func TestS82_PoliciesInOrder(t *testing.T) {
 	w.policy("a/p", `{podSelector: {}}`)
 	rules := everyPod + `ingress: [{action: Deny, name: stop, ` + fromAll + `}]}`
 	w.tiers(`late {tier: Admin, priority: 7, `+rules, `z {tier: Admin, priority: 1, `+rules, `y {tier: Admin, priority: 1, `+rules,
-		`b {tier: Baseline, priority: 0, `+rules, `typo {tier: admin, priority: 0, `+rules, `nobody {tier: Admin, priority: 0, subject: {}}`)
+		`b {tier: Baseline, priority: 0, `+rules, `typo {tier: admin, priority: 0, `+rules, `empty {tier: Admin, priority: 0, subject: {}}`)
 	w.SetPod(npc.Pod{Namespace: "a", Name: "agent", HostNetwork: true, Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}})
 	var got []string
 	for _, row := range explain.Policies(w.View(), "") {
@@ -416,7 +416,7 @@ func TestS82_PoliciesInOrder(t *testing.T) {
 	}
 	const rest = "|a/client,a/web|Deny 'stop': everything from pods in all namespaces|"
 	want := []string{"Admin|y" + rest, "Admin|z" + rest, "Admin|late" + rest, "|a/p|a/client,a/web||", "Baseline|b" + rest,
-		"none|nobody|||spec.subject: it has not exactly one of namespaces and pods", `none|typo|||spec.tier: "admin" is neither Admin nor Baseline`}
+		"none|empty|||spec.subject: it has not exactly one of namespaces and pods", `none|typo|||spec.tier: "admin" is neither Admin nor Baseline`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

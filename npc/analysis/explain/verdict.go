@@ -27,7 +27,7 @@ type Verdict struct {
 	Ingress Side `json:"ingress"`
 }
 
-// Forwarded reports whether a node forwards the flow, from or to a pod that it judges.
+// Forwarded reports whether a node forwards the flow, from or to a pod that it enforces policies for.
 func (v Verdict) Forwarded() bool {
 	evaluated := false
 	for _, s := range []Side{v.Egress, v.Ingress} {
@@ -39,7 +39,7 @@ func (v Verdict) Forwarded() bool {
 	return evaluated && v.Flow.From.Addr.IsValid() && v.Flow.To.Addr.IsValid()
 }
 
-// ToNode reports whether a pod sends the flow to its own node, which judges the pod.
+// ToNode reports whether a pod sends the flow to its own node, which enforces its policies.
 func (v Verdict) ToNode() bool { return v.Egress.toNode && v.Flow.From.Addr.IsValid() }
 
 // Side is one direction of a verdict.
@@ -97,7 +97,7 @@ const (
 	// multicast: multicast is allowed unless weave-npc runs with --allow-mcast=false.
 	multicast Reason = "multicast"
 	// conflicting: a pod of the same node that policies may deny something claims the same address.
-	conflicting Reason = "contested address"
+	conflicting Reason = "conflicting address"
 	// waiting: policies may deny the pod something, and its address does not count.
 	waiting Reason = "waiting for its address"
 	// notIsolated: no policy isolates the pod in this direction.
@@ -118,7 +118,7 @@ type PolicyReason struct {
 	// Policy is its namespace/name.
 	Policy string `json:"policy"`
 	Allows bool   `json:"allows"`
-	// Invalid is the error for which the policy allows nothing; empty if it could be compiled.
+	// Invalid is the error that makes the policy allow nothing; empty if it could be compiled.
 	Invalid string       `json:"invalid,omitempty"`
 	Rules   []RuleReason `json:"rules,omitempty"`
 }

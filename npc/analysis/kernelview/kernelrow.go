@@ -62,13 +62,13 @@ type PolicyRule struct {
 type Verdict struct {
 	Node string    `json:"node"`
 	Flow flow.Flow `json:"flow"`
-	// Asked reports whether the node forwards the packet from or to a local pod, or judges what a local pod sends to
+	// Asked reports whether the node forwards the packet from or to a local pod, or filters what a local pod sends to
 	// it. If not, the fields below are empty.
 	Asked bool `json:"asked"`
 	// ToNode is set if a local pod sends the packet to the node itself, so that it passes INPUT. Others pass FORWARD.
 	ToNode bool `json:"to_node,omitempty"`
-	// Accepted reports whether weave-npc's chains let the packet through, Policies whether the policies do as far as
-	// this node enforces them.
+	// Accepted reports whether weave-npc's chains let the packet through, Policies whether the policies that this node
+	// enforces do.
 	Accepted bool `json:"accepted"`
 	Policies bool `json:"policies"`
 	// At is the rule that led to the verdict. It is empty if the packet reached the end of FORWARD or INPUT.

@@ -11,7 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// TestSelectorsWithin compares what is said about each pair of selectors with all labels that they can tell apart.
+// TestSelectorsWithin compares what is said about each pair of selectors with all labels that they can distinguish.
 func TestSelectorsWithin(t *testing.T) {
 	values := [][]string{nil, {"a"}, {"b"}, {"a", "b"}}
 	var all []policy.Selector

@@ -26,8 +26,9 @@ type coverage struct {
 }
 
 func newCoverage(r *relation, policies []*cluster.Policy) *coverage {
-	c := &coverage{relation: r, policies: policies, around: map[*cluster.Policy][]*cluster.Policy{}, names: map[*policy.Rule]string{},
-		gone: map[*policy.Rule]bool{}, absent: map[*cluster.Policy]bool{}}
+	c := &coverage{relation: r, policies: policies, around: map[*cluster.Policy][]*cluster.Policy{},
+		names: map[*policy.Rule]string{},
+		gone:  map[*policy.Rule]bool{}, absent: map[*cluster.Policy]bool{}}
 	for _, p := range policies {
 		for _, q := range policies {
 			if r.selectorWithin(&p.Target, &q.Target) {
@@ -61,7 +62,8 @@ func (l *linter) checkCovered() {
 		for _, p := range slices.Backward(policies) {
 			if by := c.coveringPolicies(p); len(by) > 0 && len(l.selected(p.Namespace, nil, p.Target)) > 0 {
 				c.absent[p] = true
-				l.add(policyCovered, subjectOf(p), "", "isolates and allows nothing more than "+strings.Join(by, ", "), "")
+				l.add(policyCovered, subjectOf(p), "", "isolates and allows nothing more than "+strings.Join(by, ", "),
+					"")
 			}
 		}
 		for _, p := range slices.Backward(policies) {
@@ -143,7 +145,8 @@ func (l *linter) checkRulesCovered(c *coverage, p *cluster.Policy) {
 				}
 			}
 			slices.Sort(names)
-			l.addAs(level, ruleCovered, subjectOf(p), fmt.Sprintf("spec.%s[%d]", d, i), "allows nothing more than "+strings.Join(names, ", "), "")
+			l.addAs(level, ruleCovered, subjectOf(p), fmt.Sprintf("spec.%s[%d]", d, i),
+				"allows nothing more than "+strings.Join(names, ", "), "")
 		}
 	}
 }

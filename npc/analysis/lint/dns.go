@@ -31,10 +31,12 @@ func (l *linter) checkDNS(p *networkingv1.NetworkPolicy, c *cluster.Policy, targ
 	}
 	s := policySubject(p)
 	if len(without) > 0 {
-		l.add(egressDNS, s, "spec.egress", fmt.Sprintf("no rule allows %s to ask a DNS server: none is for udp/53", podsText(without)), "")
+		l.add(egressDNS, s, "spec.egress",
+			fmt.Sprintf("no rule allows %s to ask a DNS server: none is for udp/53", podsText(without)), "")
 	}
 	if len(overTCP) > 0 {
-		l.add(egressDNSOverTCP, s, "spec.egress", fmt.Sprintf("rules allow %s udp/53 and not tcp/53", podsText(overTCP)), "")
+		l.add(egressDNSOverTCP, s, "spec.egress",
+			fmt.Sprintf("rules allow %s udp/53 and not tcp/53", podsText(overTCP)), "")
 	}
 }
 
@@ -74,6 +76,7 @@ func (l *pods) mayAsk(g *group, protocol uint8) bool {
 
 func isForDNS(r policy.Rule, protocol uint8) bool {
 	return len(r.Ports) == 0 || slices.ContainsFunc(r.Ports, func(p policy.Port) bool {
-		return p.HasProtocol(protocol) && (p.Name != "" || slices.ContainsFunc(dnsPorts(), func(n uint16) bool { return p.Includes(protocol, n) }))
+		return p.HasProtocol(protocol) &&
+			(p.Name != "" || slices.ContainsFunc(dnsPorts(), func(n uint16) bool { return p.Includes(protocol, n) }))
 	})
 }

@@ -1,15 +1,16 @@
-// Package lint finds what is probably wrong with policies: those that select nobody, peers that match nobody, rules
+// Package lint finds what is probably wrong with policies: policies that select no pod, peers that match no pod, rules
 // that other rules cover, names that are nearly those of something else.
 //
 //	for _, f := range lint.Run(objects, view) {
-//		fmt.Println(f.File, f.Line, f.Level, f.Message, f.Rule) // shop.yaml 12 warning selects no pod; did you mean app=web? selects-nothing
+//		// shop.yaml 12 warning selects no pod; did you mean app=web? selects-nothing
+//		fmt.Println(f.File, f.Line, f.Level, f.Message, f.Rule)
 //	}
 //
-// What a finding claims holds for the objects that there are: a policy that selects nobody can be removed, and so can a
-// rule that others cover, without any verdict changing. What is not sure is not claimed. A policy silences rules by an
-// annotation, ignoreAnnotation.
+// What a finding claims holds for the existing objects: removing a policy that selects no pod, or a rule that others
+// cover, changes no verdict. What is not sure is not claimed. A policy silences rules by an annotation,
+// ignoreAnnotation.
 //
-// The package does not know what becomes of findings.
+// The package does not know how findings are printed.
 package lint
 
 import (
@@ -47,7 +48,8 @@ func Run(o snapshot.Objects, view *cluster.View) []Finding {
 	l.checkCovered()
 	l.checkClusterPolicies()
 	slices.SortStableFunc(l.found, func(a, b Finding) int {
-		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), strings.Compare(a.Namespace, b.Namespace),
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+			strings.Compare(a.Namespace, b.Namespace),
 			strings.Compare(a.Name, b.Name), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message))
 	})
 	return l.found
@@ -70,8 +72,9 @@ func (l *linter) readAnnotations() {
 			if id = strings.TrimSpace(id); known[id] {
 				l.ignored[s][id] = true
 			} else {
-				l.add(ignoreUnknown, s, "metadata.annotations", fmt.Sprintf("%s names %q, which is no rule%s", ignoreAnnotation, id,
-					spelling.DidYouMean(id, maps.Keys(known))), "")
+				l.add(ignoreUnknown, s, "metadata.annotations",
+					fmt.Sprintf("%s names %q, which is no rule%s", ignoreAnnotation, id,
+						spelling.DidYouMean(id, maps.Keys(known))), "")
 			}
 		}
 	}
@@ -105,6 +108,7 @@ func (l *linter) checkNamespaces() {
 		if near != "" {
 			level = Warning
 		}
-		l.addAs(level, missingNamespace, policySubject(p), "metadata.namespace", fmt.Sprintf("there is no Namespace %s%s", n, didYouMean(near)), "")
+		l.addAs(level, missingNamespace, policySubject(p), "metadata.namespace",
+			fmt.Sprintf("there is no Namespace %s%s", n, didYouMean(near)), "")
 	}
 }

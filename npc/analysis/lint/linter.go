@@ -57,7 +57,8 @@ func (l *linter) addAs(level Level, r Rule, s subject, field, message, detail st
 	if l.ignored[s][r.ID] {
 		return
 	}
-	f := Finding{Rule: r.ID, Level: level, Message: message, Detail: detail, Kind: s.kind, Namespace: s.namespace, Name: s.name}
+	f := Finding{Rule: r.ID, Level: level, Message: message, Detail: detail, Kind: s.kind, Namespace: s.namespace,
+		Name: s.name}
 	f.File, f.Line = l.Positions.Of(s.kind, s.namespace, s.name, field)
 	if field != "" {
 		f.Message = field + ": " + message

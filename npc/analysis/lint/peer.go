@@ -23,16 +23,18 @@ func (l *linter) checkPeers(s subject, w writtenRule, r policy.Rule) {
 			continue
 		}
 		if j, ok := split[i]; ok {
-			l.add(peersSplit, s, field, fmt.Sprintf("no pod of namespace %s has %s, but such pods are in the namespaces of %s[%d]: "+
-				"for pods of these, put both selectors in one item", s.namespace, selectorText(*r.Peers[i].Pods), w.side, j), "")
+			l.add(peersSplit, s, field,
+				fmt.Sprintf("no pod of namespace %s has %s, but such pods are in the namespaces of %s[%d]: "+
+					"for pods of these, put both selectors in one item", s.namespace, selectorText(*r.Peers[i].Pods),
+					w.side, j), "")
 			continue
 		}
 		l.checkPods(s, field, r.Peers[i], p.NamespaceSelector, p.PodSelector)
 	}
 }
 
-// splitPeers returns the peers that choose pods of the own namespace by labels that none has, and that were probably
-// meant for the namespaces of another peer of the rule, where pods have them.
+// splitPeers returns the peers that select pods of the own namespace by labels that none has, and that probably belong
+// to the namespaceSelector of another peer of the rule, where pods have these labels.
 func (l *pods) splitPeers(r policy.Rule) map[int]int {
 	split := map[int]int{}
 	for i, p := range r.Peers {
@@ -49,7 +51,7 @@ func (l *pods) splitPeers(r policy.Rule) map[int]int {
 	return split
 }
 
-// checkPods looks for whom a peer matches by selectors.
+// checkPods looks for the pods that a peer matches by selectors.
 func (l *linter) checkPods(s subject, field string, p policy.Peer, namespaces, choose *metav1.LabelSelector) {
 	nsTypos := l.namespaceTypos(field+".namespaceSelector", namespaces)
 	podTypos := l.podTypos(field+".podSelector", choose, p.Namespace, p.Namespaces)
@@ -71,15 +73,16 @@ func (l *linter) checkPods(s subject, field string, p policy.Peer, namespaces, c
 		if l.Positions != nil && len(nsTypos) == 0 { // the namespaces may be in other manifests
 			level = Note
 		}
-		l.addAs(level, peerNoPod, s, field, fmt.Sprintf("no namespace has %s%s", selectorText(*p.Namespaces), suggestions(nsTypos)), "")
+		l.addAs(level, peerNoPod, s, field,
+			fmt.Sprintf("no namespace has %s%s", selectorText(*p.Namespaces), suggestions(nsTypos)), "")
 	case pods == 0:
-		l.addAs(Note, peerNoPod, s, field, "the namespaces that it chooses have no pods", "")
+		l.addAs(Note, peerNoPod, s, field, "the namespaces that it selects have no pods", "")
 	default:
 		text := "any labels"
 		if p.Pods != nil {
 			text = selectorText(*p.Pods)
 		}
-		where := "of the namespaces that it chooses"
+		where := "of the namespaces that it selects"
 		if p.Namespaces == nil {
 			where = "of namespace " + p.Namespace
 		}
@@ -87,8 +90,8 @@ func (l *linter) checkPods(s subject, field string, p policy.Peer, namespaces, c
 	}
 }
 
-// ofTheSystem reports whether a selector chooses namespaces by names of which manifests of applications have no
-// Namespace.
+// ofTheSystem reports whether a selector selects system namespaces by name. Manifests of applications have no Namespace
+// object for them.
 func ofTheSystem(s *policy.Selector) bool {
 	names, ok := constraintsOf(*s)[corev1.LabelMetadataName]
 	if !ok || names.others {
@@ -112,7 +115,8 @@ func (l *linter) checkBlock(s subject, field string, b ipblock.Block, written *n
 		if p := l.view.Owner(addr, ""); p != nil {
 			name = podName(p)
 		}
-		l.add(blockOfPods, s, field, fmt.Sprintf("%s has the address of %s, which may change: select pods by labels", b.CIDR, name), "")
+		l.add(blockOfPods, s, field,
+			fmt.Sprintf("%s has the address of %s, which may change: select pods by labels", b.CIDR, name), "")
 	}
 }
 
@@ -148,7 +152,8 @@ func (l *linter) checkExcept(s subject, field string, b ipblock.Block, written *
 		}
 		for _, other := range before {
 			if e.Overlaps(other) {
-				l.add(exceptTwice, s, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%s and %s have addresses in common", e, other), "")
+				l.add(exceptTwice, s, fmt.Sprintf("%s[%d]", field, i),
+					fmt.Sprintf("%s and %s have addresses in common", e, other), "")
 				break
 			}
 		}

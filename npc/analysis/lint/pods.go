@@ -14,8 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// group is pods of a namespace with the same labels, as far as selectors name them, and the same ports. One stands for
-// all.
+// group is pods of a namespace with the same values of all labels that selectors name, and the same ports. One stands
+// for all.
 type group struct {
 	*npc.Pod
 	count int
@@ -56,7 +56,8 @@ func (v vocabulary) add(labels map[string]string) {
 }
 
 func newPods(o snapshot.Objects, view *cluster.View) *pods {
-	p := &pods{view: view, manifests: o.Positions != nil, byNamespace: map[string][]*group{}, onHost: map[string][]*npc.Pod{}, podLabels: map[string]vocabulary{}, namespaceLabels: vocabulary{}}
+	p := &pods{view: view, manifests: o.Positions != nil, byNamespace: map[string][]*group{},
+		onHost: map[string][]*npc.Pod{}, podLabels: map[string]vocabulary{}, namespaceLabels: vocabulary{}}
 	for _, n := range view.Namespaces {
 		p.namespaceLabels.add(n.Labels)
 	}
@@ -159,8 +160,8 @@ func containerPorts(p *corev1.Pod) map[offered]bool {
 	return ports
 }
 
-// selected returns the groups that are chosen by selectors of namespaces and of pods. Nil namespaces stand for one
-// namespace, by its name.
+// selected returns the groups that selectors of namespaces and of pods select. Nil namespaces stand for one namespace,
+// by its name.
 func (l *pods) selected(namespace string, namespaces *policy.Selector, choose policy.Selector) (out []*group) {
 	for name := range l.namespacesOf(namespace, namespaces) {
 		for _, g := range l.byNamespace[name] {
@@ -172,7 +173,7 @@ func (l *pods) selected(namespace string, namespaces *policy.Selector, choose po
 	return out
 }
 
-// namespacesOf yields the names of namespaces that a peer, or a policy, chooses.
+// namespacesOf yields the names of namespaces that a peer, or a policy, selects.
 func (l *pods) namespacesOf(name string, namespaces *policy.Selector) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		if namespaces == nil {

@@ -33,7 +33,7 @@ func (l *linter) checkPolicy(p *networkingv1.NetworkPolicy, c *cluster.Policy) {
 	l.checkDNS(p, c, targets)
 }
 
-// checkTarget looks for whom a policy selects, and returns them.
+// checkTarget checks that a policy selects pods, and returns them.
 func (l *linter) checkTarget(p *networkingv1.NetworkPolicy, c *cluster.Policy) []*group {
 	const field = "spec.podSelector"
 	s, targets := policySubject(p), l.selected(p.Namespace, nil, c.Target)
@@ -48,16 +48,19 @@ func (l *linter) checkTarget(p *networkingv1.NetworkPolicy, c *cluster.Policy) [
 	case len(targets) > 0:
 		l.addTypos(s, found)
 		if len(onHost) > 0 && len(c.Target.Keys()) > 0 { // an empty selector means all to which policies apply
-			l.add(hostNetwork, s, field, fmt.Sprintf("selects %s, on the network of its node, where policies do not apply", podName(onHost[0])), "")
+			l.add(hostNetwork, s, field, fmt.Sprintf("selects %s, on the network of its node, "+
+				"where policies do not apply", podName(onHost[0])), "")
 		}
 	case len(onHost) > 0:
-		l.addAs(Warning, hostNetwork, s, field, fmt.Sprintf("selects no pod but %s, on the network of its node, where policies do not apply",
-			podName(onHost[0])), "")
+		l.addAs(Warning, hostNetwork, s, field,
+			fmt.Sprintf("selects no pod but %s, on the network of its node, where policies do not apply",
+				podName(onHost[0])), "")
 	case l.missing[p.Namespace] || l.elsewhere():
 	case len(l.byNamespace[p.Namespace]) == 0:
 		l.addAs(Note, selectsNothing, s, field, "selects no pod: namespace "+p.Namespace+" has none", "")
 	default:
-		l.add(selectsNothing, s, field, fmt.Sprintf("no pod of namespace %s has %s%s", p.Namespace, selectorText(c.Target), suggestions(found)), "")
+		l.add(selectsNothing, s, field,
+			fmt.Sprintf("no pod of namespace %s has %s%s", p.Namespace, selectorText(c.Target), suggestions(found)), "")
 	}
 	return targets
 }
@@ -75,9 +78,11 @@ func (l *linter) checkTypes(p *networkingv1.NetworkPolicy, c *cluster.Policy) {
 		}
 		name := strings.ToUpper(d.String()[:1]) + d.String()[1:]
 		if n > 0 {
-			l.add(rulesIgnored, s, field, fmt.Sprintf("has no effect: policyTypes do not name %s, and %s stays free", name, d), "")
+			l.add(rulesIgnored, s, field,
+				fmt.Sprintf("has no effect: policyTypes do not name %s, and %s stays free", name, d), "")
 		} else {
-			l.addAs(Warning, rulesIgnored, s, field, fmt.Sprintf("is empty and denies nothing: policyTypes do not name %s", name), "")
+			l.addAs(Warning, rulesIgnored, s, field,
+				fmt.Sprintf("is empty and denies nothing: policyTypes do not name %s", name), "")
 		}
 	}
 	if c.Isolates[npc.Egress] || p.Spec.Egress != nil {

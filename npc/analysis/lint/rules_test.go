@@ -68,34 +68,34 @@ func TestRules(t *testing.T) {
 		{"a subject", "selects-nothing",
 			[]string{"p {tier: Admin, priority: 1, subject: {pods: {podSelector: {matchLabels: {app: grafan}}}}}"},
 			"warning spec.subject.pods: no pod has app=grafan in a namespace with any labels; did you mean app=grafana?"},
-		{"a subject that is there", "selects-nothing", []string{admin("")}, ""},
+		{"an existing subject", "selects-nothing", []string{admin("")}, ""},
 		{"all pods", "host-network-selected", []string{"ops/p {podSelector: {}}"}, ""},
 		{"pods on the host", "host-network-selected", []string{"ops/p {podSelector: {matchExpressions: [{key: app, operator: Exists}]}}"},
 			"note spec.podSelector: selects pod ops/exporter, on the network of its node, where policies do not apply"},
-		{"a peer on the host", "peer-matches-nobody",
+		{"a peer on the host", "peer-matches-no-pod",
 			[]string{db + "ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: exporter}}}]}]}"},
-			"warning spec.ingress[0].from[0]: no pod of the namespaces that it chooses has app=exporter"},
-		{"a peer that is there", "peer-matches-nobody",
+			"warning spec.ingress[0].from[0]: no pod of the namespaces that it selects has app=exporter"},
+		{"an existing peer", "peer-matches-no-pod",
 			[]string{db + "ingress: [{from: [{namespaceSelector: {matchLabels: {team: blue}}, podSelector: {matchLabels: {app: grafana}}}]}]}"}, ""},
-		{"a misspelt namespace", "peer-matches-nobody",
-			[]string{db + "ingress: [{from: [{namespaceSelector: {matchLabels: {team: blu}}}]}]}"}, // too short to tell
+		{"a misspelt namespace", "peer-matches-no-pod",
+			[]string{db + "ingress: [{from: [{namespaceSelector: {matchLabels: {team: blu}}}]}]}"}, // too short to compare
 			"note spec.ingress[0].from[0]: no namespace has team=blu"},
-		{"a namespace of the system", "peer-matches-nobody",
+		{"a namespace of the system", "peer-matches-no-pod",
 			[]string{db + "ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: kube-system}}}]}]}"}, ""},
-		{"a peer of a tier", "peer-matches-nobody", []string{admin("egress: [{action: Deny, to: [{networks: [10.0.0.0/8, 11.0.0.0/8]}, " +
+		{"a peer of a tier", "peer-matches-no-pod", []string{admin("egress: [{action: Deny, to: [{networks: [10.0.0.0/8, 11.0.0.0/8]}, " +
 			"{pods: {podSelector: {matchLabels: {app: none}}}}]}]")},
-			"warning spec.egress[0].to[1].pods: no pod of the namespaces that it chooses has app=none"},
+			"warning spec.egress[0].to[1].pods: no pod of the namespaces that it selects has app=none"},
 		{"one of several values", "label-typo", []string{db + "ingress: [{from: [{podSelector: " +
 			"{matchExpressions: [{key: app, operator: In, values: [db, fronted]}]}}]}]}"},
 			"warning spec.ingress[0].from[0].podSelector.matchExpressions[0]: nothing there has app=fronted; did you mean app=frontend?"},
-		{"a value that is there", "label-typo",
+		{"an existing value", "label-typo",
 			[]string{"shop/p {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [frontend]}]}}"}, ""},
 		{"the namespace of another", "missing-namespace", []string{"shopp/p {podSelector: {}}", "shopp/q {podSelector: {}}"},
 			"warning metadata.namespace: there is no Namespace shopp; did you mean shop?"},
 		{"default", "missing-namespace", []string{"default/p {podSelector: {}}", "kube-public/p {podSelector: {}}"}, ""},
 		{"another namespace", "missing-namespace",
 			[]string{"elsewhere/p {podSelector: {}}"}, "note metadata.namespace: there is no Namespace elsewhere"},
-		{"or is meant", "peers-split",
+		{"or is intended", "peers-split",
 			[]string{db + "ingress: [{from: [{namespaceSelector: {}}, {podSelector: {matchLabels: {app: frontend}}}]}]}"}, ""},
 		{"in no namespace of the other", "peers-split",
 			[]string{db + "ingress: [{from: [{namespaceSelector: {matchLabels: {team: red}}}, {podSelector: {matchLabels: {app: grafana}}}]}]}"}, ""},
@@ -225,7 +225,7 @@ func TestCovered(t *testing.T) {
 		{"labels of a namespace may change", "rule-covered",
 			[]string{policy("p", db, "{from: [{podSelector: {}}]}, {from: [{namespaceSelector: {matchLabels: {team: red}}}]}")}, ""},
 		{"a default deny stays", "policy-covered", []string{policy("p", db, "{"+fromFrontend+"}"), policy("deny", all, "")}, ""},
-		{"a deny beside a default deny", "policy-covered", []string{policy("p", db, ""), policy("deny", all, "")},
+		{"a deny alongside a default deny", "policy-covered", []string{policy("p", db, ""), policy("deny", all, "")},
 			"note isolates and allows nothing more than shop/deny"},
 		{"of two the last goes", "policy-covered", []string{policy("p", db, "{"+fromFrontend+"}"), policy("q", db, "{"+fromFrontend+"}")},
 			"note isolates and allows nothing more than shop/p"},
@@ -274,8 +274,8 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// TestOddWorlds lints what there is little of.
-func TestOddWorlds(t *testing.T) {
+// TestOddClusters lints clusters with few objects.
+func TestOddClusters(t *testing.T) {
 	const policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p}\nspec: {podSelector: {matchLabels: {app: x}}}\n"
 	for name, text := range map[string]string{
 		"policies alone": policy,

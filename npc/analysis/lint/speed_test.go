@@ -38,9 +38,9 @@ func crowd(policy func(i int) *networkingv1.NetworkPolicy) (o snapshot.Objects) 
 	return o
 }
 
-// TestSizeOfAWorld lints a big world, and one whose policies are all of one namespace and compared with each other,
+// TestBigClusters lints a big cluster, and one whose policies are all of one namespace and compared with each other,
 // within three seconds and 300 MB.
-func TestSizeOfAWorld(t *testing.T) {
+func TestBigClusters(t *testing.T) {
 	c := synthetic.Cluster{Pods: 10_000, Namespaces: 100, Policies: 1000}
 	for name, policy := range map[string]func(i int) *networkingv1.NetworkPolicy{
 		"ten policies a namespace": c.Policy,

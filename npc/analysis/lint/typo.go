@@ -17,8 +17,8 @@ import (
 // shortest is the length of the shortest text that may be a misspelt one: short ones are similar by chance.
 const shortest = 4
 
-// nearest returns the name that another one was probably meant for; empty if there is none. Names that differ in digits
-// alone are different ones.
+// nearest returns the name that another one is probably a misspelling of; empty if there is none. Names that differ in
+// digits alone are different ones.
 func nearest(name string, names iter.Seq[string]) string {
 	if len(name) < shortest {
 		return ""
@@ -52,7 +52,7 @@ func didYouMean(near string) string {
 	return "; did you mean " + near + "?"
 }
 
-// typo is a requirement of a selector that names a label which nothing has, and what was probably meant.
+// typo is a requirement of a selector that names a label that nothing has, and the label that was probably intended.
 type typo struct{ field, wrong, near string }
 
 // typos returns the requirements of a selector that are probably misspelt, of labels that some objects have.
@@ -111,7 +111,7 @@ func valuesOf(known []vocabulary, key string) iter.Seq[string] {
 	}
 }
 
-// podTypos returns the typos of a selector of pods, in the namespaces that another selector chooses.
+// podTypos returns the typos of a selector of pods, in the namespaces that another selector selects.
 func (l *pods) podTypos(field string, s *metav1.LabelSelector, namespace string, namespaces *policy.Selector) []typo {
 	var known []vocabulary
 	for name := range l.namespacesOf(namespace, namespaces) {
@@ -127,7 +127,7 @@ func (l *pods) namespaceTypos(field string, s *metav1.LabelSelector) []typo {
 	return typos(field, s, []vocabulary{l.namespaceLabels})
 }
 
-// suggestions returns the end of a sentence that offers what was probably meant.
+// suggestions returns the end of a sentence that offers the names that were probably intended.
 func suggestions(all []typo) (text string) {
 	for i, t := range all {
 		if i == 0 {

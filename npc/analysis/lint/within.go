@@ -12,8 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// relation tells whether all that one selector, peer or port matches another one matches too, whatever pods there are.
-// It may fail to see that, and never sees what is not so. It remembers what selectors require.
+// relation reports whether a selector, peer or port matches all that another one matches, for any pods. It may miss
+// that, and never reports it wrongly. It remembers what selectors require.
 type relation struct {
 	view  *cluster.View
 	known map[*policy.Selector]constraints
@@ -76,7 +76,8 @@ func blockWithin(a, b ipblock.Block) bool {
 		return false
 	}
 	for _, e := range b.Except {
-		if e.Overlaps(a.CIDR) && !slices.ContainsFunc(a.Except, func(f netip.Prefix) bool { return prefixWithin(e, f) }) {
+		if e.Overlaps(a.CIDR) &&
+			!slices.ContainsFunc(a.Except, func(f netip.Prefix) bool { return prefixWithin(e, f) }) {
 			return false
 		}
 	}
@@ -101,9 +102,11 @@ func portWithin(p, q policy.Port) bool {
 // within reports whether a rule matches all of one peer, or of any peer if it is nil, at one port, or at any protocol
 // and port if it is nil.
 func (r *relation) within(peer *policy.Peer, port *policy.Port, rule *policy.Rule) bool {
-	portFits := len(rule.Ports) == 0 || port != nil && slices.ContainsFunc(rule.Ports, func(q policy.Port) bool { return portWithin(*port, q) })
+	portFits := len(rule.Ports) == 0 ||
+		port != nil && slices.ContainsFunc(rule.Ports, func(q policy.Port) bool { return portWithin(*port, q) })
 	return portFits && // asked first: it is the quicker one
-		(len(rule.Peers) == 0 || peer != nil && slices.ContainsFunc(rule.Peers, func(q policy.Peer) bool { return r.peerWithin(*peer, q) }))
+		(len(rule.Peers) == 0 ||
+			peer != nil && slices.ContainsFunc(rule.Peers, func(q policy.Peer) bool { return r.peerWithin(*peer, q) }))
 }
 
 // covered returns rules, of others but for those that are gone, that match together all that a rule matches; none if
@@ -119,7 +122,9 @@ func (r *relation) covered(rule *policy.Rule, others []*policy.Rule, gone map[*p
 	used := map[*policy.Rule]bool{}
 	for _, peer := range peers {
 		for _, port := range ports {
-			i := slices.IndexFunc(others, func(o *policy.Rule) bool { return o != rule && r.within(peer, port, o) && !gone[o] })
+			i := slices.IndexFunc(others, func(o *policy.Rule) bool {
+				return o != rule && r.within(peer, port, o) && !gone[o]
+			})
 			if i < 0 {
 				return nil
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// alone writes down the ends whose verdicts depend on the node that judges, or on other pods. The page cannot know who
-// owns an address as a node sees it, and why an address is closed; so this is asked here, for each such end once.
+// alone records the ends whose verdicts depend on the enforcing node, or on other pods. The page cannot know who owns
+// an address as a node sees it, and why an address is closed; so this is asked here, for each such end once.
 func (w *pods) alone() {
 	var nodes []string // of the pods that stand for classes
 	var ends []reachability.End
@@ -31,7 +31,8 @@ func (w *pods) alone() {
 			if !e.Alone {
 				continue
 			}
-			out := alone{Class: i, End: j, Multicast: e.Addr.IsMulticast(), Owner: w.pod(w.view.Owner(e.Addr, "")), Owners: map[int]int{}}
+			out := alone{Class: i, End: j, Multicast: e.Addr.IsMulticast(), Owner: w.pod(w.view.Owner(e.Addr, "")),
+				Owners: map[int]int{}}
 			for _, d := range npc.Directions {
 				out.Own[d] = w.own(e.End, d, ends)
 			}
@@ -48,7 +49,8 @@ func (w *pods) alone() {
 	}
 }
 
-// own finds out whose policies judge an end in a direction, and what contradicts that it is its address.
+// own finds the subject whose policies apply to an end in a direction, and what contradicts that the address is the
+// subject's.
 func (w *pods) own(e flow.End, d npc.Direction, ends []reachability.End) own {
 	out := own{Subject: -1}
 	side := w.ask(e, flow.End{Addr: w.unknown(e.Addr)}, d)
@@ -59,7 +61,8 @@ func (w *pods) own(e flow.End, d npc.Direction, ends []reachability.End) own {
 	out.Subject, out.Conflict, out.Closed = w.pod(pod), side.Conflict, side.closed
 	if d == npc.Egress {
 		for _, other := range ends {
-			if w.view.NodeHas(pod.Node, other.Addr) && w.view.Owner(other.Addr, pod.Node) == nil && other.Addr != e.Addr {
+			if w.view.NodeHas(pod.Node, other.Addr) && w.view.Owner(other.Addr, pod.Node) == nil &&
+				other.Addr != e.Addr {
 				out.ClosedToNode = w.ask(e, other.End, d).closed
 				break
 			}
@@ -93,19 +96,20 @@ func (w *pods) ask(own, peer flow.End, d npc.Direction) asked {
 	return out
 }
 
-// The reasons for which an address is closed, as explain writes them in JSON.
+// The reasons why an address is closed, as explain writes them in JSON.
 const (
-	closedConflicting explain.Reason = "contested address"
+	closedConflicting explain.Reason = "conflicting address"
 	closedWaiting     explain.Reason = "waiting for its address"
 )
 
-// unknown returns an address of the same family that is nobody's.
+// unknown returns a free address of the same family.
 func (w *pods) unknown(like netip.Addr) netip.Addr {
 	a := netip.MustParseAddr("192.0.2.1")
 	if like.Is6() {
 		a = netip.MustParseAddr("2001:db8::1")
 	}
-	for w.view.Owner(a, "") != nil || w.view.IsNodes(a) || len(w.view.NodesAt(a)) > 0 || len(w.view.Stale(a, "")) > 0 || a == like {
+	for w.view.Owner(a, "") != nil || w.view.IsNodes(a) || len(w.view.NodesAt(a)) > 0 || len(w.view.Stale(a, "")) > 0 ||
+		a == like {
 		a = a.Next()
 	}
 	return a

@@ -117,7 +117,7 @@ type subject struct {
 	Choose [2]choice `json:"c"`
 }
 
-// choice is the policies that choose pods in a direction, in the order in which they are asked.
+// choice is the policies that select pods in a direction, in evaluation order.
 type choice struct {
 	Isolated bool  `json:"i,omitempty"`
 	Policies []int `json:"p,omitempty"`
@@ -135,13 +135,13 @@ type class struct {
 	Nodes map[int][]node `json:"o,omitempty"`
 }
 
-// alone is an end whose verdicts depend on the node that judges, or on other pods.
+// alone is an end whose verdicts depend on the enforcing node, or on other pods.
 type alone struct {
 	Class int `json:"c"`
 	End   int `json:"e"`
 	// Multicast is set for such an address.
 	Multicast bool `json:"m,omitempty"`
-	// Own holds for each direction whose policies judge it.
+	// Own holds for each direction the subject whose policies apply to the end.
 	Own [2]own `json:"w"`
 	// Owner is the subject that owns the address, Owners the same as some nodes see it; At are the nodes that have the
 	// address themselves.
@@ -150,7 +150,7 @@ type alone struct {
 	At     []int       `json:"at,omitempty"`
 }
 
-// own is the subject whose policies judge an end, and what contradicts that the end is its.
+// own is the subject whose policies apply to an end, and what contradicts that the end belongs to it.
 type own struct {
 	Subject  int    `json:"s"`
 	Conflict string `json:"c,omitempty"`

@@ -1,5 +1,5 @@
 "use strict";
-// newEngine returns what decides who reaches whom from the policies of the page. It holds for each peer of a rule the ends that match it, as bits,
+// newEngine returns what decides reachability by the policies of the page. It holds for each peer of a rule the ends that match it, as bits,
 // and makes of them for a service, for each end, the ends that it reaches.
 const INGRESS = 0, EGRESS = 1;
 
@@ -219,7 +219,7 @@ function newEngine(data) {
     return rows;
   }
 
-  // relation returns who reaches whom on every one of some services, and on any of them.
+  // relation returns reachability on every one of some services, and on any of them.
   function relation(services) {
     let every = null, any = null;
     for (const s of services) {

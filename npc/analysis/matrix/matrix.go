@@ -1,5 +1,5 @@
-// Package matrix shows who reaches whom, as a table of sources and destinations. Pods with the same labels that no
-// policy distinguishes are one row.
+// Package matrix shows reachability as a table of sources and destinations. Pods with the same labels that no policy
+// distinguishes are one row.
 //
 //	m, err := matrix.New(view, matrix.Options{Service: service})
 //	err = m.WriteText(os.Stdout)
@@ -34,7 +34,7 @@ type Options struct {
 	EachPod bool
 }
 
-// Matrix is who reaches whom.
+// Matrix is the reachability between rows of pods.
 type Matrix struct {
 	From, To []Row
 	// Omitted are pods that are in no row, because they own none of their addresses.
@@ -42,7 +42,7 @@ type Matrix struct {
 	relation *reachability.Relation
 	either   string
 	classes  int
-	lines    map[int][]reachability.Cell // class -> whether it reaches each other class, as far as that was asked
+	lines    map[int][]reachability.Cell // class -> whether it reaches each other class that was asked about
 }
 
 // New returns which pods and addresses of a view reach which.
@@ -69,7 +69,8 @@ func newRows(v *cluster.View, o Options) (*reachability.Partition, *Matrix, erro
 		}
 	}
 	p := reachability.NewPartition(pods, addrs, v)
-	m := &Matrix{Omitted: p.Omitted(), either: o.Either, classes: len(p.Classes()), lines: map[int][]reachability.Cell{}}
+	m := &Matrix{Omitted: p.Omitted(), either: o.Either, classes: len(p.Classes()),
+		lines: map[int][]reachability.Cell{}}
 	for _, r := range Rows(v, p.Classes(), o.EachPod) {
 		if o.From == "" || r.namespace == "" || r.namespace == o.From {
 			m.From = append(m.From, r)
@@ -145,7 +146,7 @@ func (m *Matrix) WriteText(out io.Writer) error {
 		b.put("? unknown: what decides cannot be read\n")
 	}
 	if slices.ContainsFunc(slices.Concat(m.From, m.To), func(r Row) bool { return len(r.Pods) > 1 }) {
-		b.put("pods with the same labels that no policy tells apart are one row; --pods gives each its own\n")
+		b.put("pods with the same labels that no policy distinguishes are one row; --pods gives each its own\n")
 	}
 	var within, others, all []int
 	for i, r := range m.From {

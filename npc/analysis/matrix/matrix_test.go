@@ -109,7 +109,7 @@ func TestClassesGetTheVerdictsOfTheirPods(t *testing.T) {
 	}
 }
 
-// crowd has 20 namespaces; in each, ten policies choose ten kinds of pods; each kind has as many pods as it is told.
+// crowd has 20 namespaces. In each, ten policies select ten kinds of pods. Each kind has the given number of pods.
 func crowd(t testing.TB, each int) *cluster.Cluster {
 	w := cluster.New()
 	for n := range 20 {
@@ -206,7 +206,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	random.SetPolicy(t, w, "shop/first", `{podSelector: {matchLabels: {apps.kubernetes.io/pod-index: "0"}}}`)
 	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-* (2 pods); shop/x and 1 more"
 	if got := text(false); got != want {
-		t.Errorf("a policy tells replicas apart, and rows are %s,\nnot %s", got, want)
+		t.Errorf("a policy distinguishes replicas, and rows are %s,\nnot %s", got, want)
 	}
 	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-a; shop/web-7d4-b; shop/x; shop/y"
 	if got := text(true); got != want {
@@ -214,7 +214,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfAMatrix shows which pairs are in the matrix when namespaces are chosen.
+// TestNamespacesOfAMatrix shows which pairs are in the matrix when namespaces are selected.
 func TestNamespacesOfAMatrix(t *testing.T) {
 	w := cluster.New()
 	for i, name := range []string{"a/x", "b/y", "c/z"} {

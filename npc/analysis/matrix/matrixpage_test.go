@@ -50,7 +50,7 @@ func shop(names ...string) *cluster.Cluster {
 	return w
 }
 
-// TestServices shows which ports the page tells from each other: those that the same items of rules match are one.
+// TestServices shows which ports the page distinguishes. Ports that the same items of rules match are one.
 func TestServices(t *testing.T) {
 	for _, c := range []struct{ name, ports, want string }{
 		{"no port", "", "icmp; sctp, every port; tcp, every port; udp, every port"},
@@ -75,7 +75,7 @@ func TestServices(t *testing.T) {
 			}
 			slices.Sort(got)
 			if text := strings.Join(got, "; "); text != c.want {
-				t.Errorf("tells apart %s,\nnot         %s", text, c.want)
+				t.Errorf("distinguishes %s,\nnot           %s", text, c.want)
 			}
 		})
 	}
@@ -144,8 +144,9 @@ func TestWhatIsShownFirst(t *testing.T) {
 	}
 }
 
-// TestNobody shows that there has to be a pod, and that pods that own no address are told.
-func TestNobody(t *testing.T) {
+// TestMatrixWithoutPods shows that a matrix without pods is an error, and that the matrix reports pods that own no
+// address.
+func TestMatrixWithoutPods(t *testing.T) {
 	if _, err := WritePage(&bytes.Buffer{}, cluster.New().View(), PageOptions{}); err == nil {
 		t.Error("an empty cluster has a page")
 	}

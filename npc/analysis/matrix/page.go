@@ -1,10 +1,10 @@
-// This part of the package writes the matrix of who reaches whom as one HTML page that needs nothing else.
+// This part of the package writes the reachability matrix as one HTML page that loads nothing else.
 //
 //	err := matrix.WritePage(out, view, matrix.PageOptions{Options: matrix.Options{}})
 //
 // The page holds the policies and what they see of the pods, not the cells: its script, engine.js, decides each cell
-// and tells the reason when it is asked, so that ten thousand pods on every port fit. The verdicts and the words are
-// those of npc/analysis/explain.
+// and shows the reason on request, so that ten thousand pods on every port fit. The verdicts and the words are those of
+// npc/analysis/explain.
 
 package matrix
 
@@ -58,8 +58,10 @@ func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string,
 	if err != nil {
 		return nil, err
 	}
-	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, kinds: kinds, numbers: map[*cluster.Policy]int{},
-		clusterNumbers: map[*policy.Cluster]int{}, namespaces: map[string]int{}, nodes: map[string]int{}, named: map[flow.Service]bool{},
+	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, kinds: kinds,
+		numbers:        map[*cluster.Policy]int{},
+		clusterNumbers: map[*policy.Cluster]int{}, namespaces: map[string]int{}, nodes: map[string]int{},
+		named:  map[flow.Service]bool{},
 		single: map[*npc.Pod]int{}}
 	if err := w.policies(); err != nil {
 		return nil, errors.Wrap(err, "writing down the policies")

@@ -167,8 +167,8 @@ func (w *pods) row(r Row, axis int) row {
 	return out
 }
 
-// nameWorkloads names rows of several pods by what made them, if no other row is of the same: that tells more than what
-// their names begin with.
+// nameWorkloads names rows of several pods by what made them, if no other row has the same: that says more than the
+// prefix of their names.
 func (w *pods) nameWorkloads() {
 	rows := map[string][]int{} // namespace/workload -> its rows
 	for i, r := range w.Rows {

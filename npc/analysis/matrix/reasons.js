@@ -19,28 +19,28 @@ function podOf(data, end, d) {
   return number < 0 ? null : named(data, end, number);
 }
 
-// decide reports whether a flow is allowed. If told is a list, the reasons are added to it in lines.
-function decide(data, from, to, service, told) {
-  const out = decideSide(data, from, to, service, EGRESS, told);
-  if (!out && told === null) return false;
-  return decideSide(data, to, from, service, INGRESS, told) && out;
+// decide reports whether a flow is allowed. If trace is a list, decide appends the reasons as lines.
+function decide(data, from, to, service, trace) {
+  const out = decideSide(data, from, to, service, EGRESS, trace);
+  if (!out && trace === null) return false;
+  return decideSide(data, to, from, service, INGRESS, trace) && out;
 }
 
 // decideSide asks the policies of one end.
-function decideSide(data, own, peer, service, d, told) {
+function decideSide(data, own, peer, service, d, trace) {
   const pod = podOf(data, own, d), head = d === EGRESS ? "egress from " : "ingress to ";
-  const tell = (allowed, sentence) => {
-    if (told) told.push(head + (pod ? pod.name : own.text) + ": " + (allowed ? "allowed" : "denied") + sentence);
+  const report = (allowed, sentence) => {
+    if (trace) trace.push(head + (pod ? pod.name : own.text) + ": " + (allowed ? "allowed" : "denied") + sentence);
     return allowed;
   };
-  if (!pod) return tell(true, ": it is no pod, so that no policy isolates it");
+  if (!pod) return report(true, ": it is no pod, so that no policy isolates it");
   const other = resolve(data, peer, pod.subject.o);
   const itself = other !== null && other.name === pod.name || own.text !== "" && own.text === peer.text;
   const toNode = !other && peer.alone !== null && (peer.alone.at || []).includes(pod.subject.o);
   const contest = own.alone ? own.alone.w[d] : {};
   const close = (allowed, sentence) => {
-    tell(allowed, sentence);
-    if (told && contest.c) told.push("  conflict: " + contest.c);
+    report(allowed, sentence);
+    if (trace && contest.c) trace.push("  conflict: " + contest.c);
     return allowed;
   };
   const tiered = (data.cluster || []).length > 0, destination = d === EGRESS ? peer : own;
@@ -52,13 +52,13 @@ function decideSide(data, own, peer, service, d, told) {
   const [subject, name] = other ? [other.subject, other.name] : [null, ""];
   const q = {data, pod, peer: {text: peer.text, addr: peer.addr, nodes: peer.nodes, subject, name, end: peer}, service, d, toNode, tiered};
   q.destination = d === EGRESS ? q.peer.subject : pod.subject;
-  const a = answer(q, null, told !== null);
-  if (!told) return a.allowed;
+  const a = answer(q, null, trace !== null);
+  if (!trace) return a.allowed;
   close(a.allowed, outcomeText(q, a, a));
-  told.push(...a.cluster, ...a.policies);
+  trace.push(...a.cluster, ...a.policies);
   if (a.by) {
     const without = answer(q, a.by, true);
-    told.push("  without it: " + (without.allowed ? "allowed" : "denied") + outcomeText(q, without, a));
+    trace.push("  without it: " + (without.allowed ? "allowed" : "denied") + outcomeText(q, without, a));
   }
   return a.allowed;
 }
@@ -77,19 +77,19 @@ function outcomeText(q, outcome, of) {
   return ": " + outcome.reason;
 }
 
-// answer asks the policies in the order of the tiers, without one of the rules if that is not null. It tells what they say if it is asked to.
-function answer(q, without, tell) {
+// answer asks the policies in the order of the tiers, without one of the rules if that is not null. If report is set, it adds what they say.
+function answer(q, without, report) {
   const c = q.pod.subject.c[q.d], a = {allowed: true, reason: "", by: null, cluster: [], policies: []};
-  if (askTier(q, a, c.a, without, tell)) return a;
+  if (askTier(q, a, c.a, without, report)) return a;
   if (c.i) {
-    for (const i of c.b || []) if (tell) a.cluster.push(tierHead(q.data.cluster[i]) + "is not asked, for a NetworkPolicy isolates the pod");
-  } else if (askTier(q, a, c.b, without, tell)) {
+    for (const i of c.b || []) if (report) a.cluster.push(tierHead(q.data.cluster[i]) + "is not asked, for a NetworkPolicy isolates the pod");
+  } else if (askTier(q, a, c.b, without, report)) {
     return a;
   }
   if (q.toNode) {
     a.reason = "own node";
   } else if (c.i) {
-    askPolicies(q, a, c.p, tell);
+    askPolicies(q, a, c.p, report);
   } else {
     a.reason = "not isolated";
   }
@@ -99,13 +99,13 @@ function answer(q, without, tell) {
 function tierHead(p) { return "  " + p.t + " policy " + p.k + " (priority " + p.y + "): "; }
 
 // askTier reports whether a policy of a tier decides.
-function askTier(q, a, policies, without, tell) {
+function askTier(q, a, policies, without, report) {
   for (const i of policies || []) {
     const p = q.data.cluster[i];
-    if (tell) a.cluster.push(tierHead(p) + "chooses it");
+    if (report) a.cluster.push(tierHead(p) + "selects it");
     for (const [n, rule] of (p.r[q.d] || []).entries()) {
       const fits = matches(q, rule);
-      if (tell) a.cluster.push("    rule " + (n + 1) + (rule.n || "") + ", " + rule.a + ": " + clusterRuleText(q, rule, fits));
+      if (report) a.cluster.push("    rule " + (n + 1) + (rule.n || "") + ", " + rule.a + ": " + clusterRuleText(q, rule, fits));
       if (!fits || without && without.rule === rule && without.policy === p) continue;
       if (rule.a === "Pass") return false;
       a.allowed = rule.a === "Accept";
@@ -122,16 +122,16 @@ function clusterRuleText(q, rule, fits) {
   return rule.a === "Pass" ? "matches, and passes it to the next tier" : "matches";
 }
 
-function askPolicies(q, a, policies, tell) {
+function askPolicies(q, a, policies, report) {
   [a.allowed, a.reason] = [false, "no rule allows it"];
   for (const i of policies || []) {
     const p = q.data.policies[i], rules = p.r[q.d] || [];
     const end = p.x ? ", and allows nothing: it is invalid: " + p.x : rules.length === 0 ? ", and has no rule" : "";
-    if (tell) a.policies.push("  policy " + p.k + ": isolates" + end);
+    if (report) a.policies.push("  policy " + p.k + ": isolates" + end);
     for (const [n, rule] of rules.entries()) {
       const fits = matches(q, rule);
       if (fits) [a.allowed, a.reason] = [true, "a rule allows it"];
-      if (tell) a.policies.push("    rule " + (n + 1) + ": " + (fits ? "allows it" : "no: " + misses(q, rule)));
+      if (report) a.policies.push("    rule " + (n + 1) + ": " + (fits ? "allows it" : "no: " + misses(q, rule)));
     }
   }
 }
@@ -173,7 +173,7 @@ function peerText(q, peer) {
     case "excepted": return "peer wants addresses in " + peer.b + ", " + of + " is excepted by " +
       peer.x[peer.excepts.findIndex(e => contains(e, q.peer.addr))];
   }
-  return "peer is of a kind that is not known, which matches nobody";
+  return "peer is of an unknown kind, which matches no pod";
 }
 
 // missing returns the requirements that labels do not meet, and what the labels have for the same keys.

@@ -29,7 +29,8 @@ type Row struct {
 func isReplicaLabel(key string) bool {
 	switch key {
 	case "pod-template-hash", "pod-template-generation", "controller-revision-hash", "controller-uid", "job-name",
-		"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index",
+		"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
+		"batch.kubernetes.io/job-completion-index",
 		"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", corev1.LabelHostname:
 		return true
 	}

@@ -22,7 +22,7 @@ function main() {
   const rank = g => [6, 17, 132, 1].indexOf(g.p) * 2 + (g.t.includes("every") ? 1 : 0);
   const groups = data.services.map(g => ({...g, port: g.r ? g.r[0][0] : 0})).sort((a, b) => rank(a) - rank(b));
   const state = {};
-  let items = [[], []], services = groups, head = MAX_HEAD, side = MAX_SIDE, cells = null, active = [0, 0], drawn = "", chosen = null;
+  let items = [[], []], services = groups, head = MAX_HEAD, side = MAX_SIDE, cells = null, active = [0, 0], drawn = "", selected = null;
   const relations = new Map(); // port -> cells
 
   // service returns what a text such as tcp/80 means, or null.
@@ -71,7 +71,7 @@ function main() {
     select.replaceChildren(...options.map(([value, text]) => element("option", {value}, text)));
     select.value = state.port;
     for (const letter of "apd") byId("word-" + letter).textContent = words(letter);
-    document.title = "Who reaches whom: " + (one ? one.a : "every port");
+    document.title = "Reachability: " + (one ? one.a : "every port");
   }
 
   // lay makes the lists of rows and columns anew. The cell that is active stays so if it is there.
@@ -191,7 +191,7 @@ function main() {
     grid.scrollTop = into(active[0], grid.scrollTop, grid.clientHeight, head);
     grid.scrollLeft = into(active[1], grid.scrollLeft, grid.clientWidth, side);
     draw();
-    if (state.why) tell();
+    if (state.why) explain();
     write();
   }
 
@@ -220,8 +220,8 @@ function main() {
     go(active[0], active[1]);
   }
 
-  // tell shows why the active cell is what it is.
-  function tell() {
+  // explain shows why the active cell is what it is.
+  function explain() {
     const panel = byId("reason"), [from, to] = [items[0][active[0]], items[1][active[1]]];
     const shows = state.why && from && to && cells.letter(from, to) !== "x";
     panel.hidden = !shows;
@@ -265,7 +265,7 @@ function main() {
     let shown = services[0];
     if (services.length > 1) {
       const letters = services.map(s => reaches(a, b, s)), order = [..."apdn"].filter(l => letters.includes(l));
-      shown = services.find(s => s.a === chosen) || services[letters.indexOf(order[0])];
+      shown = services.find(s => s.a === selected) || services[letters.indexOf(order[0])];
       const buttons = [];
       for (const letter of order) {
         services.forEach((s, i) => {
@@ -273,8 +273,8 @@ function main() {
           const button = element("button", {type: "button", "aria-pressed": s === shown, "data-port": s.a}, SIGNS[letter] + " " + s.t);
           button.setAttribute("aria-label", s.t + ": " + {a: "allowed", d: "denied", p: "allowed in one family", n: words("n")}[letter]);
           button.addEventListener("click", () => {
-            chosen = s.a;
-            tell();
+            selected = s.a;
+            explain();
             byId("ports").querySelector("[aria-pressed=true]").focus();
           });
           buttons.push(button);
@@ -295,7 +295,7 @@ function main() {
 
   function why() {
     state.why = true;
-    tell();
+    explain();
     go(active[0], active[1]); // the window of the grid may be smaller now
   }
 
@@ -344,12 +344,12 @@ function main() {
     document.documentElement.dataset.theme = state.theme;
     choosePort();
     lay();
-    tell();
+    explain();
     if (state.source !== null || state.destination !== null) go(state.source === null ? -1 : active[0], state.destination === null ? -1 : active[1]);
     write();
   }
 
-  const change = () => { lay(); tell(); write(); };
+  const change = () => { lay(); explain(); write(); };
   byId("from").addEventListener("input", () => { state.from = byId("from").value; change(); });
   byId("to").addEventListener("input", () => { state.to = byId("to").value; change(); });
   byId("level").addEventListener("change", () => {

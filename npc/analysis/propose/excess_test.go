@@ -14,7 +14,7 @@ import (
 )
 
 // nothingElseIsAllowed asks about all pairs of pods and some addresses. What is allowed to or from a pod whose workload
-// was recorded must be what was seen of that workload, or of one that labels cannot tell from it.
+// was recorded must be what was seen of that workload, or of one that labels cannot distinguish from it.
 func (s *scene) nothingElseIsAllowed(policies []networkingv1.NetworkPolicy, limit int) {
 	w := s.State
 	w.Policies = policies
@@ -98,8 +98,8 @@ func (s *scene) isPods(a netip.Addr) bool {
 	return s.podAt(a) != nil && (s.known || slices.ContainsFunc(s.records, func(r flowlog.Record) bool { return r.From.Addr == a || r.To.Addr == a }))
 }
 
-// mayBe reports whether a selector of a recorded end may match a pod: it has the labels, and nobody knows of its
-// further ones.
+// mayBe reports whether a selector of a recorded end may match a pod: it has the labels, and the recording does not
+// show its further ones.
 func (s *scene) mayBe(p *refmodel.Pod, e flowlog.End) bool {
 	if s.areKnown(p) || !e.IsPod() || p.Namespace != e.Namespace {
 		return same(p, e)
@@ -112,7 +112,7 @@ func (s *scene) mayBe(p *refmodel.Pod, e flowlog.End) bool {
 	return true
 }
 
-// justified reports whether a pod's connections in a direction are what was seen, as far as it can be told.
+// justified reports whether a pod's connections in a direction are what was seen, if labels can distinguish that.
 func (s *scene) justified(own *refmodel.Pod, other netip.Addr, service flow.Service, egress bool, limit int) bool {
 	pod, dst := s.podAt(other), own
 	if egress {
@@ -143,7 +143,7 @@ func (s *scene) justified(own *refmodel.Pod, other netip.Addr, service flow.Serv
 }
 
 // isAmbiguous reports whether pods with the labels of a destination are known to give a name to different ports: the
-// number tells more then.
+// number is more exact then.
 func (s *scene) isAmbiguous(name string, dst *refmodel.Pod) bool {
 	ports := map[uint16]bool{}
 	for _, r := range s.records {

@@ -14,8 +14,8 @@ const mostName = 48
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// free returns a name for the policy of a workload that none has, and takes it. Names say what the policies are, lest
-// they replace one that is not proposed, of which nothing is known.
+// free returns a name for the policy of a workload that none has, and takes it. Names say what the policies are, so
+// that they do not replace one that is not proposed and not known.
 func (t taken) free(nickname string) string {
 	wish := "proposed-" + strings.Trim(notInNames.ReplaceAllString(strings.ToLower(nickname), "-"), "-")
 	wish = strings.Trim(wish[:min(len(wish), mostName)], "-")

@@ -27,10 +27,12 @@ func (d draft) object() *networkingv1.NetworkPolicy {
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}},
 	}
 	for _, r := range d.rules[npc.Ingress] {
-		o.Spec.Ingress = append(o.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: r.peers(d.namespace), Ports: r.ports()})
+		o.Spec.Ingress = append(o.Spec.Ingress,
+			networkingv1.NetworkPolicyIngressRule{From: r.peers(d.namespace), Ports: r.ports()})
 	}
 	for _, r := range d.rules[npc.Egress] {
-		o.Spec.Egress = append(o.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: r.peers(d.namespace), Ports: r.ports()})
+		o.Spec.Egress = append(o.Spec.Egress,
+			networkingv1.NetworkPolicyEgressRule{To: r.peers(d.namespace), Ports: r.ports()})
 	}
 	return o
 }
@@ -45,7 +47,8 @@ func (r rule) peers(namespace string) (peers []networkingv1.NetworkPolicyPeer) {
 
 func (e *entry) peer(namespace string) networkingv1.NetworkPolicyPeer {
 	if e.kind() == blockKind {
-		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: e.block.String(), Except: texts(e.block.except)}}
+		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: e.block.String(),
+			Except: texts(e.block.except)}}
 	}
 	in, pods := dnsNamespace, &metav1.LabelSelector{MatchLabels: map[string]string{dnsLabel: dnsValue}}
 	if !e.dns {

@@ -21,7 +21,9 @@ type block struct {
 func group(seen, avoid []netip.Addr, limit int) (blocks []block) {
 	seen = slices.SortedFunc(slices.Values(seen), netip.Addr.Compare)
 	seen = slices.Compact(seen)
-	avoid = slices.DeleteFunc(slices.SortedFunc(slices.Values(avoid), netip.Addr.Compare), func(a netip.Addr) bool { return contains(seen, a) })
+	avoid = slices.DeleteFunc(slices.SortedFunc(slices.Values(avoid), netip.Addr.Compare), func(a netip.Addr) bool {
+		return contains(seen, a)
+	})
 	for _, p := range grow(seen, avoid, limit).selected(limit) {
 		blocks = append(blocks, block{p, excepts(p, seen, avoid)})
 	}
@@ -68,7 +70,7 @@ type tree struct {
 	best []choice
 }
 
-// choice is how many ranges are chosen in the lower half of a tree, 0 if the tree's own range is, and what that costs
+// choice is how many ranges are selected in the lower half of a tree, 0 if the tree's own range is, and what that costs
 // in all.
 type choice struct {
 	low  int
@@ -111,7 +113,7 @@ func costOf(p netip.Prefix, avoid []netip.Addr) cost {
 	return c
 }
 
-// grow returns the tree of sorted addresses, of which there is at least one.
+// grow returns the tree of sorted addresses. There is at least one.
 func grow(sorted, avoid []netip.Addr, limit int) *tree {
 	first, last := sorted[0], sorted[len(sorted)-1]
 	t, own := &tree{}, impossible

@@ -1,10 +1,10 @@
 // Package propose finds the NetworkPolicies that allow the connections of a recording from and to the workloads of a
-// namespace, and nothing else that labels can tell from them.
+// namespace, and nothing else that labels can distinguish from them.
 //
 //	policies, err := propose.Request{Namespace: "shop", Records: records, Limit: 8}.Policies()
 //	fmt.Print(policies[0].Text)    // YAML, with the connections that justify each rule as comments
 //
-//	records ─▶ census (workloads, names of ports) ─▶ log (what each workload needs) ─▶ rules ─▶ Policy
+//	records ─▶ counts (workloads, names of ports) ─▶ log (what each workload needs) ─▶ rules ─▶ Policy
 //
 // It does not know which policies there are, but for their names, nor why connections were allowed.
 package propose
@@ -29,15 +29,15 @@ type Request struct {
 	// Records are as flowlog.Read gives them, which checks their names and labels. Those count that were allowed and
 	// got a reply.
 	Records []flowlog.Record
-	// Known is what manifests tell of the cluster, or nil: further pods to tell apart, how they name their ports, the
-	// addresses of their nodes and the names of policies that there are.
+	// Known is what manifests show of the cluster, or nil: further pods to distinguish, how they name their ports, the
+	// addresses of their nodes and the names of existing policies.
 	Known *cluster.View
 	// Limit is how many ranges of addresses a rule may have. It is at least 1; a rule with addresses of both families
 	// has two or more.
 	Limit int
 	// All asks for a policy that allows nothing for every workload that has no connections that count.
 	All bool
-	// Group is the world of staged policies that the policies are to be in; empty if they are not staged.
+	// Group is the group of staged policies that the policies are to be in; empty if they are not staged.
 	Group string
 }
 
@@ -79,12 +79,13 @@ func (r Request) Policies() (policies []Policy, without []string, err error) {
 		policies = append(policies, Policy{o, text})
 	}
 	if len(policies) == 0 {
-		return nil, nil, errors.Errorf("no connection from or to pods of namespace %s was allowed and got a reply", r.Namespace)
+		return nil, nil, errors.Errorf("no connection from or to pods of namespace %s was allowed and got a reply",
+			r.Namespace)
 	}
 	return policies, without, nil
 }
 
-// check returns an error if nobody knows the namespace, or the limit is none.
+// check returns an error if the namespace is not known, or the limit is not positive.
 func (r Request) check(c *counts) error {
 	if r.Limit < 1 {
 		return errors.Errorf("a limit of %d ranges allows no address; give 1 or more", r.Limit)
@@ -94,7 +95,8 @@ func (r Request) check(c *counts) error {
 		known[w.namespace] = true
 	}
 	if !known[r.Namespace] {
-		return errors.Errorf("there is no pod of namespace %s%s", r.Namespace, spelling.DidYouMean(r.Namespace, maps.Keys(known)))
+		return errors.Errorf("there is no pod of namespace %s%s", r.Namespace,
+			spelling.DidYouMean(r.Namespace, maps.Keys(known)))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// scene is a random recording, and the world that it is of.
+// scene is a random recording, and the cluster that it is of.
 type scene struct {
 	*rapid.T
 	refmodel.State
@@ -166,7 +166,7 @@ func (s *scene) lost(policies []networkingv1.NetworkPolicy) *flowlog.Record {
 	return nil
 }
 
-// TestProposalsFitTheRecording draws recordings, and asks an independent judge of the policies that are proposed.
+// TestProposalsFitTheRecording draws recordings, and checks the proposed policies with the independent reference model.
 func TestProposalsFitTheRecording(t *testing.T) {
 	proposed := 0
 	check := func(t *rapid.T) {
@@ -211,7 +211,7 @@ func (s *scene) propose(limit int) (policies []networkingv1.NetworkPolicy) {
 	}
 	proposals, _, err := request.Policies()
 	if (err == nil) != counts {
-		s.Fatalf("%d records, of which some count: %t; %v", len(records), counts, err)
+		s.Fatalf("%d records, some count: %t; %v", len(records), counts, err)
 	}
 	for _, p := range proposals {
 		o := networkingv1.NetworkPolicy{}
@@ -275,8 +275,8 @@ func (s *scene) nothingIsSuperfluous(policies []networkingv1.NetworkPolicy) {
 	}
 }
 
-// replayAgrees asks replay about the policies, and about them without one of their rules: it finds what the judge says
-// is lost, nothing else.
+// replayAgrees asks replay about the policies, and about them without one of their rules: it finds what the reference
+// model says is lost, nothing else.
 func (s *scene) replayAgrees(policies []networkingv1.NetworkPolicy) {
 	less := slices.Clone(policies)
 	i := rapid.IntRange(0, len(less)-1).Draw(s.T, "policy")
@@ -300,7 +300,7 @@ func (s *scene) replayAgrees(policies []networkingv1.NetworkPolicy) {
 			got = append(got, fmt.Sprint(change.Record))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			s.Fatalf("replay finds other changes than the judge, -judge +replay:\n%s\nseen was\n%sin\n%s", diff, s.text(), asText(some))
+			s.Fatalf("replay finds other changes than the reference model, -refmodel +replay:\n%s\nseen was\n%sin\n%s", diff, s.text(), asText(some))
 		}
 	}
 }

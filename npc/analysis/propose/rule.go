@@ -24,7 +24,7 @@ type entry struct {
 	seen     []*seen
 }
 
-// kinds of entries, in the order in which their rules stand.
+// kinds of entries, in the order of their rules.
 const (
 	dnsKind = iota
 	podKind
@@ -65,10 +65,11 @@ func (e *entry) covers(s *seen) bool {
 
 // covers reports whether a peer is an address in the block.
 func (b block) covers(s *seen) bool {
-	return s.workload == nil && b.Contains(s.addr) && !slices.ContainsFunc(b.except, func(p netip.Prefix) bool { return p.Contains(s.addr) })
+	return s.workload == nil && b.Contains(s.addr) &&
+		!slices.ContainsFunc(b.except, func(p netip.Prefix) bool { return p.Contains(s.addr) })
 }
 
-// rules returns the rules that allow what was seen in a direction, and no more than is told apart.
+// rules returns the rules that allow what was seen in a direction, and nothing else that labels distinguish from it.
 func rules(all []*seen, d npc.Direction, limit int, pods []netip.Addr) []rule {
 	var entries []*entry
 	addrs := map[string][]*entry{} // of single addresses with the same ports
@@ -87,7 +88,9 @@ func rules(all []*seen, d npc.Direction, limit int, pods []netip.Addr) []rule {
 	slices.SortFunc(entries, (*entry).compare)
 	var out []rule
 	for _, e := range entries {
-		i := slices.IndexFunc(out, func(r rule) bool { return r.entries[0].kind() == e.kind() && slices.Equal(r.items, e.items) })
+		i := slices.IndexFunc(out, func(r rule) bool {
+			return r.entries[0].kind() == e.kind() && slices.Equal(r.items, e.items)
+		})
 		if i < 0 {
 			i, out = len(out), append(out, rule{items: e.items})
 		}

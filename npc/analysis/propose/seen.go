@@ -37,7 +37,8 @@ func (p peer) isDNS() bool {
 
 // compare orders what was seen as it is listed.
 func (s *seen) compare(o *seen) int {
-	return cmp.Or(cmp.Compare(s.name, o.name), s.addr.Compare(o.addr), cmp.Compare(s.service.Protocol, o.service.Protocol),
+	return cmp.Or(cmp.Compare(s.name, o.name), s.addr.Compare(o.addr),
+		cmp.Compare(s.service.Protocol, o.service.Protocol),
 		cmp.Compare(s.service.Port, o.service.Port))
 }
 
@@ -66,7 +67,8 @@ func read(records []flowlog.Record, namespace string, c *counts, known *cluster.
 		if record.To.IsPod() {
 			i = c.of(record.To).ports.item(record.Port)
 		}
-		for d, ends := range map[npc.Direction][2]flowlog.End{npc.Egress: {record.From, record.To}, npc.Ingress: {record.To, record.From}} {
+		for d, ends := range map[npc.Direction][2]flowlog.End{npc.Egress: {record.From, record.To},
+			npc.Ingress: {record.To, record.From}} {
 			own, other := ends[0], ends[1]
 			if !own.IsPod() || own.Namespace != namespace {
 				continue
@@ -97,20 +99,21 @@ func (s *seen) add(r flowlog.Record) {
 	}
 }
 
-// isExempt reports whether no NetworkPolicy judges connections: from a pod to itself, between a pod and its node, and
-// multicast. A workload's last connection may have been from a pod to itself, and others between its pods.
+// isExempt reports whether no NetworkPolicy applies to connections: from a pod to itself, between a pod and its node,
+// and multicast. A workload's last connection may have been from a pod to itself, and others between its pods.
 func isExempt(record flowlog.Record, known *cluster.View) bool {
 	from, to := record.From, record.To
 	switch {
 	case from.IsPod() && to.IsPod():
-		return from.Namespace == to.Namespace && from.Pod == to.Pod && from.Addr == to.Addr && (record.Count == 1 || strings.HasPrefix(to.Workload, "Pod/"))
+		return from.Namespace == to.Namespace && from.Pod == to.Pod && from.Addr == to.Addr &&
+			(record.Count == 1 || strings.HasPrefix(to.Workload, "Pod/"))
 	case from.IsPod():
 		return to.Addr.IsMulticast() || isNodeOf(from, record.Node, to.Addr, known)
 	}
 	return isNodeOf(to, record.Node, from.Addr, known)
 }
 
-// isNodeOf reports whether an address is of a pod's own node, which recorded its connections. Only manifests tell.
+// isNodeOf reports whether an address is of a pod's own node, which recorded its connections. Only manifests show that.
 func isNodeOf(pod flowlog.End, recorder string, a netip.Addr, known *cluster.View) bool {
 	if known == nil {
 		return false
@@ -119,5 +122,6 @@ func isNodeOf(pod flowlog.End, recorder string, a netip.Addr, known *cluster.Vie
 	if p := known.Pods[npc.ObjectKey(pod.Namespace, pod.Pod)]; p != nil {
 		node = p.Node
 	}
-	return known.NodeHas(node, a) || slices.ContainsFunc(known.NodesAt(a), func(n npc.Node) bool { return n.Name == node })
+	return known.NodeHas(node, a) ||
+		slices.ContainsFunc(known.NodesAt(a), func(n npc.Node) bool { return n.Name == node })
 }

@@ -76,12 +76,13 @@ func (d draft) summary() []string {
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// unlabelled returns a warning if the workload has no labels by which it could be told from pods that nobody knows.
+// unlabelled returns a warning if the workload has no labels that could distinguish it from unknown pods.
 func (w *workload) unlabelled() []string {
 	if len(w.labels) > 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s has no lasting label: the selector matches every pod of namespace %s that is not told apart", w, w.namespace)}
+	return []string{fmt.Sprintf("%s has no lasting label: the selector matches every pod of namespace %s "+
+		"without distinguishing labels", w, w.namespace)}
 }
 
 // mostLines is how many connections the comments of a rule name.

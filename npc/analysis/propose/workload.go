@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// workload is the pods of a namespace with the same lasting labels. Policies cannot tell them apart.
+// workload is the pods of a namespace with the same lasting labels. Policies cannot distinguish them.
 type workload struct {
 	namespace string
 	labels    map[string]string
@@ -56,7 +56,8 @@ func (w *workload) selectorAmong(others []*workload) *metav1.LabelSelector {
 	others = slices.DeleteFunc(slices.Clone(others), func(o *workload) bool { return !w.contains(o) })
 	for len(others) > 0 {
 		absent := w.mostOften(others)
-		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: absent, Operator: metav1.LabelSelectorOpDoesNotExist})
+		s.MatchExpressions = append(s.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: absent, Operator: metav1.LabelSelectorOpDoesNotExist})
 		others = slices.DeleteFunc(others, func(o *workload) bool { _, has := o.labels[absent]; return has })
 	}
 	return s
@@ -72,7 +73,9 @@ func (w *workload) mostOften(others []*workload) string {
 			}
 		}
 	}
-	return slices.MinFunc(slices.Collect(maps.Keys(count)), func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })
+	return slices.MinFunc(slices.Collect(maps.Keys(count)), func(a, b string) int {
+		return cmp.Or(count[b]-count[a], cmp.Compare(a, b))
+	})
 }
 
 // compare orders workloads as they are listed.

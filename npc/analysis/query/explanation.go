@@ -37,7 +37,7 @@ type Explanation struct {
 	Verdicts []explain.Verdict `json:"verdicts"`
 	// Kernel is what the kernel of this node does.
 	Kernel []kernelview.Verdict `json:"kernel,omitempty"`
-	// Nearest are changes each of which would allow what is denied; the first is the one to prefer.
+	// Nearest are alternative changes that would allow what is denied, the preferred one first.
 	Nearest []advice.Change `json:"nearest,omitempty"`
 	// Warnings are reasons against taking an address for what it seems to be.
 	Warnings []string `json:"warnings,omitempty"`
@@ -79,7 +79,8 @@ func (x *Explanation) addVerdicts(c *cluster.View, flows []flow.Flow) {
 		x.Allowed = x.Allowed && v.Allowed
 	}
 	all := append(slices.Clone(x.Verdicts), verdicts...)
-	x.Unknown = !x.Allowed && !slices.ContainsFunc(all, func(v explain.Verdict) bool { return !v.Allowed && !v.Unknown })
+	x.Unknown = !x.Allowed &&
+		!slices.ContainsFunc(all, func(v explain.Verdict) bool { return !v.Allowed && !v.Unknown })
 	x.Verdicts, x.Groups = append(x.Verdicts, verdicts...), append(x.Groups, verdicts)
 }
 

@@ -1,4 +1,4 @@
-// Package replay judges recorded connections by the policies of a cluster, and finds those whose verdict changes.
+// Package replay evaluates the policies of a cluster for recorded connections, and finds those whose verdict changes.
 //
 //	changes := replay.Changes(records, c)    // c holds the policies that are to be
 //
@@ -119,7 +119,7 @@ func denials(records []flowlog.Record) denying {
 }
 
 // overrule reports whether the connections of a record were allowed by one node, and denied by the other's. The record
-// of that node tells of them.
+// of that node shows them.
 func (d denying) overrule(r flowlog.Record) bool {
 	nodes := d[r.Between()]
 	return r.Verdict == flowlog.Allowed && r.Replied == 0 && (len(nodes) > 1 || len(nodes) == 1 && !nodes[r.Node])

@@ -96,7 +96,7 @@ func TestReplay(t *testing.T) {
 			named(record(t, strings.Replace(api, ".3", ".2", 1), db, "tcp/5432", flowlog.Allowed), "pg")},
 			"10.32.1.2 > shop/StatefulSet/db: allowed [], denied [no ingress rule of policy shop/p0]\n" +
 				"shop/Deployment/api > shop/StatefulSet/db: allowed [], denied [no ingress rule of policy shop/p0]"},
-		{"a_pod_that_was_labelled_anew", []string{onlyFromWeb}, nil, []flowlog.Record{
+		{"a_pod_with_changed_labels", []string{onlyFromWeb}, nil, []flowlog.Record{
 			record(t, api, "shop/Pod/x x 10.32.1.9 {app: web}", "tcp/5432", flowlog.Allowed),
 			record(t, api, "shop/Pod/x x 10.32.1.9 {app: db}", "tcp/5432", flowlog.Allowed)},
 			"shop/Deployment/api > shop/Pod/x: allowed [], denied [no ingress rule of policy shop/p0]"},

@@ -14,8 +14,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// stage is the worlds that the records are played in. A recording is of a long time, in which addresses change hands
-// and pods their labels: in one world, nothing has two owners or two sets of labels.
+// stage is the cluster states that the records are replayed in. During a long recording, addresses change their owners
+// and pods their labels. In one state, no address has two owners and no pod has two sets of labels.
 type stage struct {
 	known  *cluster.View
 	empty  *cluster.Cluster    // what is known without its pods
@@ -36,7 +36,7 @@ func newStage(c *cluster.Cluster) *stage {
 	return s
 }
 
-// place puts a record into the first world that it does not contradict.
+// place puts a record into the first state that it does not contradict.
 func (s *stage) place(i int, r flowlog.Record) {
 	from, to := s.pod(r, r.From, r.To, nil), s.pod(r, r.To, r.From, r.PortNames)
 	var in *state
@@ -62,7 +62,8 @@ func (s *stage) pod(r flowlog.Record, e, other flowlog.End, names []string) *npc
 	if !e.IsPod() {
 		return nil
 	}
-	p := &npc.Pod{Namespace: e.Namespace, Name: cmp.Or(e.Pod, e.Workload), Labels: e.Labels, Addrs: []netip.Addr{e.Addr}}
+	p := &npc.Pod{Namespace: e.Namespace, Name: cmp.Or(e.Pod, e.Workload), Labels: e.Labels,
+		Addrs: []netip.Addr{e.Addr}}
 	if same := s.known.Pods[keyOf(p)]; same != nil {
 		p.Node = same.Node
 	} else if !other.IsPod() {
@@ -88,7 +89,8 @@ func (s *stage) reconcile(w *state, e flowlog.End) {
 		return
 	}
 	if _, known := s.known.Namespaces[e.Namespace]; !known {
-		w.SetNamespace(npc.Namespace{Name: e.Namespace, Labels: map[string]string{corev1.LabelMetadataName: e.Namespace}})
+		w.SetNamespace(npc.Namespace{Name: e.Namespace,
+			Labels: map[string]string{corev1.LabelMetadataName: e.Namespace}})
 	}
 }
 

@@ -30,7 +30,8 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 		}
 	}
 	if number && asked.Port == 0 {
-		return corev1.ServicePort{}, errors.Errorf("Service %s/%s passes on ports, not icmp; ask about its pods", s.Namespace, s.Name)
+		return corev1.ServicePort{}, errors.Errorf("Service %s/%s passes on ports, not icmp; ask about its pods",
+			s.Namespace, s.Name)
 	}
 	if number && s.Spec.ClusterIP == corev1.ClusterIPNone {
 		return corev1.ServicePort{Protocol: npc.APIProtocol(asked.Protocol), Port: int32(asked.Port)}, nil
@@ -38,7 +39,8 @@ func servicePort(s *corev1.Service, text string) (corev1.ServicePort, error) {
 	if text == "" && len(s.Spec.Ports) == 1 {
 		return s.Spec.Ports[0], nil
 	}
-	return corev1.ServicePort{}, errors.Errorf("Service %s/%s has no port %q; it has %s", s.Namespace, s.Name, text, strings.Join(has, ", "))
+	return corev1.ServicePort{}, errors.Errorf("Service %s/%s has no port %q; it has %s", s.Namespace, s.Name, text,
+		strings.Join(has, ", "))
 }
 
 // portName returns a port with its name in parentheses.

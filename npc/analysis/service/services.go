@@ -3,7 +3,7 @@
 //	target, err := network.Find("svc/web.shop", "80") // or "10.96.0.10", or a node's address and a node port
 //	target.Endpoints                                  // shop/web-1 tcp/8080, shop/web-2 tcp/8080
 //
-// No verdict depends on it: policies judge the endpoints. It reads what a cluster's objects have, and no traffic.
+// No verdict depends on it: policies apply to the endpoints. It reads what a cluster's objects have, and no traffic.
 package service
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// Network has a cluster's pods and the Services, slices and nodes that lead to them.
+// Network has a cluster's pods and the Services, slices and nodes that route to them.
 type Network struct {
 	view       *cluster.View
 	services   []*corev1.Service
@@ -120,7 +120,8 @@ func (x *Network) service(text string) *corev1.Service {
 	a, err := netip.ParseAddr(text)
 	name, namespace := splitName(text)
 	for _, s := range x.services {
-		if err == nil && x.via(s, a.Unmap()) != "" || err != nil && IsName(text) && s.Name == name && s.Namespace == namespace {
+		if err == nil && x.via(s, a.Unmap()) != "" ||
+			err != nil && IsName(text) && s.Name == name && s.Namespace == namespace {
 			return s
 		}
 	}
@@ -161,7 +162,8 @@ func (x *Network) byName(text, port string) (*Target, error) {
 			}
 		}
 	}
-	return nil, errors.Errorf("there is no Service %s in namespace %s%s", name, namespace, spelling.DidYouMean(name, names))
+	return nil, errors.Errorf("there is no Service %s in namespace %s%s", name, namespace,
+		spelling.DidYouMean(name, names))
 }
 
 // via returns a text about the address of a Service; it is empty if the Service does not have the address.
@@ -194,8 +196,9 @@ func (x *Network) byNodePort(a netip.Addr, port string) (*Target, error) {
 	for _, s := range x.services {
 		for _, p := range s.Spec.Ports {
 			if p.NodePort != 0 && p.NodePort == int32(asked.Port) && npc.PortProtocol(p.Protocol) == asked.Protocol {
-				t := &Target{Service: npc.ObjectKey(s.Namespace, s.Name), Via: fmt.Sprintf("a node's address, where %s is port %s of Service %s/%s", asked,
-					portName(p), s.Namespace, s.Name)}
+				t := &Target{Service: npc.ObjectKey(s.Namespace, s.Name),
+					Via: fmt.Sprintf("a node's address, where %s is port %s of Service %s/%s", asked,
+						portName(p), s.Namespace, s.Name)}
 				return x.complete(t, s, p, family(a))
 			}
 		}
@@ -208,7 +211,8 @@ func (x *Network) target(s *corev1.Service, via, port string, a netip.Addr) (*Ta
 	name := npc.ObjectKey(s.Namespace, s.Name)
 	t := &Target{Service: name, Via: via}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		return nil, errors.Errorf("Service %s is another name for %s, by DNS: ask about its address", name, s.Spec.ExternalName)
+		return nil, errors.Errorf("Service %s is another name for %s, by DNS: ask about its address", name,
+			s.Spec.ExternalName)
 	}
 	p, err := servicePort(s, port)
 	if err != nil {
@@ -239,7 +243,8 @@ func (x *Network) complete(t *Target, s *corev1.Service, p corev1.ServicePort, o
 	}
 	if p.NodePort != 0 && !strings.HasPrefix(t.Via, "the name") && !strings.HasPrefix(t.Via, "a cluster IP") &&
 		s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
-		t.Notes = append(t.Notes, "a node that passes the connection on may put its own address in place of the source's")
+		t.Notes = append(t.Notes,
+			"a node that passes the connection on may put its own address in place of the source's")
 	}
 	return t, nil
 }
@@ -261,7 +266,8 @@ func (x *Network) fromSlices(s *corev1.Service, p corev1.ServicePort, of corev1.
 					continue
 				}
 				end := flow.End{Addr: a.Unmap()}
-				if r := e.TargetRef; r != nil && r.Kind == "Pod" && x.isPodAt(npc.ObjectKey(r.Namespace, r.Name), end.Addr) {
+				if r := e.TargetRef; r != nil && r.Kind == "Pod" &&
+					x.isPodAt(npc.ObjectKey(r.Namespace, r.Name), end.Addr) {
 					end.Pod = npc.ObjectKey(r.Namespace, r.Name)
 				}
 				if found := (Endpoint{end, port}); !slices.Contains(out, found) {
@@ -282,7 +288,8 @@ func (x *Network) isPodAt(name string, a netip.Addr) bool {
 // fromSelector returns the pods that a Service selects and that have its port.
 func (x *Network) fromSelector(s *corev1.Service, p corev1.ServicePort, of corev1.IPFamily) (out []Endpoint) {
 	for name, pod := range x.view.Pods {
-		if pod.Namespace != s.Namespace || pod.Finished || pod.Deleting || !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
+		if pod.Namespace != s.Namespace || pod.Finished || pod.Deleting ||
+			!labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
 			continue
 		}
 		port := podPort(pod, p)
@@ -341,7 +348,8 @@ func (x *Network) Doubt(a netip.Addr) string {
 	}
 	for _, r := range x.ranges {
 		if r.Contains(a) {
-			return fmt.Sprintf("no pod, Service or node has address %s, which is in the range of %s, %s", a, r.Of, r.Prefix)
+			return fmt.Sprintf("no pod, Service or node has address %s, which is in the range of %s, %s", a, r.Of,
+				r.Prefix)
 		}
 	}
 	return ""

@@ -20,7 +20,7 @@ type Target struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Endpoint is one that a Service chooses among.
+// Endpoint is one of the endpoints that a Service balances between.
 type Endpoint struct {
 	flow.End
 	Service flow.Service `json:"port"`
@@ -64,7 +64,8 @@ func (t Target) String() string {
 	}
 	slices.Sort(names)
 	slices.Sort(ports)
-	text := fmt.Sprintf("%s: %s at %s\n", t.Via, plural(len(slices.Compact(names)), "endpoint"), strings.Join(slices.Compact(ports), ", "))
+	text := fmt.Sprintf("%s: %s at %s\n", t.Via, plural(len(slices.Compact(names)), "endpoint"),
+		strings.Join(slices.Compact(ports), ", "))
 	for _, n := range t.Notes {
 		text += "  " + n + "\n"
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // outside returns the addresses of no pod and no node, those with the same answers together. Only the blocks of
-// policies that choose the pods count, as nothing else judges what is outside.
+// policies that select the pods count, as no other policy applies to addresses outside.
 func (a *around) outside() (out []Neighbour) {
 	taken := a.takenAddrs()
 	for _, r := range ipblock.NewClasses(a.ownBlocks()).Ranges() {

@@ -9,7 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// addPorts tells the ports of a rule from others; named ones are looked up on the pods that may be the destination.
+// addPorts splits the ports of a rule from others. Named ones are looked up on the pods that may be the destination.
 func addPorts(to flow.Split, rule *policy.Rule, destinations []*npc.Pod) {
 	for _, port := range rule.Ports {
 		to.Add(port.Protocol, port.First, port.Last)
@@ -47,13 +47,15 @@ func (s Span) Unknown() bool { return s.Reach == string(reachability.CellUnknown
 // for everything.
 func merge(spans []Span) (out []Span) {
 	for _, s := range spans {
-		if n := len(out) - 1; n >= 0 && out[n].Ports.Protocol == s.Ports.Protocol && out[n].Reach == s.Reach && out[n].By == s.By {
+		if n := len(out) - 1; n >= 0 && out[n].Ports.Protocol == s.Ports.Protocol && out[n].Reach == s.Reach &&
+			out[n].By == s.By {
 			out[n].Ports.Last = s.Ports.Last
 		} else {
 			out = append(out, s)
 		}
 	}
-	if len(out) != len(npc.PortProtocols)+1 || slices.ContainsFunc(out, func(s Span) bool { return s.Reach != out[0].Reach || s.By != out[0].By }) {
+	if len(out) != len(npc.PortProtocols)+1 ||
+		slices.ContainsFunc(out, func(s Span) bool { return s.Reach != out[0].Reach || s.By != out[0].By }) {
 		return out
 	}
 	out[0].Ports = flow.Ports{}

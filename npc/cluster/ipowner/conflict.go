@@ -122,7 +122,8 @@ func (w *Watcher) Look(now time.Time, conflicts []Conflict) {
 		}
 		if s.reported.IsZero() || s.since.After(s.reported) {
 			s.reported = now
-			w.Log.Warn("conflict about an address", "kind", string(c.Kind), "address", c.Addr, "pod", c.Pod.String(), "other", c.Other.String(),
+			w.Log.Warn("conflict about an address", "kind", string(c.Kind), "address", c.Addr,
+				"pod", c.Pod.String(), "other", c.Other.String(),
 				"consequence", c.Kind.consequence())
 			if w.Report != nil {
 				w.Report(c)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 // batch is how many connections are opened before their events are read.
@@ -65,9 +67,9 @@ func BenchmarkReplies(b *testing.B) {
 			for b.Loop() {
 				for range 20 {
 					without := s.converse(b, listener)
-					sockets := s.sockets(b, groups)
+					subscribed := s.subscriptions(b, groups)
 					with := s.converse(b, listener)
-					read = append(read, onThread(func() { drain(b, sockets) })/conversations)
+					read = append(read, onThread(func() { drain(b, subscribed) })/conversations)
 					more = append(more, with-without)
 				}
 			}
@@ -78,7 +80,7 @@ func BenchmarkReplies(b *testing.B) {
 	}
 }
 
-// BenchmarkReplied lists a table of connections, most of which got a reply.
+// BenchmarkReplied lists a table of connections; most got a reply.
 func BenchmarkReplied(b *testing.B) {
 	s := newScene(b)
 	s.reader.Close()
@@ -126,7 +128,7 @@ func newPackets(from, to netip.Addr, port uint16) (all []packet) {
 // next gives the packet another port to come from.
 func (p packet) next() { binary.BigEndian.PutUint16(p[20:], uint16(1024+nextPort.Add(1)%64000)) }
 
-// send sends packets, each of which opens a connection, and returns how long one takes.
+// send sends packets, which each open a connection, and returns how long one takes.
 func (s *scene) send(all []packet) (took float64) {
 	err := s.web.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -239,11 +241,11 @@ func talk(listener int, to unix.Sockaddr) error {
 	return err
 }
 
-func (s *scene) sockets(b *testing.B, groups []int) (all []*socket) {
+func (s *scene) subscriptions(b *testing.B, groups []int) (all []*conntrack.Subscription) {
 	b.Helper()
 	err := s.node.Do(func() error {
 		for _, g := range groups {
-			opened, err := subscribe(g)
+			opened, err := conntrack.Subscribe(g, bufferSize)
 			if err != nil {
 				return err
 			}
@@ -257,22 +259,17 @@ func (s *scene) sockets(b *testing.B, groups []int) (all []*socket) {
 	return all
 }
 
-// drain reads what is in sockets, and closes them.
-func drain(b *testing.B, all []*socket) {
+// drain reads the events of subscriptions, and closes them.
+func drain(b *testing.B, all []*conntrack.Subscription) {
 	b.Helper()
 	for _, s := range all {
-		for {
-			datagram, err := s.next()
-			if err != nil {
+		for ok := true; ok; {
+			var err error
+			if _, ok, err = s.Next(); err != nil {
 				b.Fatal(err)
 			}
-			if datagram == nil {
-				break
-			}
-			var m message
-			m.read(datagram)
 		}
-		s.close()
+		s.Close()
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package events tells which connections the kernel's connection tracking has taken in: those whose first packet got
-// through. It knows nothing about pods or policies, and imports no other package of this module.
+// Package events reports new connections of the kernel's connection tracking: those whose first packet was accepted. It
+// knows nothing about pods or policies.
 //
 //	r, err := events.Open()
 //	err = r.Run(ctx, func(opened []events.Connection) { ... })
@@ -17,6 +17,8 @@ import (
 
 	"github.com/pkg/errors"
 	"golang.org/x/sys/unix"
+
+	"github.com/weave-npc/weave-npc/npc/conntrack"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 	period = 10 * time.Millisecond
 	// bufferSize is the size of the kernel's queue of events: a third of a second at 20,000 connections a second.
 	bufferSize = 4 << 20
-	// setting tells whether the kernel gives events at all.
+	// setting is 0 if the kernel sends no events at all.
 	setting = "/proc/sys/net/netfilter/nf_conntrack_events"
 )
 
@@ -40,12 +42,12 @@ type Connection struct {
 
 // Reader reads events in the network namespace of the thread that opened it.
 type Reader struct {
-	socket   *socket
-	opened   []Connection
-	blind    func() error
-	lost     atomic.Uint64
-	resumed  atomic.Uint64
-	unsynced atomic.Uint64
+	subscription *conntrack.Subscription
+	opened       []Connection
+	blind        func() error
+	lost         atomic.Uint64
+	resumed      atomic.Uint64
+	unsynced     atomic.Uint64
 }
 
 // Open subscribes to the events of new connections.
@@ -53,30 +55,32 @@ func Open() (*Reader, error) {
 	if err := blind(setting); err != nil {
 		return nil, err
 	}
-	s, err := subscribe(unix.NFNLGRP_CONNTRACK_NEW)
+	s, err := conntrack.Subscribe(unix.NFNLGRP_CONNTRACK_NEW, bufferSize)
 	if err != nil {
 		return nil, errors.Wrap(err, "subscribing to the events of connection tracking")
 	}
-	return &Reader{socket: s, blind: func() error { return blind(setting) }}, nil
+	return &Reader{subscription: s, blind: func() error { return blind(setting) }}, nil
 }
 
 // blind returns an error if the kernel gives no events.
 func blind(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return errors.Errorf("the kernel gives no events of connections: %s is not there (CONFIG_NF_CONNTRACK_EVENTS, module nf_conntrack)", path)
+		return errors.Errorf("the kernel gives no events of connections: %s is not there "+
+			"(CONFIG_NF_CONNTRACK_EVENTS, module nf_conntrack)", path)
 	}
 	if err != nil {
 		return errors.Wrap(err, "reading whether the kernel gives events of connections")
 	}
 	if strings.TrimSpace(string(text)) == "0" {
-		return errors.New("the kernel gives no events of connections: net.netfilter.nf_conntrack_events is 0, set it to 1 or 2")
+		return errors.New("the kernel gives no events of connections: " +
+			"net.netfilter.nf_conntrack_events is 0, set it to 1 or 2")
 	}
 	return nil
 }
 
 // Close ends the subscription.
-func (r *Reader) Close() { r.socket.close() }
+func (r *Reader) Close() { r.subscription.Close() }
 
 // Lost returns how many events the kernel dropped because they were not read in time.
 func (r *Reader) Lost() uint64 { return r.lost.Load() }
@@ -111,23 +115,27 @@ func (r *Reader) Run(ctx context.Context, handle func(opened []Connection)) erro
 	}
 }
 
-// read empties the kernel's queue once. It does not go on for ever if events come faster than they are handled.
+// read empties the kernel's queue once. It returns even if events arrive faster than they are handled.
 func (r *Reader) read(handle func([]Connection)) error {
 	r.opened = r.opened[:0]
 	for len(r.opened) < maxBatch {
-		message, err := r.socket.next()
+		e, ok, err := r.subscription.Next()
+		if errors.Is(err, conntrack.ErrMalformed) {
+			r.unsynced.Add(1)
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if message == nil {
+		if !ok {
 			break
 		}
-		r.add(message)
+		r.add(&e)
 	}
 	if len(r.opened) > 0 {
 		handle(r.opened)
 	}
-	lost, err := r.socket.dropped()
+	lost, err := r.subscription.Dropped()
 	r.lost.Add(lost)
 	return err
 }
@@ -135,22 +143,28 @@ func (r *Reader) read(handle func([]Connection)) error {
 // maxBatch bounds how many connections are passed on at once, and so the memory for them.
 const maxBatch = 16384
 
-// add takes in one datagram of the kernel.
-func (r *Reader) add(datagram []byte) {
-	for len(datagram) > 0 {
-		var m message
-		var ok bool
-		if datagram, ok = m.read(datagram); !ok {
-			r.unsynced.Add(1)
-			return
-		}
-		switch {
-		case m.zone != 0 || m.status&statusExpected != 0:
-			// Another table's, or a connection that a helper of the kernel expected, which no rule judges.
-		case m.connection.Protocol == unix.IPPROTO_TCP && m.tcpState != tcpSynSent:
-			r.resumed.Add(1)
-		default:
-			r.opened = append(r.opened, m.connection)
-		}
+// add takes in an event.
+func (r *Reader) add(e *conntrack.Entry) {
+	switch {
+	case e.Zone != 0 || e.Expected():
+		// Another table's, or an expected connection of a conntrack helper, which no rule evaluates.
+	case e.Protocol == unix.IPPROTO_TCP && !e.SYNSent():
+		r.resumed.Add(1)
+	default:
+		r.opened = append(r.opened, connection(e))
 	}
+}
+
+func connection(e *conntrack.Entry) Connection {
+	return Connection{Src: e.Source, Dst: e.Destination, Protocol: e.Protocol, Port: e.Port}
+}
+
+// Replied lists the connections in the kernel's table that both ends have sent packets of. What comes and goes
+// meanwhile may be missing. Zones other than the node's own are left out.
+func Replied(each func(Connection)) error {
+	return conntrack.Replied(func(e conntrack.Entry) {
+		if e.Zone == 0 {
+			each(connection(&e))
+		}
+	})
 }

@@ -85,8 +85,7 @@ func parseAddrs(texts []string) []netip.Addr {
 	return out
 }
 
-// TestS27_ARemotePeersAddressIsForgotten shows for which addresses of other nodes' pods connections are deleted, and
-// when.
+// TestS27_ARemotePeersAddressIsForgotten shows when connections of addresses of other nodes' pods are deleted.
 func TestS27_ARemotePeersAddressIsForgotten(t *testing.T) {
 	w := newHarness(t)
 	w.Namespace("a")
@@ -239,8 +238,8 @@ func TestPodsThatShareAStaleAddressMakeNoTransactions(t *testing.T) {
 	}
 }
 
-// TestS59_AVanishedPodsAddressIsRememberedOverAStart although another pod reported it too, as a stale one.
-func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
+// TestS59_ADeletedPodsAddressIsRememberedOverAStart: also if another pod reported the address too, as a stale one.
+func TestS59_ADeletedPodsAddressIsRememberedOverAStart(t *testing.T) {
 	const deny = `{podSelector: {matchLabels: {app: web}}}`
 	w := newHarness(t, identifiedByRange)
 	w.Namespace("a")
@@ -257,9 +256,9 @@ func TestS59_AVanishedPodsAddressIsRememberedOverAStart(t *testing.T) {
 	w.Expect("outside > a/web tcp:80 = no")
 }
 
-// TestS72_TheNodeOfAContestedPod is not reached by a pod whose policies may deny that, while another pod that claims
-// its address is isolated: whose the packets are cannot be told, and the pod is in no list meanwhile.
-func TestS72_TheNodeOfAContestedPod(t *testing.T) {
+// TestS72_TheNodeOfAConflictingPod: a pod that policies may deny the node does not reach it, while another pod that
+// claims its address is isolated: the source of the packets is ambiguous, and the pod is in no list meanwhile.
+func TestS72_TheNodeOfAConflictingPod(t *testing.T) {
 	w := newHarness(t, identifiedByRange)
 	w.Namespace("a")
 	w.Pod("a/old", "10.32.1.2,fd32:1::2", "app=old")

@@ -78,7 +78,7 @@ func remembered(c synthetic.Cluster, n int) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkEvent takes one change from the call to the plan. Its floor is a map of pods in which a pod gets other
+// BenchmarkEvent measures one change from the call to the plan. Its floor is a map of pods where a pod gets other
 // labels.
 func BenchmarkEvent(b *testing.B) {
 	for _, c := range synthetic.Sizes() {
@@ -213,7 +213,7 @@ func BenchmarkRulesMet(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%s", c, d), func(b *testing.B) {
 				kernels := paper.New()
 				for b.Loop() {
-					kernels = onPaper(b, c)
+					kernels = inMemory(b, c)
 				}
 				space, own := 0, 0
 				for i := range c.Local {
@@ -227,8 +227,8 @@ func BenchmarkRulesMet(b *testing.B) {
 	}
 }
 
-// onPaper returns kernels, by family, that enforce the policies of a cluster.
-func onPaper(tb testing.TB, c synthetic.Cluster) [2]*paper.Kernel {
+// inMemory returns kernels, by family, that enforce the policies of a cluster.
+func inMemory(tb testing.TB, c synthetic.Cluster) [2]*paper.Kernel {
 	tb.Helper()
 	kernels := paper.New()
 	m := newModel()

@@ -66,7 +66,7 @@ func (c *changes) plan(inFlight bool) {
 
 // next returns the changes that waited and are due, which count as applied.
 func (c *changes) next() []queuedChange {
-	if c.changedAt.IsZero() { // an earlier plan took the time of all that had come by then
+	if c.changedAt.IsZero() { // an earlier plan took the time of all changes before it
 		c.changedAt = c.later.Oldest()
 	}
 	events := c.later.Take(c.planned)

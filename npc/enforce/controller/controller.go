@@ -1,10 +1,10 @@
-// Package controller turns namespaces, pods and network policies, as they come, into what the node's ipsets and
-// iptables chains are to be, and plans the transactions that lead there.
+// Package controller computes the desired ipsets and iptables chains of the node from namespaces, pods and network
+// policies, and plans the transactions that reconcile the kernel with them.
 //
 //	source ──Set, Delete──▶ Controller ──Wake──▶ syncer ──Planner: Plan, Commit──▶ kernel
 //
-// A handler is a sequence: the index takes the fact, isolation and the gate follow, pods are placed in the sets where
-// they belong. The Controller has the only lock. It reads no API server and touches no kernel.
+// A handler is a sequence: the index takes the fact, isolation and the fail-closed filter follow, pods are placed in
+// the sets where they belong. The Controller has the only lock. It reads no API server and touches no kernel.
 //
 //	c := controller.New(enforce.Config{NodeName: "node1"})
 //	c.SetPod(pod)                                 // as often as anything changes
@@ -84,7 +84,8 @@ func (c *Controller) apply(e queuedChange) {
 	c.evaluator.forget()
 	c.state.edited = c.state.edited || e.Kind == policyChanges
 	if c.state.isolation.BudgetStale() {
-		c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: c.state.reconcileBudget}, time.Now())
+		c.changes.later.Put(queuedChange{Kind: policyChanges, Key: "budget", Apply: c.state.reconcileBudget},
+			time.Now())
 		c.wakeUp()
 	}
 }
@@ -95,8 +96,9 @@ func (c *Controller) SetPod(p npc.Pod) {
 		old := c.state.index.Pod(p.Namespace, p.Name)
 		return old != nil && old.Local() && !old.HasLabels(p.Labels)
 	}
-	c.change(queuedChange{Kind: podChanges, Key: "pod/" + npc.ObjectKey(p.Namespace, p.Name), UID: p.UID, Weight: weight(c, relabels),
-		Apply: func() { c.state.setPod(p) }})
+	c.change(queuedChange{Kind: podChanges, Key: "pod/" + npc.ObjectKey(p.Namespace, p.Name), UID: p.UID,
+		Weight: weight(c, relabels),
+		Apply:  func() { c.state.setPod(p) }})
 }
 
 // weight returns the weight of an event. If it may change which cluster network policies choose local pods, and who
@@ -114,21 +116,24 @@ func weight(c *Controller, may func() bool) int {
 // DeletePod removes a pod. One of that name with another UID is another pod; an empty UID stands for whichever is
 // there.
 func (c *Controller) DeletePod(namespace, name string, uid types.UID) {
-	c.change(queuedChange{Kind: podChanges, Key: "pod/" + npc.ObjectKey(namespace, name), UID: uid, Ends: true, Weight: 1,
+	c.change(queuedChange{Kind: podChanges, Key: "pod/" + npc.ObjectKey(namespace, name), UID: uid,
+		Ends: true, Weight: 1,
 		Apply: func() { c.state.deletePod(namespace, name, uid) }})
 }
 
 // SetPolicy takes a policy as it now is. The object must not be changed afterwards.
 func (c *Controller) SetPolicy(o *networkingv1.NetworkPolicy) {
 	p := networkpolicy.Compile(o, c.state.limits)
-	c.change(queuedChange{Kind: policyChanges, Key: "policy/" + npc.ObjectKey(o.Namespace, o.Name), UID: o.UID, Weight: p.Cost.Weight(),
-		Apply: func() { c.state.setPolicy(p) }})
+	c.change(queuedChange{Kind: policyChanges, Key: "policy/" + npc.ObjectKey(o.Namespace, o.Name), UID: o.UID,
+		Weight: p.Cost.Weight(),
+		Apply:  func() { c.state.setPolicy(p) }})
 }
 
 // DeletePolicy removes a policy. One of that name with another UID is another policy; an empty UID stands for whichever
 // is there.
 func (c *Controller) DeletePolicy(namespace, name string, uid types.UID) {
-	c.change(queuedChange{Kind: policyChanges, Key: "policy/" + npc.ObjectKey(namespace, name), UID: uid, Ends: true, Weight: 1,
+	c.change(queuedChange{Kind: policyChanges, Key: "policy/" + npc.ObjectKey(namespace, name), UID: uid,
+		Ends: true, Weight: 1,
 		Apply: func() { c.state.deletePolicy(namespace, name, uid) }})
 }
 
@@ -149,8 +154,9 @@ func (c *Controller) DeleteClusterPolicy(name string, uid types.UID) {
 
 // SetNamespace takes a namespace as it now is.
 func (c *Controller) SetNamespace(n npc.Namespace) {
-	c.change(queuedChange{Kind: podChanges, Key: "namespace/" + n.Name, UID: n.UID, Weight: weight(c, func() bool { return true }),
-		Apply: func() { c.state.followNamespace(n.Name, c.state.index.SetNamespace(n)) }})
+	c.change(queuedChange{Kind: podChanges, Key: "namespace/" + n.Name, UID: n.UID,
+		Weight: weight(c, func() bool { return true }),
+		Apply:  func() { c.state.followNamespace(n.Name, c.state.index.SetNamespace(n)) }})
 }
 
 // DeleteNamespace removes a namespace. Its pods and policies are removed by themselves.
@@ -167,7 +173,8 @@ func (c *Controller) SetNode(n npc.Node) {
 // DeleteNode removes a Node. One of that name with another UID is another Node; an empty UID stands for whichever is
 // there.
 func (c *Controller) DeleteNode(name string, uid types.UID) {
-	c.changeNode(queuedChange{Key: "node/" + name, UID: uid, Ends: true, Apply: func() { c.state.index.DeleteNode(name, uid) }})
+	c.changeNode(queuedChange{Key: "node/" + name, UID: uid, Ends: true,
+		Apply: func() { c.state.index.DeleteNode(name, uid) }})
 }
 
 // changeNode applies an event of a Node, or queues it. As long as no rule asks for Nodes, the kernel needs none of it,
@@ -199,9 +206,9 @@ func (c *Controller) SetRanges(ranges []netip.Prefix) {
 	c.change(queuedChange{Kind: podChanges, Key: "ranges", Apply: func() { c.state.setRanges(ranges) }})
 }
 
-// SetUplinks tells which ports of the pods' bridge lead away from the pods of this node; their names must be such that
-// iptables takes each for one interface. Behind are the prefixes that the node routes to by them, here those of them
-// that it finds on the bridge after all: the longest that holds an address counts.
+// SetUplinks sets the ports of the pods' bridge that connect to other nodes; iptables must take each name for one
+// interface, not for a pattern. Behind are the prefixes that the node routes through them, here those that are on the
+// bridge after all: the longest prefix that contains an address counts.
 func (c *Controller) SetUplinks(ports []string, behind, here []netip.Prefix) {
 	c.change(queuedChange{Kind: podChanges, Key: "uplinks", Apply: func() { c.state.setUplinks(ports, behind, here) }})
 }

@@ -13,7 +13,7 @@ import (
 
 func allKnown() [2]dataplane.Known { return [2]dataplane.Known{} }
 
-// TestDrift shows that what others change in the kernel is found, and mended once it was read.
+// TestDrift shows that changes by other programs in the kernel are found, and repaired once they were read.
 func TestDrift(t *testing.T) {
 	w := newHarness(t)
 	w.Pod("a/web", "10.32.1.2")
@@ -54,7 +54,7 @@ func TestDrift(t *testing.T) {
 		w.Load()
 		w.Again(false)
 		if drift := found(); len(drift) > 0 {
-			t.Errorf("after %s was mended found: %q", c.what, drift)
+			t.Errorf("after the repair of %s found: %q", c.what, drift)
 		}
 	}
 }

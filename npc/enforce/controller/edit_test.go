@@ -20,7 +20,7 @@ func manyDenials(from, ports int) string {
 		ingress: [%s]}`, strings.Join(rules, ", ")), "\t", " ")
 }
 
-// denyingALot returns a world whose pod shop/web has a list of 12 policies with 25 rules each: p00 denies the ports
+// denyingALot returns a harness whose pod shop/web has a list of 12 policies with 25 rules each: p00 denies the ports
 // from 1000 on, p01 those from 1100 on.
 func denyingALot(t *testing.T, start starter) *harness {
 	w := start(t, identifiedByRange)

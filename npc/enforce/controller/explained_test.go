@@ -20,7 +20,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// applied returns the objects as an operator reads them, with the staged policies of a world applied.
+// applied returns the objects as an operator reads them, with the staged policies of a group applied.
 func (r *preview) applied(harness string) *objects.View {
 	var all snapshot.Objects
 	for _, from := range []map[string]*networkingv1.NetworkPolicy{r.state.policies, r.policies} {
@@ -56,7 +56,8 @@ func (r *preview) applied(harness string) *objects.View {
 	return c.View()
 }
 
-// explain compares what is explained of every packet, in each world, with the judge's verdict on the edited objects.
+// explain compares the explanation of every packet, in each group, with the reference model's verdict on the edited
+// objects.
 func (r *preview) explain() {
 	is := r.state.evaluated()
 	for _, harness := range []string{"true", "w"} {
@@ -72,7 +73,7 @@ func (r *preview) explain() {
 			r.evaluated++
 			out, in := would.Evaluate(cluster.Node, p)
 			if got.Egress.Allowed != out || got.Ingress.Allowed != in {
-				r.t.Fatalf("%v in world %s: must be let out = %t, let in = %t, and is explained as:\n%s", p, harness, out, in, got)
+				r.t.Fatalf("%v in group %s: must be let out = %t, let in = %t, and is explained as:\n%s", p, harness, out, in, got)
 			}
 			if is.Allowed(cluster.Node, p) != (out && in) {
 				r.differing++
@@ -81,9 +82,9 @@ func (r *preview) explain() {
 	}
 }
 
-// TestS100_RandomWorldsAreExplained applies staged policies to the objects as explain --staged-group, show and replay
-// do, in 300 random worlds: what is explained is what the judge makes of the edited objects.
-func TestS100_RandomWorldsAreExplained(t *testing.T) {
+// TestS100_RandomGroupsAreExplained applies staged policies to the objects as explain --staged-group, show and replay
+// do, in 300 random groups: the explanation equals the reference model's verdict on the edited objects.
+func TestS100_RandomGroupsAreExplained(t *testing.T) {
 	packets, differing := 0, 0
 	check := func(rt *rapid.T) {
 		r := newPreview(t, rt)
@@ -94,7 +95,7 @@ func TestS100_RandomWorldsAreExplained(t *testing.T) {
 		r.explain()
 		packets, differing = packets+r.evaluated, differing+r.differing
 	}
-	for _, name := range []string{"a", "b", "c"} { // 300 worlds, unless a flag says another number
+	for _, name := range []string{"a", "b", "c"} { // 300 groups, unless a flag sets another number
 		t.Run(name, func(t *testing.T) { rapid.Check(t, check) })
 	}
 	if t.Logf("%d packets, %d of them with another verdict", packets, differing); differing == 0 && !t.Failed() {

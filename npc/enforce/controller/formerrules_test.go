@@ -8,10 +8,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// TestS74_RulesThatHoldForNobodyAreNotKept: the chain of a namespace whose policies have no rules any more is left for
-// later, rules and all. If a policy that is read while other input is missing needs the chain, pods meet the rules of
-// that policy, and none that were left.
-func TestS74_RulesThatHoldForNobodyAreNotKept(t *testing.T) {
+// TestS74_RulesThatHoldForNoPodAreNotKept: the chain of a namespace whose policies have no rules any more is kept for
+// later, with its rules. If a policy that is read while other input is missing needs the chain, pods meet the rules of
+// that policy, and none of the old ones.
+func TestS74_RulesThatHoldForNoPodAreNotKept(t *testing.T) {
 	const fromOps = `from: [{namespaceSelector: {matchLabels: {team: ops}}}]`
 	for _, c := range []struct {
 		direction npc.Direction

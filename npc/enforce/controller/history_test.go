@@ -69,7 +69,7 @@ type state struct {
 	pods     map[string]npc.Pod           // namespace/name -> pod
 	policies map[string]*networkingv1.NetworkPolicy
 	cluster  map[string]*v1alpha2.ClusterNetworkPolicy // name -> policy
-	// node are the addresses that the node has itself, and nodes the Nodes of the cluster beside its own, by name.
+	// node are the addresses that the node has itself, and nodes the other Nodes of the cluster, by name.
 	node  []netip.Addr
 	nodes map[string]npc.Node
 }
@@ -89,7 +89,7 @@ func (s state) sameButForPolicies(o state) bool {
 		maps.EqualFunc(s.pods, o.pods, func(a, b npc.Pod) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 }
 
-// evaluated is the state for the judge, with each address given to the pod that it belongs to.
+// evaluated is the state for the reference model, with each address given to the pod that it belongs to.
 func (s state) evaluated() refmodel.State {
 	j := refmodel.State{Namespaces: s.spaces}
 	hosts := map[netip.Addr]bool{}
@@ -309,7 +309,7 @@ func deleteGone[T any](objects, next map[string]T, deleteObject func(key string)
 	}
 }
 
-// become tells the model all that is different in the next state.
+// become reports to the controller all that is different in the next state.
 func (h *history) become(next state) {
 	deleteGone(h.spaces, next.spaces, h.deleteNamespace)
 	deleteGone(h.pods, next.pods, h.deletePod)

@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// restarted returns a world whose model has no objects yet and whose kernel holds what w's does.
+// restarted returns a harness whose controller has no objects yet and whose kernel holds what w's does.
 func (w *harness) restarted(configure ...func(*enforce.Config)) *harness {
 	next := &harness{cluster.NewUnsynced(w.T, append(configure, identifiedByRange)...)}
 	next.Kernels = w.Kernels
@@ -25,7 +25,7 @@ func (w *harness) restarted(configure ...func(*enforce.Config)) *harness {
 	return next
 }
 
-// identifiedByRange has local pods told by their addresses, so that remote ones may be behind any interface.
+// identifiedByRange has local pods identified by their addresses, so that remote ones may be behind any interface.
 func identifiedByRange(c *enforce.Config) { c.PodInterface = "" }
 
 const (

@@ -61,7 +61,7 @@ func (w *harness) setUID(uid types.UID, labels ...string) {
 	w.SetPod("a/web", "10.32.1.2", labels, func(p *npc.Pod) { p.UID = uid })
 }
 
-// TestUpdatesThatWaitAreFew has one pod change a hundred thousand times while nobody plans.
+// TestUpdatesThatWaitAreFew has one pod change a hundred thousand times without a plan.
 func TestUpdatesThatWaitAreFew(t *testing.T) {
 	w := newHarness(t)
 	w.Namespace("a")

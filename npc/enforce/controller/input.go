@@ -16,7 +16,8 @@ type input struct {
 // missing returns what is missing. Cluster network policies are missed only if the kernel had rules of some at the
 // start.
 func (x input) missing() npc.Missing {
-	if x.lacks == npc.ClusterPoliciesMissing && !slices.ContainsFunc(x.tables[:], func(t *dataplane.Table) bool { return t.Chains.FoundLists() }) {
+	if x.lacks == npc.ClusterPoliciesMissing &&
+		!slices.ContainsFunc(x.tables[:], func(t *dataplane.Table) bool { return t.Chains.FoundLists() }) {
 		return npc.NothingMissing
 	}
 	return x.lacks

@@ -16,9 +16,9 @@ import (
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
-// TestS63_KilledBetweenTheSteps interrupts the transactions that one event leads to after any of their steps, starts
-// anew with what the kernel holds then, and judges every packet after each step of the start, as
-// TestS93_BetweenTheSteps does without an interruption.
+// TestS63_KilledBetweenTheSteps interrupts the transactions of one event after any of their steps, restarts with what
+// the kernel holds then, and evaluates every packet after each step of the start, as TestS93_BetweenTheSteps does
+// without an interruption.
 func TestS63_KilledBetweenTheSteps(t *testing.T) {
 	kills, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -62,7 +62,7 @@ func (h *history) killed(steps int) (killed bool) {
 	return false
 }
 
-// successor returns a history with the same kernels, whose model has read them and has been told of the same state.
+// successor returns a history with the same kernels, whose controller has read them and has got the same state.
 func (h *history) successor(t *testing.T) *history {
 	next := newHistory(t, h.t)
 	next.Kernels, next.past, next.plain = h.Kernels, h.past, h.plain
@@ -72,8 +72,8 @@ func (h *history) successor(t *testing.T) *history {
 	return next
 }
 
-// TestS63_KilledAfterEachStep interrupts the transactions that a change of cluster policies leads to after each of
-// their steps, starts anew with what the kernel holds then, and judges every packet after each step of the start, as
+// TestS63_KilledAfterEachStep interrupts the transactions of a change of cluster policies after each of their steps,
+// restarts with what the kernel holds then, and evaluates every packet after each step of the start, as
 // TestS93_BetweenTheSteps does without an interruption.
 func TestS63_KilledAfterEachStep(t *testing.T) {
 	const red = `{pods: {namespaceSelector: {}, podSelector: {matchLabels: {colour: red}}}}`

@@ -36,7 +36,7 @@ func TestLayouts(t *testing.T) {
 		name string
 		// leave makes the kernel's chains and sets those of another version.
 		leave func(k *newKernel)
-		// changes tells whether anything has to be written but a marker.
+		// changes is set if anything but a marker has to be written.
 		changes bool
 	}{
 		{"the same", func(*newKernel) {}, false},
@@ -87,7 +87,7 @@ func TestLayouts(t *testing.T) {
 			next.Sync()
 			text := next.Applied()
 			if written := strings.Contains(text, "-A WEAVE-NPC-DEFAULT"); written != c.changes {
-				t.Errorf("written anew: %t:\n%s", written, text)
+				t.Errorf("written again: %t:\n%s", written, text)
 			}
 			for range 4 {
 				next.CollectGarbage()

@@ -67,7 +67,7 @@ func TestLifecycle(t *testing.T) {
 		w.Again(false)
 		w.Expect("outside > a/web tcp:80 = no\n a/client > a/web tcp:80 = yes")
 	})
-	t.Run("drift_is_mended", func(t *testing.T) {
+	t.Run("drift_is_repaired", func(t *testing.T) {
 		w := newHarness(t)
 		populate(w)
 		w.Sync()

@@ -66,15 +66,15 @@ func (l Lookup) Isolating(a netip.Addr, d npc.Direction) []string {
 	return out[:min(len(out), naming.MaxNamed)]
 }
 
-// Closed returns which addresses the gate drops packets of in a direction, and why; both are empty if it is open, or if
-// nothing is known that it could close.
+// Closed returns which addresses the fail-closed filter drops packets of in a direction, and why; both are empty if it
+// is open, or if nothing is known that it could close.
 func (l Lookup) Closed(d npc.Direction) (what, why string) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	return l.c.state.failClosed.Closed(d, l.c.state.facts())
 }
 
-// FailClosedMode returns when the gate closes.
+// FailClosedMode returns when the fail-closed filter drops packets.
 func (l Lookup) FailClosedMode() enforce.FailClosedMode { return l.c.state.config.FailClosed }
 
 // OutOfRangePods returns local pods whose addresses are not in the node's range of their family, as namespace/name,
@@ -92,7 +92,7 @@ func (l Lookup) OutOfRangePods() []string {
 	return out[:min(len(out), naming.MaxNamed)]
 }
 
-// NoPodRange reports whether local pods' addresses can only be told once they are known, and there are local pods.
+// NoPodRange reports whether there are local pods whose addresses cannot be identified before they are known.
 func (l Lookup) NoPodRange() bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -127,7 +127,8 @@ func (l Lookup) Rejected() []enforce.InvalidPolicy {
 	defer l.c.mu.Unlock()
 	found := map[string]enforce.InvalidPolicy{}
 	reject := func(o *dataplane.Owner, why string) {
-		found[o.String()] = enforce.InvalidPolicy{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Reason: why, Refused: true,
+		found[o.String()] = enforce.InvalidPolicy{Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+			Reason: why, Refused: true,
 			Cluster: o.Namespace == ""}
 	}
 	for _, t := range l.c.state.tables {

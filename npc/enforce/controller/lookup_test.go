@@ -8,7 +8,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// TestLookup tells what a blocked packet's addresses are called, and who is named for having isolated them.
+// TestLookup shows the names of a blocked packet's addresses, and the policies that isolate them.
 func TestLookup(t *testing.T) {
 	w := newHarness(t)
 	w.SetPod("a/web", "10.32.1.2", []string{"app=web"}, func(p *npc.Pod) { p.HostAddrs = []netip.Addr{netip.MustParseAddr("172.31.0.1")} })

@@ -13,28 +13,37 @@ func Collector(c *Controller) prometheus.Collector { return collector{c} }
 type collector struct{ c *Controller }
 
 var (
-	localPodsDesc  = prometheus.NewDesc("weavenpc_local_pods", "Pods of this node that are enforced.", nil, nil)
-	isolatedDesc   = prometheus.NewDesc("weavenpc_isolated_pods", "Local pods that are isolated.", []string{"direction"}, nil)
-	setsDesc       = prometheus.NewDesc("weavenpc_sets", "ipsets in use.", []string{"family"}, nil)
-	entriesDesc    = prometheus.NewDesc("weavenpc_set_entries", "Entries of all ipsets in use.", []string{"family"}, nil)
-	chainsDesc     = prometheus.NewDesc("weavenpc_chains", "iptables chains in use.", []string{"family"}, nil)
-	rulesDesc      = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
-	invalidDesc    = prometheus.NewDesc("weavenpc_invalid_policies", "Policies that could not be compiled and allow nothing.", nil, nil)
+	localPodsDesc = prometheus.NewDesc("weavenpc_local_pods", "Pods of this node that are enforced.", nil, nil)
+	isolatedDesc  = prometheus.NewDesc("weavenpc_isolated_pods", "Local pods that are isolated.",
+		[]string{"direction"}, nil)
+	setsDesc    = prometheus.NewDesc("weavenpc_sets", "ipsets in use.", []string{"family"}, nil)
+	entriesDesc = prometheus.NewDesc("weavenpc_set_entries", "Entries of all ipsets in use.",
+		[]string{"family"}, nil)
+	chainsDesc  = prometheus.NewDesc("weavenpc_chains", "iptables chains in use.", []string{"family"}, nil)
+	rulesDesc   = prometheus.NewDesc("weavenpc_rules", "iptables rules in use.", []string{"family"}, nil)
+	invalidDesc = prometheus.NewDesc("weavenpc_invalid_policies",
+		"Policies that could not be compiled and allow nothing.", nil, nil)
 	overBudgetDesc = prometheus.NewDesc("weavenpc_over_quota_policies",
-		"Policies for which there is no room in the limits of their namespace or of the node, which allow nothing.", nil, nil)
+		"Policies beyond the limits of their namespace or of the node, which allow nothing.", nil, nil)
 	clusterPoliciesDesc        = prometheus.NewDesc("weavenpc_cluster_policies", "Cluster network policies.", nil, nil)
 	invalidClusterPoliciesDesc = prometheus.NewDesc("weavenpc_invalid_cluster_policies",
-		"Cluster network policies of which a rule fails closed, or that decide nothing, because they are not understood.", nil, nil)
+		"Cluster network policies with an invalid rule, which fails closed, "+
+			"or that are invalid and decide nothing.",
+		nil, nil)
 	waitingDesc = prometheus.NewDesc("weavenpc_waiting_seconds",
 		"How long the oldest change has been waiting that the kernel may not hold yet.", nil, nil)
 	failClosedDesc = prometheus.NewDesc("weavenpc_fail_closed",
-		"Whether packets of unknown addresses that may be those of this node's pods are dropped.", []string{"direction"}, nil)
+		"Whether packets of unknown addresses that may be those of this node's pods are dropped.",
+		[]string{"direction"}, nil)
 	droppedDesc = prometheus.NewDesc("weavenpc_dropped_packets_total",
-		"Packets that policies dropped, reported or not; read from the kernel every half minute.", []string{"family", "direction"}, nil)
+		"Packets that policies dropped, reported or not; read from the kernel every half minute.",
+		[]string{"family", "direction"}, nil)
 	heldDesc = prometheus.NewDesc("weavenpc_quarantined_addresses",
-		"Addresses that are not opened to their pods until the connections of their former pods are deleted.", []string{"family"}, nil)
+		"Addresses that are not opened to their pods until the connections of their former pods are deleted.",
+		[]string{"family"}, nil)
 	pendingDesc = prometheus.NewDesc("weavenpc_pending_pods",
-		"Isolated local pods that have no address yet and keep the gate closed.", []string{"direction"}, nil)
+		"Isolated local pods that have no address yet, so that packets of unknown addresses are dropped.",
+		[]string{"direction"}, nil)
 )
 
 // Describe implements prometheus.Collector.

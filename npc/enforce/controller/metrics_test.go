@@ -11,7 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// TestMetricsOfTheModel tells what is counted of local pods, isolation and the gate.
+// TestMetricsOfTheModel shows the metrics of local pods, isolation and the fail-closed filter.
 func TestMetricsOfTheModel(t *testing.T) {
 	w := newHarness(t)
 	registry := prometheus.NewRegistry()

@@ -63,7 +63,7 @@ func TestNothingIsKeptInMemory(t *testing.T) {
 	}
 }
 
-// TestWhatIsPlanned: pods change all the time, and most changes are of what nobody asks for.
+// TestWhatIsPlanned: pods change all the time, and most changes concern no policy.
 func TestWhatIsPlanned(t *testing.T) {
 	web := npc.Pod{Namespace: "a", Name: "web", UID: "web", Node: "n", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")},
 		HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}}
@@ -75,15 +75,15 @@ func TestWhatIsPlanned(t *testing.T) {
 		change func(m *Controller)
 		wakes  bool
 	}{
-		{"a label that nobody asks for", func(m *Controller) {
+		{"a label that no policy asks for", func(m *Controller) {
 			web.Labels = map[string]string{"run": "2"}
 			m.SetPod(web)
 		}, false},
 		{"nothing", func(m *Controller) { m.SetPod(elsewhere("known", "10.32.2.1", nil)) }, false},
-		{"a label of a namespace that nobody asks for", func(m *Controller) {
+		{"a label of a namespace that no policy asks for", func(m *Controller) {
 			m.SetNamespace(npc.Namespace{Name: "b", UID: "b", Labels: map[string]string{"team": "one"}})
 		}, false},
-		{"a pod that is nobody's peer", func(m *Controller) { m.SetPod(elsewhere("new", "10.32.2.2", nil)) }, false},
+		{"a pod that is no policy's peer", func(m *Controller) { m.SetPod(elsewhere("new", "10.32.2.2", nil)) }, false},
 		{"a peer", func(m *Controller) { m.SetPod(elsewhere("new", "10.32.2.2", map[string]string{"role": "client"})) }, true},
 		{"a pod that becomes a peer", func(m *Controller) { m.SetPod(elsewhere("known", "10.32.2.1", map[string]string{"role": "client"})) }, true},
 		{"a pod whose address is not known yet", func(m *Controller) {

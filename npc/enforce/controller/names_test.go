@@ -40,6 +40,6 @@ func TestNames(t *testing.T) {
 		t.Errorf("isolating: %v", got)
 	}
 	if got := w.Model.Isolating(netip.MustParseAddr("9.9.9.9"), npc.Ingress); got != nil {
-		t.Errorf("isolating nobody: %v", got)
+		t.Errorf("isolating no pod: %v", got)
 	}
 }

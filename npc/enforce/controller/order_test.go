@@ -72,8 +72,9 @@ func TestS62_EditsOfPolicies(t *testing.T) {
 	}
 }
 
-// TestS62_APodGoesFromPartToPart: twenty policies choose a pod in turn, each as others do or nobody does, and allow the
-// same; so in a part of their namespace's rules that it leaves, and in one that it enters, rules go and come with it.
+// TestS62_APodGoesFromPartToPart: twenty policies select a pod in turn. Each may share its rules with other policies or
+// not, and all allow the same; so rules are removed and added with the pod, in the shard of its namespace that it
+// leaves and in the one that it enters.
 func TestS62_APodGoesFromPartToPart(t *testing.T) {
 	for _, tidy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tidy=%t", tidy), func(t *testing.T) {
@@ -204,7 +205,7 @@ func TestASecondJumpGoes(t *testing.T) {
 	}
 }
 
-// TestS31_WhatAnEarlierRunLeft is removed: what nobody asks for any more, and members that are none.
+// TestS31_WhatAnEarlierRunLeft is removed: sets and rules that are not wanted any more, and invalid members.
 func TestS31_WhatAnEarlierRunLeft(t *testing.T) {
 	w := newOrderHarness(t)
 	again := newHarness(t)
@@ -218,8 +219,8 @@ func TestS31_WhatAnEarlierRunLeft(t *testing.T) {
 	for _, k := range again.Kernels {
 		for name, s := range k.Sets {
 			for e := range s.Members {
-				// The gate may keep an address closed whose pod vanished.
-				if !strings.Contains(name, "-gate-") && slices.Contains([]netip.Addr{w.Addrs["a/x"][k.Family], w.Addrs["a/db"][k.Family]}, e.Prefix.Addr()) {
+				// The fail-closed filter may keep the address of a deleted pod closed.
+				if !strings.Contains(name, "-fail-closed-") && slices.Contains([]netip.Addr{w.Addrs["a/x"][k.Family], w.Addrs["a/db"][k.Family]}, e.Prefix.Addr()) {
 					t.Errorf("%s: %s has %s", k.Family, name, e)
 				}
 			}

@@ -74,8 +74,8 @@ func BenchmarkFirstPacket(b *testing.B) {
 }
 
 // BenchmarkEstablishedPacket forwards packets of a connection. The floors are forwarding them without any rule
-// ("x/bare"), and with what is in FORWARD of somebody else, in turns with ours before it ("x/floor"): one rule that
-// asks for the state of connections, or all that kube-proxy has there.
+// ("x/bare"), and with foreign rules in FORWARD, alternating with ours before them ("x/floor"): one rule that matches
+// the state of connections, or all of kube-proxy's.
 func BenchmarkEstablishedPacket(b *testing.B) {
 	stateAlone := []string{"-A FORWARD -m conntrack --ctstate NEW"}
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {

@@ -43,14 +43,14 @@ func (p Planner) ForeignLayout(f npc.Family) string {
 	return p.c.state.tables[f].Chains.ForeignLayout()
 }
 
-// SetDrift returns in words how a family's sets differ from what the transactions left, judged by headers.
+// SetDrift describes how a family's sets differ from what the transactions left, by the sets' headers.
 func (p Planner) SetDrift(f npc.Family, headers []ipset.Header) []string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	return p.c.state.tables[f].Sets.Drift(headers)
 }
 
-// MemberDrift returns the same, judged by the members.
+// MemberDrift describes the same by the sets' members.
 func (p Planner) MemberDrift(f npc.Family, listings []ipset.Listing) []string {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -67,7 +67,8 @@ func (p Planner) ChainDrift(f npc.Family, seen iptables.Seen) []string {
 // PlanStart returns what is to be done for each family before all objects are known. It takes nothing away: where
 // weave-npc's chains stand, unknown addresses of the node's range are closed. With boot, on a node without pods and
 // without such chains, the base is made, closed.
-func (p Planner) PlanStart(boot bool, known [len(npc.Families)]dataplane.Known) (txs [len(npc.Families)]dataplane.Transaction) {
+func (p Planner) PlanStart(boot bool,
+	known [len(npc.Families)]dataplane.Known) (txs [len(npc.Families)]dataplane.Transaction) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.state.failClosed.Update(p.c.state.facts())
@@ -77,10 +78,11 @@ func (p Planner) PlanStart(boot bool, known [len(npc.Families)]dataplane.Known) 
 	return txs
 }
 
-// Plan returns what is to be done for each family, as far as it is known, after all changes up to now. With
-// collectGarbage, that includes removing what does no harm and costs time to remove. Commit is to be called with what
-// the kernel took of it.
-func (p Planner) Plan(collectGarbage bool, known [len(npc.Families)]dataplane.Known) (txs [len(npc.Families)]dataplane.Transaction) {
+// Plan returns the transaction of each family that is known, after all changes up to now. With collectGarbage, the
+// transaction includes removing what does no harm and costs time to remove. Commit must be called with what the kernel
+// accepted of it.
+func (p Planner) Plan(collectGarbage bool,
+	known [len(npc.Families)]dataplane.Known) (txs [len(npc.Families)]dataplane.Transaction) {
 	c := p.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,8 +95,9 @@ func (p Planner) Plan(collectGarbage bool, known [len(npc.Families)]dataplane.Kn
 	c.changes.edited, c.state.edited = c.changes.edited || c.state.edited, false
 	for f, t := range c.state.tables {
 		o := dataplane.Options{Known: known[f], CollectGarbage: collectGarbage,
-			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Counts().Policies == 0 && !c.state.config.LegacyNetpol,
-			Editing:    c.state.editing}
+			NoPolicies: c.state.isolation.Counts().Policies+c.state.tiers.Counts().Policies == 0 &&
+				!c.state.config.LegacyNetpol,
+			Editing: c.state.editing}
 		if o.Known == dataplane.AllKnown {
 			o.Mismatched = t.ResolveNames(collectGarbage)
 		}
@@ -138,7 +141,8 @@ func (p Planner) Resume() bool {
 		}
 		return true
 	}
-	if c.state.input.missing() != npc.NothingMissing || !slices.ContainsFunc(c.state.tables[:], (*dataplane.Table).Holding) {
+	if c.state.input.missing() != npc.NothingMissing ||
+		!slices.ContainsFunc(c.state.tables[:], (*dataplane.Table).Holding) {
 		return false
 	}
 	p.release()
@@ -212,8 +216,8 @@ func (p Planner) NextChange() time.Time {
 	return p.c.state.failClosed.NextDeadline()
 }
 
-// holdFound has a family keep what was found, if input is missing. It returns how much may be planned:
-// nothing until it is known what there is to keep.
+// holdFound has a family keep what was found, if input is missing. It returns how much may be planned: nothing until it
+// is known what is to be kept.
 func (p Planner) holdFound(t *dataplane.Table, known dataplane.Known) dataplane.Known {
 	switch {
 	case p.c.state.input.missing() == npc.NothingMissing:

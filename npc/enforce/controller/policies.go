@@ -16,7 +16,7 @@ type policies struct {
 	addresses *index.Addresses
 }
 
-// of returns the directions in which something may deny a pod's packets.
+// of returns the directions of a pod's packets that a policy may deny.
 func (x policies) of(p *index.Pod) [len(npc.Directions)]bool {
 	is := x.isolation.Of(p)
 	for d, denied := range x.tiers.Of(p).Denied {
@@ -25,8 +25,8 @@ func (x policies) of(p *index.Pod) [len(npc.Directions)]bool {
 	return is
 }
 
-// conflicting reports for each direction whether another local pod that something may be denied claims an address that
-// a local pod owns: whose it is cannot be told, so that nothing is allowed.
+// conflicting reports for each direction whether an address that a local pod owns is claimed by another local pod that
+// a policy may deny something: the owner is ambiguous, so nothing is allowed.
 func (x policies) conflicting(a netip.Addr) (by [len(npc.Directions)]bool) {
 	for _, q := range x.addresses.Others(a) {
 		for d, is := range x.of(q) {

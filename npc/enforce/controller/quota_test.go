@@ -69,7 +69,7 @@ func TestS76_PoliciesOverBudget(t *testing.T) {
 		w.Policy("c/1", cluster.ManyRules("one", 8))
 		w.Again(true)
 		w.reported("")
-		w.Relabel("a/one", "app=none") // a/1 selects nobody any more
+		w.Relabel("a/one", "app=none") // a/1 selects no pod any more
 		w.Again(false)
 		w.reported("")
 		w.Expect("a/client > a/two tcp:84 = yes\n c/client > c/one tcp:87 = yes\n a/client > a/one tcp:9 = yes")

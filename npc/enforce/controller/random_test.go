@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
 	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
@@ -30,14 +31,14 @@ import (
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
 
-// history is a cluster that changes, for the judge and for the model.
+// history is a cluster that changes, for the reference model and for the controller.
 type history struct {
 	*harness
 	state
 	t tester
 	// past are the states that were checked.
 	past []state
-	// evaluated is how many packets were judged.
+	// evaluated is how many packets were evaluated.
 	evaluated int
 	// plain is set if no rule has a protocol or a port.
 	plain    bool
@@ -49,8 +50,8 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// newHistory begins with nothing. Unknown addresses are let through (--fail-closed never), for the judge knows nothing
-// of them.
+// newHistory begins with nothing. Unknown addresses are let through (--fail-closed never), because the reference model
+// does not cover them.
 func newHistory(t *testing.T, tt tester) *history {
 	h := &history{harness: newHarness(t, func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }), t: tt, state: newState()}
 	h.shard(networkpolicy.Sharding{MaxLeaves: 0, Targets: 1}) // a node at every chance, and as many shards in every namespace as there can be
@@ -424,19 +425,19 @@ func (h *history) cells(j refmodel.State, f func(refmodel.Packet)) {
 	}
 }
 
-// onPaper is the verdict of the kernel on paper.
-func (h *history) onPaper(p refmodel.Packet) simulate.Verdict {
+// inMemory is the verdict of the kernel in memory.
+func (h *history) inMemory(p refmodel.Packet) simulate.Verdict {
 	return h.Evaluate(simulate.Packet{Src: p.Src, Dst: p.Dst, DstPort: uint16(p.Port), In: "cni0", Out: "cni0",
 		Protocol: packetProtocols[p.Protocol], ToNode: slices.Contains(h.node, p.Dst)})
 }
 
-// check compares every cell with the judge's.
+// check compares every cell with the reference model's.
 func (h *history) check() {
 	h.past = append(h.past, h.clone())
 	j := h.state.evaluated()
 	h.cells(j, func(p refmodel.Packet) {
 		h.evaluated++
-		if got, want := h.onPaper(p), j.Allowed(cluster.Node, p); got.Accepted != want {
+		if got, want := h.inMemory(p), j.Allowed(cluster.Node, p); got.Accepted != want {
 			h.t.Fatalf("%v: accepted = %t, by %q; must be %t", p, got.Accepted, got.By, want)
 		}
 		h.checkExplained(p, j)
@@ -444,7 +445,7 @@ func (h *history) check() {
 	})
 }
 
-// checkLookup compares what the controller itself says of a packet with the judge. It does not judge addresses that
+// checkLookup compares the controller's own verdict on a packet with the reference model. It skips addresses that
 // several local pods claim.
 func (h *history) checkLookup(p refmodel.Packet, j refmodel.State) {
 	if p.Src == p.Dst && !p.ThroughService || conflicting(p, j) {
@@ -452,7 +453,7 @@ func (h *history) checkLookup(p refmodel.Packet, j refmodel.State) {
 	}
 	f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
 	if got, want := h.Model.Evaluate([]verdict.Flow{f}, nil)[0], j.Allowed(cluster.Node, p); got.Allowed != want {
-		h.t.Fatalf("%v: must be allowed = %t, and is judged as: %+v", p, want, got)
+		h.t.Fatalf("%v: must be allowed = %t, and is evaluated as: %+v", p, want, got)
 	}
 }
 
@@ -463,8 +464,8 @@ func conflicting(p refmodel.Packet, j refmodel.State) bool {
 	})
 }
 
-// checkExplained compares what is explained of a packet with the judge, direction by direction. Who waits for an
-// address is for the gate.
+// checkExplained compares the explanation of a packet with the reference model, direction by direction. It leaves pods
+// that wait for an address to the fail-closed filter.
 func (h *history) checkExplained(p refmodel.Packet, j refmodel.State) {
 	const waits = "waiting for its address"
 	got := h.Explain(p.Src, p.Dst, packetProtocols[p.Protocol], uint16(p.Port))
@@ -473,6 +474,19 @@ func (h *history) checkExplained(p refmodel.Packet, j refmodel.State) {
 	}
 	if out, in := j.Evaluate(cluster.Node, p); got.Egress.Allowed != out || got.Ingress.Allowed != in {
 		h.t.Fatalf("%v: must be let out = %t, let in = %t, and is explained as:\n%s", p, out, in, got)
+	}
+	if p.Src == p.Dst || conflicting(p, j) {
+		return
+	}
+	f := verdict.Flow{From: p.Src, To: p.Dst, Service: flow.Service{Protocol: packetProtocols[p.Protocol], Port: uint16(p.Port)}}
+	for _, side := range []explain.Side{got.Egress, got.Ingress} {
+		want := ""
+		if !side.Allowed && side.By != nil {
+			want = side.By.String()
+		}
+		if by := h.Model.DeniedBy(f, side.Direction); by != want {
+			h.t.Fatalf("%v, %s: denied by %q, and is explained as:\n%s", p, side.Direction, by, got)
+		}
 	}
 }
 
@@ -496,7 +510,7 @@ func (h *history) begin(event func()) state {
 	return was
 }
 
-// evaluateSteps has the kernel follow an event, and judges every packet after each step of that. Nothing may pass a
+// evaluateSteps has the kernel follow an event, and evaluates every packet after each step of that. Nothing may pass a
 // direction that is denied before the event and after it; dropped is called with each packet that is dropped though it
 // is allowed before and after. The addresses that the node had send nothing.
 func (h *history) evaluateSteps(tr transition, node []netip.Addr, tidy bool, dropped func(p refmodel.Packet, by string)) {
@@ -509,7 +523,7 @@ func (h *history) evaluateSteps(tr transition, node []netip.Addr, tidy bool, dro
 				h.evaluated++
 				out, in := tr.before.Evaluate(cluster.Node, p)
 				outNow, inNow := tr.after.Evaluate(cluster.Node, p)
-				switch got := h.onPaper(p); {
+				switch got := h.inMemory(p); {
 				case got.Accepted && (!out && !outNow || !in && !inNow):
 					h.t.Fatalf("%s: %v: let through in between, by %q\n%s", tr.kind, p, got.By, h.Applied())
 				case !got.Accepted && out && outNow && in && inNow:
@@ -525,7 +539,7 @@ func (h *history) evaluateSteps(tr transition, node []netip.Addr, tidy bool, dro
 }
 
 // TestRandomHistories compares the verdicts of random states of a cluster, after each round of random histories, with
-// the judge's. -rapid.checks sets how many histories.
+// those of the reference model. -rapid.checks sets how many histories.
 func TestRandomHistories(t *testing.T) { randomHistories(t, 0) }
 
 // TestRandomHistoriesWithTiers does the same with cluster network policies mixed in.
@@ -596,7 +610,7 @@ func (h *generator) live() {
 	}
 }
 
-// anotherWay tells another model of the present state, in another order, and expects the same in its kernel.
+// anotherWay gives another controller the present state, in another order, and expects the same in its kernel.
 func (h *generator) anotherWay() {
 	other := newHistory(h.T, h.t)
 	other.shard(h.sharding)

@@ -10,15 +10,15 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 )
 
-// successor returns a world whose model has no objects yet, with the kernels of another one. It has not read them
-// again.
+// successor returns a harness whose controller has no objects yet, with the kernels of another one. It has not read
+// them again.
 func successor(w *harness) *harness {
 	again := newHarness(w.T)
 	again.Kernels = w.Kernels
 	return again
 }
 
-// TestRestart checks what a start keeps of what the kernel holds, and what it cuts.
+// TestRestart checks what a start keeps of what the kernel holds, and what it terminates.
 func TestRestart(t *testing.T) {
 	t.Run("a_second_start_changes_nothing", func(t *testing.T) {
 		w := newHarness(t)
@@ -34,10 +34,10 @@ func TestRestart(t *testing.T) {
 			t.Errorf("the second start changes\n%s", text)
 		}
 		if forgotten := w.Kernels[0].Forgotten; len(forgotten) > 0 {
-			t.Errorf("flows of %v were cut", forgotten)
+			t.Errorf("flows of %v were terminated", forgotten)
 		}
 	})
-	t.Run("S27_an_address_changed_hands_while_nobody_looked", func(t *testing.T) {
+	t.Run("S27_an_address_changed_hands_during_a_restart", func(t *testing.T) {
 		w := newHarness(t)
 		populate(w)
 		w.Sync()
@@ -51,7 +51,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("forgotten: %v", got)
 		}
 	})
-	t.Run("S27_a_pod_of_the_same_name_has_the_address_since_nobody_looked", func(t *testing.T) {
+	t.Run("S27_a_pod_of_the_same_name_has_the_address_after_a_restart", func(t *testing.T) {
 		w := newHarness(t)
 		populate(w)
 		w.Sync()
@@ -103,7 +103,7 @@ func TestRestart(t *testing.T) {
 		again.Boot()
 		again.Expect("outside > unknown tcp:80 = no\n unknown > outside tcp:80 = no")
 	})
-	t.Run("S59_an_isolated_pod_that_vanished_stays_closed_over_a_start", func(t *testing.T) {
+	t.Run("S59_an_isolated_pod_that_was_deleted_stays_closed_over_a_start", func(t *testing.T) {
 		deny := `{podSelector: {matchLabels: {app: web}}}`
 		w := newHarness(t)
 		w.Policy("a/web", deny)

@@ -29,7 +29,7 @@ type preview struct {
 	// what is staged, by name
 	policies map[string]*networkingv1.NetworkPolicy
 	cluster  map[string]*v1alpha2.ClusterNetworkPolicy
-	// differing counts verdicts that are another one in a world.
+	// differing counts verdicts that a group changes.
 	differing int
 }
 
@@ -54,7 +54,7 @@ func (r *preview) stageOne() {
 		r.unstageOne()
 		return
 	}
-	annotations := map[string]string{staged.Annotation: pick(r.generator, []string{"true", "w"}, "world")}
+	annotations := map[string]string{staged.Annotation: pick(r.generator, []string{"true", "w"}, "group")}
 	names := []string{"p", "q", "r", "missing"}
 	switch rapid.IntRange(0, 2).Draw(r.t, "what it does") {
 	case 0:
@@ -88,7 +88,7 @@ func (r *preview) unstageOne() {
 	}
 }
 
-// in returns the state as it would be if the staged policies of a world were applied, and the names of the staged
+// in returns the state as it would be if the staged policies of a group were applied, and the names of the staged
 // policies.
 func (r *preview) in(harness string) (state, map[string]bool) {
 	s, members := r.clone(), map[string]bool{}
@@ -119,7 +119,7 @@ func (r *preview) in(harness string) (state, map[string]bool) {
 	return s, members
 }
 
-// compare compares the worlds' verdicts about every packet with the judge's.
+// compare compares the groups' verdicts about every packet with those of the reference model.
 func (r *preview) compare() {
 	lookup := r.Model
 	is := r.state.evaluated()
@@ -146,7 +146,7 @@ func (r *preview) compare() {
 		for _, d := range differences {
 			got[d.Group] = d.Allowed
 			if !members[d.Group][d.Policy] {
-				r.t.Fatalf("%v: %s is no staged policy of world %s", p, d.Policy, d.Group)
+				r.t.Fatalf("%v: %s is no staged policy of group %s", p, d.Policy, d.Group)
 			}
 		}
 		if r.differing += len(want); !maps.Equal(got, want) {
@@ -155,9 +155,9 @@ func (r *preview) compare() {
 	})
 }
 
-// TestS100_RandomStagedPolicies adds, replaces and takes away policies of both kinds in two worlds at random: those
-// packets have another verdict there whose verdict is another one according to the judge, the staged policy that
-// decides is named, and nothing of it reaches the kernel.
+// TestS100_RandomStagedPolicies adds, replaces and removes policies of both kinds in two groups at random: the packets
+// whose verdict a group changes are those of the reference model, the staged policy that decides is named, and nothing
+// of it reaches the kernel.
 func TestS100_RandomStagedPolicies(t *testing.T) {
 	rehearsals, packets, differing := 0, 0, 0
 	defer func() {
@@ -181,7 +181,7 @@ func TestS100_RandomStagedPolicies(t *testing.T) {
 	})
 }
 
-// TestS100_TheDecidingPolicyIsNamed in each way in which a staged policy can decide.
+// TestS100_TheDecidingPolicyIsNamed covers each way that a staged policy can decide.
 func TestS100_TheDecidingPolicyIsNamed(t *testing.T) {
 	const denyAll, allowAll = `{podSelector: {}}`, `{podSelector: {}, ingress: [{}]}`
 	tier := func(tier string, priority int, action string) string {
@@ -199,7 +199,7 @@ func TestS100_TheDecidingPolicyIsNamed(t *testing.T) {
 		{"a_replacement", []string{"a/p|" + allowAll}, []string{"a/s replaces=p|" + denyAll}, "allowed; true: denied by a/s"},
 		{"a_removal_of_isolation", []string{"a/p|" + denyAll}, []string{"a/s removes=p|" + denyAll}, "denied; true: allowed by a/s"},
 		{"a_removal_of_an_allow", []string{"a/p|" + allowAll, "a/q|" + denyAll}, []string{"a/s removes=p|" + denyAll}, "allowed; true: denied by a/s"},
-		{"two_worlds", nil, []string{"a/s|" + denyAll, "a/t world=w|" + allowAll, "a/u world=w|" + denyAll, "a/v world=x|" + denyAll},
+		{"two_groups", nil, []string{"a/s|" + denyAll, "a/t group=w|" + allowAll, "a/u group=w|" + denyAll, "a/v group=x|" + denyAll},
 			"allowed; true: denied by a/s; x: denied by a/v"},
 		{"invalid", nil, []string{`a/s|{podSelector: {}, policyTypes: [Sideways]}`}, "allowed"},
 		{"an_admin_deny", nil, []string{"s|" + tier("Admin", 1, "Deny")}, "allowed; true: denied by s, rule 1 of s"},
@@ -255,7 +255,7 @@ func deliverPolicy(t *testing.T, to *staging.Sink, text string, stage bool) {
 		annotations = map[string]string{staged.Annotation: "true"}
 		switch name, value, _ := strings.Cut(annotation, "="); name {
 		case "":
-		case "world":
+		case "group":
 			annotations[staged.Annotation] = value
 		default:
 			annotations["weave-npc/"+name] = value
@@ -272,9 +272,9 @@ func deliverPolicy(t *testing.T, to *staging.Sink, text string, stage bool) {
 	to.SetPolicy(p)
 }
 
-// TestS100_WorldsAreBounded: a namespace with many worlds costs others none of theirs, and its policies that there is
-// no room for are named.
-func TestS100_WorldsAreBounded(t *testing.T) {
+// TestS100_GroupsAreBounded: a namespace with many groups costs others none of theirs, and its policies beyond the
+// limit are named.
+func TestS100_GroupsAreBounded(t *testing.T) {
 	w := newHarness(t)
 	w.Namespace("a", "")
 	w.Namespace("b", "")
@@ -303,15 +303,16 @@ func TestS100_WorldsAreBounded(t *testing.T) {
 	}
 	want := map[staged.Key]string{}
 	for i := 8; i < 10; i++ {
-		want[staged.Key{Namespace: "a", Name: fmt.Sprint("p", i)}] = fmt.Sprintf("8 other worlds come before world w%d, and no more are judged of a namespace or of the cluster", i)
+		want[staged.Key{Namespace: "a", Name: fmt.Sprint("p", i)}] = fmt.Sprintf(
+			"8 other groups come before group w%d, and no more are evaluated of a namespace or of the cluster", i)
 	}
 	if got := stage.Faults("a"); !maps.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
 }
 
-// TestS100_WorldsFollowTheObjects: labels, enforced policies and staged ones change while the same flow is asked about.
-func TestS100_WorldsFollowTheObjects(t *testing.T) {
+// TestS100_GroupsFollowTheObjects: labels, enforced policies and staged ones change between verdicts on the same flow.
+func TestS100_GroupsFollowTheObjects(t *testing.T) {
 	w := newHarness(t)
 	w.Namespace("a", "")
 	w.Pod("a/web", "10.32.1.2", "app=web")

@@ -21,7 +21,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// state is what the node needs, in memory: the parts, and the order in which they follow an event.
+// state is the desired state of the node, in memory: the parts, and the order of their updates after an event.
 type state struct {
 	config enforce.Config
 	limits quota.Limits
@@ -32,24 +32,26 @@ type state struct {
 	isolation  *networkpolicy.Isolation
 	tiers      *clusterpolicy.Tiers
 	failClosed *failclosed.Filter
-	// editing tells which chains of rules in order are edited in place.
+	// editing decides which chains of ordered rules are edited in place.
 	editing iptables.Editing
 	synced  bool
 	// edited is set if flows may have another verdict since the last plan, other than by pods that come and go.
 	edited   bool
 	input    input
 	policies policies
-	// uplinks are the ports of the pods' bridge that lead to no pod of this node.
+	// uplinks are the ports of the pods' bridge that connect to no pod of this node.
 	uplinks []string
-	// activeTiers is what cluster network policies judge.
+	// activeTiers is what cluster network policies evaluate.
 	activeTiers rules.ActiveTiers
 	members     []index.Membership // memory to find a pod's memberships in
 }
 
 func newState(config enforce.Config) *state {
-	s := &state{config: config, limits: cmp.Or(config.Budget, quota.Default()), now: time.Now, tables: dataplane.NewTables(),
+	s := &state{config: config, limits: cmp.Or(config.Budget, quota.Default()), now: time.Now,
+		tables:  dataplane.NewTables(),
 		editing: iptables.DefaultEditing(naming.ScratchChain)}
-	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize}, s.tables)
+	s.index = index.New(index.Config{NodeName: config.NodeName, Booted: config.Booted, MaxListSize: config.MaxListSize},
+		s.tables)
 	s.isolation = s.newIsolation(networkpolicy.DefaultSharding())
 	s.tiers = clusterpolicy.New(s.index, s.tables, s.base())
 	s.input.tables, s.policies = s.tables, policies{s.isolation, s.tiers, s.index.Addresses}
@@ -57,7 +59,7 @@ func newState(config enforce.Config) *state {
 	return s
 }
 
-// newIsolation makes the base's chains, and an Isolation whose rules they lead to.
+// newIsolation makes the base's chains, and an Isolation whose rules they jump to.
 func (s *state) newIsolation(sharding networkpolicy.Sharding) *networkpolicy.Isolation {
 	base := s.base()
 	var roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain
@@ -66,21 +68,24 @@ func (s *state) newIsolation(sharding networkpolicy.Sharding) *networkpolicy.Iso
 			roots[d][f] = root
 		}
 	}
-	return networkpolicy.New(networkpolicy.Config{LegacyNetpol: s.config.LegacyNetpol, Budget: s.limits, Sharding: sharding}, s.index, s.tables, base, roots)
+	return networkpolicy.New(networkpolicy.Config{LegacyNetpol: s.config.LegacyNetpol, Budget: s.limits,
+		Sharding: sharding}, s.index, s.tables, base, roots)
 }
 
 // base renders the rules that every node has.
 func (s *state) base() *rules.Base {
 	return &rules.Base{PodInterface: s.config.PodInterface, BridgePort: s.config.BridgePort, Uplinks: s.uplinks,
 		Hooked: s.config.ForwardJump, AllowAction: s.config.AllowAction, AllowMcast: s.config.AllowMcast,
-		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal, TerminateMark: rules.TerminateMark(s.config.TerminateMark),
-		ActiveTiers: s.activeTiers}
+		NFLogGroup: s.config.NFLogGroup, TCPLiberal: s.config.TCPLiberal,
+		TerminateMark: rules.TerminateMark(s.config.TerminateMark),
+		ActiveTiers:   s.activeTiers}
 }
 
-// facts returns what the gate depends on.
+// facts returns what the fail-closed filter depends on.
 func (s *state) facts() failclosed.Facts {
 	n, selected := s.isolation.Counts(), s.tiers.Counts()
-	f := failclosed.Facts{Now: s.now(), Synced: s.synced, Missing: s.input.missing(), Policies: n.Policies + selected.Policies, Isolated: n.Isolated}
+	f := failclosed.Facts{Now: s.now(), Synced: s.synced, Missing: s.input.missing(),
+		Policies: n.Policies + selected.Policies, Isolated: n.Isolated}
 	for d := range npc.Directions {
 		f.Isolated[d] += selected.Denied[d]
 	}
@@ -114,8 +119,8 @@ func (s *state) endPod(p *index.Pod) {
 	s.follow(change)
 }
 
-// follow has everything follow a change of the index: which policies are active, what becomes of addresses that changed
-// hands, and which sets the pods are in.
+// follow updates everything after a change of the index: active policies, addresses that changed hands, and the sets of
+// the pods.
 func (s *state) follow(change index.Change) {
 	s.isolation.Update(change)
 	s.tiers.Update(change)
@@ -142,7 +147,7 @@ func (s *state) place(change index.Change) {
 	s.tiers.Prune()
 }
 
-// rebase has the base's chains lead to the tiers that there are lists of.
+// rebase has the base's chains jump to the tiers that have lists.
 func (s *state) rebase() {
 	if activeTiers := s.tiers.ActiveTiers(); activeTiers != s.activeTiers {
 		s.activeTiers = activeTiers
@@ -150,7 +155,7 @@ func (s *state) rebase() {
 	}
 }
 
-// setBase renders the base's chains anew.
+// setBase renders the base's chains again.
 func (s *state) setBase() {
 	base := s.base()
 	s.isolation.SetBase(base)
@@ -193,7 +198,7 @@ func (s *state) deletePolicy(namespace, name string, uid types.UID) {
 	s.place(index.Change{})
 }
 
-// reconcileBudget has the policies enforced for which there is room.
+// reconcileBudget enforces the policies that fit into the limits.
 func (s *state) reconcileBudget() {
 	s.isolation.ReconcileBudget()
 	s.place(index.Change{})
@@ -242,7 +247,7 @@ func (s *state) setSynced() {
 	s.place(index.Change{})
 }
 
-// nothingToPlan reports whether the kernel needs no transaction. Most changes of pods are of what nobody asks for.
+// nothingToPlan reports whether the kernel needs no transaction. Most changes of pods concern no policy.
 func (s *state) nothingToPlan() bool {
 	s.failClosed.Update(s.facts())
 	return !slices.ContainsFunc(s.tables[:], (*dataplane.Table).Stale)

@@ -19,8 +19,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// storm is a history in which events arrive while transactions are carried out, transactions are interrupted,
-// connections are deleted late, the rules of namespaces are postponed and policies are over their budget.
+// storm is a history whose events arrive while transactions are executed; transactions are interrupted, connections are
+// deleted late, the rules of namespaces are postponed and policies are over their budget.
 type storm struct {
 	*generator
 	// asked are the addresses whose connections are not deleted yet.
@@ -31,14 +31,14 @@ type storm struct {
 // interrupted is what an interrupted transaction panics with.
 type interrupted struct{}
 
-// TestRandomStorms compares what the kernel holds after random storms with what a model puts there that is told the
-// last state only.
+// TestRandomStorms compares what the kernel holds after random storms with the kernel of a controller that gets only
+// the last state.
 func TestRandomStorms(t *testing.T) {
 	if os.Getenv("WEAVE_NPC_TEST_STORMS") == "" {
 		t.Skip("takes minutes: runs only with WEAVE_NPC_TEST_STORMS=1 (make fuzz-interrupts)")
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		failClosed := rapid.SampledFrom([]enforce.FailClosedMode{enforce.FailClosedAuto, enforce.FailClosedNever}).Draw(rt, "gate")
+		failClosed := rapid.SampledFrom([]enforce.FailClosedMode{enforce.FailClosedAuto, enforce.FailClosedNever}).Draw(rt, "fail-closed")
 		byRange := rapid.Bool().Draw(rt, "by range")
 		begin := func() *history {
 			h := &history{harness: newHarness(t, func(c *enforce.Config) {
@@ -183,7 +183,7 @@ func (s *storm) forgotten() {
 	}
 }
 
-// notifyAll tells another model of the present state, in another order.
+// notifyAll gives another controller the present state, in another order.
 func (s *storm) notifyAll(other *history) {
 	notify := []func(){func() { other.setNodeAddrs(s.node) }}
 	for name, labels := range s.spaces {
@@ -201,7 +201,8 @@ func (s *storm) notifyAll(other *history) {
 	}
 }
 
-// withoutHistory leaves out the single addresses that gates close: those of pods that vanished are among them.
+// withoutHistory leaves out the single addresses that the fail-closed filter drops: those of deleted pods are among
+// them.
 func withoutHistory(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
 		var set, element string

@@ -16,7 +16,7 @@ import (
 
 const (
 	denyWebFromDB = `{tier: Admin, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}},
-ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}}, {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: nobody}}}}]}]}`
+ingress: [{action: Deny, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: db}}}}, {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: none}}}}]}]}`
 	freeDeniesAll = `{tier: Baseline, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: free}}}},
 egress: [{action: Accept, to: [{networks: [198.51.100.0/24, '2001:db8::/32']}]}, {action: Deny, to: [{networks: [0.0.0.0/0, '::/0']}]}]}`
 )
@@ -60,7 +60,7 @@ func TestS94_ListsStayWhileClusterPoliciesCannotBeRead(t *testing.T) {
 	w.CollectGarbage()
 	w.Expect(strings.Replace(tieredVerdicts, "shop/db > shop/api tcp:80 = yes", "shop/db > shop/api tcp:80 = no", 1))
 	if _, why := w.Model.Closed(npc.Ingress); why == "" {
-		t.Error("the gate is open")
+		t.Error("the fail-closed filter is open")
 	}
 	w.DeletePolicy("shop/db")
 	w.ClusterPolicy("web", denyWebFromDB) // the other one is gone
@@ -69,7 +69,7 @@ func TestS94_ListsStayWhileClusterPoliciesCannotBeRead(t *testing.T) {
 	w.CollectGarbage()
 	w.Expect(strings.Replace(tieredVerdicts, "shop/free > shop/api tcp:80 = no", "shop/free > shop/api tcp:80 = yes", 1))
 	if _, why := w.Model.Closed(npc.Ingress); why != "" {
-		t.Errorf("the gate is closed: %s", why)
+		t.Errorf("the fail-closed filter drops packets: %s", why)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestS94_NothingIsHeldWhereNothingWas(t *testing.T) {
 	w.Sync()
 	w.Expect("shop/db > shop/web tcp:80 = yes\nshop/free > shop/api tcp:80 = yes")
 	if _, why := w.Model.Closed(npc.Ingress); why != "" {
-		t.Errorf("the gate is closed: %s", why)
+		t.Errorf("the fail-closed filter drops packets: %s", why)
 	}
 }
 
@@ -99,8 +99,8 @@ func TestS94_ARestartChangesNothing(t *testing.T) {
 	}
 }
 
-// TestS59_AVanishedPodUnderAnAdminDenyIsRemembered over a restart, although no policy isolates it.
-func TestS59_AVanishedPodUnderAnAdminDenyIsRemembered(t *testing.T) {
+// TestS59_ADeletedPodUnderAnAdminDenyIsRemembered over a restart, although no policy isolates it.
+func TestS59_ADeletedPodUnderAnAdminDenyIsRemembered(t *testing.T) {
 	w := tiered(t).restarted()
 	tieredPods(w)
 	w.DeletePod("shop/web")

@@ -10,10 +10,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 )
 
-// transfer gives an address that changed hands to its new owner. The former owner's connections are deleted as far as
-// they are not the new pod's as well: those of a local pod, and those that a remote pod had with local ones by its own
-// rights. What a remote pod had while nothing asked who it is, another could have begun just so, unless a policy came
-// in between: that is not urgent.
+// transfer gives an address that changed hands to its new owner. It deletes the former owner's connections that the new
+// pod would not have as well: those of a local pod, and those that a remote pod had with local pods because policies
+// allowed it as a peer. Any other pod could have opened the connections that a remote pod opened while no rule asked
+// for its identity, unless a policy was added in between: deleting these is not urgent.
 func (s *state) transfer(t index.Transfer) {
 	table := s.tables[t.Family]
 	table.Reassign(t.Entry, t.From != nil)
@@ -34,8 +34,8 @@ func (s *state) transfer(t index.Transfer) {
 	}
 }
 
-// findReassigned finds the addresses of a family that changed hands while nobody looked: the kernel still has them as
-// another pod's. It closes those of isolated pods that vanished meanwhile.
+// findReassigned finds the addresses of a family that changed hands while weave-npc did not run: the kernel still has
+// them as another pod's. It closes those of isolated pods that were deleted meanwhile.
 func (s *state) findReassigned(t *dataplane.Table) {
 	found := func(a netip.Addr, scope conntrack.Scope) {
 		if !t.Flows.Has(a) {

@@ -28,10 +28,10 @@ type transition struct {
 	before, after refmodel.State
 }
 
-// TestS93_BetweenTheSteps judges every packet after each step of the transactions that one event leads to. In no
-// direction is accepted what both the state before and the state after deny. What both allow is dropped only where the
-// promise says so, which is counted. What becomes of the packets of pods that come, go or change places is asked of
-// wrong accepts alone.
+// TestS93_BetweenTheSteps evaluates every packet after each step of the transactions of one event. In no direction is
+// accepted what both the state before and the state after deny. What both allow is dropped only where the documented
+// exceptions apply, which are counted. For packets of pods that come, go or change places, only wrong accepts are
+// checked.
 func TestS93_BetweenTheSteps(t *testing.T) {
 	events, drops := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -74,7 +74,7 @@ func acceptingTheRest() *v1alpha2.ClusterNetworkPolicy {
 	return p
 }
 
-// events are the kinds of events, of which one is drawn.
+// events are the kinds of events that are drawn from.
 func (h *generator) events() map[string]func() {
 	return map[string]func(){
 		"relabel": func() {
@@ -103,15 +103,15 @@ func (h *generator) events() map[string]func() {
 	}
 }
 
-// between has an event happen, and judges every packet after each step of what follows. It calls dropped with the
-// reason of each drop that may be.
+// between has an event happen, and evaluates every packet after each step of what follows. It calls dropped with the
+// reason of each allowed drop.
 func (h *history) between(kind string, event func(), dropped func(why string)) {
 	was := h.begin(event)
 	h.evaluateTransition(transition{kind: kind, before: was.evaluated(), after: h.state.evaluated()}, was.node, dropped)
 }
 
-// evaluateTransition has the kernel follow a transition from a state with some addresses of the node, and judges every
-// packet after each step.
+// evaluateTransition has the kernel follow a transition from a state with some addresses of the node, and evaluates
+// every packet after each step.
 func (h *history) evaluateTransition(tr transition, node []netip.Addr, dropped func(why string)) {
 	h.evaluateSteps(tr, node, false, func(p refmodel.Packet, by string) {
 		why := tr.mayDrop(p)
@@ -169,8 +169,8 @@ func identity(w refmodel.State, a netip.Addr) string {
 	return ""
 }
 
-// changesTiers reports whether the Admin policies that choose the pod of an address change, and so does what judges it
-// after them. If none did, or none will, the edit of a policy is no reason to drop.
+// changesTiers reports whether the Admin policies that select the pod of an address change, and the rules that evaluate
+// it after them too. If it had none before, or has none after, the edit of a policy is no reason to drop.
 func (tr transition) changesTiers(a netip.Addr) bool {
 	before, after := tr.before.Selected(a, v1alpha2.AdminTier), tr.after.Selected(a, v1alpha2.AdminTier)
 	if strings.HasPrefix(tr.kind, "cluster policy") && (before == "" || after == "") {
@@ -252,8 +252,8 @@ func TestS93_AnAddressMovesBetweenRules(t *testing.T) {
 	}
 }
 
-// TestS62_APolicyChangesItsTier from Baseline to Admin and back, beside NetworkPolicies and other policies of the
-// Baseline tier or without: what both versions allow passes at any moment.
+// TestS62_APolicyChangesItsTier from Baseline to Admin and back, with or without NetworkPolicies and other policies of
+// the Baseline tier: what both versions allow passes at any moment.
 func TestS62_APolicyChangesItsTier(t *testing.T) {
 	for _, others := range []string{"", "isolated", "baseline", "isolated, baseline"} {
 		t.Run("others_"+others, func(t *testing.T) {

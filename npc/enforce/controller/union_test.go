@@ -37,7 +37,7 @@ func TestManyPeersWithManyPorts(t *testing.T) {
 		w.Namespace("b", "team=b")
 		w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
 		w.Pod("a/client", "10.32.1.3,fd32:1::3", "app=client")
-		w.Pod("a/stranger", "10.32.1.4,fd32:1::4", "app=stranger")
+		w.Pod("a/unknown", "10.32.1.4,fd32:1::4", "app=unknown")
 		w.SetPod("b/other", "10.32.2.9,fd32:2::9", []string{"app=other"}, func(p *npc.Pod) {
 			p.Node, p.Ports = "node2", []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}
 		})
@@ -63,19 +63,19 @@ func TestManyPeersWithManyPorts(t *testing.T) {
 			a/client > a/web tcp:2 = no
 			a/client > a/web udp:1 = no
 			b/other > a/web tcp:1 = yes
-			a/stranger > a/web tcp:1 = no
+			a/unknown > a/web tcp:1 = no
 			198.51.100.7 > 10.32.1.2 tcp:1 = yes
 			198.51.100.9 > 10.32.1.2 tcp:1 = no
 			2001:db8::7 > fd32:1::2 tcp:1 = yes
 			2001:db9::7 > fd32:1::2 tcp:1 = no
 			a/web > a/client tcp:3 = yes
-			a/web > a/stranger tcp:3 = no
+			a/web > a/unknown tcp:3 = no
 			a/web > b/other tcp:8080 = yes
 			a/web > a/named tcp:8080 = no
 			a/web > 198.51.100.7 tcp:8080 = no`)
-		w.Relabel("a/stranger", "app=stranger", "number=n7")
+		w.Relabel("a/unknown", "app=unknown", "number=n7")
 		w.Again(false)
-		w.Expect("a/stranger > a/web tcp:1 = yes\n a/web > a/stranger tcp:3 = yes")
+		w.Expect("a/unknown > a/web tcp:1 = yes\n a/web > a/unknown tcp:3 = yes")
 		w.Namespace("b", "team=c")
 		w.Again(false)
 		w.Expect("b/other > a/web tcp:1 = no\n a/web > b/other tcp:8080 = no")
@@ -89,7 +89,7 @@ func TestManyPeersWithManyPorts(t *testing.T) {
 	})
 }
 
-// TestTheLargestPolicies: what is too large allows nothing and harms nobody; what is not goes into the kernel.
+// TestTheLargestPolicies: a policy that is too large allows nothing and harms no others; the rest goes into the kernel.
 func TestTheLargestPolicies(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, start starter) {
 		w := start(t)

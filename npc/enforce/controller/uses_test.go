@@ -79,7 +79,7 @@ func TestUses(t *testing.T) {
 		-LAYOUT-1: which layout of sets and chains this is
 		-REPLIES: what opens no connection, ingress`, trimAll(got))
 	if about := w.Model.ChainUse("KUBE-FORWARD"); about != "" {
-		t.Errorf("somebody else's chain is for %s", about)
+		t.Errorf("a foreign chain is for %s", about)
 	}
 }
 
@@ -113,11 +113,11 @@ func TestAddressesOfPods(t *testing.T) {
 		t.Errorf("out of the range: %q", got)
 	}
 	if mode := w.Model.FailClosedMode(); mode != enforce.FailClosedAuto {
-		t.Errorf("the gate's mode is %s", mode)
+		t.Errorf("the fail-closed mode is %s", mode)
 	}
 }
 
-// TestRejectedReports shows that it is told why packets that are dropped are not reported.
+// TestRejectedReports shows that the reason is reported why dropped packets are not reported.
 func TestRejectedReports(t *testing.T) {
 	w := newHarness(t)
 	w.Pod("a/web", "10.32.1.2")

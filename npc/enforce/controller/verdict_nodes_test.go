@@ -20,7 +20,8 @@ func (w *harness) clusterPolicy(t *testing.T, name, spec string) {
 	w.Model.SetClusterPolicy(o)
 }
 
-// TestVerdictsOfPeersByNodes checks whom nodes name, as nodes are relabelled, get other addresses and go.
+// TestVerdictsOfPeersByNodes checks the peers that nodes select, as nodes are relabelled, get other addresses and are
+// deleted.
 func TestVerdictsOfPeersByNodes(t *testing.T) {
 	outside := func(w *harness, i int) npc.Node {
 		return npc.Node{Name: "far", UID: "far", Labels: map[string]string{"zone": "x"}, Addrs: w.Addrs["outside"][i : i+1]}

@@ -2,10 +2,10 @@ package controller_test
 
 import "testing"
 
-// TestVerdictsOfPeers checks whom from and to name, as the labels of pods and namespaces change.
+// TestVerdictsOfPeers checks the peers that from and to select, as the labels of pods and namespaces change.
 func TestVerdictsOfPeers(t *testing.T) {
 	verdicts(t, []verdictCase{
-		{"S12_peers_that_match_nobody", func(w *harness) {
+		{"S12_peers_that_match_no_pod", func(w *harness) {
 			w.Policy("a/web", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{}], ports: [{port: 1}]},
 				{from: [{podSelector: {matchLabels: {app: none}}}], ports: [{port: 2}]}]}`)
 			w.Sync()

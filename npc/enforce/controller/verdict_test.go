@@ -9,8 +9,8 @@ type verdictCase struct {
 	do   func(w *harness)
 }
 
-// verdicts runs each case on paper and on real kernels. The cases state what they expect in the grammar of
-// world.expect.
+// verdicts runs each case on kernels in memory and on real kernels. The cases state what they expect in the grammar of
+// harness.expect.
 func verdicts(t *testing.T, cases []verdictCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func verdicts(t *testing.T, cases []verdictCase) {
 	}
 }
 
-// TestVerdictsOfIsolation checks which pods a policy isolates, in which direction, and what an empty list means.
+// TestVerdictsOfIsolation checks the pods and directions that a policy isolates, and the meaning of an empty list.
 func TestVerdictsOfIsolation(t *testing.T) {
 	verdicts(t, []verdictCase{
 		{"S1_no_policy", func(w *harness) {
@@ -57,7 +57,7 @@ func TestVerdictsOfIsolation(t *testing.T) {
 			w.Sync()
 			w.Expect("outside > a/web tcp:80 = yes\n a/web > outside tcp:80 = yes")
 		}},
-		{"S7_S10_allow_all_beside_deny_all", func(w *harness) {
+		{"S7_S10_allow_all_and_deny_all", func(w *harness) {
 			w.Policy("a/deny", `{podSelector: {}}`)
 			w.Policy("a/allow", `{podSelector: {}, ingress: [{}]}`)
 			w.Sync()

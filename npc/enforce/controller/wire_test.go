@@ -11,7 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/observe/kernel/simulate"
 )
 
-// TestWire tells what packets get that do not just open a connection.
+// TestWire shows the verdicts on packets that do more than open a connection.
 func TestWire(t *testing.T) {
 	const (
 		closed = `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`
@@ -61,7 +61,7 @@ func TestWire(t *testing.T) {
 			configure: func(c *enforce.Config) { c.TCPLiberal = true }},
 		{name: "S52_a_pod_to_itself_through_its_service", from: web, to: web, change: func(p *simulate.Packet) { p.DNAT = true }, accepted: true},
 		{name: "S52_to_another_pod_through_a_service", from: client, to: web, change: func(p *simulate.Packet) { p.DNAT = true }},
-		{name: "S52_from_somebody_who_claims_to_be_it", from: web, to: web},
+		{name: "S52_from_a_source_that_claims_to_be_it", from: web, to: web},
 		{name: "S54_router_solicitation", from: client, to: web, change: icmp6(133, 255), only6: true, accepted: true},
 		{name: "S54_router_advertisement_by_an_uplink", from: client, to: web, change: arriving(134, "eth1"), only6: true, accepted: true},
 		{name: "S54_router_advertisement_by_the_bridges_port_to_other_nodes", from: client, to: web, change: arriving(134, peer), only6: true,
@@ -86,7 +86,7 @@ func TestWire(t *testing.T) {
 			change: func(p *simulate.Packet) { p.Broadcast, p.State = true, "INVALID" }},
 		{name: "S71_broadcast_without_multicast", from: client, to: "everybody", change: broadcast(40000, 7), only4: true,
 			configure: func(c *enforce.Config) { c.AllowMcast = false }},
-		{name: "S71_broadcast_with_an_open_gate", from: client, to: "everybody", change: broadcast(40000, 7), only4: true,
+		{name: "S71_broadcast_with_an_open_filter", from: client, to: "everybody", change: broadcast(40000, 7), only4: true,
 			configure: func(c *enforce.Config) { c.FailClosed = enforce.FailClosedNever }},
 		{name: "S71_broadcast_DHCP_asks", from: "none", to: "everybody", change: broadcast(68, 67), only4: true, accepted: true},
 		{name: "S71_broadcast_DHCP_answers", from: client, to: "everybody", change: broadcast(67, 68), only4: true, accepted: true},

@@ -9,8 +9,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// AddBase makes the chains desired that every node has. It returns those in which the dispatch to the rules of isolated
-// pods begins.
+// AddBase makes the chains desired that every node has. It returns the chains that dispatch to the rules of isolated
+// pods.
 func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 	put := func(name, about string, tail ...iptables.Rule) *Chain {
 		c := cs.want(name)
@@ -23,7 +23,8 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 			cs.jumps = []*jump.Jump{jump.New(naming.HookChain, naming.ForwardChain, b.Through()),
 				jump.New(naming.NodeHookChain, naming.EgressChain, b.ToNode(cs.family.ip))}
 			if b.TerminateMark != 0 {
-				cs.jumps = append(cs.jumps, jump.New(naming.NodeHookChain, naming.TerminateChain, b.TerminateMark.ToNode()))
+				cs.jumps = append(cs.jumps,
+					jump.New(naming.NodeHookChain, naming.TerminateChain, b.TerminateMark.ToNode()))
 				for _, r := range b.TerminateMark.FromNode() {
 					cs.jumps = append(cs.jumps, jump.New(naming.NodeOutHookChain, naming.TerminateChain, r))
 				}
@@ -45,18 +46,21 @@ func (cs *Chains) AddBase(b *rules.Base) (roots [2]*Chain) {
 		if b.RepliesApart() {
 			put(naming.RepliesChain(d), "what opens no connection, "+d.String(), b.Replies(cs.family.ip, d)...)
 		}
-		roots[d] = put(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(), b.Isolated(cs.family.ip, d)...)
+		roots[d] = put(naming.IsolatedChain(d), "the way to the rules of isolated pods, "+d.String(),
+			b.Isolated(cs.family.ip, d)...)
 		roots[d].lazy = true
-		drop := put(naming.DropChain(d), "report and drop, "+d.String(), iptables.Rule{Target: "-j DROP", Comment: "blocked"})
+		drop := put(naming.DropChain(d), "report and drop, "+d.String(),
+			iptables.Rule{Target: "-j DROP", Comment: "blocked"})
 		drop.ordered = true
 		for _, r := range b.Reports(d) {
-			drop.rules[r.Match] = &rule{match: r.Match, target: r.Target, about: r.Comment, order: r.Order, reports: true}
+			drop.rules[r.Match] = &rule{match: r.Match, target: r.Target, about: r.Comment, order: r.Order,
+				reports: true}
 		}
 	}
 	return roots
 }
 
-// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge or lead to tiers, and has
+// SetBase replaces the rules of the base's chains that name the uplinks of the pods' bridge or jump to tiers, and has
 // packets to the node itself evaluated if they are to be.
 func (cs *Chains) SetBase(b *rules.Base) {
 	for _, j := range cs.jumps {
@@ -73,7 +77,8 @@ func (cs *Chains) SetBase(b *rules.Base) {
 // AddLists makes a chain desired that leads to the lists of policies of a tier.
 func (cs *Chains) AddLists(t policy.Tier, b *rules.Base, d npc.Direction) *Chain {
 	c := cs.want(naming.TierChain(t.String(), d))
-	c.about, c.fixed, c.lazy, c.tail = t.String()+" policies of local pods, "+d.String(), true, true, []iptables.Rule{b.EndOfLists(t, d)}
+	c.about, c.fixed, c.lazy, c.tail = t.String()+" policies of local pods, "+d.String(), true, true,
+		[]iptables.Rule{b.EndOfLists(t, d)}
 	c.touch()
 	return c
 }
@@ -96,6 +101,7 @@ func (cs *Chains) AddDispatch(name, about string, b *rules.Base, d npc.Direction
 func (cs *Chains) AddShard(name, namespace, about string, b *rules.Base, d npc.Direction) *Chain {
 	c := cs.want(name)
 	c.about, c.target, c.namespace = about, b.AllowTarget(d), namespace
-	c.tail = []iptables.Rule{{Target: "-g " + naming.DropChain(d), Comment: iptables.Comment(namespace + ": nothing allows it")}}
+	c.tail = []iptables.Rule{{Target: "-g " + naming.DropChain(d),
+		Comment: iptables.Comment(namespace + ": nothing allows it")}}
 	return c
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// Chain is an iptables chain as it is desired, beside what is known of the kernel's.
+// Chain is a desired iptables chain, together with what is known of the kernel's.
 type Chain struct {
 	name   string
 	chains *Chains
@@ -32,12 +32,12 @@ type Chain struct {
 	// loaded is set if the kernel's rules were found, and it is not known what they were there for.
 	loaded bool
 	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since the chain
-	// was last written. A rule that somebody else changes may keep its id.
+	// was last written. A rule that another program changes may keep its id.
 	have, printed []string
 	// found are the texts of the rules that were found at the start, until they have been looked at.
 	found []string
-	// held are those of them that stay because input is missing; stays is set if the chain does, as long as nobody
-	// wants it.
+	// held are those of them that stay because input is missing; stays is set if the chain itself stays while it is not
+	// wanted.
 	held  []iptables.Rule
 	stays bool
 	// ledTo is set if a rule that stays leads to the chain.
@@ -174,13 +174,14 @@ func (c *Chain) desiredTail() []iptables.Rule {
 	return tail
 }
 
-// stillHeld returns the rules that stay beside those that are desired.
+// stillHeld returns the rules that stay in addition to the desired ones.
 func (c *Chain) stillHeld(w iptables.Chain) []iptables.Rule {
 	if len(c.held) == 0 {
 		return nil
 	}
 	wanted := w.IDs()
-	return slices.DeleteFunc(slices.Clone(c.held), func(r iptables.Rule) bool { return slices.Contains(wanted, r.ID()) })
+	return slices.DeleteFunc(slices.Clone(c.held),
+		func(r iptables.Rule) bool { return slices.Contains(wanted, r.ID()) })
 }
 
 // accountFor ends keeping a rule that was found: a policy that was read asks for it. Rules of the dispatch are kept,
@@ -192,11 +193,11 @@ func (c *Chain) accountFor(r *rule) {
 	}
 }
 
-// keeps reports whether the chain stays although nobody wants it.
+// keeps reports whether the chain stays although it is not wanted.
 func (c *Chain) keeps() bool { return c.stays || c.ledTo || len(c.held) > 0 }
 
-// diff compares the desired chain with the kernel's rules. What was read from the kernel, which somebody may have
-// changed or refused to change, is not edited but rewritten.
+// diff compares the desired chain with the kernel's rules. A chain that was read from the kernel is not edited but
+// rewritten: another program may have changed it, or kept it from being changed.
 func (c *Chain) diff(w iptables.Chain, editing iptables.Editing) iptables.ChainChange {
 	switch {
 	case !c.exists:
@@ -246,7 +247,7 @@ type Chains struct {
 	byName map[string]*Chain
 	// marked are the chains that the next plan looks at -> the count of changes when they were marked last.
 	marked map[*Chain]uint64
-	// jumps lead to the chains; there are none if the CNI has them.
+	// jumps jump to the chains; there are none if the CNI plugin has them.
 	jumps []*jump.Jump
 	// foundLayout is the layout of what was last loaded; empty if there was nothing.
 	foundLayout string

@@ -45,7 +45,7 @@ func (p *planner) enter(s *Set, add []ipset.Entry) (before, after []ipset.Entry)
 	return p.moves.Enter(s.target.chain, s.target.direction, s.target.chain.unready(), add)
 }
 
-// leave records that some members leave the chain that a set leads to, and returns the step in which they do.
+// leave records that some members leave the chain that a set dispatches to, and returns the step that removes them.
 func (p *planner) leave(s *Set, some bool) *[]ipset.Op {
 	if s.target == nil && s.stage == nil {
 		return &p.tx.DeleteAndDestroy
@@ -85,8 +85,9 @@ func (p *planner) orderTiers() (plan order.Plan[*Set], ordered bool) {
 
 // planTiers plans what orderTiers took out of the changes; the rest is planned.
 func (p *planner) planTiers(plan order.Plan[*Set]) {
-	for to, ops := range map[*[]ipset.Op][]order.Op[*Set]{&p.tx.Close: plan.Close, &p.tx.AddAfterRestore: plan.Enter, &p.tx.DeleteDispatch: plan.Leave,
-		&p.tx.Open: plan.Open} {
+	for to, ops := range map[*[]ipset.Op][]order.Op[*Set]{&p.tx.Close: plan.Close, &p.tx.AddAfterRestore: plan.Enter,
+		&p.tx.DeleteDispatch: plan.Leave,
+		&p.tx.Open:           plan.Open} {
 		for _, op := range ops {
 			*to = appendMembers(*to, op.Kind, op.Of, op.Entries)
 		}
@@ -94,7 +95,7 @@ func (p *planner) planTiers(plan order.Plan[*Set]) {
 	p.leading = len(plan.Enter)+len(plan.Leave) > 0
 }
 
-// held returns what the order of changes depends on beside them.
+// held returns what else the order of changes depends on.
 func (ss *Sets) held() (k order.Kernel[*Set]) {
 	for _, s := range ss.byName {
 		if s.exists && (s.order.Evaluation == order.Tail || s.order.Evaluation == order.BaselineList) {

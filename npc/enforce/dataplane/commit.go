@@ -15,7 +15,7 @@ type Result struct {
 	// Written are the rules that were written.
 	Written []iptables.Update
 	// AllWritten is set if these are all rules. Otherwise nothing was done that needs them: of the steps after them,
-	// members were deleted from sets that lead nowhere, and nothing else.
+	// only members of sets that dispatch nowhere were deleted.
 	AllWritten bool
 	// RejectedSets are the sets that the kernel does not take, by name, and RejectedRules such rules, by id -> why.
 	RejectedSets, RejectedRules map[string]string

@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 )
 
-// TestPlanChangesNothing: a transaction that nobody carries out is planned again, word for word.
+// TestPlanChangesNothing: a transaction that is not executed is planned again, word for word.
 func TestPlanChangesNothing(t *testing.T) {
 	n := newNode(t)
 	for what, change := range map[string]func(){

@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 )
 
-// TestARuleThatKeepsItsIDIsNotTakenForOurs: somebody lets a rule of ours return.
+// TestARuleThatKeepsItsIDIsNotTakenForOurs: another process changes a rule of ours to return.
 func TestARuleThatKeepsItsIDIsNotTakenForOurs(t *testing.T) {
 	n := newNode(t)
 	n.carryOut()
@@ -129,7 +129,7 @@ func TestWhatIsMetIsCounted(t *testing.T) {
 	}
 }
 
-// TestWithoutAHook: where the CNI leads packets to the chains, FORWARD is nobody's trouble.
+// TestWithoutAHook: where the CNI plugin jumps to the chains, FORWARD is not checked.
 func TestWithoutAHook(t *testing.T) {
 	n := dataplane.NewTables()[npc.IPv4]
 	n.Chains.AddBase(&rules.Base{PodInterface: "weave", AllowAction: "ACCEPT"})

@@ -15,8 +15,8 @@ import (
 
 // Pod is a pod as the entries of sets name it.
 type Pod struct {
-	// Comment is the comment of the pod's entries, and LocalComment that of its entries in the set of the local pods,
-	// which tells pods of one name apart.
+	// Comment is the comment of the pod's entries. LocalComment is that of its entries in the set of the local pods,
+	// which distinguishes pods of one name.
 	Comment, LocalComment string
 	// Local is set for a pod of this node.
 	Local bool
@@ -26,8 +26,8 @@ type Pod struct {
 type Owners func(netip.Addr) (p Pod, ok bool)
 
 // hold is what a family's kernel held when the first plan was made while input was missing, and no object that has been
-// read accounts for. It stays until nothing is missing. What an object accounts for once is the object's from then on.
-// Sets and chains hold what of them stays; here is what else it takes to know what may change beside it.
+// read accounts for. It stays until nothing is missing. Once an object accounts for something, that belongs to the
+// object. Sets and chains hold what of them stays; hold has the rest that is needed to know what may change.
 type hold struct {
 	sets   *Sets
 	chains *Chains
@@ -38,16 +38,18 @@ type hold struct {
 	// isolated are the local pods' addresses that no default-allow set had: such a set -> its entries that are not
 	// added.
 	isolated map[*Set]map[ipset.Entry]bool
-	// dispatch are the sets by which the kernel's rules lead packets to the rules of a shard, or of a list of a tier.
+	// dispatch are the sets that dispatch packets to the rules of a shard, or of a list of a tier, in the kernel's
+	// rules.
 	dispatch map[found.Stage][]*Set
 }
 
 // newHold keeps what the kernel holds now and no object accounts for.
 func newHold(sets *Sets, chains *Chains, owner Owners, free []*Set) *hold {
-	h := &hold{sets: sets, chains: chains, owner: owner, free: free, isolated: map[*Set]map[ipset.Entry]bool{}, dispatch: map[found.Stage][]*Set{}}
+	h := &hold{sets: sets, chains: chains, owner: owner, free: free, isolated: map[*Set]map[ipset.Entry]bool{},
+		dispatch: map[found.Stage][]*Set{}}
 	sets.needed = map[string]bool{}
 	for name := range found.InForce(chains.texts(), sets.foundEmpty) {
-		if c := chains.byName[name]; c != nil { // and not one that a rule names that somebody has broken
+		if c := chains.byName[name]; c != nil { // and not one that only a rule damaged by another program names
 			h.keepRules(c)
 		}
 	}
@@ -88,8 +90,8 @@ func (h *hold) keepList(c *Chain, is found.Chain) {
 	}
 }
 
-// keepRules finds the rules of a chain in force that stay: those that lead some pod to a shard, and those that allow.
-// Others are no policy's now.
+// keepRules finds the rules of a chain in force that stay: those that dispatch a pod to a shard, and those that allow.
+// Others belong to no policy now.
 func (h *hold) keepRules(c *Chain) {
 	is := found.ChainOf(c.name)
 	if is.List {
@@ -132,7 +134,7 @@ func (ss *Sets) foundEmpty(name string) bool {
 	return s != nil && s.exists && s.mismatch() == "" && s.members.Count() == 0
 }
 
-// keepMembers finds what of a set stays: everything of one that nobody wants, and what no object accounts for.
+// keepMembers finds what of a set stays: everything if the set is not wanted, and what no object accounts for.
 func (h *hold) keepMembers(s *Set) {
 	if !s.exists || s.mismatch() != "" {
 		return
@@ -204,8 +206,8 @@ func (h *hold) isolates(a netip.Addr) (is [len(npc.Directions)]bool) {
 	return is
 }
 
-// bars reports whether an entry that is wanted is not added all the same: it would free a pod that was isolated, or
-// lead it away from the rules that it has.
+// bars reports whether a wanted entry must not be added yet: it would open a pod that was isolated, or dispatch it away
+// from the rules that it has.
 func (h *hold) bars(s *Set, e ipset.Entry) bool {
 	switch {
 	case h == nil:
@@ -226,7 +228,7 @@ func (h *hold) bars(s *Set, e ipset.Entry) bool {
 // FoundLists reports whether the kernel had lists of tiers when it was read first.
 func (cs *Chains) FoundLists() bool { return cs.foundLists }
 
-// HeldLists returns what the rules judge that stay because input is missing.
+// HeldLists returns what the rules evaluate that stay because input is missing.
 func (t *Table) HeldLists() (held rules.ActiveTiers) {
 	for _, tier := range policy.Tiers {
 		for _, d := range npc.Directions {

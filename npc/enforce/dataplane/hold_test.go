@@ -38,8 +38,8 @@ func heldNode(t *testing.T, known pods) *node {
 
 var bothPods = pods{web: {Comment: "shop/web", LocalComment: "id shop/web", Local: true}, client: {Comment: "shop/client"}}
 
-// TestHoldKeepsWhatNobodyAccountsFor until what asks for it is read, or nothing is missing.
-func TestHoldKeepsWhatNobodyAccountsFor(t *testing.T) {
+// TestHoldKeepsWhatNoObjectAccountsFor until what asks for it is read, or nothing is missing.
+func TestHoldKeepsWhatNoObjectAccountsFor(t *testing.T) {
 	kept := []string{"+" + fromPeers, "+-g " + shopChain}
 	kernel := func(n *node) string { return n.kernel.Chains[shopChain][0] + n.kernel.Chains[naming.IngressChain][0] }
 
@@ -58,7 +58,7 @@ func TestHoldKeepsWhatNobodyAccountsFor(t *testing.T) {
 		n.carryOut()
 		n.collectGarbage()
 		if n.kernel.Sets[shopPods] != nil || n.kernel.Sets[peersName] != nil || n.kernel.Chains[shopChain] != nil {
-			t.Error("what nobody asks for is left")
+			t.Error("what is not wanted is left")
 		}
 		n.reconciled()
 	})
@@ -110,7 +110,7 @@ func TestHoldKeepsWhatNobodyAccountsFor(t *testing.T) {
 		n.Reassign(ipset.Addr(client), true)
 		n.expect(n.Plan(dataplane.Options{}).String(), "+del weave-local-pods 10.32.1.3")
 	})
-	t.Run("a_pod_is_isolated_anew", func(t *testing.T) {
+	t.Run("a_pod_is_isolated_again", func(t *testing.T) {
 		former := bareNode(t, newNode(t).kernel)
 		former.free[npc.Egress].Add(ipset.Addr(web), ipset.Attr{Comment: "shop/web"})
 		former.carryOut()

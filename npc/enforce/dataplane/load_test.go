@@ -98,7 +98,7 @@ func TestAnotherLayoutIsRewritten(t *testing.T) {
 	}
 }
 
-// TestWhatIsLoadedAgain: sets and chains that somebody removed, or added, while they are desired or no more.
+// TestWhatIsLoadedAgain: sets and chains that another process removed, or added, while they are desired or no more.
 func TestWhatIsLoadedAgain(t *testing.T) {
 	n := newNode(t)
 	n.carryOut()

@@ -60,7 +60,7 @@ func (n renamer) resolve(back bool) (inTheWay []string) {
 	return inTheWay
 }
 
-// rename gives a set another name in the kernel, where it is made anew. What has the former name is not wanted any
+// rename gives a set another name in the kernel, where it is made again. The set of the former name is not wanted any
 // more.
 func (n renamer) rename(s *Set, name string) {
 	sets, aliases := n.sets.byName, n.sets.family.aliases

@@ -9,7 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// foreignSet is a set that somebody else made by the name of the peers.
+// foreignSet is a set of another program with the name of the peers.
 func foreignSet(references uint32) ipset.Listing {
 	return ipset.Listing{Header: ipset.Header{Set: ipset.Set{Name: peersName, Type: ipset.HashNet, Family: ipset.IPv4}, References: references}}
 }
@@ -53,7 +53,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 		if !n.Garbage() {
 			t.Error("there is nothing to do later")
 		}
-		// The wrong one is gone, as far as the kernel tells.
+		// The kernel reports that the wrong one is gone.
 		n.ResolveNames(true)
 		for range 2 {
 			tx = n.Plan(dataplane.Options{CollectGarbage: true})

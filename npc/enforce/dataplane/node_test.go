@@ -24,13 +24,13 @@ var (
 	fromPeers = naming.Match(peersName, "src")
 )
 
-// node is a table with a kernel on paper: a pod, web, whose policy p allows what comes from a set of peers.
+// node is a table with a kernel in memory: a pod, web, whose policy p allows what comes from a set of peers.
 type node struct {
 	*testing.T
 	*dataplane.Table
 	kernel       *paper.Kernel
 	peers, shard *dataplane.Set
-	// free are the default-allow sets, and gates those of unknown addresses.
+	// free are the default-allow sets, and failClosedSets those of unknown addresses.
 	free, failClosedSets []*dataplane.Set
 	rules                *dataplane.Chain
 	root                 *dataplane.Chain
@@ -135,7 +135,7 @@ func (n *node) reconciled() {
 	}
 }
 
-// without returns a transaction's rules without those that a function chooses, as the kernel takes them if it rejects
+// without returns a transaction's rules without those that a function selects, as the kernel has them if it rejects
 // these.
 func without(tx dataplane.Transaction, rejected func(iptables.Rule) bool) (u iptables.Update, ids map[string]string) {
 	ids = map[string]string{}

@@ -76,8 +76,8 @@ func (cs *Chains) load(seen iptables.Seen) {
 }
 
 // readUses finds out, once sets and chains have been read, what the rules that were found do with the members of the
-// sets: which sets they ask, and where those lead that nobody wants. A transaction that was interrupted leaves sets
-// that no rule asks yet.
+// sets: which sets they ask for, and where the sets that are not wanted dispatch to. An interrupted transaction leaves
+// sets that no rule asks for yet.
 func (ss *Sets) readUses(cs *Chains) {
 	if !ss.loaded || !cs.read || cs.textless {
 		return
@@ -119,7 +119,7 @@ func (cs *Chains) ForeignLayout() string {
 	return ""
 }
 
-// DropTexts gives up the texts of rules that were found, which nobody will look at.
+// DropTexts releases the texts of rules that were found, once they are not needed any more.
 func (cs *Chains) DropTexts() {
 	if !cs.textless {
 		cs.textless = true
@@ -133,8 +133,8 @@ func (cs *Chains) dropTexts() {
 	}
 }
 
-// Drift returns in words how the kernel's sets differ from what the transactions left, judged by headers: a set that is
-// missing or has another number of members.
+// Drift describes how the kernel's sets differ from what the transactions left, by the headers: a set that is missing
+// or has another number of members.
 func (ss *Sets) Drift(headers []ipset.Header) []string {
 	there := make(map[string]*ipset.Header, len(headers))
 	for i := range headers {
@@ -151,14 +151,15 @@ func (ss *Sets) Drift(headers []ipset.Header) []string {
 		case h.Mismatch(s.Set) != "":
 			drift = append(drift, s.describeMismatch(h.Mismatch(s.Set)))
 		case int(h.Elements) != s.members.Count():
-			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d", name, s.about, h.Elements, s.members.Count()))
+			drift = append(drift, fmt.Sprintf("set %s (%s) has %d members, not %d",
+				name, s.about, h.Elements, s.members.Count()))
 		}
 	}
 	slices.Sort(drift)
 	return drift
 }
 
-// MemberDrift returns the same, judged by the members.
+// MemberDrift describes the same by the members.
 func (ss *Sets) MemberDrift(listings []ipset.Listing) []string {
 	headers := make([]ipset.Header, 0, len(listings))
 	for _, l := range listings {

@@ -25,7 +25,7 @@ const (
 	NothingKnown
 )
 
-// Options are what a plan depends on beside the table.
+// Options are what a plan depends on besides the table.
 type Options struct {
 	Known Known
 	// CollectGarbage removes what does no harm and costs time to remove: chains and sets without a use, and the
@@ -35,7 +35,7 @@ type Options struct {
 	NoPolicies bool
 	// Mismatched is what ResolveNames found in the way, which the transaction names first.
 	Mismatched []string
-	// Editing tells which chains whose rules have an order are edited in place.
+	// Editing decides which chains of ordered rules are edited in place.
 	Editing iptables.Editing
 }
 
@@ -51,8 +51,8 @@ type planner struct {
 	tx        *Transaction
 	// moves are the members that are moved from one chain to another.
 	moves moves.Moves[*Chain]
-	// leading is set if local pods leave what judges them only after the rules are written, so that what leads there
-	// stays until then.
+	// leading is set if local pods leave the rules that evaluate them only after the rules are written, so that the
+	// jumps there stay until then.
 	leading bool
 	// changes are what is to be done to the sets that were marked.
 	changes []*memberChange
@@ -321,7 +321,7 @@ func (p *planner) postpones(c *Chain) bool { return p.postponed[c.namespace] }
 func (p *planner) planChain(c *Chain, garbage bool) {
 	w := c.desired()
 	if p.postpones(c) {
-		if !c.exists { // others lead to it
+		if !c.exists { // other chains jump to it
 			w.Rules = nil
 			p.tx.Write(c.namespace, w, iptables.ChainChange{Replace: true})
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/paper"
 )
 
-// TestPlanStart takes nothing away: it makes the base on a new node, and closes the gates where chains stand.
+// TestPlanStart takes nothing away: it makes the base on a new node, and closes the fail-closed filters where chains
+// stand.
 func TestPlanStart(t *testing.T) {
 	everything := ipset.Net(netip.MustParsePrefix("10.32.1.0/24"))
 	closed := func(n *node) {

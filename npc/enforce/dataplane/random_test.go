@@ -24,7 +24,7 @@ type space struct {
 	owner             *dataplane.Owner
 }
 
-// history is what becomes of a node at random.
+// history is a random history of a node.
 type history struct {
 	*node
 	*rand.Rand

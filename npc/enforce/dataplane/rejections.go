@@ -68,7 +68,7 @@ func (x *rejections) rejectRules(reasons map[string]string) (others []string) {
 	return others
 }
 
-// rejectAll leaves out all rules that only policies ask for of which too many are rejected.
+// rejectAll leaves out all rules of policies that have too many rejected rules.
 func (x *rejections) rejectAll(counts map[*Owner]int) {
 	maps.DeleteFunc(counts, func(_ *Owner, n int) bool { return n <= maxRejected })
 	if len(counts) == 0 {

@@ -35,8 +35,8 @@ type Rule struct {
 	Order int
 	// Owners are the policies that the rule is of -> its number there, from 1; nil for a rule of the dispatch.
 	Owners map[*Owner]int
-	// Closed is the target of what takes the rule's place if the kernel rejects it; empty if it is left out.
-	// ClosedMatch says for which packets.
+	// Closed is the target of the rule that replaces this one if the kernel rejects it; empty if it is left out.
+	// ClosedMatch is the match of that rule.
 	Closed, ClosedMatch string
 }
 
@@ -73,10 +73,12 @@ func (r *rule) comment() string {
 }
 
 func newRule(match string, r Rule) *rule {
-	return &rule{match: match, target: r.Target, about: r.About, order: r.Order, owners: r.Owners, closed: r.Closed, closedMatch: r.ClosedMatch}
+	return &rule{match: match, target: r.Target, about: r.About, order: r.Order, owners: r.Owners, closed: r.Closed,
+		closedMatch: r.ClosedMatch}
 }
 
 // same reports whether a rule is as it is to be.
 func (r *rule) same(want Rule) bool {
-	return r.target == want.Target && r.order == want.Order && (want.Owners == nil || maps.Equal(r.owners, want.Owners) && r.about == want.About)
+	return r.target == want.Target && r.order == want.Order &&
+		(want.Owners == nil || maps.Equal(r.owners, want.Owners) && r.about == want.About)
 }

@@ -18,11 +18,12 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Set is an ipset as it is desired, beside what is known of the kernel's.
+// Set is a desired ipset, together with what is known of the kernel's.
 type Set struct {
 	ipset.Set // by the name that it has in the kernel
 	sets      *Sets
-	// key is the name that rules are made with. It is the kernel's too, unless somebody else's set is in the way.
+	// key is the name that rules are rendered with. It is also the name in the kernel, unless a foreign set has that
+	// name.
 	key string
 	// found is the set by that name that the kernel has, if it has one.
 	found ipset.Header
@@ -34,10 +35,10 @@ type Set struct {
 	wanted, exists bool
 	// target is where packets of members are sent; nil if nowhere.
 	target *target
-	// stage is where rules that were found ask for members that they send on, if nobody wants the set; nil if none do.
+	// stage is where rules that were found dispatch members of the set, if the set is not wanted; nil if none do.
 	stage *found.Stage
-	// order is what the order of changes depends on, as far as it is known; asked is set once rules in the kernel may
-	// ask for members.
+	// order is what the order of changes depends on, if known; asked is set once rules in the kernel may ask for
+	// members.
 	order order.Set
 	asked bool
 	// foreignLayout is the layout of the chains that were found with the set, if it is another version's.
@@ -48,8 +49,8 @@ type Set struct {
 	// destroys it.
 	destroyNext bool
 	members     members.Members
-	// kept are the members that stay because input is missing; stays is set if the set does, as long as nobody wants
-	// it.
+	// kept are the members that stay because input is missing; stays is set if the set itself stays while it is not
+	// wanted.
 	kept  map[ipset.Entry]bool
 	stays bool
 }
@@ -99,14 +100,14 @@ func (s *Set) States() iter.Seq2[ipset.Entry, members.State] { return s.members.
 // Differences yields the entries that differ between what is desired and the kernel.
 func (s *Set) Differences() iter.Seq2[ipset.Entry, members.State] { return s.members.Differences() }
 
-// Dispatch records that packets of members are sent to a chain, at a height above the rules that they lead to (0 for
-// those rules).
+// Dispatch records that packets of members are sent to a chain, at a height above the rules that they are dispatched to
+// (0 for those rules).
 func (s *Set) Dispatch(to *Chain, d npc.Direction, height int) {
 	s.target = &target{chain: to, direction: d, height: height}
 	s.order.Evaluation, s.order.Direction = order.Tail, d
 }
 
-// SetRole replaces what becomes of packets of members.
+// SetRole replaces the set's role.
 func (s *Set) SetRole(r order.Role) { s.order.Role = r }
 
 // DispatchToTier records that packets of members are sent to a chain with policies of a tier, at a height above their
@@ -166,7 +167,7 @@ func (s *Set) keepMembers() {
 	}
 }
 
-// keeps reports whether the set stays although nobody wants it.
+// keeps reports whether the set stays although it is not wanted.
 func (s *Set) keeps() bool { return s.stays || s.sets.needed[s.Name] || len(s.kept) > 0 }
 
 // touch marks the set for the next plan. While the family is not active, sets are left alone that are desired and not
@@ -222,7 +223,7 @@ type Sets struct {
 	other *Sets
 	// local is the set of the local pods.
 	local *Set
-	// closed is the set of the local pods whose packets to this node are dropped; nil while policies judge none of
+	// closed is the set of the local pods whose packets to this node are dropped; nil while policies evaluate none of
 	// these.
 	closed *Set
 	// flows are the addresses that changed hands and have connections of former pods.
@@ -268,8 +269,8 @@ func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 	return s
 }
 
-// AddClosed makes the set desired of the local pods whose packets to this node are dropped. They are, too, while it
-// changes who judges them.
+// AddClosed makes the set desired of the local pods whose packets to this node are dropped. They also are while the
+// rules that evaluate them change.
 func (ss *Sets) AddClosed(about string) *Set {
 	ss.closed = ss.AddFixed(naming.Closed, ipset.HashIP, about)
 	ss.closed.order.Evaluation, ss.closed.order.Direction = order.ClosedToNode, npc.Egress
@@ -305,8 +306,8 @@ func (ss *Sets) touchAll() {
 	}
 }
 
-// toPlan returns the sets that were marked: those that lead nowhere, those that lead to rules, those that lead there,
-// and so on.
+// toPlan returns the sets that were marked: those that dispatch nowhere, those that dispatch to rules, those that
+// dispatch to the latter, and so on.
 func (ss *Sets) toPlan() []*Set {
 	out := slices.AppendSeq(make([]*Set, 0, len(ss.marked)), maps.Keys(ss.marked))
 	slices.SortFunc(out, func(a, b *Set) int {

@@ -162,9 +162,10 @@ func (t *Table) Plan(o Options) Transaction {
 }
 
 // PlanStart returns what is to be done before all objects are known. It takes nothing away: where weave-npc's chains
-// stand, the gates are closed. With boot, on a node without pods and without such chains, the base is made, closed.
+// stand, the fail-closed filters drop. With boot, on a node without pods and without such chains, the base is made,
+// closed.
 func (t *Table) PlanStart(boot bool, known Known, failClosedSets []*Set) Transaction {
-	// Sets alone do nothing: who made them did not come as far as the chains.
+	// Sets alone do nothing: the process that made them stopped before it made the chains.
 	if standing, _ := t.Chains.size(); boot && known == AllKnown && standing == 0 {
 		return t.Plan(Options{Mismatched: t.ResolveNames(false)})
 	}
@@ -201,7 +202,8 @@ func (t *Table) LoggingRejected() string { return t.rejections.ofLogging() }
 
 // Stale reports whether a plan may find something to do. What is left for later and what is left out counts.
 func (t *Table) Stale() bool {
-	return len(t.Sets.marked)+len(t.Chains.marked) > 0 || t.Flows.Untaken() || slices.ContainsFunc(t.Chains.jumps, (*jump.Jump).Missing) || t.rejections.any
+	return len(t.Sets.marked)+len(t.Chains.marked) > 0 || t.Flows.Untaken() ||
+		slices.ContainsFunc(t.Chains.jumps, (*jump.Jump).Missing) || t.rejections.any
 }
 
 // Unfinished reports whether the last transaction left rules that the next one removes.

@@ -10,7 +10,7 @@ type Transaction struct {
 	planned planned
 }
 
-// planned is what a plan found out beside what is to be done, for Commit.
+// planned is what a plan found out besides its steps, for Commit.
 type planned struct {
 	// changes is the family's count of changes when the transaction was planned.
 	changes uint64

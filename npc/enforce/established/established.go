@@ -1,4 +1,4 @@
-// This part of the package prepares what becomes of open connections that a change denies: they are kept, or cut.
+// This part of the package sets up the handling of open connections that a change denies: they are kept, or terminated.
 //
 //	worker, err := established.Cutter(ctx, config)   // nil to keep them
 //	marks, err := established.Marks(ctx, tables)     // before weave-npc is removed
@@ -67,9 +67,9 @@ func openConnections(f iptables.Family) (*conntrack.Table, error) {
 	return conntrack.Open(unix.AF_INET)
 }
 
-// takeOverMarks sees to the marks of a family's connections that a weave-npc before has ended: they stay ended, or go
-// on if connections are kept now. It returns an error if somebody else uses the bit, or if the kernel does not take the
-// rules that connections end by.
+// takeOverMarks handles the marks of a family's connections that an earlier weave-npc process has terminated: they stay
+// terminated, or continue if connections are kept now. It returns an error if another program uses the bit, or if the
+// kernel rejects the rules that terminate connections.
 func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
 	table, err := iptables.New(naming.IPTables(f), c.Backend)
 	if err != nil {
@@ -96,7 +96,8 @@ func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
 	case 0:
 		marked, err := connections.Marked(bit)
 		if err == nil && len(marked) > 0 {
-			err = errors.Errorf("--terminate-mark: %d connections have the bit %#x of their mark already, which another program uses: give another bit",
+			err = errors.Errorf("--terminate-mark: %d connections have the bit %#x of their mark already, "+
+				"which another program uses: give another bit",
 				len(marked), bit)
 		}
 		if err != nil {
@@ -111,13 +112,16 @@ func (c *Options) takeOverMarks(ctx context.Context, f npc.Family) error {
 			return err
 		}
 	}
-	return errors.Wrap(tryTerminate(ctx, table, bit), "--established=terminate: the kernel does not take the rules for it; use keep")
+	return errors.Wrap(tryTerminate(ctx, table, bit),
+		"--established=terminate: the kernel does not take the rules for it; use keep")
 }
 
 // tryTerminate writes the rules that connections end by to a chain that no rule leads to.
 func tryTerminate(ctx context.Context, t *iptables.Table, bit uint32) error {
-	try := append(rules.Terminate(), iptables.Rule{Match: rules.TerminateMark(bit).ToNode().Match, Target: "-j RETURN", Comment: "try"})
-	if err := t.Apply(ctx, iptables.Update{Replace: []iptables.Chain{{Name: naming.ScratchChain, Rules: try}}}); err != nil {
+	try := append(rules.Terminate(), iptables.Rule{Match: rules.TerminateMark(bit).ToNode().Match, Target: "-j RETURN",
+		Comment: "try"})
+	chain := iptables.Chain{Name: naming.ScratchChain, Rules: try}
+	if err := t.Apply(ctx, iptables.Update{Replace: []iptables.Chain{chain}}); err != nil {
 		return err
 	}
 	return t.Apply(ctx, iptables.Update{Delete: []string{naming.ScratchChain}})

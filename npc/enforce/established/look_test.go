@@ -51,7 +51,7 @@ func podAddr(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 32, byte(i / 200), byte(i%200 + 2)})
 }
 
-// open puts connections of TCP into the table, all of which the policies of node allow.
+// open puts TCP connections into the table that the policies of node allow.
 func open(tb testing.TB, count int) {
 	tb.Helper()
 	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
@@ -166,7 +166,7 @@ func TestS95_WhoOpenedItIsNotKnown(t *testing.T) {
 	}
 }
 
-// BenchmarkLook judges 100,000 connections, none of which a change denies.
+// BenchmarkLook evaluates 100,000 connections that no change denies.
 func BenchmarkLook(b *testing.B) {
 	c := node(b)
 	open(b, 100_000)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics count what becomes of connections.
+// Metrics count evaluated, terminated and restored connections.
 type Metrics struct {
 	ended, restored, failures prometheus.Counter
 	remembered                prometheus.Gauge
@@ -21,9 +21,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return c
 	}
 	m := &Metrics{
-		ended:    counter("weavenpc_terminated_connections_total", "Connections that were ended because a change denies them."),
+		ended: counter("weavenpc_terminated_connections_total",
+			"Connections that were ended because a change denies them."),
 		restored: counter("weavenpc_restored_connections_total", "Ended connections that are allowed again."),
-		failures: counter("weavenpc_termination_failures_total", "Looks at the connections that failed. They are repeated."),
+		failures: counter("weavenpc_termination_failures_total",
+			"Looks at the connections that failed. They are repeated."),
 		remembered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weavenpc_remembered_connections",
 			Help: "Ended connections that are still in the table of connections, at the last look."}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weavenpc_termination_duration_seconds",

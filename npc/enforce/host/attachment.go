@@ -1,5 +1,5 @@
 // Package host inspects the network interfaces of this node: the bridges of its pods, their ports and uplinks, and
-// configurations in which packets bypass iptables. It knows nothing about policies, sets or chains, and passes what it
+// configurations where packets bypass iptables. It knows nothing about policies, sets or chains, and passes what it
 // finds to callbacks.
 //
 //	pod ── veth ──┐
@@ -68,8 +68,8 @@ func (a Attachment) isGateway(l netlink.Link) bool {
 	})
 }
 
-// podPorts returns the indexes, sorted, of the ports of the pods' bridges that lead to pods. bridged is false if there
-// is no such bridge.
+// podPorts returns the sorted indexes of the pods' ports on the pods' bridges. bridged is false if there is no such
+// bridge.
 func (a Attachment) podPorts() (ports []int, bridged bool, err error) {
 	var bridges []string
 	if a.Interface != "" {

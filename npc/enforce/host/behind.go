@@ -49,7 +49,7 @@ func (f *forwarding) behind(uplinks, bridges map[int]bool) (away, onBridge []net
 		}
 	}
 	f.ports = known
-	if len(here) > maxBehind { // routed prefixes cannot be told from those on the bridge
+	if len(here) > maxBehind { // routed prefixes are indistinguishable from those on the bridge
 		maps.DeleteFunc(behind, func(p netip.Prefix, _ bool) bool { return !p.IsSingleIP() })
 	}
 	return sorted(behind), sorted(here), nil
@@ -78,7 +78,8 @@ func (f *forwarding) neighbours(bridge int) ([]netlink.Neigh, error) {
 func findRoutes(bridge int, behind, here map[netip.Prefix]bool) error {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := retryInterrupted(func() ([]netlink.Route, error) {
-			return netlink.RouteListFiltered(family, &netlink.Route{LinkIndex: bridge}, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+			return netlink.RouteListFiltered(family, &netlink.Route{LinkIndex: bridge},
+				netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 		})
 		if err != nil {
 			return errors.Wrap(err, "listing the routes of this node")

@@ -15,7 +15,8 @@ import (
 // known.
 func (a Attachment) BypassReason(fs []npc.Family) string {
 	if _, err := netlink.LinkByName("kube-ipvs0"); err == nil {
-		return "kube-proxy runs in IPVS mode (there is a kube-ipvs0): what it forwards to pods does not pass FORWARD; " +
+		return "kube-proxy runs in IPVS mode (there is a kube-ipvs0): " +
+			"what it forwards to pods does not pass FORWARD; " +
 			"use its iptables or nftables mode"
 	}
 	for _, bridge := range a.Bridges() {
@@ -25,7 +26,8 @@ func (a Attachment) BypassReason(fs []npc.Family) string {
 				sysctl, port = "bridge-nf-call-ip6tables", "nf_call_ip6tables"
 			}
 			// Either the sysctl or the bridge's own setting is enough.
-			if !isSet(filepath.Join("/proc/sys/net/bridge", sysctl)) && !isSet(filepath.Join("/sys/class/net", bridge, "bridge", port)) {
+			if !isSet(filepath.Join("/proc/sys/net/bridge", sysctl)) &&
+				!isSet(filepath.Join("/sys/class/net", bridge, "bridge", port)) {
 				return "what " + bridge + " passes from pod to pod does not pass ip(6)tables: " +
 					"load br_netfilter and set net.bridge." + sysctl + "=1"
 			}

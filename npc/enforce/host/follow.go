@@ -42,7 +42,8 @@ func (f *BridgeFollower) Run(ctx context.Context) error {
 		following, stop := context.WithCancel(ctx)
 		changes, err := subscribe(following, stop)
 		if err != nil {
-			f.Log.Warn("changes of interfaces, neighbours and routes are not told by the kernel, looking for them instead",
+			f.Log.Warn("the kernel does not report changes of interfaces, neighbours and routes, "+
+				"polling for them instead",
 				"every", lookEvery, "err", err)
 		}
 		for more := true; more; {
@@ -68,17 +69,21 @@ func (f *BridgeFollower) Run(ctx context.Context) error {
 // context ends. It calls stop when the kernel stops to report changes, for example after too many at once.
 func subscribe(ctx context.Context, stop func()) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
-	links, neighbours, routes := make(chan netlink.LinkUpdate), make(chan netlink.NeighUpdate), make(chan netlink.RouteUpdate)
+	links, neighbours, routes := make(chan netlink.LinkUpdate), make(chan netlink.NeighUpdate),
+		make(chan netlink.RouteUpdate)
 	ignore := func(error) {}
-	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: ignore}); err != nil {
+	if err := netlink.LinkSubscribeWithOptions(links, ctx.Done(),
+		netlink.LinkSubscribeOptions{ErrorCallback: ignore}); err != nil {
 		return changes, errors.Wrap(err, "following the interfaces of this node")
 	}
 	go pass(links, changes, stop)
-	if err := netlink.NeighSubscribeWithOptions(neighbours, ctx.Done(), netlink.NeighSubscribeOptions{ErrorCallback: ignore}); err != nil {
+	if err := netlink.NeighSubscribeWithOptions(neighbours, ctx.Done(),
+		netlink.NeighSubscribeOptions{ErrorCallback: ignore}); err != nil {
 		return changes, errors.Wrap(err, "following the neighbours of this node")
 	}
 	go pass(neighbours, changes, stop)
-	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(), netlink.RouteSubscribeOptions{ErrorCallback: ignore}); err != nil {
+	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(),
+		netlink.RouteSubscribeOptions{ErrorCallback: ignore}); err != nil {
 		return changes, errors.Wrap(err, "following the routes of this node")
 	}
 	go pass(routes, changes, stop)
@@ -102,7 +107,7 @@ func (f *BridgeFollower) Look() {
 	found, err := f.finder.find(f.Bridges(), f.Uplink)
 	if err != nil {
 		if f.failing == "" {
-			f.Log.Warn("cannot tell the uplinks of the pods' bridge from pods' ports, trying again", "err", err)
+			f.Log.Warn("cannot distinguish the uplinks of the pods' bridge from pods' ports, trying again", "err", err)
 		}
 		f.failing = err.Error()
 		return
@@ -112,10 +117,12 @@ func (f *BridgeFollower) Look() {
 		return
 	}
 	if !slices.Equal(found.Names, f.uplinks.Names) {
-		f.Log.Info("the pods' bridge has other uplinks: what is behind them is no pod of this node", "uplinks", found.Names)
+		f.Log.Info("the pods' bridge has other uplinks: what is behind them is no pod of this node",
+			"uplinks", found.Names)
 	}
 	if len(found.Left) > 0 && !slices.Equal(found.Left, f.uplinks.Left) {
-		f.Log.Warn("uplinks of the pods' bridge have names that iptables does not take, or are too many: what is behind them counts as pods",
+		f.Log.Warn("uplinks of the pods' bridge have names that iptables does not take, or are too many: "+
+			"what is behind them counts as pods",
 			"ports", found.Left, "at_most", maxUplinks)
 	}
 	f.uplinks = found

@@ -24,10 +24,12 @@ func ReportForwardPolicy(ctx context.Context, backend iptables.Backend, families
 			continue
 		}
 		if slices.ContainsFunc(seen.Hooks["FORWARD"], seen.Accepts) {
-			log.Info("the policy of FORWARD is DROP: what network policies allow passes where a later rule accepts it", "family", f)
+			log.Info("the policy of FORWARD is DROP: what network policies allow passes where a later rule accepts it",
+				"family", f)
 			continue
 		}
-		log.Warn("the policy of FORWARD is DROP and no rule accepts: nothing passes from or to pods; add rules that accept, or give "+
+		log.Warn("the policy of FORWARD is DROP and no rule accepts: nothing passes from or to pods; "+
+			"add rules that accept, or give "+
 			"--allow-action ACCEPT", "family", f)
 	}
 }

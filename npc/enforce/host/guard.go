@@ -64,8 +64,10 @@ func (g *Guard) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	defer close(done)
 	// Without notifications the guard only reacts later.
-	if err := netlink.LinkSubscribeWithOptions(changes, done, netlink.LinkSubscribeOptions{ErrorCallback: func(error) {}}); err != nil {
-		g.log.Warn("the kernel does not report changes of interfaces, listing them instead", "every", guardEvery, "err", err)
+	if err := netlink.LinkSubscribeWithOptions(changes, done,
+		netlink.LinkSubscribeOptions{ErrorCallback: func(error) {}}); err != nil {
+		g.log.Warn("the kernel does not report changes of interfaces, listing them instead",
+			"every", guardEvery, "err", err)
 		changes = nil
 	}
 	tick := time.NewTicker(guardEvery)
@@ -103,7 +105,8 @@ func (g *Guard) note(err error, now time.Time) {
 	switch {
 	case err != nil:
 		if g.failing == "" {
-			g.log.Warn("the ports of pods cannot be guarded, trying again: a pod can send frames with a VLAN tag past all policies, "+
+			g.log.Warn("the ports of pods cannot be guarded, trying again: "+
+				"a pod can send frames with a VLAN tag past all policies, "+
 				"and ip6tables alone keeps its router advertisements from other pods", "err", err)
 		}
 		g.failing = err.Error()
@@ -138,7 +141,9 @@ func (g *Guard) keep(now time.Time) error {
 		return err
 	}
 	if !g.wrote {
-		g.log.Info("the ports of pods are guarded: nftables drops what passes no ip(6)tables, and what only routers send", "ports", len(g.ports))
+		g.log.Info("the ports of pods are guarded: "+
+			"nftables drops what passes no ip(6)tables, and what only routers send",
+			"ports", len(g.ports))
 	}
 	g.wrote = true
 	return nil

@@ -63,7 +63,7 @@ func (b *brittle) Ports() ([]int, bool, error) {
 	return b.Table.Ports()
 }
 
-// bridgePorts makes bridges with ports, and has a network namespace that ports lead to.
+// bridgePorts makes bridges with ports, and has a network namespace for the peers of the ports.
 type bridgePorts struct {
 	*testing.T
 	elsewhere netns.NsHandle

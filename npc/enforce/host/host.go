@@ -37,7 +37,8 @@ func CheckPodInterface(name string) error {
 	for _, l := range links {
 		a := l.Attrs()
 		if (a.Name == name || isPrefix && strings.HasPrefix(a.Name, prefix)) && a.MasterIndex != 0 {
-			return errors.Errorf("%s is the port of a bridge, and iptables names bridged packets by the bridge: give the bridge's name", a.Name)
+			return errors.Errorf("%s is the port of a bridge, and iptables names bridged packets by the bridge: "+
+				"give the bridge's name", a.Name)
 		}
 	}
 	return nil

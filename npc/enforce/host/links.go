@@ -43,8 +43,8 @@ func listLinks() (links, error) {
 	return links{all, byIndex}, nil
 }
 
-// ports returns the ports of the named bridges: those that lead to pods, and the uplinks, which lead away from the pods
-// of this node. The port named uplink is always an uplink.
+// ports returns the ports of the named bridges: those of pods, and the uplinks, which connect to other nodes. The port
+// named uplink is always an uplink.
 func (l links) ports(bridges []string, uplink string) (pods, uplinks []netlink.Link) {
 	for _, port := range l.all {
 		a := port.Attrs()
@@ -69,7 +69,8 @@ func (l links) leadsToPod(port netlink.Link) bool {
 		// A CNI may attach a pod's port to the bridge before it moves the other end into the pod. Only if the other end
 		// is a port of another bridge, which never happens for a pod, does the pair join two bridges.
 		peer := l.byIndex[a.ParentIndex]
-		return a.NetNsID >= 0 || peer == nil || peer.Attrs().MasterIndex == 0 || peer.Attrs().MasterIndex == a.MasterIndex
+		return a.NetNsID >= 0 || peer == nil || peer.Attrs().MasterIndex == 0 ||
+			peer.Attrs().MasterIndex == a.MasterIndex
 	case "tuntap", "netkit", "macvtap", "ipvtap":
 		return true
 	case "device":
@@ -96,13 +97,15 @@ func Missing(name string) string {
 	prefix, many := strings.CutSuffix(name, "+")
 	if !many {
 		if _, err := netlink.LinkByName(name); errors.As(err, &netlink.LinkNotFoundError{}) {
-			return "--pod-interface: there is no interface " + name + " on this node: new pods are reached before their addresses are known; " +
+			return "--pod-interface: there is no interface " + name +
+				" on this node: new pods are reached before their addresses are known; " +
 				"is it spelt right? Some CNIs create it with the first pod"
 		}
 		return ""
 	}
 	list, err := listLinks()
-	if err != nil || slices.ContainsFunc(list.all, func(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Name, prefix) }) {
+	if err != nil || slices.ContainsFunc(list.all,
+		func(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Name, prefix) }) {
 		return ""
 	}
 	return "--pod-interface: there is no interface on this node whose name begins with " + prefix

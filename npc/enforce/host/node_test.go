@@ -66,7 +66,7 @@ func vxlan(name string, id int) *netlink.Vxlan {
 	return &netlink.Vxlan{LinkAttrs: named(name), VxlanId: id, Port: 4789, Learning: true}
 }
 
-func TestUplinksAreThePortsThatLeadToNoPod(t *testing.T) {
+func TestUplinksAreThePortsOfNoPod(t *testing.T) {
 	pods := newNetwork(t)
 	cni, other := addBridge(t, "cni0"), addBridge(t, "br1")
 	add(t, &netlink.Veth{LinkAttrs: named("pod0"), PeerName: "eth0", PeerNamespace: netlink.NsFd(int(pods))}, cni)
@@ -212,7 +212,7 @@ func TestFollower(t *testing.T) {
 	}
 	look()
 	if len(found) < 2 {
-		t.Errorf("told %d times", len(found))
+		t.Errorf("reported %d times", len(found))
 	}
 	for _, line := range []string{"there is no interface cni0", "is there now", "other uplinks"} {
 		if !strings.Contains(log.String(), line) {
@@ -367,7 +367,7 @@ func TestWithoutAnswersOfTheKernel(t *testing.T) {
 	if booting || bridges != nil || err == nil {
 		t.Errorf("booting is %t, the bridges are %q, listing the ports fails with %v", booting, bridges, err)
 	}
-	if n := said.count("cannot tell the uplinks"); n != 1 || len(found) != 1 || !slices.Equal(f.uplinks.Names, []string{"up0"}) {
+	if n := said.count("cannot distinguish the uplinks"); n != 1 || len(found) != 1 || !slices.Equal(f.uplinks.Names, []string{"up0"}) {
 		t.Errorf("logged %d times, found %v", n, found)
 	}
 	f.Look()

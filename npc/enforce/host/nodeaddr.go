@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// debounce is the time for which changes of interfaces are collected before the addresses are read again.
+	// debounce is the time that changes of interfaces are collected before the addresses are read again.
 	debounce = 100 * time.Millisecond
 	// rereadEvery is the period of reading the addresses without reported changes.
 	rereadEvery = 10 * time.Second

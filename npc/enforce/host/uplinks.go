@@ -9,11 +9,11 @@ import (
 // maxUplinks bounds the uplinks of a bridge that are handled as such: each is a rule in two chains.
 const maxUplinks = 32
 
-// Uplinks are the ports of the pods' bridges that lead away from the pods of this node, and the addresses behind them.
+// Uplinks are the ports of the pods' bridges that connect to other nodes, and the addresses behind them.
 type Uplinks struct {
 	// Names are the names of the ports, sorted.
 	Names []string
-	// Left are the names of uplinks for which there can be no rule. Addresses behind them count as pods.
+	// Left are the names of uplinks that no rule can match. Addresses behind them count as pods.
 	Left []string
 	// Behind are the addresses that the node routes through an uplink, Here the addresses that it looks for on the
 	// bridge itself. The longest prefix that contains an address decides. Both are sorted.
@@ -21,7 +21,8 @@ type Uplinks struct {
 }
 
 func (u Uplinks) equal(v Uplinks) bool {
-	return slices.Equal(u.Names, v.Names) && slices.Equal(u.Left, v.Left) && slices.Equal(u.Behind, v.Behind) && slices.Equal(u.Here, v.Here)
+	return slices.Equal(u.Names, v.Names) && slices.Equal(u.Left, v.Left) && slices.Equal(u.Behind, v.Behind) &&
+		slices.Equal(u.Here, v.Here)
 }
 
 // portName matches names that an iptables rule can contain. A plus at the end would stand for many names.

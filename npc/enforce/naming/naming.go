@@ -23,8 +23,8 @@ const SetPrefix = "weave-"
 // ChainPrefix begins the names of all chains of this program.
 const ChainPrefix = "WEAVE-NPC"
 
-// ScratchChain is where rules are tried that the kernel may reject, and which a chain that is edited must not lead to.
-// No rule in force leads there.
+// ScratchChain is for trying rules that the kernel may reject, and an edited chain must not jump to it. No rule in
+// force jumps there.
 const ScratchChain = ChainPrefix + "-TRY"
 
 // Layout is the version of the meaning of sets and chains. It is part of every hashed name, so that a release that
@@ -82,7 +82,9 @@ func FailClosed(d npc.Direction) string { return "fail-closed-" + d.String() }
 
 // ourSetName matches the names that Set and FixedSet return.
 var ourSetName = regexp.MustCompile(
-	`^weave-(?:[a-z2-7]{25}|(?:local-pods|pod-range|behind-uplinks|broadcast|closed|(?:default-allow|fail-closed|admin|baseline)-(?:ingress|egress))(?:-v6)?)$`)
+	`^weave-(?:[a-z2-7]{25}|` +
+		`(?:local-pods|pod-range|behind-uplinks|broadcast|closed|` +
+		`(?:default-allow|fail-closed|admin|baseline)-(?:ingress|egress))(?:-v6)?)$`)
 
 // IsOurSet reports whether a set of this program can have the name.
 func IsOurSet(name string) bool { return ourSetName.MatchString(name) }
@@ -149,7 +151,7 @@ func IsolatedChain(d npc.Direction) string {
 	return IngressChain
 }
 
-// NewChain returns the chain for new connections, in which default-allow is asked.
+// NewChain returns the chain for new connections, which asks default-allow.
 func NewChain(d npc.Direction) string {
 	if d == npc.Egress {
 		return EgressDefaultChain
@@ -180,7 +182,7 @@ func ListSet(f npc.Family, tier string, d npc.Direction, id string) string {
 	return Set(f, "list", tier, d.String(), id)
 }
 
-// SubjectSet returns the name of the set of the local pods that a policy of a shared list chooses.
+// SubjectSet returns the name of the set of the local pods that a policy of a shared list selects.
 func SubjectSet(f npc.Family, d npc.Direction, id string) string {
 	return Set(f, "subject", d.String(), id)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 )
 
-// TestSetNames tells which sets are ours, the original's, and nobody's business.
+// TestSetNames distinguishes weave-npc's sets, those of Weave Net's npc, and foreign ones.
 func TestSetNames(t *testing.T) {
 	for name, want := range map[string][2]bool{
 		Set(npc.IPv4, "x"):                 {true, true},
@@ -19,7 +19,7 @@ func TestSetNames(t *testing.T) {
 		"weave-foo":                        {false, false},
 		"weave-a-foreign-set-of-31-bytes":  {false, false},
 		"KUBE-SOMETHING":                   {false, false},
-		"weave-local-pods-of-somebody":     {false, false},
+		"weave-local-pods-of-another":      {false, false},
 		"other-;rGqyMIl1HN^cfDki~Z$3]6!N":  {false, false},
 		"weave-" + strings.Repeat("A", 26): {false, false},
 	} {

@@ -21,7 +21,7 @@ const (
 type Base struct {
 	// PodInterface is the bridge of the local pods; empty if local pods are identified by their addresses.
 	PodInterface string
-	// BridgePort and Uplinks are the ports of the bridge that lead away from the pods of this node.
+	// BridgePort and Uplinks are the ports of the bridge that connect to other nodes.
 	BridgePort string
 	Uplinks    []string
 	// Hooked is set if FORWARD jumps to WEAVE-NPC-FORWARD. Otherwise the CNI jumps to the chains after it.
@@ -36,7 +36,7 @@ type Base struct {
 	ActiveTiers
 }
 
-// ActiveTiers is what cluster network policies judge.
+// ActiveTiers is what cluster network policies evaluate.
 type ActiveTiers struct {
 	// Lists reports for each tier and direction whether they choose local pods.
 	Lists [len(policy.Tiers)][len(npc.Directions)]bool
@@ -44,7 +44,7 @@ type ActiveTiers struct {
 	Node bool
 }
 
-// EvaluatesNode reports whether packets of local pods to the node itself are judged.
+// EvaluatesNode reports whether packets of local pods to the node itself are evaluated.
 func (b *Base) EvaluatesNode() bool { return b.Node && b.evaluated(npc.Egress) }
 
 // Through returns the rule for packets that pass the node.
@@ -55,14 +55,15 @@ func (b *Base) Through() iptables.Rule {
 // ToNode returns the rule for packets of local pods to the node itself that open a connection. Multicast and broadcast
 // are not among them.
 func (b *Base) ToNode(f npc.Family) iptables.Rule {
-	return iptables.Rule{Match: "-m conntrack --ctstate NEW,UNTRACKED " + naming.Match(naming.FixedSet(f, naming.LocalPods), "src") + " " + toNode,
+	return iptables.Rule{Match: "-m conntrack --ctstate NEW,UNTRACKED " +
+		naming.Match(naming.FixedSet(f, naming.LocalPods), "src") + " " + toNode,
 		Target: "-j " + naming.EgressChain, Comment: "from a local pod to this node"}
 }
 
 // toNode matches packets to addresses of the node.
 const toNode = "-m addrtype --dst-type LOCAL"
 
-// evaluated reports whether some tier judges new connections in a direction.
+// evaluated reports whether some tier evaluates new connections in a direction.
 func (b *Base) evaluated(d npc.Direction) bool {
 	return b.Lists[policy.Admin][d] || b.Lists[policy.Baseline][d]
 }
@@ -124,20 +125,22 @@ func (b *Base) Forward(f npc.Family) []iptables.Rule {
 	local := naming.FixedSet(f, naming.LocalPods)
 	rules := b.TerminateMark.rules()
 	if b.AllowAction != "RETURN" {
-		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"), Target: b.AllowTarget(npc.Ingress),
+		replies := iptables.Rule{Match: established + " " + naming.Match(local, "dst"),
+			Target:  b.AllowTarget(npc.Ingress),
 			Comment: "replies to local pods"}
 		if b.PodInterface != "" { // a lookup less for nearly all packets
 			replies.Match = "-o " + b.PodInterface + " " + established
 		}
 		rules = append(rules, replies)
 	}
-	rules = append(rules, iptables.Rule{Match: established, Target: "-j RETURN", Comment: "not for us to judge again"})
+	rules = append(rules, iptables.Rule{Match: established, Target: "-j RETURN", Comment: "not evaluated again"})
 	for _, d := range [...]npc.Direction{npc.Egress, npc.Ingress} {
 		to, way, in := "-j "+naming.MainChain, "to", "-o "
 		if d == npc.Egress {
 			to, way, in = "-j "+naming.EgressChain, "from", "-i "
 		}
-		rules = append(rules, iptables.Rule{Match: naming.Match(local, d.Own()), Target: to, Comment: way + " a local pod"})
+		rules = append(rules, iptables.Rule{Match: naming.Match(local, d.Own()), Target: to,
+			Comment: way + " a local pod"})
 		byRange := iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.PodRange), d.Own()), Target: to,
 			Comment: way + " the range of local pods"}
 		if b.PodInterface != "" {
@@ -178,7 +181,8 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 	if !b.RepliesApart() {
 		rules = append(rules, b.Replies(f, d)...)
 	} else {
-		rules = append(rules, iptables.Rule{Match: notNew, Target: "-g " + naming.RepliesChain(d), Comment: "opens no connection"})
+		rules = append(rules, iptables.Rule{Match: notNew, Target: "-g " + naming.RepliesChain(d),
+			Comment: "opens no connection"})
 	}
 	if f == npc.IPv6 {
 		if d == npc.Egress {
@@ -193,14 +197,14 @@ func (b *Base) alwaysRules(f npc.Family, d npc.Direction) []iptables.Rule {
 		rules = append(rules, b.multicastRule(f, d))
 	}
 	if b.evaluated(d) {
-		return rules // the tiers judge it first
+		return rules // the tiers evaluate it first
 	}
 	return append(rules, hairpin(naming.IPTables(f), allow))
 }
 
-// Replies returns the rules for packets of open connections, which were judged when they were opened, and for packets
-// that neither belong to a connection nor open one. Of the latter, those of local pods are dropped; others are treated
-// like packets that open a connection.
+// Replies returns the rules for packets of open connections, which were evaluated when they were opened, and for
+// packets that neither belong to a connection nor open one. Of the latter, those of local pods are dropped; others are
+// treated like packets that open a connection.
 func (b *Base) Replies(f npc.Family, d npc.Direction) []iptables.Rule {
 	rules := []iptables.Rule{{Match: established, Target: b.AllowTarget(d), Comment: "replies"}}
 	if b.TCPLiberal {
@@ -212,14 +216,15 @@ func (b *Base) Replies(f npc.Family, d npc.Direction) []iptables.Rule {
 		rest.Match = invalid + " " + rest.Match
 		return append(rules, rest)
 	}
-	return append(rules, rest, iptables.Rule{Target: "-g " + naming.IsolatedChain(d), Comment: "not a known pod of this node"})
+	return append(rules, rest, iptables.Rule{Target: "-g " + naming.IsolatedChain(d),
+		Comment: "not a known pod of this node"})
 }
 
 // RepliesApart reports whether Replies have a chain of their own, which saves packets that open a connection a rule.
 // After WEAVE-NPC-FORWARD few packets match Replies; without it nearly all do.
 func (b *Base) RepliesApart() bool { return b.Hooked && !b.TCPLiberal }
 
-// uplinkPorts returns the ports of the pods' bridge that lead away from the pods of this node, sorted.
+// uplinkPorts returns the ports of the pods' bridge that connect to other nodes, sorted.
 func (b *Base) uplinkPorts() []string {
 	ports := slices.Clone(b.Uplinks)
 	if b.BridgePort != "" && !slices.Contains(ports, b.BridgePort) {
@@ -232,7 +237,8 @@ func (b *Base) uplinkPorts() []string {
 // ToPods returns the rules for packets to local pods.
 func (b *Base) ToPods(f npc.Family) []iptables.Rule {
 	rules := b.alwaysRules(f, npc.Ingress)
-	rules = append(rules, droppedFrameToAll(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
+	rules = append(rules, droppedFrameToAll(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(),
+		"-g "+naming.BroadcastChain))
 	rules = append(rules, toUplinks(b.uplinkPorts(), b.foreignTarget())...)
 	rules = append(rules, b.toTier(f, policy.Admin, npc.Ingress)...)
 	return append(rules, iptables.Rule{Target: "-g " + naming.DefaultChain, Comment: "new connections"})
@@ -252,11 +258,14 @@ func (b *Base) FromPods(f npc.Family) []iptables.Rule {
 // Default returns the rules for new connections in a direction.
 func (b *Base) Default(f npc.Family, d npc.Direction) []iptables.Rule {
 	rules := []iptables.Rule{
-		{Match: naming.Match(naming.FixedSet(f, naming.DefaultAllow(d)), d.Own()), Target: b.AllowTarget(d), Comment: "no policy isolates it"},
+		{Match: naming.Match(naming.FixedSet(f, naming.DefaultAllow(d)), d.Own()), Target: b.AllowTarget(d),
+			Comment: "no policy isolates it"},
 	}
 	rules = append(rules, b.toTier(f, policy.Baseline, d)...)
 	if d == npc.Egress && b.EvaluatesNode() {
-		rules = append(rules, iptables.Rule{Match: toNode + " " + naming.NoMatch(naming.FixedSet(f, naming.Closed), "src"), Target: "-j RETURN",
+		rules = append(rules, iptables.Rule{
+			Match:   toNode + " " + naming.NoMatch(naming.FixedSet(f, naming.Closed), "src"),
+			Target:  "-j RETURN",
 			Comment: "to this node"})
 	}
 	if b.evaluated(d) {
@@ -279,7 +288,8 @@ func (b *Base) dhcpRules(f npc.Family, d npc.Direction) []iptables.Rule {
 
 // Broadcast returns the rules for broadcast that is dropped.
 func (b *Base) Broadcast(f npc.Family) []iptables.Rule {
-	return append(b.dhcpRules(f, npc.Ingress), iptables.Rule{Target: "-g " + naming.DropChain(npc.Ingress), Comment: "reaches every pod"})
+	return append(b.dhcpRules(f, npc.Ingress),
+		iptables.Rule{Target: "-g " + naming.DropChain(npc.Ingress), Comment: "reaches every pod"})
 }
 
 // Isolated returns the rules that follow the dispatch to the namespaces' chains.
@@ -292,7 +302,8 @@ func (b *Base) Isolated(f npc.Family, d npc.Direction) []iptables.Rule {
 	if d == npc.Ingress {
 		unknown = b.foreignTarget()
 		if f == npc.IPv4 {
-			rules = append(rules, droppedBroadcast(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(), "-g "+naming.BroadcastChain))
+			rules = append(rules, droppedBroadcast(naming.FixedSet(f, naming.Broadcast), b.uplinkPorts(),
+				"-g "+naming.BroadcastChain))
 		}
 		rules = append(rules, b.multicastRule(f, d))
 		if len(b.Uplinks) > 0 {
@@ -300,20 +311,23 @@ func (b *Base) Isolated(f npc.Family, d npc.Direction) []iptables.Rule {
 		}
 	}
 	return append(rules, unknownDHCP(naming.IPTables(f), b.AllowTarget(d)),
-		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.FailClosed(d)), d.Own()), Target: "-g " + naming.DropChain(d),
+		iptables.Rule{Match: naming.Match(naming.FixedSet(f, naming.FailClosed(d)), d.Own()),
+			Target:  "-g " + naming.DropChain(d),
 			Comment: "unknown while a pod may be that policies isolate"},
 		iptables.Rule{Target: unknown, Comment: "not a pod of this node"})
 }
 
-// reportLimit lets the first five packets through, and then one a second, that one address sends to one port of
-// another; where there are no ports, to the other address. So a loop is reported now and then, and hides nobody else.
+// reportLimit lets the first five packets through, and then one per second, from one address to one port of another (to
+// the other address where there are no ports). So a loop is reported now and then, and does not suppress the reports of
+// other flows.
 //
-// An entry is 120 bytes and goes after the five seconds in which it would have filled up again. A table of 131,072
-// holds those of over 20,000 new flows a second, in 16 MiB; the kernel itself drops what finds it full, without a
-// report. Tables belong to one family of one network namespace and are found there by their name, with whatever numbers
-// they were made: other numbers need another name.
+// An entry is 120 bytes and expires after five seconds, the time to refill its burst. A table of 131,072 holds those of
+// over 20,000 new flows a second, in 16 MiB; the kernel itself drops what finds it full, without a report. Tables
+// belong to one family of one network namespace and are found there by their name, with whatever numbers they were
+// made: other numbers need another name.
 const reportLimit = "-m hashlimit --hashlimit-upto 1/second --hashlimit-burst 5 --hashlimit-mode srcip,dstip,dstport " +
-	"--hashlimit-name weave-npc-%s-1 --hashlimit-htable-size 16384 --hashlimit-htable-max 131072 --hashlimit-htable-expire 5000"
+	"--hashlimit-name weave-npc-%s-1 --hashlimit-htable-size 16384 --hashlimit-htable-max 131072 " +
+	"--hashlimit-htable-expire 5000"
 
 // BlockedMark is what a packet that we report is marked with, on its way to being dropped: others may report packets to
 // our groups, and what is read there has no prefix. It says "weav" in ASCII.

@@ -17,13 +17,15 @@ func frameToAllRule(target string) iptables.Rule {
 // droppedFrameToAll matches broadcast frames whose destination is in a set, except from uplinks. It precedes the rules
 // that match the packet's address.
 func droppedFrameToAll(set string, uplinks []string, target string) iptables.Rule {
-	return iptables.Rule{Match: frameToAll + " -m set --match-set " + set + " dst" + notByUplinks(uplinks), Target: target,
+	return iptables.Rule{Match: frameToAll + " -m set --match-set " + set + " dst" + notByUplinks(uplinks),
+		Target:  target,
 		Comment: "a frame to all while a local pod is isolated"}
 }
 
 // droppedBroadcast matches packets in any frame to an IPv4 broadcast address that is in a set, except from uplinks. No
 // local pod has such an address, so the rule follows all rules for pods.
 func droppedBroadcast(set string, uplinks []string, target string) iptables.Rule {
-	return iptables.Rule{Match: "-m set --match-set " + set + " dst -m addrtype --dst-type BROADCAST" + notByUplinks(uplinks), Target: target,
+	return iptables.Rule{Match: "-m set --match-set " + set + " dst -m addrtype --dst-type BROADCAST" +
+		notByUplinks(uplinks), Target: target,
 		Comment: "broadcast while a local pod is isolated"}
 }

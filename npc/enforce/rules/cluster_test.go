@@ -30,7 +30,7 @@ func user(r Rendered, s Set) string {
 			return fmt.Sprintf(", for %s %d to %s", d, i+1, spec.User.Action)
 		}
 	}
-	return ", for nobody"
+	return ", for none"
 }
 
 // clusterPolicy compiles a cluster network policy whose subject is everybody.

@@ -29,7 +29,7 @@ func TestS84_PeersByNodes(t *testing.T) {
 		{"some", "{action: Deny, to: [{nodes: {matchLabels: {zone: x}}}], protocols: [{tcp: {destinationPort: {number: 22}}}]}",
 			"-p tcp -m tcp --dport 22 S1 dst\nS1 is the addresses of nodes with zone=x"},
 		{"a port that none can have", `{action: Deny, to: [{nodes: {}}], protocols: [{destinationNamedPort: "80"}]}`, "S1 is the addresses of nodes"},
-		{"beside pods", "{action: Accept, to: [{nodes: {}}, {namespaces: {}}]}",
+		{"with pods", "{action: Accept, to: [{nodes: {}}, {namespaces: {}}]}",
 			"S1 dst\nS2 dst\nS1 is the addresses of nodes\nS2 is a set across namespaces: pods in all namespaces"},
 		{"a named port", "{action: Pass, to: [{nodes: {}}], protocols: [{tcp: {destinationPort: {number: 1}}}, {destinationNamedPort: http}]}",
 			"-p tcp -m tcp --dport 1 S1 dst\n-p tcp S2 dst,dst S1 dst\n-p udp S3 dst,dst S1 dst\n-p sctp S4 dst,dst S1 dst\nS1 is the addresses of nodes\n" +

@@ -27,8 +27,8 @@ type Rule struct {
 	Match  string
 	// Number is the number of the rule in the policy that it is for, from 1.
 	Number int
-	// Peer is the set that a rule of a cluster network policy asks for beside Ports, which is the rest of Match. It is
-	// nil if the rule asks for more, or for what cannot stand in a list.
+	// Peer is the set that a rule of a cluster network policy asks for in addition to Ports, which is the rest of
+	// Match. It is nil if the rule asks for more, or for what cannot be in a list.
 	Peer  *Set
 	Ports string
 }
@@ -36,7 +36,8 @@ type Rule struct {
 // Render returns the iptables rules of a policy of a namespace, and the sets that they refer to. It changes nothing.
 // lists reports whether the namespaces that a selector matches are few enough for a list of their sets.
 func Render(p *policy.Policy, namespace, name string, lists func(labels.Selector) bool) Rendered {
-	r := &renderer{target: &SelectorSpec{Scope: TargetScope, Namespace: namespace, Pods: p.Target.Selector}, name: name, lists: lists,
+	r := &renderer{target: &SelectorSpec{Scope: TargetScope, Namespace: namespace, Pods: p.Target.Selector}, name: name,
+		lists: lists,
 		known: map[string]Set{}}
 	for _, d := range npc.Directions {
 		for i, rule := range p.Merged[d] {
@@ -55,7 +56,8 @@ func RenderCluster(p *policy.Cluster) Rendered {
 		for i, rule := range p.Rules[d] {
 			content := naming.Hash(append([]string{rule.Action.String()}, rule.Key()...)...)
 			repeats[content]++
-			r.user = &RuleUser{naming.Hash("cluster", p.Tier.String(), p.Name, d.String(), content, strconv.Itoa(repeats[content])), p.Tier, rule.Action}
+			id := naming.Hash("cluster", p.Tier.String(), p.Name, d.String(), content, strconv.Itoa(repeats[content]))
+			r.user = &RuleUser{id, p.Tier, rule.Action}
 			r.out.Users[d] = append(r.out.Users[d], r.user)
 			r.add(d, i+1, rule.MergedRule)
 		}

@@ -56,7 +56,7 @@ func written(r Rendered) string {
 	return out.String()
 }
 
-// numbers replaces the names of a family's sets by their numbers, in the order in which the sets are made.
+// numbers replaces the names of a family's sets by their numbers, in the order of their creation.
 func numbers(sets []Set, f npc.Family) *strings.Replacer {
 	var names []string
 	for i, s := range sets {
@@ -199,7 +199,7 @@ func TestRulesOfPeers(t *testing.T) {
 			IPv4 ingress 1: -m set --match-set S1 src
 			S1 is IPv4 [0.0.0.0/1 128.0.0.0/1]: 0.0.0.0/0
 			`},
-		{"peers_that_match_nobody_are_not_everybody", `{podSelector: {}, ingress: [{from: [{}, {podSelector: {matchLabels: {app: "a b"}}}]}]}`, ""},
+		{"peers_that_match_no_pod_are_not_all_pods", `{podSelector: {}, ingress: [{from: [{}, {podSelector: {matchLabels: {app: "a b"}}}]}]}`, ""},
 		{"each_peer_with_each_port", `{podSelector: {}, ingress: [{from: [{podSelector: {}}, {ipBlock: {cidr: 10.0.0.0/8}}],
 			ports: [{port: 1}, {port: 1, protocol: UDP}]}]}`, `
 			ingress 1: -p tcp -m tcp --dport 1 -m set --match-set S2 src

@@ -10,9 +10,9 @@ package rules
 
 import "github.com/weave-npc/weave-npc/iptables"
 
-// DHCP is allowed as far as a client without an address needs it: it asks all servers by broadcast or multicast, and
-// one on its bridge answers, to an address that is not known yet. Packets between two known addresses are judged like
-// any others: a client whose renewal is dropped asks all servers in the end.
+// DHCP is allowed only where a client without an address needs it: it asks all servers by broadcast or multicast, and
+// one on its bridge answers, to an address that is not known yet. Packets between two known addresses are evaluated
+// like any others: a client whose renewal is dropped asks all servers in the end.
 
 // onBridge matches bridged packets. An answer that is routed belongs to a connection.
 const onBridge = " -m physdev --physdev-is-bridged"
@@ -33,8 +33,8 @@ func dhcpReply(target string) iptables.Rule {
 		Comment: "DHCP: a server on the bridge answers"}
 }
 
-// unknownDHCP matches DHCP of addresses that the gate may drop: new addresses of clients, and servers and relays that
-// are not pods. DHCPv6 answers go from one link-local address to another.
+// unknownDHCP matches DHCP of addresses that the fail-closed filter may drop: new addresses of clients, and servers and
+// relays that are not pods. DHCPv6 answers go from one link-local address to another.
 func unknownDHCP(f iptables.Family, target string) iptables.Rule {
 	match := "-p udp -m udp --sport 67:68 --dport 67:68" + onBridge
 	if f == iptables.IPv6 {
@@ -57,7 +57,8 @@ func toUplinks(ports []string, target string) []iptables.Rule {
 func fromUplinks(ports []string, target string) []iptables.Rule {
 	var out []iptables.Rule
 	for _, p := range ports {
-		out = append(out, iptables.Rule{Match: "-m physdev --physdev-in " + p, Target: target, Comment: "comes by an uplink of the bridge"})
+		out = append(out, iptables.Rule{Match: "-m physdev --physdev-in " + p, Target: target,
+			Comment: "comes by an uplink of the bridge"})
 	}
 	return out
 }

@@ -46,7 +46,7 @@ func newSet(spec SetSpec, key []string, id string) Set {
 // Name returns the name of the set of a family.
 func (s Set) Name(f npc.Family) string { return s.names[f] }
 
-// Scope is the pods that a selector chooses from. It decides which kind of set holds them.
+// Scope is the pods that a selector selects from. It decides which kind of set holds them.
 type Scope uint8
 
 // The scopes.
@@ -61,19 +61,19 @@ const (
 	ListScope
 )
 
-// SelectorSpec describes the set of the pods that a selector chooses.
+// SelectorSpec describes the set of the pods that a selector selects.
 type SelectorSpec struct {
 	Scope Scope
 	// Namespace is the namespace of TargetScope and NamespaceScope.
 	Namespace string
-	// Namespaces chooses the namespaces of ClusterScope and ListScope. Nil chooses all, also those whose objects have
+	// Namespaces selects the namespaces of ClusterScope and ListScope. Nil selects all, also those whose objects have
 	// not arrived.
 	Namespaces labels.Selector
-	// Pods chooses among the pods of the scope. Nil chooses all.
+	// Pods selects pods of the scope. Nil selects all.
 	Pods labels.Selector
 	// User is the rule of a cluster network policy that alone uses the set; nil if policies share it.
 	User *RuleUser
-	// Port, if it has a name, makes a set of the chosen pods' addresses with the number that the port has there.
+	// Port, if it has a name, makes a set of the selected pods' addresses with the number that the port has there.
 	Port NamedPort
 }
 
@@ -87,7 +87,7 @@ type RuleUser struct {
 
 // NodesSpec describes the set of the addresses of the nodes that a selector matches.
 type NodesSpec struct {
-	// Nodes chooses the nodes. Nil chooses all.
+	// Nodes selects the nodes. Nil selects all.
 	Nodes labels.Selector
 	// User is the rule of a cluster network policy that alone uses the set.
 	User *RuleUser

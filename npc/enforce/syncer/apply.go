@@ -70,7 +70,8 @@ func rejects(err error) bool {
 	if !stderrors.As(err, &answer) {
 		return false
 	}
-	return !stderrors.Is(err, ipset.ErrExists) && !stderrors.Is(err, ipset.ErrInUse) && !stderrors.Is(err, unix.ENOMEM) &&
+	return !stderrors.Is(err, ipset.ErrExists) && !stderrors.Is(err, ipset.ErrInUse) &&
+		!stderrors.Is(err, unix.ENOMEM) &&
 		!stderrors.Is(err, unix.EBUSY) && !stderrors.Is(err, unix.EAGAIN)
 }
 
@@ -90,8 +91,8 @@ func (r *result) followsRejection(e *ipset.OpError) bool {
 	return len(e.Elements) > 0
 }
 
-// withoutRejected returns an update without the rules that need sets which the kernel rejected. Rules of which another
-// one takes the place need all members of a list too: who is not in it would not be denied.
+// withoutRejected returns an update without the rules that need sets which the kernel rejected. A rule that has a
+// replacement needs all members of a list too: a peer that is not in the list would not be denied.
 func (r *result) withoutRejected(u iptables.Update) iptables.Update {
 	if len(r.RejectedSets) == 0 {
 		return u

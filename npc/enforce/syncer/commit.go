@@ -14,7 +14,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
-// result is what became of a transaction: what the controller is told, and what went wrong besides. The connections of
+// result is the outcome of a transaction: what is reported to the controller, and other errors. The connections of
 // addresses that changed hands are not deleted (Asked) while the kernel may still hold what the addresses had for their
 // former pods.
 type result struct {
@@ -29,14 +29,16 @@ type result struct {
 	namespaces map[string]error
 }
 
-// committer tells the controller what became of a transaction, and decides what of the kernel has to be read again.
+// committer reports the outcome of a transaction to the controller, and decides what of the kernel has to be read
+// again.
 type committer struct {
 	planner controller.Planner
 	metrics *Metrics
 	log     *slog.Logger
 }
 
-// commit tells the controller what the kernel took of a transaction, and reports whether something is now left out.
+// commit reports to the controller what the kernel accepted of a transaction, and returns whether something is now left
+// out.
 func (c *committer) commit(k *kernel, tx dataplane.Transaction, r *result) (leftOut bool) {
 	rejected, lacking := c.sortRejected(r.rejected)
 	r.RejectedRules = rejected
@@ -59,8 +61,8 @@ func (c *committer) commit(k *kernel, tx dataplane.Transaction, r *result) (left
 	return leftOut
 }
 
-// sortRejected returns why the kernel rejected rules, by their ids, and errors about those that lacked a set: somebody
-// destroyed it after it was made, which is nothing against the rule.
+// sortRejected returns why the kernel rejected rules, by their ids, and errors about those that lacked a set: another
+// process destroyed it after it was made, which says nothing about the rule.
 func (c *committer) sortRejected(rules []iptables.Refusal) (rejected map[string]string, lacking []error) {
 	rejected = map[string]string{}
 	for _, r := range rules {
@@ -89,7 +91,8 @@ func (c *committer) postpone(k *kernel, failed map[string]error) (more bool) {
 		}
 		more = true
 		if k.postponed.add(ns, err, now) {
-			c.log.Error("cannot write the rules of a namespace, trying again later", "family", k.family, "namespace", ns, "err", err)
+			c.log.Error("cannot write the rules of a namespace, trying again later",
+				"family", k.family, "namespace", ns, "err", err)
 		}
 		c.planner.Postpone(k.family, ns, true)
 		c.metrics.errors.Inc()

@@ -40,9 +40,9 @@ func manyBlocks(name string, blocks, edit int) *networkingv1.NetworkPolicy {
 	return p
 }
 
-// BenchmarkPodBesideABusyTenant is the time from when a new pod that a policy isolates is heard of until the kernel has
-// it among the isolated ones, alone, and while another namespace's policies keep us busy.
-func BenchmarkPodBesideABusyTenant(b *testing.B) {
+// BenchmarkPodAlongsideABusyTenant is the time from the event of a new pod that a policy isolates until the kernel has
+// it among the isolated ones, alone, and while another namespace's policies keep weave-npc busy.
+func BenchmarkPodAlongsideABusyTenant(b *testing.B) {
 	for _, backend := range []iptables.Backend{iptables.NFT, iptables.Legacy} {
 		for _, c := range []struct {
 			name           string

@@ -70,7 +70,7 @@ func TestListsThatAreReplacedAllTheTime(t *testing.T) {
 			t.Error(err)
 		}
 		if most < 16 || most > 30 {
-			t.Errorf("there were up to %d chains of 40 lists, one of which is used", most)
+			t.Errorf("there were up to %d chains of 40 lists, and one is used", most)
 		}
 	})
 }

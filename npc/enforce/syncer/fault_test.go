@@ -419,7 +419,7 @@ func TestSetOperationsThatFail(t *testing.T) {
 	}
 }
 
-// TestSetsThatAreNotOurs: somebody else's sets have our names, before we start or while we run.
+// TestSetsThatAreNotOurs: foreign sets have weave-npc's names, before it starts or while it runs.
 func TestSetsThatAreNotOurs(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		for _, c := range []struct{ name, create string }{
@@ -461,7 +461,7 @@ func TestSetsThatAreNotOurs(t *testing.T) {
 	})
 }
 
-// TestASetOfOursIsExchanged: while we run, somebody swaps every set of ours for one that takes a single member.
+// TestASetOfOursIsExchanged: another process swaps every set of weave-npc for one that takes a single member.
 func TestASetOfOursIsExchanged(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
@@ -487,7 +487,7 @@ func TestASetOfOursIsExchanged(t *testing.T) {
 			cluster.Eventually(t, "destroying", func() bool { return cluster.Run("ipset", "destroy", "small") == nil })
 		}
 		if !s.Live.Watch(t.Context()) {
-			t.Fatal("nobody saw it")
+			t.Fatal("it was not noticed")
 		}
 		for range 6 {
 			s.Live.CollectGarbageNow()
@@ -512,8 +512,8 @@ func TestASetOfOursIsExchanged(t *testing.T) {
 	})
 }
 
-// TestRulesOfNFTBesideOurs: somebody writes to the filter table what iptables cannot show.
-func TestRulesOfNFTBesideOurs(t *testing.T) {
+// TestRulesOfNFTAlongsideOurs: another process writes to the filter table what iptables cannot show.
+func TestRulesOfNFTAlongsideOurs(t *testing.T) {
 	for _, rule := range []string{"fib daddr type local accept", "ct state vmap { established : accept }", "tcp option maxseg size set rt mtu"} {
 		t.Run(rule, func(t *testing.T) {
 			s := newStation(t, iptables.NFT)
@@ -534,12 +534,12 @@ func TestRulesOfNFTBesideOurs(t *testing.T) {
 			s.well()
 			cluster.Command(t, "iptables-nft", "-w", "-F", "WEAVE-NPC-INGRESS")
 			if !s.Live.Watch(t.Context()) {
-				t.Error("nobody saw that a chain was emptied")
+				t.Error("the flush of a chain was not noticed")
 			}
 			s.well()
 			cluster.Command(t, "nft", "flush", "chain", "ip", "filter", "FORWARD")
 			if !s.Live.Watch(t.Context()) {
-				t.Error("nobody saw that FORWARD was emptied")
+				t.Error("the flush of FORWARD was not noticed")
 			}
 			s.well()
 			s.Expect(bothServed + "\n outside > a/web tcp:99 = yes")

@@ -86,7 +86,8 @@ type kernel struct {
 
 // openKernel opens the kernel of the current network namespace for one family. The function changed is called when
 // connections were deleted.
-func openKernel(f npc.Family, b iptables.Backend, doing *progressTracker, isLocal func(netip.Addr) bool, changed func()) (*kernel, error) {
+func openKernel(f npc.Family, b iptables.Backend, doing *progressTracker, isLocal func(netip.Addr) bool,
+	changed func()) (*kernel, error) {
 	filter, err := iptables.New(naming.IPTables(f), b)
 	if err != nil {
 		return nil, err
@@ -103,9 +104,11 @@ func openKernel(f npc.Family, b iptables.Backend, doing *progressTracker, isLoca
 	if err != nil {
 		return nil, err
 	}
-	return &kernel{family: f, doing: doing, postponed: postponements{}, sets: sets, filter: filter, connections: connections,
-		flows: conntrack.NewWorker(connections.Delete, isLocal, changed),
-		retry: backoff{first: retryFirst, last: retryLast}, rejections: backoff{first: rejectedFirst, last: rejectedLast}}, nil
+	return &kernel{family: f, doing: doing, postponed: postponements{}, sets: sets, filter: filter,
+		connections: connections,
+		flows:       conntrack.NewWorker(connections.Delete, isLocal, changed),
+		retry:       backoff{first: retryFirst, last: retryLast},
+		rejections:  backoff{first: rejectedFirst, last: rejectedLast}}, nil
 }
 
 // close closes the sockets. What is in the kernel stays.
@@ -164,9 +167,9 @@ func (k *kernel) readChains(ctx context.Context) (iptables.Seen, error) {
 	return seen, nil
 }
 
-// works reports whether the programs of iptables work, once that is known. They are taken to work until something
-// fails. After a failure they are tried first, beside everything else: where they hang, sets are kept up to date all
-// the same. The function ended is called when such a probe ends.
+// works reports whether the programs of iptables work, once that is known. They are assumed to work until something
+// fails. After a failure they are tried first, concurrently with everything else: where they hang, sets are kept up to
+// date all the same. The function ended is called when such a probe ends.
 func (k *kernel) works(ctx context.Context, ended func()) (known bool, err error) {
 	if k.probe.running() {
 		return k.probe.wait(0)
@@ -190,7 +193,8 @@ func (k *kernel) try(ctx context.Context) error {
 func (k *kernel) noteNFTOnly(is bool, log *slog.Logger) {
 	switch {
 	case is && !k.nftOnly:
-		log.Warn("the filter table has rules that iptables cannot show, written with nft: it is read chain by chain", "family", k.family)
+		log.Warn("the filter table has rules that iptables cannot show, written with nft: it is read chain by chain",
+			"family", k.family)
 	case !is && k.nftOnly:
 		log.Info("the filter table has no rules any more that iptables cannot show", "family", k.family)
 	}

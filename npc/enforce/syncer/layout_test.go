@@ -17,7 +17,7 @@ func TestANewerLayoutIsTakenOver(t *testing.T) {
 		}
 		cluster.Command(t, "ipset", "flush", "weave-fail-closed-ingress")
 		if !s.Live.Watch(t.Context()) {
-			t.Fatal("nobody saw it")
+			t.Fatal("it was not noticed")
 		}
 		s.well()
 		s.Expect(bothServed)

@@ -55,10 +55,12 @@ func TestTheLifeOfASyncer(t *testing.T) {
 		cluster.Eventually(t, "isolating", says("198.51.100.7 > 10.32.1.2 = no\n10.32.1.3 > 10.32.1.2 = yes"))
 		w.SetPod("a/late", "", []string{"app=web"}, nil)
 		cluster.Eventually(t, "closing for a pod without an address", says("198.51.100.7 > 10.32.1.77 = no"))
-		cluster.Eventually(t, "saying so", func() bool { return log.count("gate closed") > 0 && log.count("a/late has no address yet") > 0 })
+		cluster.Eventually(t, "saying so", func() bool {
+			return log.count("fail-closed filter closed") > 0 && log.count("a/late has no address yet") > 0
+		})
 		w.Pod("a/late", "10.99.1.4", "app=web")
 		cluster.Eventually(t, "opening again", says("198.51.100.7 > 10.32.1.77 = yes"))
-		cluster.Eventually(t, "saying so", func() bool { return log.count("gate open") > 0 })
+		cluster.Eventually(t, "saying so", func() bool { return log.count("fail-closed filter open") > 0 })
 
 		chains := func() int {
 			n := 0

@@ -35,8 +35,9 @@ func NewMetrics(r prometheus.Registerer, c *controller.Controller, fs []npc.Fami
 			Name: "weavenpc_last_sync_timestamp_seconds",
 			Help: "When the kernel was last seen or made to hold all that is wanted, in Unix time."}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "weavenpc_event_latency_seconds",
-			Help:    "Time from the first of the changes of objects that a sync carries out until the kernel holds them all.",
+			Name: "weavenpc_event_latency_seconds",
+			Help: "Time from the first of the changes of objects that a sync applies " +
+				"until the kernel holds them all.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 18)}),
 		transactions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_transactions_total", Help: "Transactions applied."}, []string{"family"}),
@@ -46,19 +47,22 @@ func NewMetrics(r prometheus.Registerer, c *controller.Controller, fs []npc.Fami
 			Name: "weavenpc_drift_total", Help: "Times that others were found to have changed what is ours."},
 			[]string{"family", "kind"}),
 		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weavenpc_failing", Help: "Whether sets and chains cannot be brought up to date."}, []string{"family"}),
+			Name: "weavenpc_failing", Help: "Whether sets and chains cannot be brought up to date."},
+			[]string{"family"}),
 		rejected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weavenpc_rejected_policies", Help: "Policies with a rule or a set that the kernel refuses and that is left out."}),
+			Name: "weavenpc_rejected_policies",
+			Help: "Policies with a rule or a set that the kernel refuses and that is left out."}),
 	}
 	x.conflicts = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weavenpc_address_conflicts",
-		Help: "Addresses claimed by local pods that something contradicts: the node, another pod's hostIPs, another pod."}, []string{"kind"})
+		Help: "Addresses claimed by local pods that something contradicts: " +
+			"the node, another pod's hostIPs, another pod."}, []string{"kind"})
 	r.MustRegister(x.errors, x.syncDuration, x.lastSync, x.latency, x.transactions, x.retries, x.drift, x.failing,
 		x.rejected, x.conflicts, controller.Collector(c))
 	x.start(fs)
 	return x
 }
 
-// start creates all series: one that is there before its first event shows the first event.
+// start creates all series, so that the first event shows as an increase from 0.
 func (x *Metrics) start(fs []npc.Family) {
 	for _, f := range fs {
 		x.failing.WithLabelValues(f.String())

@@ -19,8 +19,8 @@ func rules(ns string) string {
 	return "^-[AI]~" + naming.ShardChain(npc.Ingress, ns, "") + "~(1~)?-p~tcp"
 }
 
-// TestS76_OneNamespaceThatCannotBeWritten keeps nobody else's rules from the kernel, whether what writes its rules
-// fails or hangs.
+// TestS76_OneNamespaceThatCannotBeWritten keeps no other namespace's rules from the kernel, whether the program that
+// writes its rules fails or hangs.
 func TestS76_OneNamespaceThatCannotBeWritten(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		for _, how := range []string{"refuses", "chokes"} {

@@ -15,8 +15,8 @@ import (
 	"github.com/weave-npc/weave-npc/test/cluster"
 )
 
-// TestS89_APeerOfADenyIsRefused: the rule asks for a list of its peers' sets, of which the kernel does not take one. It
-// denies everything then.
+// TestS89_APeerOfADenyIsRefused: the rule asks for a list of its peers' sets, and the kernel rejects one of them. The
+// rule denies everything then.
 func TestS89_APeerOfADenyIsRefused(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newStation(t, b)
@@ -25,7 +25,7 @@ func TestS89_APeerOfADenyIsRefused(t *testing.T) {
 		blocks := regexp.MustCompile(`^weave-[a-z0-9]{25}$`) // as those of rules are named
 		faults.Apply = refusing(nl.IPSET_ERR_MAX_SETS, func(set ipset.Set) bool { return set.Type == ipset.HashNet && blocks.MatchString(set.Name) })
 		s.ClusterPolicy("guard", `{tier: Admin, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: client}}}},
-egress: [{action: Deny, to: [{networks: [198.51.100.0/24]}, {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: nobody}}}}]}]}`)
+egress: [{action: Deny, to: [{networks: [198.51.100.0/24]}, {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: none}}}}]}]}`)
 		s.step()
 		s.Expect("10.32.1.4 > 10.32.1.2 tcp:80 = no\n a/client > 198.51.100.7 tcp:80 = no")
 		s.step()
@@ -39,8 +39,8 @@ egress: [{action: Deny, to: [{networks: [198.51.100.0/24]}, {pods: {namespaceSel
 	})
 }
 
-// TestS89_WhatIsWrittenWithoutAPeer of a list, at once: what denies by the list denies everything, what accepts accepts
-// whom it can.
+// TestS89_WhatIsWrittenWithoutAPeer of a list, at once: a rule that denies by the list denies everything; a rule that
+// accepts accepts the peers that it can.
 func TestS89_WhatIsWrittenWithoutAPeer(t *testing.T) {
 	match := naming.Match("weave-list", "src")
 	chain := func(rules ...iptables.Rule) iptables.Update {

@@ -21,13 +21,13 @@ const (
 	namedInReport = 5
 )
 
-// reporter reports what is not enforced as it is meant, and when it is again: to the log, the metrics, and about
-// policies to a function.
+// reporter reports what is not enforced as specified, and when it is again: to the log and the metrics, and policies
+// also to a function.
 type reporter struct {
 	lookup  controller.Lookup
 	metrics *Metrics
 	log     *slog.Logger
-	// policy is called with each policy that is not enforced as it is meant.
+	// policy is called with each policy that is not enforced as specified.
 	policy func(enforce.InvalidPolicy)
 
 	// rejected are the policies that were reported because the kernel rejects something of them: name -> policy.
@@ -41,19 +41,21 @@ func (r *reporter) invalid() {
 	for _, p := range r.lookup.Unreported() {
 		switch {
 		case p.Inert:
-			r.log.Error("cluster network policy is invalid: it decides nothing until it is mended", "policy", policyName(p), "reason", p.Reason)
+			r.log.Error("cluster network policy is invalid: it decides nothing until it is valid",
+				"policy", policyName(p), "reason", p.Reason)
 		case p.Cluster:
-			r.log.Error("cluster network policy is invalid: its rules that are not understood fail closed until it is mended",
+			r.log.Error("cluster network policy is invalid: its rules that are not understood "+
+				"fail closed until it is valid",
 				"policy", policyName(p), "reason", p.Reason)
 		default:
-			r.log.Error("policy is invalid: it isolates its pods and allows nothing until it is mended",
+			r.log.Error("policy is invalid: it isolates its pods and allows nothing until it is valid",
 				"policy", policyName(p), "reason", p.Reason)
 		}
 		r.policy(p)
 	}
 }
 
-// rejections reports the policies of which the kernel rejects something, each once, and those of which it does not any
+// rejections reports, each once, the policies that the kernel rejects parts of, and those that it does not reject any
 // more. It returns whether the kernel rejects anything.
 func (r *reporter) rejections() bool {
 	rejected := map[string]enforce.InvalidPolicy{}
@@ -65,7 +67,8 @@ func (r *reporter) rejections() bool {
 			if p.Cluster {
 				what = "denies everything where it does not accept"
 			}
-			r.log.Error("the kernel refuses what a policy needs: it "+what+", and is tried again later", "policy", key, "reason", p.Reason)
+			r.log.Error("the kernel refuses what a policy needs: it "+what+", and is tried again later",
+				"policy", key, "reason", p.Reason)
 			r.policy(p)
 		}
 	}
@@ -92,7 +95,8 @@ func (r *reporter) logging() (rejected bool) {
 	why := r.lookup.LoggingRejected()
 	switch {
 	case why != "" && r.loggingRejected == "":
-		r.log.Warn("the kernel does not take a rule that reports blocked packets: they are dropped without a report", "reason", why)
+		r.log.Warn("the kernel does not take a rule that reports blocked packets: they are dropped without a report",
+			"reason", why)
 	case why == "" && r.loggingRejected != "":
 		r.log.Info("the kernel takes the rules that report blocked packets")
 	}
@@ -129,7 +133,8 @@ func (r *reporter) upToDate(k *kernel, now time.Time) {
 	k.retry.reset()
 	r.metrics.failing.WithLabelValues(k.family.String()).Set(0)
 	for ns, since := range k.postponed.written() {
-		r.log.Info("the rules of a namespace are written again", "family", k.family, "namespace", ns, "after", time.Since(since))
+		r.log.Info("the rules of a namespace are written again",
+			"family", k.family, "namespace", ns, "after", time.Since(since))
 	}
 }
 
@@ -139,7 +144,8 @@ func (r *reporter) flows(k *kernel, now time.Time) {
 	switch {
 	case err != nil && k.flowsFailing == "":
 		r.metrics.errors.Inc()
-		r.log.Error("cannot delete the connections of addresses that other pods have now: these are not opened; trying again",
+		r.log.Error("cannot delete the connections of addresses that other pods have now: these are not opened; "+
+			"trying again",
 			"family", k.family, "err", err)
 		k.flowsFailing = err.Error()
 	case err == nil && k.flowsFailing != "":
@@ -148,7 +154,7 @@ func (r *reporter) flows(k *kernel, now time.Time) {
 	}
 }
 
-// problems describes what is not enforced as it is meant.
+// problems describes what is not enforced as specified.
 func (r *reporter) problems(kernels []*kernel, now time.Time) []string {
 	var texts []string
 	for _, k := range kernels {
@@ -161,12 +167,14 @@ func (r *reporter) problems(kernels []*kernel, now time.Time) []string {
 			texts = append(texts, k.family.String()+": "+why)
 		}
 		if names := slices.Sorted(maps.Keys(k.postponed)); len(names) > 0 {
-			texts = append(texts, fmt.Sprintf("the rules of these namespaces cannot be written: %s: %s (%s: %s)", k.family,
+			texts = append(texts, fmt.Sprintf("the rules of these namespaces cannot be written: %s: %s (%s: %s)",
+				k.family,
 				listOf(names, namedInReport), names[0], k.postponed[names[0]].why))
 		}
 	}
 	if names := r.lookup.Inert(); len(names) > 0 {
-		texts = append(texts, "these cluster network policies decide nothing, because their tier or subject is not understood: "+
+		texts = append(texts, "these cluster network policies decide nothing, "+
+			"because their tier or subject is not understood: "+
 			listOf(names, namedInReport))
 	}
 	if len(r.rejected) > 0 {

@@ -34,7 +34,8 @@ func (r *result) write(ctx context.Context, k *kernel, tx dataplane.Transaction)
 			r.Written = append(r.Written, part.Update)
 			continue
 		}
-		alone := iptables.Update{Replace: part.Replace, Insert: part.Insert, Edits: part.Edits}.Split(0, func(chain string) string { return tx.Namespaces[chain] })
+		alone := iptables.Update{Replace: part.Replace, Insert: part.Insert, Edits: part.Edits}.Split(0,
+			func(chain string) string { return tx.Namespaces[chain] })
 		switch {
 		case len(rejected) > 0 || len(part.Groups) == 0 || ctx.Err() != nil || k.writable(ctx) != nil:
 			r.ruleErrs = append(r.ruleErrs, err)
@@ -89,7 +90,7 @@ func (k *kernel) restore(ctx context.Context, u iptables.Update) ([]iptables.Ref
 	if err != nil {
 		return rejected, err
 	}
-	// Had somebody else changed anything in the meantime, the next look would not notice it by this print.
+	// Had another process changed anything in the meantime, the next look would not notice it by this print.
 	if before == k.print && k.changedOnce(before, after) {
 		k.print = after
 	} else {
@@ -107,6 +108,8 @@ func (k *kernel) changedOnce(before, after iptables.Fingerprint) bool {
 // NetworkPolicies only allow, rules that report decide nothing, and those that end connections are for connections that
 // were allowed.
 func optional(r iptables.Rule) bool {
-	return r.Instead != nil || r.Target == "-j ACCEPT" || r.Target == "-j RETURN" || strings.HasPrefix(r.Target, "-j NFLOG ") ||
-		strings.HasPrefix(r.Target, "-j MARK ") || strings.HasPrefix(r.Target, "-j REJECT ") || strings.HasPrefix(r.Match, "-m connmark ")
+	return r.Instead != nil || r.Target == "-j ACCEPT" || r.Target == "-j RETURN" ||
+		strings.HasPrefix(r.Target, "-j NFLOG ") ||
+		strings.HasPrefix(r.Target, "-j MARK ") || strings.HasPrefix(r.Target, "-j REJECT ") ||
+		strings.HasPrefix(r.Match, "-m connmark ")
 }

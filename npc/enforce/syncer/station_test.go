@@ -128,7 +128,7 @@ exec /usr/sbin/%[2]s "$@"
 	return dir
 }
 
-// program makes programs fail: "iptables-nft-save:fail". Without modes it mends all.
+// program makes programs fail: "iptables-nft-save:fail". Without modes all work again.
 func (s *station) program(modes ...string) {
 	s.Helper()
 	if err := os.WriteFile(filepath.Join(s.dir, "mode"), []byte(strings.Join(modes, " ")), 0o600); err != nil {
@@ -166,7 +166,7 @@ func (s *station) well() {
 	}
 }
 
-// ill syncs, which must fail, and checks that readiness tells why.
+// ill syncs, which must fail, and checks that readiness reports why.
 func (s *station) ill(why string) {
 	s.Helper()
 	if errs := s.step(); len(errs) == 0 {

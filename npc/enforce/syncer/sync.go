@@ -28,8 +28,8 @@ const (
 	turn = watchEvery
 )
 
-// sync makes the kernel what the controller wants, as far as that is possible now: what failed before is not tried
-// before its time. It returns what failed.
+// sync makes the kernel what the controller wants, limited to what is possible now: it does not retry what failed
+// before it is due. It returns what failed.
 func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	start := time.Now()
 	s.begin(start)
@@ -44,7 +44,7 @@ func (s *Syncer) sync(ctx context.Context, boot bool) []error {
 	return s.kernels.errors()
 }
 
-// begin tells the controller what is tried again now, and which connections are deleted.
+// begin reports to the controller what is tried again now, and which connections are deleted.
 func (s *Syncer) begin(now time.Time) {
 	for _, k := range s.kernels {
 		k.errs = nil
@@ -136,7 +136,7 @@ func (s *Syncer) loadChains(ctx context.Context, kernels []*kernel) {
 		k.noteNFTOnly(seen[i].Native, s.log)
 		s.planner.LoadChains(k.family, seen[i])
 		if found := s.planner.ForeignLayout(k.family); found != "" {
-			s.log.Warn("sets and chains were written by another version: writing them anew", "family", k.family,
+			s.log.Warn("sets and chains were written by another version: writing them again", "family", k.family,
 				"found_layout", found, "our_layout", naming.Layout)
 		}
 	}
@@ -189,7 +189,8 @@ func sideBySide(tasks []func()) {
 func (s *Syncer) announce(ctx context.Context, k *kernel, tx dataplane.Transaction) {
 	if len(tx.Mismatched) > 0 {
 		s.metrics.drift.WithLabelValues(k.family.String(), "set").Inc()
-		s.log.Warn("sets by our names are not ours: making them anew", "family", k.family, "found", summary(tx.Mismatched))
+		s.log.Warn("sets by our names are not ours: making them again",
+			"family", k.family, "found", summary(tx.Mismatched))
 	}
 	switch {
 	case s.log.Enabled(ctx, slog.LevelDebug):

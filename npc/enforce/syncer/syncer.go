@@ -45,7 +45,7 @@ type Syncer struct {
 	watcher    watcher
 	// doing is what is being done to the kernel.
 	doing progressTracker
-	// ended receives when a probe has ended, or connections were deleted, beside the syncs.
+	// ended receives when a probe has ended, or connections were deleted, concurrently with the syncs.
 	ended chan struct{}
 	// edited is called when the kernel holds changes by which open connections may not be allowed any more.
 	edited func()
@@ -66,10 +66,11 @@ type Syncer struct {
 }
 
 // New opens the kernel of the current network namespace, for the given families. The function report is called with
-// each policy that is not enforced as it is meant. An error describes what is missing and the way out.
+// each policy that is not enforced as specified. An error describes what is missing and the way out.
 func New(c *controller.Controller, fs []npc.Family, b iptables.Backend, x *Metrics, log *slog.Logger,
 	report func(enforce.InvalidPolicy)) (*Syncer, error) {
-	s := &Syncer{controller: c, planner: c.Planner(), metrics: x, log: log, ended: make(chan struct{}, 1), stuckAfter: stuckAfter, edited: func() {}}
+	s := &Syncer{controller: c, planner: c.Planner(), metrics: x, log: log, ended: make(chan struct{}, 1),
+		stuckAfter: stuckAfter, edited: func() {}}
 	s.reporter = reporter{lookup: c.Lookup(), metrics: x, log: log, policy: report}
 	s.committer = committer{planner: c.Planner(), metrics: x, log: log}
 	s.enforced, s.setEnforced = context.WithCancel(context.Background())
@@ -212,7 +213,7 @@ func (s *Syncer) watch(ctx context.Context) (drift bool) {
 	return s.look(now, func() bool { return s.watcher.look(ctx, now) })
 }
 
-// conclude ends the look for drift under way if the chains have been read, for which it waits a while. It reports
+// conclude ends the current look for drift if the chains have been read; it waits up to timeout for them. It reports
 // whether there is drift to repair.
 func (s *Syncer) conclude(ctx context.Context, timeout time.Duration) (drift bool) {
 	return s.look(time.Now(), func() bool { return s.watcher.conclude(ctx, timeout) })
@@ -228,5 +229,5 @@ func (s *Syncer) look(now time.Time, look func() bool) (drift bool) {
 	return drift
 }
 
-// noteEnd wakes Run because something ended that goes on beside the syncs.
+// noteEnd wakes Run because a concurrent task ended.
 func (s *Syncer) noteEnd() { wake(s.ended) }

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// watchEvery is how often the kernel is asked whether somebody else changed something.
+	// watchEvery is how often weave-npc asks the kernel whether another process changed something.
 	watchEvery = 500 * time.Millisecond
 	// readEvery is how often everything is read, for what neither counts nor generations show.
 	readEvery = 25 * time.Second
@@ -32,8 +32,8 @@ const (
 	maxOvertaken = 4
 )
 
-// watcher looks for drift: what somebody else changed of weave-npc's sets and chains. It also reports what the gate
-// closes, and conflicts about addresses, because both change with time alone.
+// watcher looks for drift: changes of weave-npc's sets and chains by other processes. It also reports what the
+// fail-closed filter drops, and conflicts about addresses, because both change with time alone.
 type watcher struct {
 	planner    controller.Planner
 	lookup     controller.Lookup
@@ -59,8 +59,9 @@ type watcher struct {
 }
 
 func newWatcher(c *controller.Controller, kernels []*kernel, x *Metrics, log *slog.Logger) watcher {
-	return watcher{planner: c.Planner(), lookup: c.Lookup(), kernels: kernels, metrics: x, log: log, failClosed: failclosed.Reporter{Log: log},
-		conflicts: ipowner.Watcher{Log: log}, retry: backoff{first: retryFirst, last: retryLast},
+	return watcher{planner: c.Planner(), lookup: c.Lookup(), kernels: kernels, metrics: x, log: log,
+		failClosed: failclosed.Reporter{Log: log},
+		conflicts:  ipowner.Watcher{Log: log}, retry: backoff{first: retryFirst, last: retryLast},
 		reading: reading{done: make(chan struct{}, 1)}}
 }
 
@@ -68,7 +69,7 @@ func newWatcher(c *controller.Controller, kernels []*kernel, x *Metrics, log *sl
 func (w *watcher) problems() []string {
 	var texts []string
 	if w.contention.drift != "" {
-		texts = append(texts, "somebody undoes every repair, drift is repaired every "+repairPause.String()+
+		texts = append(texts, "another process undoes every repair, drift is repaired every "+repairPause.String()+
 			" (does another weave-npc run on this node?): "+w.contention.drift)
 	}
 	if w.blind != "" {
@@ -77,8 +78,8 @@ func (w *watcher) problems() []string {
 	return texts
 }
 
-// look looks for drift, and reports whether there is something to repair. Chains are read beside the syncs: the look
-// then ends with conclude.
+// look looks for drift, and reports whether there is something to repair. Chains are read concurrently with the syncs:
+// the look then ends with conclude.
 func (w *watcher) look(ctx context.Context, now time.Time) bool {
 	if w.contention.over(now) {
 		w.log.Info("drift is no longer found again and again")
@@ -103,8 +104,8 @@ func (w *watcher) look(ctx context.Context, now time.Time) bool {
 	return w.finish(ctx, now)
 }
 
-// conclude ends the look under way if its chains have been read, for which it waits a while, and reports whether there
-// is something to repair.
+// conclude ends the current look if its chains have been read; it waits up to timeout for them. It reports whether
+// there is something to repair.
 func (w *watcher) conclude(ctx context.Context, timeout time.Duration) bool {
 	if ended, _ := w.reading.wait(timeout); !ended {
 		return false
@@ -140,7 +141,8 @@ func (w *watcher) finish(ctx context.Context, now time.Time) bool {
 	}
 	drift := strings.Join(w.found, "; ")
 	if w.contention.repaired(drift, now) {
-		w.log.Warn("drift is found again and again: it is repaired less often; does another weave-npc run on this node?",
+		w.log.Warn("drift is found again and again: it is repaired less often; "+
+			"does another weave-npc run on this node?",
 			"every", repairPause, "found", drift)
 	}
 	return true
@@ -255,7 +257,7 @@ func (w *watcher) setBlind(err error, now time.Time) {
 	}
 }
 
-// watchFailClosed reports what the gate closes, and what it cannot close.
+// watchFailClosed reports what the fail-closed filter drops, and what it cannot protect.
 func (w *watcher) watchFailClosed(now time.Time) {
 	w.failClosed.Open(w.lookup.OutOfRangePods(), w.lookup.NoPodRange(), now)
 	if w.lookup.FailClosedMode() != enforce.FailClosedAuto {

@@ -24,7 +24,7 @@ var (
 	cpuFor  = flag.Duration("drift.cpu", 0, "how long the cost of watching is measured")
 )
 
-// meddling is what somebody does to sets and chains, for one family.
+// meddling is a change of sets and chains by another process, for one family.
 type meddling struct {
 	name string
 	// nftOnly is set if it cannot be done on legacy.
@@ -154,11 +154,11 @@ func TestS65_WhatLooksTheSameIsFoundByReading(t *testing.T) {
 		comment, _, _ = strings.Cut(comment, `"`)
 		cluster.Command(t, program, "-w", "-R", "WEAVE-NPC-DROP-INGRESS", "3", "-m", "comment", "--comment", comment, "-j", "RETURN")
 		if !s.Live.WatchAll(t.Context()) {
-			t.Fatal("nobody saw it")
+			t.Fatal("it was not noticed")
 		}
 		s.well()
 		after := s.copied()
-		// An address that nobody has leaves the set once its connections are deleted.
+		// An address that no pod has leaves the set once its connections are deleted.
 		for end := time.Now().Add(10 * time.Second); !reflect.DeepEqual(before, after) && time.Now().Before(end); after = s.copied() {
 			time.Sleep(10 * time.Millisecond)
 			s.well()
@@ -189,7 +189,7 @@ func TestReadingChainsHoldsUpNoSync(t *testing.T) {
 		s.Expect("outside > a/web tcp:80 = yes")
 		s.program()
 		if _, ended := s.Live.Conclude(t.Context()); ended {
-			t.Error("what was read before the policy was written is compared with what is there now")
+			t.Error("what was read before the policy was written is compared with the present rules")
 		}
 		if drift, ended := s.Live.Conclude(t.Context()); !drift || !ended {
 			t.Errorf("drift = %t, ended = %t", drift, ended)
@@ -216,14 +216,14 @@ func TestS65_DriftIsFoundWhateverIsWritten(t *testing.T) {
 			drift, ended = s.Live.Conclude(t.Context())
 		}
 		if !drift {
-			t.Error("nobody saw it")
+			t.Error("it was not noticed")
 		}
 		s.well()
 		s.agree()
 	})
 }
 
-// TestContentionIsReportedAndNoStorm: somebody undoes every repair at once.
+// TestContentionIsReportedAndNoStorm: another process undoes every repair at once.
 func TestContentionIsReportedAndNoStorm(t *testing.T) {
 	cluster.OnEveryBackend(t, func(t *testing.T, b iptables.Backend) {
 		s := newWatched(t, b)

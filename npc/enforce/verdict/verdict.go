@@ -1,8 +1,8 @@
-// Package verdict judges flows of local pods by the policies that are enforced, as the controller has them: compiled,
-// and by address. It gives the rule that decides, and no reasons.
+// Package verdict evaluates flows of local pods by the policies that are enforced, as the controller has them:
+// compiled, and by address. It returns the rule that decides, and no reasons.
 //
 //	side := verdict.Side{Rules: rules, Isolated: true} // what policies say of a pod in one direction
-//	decision := side.Judge(nodes, verdict.Question{Peer: address, PeerPod: owner, ...})
+//	decision := side.Evaluate(nodes, verdict.Question{Peer: address, PeerPod: owner, ...})
 //
 // It does not know which policies there are, nor what the kernel holds.
 package verdict
@@ -66,10 +66,10 @@ type Verdict struct {
 	Also By
 }
 
-// Difference is a verdict of a world of staged policies where policies decide otherwise today.
+// Difference is a verdict that a group of staged policies would change.
 type Difference struct {
 	Group string
-	// Content tells what the world's policies are: it is another one once any of them changes.
+	// Content is a text that changes when one of the group's policies changes.
 	Content string
 	// Policy is the staged policy that decides, with its namespace for a NetworkPolicy.
 	Policy string
@@ -84,12 +84,12 @@ type Question struct {
 	// Destination is the pod that the flow goes to, on which names of ports are looked up; nil if it is no pod.
 	Destination *index.Pod
 	flow.Service
-	// Exempt is set for flows that NetworkPolicies do not judge: to the pod itself, and to its node.
+	// Exempt is set for flows that NetworkPolicies do not evaluate: to the pod itself, and to its node.
 	Exempt bool
 }
 
-// Name returns the rule's name; the zero By of no rule. It completes the name, which costs more than to judge, when it
-// is asked for first.
+// Name returns the rule's name, or the zero By if there is no rule. It computes the name on the first call, because
+// that costs more than an evaluation.
 func (r *Rule) Name() By {
 	if r == nil {
 		return By{}
@@ -100,7 +100,7 @@ func (r *Rule) Name() By {
 	return r.By
 }
 
-// Nodes tells who Nodes are.
+// Nodes identifies Nodes.
 type Nodes interface {
 	// IsNode reports whether a selector matches a Node that has an address.
 	IsNode(netip.Addr, policy.Selector) bool
@@ -178,7 +178,8 @@ func (q Question) peerFits(nodes Nodes, r *policy.MergedRule) bool {
 				return true
 			}
 		case q.PeerPod == nil:
-		case p.Namespaces == nil && q.PeerPod.Namespace == p.Namespace, p.Namespaces != nil && q.PeerPod.InNamespaces(*p.Namespaces):
+		case p.Namespaces == nil && q.PeerPod.Namespace == p.Namespace,
+			p.Namespaces != nil && q.PeerPod.InNamespaces(*p.Namespaces):
 			if q.PeerPod.SelectedBy(p.Pods) {
 				return true
 			}

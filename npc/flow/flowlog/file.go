@@ -15,7 +15,7 @@ import (
 const recordSize = 2048
 
 // File keeps a store's records over a restart, as lines of JSON, in at most 2 KiB for each record that the store may
-// hold; and beside them the hits of rules, in at most 10 MiB.
+// hold. A second file keeps the hits of rules, in at most 10 MiB.
 type File struct {
 	path, hits string
 	store      *Store
@@ -28,7 +28,8 @@ func NewFile(directory string, s *Store) (*File, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, errors.Wrap(err, "making the directory of recorded connections")
 	}
-	return &File{path: filepath.Join(directory, "flows.json"), hits: filepath.Join(directory, "hits.json"), store: s}, nil
+	path, hits := filepath.Join(directory, "flows.json"), filepath.Join(directory, "hits.json")
+	return &File{path: path, hits: hits, store: s}, nil
 }
 
 // Load adds the file's records to the store, which must be empty. It returns how many lines are no records, which are
@@ -91,8 +92,8 @@ func (f *File) LoadHits() error {
 	return nil
 }
 
-// Save writes the files anew if the store has changed. Whoever reads a file, or is ended while it is written, has the
-// former one or the new one. It returns how many records, the oldest ones, found no place.
+// Save replaces the files if the store has changed. It is atomic: a reader, or a process that ends while it writes, has
+// the former file or the new one. It returns how many of the oldest records exceeded the limit and were omitted.
 func (f *File) Save() (omitted int, err error) {
 	if state := f.store.state(); state != f.saved {
 		records, _ := f.store.Since(0)

@@ -17,7 +17,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// writerVariable tells a test process to write the file in a directory for ever.
+// writerVariable has a test process write the file in a directory until it is killed.
 const writerVariable = "WEAVE_NPC_TEST_FLOWS_WRITER"
 
 func TestMain(m *testing.M) {

@@ -46,7 +46,8 @@ type Hit struct {
 type identity struct{ tier, policy, direction, content string }
 
 func (i identity) compare(o identity) int {
-	return cmp.Or(cmp.Compare(i.tier, o.tier), cmp.Compare(i.policy, o.policy), cmp.Compare(i.direction, o.direction), cmp.Compare(i.content, o.content))
+	return cmp.Or(cmp.Compare(i.tier, o.tier), cmp.Compare(i.policy, o.policy),
+		cmp.Compare(i.direction, o.direction), cmp.Compare(i.content, o.content))
 }
 
 func (a *Applied) identity() identity { return identity{a.Tier, a.Policy, a.Direction, a.Content} }
@@ -108,7 +109,8 @@ func (s *Store) hitsSince(known uint64) (h Hits, version uint64) {
 	if c.version == known {
 		return h, known
 	}
-	h = Hits{Node: s.node, Since: c.since, Complete: c.complete, Evicted: c.evicted, Rules: make([]Hit, 0, len(c.rules))}
+	h = Hits{Node: s.node, Since: c.since, Complete: c.complete, Evicted: c.evicted,
+		Rules: make([]Hit, 0, len(c.rules))}
 	for e := c.order.Back(); e != nil; e = e.Prev() {
 		h.Rules = append(h.Rules, *e.Value.(*Hit))
 	}

@@ -146,7 +146,7 @@ func TestHitsAreCountedAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestTheRuleOfTheOldestHitGoes when there are too many, and it is told from when on none is missing.
+// TestTheRuleOfTheOldestHitGoes when there are too many. The answer reports the time since which none is missing.
 func TestTheRuleOfTheOldestHitGoes(t *testing.T) {
 	const limit = 10_000
 	s, j := flowlog.NewStore("node1", 10), newEvaluator()
@@ -174,7 +174,7 @@ func TestTheRuleOfTheOldestHitGoes(t *testing.T) {
 	}
 }
 
-// TestHitsOutliveARestart as they were; from a file that is not whole they are counted anew, and the records stay.
+// TestHitsOutliveARestart as they were; from a file that is not whole they are counted from zero, and the records stay.
 func TestHitsOutliveARestart(t *testing.T) {
 	dir := t.TempDir()
 	s, j := flowlog.NewStore("node1", 10), newEvaluator()

@@ -16,7 +16,7 @@ func Lasting(labels map[string]string) map[string]string {
 }
 
 // Likeness returns a text that is equal for pods of a namespace with the same lasting labels, which no policy should
-// tell apart.
+// distinguish.
 func Likeness(namespace string, labels map[string]string) string {
 	words := []string{namespace}
 	for k, v := range Lasting(labels) {
@@ -29,7 +29,8 @@ func Likeness(namespace string, labels map[string]string) string {
 // passes reports whether a label differs between the pods of a workload or passes with one of its revisions.
 func passes(key string) bool {
 	switch key {
-	case "pod-template-hash", "pod-template-generation", "rollouts-pod-template-hash", "controller-revision-hash", // Deployments, DaemonSets
+	case "pod-template-hash", "pod-template-generation", // Deployments, DaemonSets
+		"rollouts-pod-template-hash", "controller-revision-hash",
 		"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", // StatefulSets
 		"controller-uid", "job-name", // Jobs, whose runs by a CronJob have new ones
 		"app.kubernetes.io/version", "helm.sh/chart": // each release has another one

@@ -79,7 +79,7 @@ func parse(line []byte) (r Record, err error) {
 	case !r.From.IsPod() && !r.To.IsPod():
 		return r, errors.New("neither end is a pod")
 	case r.Port.Protocol == npc.ICMP && r.To.Addr.Is6():
-		r.Port.Protocol = npc.ICMPv6 // the text does not tell them apart
+		r.Port.Protocol = npc.ICMPv6 // the text has one name for both
 	}
 	if r.By != nil && !r.By.printable() {
 		return r, errors.New("by: it has characters that cannot be printed")

@@ -2,10 +2,10 @@
 // of JSON lines.
 //
 //	s := flowlog.NewStore("node1", 20000)
-//	s.Add(time.Now(), judge, flowlog.Allowed, opened)
+//	s.Add(time.Now(), evaluator, flowlog.Allowed, opened)
 //	records, at := s.Since(0)
 //
-// It does not know where records come from, nor what policies would make of them.
+// It does not know where records come from, nor how policies would decide them.
 package flowlog
 
 import (
@@ -27,7 +27,7 @@ const (
 func (v Verdict) known() bool { return v == Allowed || v == Denied }
 
 // Record is connections from one workload to another one, to one port and with one verdict. Ends that are no pods are
-// told apart by address.
+// distinguished by address.
 type Record struct {
 	// First and Last are when the first and the last of the connections were opened.
 	First time.Time `json:"first"`
@@ -47,11 +47,11 @@ type Record struct {
 	// By is the rule that decided the last of them; nil if none did, because nothing isolated the pods or no rule
 	// allowed it.
 	By *Rule `json:"by,omitempty"`
-	// Staged are the worlds of staged policies that would decide otherwise.
+	// Staged are the groups of staged policies that would decide otherwise.
 	Staged []Staged `json:"staged,omitempty"`
 }
 
-// Staged is what the staged policies of a world would do with connections of a record.
+// Staged is what a group of staged policies would do with connections of a record.
 type Staged struct {
 	Group   string  `json:"group"`
 	Verdict Verdict `json:"verdict"`
@@ -59,8 +59,9 @@ type Staged struct {
 	// if none does.
 	Policy string `json:"policy"`
 	By     *Rule  `json:"by,omitempty"`
-	// Count is how many of the record's connections are meant, and First and Last are when the first and the last of
-	// them were opened. They begin anew when the world's policies change, which Content tells.
+	// Count is how many of the record's connections the group would decide otherwise. First and Last are when the first
+	// and the last of them were opened. All three are reset when the group's policies change, that is, when Content
+	// differs.
 	Count   uint64    `json:"count"`
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// maxStaged limits the worlds of a record. Those that were not heard of for the longest time go.
+// maxStaged limits the groups of a record. Those that were updated least recently are removed.
 const maxStaged = 16
 
-// addStaged returns what worlds would do with the connections of a record, once a number of connections are added.
+// addStaged returns what groups would do with the connections of a record, once a number of connections are added.
 // Readers have the old slice.
 func addStaged(old, now []Staged, number int, at time.Time) []Staged {
 	if len(now) == 0 {
@@ -31,7 +31,7 @@ func addStaged(old, now []Staged, number int, at time.Time) []Staged {
 	return out[:min(len(out), maxStaged)]
 }
 
-// KeepStaged forgets what worlds would do whose content is not the one given: their policies are others now.
+// KeepStaged removes the results of groups whose content differs from the one given: their policies have changed.
 func (s *Store) KeepStaged(content map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// stagedText returns what worlds would do with the connections of the only record.
+// stagedText returns what groups would do with the connections of the only record.
 func stagedText(t *testing.T, s *flowlog.Store) (out []string) {
 	t.Helper()
 	records, _ := s.Since(0)
@@ -23,7 +23,7 @@ func stagedText(t *testing.T, s *flowlog.Store) (out []string) {
 	return out
 }
 
-// TestS100_StagedVerdictsAreCounted for each world, from when its policies last changed.
+// TestS100_StagedVerdictsAreCounted for each group, from when its policies last changed.
 func TestS100_StagedVerdictsAreCounted(t *testing.T) {
 	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	in := func(group, content, policy string) flowlog.Staged {
@@ -37,14 +37,14 @@ func TestS100_StagedVerdictsAreCounted(t *testing.T) {
 		want    []string
 	}{
 		{"nothing", nil, flowlog.Allowed, 1, nil},
-		{"one_world", []flowlog.Staged{in("true", "1", "shop/a")}, flowlog.Allowed, 2, []string{"true: 2 denied by shop/a, 00:01 to 00:01"}},
+		{"one_group", []flowlog.Staged{in("true", "1", "shop/a")}, flowlog.Allowed, 2, []string{"true: 2 denied by shop/a, 00:01 to 00:01"}},
 		{"again_by_another_policy", []flowlog.Staged{in("true", "1", "shop/b")}, flowlog.Allowed, 1, []string{"true: 3 denied by shop/b, 00:01 to 00:02"}},
 		{"allowed_there_too", nil, flowlog.Allowed, 5, []string{"true: 3 denied by shop/b, 00:01 to 00:02"}},
-		{"another_world", []flowlog.Staged{in("w", "7", "shop/c")}, flowlog.Allowed, 1,
+		{"another_group", []flowlog.Staged{in("w", "7", "shop/c")}, flowlog.Allowed, 1,
 			[]string{"w: 1 denied by shop/c, 00:04 to 00:04", "true: 3 denied by shop/b, 00:01 to 00:02"}},
 		{"its_policies_have_changed", []flowlog.Staged{in("true", "2", "shop/b")}, flowlog.Allowed, 1,
 			[]string{"true: 1 denied by shop/b, 00:05 to 00:05", "w: 1 denied by shop/c, 00:04 to 00:04"}},
-		{"the_judge_knows_later_policies", []flowlog.Staged{in("true", "2", "shop/b")}, flowlog.Denied, 1,
+		{"the_evaluator_has_later_policies", []flowlog.Staged{in("true", "2", "shop/b")}, flowlog.Denied, 1,
 			[]string{"true: 1 denied by shop/b, 00:05 to 00:05", "w: 1 denied by shop/c, 00:04 to 00:04"}},
 	} {
 		j.staged, j.verdict = c.staged, c.verdict
@@ -67,8 +67,8 @@ func TestS100_StagedVerdictsAreCounted(t *testing.T) {
 	}
 }
 
-// TestWorldsOfARecordAreBounded, and those heard of last stay.
-func TestWorldsOfARecordAreBounded(t *testing.T) {
+// TestGroupsOfARecordAreBounded: those that were updated most recently stay.
+func TestGroupsOfARecordAreBounded(t *testing.T) {
 	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	for i := range 100 {
 		j.staged = []flowlog.Staged{{Group: fmt.Sprint("w", i), Verdict: flowlog.Denied}}

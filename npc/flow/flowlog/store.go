@@ -9,28 +9,28 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Evaluate tells what is known of a connection when it is opened: who its ends are, and what decides about it.
-type Evaluate interface {
-	// Evaluate returns that, and false if neither end is a pod of this node.
-	Evaluate(src, dst netip.Addr, s flow.Service) (Judgement, bool)
+// Evaluator evaluates a connection when it is opened: it names its ends and the rules that decide it.
+type Evaluator interface {
+	// Evaluate returns what is known of a connection, and false if neither end is a pod of this node.
+	Evaluate(src, dst netip.Addr, s flow.Service) (Evaluation, bool)
 }
 
-// Judgement is what is known of a connection.
-type Judgement struct {
+// Evaluation is what is known of a connection.
+type Evaluation struct {
 	From, To End
 	// PortNames are the names that the destination gives to the port.
 	PortNames []string
 	// Verdict is given by rules, the one that decided first; none if no rule did.
 	Verdict Verdict
 	By      []Applied
-	// Staged are the worlds that would decide otherwise, without numbers and times. Unjudged is set if they were not
-	// asked, for lack of time.
+	// Staged are the groups that would decide otherwise, without numbers and times. Unevaluated is set if they were not
+	// evaluated, for lack of time.
 	Staged      []Staged
 	Unevaluated bool
 }
 
-// Connection is what connections have in common that are recorded together, and judged once if they come at the same
-// time.
+// Connection is what connections have in common that are recorded together. Those that are recorded in one call are
+// evaluated once.
 type Connection struct {
 	Src, Dst netip.Addr
 	Service  flow.Service
@@ -41,11 +41,11 @@ type Store struct {
 	node  string
 	limit int
 	// Seen, if not nil, hears of connections when they are recorded. It must be set before the store is used.
-	Seen func(c Connection, j Judgement, number int)
+	Seen func(c Connection, j Evaluation, number int)
 
 	mu      sync.Mutex
 	records map[key]*entry
-	// newest and oldest are the ends of the list of entries, in the order in which they were last recorded.
+	// newest and oldest are the ends of the list of entries, ordered by when they were last recorded.
 	newest, oldest *entry
 	version        uint64 // counts what was recorded
 	changes        uint64 // counts what else was changed
@@ -75,13 +75,14 @@ type entry struct {
 
 // NewStore returns an empty store for what a node sees. It counts hits of rules from now on.
 func NewStore(node string, limit int) *Store {
-	return &Store{node: node, limit: limit, records: map[key]*entry{}, waiting: map[Connection]*entry{}, labels: map[workload]map[string]string{},
+	return &Store{node: node, limit: limit, records: map[key]*entry{},
+		waiting: map[Connection]*entry{}, labels: map[workload]map[string]string{},
 		batch: map[Connection]int{}, hits: newCounter(time.Now().UTC())}
 }
 
-// Add records connections that were opened by now. What the node did with them is known: a judge that says otherwise
-// knows later policies, and only its names count.
-func (s *Store) Add(now time.Time, evaluator Evaluate, v Verdict, opened []Connection) {
+// Add records connections that were opened by now. The verdict v is what the node did with them. If the evaluator
+// decides otherwise, it has later policies, and only the names of the ends are taken from it.
+func (s *Store) Add(now time.Time, evaluator Evaluator, v Verdict, opened []Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.batch)
@@ -107,7 +108,7 @@ func (s *Store) Add(now time.Time, evaluator Evaluate, v Verdict, opened []Conne
 }
 
 // record adds connections to their record.
-func (s *Store) record(now time.Time, c Connection, number int, j Judgement) {
+func (s *Store) record(now time.Time, c Connection, number int, j Evaluation) {
 	r := Record{From: j.From, To: j.To, Port: c.Service, PortNames: j.PortNames, Verdict: j.Verdict}
 	if len(j.By) > 0 {
 		r.By = &j.By[0].Rule

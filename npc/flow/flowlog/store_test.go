@@ -32,7 +32,7 @@ func (j *model) rules(s flow.Service) []flowlog.Applied {
 	return []flowlog.Applied{{Rule: flowlog.Rule{Policy: "shop/p", Number: 1, Direction: "ingress"}, Content: "c"}}
 }
 
-func (j *model) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Judgement, concerned bool) {
+func (j *model) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Evaluation, concerned bool) {
 	j.asked++
 	end := func(a netip.Addr) flowlog.End {
 		e, ok := j.pods[a]
@@ -42,7 +42,7 @@ func (j *model) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Judgem
 		e.Addr, e.Labels = a, maps.Clone(e.Labels)
 		return e
 	}
-	of = flowlog.Judgement{From: end(src), To: end(dst), PortNames: []string{"http"}, Verdict: j.verdict, By: j.rules(s), Staged: j.staged}
+	of = flowlog.Evaluation{From: end(src), To: end(dst), PortNames: []string{"http"}, Verdict: j.verdict, By: j.rules(s), Staged: j.staged}
 	return of, concerned
 }
 
@@ -72,7 +72,7 @@ func TestS99_RecordsAreByWorkload(t *testing.T) {
 	s, j := flowlog.NewStore("node1", 10), newEvaluator()
 	s.Add(noon, j, flowlog.Allowed, []flowlog.Connection{between(web1, db), between(web1, db), between(web2, db), between(outside, web1), between(outside, outside)})
 	if j.asked != 4 {
-		t.Errorf("the judge was asked %d times about 4 different connections", j.asked)
+		t.Errorf("the evaluator was asked %d times about 4 different connections", j.asked)
 	}
 	s.Add(noon.Add(time.Second), j, flowlog.Allowed, []flowlog.Connection{between(web2, db)})
 	s.Add(noon.Add(2*time.Second), j, flowlog.Denied, []flowlog.Connection{between(web2, db)})
@@ -88,7 +88,7 @@ func TestS99_RecordsAreByWorkload(t *testing.T) {
 	want := []flowlog.Record{
 		{First: noon, Last: noon, Count: 1, Node: "node1", From: flowlog.End{Addr: outside}, To: end("Deployment/web", "web-1", "web", web1), Verdict: flowlog.Allowed, By: by},
 		{First: noon, Last: noon.Add(time.Second), Count: 4, Node: "node1", From: web, To: to, Verdict: flowlog.Allowed, By: by},
-		// The judge knows later policies than those that the packet met: its rule is not what decided.
+		// The evaluator has later policies than those that decided the packet: its rule is not what decided.
 		{First: noon.Add(2 * time.Second), Last: noon.Add(2 * time.Second), Count: 1, Node: "node1", From: web, To: to, Verdict: flowlog.Denied},
 	}
 	if diff := cmp.Diff(want, got, sameAddr); diff != "" {
@@ -123,7 +123,7 @@ func TestS99_TheOldestRecordGoes(t *testing.T) {
 	}
 }
 
-// TestSince tells what was added after a version, and nothing twice.
+// TestSince returns what was added after a version, and nothing twice.
 func TestSince(t *testing.T) {
 	s, j := flowlog.NewStore("node1", 3), newEvaluator()
 	got, at := s.Since(0)

@@ -52,8 +52,11 @@ type source struct{ lines, omitted int }
 
 // New returns a log. line writes a line about a thing, with the number of its repeats within a time; both are 0 for the
 // first of its kind. rest writes how many things have no line, and the source of most of them.
-func New[K, S comparable, V any](line func(v V, number int, within time.Duration), rest func(number int, most S)) *Log[K, S, V] {
-	return &Log[K, S, V]{line: line, rest: rest, kinds: map[K]*repeated[S, V]{}, sources: map[S]*source{}, tokens: maxBurst}
+func New[K, S comparable, V any](
+	line func(v V, number int, within time.Duration), rest func(number int, most S),
+) *Log[K, S, V] {
+	return &Log[K, S, V]{line: line, rest: rest, kinds: map[K]*repeated[S, V]{},
+		sources: map[S]*source{}, tokens: maxBurst}
 }
 
 // Add counts a number of things that are alike. It returns how many of them will be in no line.

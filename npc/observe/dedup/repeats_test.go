@@ -53,8 +53,8 @@ func TestTheFirstHasALine(t *testing.T) {
 	}
 }
 
-// TestASourceHidesNobody has many kinds come from one source, and one from another.
-func TestASourceHidesNobody(t *testing.T) {
+// TestASourceHidesNoOther has many kinds come from one source, and one from another.
+func TestASourceHidesNoOther(t *testing.T) {
 	l, now := newLines(), time.Unix(1000, 0)
 	omitted := 0
 	for i := range 50 {

@@ -5,7 +5,8 @@
 //
 //	r := dropped.NewReporter(model, []uint16{80, 443}, registry, log)
 //	go r.Run(ctx)
-//	r.Handle(packet) // msg=blocked direction=ingress protocol=TCP from="shop/web (10.32.1.2:4711)" to=... isolated_by=shop/db
+//	// msg=blocked direction=ingress protocol=TCP from="shop/web (10.32.1.2:4711)" to=... isolated_by=shop/db
+//	r.Handle(packet)
 package dropped
 
 import (
@@ -19,6 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
+	npcflow "github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/observe/dedup"
 	"github.com/weave-npc/weave-npc/ulogd"
 )
@@ -30,8 +33,8 @@ type Names interface {
 	NameOf(netip.Addr) string
 	// Isolating returns the policies, as namespace/name, that isolate the local pod with an address in a direction.
 	Isolating(netip.Addr, npc.Direction) []string
-	// DeniedBy returns the rule of a cluster network policy that denies a packet in a direction, or an empty string.
-	DeniedBy(ulogd.Packet, npc.Direction) string
+	// DeniedBy returns the rule of a cluster network policy that denies a flow in a direction, or an empty string.
+	DeniedBy(verdict.Flow, npc.Direction) string
 }
 
 // Reporter logs and counts blocked packets.
@@ -61,11 +64,13 @@ func NewReporter(names Names, ports []uint16, registry prometheus.Registerer, lo
 	r := &Reporter{names: names, log: log, ports: map[uint16]string{},
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weavenpc_blocked_connections_total",
-			Help: "Connection attempts that were blocked and reported. Ports that are not among --counted-ports count as other."},
+			Help: "Connection attempts that were blocked and reported. " +
+				"Ports that are not among --counted-ports count as other."},
 			[]string{"protocol", "dport"}),
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weavenpc_blocked_log_suppressed_total",
-			Help: "Packets that were blocked, reported and counted, but neither logged nor summed up in a line of the log."}),
+			Help: "Packets that were blocked, reported and counted, " +
+				"but neither logged nor summed up in a line of the log."}),
 	}
 	for _, p := range ports {
 		r.ports[p] = strconv.Itoa(int(p))
@@ -125,7 +130,8 @@ func (r *Reporter) line(p ulogd.Packet, number int, within time.Duration) {
 	if p.Group == npc.Egress.String() {
 		direction, own = npc.Egress, p.Src
 	}
-	args := []any{"direction", direction, "protocol", p.ProtocolName(), "from", r.endpoint(p.Src, p.SrcPort), "to", r.endpoint(p.Dst, p.DstPort)}
+	args := []any{"direction", direction, "protocol", p.ProtocolName(),
+		"from", r.endpoint(p.Src, p.SrcPort), "to", r.endpoint(p.Dst, p.DstPort)}
 	switch {
 	case p.Fragment:
 		args = append(args, "fragment", true)
@@ -134,7 +140,7 @@ func (r *Reporter) line(p ulogd.Packet, number int, within time.Duration) {
 	case strings.HasPrefix(p.ProtocolName(), "ICMP"):
 		args = append(args, "icmp_type", p.ICMPType, "icmp_code", p.ICMPCode)
 	}
-	if rule := r.names.DeniedBy(p, direction); rule != "" {
+	if rule := r.deniedBy(p, direction); rule != "" {
 		args = append(args, "denied_by", rule)
 	} else if policies := r.names.Isolating(own, direction); len(policies) > 0 {
 		args = append(args, "isolated_by", strings.Join(policies, ","))
@@ -143,6 +149,16 @@ func (r *Reporter) line(p ulogd.Packet, number int, within time.Duration) {
 		args = append(args, "repeats", number, "within", within.Round(time.Second))
 	}
 	r.log.Info("blocked", args...)
+}
+
+// deniedBy returns the rule of a cluster network policy that denies a packet in a direction. It is empty if none does,
+// or if the port of the packet is not known.
+func (r *Reporter) deniedBy(p ulogd.Packet, d npc.Direction) string {
+	if p.Fragment || p.Truncated {
+		return ""
+	}
+	service := npcflow.Service{Protocol: p.Protocol, Port: p.DstPort}
+	return r.names.DeniedBy(verdict.Flow{From: p.Src, To: p.Dst, Service: service}, d)
 }
 
 // endpoint returns the text for one end of a packet: its address, its port unless 0, and its name if known.

@@ -19,7 +19,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce"
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/observe/dedup"
-	"github.com/weave-npc/weave-npc/npc/observe/denial"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/ulogd"
@@ -38,15 +37,13 @@ type report struct {
 func newReport(t *testing.T, format string) *report {
 	t.Helper()
 	m := controller.New(enforce.Config{NodeName: "node1"})
-	finder := denial.NewFinder(m.Lookup(), "node1", false)
-	sink := finder.Tee(m)
-	sink.SetNamespace(npc.Namespace{Name: "shop"})
+	m.SetNamespace(npc.Namespace{Name: "shop"})
 	for i, name := range []string{"web", "api"} {
-		sink.SetPod(npc.Pod{UID: types.UID(name), Namespace: "shop", Name: name, Node: "node1", Labels: map[string]string{"app": name},
+		m.SetPod(npc.Pod{UID: types.UID(name), Namespace: "shop", Name: name, Node: "node1", Labels: map[string]string{"app": name},
 			Addrs:     []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(2 + i)})},
 			HostAddrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
 	}
-	r := &report{Sink: sink, registry: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
+	r := &report{Sink: m, registry: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
 	plain := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {
 			a.Value = slog.StringValue(a.Value.Duration().String())
@@ -57,10 +54,7 @@ func newReport(t *testing.T, format string) *report {
 	if format == "json" {
 		log = slog.New(slog.NewJSONHandler(&r.log, plain))
 	}
-	r.Reporter = NewReporter(struct {
-		controller.Lookup
-		*denial.Finder
-	}{m.Lookup(), finder}, []uint16{80}, r.registry, log)
+	r.Reporter = NewReporter(m.Lookup(), []uint16{80}, r.registry, log)
 	return r
 }
 
@@ -163,7 +157,7 @@ func TestWhoDenied(t *testing.T) {
 		{"baseline", rules("Baseline", "80"), false, packet, to + ` denied_by="Baseline policy pci/rule 2 'no-api'"`},
 		{"baseline of an isolated pod", rules("Baseline", "80"), true, packet, to + " isolated_by=shop/p"},
 		{"another direction", rules("Admin", "80"), true, egress, strings.Replace(to, "ingress", "egress", 1)},
-		{"a fragment tells no port", rules("Admin", "80"), true, fragment, to + " fragment=true isolated_by=shop/p"},
+		{"a fragment has no port", rules("Admin", "80"), true, fragment, to + " fragment=true isolated_by=shop/p"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newReport(t, "text")
@@ -226,9 +220,9 @@ func TestRepeats(t *testing.T) {
 	r.want(t, fmt.Sprintf(line, 9))
 }
 
-// TestAScanHidesNobody checks that the log about a port scan is bounded, omitted packets are counted, and other sources
-// are still logged.
-func TestAScanHidesNobody(t *testing.T) {
+// TestAScanHidesNoOther checks that the log about a port scan is bounded, omitted packets are counted, and other
+// sources are still logged.
+func TestAScanHidesNoOther(t *testing.T) {
 	r := newReport(t, "text")
 	for port := range 60000 {
 		r.handleAt(tcp("10.9.9.9:1", fmt.Sprintf("10.32.1.2:%d", 1+port)), r.now)

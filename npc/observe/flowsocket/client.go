@@ -12,8 +12,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// ErrUnserved is the cause of an error if nobody serves a socket.
-var ErrUnserved = errors.New("no weave-npc serves it that runs with --record-flows, and with this path as --flows-socket")
+// ErrUnserved is the cause of an error if no process serves a socket.
+var ErrUnserved = errors.New("no weave-npc serves it that runs with --record-flows, " +
+	"and with this path as --flows-socket")
 
 // Client asks the server of a socket.
 type Client struct{ Path string }

@@ -135,7 +135,7 @@ func TestFollowersGetWhatIsAdded(t *testing.T) {
 	}
 }
 
-// TestHitsAreRead, and a server that knows none is told from one that has none.
+// TestHitsAreRead shows that a server without hits differs from one that does not record them.
 func TestHitsAreRead(t *testing.T) {
 	path, s := filepath.Join(t.TempDir(), "flows.sock"), &store{}
 	s.add(3)

@@ -59,7 +59,7 @@ type Server struct {
 	inode    fs.FileInfo
 }
 
-// Listen opens a socket at a path. One that nobody listens to any more is replaced.
+// Listen opens a socket at a path. A socket without a listener is replaced.
 func Listen(path string, store Store) (*Server, error) {
 	if err := check(path); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func Listen(path string, store Store) (*Server, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, errors.Wrap(err, "making the directory of the socket")
 	}
-	// The socket takes its name only when nobody but root can open it any more.
+	// The socket gets its final name only once its mode lets root alone open it.
 	next := path + ending
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Wrap(err, "removing a socket")
@@ -86,7 +86,7 @@ func Listen(path string, store Store) (*Server, error) {
 	return s, nil
 }
 
-// check refuses paths that must not be, and those that somebody has.
+// check refuses paths that are not allowed, and those that another process serves.
 func check(path string) error {
 	if !filepath.IsAbs(path) {
 		return errors.Errorf("%q is no absolute path", path) // @name would be open to every pod on the node's network

@@ -24,13 +24,14 @@ func (s *State) Check(node string) error {
 	}
 	switch {
 	case chains == 0 && len(s.sets) == 0:
-		return errors.Errorf("weave-npc does not run here: there are no chains of it in iptables (%s), and no sets", s.backend)
-	case chains == 0:
-		return errors.Errorf("there are sets of weave-npc here, and no chains of it in iptables (%s): it does not run here, or --iptables-backend"+
-			" is another one", s.backend)
-	case !marked:
-		return errors.Errorf("the chains in iptables (%s) are not of this weave-npc: they may be the original's, or of a removal that did not end",
+		return errors.Errorf("weave-npc does not run here: there are no chains of it in iptables (%s), and no sets",
 			s.backend)
+	case chains == 0:
+		return errors.Errorf("there are sets of weave-npc here, and no chains of it in iptables (%s): "+
+			"it does not run here, or --iptables-backend is another one", s.backend)
+	case !marked:
+		return errors.Errorf("the chains in iptables (%s) are not of this weave-npc: "+
+			"they may be the original's, or of a removal that did not end", s.backend)
 	case s.purpose.Cluster != nil:
 		return s.checkNode(node)
 	}
@@ -69,10 +70,11 @@ func (s *State) checkNode(node string) error {
 	}
 	switch {
 	case other != "":
-		return errors.Errorf("the pods of this node are those of %s, and not of %q: give the right --node-name", other, node)
+		return errors.Errorf("the pods of this node are those of %s, and not of %q: give the right --node-name",
+			other, node)
 	case members > 0 || expected > 0:
-		return errors.Errorf("the set of local pods has %d addresses, and none of the %d of pods on node %q%s: give the right --node-name, "+
-			"or weave-npc does not run here", members, expected, node, s.similarNode(node))
+		return errors.Errorf("the set of local pods has %d addresses, and none of the %d of pods on node %q%s: "+
+			"give the right --node-name, or weave-npc does not run here", members, expected, node, s.similarNode(node))
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func TestPolicyRules(t *testing.T) {
 	chains := map[string]iptables.SeenChain{
 		"WEAVE-NPC-ADMIN-EGRESS": {Text: []string{`-A WEAVE-NPC-ADMIN-EGRESS -m set --match-set weave-x src -m comment --comment id -g WEAVE-NPC-A-abc`}},
 		"WEAVE-NPC-A-abc":        {Text: []string{`-A WEAVE-NPC-A-abc -m comment --comment "id Admin policy pci rule 2 no / Admin policy pci rule 3" -j RETURN`}},
-		"WEAVE-NPC-A-nobody":     {Text: []string{`-A WEAVE-NPC-A-nobody -m comment --comment "id Admin policy pci rule 2" -j RETURN`}},
+		"WEAVE-NPC-A-none":       {Text: []string{`-A WEAVE-NPC-A-none -m comment --comment "id Admin policy pci rule 2" -j RETURN`}},
 		"WEAVE-NPC-E-x":          {Text: []string{`-A WEAVE-NPC-E-x -m comment --comment "id a/p rule 1 / a/q rule 12 / and 2 more" -j ACCEPT`}},
 		"WEAVE-NPC-I-x":          {Text: []string{`-A WEAVE-NPC-I-x -m comment --comment "id isolated pods of a" -g WEAVE-NPC-I-y`}},
 	}
@@ -119,7 +119,7 @@ func TestPolicyRules(t *testing.T) {
 	for _, r := range s.Rules() {
 		got[r.Chain] = kernelview.Rule{PolicyRules: r.PolicyRules, Unnamed: r.Unnamed}
 	}
-	want := map[string]kernelview.Rule{"WEAVE-NPC-ADMIN-EGRESS": {}, "WEAVE-NPC-A-nobody": {}, "WEAVE-NPC-I-x": {},
+	want := map[string]kernelview.Rule{"WEAVE-NPC-ADMIN-EGRESS": {}, "WEAVE-NPC-A-none": {}, "WEAVE-NPC-I-x": {},
 		"WEAVE-NPC-A-abc": {PolicyRules: []kernelview.PolicyRule{{Tier: "Admin", Policy: "pci", Number: 2, Direction: npc.Egress},
 			{Tier: "Admin", Policy: "pci", Number: 3, Direction: npc.Egress}}},
 		"WEAVE-NPC-E-x": {PolicyRules: []kernelview.PolicyRule{{Policy: "a/p", Number: 1, Direction: npc.Egress},

@@ -17,7 +17,8 @@ func (s *State) Sets() []kernelview.Set {
 	rows := []kernelview.Set{}
 	for _, l := range s.sets {
 		use, known := uses[l.Name]
-		row := kernelview.Set{Set: l.Name, Type: string(l.Type), About: use.About, Policies: use.Policies, Members: []kernelview.Member{}}
+		row := kernelview.Set{Set: l.Name, Type: string(l.Type), About: use.About,
+			Policies: use.Policies, Members: []kernelview.Member{}}
 		if !known {
 			row.Policies = byRules[l.Name]
 		}

@@ -1,8 +1,8 @@
 // Package kernel reads the sets and chains of weave-npc in this node's kernel, and describes them for explain --kernel,
 // show sets and show rules.
 //
-// It must not change the kernel, nor print anything: results are values. Without a Purpose it still lists what is
-// there, but not what for.
+// It must not change the kernel, nor print anything: results are values. Without a Purpose it lists the chains and
+// sets, but not what they are for.
 //
 //	s, err := kernel.Read(ctx, "nft", families)
 //	s.Describe(kernel.Purpose{Cluster: c, Sets: uses, Chain: chainUse})
@@ -31,7 +31,7 @@ type State struct {
 	purpose  Purpose
 }
 
-// Purpose is what sets and chains are for, as far as the objects of the cluster are known.
+// Purpose is what sets and chains are for. It is limited to the known objects of the cluster.
 type Purpose struct {
 	// Cluster has the objects; nil if they cannot be read.
 	Cluster *cluster.Cluster

@@ -18,7 +18,7 @@ import (
 
 // BenchmarkRecord names and records connections to local pods, as many at a time as a reading has at 20,000 a second:
 // all alike, from a few pods, and each from another address outside, so that each makes a record and drops another one;
-// or in eight worlds of staged policies, all of which would deny it.
+// or in eight groups of staged policies that would all deny it.
 func BenchmarkRecord(b *testing.B) {
 	const batch = 200
 	objects := synthetic.Cluster{Namespaces: 100, Pods: 10_000, Local: 110, Policies: 1}
@@ -40,8 +40,8 @@ func BenchmarkRecord(b *testing.B) {
 	}{
 		{"alike", func(int) netip.Addr { return pods[0] }, 0},
 		{"20-pods", func(i int) netip.Addr { return pods[i%len(pods)] }, 0},
-		{"20-pods-in-8-worlds", func(i int) netip.Addr { return pods[i%len(pods)] }, 8},
-		{"strangers", func(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, byte(i >> 16), byte(i >> 8), byte(i)}) }, 0},
+		{"20-pods-in-8-groups", func(i int) netip.Addr { return pods[i%len(pods)] }, 8},
+		{"unknown", func(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, byte(i >> 16), byte(i >> 8), byte(i)}) }, 0},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for i := range c.groups { // each denies all

@@ -40,11 +40,12 @@ func (r *Recorder) totals() totals {
 // register registers the metrics, and has the store count connections.
 func (r *Recorder) register(registry prometheus.Registerer) {
 	connections := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_flows_connections_total",
-		Help: "New connections from or to pods of this node that were recorded, by namespace (outside and node for what is no pod, " +
-			"other for further pairs). Denied ones are reports of packets."}, []string{"from", "to", "verdict"})
+		Help: "New connections from or to pods of this node that were recorded, by namespace " +
+			"(outside and node for what is no pod, other for further pairs). Denied ones are reports of packets."},
+		[]string{"from", "to", "verdict"})
 	ruleConnections, countRule := ruleCounter()
 	pairs := limited[pair]{max: maxPairs, other: pair{"other", "other"}}
-	r.store.Seen = func(c flowlog.Connection, j flowlog.Judgement, number int) { // one call at a time
+	r.store.Seen = func(c flowlog.Connection, j flowlog.Evaluation, number int) { // one call at a time
 		for _, rule := range j.By {
 			countRule(rule.Rule, j.Verdict, number)
 		}
@@ -53,27 +54,35 @@ func (r *Recorder) register(registry prometheus.Registerer) {
 		r.staged.seen(c, j, number)
 	}
 	counter := func(name, help string, value func() uint64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+		opts := prometheus.CounterOpts{Name: name, Help: help}
+		return prometheus.NewCounterFunc(opts, func() float64 { return float64(value()) })
 	}
 	gauge := func(name, help string, value func() uint64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+		opts := prometheus.GaugeOpts{Name: name, Help: help}
+		return prometheus.NewGaugeFunc(opts, func() float64 { return float64(value()) })
 	}
 	registry.MustRegister(connections, ruleConnections,
-		counter("weavenpc_flows_lost_events_total", "New connections of this node that were not recorded, because the kernel dropped their events.",
+		counter("weavenpc_flows_lost_events_total",
+			"New connections of this node that were not recorded, because the kernel dropped their events.",
 			func() uint64 { return r.totals().lost }),
-		counter("weavenpc_flows_resumed_connections_total", "TCP connections that the kernel took up in the middle. They are not recorded.",
+		counter("weavenpc_flows_resumed_connections_total",
+			"TCP connections that the kernel took up in the middle. They are not recorded.",
 			func() uint64 { return r.totals().resumed }),
-		counter("weavenpc_flows_evicted_records_total", "Records that went because there were more than --flows-records.",
+		counter("weavenpc_flows_evicted_records_total",
+			"Records that went because there were more than --flows-records.",
 			func() uint64 { return r.store.Counts().Evicted }),
-		counter("weavenpc_flows_evicted_rules_total", "Rules whose hits are not known any more, because there were too many.",
+		counter("weavenpc_flows_evicted_rules_total",
+			"Rules whose hits are not known any more, because there were too many.",
 			func() uint64 { return r.store.Counts().EvictedRules }),
-		gauge("weavenpc_flows_records", "Records of connections in memory.", func() uint64 { return r.store.Counts().Held }),
-		gauge("weavenpc_flows_recording", "Whether allowed connections are recorded; the log has the reason if not.", func() uint64 {
-			if r.reader.Load() == nil {
-				return 0
-			}
-			return 1
-		}))
+		gauge("weavenpc_flows_records", "Records of connections in memory.",
+			func() uint64 { return r.store.Counts().Held }),
+		gauge("weavenpc_flows_recording", "Whether allowed connections are recorded; the log has the reason if not.",
+			func() uint64 {
+				if r.reader.Load() == nil {
+					return 0
+				}
+				return 1
+			}))
 }
 
 // limited is the values of labels, which are limited in number: all further ones are other. The zero value of known
@@ -105,8 +114,10 @@ func ruleCounter() (prometheus.Collector, func(flowlog.Rule, flowlog.Verdict, in
 		verdict flowlog.Verdict
 	}
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_flows_rule_connections_total",
-		Help: "New connections that were recorded, by the rule that decided (of a NetworkPolicy if there is no tier; other for further rules). " +
-			"A rule that is moved within its policy has another number."}, []string{"tier", "policy", "rule", "direction", "verdict"})
+		Help: "New connections that were recorded, by the rule that decided " +
+			"(of a NetworkPolicy if there is no tier; other for further rules). " +
+			"A rule that is moved within its policy has another number."},
+		[]string{"tier", "policy", "rule", "direction", "verdict"})
 	known := map[key]prometheus.Counter{}
 	return c, func(r flowlog.Rule, v flowlog.Verdict, number int) {
 		k := key{r, v}

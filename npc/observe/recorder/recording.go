@@ -77,7 +77,8 @@ func (r *Recorder) Open() (err error) {
 			return err
 		}
 		if skipped > 0 {
-			r.config.Log.Warn("the file of recorded connections has lines that are no records; they are passed over", "lines", skipped)
+			r.config.Log.Warn("the file of recorded connections has lines that are no records; they are passed over",
+				"lines", skipped)
 		}
 		if err := r.file.LoadHits(); err != nil {
 			r.config.Log.Warn("hits of rules are counted from now on", "err", err)
@@ -115,7 +116,7 @@ func (r *Recorder) Denied(p ulogd.Packet) {
 	r.record(flowlog.Denied, []flowlog.Connection{c})
 }
 
-// record records connections, and measures how long that takes while worlds of staged policies are asked.
+// record records connections, and measures how long that takes while groups of staged policies are evaluated.
 func (r *Recorder) record(v flowlog.Verdict, opened []flowlog.Connection) {
 	start := time.Now()
 	r.store.Add(start.UTC(), evaluator{r.config.Names, r.staged.haste.exceeded(start)}, v, opened)
@@ -124,7 +125,7 @@ func (r *Recorder) record(v flowlog.Verdict, opened []flowlog.Connection) {
 	}
 }
 
-// follow records what the kernel's events tell. A failure is logged when it begins.
+// follow records the connections that the kernel's events report. A failure is logged when it begins.
 func (r *Recorder) follow(ctx context.Context) {
 	failing := ""
 	for {
@@ -185,7 +186,8 @@ func (r *Recorder) keep(ctx context.Context) {
 			r.config.Log.Error("recorded connections are not kept", "err", err)
 		}
 		if omitted > 0 && !short {
-			r.config.Log.Warn("the file of recorded connections is full: the oldest records are only in memory", "records", omitted)
+			r.config.Log.Warn("the file of recorded connections is full: the oldest records are only in memory",
+				"records", omitted)
 		}
 		failing, short = err != nil, omitted > 0
 	}

@@ -43,10 +43,10 @@ func (n names) IsLocal(a netip.Addr) bool {
 	return ok
 }
 
-// Differences has one rule deny everything, which a world allows.
+// Differences has one rule deny everything, which a group allows.
 func (n names) Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference) {
 	return verdict.Verdict{Evaluated: true, Direction: npc.Egress, By: verdict.By{Tier: "Admin", Policy: "guard", Number: 2, Content: "c"}},
-		[]verdict.Difference{{Group: "open", Content: "1", Policy: "gate", Verdict: verdict.Verdict{Allowed: true}}}
+		[]verdict.Difference{{Group: "open", Content: "1", Policy: "open-all", Verdict: verdict.Verdict{Allowed: true}}}
 }
 
 // Evaluate is for who is in haste.
@@ -85,8 +85,8 @@ func newRecorder(t *testing.T, configure func(*Config)) *Recorder {
 	return r
 }
 
-// TestJudge names the ends, and leaves out what concerns no pod of this node.
-func TestJudge(t *testing.T) {
+// TestEvaluate shows that the ends are named, and connections without a pod of this node are left out.
+func TestEvaluate(t *testing.T) {
 	pg := flow.Service{Protocol: 6, Port: 5432}
 	for _, test := range []struct {
 		name       string
@@ -144,9 +144,9 @@ func TestPairsOfNamespacesAreBounded(t *testing.T) {
 	r := newRecorder(t, func(c *Config) { c.Registry = registry })
 	for i := range maxPairs + 10 {
 		end := flowlog.End{Namespace: fmt.Sprint("n", i), Workload: "Pod/x"}
-		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{From: end, To: flowlog.End{Addr: outside}, Verdict: flowlog.Allowed}, 2)
+		r.store.Seen(flowlog.Connection{}, flowlog.Evaluation{From: end, To: flowlog.End{Addr: outside}, Verdict: flowlog.Allowed}, 2)
 	}
-	r.store.Seen(flowlog.Connection{}, flowlog.Judgement{From: flowlog.End{Namespace: "n0", Workload: "Pod/x"}, To: flowlog.End{Addr: outside}, Verdict: flowlog.Denied}, 1)
+	r.store.Seen(flowlog.Connection{}, flowlog.Evaluation{From: flowlog.End{Namespace: "n0", Workload: "Pod/x"}, To: flowlog.End{Addr: outside}, Verdict: flowlog.Denied}, 1)
 	collected, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -201,8 +201,8 @@ func TestRulesInMetricsAreBounded(t *testing.T) {
 	r := newRecorder(t, func(c *Config) { c.Registry = registry })
 	for i := range maxRules + 10 {
 		by := []flowlog.Applied{{Rule: flowlog.Rule{Policy: fmt.Sprint("shop/p", i), Number: 1, Direction: "ingress"}, Content: "c"}}
-		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{Verdict: flowlog.Allowed, By: by}, 2)
-		r.store.Seen(flowlog.Connection{}, flowlog.Judgement{Verdict: flowlog.Allowed, By: by}, 1)
+		r.store.Seen(flowlog.Connection{}, flowlog.Evaluation{Verdict: flowlog.Allowed, By: by}, 2)
+		r.store.Seen(flowlog.Connection{}, flowlog.Evaluation{Verdict: flowlog.Allowed, By: by}, 1)
 	}
 	collected, err := registry.Gather()
 	if err != nil {
@@ -227,7 +227,7 @@ func TestRulesInMetricsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRepliesAreLookedForRarely where nobody answers, and soon for what is new.
+// TestRepliesAreLookedForRarely where none arrive, and soon for new connections.
 func TestRepliesAreLookedForRarely(t *testing.T) {
 	a, b := flowlog.Connection{Src: web}, flowlog.Connection{Src: db}
 	set := func(all ...flowlog.Connection) map[flowlog.Connection]uint64 {

@@ -12,7 +12,7 @@ const (
 	// repliesPeriod is how long after a connection its reply is looked for: while the kernel still has a connection
 	// that was reset, 10 s.
 	repliesPeriod = 5 * time.Second
-	// maxRepliesPeriod is the longest time between two looks at connections that nobody answers.
+	// maxRepliesPeriod is the longest time between two checks of connections without replies.
 	maxRepliesPeriod = 5 * time.Minute
 	// repliesShare bounds the part of the time that listing the table takes.
 	repliesShare = 20

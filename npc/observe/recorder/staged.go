@@ -27,8 +27,8 @@ type stagedReporter struct {
 	connections             *prometheus.CounterVec
 	suppressed, unevaluated prometheus.Counter
 	labelled                limited[stagedPolicy] // those with label values of their own
-	known                   map[string]string     // the worlds as the store knows them; nil at first
-	any                     atomic.Bool           // whether there are worlds
+	known                   map[string]string     // the groups as the store knows them; nil at first
+	any                     atomic.Bool           // whether there are groups
 	haste                   allowance
 }
 
@@ -44,17 +44,22 @@ type stagedPolicy struct{ group, policy string }
 // stagedConnection is what a line of the log is about.
 type stagedConnection struct {
 	flowlog.Connection
-	flowlog.Judgement
+	flowlog.Evaluation
 	would flowlog.Staged
 }
 
-func newStagedReporter(groups func() map[string]string, log *slog.Logger, registry prometheus.Registerer) *stagedReporter {
-	r := &stagedReporter{groups: groups, log: log, labelled: limited[stagedPolicy]{max: maxStagedPolicies, other: stagedPolicy{"other", "other"}},
+func newStagedReporter(
+	groups func() map[string]string, log *slog.Logger, registry prometheus.Registerer,
+) *stagedReporter {
+	r := &stagedReporter{groups: groups, log: log,
+		labelled: limited[stagedPolicy]{max: maxStagedPolicies, other: stagedPolicy{"other", "other"}},
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weavenpc_staged_connections_total",
-			Help: "Recorded connections that a world of staged policies would decide otherwise, by the staged policy that decides (other for further ones)."},
-			[]string{"world", "policy", "outcome"}),
+			Help: "Recorded connections that a group of staged policies would decide otherwise, " +
+				"by the staged policy that decides (other for further ones)."},
+			[]string{"group", "policy", "outcome"}),
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_log_suppressed_total",
-			Help: "Connections that staged policies would decide otherwise, counted, but neither logged nor summed up in a line of the log."}),
+			Help: "Connections that staged policies would decide otherwise, counted, " +
+				"but neither logged nor summed up in a line of the log."}),
 		unevaluated: prometheus.NewCounter(prometheus.CounterOpts{Name: "weavenpc_staged_unevaluated_connections_total",
 			Help: "Recorded connections that staged policies were not asked about, because that took too much time."}),
 	}
@@ -65,8 +70,8 @@ func newStagedReporter(groups func() map[string]string, log *slog.Logger, regist
 	return r
 }
 
-// seen reports what worlds would do with a number of connections. It is called by one goroutine at a time.
-func (r *stagedReporter) seen(c flowlog.Connection, j flowlog.Judgement, number int) {
+// seen reports what groups would do with a number of connections. It is called by one goroutine at a time.
+func (r *stagedReporter) seen(c flowlog.Connection, j flowlog.Evaluation, number int) {
 	if j.Unevaluated {
 		r.unevaluated.Add(float64(number))
 	}
@@ -94,7 +99,7 @@ func would(v flowlog.Verdict) string {
 
 // line logs a connection, with its repeats if there are any.
 func (r *stagedReporter) line(c stagedConnection, number int, within time.Duration) {
-	args := []any{"world", c.would.Group, "would", would(c.would.Verdict), "policy", c.would.Policy,
+	args := []any{"group", c.would.Group, "would", would(c.would.Verdict), "policy", c.would.Policy,
 		"from", describe(c.From), "to", describe(c.To), "port", c.Service}
 	if c.would.By != nil {
 		args = append(args, "by", *c.would.By)
@@ -116,7 +121,7 @@ func describe(e flowlog.End) string {
 	return fmt.Sprintf("%s (%s %s)", e, e.Pod, e.Addr)
 }
 
-// watchStaged logs repeats, and has the store forget what worlds would have done that are others now.
+// watchStaged logs repeats, and has the store remove the results of groups that have changed.
 func (r *Recorder) watchStaged(ctx context.Context) {
 	s := r.staged
 	for sleep(ctx, time.Second) {
@@ -131,7 +136,7 @@ func (r *Recorder) watchStaged(ctx context.Context) {
 }
 
 const (
-	// stagedShare is the part of a processor that recording may take while worlds of staged policies are asked, and
+	// stagedShare is the part of a processor that recording may take while groups of staged policies are evaluated, and
 	// stagedBurst how much more at a time. Tenants say how many there are, and how many rules they have.
 	stagedShare = 0.15
 	stagedBurst = 300 * time.Millisecond

@@ -33,8 +33,8 @@ func TestS100_StagedVerdictsAreLogged(t *testing.T) {
 	}
 	r.Denied(ulogd.Packet{Src: outside, Dst: web, Protocol: 17, DstPort: 53})
 	const rest = ` now_by="egress rule 2 of Admin policy guard"`
-	want := `msg=staged world=open would=allow policy=gate from="shop/Deployment/web (web-1 10.32.1.2)" to="data/Pod/db (db 10.32.2.2)" port=tcp/5432` + rest + `
-msg=staged world=open would=allow policy=gate from=192.0.2.1 to="shop/Deployment/web (web-1 10.32.1.2)" port=udp/53` + rest + "\n"
+	want := `msg=staged group=open would=allow policy=open-all from="shop/Deployment/web (web-1 10.32.1.2)" to="data/Pod/db (db 10.32.2.2)" port=tcp/5432` + rest + `
+msg=staged group=open would=allow policy=open-all from=192.0.2.1 to="shop/Deployment/web (web-1 10.32.1.2)" port=udp/53` + rest + "\n"
 	if log.String() != want {
 		t.Errorf("%s\nwant\n%s", log.String(), want)
 	}
@@ -55,7 +55,7 @@ func TestStagedPoliciesInMetricsAreBounded(t *testing.T) {
 	r := newStagedReporter(nil, slog.New(slog.DiscardHandler), registry)
 	for i := range maxStagedPolicies + 10 {
 		r.seen(flowlog.Connection{Src: web, Dst: db, Service: flow.Service{Protocol: 6, Port: 1}},
-			flowlog.Judgement{Staged: []flowlog.Staged{{Group: "true", Policy: fmt.Sprint("shop/", i), Verdict: flowlog.Denied}}}, 1)
+			flowlog.Evaluation{Staged: []flowlog.Staged{{Group: "true", Policy: fmt.Sprint("shop/", i), Verdict: flowlog.Denied}}}, 1)
 	}
 	collected, err := registry.Gather()
 	if err != nil {
@@ -68,8 +68,8 @@ func TestStagedPoliciesInMetricsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStagedPoliciesTakeLittleTime: when recording takes too much of it, worlds are not asked, which is counted, until
-// it has taken less for a while.
+// TestStagedPoliciesTakeLittleTime: when recording takes too much of it, groups are not evaluated, which is counted,
+// until it has taken less for a while.
 func TestStagedPoliciesTakeLittleTime(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	r := newRecorder(t, func(c *Config) { c.Registry = registry })
@@ -92,7 +92,7 @@ func TestStagedPoliciesTakeLittleTime(t *testing.T) {
 		now = now.Add(100 * time.Millisecond)
 	}
 	if over < 650 || over > 750 {
-		t.Errorf("%d of 1000 are too much, of which each takes half of the time", over)
+		t.Errorf("%d of 1000 are over the share; each takes half of the time", over)
 	}
 	r.staged.haste.at = time.Now()
 	r.staged.haste.spend(time.Hour)

@@ -19,7 +19,8 @@ type Classes struct {
 // NewClasses returns the classes of addresses that some blocks make. IPv4 and IPv6 are distinguished, whatever the
 // blocks are.
 func NewClasses(blocks []Block) *Classes {
-	c := &Classes{classes: map[int]int{}, known: map[string]int{}, edges: []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}}
+	c := &Classes{classes: map[int]int{}, known: map[string]int{},
+		edges: []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}}
 	seen := map[string]bool{}
 	for _, b := range blocks {
 		var key strings.Builder
@@ -73,7 +74,7 @@ func (c *Classes) Of(a netip.Addr) int {
 	return class
 }
 
-// Ranges returns all addresses, in ranges within each of which they are of one class.
+// Ranges returns all addresses, as ranges. The addresses of a range are of one class.
 func (c *Classes) Ranges() (out []Range) {
 	for i, first := range c.edges {
 		r := Range{first, Last(netip.PrefixFrom(first, 0))}

@@ -1,5 +1,5 @@
 // Package ipblock parses ipBlocks of network policies, merges those of one rule into the entries of one hash:net set,
-// and tells addresses apart by the blocks that they are in. It knows nothing about policies or the kernel.
+// and classifies addresses by the blocks that contain them. It knows nothing about policies or the kernel.
 //
 //	block, err := ipblock.Compile(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}})
 //	ipblock.Of([]ipblock.Block{block}).Entries // 10.0.0.0/8 !10.1.0.0/16

@@ -143,7 +143,7 @@ func checkMerged(t *rapid.T, is6 bool) {
 	}
 }
 
-func TestKeysTellUnionsApart(t *testing.T) {
+func TestKeysDistinguishUnions(t *testing.T) {
 	keys := map[string]string{}
 	for _, texts := range []string{"10.0.0.0/8", "10.0.0.0/8-10.1.0.0/16", "10.0.0.0/8-10.1.0.0/16-10.2.0.0/16", "10.0.0.0/8 192.0.2.0/24",
 		"10.0.0.0/8-10.1.0.0/16 192.0.2.0/24", "10.0.0.0/8-10.0.0.0/8 10.0.0.0/8-10.0.0.0/8", "::/0-::/0 ::/0-::/0"} {

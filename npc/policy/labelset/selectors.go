@@ -20,8 +20,8 @@ type wanted struct {
 	anyValue bool
 }
 
-// wants returns the labels of which everything has exactly one that the selector matches; none if there are no such.
-// Nil matches everything.
+// wants returns labels such that everything that the selector matches has exactly one of them; none if there are no
+// such labels. A nil selector matches everything.
 func wants(s labels.Selector) (out []wanted) {
 	if s == nil {
 		return nil

@@ -1,9 +1,9 @@
-// Package staged reads from the annotations of a policy whether it is enforced or staged: judged beside the policies
-// that are enforced, without changing a verdict.
+// Package staged reads from the annotations of a policy whether it is enforced or staged. A staged policy is evaluated
+// alongside the enforced ones and changes no verdict.
 //
 //	change, is, problem := staged.Read(policy.Annotations)
 //
-// All staged policies with the same value of the annotation weave-npc/staged are a world: what would be enforced if all
+// All staged policies with the same value of the annotation weave-npc/staged are a group, which is evaluated as if all
 // of them were applied. The package does not know what policies mean, nor where they come from.
 package staged
 
@@ -17,7 +17,7 @@ import (
 
 // The annotations.
 const (
-	// Annotation stages a policy. Its value is true or the name of a world, which is a DNS label.
+	// Annotation stages a policy. Its value is true or the name of a group, which is a DNS label.
 	Annotation = "weave-npc/staged"
 	// ReplacesAnnotation has a staged policy replace the enforced one that it names, of the same kind and namespace.
 	ReplacesAnnotation = "weave-npc/replaces"
@@ -61,7 +61,7 @@ func (k Key) Policy() string {
 	return npc.ObjectKey(k.Namespace, k.Name)
 }
 
-// Change is what a staged policy does to its world.
+// Change is what a staged policy does to its group.
 type Change struct {
 	Group string
 	// Adds is set if the policy adds itself.
@@ -70,19 +70,19 @@ type Change struct {
 	Takes string
 }
 
-// Effect returns whether a policy does anything to its world, and what is wrong with its rules. The error is why they
+// Effect returns whether a policy does anything to its group, and what is wrong with its rules. The error is why they
 // are invalid, nil if they are not; if the policy is inert then, it decides nothing, else it fails closed.
 func (c Change) Effect(invalid error, inert bool) (effect bool, fault string) {
 	switch effect = c.Adds || c.Takes != ""; {
 	case !c.Adds || invalid == nil: // the rules of one that removes another do not count
 		return effect, ""
 	case inert:
-		return false, "it changes nothing in its world until it is mended: " + invalid.Error()
+		return false, "it changes nothing in its group until it is valid: " + invalid.Error()
 	}
-	return effect, "rules that are not understood fail closed in its world: " + invalid.Error()
+	return effect, "rules that are not understood fail closed in its group: " + invalid.Error()
 }
 
-// Read returns what a policy with some annotations does to its world, and whether it is staged at all. A problem is why
+// Read returns what a policy with some annotations does to its group, and whether it is staged at all. A problem is why
 // it is not what the annotations ask for: an unknown value of weave-npc/staged does not stage a policy, and one that
 // asks for two things does nothing.
 func Read(annotations map[string]string) (c Change, is bool, problem string) {
@@ -90,14 +90,17 @@ func Read(annotations map[string]string) (c Change, is bool, problem string) {
 	replaces, removes := annotations[ReplacesAnnotation], annotations[RemovesAnnotation]
 	switch {
 	case !annotated && replaces+removes != "":
-		return c, false, fmt.Sprintf("%s and %s have no effect without %s", ReplacesAnnotation, RemovesAnnotation, Annotation)
+		return c, false, fmt.Sprintf("%s and %s have no effect without %s",
+			ReplacesAnnotation, RemovesAnnotation, Annotation)
 	case !annotated:
 		return c, false, ""
 	case group == "false":
-		// A world could be called that. Who writes it wants the policy enforced.
+		// It would be a valid name of a group, but its author wants the policy enforced.
 		return c, false, fmt.Sprintf("%s is %q: without the annotation the policy is enforced too", Annotation, group)
 	case len(validation.IsDNS1123Label(group)) > 0:
-		return c, false, fmt.Sprintf("%s is %q, neither \"true\" nor a name of lower case letters, digits and -, at most 63", Annotation, group)
+		return c, false, fmt.Sprintf("%s is %q, neither \"true\" nor a name "+
+			"of lower case letters, digits and -, at most 63",
+			Annotation, group)
 	}
 	c = Change{Group: group}
 	switch {

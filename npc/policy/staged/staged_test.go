@@ -7,7 +7,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
 )
 
-// TestS101_Annotations stage a policy only with a value that is understood, and it does one thing to its world or
+// TestS101_Annotations stage a policy only with a value that is understood, and it does one thing to its group or
 // nothing.
 func TestS101_Annotations(t *testing.T) {
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestS101_Annotations(t *testing.T) {
 		{"none", "", staged.Change{}, false, ""},
 		{"others", "owner=shop", staged.Change{}, false, ""},
 		{"true", "staged=true", staged.Change{Group: "true", Adds: true}, true, ""},
-		{"a_world", "staged=rollout-7", staged.Change{Group: "rollout-7", Adds: true}, true, ""},
+		{"a_group", "staged=rollout-7", staged.Change{Group: "rollout-7", Adds: true}, true, ""},
 		{"false", "staged=false", staged.Change{}, false, "without the annotation"},
 		{"empty", "staged=", staged.Change{}, false, `is "", neither`},
 		{"upper_case", "staged=True", staged.Change{}, false, `is "True", neither`},

@@ -63,7 +63,7 @@ func ForUser(kubeconfig, context, version string) (kubernetes.Interface, *rest.C
 	return client, config, errors.Wrap(err, "making a client")
 }
 
-// NamespaceOfUser returns the namespace of the context that ForUser chooses; empty if the context names none.
+// NamespaceOfUser returns the namespace of the context that ForUser selects; empty if the context names none.
 func NamespaceOfUser(kubeconfig, context string) string {
 	namespace, named, err := forUser(kubeconfig, context).Namespace()
 	if err != nil || !named && namespace == metav1.NamespaceDefault {
@@ -75,7 +75,8 @@ func NamespaceOfUser(kubeconfig, context string) string {
 func forUser(kubeconfig, context string) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
@@ -99,7 +100,8 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*file, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
-		return nil, errors.Wrapf(err, "kubeconfig %s: context %q; mend the file or give another one with --kubeconfig",
+		return nil, errors.Wrapf(err, "kubeconfig %s: context %q; "+
+			"correct the file or give another one with --kubeconfig",
 			kubeconfig, file.CurrentContext)
 	}
 	return config, nil
@@ -109,7 +111,8 @@ func inClusterConfig() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	switch {
 	case errors.Is(err, rest.ErrNotInCluster):
-		return nil, errors.New("no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, so this" +
+		return nil, errors.New("no API server: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, " +
+			"so this" +
 			" is no pod; give --kubeconfig FILE or --manifests DIR")
 	case err != nil:
 		return nil, errors.Wrap(err, "the pod's service account cannot be read; set automountServiceAccountToken,"+

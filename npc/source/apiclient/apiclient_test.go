@@ -106,7 +106,7 @@ func TestClientForUsers(t *testing.T) {
 		{"the variable", "", two, "", nil},
 		{"a context by name", two, "", "c", nil},
 		{"a context whose cluster is missing", two, "", "d", []string{"no API server is known", "--kubeconfig"}},
-		{"a context that there is not", two, "", "e", []string{"reading the kubeconfig", `"e"`, "--kubeconfig"}},
+		{"an unknown context", two, "", "e", []string{"reading the kubeconfig", `"e"`, "--kubeconfig"}},
 		{"garbage", "{{{", "", "", []string{"reading the kubeconfig", "--kubeconfig"}},
 		{"an address that is none", strings.Replace(kubeconfigText, "192.0.2.1:6443", "192.0.2.1:6443:x", 1), "", "", []string{"making a client"}},
 		{"nothing at all", "", "", "", []string{"no API server is known", "--kubeconfig FILE", "--manifests DIR"}},

@@ -1,8 +1,8 @@
 // This part of the package asks an API server for the cluster-wide policies of the group policy.networking.k8s.io:
-// whether it has their kinds at all, in which versions, and for the ClusterNetworkPolicies themselves.
+// whether it has their kinds, their versions, and for the ClusterNetworkPolicies themselves.
 //
 //	api, err := apiclient.NewPolicyClient(client, config)
-//	presence, err := api.Discover(ctx) // a list answers 403 whether the kind exists or not: only discovery tells
+//	presence, err := api.Discover(ctx) // a list answers 403 whether the kind exists or not: only discovery shows that
 //	if presence.Served {
 //		list, err := api.List(ctx, metav1.ListOptions{})
 //	}
@@ -81,8 +81,10 @@ func Decode(stored *unstructured.Unstructured) (p *v1alpha2.ClusterNetworkPolicy
 	if err == nil {
 		return p, ""
 	}
-	return &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: stored.GetName(), UID: stored.GetUID(),
-		ResourceVersion: stored.GetResourceVersion(), CreationTimestamp: stored.GetCreationTimestamp()}}, fmt.Sprintf("spec: %v", err)
+	return &v1alpha2.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{
+		Name: stored.GetName(), UID: stored.GetUID(),
+		ResourceVersion: stored.GetResourceVersion(), CreationTimestamp: stored.GetCreationTimestamp(),
+	}}, fmt.Sprintf("spec: %v", err)
 }
 
 // NamesNodes reports whether a policy has nodes as peers.

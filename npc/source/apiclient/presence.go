@@ -17,7 +17,7 @@ import (
 type Presence struct {
 	// Served is set if it has ClusterNetworkPolicies in the version that is known here.
 	Served bool
-	// OtherVersions are further versions in which it has them.
+	// OtherVersions are the other versions that it has of them.
 	OtherVersions []string
 	// Former are the resources that came before ClusterNetworkPolicy: AdminNetworkPolicies and
 	// BaselineAdminNetworkPolicies.
@@ -30,7 +30,8 @@ func (p Presence) Unknown() string {
 	if p.Served || len(p.OtherVersions) == 0 {
 		return ""
 	}
-	return "the API server has ClusterNetworkPolicies only in versions that are not known: " + strings.Join(p.OtherVersions, ", ")
+	return "the API server has ClusterNetworkPolicies only in versions that are not known: " +
+		strings.Join(p.OtherVersions, ", ")
 }
 
 // Discover asks which kinds the API server has. An error leaves that open: it is no absence.
@@ -79,8 +80,8 @@ func (p *Presence) addFormer(r schema.GroupVersionResource) {
 	}
 }
 
-// ConfirmAbsence returns an error unless the API server lists groups, and not the one of the policies. An answer that a
-// path does not exist, by which Discover finds it absent, may be somebody else's between here and there.
+// ConfirmAbsence returns an error unless the API server lists groups, and not the one of the policies. Discover reports
+// the kinds absent if a path does not exist, but a proxy on the way may have given that answer.
 func (c *PolicyClient) ConfirmAbsence(ctx context.Context) error {
 	var groups metav1.APIGroupList
 	if err := c.get(ctx, "/apis", &groups); err != nil {

@@ -52,7 +52,8 @@ func OfNode(n *corev1.Node) npc.Node {
 		texts = append(texts, a.Address)
 	}
 	addrs, _ := Addrs("status.addresses", texts)
-	return npc.Node{Name: n.Name, UID: n.UID, Labels: n.Labels, Addrs: slices.DeleteFunc(addrs, netip.Addr.IsUnspecified)}
+	return npc.Node{Name: n.Name, UID: n.UID, Labels: n.Labels,
+		Addrs: slices.DeleteFunc(addrs, netip.Addr.IsUnspecified)}
 }
 
 // OfPod returns the facts of a pod, and a text for each part of it that cannot be read.
@@ -99,7 +100,8 @@ func workload(p *corev1.Pod) *npc.Workload {
 // lastStart returns the latest time at which a container of a pod was started; zero if the status has none.
 func lastStart(s *corev1.PodStatus) time.Time {
 	var last time.Time
-	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+	all := [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses}
+	for _, statuses := range all {
 		for i := range statuses {
 			for _, state := range []*corev1.ContainerState{&statuses[i].State, &statuses[i].LastTerminationState} {
 				if state.Running != nil && state.Running.StartedAt.After(last) {
@@ -125,7 +127,7 @@ func lacksSandbox(s *corev1.PodStatus) bool {
 	return false
 }
 
-// addressTexts returns the addresses of a list, or the single address that the API has beside it if the list is empty.
+// addressTexts returns the addresses of a list, or the single address of the other API field if the list is empty.
 func addressTexts[T corev1.PodIP | corev1.HostIP](list []T, single string) []string {
 	if len(list) == 0 && single != "" {
 		return []string{single}

@@ -153,7 +153,7 @@ func TestWorkloads(t *testing.T) {
 		{"no owner", "", "", "", nil, ""},
 		{"a Deployment's", "ReplicaSet", "web-6d4b", "6d4b", &yes, "Deployment/web"},
 		{"a ReplicaSet's own", "ReplicaSet", "web", "", &yes, "ReplicaSet/web"},
-		{"a ReplicaSet with somebody's label", "ReplicaSet", "web", "6d4b", &yes, "ReplicaSet/web"},
+		{"a ReplicaSet with another program's label", "ReplicaSet", "web", "6d4b", &yes, "ReplicaSet/web"},
 		{"a ReplicaSet that is called as its hash", "ReplicaSet", "-6d4b", "6d4b", &yes, "ReplicaSet/-6d4b"},
 		{"a StatefulSet's", "StatefulSet", "db", "", &yes, "StatefulSet/db"},
 		{"a Job's", "Job", "backup-29012345", "", &yes, "Job/backup-29012345"},

@@ -13,7 +13,8 @@ import (
 
 // stableUID returns the UID of an object without one. It depends on the kind and the name alone.
 func stableUID(kind, namespace, name string) types.UID {
-	return types.UID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("manifest:"+kind+"/"+npc.ObjectKey(namespace, name))).String())
+	name = "manifest:" + kind + "/" + npc.ObjectKey(namespace, name)
+	return types.UID(uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String())
 }
 
 // setMetaDefaults sets the metadata that an API server sets in a namespaced object.

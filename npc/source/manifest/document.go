@@ -13,8 +13,8 @@ import (
 const (
 	// MaxSize limits the bytes of a file.
 	MaxSize = 16 << 20
-	// maxNodes limits the fields and values of a document, as far as its lines, commas and brackets show them: each
-	// takes some hundred bytes of memory while it is read.
+	// maxNodes limits the fields and values of a document, estimated from its lines, commas and brackets: each takes
+	// some hundred bytes of memory while it is read.
 	maxNodes = 3 << 18
 	// maxExpanded limits the bytes of a document with all aliases written out.
 	maxExpanded = 2 * MaxSize

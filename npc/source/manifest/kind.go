@@ -18,7 +18,7 @@ const (
 	KindClusterNetworkPolicy = "ClusterNetworkPolicy"
 )
 
-// servedVersion returns the version in which API servers have a kind, and whether the kind is one that is used.
+// servedVersion returns the version of a kind that API servers have, and whether the kind is used.
 func servedVersion(kind string) (schema.GroupVersion, bool) {
 	switch kind {
 	case KindNamespace, KindPod, KindNode:
@@ -49,7 +49,8 @@ func isOtherVersion(kind string, version schema.GroupVersion) bool {
 	case KindNamespace, KindPod, KindNode:
 		return version.Group == corev1.GroupName
 	case KindNetworkPolicy:
-		return version.Group == networkingv1.GroupName || version.Group == "extensions" || version.Group == corev1.GroupName
+		return version.Group == networkingv1.GroupName || version.Group == "extensions" ||
+			version.Group == corev1.GroupName
 	case KindClusterNetworkPolicy:
 		return version.Group == v1alpha2.GroupName
 	case kindDeployment, kindStatefulSet, kindDaemonSet, kindReplicaSet:

@@ -168,7 +168,8 @@ func (p *parser) decode(n node, inList bool) {
 		p.decodeObject(n, t.Kind)
 	case isOtherVersion(kind, version):
 		served, _ := servedVersion(kind)
-		p.refuse(n.line("apiVersion"), t.Kind, fmt.Sprintf("apiVersion %q is not served, use %q", t.APIVersion, served.String()))
+		p.refuse(n.line("apiVersion"), t.Kind,
+			fmt.Sprintf("apiVersion %q is not served, use %q", t.APIVersion, served.String()))
 	default:
 		p.ignore(t)
 	}
@@ -211,7 +212,8 @@ func (p *parser) decodeList(n node, typed metav1.TypeMeta) {
 		}
 		var t metav1.TypeMeta
 		err := kjson.UnmarshalCaseSensitivePreserveInts(data, &t)
-		if err == nil && (t.Kind != "" && t.Kind != typed.Kind || t.APIVersion != "" && t.APIVersion != typed.APIVersion) {
+		if err == nil && (t.Kind != "" && t.Kind != typed.Kind ||
+			t.APIVersion != "" && t.APIVersion != typed.APIVersion) {
 			p.refuse(item.line(""), kind, fmt.Sprintf("has an item of %s %s", t.APIVersion, t.Kind))
 			continue
 		}

@@ -121,7 +121,7 @@ func itemLines(d document) []int {
 func child(n *yaml.Node, step string) (key, value *yaml.Node) {
 	switch n.Kind {
 	case yaml.MappingNode:
-		for i := len(n.Content) - 2; i >= 0; i -= 2 { // of one that is there twice, the last is the one to be removed
+		for i := len(n.Content) - 2; i >= 0; i -= 2 { // of duplicates, the last is the one to be removed
 			if n.Content[i].Value == step {
 				return n.Content[i], n.Content[i+1]
 			}

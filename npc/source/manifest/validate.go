@@ -10,16 +10,18 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// The validation refuses what an API server refuses on creation, as far as it concerns names, labels and the fields
-// that become facts. A pod may lack containers and images: there need not be a kubelet that starts them. Objects have
-// their defaults already.
+// The validation refuses what an API server refuses on creation. It is limited to names, labels and the fields that
+// become facts. A pod may lack containers and images: there need not be a kubelet that starts them. Objects have their
+// defaults already.
 
 func validateNamespace(n *corev1.Namespace) field.ErrorList {
-	return apivalidation.ValidateObjectMeta(&n.ObjectMeta, false, apivalidation.NameIsDNSLabel, field.NewPath("metadata"))
+	return apivalidation.ValidateObjectMeta(&n.ObjectMeta, false, apivalidation.NameIsDNSLabel,
+		field.NewPath("metadata"))
 }
 
 func validateNode(n *corev1.Node) field.ErrorList {
-	return apivalidation.ValidateObjectMeta(&n.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	return apivalidation.ValidateObjectMeta(&n.ObjectMeta, false, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))
 }
 
 func validatePod(p *corev1.Pod) field.ErrorList {

@@ -26,7 +26,8 @@ const (
 
 // domainName is the pattern of the resource definition, except for the punctuation between Z and a, which its ranges
 // let in.
-var domainName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.)+[a-zA-Z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.?$`)
+var domainName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.)+` +
+	`[a-zA-Z0-9]([-a-zA-Z0-9_]*[a-zA-Z0-9])?\.?$`)
 
 // clusterPolicyValidator validates one ClusterNetworkPolicy. Label selectors, which the resource definition leaves
 // unchecked, have to be valid too: a rule with another one fails closed.
@@ -37,7 +38,8 @@ type clusterPolicyValidator struct {
 
 func validateClusterPolicy(p *v1alpha2.ClusterNetworkPolicy, given func(*field.Path) bool) field.ErrorList {
 	v := &clusterPolicyValidator{given: given}
-	v.add(apivalidation.ValidateObjectMeta(&p.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	metadata := field.NewPath("metadata")
+	v.add(apivalidation.ValidateObjectMeta(&p.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, metadata)...)
 	spec := field.NewPath("spec")
 	if !given(spec) {
 		v.add(field.Required(spec, ""))
@@ -147,7 +149,8 @@ func (v *clusterPolicyValidator) rule(name string, action v1alpha2.ClusterNetwor
 	if utf8.RuneCountInString(name) > maxRuleName {
 		v.add(field.TooLong(path.Child("name"), name, maxRuleName))
 	}
-	oneOf(v, path.Child("action"), action, v1alpha2.ClusterNetworkPolicyRuleActionAccept, v1alpha2.ClusterNetworkPolicyRuleActionDeny,
+	oneOf(v, path.Child("action"), action,
+		v1alpha2.ClusterNetworkPolicyRuleActionAccept, v1alpha2.ClusterNetworkPolicyRuleActionDeny,
 		v1alpha2.ClusterNetworkPolicyRuleActionPass)
 	if protocols == nil {
 		return

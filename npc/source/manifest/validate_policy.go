@@ -71,7 +71,8 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 			if p.EndPort != nil {
 				errs = append(errs, validatePortNumber(*p.EndPort, path.Child("endPort"))...)
 				if *p.EndPort < p.Port.IntVal {
-					errs = append(errs, field.Invalid(path.Child("endPort"), *p.EndPort, "must not be less than `port`"))
+					errs = append(errs, field.Invalid(path.Child("endPort"), *p.EndPort,
+						"must not be less than `port`"))
 				}
 			}
 		}
@@ -121,7 +122,8 @@ func validateIPBlock(b *networkingv1.IPBlock, path *field.Path) field.ErrorList 
 func validateCIDR(text string, path *field.Path) (netip.Prefix, field.ErrorList) {
 	prefix, err := ipblock.ParseCIDR(text)
 	if err != nil {
-		return netip.Prefix{}, field.ErrorList{field.Invalid(path, text, "must be a CIDR like 10.9.8.0/24 or 2001:db8::/64")}
+		return netip.Prefix{}, field.ErrorList{field.Invalid(path, text,
+			"must be a CIDR like 10.9.8.0/24 or 2001:db8::/64")}
 	}
 	return prefix, nil
 }

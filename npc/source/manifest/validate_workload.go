@@ -30,7 +30,8 @@ func decodeWorkloadAs[T any, P interface {
 		return
 	}
 	version, _ := workloadVersion(kind)
-	p.file.Objects[before].Value = &Workload{PodTemplate: corev1.PodTemplate{TypeMeta: metav1.TypeMeta{APIVersion: version.String(), Kind: kind},
+	p.file.Objects[before].Value = &Workload{PodTemplate: corev1.PodTemplate{
+		TypeMeta:   metav1.TypeMeta{APIVersion: version.String(), Kind: kind},
 		ObjectMeta: *parts.meta, Template: *parts.template}}
 }
 

@@ -23,12 +23,13 @@ const (
 
 // WorkloadKinds returns the kinds of workloads, those first that others may own last.
 func WorkloadKinds() []string {
-	return []string{kindDeployment, kindStatefulSet, kindDaemonSet, kindCronJob, kindJob, kindReplicaSet, kindReplicationController}
+	return []string{kindDeployment, kindStatefulSet, kindDaemonSet, kindCronJob, kindJob,
+		kindReplicaSet, kindReplicationController}
 }
 
 func isWorkload(kind string) bool { return slices.Contains(WorkloadKinds(), kind) }
 
-// workloadVersion returns the version in which API servers have a kind of workloads.
+// workloadVersion returns the version of a kind of workloads that API servers have.
 func workloadVersion(kind string) (schema.GroupVersion, bool) {
 	switch kind {
 	case kindDeployment, kindStatefulSet, kindDaemonSet, kindReplicaSet:
@@ -41,8 +42,8 @@ func workloadVersion(kind string) (schema.GroupVersion, bool) {
 	return schema.GroupVersion{}, false
 }
 
-// Workload is an object of one of WorkloadKinds, as far as it says what its pods are like: its type, metadata and
-// template, with defaults.
+// Workload is an object of one of WorkloadKinds, limited to what describes its pods: its type, metadata and template,
+// with defaults.
 type Workload struct{ corev1.PodTemplate }
 
 // Pod returns a pod as the workload makes it, under a name. It is not scheduled, unless the template names a node, and
@@ -51,7 +52,8 @@ func (w *Workload) Pod(name string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: w.Template.Labels,
 		Annotations: w.Template.Annotations, CreationTimestamp: w.CreationTimestamp}, Spec: w.Template.Spec}
 	isController := true
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name, UID: w.UID, Controller: &isController}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: w.APIVersion, Kind: w.Kind,
+		Name: w.Name, UID: w.UID, Controller: &isController}}
 	setPodDefaults(p)
 	return p
 }

@@ -23,8 +23,8 @@ type agent struct {
 	logged time.Time
 }
 
-// logMove logs that a kind is followed elsewhere. All kinds of an agent move together, mostly, and agents may be many:
-// one line tells of it.
+// logMove logs that a kind is followed elsewhere. Usually all kinds of an agent move together, and there may be many
+// agents: the move is logged once.
 func (a *agent) logMove(kind, replica string, why error) {
 	a.mu.Lock()
 	level := slog.LevelDebug

@@ -37,7 +37,7 @@ type cluster struct {
 	harness  *harness
 	api      *server
 	replicas map[string]*server // by address
-	addrs    []string           // in the order in which the agent prefers them
+	addrs    []string           // in the preferred order of the agent
 	relay    *Relay
 }
 
@@ -62,7 +62,7 @@ func newCluster(t failer, replicas int) *cluster {
 	return c
 }
 
-// replica returns a replica, in the order in which the agent prefers them.
+// replica returns a replica by its place in the preferred order of the agent.
 func (c *cluster) replica(i int) *server { return c.replicas[c.addrs[i]] }
 
 // all calls f with each replica.
@@ -390,7 +390,7 @@ func TestS59_ARelayThatLagsIsNoConnection(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		a.connected(false)
 		if a.failed == 0 {
-			t.Error("that nobody answers is not reported")
+			t.Error("that no server answers is not reported")
 		}
 		c.all(func(s *server) { s.set(func(s *server) { s.frozen = false }) })
 		c.harness.change("new", false)
@@ -402,8 +402,8 @@ func TestS59_ARelayThatLagsIsNoConnection(t *testing.T) {
 	})
 }
 
-// TestS64_NobodyHasTheVersion shows that agents list anew then, once each and not all at once.
-func TestS64_NobodyHasTheVersion(t *testing.T) {
+// TestS64_NoServerHasTheVersion shows that agents list again then, once each and not all at once.
+func TestS64_NoServerHasTheVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents = 100
 		c := newCluster(t, 1)
@@ -467,8 +467,8 @@ func TestS64_TheFirstList(t *testing.T) {
 	}
 }
 
-// TestS64_RandomOutages changes objects while replicas and the API server come and go, and compares what an agent has
-// with what there is.
+// TestS64_RandomOutages changes objects while replicas and the API server come and go, and compares the objects of an
+// agent with the existing ones.
 func TestS64_RandomOutages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(*testing.T) {

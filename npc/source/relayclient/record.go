@@ -25,10 +25,9 @@ type Calls struct {
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// Reports are told what is known about a kind. They are called one at a time for each stream.
+// Reports are callbacks about the state of a kind. They are called one at a time for each stream.
 type Reports struct {
-	// Started is called when what was delivered is what the API server has, as far as can be known, and Ended when it
-	// may be older.
+	// Started is called when the delivered objects are known to be up to date, and Ended when they may be out of date.
 	Started, Ended func()
 	// Failed is called when neither the relay nor the API server answers as it should.
 	Failed func(context.Context, error)

@@ -4,12 +4,13 @@
 //
 //	r, err := relayclient.New(relayclient.Config{Address: "kube-system/weave-npc-relay", ...})
 //	client, config, err := r.Client()
-//	follower := r.Follow("pods", relayclient.Calls{...}, relayclient.Calls{...}, reports) // lists and watches like one server
+//	// lists and watches like one server
+//	follower := r.Follow("pods", relayclient.Calls{...}, relayclient.Calls{...}, reports)
 //	go r.Run(ctx, client)                                                     // follows the addresses of the replicas
 //
 // The reflector above it sees neither a replica that goes nor one that returns: no error, no event twice, none that is
-// older than what it had, and no reason to list anew, unless nobody has the version at which it stands. The package
-// does not know what is in an object.
+// older than what it had, and no reason to list again, unless no server has its version any more. The package does not
+// know what is in an object.
 package relayclient
 
 import (

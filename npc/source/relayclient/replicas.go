@@ -23,8 +23,8 @@ import (
 // findTimeout is how long the first list may wait for the addresses of the replicas.
 const findTimeout = 5 * time.Second
 
-// replicas are the addresses of the relay's replicas, in the order in which this agent prefers them. Each agent has an
-// order of its own, which stays the same: agents spread over replicas, and all kinds of one go to the same replica.
+// replicas are the addresses of the relay's replicas, in the preferred order of this agent. Each agent has an order of
+// its own, which stays the same: agents spread over replicas, and all kinds of one go to the same replica.
 type replicas struct {
 	where address
 	seed  maphash.Seed
@@ -91,13 +91,16 @@ func (r *replicas) run(ctx context.Context, client kubernetes.Interface, log *sl
 			o.LabelSelector = of
 			return all.Watch(ctx, o)
 		},
-	}, client), &discoveryv1.EndpointSlice{}, cache.SharedIndexInformerOptions{ObjectDescription: "endpointslices of the relay"})
+	}, client), &discoveryv1.EndpointSlice{}, cache.SharedIndexInformerOptions{
+		ObjectDescription: "endpointslices of the relay"})
 	refresh := func() { r.set(endpoints(informer.GetStore().List())) }
 	unsynced := false
-	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) { // the informer does not run yet
+	// It cannot fail: the informer does not run yet.
+	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil && !informer.HasSynced() && !unsynced {
 			unsynced = true
-			log.Warn("the replicas of the relay are not known: its EndpointSlices cannot be read", "service", r.where.namespace+"/"+r.where.service, "err", err)
+			log.Warn("the replicas of the relay are not known: its EndpointSlices cannot be read",
+				"service", r.where.namespace+"/"+r.where.service, "err", err)
 			r.find()
 		}
 	})

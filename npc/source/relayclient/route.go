@@ -33,7 +33,7 @@ func newRoute(of *record) *route {
 	return &route{of: of, tried: map[string]bool{}, gone: map[string]error{}}
 }
 
-// reconnect opens the next watch. It tries for ever; an error is an answer for the reflector.
+// reconnect opens the next watch. It retries indefinitely; an error is an answer for the reflector.
 func (r *route) reconnect(ctx context.Context, o metav1.ListOptions) (*link, error) {
 	for {
 		if r.rest {
@@ -75,7 +75,8 @@ func (r *route) expired(ctx context.Context) error {
 // of a server that does not list as a stream.
 func (r *route) connect(ctx context.Context, o metav1.ListOptions) (*link, error) {
 	for _, replica := range r.of.candidates(ctx) {
-		if r.gone[replica] != nil || r.tried[replica] && !r.again(replica) || o.SendInitialEvents != nil && r.of.breaksOff(replica) {
+		if r.gone[replica] != nil || r.tried[replica] && !r.again(replica) ||
+			o.SendInitialEvents != nil && r.of.breaksOff(replica) {
 			continue
 		}
 		l, err := r.of.open(ctx, replica, o)

@@ -28,7 +28,8 @@ type stream struct {
 }
 
 func newStream(ctx context.Context, of *record, o metav1.ListOptions) *stream {
-	s := &stream{of: of, options: o, result: make(chan watch.Event), version: o.ResourceVersion, pulse: newPulse(of.reports),
+	s := &stream{of: of, options: o, result: make(chan watch.Event),
+		version: o.ResourceVersion, pulse: newPulse(of.reports),
 		timeout: time.NewTimer(time.Hour), route: newRoute(of)}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.home = newFailback(s.ctx, of)
@@ -62,7 +63,7 @@ func (s *stream) run() {
 		switch {
 		case s.ctx.Err() != nil:
 			return
-		case s.initial: // a list is begun anew, elsewhere
+		case s.initial: // the list starts again, from another server
 			s.of.brokeOff(s.route.was.replica)
 			s.of.agent.log.Debug("a list was broken off", "kind", s.of.kind, "replica", s.route.was.replica, "err", err)
 			return
@@ -92,7 +93,7 @@ func (s *stream) enter() {
 	}
 }
 
-// attend waits anew for the replica to be silent for too long.
+// attend restarts the timeout after which a silent replica is left.
 func (s *stream) attend() {
 	if s.link.direct() {
 		s.timeout.Stop()
@@ -252,7 +253,7 @@ func (s *stream) change(to *link) {
 	s.enter()
 }
 
-// giveUp tells the reflector why the watch cannot go on.
+// giveUp reports to the reflector why the watch cannot continue.
 func (s *stream) giveUp(err error) {
 	answer := apierrors.APIStatus(nil)
 	if s.ctx.Err() != nil || !errors.As(err, &answer) {

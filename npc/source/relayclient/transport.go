@@ -72,7 +72,8 @@ func trust(name, ca, addr string) (*tls.Config, error) {
 	if !roots.AppendCertsFromPEM(text) {
 		return nil, errors.Errorf("%s has no certificates by which the relay could be known", ca)
 	}
-	return &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}}, nil
+	return &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS13,
+		NextProtos: []string{"h2", "http/1.1"}}, nil
 }
 
 // RoundTrip implements http.RoundTripper.

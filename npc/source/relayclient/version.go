@@ -83,6 +83,6 @@ func gone(err error) bool { return apierrors.IsResourceExpired(err) || apierrors
 // unlisted reports whether an error means that a server does not list as a stream: the reflector then asks for a list.
 func unlisted(err error) bool { return apierrors.IsInvalid(err) }
 
-// final reports whether an answer of the API server is for the reflector: it has to list anew, or there is no such
+// final reports whether an answer of the API server is for the reflector: it has to list again, or there is no such
 // kind.
 func final(err error) bool { return gone(err) || apierrors.IsNotFound(err) }

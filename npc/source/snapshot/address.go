@@ -21,17 +21,19 @@ func ranges() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.254.0.0/15"), netip.MustParsePrefix("fdfe:dcba:9876::/64")}
 }
 
-// Mentioned are the addresses and the ranges in texts, as far as they are in those in which addresses are made up.
+// mentionedPods has the addresses and ranges that texts mention, limited to the ranges of made-up addresses.
 type mentionedPods struct {
 	pattern   *regexp.Regexp
 	addresses map[netip.Addr]bool
 	prefixes  map[netip.Prefix]bool
 }
 
-// NewMentioned returns a Mentioned without addresses.
+// newMentionedPods returns a mentionedPods without addresses.
 func newMentionedPods() *mentionedPods {
-	return &mentionedPods{pattern: regexp.MustCompile(`\b(?:10\.25[45]\.\d+\.\d+|(?i:fdfe:dcba:9876:[0-9a-f:]*))(?:/\d+)?`),
-		addresses: map[netip.Addr]bool{}, prefixes: map[netip.Prefix]bool{}}
+	return &mentionedPods{
+		pattern:   regexp.MustCompile(`\b(?:10\.25[45]\.\d+\.\d+|(?i:fdfe:dcba:9876:[0-9a-f:]*))(?:/\d+)?`),
+		addresses: map[netip.Addr]bool{}, prefixes: map[netip.Prefix]bool{},
+	}
 }
 
 // Add adds the addresses in a text.
@@ -39,12 +41,15 @@ func (m *mentionedPods) Add(text []byte) {
 	for _, found := range m.pattern.FindAll(text, -1) {
 		if a, err := netip.ParseAddr(string(found)); err == nil {
 			m.addresses[a] = true
-		} else if p, err := netip.ParsePrefix(string(found)); err == nil && !slices.ContainsFunc(ranges(), func(r netip.Prefix) bool {
-			return r.Overlaps(p) && p.Bits() < r.Bits() // as with 10.0.0.0/8, there is no way around it
-		}) {
+		} else if p, err := netip.ParsePrefix(string(found)); err == nil && !containsRange(p) {
 			m.prefixes[p.Masked()] = true
 		}
 	}
+}
+
+// containsRange reports whether a prefix contains one of the ranges, such as 10.0.0.0/8: it cannot be avoided.
+func containsRange(p netip.Prefix) bool {
+	return slices.ContainsFunc(ranges(), func(r netip.Prefix) bool { return r.Overlaps(p) && p.Bits() < r.Bits() })
 }
 
 // Merge adds the addresses of another one.
@@ -148,11 +153,13 @@ func (a *allocator) notes() (notes []string) {
 		pods = "pod of a workload has an address that is"
 	}
 	if a.given > 0 {
-		notes = append(notes, fmt.Sprintf("%d %s made up, in %s: rules for ranges of addresses may decide otherwise about the real ones", a.given, pods,
+		notes = append(notes, fmt.Sprintf("%d %s made up, in %s: "+
+			"rules for ranges of addresses may decide otherwise about the real ones", a.given, pods,
 			strings.Join(from, " and ")))
 	}
 	if a.without > 0 {
-		notes = append(notes, fmt.Sprintf("%d pods of workloads have no address, or not one of each family: the manifests mention all of %s", a.without,
+		notes = append(notes, fmt.Sprintf("%d pods of workloads have no address, "+
+			"or not one of each family: the manifests mention all of %s", a.without,
 			strings.Join(from, " and ")))
 	}
 	return notes

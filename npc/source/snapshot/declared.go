@@ -41,7 +41,8 @@ func parseFiles(files []File, parse func(path string, data []byte) manifest.File
 			result.Problems = append(result.Problems, parsed.Problems...)
 			continue
 		}
-		result.Files = append(result.Files, directory.File{Path: f.Path, Objects: parsed.Objects, Ignored: parsed.Ignored})
+		result.Files = append(result.Files, directory.File{
+			Path: f.Path, Objects: parsed.Objects, Ignored: parsed.Ignored})
 	}
 	return result
 }
@@ -60,7 +61,7 @@ func (m *Manifests) Declared() (Declared, error) {
 			switch value := o.Value.(type) {
 			case *corev1.Namespace:
 				written[o.Name] = true
-			case *corev1.Pod: // most of which nobody asks about
+			case *corev1.Pod: // the positions of most pods are never needed
 				f.Objects[i].Value = shortened(value)
 			}
 		}
@@ -86,7 +87,7 @@ func (d Declared) Made() Objects {
 	return o
 }
 
-// Over returns what there is after the objects were applied where others are: they replace those of the same kind,
+// Over returns the objects that exist after these were applied over others: they replace those of the same kind,
 // namespace and name, and a workload replaces its pods.
 func (d Declared) Over(base Declared) Declared {
 	out := Declared{mentioned: newMentionedPods(), implied: d.implied}
@@ -96,12 +97,15 @@ func (d Declared) Over(base Declared) Declared {
 	for _, n := range base.Namespaces {
 		known[n.Name] = !base.implied[n.Name]
 	}
-	namespaces := slices.DeleteFunc(slices.Clone(d.Namespaces), func(n *corev1.Namespace) bool { return d.implied[n.Name] && known[n.Name] })
+	namespaces := slices.DeleteFunc(slices.Clone(d.Namespaces), func(n *corev1.Namespace) bool {
+		return d.implied[n.Name] && known[n.Name]
+	})
 	out.Namespaces = over(namespaces, base.Namespaces)
 	out.Pods = over(d.Pods, d.withoutPods(base.Pods))
 	out.Policies, out.ClusterPolicies = over(d.Policies, base.Policies), over(d.ClusterPolicies, base.ClusterPolicies)
 	out.Nodes, out.workloads = over(d.Nodes, base.Nodes), over(d.workloads, base.workloads)
-	out.ClusterPoliciesUnreadable, out.NodesUnreadable = d.ClusterPoliciesUnreadable+base.ClusterPoliciesUnreadable, d.NodesUnreadable+base.NodesUnreadable
+	out.ClusterPoliciesUnreadable = d.ClusterPoliciesUnreadable + base.ClusterPoliciesUnreadable
+	out.NodesUnreadable = d.NodesUnreadable + base.NodesUnreadable
 	out.Notes = slices.Concat(base.Notes, d.Notes)
 	return out
 }
@@ -147,7 +151,9 @@ func (d Declared) Without(policiesOf Declared) Declared {
 	for _, n := range policiesOf.Namespaces {
 		has[n.Name] = true
 	}
-	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(p *networkingv1.NetworkPolicy) bool { return has[p.Namespace] })
+	d.Policies = slices.DeleteFunc(slices.Clone(d.Policies), func(p *networkingv1.NetworkPolicy) bool {
+		return has[p.Namespace]
+	})
 	if len(policiesOf.ClusterPolicies) > 0 {
 		d.ClusterPolicies = []*v1alpha2.ClusterNetworkPolicy{}
 	}

@@ -32,8 +32,10 @@ func listPods(ctx context.Context, client kubernetes.Interface, namespace string
 // shortened returns the parts of a pod that its facts and its owner depend on.
 func shortened(p *corev1.Pod) *corev1.Pod {
 	short := &corev1.Pod{Status: p.Status}
-	short.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels,
-		CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp, OwnerReferences: p.OwnerReferences}
+	short.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+		ResourceVersion: p.ResourceVersion, Labels: p.Labels,
+		CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
+		OwnerReferences: p.OwnerReferences}
 	short.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork}
 	containers := func(all []corev1.Container) (kept []corev1.Container) {
 		for i := range all {

@@ -164,5 +164,7 @@ func (o Objects) mentionIPv6() bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(o.Nodes, func(n *corev1.Node) bool { return slices.ContainsFunc(n.Spec.PodCIDRs, isIPv6) })
+	return slices.ContainsFunc(o.Nodes, func(n *corev1.Node) bool {
+		return slices.ContainsFunc(n.Spec.PodCIDRs, isIPv6)
+	})
 }

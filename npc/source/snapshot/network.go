@@ -22,7 +22,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// Network has the objects that lead to pods and explain other addresses. No policy depends on it.
+// Network has the objects that refer to pods and explain other addresses. No policy depends on it.
 type Network struct {
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
@@ -31,8 +31,8 @@ type Network struct {
 	Unreadable []string
 }
 
-// ListNetwork reads the network of an API server, as far as the user has the rights. Services that he may not list in
-// all namespaces are read in those that are given.
+// ListNetwork reads the network objects that the user may list. Services that may not be listed in all namespaces are
+// read in the given ones.
 func ListNetwork(ctx context.Context, client kubernetes.Interface, namespaces ...string) (n Network) {
 	unreadable := func(kind string, err error) {
 		if err != nil {
@@ -92,7 +92,7 @@ func (m *Manifests) Network() (n Network, err error) {
 	return n, err
 }
 
-// maxDepth limits the depth of directories, because a link may lead back to one of them.
+// maxDepth limits the depth of directories, because a link may point back to one of them.
 const maxDepth = 32
 
 func (n *Network) readDirectory(dir string, depth int) error {
@@ -131,7 +131,8 @@ func (n *Network) readFile(path string, data []byte) {
 			}
 			return
 		}
-		if bytes.Contains(document, []byte("Service")) || bytes.Contains(document, []byte("EndpointSlice")) || bytes.Contains(document, []byte("Node")) {
+		if bytes.Contains(document, []byte("Service")) || bytes.Contains(document, []byte("EndpointSlice")) ||
+			bytes.Contains(document, []byte("Node")) {
 			if err := n.readObject(document); err != nil {
 				n.Unreadable = append(n.Unreadable, fmt.Sprintf("%s: %v", path, err))
 			}

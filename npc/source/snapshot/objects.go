@@ -54,7 +54,9 @@ type Objects struct {
 // List reads the objects of an API server, ClusterNetworkPolicies only with a client for them, and Nodes only if one of
 // these names nodes as peers. Kinds that the user may not list in all namespaces are read in those that are given; it
 // is an error if there is none with pods or policies that he may list.
-func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *apiclient.PolicyClient, namespaces ...string) (objects Objects, err error) {
+func List(
+	ctx context.Context, client kubernetes.Interface, clusterPolicies *apiclient.PolicyClient, namespaces ...string,
+) (objects Objects, err error) {
 	l := lister{client, namespaces}
 	if objects.Namespaces, objects.Unreadable.Namespaces, err = l.listNamespaces(ctx); err != nil {
 		return objects, err
@@ -65,8 +67,10 @@ func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *api
 	if objects.Policies, objects.Unreadable.Policies, err = l.listPolicies(ctx); err != nil {
 		return objects, err
 	}
-	if u := &objects.Unreadable; u.Pods.Reason != "" && u.Policies.Reason != "" && len(u.Pods.Read)+len(u.Policies.Read) == 0 {
-		return objects, errors.Errorf("neither pods nor network policies can be listed, in all namespaces or in %s: %s", strings.Join(namespaces, ", "),
+	if u := &objects.Unreadable; u.Pods.Reason != "" && u.Policies.Reason != "" &&
+		len(u.Pods.Read)+len(u.Policies.Read) == 0 {
+		return objects, errors.Errorf("neither pods nor network policies can be listed, in all namespaces or in %s: %s",
+			strings.Join(namespaces, ", "),
 			u.Pods.Said)
 	}
 	if clusterPolicies != nil {
@@ -86,7 +90,9 @@ func List(ctx context.Context, client kubernetes.Interface, clusterPolicies *api
 }
 
 // listClusterPolicies lists ClusterNetworkPolicies; there are none if the API server does not have the kind.
-func listClusterPolicies(ctx context.Context, client *apiclient.PolicyClient) (out []*v1alpha2.ClusterNetworkPolicy, err error) {
+func listClusterPolicies(
+	ctx context.Context, client *apiclient.PolicyClient,
+) (out []*v1alpha2.ClusterNetworkPolicy, err error) {
 	p, err := client.Discover(ctx)
 	switch {
 	case err != nil:
@@ -114,7 +120,8 @@ func listClusterPolicies(ctx context.Context, client *apiclient.PolicyClient) (o
 
 // Deliver delivers everything to sink, as a source does that is connected and synced.
 func (o Objects) Deliver(sink source.Sink) {
-	for _, kind := range []string{source.Namespaces, source.Pods, source.NetworkPolicies, source.ClusterNetworkPolicies, source.Nodes} {
+	for _, kind := range []string{source.Namespaces, source.Pods, source.NetworkPolicies,
+		source.ClusterNetworkPolicies, source.Nodes} {
 		sink.SetConnected(kind, true)
 	}
 	for _, n := range o.Namespaces {

@@ -78,7 +78,7 @@ func TestListsClusterPolicies(t *testing.T) {
 				names = append(names, p.Name)
 			}
 			if got := strings.Join(names, " "); got != c.names || !strings.Contains(o.ClusterPoliciesUnreadable, c.unreadable) || c.unreadable == "" && o.ClusterPoliciesUnreadable != "" {
-				t.Errorf("listed %q, unread: %q", got, o.ClusterPoliciesUnreadable)
+				t.Errorf("listed %q, unreadable: %q", got, o.ClusterPoliciesUnreadable)
 			}
 		})
 	}
@@ -113,7 +113,7 @@ func TestListsNodesThatPoliciesName(t *testing.T) {
 			}
 			o, err := List(t.Context(), client, policies)
 			if err != nil || len(o.ClusterPolicies) != 1 || len(o.Nodes) != c.nodes || o.NodesUnreadable != c.unreadable {
-				t.Errorf("%v: %d policies, %d nodes, unread: %q", err, len(o.ClusterPolicies), len(o.Nodes), o.NodesUnreadable)
+				t.Errorf("%v: %d policies, %d nodes, unreadable: %q", err, len(o.ClusterPolicies), len(o.Nodes), o.NodesUnreadable)
 			}
 		})
 	}

@@ -34,9 +34,9 @@ func controllerOf(o metav1.Object) (identity, bool) {
 	return identity{groupOf(ref.APIVersion), ref.Kind, o.GetNamespace(), ref.Name}, true
 }
 
-// missing returns the workloads that neither a pod nor another workload stands for. Those that own a pod, or own what
-// owns it, have a pod that is there. What a workload made, as a Deployment makes ReplicaSets, is not asked about beside
-// it.
+// missing returns the workloads that neither a pod nor another workload stands for. Those that own a pod, directly or
+// through another workload, have an existing pod. A workload that another one made, as a Deployment makes ReplicaSets,
+// is left out.
 func (r workloadRequest) missing() (out []*manifest.Workload) {
 	known := map[identity]*manifest.Workload{}
 	for _, w := range r.Workloads {
@@ -62,7 +62,8 @@ func markOwners(p *corev1.Pod, known map[identity]*manifest.Workload, present ma
 	if f.Finished {
 		return
 	}
-	if f.Workload != nil && f.Workload.Kind == "Deployment" { // by the pod's labels, though its ReplicaSet may not be there
+	// The pod's labels show the Deployment, even if its ReplicaSet is missing.
+	if f.Workload != nil && f.Workload.Kind == "Deployment" {
 		present[identity{appsv1.GroupName, f.Workload.Kind, p.Namespace, f.Workload.Name}] = true
 	}
 	owner, owned := controllerOf(p)

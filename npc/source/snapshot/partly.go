@@ -25,7 +25,9 @@ type lister struct {
 
 // some lists a kind in all namespaces. Where that is forbidden, it lists it in those of the lister that are not
 // forbidden too.
-func some[T any](l lister, what string, list func(namespace string) ([]T, error)) (all []T, unreadable npc.Partly, err error) {
+func some[T any](
+	l lister, what string, list func(namespace string) ([]T, error),
+) (all []T, unreadable npc.Partly, err error) {
 	all, err = list(metav1.NamespaceAll)
 	if err == nil || !apierrors.IsForbidden(err) || len(l.namespaces) == 0 {
 		return all, unreadable, errors.Wrap(err, "listing "+what)
@@ -75,12 +77,16 @@ func (l lister) listPolicies(ctx context.Context) ([]*networkingv1.NetworkPolicy
 	})
 }
 
-// UnreadableNotes returns a sentence for each kind of which not all objects could be read.
+// UnreadableNotes returns a sentence for each kind whose objects could not all be read.
 func (o *Objects) UnreadableNotes() (notes []string) {
 	for _, kind := range []struct {
 		name string
 		npc.Partly
-	}{{"labels of namespaces", o.Unreadable.Namespaces}, {"pods", o.Unreadable.Pods}, {"network policies", o.Unreadable.Policies}} {
+	}{
+		{"labels of namespaces", o.Unreadable.Namespaces},
+		{"pods", o.Unreadable.Pods},
+		{"network policies", o.Unreadable.Policies},
+	} {
 		where := "in no namespace"
 		if len(kind.Read) > 0 {
 			where = "only in " + strings.Join(slices.Sorted(maps.Keys(kind.Read)), ", ")

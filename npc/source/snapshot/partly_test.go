@@ -49,7 +49,7 @@ func TestListPartly(t *testing.T) {
 	for _, c := range []struct {
 		name, may   string
 		within      []string
-		read, lacks string // kinds with the number read, and those of which namespace pay is not read
+		read, lacks string // kinds with the number read, and those not read in namespace pay
 		err         string
 	}{
 		{"everything", everything, []string{"shop"}, "2 2 2", "", ""},
@@ -97,6 +97,6 @@ func TestListNetworkPartly(t *testing.T) {
 	said := strings.Join(n.Unreadable, "; ")
 	if len(n.Services) != 1 || !strings.Contains(said, "services cannot be listed: services is forbidden") || strings.Contains(said, "endpointslices") ||
 		!strings.Contains(said, "nodes cannot be listed") {
-		t.Errorf("%d Services, unread: %s", len(n.Services), said)
+		t.Errorf("%d Services, unreadable: %s", len(n.Services), said)
 	}
 }

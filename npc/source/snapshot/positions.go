@@ -23,7 +23,9 @@ func newPositions() *Positions {
 }
 
 // parsing returns a function that does what parse does and keeps the texts of files.
-func (p *Positions) parsing(parse func(path string, data []byte) manifest.File) func(path string, data []byte) manifest.File {
+func (p *Positions) parsing(
+	parse func(path string, data []byte) manifest.File,
+) func(path string, data []byte) manifest.File {
 	return func(path string, data []byte) manifest.File {
 		p.lines[path] = manifest.NewLines(append([]byte{}, data...))
 		return parse(path, data)

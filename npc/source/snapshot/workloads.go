@@ -29,7 +29,7 @@ type workloadRequest struct {
 	Pods []*corev1.Pod
 	// Mentioned are the addresses that no made pod may have.
 	Mentioned *mentionedPods
-	// IPv6 gives the pods addresses of this family too if no pod tells which families there are.
+	// IPv6 gives the pods addresses of this family too if no pod shows the families of the cluster.
 	IPv6 bool
 }
 
@@ -65,7 +65,8 @@ func (r workloadRequest) Make() madeWorkloads {
 		key := npc.ObjectKey(w.Namespace, name)
 		named[key] = true
 		if name != w.Name {
-			made.Notes = append(made.Notes, fmt.Sprintf("pod %s is that of %s %s: another pod is named %s/%s", key, w.Kind,
+			made.Notes = append(made.Notes, fmt.Sprintf("pod %s is that of %s %s: another pod is named %s/%s",
+				key, w.Kind,
 				npc.ObjectKey(w.Namespace, w.Name), w.Namespace, w.Name))
 		}
 		p := w.Pod(name)

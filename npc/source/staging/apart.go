@@ -1,6 +1,8 @@
 package staging
 
 import (
+	"maps"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,10 +14,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
 )
 
-// defaultGroup is the world of staged policies that name none.
+// defaultGroup is the group of staged policies that name none.
 const defaultGroup = "true"
 
-// apart is the sink of a source whose policies are all staged, and of which nothing else is used.
+// apart is the sink of a source whose policies are all staged. It ignores all else.
 type apart struct{ s *Sink }
 
 // Apart returns a sink that stages all policies. One that has no annotations about it takes the place of the enforced
@@ -32,24 +34,20 @@ func (a apart) SetPolicy(o *networkingv1.NetworkPolicy) {
 func (a apart) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 	key := staged.Key{Name: o.Name, Apart: true}
 	p := a.read(key, &o.ObjectMeta)
-	if p.problem == "" && apiclient.NamesNodes(o) {
-		p.change.Adds, p.change.Takes, p.problem = false, "", "nodes as peers are not known to policies of --staged-manifests" // none follows Nodes for them
+	if p.Problem == "" && apiclient.NamesNodes(o) {
+		p.Adds, p.Takes = false, ""
+		p.Problem = "nodes as peers are not known to policies of --staged-manifests" // none follows Nodes for them
 	}
 	a.set(p, func(c staged.Change) { a.s.config.Stage.StageClusterPolicy(key, c, o) })
 }
 
-// read returns what a policy does to its world.
+// read returns what a policy does to its group.
 func (a apart) read(key staged.Key, m *metav1.ObjectMeta) *object {
-	p := &object{key: key, uid: m.UID, staged: true}
 	annotations := map[string]string{staged.Annotation: defaultGroup}
-	for name, value := range m.Annotations {
-		annotations[name] = value
-	}
-	if p.change, p.staged, p.problem = staged.Read(annotations); p.problem == "" && p.change.Adds && p.change.Takes == "" {
-		p.change.Takes, p.implicit = key.Name, true
-	}
-	if !a.s.config.Mode.Covers(key.Namespace == "") {
-		p.staged, p.problem = false, a.s.config.modeOf()
+	maps.Copy(annotations, m.Annotations)
+	p := &object{Status: a.s.config.Mode.Status(key, annotations), uid: m.UID}
+	if p.Problem == "" && p.Adds && p.Takes == "" {
+		p.Takes, p.implicit = key.Name, true
 	}
 	return p
 }
@@ -57,13 +55,13 @@ func (a apart) read(key staged.Key, m *metav1.ObjectMeta) *object {
 func (a apart) set(p *object, stage func(staged.Change)) {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
-	if p.staged {
+	if p.Staged {
 		a.s.annotate(p)
-		stage(p.change)
+		stage(p.Change)
 	} else {
-		a.s.unstage(p.key, p)
+		a.s.unstage(p.Key, p)
 	}
-	a.s.report(p.key.Namespace)
+	a.s.report(p.Key.Namespace)
 }
 
 // DeletePolicy implements source.Sink.

@@ -1,7 +1,6 @@
 package staging
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -16,70 +15,65 @@ import (
 // SetPolicy implements source.Sink.
 func (s *Sink) SetPolicy(o *networkingv1.NetworkPolicy) {
 	key := staged.Key{Namespace: o.Namespace, Name: o.Name}
-	s.set(s.read(key, &o.ObjectMeta), func() { s.Sink.SetPolicy(o) }, func() { s.Sink.DeletePolicy(o.Namespace, o.Name, "") },
+	s.set(s.read(key, &o.ObjectMeta), func() { s.Sink.SetPolicy(o) },
+		func() { s.Sink.DeletePolicy(o.Namespace, o.Name, "") },
 		func(c staged.Change) { s.config.Stage.StagePolicy(key, c, o) })
 }
 
 // SetClusterPolicy implements source.Sink.
 func (s *Sink) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 	key := staged.Key{Name: o.Name}
-	s.set(s.read(key, &o.ObjectMeta), func() { s.Sink.SetClusterPolicy(o) }, func() { s.Sink.DeleteClusterPolicy(o.Name, "") },
+	s.set(s.read(key, &o.ObjectMeta), func() { s.Sink.SetClusterPolicy(o) },
+		func() { s.Sink.DeleteClusterPolicy(o.Name, "") },
 		func(c staged.Change) { s.config.Stage.StageClusterPolicy(key, c, o) })
 }
 
 // read returns what a policy's annotations ask for.
 func (s *Sink) read(key staged.Key, m *metav1.ObjectMeta) *object {
-	p := &object{key: key, uid: m.UID}
-	p.change, p.staged, p.problem = staged.Read(m.Annotations)
-	if p.staged && !s.config.Mode.Covers(key.Namespace == "") {
-		p.staged, p.problem = false, s.config.modeOf()
-	}
-	return p
+	return &object{Status: s.config.Mode.Status(key, m.Annotations), uid: m.UID}
 }
-
-func (c Config) modeOf() string { return fmt.Sprintf("weave-npc runs with --staged=%s", c.Mode) }
 
 // set has a policy enforced or staged.
 func (s *Sink) set(p *object, enforce, cease func(), stage func(staged.Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !p.staged {
-		s.unstage(p.key, p)
-		s.enforced[p.key] = p.uid
+	if !p.Staged {
+		s.unstage(p.Key, p)
+		s.enforced[p.Key] = p.uid
 		enforce()
-		s.report(p.key.Namespace)
+		s.report(p.Key.Namespace)
 		return
 	}
 	s.annotate(p)
-	stage(p.change)
-	if _, was := s.enforced[p.key]; was {
-		delete(s.enforced, p.key)
+	stage(p.Change)
+	if _, was := s.enforced[p.Key]; was {
+		delete(s.enforced, p.Key)
 		cease()
-		s.config.Report(Notice{Key: p.key, UID: p.uid, Text: "it is staged: it is not enforced any more"})
+		s.config.Report(Notice{Key: p.Key, UID: p.uid, Text: "it is staged: it is not enforced any more"})
 	}
-	s.report(p.key.Namespace)
+	s.report(p.Key.Namespace)
 }
 
 // annotate keeps a policy that is staged, or should be.
 func (s *Sink) annotate(p *object) {
-	of := s.annotated[p.key.Namespace]
+	of := s.annotated[p.Key.Namespace]
 	if of == nil {
 		of = map[staged.Key]*object{}
-		s.annotated[p.key.Namespace] = of
+		s.annotated[p.Key.Namespace] = of
 	}
-	if was := of[p.key]; was != nil {
+	if was := of[p.Key]; was != nil {
 		p.reported = was.reported
 	}
-	of[p.key] = p
+	of[p.Key] = p
 }
 
-// unstage removes a policy from its world, if it is in one. It is p now, which may be nil.
+// unstage removes a policy from its group, if it is in one. p is the policy as it now is; it may be nil.
 func (s *Sink) unstage(key staged.Key, p *object) {
 	of := s.annotated[key.Namespace]
-	if was := of[key]; was != nil && was.staged {
+	if was := of[key]; was != nil && was.Staged {
 		s.config.Stage.Unstage(key)
 	}
-	if p != nil && p.problem != "" {
+	if p != nil && p.Problem != "" {
 		s.annotate(p)
 		return
 	}

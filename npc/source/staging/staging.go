@@ -36,7 +36,7 @@ type Config struct {
 	Report func(Notice)
 }
 
-// Notice is what there is to say about a policy.
+// Notice is a message about a policy.
 type Notice struct {
 	Key staged.Key
 	UID types.UID
@@ -60,23 +60,21 @@ type Sink struct {
 
 // policy is one that is staged, or should be.
 type object struct {
-	key      staged.Key
+	staged.Status
 	uid      types.UID
-	staged   bool
-	change   staged.Change
-	problem  string // why it is not what the annotations ask for
 	implicit bool   // whether it takes the place of the enforced policy of its name, if there is one
 	reported string // what was reported last
 }
 
 // New returns a Sink that has policies enforced by another one.
 func New(enforced source.Sink, c Config) *Sink {
-	return &Sink{Sink: enforced, config: c, enforced: map[staged.Key]types.UID{}, annotated: map[string]map[staged.Key]*object{}}
+	return &Sink{Sink: enforced, config: c, enforced: map[staged.Key]types.UID{},
+		annotated: map[string]map[staged.Key]*object{}}
 }
 
 // Counts are numbers of policies.
 type Counts struct {
-	// Staged are the staged policies, and Faulty those of them that are not judged as they are written. Refused are
+	// Staged are the staged policies, and Faulty those of them that are not evaluated as they are written. Refused are
 	// those that are not staged although they ask for it.
 	Staged, Faulty, Refused int
 }
@@ -88,7 +86,7 @@ func (s *Sink) Counts() (c Counts) {
 	for _, of := range s.annotated {
 		for _, p := range of {
 			switch {
-			case !p.staged:
+			case !p.Staged:
 				c.Refused++
 				continue
 			case p.reported != "":

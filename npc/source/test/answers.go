@@ -46,11 +46,14 @@ func Group(versions map[string]string) map[string]string {
 		all += fmt.Sprintf(`{"groupVersion":"%s/%s","version":"%s"}`, group, version, version)
 		answers["/apis/"+group+"/"+version] = names
 		if names != "" {
-			answers["/apis/"+group+"/"+version] = fmt.Sprintf(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/%s","resources":[%s]}`,
+			answers["/apis/"+group+"/"+version] = fmt.Sprintf(
+				`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/%s","resources":[%s]}`,
 				group, version, names)
 		}
 	}
-	answers["/apis/"+group] = fmt.Sprintf(`{"kind":"APIGroup","apiVersion":"v1","name":"%s","versions":[%s]}`, group, all)
-	answers["/apis"] = fmt.Sprintf(`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps"},{"name":"%s"}]}`, group)
+	answers["/apis/"+group] = fmt.Sprintf(
+		`{"kind":"APIGroup","apiVersion":"v1","name":"%s","versions":[%s]}`, group, all)
+	answers["/apis"] = fmt.Sprintf(
+		`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps"},{"name":"%s"}]}`, group)
 	return answers
 }

@@ -20,7 +20,8 @@ func Pod(name, labels string) string {
 
 // Policy returns a manifest of a policy in namespace shop.
 func Policy(name string) string {
-	return fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: %s, namespace: shop}\n", name)
+	return fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n"+
+		"metadata: {name: %s, namespace: shop}\n", name)
 }
 
 // WriteFile writes a file, and makes the directories that it is in.
@@ -79,12 +80,13 @@ type Journal struct {
 // NewJournal returns an empty log, and the logger that writes it.
 func NewJournal() (*Journal, *slog.Logger) {
 	j := &Journal{}
-	return j, slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
 		return a
-	}}))
+	}
+	return j, slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 }
 
 // Write implements io.Writer.

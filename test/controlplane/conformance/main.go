@@ -59,7 +59,8 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.dir, "report", ".cache/conformance", "`directory` for the report")
 	flags.IntVar(&o.procs, "procs", 4, "`number` of specs that run at a time")
 	flags.BoolVar(&o.sctp, "sctp", false, "run the specs that need SCTP sockets in the nodes' kernels too")
-	flags.StringVar(&o.spec, "spec", "", "run the spec of this `name` in this process (used by the command itself, as are -run and -json)")
+	flags.StringVar(&o.spec, "spec", "", "run the spec of this `name` in this process "+
+		"(used by the command itself, as are -run and -json)")
 	flags.StringVar(&o.run, "run", string(uuid.NewUUID()), "`label` of the namespaces that are made")
 	flags.StringVar(&o.file, "json", "", "`file` for Ginkgo's report of -spec")
 	err := command.Parse(flags, args)
@@ -92,10 +93,12 @@ func (o *options) conduct(all []types.SpecReport) (int, error) {
 	run, skip := choose(all, o.focus, o.sctp)
 	switch {
 	case len(run)+len(skip) == 0:
-		return command.Usage, errors.Errorf("none of the %d specs matches FOCUS=%s (docs/conformance.md lists their names)", len(all), o.focus)
+		return command.Usage, errors.Errorf("none of the %d specs matches FOCUS=%s "+
+			"(docs/conformance.md lists their names)",
+			len(all), o.focus)
 	case len(run) == 0:
-		return command.Usage, errors.Errorf("all %d specs that match FOCUS=%s need SCTP sockets in the nodes' kernels; SCTP=1 runs them",
-			len(skip), o.focus)
+		return command.Usage, errors.Errorf("all %d specs that match FOCUS=%s need SCTP sockets "+
+			"in the nodes' kernels; SCTP=1 runs them", len(skip), o.focus)
 	}
 	// Listing the specs left Ginkgo listening for signals, which would keep a second one from ending this process.
 	signal.Reset(unix.SIGINT, unix.SIGTERM)

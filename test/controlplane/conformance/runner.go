@@ -42,7 +42,8 @@ func newRunner(o *options, run, skip []types.SpecReport) (*runner, error) {
 	}
 	record.Result.Ended = skip
 	scratch, err := os.MkdirTemp("", "conformance-")
-	return &runner{Record: record, options: o, specs: run, scratch: scratch}, errors.Wrap(err, "making a directory for the specs' reports")
+	r := &runner{Record: record, options: o, specs: run, scratch: scratch}
+	return r, errors.Wrap(err, "making a directory for the specs' reports")
 }
 
 // runAll runs the specs, several at a time, until all have ended or the context has.

@@ -1,4 +1,4 @@
-// Package apiserver runs a real kube-apiserver and its etcd on a host of a lab world.
+// Package apiserver runs a real kube-apiserver and its etcd on a host of a lab network.
 package apiserver
 
 import (
@@ -99,7 +99,7 @@ func (s *Server) start(ctx context.Context) error {
 
 func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
 
-// freePort finds a port that nobody listens on. Nobody else can take it, because the host belongs to this world.
+// freePort finds a port without a listener. No other process can take it, because the host belongs to this network.
 func (s *Server) freePort(addr netip.Addr) (netip.AddrPort, error) {
 	var port netip.AddrPort
 	err := s.config.Host.Do(func() error {
@@ -246,10 +246,10 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// URL returns the API server's address for every host of the world.
+// URL returns the API server's address for every host of the network.
 func (s *Server) URL() string { return "https://" + s.addr.String() }
 
-// Kubeconfig returns the path of a file with which a command on any host of the world is admin.
+// Kubeconfig returns the path of a file with which a command on any host of the network is admin.
 func (s *Server) Kubeconfig() string { return s.file("kubeconfig") }
 
 // Logs returns the end of what the API server printed.

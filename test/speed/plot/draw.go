@@ -86,11 +86,14 @@ func (c chart) draw(results []result) (text string, ok bool) {
 	}
 	x, y := decades(xs, left, width-right), upwards(ys, height-below, top)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/><text x="%d" y="20" font-size="14">%s</text>`+"\n", width, height, left, c.title)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
+		`font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/><text x="%d" y="20" font-size="14">%s</text>`+"\n",
+		width, height, left, c.title)
 	for _, tick := range x.ticks {
 		at := x.at(tick)
-		fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
+		fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#ddd"/>`+
+			`<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
 			at, top, height-below, at, height-below+16, number(tick))
 	}
 	for _, tick := range y.ticks {
@@ -116,7 +119,8 @@ func (c chart) drawLine(b *strings.Builder, i int, points []point, x, y axis) {
 		polyline = append(polyline, fmt.Sprintf("%.1f,%.1f", x.at(p.x), y.at(p.y)))
 	}
 	colour, legend := colours[i%len(colours)], top+8+18*i
-	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(polyline, " "), colour)
+	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n",
+		strings.Join(polyline, " "), colour)
 	fmt.Fprintf(b, `<path d="M%d %dh18" stroke="%s" stroke-width="2"/><text x="%d" y="%d">%s</text>`+"\n",
 		width-right+12, legend, colour, width-right+36, legend+4, c.lines[i].label)
 }

@@ -79,8 +79,8 @@ func checkEnvironment(cmd, tree *cobra.Command, environment []string) error {
 	}
 	for _, entry := range slices.Sorted(slices.Values(environment)) {
 		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, testPrefix) || own[name] || ofService(name, value) ||
-			known[name] != "" && !daemon {
+		if !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, testPrefix) || own[name] ||
+			ofService(name, value) || known[name] != "" && !daemon {
 			continue
 		}
 		mistakes = append(mistakes, variableMistake(cmd, name, known[name], candidates))
@@ -106,7 +106,7 @@ func addVariables(known map[string]string, cmd *cobra.Command) {
 }
 
 // variableMistake describes a variable that sets no flag of a command. The path of another command that has such a flag
-// is in owner, the variables that may be meant are in candidates.
+// is in owner, the variables with similar names are in candidates.
 func variableMistake(cmd *cobra.Command, name, owner string, candidates []string) string {
 	shown := "$" + strings.Trim(strconv.QuoteToASCII(name), `"`)
 	if owner != "" {
@@ -130,7 +130,7 @@ var serviceVariable = regexp.MustCompile(`^WEAVE_NPC_(?:[A-Z0-9_]+?_)??(?:` +
 // serviceURL matches the value of such a variable for a port.
 var serviceURL = regexp.MustCompile(`^(?:tcp|udp|sctp)://.+:\d+$`)
 
-// ofService reports whether Kubernetes sets a variable for a Service, judging by its name and its value.
+// ofService reports whether Kubernetes sets a variable for a Service. It decides by the name and the value.
 func ofService(name, value string) bool {
 	m := serviceVariable.FindStringSubmatch(name)
 	if m == nil {

@@ -71,7 +71,8 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if _, err := strconv.ParseBool(args[0]); err == nil {
-		return errors.Errorf("%q is no command: the value of a flag that is true or false is given as --FLAG=%s", args[0], args[0])
+		return errors.Errorf("%q is no command: the value of a flag that is true or false is given as --FLAG=%s",
+			args[0], args[0])
 	}
 	var names []string
 	for _, c := range cmd.Commands() {

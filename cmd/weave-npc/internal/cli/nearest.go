@@ -8,7 +8,7 @@ import (
 )
 
 // nearest returns the name that a misspelt one most likely stands for, in upper or lower case, or an empty string if
-// none is near: the most similar one, or else the shortest that the misspelt one is a part of.
+// none is near. It is the most similar one, or else the shortest that the misspelt one is a part of.
 func nearest(misspelt string, names []string) string {
 	const third = 3 // at most every third letter may be wrong, or two of a short name
 	given := strings.ToLower(misspelt)

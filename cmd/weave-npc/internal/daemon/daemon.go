@@ -20,7 +20,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/host"
 	"github.com/weave-npc/weave-npc/npc/enforce/syncer"
-	"github.com/weave-npc/weave-npc/npc/observe/denial"
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
 	"github.com/weave-npc/weave-npc/npc/source"
 	"github.com/weave-npc/weave-npc/npc/source/apiclient"
@@ -43,7 +42,6 @@ type daemon struct {
 
 	registry   *prometheus.Registry
 	controller *controller.Controller
-	finder     *denial.Finder
 	stage      *stagedPolicies
 	syncer     *syncer.Syncer
 	attachment host.Attachment
@@ -67,10 +65,10 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 	}
 	d.families = host.Families()
 	d.registry, d.controller = newRegistry(), controller.New(d.config)
-	d.finder = denial.NewFinder(d.controller.Lookup(), d.config.NodeName, d.config.LegacyNetpol)
 	reporter := newEventReporter(ctx, d.client, d.config.NodeName)
-	if d.stage, err = newStage(stageConfig{Mode: staged.Mode(o.staged), Directory: o.stagedManifests, Enforced: d.finder.Tee(d.controller),
-		Controller: d.controller, Report: reporter.Staged, Registry: d.registry, Log: d.log}); err != nil {
+	if d.stage, err = newStage(stageConfig{Mode: staged.Mode(o.staged), Directory: o.stagedManifests,
+		Enforced: d.controller, Controller: d.controller, Report: reporter.Staged,
+		Registry: d.registry, Log: d.log}); err != nil {
 		return nil, err
 	}
 	if d.syncer, err = newSyncer(d.controller, d.families, d.backend, d.registry, d.log, reporter); err != nil {
@@ -84,9 +82,11 @@ func newDaemon(ctx context.Context, o *options, stderr io.Writer) (d *daemon, er
 // first transaction.
 func (d *daemon) attach() {
 	config, c := d.config, d.controller
-	d.attachment = host.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort, InRange: c.Lookup().InRange}
-	d.uplinks = &host.BridgeFollower{Interface: config.PodInterface, Bridges: d.attachment.Bridges, Uplink: config.BridgePort,
-		Found: func(u host.Uplinks) { c.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
+	d.attachment = host.Attachment{Interface: config.PodInterface, BridgePort: config.BridgePort,
+		InRange: c.Lookup().InRange}
+	d.uplinks = &host.BridgeFollower{Interface: config.PodInterface, Bridges: d.attachment.Bridges,
+		Uplink: config.BridgePort,
+		Found:  func(u host.Uplinks) { c.SetUplinks(u.Names, u.Behind, u.Here) }, Log: d.log}
 	d.uplinks.Look()
 	d.guard = host.NewGuard(d.attachment, bridge.Table{AllowVLAN: d.options.allowVLAN}, d.log)
 }
@@ -106,7 +106,9 @@ func (d *daemon) notReady() string {
 }
 
 // newSyncer passes the addresses of this node to a controller, and returns its syncer.
-func newSyncer(c *controller.Controller, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger, e *eventReporter) (*syncer.Syncer, error) {
+func newSyncer(c *controller.Controller, fs []npc.Family, b iptables.Backend, r prometheus.Registerer, log *slog.Logger,
+	e *eventReporter,
+) (*syncer.Syncer, error) {
 	own, err := host.ReadAddrs()
 	if err != nil {
 		return nil, err

@@ -1,11 +1,11 @@
-// This part of the package reports policies and pods that are not enforced as they are meant as Kubernetes Events of
-// those objects.
+// This part of the package reports policies and pods that are not enforced as specified, as Kubernetes Events of those
+// objects.
 //
-// Events are best effort: nothing waits for them, and client-go bounds them by object and by time. The package must not
-// know why something is not enforced, only whom to tell.
+// Events are best effort: nothing waits for them, and client-go bounds them by object and by time. The package does not
+// know why something is not enforced, only which object the Event is about.
 //
 //	r := daemon.newEventReporter(ctx, client, "node1")
-//	r.Policy(enforce.InvalidPolicy{...}) // Warning Invalid networkpolicy/web: allows nothing until it is mended: ...
+//	r.Policy(enforce.InvalidPolicy{...}) // Warning Invalid networkpolicy/web: allows nothing until it is corrected: ...
 
 package daemon
 
@@ -43,23 +43,25 @@ func newEventReporter(ctx context.Context, client kubernetes.Interface, node str
 	return r
 }
 
-// Policy reports a policy that is not enforced as it is meant.
+// Policy reports a policy that is not enforced as specified.
 func (r *eventReporter) Policy(p enforce.InvalidPolicy) {
 	if r.recorder == nil {
 		return
 	}
 	object := policyReference(p.Namespace, p.Name, p.UID)
-	reason, message := "Invalid", "allows nothing until it is mended: %s"
+	reason, message := "Invalid", "allows nothing until it is corrected: %s"
 	if p.Cluster {
-		message = "rules that are not understood fail closed until they are mended: %s"
+		message = "rules that are not understood fail closed until they are corrected: %s"
 	}
 	switch {
 	case p.Inert:
-		message = "decides nothing until it is mended: %s"
+		message = "decides nothing until it is corrected: %s"
 	case p.Refused && p.Cluster:
-		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which fails closed: %s"
+		reason = "Refused"
+		message = "the kernel of node " + r.node + " does not take all that it needs, which fails closed: %s"
 	case p.Refused:
-		reason, message = "Refused", "the kernel of node "+r.node+" does not take all that it needs, which is left out: %s"
+		reason = "Refused"
+		message = "the kernel of node " + r.node + " does not take all that it needs, which is left out: %s"
 	}
 	r.recorder.Eventf(object, corev1.EventTypeWarning, reason, message, p.Reason)
 }
@@ -79,7 +81,8 @@ func (r *eventReporter) Staged(n staging.Notice) {
 // policyReference returns what Events name as their object: a ClusterNetworkPolicy if there is no namespace. Its Events
 // are in the namespace default.
 func policyReference(namespace, name string, uid types.UID) *corev1.ObjectReference {
-	o := &corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy", Namespace: namespace, Name: name, UID: uid}
+	o := &corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy",
+		Namespace: namespace, Name: name, UID: uid}
 	if namespace == "" {
 		o.APIVersion, o.Kind = v1alpha2.GroupVersion.String(), "ClusterNetworkPolicy"
 	}
@@ -93,8 +96,9 @@ func (r *eventReporter) Conflict(c ipowner.Conflict) {
 	}
 	for _, p := range []ipowner.Ref{c.Pod, c.Other} {
 		if p != (ipowner.Ref{}) {
-			r.recorder.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-				corev1.EventTypeWarning, "AddressConflict", "node %s: %s", r.node, c.Message())
+			pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod",
+				Namespace: p.Namespace, Name: p.Name, UID: p.UID}
+			r.recorder.Eventf(pod, corev1.EventTypeWarning, "AddressConflict", "node %s: %s", r.node, c.Message())
 		}
 	}
 }

@@ -30,10 +30,10 @@ func TestEvents(t *testing.T) {
 		got = append(got, e)
 	}
 	want := []string{
-		"Warning Invalid allows nothing until it is mended: spec.ingress[0]: bad port",
+		"Warning Invalid allows nothing until it is corrected: spec.ingress[0]: bad port",
 		"Warning Refused the kernel of node node1 does not take all that it needs, which is left out: too many sets",
-		"Warning Invalid rules that are not understood fail closed until they are mended: spec.egress[0]: to[0]: unknown",
-		"Warning Invalid decides nothing until it is mended: spec.tier: unknown",
+		"Warning Invalid rules that are not understood fail closed until they are corrected: spec.egress[0]: to[0]: unknown",
+		"Warning Invalid decides nothing until it is corrected: spec.tier: unknown",
 		"Warning Refused the kernel of node node1 does not take all that it needs, which fails closed: too many sets",
 		"Warning AddressConflict node node1: " + two.Message(), // on both pods
 		"Warning AddressConflict node node1: " + two.Message(),

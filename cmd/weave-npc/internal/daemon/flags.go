@@ -64,7 +64,8 @@ func defaults() *options {
 		flowsRecords:  20000,
 		flowsSocket:   sharedflags.DefaultFlowsSocket,
 		staged:        string(staged.Off),
-		relay:         relayclient.Config{CA: "/etc/weave-npc-relay/ca.crt", Token: "/run/secrets/weave-npc-relay/token", Jitter: 30 * time.Second},
+		relay: relayclient.Config{CA: "/etc/weave-npc-relay/ca.crt",
+			Token: "/run/secrets/weave-npc-relay/token", Jitter: 30 * time.Second},
 	}
 }
 
@@ -72,70 +73,103 @@ func defaults() *options {
 func (o *options) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	sharedflags.NodeName(f, &o.nodeName)
-	f.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "kubeconfig file for the API server (default: the pod's service account)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
+		"kubeconfig file for the API server (default: the pod's service account)")
 	registerManifests(f, &o.manifests)
 	o.registerRelay(f)
-	f.StringVar(&o.podInterface, "pod-interface", o.podInterface, "bridge that the pods of this node are attached to, such as cni0")
-	f.StringSliceVar(&o.podCIDRs, "pod-cidr", o.podCIDRs,
-		"address ranges of this node's pods, where --pod-interface does not identify them (default: the node's spec.podCIDRs)")
-	f.StringVar(&o.bridgePort, "bridge-port-name", o.bridgePort,
-		"port of the bridge that leads to no pods of this node; ports other than veth and tap are recognized without it")
-	f.BoolVar(&o.forwardJump, "forward-jump", o.forwardJump,
-		"jump to the chains of weave-npc from FORWARD; if false, the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
-	f.StringVar(&o.allowAction, "allow-action", o.allowAction, "verdict on allowed packets: ACCEPT, or RETURN to let the rest of FORWARD decide too "+
-		"(default: ACCEPT; with --manifests RETURN)")
-	f.StringVar(&o.failClosed, "fail-closed", o.failClosed,
-		"packets from or to unknown addresses that may belong to pods of this node: auto (dropped while an isolated pod may have one), never, always")
-	f.StringVar(&o.established, "established", o.established, "open connections that a change of policies, labels, namespaces or Nodes denies: keep, "+
-		"or terminate (both ends are reset when they send something)")
-	f.StringVar(&o.terminateMark, "terminate-mark", o.terminateMark, "bit of the connection mark that terminated connections have; no other program of this node may use it")
-	f.BoolVar(&o.allowMcast, "allow-mcast", o.allowMcast,
-		"let all multicast pass, regardless of policies: every host listens to 224.0.0.1 and ff02::1, so any pod of a bridge reaches each "+
-			"UDP service of its isolated pods (broadcast is always dropped while a pod is isolated for ingress)")
-	f.BoolVar(&o.allowVLAN, "allow-vlan", o.allowVLAN,
-		"let pods on a bridge send frames with a VLAN tag, which bypass policies (otherwise nftables drops them; frames that only routers send "+
-			"are always dropped)")
-	f.IntVar(&o.maxListSize, "max-list-size", o.maxListSize,
-		"maximum number of namespaces in a list:set; where a selector matches more namespaces than that, or more than 8, its pods are in one set")
-	f.Var(&o.budget.Sets, "max-sets", "maximum number of sets on this node, in each IP family, for one policy, for the policies of one namespace "+
-		"and for all policies; a policy beyond it isolates its pods and allows nothing")
-	f.Var(&o.budget.Rules, "max-rules", "the same limits for iptables rules")
-	f.Var(&o.budget.Entries, "max-entries", "the same limits for the set entries of policies themselves, which are address blocks")
-	f.Uint16Var(&o.nflogGroup, "nflog-group", o.nflogGroup, "NFLOG group of packets blocked on ingress; the next one is for egress")
-	f.StringVar(&o.ulogdPcap, "ulogd-pcap", o.ulogdPcap, "capture file for the last reported packets (the file before it has .1 after its name)")
-	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", o.ulogdPcapSize, "maximum size of the two files of --ulogd-pcap together, in MiB")
+	o.registerEnforcement(f)
+	o.registerBudget(f)
+	f.Uint16Var(&o.nflogGroup, "nflog-group", o.nflogGroup,
+		"NFLOG group of packets blocked on ingress; the next one is for egress")
+	f.StringVar(&o.ulogdPcap, "ulogd-pcap", o.ulogdPcap,
+		"capture file for the last reported packets (the file before it has .1 after its name)")
+	f.Int64Var(&o.ulogdPcapSize, "ulogd-pcap-size", o.ulogdPcapSize,
+		"maximum size of the two files of --ulogd-pcap together, in MiB")
 	o.registerFlows(f)
 	registerStaged(f, &o.staged, &o.stagedManifests)
 	sharedflags.LegacyNetpol(f, &o.legacyNetpol)
 	sharedflags.Backend(f, &o.backend)
 	f.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address to serve metrics and health on; empty for none")
 	f.UintSliceVar(&o.countedPorts, "counted-ports", o.countedPorts,
-		"destination ports with a label value of their own in weavenpc_blocked_connections_total, at most 100; all others share one")
-	f.StringVar(&o.pprofAddr, "pprof-addr", o.pprofAddr, "loopback address to serve profiles on (pprof), such as 127.0.0.1:6060; empty for none")
+		"destination ports with a label value of their own in weavenpc_blocked_connections_total, at most 100; "+
+			"all others share one")
+	f.StringVar(&o.pprofAddr, "pprof-addr", o.pprofAddr,
+		"loopback address to serve profiles on (pprof), such as 127.0.0.1:6060; empty for none")
 	f.StringVar(&o.logLevel, "log-level", o.logLevel, "debug, info, warning or error")
 	f.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
 	f.BoolVar(&o.dryRun, "dry-run", o.dryRun, "print the transactions that would be applied, and exit")
 	o.registerCompletion(f)
 }
 
+// registerEnforcement registers the flags about the pods of the node and the treatment of their packets.
+func (o *options) registerEnforcement(f *pflag.FlagSet) {
+	f.StringVar(&o.podInterface, "pod-interface", o.podInterface,
+		"bridge that the pods of this node are attached to, such as cni0")
+	f.StringSliceVar(&o.podCIDRs, "pod-cidr", o.podCIDRs,
+		"address ranges of this node's pods, where --pod-interface does not identify them "+
+			"(default: the node's spec.podCIDRs)")
+	f.StringVar(&o.bridgePort, "bridge-port-name", o.bridgePort,
+		"port of the bridge that leads to no pods of this node; "+
+			"ports other than veth and tap are recognized without it")
+	f.BoolVar(&o.forwardJump, "forward-jump", o.forwardJump,
+		"jump to the chains of weave-npc from FORWARD; if false, the CNI jumps to WEAVE-NPC and WEAVE-NPC-EGRESS")
+	f.StringVar(&o.allowAction, "allow-action", o.allowAction,
+		"verdict on allowed packets: ACCEPT, or RETURN to let the rest of FORWARD decide too "+
+			"(default: ACCEPT; with --manifests RETURN)")
+	f.StringVar(&o.failClosed, "fail-closed", o.failClosed,
+		"packets from or to unknown addresses that may belong to pods of this node: "+
+			"auto (dropped while an isolated pod may have one), never, always")
+	f.StringVar(&o.established, "established", o.established,
+		"open connections that a change of policies, labels, namespaces or Nodes denies: keep, "+
+			"or terminate (both ends are reset when they send something)")
+	f.StringVar(&o.terminateMark, "terminate-mark", o.terminateMark,
+		"bit of the connection mark that terminated connections have; no other program of this node may use it")
+	f.BoolVar(&o.allowMcast, "allow-mcast", o.allowMcast,
+		"let all multicast pass, regardless of policies: every host listens to 224.0.0.1 and ff02::1, "+
+			"so any pod of a bridge reaches each UDP service of its isolated pods "+
+			"(broadcast is always dropped while a pod is isolated for ingress)")
+	f.BoolVar(&o.allowVLAN, "allow-vlan", o.allowVLAN,
+		"let pods on a bridge send frames with a VLAN tag, which bypass policies "+
+			"(otherwise nftables drops them; frames that only routers send are always dropped)")
+}
+
+// registerBudget registers the limits on sets and rules.
+func (o *options) registerBudget(f *pflag.FlagSet) {
+	f.IntVar(&o.maxListSize, "max-list-size", o.maxListSize,
+		"maximum number of namespaces in a list:set; "+
+			"where a selector matches more namespaces than that, or more than 8, its pods are in one set")
+	f.Var(&o.budget.Sets, "max-sets",
+		"maximum number of sets on this node, in each IP family, for one policy, for the policies of one namespace "+
+			"and for all policies; a policy beyond it isolates its pods and allows nothing")
+	f.Var(&o.budget.Rules, "max-rules", "the same limits for iptables rules")
+	f.Var(&o.budget.Entries, "max-entries",
+		"the same limits for the set entries of policies themselves, which are address blocks")
+}
+
 // registerRelay registers the flags about the relay.
 func (o *options) registerRelay(f *pflag.FlagSet) {
-	f.StringVar(&o.relay.Address, "relay", o.relay.Address, "relay to read namespaces, pods, policies and nodes from instead of the API server, which is read "+
-		"when the relay fails: NAMESPACE/SERVICE, or HOST:PORT of each replica with commas between (default: none)")
-	f.StringVar(&o.relay.CA, "relay-ca", o.relay.CA, "file of certificates (PEM) that may have signed the relay's; read again for each connection")
-	f.StringVar(&o.relay.Token, "relay-token", o.relay.Token, "file with the token for the relay, of the audience weave-npc-relay; read again for each request")
-	f.DurationVar(&o.relay.Jitter, "relay-jitter", o.relay.Jitter, "time over which the agents of a cluster spread what they would all do at once after an outage "+
-		"of the relay: to list anew, and to return to it")
+	f.StringVar(&o.relay.Address, "relay", o.relay.Address,
+		"relay to read namespaces, pods, policies and nodes from instead of the API server, which is read "+
+			"when the relay fails: NAMESPACE/SERVICE, or HOST:PORT of each replica with commas between (default: none)")
+	f.StringVar(&o.relay.CA, "relay-ca", o.relay.CA,
+		"file of certificates (PEM) that may have signed the relay's; read again for each connection")
+	f.StringVar(&o.relay.Token, "relay-token", o.relay.Token,
+		"file with the token for the relay, of the audience weave-npc-relay; read again for each request")
+	f.DurationVar(&o.relay.Jitter, "relay-jitter", o.relay.Jitter,
+		"time over which the agents of a cluster spread what they would all do at once after an outage "+
+			"of the relay: to list again, and to return to it")
 	cli.File(f, "relay-ca")
 	cli.File(f, "relay-token")
 }
 
 // registerFlows registers the flags about recorded connections.
 func (o *options) registerFlows(f *pflag.FlagSet) {
-	f.BoolVar(&o.flows, "record-flows", o.flows, "record which connections are opened from and to pods of this node, for weave-npc flows")
+	f.BoolVar(&o.flows, "record-flows", o.flows,
+		"record which connections are opened from and to pods of this node, for weave-npc flows")
 	f.IntVar(&o.flowsRecords, "flows-records", o.flowsRecords,
 		"maximum number of records, one for all connections from a workload to another one and one port; the oldest go")
-	f.StringVar(&o.flowsDir, "flows-dir", o.flowsDir, "directory to keep records in over a restart, at most 2 KiB each (default: they are only in memory)")
+	f.StringVar(&o.flowsDir, "flows-dir", o.flowsDir,
+		"directory to keep records in over a restart, at most 2 KiB each (default: they are only in memory)")
 	cli.Directory(f, "flows-dir")
 	sharedflags.FlowsSocket(f, &o.flowsSocket)
 }
@@ -153,14 +187,18 @@ func (o *options) registerCompletion(f *pflag.FlagSet) {
 }
 
 func registerStaged(f *pflag.FlagSet, mode, manifests *string) {
-	f.StringVar(mode, "staged", *mode, "which policies that are annotated weave-npc/staged are not enforced, but judged beside those that are: off (none), "+
-		"namespaces (NetworkPolicies) or all; with --record-flows, connections that they would decide otherwise are reported")
-	f.StringVar(manifests, "staged-manifests", *manifests, "directory of manifests whose policies are all staged")
+	f.StringVar(mode, "staged", *mode,
+		"which policies that are annotated weave-npc/staged are evaluated, but not enforced: off (none), "+
+			"namespaces (NetworkPolicies) or all; with --record-flows, connections that they would decide otherwise "+
+			"are reported")
+	f.StringVar(manifests, "staged-manifests", *manifests,
+		"directory of manifests whose policies are all staged")
 	cli.Directory(f, "staged-manifests")
 }
 
 func registerManifests(f *pflag.FlagSet, directory *string) {
-	f.StringVar(directory, "manifests", *directory, "directory to read namespaces, pods and network policies from, instead of an API server")
+	f.StringVar(directory, "manifests", *directory,
+		"directory to read namespaces, pods and network policies from, instead of an API server")
 	cli.Directory(f, "manifests")
 }
 
@@ -177,8 +215,8 @@ const maxFlowsRecords = 1 << 20
 // config validates the flags and returns the model's configuration.
 func (o *options) config() (enforce.Config, error) {
 	c := enforce.Config{PodInterface: o.podInterface, BridgePort: o.bridgePort, ForwardJump: o.forwardJump,
-		AllowAction: o.action(), FailClosed: enforce.FailClosedMode(o.failClosed), NFLogGroup: o.nflogGroup, AllowMcast: o.allowMcast,
-		MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
+		AllowAction: o.action(), FailClosed: enforce.FailClosedMode(o.failClosed), NFLogGroup: o.nflogGroup,
+		AllowMcast: o.allowMcast, MaxListSize: o.maxListSize, LegacyNetpol: o.legacyNetpol, Budget: o.budget}
 	var err error
 	if c.NodeName, err = sharedflags.ResolveNodeName(o.nodeName); err != nil {
 		return c, err
@@ -204,8 +242,10 @@ func (o *options) config() (enforce.Config, error) {
 	case c.AllowAction != actionAccept && c.AllowAction != actionReturn:
 		return c, errors.Errorf("--allow-action: %q is neither ACCEPT nor RETURN", o.allowAction)
 	case o.allowAction == actionReturn && !c.ForwardJump:
-		return c, errors.New("--allow-action: RETURN has no effect with --forward-jump=false, where the CNI drops what returns: leave it out")
-	case c.FailClosed != enforce.FailClosedAuto && c.FailClosed != enforce.FailClosedNever && c.FailClosed != enforce.FailClosedAlways:
+		return c, errors.New("--allow-action: RETURN has no effect with --forward-jump=false, " +
+			"where the CNI drops what returns: leave it out")
+	case c.FailClosed != enforce.FailClosedAuto && c.FailClosed != enforce.FailClosedNever &&
+		c.FailClosed != enforce.FailClosedAlways:
 		return c, errors.Errorf("--fail-closed: %q is none of auto, never and always", o.failClosed)
 	case o.nflogGroup == 0 || o.nflogGroup == 65535:
 		return c, errors.Errorf("--nflog-group: %d is not within 1 to 65534", o.nflogGroup)
@@ -218,7 +258,8 @@ func (o *options) config() (enforce.Config, error) {
 	case !slices.Contains(staged.Modes[:], staged.Mode(o.staged)):
 		return c, errors.Errorf("--staged: %q is none of off, namespaces and all", o.staged)
 	case !o.flows && staged.Mode(o.staged) != staged.Off:
-		return c, errors.New("--staged: policies are judged for recorded connections, and nothing is recorded without --record-flows")
+		return c, errors.New("--staged: policies are evaluated for recorded connections, " +
+			"and nothing is recorded without --record-flows")
 	case o.stagedManifests != "" && staged.Mode(o.staged) == staged.Off:
 		return c, errors.New("--staged-manifests: nothing is staged without --staged=namespaces or all")
 	case o.maxListSize < 0:

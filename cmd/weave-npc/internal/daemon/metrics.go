@@ -15,7 +15,8 @@ import (
 // newRegistry returns a registry with the metrics of the process itself.
 func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "weavenpc_build_info", Help: "Version of weave-npc and of Go that it was built with; always 1.",
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "weavenpc_build_info",
+		Help:        "Version of weave-npc and of Go that it was built with; always 1.",
 		ConstLabels: prometheus.Labels{"version": cli.Version(), "goversion": runtime.Version()}})
 	info.Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
@@ -34,9 +35,11 @@ func registerInputs(r prometheus.Registerer, src source.Source) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return float64(value()) }))
 	}
-	number("weavenpc_unsynced_inputs", "Kinds of objects, manifest files and directories that have never been read, and the name of this node if "+
-		"neither a Node nor a pod has it; /readyz names them.", src.Unsynced)
-	number("weavenpc_manifest_errors", "Manifest files and directories whose present content is not in force.", src.Errors)
+	number("weavenpc_unsynced_inputs",
+		"Kinds of objects, manifest files and directories that have never been read, and the name of this node if "+
+			"neither a Node nor a pod has it; /readyz names them.", src.Unsynced)
+	number("weavenpc_manifest_errors",
+		"Manifest files and directories whose present content is not in force.", src.Errors)
 	number("weavenpc_manifest_ignored_objects", "Objects in manifests of kinds that are not used.", src.Ignored)
 }
 
@@ -45,13 +48,16 @@ func registerRelay(r prometheus.Registerer, s *relayclient.Stats) {
 	for through, p := range map[string]*relayclient.Place{"relay": &s.Relay, "api": &s.API} {
 		labels := prometheus.Labels{"through": through}
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weavenpc_relay_watches", ConstLabels: labels,
-			Help: "With --relay, kinds of objects that are watched, by whether that is through the relay or at the API server."},
+			Help: "With --relay, kinds of objects that are watched, " +
+				"by whether that is through the relay or at the API server."},
 			func() float64 { return float64(p.Watches.Load()) }))
 		counter := func(name, help string, value func() uint64) {
-			r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels},
-				func() float64 { return float64(value()) }))
+			o := prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}
+			r.MustRegister(prometheus.NewCounterFunc(o, func() float64 { return float64(value()) }))
 		}
-		counter("weavenpc_relay_moves_total", "With --relay, watches that went on here after they were at another replica, or at the other of the two.", p.Moves.Load)
+		counter("weavenpc_relay_moves_total",
+			"With --relay, watches that went on here after they were at another replica, or at the other of the two.",
+			p.Moves.Load)
 		counter("weavenpc_relay_lists_total", "With --relay, lists of one kind.", p.Lists.Load)
 	}
 }
@@ -74,8 +80,10 @@ func registerReports(r prometheus.Registerer, s *ulogd.Stats) {
 	}
 	counter("weavenpc_nflog_packets_total", "Reports of blocked packets that were read.", s.Packets.Load)
 	counter("weavenpc_nflog_lost_packets_total", "Reports of blocked packets that the kernel lost.", s.Lost.Load)
-	counter("weavenpc_nflog_undecodable_packets_total", "Reports of blocked packets that could not be decoded as IP packets.", s.Undecodable.Load)
-	counter("weavenpc_nflog_unrecorded_packets_total", "Blocked packets that could not be written to --ulogd-pcap.", s.Unrecorded.Load)
+	counter("weavenpc_nflog_undecodable_packets_total",
+		"Reports of blocked packets that could not be decoded as IP packets.", s.Undecodable.Load)
+	counter("weavenpc_nflog_unrecorded_packets_total",
+		"Blocked packets that could not be written to --ulogd-pcap.", s.Unrecorded.Load)
 	counter("weavenpc_ulogd_restarts_total", "Times that ulogd2 was started again.", s.Restarts.Load)
 	gauge(r, "weavenpc_ulogd_running", "Whether ulogd2 runs, so that blocked packets are reported.", s.Running.Load)
 }

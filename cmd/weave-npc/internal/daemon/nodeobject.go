@@ -49,7 +49,9 @@ func checkNode(ctx context.Context, client kubernetes.Interface, node string, lo
 }
 
 // FollowAddrs passes the addresses of this node, of its interfaces and its Node object, to set until the context ends.
-func followAddrs(ctx context.Context, client kubernetes.Interface, node string, set func([]netip.Addr), log *slog.Logger) error {
+func followAddrs(ctx context.Context, client kubernetes.Interface, node string, set func([]netip.Addr),
+	log *slog.Logger,
+) error {
 	f := host.AddressFollower{Set: set, Log: log}
 	if client != nil {
 		f.Ask = func(ctx context.Context) ([]netip.Addr, error) {
@@ -63,7 +65,9 @@ func followAddrs(ctx context.Context, client kubernetes.Interface, node string, 
 
 // AwaitRanges waits until the Node object has ranges of pod addresses, which may be assigned late, and passes them to
 // set once.
-func awaitRanges(ctx context.Context, client kubernetes.Interface, node string, set func([]netip.Prefix), log *slog.Logger) error {
+func awaitRanges(ctx context.Context, client kubernetes.Interface, node string, set func([]netip.Prefix),
+	log *slog.Logger,
+) error {
 	for client != nil {
 		ranges, err := snapshot.NodeRanges(ctx, client, node)
 		if len(ranges) > 0 {

@@ -7,9 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/daemon/httpserver"
-	"github.com/weave-npc/weave-npc/npc/enforce/controller"
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
-	"github.com/weave-npc/weave-npc/npc/observe/denial"
 	"github.com/weave-npc/weave-npc/npc/observe/dropped"
 	"github.com/weave-npc/weave-npc/npc/observe/recorder"
 	"github.com/weave-npc/weave-npc/ulogd"
@@ -24,21 +22,16 @@ type observer struct {
 	server, profiles *httpserver.Server
 }
 
-// names describes the ends of blocked packets, and finds who denied them.
-type names struct {
-	controller.Lookup
-	*denial.Finder
-}
-
 // newObserver opens the addresses and files that the flags name.
 func (d *daemon) newObserver() (*observer, error) {
 	ports, err := d.options.ports()
 	if err != nil {
 		return nil, err
 	}
-	x := &observer{blocked: dropped.NewReporter(names{d.controller.Lookup(), d.finder}, ports, d.registry, d.log)}
-	x.reports = ulogd.Config{Groups: x.blocked.Groups(d.config.NFLogGroup), Mark: rules.BlockedMark, Recording: d.options.ulogdPcap,
-		RecordingSize: d.options.ulogdPcapSize << 20, Log: d.log, Stats: new(ulogd.Stats)}
+	x := &observer{blocked: dropped.NewReporter(d.controller.Lookup(), ports, d.registry, d.log)}
+	x.reports = ulogd.Config{Groups: x.blocked.Groups(d.config.NFLogGroup), Mark: rules.BlockedMark,
+		Recording: d.options.ulogdPcap, RecordingSize: d.options.ulogdPcapSize << 20,
+		Log: d.log, Stats: new(ulogd.Stats)}
 	if err := x.reports.Check(); err != nil {
 		return nil, errors.Wrap(err, "--ulogd-pcap")
 	}
@@ -64,8 +57,9 @@ func (d *daemon) newRecorder() (*recorder.Recorder, error) {
 	if !d.options.flows {
 		return nil, nil
 	}
-	r := recorder.New(recorder.Config{Node: d.config.NodeName, Records: d.options.flowsRecords, Directory: d.options.flowsDir,
-		Socket: d.options.flowsSocket, Names: d.controller.Lookup(), Registry: d.registry, Log: d.log})
+	r := recorder.New(recorder.Config{Node: d.config.NodeName, Records: d.options.flowsRecords,
+		Directory: d.options.flowsDir, Socket: d.options.flowsSocket,
+		Names: d.controller.Lookup(), Registry: d.registry, Log: d.log})
 	return r, errors.Wrap(r.Open(), "--record-flows")
 }
 

@@ -46,12 +46,13 @@ func (d *daemon) enforce(ctx context.Context, tasks *errgroup.Group) error {
 	if err != nil {
 		return err
 	}
-	d.log.Info("weave-npc starts", "version", cli.Version(), "node", d.config.NodeName, "backend", d.backend, "because", d.backendReason,
-		"metrics", observer.server.Addr(), "allow-action", d.config.AllowAction)
+	d.log.Info("weave-npc starts", "version", cli.Version(), "node", d.config.NodeName, "backend", d.backend,
+		"because", d.backendReason, "metrics", observer.server.Addr(), "allow-action", d.config.AllowAction)
 	if d.config.ForwardJump && d.config.AllowAction == actionReturn {
 		host.ReportForwardPolicy(ctx, d.backend, d.families, d.log)
 	}
-	terminator, err := established.Terminator(ctx, established.Options{Families: d.families, Backend: d.backend, Bit: d.config.TerminateMark, Evaluator: d.controller.Lookup(),
+	terminator, err := established.Terminator(ctx, established.Options{Families: d.families, Backend: d.backend,
+		Bit: d.config.TerminateMark, Evaluator: d.controller.Lookup(),
 		Registry: d.registry, Log: d.log})
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// This part of the package has staged policies judged beside those that are enforced, and tells which are not as their
-// annotations ask: in the log, as Events and as metrics.
+// This part of the package has staged policies evaluated alongside the enforced ones. It reports those that are not as
+// their annotations ask: in the log, as Events and as metrics.
 //
 //	s, err := daemon.newStage(daemon.stageConfig{...})
 //	go src.Run(ctx, s, log) // instead of the sink of what is enforced
@@ -57,14 +57,20 @@ func newStage(c stageConfig) (*stagedPolicies, error) {
 	s.notices = dedup.New[notice](s.line, func(number int, most string) {
 		c.Log.Warn("policies are staged, or not, too often to be named", "not_logged", number, "most_in", most)
 	})
-	s.Sink = staging.New(c.Enforced, staging.Config{Mode: c.Mode, Stage: controller.StageOf(c.Controller), Report: s.report})
+	s.Sink = staging.New(c.Enforced, staging.Config{Mode: c.Mode, Stage: controller.StageOf(c.Controller),
+		Report: s.report})
 	gauge := func(name, help string, value func() int) {
-		c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+		c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value()) }))
 	}
-	gauge("weavenpc_staged_policies", "Policies that are staged: judged, but not enforced.", func() int { return s.Counts().Staged })
-	gauge("weavenpc_staged_faulty_policies", "Staged policies that are not judged as they are written; the log and an Event have the reason.",
+	gauge("weavenpc_staged_policies", "Policies that are staged: evaluated, but not enforced.",
+		func() int { return s.Counts().Staged })
+	gauge("weavenpc_staged_faulty_policies",
+		"Staged policies that are not evaluated as they are written; the log and an Event have the reason.",
 		func() int { return s.Counts().Faulty })
-	gauge("weavenpc_staged_rejected_policies", "Policies that are enforced, or passed over if they are from --staged-manifests, although they ask to be staged.",
+	gauge("weavenpc_staged_rejected_policies",
+		"Policies that are enforced, or passed over if they are from --staged-manifests, "+
+			"although they ask to be staged.",
 		func() int { return s.Counts().Refused })
 	if c.Directory == "" {
 		return s, nil
@@ -74,7 +80,8 @@ func newStage(c stageConfig) (*stagedPolicies, error) {
 		return nil, errors.Wrap(err, "--staged-manifests")
 	}
 	s.manifests = &m
-	gauge("weavenpc_staged_manifest_errors", "Files and directories of --staged-manifests whose present content does not count.", m.Errors)
+	gauge("weavenpc_staged_manifest_errors",
+		"Files and directories of --staged-manifests whose present content does not count.", m.Errors)
 	return s, nil
 }
 

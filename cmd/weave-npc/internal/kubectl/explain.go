@@ -38,15 +38,20 @@ type Kernel interface {
 func Explain(kernel Kernel) *cobra.Command {
 	o := &explainOptions{kernel: kernel}
 	cmd := &cobra.Command{
-		Use:   "explain [LINE] --from NAMESPACE/POD|ADDRESS --to NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE --port tcp/80",
-		Short: "Explains whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would allow it",
-		Long: "Explains whether a connection is allowed, by which policy and rule, or why not by each, and the nearest change that would allow it.\n" +
-			"It reads the objects of an API server, or those in --manifests before they are applied: a pod there needs no address, and a workload is a pod.\n\n" +
-			"LINE is a line that tells of a connection, as weave-npc's log, flows, conntrack or the kernel print it. It takes the place of the flags that\n" +
-			"are not given, and each of these takes what such a line has for it.\n\n" +
-			"A Service, by an address of its own, a port of a node or its name, is resolved to its endpoints, and each is explained.\n\n" +
-			"The exit status is 0 if the connection is allowed, 1 if it is denied in at least one family or at one endpoint, and 2 after an error,\n" +
-			"or if an address belongs to nobody although it is in a range of pods or Services, or if the user may not read what decides.",
+		Use: "explain [LINE] --from NAMESPACE/POD|ADDRESS --to NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE " +
+			"--port tcp/80",
+		Short: "Explains whether a connection is allowed, by which policy and rule, or why not by each, " +
+			"and the nearest change that would allow it",
+		Long: "Explains whether a connection is allowed, by which policy and rule, or why not by each,\n" +
+			"and the nearest change that would allow it.\n\n" + input.AboutObjects +
+			"LINE describes a connection, as weave-npc's log, flows, conntrack or the kernel print it. It\n" +
+			"takes the place of the flags that are not given, and each of these takes what such a line has\n" +
+			"for it.\n\n" +
+			"A Service, by an address of its own, a port of a node or its name, is resolved to its endpoints,\n" +
+			"and each is explained.\n\n" +
+			"The exit status is 0 if the connection is allowed, 1 if it is denied in at least one family or\n" +
+			"at one endpoint, and 2 after an error, or if an address is in a range of pods or Services but\n" +
+			"belongs to none, or if the user may not read what decides.",
 		Example: "  weave-npc explain -f manifests --from shop/web --to shop/db --port tcp/5432\n" +
 			"  helm template shop | weave-npc explain -f - --from shop/web --to svc/db.shop --port 5432",
 		Args: oneLine,
@@ -62,11 +67,15 @@ func Explain(kernel Kernel) *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.query.From, "from", "", "pod or address that opens the connection")
 	f.StringVar(&o.query.To, "to", "", "destination: a pod, an address or a Service such as svc/NAME.NAMESPACE")
-	f.StringVar(&o.query.Port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
-	o.output.Register(f, "text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -", "text", "json", "yaml")
+	f.StringVar(&o.query.Port, "port", "",
+		"tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
+	o.output.Register(f,
+		"text, json, or yaml: only the policies that would allow what is denied, for kubectl apply -f -",
+		"text", "json", "yaml")
 	o.RegisterAll(f)
 	if kernel != nil {
-		cmd.Long += "\nWith --kernel, the answer is compared with the kernel of this node, as far as this node enforces it."
+		cmd.Long += "\nWith --kernel, the answer is compared with the kernel of this node,\n" +
+			"limited to what this node enforces."
 		f.BoolVar(&o.compare, "kernel", false,
 			"also send the packet through this node's chains and sets, and report where they differ from the policies")
 		kernel.Register(f)
@@ -111,7 +120,8 @@ func (o *explainOptions) run(ctx context.Context, out, stderr io.Writer) error {
 	}
 	switch {
 	case len(x.Warnings) > 0:
-		return errors.Errorf("%s; the answer is that for an address outside the cluster", strings.Join(x.Warnings, "; "))
+		return errors.Errorf("%s; the answer is that for an address outside the cluster",
+			strings.Join(x.Warnings, "; "))
 	case x.Unknown:
 		return errors.New("the answer is not known, because what decides cannot be read")
 	case !x.Allowed:
@@ -139,7 +149,8 @@ func (o *explainOptions) know(ctx context.Context, stderr io.Writer) (k query.Kn
 		return k, err
 	}
 	if len(n.Unreadable) > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unreadable, "; "))
+		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n",
+			strings.Join(n.Unreadable, "; "))
 	}
 	for name, addrs := range service.NodeAddrs(n.Nodes) {
 		k.Cluster.AddNodeAddrs(name, addrs)

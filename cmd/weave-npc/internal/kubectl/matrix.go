@@ -30,8 +30,9 @@ func showMatrixCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "matrix [--port tcp/80]",
 		Short: "Shows which pods reach which",
-		Long: "Shows which pods reach which. Pods of a namespace with equal labels that no policy distinguishes are one row. As html it is one page\n" +
-			"without external resources: every port, filters, and the reason for a cell when it is chosen.",
+		Long: "Shows which pods reach which. Pods of a namespace with equal labels that no policy distinguishes are\n" +
+			"one row. As html it is one page without external resources: every port, filters, and the reason for a\n" +
+			"cell when it is selected.",
 		Example: "  weave-npc show matrix -f manifests --port tcp/80\n" +
 			"  weave-npc show matrix -f manifests -o html > matrix.html",
 		Args: cobra.NoArgs,
@@ -45,7 +46,8 @@ func showMatrixCommand() *cobra.Command {
 	f.StringVar(&o.port, "port", "", "tcp/80, udp/53, sctp/80 or icmp; as html every port without it")
 	f.StringSliceVar(&o.addresses, "address", nil, "additional addresses, such as one outside the cluster")
 	f.BoolVar(&o.eachPod, "pods", false, "give each pod a row and a column of its own")
-	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace that the source or the destination is in (default: all)")
+	f.StringVarP(&o.namespace, "namespace", "n", "",
+		"namespace that the source or the destination is in (default: all)")
 	f.StringVar(&o.from, "from-namespace", "", "namespace that the sources are in (default: all)")
 	f.StringVar(&o.to, "to-namespace", "", "namespace that the destinations are in (default: all)")
 	o.output.Register(f, "table, json or html", "table", "json", "html")
@@ -61,7 +63,8 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		return err
 	}
 	if o.namespace != "" && (o.from != "" || o.to != "") {
-		return errors.New("--namespace selects sources or destinations: give it, or --from-namespace and --to-namespace")
+		return errors.New("--namespace selects sources or destinations: " +
+			"give it, or --from-namespace and --to-namespace")
 	}
 	page := o.output.Name == "html"
 	asks := matrix.Options{Addresses: o.addresses, From: o.from, To: o.to, Either: o.namespace, EachPod: o.eachPod}
@@ -100,9 +103,10 @@ func (o *matrixOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	return matrix.WriteText(stdout)
 }
 
-// noteOmitted tells which pods are in no row.
+// noteOmitted lists the pods that are in no row.
 func noteOmitted(stderr io.Writer, pods []string) {
 	if len(pods) > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %v\n", strings.Join(pods[:min(len(pods), maxNamed)], ","))
+		_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %v\n",
+			strings.Join(pods[:min(len(pods), maxNamed)], ","))
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 func replayCommand() *cobra.Command {
 	c := &input.ObjectFlags{}
-	return recordings.Replay(recordings.Policies{Register: c.RegisterAll, Read: func(ctx context.Context, stdin io.Reader, stderr io.Writer) (*npccluster.Cluster, error) {
+	read := func(ctx context.Context, stdin io.Reader, stderr io.Writer) (*npccluster.Cluster, error) {
 		c.Stdin = stdin
-		r, err := c.Rehearse(ctx, stderr)
+		r, err := c.Preview(ctx, stderr)
 		if err != nil {
 			return nil, err
 		}
@@ -24,5 +24,6 @@ func replayCommand() *cobra.Command {
 			return nil, err
 		}
 		return c.Cluster(r.Objects), nil
-	}})
+	}
+	return recordings.Replay(recordings.Policies{Register: c.RegisterAll, Read: read})
 }

@@ -39,7 +39,7 @@ type cluster struct {
 	*testing.T
 	admin      kubernetes.Interface
 	kubeconfig string
-	// addr leads to the server, whose certificate is for name.
+	// addr forwards to the server, whose certificate is for name.
 	addr, name string
 }
 
@@ -63,12 +63,12 @@ func newCluster(t *testing.T) *cluster {
 	c.admin, err = kubernetes.NewForConfig(server.Client())
 	c.must(err)
 	c.define(server)
-	c.lead(server)
+	c.forward(server)
 	return c
 }
 
-// lead listens beside the world that the server is in, and leads there.
-func (c *cluster) lead(server *apiserver.Server) {
+// forward listens outside the network namespace of the server, and forwards connections to it.
+func (c *cluster) forward(server *apiserver.Server) {
 	c.Helper()
 	near, err := (&net.ListenConfig{}).Listen(c.Context(), "tcp", "127.0.0.1:0")
 	c.must(err)

@@ -20,11 +20,12 @@ import (
 func Show(further ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Shows the effect of policies: pods, policies and the matrix of who reaches whom",
+		Short: "Shows the effect of policies: pods, policies and the reachability matrix",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if len(further) > 0 {
-		cmd.Short = "Shows the effect of policies: pods, policies, the matrix of who reaches whom, and the sets and rules of this node"
+		cmd.Short = "Shows the effect of policies: pods, policies, the reachability matrix, " +
+			"and the sets and rules of this node"
 	}
 	cmd.AddCommand(showPodsCommand(), showPoliciesCommand(), showMatrixCommand())
 	cmd.AddCommand(further...)
@@ -58,9 +59,11 @@ func showPoliciesCommand() *cobra.Command {
 			return failed
 		})
 	cmd.Long = cmd.Short + ".\n" +
-		"With --staged, staged policies are listed apart, by the worlds that they make, and it is noted which nodes enforce them nevertheless."
-	cmd.Flags().StringVar(&from, "hits", "", "also list how often each rule decided: as all nodes say, which are asked as kubectl npc flows does, "+
-		"or with --hits=FILE as flows --hits -o json has printed it")
+		"With --staged, staged policies are listed separately, by group, and the nodes are named that enforce them\n" +
+		"nevertheless."
+	cmd.Flags().StringVar(&from, "hits", "",
+		"also list how often each rule decided: as all nodes say, which are asked as kubectl npc flows does, "+
+			"or with --hits=FILE as flows --hits -o json has printed it")
 	cmd.Flags().Lookup("hits").NoOptDefVal = hitsOfNodes
 	return cmd
 }
@@ -106,7 +109,8 @@ type listing struct {
 func (l *listing) viewOf(o snapshot.Objects) *npccluster.View { return l.Cluster(o).View() }
 
 // objectsCommand returns a subcommand that shows objects of a cluster.
-func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing, r *input.Staged) error) *cobra.Command {
+func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing, r *input.Staged) error,
+) *cobra.Command {
 	var l listing
 	cmd := &cobra.Command{
 		Use:   name,
@@ -118,13 +122,14 @@ func objectsCommand(name, short string, show func(cmd *cobra.Command, l *listing
 			}
 			l.Stdin = cmd.InOrStdin()
 			l.ReadPartly(l.namespace)
-			r, err := l.Rehearse(cmd.Context(), cmd.ErrOrStderr())
+			r, err := l.Preview(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			input.NoteWorkloads(cmd.ErrOrStderr(), r.Objects)
 			input.NoteClusterPolicies(cmd.ErrOrStderr(), r.Objects)
-			if u := &r.Objects.Unreadable; l.namespace != "" && u.Pods.Lacks(l.namespace) && u.Policies.Lacks(l.namespace) {
+			u := &r.Objects.Unreadable
+			if l.namespace != "" && u.Pods.Lacks(l.namespace) && u.Policies.Lacks(l.namespace) {
 				return errors.Errorf("namespace %s cannot be read: %s", l.namespace, u.Pods.Reason)
 			}
 			if err := l.viewOf(r.Objects).CheckNamespace(l.namespace); err != nil {

@@ -16,8 +16,8 @@ import (
 
 // Commands returns explain and show with what they add on a node, flows, and cleanup.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{kubectl.Explain(newNode()), kubectl.Show(showSetsCommand(), showRulesCommand()), flowsCommand(),
-		cleanupCommand()}
+	return []*cobra.Command{kubectl.Explain(newNode()), kubectl.Show(showSetsCommand(), showRulesCommand()),
+		flowsCommand(), cleanupCommand()}
 }
 
 // flowsCommand returns the command that lists the connections of this node.

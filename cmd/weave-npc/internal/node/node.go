@@ -72,8 +72,9 @@ func (n *node) read(ctx context.Context, c *input.ObjectFlags, stderr io.Writer)
 			return nil, err
 		}
 		// Only names and uses of sets and chains are asked for: other settings of the daemon do not matter.
-		m := controller.New(enforce.Config{NodeName: name, FailClosed: enforce.FailClosedNever, MaxListSize: n.maxListSize,
-			LegacyNetpol: c.LegacyNetpol, ForwardJump: true, AllowAction: "ACCEPT", AllowMcast: true})
+		m := controller.New(enforce.Config{NodeName: name, FailClosed: enforce.FailClosedNever,
+			MaxListSize: n.maxListSize, LegacyNetpol: c.LegacyNetpol, ForwardJump: true, AllowAction: "ACCEPT",
+			AllowMcast: true})
 		s.objects.Deliver(m)
 		s.Describe(kernel.Purpose{Cluster: s.cluster, Sets: m.Lookup().Uses(), Chain: m.Lookup().ChainUse})
 	}

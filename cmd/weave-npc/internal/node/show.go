@@ -18,7 +18,8 @@ import (
 )
 
 func showSetsCommand() *cobra.Command {
-	return kernelCommand("sets", "Lists the sets in this node's kernel with their members, and the policies that use them",
+	return kernelCommand("sets",
+		"Lists the sets in this node's kernel with their members, and the policies that use them",
 		func(_ context.Context, out, _ io.Writer, format string, s *nodeState) error {
 			return output.Sets(out, format, s.Sets())
 		})
@@ -27,7 +28,8 @@ func showSetsCommand() *cobra.Command {
 func showRulesCommand() *cobra.Command {
 	socket := sharedflags.DefaultFlowsSocket
 	cmd := kernelCommand("rules",
-		"Lists the rules in this node's kernel with what they match, the policies that they enforce, and how often they decided",
+		"Lists the rules in this node's kernel with what they match, the policies that they enforce, "+
+			"and how often they decided",
 		func(ctx context.Context, out, stderr io.Writer, format string, s *nodeState) error {
 			var policies []explain.PolicyRow
 			if s.cluster != nil {
@@ -52,7 +54,9 @@ func nodeHits(ctx context.Context, socket string, stderr io.Writer) *flowlog.Hit
 }
 
 // kernelCommand returns a subcommand that shows a part of this node's kernel state.
-func kernelCommand(name, short string, show func(ctx context.Context, out, stderr io.Writer, format string, s *nodeState) error) *cobra.Command {
+func kernelCommand(name, short string,
+	show func(ctx context.Context, out, stderr io.Writer, format string, s *nodeState) error,
+) *cobra.Command {
 	var c input.ObjectFlags
 	var output cli.Format
 	n := newNode()
@@ -71,7 +75,8 @@ func kernelCommand(name, short string, show func(ctx context.Context, out, stder
 				return err
 			}
 			if s.unreadable != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "weave-npc: the selectors of sets and chains are not known:", s.unreadable)
+				fmt.Fprintln(cmd.ErrOrStderr(), "weave-npc: the selectors of sets and chains are not known:",
+					s.unreadable)
 			}
 			return show(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), output.Name, s)
 		},

@@ -1,8 +1,9 @@
-// Package expectation reads files of what is expected of network policies: who reaches whom, and who never does.
+// Package expectation reads files of expectations about network policies: which source reaches which destination, and
+// which never does.
 //
 //	file, problems := expectation.Parse("expectations.yaml", data)
 //	for _, e := range file.Expectations {
-//		fmt.Println(e.Name) // "nobody outside monitoring reaches metrics"
+//		fmt.Println(e.Name) // "none outside monitoring reaches metrics"
 //	}
 //
 // It knows neither pods nor policies, and does not find out what holds.
@@ -27,7 +28,7 @@ const (
 // File is the expectations of one file, with what holds for all of them.
 type File struct {
 	Path string
-	// PodCIDRs are the ranges in which pods may have addresses; none if the file has none.
+	// PodCIDRs are the ranges that pods get addresses from; none if the file has none.
 	PodCIDRs []netip.Prefix
 	// NewNamespaces is set if pods may be in namespaces that are not there, with labels of those that are.
 	NewNamespaces bool
@@ -67,9 +68,10 @@ type Expectation struct {
 	From    Subject
 	Outside bool
 	To      Subject
-	// Ports are those that are meant. Without any, Reaches is about some port, and Never about all.
+	// Ports are the ports that the expectation is about. Without any, Reaches is about at least one port, and Never
+	// about all.
 	Ports []Port
-	// AllowEmpty is set if the expectation may be about pods none of which are there.
+	// AllowEmpty is set if the expectation may be about pods that do not exist.
 	AllowEmpty bool
 }
 

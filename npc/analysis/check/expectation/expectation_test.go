@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// read parses a document of expectations, one of which is given.
+// read parses a document with a given expectation among others.
 func read(t *testing.T, item string) ([]File, []Problem) {
 	t.Helper()
 	return Parse("x.yaml", []byte("apiVersion: weave-npc/v1alpha1\nkind: Expectations\nexpectations:\n"+item+"\n"))
@@ -45,11 +45,11 @@ func TestSentences(t *testing.T) {
 	for text, want := range map[string]string{
 		"shop/web reaches shop/db on postgres":             "ns=shop[] pods=web[] reaches ns=shop[] pods=db[] [tcp/postgres]",
 		"shop/web can reach shop/db":                       "ns=shop[] pods=web[] reaches ns=shop[] pods=db[] []",
-		"nobody outside monitoring reaches metrics":        "not ns=monitoring[] pods=[] never ns=metrics[] pods=[] []",
+		"none outside monitoring reaches metrics":          "not ns=monitoring[] pods=[] never ns=metrics[] pods=[] []",
 		"dev/* never reaches prod/*":                       "ns=dev[] pods=[] never ns=prod[] pods=[] []",
 		"dev cannot reach prod on 22":                      "ns=dev[] pods=[] never ns=prod[] pods=[] [tcp/22]",
 		"only shop/web and shop/api reach shop/db on 5432": "not ns=shop[] pods=web[] | ns=shop[] pods=api[] never ns=shop[] pods=db[] [tcp/5432]",
-		"nobody reaches prod/db on tcp":                    "all never ns=prod[] pods=db[] [tcp]",
+		"none reaches prod/db on tcp":                      "all never ns=prod[] pods=db[] [tcp]",
 		"pods(app in (a, b), !x) in namespaces(team=a) always reaches kube-system/dns on udp/53, tcp/53 and 8000-8100": "ns=[team=a] pods=[app in (a,b),!x] " +
 			"always ns=kube-system[] pods=dns[] [udp/53 tcp/53 tcp/8000-8100]",
 		"pods(app=web) in shop never reaches 10.0.0.0/8 or fd00::1": "ns=shop[] pods=[app=web] never 10.0.0.0/8-0 | fd00::1/128-0 []",
@@ -81,10 +81,10 @@ func TestSentencesThatMeanNothing(t *testing.T) {
 		"shop/web reaches shop/db on 70000":   `"70000" is no port such as tcp/80, udp/53, 8000-8100, http, nor icmp`,
 		"shop/web reaches shop/db on 90-80":   `"90-80" is no port such as tcp/80, udp/53, 8000-8100, http, nor icmp`,
 		"shop/web always reaches shop/db":     "always reaches needs ports, such as: on tcp/443",
-		"nobody outside reaches shop":         "after outside, who is meant is missing, such as shop/web",
-		"only reaches shop":                   "after only, who is meant is missing, such as shop/web",
-		"nobody in dev reaches shop":          `after nobody comes outside or reaches, not "in"`,
-		"nobody outside dev never reaches x":  "nobody goes with reaches or can reach alone",
+		"none outside reaches shop":           "after outside, the source is missing, such as shop/web",
+		"only reaches shop":                   "after only, the source is missing, such as shop/web",
+		"none in dev reaches shop":            `after none comes outside or reaches, not "in"`,
+		"none outside dev never reaches x":    "none goes with reaches or can reach alone",
 		"shop/web and reaches shop/db":        "the source: a name is missing, such as shop/web",
 		"shop/web in a hurry reaches shop/db": `the source: "shop/web in a hurry" is no name: it has a blank`,
 		"Shop reaches shop/db":                `the source: "Shop" is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8 or everyone`,
@@ -110,8 +110,8 @@ func TestExpectationsWithFields(t *testing.T) {
 	for name, c := range map[string]struct{ item, want string }{
 		"selectors": {"- {name: n, from: {namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchExpressions: [{key: x, operator: Exists}]}}, neverReaches: shop/db}",
 			"n: ns=[team=a] pods=[x] never ns=shop[] pods=db[] []"},
-		"a namespace and a list": {"- {nobodyOutside: [shop/web, {namespace: ops}], reaches: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}, on: [80, udp/53]}",
-			"nobody outside shop/web and pods() in ops reaches 10.0.0.0/8 except 10.1.0.0/16 on tcp/80, udp/53: not ns=shop[] pods=web[] | ns=ops[] pods=[] " +
+		"a namespace and a list": {"- {noneOutside: [shop/web, {namespace: ops}], reaches: {cidr: 10.0.0.0/8, except: [10.1.0.0/16]}, on: [80, udp/53]}",
+			"none outside shop/web and pods() in ops reaches 10.0.0.0/8 except 10.1.0.0/16 on tcp/80, udp/53: not ns=shop[] pods=web[] | ns=ops[] pods=[] " +
 				"never 10.0.0.0/8-1 [tcp/80 udp/53]"},
 		"a sentence":       {"- {name: n, expect: a reaches b, allowEmpty: true}", "n: ns=a[] pods=[] reaches ns=b[] pods=[] [] empty"},
 		"always":           {"- {from: a, alwaysReaches: b, on: http}", "a always reaches b on tcp/http: ns=a[] pods=[] always ns=b[] pods=[] [tcp/http]"},
@@ -147,10 +147,10 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"an unknown field":    {head + "expectation: []\nexpectations: []\n", `x.yaml:3: unknown field "expectation"`},
 		"a field twice":       {head + "expectations: []\nexpectations: []\n", `x.yaml:4: field "expectations" is already there`},
 		"no verb":             {head + "expectations:\n- from: a\n", "x.yaml:4: must have one of reaches, neverReaches and alwaysReaches"},
-		"no source":           {head + "expectations:\n- reaches: a\n", "x.yaml:4: must have either from or nobodyOutside"},
+		"no source":           {head + "expectations:\n- reaches: a\n", "x.yaml:4: must have either from or noneOutside"},
 		"two verbs":           {head + "expectations:\n- {from: a, reaches: a, neverReaches: b}\n", "x.yaml:4: must have one of reaches, neverReaches and alwaysReaches"},
-		"nobody never":        {head + "expectations:\n- {nobodyOutside: a, neverReaches: b}\n", "x.yaml:4: nobodyOutside goes with reaches alone"},
-		"a sentence and more": {head + "expectations:\n- {expect: a reaches b, on: [80]}\n", "x.yaml:4: beside expect there are only name and allowEmpty"},
+		"none never":          {head + "expectations:\n- {noneOutside: a, neverReaches: b}\n", "x.yaml:4: noneOutside goes with reaches alone"},
+		"a sentence and more": {head + "expectations:\n- {expect: a reaches b, on: [80]}\n", "x.yaml:4: only name and allowEmpty may be set alongside expect"},
 		"a number":            {head + "expectations:\n- {from: a, reaches: b, allowEmpty: 1}\n", "x.yaml:4: must be true or false"},
 		"both kinds of terms": {head + "expectations:\n- from: {cidr: 10.0.0.0/8, podSelector: {}}\n  reaches: b\n",
 			"x.yaml:4: must have either cidr, or some of namespace, namespaceSelector and podSelector"},
@@ -159,7 +159,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"a bad operator": {head + "expectations:\n- from: a\n  reaches:\n    podSelector: {matchExpressions: [{key: a, operator: Is}]}\n",
 			`x.yaml:6: podSelector: "Is" is not a valid label selector operator`},
 		"an empty list":  {head + "expectations:\n- {from: [], reaches: b}\n", "x.yaml:4: the list is empty; for all pods and addresses write everyone"},
-		"no ports":       {head + "expectations:\n- {from: a, reaches: b, on: []}\n", "x.yaml:4: on is empty; without it, all ports are meant"},
+		"no ports":       {head + "expectations:\n- {from: a, reaches: b, on: []}\n", "x.yaml:4: on is empty; leave it out to select all ports"},
 		"ranges of pods": {head + "podCIDRs: [10.0.0.0]\nexpectations: []\n", `x.yaml:3: "10.0.0.0" is no range of addresses such as 10.32.0.0/12`},
 		"a second problem": {"a: b\n---\n" + head + "expectations:\n- a b\n- c d\n", `x.yaml:6: "a b": there is no verb: write reaches, never reaches or always ` +
 			`reaches, as in: shop/web reaches shop/db on tcp/5432` + "\n" + `x.yaml:7: "c d": there is no verb: write reaches, never reaches or always reaches, ` +

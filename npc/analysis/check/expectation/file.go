@@ -227,21 +227,21 @@ func (p *parser) structured(n *yaml.Node) (e Expectation) {
 	p.fields(n, map[string]func(*yaml.Node){
 		"name": func(n *yaml.Node) { name = p.text(n) }, "allowEmpty": func(n *yaml.Node) { empty = p.boolean(n) },
 		"expect": func(n *yaml.Node) { text = n },
-		"from":   source(false), "nobodyOutside": source(true),
+		"from":   source(false), "noneOutside": source(true),
 		"reaches": destination(Reaches), "neverReaches": destination(Never), "alwaysReaches": destination(Always),
 		"on": func(n *yaml.Node) { p.ports(n, &e) },
 	})
 	switch {
 	case text != nil && sources+verbs+len(e.Ports) > 0:
-		p.refuse(text, "beside expect there are only name and allowEmpty")
+		p.refuse(text, "only name and allowEmpty may be set alongside expect")
 	case text != nil:
 		e = p.sentence(text)
 	case sources != 1:
-		p.refuse(n, "must have either from or nobodyOutside")
+		p.refuse(n, "must have either from or noneOutside")
 	case verbs != 1:
 		p.refuse(n, "must have one of reaches, neverReaches and alwaysReaches")
 	case e.Outside && e.Verb != Reaches:
-		p.refuse(n, "nobodyOutside goes with reaches alone")
+		p.refuse(n, "noneOutside goes with reaches alone")
 	default:
 		if e.Outside {
 			e.Verb = Never
@@ -267,7 +267,7 @@ func (p *parser) ports(n *yaml.Node, e *Expectation) {
 		e.Ports = append(e.Ports, ports...)
 	}
 	if len(e.Ports) == 0 {
-		p.refuse(n, "on is empty; without it, all ports are meant")
+		p.refuse(n, "on is empty; leave it out to select all ports")
 	}
 }
 
@@ -276,7 +276,7 @@ func (e Expectation) sentence() string {
 	text := e.From.String() + " reaches "
 	switch {
 	case e.Outside:
-		text = "nobody outside " + text
+		text = "none outside " + text
 	case e.Verb == Never:
 		text = e.From.String() + " never reaches "
 	case e.Verb == Always:
@@ -331,7 +331,8 @@ func (p *parser) term(n *yaml.Node) (t Term) {
 	p.fields(n, map[string]func(*yaml.Node){
 		"cidr": func(n *yaml.Node) { cidr = p.text(n) }, "except": func(n *yaml.Node) { except = p.texts(n) },
 		"namespace":         func(n *yaml.Node) { t.Namespace = p.text(n); selectors++ },
-		"namespaceSelector": selector("namespaceSelector", &t.Namespaces), "podSelector": selector("podSelector", &t.Pods),
+		"namespaceSelector": selector("namespaceSelector", &t.Namespaces),
+		"podSelector":       selector("podSelector", &t.Pods),
 	})
 	switch {
 	case (cidr != "") == (selectors > 0), cidr == "" && except != nil:

@@ -18,7 +18,8 @@ func verbs() []struct {
 		words string
 		verb  Verb
 	}{
-		{"never reaches", Never}, {"never reach", Never}, {"cannot reach", Never}, {"always reaches", Always}, {"always reach", Always},
+		{"never reaches", Never}, {"never reach", Never}, {"cannot reach", Never}, {"always reaches", Always},
+		{"always reach", Always},
 		{"can reach", Reaches}, {"reaches", Reaches}, {"reach", Reaches},
 	}
 }
@@ -26,7 +27,7 @@ func verbs() []struct {
 // parseSentence reads an expectation of the form
 //
 //	SUBJECT (reaches | never reaches | always reaches) SUBJECT [on PORT, ...]
-//	(nobody | nobody outside SUBJECT | only SUBJECT) (reaches | can reach) SUBJECT [on PORT, ...]
+//	(none | none outside SUBJECT | only SUBJECT) (reaches | can reach) SUBJECT [on PORT, ...]
 func parseSentence(text string) (e Expectation, err error) {
 	words, err := splitWords(text)
 	if err != nil {
@@ -70,23 +71,23 @@ func parseSources(words []string, verb Verb) (e Expectation, err error) {
 	}
 	first := words[0]
 	switch {
-	case first != "nobody" && first != "only":
+	case first != "none" && first != "only":
 		if e.From, err = parseSubject(words); err != nil {
 			return e, errors.Wrap(err, "the source")
 		}
 		return e, nil
 	case verb != Reaches:
 		return e, errors.Errorf("%s goes with reaches or can reach alone", first)
-	case first == "nobody" && len(words) == 1:
+	case first == "none" && len(words) == 1:
 		e.Verb, e.From = Never, Subject{{Text: "anything", All: true}}
 		return e, nil
-	case first == "nobody" && words[1] != "outside":
-		return e, errors.Errorf("after nobody comes outside or reaches, not %q", words[1])
-	case first == "nobody":
+	case first == "none" && words[1] != "outside":
+		return e, errors.Errorf("after none comes outside or reaches, not %q", words[1])
+	case first == "none":
 		words = words[1:]
 	}
 	if len(words) == 1 {
-		return e, errors.Errorf("after %s, who is meant is missing, such as shop/web", words[0])
+		return e, errors.Errorf("after %s, the source is missing, such as shop/web", words[0])
 	}
 	e.Verb, e.Outside = Never, true
 	if e.From, err = parseSubject(words[1:]); err != nil {
@@ -114,7 +115,8 @@ func noVerb(words []string) error {
 			return errors.Errorf("there is no verb, and %q is none%s", w, near)
 		}
 	}
-	return errors.New("there is no verb: write reaches, never reaches or always reaches, as in: shop/web reaches shop/db on tcp/5432")
+	return errors.New("there is no verb: write reaches, never reaches or always reaches, " +
+		"as in: shop/web reaches shop/db on tcp/5432")
 }
 
 // splitWords returns the words of a sentence. What is in parentheses belongs to its word.

@@ -65,7 +65,8 @@ func internet() []ipblock.Block {
 		return b
 	}
 	return []ipblock.Block{
-		block("0.0.0.0/0", "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+		block("0.0.0.0/0", "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+			"192.0.0.0/24",
 			"192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
 		block("2000::/3", "2001:db8::/32"),
 	}
@@ -83,14 +84,16 @@ func (t *Term) parseName() error {
 	}
 	namespace, name, slash := strings.Cut(t.Text, "/")
 	if errs := validation.IsDNS1123Label(namespace); len(errs) > 0 {
-		return errors.Errorf("%q is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, 10.0.0.0/8 or everyone", t.Text)
+		return errors.Errorf("%q is no subject such as shop/web, shop/*, shop, pods(app=web) in shop, "+
+			"10.0.0.0/8 or everyone", t.Text)
 	}
 	t.Namespace = namespace
 	if !slash || name == "*" {
 		return nil
 	}
 	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
-		return errors.Errorf("%q is no name of a pod or of a workload; for all pods of the namespace write %s/*", name, namespace)
+		return errors.Errorf("%q is no name of a pod or of a workload; for all pods of the namespace write %s/*", name,
+			namespace)
 	}
 	t.Name = name
 	return nil
@@ -143,7 +146,8 @@ func (t *Term) parseSelectors(words []string) (err error) {
 	case len(words) == 3 && words[1] == "in":
 		in = words[2]
 	case len(words) > 1:
-		return errors.Errorf("after %s comes in NAMESPACE or in namespaces(SELECTOR), not %q", words[0], strings.Join(words[1:], " "))
+		return errors.Errorf("after %s comes in NAMESPACE or in namespaces(SELECTOR), not %q", words[0],
+			strings.Join(words[1:], " "))
 	case !isCall(in, "namespaces"):
 		return nil // pods of all namespaces
 	}

@@ -44,7 +44,7 @@ type Class struct {
 // End is one end of a class.
 type End struct {
 	flow.End
-	// Alone is set if its verdicts depend on the node that judges, or on other pods.
+	// Alone is set if its verdicts depend on the enforcing node, or on other pods.
 	Alone bool
 }
 
@@ -77,8 +77,8 @@ type podClass struct {
 type end struct {
 	flow.End
 	namespace string // of the pods; empty for an address
-	// alone is set if the verdicts of the end have to be asked for one by one: they depend on the node that judges, or
-	// on other pods.
+	// alone is set if the verdicts of the end have to be asked for one by one: they depend on the enforcing node, or on
+	// other pods.
 	alone bool
 }
 
@@ -114,7 +114,8 @@ func NewPartition(pods []string, addrs []netip.Addr, of ...*cluster.View) *Parti
 func (p *Partition) add(c podClass, namespace string, ends []flow.End) {
 	for _, e := range ends {
 		c.ends = append(c.ends, len(p.ends))
-		p.ends = append(p.ends, end{e, namespace, e.Addr.IsMulticast() || p.views[0].special[e.Addr] || p.views[0].IsNodes(e.Addr)})
+		p.ends = append(p.ends, end{e, namespace, e.Addr.IsMulticast() || p.views[0].special[e.Addr] ||
+			p.views[0].IsNodes(e.Addr)})
 	}
 	p.classes = append(p.classes, c)
 }
@@ -144,7 +145,8 @@ type view struct {
 }
 
 func newView(of *cluster.View, addrs []netip.Addr) *view {
-	v := &view{View: of, labels: map[string]bool{}, ports: map[string]bool{}, nodes: map[string]bool{}, special: map[netip.Addr]bool{}}
+	v := &view{View: of, labels: map[string]bool{}, ports: map[string]bool{}, nodes: map[string]bool{},
+		special: map[netip.Addr]bool{}}
 	for _, p := range v.Policies {
 		v.addLabels(p.Target.Keys())
 	}

@@ -8,22 +8,22 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 )
 
-// Differences is how two worlds differ: what opens and what closes between any two subjects. A pair of the same subject
-// twice is there too, as if it had another pod like it. It is none that anybody asks about.
+// Differences is how two cluster states differ: what opens and what closes between any two subjects. It also has pairs
+// of a subject with itself, as if there were another pod like it. Callers ignore them.
 type Differences struct {
 	Subjects []Subject
-	// Omitted are pods that are no subjects in a world, before or after, because they own none of their addresses
-	// there.
+	// Omitted are pods that are no subjects in a cluster state, before or after, because they own none of their
+	// addresses there.
 	Omitted [2][]string
 	// Changes are what opens and closes. The first is nothing.
 	Changes []Change
-	// Lines are sources for which the same changes, and Columns destinations between which no line differs. Both are
-	// indexes of Subjects.
+	// Lines are sources that change alike. Columns are destinations that no line distinguishes. Both are indexes of
+	// Subjects.
 	Lines   []Line
 	Columns [][]int
 }
 
-// Line is sources for which the same changes.
+// Line is sources that change alike.
 type Line struct {
 	Sources []int
 	found   []uint32
@@ -41,8 +41,8 @@ func (l *Line) Changes(found func(column, change int)) {
 // maxPairs limits the pairs of classes that are compared at a time.
 const maxPairs = 16 << 20
 
-// Compare compares two worlds. Each pair of subjects and each port counts that all policies treat alike. Of two
-// subjects that are in both worlds, only the families count that both worlds have for them.
+// Compare compares two cluster states. It compares each pair of subjects on each range of ports that all policies treat
+// alike. For two subjects that are in both states, only the families count that both states have for them.
 func Compare(before, after *cluster.View) *Differences {
 	s := newSubjects(before, after)
 	sources, destinations := s.alikeGroups()

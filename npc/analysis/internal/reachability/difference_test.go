@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/random"
 )
 
-// edgeServices are where the ports and ranges of random worlds begin or have ended, and some within.
+// edgeServices are the first ports of ranges of random clusters, the ports after the last ones, and some within.
 func edgeServices() []flow.Service {
 	services := []flow.Service{{Protocol: 1}, {Protocol: 6, Port: 101}}
 	for _, protocol := range []uint8{6, 17, 132} {
@@ -24,7 +24,7 @@ func edgeServices() []flow.Service {
 	return services
 }
 
-// changed returns a world with some random changes.
+// changed returns a cluster with some random changes.
 func changed(t *testing.T, r *rand.Rand, c *cluster.Cluster) *cluster.Cluster {
 	other := random.Cluster(t, r)
 	if r.IntN(4) == 0 {
@@ -113,7 +113,7 @@ func has(all []flow.Ports, s flow.Service) bool {
 	return false
 }
 
-// TestDifferencesAreWhatExplainAnswers compares all pairs of random worlds, with pods that claim the same addresses,
+// TestDifferencesAreWhatExplainAnswers compares all pairs of random clusters, with pods that claim the same addresses,
 // and at each edge of a range.
 func TestDifferencesAreWhatExplainAnswers(t *testing.T) {
 	found := 0

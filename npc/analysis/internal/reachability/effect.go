@@ -11,7 +11,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Effect is what a change opens and closes besides what it is meant for.
+// Effect is what a change opens and closes besides the intended flows.
 type Effect struct {
 	// Opens counts the pairs of pods, source and destination, between which a flow to some port is allowed that was
 	// denied before. Closes counts those between which one is denied that was allowed.
@@ -43,13 +43,14 @@ func (e Effect) String() string {
 // maxServices is how many ports are asked about at most.
 const maxServices = 256
 
-// Effects compares two views of the same pods at the same addresses, which differ in labels or policies. The flows of
-// meant are what the change is for, and are not counted for its service.
+// Effects compares two views of the same pods at the same addresses, which differ in labels or policies. The intended
+// flows are what the change is for. They are not counted for its service.
 func Effects(before, after *cluster.View, intended flow.Flow) Effect {
 	outside := append(newView(before, nil).outside(), newView(after, nil).outside()...)
 	slices.SortFunc(outside, netip.Addr.Compare)
 	p := NewPartition(before.PodNames(""), slices.Compact(outside), before, after)
-	c := &comparison{Partition: p, before: p.evaluate(p.views[0]), after: p.evaluate(p.views[1]), found: map[[2]int]change{},
+	c := &comparison{Partition: p, before: p.evaluate(p.views[0]), after: p.evaluate(p.views[1]),
+		found:    map[[2]int]change{},
 		intended: [2]int{p.classOf(intended.From), p.classOf(intended.To)}}
 	services := p.Services()
 	atLeast := len(services) > maxServices
@@ -123,11 +124,11 @@ type comparison struct {
 // change is what changes between two classes.
 type change struct {
 	opens, closes bool
-	// aside is set if another service changes than the one that the change is meant for.
+	// aside is set if a service changes other than the intended one.
 	aside bool
 }
 
-// compare adds what changes for a service. Meant reports whether it is the service that the change is for.
+// compare adds what changes for a service. Intended is set if it is the service that the change is for.
 func (c *comparison) compare(s flow.Service, intended bool) {
 	before, after := c.before.relation(s), c.after.relation(s)
 	class := make([]int, len(c.ends))

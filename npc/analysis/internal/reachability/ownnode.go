@@ -65,14 +65,14 @@ func (s *subjects) nodes() (out []Subject) {
 	return out
 }
 
-// ownNodes finds the classes of Nodes of which a pod sees only its own node.
+// ownNodes finds the classes of Nodes where a pod sees only its own node.
 type ownNodes struct {
 	views [states]*view
 	nodes []Subject
-	known map[[states]string][]int // nodes of a pod in both worlds -> numbers of classes
+	known map[[states]string][]int // nodes of a pod in both states -> numbers of classes
 }
 
-// of returns the numbers of the classes all whose addresses the node of a pod has, in one of the worlds that the pod is
+// of returns the numbers of the classes whose addresses the node of a pod all has, in one of the states that the pod is
 // in.
 func (o *ownNodes) of(pod string, in [states]bool) []int {
 	if len(o.nodes) == 0 {

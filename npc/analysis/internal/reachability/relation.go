@@ -43,11 +43,11 @@ type evaluation struct {
 	*Partition
 	*view
 	byNamespace map[string][]int // namespace -> its ends
-	// peers are the ends that match the peers of a rule, and numbers tell rules from each other.
+	// peers are the ends that match the peers of a rule, and numbers identify the rules.
 	peers   map[*policy.Rule]endSet
 	alike   map[string]endSet // peers by peerKey
 	numbers map[*policy.Rule]uint64
-	// choices is what chooses the pod of an end, by direction.
+	// choices are the policies that select the pod of an end, by direction.
 	choices [len(npc.Directions)][]choice
 }
 
@@ -67,7 +67,8 @@ type tierRule struct {
 
 // newEvaluation returns an evaluation of no ends yet.
 func newEvaluation(p *Partition, v *view) *evaluation {
-	return &evaluation{Partition: p, view: v, byNamespace: map[string][]int{}, peers: map[*policy.Rule]endSet{}, alike: map[string]endSet{},
+	return &evaluation{Partition: p, view: v, byNamespace: map[string][]int{}, peers: map[*policy.Rule]endSet{},
+		alike:   map[string]endSet{},
 		numbers: map[*policy.Rule]uint64{}}
 }
 
@@ -89,7 +90,7 @@ func (p *Partition) evaluate(v *view) *evaluation {
 	return e
 }
 
-// choice returns what chooses a pod in a direction.
+// choice returns the policies that select a pod in a direction.
 func (v *view) choice(p *npc.Pod, d npc.Direction) (of choice) {
 	isolating, isolated := v.Isolating(p, d)
 	of.isolated = isolated
@@ -114,7 +115,7 @@ func (e *evaluation) pod(i int) *npc.Pod { return e.Pods[e.ends[i].Pod] }
 
 func (e *evaluation) newSet() endSet { return make(endSet, (len(e.ends)+63)/64) }
 
-// all returns a set of all ends that can be changed. It has bits of no end too, which nobody asks about.
+// all returns a set of all ends that can be changed. It has bits of no end too, which no caller asks about.
 func (e *evaluation) all() endSet {
 	s := e.newSet()
 	for w := range s {
@@ -258,7 +259,7 @@ func (r *Relation) onPorts(p *npc.Pod, d npc.Direction, of choice) choice {
 	return matches
 }
 
-// key returns a text that tells choices from each other.
+// key returns a text that identifies a choice.
 func (r *Relation) key(of choice) string {
 	key := []byte{0}
 	if of.isolated {
@@ -377,7 +378,7 @@ func (r *Relation) Reach(from, to int) Cell {
 	return Tally(flows, allowed)
 }
 
-// Tally returns the cell for a number of flows between the same two, of which some are allowed.
+// Tally returns the cell for a number of flows between the same two. Allowed is how many of them are allowed.
 func Tally(flows, allowed int) Cell {
 	switch {
 	case flows == 0:

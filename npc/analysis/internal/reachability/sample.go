@@ -22,7 +22,8 @@ type Sample struct {
 
 // NewSample returns a sample of the ends of pods of a view, and of addresses.
 func NewSample(v *cluster.View, from, to []flow.End) *Sample {
-	s := &Sample{sources: sampled(v, from), destinations: sampled(v, to), ingress: make([]*choice, len(to)), egress: make([]*choice, len(from))}
+	s := &Sample{sources: sampled(v, from), destinations: sampled(v, to), ingress: make([]*choice, len(to)),
+		egress: make([]*choice, len(from))}
 	for _, f := range npc.Families {
 		s.families[f] = s.sources.newSet()
 		for i, e := range from {
@@ -47,7 +48,7 @@ func sampled(v *cluster.View, ends []flow.End) *evaluation {
 	return e
 }
 
-// selected returns what chooses the pod of an end, and numbers its rules.
+// selected returns the policies that select the pod of an end, and numbers their rules.
 func (e *evaluation) selected(i int, d npc.Direction, peers *evaluation) *choice {
 	of := e.choice(e.pod(i), d)
 	number := func(r *policy.Rule) {
@@ -78,7 +79,8 @@ type Answers struct {
 // Ask returns the answers for a service. They are found when they are asked for.
 func (s *Sample) Ask(service flow.Service) *Answers {
 	from, to := len(s.egress), len(s.ingress)
-	return &Answers{Sample: s, Service: service, ingress: make([]endSet, to), hasIngress: make([]bool, to), egress: make([]endSet, from),
+	return &Answers{Sample: s, Service: service, ingress: make([]endSet, to), hasIngress: make([]bool, to),
+		egress:    make([]endSet, from),
 		hasEgress: make([]bool, from), knownIngress: map[string]endSet{}, knownEgress: map[string]endSet{}}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// schedule finds out for which services each row and each column has to be asked: for the first of each protocol, and
-// wherever a range of ports of one of its rules begins or has ended.
+// schedule finds the services that each row and each column has to be asked about: the first of each protocol, and
+// those where a range of ports of one of its rules begins or has ended.
 func (w *scan) schedule() {
 	e := &edges{at: make(map[flow.Service]int, len(w.services))}
 	for k, s := range w.services {
@@ -42,8 +42,8 @@ type edges struct {
 	found  []int
 }
 
-// of returns the services for which a class has to be asked in a direction, sorted. One that is asked about alone has
-// what all have that claim its addresses, in both directions.
+// of returns the services that a class has to be asked about in a direction, sorted. A class that is asked about alone
+// has the services of all pods that claim its addresses, in both directions.
 func (e *edges) of(s *subjects, c *subjectClass, d npc.Direction) []int {
 	e.found = slices.Clone(e.starts)
 	for w, v := range s.views {
@@ -66,7 +66,7 @@ func (e *edges) of(s *subjects, c *subjectClass, d npc.Direction) []int {
 	return slices.Compact(e.found)
 }
 
-// add adds the edges of what chooses a pod.
+// add adds the edges of the policies that select a pod.
 func (e *edges) add(state int, of choice, d npc.Direction, p *npc.Pod) {
 	for r := range of.all() {
 		for _, port := range r.Ports {

@@ -12,8 +12,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// Subject is what two worlds are compared for: a pod, Nodes that no policy of either world tells apart, or the
-// addresses outside that none does.
+// Subject is what two cluster states are compared for: a pod, or Nodes or addresses outside that no policy of either
+// state distinguishes.
 type Subject struct {
 	// Pod is namespace/name; empty for addresses.
 	Pod string
@@ -21,7 +21,7 @@ type Subject struct {
 	// compared.
 	Nodes     []string
 	NodeAddrs []netip.Addr
-	// In tells in which of the worlds the subject is, before and after.
+	// In is set for the cluster states, before and after, that the subject is in.
 	In [2]bool
 	// Addr is one of the addresses, which stands for all, and Ranges are all of them if they are outside. Ranges that
 	// no subject has lie between, where all addresses are those of pods or nodes.
@@ -29,8 +29,8 @@ type Subject struct {
 	Ranges []Stretch
 }
 
-// Stretch is a range with the number of its place among all ranges of the family: what lies between two with the
-// numbers n and n+1 is nobody's.
+// Stretch is a range with the number of its place among all ranges of the family: the addresses between two with the
+// numbers n and n+1 are free.
 type Stretch struct {
 	ipblock.Range
 	Number int
@@ -38,14 +38,14 @@ type Stretch struct {
 
 const families = len(npc.Families)
 
-// before and after are the worlds, as indexes.
+// before and after are the cluster states, as indexes.
 const (
 	before = iota
 	after
 	states
 )
 
-// subjects are the subjects of two worlds by classes: two of one class get the same verdicts in each world.
+// subjects are the subjects of two cluster states by classes: two of one class get the same verdicts in each state.
 type subjects struct {
 	all     []Subject
 	omitted [states][]string // pods that own none of their addresses
@@ -53,18 +53,18 @@ type subjects struct {
 	views   [states]*view
 	// claimants are the pods that claim an address which is in no class with others.
 	claimants [states]map[netip.Addr][]*npc.Pod
-	taken     map[netip.Addr]bool // addresses that pods claim in either world
+	taken     map[netip.Addr]bool // addresses that pods claim in either state
 }
 
 // subjectClass is subjects that no policy distinguishes.
 type subjectClass struct {
 	members []int
 	in      [states]bool
-	// ends are those of the first member, by world and family. A pod without an address yet has one of each family. An
-	// end is absent where has is not set.
+	// ends are those of the first member, by cluster state and family. A pod without an address yet has one of each
+	// family. An end is absent where has is not set.
 	ends [states][families]end
 	has  [states][families]bool
-	// nodes is the number of a class of Nodes, from 1; 0 for pods and addresses. own are those of which pods see only
+	// nodes is the number of a class of Nodes, from 1; 0 for pods and addresses. own are those where pods see only
 	// their own node.
 	nodes int
 	own   []int
@@ -143,7 +143,7 @@ func firstOfFamilies(ends []flow.End) (out []flow.End) {
 // addPods adds pods by name. They must be sorted.
 func (s *subjects) addPods(names []string, ends [states]map[string][]flow.End, nodes []Subject) {
 	own := ownNodes{views: s.views, nodes: nodes, known: map[[states]string][]int{}}
-	known := map[string]int{} // what policies see of a pod in both worlds -> its class
+	known := map[string]int{} // what policies see of a pod in both states -> its class
 	for _, name := range names {
 		var key strings.Builder
 		subject := Subject{Pod: name}
@@ -171,7 +171,7 @@ func (s *subjects) addPods(names []string, ends [states]map[string][]flow.End, n
 	}
 }
 
-// addEnds adds the ends of a pod in one world.
+// addEnds adds the ends of a pod in one cluster state.
 func (c *subjectClass) addEnds(state int, v *view, p *npc.Pod, ends []flow.End) {
 	for _, e := range ends {
 		made := end{End: e, namespace: p.Namespace}
@@ -185,7 +185,7 @@ func (c *subjectClass) addEnds(state int, v *view, p *npc.Pod, ends []flow.End) 
 	}
 }
 
-// addOutside adds a subject for each class of addresses of which no pod and no node has one in either world.
+// addOutside adds a subject for each class of addresses that no pod and no node has in either cluster state.
 func (s *subjects) addOutside() {
 	classes := ipblock.NewClasses(slices.Concat(s.views[before].blocks, s.views[after].blocks))
 	var found []Subject
@@ -210,7 +210,7 @@ func (s *subjects) addOutside() {
 	}
 }
 
-// isFree reports whether no pod and no node has an address in either world.
+// isFree reports whether no pod and no node has an address in either cluster state.
 func (s *subjects) isFree(a netip.Addr) bool {
 	for _, v := range s.views {
 		if v.IsNodes(a) || len(v.NodesAt(a)) > 0 {

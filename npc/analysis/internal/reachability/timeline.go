@@ -15,7 +15,7 @@ const (
 	closes
 )
 
-// timelines numbers the ways in which what differs may change from service to service. Number 0 is that nothing ever
+// timelines numbers the ways that differences may change from service to service. Number 0 is that nothing ever
 // differs.
 type timelines struct {
 	steps []step
@@ -63,7 +63,7 @@ func (t *timelines) changes(services []flow.Service) []Change {
 	return out
 }
 
-// joined joins ports of one protocol, each of which ends where the next begins.
+// joined joins ports of one protocol where each range ends where the next one begins.
 func joined(all []flow.Ports) (out []flow.Ports) {
 	for _, p := range all {
 		if n := len(out); n > 0 && out[n-1].Protocol == p.Protocol && out[n-1].Last+1 == p.First {

@@ -1,19 +1,19 @@
-// Package order plans the order in which members of sets change that cluster network policies ask. Rules of
-// NetworkPolicies only allow, so that to add everywhere and then to remove everywhere gives each packet the verdict of
-// before or of after. With rules that deny it does not.
+// Package order plans the order of changes to sets that cluster network policies ask for. Rules of NetworkPolicies only
+// allow, so adding everywhere and then removing everywhere gives each packet the verdict of before or of after. With
+// rules that deny it does not.
 //
 //	p := order.Of(changes, kernel) // p.Close, the rest of the changes, p.Open
 //
-// For the address of a peer, all tiers are one list of rules of which the first decides, as long as no Pass rule of the
-// Admin tier gains or loses the address: it is added from the first rule to the last, and then removed from the last to
-// the first. Else it is denied what the new rules deny, and not accepted any more what the old ones accept, before the
-// Pass rules change.
+// For the address of a peer, all tiers are one list of rules where the first match decides, as long as no Pass rule of
+// the Admin tier gains or loses the address: it is added from the first rule to the last, and then removed from the
+// last to the first. Otherwise the address is first denied what the new rules deny, and no longer accepted for what the
+// old rules accept, and then the Pass rules change.
 //
-// A local pod that gets an Admin list without having one, and another tail, is judged by the list before it goes to the
-// tail; one that has no Admin list any more goes to its tail first. Whatever the list does not decide is the tail's, so
-// that this gives each packet the verdict of before or of after, too. A pod whose Admin list is replaced and whose tail
-// changes, or that changes its Admin list and the NetworkPolicies that are for it, belongs to no tail meanwhile, and so
-// is dropped. One whose list changes while other peers change belongs to neither.
+// A local pod that gets an Admin list without having one, and another tail, is evaluated by the list before it goes to
+// the tail; one that has no Admin list any more goes to its tail first. Whatever the list does not decide is the
+// tail's, so that this gives each packet the verdict of before or of after, too. A pod whose Admin list is replaced and
+// whose tail changes, or that changes its Admin list and the NetworkPolicies that are for it, belongs to no tail
+// meanwhile, and so is dropped. One whose list changes while other peers change belongs to neither.
 package order
 
 import (
@@ -46,13 +46,13 @@ type Op[T any] struct {
 // everything.
 type Plan[T any] struct{ Close, Enter, Leave, Open []Op[T] }
 
-// Kernel is what the order depends on beside the changes.
+// Kernel is the rest that the order depends on.
 type Kernel[T any] struct {
 	// Tails are the tails that the kernel has.
 	Tails []HeldSet[T]
 	// Closed is the set of the pods whose packets to this node are dropped; nil if there is none.
 	Closed *HeldSet[T]
-	// Unwritten are sets that lead to Admin policies by rules that are not in the kernel yet.
+	// Unwritten are sets that dispatch to Admin policies by rules that are not in the kernel yet.
 	Unwritten []HeldSet[T]
 }
 
@@ -66,7 +66,8 @@ type HeldSet[T any] struct {
 // Of takes what must come first or last out of changes. Without sets of cluster network policies among them there is
 // nothing: it reports false, and k, which returns what else the order depends on, is not called.
 func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
-	if !slices.ContainsFunc(changes, func(c *Change[T]) bool { return c.Role.Cluster || c.Evaluation >= BaselineList }) {
+	ordered := func(c *Change[T]) bool { return c.Role.Cluster || c.Evaluation >= BaselineList }
+	if !slices.ContainsFunc(changes, ordered) {
 		return Plan[T]{}, false
 	}
 	o := &planner[T]{kernel: k()}
@@ -94,8 +95,8 @@ type planner[T any] struct {
 	kernel Kernel[T]
 	// passing are the addresses that a Pass rule of the Admin tier gains or loses.
 	passing map[netip.Addr]struct{}
-	// gains and loses are the entries of local pods that come to an Admin list or leave one, tail those whose tail
-	// changes, and listed those that other lists of a tier judge.
+	// gains and loses are the entries of local pods that are added to an Admin list or leave one, tail those whose tail
+	// changes, and listed those that other lists of a tier evaluate.
 	gains, loses, tail, listed [len(npc.Directions)]map[ipset.Entry]struct{}
 	// peers are the addresses that change as peers.
 	peers map[netip.Addr]struct{}
@@ -125,7 +126,7 @@ func appendOp[T any](ops []Op[T], kind ipset.OpKind, of T, entries []ipset.Entry
 	return append(ops, Op[T]{of, kind, entries})
 }
 
-// look finds out what changes for whom.
+// look records a change by the entries that it concerns.
 func (o *planner[T]) look(c *Change[T]) {
 	if d := c.Direction; c.Evaluation == adminList {
 		for _, e := range slices.Concat(c.Add, c.Stale) {
@@ -192,7 +193,7 @@ func (o *planner[T]) closed(d npc.Direction, e ipset.Entry) bool {
 	return (tail || target) && (gains || loses || unwritten)
 }
 
-// enters reports whether a local pod goes to its tail once it is judged by the Admin list that it gets.
+// enters reports whether a local pod goes to its tail only after the Admin list that it gets evaluates it.
 func (o *planner[T]) enters(d npc.Direction, e ipset.Entry) bool {
 	_, gains := o.gains[d][e]
 	return gains && !o.closed(d, e)
@@ -206,8 +207,8 @@ func (o *planner[T]) leaves(d npc.Direction, e ipset.Entry) bool {
 	return tail && loses && !gains && !o.closed(d, e)
 }
 
-// unwritten reports whether the Admin policies that a local pod was given do not judge it yet: an earlier transaction
-// was interrupted.
+// unwritten reports whether the Admin policies that a local pod was given do not evaluate it yet: an earlier
+// transaction was interrupted.
 func (o *planner[T]) unwritten(d npc.Direction, e ipset.Entry) bool {
 	return slices.ContainsFunc(o.kernel.Unwritten, func(s HeldSet[T]) bool {
 		st := s.State(e)
@@ -215,7 +216,7 @@ func (o *planner[T]) unwritten(d npc.Direction, e ipset.Entry) bool {
 	})
 }
 
-// take removes from entries those for which when reports true, and returns them.
+// take removes the entries that when reports, and returns them.
 func take(from *[]ipset.Entry, when func(ipset.Entry) bool) (taken []ipset.Entry) {
 	*from = slices.DeleteFunc(slices.Clone(*from), func(e ipset.Entry) bool {
 		if when(e) {

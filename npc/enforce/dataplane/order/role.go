@@ -7,8 +7,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy"
 )
 
-// Role is what becomes of packets of a set's members, where that depends on the order in which members change. The zero
-// Role is that of a set that NetworkPolicies ask, whose rules allow.
+// Role is the effect of a set on packets of its members, where the effect depends on the order of changes. The zero
+// Role is that of a set that NetworkPolicies ask for, whose rules allow.
 type Role struct {
 	// Cluster is set for a set that a rule of a cluster network policy asks.
 	Cluster bool
@@ -17,7 +17,7 @@ type Role struct {
 	Action   policy.Action
 	// Rank orders the rules of a tier. Those with lower ranks come first.
 	Rank int
-	// Target is set for a set of local pods that NetworkPolicies are for: those judge them after the Admin tier.
+	// Target is set for a set of local pods that NetworkPolicies select: those evaluate them after the Admin tier.
 	Target bool
 }
 
@@ -32,7 +32,7 @@ func (r Role) tier() int {
 	return 0
 }
 
-// Effect returns what the rules do in effect with packets that come as far as these: to pass the Baseline tier is to be
+// Effect returns the effective action of the rules on packets that reach them: to pass the Baseline tier is to be
 // accepted.
 func (r Role) Effect() policy.Action {
 	if r.Cluster && r.Baseline && r.Action == policy.Pass {
@@ -46,18 +46,18 @@ func (r Role) Effect() policy.Action {
 type Evaluation uint8
 
 const (
-	// Tail sets say where a pod's packets are judged after the Admin tier: default-allow, Baseline policies or
+	// Tail sets select where a pod's packets are evaluated after the Admin tier: default-allow, Baseline policies or
 	// NetworkPolicies.
 	Tail Evaluation = iota + 1
 	// BaselineList is the tail of a pod with Baseline policies.
 	BaselineList
-	// adminList sets say which Admin policies judge a pod's packets.
+	// adminList sets select the Admin policies that evaluate a pod's packets.
 	adminList
 	// ClosedToNode is the set of pods whose packets to this node are dropped.
 	ClosedToNode
 )
 
-// ListOf returns what the sets do that lead to the lists of a tier.
+// ListOf returns the evaluation of sets that dispatch to the lists of a tier.
 func ListOf(t policy.Tier) Evaluation {
 	if t == policy.Baseline {
 		return BaselineList
@@ -77,8 +77,9 @@ type Set struct {
 	Height int
 }
 
-// Compare orders sets of local pods by their heights above the rules that they lead to, and sets of equal heights, as
-// others, by their roles.
+// Compare orders sets of local pods by their heights above the rules that they dispatch to, and sets of equal heights,
+// as others, by their roles.
 func Compare(a, b Set) int {
-	return cmp.Or(cmp.Compare(a.Height, b.Height), cmp.Compare(a.Role.tier(), b.Role.tier()), cmp.Compare(a.Role.Rank, b.Role.Rank))
+	return cmp.Or(cmp.Compare(a.Height, b.Height), cmp.Compare(a.Role.tier(), b.Role.tier()),
+		cmp.Compare(a.Role.Rank, b.Role.Rank))
 }

@@ -113,8 +113,8 @@ func (t *Tiers) Prune() {
 	t.closed.prune(func() bool { return t.ActiveTiers().Node })
 }
 
-// rank gives the sets of the rules of policies, which are ordered, their roles: what the rules do with members, and in
-// which order they come. Subjects come in the same order.
+// rank assigns roles to the sets of the rules of policies, which are in order: the action of the rule, and its rank.
+// Subjects are ranked in the same order.
 func (t *Tiers) rank(ordered []*enforced) {
 	next := 0
 	for _, p := range ordered {
@@ -124,7 +124,8 @@ func (t *Tiers) rank(ordered []*enforced) {
 		for d := range npc.Directions {
 			for _, u := range p.rendered.Users[d] {
 				next++
-				roles[u.ID] = order.Role{Cluster: true, Baseline: u.Tier == policy.Baseline, Action: u.Action, Rank: next}
+				roles[u.ID] = order.Role{Cluster: true, Baseline: u.Tier == policy.Baseline, Action: u.Action,
+					Rank: next}
 			}
 		}
 		for id, set := range p.sets.OfRules() {
@@ -133,7 +134,7 @@ func (t *Tiers) rank(ordered []*enforced) {
 	}
 }
 
-// rankSubject ranks the pods that a policy chooses among the subjects of shared lists.
+// rankSubject ranks the pods that a policy selects among the subjects of shared lists.
 func (t *Tiers) rankSubject(p *enforced, rank int) {
 	for _, ls := range t.lists[p.Tier] {
 		shared := ls.byID[sharedID]

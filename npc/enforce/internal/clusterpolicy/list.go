@@ -24,7 +24,7 @@ type list struct {
 	policies  []*enforced
 	chains    [len(npc.Families)]*dataplane.Chain
 	pods      [len(npc.Families)]*dataplane.Set
-	// subjects are the local pods that a policy of a shared list chooses: policy -> sets.
+	// subjects are the local pods that a policy of a shared list selects: policy -> sets.
 	subjects map[string]*[len(npc.Families)]*dataplane.Set
 	// peers are the lists of the peers of rules that are one in the kernel, and user stands for this list in them.
 	peers index.Provisioned
@@ -39,14 +39,15 @@ func (ls *lists) newList(id string, base *rules.Base) *list {
 	}
 	about := l.about + ", " + ls.direction.String()
 	for f, t := range ls.tables {
-		l.chains[f] = t.Chains.AddList(naming.ListChain(ls.tier.String(), ls.direction, id), about, ls.tier, base, ls.direction)
+		l.chains[f] = t.Chains.AddList(naming.ListChain(ls.tier.String(), ls.direction, id),
+			about, ls.tier, base, ls.direction)
 		l.pods[f] = t.Sets.Add(naming.ListSet(t.Family, ls.tier.String(), ls.direction, id), ipset.HashIP, about)
 		l.pods[f].DispatchToTier(ls.tier, l.chains[f], ls.direction, listHeight)
 	}
 	return l
 }
 
-// The heights of sets above the rules that they lead to.
+// The heights of sets above the rules that they dispatch to.
 const (
 	subjectHeight = iota
 	listHeight
@@ -81,7 +82,7 @@ func (l *list) addSubject(p *enforced) {
 	var sets [len(npc.Families)]*dataplane.Set
 	for f, t := range l.tables {
 		sets[f] = t.Sets.Add(naming.SubjectSet(t.Family, l.direction, p.id), ipset.HashIP,
-			"local pods that "+p.Tier.String()+" policy "+p.Name+" chooses, "+l.direction.String())
+			"local pods that "+p.Tier.String()+" policy "+p.Name+" selects, "+l.direction.String())
 		sets[f].DispatchToTier(l.tier, l.chains[f], l.direction, subjectHeight)
 	}
 	l.subjects[p.id] = &sets
@@ -105,7 +106,8 @@ func (l *list) rules(f npc.Family, entries []entry, base *rules.Base) map[string
 
 // rule returns the rule of an entry. What may deny, or end the tier, denies everything if the kernel rejects it.
 func (l *list) rule(e entry, order int, subject string, base *rules.Base) dataplane.Rule {
-	r := dataplane.Rule{Target: base.ActionTarget(e.action, l.tier, l.direction), About: e.about(l.direction), Order: order, Owners: e.owners()}
+	r := dataplane.Rule{Target: base.ActionTarget(e.action, l.tier, l.direction), About: e.about(l.direction),
+		Order: order, Owners: e.owners()}
 	if e.action != policy.Accept {
 		r.Closed, r.ClosedMatch = base.ActionTarget(policy.Deny, l.tier, l.direction), subject
 	}

@@ -46,7 +46,8 @@ type combination struct {
 }
 
 func newLists(tier policy.Tier, d npc.Direction, tables [len(npc.Families)]*dataplane.Table, sets *index.Sets) *lists {
-	return &lists{tier: tier, direction: d, tables: tables, sets: sets, combinations: map[string]*combination{}, byID: map[string]*list{}}
+	return &lists{tier: tier, direction: d, tables: tables, sets: sets, combinations: map[string]*combination{},
+		byID: map[string]*list{}}
 }
 
 // combine returns the combination of some policies, in order; nil for none.
@@ -73,7 +74,8 @@ func (ls *lists) combine(policies []*enforced) *combination {
 // Which combinations have lists of their own follows from the combinations alone.
 func (ls *lists) distribute(base *rules.Base, moved func(*index.Pod)) {
 	maps.DeleteFunc(ls.combinations, func(_ string, c *combination) bool { return len(c.pods) == 0 })
-	all := slices.SortedFunc(maps.Values(ls.combinations), func(a, b *combination) int { return strings.Compare(a.id, b.id) })
+	all := slices.SortedFunc(maps.Values(ls.combinations),
+		func(a, b *combination) int { return strings.Compare(a.id, b.id) })
 	own := all
 	if len(all) > maxLists {
 		own = all[:maxLists-1]
@@ -134,7 +136,7 @@ func (ls *lists) list(id string, base *rules.Base) *list {
 	return l
 }
 
-// jump has the roots lead to the lists.
+// jump has the roots jump to the lists.
 func (ls *lists) jump(base *rules.Base) {
 	ls.look()
 	for f, t := range ls.tables {
@@ -149,7 +151,8 @@ func (ls *lists) jump(base *rules.Base) {
 		}
 		rules := map[string]dataplane.Rule{}
 		for _, l := range ls.byID {
-			rules[naming.Match(l.pods[f].Key(), ls.direction.Own())] = dataplane.Rule{Target: "-g " + l.chains[f].Name(), About: l.about}
+			rules[naming.Match(l.pods[f].Key(), ls.direction.Own())] =
+				dataplane.Rule{Target: "-g " + l.chains[f].Name(), About: l.about}
 		}
 		ls.roots[f].SetRules(rules)
 	}
@@ -162,8 +165,8 @@ func (ls *lists) look() {
 	})
 }
 
-// leads reports whether something has to lead to lists: there are some, or some were found and stay, or the kernel
-// still sends pods to those that there were. They come to their tails before they cease to be judged here.
+// leads reports whether the roots have to jump to lists: there are some, or some were found and stay, or the kernel
+// still dispatches pods to former lists. Pods are added to their tails before the lists cease to evaluate them.
 func (ls *lists) leads() bool { return ls.held || ls.occupied || len(ls.byID) > 0 }
 
 // prune drops the lists that no pod has.

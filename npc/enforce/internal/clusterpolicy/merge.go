@@ -31,7 +31,8 @@ type policyRule struct {
 
 // entriesOf returns the rules of policies of a tier for each family, in order, and the sets of those that are several
 // in one. In a shared list rules of different policies are for different subjects.
-func entriesOf(policies []*enforced, t policy.Tier, d npc.Direction, shared bool) (out [len(npc.Families)][]entry, unions []rules.Set) {
+func entriesOf(policies []*enforced, t policy.Tier, d npc.Direction,
+	shared bool) (out [len(npc.Families)][]entry, unions []rules.Set) {
 	for run := range runs(policies, d, shared) {
 		subject, action := "", run[0].action(d)
 		if shared {

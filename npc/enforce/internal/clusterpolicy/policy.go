@@ -18,8 +18,8 @@ import (
 // Policy is a compiled ClusterNetworkPolicy. It does not change.
 type Policy struct {
 	policy.Cluster
-	// id tells the policy from others as long as its tier and its subject stay: an edit of both these and the rules is
-	// one policy that goes and another that comes.
+	// id identifies the policy as long as its tier and its subject stay: an edit of both these and the rules is a
+	// deletion and a creation.
 	id string
 }
 
@@ -37,7 +37,7 @@ func (p *Policy) same(q *Policy) bool {
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
 }
 
-// Evaluated returns the policy's rules in a direction, as flows are judged by them.
+// Evaluated returns the policy's rules in a direction, as package verdict evaluates them.
 func (p *Policy) Evaluated(d npc.Direction) (out []verdict.Rule) {
 	for i, r := range p.Rules[d] {
 		out = append(out, verdict.Rule{MergedRule: r.MergedRule, Action: r.Action,
@@ -56,7 +56,7 @@ type enforced struct {
 	*Policy
 	// owner stands for the policy in sets.
 	owner *dataplane.Owner
-	// selected are the local pods that the policy chooses. Without any the policy is not active.
+	// selected are the local pods that the policy selects. Without any the policy is not active.
 	selected map[*index.Pod]struct{}
 	active   bool
 	// rendered are the rules of an active policy, and sets those that they refer to.

@@ -45,7 +45,7 @@ func TestWhyTheGateIsClosed(t *testing.T) {
 		{name: "a_broken_watch", broken: "pods", facts: func(f *Facts) { f.Policies = 1 }, why: "the watch of pods is broken"},
 		{name: "a_broken_watch_without_policies", broken: "pods"},
 		{name: "a_broken_watch_of_namespaces", broken: "namespaces", facts: func(f *Facts) { f.Policies = 1 }},
-		{name: "a_pod_rather_than_a_watch", events: []string{waits}, broken: "pods", facts: func(f *Facts) { f.Policies = 1 },
+		{name: "a_pod_is_preferred_to_a_watch", events: []string{waits}, broken: "pods", facts: func(f *Facts) { f.Policies = 1 },
 			why: "in/new has no address yet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestWatches(t *testing.T) {
 }
 
 // TestNextDeadline shows when time alone changes what is dropped: when a watch has been broken for long, and when a pod
-// has vanished long ago.
+// was deleted long ago.
 func TestNextDeadline(t *testing.T) {
 	w := newHarness(t, nil, "in/a {node: node1, addrs: [10.32.1.2]}", "in/b {node: node1, addrs: [10.32.1.3]}",
 		"shop/free {node: node1, addrs: [10.32.1.4]}")

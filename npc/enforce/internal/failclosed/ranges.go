@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
-// Ranges knows where the addresses of this node's pods are, and keeps the sets that tell the kernel.
+// Ranges knows where the addresses of this node's pods are, and keeps the sets of these ranges in the kernel.
 type Ranges struct {
 	podInterface string
 	byCNI        bool
@@ -27,8 +27,9 @@ type Ranges struct {
 }
 
 func newRanges(c enforce.Config, tables [len(npc.Families)]*dataplane.Table) *Ranges {
-	r := &Ranges{podInterface: c.PodInterface, byCNI: !c.ForwardJump && len(c.PodRanges) == 0, configured: len(c.PodRanges) > 0,
-		tables: tables}
+	r := &Ranges{podInterface: c.PodInterface, byCNI: !c.ForwardJump && len(c.PodRanges) == 0,
+		configured: len(c.PodRanges) > 0,
+		tables:     tables}
 	for f, t := range tables {
 		r.sets[f] = t.Sets.AddFixed(naming.PodRange, ipset.HashNet, "the node's range of pod addresses")
 	}
@@ -41,7 +42,8 @@ func (r *Ranges) scope() scope {
 	return scope{Interface: r.podInterface, ByCNI: r.byCNI, Ranges: r.ranges}
 }
 
-// excepts reports whether the address of a known pod of another node has to be excepted from what the gate drops.
+// excepts reports whether the address of a known pod of another node has to be excepted from what the fail-closed
+// filter drops.
 func (r *Ranges) excepts(a netip.Addr, d npc.Direction) bool {
 	return r.scope().excepts(a, d == npc.Ingress, r.uplink)
 }
@@ -49,8 +51,8 @@ func (r *Ranges) excepts(a netip.Addr, d npc.Direction) bool {
 // Contains reports whether an address may be that of a local pod.
 func (r *Ranges) Contains(a netip.Addr) bool { return r.scope().contains(a) }
 
-// Unknown reports whether local pods' addresses can only be told once they are known: neither an interface nor a range
-// is given, and the node has none.
+// Unknown reports whether local pods' addresses cannot be identified before they are known: neither an interface nor a
+// range is given, and the node has none.
 func (r *Ranges) Unknown() bool { return r.scope().String() == "" }
 
 // Set takes the node's own ranges of pod addresses, once they are known, and reports whether they change anything.
@@ -99,7 +101,8 @@ func (r *Ranges) SetUplinks(uplink bool, behind, here []netip.Prefix) {
 	want := [len(npc.Families)]map[ipset.Entry]ipset.Attr{{}, {}}
 	for f, t := range r.tables {
 		if r.behind[f] == nil {
-			r.behind[f] = t.Sets.AddFixed(naming.BehindUplinks, ipset.HashNet, "what is behind uplinks of the pods' bridge")
+			r.behind[f] = t.Sets.AddFixed(naming.BehindUplinks, ipset.HashNet,
+				"what is behind uplinks of the pods' bridge")
 		}
 	}
 	put := func(prefixes []netip.Prefix, a ipset.Attr) {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// long is the time after which there is a warning if the gate is closed, or if no pod range is known.
+// long is the time after which there is a warning if the fail-closed filter is closed, or if no pod range is known.
 const long = 15 * time.Second
 
-// Reporter logs what the gate drops, and pods that it cannot protect.
+// Reporter logs what the fail-closed filter drops, and pods that it cannot protect.
 type Reporter struct {
 	Log *slog.Logger
 
@@ -21,15 +21,15 @@ type Reporter struct {
 	warned     bool
 }
 
-// closed is the reason why the gate is closed, since when it is, and whether there was a warning.
+// closed is the reason why the fail-closed filter is closed, since when it is, and whether there was a warning.
 type closed struct {
 	why    string
 	since  time.Time
 	warned bool
 }
 
-// Closed logs that the gate closes or opens in a direction, and warns if it is closed for long. what describes the
-// dropped addresses; an empty why means open.
+// Closed logs that the fail-closed filter closes or opens in a direction, and warns if it is closed for long. what
+// describes the dropped addresses; an empty why means open.
 func (r *Reporter) Closed(direction, what, why string, now time.Time) {
 	if r.closed == nil {
 		r.closed = map[string]closed{}
@@ -37,12 +37,12 @@ func (r *Reporter) Closed(direction, what, why string, now time.Time) {
 	c := r.closed[direction]
 	switch {
 	case why == "" && c.why != "":
-		r.Log.Info("gate open", "direction", direction)
+		r.Log.Info("fail-closed filter open", "direction", direction)
 	case why != c.why:
-		r.Log.Info("gate closed", "direction", direction, "dropped", what, "reason", why)
+		r.Log.Info("fail-closed filter closed", "direction", direction, "dropped", what, "reason", why)
 	case why != "" && !c.warned && now.Sub(c.since) >= long:
 		c.warned = true
-		r.Log.Warn("gate closed for long", "direction", direction, "dropped", what, "reason", why)
+		r.Log.Warn("fail-closed filter closed for long", "direction", direction, "dropped", what, "reason", why)
 	}
 	if (why == "") != (c.why == "") {
 		c = closed{since: now}
@@ -51,12 +51,13 @@ func (r *Reporter) Closed(direction, what, why string, now time.Time) {
 	r.closed[direction] = c
 }
 
-// Open logs the local pods that the gate does not protect because they are outside the ranges, when they change, and
-// warns if no range is known for long.
+// Open logs the local pods that the fail-closed filter does not protect because they are outside the ranges, when they
+// change, and warns if no range is known for long.
 func (r *Reporter) Open(outOfRangePods []string, noPodRange bool, now time.Time) {
 	names := strings.Join(outOfRangePods, ", ")
 	if names != "" && names != r.outOfRangePods {
-		r.Log.Warn("pods of this node are outside its range: give --pod-interface or --pod-cidr, or a new pod may be reached "+
+		r.Log.Warn("pods of this node are outside its range: give --pod-interface or --pod-cidr, "+
+			"or a new pod may be reached "+
 			"before its address is known", "pods", names)
 	}
 	r.outOfRangePods = names

@@ -8,7 +8,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce"
 )
 
-// TestDroppedAddresses shows the entries of the gate's set on ingress. What is excepted is marked with "not".
+// TestDroppedAddresses shows the entries of the fail-closed filter's set on ingress. What is excepted is marked with
+// "not".
 func TestDroppedAddresses(t *testing.T) {
 	const far = "shop/far {node: node2, addrs: [10.32.1.200, 192.0.2.9]}"
 	notSynced := func(w *harness) { w.facts.Synced = false }
@@ -81,7 +82,7 @@ func TestDroppedAddresses(t *testing.T) {
 		{"a_remote_pod_that_is_the_range", func(c *enforce.Config) { c.PodRanges = ranges("10.32.1.200/32") }, notSynced, []string{"shop/x {}", far},
 			"10.32.1.200: not all objects are known yet"},
 		{"an_isolated_pod_vanishes", nil, nil, []string{"in/web {node: node1, addrs: [10.32.1.2, 'fd32:1::2']}", "vanish in/web"},
-			"10.32.1.2: in/web vanished\n fd32:1::2: in/web vanished"},
+			"10.32.1.2: in/web deleted\n fd32:1::2: in/web deleted"},
 		{"another_pod_has_its_address", nil, nil, []string{"in/web {node: node1, addrs: [10.32.1.2]}", "vanish in/web",
 			"shop/x {node: node1, addrs: [10.32.1.2]}"}, ""},
 		{"a_pod_that_is_free_vanishes", nil, nil, []string{"shop/web {node: node1, addrs: [10.32.1.2]}", "vanish shop/web"}, ""},
@@ -100,19 +101,19 @@ func TestDroppedAddresses(t *testing.T) {
 	}
 }
 
-// TestEachDirectionHasItsOwnGate shows that a pod closes the gate only in the directions in which it is isolated.
+// TestEachDirectionHasItsOwnGate shows that a pod closes the filter only in the directions that it is isolated in.
 func TestEachDirectionHasItsOwnGate(t *testing.T) {
 	w := newHarness(t, nil, "out/new {node: node1}", "out/web {node: node1, addrs: [10.32.1.2]}", "vanish out/web")
 	w.drops(npc.Ingress, "")
 	w.drops(npc.Egress, `
 		10.32.1.0/24: out/new has no address yet
 		fd32:1::/64: out/new has no address yet
-		10.32.1.2: out/web vanished
+		10.32.1.2: out/web deleted
 		fe80::/10: link-local is no way around policies`)
 	w.do("delete out/new")
-	w.drops(npc.Egress, "10.32.1.2: out/web vanished")
+	w.drops(npc.Egress, "10.32.1.2: out/web deleted")
 	w = newHarness(t, func(c *enforce.Config) { c.PodInterface = "cni0" })
-	w.Ranges.SetUplinks(true, nil, nil) // by which packets from behind it are told
+	w.Ranges.SetUplinks(true, nil, nil) // by which packets from behind it are identified
 	w.do("shop/far {node: node2, addrs: [10.32.1.200]}")
 	w.drops(npc.Ingress, "not 10.32.1.200: shop/far")
 	w.drops(npc.Egress, "")
@@ -185,7 +186,7 @@ func TestRangeSets(t *testing.T) {
 	}
 }
 
-// TestUplinks shows what the kernel is told to be behind uplinks of the pods' bridge: nothing until there is one.
+// TestUplinks shows the addresses behind uplinks of the pods' bridge in the kernel: none until there is an uplink.
 func TestUplinks(t *testing.T) {
 	w := newHarness(t, nil)
 	w.Ranges.SetUplinks(false, ranges("10.0.0.0/8"), nil)

@@ -30,7 +30,8 @@ func (w *Watches) Set(kind string, ok bool, now time.Time) (changed bool) {
 	return true
 }
 
-// broken returns which watch has been broken for so long that the gate closes, in words; empty if none has.
+// broken returns which watch has been broken for so long that the fail-closed filter closes, in words; empty if none
+// has.
 func (w *Watches) broken(now time.Time) string {
 	if len(w.since) == 0 {
 		return ""

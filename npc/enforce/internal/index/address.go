@@ -25,7 +25,8 @@ type Addresses struct {
 
 func newAddresses(node string) *Addresses {
 	x := &Addresses{node: node, hosts: map[netip.Addr]int{}, local: map[netip.Addr]struct{}{}}
-	x.claims = ipowner.Table[*Pod]{Refused: x.Refused, Before: func(a, b *Pod) bool { return npc.OwnsBefore(&a.Pod, &b.Pod, node) }}
+	x.claims = ipowner.Table[*Pod]{Refused: x.Refused,
+		Before: func(a, b *Pod) bool { return npc.OwnsBefore(&a.Pod, &b.Pod, node) }}
 	return x
 }
 
@@ -66,7 +67,7 @@ func (x *Addresses) Refused(a netip.Addr, p *Pod) bool {
 	return own || p.Node != x.node && x.hosts[a] > 0
 }
 
-// claim replaces a pod's former claims by its present ones and settles who owns the addresses.
+// claim replaces a pod's former claims by its present ones and resolves the owners of the addresses.
 func (x *Addresses) claim(c *Change, p *Pod, former, present []netip.Addr) {
 	for _, a := range former {
 		if !slices.Contains(present, a) {
@@ -136,7 +137,7 @@ func (x *Addresses) setOfNode(c *Change, addrs []netip.Addr) {
 	}
 }
 
-// review settles the owner of an address again after the reasons to refuse it changed.
+// review resolves the owner of an address again after the reasons to refuse it changed.
 func (x *Addresses) review(c *Change, a netip.Addr) {
 	if from, to := x.claims.Review(a); from != to {
 		x.transfer(c, a, from, to)
@@ -164,7 +165,8 @@ func (x *Addresses) Conflicting(p *Pod) (owners []*Pod) {
 
 // conflicts adds what contradicts a local pod's claim to an address. Of two local pods, the owner's claim is
 // contradicted. hostedAt returns a pod that names an address as its node's.
-func (x *Addresses) conflicts(p *Pod, a netip.Addr, hostedAt func(netip.Addr) *Pod, out []ipowner.Conflict) []ipowner.Conflict {
+func (x *Addresses) conflicts(p *Pod, a netip.Addr, hostedAt func(netip.Addr) *Pod,
+	out []ipowner.Conflict) []ipowner.Conflict {
 	if _, own := x.ofNode[a]; own {
 		return append(out, ipowner.Conflict{Addr: a, Kind: ipowner.OfNode, Pod: p.ref()})
 	}

@@ -33,7 +33,7 @@ func TestOwners(t *testing.T) {
 		contesting []string
 		called     string
 	}{
-		{"nobody", nil, "", nil, nil, ""},
+		{"none", nil, "", nil, nil, ""},
 		{"one_pod", []string{older}, "shop/older", nil, nil, "shop/older"},
 		{"two_local_pods", []string{newer, older}, "shop/newer", []string{"shop/older"}, []string{"shop/older: shop/newer"}, "shop/newer"},
 		{"a_local_and_a_remote_pod", []string{afar, older}, "shop/older", []string{"shop/afar"}, nil, "shop/older"},
@@ -59,7 +59,7 @@ func TestOwners(t *testing.T) {
 				}
 			}
 			if owner != c.owner || !slices.Equal(others, c.others) || !slices.Equal(contesting, c.contesting) || w.NameOf(a) != c.called {
-				t.Errorf("owned by %q, claimed by %q, contested: %q, called %q", owner, others, contesting, w.NameOf(a))
+				t.Errorf("owned by %q, claimed by %q, conflicting: %q, called %q", owner, others, contesting, w.NameOf(a))
 			}
 			if local := strings.HasPrefix(owner, "shop/") && owner != "shop/afar"; w.Addresses.IsLocal(a) != local {
 				t.Errorf("it is a local pod's: %t", !local)
@@ -117,7 +117,7 @@ func TestConflicts(t *testing.T) {
 func TestPlace(t *testing.T) {
 	w := newHarness(t, "shop/far {node: node2, addrs: [10.32.2.2]}")
 	p, a := w.pod("shop/far"), addrs("10.32.2.2")[0]
-	failClosed := w.tables[npc.IPv4].Sets.AddFixed("gate-ingress", ipset.HashNet, "gate")
+	failClosed := w.tables[npc.IPv4].Sets.AddFixed("fail-closed-ingress", ipset.HashNet, "fail closed")
 	allowed := w.tables[npc.IPv4].Sets.AddFixed("allowed", ipset.HashIP, "allowed")
 	exception, member := Membership{failClosed, ipset.Addr(a)}, Membership{allowed, ipset.Addr(a)}
 	check := func(when string, excepted, is bool) {
@@ -136,7 +136,7 @@ func TestPlace(t *testing.T) {
 	check("placed again", true, true)
 	w.Place(p, []Membership{exception})
 	check("placed in one", true, false)
-	if c := w.event("delete shop/far"); describe(c) != "shop/far; 10.32.2.2: shop/far > nobody" {
+	if c := w.event("delete shop/far"); describe(c) != "shop/far; 10.32.2.2: shop/far > none" {
 		t.Errorf("an exception is no peer: %s", describe(c))
 	}
 	check("deleted", false, false)
@@ -154,7 +154,7 @@ func TestFactsOfPods(t *testing.T) {
 		spec := `{podSelector: {matchLabels: {` + text + `}}}`
 		c := policy.Compile(fixture.Policy(t, "shop/p", spec), quota.Default())
 		if p.SelectedBy(c.Target) != want {
-			t.Errorf("%s chooses it: %t", spec, !want)
+			t.Errorf("%s selects it: %t", spec, !want)
 		}
 	}
 	if !p.labels.Has("app") || p.labels.Has("ap") || p.labels.Get("role") != "db" || p.labels.Get("ro") != "" {

@@ -21,7 +21,7 @@ type Change struct {
 	WasLocal bool
 	// Transfers are the addresses that changed hands, in order.
 	Transfers []Transfer
-	// Others are pods beside Pod that may belong to other sets, or wait for an address.
+	// Others are pods besides Pod that may belong to other sets, or wait for an address.
 	Others []*Pod
 }
 

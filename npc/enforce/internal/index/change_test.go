@@ -36,9 +36,9 @@ func changes(t *testing.T, cases []changeCase) {
 func TestChangesOfPods(t *testing.T) {
 	const local, remote = "shop/web {node: node1, addrs: [10.32.1.2]}", "shop/web {node: node2, addrs: [10.32.2.2]}"
 	changes(t, []changeCase{
-		{"a_local_pod_comes", nil, local, "shop/web reselected; 10.32.1.2: nobody > shop/web"},
+		{"a_local_pod_comes", nil, local, "shop/web reselected; 10.32.1.2: none > shop/web"},
 		{"a_local_pod_without_address", nil, "shop/web {node: node1}", "shop/web reselected"},
-		{"a_remote_pod_comes", nil, remote, "shop/web; 10.32.2.2: nobody > shop/web"},
+		{"a_remote_pod_comes", nil, remote, "shop/web; 10.32.2.2: none > shop/web"},
 		{"a_pod_of_the_host_network", nil, "shop/web {node: node1, hostNetwork: true, addrs: [10.32.1.1]}", "shop/web"},
 		{"as_it_was", []string{local}, local, ""},
 		{"as_it_was_with_everything", []string{"shop/web {node: node1, labels: {a: b}, hostAddrs: [10.1.1.1], " +
@@ -51,40 +51,40 @@ func TestChangesOfPods(t *testing.T) {
 		{"a_local_pod_gets_a_port", []string{local}, "shop/web {node: node1, addrs: [10.32.1.2], ports: [{name: http, protocol: 6, port: 80}]}",
 			"shop/web was local"},
 		{"a_local_pod_gets_its_addresses", []string{"shop/web {node: node1}"}, "shop/web {node: node1, addrs: [10.32.1.2, 'fd32:1::2']}",
-			"shop/web was local; 10.32.1.2: nobody > shop/web; fd32:1::2: nobody > shop/web"},
+			"shop/web was local; 10.32.1.2: none > shop/web; fd32:1::2: none > shop/web"},
 		{"a_local_pod_has_another_address", []string{local}, "shop/web {node: node1, addrs: [10.32.1.3]}",
-			"shop/web was local; 10.32.1.2: shop/web > nobody was local was peer; 10.32.1.3: nobody > shop/web"},
-		{"a_pod_is_scheduled_here", []string{"shop/web {}"}, local, "shop/web reselected; 10.32.1.2: nobody > shop/web"},
+			"shop/web was local; 10.32.1.2: shop/web > none was local was peer; 10.32.1.3: none > shop/web"},
+		{"a_pod_is_scheduled_here", []string{"shop/web {}"}, local, "shop/web reselected; 10.32.1.2: none > shop/web"},
 		{"a_local_pod_finishes", []string{local}, "shop/web {node: node1, addrs: [10.32.1.2], finished: true}",
-			"shop/web was local reselected; 10.32.1.2: shop/web > nobody was local was peer"},
-		{"a_local_pod_is_deleted", []string{local}, "delete shop/web", "shop/web was local reselected; 10.32.1.2: shop/web > nobody was local was peer"},
-		{"a_remote_pod_is_deleted", []string{remote}, "delete shop/web", "shop/web; 10.32.2.2: shop/web > nobody"},
+			"shop/web was local reselected; 10.32.1.2: shop/web > none was local was peer"},
+		{"a_local_pod_is_deleted", []string{local}, "delete shop/web", "shop/web was local reselected; 10.32.1.2: shop/web > none was local was peer"},
+		{"a_remote_pod_is_deleted", []string{remote}, "delete shop/web", "shop/web; 10.32.2.2: shop/web > none"},
 		{"a_remote_peer_is_deleted", []string{"shop/web {node: node2, addrs: [10.32.2.2], labels: {role: client}}"}, "delete shop/web",
-			"shop/web; 10.32.2.2: shop/web > nobody was peer"},
+			"shop/web; 10.32.2.2: shop/web > none was peer"},
 		{"a_status_becomes_stale", []string{local}, "shop/web {node: node1, addrs: [10.32.1.2], staleAddrs: true}",
-			"shop/web was local; 10.32.1.2: shop/web > nobody was local was peer"},
+			"shop/web was local; 10.32.1.2: shop/web > none was local was peer"},
 	})
 }
 
-// TestChangesOfContestedAddresses shows which pods are reported when several claim one address.
-func TestChangesOfContestedAddresses(t *testing.T) {
+// TestChangesOfConflictingAddresses shows the pods that are reported when several claim one address.
+func TestChangesOfConflictingAddresses(t *testing.T) {
 	const early, late = "shop/a {node: node1, addrs: [10.32.1.2], started: '2024-01-01T00:00:00Z'}",
 		"shop/b {node: node1, addrs: [10.32.1.2], started: '2024-01-02T00:00:00Z'}"
 	const remote = "shop/r {node: node2, addrs: [10.32.1.2], started: '2024-01-03T00:00:00Z'}"
 	changes(t, []changeCase{
-		{"one_that_started_later_takes_it", []string{early}, late, "shop/b reselected; 10.32.1.2: shop/a > shop/b was local was peer; beside shop/a"},
-		{"one_that_started_before_contests_it", []string{late}, early, "shop/a reselected; beside shop/b"},
-		{"one_that_contested_it_goes", []string{late, early}, "delete shop/a", "shop/a was local reselected; beside shop/b"},
-		{"one_that_contested_it_claims_another", []string{late, early}, "shop/a {node: node1, addrs: [10.32.1.3]}",
-			"shop/a was local; 10.32.1.3: nobody > shop/a; beside shop/b"},
+		{"one_that_started_later_takes_it", []string{early}, late, "shop/b reselected; 10.32.1.2: shop/a > shop/b was local was peer; alongside shop/a"},
+		{"one_that_started_before_claims_it", []string{late}, early, "shop/a reselected; alongside shop/b"},
+		{"one_that_claimed_it_goes", []string{late, early}, "delete shop/a", "shop/a was local reselected; alongside shop/b"},
+		{"one_that_claimed_it_claims_another", []string{late, early}, "shop/a {node: node1, addrs: [10.32.1.3]}",
+			"shop/a was local; 10.32.1.3: none > shop/a; alongside shop/b"},
 		{"its_owner_goes", []string{late, early}, "delete shop/b",
-			"shop/b was local reselected; 10.32.1.2: shop/b > shop/a was local was peer; beside shop/a"},
+			"shop/b was local reselected; 10.32.1.2: shop/b > shop/a was local was peer; alongside shop/a"},
 		{"its_owner_is_deleting", []string{late, early}, "shop/b {node: node1, addrs: [10.32.1.2], started: '2024-01-02T00:00:00Z', deleting: true}",
-			"shop/b was local; 10.32.1.2: shop/b > shop/a was local was peer; beside shop/a"},
+			"shop/b was local; 10.32.1.2: shop/b > shop/a was local was peer; alongside shop/a"},
 		{"a_remote_pod_takes_nothing_from_a_local_one", []string{early}, remote, "shop/r"},
-		{"a_local_pod_takes_it_from_a_remote_one", []string{remote}, early, "shop/a reselected; 10.32.1.2: shop/r > shop/a; beside shop/r"},
+		{"a_local_pod_takes_it_from_a_remote_one", []string{remote}, early, "shop/a reselected; 10.32.1.2: shop/r > shop/a; alongside shop/r"},
 		{"a_remote_pod_gets_it_back", []string{remote, early}, "delete shop/a",
-			"shop/a was local reselected; 10.32.1.2: shop/a > shop/r was local was peer; beside shop/r"},
+			"shop/a was local reselected; 10.32.1.2: shop/a > shop/r was local was peer; alongside shop/r"},
 	})
 }
 
@@ -94,19 +94,19 @@ func TestChangesOfNodes(t *testing.T) {
 	const local, remote = "shop/web {node: node1, addrs: [10.32.1.2]}", "shop/web {node: node2, addrs: [10.32.1.2]}"
 	const agent = "ops/agent {node: node3, hostNetwork: true, hostAddrs: [10.32.1.2]}"
 	changes(t, []changeCase{
-		{"the_node_has_it", []string{local}, "node 10.32.1.2", "10.32.1.2: shop/web > nobody was local was peer; beside shop/web"},
+		{"the_node_has_it", []string{local}, "node 10.32.1.2", "10.32.1.2: shop/web > none was local was peer; alongside shop/web"},
 		{"the_node_has_it_and_two_claim_it", []string{local, "shop/db {node: node1, addrs: [10.32.1.2]}"}, "node 10.32.1.2",
-			"10.32.1.2: shop/web > nobody was local was peer; beside shop/db; beside shop/web"},
+			"10.32.1.2: shop/web > none was local was peer; alongside shop/db; alongside shop/web"},
 		{"the_node_has_it_before", []string{"node 10.32.1.2"}, local, "shop/web reselected"},
 		{"the_node_has_it_still", []string{local, "node 10.32.1.2"}, "node 10.32.1.1 10.32.1.2", ""},
-		{"the_node_has_it_no_more", []string{local, "node 10.32.1.2"}, "node 10.32.1.1", "10.32.1.2: nobody > shop/web; beside shop/web"},
-		{"another_pod_names_it_as_its_nodes", []string{remote}, agent, "ops/agent; 10.32.1.2: shop/web > nobody; beside shop/web"},
-		{"that_takes_nothing_from_a_local_pod", []string{local}, agent, "ops/agent; beside shop/web"},
+		{"the_node_has_it_no_more", []string{local, "node 10.32.1.2"}, "node 10.32.1.1", "10.32.1.2: none > shop/web; alongside shop/web"},
+		{"another_pod_names_it_as_its_nodes", []string{remote}, agent, "ops/agent; 10.32.1.2: shop/web > none; alongside shop/web"},
+		{"that_takes_nothing_from_a_local_pod", []string{local}, agent, "ops/agent; alongside shop/web"},
 		{"two_name_it", []string{remote, agent}, "ops/other {node: node3, hostAddrs: [10.32.1.2]}", "ops/other"},
 		{"one_of_two_names_it_no_more", []string{remote, agent, "ops/other {node: node3, hostAddrs: [10.32.1.2]}"}, "delete ops/agent", "ops/agent"},
 		{"none_names_it_any_more", []string{remote, agent}, "ops/agent {node: node3, hostNetwork: true, hostAddrs: [10.32.1.9]}",
-			"ops/agent; 10.32.1.2: nobody > shop/web; beside shop/web"},
-		{"the_pod_that_named_it_goes", []string{remote, agent}, "delete ops/agent", "ops/agent; 10.32.1.2: nobody > shop/web; beside shop/web"},
+			"ops/agent; 10.32.1.2: none > shop/web; alongside shop/web"},
+		{"the_pod_that_named_it_goes", []string{remote, agent}, "delete ops/agent", "ops/agent; 10.32.1.2: none > shop/web; alongside shop/web"},
 	})
 }
 
@@ -189,8 +189,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestLocalComments shows that pods that had one name, one after the other, are told apart in the set of the local
-// pods.
+// TestLocalComments shows that successive pods of one name are distinguished in the set of the local pods.
 func TestLocalComments(t *testing.T) {
 	w := newHarness(t)
 	var comments []string

@@ -1,12 +1,12 @@
-// Package index keeps the facts about pods, namespaces and Nodes: which pods are local, who owns which address, and
-// which selectors match which pods and Nodes. It fills the sets of the selectors that somebody uses.
+// Package index keeps the facts about pods, namespaces and Nodes: which pods are local, which pod owns which address,
+// and which selectors match which pods and Nodes. It fills the sets of the selectors in use.
 //
 //	change := x.SetPod(pod)                          // what became of it, as a value
 //	rendered := rules.Render(policy, "shop", "shop/web", x.Sets.FitsList)
 //	x.Sets.Provision(rendered.Sets, owner)           // now they are there and filled
 //	x.Place(p, x.Memberships(p, others))             // what else the pod is in, by others
 //
-// It knows nothing about policies, isolation and the gate: what they make of a change is for those who called.
+// It knows nothing about policies, isolation and the fail-closed filter: the caller applies a change to them.
 package index
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 )
 
-// Config is what the index depends on beside the objects.
+// Config is what the index depends on besides the objects.
 type Config struct {
 	// NodeName is the node whose pods are local.
 	NodeName string
@@ -118,7 +118,8 @@ func (x *Index) SetPod(f npc.Pod) Change {
 		p.labels = x.interner.Of(f.Labels)
 	}
 	f.Labels, f.Namespace, f.Node = nil, ns.Name, x.interner.Share(f.Node)
-	f.HostAddrs, f.Ports, f.Workload = x.interner.shareHosts(f.HostAddrs), x.interner.sharePorts(f.Ports), x.interner.shareWorkload(f.Workload)
+	f.HostAddrs, f.Ports, f.Workload = x.interner.shareHosts(f.HostAddrs), x.interner.sharePorts(f.Ports),
+		x.interner.shareWorkload(f.Workload)
 	p.Pod = f
 	x.setLocal(p, f.Node == x.config.NodeName && !f.HostNetwork && !f.Finished)
 	c.Reselected = p.local != c.WasLocal || p.local && relabelled
@@ -170,7 +171,7 @@ func (x *Index) namespace(name string) *namespace {
 	return ns
 }
 
-// releaseNamespace forgets a namespace in which nothing is left.
+// releaseNamespace forgets an empty namespace.
 func (x *Index) releaseNamespace(ns *namespace) {
 	if !ns.known && len(ns.pods) == 0 {
 		delete(x.namespaces, ns.Name)

@@ -29,7 +29,7 @@ func TestSharedLists(t *testing.T) {
 	}
 }
 
-// TestSharedWorkloads shows that pods of one workload share it, and that a pod which gets another one is told apart.
+// TestSharedWorkloads shows that pods of one workload share it, and that a pod which gets another one is distinguished.
 func TestSharedWorkloads(t *testing.T) {
 	w := newHarness(t)
 	set := func(name string, workload *npc.Workload) *npc.Workload {

@@ -36,10 +36,11 @@ type nodeSets struct {
 }
 
 func newNodes(tables [len(npc.Families)]*dataplane.Table) *nodes {
-	return &nodes{tables: tables, byName: map[string]*npc.Node{}, byAddr: map[netip.Addr][]*npc.Node{}, sets: map[string]*nodeSets{}}
+	return &nodes{tables: tables, byName: map[string]*npc.Node{}, byAddr: map[netip.Addr][]*npc.Node{},
+		sets: map[string]*nodeSets{}}
 }
 
-// AsksForNodes reports whether somebody uses a set of addresses of nodes.
+// AsksForNodes reports whether a set of addresses of nodes is in use.
 func (x *Index) AsksForNodes() bool { return len(x.Sets.nodes.sets) > 0 }
 
 // IsNode reports whether a selector matches a Node that has an address.
@@ -100,7 +101,7 @@ func (ns *nodes) use(set rules.Set, spec rules.NodesSpec) *nodeSets {
 	return s
 }
 
-// release ends a policy's use of sets, and removes them if nobody uses them any more.
+// release ends a policy's use of sets, and removes them after their last use.
 func (ns *nodes) release(s *nodeSets, user *dataplane.Owner) {
 	if delete(s.owners, user); len(s.owners) > 0 {
 		return

@@ -43,7 +43,7 @@ type namespace struct {
 	local map[*Pod]struct{}
 }
 
-// matches reports whether a selector chooses the namespace; one whose object has not arrived is never chosen.
+// matches reports whether a selector selects the namespace. It never selects one whose object has not arrived.
 func (ns *namespace) matches(s labels.Selector) bool {
 	return ns.known && s.Matches(labels.Set(ns.Labels))
 }
@@ -54,11 +54,11 @@ func (p *Pod) String() string { return npc.ObjectKey(p.Namespace, p.Name) }
 // Comment returns the comment of the pod's entries.
 func (p *Pod) Comment() string { return iptables.Comment(p.String()) }
 
-// ID tells the pod from others that had its name before.
+// ID distinguishes the pod from others that had its name before.
 func (p *Pod) ID() string { return naming.Hash("pod", string(p.UID))[:10] }
 
-// LocalComment returns the comment of the pod's entries in the set of the local pods, which tells pods of one name
-// apart.
+// LocalComment returns the comment of the pod's entries in the set of the local pods. It distinguishes pods of one
+// name.
 func (p *Pod) LocalComment() string { return iptables.Comment(p.ID() + " " + p.String()) }
 
 // attrs returns the attributes of the pod's entries, and those of its entries in the set of the local pods if it is
@@ -100,9 +100,10 @@ func (p *Pod) DefaultDeny() bool { return p.ns.DefaultDeny }
 // ref returns what identifies the pod in reports.
 func (p *Pod) ref() ipowner.Ref { return ipowner.Ref{Namespace: p.Namespace, Name: p.Name, UID: p.UID} }
 
-// same reports whether a pod is as its facts tell.
+// same reports whether a pod equals its facts.
 func (p *Pod) same(f npc.Pod) bool {
-	return p.UID == f.UID && p.Node == f.Node && p.HostNetwork == f.HostNetwork && p.Finished == f.Finished && p.Deleting == f.Deleting &&
+	return p.UID == f.UID && p.Node == f.Node && p.HostNetwork == f.HostNetwork && p.Finished == f.Finished &&
+		p.Deleting == f.Deleting &&
 		p.StaleAddrs == f.StaleAddrs && sameWorkload(p.Workload, f.Workload) &&
 		p.Started.Equal(f.Started) && p.Created.Equal(f.Created) && slices.Equal(p.Addrs, f.Addrs) &&
 		slices.Equal(p.HostAddrs, f.HostAddrs) && slices.Equal(p.Ports, f.Ports) && p.labels.Equal(f.Labels)

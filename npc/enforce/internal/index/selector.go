@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 )
 
-// selector is a selector that somebody uses, with the sets of what it matches.
+// selector is a selector in use, with the sets of what it matches.
 type selector struct {
 	rules.SelectorSpec
 	id   string
@@ -37,7 +37,7 @@ func setType(s rules.SelectorSpec) ipset.Type {
 	return ipset.HashIP
 }
 
-// matches reports whether the selector chooses a pod, by its labels and those of its namespace.
+// matches reports whether the selector selects a pod, by its labels and those of its namespace.
 func (s *selector) matches(p *Pod) bool {
 	if s.Scope == rules.TargetScope && !p.local {
 		return false

@@ -39,9 +39,12 @@ type fixedSets struct {
 	owners map[*dataplane.Owner]struct{}
 }
 
-func newSets(tables [len(npc.Families)]*dataplane.Table, namespaces map[string]*namespace, x *Addresses, listLimit int) *Sets {
-	return &Sets{tables: tables, namespaces: namespaces, addresses: x, listLimit: listLimit, selectors: map[string]*selector{},
-		fixed: map[string]*fixedSets{}, ofNamespace: map[string]*labelset.Selectors[*selector]{}, namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables)}
+func newSets(tables [len(npc.Families)]*dataplane.Table, namespaces map[string]*namespace, x *Addresses,
+	listLimit int) *Sets {
+	return &Sets{tables: tables, namespaces: namespaces, addresses: x, listLimit: listLimit,
+		selectors: map[string]*selector{},
+		fixed:     map[string]*fixedSets{}, ofNamespace: map[string]*labelset.Selectors[*selector]{},
+		namespaceSelectors: map[string]*namespaceSelector{}, nodes: newNodes(tables)}
 }
 
 // Provision makes a policy a user of sets, and makes those that are not there. Members of a list come before it.
@@ -70,7 +73,7 @@ func (x *Sets) Provision(sets []rules.Set, user *dataplane.Owner) (p Provisioned
 	return p
 }
 
-// Deprovision ends a policy's use of sets, and removes those that nobody uses any more.
+// Deprovision ends a policy's use of sets, and removes those that are no longer in use.
 func (x *Sets) Deprovision(p Provisioned, user *dataplane.Owner) {
 	for _, s := range p.selectors {
 		delete(s.owners, user)
@@ -100,7 +103,8 @@ func (x *Sets) addFixed(s rules.Set) *fixedSets {
 		f := spec.Family()
 		out.sets[f] = x.tables[f].Sets.Add(s.Name(f), ipset.HashNet, spec.String())
 		for _, e := range spec.Entries {
-			out.sets[f].Add(ipset.Net(e.Prefix), ipset.Attr{Comment: iptables.Comment(spec.About(e)), NoMatch: e.NoMatch})
+			out.sets[f].Add(ipset.Net(e.Prefix),
+				ipset.Attr{Comment: iptables.Comment(spec.About(e)), NoMatch: e.NoMatch})
 		}
 	case rules.UnionSpec:
 		for f, t := range x.tables {
@@ -149,7 +153,7 @@ func (x *Sets) selector(set rules.Set, spec rules.SelectorSpec) *selector {
 	return s
 }
 
-// release removes a selector that nobody uses.
+// release removes an unused selector.
 func (x *Sets) release(s *selector) {
 	if len(s.owners)+len(s.lists) > 0 {
 		return
@@ -241,7 +245,7 @@ func (x *Sets) unlist(s *selector, ns *namespace) {
 	x.release(member)
 }
 
-// podsInScope yields the pods that a selector chooses from.
+// podsInScope yields the pods that a selector selects from.
 func (x *Sets) podsInScope(s *selector) func(func(*Pod) bool) {
 	return func(yield func(*Pod) bool) {
 		each := func(ns *namespace) bool {
@@ -303,7 +307,7 @@ func (x *Sets) FitsList(s labels.Selector) bool {
 	return n <= x.listLimit
 }
 
-// relabel lets everything follow that chooses namespaces by their labels. It returns the policies that name a selector
+// relabel updates everything that selects namespaces by their labels. It returns the policies that name a selector
 // whose namespaces fit into a list only now, or no longer.
 func (x *Sets) relabel(ns *namespace) map[*dataplane.Owner]struct{} {
 	refit := map[*dataplane.Owner]struct{}{}

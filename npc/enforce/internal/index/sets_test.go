@@ -76,7 +76,7 @@ func TestSetsOfSelectors(t *testing.T) {
 			after.holds(npc.IPv4, local+c.want)
 			before := newHarness(t)
 			_, endBefore := before.use("shop/p", c.spec)
-			if !strings.Contains(c.name, "list") { // for which namespaces had to be known
+			if !strings.Contains(c.name, "list") { // lists need known namespaces
 				before.do(shop()...)
 				before.holds(npc.IPv4, local+c.want)
 			}
@@ -222,7 +222,8 @@ func TestRefit(t *testing.T) {
 	w.holds(npc.IPv4, "local pods:\n pods in namespaces with team=a:")
 }
 
-// TestDefaultDeny shows that it is told when a namespace asks for isolation as Kubernetes 1.6 did, or no longer.
+// TestDefaultDeny shows that a change is reported when a namespace asks for isolation as Kubernetes 1.6 did, or no
+// longer.
 func TestDefaultDeny(t *testing.T) {
 	w := newHarness(t)
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// activation has the rules of policies written that select a local pod and for which there is room.
+// activation has the rules of policies written that select a local pod and fit into the limits.
 type activation struct {
 	sets    *index.Sets
 	budget  *quota.Usage
@@ -22,7 +22,8 @@ type activation struct {
 }
 
 func newActivation(sets *index.Sets, limits quota.Limits) activation {
-	return activation{sets: sets, budget: quota.NewUsage(limits), reports: enforce.NewInvalidPolicies(), changed: map[*namespace]struct{}{}}
+	return activation{sets: sets, budget: quota.NewUsage(limits), reports: enforce.NewInvalidPolicies(),
+		changed: map[*namespace]struct{}{}}
 }
 
 // charge asks for room for a policy's rules, if it is not active yet and selects a local pod.
@@ -83,7 +84,7 @@ func (s *activation) misfits(p *enforced) bool {
 	return false
 }
 
-// renew has an active policy's rules written anew; denied is why there is no room for them, nil if there is.
+// renew has an active policy's rules written again; denied is why they exceed the limits, or nil.
 func (s *activation) renew(ns *namespace, p *enforced, denied error) *enforced {
 	again := newEnforced(p.Policy, p.selected)
 	again.denied = denied
@@ -93,7 +94,7 @@ func (s *activation) renew(ns *namespace, p *enforced, denied error) *enforced {
 	return again
 }
 
-// report records that a policy is invalid, to be reported once, or that it is mended.
+// report records that a policy is invalid, to be reported once, or that it is valid again.
 func (s *activation) report(p *enforced) {
 	why := p.Invalid
 	if why == nil && s.synced {

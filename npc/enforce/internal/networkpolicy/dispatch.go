@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxBits is how many bits tell the shards from each other; their digits end the names of nodes.
+	// maxBits is how many bits distinguish the shards; their digits end the names of nodes.
 	maxBits = 16
 	// maxNesting is how many nodes may follow each other: nf_tables takes 16 chains, gotos among them, and weave-npc's
 	// other chains are up to eight below FORWARD, with a list of Admin policies.
@@ -50,7 +50,7 @@ type node struct {
 // treePlan is what a tree is to be.
 type treePlan struct {
 	rules [len(npc.Families)]map[string]map[string]dataplane.Rule // bits of a node, empty for the root -> match -> rule
-	// paths are the nodes that lead to a shard.
+	// paths are the nodes that dispatch to a shard.
 	paths map[*shard][]*node
 }
 
@@ -69,22 +69,22 @@ func byBits(a, b *shard) int {
 	return cmp.Or(strings.Compare(a.bits, b.bits), strings.Compare(a.name, b.name))
 }
 
-// add makes the tree lead to a shard's rules, once it is rebuilt.
+// add makes the tree dispatch to a shard's rules, once it is rebuilt.
 func (t *dispatchTree) add(s *shard) {
 	if i, there := slices.BinarySearchFunc(t.shards, s, byBits); !there {
 		t.shards, t.stale = slices.Insert(t.shards, i, s), true
 	}
 }
 
-// remove makes the tree lead to a shard's rules no more, once it is rebuilt.
+// remove makes the tree no longer dispatch to a shard's rules, once it is rebuilt.
 func (t *dispatchTree) remove(s *shard) {
 	if i, there := slices.BinarySearchFunc(t.shards, s, byBits); there {
 		t.shards, t.stale = slices.Delete(t.shards, i, i+1), true
 	}
 }
 
-// rebuild makes the tree as its shards want it. It returns the shards with another path, and the nodes that lead
-// nowhere now, which are to be dropped once no pod is in their sets.
+// rebuild makes the tree as its shards want it. It returns the shards with another path, and the nodes that dispatch to
+// nothing now, which are to be dropped once no pod is in their sets.
 func (t *dispatchTree) rebuild(base *rules.Base) (moved []*shard, unused []*node) {
 	t.stale = false
 	p := &treePlan{paths: map[*shard][]*node{}}
@@ -137,7 +137,8 @@ func (t *dispatchTree) split(p *treePlan, base *rules.Base, shards []*shard, bit
 		n := t.node(bits+"1", base)
 		for f := range npc.Families {
 			match := naming.Match(n.pods[f].Key(), t.direction.Own())
-			p.rules[f][from][match] = dataplane.Rule{Target: "-g " + n.chains[f].Name(), About: n.pods[f].About(), Order: len(bits)}
+			p.rules[f][from][match] = dataplane.Rule{Target: "-g " + n.chains[f].Name(), About: n.pods[f].About(),
+				Order: len(bits)}
 			p.rules[f][bits+"1"] = map[string]dataplane.Rule{}
 		}
 		t.split(p, base, ones, bits+"1", bits+"1", append(slices.Clip(path), n))
@@ -150,7 +151,8 @@ func (p *treePlan) leaf(d npc.Direction, s *shard, from string, order int, path 
 	p.paths[s] = path
 	for f := range npc.Families {
 		match := naming.Match(s.isolated[f].Key(), d.Own())
-		p.rules[f][from][match] = dataplane.Rule{Target: "-g " + s.chains[f].Name(), About: iptables.Comment("isolated pods of " + s.name), Order: order}
+		p.rules[f][from][match] = dataplane.Rule{Target: "-g " + s.chains[f].Name(),
+			About: iptables.Comment("isolated pods of " + s.name), Order: order}
 	}
 }
 
@@ -162,7 +164,8 @@ func (t *dispatchTree) node(bits string, base *rules.Base) *node {
 	n := &node{}
 	about := fmt.Sprintf("isolated pods of namespaces by the number %s, %s", bits, t.direction)
 	for f, table := range t.tables {
-		c := table.Chains.AddDispatch(naming.NodeChain(t.direction, bits), "the way to the rules of "+about, base, t.direction)
+		c := table.Chains.AddDispatch(naming.NodeChain(t.direction, bits),
+			"the way to the rules of "+about, base, t.direction)
 		n.chains[f] = c
 		n.pods[f] = table.Sets.Add(naming.Set(table.Family, "branch", t.direction.String(), bits), ipset.HashIP, about)
 		n.pods[f].Dispatch(c, t.direction, maxBits+1-len(bits))

@@ -7,7 +7,8 @@
 //	}
 //	s.Prune()                  // what no pod is in any more
 //
-// It knows nothing about the gate, and does not place pods: what they are in besides is for those who called.
+// It knows nothing about the fail-closed filter, and does not place pods: the caller adds their other
+// memberships.
 package networkpolicy
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/policy/quota"
 )
 
-// Config is what isolation depends on beside the objects.
+// Config is what isolation depends on besides the objects.
 type Config struct {
 	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6.
 	LegacyNetpol bool
@@ -52,7 +53,8 @@ func New(c Config, x *index.Index, tables [len(npc.Families)]*dataplane.Table, b
 		activation: newActivation(x.Sets, c.Budget), sharding: newSharding(c.Sharding, tables, base, roots)}
 	for _, d := range npc.Directions {
 		for f, t := range tables {
-			s.allowed[f][d] = t.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP, "local pods that no policy isolates, "+d.String())
+			s.allowed[f][d] = t.Sets.AddFixed(naming.DefaultAllow(d), ipset.HashIP,
+				"local pods that no policy isolates, "+d.String())
 			s.allowed[f][d].Allow(d)
 		}
 	}
@@ -68,29 +70,30 @@ func (s *Isolation) SetSynced() {
 	s.ReconcileBudget()
 }
 
-// Counts are numbers for metrics, and for the gate.
+// Counts are numbers for metrics, and for the fail-closed filter.
 type Counts struct {
 	// Policies is the number of policies in the cluster.
 	Policies int
 	// Isolated is the number of local pods that are isolated.
 	Isolated [len(npc.Directions)]int
-	// Invalid is the number of policies that are not enforced as they are meant, and Denied that of those for which
-	// there is no room.
+	// Invalid is the number of policies that are not enforced as specified, and Denied that of the policies among them
+	// that exceed the limits.
 	Invalid, Denied int
 }
 
 // Counts returns them.
 func (s *Isolation) Counts() Counts {
-	return Counts{Policies: s.policies, Isolated: s.isolated, Invalid: s.activation.reports.Len(), Denied: s.activation.budget.Denied()}
+	return Counts{Policies: s.policies, Isolated: s.isolated, Invalid: s.activation.reports.Len(),
+		Denied: s.activation.budget.Denied()}
 }
 
-// Unreported returns the policies that are not enforced as they are meant and that were not returned before.
+// Unreported returns the policies that are not enforced as specified and that were not returned before.
 func (s *Isolation) Unreported() []enforce.InvalidPolicy { return s.activation.reports.Take() }
 
 // Allowed returns the sets of a family of the local pods that nothing isolates, by direction.
 func (s *Isolation) Allowed(f npc.Family) []*dataplane.Set { return s.allowed[f][:] }
 
-// Of returns the directions in which a pod is isolated.
+// Of returns the directions that a pod is isolated in.
 func (s *Isolation) Of(p *index.Pod) (is [len(npc.Directions)]bool) {
 	if st := s.state(p); st != nil {
 		is = st.isolated
@@ -215,7 +218,7 @@ func (s *Isolation) Reisolate(namespace string) {
 	}
 }
 
-// isolate finds out in which directions a pod is isolated.
+// isolate finds the directions that a pod is isolated in.
 func (s *Isolation) isolate(ns *namespace, st *podState) {
 	var is [len(npc.Directions)]bool
 	switch {
@@ -240,7 +243,7 @@ func (s *Isolation) isolate(ns *namespace, st *podState) {
 	s.sharding.move(st)
 }
 
-// Refit has the rules of policies written anew that name sets of another kind now: a list of namespaces where a flat
+// Refit has the rules of policies written again that name sets of another kind now: a list of namespaces where a flat
 // set was, or the reverse.
 func (s *Isolation) Refit(policies map[*dataplane.Owner]struct{}) {
 	for o := range policies {
@@ -254,8 +257,8 @@ func (s *Isolation) Refit(policies map[*dataplane.Owner]struct{}) {
 	}
 }
 
-// ReconcileBudget has the policies enforced for which there is room, the oldest first. It is for changes of policies:
-// with pods, rules must not change that are others'.
+// ReconcileBudget enforces the policies that fit into the limits, the oldest first. It is for changes of policies: a
+// change of pods must not change the rules of other policies.
 func (s *Isolation) ReconcileBudget() {
 	if !s.activation.synced {
 		return // who is the oldest is not known

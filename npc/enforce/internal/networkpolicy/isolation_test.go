@@ -16,7 +16,7 @@ const (
 	target = `{podSelector: {matchLabels: {app: web}}`
 )
 
-// TestIsolatedPods shows which pods are isolated, in which directions, and by which policies. Only local pods are.
+// TestIsolatedPods shows the pods that are isolated, the directions, and the policies. Only local pods are isolated.
 func TestIsolatedPods(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -43,7 +43,7 @@ func TestIsolatedPods(t *testing.T) {
 			"shop/web: ingress(shop/p)"},
 		{"one_of_two_goes", []string{web, "policy shop/p " + target + "}", "policy shop/q {podSelector: {}}", "delete policy shop/p"},
 			"shop/web: ingress(shop/q)"},
-		{"the_policy_chooses_others", []string{web, db, "policy shop/p " + target + "}", "policy shop/p {podSelector: {matchLabels: {app: db}}}"},
+		{"the_policy_selects_others", []string{web, db, "policy shop/p " + target + "}", "policy shop/p {podSelector: {matchLabels: {app: db}}}"},
 			"shop/db: ingress(shop/p)"},
 		{"the_policy_has_another_type", []string{web, "policy shop/p " + target + "}", "policy shop/p " + target + ", policyTypes: [Egress]}"},
 			"shop/web: egress(shop/p)"},
@@ -106,7 +106,7 @@ func TestRulesOfIsolatedPods(t *testing.T) {
 			isolated pods of ops: ops/web
 			-j ACCEPT # ops/p rule 1
 			-g WEAVE-NPC-DROP-INGRESS # ops: nothing allows it`},
-		{"contested_by_one_that_is_isolated", []string{
+		{"conflicting_with_one_that_is_isolated", []string{
 			"shop/new {node: node1, addrs: [10.32.1.2], started: '2024-01-02T00:00:00Z', labels: {app: new}}", web,
 			"policy shop/p " + target + "}", "policy shop/q {podSelector: {matchLabels: {app: new}}, ingress: [{}]}"}, `
 			isolated pods of shop:
@@ -140,8 +140,8 @@ func TestMemberships(t *testing.T) {
 		{"isolated_with_rules", []string{"policy shop/p {podSelector: {}, ingress: [{}]}"},
 			[]string{"local pods in shop that policies isolate, ingress", allowed + "egress"}},
 		{"isolated_in_both", []string{"policy shop/p {podSelector: {}, policyTypes: [Ingress, Egress]}"}, nil},
-		{"contested_by_one_that_is_free", []string{"shop/old {node: node1, addrs: [10.32.1.3]}"}, []string{allowed + "ingress", allowed + "egress"}},
-		{"contested_by_one_that_is_isolated", []string{"shop/old {node: node1, addrs: [10.32.1.3], labels: {app: old}}",
+		{"conflicting_with_one_that_is_free", []string{"shop/old {node: node1, addrs: [10.32.1.3]}"}, []string{allowed + "ingress", allowed + "egress"}},
+		{"conflicting_with_one_that_is_isolated", []string{"shop/old {node: node1, addrs: [10.32.1.3], labels: {app: old}}",
 			"policy shop/p {podSelector: {matchLabels: {app: old}}}"}, []string{allowed + "egress"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -172,8 +172,8 @@ func TestMemberships(t *testing.T) {
 	}
 }
 
-// TestLegacyIsolation shows what Kubernetes 1.6 meant: a namespace isolates its pods for ingress, and policies only
-// allow.
+// TestLegacyIsolation shows the semantics of Kubernetes 1.6: a namespace isolates its pods for ingress, and policies
+// only allow.
 func TestLegacyIsolation(t *testing.T) {
 	w := newHarness(t, func(c *Config) { c.LegacyNetpol = true }, web, other,
 		"policy shop/p {podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{}]}")

@@ -8,8 +8,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
 )
 
-// Assign divides the pods and rules of the namespaces that changed among shards, and has the dispatch trees lead there.
-// It returns the pods that belong to other sets now. Prune is to be called once they have been placed.
+// Assign divides the pods and rules of the namespaces that changed among shards, and has the dispatch trees jump there.
+// It returns the pods that belong to other sets now. Prune must be called once they have been placed.
 func (s *Isolation) Assign() []*index.Pod {
 	for ns := range s.activation.changed {
 		for _, d := range npc.Directions {
@@ -29,10 +29,10 @@ func (s *Isolation) Assign() []*index.Pod {
 // Prune drops the chains and sets that no pod is led to any more.
 func (s *Isolation) Prune() { s.sharding.prune() }
 
-// Memberships adds the memberships that isolation gives a local pod to out, without those in directions in which closed
-// reports for an address that it is closed. baseline are the directions in which Baseline policies judge the pod unless
-// NetworkPolicies do.
-func (s *Isolation) Memberships(p *index.Pod, baseline [len(npc.Directions)]bool, closed func(netip.Addr) [len(npc.Directions)]bool,
+// Memberships adds the memberships that isolation gives a local pod to out, except in directions that closed reports
+// for an address. baseline are the directions that Baseline policies evaluate for the pod unless NetworkPolicies do.
+func (s *Isolation) Memberships(p *index.Pod, baseline [len(npc.Directions)]bool,
+	closed func(netip.Addr) [len(npc.Directions)]bool,
 	out []index.Membership) []index.Membership {
 	st := s.state(p)
 	if st == nil {

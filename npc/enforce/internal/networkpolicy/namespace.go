@@ -16,7 +16,7 @@ type namespace struct {
 // podState is the isolation of one local pod.
 type podState struct {
 	*index.Pod
-	// isolated is set for each direction in which something isolates the pod.
+	// isolated is set for each direction that the pod is isolated in.
 	isolated [len(npc.Directions)]bool
 	// shards have the rules for the pod; nil if there are none.
 	shards [len(npc.Directions)]*shard
@@ -52,7 +52,7 @@ func (ns *namespace) withdraw(p *enforced) {
 // empty reports whether nothing is known of the namespace.
 func (ns *namespace) empty() bool { return len(ns.policies)+len(ns.pods) == 0 }
 
-// isolated returns the directions in which policies isolate a pod.
+// isolated returns the directions that policies isolate a pod in.
 func (ns *namespace) isolated(q *index.Pod) (is [len(npc.Directions)]bool) {
 	for _, p := range ns.policies {
 		if p.selects(q) {

@@ -29,7 +29,8 @@ type Policy struct {
 
 // Compile returns the policy of an API object, which must not be changed afterwards.
 func Compile(o *networkingv1.NetworkPolicy, limits quota.Limits) *Policy {
-	p := &Policy{Policy: policy.Compile(o, limits), Namespace: o.Namespace, Name: o.Name, UID: o.UID, created: o.CreationTimestamp.Time}
+	p := &Policy{Policy: policy.Compile(o, limits), Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+		created: o.CreationTimestamp.Time}
 	p.Rules = [len(npc.Directions)][]policy.Rule{} // only the merged ones are enforced
 	if p.Target.Selector != nil {
 		p.targetKey = p.Target.Selector.String()
@@ -39,11 +40,12 @@ func Compile(o *networkingv1.NetworkPolicy, limits quota.Limits) *Policy {
 
 // same reports whether another policy of the name means the same in the same words.
 func (p *Policy) same(q *Policy) bool {
-	return p.UID == q.UID && p.Isolates == q.Isolates && reflect.DeepEqual(p.Target, q.Target) && reflect.DeepEqual(p.Merged, q.Merged) &&
+	return p.UID == q.UID && p.Isolates == q.Isolates && reflect.DeepEqual(p.Target, q.Target) &&
+		reflect.DeepEqual(p.Merged, q.Merged) &&
 		fmt.Sprint(p.Invalid) == fmt.Sprint(q.Invalid)
 }
 
-// Evaluated returns the policy's rules in a direction, as flows are judged by them.
+// Evaluated returns the policy's rules in a direction, as package verdict evaluates them.
 func (p *Policy) Evaluated(d npc.Direction) (out []verdict.Rule) {
 	for i, r := range p.Merged[d] {
 		out = append(out, verdict.Rule{MergedRule: r, By: verdict.By{Policy: p.Key(), Number: i + 1}})
@@ -54,12 +56,13 @@ func (p *Policy) Evaluated(d npc.Direction) (out []verdict.Rule) {
 // Key returns the policy's namespace/name.
 func (p *Policy) Key() string { return npc.ObjectKey(p.Namespace, p.Name) }
 
-// enforced is a policy on this node. An edit makes another one, and so does all that has its rules written anew.
+// enforced is a policy on this node. An edit makes another one, and so does everything that has its rules written
+// again.
 type enforced struct {
 	*Policy
 	// owner stands for the policy in rules and sets.
 	owner *dataplane.Owner
-	// selected are the local pods that the target chooses. Without any the policy is not active.
+	// selected are the local pods that the target selects. Without any the policy is not active.
 	selected map[*index.Pod]struct{}
 	active   bool
 	// denied is why there is no room for the policy's rules; nil if there is.
@@ -70,10 +73,11 @@ type enforced struct {
 }
 
 func newEnforced(p *Policy, selected map[*index.Pod]struct{}) *enforced {
-	return &enforced{Policy: p, owner: &dataplane.Owner{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, selected: selected}
+	return &enforced{Policy: p, owner: &dataplane.Owner{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+		selected: selected}
 }
 
-// selects reports whether the policy's target chooses a local pod.
+// selects reports whether the policy's target selects a local pod.
 func (p *enforced) selects(q *index.Pod) bool {
 	_, ok := p.selected[q]
 	return ok

@@ -32,8 +32,8 @@ func (w *harness) expectReports(when string, invalid, denied int, want ...string
 	}
 }
 
-// TestReports shows that an invalid policy is reported once for one reason, also when it is gone by then, and not when
-// it is mended.
+// TestReports shows that an invalid policy is reported once for one reason, also when it is already deleted, and not
+// when it is valid again.
 func TestReports(t *testing.T) {
 	const up, down = "policy shop/p {podSelector: {}, policyTypes: [Up]}", "policy shop/p {podSelector: {}, policyTypes: [Down]}"
 	for _, c := range []struct {
@@ -45,7 +45,7 @@ func TestReports(t *testing.T) {
 		{"valid", []string{"policy shop/p {podSelector: {}}"}, 0, nil},
 		{"invalid", []string{up}, 1, []string{`shop/p: spec.policyTypes: "Up"`}},
 		{"invalid_in_another_way", []string{up, down}, 1, []string{`shop/p: spec.policyTypes: "Down"`}},
-		{"mended", []string{up, "policy shop/p {podSelector: {}}"}, 0, nil},
+		{"valid_again", []string{up, "policy shop/p {podSelector: {}}"}, 0, nil},
 		{"gone", []string{up, "delete policy shop/p"}, 0, []string{`shop/p: spec.policyTypes: "Up"`}},
 		{"two", []string{up, "policy ops/p {podSelector: {}, policyTypes: [Up]}"}, 2, []string{`ops/p: spec.policyTypes: "Up"`,
 			`shop/p: spec.policyTypes: "Up"`}},
@@ -66,12 +66,12 @@ func TestReports(t *testing.T) {
 	w.do(down)
 	w.expectReports("for another reason", 1, 0, "shop/p: ")
 	w.do("policy shop/p {podSelector: {}}")
-	w.expectReports("mended", 0, 0)
+	w.expectReports("valid again", 0, 0)
 	w.do(down)
 	w.expectReports("broken again", 1, 0, "shop/p: ")
 }
 
-// TestBudget shows that a policy for which older ones leave no room isolates and allows nothing, until there is room.
+// TestBudget shows that a policy beyond the limits isolates and allows nothing, until there is room.
 func TestBudget(t *testing.T) {
 	const one, two = `{podSelector: {}, ingress: [{ports: [{port: 1}]}]}`, `{podSelector: {}, ingress: [{ports: [{port: 2}]}]}`
 	const rulesOfP = `
@@ -82,7 +82,7 @@ func TestBudget(t *testing.T) {
 		isolated pods of shop: shop/web
 		-p tcp -m tcp --dport 2 -j ACCEPT # shop/q rule 1
 		-g WEAVE-NPC-DROP-INGRESS # shop: nothing allows it`
-	const noRoom = "shop/q: needs 1 rules, for which older policies leave no room, the limit per namespace is 1"
+	const noRoom = "shop/q: needs 1 rules, more than older policies leave, the limit per namespace is 1"
 	start := func(t *testing.T, events ...string) *harness {
 		w := newHarness(t, func(c *Config) { c.Budget.Rules.Namespace = 1 })
 		w.SetSynced()
@@ -128,15 +128,15 @@ func TestBudget(t *testing.T) {
 		w := start(t, web, "policy shop/p {podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 1}]}]}", "policy shop/q "+two)
 		w.leads(npc.IPv4, npc.Ingress, rulesOfQ)
 		w.do(db) // which an older policy selects, but with pods, rules do not change that are others'
-		w.expectReports("until it is settled", 0, 1)
+		w.expectReports("until the budget is reconciled", 0, 1)
 		if !w.BudgetStale() {
-			t.Error("nothing is to be settled")
+			t.Error("nothing is to be reconciled")
 		}
 		w.ReconcileBudget()
 		w.reconcile(w.event("shop/db " + strings.SplitN(db, " ", 2)[1]))
-		w.expectReports("settled", 1, 1, noRoom)
+		w.expectReports("reconciled", 1, 1, noRoom)
 		if w.BudgetStale() {
-			t.Error("something is to be settled still")
+			t.Error("something is still to be reconciled")
 		}
 		w.do("delete shop/db")
 		if !w.BudgetStale() {
@@ -163,7 +163,7 @@ func TestBudget(t *testing.T) {
 		w.leads(npc.IPv4, npc.Ingress, rulesOfQ)
 		w.expectReports("at first", 0, 1)
 		if w.BudgetStale() {
-			t.Error("something is to be settled")
+			t.Error("something is to be reconciled")
 		}
 		w.SetSynced()
 		w.reconcile(w.event(web))
@@ -172,7 +172,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestRefit shows that a policy is rendered anew once the namespaces that it names are too many for a list, and when
+// TestRefit shows that a policy is rendered again once the namespaces that it names are too many for a list, and when
 // they are few again.
 func TestRefit(t *testing.T) {
 	w := newHarness(t, nil, web, "policy shop/p {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: a}}}]}]}",
@@ -208,16 +208,16 @@ func TestRefit(t *testing.T) {
 	before := w.namespaces["shop"].policies["p"]
 	w.Refit(map[*dataplane.Owner]struct{}{before.owner: {}})
 	if w.namespaces["shop"].policies["p"] != before {
-		t.Error("rules that are as they would be now are written anew")
+		t.Error("rules that are as they would be now are written again")
 	}
 	w.index.SetNamespace(npc.Namespace{Name: "i", Labels: map[string]string{"team": "a"}})
 	w.Refit(map[*dataplane.Owner]struct{}{{Namespace: "gone", Name: "p"}: {}, {Namespace: "shop", Name: "p"}: {}, {Namespace: "shop", Name: "gone"}: {}})
 	if w.namespaces["shop"].policies["p"] != before {
-		t.Error("rules are written anew for a policy that is no more")
+		t.Error("rules are written again for a policy that is no more")
 	}
 }
 
-// TestUses shows which policies the sets of isolated pods lead to.
+// TestUses shows the policies of the sets of isolated pods.
 func TestUses(t *testing.T) {
 	w := newHarness(t, nil, web, other, "policy shop/p {podSelector: {}, ingress: [{}]}",
 		"policy shop/q {podSelector: {}, policyTypes: [Egress], egress: [{}]}",

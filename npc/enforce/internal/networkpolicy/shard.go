@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/rules"
 )
 
-// maxDigits is how many binary digits tell the shards of a namespace from each other at most.
+// maxDigits is the maximum number of binary digits that distinguish the shards of a namespace.
 const maxDigits = 6
 
 // shard is a share of a namespace's isolated pods in one direction, and all rules that are for them: pods that the same
@@ -21,25 +21,27 @@ const maxDigits = 6
 // pods of several shards stands in each.
 type shard struct {
 	ns *namespace
-	// name tells humans which shard of which namespace it is, and gives the bits by which the dispatch tree finds it.
+	// name describes the shard and its namespace for humans. bits are the bits by which the dispatch tree finds it.
 	name, bits string
 	// policies are those whose rules the chains have.
 	policies map[*enforced]struct{}
 	chains   [len(npc.Families)]*dataplane.Chain
 	isolated [len(npc.Families)]*dataplane.Set
-	// path are the nodes of the dispatch tree that lead to the chains.
+	// path are the nodes of the dispatch tree that dispatch to the chains.
 	path []*node
 }
 
-// newShard makes a shard of a namespace. Digits tell it from the others, if there are others.
-func newShard(ns *namespace, d npc.Direction, digits string, tables [len(npc.Families)]*dataplane.Table, base *rules.Base) *shard {
+// newShard makes a shard of a namespace. Digits distinguish it from the others, if there are others.
+func newShard(ns *namespace, d npc.Direction, digits string, tables [len(npc.Families)]*dataplane.Table,
+	base *rules.Base) *shard {
 	s := &shard{ns: ns, name: ns.name, policies: map[*enforced]struct{}{}}
 	if digits != "" {
 		s.name += " part " + digits
 	}
 	s.bits = nodeBits(s.name)
 	for f, t := range tables {
-		c := t.Chains.AddShard(naming.ShardChain(d, ns.name, digits), ns.name, fmt.Sprintf("what policies of %s allow, %s", s.name, d), base, d)
+		c := t.Chains.AddShard(naming.ShardChain(d, ns.name, digits), ns.name,
+			fmt.Sprintf("what policies of %s allow, %s", s.name, d), base, d)
 		s.chains[f] = c
 		s.isolated[f] = t.Sets.Add(naming.ShardSet(t.Family, d, ns.name, digits), ipset.HashIP,
 			fmt.Sprintf("local pods in %s that policies isolate, %s", s.name, d))
@@ -76,7 +78,7 @@ func (s *shard) hold(d npc.Direction, policies map[*enforced]struct{}) {
 	}
 }
 
-// digits returns how many binary digits tell the shards apart that the rules are to have, with so many targets in each
+// digits returns how many binary digits distinguish the shards that the rules are to have, with so many targets in each
 // on average.
 func (rs *ruleSet) digits(targetsEach int) int {
 	if len(rs.users) <= targetsEach {

@@ -12,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/golden"
 )
 
-// TestDigits shows how many binary digits tell the shards of a namespace apart, by how many targets its policies have.
+// TestDigits shows how many binary digits distinguish the shards of a namespace, by how many targets its policies have.
 func TestDigits(t *testing.T) {
 	for _, c := range []struct{ policies, targets, each, want int }{
 		{0, 0, 8, 0}, {1, 1, 8, 0}, {8, 8, 8, 0}, {9, 9, 8, 1}, {16, 16, 8, 1}, {17, 17, 8, 2}, {32, 32, 8, 2}, {33, 33, 8, 3},
@@ -65,7 +65,7 @@ func TestShardsOfANamespace(t *testing.T) {
 	}
 }
 
-// TestDispatch compares the dispatch trees, which lead to the rules of isolated pods, with testdata/dispatch.txt.
+// TestDispatch compares the dispatch trees of isolated pods with testdata/dispatch.txt.
 func TestDispatch(t *testing.T) {
 	var got strings.Builder
 	for _, c := range []struct {

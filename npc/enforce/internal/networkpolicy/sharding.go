@@ -12,15 +12,15 @@ type Sharding struct {
 	// Targets is how many targets the policies may have whose rules stand one after the other, on average. With more
 	// the rules and their pods are divided.
 	Targets int
-	// MaxLeaves is how many shards a chain may lead to one by one. With more, half of them go to a chain of their own;
-	// with 0 there is a chain at every chance.
+	// MaxLeaves is how many shards a chain may jump to one by one. With more, half of them go to a chain of their own;
+	// with 0 each branch has its own chain.
 	MaxLeaves int
 }
 
 // DefaultSharding returns what was measured to be best.
 func DefaultSharding() Sharding { return Sharding{Targets: 8, MaxLeaves: 2} }
 
-// sharding keeps the shards of all namespaces, and the trees that lead to them.
+// sharding keeps the shards of all namespaces, and the trees that dispatch to them.
 type sharding struct {
 	tables  [len(npc.Families)]*dataplane.Table
 	base    *rules.Base
@@ -37,7 +37,8 @@ func newSharding(c Sharding, tables [len(npc.Families)]*dataplane.Table, base *r
 	roots [len(npc.Directions)][len(npc.Families)]*dataplane.Chain) sharding {
 	s := sharding{tables: tables, base: base, targets: c.Targets}
 	for _, d := range npc.Directions {
-		s.trees[d] = &dispatchTree{direction: d, tables: tables, maxLeaves: c.MaxLeaves, root: roots[d], nodes: map[string]*node{}}
+		s.trees[d] = &dispatchTree{direction: d, tables: tables, maxLeaves: c.MaxLeaves, root: roots[d],
+			nodes: map[string]*node{}}
 	}
 	return s
 }
@@ -111,7 +112,7 @@ func (s *sharding) assign(ns *namespace, d npc.Direction, rs *ruleSet) {
 	}
 }
 
-// rebuild builds the dispatch trees anew whose shards changed.
+// rebuild builds the dispatch trees again whose shards changed.
 func (s *sharding) rebuild() {
 	for _, t := range s.trees {
 		if !t.stale {

@@ -1,7 +1,7 @@
 // Package directory follows the manifest files below a directory. It decides which files to read and when: it waits for
-// files that are just being written, and what a file lost or broke while somebody was writing it stays in force.
+// files that are being written, and keeps in force what a file lost or broke while another process was writing it.
 //
-//	Follower.Wait ─▶ Follower.Read ─▶ scan: which files there are, which of them changed, which to leave for later
+//	Follower.Wait ─▶ Follower.Read ─▶ scan: which files exist, which have changed, which to leave for later
 //	     ▲                                │
 //	  inotify                             ▼
 //	                       Result: files in force, problems, paths that were never read
@@ -65,7 +65,8 @@ func Open(path string, log *slog.Logger) (*Directory, error) {
 	if _, err := os.ReadDir(path); err != nil {
 		return nil, errors.Wrap(err, "manifests directory cannot be read")
 	}
-	return &Directory{path: filepath.Clean(path), log: log, files: map[string]*file{}, unsynced: newUnsynced(), reporter: reporter{log: log}}, nil
+	return &Directory{path: filepath.Clean(path), log: log, files: map[string]*file{},
+		unsynced: newUnsynced(), reporter: reporter{log: log}}, nil
 }
 
 // Read reads the files as they are now, also those that are just being written. Each is parsed by parse, such as
@@ -92,7 +93,8 @@ func (d *Directory) read(s *scan) Result {
 		}
 	}
 	manifest.SortProblems(problems)
-	return Result{Files: d.inForce(), Problems: problems, Unsynced: reasons, Complete: d.unsynced.complete, Waiting: s.waiting, Again: s.again}
+	return Result{Files: d.inForce(), Problems: problems, Unsynced: reasons,
+		Complete: d.unsynced.complete, Waiting: s.waiting, Again: s.again}
 }
 
 func (d *Directory) inForce() []File {

@@ -202,12 +202,12 @@ func TestABadFileStaysInForce(t *testing.T) {
 	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: three")+"---\n"+sourcetest.Pod("Two", ""))
 	sourcetest.Eventually(t, "reported again", func() bool { return f.log.Count(path+":7: ") == 2 })
 
-	// Mended.
+	// Repaired.
 	sourcetest.WriteFile(t, path, sourcetest.Pod("one", "v: four"))
 	expectObjects(t, f, "Pod shop/fence, Pod shop/fence2, Pod shop/one, Pod shop/three")
-	sourcetest.Eventually(t, "mended", func() bool { return f.version("one") == "four" && f.errors() == 1 })
+	sourcetest.Eventually(t, "repaired", func() bool { return f.version("one") == "four" && f.errors() == 1 })
 	if f.log.Count("manifest is in force again") != 1 {
-		t.Errorf("not reported as mended:\n%s", f.log)
+		t.Errorf("not reported as repaired:\n%s", f.log)
 	}
 
 	// Removed while bad.
@@ -416,7 +416,7 @@ func TestS74_AFileThatIsRenamedAndBrokenIsNotGone(t *testing.T) {
 	sourcetest.WriteFile(t, filepath.Join(f.dir, ".new/b.yaml"), "{")
 	sourcetest.Rename(t, filepath.Join(f.dir, "a"), filepath.Join(f.dir, ".old"))
 	sourcetest.Rename(t, filepath.Join(f.dir, ".new"), filepath.Join(f.dir, "c"))
-	sourcetest.Eventually(t, "unread", func() bool { return f.unsynced() == 1 })
+	sourcetest.Eventually(t, "unsynced", func() bool { return f.unsynced() == 1 })
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "fence.yaml"), sourcetest.Pod("fence", ""))
 	expectObjects(t, f, "Pod shop/fence, Pod shop/one, Pod shop/two")
 	sourcetest.WriteFile(t, filepath.Join(f.dir, "c/b.yaml"), sourcetest.Pod("three", ""))

@@ -25,10 +25,10 @@ type file struct {
 	File
 	stamp    stamp
 	sum      [sha256.Size]byte
-	problems []manifest.Problem // of the version that is there now
+	problems []manifest.Problem // of the present version
 	valid    bool               // a version of it has been valid
 	fresh    bool               // it was read for the first time, so soon after a write that more may follow
-	// disappearedWith has the unread files that appeared when this one vanished: one of them may be this one, renamed.
+	// disappearedWith has the files not yet read that appeared when this one was deleted: one may be this one, renamed.
 	disappearedWith []string
 }
 
@@ -51,7 +51,7 @@ type stamp struct {
 	modified, status int64 // nanoseconds
 }
 
-// fileID identifies a file, whatever its names are. It is zero where the system does not tell.
+// fileID identifies a file, whatever its names are. It is zero where the system does not report it.
 type fileID struct{ device, inode uint64 }
 
 func stampOf(info fs.FileInfo) stamp {

@@ -65,11 +65,12 @@ func (f *Follower) Close() {
 func (f *Follower) Read() Result {
 	dirty, all := f.dirty, f.all
 	f.dirty, f.all = map[string]bool{}, false
-	return f.read(&scan{parse: manifest.Parse, timeout: timeout{patient: true}, watch: f.watch, force: func(path string) bool { return all || dirty[path] }})
+	return f.read(&scan{parse: manifest.Parse, timeout: timeout{patient: true}, watch: f.watch,
+		force: func(path string) bool { return all || dirty[path] }})
 }
 
-// Wait waits until the directory should be read again: when changes have settled, periodically, and after the time
-// again, unless that is 0. It reports false when ctx has ended.
+// Wait waits until the directory should be read again: when there were no changes for a while, periodically, and after
+// the time again, unless that is 0. It reports false when ctx has ended.
 func (f *Follower) Wait(ctx context.Context, again time.Duration) bool {
 	f.arm(again)
 	var events <-chan fsnotify.Event

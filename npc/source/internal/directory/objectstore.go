@@ -116,7 +116,7 @@ func (s *objectStore) take() []Update {
 	return updates
 }
 
-// copied returns a copy of an object whose metadata can be set. Both share maps and slices, which nobody changes.
+// copied returns a copy of an object whose metadata can be set. Both share maps and slices, which are never changed.
 func copied(object runtime.Object) runtime.Object {
 	switch o := object.(type) {
 	case *corev1.Namespace:

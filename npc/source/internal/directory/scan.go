@@ -22,11 +22,11 @@ type scan struct {
 	timeout
 	files map[string]*file // by path; the scan changes those that have changed
 	parse func(path string, data []byte) manifest.File
-	watch func(dir string)       // is called before a directory is read; nil if nobody watches
+	watch func(dir string)       // is called before a directory is read; nil if there is no watch
 	force func(path string) bool // reports whether to read a file although its stamp is the same; nil if none is
 
 	root       string
-	torn       bool            // something vanished after it was listed
+	torn       bool            // something was deleted after it was listed
 	seen       map[string]bool // manifests that exist
 	visited    []visited
 	readable   []string // directories
@@ -40,10 +40,10 @@ type visited struct {
 	info fs.FileInfo
 }
 
-// maxWalks is how often a scan starts again because something vanished after it was listed.
+// maxWalks is how often a scan starts again because something was deleted after it was listed.
 const maxWalks = 5
 
-// run walks through the directory until nothing vanishes meanwhile: what does may have been removed, or the whole
+// run walks through the directory until nothing is deleted meanwhile: what does may have been removed, or the whole
 // directory with it, whose files stay in force. They also do if no walk is calm.
 func (s *scan) run(root string) {
 	s.root = root
@@ -77,7 +77,7 @@ func (s *scan) refuse(path string, err error) {
 func (s *scan) readDirectory(dir string) {
 	info, err := os.Stat(dir)
 	if err == nil {
-		// Not by the ID of a stamp, which other systems than Linux do not tell.
+		// Not by the ID of a stamp, which only Linux reports.
 		same := func(v visited) bool { return os.SameFile(v.info, info) }
 		if i := slices.IndexFunc(s.visited, same); i >= 0 {
 			s.refuse(dir, errors.Errorf("is the same directory as %s, which is read", s.visited[i].path))

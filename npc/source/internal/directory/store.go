@@ -23,10 +23,10 @@ type Store struct {
 	kinds map[string]*objectStore // by kind
 }
 
-// kinds returns the kinds of objects, in the order in which their changes are counted.
+// kinds returns the kinds of objects, in the order of the counts of their changes.
 func kinds() []string {
-	return append(manifest.WorkloadKinds(), manifest.KindNamespace, manifest.KindPod, manifest.KindNode, manifest.KindNetworkPolicy,
-		manifest.KindClusterNetworkPolicy)
+	return append(manifest.WorkloadKinds(), manifest.KindNamespace, manifest.KindPod, manifest.KindNode,
+		manifest.KindNetworkPolicy, manifest.KindClusterNetworkPolicy)
 }
 
 // New returns a store without objects.

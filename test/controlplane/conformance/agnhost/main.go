@@ -22,7 +22,7 @@ import (
 const (
 	// upstream is Kubernetes' agnhost.
 	upstream = "/agnhost-upstream"
-	// portPrefix begins the names of variables that tell porter which ports to serve.
+	// portPrefix begins the names of variables that hold the ports that porter serves.
 	portPrefix = "SERVE_SCTP_PORT_"
 )
 

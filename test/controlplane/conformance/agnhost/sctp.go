@@ -84,7 +84,8 @@ func dial(host string, port uint16, timeout time.Duration) error {
 		return err
 	}
 	defer conn.Close()
-	init := packet{source: uint16(1024 + rand.IntN(64512)), destination: port, chunk: chunkInit, ownTag: rand.Uint32() | 1}
+	source := uint16(1024 + rand.IntN(64512))
+	init := packet{source: source, destination: port, chunk: chunkInit, ownTag: rand.Uint32() | 1}
 	end := time.Now().Add(timeout)
 	for timeout == 0 || time.Now().Before(end) {
 		if _, err := conn.Write(init.bytes()); err != nil {

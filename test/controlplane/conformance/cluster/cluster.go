@@ -37,8 +37,8 @@ type Cluster struct {
 func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return nil, errors.Errorf("%s is no kubeconfig of a cluster: %v; kubectl --kubeconfig %[1]s config view shows what it says",
-			kubeconfig, err)
+		return nil, errors.Errorf("%s is no kubeconfig of a cluster: %v; "+
+			"kubectl --kubeconfig %[1]s config view shows what it says", kubeconfig, err)
 	}
 	config.Timeout = answerLimit
 	client, err := kubernetes.NewForConfig(config)
@@ -48,13 +48,14 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	c := &Cluster{Config: config, client: client}
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
-		return nil, errors.Errorf("cannot talk to the cluster of %s: %v; is it up, and does kubectl --kubeconfig %[1]s get nodes work here?",
-			kubeconfig, err)
+		return nil, errors.Errorf("cannot talk to the cluster of %s: %v; "+
+			"is it up, and does kubectl --kubeconfig %[1]s get nodes work here?", kubeconfig, err)
 	}
 	c.Version = version.GitVersion
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, errors.Errorf("%s does not list its nodes: %v; the suite needs the rights of an administrator", config.Host, err)
+		return nil, errors.Errorf("%s does not list its nodes: %v; the suite needs the rights of an administrator",
+			config.Host, err)
 	}
 	for i := range nodes.Items {
 		if takesPods(&nodes.Items[i]) {
@@ -62,7 +63,8 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 		}
 	}
 	if c.Nodes == 0 {
-		return nil, errors.Errorf("none of the %d nodes of %s is ready and takes pods (kubectl get nodes)", len(nodes.Items), config.Host)
+		return nil, errors.Errorf("none of the %d nodes of %s is ready and takes pods (kubectl get nodes)",
+			len(nodes.Items), config.Host)
 	}
 	return c, nil
 }
@@ -100,7 +102,8 @@ func (c *Cluster) Cleanup(selector string) error {
 			if err == nil {
 				err = errors.Errorf("%d are still there after %s", left, cleanupLimit)
 			}
-			return errors.Wrapf(err, "removing the namespaces of this run (kubectl delete namespaces --selector %s)", selector)
+			return errors.Wrapf(err, "removing the namespaces of this run (kubectl delete namespaces --selector %s)",
+				selector)
 		}
 	}
 }
@@ -116,7 +119,8 @@ func (c *Cluster) deleteNamespaces(ctx context.Context, selector string) (int, e
 		if found.Items[i].DeletionTimestamp != nil {
 			continue
 		}
-		if err := api.Delete(ctx, found.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		err := api.Delete(ctx, found.Items[i].Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
 			return len(found.Items), errors.Wrap(err, "deleting a namespace")
 		}
 	}

@@ -1,5 +1,5 @@
 // Package command holds what the commands that run a conformance suite have in common: their exit statuses, arguments
-// that are all flags, their end by a signal, and the files in which they record a run.
+// that are all flags, their end by a signal, and the files that record a run.
 package command
 
 import (

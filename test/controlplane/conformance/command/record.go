@@ -13,7 +13,7 @@ import (
 	"github.com/weave-npc/weave-npc/test/controlplane/conformance/report"
 )
 
-// Record is what becomes known of a run, and the files that hold it.
+// Record is the result of a run, and the files that hold it.
 type Record struct {
 	Result report.Run
 	// Log holds what the suite printed.
@@ -43,15 +43,16 @@ func (r *Record) Print(format string, args ...any) {
 	fmt.Fprintf(io.MultiWriter(r.summary, os.Stdout), format, args...)
 }
 
-// Close prints the summary and where the record is. The log is of what did something; also says what there is beside
-// the files of the record.
+// Close prints the summary and the paths of the record's files. What is the subject of the log, and also has the paths
+// of further files.
 func (r *Record) Close(what string, also ...string) error {
 	var b strings.Builder
 	r.Result.Summary(&b)
 	r.Print("\n%s", b.String())
 	junit := r.File("junit.xml")
 	err := r.Result.JUnit(junit)
-	fmt.Printf("report: %s; what the %s did: %s\n", strings.Join(append([]string{r.summary.Name(), junit}, also...), ", "), what, r.Log.Name())
+	files := append([]string{r.summary.Name(), junit}, also...)
+	fmt.Printf("report: %s; what the %s did: %s\n", strings.Join(files, ", "), what, r.Log.Name())
 	for _, f := range []*os.File{r.Log, r.summary} {
 		if e := f.Close(); e != nil && err == nil {
 			err = errors.Wrap(e, "writing the report")
@@ -63,8 +64,8 @@ func (r *Record) Close(what string, also ...string) error {
 // Conclude ends a run that has come to an error or to none: it removes what the suite left in the cluster, closes the
 // record, and returns the exit status with the first error of the run and the record.
 func (r *Record) Conclude(err error, cleanup, end func() error) (int, error) {
-	if swept := cleanup(); swept != nil {
-		complain(swept)
+	if failed := cleanup(); failed != nil {
+		complain(failed)
 	}
 	if ended := end(); err == nil {
 		err = ended

@@ -15,7 +15,7 @@ import (
 // TestConclude ends runs: all that is to end is ended, whatever went wrong before, and the first error counts.
 func TestConclude(t *testing.T) {
 	passed, failed := types.SpecReport{State: types.SpecStatePassed}, types.SpecReport{State: types.SpecStateFailed}
-	run, end, cleanup := errors.New("run"), errors.New("end"), errors.New("sweep")
+	run, end, cleanup := errors.New("run"), errors.New("end"), errors.New("cleanup")
 	for name, c := range map[string]struct {
 		ended             []types.SpecReport
 		run, cleanup, end error
@@ -36,14 +36,14 @@ func TestConclude(t *testing.T) {
 			}
 			r.Result.Ended = c.ended
 			order := ""
-			status, err := r.Conclude(c.run, func() error { order += "sweep "; return c.cleanup }, func() error {
+			status, err := r.Conclude(c.run, func() error { order += "cleanup "; return c.cleanup }, func() error {
 				order += "end"
 				if err := r.Close("tests"); err != nil {
 					t.Error(err)
 				}
 				return c.end
 			})
-			if status != c.status || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || order != "sweep end" {
+			if status != c.status || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || order != "cleanup end" {
 				t.Errorf("status %d, error %v, done: %s", status, err, order)
 			}
 		})

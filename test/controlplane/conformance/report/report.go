@@ -23,7 +23,7 @@ type Run struct {
 	Started time.Time
 	// Took is how long it took.
 	Took time.Duration
-	// Ended are the specs that ran to their end or were skipped, in the order in which they ended.
+	// Ended are the specs that ran to their end or were skipped, in the order of their ends.
 	Ended []types.SpecReport
 	// NotRun are the specs that were to run, and did not or not to their end.
 	NotRun []types.SpecReport
@@ -72,13 +72,16 @@ func Read(file, name string) (types.SpecReport, error) {
 		return types.SpecReport{}, errors.Errorf("there is no spec %q in the report %s", name, file)
 	}
 	spec := specs[i]
-	around := slices.IndexFunc(specs, func(s types.SpecReport) bool { return !s.LeafNodeType.Is(types.NodeTypeIt) && s.Failed() })
+	around := slices.IndexFunc(specs, func(s types.SpecReport) bool {
+		return !s.LeafNodeType.Is(types.NodeTypeIt) && s.Failed()
+	})
 	switch {
 	case Of(spec) == Failed:
 	case around >= 0:
 		spec.State, spec.Failure = specs[around].State, specs[around].Failure
 	case !suites[0].SuiteSucceeded:
-		return Broken(spec, strings.Join(append([]string{"the suite failed"}, suites[0].SpecialSuiteFailureReasons...), ": ")), nil
+		why := append([]string{"the suite failed"}, suites[0].SpecialSuiteFailureReasons...)
+		return Broken(spec, strings.Join(why, ": ")), nil
 	case Of(spec) == Skipped && spec.Failure.Message == "":
 		return Broken(spec, "it did not run"), nil
 	}
@@ -99,7 +102,7 @@ func Skip(spec types.SpecReport, why string) types.SpecReport {
 	return spec
 }
 
-// Name returns a spec's name as a reader needs it. It is a part of the full name, by which specs are chosen.
+// Name returns a spec's name as a reader needs it. It is a part of the full name, which selects specs.
 func Name(spec types.SpecReport) string {
 	name := strings.TrimPrefix(spec.FullText(), "[sig-network] ")
 	return strings.TrimSuffix(name, " [Feature:NetworkPolicy]")

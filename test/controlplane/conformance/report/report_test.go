@@ -34,8 +34,8 @@ func TestRead(t *testing.T) {
 		"skipped by itself": {file: "passed.json", spec: operations,
 			edit: replace(`"State": "passed"`, `"State": "skipped", "Failure": {"Message": "not on this cluster\nwhy"}`),
 			want: Skipped, reason: "not on this cluster"},
-		"not chosen": {file: "passed.json", spec: denyAll, want: Failed, reason: "it did not run"},
-		"unknown":    {file: "passed.json", spec: "x", err: `there is no spec "x"`},
+		"not selected": {file: "passed.json", spec: denyAll, want: Failed, reason: "it did not run"},
+		"unknown":      {file: "passed.json", spec: "x", err: `there is no spec "x"`},
 		"passed in a suite that failed": {file: "passed.json", spec: operations, edit: func(s string) string {
 			s = replace(`"SpecialSuiteFailureReasons": null`, `"SpecialSuiteFailureReasons": ["Suite Timeout Elapsed"]`)(s)
 			return replace(`"SuiteSucceeded": true`, `"SuiteSucceeded": false`)(s)
@@ -165,7 +165,7 @@ func TestJUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(got.TestSuites) != 1 || got.Tests != 4 || got.Failures != 1 || got.TestSuites[0].Skipped != 2 {
-		t.Fatalf("got %+v, want 4 tests, of which 1 failed and 2 were skipped", got)
+		t.Fatalf("got %+v, want 4 tests: 1 failed, 2 skipped", got)
 	}
 	cases := got.TestSuites[0].TestCases
 	if f := cases[1].Failure; f == nil || !strings.HasPrefix(f.Message, "Had 6 wrong results") || cases[1].Name != denyAll {

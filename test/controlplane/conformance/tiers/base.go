@@ -77,10 +77,11 @@ func (c baseClient) adapt(o client.Object) error {
 		}
 		kept = append(kept, container)
 	}
-	return errors.Wrapf(unstructured.SetNestedSlice(set.Object, kept, place...), "changing the containers of %s", set.GetName())
+	err = unstructured.SetNestedSlice(set.Object, kept, place...)
+	return errors.Wrapf(err, "changing the containers of %s", set.GetName())
 }
 
-// servesSCTP reports whether a container is told to serve SCTP.
+// servesSCTP reports whether a container is configured to serve SCTP.
 func servesSCTP(container map[string]any) bool {
 	env, _, _ := unstructured.NestedSlice(container, "env")
 	for _, each := range env {

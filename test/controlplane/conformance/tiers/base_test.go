@@ -28,7 +28,7 @@ func (c *recordingClient) Update(ctx context.Context, o client.Object, _ ...clie
 	return c.Create(ctx, o)
 }
 
-// TestBase looks at what becomes of the pods that the suite really has: five sets of pods, of which the last is in the
+// TestBase checks how the pods of the real suite are changed. These are five sets of pods. The last set is in the
 // nodes' network.
 func TestBase(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -22,8 +22,12 @@ const (
 
 // Resources of the API server.
 var (
-	policies    = schema.GroupVersionResource{Group: "policy.networking.k8s.io", Version: "v1alpha2", Resource: "clusternetworkpolicies"}
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	policies = schema.GroupVersionResource{
+		Group: "policy.networking.k8s.io", Version: "v1alpha2", Resource: "clusternetworkpolicies",
+	}
+	definitions = schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	}
 )
 
 // kind is the kind ClusterNetworkPolicy of a cluster.
@@ -39,16 +43,17 @@ func findKind(ctx context.Context, client dynamic.Interface, host string, nodes 
 	existing, err := client.Resource(policies).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, errors.Errorf("%s has no %s of %s: apply config/crd of %s %s to it, or say SUITE=NetworkPolicy", host,
-			suiteName, policies.GroupVersion(), suiteModule, suiteVersion())
+		return nil, errors.Errorf("%s has no %s of %s: apply config/crd of %s %s to it, or say SUITE=NetworkPolicy",
+			host, suiteName, policies.GroupVersion(), suiteModule, suiteVersion())
 	case err != nil:
 		return nil, errors.Wrapf(err, "%s does not list its %s", host, policies.Resource)
 	case len(existing.Items) > 0:
-		return nil, errors.Errorf("%s has %d %s, %s among them: the suite needs a cluster without, where it may make one of any name",
+		return nil, errors.Errorf("%s has %d %s, %s among them: the suite needs a cluster without, "+
+			"where it may make one of any name",
 			host, len(existing.Items), policies.Resource, existing.Items[0].GetName())
 	case nodes < 2:
-		return nil, errors.Errorf("only one node of %s is ready and takes pods: the suite needs two for its pods in the network of nodes",
-			host)
+		return nil, errors.Errorf("only one node of %s is ready and takes pods: "+
+			"the suite needs two for its pods in the network of nodes", host)
 	}
 	definition, err := client.Resource(definitions).Get(ctx, policies.GroupResource().String(), metav1.GetOptions{})
 	if err != nil {
@@ -61,8 +66,8 @@ func findKind(ctx context.Context, client dynamic.Interface, host string, nodes 
 		k.channel = v
 	}
 	if experimental && k.channel == "standard" {
-		return nil, errors.Errorf("%s has the standard resource definition of %s, and EXPERIMENTAL=1 needs the experimental one",
-			host, policies.Resource)
+		return nil, errors.Errorf("%s has the standard resource definition of %s, "+
+			"and EXPERIMENTAL=1 needs the experimental one", host, policies.Resource)
 	}
 	return k, nil
 }
@@ -72,8 +77,8 @@ func (k *kind) cleanup(c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removalLimit)
 	defer cancel()
 	err := k.client.Resource(policies).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	if swept := c.Cleanup(baseSelector); swept != nil {
-		return swept
+	if failed := c.Cleanup(baseSelector); failed != nil {
+		return failed
 	}
 	return errors.Wrapf(err, "removing the policies of this run (kubectl delete %s --all)", policies.Resource)
 }

@@ -66,14 +66,17 @@ func parse(args []string) (*options, error) {
 	return &o, errors.Wrap(err, "FOCUS (-focus) is no regular expression")
 }
 
-// conduct runs the subtests that were chosen, prints the outcome of each as it ends, and reports.
+// conduct runs the selected subtests, prints the outcome of each as it ends, and reports.
 func (o *options) conduct(all []subtest) (int, error) {
 	run, skip := o.choose(all)
 	switch {
 	case len(run)+len(skip) == 0:
-		return command.Usage, errors.Errorf("none of the %d subtests matches FOCUS=%s (docs/conformance.md lists their tests)", len(all), o.focus)
+		return command.Usage, errors.Errorf("none of the %d subtests matches FOCUS=%s "+
+			"(docs/conformance.md lists their tests)",
+			len(all), o.focus)
 	case len(run) == 0:
-		return command.Usage, errors.Errorf("every one of the %d subtests that match FOCUS=%s %s", len(skip), o.focus, o.why(skip[0]))
+		return command.Usage, errors.Errorf("every one of the %d subtests that match FOCUS=%s %s",
+			len(skip), o.focus, o.why(skip[0]))
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()
@@ -93,9 +96,9 @@ func (o *options) conduct(all []subtest) (int, error) {
 	if err != nil {
 		return command.Usage, err
 	}
-	about := fmt.Sprintf("Kubernetes %s at %s, nodes: %d; resource definition of %s, channel %s. Suite of %s %s, %d subtests of %d; "+
-		"their pods run %s.", c.Version, c.Config.Host, c.Nodes, k.bundle, k.channel, suiteModule, suiteVersion(), len(run), len(all),
-		podImage(o.image))
+	about := fmt.Sprintf("Kubernetes %s at %s, nodes: %d; resource definition of %s, channel %s. "+
+		"Suite of %s %s, %d subtests of %d; their pods run %s.", c.Version, c.Config.Host, c.Nodes, k.bundle, k.channel,
+		suiteModule, suiteVersion(), len(run), len(all), podImage(o.image))
 	for _, line := range append([]string{about}, o.leftOut(skip, len(all)-len(run)-len(skip))...) {
 		r.Print("%s\n", line)
 	}
@@ -115,7 +118,7 @@ func (o *options) leftOut(skip []subtest, unmatched int) []string {
 		count[why]++
 	}
 	for i, why := range order {
-		order[i] = fmt.Sprintf("Skipped: %d subtests, each of which %s.", count[why], why)
+		order[i] = fmt.Sprintf("Skipped: %d subtests. Each %s.", count[why], why)
 	}
 	if unmatched > 0 {
 		order = append(order, fmt.Sprintf("Left out: %d subtests that do not match FOCUS=%s.", unmatched, o.focus))
@@ -127,11 +130,13 @@ func (o *options) leftOut(skip []subtest, unmatched int) []string {
 func (o *options) plan(all, run, skip []subtest, about string) *plan {
 	lines := append([]string{about}, o.leftOut(skip, len(all)-len(run)-len(skip))...)
 	if len(lines) > 1 {
-		lines = append(lines, "A test of which a subtest was left out counts as skipped unless it failed.")
+		lines = append(lines, "A test without all of its subtests counts as skipped unless it failed.")
 	}
-	p := &plan{Kubeconfig: o.kubeconfig, Image: o.image, SCTP: o.sctp, Experimental: o.experimental, Summary: strings.Join(lines, " "),
-		Run: map[string]int{}, All: map[string]int{}, Implementation: upstream.Implementation{
-			Organization: "weave-npc", Project: "weave-npc", URL: "https://github.com/weave-npc/weave-npc", Version: o.version,
+	p := &plan{Kubeconfig: o.kubeconfig, Image: o.image, SCTP: o.sctp, Experimental: o.experimental,
+		Summary: strings.Join(lines, " "),
+		Run:     map[string]int{}, All: map[string]int{}, Implementation: upstream.Implementation{
+			Organization: "weave-npc", Project: "weave-npc", Version: o.version,
+			URL:                   "https://github.com/weave-npc/weave-npc",
 			Contact:               []string{"https://github.com/weave-npc/weave-npc/issues"},
 			AdditionalInformation: "https://github.com/weave-npc/weave-npc/blob/main/docs/conformance.md",
 		}}

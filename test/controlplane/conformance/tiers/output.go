@@ -22,7 +22,9 @@ const (
 var (
 	starts = regexp.MustCompile(`^=== RUN +(.+)$`)
 	ends   = regexp.MustCompile(`^ *--- (PASS|FAIL|SKIP): (.+) \(([0-9.]+)s\)$`)
-	states = map[string]types.SpecState{"PASS": types.SpecStatePassed, "FAIL": types.SpecStateFailed, "SKIP": types.SpecStateSkipped}
+	states = map[string]types.SpecState{
+		"PASS": types.SpecStatePassed, "FAIL": types.SpecStateFailed, "SKIP": types.SpecStateSkipped,
+	}
 )
 
 // reader reads the output of the suite.
@@ -117,5 +119,7 @@ func reason(printed string) string {
 
 // spec returns the subtest as the package report knows it.
 func (s subtest) spec() types.SpecReport {
-	return types.SpecReport{ContainerHierarchyTexts: []string{s.test}, LeafNodeText: s.name, LeafNodeType: types.NodeTypeIt}
+	return types.SpecReport{
+		ContainerHierarchyTexts: []string{s.test}, LeafNodeText: s.name, LeafNodeType: types.NodeTypeIt,
+	}
 }

@@ -104,7 +104,7 @@ func (r *recorder) record(spec types.SpecReport) {
 	r.Print("[%*d/%s] %s\n", len(total), n, total, report.Line(spec))
 }
 
-// missed records the subtests that did not end, and how the suite ended if no subtest tells.
+// missed records the subtests that did not end, and how the suite ended if no subtest failed.
 func (r *recorder) missed(ended error, interrupted bool) {
 	seen := map[string]bool{}
 	for _, spec := range r.Result.Ended {

@@ -30,8 +30,8 @@ type selection struct {
 	sctp, experimental bool
 }
 
-// listSubtests lists the subtests of the suite in the order in which they run, as its sources have them: nothing else
-// tells which of them need SCTP, and which there are before they run. Experimental are the tests about experimental
+// listSubtests lists the subtests of the suite in the order of a run. It reads the suite's sources, because nothing
+// else shows before a run which subtests exist and which need SCTP. Experimental are the tests about experimental
 // fields.
 func listSubtests(sources fs.FS, experimental map[string]bool) ([]subtest, error) {
 	files, err := fs.Glob(sources, "tests/*.go")
@@ -133,8 +133,8 @@ func mentions(n ast.Node, value string) bool {
 	return found
 }
 
-// choose splits the subtests of the tests that match into those that run and those that are left out. A test is chosen
-// as a whole, because its subtests change one policy, each what the one before it left.
+// choose splits the subtests of the tests that match into those that run and those that are left out. A test is
+// selected as a whole, because its subtests change one policy, each what the one before it left.
 func (c selection) choose(all []subtest) (run, skip []subtest) {
 	selected := map[string]bool{}
 	for _, s := range all {

@@ -17,7 +17,7 @@ func TestSubtests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("chosen", func(t *testing.T) {
+	t.Run("selected", func(t *testing.T) {
 		for name, c := range map[string]struct {
 			focus              string
 			sctp, experimental bool

@@ -69,7 +69,7 @@ func runSuite(file string, flags []string) {
 
 // run runs the tests and writes upstream's report.
 func (p *plan) run(t *testing.T) error {
-	log.SetLogger(log.Log) // controller-runtime complains of a logger that nobody set
+	log.SetLogger(log.Log) // controller-runtime complains of a logger that was never set
 	options, err := p.options()
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (p *plan) options() (*suite.ConformanceProfileOptions, error) {
 	}, nil
 }
 
-// leftOut returns the tests of which nothing runs.
+// leftOut returns the tests without a subtest that runs.
 func (p *plan) leftOut() []string {
 	var names []string
 	for _, test := range tests.ConformanceTests {
@@ -133,8 +133,8 @@ func (p *plan) leftOut() []string {
 	return names
 }
 
-// tests returns the tests of the suite. One of which a part runs counts as skipped in upstream's report unless it
-// fails: Go's tests say nothing of what -test.run leaves out.
+// tests returns the tests of the suite. A test that runs in part counts as skipped in upstream's report unless it
+// fails: Go's tests do not report what -test.run leaves out.
 func (p *plan) tests() []suite.ConformanceTest {
 	var all []suite.ConformanceTest
 	for _, test := range tests.ConformanceTests {

@@ -44,7 +44,8 @@ const (
 
 // Backend registers --iptables-backend.
 func Backend(f *pflag.FlagSet, backend *string) {
-	f.StringVar(backend, "iptables-backend", *backend, "nft or legacy (default: the backend of the other rules on this node)")
+	f.StringVar(backend, "iptables-backend", *backend,
+		"nft or legacy (default: the backend of the other rules on this node)")
 	cli.Values(f, "iptables-backend", nft, legacy)
 }
 

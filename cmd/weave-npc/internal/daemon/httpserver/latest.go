@@ -9,7 +9,7 @@ import (
 // callers wait.
 type latest[T any] struct {
 	compute func() T
-	// A result counts as current for fresh; callers wait for a newer one at most for patience.
+	// A result counts as current for fresh; callers wait for a newer one at most for timeout.
 	fresh, timeout time.Duration
 
 	mu      sync.Mutex

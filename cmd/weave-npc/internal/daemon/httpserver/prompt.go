@@ -23,7 +23,7 @@ type collected struct {
 	err      error
 }
 
-// newGatherer returns a gatherer that lets one scrape at a time gather from a registry.
+// newGatherer returns a gatherer that lets one scrape at a time read a registry.
 func newGatherer(registry prometheus.Gatherer) prometheus.Gatherer {
 	l := &latest[collected]{fresh: scrapeFresh, timeout: answerTimeout, compute: func() (g collected) {
 		g.families, g.err = registry.Gather()

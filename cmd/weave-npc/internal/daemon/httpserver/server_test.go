@@ -183,7 +183,7 @@ func TestProfilesAreServedOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-// TestNothingIsServedWithoutAnAddress checks that an empty address opens no port, rather than a random one.
+// TestNothingIsServedWithoutAnAddress checks that an empty address opens no port instead of a random one.
 func TestNothingIsServedWithoutAnAddress(t *testing.T) {
 	metrics, err := Listen("--metrics-addr", "", prometheus.NewRegistry(), func() string { return "" })
 	if err != nil {

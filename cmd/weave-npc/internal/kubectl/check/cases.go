@@ -13,7 +13,7 @@ import (
 // page is the page of the documentation about expectations.
 const page = "docs/check.md"
 
-// The rules of which expectations that do not hold are findings.
+// The rules that findings about expectations that do not hold refer to.
 const (
 	ruleBroken   = "expectation-broken"
 	ruleEmpty    = "expectation-about-nothing"
@@ -24,12 +24,15 @@ const (
 func rules() []findings.Rule {
 	return []findings.Rule{
 		{ID: ruleBroken, Level: findings.Error, Doc: page + "#counterexamples", Short: "an expectation does not hold",
-			Help: "Policies allow what never is to happen, or deny what is to be possible. The counterexample says by which rules."},
-		{ID: ruleEmpty, Level: findings.Error, Doc: page + "#what-is-expected-of-nothing", Short: "an expectation is about nothing that is there",
-			Help: "It names pods, a namespace or a port that are not there, so that it would hold whatever the policies are. " +
-				"Correct the name, or set allowEmpty."},
-		{ID: ruleUnproved, Level: findings.Error, Doc: page + "#limits", Short: "an expectation is neither proved nor broken",
-			Help: "Policies tell more pods apart than are checked. Divide the expectation into narrower ones."},
+			Help: "Policies allow what never is to happen, or deny what is to be possible. " +
+				"The counterexample says by which rules."},
+		{ID: ruleEmpty, Level: findings.Error, Doc: page + "#what-is-expected-of-nothing",
+			Short: "an expectation is about nothing that exists",
+			Help: "It names pods, a namespace or a port that do not exist, " +
+				"so that it would hold whatever the policies are. Correct the name, or set allowEmpty."},
+		{ID: ruleUnproved, Level: findings.Error, Doc: page + "#limits",
+			Short: "an expectation is neither proved nor broken",
+			Help:  "Policies distinguish more pods than are checked. Divide the expectation into narrower ones."},
 	}
 }
 
@@ -76,7 +79,8 @@ func (t *tally) cases(v *npccluster.View, f expectation.File, stderr io.Writer) 
 		for _, r := range p.PodCIDRs() {
 			ranges = append(ranges, r.String())
 		}
-		note(stderr, "pods that could be there are taken to have addresses in %s; podCIDRs of %s can say where", list(ranges), f.Path)
+		note(stderr, "pods that could be there are taken to have addresses in %s; podCIDRs of %s can say where",
+			list(ranges), f.Path)
 	}
 	if unasked := p.Unasked(); len(unasked) > 0 {
 		note(stderr, "expectations do not count for pods that own none of their addresses: %s", list(unasked))

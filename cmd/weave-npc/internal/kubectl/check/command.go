@@ -48,14 +48,18 @@ type options struct {
 func New() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
-		Use:   "check [MANIFESTS|cluster] [EXPECTATIONS...]",
-		Short: "Checks whether policies do what is expected of them, for pods that could be there too, and finds what is probably wrong with them",
+		Use: "check [MANIFESTS|cluster] [EXPECTATIONS...]",
+		Short: "Checks whether policies do what is expected of them, for pods that could exist too, " +
+			"and finds what is probably wrong with them",
 		Long: "Checks whether policies do what is expected of them, and finds what is probably wrong with them.\n" +
-			"MANIFESTS is a directory, a file, or - for standard input. Without it, or with cluster, the objects of an API server are checked.\n" +
-			"EXPECTATIONS are files, or directories with files, such as: shop/web reaches shop/db on tcp/5432, dev/* never reaches prod/*. Without\n" +
-			"them, those that are among the manifests count. What never or always happens is proved for all pods that could be there, as far as\n" +
-			"policies tell them apart; what breaks it is printed with the pods that show it.\n\n" +
-			"The exit status is 0 if all expectations hold and nothing is found that --fail-on asks for, 1 if not, and 2 after an error.",
+			"MANIFESTS is a directory, a file, or - for standard input. Without it, or with cluster, the\n" +
+			"objects of an API server are checked.\n" +
+			"EXPECTATIONS are files, or directories with files, such as: shop/web reaches shop/db on\n" +
+			"tcp/5432, dev/* never reaches prod/*. Without them, those that are among the manifests count.\n" +
+			"What never or always happens is proved for all pods that could exist; one pod stands for all\n" +
+			"that no policy distinguishes. A counterexample is printed with its pods.\n\n" +
+			"The exit status is 0 if all expectations hold and nothing is found that --fail-on asks for, 1 if\n" +
+			"not, and 2 after an error.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Stdin = cmd.InOrStdin()
@@ -66,11 +70,14 @@ func New() *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.only, "only", "", "check only expectations, or only lint: what is probably wrong with policies")
 	cli.Values(f, "only", onlyExpectations, onlyLint)
-	f.StringVar(&o.failOn, "fail-on", findings.Error.String(), "exit with status 1 from this level on: error, which broken expectations are, "+
-		"warning or note; or never")
+	f.StringVar(&o.failOn, "fail-on", findings.Error.String(),
+		"exit with status 1 from this level on: error, which broken expectations are, "+
+			"warning or note; or never")
 	cli.Values(f, "fail-on", findings.Levels()...)
 	f.IntVar(&o.limit, "limit", 1000, "findings to print at most, the gravest ones; 0 prints all")
-	o.output.Register(f, "text, json, junit, sarif, markdown, github, or yaml: only the pods that break expectations, for kubectl apply -f -",
+	o.output.Register(f,
+		"text, json, junit, sarif, markdown, github, "+
+			"or yaml: only the pods that break expectations, for kubectl apply -f -",
 		append(findings.Formats(), formatYAML)...)
 	o.RegisterAll(f)
 	return cli.Answers(cmd)
@@ -144,7 +151,8 @@ func (o *options) read(args []string) (files []expectation.File, err error) {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, errors.Errorf("%s: there is no document with apiVersion %s and kind %s", path, expectation.APIVersion, expectation.Kind)
+			return nil, errors.Errorf("%s: there is no document with apiVersion %s and kind %s", path,
+				expectation.APIVersion, expectation.Kind)
 		}
 		files = append(files, found...)
 	}
@@ -160,7 +168,8 @@ func (o *options) read(args []string) (files []expectation.File, err error) {
 }
 
 // find checks expectations, and looks for what is wrong.
-func (o *options) find(all snapshot.Objects, files []expectation.File, stderr io.Writer) (r *findings.Report, manifests string, err error) {
+func (o *options) find(all snapshot.Objects, files []expectation.File, stderr io.Writer,
+) (r *findings.Report, manifests string, err error) {
 	v := o.Cluster(all).View()
 	r = &findings.Report{Version: cli.Version(), Suite: onlyExpectations}
 	if o.only != onlyLint {

@@ -19,7 +19,8 @@ const lintPage = "docs/lint.md"
 func lintRules() []findings.Rule {
 	var out []findings.Rule
 	for _, r := range lint.Rules() {
-		out = append(out, findings.Rule{ID: r.ID, Level: level(r.Level), Short: r.Short, Help: r.Help, Doc: lintPage + "#" + r.ID})
+		out = append(out, findings.Rule{ID: r.ID, Level: level(r.Level), Short: r.Short, Help: r.Help,
+			Doc: lintPage + "#" + r.ID})
 	}
 	return out
 }

@@ -1,10 +1,9 @@
-// Package completion offers shells what there is in a cluster: namespaces, pods, and the contexts of a kubeconfig.
+// Package completion completes names of objects in shells: namespaces, pods, and the contexts of a kubeconfig.
 //
 //	completion.Prepare(root) // before cli.Prepare, which completes the other flags
 //
-// The objects are those that the flags on the line lead to, of manifests or of an API server. Whoever presses a key
-// waits, so that nothing is offered that is not known soon; and nothing is said of what fails, for it would be printed
-// into the line.
+// The objects are those of the manifests or of the API server that flags on the line name. The user waits for the
+// answer, so it has only what is known soon. Errors are not printed, because they would appear in the line.
 package completion
 
 import (
@@ -32,8 +31,8 @@ func Prepare(cmd *cobra.Command) error {
 	if cmd.Flag(manifestsFlag) == nil || cmd.Flag(contextFlag) == nil {
 		return nil
 	}
-	for name, complete := range map[string]lister{"from": endpoints, "to": endpoints, "namespace": namespaces, "from-namespace": namespaces,
-		"to-namespace": namespaces, contextFlag: contexts} {
+	for name, complete := range map[string]lister{"from": endpoints, "to": endpoints, "namespace": namespaces,
+		"from-namespace": namespaces, "to-namespace": namespaces, contextFlag: contexts} {
 		if cmd.Flag(name) == nil {
 			continue
 		}
@@ -42,7 +41,8 @@ func Prepare(cmd *cobra.Command) error {
 		}
 	}
 	if cmd.ValidArgsFunction == nil && strings.Contains(cmd.Use, " NAMESPACE/POD") {
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string,
+		) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -52,7 +52,7 @@ func Prepare(cmd *cobra.Command) error {
 	return nil
 }
 
-// lister lists the names of objects of a world that may follow what is typed. They are prefixes if more follows each.
+// lister lists the names of objects that may complete what is typed. They are prefixes if more follows each.
 type lister func(ctx context.Context, w inputs, typed string) (names []string, prefixes bool)
 
 // function returns how a flag is completed by a lister.

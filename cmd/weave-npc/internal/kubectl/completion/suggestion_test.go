@@ -101,13 +101,13 @@ func offered(t *testing.T, line string) string {
 	return strings.Join(words, " ")
 }
 
-// TestNobodyWaits for what is not known soon.
-func TestNobodyWaits(t *testing.T) {
+// TestCompletionIsPrompt checks that completion does not wait for what is not known soon.
+func TestCompletionIsPrompt(t *testing.T) {
 	started := time.Now()
 	never := lister(func(context.Context, inputs, string) ([]string, bool) { select {} })
 	names, _ := never.within(t.Context(), 50*time.Millisecond, inputs{}, "")
 	if took := time.Since(started); len(names) > 0 || took > 10*time.Second || timeout > 2*time.Second {
-		t.Errorf("%q after %s, and the patience is %s", names, took, timeout)
+		t.Errorf("%q after %s, and the timeout is %s", names, took, timeout)
 	}
 }
 

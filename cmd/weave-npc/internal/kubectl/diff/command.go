@@ -1,8 +1,8 @@
-// Package diff has the command diff: who gains and who loses whom between two worlds.
+// Package diff has the command diff: which connections open and which close between two states of a cluster.
 //
 //	root.AddCommand(diff.New())
 //
-// It reads the worlds, from manifests, from git or from an API server, and writes what npc/analysis/diff finds. It
+// It reads the states, from manifests, from git or from an API server, and writes what npc/analysis/diff finds. It
 // compares nothing itself.
 package diff
 
@@ -37,12 +37,17 @@ type options struct {
 func New() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
-		Use:   "diff BEFORE AFTER",
-		Short: "Lists who gains and who loses whom between two worlds, on which ports, with the policy and rule that decide before and after",
-		Long: "Lists who gains and who loses whom between two worlds, on which ports, with the policy and rule that decide before and after.\n" +
-			"A world is a directory or a file of manifests, whose workloads are pods; - for standard input; a revision of git and a directory in it,\n" +
-			"such as main:prod; or cluster, for an API server. If only BEFORE is cluster, AFTER is what is there once it is applied to the cluster.\n\n" +
-			"The exit status is 0 if nothing differs that --fail-on asks for, 1 if something does, and 2 after an error.",
+		Use: "diff BEFORE AFTER",
+		Short: "Lists which connections open and close between two states of a cluster, on which ports, " +
+			"with the policy and rule that decide before and after",
+		Long: "Lists which connections open and close between two states of a cluster, on which ports,\n" +
+			"with the policy and rule that decide before and after.\n\n" +
+			"BEFORE and AFTER are a directory or a file of manifests, whose workloads are pods; - for\n" +
+			"standard input; a revision of git and a directory in it, such as main:prod; or cluster, for an\n" +
+			"API server. If only BEFORE is cluster, it is compared with its state once AFTER is applied to\n" +
+			"it.\n\n" +
+			"The exit status is 0 if nothing differs that --fail-on asks for, 1 if something does, and 2\n" +
+			"after an error.",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.stdin, o.stderr = cmd.InOrStdin(), cmd.ErrOrStderr()
@@ -51,18 +56,22 @@ func New() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVar(&o.base, "base", nil, "a further source of objects that both worlds have, unless they have their own; "+
-		"given as BEFORE and AFTER are; repeatable")
-	f.BoolVar(&o.prune, "prune", false, "take the policies of a world for the only ones in its namespaces, "+
-		"whatever is beneath it: the cluster, or what --base gives")
-	f.BoolVar(&o.allowEmpty, "allow-empty", false, "take a source without objects for an empty world, instead of for a mistake")
+	f.StringArrayVar(&o.base, "base", nil,
+		"a further source of objects that both states have, unless they have their own; "+
+			"given as BEFORE and AFTER are; repeatable")
+	f.BoolVar(&o.prune, "prune", false,
+		"take the policies of BEFORE or AFTER for the only ones in its namespaces, "+
+			"whatever policies the cluster or --base has there")
+	f.BoolVar(&o.allowEmpty, "allow-empty", false,
+		"take a source without objects for an empty cluster, instead of for a mistake")
 	f.StringVarP(&o.restrict.Either, "namespace", "n", "", "only what is from or to this namespace")
 	f.StringVar(&o.restrict.From, "from-namespace", "", "only what is from pods of this namespace")
 	f.StringVar(&o.restrict.To, "to-namespace", "", "only what is to pods of this namespace")
 	f.StringVar(&o.failOn, "fail-on", onAny, "what is exit status 1: opens, closes or any")
 	cli.Values(f, "fail-on", onOpens, onCloses, onAny)
-	f.IntVar(&o.limit, "limit", 200, "maximum number of groups that are listed for what opens, and for what closes; 0 for all; "+
-		"json and html have all")
+	f.IntVar(&o.limit, "limit", 200,
+		"maximum number of groups that are listed for what opens, and for what closes; 0 for all; "+
+			"json and html have all")
 	o.flows.Register(f)
 	o.output.Register(f, "text, markdown (for a pull request), json, junit, sarif, or html: one page",
 		outputText, outputMarkdown, outputJSON, outputJUnit, outputSARIF, outputHTML)
@@ -85,7 +94,8 @@ func (o *options) check() error {
 			return errors.Errorf("--flows: connections are listed as text or json, not as %s", o.output.Name)
 		}
 		if o.restrict != (diff.Options{}) {
-			return errors.New("--flows: leave out the namespaces; filter the recording, with weave-npc flows --from or --to")
+			return errors.New("--flows: leave out the namespaces; " +
+				"filter the recording, with weave-npc flows --from or --to")
 		}
 	}
 	return o.flags.Check()
@@ -146,7 +156,7 @@ func (o *options) replay(records []flowlog.Record, w [2]*cluster.Cluster, out io
 	return o.answer(opens, closes)
 }
 
-// answer returns cli.ErrNo if something differs that the exit status is to tell.
+// answer returns cli.ErrNo if something differs that --fail-on asks for.
 func (o *options) answer(opens, closes bool) error {
 	if opens && o.failOn != onCloses || closes && o.failOn != onOpens {
 		return cli.ErrNo

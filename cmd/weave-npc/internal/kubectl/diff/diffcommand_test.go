@@ -105,7 +105,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// TestSources shows where worlds come from.
+// TestSources shows where the objects of both states come from.
 func TestSources(t *testing.T) {
 	manifest, err := os.ReadFile(after)
 	if err != nil {
@@ -116,7 +116,7 @@ func TestSources(t *testing.T) {
 		t.Errorf("standard input: %s", got)
 	}
 	dir := t.TempDir()
-	if _, stderr, status := run(t, "", before, dir); status != 2 || !strings.Contains(stderr, "--allow-empty takes it for an empty world") {
+	if _, stderr, status := run(t, "", before, dir); status != 2 || !strings.Contains(stderr, "--allow-empty takes it for an empty cluster") {
 		t.Errorf("an empty directory: %d, %s", status, stderr)
 	}
 	if out, _, status := run(t, "", before, dir, "--allow-empty"); status != 1 || !strings.Contains(out, "(gone)") {
@@ -182,12 +182,12 @@ func TestRevisions(t *testing.T) {
 			t.Errorf("%v: %d, %s%s", args, status, got, stderr)
 		}
 	}
-	if out, stderr, status := run(t, "", "empty:prod", "v1:prod"); status != 1 || !strings.Contains(stderr, "there is no prod in empty: its world is empty") ||
+	if out, stderr, status := run(t, "", "empty:prod", "v1:prod"); status != 1 || !strings.Contains(stderr, "there is no prod in empty: that state is empty") ||
 		!strings.Contains(out, "(new)") && !strings.Contains(out, "new)") {
 		t.Errorf("%d, %s%s", status, out, stderr)
 	}
 	for revision, want := range map[string]string{"v2:prod": `git has no revision "v2"`, "-h:prod": "is no file", "v1 -h:prod": "is no file",
-		"v1:../x": "its world is empty"} {
+		"v1:../x": "that state is empty"} {
 		if _, stderr, _ := run(t, "", "--", revision, "v1:prod"); !strings.Contains(stderr, want) {
 			t.Errorf("%s: %s", revision, stderr)
 		}
@@ -243,7 +243,7 @@ func TestMarkdownIsBounded(t *testing.T) {
 	}
 }
 
-// TestFlows shows that recorded connections are listed whose verdict differs between both worlds.
+// TestFlows shows that recorded connections are listed whose verdict differs between both states.
 func TestFlows(t *testing.T) {
 	record := `{"from":{"namespace":"ops","pod":"agent","workload":"DaemonSet/agent","labels":{"app":"agent"},"address":"10.0.0.1"},` +
 		`"to":{"namespace":"shop","pod":"db-0","workload":"StatefulSet/db","labels":{"app":"db"},"address":"10.0.0.2"},"port":"tcp/9187","verdict":"denied",` +

@@ -43,7 +43,8 @@ func splitRevision(text string) (revision, dir string, ok bool) {
 
 // run runs git and returns its output.
 func (g *git) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"--no-replace-objects", "-c", "core.quotepath=off"}, args...)...)
+	cmd := exec.CommandContext(ctx, "git",
+		append([]string{"--no-replace-objects", "-c", "core.quotepath=off"}, args...)...)
 	var out limited
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &stderr
@@ -125,8 +126,8 @@ func (g *git) list(ctx context.Context, revision, dir, tree string) (entries []e
 		mode, kind := fields[0], fields[1]
 		switch {
 		case kind == "commit", mode == "120000":
-			_, _ = fmt.Fprintf(g.stderr, "weave-npc: %s:%s is a link or another repository, which is not read\n", revision,
-				plain(path.Join(dir, name)))
+			_, _ = fmt.Fprintf(g.stderr, "weave-npc: %s:%s is a link or another repository, which is not read\n",
+				revision, plain(path.Join(dir, name)))
 		case manifest.IsName(name):
 			entries = append(entries, entry{fields[2], path.Join(dir, name)})
 		}

@@ -22,12 +22,14 @@ func (r *report) writeHTML(out io.Writer) error {
 	title := html.EscapeString(plain(fmt.Sprintf("diff %s %s", r.before, r.after)))
 	put("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"+
 		"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"+
-		"<title>%s</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>%s</h1>\n<p>%s</p>\n", title, style, title, html.EscapeString(r.summary()))
+		"<title>%s</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>%s</h1>\n<p>%s</p>\n",
+		title, style, title, html.EscapeString(r.summary()))
 	for _, p := range r.parts() {
 		if p.Len() == 0 {
 			continue
 		}
-		put("<h2 id=\"%s\">%s</h2>\n<table class=\"%s\">\n<thead><tr><th scope=\"col\">Sign</th><th scope=\"col\">From</th><th scope=\"col\">To</th>"+
+		put("<h2 id=\"%s\">%s</h2>\n<table class=\"%s\">\n<thead><tr>"+
+			"<th scope=\"col\">Sign</th><th scope=\"col\">From</th><th scope=\"col\">To</th>"+
 			"<th scope=\"col\">Ports</th><th scope=\"col\">Pairs</th></tr></thead>\n<tbody>\n", p.name,
 			map[string]string{onOpens: "Opens", onCloses: "Closes"}[p.name], p.name)
 		p.Each(func(g diff.Group) bool {
@@ -40,11 +42,13 @@ func (r *report) writeHTML(out io.Writer) error {
 	return errors.Wrap(b.Flush(), "writing")
 }
 
-// htmlRow returns a group as a row, in which the reasons are folded.
+// htmlRow returns a group as a row with folded reasons.
 func htmlRow(p part, g *diff.Group) string {
 	text := func(s string) string { return html.EscapeString(plain(s)) }
-	row := fmt.Sprintf("<tr><td class=\"sign\">%s</td><td>%s</td><td>%s</td><td><code>%s</code><details><summary>what decides</summary><ul>",
-		map[string]string{onOpens: "+ opens", onCloses: "&minus; closes"}[p.name], text(g.From.Text), text(g.To.Text), text(g.Ports.String()))
+	row := fmt.Sprintf("<tr><td class=\"sign\">%s</td><td>%s</td><td>%s</td>"+
+		"<td><code>%s</code><details><summary>what decides</summary><ul>",
+		map[string]string{onOpens: "+ opens", onCloses: "&minus; closes"}[p.name],
+		text(g.From.Text), text(g.To.Text), text(g.Ports.String()))
 	for _, line := range reasons(g) {
 		row += "<li>" + text(line) + "</li>"
 	}

@@ -24,7 +24,7 @@ func (r *report) markdown() string {
 	const end = "\n</details>\n"
 	left := maxMarkdown - utf8.RuneCountInString(head+foot+end) - 500
 	var rows, details strings.Builder
-	cut := 0 // groups of which not all is shown
+	cut := 0 // the number of groups that are not shown completely
 	for _, p := range r.parts() {
 		groups := p.Groups(r.limit)
 		cut += p.Len() - len(groups)
@@ -50,7 +50,8 @@ func (r *report) markdown() string {
 }
 
 func tableRow(p part, g *diff.Group) string {
-	return fmt.Sprintf("| %s %s | %s | %s | %s | %s |\n", map[string]string{onOpens: "🟢 **+**", onCloses: "🔴 **−**"}[p.name], p.name,
+	return fmt.Sprintf("| %s %s | %s | %s | %s | %s |\n",
+		map[string]string{onOpens: "🟢 **+**", onCloses: "🔴 **−**"}[p.name], p.name,
 		code(g.From.Text), code(g.To.Text), code(g.Ports.String()), escaped(pairs(g.Pods, g.Outside)))
 }
 
@@ -64,12 +65,12 @@ func detail(p part, g *diff.Group) string {
 	return b.String()
 }
 
-// code returns a text as code, in which nothing has a meaning, in a table neither.
+// code returns a text as code without Markdown syntax, for tables too.
 func code(text string) string {
 	return "<code>" + escaped(text) + "</code>"
 }
 
-// escaped returns a text in which nothing has a meaning.
+// escaped returns a text with all Markdown syntax escaped.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range html.EscapeString(plain(text)) {

@@ -79,8 +79,8 @@ func pairs(pods, outside int) string {
 // summary returns what differs in a line.
 func (r *report) summary() string {
 	if r.Same() {
-		return fmt.Sprintf("no difference between %s (%s, %s)", counted(r.Pods, "pod"), counted(r.Workloads, "workload"),
-			counted(r.Ranges, "range")+" of other addresses")
+		return fmt.Sprintf("no difference between %s (%s, %s)",
+			counted(r.Pods, "pod"), counted(r.Workloads, "workload"), counted(r.Ranges, "range")+" of other addresses")
 	}
 	var texts []string
 	for _, p := range r.parts() {
@@ -90,7 +90,8 @@ func (r *report) summary() string {
 		}
 		texts = append(texts, fmt.Sprintf("%s %s in %s", p.name, pairs(p.Pods, p.Outside), counted(p.Len(), "group")))
 	}
-	return fmt.Sprintf("%s; of %s, %s", strings.Join(texts, ", "), counted(r.Workloads, "workload"), counted(r.Pods, "pod"))
+	return fmt.Sprintf("%s; of %s, %s", strings.Join(texts, ", "),
+		counted(r.Workloads, "workload"), counted(r.Pods, "pod"))
 }
 
 // reasons returns what decides about an example, in lines.

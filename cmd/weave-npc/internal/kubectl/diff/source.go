@@ -16,7 +16,7 @@ import (
 // fromCluster is the source that stands for the API server.
 const fromCluster = "cluster"
 
-// sources are where the objects of both worlds come from.
+// sources are where the objects of both states come from.
 type sources struct {
 	flags             input.ObjectFlags // of the API server, and of staged policies
 	base              []string
@@ -28,7 +28,7 @@ type sources struct {
 	noted  map[string]bool
 }
 
-// read reads both worlds.
+// read reads both states.
 func (s *sources) read(ctx context.Context, before, after string) (w [2]*cluster.Cluster, err error) {
 	s.noted = map[string]bool{}
 	beneath := snapshot.Declare(snapshot.Objects{})
@@ -57,7 +57,7 @@ func (s *sources) read(ctx context.Context, before, after string) (w [2]*cluster
 	return w, nil
 }
 
-// over returns a world over what is beneath it.
+// over returns the objects of a source applied to those beneath it.
 func (s *sources) over(d, beneath snapshot.Declared) snapshot.Declared {
 	if s.prune {
 		beneath = beneath.Without(d)
@@ -65,7 +65,7 @@ func (s *sources) over(d, beneath snapshot.Declared) snapshot.Declared {
 	return d.Over(beneath)
 }
 
-// newCluster returns a world of some objects. What it does not consider is noted, once.
+// newCluster returns a cluster of some objects. It notes once what it does not consider.
 func (s *sources) newCluster(d snapshot.Declared) (*cluster.Cluster, error) {
 	o, err := s.flags.Apply(d.Made(), s.once())
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *sources) source(ctx context.Context, name string) (d snapshot.Declared,
 			return d, errors.Wrap(err, name)
 		}
 		if !there {
-			_, _ = fmt.Fprintf(s.stderr, "weave-npc: there is no %s in %s: its world is empty\n", path, revision)
+			_, _ = fmt.Fprintf(s.stderr, "weave-npc: there is no %s in %s: that state is empty\n", path, revision)
 			return snapshot.Declare(snapshot.Objects{}), nil
 		}
 		if d, err = snapshot.OfFiles(files).Declared(); err != nil {
@@ -119,7 +119,8 @@ func (s *sources) source(ctx context.Context, name string) (d snapshot.Declared,
 		}
 	}
 	if err == nil && d.Empty() && !s.allowEmpty {
-		err = errors.Errorf("%s has no namespaces, pods, workloads, nodes or policies; --allow-empty takes it for an empty world", name)
+		err = errors.Errorf("%s has no namespaces, pods, workloads, nodes or policies; "+
+			"--allow-empty takes it for an empty cluster", name)
 	}
 	return d, err
 }

@@ -47,7 +47,8 @@ func (r *report) text() string {
 			if i == 0 {
 				fmt.Fprintf(&b, "%s:\n", p.name)
 			}
-			fmt.Fprintf(&b, "%s %s -> %s: %s (%s)\n", p.sign, plain(g.From.Text), plain(g.To.Text), plain(g.Ports.String()), pairs(g.Pods, g.Outside))
+			fmt.Fprintf(&b, "%s %s -> %s: %s (%s)\n", p.sign, plain(g.From.Text), plain(g.To.Text),
+				plain(g.Ports.String()), pairs(g.Pods, g.Outside))
 			for _, line := range reasons(&g) {
 				fmt.Fprintf(&b, "    %s\n", plain(line))
 			}
@@ -69,7 +70,8 @@ func (r *report) findings() *findings.Report {
 			level = findings.Note
 		}
 		out.Rules = append(out.Rules, findings.Rule{ID: p.name, Level: level, Short: map[string]string{
-			onOpens: "connections are allowed that were not", onCloses: "connections are not allowed any more"}[p.name], Doc: "docs/diff.md"})
+			onOpens: "connections are allowed that were not", onCloses: "connections are not allowed any more"}[p.name],
+			Doc: "docs/diff.md"})
 		for _, g := range p.Groups(r.limit) {
 			out.Findings = append(out.Findings, findings.Finding{Rule: p.name, Level: level,
 				Message: fmt.Sprintf("%s -> %s: %s (%s)", g.From.Text, g.To.Text, g.Ports, pairs(g.Pods, g.Outside)),

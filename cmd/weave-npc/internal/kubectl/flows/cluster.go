@@ -33,10 +33,11 @@ func OfCluster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flows",
 		Short: "Lists the connections that weave-npc --record-flows has recorded on all nodes",
-		Long: "Lists the connections that weave-npc --record-flows has recorded on all nodes, one line for all connections from a workload to another one\n" +
-			"and one port. It runs kubectl exec on the pod of weave-npc of each node. A connection that one node allowed and the other one denied\n" +
-			"is denied. Two nodes may have seen the same connections, so that a count is the least that it can be.\n" +
-			"With --follow, each node's records are printed as they come.",
+		Long: "Lists the connections that weave-npc --record-flows has recorded on all nodes, one line for all\n" +
+			"connections from a workload to another one and one port. It runs kubectl exec on the pod of\n" +
+			"weave-npc of each node. A connection that one node allowed and the other one denied is denied.\n" +
+			"Two nodes may have seen the same connections, so that a count is the least that it can be. With\n" +
+			"--follow, each node's records are printed as they come.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.runCluster(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), k)
@@ -44,7 +45,8 @@ func OfCluster() *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.register(f)
-	f.StringVar(&k.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server (default: the one that kubectl uses)")
+	f.StringVar(&k.kubeconfig, "kubeconfig", "",
+		"kubeconfig file for the API server (default: the one that kubectl uses)")
 	cli.File(f, "kubeconfig")
 	f.StringVar(&k.context, "context", "", "context of the kubeconfig (default: its current one)")
 	return cmd
@@ -77,7 +79,8 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 		found = append(found, r)
 		return nil
 	}
-	failed, err := k.askAll(ctx, stderr, o.follow, o.arguments(), func(in io.Reader) error { return flowlog.Read(in, take) })
+	failed, err := k.askAll(ctx, stderr, o.follow, o.arguments(),
+		func(in io.Reader) error { return flowlog.Read(in, take) })
 	if err != nil {
 		return err
 	}
@@ -90,9 +93,11 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 	return failed
 }
 
-// askAll has read take what a command prints in the pod of each node, of many at a time, or of all if they go on for
-// ever. The error is that nothing was asked, and failed that some nodes did not answer, which are named in stderr.
-func (k kubectl) askAll(ctx context.Context, stderr io.Writer, forEver bool, args []string, read func(io.Reader) error) (failed, err error) {
+// askAll has read take what a command prints in the pod of each node, of many at a time, or of all if they run
+// indefinitely. The error is that nothing was asked. failed is that some nodes did not answer; stderr names them.
+func (k kubectl) askAll(ctx context.Context, stderr io.Writer, indefinitely bool, args []string,
+	read func(io.Reader) error,
+) (failed, err error) {
 	pods, err := k.pods(ctx)
 	if err != nil {
 		return nil, err
@@ -100,7 +105,7 @@ func (k kubectl) askAll(ctx context.Context, stderr io.Writer, forEver bool, arg
 	var mu sync.Mutex
 	missing := 0
 	var tasks errgroup.Group
-	if !forEver {
+	if !indefinitely {
 		tasks.SetLimit(maxAsked)
 	}
 	for _, pod := range pods {
@@ -116,7 +121,7 @@ func (k kubectl) askAll(ctx context.Context, stderr io.Writer, forEver bool, arg
 	}
 	_ = tasks.Wait() // the errors have been printed
 	if missing > 0 {
-		failed = errors.Errorf("%d of %d nodes did not tell their connections", missing, len(pods))
+		failed = errors.Errorf("%d of %d nodes did not report their connections", missing, len(pods))
 	}
 	return failed, nil
 }

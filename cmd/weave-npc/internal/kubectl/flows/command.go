@@ -1,5 +1,5 @@
 // Package flows has the commands that list recorded connections, or how often rules decided about them: of this node,
-// as its weave-npc tells them, and of a cluster, by asking the weave-npc of every node through kubectl.
+// as its weave-npc reports them, and of a cluster, by asking the weave-npc of every node through kubectl.
 package flows
 
 import (
@@ -29,8 +29,8 @@ type options struct {
 	follow bool
 	// hits asks for rules instead of connections.
 	hits bool
-	// endWithInput ends what follow began when nobody is there any more who could read it. Without it, the command
-	// would run on in a container after the kubectl that called it has gone.
+	// endWithInput ends follow when standard input ends. Without it, the command would continue to run in a
+	// container after the kubectl that called it has ended.
 	endWithInput bool
 	output       cli.Format
 }
@@ -38,15 +38,21 @@ type options struct {
 func (o *options) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with records as connections are added to them")
-	f.StringVar(&o.query.from, "from", "", "end that opens the connections: NAMESPACE, NAMESPACE/WORKLOAD, NAMESPACE/POD, an address or a CIDR")
+	f.StringVar(&o.query.from, "from", "",
+		"end that opens the connections: NAMESPACE, NAMESPACE/WORKLOAD, NAMESPACE/POD, an address or a CIDR")
 	f.StringVar(&o.query.to, "to", "", "destination, in the same way")
-	f.StringVar(&o.query.port, "port", "", "tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
+	f.StringVar(&o.query.port, "port", "",
+		"tcp/80, udp/53, sctp/80, icmp, or the name of a port of the destination, such as tcp/http")
 	f.StringVar(&o.query.verdict, "verdict", "", "allowed or denied")
 	f.DurationVar(&o.query.since, "since", 0, "only records with a connection in the last time, such as 10m")
-	f.StringVar(&o.query.group, "staged-group", "", "only connections that staged policies would decide otherwise: those of the world of this name, or of any without a value")
+	f.StringVar(&o.query.group, "staged-group", "",
+		"only connections that staged policies would decide otherwise: "+
+			"those of the group of this name, or of any without a value")
 	f.Lookup("staged-group").NoOptDefVal = anyGroup
-	f.BoolVar(&o.hits, "hits", false, "list how often each rule decided about a recorded connection, instead of connections")
-	o.output.Register(f, "text, or json: a record a line, or all hits, as other commands read them", outputText, outputJSON)
+	f.BoolVar(&o.hits, "hits", false,
+		"list how often each rule decided about a recorded connection, instead of connections")
+	o.output.Register(f, "text, or json: a record a line, or all hits, as other commands read them",
+		outputText, outputJSON)
 	cli.Values(f, "verdict", string(flowlog.Allowed), string(flowlog.Denied))
 }
 
@@ -56,7 +62,8 @@ func (o *options) prepare() (*filter, error) {
 		return nil, err
 	}
 	if o.hits && (o.follow || o.query != query{}) {
-		return nil, errors.New("--hits lists rules, whatever their connections are: leave out --follow, --from, --to, --port, --verdict and --since")
+		return nil, errors.New("--hits lists rules, whatever their connections are: " +
+			"leave out --follow, --from, --to, --port, --verdict and --since")
 	}
 	return o.query.parse(time.Now())
 }
@@ -75,15 +82,16 @@ func OfNode(node Node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flows",
 		Short: "Lists the connections that weave-npc --record-flows has recorded on this node",
-		Long: "Lists the connections that weave-npc --record-flows has recorded on this node, one line for all connections from a workload to another one\n" +
-			"and one port, with the verdict of this node.",
+		Long: "Lists the connections that weave-npc --record-flows has recorded on this node, one line for all\n" +
+			"connections from a workload to another one and one port, with the verdict of this node.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.runNode(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), node)
 		},
 	}
 	o.register(cmd.Flags())
-	cmd.Flags().BoolVar(&o.endWithInput, "end-with-input", false, "end --follow when standard input ends, which it does if a remote caller has gone")
+	cmd.Flags().BoolVar(&o.endWithInput, "end-with-input", false,
+		"end --follow when standard input ends, which it does if a remote caller has gone")
 	return cmd
 }
 

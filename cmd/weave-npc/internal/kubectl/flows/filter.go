@@ -19,7 +19,7 @@ type query struct {
 	since                   time.Duration
 }
 
-// anyGroup is --staged-group without a value. It is no name of a world.
+// anyGroup is --staged-group without a value. It is not a valid name of a group.
 const anyGroup = "*"
 
 // filter is the records that are asked for.
@@ -57,9 +57,10 @@ func (f *filter) matches(r *flowlog.Record) bool {
 	return !r.Last.Before(f.after) && f.from(r) && f.to(r) && f.port(r) && f.decided(r)
 }
 
-// decided reports whether the verdict is one that is asked for, and a world that is asked for would decide otherwise.
+// decided reports whether the verdict is one that is asked for, and a group that is asked for would decide otherwise.
 func (f *filter) decided(r *flowlog.Record) bool {
-	return (f.verdict == "" || r.Verdict == f.verdict) && (f.group == "" || slices.ContainsFunc(r.Staged, func(s flowlog.Staged) bool { return f.group == anyGroup || s.Group == f.group }))
+	inGroup := func(s flowlog.Staged) bool { return f.group == anyGroup || s.Group == f.group }
+	return (f.verdict == "" || r.Verdict == f.verdict) && (f.group == "" || slices.ContainsFunc(r.Staged, inGroup))
 }
 
 func every(*flowlog.Record) bool { return true }
@@ -77,12 +78,14 @@ func parseEnd(flag, text string, end func(*flowlog.Record) *flowlog.End) (func(*
 	}
 	namespace, name, named := strings.Cut(text, "/")
 	if namespace == "" || named && name == "" || strings.Count(name, "/") > 1 {
-		return nil, errors.Errorf("%s: %q is no namespace, NAMESPACE/WORKLOAD, NAMESPACE/POD, address or CIDR", flag, text)
+		return nil, errors.Errorf("%s: %q is no namespace, NAMESPACE/WORKLOAD, NAMESPACE/POD, address or CIDR",
+			flag, text)
 	}
 	return func(r *flowlog.Record) bool {
 		e := end(r)
 		_, workload, _ := strings.Cut(e.Workload, "/")
-		return e.IsPod() && e.Namespace == namespace && (!named || name == e.Workload || name == workload || name == e.Pod)
+		return e.IsPod() && e.Namespace == namespace &&
+			(!named || name == e.Workload || name == workload || name == e.Pod)
 	}, nil
 }
 
@@ -93,11 +96,14 @@ func parsePort(text string) (func(*flowlog.Record) bool, error) {
 	}
 	s, err := flow.ParseService(text)
 	if err == nil {
-		return func(r *flowlog.Record) bool { return r.Port.String() == s.String() }, nil // icmp is that of either family
+		// icmp is that of either family.
+		return func(r *flowlog.Record) bool { return r.Port.String() == s.String() }, nil
 	}
 	protocol, name, ok := flow.ParseNamed(text)
 	if !ok {
 		return nil, errors.Wrap(err, "--port")
 	}
-	return func(r *flowlog.Record) bool { return r.Port.Protocol == protocol && slices.Contains(r.PortNames, name) }, nil
+	return func(r *flowlog.Record) bool {
+		return r.Port.Protocol == protocol && slices.Contains(r.PortNames, name)
+	}, nil
 }

@@ -68,9 +68,9 @@ func TestFilters(t *testing.T) {
 		{"another verdict", query{verdict: "denied"}, false},
 		{"lately", query{since: 10 * time.Minute}, true},
 		{"not lately", query{since: time.Minute}, false},
-		{"any world", query{group: anyGroup}, true},
-		{"a world", query{group: "true"}, true},
-		{"another world", query{group: "w"}, false},
+		{"any group", query{group: anyGroup}, true},
+		{"a group", query{group: "true"}, true},
+		{"another group", query{group: "w"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, err := test.query.parse(noon.Add(5 * time.Minute))
@@ -127,8 +127,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestS100_MergedWorlds says of connections what worlds would do with them on all nodes together.
-func TestS100_MergedWorlds(t *testing.T) {
+// TestS100_MergedGroups says of connections what groups would do with them on all nodes together.
+func TestS100_MergedGroups(t *testing.T) {
 	in := func(r flowlog.Record, groups ...flowlog.Staged) flowlog.Record {
 		r.Staged = groups
 		return r
@@ -244,7 +244,7 @@ func TestFollowingEndsWithItsInput(t *testing.T) {
 	}
 }
 
-// fakeKubectl answers as a cluster with three nodes, one of which does not record; it writes down what it was asked.
+// fakeKubectl answers as a cluster with three nodes. One of them does not record. It writes down what it was asked.
 const fakeKubectl = `#!/bin/sh
 echo "$@" >>"$CALLS"
 case "$*" in
@@ -289,7 +289,7 @@ func TestFlowsOfACluster(t *testing.T) {
 		return o.String(), e.String(), err
 	}
 	out, stderr, err := run("--context", "prod", "--from", "shop", "--since", "1h", "-o", "json")
-	if err == nil || err.Error() != "1 of 3 nodes did not tell their connections" || !strings.Contains(stderr, "node c: asking pod kube-system/npc-c: weave-npc: nothing is recorded") {
+	if err == nil || err.Error() != "1 of 3 nodes did not report their connections" || !strings.Contains(stderr, "node c: asking pod kube-system/npc-c: weave-npc: nothing is recorded") {
 		t.Errorf("%v, %s", err, stderr)
 	}
 	if strings.Count(out, "\n") != 1 || !strings.Contains(out, `"verdict":"denied"`) || !strings.Contains(out, `"count":2`) {

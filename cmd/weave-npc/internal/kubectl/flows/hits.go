@@ -24,7 +24,8 @@ func HitsOfCluster(ctx context.Context, kubeconfig, context string, stderr io.Wr
 func (k kubectl) hits(ctx context.Context, stderr io.Writer) (*flowlog.Hits, error) {
 	var mu sync.Mutex
 	var all []flowlog.Hits
-	failed, err := k.askAll(ctx, stderr, false, []string{"weave-npc", "flows", "--hits", "--output=" + outputJSON}, func(in io.Reader) error {
+	args := []string{"weave-npc", "flows", "--hits", "--output=" + outputJSON}
+	failed, err := k.askAll(ctx, stderr, false, args, func(in io.Reader) error {
 		h, err := flowlog.ReadHits(in)
 		if err != nil {
 			return err
@@ -53,7 +54,8 @@ func (p *printer) printHits(h *flowlog.Hits) error {
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "LAST\tHITS\tVERDICT\tRULE")
 	for _, r := range h.Rules {
-		fmt.Fprintln(t, strings.Join([]string{r.Last.Local().Format(time.DateTime), strconv.FormatUint(r.Count, 10), string(r.Verdict), r.String()}, "\t"))
+		fmt.Fprintln(t, strings.Join([]string{r.Last.Local().Format(time.DateTime), strconv.FormatUint(r.Count, 10),
+			string(r.Verdict), r.String()}, "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return errors.Wrap(err, "writing")

@@ -28,7 +28,7 @@ type served struct{ empty }
 
 func (served) Hits() flowlog.Hits { return counted("node1", 3, 0) }
 
-// TestHitsOfANode are what its weave-npc tells.
+// TestHitsOfANode are those that its weave-npc reports.
 func TestHitsOfANode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flows.sock")
 	server, err := flowsocket.Listen(path, served{})
@@ -83,7 +83,7 @@ func TestHitsOfACluster(t *testing.T) {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs([]string{"--hits", "-o", "json"})
 	err := cmd.ExecuteContext(t.Context())
-	if err == nil || err.Error() != "1 of 3 nodes did not tell their connections" || !strings.Contains(stderr.String(), "node c: ") {
+	if err == nil || err.Error() != "1 of 3 nodes did not report their connections" || !strings.Contains(stderr.String(), "node c: ") {
 		t.Errorf("%v, %s", err, stderr.String())
 	}
 	got, err := flowlog.ReadHits(&out)

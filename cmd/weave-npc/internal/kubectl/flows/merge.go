@@ -69,7 +69,8 @@ func join(records []flowlog.Record) flowlog.Record {
 		if r.First.Before(out.First) {
 			out.First = r.First
 		}
-		sum, replied, most, mostReplied = sum+r.Count, replied+r.Replied, max(most, r.Count), max(mostReplied, r.Replied)
+		sum, replied = sum+r.Count, replied+r.Replied
+		most, mostReplied = max(most, r.Count), max(mostReplied, r.Replied)
 	}
 	if out.From.IsPod() && out.To.IsPod() {
 		sum, replied = max(most, (sum+1)/2), max(mostReplied, (replied+1)/2)
@@ -81,7 +82,7 @@ func join(records []flowlog.Record) flowlog.Record {
 	return out
 }
 
-// joinStaged joins what worlds would do with the connections of several records. Nodes count the same connections: a
+// joinStaged joins what groups would do with the connections of several records. Nodes count the same connections: a
 // count is the least that it can be.
 func joinStaged(records []flowlog.Record) (out []flowlog.Staged) {
 	for _, r := range records {
@@ -105,8 +106,8 @@ func joinStaged(records []flowlog.Record) (out []flowlog.Staged) {
 	return out
 }
 
-// without leaves out worlds in which the other end's node would deny what it allows today: there the connections would
-// be denied as they are today.
+// without leaves out a group if the other end's node would deny what it allows today: with the group, the connections
+// would be denied as they are today.
 func without(staged []flowlog.Staged, allowed []flowlog.Record) (out []flowlog.Staged) {
 	for _, s := range staged {
 		if !slices.ContainsFunc(allowed, func(r flowlog.Record) bool {

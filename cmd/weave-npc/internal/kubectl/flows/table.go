@@ -56,8 +56,8 @@ func cells(r *flowlog.Record) []string {
 	if r.By != nil {
 		by = r.By.String()
 	}
-	out := []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), r.From.String(), r.To.String(), port, strconv.FormatUint(r.Count, 10),
-		replied, by}
+	out := []string{r.Last.Local().Format(time.DateTime), string(r.Verdict), r.From.String(), r.To.String(), port,
+		strconv.FormatUint(r.Count, 10), replied, by}
 	var staged []string
 	for _, s := range r.Staged {
 		staged = append(staged, fmt.Sprintf("%s: %d %s by %s", s.Group, s.Count, s.Verdict, s.Policy))

@@ -1,6 +1,6 @@
 // This part of the package finds the pods of weave-npc in a cluster, and how those that run treat staged policies.
 //
-//	all, err := input.ListAgents(ctx, client)
+//	all, err := input.listAgents(ctx, client)
 //	for _, a := range all {
 //		a.Node, a.Staged, a.Known
 //	}
@@ -34,8 +34,8 @@ const (
 // flag is the flag of weave-npc that says which kinds of policies are staged.
 const flag = "staged"
 
-// Agent is the weave-npc of a node.
-type Agent struct {
+// agent is the weave-npc of a node.
+type agent struct {
 	Node string
 	// Staged is which kinds of policies it stages. It is not Known if the definition of the pod refers to something
 	// else for it.
@@ -44,7 +44,7 @@ type Agent struct {
 }
 
 // List returns the pods that run, in order of their nodes.
-func ListAgents(ctx context.Context, client kubernetes.Interface) (all []Agent, err error) {
+func listAgents(ctx context.Context, client kubernetes.Interface) (all []agent, err error) {
 	list, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
 		return nil, errors.Wrap(err, "listing the pods of weave-npc")
@@ -57,11 +57,11 @@ func ListAgents(ctx context.Context, client kubernetes.Interface) (all []Agent, 
 		for j := range p.Spec.Containers {
 			if c := &p.Spec.Containers[j]; c.Name == Container {
 				mode, known := modeOf(c)
-				all = append(all, Agent{Node: p.Spec.NodeName, Staged: mode, Known: known})
+				all = append(all, agent{Node: p.Spec.NodeName, Staged: mode, Known: known})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Agent) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(all, func(a, b agent) int { return cmp.Compare(a.Node, b.Node) })
 	return all, nil
 }
 

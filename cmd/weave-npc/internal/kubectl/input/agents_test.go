@@ -1,4 +1,4 @@
-package input_test
+package input
 
 import (
 	"errors"
@@ -11,8 +11,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
-
-	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 )
 
 // pod returns a pod of weave-npc on a node of its own name, whose container has some fields.
@@ -45,7 +43,7 @@ func TestS102_HowNodesRun(t *testing.T) {
 		{"without-a-value", ", args: [--staged]", "off true"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all, err := input.ListAgents(t.Context(), fake.NewClientset(pod(t, c.name, "Running", c.fields)))
+			all, err := listAgents(t.Context(), fake.NewClientset(pod(t, c.name, "Running", c.fields)))
 			if err != nil || len(all) != 1 {
 				t.Fatalf("%v, %v", all, err)
 			}
@@ -61,12 +59,12 @@ func TestPodsOfWeaveNPC(t *testing.T) {
 	unknown := pod(t, "a", "Running", "")
 	unknown.Labels = nil
 	client := fake.NewClientset(pod(t, "c", "Running", ""), pod(t, "b", "Running", ""), pod(t, "d", "Pending", ""), unknown)
-	all, err := input.ListAgents(t.Context(), client)
+	all, err := listAgents(t.Context(), client)
 	if got := fmt.Sprint(all); err != nil || got != "[{b off true} {c off true}]" {
 		t.Errorf("%s, %v", got, err)
 	}
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("forbidden") })
-	if _, err := input.ListAgents(t.Context(), client); err == nil || !strings.Contains(err.Error(), "listing the pods of weave-npc: forbidden") {
+	if _, err := listAgents(t.Context(), client); err == nil || !strings.Contains(err.Error(), "listing the pods of weave-npc: forbidden") {
 		t.Errorf("%v", err)
 	}
 }

@@ -30,8 +30,9 @@ type stagedFlags struct{ mode, group string }
 
 // Register registers --staged.
 func (o *stagedFlags) Register(f *pflag.FlagSet) {
-	f.StringVar(&o.mode, "staged", "", "--staged of weave-npc on the nodes, by which policies annotated "+staged.Annotation+
-		" are not enforced: off, namespaces or all (default: off; with --staged-group all)")
+	f.StringVar(&o.mode, "staged", "",
+		"--staged of weave-npc on the nodes, by which policies annotated "+staged.Annotation+" are not enforced: "+
+			"off, namespaces or all (default: off; with --staged-group all)")
 	var values []string
 	for _, m := range staged.Modes {
 		values = append(values, string(m))
@@ -41,10 +42,11 @@ func (o *stagedFlags) Register(f *pflag.FlagSet) {
 
 // RegisterGroup registers --staged-group.
 func (o *stagedFlags) RegisterGroup(f *pflag.FlagSet) {
-	f.StringVar(&o.group, "staged-group", "", "answer as if the policies were applied that are staged in this world, which is their value of "+staged.Annotation)
+	f.StringVar(&o.group, "staged-group", "",
+		"answer as if the staged policies of this group were applied; it is their value of "+staged.Annotation)
 }
 
-// Group returns the world that is asked about; empty for what is enforced.
+// Group returns the staged group that is asked about; empty for what is enforced.
 func (o *stagedFlags) Group() string { return o.group }
 
 // Check returns an error if the values are wrong by themselves.
@@ -69,7 +71,7 @@ func (o *stagedFlags) staged() staged.Mode {
 	return staged.Off
 }
 
-// Rehearsal is objects without the policies that are staged, or as if those of a world were applied.
+// Staged is objects without the staged policies, or as if those of a group were applied.
 type Staged struct {
 	Objects snapshot.Objects
 
@@ -87,15 +89,15 @@ func (o *stagedFlags) Apply(all snapshot.Objects, stderr io.Writer) (Staged, err
 	r := Staged{Objects: all, mode: o.staged(), group: o.group}
 	if r.mode == staged.Off {
 		if n := staging.Annotated(all); n > 0 && o.mode == "" {
-			_, _ = fmt.Fprintf(stderr, "weave-npc: %s for enforced, as nodes do without --staged: give --staged=namespaces or all if they run with it\n",
-				annotated(n))
+			_, _ = fmt.Fprintf(stderr, "weave-npc: %s for enforced, as nodes do without --staged: "+
+				"give --staged=namespaces or all if they run with it\n", annotated(n))
 		}
 		r.groups = &staging.Groups{Enforced: all}
 		return r, nil
 	}
 	r.groups = staging.Read(all, r.mode)
 	for _, n := range r.groups.Refused {
-		note(stderr, n.Key, n.Text)
+		note(stderr, n.Key, n.Problem)
 	}
 	for _, p := range r.groups.Staged {
 		if p.Problem != "" && (o.group == "" || o.group == p.Group) {
@@ -111,17 +113,18 @@ func (o *stagedFlags) Apply(all snapshot.Objects, stderr io.Writer) (Staged, err
 	return r, errors.Wrap(err, "--staged-group")
 }
 
-// ApplyOnly applies the only world that is staged, if none was asked for. It is an error if there are several.
+// ApplyOnly applies the only staged group, if none was asked for. It is an error if there are several.
 func (r *Staged) ApplyOnly(stderr io.Writer) (err error) {
 	names := r.groups.Names()
 	switch {
 	case r.group != "" || len(names) == 0:
 		return nil
 	case len(names) > 1:
-		return errors.Errorf("--staged-group is missing, and policies are staged in several: give %s", strings.Join(names, " or "))
+		return errors.Errorf("--staged-group is missing, and policies are staged in several: give %s",
+			strings.Join(names, " or "))
 	}
 	r.group = names[0]
-	_, _ = fmt.Fprintf(stderr, "weave-npc: the policies that are staged in world %s are applied, the only one\n", r.group)
+	_, _ = fmt.Fprintf(stderr, "weave-npc: the staged policies of group %s are applied, the only group\n", r.group)
 	r.Objects, err = r.groups.In(r.group)
 	return err
 }

@@ -17,18 +17,18 @@ const maxNamed = 3
 
 // Nodes is how the nodes treat staged policies. Nil stands for nodes that are not asked about.
 type Nodes struct {
-	agents  []Agent
+	agents  []agent
 	unknown string // why they are not known
 }
 
-// Staged reports whether any policy is staged.
-func (r *Staged) Staged() bool { return len(r.groups.Staged) > 0 }
+// any reports whether any policy is staged.
+func (r *Staged) any() bool { return len(r.groups.Staged) > 0 }
 
-// Nodes finds out how the nodes treat the staged policies, and notes in stderr where they are enforced.
-func (r *Staged) Nodes(ctx context.Context, client kubernetes.Interface, stderr io.Writer) *Nodes {
+// nodes finds out how the nodes treat the staged policies, and notes in stderr where they are enforced.
+func (r *Staged) nodes(ctx context.Context, client kubernetes.Interface, stderr io.Writer) *Nodes {
 	n := &Nodes{}
 	var err error
-	switch n.agents, err = ListAgents(ctx, client); {
+	switch n.agents, err = listAgents(ctx, client); {
 	case err != nil:
 		n.unknown = err.Error()
 	case len(n.agents) == 0:
@@ -54,10 +54,12 @@ func (r *Staged) warnings(n *Nodes) (lines []string) {
 			continue
 		}
 		if nodes := n.enforcing(kind.cluster); len(nodes) > 0 {
-			lines = append(lines, fmt.Sprintf("%s weave-npc without --staged=%s: there the annotated %s are enforced", run(nodes), kind.mode, kind.name))
+			lines = append(lines, fmt.Sprintf("%s weave-npc without --staged=%s: there the annotated %s are enforced",
+				run(nodes), kind.mode, kind.name))
 		}
 		if nodes := n.unsettled(); len(nodes) > 0 {
-			lines = append(lines, fmt.Sprintf("whether %s weave-npc with --staged=%s, or the annotated %s are enforced there, is not known: "+
+			lines = append(lines, fmt.Sprintf("whether %s weave-npc with --staged=%s, "+
+				"or the annotated %s are enforced there, is not known: "+
 				"the pod's definition refers to something else for it", run(nodes), kind.mode, kind.name))
 		}
 	}
@@ -74,7 +76,7 @@ func (n *Nodes) enforcing(cluster bool) (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// unsettled returns the nodes of which it is not known what they enforce.
+// unsettled returns the nodes whose --staged is not known.
 func (n *Nodes) unsettled() (nodes []string) {
 	for _, a := range n.agents {
 		if !a.Known {

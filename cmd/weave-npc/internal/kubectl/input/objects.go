@@ -26,6 +26,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
+// AboutObjects is the part of a command's help about the objects that it reads.
+const AboutObjects = "It reads the objects of an API server, or those in --manifests before they are applied:\n" +
+	"a pod there needs no address, and a workload is a pod.\n\n"
+
 // Flags are the values of the flags. Objects are read once.
 type ObjectFlags struct {
 	// Kubeconfig and Context name the API server, as for kubectl. Manifests are read instead of it.
@@ -46,8 +50,8 @@ type ObjectFlags struct {
 }
 
 // ReadPartly has objects read of some namespaces alone where the user may not read all: those that texts name, as a
-// namespace, as NAMESPACE/POD or as svc/NAME.NAMESPACE, and that of the context. What is not read is unread in the
-// Cluster.
+// namespace, as NAMESPACE/POD or as svc/NAME.NAMESPACE, and that of the context. The Cluster marks what is not
+// read as not readable.
 func (c *ObjectFlags) ReadPartly(texts ...string) {
 	c.partly = true
 	for _, text := range texts {
@@ -82,13 +86,14 @@ func (c *ObjectFlags) namespaces() []string {
 // Register registers the flags.
 func (c *ObjectFlags) Register(f *pflag.FlagSet) {
 	c.registerServer(f)
-	f.StringVarP(&c.Manifests, "manifests", "f", "", "directory or file to read namespaces, pods, workloads and policies from, or - for standard input, "+
-		"instead of an API server")
+	f.StringVarP(&c.Manifests, "manifests", "f", "",
+		"directory or file to read namespaces, pods, workloads and policies from, "+
+			"or - for standard input, instead of an API server")
 	cli.File(f, "manifests")
 	c.registerMeaning(f)
 }
 
-// RegisterServer registers the flags of an API server, and those by which answers are about a world of staged policies.
+// RegisterServer registers the flags of an API server, and those that select a group of staged policies.
 func (c *ObjectFlags) RegisterServer(f *pflag.FlagSet) {
 	c.registerServer(f)
 	c.registerMeaning(f)
@@ -96,7 +101,8 @@ func (c *ObjectFlags) RegisterServer(f *pflag.FlagSet) {
 }
 
 func (c *ObjectFlags) registerServer(f *pflag.FlagSet) {
-	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig file for the API server (default: the one that kubectl uses)")
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "",
+		"kubeconfig file for the API server (default: the one that kubectl uses)")
 	cli.File(f, "kubeconfig")
 	f.StringVar(&c.Context, "context", "", "context of the kubeconfig (default: its current one)")
 }
@@ -106,7 +112,7 @@ func (c *ObjectFlags) registerMeaning(f *pflag.FlagSet) {
 	c.preview.Register(f)
 }
 
-// RegisterAll registers the flags, and that by which answers are about a world of staged policies.
+// RegisterAll registers the flags, and the one that selects a group of staged policies.
 func (c *ObjectFlags) RegisterAll(f *pflag.FlagSet) {
 	c.Register(f)
 	c.preview.RegisterGroup(f)
@@ -114,13 +120,13 @@ func (c *ObjectFlags) RegisterAll(f *pflag.FlagSet) {
 
 // Read reads namespaces, pods and those policies that count. Which others are annotated is noted in stderr.
 func (c *ObjectFlags) Read(ctx context.Context, stderr io.Writer) (snapshot.Objects, error) {
-	r, err := c.Rehearse(ctx, stderr)
+	r, err := c.Preview(ctx, stderr)
 	NoteWorkloads(stderr, r.Objects)
 	return r.Objects, err
 }
 
-// Rehearse reads namespaces, pods and policies, and tells the staged policies from the others.
-func (c *ObjectFlags) Rehearse(ctx context.Context, stderr io.Writer) (Staged, error) {
+// Preview reads namespaces, pods and policies, and separates the staged policies from the others.
+func (c *ObjectFlags) Preview(ctx context.Context, stderr io.Writer) (Staged, error) {
 	if err := c.preview.Check(); err != nil {
 		return Staged{}, err
 	}
@@ -134,7 +140,7 @@ func (c *ObjectFlags) Rehearse(ctx context.Context, stderr io.Writer) (Staged, e
 	return c.preview.Apply(all, stderr)
 }
 
-// Apply tells the staged policies among all objects from the others, and notes which are annotated in stderr.
+// Apply separates the staged policies from the other objects, and notes in stderr which are annotated.
 func (c *ObjectFlags) Apply(all snapshot.Objects, stderr io.Writer) (snapshot.Objects, error) {
 	r, err := c.preview.Apply(all, stderr)
 	return r.Objects, err
@@ -198,14 +204,14 @@ func (c *ObjectFlags) Network(ctx context.Context) (snapshot.Network, error) {
 // Nodes finds out how the nodes treat the policies that are staged, and notes in stderr where they are enforced. It
 // returns nil if none is staged, and for manifests.
 func (c *ObjectFlags) Nodes(ctx context.Context, r *Staged, stderr io.Writer) (*Nodes, error) {
-	if c.Manifests != "" || !r.Staged() {
+	if c.Manifests != "" || !r.any() {
 		return nil, nil //nolint:nilnil // as said
 	}
 	client, _, err := apiclient.ForUser(c.Kubeconfig, c.Context, cli.Version())
 	if err != nil {
 		return nil, err
 	}
-	return r.Nodes(ctx, client, stderr), nil
+	return r.nodes(ctx, client, stderr), nil
 }
 
 // View reads the objects and returns them as a View. What it does not consider is noted in stderr.
@@ -228,11 +234,12 @@ func NoteWorkloads(stderr io.Writer, o snapshot.Objects) {
 // NoteClusterPolicies notes that ClusterNetworkPolicies, or the nodes that they name, could not be read.
 func NoteClusterPolicies(stderr io.Writer, o snapshot.Objects) {
 	if o.ClusterPoliciesUnreadable != "" {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: ClusterNetworkPolicies are not considered, and whether there are any is not known: %s\n",
-			o.ClusterPoliciesUnreadable)
+		_, _ = fmt.Fprintf(stderr, "weave-npc: ClusterNetworkPolicies are not considered, "+
+			"and whether there are any is not known: %s\n", o.ClusterPoliciesUnreadable)
 	}
 	if o.NodesUnreadable != "" {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: nodes are not considered, which ClusterNetworkPolicies name as peers: %s\n", o.NodesUnreadable)
+		_, _ = fmt.Fprintf(stderr, "weave-npc: nodes are not considered, "+
+			"which ClusterNetworkPolicies name as peers: %s\n", o.NodesUnreadable)
 	}
 }
 
@@ -245,7 +252,7 @@ func (c *ObjectFlags) Cluster(o snapshot.Objects) *npccluster.Cluster {
 	return all
 }
 
-// Group returns the world of staged policies that is asked about; empty for what is enforced.
+// Group returns the group of staged policies that is asked about; empty for what is enforced.
 func (c *ObjectFlags) Group() string { return c.preview.Group() }
 
 // Check returns an error if the values are wrong by themselves.

@@ -14,7 +14,7 @@ import (
 type Row struct {
 	Policy string `json:"policy"`
 	Staged Change `json:"staged"`
-	// PolicyRow is the policy as it would be in its world; nil if it adds nothing to it.
+	// PolicyRow is the policy as it would be in its group; nil if it adds nothing to it.
 	*explain.PolicyRow
 }
 
@@ -28,18 +28,18 @@ type Change struct {
 	Removes  string `json:"removes,omitempty"`
 	// Problem is why the policy is not what its annotations ask for.
 	Problem string `json:"problem,omitempty"`
-	// EnforcedOn are the nodes that enforce the policy, and UnknownOn those of which it is not known. NodesUnknown is
-	// why it is known of none.
+	// EnforcedOn are the nodes that enforce the policy, and UnknownOn those that may enforce it. NodesUnknown is why
+	// no node is known.
 	EnforcedOn   []string `json:"enforced_on,omitempty"`
 	UnknownOn    []string `json:"unknown_on,omitempty"`
 	NodesUnknown string   `json:"nodes_unknown,omitempty"`
 }
 
-// Rows returns a row for each staged policy that is not applied, in order of their worlds and names; with a namespace
-// only for those of its NetworkPolicies, and for cluster network policies that choose pods of it or take one away that
+// Rows returns a row for each staged policy that is not applied, in order of their groups and names; with a namespace
+// only for those of its NetworkPolicies, and for cluster network policies that select pods of it or replace one that
 // does.
 func (r *Staged) Rows(namespace string, view func(snapshot.Objects) *cluster.View, nodes *Nodes) (rows []Row) {
-	if !r.Staged() {
+	if !r.any() {
 		return nil
 	}
 	enforced := byName(view(r.groups.Enforced), namespace)
@@ -49,7 +49,7 @@ func (r *Staged) Rows(namespace string, view func(snapshot.Objects) *cluster.Vie
 		}
 		would, err := r.groups.In(group)
 		if err != nil {
-			continue // which cannot be, as the world has a name
+			continue // unreachable: the group has a name
 		}
 		in := byName(view(would), namespace)
 		for i := range r.groups.Staged {
@@ -97,5 +97,6 @@ func taken(p *staging.Policy) string {
 
 // has reports whether policies of a kind are staged.
 func (r *Staged) has(cluster bool) bool {
-	return slices.ContainsFunc(r.groups.Staged, func(p staging.Policy) bool { return (p.Key.Namespace == "") == cluster })
+	return slices.ContainsFunc(r.groups.Staged,
+		func(p staging.Policy) bool { return (p.Key.Namespace == "") == cluster })
 }

@@ -92,10 +92,10 @@ func kernelText(v kernelview.Verdict) string {
 		lines = append(lines, "  a rule that is not weave-npc's decides")
 	}
 	for _, r := range v.PassedOver {
-		lines = append(lines, "  not judged: "+r)
+		lines = append(lines, "  not evaluated: "+r)
 	}
 	if v.Accepted == v.Policies {
-		lines = append(lines, "  as the policies say, as far as they are for this node")
+		lines = append(lines, "  as the policies say of this node's part")
 	} else {
 		lines = append(lines, "  DIFFERS from the policies, which say of this node's part: "+prescribed[v.Policies])
 	}

@@ -51,7 +51,8 @@ func (h *hits) place(policies []explain.PolicyRow) {
 		for _, d := range npc.Directions {
 			for i, found := range h.ofPolicy(p, d) {
 				if found != nil {
-					h.byPlace[flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Direction: d.String(), Number: i + 1}] = *found
+					at := flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Direction: d.String(), Number: i + 1}
+					h.byPlace[at] = *found
 				}
 			}
 		}
@@ -65,7 +66,8 @@ func (h *hits) ofPolicy(p explain.PolicyRow, d npc.Direction) (out []*ruleHits) 
 			out = append(out, nil)
 			continue
 		}
-		found := h.byContent[flowlog.Applied{Rule: flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Direction: d.String()}, Content: content}]
+		rule := flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Direction: d.String()}
+		found := h.byContent[flowlog.Applied{Rule: rule, Content: content}]
 		out = append(out, &found)
 	}
 	return out
@@ -131,7 +133,8 @@ func (h *hits) sum(r kernelview.Rule) *ruleHits {
 	}
 	sum := &ruleHits{}
 	for _, p := range r.PolicyRules {
-		found := h.byPlace[flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Number: p.Number, Direction: p.Direction.String()}]
+		found := h.byPlace[flowlog.Rule{Tier: p.Tier, Policy: p.Policy, Number: p.Number,
+			Direction: p.Direction.String()}]
 		if sum.Count += found.Count; found.Count == 0 {
 			continue
 		}
@@ -174,7 +177,8 @@ func (h *hits) ofPolicies(policies []explain.PolicyRow) []any {
 			rows = append(rows, &p)
 			continue
 		}
-		rows = append(rows, row{p, policyHits{h.all.Since, h.all.Complete, h.ofPolicy(p, npc.Ingress), h.ofPolicy(p, npc.Egress)}})
+		hits := policyHits{h.all.Since, h.all.Complete, h.ofPolicy(p, npc.Ingress), h.ofPolicy(p, npc.Egress)}
+		rows = append(rows, row{p, hits})
 	}
 	return rows
 }

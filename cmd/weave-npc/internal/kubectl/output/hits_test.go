@@ -53,16 +53,16 @@ func policies() []explain.PolicyRow {
 func TestPoliciesWithHits(t *testing.T) {
 	check(t, func(out *strings.Builder) error { return Policies(out, "table", policies(), nil, someHits()) }, local(`
 Admin tier, asked first:
-POLICY  PRIORITY  CHOOSES            HITS  LAST-HIT             DECIDES
-pci     10        all pods (nobody)  -     -                    egress 1: Pass: a
-                                     12    2026-05-01T16:00:00Z  egress 2: Deny: b
+POLICY  PRIORITY  SELECTS          HITS  LAST-HIT             DECIDES
+pci     10        all pods (none)  -     -                    egress 1: Pass: a
+                                   12    2026-05-01T16:00:00Z  egress 2: Deny: b
 
 NetworkPolicies, asked about the pods that they isolate:
-POLICY     TYPES           ISOLATES           HITS  LAST-HIT             ALLOWS
-shop/db    Ingress,Egress  all pods (nobody)  5     2026-05-01T15:00:00Z  ingress 1: tcp/5432
-                                              0     never                ingress 2: udp
-                                              1     2026-05-01T16:00:00Z  egress 1: dns
-shop/deny  Ingress         all pods (nobody)  -     -                    nothing
+POLICY     TYPES           ISOLATES         HITS  LAST-HIT             ALLOWS
+shop/db    Ingress,Egress  all pods (none)  5     2026-05-01T15:00:00Z  ingress 1: tcp/5432
+                                            0     never                ingress 2: udp
+                                            1     2026-05-01T16:00:00Z  egress 1: dns
+shop/deny  Ingress         all pods (none)  -     -                    nothing
 
 Hits are counted since 2026-05-01T12:00:00Z.
 `))

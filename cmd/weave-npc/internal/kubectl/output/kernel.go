@@ -46,8 +46,10 @@ func member(m kernelview.Member) string {
 }
 
 // Rules writes rules as a table or as JSON. Hits may be nil. A rule of a policy may be several ones in the kernel, each
-// of which has its hits. Without policies, those of a rule that was changed count for the one that has its number now.
-func Rules(out io.Writer, format string, rules []kernelview.Rule, hits *flowlog.Hits, policies []explain.PolicyRow) error {
+// with its own hits. Without policies, those of a rule that was changed count for the one that has its number now.
+func Rules(out io.Writer, format string, rules []kernelview.Rule, hits *flowlog.Hits,
+	policies []explain.PolicyRow,
+) error {
 	known := newHits(hits)
 	if known != nil && policies != nil {
 		known.place(policies)

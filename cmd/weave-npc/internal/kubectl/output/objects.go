@@ -15,7 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
 )
 
-// Pods writes pods as a table or as JSON. The column of cluster network policies is there if one chooses a pod.
+// Pods writes pods as a table or as JSON. The column of cluster network policies is there if one selects a pod.
 func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	if format == "json" {
 		return writeJSON(out, pods)
@@ -23,11 +23,12 @@ func Pods(out io.Writer, format string, pods []explain.PodRow) error {
 	selected := slices.ContainsFunc(pods, func(p explain.PodRow) bool { return len(p.ClusterPolicies) > 0 })
 	head := "POD NODE ADDRESSES INGRESS-ISOLATED-BY EGRESS-ISOLATED-BY NOTE"
 	if selected {
-		head = strings.Replace(head, "NOTE", "CHOSEN-BY NOTE", 1)
+		head = strings.Replace(head, "NOTE", "SELECTED-BY NOTE", 1)
 	}
 	var rows [][]string
 	for _, p := range pods {
-		row := []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)), orDash(p.Ingress), orDash(p.Egress)}
+		row := []string{p.Pod, orDash(strings.Fields(p.Node)), orDash(addresses(p.Addresses)), orDash(p.Ingress),
+			orDash(p.Egress)}
 		if selected {
 			row = append(row, orDash(p.ClusterPolicies))
 		}
@@ -51,7 +52,8 @@ func addresses(addrs []netip.Addr) (texts []string) {
 
 // Policies writes policies as a table or as JSON, and after them those that are staged. If there are cluster network
 // policies, each tier has a table of its own. Hits may be nil.
-func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []input.Row, hits *flowlog.Hits) error {
+func Policies(out io.Writer, format string, policies []explain.PolicyRow, staged []input.Row, hits *flowlog.Hits,
+) error {
 	known := newHits(hits)
 	if format == "json" {
 		all := known.ofPolicies(policies)
@@ -125,9 +127,10 @@ func clusterPolicies(out io.Writer, policies []explain.PolicyRow, known *hits) e
 		case len(lines) == 0:
 			lines = []string{"nothing"}
 		}
-		rows = append(rows, withLines([]string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}, known.lines(p, lines))...)
+		cells := []string{p.Policy, strconv.Itoa(int(*p.Priority)), subject(p)}
+		rows = append(rows, withLines(cells, known.lines(p, lines))...)
 	}
-	return table(out, "POLICY PRIORITY CHOOSES "+known.head()+"DECIDES", rows)
+	return table(out, "POLICY PRIORITY SELECTS "+known.head()+"DECIDES", rows)
 }
 
 // withLines returns a row whose last cells have several lines.
@@ -147,7 +150,7 @@ func types(p explain.PolicyRow) string {
 	return orDash(words)
 }
 
-// subject describes the pods that a cluster network policy chooses.
+// subject describes the pods that a cluster network policy selects.
 func subject(p explain.PolicyRow) string {
 	if p.Tier == explain.NoTier {
 		return "-"
@@ -175,7 +178,7 @@ func named(p explain.PolicyRow) string {
 	case p.Unreadable:
 		names = append(slices.Clone(names), "perhaps others that cannot be read")
 	case len(names) == 0:
-		return " (nobody)"
+		return " (none)"
 	}
 	return " (" + strings.Join(names, ", ") + ")"
 }

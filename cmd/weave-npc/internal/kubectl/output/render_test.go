@@ -83,15 +83,15 @@ kernel of node1, IPv4: has no part in it: it forwards nothing of this from or to
 kernel of node1, IPv4: lets it through
   at rule 2 of WEAVE-NPC: -j ACCEPT
   way: FORWARD 1, WEAVE-NPC 2
-  as the policies say, as far as they are for this node
+  as the policies say of this node's part
 kernel of node1, IPv6: drops it
   way: FORWARD 1
   a rule that is not weave-npc's decides
-  not judged: FORWARD 2: -m u32
+  not evaluated: FORWARD 2: -m u32
   DIFFERS from the policies, which say of this node's part: allowed
 kernel of node1, IPv4, to the node itself: drops it
   way: INPUT 1
-  as the policies say, as far as they are for this node
+  as the policies say of this node's part
 `)
 }
 
@@ -101,7 +101,7 @@ func TestChangesAsYAML(t *testing.T) {
 	check(t, func(out *strings.Builder) error { return Explanation(out, "yaml", x) }, "kind: A\n---\nkind: B\n")
 }
 
-// TestPodsAndPoliciesThatCannotBeRead are marked: neither is a pod said to be free, nor a policy to be nobody's.
+// TestPodsAndPoliciesThatCannotBeRead are marked: a pod is not reported as not isolated, nor a policy as selecting none.
 func TestPodsAndPoliciesThatCannotBeRead(t *testing.T) {
 	pods := []explain.PodRow{{Pod: "shop/web", Ingress: []string{"shop/p"}}, {Pod: "pay/db", Unknown: "its network policies cannot be read", Note: "no address yet"}}
 	check(t, func(out *strings.Builder) error { return Pods(out, "table", pods) }, `
@@ -113,6 +113,6 @@ pay/db    -     -          ?                    ?                   its network 
 	check(t, func(out *strings.Builder) error { return Policies(out, "table", policies, nil, nil) }, `
 POLICY  TYPES  ISOLATES                                       ALLOWS
 pay/p   -      all pods (perhaps others that cannot be read)  nothing
-shop/p  -      all pods (nobody)                              nothing
+shop/p  -      all pods (none)                                nothing
 `)
 }

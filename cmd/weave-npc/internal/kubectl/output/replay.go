@@ -26,8 +26,9 @@ func Changes(out io.Writer, format string, changes []replay.Change, of int) erro
 		if c.After.Verdict == flowlog.Denied {
 			denied++
 		}
-		fmt.Fprintf(&b, "%s -> %s, %s: %s, would be %s (%s, last %s)\n", c.Record.From, c.Record.To, c.Record.Port, c.Before.Verdict, c.After.Verdict,
-			counted(c.Record.Count, "connection"), c.Record.Last.Format(time.RFC3339))
+		fmt.Fprintf(&b, "%s -> %s, %s: %s, would be %s (%s, last %s)\n", c.Record.From, c.Record.To, c.Record.Port,
+			c.Before.Verdict, c.After.Verdict, counted(c.Record.Count, "connection"),
+			c.Record.Last.Format(time.RFC3339))
 		fmt.Fprintf(&b, "  before: %s\n  after:  %s\n", decided(c.Before), decided(c.After))
 	}
 	fmt.Fprintf(&b, "%s of %s: %d would be denied, %d would be allowed\n",

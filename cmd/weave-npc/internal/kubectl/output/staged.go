@@ -10,7 +10,7 @@ import (
 	"github.com/weave-npc/weave-npc/cmd/weave-npc/internal/kubectl/input"
 )
 
-// stagedPolicies writes a table of the staged policies of each world.
+// stagedPolicies writes a table of the staged policies of each group.
 func stagedPolicies(out io.Writer, rows []input.Row) error {
 	for len(rows) > 0 {
 		group, n := rows[0].Staged.Group, 0
@@ -18,10 +18,10 @@ func stagedPolicies(out io.Writer, rows []input.Row) error {
 		for ; n < len(rows) && rows[n].Staged.Group == group; n++ {
 			cells = append(cells, stagedCells(&rows[n])...)
 		}
-		if _, err := fmt.Fprintf(out, "\nStaged in world %s, not enforced:\n", group); err != nil {
+		if _, err := fmt.Fprintf(out, "\nStaged in group %s, not enforced:\n", group); err != nil {
 			return errors.Wrap(err, "writing")
 		}
-		if err := table(out, "POLICY CHANGE TYPES-OR-TIER CHOOSES DECIDES", cells); err != nil {
+		if err := table(out, "POLICY CHANGE TYPES-OR-TIER SELECTS DECIDES", cells); err != nil {
 			return err
 		}
 		rows = rows[n:]

@@ -26,10 +26,13 @@ type proposer struct {
 func Propose() *cobra.Command {
 	p := &proposer{}
 	cmd := &cobra.Command{
-		Use:   "propose -n NAMESPACE --flows FILE",
-		Short: "Proposes network policies that allow the recorded connections of a namespace, and nothing else that labels can tell from them",
-		Long: "Proposes network policies that allow the recorded connections of a namespace, and nothing else that labels can tell from them.\n" +
-			"Those count that were allowed and got a reply. Each workload that has some gets a policy for both directions.\n" +
+		Use: "propose -n NAMESPACE --flows FILE",
+		Short: "Proposes network policies that allow the recorded connections of a namespace, " +
+			"and nothing else that labels can distinguish from them",
+		Long: "Proposes network policies that allow the recorded connections of a namespace,\n" +
+			"and nothing else that labels can distinguish from them.\n\n" +
+			"Those count that were allowed and got a reply. Each workload that has some gets a policy for both\n" +
+			"directions. " +
 			"The comments of a rule name the connections that it is for. Nothing is applied.",
 		Example: "  weave-npc propose -n shop --flows flows.jsonl > policies.yaml",
 		Args:    cobra.NoArgs,
@@ -41,16 +44,21 @@ func Propose() *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&p.request.Namespace, "namespace", "n", "", "namespace to propose policies for")
 	p.Register(f)
-	f.StringVarP(&p.manifests, "manifests", "f", "", "directory or file to read further pods and workloads, their named ports and the names of present "+
-		"policies from, or - for standard input")
+	f.StringVarP(&p.manifests, "manifests", "f", "",
+		"directory or file to read further pods and workloads, their named ports and the names of present "+
+			"policies from, or - for standard input")
 	cli.File(f, "manifests")
-	f.IntVar(&p.request.Limit, "limit", 8, "maximum number of address ranges in a rule; a rule with both families may have two")
-	f.BoolVar(&p.request.All, "all", false, "also propose policies that allow nothing, for workloads without connections that count")
-	f.StringVar(&p.request.Group, "staged-group", "", "annotate the policies as staged in the world of this name, such as true; then they are judged and not enforced")
+	f.IntVar(&p.request.Limit, "limit", 8,
+		"maximum number of address ranges in a rule; a rule with both families may have two")
+	f.BoolVar(&p.request.All, "all", false,
+		"also propose policies that allow nothing, for workloads without connections that count")
+	f.StringVar(&p.request.Group, "staged-group", "",
+		"annotate the policies as staged in the group of this name, such as true; "+
+			"then they are evaluated and not enforced")
 	return cli.Answers(cmd)
 }
 
-// known reads what the manifests tell of the cluster.
+// known reads the cluster of the manifests.
 func (p *proposer) known(stdin io.Reader) (*cluster.View, error) {
 	manifests, err := snapshot.Open(p.manifests, stdin)
 	if err != nil {
@@ -87,7 +95,8 @@ func (p *proposer) run(in io.Reader, out, stderr io.Writer) (err error) {
 		return err
 	}
 	if len(without) > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: without a policy, for lack of connections that were allowed and got a reply: %s; "+
+		_, _ = fmt.Fprintf(stderr, "weave-npc: without a policy, "+
+			"for lack of connections that were allowed and got a reply: %s; "+
 			"--all proposes to deny them everything\n", strings.Join(without, "; "))
 	}
 	var texts []string

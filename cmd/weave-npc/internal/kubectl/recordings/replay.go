@@ -31,11 +31,13 @@ type player struct {
 func Replay(policies Policies) *cobra.Command {
 	p := &player{policies: policies}
 	cmd := &cobra.Command{
-		Use:   "replay --flows FILE --manifests DIR",
-		Short: "Lists the recorded connections whose verdict changes under other policies, with the rules that decide before and after",
-		Long: "Lists the recorded connections whose verdict changes under other policies, with the rules that decide before and after.\n" +
-			"It reads the policies of an API server, or those in --manifests before they are applied. The pods are those of the recording,\n" +
-			"with the labels that they had then.\n\n" +
+		Use: "replay --flows FILE --manifests DIR",
+		Short: "Lists the recorded connections whose verdict changes under other policies, " +
+			"with the rules that decide before and after",
+		Long: "Lists the recorded connections whose verdict changes under other policies,\n" +
+			"with the rules that decide before and after.\n\n" +
+			"It reads the policies of an API server, or those in --manifests before they are applied. The pods are\n" +
+			"those of the recording, with the labels that they had then.\n\n" +
 			"The exit status is 0 if no verdict changes, 1 if one does, and 2 after an error.",
 		Example: "  weave-npc replay --flows flows.jsonl -f manifests",
 		Args:    cobra.NoArgs,

@@ -2,7 +2,7 @@
 //
 //	root.AddCommand(who.WhoCanReach(), who.WhatReaches())
 //
-// Who reaches whom is for package reach to find out.
+// Package whocan computes the answers.
 package who
 
 import (
@@ -38,24 +38,26 @@ type options struct {
 	output    cli.Format
 }
 
-const about = "It reads the objects of an API server, or those in --manifests before they are applied: a pod there needs no address, and a workload is a pod.\n" +
-	"Pods with the same labels that no policy tells apart are one line, as in show matrix. Without --port, the answer is for all ports, in the ranges\n" +
-	"that policies tell apart.\n\n" +
+const about = input.AboutObjects +
+	"Pods with the same labels that no policy distinguishes are one line, as in show matrix. Without --port,\n" +
+	"the answer is for all ports, in the ranges that policies distinguish.\n\n" +
 	"The exit status is 0 for every answer, and 2 after an error."
 
 // WhoCanReach returns the command that lists who reaches a pod.
 func WhoCanReach() *cobra.Command {
 	return command(npc.Ingress, &cobra.Command{
-		Use:   "who-can-reach NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE [--port tcp/80]",
-		Short: "Lists who can reach a pod, a Service or an address: workloads, nodes and addresses outside, on which ports, and by which policy and rule",
+		Use: "who-can-reach NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE [--port tcp/80]",
+		Short: "Lists who can reach a pod, a Service or an address: workloads, nodes and addresses outside, " +
+			"on which ports, and by which policy and rule",
 	})
 }
 
 // WhatReaches returns the command that lists what a pod reaches.
 func WhatReaches() *cobra.Command {
 	return command(npc.Egress, &cobra.Command{
-		Use:   "what-reaches NAMESPACE/POD|ADDRESS [--port tcp/80]",
-		Short: "Lists what a pod reaches: workloads, nodes and addresses outside, on which ports, and by which policy and rule",
+		Use: "what-reaches NAMESPACE/POD|ADDRESS [--port tcp/80]",
+		Short: "Lists what a pod reaches: workloads, nodes and addresses outside, on which ports, " +
+			"and by which policy and rule",
 	})
 }
 
@@ -70,7 +72,9 @@ func command(d npc.Direction, cmd *cobra.Command) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.port, "port", "", "only this port: tcp/80, udp/53, sctp/80, icmp, or the name of a port of the pod that is asked about, such as tcp/http")
+	f.StringVar(&o.port, "port", "",
+		"only this port: tcp/80, udp/53, sctp/80, icmp, "+
+			"or the name of a port of the pod that is asked about, such as tcp/http")
 	f.BoolVar(&o.all, "all", false, "also list who is refused, and why")
 	f.BoolVar(&o.eachPod, "pods", false, "give each pod a line of its own")
 	o.output.Register(f, "text or json", outputText, outputJSON)
@@ -105,7 +109,8 @@ func (o *options) run(ctx context.Context, text string, out, stderr io.Writer) e
 	answers := ask(v, subjects, o.eachPod)
 	for i := range answers {
 		if n := len(answers[i].omitted); n > 0 {
-			_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %s\n", some(answers[i].omitted))
+			_, _ = fmt.Fprintf(stderr, "weave-npc: left out, for their address is not their own: %s\n",
+				some(answers[i].omitted))
 			break
 		}
 	}
@@ -140,7 +145,8 @@ func (o *options) know(ctx context.Context, text string, stderr io.Writer) (*clu
 		return nil, nil, err
 	}
 	if len(n.Unreadable) > 0 {
-		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n", strings.Join(n.Unreadable, "; "))
+		_, _ = fmt.Fprintf(stderr, "weave-npc: some addresses cannot be resolved: %s\n",
+			strings.Join(n.Unreadable, "; "))
 	}
 	for name, addrs := range service.NodeAddrs(n.Nodes) {
 		c.AddNodeAddrs(name, addrs)

@@ -18,7 +18,7 @@ import (
 type subject struct {
 	name string
 	whocan.Question
-	// via tells how a Service leads there; empty if none does.
+	// via describes the Service that targets it; empty if none does.
 	via string
 }
 
@@ -84,14 +84,14 @@ func (o *options) behind(network *service.Network, text string) (found []subject
 				found[i].Ends = append(found[i].Ends, e.End)
 				continue
 			}
-			found = append(found, subject{name: name, via: via, Question: whocan.Question{Ends: []flow.End{e.End}, Direction: o.direction,
-				Services: []flow.Service{e.Service}}})
+			found = append(found, subject{name: name, via: via, Question: whocan.Question{
+				Ends: []flow.End{e.End}, Direction: o.direction, Services: []flow.Service{e.Service}}})
 		}
 	}
 	return found, nil
 }
 
-// answer is the answer about a subject, and about others of which the same holds.
+// answer is the answer about a subject, and about others with the same answer.
 type answer struct {
 	subject
 	neighbours []whocan.Neighbour
@@ -102,7 +102,8 @@ type answer struct {
 // ask answers about each subject. Of subjects that are alike, the first stands for all.
 func ask(v *cluster.View, subjects []subject, eachPod bool) (answers []answer) {
 	for _, s := range subjects {
-		if slices.ContainsFunc(answers, func(a answer) bool { return a.via == s.via && slices.Contains(a.alike, s.name) }) {
+		answered := func(a answer) bool { return a.via == s.via && slices.Contains(a.alike, s.name) }
+		if slices.ContainsFunc(answers, answered) {
 			continue
 		}
 		s.EachPod = eachPod

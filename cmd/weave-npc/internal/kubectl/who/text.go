@@ -45,7 +45,7 @@ func writeTable(b *strings.Builder, lines [][]string) {
 	}
 }
 
-// title tells what the answer is about.
+// title describes what the answer is about.
 func (a *answer) title() string {
 	who := a.name
 	for i, e := range a.Ends {
@@ -73,8 +73,8 @@ func (a *answer) title() string {
 	return text + ":"
 }
 
-// lines returns a line for each neighbour and its ports that are reached, or of which that is not known; all others too
-// if they are asked for.
+// lines returns a line for each neighbour and its ports that are reached, or may be; all others too if they are asked
+// for.
 func (a *answer) lines(all bool) (lines [][]string) {
 	for i := range a.neighbours {
 		n := &a.neighbours[i]
@@ -161,7 +161,8 @@ func (a *answer) notes(all bool) (lines []string) {
 		lines = append(lines, line)
 	}
 	// Without an address of the node, it is not among the neighbours.
-	if known := slices.ContainsFunc(a.neighbours, func(n whocan.Neighbour) bool { return n.OwnNode }); !known && a.Direction == npc.Ingress && a.Ends[0].Pod != "" {
+	known := slices.ContainsFunc(a.neighbours, func(n whocan.Neighbour) bool { return n.OwnNode })
+	if !known && a.Direction == npc.Ingress && a.Ends[0].Pod != "" {
 		lines = append(lines, "  its own node, with the pods on the node's network, always reaches it")
 	}
 	return lines
@@ -180,7 +181,7 @@ func writeJSON(out io.Writer, answers []answer, all bool) error {
 		Asked     string        `json:"asked"`
 		Direction npc.Direction `json:"direction"`
 		Via       string        `json:"via,omitempty"`
-		// Alike are other pods of which the same holds.
+		// Alike are other pods with the same answer.
 		Alike      []string           `json:"alike,omitempty"`
 		Neighbours []whocan.Neighbour `json:"neighbours"`
 		Refused    refused            `json:"refused"`

@@ -1,5 +1,5 @@
-// Package found tells what sets, chains and rules that were read from a kernel are for, when nothing else is known of
-// them yet: by their names, and by the texts of rules.
+// Package found identifies the purpose of sets, chains and rules that were read from a kernel when nothing else is
+// known of them yet: by their names, and by the texts of rules.
 //
 //	found.ChainOf("WEAVE-NPC-A-...").List // true: it has the rules of policies of the Admin tier
 package found
@@ -21,16 +21,16 @@ import (
 type Chain struct {
 	// List is set if it has the rules of a list of a tier.
 	List bool
-	// OfPolicies is set if it stands for namespaces' policies, and Dispatches if it leads to such chains, or to lists
-	// of a tier.
+	// OfPolicies is set if the chain stands for namespaces' policies, and Dispatches if it jumps to such chains, or to
+	// lists of a tier.
 	OfPolicies, Dispatches bool
-	// At is where packets are judged that come to it, if it is one of these two.
+	// At is where the chain's packets are evaluated, if OfPolicies or Dispatches is set.
 	At Stage
-	// leads begins the targets of its rules that lead on.
+	// leads is the prefix of the targets of its rules that dispatch further.
 	leads string
 }
 
-// Stage is where packets of a direction are judged by one of several chains: by shards, or by lists of a tier.
+// Stage is where packets of a direction are evaluated by one of several chains: by shards, or by lists of a tier.
 type Stage struct {
 	Evaluation order.Evaluation
 	Direction  npc.Direction
@@ -54,13 +54,15 @@ func ChainOf(name string) Chain {
 	for _, t := range policy.Tiers {
 		for _, d := range npc.Directions {
 			if name == naming.TierChain(t.String(), d) {
-				return Chain{Dispatches: true, At: Stage{Evaluation: order.ListOf(t), Direction: d}, leads: "-g " + naming.ListPrefix(t.String())}
+				return Chain{Dispatches: true, At: Stage{Evaluation: order.ListOf(t), Direction: d},
+					leads: "-g " + naming.ListPrefix(t.String())}
 			}
 		}
 	}
 	parts := shardOrDispatch.FindStringSubmatch(name)
 	c := Chain{OfPolicies: parts != nil, At: Stage{Evaluation: order.Tail}}
-	c.Dispatches = name == naming.IngressChain || name == naming.EgressCustomChain || parts != nil && strings.Trim(parts[2], "01") == ""
+	c.Dispatches = name == naming.IngressChain || name == naming.EgressCustomChain ||
+		parts != nil && strings.Trim(parts[2], "01") == ""
 	if name == naming.EgressCustomChain || parts != nil && parts[1] == "E" {
 		c.At.Direction = npc.Egress
 	}
@@ -77,8 +79,9 @@ func (c Chain) everywhere() bool {
 	return !c.List && !c.OfPolicies && !tiers
 }
 
-// Rules yields those of the chain's rules that do what it is for, of their texts: all of a list, those that lead on if
-// the chain dispatches, otherwise those that allow. Rules that somebody else has written are not among them.
+// Rules yields, of the given texts, those of the chain's rules that serve its purpose: all of a list, those that jump
+// further if the chain dispatches, otherwise those that allow. Rules that another program has written are not among
+// them.
 func (c Chain) Rules(texts []string) iter.Seq[iptables.Rule] {
 	return func(yield func(iptables.Rule) bool) {
 		for _, text := range texts {

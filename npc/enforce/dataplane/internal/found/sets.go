@@ -50,10 +50,10 @@ func familyOf(l *ipset.Listing, families map[string]ipset.Family) ipset.Family {
 
 // Uses is what rules do with the members of sets, by the names of these.
 type Uses struct {
-	// Asked are the sets that some rule asks that packets come to. What is left of lists that nothing leads to any more
-	// asks nobody.
+	// Asked are the sets that a rule in force asks for. Rules of lists that no other rule jumps to any more do not
+	// count.
 	Asked map[string]bool
-	// Evaluated are the sets whose members' packets are led on -> where these are judged.
+	// Evaluated are the sets whose members' packets are dispatched further -> where they are evaluated.
 	Evaluated map[string]Stage
 }
 
@@ -78,18 +78,16 @@ func UsesOf(f npc.Family, chains map[string][]string) Uses {
 	}
 	for _, t := range policy.Tiers {
 		for _, d := range npc.Directions {
-			u.Evaluated[naming.FixedSet(f, naming.TierSet(t.String(), d))] = Stage{Evaluation: order.ListOf(t), Direction: d}
+			u.Evaluated[naming.FixedSet(f, naming.TierSet(t.String(), d))] =
+				Stage{Evaluation: order.ListOf(t), Direction: d}
 		}
 	}
 	return u
 }
 
-// InForce returns the chains, of those with these texts, that packets of some pod may come to; empty reports whether a
-// set has no members. What led pods to a chain stays after the last of them has left it, and so do the chain's rules,
-// which hold for nobody then, until they are collected.
-//
-// These are the chains that every node has, of which others may make use, and those that rules of these lead to,
-// without those that lead on nobody but the members of a set that has none.
+// InForce returns the chains, of those with these texts, that packets of some pod may reach; empty reports whether a
+// set has no members. After the last pod has left a chain, the jumps to it and its rules stay until they are collected,
+// though no packet reaches them.
 func InForce(chains map[string][]string, empty func(set string) bool) map[string]bool {
 	met := map[string]bool{}
 	var follow func(name string)

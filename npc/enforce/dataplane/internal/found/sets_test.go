@@ -8,7 +8,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/found"
 )
 
-// TestOnlyWhatPacketsComeToAsks: what is left of lists and of parts of namespaces asks nobody.
+// TestOnlyWhatPacketsComeToAsks: remaining rules of lists and of shards of namespaces do not count.
 func TestOnlyWhatPacketsComeToAsks(t *testing.T) {
 	const list, tier, node, shard = "WEAVE-NPC-A-bqttng5lcosm6fwc", "WEAVE-NPC-ADMIN-EGRESS", "WEAVE-NPC-I-01", "WEAVE-NPC-I-rb5cgaguxlovvosy"
 	chains := func(main ...string) map[string][]string {

@@ -1,4 +1,4 @@
-// Package jump keeps rules in builtin chains that lead to weave-npc's: each is there once, with nothing above it that
+// Package jump keeps rules in builtin chains that jump to weave-npc's: each exists once, with nothing above it that
 // accepts a packet, or not at all.
 //
 //	j := jump.New("FORWARD", "WEAVE-NPC-FORWARD", rule)
@@ -15,9 +15,10 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 )
 
-// Jump is a rule in a builtin chain that leads to another chain, beside what is known of the kernel's. New returns one.
+// Jump is a desired rule in a builtin chain that jumps to another chain, together with what is known of the kernel's.
+// New returns one.
 type Jump struct {
-	// chain is the builtin chain, and leadsTo the chain that the rule leads to.
+	// chain is the builtin chain, and leadsTo the chain that the rule jumps to.
 	chain, leadsTo string
 	rule           iptables.Rule
 	wanted         bool
@@ -27,7 +28,7 @@ type Jump struct {
 	stale          []string
 }
 
-// New returns a jump that is not wanted. The rule has to lead to the chain named last.
+// New returns a jump that is not wanted. The rule has to jump to the chain leadsTo.
 func New(chain, leadsTo string, rule iptables.Rule) *Jump {
 	return &Jump{chain: chain, leadsTo: leadsTo, rule: rule}
 }
@@ -35,7 +36,7 @@ func New(chain, leadsTo string, rule iptables.Rule) *Jump {
 // Chain returns the builtin chain.
 func (j *Jump) Chain() string { return j.chain }
 
-// LeadsTo returns the chain that the jump leads to.
+// LeadsTo returns the chain that the rule jumps to.
 func (j *Jump) LeadsTo() string { return j.leadsTo }
 
 // Want makes the jump desired or not.

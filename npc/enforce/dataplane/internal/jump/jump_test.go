@@ -33,7 +33,7 @@ func TestJump(t *testing.T) {
 			j := jump.New("INPUT", "WEAVE-NPC-EGRESS", rule)
 			j.Want(c.wanted)
 			if j.Missing() || j.Surplus() {
-				t.Error("something is to be done before it is known what is there")
+				t.Error("there is something to do before the kernel was read")
 			}
 			seen := iptables.Seen{Hooks: map[string][]string{"INPUT": c.have}}
 			j.Load(seen)
@@ -68,12 +68,12 @@ func TestDrift(t *testing.T) {
 		seen   []string
 		want   string
 	}{
-		"as it was left":               {true, []string{ours}, ""},
-		"never there":                  {false, []string{"-A INPUT -j ACCEPT"}, ""},
-		"somebody deleted it":          {true, nil, "INPUT has 0 jumps to WEAVE-NPC-EGRESS"},
-		"somebody doubled it":          {true, []string{ours, ours}, "INPUT has 2 jumps to WEAVE-NPC-EGRESS"},
-		"somebody accepts above it":    {true, []string{"-A INPUT -j ACCEPT", ours}, "INPUT accepts before us: -A INPUT -j ACCEPT"},
-		"somebody put one that is not": {false, []string{ours}, "INPUT has 1 jumps to WEAVE-NPC-EGRESS"},
+		"as it was left":             {true, []string{ours}, ""},
+		"never there":                {false, []string{"-A INPUT -j ACCEPT"}, ""},
+		"deleted by another process": {true, nil, "INPUT has 0 jumps to WEAVE-NPC-EGRESS"},
+		"doubled by another process": {true, []string{ours, ours}, "INPUT has 2 jumps to WEAVE-NPC-EGRESS"},
+		"a foreign accept above it":  {true, []string{"-A INPUT -j ACCEPT", ours}, "INPUT accepts before us: -A INPUT -j ACCEPT"},
+		"one that is not wanted":     {false, []string{ours}, "INPUT has 1 jumps to WEAVE-NPC-EGRESS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := jump.New("INPUT", "WEAVE-NPC-EGRESS", rule)
@@ -88,7 +88,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestDriftWhileItIsToCome is none: a jump that was asked for and not written yet is nobody's doing.
+// TestDriftWhileItIsToCome: there is none while a jump that was asked for is not written yet.
 func TestDriftWhileItIsToCome(t *testing.T) {
 	j := jump.New("INPUT", "WEAVE-NPC-EGRESS", rule)
 	j.Load(iptables.Seen{})

@@ -1,5 +1,5 @@
-// Package members tracks the entries of one set, as they are desired beside what is known of the kernel's. The
-// difference is kept as it arises, so that a plan looks at nothing that did not change.
+// Package members tracks the desired entries of one set and what is known of the kernel's. It keeps the difference up
+// to date, so that a plan does not look at unchanged entries.
 //
 // It knows neither what the entries are for nor who wants them, plans nothing and touches no kernel.
 //

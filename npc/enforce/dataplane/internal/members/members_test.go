@@ -13,7 +13,7 @@ func TestWhatDiffers(t *testing.T) {
 	e := ipset.Addr(netip.MustParseAddr("10.32.1.2"))
 	old, renamed := ipset.Attr{Comment: "shop/web"}, ipset.Attr{Comment: "shop/web-2"}
 	m := members.New()
-	check(t, m, e, "nobody wants it", m.Unwant(e), false, members.State{}, 0)
+	check(t, m, e, "not wanted", m.Unwant(e), false, members.State{}, 0)
 	check(t, m, e, "the kernel lacks it", m.Lack(e), false, members.State{}, 0)
 	check(t, m, e, "wanted", m.Want(e, old), true, members.State{Want: old, Wanted: true}, 0)
 	check(t, m, e, "taken", m.Have(e, old), false, members.State{Want: old, Have: old, Wanted: true, Exists: true}, 1)

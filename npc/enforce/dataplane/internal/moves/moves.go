@@ -55,8 +55,8 @@ func (m *Moves[C]) Leave(from C) {
 	m.left[from] = struct{}{}
 }
 
-// Needs reports whether a chain keeps rules that it is to have no more, because entries leave it that they are still
-// for. Of rules that were loaded it is not known whom else they let in: nobody new may meet them.
+// Needs reports whether a chain keeps rules that are no longer desired, because entries leave it that the rules are
+// still for. It is unknown which other sources rules that were loaded let in: no new pod may reach them.
 func (m *Moves[C]) Needs(c C, loaded bool) bool {
 	_, entered := m.entered[c]
 	_, left := m.left[c]

@@ -1,4 +1,4 @@
-// Package steps holds what is to be done to one family's sets and chains, step by step, and tells it in words.
+// Package steps holds the steps that change one family's sets and chains, and prints them.
 //
 //	fmt.Print(s) // in the syntax of ipset restore, conntrack and iptables-restore
 package steps
@@ -19,15 +19,15 @@ import (
 // Steps are carried out in the order of the fields, so that what allows comes before what it replaces goes.
 type Steps struct {
 	Family npc.Family
-	// Mismatched are sets that have the names of desired ones, cannot be these and are made anew, in words.
+	// Mismatched describes sets that have the names of desired ones, cannot be these and are made again.
 	Mismatched []string
 	// DeleteStale deletes what an address that changed hands had for its former pod.
 	DeleteStale []ipset.Op
 	// FlushConntrack are addresses that changed hands: their flows in conntrack are not the new pod's. They are deleted
 	// while the transaction goes on, and nothing is opened to these addresses before they are.
 	FlushConntrack []conntrack.Request
-	// Close closes what must not meet half of a change of tiers: it has local pods judged by nobody, who are dropped
-	// then, and others denied.
+	// Close closes what must not meet half of a change of tiers: it takes local pods out of all lists, so that their
+	// packets are dropped, and has others denied.
 	Close []ipset.Op
 	// AddMembers creates sets with their members and adds members.
 	AddMembers []ipset.Op
@@ -35,10 +35,10 @@ type Steps struct {
 	Rules iptables.Update
 	// Namespaces are those whose rules chains have: chain -> namespace.
 	Namespaces map[string]string
-	// AddAfterRestore adds members to sets that lead to chains whose old rules, of policies that went before, are gone
-	// only now.
+	// AddAfterRestore adds members to sets that dispatch to chains whose old rules, of deleted policies, are gone only
+	// now.
 	AddAfterRestore []ipset.Op
-	// DeleteDispatch deletes members of sets that lead to chains, in which nobody looks for them any more.
+	// DeleteDispatch deletes members of dispatch sets that no rule asks for any more.
 	DeleteDispatch []ipset.Op
 	// DeleteAndDestroy deletes members, then sets.
 	DeleteAndDestroy []ipset.Op
@@ -60,13 +60,14 @@ func (s *Steps) Write(namespace string, w iptables.Chain, ch iptables.ChainChang
 
 // Empty reports whether there is nothing to do.
 func (s Steps) Empty() bool {
-	return s.Rules.Empty() && len(s.DeleteStale)+len(s.FlushConntrack)+len(s.Close)+len(s.AddMembers)+len(s.AddAfterRestore)+
+	return s.Rules.Empty() && len(s.DeleteStale)+len(s.FlushConntrack)+len(s.Close)+len(s.AddMembers)+
+		len(s.AddAfterRestore)+
 		len(s.DeleteDispatch)+len(s.DeleteAndDestroy)+len(s.Open) == 0
 }
 
 // Restores returns the rules as they are written, part by part: all at once, or those of namespaces first if that would
-// be more than limit rules. Each part leaves every pod with the rules of before or of after: to new chains nobody is
-// led until the last part is written.
+// be more than limit rules. With each part every pod has the rules of before or of after: no packet is dispatched to
+// new chains until the last part is written.
 func (s Steps) Restores(limit int) []iptables.Part {
 	return s.Rules.Split(limit, func(chain string) string {
 		if chain == naming.DropChain(npc.Ingress) || chain == naming.DropChain(npc.Egress) {
@@ -79,13 +80,15 @@ func (s Steps) Restores(limit int) []iptables.Part {
 // DeletedWithoutRules returns what is done of DeleteAndDestroy if not all rules were written. What the old rules allow
 // by sets that are not wanted any more stays, and who is led to them; members that are not wanted go.
 func (s Steps) DeletedWithoutRules() []ipset.Op {
-	return slices.DeleteFunc(slices.Clone(s.DeleteAndDestroy), func(op ipset.Op) bool { return op.Kind != ipset.Delete })
+	return slices.DeleteFunc(slices.Clone(s.DeleteAndDestroy),
+		func(op ipset.Op) bool { return op.Kind != ipset.Delete })
 }
 
 // LogValue sums the steps up.
 func (s Steps) LogValue() slog.Value {
 	count := map[ipset.OpKind]int{}
-	for _, op := range slices.Concat(s.DeleteStale, s.Close, s.AddMembers, s.AddAfterRestore, s.DeleteDispatch, s.DeleteAndDestroy, s.Open) {
+	for _, op := range slices.Concat(s.DeleteStale, s.Close, s.AddMembers, s.AddAfterRestore, s.DeleteDispatch,
+		s.DeleteAndDestroy, s.Open) {
 		count[op.Kind] += max(len(op.Elements), 1)
 	}
 	deleted, inserted := 0, 0
@@ -119,7 +122,8 @@ func (s Steps) LogValue() slog.Value {
 
 // OnlyMembers reports whether the steps does no more than pods that come and go ask for.
 func (s Steps) OnlyMembers() bool {
-	return s.Rules.Empty() && !slices.ContainsFunc(slices.Concat(s.Close, s.AddMembers, s.DeleteDispatch, s.DeleteAndDestroy, s.Open), func(op ipset.Op) bool {
+	changes := slices.Concat(s.Close, s.AddMembers, s.DeleteDispatch, s.DeleteAndDestroy, s.Open)
+	return s.Rules.Empty() && !slices.ContainsFunc(changes, func(op ipset.Op) bool {
 		return op.Kind != ipset.Add && op.Kind != ipset.Delete
 	})
 }
@@ -142,7 +146,8 @@ func (s Steps) String() string {
 		if r.Scope == conntrack.WithLocalPods {
 			which = " of local pods"
 		}
-		fmt.Fprintf(&b, "# %s: forget flows%s\nconntrack -D -s %s\nconntrack -D -d %s\n", s.Family, which, r.Addr, r.Addr)
+		fmt.Fprintf(&b, "# %s: forget flows%s\nconntrack -D -s %s\nconntrack -D -d %s\n",
+			s.Family, which, r.Addr, r.Addr)
 	}
 	ops("close what must not meet half of a change", s.Close)
 	ops("create sets, add members", s.AddMembers)

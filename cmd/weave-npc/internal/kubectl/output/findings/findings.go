@@ -103,7 +103,7 @@ func (o Outcome) String() string { return [...]string{"passed", "failed", "skipp
 type Case struct {
 	Name    string
 	Outcome Outcome
-	Rule    string // the ID of the Rule of which a failure is a finding
+	Rule    string // the ID of the Rule for the finding of a failure
 	// Message is why it failed or was skipped, in one line. Detail is more about it, in lines.
 	Message, Detail string
 	File            string
@@ -122,7 +122,8 @@ type Report struct {
 
 // Failed reports whether a case failed or a finding is at least as grave as a level. At never, nothing is.
 func (r *Report) Failed(at Level) bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level >= at }) || at < never && r.outcomes()[Failed] > 0
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level >= at }) ||
+		at < never && r.outcomes()[Failed] > 0
 }
 
 // suite returns what the cases are called.
@@ -158,7 +159,8 @@ func (r *Report) selected(limit int) (selected []Finding, omitted int) {
 }
 
 func inOrder(a, b Finding) int {
-	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object.String(), b.Object.String()),
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+		cmp.Compare(a.Object.String(), b.Object.String()),
 		cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 }
 
@@ -168,8 +170,8 @@ func (r *Report) asFindings() *Report {
 	all.Findings = slices.Clone(r.Findings)
 	for _, c := range r.Cases {
 		if c.Outcome == Failed {
-			all.Findings = append(all.Findings, Finding{Rule: c.Rule, Level: Error, Message: c.Name + ": " + c.Message, Detail: c.Detail,
-				File: c.File, Line: c.Line})
+			all.Findings = append(all.Findings, Finding{Rule: c.Rule, Level: Error,
+				Message: c.Name + ": " + c.Message, Detail: c.Detail, File: c.File, Line: c.Line})
 		}
 	}
 	return &all

@@ -315,7 +315,7 @@ func TestOddTextIsEscaped(t *testing.T) {
 				}
 			case "markdown":
 				if outside := regexp.MustCompile("(?s)`+").Split(got, -1); strings.Contains(strings.Join(outside[:1], ""), "@") {
-					t.Errorf("%s of %.20q mentions somebody:\n%.2000s", format, odd, got)
+					t.Errorf("%s of %.20q mentions a user:\n%.2000s", format, odd, got)
 				}
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// writeGitHub writes a workflow command of GitHub for each finding, which shows it beside the line of the file.
+// writeGitHub writes a workflow command of GitHub for each finding, which shows it next to the line of the file.
 func (r *Report) writeGitHub(out *bytes.Buffer, o Options) {
 	selected, omitted := r.selected(o.Limit)
 	for _, f := range selected {

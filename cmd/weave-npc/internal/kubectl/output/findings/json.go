@@ -61,14 +61,16 @@ func (r *Report) writeJSON(out *bytes.Buffer, o Options) error {
 	var selected []Finding
 	selected, report.Omitted = r.selected(o.Limit)
 	for _, f := range selected {
-		found := jsonFinding{Rule: f.Rule, Level: f.Level.String(), Message: f.Message, Detail: f.Detail, File: f.File, Line: f.Line}
+		found := jsonFinding{Rule: f.Rule, Level: f.Level.String(), Message: f.Message, Detail: f.Detail,
+			File: f.File, Line: f.Line}
 		if f.Object.Kind != "" {
 			found.Object = &jsonObject{f.Object.Kind, f.Object.Namespace, f.Object.Name}
 		}
 		report.Findings = append(report.Findings, found)
 	}
 	for _, c := range r.Cases {
-		report.Cases = append(report.Cases, jsonCase{c.Name, c.Outcome.String(), c.Rule, c.Message, c.Detail, c.File, c.Line})
+		report.Cases = append(report.Cases,
+			jsonCase{c.Name, c.Outcome.String(), c.Rule, c.Message, c.Detail, c.File, c.Line})
 	}
 	for _, rule := range r.allRules() {
 		report.Rules = append(report.Rules, jsonRule{rule.ID, rule.Level.String(), rule.Short, rule.Help, rule.Doc})

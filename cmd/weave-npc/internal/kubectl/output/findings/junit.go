@@ -90,7 +90,8 @@ func (c *Case) junit(class string, o Options) junitCase {
 	if isFile(c.File) {
 		j.File, j.Line = clean(o.relative(c.File)), c.Line
 	}
-	result := &junitResult{Message: clean(c.Message), Type: clean(c.Rule), Text: strings.Join(cleanLines(c.Detail), "\n")}
+	result := &junitResult{Message: clean(c.Message), Type: clean(c.Rule),
+		Text: strings.Join(cleanLines(c.Detail), "\n")}
 	switch c.Outcome {
 	case Failed:
 		j.Failure = result
@@ -121,14 +122,15 @@ func (r *Report) junitRules(o Options) (cases []junitCase) {
 			}
 		}
 		if len(failures) > 0 {
-			c.Failure = &junitResult{Message: fmt.Sprintf("%d: %s", len(failures), clean(rule.Short)), Type: clean(rule.ID),
-				Text: strings.Join(failures, "\n")}
+			c.Failure = &junitResult{Message: fmt.Sprintf("%d: %s", len(failures), clean(rule.Short)),
+				Type: clean(rule.ID), Text: strings.Join(failures, "\n")}
 		}
 		c.Output = strings.Join(others, "\n")
 		cases = append(cases, c)
 	}
 	if omitted > 0 {
-		cases = append(cases, junitCase{Name: "limit", ClassName: tool + ".rules", Skipped: &junitResult{Message: more(omitted) + " than the limit"}})
+		cases = append(cases, junitCase{Name: "limit", ClassName: tool + ".rules",
+			Skipped: &junitResult{Message: more(omitted) + " than the limit"}})
 	}
 	return cases
 }

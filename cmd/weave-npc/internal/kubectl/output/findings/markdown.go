@@ -67,10 +67,11 @@ func item(level, at, text, rule, detail string) string {
 	for strings.Contains(detail, fence) {
 		fence += "`"
 	}
-	return line + "\n  <details><summary>more</summary>\n\n  " + fence + "text\n  " + strings.Join(lines, "\n  ") + "\n  " + fence + "\n  </details>\n"
+	return line + "\n  <details><summary>more</summary>\n\n  " + fence + "text\n  " +
+		strings.Join(lines, "\n  ") + "\n  " + fence + "\n  </details>\n"
 }
 
-// code returns a text as code, in which nothing has a meaning.
+// code returns a text as code without Markdown syntax.
 func code(text string) string {
 	fence := "`"
 	for strings.Contains(text, fence) {

@@ -16,7 +16,7 @@ const (
 	sourceRoot = "%SRCROOT%"
 )
 
-// The types are those of SARIF 2.1.0, as far as they are used, with its names.
+// The types are the used ones of SARIF 2.1.0, with its names.
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -94,9 +94,11 @@ type (
 
 // writeSARIF writes one run of SARIF 2.1.0. Paths below the working directory are relative to it.
 func (r *Report) writeSARIF(out *bytes.Buffer, o Options) error {
-	run := sarifRun{ColumnKind: "utf16CodeUnits", Results: []sarifResult{}, Invocations: []sarifInvocation{{Successful: true}},
-		OriginalURIBaseIDs: map[string]sarifBaseURI{sourceRoot: {sarifText{"the directory in which weave-npc ran"}}}}
-	run.Tool.Driver = sarifDriver{Name: tool, Version: clean(r.Version), InformationURI: repository, Rules: []sarifRule{}}
+	run := sarifRun{ColumnKind: "utf16CodeUnits", Results: []sarifResult{},
+		Invocations:        []sarifInvocation{{Successful: true}},
+		OriginalURIBaseIDs: map[string]sarifBaseURI{sourceRoot: {sarifText{"the working directory of weave-npc"}}}}
+	run.Tool.Driver = sarifDriver{Name: tool, Version: clean(r.Version), InformationURI: repository,
+		Rules: []sarifRule{}}
 	index := map[string]int{}
 	for i, rule := range r.allRules() {
 		index[rule.ID] = i
@@ -107,9 +109,11 @@ func (r *Report) writeSARIF(out *bytes.Buffer, o Options) error {
 		run.Results = append(run.Results, f.sarif(index[f.Rule], o))
 	}
 	if omitted > 0 {
-		run.Invocations[0].Notifications = []sarifNotification{{"note", sarifText{"the limit leaves out " + more(omitted)}}}
+		run.Invocations[0].Notifications = []sarifNotification{
+			{"note", sarifText{"the limit leaves out " + more(omitted)}}}
 	}
-	return encode(out, sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
+	return encode(out, sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
+		Runs: []sarifRun{run}})
 }
 
 func (rule *Rule) sarif() sarifRule {
@@ -125,7 +129,7 @@ func (rule *Rule) sarif() sarifRule {
 	return out
 }
 
-// plain returns a text in which a reader of SARIF finds no links.
+// plain returns a text without the links of SARIF.
 func plain(text string) string { return strings.ReplaceAll(text, "](", "] (") }
 
 func (f *Finding) sarif(rule int, o Options) sarifResult {
@@ -151,7 +155,8 @@ func (f *Finding) sarif(rule int, o Options) sarifResult {
 
 // fingerprint returns a text that stays the same while lines move.
 func (f *Finding) fingerprint(o Options) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{f.Rule, o.relative(f.File), f.Object.String(), f.Message}, "\x00")))
+	parts := []string{f.Rule, o.relative(f.File), f.Object.String(), f.Message}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 

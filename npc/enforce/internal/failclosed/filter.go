@@ -1,0 +1,273 @@
+// Package failclosed closes the addresses that may belong to pods that are not known yet, exactly as long as that has
+// to be: it fills, for each direction, a set of the unknown addresses whose packets are dropped. It logs when they are.
+//
+//	g.Follow(pod, isolated)           // after each change of a local pod: does it wait for its address?
+//	g.Update(facts)                   // before each plan
+//	what, why := g.Closed(npc.Ingress, facts)
+//	next := g.NextDeadline()          // when time alone changes that
+//
+// It knows nothing about policies: the caller reports who is isolated.
+package failclosed
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/weave-npc/weave-npc/ipset"
+	"github.com/weave-npc/weave-npc/iptables"
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
+	"github.com/weave-npc/weave-npc/npc/enforce/internal/index"
+	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
+)
+
+// Facts are the inputs of the filter that other packages know.
+type Facts struct {
+	Now time.Time
+	// Synced is set once all objects are known that there were at the start.
+	Synced  bool
+	Missing npc.Missing
+	// Policies is the number of policies in the cluster, and Isolated the number of local pods that are isolated.
+	Policies int
+	Isolated [len(npc.Directions)]int
+}
+
+// Filter keeps the sets of the unknown addresses that are dropped.
+type Filter struct {
+	Ranges  *Ranges
+	Watches Watches
+
+	mode   enforce.FailClosedMode
+	tables [len(npc.Families)]*dataplane.Table
+	index  *index.Index
+	sets   [len(npc.Families)][len(npc.Directions)]*dataplane.Set
+	// closed is what the sets hold besides the known remote pods -> the comment.
+	closed [len(npc.Families)][len(npc.Directions)]entries
+	// waiting holds the isolated local pods with an address that is missing or does not count.
+	waiting     [len(npc.Directions)]map[*index.Pod]struct{}
+	deletedPods deletedPods
+	broadcast   broadcast
+	// updatedAt is the time of the last update.
+	updatedAt time.Time
+}
+
+// New returns a filter that drops nothing yet.
+func New(c enforce.Config, tables [len(npc.Families)]*dataplane.Table, x *index.Index) *Filter {
+	g := &Filter{mode: c.FailClosed, tables: tables, index: x, Ranges: newRanges(c, tables),
+		deletedPods: newDeletedPods(c.NodeName, x),
+		waiting:     [len(npc.Directions)]map[*index.Pod]struct{}{{}, {}}}
+	for f, t := range tables {
+		g.broadcast.sets[f] = t.Sets.AddFixed(naming.Broadcast, ipset.HashNet,
+			"every address while broadcast is dropped")
+		for _, d := range npc.Directions {
+			g.sets[f][d] = t.Sets.AddFixed(naming.FailClosed(d), ipset.HashNet,
+				"unknown addresses that are dropped, "+d.String())
+		}
+	}
+	return g
+}
+
+// Sets returns the fail-closed filter's sets of a family, by direction.
+func (g *Filter) Sets(f npc.Family) []*dataplane.Set { return g.sets[f][:] }
+
+// Memberships adds the memberships of a known pod of another node to out: addresses that the fail-closed filter must
+// not close.
+func (g *Filter) Memberships(p *index.Pod, out []index.Membership) []index.Membership {
+	if p.Local() {
+		return out
+	}
+	for _, a := range p.Owned() {
+		for _, d := range npc.Directions {
+			if g.Ranges.excepts(a, d) {
+				out = append(out, index.Membership{Set: g.sets[npc.FamilyOf(a)][d], Entry: ipset.Addr(a)})
+			}
+		}
+	}
+	return out
+}
+
+// Follow records whether a pod waits for an address, and the directions that it is isolated in.
+func (g *Filter) Follow(p *index.Pod, isolated [len(npc.Directions)]bool) {
+	waits := p.Local() && g.waits(p) != ""
+	for _, d := range npc.Directions {
+		if waits && isolated[d] {
+			g.waiting[d][p] = struct{}{}
+		} else {
+			delete(g.waiting[d], p)
+		}
+	}
+}
+
+// Waiting returns how many isolated local pods wait for an address.
+func (g *Filter) Waiting(d npc.Direction) int { return len(g.waiting[d]) }
+
+// waits returns why an address of a local pod is not known, in words that follow the pod's name; empty if all are.
+func (g *Filter) waits(p *index.Pod) string {
+	switch {
+	case len(p.Addrs) == 0:
+		return " has no address yet"
+	case p.StaleAddrs:
+		return " reports an address that it had before it or the node was restarted"
+	case slices.ContainsFunc(p.Addrs, func(a netip.Addr) bool { return g.index.Addresses.Refused(a, p) }):
+		return " claims an address of this node"
+	}
+	return ""
+}
+
+// Vanish closes an address of an isolated pod that goes without having finished: its containers may still run.
+func (g *Filter) Vanish(a netip.Addr, p *index.Pod, isolated [len(npc.Directions)]bool, now time.Time) {
+	for d, found := range g.tables[npc.FamilyOf(a)].HoldsIsolated(a) {
+		isolated[d] = isolated[d] || found
+	}
+	g.deletedPods.put(a, p.String(), isolated, now)
+}
+
+// Appear opens a closed address to the pod that has it now.
+func (g *Filter) Appear(a netip.Addr) { delete(g.deletedPods.pods, a) }
+
+// Recall finds, once, the isolated pods of a family that were deleted before weave-npc started: those whose addresses
+// an earlier weave-npc process had closed, and those that the kernel still has as local pods and that have no object
+// any more. Their addresses stay closed as if the pods had been deleted now. allowed are the sets of the local pods
+// that nothing isolates, by direction; those that Admin policies select may be denied something all the same.
+func (g *Filter) Recall(f npc.Family, allowed []*dataplane.Set, facts Facts) {
+	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Sets.Loaded() {
+		g.deletedPods.recall(g.tables[f], g.sets[f][:], allowed, facts.Now)
+	}
+}
+
+// closedBy returns why the fail-closed filter is closed to the node's range in a direction; empty if it is open.
+func (g *Filter) closedBy(d npc.Direction, f Facts) string {
+	switch {
+	case g.mode == enforce.FailClosedNever:
+		return ""
+	case f.Missing == npc.ObjectsMissing, f.Missing == npc.ClusterPoliciesMissing,
+		f.Missing == npc.NodeMissing && (f.Policies > 0 ||
+			slices.ContainsFunc(g.tables[:], (*dataplane.Table).HoldsPods)):
+		return "not all objects could be read"
+	case g.mode == enforce.FailClosedAlways:
+		return "--fail-closed always"
+	case !f.Synced:
+		return "not all objects are known yet"
+	case len(g.waiting[d]) > 0:
+		first := ""
+		for p := range g.waiting[d] {
+			if s := p.String() + g.waits(p); first == "" || s < first {
+				first = s
+			}
+		}
+		return first
+	case f.Policies > 0:
+		return g.Watches.broken(f.Now)
+	}
+	return ""
+}
+
+// Closed returns which addresses the fail-closed filter drops packets of in a direction, and why; both are empty if it
+// is open, or if nothing is known that it could close.
+func (g *Filter) Closed(d npc.Direction, f Facts) (what, why string) {
+	if why = g.closedBy(d, f); why == "" {
+		return "", ""
+	}
+	if what = g.Ranges.scope().String(); what == "" {
+		return "", ""
+	}
+	return what, why
+}
+
+// Update brings the fail-closed filter's sets up to date.
+func (g *Filter) Update(f Facts) {
+	g.updatedAt = f.Now
+	// Broadcast is dropped while a local pod is isolated for ingress, or one may be that is not known yet.
+	if f.Isolated[npc.Ingress] > 0 {
+		g.broadcast.drop("a local pod is isolated")
+	} else {
+		g.broadcast.drop(g.closedBy(npc.Ingress, f))
+	}
+	g.deletedPods.expire(f.Now)
+	for _, d := range npc.Directions {
+		want := g.unknown(d, f)
+		for _, family := range npc.Families {
+			g.set(family, d, want[family])
+		}
+	}
+}
+
+// entries are entries of a family's set -> the comment. The zero entries are empty.
+type entries map[ipset.Entry]string
+
+// unknown returns the entries that are closed in a direction, by family.
+func (g *Filter) unknown(d npc.Direction, f Facts) (want [len(npc.Families)]entries) {
+	put := func(e ipset.Entry, why string) {
+		family := npc.FamilyOf(e.Prefix.Addr())
+		if want[family] == nil {
+			want[family] = entries{}
+		}
+		want[family][e] = why
+	}
+	if why := g.closedBy(d, f); why != "" {
+		for _, r := range g.Ranges.scope().prefixes() {
+			for _, p := range ipblock.Halves(r) {
+				put(ipset.Net(p), why)
+			}
+		}
+	}
+	if g.mode == enforce.FailClosedNever {
+		return want
+	}
+	for p := range g.waiting[d] {
+		for _, a := range p.Addrs {
+			why, e := p.String()+g.waits(p), ipset.Addr(a)
+			if was, shared := want[npc.FamilyOf(a)][e]; g.index.Addresses.Owner(a) == nil && (!shared || why < was) {
+				put(e, why)
+			}
+		}
+	}
+	for a, v := range g.deletedPods.pods { // whose entries identify them after a restart
+		if v.isolated[d] {
+			put(ipset.Addr(a), v.pod+deletedWord)
+		}
+	}
+	if f.Isolated[d] > 0 {
+		put(ipset.Net(linkLocal), "link-local is no way around policies")
+	}
+	return want
+}
+
+// set makes a set hold exactly the given addresses with their comments, apart from exceptions.
+func (g *Filter) set(f npc.Family, d npc.Direction, want entries) {
+	s, have := g.sets[f][d], g.closed[f][d]
+	for e := range have {
+		// An entry may have become that of a remote pod meanwhile.
+		if _, ok := want[e]; !ok && !s.State(e).Want.NoMatch {
+			s.Remove(e)
+		}
+	}
+	for e, why := range want {
+		// A remote pod may have had the address since, and have taken the entry with it.
+		if st := s.State(e); have[e] != why || !st.Wanted || st.Want.NoMatch {
+			s.Add(e, ipset.Attr{Comment: iptables.Comment(why)})
+		}
+	}
+	g.closed[f][d] = want
+}
+
+// NextDeadline returns when time alone changes what is wanted, after the time of the last update; zero if it does not.
+// It may have passed meanwhile.
+func (g *Filter) NextDeadline() time.Time {
+	var next time.Time
+	for _, t := range slices.Concat(g.Watches.deadlines(), g.deletedPods.deadlines()) {
+		if t.After(g.updatedAt) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	return next
+}
+
+// OutOfRange reports whether a pod has an address that is not in the node's range of its family. Before such an address
+// is known, its packets are not seen.
+func (g *Filter) OutOfRange(p *index.Pod) bool {
+	return slices.ContainsFunc(p.Owned(), g.Ranges.scope().misses)
+}

@@ -1,0 +1,100 @@
+package recorder
+
+import (
+	"net/netip"
+
+	"github.com/weave-npc/weave-npc/npc"
+	"github.com/weave-npc/weave-npc/npc/enforce/verdict"
+	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+)
+
+// Names names the owners of addresses, and evaluates connections.
+type Names interface {
+	// PodAt returns the pod that has an address, and whether there is one.
+	PodAt(netip.Addr) (npc.Pod, bool)
+	// NameOf returns "node" for an address of a node.
+	NameOf(netip.Addr) string
+	// IsLocal reports whether an address is that of a pod of this node.
+	IsLocal(netip.Addr) bool
+	// Evaluate appends the verdicts on flows to out.
+	Evaluate(flows []verdict.Flow, out []verdict.Verdict) []verdict.Verdict
+	// Differences returns the verdict on a flow, and those of the groups of staged policies that decide otherwise.
+	Differences(verdict.Flow) (verdict.Verdict, []verdict.Difference)
+	// Groups returns the content of each group, which changes when its policies change; nil while not all policies are
+	// known.
+	Groups() map[string]string
+}
+
+// evaluator names the ends of connections, and the rule that decides. It evaluates groups of staged policies too,
+// unless haste is set.
+type evaluator struct {
+	Names
+	haste bool
+}
+
+// Evaluate implements flowlog.Evaluator.
+func (j evaluator) Evaluate(src, dst netip.Addr, s flow.Service) (of flowlog.Evaluation, concerned bool) {
+	if !j.IsLocal(src) && !j.IsLocal(dst) {
+		return of, false
+	}
+	of.From, _ = j.end(src)
+	to, ports := j.end(dst)
+	of.To = to
+	for _, p := range ports {
+		if p.Protocol == s.Protocol && p.Port == s.Port {
+			of.PortNames = append(of.PortNames, p.Name)
+		}
+	}
+	f := verdict.Flow{From: src, To: dst, Service: s}
+	var is verdict.Verdict
+	var differences []verdict.Difference
+	if of.Unevaluated = j.haste; j.haste {
+		is = j.Names.Evaluate([]verdict.Flow{f}, nil)[0]
+	} else {
+		is, differences = j.Differences(f)
+	}
+	of.Verdict, of.By = outcome(is)
+	for _, d := range differences {
+		s := flowlog.Staged{Group: d.Group, Policy: d.Policy, Content: d.Content}
+		verdict, by := outcome(d.Verdict)
+		if s.Verdict = verdict; len(by) > 0 {
+			s.By = &by[0].Rule
+		}
+		of.Staged = append(of.Staged, s)
+	}
+	if is.Also != (verdict.By{}) {
+		of.By = append(of.By, applied(is.Also, npc.Ingress))
+	}
+	return of, true
+}
+
+// outcome returns a verdict and the rule that gives it; none if none does.
+func outcome(v verdict.Verdict) (out flowlog.Verdict, by []flowlog.Applied) {
+	if out = flowlog.Denied; v.Allowed {
+		out = flowlog.Allowed
+	}
+	if v.By != (verdict.By{}) {
+		by = append(by, applied(v.By, v.Direction))
+	}
+	return out, by
+}
+
+func applied(by verdict.By, d npc.Direction) flowlog.Applied {
+	rule := flowlog.Rule{Tier: by.Tier, Policy: by.Policy, Number: by.Number, Direction: d.String()}
+	return flowlog.Applied{Rule: rule, Content: by.Content}
+}
+
+// end returns who has an address, and the named ports of a pod.
+func (j evaluator) end(a netip.Addr) (flowlog.End, []npc.NamedPort) {
+	p, ok := j.PodAt(a)
+	if !ok {
+		return flowlog.End{Addr: a, NodeAddr: j.NameOf(a) == "node"}, nil
+	}
+	workload := npc.Workload{Kind: "Pod", Name: p.Name}
+	if p.Workload != nil {
+		workload = *p.Workload
+	}
+	end := flowlog.End{Namespace: p.Namespace, Workload: workload.String(), Pod: p.Name, Labels: p.Labels, Addr: a}
+	return end, p.Ports
+}

@@ -1,0 +1,254 @@
+// Package quota limits the cost of network policies on a node, so that the policies of one namespace cannot use up the
+// resources of others. It knows nothing about the contents of policies.
+//
+//	l := quota.NewUsage(quota.Default())
+//	err := l.Open(quota.Account{Namespace: "default", Name: "web", Created: t, Cost: c}) // why it is denied, or nil
+//	changed := l.Reconcile()
+package quota
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pkg/errors"
+)
+
+// Cost is the maximum cost of a policy in one family.
+type Cost struct{ Rules, Sets, Entries int }
+
+// Plus returns the sum of two costs.
+func (c Cost) Plus(d Cost) Cost {
+	return Cost{c.Rules + d.Rules, c.Sets + d.Sets, c.Entries + d.Entries}
+}
+
+func (c Cost) minus(d Cost) Cost {
+	return Cost{c.Rules - d.Rules, c.Sets - d.Sets, c.Entries - d.Entries}
+}
+
+// ruleWeight is the number of set entries that take as long to write as a rule or a set.
+const ruleWeight = 32
+
+// Weight returns the work for the kernel, in set entries.
+func (c Cost) Weight() int { return ruleWeight*(c.Rules+c.Sets) + c.Entries }
+
+// Limit bounds one resource for a policy, for the policies of a namespace, and for all policies of the node, in one
+// family.
+type Limit struct{ Policy, Namespace, Node int }
+
+// Limits holds the limits of all resources.
+type Limits struct{ Rules, Sets, Entries Limit }
+
+// Default returns the default limits. The kernel takes 65,534 sets, including both families and foreign ones.
+func Default() Limits {
+	return Limits{
+		Rules:   Limit{Policy: 10_000, Namespace: 20_000, Node: 60_000},
+		Sets:    Limit{Policy: 4_000, Namespace: 8_000, Node: 24_000},
+		Entries: Limit{Policy: 100_000, Namespace: 400_000, Node: 1_600_000},
+	}
+}
+
+// scope is the part of the node to which a limit applies.
+type scope struct {
+	name string
+	of   func(Limit) int
+}
+
+func policyScope() scope    { return scope{"policy", func(l Limit) int { return l.Policy }} }
+func namespaceScope() scope { return scope{"namespace", func(l Limit) int { return l.Namespace }} }
+func nodeScope() scope      { return scope{"node", func(l Limit) int { return l.Node }} }
+
+// over returns the first resource whose cost exceeds the limit of a scope, with its flag and limit. what is empty if
+// there is none.
+func (l Limits) over(c Cost, s scope) (what, flag string, limit int) {
+	switch {
+	case c.Sets > s.of(l.Sets):
+		return "sets", "--max-sets", s.of(l.Sets)
+	case c.Rules > s.of(l.Rules):
+		return "rules", "--max-rules", s.of(l.Rules)
+	case c.Entries > s.of(l.Entries):
+		return "set entries", "--max-entries", s.of(l.Entries)
+	}
+	return "", "", 0
+}
+
+func (c Cost) of(what string) int {
+	return map[string]int{"sets": c.Sets, "rules": c.Rules, "set entries": c.Entries}[what]
+}
+
+// Check returns an error if a cost exceeds the limits of a single policy.
+func (l Limits) Check(c Cost) error {
+	what, flag, limit := l.over(c, policyScope())
+	if what == "" {
+		return nil
+	}
+	return errors.Errorf("needs %s %s, the limit per policy is %s: %s policy=N",
+		number(c.of(what)), what, number(limit), flag)
+}
+
+// fits returns an error if a cost does not fit into the rest of a scope.
+func (l Limits) fits(used, c Cost, s scope) error {
+	what, flag, limit := l.over(used.Plus(c), s)
+	if what == "" {
+		return nil
+	}
+	return errors.Errorf("needs %s %s, more than older policies leave, the limit per %s is %s: %s %s=N",
+		number(c.of(what)), what, s.name, number(limit), flag, s.name)
+}
+
+// number returns a number with commas.
+func number(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// Account is the request of a policy.
+type Account struct {
+	Namespace, Name string
+	// Created is the creation time of the policy. If policies do not fit together, the older ones are granted; at equal
+	// times the names decide.
+	Created time.Time
+	Cost    Cost
+}
+
+func (a *Account) before(b *Account) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+type key struct{ namespace, name string }
+
+// Usage grants the requests of policies within the limits.
+type Usage struct {
+	Limits
+	accounts   map[key]*Account
+	denied     map[key]error
+	node       Cost
+	namespaces map[string]Cost
+	stale      bool
+}
+
+// NewUsage returns a Usage without accounts.
+func NewUsage(l Limits) *Usage {
+	return &Usage{Limits: l, accounts: map[key]*Account{}, denied: map[key]error{}, namespaces: map[string]Cost{}}
+}
+
+// Open adds a policy, or replaces the one of the same name, and grants its request if there is room. Otherwise it
+// returns the reason, which is preliminary until Reconcile is called.
+func (l *Usage) Open(a Account) error {
+	l.Close(a.Namespace, a.Name)
+	k := key{a.Namespace, a.Name}
+	l.accounts[k] = &a
+	if err := l.room(&a); err != nil {
+		l.denied[k], l.stale = err, true
+		return err
+	}
+	l.grant(&a)
+	return nil
+}
+
+// Close removes a policy, if it exists.
+func (l *Usage) Close(namespace, name string) {
+	k := key{namespace, name}
+	a := l.accounts[k]
+	if a == nil {
+		return
+	}
+	delete(l.accounts, k)
+	l.stale = l.stale || len(l.denied) > 0
+	if l.denied[k] != nil {
+		delete(l.denied, k)
+		return
+	}
+	l.node = l.node.minus(a.Cost)
+	if rest := l.namespaces[namespace].minus(a.Cost); rest == (Cost{}) {
+		delete(l.namespaces, namespace)
+	} else {
+		l.namespaces[namespace] = rest
+	}
+}
+
+func (l *Usage) room(a *Account) error {
+	if err := l.fits(l.namespaces[a.Namespace], a.Cost, namespaceScope()); err != nil {
+		return err
+	}
+	return l.fits(l.node, a.Cost, nodeScope())
+}
+
+func (l *Usage) grant(a *Account) {
+	l.node = l.node.Plus(a.Cost)
+	l.namespaces[a.Namespace] = l.namespaces[a.Namespace].Plus(a.Cost)
+}
+
+// Stale reports whether Reconcile may change which policies are granted.
+func (l *Usage) Stale() bool { return l.stale }
+
+// Verdict is the result of Reconcile for one policy.
+type Verdict struct {
+	Namespace, Name string
+	// Denied is the reason why the request is not granted; nil if it is.
+	Denied error
+	// Changed is set if the result was the opposite before.
+	Changed bool
+}
+
+// Reconcile decides again about all policies, the oldest first, so that the result depends only on the existing
+// policies and not on the order of their arrival. It returns the policies that are denied or no longer denied, the
+// oldest first.
+func (l *Usage) Reconcile() []Verdict {
+	if !l.stale {
+		return nil
+	}
+	was := l.denied
+	l.denied, l.node, l.namespaces, l.stale = map[key]error{}, Cost{}, map[string]Cost{}, false
+	var out []Verdict
+	for _, a := range slices.SortedFunc(maps.Values(l.accounts), (*Account).before) {
+		k := key{a.Namespace, a.Name}
+		err := l.room(a)
+		if err == nil {
+			l.grant(a)
+		} else {
+			l.denied[k] = err
+		}
+		if err != nil || was[k] != nil {
+			out = append(out, Verdict{a.Namespace, a.Name, err, (err == nil) != (was[k] == nil)})
+		}
+	}
+	return out
+}
+
+// Denied returns the number of denied policies.
+func (l *Usage) Denied() int { return len(l.denied) }
+
+// String returns the limit in the format of Set.
+func (l *Limit) String() string {
+	return "policy=" + strconv.Itoa(l.Policy) + ",namespace=" + strconv.Itoa(l.Namespace) +
+		",node=" + strconv.Itoa(l.Node)
+}
+
+// Type implements pflag.Value.
+func (l *Limit) Type() string { return "limits" }
+
+// Set changes the limits that a text names, such as "policy=4000,node=24000".
+func (l *Limit) Set(text string) error {
+	next := *l
+	for _, part := range strings.Split(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		to, ok := map[string]*int{"policy": &next.Policy, "namespace": &next.Namespace, "node": &next.Node}[name]
+		if !ok {
+			return errors.Errorf("%q is none of policy=N, namespace=N and node=N", part)
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 {
+			return errors.Errorf("%s: %q is no number above 0", name, value)
+		}
+		*to = n
+	}
+	*l = next
+	return nil
+}
