@@ -30,7 +30,7 @@ type step struct {
 
 func cases() []testCase {
 	return slices.Concat(isolationCases(), combinedCases(), peerCases(), changeCases(), blockCases(), portCases(), serviceCases(),
-		connectionCases(), wireCases(), timeCases(), addressCases(), tierOrderCases(), subjectCases(), tierPeerCases(), protocolCases(),
+		connectionCases(), wireCases(), timeCases(), arrivalCases(), addressCases(), tierOrderCases(), subjectCases(), tierPeerCases(), protocolCases(),
 		tierWireCases(), ownNodeTierCases())
 }
 

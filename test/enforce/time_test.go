@@ -16,14 +16,6 @@ import (
 // timeCases show what holds while things come and go.
 func timeCases() []testCase {
 	const onlyDB = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`
-	var late *lab.Pod
-	arrive := func(node string, c lab.PodConfig) func(t *testing.T, w *harness) {
-		return func(t *testing.T, w *harness) {
-			late = w.addPod(t, node, "late", c)
-			serve(t, late.Host)
-		}
-	}
-	leave := func(t *testing.T, w *harness) { w.closePod(t, late) }
 	return []testCase{
 		{name: "S27_an_address_that_moves_gets_the_new_pods_policies", says: []string{conflict}, steps: []step{
 			{do: do(pod("shop/web", uid("a")), policy("shop/p", onlyDB), policy("ops/p", `
@@ -98,6 +90,21 @@ egress: [{to: [{namespaceSelector: {}}], ports: [{port: http}]}]`)),
 			{do: do(without("temp"), pod("shop/web", labelled("app=web"))), want: wants{"tcp 80": ""},
 				then: func(t *testing.T, w *harness) { w.awaitBare(t) }},
 		}},
+	}
+}
+
+// arrivalCases have pods that arrive while policies are there, and others that are deleted.
+func arrivalCases() []testCase {
+	const onlyDB = `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: db}}}]}]}`
+	var late *lab.Pod
+	arrive := func(node string, c lab.PodConfig) func(t *testing.T, w *harness) {
+		return func(t *testing.T, w *harness) {
+			late = w.addPod(t, node, "late", c)
+			serve(t, late.Host)
+		}
+	}
+	leave := func(t *testing.T, w *harness) { w.closePod(t, late) }
+	return []testCase{
 		{name: "S59_a_pod_that_a_policy_selects_is_closed_before_its_address_is_known", steps: []step{
 			{about: "its object is there", do: do(pod("shop/late", on("node1"), labelled("app=late")),
 				policy("shop/p", `

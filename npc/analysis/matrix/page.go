@@ -42,14 +42,14 @@ var (
 	view string
 )
 
-// Options select what the page shows first, and what it is about.
+// PageOptions select what the page shows first, and what it is about.
 type PageOptions struct {
 	Options
 	// AllPorts shows all ports first, and not the options' service.
 	AllPorts bool
 }
 
-// Write writes the page, and returns the pods that are left out because they own none of their addresses. The names of
+// WritePage writes the page, and returns the pods that are left out because they own none of their addresses. The names of
 // objects, which may hold anything, reach it only as text.
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod

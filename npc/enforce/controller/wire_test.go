@@ -14,7 +14,6 @@ import (
 // TestWire shows the verdicts on packets that do more than open a connection.
 func TestWire(t *testing.T) {
 	const (
-		closed = `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`
 		web    = "a/web"
 		client = "a/client"
 	)
@@ -111,19 +110,7 @@ func TestWire(t *testing.T) {
 			if c.configure != nil {
 				configure = c.configure
 			}
-			w := newHarness(t, configure)
-			w.Namespace("a")
-			w.Namespace("b")
-			w.Pod(web, "10.32.1.2,fd32:1::2", "app=web")
-			w.Pod(client, "10.32.1.3,fd32:1::3")
-			w.Pod("b/client", "10.32.1.4,fd32:1::4")
-			w.Addr("unknown", "10.32.1.99", "fd32:1::63")
-			w.Addr("everybody", "255.255.255.255")
-			w.Addr("none", "0.0.0.0")
-			w.Addr("network", "10.32.1.255")
-			w.Remote("b/other", "10.32.2.9,fd32:2::9")
-			w.Policy("a/closed", closed)
-			w.Sync()
+			w := wireHarness(t, configure)
 			for f := range w.Kernels {
 				if c.only6 && f == int(npc.IPv4) || c.only4 && f == int(npc.IPv6) {
 					continue
@@ -138,4 +125,22 @@ func TestWire(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wireHarness returns a node with an isolated pod, a/web, with other pods and with addresses that belong to no pod.
+func wireHarness(t *testing.T, configure func(*enforce.Config)) *harness {
+	w := newHarness(t, configure)
+	w.Namespace("a")
+	w.Namespace("b")
+	w.Pod("a/web", "10.32.1.2,fd32:1::2", "app=web")
+	w.Pod("a/client", "10.32.1.3,fd32:1::3")
+	w.Pod("b/client", "10.32.1.4,fd32:1::4")
+	w.Addr("unknown", "10.32.1.99", "fd32:1::63")
+	w.Addr("everybody", "255.255.255.255")
+	w.Addr("none", "0.0.0.0")
+	w.Addr("network", "10.32.1.255")
+	w.Remote("b/other", "10.32.2.9,fd32:2::9")
+	w.Policy("a/closed", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress]}`)
+	w.Sync()
+	return w
 }

@@ -132,24 +132,27 @@ func TestCommitTakesOverWhatTheKernelTook(t *testing.T) {
 			t.Errorf("planned:\n%s", text)
 		}
 	})
-	t.Run("what_was_dropped_since_the_plan_is_removed", func(t *testing.T) {
-		n := newNode(t)
-		tx := n.Plan(dataplane.Options{})
-		n.rules.Disown(n.policy, fromPeers)
-		n.peers.Drop()
+	t.Run("what_was_dropped_since_the_plan_is_removed", dropSinceThePlan)
+}
+
+// dropSinceThePlan drops a set and disowns a rule between the plan and the commit.
+func dropSinceThePlan(t *testing.T) {
+	n := newNode(t)
+	tx := n.Plan(dataplane.Options{})
+	n.rules.Disown(n.policy, fromPeers)
+	n.peers.Drop()
+	if err := n.kernel.Apply(tx); err != nil {
+		t.Fatal(err)
+	}
+	n.Commit(tx, tx.Taken())
+	for range 3 {
+		tx := n.Plan(dataplane.Options{CollectGarbage: true})
 		if err := n.kernel.Apply(tx); err != nil {
 			t.Fatal(err)
 		}
 		n.Commit(tx, tx.Taken())
-		for range 3 {
-			tx := n.Plan(dataplane.Options{CollectGarbage: true})
-			if err := n.kernel.Apply(tx); err != nil {
-				t.Fatal(err)
-			}
-			n.Commit(tx, tx.Taken())
-		}
-		if n.kernel.Sets[peersName] != nil || len(n.Leftovers()) > 0 {
-			t.Errorf("it is left: %q", n.Leftovers())
-		}
-	})
+	}
+	if n.kernel.Sets[peersName] != nil || len(n.Leftovers()) > 0 {
+		t.Errorf("it is left: %q", n.Leftovers())
+	}
 }

@@ -24,7 +24,7 @@ import (
 // pinnedShare is the part of the kernel's connection table that ended connections may take: one in so many.
 const pinnedShare = 4
 
-// Config is what a node has.
+// Options are what a node has.
 type Options struct {
 	Families []npc.Family
 	Backend  iptables.Backend

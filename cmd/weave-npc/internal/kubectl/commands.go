@@ -16,6 +16,6 @@ import (
 
 // Commands returns those that are the same on a node and elsewhere.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{diff.New(), check.New(), who.WhoCanReach(), who.WhatReaches(), replayCommand(),
+	return []*cobra.Command{diff.New(), check.New(), who.CanReach(), who.WhatReaches(), replayCommand(),
 		recordings.Propose(), cli.VersionCommand()}
 }

@@ -34,7 +34,7 @@ func (c Connection) Or(d Connection) Connection {
 	return c
 }
 
-// Line reads a line. The port may be missing, as in a line about a fragment.
+// FromLine reads a line. The port may be missing, as in a line about a fragment.
 func FromLine(text string) (c Connection, err error) {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "\n") {
@@ -198,7 +198,7 @@ func portOf(protocol, port string) (string, error) {
 	return s.String(), errors.Wrap(err, "the line")
 }
 
-// End reads an end as lines have it: a pod or an address, with a port, or with an address in parentheses. The port is
+// ParseEnd reads an end as lines have it: a pod or an address, with a port, or with an address in parentheses. The port is
 // empty if there is none.
 func ParseEnd(text string) (end, port string) {
 	text = value(text, "from", "to", "src", "dst")

@@ -30,7 +30,7 @@ import (
 const AboutObjects = "It reads the objects of an API server, or those in --manifests before they are applied:\n" +
 	"a pod there needs no address, and a workload is a pod.\n\n"
 
-// Flags are the values of the flags. Objects are read once.
+// ObjectFlags are the values of the flags. Objects are read once.
 type ObjectFlags struct {
 	// Kubeconfig and Context name the API server, as for kubectl. Manifests are read instead of it.
 	Kubeconfig, Context, Manifests string

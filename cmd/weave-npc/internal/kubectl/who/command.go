@@ -1,6 +1,6 @@
 // Package who has the commands that answer who reaches a pod, and what a pod reaches, on all ports.
 //
-//	root.AddCommand(who.WhoCanReach(), who.WhatReaches())
+//	root.AddCommand(who.CanReach(), who.WhatReaches())
 //
 // Package whocan computes the answers.
 package who
@@ -43,8 +43,8 @@ const about = input.AboutObjects +
 	"the answer is for all ports, in the ranges that policies distinguish.\n\n" +
 	"The exit status is 0 for every answer, and 2 after an error."
 
-// WhoCanReach returns the command that lists who reaches a pod.
-func WhoCanReach() *cobra.Command {
+// CanReach returns the command that lists who reaches a pod.
+func CanReach() *cobra.Command {
 	return command(npc.Ingress, &cobra.Command{
 		Use: "who-can-reach NAMESPACE/POD|ADDRESS|svc/NAME.NAMESPACE [--port tcp/80]",
 		Short: "Lists who can reach a pod, a Service or an address: workloads, nodes and addresses outside, " +
