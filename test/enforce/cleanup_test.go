@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -149,15 +150,15 @@ func TestCleanupRemovesWhatTheOriginalLeft(t *testing.T) {
 
 func TestWhatTheOriginalLeftIsTakenOver(t *testing.T) {
 	eachBackend(t, func(t *testing.T, backend lab.Backend) {
-		for _, hook := range []string{"forward", "none"} {
-			t.Run(hook, func(t *testing.T) {
+		for name, jump := range map[string]bool{"forward_jump": true, "no_forward_jump": false} {
+			t.Run(name, func(t *testing.T) {
 				w := newHarness(t, backend, lab.Config{IPv4: true})
 				for _, n := range w.Nodes() {
 					foreign(t, n, backend)
 					original(t, w, n)
 				}
-				w.begin(t, rich(), "--forward-jump", hook)
-				if hook == "forward" {
+				w.begin(t, rich(), fmt.Sprintf("--forward-jump=%t", jump))
+				if jump {
 					// What drops stands behind weave-net's jumps, as long as weave-net's rules are there.
 					for _, n := range w.Nodes() {
 						run(t, n.Host, "iptables-"+string(backend), "-w", "-D", "FORWARD", "-o", "cni0", "-j", "DROP")
