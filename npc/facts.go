@@ -9,6 +9,7 @@ package npc
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -112,6 +113,12 @@ func (p Pod) Claims() []netip.Addr {
 		return nil
 	}
 	return p.Addrs
+}
+
+// ClaimsAlike reports whether another state of the pod has the same claims, which count as much.
+func (p *Pod) ClaimsAlike(q *Pod) bool {
+	return p.Node == q.Node && p.Deleting == q.Deleting && p.Started.Equal(q.Started) && p.Created.Equal(q.Created) &&
+		p.UID == q.UID && slices.Equal(p.Claims(), q.Claims())
 }
 
 // OwnsBefore reports whether a node takes a for the owner of an address that both a and b claim.

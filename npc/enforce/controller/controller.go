@@ -61,6 +61,11 @@ func (c *Controller) wakeUp() {
 func (c *Controller) change(e queuedChange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.changeLocked(e)
+}
+
+// changeLocked does the same while the caller has the lock.
+func (c *Controller) changeLocked(e queuedChange) {
 	switch {
 	case !c.state.synced:
 		c.apply(e)
@@ -69,7 +74,7 @@ func (c *Controller) change(e queuedChange) {
 		c.changes.queue(e)
 	default:
 		c.apply(e)
-		if e.Kind == podChanges && !c.changes.any() && c.state.nothingToPlan() {
+		if e.Kind == podChanges && !c.changes.any() && !c.state.stale() {
 			return
 		}
 		c.changes.add(e)
@@ -92,25 +97,11 @@ func (c *Controller) apply(e queuedChange) {
 
 // SetPod takes a pod as it now is.
 func (c *Controller) SetPod(p npc.Pod) {
-	relabels := func() bool {
-		old := c.state.index.Pod(p.Namespace, p.Name)
-		return old != nil && old.Local() && !old.HasLabels(p.Labels)
-	}
-	c.change(queuedChange{Kind: podChanges, Key: "pod/" + npc.ObjectKey(p.Namespace, p.Name), UID: p.UID,
-		Weight: weight(c, relabels),
-		Apply:  func() { c.state.setPod(p) }})
-}
-
-// weight returns the weight of an event. If it may change which cluster network policies choose local pods, and who
-// their peers are at once, it has a plan of its own while there are such policies, because what one event may have
-// dropped in between is little.
-func weight(c *Controller, may func() bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state.tiers.Counts().Policies > 0 && may() {
-		return maxWeight
-	}
-	return 1
+	c.changeLocked(queuedChange{Kind: podChanges, Key: "pod/" + npc.ObjectKey(p.Namespace, p.Name), UID: p.UID,
+		Weight: c.state.weightOf(p),
+		Apply:  func() { c.state.setPod(p) }})
 }
 
 // DeletePod removes a pod. One of that name with another UID is another pod; an empty UID stands for whichever is
@@ -154,8 +145,10 @@ func (c *Controller) DeleteClusterPolicy(name string, uid types.UID) {
 
 // SetNamespace takes a namespace as it now is.
 func (c *Controller) SetNamespace(n npc.Namespace) {
-	c.change(queuedChange{Kind: podChanges, Key: "namespace/" + n.Name, UID: n.UID,
-		Weight: weight(c, func() bool { return true }),
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changeLocked(queuedChange{Kind: podChanges, Key: "namespace/" + n.Name, UID: n.UID,
+		Weight: c.state.weight(true),
 		Apply:  func() { c.state.followNamespace(n.Name, c.state.index.SetNamespace(n)) }})
 }
 

@@ -78,7 +78,7 @@ func (j *evaluator) hear(f verdict.Flow, w *group) (h hearing) {
 	from, to := j.index.Addresses.Owner(f.From), j.index.Addresses.Owner(f.To)
 	evaluate := func(a netip.Addr, d npc.Direction) {
 		own, q := j.question(f, from, to, d)
-		if own == nil || !h.Allowed || j.policies.conflicting(a)[d] {
+		if own == nil || !h.Allowed || j.policies.contest(a).Denied[d] {
 			return
 		}
 		h.Evaluated = true

@@ -1,6 +1,10 @@
 package controller
 
 import (
+	"fmt"
+	"slices"
+
+	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane"
 	"github.com/weave-npc/weave-npc/npc/enforce/internal/networkpolicy"
 )
@@ -39,4 +43,31 @@ func (c *Controller) Shard(s networkpolicy.Sharding) {
 	defer c.mu.Unlock()
 	c.state.isolation = c.state.newIsolation(s)
 	c.state.policies.isolation = c.state.isolation
+}
+
+// WronglyFresh reports whether the fail-closed filter says that it is not stale, and changes its sets all the same.
+func (c *Controller) WronglyFresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.failClosed.Stale(c.state.facts()) {
+		return false
+	}
+	before := c.state.closedEntries()
+	c.state.failClosed.Update(c.state.facts())
+	return !slices.Equal(before, c.state.closedEntries())
+}
+
+// closedEntries returns the entries of the fail-closed filter's sets as text, in order.
+func (s *state) closedEntries() (out []string) {
+	for _, f := range npc.Families {
+		for _, set := range s.failClosed.Sets(f) {
+			for e, st := range set.States() {
+				if st.Wanted {
+					out = append(out, fmt.Sprint(set.Name, e, st.Want))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -25,13 +25,26 @@ func (x policies) of(p *index.Pod) [len(npc.Directions)]bool {
 	return is
 }
 
-// conflicting reports for each direction whether an address that a local pod owns is claimed by another local pod that
-// a policy may deny something: the owner is ambiguous, so nothing is allowed.
-func (x policies) conflicting(a netip.Addr) (by [len(npc.Directions)]bool) {
+// contest returns what policies may do to the local pods that claim an address and do not own it.
+func (x policies) contest(a netip.Addr) (c index.Contest) {
 	for _, q := range x.addresses.Others(a) {
 		for d, is := range x.of(q) {
-			by[d] = by[d] || is
+			c.Denied[d] = c.Denied[d] || is
+		}
+		c.Node = c.Node || x.tiers.Of(q).DeniesNode(x.isolation.Of(q))
+	}
+	return c
+}
+
+// contested returns the contests of a pod's addresses; nil if there are none.
+func (x policies) contested(p *index.Pod) (out map[netip.Addr]index.Contest) {
+	for _, a := range p.Owned() {
+		if c := x.contest(a); c != (index.Contest{}) {
+			if out == nil {
+				out = map[netip.Addr]index.Contest{}
+			}
+			out[a] = c
 		}
 	}
-	return by
+	return out
 }

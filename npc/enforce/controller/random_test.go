@@ -319,6 +319,9 @@ func (h *generator) step() {
 	default:
 		h.repeat()
 	}
+	if h.Model.WronglyFresh() {
+		h.t.Fatalf("the fail-closed filter changes, although a plan was said to have nothing to do")
+	}
 }
 
 // hostAddrs are addresses that a node may have, though they are in the pods' range.

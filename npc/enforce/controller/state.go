@@ -92,13 +92,27 @@ func (s *state) facts() failclosed.Facts {
 	return f
 }
 
+// weight returns the weight of an event in a plan. One that may change which cluster network policies choose local
+// pods, and who their peers are at once, has a plan of its own while there are such policies, because what one event
+// may have dropped in between is little.
+func (s *state) weight(chooses bool) int {
+	if chooses && s.tiers.Any() {
+		return maxWeight
+	}
+	return 1
+}
+
+// weightOf returns the weight of a pod's event.
+func (s *state) weightOf(p npc.Pod) int {
+	old := s.index.Pod(p.Namespace, p.Name)
+	return s.weight(old != nil && old.Local() && !old.HasLabels(p.Labels))
+}
+
 func (s *state) setPod(p npc.Pod) {
 	if old := s.index.Pod(p.Namespace, p.Name); old != nil && old.UID != p.UID {
 		s.endPod(old)
 	}
-	change := s.index.SetPod(p)
-	s.edited = s.edited || change.Edited
-	s.follow(change)
+	s.follow(s.index.SetPod(p))
 }
 
 func (s *state) deletePod(namespace, name string, uid types.UID) {
@@ -122,6 +136,7 @@ func (s *state) endPod(p *index.Pod) {
 // follow updates everything after a change of the index: active policies, addresses that changed hands, and the sets of
 // the pods.
 func (s *state) follow(change index.Change) {
+	s.edited = s.edited || change.Edited
 	s.isolation.Update(change)
 	s.tiers.Update(change)
 	for _, t := range change.Transfers {
@@ -135,13 +150,13 @@ func (s *state) follow(change index.Change) {
 func (s *state) place(change index.Change) {
 	moved := append(s.isolation.Assign(), s.tiers.Assign()...)
 	s.rebase()
-	for _, p := range moved {
-		s.placePod(p)
-	}
 	for _, p := range change.Affected() {
 		if !slices.Contains(moved, p) {
-			s.placePod(p)
+			moved = append(moved, p)
 		}
+	}
+	for _, p := range moved {
+		s.placePod(p)
 	}
 	s.isolation.Prune()
 	s.tiers.Prune()
@@ -165,21 +180,17 @@ func (s *state) setBase() {
 	}
 }
 
-// placePod brings the sets up to date that a pod's addresses are in, and closes the addresses that it contests to their
-// owners.
+// placePod brings the sets up to date that a pod's addresses are in, and those of the owners of addresses that it
+// contests.
 func (s *state) placePod(p *index.Pod) {
 	for _, q := range append(s.index.Addresses.Conflicting(p), p) {
-		s.placeOne(q)
+		contested := s.policies.contested(q)
+		s.members = s.isolation.Memberships(q, s.tiers.Of(q).Baseline, contested, s.members[:0])
+		s.members = s.tiers.Memberships(q, s.isolation.Of(q), contested, s.members)
+		s.members = s.failClosed.Memberships(q, s.members)
+		s.members = s.index.Place(q, s.members)
+		s.failClosed.Follow(q, s.policies.of(q))
 	}
-}
-
-func (s *state) placeOne(p *index.Pod) {
-	s.members = s.isolation.Memberships(p, s.tiers.Of(p).Baseline, s.policies.conflicting, s.members[:0])
-	s.members = s.tiers.Memberships(p, s.isolation.Of, s.policies.conflicting, s.members)
-	s.members = s.failClosed.Memberships(p, s.members)
-	s.members = s.index.Memberships(p, s.members)
-	s.index.Place(p, s.members)
-	s.failClosed.Follow(p, s.policies.of(p))
 }
 
 func (s *state) placeAll() {
@@ -247,10 +258,9 @@ func (s *state) setSynced() {
 	s.place(index.Change{})
 }
 
-// nothingToPlan reports whether the kernel needs no transaction. Most changes of pods concern no policy.
-func (s *state) nothingToPlan() bool {
-	s.failClosed.Update(s.facts())
-	return !slices.ContainsFunc(s.tables[:], (*dataplane.Table).Stale)
+// stale reports whether the kernel may need a transaction. Most changes of pods concern no policy.
+func (s *state) stale() bool {
+	return s.failClosed.Stale(s.facts()) || slices.ContainsFunc(s.tables[:], (*dataplane.Table).Stale)
 }
 
 // unfinished reports whether the last plan left rules that the next one removes.

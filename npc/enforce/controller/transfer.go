@@ -29,9 +29,7 @@ func (s *state) transfer(t index.Transfer) {
 	case s.isolation.Counts().Isolated != [len(npc.Directions)]int{}:
 		table.Flows.Enter(conntrack.Request{Addr: t.Addr, Later: true})
 	}
-	if t.To != nil {
-		s.failClosed.Appear(t.Addr)
-	}
+	s.failClosed.Transfer(t)
 }
 
 // findReassigned finds the addresses of a family that changed hands while weave-npc did not run: the kernel still has

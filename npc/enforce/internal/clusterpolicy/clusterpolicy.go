@@ -3,7 +3,7 @@
 //
 //	t.SetPolicy(policy)        // or t.Update(change) after a change of a pod
 //	for _, p := range t.Assign() {
-//		x.Place(p, t.Memberships(p, nil)) // pods that have other lists now
+//		x.Place(p, t.Memberships(p, ...)) // pods that have other lists now
 //	}
 //	t.Prune()                  // what no pod is in any more
 //
@@ -254,29 +254,25 @@ func (t *Tiers) Asked(q *index.Pod, tier policy.Tier, d npc.Direction) iter.Seq[
 	}
 }
 
-// Memberships adds the memberships that lists give a local pod to out, except in directions that are closed for it, and
-// except for Baseline lists in directions where a NetworkPolicy isolates it. An address with an ambiguous owner does
-// not reach the node if policies may deny that to another pod that claims it, or to the pod itself while it is closed.
-func (t *Tiers) Memberships(p *index.Pod, isolated func(*index.Pod) [len(npc.Directions)]bool,
-	closed func(a netip.Addr) [len(npc.Directions)]bool, out []index.Membership) []index.Membership {
+// Memberships adds the memberships that lists give a local pod to out, except in directions that a contest of an address
+// closes, and except for Baseline lists in directions where NetworkPolicies isolate it. A contested address does not
+// reach the node if policies may deny that to another pod that claims it, or to the pod itself while it is closed.
+func (t *Tiers) Memberships(p *index.Pod, isolated [len(npc.Directions)]bool, contested map[netip.Addr]index.Contest,
+	out []index.Membership) []index.Membership {
 	st := t.pods[p]
 	if st == nil {
 		return out
 	}
-	mayNotReachNode := func(q *index.Pod) bool { return t.Of(q).deniesNode(isolated(q)[npc.Egress]) }
-	evaluated := isolated(p)
 	for _, a := range p.Owned() {
-		f, e := npc.FamilyOf(a), ipset.Addr(a)
-		is := closed(a)
+		f, e, contest := npc.FamilyOf(a), ipset.Addr(a), contested[a]
 		for _, tier := range policy.Tiers {
 			for d, c := range st.combinations[tier] {
-				if c != nil && !is[d] && (tier == policy.Admin || !evaluated[d]) {
+				if c != nil && !contest.Denied[d] && (tier == policy.Admin || !isolated[d]) {
 					out = c.memberships(f, e, out)
 				}
 			}
 		}
-		if t.closed[f] != nil && (is[npc.Egress] && mayNotReachNode(p) ||
-			slices.ContainsFunc(t.index.Addresses.Others(a), mayNotReachNode)) {
+		if t.closed[f] != nil && (contest.Node || contest.Denied[npc.Egress] && st.DeniesNode(isolated)) {
 			out = append(out, index.Membership{Set: t.closed[f], Entry: e})
 		}
 	}
@@ -294,6 +290,9 @@ func (c *combination) memberships(f npc.Family, e ipset.Entry, out []index.Membe
 	}
 	return out
 }
+
+// Any reports whether there are policies.
+func (t *Tiers) Any() bool { return len(t.policies) > 0 }
 
 // Counts are numbers for metrics, and for the fail-closed filter.
 type Counts struct {

@@ -38,15 +38,15 @@ func (c *counts) add(e Effect, n int) {
 			c.denied[d] += n
 		}
 	}
-	if e.deniesNode(false) {
+	if e.DeniesNode([len(npc.Directions)]bool{}) {
 		c.node += n
 	}
 }
 
-// deniesNode reports whether policies may deny the pod its node. One that a NetworkPolicy isolates never meets the
-// Baseline tier.
-func (e Effect) deniesNode(isolated bool) bool {
-	return e.Node[policy.Admin] || e.Node[policy.Baseline] && !isolated
+// DeniesNode reports whether policies may deny the pod its node. One that NetworkPolicies isolate for egress never meets
+// the Baseline tier.
+func (e Effect) DeniesNode(isolated [len(npc.Directions)]bool) bool {
+	return e.Node[policy.Admin] || e.Node[policy.Baseline] && !isolated[npc.Egress]
 }
 
 // closed are the sets of the local pods whose packets to this node are dropped. They are there while some may be denied

@@ -2,6 +2,8 @@
 // to be: it fills, for each direction, a set of the unknown addresses whose packets are dropped. It logs when they are.
 //
 //	g.Follow(pod, isolated)           // after each change of a local pod: does it wait for its address?
+//	g.Transfer(transfer)              // after each address that changed hands
+//	if g.Stale(facts) { ... }         // a plan may find something to do
 //	g.Update(facts)                   // before each plan
 //	what, why := g.Closed(npc.Ingress, facts)
 //	next := g.NextDeadline()          // when time alone changes that
@@ -35,6 +37,16 @@ type Facts struct {
 	Isolated [len(npc.Directions)]int
 }
 
+// alike reports whether other facts close the same, but for the time.
+func (f *Facts) alike(g *Facts) bool {
+	for d := range npc.Directions {
+		if (f.Isolated[d] > 0) != (g.Isolated[d] > 0) {
+			return false
+		}
+	}
+	return f.Synced == g.Synced && f.Missing == g.Missing && (f.Policies > 0) == (g.Policies > 0)
+}
+
 // Filter keeps the sets of the unknown addresses that are dropped.
 type Filter struct {
 	Ranges  *Ranges
@@ -50,13 +62,14 @@ type Filter struct {
 	waiting     [len(npc.Directions)]map[*index.Pod]struct{}
 	deletedPods deletedPods
 	broadcast   broadcast
-	// updatedAt is the time of the last update.
-	updatedAt time.Time
+	// updated are the facts of the last update, and stale is set if something else changed since.
+	updated Facts
+	stale   bool
 }
 
 // New returns a filter that drops nothing yet.
 func New(c enforce.Config, tables [len(npc.Families)]*dataplane.Table, x *index.Index) *Filter {
-	g := &Filter{mode: c.FailClosed, tables: tables, index: x, Ranges: newRanges(c, tables),
+	g := &Filter{mode: c.FailClosed, stale: true, tables: tables, index: x, Ranges: newRanges(c, tables),
 		deletedPods: newDeletedPods(c.NodeName, x),
 		waiting:     [len(npc.Directions)]map[*index.Pod]struct{}{{}, {}}}
 	for f, t := range tables {
@@ -93,6 +106,9 @@ func (g *Filter) Memberships(p *index.Pod, out []index.Membership) []index.Membe
 func (g *Filter) Follow(p *index.Pod, isolated [len(npc.Directions)]bool) {
 	waits := p.Local() && g.waits(p) != ""
 	for _, d := range npc.Directions {
+		if _, waited := g.waiting[d][p]; waited || waits && isolated[d] {
+			g.stale = true // the reason may be another one
+		}
 		if waits && isolated[d] {
 			g.waiting[d][p] = struct{}{}
 		} else {
@@ -123,10 +139,20 @@ func (g *Filter) Vanish(a netip.Addr, p *index.Pod, isolated [len(npc.Directions
 		isolated[d] = isolated[d] || found
 	}
 	g.deletedPods.put(a, p.String(), isolated, now)
+	g.stale = true
 }
 
-// Appear opens a closed address to the pod that has it now.
-func (g *Filter) Appear(a netip.Addr) { delete(g.deletedPods.pods, a) }
+// Transfer follows an address that changed hands: one that was closed opens to the pod that has it now.
+func (g *Filter) Transfer(t index.Transfer) {
+	_, closed := g.deletedPods.pods[t.Addr]
+	if t.To != nil {
+		delete(g.deletedPods.pods, t.Addr)
+	}
+	for _, pods := range g.waiting {
+		closed = closed || len(pods) > 0 // one of them may wait for this address
+	}
+	g.stale = g.stale || closed
+}
 
 // Recall finds, once, the isolated pods of a family that were deleted before weave-npc started: those whose addresses
 // an earlier weave-npc process had closed, and those that the kernel still has as local pods and that have no object
@@ -135,6 +161,7 @@ func (g *Filter) Appear(a netip.Addr) { delete(g.deletedPods.pods, a) }
 func (g *Filter) Recall(f npc.Family, allowed []*dataplane.Set, facts Facts) {
 	if facts.Synced && facts.Missing == npc.NothingMissing && g.tables[f].Sets.Loaded() {
 		g.deletedPods.recall(g.tables[f], g.sets[f][:], allowed, facts.Now)
+		g.stale = true
 	}
 }
 
@@ -177,9 +204,12 @@ func (g *Filter) Closed(d npc.Direction, f Facts) (what, why string) {
 	return what, why
 }
 
+// Stale reports whether Update may change the fail-closed filter's sets, by something else than time.
+func (g *Filter) Stale(f Facts) bool { return g.stale || !f.alike(&g.updated) }
+
 // Update brings the fail-closed filter's sets up to date.
 func (g *Filter) Update(f Facts) {
-	g.updatedAt = f.Now
+	g.updated, g.stale = f, false
 	// Broadcast is dropped while a local pod is isolated for ingress, or one may be that is not known yet.
 	if f.Isolated[npc.Ingress] > 0 {
 		g.broadcast.drop("a local pod is isolated")
@@ -259,7 +289,7 @@ func (g *Filter) set(f npc.Family, d npc.Direction, want entries) {
 func (g *Filter) NextDeadline() time.Time {
 	var next time.Time
 	for _, t := range slices.Concat(g.Watches.deadlines(), g.deletedPods.deadlines()) {
-		if t.After(g.updatedAt) && (next.IsZero() || t.Before(next)) {
+		if t.After(g.updated.Now) && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}

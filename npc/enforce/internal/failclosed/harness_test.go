@@ -84,9 +84,7 @@ func (w *harness) do(events ...string) {
 // follow places the pods that a change affects, as the controller does.
 func (w *harness) follow(c index.Change) {
 	for _, t := range c.Transfers {
-		if t.To != nil {
-			w.Appear(t.Addr)
-		}
+		w.Transfer(t)
 	}
 	for _, p := range c.Affected() {
 		members := w.Memberships(p, nil)
@@ -97,7 +95,7 @@ func (w *harness) follow(c index.Change) {
 				}
 			}
 		}
-		w.index.Place(p, w.index.Memberships(p, members))
+		w.index.Place(p, members)
 		w.Follow(p, isolation(p))
 	}
 }
@@ -112,7 +110,11 @@ func (w *harness) update() {
 			}
 		}
 	}
+	stale := w.Stale(w.facts) || slices.ContainsFunc(w.tables[:], (*dataplane.Table).Stale)
 	w.Update(w.facts)
+	if !stale && slices.ContainsFunc(w.tables[:], (*dataplane.Table).Stale) {
+		w.Error("an update changed sets that were said not to be stale")
+	}
 }
 
 // event applies an event.

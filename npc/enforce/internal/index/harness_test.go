@@ -80,7 +80,7 @@ func (w *harness) event(text string) Change {
 // place puts the pods that a change affects where the index itself wants them.
 func (w *harness) place(c Change) {
 	for _, p := range c.Affected() {
-		w.Place(p, w.Memberships(p, nil))
+		w.Place(p, nil)
 	}
 }
 

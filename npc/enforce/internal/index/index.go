@@ -4,7 +4,7 @@
 //	change := x.SetPod(pod)                          // what became of it, as a value
 //	rendered := rules.Render(policy, "shop", "shop/web", x.Sets.FitsList)
 //	x.Sets.Provision(rendered.Sets, owner)           // now they are there and filled
-//	x.Place(p, x.Memberships(p, others))             // what else the pod is in, by others
+//	x.Place(p, others)                               // others are the sets that the pod is in besides
 //
 // It knows nothing about policies, isolation and the fail-closed filter: the caller applies a change to them.
 package index
@@ -128,7 +128,9 @@ func (x *Index) SetPod(f npc.Pod) Change {
 		x.Addresses.countHosts(c, before.HostAddrs, -1)
 		x.Addresses.countHosts(c, f.HostAddrs, +1)
 	}
-	x.Addresses.claim(c, p, before.Claims(), f.Claims())
+	if !before.ClaimsAlike(&f) {
+		x.Addresses.claim(c, p, before.Claims(), f.Claims())
+	}
 	return *c
 }
 
@@ -219,24 +221,18 @@ func (x *Index) SetNodeAddrs(addrs []netip.Addr) Change {
 	return *c
 }
 
-// Memberships adds the memberships that the index gives a pod to out: those of its selectors, and that of a local pod.
-func (x *Index) Memberships(p *Pod, out []Membership) []Membership {
-	if len(p.owned) == 0 {
-		return out
-	}
+// Place makes memberships the pod's, and no others: the given ones, those of the selectors that match it, and that of a
+// local pod. It returns all of them. The caller may use the slice again.
+func (x *Index) Place(p *Pod, members []Membership) []Membership {
 	if p.local {
 		for _, a := range p.owned {
 			t := x.tables[npc.FamilyOf(a)]
 			t.Activate()
 			x.Addresses.local[a] = struct{}{}
-			out = append(out, Membership{t.Local, ipset.Addr(a)})
+			members = append(members, Membership{t.Local, ipset.Addr(a)})
 		}
 	}
-	return x.Sets.memberships(p, out)
-}
-
-// Place makes the given memberships the pod's, and no others. The caller may use the slice again.
-func (x *Index) Place(p *Pod, members []Membership) {
+	members = x.Sets.memberships(p, members)
 	had := p.members
 	attr, local := p.attrs()
 	if !slices.Equal(had, members) {
@@ -260,6 +256,7 @@ func (x *Index) Place(p *Pod, members []Membership) {
 			m.Set.Add(m.Entry, attr)
 		}
 	}
+	return members
 }
 
 // Conflicts returns the claims of local pods to addresses that something contradicts, in order.

@@ -33,6 +33,14 @@ type Membership struct {
 	Entry ipset.Entry
 }
 
+// Contest is what policies may do to other local pods that claim an address. Its owner is ambiguous then.
+type Contest struct {
+	// Denied reports for each direction whether a policy may deny one of them something: nothing is allowed.
+	Denied [len(npc.Directions)]bool
+	// Node reports whether policies may deny one of them their node.
+	Node bool
+}
+
 // namespace is the state of one namespace.
 type namespace struct {
 	npc.Namespace

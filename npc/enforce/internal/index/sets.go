@@ -356,6 +356,9 @@ func (x *Sets) follow(s *selector, ns *namespace, is bool) {
 
 // memberships adds the memberships that selectors give a pod.
 func (x *Sets) memberships(p *Pod, out []Membership) []Membership {
+	if len(p.owned) == 0 {
+		return out
+	}
 	join := func(s *selector) {
 		if s.matches(p) {
 			out = s.entries(p, out)

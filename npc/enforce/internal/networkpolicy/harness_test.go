@@ -113,21 +113,26 @@ func (w *harness) policy(text string, gone bool) {
 	w.SetPolicy(Compile(o, w.limits))
 }
 
-// conflicting reports for each direction whether another local pod that claims an address is isolated.
-func (w *harness) conflicting(a netip.Addr) (by [2]bool) {
-	for _, q := range w.index.Addresses.Others(a) {
-		for d, is := range w.Of(q) {
-			by[d] = by[d] || is
+// memberships returns the memberships of a pod whose addresses other local pods may claim that are isolated.
+func (w *harness) memberships(p *index.Pod) []index.Membership {
+	contested := map[netip.Addr]index.Contest{}
+	for _, a := range p.Owned() {
+		c := contested[a]
+		for _, q := range w.index.Addresses.Others(a) {
+			for d, is := range w.Of(q) {
+				c.Denied[d] = c.Denied[d] || is
+			}
 		}
+		contested[a] = c
 	}
-	return by
+	return w.Memberships(p, [2]bool{}, contested, nil)
 }
 
 // reconcile does what follows an event. It returns the pods that isolation moved.
 func (w *harness) reconcile(c index.Change) []string {
 	moved := w.Assign()
 	for _, p := range append(slices.Clone(moved), c.Affected()...) {
-		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.conflicting, nil)))
+		w.index.Place(p, w.memberships(p))
 	}
 	w.Prune()
 	return names(moved)

@@ -3,7 +3,7 @@
 //
 //	s.SetPolicy(policy)        // or s.Update(change) after a change of a pod
 //	for _, p := range s.Assign() {
-//		x.Place(p, s.Memberships(p, nil)) // pods that belong to other sets now
+//		x.Place(p, s.Memberships(p, ...)) // pods that belong to other sets now
 //	}
 //	s.Prune()                  // what no pod is in any more
 //

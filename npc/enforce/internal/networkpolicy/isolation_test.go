@@ -148,7 +148,7 @@ func TestMemberships(t *testing.T) {
 			w := newHarness(t, nil, "shop/db {node: node1, addrs: [10.32.1.3], started: '2024-01-02T00:00:00Z'}", far)
 			w.do(c.events...)
 			var got []string
-			for _, m := range w.Memberships(w.pod("shop/db"), [2]bool{}, w.conflicting, nil) {
+			for _, m := range w.memberships(w.pod("shop/db")) {
 				got = append(got, m.Set.About())
 				if m.Entry.String() != "10.32.1.3" {
 					t.Errorf("%s has %s", m.Set.About(), m.Entry)
@@ -157,7 +157,7 @@ func TestMemberships(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("it is in %q, want %q", got, c.want)
 			}
-			if m := w.Memberships(w.pod("shop/far"), [2]bool{}, w.conflicting, nil); len(m) > 0 {
+			if m := w.memberships(w.pod("shop/far")); len(m) > 0 {
 				t.Errorf("a remote pod is in %v", m)
 			}
 		})

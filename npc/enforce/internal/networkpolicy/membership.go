@@ -29,21 +29,19 @@ func (s *Isolation) Assign() []*index.Pod {
 // Prune drops the chains and sets that no pod is led to any more.
 func (s *Isolation) Prune() { s.sharding.prune() }
 
-// Memberships adds the memberships that isolation gives a local pod to out, except in directions that closed reports
-// for an address. baseline are the directions that Baseline policies evaluate for the pod unless NetworkPolicies do.
+// Memberships adds the memberships that isolation gives a local pod to out, except in directions that a contest of an
+// address closes. baseline are the directions that Baseline policies evaluate for the pod unless NetworkPolicies do.
 func (s *Isolation) Memberships(p *index.Pod, baseline [len(npc.Directions)]bool,
-	closed func(netip.Addr) [len(npc.Directions)]bool,
-	out []index.Membership) []index.Membership {
+	contested map[netip.Addr]index.Contest, out []index.Membership) []index.Membership {
 	st := s.state(p)
 	if st == nil {
 		return out
 	}
 	for _, a := range p.Owned() {
 		f, e := npc.FamilyOf(a), ipset.Addr(a)
-		conflicting := closed(a)
 		for _, d := range npc.Directions {
 			switch sh := st.shards[d]; {
-			case conflicting[d]: // a local pod that nothing allows is closed
+			case contested[a].Denied[d]: // a local pod that nothing allows is closed
 			case !st.isolated[d] && baseline[d]:
 			case !st.isolated[d]:
 				out = append(out, index.Membership{Set: s.allowed[f][d], Entry: e})

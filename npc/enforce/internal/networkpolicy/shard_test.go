@@ -225,7 +225,7 @@ func TestAssignMovesWhatMoves(t *testing.T) {
 		w.event(event)
 		moved := names(w.Assign())
 		for p := range w.index.LocalPods() {
-			now := w.Memberships(p, [2]bool{}, w.conflicting, nil)
+			now := w.memberships(p)
 			if same := slices.Equal(now, placed[p.String()]); same == slices.Contains(moved, p.String()) && w.Of(p)[npc.Ingress] {
 				t.Errorf("after %s %s belongs to other sets: %t, and is moved: %t", event, p, !same, same)
 			}
@@ -290,7 +290,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("there are the chains %q, before %q", got, before)
 	}
 	for _, p := range moved {
-		w.index.Place(p, w.index.Memberships(p, w.Memberships(p, [2]bool{}, w.conflicting, nil)))
+		w.index.Place(p, w.memberships(p))
 	}
 	w.Prune()
 	if got := chains(); len(got) > 0 || len(w.kernel(npc.IPv4).members[pods.Name]) > 0 {
