@@ -64,7 +64,7 @@ func (c *Controller) change(e queuedChange) {
 	c.changeLocked(e)
 }
 
-// changeLocked does the same while the caller has the lock.
+// changeLocked applies an event, or queues it. The caller has the lock.
 func (c *Controller) changeLocked(e queuedChange) {
 	switch {
 	case !c.state.synced:
@@ -133,14 +133,14 @@ func (c *Controller) DeletePolicy(namespace, name string, uid types.UID) {
 func (c *Controller) SetClusterPolicy(o *v1alpha2.ClusterNetworkPolicy) {
 	p := clusterpolicy.Compile(o)
 	c.change(queuedChange{Kind: policyChanges, Key: "cluster-policy/" + o.Name, UID: o.UID, Weight: maxWeight,
-		Apply: func() { c.state.tiers.SetPolicy(p); c.state.place(index.Change{}) }})
+		Apply: func() { c.state.tiers.SetPolicy(p); c.state.follow(index.Change{}) }})
 }
 
 // DeleteClusterPolicy removes a cluster network policy. One of that name with another UID is another policy; an empty
 // UID stands for whichever is there.
 func (c *Controller) DeleteClusterPolicy(name string, uid types.UID) {
 	c.change(queuedChange{Kind: policyChanges, Key: "cluster-policy/" + name, UID: uid, Ends: true, Weight: maxWeight,
-		Apply: func() { c.state.tiers.DeletePolicy(name, uid); c.state.place(index.Change{}) }})
+		Apply: func() { c.state.tiers.DeletePolicy(name, uid); c.state.follow(index.Change{}) }})
 }
 
 // SetNamespace takes a namespace as it now is.

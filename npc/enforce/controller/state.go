@@ -133,29 +133,25 @@ func (s *state) endPod(p *index.Pod) {
 	s.follow(change)
 }
 
-// follow updates everything after a change of the index: active policies, addresses that changed hands, and the sets of
-// the pods.
+// follow updates everything after an event, with what became of the index by it: which pods policies select, the
+// addresses that changed hands, the rules, and the sets that pods are in, once for each pod.
 func (s *state) follow(change index.Change) {
 	s.edited = s.edited || change.Edited
-	s.isolation.Update(change)
-	s.tiers.Update(change)
+	if change.Reselected {
+		s.isolation.Reselect(change.Pod)
+		s.tiers.Reselect(change.Pod)
+	}
 	for _, t := range change.Transfers {
 		s.transfer(t)
 	}
-	s.place(change)
-}
-
-// place assigns pods and rules to shards, and brings the sets up to date that the affected pods are in, once for each
-// pod.
-func (s *state) place(change index.Change) {
-	moved := append(s.isolation.Assign(), s.tiers.Assign()...)
+	pods := append(s.isolation.Assign(), s.tiers.Assign()...)
 	s.rebase()
 	for _, p := range change.Affected() {
-		if !slices.Contains(moved, p) {
-			moved = append(moved, p)
+		if !slices.Contains(pods, p) {
+			pods = append(pods, p)
 		}
 	}
-	for _, p := range moved {
+	for _, p := range pods {
 		s.placePod(p)
 	}
 	s.isolation.Prune()
@@ -201,18 +197,18 @@ func (s *state) placeAll() {
 
 func (s *state) setPolicy(p *networkpolicy.Policy) {
 	s.isolation.SetPolicy(p)
-	s.place(index.Change{})
+	s.follow(index.Change{})
 }
 
 func (s *state) deletePolicy(namespace, name string, uid types.UID) {
 	s.isolation.DeletePolicy(namespace, name, uid)
-	s.place(index.Change{})
+	s.follow(index.Change{})
 }
 
 // reconcileBudget enforces the policies that fit into the limits.
 func (s *state) reconcileBudget() {
 	s.isolation.ReconcileBudget()
-	s.place(index.Change{})
+	s.follow(index.Change{})
 }
 
 // followNamespace has everything follow a change of a namespace that the index took.
@@ -223,7 +219,7 @@ func (s *state) followNamespace(name string, change index.NamespaceChange) {
 	if change.DefaultDeny {
 		s.isolation.Reisolate(name)
 	}
-	s.place(index.Change{})
+	s.follow(index.Change{})
 }
 
 func (s *state) setNodeAddrs(addrs []netip.Addr) {
@@ -255,7 +251,7 @@ func (s *state) setSynced() {
 		s.findReassigned(t)
 	}
 	s.isolation.SetSynced()
-	s.place(index.Change{})
+	s.follow(index.Change{})
 }
 
 // stale reports whether the kernel may need a transaction. Most changes of pods concern no policy.

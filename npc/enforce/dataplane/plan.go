@@ -64,13 +64,15 @@ type planner struct {
 	urgent map[netip.Addr]struct{}
 }
 
-// plan returns the transaction.
-func (p planner) plan() Transaction {
-	tx := newTransaction(p.sets.family)
-	if p.Known == NothingKnown {
+// Plan returns the transaction that makes the kernel what is desired. It changes nothing: Commit takes over what the
+// kernel took of it. ResolveNames is to be called before.
+func (t *Table) Plan(o Options) Transaction {
+	tx := newTransaction(t.family)
+	if o.Known == NothingKnown {
 		return tx
 	}
-	p.tx, tx.Mismatched = &tx, p.Mismatched
+	tx.Mismatched = o.Mismatched
+	p := &planner{Options: o, sets: t.Sets, chains: t.Chains, hold: t.hold, postponed: t.postponed, tx: &tx}
 	p.planSets()
 	if p.Known == AllKnown {
 		p.planChains()

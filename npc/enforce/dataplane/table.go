@@ -155,12 +155,6 @@ func (t *Table) ResolveNames(back bool) (inTheWay []string) {
 	return renamer{t.Sets, t.Chains}.resolve(back)
 }
 
-// Plan returns the transaction that makes the kernel what is desired. It changes nothing: Commit takes over what the
-// kernel took of it. ResolveNames is to be called before.
-func (t *Table) Plan(o Options) Transaction {
-	return planner{Options: o, sets: t.Sets, chains: t.Chains, hold: t.hold, postponed: t.postponed}.plan()
-}
-
 // PlanStart returns what is to be done before all objects are known. It takes nothing away: where weave-npc's chains
 // stand, the fail-closed filters drop. With boot, on a node without pods and without such chains, the base is made,
 // closed.

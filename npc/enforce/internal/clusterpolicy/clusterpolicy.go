@@ -1,7 +1,7 @@
 // Package clusterpolicy knows the cluster network policies, which local pods they choose, and where their rules are.
 // Local pods that the same policies of a tier choose share a list: a chain with the rules of these policies, in order.
 //
-//	t.SetPolicy(policy)        // or t.Update(change) after a change of a pod
+//	t.SetPolicy(policy)        // or t.Reselect(pod)
 //	for _, p := range t.Assign() {
 //		x.Place(p, t.Memberships(p, ...)) // pods that have other lists now
 //	}
@@ -183,13 +183,6 @@ func (t *Tiers) deactivate(p *enforced) {
 	p.sets = index.Provisioned{}
 }
 
-// Update follows a change of a pod.
-func (t *Tiers) Update(c index.Change) {
-	if c.Reselected {
-		t.reselect(c.Pod)
-	}
-}
-
 // UpdateNamespace follows a change of a namespace's labels.
 func (t *Tiers) UpdateNamespace(name string) {
 	if len(t.policies) == 0 {
@@ -197,13 +190,13 @@ func (t *Tiers) UpdateNamespace(name string) {
 	}
 	for q := range t.pods {
 		if q.Namespace == name {
-			t.reselect(q)
+			t.Reselect(q)
 		}
 	}
 }
 
-// reselect finds out which policies choose a pod.
-func (t *Tiers) reselect(q *index.Pod) {
+// Reselect finds out which policies choose a pod that became local or is local no more, or has other labels.
+func (t *Tiers) Reselect(q *index.Pod) {
 	st := t.pods[q]
 	if st == nil {
 		if !q.Local() {

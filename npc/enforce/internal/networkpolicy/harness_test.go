@@ -86,13 +86,17 @@ func (w *harness) event(text string) (c index.Change) {
 		}
 	case gone:
 		c = w.index.DeletePod(w.pod(what))
-		w.Update(c)
+		if c.Reselected {
+			w.Reselect(c.Pod)
+		}
 	default:
 		p := npc.Pod{UID: types.UID(what)}
 		p.Namespace, p.Name, _ = strings.Cut(what, "/")
 		w.read(rest, &p)
 		c = w.index.SetPod(p)
-		w.Update(c)
+		if c.Reselected {
+			w.Reselect(c.Pod)
+		}
 	}
 	return c
 }

@@ -1,7 +1,7 @@
 // Package networkpolicy knows the policies, which local pods they isolate, and where the rules for these pods are. It
 // keeps the chains with the rules of policies, and the tree that dispatches packets to them.
 //
-//	s.SetPolicy(policy)        // or s.Update(change) after a change of a pod
+//	s.SetPolicy(policy)        // or s.Reselect(pod)
 //	for _, p := range s.Assign() {
 //		x.Place(p, s.Memberships(p, ...)) // pods that belong to other sets now
 //	}
@@ -168,12 +168,8 @@ func (s *Isolation) replace(ns *namespace, old, next *enforced) {
 	s.ReconcileBudget()
 }
 
-// Update follows a change of a pod.
-func (s *Isolation) Update(c index.Change) {
-	if !c.Reselected {
-		return
-	}
-	q := c.Pod
+// Reselect finds out which policies select a pod that became local or is local no more, or has other labels.
+func (s *Isolation) Reselect(q *index.Pod) {
 	ns := s.namespace(q.Namespace)
 	st := ns.pods[q]
 	if st == nil {
