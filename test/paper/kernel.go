@@ -58,13 +58,13 @@ func New() [2]*Kernel {
 func (k *Kernel) Apply(tx dataplane.Transaction) error {
 	steps := []func() error{
 		func() error { return k.sets(tx.DeleteStale) },
+		func() error { return k.sets(tx.Close) },
 		func() error {
 			for _, r := range tx.FlushConntrack {
 				k.Forgotten = append(k.Forgotten, r.Addr)
 			}
 			return nil
 		},
-		func() error { return k.sets(tx.Close) },
 		func() error { return k.sets(tx.AddMembers) },
 		func() error { return k.restores(tx) },
 		func() error { return k.sets(tx.AddAfterRestore) },

@@ -25,12 +25,16 @@ func changeOf(s *Set) *memberChange {
 	return &memberChange{Change: order.Change[*Set]{Of: s, Set: is}}
 }
 
-// flushOf returns the change that empties a set.
+// flushOf returns the change that empties a set. Addresses that changed hands leave it first, if it leads somewhere.
 func flushOf(s *Set) *memberChange {
 	c := changeOf(s)
 	c.flush = true
 	for e, st := range s.States() {
-		if st.Exists {
+		switch {
+		case !st.Exists:
+		case c.Height >= 0 && s.sets.flows.Has(e.Prefix.Addr()):
+			c.Stale = append(c.Stale, e)
+		default:
 			c.Flushed = append(c.Flushed, e)
 		}
 	}
@@ -58,6 +62,7 @@ func (p *planner) leave(s *Set, some bool) *[]ipset.Op {
 
 // flush empties a set that is not wanted, at once, of what is left of it.
 func (p *planner) flush(c *memberChange) {
+	p.tx.DeleteStale = appendMembers(p.tx.DeleteStale, ipset.Delete, c.Of, c.Stale)
 	if len(c.Flushed) > 0 {
 		step := p.leave(c.Of, true)
 		*step = append(*step, ipset.Op{Kind: ipset.Flush, Set: c.Of.Set})

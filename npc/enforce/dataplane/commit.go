@@ -38,10 +38,10 @@ type commit struct {
 // transaction takes over the steps, in order; the rest is planned again.
 func (c commit) transaction(tx Transaction) {
 	c.ops(tx.DeleteStale)
+	c.ops(tx.Close)
 	if c.Asked {
 		c.sets.flows.Asked(tx.FlushConntrack)
 	}
-	c.ops(tx.Close)
 	c.ops(tx.AddMembers)
 	for _, u := range c.Written {
 		c.rules(u)

@@ -199,7 +199,7 @@ func (p *planner) planSet(c *memberChange, grow *[]ipset.Op) {
 	if c.Of.wanted && !c.Of.asked {
 		p.tx.planned.asked = append(p.tx.planned.asked, c.Of)
 	}
-	add, late := p.enter(c.Of, c.Add)
+	add, late := p.enter(c.Of, slices.Concat(c.Add, c.Recommented))
 	*grow = appendMembers(*grow, ipset.Add, c.Of, add)
 	p.tx.AddAfterRestore = appendMembers(p.tx.AddAfterRestore, ipset.Add, c.Of, late)
 	p.tx.DeleteStale = appendMembers(p.tx.DeleteStale, ipset.Delete, c.Of, c.Stale)
@@ -223,6 +223,8 @@ func (p *planner) sortMembers(s *Set) *memberChange {
 		case !st.Wanted && s.kept[e], st.Wanted && p.hold.bars(s, e):
 		case p.keepsBack(s, e, st), st.Wanted && closed:
 			m.kept = true
+		case st.Wanted && st.Exists:
+			m.Recommented = append(m.Recommented, e)
 		case st.Wanted:
 			m.Add = append(m.Add, e)
 		case s.order.Role.Effect() != policy.Accept && p.sets.flows.Has(e.Prefix.Addr()):

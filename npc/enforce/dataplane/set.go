@@ -274,6 +274,7 @@ func (ss *Sets) AddFixed(name string, typ ipset.Type, about string) *Set {
 func (ss *Sets) AddClosed(about string) *Set {
 	ss.closed = ss.AddFixed(naming.Closed, ipset.HashIP, about)
 	ss.closed.order.Evaluation, ss.closed.order.Direction = order.ClosedToNode, npc.Egress
+	ss.closed.order.Role.Action = policy.Deny
 	return ss.closed
 }
 

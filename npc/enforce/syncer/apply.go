@@ -19,10 +19,10 @@ func (k *kernel) apply(ctx context.Context, tx dataplane.Transaction) result {
 	r := result{Result: dataplane.Result{RejectedSets: map[string]string{}}, incomplete: map[string]bool{},
 		namespaces: map[string]error{}}
 	r.apply(k, "revoking", tx.DeleteStale)
+	r.apply(k, "closing", tx.Close)
 	if r.Asked = len(r.setErrs) == 0; r.Asked {
 		k.flows.Ask(tx.FlushConntrack)
 	}
-	r.apply(k, "closing", tx.Close)
 	r.apply(k, "growing", tx.AddMembers)
 	tx.Rules = r.withoutRejected(tx.Rules)
 	if r.AllWritten = r.write(ctx, k, tx); !r.AllWritten {

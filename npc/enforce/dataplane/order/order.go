@@ -14,6 +14,11 @@
 // tail's, so that this gives each packet the verdict of before or of after, too. A pod whose Admin list is replaced and
 // whose tail changes, or that changes its Admin list and the NetworkPolicies that are for it, belongs to no tail
 // meanwhile, and so is dropped. One whose list changes while other peers change belongs to neither.
+//
+// An address that changes hands and had an Admin list belongs to neither until the connections of its former pod are
+// deleted, which may take several plans: only then does the new pod get its own list.
+//
+// NetworkPolicies let pods pass to their node, so one that is taken from a tail or an Admin list is closed to it first.
 package order
 
 import (
@@ -30,7 +35,12 @@ import (
 type Change[T any] struct {
 	Of T
 	Set
-	Add, Remove, Stale []ipset.Entry
+	Add, Remove []ipset.Entry
+	// Stale are entries of addresses that changed hands: what they had for their former pods goes, and nothing comes to
+	// them yet.
+	Stale []ipset.Entry
+	// Recommented are entries that are added again with other comments.
+	Recommented []ipset.Entry
 	// Flushed are entries that go because the set is flushed.
 	Flushed []ipset.Entry
 }
@@ -78,6 +88,7 @@ func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
 		o.divide(c)
 	}
 	o.closeKept()
+	o.planNode()
 	slices.Reverse(o.closeTail)
 	slices.Reverse(o.closeAdmin)
 	slices.Reverse(o.leaveTail)
@@ -85,7 +96,7 @@ func Of[T any](changes []*Change[T], k func() Kernel[T]) (Plan[T], bool) {
 	return Plan[T]{
 		Enter: o.enterTail,
 		Leave: slices.Concat(o.leaveTail, o.leaveAdmin),
-		Close: slices.Concat(o.closeNode(), o.closeTail, o.closeAdmin, o.deny, o.unaccept),
+		Close: slices.Concat(o.closeNode, o.closeTail, o.closeAdmin, o.deny, o.unaccept),
 		Open:  slices.Concat(o.accept, o.undeny, o.openAdmin, o.openTail, o.openNode),
 	}, true
 }
@@ -98,14 +109,18 @@ type planner[T any] struct {
 	// gains and loses are the entries of local pods that are added to an Admin list or leave one, tail those whose tail
 	// changes, and listed those that other lists of a tier evaluate.
 	gains, loses, tail, listed [len(npc.Directions)]map[ipset.Entry]struct{}
+	// revoked are the entries of local pods that leave an Admin list because their addresses changed hands.
+	revoked [len(npc.Directions)]map[ipset.Entry]struct{}
 	// peers are the addresses that change as peers.
 	peers map[netip.Addr]struct{}
 	// targets are the addresses of local pods that NetworkPolicies begin or cease to be for.
 	targets map[netip.Addr]struct{}
-	// noNode are the entries of local pods that are taken from a tail, and so must not reach their node.
-	noNode map[ipset.Entry]struct{}
+	// noNode are the entries of local pods that are taken from a tail or an Admin list, and so must not reach their node
+	// -> whether the plan puts them into one again.
+	noNode map[ipset.Entry]bool
 
-	closeTail, closeAdmin, deny, unaccept         []Op[T]
+	closeNode, closeTail, closeAdmin              []Op[T]
+	deny, unaccept                                []Op[T]
 	enterTail, leaveTail, leaveAdmin              []Op[T]
 	accept, undeny, openAdmin, openTail, openNode []Op[T]
 }
@@ -129,11 +144,14 @@ func appendOp[T any](ops []Op[T], kind ipset.OpKind, of T, entries []ipset.Entry
 // look records a change by the entries that it concerns.
 func (o *planner[T]) look(c *Change[T]) {
 	if d := c.Direction; c.Evaluation == adminList {
-		for _, e := range slices.Concat(c.Add, c.Stale) {
+		for _, e := range c.Add {
 			record(&o.gains[d], e)
 		}
-		for _, e := range slices.Concat(c.Remove, c.Stale, c.Flushed) {
+		for _, e := range slices.Concat(c.Remove, c.Flushed) {
 			record(&o.loses[d], e)
+		}
+		for _, e := range c.Stale {
+			record(&o.revoked[d], e)
 		}
 	}
 	for _, e := range slices.Concat(c.Add, c.Remove, c.Stale, c.Flushed) {
@@ -177,6 +195,13 @@ func (o *planner[T]) mixed(d npc.Direction, e ipset.Entry) bool {
 	return others > 0
 }
 
+// isRevoked reports whether an address leaves the Admin list of its former pod. That of its new pod comes later, so it
+// must not be in a tail until then, even if both pods have the same.
+func (o *planner[T]) isRevoked(d npc.Direction, e ipset.Entry) bool {
+	_, is := o.revoked[d][e]
+	return is
+}
+
 // closed reports whether a local pod is taken from its tail while the rest changes.
 func (o *planner[T]) closed(d npc.Direction, e ipset.Entry) bool {
 	_, gains := o.gains[d][e]
@@ -185,7 +210,7 @@ func (o *planner[T]) closed(d npc.Direction, e ipset.Entry) bool {
 	_, target := o.targets[e.Prefix.Addr()]
 	unwritten := o.unwritten(d, e)
 	switch {
-	case o.mixed(d, e):
+	case o.isRevoked(d, e), o.mixed(d, e):
 		return true
 	case gains != loses && !target && !unwritten:
 		return false
@@ -238,24 +263,30 @@ func (o *planner[T]) divide(c *Change[T]) {
 	}
 	closed := func(e ipset.Entry) bool { return o.closed(c.Direction, e) }
 	mixed := func(e ipset.Entry) bool { return o.mixed(c.Direction, e) }
+	revoked := func(e ipset.Entry) bool { return o.isRevoked(c.Direction, e) }
 	passing := func(e ipset.Entry) bool { _, is := o.passing[e.Prefix.Addr()]; return is }
 	leaves := func(e ipset.Entry) bool { return o.leaves(c.Direction, e) }
 	enters := func(e ipset.Entry) bool { return o.enters(c.Direction, e) }
 	switch {
 	case c.Evaluation == adminList:
-		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, take(leaving, mixed))
-		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, take(&c.Stale, all))
+		left, stale := take(leaving, mixed), take(&c.Stale, all)
+		o.left(c.Direction, left, true)
+		o.left(c.Direction, stale, false)
+		o.closeAdmin = appendOp(o.closeAdmin, ipset.Delete, c.Of, slices.Concat(left, stale))
 		o.openAdmin = appendOp(o.openAdmin, ipset.Add, c.Of, take(&c.Add, mixed))
 		if slices.ContainsFunc(c.Flushed, leaves) {
 			leaves = all // a flush would not wait
 		}
 		o.leaveAdmin = appendOp(o.leaveAdmin, ipset.Delete, c.Of, take(leaving, leaves))
 	case c.Evaluation == ClosedToNode:
+		o.closeNode = appendOp(o.closeNode, ipset.Add, c.Of, take(&c.Add, all))
 		o.openNode = appendOp(o.openNode, ipset.Delete, c.Of, take(&c.Remove, all))
 	case c.Evaluation != 0:
-		left := take(leaving, closed)
-		o.leftTail(c.Direction, left)
-		o.closeTail = appendOp(o.closeTail, ipset.Delete, c.Of, left)
+		left, stale := take(leaving, closed), take(&c.Stale, all)
+		o.left(c.Direction, left, true)
+		o.left(c.Direction, stale, false)
+		o.closeTail = appendOp(o.closeTail, ipset.Delete, c.Of, slices.Concat(left, stale))
+		take(&c.Recommented, revoked) // closeKept takes them out
 		o.openTail = appendOp(o.openTail, ipset.Add, c.Of, take(&c.Add, closed))
 		o.enterTail = appendOp(o.enterTail, ipset.Add, c.Of, take(&c.Add, enters))
 		o.leaveTail = appendOp(o.leaveTail, ipset.Delete, c.Of, take(&c.Remove, leaves))
@@ -269,46 +300,62 @@ func (o *planner[T]) divide(c *Change[T]) {
 	}
 }
 
-// closeKept takes pods from tails that do not change, and puts them back, if other changes must not meet their lists.
+// closeKept takes pods from tails that do not change, if other changes must not meet their lists. It puts them back,
+// unless their addresses changed hands: then a later plan does.
 func (o *planner[T]) closeKept() {
-	if len(o.peers)+len(o.targets) == 0 {
-		return
-	}
 	for _, s := range o.kernel.Tails {
-		var again []ipset.Entry
-		for e := range o.listed[s.Direction] {
-			if st := s.State(e); st.Exists && st.Wanted && o.closed(s.Direction, e) {
+		d := s.Direction
+		if len(o.peers)+len(o.targets)+len(o.revoked[d]) == 0 {
+			continue
+		}
+		var gone, again []ipset.Entry
+		for e := range o.listed[d] {
+			switch st := s.State(e); {
+			case !st.Exists || !st.Wanted || !o.closed(d, e):
+			case o.isRevoked(d, e):
+				gone = append(gone, e)
+			default:
 				again = append(again, e)
 			}
 		}
-		o.leftTail(s.Direction, again)
-		o.closeTail = appendOp(o.closeTail, ipset.Delete, s.Of, again)
+		o.left(d, gone, false)
+		o.left(d, again, true)
+		o.closeTail = appendOp(o.closeTail, ipset.Delete, s.Of, slices.Concat(gone, again))
 		o.openTail = appendOp(o.openTail, ipset.Add, s.Of, again)
 	}
 }
 
-// leftTail records that pods are taken from a tail.
-func (o *planner[T]) leftTail(d npc.Direction, entries []ipset.Entry) {
+// left records that pods are taken from a tail or an Admin list, and whether the plan puts them into one again.
+func (o *planner[T]) left(d npc.Direction, entries []ipset.Entry, returns bool) {
 	if d != npc.Egress {
 		return
 	}
+	if o.noNode == nil {
+		o.noNode = map[ipset.Entry]bool{}
+	}
 	for _, e := range entries {
-		record(&o.noNode, e)
+		before, is := o.noNode[e]
+		o.noNode[e] = returns && (before || !is)
 	}
 }
 
-// closeNode closes the way to this node to the pods that are taken from a tail, and has it opened at last.
-func (o *planner[T]) closeNode() []Op[T] {
+// planNode closes the way to this node to the pods that are taken from a tail or an Admin list, and has it opened at
+// last to those that the plan puts into one again. NetworkPolicies would let the others pass to the node, too.
+func (o *planner[T]) planNode() {
 	s := o.kernel.Closed
 	if s == nil {
-		return nil
+		return
 	}
-	var entries []ipset.Entry
-	for e := range o.noNode {
-		if st := s.State(e); !st.Exists && !st.Wanted {
-			entries = append(entries, e)
+	var entries, returning []ipset.Entry
+	for e, returns := range o.noNode {
+		if st := s.State(e); st.Exists || st.Wanted {
+			continue
+		}
+		entries = append(entries, e)
+		if returns {
+			returning = append(returning, e)
 		}
 	}
-	o.openNode = appendOp(o.openNode, ipset.Delete, s.Of, entries)
-	return appendOp(nil, ipset.Add, s.Of, entries)
+	o.closeNode = appendOp(o.closeNode, ipset.Add, s.Of, entries)
+	o.openNode = appendOp(o.openNode, ipset.Delete, s.Of, returning)
 }

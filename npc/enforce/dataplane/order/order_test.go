@@ -94,6 +94,20 @@ func TestS93_WhatComesFirstAndLast(t *testing.T) {
 			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				change("deny", rule(policy.Deny, 1), entries(7), nil)},
 			"close: closed +1, held -1, old -1; change: deny +7; open: new +1, held +1, closed -1"},
+		"an address whose Admin list was another pod's leaves its tail until a later plan": {
+			[]*order.Change[string]{{Of: "admin", Set: list(policy.Admin), Stale: entries(1)}},
+			"close: closed +1, held -1, admin -1"},
+		"also if both pods have the same tail, with other comments": {
+			[]*order.Change[string]{{Of: "admin", Set: list(policy.Admin), Stale: entries(1)},
+				{Of: "held", Set: pods(order.Tail, -1), Recommented: entries(1, 2)}},
+			"close: closed +1, held -1, admin -1; change: held +2"},
+		"and one whose Baseline list was": {
+			[]*order.Change[string]{{Of: "baseline", Set: list(policy.Baseline), Stale: entries(2)}},
+			"close: closed +2, baseline -2"},
+		"who is closed to the node is so before all else": {
+			[]*order.Change[string]{change("closed", pods(order.ClosedToNode, -1), entries(1), entries(2)),
+				change("old", list(policy.Admin), nil, entries(3))},
+			"close: closed +1; change: old -3; open: closed -2"},
 		"but not if it alone is the peer": {
 			[]*order.Change[string]{change("old", list(policy.Admin), nil, entries(1)), change("new", list(policy.Admin), entries(1), nil),
 				change("deny", rule(policy.Deny, 1), entries(1), nil)},
@@ -114,7 +128,7 @@ func TestS93_WhatComesFirstAndLast(t *testing.T) {
 			}
 			var rest []string
 			for _, c := range c.changes {
-				rest = append(rest, texts(c.Of, "+", c.Add)...)
+				rest = append(rest, texts(c.Of, "+", slices.Concat(c.Add, c.Recommented))...)
 				rest = append(rest, texts(c.Of, "-", c.Remove)...)
 			}
 			var got []string

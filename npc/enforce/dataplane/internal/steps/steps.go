@@ -23,12 +23,12 @@ type Steps struct {
 	Mismatched []string
 	// DeleteStale deletes what an address that changed hands had for its former pod.
 	DeleteStale []ipset.Op
-	// FlushConntrack are addresses that changed hands: their flows in conntrack are not the new pod's. They are deleted
-	// while the transaction goes on, and nothing is opened to these addresses before they are.
-	FlushConntrack []conntrack.Request
 	// Close closes what must not meet half of a change of tiers: it takes local pods out of all lists, so that their
 	// packets are dropped, and has others denied.
 	Close []ipset.Op
+	// FlushConntrack are addresses that changed hands: their flows in conntrack are not the new pod's. They are deleted
+	// while the transaction goes on, and nothing is opened to these addresses before they are.
+	FlushConntrack []conntrack.Request
 	// AddMembers creates sets with their members and adds members.
 	AddMembers []ipset.Op
 	// Rules are one iptables-restore, or several (Restores).
@@ -141,6 +141,7 @@ func (s Steps) String() string {
 		}
 	}
 	ops("revoke what addresses had for their former pods", s.DeleteStale)
+	ops("close what must not meet half of a change", s.Close)
 	for _, r := range s.FlushConntrack {
 		which := ""
 		if r.Scope == conntrack.WithLocalPods {
@@ -149,7 +150,6 @@ func (s Steps) String() string {
 		fmt.Fprintf(&b, "# %s: forget flows%s\nconntrack -D -s %s\nconntrack -D -d %s\n",
 			s.Family, which, r.Addr, r.Addr)
 	}
-	ops("close what must not meet half of a change", s.Close)
 	ops("create sets, add members", s.AddMembers)
 	if !s.Rules.Empty() {
 		fmt.Fprintf(&b, "# %s: rules\n%s", s.Family, s.Rules)
