@@ -9,6 +9,7 @@ import (
 	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/jump"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/written"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
@@ -21,19 +22,16 @@ type Chain struct {
 	// namespace is the one whose rules the chain has; empty if it leads to those of several.
 	namespace string
 	// about describes for humans what the chain is for.
-	about          string
-	wanted, exists bool
+	about string
+	// wanted is set while the chain is desired. kernel is what the kernel has of it.
+	wanted bool
+	kernel written.Chain
 	// rules have no order among them, unless the chain is ordered: match -> rule.
 	rules map[string]*rule
 	// target is what a packet gets that one of the rules matches; a rule may have its own.
 	target string
 	// tail follows the rules, in order.
 	tail []iptables.Rule
-	// loaded is set if the kernel's rules were found, and it is not known what they were there for.
-	loaded bool
-	// have are the ids of the kernel's rules, in order; printed are their texts, once they were read since the chain
-	// was last written. A rule that another program changes may keep its id.
-	have, printed []string
 	// found are the texts of the rules that were found at the start, until they have been looked at.
 	found []string
 	// held are those of them that stay because input is missing; stays is set if the chain itself stays while it is not
@@ -58,7 +56,7 @@ func (c *Chain) Name() string { return c.name }
 // Drop makes the chain no longer desired.
 func (c *Chain) Drop() {
 	c.wanted = false
-	if !c.exists {
+	if !c.kernel.Exists {
 		c.chains.remove(c)
 		return
 	}
@@ -118,7 +116,8 @@ func (c *Chain) touch() {
 
 // desired returns the chain as it is to be in the kernel.
 func (c *Chain) desired() iptables.Chain {
-	w := iptables.Chain{Name: c.name, Tail: c.desiredTail(), Rules: make([]iptables.Rule, 0, len(c.rules))}
+	w := iptables.Chain{Name: c.name, Tail: c.chains.family.aliases.Rules(c.tail),
+		Rules: make([]iptables.Rule, 0, len(c.rules))}
 	for _, r := range c.rules {
 		if !c.chains.family.active && !r.reports {
 			continue // what the rule leads to is not there
@@ -137,11 +136,11 @@ func (c *Chain) render(r *rule) iptables.Rule {
 	if target == "" {
 		target = c.target
 	}
-	out := iptables.Rule{Match: c.chains.family.resolve(r.match), Target: target, Comment: r.comment(), Order: r.order}
+	out := iptables.Rule{Match: c.chains.family.aliases.Match(r.match), Target: target, Comment: r.comment(), Order: r.order}
 	if r.closed != "" {
 		closed := iptables.Rule{Target: r.closed, Comment: out.Comment + ": refused by the kernel", Order: r.order}
 		all := closed
-		closed.Match, closed.Instead = c.chains.family.resolve(r.closedMatch), &all
+		closed.Match, closed.Instead = c.chains.family.aliases.Match(r.closedMatch), &all
 		out.Instead = &closed
 	}
 	return out
@@ -157,21 +156,10 @@ func (c *Chain) accepted(r *rule) (rendered iptables.Rule, ok bool) {
 		return rendered, true
 	case r.closed == "":
 		return iptables.Rule{}, false
-	case reason(f.rejected, r.closedMatch) == "":
+	case f.rejected.By(r.closedMatch) == "":
 		return *rendered.Instead, true
 	}
 	return *rendered.Instead.Instead, true
-}
-
-func (c *Chain) desiredTail() []iptables.Rule {
-	if len(c.chains.family.aliases) == 0 {
-		return c.tail
-	}
-	tail := slices.Clone(c.tail)
-	for i := range tail {
-		tail[i].Match = c.chains.family.resolve(tail[i].Match)
-	}
-	return tail
 }
 
 // stillHeld returns the rules that stay in addition to the desired ones.
@@ -196,50 +184,18 @@ func (c *Chain) accountFor(r *rule) {
 // keeps reports whether the chain stays although it is not wanted.
 func (c *Chain) keeps() bool { return c.stays || c.ledTo || len(c.held) > 0 }
 
-// diff compares the desired chain with the kernel's rules. A chain that was read from the kernel is not edited but
-// rewritten: another program may have changed it, or kept it from being changed.
-func (c *Chain) diff(w iptables.Chain, editing iptables.Editing) iptables.ChainChange {
-	switch {
-	case !c.exists:
-		return iptables.ChainChange{Replace: true}
-	case !c.ordered:
-		return w.Since(c.have)
-	case c.loaded:
-		editing = iptables.Editing{}
-	}
-	return w.SinceInOrder(c.have, editing)
-}
-
 // unready reports whether members must not come to the kernel's chain before the next plan has changed it: it lacks
 // rules, or has rules that are not desired and will be gone.
 func (c *Chain) unready() bool {
-	if _, dirty := c.chains.marked[c]; !dirty || !c.exists {
+	if _, dirty := c.chains.marked[c]; !dirty || !c.kernel.Exists {
 		return false
 	}
-	ch := c.diff(c.desired(), iptables.Editing{})
+	ch := c.kernel.Change(c.desired(), c.ordered, iptables.Editing{})
 	return ch.Lacking() || ch.Surplus && !c.lazy
 }
 
 // lacksRules reports whether the kernel's chain is not there, or is unready.
-func (c *Chain) lacksRules() bool { return !c.exists || c.unready() }
-
-// replaced records that the kernel's chain was rewritten.
-func (c *Chain) replaced(w iptables.Chain) {
-	c.exists, c.have, c.printed, c.loaded = true, w.IDs(), nil, false
-}
-
-// inserted records rules that were inserted at the head of the kernel's chain.
-func (c *Chain) inserted(rules []iptables.Rule) {
-	c.have, c.printed = append(iptables.Chain{Rules: rules}.IDs(), c.have...), nil
-}
-
-// edited records that rules of the kernel's chain were changed at their places.
-func (c *Chain) edited(e iptables.Edit) { c.have, c.printed = e.IDs(c.have), nil }
-
-// changed reports whether a chain that was read is not as it was left.
-func (c *Chain) changed(seen iptables.SeenChain) bool {
-	return !slices.Equal(seen.IDs, c.have) || c.printed != nil && !slices.Equal(seen.Text, c.printed)
-}
+func (c *Chain) lacksRules() bool { return !c.kernel.Exists || c.unready() }
 
 // Chains are one family's chains by their names, those that only the kernel still has among them.
 type Chains struct {
@@ -327,7 +283,7 @@ func (cs *Chains) Dropped(d npc.Direction) uint64 { return cs.byName[naming.Drop
 func (cs *Chains) TooManyUnused() bool {
 	unused := 0
 	for c := range cs.marked {
-		if c.exists && !c.wanted && !c.keeps() {
+		if c.kernel.Exists && !c.wanted && !c.keeps() {
 			unused++
 		}
 	}
@@ -341,9 +297,9 @@ func (cs *Chains) TooManyUnused() bool {
 // size counts what the kernel has.
 func (cs *Chains) size() (chains, rules int) {
 	for _, c := range cs.byName {
-		if c.exists {
+		if c.kernel.Exists {
 			chains++
-			rules += len(c.have)
+			rules += c.kernel.Count()
 		}
 	}
 	return chains, rules

@@ -129,13 +129,13 @@ func (c commit) rules(u iptables.Update) {
 		u = u.Without(func(r iptables.Rule) bool { return c.RejectedRules[r.ID()] != "" })
 	}
 	for _, w := range u.Replace {
-		c.chain(w.Name).replaced(w)
+		c.chain(w.Name).kernel.Replaced(w)
 	}
 	for name, rules := range u.Insert {
-		c.chain(name).inserted(rules)
+		c.chain(name).kernel.Inserted(rules)
 	}
 	for _, e := range u.Edits {
-		c.chain(e.Chain).edited(e)
+		c.chain(e.Chain).kernel.Edited(e)
 	}
 	for _, written := range u.Jumps {
 		for _, j := range c.chains.jumps {
@@ -148,7 +148,7 @@ func (c commit) rules(u iptables.Update) {
 		switch gone := c.chains.byName[name]; {
 		case gone == nil:
 		case gone.wanted:
-			gone.exists, gone.have, gone.printed = false, nil, nil
+			gone.kernel.Deleted()
 			gone.touch()
 		default:
 			c.chains.remove(gone)
@@ -161,7 +161,7 @@ func (c commit) chain(name string) *Chain {
 	found := c.chains.byName[name]
 	if found == nil {
 		found = c.chains.enter(name)
-		found.exists = true
+		found.kernel.Exists = true
 		found.touch()
 	}
 	return found

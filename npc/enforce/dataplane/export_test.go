@@ -9,7 +9,7 @@ func (t *Table) Leftovers() (out []string) {
 		}
 	}
 	for name, c := range t.Chains.byName {
-		if !c.wanted && !c.exists {
+		if !c.wanted && !c.kernel.Exists {
 			out = append(out, "chain "+name)
 		}
 	}

@@ -2,11 +2,9 @@ package dataplane
 
 import (
 	"cmp"
-	"strings"
 
-	"github.com/weave-npc/weave-npc/iptables"
 	"github.com/weave-npc/weave-npc/npc"
-	"github.com/weave-npc/weave-npc/npc/enforce/naming"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/setref"
 )
 
 // family is what the sets and the chains of one IP family both depend on.
@@ -18,11 +16,11 @@ type family struct {
 	// changes counts the calls that marked a set or a chain for the next plan.
 	changes uint64
 	// aliases are the sets that have another name in the kernel than their own -> that name.
-	aliases map[string]string
+	aliases setref.Aliases
 	// rejected are the sets that the kernel did not take, by the names that rules have for them -> why.
-	rejected map[string]string
+	rejected setref.Rejected
 	// incomplete are the lists without a member that the kernel did not take, likewise.
-	incomplete map[string]string
+	incomplete setref.Rejected
 }
 
 // change counts a change and returns the count.
@@ -31,35 +29,13 @@ func (f *family) change() uint64 {
 	return f.changes
 }
 
-// resolve returns a rule's match with the names that sets have in the kernel.
-func (f *family) resolve(match string) string {
-	for key, name := range f.aliases {
-		match = strings.ReplaceAll(match, naming.Match(key, ""), naming.Match(name, ""))
-		match = strings.ReplaceAll(match, naming.NoMatch(key, ""), naming.NoMatch(name, ""))
-	}
-	return match
-}
-
 // rejection returns why a rule is left out, itself or for a set that it refers to; empty if it is not.
 func (f *family) rejection(r *rule) string {
-	why := cmp.Or(r.rejected, reason(f.rejected, r.match))
+	why := cmp.Or(r.rejected, f.rejected.By(r.match))
 	if why == "" && r.closed != "" {
-		return reason(f.incomplete, r.match) // who is not in the list would not be denied
+		return f.incomplete.By(r.match) // who is not in the list would not be denied
 	}
 	return why
-}
-
-// reason returns what some sets have for one that a match refers to.
-func reason(sets map[string]string, match string) string {
-	if len(sets) == 0 {
-		return "" // as nearly always
-	}
-	for _, name := range (iptables.Rule{Match: match}).Sets() {
-		if why := sets[name]; why != "" {
-			return why
-		}
-	}
-	return ""
 }
 
 // done removes from the marked sets or chains those that a plan is done with, unless they were marked again since there

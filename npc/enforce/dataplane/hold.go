@@ -80,7 +80,7 @@ func (h *hold) release() {
 
 // keepList keeps a list as it is, as long as no object wants it: what it does depends on the order of its rules.
 func (h *hold) keepList(c *Chain, is found.Chain) {
-	if c.stays = c.exists && !c.wanted; !c.stays {
+	if c.stays = c.kernel.Exists && !c.wanted; !c.stays {
 		return
 	}
 	for r := range is.Rules(c.found) {
@@ -98,7 +98,7 @@ func (h *hold) keepRules(c *Chain) {
 		h.keepList(c, is)
 		return
 	}
-	if !c.exists || !is.OfPolicies && !is.Dispatches {
+	if !c.kernel.Exists || !is.OfPolicies && !is.Dispatches {
 		return
 	}
 	c.stays = is.OfPolicies && !c.wanted
@@ -233,7 +233,7 @@ func (t *Table) HeldLists() (held rules.ActiveTiers) {
 	for _, tier := range policy.Tiers {
 		for _, d := range npc.Directions {
 			root := t.Chains.byName[naming.TierChain(tier.String(), d)]
-			held.Lists[tier][d] = root != nil && root.exists && len(root.held) > 0
+			held.Lists[tier][d] = root != nil && root.kernel.Exists && len(root.held) > 0
 		}
 	}
 	for _, j := range t.Chains.jumps {

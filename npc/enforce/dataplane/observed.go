@@ -51,20 +51,14 @@ func (cs *Chains) load(seen iptables.Seen) {
 	}
 	for name, c := range cs.byName {
 		sc, ok := seen.Chains[name]
-		if foreign != "" || c.exists && ok && c.changed(sc) && slices.Equal(sc.IDs, c.have) {
-			sc.IDs = nil // as if it were empty, so that it is rewritten
-		}
-		c.exists, c.have, c.printed, c.loaded, c.found = ok, sc.IDs, nil, true, sc.Text
-		c.touch()
+		c.load(sc, ok, foreign != "")
 		if !c.wanted && !ok {
 			cs.remove(c)
 		}
 	}
 	for name, sc := range seen.Chains {
 		if cs.byName[name] == nil {
-			c := cs.enter(name)
-			c.exists, c.have, c.loaded, c.found = true, sc.IDs, true, sc.Text
-			c.touch()
+			cs.enter(name).load(sc, true, false)
 		}
 	}
 	for _, j := range cs.jumps {
@@ -73,6 +67,13 @@ func (cs *Chains) load(seen iptables.Seen) {
 	if cs.textless {
 		cs.dropTexts()
 	}
+}
+
+// load takes over what was read of the chain, if it exists; foreign is set if it is of another layout.
+func (c *Chain) load(seen iptables.SeenChain, exists, foreign bool) {
+	c.kernel.Load(seen, exists, foreign)
+	c.found = seen.Text
+	c.touch()
 }
 
 // readUses finds out, once sets and chains have been read, what the rules that were found do with the members of the
@@ -188,13 +189,13 @@ func (cs *Chains) Drift(seen iptables.Seen) []string {
 	for name, c := range cs.byName {
 		sc, ok := seen.Chains[name]
 		switch {
-		case !c.exists:
+		case !c.kernel.Exists:
 		case !ok:
 			drift = append(drift, fmt.Sprintf("chain %s (%s) is gone", name, c.about))
-		case c.changed(sc):
+		case c.kernel.Differs(sc):
 			drift = append(drift, fmt.Sprintf("chain %s (%s) has other rules", name, c.about))
 		default:
-			c.printed = sc.Text
+			c.kernel.Printed(sc)
 			if len(sc.Packets) > 0 {
 				c.met = slices.Max(sc.Packets)
 			}

@@ -325,15 +325,15 @@ func (p *planner) postpones(c *Chain) bool { return p.postponed[c.namespace] }
 func (p *planner) planChain(c *Chain, garbage bool) {
 	w := c.desired()
 	if p.postpones(c) {
-		if !c.exists { // other chains jump to it
+		if !c.kernel.Exists { // other chains jump to it
 			w.Rules = nil
 			p.tx.Write(c.namespace, w, iptables.ChainChange{Replace: true})
 		}
 		return
 	}
-	ch := c.diff(w, p.Editing)
+	ch := c.kernel.Change(w, c.ordered, p.Editing)
 	purge := ch.Surplus && (garbage || !c.lazy)
-	if purge && !ch.Replace && (p.leading || p.moves.Needs(c, c.loaded)) {
+	if purge && !ch.Replace && (p.leading || p.moves.Needs(c, c.kernel.Loaded)) {
 		purge, p.tx.planned.unfinished = false, true
 	}
 	if ch.Replace = ch.Replace || purge; ch.Lacking() {

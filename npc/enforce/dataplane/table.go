@@ -22,6 +22,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/conntrack"
 	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/jump"
+	"github.com/weave-npc/weave-npc/npc/enforce/dataplane/internal/setref"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
 
@@ -61,7 +62,7 @@ func NewTables() [len(npc.Families)]*Table {
 }
 
 func newTable(ip npc.Family) *Table {
-	f := &family{ip: ip, aliases: map[string]string{}, rejected: map[string]string{}, incomplete: map[string]string{}}
+	f := &family{ip: ip, aliases: setref.Aliases{}, rejected: setref.Rejected{}, incomplete: setref.Rejected{}}
 	sets, chains := newSets(f), newChains(f)
 	return &Table{Family: ip, Sets: sets, Chains: chains, Flows: sets.flows, family: f, postponed: map[string]bool{},
 		rejections: rejections{sets: sets, chains: chains}}
