@@ -1,14 +1,3 @@
-// Package ipset manages kernel sets over netlink: it lists, creates, fills, empties and destroys them, in batches. It
-// knows nothing about policies, pods or iptables, and imports no other package of this module.
-//
-// Every set is created with the comment extension. The names, options and texts are those of ipset(8), and an [Op]
-// prints as the lines that `ipset restore -exist` reads.
-//
-//	c, err := ipset.Open()
-//	pods := ipset.Set{Name: "weave-pods", Type: ipset.HashIP, Family: ipset.IPv4}
-//	web := ipset.Element{Entry: ipset.Addr(addr), Attr: ipset.Attr{Comment: "default/web"}}
-//	err = c.Apply([]ipset.Op{{Kind: ipset.Create, Set: pods, Elements: []ipset.Element{web}}})
-//	sets, err := c.List("weave-")
 package ipset
 
 import (

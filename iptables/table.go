@@ -1,13 +1,3 @@
-// Package iptables renders chains and rules, restores them in one transaction and reads them back. It supports both
-// backends, legacy and nft, through the programs of the iptables package.
-//
-// It knows nothing about policies, pods or the names of chains, and imports no other package of this module.
-//
-//	table, err := iptables.New(iptables.IPv4, iptables.NFT)
-//	allow := iptables.Rule{Match: "-p tcp -m tcp --dport 80", Target: "-j ACCEPT", Comment: "web"}
-//	chain := iptables.Chain{Name: "WEAVE-NPC", Rules: []iptables.Rule{allow}}
-//	err = table.Apply(ctx, iptables.Update{Replace: []iptables.Chain{chain}})
-//	state, err := table.Read(ctx, "WEAVE-NPC")
 package iptables
 
 import (

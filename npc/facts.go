@@ -1,10 +1,3 @@
-// Package npc is the vocabulary of weave-npc: the facts about pods, namespaces and nodes that policies depend on, and
-// the properties of packets.
-//
-// It has no state and imports no other package of this repository.
-//
-//	p := npc.Pod{Namespace: "shop", Name: "web", Node: "node1", Addrs: addrs}
-//	p.Claims() // the addresses that count as the pod's own
 package npc
 
 import (

@@ -1,11 +1,3 @@
-// This part of the package names the properties of packets that verdicts depend on: IP family, direction and protocol.
-//
-//	for _, d := range npc.Directions {
-//		match := npc.FamilyOf(addr).String() + " " + d.Own() // "IPv4 dst"
-//	}
-//
-// It knows neither policies nor pods.
-
 package npc
 
 import "net/netip"

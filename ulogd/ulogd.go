@@ -1,8 +1,13 @@
-// Package ulogd runs and supervises ulogd2 and decodes the packets that it logs. It knows nothing about policies or
-// pods, and imports no other package of this module.
+// Package ulogd runs and supervises ulogd2, and decodes the packets that it logs.
 //
 //	kernel ── NFLOG group ──▶ ulogd2 ── pcap, one pipe per group ──▶ Run ──▶ handle(Packet)
 //	                          (child process, restarted)                └──▶ recording (optional)
+//
+//	child, installation, configuration    the process: where it is, what it has to do, how it ends
+//	capture, packet                       records of the pipe, decoded
+//	line, loss                            its messages, for the log; the packets that the kernel could not deliver
+//
+// It knows nothing about policies or pods, and imports no other package of this module.
 //
 //	config := ulogd.Config{Groups: []ulogd.Group{{Number: 86, Name: "ingress"}}}
 //	err := ulogd.Run(ctx, config, func(p ulogd.Packet) { fmt.Println(p.Src, p.Dst) })

@@ -1,9 +1,13 @@
-// Package cluster holds the namespaces, pods and policies of a cluster, and answers which pod owns an address, which
-// policies select a pod, the order of their evaluation, and which pod a name stands for.
+// Package cluster holds the namespaces, pods and policies of a cluster, as they answer questions.
+//
+//	objects ─▶ Cluster (mutable) ─▶ View (what it holds now)
+//	                                  Find       the pods and addresses that a text names (find, fit)
+//	                                  Owner      the pod that owns an address, as a node sees it (address, ipowner)
+//	                                  Selecting  NetworkPolicies that select a pod; Choosing: those of tiers (tiers)
 //
 //	c := cluster.New()
 //	objects.Deliver(c)                         // a Cluster is a sink of sources
-//	v := c.View()                              // what it holds now
+//	v := c.View()
 //	ends, err := v.Find("shop/web")
 //	owner := v.Owner(ends[0].Addr, "node1")    // as node1 sees it
 //

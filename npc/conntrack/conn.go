@@ -1,14 +1,3 @@
-// Package conntrack deletes the connections of addresses from the kernel's connection tracking, so that packets of an
-// address's former pod do not pass as packets of its next one, terminates single connections by a bit of their mark,
-// and reads the kernel's events of connections. It knows nothing about pods or policies, and imports no other package
-// of this module.
-//
-//	Pending.Enter ──▶ Pending ──▶ Worker.Ask ──▶ Table.Delete   (in the background, batched)
-//	Pending.Remove ◀───────────── Worker.Done
-//
-//	Table.Entries ──▶ Table.Terminate ──▶ Table.Marked ──▶ Table.Restore
-//
-//	Subscribe ──▶ Subscription.Next      (one datagram after the other, for package events)
 package conntrack
 
 import (

@@ -1,5 +1,3 @@
-// Package enforce has what all parts of the node daemon share: what an operator configures, and which policies are not
-// enforced as written.
 package enforce
 
 import (

@@ -1,6 +1,3 @@
-// This part of the package records the policies that are not enforced as specified, so that each is reported once for a
-// reason.
-
 package enforce
 
 import (

@@ -1,9 +1,11 @@
-// Package policy compiles NetworkPolicies, each of them once, into two forms of the same rules. Rules has the peers and
-// ports of the object in their order: it answers what a policy means. Merged has as few matches as enforce the same: it
-// is what the kernel is given.
+// Package policy compiles policies, each of them once, into two forms of the same rules.
+//
+// Rules has the peers and ports of the object in their order: it answers what a policy means. Merged has as few matches
+// as enforce the same: it is what the kernel is given.
 //
 //	NetworkPolicy ──Compile──▶ Policy ─┬─ Rules   one Peer or Port per item      ▶ packages of npc/analysis
 //	                                   └─ Merged  blocks united, ports merged    ▶ npc/enforce
+//	ClusterNetworkPolicy ──CompileCluster──▶ Cluster: rules with actions, in both forms
 //
 // It knows nothing of pods, nodes, sets or chains.
 package policy

@@ -1,14 +1,19 @@
-// Package source follows namespaces, pods, network policies and cluster network policies, and delivers their facts to a
-// sink. They come from an API server or from a directory of manifests. An API server may have the kind of the last or
-// not. While one of its cluster network policies names nodes as peers, its Nodes are followed too.
+// Package source follows namespaces, pods and policies, and delivers their facts to a sink.
+//
+// They come from an API server or from a directory of manifests. An API server may have ClusterNetworkPolicies or not.
+// While one of them names nodes as peers, its Nodes are followed too (nodes).
 //
 //	API server ── informers ── transform ──────────────┐
-//	                                                   ├─▶ delivery, one for each kind ─▶ Sink
+//	  (relayclient)                                    ├─▶ delivery, one for each kind ─▶ Sink
 //	manifests ── directory ── store ── publisher ──────┘
 //
-// The package knows neither what the facts are for nor what the kernel has. Reading manifests is the job of the
-// packages below it: manifest reads one file, directory decides which files are in force, and store merges them.
-// Package snapshot reads once what this package follows.
+//	connection     reports whether the watch of a kind works
+//	unsynced       what has never been read, with the reasons; nodename confirms the name of this node
+//	policykeeper   which ClusterNetworkPolicies the sink has, while the kind comes and goes (clusterpolicies)
+//
+// The package knows neither what the facts are for nor what the kernel has. Package manifest reads one file,
+// internal/directory decides which files are in force and merges them, snapshot reads once what this package follows,
+// and staging separates staged policies.
 package source
 
 import (

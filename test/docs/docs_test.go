@@ -1,4 +1,4 @@
-// Package docs asks whether what the documentation refers to is there.
+// Package docs asks whether what the documentation refers to is there, and whether comments say what they have to.
 package docs
 
 import (

@@ -95,7 +95,7 @@ func listenToRouters() error {
 	})
 }
 
-// The gateways of a pod without a bridge: the same on every node and for every pod.
+// routedGateways returns the gateways of a pod without a bridge: the same on every node and for every pod.
 func routedGateways() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("169.254.1.1/32"), netip.MustParsePrefix("fe80::1/64")}
 }

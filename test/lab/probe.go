@@ -107,7 +107,7 @@ func converse(ctx context.Context, socket *os.File, packet Packet,
 	return exchange(socket, packet)
 }
 
-// refmodel turns what an exchange ended with into a verdict.
+// model turns what an exchange ended with into a verdict.
 func model(err error) (Verdict, error) {
 	switch {
 	case err == nil:

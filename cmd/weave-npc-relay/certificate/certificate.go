@@ -1,5 +1,6 @@
-// Package certificate makes a certificate for relays and the objects that bring it to them and to agents, where nothing
-// else does.
+// Package certificate makes a certificate for relays, and the objects that bring it to them and to agents.
+//
+// It is for clusters where nothing else makes one.
 //
 //	yaml, err := certificate.Objects(certificate.Config{
 //		Namespace: "kube-system", Service: "weave-npc-relay", For: 365 * 24 * time.Hour,

@@ -2,6 +2,10 @@
 //
 //	r, err := relay.New(relay.Config{...}, log)
 //	err = r.Run(ctx)
+//
+//	API server ─▶ upstream.Source ─▶ serve.Kind (watch cache) ─▶ serve.Handler ─▶ auth.Tokens ─▶ agents
+//
+// Each of kinds.All has a source and a server. certificate reads the server's certificate again when it changes.
 package relay
 
 import (

@@ -1,13 +1,15 @@
-// Package serve answers lists and watches of agents out of the watch cache of k8s.io/apiserver, with the resource
-// versions of the API server.
+// Package serve answers lists and watches of agents out of the watch cache of k8s.io/apiserver.
 //
 //	kind := serve.NewKind(k, codecs, observer)
 //	err := kind.Start(source)
 //	handler := serve.Handler(kind)
 //
-// Beyond what an API server does, each watch gets a bookmark each second, of exactly what it has been sent, as long as
-// the source's own watch stands; and events that are close together are written together. Watches that have caught up
-// share a hub: the cache has one watch for all of them.
+//	cache ─▶ stream, until it has caught up ─┐
+//	cache ─▶ hub, for all that have ─────────┴▶ sendQueue, one for each agent ─▶ writer
+//	         frames: each event is encoded once; pace: those that are close together are written together
+//
+// Resource versions are those of the API server. Beyond what an API server does, each watch gets a bookmark each second
+// (bookmarker), of exactly what it has been sent, as long as the source's own watch stands.
 package serve
 
 import (

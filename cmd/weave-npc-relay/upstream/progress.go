@@ -33,7 +33,7 @@ type progress struct {
 	heard  time.Time
 }
 
-// Reached returns how far the watch has come.
+// reached returns how far the watch has come.
 func (p *progress) reached() Reached {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,13 +1,16 @@
-// Package upstream reads one kind of objects from an API server, in the form that the watch cache of k8s.io/apiserver
-// reads from etcd.
+// Package upstream reads one kind of objects from an API server, as the watch cache reads from etcd.
 //
 //	store := upstream.New(kind, client, observer)
 //	cache, err := cacher.NewCacherFromConfig(cacher.Config{Storage: store, ...})
 //	store.Reached() // how far its watch has come, and whether it stands
 //
-// Package upstream retries after errors itself. The cache ends all its watchers at any error, so it gets only one: that
-// a version is too old. Objects are stripped to what agents need, and updates that change nothing of
-// that become progress.
+//	GetList, Watch    lists, and a watch that is renewed (watch), of stripped objects
+//	progress          how far the watch has come, for bookmarks
+//	shared            asks for the version of the API server once for all who wait
+//
+// Package upstream retries after errors itself. The watch cache of k8s.io/apiserver ends all its watchers at any error,
+// so it gets only one: that a version is too old. Objects are stripped to what agents need, and updates that change
+// nothing of that become progress.
 package upstream
 
 import (

@@ -3,6 +3,8 @@
 //	changes, err := advice.Request{Cluster: c, Flows: flows}.Nearest()
 //	after := changes[0].In(c)    // a copy of the cluster with the first change
 //
+//	Request ─▶ question ─▶ policies to add (policy), other labels (labels): trials ─▶ the best Change of each kind
+//
 // It tries every change on a copy of the cluster: it trusts npc/analysis/explain and
 // npc/analysis/internal/reachability, not its own reasoning. It changes nothing.
 package advice

@@ -1,17 +1,3 @@
-// Package check finds out whether expectations of network policies hold: for all pods that are there and, where an
-// expectation is about never or always, for all pods that could be there.
-//
-//	p := check.New(view, check.Assumptions{}, expectations)
-//	result := p.Check(expectations[0])
-//	if result.Outcome == check.Broken {
-//		fmt.Print(result.Why, result.Counterexample)
-//	}
-//
-//	class         existing pods that neither policies nor expectations distinguish
-//	combination   labels of pods that could be there, one for each set of selectors that they match
-//	place         free addresses, one for each set of blocks that they are in
-//
-// The verdicts are those of npc/analysis/internal/reachability and npc/analysis/explain.
 package check
 
 import (

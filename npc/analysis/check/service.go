@@ -97,7 +97,7 @@ func (p *Prover) namesFor(s flow.Service, names map[string]bool) (out []string) 
 	return out
 }
 
-// names reports whether a pod has a name for a service. No name is one that everybody has.
+// named reports whether a pod has a name for a service. No name is one that everybody has.
 func (a ask) named(q *npc.Pod) bool {
 	return a.name == "" ||
 		q != nil && slices.Contains(q.Ports, npc.NamedPort{Name: a.name, Protocol: a.Protocol, Port: a.Port})

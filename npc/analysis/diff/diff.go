@@ -7,8 +7,10 @@
 //		g.Before, g.After  // what decides about g.Example
 //	}
 //
-// A workload that one state has as a template, and the other as pods, is compared pod by pod (align).
-// npc/analysis/internal/reachability compares; the package puts together what is alike and names it.
+//	align                   a workload that only one state has as a template is compared pod by pod
+//	reachability.Compare    what opens and what closes between any two subjects
+//	block, names, set       what changes alike is put together, and named by workloads
+//	reason                  what decides about an example
 //
 // It trusts npc/analysis/internal/reachability and npc/analysis/explain. It does not know where cluster states come
 // from, nor how differences are written.

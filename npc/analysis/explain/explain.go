@@ -1,3 +1,13 @@
+// Package explain finds out which policy, and which rule of it, allows or denies a flow, and why.
+//
+// It evaluates the policies themselves, not the rules that the kernel is given for them.
+//
+//	v := explain.Explain(c.View(), flow.Flow{From: from, To: to, Service: s})
+//	fmt.Print(v)    // a verdict, then a line for each reason
+//
+//	Verdict ─▶ Side (egress, ingress) ─▶ PolicyReason ─▶ RuleReason ─▶ PeerReason, PortReason
+//
+// It does not know what the kernel holds, nor how a flow could be allowed.
 package explain
 
 import (

@@ -1,16 +1,20 @@
-// Package lint finds what is probably wrong with policies: policies that select no pod, peers that match no pod, rules
-// that other rules cover, names that are nearly those of something else.
+// Package lint finds what is probably wrong with policies.
 //
 //	for _, f := range lint.Run(objects, view) {
 //		// shop.yaml 12 warning selects no pod; did you mean app=web? selects-nothing
 //		fmt.Println(f.File, f.Line, f.Level, f.Message, f.Rule)
 //	}
 //
+//	rules                               the list of rules, with their levels
+//	linter                              holds objects and findings; Run calls the checks in order
+//	policy, peer, port, dns             checks of one NetworkPolicy; clusterpolicy of the others
+//	cover                               what another policy or rule makes superfluous, by within and constraint
+//	typo                                names that are nearly those of something else
+//	pods                                the pods that policies are about, in groups
+//
 // What a finding claims holds for the existing objects: removing a policy that selects no pod, or a rule that others
 // cover, changes no verdict. What is not sure is not claimed. A policy silences rules by an annotation,
-// ignoreAnnotation.
-//
-// The package does not know how findings are printed.
+// ignoreAnnotation. The package does not know how findings are printed.
 package lint
 
 import (

@@ -6,7 +6,8 @@ import (
 	"github.com/weave-npc/weave-npc/npc/flow"
 )
 
-// Kinds are the rows and columns of a matrix and what stands behind them, for those who find out the cells themselves.
+// rowKinds are the rows and columns of a matrix and what stands behind them, for those who find out the cells
+// themselves.
 type rowKinds struct {
 	// From and To are the rows of sources and of destinations.
 	From, To []Row
@@ -19,7 +20,7 @@ type rowKinds struct {
 	Omitted []string
 }
 
-// NewKinds returns the rows and columns that New would. The options' service does not matter.
+// newRowKinds returns the rows and columns that New would. The options' service does not matter.
 func newRowKinds(v *cluster.View, o Options) (*rowKinds, error) {
 	p, m, err := newRows(v, o)
 	if err != nil {

@@ -1,8 +1,16 @@
-// Package matrix shows reachability as a table of sources and destinations. Pods with the same labels that no policy
-// distinguishes are one row.
+// Package matrix shows reachability as a table of sources and destinations, in text, JSON or one HTML page.
 //
 //	m, err := matrix.New(view, matrix.Options{Service: service})
 //	err = m.WriteText(os.Stdout)
+//
+//	Row          pods with the same labels that no policy distinguishes, or an address
+//	Matrix       rows, columns and cells for one service
+//	WritePage    a page that loads nothing else (page). It holds policies and what they see of pods as a document,
+//	             not the cells: its scripts decide each cell, and show the reason on request, so that ten thousand
+//	             pods on every port fit
+//	document     what the scripts read, written down by policies, pods, services and alone
+//
+// The verdicts and the words are those of npc/analysis/explain.
 package matrix
 
 import (
@@ -129,7 +137,7 @@ func sign(c reachability.Cell) string {
 	return ""
 }
 
-// writer writes to a buffer. Its Flush returns the first error of any write.
+// textWriter writes to a buffer. Its Flush returns the first error of any write.
 type textWriter struct{ *bufio.Writer }
 
 func (w textWriter) put(text string) { _, _ = w.WriteString(text) }

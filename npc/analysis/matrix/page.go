@@ -1,11 +1,3 @@
-// This part of the package writes the reachability matrix as one HTML page that loads nothing else.
-//
-//	err := matrix.WritePage(out, view, matrix.PageOptions{Options: matrix.Options{}})
-//
-// The page holds the policies and what they see of the pods, not the cells: its script, engine.js, decides each cell
-// and shows the reason on request, so that ten thousand pods on every port fit. The verdicts and the words are those of
-// npc/analysis/explain.
-
 package matrix
 
 import (
@@ -49,8 +41,8 @@ type PageOptions struct {
 	AllPorts bool
 }
 
-// WritePage writes the page, and returns the pods that are left out because they own none of their addresses. The names of
-// objects, which may hold anything, reach it only as text.
+// WritePage writes the page, and returns the pods that are left out because they own none of their addresses. The names
+// of objects, which may hold anything, reach it only as text.
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod
 	o.EachPod = false

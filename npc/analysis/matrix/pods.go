@@ -205,7 +205,7 @@ func addrText(a netip.Addr) string {
 	return a.String()
 }
 
-// commonPrefix returns what all names begin with.
+// prefixOfAll returns what all names begin with.
 func prefixOfAll(names []string) string {
 	prefix := names[0]
 	for _, name := range names[1:] {

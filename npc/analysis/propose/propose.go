@@ -1,5 +1,6 @@
-// Package propose finds the NetworkPolicies that allow the connections of a recording from and to the workloads of a
-// namespace, and nothing else that labels can distinguish from them.
+// Package propose finds the NetworkPolicies that allow the connections of a recording, and nothing else.
+//
+// The connections are those from and to the workloads of a namespace; nothing else is what labels can distinguish.
 //
 //	policies, err := propose.Request{Namespace: "shop", Records: records, Limit: 8}.Policies()
 //	fmt.Print(policies[0].Text)    // YAML, with the connections that justify each rule as comments

@@ -1,3 +1,12 @@
+// Package query answers whether a connection is allowed.
+//
+// It resolves the ends of a query, explains each flow between them, compares that with the kernel of this node if asked
+// to, and adds the nearest changes that would allow what is denied. It must not read clusters or kernels, which come as
+// Knowledge, nor print anything.
+//
+//	q := query.Query{From: "shop/web", To: "shop/db", Port: "tcp/5432"}
+//	x, err := query.Explain(q, query.Knowledge{Cluster: c, Pods: pods})
+//	x.Allowed, x.Verdicts, x.Nearest
 package query
 
 import (

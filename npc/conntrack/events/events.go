@@ -1,10 +1,9 @@
-// Package events reports new connections of the kernel's connection tracking: those whose first packet was accepted. It
-// knows nothing about pods or policies.
+// Package events reports new connections of the kernel's connection tracking: those whose first packet was accepted.
 //
 //	r, err := events.Open()
 //	err = r.Run(ctx, func(opened []events.Connection) { ... })
 //
-// A connection whose first packet was dropped gives no event.
+// A connection whose first packet was dropped gives no event. The package knows nothing about pods or policies.
 package events
 
 import (

@@ -1,11 +1,3 @@
-// This part of the package orders pending changes of objects: kinds alternate, and within a kind the oldest come first.
-// It does not know what the changes are.
-//
-//	q.Put(controller.queuedChange{Kind: controller.podChanges, Key: "pod/default/web", Apply: func() { ... }}, now)
-//	for _, e := range q.Take(controller.policyChanges) { // pods, if there are any
-//		e.Apply()
-//	}
-
 package controller
 
 import (
@@ -14,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is the kind of a change. Only changes of one kind are carried out together.
+// queuedKind is the kind of a change. Only changes of one kind are carried out together.
 type queuedKind uint8
 
-// The kinds. No change has the kind None.
+// The kinds. No change has the kind noKind.
 const (
 	noKind queuedKind = iota
 	policyChanges
@@ -25,14 +17,14 @@ const (
 	kinds
 )
 
-// MaxWeight is the maximum weight of the changes that Take returns, unless one change alone weighs more.
+// maxWeight is the maximum weight of the changes that Take returns, unless one change alone weighs more.
 const maxWeight = 1 << 16
 
 // maxEnds bounds the pending ends of objects of one name that do not follow a beginning. At most one of them is not
 // late.
 const maxEnds = 4
 
-// Event is a change of an object.
+// queuedChange is a change of an object.
 type queuedChange struct {
 	Kind queuedKind
 	// Key is the object's kind and name. UID identifies one object of that name; empty means any.
@@ -45,7 +37,8 @@ type queuedChange struct {
 	Apply  func()
 }
 
-// Queue holds pending events. Of each object it keeps only those that can still matter. The zero Queue is empty.
+// changeQueue holds pending changes, and orders them: kinds alternate, and within a kind the oldest come first. Of each
+// object it keeps only those that can still matter. The zero changeQueue is empty.
 type changeQueue struct {
 	order  [kinds][]string
 	events map[string]*waiting

@@ -1,9 +1,18 @@
-// This part of the package sets up the handling of open connections that a change denies: they are kept, or terminated.
+// Package established terminates open connections of local pods that policies do not allow any more.
 //
-//	worker, err := established.Cutter(ctx, config)   // nil to keep them
+// It does so once a change of policies, labels, namespaces or Nodes is in the kernel. A connection that was terminated
+// has a bit in its mark, by which a rule stops its packets.
+//
+//	worker, err := established.Terminator(ctx, options) // nil to keep connections
+//	go worker.Run(ctx)
+//	worker.Ask() // after each change
+//
+//	Ask ──▶ Run: list connections ──▶ Evaluate ──▶ mark the denied ones, unmark those allowed again (terminate)
+//
 //	marks, err := established.Marks(ctx, tables)     // before weave-npc is removed
 //	err = established.Restore(family, bit)           // after that
-
+//
+// It does not know policies, nor how rules are written.
 package established
 
 import (

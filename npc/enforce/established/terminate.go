@@ -1,14 +1,3 @@
-// Package established ends the connections of local pods that policies do not allow any more, once a change of
-// policies, labels, namespaces or Nodes is in the kernel. A connection that has ended has a bit in its mark, by which a
-// rule stops its packets.
-//
-//	w := established.newTerminator(config)
-//	go w.Run(ctx)
-//	w.Ask() // after each change
-//
-//	Ask ──▶ Run: list connections ──▶ Evaluate ──▶ mark the denied ones, unmark those allowed again
-//
-// It does not know policies, nor how rules are written.
 package established
 
 import (
@@ -56,7 +45,7 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Worker ends connections. New returns one.
+// Worker ends connections. Terminator returns one.
 type Worker struct {
 	Config
 	asked chan struct{}
@@ -67,7 +56,7 @@ type Worker struct {
 	full, misses bool
 }
 
-// New returns a Worker that has ended nothing.
+// newTerminator returns a Worker that has ended nothing.
 func newTerminator(c Config) *Worker {
 	return &Worker{Config: c, asked: make(chan struct{}, 1)}
 }

@@ -1,10 +1,3 @@
-// Package host inspects the network interfaces of this node: the bridges of its pods, their ports and uplinks, and
-// configurations where packets bypass iptables. It knows nothing about policies, sets or chains, and passes what it
-// finds to callbacks.
-//
-//	pod ── veth ──┐
-//	pod ── veth ──┤ bridge (Attachment) ── vxlan, eth0: uplinks (Follower) ──▶ other nodes
-//	       Guard ─┘
 package host
 
 import (

@@ -1,11 +1,16 @@
-// This part of the package reads what weave-npc has to know about the machine and the container it runs in: IP
-// families, time of boot, memory limit, interfaces, the policy of FORWARD.
+// Package host reads and follows what weave-npc has to know about its node: interfaces, addresses, uplinks, memory.
 //
-// It must not know network policies, nor keep any state: every function reads the machine when it is called.
+//	pod ── veth ──┐
+//	pod ── veth ──┤ bridge (Attachment) ── vxlan, eth0: uplinks (BridgeFollower) ──▶ other nodes
+//	       Guard ─┘
 //
-//	families := host.Families()           // IPv4, IPv6
-//	err := host.CheckPodInterface("cni0") // nil, or why no packet of a pod would match
-
+//	Attachment         how pods are attached, and why packets bypass iptables (attachment, bypass)
+//	BridgeFollower     follows uplinks and the addresses behind them (follow, uplinks, behind)
+//	Guard              keeps rules of the bridge family at the ports of pods
+//	AddressFollower    follows the node's addresses: those of interfaces and of its Node object (nodeaddr)
+//	Families, Booted, FollowMemoryLimit, ReportForwardPolicy    read the machine when they are called
+//
+// It knows nothing about policies, sets or chains, and passes what it finds to callbacks.
 package host
 
 import (

@@ -1,9 +1,3 @@
-// This part of the package follows the addresses of this node: those of its interfaces and those in its Node object. It
-// knows nothing about pods or policies.
-//
-//	f := host.AddressFollower{Ask: nodeObject, Set: model.SetNodeAddrs, Log: log}
-//	err := f.Run(ctx)
-
 package host
 
 import (

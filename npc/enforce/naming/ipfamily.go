@@ -1,7 +1,3 @@
-// This part of the package translates IP families to those of the kernel's tables and sets.
-//
-// It is apart from package traffic, so that what only answers about policies needs neither iptables nor ipset.
-
 package naming
 
 import (

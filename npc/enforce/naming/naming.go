@@ -1,5 +1,7 @@
-// Package naming defines the names of sets and chains, and recognizes sets of this program and of the original
-// weave-npc by their names. It knows nothing about their contents.
+// Package naming defines the names of sets and chains, and translates IP families to those of the kernel's tables.
+//
+// It recognizes sets of this program and of the original weave-npc by their names. It knows nothing about their
+// contents.
 //
 //	naming.Set(npc.IPv4, "selector", "app=web")      // weave- and 25 characters
 //	naming.FixedSet(npc.IPv6, naming.LocalPods)      // weave-local-pods-v6

@@ -1,10 +1,15 @@
-// Package rules renders rules as text: those that every node has, by its configuration, and those of a policy, with the
-// specifications of the sets that they refer to. The package knows nothing about the kernel's state and changes
-// nothing.
+// Package rules renders rules as text, and specifies the sets that they refer to.
+//
+//	Base                     the rules of the chains that every node has (base), with matches from rules, broadcast,
+//	                         neighbours and terminate
+//	Render, RenderCluster    the rules of one policy, and their Sets (render)
+//	SetSpec                  what a set holds: pods of a selector, nodes, blocks, or a union of these (setspec)
+//
+// It knows nothing about the kernel's state and changes nothing.
 //
 //	b := &rules.Base{Hooked: true, AllowAction: "ACCEPT", NFLogGroup: 86}
 //	b.ToPods(npc.IPv4)                       // the rules of chain WEAVE-NPC
-//	b.Isolated(npc.IPv4, npc.Ingress)    // the end of chain WEAVE-NPC-INGRESS
+//	b.Isolated(npc.IPv4, npc.Ingress)        // the end of chain WEAVE-NPC-INGRESS
 //	rules.Render(policy, "shop", "shop/web", fits) // -m set --match-set weave-... src, and the set weave-...
 package rules
 

@@ -1,8 +1,3 @@
-// This part of the package records what is being done and since when, so that messages can name what takes too long.
-//
-//	defer tracker.Begin("IPv4", "growing sets")()
-//	fmt.Println(&tracker) // IPv4: growing sets for 3s
-
 package syncer
 
 import (
@@ -13,7 +8,8 @@ import (
 	"time"
 )
 
-// Tracker records the current step of each worker. It may be used by several goroutines.
+// progressTracker records the current step of each worker, so that messages can name what takes too long. It may be
+// used by several goroutines.
 type progressTracker struct {
 	mu    sync.Mutex
 	steps map[string]step
@@ -51,7 +47,7 @@ func (t *progressTracker) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// List joins names, at most limit of them.
+// listOf joins names, at most limit of them.
 func listOf(names []string, limit int) string {
 	if len(names) > limit {
 		return strings.Join(names[:limit], ", ") + " and more"

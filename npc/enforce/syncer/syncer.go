@@ -1,9 +1,17 @@
-// Package syncer makes the kernel hold what the controller wants, and keeps it so. It is the only package that touches
-// the sets and chains while weave-npc runs, and it does so in one goroutine (Run).
+// Package syncer makes the kernel hold what the controller wants, and keeps it so.
+//
+// It is the only package that touches the sets and chains while weave-npc runs, and it does so in one goroutine (Run).
 //
 //	controller.Wake, retry, drift ─▶ sync:  load ─▶ Plan ─▶ apply ─▶ commit ─▶ finish
 //	                                   what is not     each family      what the kernel    readiness, metrics,
 //	                                   known of it     side by side     did not take       the next deadline
+//
+//	kernel, apply, restore    one family: its sets and chains, and how a transaction is applied to them
+//	watch                     looks for drift
+//	retry, postpone           when what failed is tried again; namespaces whose rules are left as they are
+//	report, metrics           what is not enforced as specified
+//	progress                  what is being done and since when, so that messages can name what takes too long
+//	concurrent                probes and reads that take long, while syncs go on
 //
 // It knows neither Kubernetes nor what a policy means: a transaction comes from the controller, and what the kernel did
 // not take of it goes back there. It never gives up: what fails is tried again, less and less often, while everything

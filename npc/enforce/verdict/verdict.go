@@ -1,5 +1,7 @@
-// Package verdict evaluates flows of local pods by the policies that are enforced, as the controller has them:
-// compiled, and by address. It returns the rule that decides, and no reasons.
+// Package verdict evaluates flows of local pods by the policies that are enforced.
+//
+// The policies are those that the controller has: compiled, and by address. The answer is the rule that decides,
+// without reasons.
 //
 //	side := verdict.Side{Rules: rules, Isolated: true} // what policies say of a pod in one direction
 //	decision := side.Evaluate(nodes, verdict.Question{Peer: address, PeerPod: owner, ...})

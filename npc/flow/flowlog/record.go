@@ -1,11 +1,3 @@
-// Package flowlog holds which connections were opened from and to pods, and what became of them, in memory and in files
-// of JSON lines.
-//
-//	s := flowlog.NewStore("node1", 20000)
-//	s.Add(time.Now(), evaluator, flowlog.Allowed, opened)
-//	records, at := s.Since(0)
-//
-// It does not know where records come from, nor how policies would decide them.
 package flowlog
 
 import (

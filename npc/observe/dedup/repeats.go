@@ -1,5 +1,7 @@
-// Package dedup limits what is logged about things that happen again and again: the first of a kind has a line of its
-// own, repeats are summed up at the end of a window, and the lines are limited in total and for each source.
+// Package dedup limits what is logged about things that happen again and again.
+//
+// The first of a kind has a line of its own, repeats are summed up at the end of a window, and the lines are limited in
+// total and for each source.
 //
 //	log := dedup.New(func(v packet, n int, within time.Duration) { ... }, func(n int, most netip.Addr) { ... })
 //	omitted := log.Add(kind, source, value, 1, time.Now())

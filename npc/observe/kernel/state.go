@@ -1,14 +1,3 @@
-// Package kernel reads the sets and chains of weave-npc in this node's kernel, and describes them for explain --kernel,
-// show sets and show rules.
-//
-// It must not change the kernel, nor print anything: results are values. Without a Purpose it lists the chains and
-// sets, but not what they are for.
-//
-//	s, err := kernel.Read(ctx, "nft", families)
-//	s.Describe(kernel.Purpose{Cluster: c, Sets: uses, Chain: chainUse})
-//	err = s.Check("node1")              // not weave-npc's, or another node's
-//	rows := s.Sets()                    // sets with members and policies
-//	v, err := s.Verdict(flow, "node1")  // the packet's path through the chains
 package kernel
 
 import (

@@ -1,12 +1,3 @@
-// Package recorder records which connections are opened from and to the pods of this node: the allowed ones from the
-// kernel's events, the denied ones from the reports of blocked packets.
-//
-//	r := recorder.New(recorder.Config{...})
-//	err := r.Open()          // the file and the socket
-//	go r.Run(ctx)
-//	r.Denied(packet)
-//
-// Enforcement does not depend on it, and does not know of it.
 package recorder
 
 import (

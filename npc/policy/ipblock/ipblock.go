@@ -1,5 +1,6 @@
-// Package ipblock parses ipBlocks of network policies, merges those of one rule into the entries of one hash:net set,
-// and classifies addresses by the blocks that contain them. It knows nothing about policies or the kernel.
+// Package ipblock parses ipBlocks of network policies, merges those of one rule, and classifies addresses by them.
+//
+// The entries of merged blocks are those of one hash:net set. It knows nothing about policies or the kernel.
 //
 //	block, err := ipblock.Compile(&networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}})
 //	ipblock.Of([]ipblock.Block{block}).Entries // 10.0.0.0/8 !10.1.0.0/16

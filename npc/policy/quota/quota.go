@@ -1,5 +1,6 @@
-// Package quota limits the cost of network policies on a node, so that the policies of one namespace cannot use up the
-// resources of others. It knows nothing about the contents of policies.
+// Package quota limits the cost of network policies on a node, for each namespace and in total.
+//
+// The policies of one namespace cannot use up the resources of others. It knows nothing about the contents of policies.
 //
 //	l := quota.NewUsage(quota.Default())
 //	err := l.Open(quota.Account{Namespace: "default", Name: "web", Created: t, Cost: c}) // why it is denied, or nil

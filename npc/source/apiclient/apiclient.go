@@ -1,8 +1,9 @@
 // Package apiclient makes clients for an API server: for a daemon in the cluster, and for users with a kubeconfig.
 //
 //	client, config, err := apiclient.New("", version) // the server of the cluster that the process runs in
+//	policies, err := apiclient.NewPolicyClient(client, config) // for ClusterNetworkPolicies, which it may lack
 //
-// It makes no requests. Errors are one line that names the file and the flag that helps.
+// To make them sends no request. Errors are one line that names the file and the flag that helps.
 package apiclient
 
 import (

@@ -1,14 +1,3 @@
-// This part of the package asks an API server for the cluster-wide policies of the group policy.networking.k8s.io:
-// whether it has their kinds, their versions, and for the ClusterNetworkPolicies themselves.
-//
-//	api, err := apiclient.NewPolicyClient(client, config)
-//	presence, err := api.Discover(ctx) // a list answers 403 whether the kind exists or not: only discovery shows that
-//	if presence.Served {
-//		list, err := api.List(ctx, metav1.ListOptions{})
-//	}
-//
-// It keeps nothing between two calls, and it does not know what the policies mean.
-
 package apiclient
 
 import (
@@ -30,7 +19,9 @@ import (
 // resource is the plural of the kind ClusterNetworkPolicy.
 const resource = "clusternetworkpolicies"
 
-// PolicyClient asks one API server. Its methods may be called by several goroutines.
+// PolicyClient asks one API server for the cluster-wide policies of the group policy.networking.k8s.io: whether it has
+// their kinds (Discover: a list answers 403 whether the kind exists or not), and for ClusterNetworkPolicies. Its
+// methods may be called by several goroutines.
 type PolicyClient struct {
 	discovery rest.Interface
 	objects   dynamic.Interface

@@ -1,10 +1,15 @@
-// Package manifest reads one manifest file: the YAML or JSON text of Kubernetes objects. Like an API server it fills in
-// defaults, validates, and decodes strictly; unlike one it names the file and the line of everything that it refuses.
+// Package manifest reads one manifest file: the YAML or JSON text of Kubernetes objects.
+//
+// Like an API server it fills in defaults, validates, and decodes strictly; unlike one it names the file and the line
+// of everything that it refuses.
 //
 //	f := manifest.Parse("shop.yaml", data)
 //	for _, p := range f.Problems {
 //		log.Error(p.Error()) // shop.yaml:7: Pod shop/web: status.phase: Unsupported value: "running": ...
 //	}
+//
+//	document ─▶ parse ─▶ fields: strict ─▶ defaults ─▶ validate, validate_policy, ... ─▶ File: Objects, Problems
+//	                     kind: what is used                position, lines: where a field is
 //
 // The package knows neither directories nor other files, and it does not know how objects become facts.
 package manifest

@@ -1,16 +1,3 @@
-// Package relayclient follows one kind of objects through the replicas of a relay, and at the API server when none of
-// them helps. A relay speaks Kubernetes' list and watch with the resource versions of the API server, so that a watch
-// that breaks goes on elsewhere at the same version.
-//
-//	r, err := relayclient.New(relayclient.Config{Address: "kube-system/weave-npc-relay", ...})
-//	client, config, err := r.Client()
-//	// lists and watches like one server
-//	follower := r.Follow("pods", relayclient.Calls{...}, relayclient.Calls{...}, reports)
-//	go r.Run(ctx, client)                                                     // follows the addresses of the replicas
-//
-// The reflector above it sees neither a replica that goes nor one that returns: no error, no event twice, none that is
-// older than what it had, and no reason to list again, unless no server has its version any more. The package does not
-// know what is in an object.
 package relayclient
 
 import (

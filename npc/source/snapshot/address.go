@@ -14,9 +14,9 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/convert"
 )
 
-// The ranges that addresses are made up in. They are private, as those of nearly all pods are: a rule for everything
-// except private ranges, which is how policies write "the internet", does not match them. They are at the edge, where
-// few clusters have theirs.
+// ranges returns the ranges that addresses are made up in. They are private, as those of nearly all pods are: a rule
+// for everything except private ranges, which is how policies write "the internet", does not match them. They are at
+// the edge, where few clusters have theirs.
 func ranges() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.254.0.0/15"), netip.MustParsePrefix("fdfe:dcba:9876::/64")}
 }

@@ -1,11 +1,3 @@
-// Package snapshot reads once what package source follows: the objects of an API server or of a directory of manifests,
-// what leads to pods, and what is known of a node.
-//
-//	manifests, err := snapshot.Open("manifests/", os.Stdin)
-//	objects, err := manifests.Objects() // or List(ctx, client, policies)
-//	objects.Deliver(sink)
-//
-// A right that the user lacks costs only what needs it, where the caller can do without.
 package snapshot
 
 import (

@@ -1,12 +1,3 @@
-// This part of the package makes pods of the workloads in manifests: one for each template, so that questions can be
-// asked about pods before there are any.
-//
-//	made := snapshot.workloadRequest{Workloads: deployments, Pods: pods, Mentioned: mentioned}.Make()
-//	made.Pods  // shop/web of Deployment shop/web, with an address that is made up
-//	made.Notes // what the user has to know about them
-//
-// A workload whose pods are there gets none. The package must not know where the objects are from, nor what is asked.
-
 package snapshot
 
 import (
@@ -21,7 +12,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 )
 
-// Request is what pods are made of.
+// workloadRequest is what pods are made of.
 type workloadRequest struct {
 	// Workloads may be in any order.
 	Workloads []*manifest.Workload
@@ -33,7 +24,7 @@ type workloadRequest struct {
 	IPv6 bool
 }
 
-// Made is the outcome of a request.
+// madeWorkloads is the outcome of a request.
 type madeWorkloads struct {
 	// Pods are in the order of their namespaces and names.
 	Pods []*corev1.Pod

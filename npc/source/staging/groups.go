@@ -1,12 +1,3 @@
-// This part of the package separates the staged policies of objects that were read once from those that are enforced,
-// and applies them.
-//
-//	all := staging.Read(objects, staged.Namespaces)
-//	all.Enforced                        // the objects without staged policies
-//	would, err := all.In("rollout")     // as if the staged policies of a group were applied
-//
-// It does not evaluate policies: it only knows whether they are valid.
-
 package staging
 
 import (

@@ -4,7 +4,12 @@
 //	go src.Run(ctx, s, log)                     // staged policies go to the Stage, all else to enforced
 //	go fromDirectory.Run(ctx, s.Apart(), log)   // all policies of another source are staged
 //
-// It does not know what the policies mean. That a policy is staged, or is not as its annotations ask, is reported once.
+//	all := staging.Read(objects, staged.Namespaces) // the same for objects that were read once (groups)
+//	all.Enforced                                    // the objects without staged policies
+//	would, err := all.In("rollout")                 // as if the staged policies of a group were applied
+//
+// It does not know what the policies mean, only whether they are valid. That a policy is staged, or is not as its
+// annotations ask, is reported once.
 package staging
 
 import (
@@ -58,7 +63,7 @@ type Sink struct {
 	annotated map[string]map[staged.Key]*object
 }
 
-// policy is one that is staged, or should be.
+// object is a policy that is staged, or should be.
 type object struct {
 	staged.Status
 	uid      types.UID

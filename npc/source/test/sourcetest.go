@@ -1,5 +1,4 @@
-// Package sourcetest has what tests of package source and of those below it share: manifests as text, files, and a log
-// to search.
+// Package sourcetest has what tests of package source and of those below it share: manifests, files, and a log.
 package sourcetest
 
 import (

@@ -1,5 +1,5 @@
-// Plot draws what the benchmarks print, from its input, as the SVG files of docs/performance.md into the directory that
-// it is given. What was measured several times is drawn by its median.
+// Command plot draws what the benchmarks print, from its input, as the SVG files of docs/performance.md into the
+// directory that it is given. What was measured several times is drawn by its median.
 package main
 
 import (

@@ -1,13 +1,3 @@
-// Package cli prepares a tree of commands for operators: flags can be given as environment variables, a mistake in a
-// flag, a variable or a command is answered in one line with the likely correction, and shells complete values.
-//
-// It must not know any particular flag or command, except those that cobra adds and version: what depends on a flag is
-// recorded on it.
-//
-//	root := &cobra.Command{Use: "weave-npc", ...}
-//	root.Flags().StringVar(&hook, "hook", "forward", "...")
-//	cli.Values(root.Flags(), "hook", "forward", "none")
-//	cli.Prepare(root, tree)
 package cli
 
 import (

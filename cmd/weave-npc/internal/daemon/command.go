@@ -1,10 +1,3 @@
-// Package daemon has the daemon that enforces policies on a node. It needs Linux.
-//
-//	root := daemon.Command()
-//
-// It connects the parts: a source delivers objects to the controller, the syncer brings the kernel to what the
-// controller wants, and the observer reports and records what packets did. It imports nothing that answers questions:
-// that is the job of packages kubectl and node.
 package daemon
 
 import (

@@ -1,3 +1,16 @@
+// Package daemon has the daemon that enforces policies on a node.
+//
+//	root := daemon.Command()
+//
+//	command, flags ─▶ options ─▶ newDaemon ─▶ run
+//
+//	source.Source ─▶ stagedPolicies ─▶ controller ◀──▶ syncer ─▶ kernel
+//	nodeobject (addresses, pod ranges of the Node), host (uplinks) ─▶ controller
+//	kernel ─▶ ulogd ─▶ observer (log of blocked packets, recorder) ─▶ httpserver (metrics, readiness)
+//	policies not enforced as specified: staged, syncer ─▶ eventReporter ─▶ Kubernetes Events
+//
+// The package connects the parts, and contains none of what they do. It imports nothing that answers questions: that is
+// the job of packages kubectl and node. It needs Linux.
 package daemon
 
 import (

@@ -1,12 +1,3 @@
-// This part of the package reports policies and pods that are not enforced as specified, as Kubernetes Events of those
-// objects.
-//
-// Events are best effort: nothing waits for them, and client-go bounds them by object and by time. The package does not
-// know why something is not enforced, only which object the Event is about.
-//
-//	r := daemon.newEventReporter(ctx, client, "node1")
-//	r.Policy(enforce.InvalidPolicy{...}) // Warning Invalid networkpolicy/web: allows nothing until it is corrected: ...
-
 package daemon
 
 import (
@@ -25,14 +16,15 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/staging"
 )
 
-// Reporter reports Events where there is an API server to send them to.
+// eventReporter reports policies and pods that are not enforced as specified, as Events of those objects, where there
+// is an API server to send them to. Nothing waits for Events, and client-go bounds them by object and by time.
 type eventReporter struct {
 	recorder record.EventRecorder // nil without an API server
 	node     string
 }
 
-// NewReporter returns a reporter for a node, which sends Events until the context ends. Without a client it reports
-// nothing.
+// newEventReporter returns a reporter for a node, which sends Events until the context ends. Without a client it
+// reports nothing.
 func newEventReporter(ctx context.Context, client kubernetes.Interface, node string) *eventReporter {
 	r := &eventReporter{node: node}
 	if client != nil {

@@ -1,9 +1,3 @@
-// This part of the package builds the logger that the flags --log-level and --log-format ask for.
-//
-// It must not know what is logged.
-//
-//	log, err := daemon.newLogger(os.Stderr, "info", "json")
-
 package daemon
 
 import (
@@ -15,13 +9,13 @@ import (
 	"github.com/pkg/errors"
 )
 
-// Levels returns the values of --log-level.
+// logLevels returns the values of --log-level.
 func logLevels() []string { return []string{"debug", "info", "warning", "error"} }
 
-// Formats returns the values of --log-format.
+// logFormats returns the values of --log-format.
 func logFormats() []string { return []string{"text", "json"} }
 
-// New returns a logger that writes records of a level and above in a format.
+// newLogger returns a logger that writes records of a level and above in a format.
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	l, err := parseLevel(level)
 	if err != nil {

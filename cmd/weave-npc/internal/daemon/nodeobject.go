@@ -1,12 +1,3 @@
-// This part of the package asks the API server about the Node object of this node: whether it exists, its pod ranges,
-// its addresses.
-//
-// The client is nil where there is no API server, as with --manifests: then there is no Node object, and nothing is
-// asked. The package must not know what ranges and addresses are for.
-//
-//	err := daemon.checkNode(ctx, client, "node1", log) // not found: the name of the node is wrong
-//	daemon.awaitRanges(ctx, client, "node1", model.SetRanges, log)
-
 package daemon
 
 import (
@@ -30,8 +21,8 @@ const (
 	requestTimeout = 5 * time.Second
 )
 
-// Check returns an error if the API server has no such node. A server that does not answer is no error, as it may
-// answer later.
+// checkNode returns an error if the API server has no such node. A server that does not answer is no error, as it may
+// answer later. Without a client, as with --manifests, nothing is asked.
 func checkNode(ctx context.Context, client kubernetes.Interface, node string, log *slog.Logger) error {
 	if client == nil {
 		return nil
@@ -48,7 +39,7 @@ func checkNode(ctx context.Context, client kubernetes.Interface, node string, lo
 	return nil
 }
 
-// FollowAddrs passes the addresses of this node, of its interfaces and its Node object, to set until the context ends.
+// followAddrs passes the addresses of this node, of its interfaces and its Node object, to set until the context ends.
 func followAddrs(ctx context.Context, client kubernetes.Interface, node string, set func([]netip.Addr),
 	log *slog.Logger,
 ) error {
@@ -63,7 +54,7 @@ func followAddrs(ctx context.Context, client kubernetes.Interface, node string, 
 	return f.Run(ctx)
 }
 
-// AwaitRanges waits until the Node object has ranges of pod addresses, which may be assigned late, and passes them to
+// awaitRanges waits until the Node object has ranges of pod addresses, which may be assigned late, and passes them to
 // set once.
 func awaitRanges(ctx context.Context, client kubernetes.Interface, node string, set func([]netip.Prefix),
 	log *slog.Logger,

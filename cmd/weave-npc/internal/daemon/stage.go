@@ -1,12 +1,3 @@
-// This part of the package has staged policies evaluated alongside the enforced ones. It reports those that are not as
-// their annotations ask: in the log, as Events and as metrics.
-//
-//	s, err := daemon.newStage(daemon.stageConfig{...})
-//	go src.Run(ctx, s, log) // instead of the sink of what is enforced
-//	go s.Follow(ctx)        // the policies of --staged-manifests
-//
-// What staged policies would do with connections is reported by those who record these.
-
 package daemon
 
 import (
@@ -25,7 +16,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/staging"
 )
 
-// Config is what a Stage depends on.
+// stageConfig is what stagedPolicies depend on.
 type stageConfig struct {
 	Mode staged.Mode
 	// Directory has manifests whose policies are all staged; empty for none.
@@ -39,7 +30,9 @@ type stageConfig struct {
 	Log      *slog.Logger
 }
 
-// Stage is a sink that has annotated policies staged.
+// stagedPolicies is a sink that has annotated policies staged: evaluated alongside the enforced ones. It reports those
+// that are not as their annotations ask, in the log, as Events and as metrics. What staged policies would do with
+// connections is reported by the recorder.
 type stagedPolicies struct {
 	*staging.Sink
 	config    stageConfig
@@ -51,7 +44,7 @@ type stagedPolicies struct {
 // again.
 type notice struct{ policy, text string }
 
-// New returns a Stage. It fails if the directory cannot be read.
+// newStage returns the sink of some policies. It fails if the directory cannot be read.
 func newStage(c stageConfig) (*stagedPolicies, error) {
 	s := &stagedPolicies{config: c}
 	s.notices = dedup.New[notice](s.line, func(number int, most string) {

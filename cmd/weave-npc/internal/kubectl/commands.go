@@ -1,7 +1,3 @@
-// Package kubectl has the commands that answer about policies wherever they are asked, without a node: from manifests,
-// or from an API server.
-//
-//	root.AddCommand(kubectl.Commands()...)
 package kubectl
 
 import (

@@ -1,8 +1,3 @@
-// Package node has the commands that read or clean up the kernel of the node that they run on. They need Linux.
-//
-//	root.AddCommand(node.Commands()...)
-//
-// They answer as package kubectl does, and add what the node's sets, chains and recorded connections show.
 package node
 
 import (

@@ -1,11 +1,3 @@
-// Package rootcmd puts the commands together: weave-npc, which on Linux is the daemon, and the plug-in for kubectl. The
-// program, and what writes its manual, take them from here.
-//
-//	root := rootcmd.Command()
-//	ran, err := root.ExecuteContextC(ctx)
-//
-// What the kernel is needed for is added in a file for Linux alone. Elsewhere both commands only answer what policies
-// allow.
 package rootcmd
 
 import (

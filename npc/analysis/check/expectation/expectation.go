@@ -1,10 +1,11 @@
-// Package expectation reads files of expectations about network policies: which source reaches which destination, and
-// which never does.
+// Package expectation reads files of expectations about network policies.
 //
 //	file, problems := expectation.Parse("expectations.yaml", data)
 //	for _, e := range file.Expectations {
 //		fmt.Println(e.Name) // "none outside monitoring reaches metrics"
 //	}
+//
+//	document (file) ─▶ sentence: SUBJECT VERB SUBJECT on PORT ─▶ subject, port ─▶ Expectation
 //
 // It knows neither pods nor policies, and does not find out what holds.
 package expectation

@@ -1,6 +1,7 @@
-// Package order plans the order of changes to sets that cluster network policies ask for. Rules of NetworkPolicies only
-// allow, so adding everywhere and then removing everywhere gives each packet the verdict of before or of after. With
-// rules that deny it does not.
+// Package order plans the order of changes to sets that cluster network policies ask for.
+//
+// Rules of NetworkPolicies only allow, so adding everywhere and then removing everywhere gives each packet the verdict
+// of before or of after. With rules that deny it does not.
 //
 //	p := order.Of(changes, kernel) // p.Close, the rest of the changes, p.Open
 //

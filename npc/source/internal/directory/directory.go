@@ -1,13 +1,17 @@
-// Package directory follows the manifest files below a directory. It decides which files to read and when: it waits for
-// files that are being written, and keeps in force what a file lost or broke while another process was writing it.
+// Package directory follows the manifest files below a directory, and merges their objects.
 //
-//	Follower.Wait ─▶ Follower.Read ─▶ scan: which files exist, which have changed, which to leave for later
+// It decides which files to read and when: it waits for files that are being written, and keeps in force what a file
+// lost or broke while another process was writing it.
+//
+//	Follower.Wait ─▶ Follower.Read ─▶ scan: which files exist, which have changed, which to leave for later (timeout)
 //	     ▲                                │
 //	  inotify                             ▼
 //	                       Result: files in force, problems, paths that were never read
+//	                                      │
+//	              Store.Replace: one object of each name ─▶ Store.Take: new, changed and removed objects
 //
-// The package knows one file at a time: two files with the same object are none of its business, nor is who uses the
-// objects.
+// Reading knows one file at a time: two files with the same object are the Store's business. The Store knows neither
+// the file system nor who takes the updates.
 package directory
 
 import (

@@ -1,11 +1,3 @@
-// This part of the package merges the manifest files that are in force into the objects of a cluster, and keeps the
-// differences since they were last taken.
-//
-//	merged := s.Replace(result.Files) // "shop/web" of a.yaml counts, that of b.yaml is a problem
-//	updates := s.Take()               // new, changed and removed objects by kind
-//
-// The package knows neither the file system nor who takes the updates.
-
 package directory
 
 import (

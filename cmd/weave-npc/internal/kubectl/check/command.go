@@ -1,8 +1,3 @@
-// This part of the package has the command check, which finds out whether policies do what is expected of them, and
-// what is probably wrong with them.
-//
-//	root.AddCommand(check.New())
-
 package check
 
 import (

@@ -1,8 +1,3 @@
-// Package check turns what the linter finds into findings that can be written.
-//
-//	report := findings.Report{Rules: check.lintRules(), Findings: check.lintFindings(objects, view)}
-//
-// It does not know what the rules are about.
 package check
 
 import (
@@ -12,10 +7,10 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// page is the page of the documentation that has a heading for each rule.
+// lintPage is the page of the documentation that has a heading for each rule.
 const lintPage = "docs/lint.md"
 
-// Rules returns the rules of the linter.
+// lintRules returns the rules of the linter.
 func lintRules() []findings.Rule {
 	var out []findings.Rule
 	for _, r := range lint.Rules() {
@@ -25,7 +20,7 @@ func lintRules() []findings.Rule {
 	return out
 }
 
-// Run returns the findings of the linter. The view must be of the same objects.
+// lintFindings returns the findings of the linter. The view must be of the same objects.
 func lintFindings(o snapshot.Objects, view *cluster.View) []findings.Finding {
 	var out []findings.Finding
 	for _, f := range lint.Run(o, view) {

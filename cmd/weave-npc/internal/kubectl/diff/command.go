@@ -1,9 +1,3 @@
-// Package diff has the command diff: which connections open and which close between two states of a cluster.
-//
-//	root.AddCommand(diff.New())
-//
-// It reads the states, from manifests, from git or from an API server, and writes what npc/analysis/diff finds. It
-// compares nothing itself.
 package diff
 
 import (

@@ -1,5 +1,3 @@
-// Package flows has the commands that list recorded connections, or how often rules decided about them: of this node,
-// as its weave-npc reports them, and of a cluster, by asking the weave-npc of every node through kubectl.
 package flows
 
 import (

@@ -1,12 +1,3 @@
-// This part of the package finds the pods of weave-npc in a cluster, and how those that run treat staged policies.
-//
-//	all, err := input.listAgents(ctx, client)
-//	for _, a := range all {
-//		a.Node, a.Staged, a.Known
-//	}
-//
-// It reads only what the definitions of the pods say.
-
 package input
 
 import (
@@ -43,7 +34,7 @@ type agent struct {
 	Known  bool
 }
 
-// List returns the pods that run, in order of their nodes.
+// listAgents returns the pods of weave-npc that run, in order of their nodes. It reads only what their definitions say.
 func listAgents(ctx context.Context, client kubernetes.Interface) (all []agent, err error) {
 	list, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {

@@ -1,13 +1,3 @@
-// This part of the package has the flags with which commands answer as if staged policies were applied, and lists those
-// policies.
-//
-//	var f input.stagedFlags
-//	f.Register(flags)
-//	r, err := f.Apply(objects, os.Stderr)
-//	r.Objects                                  // what the answers are to be about
-//
-// It does not answer anything itself, nor does it know where objects come from.
-
 package input
 
 import (
@@ -25,7 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/staging"
 )
 
-// Flags are the values of the flags.
+// stagedFlags are the values of the flags with which commands answer as if staged policies were applied.
 type stagedFlags struct{ mode, group string }
 
 // Register registers --staged.

@@ -1,12 +1,3 @@
-// This part of the package reads connections from lines as they are printed, so that they can be asked about without
-// being edited: lines of weave-npc's log about what was blocked or what staged policies would do, records of flows, as
-// a table or as JSON, and lines of conntrack and the kernel.
-//
-//	c, err := input.FromLine(`msg=blocked protocol=TCP from="shop/web (10.32.1.2:41234)" to="shop/db (10.32.1.4:5432)"`)
-//	c.From, c.To, c.Port // shop/web, shop/db, tcp/5432
-//
-// It does not know which pods there are.
-
 package input
 
 import (
@@ -34,7 +25,9 @@ func (c Connection) Or(d Connection) Connection {
 	return c
 }
 
-// FromLine reads a line. The port may be missing, as in a line about a fragment.
+// FromLine reads a connection from a line as it is printed: of weave-npc's log about what was blocked or what staged
+// policies would do, of flows, as a table or as JSON, of conntrack or of the kernel. The port may be missing, as in a
+// line about a fragment. Whether the pods exist is not checked.
 func FromLine(text string) (c Connection, err error) {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "\n") {
@@ -198,8 +191,8 @@ func portOf(protocol, port string) (string, error) {
 	return s.String(), errors.Wrap(err, "the line")
 }
 
-// ParseEnd reads an end as lines have it: a pod or an address, with a port, or with an address in parentheses. The port is
-// empty if there is none.
+// ParseEnd reads an end as lines have it: a pod or an address, with a port, or with an address in parentheses. The port
+// is empty if there is none.
 func ParseEnd(text string) (end, port string) {
 	text = value(text, "from", "to", "src", "dst")
 	name, inside, both := strings.Cut(strings.TrimSuffix(text, ")"), "(")

@@ -1,11 +1,3 @@
-// Package input has the flags with which commands read the objects of a cluster: from an API server, or from manifests
-// before they are applied.
-//
-//	var f input.ObjectFlags
-//	f.RegisterAll(cmd.Flags())
-//	v, err := f.View(ctx, os.Stderr)
-//
-// What answers are about, and what they do not consider, is noted for the user. It does not answer anything itself.
 package input
 
 import (

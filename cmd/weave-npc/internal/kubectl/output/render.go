@@ -1,9 +1,3 @@
-// Package output turns answers into what the subcommands print: aligned tables, indented text, JSON and YAML.
-//
-// It must not find anything out: everything that is printed is in the values that it is given.
-//
-//	err := output.Pods(os.Stdout, "table", explain.Pods(view, "shop"))
-//	err := output.Explanation(os.Stdout, "yaml", x)
 package output
 
 import (

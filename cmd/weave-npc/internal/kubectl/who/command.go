@@ -1,8 +1,3 @@
-// Package who has the commands that answer who reaches a pod, and what a pod reaches, on all ports.
-//
-//	root.AddCommand(who.CanReach(), who.WhatReaches())
-//
-// Package whocan computes the answers.
 package who
 
 import (

@@ -1,7 +1,7 @@
-// Package members tracks the desired entries of one set and what is known of the kernel's. It keeps the difference up
-// to date, so that a plan does not look at unchanged entries.
+// Package members tracks the desired entries of one set, and what is known of the kernel's.
 //
-// It knows neither what the entries are for nor who wants them, plans nothing and touches no kernel.
+// It keeps the difference up to date, so that a plan does not look at unchanged entries. It knows neither what the
+// entries are for nor who wants them, plans nothing and touches no kernel.
 //
 //	m := members.New()
 //	m.Want(e, ipset.Attr{Comment: "shop/web"}) // true: desired and kernel differ about it

@@ -1,6 +1,7 @@
-// Package moves knows which entries a plan moves from one chain to another. A pod must be found in one of them at any
-// moment, with its rules: so it is added to sets from the rules up to the root, and deleted from them from the root
-// down to the rules.
+// Package moves knows which entries a plan moves from one chain to another.
+//
+// A pod must be found in one of them at any moment, with its rules: so it is added to sets from the rules up to the
+// root, and deleted from them from the root down to the rules.
 //
 //	var m moves.Moves[*Chain]
 //	before, after := m.Enter(next, npc.Ingress, unready, entries) // of the rules

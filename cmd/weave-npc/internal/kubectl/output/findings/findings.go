@@ -1,12 +1,13 @@
-// Package findings writes what commands find out about objects: as text for people, as JSON, and as the formats that
-// continuous integration reads.
+// Package findings writes what commands find out about objects, for people and for continuous integration.
 //
 //	r := findings.Report{Version: version, Rules: rules, Findings: found, Cases: cases}
 //	if err := r.Write(out, findings.Options{Format: "sarif", Limit: 1000}); err != nil { ... }
 //	if r.Failed(findings.Error) { ... } // exit status 1
 //
+//	Report (Findings of Rules, Cases) ─▶ Write ─▶ text, json, junit, sarif, markdown, github
+//
 // Names, labels and paths may hold any text. Each writer escapes them for its format, and none passes control
-// characters on.
+// characters on (clean).
 //
 // The package knows neither how things are found out nor what they mean.
 package findings
