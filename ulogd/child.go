@@ -38,7 +38,7 @@ type child struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu     sync.Mutex // held while the handler is called
+	mu     sync.Mutex // guards handle; held while it is called, so that one call comes at a time
 	handle func(Packet)
 }
 

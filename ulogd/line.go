@@ -24,7 +24,7 @@ type lineLog struct {
 	passed     int       // lines in the current period
 	suppressed int       // lines since the last logged one
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards complaint
 	complaint string
 }
 

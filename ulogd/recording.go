@@ -29,11 +29,11 @@ type recording struct {
 	log  *slog.Logger
 	stat *Stats
 
-	mu      sync.Mutex
-	file    *os.File // nil while there is none to write to
-	size    int64    // of the complete records of the file
-	buf     []byte   // complete records that are not written yet
-	records uint64   // in buf
+	mu      sync.Mutex // guards the fields below
+	file    *os.File   // nil while there is none to write to
+	size    int64      // of the complete records of the file
+	buf     []byte     // complete records that are not written yet
+	records uint64     // in buf
 	failed  time.Time
 	failing bool
 }

@@ -35,7 +35,7 @@ type Cluster struct {
 	// LegacyNetpol gives policies the meaning that they had in Kubernetes 1.6. It must be set before the first View.
 	LegacyNetpol bool
 
-	mu         sync.Mutex
+	mu         sync.Mutex // guards the fields below
 	namespaces map[string]npc.Namespace
 	pods       map[string]*npc.Pod // namespace/name -> pod
 	policies   map[string]*Policy  // namespace/name -> policy

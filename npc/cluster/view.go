@@ -32,7 +32,7 @@ type View struct {
 	ofNodes     addrSet                   // all of nodeAddrs and hostAddrs
 	nodesAt     map[netip.Addr][]npc.Node // ordered by name
 
-	mu        sync.Mutex
+	mu        sync.Mutex             // guards the fields below
 	selecting map[*npc.Pod][]*Policy // pod -> the policies that select it, in order; filled on demand
 	choosing  map[*npc.Pod][]*policy.Cluster
 }

@@ -47,16 +47,15 @@ type Worker struct {
 	deleteAll Deleter
 	isLocal   func(netip.Addr) bool
 	changed   func() // called after each try
+	kick      chan struct{}
+	ended     sync.WaitGroup
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	pending map[netip.Addr]waiting
 	running map[netip.Addr]waiting
 	done    []netip.Addr
 	started bool // the goroutine
 	closed  bool
-	kick    chan struct{}
-	ended   sync.WaitGroup
-
 	lastEnd time.Time
 	took    time.Duration
 	err     error

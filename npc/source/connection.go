@@ -48,7 +48,7 @@ type connection struct {
 	// mayVanish is set if the kind may be gone when it is not found. Whether it is turns out within the grace.
 	mayVanish bool
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below; held during calls of report and failing
 	state  connectionState
 	timer  *time.Timer // pending change of state, or nil
 	change int         // counts arming and disarming, so that a timer that fires too late has no effect

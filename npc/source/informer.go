@@ -22,7 +22,7 @@ type informer struct {
 }
 
 func newInformer(d delivery, lw listWatcher, client any, sink Sink, log *slog.Logger) (*informer, error) {
-	var oneAtATime sync.Mutex
+	var oneAtATime sync.Mutex // guards sink: calls about one kind come one at a time
 	connection := &connection{kind: d.kind, log: log, grace: outageGrace, report: func(ok bool) {
 		oneAtATime.Lock()
 		defer oneAtATime.Unlock()

@@ -39,11 +39,11 @@ type nodeFollower struct {
 	start    func(Sink) (*nodeWatcher, error)
 	unsynced *unsynced
 	log      *slog.Logger
+	nodes    *nodeKeeper
 
-	mu      sync.Mutex // held during calls that begin or end the following
+	mu      sync.Mutex // guards users, watcher; held while the following begins or ends
 	users   map[string]struct{}
 	watcher *nodeWatcher // nil while the Nodes are not followed
-	nodes   *nodeKeeper
 }
 
 // nodeWatcher follows the Nodes.

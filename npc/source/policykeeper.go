@@ -20,7 +20,7 @@ type keeper struct {
 	Sink
 	kind string
 
-	mu     sync.Mutex // held during calls, which come one at a time so
+	mu     sync.Mutex // guards broken, and known of what embeds this; held during calls of the Sink
 	broken bool       // as last reported to the sink
 }
 

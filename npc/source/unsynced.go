@@ -13,7 +13,7 @@ const maxUnsyncedNamed = 5
 
 // unsynced lists the inputs that have never been read, with the reasons. It may be used by several goroutines.
 type unsynced struct {
-	mu      sync.Mutex
+	mu      sync.Mutex        // guards the fields below
 	reasons map[string]string // by input
 	waiting []waiter
 }

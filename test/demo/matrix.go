@@ -137,7 +137,7 @@ func (c *cluster) ask(ctx context.Context, p pair, family int) (verdict, error) 
 
 // askAll tries all connections at once.
 func (c *cluster) askAll(ctx context.Context, family int) (matrix, error) {
-	var mu sync.Mutex
+	var mu sync.Mutex // guards m
 	m := matrix{}
 	group, ctx := errgroup.WithContext(ctx)
 	for p := range everybody() {
@@ -194,7 +194,7 @@ func (c *cluster) follow(ctx context.Context, before, after matrix, change func(
 	if err := change(); err != nil {
 		return 0, err
 	}
-	var mu sync.Mutex
+	var mu sync.Mutex // guards last
 	last := start
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, p := range before.differences(after) {

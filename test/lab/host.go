@@ -22,10 +22,11 @@ type Host struct {
 	addrs   []netip.Addr
 	fresh   atomic.Uint32 // ports and identifiers given out
 
-	mu       sync.Mutex
+	users sync.WaitGroup // calls that are running on thread
+
+	mu       sync.Mutex // guards the fields below, and that users grow only until stopped is set
 	stopped  bool
-	users    sync.WaitGroup // calls that are running on thread
-	commands map[*Cmd]bool  // those that run
+	commands map[*Cmd]bool // those that run
 	servers  []closer
 	sctp     *sctpServer
 }

@@ -50,12 +50,12 @@ type Network struct {
 	id      string
 	run     *run
 	network *Host // the switch: a namespace with nothing but a bridge
-
-	mu      sync.Mutex
-	hosts   map[string]*Host // name -> host, the switch excepted
 	nodes   []*Node
 	outside *Host
-	closed  bool
+
+	mu     sync.Mutex       // guards the fields below
+	hosts  map[string]*Host // name -> host, the switch excepted
+	closed bool
 }
 
 // New builds a network. Close removes it.

@@ -16,7 +16,7 @@ type Node struct {
 	*Host
 	ranges []netip.Prefix // of its pods, one a family
 
-	mu       sync.Mutex
+	mu       sync.Mutex          // guards the fields below
 	occupied map[netip.Addr]*Pod // address -> the pod that has it
 	last     int                 // number of the last address given out
 }

@@ -112,7 +112,7 @@ type Capture struct {
 	socket *os.File
 	host   *Host
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	frames []Frame
 	more   chan struct{} // closed and replaced with every frame
 }

@@ -116,7 +116,7 @@ func withoutHeader(raw []byte, ipv4 bool) []byte {
 
 // sctpServer answers for all ports of a host.
 type sctpServer struct {
-	mu    sync.Mutex
+	mu    sync.Mutex      // guards the fields below
 	ports map[uint16]bool // port -> served
 }
 

@@ -68,13 +68,13 @@ type Tokens struct {
 	now      func() time.Time
 	slots    chan struct{}
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	known map[[sha256.Size]byte]*verdict
 }
 
 // verdict is what is known of a token.
 type verdict struct {
-	mu       sync.Mutex // held while the API server is asked for this token
+	mu       sync.Mutex // guards the fields below; held while the API server is asked for this token
 	reason   string     // empty if it is accepted
 	asked    time.Time
 	accepted time.Time // when it was accepted last

@@ -19,7 +19,7 @@ type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	current *tls.Certificate
 	read    [2]time.Time // when the files that were read were changed
 	looked  time.Time

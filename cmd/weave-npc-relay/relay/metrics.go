@@ -66,7 +66,7 @@ type observer struct {
 	kind                                                          string
 	log                                                           *slog.Logger
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	logged time.Time
 }
 

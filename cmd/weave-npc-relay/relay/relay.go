@@ -75,9 +75,10 @@ type followed struct {
 	served   *serve.Kind
 	client   rest.Interface
 	observer *observer
-	mu       sync.Mutex
-	unknown  bool // it is not known whether the API server has the kind
-	late     bool // the API server did not have it when it was asked before, so that no agent has a version of it
+
+	mu      sync.Mutex // guards the fields below
+	unknown bool       // it is not known whether the API server has the kind
+	late    bool       // the API server did not have it when it was asked before, so that no agent has a version of it
 }
 
 // New returns a relay. It makes no requests.

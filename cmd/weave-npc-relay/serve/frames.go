@@ -23,10 +23,11 @@ type frames struct {
 	mediaType     string
 	object, event runtime.Encoder
 	framer        runtime.Framer
-	mu            sync.Mutex
-	byEvent       map[eventKey]*frame
-	oldest        [kept]eventKey // a ring
-	next          int
+
+	mu      sync.Mutex // guards the fields below
+	byEvent map[eventKey]*frame
+	oldest  [kept]eventKey // a ring
+	next    int
 }
 
 // eventKey identifies an event of the cache, which hands the same object to all watches.
@@ -45,8 +46,9 @@ type frame struct {
 type encodings struct {
 	kind   *kinds.Kind
 	codecs *kinds.Codecs
-	mu     sync.Mutex
-	by     map[string]*frames
+
+	mu sync.Mutex // guards the fields below
+	by map[string]*frames
 }
 
 // of returns the frames in the encoding that a request accepts.

@@ -24,9 +24,10 @@ type hub struct {
 	open     func(ctx context.Context, version uint64) (watch.Interface, error)
 	stop     context.CancelFunc
 
-	mu      sync.Mutex
+	mu      sync.Mutex       // guards the fields below, and last of the members
 	members map[*stream]bool // value: is owed a bookmark
-	// handed is the version of the last event that members have been handed. They will be handed all later events.
+	// handed is the version of the last event that members have been handed. They will be handed all later events. Run
+	// alone changes it, and so may read it without mu.
 	handed uint64
 	ended  bool
 

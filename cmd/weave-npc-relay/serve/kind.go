@@ -28,7 +28,7 @@ type Kind struct {
 	codecs   *kinds.Codecs
 	observer Observer
 
-	mu     sync.Mutex
+	mu     sync.Mutex       // guards the fields below
 	source upstream.Source  // nil while the kind is absent
 	cache  *cacher.Cacher   // of the source
 	hubs   map[*frames]*hub // of the cache

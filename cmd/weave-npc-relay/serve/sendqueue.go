@@ -9,11 +9,11 @@ const backlog = 50_000
 type sendQueue struct {
 	ready chan struct{} // has room for one: there is something to take
 
-	mu     sync.Mutex
-	bursts [][]byte // encoded events, which must not be changed: other agents get the same bytes
-	events int      // of the bursts
-	idle   bool     // take waits
-	taken  bool     // take was called since keepsUp was
+	mu     sync.Mutex // guards the fields below
+	bursts [][]byte   // encoded events, which must not be changed: other agents get the same bytes
+	events int        // of the bursts
+	idle   bool       // take waits
+	taken  bool       // take was called since keepsUp was
 	closed bool
 }
 

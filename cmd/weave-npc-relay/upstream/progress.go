@@ -27,7 +27,7 @@ type Reached struct {
 type progress struct {
 	now func() time.Time
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	at     Reached
 	stands bool
 	heard  time.Time

@@ -11,9 +11,9 @@ import (
 type shared struct {
 	ask func() (uint64, error)
 
-	mu   sync.Mutex
-	next *answer // to a question that has not been asked yet
-	busy bool    // one is being asked
+	mu   sync.Mutex // guards the fields below
+	next *answer    // to a question that has not been asked yet
+	busy bool       // one is being asked
 }
 
 type answer struct {

@@ -69,7 +69,7 @@ type store struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 
-	mu   sync.Mutex
+	mu   sync.Mutex                      // guards the fields below
 	held map[types.NamespacedName]uint64 // object -> digest of what was last passed on of it
 }
 

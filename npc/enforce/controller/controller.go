@@ -35,7 +35,7 @@ import (
 type Controller struct {
 	wake chan struct{}
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below, except what newState sets for good: config and limits
 	state     *state
 	evaluator evaluator
 	changes   changes

@@ -11,7 +11,7 @@ import (
 // progressTracker records the current step of each worker, so that messages can name what takes too long. It may be
 // used by several goroutines.
 type progressTracker struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	steps map[string]step
 }
 

@@ -64,13 +64,13 @@ type Syncer struct {
 	lastChange, garbageSince time.Time
 	// stuckAfter is the constant; tests shorten it.
 	stuckAfter time.Duration
-
-	mu sync.Mutex
-	// problem is why the kernel does not hold what is wanted, or why that cannot be known; empty if it does.
-	problem string
 	// enforced ends when the kernel first holds all that is wanted, with all objects known.
 	enforced    context.Context
 	setEnforced context.CancelFunc
+
+	mu sync.Mutex // guards problem
+	// problem is why the kernel does not hold what is wanted, or why that cannot be known; empty if it does.
+	problem string
 }
 
 // New opens the kernel of the current network namespace, for the given families. The function report is called with

@@ -43,7 +43,7 @@ type Store struct {
 	// Seen, if not nil, hears of connections when they are recorded. It must be set before the store is used.
 	Seen func(c Connection, j Evaluation, number int)
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	records map[key]*entry
 	// newest and oldest are the ends of the list of entries, ordered by when they were last recorded.
 	newest, oldest *entry

@@ -32,7 +32,7 @@ type Log[K, S comparable, V any] struct {
 	line func(V, int, time.Duration)
 	rest func(int, S)
 
-	mu      sync.Mutex
+	mu      sync.Mutex            // guards the fields below; held during calls of line and rest
 	kinds   map[K]*repeated[S, V] // with a line in the current window
 	sources map[S]*source         // since the time in since
 	since   time.Time

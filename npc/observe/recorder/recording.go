@@ -45,8 +45,9 @@ type Recorder struct {
 	server *flowsocket.Server // nil if none is served
 	staged *stagedReporter
 	reader atomic.Pointer[events.Reader]
-	former totals // of the readers that have failed
-	mu     sync.Mutex
+
+	mu     sync.Mutex // guards former, and that a reader that ends counts once
+	former totals     // of the readers that have failed
 }
 
 // New returns a recorder that does nothing yet, and registers its metrics.

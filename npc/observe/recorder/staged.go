@@ -144,7 +144,7 @@ const (
 
 // allowance bounds the time that is spent on something in the long run.
 type allowance struct {
-	mu    sync.Mutex
+	mu    sync.Mutex    // guards the fields below
 	spent time.Duration // more than the share, at a time
 	at    time.Time
 }

@@ -19,7 +19,7 @@ type agent struct {
 	log      *slog.Logger
 	stats    Stats
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	logged time.Time
 }
 

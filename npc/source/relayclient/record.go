@@ -40,7 +40,7 @@ type record struct {
 	relayed, direct Calls
 	reports         Reports
 
-	mu sync.Mutex
+	mu sync.Mutex // guards the fields below
 	// version is the newest that was delivered; empty before the first list.
 	version string
 	// due is when the next list may be made, if it is one that many agents make at once; else zero.

@@ -31,7 +31,7 @@ type replicas struct {
 	found chan struct{} // is closed when the addresses have been read
 	find  func()        // closes it
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	addrs []string
 }
 

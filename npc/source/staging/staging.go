@@ -55,7 +55,7 @@ type Sink struct {
 	source.Sink // takes what is enforced
 	config      Config
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below; held while policies are passed on
 	synced bool
 	// enforced are the policies that are, and annotated are the others and those that should be staged.
 	enforced map[staged.Key]types.UID

@@ -72,7 +72,7 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 
 // Journal is a log that can be read while it is written.
 type Journal struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the fields below
 	text strings.Builder
 }
 

@@ -12,7 +12,7 @@ type latest[T any] struct {
 	// A result counts as current for fresh; callers wait for a newer one at most for timeout.
 	fresh, timeout time.Duration
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	value   T
 	at      time.Time     // when value was computed; zero if there is none
 	running chan struct{} // closed when the current call ends; nil if none runs

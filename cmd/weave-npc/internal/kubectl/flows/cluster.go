@@ -68,7 +68,7 @@ func (o *options) runCluster(ctx context.Context, out, stderr io.Writer, k kubec
 		}
 		return failed
 	}
-	var mu sync.Mutex
+	var mu sync.Mutex // guards found, p
 	var found []flowlog.Record
 	take := func(r flowlog.Record) error {
 		mu.Lock()
@@ -102,7 +102,7 @@ func (k kubectl) askAll(ctx context.Context, stderr io.Writer, indefinitely bool
 	if err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex
+	var mu sync.Mutex // guards missing, stderr
 	missing := 0
 	var tasks errgroup.Group
 	if !indefinitely {

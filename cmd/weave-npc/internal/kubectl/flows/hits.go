@@ -22,7 +22,7 @@ func HitsOfCluster(ctx context.Context, kubeconfig, context string, stderr io.Wr
 }
 
 func (k kubectl) hits(ctx context.Context, stderr io.Writer) (*flowlog.Hits, error) {
-	var mu sync.Mutex
+	var mu sync.Mutex // guards all
 	var all []flowlog.Hits
 	args := []string{"weave-npc", "flows", "--hits", "--output=" + outputJSON}
 	failed, err := k.askAll(ctx, stderr, false, args, func(in io.Reader) error {
