@@ -2,7 +2,9 @@ package conntrack
 
 import (
 	"fmt"
+	"math/rand"
 	"net/netip"
+	"slices"
 	"testing"
 )
 
@@ -78,5 +80,59 @@ func TestTheWayOfARequest(t *testing.T) {
 	due("all is done", "")
 	if l.Has(a) || l.Has(b) {
 		t.Errorf("left are %+v", l.open)
+	}
+}
+
+// TestPendingKeepsItsRules checks after each of many calls that requests are in order, each address once, that none is
+// due twice unless it was entered again or became urgent, and that an address stays until its request was carried out.
+func TestPendingKeepsItsRules(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	var l Pending
+	listed, asked := map[netip.Addr]Request{}, map[netip.Addr]bool{}
+	for range 10_000 {
+		a := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.Intn(4))})
+		switch random.Intn(5) {
+		case 0, 1:
+			r := Request{Addr: a, Scope: Scope(random.Intn(2)), Later: random.Intn(2) == 0}
+			l.Enter(r)
+			if was, ok := listed[a]; ok {
+				r.Scope, r.Later = max(r.Scope, was.Scope), r.Later && was.Later
+			}
+			listed[a], asked[a] = r, false
+		case 2:
+			if l.Hurry(a); listed[a].Later {
+				listed[a], asked[a] = Request{Addr: a, Scope: listed[a].Scope}, false
+			}
+		case 3:
+			if l.Remove([]netip.Addr{a}); asked[a] {
+				delete(listed, a)
+				delete(asked, a)
+			}
+		}
+		due := l.Due(nil)
+		if !slices.IsSortedFunc(due, func(a, b Request) int { return a.Addr.Compare(b.Addr) }) {
+			t.Fatalf("not in order: %v", due)
+		}
+		waiting := 0
+		for a, r := range listed {
+			if !l.Has(a) {
+				t.Fatalf("%s is lost", a)
+			}
+			if !asked[a] {
+				waiting++
+				if !slices.Contains(due, r) {
+					t.Fatalf("due are %v without %v", due, r)
+				}
+			}
+		}
+		if len(due) != waiting || l.Untaken() != (waiting > 0) || len(l.open) != len(listed) {
+			t.Fatalf("due are %v, of %v; asked: %v", due, listed, asked)
+		}
+		if random.Intn(3) == 0 {
+			l.Asked(due)
+			for _, r := range due {
+				asked[r.Addr] = true
+			}
+		}
 	}
 }

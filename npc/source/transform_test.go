@@ -1,7 +1,9 @@
 package source
 
 import (
+	"log/slog"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,5 +70,17 @@ func TestMetadataOfPolicies(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, p.(*stored[v1alpha2.ClusterNetworkPolicy]).facts.ObjectMeta); diff != "" {
 		t.Errorf("ClusterNetworkPolicy (-want +got):\n%s", diff)
+	}
+}
+
+// TestFactsAreDeliveredOnce, and are not in the informer's memory any more then.
+func TestFactsAreDeliveredOnce(t *testing.T) {
+	var got []string
+	deliver := deliverFacts("pod", slog.New(slog.DiscardHandler), func(p *npc.Pod) { got = append(got, p.Name) })
+	s := newStored(&metav1.ObjectMeta{Name: "web"}, &npc.Pod{Name: "web"}, nil)
+	deliver(nil, s)
+	deliver(s, s)
+	if !slices.Equal(got, []string{"web"}) || s.facts != nil {
+		t.Errorf("delivered: %v, kept: %v", got, s.facts)
 	}
 }

@@ -40,6 +40,9 @@ func TestAnyHistoryLeavesNothing(t *testing.T) {
 		h := &history{node: bareNode(t, paper.New()[npc.IPv4]), Rand: rand.New(rand.NewSource(seed))}
 		for range 40 {
 			h.step()
+			if wrong := h.Violations(); len(wrong) > 0 {
+				t.Fatalf("seed %d: %q", seed, wrong)
+			}
 		}
 		h.carryOut()
 		h.carryOut()

@@ -233,7 +233,7 @@ func TestFollowerRuns(t *testing.T) {
 	await.That(t, "missing the interface", func() bool { return said.count("there is no interface run0") == 1 })
 	run := addBridge(t, "run0")
 	t.Cleanup(func() { _ = netlink.LinkDel(run) })
-	for i, name := range []string{"runup0", "runodd+"} {
+	for i, name := range []string{"runup1", "runup0", "runodd+"} {
 		up := add(t, vxlan(name, 100+i), run)
 		t.Cleanup(func() { _ = netlink.LinkDel(up) })
 	}
@@ -242,7 +242,7 @@ func TestFollowerRuns(t *testing.T) {
 		for len(found) > 0 {
 			last = <-found
 		}
-		return slices.Equal(last.Names, []string{"runup0"}) && slices.Equal(last.Left, []string{"runodd+"})
+		return slices.Equal(last.Names, []string{"runup0", "runup1"}) && slices.Equal(last.Left, []string{"runodd+"})
 	})
 	await.That(t, "warning of the odd name", func() bool { return said.count("names that iptables does not take") == 1 })
 	cancel()

@@ -26,8 +26,8 @@ func render(t *testing.T, spec string, lists func(labels.Selector) bool) string 
 	return written(Render(&p, "shop", "shop/p", lists))
 }
 
-// written returns rules, and the sets that they refer to as S1, S2 and so on. A rule that both families have is one
-// line.
+// written returns rules, and the sets that they refer to as S1, S2 and so on, with what is wrong with their order. A rule
+// that both families have is one line.
 func written(r Rendered) string {
 	var out strings.Builder
 	for _, d := range npc.Directions {
@@ -51,6 +51,16 @@ func written(r Rendered) string {
 		}
 	}
 	for i, s := range r.Sets {
+		if union, is := s.SetSpec.(UnionSpec); is {
+			for _, m := range union.Members {
+				if !slices.ContainsFunc(r.Sets[:i], func(before Set) bool { return before.ID == m.ID }) {
+					fmt.Fprintf(&out, "S%d comes before its members\n", i+1)
+				}
+			}
+		}
+		if slices.ContainsFunc(r.Sets[:i], func(before Set) bool { return before.ID == s.ID }) {
+			fmt.Fprintf(&out, "S%d is there twice\n", i+1)
+		}
 		fmt.Fprintf(&out, "S%d is %s%s\n", i+1, describe(r.Sets, s), user(r, s))
 	}
 	return out.String()

@@ -1,12 +1,13 @@
 package staging_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/weave-npc/weave-npc/npc/policy/staged"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
@@ -58,6 +59,11 @@ func names(o snapshot.Objects) string {
 func text(t *testing.T, w *staging.Groups) string {
 	t.Helper()
 	lines := []string{"enforced: " + names(w.Enforced)}
+	if !slices.IsSortedFunc(w.Staged, func(p, q staging.Policy) int {
+		return cmp.Or(strings.Compare(p.Group, q.Group), strings.Compare(p.Key.Namespace, q.Key.Namespace), strings.Compare(p.Key.Name, q.Key.Name))
+	}) {
+		t.Errorf("staged policies are not in the order of their groups, namespaces and names: %v", w.Staged)
+	}
 	for _, group := range w.Names() {
 		in, err := w.In(group)
 		if err != nil {
@@ -115,7 +121,7 @@ func TestS100_GroupsOfObjects(t *testing.T) {
 		{"off", staged.Off, []string{"a/s staged=w"}, "enforced: a/s\na/s: it is enforced: weave-npc runs with --staged=off"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, text(t, staging.Read(objects(t, c.policies...), c.mode))); diff != "" {
+			if diff := gocmp.Diff(c.want, text(t, staging.Read(objects(t, c.policies...), c.mode))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

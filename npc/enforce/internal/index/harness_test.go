@@ -61,8 +61,26 @@ func (w *harness) namespace(text string, gone bool) NamespaceChange {
 	return w.SetNamespace(n)
 }
 
-// event applies an event of pods or of the node.
+// event applies an event of pods or of the node, and checks what the comment of Change says.
 func (w *harness) event(text string) Change {
+	w.Helper()
+	c := w.apply(text)
+	owners := map[netip.Addr]*Pod{}
+	for _, t := range c.Transfers {
+		if before, again := owners[t.Addr]; t.From == t.To || again && t.From != before {
+			w.Errorf("%s: transfers are not in order: %s", text, describe(c))
+		}
+		owners[t.Addr] = t.To
+	}
+	for a, owner := range owners {
+		if owner != w.Addresses.Owner(a) {
+			w.Errorf("%s: the owner of %s is not who it went to last: %s", text, a, describe(c))
+		}
+	}
+	return c
+}
+
+func (w *harness) apply(text string) Change {
 	w.Helper()
 	what, rest, _ := strings.Cut(text, " ")
 	switch what {

@@ -61,6 +61,11 @@ func (w *harness) do(events ...string) {
 	w.Helper()
 	for _, e := range events {
 		w.reconcile(w.event(e))
+		for d, tree := range w.sharding.trees {
+			if !slices.IsSortedFunc(tree.shards, byBits) || len(slices.Compact(slices.Clone(tree.shards))) < len(tree.shards) {
+				w.Errorf("%s: shards are not in the order of their bits, or there twice, %s", e, npc.Direction(d))
+			}
+		}
 	}
 }
 

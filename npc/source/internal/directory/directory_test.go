@@ -19,6 +19,7 @@ import (
 
 // followed is a directory that is followed until the test ends.
 type followed struct {
+	*testing.T
 	dir string
 	log *sourcetest.Journal
 
@@ -38,7 +39,7 @@ func follow(t *testing.T, dir string, change ...func(*Follower)) *followed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &followed{dir: dir, log: log}
+	f := &followed{T: t, dir: dir, log: log}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	t.Cleanup(func() {
@@ -68,6 +69,13 @@ func (f *followed) update(r Result, bad int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.result, f.bad = r, bad
+	if !slices.IsSortedFunc(r.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) }) {
+		f.Errorf("files in another order than of their paths: %v", r.Files)
+	}
+	problems := slices.Clone(r.Problems)
+	if manifest.SortProblems(problems); !slices.Equal(problems, r.Problems) {
+		f.Errorf("problems in another order than of their paths and lines: %v", r.Problems)
+	}
 	names := namesOf(r)
 	if n := len(f.history); n == 0 || f.history[n-1] != names {
 		f.history = append(f.history, names)

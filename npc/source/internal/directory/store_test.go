@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/weave-npc/weave-npc/npc/source/manifest"
 	sourcetest "github.com/weave-npc/weave-npc/npc/source/test"
@@ -47,6 +48,7 @@ func taken(s *Store) []string {
 
 func TestReplaceKeepsDifferences(t *testing.T) {
 	s := New()
+	held := map[runtime.Object]runtime.Object{} // object -> as it was when the store had it first
 	for _, step := range []struct {
 		name    string
 		texts   []string
@@ -67,6 +69,18 @@ func TestReplaceKeepsDifferences(t *testing.T) {
 		}
 		if diff := cmp.Diff(step.want, taken(s)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+		for _, kind := range kinds() {
+			for _, o := range s.Objects(kind) {
+				if held[o] == nil {
+					held[o] = o.DeepCopyObject()
+				}
+			}
+		}
+		for o, was := range held {
+			if diff := cmp.Diff(was, o); diff != "" {
+				t.Errorf("%s: an object that was handed out has changed:\n%s", step.name, diff)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package members_test
 
 import (
+	"math/rand"
 	"net/netip"
 	"testing"
 
@@ -53,5 +54,49 @@ func check(t *testing.T, m members.Members, e ipset.Entry, what string, reported
 	}
 	if want := want.Wanted != want.Exists || want.Wanted && want.Want != want.Have; listed != want || m.Clean() == want {
 		t.Errorf("%s: it is listed as different: %v, clean: %v", what, listed, m.Clean())
+	}
+}
+
+// TestDifferencesStayTrue compares, after each of many changes, what is kept up to date with what follows from the
+// states of the entries.
+func TestDifferencesStayTrue(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	attrs := []ipset.Attr{{}, {Comment: "shop/web"}, {Comment: "shop/db"}}
+	m := members.New()
+	for range 10_000 {
+		e, a := ipset.Addr(netip.AddrFrom4([4]byte{10, 32, 1, byte(random.Intn(5))})), attrs[random.Intn(len(attrs))]
+		switch random.Intn(9) {
+		case 0, 1:
+			m.Want(e, a)
+		case 2, 3:
+			m.Have(e, a)
+		case 4, 5:
+			m.Unwant(e)
+		case 6, 7:
+			m.Lack(e)
+		default:
+			m.LackAll()
+		}
+		differs, exist := map[ipset.Entry]bool{}, 0
+		for e, st := range m.States() {
+			if !st.Wanted && !st.Exists {
+				t.Errorf("%s is kept without a use", e)
+			}
+			if st.Exists {
+				exist++
+			}
+			if st.Wanted != st.Exists || st.Want != st.Have {
+				differs[e] = true
+			}
+		}
+		found := 0
+		for e := range m.Differences() {
+			if found++; !differs[e] {
+				t.Errorf("%s does not differ", e)
+			}
+		}
+		if found != len(differs) || m.Clean() != (found == 0) || m.Count() != exist {
+			t.Fatalf("%d of %d differences, clean: %v, %d of %d in the kernel", found, len(differs), m.Clean(), m.Count(), exist)
+		}
 	}
 }
