@@ -1,5 +1,6 @@
-// Command weave-npc-relay follows an API server and serves weave-npc's agents what they watch, so that the API server
-// sends each change to a few relays and not to every node.
+// Command weave-npc-relay follows an API server and serves weave-npc's agents what they watch.
+//
+// The API server sends each change to a few relays, and not to every node.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Package whocan finds out who reaches a pod or an address, and what it reaches: pods, nodes and addresses outside, on
-// which ports, and by which policy and rule.
+// Package whocan finds out who reaches a pod or an address, and what it reaches.
+//
+// These are pods, nodes and addresses outside, on which ports, and by which policy and rule.
 //
 //	answer := whocan.Around(view, whocan.Question{Ends: ends, Direction: npc.Ingress})
 //

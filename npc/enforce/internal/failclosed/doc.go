@@ -1,5 +1,7 @@
-// Package failclosed closes the addresses that may belong to pods that are not known yet, exactly as long as that has
-// to be: it fills, for each direction, a set of the unknown addresses whose packets are dropped. It logs when they are.
+// Package failclosed closes the addresses that may belong to pods that are not known yet.
+//
+// It does so exactly as long as that has to be: it fills, for each direction, a set of the unknown addresses whose
+// packets are dropped. It logs when they are.
 //
 //	g.Follow(pod, isolated)           // after each change of a local pod: does it wait for its address?
 //	g.Transfer(transfer)              // after each address that changed hands
