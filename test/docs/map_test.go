@@ -136,7 +136,7 @@ func TestWhatToChangeExists(t *testing.T) {
 	}
 }
 
-// TestWalkthroughNamesWhatExists: beside each link to a file, in the link's text, stand functions or types of the file.
+// TestWalkthroughNamesWhatExists: the text of each link to a file has functions or types of that file.
 func TestWalkthroughNamesWhatExists(t *testing.T) {
 	page := filepath.Join(top, "docs", "walkthrough.md")
 	text, err := os.ReadFile(page)
@@ -148,7 +148,8 @@ func TestWalkthroughNamesWhatExists(t *testing.T) {
 		files[f.path] = f
 	}
 	checked := 0
-	for _, link := range regexp.MustCompile(`\[([^\]]+)\]\(\.\./([^)]+\.go)\)`).FindAllStringSubmatch(string(text), -1) {
+	link := regexp.MustCompile(`\[([^\]]+)\]\(\.\./([^)]+\.go)\)`)
+	for _, link := range link.FindAllStringSubmatch(string(text), -1) {
 		f, ok := files[link[2]]
 		if !ok {
 			t.Errorf("there is no %s", link[2])

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// guards is what the comment beside a mutex says: the fields that it guards, and after them what else there is to know.
+// guards is what the comment after a mutex says: the fields that it guards, and after them what else there is to know.
 var guards = regexp.MustCompile(`^guards (the fields below|\w+(?:, \w+)*?)(?:$|[;:] |, (?:and|except) )`)
 
-// TestMutexesSayWhatTheyGuard in a comment beside them: the fields of the struct by their names, or those below up to
+// TestMutexesSayWhatTheyGuard in a comment on their line: the fields of the struct by their names, or those below up to
 // the next empty line.
 func TestMutexesSayWhatTheyGuard(t *testing.T) {
 	found := 0
