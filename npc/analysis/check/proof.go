@@ -53,8 +53,7 @@ type Prover struct {
 // New returns a prover for expectations about a view.
 func New(v *cluster.View, a Assumptions, expectations []expectation.Expectation) *Prover {
 	p := &Prover{view: v, policies: map[string][]*cluster.Policy{}, tiers: map[string][]*policy.Cluster{},
-		policyKeys: map[string]bool{},
-		portNames:  map[string]bool{}, numbers: map[string][]flow.Service{}, mentioned: map[string]bool{},
+		portNames: map[string]bool{}, numbers: map[string][]flow.Service{}, mentioned: map[string]bool{},
 		selected: map[string][]string{}, combined: map[string][]map[string]string{}}
 	if a.NewNamespaces {
 		p.invent()
@@ -177,35 +176,24 @@ const nameLabel = "kubernetes.io/metadata.name"
 
 // findNames finds the labels, ports and names that policies and expectations distinguish, and returns their blocks.
 func (p *Prover) findNames(expectations []expectation.Expectation) (blocks []ipblock.Block) {
-	add := func(s policy.Selector, into map[string]bool) {
-		for _, k := range s.Keys() {
-			into[k] = true
-		}
-	}
-	for r := range p.allRules() {
+	for r := range p.view.Rules() {
 		for _, peer := range r.Peers {
 			if peer.Block != nil {
 				blocks = append(blocks, *peer.Block)
-			}
-			if peer.Pods != nil {
-				add(*peer.Pods, p.policyKeys)
 			}
 		}
 		for _, port := range r.Ports {
 			p.portNames[port.Name] = true
 		}
 	}
-	for _, q := range p.view.Policies {
-		add(q.Target, p.policyKeys)
-	}
-	for _, q := range p.view.ClusterPolicies {
-		add(q.Pods, p.policyKeys)
-	}
+	p.policyKeys = p.view.PodLabels()
 	p.keys = maps.Clone(p.policyKeys)
 	for _, e := range expectations {
 		for _, t := range slices.Concat(e.From, e.To) {
 			blocks = append(blocks, t.Blocks...)
-			add(t.Pods, p.keys)
+			for _, k := range t.Pods.Keys() {
+				p.keys[k] = true
+			}
 			if t.Name != "" {
 				p.mentioned[t.Namespace+"/"+t.Name] = true
 			}
@@ -216,28 +204,4 @@ func (p *Prover) findNames(expectations []expectation.Expectation) (blocks []ipb
 	}
 	delete(p.portNames, "")
 	return blocks
-}
-
-// allRules yields the rules of all policies.
-func (p *Prover) allRules() func(func(*policy.Rule) bool) {
-	return func(yield func(*policy.Rule) bool) {
-		for _, q := range p.view.Policies {
-			for _, d := range npc.Directions {
-				for i := range q.Rules[d] {
-					if !yield(&q.Rules[d][i]) {
-						return
-					}
-				}
-			}
-		}
-		for _, q := range p.view.ClusterPolicies {
-			for _, d := range npc.Directions {
-				for i := range q.Written[d] {
-					if !yield(&q.Written[d][i].Rule) {
-						return
-					}
-				}
-			}
-		}
-	}
 }

@@ -61,7 +61,7 @@ func newPods(o snapshot.Objects, view *cluster.View) *pods {
 	for _, n := range view.Namespaces {
 		p.namespaceLabels.add(n.Labels)
 	}
-	keys := labelKeys(view)
+	keys := view.PodLabels()
 	groups := map[string]*group{}
 	for _, object := range o.Pods {
 		pod := view.Pods[npc.ObjectKey(object.Namespace, object.Name)]
@@ -95,39 +95,6 @@ func newPods(o snapshot.Objects, view *cluster.View) *pods {
 // have none.
 func (l *pods) elsewhere() bool {
 	return l.manifests && len(l.byNamespace)+len(l.onHost) == 0
-}
-
-// labelKeys returns the keys that selectors of pods name.
-func labelKeys(view *cluster.View) map[string]bool {
-	keys := map[string]bool{}
-	add := func(s *policy.Selector) {
-		if s != nil {
-			for _, k := range s.Keys() {
-				keys[k] = true
-			}
-		}
-	}
-	for _, p := range view.Policies {
-		add(&p.Target)
-		for _, d := range npc.Directions {
-			for _, r := range p.Rules[d] {
-				for _, peer := range r.Peers {
-					add(peer.Pods)
-				}
-			}
-		}
-	}
-	for _, p := range view.ClusterPolicies {
-		add(&p.Pods)
-		for _, d := range npc.Directions {
-			for _, r := range p.Written[d] {
-				for _, peer := range r.Peers {
-					add(peer.Pods)
-				}
-			}
-		}
-	}
-	return keys
 }
 
 func groupKey(p *npc.Pod, ports map[offered]bool, keys map[string]bool) string {

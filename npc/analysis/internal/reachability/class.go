@@ -2,7 +2,6 @@ package reachability
 
 import (
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
-	"github.com/weave-npc/weave-npc/npc/policy"
 	"github.com/weave-npc/weave-npc/npc/policy/ipblock"
 )
 
@@ -136,21 +134,12 @@ type view struct {
 }
 
 func newView(of *cluster.View, addrs []netip.Addr) *view {
-	v := &view{View: of, labels: map[string]bool{}, ports: map[string]bool{}, nodes: map[string]bool{},
+	v := &view{View: of, labels: of.PodLabels(), ports: map[string]bool{}, nodes: map[string]bool{},
 		special: map[netip.Addr]bool{}}
-	for _, p := range v.Policies {
-		v.addLabels(p.Target.Keys())
-	}
-	for _, p := range v.ClusterPolicies {
-		v.addLabels(p.Pods.Keys())
-	}
-	for r := range v.rules() {
+	for r := range v.Rules() {
 		for _, peer := range r.Peers {
 			if peer.Block != nil {
 				v.blocks = append(v.blocks, *peer.Block)
-			}
-			if peer.Pods != nil {
-				v.addLabels(peer.Pods.Keys())
 			}
 		}
 		for _, port := range r.Ports {
@@ -160,45 +149,6 @@ func newView(of *cluster.View, addrs []netip.Addr) *view {
 	v.addresses = ipblock.NewClasses(v.blocks)
 	v.findSpecial(addrs)
 	return v
-}
-
-// rules yields the rules of all policies.
-func (v *view) rules() iter.Seq[*policy.Rule] {
-	return func(yield func(*policy.Rule) bool) {
-		for _, d := range npc.Directions {
-			for r := range v.rulesOf(d) {
-				if !yield(r) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// rulesOf yields the rules of all policies for a direction.
-func (v *view) rulesOf(d npc.Direction) iter.Seq[*policy.Rule] {
-	return func(yield func(*policy.Rule) bool) {
-		for _, p := range v.Policies {
-			for i := range p.Rules[d] {
-				if !yield(&p.Rules[d][i]) {
-					return
-				}
-			}
-		}
-		for _, p := range v.ClusterPolicies {
-			for i := range p.Written[d] {
-				if !yield(&p.Written[d][i].Rule) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (v *view) addLabels(keys []string) {
-	for _, k := range keys {
-		v.labels[k] = true
-	}
 }
 
 // findSpecial finds the nodes and the addresses whose pods get other verdicts than other pods.

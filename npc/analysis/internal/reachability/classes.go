@@ -145,7 +145,7 @@ func (v *view) portsKey(pod string) string {
 // distinctPeers returns the sets of ends that the peers of rules of a direction match, each once.
 func (e *evaluation) distinctPeers(d npc.Direction) (out []endSet) {
 	seen := map[string]bool{}
-	for r := range e.rulesOf(d) {
+	for r := range e.RulesOf(d) {
 		for _, c := range r.Peers {
 			if key := peerKey(c); !seen[key] {
 				seen[key] = true

@@ -17,7 +17,7 @@ func (s *subjects) nodes() (out []Subject) {
 	for w, v := range s.views {
 		addrs = append(addrs, v.StatusAddrs()...)
 		seen := map[string]bool{}
-		for r := range v.rules() {
+		for r := range v.Rules() {
 			for _, peer := range r.Peers {
 				if peer.Nodes != nil && !seen[peer.Nodes.String()] {
 					seen[peer.Nodes.String()] = true

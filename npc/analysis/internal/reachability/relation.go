@@ -74,7 +74,7 @@ func newEvaluation(p *Partition, v *view) *evaluation {
 
 func (p *Partition) evaluate(v *view) *evaluation {
 	e := newEvaluation(p, v)
-	for r := range v.rules() {
+	for r := range v.Rules() {
 		e.numbers[r] = uint64(len(e.numbers))
 	}
 	for i, end := range p.ends {
