@@ -51,8 +51,6 @@ type Result struct {
 	Why string
 	// Counterexample is what breaks the expectation; nil if it holds, or is about nothing.
 	Counterexample *Counterexample
-	// From and To count the pods that are there and that the expectation was checked for.
-	From, To int
 	// Possible counts the kinds of pods that could be there, of sources and destinations.
 	PossibleFrom, PossibleTo int
 }
@@ -81,14 +79,14 @@ func (p *Prover) Check(e expectation.Expectation) Result {
 // run returns an error for an expectation that is about nothing.
 func (c *check) run() (err error) {
 	if !c.AllowEmpty {
-		for _, t := range slices.Concat(c.Expectation.From, c.Expectation.To) {
+		for _, t := range slices.Concat(c.From, c.To) {
 			if err := c.missing(t); err != nil {
 				return err
 			}
 		}
 	}
-	c.from = c.newSide(c.Expectation.From, c.Outside, npc.Egress)
-	c.to = c.newSide(c.Expectation.To, false, npc.Ingress)
+	c.from = c.newSide(c.From, c.Outside, npc.Egress)
+	c.to = c.newSide(c.To, false, npc.Ingress)
 	rules := slices.Concat(c.from.rules, c.to.rules)
 	if c.asks, err = c.Prover.asks(c.Ports, rules); err != nil {
 		if c.AllowEmpty {
@@ -97,7 +95,6 @@ func (c *check) run() (err error) {
 		return err
 	}
 	from, to := c.from.there(c.to.rules), c.to.there(c.from.rules)
-	c.Result.From, c.Result.To = pods(from), pods(to)
 	if !c.AllowEmpty {
 		if err := c.empty(from, to); err != nil {
 			return err
@@ -201,19 +198,6 @@ func (c *check) empty(from, to []candidate) error {
 		}
 	}
 	return nil
-}
-
-// pods counts the pods that are there.
-func pods(of []candidate) int {
-	all := map[string]bool{}
-	for _, k := range of {
-		if k.class != nil {
-			for _, e := range k.class.ends {
-				all[e.Pod] = true
-			}
-		}
-	}
-	return len(all)
 }
 
 // podsOf returns the pods of candidates.

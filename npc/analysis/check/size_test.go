@@ -70,7 +70,7 @@ func BenchmarkHundred(b *testing.B) {
 					r := p.Check(e)
 					outcomes[r.Outcome]++
 					if d := time.Since(start); d > time.Second || testing.Verbose() && d > 50*time.Millisecond {
-						b.Logf("%v %v %d %d %d %d: %s %s", d, r.Outcome, r.From, r.To, r.PossibleFrom, r.PossibleTo, e.Name, r.Why)
+						b.Logf("%v %v %d %d: %s %s", d, r.Outcome, r.PossibleFrom, r.PossibleTo, e.Name, r.Why)
 					}
 				}
 			}
