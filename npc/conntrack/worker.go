@@ -150,14 +150,6 @@ func (w *Worker) Done() []netip.Addr {
 	return done
 }
 
-// busy reports whether an urgent request is waiting or any request is being carried out.
-func (w *Worker) busy() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, urgent := w.oldest()
-	return urgent || len(w.running) > 0
-}
-
 // Trouble returns the error that prevents deleting connections, and whether deleting them takes too long.
 func (w *Worker) Trouble(now time.Time) (err error, stuck bool) {
 	w.mu.Lock()

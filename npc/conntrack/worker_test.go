@@ -164,3 +164,11 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// busy reports whether an urgent request is waiting or any request is being carried out.
+func (w *Worker) busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, urgent := w.oldest()
+	return urgent || len(w.running) > 0
+}
