@@ -8,8 +8,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"k8s.io/apimachinery/pkg/util/wait"
-
-	"github.com/weave-npc/weave-npc/iptables/bridge"
 )
 
 const (
@@ -45,11 +43,7 @@ type Guard struct {
 }
 
 // NewGuard returns the guard for the network namespace of the process.
-func NewGuard(a Attachment, table bridge.Table, log *slog.Logger) *Guard {
-	return newGuard(a, table, log)
-}
-
-func newGuard(a Attachment, table bridgeTable, log *slog.Logger) *Guard {
+func NewGuard(a Attachment, table bridgeTable, log *slog.Logger) *Guard {
 	return &Guard{attachment: a, log: log, table: table, retry: retryBackoff()}
 }
 

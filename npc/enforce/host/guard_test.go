@@ -141,7 +141,7 @@ func TestGuardFollowsThePortsOfPods(t *testing.T) {
 	start := func(table bridgeTable) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		g := newGuard(attachment, table, slog.New(slog.NewTextHandler(said, nil)))
+		g := NewGuard(attachment, table, slog.New(slog.NewTextHandler(said, nil)))
 		go func() { done <- g.Run(ctx) }()
 		return func() {
 			cancel()
