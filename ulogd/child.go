@@ -46,7 +46,7 @@ type child struct {
 // process and no open file.
 func runChild(ctx context.Context, c Config, p timing, inst installation, rec *recording,
 	handle func(Packet)) (cameUp bool, err error) {
-	ch := &child{c: c, timing: p, lines: newLineLog(c.Log), record: rec, handle: handle}
+	ch := &child{c: c, timing: p, lines: &lineLog{log: c.Log}, record: rec, handle: handle}
 	ch.ctx, ch.cancel = context.WithCancelCause(ctx)
 	defer ch.cancel(nil)
 	defer ch.closeAll()

@@ -28,10 +28,6 @@ type lineLog struct {
 	complaint string
 }
 
-func newLineLog(log *slog.Logger) *lineLog {
-	return &lineLog{log: log}
-}
-
 // copy reads lines until in ends. It keeps reading when the limit is reached, so that ulogd2 never blocks.
 func (l *lineLog) copy(in io.Reader) {
 	r := bufio.NewReaderSize(in, lineMax)

@@ -38,7 +38,7 @@ func TestParseLine(t *testing.T) {
 
 func TestLineLogIsBounded(t *testing.T) {
 	book := &logBook{}
-	l := newLineLog(slog.New(book))
+	l := &lineLog{log: slog.New(book)}
 	l.copy(strings.NewReader(strings.Repeat(strings.Repeat("x", 100_000)+"\n", 1000)))
 	all := book.find("")
 	if len(all) != linesPerPeriod {
