@@ -7,7 +7,6 @@ import (
 	"github.com/pkg/errors"
 
 	"github.com/weave-npc/weave-npc/internal/spelling"
-	"github.com/weave-npc/weave-npc/ipset"
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/enforce/naming"
 )
@@ -59,7 +58,7 @@ func (s *State) checkNode(node string) error {
 		}
 		for _, m := range l.Members {
 			members++
-			switch p := owners[memberAddr(m)]; {
+			switch p := owners[m.Prefix.Addr().Unmap()]; {
 			case p == nil:
 			case p.Node == node:
 				return nil
@@ -78,8 +77,6 @@ func (s *State) checkNode(node string) error {
 	}
 	return nil
 }
-
-func memberAddr(m ipset.Element) netip.Addr { return m.Prefix.Addr().Unmap() }
 
 // similarNode returns the end of a sentence that suggests the nearest name of a node with pods.
 func (s *State) similarNode(node string) string {
