@@ -16,7 +16,6 @@ import (
 // when it looks for more: all can be removed together.
 type coverage struct {
 	*relation
-	policies []*cluster.Policy
 	// around holds for each policy those, itself among them, that select at least the same pods, whatever pods there
 	// are.
 	around map[*cluster.Policy][]*cluster.Policy
@@ -26,7 +25,7 @@ type coverage struct {
 }
 
 func newCoverage(r *relation, policies []*cluster.Policy) *coverage {
-	c := &coverage{relation: r, policies: policies, around: map[*cluster.Policy][]*cluster.Policy{},
+	c := &coverage{relation: r, around: map[*cluster.Policy][]*cluster.Policy{},
 		names: map[*policy.Rule]string{},
 		gone:  map[*policy.Rule]bool{}, absent: map[*cluster.Policy]bool{}}
 	for _, p := range policies {
