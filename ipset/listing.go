@@ -127,8 +127,6 @@ func (h *Header) parse(data []byte) error {
 			h.Elements = a.u32()
 		case nl.IPSET_ATTR_REFERENCES:
 			h.References = a.u32()
-		case nl.IPSET_ATTR_MEMSIZE:
-			h.MemSize = a.u32()
 		case nl.IPSET_ATTR_CADT_FLAGS:
 			flags := a.u32()
 			h.Comments = flags&nl.IPSET_FLAG_WITH_COMMENT != 0

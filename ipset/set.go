@@ -188,7 +188,6 @@ type Header struct {
 	Other      string // differences from the options of Create, in words; empty if there are none
 	Elements   uint32 // number of elements
 	References uint32 // number of rules and sets that refer to the set
-	MemSize    uint32 // bytes, as the kernel counts them
 }
 
 // Mismatch returns in words why the set cannot stand for one that is wanted; empty if it can.
