@@ -15,15 +15,16 @@ type Sample struct {
 	// sources has the sources as the other ends of ingress rules, destinations the destinations as those of egress
 	// rules.
 	sources, destinations *evaluation
-	ingress, egress       []*choice // of destinations and of sources; nil as long as they were not asked for
+	// choices are what policies select, for ingress of destinations, for egress of sources; nil before it is asked for.
+	choices [len(npc.Directions)][]*choice
 	// families holds the sources that have flows to IPv4 and to IPv6 addresses.
 	families [len(npc.Families)]endSet
 }
 
 // NewSample returns a sample of the ends of pods of a view, and of addresses.
 func NewSample(v *cluster.View, from, to []flow.End) *Sample {
-	s := &Sample{sources: sampled(v, from), destinations: sampled(v, to), ingress: make([]*choice, len(to)),
-		egress: make([]*choice, len(from))}
+	s := &Sample{sources: sampled(v, from), destinations: sampled(v, to)}
+	s.choices = [...][]*choice{npc.Ingress: make([]*choice, len(to)), npc.Egress: make([]*choice, len(from))}
 	for _, f := range npc.Families {
 		s.families[f] = s.sources.newSet()
 		for i, e := range from {
@@ -71,51 +72,49 @@ func (e *evaluation) selected(i int, d npc.Direction, peers *evaluation) *choice
 type Answers struct {
 	*Sample
 	flow.Service
-	ingress, egress           []endSet // of destinations: sources; of sources: destinations
-	hasIngress, hasEgress     []bool   // which were asked for
-	knownIngress, knownEgress map[string]endSet
+	sides [len(npc.Directions)]answers
+}
+
+// answers are, for ingress, the sources that reach each destination, and for egress the destinations of each source.
+type answers struct {
+	sets  []endSet
+	asked []bool // which sets are known
+	known map[string]endSet
 }
 
 // Ask returns the answers for a service. They are found when they are asked for.
 func (s *Sample) Ask(service flow.Service) *Answers {
-	from, to := len(s.egress), len(s.ingress)
-	return &Answers{Sample: s, Service: service, ingress: make([]endSet, to), hasIngress: make([]bool, to),
-		egress:    make([]endSet, from),
-		hasEgress: make([]bool, from), knownIngress: map[string]endSet{}, knownEgress: map[string]endSet{}}
+	a := &Answers{Sample: s, Service: service}
+	for d, of := range s.choices {
+		a.sides[d] = answers{make([]endSet, len(of)), make([]bool, len(of)), map[string]endSet{}}
+	}
+	return a
 }
 
 // from returns the sources that the policies of a destination allow.
-func (a *Answers) from(to int) endSet {
-	pod := a.destinations.pod(to)
-	if a.hasIngress[to] || pod == nil {
-		return a.ingress[to]
-	}
-	if a.Sample.ingress[to] == nil {
-		a.Sample.ingress[to] = a.destinations.selected(to, npc.Ingress, a.sources)
-	}
-	r := &Relation{evaluation: a.sources, Service: a.Service}
-	a.ingress[to], a.hasIngress[to] = r.side(pod, npc.Ingress, *a.Sample.ingress[to], a.knownIngress), true
-	return a.ingress[to]
-}
+func (a *Answers) from(to int) endSet { return a.side(npc.Ingress, a.destinations, to, a.sources) }
 
 // to returns the destinations that the policies of a source allow.
-func (a *Answers) to(from int) endSet {
-	pod := a.sources.pod(from)
-	if a.hasEgress[from] || pod == nil {
-		return a.egress[from]
+func (a *Answers) to(from int) endSet { return a.side(npc.Egress, a.sources, from, a.destinations) }
+
+func (a *Answers) side(d npc.Direction, ends *evaluation, i int, peers *evaluation) endSet {
+	side, choice := &a.sides[d], &a.choices[d][i]
+	pod := ends.pod(i)
+	if side.asked[i] || pod == nil {
+		return side.sets[i]
 	}
-	if a.Sample.egress[from] == nil {
-		a.Sample.egress[from] = a.sources.selected(from, npc.Egress, a.destinations)
+	if *choice == nil {
+		*choice = ends.selected(i, d, peers)
 	}
-	r := &Relation{evaluation: a.destinations, Service: a.Service}
-	a.egress[from], a.hasEgress[from] = r.side(pod, npc.Egress, *a.Sample.egress[from], a.knownEgress), true
-	return a.egress[from]
+	r := &Relation{evaluation: peers, Service: a.Service}
+	side.sets[i], side.asked[i] = r.side(pod, d, **choice, side.known), true
+	return side.sets[i]
 }
 
 // Find returns a source and a destination of one family between which policies allow the service, or deny it, and that
 // are wanted.
 func (a *Answers) Find(allowed bool, wanted func(from, to int) bool) (from, to int, found bool) {
-	for to := range a.Sample.ingress {
+	for to := range a.choices[npc.Ingress] {
 		admitted := a.from(to)
 		for w := range a.families[0] {
 			word := a.family(to, w)
