@@ -16,7 +16,8 @@ import (
 func (w *pods) alone() {
 	var nodes []string // of the pods that stand for classes
 	var ends []reachability.End
-	for _, c := range w.kinds.Classes {
+	classes := w.partition.Classes()
+	for _, c := range classes {
 		if pod := w.view.Pods[c.Ends[0].Pod]; pod != nil && !slices.Contains(nodes, pod.Node) {
 			nodes = append(nodes, pod.Node)
 		}
@@ -26,7 +27,7 @@ func (w *pods) alone() {
 			}
 		}
 	}
-	for i, c := range w.kinds.Classes {
+	for i, c := range classes {
 		for j, e := range c.Ends {
 			if !e.Alone {
 				continue

@@ -46,11 +46,11 @@ type PageOptions struct {
 func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string, err error) {
 	each := o.EachPod
 	o.EachPod = false
-	kinds, err := newRowKinds(v, o.Options)
+	p, m, err := newRows(v, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, kinds: kinds,
+	w := &pods{writer: writer{labels: map[string]bool{}, known: map[string]int{}}, view: v, partition: p, matrix: m,
 		numbers:        map[*cluster.Policy]int{},
 		clusterNumbers: map[*policy.Cluster]int{}, namespaces: map[string]int{}, nodes: map[string]int{},
 		named:  map[flow.Service]bool{},
@@ -63,7 +63,7 @@ func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string,
 	w.classes()
 	w.alone()
 	w.rows()
-	w.Either, w.Level = o.Either, level(kinds, each)
+	w.Either, w.Level = o.Either, level(m, each)
 	if !o.AllPorts {
 		w.Port = o.Service.String()
 	}
@@ -76,7 +76,7 @@ func WritePage(out io.Writer, v *cluster.View, o PageOptions) (omitted []string,
 	page := strings.NewReplacer("{{style}}", style, "{{script}}", script, "{{data}}", string(data),
 		"{{style-hash}}", hash(style), "{{script-hash}}", hash(script))
 	_, err = page.WriteString(out, pageSource)
-	return kinds.Omitted, errors.Wrap(err, "writing the page")
+	return m.Omitted, errors.Wrap(err, "writing the page")
 }
 
 // hash returns a text as a Content-Security-Policy names it.
@@ -88,11 +88,11 @@ func hash(text string) string {
 // maxUnfolded is the number of rows above which namespaces are shown folded first.
 const maxUnfolded = 120
 
-func level(k *rowKinds, each bool) int {
+func level(m *Matrix, each bool) int {
 	switch {
 	case each:
 		return 2
-	case max(len(k.From), len(k.To)) <= maxUnfolded:
+	case max(len(m.From), len(m.To)) <= maxUnfolded:
 		return 1
 	}
 	return 0

@@ -19,7 +19,8 @@ import (
 type pods struct {
 	writer
 	view           *cluster.View
-	kinds          *rowKinds
+	partition      *reachability.Partition
+	matrix         *Matrix // its rows and columns
 	numbers        map[*cluster.Policy]int
 	clusterNumbers map[*policy.Cluster]int
 	namespaces     map[string]int
@@ -30,7 +31,7 @@ type pods struct {
 
 // classes writes the classes down, each with what stands for its pods.
 func (w *pods) classes() {
-	for _, c := range w.kinds.Classes {
+	for _, c := range w.partition.Classes() {
 		out := class{Subject: -1, Addrs: []string{}, Nodes: map[int][]node{}}
 		for i, e := range c.Ends {
 			out.Addrs = append(out.Addrs, addrText(e.Addr))
@@ -136,10 +137,10 @@ func (w *pods) rows() {
 		at[key] = len(w.Rows)
 		w.Rows = append(w.Rows, w.row(r, axis))
 	}
-	for _, r := range w.kinds.From {
+	for _, r := range w.matrix.From {
 		add(r, isRow)
 	}
-	for _, r := range w.kinds.To {
+	for _, r := range w.matrix.To {
 		add(r, isColumn)
 	}
 	w.nameWorkloads()

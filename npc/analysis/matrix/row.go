@@ -24,6 +24,12 @@ type Row struct {
 	class     int
 }
 
+// Class returns the number of the row's class in the partition.
+func (r Row) Class() int { return r.class }
+
+// Namespace returns the namespace of the row's pods; it is empty for an address.
+func (r Row) Namespace() string { return r.namespace }
+
 // isReplicaLabel reports whether a controller puts a label on pods to distinguish them or the revisions of their
 // template.
 func isReplicaLabel(key string) bool {

@@ -12,7 +12,7 @@ import (
 // items of rules match are one.
 func (w *pods) services() {
 	groups := map[string]int{} // protocol and items that match -> the service
-	for _, ports := range flow.PortsFrom(w.kinds.Services) {
+	for _, ports := range flow.PortsFrom(w.partition.Services()) {
 		s := ports.Service()
 		key := w.matching(s)
 		n, ok := groups[key]
