@@ -18,7 +18,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
 )
 
-// cluster is the argument that stands for the objects of an API server.
+// readCluster is the argument that stands for the objects of an API server.
 const readCluster = "cluster"
 
 // What check does, by --only.
