@@ -2,16 +2,13 @@ package advice_test
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/advice"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/cluster"
@@ -29,25 +26,22 @@ type harness struct {
 func newHarness(t *testing.T) *harness {
 	w := &harness{T: t, Cluster: cluster.New(), controllers: map[string]string{}}
 	for _, ns := range []string{"shop", "ops"} {
-		w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"kubernetes.io/metadata.name": ns}})
+		w.SetNamespace(fixture.Namespace(ns))
 	}
-	w.pod("shop/web", "{role: web, pod-template-hash: 7d4}")
-	w.pod("shop/api", "{role: api}")
-	w.pod("shop/db", "{role: db}")
-	w.pod("ops/mon", "{role: mon}")
+	w.pod("shop/web", "role=web pod-template-hash=7d4")
+	w.pod("shop/api", "role=api")
+	w.pod("shop/db", "role=db")
+	w.pod("ops/mon", "role=mon")
 	w.policy("shop/db", `{podSelector: {matchLabels: {role: db}}, policyTypes: [Ingress, Egress],
 		ingress: [{from: [{podSelector: {matchLabels: {role: api}}}], ports: [{port: 5432}]}]}`)
 	w.policy("shop/web", `{podSelector: {matchLabels: {role: web}}, ingress: [{ports: [{port: 8080}]}]}`)
 	return w
 }
 
+// pod adds a pod of node1 with the next address.
 func (w *harness) pod(key, labels string) {
-	w.Helper()
 	w.pods++
-	p := npc.Pod{Node: "node1", Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(w.pods)})}}
-	p.Namespace, p.Name, _ = strings.Cut(key, "/")
-	p.Labels = fixture.Labels(w, labels)
-	w.SetPod(p)
+	w.SetPod(fixture.Pod(fmt.Sprintf("%s node1 10.32.1.%d %s", key, w.pods, labels)))
 }
 
 func (w *harness) policy(key, spec string) {
@@ -70,10 +64,7 @@ func (w *harness) apply(c advice.Change) *cluster.Cluster {
 	w.Helper()
 	after := w.Clone()
 	for text := range strings.SplitSeq(c.Apply, "---\n") {
-		o := &networkingv1.NetworkPolicy{}
-		if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
-			w.Fatalf("%v\n%s", err, text)
-		}
+		o := fixture.Object[networkingv1.NetworkPolicy](w, text)
 		if o.Kind != "NetworkPolicy" || o.APIVersion != "networking.k8s.io/v1" || o.Name == "" || o.Namespace == "" {
 			w.Fatalf("cannot be applied:\n%s", text)
 		}
@@ -138,7 +129,7 @@ func TestRelabellingSaysWhatElseItOpens(t *testing.T) {
 	if got != want {
 		t.Errorf("the second advice is %s,\nnot %s", got, want)
 	}
-	w.pod("shop/web", "{pod-template-hash: 7d4}")
+	w.pod("shop/web", "pod-template-hash=7d4")
 	changes = w.nearest("shop/web", "shop/db", "tcp/5432")
 	want = "ReplicaSet web-7d4 makes its next pod without the label, unless its template has it too"
 	if len(changes) != 2 || changes[1].Notes[0] != want {
@@ -159,16 +150,16 @@ func TestSelectorsOfAdvice(t *testing.T) {
 		// nick and selector stand in the advice.
 		nick, selector, effect string
 	}{
-		{"replicas_are_not_distinguished", "{app: x, pod-template-hash: abc}", []string{"{app: x, pod-template-hash: abc}"}, "x",
+		{"replicas_are_not_distinguished", "app=x pod-template-hash=abc", []string{"app=x pod-template-hash=abc"}, "x",
 			"\n        matchLabels:\n          app: x", "also opens 1, closes 0 pairs of pods"},
-		{"a_stateful_pod_is", "{app: x, statefulset.kubernetes.io/pod-name: x-0}", []string{"{app: x, statefulset.kubernetes.io/pod-name: x-1}"},
+		{"a_stateful_pod_is", "app=x statefulset.kubernetes.io/pod-name=x-0", []string{"app=x statefulset.kubernetes.io/pod-name=x-1"},
 			"x-new", "\n        matchLabels:\n          statefulset.kubernetes.io/pod-name: x-0", "also opens 0, closes 0 pairs of pods"},
-		{"two_labels_if_one_is_not_enough", "{app: x, tier: a}", []string{"{app: x, tier: b}", "{app: y, tier: a}"}, "x",
+		{"two_labels_if_one_is_not_enough", "app=x tier=a", []string{"app=x tier=b", "app=y tier=a"}, "x",
 			"\n        matchLabels:\n          app: x\n          tier: a", "also opens 0, closes 0 pairs of pods"},
-		{"no_label_of_others", "{app: x}", []string{"{app: x, canary: 'true'}"}, "x",
+		{"no_label_of_others", "app=x", []string{"app=x canary=true"}, "x",
 			"\n        matchExpressions:\n        - key: canary\n          operator: DoesNotExist\n        matchLabels:\n          app: x",
 			"also opens 0, closes 0 pairs of pods"},
-		{"no_labels_at_all", "{}", nil, "x-new", "\n        matchExpressions:\n        - key: role\n          operator: DoesNotExist",
+		{"no_labels_at_all", "", nil, "x-new", "\n        matchExpressions:\n        - key: role\n          operator: DoesNotExist",
 			"also opens 0, closes 0 pairs of pods"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -199,7 +190,7 @@ func TestNamesOfAdvisedPolicies(t *testing.T) {
 		t.Errorf("it says %s", changes[0].Text)
 	}
 	long := strings.Repeat("Long.", 12)
-	w.pod("shop/long", "{role: "+long+"x}")
+	w.pod("shop/long", "role="+long+"x")
 	changes := w.nearest("shop/long", "shop/db", "tcp/80")
 	name, ok := strings.CutPrefix(changes[0].Text, "add policy shop/")
 	if !ok || !strings.HasPrefix(name, "db-from-long-long-") || len(validation.IsDNS1123Label(name)) > 0 {
@@ -214,12 +205,11 @@ func TestNoAdvice(t *testing.T) {
 		t.Errorf("of what is allowed, it is said: %+v", changes)
 	}
 	// Of an agent of a node, only one address is also claimed by an isolated pod: no policy selects the other one.
-	w.SetPod(npc.Pod{Namespace: "ops", Name: "agent", Node: "node2", HostNetwork: true,
-		Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.1"), netip.MustParseAddr("10.32.1.3")}})
+	w.SetPod(fixture.Pod("ops/agent node2 HostNetwork 172.31.0.1 10.32.1.3"))
 	if changes := w.nearest("ops/agent", "198.51.100.7", "tcp/80"); changes != nil {
 		t.Errorf("of an address that is no pod's, it is said: %+v", changes)
 	}
-	w.pod("late/x", "{role: x}")
+	w.pod("late/x", "role=x")
 	if changes := w.nearest("late/x", "shop/db", "tcp/5432"); changes != nil {
 		t.Errorf("of a namespace without an object, it is said: %+v", changes)
 	}
@@ -229,21 +219,21 @@ func TestNoAdvice(t *testing.T) {
 func TestAdviceOfLabels(t *testing.T) {
 	const text = "label pod shop/x: "
 	for _, c := range []struct{ name, pod, peer, want string }{
-		{"a_missing_label", "{}", `podSelector: {matchLabels: {role: api}}`, text + "role=api"},
-		{"one_that_must_be_there", "{}", `podSelector: {matchExpressions: [{key: trusted, operator: Exists}]}`, text + "trusted=true"},
-		{"one_that_must_not_be_there", "{old: a, b: c}", `podSelector: {matchExpressions: [{key: old, operator: DoesNotExist}]}`, text + "old-"},
-		{"one_that_must_be_another", "{env: test}", `podSelector: {matchExpressions: [{key: env, operator: NotIn, values: [test]}]}`, text + "env-"},
-		{"the_first_of_several_values", "{}", `podSelector: {matchExpressions: [{key: env, operator: In, values: [stage, prod]}]}`, text + "env=prod"},
-		{"a_value_that_no_label_can_have", "{}", `podSelector: {matchLabels: {role: "no label;"}}`, "none"},
-		{"a_contradiction", "{}", `podSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: DoesNotExist}]}`, "none"},
-		{"the_namespace", "{role: x}", `namespaceSelector: {matchLabels: {team: a}}`, "label namespace shop: team=a"},
-		{"the_namespace_and_the_pod", "{role: x}", `namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {role: api}}`,
+		{"a_missing_label", "", `podSelector: {matchLabels: {role: api}}`, text + "role=api"},
+		{"one_that_must_be_there", "", `podSelector: {matchExpressions: [{key: trusted, operator: Exists}]}`, text + "trusted=true"},
+		{"one_that_must_not_be_there", "old=a b=c", `podSelector: {matchExpressions: [{key: old, operator: DoesNotExist}]}`, text + "old-"},
+		{"one_that_must_be_another", "env=test", `podSelector: {matchExpressions: [{key: env, operator: NotIn, values: [test]}]}`, text + "env-"},
+		{"the_first_of_several_values", "", `podSelector: {matchExpressions: [{key: env, operator: In, values: [stage, prod]}]}`, text + "env=prod"},
+		{"a_value_that_no_label_can_have", "", `podSelector: {matchLabels: {role: "no label;"}}`, "none"},
+		{"a_contradiction", "", `podSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: DoesNotExist}]}`, "none"},
+		{"the_namespace", "role=x", `namespaceSelector: {matchLabels: {team: a}}`, "label namespace shop: team=a"},
+		{"the_namespace_and_the_pod", "role=x", `namespaceSelector: {matchLabels: {team: a}}, podSelector: {matchLabels: {role: api}}`,
 			"label namespace shop: team=a, and label pod shop/x: role=api"},
-		{"the_name_of_a_namespace", "{role: x}", `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ops}}`, "none"},
-		{"a_pod_instead_of_its_namespace", "{}", `namespaceSelector: {matchLabels: {team: a}}}, {podSelector: {matchLabels: {role: api}}`,
+		{"the_name_of_a_namespace", "role=x", `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ops}}`, "none"},
+		{"a_pod_instead_of_its_namespace", "", `namespaceSelector: {matchLabels: {team: a}}}, {podSelector: {matchLabels: {role: api}}`,
 			text + "role=api"},
-		{"what_opens_less", "{}", `podSelector: {matchLabels: {role: api}}}, {podSelector: {matchLabels: {fresh: "1"}}`, text + "fresh=1"},
-		{"what_opens_nothing_outside", "{env: closed}", `podSelector: {matchExpressions: [{key: env, operator: DoesNotExist}]}}, ` +
+		{"what_opens_less", "", `podSelector: {matchLabels: {role: api}}}, {podSelector: {matchLabels: {fresh: "1"}}`, text + "fresh=1"},
+		{"what_opens_nothing_outside", "env=closed", `podSelector: {matchExpressions: [{key: env, operator: DoesNotExist}]}}, ` +
 			`{podSelector: {matchLabels: {fresh: "1"}}`, text + "fresh=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -268,8 +258,8 @@ func TestAdviceOfLabels(t *testing.T) {
 // TestAdviceOfLabelsAtBothEnds shows a flow that both ends deny, and that the advice is enough.
 func TestAdviceOfLabelsAtBothEnds(t *testing.T) {
 	w := newHarness(t)
-	w.pod("shop/a", "{role: a}")
-	w.pod("shop/b", "{role: b}")
+	w.pod("shop/a", "role=a")
+	w.pod("shop/b", "role=b")
 	w.policy("shop/a", `{podSelector: {matchLabels: {role: a}}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {in: "1"}}}]}]}`)
 	w.policy("shop/b", `{podSelector: {matchLabels: {role: b}}, ingress: [{ports: [{port: 99}]}, {from: [{podSelector: {matchLabels: {out: "1"}}}]}]}`)
 	changes := w.nearest("shop/a", "shop/b", "tcp/80")
@@ -303,7 +293,7 @@ func TestAdviceForOtherProtocols(t *testing.T) {
 // TestVersionLabelsAreSelectedLast shows that the version of a pod is the last thing that an advised policy selects by.
 func TestVersionLabelsAreSelectedLast(t *testing.T) {
 	w := newHarness(t)
-	w.pod("shop/x", "{app.kubernetes.io/version: v1, zone: a, helm.sh/chart: c}")
+	w.pod("shop/x", "app.kubernetes.io/version=v1 zone=a helm.sh/chart=c")
 	changes := w.nearest("shop/x", "shop/db", "tcp/80")
 	if len(changes) == 0 || !strings.Contains(changes[0].Apply, "matchLabels:\n          zone: a\n    ports") {
 		t.Errorf("%+v", changes)

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/analysis/internal/reachability"
 	"github.com/weave-npc/weave-npc/npc/cluster"
@@ -114,17 +112,16 @@ func crowd(t testing.TB, each int) *cluster.Cluster {
 	w := cluster.New()
 	for n := range 20 {
 		ns := fmt.Sprintf("ns%d", n)
-		w.SetNamespace(npc.Namespace{Name: ns, Labels: map[string]string{"team": fmt.Sprint(n % 4)}})
+		w.SetNamespace(fixture.Namespace(fmt.Sprintf("%s team=%d", ns, n%4)))
 		for a := range 10 {
 			random.SetPolicy(t, w, fmt.Sprintf("%s/p%d", ns, a), fmt.Sprintf(`{podSelector: {matchLabels: {app: a%d}}, policyTypes: [Ingress, Egress],
 				ingress: [{from: [{podSelector: {matchLabels: {app: a%d}}}, {namespaceSelector: {matchLabels: {team: "%d"}}}]},
 					{from: [{ipBlock: {cidr: 10.%d.0.0/16, except: [10.%d.%d.0/24]}}], ports: [{port: 80}]}],
 				egress: [{to: [{podSelector: {}}, {ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}]}]}`, a, (a+1)%10, a%4, n, n, a))
 			for i := range each {
-				w.SetPod(npc.Pod{Namespace: ns, Name: fmt.Sprintf("app%d-%d", a, i), Node: fmt.Sprintf("node%d", (n*7+i)%100),
-					Labels: map[string]string{"app": fmt.Sprint("a", a), "statefulset.kubernetes.io/pod-name": fmt.Sprintf("app%d-%d", a, i)},
-					Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(n), byte(a), byte(i)}),
-						netip.MustParseAddr(fmt.Sprintf("fd32:%x::%x:%x", n, a, i))}})
+				name := fmt.Sprintf("app%d-%d", a, i)
+				w.SetPod(fixture.Pod(fmt.Sprintf("%s/%s node%d 10.%d.%d.%d fd32:%x::%x:%x app=a%d statefulset.kubernetes.io/pod-name=%s",
+					ns, name, (n*7+i)%100, n, a, i, n, a, i, a, name)))
 			}
 		}
 	}
@@ -177,17 +174,15 @@ func BenchmarkMatrix(b *testing.B) {
 // TestRowsOfReplicas shows what rows are, and what they are called.
 func TestRowsOfReplicas(t *testing.T) {
 	w := cluster.New()
-	pod := func(name, labels string, addr byte) {
-		w.SetPod(npc.Pod{Namespace: "shop", Name: name, Labels: fixture.Labels(t, labels),
-			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, addr})}})
+	for _, facts := range []string{
+		"shop/web-7d4-a 10.32.1.1 app=web pod-template-hash=7d4",
+		"shop/web-7d4-b 10.32.1.2 app=web pod-template-hash=7d4",
+		"shop/db-0 10.32.1.3 app=db apps.kubernetes.io/pod-index=0",
+		"shop/db-1 10.32.1.4 app=db apps.kubernetes.io/pod-index=1",
+		"shop/db-admin 10.32.1.5 app=admin", "shop/x 10.32.1.6 app=cache", "shop/y 10.32.1.7 app=cache",
+	} {
+		w.SetPod(fixture.Pod(facts))
 	}
-	pod("web-7d4-a", "{app: web, pod-template-hash: 7d4}", 1)
-	pod("web-7d4-b", "{app: web, pod-template-hash: 7d4}", 2)
-	pod("db-0", "{app: db, apps.kubernetes.io/pod-index: '0'}", 3)
-	pod("db-1", "{app: db, apps.kubernetes.io/pod-index: '1'}", 4)
-	pod("db-admin", "{app: admin}", 5)
-	pod("x", "{app: cache}", 6)
-	pod("y", "{app: cache}", 7)
 	text := func(each bool) string {
 		m, err := New(w.View(), Options{Service: flow.Service{Protocol: 6, Port: 80}, EachPod: each})
 		if err != nil {
@@ -217,9 +212,8 @@ func TestRowsOfReplicas(t *testing.T) {
 // TestNamespacesOfAMatrix shows which pairs are in the matrix when namespaces are selected.
 func TestNamespacesOfAMatrix(t *testing.T) {
 	w := cluster.New()
-	for i, name := range []string{"a/x", "b/y", "c/z"} {
-		ns, name, _ := strings.Cut(name, "/")
-		w.SetPod(npc.Pod{Namespace: ns, Name: name, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 1)})}})
+	for _, facts := range []string{"a/x 10.32.1.1", "b/y 10.32.1.2", "c/z 10.32.1.3"} {
+		w.SetPod(fixture.Pod(facts))
 	}
 	for _, c := range []struct {
 		name string

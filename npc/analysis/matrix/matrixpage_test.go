@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/test/fixture"
@@ -41,11 +39,9 @@ func write(t *testing.T, w *cluster.Cluster, o PageOptions) string {
 // shop has a pod for each of some names.
 func shop(names ...string) *cluster.Cluster {
 	w := cluster.New()
-	w.SetNamespace(npc.Namespace{Name: "shop"})
+	w.SetNamespace(fixture.Namespace("shop"))
 	for i, name := range names {
-		w.SetPod(npc.Pod{Namespace: "shop", Name: name, Node: "node1", Labels: map[string]string{"app": name},
-			Ports: []npc.NamedPort{{Name: "http", Protocol: 6, Port: uint16(8080 + i)}},
-			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2)})}})
+		w.SetPod(fixture.Pod(fmt.Sprintf("shop/%[1]s node1 10.32.1.%[2]d app=%[1]s http:%[3]d", name, i+2, 8080+i)))
 	}
 	return w
 }
@@ -83,26 +79,24 @@ func TestServices(t *testing.T) {
 
 // TestRowsOfWorkloads shows what rows are called.
 func TestRowsOfWorkloads(t *testing.T) {
-	web, other := &npc.Workload{Kind: "Deployment", Name: "web"}, &npc.Workload{Kind: "Deployment", Name: "other"}
 	for _, c := range []struct {
 		name string
-		of   []*npc.Workload // what made the pods web-1, web-2 and so on
-		app  []string
+		pods []string // the facts of web-0, web-1 and so on
 		want string
 	}{
-		{"a workload", []*npc.Workload{web, web}, []string{"x", "x"}, "shop/web (2 pods)"},
-		{"none", []*npc.Workload{nil, nil}, []string{"x", "x"}, "shop/web-* (2 pods)"},
-		{"one pod", []*npc.Workload{web}, []string{"x"}, "shop/web-0"},
-		{"two workloads alike", []*npc.Workload{web, other}, []string{"x", "x"}, "shop/web-* (2 pods)"},
-		{"two kinds of one workload", []*npc.Workload{web, web, web, web}, []string{"x", "x", "y", "y"}, "shop/web-0 and 1 more; shop/web-2 and 1 more"},
-		{"two workloads of one name", []*npc.Workload{web, web, {Kind: "Job", Name: "web"}, {Kind: "Job", Name: "web"}}, []string{"x", "x", "y", "y"},
+		{"a workload", []string{"app=x Deployment/web", "app=x Deployment/web"}, "shop/web (2 pods)"},
+		{"none", []string{"app=x", "app=x"}, "shop/web-* (2 pods)"},
+		{"one pod", []string{"app=x Deployment/web"}, "shop/web-0"},
+		{"two workloads alike", []string{"app=x Deployment/web", "app=x Deployment/other"}, "shop/web-* (2 pods)"},
+		{"two kinds of one workload", []string{"app=x Deployment/web", "app=x Deployment/web", "app=y Deployment/web", "app=y Deployment/web"},
+			"shop/web-0 and 1 more; shop/web-2 and 1 more"},
+		{"two workloads of one name", []string{"app=x Deployment/web", "app=x Deployment/web", "app=y Job/web", "app=y Job/web"},
 			"shop/web-0 and 1 more; shop/web-2 and 1 more"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := cluster.New()
-			for i, of := range c.of {
-				w.SetPod(npc.Pod{Namespace: "shop", Name: fmt.Sprint("web-", i), Labels: map[string]string{"app": c.app[i]}, Workload: of,
-					Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2)})}})
+			for i, facts := range c.pods {
+				w.SetPod(fixture.Pod(fmt.Sprintf("shop/web-%d 10.32.1.%d %s", i, i+2, facts)))
 			}
 			var got []string
 			for _, r := range dataOf(t, write(t, w, PageOptions{AllPorts: true})).Rows {
@@ -151,9 +145,9 @@ func TestMatrixWithoutPods(t *testing.T) {
 		t.Error("an empty cluster has a page")
 	}
 	w := shop("a")
-	w.SetPod(npc.Pod{Namespace: "shop", Name: "b", Node: "node1", UID: "0", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")}})
-	w.SetPod(npc.Pod{Namespace: "shop", Name: "done", Finished: true})
-	w.SetPod(npc.Pod{Namespace: "shop", Name: "host", HostNetwork: true})
+	w.SetPod(fixture.Pod("shop/b node1 10.32.1.2"))
+	w.SetPod(fixture.Pod("shop/done Finished"))
+	w.SetPod(fixture.Pod("shop/host HostNetwork"))
 	omitted, err := WritePage(&bytes.Buffer{}, w.View(), PageOptions{AllPorts: true})
 	if err != nil || len(omitted) != 1 {
 		t.Errorf("left out are %v: %v", omitted, err)

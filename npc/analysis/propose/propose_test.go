@@ -13,7 +13,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/propose"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
@@ -24,27 +23,26 @@ import (
 
 // pods are the workloads of the recordings.
 var pods = map[string]string{
-	"web":    "shop Deployment/web web-7d4-x 10.32.1.2 {app: web, pod-template-hash: 7d4, app.kubernetes.io/version: '3'}",
-	"web2":   "shop Deployment/web web-9f1-y 10.32.2.2 {app: web, pod-template-hash: 9f1, app.kubernetes.io/version: '4'}",
-	"canary": "shop Deployment/web-canary web-canary-1-x 10.32.1.3 {app: web, track: canary, pod-template-hash: '1'}",
-	"api":    "shop Deployment/api api-1-x 10.32.1.4 {app: api}",
-	"db":     "shop StatefulSet/db db-0 10.32.1.5 {app: db, statefulset.kubernetes.io/pod-name: db-0}",
-	"once":   "shop Job/once once-x 10.32.1.6 {job-name: once, batch.kubernetes.io/controller-uid: u}",
-	"alone":  "shop Pod/alone alone 10.32.1.7 {app: alone}",
-	"dns":    "kube-system Deployment/coredns coredns-x 10.32.2.9 {k8s-app: kube-dns, team: infra}",
-	"nginx":  "ingress DaemonSet/nginx nginx-x 10.32.1.8 {app.kubernetes.io/name: nginx, controller-revision-hash: a}",
-	"mon":    "ops Deployment/mon mon-x 10.32.2.5 {app: mon}",
+	"web":    "shop/web-7d4-x Deployment/web 10.32.1.2 app=web pod-template-hash=7d4 app.kubernetes.io/version=3",
+	"web2":   "shop/web-9f1-y Deployment/web 10.32.2.2 app=web pod-template-hash=9f1 app.kubernetes.io/version=4",
+	"canary": "shop/web-canary-1-x Deployment/web-canary 10.32.1.3 app=web track=canary pod-template-hash=1",
+	"api":    "shop/api-1-x Deployment/api 10.32.1.4 app=api",
+	"db":     "shop/db-0 StatefulSet/db 10.32.1.5 app=db statefulset.kubernetes.io/pod-name=db-0",
+	"once":   "shop/once-x Job/once 10.32.1.6 job-name=once batch.kubernetes.io/controller-uid=u",
+	"alone":  "shop/alone Pod/alone 10.32.1.7 app=alone",
+	"dns":    "kube-system/coredns-x Deployment/coredns 10.32.2.9 k8s-app=kube-dns team=infra",
+	"nginx":  "ingress/nginx-x DaemonSet/nginx 10.32.1.8 app.kubernetes.io/name=nginx controller-revision-hash=a",
+	"mon":    "ops/mon-x Deployment/mon 10.32.2.5 app=mon",
 }
 
-func end(t *testing.T, text string) (e flowlog.End) {
-	t.Helper()
+func end(text string) flowlog.End {
 	pod, ok := pods[text]
 	if !ok {
 		address, node := strings.CutSuffix(text, "(node)")
 		return flowlog.End{Addr: netip.MustParseAddr(address), NodeAddr: node}
 	}
-	words := strings.SplitN(pod, " ", 5)
-	return flowlog.End{Namespace: words[0], Workload: words[1], Pod: words[2], Addr: netip.MustParseAddr(words[3]), Labels: fixture.Labels(t, words[4])}
+	p := fixture.Pod(pod)
+	return flowlog.End{Namespace: p.Namespace, Workload: p.Workload.String(), Pod: p.Name, Addr: p.Addrs[0], Labels: p.Labels}
 }
 
 // recording reads lines such as "web > api tcp/80 http 12": the ends, the port, its names or -, how many connections
@@ -66,7 +64,7 @@ func recording(t *testing.T, lines string) (records []flowlog.Record) {
 			t.Fatal(err)
 		}
 		r := flowlog.Record{First: day, Last: day.AddDate(0, 0, 7), Count: n, Replied: n, Node: "node1", Verdict: flowlog.Allowed,
-			From: end(t, words[0]), To: end(t, words[2]), Port: s}
+			From: end(words[0]), To: end(words[2]), Port: s}
 		if words[4] != "-" {
 			r.PortNames = strings.Split(words[4], ",")
 		}
@@ -145,12 +143,10 @@ func TestProposals(t *testing.T) {
 			alone > dns udp/53 - 1
 			api > api tcp/80 - 5`},
 		{name: "manifests", request: propose.Request{All: true}, known: func(c *cluster.Cluster) {
-			c.SetPod(npc.Pod{Namespace: "shop", Name: "web-7d4-z", Labels: map[string]string{"app": "web"},
-				Ports: []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}})
-			c.SetPod(npc.Pod{Namespace: "shop", Name: "api-1-x", Node: "node7", Labels: map[string]string{"app": "api"},
-				HostAddrs: []netip.Addr{netip.MustParseAddr("10.250.0.1")}})
-			c.SetPod(npc.Pod{Namespace: "shop", Name: "idle-1-x", Labels: map[string]string{"app": "idle", "pod-template-hash": "1"}})
-			c.SetPod(npc.Pod{Namespace: "shop", Name: "agent", HostNetwork: true})
+			for _, facts := range []string{"shop/web-7d4-z app=web http:8080", "shop/api-1-x app=api node7@10.250.0.1",
+				"shop/idle-1-x app=idle pod-template-hash=1", "shop/agent HostNetwork"} {
+				c.SetPod(fixture.Pod(facts))
+			}
 			c.SetPolicy(fixture.Policy(t, "shop/proposed-web", "{podSelector: {}}"))
 		}, recording: `
 			nginx > web tcp/8080 http 1

@@ -16,17 +16,13 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// end reads "shop/Deployment/web web-1 10.32.1.2 {app: web}", or an address.
-func end(t *testing.T, text string) (e flowlog.End) {
-	t.Helper()
-	words := strings.SplitN(text, " ", 4)
-	if len(words) == 1 {
-		e.Addr = netip.MustParseAddr(text)
-		return e
+// end returns an address, or a pod with its workload and address.
+func end(text string) flowlog.End {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return flowlog.End{Addr: a}
 	}
-	e.Namespace, e.Workload, _ = strings.Cut(words[0], "/")
-	e.Pod, e.Addr, e.Labels = words[1], netip.MustParseAddr(words[2]), fixture.Labels(t, words[3])
-	return e
+	p := fixture.Pod(text)
+	return flowlog.End{Namespace: p.Namespace, Workload: p.Workload.String(), Pod: p.Name, Addr: p.Addrs[0], Labels: p.Labels}
 }
 
 func record(t *testing.T, from, to, service string, verdict flowlog.Verdict) flowlog.Record {
@@ -35,14 +31,14 @@ func record(t *testing.T, from, to, service string, verdict flowlog.Verdict) flo
 	if err != nil {
 		t.Fatal(err)
 	}
-	return flowlog.Record{Count: 2, Replied: 1, Node: "node1", From: end(t, from), To: end(t, to), Port: s, Verdict: verdict}
+	return flowlog.Record{Count: 2, Replied: 1, Node: "node1", From: end(from), To: end(to), Port: s, Verdict: verdict}
 }
 
 const (
-	web = "shop/Deployment/web web-1 10.32.1.2 {app: web, pod-template-hash: a}"
-	api = "shop/Deployment/api api-1 10.32.1.3 {app: api}"
-	db  = "shop/StatefulSet/db db-0 10.32.1.4 {app: db}"
-	mon = "ops/Deployment/mon mon-1 10.32.2.5 {app: mon}"
+	web = "shop/web-1 Deployment/web 10.32.1.2 app=web pod-template-hash=a"
+	api = "shop/api-1 Deployment/api 10.32.1.3 app=api"
+	db  = "shop/db-0 StatefulSet/db 10.32.1.4 app=db"
+	mon = "ops/mon-1 Deployment/mon 10.32.2.5 app=mon"
 )
 
 const onlyFromWeb = `{podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 1}]},
@@ -74,11 +70,11 @@ func TestReplay(t *testing.T) {
 		{"newly_allowed", []string{onlyFromWeb}, nil, []flowlog.Record{named(record(t, web, db, "tcp/5432", flowlog.Denied), "pg")},
 			"shop/Deployment/web > shop/StatefulSet/db: denied [], allowed [ingress rule 2 of policy shop/p0]"},
 		{"ports_are_named_as_the_manifests_name_them", []string{onlyFromWeb},
-			[]npc.Pod{{Namespace: "shop", Name: "db-7", Labels: map[string]string{"app": "db", "controller-revision-hash": "b"}}},
+			[]npc.Pod{fixture.Pod("shop/db-7 app=db controller-revision-hash=b")},
 			[]flowlog.Record{named(record(t, web, db, "tcp/5432", flowlog.Allowed), "pg")},
 			"shop/Deployment/web > shop/StatefulSet/db: allowed [], denied [no ingress rule of policy shop/p0]"},
 		{"other_pods_at_the_address_do_not_matter", []string{onlyFromWeb},
-			[]npc.Pod{{Namespace: "shop", Name: "new", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2")}}},
+			[]npc.Pod{fixture.Pod("shop/new 10.32.1.2")},
 			[]flowlog.Record{named(record(t, web, db, "tcp/5432", flowlog.Allowed), "pg")}, ""},
 		{"a_namespace_has_its_name",
 			[]string{`{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ops}}}]}]}`},
@@ -88,7 +84,7 @@ func TestReplay(t *testing.T) {
 			[]flowlog.Record{record(t, web, "192.0.2.1", "tcp/443", flowlog.Allowed), record(t, web, "198.51.100.1", "tcp/443", flowlog.Allowed)},
 			"shop/Deployment/web > 198.51.100.1: allowed [], denied [no egress rule of policy shop/p0]"},
 		{"its_own_node_reaches_a_pod", []string{`{podSelector: {}}`},
-			[]npc.Pod{{Namespace: "x", Name: "x", Node: "node1", HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}}},
+			[]npc.Pod{fixture.Pod("x/x node1@172.31.0.1")},
 			[]flowlog.Record{record(t, "172.31.0.1", web, "tcp/80", flowlog.Allowed), record(t, "172.31.0.2", web, "tcp/80", flowlog.Allowed)},
 			"172.31.0.2 > shop/Deployment/web: allowed [], denied [no ingress rule of policy shop/p0]"},
 		{"an_address_that_changed_hands", []string{onlyFromWeb}, nil, []flowlog.Record{
@@ -97,15 +93,15 @@ func TestReplay(t *testing.T) {
 			"10.32.1.2 > shop/StatefulSet/db: allowed [], denied [no ingress rule of policy shop/p0]\n" +
 				"shop/Deployment/api > shop/StatefulSet/db: allowed [], denied [no ingress rule of policy shop/p0]"},
 		{"a_pod_with_changed_labels", []string{onlyFromWeb}, nil, []flowlog.Record{
-			record(t, api, "shop/Pod/x x 10.32.1.9 {app: web}", "tcp/5432", flowlog.Allowed),
-			record(t, api, "shop/Pod/x x 10.32.1.9 {app: db}", "tcp/5432", flowlog.Allowed)},
+			record(t, api, "shop/x Pod/x 10.32.1.9 app=web", "tcp/5432", flowlog.Allowed),
+			record(t, api, "shop/x Pod/x 10.32.1.9 app=db", "tcp/5432", flowlog.Allowed)},
 			"shop/Deployment/api > shop/Pod/x: allowed [], denied [no ingress rule of policy shop/p0]"},
 		{"a_port_that_got_a_name", []string{onlyFromWeb}, nil, []flowlog.Record{
 			record(t, web, db, "tcp/5432", flowlog.Allowed), named(record(t, web, db, "tcp/5432", flowlog.Denied), "pg")},
 			"shop/Deployment/web > shop/StatefulSet/db: allowed [], denied [no ingress rule of policy shop/p0]\n" +
 				"shop/Deployment/web > shop/StatefulSet/db: denied [], allowed [ingress rule 2 of policy shop/p0]"},
 		{"between_pods_of_a_workload", []string{`{podSelector: {}}`}, nil, []flowlog.Record{record(t, web, web, "tcp/80", flowlog.Allowed),
-			record(t, "shop/Pod/x x 10.32.1.9 {}", "shop/Pod/x x 10.32.1.9 {}", "tcp/80", flowlog.Allowed)},
+			record(t, "shop/x Pod/x 10.32.1.9", "shop/x Pod/x 10.32.1.9", "tcp/80", flowlog.Allowed)},
 			"shop/Deployment/web > shop/Deployment/web: allowed [], denied [no ingress rule of policy shop/p0]"},
 		{"all_that_isolates_is_named", []string{`{podSelector: {}}`, `{podSelector: {}, policyTypes: [Egress]}`, `{podSelector: {}}`}, nil,
 			[]flowlog.Record{record(t, web, api, "tcp/80", flowlog.Allowed)}, "shop/Deployment/web > shop/Deployment/api: allowed [], " +

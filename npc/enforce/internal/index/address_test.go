@@ -166,8 +166,8 @@ func TestFactsOfPods(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want bool
-	}{{"{app: web, role: db}", true}, {"{app: web}", false}, {"{app: web, role: x}", false}, {"{app: web, rule: db}", false}} {
-		if p.labels.Equal(fixture.Labels(t, c.text)) != c.want {
+	}{{"app=web role=db", true}, {"app=web", false}, {"app=web role=x", false}, {"app=web rule=db", false}} {
+		if p.labels.Equal(fixture.Labels(c.text)) != c.want {
 			t.Errorf("%s are its labels: %t", c.text, !c.want)
 		}
 	}
