@@ -1,30 +1,27 @@
 package explain_test
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// started returns a change that has a pod start later than those without.
-func started(second int64) func(*npc.Pod) {
-	return func(p *npc.Pod) { p.Started = time.Unix(second, 0) }
+// later adds a pod that starts later than those of fixture.Pod.
+func (w harness) later(facts string) {
+	p := fixture.Pod(facts)
+	p.Started = time.Unix(9, 0)
+	w.SetPod(p)
 }
 
 // isolate adds a policy that isolates the pods of an app for ingress, and allows nothing.
 func (w harness) isolate(app string) {
 	w.Helper()
 	w.policy("a/deny", `{podSelector: {matchLabels: {app: `+app+`}}, policyTypes: [Ingress]}`)
-}
-
-func hostIP(addr string) func(*npc.Pod) {
-	return func(p *npc.Pod) { p.HostAddrs = []netip.Addr{netip.MustParseAddr(addr)} }
 }
 
 // expectIngress compares the ingress of a pod or an address from a/client.
@@ -44,30 +41,23 @@ func TestS72_TwoPodsOfANodeClaimOneAddress(t *testing.T) {
 		"nothing is allowed in a direction that either is isolated in"
 	free := explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated", Conflict: conflict}
 	closed := explain.Side{Pod: "a/later", Reason: "conflicting address", Conflict: conflict}
-	onAnotherNode := func(p *npc.Pod) { p.Node = "node2" }
-	terminating := func(p *npc.Pod) { p.Deleting = true }
 	for _, c := range []struct {
-		name, isolates string
-		old            func(*npc.Pod)
-		to             string
-		want           explain.Side
+		name, isolates, old, to string
+		want                    explain.Side
 	}{
-		{"no_pod_is_isolated", "none", nil, "a/later", free},
-		{"the_rival_is_isolated", "old", nil, "a/later", closed},
-		{"the_rival_is_asked_about", "old", nil, "a/old", closed},
-		{"the_address_is_asked_about", "old", nil, "10.32.1.9", closed},
-		{"the_owner_is_isolated", "later", nil, "a/later", explain.Side{Pod: "a/later", Reason: "no rule allows it", Conflict: conflict}},
-		{"the_rival_terminates", "old", terminating, "a/later", closed},
-		{"it_is_being_replaced", "none", terminating, "a/later", explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated"}},
-		{"the_rival_is_on_another_node", "old", onAnotherNode, "a/later", explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated"}},
+		{"no_pod_is_isolated", "none", "node1", "a/later", free},
+		{"the_rival_is_isolated", "old", "node1", "a/later", closed},
+		{"the_rival_is_asked_about", "old", "node1", "a/old", closed},
+		{"the_address_is_asked_about", "old", "node1", "10.32.1.9", closed},
+		{"the_owner_is_isolated", "later", "node1", "a/later", explain.Side{Pod: "a/later", Reason: "no rule allows it", Conflict: conflict}},
+		{"the_rival_terminates", "old", "node1 Deleting", "a/later", closed},
+		{"it_is_being_replaced", "none", "node1 Deleting", "a/later", explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated"}},
+		{"the_rival_is_on_another_node", "old", "node2", "a/later", explain.Side{Pod: "a/later", Allowed: true, Reason: "not isolated"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newHarness(t)
-			if c.old == nil {
-				c.old = func(*npc.Pod) {}
-			}
-			w.pod("a/old", "10.32.1.9", "app=old", c.old)
-			w.pod("a/later", "10.32.1.9", "app=later", started(9))
+			w.SetPod(fixture.Pod("a/old 10.32.1.9 app=old " + c.old))
+			w.later("a/later node1 10.32.1.9 app=later")
 			w.isolate(c.isolates)
 			w.expectIngress(c.to, c.want)
 		})
@@ -78,31 +68,31 @@ func TestS72_TwoPodsOfANodeClaimOneAddress(t *testing.T) {
 // pods take none from it.
 func TestS72_APodClaimsAnAddressOfItsNode(t *testing.T) {
 	const conflict = "10.32.1.9 of pod a/x: the address is this node's: the pod counts as waiting for its address"
-	own := []netip.Addr{netip.MustParseAddr("10.32.1.9")}
+	own := fixture.Addrs("10.32.1.9")
 	closed := explain.Side{Pod: "a/x", Reason: "waiting for its address", Conflict: conflict}
 	for _, c := range []struct {
 		name, isolates string
 		change         func(harness)
 		want           explain.Side
 	}{
-		{"by_its_own_status", "x", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", hostIP("10.32.1.9")) }, closed},
+		{"by_its_own_status", "x", func(w harness) { w.SetPod(fixture.Pod("a/x node1@10.32.1.9 10.32.1.9 app=x")) }, closed},
 		{"by_the_node", "x", func(w harness) { w.SetNodeAddrs("node1", own) }, closed},
 		{"added_to_others_of_the_node", "x", func(w harness) {
 			w.SetNodeAddrs("node1", own)
-			w.AddNodeAddrs("node1", []netip.Addr{netip.MustParseAddr("172.31.0.1")})
+			w.AddNodeAddrs("node1", fixture.Addrs("172.31.0.1"))
 		}, closed},
 		{"without_isolation", "none", func(w harness) { w.SetNodeAddrs("node1", own) },
 			explain.Side{Pod: "a/x", Allowed: true, Reason: "not isolated", Conflict: conflict}},
-		{"by_the_status_of_another", "x", func(w harness) { w.pod("a/liar", "10.32.1.7", "app=liar", hostIP("10.32.1.9")) },
+		{"by_the_status_of_another", "x", func(w harness) { w.SetPod(fixture.Pod("a/liar node1@10.32.1.9 10.32.1.7 app=liar")) },
 			explain.Side{Pod: "a/x", Reason: "no rule allows it"}},
 		{"not_by_the_node", "x", func(w harness) {
-			w.pod("a/x", "10.32.1.9", "app=x", hostIP("10.32.1.9"))
+			w.SetPod(fixture.Pod("a/x node1@10.32.1.9 10.32.1.9 app=x"))
 			w.SetNodeAddrs("node1", nil)
 		}, explain.Side{Pod: "a/x", Reason: "no rule allows it"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newHarness(t)
-			w.pod("a/x", "10.32.1.9", "app=x")
+			w.SetPod(fixture.Pod("a/x node1 10.32.1.9 app=x"))
 			c.change(w)
 			w.isolate(c.isolates)
 			w.expectIngress("a/x", c.want)
@@ -114,35 +104,36 @@ func TestS72_APodClaimsAnAddressOfItsNode(t *testing.T) {
 // until another pod has it.
 func TestS73_AStaleAddress(t *testing.T) {
 	const conflict = "10.32.1.9 of pod a/x was reported before the pod or its node was restarted: the pod counts as waiting for its address"
-	stale := func(p *npc.Pod) { p.StaleAddrs = true }
 	closed := explain.Side{Pod: "a/x", Reason: "waiting for its address", Conflict: conflict}
-	boot := time.Unix(1000, 0)
+	boot, x := time.Unix(1000, 0), fixture.Pod("a/x node1 10.32.1.9 app=x")
 	for _, c := range []struct {
 		name, isolates, to string
 		change             func(harness)
 		want               explain.Side
 	}{
-		{"of_another_sandbox", "x", "a/x", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) }, closed},
+		{"of_another_sandbox", "x", "a/x", func(w harness) { w.SetPod(fixture.Pod("a/x node1 10.32.1.9 app=x StaleAddrs")) }, closed},
 		{"of_another_boot", "x", "a/x", func(w harness) {
-			w.pod("a/x", "10.32.1.9", "app=x", func(p *npc.Pod) { p.LastStart = boot.Add(-time.Minute) })
+			x.LastStart = boot.Add(-time.Minute)
+			w.SetPod(x)
 			w.SetBooted("node1", boot)
 		}, closed},
 		{"of_this_boot", "x", "a/x", func(w harness) {
-			w.pod("a/x", "10.32.1.9", "app=x", func(p *npc.Pod) { p.LastStart = boot.Add(time.Minute) })
+			x.LastStart = boot.Add(time.Minute)
+			w.SetPod(x)
 			w.SetBooted("node1", boot)
 		}, explain.Side{Pod: "a/x", Reason: "no rule allows it"}},
-		{"the_address_is_asked_about", "x", "10.32.1.9", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) }, closed},
-		{"without_isolation", "none", "a/x", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
+		{"the_address_is_asked_about", "x", "10.32.1.9", func(w harness) { w.SetPod(fixture.Pod("a/x node1 10.32.1.9 app=x StaleAddrs")) }, closed},
+		{"without_isolation", "none", "a/x", func(w harness) { w.SetPod(fixture.Pod("a/x node1 10.32.1.9 app=x StaleAddrs")) },
 			explain.Side{Pod: "a/x", Allowed: true, Reason: "not isolated", Conflict: conflict}},
-		{"the_address_alone_without_isolation", "none", "10.32.1.9", func(w harness) { w.pod("a/x", "10.32.1.9", "app=x", stale) },
+		{"the_address_alone_without_isolation", "none", "10.32.1.9", func(w harness) { w.SetPod(fixture.Pod("a/x node1 10.32.1.9 app=x StaleAddrs")) },
 			explain.Side{Allowed: true, Reason: "no pod"}},
 		{"another_pod_has_the_address", "x", "10.32.1.9", func(w harness) {
-			w.pod("a/x", "10.32.1.9", "app=x", stale)
-			w.pod("a/next", "10.32.1.9", "app=next")
+			w.SetPod(fixture.Pod("a/x node1 10.32.1.9 app=x StaleAddrs"))
+			w.SetPod(fixture.Pod("a/next node1 10.32.1.9 app=next"))
 		}, explain.Side{Pod: "a/next", Allowed: true, Reason: "not isolated"}},
 		{"the_answer_names_the_pod_that_has_it", "x", "a/x", func(w harness) {
-			w.pod("a/x", "10.32.1.9", "app=x", stale)
-			w.pod("a/next", "10.32.1.9", "app=next")
+			w.SetPod(fixture.Pod("a/x node1 10.32.1.9 app=x StaleAddrs"))
+			w.SetPod(fixture.Pod("a/next node1 10.32.1.9 app=next"))
 		}, explain.Side{Pod: "a/x", Reason: "waiting for its address", Conflict: conflict + ", and the address belongs to pod a/next"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,9 +148,9 @@ func TestS73_AStaleAddress(t *testing.T) {
 // TestNotesOfPods shows that the table of pods has the conflicts too.
 func TestNotesOfPods(t *testing.T) {
 	w := newHarness(t)
-	w.pod("b/old", "10.32.1.9", "app=old")
-	w.pod("b/later", "10.32.1.9", "app=later", started(9))
-	w.pod("b/stale", "10.32.1.8", "app=x", func(p *npc.Pod) { p.StaleAddrs = true })
+	w.SetPod(fixture.Pod("b/old node1 10.32.1.9 app=old"))
+	w.later("b/later node1 10.32.1.9 app=later")
+	w.SetPod(fixture.Pod("b/stale node1 10.32.1.8 app=x StaleAddrs"))
 	got := map[string]string{}
 	for _, row := range explain.Pods(w.View(), "b") {
 		got[row.Pod] = row.Note

@@ -2,10 +2,8 @@ package explain_test
 
 import (
 	"encoding/json"
-	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,21 +20,10 @@ type harness struct {
 
 func newHarness(t *testing.T) harness {
 	w := harness{t, cluster.New()}
-	w.SetNamespace(npc.Namespace{Name: "a", Labels: map[string]string{"kubernetes.io/metadata.name": "a"}})
-	w.pod("a/web", "10.32.1.2", "app=web")
-	w.pod("a/client", "10.32.1.3", "app=client")
+	w.SetNamespace(fixture.Namespace("a"))
+	w.SetPod(fixture.Pod("a/web node1 10.32.1.2 app=web"))
+	w.SetPod(fixture.Pod("a/client node1 10.32.1.3 app=client"))
 	return w
-}
-
-func (w harness) pod(key, addr, label string, change ...func(*npc.Pod)) {
-	namespace, name, _ := strings.Cut(key, "/")
-	k, v, _ := strings.Cut(label, "=")
-	p := npc.Pod{Namespace: namespace, Name: name, Node: "node1", Labels: map[string]string{k: v},
-		Addrs: []netip.Addr{netip.MustParseAddr(addr)}}
-	for _, f := range change {
-		f(&p)
-	}
-	w.SetPod(p)
 }
 
 func (w harness) policy(key, spec string) {
@@ -138,12 +125,12 @@ func TestReasons(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newHarness(t)
-			w.SetNamespace(npc.Namespace{Name: "b", Labels: map[string]string{"kubernetes.io/metadata.name": "b"}})
-			w.pod("b/x", "10.32.1.7", "app=x")
-			w.pod("late/x", "10.32.1.8", "app=x")
-			w.pod("a/bare", "10.32.1.10", "", func(p *npc.Pod) { p.Labels = nil })
-			w.pod("a/new", "10.32.1.11", "", func(p *npc.Pod) { p.Addrs = nil })
-			w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}} })
+			w.SetNamespace(fixture.Namespace("b"))
+			w.SetPod(fixture.Pod("b/x node1 10.32.1.7 app=x"))
+			w.SetPod(fixture.Pod("late/x node1 10.32.1.8 app=x"))
+			w.SetPod(fixture.Pod("a/bare node1 10.32.1.10"))
+			w.SetPod(fixture.Pod("a/new node1"))
+			w.SetPod(fixture.Pod("a/web node1 10.32.1.2 app=web http:8080"))
 			w.policy("a/p", c.spec)
 			w.expect(c.from, c.want)
 		})
@@ -166,9 +153,9 @@ func TestS67_LegacyNetpol(t *testing.T) {
 // one's.
 func TestS27_EachNodeHasItsOwnView(t *testing.T) {
 	w := newHarness(t)
-	w.pod("a/old", "10.32.1.9", "app=old")
-	w.pod("a/later", "10.32.1.9", "app=later", func(p *npc.Pod) { p.Node, p.Started = "node2", time.Unix(9, 0) })
-	w.pod("a/far", "10.32.2.2", "app=web", func(p *npc.Pod) { p.Node = "node2" })
+	w.SetPod(fixture.Pod("a/old node1 10.32.1.9 app=old"))
+	w.later("a/later node2 10.32.1.9 app=later")
+	w.SetPod(fixture.Pod("a/far node2 10.32.2.2 app=web"))
 	w.policy("a/p", `{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: old}}}]}]}`)
 	if !w.verdict("a/old", "a/web").Allowed {
 		t.Error("a pod of the same node is not known by its address")
@@ -181,11 +168,8 @@ func TestS27_EachNodeHasItsOwnView(t *testing.T) {
 // TestS50_OwnNode shows that another node's address is one from outside.
 func TestS50_OwnNode(t *testing.T) {
 	w := newHarness(t)
-	host := func(node, addr string) func(*npc.Pod) {
-		return func(p *npc.Pod) { p.Node, p.HostAddrs = node, []netip.Addr{netip.MustParseAddr(addr)} }
-	}
-	w.pod("a/web", "10.32.1.2", "app=web", host("node1", "172.31.0.1"))
-	w.pod("a/far", "10.32.2.2", "app=far", host("node2", "172.31.0.2"))
+	w.SetPod(fixture.Pod("a/web node1@172.31.0.1 10.32.1.2 app=web"))
+	w.SetPod(fixture.Pod("a/far node2@172.31.0.2 10.32.2.2 app=far"))
 	w.policy("a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
 	for end, want := range map[string]bool{"172.31.0.1": true, "172.31.0.2": false} {
 		if got := w.verdict(end, "a/web").Allowed; got != want {
@@ -200,11 +184,8 @@ func TestS50_OwnNode(t *testing.T) {
 // TestWhereNoPolicyDecides shows the flows about which policies are not asked.
 func TestWhereNoPolicyDecides(t *testing.T) {
 	w := newHarness(t)
-	w.pod("a/two", "10.32.1.5", "app=two", func(p *npc.Pod) {
-		p.Addrs = append(p.Addrs, netip.MustParseAddr("fd32:1::5"))
-		p.HostAddrs = []netip.Addr{netip.MustParseAddr("172.31.0.1")}
-	})
-	w.pod("a/far", "10.32.2.2", "app=far", func(p *npc.Pod) { p.Node = "node2" })
+	w.SetPod(fixture.Pod("a/two node1@172.31.0.1 10.32.1.5 fd32:1::5 app=two"))
+	w.SetPod(fixture.Pod("a/far node2 10.32.2.2 app=far"))
 	w.policy("a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
 	for _, c := range []struct{ name, from, to, node, want string }{
 		{"itself", "a/web", "a/web", "", "egress from a/web: allowed: a pod reaches itself; ingress to a/web: allowed: a pod reaches itself"},
@@ -236,13 +217,13 @@ func TestConflictsAsText(t *testing.T) {
 		change func(harness)
 		want   string
 	}{
-		{"stale", func(w harness) { w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.StaleAddrs = true }) },
+		{"stale", func(w harness) { w.SetPod(fixture.Pod("a/web node1 10.32.1.2 app=web StaleAddrs")) },
 			`a/web: denied: it is isolated and its address is not known, so that nothing is allowed, unless weave-npc runs with --fail-closed=never
   conflict: 10.32.1.2 of pod a/web was reported before the pod or its node was restarted: the pod counts as waiting for its address
 `},
 		{"conflicting", func(w harness) {
-			w.pod("a/web", "10.32.1.2", "app=web", started(9))
-			w.pod("a/rival", "10.32.1.2", "app=web")
+			w.later("a/web node1 10.32.1.2 app=web")
+			w.SetPod(fixture.Pod("a/rival node1 10.32.1.2 app=web"))
 		},
 			`a/web: denied: an isolated pod of its node claims the same address, so that nothing is allowed
   conflict: 10.32.1.2 of pod a/web, contradicted by pod a/rival: ` +
@@ -261,7 +242,7 @@ func TestConflictsAsText(t *testing.T) {
 // TestNamedPortsOfTheDestination shows that egress looks a port's name up on the other end.
 func TestNamedPortsOfTheDestination(t *testing.T) {
 	w := newHarness(t)
-	w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}} })
+	w.SetPod(fixture.Pod("a/web node1 10.32.1.2 app=web http:8080"))
 	w.policy("a/p", `{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}`)
 	for _, c := range []struct {
 		to, port string
@@ -276,8 +257,8 @@ func TestNamedPortsOfTheDestination(t *testing.T) {
 // TestForwarded shows which flows a node forwards from or to a pod of its own.
 func TestForwarded(t *testing.T) {
 	w := newHarness(t)
-	w.pod("a/two", "10.32.1.5", "app=two", func(p *npc.Pod) { p.HostAddrs = []netip.Addr{netip.MustParseAddr("172.31.0.1")} })
-	w.pod("a/new", "10.32.1.6", "app=new", func(p *npc.Pod) { p.Addrs = nil })
+	w.SetPod(fixture.Pod("a/two node1@172.31.0.1 10.32.1.5 app=two"))
+	w.SetPod(fixture.Pod("a/new node1 app=new"))
 	for _, c := range []struct {
 		from, to, node string
 		want           bool

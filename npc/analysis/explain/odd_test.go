@@ -15,6 +15,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
@@ -121,38 +122,18 @@ func (o oddities) spec() string {
 
 // oddHarness returns a cluster for the reference model, and the same one to explain.
 func oddHarness(t *testing.T) (refmodel.State, harness) {
-	addrs := func(texts ...string) (all []netip.Addr) {
-		for _, text := range texts {
-			all = append(all, netip.MustParseAddr(text))
-		}
-		return all
+	on := refmodel.State{Namespaces: map[string]map[string]string{"a": {"team": "a"}, "b": {"team": "b"}}}
+	for _, facts := range []string{"a/web node1 10.32.1.2 fd32:1::2 app=web http:80", "a/client node1 10.32.1.3 fd32:1::3",
+		"b/web node2 10.32.2.2 fd32:2::2 app="} {
+		on.Pods = append(on.Pods, fixture.ModelPod(fixture.Pod(facts)))
 	}
-	port := corev1.ContainerPort{Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolTCP}
-	on := refmodel.State{
-		Namespaces: map[string]map[string]string{"a": {"team": "a"}, "b": {"team": "b"}},
-		Pods: []refmodel.Pod{
-			{Namespace: "a", Name: "web", Node: "node1", Labels: map[string]string{"app": "web"}, Addrs: addrs("10.32.1.2", "fd32:1::2"),
-				Ports: []corev1.ContainerPort{port}},
-			{Namespace: "a", Name: "client", Node: "node1", Addrs: addrs("10.32.1.3", "fd32:1::3")},
-			{Namespace: "b", Name: "web", Node: "node2", Labels: map[string]string{"app": ""}, Addrs: addrs("10.32.2.2", "fd32:2::2")},
-		},
-		Nodes: []refmodel.Node{{Name: "node1", Labels: map[string]string{"app": "web"}, Addrs: addrs("172.31.0.1")},
-			{Name: "node2", Addrs: addrs("172.31.0.2")}},
+	for _, facts := range []string{"node1 172.31.0.1 app=web", "node2 172.31.0.2"} {
+		on.Nodes = append(on.Nodes, fixture.ModelNode(fixture.Node(facts)))
 	}
 	w := harness{t, cluster.New()}
-	for name, labels := range on.Namespaces {
-		w.SetNamespace(npc.Namespace{Name: name, Labels: labels})
-	}
+	fixture.Deliver(on, w)
 	for _, n := range on.Nodes {
-		w.SetNode(npc.Node{Name: n.Name, Labels: n.Labels, Addrs: n.Addrs})
 		w.SetNodeAddrs(n.Name, n.Addrs)
-	}
-	for _, p := range on.Pods {
-		f := npc.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: p.Addrs}
-		for _, port := range p.Ports {
-			f.Ports = append(f.Ports, npc.NamedPort{Name: port.Name, Protocol: npc.PortProtocol(port.Protocol), Port: uint16(port.ContainerPort)})
-		}
-		w.SetPod(f)
 	}
 	return on, w
 }

@@ -11,17 +11,18 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
 // tables has a pod of each kind, and policies of many forms.
 func tables(t *testing.T) harness {
 	w := newHarness(t)
-	w.pod("a/agent", "172.31.0.1", "app=agent", func(p *npc.Pod) { p.HostNetwork = true })
-	w.pod("a/job", "10.32.1.4", "app=job", func(p *npc.Pod) { p.Finished = true })
-	w.pod("a/new", "10.32.1.5", "app=new", func(p *npc.Pod) { p.Addrs = nil })
-	w.pod("a/stale", "10.32.1.6", "app=stale", func(p *npc.Pod) { p.StaleAddrs = true })
-	w.pod("a/former", "10.32.1.2", "app=former", func(p *npc.Pod) { p.Deleting = true })
-	w.pod("b/x", "10.32.1.7", "app=x")
+	w.SetPod(fixture.Pod("a/agent node1 172.31.0.1 app=agent HostNetwork"))
+	w.SetPod(fixture.Pod("a/job node1 10.32.1.4 app=job Finished"))
+	w.SetPod(fixture.Pod("a/new node1 app=new"))
+	w.SetPod(fixture.Pod("a/stale node1 10.32.1.6 app=stale StaleAddrs"))
+	w.SetPod(fixture.Pod("a/former node1 10.32.1.2 app=former Deleting"))
+	w.SetPod(fixture.Pod("b/x node1 10.32.1.7 app=x"))
 	w.policy("a/both", `{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], ingress: [
 		{from: [{podSelector: {}}, {namespaceSelector: {}, podSelector: {matchLabels: {app: x}}}, {namespaceSelector: {matchLabels: {team: b}}}, {}],
 			ports: [{port: 80}, {protocol: UDP}]}, {from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.0.0/16, 10.2.0.0/16]}}]}], egress: [{}]}`)

@@ -3,13 +3,11 @@ package explain_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
@@ -119,7 +117,7 @@ func TestTiersDecideInOrder(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newHarness(t)
-			w.pod("a/web", "10.32.1.2", "app=web", func(p *npc.Pod) { p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: 80}} })
+			w.SetPod(fixture.Pod("a/web node1 10.32.1.2 app=web http:80"))
 			w.tiers(c.policies...)
 			if c.isolates != "" {
 				w.policy("a/p", c.isolates)
@@ -163,8 +161,8 @@ func TestTiersAndTheNode(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newHarness(t)
-			w.pod("a/web", "10.32.1.2", "app=web", hostIP(node))
-			w.SetNode(npc.Node{Name: "node1", Labels: map[string]string{"zone": "x"}, Addrs: []netip.Addr{netip.MustParseAddr(node)}})
+			w.SetPod(fixture.Pod("a/web node1@" + node + " 10.32.1.2 app=web"))
+			w.SetNode(fixture.Node("node1 zone=x " + node))
 			w.tiers(c.policy)
 			if c.isolates != "" {
 				w.policy("a/p", c.isolates)
@@ -190,9 +188,9 @@ func TestTiersAndTheNode(t *testing.T) {
 // owner of an address does not matter.
 func TestS84_PeersByNodes(t *testing.T) {
 	w := newHarness(t)
-	for _, n := range []struct{ name, zone, addr string }{{"near", "x", "192.0.2.1"}, {"far", "y", "192.0.2.2"}, {"both", "x", "192.0.2.2"},
-		{"last", "y", "192.0.2.3"}, {"mad", "x", "10.32.1.2"}} {
-		w.SetNode(npc.Node{Name: n.name, Labels: map[string]string{"zone": n.zone}, Addrs: []netip.Addr{netip.MustParseAddr(n.addr)}})
+	for _, facts := range []string{"near zone=x 192.0.2.1", "far zone=y 192.0.2.2", "both zone=x 192.0.2.2", "last zone=y 192.0.2.3",
+		"mad zone=x 10.32.1.2"} {
+		w.SetNode(fixture.Node(facts))
 	}
 	w.tiers(`a {tier: Admin, priority: 1, subject: {namespaces: {}}, egress: [
 		{action: Deny, to: [{nodes: {matchLabels: {zone: x}}}, {nodes: {matchLabels: {rack: "1"}}}]}, {action: Accept, to: [{nodes: {}}]}]}`)
@@ -234,8 +232,8 @@ func TestS72_ConflictingPodsAndTheNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newHarness(t)
-			w.pod("a/old", "10.32.1.9", "app=old", hostIP(node))
-			w.pod("a/later", "10.32.1.9", "app=later", hostIP(node), started(9))
+			w.SetPod(fixture.Pod("a/old node1@" + node + " 10.32.1.9 app=old"))
+			w.later("a/later node1@" + node + " 10.32.1.9 app=later")
 			w.tiers(`a {tier: ` + c.tier + `, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: old}}}},
 				egress: [{action: Deny, to: [{` + c.peer + `}]}]}`)
 			if c.isolates != "" {
@@ -262,8 +260,8 @@ func TestS72_WhatThePodItselfIsDenied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newHarness(t)
-			w.pod("a/old", "10.32.1.9", "app=old", hostIP(node))
-			w.pod("a/later", "10.32.1.9", "app=later", hostIP(node), started(9))
+			w.SetPod(fixture.Pod("a/old node1@" + node + " 10.32.1.9 app=old"))
+			w.later("a/later node1@" + node + " 10.32.1.9 app=later")
 			w.tiers(`a {tier: Baseline, priority: 1, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: later}}}},
 				egress: [{action: Deny, to: [{` + c.peer + `}]}]}`)
 			if c.isolates != "" {
@@ -282,27 +280,21 @@ func TestS72_DeniedClaims(t *testing.T) {
 	const subject = `subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: old}}}}, `
 	denied := `a {tier: Baseline, priority: 1, ` + subject + `ingress: [{action: Deny, from: [{namespaces: {matchLabels: {team: x}}}]}]}`
 	for _, c := range []struct {
-		name, policy, isolates, to string
-		change                     func(*npc.Pod)
-		want                       string
+		name, policy, isolates, to, also, want string
 	}{
-		{"a_rival", denied, "", "a/later", nil,
+		{"a_rival", denied, "", "a/later", "",
 			"denied: a pod of its node to which a cluster network policy denies something claims the same address, so that nothing is allowed"},
-		{"a_rival_that_is_only_let_in", strings.Replace(denied, "Deny", "Accept", 1), "", "a/later", nil, "allowed: no policy isolates it"},
-		{"a_rival_that_is_isolated", denied, "old", "a/later", nil,
+		{"a_rival_that_is_only_let_in", strings.Replace(denied, "Deny", "Accept", 1), "", "a/later", "", "allowed: no policy isolates it"},
+		{"a_rival_that_is_isolated", denied, "old", "a/later", "",
 			"denied: an isolated pod of its node claims the same address, so that nothing is allowed"},
-		{"a_stale_address", denied, "", "a/old", func(p *npc.Pod) { p.StaleAddrs = true },
+		{"a_stale_address", denied, "", "a/old", "StaleAddrs",
 			"denied: a cluster network policy denies something to it and its address is not known, so that nothing is allowed, " +
 				"unless weave-npc runs with --fail-closed=never"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newHarness(t)
-			w.pod("a/old", "10.32.1.9", "app=old", func(p *npc.Pod) {
-				if c.change != nil {
-					c.change(p)
-				}
-			})
-			w.pod("a/later", "10.32.1.9", "app=later", started(9))
+			w.SetPod(fixture.Pod("a/old node1 10.32.1.9 app=old " + c.also))
+			w.later("a/later node1 10.32.1.9 app=later")
 			w.tiers(c.policy)
 			if c.isolates != "" {
 				w.isolate(c.isolates)
@@ -319,12 +311,12 @@ func TestS72_DeniedClaims(t *testing.T) {
 // TestS83_SubjectsOfUnknownNamespaces shows that a namespace without an object is the subject of no policy.
 func TestS83_SubjectsOfUnknownNamespaces(t *testing.T) {
 	w := newHarness(t)
-	w.pod("late/x", "10.32.1.8", "app=x")
+	w.SetPod(fixture.Pod("late/x node1 10.32.1.8 app=x"))
 	w.tiers(`a {tier: Admin, priority: 1, ` + everyPod + `ingress: [{action: Deny, ` + fromAll + `}]}`)
 	if !w.verdict("a/client", "late/x").Allowed {
 		t.Error("it is selected")
 	}
-	w.SetNamespace(npc.Namespace{Name: "late"})
+	w.SetNamespace(fixture.Namespace("late"))
 	if w.verdict("a/client", "late/x").Allowed {
 		t.Error("it is not selected")
 	}
@@ -409,7 +401,7 @@ func TestS82_PoliciesInOrder(t *testing.T) {
 	rules := everyPod + `ingress: [{action: Deny, name: stop, ` + fromAll + `}]}`
 	w.tiers(`late {tier: Admin, priority: 7, `+rules, `z {tier: Admin, priority: 1, `+rules, `y {tier: Admin, priority: 1, `+rules,
 		`b {tier: Baseline, priority: 0, `+rules, `typo {tier: admin, priority: 0, `+rules, `empty {tier: Admin, priority: 0, subject: {}}`)
-	w.SetPod(npc.Pod{Namespace: "a", Name: "agent", HostNetwork: true, Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}})
+	w.SetPod(fixture.Pod("a/agent HostNetwork 172.31.0.1"))
 	var got []string
 	for _, row := range explain.Policies(w.View(), "") {
 		got = append(got, strings.Join([]string{row.Tier, row.Policy, strings.Join(row.Pods, ","), strings.Join(row.Ingress, ","), row.Invalid}, "|"))

@@ -1,7 +1,6 @@
 package explain_test
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -145,8 +144,8 @@ func TestUnknownIsNeitherAllowedNorDenied(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := cluster.New()
 			w.SetUnreadable(c.unreadable)
-			w.SetPod(npc.Pod{Namespace: "shop", Name: "web"})
-			w.SetPod(npc.Pod{Namespace: "pay", Name: "db"})
+			w.SetPod(fixture.Pod("shop/web"))
+			w.SetPod(fixture.Pod("pay/db"))
 			if c.policy != "" {
 				w.SetPolicy(fixture.Policy(t, "shop/p", c.policy))
 			}
@@ -161,8 +160,8 @@ func TestUnknownIsNeitherAllowedNorDenied(t *testing.T) {
 // TestRowsOfWhatCannotBeRead mark pods whose policies are not known, and policies whose pods are not.
 func TestRowsOfWhatCannotBeRead(t *testing.T) {
 	c := cluster.New()
-	c.SetPod(npc.Pod{Namespace: "shop", Name: "web"})
-	c.SetPod(npc.Pod{Namespace: "pay", Name: "db"})
+	c.SetPod(fixture.Pod("shop/web"))
+	c.SetPod(fixture.Pod("pay/db"))
 	c.SetPolicy(fixture.Policy(t, "shop/p", `{podSelector: {}}`))
 	c.SetPolicy(fixture.Policy(t, "ops/q", `{podSelector: {}}`))
 	hidden := npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true}}
@@ -187,10 +186,9 @@ func TestRowsOfWhatCannotBeRead(t *testing.T) {
 // TestBrief says in a few words what decides.
 func TestBrief(t *testing.T) {
 	c := cluster.New()
-	c.SetNamespace(npc.Namespace{Name: "shop", Labels: map[string]string{"team": "a"}})
-	c.SetPod(npc.Pod{Namespace: "shop", Name: "web", Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.2"), netip.MustParseAddr("fd32::2")}})
-	c.SetPod(npc.Pod{Namespace: "shop", Name: "db", Labels: map[string]string{"app": "db"},
-		Addrs: []netip.Addr{netip.MustParseAddr("10.32.1.3"), netip.MustParseAddr("fd32::3")}})
+	c.SetNamespace(fixture.Namespace("shop team=a"))
+	c.SetPod(fixture.Pod("shop/web 10.32.1.2 fd32::2"))
+	c.SetPod(fixture.Pod("shop/db 10.32.1.3 fd32::3 app=db"))
 	c.SetPolicy(fixture.Policy(t, "shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{ports: [{port: 1}]}, {from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}`))
 	c.SetPolicy(fixture.Policy(t, "shop/more", `{podSelector: {matchLabels: {app: db}}, policyTypes: [Egress]}`))
 	c.SetPolicy(fixture.Policy(t, "shop/most", `{podSelector: {matchLabels: {app: db}}, policyTypes: [Egress]}`))
