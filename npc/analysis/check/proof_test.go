@@ -2,11 +2,9 @@ package check_test
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/check"
 	"github.com/weave-npc/weave-npc/npc/analysis/check/expectation"
 	"github.com/weave-npc/weave-npc/npc/cluster"
@@ -16,20 +14,17 @@ import (
 // shop has a web shop whose database only the shop's pods reach, a namespace of developers, and one for monitoring.
 func shop(t *testing.T) *cluster.Cluster {
 	c := cluster.New()
-	for name, team := range map[string]string{"shop": "a", "dev": "b", "monitoring": "ops"} {
-		c.SetNamespace(npc.Namespace{Name: name, Labels: map[string]string{"team": team, "kubernetes.io/metadata.name": name}})
+	for _, facts := range []string{"shop team=a", "dev team=b", "monitoring team=ops"} {
+		c.SetNamespace(fixture.Namespace(facts))
 	}
-	for i, p := range []npc.Pod{
-		{Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web", "tier": "front"}, Workload: &npc.Workload{Kind: "Deployment", Name: "web"}},
-		{Namespace: "shop", Name: "db-0", Labels: map[string]string{"app": "db"}, Ports: []npc.NamedPort{{Name: "sql", Protocol: 6, Port: 5432}}},
-		{Namespace: "dev", Name: "tool", Labels: map[string]string{"app": "tool"}},
-		{Namespace: "monitoring", Name: "prom", Labels: map[string]string{"app": "prom"}},
-		{Namespace: "monitoring", Name: "agent", HostNetwork: true, Node: "node1", HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}},
+	for _, facts := range []string{
+		"shop/web-1 10.32.0.2 app=web tier=front Deployment/web",
+		"shop/db-0 10.32.0.3 app=db sql:5432",
+		"dev/tool 10.32.0.4 app=tool",
+		"monitoring/prom 10.32.0.5 app=prom",
+		"monitoring/agent node1@172.31.0.1 HostNetwork",
 	} {
-		if !p.HostNetwork {
-			p.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 0, byte(i + 2)})}
-		}
-		c.SetPod(p)
+		c.SetPod(fixture.Pod(facts))
 	}
 	c.SetPolicy(fixture.Policy(t, "shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [
 		{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: sql}]},
@@ -154,7 +149,7 @@ func TestWhatIsTooMuchIsNotProved(t *testing.T) {
 func TestConflictingAddresses(t *testing.T) {
 	c := shop(t)
 	for _, name := range []string{"one", "two"} {
-		c.SetPod(npc.Pod{Namespace: "dev", Name: name, Node: "node1", Labels: map[string]string{"app": name}, Addrs: []netip.Addr{netip.MustParseAddr("10.32.0.9")}})
+		c.SetPod(fixture.Pod(fmt.Sprintf("dev/%[1]s node1 10.32.0.9 app=%[1]s", name)))
 	}
 	c.SetPolicy(fixture.Policy(t, "dev/in", `{podSelector: {matchLabels: {app: one}}}`))
 	r, _ := checkOf(t, c, "shop/web reaches pods(app in (one,two)) in dev on 80", "")

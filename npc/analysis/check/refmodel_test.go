@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
@@ -46,9 +45,9 @@ func newHarness(t *testing.T, seed uint64) *harness {
 	w := &harness{Rand: rand.New(rand.NewPCG(seed, 17)), cluster: cluster.New()}
 	w.model.Namespaces = map[string]map[string]string{}
 	for _, ns := range []string{"a", "b", "c"} {
-		l := map[string]string{"team": random.Pick(w.Rand, "x", "y"), "kubernetes.io/metadata.name": ns}
-		w.model.Namespaces[ns] = l
-		w.cluster.SetNamespace(npc.Namespace{Name: ns, Labels: l})
+		n := fixture.Namespace(ns + " team=" + random.Pick(w.Rand, "x", "y"))
+		w.model.Namespaces[ns] = n.Labels
+		w.cluster.SetNamespace(n)
 	}
 	for i := range 3 + w.IntN(6) {
 		w.addPod(i)
@@ -83,32 +82,24 @@ func newHarness(t *testing.T, seed uint64) *harness {
 }
 
 func (w *harness) addPod(i int) {
-	p := npc.Pod{Namespace: random.Pick(w.Rand, "a", "b", "c"), Name: fmt.Sprintf("p%d", i), Node: "node1",
-		Labels: map[string]string{"app": random.Pick(w.Rand, "web", "db"), "of-no-policy": random.Pick(w.Rand, "1", "2")}}
+	p := fixture.Pod(fmt.Sprintf("%s/p%d node1 app=%s of-no-policy=%s", random.Pick(w.Rand, "a", "b", "c"), i,
+		random.Pick(w.Rand, "web", "db"), random.Pick(w.Rand, "1", "2")))
 	if w.IntN(3) > 0 {
 		p.Labels["tier"] = random.Pick(w.Rand, "1", "2")
 	}
-	p.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{10, 32, byte(w.IntN(2)), byte(2*i + 2)})}
+	p.Addrs = fixture.Addrs(fmt.Sprintf("10.32.%d.%d", w.IntN(2), 2*i+2))
 	if w.IntN(2) == 0 {
 		p.Addrs = append(p.Addrs, netip.MustParseAddr(fmt.Sprintf("fd32::%d:%d", w.IntN(2), i+1)))
 	}
 	if w.IntN(2) == 0 {
-		p.Ports = []npc.NamedPort{{Name: "http", Protocol: 6, Port: random.Pick[uint16](w.Rand, 80, 8080)}}
+		p.Ports = []npc.NamedPort{{Name: "http", Protocol: npc.TCP, Port: random.Pick[uint16](w.Rand, 80, 8080)}}
 	}
 	if w.IntN(2) == 0 {
 		p.Workload = &npc.Workload{Kind: "Deployment", Name: "of-" + p.Labels["app"]}
 	}
 	w.cluster.SetPod(p)
 	w.pods = append(w.pods, p)
-	w.model.Pods = append(w.model.Pods, evaluated(p))
-}
-
-func evaluated(p npc.Pod) refmodel.Pod {
-	out := refmodel.Pod{Namespace: p.Namespace, Name: p.Name, Node: "node1", Labels: p.Labels, Addrs: p.Addrs}
-	for _, port := range p.Ports {
-		out.Ports = append(out.Ports, corev1.ContainerPort{Name: port.Name, Protocol: npc.APIProtocol(port.Protocol), ContainerPort: int32(port.Port)})
-	}
-	return out
+	w.model.Pods = append(w.model.Pods, fixture.ModelPod(p))
 }
 
 func (w *harness) addClusterPolicy() {
@@ -400,14 +391,10 @@ func (w *harness) allowed(from, to party, s flow.Service) bool {
 	j := w.model
 	for _, p := range []party{from, to} {
 		if !p.there {
-			j.Pods = append(slices.Clip(j.Pods), evaluated(*p.pod))
+			j.Pods = append(slices.Clip(j.Pods), fixture.ModelPod(*p.pod))
 		}
 	}
-	protocol := npc.APIProtocol(s.Protocol)
-	if protocol == "" {
-		protocol = "ICMP"
-	}
-	return j.Allowed(refmodel.Everywhere, refmodel.Packet{Src: from.addr, Dst: to.addr, Protocol: protocol, Port: int32(s.Port)})
+	return j.Allowed(refmodel.Everywhere, fixture.ModelPacket(from.addr, to.addr, s))
 }
 
 // about reports whether an expectation is about a flow.
