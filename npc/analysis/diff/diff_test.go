@@ -3,49 +3,29 @@ package diff
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-// made returns a cluster of pods and policies in lines: "shop/web-1 10.0.0.1 app=web Deployment/web", with - for no
-// address and no workload at will, or "shop/policy {spec}".
+// made returns a cluster of pods and policies in lines: "shop/web-1 10.0.0.1 app=web", or "shop/policy {spec}".
 func made(t *testing.T, text string) *cluster.Cluster {
 	t.Helper()
 	c := cluster.New()
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		name, rest, _ := strings.Cut(line, " ")
-		namespace, name, _ := strings.Cut(name, "/")
-		switch {
+		switch key, spec, _ := strings.Cut(line, " "); {
 		case line == "":
-			continue
-		case strings.HasPrefix(rest, "{"):
-			c.SetPolicy(fixture.Policy(t, namespace+"/"+name, rest))
-			continue
+		case strings.HasPrefix(spec, "{"):
+			c.SetPolicy(fixture.Policy(t, key, spec))
+		default:
+			p := fixture.Pod(line)
+			c.SetNamespace(fixture.Namespace(p.Namespace))
+			c.SetPod(p)
 		}
-		c.SetNamespace(npc.Namespace{Name: namespace, Labels: map[string]string{"name": namespace}})
-		fields := strings.Fields(rest)
-		p := npc.Pod{Namespace: namespace, Name: name, Labels: map[string]string{}}
-		for a := range strings.SplitSeq(fields[0], ",") {
-			if a != "-" {
-				p.Addrs = append(p.Addrs, netip.MustParseAddr(a))
-			}
-		}
-		for label := range strings.SplitSeq(fields[1], ",") {
-			k, v, _ := strings.Cut(label, "=")
-			p.Labels[k] = v
-		}
-		if len(fields) > 2 {
-			kind, name, _ := strings.Cut(fields[2], "/")
-			p.Workload = &npc.Workload{Kind: kind, Name: name}
-		}
-		c.SetPod(p)
 	}
 	return c
 }
@@ -87,8 +67,8 @@ func TestCompare(t *testing.T) {
 		{name: "a_family_of_two", before: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\n",
 			after: "a/x 10.0.0.1,fd00::1 app=x\na/y 10.0.0.2,fd00::2 app=to\na/p {podSelector: {matchLabels: {app: to}}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0}}]}]}\n",
 			want:  []string{"- all 2 workloads and ::/0 -> a/y: everything (1, 1)"}},
-		{name: "without_an_address", before: "a/x - app=x\na/y 10.0.0.2 app=to\n",
-			after: "a/x - app=x\na/y 10.0.0.2 app=to\na/p {podSelector: {matchLabels: {app: to}}, ingress: [{from: [{podSelector: {}}]}]}\n",
+		{name: "without_an_address", before: "a/x app=x\na/y 10.0.0.2 app=to\n",
+			after: "a/x app=x\na/y 10.0.0.2 app=to\na/p {podSelector: {matchLabels: {app: to}}, ingress: [{from: [{podSelector: {}}]}]}\n",
 			want:  []string{"- 0.0.0.0/0 -> a/y: everything (0, 1)"}},
 		{name: "either_namespace", before: two + "ops/x 10.0.0.8 app=x\n", after: two + "ops/x 10.0.0.8 app=x\nops/p {podSelector: {}, policyTypes: [Ingress, Egress]}\n",
 			options: Options{Either: "shop"}, want: []string{"- ops/x -> all 2 workloads of shop: everything (3, 0)", "- all 2 workloads of shop -> ops/x: everything (3, 0)"}},
@@ -158,7 +138,7 @@ func TestManyInWords(t *testing.T) {
 		fmt.Fprintf(&before, "dev/d%02d 10.2.0.%d app=d%d\n", i, i+1, i)
 	}
 	after.WriteString(before.String())
-	after.WriteString("prod/deny {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [p3]}]}, ingress: [{from: [{namespaceSelector: {matchLabels: {name: dev}}}]}]}\n")
+	after.WriteString("prod/deny {podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [p3]}]}, ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: dev}}}]}]}\n")
 	got := lines(Compare(made(t, before.String()), made(t, after.String()), Options{From: "prod"}))
 	want := "[- all 12 workloads of prod -> all 12 workloads of prod except prod/p03: everything (121, 0)]"
 	if fmt.Sprint(got) != want {

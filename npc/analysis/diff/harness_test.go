@@ -42,8 +42,8 @@ func randomHarness(r *rand.Rand) *harness {
 		w.change(r, 3)
 	}
 	for i := range 2 {
-		w.nodes = append(w.nodes, refmodel.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": random.Pick(r, "x", "y")},
-			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{172, 31, 0, byte(i + 1)}), netip.MustParseAddr(fmt.Sprintf("fd99::%d", i+1))}})
+		facts := fmt.Sprintf("node%[1]d 172.31.0.%[1]d fd99::%[1]d zone=%[2]s", i+1, random.Pick(r, "x", "y"))
+		w.nodes = append(w.nodes, fixture.ModelNode(fixture.Node(facts)))
 	}
 	for range r.IntN(4) {
 		w.change(r, 4)
@@ -52,8 +52,8 @@ func randomHarness(r *rand.Rand) *harness {
 }
 
 func (w *harness) addPod(r *rand.Rand, i int) {
-	p := refmodel.Pod{Namespace: random.Pick(r, "a", "b", "c"), Name: fmt.Sprint("p", i), Node: fmt.Sprint("node", 1+r.IntN(2)),
-		Labels: map[string]string{"app": random.Pick(r, "web", "db")}}
+	p := fixture.Pod(fmt.Sprintf("%s/p%d node%d app=%s",
+		random.Pick(r, "a", "b", "c"), i, 1+r.IntN(2), random.Pick(r, "web", "db")))
 	if r.IntN(3) > 0 {
 		p.Labels["tier"] = random.Pick(r, "1", "2")
 	}
@@ -64,17 +64,17 @@ func (w *harness) addPod(r *rand.Rand, i int) {
 		p.Addrs = append(p.Addrs, netip.MustParseAddr(fmt.Sprintf("fd32::%d:%d", r.IntN(2), i)))
 	}
 	if r.IntN(2) == 0 {
-		p.Ports = append(p.Ports, corev1.ContainerPort{Name: "http", Protocol: corev1.ProtocolTCP, ContainerPort: random.Pick[int32](r, 80, 8080)})
+		p.Ports = []npc.NamedPort{{Name: "http", Protocol: npc.TCP, Port: random.Pick[uint16](r, 80, 8080)}}
 	}
 	if r.IntN(4) == 0 {
-		p.Ports = append(p.Ports, corev1.ContainerPort{Name: "http", Protocol: corev1.ProtocolUDP, ContainerPort: 53})
+		p.Ports = append(p.Ports, npc.NamedPort{Name: "http", Protocol: npc.UDP, Port: 53})
 	}
 	for key, q := range w.pods { // a name is one pod's
 		if q.Name == p.Name {
 			delete(w.pods, key)
 		}
 	}
-	w.pods[p.Namespace+"/"+p.Name] = p
+	w.pods[p.Namespace+"/"+p.Name] = fixture.ModelPod(p)
 }
 
 // change makes a random change of a kind.
@@ -186,25 +186,9 @@ func randomSpec(r *rand.Rand) string {
 // cluster returns the cluster for the code that is tested.
 func (w *harness) cluster(t *testing.T) *cluster.Cluster {
 	c := cluster.New()
-	for name, labels := range w.namespaces {
-		c.SetNamespace(npc.Namespace{Name: name, Labels: labels})
-	}
+	fixture.Deliver(w.model(t), c)
 	for _, n := range w.nodes {
-		c.SetNode(npc.Node{Name: n.Name, Labels: n.Labels, Addrs: n.Addrs})
 		c.SetNodeAddrs(n.Name, n.Addrs)
-	}
-	for _, p := range w.pods {
-		made := npc.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: p.Addrs}
-		for _, port := range p.Ports {
-			made.Ports = append(made.Ports, npc.NamedPort{Name: port.Name, Protocol: npc.PortProtocol(port.Protocol), Port: uint16(port.ContainerPort)})
-		}
-		c.SetPod(made)
-	}
-	for key, spec := range w.policies {
-		c.SetPolicy(fixture.Policy(t, key, spec))
-	}
-	for _, p := range w.tiers {
-		c.SetClusterPolicy(p)
 	}
 	return c
 }

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
@@ -36,7 +35,6 @@ func (w *harness) addrs(x thing) (addrs []netip.Addr, ok bool) {
 
 // evaluated returns the reference model's verdicts on two things in both cluster states.
 func evaluated(states [2]*harness, models [2]refmodel.State, a, b thing, s flow.Service) (opens, closes bool) {
-	protocol := map[uint8]corev1.Protocol{1: "ICMP", 6: corev1.ProtocolTCP, 17: corev1.ProtocolUDP, 132: corev1.ProtocolSCTP}[s.Protocol]
 	for _, is4 := range []bool{true, false} {
 		var there, flows, allowed [2]bool
 		for w := range states {
@@ -47,7 +45,7 @@ func evaluated(states [2]*harness, models [2]refmodel.State, a, b thing, s flow.
 				for _, y := range to {
 					if x.Is4() == is4 && y.Is4() == is4 {
 						flows[w] = true
-						allowed[w] = models[w].Allowed(refmodel.Everywhere, refmodel.Packet{Src: x, Dst: y, Protocol: protocol, Port: int32(s.Port)})
+						allowed[w] = models[w].Allowed(refmodel.Everywhere, fixture.ModelPacket(x, y, s))
 					}
 				}
 			}

@@ -2,10 +2,8 @@ package diff
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
@@ -24,12 +22,12 @@ func (s size) namespaces() int { return max(1, s.workloads/10) }
 func (s size) harness(t testing.TB) *cluster.Cluster {
 	c := cluster.New()
 	for i := range s.namespaces() {
-		c.SetNamespace(npc.Namespace{Name: fmt.Sprintf("ns%d", i), Labels: map[string]string{"kubernetes.io/metadata.name": fmt.Sprintf("ns%d", i), "team": fmt.Sprint(i % 10)}})
+		c.SetNamespace(fixture.Namespace(fmt.Sprintf("ns%d team=%d", i, i%10)))
 	}
 	for i := range s.pods {
 		w := i % s.workloads
-		c.SetPod(npc.Pod{Namespace: fmt.Sprintf("ns%d", w/10%s.namespaces()), Name: fmt.Sprintf("w%d-%d", w, i), Labels: map[string]string{"app": fmt.Sprintf("w%d", w)},
-			Workload: &npc.Workload{Kind: "Deployment", Name: fmt.Sprintf("w%d", w)}, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})}})
+		c.SetPod(fixture.Pod(fmt.Sprintf("ns%[1]d/w%[2]d-%[3]d app=w%[2]d Deployment/w%[2]d 10.%[4]d.%[5]d.%[6]d",
+			w/10%s.namespaces(), w, i, i>>16, i>>8&255, i&255)))
 	}
 	for i := range s.policies {
 		w := i % s.workloads
