@@ -12,14 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc/analysis/lint"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/random"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
@@ -30,30 +29,22 @@ type harness struct {
 	toCome []*corev1.Pod
 }
 
-func randomHarness(r *rand.Rand) harness {
+func randomHarness(t *testing.T, r *rand.Rand) harness {
 	var w harness
 	for _, name := range []string{"aaa", "bbb", "ccc"} {
-		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
-		n.Labels = map[string]string{corev1.LabelMetadataName: name, "team": random.Pick(r, "x", "y")}
-		w.Namespaces = append(w.Namespaces, n)
+		n := fixture.Namespace(name + " team=" + random.Pick(r, "x", "y"))
+		w.Namespaces = append(w.Namespaces, fixture.NamespaceObject(n))
 	}
 	for i := range 16 {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: random.Pick(r, "aaa", "bbb", "ccc"), Name: fmt.Sprint("p", i)}}
-		p.UID, p.Labels = types.UID(p.Name), map[string]string{}
-		p.Spec.NodeName, p.Status.Phase = fmt.Sprint("node", i), corev1.PodRunning
-		address := fmt.Sprintf("10.32.0.%d", i)
+		facts := fmt.Sprintf("%s/p%d node%d", random.Pick(r, "aaa", "bbb", "ccc"), i, i)
 		if r.IntN(4) == 0 {
-			address = fmt.Sprintf("fd32::%d", i)
+			facts += fmt.Sprintf(" fd32::%d", i)
+		} else {
+			facts += fmt.Sprintf(" 10.32.0.%d", i)
 		}
-		p.Status.PodIP, p.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
-		if v := random.Pick(r, "web", "db", "web", "other", ""); v != "" {
-			p.Labels["app"] = v
-		}
-		if v := random.Pick(r, "1", "2", ""); v != "" {
-			p.Labels["tier"] = v
-		}
-		port := corev1.ContainerPort{Name: "http", ContainerPort: random.Pick[int32](r, 80, 8080), Protocol: corev1.ProtocolTCP}
-		p.Spec.Containers = []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{port}}}
+		facts += random.Pick(r, " app=web", " app=db", " app=web", " app=other", "")
+		facts += random.Pick(r, " tier=1", " tier=2", "")
+		p := fixture.PodObject(fixture.Pod(facts + random.Pick(r, " http:80", " http:8080")))
 		if i < 6 {
 			w.Pods = append(w.Pods, p)
 		} else {
@@ -61,12 +52,8 @@ func randomHarness(r *rand.Rand) harness {
 		}
 	}
 	for i := range 3 + r.IntN(6) {
-		p := &networkingv1.NetworkPolicy{}
-		p.Namespace, p.Name = random.Pick(r, "aaa", "aaa", "bbb"), fmt.Sprint("q", i)
-		if err := yaml.UnmarshalStrict([]byte(randomSpec(r)), &p.Spec); err != nil {
-			panic(err)
-		}
-		w.Policies = append(w.Policies, p)
+		key := fmt.Sprintf("%s/q%d", random.Pick(r, "aaa", "aaa", "bbb"), i)
+		w.Policies = append(w.Policies, fixture.Policy(t, key, randomSpec(r)))
 	}
 	names := map[string]bool{}
 	for range r.IntN(5) {
@@ -250,7 +237,7 @@ func TestReferenceModelAgreesThatItIsSuperfluous(t *testing.T) {
 	total := map[string]int{}
 	for seed := range uint64(states) {
 		r := rand.New(rand.NewPCG(seed, 17))
-		w := randomHarness(r)
+		w := randomHarness(t, r)
 		c := cluster.New()
 		w.Deliver(c)
 		found := lint.Run(w.Objects, c.View())

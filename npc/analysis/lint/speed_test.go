@@ -6,31 +6,25 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/weave-npc/weave-npc/npc/analysis/lint"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/synthetic"
 )
 
 // crowd returns 10,000 pods of 500 workloads, five in each of 100 namespaces, and 1,000 policies.
 func crowd(policy func(i int) *networkingv1.NetworkPolicy) (o snapshot.Objects) {
 	for i := range 100 {
-		n := synthetic.Namespace(i)
-		o.Namespaces = append(o.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, Labels: n.Labels}})
+		o.Namespaces = append(o.Namespaces, fixture.NamespaceObject(synthetic.Namespace(i)))
 	}
 	for i := range 10_000 {
-		p := &corev1.Pod{}
-		p.Namespace, p.Name, p.UID = synthetic.NamespaceName(i%100), fmt.Sprint("pod-", i), types.UID(fmt.Sprint(i))
-		p.Labels = map[string]string{"app": fmt.Sprint("app-", i/100%5), "pod": p.Name}
-		p.Status.PodIP = fmt.Sprintf("10.64.%d.%d", i/250, i%250)
-		p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
-		p.Spec.Containers = []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: corev1.ProtocolTCP}}}}
-		o.Pods = append(o.Pods, p)
+		p := fixture.Pod(fmt.Sprintf("%[1]s/pod-%[2]d 10.64.%[3]d.%[4]d app=app-%[5]d pod=pod-%[2]d http:80",
+			synthetic.NamespaceName(i%100), i, i/250, i%250, i/100%5))
+		o.Pods = append(o.Pods, fixture.PodObject(p))
 	}
 	for i := range 1000 {
 		o.Policies = append(o.Policies, policy(i))
