@@ -10,6 +10,7 @@ import (
 
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
@@ -34,7 +35,7 @@ func (s *scene) nothingElseIsAllowed(policies []networkingv1.NetworkPolicy, limi
 				continue
 			}
 			for _, service := range services {
-				out, in := w.Evaluate(refmodel.Everywhere, packet(a, b, service))
+				out, in := w.Evaluate(refmodel.Everywhere, fixture.ModelPacket(a, b, service))
 				if out && evaluated[0] && !s.justified(s.podAt(a), b, service, true, limit) {
 					s.Fatalf("egress %s -> %s, %s is allowed, seen was\n%sby\n%s", s.about(a), s.about(b), service, s.text(), asText(policies))
 				}

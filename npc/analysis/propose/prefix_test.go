@@ -9,14 +9,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-)
 
-func addrs(texts string) (all []netip.Addr) {
-	for _, text := range strings.Fields(texts) {
-		all = append(all, netip.MustParseAddr(text))
-	}
-	return all
-}
+	"github.com/weave-npc/weave-npc/test/fixture"
+)
 
 func TestGroupsOfAddresses(t *testing.T) {
 	for _, c := range []struct {
@@ -37,7 +32,7 @@ func TestGroupsOfAddresses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, b := range group(addrs(c.seen), addrs(c.avoid), c.limit) {
+			for _, b := range group(fixture.Addrs(c.seen), fixture.Addrs(c.avoid), c.limit) {
 				text := b.String()
 				if len(b.except) > 0 {
 					text += " except " + strings.Trim(fmt.Sprint(b.except), "[]")

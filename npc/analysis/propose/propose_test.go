@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	networkingv1 "k8s.io/api/networking/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weave-npc/weave-npc/npc/analysis/propose"
 	"github.com/weave-npc/weave-npc/npc/cluster"
@@ -181,10 +180,7 @@ func TestProposals(t *testing.T) {
 			text := fmt.Sprintf("# without a policy: %q\n", without)
 			for _, p := range policies {
 				text += "---\n" + p.Text
-				read := &networkingv1.NetworkPolicy{}
-				if err := yaml.UnmarshalStrict([]byte(p.Text), read); err != nil {
-					t.Errorf("%v", err)
-				}
+				read := fixture.Object[networkingv1.NetworkPolicy](t, p.Text)
 				if diff := cmp.Diff(p.Object, read, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("the text is not the object: -object +text:\n%s", diff)
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/flow/flowlog"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 )
 
@@ -82,17 +83,17 @@ func (s *scene) addPod(namespace, workload string, labels map[string]string) {
 	n := len(s.Pods)
 	labels = maps.Clone(labels)
 	labels["pod-template-hash"] = fmt.Sprint(n)
-	pod := refmodel.Pod{Namespace: namespace, Name: fmt.Sprintf("pod-%d", n), Labels: labels,
-		Addrs: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(64 + n)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", 64+n))}}
+	pod := fixture.Pod(fmt.Sprintf("%s/pod-%d 192.0.2.%[3]d 2001:db8::%[3]d", namespace, n, 64+n))
+	pod.Labels = labels
 	if workload != "" {
 		names := rapid.Permutation([]string{"", "http", "web"}).Draw(s.T, "names")
-		for i, port := range []int32{80, 8080} {
+		for i, port := range []uint16{80, 8080} {
 			if names[i] != "" {
-				pod.Ports = append(pod.Ports, corev1.ContainerPort{Name: names[i], Protocol: corev1.ProtocolTCP, ContainerPort: port})
+				pod.Ports = append(pod.Ports, npc.NamedPort{Name: names[i], Protocol: npc.TCP, Port: port})
 			}
 		}
 	}
-	s.Pods, s.workloads = append(s.Pods, pod), append(s.workloads, workload)
+	s.Pods, s.workloads = append(s.Pods, fixture.ModelPod(pod)), append(s.workloads, workload)
 }
 
 // drawRecord draws connections between two of the pods up to a number, or of one and an address among those of pods at
@@ -136,14 +137,6 @@ func named(p *refmodel.Pod, s flow.Service) (names []string) {
 	return names
 }
 
-func packet(from, to netip.Addr, s flow.Service) refmodel.Packet {
-	protocol := npc.APIProtocol(s.Protocol)
-	if protocol == "" {
-		protocol = "ICMP"
-	}
-	return refmodel.Packet{Src: from, Dst: to, Protocol: protocol, Port: int32(s.Port)}
-}
-
 // counting returns the records that the policies have to allow.
 func (s *scene) counting() (all []flowlog.Record) {
 	for _, r := range s.records {
@@ -159,7 +152,7 @@ func (s *scene) lost(policies []networkingv1.NetworkPolicy) *flowlog.Record {
 	w := s.State
 	w.Policies = policies
 	for _, r := range s.counting() {
-		if !w.Allowed(refmodel.Everywhere, packet(r.From.Addr, r.To.Addr, r.Port)) {
+		if !w.Allowed(refmodel.Everywhere, fixture.ModelPacket(r.From.Addr, r.To.Addr, r.Port)) {
 			return &r
 		}
 	}
@@ -214,11 +207,7 @@ func (s *scene) propose(limit int) (policies []networkingv1.NetworkPolicy) {
 		s.Fatalf("%d records, some count: %t; %v", len(records), counts, err)
 	}
 	for _, p := range proposals {
-		o := networkingv1.NetworkPolicy{}
-		if err := yaml.UnmarshalStrict([]byte(p.Text), &o); err != nil {
-			s.Fatalf("%v\n%s", err, p.Text)
-		}
-		policies = append(policies, o)
+		policies = append(policies, *fixture.Object[networkingv1.NetworkPolicy](s, p.Text))
 	}
 	return policies
 }
@@ -227,11 +216,7 @@ func (s *scene) propose(limit int) (policies []networkingv1.NetworkPolicy) {
 func (s *scene) cluster() *cluster.Cluster {
 	c := cluster.New()
 	for _, p := range s.Pods {
-		pod := npc.Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Addrs: p.Addrs}
-		for _, port := range p.Ports {
-			pod.Ports = append(pod.Ports, npc.NamedPort{Name: port.Name, Protocol: npc.TCP, Port: uint16(port.ContainerPort)})
-		}
-		c.SetPod(pod)
+		c.SetPod(fixture.OfModel(p))
 	}
 	return c
 }
@@ -292,7 +277,7 @@ func (s *scene) replayAgrees(policies []networkingv1.NetworkPolicy) {
 		}
 		want, got := []string{}, []string{}
 		for _, r := range s.counting() {
-			if !w.Allowed(refmodel.Everywhere, packet(r.From.Addr, r.To.Addr, r.Port)) {
+			if !w.Allowed(refmodel.Everywhere, fixture.ModelPacket(r.From.Addr, r.To.Addr, r.Port)) {
 				want = append(want, fmt.Sprint(r))
 			}
 		}
