@@ -8,33 +8,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"sigs.k8s.io/yaml"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/service"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
 	"github.com/weave-npc/weave-npc/npc/source/snapshot"
+	"github.com/weave-npc/weave-npc/test/fixture"
 )
-
-func object[T any](t *testing.T, text string) *T {
-	t.Helper()
-	o := new(T)
-	if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
 
 // network has two pods of a Service whose port has another number on each, and a node.
 func network(t *testing.T, change func(*snapshot.Network)) *service.Network {
 	w := cluster.New()
-	for i, port := range []uint16{8080, 9090} {
-		w.SetPod(npc.Pod{Namespace: "shop", Name: []string{"old", "new"}[i], Labels: map[string]string{"app": "web"},
-			Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i + 2)})}, Ports: []npc.NamedPort{{Name: "http", Protocol: 6, Port: port}},
-			HostAddrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}})
-	}
-	n := snapshot.Network{Services: []*corev1.Service{object[corev1.Service](t, `{metadata: {namespace: shop, name: web},
+	w.SetPod(fixture.Pod("shop/old node1@172.31.0.1 10.32.1.2 app=web http:8080"))
+	w.SetPod(fixture.Pod("shop/new node1@172.31.0.1 10.32.1.3 app=web http:9090"))
+	n := snapshot.Network{Services: []*corev1.Service{fixture.Object[corev1.Service](t, `{metadata: {namespace: shop, name: web},
 		spec: {clusterIP: 10.96.0.10, selector: {app: web}, ports: [{port: 80, targetPort: http, nodePort: 30080}]}}`)}}
 	change(&n)
 	return service.New(w.View(), n)
@@ -44,11 +31,11 @@ func network(t *testing.T, change func(*snapshot.Network)) *service.Network {
 func TestEndpoints(t *testing.T) {
 	slice := func(text string) func(*snapshot.Network) {
 		return func(n *snapshot.Network) {
-			n.Slices = append(n.Slices, object[discoveryv1.EndpointSlice](t, text))
+			n.Slices = append(n.Slices, fixture.Object[discoveryv1.EndpointSlice](t, text))
 		}
 	}
 	service := func(text string) func(*snapshot.Network) {
-		return func(n *snapshot.Network) { n.Services = append(n.Services, object[corev1.Service](t, text)) }
+		return func(n *snapshot.Network) { n.Services = append(n.Services, fixture.Object[corev1.Service](t, text)) }
 	}
 	const dns = `{metadata: {namespace: shop, name: dns}, spec: {clusterIP: 10.96.0.11, selector: {app: web},
 		ports: [{port: 53, targetPort: 5353, name: dns}, {port: 53, protocol: UDP, name: dns-udp}]}}`
@@ -150,7 +137,7 @@ func TestEndpoints(t *testing.T) {
 // TestDoubt shows which addresses are taken for mistyped ones.
 func TestDoubt(t *testing.T) {
 	x := network(t, func(n *snapshot.Network) {
-		n.Nodes = append(n.Nodes, object[corev1.Node](t, `{metadata: {name: node1}, spec: {podCIDRs: [10.32.0.0/16, "fd32::/64"]},
+		n.Nodes = append(n.Nodes, fixture.Object[corev1.Node](t, `{metadata: {name: node1}, spec: {podCIDRs: [10.32.0.0/16, "fd32::/64"]},
 			status: {addresses: [{type: InternalIP, address: 10.32.0.1}, {type: Hostname, address: node1}]}}`))
 	})
 	for addr, want := range map[string]string{
@@ -172,12 +159,12 @@ func TestDoubt(t *testing.T) {
 // TestTargetsAsText shows what operators read about a Service, and which flows it leads to.
 func TestTargetsAsText(t *testing.T) {
 	x := network(t, func(n *snapshot.Network) {
-		n.Services = append(n.Services, object[corev1.Service](t, `{metadata: {namespace: shop, name: all},
+		n.Services = append(n.Services, fixture.Object[corev1.Service](t, `{metadata: {namespace: shop, name: all},
 			spec: {clusterIP: None, selector: {app: web}, ports: [{port: 80}]}}`),
-			object[corev1.Service](t, `{metadata: {namespace: shop, name: db}, spec: {clusterIPs: [10.96.0.20], ports: [{port: 5432}]}}`))
-		n.Slices = append(n.Slices, object[discoveryv1.EndpointSlice](t, `{metadata: {namespace: shop, name: db-4,
+			fixture.Object[corev1.Service](t, `{metadata: {namespace: shop, name: db}, spec: {clusterIPs: [10.96.0.20], ports: [{port: 5432}]}}`))
+		n.Slices = append(n.Slices, fixture.Object[discoveryv1.EndpointSlice](t, `{metadata: {namespace: shop, name: db-4,
 			labels: {kubernetes.io/service-name: db}}, addressType: IPv4, ports: [{name: "", port: 5432}], endpoints: [{addresses: [192.0.2.5]}]}`),
-			object[discoveryv1.EndpointSlice](t, `{metadata: {namespace: shop, name: db-6,
+			fixture.Object[discoveryv1.EndpointSlice](t, `{metadata: {namespace: shop, name: db-6,
 			labels: {kubernetes.io/service-name: db}}, addressType: IPv6, ports: [{name: "", port: 5432}], endpoints: [{addresses: ["2001:db8::5"]}]}`))
 	})
 	from := []flow.End{{Pod: "shop/old", Addr: netip.MustParseAddr("10.32.1.2")}}
@@ -245,7 +232,7 @@ func TestRangesOfServices(t *testing.T) {
 		x := network(t, func(n *snapshot.Network) {
 			n.Services = nil
 			for i, ips := range strings.Split(c.ips, ", ") {
-				n.Services = append(n.Services, object[corev1.Service](t, fmt.Sprintf(`{metadata: {namespace: shop, name: s%d}, spec: {clusterIPs: %s}}`, i, ips)))
+				n.Services = append(n.Services, fixture.Object[corev1.Service](t, fmt.Sprintf(`{metadata: {namespace: shop, name: s%d}, spec: {clusterIPs: %s}}`, i, ips)))
 			}
 		})
 		if got := x.Doubt(netip.MustParseAddr(c.asked)); (got == "") != (c.want == "") || !strings.HasSuffix(got, c.want) {
@@ -261,7 +248,7 @@ func TestAllPortsOfAService(t *testing.T) {
 			ports: [{port: 80, targetPort: http, name: a}, {port: 53, protocol: UDP, name: b}]}}`,
 			`{metadata: {namespace: shop, name: none}, spec: {clusterIP: None, selector: {app: web}}}`,
 			`{metadata: {namespace: shop, name: other}, spec: {type: ExternalName, externalName: example.org}}`} {
-			n.Services = append(n.Services, object[corev1.Service](t, text))
+			n.Services = append(n.Services, fixture.Object[corev1.Service](t, text))
 		}
 	})
 	for _, c := range []struct{ text, port, want string }{
