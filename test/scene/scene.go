@@ -21,6 +21,7 @@ import (
 	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
@@ -34,15 +35,11 @@ var namespaces = []string{"a", "b", "c"}
 func Draw(t *rapid.T) *Scene {
 	s := &Scene{refmodel.State{Namespaces: map[string]map[string]string{}}}
 	for _, ns := range namespaces {
-		s.Namespaces[ns] = map[string]string{corev1.LabelMetadataName: ns, "team": pick(t, "team", "x", "y")}
+		s.Namespaces[ns] = fixture.Namespace(ns + " team=" + pick(t, "team", "x", "y")).Labels
 	}
 	for i := 1; i <= 2; i++ {
-		s.Nodes = append(s.Nodes, refmodel.Node{
-			Name: fmt.Sprint("node", i), Labels: map[string]string{"zone": pick(t, "zone", "x", "y")},
-			Addrs: []netip.Addr{
-				netip.AddrFrom4([4]byte{172, 31, 0, byte(i)}), netip.MustParseAddr(fmt.Sprintf("fd31::%d", i)),
-			},
-		})
+		facts := fmt.Sprintf("node%[1]d 172.31.0.%[1]d fd31::%[1]d zone=%[2]s", i, pick(t, "zone", "x", "y"))
+		s.Nodes = append(s.Nodes, fixture.ModelNode(fixture.Node(facts)))
 	}
 	for i := range rapid.IntRange(2, 8).Draw(t, "pods") {
 		s.Pods = append(s.Pods, drawPod(t, i))
@@ -65,20 +62,16 @@ func pick[T any](t *rapid.T, label string, from ...T) T {
 }
 
 func drawPod(t *rapid.T, i int) refmodel.Pod {
-	p := refmodel.Pod{Namespace: pick(t, "namespace", namespaces...), Name: fmt.Sprint("p", i),
-		Node:   pick(t, "node", "node1", "node2"),
-		Labels: map[string]string{"app": pick(t, "app", "web", "db"), "pod-template-hash": fmt.Sprint(i)}}
+	facts := fmt.Sprintf("%s/p%[2]d %[3]s app=%[4]s pod-template-hash=%[2]d", pick(t, "namespace", namespaces...), i,
+		pick(t, "node", "node1", "node2"), pick(t, "app", "web", "db"))
 	families := pick(t, "families", 1, 2, 3, 3)
 	if families&1 != 0 {
-		p.Addrs = append(p.Addrs, netip.AddrFrom4([4]byte{10, 32, byte(i % 2), byte(8 + i)}))
+		facts += fmt.Sprintf(" 10.32.%d.%d", i%2, 8+i)
 	}
 	if families&2 != 0 {
-		p.Addrs = append(p.Addrs, netip.MustParseAddr(fmt.Sprintf("fd32::%d:%d", i%2, 8+i)))
+		facts += fmt.Sprintf(" fd32::%d:%d", i%2, 8+i)
 	}
-	if port := pick[int32](t, "http", 0, 80, 8080); port != 0 {
-		p.Ports = []corev1.ContainerPort{{Name: "http", Protocol: corev1.ProtocolTCP, ContainerPort: port}}
-	}
-	return p
+	return fixture.ModelPod(fixture.Pod(facts + pick(t, "http", "", " http:80", " http:8080")))
 }
 
 func drawPolicy(t *rapid.T, i int) networkingv1.NetworkPolicy {
@@ -226,16 +219,11 @@ func (s *Scene) Cluster(hidden func(namespace string) (labels, pods, policies bo
 }
 
 func (s *Scene) pod(p refmodel.Pod) npc.Pod {
-	out := npc.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Node, Labels: p.Labels, Addrs: p.Addrs}
+	out := fixture.OfModel(p)
 	for _, n := range s.Nodes {
 		if n.Name == p.Node {
 			out.HostAddrs = n.Addrs
 		}
-	}
-	for _, port := range p.Ports {
-		out.Ports = append(out.Ports, npc.NamedPort{
-			Name: port.Name, Protocol: npc.PortProtocol(port.Protocol), Port: uint16(port.ContainerPort),
-		})
 	}
 	return out
 }
@@ -255,24 +243,9 @@ func Services() []flow.Service {
 
 // Outside are addresses of no pod and no node.
 func Outside() []netip.Addr {
-	var out []netip.Addr
-	for _, text := range []string{
-		"0.0.0.1", "10.31.255.255", "10.32.0.1", "10.32.0.200", "10.32.1.200", "10.33.0.0", "172.30.255.255",
-		"172.31.0.9", "172.32.0.1", "198.51.100.1", "198.51.100.200", "198.51.101.1", "203.0.113.9",
-		"fd32::99", "fd32::1:99", "fd32::2:99", "2001:db8::1",
-	} {
-		out = append(out, netip.MustParseAddr(text))
-	}
-	return out
-}
-
-// Packet returns the packet that opens a connection.
-func Packet(from, to netip.Addr, s flow.Service) refmodel.Packet {
-	protocol := npc.APIProtocol(s.Protocol)
-	if protocol == "" {
-		protocol = "ICMP"
-	}
-	return refmodel.Packet{Src: from, Dst: to, Protocol: protocol, Port: int32(s.Port)}
+	return fixture.Addrs("0.0.0.1 10.31.255.255 10.32.0.1 10.32.0.200 10.32.1.200 10.33.0.0 172.30.255.255 " +
+		"172.31.0.9 172.32.0.1 198.51.100.1 198.51.100.200 198.51.101.1 203.0.113.9 " +
+		"fd32::99 fd32::1:99 fd32::2:99 2001:db8::1")
 }
 
 // Reach returns the reference model's answer about two ends with some addresses: allowed, denied, partly (allowed in
@@ -285,7 +258,7 @@ func (s *Scene) Reach(from, to []netip.Addr, service flow.Service) string {
 				continue
 			}
 			flows++
-			if s.Allowed(refmodel.Everywhere, Packet(a, b, service)) {
+			if s.Allowed(refmodel.Everywhere, fixture.ModelPacket(a, b, service)) {
 				allowed++
 			}
 		}

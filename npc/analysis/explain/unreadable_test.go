@@ -109,7 +109,7 @@ func evaluated(s *scene.Scene, f flow.Flow) refmodel.Packet {
 			}
 		}
 	}
-	return scene.Packet(from, to, f.Service)
+	return fixture.ModelPacket(from, to, f.Service)
 }
 
 // TestUnknownIsNeitherAllowedNorDenied shows what is said of a pod whose namespace cannot be read, or only in part.
