@@ -17,12 +17,6 @@ import (
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
 
-// SetPolicy adds a network policy to a cluster, by namespace/name and its spec.
-func SetPolicy(t testing.TB, c *cluster.Cluster, key, spec string) {
-	t.Helper()
-	c.SetPolicy(fixture.Policy(t, key, spec))
-}
-
 // Pick returns one of some values.
 func Pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
@@ -33,15 +27,15 @@ func Cluster(t *testing.T, r *rand.Rand) *cluster.Cluster {
 	w.LegacyNetpol = r.IntN(8) == 0
 	for _, ns := range []string{"a", "b", "c"} {
 		if r.IntN(6) > 0 {
-			labels := map[string]string{"team": Pick(r, "x", "y")}
-			w.SetNamespace(npc.Namespace{Name: ns, Labels: labels, DefaultDeny: r.IntN(2) == 0})
+			n := fixture.Namespace(ns + " team=" + Pick(r, "x", "y"))
+			n.DefaultDeny = r.IntN(2) == 0
+			w.SetNamespace(n)
 		}
 	}
 	for i := range 14 {
 		node := r.IntN(2) + 1
-		p := npc.Pod{Namespace: Pick(r, "a", "b", "c"), Name: fmt.Sprintf("p%d", i), Node: fmt.Sprintf("node%d", node),
-			Labels:    map[string]string{"app": Pick(r, "web", "db"), "of-no-policy": Pick(r, "1", "2")},
-			HostAddrs: []netip.Addr{netip.AddrFrom4([4]byte{172, 31, 0, byte(node)})}}
+		p := fixture.Pod(fmt.Sprintf("%s/p%d node%[3]d@172.31.0.%[3]d app=%[4]s of-no-policy=%[5]s",
+			Pick(r, "a", "b", "c"), i, node, Pick(r, "web", "db"), Pick(r, "1", "2")))
 		if r.IntN(3) > 0 {
 			p.Labels["tier"] = Pick(r, "1", "2")
 		}
@@ -58,12 +52,11 @@ func Cluster(t *testing.T, r *rand.Rand) *cluster.Cluster {
 		w.SetPod(p)
 	}
 	for i := range r.IntN(6) {
-		SetPolicy(t, w, Pick(r, "a", "b", "c")+"/"+fmt.Sprint("q", i), Spec(r))
+		w.SetPolicy(fixture.Policy(t, Pick(r, "a", "b", "c")+"/"+fmt.Sprint("q", i), Spec(r)))
 	}
 	if r.IntN(2) == 0 {
 		for i, a := range []string{"172.31.0.1", "10.32.0.9", "fd99::1"} { // pods may have addresses of Nodes too
-			n := npc.Node{Name: fmt.Sprint("node", i+1), Labels: map[string]string{"zone": Pick(r, "x", "y")},
-				Addrs: []netip.Addr{netip.MustParseAddr(a)}}
+			n := fixture.Node(fmt.Sprintf("node%d %s zone=%s", i+1, a, Pick(r, "x", "y")))
 			for j := range 5 {
 				n.Addrs = append(n.Addrs, netip.AddrFrom4([4]byte{10, 32, 1, byte(5*i + j)}))
 			}

@@ -114,10 +114,10 @@ func crowd(t testing.TB, each int) *cluster.Cluster {
 		ns := fmt.Sprintf("ns%d", n)
 		w.SetNamespace(fixture.Namespace(fmt.Sprintf("%s team=%d", ns, n%4)))
 		for a := range 10 {
-			random.SetPolicy(t, w, fmt.Sprintf("%s/p%d", ns, a), fmt.Sprintf(`{podSelector: {matchLabels: {app: a%d}}, policyTypes: [Ingress, Egress],
+			w.SetPolicy(fixture.Policy(t, fmt.Sprintf("%s/p%d", ns, a), fmt.Sprintf(`{podSelector: {matchLabels: {app: a%d}}, policyTypes: [Ingress, Egress],
 				ingress: [{from: [{podSelector: {matchLabels: {app: a%d}}}, {namespaceSelector: {matchLabels: {team: "%d"}}}]},
 					{from: [{ipBlock: {cidr: 10.%d.0.0/16, except: [10.%d.%d.0/24]}}], ports: [{port: 80}]}],
-				egress: [{to: [{podSelector: {}}, {ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}]}]}`, a, (a+1)%10, a%4, n, n, a))
+				egress: [{to: [{podSelector: {}}, {ipBlock: {cidr: 0.0.0.0/0, except: [10.0.0.0/8]}}]}]}`, a, (a+1)%10, a%4, n, n, a)))
 			for i := range each {
 				name := fmt.Sprintf("app%d-%d", a, i)
 				w.SetPod(fixture.Pod(fmt.Sprintf("%s/%s node%d 10.%d.%d.%d fd32:%x::%x:%x app=a%d statefulset.kubernetes.io/pod-name=%s",
@@ -198,7 +198,7 @@ func TestRowsOfReplicas(t *testing.T) {
 	if got := text(false); got != want {
 		t.Errorf("rows are %s,\nnot      %s", got, want)
 	}
-	random.SetPolicy(t, w, "shop/first", `{podSelector: {matchLabels: {apps.kubernetes.io/pod-index: "0"}}}`)
+	w.SetPolicy(fixture.Policy(t, "shop/first", `{podSelector: {matchLabels: {apps.kubernetes.io/pod-index: "0"}}}`))
 	want = "shop/db-0; shop/db-1; shop/db-admin; shop/web-7d4-* (2 pods); shop/x and 1 more"
 	if got := text(false); got != want {
 		t.Errorf("a policy distinguishes replicas, and rows are %s,\nnot %s", got, want)

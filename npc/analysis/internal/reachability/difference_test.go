@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/random"
 )
 
@@ -44,14 +44,14 @@ func changed(t *testing.T, r *rand.Rand, c *cluster.Cluster) *cluster.Cluster {
 				break
 			}
 		case 2:
-			random.SetPolicy(t, c, random.Pick(r, "a", "b", "c")+"/"+fmt.Sprint("q", r.IntN(8)), random.Spec(r))
+			c.SetPolicy(fixture.Policy(t, random.Pick(r, "a", "b", "c")+"/"+fmt.Sprint("q", r.IntN(8)), random.Spec(r)))
 		case 3:
 			for _, p := range c.View().Policies {
 				c.DeletePolicy(p.Namespace, p.Name, "")
 				break
 			}
 		case 4:
-			c.SetNamespace(npc.Namespace{Name: random.Pick(r, "a", "b", "c"), Labels: map[string]string{"team": random.Pick(r, "x", "y")}})
+			c.SetNamespace(fixture.Namespace(random.Pick(r, "a", "b", "c") + " team=" + random.Pick(r, "x", "y")))
 		default:
 			c.SetClusterPolicy(random.ClusterPolicy(r))
 		}

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/analysis/explain"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/npc/flow"
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/random"
 )
 
@@ -64,7 +64,7 @@ func TestEffectsAreCounted(t *testing.T) {
 		intended := flow.Flow{From: flow.End{Pod: random.Pick(r, pods...)}, To: flow.End{Pod: random.Pick(r, pods...)},
 			Service: flow.Service{Protocol: 6, Port: 80}}
 		if r.IntN(2) == 0 {
-			random.SetPolicy(t, after, random.Pick(r, "a", "b", "c")+"/new", random.Spec(r))
+			after.SetPolicy(fixture.Policy(t, random.Pick(r, "a", "b", "c")+"/new", random.Spec(r)))
 		} else {
 			p := *before.View().Pods[random.Pick(r, pods...)]
 			p.Labels = map[string]string{"app": random.Pick(r, "web", "db"), "tier": random.Pick(r, "1", "2")}
@@ -87,10 +87,10 @@ func TestEffectsAreCounted(t *testing.T) {
 func TestEffectsOutside(t *testing.T) {
 	harness := func(specs ...string) *cluster.Cluster {
 		w := cluster.New()
-		w.SetPod(npc.Pod{Namespace: "a", Name: "web", Addrs: []netip.Addr{netip.MustParseAddr("10.32.0.1")}})
-		random.SetPolicy(t, w, "a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`)
+		w.SetPod(fixture.Pod("a/web 10.32.0.1"))
+		w.SetPolicy(fixture.Policy(t, "a/deny", `{podSelector: {}, policyTypes: [Ingress, Egress]}`))
 		for i, spec := range specs {
-			random.SetPolicy(t, w, fmt.Sprintf("a/p%d", i), spec)
+			w.SetPolicy(fixture.Policy(t, fmt.Sprintf("a/p%d", i), spec))
 		}
 		return w
 	}
