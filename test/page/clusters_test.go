@@ -2,24 +2,18 @@ package page
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
-	"github.com/weave-npc/weave-npc/npc"
 	"github.com/weave-npc/weave-npc/npc/cluster"
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-func addPod(w *cluster.Cluster, namespace, name string, addr string, labels map[string]string) {
-	w.SetPod(npc.Pod{Namespace: namespace, Name: name, Node: "node1", Labels: labels, Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
-}
-
 // small has three pods. Only web reaches db.
 func small(t *testing.T) *cluster.Cluster {
 	w := cluster.New()
-	w.SetNamespace(npc.Namespace{Name: "shop"})
+	w.SetNamespace(fixture.Namespace("shop"))
 	for i, name := range []string{"db", "mon", "web"} {
-		addPod(w, "shop", name, fmt.Sprintf("10.32.1.%d", i+2), map[string]string{"app": name})
+		w.SetPod(fixture.Pod(fmt.Sprintf("shop/%[1]s node1 10.32.1.%[2]d app=%[1]s", name, i+2)))
 	}
 	w.SetPolicy(fixture.Policy(t, "shop/db", `{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}`))
 	return w
@@ -34,10 +28,10 @@ func thirty(t *testing.T) *cluster.Cluster {
 		count          int
 	}{{"shop", "web", 4}, {"shop", "cart", 4}, {"shop", "checkout", 3}, {"shop", "mail", 2}, {"data", "postgres", 3}, {"data", "redis", 3},
 		{"data", "backup", 1}, {"ops", "prometheus", 2}, {"ops", "grafana", 1}, {"ops", "logs", 3}, {"ingress", "proxy", 4}} {
-		w.SetNamespace(npc.Namespace{Name: g.namespace, Labels: map[string]string{"kubernetes.io/metadata.name": g.namespace, "team": g.namespace}})
+		w.SetNamespace(fixture.Namespace(g.namespace + " team=" + g.namespace))
 		for i := range g.count {
 			n++
-			addPod(w, g.namespace, fmt.Sprintf("%s-%d", g.app, i), fmt.Sprintf("10.32.1.%d", n), map[string]string{"app": g.app})
+			w.SetPod(fixture.Pod(fmt.Sprintf("%s/%[2]s-%d node1 10.32.1.%d app=%[2]s", g.namespace, g.app, i, n)))
 		}
 	}
 	for name, spec := range map[string]string{
@@ -70,16 +64,13 @@ func large(t testing.TB, pods, workloads int) *cluster.Cluster {
 	n := 0
 	for s := range workloads / apps {
 		namespace := fmt.Sprintf("team-%03d", s)
-		w.SetNamespace(npc.Namespace{Name: namespace, Labels: map[string]string{"kubernetes.io/metadata.name": namespace,
-			"stage": []string{"dev", "test", "prod"}[s%3]}})
+		w.SetNamespace(fixture.Namespace(namespace + " stage=" + []string{"dev", "test", "prod"}[s%3]))
 		for a, app := range []string{"web", "api", "worker", "cache", "db"} {
 			for range each {
 				n++
-				w.SetPod(npc.Pod{Namespace: namespace, Name: fmt.Sprintf("%s-%08x-%05x", app, uint32(s*apps+a)*2654435761, n*7919),
-					Node:   fmt.Sprintf("node%d", n%100),
-					Labels: map[string]string{"app": app, "pod-template-hash": fmt.Sprintf("%08x", s*apps+a)},
-					Ports:  []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}},
-					Addrs:  []netip.Addr{netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})}})
+				name := fmt.Sprintf("%s-%08x-%05x", app, uint32(s*apps+a)*2654435761, n*7919)
+				w.SetPod(fixture.Pod(fmt.Sprintf("%s/%s node%d 10.%d.%d.%d http:8080 app=%s pod-template-hash=%08x",
+					namespace, name, n%100, n>>16, n>>8&255, n&255, app, s*apps+a)))
 			}
 			next := []string{"api", "db", "cache", "db", "worker"}[a]
 			w.SetPolicy(fixture.Policy(t, namespace+"/"+app, fmt.Sprintf(`{podSelector: {matchLabels: {app: %s}}, ingress: [

@@ -231,8 +231,10 @@ func TestNamespacesThatWereNotAskedFor(t *testing.T) {
 func TestNamesAreText(t *testing.T) {
 	w := small(t)
 	const evil = `</script><!--<script><img src=x onerror="document.title='obeyed'"><b>`
-	addPod(w, "shop", evil, "10.32.1.9", map[string]string{"app": evil})
-	addPod(w, "__proto__", "constructor", "10.32.1.10", map[string]string{"__proto__": "x", "app": "toString"})
+	p := fixture.Pod("shop/evil node1 10.32.1.9")
+	p.Name, p.Labels = evil, map[string]string{"app": evil}
+	w.SetPod(p)
+	w.SetPod(fixture.Pod("__proto__/constructor node1 10.32.1.10 __proto__=x app=toString"))
 	w.SetPolicy(fixture.Policy(t, "shop/bad", `{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: "</script><img src=y>"}}]}]}`))
 	b := newBrowser(t, 1400, 900)
 	file := written(t, w.View(), on80())
