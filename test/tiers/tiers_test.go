@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/network-policy-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weave-npc/weave-npc/test/fixture"
 	"github.com/weave-npc/weave-npc/test/refmodel"
 	"github.com/weave-npc/weave-npc/test/tiers"
 )
@@ -41,14 +42,13 @@ func cluster() refmodel.State {
 	w := refmodel.State{
 		Namespaces: map[string]map[string]string{"a": {"x": "1"}, "b": {"x": "2"}},
 		Nodes: []refmodel.Node{
-			{Name: "node1", Labels: map[string]string{"role": "edge"}, Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.1")}},
-			{Name: "node2", Addrs: []netip.Addr{netip.MustParseAddr("172.31.0.2")}},
+			fixture.ModelNode(fixture.Node("node1 172.31.0.1 role=edge")),
+			fixture.ModelNode(fixture.Node("node2 172.31.0.2")),
 		},
 	}
 	for i := 1; i <= 4; i++ {
-		w.Pods = append(w.Pods, refmodel.Pod{Namespace: string("ab"[i%2]), Name: fmt.Sprint(i), Node: fmt.Sprint("node", 1+i/3),
-			Labels: map[string]string{"y": fmt.Sprint(1 + i/3)}, Addrs: []netip.Addr{netip.AddrFrom4([4]byte{10, 32, 1, byte(i)})},
-			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 79 + int32(i), Protocol: corev1.ProtocolTCP}}})
+		facts := fmt.Sprintf("%c/%d node%[3]d 10.32.1.%[2]d y=%[3]d http:%[4]d", "ab"[i%2], i, 1+i/3, 79+i)
+		w.Pods = append(w.Pods, fixture.ModelPod(fixture.Pod(facts)))
 	}
 	return w
 }
