@@ -12,25 +12,17 @@ import (
 	"github.com/weave-npc/weave-npc/test/fixture"
 )
 
-func addrs(texts ...string) (out []netip.Addr) {
-	for _, text := range texts {
-		out = append(out, netip.MustParseAddr(text))
-	}
-	return out
-}
-
 // shop has a pod with two addresses, one that has finished, one on the network of its node, and one without an address.
 func shop(t *testing.T) *cluster.Cluster {
 	c := cluster.New()
-	c.SetNamespace(npc.Namespace{Name: "ops", UID: "1"})
-	for _, p := range []npc.Pod{
-		{Name: "web", UID: "2", Node: "node1", Addrs: addrs("10.32.1.2", "fd32:1::2"), Ports: []npc.NamedPort{{Name: "http", Protocol: 6, Port: 8080}}},
-		{Name: "job", Finished: true, Addrs: addrs("10.32.1.3")},
-		{Name: "agent", HostNetwork: true, Node: "node1", Addrs: addrs("172.31.0.1"), HostAddrs: addrs("172.31.0.1", "172.31.0.9")},
-		{Name: "new"},
+	c.SetNamespace(fixture.Namespace("ops"))
+	for _, facts := range []string{
+		"shop/web node1 10.32.1.2 fd32:1::2 http:8080",
+		"shop/job Finished 10.32.1.3",
+		"shop/agent node1@172.31.0.1 node1@172.31.0.9 HostNetwork 172.31.0.1",
+		"shop/new",
 	} {
-		p.Namespace = "shop"
-		c.SetPod(p)
+		c.SetPod(fixture.Pod(facts))
 	}
 	c.SetPolicy(fixture.Policy(t, "shop/web", `{podSelector: {}}`))
 	return c
@@ -127,12 +119,12 @@ func TestDeletesOfFormerObjects(t *testing.T) {
 // nodes.
 func TestOwnersByNode(t *testing.T) {
 	c := shop(t)
-	c.SetPod(npc.Pod{Namespace: "shop", Name: "liar", Node: "node3", HostAddrs: addrs("10.32.1.2")})
+	c.SetPod(fixture.Pod("shop/liar node3@10.32.1.2"))
 	a := netip.MustParseAddr("10.32.1.2")
 	if c.View().Owner(a, "node1") == nil || c.View().Owner(a, "node2") != nil {
 		t.Error("the status of another pod takes the address from a local pod, or not from a remote one")
 	}
-	c.SetNodeAddrs("node1", addrs("10.32.1.2"))
+	c.SetNodeAddrs("node1", fixture.Addrs("10.32.1.2"))
 	if c.View().Owner(a, "node1") != nil || !c.View().IsNodes(a) || !c.View().NodeHas("node1", a) || c.View().NodeHas("node2", a) {
 		t.Error("a pod owns an address of its node")
 	}
@@ -156,7 +148,9 @@ func TestStatusesFromBeforeABoot(t *testing.T) {
 	c := shop(t)
 	boot, a := time.Unix(10_000, 0), netip.MustParseAddr("10.32.1.9")
 	for node, at := range map[string]time.Time{"node1": boot, "node2": {}} { // when node2 was started is not known
-		c.SetPod(npc.Pod{Namespace: "shop", Name: "of-" + node, Node: node, Addrs: []netip.Addr{a}, LastStart: boot.Add(-time.Hour)})
+		p := fixture.Pod(fmt.Sprintf("shop/of-%[1]s %[1]s 10.32.1.9", node))
+		p.LastStart = boot.Add(-time.Hour)
+		c.SetPod(p)
 		if !at.IsZero() {
 			c.SetBooted(node, at)
 		}
@@ -179,15 +173,16 @@ func TestStatusesFromBeforeABoot(t *testing.T) {
 // TestConflictingPods shows which pods of the same node claim an address, and which one owns it.
 func TestConflictingPods(t *testing.T) {
 	c := shop(t)
-	a := addrs("10.32.1.9")
-	for i, p := range []npc.Pod{{Name: "b", Node: "node1"}, {Name: "a", Node: "node1"}, {Name: "c", Node: "node1"}, {Name: "far", Node: "node2"}} {
-		p.Namespace, p.Addrs, p.Started = "shop", a, time.Unix(int64(i), 0)
+	a := netip.MustParseAddr("10.32.1.9")
+	for i, facts := range []string{"shop/b node1", "shop/a node1", "shop/c node1", "shop/far node2"} {
+		p := fixture.Pod(facts + " 10.32.1.9")
+		p.Started = time.Unix(int64(i), 0)
 		c.SetPod(p)
 	}
 	v := c.View()
-	owner := v.Owner(a[0], "node1")
-	if owner == nil || owner.Name != "c" || names(v.ConflictingPods(a[0], owner)) != "shop/a shop/b" {
-		t.Errorf("%v owns it, conflicting pods are %s", owner, names(v.ConflictingPods(a[0], owner)))
+	owner := v.Owner(a, "node1")
+	if owner == nil || owner.Name != "c" || names(v.ConflictingPods(a, owner)) != "shop/a shop/b" {
+		t.Errorf("%v owns it, conflicting pods are %s", owner, names(v.ConflictingPods(a, owner)))
 	}
 }
 
@@ -206,7 +201,7 @@ func TestIsolating(t *testing.T) {
 		x := cluster.New()
 		x.LegacyNetpol = c.legacy
 		x.SetNamespace(npc.Namespace{Name: "shop", DefaultDeny: c.deny})
-		x.SetPod(npc.Pod{Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"}})
+		x.SetPod(fixture.Pod("shop/web app=web"))
 		x.SetPolicy(fixture.Policy(t, "shop/in", `{podSelector: {matchLabels: {app: web}}}`))
 		x.SetPolicy(fixture.Policy(t, "shop/both", `{podSelector: {}, policyTypes: [Ingress, Egress]}`))
 		x.SetPolicy(fixture.Policy(t, "shop/others", `{podSelector: {matchLabels: {app: db}}}`))
@@ -229,8 +224,8 @@ func TestIsolating(t *testing.T) {
 func TestS84_NodesAreFoundByTheirAddresses(t *testing.T) {
 	c := cluster.New()
 	addr := netip.MustParseAddr("192.0.2.1")
-	c.SetNode(npc.Node{Name: "b", UID: "b", Addrs: []netip.Addr{addr}})
-	c.SetNode(npc.Node{Name: "a", UID: "a", Labels: map[string]string{"zone": "x"}, Addrs: []netip.Addr{netip.MustParseAddr("2001:db8::1"), addr}})
+	c.SetNode(fixture.Node("b 192.0.2.1"))
+	c.SetNode(fixture.Node("a 2001:db8::1 192.0.2.1 zone=x"))
 	names := func(c *cluster.Cluster, a netip.Addr) (out string) {
 		for _, n := range c.View().NodesAt(a) {
 			out += n.Name + n.Labels["zone"] + " "

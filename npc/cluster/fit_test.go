@@ -13,7 +13,7 @@ import (
 // TestNamespaceFits shows what is known about a namespace whose labels could not be read: its name.
 func TestNamespaceFits(t *testing.T) {
 	c := cluster.New()
-	c.SetNamespace(npc.Namespace{Name: "shop", Labels: map[string]string{"team": "a"}})
+	c.SetNamespace(fixture.Namespace("shop team=a"))
 	c.SetUnreadable(npc.Unreadable{Namespaces: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true, "gone": true}}})
 	v := c.View()
 	for selector, want := range map[string][3]cluster.Fit{ // of shop, of pay, of gone, which is read and is not there
@@ -23,9 +23,9 @@ func TestNamespaceFits(t *testing.T) {
 		"{matchLabels: {team: 'no b'}}": {cluster.Never, cluster.Never, cluster.Never},
 		"{matchExpressions: [{key: team, operator: DoesNotExist}]}":                                 {cluster.Never, cluster.Maybe, cluster.Never},
 		"{matchLabels: {kubernetes.io/metadata.name: pay}}":                                         {cluster.Never, cluster.Always, cluster.Never},
-		"{matchLabels: {kubernetes.io/metadata.name: shop, team: a}}":                               {cluster.Never, cluster.Never, cluster.Never},
+		"{matchLabels: {kubernetes.io/metadata.name: shop, team: a}}":                               {cluster.Always, cluster.Never, cluster.Never},
 		"{matchLabels: {kubernetes.io/metadata.name: pay, team: a}}":                                {cluster.Never, cluster.Maybe, cluster.Never},
-		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [shop]}]}": {cluster.Always, cluster.Always, cluster.Never},
+		"{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [shop]}]}": {cluster.Never, cluster.Always, cluster.Never},
 	} {
 		s := selectorOf(t, selector)
 		if got := [3]cluster.Fit{cluster.NamespaceFits(v, s, "shop"), cluster.NamespaceFits(v, s, "pay"), cluster.NamespaceFits(v, s, "gone")}; got != want {
@@ -45,11 +45,9 @@ func selectorOf(t *testing.T, selector string) policy.Selector {
 // TestFindsWorkloadsAndPodsThatCannotBeRead by their names.
 func TestFindsWorkloadsAndPodsThatCannotBeRead(t *testing.T) {
 	c := cluster.New()
-	web := &npc.Workload{Kind: "Deployment", Name: "web"}
-	for _, p := range []npc.Pod{{Name: "web-2", Workload: web}, {Name: "web-1", Workload: web}, {Name: "web-0", Workload: web, Finished: true},
-		{Name: "alone"}} {
-		p.Namespace = "shop"
-		c.SetPod(p)
+	for _, facts := range []string{"shop/web-2 Deployment/web", "shop/web-1 Deployment/web",
+		"shop/web-0 Deployment/web Finished", "shop/alone"} {
+		c.SetPod(fixture.Pod(facts))
 	}
 	c.SetUnreadable(npc.Unreadable{Pods: npc.Partly{Reason: "forbidden", Read: map[string]bool{"shop": true}}})
 	v := c.View()
